@@ -170,6 +170,7 @@
 #include "loop/blocks.c"
 #include "loop/twos.c"
 #include "loop/packing.c"
+#include "loop/panes.c"
 #include "loop/blocked.c"
 #include "loop/matrix.c"
 #include "loop/attention.c"

@@ -8,7 +8,10 @@
 
 #include <string.h>
 
-enum { TCI_MATRIX_WASTE = 4 /* times as many elements of k as there are, at most */ };
+enum {
+    TCI_MATRIX_WASTE = 4,       /* times as many elements of k as there are, at most */
+    TCI_MATRIX_LEAST = 1 << 16  /* products of a group that is packed for a CPU's unit */
+};
 
 /* ---- recognising ---- */
 
@@ -84,7 +87,8 @@ static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t
     return true;
 }
 
-static bool tci_matrix_has_form(const tci_kernel *k)
+/* A DOT in the first stage, and later ones that only map. */
+static bool tci_matrix_has_stages(const tci_kernel *k)
 {
     bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
                 k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
@@ -93,12 +97,23 @@ static bool tci_matrix_has_form(const tci_kernel *k)
     for (int t = 1; t < k->n_stages; t++) {
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
-    for (int a = 0; a < k->n_axes; a++) {
-        fits = fits && tci_dim_is_known(k->axes[a].size) && tci_dim_known(k->axes[a].size) > 0 &&
-               tci_dim_known(k->axes[a].size) <= INT32_MAX;
-    }
     for (int i = 0; i < k->n_stores; i++) {
         fits = fits && k->stores[i].stage > 0;
+    }
+    return fits;
+}
+
+static bool tci_matrix_is_size(const tci_kernel *k, int axis)
+{
+    tci_dim size = k->axes[axis].size;
+    return tci_dim_is_known(size) && tci_dim_known(size) > 0 && tci_dim_known(size) <= INT32_MAX;
+}
+
+static bool tci_matrix_has_form(const tci_kernel *k)
+{
+    bool fits = tci_matrix_has_stages(k);
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_matrix_is_size(k, a);
     }
     return fits;
 }
@@ -208,19 +223,24 @@ static bool tci_matrix_is_whole(int64_t size)
     return size % TCI_MATRIX_WHOLE == 0;
 }
 
-/* A CPU's unit: whole registers of bf16, A contiguous along k, and vectors that have a lane for
- * each column of a register. */
-static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
-                                      tci_machine machine)
+/* A CPU's unit: vectors beside it that have a lane for each column of a register. */
+static bool tci_matrix_has_registers(const tci_kernel *k, tci_machine machine)
 {
-    bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER && !x->is_boxes &&
-                x->dtype == TC_BF16 && x->side[0].along_k && tci_matrix_is_whole(x->m) &&
-                tci_matrix_is_whole(x->n) && tci_matrix_is_whole(x->k) &&
-                k->n_operands < TCI_WORK_OPERANDS;
+    bool fits = machine.matrix_units > 0 && machine.block_threads == 0 && machine.has_work &&
+                machine.vector_bytes == TCI_MATRIX_REGISTER && k->n_operands < TCI_WORK_OPERANDS;
     for (int i = 0; i < k->n_insts; i++) {
         fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
     }
     return fits;
+}
+
+/* Whole registers of bf16, A contiguous along k. */
+static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
+                                      tci_machine machine)
+{
+    return tci_matrix_has_registers(k, machine) && !x->is_boxes && x->dtype == TC_BF16 &&
+           x->side[0].along_k && tci_matrix_is_whole(x->m) && tci_matrix_is_whole(x->n) &&
+           tci_matrix_is_whole(x->k);
 }
 
 /* A GPU's unit has a tile for every product that has so few tiles that their number is an int. Of
@@ -285,4 +305,52 @@ TCI_FN bool tci_matrix_has_pairs(const tci_kernel *k, const tci_kred *red, tci_m
     return machine.has_pairs && machine.block_threads == 0 && red->op == TCI_RED_DOT &&
            red->dtype == TC_F32 && k->vector == TCI_VEC_OUTER &&
            tci_matrix_is_bf16(k, red->in[0], known) && tci_matrix_is_bf16(k, red->in[1], known);
+}
+
+/* ---- panels for a CPU's unit ---- */
+
+static bool tci_matrix_depends(const tci_kernel *k, int inst, int axis)
+{
+    return k->insts[inst].axes >> TCI_MIN(axis, 63) & 1;
+}
+
+/* The points of factor `own` along outer axes that the other one lacks, or where `all` along all of
+ * them: those of known size; 0 where the last of them has none. */
+static double tci_matrix_points(const tci_kernel *k, int own, int other, bool all)
+{
+    double points = 1;
+    for (int a = k->n_outer - 1; a >= 0; a--) {
+        bool alone = tci_matrix_depends(k, own, a) && !tci_matrix_depends(k, other, a);
+        bool known = tci_matrix_is_size(k, a);
+        if (alone && !known && points == 1 && !all) {
+            return 0;
+        }
+        points *= (alone || all) && known ? (double)tci_dim_known(k->axes[a].size) : 1;
+    }
+    return points;
+}
+
+TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine)
+{
+    if (!tci_matrix_has_registers(k, machine) || !tci_matrix_has_stages(k) || k->n_axes >= 63) {
+        return false;
+    }
+    const tci_kred *red = &k->reds[0];
+    int8_t *known = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);
+    int last = k->stages[0].axes[k->stages[0].n_axes - 1];
+    bool fits = tci_matrix_is_bf16(k, red->in[0], known) &&
+                tci_matrix_is_bf16(k, red->in[1], known) &&
+                tci_matrix_depends(k, red->in[0], last) && tci_matrix_depends(k, red->in[1], last);
+    double depth = 1;
+    for (int i = 0; i < k->stages[0].n_axes && fits; i++) {
+        int axis = k->stages[0].axes[i];
+        fits = tci_matrix_is_size(k, axis);
+        depth *= fits ? (double)tci_dim_known(k->axes[axis].size) : 1;
+    }
+    double a = fits ? tci_matrix_points(k, red->in[0], red->in[1], false) : 0;
+    double b = fits ? tci_matrix_points(k, red->in[1], red->in[0], false) : 0;
+    double all = tci_matrix_points(k, red->in[0], red->in[1], true);
+    return TCI_MIN(a, b) >= TCI_PAIRS_ROWS && TCI_MAX(a, b) >= TCI_MATRIX_COLUMNS &&
+           depth >= TCI_MATRIX_COLUMNS && a * b * depth >= TCI_MATRIX_LEAST &&
+           2 * depth * all >= TCI_MATRIX_FLOPS;
 }

@@ -97,6 +97,9 @@ static inline int tci_matrix_sharing(const tci_matrix *x, int which)
 TCI_FN bool tci_matrix_has_pairs(const tci_kernel *k, const tci_kred *red, tci_machine machine);
 /* Does the machine's unit take the kernel's contraction, and is it worth it? */
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
+/* Does a CPU's unit take it from panels that loops pack (loop/panes.h)? Any factors of bf16 values,
+ * but not those that it reads as they lie. */
+TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);

@@ -26,6 +26,8 @@
  * adds it to those before in memory: a block is a part where that can be, else a second array of
  * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
  * memory. */
+#include "panes.h"
+#include "tiles.h"
 #include "twos.h"
 
 /* ---- where all row factors are +0 ---- */
@@ -301,20 +303,31 @@ static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
     b->stage = s->p->stage;
 }
 
-static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count)
+/* A tile by a unit. */
+static void tci_blocked_pane(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
 {
     tci_build *b = s->b;
     int64_t last = s->p->n_depths - 1;
-    tci_tile tile = s->at;
-    tile.vec_axis = s->p->vec_axis;
-    tile.vecs = tci_blocked_vectors(s, number, count, &tile.n_vecs);
-    tci_blocked_set_others(s, &s->p->of_columns, s->zero);
-    int n = tile.n_rows * tile.n_vecs;
+    tci_lopen open;
+    tci_lin sums = tci_panes_multiply(s, tile, number);
+    if (last > 0) {
+        tci_blocked_if(s, last, last, &open);
+    }
+    tci_blocked_finish_rows(s, tile, sums);
+    b->stage = s->p->stage;
+    if (last > 0) {
+        tci_build_close(b, &open);
+    }
+}
+
+/* A tile by vectors. */
+static void tci_blocked_lanes(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+{
+    tci_build *b = s->b;
+    int64_t last = s->p->n_depths - 1;
+    int n = tile->n_rows * tile->n_vecs;
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     tci_lopen open;
-    if (s->row) {
-        s->row->origin[s->p->row_axis] = tile.rows[0]->at;
-    }
     for (int i = 0; i < n; i++) {
         acc[i] = tci_stage_accumulator(b, &b->k->reds[s->p->red], b->l->lanes);
     }
@@ -328,23 +341,23 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         }
         tci_blocked_fetch_partial(s, partial, n);
         tci_blocked_if(s, last, last, &open);
-        tci_blocked_fetch_results(s, &tile);
+        tci_blocked_fetch_results(s, tile);
         tci_build_close(b, &open);
     } else {
-        tci_blocked_fetch_results(s, &tile);
+        tci_blocked_fetch_results(s, tile);
     }
     bool low = s->p->masked && s->p->masked->low;
     if (s->zeros.part[0] >= 0 && low) {
-        tci_blocked_add_zeros(s, &tile, number, acc);
+        tci_blocked_add_zeros(s, tile, number, acc);
     }
     if (s->total.part[0] < 0) {
         int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
-        tci_blocked_dot(s, &tile, number, acc, tci_lx_const(b->l, 0), points);
+        tci_blocked_dot(s, tile, number, acc, tci_lx_const(b->l, 0), points);
     } else {
-        tci_blocked_dot_parts(s, &tile, number, acc, partial);
+        tci_blocked_dot_parts(s, tile, number, acc, partial);
     }
     if (s->zeros.part[0] >= 0 && !low) {
-        tci_blocked_add_zeros(s, &tile, number, acc);
+        tci_blocked_add_zeros(s, tile, number, acc);
     }
     if (last > 0 && is_part) {
         tci_blocked_if(s, 1, last, &open);
@@ -360,9 +373,26 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     if (s->total.part[0] >= 0) {
         tci_blocked_join(s, partial, n, acc, s->total, false);
     }
-    tci_blocked_finish(s, &tile, acc, partial);
+    tci_blocked_finish(s, tile, acc, partial);
     if (last > 0) {
         tci_build_close(b, &open);
+    }
+}
+
+static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count)
+{
+    tci_build *b = s->b;
+    tci_tile tile = s->at;
+    tile.vec_axis = s->p->vec_axis;
+    tile.vecs = tci_blocked_vectors(s, number, count, &tile.n_vecs);
+    tci_blocked_set_others(s, &s->p->of_columns, s->zero);
+    if (s->row) {
+        s->row->origin[s->p->row_axis] = tile.rows[0]->at;
+    }
+    if (s->p->on_unit) {
+        tci_blocked_pane(s, &tile, number);
+    } else {
+        tci_blocked_lanes(s, &tile, number);
     }
     tci_blocked_set_others(s, &s->p->of_columns, NULL);
     tci_build_set(b, s->p->vec_axis, NULL);
@@ -389,6 +419,10 @@ static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel
         s->row_base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
         s->row->origin[s->p->row_axis] = at;
         s->row->base = tci_lin_mul(b, s->row_base, halves ? 2 : 1);
+    }
+    if (s->p->on_unit) {
+        tci_lin begin = tci_build_let(b, s->begin);
+        s->tile_row = tci_lin_add(b, panel, tci_lin_mul(b, begin, -1));
     }
     tci_blocked_set_others(s, &s->p->of_rows, s->zero);
     body(s);
@@ -556,6 +590,10 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     s.first_row = tci_lx_make(l, TCI_LX_ADD, from,
                               tci_lx_make(l, TCI_LX_MIN, begin, tci_lx_const(l, p->extra), 0), 0);
     tci_blocked_make_panels(&s, p->group);
+    s.begin = begin;
+    if (p->on_unit) {
+        tci_tiles_begin(b);
+    }
     s.block = tci_lx_const(l, 0);
     s.before = s.first = tci_lin_const(0);
     s.depth = tci_lin_const(size);
@@ -576,6 +614,9 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     tci_blocked_block(&s, begin, end);
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
+    }
+    if (p->on_unit) {
+        tci_tiles_end(b);
     }
     s.vec->inst = -1; /* the panels are this stage's alone */
     if (s.row) {

@@ -37,7 +37,8 @@ typedef struct tci_blocked {
     int64_t n_depths;
     int64_t part;           /* products of a part of the sums (class SPLIT), 0: they are chains */
     bool is_part;           /* every block is a part */
-    bool pairs;             /* panels hold pairs of points (class PAIRS, loop/twos.h) */
+    bool on_unit;           /* tiles are a CPU's matrix unit's (class MATRIX, loop/panes.h) */
+    bool pairs;             /* panels hold pairs of points (class PAIRS and there, loop/twos.h) */
     /* derived */
     int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
     int64_t inner;          /* points of the inner axes behind the cut one, */
@@ -72,6 +73,8 @@ TCI_FN bool tci_blocked_has(const tci_blocked *p, int axis);
 /* Fills the rest of *p from what the register tile is (unroll, n_tiles, base, extra) and the depth
  * and columns wished for, 0: those that have served best. False: the kernel does not fit. */
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+/* Are all blocks whole steps of a unit? */
+TCI_FN bool tci_blocked_is_whole(const tci_kernel *k, const tci_blocked *p);
 /* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
  * their group. */
 TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p);

@@ -19,6 +19,8 @@ enum {
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
+    TCI_BLOCKED_UNIT_DEPTH = 640,   /* DEPTH and COLUMNS of a unit's blocks: there sums that come */
+    TCI_BLOCKED_UNIT_COLUMNS = 512, /* and go, and rows that are packed again, cost more */
     TCI_BLOCKED_STEPS = 4,          /* inner points of a tile that are written out, */
     TCI_BLOCKED_STEPS_MOST = 9,     /* at most, and */
     TCI_BLOCKED_STEPS_LEAST = 3     /* at least where they are a loop in another one */
@@ -57,7 +59,9 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     p->part = k->reds[p->red].order == TCI_ORDER_SPLIT ? k->reds[p->red].order_n : 0;
     int64_t part = p->part % p->inner == 0 && !p->fused ? p->part / p->inner : 0;
     part = before == 1 || (part > 0 && size % part == 0) ? part : 0;
-    int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
+    int64_t aim = p->fused     ? TCI_BLOCKED_SHALLOW
+                  : p->on_unit ? TCI_BLOCKED_UNIT_DEPTH
+                               : TCI_BLOCKED_DEPTH;
     int64_t most = p->depth > 0 ? p->depth : TCI_MAX(aim / p->inner, 1);
     if (p->depth > TCI_BLOCKED_DEPTH_MOST / p->inner) {
         return false;
@@ -66,6 +70,9 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     p->depth = tci_ceil_div(size, tci_ceil_div(size, most));
     if (part > 0 && free) {
         p->depth = part; /* a block is a part */
+    } else if (p->depth < size && p->on_unit) { /* whole steps of a unit */
+        int64_t even = TCI_MATRIX_WHOLE / tci_lx_gcd(p->inner, TCI_MATRIX_WHOLE);
+        p->depth = tci_ceil_div(p->depth, even) * even;
     } else if (p->depth < size && p->inner == 1) { /* whole squares */
         p->depth = tci_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
     }
@@ -74,7 +81,8 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     /* no pair belongs to two parts, or begins in the block before */
     bool even = p->part % 2 == 0 && (p->depth * p->inner % 2 == 0 || p->n_depths == 1) &&
                 (before == 1 || size * p->inner % 2 == 0);
-    p->pairs = k->reds[p->red].pairs && !p->keeps && (p->part == 0 || p->is_part || even);
+    p->pairs = (k->reds[p->red].pairs || p->on_unit) && !p->keeps &&
+               (p->part == 0 || p->is_part || even);
     return true;
 }
 
@@ -128,7 +136,8 @@ static void tci_blocked_cut_points(const tci_kernel *k, tci_machine machine, int
     int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
     int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes) * (p->pairs ? 2 : 1);
-    block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), 1);
+    int64_t most = p->on_unit ? TCI_BLOCKED_UNIT_COLUMNS : TCI_BLOCKED_COLUMNS;
+    block = TCI_MAX(TCI_MIN(p->on_unit ? 2 * block : block, most), 1);
     if (p->fused) {
         int pieces = TCI_BLOCKED_PIECES * tci_machine_threads(&machine);
         block = TCI_MAX(TCI_MIN(columns / pieces, TCI_BLOCKED_LONG), block);
@@ -205,6 +214,12 @@ static bool tci_blocked_rows_are_there(const tci_kernel *k, const tci_blocked *p
                TCI_BLOCKED_WAYS * TCI_BLOCKED_PAGE;
 }
 
+TCI_FN bool tci_blocked_is_whole(const tci_kernel *k, const tci_blocked *p)
+{
+    int64_t size = tci_kernel_known(k, k->stages[p->stage].axes[p->cut]);
+    return p->depth * p->inner % TCI_MATRIX_WHOLE == 0 && size * p->inner % TCI_MATRIX_WHOLE == 0;
+}
+
 /* How the inner points are walked. */
 static void tci_blocked_walk(const tci_kernel *k, tci_blocked *p)
 {
@@ -230,7 +245,7 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
                        p->n_inner == 1 && !parted;
     p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
                     p->n_inner == 1 && !few && p->of_rows.n_axes == 1;
-    p->fused = few && p->fetch_vectors;
+    p->fused = few && p->fetch_vectors && !p->on_unit;
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
@@ -244,7 +259,8 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     p->is_vec_there = p->is_vec_there &&
                       tci_blocked_panel(k, p, &p->is_vec_paired) == (int64_t)p->unroll * lanes;
     bool even = p->pairs && (p->n_depths == 1 || p->depth * p->inner % 2 == 0);
-    p->is_vec_there = p->is_vec_there && (even || !p->is_vec_paired);
+    even = p->on_unit ? p->is_vec_paired && tci_blocked_is_whole(k, p) : even || !p->is_vec_paired;
+    p->is_vec_there = p->is_vec_there && even;
     p->pairs = p->pairs && (p->is_vec_paired || !p->is_vec_there);
     bool costly = p->is_vec_there || vec.strided || vec.computed || row.computed || parted ||
                   p->is_turned || p->of_rows.n_axes > 1 ||
@@ -254,7 +270,7 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     for (int t = 1; t < k->n_stages; t++) {
         later += tci_stage_cost(k, t);
     }
-    p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
+    p->by_rows = later >= TCI_BLOCKED_BY_ROWS || p->on_unit;
     tci_blocked_cut_points(k, machine, lanes, p);
     return true;
 }

@@ -11,6 +11,7 @@
  * others are at 0. */
 #include "packing.h"
 
+#include "panes.h"
 #include "twos.h"
 
 enum {
@@ -26,7 +27,7 @@ enum {
 
 /* ---- panels ---- */
 
-static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
+TCI_FN int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
 {
     int local = tci_build_local(b, t, n, 0);
     int64_t bytes = n * tci_dtype_get(t)->bytes;
@@ -84,12 +85,14 @@ static void tci_blocked_make_rows(tci_blocked_state *s, int64_t rows)
     const tci_blocked *p = s->p;
     int64_t lanes = b->l->lanes, panels = p->fused ? tci_dim_known(p->n_tiles) : 1;
     tc_dtype type = (tc_dtype)b->k->insts[p->row_inst].dtype;
-    if (p->row_by_vector) {
-        s->row_step = tci_ceil_div(rows, lanes) * lanes;
+    bool across = p->row_by_vector && !p->on_unit;
+    int64_t whole = tci_ceil_div(rows, lanes) * lanes;
+    if (across) {
+        s->row_step = whole;
         s->row_elements = s->row_step * s->steps;
     } else {
         s->row_step = tci_ceil_div(s->steps, lanes) * lanes + TCI_BLOCKED_PAD;
-        s->row_elements = s->row_step * rows;
+        s->row_elements = s->row_step * (p->on_unit ? whole : rows);
     }
     if (p->is_row_there) {
         return;
@@ -101,10 +104,9 @@ static void tci_blocked_make_rows(tci_blocked_state *s, int64_t rows)
         panel = tci_build_local(b, TC_BF16, 2 * s->row_elements * panels, 0);
         b->l->locals[panel].work = b->l->locals[s->row_pairs].work;
     }
-    s->row = tci_blocked_keep(s, p->row_inst, panel, p->row_by_vector ? s->row_step : 1,
+    s->row = tci_blocked_keep(s, p->row_inst, panel, across ? s->row_step : 1,
                               p->pairs && p->row_by_vector);
-    tci_blocked_side_coefs(s, &p->of_rows, s->row,
-                           p->row_by_vector ? 1 : (along ? 2 : 1) * s->row_step);
+    tci_blocked_side_coefs(s, &p->of_rows, s->row, across ? 1 : (along ? 2 : 1) * s->row_step);
 }
 
 TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
@@ -113,7 +115,9 @@ TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     const tci_blocked *p = s->p;
     const tci_kred *red = &b->k->reds[s->p->red];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
-    s->steps = p->pairs ? tci_ceil_div(depth, 2) : depth;
+    s->steps = p->on_unit ? tci_ceil_div(depth, TCI_MATRIX_WHOLE) * (TCI_MATRIX_WHOLE / 2)
+               : p->pairs ? tci_ceil_div(depth, 2)
+                          : depth;
     s->tile = (int64_t)p->unroll * lanes;
     s->tile_step = p->fused ? 0 : s->tile * s->steps + TCI_BLOCKED_PAD;
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
@@ -126,7 +130,9 @@ TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     s->vec->is_padded = true;
     tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
     s->partial = s->total = s->zeros = tci_stage_tuple_of(-1, -1);
-    if (p->n_depths > 1 || p->by_rows) {
+    if (p->on_unit) {
+        tci_panes_make(s, group);
+    } else if (p->n_depths > 1 || p->by_rows) {
         s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
     }
     if (p->masked && !p->hides_columns) {
@@ -393,6 +399,31 @@ static void tci_blocked_clear_rest(tci_blocked_state *s, int64_t count)
     tci_build_close(b, &open);
 }
 
+/* Zeros in the pairs behind those of a block up to a whole step of a unit, before these are packed;
+ * pairs lie `pitch` elements apart, from element `at` of the panel on. */
+static void tci_blocked_clear_steps(tci_blocked_state *s, int local, tci_lin at, int64_t pitch)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t whole = TCI_MATRIX_WHOLE, lanes = l->lanes;
+    tci_value zero = {.i = 0};
+    tci_lopen open;
+    int none = tci_build_splat(b, tci_build_const(b, TC_F32, zero));
+    int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
+    int end = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, whole - 1), 0);
+    end = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, end, -1, whole), -1, whole / 2);
+    int from = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, points, -1, whole), -1,
+                           whole / 2);
+    from = pitch == 1 ? from : tci_lx_make(l, TCI_LX_DIV, points, -1, 2);
+    tci_lin i = tci_lin_var(b, tci_build_for(b, from, end, pitch == 1 ? lanes : 1, &open));
+    at = tci_lin_add(b, at, tci_lin_mul(b, i, pitch));
+    for (int64_t skip = 0; skip < TCI_MAX(pitch, lanes); skip += lanes) {
+        tci_stage_array_set(b, tci_stage_tuple_of(local, -1),
+                            tci_build_lx(b, tci_lin_plus(at, skip)), tci_stage_tuple_of(none, -1));
+    }
+    tci_build_close(b, &open);
+}
+
 /* A tile of columns of several axes: for each point of those before the last one that it touches,
  * the stretch of the last one. */
 static void tci_blocked_pack_piece(tci_blocked_state *s, tci_lin at, int64_t count)
@@ -559,6 +590,12 @@ TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
     }
 }
 
+static void tci_blocked_end_columns(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    (void)count;
+    tci_blocked_clear_steps(s, s->vec_pairs, tci_lin_mul(s->b, tile, s->tile_step), s->tile);
+}
+
 static void tci_blocked_pack_all(tci_blocked_state *s)
 {
     tci_blocked_columns(s, s->chunk, tci_blocked_pack_vectors);
@@ -570,6 +607,9 @@ TCI_FN void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
         return;
     }
     bool all = tci_blocked_packs_all(s->p);
+    if (s->p->on_unit && !tci_blocked_is_whole(s->b->k, s->p)) {
+        tci_blocked_columns(s, chunk, tci_blocked_end_columns);
+    }
     if (all && tci_twos_by_two(s->p)) {
         s->chunk = chunk;
         tci_twos_walk(s, tci_lx_const(s->b->l, 0), tci_build_lx(s->b, s->depth), 0,
@@ -649,6 +689,9 @@ static void tci_blocked_pack_each(tci_blocked_state *s)
     if (tci_twos_lie(b, p, p->row_inst)) {
         tci_twos_copy_row(s, to);
     } else {
+        if (p->on_unit && !tci_blocked_is_whole(b->k, p)) {
+            tci_blocked_clear_steps(s, s->row_pairs, to, 1);
+        }
         int runs = TCI_MIN(p->row_run, p->n_inner - p->cut);
         tci_lopen *inner = tci_blocked_open(s, runs);
         tci_blocked_pack_run(s);
@@ -686,6 +729,10 @@ static void tci_blocked_pack_point(tci_blocked_state *s)
 static void tci_blocked_pack_across(tci_blocked_state *s)
 {
     tci_build *b = s->b;
+    if (s->p->on_unit) {
+        tci_twos_pack_turned_rows(s);
+        return;
+    }
     if (tci_twos_by_two(s->p)) {
         tci_twos_walk(s, tci_lx_const(b->l, 0), tci_build_lx(b, s->depth), 0,
                        tci_blocked_pack_point);

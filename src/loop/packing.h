@@ -22,6 +22,8 @@ typedef struct tci_blocked_state {
     const tci_bind *const *vecs;
     int n_vecs;
     const tci_stage_tuple *acc;
+    int begin;              /* number of the group's first row tile: lx */
+    tci_lin tile_row;       /* on a unit: the number of the row tile in the group */
     int block;              /* number of the depth block: lx */
     tci_lin before;         /* products of a point before the block */
     const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
@@ -39,6 +41,8 @@ typedef struct tci_blocked_state {
     bool packs;             /* this tile packs the vector factor while it multiplies */
 } tci_blocked_state;
 
+/* A local array of work memory. */
+TCI_FN int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t);
 /* Local arrays of work memory: the panels, and sums of `group` row tiles. */
 TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group);
 /* The axes of a side but for the last one at `bind`. */

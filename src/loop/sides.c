@@ -219,7 +219,9 @@ static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tc
 
 TCI_FN int tci_blocked_ports(const tci_kernel *k, tci_machine machine, const tci_blocked *p)
 {
-    return machine.facts.ports * (k->reds[p->red].pairs ? 2 : 1);
+    double of_unit = machine.facts.matrix_flops / (2.0 * machine.vector_bytes / (int)sizeof(float));
+    return p->on_unit ? TCI_MAX((int)of_unit, 1)
+                      : machine.facts.ports * (k->reds[p->red].pairs ? 2 : 1);
 }
 
 TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
@@ -308,7 +310,7 @@ static int64_t tci_blocked_panel_of(const tci_kernel *k, const tci_blocked *p, i
 TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p, bool *paired)
 {
     int64_t panel = tci_blocked_panel_of(k, p, 1);
-    *paired = panel == 0 && k->reds[p->red].pairs;
+    *paired = panel == 0 && (k->reds[p->red].pairs || p->on_unit);
     return *paired ? tci_blocked_panel_of(k, p, 2) : panel;
 }
 
@@ -365,16 +367,19 @@ static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes
     }
     p->of_columns = tci_blocked_side_of(k, columns, rows, p->vec_axis);
     p->of_rows = tci_blocked_side_of(k, rows, columns, p->row_axis);
-    p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1;
+    p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1 &&
+                       (!p->on_unit || p->n_inner == 1);
     p->row_lies = tci_blocked_lies(k, p);
     int64_t panel = tci_blocked_panel(k, p, &p->is_vec_paired);
     p->is_vec_there = panel % lanes == 0 && panel > 0;
     p->beside = tci_blocked_beside(k, machine, lanes, p);
     int64_t size = tci_dim_known(p->of_columns.size);
-    p->lost = (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
+    p->lost = p->on_unit ? 1 /* the same of both */
+                         : (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
     int64_t least = k->reds[p->red].pairs ? TCI_PAIRS_ROWS : TCI_BLOCKED_REUSE;
-    return size >= lanes && (tci_dim_hint(p->of_rows.size) >= least ||
-                             (p->is_vec_there && p->is_vec_paired));
+    return p->on_unit ||
+           (size >= lanes && (tci_dim_hint(p->of_rows.size) >= least ||
+                              (p->is_vec_there && p->is_vec_paired)));
 }
 
 static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes)
@@ -400,6 +405,7 @@ TCI_FN bool tci_blocked_sides(const tci_kernel *k, tci_machine machine, int lane
     int last = k->n_outer - 1; /* where results mostly lie in a row */
     int vec = tci_build_depends(k->insts[k->reds[0].in[0]].axes, last) ? 0 : 1;
     p->stage = p->red = 0;
+    p->on_unit = k->reds[0].order == TCI_ORDER_MATRIX;
     p->n_inner = k->stages[0].n_axes;
     tci_blocked other = *p;
     bool fits = tci_blocked_take(k, machine, lanes, vec, p);

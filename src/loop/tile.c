@@ -495,7 +495,7 @@ static double tci_packed_cost(const tci_ask *a, const int64_t *n)
     return ns * p.lost * packed * (1 + 0.01 * (off - 1)) * TCI_MAX(slower, 1);
 }
 
-typedef struct tci_packed { const tci_blocked *p; bool on_unit; } tci_packed;
+typedef struct tci_packed { const tci_blocked *p; bool as_it_lies; } tci_packed;
 
 /* The row tiles of the group, of those that the call is for. */
 static void tci_packed_body(tci_nest *nest, void *arg, const tci_nest_at *at)
@@ -517,18 +517,18 @@ static void tci_packed_body(tci_nest *nest, void *arg, const tci_nest_at *at)
     last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, nest->n_tiles), 0);
     first = tci_build_lx(b, tci_build_let(b, first));
     last = tci_build_lx(b, tci_build_let(b, last));
-    if (packed->on_unit) {
+    if (packed->as_it_lies) {
         tci_tiles_emit(b, packed->p, at->chunk, first, last);
     } else {
         tci_blocked_emit(b, packed->p, at->chunk, first, last);
     }
 }
 
-static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool on_unit, tci_build *b,
+static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool as_it_lies, tci_build *b,
                            tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_packed packed = {p, on_unit};
+    tci_packed packed = {p, as_it_lies};
     b->l->lanes = a->lanes;
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     for (int i = 0; i < a->k->n_outer; i++) {
@@ -572,6 +572,27 @@ static bool tci_unit_fits(const tci_ask *a, const int64_t *n)
     return tci_ask_on_unit(a) && a->machine.block_threads == 0;
 }
 
+/* Fills *p; does the unit read the factors as they lie, rather than panels of pairs? */
+static bool tci_unit_plan(const tci_ask *a, tci_blocked *p)
+{
+    if (tci_matrix_fits(a->k, a->machine)) {
+        tci_tiles_plan(a->k, p);
+        return true;
+    }
+    tci_nest nest = tci_nest_make(a, NULL);
+    tci_unit unit = tci_unit_make(&nest);
+    memset(p, 0, sizeof(*p));
+    bool fits = tci_blocked_sides(a->k, a->machine, a->lanes, p);
+    tci_unit_tiles(&unit, p->of_rows.size, TCI_MATRIX_WHOLE);
+    p->unroll = TCI_MATRIX_WHOLE / a->lanes;
+    p->n_tiles = nest.n_tiles;
+    p->base = unit.base;
+    p->extra = unit.extra;
+    fits = fits && tci_blocked_plan(a->k, a->machine, a->lanes, p);
+    TCI_ASSERT(a->s, fits); /* whatever tci_matrix_packs says yes to */
+    return false;
+}
+
 static double tci_unit_cost(const tci_ask *a, const int64_t *n)
 {
     const tc_machine *m = &a->machine.facts;
@@ -583,16 +604,21 @@ static void tci_unit_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
 {
     tci_blocked p;
     (void)n;
-    tci_tiles_plan(a->k, &p);
-    tci_packed_run(a, &p, true, b, launch);
+    bool as_it_lies = tci_unit_plan(a, &p);
+    tci_packed_run(a, &p, as_it_lies, b, launch);
 }
 
 static void tci_unit_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     tci_blocked p;
     (void)n, (void)b;
-    tci_tiles_plan(a->k, &p);
+    bool as_it_lies = tci_unit_plan(a, &p);
     tci_str_printf(out, ", matrix unit, %d columns", (int)p.columns);
+    if (!as_it_lies) {
+        tci_str_printf(out, ", packed %d deep, %d rows%s%s", (int)(p.depth * p.inner),
+                       (int)(p.base + (p.extra > 0)), p.is_turned ? ", turned" : "",
+                       p.is_vec_there ? ", columns in panels" : "");
+    }
 }
 
 /* ---- products by blocks of threads ---- */

@@ -85,19 +85,36 @@ static tci_lstmt tci_tiles_stmt(tci_build *b, tci_mem mem, int tile)
     return st;
 }
 
-static void tci_tiles_plain(tci_build *b, tci_mem mem)
+TCI_FN void tci_tiles_begin(tci_build *b)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    st.mem = (uint8_t)mem;
+    st.mem = TCI_MEM_TILES_BEGIN;
     tci_loop_append(b->l, b->cur, st);
 }
 
-static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x, int64_t stride)
+TCI_FN void tci_tiles_end(tci_build *b)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_TILES_END;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+TCI_FN void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x,
+                           int64_t stride)
 {
     tci_lstmt st = tci_tiles_stmt(b, mem, tile);
-    st.base = base;
-    st.x = tci_build_lx(b, x);
-    st.imm = stride;
+    if (mem != TCI_MEM_TILE_ZERO) {
+        st.base = base;
+        st.x = tci_build_lx(b, x);
+        st.imm = stride;
+    }
+    tci_loop_append(b->l, b->cur, st);
+}
+
+TCI_FN void tci_tiles_add(tci_build *b, int sums, int rows, int columns)
+{
+    tci_lstmt st = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, sums);
+    st.imm = rows * 8 + columns;
     tci_loop_append(b->l, b->cur, st);
 }
 
@@ -259,9 +276,7 @@ static void tci_tiles_multiply(tci_tiles_state *s, tci_lin tile, tci_lin sums)
                        tci_lin_plus(tci_lin_add(b, panel, there), h * half), TCI_TILES_BLOCK);
     }
     for (int t = 0; t < 4; t++) {
-        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, t);
-        dot.imm = (TCI_TILES_A + t / 2) * 8 + TCI_TILES_B + t % 2;
-        tci_loop_append(l, b->cur, dot);
+        tci_tiles_add(b, t, TCI_TILES_A + t / 2, TCI_TILES_B + t % 2);
     }
     tci_build_close(b, &open);
     tci_tiles_move_sums(s, TCI_MEM_TILE_STORE, sums);
@@ -345,10 +360,10 @@ TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, in
         tci_tiles_local(b, n_columns * TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32), -1);
     tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
     int n_tiles = tci_tiles_count(&s, chunk);
-    tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);
+    tci_tiles_begin(b);
     tci_tiles_pack(&s, column, n_tiles);
     tci_lin row = tci_lin_var(b, tci_build_for(b, begin, end, 1, &rows));
     tci_tiles_row(&s, tci_lin_mul(b, row, TCI_TILES_BLOCK), column, n_tiles);
     tci_build_close(b, &rows);
-    tci_tiles_plain(b, TCI_MEM_TILES_END);
+    tci_tiles_end(b);
 }

@@ -186,7 +186,20 @@ TCI_FN void tci_twos_copy_row(tci_blocked_state *s, tci_lin at)
     tci_twos_close(s, &open);
 }
 
-/* Squares of pairs and columns, turned by exchanging blocks of 1, 2, 4 .. between two of them. */
+TCI_FN void tci_twos_transpose(tci_build *b, int *v)
+{
+    for (int h = b->l->lanes / 2; h > 0; h /= 2) {
+        for (int j = 0; j < b->l->lanes; j++) {
+            if ((j & h) == 0) {
+                int x = v[j], y = v[j + h];
+                v[j] = tci_build_swap(b, TCI_MEM_SWAP_LOW, x, y, h);
+                v[j + h] = tci_build_swap(b, TCI_MEM_SWAP_HIGH, x, y, h);
+            }
+        }
+    }
+}
+
+/* Squares of pairs and columns. */
 static void tci_twos_turn(tci_blocked_state *s, tci_lin first, int vector)
 {
     tci_build *b = s->b;
@@ -205,15 +218,7 @@ static void tci_twos_turn(tci_blocked_state *s, tci_lin first, int vector)
                    : tci_build_splat(b, tci_build_const(b, TC_F32, zero));
     }
     tci_build_set(b, s->p->vec_axis, NULL);
-    for (int h = lanes / 2; h > 0; h /= 2) {
-        for (int j = 0; j < lanes; j++) {
-            if ((j & h) == 0) {
-                int x = v[j], y = v[j + h];
-                v[j] = tci_build_swap(b, TCI_MEM_SWAP_LOW, x, y, h);
-                v[j + h] = tci_build_swap(b, TCI_MEM_SWAP_HIGH, x, y, h);
-            }
-        }
-    }
+    tci_twos_transpose(b, v);
     for (int j = 0; j < lanes; j++) {
         tci_lin step = tci_lin_plus(first, j);
         tci_twos_put(s, s->vec_pairs, tci_twos_vector_at(s, step, vector),
@@ -261,6 +266,76 @@ TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
     int pairs = tci_build_mem(b, st, TC_F32, l->lanes, b->cur);
     tci_twos_put(s, s->row_pairs, at, tci_twos_exchanged(b, pairs));
     tci_build_close(b, &open);
+}
+
+/* ---- rows that lie side by side, for a unit ---- */
+
+/* A square: the rows that are bound, from row `skip` of the tile on, at `n` points from `first` on,
+ * which is the point `at` of the axis; pair number `step` of the block. */
+static void tci_twos_turn_rows(tci_blocked_state *s, tci_lin at, int64_t n, tci_lin step,
+                               int64_t skip)
+{
+    tci_build *b = s->b;
+    int lanes = b->l->lanes, *v = TCI_NEW_ARRAY(b->s, int, lanes);
+    int64_t size = tci_kernel_known(b->k, b->k->stages[s->p->stage].axes[0]);
+    tci_value zero = {.u = 0};
+    for (int64_t j = 0; j < lanes; j++) {
+        for (int64_t i = 2 * j; i < 2 * j + 2; i++) {
+            s->places[i % 2] = i < n ? tci_build_bind(b, tci_lin_plus(at, i), i, size - n + i,
+                                                      false, -1)
+                                     : NULL;
+        }
+        v[j] = 2 * j < n ? tci_twos_value(s, s->p->row_inst)
+                         : tci_build_splat(b, tci_build_const(b, TC_F32, zero));
+    }
+    tci_twos_transpose(b, v);
+    for (int64_t j = 0; j < lanes; j++) {
+        tci_lin to = tci_lin_plus(s->row_base, (skip + j) * s->row_step);
+        tci_twos_put(s, s->row_pairs, tci_lin_add(b, to, step), v[j]);
+    }
+}
+
+/* The rows that are bound: squares, and what is left of the axis. */
+static void tci_twos_turn_all(tci_blocked_state *s, int64_t skip)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t lanes = l->lanes, whole = 2 * lanes;
+    int64_t size = tci_kernel_known(b->k, b->k->stages[s->p->stage].axes[0]), rest = size % whole;
+    int squares = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, whole);
+    if (size >= whole) {
+        tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), squares, 1, &open));
+        tci_twos_turn_rows(s, tci_lin_add(b, s->first, tci_lin_mul(b, i, whole)), whole,
+                           tci_lin_mul(b, i, lanes), skip);
+        tci_build_close(b, &open);
+    }
+    if (rest > 0) { /* of the last block */
+        int left = tci_lx_make(l, TCI_LX_MOD, tci_build_lx(b, s->depth), -1, whole);
+        tci_build_if(b, tci_build_in_range(b, left, rest, rest), &open);
+        tci_twos_turn_rows(s, tci_lin_const(size - rest), rest,
+                           tci_lin_mul(b, tci_build_let(b, squares), lanes), skip);
+        tci_build_close(b, &open);
+    }
+}
+
+TCI_FN void tci_twos_pack_turned_rows(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
+    int64_t lanes = b->l->lanes, n = s->at.n_rows;
+    int kept = s->row->inst;
+    s->row->inst = -1; /* stored here */
+    for (int64_t r = 0; r < n; r += lanes) {
+        int count = n - r < lanes ? tci_lx_const(b->l, n - r) : -1;
+        tci_dim hi = tci_dim_add(last->hi, -TCI_MAX(n - r - lanes, 0));
+        tci_build_set(b, s->p->row_axis,
+                      tci_build_bind(b, tci_lin_plus(first->at, r), tci_dim_add(first->lo, r), hi,
+                                     true, count));
+        tci_twos_turn_all(s, r);
+    }
+    tci_build_set(b, s->p->row_axis, NULL);
+    s->row->inst = kept;
 }
 
 /* ---- multiplying ---- */

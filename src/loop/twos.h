@@ -14,11 +14,15 @@ TCI_FN void tci_twos_walk(tci_blocked_state *s, int from, int to, int unroll,
 TCI_FN void tci_twos_pack(tci_blocked_state *s);
 /* A vector of rows there, from row `skip` of the tile on. */
 TCI_FN void tci_twos_pack_rows(tci_blocked_state *s, int64_t skip);
+/* The rows that lie side by side, for a unit: each is its pairs. */
+TCI_FN void tci_twos_pack_turned_rows(tci_blocked_state *s);
 /* Is it bf16 in memory, side by side along the one inner axis, in whole vectors of pairs? Then a
  * row is copied to element `at` of the panel, and the vectors s->vecs are turned as pairs. */
 TCI_FN bool tci_twos_lie(const tci_build *b, const tci_blocked *p, int inst);
 TCI_FN void tci_twos_copy_row(tci_blocked_state *s, tci_lin at);
 TCI_FN void tci_twos_pack_turned(tci_blocked_state *s);
+/* Turns a square of as many vectors as they have lanes: blocks of two are exchanged. */
+TCI_FN void tci_twos_transpose(tci_build *b, int *v);
 /* Turns the points of a row, which lie side by side from element `at` of the panel on. */
 TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at);
 /* The products of the points [from, to) of the block. */

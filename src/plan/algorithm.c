@@ -854,6 +854,21 @@ static tci_node *tci_algo_operand_order(const tci_algo *a, const tci_node *n, in
     return x;
 }
 
+/* Operand n in halves: below a widening, and movements of it, that nothing stores; NULL: none. */
+static tci_node *tci_algo_narrow(const tci_algo *a, tci_node *n)
+{
+    if (tci_table_has(a->forced, n) || n->dtype != TC_F32 || !tci_algo_is_view(n)) {
+        return NULL;
+    }
+    if (n->op == TCI_OP_CAST) {
+        return tci_dtype_is_half((tc_dtype)n->in[0]->dtype) ? n->in[0] : NULL;
+    }
+    tci_node *in = tci_algo_narrow(a, n->in[0]);
+    return in ? tci_graph_node(a->g, n->op, (tc_dtype)in->dtype, n->rank, n->shape, 1, &in,
+                               n->n_attr, n->attr)
+              : NULL;
+}
+
 /* Operand n with zeros around what is given in halves rather than around what is widened of it: the
  * same values, and a copy of half the bytes, whose products may be of pairs. */
 static tci_node *tci_algo_pad_halves(const tci_algo *a, tci_node *n)
@@ -869,13 +884,12 @@ static tci_node *tci_algo_pad_halves(const tci_algo *a, tci_node *n)
                               : tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
                                                1, &in, n->n_attr, n->attr);
     }
-    bool widened = n->op == TCI_OP_PAD && n->dtype == TC_F32 && in->op == TCI_OP_CAST &&
-                   tci_dtype_is_half((tc_dtype)in->in[0]->dtype) && !tci_table_has(a->forced, in);
-    if (!widened || n->in[1]->op != TCI_OP_CONST || n->in[1]->value.u != 0) {
+    tci_node *given = n->op == TCI_OP_PAD && n->dtype == TC_F32 ? tci_algo_narrow(a, in) : NULL;
+    if (!given || n->in[1]->op != TCI_OP_CONST || n->in[1]->value.u != 0) {
         return n;
     }
-    tc_dtype half = (tc_dtype)in->in[0]->dtype;
-    tci_node *padded[2] = {in->in[0], tci_graph_const(a->g, half, zero)};
+    tc_dtype half = (tc_dtype)given->dtype;
+    tci_node *padded[2] = {given, tci_graph_const(a->g, half, zero)};
     in = tci_graph_node(a->g, TCI_OP_PAD, half, n->rank, n->shape, 2, padded, n->n_attr, n->attr);
     return tci_graph_node(a->g, TCI_OP_CAST, TC_F32, n->rank, n->shape, 1, &in, 0, NULL);
 }

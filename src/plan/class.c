@@ -437,6 +437,11 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         k->reds[0].order = tci_dtype_is_half(warps) ? TCI_ORDER_MATRIX : TCI_ORDER_TF32;
         k->reds[0].order_n = 0;
     }
+    if (!machine.reproducible && tci_matrix_packs(k, machine)) {
+        k->reds[0].order = TCI_ORDER_MATRIX;
+        k->reds[0].order_n = 0;
+        k->reds[0].pairs = false;
+    }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         const tci_koperand *factor =
             &k->operands[tci_kinst_number(&k->insts[k->reds[0].in[0]])];

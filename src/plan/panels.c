@@ -8,8 +8,8 @@
  *     copy  w[columns / panel, k, column of the panel], the last panel filled up with zeros
  *     view  the copy's axes in w's order again, the two of the columns as one
  *
- * Where pairs of bf16 are multiplied (class PAIRS) two neighbours along k lie side by side in the
- * copy, the odd one first, as loop/twos.c has them:
+ * Where pairs of bf16 are multiplied (class PAIRS, or whole steps of a unit) two neighbours along k
+ * lie side by side in the copy, the odd one first, as loop/twos.c has them:
  *
  *     copy  w[columns / panel, k / 2, column of the panel, 1 - k % 2], an odd k with a zero
  *
@@ -94,6 +94,13 @@ static bool tci_panels_look(tci_panels *p)
            n->attr[1 - p->which] == n->rank;
 }
 
+/* A unit reads whole steps of a panel. */
+static bool tci_panels_are_whole(const tci_panels *p)
+{
+    bool unit = p->pairs && p->a->machine.matrix_units > 0;
+    return !unit || tci_dim_known(p->n->in[p->which]->shape[1 - p->axis]) % TCI_MATRIX_WHOLE == 0;
+}
+
 /* Rows, but for those beyond `most`. */
 static int64_t tci_panels_rows(const tci_node *n, int64_t most)
 {
@@ -160,8 +167,8 @@ static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
 
 TCI_FN bool tci_plan_has_pairs(const tci_node *n, tci_machine machine)
 {
-    return machine.has_pairs && !machine.reproducible && machine.block_threads == 0 &&
-           n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
+    return (machine.has_pairs || machine.matrix_units > 0) && !machine.reproducible &&
+           machine.block_threads == 0 && n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
 }
 
 TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs)
@@ -170,7 +177,7 @@ TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs)
     const tci_machine *m = &a->machine;
     p.pairs = tci_plan_has_pairs(n, *m) && tci_panels_rows(n, 1) > 1;
     if (!a->panels || (pairs && !p.pairs) || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
-        !tci_panels_look(&p) || !tci_panels_pay(&p)) {
+        !tci_panels_look(&p) || !tci_panels_are_whole(&p) || !tci_panels_pay(&p)) {
         return NULL;
     }
     tci_node *in[2] = {n->in[0], n->in[1]};

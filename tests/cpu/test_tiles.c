@@ -186,8 +186,9 @@ TEST(products_on_a_matrix_unit)
         {"blocks of columns", 1, 64, 1120, 96, false, false, true},
         {"deep", 1, 32, 64, 1056, false, true, true},
         {"batched", 3, 64, 96, 160, false, true, true},
-        {"odd rows", 1, 100, 256, 128, false, false, false},
-        {"odd depth", 1, 128, 256, 120, false, true, false},
+        {"odd rows", 1, 100, 256, 128, false, false, true},
+        {"odd depth", 1, 128, 256, 120, false, true, true},
+        {"few", 1, 2, 256, 120, false, true, false},
         {"turned right", 1, 128, 128, 128, true, false, true},
         {"turned right, blocks of columns", 1, 64, 1120, 96, true, true, true},
         {"turned right, deep, batched", 2, 64, 160, 1056, true, false, true},
@@ -198,6 +199,199 @@ TEST(products_on_a_matrix_unit)
     register_imitation();
     for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
         check_product(products[i]);
+    }
+}
+
+/* ---- factors that are packed ---- */
+
+typedef struct window {
+    const char *name;
+    int rank;      /* of the images */
+    bool backward; /* both gradients, else the convolution */
+    int n, c, o, size, filter;
+    tc_conv options;
+    int on_unit;   /* its kernels that the unit takes, -1 any number */
+} window;
+
+typedef struct arrays {
+    uint16_t *in[3];   /* image, filters and, backward, what comes back */
+    float *out[2];
+    int64_t n_in[3], n_out[2], products;
+} arrays;
+
+static int count_on_unit(const tc_program *f)
+{
+    char text[8192] = "";
+    int count = 0;
+    FILE *file = tmpfile();
+    REQUIRE(file != NULL);
+    tc_explain(f, file);
+    rewind(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+    fclose(file);
+    for (const char *at = text; (at = strstr(at, ", matrix unit")) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+static tc_tensor convolved(const window *w, tc_tensor x, tc_tensor y)
+{
+    return w->rank == 1   ? tc_conv1d(x, y, TC_NONE, &w->options)
+           : w->rank == 2 ? tc_conv2d(x, y, TC_NONE, &w->options)
+                          : tc_conv3d(x, y, TC_NONE, &w->options);
+}
+
+/* Runs it on what there is, made where there is none; the kernels on the unit. absolute: of the
+ * factors' magnitudes. */
+static int run_window(const window *w, const char *backend, int threads, bool absolute, arrays *a)
+{
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    tc_options options = {.threads = threads, .backend = backend, .no_disk_cache = true,
+                          .verify = true, .vector_bits = WIDE, .fallback = TC_FALLBACK_REFUSE};
+    REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+    int64_t dims[2][6] = {{TC_BF16, w->n, w->c},
+                          {TC_BF16, w->o, w->c / TCI_MAX(w->options.groups, 1)}};
+    tc_tensor in[3], wide[3], out[2];
+    for (int i = 0; i < 2; i++) {
+        for (int d = 0; d < w->rank; d++) {
+            dims[i][3 + d] = i ? w->filter : w->size + d;
+        }
+        in[i] = tc_input_at(ctx, i ? "y" : "x", w->rank + 3, dims[i], TC_HERE);
+        wide[i] = tc_cast(absolute ? tc_abs(in[i]) : in[i], TC_F32);
+    }
+    out[0] = convolved(w, wide[0], wide[1]);
+    if (w->backward) {
+        int64_t flat[2] = {TC_BF16, tc_count(out[0])};
+        in[2] = tc_input_at(ctx, "g", 2, flat, TC_HERE);
+        wide[2] = tc_cast(absolute ? tc_abs(in[2]) : in[2], TC_F32);
+        tc_tensor all = tc_mul(tc_reshape(out[0], flat[1]), wide[2]);
+        REQUIRE(tc_grad(tc_sum(all, TC_ALL, false), wide, 2, out) == TC_OK);
+    }
+    int n_in = 2 + w->backward, n_out = 1 + w->backward;
+    tc_buf ins[3], outs[2];
+    for (int i = 0; i < n_in; i++) {
+        a->n_in[i] = tc_count(in[i]);
+        a->in[i] = a->in[i] ? a->in[i] : random_halves(a->n_in[i]);
+        ins[i] = (tc_buf){.data = a->in[i], .dtype = TC_BF16, .n = a->n_in[i]};
+    }
+    for (int i = 0; i < n_out; i++) {
+        a->n_out[i] = tc_count(out[i]);
+        a->out[i] = calloc((size_t)a->n_out[i], sizeof(float));
+        REQUIRE(a->out[i] != NULL);
+        outs[i] = (tc_buf){.data = a->out[i], .dtype = TC_F32, .n = a->n_out[i]};
+    }
+    a->products = TCI_MAX(a->n_in[1], w->backward ? a->n_in[2] : 0);
+    tc_tensors of = {in, n_in}, to = {out, n_out};
+    CHECK_MSG(tc_compile_fn(of, to, &options, &f) == TC_OK, "%s: %s", w->name, tc_ctx_error(ctx));
+    REQUIRE(f != NULL);
+    tc_bufs given = {ins, n_in}, wanted = {outs, n_out};
+    CHECK_MSG(tc_run(f, given, wanted) == TC_OK, "%s: %s", w->name, tc_program_error(f));
+    int on_unit = count_on_unit(f);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return on_unit;
+}
+
+/* Within the bound of the class: `all` are the sums of magnitudes. */
+static void compare(const window *w, const arrays *want, const arrays *all, const arrays *got)
+{
+    for (int o = 0; o < 1 + w->backward; o++) {
+        double factor = (2.0 * (double)((want->products + 15) / 16) + 32) * 0x1p-23;
+        for (int64_t i = 0; i < want->n_out[o]; i++) {
+            double apart = fabs((double)want->out[o][i] - (double)got->out[o][i]);
+            if (!(apart <= factor * (double)all->out[o][i])) {
+                CHECK_MSG(false, "%s: element %lld of %d is %g, expected %g", w->name,
+                          (long long)i, o, (double)got->out[o][i], (double)want->out[o][i]);
+                break;
+            }
+        }
+    }
+}
+
+static void free_outputs(arrays *a)
+{
+    free(a->out[0]);
+    free(a->out[1]);
+    a->out[0] = a->out[1] = NULL;
+}
+
+static void check_window(const window *w)
+{
+    arrays want, all, one, other;
+    memset(&want, 0, sizeof(want));
+    run_window(w, "interp", 1, false, &want);
+    all = one = other = want; /* the same inputs */
+    run_window(w, "interp", 1, true, &all);
+    int on_unit = run_window(w, "tiles", 1, false, &one);
+    CHECK_MSG(on_unit == w->on_unit || w->on_unit < 0, "%s: %d kernels on the unit, expected %d",
+              w->name, on_unit, w->on_unit);
+    compare(w, &want, &all, &one);
+    for (int i = 0; i < 1 + has_unit(); i++) {
+        run_window(w, i ? "cpu" : "tiles", 2, false, &other);
+        for (int o = 0; o < 1 + w->backward; o++) {
+            CHECK_MSG(same_bits(TC_F32, one.out[o], other.out[o], one.n_out[o]),
+                      "%s: other bits %s", w->name, i ? "of the unit" : "by two threads");
+        }
+        free_outputs(&other);
+    }
+    free_outputs(&want);
+    free_outputs(&all);
+    free_outputs(&one);
+    for (int i = 0; i < 3; i++) {
+        free(want.in[i]);
+    }
+}
+
+TEST(windows_on_a_matrix_unit)
+{
+    static const window windows[] = {
+        {"3x3", 2, false, 2, 16, 32, 17, 3, {.padding = {1, 1}}, 1},
+        {"odd everything", 2, false, 1, 13, 33, 19, 3, {.padding = {1, 1}}, 1},
+        {"one row more than a tile", 2, false, 2, 33, 33, 43, 1, {.padding = {0}}, 1},
+        {"stride and dilation", 2, false, 2, 24, 31, 37, 3,
+         {.stride = {2, 3}, .padding = {2, 1}, .dilation = {2, 1}}, 1},
+        {"groups", 2, false, 1, 64, 64, 20, 3, {.padding = {1, 1}, .groups = 2}, 1},
+        {"blocks of depth", 2, false, 1, 96, 40, 14, 3, {.padding = {1, 1}}, 1},
+        {"1d", 1, false, 3, 17, 47, 301, 5, {.stride = {2}}, 1},
+        {"3d", 3, false, 1, 7, 37, 9, 3, {.padding = {1, 1, 1}}, 1},
+        {"7x7 of three", 2, false, 1, 3, 64, 40, 7, {.stride = {2, 2}, .padding = {3, 3}}, 1},
+        {"narrow groups", 2, false, 2, 64, 64, 25, 3, {.padding = {1, 1}, .groups = 8}, 1},
+        {"each channel alone", 2, false, 1, 64, 64, 20, 3, {.padding = {1, 1}, .groups = 64}, 0},
+        {"gradients", 2, true, 2, 32, 33, 17, 3, {.padding = {1, 1}}, 2},
+        {"gradients, stride", 2, true, 2, 32, 48, 25, 3, {.stride = {2, 2}, .padding = {1, 1}}, 4},
+        {"gradients, 1x1", 2, true, 2, 64, 40, 23, 1, {.padding = {0}}, 2},
+        {"gradients, 1d, dilation", 1, true, 3, 32, 24, 211, 5, {.dilation = {3}}, 2},
+        {"gradients, groups", 2, true, 1, 64, 64, 20, 3, {.padding = {1, 1}, .groups = 2}, 2},
+    };
+    if (!is_wide()) {
+        SKIP("no vectors of 512 bits");
+    }
+    register_imitation();
+    for (size_t i = 0; i < sizeof(windows) / sizeof(*windows); i++) {
+        check_window(&windows[i]);
+    }
+}
+
+TEST(windows_of_any_sizes_on_a_matrix_unit)
+{
+    if (!is_wide()) {
+        SKIP("no vectors of 512 bits");
+    }
+    register_imitation();
+    for (int i = 0; i < 10; i++) {
+        int groups = 1 + (int)tct_random_below(2), filter = 1 + (int)tct_random_below(4);
+        window w = {"any", 2, i % 2 != 0, 1 + (int)tct_random_below(3),
+                    groups * (8 + (int)tct_random_below(40)),
+                    groups * (15 + (int)tct_random_below(20)), 24 + (int)tct_random_below(18),
+                    filter, {.groups = groups}, -1};
+        for (int d = 0; d < 2; d++) {
+            w.options.stride[d] = 1 + (int64_t)tct_random_below(2);
+            w.options.padding[d] = (int64_t)tct_random_below(3);
+            w.options.dilation[d] = 1 + (int64_t)tct_random_below(2);
+        }
+        check_window(&w);
     }
 }
 
