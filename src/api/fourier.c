@@ -93,7 +93,8 @@ static tci_complex tci_fourier_shaped(tci_complex x, int n, const int64_t *sizes
                          tc_reshape_at(x.im, n, sizes, here)};
 }
 
-/* The radices of n, the largest first; 0: it has a prime factor that is too large for one. */
+/* The radices of n, as few and as alike as they may be; 0: it has a prime factor that is too large
+ * for one. */
 static int tci_fourier_radices(int64_t n, int64_t *radices)
 {
     int64_t primes[TCI_FOURIER_STAGES];
@@ -107,12 +108,12 @@ static int tci_fourier_radices(int64_t n, int64_t *radices)
         }
     }
     for (int i = n_primes - 1; i >= 0; i--) {
-        bool fits = n_radices && radices[n_radices - 1] * primes[i] <= TCI_FOURIER_RADIX;
-        if (fits) {
-            radices[n_radices - 1] *= primes[i];
-        } else {
-            radices[n_radices++] = primes[i];
+        int at = 0;
+        while (at < n_radices && radices[at] * primes[i] > TCI_FOURIER_RADIX) {
+            at++;
         }
+        radices[at] = at < n_radices ? radices[at] * primes[i] : primes[i];
+        n_radices += at == n_radices;
     }
     return n_radices;
 }

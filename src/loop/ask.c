@@ -395,7 +395,7 @@ TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine ma
     a->machine = tci_machine_complete(machine);
     a->vec_axis = a->row_axis = -1;
     a->n_vec = 1;
-    a->widest = tci_cost_widest(k);
+    a->widest = tci_cost_widest(k, a->machine.block_threads == 0);
     tci_ask_lanes(a);
     a->ns = tci_ask_ns(a, 1, 1);
     for (int t = 0; t < k->n_stages; t++) {

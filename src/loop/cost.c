@@ -94,7 +94,7 @@ TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes)
     return TCI_MIN(unroll, TCI_MAX(1, TCI_VLANES / lanes));
 }
 
-TCI_FN int tci_cost_widest(const tci_kernel *k)
+TCI_FN int tci_cost_widest(const tci_kernel *k, bool through_index)
 {
     int widest = 0;
     for (int t = 0; t < k->n_stages; t++) {
@@ -104,7 +104,7 @@ TCI_FN int tci_cost_widest(const tci_kernel *k)
         if (k->vector == TCI_VEC_INNER) {
             axis = st->n_axes > 0 ? st->axes[st->n_axes - 1] : -1;
         }
-        tci_cost_mark(k, t, false, live);
+        tci_cost_mark(k, t, through_index, live);
         for (int i = 0; i < k->n_insts; i++) {
             const tci_kinst *in = &k->insts[i];
             if (live[i] && in->dtype != TC_BOOL && tci_build_depends(in->axes, axis)) {

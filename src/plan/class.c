@@ -73,11 +73,32 @@ static int tci_class_last_inner(const tci_kernel *k, const tci_kinst *load)
     return last;
 }
 
+/* The stride of a sum x of terms along an axis; 0: none; -1: a term of it is no product of the
+ * axis, as an index that is read. */
+static tci_dim tci_class_stride(const tci_kernel *k, int x, int axis)
+{
+    tci_dim stride = 0;
+    for (int rest; x >= 0; x = rest) {
+        tci_kx e = k->kx[x];
+        rest = e.op == TCI_KX_ADD ? e.a : -1;
+        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
+        tci_dim c = e.op == TCI_KX_MUL ? e.c : 1;
+        e = e.op == TCI_KX_MUL ? k->kx[e.a] : e;
+        if (e.op == TCI_KX_AXIS && tci_kx_number(&e) == axis) {
+            stride = tci_dim_add(stride, c);
+        } else if (e.axes >> TCI_MIN(axis, 63) & 1 && e.op != TCI_KX_AXIS) {
+            return -1;
+        }
+    }
+    return stride;
+}
+
 /* Loads of many elements for each outer point: how many walk the outer axis `outer` with stride 1,
  * how many with another stride, and how many of these walk the last inner axis they know with
- * stride 1. What does not know `outer` is the same for all lanes along it: it asks for neither. */
-static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int *strided,
-                                  int *inner_unit)
+ * stride 1. What does not know `outer` is the same for all lanes along it: it asks for neither. By
+ * blocks of threads what is read at indices walks nothing with stride 1. */
+static void tci_class_count_loads(const tci_kernel *k, int outer, tci_machine machine, int *unit,
+                                  int *strided, int *inner_unit)
 {
     tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     *unit = *strided = *inner_unit = 0;
@@ -86,13 +107,15 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
         if (last < 0) {
             continue;
         }
-        if (!tci_kx_affine(k, k->insts[i].x, coef, &base)) {
+        bool affine = tci_kx_affine(k, k->insts[i].x, coef, &base);
+        if (!affine && machine.block_threads > 0) {
             *strided += 1;
             continue;
         }
-        *unit += coef[outer] == 1;
-        *strided += coef[outer] != 0 && coef[outer] != 1;
-        *inner_unit += coef[outer] != 0 && coef[last] == 1;
+        tci_dim along = tci_class_stride(k, k->insts[i].x, outer);
+        *unit += along == 1;
+        *strided += along != 0 && along != 1;
+        *inner_unit += along != 0 && tci_class_stride(k, k->insts[i].x, last) == 1;
     }
 }
 
@@ -146,7 +169,7 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
         return inner < 0 ? TCI_VEC_OUTER : TCI_VEC_INNER;
     }
     int inner_unit, outer_unit, outer_strided;
-    tci_class_count_loads(k, outer, &outer_unit, &outer_strided, &inner_unit);
+    tci_class_count_loads(k, outer, machine, &outer_unit, &outer_strided, &inner_unit);
     int64_t longest = 0;
     for (int t = 0; t < k->n_stages; t++) {
         const tci_kstage *stage = &k->stages[t];

@@ -7,9 +7,9 @@
  *
  * What is no longer in question goes first, where no block of threads has to be kept busy:
  *   groups  where k is far less than the axis: of groups of neighbours the k with the least words
- *           have all of the first k elements, and the least words of groups are such an axis
- *   parts   else, up to half of it: elements up to the word of rank k (ops/select.c) move to the
- *           front in the order in which they stand
+ *           have all of the first k elements
+ *   parts   up to half of what is left: elements up to the word of rank k (ops/select.c) move to
+ *           the front in the order in which they stand
  * Of what is left k decides how it is put in order:
  *   ranks   up to TCI_SORT_CHUNK elements: that of an element is how many are less, a sum over all
  *           others; the key of rank r is the sum of those that have it. A longer axis is cut into
@@ -30,7 +30,8 @@ enum {
     TCI_SORT_FEW = 64,     /* k is so many times less: by groups of neighbours, */
     TCI_SORT_GROUP = 16,   /* so many of them */
     TCI_SORT_PART = 2,     /* so many times: by rank */
-    TCI_SORT_CHUNK = 1024, /* elements whose ranks are counted, at most */
+    TCI_SORT_CHUNK = 1024, /* elements whose ranks are counted, at most, */
+    TCI_SORT_SHORT = 256,  /* and where no block of threads does it */
     TCI_SORT_LEAST = 64,   /* and at least, where there are more */
     TCI_SORT_KEEP = 4,     /* they are so many times k */
     TCI_SORT_BITS = 4,     /* of a digit */
@@ -294,10 +295,12 @@ static tci_sort_list tci_sort_list_first(tci_sort *s, tci_sort_list l, tci_dim k
     bool known = tci_dim_is_known(n) && tci_dim_is_known(k);
     int64_t wanted = known ? TCI_SORT_KEEP * tci_dim_known(k) : INT64_MAX;
     int64_t chunk = TCI_SORT_LEAST;
-    while (chunk < wanted && chunk < TCI_SORT_CHUNK) {
+    int64_t short_row = s->keys ? TCI_SORT_SHORT : TCI_SORT_SHORT / 2;
+    int64_t most = s->a->machine.block_threads > 0 ? TCI_SORT_CHUNK : short_row;
+    while (chunk < wanted && chunk < most) {
         chunk *= 2;
     }
-    if (known && (wanted <= chunk || tci_dim_le(n, TCI_SORT_CHUNK))) {
+    if (known && (wanted <= chunk || tci_dim_le(n, most))) {
         return tci_sort_by_ranks(s, l, chunk, tci_dim_known(k));
     }
     l = tci_sort_by_digits(s, l);
@@ -306,41 +309,45 @@ static tci_sort_list tci_sort_list_first(tci_sort *s, tci_sort_list l, tci_dim k
     return l;
 }
 
-/* ---- what is left before that ---- */
+/* ---- what is left before that: places in their order, and words there ---- */
 
-static tci_node *tci_sort_first_places(tci_sort s, tci_node *words, tci_dim k);
-
-/* The k groups of neighbours with the least words have the first k elements: their places, some
- * behind the axis, and *words there. */
-static tci_node *tci_sort_grouped(tci_sort *s, tci_node **words, int64_t k)
+/* What stands at places of x, [lines, ...]. */
+static tci_node *tci_sort_read(const tci_sort *s, tci_node *x, tci_node *places)
 {
-    tci_graph *g = s->a->g;
-    const int64_t axis = 2, n = tci_dim_known((*words)->shape[1]);
-    const int64_t groups = (n + TCI_SORT_GROUP - 1) / TCI_SORT_GROUP;
-    const tci_dim shape[3] = {s->lines, groups, k}, each[3] = {s->lines, k, TCI_SORT_GROUP};
-    tci_node *last = tci_sort_number(s, (tc_dtype)(*words)->dtype, tci_sort_ones(s));
-    s->n = groups * TCI_SORT_GROUP;
-    tci_node *all = tci_sort_built(s, tci_build_pad(g, *words, 1, 0, tci_dim_sub(s->n, n), last));
-    all = TCI_SORT_SHAPE(s, all, 2, groups, TCI_SORT_GROUP);
-    tci_node *least = tci_sort_built(s, tci_graph_node(g, TCI_OP_MIN, (tc_dtype)all->dtype, 2,
-                                                       shape, 1, &all, 1, &axis));
-    tci_node *top = tci_sort_first_places(*s, tci_sort_kept(s, least), k);
-    top = TCI_SORT_SHAPE(s, tci_sort_kept(s, top), 2, k, 1);
-    tci_node *rows = tci_sort_built(s, tci_build_broadcast(g, top, 3, each));
-    *words = TCI_SORT_SHAPE(s, tci_sort_built(s, tci_build_gather(g, all, 1, rows)), 1,
-                            k * TCI_SORT_GROUP);
-    top = tci_sort_ew(s, TCI_OP_ADD, tci_sort_by(s, TCI_OP_MUL, top, TCI_SORT_GROUP),
-                      tci_sort_ramp(s, TCI_SORT_GROUP));
-    return TCI_SORT_SHAPE(s, top, 1, k * TCI_SORT_GROUP);
+    return tci_sort_built(s, tci_build_gather(s->a->g, x, 1, places));
 }
 
-/* The places of those of the first k ranks, as they stand. */
+/* The places of those of the first k ranks. */
 static tci_node *tci_sort_selected(const tci_sort *s, tci_node *words, int64_t k)
 {
     tci_node *rank = tci_sort_number(s, TC_I64, (uint64_t)k - 1);
     tci_node *all = tci_build_until_rank(s->a->g, words, 1, rank, NULL);
     all = tci_sort_built(s, tci_build_true_first(s->a->g, tci_sort_built(s, all), 1));
     return tci_sort_built(s, tci_build_slice(s->a->g, tci_sort_kept(s, all), 1, 0, k, 1));
+}
+
+/* The k groups of neighbours with the least words have the first k elements: their places, some
+ * behind the axis, and *words there. */
+static tci_node *tci_sort_grouped(const tci_sort *s, tci_node **words, int64_t k)
+{
+    tci_graph *g = s->a->g;
+    const int64_t axis = 2, n = tci_dim_known((*words)->shape[1]);
+    const int64_t groups = (n + TCI_SORT_GROUP - 1) / TCI_SORT_GROUP;
+    const tci_dim shape[2] = {s->lines, groups}, each[3] = {s->lines, k, TCI_SORT_GROUP};
+    tci_node *last = tci_sort_number(s, (tc_dtype)(*words)->dtype, tci_sort_ones(s));
+    tci_node *all = tci_sort_built(s, tci_build_pad(g, *words, 1, 0, groups * TCI_SORT_GROUP - n,
+                                                    last));
+    all = TCI_SORT_SHAPE(s, all, 2, groups, TCI_SORT_GROUP);
+    tci_node *least = tci_sort_built(s, tci_graph_node(g, TCI_OP_MIN, (tc_dtype)all->dtype, 2,
+                                                       shape, 1, &all, 1, &axis));
+    tci_node *top = tci_sort_selected(s, tci_sort_kept(s, least), k);
+    top = TCI_SORT_SHAPE(s, top, 2, k, 1);
+    tci_node *rows = tci_sort_built(s, tci_build_broadcast(g, top, 3, each));
+    *words = TCI_SORT_SHAPE(s, tci_sort_read(s, all, rows), 1, k * TCI_SORT_GROUP);
+    tci_sort_kept(s, *words);
+    top = tci_sort_ew(s, TCI_OP_ADD, tci_sort_by(s, TCI_OP_MUL, top, TCI_SORT_GROUP),
+                      tci_sort_ramp(s, TCI_SORT_GROUP));
+    return TCI_SORT_SHAPE(s, top, 1, k * TCI_SORT_GROUP);
 }
 
 static tci_node *tci_sort_least(const tci_sort *s, tci_node *words)
@@ -352,27 +359,39 @@ static tci_node *tci_sort_least(const tci_sort *s, tci_node *words)
     return TCI_SORT_SHAPE(s, r, 1, 1);
 }
 
-/* Where the first k of words [lines, ...] stand. */
-static tci_node *tci_sort_first_places(tci_sort s, tci_node *words, tci_dim k)
+/* The places of what the first k of *words are among, which it is then; NULL: of all of them. */
+static tci_node *tci_sort_left(const tci_sort *s, tci_node **words, int64_t k)
 {
-    tci_node *places = tci_sort_ramp(&s, words->shape[1]);
-    s.n = words->shape[1];
-    if (s.a->machine.block_threads == 0 && tci_dim_is_known(s.n) && tci_dim_is_known(k)) {
-        const int64_t n = tci_dim_known(s.n), first = tci_dim_known(k);
-        if (first == 1) {
-            return tci_sort_least(&s, words);
+    tci_node *places = NULL;
+    if (k > 0 && tci_dim_known((*words)->shape[1]) / k >= TCI_SORT_FEW) {
+        places = tci_sort_grouped(s, words, k);
+    }
+    const int64_t n = tci_dim_known((*words)->shape[1]);
+    if (k > 0 && n > TCI_SORT_RANKED && n / k >= TCI_SORT_PART) {
+        tci_node *own = tci_sort_selected(s, *words, k);
+        places = places ? tci_sort_read(s, places, own) : own;
+        *words = tci_sort_read(s, *words, own);
+    }
+    return places;
+}
+
+/* Where the first k of words [lines, ...] stand. */
+static tci_node *tci_sort_first_places(tci_sort *s, tci_node *words, tci_dim k)
+{
+    tci_node *places = NULL;
+    if (s->a->machine.block_threads == 0 && tci_dim_is_known(s->n) && tci_dim_is_known(k)) {
+        if (k == 1) {
+            return tci_sort_least(s, words);
         }
-        bool some = first > 0 && n > TCI_SORT_RANKED;
-        if (some && n / first >= TCI_SORT_FEW) {
-            places = tci_sort_grouped(&s, &words, first);
-        } else if (some && n / first >= TCI_SORT_PART) {
-            places = tci_sort_selected(&s, words, first);
-            words = tci_sort_built(&s, tci_build_gather(s.a->g, words, 1, places));
+        if (!tci_dim_le(s->n, TCI_SORT_RANKED)) {
+            places = tci_sort_left(s, &words, tci_dim_known(k));
         }
     }
-    tci_sort_list l = tci_sort_pack(&s, words, places);
-    tci_sort_kept(&s, l.words);
-    return tci_sort_places(&s, tci_sort_list_first(&s, l, k));
+    s->n = words->shape[1];
+    tci_sort_list l = tci_sort_pack(s, words, tci_sort_ramp(s, s->n));
+    tci_sort_kept(s, l.words);
+    tci_node *r = tci_sort_places(s, tci_sort_list_first(s, l, k));
+    return places ? tci_sort_read(s, places, r) : r;
 }
 
 /* ---- the node ---- */
@@ -405,7 +424,7 @@ TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n)
     if (axis != last && a->machine.block_threads == 0) {
         tci_sort_kept(&s, words); /* lines are read often, and lie together then */
     }
-    tci_node *r = tci_sort_first_places(s, tci_sort_built(&s, words), n->shape[axis]);
+    tci_node *r = tci_sort_first_places(&s, tci_sort_built(&s, words), n->shape[axis]);
     return tci_sort_turned(&s, tci_sort_built(&s, tci_build_reshape(a->g, r, n->rank, shape)), axis,
                            true);
 }

@@ -69,14 +69,14 @@ static double tci_store_count(const tci_node *n)
     return (double)TCI_MAX(1, tci_dim_hint(tci_node_count(n)));
 }
 
-/* Of evaluating a value once, in whole: work and bytes read. The largest source is not counted: who
- * reads the value instead reads as much. All are whole numbers, so that every machine decides
- * alike. */
-typedef struct tci_store_cost { double work, bytes; } tci_store_cost;
+/* Of evaluating a value once, in whole: work, elements read at indices, and bytes read. The largest
+ * source is not counted: who reads the value instead reads as much. All are whole numbers, so that
+ * every machine decides alike. */
+typedef struct tci_store_cost { double work, picked, bytes; } tci_store_cost;
 
 static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
 {
-    tci_store_cost cost = {0, 0};
+    tci_store_cost cost = {0, 0, 0};
     double all = tci_store_count(v), largest = 0;
     int stamp = ++f->stamp, n = 0, visited = 0;
     TCI_PUSH(f->s, f->walk, n, f->cap_walk, v);
@@ -94,6 +94,7 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
             continue;
         }
         cost.work += count * tci_store_work(u);
+        cost.picked += u->op == TCI_OP_GATHER ? count : 0;
         for (int i = 0; i < tci_plan_n_evaluated(u); i++) {
             if (tci_pnode_of(f, u->in[i])->walked != stamp) {
                 tci_pnode_of(f, u->in[i])->walked = stamp;
@@ -475,7 +476,8 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
 }
 
 /* From the leaves up: forces what root r evaluates at several indices as soon as that is dear. Only
- * what turns is asked: what is read at its own index alone is stored with its reader. */
+ * what turns is asked: what is read at its own index alone is stored with its reader. The lanes of
+ * a processor read at indices one after the other. */
 static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
 {
     bool any = false;
@@ -488,7 +490,8 @@ static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
             !tci_op_is(n->op, TCI_IS_STORABLE)) {
             continue;
         }
-        double work = tci_store_measure(f, n).work;
+        tci_store_cost cost = tci_store_measure(f, n);
+        double work = cost.work + (f->blocks ? 0 : 4 * TCI_COST_PICK * cost.picked);
         if (p->n_here * work >= 4 * TCI_COST_AGAIN * tci_store_count(n)) {
             tci_store_force(f, n, TCI_WHY_AGAIN);
             any = true;
