@@ -797,29 +797,50 @@ static tci_mem tci_build_keep_mem(bool write, bool whole, bool strided)
                  : (whole ? TCI_MEM_LOAD : TCI_MEM_LOAD_N);
 }
 
-/* Stores `value`, or loads where it is -1. */
-static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
+/* What stores `value`, or loads where it is -1, but for the place: *lanes of them, and how the same
+ * would be loaded. */
+static tci_lstmt tci_build_keep_stmt(tci_build *b, const tci_lkeep *keep, int value, int *lanes,
+                                     tci_mem *load)
 {
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
     bool write = value >= 0;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    tci_mem load = TCI_MEM_LOAD_ONE;
+    *load = TCI_MEM_LOAD_ONE;
     st.base = ~keep->local;
     st.mem = write ? TCI_MEM_STORE_ONE : TCI_MEM_LOAD_ONE;
     vec = vec && keep->coef[b->vec_axis] != 0 ? vec : NULL;
-    int lanes = vec ? b->l->lanes : 1;
+    *lanes = vec ? b->l->lanes : 1;
     if (vec) {
         bool whole = vec->n < 0 || keep->is_padded;
         st.imm = keep->coef[b->vec_axis];
         st.n = whole ? -1 : vec->n;
-        load = tci_build_keep_mem(false, whole, st.imm != 1);
-        st.mem = (uint8_t)(write ? tci_build_keep_mem(true, whole, st.imm != 1) : load);
+        *load = tci_build_keep_mem(false, whole, st.imm != 1);
+        st.mem = (uint8_t)(write ? tci_build_keep_mem(true, whole, st.imm != 1) : *load);
     }
     if (write) {
-        st.args[0] = tci_build_widen(b, value, lanes);
+        st.args[0] = tci_build_widen(b, value, *lanes);
     }
+    return st;
+}
+
+TCI_FN void tci_build_keep_pair(tci_build *b, const tci_lkeep *keep, tci_lin pair, int value)
+{
+    int lanes;
+    tci_mem load;
+    tci_lstmt st = tci_build_keep_stmt(b, keep, value, &lanes, &load);
+    tci_lin to = tci_build_keep_sum(b, keep, keep->base, keep->coef);
+    st.x = tci_build_lx(b, tci_lin_add(b, to, tci_lin_mul(b, pair, keep->pair_step)));
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+}
+
+/* Stores `value`, or loads where it is -1. */
+static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
+{
+    int lanes;
+    tci_mem load;
+    tci_lstmt st = tci_build_keep_stmt(b, keep, value, &lanes, &load);
     if (keep->point) {
-        TCI_ASSERT(b->s, write);
+        TCI_ASSERT(b->s, value >= 0);
         tci_build_keep_half(b, keep, st, load, lanes);
         return value;
     }

@@ -171,8 +171,9 @@ TCI_FN int tci_build_value(tci_build *b, int inst);
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
-/* A pair (tci_lkeep.point) of two values that are bf16. */
+/* A pair (tci_lkeep.point) of two values that are bf16; pair number `pair` into its array. */
 TCI_FN int tci_build_pair(tci_build *b, int upper, int lower);
+TCI_FN void tci_build_keep_pair(tci_build *b, const tci_lkeep *keep, tci_lin pair, int value);
 /* Remembers a value that was made along with another one, and stores it where it is kept. */
 TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);

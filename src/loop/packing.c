@@ -353,13 +353,17 @@ static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_b
 /* Are all columns of a block packed for one inner point after the other? */
 static bool tci_blocked_packs_all(const tci_blocked *p)
 {
-    return p->vec_by_vector && p->of_columns.n_axes == 1;
+    return p->vec_by_vector && p->of_columns.n_axes == 1 && !tci_twos_by_window(p);
 }
 
 /* Vectors of a stretch of the last axis of the columns, for all inner points of the block. */
 static void tci_blocked_pack_stretch(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
     tci_blocked_state *s = arg;
+    if (tci_twos_by_window(s->p)) {
+        tci_twos_pack_window(s, n, vecs);
+        return;
+    }
     int last = s->p->n_inner - 1, axis = b->k->stages[s->p->stage].axes[last];
     int64_t size = tci_kernel_known(b->k, axis);
     bool short_axis = last > s->p->cut && size <= TCI_BLOCKED_WRITTEN;
@@ -515,6 +519,10 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     s->n_vecs = n;
     if (tci_twos_by_two(s->p)) {
         tci_blocked_pack_twos(s);
+        return;
+    }
+    if (tci_twos_by_window(s->p)) {
+        tci_twos_pack_window(s, n, vecs);
         return;
     }
     if (s->p->squares) {

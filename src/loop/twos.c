@@ -7,8 +7,9 @@
  * number of points. So the panels are those of f32, half as deep, and an instruction that adds the
  * upper product and then the lower one (VDPBF16PS) adds them in the order of the points.
  *
- * How a pair is made: where there is one inner axis two points are evaluated together; else each
- * comes alone, in order, and the second one is put beside the first (tci_lkeep.point). A row of the
+ * How a pair is made: where there is one inner axis two points are evaluated together; of several
+ * the points of two small windows are, and else each comes alone, in order, and the second one is
+ * put beside the first (tci_lkeep.point). A row of the
  * row factor is written in long runs, as bf16 side by side, and then each two change places. What
  * lies along the points in memory already is read as pairs, which change places or are turned.
  *
@@ -18,7 +19,10 @@
  * 0.52 ms on one thread, of f32 of 1.04 ms; packing costs what it did and weighs twice as much. */
 #include "twos.h"
 
-enum { TCI_TWOS_STEPS = 2 /* pairs of a tile that are written out */ };
+enum {
+    TCI_TWOS_STEPS = 2,   /* pairs of a tile that are written out, */
+    TCI_TWOS_WINDOW = 49  /* and points of a window that are packed at once, at most */
+};
 
 TCI_FN bool tci_twos_by_two(const tci_blocked *p)
 {
@@ -113,6 +117,87 @@ TCI_FN void tci_twos_pack_rows(tci_blocked_state *s, int64_t skip)
     tci_lin at = tci_lin_add(b, s->row_base, tci_lin_mul(b, s->step, s->row_step));
     tci_twos_put(s, s->row_pairs, tci_lin_plus(at, skip), value);
     s->row->inst = kept;
+}
+
+/* ---- windows ---- */
+
+TCI_FN bool tci_twos_by_window(const tci_blocked *p)
+{
+    return p->pairs && !tci_twos_by_two(p) && p->inner <= TCI_TWOS_WINDOW;
+}
+
+/* The value at point number `point` of `n` windows from the place `at` of the cut axis on. */
+static int tci_twos_window_value(tci_blocked_state *s, tci_lin at, int64_t n, int64_t point)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const int32_t *axes = b->k->stages[p->stage].axes;
+    for (int i = p->n_inner - 1; i >= p->cut; i--) {
+        int64_t size = tci_kernel_known(b->k, axes[i]);
+        bool cut = i == p->cut;
+        int64_t digit = cut ? point : point % size;
+        tci_lin here = cut ? tci_lin_plus(at, digit) : tci_lin_const(digit);
+        tci_build_set(b, axes[i], tci_build_bind(b, here, digit, cut ? size - n + digit : digit,
+                                                 false, -1));
+        point /= size;
+    }
+    return tci_build_value(b, p->vec_inst);
+}
+
+/* `n` windows from the place `at` on, whose first pair is `pair`. */
+static void tci_twos_windows(tci_blocked_state *s, tci_lin at, int64_t n, tci_lin pair, int n_vecs,
+                             const tci_bind *const *vecs)
+{
+    tci_build *b = s->b;
+    int64_t points = n * s->p->inner;
+    for (int64_t j = 0; j < points; j += 2) {
+        for (int i = 0; i < n_vecs; i++) {
+            tci_build_set(b, s->p->vec_axis, vecs[i]);
+            int value = tci_twos_window_value(s, at, n, j);
+            if (j + 1 < points) {
+                value = tci_build_pair(b, value, tci_twos_window_value(s, at, n, j + 1));
+            }
+            tci_build_keep_pair(b, s->vec, tci_lin_plus(pair, j / 2), value);
+        }
+    }
+}
+
+TCI_FN void tci_twos_pack_window(tci_blocked_state *s, int n, const tci_bind *const *vecs)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    const tci_blocked *p = s->p;
+    const int32_t *axes = b->k->stages[p->stage].axes;
+    tci_lopen open;
+    int64_t two = 1 + p->inner % 2, size = tci_kernel_known(b->k, axes[p->cut]);
+    int kept = s->vec->inst, depth = tci_build_lx(b, s->depth);
+    tci_lin before = tci_lin_add(b, s->first, tci_lin_mul(b, s->vec->origin[axes[p->cut]], -1));
+    before = tci_build_let(b, tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, before), -1, two));
+    s->vec->inst = -1; /* stored here */
+    for (int i = 0; i < p->cut; i++) {
+        tci_build_set(b, axes[i], s->fixed[i]);
+    }
+    tci_lin end = tci_build_let(b, tci_lx_make(l, TCI_LX_DIV, depth, -1, two));
+    tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), tci_build_lx(b, end), 1,
+                                             &open));
+    int64_t pairs = two * p->inner / 2;
+    if (size >= two) {
+        tci_twos_windows(s, tci_lin_add(b, s->first, tci_lin_mul(b, i, two)), two,
+                         tci_lin_mul(b, tci_lin_add(b, before, i), pairs), n, vecs);
+    }
+    tci_build_close(b, &open);
+    if (size % two != 0) { /* only the last block may end with one */
+        int left = tci_lx_make(l, TCI_LX_MOD, depth, -1, two);
+        tci_build_if(b, tci_build_in_range(b, left, 1, 1), &open);
+        tci_twos_windows(s, tci_lin_add(b, s->first, tci_lin_mul(b, end, two)), 1,
+                         tci_lin_mul(b, tci_lin_add(b, before, end), pairs), n, vecs);
+        tci_build_close(b, &open);
+    }
+    for (int a = 0; a < p->n_inner; a++) {
+        tci_build_set(b, axes[a], NULL);
+    }
+    tci_build_set(b, p->vec_axis, NULL);
+    s->vec->inst = kept;
 }
 
 /* ---- bf16 that lies along the points ---- */

@@ -6,6 +6,10 @@
 
 /* Are points evaluated two at a time, rather than each and put beside the one before? */
 TCI_FN bool tci_twos_by_two(const tci_blocked *p);
+/* Are all points of the inner axes behind the cut one, of two places of that, packed at once? */
+TCI_FN bool tci_twos_by_window(const tci_blocked *p);
+/* These `n` vectors of columns, at the points of the block. */
+TCI_FN void tci_twos_pack_window(tci_blocked_state *s, int n, const tci_bind *const *vecs);
 /* body for each two points of [from, to), index expressions of points of the block, `from` even: at
  * s->places, of which the second is NULL where the last one is alone, and for number s->step. */
 TCI_FN void tci_twos_walk(tci_blocked_state *s, int from, int to, int unroll,
