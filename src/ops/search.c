@@ -19,6 +19,30 @@ static int tci_search_steps(tci_dim n)
     return steps;
 }
 
+/* Whether what stands at a place of the sorted list comes before the value. */
+static tci_node *tci_search_before(tci_graph *g, tci_node *sorted, tci_node *place,
+                                   tci_node *values, bool right)
+{
+    tci_node *read = tci_build_gather(g, sorted, sorted->rank - 1, place);
+    tci_node *behind = tci_composite_binary(g, right ? TCI_OP_GT : TCI_OP_GE, read, values);
+    return tci_composite_unary(g, TCI_OP_LOGICAL_NOT, behind);
+}
+
+/* The first `at` lie before the value, and those from at + left on do not: of a known number halves
+ * stay inside. */
+static tci_node *tci_search_halves(tci_graph *g, tci_node *sorted, tci_node *values, bool right,
+                                   tci_node *at)
+{
+    for (int64_t left = tci_dim_known(sorted->shape[sorted->rank - 1]); left > 0;) {
+        int64_t half = (left + 1) / 2;
+        tci_node *last = tci_composite_binary(g, TCI_OP_ADD, at, tci_composite_whole(g, half - 1));
+        tci_node *past = tci_composite_binary(g, TCI_OP_ADD, at, tci_composite_whole(g, half));
+        at = tci_build_where(g, tci_search_before(g, sorted, last, values, right), past, at);
+        left -= half;
+    }
+    return at;
+}
+
 /* sorted and values: [..., n] and [..., m], of equal axes before the last. */
 static tci_node *tci_search_rows(tci_graph *g, tci_node *sorted, tci_node *values, bool right)
 {
@@ -33,16 +57,17 @@ static tci_node *tci_search_rows(tci_graph *g, tci_node *sorted, tci_node *value
         tci_node *zero = tci_composite_number(g, (tc_dtype)sorted->dtype, 0);
         sorted = tci_build_pad(g, sorted, last, 0, 1, zero);
     }
+    if (tci_dim_is_known(n)) {
+        return tci_search_halves(g, sorted, values, right, at);
+    }
     for (int i = tci_search_steps(n) - 1; i >= 0; i--) { /* the first `at` lie before the value */
         tci_node *past = tci_composite_binary(g, TCI_OP_ADD, at,
                                               tci_composite_whole(g, (int64_t)1 << i));
         tci_node *fits = tci_composite_binary(g, TCI_OP_LE, past, size);
         tci_node *place = tci_composite_binary(g, TCI_OP_MINIMUM, past, size);
         place = tci_composite_binary(g, TCI_OP_SUB, place, tci_composite_whole(g, 1));
-        tci_node *read = tci_build_gather(g, sorted, last, place);
-        tci_node *behind = tci_composite_binary(g, right ? TCI_OP_GT : TCI_OP_GE, read, values);
         fits = tci_composite_binary(g, TCI_OP_LOGICAL_AND, fits,
-                                    tci_composite_unary(g, TCI_OP_LOGICAL_NOT, behind));
+                                    tci_search_before(g, sorted, place, values, right));
         at = tci_build_where(g, fits, past, at);
     }
     return at;
@@ -104,6 +129,15 @@ static tci_node *tci_search_true(tci_graph *g, tci_node *x, tci_dim size, tci_no
     return tci_build_pad(g, at, 0, 0, tci_dim_sub(size, all), tci_composite_whole(g, 0));
 }
 
+/* Of whole numbers below 2^52, none negative, by way of f64, which vectors divide: a quotient is
+ * never rounded up to the next number. */
+static tci_node *tci_search_quotient(tci_graph *g, tci_node *a, tci_node *b)
+{
+    tci_node *q = tci_composite_binary(g, TCI_OP_DIV, tci_build_cast(g, a, TC_F64),
+                                       tci_build_cast(g, b, TC_F64));
+    return tci_build_cast(g, q, TC_I64);
+}
+
 TCI_FN tci_node *tci_build_nonzero(tci_graph *g, tci_node *x, tci_dim size)
 {
     tci_node *found;
@@ -118,14 +152,15 @@ TCI_FN tci_node *tci_build_nonzero(tci_graph *g, tci_node *x, tci_dim size)
     if (!columns) {
         return NULL;
     }
-    tci_dim each = 1;
     for (int i = x->rank - 1; i >= 0; i--) { /* 0 rather than a division where nothing is found */
-        tci_node *rows = tci_build_size_value(g, each, TC_I64);
-        tci_node *size_i = tci_build_size_value(g, x->shape[i], TC_I64);
-        tci_node *own = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, at, rows);
-        own = tci_composite_binary(g, TCI_OP_REMAINDER, own, size_i);
+        tci_node *own = at;
+        if (i > 0) {
+            tci_node *size_i = tci_build_size_value(g, x->shape[i], TC_I64);
+            at = tci_search_quotient(g, at, size_i);
+            own = tci_composite_binary(g, TCI_OP_SUB, own,
+                                       tci_composite_binary(g, TCI_OP_MUL, at, size_i));
+        }
         columns[i] = tci_build_unsqueeze(g, own, 1);
-        each = tci_dim_mul(each, x->shape[i]);
         if (!columns[i]) {
             return tci_words_put(g, &w, NULL);
         }

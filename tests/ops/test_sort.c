@@ -337,6 +337,39 @@ TEST(true_elements)
     }
 }
 
+/* Lists of every length up to where all numbers of halves have come, with equal elements. */
+TEST(values_in_sorted_lists)
+{
+    enum { LONGEST_LIST = 34, VALUES = 40 };
+    static const char *const backends[] = {"interp", "cpu"};
+    float list[LONGEST_LIST], values[VALUES];
+    int64_t got[2][VALUES];
+    for (int i = 0; i < LONGEST_LIST; i++) {
+        list[i] = (float)(i * 2 / 3);
+    }
+    for (int i = 0; i < VALUES; i++) {
+        values[i] = (float)i * 0.75f - 2;
+    }
+    values[VALUES - 1] = INFINITY;
+    for (int n = 0; n <= LONGEST_LIST; n++) {
+        tc_ctx *ctx = make_ctx(backends[n % 11 == 7]);
+        tc_tensor sorted = tc_copy_in(ctx, list, TC_F32, n);
+        tc_tensor x = tc_copy_in(ctx, values, TC_F32, VALUES);
+        for (int right = 0; right < 2; right++) {
+            CHECK(tc_read(tc_searchsorted(sorted, x, right), got[right], VALUES) == TC_OK);
+        }
+        for (int i = 0; i < VALUES; i++) {
+            int64_t less = 0, no_greater = 0;
+            for (int k = 0; k < n; k++) {
+                less += list[k] < values[i];
+                no_greater += list[k] <= values[i];
+            }
+            CHECK(got[0][i] == less && got[1][i] == no_greater);
+        }
+        tc_ctx_free(ctx);
+    }
+}
+
 TEST(sorted_wholes)
 {
     static const float x[2][3] = {{2, NAN, -1}, {0, -0.0f, 5}};
