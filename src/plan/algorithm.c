@@ -35,6 +35,7 @@ enum {
     TCI_ALGO_COLUMN_LANES = 264 * TCI_ALGO_BLOCK_LANES, /* and lanes that keep any device busy */
     TCI_ALGO_CAT = 8,
     TCI_ALGO_REUSE = 4,           /* times an operand is read before it is worth a copy */
+    TCI_ALGO_BACK = 256,       /* results that an element read backwards is for, to be copied */
     TCI_ALGO_PACK_ROWS = 8,       /* what loop/sides.c asks of a contraction that it packs */
     TCI_ALGO_PACK_COLUMNS = 16,
     TCI_ALGO_PACK_INNER = 1024,
@@ -904,12 +905,63 @@ static tci_node *tci_algo_contract_of(const tci_algo *a, tci_node *n, tci_node *
                                  in, n->n_attr, attr);
 }
 
+/* Is operand n read backwards, as the filters are for the gradient to an image? */
+static bool tci_algo_goes_back(const tci_algo *a, const tci_node *n)
+{
+    bool back = false;
+    for (; tci_algo_is_view(n) && !tci_table_has(a->forced, n); n = n->in[0]) {
+        for (int i = 0; n->op == TCI_OP_SLICE && i < n->rank; i++) {
+            back = back || tci_dim_lt(n->attr[2 * i + 1], 0);
+        }
+    }
+    return back;
+}
+
+/* Operand `which`, whose rows loops pack again for each block of columns: one that is read
+ * backwards as a copy, in which what is summed lies together, and forwards. */
+static tci_node *tci_algo_rows_forward(const tci_algo *a, const tci_node *n, int which)
+{
+    tci_node *x = n->in[which];
+    tci_node *from = tci_dtype_is_half((tc_dtype)x->dtype) ? x : tci_algo_narrow(a, x);
+    const int64_t *labels = tci_algo_labels(n, which);
+    double times = 1;
+    for (int i = 0; i < n->rank; i++) {
+        bool own = tci_algo_is_in(n, which, tci_algo_labels(n, 2)[i]);
+        times *= own ? 1 : (double)tci_dim_hint(n->shape[i]);
+    }
+    if (!from || tci_algo_is_in(n, which, n->attr[n->n_attr - 1]) || times < TCI_ALGO_BACK ||
+        !tci_algo_has_known_sizes(x) || !tci_algo_goes_back(a, x)) {
+        return x;
+    }
+    int64_t *perm = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
+    int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank);
+    int at = 0;
+    for (int summed = 0; summed < 2; summed++) {
+        for (int i = 0; i < x->rank; i++) {
+            if (tci_algo_is_in(n, 2, labels[i]) != (summed > 0)) {
+                back[i] = at;
+                shape[at] = x->shape[i];
+                perm[at++] = i;
+            }
+        }
+    }
+    from = tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)from->dtype, x->rank, shape, 1, &from,
+                          x->rank, perm);
+    tci_algo_force(a, from);
+    from = tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)from->dtype, x->rank, x->shape, 1, &from,
+                          x->rank, back);
+    return tci_build_cast(a->g, from, (tc_dtype)x->dtype);
+}
+
 /* Contraction n, which no matrix unit takes, with operands in the order that its loops read. */
 static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
 {
     if (a->machine.block_threads == 0) {
         tci_node *padded[2] = {tci_algo_pad_halves(a, n->in[0]), tci_algo_pad_halves(a, n->in[1])};
         n = tci_algo_contract_of(a, n, padded, n->attr);
+        tci_node *forward[2] = {tci_algo_rows_forward(a, n, 0), tci_algo_rows_forward(a, n, 1)};
+        n = tci_algo_contract_of(a, n, forward, n->attr);
     }
     int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];

@@ -576,6 +576,19 @@ static tc_tensor make_transposed(tc_tensor x, tc_tensor w)
     return tc_conv_transpose2d(x, w, TC_NONE, &o);
 }
 
+static tc_tensor make_transposed_halves(tc_tensor x, tc_tensor w)
+{
+    return make_transposed(tc_cast(x, TC_BF16), tc_cast(w, TC_BF16));
+}
+
+/* Filters of halves that are packed for each block of columns are not read backwards each time. */
+TEST(filters_of_halves_are_turned_once)
+{
+    static const int64_t shape[] = {64, 64, 3, 3};
+    CHECK(convolution_explains(make_transposed_halves, 64, shape, 14,
+                               "tc_k_permute_slice_window_cast"));
+}
+
 /* Rows of filters are read where they lie, also where their windows are turned and their axes stand
  * in another order; those whose lines would push each other out of the first cache are packed. */
 TEST(filters_are_read_as_they_lie)
