@@ -5,7 +5,8 @@
  * The one idea (Cooley and Tukey; Stockham's order): of n = r t points those t apart are
  * transformed, r at a time, by a small matrix, and each is turned by a twiddle factor; that leaves
  * transforms of t points. What is done stands innermost, [rows, r, t, done] -> [rows, t, r, done],
- * so that the results come out in order and nothing is shuffled. A length with a large prime factor
+ * so that the results come out in order and nothing is shuffled; what stands behind the axis counts
+ * as done from the first. A length with a large prime factor
  * is a convolution with a chirp (Bluestein), by transforms of a power of two. Matrices and factors
  * are memory, as no kernel could compute them as fast; real and imaginary parts are apart. */
 #include "made.h"
@@ -146,7 +147,7 @@ static tc_tensor tci_fourier_around(tc_tensor x, int64_t n, int64_t room, tc_sit
 }
 
 static tci_complex tci_fourier_transform(const tci_made *m, tci_complex x, int64_t n,
-                                         int64_t sign);
+                                         int64_t inner, int64_t sign);
 
 /* With w[j] = exp(sign pi i j^2 / n), result[k] is w[k] times the convolution of x[j] w[j] and the
  * conjugate of w, around a circle on which both have room. */
@@ -161,22 +162,24 @@ static tci_complex tci_fourier_chirp(const tci_made *m, tci_complex x, int64_t n
     w = tci_fourier_shaped(w, 2, (const int64_t[]){1, n}, here);
     tci_complex b = {tci_fourier_around(w.re, n, room, here),
                      tci_fourier_around(tc_neg(w.im), n, room, here)};
-    b = tci_fourier_transform(m, b, room, -1);
+    b = tci_fourier_transform(m, b, room, 1, -1);
     tci_complex a = tci_complex_mul(x, w, here);
     a.re = tc_pad(a.re, -1, 0, room - n, 0);
     a.im = tc_pad(a.im, -1, 0, room - n, 0);
-    a = tci_complex_mul(tci_fourier_transform(m, a, room, -1), b, here);
-    a = tci_fourier_transform(m, a, room, 1);
+    a = tci_complex_mul(tci_fourier_transform(m, a, room, 1, -1), b, here);
+    a = tci_fourier_transform(m, a, room, 1, 1);
     a.re = tc_mul(tc_slice(a.re, -1, 0, n, 1), 1 / (double)room);
     a.im = tc_mul(tc_slice(a.im, -1, 0, n, 1), 1 / (double)room);
     return tci_complex_mul(a, w, here);
 }
 
-/* The sums over j of x[rows, j] exp(sign 2 pi i j k / n), for k from 0 to n - 1. */
-static tci_complex tci_fourier_transform(const tci_made *m, tci_complex x, int64_t n, int64_t sign)
+/* The sums over j of x[rows, j, inner] exp(sign 2 pi i j k / n), for k from 0 to n - 1: rows of n
+ * times inner. More than one inner number takes radices. */
+static tci_complex tci_fourier_transform(const tci_made *m, tci_complex x, int64_t n,
+                                         int64_t inner, int64_t sign)
 {
     tc_site here = m->here;
-    int64_t radices[TCI_FOURIER_STAGES], left = n, done = 1;
+    int64_t radices[TCI_FOURIER_STAGES], left = n, done = inner;
     const int stages = tci_fourier_radices(n, radices);
     if (n > 1 && !stages) {
         return tci_fourier_chirp(m, x, n, sign);
@@ -188,7 +191,7 @@ static tci_complex tci_fourier_transform(const tci_made *m, tci_complex x, int64
         x = tci_fourier_stage(m, x, r, left, sign);
         done *= r;
     }
-    return tci_fourier_shaped(x, 2, (const int64_t[]){-1, n}, here);
+    return tci_fourier_shaped(x, 2, (const int64_t[]){-1, n * inner}, here);
 }
 
 /* ---- calls ---- */
@@ -197,6 +200,7 @@ typedef struct tci_fourier {
     tci_made m;
     int rank, axis; /* of the numbers: an axis of pairs is not among them */
     int64_t n;      /* points of the transform */
+    int64_t inner;  /* numbers behind its axis, transformed where they are; 1: the axis is moved */
     double scale;
 } tci_fourier;
 
@@ -230,6 +234,7 @@ static bool tci_fourier_begin(tci_fourier *f, const char *name, tc_tensor x, boo
         return false;
     }
     f->n = n ? n : points(size);
+    f->inner = 1;
     if (f->n < 1 || f->n > TCI_FOURIER_MOST) {
         f->m.bad = tci_made_fail(&f->m, TC_ERR_ARGUMENT, "a transform of %lld points: expected 1 "
                                  "to %d", (long long)f->n, (int)TCI_FOURIER_MOST);
@@ -247,6 +252,18 @@ static bool tci_fourier_begin(tci_fourier *f, const char *name, tc_tensor x, boo
 static int64_t tci_fourier_all(int64_t size) { return size; }
 static int64_t tci_fourier_twice(int64_t size) { return 2 * (size - 1); }
 
+/* The numbers behind the axis stay there where vectors may lie along them. */
+static void tci_fourier_stay(tci_fourier *f, tc_tensor x)
+{
+    int64_t radices[TCI_FOURIER_STAGES], inner = 1;
+    for (int i = f->axis + 1; i < f->rank && inner > 0; i++) {
+        const int64_t size = tc_size(x, i);
+        bool fits = tci_dim_is_known(size) && size > 0 && size < TCI_FOURIER_MOST / inner;
+        inner = fits ? inner * size : 0;
+    }
+    f->inner = inner > 0 && tci_fourier_radices(f->n, radices) ? inner : 1;
+}
+
 /* Part 0 or 1 of pairs, or all of x (-1), as rows of n numbers: cut, or with zeros behind. */
 static tc_tensor tci_fourier_rows(const tci_fourier *f, tc_tensor x, int part, int64_t n)
 {
@@ -254,6 +271,9 @@ static tc_tensor tci_fourier_rows(const tci_fourier *f, tc_tensor x, int part, i
     const int64_t size = tc_size(x, f->axis);
     x = tci_made_wide(&f->m, x);
     x = part < 0 ? x : tc_squeeze(tc_slice(x, -1, part, part + 1, 1), -1);
+    if (f->inner > 1) {
+        return tc_reshape(tc_pad(x, f->axis, 0, n - size, 0), -1, n * f->inner);
+    }
     x = tc_pad(tc_transpose(x, f->axis, -1), -1, 0, n - size, 0);
     return tc_reshape(x, -1, n);
 }
@@ -265,12 +285,13 @@ static tc_tensor tci_fourier_end(const tci_fourier *f, tc_tensor x, tci_complex 
     tci_words w;
     int64_t *sizes = tci_words_get(&f->m.ctx->graph, &w, f->rank);
     tc_tensor parts[2] = {y.re, y.im};
+    const int last = f->inner > 1 ? f->axis : f->rank - 1; /* where the axis is */
     for (int i = 0; sizes && i < f->rank; i++) {
-        sizes[i] = i == f->rank - 1 ? n : tc_size(x, i == f->axis ? f->rank - 1 : i);
+        sizes[i] = i == last ? n : tc_size(x, i == f->axis ? last : i);
     }
     for (int i = 0; sizes && i < 2 && !tci_is_none(parts[i]); i++) {
         parts[i] = f->scale == 1 ? parts[i] : tc_mul(parts[i], f->scale);
-        parts[i] = tc_transpose(tc_reshape_at(parts[i], f->rank, sizes, here), f->axis, -1);
+        parts[i] = tc_transpose(tc_reshape_at(parts[i], f->rank, sizes, here), f->axis, last);
     }
     tci_words_put(&f->m.ctx->graph, &w, NULL);
     if (tci_is_none(y.im)) {
@@ -288,8 +309,9 @@ static tc_tensor tci_fourier_both(const char *name, tc_tensor x, int64_t n, int 
     if (!tci_fourier_begin(&f, name, x, true, n, tci_fourier_all, axis, norm, sign > 0, here)) {
         return f.m.bad;
     }
+    tci_fourier_stay(&f, x);
     tci_complex rows = {tci_fourier_rows(&f, x, 0, f.n), tci_fourier_rows(&f, x, 1, f.n)};
-    return tci_fourier_end(&f, x, tci_fourier_transform(&f.m, rows, f.n, sign), f.n);
+    return tci_fourier_end(&f, x, tci_fourier_transform(&f.m, rows, f.n, f.inner, sign), f.n);
 }
 
 TC_API tc_tensor tc_fft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here)
@@ -338,7 +360,7 @@ static tci_complex tci_fourier_of_pairs(const tci_made *m, tc_tensor rows, int64
     rows = tc_reshape(rows, -1, n / 2, 2);
     tci_complex even, odd, z = {tc_squeeze(tc_slice(rows, -1, 0, 1, 1), -1),
                                 tc_squeeze(tc_slice(rows, -1, 1, 2, 1), -1)};
-    z = tci_fourier_transform(m, z, n / 2, -1);
+    z = tci_fourier_transform(m, z, n / 2, 1, -1);
     tci_complex first = tci_fourier_first(z, 1, here);
     z = (tci_complex){tc_cat(TC_TENSORS(z.re, first.re), -1),
                       tc_cat(TC_TENSORS(z.im, first.im), -1)};
@@ -360,7 +382,7 @@ TC_API tc_tensor tc_rfft_at(tc_tensor x, int64_t n, int axis, const char *norm, 
     } else {
         tc_tensor zero = tc_full(f.m.ctx->handle, 0, tc_dtype_of(y.re));
         y.im = tci_made_like(zero, y.re, here);
-        y = tci_fourier_first(tci_fourier_transform(&f.m, y, f.n, -1), kept, here);
+        y = tci_fourier_first(tci_fourier_transform(&f.m, y, f.n, 1, -1), kept, here);
     }
     return tci_fourier_end(&f, x, y, kept);
 }
@@ -372,7 +394,7 @@ static tc_tensor tci_fourier_to_pairs(const tci_made *m, tci_complex x, int64_t 
     tci_complex even, odd;
     tci_fourier_split(x, &even, &odd, here);
     tci_complex z = tci_fourier_first(tci_fourier_join(m, even, odd, n, 1), n / 2, here);
-    z = tci_fourier_transform(m, z, n / 2, 1);
+    z = tci_fourier_transform(m, z, n / 2, 1, 1);
     tc_tensor rows = tc_cat(TC_TENSORS(tc_unsqueeze(z.re, -1), tc_unsqueeze(z.im, -1)), -1);
     return tc_reshape(rows, -1, n);
 }
@@ -384,7 +406,7 @@ static tc_tensor tci_fourier_to_odd(const tci_made *m, tci_complex x, int64_t n)
     tc_tensor re = tc_flip(tc_slice(x.re, -1, 1, TC_END, 1), -1);
     tc_tensor im = tc_neg(tc_flip(tc_slice(x.im, -1, 1, TC_END, 1), -1));
     x = (tci_complex){tc_cat(TC_TENSORS(x.re, re), -1), tc_cat(TC_TENSORS(x.im, im), -1)};
-    return tci_fourier_transform(m, x, n, 1).re;
+    return tci_fourier_transform(m, x, n, 1, 1).re;
 }
 
 TC_API tc_tensor tc_irfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here)

@@ -96,7 +96,8 @@ static tci_dim tci_class_stride(const tci_kernel *k, int x, int axis)
 /* Loads of many elements for each outer point: how many walk the outer axis `outer` with stride 1,
  * how many with another stride, and how many of these walk the last inner axis they know with
  * stride 1. What does not know `outer` is the same for all lanes along it: it asks for neither. By
- * blocks of threads what is read at indices walks nothing with stride 1. */
+ * blocks of threads what is read at indices walks nothing with stride 1; to a processor every other
+ * element, as of pairs, is as good where nothing has stride 1. */
 static void tci_class_count_loads(const tci_kernel *k, int outer, tci_machine machine, int *unit,
                                   int *strided, int *inner_unit)
 {
@@ -113,9 +114,11 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, tci_machine ma
             continue;
         }
         tci_dim along = tci_class_stride(k, k->insts[i].x, outer);
-        *unit += along == 1;
-        *strided += along != 0 && along != 1;
-        *inner_unit += along != 0 && tci_class_stride(k, k->insts[i].x, last) == 1;
+        bool inner = along != 0 && tci_class_stride(k, k->insts[i].x, last) == 1;
+        bool pairs = along == 2 && !inner && machine.block_threads == 0;
+        *unit += along == 1 || pairs;
+        *strided += along != 0 && along != 1 && !pairs;
+        *inner_unit += inner;
     }
 }
 

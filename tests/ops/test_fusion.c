@@ -422,6 +422,31 @@ TEST(pairs_of_a_row_have_lanes_of_their_own)
     tc_ctx_free(ctx);
 }
 
+/* Sums of rows that an index names, and of the parts of pairs, lie along what is beside them. */
+TEST(sums_of_chosen_rows_and_of_pairs_lie_along_the_columns)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 8, 90, 40), i = tc_input(ctx, "i", TC_I64, 30);
+    PLAN((x, i), tc_sum(tc_index_select(x, 1, i), TC_AXES(1), false));
+    CHECK_HAS(why, "class CHAIN");
+    tc_tensor z = tc_input(ctx, "z", TC_F32, 32, 40, 2);
+    PLAN((z), tc_sum(tc_squeeze(tc_slice(z, -1, 0, 1, 1), -1), TC_AXES(0), false));
+    CHECK_HAS(why, "class CHAIN");
+    tc_ctx_free(ctx);
+}
+
+/* What each lane reads at indices of its own is dear: one axis of an image is done first. */
+TEST(images_are_resized_along_one_axis_after_the_other)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 3, 50, 60);
+    tc_interpolation to = {.size = {70, 80}, .mode = "bilinear"};
+    PLAN((x), tc_interpolate(x, &to));
+    KERNELS(2);
+    CHECK_EQ_INT(info.arena_bytes, 4 * 3 * 50 * 80);
+    tc_ctx_free(ctx);
+}
+
 /* A weight [columns, products] read by few rows is summed as it lies; more rows are worth tiles. */
 TEST(a_product_of_few_rows_streams_the_weight)
 {
