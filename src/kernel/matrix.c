@@ -350,7 +350,7 @@ TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine)
     double a = fits ? tci_matrix_points(k, red->in[0], red->in[1], false) : 0;
     double b = fits ? tci_matrix_points(k, red->in[1], red->in[0], false) : 0;
     double all = tci_matrix_points(k, red->in[0], red->in[1], true);
-    return TCI_MIN(a, b) >= TCI_PAIRS_ROWS && TCI_MAX(a, b) >= TCI_MATRIX_COLUMNS &&
+    return TCI_MIN(a, b) >= TCI_MATRIX_FEW && TCI_MAX(a, b) >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_COLUMNS && a * b * depth >= TCI_MATRIX_LEAST &&
            2 * depth * all >= TCI_MATRIX_FLOPS;
 }

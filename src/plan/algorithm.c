@@ -1001,10 +1001,21 @@ static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
                                 in, n->n_attr, n->attr);
 }
 
+/* Contraction n of weights that no run changes, in panels of pairs; NULL: it is none of these. */
+static tci_node *tci_algo_in_panels(const tci_algo *a, tci_node *n)
+{
+    tci_node *panels = tci_plan_panels(a, n, true);
+    for (int i = 0; i < 2 && panels; i++) {
+        tci_algo_store_operand(a, n->in[i]);
+    }
+    return panels;
+}
+
 static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
 {
     bool whole = tci_table_has(a->whole, n);
-    tci_node *made = tci_algo_by_unit(a, n);
+    tci_node *made = a->machine.matrix_units > 0 ? tci_algo_in_panels(a, n) : NULL;
+    made = made ? made : tci_algo_by_unit(a, n);
     if (made) {
         return made;
     }
@@ -1031,10 +1042,8 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
         tci_str_add(a->orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
         return tci_algo_operands(a, n);
     }
-    tci_node *pairs = rows ? tci_plan_panels(a, n, true) : NULL;
+    tci_node *pairs = rows ? tci_algo_in_panels(a, n) : NULL;
     if (pairs) {
-        tci_algo_store_operand(a, n->in[0]);
-        tci_algo_store_operand(a, n->in[1]);
         return pairs;
     }
     if (rows) {

@@ -300,7 +300,7 @@ TCI_FN bool tci_plan_is_zero(const tci_node *n);
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
-/* plan/panels.c: is contraction n one of bf16 that a processor makes of pairs (class PAIRS)? */
+/* plan/panels.c: is contraction n one of bf16 that a processor, or its unit, makes of pairs? */
 TCI_FN bool tci_plan_has_pairs(const tci_node *n, tci_machine machine);
 /* plan/panels.c: contraction n over a copy of its weights that lies in panels, or (pairs) only
  * of one where these hold pairs; NULL: it stays as it is. */

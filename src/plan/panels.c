@@ -33,6 +33,7 @@ enum {
     TCI_PANELS_TURN = 15,    /* and where columns do not lie side by side, as measured */
     TCI_PANELS_FEW = 32,     /* rows up to which those side by side are as fast as they lie */
     TCI_PANELS_GAIN = 3,     /* percent of the time of multiplying that packing is worth, least */
+    TCI_PANELS_UNIT = 16,    /* times as fast as f32 a unit is */
     TCI_PANELS_WALK = 64     /* nodes that a factor is made of, at most */
 };
 
@@ -94,13 +95,6 @@ static bool tci_panels_look(tci_panels *p)
            n->attr[1 - p->which] == n->rank;
 }
 
-/* A unit reads whole steps of a panel. */
-static bool tci_panels_are_whole(const tci_panels *p)
-{
-    bool unit = p->pairs && p->a->machine.matrix_units > 0;
-    return !unit || tci_dim_known(p->n->in[p->which]->shape[1 - p->axis]) % TCI_MATRIX_WHOLE == 0;
-}
-
 /* Rows, but for those beyond `most`. */
 static int64_t tci_panels_rows(const tci_node *n, int64_t most)
 {
@@ -111,13 +105,24 @@ static int64_t tci_panels_rows(const tci_node *n, int64_t most)
     return rows;
 }
 
+static bool tci_panels_for_unit(const tci_panels *p)
+{
+    return p->pairs && p->a->machine.matrix_units > 0;
+}
+
+/* A unit reads whole steps of a panel. */
+static bool tci_panels_are_whole(const tci_panels *p)
+{
+    return tci_dim_known(p->n->in[p->which]->shape[1 - p->axis]) % TCI_MATRIX_WHOLE == 0;
+}
+
 static bool tci_panels_pay(tci_panels *p)
 {
     const tci_node *n = p->n, *x = n->in[p->which];
     bool straight = tci_plan_fastest_axis(x) == p->axis;
     int64_t least = straight ? TCI_PANELS_FEW + 1 : 1;
     int64_t most = 100 * (straight ? TCI_PANELS_MOVE : TCI_PANELS_TURN) / TCI_PANELS_GAIN;
-    most *= p->pairs ? 2 : 1; /* the time of multiplying is half */
+    most *= tci_panels_for_unit(p) ? TCI_PANELS_UNIT : p->pairs ? 2 : 1; /* multiplying is faster */
     int64_t rows = tci_panels_rows(n, most);
     return rows >= least && rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
            tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
@@ -167,17 +172,23 @@ static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
 
 TCI_FN bool tci_plan_has_pairs(const tci_node *n, tci_machine machine)
 {
-    return (machine.has_pairs || machine.matrix_units > 0) && !machine.reproducible &&
-           machine.block_threads == 0 && n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
+    bool unit = machine.matrix_units > 0 && tci_build_is_known(n->rank, n->shape) &&
+                2 * tci_plan_products(n) >= TCI_MATRIX_FLOPS; /* kernel/matrix.c */
+    return (machine.has_pairs || unit) && !machine.reproducible && machine.block_threads == 0 &&
+           n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
 }
 
 TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs)
 {
     tci_panels p = {.a = a, .n = n};
     const tci_machine *m = &a->machine;
-    p.pairs = tci_plan_has_pairs(n, *m) && tci_panels_rows(n, 1) > 1;
-    if (!a->panels || (pairs && !p.pairs) || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
-        !tci_panels_look(&p) || !tci_panels_are_whole(&p) || !tci_panels_pay(&p)) {
+    if (!a->panels || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
+        !tci_panels_look(&p)) {
+        return NULL;
+    }
+    p.pairs = tci_plan_has_pairs(n, *m) && tci_panels_rows(n, 1) > 1 &&
+              (m->matrix_units == 0 || tci_panels_are_whole(&p));
+    if ((pairs && !p.pairs) || !tci_panels_pay(&p)) {
         return NULL;
     }
     tci_node *in[2] = {n->in[0], n->in[1]};

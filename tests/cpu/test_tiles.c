@@ -87,7 +87,7 @@ static float value_of(uint16_t half)
     return x;
 }
 
-static bool is_for_the_unit(const tc_program *f)
+static bool is_explained(const tc_program *f, const char *words)
 {
     char text[4096] = "";
     FILE *file = tmpfile();
@@ -97,7 +97,7 @@ static bool is_for_the_unit(const tc_program *f)
     size_t n = fread(text, 1, sizeof(text) - 1, file);
     text[n] = 0;
     fclose(file);
-    return strstr(text, "matrix unit") != NULL;
+    return strstr(text, words) != NULL;
 }
 
 /* Runs the product; says whether it was made for the unit. */
@@ -123,7 +123,7 @@ static bool run(product p, const char *backend, int threads, const uint16_t *a, 
     tc_bufs ins = {in, 2};
     CHECK_MSG(tc_run(f, ins, TC_BUFS(TC_BUF(to, (int64_t)p.batch * p.m * p.n))) == TC_OK, "%s: %s",
               p.name, tc_error(f));
-    bool on_unit = is_for_the_unit(f);
+    bool on_unit = is_explained(f, "matrix unit");
     tc_program_free(f);
     tc_ctx_free(ctx);
     return on_unit;
@@ -188,7 +188,7 @@ TEST(products_on_a_matrix_unit)
         {"batched", 3, 64, 96, 160, false, true, true},
         {"odd rows", 1, 100, 256, 128, false, false, true},
         {"odd depth", 1, 128, 256, 120, false, true, true},
-        {"few", 1, 2, 256, 120, false, true, false},
+        {"two", 1, 2, 256, 4096, false, true, true},
         {"turned right", 1, 128, 128, 128, true, false, true},
         {"turned right, blocks of columns", 1, 64, 1120, 96, true, true, true},
         {"turned right, deep, batched", 2, 64, 160, 1056, true, false, true},
@@ -200,6 +200,53 @@ TEST(products_on_a_matrix_unit)
     for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
         check_product(products[i]);
     }
+}
+
+/* Weights that no run changes lie in panels, whatever the number of rows, but for steps of k that
+ * are not whole. */
+static void check_weights(int rows, int depth, bool panels)
+{
+    enum { COLUMNS = 100 };
+    uint16_t *x = random_halves((int64_t)rows * depth), *w = random_halves(COLUMNS * depth);
+    uint16_t *y[2] = {random_halves(rows * COLUMNS), random_halves(rows * COLUMNS)};
+    for (int i = 0; i < 2; i++) {
+        tc_ctx *ctx;
+        tc_program *f = NULL;
+        tc_options options = {.backend = i ? "tiles" : "interp", .no_disk_cache = true,
+                              .verify = true, .vector_bits = WIDE, .threads = 2};
+        REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+        tc_tensor in = tc_input(ctx, "x", TC_BF16, rows, depth);
+        tc_tensor weights = tc_borrow(ctx, w, TC_BF16, COLUMNS, depth);
+        REQUIRE(tc_compile(tc_matmul(in, tc_transpose(weights, 0, 1)), &f) == TC_OK);
+        tc_buf from = {.data = x, .dtype = TC_BF16, .n = (int64_t)rows * depth};
+        tc_buf to = {.data = y[i], .dtype = TC_BF16, .n = (int64_t)rows * COLUMNS};
+        CHECK(tc_run(f, TC_BUFS(from), TC_BUFS(to)) == TC_OK);
+        CHECK(i == 0 || is_explained(f, "columns in panels") == panels);
+        CHECK(i == 0 || is_explained(f, "matrix unit"));
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    for (int i = 0; i < rows * COLUMNS; i++) {
+        float want = value_of(y[0][i]), got = value_of(y[1][i]);
+        CHECK_MSG(fabsf(want - got) <= 0x1p-7f * fabsf(want) + 0.01f, "%g, expected %g",
+                  (double)got, (double)want);
+    }
+    free(x);
+    free(w);
+    free(y[0]);
+    free(y[1]);
+}
+
+TEST(weights_on_a_matrix_unit)
+{
+    if (!is_wide()) {
+        SKIP("no vectors of 512 bits");
+    }
+    register_imitation();
+    check_weights(2, 8192, true);
+    check_weights(64, 224, true);
+    check_weights(37, 1088, true);
+    check_weights(64, 200, false);
 }
 
 /* ---- factors that are packed ---- */
