@@ -813,7 +813,7 @@ static double tci_window_cost(const tci_ask *a, const int64_t *n)
     double off = (double)n[0] / (double)own.rows;
     double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
     double ns = TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
-    return ns * TCI_MAX(busy / (double)p.size, 1) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
+    return ns * TCI_MAX(busy / (double)p.size, 1) * (1 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
 
 static void tci_window_body(tci_nest *n, void *arg, const tci_nest_at *at)
