@@ -665,28 +665,32 @@ static int64_t tci_rule_fuller(tci_rule_phases p)
     return more != 0 && tci_dim_lt(1, p.taps) ? more : -1;
 }
 
-/* The other operand with the elements of window i as taps, in reverse, and the phases of a set. Of
- * one phase they are windows of the elements, and nothing is copied; of several they are pieces of
- * them, whose copies a matrix unit reads: it takes no windows of one tap that lie apart. */
+/* The other operand with the elements of window i as taps, in reverse, and the phases of a set,
+ * which are windows of the elements: nothing is copied but where some taps are zeros. One tap is a
+ * piece of them: a matrix unit takes no window of it. */
 static tci_node *tci_rule_taps(const tci_rule_transpose *t, tci_node *other, int i, int at,
                                bool less, tci_dim *taps)
 {
     const tci_vjp *v = t->v;
     tci_rule_phases p = t->p[i];
     int64_t fuller = tci_rule_fuller(p);
-    tci_dim phases = p.taps == 1 ? p.kernel : p.s;
+    tci_dim phases = p.taps == 1 ? p.kernel : p.s, first = 0;
     *taps = less ? tci_dim_sub(p.taps, 1) : p.taps;
-    if (p.s == 1) {
-        const tci_dim each[4] = {at, 1, 1, 1};
-        other = tci_vjp_built(v, tci_build_window(v->g, other, 1, each));
-        return tci_rule_flip(v, tci_rule_move(v, other, other->rank - 1, at + 1), at);
-    }
-    tci_dim more = tci_dim_sub(tci_dim_mul(*taps, phases), p.kernel);
-    other = tci_rule_part(v, tci_rule_pad(v, other, at, 0, more), at, *taps, phases);
     if (fuller >= 0) {
-        other = tci_rule_slice(v, other, at + 1, less ? fuller : 0, less ? phases : fuller);
+        first = less ? fuller : 0;
+        phases = less ? tci_dim_sub(phases, fuller) : fuller;
+    } else {
+        tci_dim more = tci_dim_sub(tci_dim_mul(*taps, phases), p.kernel);
+        other = tci_rule_pad(v, other, at, 0, more);
     }
-    return tci_rule_flip(v, other, at);
+    tci_dim end = tci_dim_add(tci_dim_mul(tci_dim_sub(*taps, 1), p.s), phases);
+    other = tci_rule_slice(v, other, at, first, tci_dim_add(first, end));
+    if (*taps == 1) {
+        return tci_rule_part(v, other, at, *taps, phases);
+    }
+    const tci_dim each[4] = {at, phases, p.s, 1};
+    other = tci_vjp_built(v, tci_build_window(v->g, other, 1, each));
+    return tci_rule_flip(v, tci_rule_move(v, other, other->rank - 1, at + 1), at);
 }
 
 /* One contraction over windows of taps, with stride 1 whatever the stride of v->n's windows:

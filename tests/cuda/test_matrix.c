@@ -1163,7 +1163,7 @@ TEST(channels_stay_last_where_norms_learn)
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
     }
-    check_network(learning_network, 75, 8, 13);
+    check_network(learning_network, 76, 8, 13);
 }
 
 TEST(rows_are_places_of_lines_images_and_cubes)
