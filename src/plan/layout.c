@@ -11,7 +11,8 @@
  * The one idea: the want goes from users to what they are made of, then from values to their users,
  * and back once more; the first want of a value counts. A value of which nobody wants anything
  * stays as it was written. So does all of a graph that has gradients of filters for each channel
- * alone, which are read along places: with channels last they take longer than turning saves. */
+ * alone, which are read along places: with channels last they take many times what their bytes
+ * do, most of what turning saves (bench/results/models.md). */
 #include "../graph/build.h"
 #include "group.h"
 
