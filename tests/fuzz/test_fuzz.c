@@ -351,9 +351,8 @@ static void run_once(fz_case *c, tc_program *program, const char *who)
     void *blocks[FZ_MAX_OUT], *at[FZ_MAX_OUT];
     tc_buf in[FZ_MAX_STEPS], out[FZ_MAX_OUT];
     for (int i = 0; i < c->g.n_inputs; i++) {
-        tc_buf b = {c->in_at[i], tc_count(c->g.inputs[i]), (int)tc_dtype_of(c->g.inputs[i]), true,
-                    0, NULL};
-        in[i] = b;
+        in[i] = (tc_buf){.data = c->in_at[i], .n = tc_count(c->g.inputs[i]),
+                         .dtype = (int)tc_dtype_of(c->g.inputs[i]), .is_const = true};
     }
     for (int i = 0; i < c->f.n_outputs; i++) {
         tc_tensor t = c->g.outputs[i];
@@ -387,15 +386,13 @@ static void run_in_place(fz_case *c, tc_program *program, const char *who)
             size_t bytes = bytes_of(c->g.inputs[i]);
             copies[i] = malloc(bytes + 1);
             memcpy(copies[i], c->in_at[i], bytes);
-            tc_buf b = {copies[i], tc_count(c->g.inputs[i]), (int)tc_dtype_of(c->g.inputs[i]),
-                        false, 0, NULL};
-            in[i] = b;
+            in[i] = (tc_buf){.data = copies[i], .n = tc_count(c->g.inputs[i]),
+                             .dtype = (int)tc_dtype_of(c->g.inputs[i])};
         }
         for (int i = 0; i < c->f.n_outputs; i++) {
             outs[i] = i ? malloc(bytes_of(c->g.outputs[i]) + 1) : copies[k];
-            tc_buf b = {outs[i], tc_count(c->g.outputs[i]), (int)tc_dtype_of(c->g.outputs[i]),
-                        false, 0, NULL};
-            out[i] = b;
+            out[i] = (tc_buf){.data = outs[i], .n = tc_count(c->g.outputs[i]),
+                              .dtype = (int)tc_dtype_of(c->g.outputs[i])};
         }
         tc_bufs ins = {in, c->g.n_inputs}, to = {out, c->f.n_outputs};
         tc_status status = tc_run(program, ins, to);

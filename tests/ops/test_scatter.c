@@ -308,29 +308,29 @@ TEST(an_index_outside_fails_the_run)
  * the one that is outside found wherever it stands. */
 TEST(lanes_read_at_their_own_indices)
 {
-    enum { ROWS = 3, N = 45, MOST_READ = 75 };
+    enum { LINES = 3, N = 45, MOST_READ = 75 };
     static const tc_dtype dtypes[] = {TC_F32, TC_F64, TC_BF16, TC_I8};
     static const int lengths[] = {1, 7, 16, 64, MOST_READ}, bits[] = {0, 256, 128, -1};
-    char x[ROWS * N * 8], out[ROWS * MOST_READ * 8];
+    char x[LINES * N * 8], out[LINES * MOST_READ * 8];
     int64_t which[MOST_READ];
     for (int c = 0; c < 20; c++) {
         const tc_dtype t = dtypes[c % 4];
         const int n = lengths[c % 5], size = tci_dtype_get(t)->bytes, bad = (c * 11 + 3) % n;
         tc_ctx *ctx = make_ctx("cpu", 1, bits[c / 5]);
-        for (int i = 0; i < ROWS * N; i++) {
+        for (int i = 0; i < LINES * N; i++) {
             tci_value_store(t, x + i * size, tci_value_cast((tci_value){.i = i - 60}, TC_I64, t));
         }
         for (int i = 0; i < n; i++) {
             which[i] = (int64_t)(tct_random() % (2 * N)) - N;
         }
-        tc_tensor tx = tc_input(ctx, "x", t, ROWS, N), ti = tc_input(ctx, "which", TC_I64, n);
+        tc_tensor tx = tc_input(ctx, "x", t, LINES, N), ti = tc_input(ctx, "which", TC_I64, n);
         tc_program *f = NULL;
         CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx, ti), TC_TENSORS(tc_index_select(tx, 1, ti)), NULL,
                                    &f), TC_OK);
-        tc_buf in[2] = {{.data = x, .n = ROWS * N, .dtype = t}, TC_BUF(which, n)};
-        tc_buf to = {.data = out, .n = ROWS * n, .dtype = t};
+        tc_buf in[2] = {{.data = x, .n = LINES * N, .dtype = t}, TC_BUF(which, n)};
+        tc_buf to = {.data = out, .n = LINES * n, .dtype = t};
         CHECK_EQ_INT(tc_run(f, (tc_bufs){in, 2}, (tc_bufs){&to, 1}), TC_OK);
-        for (int i = 0; i < ROWS * n; i++) {
+        for (int i = 0; i < LINES * n; i++) {
             int64_t at = i / n * N + (which[i % n] + N) % N;
             CHECK(!memcmp(out + i * size, x + at * size, (size_t)size));
         }
