@@ -23,10 +23,12 @@
  * over the axes of v, and w v is what attention stores.
  *
  * Its kernels store rows of the pair's axes, so takers have these in their order, and a PERMUTE
- * behind them. Nor has it a form for takers that go over several axes which are no line, as those
- * of keys and values that heads of queries share, where a mask tells queries apart: where that was
- * found out (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own,
- * of rows in f32, the others.
+ * behind them.
+ *
+ * There is no form for takers that go over several axes which are no line, as those of keys and
+ * values that heads of queries share, where a mask tells queries apart: where that was found out
+ * (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own, of rows
+ * that are no halves, the others.
  *
  * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
  * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
@@ -578,8 +580,8 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
 }
 
 /* A taker of a set with rows as the pair has them, so that a row's elements lie together. Where
- * kernels cannot sum several axes it sums the longest one, in f32, and a SUM the others. NULL: it
- * is so. */
+ * kernels cannot sum several axes it sums the longest one, of halves in f32, and a SUM the others.
+ * NULL: it is so. */
 static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
                                    const tci_pairs_end *end, const tci_table *now)
 {
@@ -601,7 +603,8 @@ static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
         attr[3 + n_in + i] = l.labels[i];
     }
     tci_node *of[2] = {tci_table_get(now, n->in[0]), tci_table_get(now, n->in[1])};
-    tc_dtype t = l.n_more > 0 ? TC_F32 : (tc_dtype)n->dtype;
+    bool widens = l.n_more > 0 && tci_dtype_is_half((tc_dtype)n->dtype);
+    tc_dtype t = widens ? TC_F32 : (tc_dtype)n->dtype;
     tci_node *lines = tci_graph_node(g, TCI_OP_CONTRACT, t, l.rank, l.shape, 2, of,
                                      3 + n_in + l.rank, attr);
     if (l.n_more > 0) {
@@ -629,14 +632,18 @@ static tci_node *tci_pairs_of_rows(const tci_pairs *p, const tci_node *n, const 
     return folds ? tci_pairs_row_sum(p, n, now) : tci_pairs_wide(p, n, now);
 }
 
+/* A processor's rows lie in any order, as their own are packed. */
 static tci_node *tci_pairs_of_lines(const tci_pairs *p, const tci_node *n, const tci_table *now)
 {
     const tci_pairs_set *set;
     const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
-    return end && !end->folds ? tci_pairs_by_line(p, set, end, now) : NULL;
+    bool takes = end && !end->folds &&
+                 (p->a->machine.block_threads > 0 ||
+                  tci_table_has(&p->refused->lines, set->pairs[0]));
+    return takes ? tci_pairs_by_line(p, set, end, now) : NULL;
 }
 
-/* The graph by such a rule, for a GPU's forms. */
+/* The graph by such a rule. */
 static bool tci_pairs_rewrite(tci_pairs *p, tci_pairs_rule rule, tci_node **roots, int n_roots)
 {
     tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
@@ -883,7 +890,7 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
     }
     tci_pairs p = {.a = a, .refused = refused, .out = out};
     tci_pairs_look(&p, roots, n_roots);
-    for (int i = 0; a->machine.block_threads > 0 && i < TCI_COUNT(rules); i++) {
+    for (int i = a->machine.block_threads > 0 ? 0 : 1; i < TCI_COUNT(rules); i++) {
         if (tci_pairs_rewrite(&p, rules[i], roots, n_roots)) {
             tci_pairs_look(&p, roots, n_roots);
         }

@@ -294,15 +294,14 @@ static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start
 }
 
 /* Refuses the sets of pairs of whose kernels one was not joined; false: all were. A kernel that
- * sums several axes may have a form by lines; a processor does without, where sums have the bits of
- * pairs in memory. */
+ * sums several axes may have a form by lines. */
 static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
                                   tci_pairs_refused *refused)
 {
     bool any = false;
     for (int i = 0; i < 2 * j->pairs->n; i++) { /* whole sets first */
         const tci_pairs_kernel *k = &j->pairs->items[i % j->pairs->n];
-        bool several = (k->summed & (k->summed - 1)) != 0 && j->maker.machine.block_threads > 0;
+        bool several = (k->summed & (k->summed - 1)) != 0;
         if (f->joined[i % j->pairs->n]) {
             continue;
         }

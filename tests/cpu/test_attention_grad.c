@@ -18,6 +18,7 @@ typedef struct attention {
     bool forward;       /* the result is one of the program's */
     bool drops;         /* weights */
     bool wild;          /* cotangents are -0, infinite and NaN here and there */
+    bool by_head;       /* gradients of shared keys are sums of those by head: other bits */
     int kernels;        /* of the program on the CPU; 0: those that fit the machine */
 } attention;
 
@@ -50,6 +51,11 @@ static void put_number(tc_dtype t, double x, void *to)
                                             : 0x3800 | bits >> 31 << 15 | (bits >> 12 & 0x3ff));
     memcpy(to, t == TC_F64 ? (void *)&x : t == TC_F32 ? (void *)&single : (void *)&half,
            (size_t)item_bytes(t));
+}
+
+static double item_at(tc_dtype t, const void *items, int64_t i)
+{
+    return t == TC_F64 ? ((const double *)items)[i] : (double)((const float *)items)[i];
 }
 
 /* Element j of input i. */
@@ -164,12 +170,28 @@ static tc_program_info run(attention c, data *d, const tc_options *options, bool
 }
 
 /* Bytes of a workspace that has no array of scores: three numbers of a row, and, where the gradient
- * follows from it, the result and its cotangent, or what is read in another shape. */
+ * follows from it, the result and its cotangent, or what is read in another shape, or by head. */
 static int64_t room(attention c)
 {
     int64_t rows = (int64_t)c.heads * c.queries, results = rows * c.dv;
     int64_t numbers = 3 * (rows * (c.dtype == TC_F64 ? 8 : 4) + 64);
-    return numbers + (c.late || c.groups ? 2 * (results * item_bytes(c.dtype) + 64) : 0);
+    int more = c.by_head ? 3 : c.late || c.groups ? 2 : 0;
+    return numbers + more * (results * item_bytes(c.dtype) + 64);
+}
+
+/* The gradients are near those apart, and from here on wanted as they are. */
+static void check_sums(attention c, data *want, const data *got)
+{
+    for (int i = 0; i < 3; i++) {
+        double most = 0;
+        for (int64_t j = 0; j < got->out[i].n; j++) {
+            double x = item_at(c.dtype, want->out[i].data, j);
+            most = fmax(most, fabs(x - item_at(c.dtype, got->out[i].data, j)) / (1 + fabs(x)));
+        }
+        CHECK_MSG(most < 1e-5, "%s: gradient %d is off by %g", c.name, i, most);
+        memcpy(want->out[i].data, got->out[i].data,
+               (size_t)(got->out[i].n * item_bytes(c.dtype)));
+    }
 }
 
 static void check(attention c)
@@ -189,6 +211,9 @@ static void check(attention c)
             memset(got.out[i].data, 1, (size_t)got.out[i].n * 8);
         }
         tc_program_info info = run(c, &got, &options, false);
+        if (way == 1 && c.by_head) {
+            check_sums(c, &want, &got);
+        }
         for (int i = 0; i < (c.forward ? 4 : 3); i++) {
             int64_t at = same_until(c.dtype, want.out[i].data, got.out[i].data, got.out[i].n);
             CHECK_MSG(at < 0, "%s, way %d: result %d has other bits than apart at %lld", c.name,
@@ -257,7 +282,9 @@ TEST(gradients_keep_no_scores)
         {.name = "shared keys", .heads = 6, .queries = 70, .keys = 150, .d = 16, .dv = 16,
          .groups = 3, .kernels = 3},
         {.name = "shared keys, causal", .heads = 6, .queries = 150, .keys = 150, .d = 16, .dv = 16,
-         .groups = 3, .mask = CAUSAL},
+         .groups = 3, .mask = CAUSAL, .by_head = true, .kernels = 3},
+        {.name = "shared keys, causal, f64", .heads = 4, .queries = 90, .keys = 150, .d = 16,
+         .dv = 16, .groups = 2, .mask = CAUSAL, .dtype = TC_F64, .late = true, .by_head = true},
         {.name = "bf16", .heads = 2, .queries = 150, .keys = 150, .d = 32, .dv = 32,
          .dtype = TC_BF16},
         {.name = "f16, causal", .heads = 2, .queries = 150, .keys = 150, .d = 32, .dv = 32,
