@@ -259,6 +259,13 @@ TCI_FN void tci_batch_compile(tci_batch *b)
     tci_str_free(&log);
 }
 
+TCI_FN tc_status tci_batch_take_back(tci_batch *b, tci_lent lent, tc_status status)
+{
+    const char *why = tci_take_back(b->ctx, lent);
+    return why && !status ? tci_batch_fail(b->f, b->about, NULL, TC_ERR_ARGUMENT, "%s", why)
+                          : status;
+}
+
 TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
 {
     tc_status status = tci_program_make(job->code, job->request, b->options, job->program);
@@ -303,11 +310,14 @@ static tc_status tci_batch_make_programs(tci_batch *b)
     for (int i = 0; i < b->n; i++) {
         tci_batch_settle(b, &b->jobs[i], tci_batch_armed(b, &b->jobs[i], tci_batch_request));
     }
+    tci_lent lent = tci_lend(b->ctx);
     tci_batch_compile(b);
+    tc_status ended = tci_batch_take_back(b, lent, TC_OK);
     for (int i = 0; i < b->n; i++) {
         if (b->jobs[i].code) {
-            tc_status status = b->exports ? tci_batch_armed(b, &b->jobs[i], b->exports)
-                                          : tci_batch_make_program(b, &b->jobs[i]);
+            tc_status status = ended        ? ended
+                               : b->exports ? tci_batch_armed(b, &b->jobs[i], b->exports)
+                                            : tci_batch_make_program(b, &b->jobs[i]);
             tci_batch_settle(b, &b->jobs[i], status);
             tci_code_release(b->jobs[i].code);
         }

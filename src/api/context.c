@@ -126,13 +126,16 @@ static bool tci_context_enter(tci_ctx *c)
     return ok;
 }
 
-/* From here on the handle is dead. NULL: it was. */
+/* From here on the handle is dead. NULL: it was, or a call under way needs the context. */
 static tci_ctx *tci_context_leave(const tc_ctx *handle)
 {
     pthread_mutex_lock(&tci_context_process.lock);
     tci_context_slot *slot = tci_context_find(handle);
     tci_ctx *c = slot ? slot->ctx : NULL;
-    if (slot) {
+    if (c && c->n_lent) {
+        c->freed_within = true;
+        c = NULL;
+    } else if (slot) {
         __atomic_store_n(&slot->handle, 0, __ATOMIC_RELEASE);
         slot->next_free = tci_context_process.free;
         tci_context_process.free = slot;

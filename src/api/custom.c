@@ -21,36 +21,58 @@ static bool tci_custom_is_same(const tc_custom_op *a, const tc_custom_op *b)
            a->cuda_elements == b->cuda_elements;
 }
 
+/* What a rule of the user's made, as a node; NULL: the graph's error says why not. */
+static tci_node *tci_custom_made(const tci_custom *c, tci_ctx *ctx, tci_lent lent, tc_tensor r,
+                                 const char *rule)
+{
+    char text[512];
+    const char *why = tci_take_back(ctx, lent);
+    tc_status status = why ? TC_ERR_ARGUMENT : tci_handle_error(r, text, sizeof(text));
+    if (!status && r.ctx != ctx->handle) {
+        status = TC_ERR_HANDLE;
+        why = "it is of another context than the inputs";
+    }
+    if (status) {
+        tci_graph_fail(&ctx->graph, status, "the %s of custom op '%.60s': %s", rule, c->op.name,
+                       why ? why : text);
+    }
+    return status ? NULL : tci_handle_node(r);
+}
+
+static void tci_custom_show_nodes(tci_ctx *ctx, const tci_node *n, tci_node *const *nodes,
+                                  tc_tensor *handles)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        handles[i] = tci_handle_make(ctx, nodes[i], n->site);
+    }
+}
+
 /* The user's rule over handles; its result as a node. */
 static tci_node *tci_custom_vjp(const tci_custom *c, tci_graph *g, tci_node *n, tci_node *grad,
                                 int which, bool *none)
 {
     tci_ctx *ctx = (tci_ctx *)((char *)g - offsetof(tci_ctx, graph));
     tc_tensor inputs[TC_CUSTOM_MOST];
-    for (int i = 0; i < n->n_in; i++) {
-        inputs[i] = tci_handle_make(ctx, n->in[i], n->site);
-    }
-    tc_tensors list = {inputs, n->n_in};
-    tc_tensor r = c->op.vjp(c->op.user, list, tci_handle_make(ctx, n, n->site),
-                            tci_handle_make(ctx, grad, n->site), which);
-    *none = !r.ctx && r.id == TC_NONE.id;
+    tci_custom_show_nodes(ctx, n, n->in, inputs);
+    tc_tensor result = tci_handle_make(ctx, n, n->site);
+    tc_tensor way = tci_handle_make(ctx, grad, n->site);
+    tci_lent lent = tci_lend(ctx);
+    tc_tensor r = c->op.vjp(c->op.user, (tc_tensors){inputs, n->n_in}, result, way, which);
+    *none = tci_is_none(r);
     if (*none) {
-        return NULL;
+        r = way; /* what else it did is judged all the same */
     }
-    tci_node *made = tci_handle_node(r);
+    tci_node *made = tci_custom_made(c, ctx, lent, r, "gradient");
     const tci_node *x = n->in[which];
-    char why[512];
-    if (!made) {
-        tc_status status = tci_handle_error(r, why, sizeof(why));
-        tci_graph_fail(g, status, "the gradient of custom op '%.60s': %s", c->op.name, why);
-    } else if (made->dtype != x->dtype ||
-               !tci_build_same_shape(made->rank, made->shape, x->rank, x->shape)) {
+    if (made && !*none && (made->dtype != x->dtype ||
+        !tci_build_same_shape(made->rank, made->shape, x->rank, x->shape))) {
         tci_graph_fail(g, TC_ERR_SHAPE, "custom op '%.60s' gives input %d, %s %s, a gradient %s %s",
                        c->op.name, which, tc_dtype_name((tc_dtype)x->dtype), TCI_SHAPE_TEXT(x),
                        tc_dtype_name((tc_dtype)made->dtype), TCI_SHAPE_TEXT(made));
         made = NULL;
     }
-    return made;
+    *none = *none && made;
+    return *none ? NULL : made;
 }
 
 /* The user's rule over handles; many: inputs with the axis of examples. */
@@ -59,17 +81,12 @@ static tci_node *tci_custom_vmap(const tci_custom *c, tci_graph *g, const tci_no
 {
     tci_ctx *ctx = (tci_ctx *)((char *)g - offsetof(tci_ctx, graph));
     tc_tensor inputs[TC_CUSTOM_MOST];
-    for (int i = 0; i < n->n_in; i++) {
-        inputs[i] = tci_handle_make(ctx, many[i], n->site);
-    }
+    tci_custom_show_nodes(ctx, n, many, inputs);
+    tci_lent lent = tci_lend(ctx);
     tc_tensor r = c->op.vmap(c->op.user, (tc_tensors){inputs, n->n_in});
-    tci_node *made = tci_handle_node(r);
-    char why[512];
-    if (!made) {
-        tc_status status = tci_handle_error(r, why, sizeof(why));
-        tci_graph_fail(g, status, "the vmap rule of custom op '%.60s': %s", c->op.name, why);
-    } else if (made->dtype != n->dtype ||
-               !tci_build_same_shape(made->rank, made->shape, n->rank + 1, shape)) {
+    tci_node *made = tci_custom_made(c, ctx, lent, r, "vmap rule");
+    if (made && (made->dtype != n->dtype ||
+        !tci_build_same_shape(made->rank, made->shape, n->rank + 1, shape))) {
         tci_graph_fail(g, TC_ERR_SHAPE, "the vmap rule of custom op '%.60s' gives %s %s for "
                        "examples of %s %s", c->op.name, tc_dtype_name((tc_dtype)made->dtype),
                        TCI_SHAPE_TEXT(made), tc_dtype_name((tc_dtype)n->dtype), TCI_SHAPE_TEXT(n));
@@ -171,7 +188,12 @@ static bool tci_custom_shape(tci_frame *f, const tc_custom_op *op, tci_custom_ru
     }
     tc_custom_array *result = &rule->arrays[n];
     tci_custom_show(f, rule, n, in[0]);
-    if (op->shape && !op->shape(op->user, rule->arrays, n, result)) {
+    tci_lent lent = tci_frame_lend(f);
+    bool takes = !op->shape || op->shape(op->user, rule->arrays, n, result);
+    if (!tci_frame_take_back(f, lent)) {
+        return false;
+    }
+    if (!takes) {
         tci_str shapes = {0};
         for (int i = 0; i < n; i++) {
             tci_str_printf(&shapes, "%s%s %s", i ? ", " : "",

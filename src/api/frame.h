@@ -45,6 +45,21 @@ TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...)
 TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n);
 TCI_FN void tci_frame_leave(const tci_frame *f);
 
+/* ---- api/scope.c: functions of the user's that a call calls ---- */
+/* Sets the call's name and place aside. Until the context is taken back, nothing that was there
+ * before can be ended: neither it, nor a scope, nor a kept value. */
+typedef struct tci_lent {
+    tc_site site;
+    const char *call, *within;
+    int n_scopes, floor;
+} tci_lent;
+TCI_FN tci_lent tci_lend(tci_ctx *ctx);
+/* NULL, or what the function did that the call fails for. */
+TCI_FN const char *tci_take_back(tci_ctx *ctx, tci_lent lent);
+/* The same with the caller's floating-point environment. False: the frame is failed. */
+TCI_FN tci_lent tci_frame_lend(const tci_frame *f);
+TCI_FN bool tci_frame_take_back(tci_frame *f, tci_lent lent);
+
 /* ---- errors kept by api/handle.c, for api/scope.c ---- */
 TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope); /* those of this scope and deeper */
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the scope outside */

@@ -133,6 +133,22 @@ static tc_status tci_lazy_run(tci_lazy *w, tc_program *f)
     return status;
 }
 
+/* Compiles the request and runs it. */
+static tc_status tci_lazy_compute(tci_lazy *w, tc_program **f)
+{
+    tci_batch_compile(&w->b);
+    if (w->job.status) {
+        return w->job.status;
+    }
+    tc_status status = tci_batch_make_program(&w->b, &w->job);
+    tci_code_release(w->job.code); /* the program holds its own count */
+    if (!status) {
+        status = tci_lazy_run(w, *f);
+        tci_program_release(*f);
+    }
+    return status;
+}
+
 /* The first of ts is live. */
 static tc_status tci_lazy_eval(const tci_frame *frame, tc_tensors ts)
 {
@@ -153,16 +169,9 @@ static tc_status tci_lazy_eval(const tci_frame *frame, tc_tensors ts)
     tci_scratch_init(&w.b.s);
     tc_status status = tci_batch_armed(&w.b, &w.job, tci_lazy_request);
     if (!status && w.job.request) {
-        tci_batch_compile(&w.b);
-        status = w.job.status;
-        if (!status) {
-            status = tci_batch_make_program(&w.b, &w.job);
-            tci_code_release(w.job.code); /* the program holds its own count */
-        }
-        if (!status) {
-            status = tci_lazy_run(&w, f);
-            tci_program_release(f);
-        }
+        tci_lent lent = tci_lend(w.b.ctx);
+        status = tci_lazy_compute(&w, &f);
+        status = tci_batch_take_back(&w.b, lent, status);
     }
     tci_scratch_free(&w.b.s);
     tci_os_may_cancel(cancel);

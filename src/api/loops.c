@@ -103,41 +103,22 @@ static void tci_loops_bind(tci_loops_call *c, tci_node *const *of, int n, int sk
     }
 }
 
-/* Around the user's own functions: the name and place of the call are set aside. */
-typedef struct tci_loops_aside {
-    tc_site site;
-    const char *call, *within;
-} tci_loops_aside;
-
-static tci_loops_aside tci_loops_to_user(tci_loops_call *c)
-{
-    tci_graph *g = &c->f->ctx->graph;
-    tci_loops_aside aside = {g->site, g->call, c->f->ctx->within};
-    c->f->ctx->within = NULL;
-    tci_fpenv_leave(c->f->caller);
-    return aside;
-}
-
 /* What the user's function said; false: the frame is failed. */
-static bool tci_loops_from_user(tci_loops_call *c, tci_loops_aside aside, tc_status status)
+static bool tci_loops_take_back(tci_loops_call *c, tci_lent lent, tc_status status)
 {
-    c->f->caller = tci_fpenv_enter();
-    c->f->ctx->within = aside.within;
-    c->f->ctx->graph.site = aside.site;
-    c->f->ctx->graph.call = aside.call;
-    if (status) {
+    if (tci_frame_take_back(c->f, lent) && status) {
         tci_frame_fail(c->f, status, "the body gave up: %s", tc_status_text(status));
     }
-    return !status;
+    return !c->f->failed;
 }
 
 static bool tci_loops_trace(tci_loops_call *c, const tc_tensor *carry, const tc_tensor *x,
                            tci_node **next, tci_node **y)
 {
     tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + c->n_ys + 1);
-    tci_loops_aside aside = tci_loops_to_user(c);
+    tci_lent lent = tci_frame_lend(c->f);
     tc_status status = c->body(c->user, carry, x, made, made + c->init.n);
-    return tci_loops_from_user(c, aside, status) &&
+    return tci_loops_take_back(c, lent, status) &&
            tci_loops_take(c, made, c->init.n, "the next carry", next) &&
            tci_loops_take(c, made + c->init.n, c->n_ys, "output", y);
 }
@@ -214,9 +195,9 @@ static bool tci_loops_check_go(tci_loops_call *c, const tci_node *go, const char
 static bool tci_loops_test(tci_loops_call *c, const tc_tensor *carry, tci_node **go)
 {
     tc_tensor made = {NULL, TCI_NULL_ZERO, 0};
-    tci_loops_aside aside = tci_loops_to_user(c);
+    tci_lent lent = tci_frame_lend(c->f);
     tc_status status = c->test(c->user, carry, &made);
-    return tci_loops_from_user(c, aside, status) && tci_loops_take(c, &made, 1, "the test", go) &&
+    return tci_loops_take_back(c, lent, status) && tci_loops_take(c, &made, 1, "the test", go) &&
            tci_loops_check_go(c, *go, "what the test gives");
 }
 
@@ -236,9 +217,9 @@ static void tci_loops_make_while(tci_loops_call *c)
         return;
     }
     tci_loops_bind(c, init, n + 1, 0, carry, carries);
-    tci_loops_aside aside = tci_loops_to_user(c);
+    tci_lent lent = tci_frame_lend(c->f);
     tc_status status = c->step(c->user, carries, made);
-    if (!tci_loops_from_user(c, aside, status) ||
+    if (!tci_loops_take_back(c, lent, status) ||
         !tci_loops_take(c, made, n, "the next carry", next) || !tci_loops_test(c, made, &next[n])) {
         return;
     }
@@ -260,9 +241,9 @@ static bool tci_loops_trace_branch(tci_loops_call *c, int which, tci_node *const
     tc_tensor *handles = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + 1);
     tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->n_ys + 1);
     tci_loops_bind(c, operands, c->init.n, 0, bound, handles);
-    tci_loops_aside aside = tci_loops_to_user(c);
+    tci_lent lent = tci_frame_lend(c->f);
     tc_status status = c->branches[which](c->user, handles, made);
-    return tci_loops_from_user(c, aside, status) &&
+    return tci_loops_take_back(c, lent, status) &&
            tci_loops_take(c, made, c->n_ys, "result", y);
 }
 

@@ -49,28 +49,82 @@ TC_API tc_status tc_scope_begin_at(tc_ctx *ctx, tc_site here)
     return TC_OK;
 }
 
+static void tci_scope_end(tci_ctx *c)
+{
+    tci_graph *g = &c->graph;
+    int scope = --g->n_scopes;
+    while (g->scope_heads[scope]) {
+        tci_scope_drop_node(c, g->scope_heads[scope]);
+    }
+    c->keep_order = 0;
+    if (c->n_poisons) {
+        tci_handle_drop_poisons(c, scope);
+    }
+}
+
 TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here)
 {
     tci_ctx *c = tci_ctx_of(ctx);
     if (!c) {
         return TC_ERR_HANDLE;
     }
-    tci_graph *g = &c->graph;
-    if (g->n_scopes < 2) {
-        tci_poison(c, "tc_scope_end", here, TC_ERR_ARGUMENT,
-                   "no scope is open: expected a tc_scope_begin before");
+    if (c->graph.n_scopes <= TCI_MAX(c->lent_scopes, 1)) {
+        tci_poison(c, "tc_scope_end", here, TC_ERR_ARGUMENT, "no scope is open%s: expected a "
+                   "tc_scope_begin before", c->n_lent ? " in this function" : "");
         return TC_ERR_ARGUMENT;
     }
-    int scope = g->n_scopes - 1;
-    while (g->scope_heads[scope]) {
-        tci_scope_drop_node(c, g->scope_heads[scope]);
-    }
-    g->n_scopes--;
-    c->keep_order = 0;
-    if (c->n_poisons) {
-        tci_handle_drop_poisons(c, scope);
-    }
+    tci_scope_end(c);
     return TC_OK;
+}
+
+/* ---- functions of the user's ---- */
+
+TCI_FN tci_lent tci_lend(tci_ctx *ctx)
+{
+    tci_graph *g = &ctx->graph;
+    tci_lent lent = {g->site, g->call, ctx->within, TCI_MAX(g->n_scopes, 1), ctx->lent_scopes};
+    ctx->lent_scopes = lent.n_scopes;
+    ctx->within = NULL;
+    ctx->n_lent++;
+    return lent;
+}
+
+TCI_FN const char *tci_take_back(tci_ctx *ctx, tci_lent lent)
+{
+    tci_graph *g = &ctx->graph;
+    const char *why = g->n_scopes > lent.n_scopes
+                          ? "the function leaves a scope open: expected a tc_scope_end in it"
+                          : NULL;
+    while (g->n_scopes > lent.n_scopes) {
+        tci_scope_end(ctx);
+    }
+    if (ctx->freed_within) {
+        why = "the function frees the context, which the call needs: it stays, expected its "
+              "tc_ctx_free after the call";
+        ctx->freed_within = false;
+    }
+    g->site = lent.site;
+    g->call = lent.call;
+    ctx->within = lent.within;
+    ctx->lent_scopes = lent.floor;
+    ctx->n_lent--;
+    return why;
+}
+
+TCI_FN tci_lent tci_frame_lend(const tci_frame *f)
+{
+    tci_fpenv_leave(f->caller);
+    return tci_lend(f->ctx);
+}
+
+TCI_FN bool tci_frame_take_back(tci_frame *f, tci_lent lent)
+{
+    f->caller = tci_fpenv_enter();
+    const char *why = tci_take_back(f->ctx, lent);
+    if (why) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "%s", why);
+    }
+    return !why;
 }
 
 TCI_FN void tci_scope_free_all(tci_ctx *ctx)
@@ -224,7 +278,7 @@ static void tci_scope_replace(tci_ctx *ctx, const tci_node *kept, tci_node *from
     for (size_t i = 0; k && i < list.n; i++) {
         /* Whatever is listed has users, so no item of the list is dropped here. */
         const tci_keep *u = tci_scope_used(ctx, &list, i, from);
-        if (u) {
+        if (u && !ctx->n_lent) {
             tci_scope_drop_previous(ctx, u);
         }
     }

@@ -96,7 +96,8 @@ TC_API int64_t tc_dim_max(int64_t a, int64_t b);
  * failure *ctx is NULL: TC_ERR_MEMORY, or TC_ERR_ARGUMENT when ctx is NULL. */
 TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options);
 /* Ends it and every tensor of it; programs made from it stay usable. NULL, or a context that was
- * freed already, is fine. */
+ * freed already, is fine. A function of the user's that a call on it calls (the body of a tc_scan)
+ * can not: the context stays, and that call fails with TC_ERR_ARGUMENT. */
 TC_API void tc_ctx_free(tc_ctx *ctx);
 /* Joins the workers and unloads cached code that no program uses. For plugins: no context, tensor,
  * program or call is used after it, but new contexts may be made. */

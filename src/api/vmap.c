@@ -165,15 +165,13 @@ static void tci_vmap_end(tci_vmap_call *c)
 }
 
 /* The function's calls are the user's own: no frame is open while it runs. */
-static void tci_vmap_call_function(tci_vmap_call *c, tc_site here)
+static void tci_vmap_call_function(tci_vmap_call *c)
 {
-    if (c->f.failed) {
-        return;
+    if (!c->f.failed) {
+        tci_lent lent = tci_frame_lend(&c->f);
+        c->function(c->given, c->outputs, c->user);
+        tci_frame_take_back(&c->f, lent);
     }
-    tci_frame_leave(&c->f);
-    c->function(c->given, c->outputs, c->user);
-    c->f = tci_frame_begin("tc_vmap", here);
-    tci_frame_use(&c->f, c->given[0]);
 }
 
 TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
@@ -201,7 +199,7 @@ TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
     }
     tci_scratch_init(&c.s);
     tci_vmap_armed(&c, tci_vmap_begin);
-    tci_vmap_call_function(&c, here);
+    tci_vmap_call_function(&c);
     tci_vmap_armed(&c, tci_vmap_end);
     for (int i = 0; i < n; i++) {
         outputs[i] = tci_frame_end(&c.f, c.f.failed ? NULL : c.made[i]);

@@ -387,6 +387,50 @@ static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
     return tci_export_write(b, e);
 }
 
+/* Words that no function of a program may be named by: those of the language, and what the C
+ * library has under them, of which a second one would take the place. */
+static const char tci_export_taken[] =
+    " alignas alignof asm auto bool break case char complex const constexpr continue default "
+    "do double else enum extern false float for fortran goto if imaginary inline int linux "
+    "long main nullptr register restrict return short signed sizeof static static_assert "
+    "struct switch thread_local true typedef typeof typeof_unqual union unix unsigned void "
+    "volatile while NULL max_align_t offsetof ptrdiff_t size_t wchar_t abort abs accept "
+    "access atexit atof atoi atol atoll bind bsearch calloc chdir clock close connect dup "
+    "environ errno execv exit fclose feof ferror fflush fgetc fgets fopen fork fprintf fputc "
+    "fputs fread free fscanf fseek ftell fwrite getc getchar getenv gets index isalnum "
+    "isalpha iscntrl isdigit isgraph islower isprint ispunct isspace isupper isxdigit kill "
+    "labs link listen llabs localeconv longjmp lseek malloc memchr memcmp memcpy memmove "
+    "memset mktime open perror pipe printf putc putchar puts qsort raise rand read realloc "
+    "recv remove rename rewind rindex scanf select send setjmp setlocale signal sleep "
+    "snprintf socket sprintf srand sscanf stat strcat strchr strcmp strcpy strcspn strerror "
+    "strlen strncat strncmp strncpy strpbrk strrchr strspn strstr strtod strtok strtol "
+    "strtoll strtoul strxfrm system time tmpfile tolower toupper ungetc unlink vfprintf "
+    "vprintf wait write ";
+/* ... also with an f or l behind. */
+static const char tci_export_math[] =
+    " acos acosh asin asinh atan atan2 atanh cabs cbrt ceil copysign cos cosh erf erfc exp "
+    "exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp gamma hypot ilogb j0 j1 jn "
+    "ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint "
+    "nextafter nexttoward pow remainder remquo rint round scalb scalbln scalbn significand "
+    "sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn ";
+
+static bool tci_export_lists(const char *words, const char *name, size_t n)
+{
+    char word[TCI_EXPORT_NAME + 2];
+    snprintf(word, sizeof(word), " %.*s ", (int)n, name);
+    return strstr(words, word) != NULL;
+}
+
+static bool tci_export_is_taken(const char *name)
+{
+    size_t n = strlen(name);
+    bool suffix = n && (name[n - 1] == 'f' || name[n - 1] == 'l');
+    return name[0] == '_' || !strncmp(name, "tc_", 3) || !strncmp(name, "TC_", 3) ||
+           tci_export_lists(tci_export_taken, name, n) ||
+           tci_export_lists(tci_export_math, name, n) ||
+           (suffix && tci_export_lists(tci_export_math, name, n - 1));
+}
+
 /* "some/where/net.c" gives "net". False: that is no name in C. */
 static bool tci_export_name(tci_export *e)
 {
@@ -398,7 +442,7 @@ static bool tci_export_name(tci_export *e)
         good = tci_export_is_word(name[i], i == 0);
         e->name[i] = name[i];
     }
-    return good;
+    return good && !tci_export_is_taken(e->name);
 }
 
 TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
@@ -412,7 +456,8 @@ TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_
         status = tci_batch_export(&f, &e.job, options, tci_export_take);
     } else if (outputs.n > 0 && outputs.items && tci_ctx_of(outputs.items[0].ctx)) {
         tci_batch_fail(&f, outputs.items[0], NULL, status, "given the path '%.200s', expected one "
-                       "that ends in a name of C and \".c\"", path ? path : "(NULL)");
+                       "that ends in \".c\" behind a name of C, which is no word of the language "
+                       "or its library, nor begins with _ or tc_", path ? path : "(NULL)");
     }
     tci_frame_leave(&f);
     return status;

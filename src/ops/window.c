@@ -217,11 +217,33 @@ typedef struct tci_pooling {
     tci_image image;
     int64_t kernel[TCI_IMAGE_AXES], stride[TCI_IMAGE_AXES], padding[TCI_IMAGE_AXES];
     int64_t dilation[TCI_IMAGE_AXES];
+    /* Of each window only those elements are read that lie in x in any of them. */
+    tci_dim reads[TCI_IMAGE_AXES];
+    int64_t before[TCI_IMAGE_AXES];
     tci_dim after[TCI_IMAGE_AXES];
 } tci_pooling;
 
-/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits,
- * or not at every value of a symbolic size, when *missing is what may be negative. */
+/* The elements of the windows along one axis that are read, where the last one starts `last` behind
+ * the first one. */
+static void tci_pooling_clip(tci_pooling *p, int i, tci_dim last)
+{
+    const int64_t dilation = p->dilation[i], padding = p->padding[i];
+    tci_dim padded = tci_dim_add(p->image.sizes[2 + i], padding), end = p->kernel[i];
+    int64_t skipped = 0;
+    if (tci_dim_is_known(padded)) { /* the first window ends last, the last one begins first */
+        int64_t hidden = padding - tci_dim_known(last);
+        end = tci_dim_min(end, tci_dim_ceil_div(padded, dilation));
+        skipped = hidden > 0 ? TCI_MIN((hidden + dilation - 1) / dilation, tci_dim_known(end) - 1)
+                             : 0;
+    }
+    p->reads[i] = tci_dim_sub(end, skipped);
+    p->before[i] = padding - skipped * dilation;
+    tci_dim span = tci_dim_add(tci_dim_mul(tci_dim_sub(end, 1), dilation), 1);
+    p->after[i] = tci_dim_sub(tci_dim_add(last, span), padded);
+}
+
+/* Windows along one axis: how many, hence what is read. False: none fits, or not at every value of
+ * a symbolic size, when *missing is what may be negative. */
 static bool tci_pooling_axis(tci_pooling *p, int i, bool ceil_mode, tci_dim *missing)
 {
     const int64_t kernel = p->kernel[i], stride = p->stride[i], dilation = p->dilation[i];
@@ -241,8 +263,7 @@ static bool tci_pooling_axis(tci_pooling *p, int i, bool ceil_mode, tci_dim *mis
     if (ceil_mode) { /* a last one must start inside x or its near padding */
         count = tci_dim_min(count, tci_dim_ceil_div(padded, stride));
     }
-    tci_dim last = tci_dim_mul(tci_dim_sub(count, 1), stride);
-    p->after[i] = tci_dim_sub(tci_dim_add(last, span), padded);
+    tci_pooling_clip(p, i, tci_dim_mul(tci_dim_sub(count, 1), stride));
     return true;
 }
 
@@ -313,8 +334,8 @@ static tci_node *tci_pooling_windows(tci_graph *g, const tci_pooling *p, tci_nod
 {
     const int n = p->image.n;
     tci_node *images = tci_build_reshape(g, x, n + 2, p->image.sizes);
-    return tci_window_over(g, images, n, p->padding, p->after, fill, tci_dim_list(p->kernel),
-                           p->stride, p->dilation);
+    return tci_window_over(g, images, n, p->before, p->after, fill, p->reads, p->stride,
+                           p->dilation);
 }
 
 /* Reduces the last n axes. */
@@ -350,7 +371,7 @@ static tci_node *tci_pooling_place(tci_graph *g, const tci_pooling *p, int i, tc
     tci_node *start = tci_composite_ramp(g, at->shape[2 + i], n + 2, 2 + i);
     tci_node *step = tci_composite_whole(g, p->stride[i]);
     tci_node *apart = tci_composite_whole(g, p->dilation[i]);
-    tci_node *before = tci_composite_whole(g, p->padding[i]);
+    tci_node *before = tci_composite_whole(g, p->before[i]);
     start = tci_composite_binary(g, TCI_OP_SUB, tci_composite_binary(g, TCI_OP_MUL, start, step),
                                  before);
     at = tci_composite_binary(g, TCI_OP_MUL, at, apart);
@@ -390,12 +411,12 @@ TCI_FN tci_node *tci_build_max_pool_indices(tci_graph *g, int n, tci_node *x,
     tci_dim each = 1, through = 1;
     for (int i = n - 1; at && i >= 0; i--) { /* from the last axis, which counts fastest */
         tci_node *rows = tci_build_size_value(g, each, TC_I64);
-        tci_node *size = tci_composite_whole(g, p.kernel[i]);
+        tci_node *size = tci_build_size_value(g, p.reads[i], TC_I64);
         tci_node *own = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, at, rows);
         own = tci_pooling_place(g, &p, i, tci_composite_binary(g, TCI_OP_REMAINDER, own, size));
         own = tci_composite_binary(g, TCI_OP_MUL, own, tci_build_size_value(g, through, TC_I64));
         r = r ? tci_composite_binary(g, TCI_OP_ADD, r, own) : own;
-        each = tci_dim_mul(each, p.kernel[i]);
+        each = tci_dim_mul(each, p.reads[i]);
         through = tci_dim_mul(through, p.image.sizes[2 + i]);
     }
     return tci_image_result(g, &p.image, r);
@@ -448,6 +469,10 @@ static tci_node *tci_pooling_divisor(tci_graph *g, const tci_pooling *p, const s
     }
     if (o->divisor) {
         return tci_composite_number(g, t, (double)o->divisor);
+    }
+    if (all > 0x1p60) {
+        tci_graph_fail(g, TC_ERR_LIMIT, "windows have %g elements: expected at most 2^60", all);
+        return NULL;
     }
     if (!o->ceil_mode && (!o->exclude_pad || !memcmp(p->padding, tci_window_zeros,
                                                      sizeof(int64_t) * (size_t)p->image.n))) {

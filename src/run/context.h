@@ -27,6 +27,9 @@ typedef struct tci_ctx {
     uint32_t next_poison;      /* generation of the next one */
     struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
     uint32_t keep_serial, keep_order; /* values kept so far; since a scope ended */
+    int n_lent;                /* functions of the user's that calls under way have called */
+    int lent_scopes;           /* as many of the scopes are of before the last of these */
+    bool freed_within;         /* one of these asked for the context's end */
 } tci_ctx;
 #define TCI_POISON_FIRST 0xC0000000u
 
