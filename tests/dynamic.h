@@ -6,7 +6,7 @@
 #include "tc_test.h"
 #include "same.h"
 
-enum { DYN_INPUTS = 3, DYN_CASES = 12 };
+enum { DYN_INPUTS = 3, DYN_CASES = 13 };
 
 static const int64_t dyn_sizes[7] = {0, 1, 2, 3, 31, 64, 4097};
 
@@ -315,6 +315,36 @@ static int dyn_keys_sizes(int64_t batch, int64_t height, int64_t sizes[4])
     return 3;
 }
 
+/* ---- parts of contractions: columns of a product, the gradient of a strided convolution ---- */
+
+enum { DYN_SIDE = 7, DYN_IMAGE = 2 * DYN_SIDE * DYN_SIDE };
+
+static tc_tensor dyn_parts(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    (void)height;
+    in[0] = tc_input(ctx, "x", TC_F32, batch, 2, DYN_SIDE, DYN_SIDE);
+    in[1] = tc_input(ctx, "w", TC_F32, 4, 2, 3, 3);
+    in[2] = tc_input(ctx, "z", TC_F32, DYN_IMAGE, 9);
+    tc_tensor y = tc_conv2d(in[0], in[1], TC_NONE, &(tc_conv){.stride = {2, 2}, .padding = {1, 1}});
+    tc_tensor loss = tc_sum(tc_mul(y, y), TC_ALL, false), grad;
+    tc_grad(loss, in, 1, &grad);
+    tc_tensor rows = tc_reshape(in[0], batch, DYN_IMAGE);
+    tc_tensor columns = tc_slice(tc_matmul(rows, in[2]), 1, 2, 8, 1);
+    return tc_cat(TC_TENSORS(tc_reshape(grad, batch, DYN_IMAGE), columns), 1);
+}
+
+static int64_t dyn_parts_count(int input, int64_t batch, int64_t height)
+{
+    (void)height;
+    return input == 0 ? batch * DYN_IMAGE : input == 1 ? 4 * 2 * 3 * 3 : DYN_IMAGE * 9;
+}
+
+static int64_t dyn_parts_out(int64_t batch, int64_t height)
+{
+    (void)height;
+    return batch * (DYN_IMAGE + 6);
+}
+
 static const dyn_case dyn_cases[DYN_CASES] = {
     {"pointwise", false, true, dyn_pointwise, dyn_pointwise_count, dyn_pointwise_out, NULL},
     {"softmax(x @ w + b)", false, false, dyn_layer, dyn_layer_count, dyn_layer_out, NULL},
@@ -328,6 +358,7 @@ static const dyn_case dyn_cases[DYN_CASES] = {
     {"attention of keys", true, false, dyn_keys, dyn_keys_count, dyn_keys_out, dyn_keys_sizes},
     {"saw", false, true, dyn_saw, dyn_threes_count, dyn_saw_out, NULL},
     {"at indices", false, true, dyn_put, dyn_pointwise_count, dyn_put_out, NULL},
+    {"parts of products", false, true, dyn_parts, dyn_parts_count, dyn_parts_out, NULL},
 };
 
 /* ---- running ---- */

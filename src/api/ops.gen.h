@@ -130,7 +130,7 @@ TC_API tc_tensor tc_sinc_at(tc_arg a, tc_site here);
 /* -1, 0 or 1; 0 of NaN */
 TC_API tc_tensor tc_sign_at(tc_arg a, tc_site here);
 #define tc_sign(a) tc_sign_at(TC_ARG(a), TC_HERE)
-/* a < 0, or a is -0 or a NaN of that sign; bool */
+/* a < 0, or a is -0; of NaN either; bool */
 TC_API tc_tensor tc_signbit_at(tc_arg a, tc_site here);
 #define tc_signbit(a) tc_signbit_at(TC_ARG(a), TC_HERE)
 /* a - trunc(a); not of bool */
@@ -193,7 +193,7 @@ TC_API tc_tensor tc_atan2_at(tc_arg a, tc_arg b, tc_site here);
 /* sqrt(a * a + b * b); float */
 TC_API tc_tensor tc_hypot_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_hypot(a, b) tc_hypot_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* |a| with the sign of b; float */
+/* |a| with the sign of b, either of NaN; float */
 TC_API tc_tensor tc_copysign_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_copysign(a, b) tc_copysign_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* 0 below 0, b at 0, 1 above */

@@ -133,7 +133,7 @@
     X(SIGN, sign, 1, SAME, EXACT,                                                                  \
       SELECT(LT(K(0), A), K(1), SELECT(LT(A, K(0)), K(-1), K(0))), FLAT, "-1, 0 or 1; 0 of NaN")   \
     X(SIGNBIT, signbit, 1, COMPARE, PLAIN, MINUS(A), NONE,                                         \
-      "a < 0, or a is -0 or a NaN of that sign")                                                   \
+      "a < 0, or a is -0; of NaN either")                                                          \
     X(FRAC, frac, 1, NUMERIC, PLAIN, SUB(A, TRUNC(A)), DA(G), "a - trunc(a)")                      \
     X(ISINF, isinf, 1, COMPARE, PLAIN, AND(EQ(A, A), NOT(EQ(SUB(A, A), K(0)))), NONE,              \
       "a is an infinity")                                                                          \
@@ -189,7 +189,8 @@
                                  DIV(MIN(ABS(A), ABS(B)), MAX(ABS(A), ABS(B))), K(1)))))),         \
       DAB(MUL(G, DIV(A, Y)), MUL(G, DIV(B, Y))), "sqrt(a * a + b * b)")                            \
     X(COPYSIGN, copysign, 2, FLOAT, PLAIN, COPYSIGN(A, B),                                         \
-      DAB(WHERE(EQ(A, K(0)), K(0), WHERE(EQ(A, Y), G, NEG(G))), K(0)), "|a| with the sign of b")   \
+      DAB(WHERE(EQ(A, K(0)), K(0), WHERE(EQ(A, Y), G, NEG(G))), K(0)),                             \
+      "|a| with the sign of b, either of NaN")                                                     \
     X(HEAVISIDE, heaviside, 2, SAME, EXACT,                                                        \
       SELECT(EQ(A, K(0)), B, SELECT(LT(K(0), A), K(1), K(0))),                                     \
       DAB(K(0), WHERE(EQ(A, K(0)), G, K(0))), "0 below 0, b at 0, 1 above")                        \

@@ -129,6 +129,13 @@ static tc_tensor fz_call_ew(int op, const tc_arg *a)
     }
 }
 
+/* Of a NaN only that it is one is promised: to ops that read signs a 0 stands for it. */
+static tc_tensor fz_signed(int op, tc_tensor t)
+{
+    bool reads = op == TCI_OP_SIGNBIT || op == TCI_OP_COPYSIGN;
+    return reads && fz_is_float(tc_dtype_of(t)) ? tc_where(tc_isnan(t), 0, t) : t;
+}
+
 static int fz_arity(int op)
 {
     switch (op) {
@@ -388,7 +395,8 @@ static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
     tc_arg a[FZ_MAX_IN];
     for (int i = 0; i < s->n_in; i++) {
         t[i] = s->in[i] >= 0 ? g->tensors[s->in[i]] : TC_NONE;
-        a[i] = s->in[i] >= 0 ? tci_arg_tensor(t[i]) : s->number[i];
+        a[i] = s->in[i] < 0 ? s->number[i]
+                            : tci_arg_tensor(s->kind == FZ_EW ? fz_signed(s->op, t[i]) : t[i]);
     }
     switch (s->kind) {
     case FZ_INPUT: case FZ_BORROW: case FZ_FULL: case FZ_ARANGE: case FZ_RANDOM:

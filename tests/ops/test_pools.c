@@ -22,7 +22,8 @@ static int64_t windows_of(const pool_case *p)
     int64_t room = p->n + 2 * p->padding - p->dilation * (p->kernel - 1) - 1;
     room += p->ceil_mode ? p->stride - 1 : 0;
     int64_t count = room < 0 ? 0 : room / p->stride + 1;
-    return p->ceil_mode && count && (count - 1) * p->stride >= p->n + p->padding ? count - 1 : count;
+    bool outside = p->ceil_mode && count && (count - 1) * p->stride >= p->n + p->padding;
+    return count - outside;
 }
 
 static void judge(const pool_case *p, int64_t window, double *max, int64_t *at, double *mean)
@@ -70,8 +71,8 @@ static void check_case(const pool_case *p)
         bool same = place < 0 || (max[i] == want && at[i] == place);
         bool near = p->dilation > 1 || !isfinite(average) || fabs(mean[i] - average) <= 1e-5;
         CHECK_MSG(same && near, "n %d kernel %lld stride %lld padding %lld dilation %lld ceil %d "
-                  "exclude %d, window %lld: %g at %lld, mean %g: expected %g at %lld, %g", (int)p->n,
-                  (long long)p->kernel, (long long)p->stride, (long long)p->padding,
+                  "exclude %d, window %lld: %g at %lld, mean %g: expected %g at %lld, %g",
+                  (int)p->n, (long long)p->kernel, (long long)p->stride, (long long)p->padding,
                   (long long)p->dilation, p->ceil_mode, p->exclude, (long long)i, max[i],
                   (long long)at[i], mean[i], want, (long long)place, average);
     }

@@ -383,6 +383,49 @@ TEST(any_size_is_right_on_the_interpreter)
     }
 }
 
+/* Contractions of the graph as it is planned, by what an example of the batch takes. */
+static int64_t dyn_contracted(tc_tensor y, int64_t batch)
+{
+    tc_options o = {.backend = "interp"};
+    tci_node *root = tci_handle_node(y);
+    volatile int64_t n = 0; /* of products */
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        CHECK_MSG(false, "%s", s.message);
+    } else {
+        tci_request *r = tci_request_make(&s, NULL, 0, &root, 1, &o, NULL, NULL);
+        tci_request_copy copy = tci_request_copy_graph(&s, r);
+        tci_node **now = tci_rewrite(&s, copy.graph, copy.roots, 1);
+        tci_node_list list = tci_graph_sort(&s, now, 1);
+        for (int i = 0; i < list.n; i++) {
+            const tci_node *c = list.items[i];
+            if (c->op == TCI_OP_CONTRACT) {
+                tci_dim all = tci_dim_mul(tci_node_count(c), tci_node_count(c->in[1]));
+                n += tci_dim_hint(all) / batch;
+            }
+        }
+    }
+    tci_scratch_free(&s);
+    return n;
+}
+
+/* Of a symbolic batch no more is computed than of one that is known. */
+TEST(parts_of_contractions_over_a_symbolic_batch)
+{
+    tc_ctx *ctx = dyn_ctx("interp", 1, NULL);
+    tc_tensor in[DYN_INPUTS];
+    REQUIRE(ctx);
+    int64_t batch = TC_DIM("batch", 1, 5000), typical = tci_dim_hint((tci_dim)batch);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, batch, 5);
+    tc_tensor whole = tc_matmul(x, tc_zeros(ctx, TC_F32, 5, 9));
+    CHECK_EQ_INT(dyn_contracted(whole, typical), 9 * 5 * 9);
+    CHECK_EQ_INT(dyn_contracted(tc_slice(whole, 1, 2, 8, 1), typical), 6 * 5 * 6);
+    CHECK_EQ_INT(dyn_contracted(dyn_parts(ctx, batch, 1, in), typical),
+                 dyn_contracted(dyn_parts(ctx, 64, 1, in), 64));
+    tc_ctx_free(ctx);
+}
+
 TEST(one_compile_serves_all_sizes)
 {
     tc_ctx *ctx = dyn_ctx("interp", 1, NULL);
