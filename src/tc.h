@@ -66,6 +66,7 @@
 #include "ops/helpers.c"
 #include "ops/math.c"
 #include "ops/special.c"
+#include "ops/power.c"
 
 #include "graph/node.c"
 #include "graph/table.c"

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "../ops/math.h"
+
 /* ---- numbers ---- */
 
 TCI_FN tc_dtype tci_ops_weak(tc_dtype t, int kind)
@@ -137,6 +139,14 @@ static tc_dtype tci_ops_compare_dtype(tc_dtype t, const tc_arg *args, int n)
     return t;
 }
 
+/* Exponents that are a few products are part of the program. */
+static tci_node *tci_ops_exponent(tci_frame *f, tci_node *b)
+{
+    bool plain = b && b->op == TCI_OP_LITERAL && tci_dtype_is_float((tc_dtype)b->dtype) &&
+                 tci_power_is_plain(b->value.f);
+    return plain ? tci_graph_const(&f->ctx->graph, (tc_dtype)b->dtype, b->value) : b;
+}
+
 TCI_FN bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n,
                              const char *const *names, tci_node **nodes)
 {
@@ -166,6 +176,7 @@ TCI_FN bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n,
     for (int i = 0; i < n; i++) {
         if (args[i].kind) {
             nodes[i] = tci_ops_number(f, &args[i], dtype, names[i]);
+            nodes[i] = op == TCI_OP_POW && i == 1 ? tci_ops_exponent(f, nodes[i]) : nodes[i];
         }
         if (!nodes[i]) {
             return false;

@@ -360,6 +360,36 @@ static int tci_lower_floor_divide(const tci_lower_ew *e, int a, int b)
     return tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, b, zero), plain, y);
 }
 
+/* A recipe of one operand, instruction by instruction. */
+static int tci_lower_recipe(const tci_lower_ew *e, const tci_recipe *r, int x)
+{
+    int at[TCI_POWER_MAX];
+    for (int i = 0; i < r->n; i++) {
+        const tci_step_inst *s = &r->insts[i];
+        tc_dtype t = (tc_dtype)s->dtype;
+        at[i] = s->kind == TCI_RECIPE_ARG     ? x
+                : s->kind == TCI_RECIPE_CONST ? tci_kernel_const(e->k, t, s->value)
+                : tci_kernel_prim(e->k, (tci_prim)s->prim, t, s->n_args, at[s->args[0]],
+                                  s->n_args > 1 ? at[s->args[1]] : -1,
+                                  s->n_args > 2 ? at[s->args[2]] : -1);
+    }
+    return at[r->n - 1];
+}
+
+static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
+{
+    const tci_kinst *power = &e->k->insts[b];
+    if (!tci_dtype_is_float(e->t)) {
+        return tci_lower_p2(e, TCI_P_POWI, a, b);
+    }
+    if (power->op != TCI_K_CONST || !tci_power_is_plain(power->value.f)) {
+        return tci_lower_p2(e, TCI_P_POW, a, b);
+    }
+    tci_step_inst insts[TCI_POWER_MAX];
+    tci_recipe r = tci_power_recipe(insts, e->t, power->value.f);
+    return tci_lower_recipe(e, &r, a);
+}
+
 static int tci_lower_minus(const tci_lower_ew *e, int a)
 {
     bool is_float = tci_dtype_is_float(e->t);
@@ -379,8 +409,7 @@ static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
     case TCI_W_MODULO: return tci_lower_modulo(e, args[0], args[1]);
     case TCI_W_FLOOR_DIVIDE: return tci_lower_floor_divide(e, args[0], args[1]);
     case TCI_W_MINUS: return tci_lower_minus(e, args[0]);
-    case TCI_P_POW:
-        return tci_lower_p2(e, tci_dtype_is_float(e->t) ? TCI_P_POW : TCI_P_POWI, args[0], args[1]);
+    case TCI_P_POW: return tci_lower_pow(e, args[0], args[1]);
     case TCI_P_SELECT: return tci_lower_select(e->k, args[0], args[1], args[2]);
     case TCI_P_FMA: return tci_kernel_prim(e->k, TCI_P_FMA, e->t, 3, args[0], args[1], args[2]);
     default: break;

@@ -31,6 +31,12 @@ typedef struct tci_recipe {
 /* Recipe of a MATH prim for f32 or f64. Built once at first use, thread-safe, process lifetime. */
 TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 
+/* Powers of whole and half numbers up to 8 (ops/power.c): which exponents, and x to the b of one as
+ * a recipe of x in the given memory, for TCI_POWER_MAX. */
+enum { TCI_POWER_MAX = 64 };
+TCI_FN bool tci_power_is_plain(double b);
+TCI_FN tci_recipe tci_power_recipe(tci_step_inst *insts, tc_dtype t, double b);
+
 /* Scalar helpers (slow paths): C text that is both compiled here and printed into generated code. A
  * text is ONE static function, `T name(T a)`, over + - * / fma, integer operations, local unions
  * and static const arrays; it starts with "static ", so attributes may be put before it. It may
@@ -62,6 +68,7 @@ TCI_FN uint64_t tci_powi_u64(uint64_t a, uint64_t b);
 TCI_FN int64_t tci_powi_i64(int64_t a, int64_t b);
 TCI_FN uint64_t tci_gcd_u64(uint64_t a, uint64_t b);
 TCI_FN int64_t tci_gcd_i64(int64_t a, int64_t b);
+TCI_FN tci_value tci_recipe_eval(const tci_recipe *r, const tci_value *args);
 TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
                                const tci_value *args);
 

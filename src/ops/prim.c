@@ -358,9 +358,8 @@ static tci_value tci_prim_lane1(int id, const tci_value *args)
     return h->f32 ? tci_prim_f32(h->f32((float)args[0].f)) : tci_prim_f64(h->f64(args[0].f));
 }
 
-static tci_value tci_prim_eval_recipe(tci_prim p, tc_dtype t, const tci_value *args)
+TCI_FN tci_value tci_recipe_eval(const tci_recipe *r, const tci_value *args)
 {
-    const tci_recipe *r = tci_math_recipe(p, t);
     tci_value values[TCI_RECIPE_MAX];
     for (int i = 0; i < r->n; i++) {
         const tci_step_inst *s = &r->insts[i];
@@ -386,7 +385,7 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
                                const tci_value *args)
 {
     if (tci_prim_is_math(p)) {
-        return tci_prim_eval_recipe(p, dtype, args);
+        return tci_recipe_eval(tci_math_recipe(p, dtype), args);
     }
     bool is_float = tci_dtype_is_float(dtype);
     if (p == TCI_P_SELECT) {

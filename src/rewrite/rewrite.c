@@ -91,6 +91,16 @@ static tci_value tci_rewrite_prim(tci_prim p, tc_dtype t, tci_value a, tci_value
     return tci_prim_eval(p, t, t, 0, args);
 }
 
+static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
+{
+    if (!tci_dtype_is_float(t) || !tci_power_is_plain(b.f)) {
+        return tci_rewrite_prim(tci_dtype_is_float(t) ? TCI_P_POW : TCI_P_POWI, t, a, b);
+    }
+    tci_step_inst insts[TCI_POWER_MAX];
+    tci_recipe r = tci_power_recipe(insts, t, b.f);
+    return tci_recipe_eval(&r, &a);
+}
+
 static tci_value tci_rewrite_k(tc_dtype t, double v)
 {
     tci_value f = {.f = v};
@@ -189,9 +199,7 @@ static tci_rewrite_typed tci_rewrite_word(int word, const tci_rewrite_typed *ope
         r.v = tci_prim_eval(TCI_P_FMA, r.t, r.t, 0, all);
         break;
     }
-    case TCI_P_POW:
-        r.v = tci_rewrite_prim(tci_dtype_is_float(r.t) ? TCI_P_POW : TCI_P_POWI, r.t, a, b);
-        break;
+    case TCI_P_POW: r.v = tci_rewrite_pow(r.t, a, b); break;
     default:
         r.v = tci_rewrite_prim((tci_prim)word, r.t, a, b);
         r.t = tci_prim_get((tci_prim)word)->result == 'B' ? TC_BOOL : r.t;

@@ -360,6 +360,16 @@ static bool tct_same(double a, double b) /* NaN equals NaN, zeros with their sig
     return isnan(a) || isnan(b) ? isnan(a) && isnan(b) : a == b && signbit(a) == signbit(b);
 }
 
+/* x to the b by the recipe of b alone. */
+static double tct_power(tc_dtype t, double x, double b)
+{
+    tci_step_inst insts[TCI_POWER_MAX];
+    tci_recipe r = tci_power_recipe(insts, t, b);
+    tci_value arg = tct_f(x);
+    CHECK_MSG(r.n > 0 && r.n <= TCI_POWER_MAX, "pow(x, %g) takes %d", b, r.n);
+    return tci_recipe_eval(&r, &arg).f;
+}
+
 /* Whole powers of whole numbers, roots of squares. */
 TEST(pow_is_exact_where_the_result_is_a_float)
 {
@@ -373,6 +383,9 @@ TEST(pow_is_exact_where_the_result_is_a_float)
                 CHECK_MSG(tct_eval(TCI_P_POW, TC_F64, x, y) == want, "f64 pow(%d, %d)", x, y);
                 CHECK_MSG(!narrow || tct_eval(TCI_P_POW, TC_F32, x, y) == want, "f32 pow(%d, %d)",
                           x, y);
+                bool plain = tci_power_is_plain(y);
+                CHECK_MSG(!plain || tct_power(TC_F64, x, y) == want, "f64 %d^%d", x, y);
+                CHECK_MSG(!plain || !narrow || tct_power(TC_F32, x, y) == want, "f32 %d^%d", x, y);
             }
         }
         CHECK_MSG(tct_eval(TCI_P_POW, TC_F32, x * x, 0.5) == abs(x), "the root of %d^2", x);
@@ -397,6 +410,39 @@ TEST(pow_special_cases_are_those_of_c99)
             double ulps = isfinite(want) ? tct_ulps(TC_F32, f32, powl((float)x, (float)y)) : 1;
             CHECK_MSG(tct_same(f32, want) || ulps < 0.8, "f32 pow(%g, %g) = %g", x, y, f32);
             CHECK_MSG(tct_same(f64, pow(x, y)), "f64 pow(%g, %g) = %g", x, y, f64);
+            if (tci_power_is_plain(y)) {
+                f32 = tct_power(TC_F32, (float)x, y);
+                ulps = isfinite(want) ? tct_ulps(TC_F32, f32, powl((float)x, y)) : 1;
+                CHECK_MSG(tct_same(f32, want) || ulps < 0.8, "f32 x^%g of %g = %g", y, x, f32);
+                f64 = tct_power(TC_F64, x, y);
+                CHECK_MSG(tct_same(f64, pow(x, y)), "f64 x^%g of %g = %g", y, x, f64);
+            }
+        }
+    }
+}
+
+TEST(powers_that_a_program_knows)
+{
+    CHECK(tci_power_is_plain(3) && tci_power_is_plain(-0.5) && tci_power_is_plain(8));
+    CHECK(!tci_power_is_plain(8.5) && !tci_power_is_plain(0.3) && !tci_power_is_plain((double)NAN));
+    double worst[2] = {0, 0};
+    for (int i = 0; i < 200000; i++) {
+        double b = (i % 33 - 16) / 2.0, range = 210 / fmax(1, fabs(b));
+        double x = ldexp(1 + tct_random_unit(), (int)((tct_random_unit() - 0.5) * range));
+        float narrow = (float)(i % 3 ? x : -x);
+        double wide = ldexp(narrow < 0 ? -x : x, (int)((tct_random_unit() - 0.5) * 3 * range));
+        double ulps[] = {
+            tct_ulps(TC_F32, tct_power(TC_F32, narrow, b), powl(narrow, b)),
+            LDBL_MANT_DIG < 64 ? 0 : tct_ulps(TC_F64, tct_power(TC_F64, wide, b), powl(wide, b))};
+        worst[0] = fmax(worst[0], ulps[0]);
+        worst[1] = fmax(worst[1], ulps[1]);
+    }
+    CHECK_MSG(worst[0] <= 0.501 && worst[1] <= 0.501, "%.4f and %.4f ulp", worst[0], worst[1]);
+    for (double b = -8; b <= 8; b += 0.5) {
+        for (int i = -149; i < 128; i++) { /* subnormal x and results too */
+            float x = (float)ldexp(1 + tct_random_unit(), i);
+            double ulps = tct_ulps(TC_F32, tct_power(TC_F32, x, b), powl(x, b));
+            CHECK_MSG(ulps <= 1.5, "f32 pow(%a, %g): %.3f ulp", x, b, ulps);
         }
     }
 }
