@@ -196,8 +196,9 @@
  * an integer takes the tensors' dtype (beside bool: i64), a floating number too where that is a
  * float (else: f32). An integer that the dtype does not hold, u8 + 1000, is TC_ERR_DTYPE, but for
  * comparisons, which are exact. Their values are not part of a program's identity: 10,000 learning
- * rates are one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler. Tensors of
- * different dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only
+ * rates are one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler, and exponents
+ * of tc_pow that are whole or half numbers up to 8, which are a few products. Tensors of different
+ * dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only
  * when its kind - bool, integer, float - is higher). Sums of integers are i64. tc_div is always in
  * floats: integers become f32 first, which is exact up to 2^24 only. For whole quotients there is
  * tc_floor_divide, exact in every integer dtype (not tc_floor of tc_div); for others cast to f64

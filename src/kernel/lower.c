@@ -213,13 +213,32 @@ static bool tci_lower_goes_through_f32(const tci_kernel *k, int value, tc_dtype 
     return t == TC_F32 || tci_dtype_get(t)->bytes < 4 || (to == TC_F16 && t != TC_F64);
 }
 
+/* An f64 of which the last of 15 digits says whether there are more: an f32 holds that, a subnormal
+ * one too, and rounding it to f16 or bf16 rounds the value. */
+static int tci_lower_odd_f64(tci_kernel *k, int value)
+{
+    tci_value low = {.i = (INT64_C(1) << 38) - 1}, high = {.i = ~low.i};
+    int mask = tci_kernel_const(k, TC_I64, low);
+    int bits = tci_kernel_prim(k, TCI_P_BITS, TC_I64, 1, value, -1, -1);
+    int more = tci_kernel_prim(k, TCI_P_AND, TC_I64, 2, bits, mask, -1);
+    more = tci_kernel_prim(k, TCI_P_ADD, TC_I64, 2, more, mask, -1);
+    bits = tci_kernel_prim(k, TCI_P_OR, TC_I64, 2, bits, more, -1);
+    mask = tci_kernel_const(k, TC_I64, high);
+    bits = tci_kernel_prim(k, TCI_P_AND, TC_I64, 2, bits, mask, -1);
+    int odd = tci_kernel_prim(k, TCI_P_BITS, TC_F64, 1, bits, -1, -1);
+    return tci_kernel_prim(k, TCI_P_CAST, TC_F32, 1, odd, -1, -1);
+}
+
 /* The value as an f32: itself, or else that of its two neighbours whose last bit is 1, so that
  * rounding to f16 or bf16 afterwards rounds the value and not an f32 that was rounded before. The
- * one further from 0 steps back; NaN is neither less nor more and stays. */
+ * one further from 0 steps back. */
 static int tci_lower_odd(tci_kernel *k, int value)
 {
     tc_dtype t = (tc_dtype)k->insts[value].dtype;
     tci_value zero = {.i = 0};
+    if (t == TC_F64) {
+        return tci_lower_odd_f64(k, value);
+    }
     int near = tci_kernel_prim(k, TCI_P_CAST, TC_F32, 1, value, -1, -1);
     int back = tci_kernel_prim(k, TCI_P_CAST, t, 1, near, -1, -1);
     int above = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, value, back, -1);

@@ -794,6 +794,14 @@ static void tci_math_exp_f64(tci_math *m)
     tci_math_exp_core(m, x, tci_math_k(m, 0.0), 0);
 }
 
+TCI_FN int tci_math_log_f32_of(tci_math *m, int x)
+{
+    tci_math_parts p = tci_math_parts_of(m, x);
+    int low = tci_math_fma(m, p.k, tci_math_k(m, tci_math_ln2_rest), p.s);
+    int y = tci_math_2(m, TCI_P_ADD, p.f, low);
+    return tci_math_fma(m, p.k, tci_math_k(m, tci_math_ln2), y);
+}
+
 TCI_FN int tci_math_log_of(tci_math *m, int x, int *lost)
 {
     int half;

@@ -209,6 +209,7 @@ static inline tci_math_pair tci_math_product(tci_math *m, int a, int b)
 
 /* ---- ops/math.c ---- */
 /* log x in f64, x finite and above 0; lost, if not NULL: what its last roundings took. */
+TCI_FN int tci_math_log_f32_of(tci_math *m, int x); /* log x, x finite and above 0 */
 TCI_FN int tci_math_log_of(tci_math *m, int x, int *lost);
 /* sin(pi r) / (pi r) - 1, |r| <= 1/2. */
 TCI_FN int tci_math_half_turn(tci_math *m, int r);

@@ -3,7 +3,7 @@
  * In and out as in ops/math.c, for all lanes at once: every lane computes all pieces of a function,
  * and selects take the one of its interval. The one idea: where pieces meet, what each adds to the
  * others is 0, or 1 before a logarithm, so they share the logarithm and the division. f32 goes
- * through f64, whose result is rounded once.
+ * through f64, whose result is rounded once, but in ERFINV, which has polynomials of its own.
  * Pieces that a lane does not take see an argument cut to their interval: they neither overflow nor
  * make infinities. Coefficients: interpolation at Chebyshev nodes in 50 digits, the largest
  * relative error of the function named; of the last one what rounding took stands in the code. */
@@ -34,6 +34,13 @@ static const double tci_math_erfinv_end_c[] = {
     0x1.f2980d5ee3284p-26, -0x1.2227296c17024p-24, 0x1.ebe27ddf44c79p-23, -0x1.0a9073bca0b22p-20,
     0x1.2fbcfe7a995a5p-18, -0x1.4a348fc2c46d2p-16, 0x1.3ebf4ef9a4d2ep-14, -0x1.c2f36aa248aeap-13,
     -0x1.22ea5df1c5059p-13, 0x1.02a30d1fba10dp+0, 0x1.3664ddd1ad7fbp+2};
+/* Of f32: over w - 1, w <= 5, and over sqrt(w) - 3, w <= 16, both 2^-27. */
+static const double tci_math_erfinv_f32_near_c[] = {
+    -0x1.32e60ep-27, 0x1.350f3p-23, -0x1.1f6eeep-21, -0x1.25bc3ep-18, 0x1.409174p-15,
+    0x1.a47b9p-14, -0x1.377af4p-9, 0x1.169212p-8, 0x1.fb8fcep-3, 0x1.209b9cp+0};
+static const double tci_math_erfinv_f32_far_c[] = {
+    0x1.0f0a24p-13, -0x1.4f77aap-12, -0x1.3ef7dp-14, 0x1.887ce6p-10, -0x1.d6431ep-9,
+    0x1.746b86p-8, -0x1.f4a37cp-8, 0x1.3584a4p-7, 0x1.006dc6p+0, 0x1.6a9efcp+1};
 /* log(Gamma(y)) / ((y - 1) (y - 2)) over y - 3/2, 0.704 <= y <= 2.3 */
 static const double tci_math_lgamma_c[] = {
     -0x1.402e726382ef5p-20, 0x1.ee00a35f2eccdp-20, 0x1.8305fed6bbba9p-19, -0x1.2a0f35446b00cp-18,
@@ -126,11 +133,48 @@ static tci_math_pair tci_special_pick(tci_math *m, int mask, tci_math_pair a, tc
 
 /* ---- ERFINV ---- */
 
-/* x P(w), w = -log(1 - x^2) (M. Giles, Approximating the erfinv function, 2010). */
-TCI_FN void tci_math_erfinv(tci_math *m)
+/* x p where |x| < 1, which `inside` says; x itself where it is 0. */
+static void tci_special_erfinv_of(tci_math *m, int x, int inside, tci_math_pair p)
 {
-    tc_dtype t = m->t;
-    int x = tci_special_begin(m), one = tci_math_k(m, 1.0), a = tci_math_1(m, TCI_P_ABS, x);
+    int one = tci_math_k(m, 1.0), a = tci_math_1(m, TCI_P_ABS, x);
+    int y = tci_math_fma(m, x, p.hi, tci_math_2(m, TCI_P_MUL, x, p.lo));
+    int edge = tci_math_select(m, tci_math_compare(m, TCI_P_EQ, a, one),
+                               tci_math_2(m, TCI_P_MUL, x, tci_math_k(m, (double)INFINITY)),
+                               tci_math_k(m, (double)NAN));
+    tci_math_keep_zero(m, x, tci_math_select(m, inside, y, edge));
+}
+
+/* And what rounding s, the root of w, took, which counts 1.008 / (2 s) times, about so. */
+static int tci_special_root_rest(tci_math *m, int w, int s, int lo)
+{
+    int rest = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, s), s, w);
+    int slope = tci_math_fma(m, s, tci_math_k_of(m, -0x1p-5, -0.031),
+                             tci_math_k_of(m, 0x1.1p-2, 0.264));
+    return tci_math_fma(m, rest, slope, lo);
+}
+
+static void tci_special_erfinv_f32(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), one = tci_math_k(m, 1.0);
+    int inside = tci_math_compare(m, TCI_P_LT, tci_math_1(m, TCI_P_ABS, x), one);
+    int less = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, x), x, one);
+    int w = tci_math_log_f32_of(m, tci_math_select(m, inside, less, one));
+    w = tci_math_1(m, TCI_P_ABS, w);
+    int s = tci_math_1(m, TCI_P_SQRT, w);
+    tci_math_pair near = tci_special_poly(m, tci_math_2(m, TCI_P_SUB, w, one),
+                                          tci_math_erfinv_f32_near_c,
+                                          TCI_COUNT(tci_math_erfinv_f32_near_c), -0x1.9e057p-27);
+    tci_math_pair far = tci_special_poly(m, tci_math_2(m, TCI_P_SUB, s, tci_math_k(m, 3.0)),
+                                         tci_math_erfinv_f32_far_c,
+                                         TCI_COUNT(tci_math_erfinv_f32_far_c), -0x1.95a1a2p-26);
+    far.lo = tci_special_root_rest(m, w, s, far.lo);
+    int is_near = tci_math_compare(m, TCI_P_LT, w, tci_math_k(m, 5.0));
+    tci_special_erfinv_of(m, x, inside, tci_special_pick(m, is_near, near, far));
+}
+
+static void tci_special_erfinv_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), one = tci_math_k(m, 1.0), a = tci_math_1(m, TCI_P_ABS, x);
     int inside = tci_math_compare(m, TCI_P_LT, a, one);
     int less = tci_math_2(m, TCI_P_SUB, one, a), more = tci_math_2(m, TCI_P_ADD, one, a);
     less = tci_math_select(m, inside, tci_math_2(m, TCI_P_MUL, less, more), one);
@@ -148,17 +192,18 @@ TCI_FN void tci_math_erfinv(tci_math *m)
     int is_mid = tci_math_compare(m, TCI_P_LT, w, tci_math_k(m, 6.25));
     int is_end = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 16.0), w);
     tci_math_pair p = tci_special_pick(m, is_end, end, far);
-    /* what rounding s took, which counts 1.008 / (2 s) times, about so */
-    int rest = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, s), s, w);
-    int slope = tci_math_fma(m, s, tci_math_k(m, -0.031), tci_math_k(m, 0.264));
-    p.lo = tci_math_fma(m, rest, slope, p.lo);
-    p = tci_special_pick(m, is_mid, mid, p);
-    int y = tci_math_fma(m, x, p.hi, tci_math_2(m, TCI_P_MUL, x, p.lo));
-    int edge = tci_math_select(m, tci_math_compare(m, TCI_P_EQ, a, one),
-                               tci_math_2(m, TCI_P_MUL, x, tci_math_k(m, (double)INFINITY)),
-                               tci_math_k(m, (double)NAN));
-    y = tci_math_keep_zero(m, x, tci_math_select(m, inside, y, edge));
-    tci_special_end(m, t, y);
+    p.lo = tci_special_root_rest(m, w, s, p.lo);
+    tci_special_erfinv_of(m, x, inside, tci_special_pick(m, is_mid, mid, p));
+}
+
+/* x P(w), w = -log(1 - x^2) (M. Giles, Approximating the erfinv function, 2010). */
+TCI_FN void tci_math_erfinv(tci_math *m)
+{
+    if (tci_math_is_wide(m)) {
+        tci_special_erfinv_f64(m);
+    } else {
+        tci_special_erfinv_f32(m);
+    }
 }
 
 /* ---- LGAMMA ---- */

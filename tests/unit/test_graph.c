@@ -100,6 +100,22 @@ TEST(only_five_numbers_are_constants)
     tc_ctx_free(ctx);
 }
 
+TEST(exponents_that_are_few_products_are_constants)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3), d = tc_input(ctx, "d", TC_F64, 3);
+    const double known[] = {3, -2, 0.5, 1.5, -7.5, 8}, fresh[] = {8.5, 9, 0.3, INFINITY, NAN};
+    for (int i = 0; i < TCI_COUNT(known); i++) {
+        CHECK(is_same(tc_pow(x, known[i]), tc_pow(x, known[i])));
+        CHECK(is_same(tc_pow(d, known[i]), tc_pow(d, known[i])));
+        CHECK(i == 2 || !is_same(tc_pow(known[i], x), tc_pow(known[i], x)));
+    }
+    for (int i = 0; i < TCI_COUNT(fresh); i++) {
+        CHECK(!is_same(tc_pow(x, fresh[i]), tc_pow(x, fresh[i])));
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(order_of_a_long_chain)
 {
     tci_scratch s;
