@@ -293,6 +293,11 @@ static bool tci_matrix_is_bf16(const tci_kernel *k, int inst, int8_t *known)
         is = is && (all || in->prim == TCI_P_ROUNDB16);
         break;
     }
+    case TCI_K_RED: { /* the values of a row, as they are */
+        const tci_kred *red = &k->reds[tci_kinst_number(in)];
+        is = is && red->op == TCI_RED_MAX && tci_matrix_is_bf16(k, red->in[0], known);
+        break;
+    }
     default: is = false; break;
     }
     known[inst] = is ? 1 : -1;
@@ -353,4 +358,62 @@ TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine)
     return TCI_MIN(a, b) >= TCI_MATRIX_FEW && TCI_MAX(a, b) >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_COLUMNS && a * b * depth >= TCI_MATRIX_LEAST &&
            2 * depth * all >= TCI_MATRIX_FLOPS;
+}
+
+/* ---- rows that are kept ---- */
+
+/* A DOT whose columns a kernel of rows keeps, its stage's only reduction: rows of the last outer
+ * axis times columns, over one axis that both factors have. */
+static bool tci_matrix_keeps_row(const tci_kernel *k, const tci_kred *red, int8_t *known)
+{
+    const tci_kstage *st = &k->stages[red->stage];
+    int rows = k->n_outer - 1, n_reds = 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        n_reds += k->reds[r].stage == red->stage;
+    }
+    if (red->dtype != TC_F32 || st->n_axes != 2 || st->n_kept != 1 || n_reds != 1) {
+        return false;
+    }
+    int depth = st->axes[0], columns = st->axes[1];
+    int a = tci_matrix_depends(k, red->in[0], columns) ? red->in[1] : red->in[0];
+    int b = a == red->in[0] ? red->in[1] : red->in[0];
+    if (k->insts[a].op == TCI_K_RED) { /* a line along the depth */
+        const tci_kstage *from = &k->stages[k->reds[tci_kinst_number(&k->insts[a])].stage];
+        if (from->n_kept != 1 || from->axes[from->n_axes - 1] != depth) {
+            return false;
+        }
+    }
+    return tci_matrix_is_bf16(k, a, known) && tci_matrix_is_bf16(k, b, known) &&
+           tci_matrix_depends(k, a, depth) && tci_matrix_depends(k, b, depth) &&
+           tci_matrix_depends(k, a, rows) && !tci_matrix_depends(k, a, columns) &&
+           tci_matrix_depends(k, b, columns) && !tci_matrix_depends(k, b, rows) &&
+           k->insts[b].op != TCI_K_RED && tci_kernel_known(k, depth) >= TCI_MATRIX_COLUMNS &&
+           tci_kernel_known(k, columns) >= TCI_MATRIX_COLUMNS;
+}
+
+TCI_FN bool tci_matrix_keeps(const tci_kernel *k, tci_machine machine)
+{
+    bool fits = tci_kernel_keeps(k) && tci_matrix_has_registers(k, machine) && k->n_outer > 0 &&
+                k->n_axes < 63;
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_matrix_is_size(k, a);
+    }
+    int8_t *known = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);
+    double flops = 0, points = 1;
+    for (int r = 0; r < k->n_reds && fits; r++) {
+        const tci_kred *red = &k->reds[r];
+        const tci_kstage *st = &k->stages[red->stage];
+        bool dot = red->op == TCI_RED_DOT;
+        fits = st->kind != TCI_STAGE_SCAN &&
+               (dot ? tci_matrix_keeps_row(k, red, known)
+                    : st->n_kept == 0 || st->n_kept == st->n_axes);
+        flops += dot && fits ? 2 * (double)tci_kernel_known(k, st->axes[0]) *
+                                   (double)tci_kernel_known(k, st->axes[1])
+                             : 0;
+    }
+    for (int a = 0; a < k->n_outer && fits; a++) {
+        points *= (double)tci_kernel_known(k, a);
+    }
+    return fits && tci_kernel_known(k, k->n_outer - 1) >= TCI_MATRIX_COLUMNS &&
+           flops * points >= TCI_MATRIX_FLOPS;
 }

@@ -100,6 +100,9 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Does a CPU's unit take it from panels that loops pack (loop/panes.h)? Any factors of bf16 values,
  * but not those that it reads as they lie. */
 TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine);
+/* Does it take all products of a kernel that keeps rows (loop/strip.c)? Their factors are bf16 in
+ * memory or rows that are kept. All or none: what vectors multiply takes many times as long. */
+TCI_FN bool tci_matrix_keeps(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);

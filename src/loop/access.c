@@ -772,12 +772,10 @@ static bool tci_access_is_of_row(const tci_build *b)
     return b->vec_axis < 0 && b->k->vector == TCI_VEC_INNER && b->l->threads > 1 && !b->l->matrix;
 }
 
-/* What a value was rounded from, where storing it rounds in the same way. */
-static int tci_access_unrounded(const tci_build *b, const tci_kstore *store, int value)
+TCI_FN int tci_build_unrounded(const tci_build *b, int t, int value)
 {
     const tci_lvalue *v = &b->l->values[value];
     const tci_lblock *block = &b->l->blocks[v->block];
-    int t = b->l->operands[store->operand].dtype;
     bool rounds = !b->waits && !v->is_mutable && tci_dtype_is_half((tc_dtype)t);
     for (int i = block->n - 1; i >= 0 && rounds; i--) {
         const tci_lstmt *st = &block->stmts[i];
@@ -791,7 +789,7 @@ static int tci_access_unrounded(const tci_build *b, const tci_kstore *store, int
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bool stream)
 {
     tci_dim coef;
-    value = tci_access_unrounded(b, store, value);
+    value = tci_build_unrounded(b, b->l->operands[store->operand].dtype, value);
     value = tci_build_widen(b, value, tci_build_vector_lanes(b));
     if (!tci_access_is_linear(b, store->x, &coef)) {
         tci_access_store_by_lane(b, store, value);

@@ -316,8 +316,12 @@ TCI_FN bool tci_ask_is_far(const tci_ask *a)
 
 TCI_FN bool tci_ask_on_unit(const tci_ask *a)
 {
-    return a->k->n_reds > 0 && (a->k->reds[0].order == TCI_ORDER_MATRIX ||
-                                a->k->reds[0].order == TCI_ORDER_TF32);
+    bool on_unit = false;
+    for (int r = 0; r < a->k->n_reds; r++) {
+        int order = a->k->reds[r].order;
+        on_unit |= order == TCI_ORDER_MATRIX || order == TCI_ORDER_TF32;
+    }
+    return on_unit;
 }
 
 TCI_FN bool tci_ask_is_flash(const tci_ask *a)

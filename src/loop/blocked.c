@@ -44,8 +44,9 @@ static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->row_inst].dtype, zero);
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n + 1);
     tci_lopen open;
-    for (int i = 0; i < n; i++) {
-        acc[i] = tci_stage_total(b, red, b->l->lanes);
+    for (int i = 0; i < n; i++) { /* the unit begins with these */
+        acc[i] = s->p->on_unit ? tci_stage_accumulator(b, red, b->l->lanes)
+                               : tci_stage_total(b, red, b->l->lanes);
     }
     int from = tci_build_lx(b, s->zero_from), to = tci_build_lx(b, s->zero_to);
     int64_t size = tci_kernel_known(b->k, axis);
@@ -310,6 +311,9 @@ static void tci_blocked_pane(tci_blocked_state *s, const tci_tile *tile, tci_lin
     int64_t last = s->p->n_depths - 1;
     tci_lopen open;
     tci_lin sums = tci_panes_multiply(s, tile, number);
+    if (s->p->keeps) {
+        return;
+    }
     if (last > 0) {
         tci_blocked_if(s, last, last, &open);
     }
@@ -523,7 +527,7 @@ static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
     } else {
         s->at.n_rows = 0;
         tci_blocked_pack_vec(s, s->chunk);
-        if (s->zeros.part[0] >= 0) {
+        if (s->zeros.part[0] >= 0 && !s->p->on_unit) {
             tci_blocked_columns(s, s->chunk, tci_blocked_zero_vectors);
         }
         tci_blocked_rows(s, begin, end, tci_blocked_row_body);
@@ -560,6 +564,12 @@ static void tci_blocked_leave_zeros(tci_blocked_state *s)
     int at = tci_lx_make(l, TCI_LX_ADD, s->p->cut_at,
                          tci_build_lx(b, tci_lin_mul(b, s->first, -1)), 0);
     at = tci_lx_make(l, TCI_LX_MAX, at, tci_lx_const(l, 0), 0);
+    if (s->p->on_unit) { /* whole steps */
+        int up = tci_lx_const(l, s->p->masked->low ? 0 : TCI_MATRIX_WHOLE - 1);
+        at = tci_lx_make(l, TCI_LX_DIV, tci_lx_make(l, TCI_LX_ADD, at, up, 0), -1,
+                         TCI_MATRIX_WHOLE);
+        at = tci_lx_make(l, TCI_LX_MUL, at, -1, TCI_MATRIX_WHOLE);
+    }
     tci_lin within = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, at, tci_build_lx(b, s->depth), 0));
     tci_lin begin = s->first, end = tci_lin_add(b, begin, s->depth);
     tci_lin middle = tci_lin_add(b, begin, within);
@@ -572,6 +582,16 @@ static void tci_blocked_leave_zeros(tci_blocked_state *s)
         s->zero_to = end;
         s->depth = within;
     }
+}
+
+/* What those of all blocks add, which a unit's sums begin with. */
+static void tci_blocked_begin_zeros(tci_blocked_state *s)
+{
+    tci_lin first = s->first, depth = s->depth;
+    tci_blocked_leave_zeros(s);
+    tci_blocked_columns(s, s->chunk, tci_blocked_zero_vectors);
+    s->first = first;
+    s->depth = depth;
 }
 
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
@@ -591,7 +611,8 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
                               tci_lx_make(l, TCI_LX_MIN, begin, tci_lx_const(l, p->extra), 0), 0);
     tci_blocked_make_panels(&s, p->group);
     s.begin = begin;
-    if (p->on_unit) {
+    bool opens = p->on_unit && !p->keeps; /* else the strip does (loop/strip.c) */
+    if (opens) {
         tci_tiles_begin(b);
     }
     s.block = tci_lx_const(l, 0);
@@ -599,6 +620,9 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     s.depth = tci_lin_const(size);
     s.fixed = TCI_NEW_ARRAY(b->s, const tci_bind *, p->n_inner);
     s.zero = tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1);
+    if (p->on_unit && s.zeros.part[0] >= 0) {
+        tci_blocked_begin_zeros(&s);
+    }
     if (p->n_depths > 1) {
         int block = tci_build_for(b, s.block, tci_lx_const(l, p->n_depths), 1, &open);
         s.block = tci_lx_var(l, block);
@@ -615,7 +639,7 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
     }
-    if (p->on_unit) {
+    if (opens) {
         tci_tiles_end(b);
     }
     s.vec->inst = -1; /* the panels are this stage's alone */

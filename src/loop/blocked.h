@@ -38,6 +38,7 @@ typedef struct tci_blocked {
     int64_t part;           /* products of a part of the sums (class SPLIT), 0: they are chains */
     bool is_part;           /* every block is a part */
     bool on_unit;           /* tiles are a CPU's matrix unit's (class MATRIX, loop/panes.h) */
+    bool in_order;          /* of a pair the even point is the lower half, as in memory */
     bool pairs;             /* panels hold pairs of points (class PAIRS and there, loop/twos.h) */
     /* derived */
     int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */

@@ -81,7 +81,7 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     /* no pair belongs to two parts, or begins in the block before */
     bool even = p->part % 2 == 0 && (p->depth * p->inner % 2 == 0 || p->n_depths == 1) &&
                 (before == 1 || size * p->inner % 2 == 0);
-    p->pairs = (k->reds[p->red].pairs || p->on_unit) && !p->keeps &&
+    p->pairs = (p->on_unit || (k->reds[p->red].pairs && !p->keeps)) &&
                (p->part == 0 || p->is_part || even);
     return true;
 }
@@ -170,12 +170,16 @@ TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
         return false;
     }
     p->is_row_there = k->insts[p->row_inst].op == TCI_K_RED;
+    p->on_unit = p->in_order = red->order == TCI_ORDER_MATRIX;
+    p->row_by_vector = p->row_by_vector && !p->on_unit;
     int64_t tile = (int64_t)p->unroll * lanes, columns = tci_kernel_known(k, p->vec_axis);
-    p->is_vec_there = tci_blocked_panel(k, p, &p->is_vec_paired) == tile && !p->is_vec_paired;
+    p->is_vec_there = tci_blocked_panel(k, p, &p->is_vec_paired) == tile && !p->is_vec_paired &&
+                      !p->on_unit;
     if (!tci_blocked_cut_depth(k, p) || columns < lanes) {
         return false;
     }
-    p->columns = tci_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
+    int64_t most = p->on_unit ? TCI_BLOCKED_UNIT_COLUMNS : TCI_BLOCKED_COLUMNS;
+    p->columns = tci_ceil_div(TCI_MIN(columns, most), tile) * tile;
     p->share = 1;
     p->steps = TCI_BLOCKED_STEPS;
     return true;

@@ -818,6 +818,7 @@ static tci_lstmt tci_build_keep_stmt(tci_build *b, const tci_lkeep *keep, int va
         st.mem = (uint8_t)(write ? tci_build_keep_mem(true, whole, st.imm != 1) : *load);
     }
     if (write) {
+        value = tci_build_unrounded(b, b->l->locals[keep->local].dtype, value);
         st.args[0] = tci_build_widen(b, value, *lanes);
     }
     return st;

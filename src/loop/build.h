@@ -176,6 +176,8 @@ TCI_FN int tci_build_pair(tci_build *b, int upper, int lower);
 TCI_FN void tci_build_keep_pair(tci_build *b, const tci_lkeep *keep, tci_lin pair, int value);
 /* Remembers a value that was made along with another one, and stores it where it is kept. */
 TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
+/* What a value was rounded from, where storing it as dtype t rounds in the same way. */
+TCI_FN int tci_build_unrounded(const tci_build *b, int t, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
 /* What a SCATTER's store makes of the element that is there and its value. */
 typedef int (*tci_store_merge)(tci_build *b, const tci_kstore *store, int old, int value);

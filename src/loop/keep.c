@@ -6,7 +6,7 @@
  * from which the later stages read it; its lines are whole vectors, so none is touched in part. */
 #include "keep.h"
 
-enum { TCI_KEEP_UNROLL = 4 };
+enum { TCI_KEEP_UNROLL = 4, TCI_KEEP_LINE = 64 /* bytes of a line of the cache */ };
 
 typedef struct tci_keep_walk {
     int stage, axis;        /* axis: the last kept one */
@@ -15,8 +15,26 @@ typedef struct tci_keep_walk {
 
 /* ---- arrays ---- */
 
+/* Is a product on a unit made of that row? */
+static bool tci_keep_is_for_unit(const tci_kernel *k, const tci_kred *red)
+{
+    bool is = false;
+    for (int r = 0; r < k->n_reds; r++) {
+        bool takes = k->reds[r].in[0] == red->inst || k->reds[r].in[1] == red->inst;
+        is = is || (k->reds[r].order == TCI_ORDER_MATRIX && takes);
+    }
+    return is;
+}
+
+/* In what a row lies: bf16 where a unit reads it, which its values are then. */
+static tc_dtype tci_keep_dtype(const tci_kernel *k, const tci_kred *red)
+{
+    return tci_keep_is_for_unit(k, red) ? TC_BF16 : (tc_dtype)k->insts[red->inst].dtype;
+}
+
 /* Elements of the row of a reduction: whole vectors; 1 where it keeps none. Sets what a step along
- * each kept axis is. */
+ * each kept axis is. Rows that a unit reads or writes, 16 at once, begin in different sets of the
+ * first cache. */
 static int64_t tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64_t lanes,
                                  tci_dim *coef)
 {
@@ -29,6 +47,8 @@ static int64_t tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64
         }
         n *= i < st->n_axes - 1 ? size : tci_ceil_div(size, lanes) * lanes;
     }
+    bool on_unit = red->order == TCI_ORDER_MATRIX || tci_keep_is_for_unit(k, red);
+    n += on_unit ? TCI_KEEP_LINE / tci_dtype_get(tci_keep_dtype(k, red))->bytes : 0;
     return TCI_MAX(n, 1);
 }
 
@@ -37,7 +57,7 @@ TCI_FN int64_t tci_keep_bytes(const tci_kernel *k, int64_t lanes)
     int64_t bytes = 0;
     for (int r = 0; r < k->n_reds; r++) {
         bytes += tci_keep_elements(k, &k->reds[r], lanes, NULL) *
-                 tci_dtype_get((tc_dtype)k->insts[k->reds[r].inst].dtype)->bytes;
+                 tci_dtype_get(tci_keep_dtype(k, &k->reds[r]))->bytes;
     }
     return bytes;
 }
@@ -75,7 +95,7 @@ static int tci_keep_place(const tci_build *b, const tci_kred *red)
         const tci_kred *old = &k->reds[r];
         const tci_kstage *from = &k->stages[old->stage];
         bool same = old->stage < red->stage && from->n_kept == st->n_kept &&
-                    k->insts[old->inst].dtype == k->insts[red->inst].dtype;
+                    tci_keep_dtype(k, old) == tci_keep_dtype(k, red);
         for (int i = 1; same && i <= st->n_kept; i++) {
             same = from->axes[from->n_axes - i] == st->axes[st->n_axes - i];
         }
@@ -95,7 +115,7 @@ static int tci_keep_place(const tci_build *b, const tci_kred *red)
 static void tci_keep_array(tci_build *b, const tci_kred *red, const tci_keep_rows *rows)
 {
     int local = tci_keep_place(b, red);
-    tc_dtype t = (tc_dtype)b->k->insts[red->inst].dtype;
+    tc_dtype t = tci_keep_dtype(b->k, red);
     tci_lkeep *keep = tci_build_keep(b, red->inst, local, red->stage);
     int64_t n = tci_keep_elements(b->k, red, b->l->lanes, keep->coef);
     keep->is_padded = true;
@@ -169,12 +189,46 @@ static void tci_keep_step(tci_build *b, const tci_keep_walk *m, int n, const tci
     }
 }
 
+/* Does the stage keep values, rather than sums: each is the largest of one? */
+static bool tci_keep_has_values(const tci_kernel *k, const tci_keep_walk *m)
+{
+    bool values = m->n_folded == 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        values = values && (k->reds[r].stage != m->stage || k->reds[r].op == TCI_RED_MAX);
+    }
+    return values;
+}
+
+/* Those at these vectors: all before any is stored, which may be where another one is read. */
+static void tci_keep_values(tci_build *b, const tci_keep_walk *m, int n, const tci_bind **vecs)
+{
+    const tci_kernel *k = b->k;
+    int *values = TCI_NEW_ARRAY(b->s, int, k->n_reds * n + 1);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < n * k->n_reds; i++) {
+            const tci_kred *red = &k->reds[i % k->n_reds];
+            if (red->stage == m->stage) {
+                tci_build_set(b, m->axis, vecs[i / k->n_reds]);
+                if (pass == 0) {
+                    values[i] = tci_build_value(b, red->in[0]);
+                } else {
+                    tci_build_leave(b, red->inst, values[i]);
+                }
+            }
+        }
+    }
+}
+
 /* The row's elements at these vectors, from the first to the last step. */
 static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
     const tci_keep_walk *m = arg;
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[m->stage];
+    if (tci_keep_has_values(k, m)) {
+        tci_keep_values(b, m, n, vecs);
+        return;
+    }
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
     tci_stage_tuple *total = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
     for (int i = 0; i < n * k->n_reds; i++) {

@@ -681,8 +681,12 @@ static void tci_blocked_pack_each(tci_blocked_state *s)
     const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
     const tci_bind *digits[TCI_BLOCKED_AXES];
     tci_lopen open;
-    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
-                                               tci_lx_const(b->l, s->at.n_rows), 1, &open));
+    int end = tci_lx_const(b->l, s->at.n_rows);
+    if (p->keeps && p->on_unit) { /* the last tile has fewer rows */
+        int left = tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, first->at, -1), side->size));
+        end = tci_lx_make(b->l, TCI_LX_MIN, end, left, 0);
+    }
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), end, 1, &open));
     row = tci_lin_add(b, first->at, row);
     if (side->n_axes > 1) {
         tci_build_digits(b, side->n_axes, side->axes, row, digits);
@@ -754,6 +758,9 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
 TCI_FN void tci_blocked_pack_rows(tci_blocked_state *s)
 {
     if (!s->row) {
+        if (s->p->on_unit && !tci_blocked_is_whole(s->b->k, s->p)) {
+            tci_panes_end_rows(s);
+        }
         return;
     }
     s->row->stage = s->p->stage;

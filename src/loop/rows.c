@@ -182,7 +182,8 @@ static bool tci_rows_is_bit(int64_t n)
 
 static bool tci_rows_fits(const tci_ask *a, const int64_t *n)
 {
-    return a->k->vector == TCI_VEC_INNER && tci_rows_is_bit(n[TCI_ROWS_KEEP]) &&
+    return a->k->vector == TCI_VEC_INNER && !tci_ask_on_unit(a) &&
+           tci_rows_is_bit(n[TCI_ROWS_KEEP]) &&
            tci_rows_is_bit(n[TCI_ROWS_STREAM]) && tci_rows_is_bit(n[TCI_ROWS_AHEAD]) &&
            (n[TCI_ROWS_KEEP] == 0 || tci_rows_find_keeps(a).n > 0) &&
            (n[TCI_ROWS_STREAM] == 0 || tci_ask_stream(a, -1, a->lanes) != NULL) &&

@@ -9,7 +9,9 @@
  *     stage 4     contraction, whose row factor is an array of rows as it lies
  *     stage 5     for each row: stores
  *
- * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. Where a
+ * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. On a CPU's
+ * matrix unit (loop/panes.c) these have 32 rows, of which the last one may lack some: arrays have
+ * them all, and what lies there nobody reads. Where a
  * comparison of indices masks what rows see (loop/cut.h), as a causal mask does, a contraction that
  * keeps scores computes those alone that a row of its tile sees, and one over weights leaves out
  * keys at which all weights of the strip are +0: a product with one changes a sum in nothing but
@@ -17,6 +19,7 @@
  * the last queries, and leave out the first ones in the same way. */
 #include "blocked.h"
 #include "keep.h"
+#include "tiles.h"
 #include "unit.h"
 
 #include <math.h>
@@ -26,12 +29,14 @@ enum {
     TCI_STRIP_MOST = 256,       /* rows of a strip */
     TCI_STRIP_LEAST = 8,
     TCI_STRIP_UNROLL = 2,       /* vectors of a tile */
-    TCI_STRIP_PACKS = 8         /* rows whose products take as long as packing for them */
+    TCI_STRIP_PACKS = 8,        /* rows whose products take as long as packing for them, */
+    TCI_STRIP_UNIT_PACKS = 24   /* on a unit */
 };
 enum { TCI_STRIP_N_ROWS };
 
 typedef struct tci_strip {
     int axis;               /* the outer axis of the rows */
+    bool on_unit;           /* a CPU's matrix unit multiplies (loop/panes.h): whole tiles of rows */
     int64_t n_tiles, base, extra; /* register tiles of them: the first `extra` have base + 1 */
     int64_t group;          /* tiles of a strip */
     tci_blocked *dots;      /* per stage: how it is packed, where columns > 0 */
@@ -58,9 +63,10 @@ static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
 {
     int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
     int64_t most = (registers - 1) / TCI_STRIP_UNROLL - 1, size = tci_kernel_known(a->k, p->axis);
+    most = p->on_unit ? TCI_MATRIX_WHOLE : most;
     p->n_tiles = tci_ceil_div(size, most);
-    p->base = size / p->n_tiles;
-    p->extra = size % p->n_tiles;
+    p->base = p->on_unit ? most : size / p->n_tiles;
+    p->extra = p->on_unit ? 0 : size % p->n_tiles;
     p->group = TCI_MIN(TCI_MAX(rows / (p->base + (p->extra > 0)), 1), p->n_tiles);
     p->group = tci_ceil_div(p->n_tiles, tci_ceil_div(p->n_tiles, p->group));
 }
@@ -110,6 +116,7 @@ static bool tci_strip_plan(const tci_ask *a, int64_t rows, tci_strip *p)
         return false;
     }
     p->axis = a->k->n_outer - 1;
+    p->on_unit = tci_ask_on_unit(a);
     p->dots = TCI_NEW_ARRAY(a->s, tci_blocked, a->k->n_stages);
     tci_strip_cut(a, rows, p);
     p->is_cut = tci_cut_find(a->k, p->axis, &p->cut);
@@ -127,13 +134,18 @@ static int64_t tci_strip_most(const tci_strip *p)
 
 /* ---- the nest ---- */
 
-/* The first row of tile number `tile`. */
+/* The first row of tile number `tile`, the number of rows behind the last one. */
 static tci_lin tci_strip_first(tci_build *b, const tci_strip *p, int tile)
 {
     tci_loop *l = b->l;
+    int64_t size = tci_kernel_known(b->k, p->axis);
     int row = tci_lx_make(l, TCI_LX_MUL, tile, -1, p->base);
     int longer = tci_lx_make(l, TCI_LX_MIN, tile, tci_lx_const(l, p->extra), 0);
-    return tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, row, longer, 0));
+    int first = tci_lx_make(l, TCI_LX_ADD, row, longer, 0);
+    if (p->n_tiles * p->base + p->extra > size) {
+        first = tci_lx_make(l, TCI_LX_MIN, first, tci_lx_const(l, size), 0);
+    }
+    return tci_build_let(b, first);
 }
 
 /* Tiles [begin, end) of a contraction, one block of columns after the other. */
@@ -222,6 +234,9 @@ static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
     for (int i = 0; i < b->n_keeps; i++) {
         b->keeps[i]->origin[p->axis] = first;
     }
+    if (p->on_unit) {
+        tci_tiles_begin(b);
+    }
     for (int t = 0, next = 0; t < b->k->n_stages; t = next) {
         next = t + 1;
         if (p->dots[t].columns > 0) {
@@ -240,6 +255,9 @@ static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
             next++;
         }
         tci_strip_walk(b, p, t, next, first, last);
+    }
+    if (p->on_unit) {
+        tci_tiles_end(b);
     }
 }
 
@@ -293,7 +311,8 @@ static double tci_strip_cost(const tci_ask *a, const int64_t *n)
     tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
     double rows = (double)tci_strip_most(&p);
     bool far = rows * (double)tci_keep_bytes(a->k, a->lanes) > (double)tci_strip_near(a);
-    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.05 : 1) * tci_strip_uneven(a, &p);
+    double packs = p.on_unit ? TCI_STRIP_UNIT_PACKS : TCI_STRIP_PACKS;
+    double slower = 1.2 * (1 + packs / rows) * (far ? 1.05 : 1) * tci_strip_uneven(a, &p);
     return tci_ask_ns(a, slower, slower) * slower;
 }
 
@@ -319,8 +338,8 @@ static void tci_strip_note(const tci_ask *a, const int64_t *n, const tci_build *
 {
     tci_strip p = {0};
     tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
-    tci_str_printf(out, ", strips of %d rows, tile %dx%d", (int)tci_strip_most(&p),
-                   (int)(p.base + (p.extra > 0)), TCI_STRIP_UNROLL);
+    tci_str_printf(out, "%s, strips of %d rows, tile %dx%d", p.on_unit ? ", matrix unit" : "",
+                   (int)tci_strip_most(&p), (int)(p.base + (p.extra > 0)), TCI_STRIP_UNROLL);
     (void)b;
 }
 

@@ -569,7 +569,7 @@ static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build 
 static bool tci_unit_fits(const tci_ask *a, const int64_t *n)
 {
     (void)n;
-    return tci_ask_on_unit(a) && a->machine.block_threads == 0;
+    return tci_ask_on_unit(a) && a->machine.block_threads == 0 && !tci_kernel_keeps(a->k);
 }
 
 /* Fills *p; does the unit read the factors as they lie, rather than panels of pairs? */

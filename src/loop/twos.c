@@ -73,7 +73,13 @@ static int tci_twos_value(tci_blocked_state *s, int inst)
     int value = tci_build_value(b, inst);
     if (s->places[1]) {
         tci_build_set(b, axis, s->places[1]);
-        value = tci_build_pair(b, value, tci_build_value(b, inst));
+        int next = tci_build_value(b, inst);
+        value = s->p->in_order ? tci_build_pair(b, next, value) : tci_build_pair(b, value, next);
+    } else if (s->p->in_order) {
+        tci_value zero = {.u = 0};
+        int none = tci_build_const(b, TC_F32, zero);
+        value = tci_build_pair(b, tci_build_widen(b, none, b->l->lanes),
+                               tci_build_widen(b, value, b->l->lanes));
     }
     tci_build_set(b, axis, NULL);
     return tci_build_widen(b, value, b->l->lanes);
@@ -221,9 +227,13 @@ static int tci_twos_shifted(tci_build *b, tci_prim p, int word)
     return tci_build_prim(b, p, TC_U32, 2, args, 0);
 }
 
-/* Pairs whose halves change places. */
-static int tci_twos_exchanged(tci_build *b, int pairs)
+/* Pairs as they lie in memory, as those of the panel. */
+static int tci_twos_exchanged(tci_blocked_state *s, int pairs)
 {
+    tci_build *b = s->b;
+    if (s->p->in_order) {
+        return pairs;
+    }
     int word = tci_build_prim(b, TCI_P_BITS, TC_U32, 1, &pairs, 0);
     int both[2] = {tci_twos_shifted(b, TCI_P_SHL, word), tci_twos_shifted(b, TCI_P_SHR, word)};
     word = tci_build_prim(b, TCI_P_OR, TC_U32, 2, both, 0);
@@ -266,7 +276,7 @@ TCI_FN void tci_twos_copy_row(tci_blocked_state *s, tci_lin at)
     tci_build *b = s->b;
     tci_lopen open;
     tci_lin i = tci_twos_open(s, &open);
-    int pairs = tci_twos_exchanged(b, tci_twos_load(b, s->p->row_inst, 0));
+    int pairs = tci_twos_exchanged(s, tci_twos_load(b, s->p->row_inst, 0));
     tci_twos_put(s, s->row_pairs, tci_lin_add(b, at, tci_lin_mul(b, i, b->l->lanes)), pairs);
     tci_twos_close(s, &open);
 }
@@ -307,7 +317,7 @@ static void tci_twos_turn(tci_blocked_state *s, tci_lin first, int vector)
     for (int j = 0; j < lanes; j++) {
         tci_lin step = tci_lin_plus(first, j);
         tci_twos_put(s, s->vec_pairs, tci_twos_vector_at(s, step, vector),
-                     tci_twos_exchanged(b, v[j]));
+                     tci_twos_exchanged(s, v[j]));
     }
 }
 
@@ -340,6 +350,9 @@ TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
         st.args[0] = tci_build_const(b, TC_F32, zero);
         tci_build_mem(b, st, TC_F32, 1, b->cur);
     }
+    if (s->p->in_order) {
+        return;
+    }
     int vectors = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, 2 * lanes - 1), 0);
     vectors = tci_lx_make(l, TCI_LX_DIV, vectors, -1, 2 * lanes);
     int i = tci_build_for(b, tci_lx_const(l, 0), vectors, 1, &open);
@@ -349,7 +362,7 @@ TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
     st.base = ~s->row_pairs;
     st.x = tci_build_lx(b, at);
     int pairs = tci_build_mem(b, st, TC_F32, l->lanes, b->cur);
-    tci_twos_put(s, s->row_pairs, at, tci_twos_exchanged(b, pairs));
+    tci_twos_put(s, s->row_pairs, at, tci_twos_exchanged(s, pairs));
     tci_build_close(b, &open);
 }
 

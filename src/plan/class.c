@@ -476,6 +476,12 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         k->reds[0].order_n = 0;
         k->reds[0].pairs = false;
     }
+    for (int r = 0; !machine.reproducible && tci_matrix_keeps(k, machine) && r < k->n_reds; r++) {
+        if (k->reds[r].op == TCI_RED_DOT) {
+            k->reds[r].order = TCI_ORDER_MATRIX;
+            k->reds[r].order_n = 0;
+        }
+    }
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
         tci_attention_set_orders(k, machine);
     }

@@ -154,8 +154,7 @@ static bool tci_pairs_is_cheap(const tci_pairs *p, const tci_node *n)
     return known && more && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH;
 }
 
-/* A GPU has forms for products of f32 and of halves; a processor's unit has none for pairs of
- * halves. */
+/* A GPU has forms for products of f32 and of halves; a processor's unit for those of bf16. */
 static bool tci_pairs_is_for(const tci_pairs *p, const tci_node *n)
 {
     const tci_machine machine = p->a->machine;
@@ -163,7 +162,7 @@ static bool tci_pairs_is_for(const tci_pairs *p, const tci_node *n)
         return true;
     }
     if (machine.block_threads == 0) {
-        return !tci_dtype_is_half((tc_dtype)n->dtype) || machine.matrix_units == 0;
+        return n->dtype != TC_F16 || machine.matrix_units == 0;
     }
     return n->op != TCI_OP_CONTRACT || n->dtype == TC_F32 ||
            tci_dtype_is_half((tc_dtype)n->dtype);

@@ -308,8 +308,8 @@ static double tci_pattern_widens(const tci_join *j)
 /* What is no longer written and read, against what every few rows pack anew of the other factor of
  * the first contraction (loop/strip.c), and against fewer lanes. Without work memory nothing is
  * packed; then only code without vectors loses nothing. */
-static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, double saved,
-                                 tci_why *why)
+static bool tci_pattern_strips_pay(const tci_pattern_state *p, const tci_join *j, double saved,
+                                   bool fits_unit, tci_why *why)
 {
     const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
     const tc_machine *m = &p->machine.facts;
@@ -320,7 +320,7 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
         return false;
     }
     *why = TCI_WHY_PRICE;
-    if (p->machine.matrix_units > 0 && tci_pattern_has_half(j)) {
+    if (p->machine.matrix_units > 0 && tci_pattern_has_half(j) && !fits_unit) {
         return false;
     }
     if (p->machine.block_threads > 0) {
@@ -338,6 +338,36 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
                                                       : m->memory_gbs / m->processors;
     double flops = 2 * tci_pattern_products(j), again = TCI_PATTERN_PACKS / TCI_MAX(at_once, 1);
     return flops * (again + 2 * (tci_pattern_widens(j) - 1)) / rate <= 2 * saved / gbs;
+}
+
+static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, double saved,
+                                 tci_why *why)
+{
+    return tci_pattern_strips_pay(p, j, saved, false, why);
+}
+
+/* Is the contraction before forced into memory? So plan/plan.c does where the kernel does not fit a
+ * unit. */
+static bool tci_pattern_is_forced(const tci_join *j)
+{
+    bool forced = false;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        forced |= tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES) &&
+                  r->kind == TCI_ROOT_CONTRACT && tci_pnode_of(j->f, r->node)->forced;
+    }
+    return forced;
+}
+
+/* The same of bf16 on a processor's unit, which kernel/matrix.c says of the kernel. */
+static bool tci_pattern_kept_pays(const tci_pattern_state *p, const tci_join *j, double saved,
+                                  tci_why *why)
+{
+    const tci_machine *m = &p->machine;
+    *why = TCI_WHY_PRICE;
+    return m->matrix_units > 0 && m->block_threads == 0 && m->has_work && !m->reproducible &&
+           tci_pattern_has_half(j) && !tci_pattern_is_forced(j) &&
+           tci_pattern_strips_pay(p, j, saved, true, why);
 }
 
 /* Of the contractions of a join: both of f32, f16 or bf16, of known sizes that suit a GPU's form of
@@ -393,6 +423,8 @@ static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *
 static const tci_pattern tci_patterns[] = {
     {"attention of a GPU", true, true, false, tci_pattern_match_attention,
      tci_pattern_unit_pays},
+    {"attention of a processor's unit", true, true, false, tci_pattern_match_attention,
+     tci_pattern_kept_pays},
     {"a contraction of rows of a contraction", true, false, false, tci_pattern_match_attention,
      tci_pattern_rows_pay},
     {"rows of a contraction", true, false, false, tci_pattern_match_rows, tci_pattern_rows_pay},

@@ -186,11 +186,16 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
 }
 
 /* Is there a form for a kernel of pairs? Each row that it keeps must be a line, as none packs what
- * lies between several; and a GPU must have one. */
+ * lies between several; a GPU must have one, and a processor's unit takes products of bf16. */
 static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
 {
-    bool lines = machine.block_threads == 0 || tci_attention_fits(k, machine) ||
-                 tci_backward_fits(k, machine);
+    bool half = false;
+    for (int i = 0; i < k->n_operands; i++) {
+        half |= tci_dtype_is_half((tc_dtype)k->operands[i].dtype);
+    }
+    bool lines = machine.block_threads > 0
+                     ? tci_attention_fits(k, machine) || tci_backward_fits(k, machine)
+                     : !half || machine.matrix_units == 0 || tci_matrix_keeps(k, machine);
     for (int t = 0; t < k->n_stages; t++) {
         lines = lines && k->stages[t].n_kept <= 1;
     }

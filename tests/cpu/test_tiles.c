@@ -442,4 +442,150 @@ TEST(windows_of_any_sizes_on_a_matrix_unit)
     }
 }
 
+/* ---- rows that are kept ---- */
+
+typedef struct attention {
+    const char *name;
+    int batch, heads, key_heads, rows, keys, width;
+    bool causal;
+    enum { NONE, SEEN, ADDED } mask;
+    bool wild;      /* values are infinite and NaN here and there */
+    bool backward;  /* its gradients, else the result */
+    int on_unit;    /* kernels of it */
+} attention;
+
+enum { N_ATTENTION = 4 };
+
+static int64_t values_of(const attention *c, int which)
+{
+    int heads = which == 0 ? c->heads : c->key_heads, rows = which == 0 ? c->rows : c->keys;
+    return which < 3 ? (int64_t)c->batch * heads * rows * c->width : (int64_t)c->rows * c->keys;
+}
+
+static int64_t results_of(const attention *c)
+{
+    return values_of(c, 0) + (c->backward ? 2 * values_of(c, 1) : 0);
+}
+
+/* Of halves, or bools, of which the first of each row is true. */
+static void *make_mask(const attention *c)
+{
+    uint16_t *p = random_halves(values_of(c, 3));
+    for (int64_t i = 0; i < values_of(c, 3) && c->mask != ADDED; i++) {
+        ((uint8_t *)p)[i] = i % c->keys == 0 || tct_random_below(8) > 2;
+    }
+    return p;
+}
+
+static void run_attention(const attention *c, const char *backend, int threads, void **in,
+                          uint16_t *to)
+{
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    tc_program_info info = {0};
+    tc_options options = {.threads = threads, .backend = backend, .no_disk_cache = true,
+                          .verify = true, .vector_bits = WIDE, .fallback = TC_FALLBACK_REFUSE};
+    REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+    tc_dtype of_mask = c->mask == ADDED ? TC_BF16 : TC_BOOL;
+    tc_tensor q = tc_input(ctx, "q", TC_BF16, c->batch, c->heads, c->rows, c->width);
+    tc_tensor k = tc_input(ctx, "k", TC_BF16, c->batch, c->key_heads, c->keys, c->width);
+    tc_tensor v = tc_input(ctx, "v", TC_BF16, c->batch, c->key_heads, c->keys, c->width);
+    tc_tensor m = tc_input(ctx, "m", of_mask, c->rows, c->keys);
+    tc_tensor y = tc_scaled_dot_product_attention(q, k, v, c->mask ? m : TC_NONE, c->causal, 0);
+    tc_tensor x[] = {q, k, v}, grads[3];
+    tc_tensors outs = {c->backward ? grads : &y, c->backward ? 3 : 1};
+    REQUIRE(!c->backward || tc_vjp(TC_TENSORS(y), TC_TENSORS(q), x, 3, grads) == TC_OK);
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(q, k, v, m), outs, &options, &f) == TC_OK, "%s: %s",
+              c->name, tc_error(y));
+    REQUIRE(f != NULL);
+    tc_buf from[N_ATTENTION];
+    for (int i = 0; i < N_ATTENTION; i++) {
+        from[i] = (tc_buf){.data = in[i], .dtype = i < 3 ? TC_BF16 : of_mask,
+                           .n = values_of(c, i)};
+    }
+    tc_buf out[3];
+    for (int i = 0; i < 3; to += values_of(c, i++)) {
+        out[i] = (tc_buf){.data = to, .dtype = TC_BF16, .n = values_of(c, i)};
+    }
+    tc_bufs ins = {from, N_ATTENTION}, results = {out, outs.n};
+    CHECK_MSG(tc_run(f, ins, results) == TC_OK, "%s: %s", c->name, tc_error(f));
+    tc_program_get_info(f, &info);
+    if (!strcmp(backend, "tiles")) { /* no array of scores; a result of groups may be copied */
+        CHECK_MSG(count_on_unit(f) == c->on_unit, "%s: %d kernels on the unit", c->name,
+                  count_on_unit(f));
+        CHECK_MSG(c->on_unit == 0 || info.arena_bytes <= 2 * results_of(c),
+                  "%s: %lld bytes of workspace", c->name, (long long)info.arena_bytes);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+static void check_attention(attention c)
+{
+    static const char *const backends[] = {"interp", "tiles", "tiles", "cpu"};
+    int64_t n = results_of(&c), n_values = values_of(&c, 2);
+    uint16_t *y[4];
+    void *in[N_ATTENTION];
+    for (int i = 0; i < 3; i++) {
+        in[i] = random_halves(values_of(&c, i));
+    }
+    for (int64_t i = 0; i < n_values && c.wild; i++) { /* infinite, NaN */
+        int x = (int)tct_random_below(4000);
+        ((uint16_t *)in[2])[i] = x == 0 ? 0x7f80 : x == 1 ? 0x7fc0 : ((uint16_t *)in[2])[i];
+    }
+    in[3] = make_mask(&c);
+    for (int i = 0; i < 3 + has_unit(); i++) {
+        y[i] = random_halves(n);
+        run_attention(&c, backends[i], i == 2 ? 3 : 1, in, y[i]);
+        CHECK_MSG(i < 2 || same_bits(TC_BF16, y[1], y[i], n), "%s: %s, other bits", c.name,
+                  backends[i]);
+    }
+    for (int64_t i = 0; i < n; i++) { /* each weight may be rounded to its other neighbour */
+        float want = value_of(y[0][i]), got = value_of(y[1][i]);
+        bool same = want == got || (isnan(want) && isnan(got));
+        bool close = fabsf(want - got) <= 0x1p-7f * (1 + fabsf(want));
+        CHECK_MSG(same || close, "%s: %g at %lld, expected %g", c.name, (double)got, (long long)i,
+                  (double)want);
+    }
+    for (int i = 0; i < N_ATTENTION; i++) {
+        free(in[i]);
+    }
+    for (int i = 0; i < 3 + has_unit(); i++) {
+        free(y[i]);
+    }
+}
+
+TEST(attention_on_a_matrix_unit)
+{
+    static const attention cases[] = {
+        {"whole tiles", 2, 2, 2, 128, 128, 64, false, NONE, false, false, 1},
+        {"odd everything", 1, 3, 3, 101, 77, 40, false, NONE, false, false, 1},
+        {"odd, causal", 1, 2, 2, 101, 163, 40, true, NONE, false, false, 1},
+        {"more rows than keys", 1, 2, 2, 203, 75, 33, true, NONE, false, false, 1},
+        {"blocks of keys", 1, 1, 1, 70, 1301, 64, false, NONE, false, false, 1},
+        {"blocks, causal", 1, 1, 1, 333, 700, 32, true, NONE, false, false, 1},
+        {"causal, wild", 1, 2, 2, 193, 193, 64, true, NONE, true, false, 1},
+        {"blocks, causal, wild", 1, 1, 1, 350, 720, 48, true, NONE, true, false, 1},
+        {"wild", 1, 2, 2, 160, 200, 64, false, NONE, true, false, 1},
+        {"groups", 2, 6, 2, 96, 90, 64, true, NONE, false, false, 1},
+        {"one head of keys", 1, 4, 1, 65, 130, 80, false, NONE, false, false, 1},
+        {"wide heads", 1, 2, 2, 97, 97, 256, true, NONE, false, false, 1},
+        {"a mask", 1, 2, 2, 99, 140, 64, false, SEEN, false, false, 1},
+        {"a mask, causal", 1, 2, 2, 99, 140, 64, true, SEEN, true, false, 1},
+        {"added", 1, 2, 2, 64, 95, 72, false, ADDED, false, false, 1},
+        {"one query", 1, 8, 8, 1, 640, 64, false, NONE, false, false, 0},
+        {"gradients", 1, 2, 2, 256, 288, 64, false, NONE, false, true, 2},
+        {"gradients, odd, causal", 1, 2, 2, 203, 301, 40, true, NONE, false, true, 2},
+        {"gradients, more rows", 1, 1, 1, 695, 230, 48, true, NONE, false, true, 2},
+        {"gradients, a mask", 1, 2, 2, 202, 199, 33, false, SEEN, false, true, 2},
+    };
+    if (!is_wide()) {
+        SKIP("no vectors of 512 bits");
+    }
+    register_imitation();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        check_attention(cases[i]);
+    }
+}
+
 TEST_MAIN
