@@ -12,6 +12,7 @@
 #include "packing.h"
 
 #include "panes.h"
+#include "sides.h"
 #include "twos.h"
 
 enum {
@@ -19,7 +20,6 @@ enum {
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
     TCI_BLOCKED_AHEAD = 8,          /* inner points between what is used and what is fetched */
-    TCI_BLOCKED_LINE = 64,          /* bytes of a cache line */
     TCI_BLOCKED_WRITTEN = 8,        /* points of a last inner axis that are no loop in packing */
     TCI_BLOCKED_PIECE = 96          /* inner points of a tile that are packed by one stretch after
                                        the other: what the first cache holds */
@@ -311,18 +311,38 @@ static int tci_blocked_steps(tci_blocked_state *s)
     return s->p->pairs ? tci_lx_make(l, TCI_LX_DIV, more, -1, 2) : points;
 }
 
-/* Vectors that are strided, where the inner axis may be contiguous: squares of inner points and
- * lanes, which loads turn in registers. Returns the first inner point that is left. */
+/* The inner axes of the block but for the last one, which stands for all points of the block where
+ * `flat`; else unbound. */
+static void tci_blocked_set_flat(tci_blocked_state *s, bool flat)
+{
+    const int32_t *axes = s->b->k->stages[s->p->stage].axes;
+    for (int i = 0; i < s->p->n_inner - 1; i++) {
+        tci_build_set(s->b, axes[i], !flat ? NULL : i < s->p->cut ? s->fixed[i] : s->zero);
+    }
+}
+
+/* Inner points that the last axis has where it stands for all from the cut one on. */
+static int64_t tci_blocked_flat_size(const tci_blocked_state *s)
+{
+    const int32_t *axes = s->b->k->stages[s->p->stage].axes;
+    return s->p->inner * tci_kernel_known(s->b->k, axes[s->p->cut]);
+}
+
+/* Vectors that are strided, where the inner points may be contiguous: squares of these and lanes,
+ * which loads turn in registers. Returns the first inner point that is left. */
 static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind *const *vecs)
 {
     tci_build *b = s->b;
-    int axis = b->k->stages[s->p->stage].axes[0];
-    int64_t lanes = b->l->lanes, size = tci_kernel_known(b->k, axis);
+    int axis = b->k->stages[s->p->stage].axes[s->p->n_inner - 1];
+    int64_t lanes = b->l->lanes, size = tci_blocked_flat_size(s);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
     tci_lopen open;
-    int squares = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, lanes);
+    tci_lin first = tci_lin_mul(b, s->first, s->p->inner);
+    int depth = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
+    int squares = tci_lx_make(b->l, TCI_LX_DIV, depth, -1, lanes);
     int points = tci_lx_make(b->l, TCI_LX_MUL, squares, -1, lanes);
-    int from = tci_build_lx(b, s->first), end = tci_lx_make(b->l, TCI_LX_ADD, from, points, 0);
+    int from = tci_build_lx(b, first), end = tci_lx_make(b->l, TCI_LX_ADD, from, points, 0);
+    tci_blocked_set_flat(s, true);
     tci_lin at = tci_lin_var(b, tci_build_for(b, from, end, lanes, &open));
     for (int64_t r = 0; r < lanes; r++) {
         rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, size - lanes + r, false, -1);
@@ -347,7 +367,30 @@ static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_b
     tci_build_set(b, s->p->vec_axis, NULL);
     tci_build_set(b, axis, NULL);
     tci_build_close(b, &open);
+    tci_blocked_set_flat(s, false);
     return tci_build_let(b, end);
+}
+
+/* The same point after point, from `at` to the end of the block. */
+static void tci_blocked_pack_rest(tci_blocked_state *s, int n, const tci_bind *const *vecs,
+                                  tci_lin at)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[s->p->stage].axes[s->p->n_inner - 1];
+    int64_t last = tci_blocked_flat_size(s) - 1;
+    tci_lopen open;
+    tci_lin end = tci_lin_mul(b, tci_lin_add(b, s->first, s->depth), s->p->inner);
+    tci_blocked_set_flat(s, true);
+    at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, at), tci_build_lx(b, end), 1, &open));
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, last, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i]);
+        tci_build_value(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, NULL);
+    tci_build_close(b, &open);
+    tci_blocked_set_flat(s, false);
 }
 
 /* Are all columns of a block packed for one inner point after the other? */
@@ -514,7 +557,6 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
         return;
     }
     const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
-    tci_lin first = s->first, depth = s->depth;
     s->vecs = vecs;
     s->n_vecs = n;
     if (tci_twos_by_two(s->p)) {
@@ -526,12 +568,10 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
         return;
     }
     if (s->p->squares) {
-        s->first = tci_blocked_pack_squares(s, n, vecs);
-        s->depth = tci_lin_add(b, tci_lin_add(b, first, depth), tci_lin_mul(b, s->first, -1));
+        tci_blocked_pack_rest(s, n, vecs, tci_blocked_pack_squares(s, n, vecs));
+        return;
     }
     tci_lopen *open = tci_blocked_packs_all(s->p) ? NULL : tci_blocked_open(s, 0);
-    s->first = first;
-    s->depth = depth;
     for (int i = 0; i < n; i++) {
         tci_build_set(b, s->p->vec_axis, vecs[i]);
         tci_build_value(b, s->p->vec_inst);

@@ -20,6 +20,7 @@ enum {
     TCI_BLOCKED_TOUCH = 10,         /* of reading one, that is not packed, for the first time, */
     TCI_BLOCKED_TURN = 5,           /* of one that is turned in registers, */
     TCI_BLOCKED_GATHER = 1,         /* of an element that is read alone, */
+    TCI_BLOCKED_FAR = 2,            /* and of one that lies on a line of its own, */
     TCI_BLOCKED_SCATTER = 4,        /* and of one that is written alone, far from the others */
     TCI_BLOCKED_NEAR = 2,           /* elements between points of a row that is read in place */
     TCI_BLOCKED_WORTH = 90,         /* percent of the time from which turned sides are worth it, */
@@ -30,7 +31,7 @@ enum {
 
 TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis)
 {
-    tci_blocked_look look = {true, false, k->insts[inst].op != TCI_K_LOAD};
+    tci_blocked_look look = {true, false, false, k->insts[inst].op != TCI_K_LOAD};
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     live[inst] = true;
     for (int i = inst; i >= 0; i--) {
@@ -46,6 +47,9 @@ TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
             bool linear = tci_build_coef(k, in->x, axis, &coef);
             look.contiguous = look.contiguous && linear && coef == 1;
             look.strided = look.strided || !linear || coef != 1;
+            int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes;
+            int64_t step = linear ? tci_dim_hint(coef) : 0;
+            look.far = look.far || (step < 0 ? -step : step) * bytes >= TCI_BLOCKED_LINE;
         }
     }
     return look;
@@ -124,6 +128,14 @@ static int tci_blocked_run(const tci_kernel *k, const tci_blocked *p, int inst)
         run++;
     }
     return run;
+}
+
+/* Do all inner points of the vector factor lie one after the other? */
+static bool tci_blocked_is_flat(const tci_kernel *k, const tci_blocked *p)
+{
+    int last = k->stages[p->stage].axes[p->n_inner - 1];
+    return tci_blocked_run(k, p, p->vec_inst) == p->n_inner &&
+           tci_blocked_examine(k, p->vec_inst, last).contiguous;
 }
 
 /* ---- sides ---- */
@@ -211,7 +223,9 @@ static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tc
     }
     double run = (double)TCI_MAX(tci_kernel_known(k, p->vec_axis), 1);
     if (!p->vec_by_vector) {
-        return p->squares ? TCI_BLOCKED_TURN : TCI_BLOCKED_GATHER * lanes;
+        bool far = tci_blocked_examine(k, p->vec_inst, p->vec_axis).far;
+        return p->squares ? TCI_BLOCKED_TURN
+                          : (far ? TCI_BLOCKED_FAR : TCI_BLOCKED_GATHER) * lanes;
     }
     bool parted = p->of_columns.n_axes > 1 && run < lanes;
     return TCI_BLOCKED_MOVE * (parted ? lanes / run : 1);
@@ -331,7 +345,8 @@ TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blo
     p->of_rows = tci_blocked_one_axis(k, p->row_axis);
     p->vec_by_vector = tci_blocked_examine(k, p->vec_inst, p->vec_axis).contiguous;
     p->row_by_vector = tci_blocked_examine(k, p->row_inst, p->row_axis).contiguous;
-    p->squares = !p->vec_by_vector && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    p->squares = !p->vec_by_vector && lanes <= TCI_BLOCKED_SQUARE &&
+                 (p->n_inner == 1 || (!red->pairs && !p->on_unit && tci_blocked_is_flat(k, p)));
     p->row_run = p->row_by_vector ? 1 : tci_blocked_run(k, p, p->row_inst);
     return true;
 }
@@ -369,6 +384,7 @@ static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes
     p->of_rows = tci_blocked_side_of(k, rows, columns, p->row_axis);
     p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1 &&
                        (!p->on_unit || p->n_inner == 1);
+    p->squares = p->squares && p->of_columns.n_axes == 1;
     p->row_lies = tci_blocked_lies(k, p);
     int64_t panel = tci_blocked_panel(k, p, &p->is_vec_paired);
     p->is_vec_there = panel % lanes == 0 && panel > 0;

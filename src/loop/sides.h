@@ -7,13 +7,15 @@
 enum {
     TCI_BLOCKED_COLUMNS = 256, /* of a block, where its panel leaves so many */
     TCI_BLOCKED_PAGE = 4096,   /* bytes that all sets of the first cache share */
-    TCI_BLOCKED_WAYS = 8       /* lines that a set of it holds, at least */
+    TCI_BLOCKED_WAYS = 8,      /* lines that a set of it holds, at least */
+    TCI_BLOCKED_LINE = 64      /* bytes of a cache line */
 };
 
 /* How a factor is read along an axis. */
 typedef struct tci_blocked_look {
     bool contiguous; /* each load is contiguous along the axis or does not depend on it */
     bool strided;    /* some load has steps along the axis */
+    bool far;        /* and these of a cache line or more */
     bool computed;   /* more than one load, or converted when it is loaded */
 } tci_blocked_look;
 
