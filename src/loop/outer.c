@@ -94,21 +94,28 @@ static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
     return true;
 }
 
-/* What the point at hand takes in, for all points of the tile. */
-static void tci_stage_take_points(tci_build *b, int stage, const tci_tile *tile,
-                                  const tci_stage_tuple *acc)
+/* What point i of the tile takes in at the inner point at hand. */
+static void tci_stage_take_point(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_tuple *acc, int i)
 {
     const tci_kernel *k = b->k;
     int n = tile->n_rows * tile->n_vecs;
-    for (int i = 0; i < n; i++) {
-        tci_stage_point(b, tile, i);
-        for (int r = 0; r < k->n_reds; r++) {
-            if (k->reds[r].stage == stage) {
-                tci_stage_tuple v = tci_stage_operands(b, &k->reds[r]);
-                tci_stage_assign(b, acc[r * n + i],
-                                 tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
-            }
+    tci_stage_point(b, tile, i);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            tci_stage_tuple v = tci_stage_operands(b, &k->reds[r]);
+            tci_stage_assign(b, acc[r * n + i],
+                             tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
         }
+    }
+}
+
+/* The same of all of them. */
+static void tci_stage_take_points(tci_build *b, int stage, const tci_tile *tile,
+                                  const tci_stage_tuple *acc)
+{
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_take_point(b, stage, tile, acc, i);
     }
 }
 
@@ -231,6 +238,48 @@ static void tci_stage_take_written(tci_build *b, int stage, const tci_tile *tile
     tci_stage_close(b, st->axes, n_before, open);
 }
 
+static const tci_bind **tci_stage_places(tci_build *b, int axis)
+{
+    int64_t size = tci_kernel_known(b->k, axis);
+    const tci_bind **at = TCI_NEW_ARRAY(b->s, const tci_bind *, size);
+    for (int64_t i = 0; i < size; i++) {
+        at[i] = tci_build_bind(b, tci_lin_const(i), i, i, false, -1);
+    }
+    return at;
+}
+
+/* The last two axes written out: what lies in one row of memory for all rows of the tile, then what
+ * lies in the next. Each point meets its elements in their order. */
+static void tci_stage_take_skewed(tci_build *b, int stage, const tci_tile *tile,
+                                  const tci_stage_tuple *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    int n_before = st->n_axes - 2, taken = st->axes[n_before], last = st->axes[n_before + 1];
+    int64_t n = tci_kernel_known(b->k, taken), n_last = tci_kernel_known(b->k, last);
+    int64_t end = (tile->n_rows - 1) * tile->skew_row + (n - 1) * tile->skew_taken;
+    const tci_bind **at = tci_stage_places(b, taken), **at_last = tci_stage_places(b, last);
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
+    b->meets = true;
+    for (int64_t place = 0; place <= end; place++) {
+        for (int64_t i = 0; i < n_last * tile->n_rows; i++) {
+            int row = (int)(i % tile->n_rows);
+            int64_t left = place - row * tile->skew_row, which = left / tile->skew_taken;
+            if (left < 0 || left % tile->skew_taken != 0 || which >= n) {
+                continue;
+            }
+            tci_build_set(b, taken, at[which]);
+            tci_build_set(b, last, at_last[i / tile->n_rows]);
+            for (int v = 0; v < tile->n_vecs; v++) {
+                tci_stage_take_point(b, stage, tile, acc, row * tile->n_vecs + v);
+            }
+        }
+    }
+    b->meets = false;
+    tci_build_set(b, taken, NULL);
+    tci_build_set(b, last, NULL);
+    tci_stage_close(b, st->axes, n_before, open);
+}
+
 /* Takes everything in, in order, into the accumulators of the tile's points. */
 static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
                               const tci_stage_tuple *acc)
@@ -239,6 +288,10 @@ static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
     int n = tile->n_rows * tile->n_vecs;
     if (tile->written) {
         tci_stage_take_written(b, stage, tile, acc);
+        return;
+    }
+    if (tile->skew_row > 0) {
+        tci_stage_take_skewed(b, stage, tile, acc);
         return;
     }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);

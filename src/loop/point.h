@@ -17,6 +17,9 @@ typedef struct tci_tile {
     bool weave;           /* what is stored of all rows lies in turns (loop/weave.h) */
     bool written;         /* the last axis of a reduction, and what is met again there read once;
                            * of a map, what all points read before the first of them is stored */
+    /* A reduction's last two axes are written out, ordered by what a row meets at an element of the
+     * last but one: place row * skew_row + element * skew_taken of an image; 0: they are loops. */
+    int skew_row, skew_taken;
     int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
 } tci_tile;
 

@@ -46,7 +46,8 @@ enum {
     TCI_TILE_PANEL_LIGHT = 8,    /* flops of a point up to which it has so many, */
     TCI_TILE_PANEL_HEAVY = 24,   /* and from which it does not pay */
     TCI_TILE_PANEL_REDS = 2,
-    TCI_TILE_SPREAD = 8          /* points of a thread, at most */
+    TCI_TILE_SPREAD = 8,         /* points of a thread, at most */
+    TCI_TILE_SKEWED = 700        /* products of a tile that are written out, at most */
 };
 
 /* ---- register tiles ---- */
@@ -239,41 +240,71 @@ static double tci_tile_cost(const tci_ask *a, const int64_t *n)
     return tci_tile_has_dot(a->k) ? tci_tile_in_place(a, ns) : ns;
 }
 
+/* Are what a row takes in for one element of the last but one inner axis and what another row takes
+ * in for another the same? Of windows of neighbouring rows, of which each loads what both have. */
+static void tci_tile_skew(const tci_ask *a, tci_unit *u)
+{
+    const tci_kernel *k = a->k;
+    const tci_kstage *st = &k->stages[0];
+    if (a->row_axis < 0 || a->machine.block_threads > 0 || k->n_stages == 0 || st->n_axes < 2 ||
+        st->kind != TCI_STAGE_REDUCE || k->n_reds != 1 || k->reds[0].order != TCI_ORDER_CHAIN) {
+        return;
+    }
+    int taken = st->axes[st->n_axes - 2], last = st->axes[st->n_axes - 1];
+    for (int i = 0; i < k->n_insts; i++) {
+        tci_dim row = 0, element = 0;
+        const tci_kinst *in = &k->insts[i];
+        bool known = in->op == TCI_K_LOAD && tci_build_depends(in->axes, a->vec_axis) &&
+                     tci_build_coef(k, in->x, a->row_axis, &row) &&
+                     tci_build_coef(k, in->x, taken, &element) && tci_dim_is_known(row) &&
+                     tci_dim_is_known(element) && tci_dim_is_known(k->axes[taken].size) &&
+                     tci_dim_is_known(k->axes[last].size) && tci_dim_lt(0, row) &&
+                     tci_dim_lt(0, element);
+        int64_t body = known ? tci_kernel_known(k, taken) * tci_kernel_known(k, last) : 0;
+        if (known && body * u->rows * u->unroll <= TCI_TILE_SKEWED) {
+            int64_t gcd = tci_lx_gcd(tci_dim_known(row), tci_dim_known(element));
+            u->skew_row = (int)(tci_dim_known(row) / gcd);
+            u->skew_taken = (int)(tci_dim_known(element) / gcd);
+        }
+    }
+    bool shared = u->skew_row > 0 && u->skew_row < tci_kernel_known(k, taken) &&
+                  u->skew_taken < u->rows;
+    u->skew_row = shared ? u->skew_row : 0;
+}
+
+static tci_unit tci_tile_unit(const tci_ask *a, const int64_t *n, tci_nest *nest)
+{
+    tci_unit unit = tci_unit_make(nest);
+    unit.unroll = (int)n[TCI_TILE_N_UNROLL];
+    if (a->row_axis >= 0) {
+        tci_unit_rows(&unit, a->row_axis, (int)n[TCI_TILE_N_ROWS]);
+        tci_tile_skew(a, &unit);
+    }
+    return unit;
+}
+
 static void tci_tile_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_unit unit = tci_unit_make(&nest);
     b->l->lanes = (int)n[TCI_TILE_N_LANES];
     b->l->threads = (int)n[TCI_TILE_N_THREADS];
     b->l->rows = nest.beside = tci_ask_rows(a, b->l->threads);
     nest.vec_axis = a->vec_axis;
     nest.n_vec = a->n_vec;
-    unit.unroll = (int)n[TCI_TILE_N_UNROLL];
-    if (a->row_axis >= 0) {
-        tci_unit_rows(&unit, a->row_axis, (int)n[TCI_TILE_N_ROWS]);
-    }
+    tci_unit unit = tci_tile_unit(a, n, &nest);
     int64_t step = (int64_t)unit.unroll * b->l->lanes;
     bool maps = a->row_axis < 0 && a->k->n_reds == 0;
     tci_nest_cut(&nest, step, maps ? TCI_MAX(step, TCI_TILE_MIN_CHUNK) : step);
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-/* Rows of the tiles that at most so many make. */
-static int tci_tile_rows(const tci_ask *a, tci_build *b, int64_t most)
-{
-    tci_nest nest = tci_nest_make(a, b);
-    tci_unit unit = tci_unit_make(&nest);
-    if (a->row_axis >= 0) {
-        tci_unit_rows(&unit, a->row_axis, (int)most);
-    }
-    return unit.rows;
-}
-
 static void tci_tile_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     if (a->k->n_reds > 0) {
-        tci_str_printf(out, ", tile %dx%d", tci_tile_rows(a, (tci_build *)b, n[TCI_TILE_N_ROWS]),
-                       (int)n[TCI_TILE_N_UNROLL]);
+        tci_nest nest = tci_nest_make(a, (tci_build *)b);
+        tci_unit unit = tci_tile_unit(a, n, &nest);
+        tci_str_printf(out, ", tile %dx%d%s", unit.rows, unit.unroll,
+                       unit.skew_row > 0 ? ", windows in turns" : "");
     }
 }
 
@@ -561,7 +592,7 @@ static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build 
     tci_str_printf(out, ", packed %dx%d, tile %dx%d%s%s%s", (int)(p.depth * p.inner),
                    (int)p.columns, (int)(p.base + (p.extra > 0)), p.unroll,
                    p.pairs ? ", pairs" : "", p.is_row_there ? ", rows in place" : "",
-                   p.is_vec_there ? ", columns in panels" : "");
+                   p.is_vec_there ? ", columns in panels" : p.squares ? ", columns turned" : "");
 }
 
 /* ---- a CPU's matrix unit ---- */

@@ -455,6 +455,32 @@ static tc_tensor make_alone_weights_gradient(tc_tensor x, tc_tensor w)
     return g;
 }
 
+/* Windows that share no places. */
+static tc_tensor make_patches(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.stride = {tc_size(w, 2), tc_size(w, 3)}};
+    return tc_conv2d(x, w, TC_NONE, &o);
+}
+
+static tc_tensor make_alone_strided(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.stride = {2, 3}, .padding = {2, 1}, .groups = tc_size(w, 0)};
+    return tc_conv2d(x, w, TC_NONE, &o);
+}
+
+/* Windows of which only every other row of places meets the same rows. */
+static tc_tensor make_alone_dilated(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.padding = {4, 4}, .dilation = {2, 3}, .groups = tc_size(w, 0)};
+    return tc_conv2d(x, w, TC_NONE, &o);
+}
+
+static tc_tensor make_alone_far(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.stride = {3, 1}, .padding = {4, 4}, .dilation = {2, 1}, .groups = tc_size(w, 0)};
+    return tc_conv2d(x, w, TC_NONE, &o);
+}
+
 /* Of what is given as the image's own half, so that nothing else is computed. */
 static tc_tensor make_strided_image_gradient(tc_tensor x, tc_tensor w)
 {
@@ -473,7 +499,7 @@ static tc_tensor make_transposed_weights_gradient(tc_tensor x, tc_tensor w)
     return g;
 }
 
-static void check_other(const other *o)
+static void check_other(const other *o, int vector_bits)
 {
     int64_t n_a = o->a[0] * o->a[1] * o->a[2] * o->a[3];
     int64_t n_b = o->b[0] * o->b[1] * o->b[2] * o->b[3];
@@ -482,7 +508,8 @@ static void check_other(const other *o)
     for (int run = 0; run < 3; run++) {
         tc_ctx *ctx;
         tc_program *f = NULL;
-        tc_options options = {.threads = run == 2 ? 3 : 1, .backend = run ? "cpu" : "interp"};
+        tc_options options = {.threads = run == 2 ? 3 : 1, .backend = run ? "cpu" : "interp",
+                              .vector_bits = vector_bits};
         REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
         tc_tensor x = tc_input(ctx, "x", TC_F32, o->a[0], o->a[1], o->a[2], o->a[3]);
         tc_tensor y = tc_input(ctx, "y", TC_F32, o->b[0], o->b[1], o->b[2], o->b[3]);
@@ -547,7 +574,35 @@ TEST(other_contractions)
          {20, 37, 7, 5}, 37 * 14 * 15, true},
     };
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
-        check_other(&others[i]);
+        check_other(&others[i], 0);
+    }
+}
+
+/* Filters that are turned when they are packed, of inner points that vectors divide and that they
+ * do not; and rows of a tile that meet the same rows of an image. */
+TEST(windows_on_vectors_of_any_width)
+{
+    static const other others[] = {
+        {"patches", make_patches, {2, 3, 66, 70}, {64, 3, 16, 16}, 2 * 64 * 4 * 4, false},
+        {"patches of few channels", make_patches, {1, 2, 105, 103}, {37, 2, 7, 5}, 37 * 15 * 20,
+         false},
+        {"patches in parts", make_patches, {1, 5, 52, 65}, {40, 5, 13, 13}, 40 * 4 * 5, false},
+        {"patches of many channels", make_patches, {1, 67, 22, 18}, {48, 67, 3, 2}, 48 * 7 * 9,
+         false},
+        {"channels alone", make_alone, {2, 5, 31, 29}, {5, 1, 7, 7}, 2 * 5 * 31 * 29, true},
+        {"channels alone, one row", make_alone, {2, 5, 1, 40}, {5, 1, 5, 3}, 2 * 5 * 42, true},
+        {"channels alone, strided", make_alone_strided, {2, 9, 33, 70}, {9, 1, 5, 4},
+         2 * 9 * 17 * 23, true},
+        {"channels alone, dilated", make_alone_dilated, {1, 7, 30, 41}, {7, 1, 5, 3},
+         7 * 30 * 43, true},
+        {"channels alone, strided and dilated", make_alone_far, {1, 7, 41, 37}, {7, 1, 5, 9},
+         7 * 14 * 37, true},
+        {"groups", make_grouped, {1, 6, 31, 50}, {9, 2, 7, 4}, 9 * 29 * 24, true},
+    };
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        for (int bits = 128; bits <= 512; bits *= 2) {
+            check_other(&others[i], bits);
+        }
     }
 }
 
@@ -611,6 +666,21 @@ TEST(convolutions_with_few_neighbours)
           convolution_explains(make_alone, 32, alone, 14, ", tile 14x1"));
     CHECK(convolution_explains(make_alone_weights_gradient, 32, filters, 28, "class LANES"));
     CHECK(convolution_explains(make_transposed_weights_gradient, 64, turned, 14, ", packed "));
+}
+
+/* Filters of patches are turned in squares, whatever shape their windows have; an image's rows are
+ * read once where rows of a tile meet the same ones, and not where they meet different ones. */
+TEST(convolutions_read_what_is_near)
+{
+    static const int64_t patches[] = {64, 3, 16, 16}, odd[] = {64, 3, 17, 18};
+    static const int64_t alone[] = {32, 1, 7, 7}, flat[] = {32, 1, 1, 9};
+    CHECK(convolution_explains(make_patches, 3, patches, 224, ", columns turned"));
+    CHECK(convolution_explains(make_patches, 3, odd, 224, ", columns turned"));
+    CHECK(convolution_explains(make_alone, 32, alone, 14, ", windows in turns"));
+    CHECK(convolution_explains(make_alone_dilated, 32, alone, 14, ", windows in turns"));
+    CHECK(convolution_explains(make_alone_strided, 32, alone, 14, ", windows in turns"));
+    CHECK(!convolution_explains(make_alone, 32, flat, 14, ", windows in turns"));
+    CHECK(!convolution_explains(make_patches, 3, odd, 224, ", windows in turns"));
 }
 
 /* A transposed convolution: x [n, c, h, w], filters [c, o / groups, kh, kw]. */
