@@ -114,6 +114,7 @@
 #include "kernel/concrete.c"
 #include "kernel/matrix.c"
 #include "kernel/product.c"
+#include "kernel/skew.c"
 #include "kernel/boxes.c"
 #include "kernel/attention.c"
 #include "kernel/backward.c"

@@ -16,7 +16,8 @@ enum {
     TCI_ASK_STREAM_RUN = 4096, /* bytes of a row that is worth bypassing the caches for */
     TCI_ASK_CUTS_COST = 60,    /* flops of a point from which a body is not written out often */
     TCI_ASK_FEW_CUTS = 4,
-    TCI_ASK_FEW_VECTORS = 2    /* chains side by side, too few to keep a processor busy */
+    TCI_ASK_FEW_VECTORS = 2,   /* chains side by side, too few to keep a processor busy */
+    TCI_ASK_WINDOW = 16        /* inner points whose loads take longer than memory */
 };
 
 /* ---- lanes ---- */
@@ -228,10 +229,30 @@ static bool tci_ask_is_shared(const tci_ask *a, const bool *live, int axis, bool
     return false;
 }
 
+/* Do windows of neighbours along `axis` meet the same elements, on a processor? */
+static bool tci_ask_find_skew(tci_ask *a, int axis)
+{
+    const tci_kernel *k = a->k;
+    const tci_kstage *st = &k->stages[0];
+    bool may = a->machine.block_threads == 0 && a->vec_axis >= 0 &&
+               st->kind == TCI_STAGE_REDUCE && st->n_axes > 0;
+    a->skew = may ? tci_skew_find(k, a->vec_axis, axis, st->axes[st->n_axes - 1]) : (tci_skew){0};
+    return a->skew.row > 0;
+}
+
+static bool tci_ask_is_large(const tci_kernel *k)
+{
+    int64_t points = 1;
+    for (int i = 0; i < k->stages[0].n_axes && points < TCI_ASK_WINDOW; i++) {
+        points *= TCI_MIN(tci_dim_most(k->axes[k->stages[0].axes[i]].size), TCI_ASK_WINDOW);
+    }
+    return points >= TCI_ASK_WINDOW;
+}
+
 /* Of a reduction: an axis along which loads are shared. A scan has none. On a processor, which
- * waits for each step of a chain before the next one, and where vectors have few neighbours, also
- * one where only the element is shared that all lanes take: rows of a small image, of a convolution
- * of each channel alone. */
+ * waits for each step of a chain before the next one, also one where only the element is shared
+ * that all lanes take, where vectors have few neighbours, or large windows meet: rows of an image,
+ * of a convolution of each channel alone. */
 static void tci_ask_reduce_axis(tci_ask *a)
 {
     const tci_kernel *k = a->k;
@@ -242,15 +263,17 @@ static void tci_ask_reduce_axis(tci_ask *a)
             tci_cost_mark(k, t, false, live);
         }
     }
-    bool few = a->machine.block_threads == 0 &&
-               tci_dim_le(a->n_vec, (int64_t)TCI_ASK_FEW_VECTORS * a->lanes);
-    for (int broad = 0; broad <= few; broad++) {
+    bool chains = a->machine.block_threads == 0;
+    bool few = chains && tci_dim_le(a->n_vec, (int64_t)TCI_ASK_FEW_VECTORS * a->lanes);
+    for (int broad = 0; broad <= chains; broad++) {
         for (int axis = k->n_outer - 2; axis >= 0 && a->row_axis < 0 && !scan; axis--) {
             bool shared = tci_ask_many(k->axes[axis].size) &&
-                          tci_ask_is_shared(a, live, axis, broad);
+                          tci_ask_is_shared(a, live, axis, broad) &&
+                          ((tci_ask_find_skew(a, axis) && tci_ask_is_large(k)) || !broad || few);
             a->row_axis = shared ? axis : -1;
         }
     }
+    a->skew.row = a->row_axis < 0 ? 0 : a->skew.row;
 }
 
 /* ---- time ---- */

@@ -7,6 +7,7 @@
 #ifndef TCI_LOOP_FORM_H
 #define TCI_LOOP_FORM_H
 
+#include "../kernel/skew.h"
 #include "build.h"
 #include "loop.h"
 
@@ -29,6 +30,7 @@ struct tci_ask {
     int vec_axis;             /* -1: no vectors along an outer axis */
     int row_axis;             /* the other axis that a tile has: -1 none */
     bool turns;               /* is_map: loads along row_axis can be turned in registers */
+    tci_skew skew;            /* of neighbours along row_axis and the last inner axis */
     tci_dim n_vec;
     tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
     /* For the whole kernel, as the model has it: of one thread; of the device, where blocks are. */

@@ -238,45 +238,33 @@ static void tci_stage_take_written(tci_build *b, int stage, const tci_tile *tile
     tci_stage_close(b, st->axes, n_before, open);
 }
 
-static const tci_bind **tci_stage_places(tci_build *b, int axis)
-{
-    int64_t size = tci_kernel_known(b->k, axis);
-    const tci_bind **at = TCI_NEW_ARRAY(b->s, const tci_bind *, size);
-    for (int64_t i = 0; i < size; i++) {
-        at[i] = tci_build_bind(b, tci_lin_const(i), i, i, false, -1);
-    }
-    return at;
-}
-
-/* The last two axes written out: what lies in one row of memory for all rows of the tile, then what
- * lies in the next. Each point meets its elements in their order. */
+/* The last axis written out: what lies in one row of memory for all rows of the tile, then what
+ * lies in the next, from the end on where elements are met backwards. Each point meets its elements
+ * in their order. */
 static void tci_stage_take_skewed(tci_build *b, int stage, const tci_tile *tile,
                                   const tci_stage_tuple *acc)
 {
     const tci_kstage *st = &b->k->stages[stage];
-    int n_before = st->n_axes - 2, taken = st->axes[n_before], last = st->axes[n_before + 1];
-    int64_t n = tci_kernel_known(b->k, taken), n_last = tci_kernel_known(b->k, last);
-    int64_t end = (tile->n_rows - 1) * tile->skew_row + (n - 1) * tile->skew_taken;
-    const tci_bind **at = tci_stage_places(b, taken), **at_last = tci_stage_places(b, last);
+    int n_before = st->n_axes - 1, axis = st->axes[n_before];
+    int64_t size = tci_kernel_known(b->k, axis), step = tile->skew.element;
+    int64_t apart = step < 0 ? -step : step, last = (tile->n_rows - 1) * tile->skew.row;
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     b->meets = true;
-    for (int64_t place = 0; place <= end; place++) {
-        for (int64_t i = 0; i < n_last * tile->n_rows; i++) {
-            int row = (int)(i % tile->n_rows);
-            int64_t left = place - row * tile->skew_row, which = left / tile->skew_taken;
-            if (left < 0 || left % tile->skew_taken != 0 || which >= n) {
+    for (int64_t place = 0; place <= last + (size - 1) * apart; place++) {
+        for (int64_t row = 0; row < tile->n_rows; row++) {
+            int64_t before = step < 0 ? last - row * tile->skew.row : row * tile->skew.row;
+            int64_t i = (place - before) / apart;
+            if (place < before || (place - before) % step != 0 || i >= size) {
                 continue;
             }
-            tci_build_set(b, taken, at[which]);
-            tci_build_set(b, last, at_last[i / tile->n_rows]);
+            tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(i), i, i, false, -1));
             for (int v = 0; v < tile->n_vecs; v++) {
-                tci_stage_take_point(b, stage, tile, acc, row * tile->n_vecs + v);
+                tci_stage_take_point(b, stage, tile, acc, (int)row * tile->n_vecs + v);
             }
         }
     }
     b->meets = false;
-    tci_build_set(b, taken, NULL);
-    tci_build_set(b, last, NULL);
+    tci_build_set(b, axis, NULL);
     tci_stage_close(b, st->axes, n_before, open);
 }
 
@@ -290,7 +278,7 @@ static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
         tci_stage_take_written(b, stage, tile, acc);
         return;
     }
-    if (tile->skew_row > 0) {
+    if (tile->skew.row > 0) {
         tci_stage_take_skewed(b, stage, tile, acc);
         return;
     }

@@ -2,6 +2,7 @@
 #ifndef TCI_LOOP_POINT_H
 #define TCI_LOOP_POINT_H
 
+#include "../kernel/skew.h"
 #include "build.h"
 
 /* The outer points worked on together: n_rows values of one outer axis times n_vecs vectors of the
@@ -17,9 +18,7 @@ typedef struct tci_tile {
     bool weave;           /* what is stored of all rows lies in turns (loop/weave.h) */
     bool written;         /* the last axis of a reduction, and what is met again there read once;
                            * of a map, what all points read before the first of them is stored */
-    /* A reduction's last two axes are written out, ordered by what a row meets at an element of the
-     * last but one: place row * skew_row + element * skew_taken of an image; 0: they are loops. */
-    int skew_row, skew_taken;
+    tci_skew skew;        /* row > 0: a reduction's last axis is written out by what rows meet */
     int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
 } tci_tile;
 

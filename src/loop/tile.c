@@ -46,8 +46,7 @@ enum {
     TCI_TILE_PANEL_LIGHT = 8,    /* flops of a point up to which it has so many, */
     TCI_TILE_PANEL_HEAVY = 24,   /* and from which it does not pay */
     TCI_TILE_PANEL_REDS = 2,
-    TCI_TILE_SPREAD = 8,         /* points of a thread, at most */
-    TCI_TILE_SKEWED = 700        /* products of a tile that are written out, at most */
+    TCI_TILE_SPREAD = 8          /* points of a thread, at most */
 };
 
 /* ---- register tiles ---- */
@@ -77,7 +76,8 @@ static bool tci_tile_has_dot(const tci_kernel *k)
     return dot;
 }
 
-/* Registers that a processor's contraction holds besides: what rounding to bf16 goes by. */
+/* Registers that a processor's contraction holds besides: what rounding to bf16 goes by, and
+ * factors that all rows meet. */
 static int tci_tile_constants(const tci_ask *a)
 {
     const tci_kernel *k = a->k;
@@ -85,7 +85,9 @@ static int tci_tile_constants(const tci_ask *a)
     for (int i = 0; i < k->n_stores; i++) {
         rounds |= k->operands[k->stores[i].operand].dtype == TC_BF16;
     }
-    return rounds && a->machine.block_threads == 0 ? TCI_TILE_ROUNDING : 0;
+    const tci_kstage *st = &k->stages[0];
+    int met = a->skew.row > 0 ? (int)tci_kernel_known(k, st->axes[st->n_axes - 1]) : 0;
+    return met + (rounds && a->machine.block_threads == 0 ? TCI_TILE_ROUNDING : 0);
 }
 
 /* The largest tile whose accumulators fit in registers, of so many vectors and of several rows
@@ -240,45 +242,13 @@ static double tci_tile_cost(const tci_ask *a, const int64_t *n)
     return tci_tile_has_dot(a->k) ? tci_tile_in_place(a, ns) : ns;
 }
 
-/* Are what a row takes in for one element of the last but one inner axis and what another row takes
- * in for another the same? Of windows of neighbouring rows, of which each loads what both have. */
-static void tci_tile_skew(const tci_ask *a, tci_unit *u)
-{
-    const tci_kernel *k = a->k;
-    const tci_kstage *st = &k->stages[0];
-    if (a->row_axis < 0 || a->machine.block_threads > 0 || k->n_stages == 0 || st->n_axes < 2 ||
-        st->kind != TCI_STAGE_REDUCE || k->n_reds != 1 || k->reds[0].order != TCI_ORDER_CHAIN) {
-        return;
-    }
-    int taken = st->axes[st->n_axes - 2], last = st->axes[st->n_axes - 1];
-    for (int i = 0; i < k->n_insts; i++) {
-        tci_dim row = 0, element = 0;
-        const tci_kinst *in = &k->insts[i];
-        bool known = in->op == TCI_K_LOAD && tci_build_depends(in->axes, a->vec_axis) &&
-                     tci_build_coef(k, in->x, a->row_axis, &row) &&
-                     tci_build_coef(k, in->x, taken, &element) && tci_dim_is_known(row) &&
-                     tci_dim_is_known(element) && tci_dim_is_known(k->axes[taken].size) &&
-                     tci_dim_is_known(k->axes[last].size) && tci_dim_lt(0, row) &&
-                     tci_dim_lt(0, element);
-        int64_t body = known ? tci_kernel_known(k, taken) * tci_kernel_known(k, last) : 0;
-        if (known && body * u->rows * u->unroll <= TCI_TILE_SKEWED) {
-            int64_t gcd = tci_lx_gcd(tci_dim_known(row), tci_dim_known(element));
-            u->skew_row = (int)(tci_dim_known(row) / gcd);
-            u->skew_taken = (int)(tci_dim_known(element) / gcd);
-        }
-    }
-    bool shared = u->skew_row > 0 && u->skew_row < tci_kernel_known(k, taken) &&
-                  u->skew_taken < u->rows;
-    u->skew_row = shared ? u->skew_row : 0;
-}
-
 static tci_unit tci_tile_unit(const tci_ask *a, const int64_t *n, tci_nest *nest)
 {
     tci_unit unit = tci_unit_make(nest);
     unit.unroll = (int)n[TCI_TILE_N_UNROLL];
     if (a->row_axis >= 0) {
         tci_unit_rows(&unit, a->row_axis, (int)n[TCI_TILE_N_ROWS]);
-        tci_tile_skew(a, &unit);
+        unit.skew = a->skew;
     }
     return unit;
 }
@@ -304,7 +274,7 @@ static void tci_tile_note(const tci_ask *a, const int64_t *n, const tci_build *b
         tci_nest nest = tci_nest_make(a, (tci_build *)b);
         tci_unit unit = tci_tile_unit(a, n, &nest);
         tci_str_printf(out, ", tile %dx%d%s", unit.rows, unit.unroll,
-                       unit.skew_row > 0 ? ", windows in turns" : "");
+                       unit.skew.row > 0 ? ", windows in turns" : "");
     }
 }
 

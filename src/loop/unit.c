@@ -150,8 +150,7 @@ static tci_tile tci_unit_tile_of(const tci_unit *u, int n, const tci_bind **vecs
     tile.vecs = vecs;
     tile.turn = u->turn;
     tile.weave = u->weave;
-    tile.skew_row = u->skew_row;
-    tile.skew_taken = u->skew_taken;
+    tile.skew = u->skew;
     tile.stream = !vecs || n == u->unroll || u->turn ? u->stream : NULL;
     tile.prefetch = vecs && tile.stream && !u->turn ? TCI_UNIT_PREFETCH_BYTES : 0;
     tile.next_axis = u->next_axis;

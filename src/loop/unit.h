@@ -16,7 +16,8 @@ typedef struct tci_unit {
     int64_t base, extra;
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     bool turn, weave;         /* as in tci_tile, as is */
-    int skew_row, skew_taken, next_axis;
+    tci_skew skew;
+    int next_axis;
 } tci_unit;
 
 /* One row, one vector. */

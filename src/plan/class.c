@@ -21,6 +21,10 @@
  *             a block holds the longest row in a few vectors
  *   BLOCK_SCAN(n)  other scans: of rows, with the same n
  *
+ * So is the order of the axes of a sum over windows (kernel/skew.h): on a processor the one along
+ * which neighbouring rows of places meet the same row of an image comes last, where no filter is
+ * met by several channels.
+ *
  * The combine row of a reduction is part of its class too:
  *
  *   ONLINE    a sum of exp(v - m), m the largest v of the same row, where the row is far: the sum
@@ -42,6 +46,7 @@
 #include "../kernel/attention.h"
 #include "../kernel/backward.h"
 #include "../kernel/product.h"
+#include "../kernel/skew.h"
 #include "group.h"
 
 enum {
@@ -487,6 +492,17 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     }
     if (!machine.reproducible && tci_backward_fits(k, machine)) {
         tci_backward_set_orders(k, machine);
+    }
+}
+
+TCI_FN void tci_class_turn(tci_kernel *k, tci_machine machine)
+{
+    bool may = machine.block_threads == 0 && !machine.reproducible && k->vector == TCI_VEC_OUTER;
+    if (may && k->n_stages > 0 && tci_skew_is_across(k, k->n_outer - 1)) {
+        tci_kstage *st = &k->stages[0];
+        int32_t last = st->axes[st->n_axes - 1];
+        st->axes[st->n_axes - 1] = st->axes[st->n_axes - 2];
+        st->axes[st->n_axes - 2] = last;
     }
 }
 

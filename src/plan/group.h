@@ -453,6 +453,9 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
  * form; and then the numeric classes of its reductions. */
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine);
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
+/* Of sums over windows, on a processor: along which of the last two axes of these rows of places
+ * meet the same row of an image comes last, so that a tile reads it once. */
+TCI_FN void tci_class_turn(tci_kernel *k, tci_machine machine);
 /* Of a SUM over stage `row`: the MAX that it is better made with in one pass (class ONLINE); -1:
  * there is none. */
 TCI_FN int tci_class_online(const tci_kernel *k, const tci_kstage *row, const tci_kred *red,

@@ -879,6 +879,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
     out.kernel = tci_kernel_crop(out.kernel, out.offsets);
     tci_class_choose(out.kernel, machine);
+    tci_class_turn(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);
 #ifdef TC_DYNAMIC_SHAPES

@@ -455,6 +455,13 @@ static tc_tensor make_alone_weights_gradient(tc_tensor x, tc_tensor w)
     return g;
 }
 
+static tc_tensor make_alone_image_gradient(tc_tensor x, tc_tensor w)
+{
+    tc_tensor g = TC_NONE;
+    tc_grad(tc_sum(tc_mul(make_alone(x, w), tc_stop_gradient(x)), TC_ALL, false), &x, 1, &g);
+    return g;
+}
+
 /* Windows that share no places. */
 static tc_tensor make_patches(tc_tensor x, tc_tensor w)
 {
@@ -597,6 +604,9 @@ TEST(windows_on_vectors_of_any_width)
          7 * 30 * 43, true},
         {"channels alone, strided and dilated", make_alone_far, {1, 7, 41, 37}, {7, 1, 5, 9},
          7 * 14 * 37, true},
+        {"channels alone, wide", make_alone, {1, 4, 20, 70}, {4, 1, 5, 5}, 4 * 20 * 70, true},
+        {"channels alone, gradient of the image", make_alone_image_gradient, {2, 6, 29, 23},
+         {6, 1, 5, 5}, 2 * 6 * 29 * 23, true},
         {"groups", make_grouped, {1, 6, 31, 50}, {9, 2, 7, 4}, 9 * 29 * 24, true},
     };
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
@@ -677,7 +687,9 @@ TEST(convolutions_read_what_is_near)
     CHECK(convolution_explains(make_patches, 3, patches, 224, ", columns turned"));
     CHECK(convolution_explains(make_patches, 3, odd, 224, ", columns turned"));
     CHECK(convolution_explains(make_alone, 32, alone, 14, ", windows in turns"));
+    CHECK(convolution_explains(make_alone, 32, alone, 56, ", windows in turns"));
     CHECK(convolution_explains(make_alone_dilated, 32, alone, 14, ", windows in turns"));
+    CHECK(convolution_explains(make_alone_image_gradient, 32, alone, 14, ", windows in turns"));
     CHECK(convolution_explains(make_alone_strided, 32, alone, 14, ", windows in turns"));
     CHECK(!convolution_explains(make_alone, 32, flat, 14, ", windows in turns"));
     CHECK(!convolution_explains(make_patches, 3, odd, 224, ", windows in turns"));
