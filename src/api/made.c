@@ -576,11 +576,14 @@ static tc_tensor tci_made_joined(tc_tensor x, tc_site here)
 {
     const int rank = tc_rank(x);
     int64_t sizes[TCI_MADE_RANK];
+    if (tc_status_of(x)) {
+        return x;
+    }
     for (int i = 0; i < rank - 1; i++) {
         sizes[i] = tc_size(x, i + (i > rank - 4));
     }
     sizes[rank - 4] = tc_dim_mul(tc_size(x, -4), tc_size(x, -3));
-    return tc_status_of(x) ? x : tc_reshape_at(x, rank - 1, sizes, here);
+    return tc_reshape_at(x, rank - 1, sizes, here);
 }
 
 /* Where key has fewer heads than query, one for each group of neighbours: the groups become an axis
@@ -589,7 +592,8 @@ static void tci_made_share_heads(tc_tensor *query, tc_tensor *key, tc_tensor *va
                                  tc_tensor *mask, tc_site here)
 {
     const int rank = tc_rank(*query);
-    if (rank < 3 || rank >= TCI_MADE_RANK || tc_rank(*key) != rank || tc_rank(*value) != rank) {
+    if (rank < 3 || rank >= TCI_MADE_RANK || tc_rank(*mask) >= TCI_MADE_RANK ||
+        tc_rank(*key) != rank || tc_rank(*value) != rank) {
         return;
     }
     const int64_t heads = tc_size(*query, -3), shared = tc_size(*key, -3);

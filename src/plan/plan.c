@@ -221,6 +221,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
             tci_kernel *stands = tci_kernel_make(s);
             tci_step repeat = tci_repeat_step(m, p, f, g, stands);
             repeat.kernel = tci_plan_add_kernel(s, p, &texts, stands, "", 0);
+            repeat.group = f->order[i];
             TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, repeat);
             continue;
         }

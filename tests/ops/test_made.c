@@ -144,6 +144,15 @@ TEST(shared_heads)
     tc_tensor bad = tc_scaled_dot_product_attention(q, tc_randn(ctx, 2, TC_F64, 2, 4, 7, 4), v,
                                                     TC_NONE, false, 0);
     CHECK_EQ_INT(tc_status_of(bad), TC_ERR_SHAPE);
+    bad = tc_scaled_dot_product_attention(q, tc_randn(ctx, 2, TC_F64, 2, 2, 7, 3), v, TC_NONE,
+                                          false, 0); /* the heads fit, the width does not */
+    CHECK_EQ_INT(tc_status_of(bad), TC_ERR_SHAPE);
+    tc_tensor deep = many;
+    while (tc_rank(deep) < 24) {
+        deep = tc_unsqueeze(deep, 0);
+    }
+    bad = tc_scaled_dot_product_attention(q, k, v, deep, false, 0);
+    CHECK_EQ_INT(tc_status_of(bad), TC_ERR_SHAPE);
     tc_ctx_free(ctx);
 }
 

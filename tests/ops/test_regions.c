@@ -189,6 +189,30 @@ TEST(a_region_in_each_step_of_a_repetition)
     CHECK(!memcmp(got[0], got[1], sizeof(got[0])) && got[0][0] != 0);
 }
 
+/* What a region holds may be repetitions that wait for the barrier of its way back. */
+static tc_status solves(void *user, const tc_tensor *x, tc_tensor *y)
+{
+    (void)user;
+    y[0] = tc_inv(tc_solve_triangular(x[0], tc_sin(x[0]), false, false, false));
+    return TC_OK;
+}
+
+TEST(repetitions_in_a_region)
+{
+    static const float a[9] = {2, 1, 0, 1, 3, 0, 0.5f, 0.25f, 4};
+    float got[2][9];
+    for (int regions = 0; regions < 2; regions++) {
+        tc_ctx *ctx = make_ctx("interp");
+        tc_tensor x = tc_copy_in(ctx, a, TC_F32, 3, 3), y, g;
+        CHECK_EQ_INT(regions ? tc_checkpoint(TC_TENSORS(x), solves, NULL, &y, 1)
+                             : solves(NULL, &x, &y), TC_OK);
+        CHECK_EQ_INT(tc_grad(tc_sum(y, TC_ALL, false), &x, 1, &g), TC_OK);
+        CHECK_MSG(!tc_read(g, got[regions], 9), "%s", tc_error(g));
+        tc_ctx_free(ctx);
+    }
+    CHECK(!memcmp(got[0], got[1], sizeof(got[0])) && got[0][0] != 0);
+}
+
 static tc_tensor leaked;
 
 static tc_status leaking(void *user, const tc_tensor *x, tc_tensor *y)
