@@ -8,6 +8,7 @@
  * recognised as memcpy, which generated code does not have), or the lanes are done one by one. */
 #include <string.h>
 
+#include "../loop/ir.h"
 #include "c_spell.h"
 
 /* ---- storage bits <-> compute values ---- */
@@ -344,8 +345,9 @@ static void tci_cd_define_partial(tci_cd_env *e, tci_mem m)
 
 /* ---- the rows ---- */
 
-static void tci_cd_define_stream(tci_cd_env *e)
+static void tci_cd_define_stream(tci_cd_env *e, tci_mem m)
 {
+    (void)m;
     int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
     if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
         tci_cd_define(e, "#define $n(p, v) ((void)(*($A *)(p) = (v)))");
@@ -364,8 +366,9 @@ static void tci_cd_define_stream(tci_cd_env *e)
         "#else\n    *($A *)p = v;\n#endif\n}");
 }
 
-static void tci_cd_define_high_half(tci_cd_env *e)
+static void tci_cd_define_high_half(tci_cd_env *e, tci_mem m)
 {
+    (void)m;
     tci_cd *cd = e->cd;
     tci_str cases = {0};
     cases.s = cd->d.s;
@@ -401,8 +404,9 @@ static const char *tci_cd_every_other(tci_cd *cd, int lanes)
 }
 
 /* Some of the lanes of the same. */
-static void tci_cd_define_load_strided_n(tci_cd_env *e)
+static void tci_cd_define_load_strided_n(tci_cd_env *e, tci_mem m)
 {
+    (void)m;
     tci_cd *cd = e->cd;
     tci_cd_soft(cd, "TC_MIX");
     e->piece[0] = tci_cd_mem(&cd->d, TCI_MEM_LOAD_N, e->t, e->t, e->lanes);
@@ -418,8 +422,9 @@ static void tci_cd_define_load_strided_n(tci_cd_env *e)
 }
 
 /* Neighbours in the other direction are one vector turned round, every other one lies in two. */
-static void tci_cd_define_strided(tci_cd_env *e, bool store)
+static void tci_cd_define_strided(tci_cd_env *e, tci_mem m)
 {
+    const bool store = m == TCI_MEM_STORE_STRIDED;
     tci_cd *cd = e->cd;
     tci_str turned = {0};
     turned.s = cd->d.s;
@@ -444,8 +449,9 @@ static void tci_cd_define_strided(tci_cd_env *e, bool store)
                              "    return ($T){$1};\n}");
 }
 
-static void tci_cd_define_below(tci_cd_env *e)
+static void tci_cd_define_below(tci_cd_env *e, tci_mem m)
 {
+    (void)m;
     tci_cd *cd = e->cd;
     tci_str cases = {0};
     cases.s = cd->d.s;
@@ -464,8 +470,9 @@ static void tci_cd_define_below(tci_cd_env *e)
                      "        return v;\n    }\n}");
 }
 
-static void tci_cd_define_swap(tci_cd_env *e, bool high)
+static void tci_cd_define_swap(tci_cd_env *e, tci_mem m)
 {
+    const bool high = m == TCI_MEM_SWAP_HIGH;
     tci_cd *cd = e->cd;
     tci_str cases = {0};
     cases.s = cd->d.s;
@@ -485,8 +492,9 @@ static void tci_cd_define_swap(tci_cd_env *e, bool high)
                      "        return a;\n    }\n}");
 }
 
-static void tci_cd_define_weave(tci_cd_env *e, bool high)
+static void tci_cd_define_weave(tci_cd_env *e, tci_mem m)
 {
+    const bool high = m == TCI_MEM_WEAVE_HIGH;
     tci_cd *cd = e->cd;
     tci_str lanes = {0};
     lanes.s = cd->d.s;
@@ -503,8 +511,9 @@ static void tci_cd_define_weave(tci_cd_env *e, bool high)
 
 /* Elements anywhere, one after the other: no slower than the machine's instruction for it (Zen 5:
  * 0.33 ns an element, and 0.42). Offsets are taken out of vectors that the machine has. */
-static void tci_cd_define_load_at(tci_cd_env *e)
+static void tci_cd_define_load_at(tci_cd_env *e, tci_mem m)
 {
+    (void)m;
     tci_cd *cd = e->cd;
     tci_str list = {0};
     list.s = cd->d.s;
@@ -521,8 +530,9 @@ static void tci_cd_define_load_at(tci_cd_env *e)
 }
 
 /* Indices: one test of all lanes, of a vector wider than the machine's in parts. */
-static void tci_cd_define_index(tci_cd_env *e)
+static void tci_cd_define_index(tci_cd_env *e, tci_mem m)
 {
+    (void)m;
     tci_cd *cd = e->cd;
     int native = cd->d.vector_bytes / 8;
     if (native > 0 && e->lanes > native) {
@@ -654,53 +664,30 @@ static const char *const tci_cd_mem_wrapped[TCI_MEM_COUNT] = {
     [TCI_MEM_STORE_STRIDED_N] = "#define $n(p, s, v, n) $1(p, s, $2(v), n)",
 };
 
-static bool tci_cd_mem_is_store(tci_mem m)
-{
-    return m == TCI_MEM_STORE || m == TCI_MEM_STORE_N || m == TCI_MEM_STORE_STREAM
-           || m == TCI_MEM_STORE_STRIDED || m == TCI_MEM_STORE_STRIDED_N;
-}
+/* Vector rows whose definition is more than a text. */
+static void (*const tci_cd_mem_made[TCI_MEM_COUNT])(tci_cd_env *e, tci_mem m) = {
+    [TCI_MEM_LOAD_MASK] = tci_cd_define_partial,
+    [TCI_MEM_LOAD_N] = tci_cd_define_partial,
+    [TCI_MEM_LOAD_STRIDED] = tci_cd_define_strided,
+    [TCI_MEM_LOAD_STRIDED_N] = tci_cd_define_load_strided_n,
+    [TCI_MEM_LOAD_AT] = tci_cd_define_load_at,
+    [TCI_MEM_STORE_N] = tci_cd_define_partial,
+    [TCI_MEM_STORE_STREAM] = tci_cd_define_stream,
+    [TCI_MEM_STORE_STRIDED] = tci_cd_define_strided,
+    [TCI_MEM_INDEX] = tci_cd_define_index,
+    [TCI_MEM_HIGH_HALF] = tci_cd_define_high_half,
+    [TCI_MEM_BELOW] = tci_cd_define_below,
+    [TCI_MEM_SWAP_LOW] = tci_cd_define_swap,
+    [TCI_MEM_SWAP_HIGH] = tci_cd_define_swap,
+    [TCI_MEM_WEAVE_LOW] = tci_cd_define_weave,
+    [TCI_MEM_WEAVE_HIGH] = tci_cd_define_weave,
+};
 
 static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_row *row)
 {
     tci_cd *cd = e->cd;
-    if (m == TCI_MEM_LOAD_MASK || m == TCI_MEM_LOAD_N || m == TCI_MEM_STORE_N) {
-        tci_cd_define_partial(e, m);
-        return;
-    }
-    if (m == TCI_MEM_STORE_STREAM) {
-        tci_cd_define_stream(e);
-        return;
-    }
-    if (m == TCI_MEM_HIGH_HALF) {
-        tci_cd_define_high_half(e);
-        return;
-    }
-    if (m == TCI_MEM_LOAD_STRIDED || m == TCI_MEM_STORE_STRIDED) {
-        tci_cd_define_strided(e, m == TCI_MEM_STORE_STRIDED);
-        return;
-    }
-    if (m == TCI_MEM_LOAD_STRIDED_N) {
-        tci_cd_define_load_strided_n(e);
-        return;
-    }
-    if (m == TCI_MEM_LOAD_AT) {
-        tci_cd_define_load_at(e);
-        return;
-    }
-    if (m == TCI_MEM_INDEX) {
-        tci_cd_define_index(e);
-        return;
-    }
-    if (m == TCI_MEM_BELOW) {
-        tci_cd_define_below(e);
-        return;
-    }
-    if (m == TCI_MEM_SWAP_LOW || m == TCI_MEM_SWAP_HIGH) {
-        tci_cd_define_swap(e, m == TCI_MEM_SWAP_HIGH);
-        return;
-    }
-    if (m == TCI_MEM_WEAVE_LOW || m == TCI_MEM_WEAVE_HIGH) {
-        tci_cd_define_weave(e, m == TCI_MEM_WEAVE_HIGH);
+    if (tci_cd_mem_made[m]) {
+        tci_cd_mem_made[m](e, m);
         return;
     }
     e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);
@@ -809,9 +796,7 @@ TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dt
     for (int i = 0; i < TCI_COUNT(tci_cd_mem_rows); i++) {
         row = tci_cd_mem_rows[i].mem == m ? &tci_cd_mem_rows[i] : row;
     }
-    bool in_memory =
-        m <= TCI_MEM_STORE_STRIDED_N; /* ORDER tci_mem: the rows with a pointer come first */
-    bool wrapped = in_memory && (compute != storage || compute == TC_BOOL);
+    bool wrapped = tci_cd_mem_wrapped[m] && (compute != storage || compute == TC_BOOL);
     const char *name =
         tci_scratch_printf(d->s, "tc_%s_%s%s%s", row->name, tci_cd_suffix(cd, compute, lanes),
                            wrapped ? "_" : "", wrapped ? tci_dtype_get(storage)->name : "");
@@ -821,10 +806,10 @@ TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dt
         return name;
     }
     tci_cd_env e = {cd, compute, compute, lanes, name, {NULL}};
-    bool is_store = tci_cd_mem_is_store(m);
-    const char *wrap = !wrapped   ? ""
-                       : is_store ? tci_cd_narrow(cd, compute, storage, lanes)
-                                  : tci_cd_widen(cd, compute, storage, lanes);
+    bool writes = tci_lmem_uses(m) & TCI_LMEM_WRITES;
+    const char *wrap = !wrapped ? ""
+                       : writes ? tci_cd_narrow(cd, compute, storage, lanes)
+                                : tci_cd_widen(cd, compute, storage, lanes);
     if (lanes == 1) {
         e.piece[0] = wrap;
         e.piece[1] = wrap;
