@@ -57,12 +57,14 @@ typedef struct tc_machine {
     double wake_ns;          /* until a sleeping thread works */
 } tc_machine;
 
-/* With block_threads: what the matrix unit multiplies that each warp has for itself (loop/warps.h);
- * each kind all that the one before it does. */
+/* With block_threads: bits for what the matrix unit multiplies that each warp has for itself
+ * (loop/warps.h). */
 typedef enum tc_warp_unit {
-    TC_WARP_NONE,
-    TC_WARP_HALVES,          /* f16 (sm_75) */
-    TC_WARP_SINGLES          /* bf16, and f32 rounded to tf32 (sm_80) */
+    TC_WARP_NONE = 0,
+    TC_WARP_HALVES = 1,      /* f16 (sm_75) */
+    TC_WARP_SINGLES = 2,     /* bf16, and f32 rounded to tf32 (sm_80) */
+    TC_WARP_BYTES = 4,       /* i8 and u8, in sums of 32 bits (sm_75) */
+    TC_WARP_DOUBLES = 8      /* f64 (sm_80), where that is faster than threads are */
 } tc_warp_unit;
 
 /* What generated source may rely on. */
@@ -79,7 +81,7 @@ typedef struct tc_backend_target {
     /* a processor that multiplies pairs of bf16 (VDPBF16PS) twice as fast as it does f32: code of
      * dialect "c" may where TC_PAIRS is defined, and is plain C that does the same elsewhere */
     bool has_pairs;
-    int warp_unit;       /* tc_warp_unit; of a device that has no matrix_units */
+    int warp_unit;       /* tc_warp_unit, of a device with matrix_units what these do not take */
     tc_machine machine;  /* as asked of the device; zero: nothing is known */
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */

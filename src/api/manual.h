@@ -498,12 +498,12 @@
  * count, run after run; any NaN is the same as any other: where one is promised there is one, with
  * a sign and payload that mean nothing. A primitive rounds to its dtype, once, whether it was fused
  * or not; a composite (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds
- * once. Exceptions, each the same in every run: large products of bf16 (on a GPU also f16) whose
- * sums a matrix unit makes in an order of its own (tc_explain names them, options.matrix = -1 or
- * TC_MATRIX=0 refuses them); products of bf16 by pairs (AVX512_BF16; PAIRS in tc_explain, refused
- * in the same way), for which numbers below 2^-126 are zero; a GPU reduces in more lanes, and a
- * program of symbolic sizes in an order for all of them, so their sums may differ in the last bits
- * from a processor's and from those of a program of fixed sizes. options.reproducible or
+ * once. Exceptions, each the same in every run: large products of bf16 (on a GPU also f16 and f64)
+ * whose sums a matrix unit makes in an order of its own (tc_explain names them, options.matrix = -1
+ * or TC_MATRIX=0 refuses them); products of bf16 by pairs (AVX512_BF16; PAIRS in tc_explain,
+ * refused in the same way), for which numbers below 2^-126 are zero; a GPU reduces in more lanes,
+ * and a program of symbolic sizes in an order for all of them, so their sums may differ in the last
+ * bits from a processor's and from those of a program of fixed sizes. options.reproducible or
  * TC_REPRODUCIBLE=1 allows only orders that all of them share: then every backend, and programs of
  * symbolic and of fixed sizes, agree in every bit. What that costs, parallel or accurate orders of
  * long sums above all, tc_explain says.

@@ -155,17 +155,20 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
-/* The units of warps. Operations of all in a cycle of a processor: NVIDIA's papers on the
- * architectures have 512 multiply-adds of f16 for Turing (TU102), 1024 for A100 (GA100), 512 for
- * GA102 and AD102; newer cards, which have other units too, as A100. */
+/* The units of warps; on Hopper for what its matrix units do not take (cuda/matrix.c). Operations
+ * of halves in a cycle of a processor: NVIDIA's papers on the architectures have 512 multiply-adds
+ * of f16 for Turing (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer cards, which
+ * have other units too, as A100. f64 is no faster than by threads but on the large ones. */
 static void tci_cuda_warps(int capability, tc_backend_target *t)
 {
-    bool large = capability == 80 || capability / 10 == 10;
-    if (capability < 75 || capability / 10 == 9) {
+    bool hopper = capability / 10 == 9, large = capability == 80 || capability / 10 == 10;
+    if (capability < 75) {
         return;
     }
-    t->warp_unit = capability < 80 ? TC_WARP_HALVES : TC_WARP_SINGLES;
-    t->machine.matrix_flops = large ? 2048 : 1024;
+    t->warp_unit = TC_WARP_BYTES | (hopper ? 0 : TC_WARP_HALVES) |
+                   (hopper || capability < 80 ? 0 : TC_WARP_SINGLES) |
+                   (hopper || large ? TC_WARP_DOUBLES : 0);
+    t->machine.matrix_flops = hopper ? 0 : large ? 2048 : 1024;
 }
 
 /* Fills its target; usable only when everything works. */

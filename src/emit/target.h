@@ -12,7 +12,7 @@ typedef struct tci_target {
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
     int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
     bool has_pairs;       /* of a CPU: as in tci_machine */
-    int warp_unit;        /* of a device: tc_warp_unit */
+    int warp_unit;        /* of a device: bits of tc_warp_unit */
     bool no_exchange;     /* of a device: as in tci_machine */
     tc_machine machine;   /* what the backend knows of it */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */

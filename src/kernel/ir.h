@@ -56,6 +56,8 @@
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round. Units of warps (kernel/product.h) take fewer at a time, and so for them it is
  *                 (3 ceil(K / 4) + 32) 2^-23 sum over k of |a b|, here and in TF32.
+ *             Or a DOT of f64, whose unit takes each product in as a fused multiply-add does, in an
+ *             order of its own: within 2 K 2^-53 sum over k of |a b|.
  *   TF32      a DOT of f32 pairs where math may be fast: each factor rounded to 10 bits behind the
  *             first one (to the nearest, of two the even one), their products summed as those of
  *             MATRIX. The interpreter computes the chain of the factors as they are, so results
@@ -99,7 +101,7 @@
  * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
  * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
  * of a BLOCK_SCAN; SPLIT, PAIRS, MATRIX and TF32 are for a DOT
- * in f32 alone. */
+ * in f32 alone, MATRIX for one in f64 too. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 

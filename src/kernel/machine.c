@@ -71,21 +71,19 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
 {
     tci_machine m = tci_machine_complete(*machine);
     const tc_machine *f = &m.facts;
-    char blocks[100] = ""; /* how many cores there are exactly is no part of a CPU's code */
+    char blocks[120] = ""; /* how many cores there are exactly is no part of a CPU's code */
     if (m.block_threads == 0) {
         snprintf(blocks, sizeof(blocks), "about %d threads, ", tci_machine_threads(&m));
     } else {
         snprintf(blocks, sizeof(blocks),
-                 "%d processors, subgroup %d, shared %lld %lld, %.4g GB/s, ", f->processors,
-                 f->subgroup, (long long)f->shared_bytes, (long long)f->shared_most,
-                 f->memory_gbs);
+                 "%d processors, subgroup %d, shared %lld %lld, %.4g GB/s, units of warps %d, ",
+                 f->processors, f->subgroup, (long long)f->shared_bytes,
+                 (long long)f->shared_most, f->memory_gbs, m.warp_unit);
     }
-    const char *const units[] = {"", "warps multiply f16, ", "warps multiply bf16, "};
     snprintf(text, n,
-             "%s%s%.3g GHz, %d ports, %d registers, caches %lld %lld %lld, bytes %.4g %.4g %.4g, "
+             "%s%.3g GHz, %d ports, %d registers, caches %lld %lld %lld, bytes %.4g %.4g %.4g, "
              "%.4g GB/s, unit %.4g, wake %.4g",
-             blocks, units[m.warp_unit],
-             f->ghz, f->ports, f->registers, (long long)f->cache_bytes[0],
+             blocks, f->ghz, f->ports, f->registers, (long long)f->cache_bytes[0],
              (long long)f->cache_bytes[1], (long long)f->cache_bytes[2], f->near_bytes,
              f->far_bytes, f->all_bytes / f->processors, f->one_gbs, f->matrix_flops, f->wake_ns);
 }

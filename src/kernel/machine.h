@@ -57,7 +57,7 @@ typedef struct tci_machine {
      * it */
     int matrix_units;
     bool has_pairs;   /* contractions of bf16 may be made of pairs (kernel/ir.h) */
-    int warp_unit;    /* blocks: what each of their warps multiplies at once (tc_warp_unit) */
+    int warp_unit;    /* blocks: what their warps multiply at once (bits of tc_warp_unit) */
     bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
     /* only numeric classes that all machines and the interpreter share, and that are the same for
      * any sizes (plan/class.c) */

@@ -3,8 +3,9 @@
  * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the matrix units
  * that every warp of newer cards has take it. These read factors from memory that a block shares
  * and fills with whatever the factors' expressions are, so nothing is asked of how operands lie:
- * only that the values have the unit's dtype. A function of shape, dtype and the kind of machine,
- * as plan/class.c wants it; loop/warps.c can schedule all that it says yes to. */
+ * only that the values have the unit's dtype, or are bytes that were widened. A function of shape,
+ * dtype and the kind of machine, as plan/class.c wants it; loop/warps.c can schedule all that it
+ * says yes to. */
 #include "product.h"
 
 static bool tci_product_has_form(const tci_kernel *k)
@@ -102,21 +103,94 @@ static tc_dtype tci_product_dtype(const tci_kernel *k, const tci_product_sides *
     return TC_F32;
 }
 
-TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine, tc_dtype *t)
+enum { TCI_PRODUCT_SIGNED = 1, TCI_PRODUCT_UNSIGNED = 2 };
+
+/* Which bytes have all values of an instruction of integers, as `fits` tells of those before it. A
+ * cast to unsigned keeps no number below zero, but, where sums are so as well, their last bits. */
+static int tci_product_byte_of(const tci_kernel *k, int inst, const uint8_t *fits)
+{
+    const tci_kinst *in = &k->insts[inst];
+    tc_dtype t = (tc_dtype)in->dtype;
+    const int both = TCI_PRODUCT_SIGNED | TCI_PRODUCT_UNSIGNED;
+    const int32_t *args = in->args;
+    if (t == TC_BOOL || tci_dtype_is_byte(t)) {
+        return t == TC_BOOL ? both : t == TC_I8 ? TCI_PRODUCT_SIGNED : TCI_PRODUCT_UNSIGNED;
+    }
+    if (!tci_dtype_is_int(t) || in->op == TCI_K_CONST) {
+        return tci_dtype_is_int(t) && in->value.u <= INT8_MAX ? both : 0;
+    }
+    if (in->op == TCI_K_PRIM && in->prim == TCI_P_CAST) {
+        bool keeps = tci_dtype_is_signed(t) || t == (tc_dtype)k->reds[0].dtype;
+        return fits[args[0]] & (keeps ? both : TCI_PRODUCT_UNSIGNED);
+    }
+    bool select = in->op == TCI_K_PRIM && in->prim == TCI_P_SELECT;
+    return select ? fits[args[1]] & fits[args[2]] : 0;
+}
+
+/* Sums of integers wrap, so those of 32 bits have the last bits of any narrower ones. */
+static bool tci_product_is_of_bytes(const tci_kernel *k, const tci_product_sides *p,
+                                    tci_product_unit *unit)
+{
+    tc_dtype sums = (tc_dtype)k->reds[0].dtype;
+    uint8_t *fits = TCI_NEW_ARRAY(k->s, uint8_t, k->n_insts + 1);
+    for (int i = 0; i < k->n_insts; i++) {
+        fits[i] = (uint8_t)tci_product_byte_of(k, i, fits);
+    }
+    for (int f = 0; f < 2; f++) {
+        int inst = f == 0 ? p->rows.inst : p->columns.inst;
+        const tci_kinst *in = &k->insts[inst];
+        bool cast = in->op == TCI_K_PRIM && in->prim == TCI_P_CAST;
+        bool widened = cast && tci_dtype_get((tc_dtype)k->insts[in->args[0]].dtype)->bytes == 1;
+        unit->insts[f] = widened ? in->args[0] : inst;
+        unit->dtypes[f] = fits[inst] & TCI_PRODUCT_SIGNED ? TC_I8 : TC_U8;
+    }
+    unit->sums = TC_I32;
+    unit->is_exact = true;
+    return tci_dtype_is_int(sums) && tci_dtype_get(sums)->bytes <= 4 && fits[p->rows.inst] &&
+           fits[p->columns.inst];
+}
+
+static void tci_product_is_of_floats(const tci_kernel *k, const tci_product_sides *p,
+                                     tci_product_unit *unit)
+{
+    unit->sums = (tc_dtype)k->reds[0].dtype;
+    unit->insts[0] = p->rows.inst;
+    unit->insts[1] = p->columns.inst;
+    unit->dtypes[0] = unit->sums == TC_F32 ? tci_product_dtype(k, p) : unit->sums;
+    unit->dtypes[1] = unit->dtypes[0];
+    unit->is_exact = false;
+}
+
+/* The unit that it asks for, a bit of tc_warp_unit; 0: there is none. */
+static int tci_product_unit_of(const tci_kernel *k, const tci_machine *machine,
+                               const tci_product_sides *p, tci_product_unit *unit)
+{
+    if (tci_product_is_of_bytes(k, p, unit)) {
+        return TC_WARP_BYTES;
+    }
+    tci_product_is_of_floats(k, p, unit);
+    switch (unit->dtypes[0]) {
+    case TC_F16: return TC_WARP_HALVES;
+    case TC_BF16: return TC_WARP_SINGLES;
+    case TC_F32: return machine->is_fast ? TC_WARP_SINGLES : 0;
+    case TC_F64: return TC_WARP_DOUBLES;
+    default: return 0;
+    }
+}
+
+TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine,
+                                 tci_product_unit *unit)
 {
     tci_product_sides p;
     if (machine->warp_unit == TC_WARP_NONE || machine->block_threads < TCI_GATHER_THREADS ||
-        machine->no_exchange || k->n_reds == 0 || k->reds[0].dtype != TC_F32 ||
-        !tci_product_find(k, &p)) {
+        machine->no_exchange || !tci_product_find(k, &p) ||
+        !(tci_product_unit_of(k, machine, &p, unit) & machine->warp_unit)) {
         return false;
     }
-    bool singles = machine->warp_unit >= TC_WARP_SINGLES;
-    *t = tci_product_dtype(k, &p);
     double flops = 2.0 * (double)p.depth;
     for (int a = 0; a < k->n_outer; a++) {
         flops *= (double)tci_kernel_known(k, a);
     }
-    return (*t == TC_F16 || (singles && (*t == TC_BF16 || machine->is_fast))) &&
-           p.rows.size >= TCI_GATHER_SIDE && p.columns.size >= TCI_GATHER_SIDE &&
+    return p.rows.size >= TCI_GATHER_SIDE && p.columns.size >= TCI_GATHER_SIDE &&
            p.depth >= TCI_GATHER_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }

@@ -22,8 +22,16 @@ typedef struct tci_product_sides {
 /* A kernel whose first stage is a DOT of two factors and whose others are pointwise, of sizes that
  * are ints. */
 TCI_FN bool tci_product_find(const tci_kernel *k, tci_product_sides *p);
-/* The dtype of the factors by which a warp's matrix unit makes the sums: TC_F16, TC_BF16, or
- * TC_F32, which is rounded (TF32). False: by threads. */
-TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine, tc_dtype *t);
+/* How a warp's matrix unit makes the sums. */
+typedef struct tci_product_unit {
+    int insts[2];       /* the factors of rows and columns, bytes often before they are widened, */
+    tc_dtype dtypes[2]; /* and their dtypes: one of TC_F16, TC_BF16, TC_F64, TC_F32, which is
+                         * rounded (TF32), or each one of TC_I8, TC_U8 */
+    tc_dtype sums;      /* TC_F32, TC_F64, TC_I32 */
+    bool is_exact;      /* these are the same in any order */
+} tci_product_unit;
+/* False: by threads. */
+TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine,
+                                 tci_product_unit *unit);
 
 #endif

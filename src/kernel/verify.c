@@ -299,7 +299,9 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
         return;
     case TCI_ORDER_MATRIX:
     case TCI_ORDER_TF32:
-        TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
+        TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT);
+        TCI_ASSERT(s, red->dtype == TC_F32 ||
+                          (red->dtype == TC_F64 && red->order == TCI_ORDER_MATRIX));
         return;
     case TCI_ORDER_STEPS:
         TCI_ASSERT(s, red->order_n == 0 && red->dtype == TC_F32);

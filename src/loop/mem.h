@@ -6,7 +6,7 @@
 enum {
     TCI_WARP = 32,         /* threads of a block whose lanes meet without a barrier */
     TCI_UNIT_WORDS = 4,    /* of a thread, in a factor that a warp's matrix unit takes at once, */
-    TCI_UNIT_SUMS = 8      /* and in what it makes of two of them */
+    TCI_UNIT_SUMS = 8      /* and in what it makes of two of them (cuda/warps.c: which) */
 };
 
 typedef enum tci_mem {
@@ -80,21 +80,24 @@ typedef enum tci_mem {
     /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */
     TCI_MEM_LANE_REPEAT,
     /* The rest for the matrix unit of each warp (loop/warps.h). W is TCI_UNIT_WORDS words of each
-     * thread, C TCI_UNIT_SUMS floats. W f(const S *p): the 16 bytes at p, of each thread's own */
+     * thread (u32), F as many in a factor: words, i32 for bytes with signs, f64 for f64; C
+     * TCI_UNIT_SUMS sums, f32, i32 or f64. W f(const S *p): the 16 bytes at p, of each thread's
+     * own */
     TCI_MEM_WORDS,
     TCI_MEM_WORDS_IF,    /* W f(const S *p, bool m): where m is false not touched, and zeros */
     TCI_MEM_STORE_WORDS, /* void f(S *p, W v): likewise; f32 rounded as the unit takes it (tf32) */
     TCI_MEM_STORE_UNIT,  /* void f(S *p, T1 v): as STORE_ONE; f32 rounded likewise */
-    /* W f(const S *p, long stride): a first factor for the warp: 16 rows of 32 bytes at p, or the
-     * rows of those 32 bytes' elements, 16 elements each, turned; and a second one likewise */
+    /* F f(const S *p, long stride): a first factor for the warp: 16 rows of 32 bytes at p, 64 of
+     * f64, or the rows of those bytes' elements, 16 elements each, turned; and a second one
+     * likewise. Turned bytes and f64 come in pairs: elements 2 i and 2 i + 1 as rows i and i + 8 */
     TCI_MEM_UNIT_ROWS,
     TCI_MEM_UNIT_ROWS_TURNED,
     TCI_MEM_UNIT_COLUMNS,
     TCI_MEM_UNIT_COLUMNS_TURNED,
     TCI_MEM_UNIT_ZERO,   /* C f(void) */
-    /* C f(C c, W a, W b): c + a b of dtype imm, element (i, j) over rows i of a and j of b */
+    /* C f(C c, F a, F b): c + a b of dtype imm, element (i, j) over rows i of a and j of b */
     TCI_MEM_UNIT_DOT,
-    TCI_MEM_UNIT_SUM,    /* float f(C c, int i): one of the thread's own (tci_warps_row, _column) */
+    TCI_MEM_UNIT_SUM,    /* C's element f(C c, int i): one of the thread's own */
     TCI_MEM_COUNT
 } tci_mem;
 

@@ -78,11 +78,28 @@ static void tci_lverify_address(const tci_lverify *v, const tci_lstmt *st, unsig
     tci_lverify_lx(v, st->x);
 }
 
-/* A thread's part of what a warp's matrix unit takes or makes. */
-static void tci_lverify_part(const tci_lverify *v, int value, tc_dtype t, int n)
+/* A thread's part of what a warp's matrix unit takes or makes, in one of these dtypes. */
+static void tci_lverify_part(const tci_lverify *v, int value, tc_dtype t, tc_dtype ints,
+                             tc_dtype wide, int n)
 {
     const tci_lvalue *part = tci_lverify_use(v, value);
-    TCI_ASSERT(v->s, part->dtype == t && part->lanes == n * v->l->threads);
+    TCI_ASSERT(v->s, part->dtype == t || part->dtype == ints || part->dtype == wide);
+    TCI_ASSERT(v->s, part->lanes == n * v->l->threads);
+}
+
+static void tci_lverify_words(const tci_lverify *v, int value)
+{
+    tci_lverify_part(v, value, TC_U32, TC_U32, TC_U32, TCI_UNIT_WORDS);
+}
+
+static void tci_lverify_factor(const tci_lverify *v, int value)
+{
+    tci_lverify_part(v, value, TC_U32, TC_I32, TC_F64, TCI_UNIT_WORDS);
+}
+
+static void tci_lverify_sums(const tci_lverify *v, int value)
+{
+    tci_lverify_part(v, value, TC_F32, TC_I32, TC_F64, TCI_UNIT_SUMS);
 }
 
 /* Words of 16 bytes lie at multiples of that; a warp's threads ask together, so it is whole. */
@@ -101,26 +118,26 @@ static void tci_lverify_unit(tci_lverify *v, const tci_lstmt *st)
         TCI_ASSERT(v->s, strides);
     }
     if (dot || sum) {
-        tci_lverify_part(v, st->args[0], TC_F32, TCI_UNIT_SUMS);
+        tci_lverify_sums(v, st->args[0]);
         int64_t which = tci_dim_known(st->imm);
         TCI_ASSERT(v->s, dot || (which >= 0 && which < TCI_UNIT_SUMS));
     }
     for (int i = 1; i < 3 && dot; i++) {
-        tci_lverify_part(v, st->args[i], TC_U32, TCI_UNIT_WORDS);
+        tci_lverify_factor(v, st->args[i]);
     }
     if (st->mem == TCI_MEM_STORE_WORDS) {
-        tci_lverify_part(v, st->args[0], TC_U32, TCI_UNIT_WORDS);
+        tci_lverify_words(v, st->args[0]);
     }
     if (one || (uses & TCI_LMEM_MASK)) {
         TCI_ASSERT(v->s, tci_lverify_use(v, st->args[0])->lanes == 1);
     }
     if (uses & TCI_LMEM_DST) {
         bool sums = dot || st->mem == TCI_MEM_UNIT_ZERO;
+        bool words = st->mem == TCI_MEM_WORDS || st->mem == TCI_MEM_WORDS_IF;
         tci_lverify_define(v, st->dst);
         TCI_ASSERT(v->s, !sum || v->l->values[st->dst].lanes == 1);
         if (!sum) {
-            tci_lverify_part(v, st->dst, sums ? TC_F32 : TC_U32,
-                             sums ? TCI_UNIT_SUMS : TCI_UNIT_WORDS);
+            (sums ? tci_lverify_sums : words ? tci_lverify_words : tci_lverify_factor)(v, st->dst);
         }
     }
 }

@@ -1,17 +1,20 @@
 /* loop/warps.c - see loop/warps.h: a contraction (DOT) by the matrix units of a block's warps.
  *
- * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32 on a machine whose warps
- * have such units (kernel/product.h). Out: the statements for one tile of the result.
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or is of bytes, on a
+ * machine whose warps have such units (kernel/product.h). Out: the statements for one tile of the
+ * result.
  *
  * The one idea is that of loop/product.c: slab by slab of the contracted axes the block evaluates
  * the factors' own expressions into two shared panels, so windows, padding, transposes and cheap
  * arithmetic cost no more than the index of an element, and the values of the next slab are on
  * their way while one is worked on. What differs is the inner step: each warp has a part of the
- * tile, takes 16 rows of 32 bytes from a panel as one factor of its unit, and adds products of 16 x
- * 16 to sums in registers. The unit's dtype is what the panels hold.
+ * tile, takes 16 rows of 32 bytes (64 of f64) from a panel as one factor of its unit, and adds
+ * products of 16 x 16 to sums in registers. The unit's dtype is what the panels hold.
  *
  * Panels lie as the operand's memory does: [own][depth] where it runs along the contracted axes,
- * else [depth][own], which the unit's loads turn. Where neighbours of 16 bytes lie together in
+ * else [depth][own], which the unit's loads turn; of bytes and f64 they make pairs of neighbours
+ * rows of two halves of a factor, so the sums' rows and columns lie likewise. Where neighbours of
+ * 16 bytes lie together in
  * memory, be it over several axes, at multiples of 16 bytes, under guards that do not tell them
  * apart, they are moved as they are; else element by element. Elements behind the end of the
  * contracted axes are zeros; places behind the end of a side are computed from the last ones
@@ -19,9 +22,11 @@
  *
  * Banks: a read takes 8 rows of 16 bytes at once, which meet no bank twice if a row is an odd
  * number of 16 bytes long: 64 of a slab and 16, or 64 to 256 of a side and 16. A store of 16 bytes
- * is made by 8 threads at once, in 8 rows of a panel [own][depth], in one row of the other. f32 is
+ * is made by 8 threads at once, in two rows of a panel [own][depth], four apart, so that loads are
+ * of few lines of memory, or in one row of the other. f32 is
  * turned by reads of 4 bytes, of 4 rows and 8 columns: rows of 8 words and a multiple of 32 meet no
- * bank twice.
+ * bank twice. f64 is read 16 bytes at once, of 2 rows of 64 bytes, which lie without a gap, or of
+ * every other one of 8 rows, 2 columns each.
  *
  * Floor, of a tile of 128 x 128 and a slab of 64 bytes in a block of four warps with 64 x 64 each,
  * halves, on a processor that makes 1024 multiply-adds in a cycle: 512 cycles of the unit; 4 warps
@@ -41,12 +46,14 @@ enum {
     TCI_WARPS_TILES = 8,
     TCI_WARPS_SIDE = 16,      /* rows of a factor */
     TCI_WARPS_STEP = 32,      /* bytes of the depth that a product takes, */
-    TCI_WARPS_SLAB = 64,      /* and that a slab has */
+    TCI_WARPS_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
+    TCI_WARPS_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
+    TCI_WARPS_WIDE = 8,       /* times that a product of f64 takes as long as others */
     TCI_WARPS_MOVE = 12,      /* instructions to move 16 bytes or an element */
-    TCI_WARPS_BUSY = 8,       /* warps that hide each other's waits */
+    TCI_WARPS_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
     TCI_WARPS_RESIDENT = 256, /* threads that a processor should hold at once, at least */
     TCI_WARPS_LINE = 128,     /* bytes of shared memory in a cycle */
-    TCI_WARPS_ROWS = 8        /* rows of a panel that are stored at once */
+    TCI_WARPS_ROWS = 8        /* rows of a panel that threads take in turns */
 };
 
 typedef struct tci_warps_tile {
@@ -56,7 +63,7 @@ typedef struct tci_warps_tile {
 
 typedef struct tci_warps {
     tci_product p;          /* its sides' extents, of a tile; threads and resident */
-    tc_dtype dtype;
+    tci_product_unit unit;
     int warps[2];           /* along the rows, along the columns */
     int bytes;              /* of an element in a panel */
     bool moves[2];          /* a side is moved 16 bytes at once */
@@ -67,8 +74,26 @@ typedef struct tci_warps {
 static bool tci_warps_is_kernel(const tci_ask *a, tci_warps *w)
 {
     memset(w, 0, sizeof(*w));
-    return tci_ask_on_unit(a) && tci_product_by_warps(a->k, &a->machine, &w->dtype) &&
-           tci_product_take_sides(a->k, &w->p);
+    if (!tci_product_by_warps(a->k, &a->machine, &w->unit) ||
+        !(w->unit.is_exact || tci_ask_on_unit(a)) || !tci_product_take_sides(a->k, &w->p)) {
+        return false;
+    }
+    w->p.rows.inst = w->unit.insts[0];
+    w->p.columns.inst = w->unit.insts[1];
+    w->bytes = tci_dtype_get(w->unit.dtypes[0])->bytes;
+    return true;
+}
+
+/* Bytes of the depth that a product takes. */
+static int64_t tci_warps_step(const tci_warps *w)
+{
+    return w->bytes > 4 ? TCI_WARPS_SLAB : TCI_WARPS_STEP;
+}
+
+/* Are elements 2 i and 2 i + 1 of the side the rows i and i + 8 of a factor? */
+static bool tci_warps_is_paired(const tci_warps *w, const tci_product_side *side)
+{
+    return !side->along_depth && (w->bytes == 1 || w->bytes > 4);
 }
 
 /* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
@@ -124,12 +149,12 @@ static bool tci_warps_set_tile(const tci_ask *a, const int64_t *n, tci_warps *w)
             tiles[i].column_warps == n[3]) {
             w->warps[0] = tiles[i].row_warps;
             w->warps[1] = tiles[i].column_warps;
-            w->bytes = tci_dtype_get(w->dtype)->bytes;
             w->p.threads = TCI_WARP * w->warps[0] * w->warps[1];
             w->p.resident = TCI_MAX(TCI_WARPS_RESIDENT / w->p.threads, 2);
             tci_warps_set_side(a->k, w, &w->p.rows, 0, n[0]);
             tci_warps_set_side(a->k, w, &w->p.columns, 1, n[1]);
-            return true;
+            return n[0] * n[1] * w->p.resident * tci_dtype_get(w->unit.sums)->bytes <=
+                   TCI_WARPS_SUMS;
         }
     }
     return false;
@@ -175,19 +200,22 @@ static double tci_warps_cycles(const tci_ask *a, const tci_warps *w)
     double tiles = points * (double)tci_ceil_div(rows->size, rows->extent) *
                    (double)tci_ceil_div(columns->size, columns->extent);
     double rounds = ceil(tiles / a->machine.facts.processors), warps = w->p.threads / TCI_WARP;
-    double steps = TCI_WARPS_SLAB / TCI_WARPS_STEP;
+    double steps = TCI_WARPS_SLAB / (double)tci_warps_step(w);
     double row_takes = (double)rows->extent / w->warps[0] / TCI_WARPS_SIDE;
     double column_takes = (double)columns->extent / w->warps[1] / TCI_WARPS_SIDE;
     double takes = warps * steps * (row_takes + column_takes);
     double products = warps * steps * row_takes * column_takes;
-    /* of 16 x 16 x 16 halves, or of half as many f32, which take as long each as two halves */
+    /* of 16 x 16 x 16 halves, or of as many bytes of others, which take as long */
     double unit = products * 2 * 16 * 16 * 16 / a->machine.facts.matrix_flops;
+    unit *= w->bytes > 4 ? TCI_WARPS_WIDE : 1;
     double stored = (double)(rows->extent + columns->extent) * TCI_WARPS_SLAB;
-    double shared = takes * 4 + stored / TCI_WARPS_LINE;
+    double taken = takes * TCI_WARPS_SIDE * (double)tci_warps_step(w);
+    double shared = (taken + stored) / TCI_WARPS_LINE;
     double moved = tci_warps_moved(w, rows, 0) + tci_warps_moved(w, columns, 1);
     double issued = (2 * products + takes + warps * moved) / 4;
     double busy = TCI_MIN(rounds, w->p.resident) * warps;
-    double hidden = busy >= TCI_WARPS_BUSY ? 1 : 0.5 + 0.5 * busy / TCI_WARPS_BUSY;
+    double needed = w->bytes > 4 ? 2 * TCI_WARPS_BUSY : TCI_WARPS_BUSY;
+    double hidden = busy >= needed ? 1 : 0.5 + 0.5 * busy / needed;
     return rounds * TCI_MAX(unit, TCI_MAX(shared, issued)) / hidden;
 }
 
@@ -231,22 +259,28 @@ static int64_t tci_warps_slab(const tci_warps *w)
     return TCI_WARPS_SLAB / w->bytes;
 }
 
-/* Pieces of a thread: so many across a line of the panel, or, moved along the depth, in as many
- * lines as are stored at once. */
+/* Bytes between the lines of a panel. */
+static int64_t tci_warps_gap(const tci_warps *w, const tci_product_side *side)
+{
+    int64_t turned = w->bytes == 4 ? 2 * TCI_ALIGNED_BYTES : TCI_ALIGNED_BYTES;
+    return !side->along_depth ? turned : w->bytes > 4 ? 0 : TCI_ALIGNED_BYTES;
+}
+
+/* Pieces of a thread: so many across a line of the panel; moved along the depth, those that are
+ * stored at once are all of two lines, four apart. */
 static void tci_warps_place(tci_build *b, const tci_warps *w, tci_warps_panel *panel)
 {
     bool along = panel->side->along_depth;
     int64_t piece = panel->moves ? TCI_ALIGNED_BYTES / w->bytes : 1;
     int64_t line = along ? tci_warps_slab(w) : panel->side->extent, across = line / piece;
     tci_lin low, high;
-    if (along && panel->moves) {
-        tci_lin rows = tci_product_thread(b, TCI_LX_DIV, TCI_WARPS_ROWS * across);
-        low = tci_product_digit(b, TCI_WARPS_ROWS, across);
-        high = tci_lin_add(b, tci_product_thread(b, TCI_LX_MOD, TCI_WARPS_ROWS),
-                           tci_lin_mul(b, rows, TCI_WARPS_ROWS));
-    } else {
-        low = tci_product_thread(b, TCI_LX_MOD, across);
-        high = tci_product_thread(b, TCI_LX_DIV, across);
+    low = tci_product_thread(b, TCI_LX_MOD, across);
+    high = tci_product_thread(b, TCI_LX_DIV, across);
+    if (along && panel->moves && w->bytes <= 4) {
+        tci_lin far = tci_product_digit(b, across, 2), near = tci_product_digit(b, 2 * across, 4);
+        high = tci_product_thread(b, TCI_LX_DIV, TCI_WARPS_ROWS * across);
+        high = tci_lin_add(b, tci_lin_mul(b, high, TCI_WARPS_ROWS), near);
+        high = tci_lin_add(b, high, tci_lin_mul(b, far, TCI_WARPS_ROWS / 2));
     }
     low = tci_lin_mul(b, low, piece);
     panel->depth = along ? low : high;
@@ -264,10 +298,9 @@ static void tci_warps_open_panel(tci_build *b, const tci_warps *w, int f, tci_li
     panel->moves = w->moves[f];
     panel->base = tci_lin_mul(b, tile, side->extent);
     tci_warps_place(b, w, panel);
-    panel->pitch = side->along_depth ? slab + TCI_ALIGNED_BYTES / w->bytes
-                                     : side->extent + TCI_WARPS_ROWS;
+    panel->pitch = (side->along_depth ? slab : side->extent) + tci_warps_gap(w, side) / w->bytes;
     panel->half = panel->pitch * (side->along_depth ? side->extent : slab);
-    panel->local = tci_build_local(b, w->dtype, 2 * panel->half, b->cur);
+    panel->local = tci_build_local(b, w->unit.dtypes[f], 2 * panel->half, b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
     tci_lin warp = f == 0 ? tci_product_thread(b, TCI_LX_DIV, TCI_WARP * w->warps[1])
                           : tci_product_digit(b, TCI_WARP, w->warps[1]);
@@ -284,9 +317,10 @@ static tci_lstmt tci_warps_stmt(tci_mem mem, int base, int x)
     return st;
 }
 
-static int tci_warps_words(tci_build *b, tci_lstmt st)
+/* TCI_UNIT_WORDS of each thread. */
+static int tci_warps_words(tci_build *b, tci_lstmt st, tc_dtype t)
 {
-    return tci_build_mem(b, st, TC_U32, TCI_UNIT_WORDS * b->l->threads, b->cur);
+    return tci_build_mem(b, st, t, TCI_UNIT_WORDS * b->l->threads, b->cur);
 }
 
 /* ---- slabs ---- */
@@ -323,12 +357,15 @@ static int tci_warps_piece(tci_build *b, const tci_warps_panel *panel, int there
         tci_lstmt st = tci_warps_stmt(condition < 0 ? TCI_MEM_WORDS : TCI_MEM_WORDS_IF,
                                       tci_kinst_number(in), x);
         st.args[0] = condition;
-        return tci_warps_words(b, st);
+        return tci_warps_words(b, st, TC_U32);
     }
+    tc_dtype held = (tc_dtype)b->l->locals[panel->local].dtype;
+    tc_dtype t = tci_dtype_is_byte(held) ? held : (tc_dtype)in->dtype;
     int value = tci_build_value(b, inst);
+    value = t == (tc_dtype)in->dtype ? value : tci_build_prim(b, TCI_P_CAST, t, 1, &value, 0);
     tci_value zero = {.u = 0};
-    int args[3] = {there, value, tci_build_const(b, (tc_dtype)in->dtype, zero)};
-    return there < 0 ? value : tci_build_prim(b, TCI_P_SELECT, (tc_dtype)in->dtype, 3, args, 0);
+    int args[3] = {there, value, tci_build_const(b, t, zero)};
+    return there < 0 ? value : tci_build_prim(b, TCI_P_SELECT, t, 3, args, 0);
 }
 
 /* An axis at the last piece inside, at most. */
@@ -389,6 +426,11 @@ static void tci_warps_publish(tci_warps_state *s, tci_lin half)
     tci_product_barrier(b);
 }
 
+static tc_dtype tci_warps_factor(tc_dtype t)
+{
+    return t == TC_F64 ? TC_F64 : t == TC_I8 ? TC_I32 : TC_U32;
+}
+
 /* The warp's factors of a side, from a place of the panel along the depth. */
 static void tci_warps_take(tci_warps_state *s, int f, tci_lin half, tci_lin depth, int *factors)
 {
@@ -405,7 +447,7 @@ static void tci_warps_take(tci_warps_state *s, int f, tci_lin half, tci_lin dept
         tci_lstmt st = tci_warps_stmt(takes[f][along], ~panel->local,
                                       tci_build_lx(b, tci_lin_plus(first, skip)));
         st.imm = panel->pitch;
-        factors[i] = tci_warps_words(b, st);
+        factors[i] = tci_warps_words(b, st, tci_warps_factor(s->w->unit.dtypes[f]));
     }
 }
 
@@ -415,11 +457,11 @@ static void tci_warps_multiply(tci_warps_state *s, tci_lin half)
     tci_build *b = s->b;
     int n_rows = s->panels[0].n_takes, n_columns = s->panels[1].n_takes;
     int *rows = TCI_NEW_ARRAY(b->s, int, n_rows), *columns = TCI_NEW_ARRAY(b->s, int, n_columns);
-    int64_t step = TCI_WARPS_STEP / s->w->bytes;
+    int64_t step = tci_warps_step(s->w) / s->w->bytes;
     tci_lopen open;
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, tci_warps_slab(s->w)), step,
                           &open);
-    open.st.unroll = TCI_WARPS_SLAB / TCI_WARPS_STEP;
+    open.st.unroll = (int)(TCI_WARPS_SLAB / tci_warps_step(s->w));
     b->l->indices[i].multiple = step;
     tci_warps_take(s, 0, half, tci_lin_var(b, i), rows);
     tci_warps_take(s, 1, half, tci_lin_var(b, i), columns);
@@ -430,8 +472,8 @@ static void tci_warps_multiply(tci_warps_state *s, tci_lin half)
             st.args[0] = s->acc[r * n_columns + c];
             st.args[1] = rows[r];
             st.args[2] = columns[c];
-            st.imm = (int64_t)s->w->dtype;
-            tci_build_assign(b, st.args[0], tci_build_mem(b, st, TC_F32,
+            st.imm = (int64_t)(s->w->bytes == 1 ? TC_I8 : s->w->unit.dtypes[0]);
+            tci_build_assign(b, st.args[0], tci_build_mem(b, st, s->w->unit.sums,
                                                           TCI_UNIT_SUMS * b->l->threads, b->cur));
         }
     }
@@ -458,17 +500,23 @@ static void tci_warps_slabs(tci_warps_state *s)
 
 /* ---- the result ---- */
 
-static tci_product_points tci_warps_points(tci_build *b, const tci_warps_panel *panel, int f)
+/* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
+ * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
+ * in pairs the halves are what is even and what is odd. */
+static tci_product_points tci_warps_points(tci_build *b, const tci_warps *w,
+                                           const tci_warps_panel *panel, int f)
 {
     int n = panel->side->points, each = n / panel->n_takes;
+    bool paired = tci_warps_is_paired(w, panel->side);
     int64_t *skip = TCI_NEW_ARRAY(b->s, int64_t, n);
     for (int i = 0; i < n; i++) {
-        int within = f == 0 ? tci_warps_row(i % each * 2)
-                            : tci_warps_column(i % each / 2 * 4 + i % 2);
-        skip[i] = (int64_t)(i / each) * TCI_WARPS_SIDE + within;
+        int within = i % each;
+        int apart = f == 0 ? 8 * within : within / 2 * 8 + within % 2;
+        skip[i] = (int64_t)(i / each) * TCI_WARPS_SIDE + (paired ? within : apart);
     }
     tci_lin lane = f == 0 ? tci_product_digit(b, 4, TCI_WARP / 4)
-                          : tci_lin_mul(b, tci_product_thread(b, TCI_LX_MOD, 4), 2);
+                          : tci_product_thread(b, TCI_LX_MOD, 4);
+    lane = tci_lin_mul(b, lane, (f == 0 ? 1 : 2) * (paired ? 2 : 1));
     tci_lin first = tci_lin_add(b, tci_lin_add(b, panel->base, panel->take), lane);
     return (tci_product_points){panel->side, first, n, skip, f == 1};
 }
@@ -476,11 +524,16 @@ static tci_product_points tci_warps_points(tci_build *b, const tci_warps_panel *
 static tci_stage_tuple tci_warps_sum(tci_build *b, void *arg, int row, int column)
 {
     const tci_warps_state *s = arg;
+    tc_dtype sums = s->w->unit.sums, t = (tc_dtype)b->k->reds[0].dtype;
+    int high = column % 4 / 2, low = column % 2;
+    bool paired = tci_warps_is_paired(s->w, s->panels[1].side);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_UNIT_SUM;
     st.args[0] = s->acc[row / 2 * s->panels[1].n_takes + column / 4];
-    st.imm = column % 4 / 2 * 4 + row % 2 * 2 + column % 2;
-    return tci_stage_tuple_of(tci_build_mem(b, st, TC_F32, 1, b->cur), -1);
+    st.imm = row % 2 * 2 + (paired ? low * 4 + high : high * 4 + low);
+    int value = tci_build_mem(b, st, sums, 1, b->cur);
+    return tci_stage_tuple_of(t == sums ? value : tci_build_prim(b, TCI_P_CAST, t, 1, &value, 0),
+                              -1);
 }
 
 static void tci_warps_tile_body(tci_build *b, const tci_warps *w, tci_lin row, tci_lin column)
@@ -494,12 +547,12 @@ static void tci_warps_tile_body(tci_build *b, const tci_warps *w, tci_lin row, t
     for (int i = 0; i < n; i++) {
         tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
         st.mem = TCI_MEM_UNIT_ZERO;
-        int zero = tci_build_mem(b, st, TC_F32, TCI_UNIT_SUMS * b->l->threads, b->cur);
+        int zero = tci_build_mem(b, st, w->unit.sums, TCI_UNIT_SUMS * b->l->threads, b->cur);
         s.acc[i] = tci_build_mutable(b, zero);
     }
     tci_warps_slabs(&s);
-    const tci_product_points points[2] = {tci_warps_points(b, &s.panels[0], 0),
-                                          tci_warps_points(b, &s.panels[1], 1)};
+    const tci_product_points points[2] = {tci_warps_points(b, w, &s.panels[0], 0),
+                                          tci_warps_points(b, w, &s.panels[1], 1)};
     tci_product_finish(b, points, tci_warps_sum, &s);
 }
 
@@ -536,9 +589,11 @@ static void tci_warps_note(const tci_ask *a, const int64_t *n, const tci_build *
     tci_warps w;
     tci_warps_is_kernel(a, &w);
     tci_warps_set_tile(a, n, &w);
-    tci_str_printf(out, ", matrix unit of each warp, %s, tiles %dx%d by %d threads",
-                   w.dtype == TC_F32 ? "tf32" : tci_dtype_get(w.dtype)->name, (int)n[0], (int)n[1],
-                   b->l->threads);
+    const tc_dtype *t = w.unit.dtypes;
+    const char *names[2] = {tci_dtype_get(t[0])->name, tci_dtype_get(t[1])->name};
+    tci_str_printf(out, ", matrix unit of each warp, %s%s%s, tiles %dx%d by %d threads",
+                   t[0] == TC_F32 ? "tf32" : names[0], t[0] == t[1] ? "" : " and ",
+                   t[0] == t[1] ? "" : names[1], (int)n[0], (int)n[1], b->l->threads);
 }
 
 TCI_FN const tci_form *const *tci_warps_forms(void)

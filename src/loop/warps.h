@@ -4,15 +4,4 @@
 
 #include "form.h"
 
-/* Where element i of a thread's part of 16 x 16 sums is, behind row lane / 4 and column
- * 2 (lane % 4), lane the thread's number in its warp. */
-static inline int tci_warps_row(int i)
-{
-    return 8 * (i / 2 % 2);
-}
-static inline int tci_warps_column(int i)
-{
-    return 8 * (i / 4) + i % 2;
-}
-
 #endif

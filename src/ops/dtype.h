@@ -27,6 +27,7 @@ static inline bool tci_dtype_is_valid(int64_t t) { return t >= TC_BOOL && t < TC
 static inline bool tci_dtype_is_float(tc_dtype t) { return t >= TC_F16 && t <= TC_F64; }
 static inline bool tci_dtype_is_int(tc_dtype t) { return t >= TC_U8 && t <= TC_I64; }
 static inline bool tci_dtype_is_signed(tc_dtype t) { return t >= TC_I8 && t <= TC_F64; }
+static inline bool tci_dtype_is_byte(tc_dtype t) { return t == TC_U8 || t == TC_I8; }
 static inline bool tci_dtype_is_half(tc_dtype t) { return t == TC_F16 || t == TC_BF16; }
 /* Tensor with tensor: torch's table; u16, u32, u64 beside another integer as NumPy. */
 TCI_FN tc_dtype tci_dtype_promote(tc_dtype a, tc_dtype b);

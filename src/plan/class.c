@@ -7,7 +7,7 @@
  * typically is or how fast a machine is. Where a size is a symbol the class is one that serves its
  * whole range.
  *
- *   MATRIX    products of halves that a matrix unit takes (kernel/matrix.c)
+ *   MATRIX    products of halves or f64 that a matrix unit takes (kernel/matrix.c, product.c)
  *   TF32      such products of f32, where math may be fast
  *   PAIRS     besides SPLIT or CHAIN: contractions of bf16 on a processor that multiplies pairs of
  *             these, whatever their shape
@@ -463,9 +463,9 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         tci_kred *red = &k->reds[r];
         red->pairs = !machine.reproducible && tci_matrix_has_pairs(k, red, machine);
     }
-    tc_dtype warps;
-    if (!machine.reproducible && tci_product_by_warps(k, &machine, &warps)) {
-        k->reds[0].order = tci_dtype_is_half(warps) ? TCI_ORDER_MATRIX : TCI_ORDER_TF32;
+    tci_product_unit unit;
+    if (!machine.reproducible && tci_product_by_warps(k, &machine, &unit) && !unit.is_exact) {
+        k->reds[0].order = unit.dtypes[0] == TC_F32 ? TCI_ORDER_TF32 : TCI_ORDER_MATRIX;
         k->reds[0].order_n = 0;
     }
     if (!machine.reproducible && tci_matrix_packs(k, machine)) {

@@ -22,26 +22,37 @@ static tc_status target_of(int unit, tc_backend_target *target)
 static tc_status target_75(void *user, int bits, tc_backend_target *target)
 {
     (void)user, (void)bits;
-    return target_of(TC_WARP_HALVES, target);
+    return target_of(TC_WARP_HALVES | TC_WARP_BYTES, target);
 }
 static tc_status target_80(void *user, int bits, tc_backend_target *target)
 {
     (void)user, (void)bits;
-    return target_of(TC_WARP_SINGLES, target);
+    return target_of(TC_WARP_HALVES | TC_WARP_SINGLES | TC_WARP_BYTES | TC_WARP_DOUBLES, target);
+}
+/* Hopper, whose matrix units take what they take. */
+static tc_status target_90(void *user, int bits, tc_backend_target *target)
+{
+    (void)user, (void)bits;
+    tc_status status = target_of(TC_WARP_BYTES | TC_WARP_DOUBLES, target);
+    target->matrix_units = 2;
+    return status;
 }
 
 static tc_ctx *context_of(const char *backend, tc_options o)
 {
-    static tc_backend sm75, sm80;
+    static tc_backend sm75, sm80, sm90;
     tc_ctx *ctx = NULL;
     if (!sm75.name) {
-        sm75 = sm80 = *emulation();
+        sm75 = sm80 = sm90 = *emulation();
         sm75.name = "sm75";
         sm75.target = target_75;
         sm80.name = "sm80";
         sm80.target = target_80;
         tc_register_backend(&sm75);
         tc_register_backend(&sm80);
+        sm90.name = "sm90";
+        sm90.target = target_90;
+        tc_register_backend(&sm90);
     }
     o.backend = backend;
     o.fallback = TC_FALLBACK_REFUSE;
@@ -151,13 +162,19 @@ static tc_tensor input_of(tc_ctx *ctx, tc_dtype t, int rank, const int64_t *shap
 
 static const char *forced; /* a file of schedules, or NULL */
 
-/* Runs the case; the results as f32, heap. *text is what tc_explain says. */
-static float *run_case(const test_case *c, tc_ctx *ctx, tc_dtype t, bool sizes, const void *a,
-                       const void *b, int64_t *n, char *text, size_t n_text)
+/* What a case's factors are, and what they are cast to before; 0: nothing. */
+typedef struct test_dtypes {
+    tc_dtype a, b, sums;
+} test_dtypes;
+
+/* Runs the case; the results as f64, heap. *text is what tc_explain says. */
+static double *run_case(const test_case *c, tc_ctx *ctx, test_dtypes t, bool sizes, const void *a,
+                        const void *b, int64_t *n, char *text, size_t n_text)
 {
-    tc_tensor in[2] = {input_of(ctx, t, c->rank_a, c->a), input_of(ctx, t, c->rank_b, c->b)};
-    tc_tensor y = sizes ? c->y(tc_abs(in[0]), tc_abs(in[1])) : c->y(in[0], in[1]);
-    y = tc_cast(y, TC_F32);
+    tc_tensor in[2] = {input_of(ctx, t.a, c->rank_a, c->a), input_of(ctx, t.b, c->rank_b, c->b)};
+    tc_tensor x = t.sums ? tc_cast(in[0], t.sums) : in[0];
+    tc_tensor z = t.sums ? tc_cast(in[1], t.sums) : in[1];
+    tc_tensor y = tc_cast(sizes ? c->y(tc_abs(x), tc_abs(z)) : c->y(x, z), TC_F64);
     tc_program *f = NULL;
     tc_tensors ins = {in, 2}, outs = {&y, 1};
     tc_options o = {0};
@@ -167,11 +184,11 @@ static float *run_case(const test_case *c, tc_ctx *ctx, tc_dtype t, bool sizes, 
         return NULL;
     }
     *n = tc_count(y);
-    float *out = (float *)malloc((size_t)*n * sizeof(float));
-    memset(out, 0xff, (size_t)*n * sizeof(float));
-    int64_t bytes = tci_dtype_get(t)->bytes;
-    tc_buf bufs[2] = {TC_BUF((void *)a, count_of(c->rank_a, c->a) * bytes),
-                      TC_BUF((void *)b, count_of(c->rank_b, c->b) * bytes)};
+    double *out = (double *)malloc((size_t)*n * sizeof(double));
+    memset(out, 0xff, (size_t)*n * sizeof(double));
+    int64_t bytes[2] = {tci_dtype_get(t.a)->bytes, tci_dtype_get(t.b)->bytes};
+    tc_buf bufs[2] = {TC_BUF((void *)a, count_of(c->rank_a, c->a) * bytes[0]),
+                      TC_BUF((void *)b, count_of(c->rank_b, c->b) * bytes[1])};
     tc_bufs with = {bufs, 2};
     tc_status status = tc_run(f, with, TC_BUFS(TC_BUF(out, *n)));
     CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
@@ -187,13 +204,17 @@ static float *run_case(const test_case *c, tc_ctx *ctx, tc_dtype t, bool sizes, 
 /* n values of dtype t; heap. */
 static void *values_of(tc_dtype t, int64_t n)
 {
-    void *data = malloc((size_t)n * 4);
+    void *data = malloc((size_t)n * 8);
     for (int64_t i = 0; i < n; i++) {
         float x = next_value();
         uint32_t bits;
         memcpy(&bits, &x, sizeof(bits));
-        if (t == TC_F32) {
+        if (t == TC_F64) {
+            ((double *)data)[i] = (double)x + (double)next_value() * 0x1p-24;
+        } else if (t == TC_F32) {
             ((float *)data)[i] = x;
+        } else if (t == TC_I8 || t == TC_U8) { /* the largest ones often */
+            ((int8_t *)data)[i] = (int8_t)(bits % 3 ? bits >> 8 : (bits >> 8) % 2 ? 127 : 128);
         } else {
             ((uint16_t *)data)[i] = t == TC_F16 ? tci_f32_to_f16_bits(x) : (uint16_t)(bits >> 16);
         }
@@ -204,26 +225,31 @@ static void *values_of(tc_dtype t, int64_t n)
 /* The case on that backend against the interpreter, whose class is the chain: how many elements
  * are outside of the bound of kernel/ir.h and a unit for roundings of results; -1: it does not
  * run. */
-static int64_t count_wrong(const test_case *c, const char *backend, tc_dtype t, char *text,
+static int64_t count_wrong(const test_case *c, const char *backend, test_dtypes dtypes, char *text,
                            size_t n_text)
 {
     tc_options o = {0}, exact = {0};
+    tc_dtype t = dtypes.a;
     o.math = t == TC_F32 ? TC_MATH_FAST : TC_MATH_EXACT;
     tc_ctx *ctx = context_of(backend, o), *judge = context_of("interp", exact);
     CHECK(ctx && judge);
     if (!ctx || !judge) {
         return -1;
     }
-    void *a = values_of(t, count_of(c->rank_a, c->a)), *b = values_of(t, count_of(c->rank_b, c->b));
+    void *a = values_of(t, count_of(c->rank_a, c->a));
+    void *b = values_of(dtypes.b, count_of(c->rank_b, c->b));
     int64_t n = 0, wrong = 0;
-    float *got = run_case(c, ctx, t, false, a, b, &n, text, n_text);
-    float *want = run_case(c, judge, t, false, a, b, &n, NULL, 0);
-    float *size = run_case(c, judge, t, true, a, b, &n, NULL, 0);
+    double *got = run_case(c, ctx, dtypes, false, a, b, &n, text, n_text);
+    double *want = run_case(c, judge, dtypes, false, a, b, &n, NULL, 0);
+    double *size = run_case(c, judge, dtypes, true, a, b, &n, NULL, 0);
     double each = (3 * (double)((c->depth + 3) / 4) + 32) * 0x1p-23 + (t == TC_F32 ? 0x1p-10 : 0);
     double unit = t == TC_F16 ? 0x1p-10 : t == TC_BF16 ? 0x1p-7 : 0x1p-23;
+    bool exact_sums = tci_dtype_is_int(t);
+    each = exact_sums ? 0 : t == TC_F64 ? 2 * (double)c->depth * 0x1p-53 : each;
+    unit = exact_sums || t == TC_F64 ? 0 : unit;
     for (int64_t i = 0; got && want && size && i < n; i++) {
-        double slack = (double)size[i] * 1.01 * each + (fabs((double)want[i]) + 1) * unit;
-        wrong += !(fabs((double)got[i] - (double)want[i]) <= slack);
+        double slack = fabs(size[i]) * 1.01 * each + (fabs(want[i]) + 1) * unit;
+        wrong += !(fabs(got[i] - want[i]) <= slack);
     }
     wrong = got && want && size ? wrong : -1;
     free(got), free(want), free(size), free(a), free(b);
@@ -232,15 +258,25 @@ static int64_t count_wrong(const test_case *c, const char *backend, tc_dtype t, 
     return wrong;
 }
 
-static void check_case(const test_case *c, const char *backend, tc_dtype t, const char *says)
+static void check_dtypes(const test_case *c, const char *backend, test_dtypes t, const char *says)
 {
     static char text[20000];
     memset(text, 0, sizeof(text));
     int64_t wrong = count_wrong(c, backend, t, text, sizeof(text) - 1);
-    CHECK_MSG(wrong == 0, "%s, %s: %d wrong\n%s", backend, tci_dtype_get(t)->name, (int)wrong,
-              text);
-    CHECK_MSG(strstr(text, says), "%s, %s: not '%s':\n%s", backend, tci_dtype_get(t)->name, says,
-              text);
+    const char *name = tci_dtype_get(t.a)->name;
+    CHECK_MSG(wrong == 0, "%s, %s: %d wrong\n%s", backend, name, (int)wrong, text);
+    CHECK_MSG(strstr(text, says), "%s, %s: not '%s':\n%s", backend, name, says, text);
+}
+
+static void check_case(const test_case *c, const char *backend, tc_dtype t, const char *says)
+{
+    check_dtypes(c, backend, (test_dtypes){t, t, (tc_dtype)0}, says);
+}
+
+static void check_bytes(const test_case *c, const char *backend, tc_dtype a, tc_dtype b,
+                        tc_dtype sums, const char *says)
+{
+    check_dtypes(c, backend, (test_dtypes){a, b, sums}, says);
 }
 
 TEST(products_of_every_layout)
@@ -258,6 +294,30 @@ TEST(products_of_every_layout)
         check_case(&cases[i], "sm80", TC_F32, "matrix unit of each warp, tf32");
         check_case(&cases[i], "sm75", TC_F16, "matrix unit of each warp, f16");
         check_case(&cases[i], "sm75", TC_BF16, "by ");
+        check_case(&cases[i], "sm80", TC_F64, "matrix unit of each warp, f64");
+        check_case(&cases[i], "sm90", TC_F64, "matrix unit of each warp, f64");
+    }
+}
+
+/* Of either sign, in sums of 32 bits, and of fewer, of which the last bits are those of more. */
+TEST(bytes_of_every_layout)
+{
+    static const test_case cases[] = {{nn, 2, 2, {128, 64}, {64, 128}, 64},
+                                      {nt, 2, 2, {128, 64}, {128, 64}, 64},
+                                      {tn, 2, 2, {64, 128}, {64, 128}, 64},
+                                      {tt, 2, 2, {64, 128}, {128, 64}, 64}};
+    static const char *const units[] = {"sm75", "sm80", "sm90"};
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int i = 0; i < TCI_COUNT(cases); i++) {
+        const test_case *c = &cases[i];
+        check_bytes(c, units[i % 3], TC_I8, TC_I8, TC_I32, "matrix unit of each warp, i8, tiles");
+        check_bytes(c, "sm80", TC_U8, TC_I8, TC_I32, "matrix unit of each warp, u8 and i8");
+        check_bytes(c, "sm80", TC_I8, TC_U8, TC_U32, "matrix unit of each warp, i8 and u8");
+        check_bytes(c, "sm90", TC_U8, TC_U8, TC_I16, "matrix unit of each warp, u8, tiles");
+        check_case(c, "sm80", TC_I8, "matrix unit of each warp, i8, tiles");
+        check_bytes(c, "sm80", TC_I8, TC_I8, TC_I64, "by ");
     }
 }
 
@@ -279,6 +339,9 @@ TEST(products_of_every_size)
         check_case(&cases[i], "sm80", i % 2 ? TC_F16 : TC_BF16, "matrix unit of each warp");
         check_case(&cases[i], i % 3 ? "sm80" : "sm75", i % 3 ? TC_F32 : TC_F16,
                    "matrix unit of each warp");
+        check_bytes(&cases[i], i % 2 ? "sm90" : "sm80", i % 3 ? TC_I8 : TC_U8, TC_I8, TC_I32,
+                    "matrix unit of each warp");
+        check_case(&cases[i], i % 2 ? "sm90" : "sm80", TC_F64, "matrix unit of each warp");
     }
 }
 
@@ -295,7 +358,9 @@ TEST(what_follows_and_what_factors_are)
         check_case(&cases[i], "sm80", TC_BF16, "matrix unit of each warp");
         check_case(&cases[i], "sm80", TC_F16, "matrix unit of each warp");
         check_case(&cases[i], "sm80", TC_F32, "tf32");
+        check_case(&cases[i], "sm80", TC_F64, i < 3 ? "matrix unit of each warp" : "by ");
     }
+    check_bytes(&cases[0], "sm80", TC_U8, TC_I8, TC_I32, "matrix unit of each warp");
 }
 
 /* Windows, paddings and steps are the index of an element. */
@@ -312,7 +377,10 @@ TEST(convolutions_in_three_directions)
     for (int i = 0; i < TCI_COUNT(cases); i++) {
         check_case(&cases[i], "sm80", i % 2 ? TC_F16 : TC_BF16, "matrix unit of each warp");
         check_case(&cases[i], "sm80", TC_F32, "");
+        check_case(&cases[i], "sm80", TC_F64, "");
     }
+    check_bytes(&cases[0], "sm90", TC_U8, TC_I8, TC_I32, "matrix unit of each warp");
+    check_bytes(&cases[1], "sm80", TC_I8, TC_I8, TC_I32, "matrix unit of each warp");
 }
 
 /* Who asks for the same bits everywhere, or for no unit, has threads multiply. */
@@ -332,7 +400,8 @@ TEST(the_unit_can_be_refused)
         REQUIRE(ctx);
         void *a = values_of(TC_BF16, 128 * 64), *b = values_of(TC_BF16, 128 * 64);
         memset(text, 0, sizeof(text));
-        free(run_case(&c, ctx, TC_BF16, false, a, b, &n, text, sizeof(text) - 1));
+        test_dtypes t = {TC_BF16, TC_BF16, (tc_dtype)0};
+        free(run_case(&c, ctx, t, false, a, b, &n, text, sizeof(text) - 1));
         CHECK_MSG(!strstr(text, "matrix unit of each warp") == (i > 0), "%d:\n%s", i, text);
         free(a), free(b);
         tc_ctx_free(ctx);
@@ -367,6 +436,8 @@ TEST(tiles_of_every_shape)
         forced = path;
         check_case(&cases[i % 2], "sm80", TC_BF16, says);
         check_case(&cases[1 - i % 2], "sm80", TC_F32, says);
+        check_bytes(&cases[1 - i % 2], "sm80", TC_I8, TC_I8, TC_I32, says);
+        check_case(&cases[i % 2], "sm80", TC_F64, i > 0 ? says : "");
         forced = NULL;
         remove(path);
     }
@@ -374,10 +445,19 @@ TEST(tiles_of_every_shape)
 
 TEST(nvrtc_takes_the_text)
 {
-    static const struct { const char *architecture; tc_dtype t; } cards[] = {
-        {"--gpu-architecture=sm_75", TC_F16},   {"--gpu-architecture=sm_80", TC_BF16},
-        {"--gpu-architecture=sm_80", TC_F32},   {"--gpu-architecture=sm_89", TC_F16},
-        {"--gpu-architecture=sm_100", TC_BF16}, {"--gpu-architecture=sm_120", TC_F32}};
+    static const struct { const char *architecture, *backend; tc_dtype a, b; } cards[] = {
+        {"--gpu-architecture=sm_75", "sm75", TC_F16, TC_F16},
+        {"--gpu-architecture=sm_80", "sm80", TC_BF16, TC_BF16},
+        {"--gpu-architecture=sm_80", "sm80", TC_F32, TC_F32},
+        {"--gpu-architecture=sm_89", "sm80", TC_F16, TC_F16},
+        {"--gpu-architecture=sm_100", "sm80", TC_BF16, TC_BF16},
+        {"--gpu-architecture=sm_120", "sm80", TC_F32, TC_F32},
+        {"--gpu-architecture=sm_75", "sm75", TC_U8, TC_I8},
+        {"--gpu-architecture=sm_80", "sm80", TC_I8, TC_I8},
+        {"--gpu-architecture=sm_80", "sm80", TC_F64, TC_F64},
+        {"--gpu-architecture=sm_90a", "sm90", TC_I8, TC_U8},
+        {"--gpu-architecture=sm_90a", "sm90", TC_F64, TC_F64},
+        {"--gpu-architecture=sm_120", "sm80", TC_U8, TC_U8}};
     static const expression layouts[] = {nn, tt};
     const char *why = "";
     if (!tci_nvrtc_get(&why)) {
@@ -389,12 +469,14 @@ TEST(nvrtc_takes_the_text)
     for (int i = 0; i < 2 * TCI_COUNT(cards); i++) {
         tc_options o = {0};
         const int64_t shape[2] = {136, 136};
-        tc_dtype t = cards[i / 2].t;
+        tc_dtype t = cards[i / 2].a, u = cards[i / 2].b;
+        bool bytes = tci_dtype_is_int(t);
         o.math = t == TC_F32 ? TC_MATH_FAST : TC_MATH_EXACT;
-        tc_ctx *ctx = context_of(i / 2 > 0 ? "sm80" : "sm75", o);
+        tc_ctx *ctx = context_of(cards[i / 2].backend, o);
         REQUIRE(ctx);
-        tc_tensor in[2] = {input_of(ctx, t, 2, shape), input_of(ctx, t, 2, shape)};
-        tc_tensor y = layouts[i % 2](in[0], in[1]);
+        tc_tensor in[2] = {input_of(ctx, t, 2, shape), input_of(ctx, u, 2, shape)};
+        tc_tensor y = layouts[i % 2](bytes ? tc_cast(in[0], TC_I32) : in[0],
+                                     bytes ? tc_cast(in[1], TC_I32) : in[1]);
         tc_program *f = NULL;
         tc_tensors ins = {in, 2}, outs = {&y, 1};
         REQUIRE(!tc_compile_fn(ins, outs, NULL, &f));

@@ -31,11 +31,12 @@ static const made_for cpu = {{.vector_bytes = 32}, tci_dialect_c, NULL};
 static const made_for gpu = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
                             .block_threads = TCI_CUDA_MAX_THREADS,
                             .matrix_units = 132,
+                            .warp_unit = TC_WARP_BYTES | TC_WARP_DOUBLES,
                             .facts = {.processors = 132, .all_bytes = 6150}},
                            tci_dialect_cuda, NULL};
 static const made_for ampere = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
                                .block_threads = TCI_CUDA_MAX_THREADS,
-                               .warp_unit = TC_WARP_SINGLES,
+                               .warp_unit = TC_WARP_HALVES | TC_WARP_SINGLES,
                                .facts = {.processors = 108, .matrix_flops = 2048}},
                               tci_dialect_cuda, NULL};
 static const made_for packing = {{.vector_bytes = 64, .has_work = true}, tci_dialect_c, NULL};

@@ -655,7 +655,7 @@ TEST(loops_of_matrix_units)
 {
     begin();
     tc_tensor a = tc_input(ctx, "a", TC_F16, 128, 128), b = tc_input(ctx, "b", TC_F16, 128, 128);
-    tci_machine machine = {.vector_bytes = 16, .block_threads = 512, .warp_unit = TC_WARP_SINGLES};
+    tci_machine machine = {.vector_bytes = 16, .block_threads = 512, .warp_unit = TC_WARP_HALVES};
     tci_plan *p = plan_for(tc_matmul(a, b), machine);
     REQUIRE(p && p->n_kernels == 1);
     tci_launch launch;
