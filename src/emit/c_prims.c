@@ -489,6 +489,57 @@ static void tci_cd_define_mulhi(tci_cd_env *e)
     }
 }
 
+/* Quotients of words by way of f64, which a machine divides and converts in vectors. Of 32 bits one
+ * is exact when cut. Of 64 one that is a little too small leaves a remainder, of which another such
+ * quotient leaves less than two divisors. */
+static void tci_cd_define_quotient(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    bool is_signed = tci_dtype_is_signed(e->t);
+    if (tci_dtype_get(e->t)->bytes == 4) {
+        e->piece[0] = cd->d.type(&cd->d, TC_F64, e->lanes);
+        e->piece[1] = tci_cd_convert(cd, e->t, TC_F64, e->lanes);
+        e->piece[2] = tci_cd_convert(cd, TC_F64, TC_I64, e->lanes);
+        e->piece[3] = tci_cd_convert(cd, TC_I64, e->t, e->lanes);
+        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n    $I none = ($I)(b == 0);\n"
+                         "    $1 x = $2(a), y = $2(($T)(b - ($T)none));\n"
+                         "    return ($T)(($I)$4($3(x / y)) & ~none);\n}");
+    } else if (is_signed) {
+        e->piece[0] = cd->d.prim(&cd->d, TCI_P_DIV, TC_U64, TC_U64, e->lanes, 0);
+        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n    $T sign = (a ^ b) >> ($W - 1);\n"
+                         "    return (($T)$1(($U)@abs(a), ($U)@abs(b)) ^ sign) - sign;\n}");
+    } else {
+        e->piece[0] = cd->d.type(&cd->d, TC_F64, e->lanes);
+        e->piece[1] = tci_cd_convert(cd, e->t, TC_F64, e->lanes);
+        e->piece[2] = tci_cd_convert(cd, TC_F64, e->t, e->lanes);
+        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n    $T none = ($T)(b == 0), y = b - none;\n"
+                         "    $1 back = 0x1.ffffffffffff8p-1 / $2(y);\n"
+                         "    $T q = $3($2(a) * back), left = a - q * y;\n"
+                         "    $T more = $3($2(left) * back);\n"
+                         "    $T past = ($T)(left - more * y >= y);\n"
+                         "    return (q + more - past) & ~none;\n}");
+    }
+}
+
+/* Integer quotients and remainders; false: these go by lanes, as a machine without conversions of
+ * 64 bits has nothing better. */
+static bool tci_cd_define_division(tci_cd_env *e, tci_prim p)
+{
+    const int native = e->cd->d.vector_bytes / 8;
+    if (!tci_dtype_is_int(e->t) || tci_dtype_get(e->t)->bytes < 4 || native < 8 || e->lanes < 4) {
+        return false;
+    }
+    if (e->lanes > native) {
+        tci_cd_define_parts(e, p, native);
+    } else if (p == TCI_P_REM) {
+        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n"
+                         "    return (a - @div(a, b) * b) & ($T)(b != 0);\n}");
+    } else {
+        tci_cd_define_quotient(e);
+    }
+    return true;
+}
+
 /* The exact remainder of floats. A quotient that is not far is off by at most one when cut, and
  * both remainders are exact; a vector with a lane that is far, or that has no number to divide by,
  * goes by lanes. */
@@ -718,6 +769,8 @@ TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
         tci_cd_define_mulhi(e);
     } else if (is_vector && p == TCI_P_REM && tci_dtype_is_float(e->t)) {
         tci_cd_define_rem(e);
+    } else if (is_vector && (p == TCI_P_DIV || p == TCI_P_REM) && tci_cd_define_division(e, p)) {
+        return;
     } else if (is_vector && p == TCI_P_SELECT) {
         tci_cd_define_select(e);
     } else if (is_vector && p == TCI_P_ROUNDB16) {
