@@ -109,6 +109,7 @@
 #include "kernel/verify.c"
 #include "kernel/random.c"
 #include "kernel/bits.c"
+#include "kernel/range.c"
 #include "kernel/lower.c"
 #include "kernel/simplify.c"
 #include "kernel/concrete.c"

@@ -13,6 +13,7 @@
 #include "../ops/math.h"
 #include "bits.h"
 #include "random.h"
+#include "range.h"
 #include "simplify.h"
 
 typedef struct tci_lower_frame {
@@ -826,7 +827,7 @@ static void tci_lower_need_values(const tci_kernel *k, int x, bool *seen, bool *
     }
 }
 
-/* An index into an axis of `size`, checked: an instruction. */
+/* An index into an axis of `size`, checked if it may lie outside: an instruction. */
 static int tci_lower_checked(tci_lower *l, int index, tci_dim size, int guard)
 {
     index = tci_lower_convert(l->k, index, TC_I64);
@@ -834,6 +835,9 @@ static int tci_lower_checked(tci_lower *l, int index, tci_dim size, int guard)
         tci_value zero = {.i = 0};
         index = tci_lower_select(l->k, tci_lower_guard_value(l, guard), index,
                                  tci_kernel_const(l->k, TC_I64, zero));
+    }
+    if (tci_kernel_is_below(l->s, l->k, index, size)) {
+        return index;
     }
     tci_kinst i = {0};
     i.op = TCI_K_FAULT;
@@ -892,7 +896,7 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
         TCI_PUSH(l->s, l->frames, l->n_frames, l->cap_frames, inner);
         return -1;
     }
-    if (tci_lower_depends(l, value, checked)) {
+    if (l->k->insts[checked].op != TCI_K_FAULT || tci_lower_depends(l, value, checked)) {
         return value;
     }
     int same = tci_kernel_prim(l->k, TCI_P_EQ, TC_I64, 2, checked, checked, -1);

@@ -1,0 +1,89 @@
+/* kernel/range.c - see kernel/range.h.
+ *
+ * In: a kernel being made. Out: whether an index needs a check. The one idea: operands come before
+ * what is made of them, so one walk gives each integer a range; where a sum may leave its dtype, or
+ * nothing is known, that is all that the dtype holds. */
+#include "range.h"
+
+typedef struct tci_range {
+    int64_t lo, hi;
+} tci_range;
+
+/* Of u64 too, of which the upper half counts as negative. */
+static tci_range tci_range_of_dtype(tc_dtype t)
+{
+    int bits = t == TC_BOOL ? 1 : 8 * tci_dtype_get(t)->bytes;
+    bool is_signed = tci_dtype_is_signed(t) || bits == 64;
+    int64_t half = (int64_t)(UINT64_MAX >> (65 - bits));
+    tci_range plain = {0, (int64_t)((uint64_t)half * 2 + 1)}, both = {-half - 1, half};
+    return is_signed ? both : plain;
+}
+
+static bool tci_range_holds(tci_range outer, tci_range r)
+{
+    return outer.lo <= r.lo && r.hi <= outer.hi;
+}
+
+/* a + sign b; all that 64 bits hold where that may not be one of them. */
+static tci_range tci_range_sum(tci_range a, tci_range b, int sign)
+{
+    const int64_t most = INT64_MAX / 2;
+    const tci_range all = {-most, most};
+    if (!tci_range_holds(all, a) || !tci_range_holds(all, b)) {
+        return tci_range_of_dtype(TC_I64);
+    }
+    tci_range up = {a.lo + b.lo, a.hi + b.hi}, down = {a.lo - b.hi, a.hi - b.lo};
+    return sign > 0 ? up : down;
+}
+
+static tci_range tci_range_either(tci_range a, tci_range b)
+{
+    tci_range r = {TCI_MIN(a.lo, b.lo), TCI_MAX(a.hi, b.hi)};
+    return r;
+}
+
+static tci_range tci_range_of_prim(const tci_kernel *k, const tci_kinst *i, const tci_range *of)
+{
+    tci_range a = of[i->args[0]], b = i->n_args > 1 ? of[i->args[1]] : a;
+    tci_range less = {TCI_MIN(a.lo, b.lo), TCI_MIN(a.hi, b.hi)};
+    tci_range more = {TCI_MAX(a.lo, b.lo), TCI_MAX(a.hi, b.hi)};
+    switch (i->dtype == TC_U64 ? TCI_P_COUNT : i->prim) { /* which compares other numbers */
+    case TCI_P_ADD: return tci_range_sum(a, b, 1);
+    case TCI_P_SUB: return tci_range_sum(a, b, -1);
+    case TCI_P_SELECT: return tci_range_either(b, of[i->args[2]]);
+    case TCI_P_PMIN: return less;
+    case TCI_P_PMAX: return more;
+    case TCI_P_CAST:
+        return tci_dtype_is_float((tc_dtype)k->insts[i->args[0]].dtype)
+                   ? tci_range_of_dtype((tc_dtype)i->dtype)
+                   : a;
+    default: return tci_range_of_dtype((tc_dtype)i->dtype);
+    }
+}
+
+static tci_range tci_range_of(const tci_kernel *k, int inst, const tci_range *of)
+{
+    const tci_kinst *i = &k->insts[inst];
+    const tci_range all = tci_range_of_dtype((tc_dtype)i->dtype);
+    tci_range r = all;
+    if (i->op == TCI_K_CONST) {
+        r.lo = r.hi = i->value.i;
+    } else if (i->op == TCI_K_INDEX) {
+        r.lo = tci_dim_least(k->kx[i->x].lo);
+        r.hi = tci_dim_most(k->kx[i->x].hi);
+    } else if (i->op == TCI_K_PRIM) {
+        r = tci_range_of_prim(k, i, of);
+    }
+    return tci_range_holds(all, r) ? r : all;
+}
+
+TCI_FN bool tci_kernel_is_below(tci_scratch *s, const tci_kernel *k, int inst, tci_dim n)
+{
+    tci_range *of = TCI_NEW_ARRAY(s, tci_range, inst + 1);
+    for (int i = 0; i <= inst; i++) {
+        if (!tci_dtype_is_float((tc_dtype)k->insts[i].dtype)) {
+            of[i] = tci_range_of(k, i, of);
+        }
+    }
+    return of[inst].lo >= 0 && of[inst].hi < tci_dim_least(n);
+}

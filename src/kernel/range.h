@@ -1,0 +1,11 @@
+/* kernel/range.h - what integers of a kernel can be. */
+#ifndef TCI_KERNEL_RANGE_H
+#define TCI_KERNEL_RANGE_H
+
+#include "ir.h"
+
+/* Whether the integer instruction `inst` is never below 0 and below n at all sizes that symbols
+ * may take. Scratch: s. */
+TCI_FN bool tci_kernel_is_below(tci_scratch *s, const tci_kernel *k, int inst, tci_dim n);
+
+#endif
