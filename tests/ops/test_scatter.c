@@ -341,6 +341,46 @@ TEST(lanes_read_at_their_own_indices)
     }
 }
 
+/* Index `kind` of x's 6 elements, computed from i32 numbers; last: of the numbers for which it lies
+ * outside the first. */
+static tc_tensor computed_index(tc_tensor i, int kind, int32_t *last)
+{
+    tc_tensor word = tc_cast(i, TC_U64);
+    static const int32_t outside[] = {7, 6, INT32_MAX, 7, -9, 3, 1};
+    *last = outside[kind];
+    switch (kind) {
+    case 0: return tc_clamp(i, 0, 5);                               /* never */
+    case 1: return tc_clamp(i, 0, 6);                               /* at 6 */
+    case 2: return tc_minimum(tc_add(i, 1), 5);                     /* the sum wraps */
+    case 3: return tc_where(tc_gt(i, 2), 5, tc_cast(tc_gt(i, 0), TC_I64)); /* never */
+    case 4: return tc_maximum(word, UINT64_C(5));                   /* as words -9 is the most */
+    case 5: return tc_sub(tc_clamp(i, 0, 3), tc_mul(tc_clamp(i, 0, 3), 4)); /* -9 at 3 */
+    default: return tc_cast(tc_add(tc_clamp(tc_cast(i, TC_I8), 0, 1), 126), TC_I8); /* 127 at 1 */
+    }
+}
+
+/* What cannot lie outside is not checked, and all else is. */
+TEST(a_computed_index_is_checked_where_it_may_be_outside)
+{
+    for (int c = 0; c < 14; c++) {
+        tc_ctx *ctx = make_ctx(c % 2 ? "cpu" : "interp", 1, 0);
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 6), i = tc_input(ctx, "i", TC_I32, 40);
+        float values[6] = {0, 1, 2, 3, 4, 5}, out[40];
+        int32_t numbers[40] = {0}, last;
+        tc_tensor y = tc_index_select(x, 0, computed_index(i, c / 2, &last));
+        bool never = c / 2 == 0 || c / 2 == 3, always = c / 2 == 6;
+        tc_program *f = NULL;
+        CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(x, i), TC_TENSORS(y), NULL, &f), TC_OK);
+        tc_bufs in = TC_BUFS(TC_BUF(values, 6), TC_BUF(numbers, 40));
+        CHECK_EQ_INT(tc_run(f, in, TC_BUFS(TC_BUF(out, 40))), always ? TC_ERR_INDEX : TC_OK);
+        numbers[39] = last;
+        CHECK_EQ_INT(tc_run(f, in, TC_BUFS(TC_BUF(out, 40))), never ? TC_OK : TC_ERR_INDEX);
+        CHECK(!never || out[39] == 5);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
 /* What is read is the same everywhere, and the index is checked all the same. */
 TEST(an_index_into_what_is_uniform_is_checked)
 {
