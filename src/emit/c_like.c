@@ -385,12 +385,14 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
         return;
     }
     if (m->work >= 0) {
-        tci_str_printf(c->out, "%s *const m%d = (%s *)((char *)bufs[%d] + %lld);\n", ctype, st->dst,
-                       ctype, c->l->n_operands, (long long)m->work);
+        tci_str_printf(c->out, "%s *const m%d = (%s *)((char *)bufs[%d] + ", ctype, st->dst, ctype,
+                       c->l->n_operands);
+        tci_c_lx(c, m->work);
+        tci_str_add(c->out, ");\n");
         return;
     }
     tci_str_printf(c->out, "%s%s m%d[%lld] __attribute__((aligned(64)));\n", c->d->local_word,
-                   ctype, st->dst, (long long)m->n);
+                   ctype, st->dst, (long long)tci_dim_known(m->n));
 }
 
 /* name = args[0]; */

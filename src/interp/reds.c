@@ -110,6 +110,7 @@ static tci_interp_addr *tci_prep_row_addr(tci_prep *b, int red, int64_t *n)
         a->stride += b->section && t.axis == b->section->vec ? t.coef : 0;
         *n *= i < st->n_axes - 1 ? size : (size + TCI_VLANES - 1) / TCI_VLANES * TCI_VLANES;
     }
+    *n = TCI_MAX(*n, 1); /* 0: no row is kept */
     return a;
 }
 

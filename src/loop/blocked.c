@@ -49,10 +49,10 @@ static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t
                                : tci_stage_total(b, red, b->l->lanes);
     }
     int from = tci_build_lx(b, s->zero_from), to = tci_build_lx(b, s->zero_to);
-    int64_t size = tci_kernel_known(b->k, axis);
+    tci_dim most = tci_dim_add(b->k->axes[axis].size, -1);
     s->vec->inst = -1; /* these points are in no panel */
     int at = tci_build_for(b, from, to, 1, &open);
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, at), 0, size - 1, false, -1));
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, at), 0, most, false, -1));
     for (int i = 0; i < n; i++) {
         tci_build_set(b, s->p->vec_axis, vecs[i]);
         tci_stage_tuple product = tci_stage_tuple_of(tci_build_widen(b, none, b->l->lanes),
@@ -166,7 +166,7 @@ static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
 }
 
 /* In depth block lo .. hi. */
-static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
+static void tci_blocked_if(tci_blocked_state *s, tci_dim lo, tci_dim hi, tci_lopen *open)
 {
     tci_build_if(s->b, tci_build_in_range(s->b, s->block, lo, hi), open);
 }
@@ -308,7 +308,7 @@ static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
 static void tci_blocked_pane(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
 {
     tci_build *b = s->b;
-    int64_t last = s->p->n_depths - 1;
+    int64_t last = tci_dim_known(s->p->n_depths) - 1;
     tci_lopen open;
     tci_lin sums = tci_panes_multiply(s, tile, number);
     if (s->p->keeps) {
@@ -328,7 +328,8 @@ static void tci_blocked_pane(tci_blocked_state *s, const tci_tile *tile, tci_lin
 static void tci_blocked_lanes(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
 {
     tci_build *b = s->b;
-    int64_t last = s->p->n_depths - 1;
+    tci_dim last = tci_dim_add(s->p->n_depths, -1);
+    bool deep = last != 0;
     int n = tile->n_rows * tile->n_vecs;
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     tci_lopen open;
@@ -337,7 +338,7 @@ static void tci_blocked_lanes(tci_blocked_state *s, const tci_tile *tile, tci_li
     }
     tci_lin partial = tci_blocked_partial_at(s, number);
     bool is_part = s->p->is_part;
-    if (last > 0) {
+    if (deep) {
         if (!is_part) {
             tci_blocked_if(s, 1, last, &open);
             tci_blocked_move(s, partial, n, acc, true);
@@ -363,13 +364,13 @@ static void tci_blocked_lanes(tci_blocked_state *s, const tci_tile *tile, tci_li
     if (s->zeros.part[0] >= 0 && !low) {
         tci_blocked_add_zeros(s, tile, number, acc);
     }
-    if (last > 0 && is_part) {
+    if (deep && is_part) {
         tci_blocked_if(s, 1, last, &open);
         tci_blocked_join(s, partial, n, acc, s->partial, false);
         tci_build_close(b, &open);
     }
-    if (last > 0) {
-        tci_blocked_if(s, 0, last - 1, &open);
+    if (deep) {
+        tci_blocked_if(s, 0, tci_dim_add(last, -1), &open);
         tci_blocked_move(s, partial, n, acc, false);
         tci_build_close(b, &open);
         tci_blocked_if(s, last, last, &open);
@@ -378,7 +379,7 @@ static void tci_blocked_lanes(tci_blocked_state *s, const tci_tile *tile, tci_li
         tci_blocked_join(s, partial, n, acc, s->total, false);
     }
     tci_blocked_finish(s, tile, acc, partial);
-    if (last > 0) {
+    if (deep) {
         tci_build_close(b, &open);
     }
 }
@@ -540,14 +541,14 @@ static void tci_blocked_place(tci_blocked_state *s, tci_lin block)
     tci_build *b = s->b;
     const tci_blocked *p = s->p;
     const int32_t *axes = b->k->stages[p->stage].axes;
-    int64_t size = tci_kernel_known(b->k, axes[p->cut]);
+    tci_dim size = b->k->axes[axes[p->cut]].size;
     tci_lin skipped = tci_lin_const(0);
     if (p->cut > 0) {
-        int64_t blocks = tci_ceil_div(size, p->depth);
+        int64_t blocks = tci_ceil_div(tci_dim_known(size), p->depth);
         tci_lin point = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, s->block, -1, blocks));
         tci_build_digits(b, p->cut, axes, point, s->fixed);
         block = tci_lin_add(b, block, tci_lin_mul(b, point, -blocks));
-        skipped = tci_lin_mul(b, point, size * p->inner);
+        skipped = tci_lin_mul(b, point, tci_dim_mul(size, p->inner));
     }
     s->first = tci_lin_mul(b, block, p->depth);
     s->before = tci_lin_add(b, skipped, tci_lin_mul(b, s->first, p->inner));
@@ -600,7 +601,6 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     const tci_kstage *st = &b->k->stages[p->stage];
     tci_blocked_state s = {.b = b, .p = p};
     int cut = st->axes[p->cut];
-    int64_t size = tci_kernel_known(b->k, cut);
     tci_lopen open;
     b->stage = p->stage;
     s.chunk = tci_build_lx(b, chunk);
@@ -617,13 +617,13 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     }
     s.block = tci_lx_const(l, 0);
     s.before = s.first = tci_lin_const(0);
-    s.depth = tci_lin_const(size);
+    s.depth = tci_lin_const(b->k->axes[cut].size);
     s.fixed = TCI_NEW_ARRAY(b->s, const tci_bind *, p->n_inner);
     s.zero = tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1);
     if (p->on_unit && s.zeros.part[0] >= 0) {
         tci_blocked_begin_zeros(&s);
     }
-    if (p->n_depths > 1) {
+    if (p->n_depths != 1) {
         int block = tci_build_for(b, s.block, tci_lx_const(l, p->n_depths), 1, &open);
         s.block = tci_lx_var(l, block);
         tci_blocked_place(&s, tci_lin_var(b, block));
@@ -636,7 +636,7 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         s.row->origin[cut] = s.first;
     }
     tci_blocked_block(&s, begin, end);
-    if (p->n_depths > 1) {
+    if (p->n_depths != 1) {
         tci_build_close(b, &open);
     }
     if (opens) {

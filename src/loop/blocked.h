@@ -25,7 +25,8 @@ typedef struct tci_blocked {
     tci_blocked_side of_rows, of_columns;
     int vec_axis, row_axis; /* the last ones of the two */
     int unroll;             /* vectors of a tile */
-    int64_t columns;        /* of a block, a multiple of a tile's */
+    int64_t columns;        /* of a block, a multiple of a tile's; where the size is not known, all
+                               tiles are whole, and rows that are kept have room for them */
     /* Row tiles: the first `extra` have base + 1 rows. Where the number of rows is not known, all
      * have base rows but the last, which is cut into smaller ones. */
     tci_dim n_tiles;
@@ -33,8 +34,9 @@ typedef struct tci_blocked {
     int64_t group;          /* row tiles that share a block of packed columns, at most */
     int64_t share;          /* of them that two threads may part at */
     int cut;                /* the inner axis that blocks cut: one point of those before it each */
-    int64_t depth;          /* of that axis, in a block */
-    int64_t n_depths;
+    int64_t depth;          /* of that axis, in a block; its size is known but of rows of a kernel
+                               that keeps them (tci_blocked_plan_row) */
+    tci_dim n_depths;       /* 1 or more */
     int64_t part;           /* products of a part of the sums (class SPLIT), 0: they are chains */
     bool is_part;           /* every block is a part */
     bool on_unit;           /* tiles are a CPU's matrix unit's (class MATRIX, loop/panes.h) */

@@ -76,10 +76,11 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     } else if (p->depth < size && p->inner == 1) { /* whole squares */
         p->depth = tci_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
     }
-    p->n_depths = tci_ceil_div(size, p->depth) * before;
+    int64_t n_depths = tci_ceil_div(size, p->depth) * before;
+    p->n_depths = n_depths;
     p->is_part = part > 0 && p->depth == part;
     /* no pair belongs to two parts, or begins in the block before */
-    bool even = p->part % 2 == 0 && (p->depth * p->inner % 2 == 0 || p->n_depths == 1) &&
+    bool even = p->part % 2 == 0 && (p->depth * p->inner % 2 == 0 || n_depths == 1) &&
                 (before == 1 || size * p->inner % 2 == 0);
     p->pairs = (p->on_unit || (k->reds[p->red].pairs && !p->keeps)) &&
                (p->part == 0 || p->is_part || even);
@@ -155,6 +156,20 @@ static void tci_blocked_cut_points(const tci_kernel *k, tci_machine machine, int
     p->share = p->fused ? p->group : 1;
 }
 
+/* The same where the size of the only inner axis is not known, along rows that are kept: each block
+ * is a part. */
+static bool tci_blocked_cut_open(const tci_kernel *k, tci_blocked *p)
+{
+    const tci_kred *red = &k->reds[p->red];
+    tci_dim size = k->axes[k->stages[p->stage].axes[0]].size;
+    p->part = red->order == TCI_ORDER_SPLIT ? red->order_n : 0;
+    p->depth = p->part > 0 ? p->part : TCI_BLOCKED_DEPTH;
+    p->n_depths = tci_dim_max(tci_dim_ceil_div(size, p->depth), 1);
+    p->is_part = p->part > 0;
+    p->inner = 1;
+    return p->n_inner == 1 && p->is_row_there;
+}
+
 TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
 {
     const tci_kstage *st = &k->stages[p->stage];
@@ -172,14 +187,22 @@ TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
     p->is_row_there = k->insts[p->row_inst].op == TCI_K_RED;
     p->on_unit = p->in_order = red->order == TCI_ORDER_MATRIX;
     p->row_by_vector = p->row_by_vector && !p->on_unit;
-    int64_t tile = (int64_t)p->unroll * lanes, columns = tci_kernel_known(k, p->vec_axis);
-    p->is_vec_there = tci_blocked_panel(k, p, &p->is_vec_paired) == tile && !p->is_vec_paired &&
-                      !p->on_unit;
-    if (!tci_blocked_cut_depth(k, p) || columns < lanes) {
+    int64_t tile = (int64_t)p->unroll * lanes;
+    tci_dim columns = k->axes[p->vec_axis].size;
+    bool known = tci_dim_is_known(columns);
+    for (int i = 0; i < p->n_inner; i++) {
+        known = known && tci_dim_is_known(k->axes[st->axes[i]].size);
+    }
+    p->is_vec_there = known && !p->on_unit &&
+                      tci_blocked_panel(k, p, &p->is_vec_paired) == tile && !p->is_vec_paired;
+    bool cut = tci_dim_is_known(k->axes[st->axes[p->n_inner - 1]].size)
+                   ? tci_blocked_cut_depth(k, p)
+                   : tci_blocked_cut_open(k, p);
+    if (!cut || tci_dim_lt(columns, lanes)) {
         return false;
     }
     int64_t most = p->on_unit ? TCI_BLOCKED_UNIT_COLUMNS : TCI_BLOCKED_COLUMNS;
-    p->columns = tci_ceil_div(TCI_MIN(columns, most), tile) * tile;
+    p->columns = tci_ceil_div(TCI_MIN(tci_dim_most(columns), most), tile) * tile;
     p->share = 1;
     p->steps = TCI_BLOCKED_STEPS;
     return true;

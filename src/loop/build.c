@@ -9,6 +9,8 @@
 
 #include "build.h"
 
+enum { TCI_BUILD_LINE = 64 /* bytes: arrays in work memory begin with lines of a cache */ };
+
 /* Index expressions share parts, so a walk looks at each part once: what it found there counts
  * while the same outermost call is under way and no binding has changed. */
 typedef struct tci_lkx_found {
@@ -614,6 +616,18 @@ TCI_FN int tci_build_local(tci_build *b, tc_dtype t, int64_t n, int block)
     tci_lstmt st = tci_loop_stmt(TCI_L_LOCAL);
     st.dst = tci_loop_local(b->l, t, n);
     tci_loop_append(b->l, block, st);
+    return st.dst;
+}
+
+TCI_FN int tci_build_work(tci_build *b, tc_dtype t, tci_dim n)
+{
+    tci_loop *l = b->l;
+    tci_lstmt st = tci_loop_stmt(TCI_L_LOCAL);
+    tci_dim lines = tci_dim_ceil_div(tci_dim_mul(n, tci_dtype_get(t)->bytes), TCI_BUILD_LINE);
+    st.dst = tci_loop_local(l, t, n);
+    l->locals[st.dst].work = tci_lx_const(l, l->work_bytes);
+    l->work_bytes = tci_dim_add(l->work_bytes, tci_dim_mul(lines, TCI_BUILD_LINE));
+    tci_loop_append(l, 0, st);
     return st.dst;
 }
 

@@ -161,7 +161,8 @@ TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes);
 TCI_FN int tci_build_deeper(const tci_build *b, int x, int y);
 TCI_FN int tci_build_mutable(tci_build *b, int first);
 TCI_FN void tci_build_assign(tci_build *b, int mutable_value, int value);
-TCI_FN int tci_build_local(tci_build *b, tc_dtype t, int64_t n, int block); /* declares an array */
+TCI_FN int tci_build_local(tci_build *b, tc_dtype t, int64_t n, int block); /* declares an array, */
+TCI_FN int tci_build_work(tci_build *b, tc_dtype t, tci_dim n);             /* in work memory */
 TCI_FN int tci_build_copy(tci_build *b, int value);
 
 /* Kernel values, loop/build.c; loads, guards and indices, loop/access.c. */

@@ -166,8 +166,7 @@ TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c)
 TCI_FN bool tci_cut_is_bound(const tci_build *b, int axis)
 {
     const tci_bind *row = b->cut ? b->bind[b->cut->row_axis] : NULL;
-    return row && !row->is_vector && b->cut->axis == axis &&
-           tci_dim_is_known(b->k->axes[axis].size);
+    return row && !row->is_vector && b->cut->axis == axis;
 }
 
 TCI_FN int tci_cut_at(tci_build *b, const tci_cut *c, tci_lin row)
@@ -200,7 +199,7 @@ static int tci_cut_is_zero(tci_build *b, int inst, int axis, int from, int to)
 
 TCI_FN int tci_cut_zeros(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last)
 {
-    int64_t size = tci_kernel_known(b->k, c->axis);
+    tci_dim size = b->k->axes[c->axis].size, last_one = tci_dim_max(tci_dim_add(size, -1), 0);
     tci_dim rows = b->k->axes[c->row_axis].size;
     int at = tci_cut_at(b, c, c->low ? first : tci_lin_plus(last, -1)), zeros;
     if (c->low) { /* the rows have the same there: those of the first one */
@@ -210,12 +209,12 @@ TCI_FN int tci_cut_zeros(tci_build *b, const tci_cut *c, int inst, tci_lin first
         tci_build_set(b, c->row_axis, NULL);
     } else { /* a row has one value there: that of the last element */
         tci_build_set(b, c->axis,
-                      tci_build_bind(b, tci_lin_const(size - 1), size - 1, size - 1, false, -1));
+                      tci_build_bind(b, tci_lin_const(last_one), last_one, last_one, false, -1));
         zeros = tci_cut_is_zero(b, inst, c->row_axis, tci_build_lx(b, first),
                                 tci_build_lx(b, last));
         tci_build_set(b, c->axis, NULL);
     }
-    int none = tci_lx_const(b->l, c->low ? 0 : size);
+    int none = c->low ? tci_lx_const(b->l, 0) : tci_lx_const(b->l, size);
     int choice[3] = {zeros, tci_build_number(b, at, TC_I64), tci_build_number(b, none, TC_I64)};
     int end = tci_build_prim(b, TCI_P_SELECT, TC_I64, 3, choice, 0);
     return tci_lx_var(b->l, tci_build_value_index(b, end));

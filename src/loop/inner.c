@@ -121,8 +121,8 @@ static void tci_stage_blocks(tci_build *b, const tci_stage_lanes *m, int from, i
 
 /* The blocks of a row that is cut: those that are seen, one that may be both, those that are
  * masked. */
-static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t begin,
-                                 int64_t end)
+static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, tci_dim begin,
+                                 tci_dim end)
 {
     tci_loop *l = b->l;
     int64_t vlanes = tci_kernel_lanes(b->k);
@@ -138,7 +138,7 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t
         b->guard_truth = is_masked == (cut->masked == TCI_ALWAYS) ? TCI_ALWAYS : TCI_NEVER;
         b->is_one = is_masked ? cut->is_one : NULL;
         tci_stage_blocks(b, m, tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, begin), 0), to,
-                         begin, end - 1);
+                         begin, tci_dim_add(end, -1));
         from = to;
     }
     b->guard = -1;
@@ -159,8 +159,8 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
     void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
-    if (tci_dim_lt(begin, whole) && tci_stage_is_cut(b, m->axis)) {
-        tci_stage_cut_blocks(b, m, tci_dim_known(begin), tci_dim_known(whole));
+    if (!tci_dim_le(whole, begin) && tci_stage_is_cut(b, m->axis)) {
+        tci_stage_cut_blocks(b, m, begin, whole);
     } else if (!tci_dim_le(whole, begin)) {
         tci_stage_blocks(b, m, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), begin,
                          tci_dim_add(whole, -1));

@@ -52,7 +52,7 @@ TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
     return l->n_indices - 1;
 }
 
-TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n)
+TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, tci_dim n)
 {
     tci_llocal m = {(uint8_t)storage, n, false, -1, false};
     TCI_PUSH(l->s, l->locals, l->n_locals, l->cap_locals, m);
@@ -364,6 +364,9 @@ TCI_FN void tci_loop_find_dims(tci_loop *l)
             }
             if (st->n >= 0) {
                 tci_loop_need_lx(l, st->n);
+            }
+            if (st->op == TCI_L_LOCAL && l->locals[st->dst].work >= 0) {
+                tci_loop_need_lx(l, l->locals[st->dst].work);
             }
             if (bounds) {
                 tci_loop_need_dim(l, st->lo);

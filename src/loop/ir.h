@@ -9,8 +9,9 @@
  * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
  * Numbers in index expressions, strides, bounds of ranges and sizes of indexed axes may be symbolic
  * (base/dim.h): the function is given their values behind its literals. Steps, counts of lanes and
- * sizes of locals are known. Memory is a base (operand or local) plus an offset in elements; the
- * access kinds are the dialect's (tci_mem), so a printer only asks for names.
+ * sizes of locals outside of work memory are known. Memory is a base (operand or local) plus an
+ * offset in elements; the access kinds are the dialect's (tci_mem), so a printer only asks for
+ * names.
  *
  * Invariants (loop/verify.c; what depends on numbers loop/walk.c): a name is defined before its
  * use, in the same or an enclosing block; lanes of a PRIM's arguments agree with its result; DIV
@@ -97,9 +98,9 @@ typedef struct tci_lindex {
 } tci_lindex;
 typedef struct tci_llocal {
     int8_t dtype;     /* storage dtype */
-    int64_t n;
+    tci_dim n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
-    int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
+    int32_t work;     /* lx: bytes from the start of the thread's work memory; -1: on the stack */
     bool is_given;    /* memory of the skeleton's main loop */
 } tci_llocal;
 typedef struct tci_lblock {
@@ -140,7 +141,7 @@ struct tci_loop {
     bool faults;
     bool narrow;    /* every index, and every part of one, fits into 32 bits with a sign */
     tci_dim n_tasks;
-    int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
+    tci_dim work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
     /* Not NULL: a joint, of a kernel's members in their order. Nothing else is here but operands,
      * n_tasks, faults, and as `threads` the most that a member has. */
     tci_loop_member *members; int n_members;
@@ -184,7 +185,7 @@ TCI_FN int tci_loop_block(tci_loop *l, int parent);
 TCI_FN bool tci_loop_encloses(const tci_loop *l, int outer, int inner); /* same block counts */
 TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block);
 TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop);
-TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n);
+TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, tci_dim n);
 TCI_FN tci_lstmt tci_loop_stmt(tci_lop op);       /* every reference -1 */
 TCI_FN void tci_loop_append(tci_loop *l, int block, tci_lstmt st);
 /* Index expressions: hash-consed, constants folded. */

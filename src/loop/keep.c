@@ -35,29 +35,32 @@ static tc_dtype tci_keep_dtype(const tci_kernel *k, const tci_kred *red)
 /* Elements of the row of a reduction: whole vectors; 1 where it keeps none. Sets what a step along
  * each kept axis is. Rows that a unit reads or writes, 16 at once, begin in different sets of the
  * first cache. */
-static int64_t tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64_t lanes,
+static tci_dim tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64_t lanes,
                                  tci_dim *coef)
 {
     const tci_kstage *st = &k->stages[red->stage];
-    int64_t n = 1;
+    tci_dim n = 1;
     for (int i = st->n_axes - 1; i >= st->n_axes - st->n_kept; i--) {
-        int64_t size = tci_kernel_known(k, st->axes[i]);
+        tci_dim size = k->axes[st->axes[i]].size;
+        int64_t whole = tci_dim_is_known(size) ? lanes : TCI_KEEP_TILE * lanes;
         if (coef) {
             coef[st->axes[i]] = n;
         }
-        n *= i < st->n_axes - 1 ? size : tci_ceil_div(size, lanes) * lanes;
+        size = i < st->n_axes - 1 ? size : tci_dim_mul(tci_dim_ceil_div(size, whole), whole);
+        n = tci_dim_mul(n, size);
     }
     bool on_unit = red->order == TCI_ORDER_MATRIX || tci_keep_is_for_unit(k, red);
-    n += on_unit ? TCI_KEEP_LINE / tci_dtype_get(tci_keep_dtype(k, red))->bytes : 0;
-    return TCI_MAX(n, 1);
+    n = tci_dim_add(n, on_unit ? TCI_KEEP_LINE / tci_dtype_get(tci_keep_dtype(k, red))->bytes : 0);
+    return tci_dim_max(n, 1);
 }
 
-TCI_FN int64_t tci_keep_bytes(const tci_kernel *k, int64_t lanes)
+TCI_FN tci_dim tci_keep_bytes(const tci_kernel *k, int64_t lanes)
 {
-    int64_t bytes = 0;
+    tci_dim bytes = 0;
     for (int r = 0; r < k->n_reds; r++) {
-        bytes += tci_keep_elements(k, &k->reds[r], lanes, NULL) *
-                 tci_dtype_get(tci_keep_dtype(k, &k->reds[r]))->bytes;
+        tc_dtype t = tci_keep_dtype(k, &k->reds[r]);
+        bytes = tci_dim_add(bytes, tci_dim_mul(tci_keep_elements(k, &k->reds[r], lanes, NULL),
+                                               tci_dtype_get(t)->bytes));
     }
     return bytes;
 }
@@ -117,21 +120,19 @@ static void tci_keep_array(tci_build *b, const tci_kred *red, const tci_keep_row
     int local = tci_keep_place(b, red);
     tc_dtype t = tci_keep_dtype(b->k, red);
     tci_lkeep *keep = tci_build_keep(b, red->inst, local, red->stage);
-    int64_t n = tci_keep_elements(b->k, red, b->l->lanes, keep->coef);
+    tci_dim n = tci_keep_elements(b->k, red, b->l->lanes, keep->coef);
     keep->is_padded = true;
     if (rows->axis >= 0) {
         keep->coef[rows->axis] = n;
-        n *= rows->n;
+        n = tci_dim_mul(n, rows->n);
     }
     if (local >= 0) {
         return;
     }
-    n += b->l->lanes; /* of a vector that begins in the last row, anywhere, and ends behind it */
-    keep->local = tci_build_local(b, t, n, 0);
-    if (rows->has_work) {
-        b->l->locals[keep->local].work = b->l->work_bytes;
-        b->l->work_bytes += (n * tci_dtype_get(t)->bytes + 63) / 64 * 64;
-    }
+    /* of a vector that begins in the last row, anywhere, and ends behind it */
+    n = tci_dim_add(n, b->l->lanes);
+    keep->local = rows->has_work ? tci_build_work(b, t, n)
+                                 : tci_build_local(b, t, tci_dim_known(n), 0);
 }
 
 TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows)
@@ -262,7 +263,7 @@ static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
 }
 
 /* Groups of vectors from index `from` up to `to`, below `whole`. */
-static void tci_keep_groups(tci_build *b, tci_keep_walk *m, int from, int to, int64_t whole)
+static void tci_keep_groups(tci_build *b, tci_keep_walk *m, int from, int to, tci_dim whole)
 {
     int64_t lanes = b->l->lanes, group = lanes * TCI_KEEP_UNROLL;
     const tci_bind *vecs[TCI_KEEP_UNROLL];
@@ -270,14 +271,14 @@ static void tci_keep_groups(tci_build *b, tci_keep_walk *m, int from, int to, in
     tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, group, &open));
     for (int u = 0; u < TCI_KEEP_UNROLL; u++) {
         vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), u * lanes,
-                                   whole - group + (u + 1) * lanes - 1, -1);
+                                   tci_dim_add(whole, (u + 1) * lanes - group - 1), -1);
     }
     tci_keep_body(b, m, TCI_KEEP_UNROLL, vecs);
     tci_build_close(b, &open);
 }
 
 /* A row that is cut: groups on one side, one that may be both, groups on the other. */
-static void tci_keep_cut_row(tci_build *b, tci_keep_walk *m, int64_t whole)
+static void tci_keep_cut_row(tci_build *b, tci_keep_walk *m, tci_dim whole)
 {
     tci_loop *l = b->l;
     const tci_cut *cut = b->cut;
@@ -310,8 +311,8 @@ TCI_FN void tci_keep_reduce(tci_build *b, int stage)
     tci_dim begin = 0, size = b->k->axes[m.axis].size;
     if (n_folded == 0 && tci_cut_is_bound(b, m.axis)) {
         int64_t group = (int64_t)b->l->lanes * TCI_KEEP_UNROLL;
-        begin = tci_kernel_known(b->k, m.axis) / group * group;
-        tci_keep_cut_row(b, &m, tci_dim_known(begin));
+        begin = tci_dim_mul(tci_dim_div(size, group), group);
+        tci_keep_cut_row(b, &m, begin);
     }
     tci_stage_vectors(b, begin, size, TCI_KEEP_UNROLL, tci_keep_body, &m);
     tci_build_set(b, m.axis, NULL);

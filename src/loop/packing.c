@@ -27,22 +27,13 @@ enum {
 
 /* ---- panels ---- */
 
-TCI_FN int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
-{
-    int local = tci_build_local(b, t, n, 0);
-    int64_t bytes = n * tci_dtype_get(t)->bytes;
-    b->l->locals[local].work = b->l->work_bytes;
-    b->l->work_bytes += (bytes + 63) / 64 * 64;
-    return local;
-}
-
 /* Positions of the inner points: `step` elements apart. */
-static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_dim *coef, int64_t step)
+static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_dim *coef, tci_dim step)
 {
     const tci_kstage *st = &s->b->k->stages[s->p->stage];
     for (int i = s->p->n_inner - 1; i >= s->p->cut; i--) {
         coef[st->axes[i]] = step;
-        step *= tci_kernel_known(s->b->k, st->axes[i]);
+        step = tci_dim_mul(step, s->b->k->axes[st->axes[i]].size);
     }
 }
 
@@ -97,7 +88,7 @@ static void tci_blocked_make_rows(tci_blocked_state *s, int64_t rows)
     if (p->is_row_there) {
         return;
     }
-    int panel = tci_blocked_local(b, s->row_elements * panels, type);
+    int panel = tci_build_work(b, type, s->row_elements * panels);
     s->row_pairs = panel;
     bool along = p->pairs && !p->row_by_vector;
     if (along) {
@@ -125,21 +116,21 @@ TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
                                     : s->tile_step * tci_ceil_div(p->columns, s->tile);
     tci_blocked_make_rows(s, rows);
     s->vec_pairs = p->is_vec_there ? ~tci_kinst_number(&b->k->insts[p->vec_inst])
-                                   : tci_blocked_local(b, vec_elements, vec_type);
+                                   : tci_build_work(b, vec_type, vec_elements);
     s->vec = tci_blocked_keep(s, p->vec_inst, s->vec_pairs, s->tile, p->pairs);
     s->vec->is_padded = true;
     tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
     s->partial = s->total = s->zeros = tci_stage_tuple_of(-1, -1);
     if (p->on_unit) {
         tci_panes_make(s, group);
-    } else if (p->n_depths > 1 || p->by_rows) {
-        s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+    } else if (p->n_depths != 1 || p->by_rows) {
+        s->partial.part[0] = tci_build_work(b, (tc_dtype)red->dtype, group * rows * p->columns);
     }
     if (p->masked && !p->hides_columns) {
-        s->zeros.part[0] = tci_blocked_local(b, p->columns, (tc_dtype)red->dtype);
+        s->zeros.part[0] = tci_build_work(b, (tc_dtype)red->dtype, p->columns);
     }
     if (p->part > 0 && !p->is_part) {
-        s->total.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+        s->total.part[0] = tci_build_work(b, (tc_dtype)red->dtype, group * rows * p->columns);
     }
 }
 
@@ -150,7 +141,7 @@ static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
     const tci_kstage *st = &b->k->stages[s->p->stage];
     tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, s->p->n_inner + 1);
     for (int i = 0; i < s->p->n_inner - without; i++) {
-        int64_t size = tci_kernel_known(b->k, st->axes[i]);
+        tci_dim size = b->k->axes[st->axes[i]].size;
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
         if (i < s->p->cut) {
             tci_build_set(b, st->axes[i], s->fixed[i]);
@@ -162,7 +153,7 @@ static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
         }
         int at = tci_build_for(b, from, to, 1, &open[i]);
         tci_build_set(b, st->axes[i],
-                      tci_build_bind(b, tci_lin_var(b, at), 0, size - 1, false, -1));
+                      tci_build_bind(b, tci_lin_var(b, at), 0, tci_dim_add(size, -1), false, -1));
     }
     return open;
 }
@@ -267,7 +258,7 @@ static tci_lin tci_blocked_panel_at(tci_blocked_state *s, tci_lin at)
     const int32_t *axes = b->k->stages[p->stage].axes;
     tci_dim size = p->of_columns.size;
     for (int i = 0; i < p->n_inner; i++) {
-        int64_t last = tci_kernel_known(b->k, axes[i]) - 1;
+        tci_dim last = tci_dim_add(b->k->axes[axes[i]].size, -1);
         const tci_bind *first = tci_build_bind(b, s->first, 0, last, false, -1);
         tci_build_set(b, axes[i], i < p->cut ? s->fixed[i] : i == p->cut ? first : s->zero);
     }
@@ -282,16 +273,34 @@ static tci_lin tci_blocked_panel_at(tci_blocked_state *s, tci_lin at)
     return tci_lin_plus(base, p->is_vec_paired ? -1 : 0); /* the odd point lies first */
 }
 
+/* The same of a size that is not known: all are whole, for which panels and kept rows have room. */
+static void tci_blocked_open_vectors(tci_blocked_state *s, tci_lin at, const tci_bind **vecs)
+{
+    tci_build *b = s->b;
+    int64_t lanes = b->l->lanes;
+    tci_dim whole = tci_dim_mul(tci_dim_ceil_div(s->p->of_columns.size, s->tile), s->tile);
+    for (int i = 0; i < s->p->unroll; i++) {
+        tci_dim most = tci_dim_add(whole, (i + 1) * lanes - s->tile - 1);
+        vecs[i] = tci_build_bind(b, tci_lin_plus(at, i * lanes), i * lanes, most, true, -1);
+    }
+}
+
 TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
                                             int *n)
 {
     tci_build *b = s->b;
-    int64_t lanes = b->l->lanes, size = tci_dim_known(s->p->of_columns.size);
+    int64_t lanes = b->l->lanes;
     const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, s->p->unroll);
     tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
     s->vec->origin[s->p->vec_axis] = at;
     s->vec->base = s->p->is_vec_there ? tci_blocked_panel_at(s, at)
                                       : tci_lin_mul(b, tile, s->tile_step);
+    if (!tci_dim_is_known(s->p->of_columns.size)) {
+        *n = s->p->unroll;
+        tci_blocked_open_vectors(s, at, vecs);
+        return vecs;
+    }
+    int64_t size = tci_dim_known(s->p->of_columns.size);
     for (*n = 0; *n * lanes < count; ++*n) {
         int64_t skip = *n * lanes, left = TCI_MIN(count - skip, lanes);
         int64_t lo = count < s->tile ? size - count + skip : skip;
@@ -322,10 +331,10 @@ static void tci_blocked_set_flat(tci_blocked_state *s, bool flat)
 }
 
 /* Inner points that the last axis has where it stands for all from the cut one on. */
-static int64_t tci_blocked_flat_size(const tci_blocked_state *s)
+static tci_dim tci_blocked_flat_size(const tci_blocked_state *s)
 {
     const int32_t *axes = s->b->k->stages[s->p->stage].axes;
-    return s->p->inner * tci_kernel_known(s->b->k, axes[s->p->cut]);
+    return tci_dim_mul(s->b->k->axes[axes[s->p->cut]].size, s->p->inner);
 }
 
 /* Vectors that are strided, where the inner points may be contiguous: squares of these and lanes,
@@ -334,7 +343,8 @@ static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_b
 {
     tci_build *b = s->b;
     int axis = b->k->stages[s->p->stage].axes[s->p->n_inner - 1];
-    int64_t lanes = b->l->lanes, size = tci_blocked_flat_size(s);
+    int64_t lanes = b->l->lanes;
+    tci_dim last = tci_dim_add(tci_blocked_flat_size(s), -lanes);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
     tci_lopen open;
     tci_lin first = tci_lin_mul(b, s->first, s->p->inner);
@@ -345,7 +355,7 @@ static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_b
     tci_blocked_set_flat(s, true);
     tci_lin at = tci_lin_var(b, tci_build_for(b, from, end, lanes, &open));
     for (int64_t r = 0; r < lanes; r++) {
-        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, size - lanes + r, false, -1);
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, tci_dim_add(last, r), false, -1);
     }
     b->turn_rows = rows;
     b->turn_axis = axis;
@@ -377,7 +387,7 @@ static void tci_blocked_pack_rest(tci_blocked_state *s, int n, const tci_bind *c
 {
     tci_build *b = s->b;
     int axis = b->k->stages[s->p->stage].axes[s->p->n_inner - 1];
-    int64_t last = tci_blocked_flat_size(s) - 1;
+    tci_dim last = tci_dim_add(tci_blocked_flat_size(s), -1);
     tci_lopen open;
     tci_lin end = tci_lin_mul(b, tci_lin_add(b, s->first, s->depth), s->p->inner);
     tci_blocked_set_flat(s, true);
@@ -548,6 +558,36 @@ static void tci_blocked_pack_twos(tci_blocked_state *s)
     tci_twos_walk(s, tci_build_lx(b, done), tci_build_lx(b, s->depth), 0, tci_twos_pack);
 }
 
+/* The vectors of the last tile where the number of columns is not known: each is whole, or in part
+ * or not there and zeros. */
+static void tci_blocked_pack_left(tci_blocked_state *s, const tci_bind *const *vecs)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t lanes = l->lanes;
+    tci_dim size = s->p->of_columns.size;
+    for (int i = 0; i < 2 * s->p->unroll; i++) {
+        bool part = i % 2;
+        tci_lin first = vecs[i / 2]->at;
+        tci_lopen there;
+        int left = tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, first, -1), size));
+        left = tci_lx_make(l, TCI_LX_MAX, left, tci_lx_const(l, 0), 0);
+        left = tci_build_lx(b, tci_build_let(b, left));
+        tci_build_if(b, tci_build_in_range(b, left, part ? 0 : lanes, part ? lanes - 1 : s->tile),
+                     &there);
+        tci_lopen *open = tci_blocked_packs_all(s->p) ? NULL : tci_blocked_open(s, 0);
+        tci_build_set(b, s->p->vec_axis,
+                      tci_build_bind(b, first, i / 2 * lanes, tci_dim_add(size, -1), true,
+                                     part ? left : -1));
+        tci_build_value(b, s->p->vec_inst);
+        tci_build_set(b, s->p->vec_axis, NULL);
+        if (open) {
+            tci_blocked_close(s, 0, open);
+        }
+        tci_build_close(b, &there);
+    }
+}
+
 static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
@@ -559,6 +599,10 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
     s->vecs = vecs;
     s->n_vecs = n;
+    if (count == TCI_BLOCKED_LEFT) {
+        tci_blocked_pack_left(s, vecs);
+        return;
+    }
     if (tci_twos_by_two(s->p)) {
         tci_blocked_pack_twos(s);
         return;
@@ -596,18 +640,39 @@ static int tci_blocked_seen(tci_blocked_state *s)
     return s->at.n_rows > 0 ? tci_cut_at(s->b, p->masked, s->at.rows[row]->at) : p->cut_at;
 }
 
+/* Where columns of unknown number are packed the last tile is one of its own. */
+static void tci_blocked_left_columns(tci_blocked_state *s, int chunk,
+                                     void (*body)(tci_blocked_state *, tci_lin, int64_t))
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t most = s->p->columns / s->tile;
+    tci_dim size = s->p->of_columns.size, whole = tci_dim_div(size, s->tile);
+    int first = tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most);
+    tci_lin tile = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, whole), 0));
+    tci_dim rest = tci_dim_sub(size, tci_dim_mul(whole, s->tile));
+    tci_lopen there, left;
+    tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, tile), 0, most - 1), &there);
+    tci_build_if(b, tci_build_in_range(b, tci_lx_const(l, rest), 1, s->tile - 1), &left);
+    body(s, tile, TCI_BLOCKED_LEFT);
+    tci_build_close(b, &left);
+    tci_build_close(b, &there);
+}
+
 TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
                                 void (*body)(tci_blocked_state *, tci_lin, int64_t))
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
-    int64_t size = tci_dim_known(s->p->of_columns.size), rest = size % s->tile;
-    int64_t most = s->p->columns / s->tile, whole = size / s->tile;
-    int64_t n_chunks = tci_ceil_div(size, s->p->columns);
+    tci_dim size = s->p->of_columns.size;
+    bool known = tci_dim_is_known(size), packs = s->at.n_rows == 0;
+    int64_t most = s->p->columns / s->tile, rest = known ? tci_dim_known(size) % s->tile : 0;
+    tci_dim whole = known || packs ? tci_dim_div(size, s->tile) : tci_dim_ceil_div(size, s->tile);
+    tci_dim n_chunks = tci_dim_ceil_div(size, s->p->columns);
     tci_lopen open;
-    int end = tci_lx_const(l, TCI_MIN(most, whole)), seen = tci_blocked_seen(s);
+    int end = tci_lx_const(l, tci_dim_min(most, whole)), seen = tci_blocked_seen(s);
     int begin = tci_lx_const(l, 0);
-    if (whole < n_chunks * most && n_chunks > 1) {
+    if (n_chunks != 1 && !tci_dim_le(tci_dim_mul(n_chunks, most), whole)) {
         int left = tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most);
         left = tci_lx_make(l, TCI_LX_ADD, left, tci_lx_const(l, whole), 0);
         end = tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, most), 0);
@@ -621,19 +686,23 @@ TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
         begin = low ? tci_lx_make(l, TCI_LX_MAX, left, begin, 0) : begin;
         end = low ? end : tci_lx_make(l, TCI_LX_MIN, end, left, 0);
     }
-    if (whole > 0) {
+    if (whole != 0) {
         int tile = tci_build_for(b, begin, end, 1, &open);
         body(s, tci_lin_var(b, tile), s->tile);
         tci_build_close(b, &open);
     }
+    if (!known && packs) {
+        tci_blocked_left_columns(s, chunk, body);
+    }
     if (rest == 0) {
         return;
     }
-    if (n_chunks > 1) {
-        tci_build_if(b, tci_build_in_range(b, chunk, n_chunks - 1, n_chunks - 1), &open);
+    int64_t last = tci_dim_known(n_chunks) - 1;
+    if (last > 0) {
+        tci_build_if(b, tci_build_in_range(b, chunk, last, last), &open);
     }
-    body(s, tci_lin_const(whole - (n_chunks - 1) * most), rest);
-    if (n_chunks > 1) {
+    body(s, tci_lin_const(tci_dim_known(whole) - last * most), rest);
+    if (last > 0) {
         tci_build_close(b, &open);
     }
 }
@@ -698,7 +767,7 @@ static void tci_blocked_pack_run(tci_blocked_state *s)
         tci_build_set(b, st->axes[i], s->zero);
         size *= tci_kernel_known(b->k, st->axes[i]);
     }
-    if (first == p->cut && p->n_depths > 1) {
+    if (first == p->cut && p->n_depths != 1) {
         tci_lin at = tci_lin_mul(b, s->first, p->inner);
         int from = tci_build_lx(b, at);
         int to = tci_build_lx(b, tci_lin_add(b, at, tci_lin_mul(b, s->depth, p->inner)));

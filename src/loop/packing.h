@@ -4,6 +4,8 @@
 
 #include "blocked.h"
 
+enum { TCI_BLOCKED_LEFT = -1 /* columns of the last tile, where their number is not known */ };
+
 /* What is at hand while the statements of a block are made. */
 typedef struct tci_blocked_state {
     tci_build *b;
@@ -41,8 +43,6 @@ typedef struct tci_blocked_state {
     bool packs;             /* this tile packs the vector factor while it multiplies */
 } tci_blocked_state;
 
-/* A local array of work memory. */
-TCI_FN int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t);
 /* Local arrays of work memory: the panels, and sums of `group` row tiles. */
 TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group);
 /* The axes of a side but for the last one at `bind`. */
@@ -65,7 +65,8 @@ TCI_FN void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile
 TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
                                             int *n);
 /* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
- * columns). */
+ * columns). Of an unknown number of columns what is left is TCI_BLOCKED_LEFT where it is packed,
+ * and a whole tile behind that. */
 TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
                                 void (*body)(tci_blocked_state *, tci_lin, int64_t));
 /* The vector factor of block `chunk` of columns, and the row factor of the rows at hand (s->at). */

@@ -57,8 +57,8 @@ TCI_FN void tci_panes_make(tci_blocked_state *s, int64_t group)
         s->partial.part[0] = keep->local;
         return;
     }
-    int64_t tiles = s->p->n_depths > 1 ? group * (s->p->columns / s->tile) : 1;
-    s->partial.part[0] = tci_blocked_local(s->b, tiles * tci_panes_sums(s), TC_F32);
+    int64_t tiles = s->p->n_depths != 1 ? group * (s->p->columns / s->tile) : 1;
+    s->partial.part[0] = tci_build_work(s->b, TC_F32, tiles * tci_panes_sums(s));
 }
 
 TCI_FN void tci_panes_end_rows(tci_blocked_state *s)
@@ -151,7 +151,7 @@ TCI_FN tci_lin tci_panes_multiply(tci_blocked_state *s, const tci_tile *tile, tc
     tci_build *b = s->b;
     tci_loop *l = b->l;
     tci_lopen open;
-    int64_t last = s->p->n_depths - 1, sums = tci_panes_sums(s);
+    int64_t last = tci_dim_known(s->p->n_depths) - 1, sums = tci_panes_sums(s);
     int64_t pitch = (int64_t)tile->n_vecs * TCI_PANES_SIDE;
     tci_lin at = tci_lin_const(0);
     if (s->p->keeps) {

@@ -200,9 +200,10 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
         tci_lprint_args(out, l, st);
         break;
     case TCI_L_LOCAL:
-        tci_str_printf(out, "local m%d %s[%lld]", st->dst,
-                       tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
-                       (long long)l->locals[st->dst].n);
+        tci_str_printf(out, "local m%d %s[", st->dst,
+                       tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name);
+        tci_dim_print(out, l->locals[st->dst].n);
+        tci_str_add(out, "]");
         tci_str_add(out, l->locals[st->dst].work >= 0 ? " in work memory" : "");
         tci_str_add(out, l->locals[st->dst].is_given ? " given" : "");
         break;

@@ -16,7 +16,10 @@
  * keeps scores computes those alone that a row of its tile sees, and one over weights leaves out
  * keys at which all weights of the strip are +0: a product with one changes a sum in nothing but
  * -0 and NaN, which one row of such products tells for all. So no bit is another. Rows of keys see
- * the last queries, and leave out the first ones in the same way. */
+ * the last queries, and leave out the first ones in the same way.
+ *
+ * The rows, and what a row has, may be of unknown number. Then rows are kept in whole tiles, the
+ * last row tile is cut in smaller ones, and a strip has as many tiles as lie near when it runs. */
 #include "blocked.h"
 #include "keep.h"
 #include "tiles.h"
@@ -37,8 +40,10 @@ enum { TCI_STRIP_N_ROWS };
 typedef struct tci_strip {
     int axis;               /* the outer axis of the rows */
     bool on_unit;           /* a CPU's matrix unit multiplies (loop/panes.h): whole tiles of rows */
-    int64_t n_tiles, base, extra; /* register tiles of them: the first `extra` have base + 1 */
-    int64_t group;          /* tiles of a strip */
+    tci_dim n_tiles;        /* register tiles of them: as tci_blocked has it, */
+    int64_t base, extra;
+    tci_dim group;          /* tiles of a strip, */
+    int64_t most;           /* and how many at most */
     tci_blocked *dots;      /* per stage: how it is packed, where columns > 0 */
     bool is_cut;
     tci_cut cut;            /* of the rows, where they are */
@@ -53,22 +58,38 @@ static bool tci_strip_has_form(const tci_ask *a)
                 a->lanes > 1 && k->n_outer > 0 && k->n_axes < 63 &&
                 k->n_operands < TCI_WORK_OPERANDS;
     for (int i = TCI_MAX(k->n_outer - 1, 0); i < k->n_axes && fits; i++) {
-        fits = tci_dim_is_known(k->axes[i].size) && tci_kernel_known(k, i) > 0;
+        fits = !tci_dim_le(k->axes[i].size, 0);
     }
-    return fits && tci_kernel_known(k, k->n_outer - 1) >= TCI_STRIP_LEAST;
+    return fits && !tci_dim_lt(k->axes[k->n_outer - 1].size, TCI_STRIP_LEAST);
+}
+
+static int64_t tci_strip_near(const tci_ask *a)
+{
+    return TCI_MAX(a->machine.facts.cache_bytes[1] / 2, TCI_STRIP_NEAR);
 }
 
 /* Strips of `rows` rows, about, all of as many tiles as can be: each is one thread's. */
 static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
 {
     int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
-    int64_t most = (registers - 1) / TCI_STRIP_UNROLL - 1, size = tci_kernel_known(a->k, p->axis);
-    most = p->on_unit ? TCI_MATRIX_WHOLE : most;
-    p->n_tiles = tci_ceil_div(size, most);
-    p->base = p->on_unit ? most : size / p->n_tiles;
-    p->extra = p->on_unit ? 0 : size % p->n_tiles;
-    p->group = TCI_MIN(TCI_MAX(rows / (p->base + (p->extra > 0)), 1), p->n_tiles);
-    p->group = tci_ceil_div(p->n_tiles, tci_ceil_div(p->n_tiles, p->group));
+    int64_t most = p->on_unit ? TCI_MATRIX_WHOLE : (registers - 1) / TCI_STRIP_UNROLL - 1;
+    tci_dim size = a->k->axes[p->axis].size, bytes = tci_keep_bytes(a->k, a->lanes);
+    p->base = most;
+    p->n_tiles = tci_dim_ceil_div(size, most);
+    p->most = TCI_MAX(rows / most, 1);
+    if (tci_dim_is_known(size)) {
+        int64_t n_tiles = tci_dim_known(p->n_tiles);
+        p->base = p->on_unit ? most : tci_dim_known(size) / n_tiles;
+        p->extra = p->on_unit ? 0 : tci_dim_known(size) % n_tiles;
+        p->most = TCI_MIN(TCI_MAX(rows / (p->base + (p->extra > 0)), 1), n_tiles);
+        p->most = tci_ceil_div(n_tiles, tci_ceil_div(n_tiles, p->most));
+    }
+    p->group = p->most;
+    if (!tci_dim_is_known(bytes)) {
+        int64_t tile = p->base + (p->extra > 0);
+        tci_dim near = tci_dim_div(tci_strip_near(a), tci_dim_mul(bytes, tile));
+        p->group = tci_dim_max(tci_dim_min(near, p->most), 1);
+    }
 }
 
 /* A contraction is the only reduction of its stage. */
@@ -84,14 +105,14 @@ static bool tci_strip_plan_stage(const tci_kernel *k, int stage, int lanes, cons
         n_reds += k->reds[r].stage == stage;
         dot->red = k->reds[r].stage == stage ? r : dot->red;
     }
-    int64_t vectors = tci_ceil_div(tci_kernel_known(k, st->axes[st->n_axes - 1]), lanes);
+    int64_t columns = tci_dim_most(k->axes[st->axes[st->n_axes - 1]].size);
     dot->stage = stage;
     dot->row_axis = p->axis;
-    dot->unroll = (int)TCI_MIN(vectors, TCI_STRIP_UNROLL);
+    dot->unroll = (int)TCI_MIN(tci_ceil_div(columns, lanes), TCI_STRIP_UNROLL);
     dot->n_tiles = p->n_tiles;
     dot->base = p->base;
     dot->extra = p->extra;
-    dot->group = p->group;
+    dot->group = p->most;
     return n_reds == 1 && tci_blocked_plan_row(k, lanes, dot);
 }
 
@@ -129,7 +150,7 @@ static bool tci_strip_plan(const tci_ask *a, int64_t rows, tci_strip *p)
 
 static int64_t tci_strip_most(const tci_strip *p)
 {
-    return p->group * (p->base + (p->extra > 0));
+    return p->most * (p->base + (p->extra > 0));
 }
 
 /* ---- the nest ---- */
@@ -138,11 +159,11 @@ static int64_t tci_strip_most(const tci_strip *p)
 static tci_lin tci_strip_first(tci_build *b, const tci_strip *p, int tile)
 {
     tci_loop *l = b->l;
-    int64_t size = tci_kernel_known(b->k, p->axis);
     int row = tci_lx_make(l, TCI_LX_MUL, tile, -1, p->base);
     int longer = tci_lx_make(l, TCI_LX_MIN, tile, tci_lx_const(l, p->extra), 0);
+    tci_dim size = b->k->axes[p->axis].size;
     int first = tci_lx_make(l, TCI_LX_ADD, row, longer, 0);
-    if (p->n_tiles * p->base + p->extra > size) {
+    if (tci_dim_add(tci_dim_mul(p->n_tiles, p->base), p->extra) != size) {
         first = tci_lx_make(l, TCI_LX_MIN, first, tci_lx_const(l, size), 0);
     }
     return tci_build_let(b, first);
@@ -151,7 +172,7 @@ static tci_lin tci_strip_first(tci_build *b, const tci_strip *p, int tile)
 /* Tiles [begin, end) of a contraction, one block of columns after the other. */
 static void tci_strip_contract(tci_build *b, const tci_blocked *dot, int begin, int end)
 {
-    int64_t n = tci_ceil_div(tci_kernel_known(b->k, dot->vec_axis), dot->columns);
+    tci_dim n = tci_dim_ceil_div(b->k->axes[dot->vec_axis].size, dot->columns);
     tci_lopen open;
     if (n == 1) {
         tci_blocked_emit(b, dot, tci_lin_const(0), begin, end);
@@ -167,13 +188,13 @@ static void tci_strip_rows(tci_build *b, const tci_strip *p, int begin, int end,
                           tci_lin last)
 {
     tci_tile tile = {0};
-    int64_t size = tci_kernel_known(b->k, p->axis);
+    tci_dim most = tci_dim_add(b->k->axes[p->axis].size, -1);
     tci_lopen open;
     tile.row_axis = tile.vec_axis = tile.next_axis = -1;
     tile.n_rows = tile.n_vecs = 1;
     int row = tci_build_for(b, tci_build_lx(b, first), tci_build_lx(b, last), 1, &open);
     tci_build_set(b, p->axis,
-                  tci_build_bind(b, tci_lin_var(b, row), 0, size - 1, false, -1));
+                  tci_build_bind(b, tci_lin_var(b, row), 0, most, false, -1));
     for (int t = begin; t < end; t++) {
         tci_stage_one(b, &tile, t);
     }
@@ -268,12 +289,8 @@ static bool tci_strip_fits(const tci_ask *a, const int64_t *n)
     tci_strip p = {0};
     int64_t rows = n[TCI_STRIP_N_ROWS];
     return rows >= 1 && rows <= TCI_STRIP_MOST && tci_strip_plan(a, rows, &p) &&
-           tci_strip_most(&p) * tci_keep_bytes(a->k, a->lanes) <= TCI_WORK_MOST / 2;
-}
-
-static int64_t tci_strip_near(const tci_ask *a)
-{
-    return TCI_MAX(a->machine.facts.cache_bytes[1] / 2, TCI_STRIP_NEAR);
+           !tci_dim_lt(TCI_WORK_MOST / 2, tci_dim_mul(tci_keep_bytes(a->k, a->lanes),
+                                                      tci_strip_most(&p)));
 }
 
 static int tci_strip_candidates(const tci_ask *a,
@@ -282,7 +299,7 @@ static int tci_strip_candidates(const tci_ask *a,
     if (!tci_strip_has_form(a)) {
         return 0;
     }
-    int64_t near = tci_strip_near(a) / TCI_MAX(tci_keep_bytes(a->k, a->lanes), 1);
+    int64_t near = tci_strip_near(a) / TCI_MAX(tci_dim_hint(tci_keep_bytes(a->k, a->lanes)), 1);
     n[0][TCI_STRIP_N_ROWS] = TCI_MAX(TCI_MIN(near, TCI_STRIP_MOST / 2), 1);
     n[1][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 2;
     n[2][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 4;
@@ -295,7 +312,8 @@ static int tci_strip_candidates(const tci_ask *a,
  * runs alone. */
 static double tci_strip_uneven(const tci_ask *a, const tci_strip *p)
 {
-    double strips = (double)tci_ceil_div(p->n_tiles, p->group);
+    double strips = (double)tci_ceil_div(TCI_MAX(tci_dim_hint(p->n_tiles), 1),
+                                         TCI_MAX(tci_dim_hint(p->group), 1));
     double processors = TCI_MAX(a->machine.facts.processors, 1);
     for (int i = 0; i < a->k->n_outer; i++) {
         strips *= i == p->axis ? 1 : (double)TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);
@@ -309,8 +327,10 @@ static double tci_strip_cost(const tci_ask *a, const int64_t *n)
 {
     tci_strip p = {0};
     tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    tci_dim bytes = tci_keep_bytes(a->k, a->lanes);
     double rows = (double)tci_strip_most(&p);
-    bool far = rows * (double)tci_keep_bytes(a->k, a->lanes) > (double)tci_strip_near(a);
+    bool far = tci_dim_is_known(bytes) &&
+               rows * (double)tci_dim_known(bytes) > (double)tci_strip_near(a);
     double packs = p.on_unit ? TCI_STRIP_UNIT_PACKS : TCI_STRIP_PACKS;
     double slower = 1.2 * (1 + packs / rows) * (far ? 1.05 : 1) * tci_strip_uneven(a, &p);
     return tci_ask_ns(a, slower, slower) * slower;
@@ -328,7 +348,7 @@ static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     b->cut_from = tci_lx_const(b->l, 0);
     nest.n_tiles = p.n_tiles;
     nest.group = p.group;
-    tci_keep_rows rows = {p.axis, tci_strip_most(&p), true};
+    tci_keep_rows rows = {p.axis, tci_dim_mul(p.group, p.base + (p.extra > 0)), true};
     tci_keep_arrays(b, rows);
     tci_rows_keep(a, b);
     tci_nest_run(&nest, tci_strip_body, &p, launch);

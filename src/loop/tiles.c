@@ -51,8 +51,8 @@ TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
     p->n_inner = p->inner = 1;
     p->vec_by_vector = !x.side[1].along_k;
     p->squares = x.side[1].along_k;
-    p->n_depths = tci_ceil_div(x.k, TCI_TILES_DEPTH);
-    p->depth = tci_ceil_div(x.k / TCI_TILES_BLOCK, p->n_depths) * TCI_TILES_BLOCK;
+    int64_t depths = tci_ceil_div(x.k, TCI_TILES_DEPTH);
+    p->depth = tci_ceil_div(x.k / TCI_TILES_BLOCK, depths) * TCI_TILES_BLOCK;
     p->n_depths = tci_ceil_div(x.k, p->depth);
 }
 
@@ -68,14 +68,6 @@ typedef struct tci_tiles_state {
     tci_lin step, n_steps;  /* first of the current block of k, and how many */
     int block;              /* its number: lx */
 } tci_tiles_state;
-
-static int tci_tiles_local(tci_build *b, int64_t n, tc_dtype t)
-{
-    int local = tci_build_local(b, t, n, 0);
-    b->l->locals[local].work = b->l->work_bytes;
-    b->l->work_bytes += (n * tci_dtype_get(t)->bytes + 63) / 64 * 64;
-    return local;
-}
 
 static tci_lstmt tci_tiles_stmt(tci_build *b, tci_mem mem, int tile)
 {
@@ -260,8 +252,8 @@ static void tci_tiles_multiply(tci_tiles_state *s, tci_lin tile, tci_lin sums)
         tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
     }
     tci_build_close(b, &open);
-    if (s->p->n_depths > 1) {
-        tci_tiles_if(s, 1, s->p->n_depths - 1, &open);
+    if (s->p->n_depths != 1) {
+        tci_tiles_if(s, 1, tci_dim_known(s->p->n_depths) - 1, &open);
         tci_tiles_move_sums(s, TCI_MEM_TILE_LOAD, sums);
         tci_build_close(b, &open);
     }
@@ -339,7 +331,8 @@ static void tci_tiles_row(tci_tiles_state *s, tci_lin row, tci_lin column, int n
     tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
     tci_lin sums = tci_lin_mul(b, tile, TCI_TILES_BLOCK * TCI_TILES_BLOCK);
     tci_tiles_multiply(s, tile, sums);
-    tci_tiles_if(s, s->p->n_depths - 1, s->p->n_depths - 1, &last);
+    int64_t end = tci_dim_known(s->p->n_depths) - 1;
+    tci_tiles_if(s, end, end, &last);
     tci_tiles_finish(s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)), sums);
     tci_build_close(b, &last);
     tci_build_close(b, &tiles);
@@ -354,10 +347,10 @@ TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, in
     tci_matrix_find(b->k, &s.x);
     b->stage = 0;
     s.tile_elements = s.x.k * TCI_TILES_BLOCK;
-    s.rows = tci_tiles_local(b, p->depth * TCI_TILES_BLOCK, TC_BF16);
-    s.panel = tci_tiles_local(b, s.tile_elements * n_columns, TC_BF16);
+    s.rows = tci_build_work(b, TC_BF16, p->depth * TCI_TILES_BLOCK);
+    s.panel = tci_build_work(b, TC_BF16, s.tile_elements * n_columns);
     s.sums = tci_stage_tuple_of(
-        tci_tiles_local(b, n_columns * TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32), -1);
+        tci_build_work(b, TC_F32, n_columns * TCI_TILES_BLOCK * TCI_TILES_BLOCK), -1);
     tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
     int n_tiles = tci_tiles_count(&s, chunk);
     tci_tiles_begin(b);

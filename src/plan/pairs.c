@@ -134,24 +134,26 @@ static bool tci_pairs_is_known(const tci_node *n)
     return n->rank < 64 && tci_build_is_known(n->rank, n->shape);
 }
 
+/* Typically. */
 static double tci_pairs_count(const tci_node *n)
 {
-    return (double)tci_dim_known(tci_node_count(n));
+    return (double)tci_dim_hint(tci_node_count(n));
 }
 
-/* Is it worth computing again? On a GPU, where memory is farther away than sums, always. */
+/* Is it worth computing again? On a GPU, where memory is farther away than sums, always, but its
+ * forms take known sizes alone. */
 static bool tci_pairs_is_cheap(const tci_pairs *p, const tci_node *n)
 {
     const tci_machine machine = p->a->machine;
     if (n->op != TCI_OP_CONTRACT || (p->bands && !tci_pairs_is_known(n))) {
         return n->op != TCI_OP_CONTRACT || tci_pairs_depth(n) <= TCI_PAIRS_DEPTH;
     }
-    bool known = tci_pairs_is_known(n) && tci_pairs_is_known(n->in[0]) &&
-                 tci_pairs_is_known(n->in[1]);
-    bool more = machine.block_threads > 0 || !known ||
-                tci_pairs_count(n) >
-                    TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) + tci_pairs_count(n->in[1]));
-    return known && more && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH;
+    bool fits = machine.block_threads > 0
+                    ? tci_pairs_is_known(n) && tci_pairs_is_known(n->in[0]) &&
+                          tci_pairs_is_known(n->in[1])
+                    : tci_pairs_count(n) > TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) +
+                                                             tci_pairs_count(n->in[1]));
+    return fits && n->rank < 64 && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH;
 }
 
 /* A GPU has forms for products of f32 and of halves; a processor's unit for those of bf16. */

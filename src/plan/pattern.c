@@ -216,9 +216,10 @@ static bool tci_pattern_has_half(const tci_join *j)
     return half;
 }
 
-/* Bytes that one outer point keeps (values take the place of what they are computed from); 0: its
- * rows are too long, too short, of unknown length or not of floats. */
-static int64_t tci_pattern_row_bytes(const tci_join *j)
+/* Bytes that one outer point keeps (values take the place of what they are computed from),
+ * typically; 0: its rows are too short or not of floats, or, but where `open`, too long or of
+ * unknown length. */
+static int64_t tci_pattern_row_bytes(const tci_join *j, bool open)
 {
     double bytes = 0;
     for (int i = 0; i < j->n_roots; i++) {
@@ -232,15 +233,34 @@ static int64_t tci_pattern_row_bytes(const tci_join *j)
         for (int d = 0; d < r->n_domain; d++) {
             bool folds = d >= r->n_out && r->kind == TCI_ROOT_REDUCE;
             bool inner = j->outer_of[i][d] < 0;
-            if (inner && (!tci_dim_is_known(r->domain[d]) ||
+            if (inner && ((!open && !tci_dim_is_known(r->domain[d])) ||
                           (folds && tci_dim_lt(r->domain[d], TCI_PATTERN_ROW)))) {
                 return 0;
             }
-            row *= d < r->n_out && inner ? (double)tci_dim_known(r->domain[d]) : 1;
+            row *= d < r->n_out && inner ? (double)TCI_MAX(tci_dim_hint(r->domain[d]), 1) : 1;
         }
         bytes += r->kind == TCI_ROOT_CONTRACT ? row : 0;
     }
-    return bytes <= TCI_PATTERN_BYTES ? (int64_t)bytes : 0;
+    return open || bytes <= TCI_PATTERN_BYTES ? (int64_t)bytes : 0;
+}
+
+/* May rows be of unknown number and length? On a processor, whose strips are cut when they run, but
+ * for its unit; and in bands, whose rows are known, more of what is drawn is counted by 32 bits. */
+static bool tci_pattern_is_open(const tci_join *j, tci_machine machine)
+{
+    bool any = false, narrow = true;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int d = 0; d < r->n_domain; d++) {
+            any = any || !tci_dim_is_known(r->domain[d]);
+        }
+        for (int n = 0; n < r->n_inlined; n++) {
+            narrow = narrow && (!tci_op_is(r->inlined[n]->op, TCI_IS_DRAWN) ||
+                                tci_dim_le(tci_node_count(r->inlined[n]), UINT32_MAX));
+        }
+    }
+    bool by_unit = machine.matrix_units > 0 && tci_pattern_has_half(j);
+    return any && narrow && !by_unit && machine.block_threads == 0;
 }
 
 /* Of the contraction before. */
@@ -313,10 +333,12 @@ static bool tci_pattern_strips_pay(const tci_pattern_state *p, const tci_join *j
 {
     const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
     const tc_machine *m = &p->machine.facts;
-    int64_t bytes = tci_pattern_row_bytes(j);
+    bool open = j->group[TCI_JOIN_TAKES] >= 0 && tci_pattern_is_open(j, p->machine);
+    int64_t bytes = tci_pattern_row_bytes(j, open);
     tci_dim n_rows = rows->n_outer > 0 ? rows->outer[rows->n_outer - 1] : 1;
     *why = TCI_WHY_ROW;
-    if (bytes == 0 || !tci_dim_is_known(n_rows) || tci_dim_lt(n_rows, TCI_PATTERN_ROWS)) {
+    if (bytes == 0 || (!open && !tci_dim_is_known(n_rows)) ||
+        tci_dim_lt(n_rows, TCI_PATTERN_ROWS)) {
         return false;
     }
     *why = TCI_WHY_PRICE;
@@ -330,7 +352,7 @@ static bool tci_pattern_strips_pay(const tci_pattern_state *p, const tci_join *j
         return p->machine.vector_bytes == 0;
     }
     double near = (double)TCI_MAX(m->cache_bytes[1] / 2, TCI_PATTERN_NEAR);
-    double at_once = TCI_MIN(near / (double)bytes, (double)tci_dim_known(n_rows));
+    double at_once = TCI_MIN(near / (double)bytes, (double)TCI_MAX(tci_dim_hint(n_rows), 1));
     at_once = TCI_MIN(at_once, TCI_PATTERN_TILE);
     double rate = m->ghz * m->ports * 2 * TCI_MAX(p->machine.vector_bytes / 4, 1);
     double gbs = saved <= (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
@@ -569,8 +591,9 @@ static bool tci_pattern_follows(const tci_fusion *f, int g, const int32_t *group
     return follows;
 }
 
-static bool tci_pattern_join_pairs(tci_fusion *f, const tci_pairs_kernel *kernel,
-                                   const int32_t *groups, int n_groups, tci_join *j)
+static bool tci_pattern_join_pairs(tci_fusion *f, tci_machine machine,
+                                   const tci_pairs_kernel *kernel, const int32_t *groups,
+                                   int n_groups, tci_join *j)
 {
     tci_why why;
     *j = (tci_join){.f = f};
@@ -580,12 +603,13 @@ static bool tci_pattern_join_pairs(tci_fusion *f, const tci_pairs_kernel *kernel
         return false;
     }
     tci_dim rows = j->n_outer > 0 ? j->outer[j->n_outer - 1] : 1;
-    return tci_pattern_row_bytes(j) > 0 && tci_dim_is_known(rows) &&
+    bool open = tci_pattern_is_open(j, machine);
+    return tci_pattern_row_bytes(j, open) > 0 && (open || tci_dim_is_known(rows)) &&
            !tci_dim_lt(rows, TCI_PATTERN_ROWS);
 }
 
 /* The groups of kernel number `number` as one, with values made of what it stores. */
-static bool tci_pattern_pairs(tci_fusion *f, int number)
+static bool tci_pattern_pairs(tci_fusion *f, tci_machine machine, int number)
 {
     const tci_pairs_kernel *kernel = &f->pairs->items[number - 1];
     int32_t *groups = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
@@ -596,13 +620,13 @@ static bool tci_pattern_pairs(tci_fusion *f, int number)
             groups[n++] = g;
         }
     }
-    if (!tci_pattern_join_pairs(f, kernel, groups, n, &j)) {
+    if (!tci_pattern_join_pairs(f, machine, kernel, groups, n, &j)) {
         return false;
     }
     for (int g = 0; g < f->n_groups; g++) {
         groups[n] = g;
         if (tci_pattern_follows(f, g, groups, n) &&
-            tci_pattern_join_pairs(f, kernel, groups, n + 1, &more)) {
+            tci_pattern_join_pairs(f, machine, kernel, groups, n + 1, &more)) {
             j = more;
             n++;
         }
@@ -612,10 +636,10 @@ static bool tci_pattern_pairs(tci_fusion *f, int number)
     return true;
 }
 
-static void tci_pattern_apply_pairs(tci_fusion *f)
+static void tci_pattern_apply_pairs(tci_fusion *f, tci_machine machine)
 {
     for (int i = 0; i < f->pairs->n; i++) {
-        f->joined[i] = tci_pattern_pairs(f, i + 1);
+        f->joined[i] = tci_pattern_pairs(f, machine, i + 1);
         tci_join_renumber(f);
     }
 }
@@ -625,7 +649,7 @@ TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
     tci_pattern_state p = {.f = f, .machine = tci_machine_complete(machine)};
     tci_pattern_match *list = NULL;
     int n = 0, cap = 0;
-    tci_pattern_apply_pairs(f);
+    tci_pattern_apply_pairs(f, machine);
     tci_pattern_find_readers(&p);
     for (int i = 0; i < TCI_COUNT(tci_patterns); i++) {
         for (int g = 0; g < f->n_groups; g++) {

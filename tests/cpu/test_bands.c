@@ -1,5 +1,5 @@
-/* Attention of which no kernel is made, as its sizes are symbols or its sums reproducible, in bands
- * of rows: the results of sizes that are known, the bits of the interpreter, and no array of
+/* Attention whose sizes are symbols, as a kernel or in bands of rows, and in bands as its sums are
+ * reproducible: the results of sizes that are known, the bits of the interpreter, and no array of
  * scores. */
 #define TC_DYNAMIC_SHAPES
 #include "inside.h"
@@ -17,6 +17,7 @@ typedef struct attention {
     bool grad, late;          /* late: the cotangent follows from the result */
     bool cross;               /* as many keys as another size says */
     bool same;                /* queries are keys */
+    int most;                 /* of a symbol; 0: 1 << 20 */
 } attention;
 
 typedef struct sizes { int queries, keys; } sizes;
@@ -148,11 +149,11 @@ static tc_program *compile(tc_ctx *ctx, attention c, int64_t queries, int64_t ke
     return f;
 }
 
-static tc_ctx *open_context(const char *backend, int threads, bool reproducible)
+static tc_ctx *open_context(const char *backend, int threads, bool reproducible, int bits)
 {
     tc_ctx *ctx;
     tc_options o = {.backend = backend, .threads = threads, .reproducible = reproducible,
-                    .verify = true};
+                    .vector_bits = bits, .verify = true};
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     return ctx;
 }
@@ -209,15 +210,15 @@ static void free_results(data *d)
 }
 
 static const sizes all_sizes[] = {{1, 1}, {0, 0}, {63, 63}, {64, 64}, {65, 65}, {257, 257},
-                                  {509, 509}};
-static const sizes cross_sizes[] = {{1, 300}, {300, 1}, {129, 257}, {509, 67}};
+                                  {509, 509}, {13, 13}, {15, 15}, {33, 33}};
+static const sizes cross_sizes[] = {{1, 300}, {300, 1}, {129, 257}, {509, 67}, {20, 0}, {28, 32}};
 
-static void check_symbolic(attention c, bool reproducible)
+static void check_symbolic(attention c, bool reproducible, int bits)
 {
-    tc_ctx *cpu = open_context("cpu", 3, reproducible);
-    tc_ctx *interp = open_context("interp", 1, reproducible);
-    int64_t s = TC_DIM("queries", 0, 1 << 20);
-    int64_t keys = c.cross ? TC_DIM("keys", 1, 1 << 20) : s;
+    tc_ctx *cpu = open_context("cpu", 3, reproducible, bits);
+    tc_ctx *interp = open_context("interp", 1, reproducible, 0);
+    int64_t most = c.most ? c.most : 1 << 20, s = TC_DIM("queries", 0, most);
+    int64_t keys = c.cross ? TC_DIM("keys", 0, most) : s;
     tc_program *f = compile(cpu, c, s, keys), *g = compile(interp, c, s, keys);
     const sizes *list = c.cross ? cross_sizes : all_sizes;
     int n = c.cross ? (int)(sizeof(cross_sizes) / sizeof(sizes))
@@ -247,42 +248,53 @@ static void check_symbolic(attention c, bool reproducible)
 }
 
 static const attention cases[] = {
-    {"f32", 3, 0, 32, 24, NONE, TC_F32, false, false, false, false},
-    {"f32 grad", 2, 0, 32, 24, NONE, TC_F32, true, false, false, false},
-    {"causal grad", 2, 0, 16, 16, CAUSAL, TC_F32, true, true, false, false},
-    {"given", 2, 0, 16, 16, GIVEN, TC_F32, false, false, false, false},
-    {"rows of nothing, grad", 1, 0, 16, 16, NOTHING, TC_F32, true, false, false, false},
-    {"dropped grad", 2, 0, 16, 16, DRAWN, TC_F32, true, true, false, false},
-    {"grouped grad", 4, 2, 16, 16, CAUSAL, TC_F32, true, true, false, false},
-    {"cross grad", 2, 0, 16, 24, NONE, TC_F32, true, true, true, false},
-    {"cross given", 8, 0, 16, 24, NOTHING, TC_F32, false, false, true, false},
-    {"queries that are keys, grad", 2, 0, 16, 16, NONE, TC_F32, true, true, false, true},
-    {"bf16", 2, 0, 32, 32, CAUSAL, TC_BF16, false, false, false, false},
-    {"bf16 grad", 2, 0, 32, 32, BIAS, TC_BF16, true, true, false, false},
-    {"f64 grad", 2, 0, 8, 8, CAUSAL, TC_F64, true, true, false, false},
+    {"f32", 3, 0, 32, 24, NONE, TC_F32, false, false, false, false, 0},
+    {"f32 grad", 2, 0, 32, 24, NONE, TC_F32, true, false, false, false, 0},
+    {"causal grad", 2, 0, 16, 16, CAUSAL, TC_F32, true, true, false, false, 0},
+    {"given", 2, 0, 16, 16, GIVEN, TC_F32, false, false, false, false, 0},
+    {"rows of nothing, grad", 1, 0, 16, 16, NOTHING, TC_F32, true, false, false, false, 0},
+    {"dropped grad", 2, 0, 16, 16, DRAWN, TC_F32, true, true, false, false, 0},
+    {"grouped grad", 4, 2, 16, 16, CAUSAL, TC_F32, true, true, false, false, 0},
+    {"dropped grad, counted by 32 bits", 2, 0, 16, 16, DRAWN, TC_F32, true, true, false, false,
+     1 << 12},
+    {"causal, wide", 2, 0, 64, 40, CAUSAL, TC_F32, false, false, false, false, 0},
+    {"causal, cross grad", 2, 0, 16, 24, CAUSAL, TC_F32, true, true, true, false, 0},
+    {"cross grad", 2, 0, 16, 24, NONE, TC_F32, true, true, true, false, 0},
+    {"cross given", 8, 0, 16, 24, NOTHING, TC_F32, false, false, true, false, 0},
+    {"queries that are keys, grad", 2, 0, 16, 16, NONE, TC_F32, true, true, false, true, 0},
+    {"bf16", 2, 0, 32, 32, CAUSAL, TC_BF16, false, false, false, false, 0},
+    {"bf16 grad", 2, 0, 32, 32, BIAS, TC_BF16, true, true, false, false, 0},
+    {"f64 grad", 2, 0, 8, 8, CAUSAL, TC_F64, true, true, false, false, 0},
 };
 
 TEST(symbolic_sizes_give_the_results_of_known_ones)
 {
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        check_symbolic(cases[i], false);
+        check_symbolic(cases[i], false, 0);
+    }
+}
+
+TEST(symbolic_sizes_in_narrow_vectors)
+{
+    for (size_t i = 0; i < 3; i++) {
+        check_symbolic(cases[i], false, 128);
     }
 }
 
 TEST(reproducible_programs_give_the_same_bits)
 {
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        check_symbolic(cases[i], true);
+        check_symbolic(cases[i], true, 0);
     }
 }
 
 static const attention wide_cases[] = {
-    {"f32", 8, 0, 16, 16, NONE, TC_F32, false, false, false, false},
-    {"f32 grad", 8, 0, 16, 16, CAUSAL, TC_F32, true, true, false, false},
-    {"given grad", 8, 0, 16, 16, GIVEN, TC_F32, true, false, false, false},
-    {"dropped grad", 8, 0, 16, 16, DRAWN, TC_F32, true, true, false, false},
-    {"grouped grad", 8, 4, 16, 16, CAUSAL, TC_F32, true, true, false, false},
-    {"bf16 grad", 8, 0, 16, 16, NONE, TC_BF16, true, true, false, false},
+    {"f32", 8, 0, 16, 16, NONE, TC_F32, false, false, false, false, 0},
+    {"f32 grad", 8, 0, 16, 16, CAUSAL, TC_F32, true, true, false, false, 0},
+    {"given grad", 8, 0, 16, 16, GIVEN, TC_F32, true, false, false, false, 0},
+    {"dropped grad", 8, 0, 16, 16, DRAWN, TC_F32, true, true, false, false, 0},
+    {"grouped grad", 8, 4, 16, 16, CAUSAL, TC_F32, true, true, false, false, 0},
+    {"bf16 grad", 8, 0, 16, 16, NONE, TC_BF16, true, true, false, false, 0},
 };
 
 /* Two arrays of scores, which there were, would have twice as many in bf16, four times in f32. */
@@ -298,7 +310,7 @@ TEST(no_array_of_scores_is_kept)
     for (size_t i = 0; i < sizeof(wide_cases) / sizeof(*wide_cases); i++) {
         const attention c = wide_cases[i];
         const sizes n = {1021, 1021};
-        tc_ctx *cpu = open_context("cpu", 2, false), *same = open_context("interp", 1, true);
+        tc_ctx *cpu = open_context("cpu", 2, false, 0), *same = open_context("interp", 1, true, 0);
         int64_t s = TC_DIM("queries", 0, 1 << 20);
         tc_program *f = compile(cpu, c, s, s), *g = compile(same, c, n.queries, n.keys);
         tc_program_info info = {0};
@@ -318,11 +330,11 @@ TEST(no_array_of_scores_is_kept)
  * row or element of a head a few times, but not in each band. */
 TEST(keys_lie_ready_for_all_bands)
 {
-    const attention c = wide_cases[0];
+    const attention c = wide_cases[0]; /* reproducible, so that it is in bands */
     const sizes n = {1021, 1021};
     const int64_t pairs = (int64_t)c.heads * 1024 * n.keys * 4;
     const int64_t heads = (int64_t)c.heads * 1024 * c.d * 4;
-    tc_ctx *ctx = open_context("cpu", 2, false);
+    tc_ctx *ctx = open_context("cpu", 2, true, 0);
     int64_t s = TC_DIM("queries", 0, 1 << 20);
     tc_program *f = compile(ctx, c, s, s);
     tc_program_info info = {0};
@@ -336,6 +348,32 @@ TEST(keys_lie_ready_for_all_bands)
     tc_ctx_free(ctx);
 }
 
+/* Strips that are cut when they run: nothing is stored but copies of what is given, three numbers
+ * for each row, and gradients by head. */
+TEST(symbols_take_the_kernels_of_known_sizes)
+{
+    for (size_t i = 0; i < sizeof(wide_cases) / sizeof(*wide_cases); i++) {
+        attention c = wide_cases[i];
+        const sizes n = {1021, 1021};
+        c.most = 1 << 12;
+        tc_ctx *ctx = open_context("cpu", 2, false, 0);
+        int64_t s = TC_DIM("queries", 0, c.most);
+        tc_program *f = compile(ctx, c, s, s);
+        tc_program_info info = {0};
+        data d = make_data(c, n);
+        int64_t bytes = run(f, c, &d), heads = (int64_t)c.heads * 1024 * c.d * 4;
+        tc_program_get_info(f, &info);
+        bool by_unit = c.dtype == TC_BF16; /* whose products are apart, where there is one */
+        CHECK_MSG(by_unit || bytes <= 8 * heads, "%s: %lld bytes of workspace, more than %lld",
+                  c.name, (long long)bytes, (long long)(8 * heads));
+        CHECK_MSG(by_unit || info.n_kernels <= (c.groups ? 7 : 5), "%s: %d kernels", c.name,
+                  (int)info.n_kernels);
+        free_data(&d);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
 /* What a decoder asks for each token: one query of each head, over all keys so far. */
 TEST(one_query_reads_keys_as_they_lie)
 {
@@ -343,7 +381,8 @@ TEST(one_query_reads_keys_as_they_lie)
         .name = "one query", .heads = 8, .d = 64, .dv = 64, .dtype = TC_F32};
     const sizes n = {1, 500};
     for (int symbolic = 0; symbolic < 2; symbolic++) {
-        tc_ctx *ctx = open_context("cpu", 2, false), *interp = open_context("interp", 1, false);
+        tc_ctx *ctx = open_context("cpu", 2, false, 0);
+        tc_ctx *interp = open_context("interp", 1, false, 0);
         int64_t keys = symbolic ? TC_DIM("keys", 1, 1 << 20) : n.keys;
         tc_program *f = compile(ctx, c, 1, keys), *g = compile(interp, c, 1, keys);
         data got = make_data(c, n), want = beside(&got);
