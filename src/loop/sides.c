@@ -19,6 +19,7 @@ enum {
     TCI_BLOCKED_MOVE = 5,           /* cycles of packing a stretch of at most a vector, */
     TCI_BLOCKED_TOUCH = 10,         /* of reading one, that is not packed, for the first time, */
     TCI_BLOCKED_TURN = 5,           /* of one that is turned in registers, */
+    TCI_BLOCKED_TURN_FAR = 30,      /* of one of filters that lie in far memory, */
     TCI_BLOCKED_GATHER = 1,         /* of an element that is read alone, */
     TCI_BLOCKED_FAR = 2,            /* and of one that lies on a line of its own, */
     TCI_BLOCKED_SCATTER = 4,        /* and of one that is written alone, far from the others */
@@ -215,17 +216,33 @@ TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_b
     return TCI_BLOCKED_MOVE * (run < lanes ? lanes / TCI_MAX(run, 1) : 1);
 }
 
+/* Inner points of a column. */
+static double tci_blocked_depth(const tci_kernel *k, const tci_blocked *p)
+{
+    double depth = 1;
+    for (int i = 0; i < p->n_inner; i++) {
+        depth *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
+    }
+    return depth;
+}
+
 /* Cycles of packing a vector of columns for one inner point. */
-static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
+static double tci_blocked_column_cycles(const tci_kernel *k, tci_machine machine, int lanes,
+                                        const tci_blocked *p)
 {
     if (p->is_vec_there) {
         return 0;
     }
     double run = (double)TCI_MAX(tci_kernel_known(k, p->vec_axis), 1);
+    if (p->squares) {
+        double bytes = run * tci_blocked_depth(k, p) * (double)sizeof(float);
+        return p->n_inner > 1 && bytes > (double)machine.facts.cache_bytes[1]
+                   ? TCI_BLOCKED_TURN_FAR
+                   : TCI_BLOCKED_TURN;
+    }
     if (!p->vec_by_vector) {
         bool far = tci_blocked_examine(k, p->vec_inst, p->vec_axis).far;
-        return p->squares ? TCI_BLOCKED_TURN
-                          : (far ? TCI_BLOCKED_FAR : TCI_BLOCKED_GATHER) * lanes;
+        return (far ? TCI_BLOCKED_FAR : TCI_BLOCKED_GATHER) * lanes;
     }
     bool parted = p->of_columns.n_axes > 1 && run < lanes;
     return TCI_BLOCKED_MOVE * (parted ? lanes / run : 1);
@@ -241,11 +258,8 @@ TCI_FN int tci_blocked_ports(const tci_kernel *k, tci_machine machine, const tci
 TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
                                   const tci_blocked *p, double columns)
 {
-    double vectors = columns / lanes;
-    for (int i = 0; i < p->n_inner; i++) {
-        vectors *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
-    }
-    return vectors * tci_blocked_column_cycles(k, lanes, p) / machine.facts.ghz;
+    double vectors = columns / lanes * tci_blocked_depth(k, p);
+    return vectors * tci_blocked_column_cycles(k, machine, lanes, p) / machine.facts.ghz;
 }
 
 /* Cycles of packing columns, which serve all rows, of packing rows for each block of columns, and
@@ -253,14 +267,12 @@ TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int 
 static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int lanes,
                                  const tci_blocked *p)
 {
-    double rows = (double)TCI_MAX(tci_dim_hint(p->of_rows.size), 1), depth = 1;
+    double rows = (double)TCI_MAX(tci_dim_hint(p->of_rows.size), 1);
+    double depth = tci_blocked_depth(k, p);
     double columns = (double)TCI_MIN(tci_dim_known(p->of_columns.size), TCI_BLOCKED_COLUMNS);
-    for (int i = 0; i < p->n_inner; i++) {
-        depth *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
-    }
     double store = tci_blocked_stores_rows(k, p) ? 0 : TCI_BLOCKED_SCATTER * lanes;
     return tci_blocked_ports(k, machine, p) *
-           (tci_blocked_column_cycles(k, lanes, p) / rows +
+           (tci_blocked_column_cycles(k, machine, lanes, p) / rows +
             tci_blocked_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) +
             store / TCI_MAX(depth, 1));
 }

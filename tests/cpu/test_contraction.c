@@ -678,14 +678,17 @@ TEST(convolutions_with_few_neighbours)
     CHECK(convolution_explains(make_transposed_weights_gradient, 64, turned, 14, ", packed "));
 }
 
-/* Filters of patches are turned in squares, whatever shape their windows have; an image's rows are
- * read once where rows of a tile meet the same ones, and not where they meet different ones. */
+/* Filters of patches are turned in squares, whatever shape their windows have, and those that near
+ * memory does not hold are not; an image's rows are read once where rows of a tile meet the same
+ * ones, and not where they meet different ones. */
 TEST(convolutions_read_what_is_near)
 {
     static const int64_t patches[] = {64, 3, 16, 16}, odd[] = {64, 3, 17, 18};
+    static const int64_t large[] = {512, 512, 3, 3};
     static const int64_t alone[] = {32, 1, 7, 7}, flat[] = {32, 1, 1, 9};
     CHECK(convolution_explains(make_patches, 3, patches, 224, ", columns turned"));
     CHECK(convolution_explains(make_patches, 3, odd, 224, ", columns turned"));
+    CHECK(!convolution_explains(make_same, 512, large, 7, ", columns turned"));
     CHECK(convolution_explains(make_alone, 32, alone, 14, ", windows in turns"));
     CHECK(convolution_explains(make_alone, 32, alone, 56, ", windows in turns"));
     CHECK(convolution_explains(make_alone_dilated, 32, alone, 14, ", windows in turns"));
