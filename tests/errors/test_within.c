@@ -222,4 +222,39 @@ TEST(results_of_another_context)
     check_call(RULE);
 }
 
+/* Keeps of one place that follow each other; each replaces the one of two turns before. */
+static tc_status keeps(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
+                       tc_tensor *y)
+{
+    tc_tensor *kept = user, last = *kept;
+    (void)x;
+    (void)y;
+    for (int i = carry ? 0 : 2; i < 3; i++) {
+        tc_scope_begin(deed.ctx);
+        last = tc_keep(tc_add(last, 1));
+        tc_scope_end(deed.ctx);
+    }
+    if (carry) {
+        next[0] = tc_add(carry[0], last);
+    } else {
+        *kept = last;
+    }
+    return TC_OK;
+}
+
+TEST(kept_values_that_a_call_holds_are_not_replaced_within)
+{
+    tc_options o = {.backend = "interp"};
+    float got[4];
+    REQUIRE(!tc_ctx_make(&deed.ctx, &o));
+    tc_tensor kept = tc_full(deed.ctx, 1, TC_F32, 4), r;
+    keeps(&kept, NULL, NULL, NULL, NULL);
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(kept), TC_TENSORS_N(&kept, 0), 3, false, keeps, &kept, &r, NULL,
+                         0), TC_OK);
+    CHECK_EQ_INT(tc_read(r, got, 4), TC_OK);
+    CHECK(got[3] == 2 + 3 * 5);
+    CHECK_EQ_INT(tc_status_of(kept), TC_OK);
+    tc_ctx_free(deed.ctx);
+}
+
 TEST_MAIN
