@@ -36,6 +36,8 @@ TCI_FN tci_cc_kind tci_cc_kind_of(const char *path);
 /* Whether objects shall have a name in the file system: for debuggers (TC_KEEP), for reports of the
  * address sanitizer. */
 TCI_FN bool tci_cc_is_watched(void);
+/* Whether objects are instrumented as this process is, so that others cannot load them. */
+TCI_FN bool tci_cc_instruments(void);
 /* Compiles build->n sources at once, a process each. *why (static text) says what kind of
  * failure it was. */
 TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const char **why);
@@ -275,7 +277,8 @@ TCI_FN void tci_cpu_machine(tc_machine *m)
  * without a word, so its sources are scalar (tc_backend_compiler.vector_bytes).
  *
  * A host built with the address sanitizer gets instrumented kernels when the compiler is of its
- * own kind: overruns inside kernels are then reported too. */
+ * own kind: overruns inside kernels are then reported too. The features that are part of every key
+ * say so, as the loader of any other process would end it at such an object. */
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -352,6 +355,11 @@ TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler)
     }
     tci_str_free(&path);
     return found;
+}
+
+TCI_FN bool tci_cc_instruments(void)
+{
+    return TCI_CC_HOST_ASAN;
 }
 
 TCI_FN bool tci_cc_is_watched(void)
@@ -589,6 +597,8 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     (void)user;
     memset(&t, 0, sizeof(t));
     tci_target_detect(&t, vector_bits);
+    size_t n = strlen(t.features);
+    snprintf(t.features + n, sizeof(t.features) - n, "%s", tci_cc_instruments() ? " asan" : "");
     memcpy(out->features, t.features, sizeof(out->features));
     out->vector_bytes = t.vector_bytes;
     out->usable = t.has_fma;

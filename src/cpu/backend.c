@@ -31,6 +31,8 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     (void)user;
     memset(&t, 0, sizeof(t));
     tci_target_detect(&t, vector_bits);
+    size_t n = strlen(t.features);
+    snprintf(t.features + n, sizeof(t.features) - n, "%s", tci_cc_instruments() ? " asan" : "");
     memcpy(out->features, t.features, sizeof(out->features));
     out->vector_bytes = t.vector_bytes;
     out->usable = t.has_fma;

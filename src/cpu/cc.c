@@ -15,7 +15,8 @@
  * without a word, so its sources are scalar (tc_backend_compiler.vector_bytes).
  *
  * A host built with the address sanitizer gets instrumented kernels when the compiler is of its
- * own kind: overruns inside kernels are then reported too. */
+ * own kind: overruns inside kernels are then reported too. The features that are part of every key
+ * say so, as the loader of any other process would end it at such an object. */
 #include "cc.h"
 
 #include <pthread.h>
@@ -97,6 +98,11 @@ TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler)
     }
     tci_str_free(&path);
     return found;
+}
+
+TCI_FN bool tci_cc_instruments(void)
+{
+    return TCI_CC_HOST_ASAN;
 }
 
 TCI_FN bool tci_cc_is_watched(void)

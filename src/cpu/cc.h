@@ -20,6 +20,8 @@ TCI_FN tci_cc_kind tci_cc_kind_of(const char *path);
 /* Whether objects shall have a name in the file system: for debuggers (TC_KEEP), for reports of the
  * address sanitizer. */
 TCI_FN bool tci_cc_is_watched(void);
+/* Whether objects are instrumented as this process is, so that others cannot load them. */
+TCI_FN bool tci_cc_instruments(void);
 /* Compiles build->n sources at once, a process each. *why (static text) says what kind of
  * failure it was. */
 TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const char **why);

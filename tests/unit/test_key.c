@@ -302,4 +302,21 @@ TEST(long_chains_need_no_stack_and_linear_time)
     end();
 }
 
+/* A loader ends a process that is not instrumented at an object that is. */
+TEST(instrumented_code_is_for_instrumented_processes)
+{
+    bool instrumented = false;
+#if defined(__SANITIZE_ADDRESS__)
+    instrumented = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+    instrumented = true;
+#endif
+#endif
+    tc_backend_target target;
+    memset(&target, 0, sizeof(target));
+    CHECK_EQ_INT(tci_cpu_backend()->target(NULL, 0, &target), TC_OK);
+    CHECK_MSG(instrumented == (strstr(target.features, " asan") != NULL), "%s", target.features);
+}
+
 TEST_MAIN
