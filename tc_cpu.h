@@ -11,7 +11,7 @@
  * emulators, where -march=native would name what the machine has and the process may not use. A
  * host without that builtin, or on a processor that is not known here, gets scalar code of plain C.
  * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units,
- * has_pairs), never of the model. */
+ * has_pairs, int_points), never of the model. */
 #include <stdio.h>
 #include <string.h>
 
@@ -66,24 +66,26 @@ enum {
     TCI_CPU_LEAF = 7,         /* of cpuid: the features */
     TCI_CPU_BF16 = 1 << 22,   /* edx of page 0 */
     TCI_CPU_TILE = 1 << 24,
-    TCI_CPU_PAIRS = 1 << 5    /* eax of page 1 */
+    TCI_CPU_PAIRS = 1 << 5,   /* eax of page 1, */
+    TCI_CPU_FOURS = 1 << 4,   /* of AVX2 */
+    TCI_CPU_WIDE_FOURS = 1 << 11 /* ecx of page 0, of AVX-512 */
 };
 
-/* eax and edx of a page of the features; zeros where there is none. */
-static void tci_cpu_features(unsigned page, unsigned *a, unsigned *d)
+/* eax, ecx and edx of a page of the features; zeros where there is none. */
+static void tci_cpu_features(unsigned page, unsigned *a, unsigned *c, unsigned *d)
 {
-    unsigned b, c = 0, most, pages;
-    *a = *d = most = 0;
-    __asm__ volatile("cpuid" : "+a"(most), "=b"(b), "+c"(c), "=d"(*d));
+    unsigned b, most, pages;
+    *a = *c = *d = most = 0;
+    __asm__ volatile("cpuid" : "+a"(most), "=b"(b), "+c"(*c), "=d"(*d));
     pages = TCI_CPU_LEAF;
-    c = 0;
-    __asm__ volatile("cpuid" : "+a"(pages), "=b"(b), "+c"(c), "=d"(*d));
+    *c = 0;
+    __asm__ volatile("cpuid" : "+a"(pages), "=b"(b), "+c"(*c), "=d"(*d));
     if (most >= TCI_CPU_LEAF && pages >= page) {
         *a = TCI_CPU_LEAF;
-        c = page;
-        __asm__ volatile("cpuid" : "+a"(*a), "=b"(b), "+c"(c), "=d"(*d));
+        *c = page;
+        __asm__ volatile("cpuid" : "+a"(*a), "=b"(b), "+c"(*c), "=d"(*d));
     } else {
-        *d = 0;
+        *c = *d = 0;
     }
 }
 
@@ -91,15 +93,34 @@ static void tci_cpu_features(unsigned page, unsigned *a, unsigned *d)
  * than multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
 static bool tci_cpu_has_pairs(void)
 {
-    unsigned a, d, more;
-    tci_cpu_features(0, &a, &d);
-    tci_cpu_features(1, &a, &more);
+    unsigned a, c, d, more;
+    tci_cpu_features(0, &a, &c, &d);
+    tci_cpu_features(1, &a, &c, &more);
     return !(d & TCI_CPU_TILE) && (a & TCI_CPU_PAIRS);
+}
+
+/* Products of integers that a lane of these vectors takes at once: two in all of them, four bytes
+ * by VNNI. */
+static int tci_cpu_int_points(int vector_bytes)
+{
+    unsigned a, c, d, wide;
+    tci_cpu_features(0, &a, &wide, &d);
+    tci_cpu_features(1, &a, &c, &d);
+    bool fours = vector_bytes == 64   ? (wide & TCI_CPU_WIDE_FOURS) != 0
+                 : vector_bytes == 32 ? (a & TCI_CPU_FOURS) != 0
+                                      : false;
+    return vector_bytes < 16 ? 0 : fours ? 4 : 2;
 }
 #else
 static bool tci_cpu_has_pairs(void)
 {
     return false;
+}
+
+static int tci_cpu_int_points(int vector_bytes)
+{
+    (void)vector_bytes;
+    return 0;
 }
 #endif
 
@@ -113,8 +134,8 @@ static bool tci_cpu_has_tiles(void)
         TCI_CPU_ASK = 0x1023,     /* ARCH_REQ_XCOMP_PERM */
         TCI_CPU_DATA = 18         /* XFEATURE_XTILEDATA */
     };
-    unsigned a, d, low, high;
-    tci_cpu_features(0, &a, &d);
+    unsigned a, c, d, low, high;
+    tci_cpu_features(0, &a, &c, &d);
     if (!(d & TCI_CPU_BF16) || !(d & TCI_CPU_TILE)) {
         return false;
     }
@@ -188,12 +209,17 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
     if (t->matrix_units) {
         t->flags[t->n_flags++] = "-DTC_AMX=1";
     }
+    t->int_points = tci_cpu_int_points(t->vector_bytes);
+    if (t->int_points == 4) {
+        t->flags[t->n_flags++] = "-DTC_FOURS=1";
+    }
     t->has_pairs = t->vector_bytes == 64 && tci_cpu_has_pairs();
     if (t->has_pairs) {
         t->flags[t->n_flags++] = "-DTC_PAIRS=1";
     }
-    snprintf(t->features, sizeof t->features, "%s%s%s vector=%d", features,
-             t->matrix_units ? ",amx" : "", t->has_pairs ? ",bf16" : "", t->vector_bytes);
+    snprintf(t->features, sizeof t->features, "%s%s%s%s vector=%d", features,
+             t->matrix_units ? ",amx" : "", t->has_pairs ? ",bf16" : "",
+             t->int_points == 4 ? ",vnni" : "", t->vector_bytes);
 #endif
 }
 /* ---- src/cpu/machine.c ---- */
@@ -604,6 +630,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     out->usable = t.has_fma;
     out->matrix_units = t.matrix_units;
     out->has_pairs = t.has_pairs;
+    out->int_points = t.int_points;
     tci_cpu_machine(&out->machine);
     if (!out->usable) {
         snprintf(out->why, sizeof(out->why), "the processor has no fused multiply-add");

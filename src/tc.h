@@ -128,6 +128,7 @@
 #include "plan/layout.c"
 #include "plan/runs.c"
 #include "plan/panels.c"
+#include "plan/bytes.c"
 #include "plan/halves.c"
 #include "plan/winograd.c"
 #include "plan/single.c"

@@ -78,6 +78,10 @@ typedef struct tc_backend_target {
      * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
      * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
     int matrix_units;
+    /* the products of integers that each lane of i32 of a processor sums at once: 0 one, 2 of 16
+     * bits (VPMADDWD), 4 also of bytes, of which one is unsigned and one not (VPDPBUSD, where
+     * TC_FOURS is defined; plain C that does the same elsewhere) */
+    int int_points;
     /* a processor that multiplies pairs of bf16 (VDPBF16PS) twice as fast as it does f32: code of
      * dialect "c" may where TC_PAIRS is defined, and is plain C that does the same elsewhere */
     bool has_pairs;

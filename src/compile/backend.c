@@ -95,6 +95,7 @@ static tci_machine tci_backend_machine_of(const tci_target *t)
     m.block_threads = t->block_threads;
     m.matrix_units = t->matrix_units;
     m.has_pairs = t->has_pairs;
+    m.int_points = t->int_points;
     m.warp_unit = t->warp_unit;
     m.no_exchange = t->no_exchange;
     m.joins = !t->no_exchange; /* in tc's own dialects */
@@ -136,6 +137,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     bool spelled = target.block_threads > 0 ? own && own->make : !own;
     b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_pairs = spelled && target.has_pairs;
+    b->target.int_points = spelled ? target.int_points : 0;
     b->target.warp_unit = spelled ? target.warp_unit : TC_WARP_NONE;
     b->target.no_exchange = !spelled;
     b->target.machine = target.machine;

@@ -555,6 +555,54 @@ static void tci_cd_define_index(tci_cd_env *e, tci_mem m)
            "    }\n    return i;\n}");
 }
 
+/* Sums of products of integers. $1 says whether these lanes have the instructions, $4 whether there
+ * is VNNI, which also a compiler that was told so says. Of it gcc makes better code of its builtins
+ * than of an assembler's text, of the features $2, which $3 encodes as. */
+static const char tci_cd_int_pairs[] =
+    "#if $1 && $4 && TC_GCC && __GNUC__ >= 11\n"
+    "#pragma GCC target(\"$2\")\n"
+    "#define $n(c, a, b) __builtin_ia32_vpdpwssd_v$Lsi(c, a, b)\n"
+    "#elif $1 && $4\n"
+    "TC_I $T $n($T c, $T a, $T b) {\n"
+    "    __asm__(\"$3vpdpwssd %2, %1, %0\" : \"+v\"(c) : \"v\"(a), \"v\"(b));\n    return c;\n}\n"
+    "#elif $1\n"
+    "TC_I $T $n($T c, $T a, $T b) {\n    $T sum;\n"
+    "    __asm__(\"vpmaddwd %2, %1, %0\" : \"=v\"(sum) : \"v\"(a), \"v\"(b));\n"
+    "    return ($T)(($U)c + ($U)sum);\n}\n"
+    "#else\n"
+    "TC_I $T $n($T c, $T a, $T b) {\n"
+    "    $U low = ($U)(($T)(($U)a << 16) >> 16) * ($U)(($T)(($U)b << 16) >> 16);\n"
+    "    return ($T)(($U)c + low + ($U)(a >> 16) * ($U)(b >> 16));\n}\n"
+    "#endif";
+static const char tci_cd_int_fours[] =
+    "#if $1 && $4 && TC_GCC && __GNUC__ >= 11\n"
+    "#pragma GCC target(\"$2\")\n"
+    "#define $n(c, a, b) __builtin_ia32_vpdpbusd_v$Lsi(c, a, b)\n"
+    "#elif $1 && $4\n"
+    "TC_I $T $n($T c, $T a, $T b) {\n"
+    "    __asm__(\"$3vpdpbusd %2, %1, %0\" : \"+v\"(c) : \"v\"(a), \"v\"(b));\n    return c;\n}\n"
+    "#else\n"
+    "TC_I $T $n($T c, $T a, $T b) {\n    $U x = ($U)a, y = ($U)b, sum = ($U)c;\n"
+    "    for (int i = 0; i < 4; i++, x >>= 8, y >>= 8) {\n"
+    "        sum += (x & 255) * ($U)(($T)(y << 24) >> 24);\n    }\n    return ($T)sum;\n}\n"
+    "#endif";
+
+static void tci_cd_define_int_dot(tci_cd_env *e, bool fours)
+{
+    int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
+    bool wide = e->cd->d.vector_bytes == 64;
+    e->piece[0] = bytes == 64   ? "defined(__AVX512BW__)"
+                  : bytes == 32 ? "defined(__AVX2__)"
+                  : bytes == 16 ? "defined(__AVX__)"
+                                : "0";
+    e->piece[1] = wide ? "avx512vnni,avx512vl" : "avxvnni";
+    e->piece[2] = wide ? "" : "%{vex%} ";
+    e->piece[3] = wide ? "(defined(TC_FOURS) || defined(__AVX512VNNI__))"
+                       : "(defined(TC_FOURS) || defined(__AVXVNNI__)) && "
+                         "(__GNUC__ >= 11 || __clang_major__ >= 12)"; /* whose assemblers know it */
+    tci_cd_define(e, fours ? tci_cd_int_fours : tci_cd_int_pairs);
+}
+
 /* Rows on whole vectors that need no more than a template; b: for masks where that differs. */
 typedef struct tci_cd_mem_row {
     uint8_t mem;
@@ -617,6 +665,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
      "    return $4(($T)(x << 16), ($T)(y << 16), c);\n}\n"
      "#endif",
      NULL},
+    {TCI_MEM_DOT_FOURS, "dot_fours", NULL, NULL},
     {TCI_MEM_STORE_PAIRS, "store_pairs",
      "TC_I void $n(void *p, $T a, $T b) {\n"
      "    $U x = ($U)a >> 16 | (($U)b & 0xffff0000u);\n    *($A *)p = ($T)x;\n}",
@@ -688,6 +737,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     tci_cd *cd = e->cd;
     if (tci_cd_mem_made[m]) {
         tci_cd_mem_made[m](e, m);
+        return;
+    }
+    if (e->t == TC_I32 && (m == TCI_MEM_DOT_PAIRS || m == TCI_MEM_DOT_FOURS)) {
+        tci_cd_define_int_dot(e, m == TCI_MEM_DOT_FOURS);
         return;
     }
     e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);

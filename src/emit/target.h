@@ -11,6 +11,7 @@ typedef struct tci_target {
     int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
     int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
+    int int_points;       /* of a CPU: as in tci_machine */
     bool has_pairs;       /* of a CPU: as in tci_machine */
     int warp_unit;        /* of a device: bits of tc_warp_unit */
     bool no_exchange;     /* of a device: as in tci_machine */

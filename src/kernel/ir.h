@@ -201,7 +201,9 @@ typedef struct tci_kred {
     int32_t inst;    /* the RED instruction that stands for the result */
     uint8_t order;   /* tci_korder */
     int32_t order_n; /* its number, 0 where it has none */
-    bool pairs;      /* a DOT of bf16 in f32: PAIRS, besides CHAIN or SPLIT */
+    /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, besides CHAIN
+     * or SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 */
+    uint8_t points;
 } tci_kred;
 typedef struct tci_kstore {
     int32_t stage;
@@ -236,8 +238,8 @@ typedef struct tci_koperand {
     bool is_updated;    /* a store of a SCATTER reads what is there as well */
     tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
     /* Elements of a panel, 0: it lies in none. A load's axis a is there in panels one after the
-     * other, at (a / panel) * step + a % panel, or of pairs a % panel * 2; the last one is whole
-     * (plan/panels.c). */
+     * other, at (a / panel) * step + a % panel, or of pairs a % panel * 2, of fours * 4; the last
+     * one is whole (plan/panels.c). */
     int32_t panel;
 } tci_koperand;
 typedef struct tci_kaxis {

@@ -56,6 +56,7 @@ typedef struct tci_machine {
     /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
      * it */
     int matrix_units;
+    int int_points;   /* products of integers: tc_backend_target.int_points */
     bool has_pairs;   /* contractions of bf16 may be made of pairs (kernel/ir.h) */
     int warp_unit;    /* blocks: what their warps multiply at once (bits of tc_warp_unit) */
     bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */

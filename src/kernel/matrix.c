@@ -304,12 +304,103 @@ static bool tci_matrix_is_bf16(const tci_kernel *k, int inst, int8_t *known)
     return is;
 }
 
-TCI_FN bool tci_matrix_has_pairs(const tci_kernel *k, const tci_kred *red, tci_machine machine)
+/* ---- integers of few bits ---- */
+
+/* What the values of an instruction lie in; of more than 32 bits nothing is known. */
+typedef struct tci_matrix_range { int64_t lo, hi; } tci_matrix_range;
+
+static const tci_matrix_range tci_matrix_any = {INT64_MIN / 4, INT64_MAX / 4};
+
+static tci_matrix_range tci_matrix_range_of(tc_dtype t)
+{
+    int bits = 8 * tci_dtype_get(t)->bytes;
+    int64_t all = (int64_t)1 << TCI_MIN(bits, 32);
+    if (t == TC_BOOL) {
+        return (tci_matrix_range){0, 1};
+    }
+    if (!tci_dtype_is_int(t) || bits > 32) {
+        return tci_matrix_any;
+    }
+    return tci_dtype_is_signed(t) ? (tci_matrix_range){-all / 2, all / 2 - 1}
+                                  : (tci_matrix_range){0, all - 1};
+}
+
+static tci_matrix_range tci_matrix_hull(tci_matrix_range a, tci_matrix_range b)
+{
+    return (tci_matrix_range){TCI_MIN(a.lo, b.lo), TCI_MAX(a.hi, b.hi)};
+}
+
+/* Of what no integer of dtype t wraps: else all of them. */
+static tci_matrix_range tci_matrix_unless_wrapped(tci_matrix_range r, tc_dtype t)
+{
+    tci_matrix_range all = tci_matrix_range_of(t);
+    return r.lo >= all.lo && r.hi <= all.hi ? r : all;
+}
+
+/* Of a primitive whose arguments have these ranges. */
+static tci_matrix_range tci_matrix_prim_range(const tci_kinst *in, const tci_matrix_range *of)
+{
+    const tci_matrix_range *a = &of[in->args[0]];
+    const tci_matrix_range *b = in->n_args > 1 ? &of[in->args[1]] : a;
+    tci_matrix_range r = tci_matrix_any;
+    switch (in->prim) {
+    case TCI_P_CAST: r = *a; break;
+    case TCI_P_ADD: r = (tci_matrix_range){a->lo + b->lo, a->hi + b->hi}; break;
+    case TCI_P_SUB: r = (tci_matrix_range){a->lo - b->hi, a->hi - b->lo}; break;
+    case TCI_P_NEG: r = (tci_matrix_range){-a->hi, -a->lo}; break;
+    case TCI_P_PMIN: r = (tci_matrix_range){TCI_MIN(a->lo, b->lo), TCI_MIN(a->hi, b->hi)}; break;
+    case TCI_P_PMAX: r = (tci_matrix_range){TCI_MAX(a->lo, b->lo), TCI_MAX(a->hi, b->hi)}; break;
+    case TCI_P_SELECT: r = tci_matrix_hull(*b, of[in->args[2]]); break;
+    default: break;
+    }
+    return tci_matrix_unless_wrapped(r, (tc_dtype)in->dtype);
+}
+
+TCI_FN bool tci_matrix_is_within(const tci_kernel *k, int inst, int64_t lo, int64_t hi)
+{
+    tci_matrix_range *of = TCI_NEW_ARRAY(k->s, tci_matrix_range, inst + 1);
+    for (int i = 0; i <= inst; i++) {
+        const tci_kinst *in = &k->insts[i];
+        tc_dtype t = (tc_dtype)in->dtype;
+        bool known = tci_dtype_is_int(t) && tci_dtype_get(t)->bytes <= 4;
+        tci_matrix_range given = {in->value.i, in->value.i};
+        of[i] = tci_matrix_range_of(t);
+        if (in->op == TCI_K_PRIM) {
+            of[i] = tci_matrix_prim_range(in, of);
+        } else if (in->op == TCI_K_CONST && known) {
+            of[i] = given;
+        } else if (in->op == TCI_K_LOAD && known) {
+            of[i] = tci_matrix_range_of((tc_dtype)k->operands[tci_kinst_number(in)].dtype);
+            of[i] = in->n_guards > 0 ? tci_matrix_hull(of[i], given) : of[i];
+        }
+    }
+    return of[inst].lo >= lo && of[inst].hi <= hi;
+}
+
+static int tci_matrix_int_points(const tci_kernel *k, const int32_t *in, tci_machine machine)
+{
+    bool fours = false, pairs = true;
+    for (int i = 0; i < 2; i++) {
+        fours = fours || (tci_matrix_is_within(k, in[i], 0, UINT8_MAX) &&
+                          tci_matrix_is_within(k, in[1 - i], INT8_MIN, INT8_MAX));
+        pairs = pairs && tci_matrix_is_within(k, in[i], INT16_MIN, INT16_MAX);
+    }
+    return fours && machine.int_points >= 4 ? 4 : pairs && machine.int_points >= 2 ? 2 : 0;
+}
+
+TCI_FN int tci_matrix_lane_points(const tci_kernel *k, const tci_kred *red, tci_machine machine)
 {
     int8_t *known = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);
-    return machine.has_pairs && machine.block_threads == 0 && red->op == TCI_RED_DOT &&
-           red->dtype == TC_F32 && k->vector == TCI_VEC_OUTER &&
-           tci_matrix_is_bf16(k, red->in[0], known) && tci_matrix_is_bf16(k, red->in[1], known);
+    if (machine.block_threads > 0 || red->op != TCI_RED_DOT || k->vector != TCI_VEC_OUTER) {
+        return 0;
+    }
+    if (red->dtype == TC_I32) {
+        return tci_matrix_int_points(k, red->in, machine);
+    }
+    bool pairs = machine.has_pairs && !machine.reproducible && red->dtype == TC_F32 &&
+                 tci_matrix_is_bf16(k, red->in[0], known) &&
+                 tci_matrix_is_bf16(k, red->in[1], known);
+    return pairs ? 2 : 0;
 }
 
 /* ---- panels for a CPU's unit ---- */

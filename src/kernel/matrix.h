@@ -93,8 +93,10 @@ static inline int tci_matrix_sharing(const tci_matrix *x, int which)
     return x->shares == 1 + which ? 2 : 1;
 }
 
-/* Are both factors of the DOT bf16, and does the machine multiply pairs of these? */
-TCI_FN bool tci_matrix_has_pairs(const tci_kernel *k, const tci_kred *red, tci_machine machine);
+/* The products of the DOT that the machine's lanes may take at once (tci_kred.points). */
+TCI_FN int tci_matrix_lane_points(const tci_kernel *k, const tci_kred *red, tci_machine machine);
+/* Are all values of an instruction integers in [lo, hi], whatever is loaded? */
+TCI_FN bool tci_matrix_is_within(const tci_kernel *k, int inst, int64_t lo, int64_t hi);
 /* Does the machine's unit take the kernel's contraction, and is it worth it? */
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Does a CPU's unit take it from panels that loops pack (loop/panes.h)? Any factors of bf16 values,

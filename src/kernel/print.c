@@ -120,7 +120,7 @@ TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
     if (red->order_n > 0) {
         tci_str_printf(out, "(%d)", (int)red->order_n);
     }
-    tci_str_add(out, red->pairs ? " PAIRS" : "");
+    tci_str_add(out, red->points == 2 ? " PAIRS" : red->points == 4 ? " FOURS" : "");
 }
 
 static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)

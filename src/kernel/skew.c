@@ -27,7 +27,7 @@ TCI_FN tci_skew tci_skew_find(const tci_kernel *k, int vec, int axis, int inner)
     tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     tci_dim size = k->axes[inner].size;
     bool sums = k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT &&
-                k->reds[0].order == TCI_ORDER_CHAIN && !k->reds[0].pairs &&
+                k->reds[0].order == TCI_ORDER_CHAIN && k->reds[0].points == 0 &&
                 tci_dim_is_known(size) && tci_dim_known(size) >= TCI_SKEW_LEAST &&
                 tci_dim_known(size) <= TCI_SKEW_MOST;
     for (int i = 0; i < k->n_insts && sums; i++) {

@@ -286,7 +286,10 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, !scan || tci_red_parts(red->op) == 1);
     TCI_ASSERT(s, !scan || !inner || k->stages[red->stage].n_axes <= 1);
     bool exact = red->order == TCI_ORDER_CHAIN || red->order == TCI_ORDER_SPLIT;
-    TCI_ASSERT(s, !red->pairs || (red->op == TCI_RED_DOT && red->dtype == TC_F32 && exact));
+    TCI_ASSERT(s, red->points == 0 ||
+                      (red->op == TCI_RED_DOT && exact &&
+                       (red->points == 2 ? red->dtype == TC_F32 || red->dtype == TC_I32
+                                         : red->points == 4 && red->dtype == TC_I32)));
     switch ((tci_korder)red->order) {
     case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
     case TCI_ORDER_LANES:

@@ -113,7 +113,7 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
     const tci_blocked *p = s->p;
     const tci_kstage *st = &b->k->stages[p->stage];
     const tci_kred *red = &b->k->reds[p->red];
-    if (p->pairs) {
+    if (p->points > 1) {
         tci_twos_dot(s, tile, number, acc, from, to);
         return;
     }
@@ -420,10 +420,10 @@ static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
     if (s->row) {
-        bool halves = s->p->pairs && !s->p->row_by_vector; /* elements of the row panel */
+        int64_t parts = s->p->row_by_vector ? 1 : s->p->points; /* of an element of the row panel */
         s->row_base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
         s->row->origin[s->p->row_axis] = at;
-        s->row->base = tci_lin_mul(b, s->row_base, halves ? 2 : 1);
+        s->row->base = tci_lin_mul(b, s->row_base, parts);
     }
     if (s->p->on_unit) {
         tci_lin begin = tci_build_let(b, s->begin);

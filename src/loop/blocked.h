@@ -21,7 +21,7 @@ typedef struct tci_blocked {
     bool keeps;             /* its results are a row that the kernel keeps */
     bool is_row_there;      /* the row factor is such a row, or lies in memory as it is read */
     bool is_vec_there;      /* the vector factor lies in panels of a tile's columns already, */
-    bool is_vec_paired;     /* as pairs */
+    bool is_vec_paired;     /* several points in each element */
     tci_blocked_side of_rows, of_columns;
     int vec_axis, row_axis; /* the last ones of the two */
     int unroll;             /* vectors of a tile */
@@ -41,9 +41,12 @@ typedef struct tci_blocked {
     bool is_part;           /* every block is a part */
     bool on_unit;           /* tiles are a CPU's matrix unit's (class MATRIX, loop/panes.h) */
     bool in_order;          /* of a pair the even point is the lower half, as in memory */
-    bool pairs;             /* panels hold pairs of points (class PAIRS and there, loop/twos.h) */
+    int points;             /* that an element of the panels holds (loop/twos.h), 1: one */
     /* derived */
-    int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
+    int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis, */
+    int row_load, vec_load; /* and the loads that they are, -1: computed; */
+    bool row_flips, vec_flips; /* bytes whose highest bit changes (loop/sides.c) */
+    bool vec_unsigned;      /* four points: the bytes along the vectors are, else the others */
     int64_t inner;          /* points of the inner axes behind the cut one, */
     int64_t run;            /* of the axes of the flat loop over them, */
     int steps;              /* and those of it that are written out */

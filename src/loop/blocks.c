@@ -59,6 +59,7 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     p->part = k->reds[p->red].order == TCI_ORDER_SPLIT ? k->reds[p->red].order_n : 0;
     int64_t part = p->part % p->inner == 0 && !p->fused ? p->part / p->inner : 0;
     part = before == 1 || (part > 0 && size % part == 0) ? part : 0;
+    int points = tci_blocked_points(k, p);
     int64_t aim = p->fused     ? TCI_BLOCKED_SHALLOW
                   : p->on_unit ? TCI_BLOCKED_UNIT_DEPTH
                                : TCI_BLOCKED_DEPTH;
@@ -70,20 +71,19 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     p->depth = tci_ceil_div(size, tci_ceil_div(size, most));
     if (part > 0 && free) {
         p->depth = part; /* a block is a part */
-    } else if (p->depth < size && p->on_unit) { /* whole steps of a unit */
-        int64_t even = TCI_MATRIX_WHOLE / tci_lx_gcd(p->inner, TCI_MATRIX_WHOLE);
-        p->depth = tci_ceil_div(p->depth, even) * even;
-    } else if (p->depth < size && p->inner == 1) { /* whole squares */
-        p->depth = tci_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
+    } else if (p->depth < size) { /* whole steps of a unit, squares, or elements */
+        int64_t whole = p->on_unit ? TCI_MATRIX_WHOLE : p->inner == 1 ? TCI_BLOCKED_EVEN : points;
+        whole /= tci_lx_gcd(p->inner, whole);
+        p->depth = tci_ceil_div(p->depth, whole) * whole;
     }
     int64_t n_depths = tci_ceil_div(size, p->depth) * before;
     p->n_depths = n_depths;
     p->is_part = part > 0 && p->depth == part;
-    /* no pair belongs to two parts, or begins in the block before */
-    bool even = p->part % 2 == 0 && (p->depth * p->inner % 2 == 0 || n_depths == 1) &&
-                (before == 1 || size * p->inner % 2 == 0);
-    p->pairs = (p->on_unit || (k->reds[p->red].pairs && !p->keeps)) &&
-               (p->part == 0 || p->is_part || even);
+    /* no element belongs to two parts, or begins in the block before */
+    bool even = p->part % points == 0 && (p->depth * p->inner % points == 0 || n_depths == 1) &&
+                (before == 1 || size * p->inner % points == 0);
+    bool several = (p->on_unit || !p->keeps) && (p->part == 0 || p->is_part || even);
+    p->points = several ? points : 1;
     return true;
 }
 
@@ -136,7 +136,7 @@ static void tci_blocked_cut_points(const tci_kernel *k, tci_machine machine, int
 {
     int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
-    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes) * (p->pairs ? 2 : 1);
+    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes) * p->points;
     int64_t most = p->on_unit ? TCI_BLOCKED_UNIT_COLUMNS : TCI_BLOCKED_COLUMNS;
     block = TCI_MAX(TCI_MIN(p->on_unit ? 2 * block : block, most), 1);
     if (p->fused) {
@@ -166,7 +166,7 @@ static bool tci_blocked_cut_open(const tci_kernel *k, tci_blocked *p)
     p->depth = p->part > 0 ? p->part : TCI_BLOCKED_DEPTH;
     p->n_depths = tci_dim_max(tci_dim_ceil_div(size, p->depth), 1);
     p->is_part = p->part > 0;
-    p->inner = 1;
+    p->inner = p->points = 1;
     return p->n_inner == 1 && p->is_row_there;
 }
 
@@ -263,32 +263,33 @@ static void tci_blocked_walk(const tci_kernel *k, tci_blocked *p)
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
     const tci_kstage *st = &k->stages[0];
-    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
+    const tci_kinst *one = &k->insts[TCI_MAX(p->vec_load, 0)];
+    const tci_kinst *other = &k->insts[TCI_MAX(p->row_load, 0)];
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
     bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) && tci_dim_is_known(p->of_rows.size);
     bool parted = p->of_columns.n_axes > 1;
-    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+    p->fetch_vectors = p->vec_load >= 0 && one->n_guards == 0 && vec.contiguous &&
                        p->n_inner == 1 && !parted;
-    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
+    p->fetch_rows = p->row_load >= 0 && other->n_guards == 0 && !row.contiguous &&
                     p->n_inner == 1 && !few && p->of_rows.n_axes == 1;
     p->fused = few && p->fetch_vectors && !p->on_unit;
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
-    p->is_row_there = !p->pairs && tci_blocked_rows_are_there(k, p);
+    p->is_row_there = p->points == 1 && tci_blocked_rows_are_there(k, p);
     tci_blocked_walk(k, p);
     int64_t columns = tci_dim_known(p->of_columns.size);
-    int64_t bytes = columns * tci_dtype_get((tc_dtype)one->dtype)->bytes;
+    int64_t bytes = columns * tci_dtype_get((tc_dtype)k->insts[p->vec_inst].dtype)->bytes;
     for (int i = 0; i < p->n_inner; i++) {
         bytes *= tci_kernel_known(k, st->axes[i]);
     }
     p->is_vec_there = p->is_vec_there &&
                       tci_blocked_panel(k, p, &p->is_vec_paired) == (int64_t)p->unroll * lanes;
-    bool even = p->pairs && (p->n_depths == 1 || p->depth * p->inner % 2 == 0);
+    bool even = p->points > 1 && (p->n_depths == 1 || p->depth * p->inner % p->points == 0);
     even = p->on_unit ? p->is_vec_paired && tci_blocked_is_whole(k, p) : even || !p->is_vec_paired;
     p->is_vec_there = p->is_vec_there && even;
-    p->pairs = p->pairs && (p->is_vec_paired || !p->is_vec_there);
+    p->points = p->is_vec_paired || !p->is_vec_there ? p->points : 1;
     bool costly = p->is_vec_there || vec.strided || vec.computed || row.computed || parted ||
                   p->is_turned || p->of_rows.n_axes > 1 ||
                   (!few && tci_blocked_is_crowded(k, p));

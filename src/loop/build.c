@@ -754,51 +754,81 @@ static tci_lin tci_build_keep_sum(tci_build *b, const tci_lkeep *keep, tci_lin a
     return at;
 }
 
-TCI_FN int tci_build_pair(tci_build *b, int upper, int lower)
+/* Point number i of n, at its place among zeros. */
+static int tci_build_word_part(tci_build *b, int value, int i, int n)
 {
-    tci_value half = {.u = 16};
-    int low[2] = {tci_build_prim(b, TCI_P_BITS, TC_U32, 1, &lower, 0),
-                  tci_build_const(b, TC_U32, half)};
-    int both[2] = {tci_build_prim(b, TCI_P_BITS, TC_U32, 1, &upper, 0),
-                   tci_build_prim(b, TCI_P_SHR, TC_U32, 2, low, 0)};
-    int bits = tci_build_prim(b, TCI_P_OR, TC_U32, 2, both, 0);
-    return tci_build_prim(b, TCI_P_BITS, TC_F32, 1, &bits, 0);
+    bool is_float = b->l->values[value].dtype == TC_F32;
+    tci_value low = {.u = (1U << (32 / n)) - 1}, skip = {.u = (uint64_t)(32 / n * i)};
+    int bits = tci_build_prim(b, is_float ? TCI_P_BITS : TCI_P_CAST, TC_U32, 1, &value, 0);
+    if (!is_float && i < n - 1) { /* the last one loses its upper bits by the shift */
+        int masked[2] = {bits, tci_build_const(b, TC_U32, low)};
+        bits = tci_build_prim(b, TCI_P_AND, TC_U32, 2, masked, 0);
+    }
+    if (i == 0) {
+        return bits;
+    }
+    int shift[2] = {bits, tci_build_const(b, TC_U32, skip)};
+    return tci_build_prim(b, is_float ? TCI_P_SHR : TCI_P_SHL, TC_U32, 2, shift, 0);
 }
 
-static void tci_build_keep_lower(tci_build *b, tci_lstmt st, tci_mem load, int lanes)
+static int tci_build_word_of(tci_build *b, int bits, bool is_float)
 {
-    tci_lstmt old = st;
-    old.mem = (uint8_t)load;
-    old.args[0] = -1;
-    st.args[0] = tci_build_pair(b, tci_build_mem(b, old, TC_F32, lanes, b->cur), st.args[0]);
-    tci_build_mem(b, st, TC_F32, 1, b->cur);
+    return tci_build_prim(b, is_float ? TCI_P_BITS : TCI_P_CAST, is_float ? TC_F32 : TC_I32, 1,
+                          &bits, 0);
 }
 
-/* Stores half a pair: the upper one alone, the lower one beside it. */
-static void tci_build_keep_half(tci_build *b, const tci_lkeep *keep, tci_lstmt st, tci_mem load,
+TCI_FN int tci_build_word(tci_build *b, int n, int all, const int *points)
+{
+    bool is_float = b->l->values[points[0]].dtype == TC_F32;
+    if (is_float && n == 1) {
+        return points[0]; /* whose lower half is zero */
+    }
+    int both[2] = {tci_build_word_part(b, points[0], 0, all)};
+    for (int i = 1; i < n; i++) {
+        both[1] = tci_build_word_part(b, points[i], i, all);
+        both[0] = tci_build_prim(b, TCI_P_OR, TC_U32, 2, both, 0);
+    }
+    return tci_build_word_of(b, both[0], is_float);
+}
+
+/* Puts point number i of an element beside those before it. */
+static void tci_build_keep_point(tci_build *b, const tci_lkeep *keep, tci_lstmt st, tci_mem load,
+                                 int lanes, int i)
+{
+    tc_dtype t = (tc_dtype)b->l->values[st.args[0]].dtype;
+    int both[2] = {-1, tci_build_word_part(b, st.args[0], i, keep->points)};
+    if (i > 0) {
+        tci_lstmt old = st;
+        old.mem = (uint8_t)load;
+        old.args[0] = -1;
+        both[0] = tci_build_mem(b, old, t, lanes, b->cur);
+        both[0] = tci_build_prim(b, t == TC_F32 ? TCI_P_BITS : TCI_P_CAST, TC_U32, 1, both, 0);
+        both[1] = tci_build_prim(b, TCI_P_OR, TC_U32, 2, both, 0);
+    }
+    st.args[0] = tci_build_word_of(b, both[1], t == TC_F32);
+    tci_build_mem(b, st, t, 1, b->cur);
+}
+
+/* Stores a part of an element: the first point alone, the others beside those before. */
+static void tci_build_keep_part(tci_build *b, const tci_lkeep *keep, tci_lstmt st, tci_mem load,
                                 int lanes)
 {
     tci_lopen open;
     tci_dim known;
     int at = tci_build_lx(b, tci_build_keep_sum(b, keep, tci_lin_const(0), keep->point));
-    int half = tci_lx_make(b->l, TCI_LX_MOD, at, -1, 2);
-    tci_lin pair = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, at, -1, 2));
+    int part = tci_lx_make(b->l, TCI_LX_MOD, at, -1, keep->points);
+    tci_lin word = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, at, -1, keep->points));
     tci_lin to = tci_build_keep_sum(b, keep, keep->base, keep->coef);
-    st.x = tci_build_lx(b, tci_lin_add(b, to, tci_lin_mul(b, pair, keep->pair_step)));
-    if (tci_lx_is_const(b->l, half, &known)) {
-        if (known == 0) {
-            tci_build_mem(b, st, TC_F32, 1, b->cur);
-        } else {
-            tci_build_keep_lower(b, st, load, lanes);
-        }
+    st.x = tci_build_lx(b, tci_lin_add(b, to, tci_lin_mul(b, word, keep->word_step)));
+    if (tci_lx_is_const(b->l, part, &known)) {
+        tci_build_keep_point(b, keep, st, load, lanes, (int)tci_dim_known(known));
         return;
     }
-    tci_build_if(b, tci_build_in_range(b, half, 0, 0), &open);
-    tci_build_mem(b, st, TC_F32, 1, b->cur);
-    tci_build_close(b, &open);
-    tci_build_if(b, tci_build_in_range(b, half, 1, 1), &open);
-    tci_build_keep_lower(b, st, load, lanes);
-    tci_build_close(b, &open);
+    for (int i = 0; i < keep->points; i++) {
+        tci_build_if(b, tci_build_in_range(b, part, i, i), &open);
+        tci_build_keep_point(b, keep, st, load, lanes, i);
+        tci_build_close(b, &open);
+    }
 }
 
 static tci_mem tci_build_keep_mem(bool write, bool whole, bool strided)
@@ -809,6 +839,16 @@ static tci_mem tci_build_keep_mem(bool write, bool whole, bool strided)
     }
     return write ? (whole ? TCI_MEM_STORE : TCI_MEM_STORE_N)
                  : (whole ? TCI_MEM_LOAD : TCI_MEM_LOAD_N);
+}
+
+/* An integer as the elements of a local array, which may be of fewer bits. */
+static int tci_build_narrowed(tci_build *b, int local, int value)
+{
+    tc_dtype t = local >= 0 ? (tc_dtype)b->l->locals[local].dtype : TC_BOOL;
+    tc_dtype from = (tc_dtype)b->l->values[value].dtype;
+    return tci_dtype_is_int(t) && tci_dtype_is_int(from) && t != from
+               ? tci_build_prim(b, TCI_P_CAST, t, 1, &value, 0)
+               : value;
 }
 
 /* What stores `value`, or loads where it is -1, but for the place: *lanes of them, and how the same
@@ -833,19 +873,19 @@ static tci_lstmt tci_build_keep_stmt(tci_build *b, const tci_lkeep *keep, int va
     }
     if (write) {
         value = tci_build_unrounded(b, b->l->locals[keep->local].dtype, value);
-        st.args[0] = tci_build_widen(b, value, *lanes);
+        st.args[0] = tci_build_narrowed(b, keep->local, tci_build_widen(b, value, *lanes));
     }
     return st;
 }
 
-TCI_FN void tci_build_keep_pair(tci_build *b, const tci_lkeep *keep, tci_lin pair, int value)
+TCI_FN void tci_build_keep_word(tci_build *b, const tci_lkeep *keep, tci_lin word, int value)
 {
     int lanes;
     tci_mem load;
     tci_lstmt st = tci_build_keep_stmt(b, keep, value, &lanes, &load);
     tci_lin to = tci_build_keep_sum(b, keep, keep->base, keep->coef);
-    st.x = tci_build_lx(b, tci_lin_add(b, to, tci_lin_mul(b, pair, keep->pair_step)));
-    tci_build_mem(b, st, TC_F32, 1, b->cur);
+    st.x = tci_build_lx(b, tci_lin_add(b, to, tci_lin_mul(b, word, keep->word_step)));
+    tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
 }
 
 /* Stores `value`, or loads where it is -1. */
@@ -856,7 +896,7 @@ static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
     tci_lstmt st = tci_build_keep_stmt(b, keep, value, &lanes, &load);
     if (keep->point) {
         TCI_ASSERT(b->s, value >= 0);
-        tci_build_keep_half(b, keep, st, load, lanes);
+        tci_build_keep_part(b, keep, st, load, lanes);
         return value;
     }
     st.x = tci_build_lx(b, tci_build_keep_sum(b, keep, keep->base, keep->coef));

@@ -53,11 +53,12 @@ typedef struct tci_lkeep {
     tci_lin base;
     tci_dim *coef;
     tci_lin *origin;
-    /* Not NULL: of pairs of neighbouring points, the coefs of a point's number. Its values are
-     * bf16; that of an even point is the upper half of an f32, that of the next one the lower, and
-     * such pairs lie pair_step elements apart. Who loads them does so itself (loop/twos.h). */
+    /* Not NULL: of so many neighbouring points in an element (tci_build_word), the coefs of a
+     * point's number; such elements lie word_step apart. Who loads them does so itself
+     * (loop/twos.h). */
     tci_dim *point;
-    int64_t pair_step;
+    int points;
+    int64_t word_step;
 } tci_lkeep;
 
 typedef struct tci_build {
@@ -172,9 +173,12 @@ TCI_FN int tci_build_value(tci_build *b, int inst);
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
-/* A pair (tci_lkeep.point) of two values that are bf16; pair number `pair` into its array. */
-TCI_FN int tci_build_pair(tci_build *b, int upper, int lower);
-TCI_FN void tci_build_keep_pair(tci_build *b, const tci_lkeep *keep, tci_lin pair, int value);
+/* The first n of `all` points as one element of 32 bits, the others zeros: of two f32 that are bf16
+ * the first is the upper half; of integers, i32 of which only the last 32 / all bits count, the
+ * first are the lowest bits. */
+TCI_FN int tci_build_word(tci_build *b, int n, int all, const int *points);
+/* Element number `word` (tci_lkeep.point) into its array. */
+TCI_FN void tci_build_keep_word(tci_build *b, const tci_lkeep *keep, tci_lin word, int value);
 /* Remembers a value that was made along with another one, and stores it where it is kept. */
 TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 /* What a value was rounded from, where storing it as dtype t rounds in the same way. */

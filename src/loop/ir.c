@@ -314,6 +314,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_STORE_PAIRS:
         return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     case TCI_MEM_DOT_PAIRS:
+    case TCI_MEM_DOT_FOURS:
         return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_THIRD;
     default: return 0;
     }

@@ -62,11 +62,14 @@ typedef enum tci_mem {
     /* void f(S *p, T a, T b): lanes of a and b in turns; of a processor bf16, of a block's thread
      * one of each, aligned to both */
     TCI_MEM_STORE_PAIRS,
-    /* T f(const S *p): a pair of bf16 in each lane, which is an f32 by its bits */
+    /* T f(const S *p): as many S in each lane as its bits are: a pair of bf16 as an f32 */
     TCI_MEM_LOAD_PAIRS,
     /* T f(T c, T a, T b) of such pairs: the product of the upper halves is added to c, then that of
-     * the lower ones; numbers below 2^-126 may count as zero */
+     * the lower ones; numbers below 2^-126 may count as zero. Of i32 the halves are i16 */
     TCI_MEM_DOT_PAIRS,
+    /* T f(T c, T a, T b) of i32: the four products of the bytes of a, unsigned, and those of b,
+     * not, are added to c */
+    TCI_MEM_DOT_FOURS,
     /* The rest only by blocks of threads. void f(void): between threads that write and read local
      * arrays */
     TCI_MEM_BARRIER,

@@ -9,7 +9,7 @@
  * their order, the tile's loop is one flat loop however many inner axes there are. Only packing
  * tells the axes of a side apart; behind it the side's last axis stands for all of them, and the
  * others are at 0. */
-#include "packing.h"
+#include <string.h>
 
 #include "panes.h"
 #include "sides.h"
@@ -55,21 +55,22 @@ TCI_FN void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side 
     }
 }
 
-/* Keeps a factor in `local`, whose inner points lie `step` elements apart, or pairs of them. */
+/* Keeps a factor in `local`, whose inner points lie `step` elements apart, or so many of them. */
 static tci_lkeep *tci_blocked_keep(tci_blocked_state *s, int inst, int local, int64_t step,
-                                   bool pairs)
+                                   int points)
 {
     tci_lkeep *keep = tci_build_keep(s->b, inst, local, -1);
-    if (pairs) {
+    if (points > 1) {
+        keep->points = points;
         keep->point = TCI_NEW_ARRAY(s->b->s, tci_dim, s->b->k->n_axes + 1);
-        keep->pair_step = step;
+        keep->word_step = step;
         keep->is_padded = true;
     }
-    tci_blocked_inner_coefs(s, pairs ? keep->point : keep->coef, pairs ? 1 : step);
+    tci_blocked_inner_coefs(s, points > 1 ? keep->point : keep->coef, points > 1 ? 1 : step);
     return keep;
 }
 
-/* The panel of the row factor. Pairs along a row are filled in as bf16. */
+/* The panel of the row factor. Several points along a row are filled in as what each is. */
 static void tci_blocked_make_rows(tci_blocked_state *s, int64_t rows)
 {
     tci_build *b = s->b;
@@ -90,14 +91,16 @@ static void tci_blocked_make_rows(tci_blocked_state *s, int64_t rows)
     }
     int panel = tci_build_work(b, type, s->row_elements * panels);
     s->row_pairs = panel;
-    bool along = p->pairs && !p->row_by_vector;
+    bool along = p->points > 1 && !p->row_by_vector;
     if (along) {
-        panel = tci_build_local(b, TC_BF16, 2 * s->row_elements * panels, 0);
+        tc_dtype point = tci_twos_dtype(type, p->points);
+        panel = tci_build_local(b, point, p->points * s->row_elements * panels, 0);
         b->l->locals[panel].work = b->l->locals[s->row_pairs].work;
     }
     s->row = tci_blocked_keep(s, p->row_inst, panel, across ? s->row_step : 1,
-                              p->pairs && p->row_by_vector);
-    tci_blocked_side_coefs(s, &p->of_rows, s->row, across ? 1 : (along ? 2 : 1) * s->row_step);
+                              p->row_by_vector ? p->points : 1);
+    tci_blocked_side_coefs(s, &p->of_rows, s->row,
+                           across ? 1 : (along ? p->points : 1) * s->row_step);
 }
 
 TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
@@ -106,18 +109,17 @@ TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     const tci_blocked *p = s->p;
     const tci_kred *red = &b->k->reds[s->p->red];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
-    s->steps = p->on_unit ? tci_ceil_div(depth, TCI_MATRIX_WHOLE) * (TCI_MATRIX_WHOLE / 2)
-               : p->pairs ? tci_ceil_div(depth, 2)
-                          : depth;
+    int64_t whole = p->on_unit ? TCI_MATRIX_WHOLE : p->points;
+    s->steps = tci_ceil_div(depth, whole) * (whole / p->points);
     s->tile = (int64_t)p->unroll * lanes;
     s->tile_step = p->fused ? 0 : s->tile * s->steps + TCI_BLOCKED_PAD;
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
     int64_t vec_elements = p->fused ? s->tile * s->steps
                                     : s->tile_step * tci_ceil_div(p->columns, s->tile);
     tci_blocked_make_rows(s, rows);
-    s->vec_pairs = p->is_vec_there ? ~tci_kinst_number(&b->k->insts[p->vec_inst])
+    s->vec_pairs = p->is_vec_there ? ~tci_kinst_number(&b->k->insts[p->vec_load])
                                    : tci_build_work(b, vec_type, vec_elements);
-    s->vec = tci_blocked_keep(s, p->vec_inst, s->vec_pairs, s->tile, p->pairs);
+    s->vec = tci_blocked_keep(s, p->vec_inst, s->vec_pairs, s->tile, p->points);
     s->vec->is_padded = true;
     tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
     s->partial = s->total = s->zeros = tci_stage_tuple_of(-1, -1);
@@ -183,10 +185,10 @@ static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
 TCI_FN void tci_blocked_fetch_panel(tci_blocked_state *s, int n, tci_lin inner)
 {
     tci_build *b = s->b;
-    const tci_kinst *in = &b->k->insts[s->p->vec_inst];
+    const tci_kinst *in = &b->k->insts[s->p->is_vec_there ? s->p->vec_load : s->p->vec_inst];
     int type = s->p->is_vec_there ? b->k->operands[tci_kinst_number(in)].dtype : in->dtype;
     int64_t line = TCI_BLOCKED_LINE / tci_dtype_get((tc_dtype)type)->bytes;
-    int64_t wide = s->p->pairs && s->p->is_vec_there ? 2 : 1; /* elements of a step and column */
+    int64_t wide = s->p->is_vec_there ? s->p->points : 1; /* elements of a step and column */
     tci_lin at = tci_lin_mul(b, tci_lin_plus(inner, TCI_BLOCKED_AHEAD), wide * s->tile);
     at = tci_lin_add(b, s->vec->base, at);
     for (int64_t skip = 0; skip < wide * n * b->l->lanes; skip += line) {
@@ -210,7 +212,7 @@ TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bin
     for (int i = 0; i < n; i++) {
         tci_lin at = tci_lin_plus(vecs[i]->at, columns);
         tci_build_set(b, s->p->vec_axis, tci_build_bind(b, at, 0, 0, true, -1));
-        tci_blocked_fetch(b, s->p->vec_inst);
+        tci_blocked_fetch(b, s->p->vec_load);
     }
     tci_build_set(b, s->p->vec_axis, NULL);
     tci_build_set(b, axis, here);
@@ -225,7 +227,7 @@ TCI_FN void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, t
     for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
         tci_lin at = tci_lin_plus(row, i);
         tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
-        tci_blocked_fetch(b, s->p->row_inst);
+        tci_blocked_fetch(b, s->p->row_load);
     }
 }
 
@@ -264,13 +266,14 @@ static tci_lin tci_blocked_panel_at(tci_blocked_state *s, tci_lin at)
     }
     tci_blocked_set_others(s, &p->of_columns, s->zero);
     tci_build_set(b, p->vec_axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
-    tci_lin base = tci_build_kx(b, b->k->insts[p->vec_inst].x);
+    tci_lin base = tci_build_kx(b, b->k->insts[p->vec_load].x);
     tci_build_set(b, p->vec_axis, NULL);
     tci_blocked_set_others(s, &p->of_columns, NULL);
     for (int i = 0; i < p->n_inner; i++) {
         tci_build_set(b, axes[i], NULL);
     }
-    return tci_lin_plus(base, p->is_vec_paired ? -1 : 0); /* the odd point lies first */
+    bool turned = p->is_vec_paired && b->k->insts[p->vec_inst].dtype == TC_F32;
+    return tci_lin_plus(base, turned ? -1 : 0); /* the odd point lies first */
 }
 
 /* The same of a size that is not known: all are whole, for which panels and kept rows have room. */
@@ -316,8 +319,8 @@ static int tci_blocked_steps(tci_blocked_state *s)
 {
     tci_loop *l = s->b->l;
     int points = tci_build_lx(s->b, tci_lin_mul(s->b, s->depth, s->p->inner));
-    int more = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, 1), 0);
-    return s->p->pairs ? tci_lx_make(l, TCI_LX_DIV, more, -1, 2) : points;
+    int more = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, s->p->points - 1), 0);
+    return s->p->points > 1 ? tci_lx_make(l, TCI_LX_DIV, more, -1, s->p->points) : points;
 }
 
 /* The inner axes of the block but for the last one, which stands for all points of the block where
@@ -360,15 +363,15 @@ static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_b
     b->turn_rows = rows;
     b->turn_axis = axis;
     b->n_turn = (int)lanes;
-    for (int64_t r = 0; r < lanes && s->p->pairs; r += 2) {
+    int each = s->p->points;
+    for (int64_t r = 0; r < lanes && each > 1; r += each) {
         tci_lin point = tci_lin_add(b, at, tci_lin_mul(b, s->first, -1));
-        int step = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, point), -1, 2);
-        s->step = tci_lin_plus(tci_build_let(b, step), r / 2);
-        s->places[0] = rows[r];
-        s->places[1] = rows[r + 1];
+        int step = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, point), -1, each);
+        s->step = tci_lin_plus(tci_build_let(b, step), r / each);
+        memcpy(s->places, rows + r, sizeof(*rows) * (size_t)each);
         tci_twos_pack(s);
     }
-    for (int i = 0; i < n * lanes && !s->p->pairs; i++) {
+    for (int i = 0; i < n * lanes && each == 1; i++) {
         tci_build_set(b, s->p->vec_axis, vecs[i / lanes]);
         tci_build_set(b, axis, rows[i % lanes]);
         tci_build_value(b, s->p->vec_inst);
@@ -513,7 +516,8 @@ static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
-    int64_t step = TCI_MAX(TCI_BLOCKED_PIECE / s->p->inner / 2, 1) * 2; /* whole pairs */
+    int64_t whole = TCI_MAX(s->p->points, 2); /* no element is cut */
+    int64_t step = TCI_MAX(TCI_BLOCKED_PIECE / s->p->inner / whole, 1) * whole;
     tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
     tci_lin first = s->first, depth = s->depth;
     tci_lopen open;
@@ -538,7 +542,7 @@ static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64
     s->vec->is_padded = true;
 }
 
-/* The vectors s->vecs at two points each, of the block; where all are packed, the two at hand. */
+/* The vectors s->vecs at several points each, of the block; where all are packed, those at hand. */
 static void tci_blocked_pack_twos(tci_blocked_state *s)
 {
     tci_build *b = s->b;
@@ -547,7 +551,7 @@ static void tci_blocked_pack_twos(tci_blocked_state *s)
         tci_twos_pack(s);
         return;
     }
-    if (s->p->squares && tci_twos_lie(b, s->p, s->p->vec_inst)) {
+    if (s->p->squares && tci_twos_lie(b, s->p, s->p->vec_load)) {
         tci_twos_pack_turned(s);
         return;
     }
@@ -806,8 +810,9 @@ static void tci_blocked_pack_each(tci_blocked_state *s)
         tci_build_set(b, side->axes[i], digits[i]);
     }
     tci_lin of_tile = tci_lin_add(b, row, tci_lin_mul(b, first->at, -1));
-    tci_lin to = p->pairs ? tci_lin_add(b, s->row_base, tci_lin_mul(b, of_tile, s->row_step)) : row;
-    if (tci_twos_lie(b, p, p->row_inst)) {
+    tci_lin in_panel = tci_lin_add(b, s->row_base, tci_lin_mul(b, of_tile, s->row_step));
+    tci_lin to = p->points > 1 ? in_panel : row;
+    if (tci_twos_lie(b, p, p->row_load)) {
         tci_twos_copy_row(s, to);
     } else {
         if (p->on_unit && !tci_blocked_is_whole(b->k, p)) {
@@ -817,7 +822,7 @@ static void tci_blocked_pack_each(tci_blocked_state *s)
         tci_lopen *inner = tci_blocked_open(s, runs);
         tci_blocked_pack_run(s);
         tci_blocked_close(s, runs, inner);
-        if (p->pairs) {
+        if (p->points > 1) {
             tci_twos_finish_row(s, to);
         }
     }

@@ -5,6 +5,7 @@
 #include "blocked.h"
 
 enum { TCI_BLOCKED_LEFT = -1 /* columns of the last tile, where their number is not known */ };
+enum { TCI_TWOS_MOST = 4 /* points of an element */ };
 
 /* What is at hand while the statements of a block are made. */
 typedef struct tci_blocked_state {
@@ -16,11 +17,11 @@ typedef struct tci_blocked_state {
     int64_t tile;           /* columns of a tile */
     int64_t tile_step;      /* elements of the vector panel between tiles */
     int64_t row_step;       /* elements of the row panel between rows or inner points */
-    int64_t steps;          /* of a block at most: inner points, or pairs of them (loop/twos.h), */
+    int64_t steps;          /* of a block at most: inner points, or elements (loop/twos.h), */
     int vec_pairs, row_pairs; /* whose panels are these, */
     tci_lin row_base;       /* that of the rows at hand from here on; and while one is filled or */
-    tci_lin step;           /* multiplied the number of a pair, the places of its points, and the */
-    const tci_bind *places[2]; /* vectors and sums of the tile */
+    tci_lin step;           /* multiplied the number of an element, the places of its points, and */
+    const tci_bind *places[TCI_TWOS_MOST]; /* the vectors and sums of the tile */
     const tci_bind *const *vecs;
     int n_vecs;
     const tci_stage_tuple *acc;

@@ -9,6 +9,7 @@
  * along the other one, and lanes behind a short side are lost. */
 #include <string.h>
 
+#include "../kernel/matrix.h"
 #include "cost.h"
 #include "sides.h"
 
@@ -58,10 +59,10 @@ TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
 
 TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p)
 {
-    const tci_kinst *in = &k->insts[p->vec_inst];
+    const tci_kinst *in = &k->insts[TCI_MAX(p->vec_load, 0)];
     int axis = k->stages[p->stage].axes[0];
     tci_dim coef = 0;
-    if (in->op != TCI_K_LOAD || p->n_inner != 1 || !tci_build_coef(k, in->x, axis, &coef) ||
+    if (p->vec_load < 0 || p->n_inner != 1 || !tci_build_coef(k, in->x, axis, &coef) ||
         !tci_dim_is_known(coef)) {
         return false;
     }
@@ -251,8 +252,7 @@ static double tci_blocked_column_cycles(const tci_kernel *k, tci_machine machine
 TCI_FN int tci_blocked_ports(const tci_kernel *k, tci_machine machine, const tci_blocked *p)
 {
     double of_unit = machine.facts.matrix_flops / (2.0 * machine.vector_bytes / (int)sizeof(float));
-    return p->on_unit ? TCI_MAX((int)of_unit, 1)
-                      : machine.facts.ports * (k->reds[p->red].pairs ? 2 : 1);
+    return p->on_unit ? TCI_MAX((int)of_unit, 1) : machine.facts.ports * tci_blocked_points(k, p);
 }
 
 TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
@@ -277,10 +277,12 @@ static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int l
             store / TCI_MAX(depth, 1));
 }
 
-/* Is an index, of what depends on the axis, axis / 2 * (2 * panel) - axis % 2 (plan/panels.c)? */
-static bool tci_blocked_is_paired(const tci_kernel *k, int x, int axis, int64_t panel)
+/* Is an index, of what depends on the axis, axis / wide * (wide * panel) + axis % wide * step
+ * (plan/panels.c)? */
+static bool tci_blocked_is_paired(const tci_kernel *k, int x, int axis, int64_t panel, int wide,
+                                  int step)
 {
-    bool whole = false, half = false, other = false;
+    bool whole = false, part = false, other = false;
     for (int next; x >= 0; x = next) {
         tci_kx e = k->kx[x];
         next = e.op == TCI_KX_ADD ? e.a : -1;
@@ -290,22 +292,26 @@ static bool tci_blocked_is_paired(const tci_kernel *k, int x, int axis, int64_t 
         }
         tci_dim times = e.op == TCI_KX_MUL ? e.c : 1;
         e = e.op == TCI_KX_MUL ? k->kx[e.a] : e;
-        bool of_axis = (e.op == TCI_KX_DIV || e.op == TCI_KX_MOD) && e.c == 2 &&
+        bool of_axis = (e.op == TCI_KX_DIV || e.op == TCI_KX_MOD) && e.c == wide &&
                        k->kx[e.a].op == TCI_KX_AXIS && tci_kx_number(&k->kx[e.a]) == axis;
-        whole |= of_axis && e.op == TCI_KX_DIV && times == 2 * panel;
-        half |= of_axis && e.op == TCI_KX_MOD && times == -1;
+        whole |= of_axis && e.op == TCI_KX_DIV && times == wide * panel;
+        part |= of_axis && e.op == TCI_KX_MOD && times == step;
         other |= !of_axis;
     }
-    return whole && half && !other;
+    return whole && part && !other;
 }
 
-/* The same where neighbouring columns are `wide` elements apart: 2, a pair of points each. */
+/* The same where neighbouring columns are `wide` elements apart: so many points each. */
 static int64_t tci_blocked_panel_of(const tci_kernel *k, const tci_blocked *p, int wide)
 {
-    const tci_kinst *in = &k->insts[p->vec_inst];
+    if (p->vec_load < 0 || p->vec_flips || (wide == 1 && p->vec_load != p->vec_inst)) {
+        return 0;
+    }
+    const tci_kinst *in = &k->insts[p->vec_load];
     const int32_t *axes = k->stages[p->stage].axes;
+    int order = k->reds[p->red].dtype == TC_F32 ? -1 : 1; /* of bf16 the odd one lies first */
     tci_dim step = 0, coef = 0;
-    int along = in->op == TCI_K_LOAD && in->n_guards == 0
+    int along = in->n_guards == 0
                     ? tci_build_panel(k, in, p->vec_axis, wide, &step)
                     : -1;
     if (along < 0 || k->kx[along].op != TCI_KX_AXIS) {
@@ -315,8 +321,8 @@ static int64_t tci_blocked_panel_of(const tci_kernel *k, const tci_blocked *p, i
     int64_t panel = from->panel, size = panel;
     for (int i = p->n_inner - 1; i >= 0; i--) { /* the points of a panel are in their order */
         bool linear = tci_build_coef(k, in->x, axes[i], &coef) && coef == size;
-        bool paired = wide == 2 && i == p->n_inner - 1;
-        if (paired ? !tci_blocked_is_paired(k, in->x, axes[i], panel) : !linear) {
+        bool paired = wide > 1 && i == p->n_inner - 1;
+        if (paired ? !tci_blocked_is_paired(k, in->x, axes[i], panel, wide, order) : !linear) {
             return 0;
         }
         size *= tci_kernel_known(k, axes[i]);
@@ -336,8 +342,39 @@ static int64_t tci_blocked_panel_of(const tci_kernel *k, const tci_blocked *p, i
 TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p, bool *paired)
 {
     int64_t panel = tci_blocked_panel_of(k, p, 1);
-    *paired = panel == 0 && (k->reds[p->red].pairs || p->on_unit);
-    return *paired ? tci_blocked_panel_of(k, p, 2) : panel;
+    int points = tci_blocked_points(k, p);
+    *paired = panel == 0 && points > 1;
+    return *paired ? tci_blocked_panel_of(k, p, points) : panel;
+}
+
+/* The load that a factor is; of integers that are multiplied several at once, whose elements are as
+ * wide as a point, also behind the conversion, and behind the sum with 128 that only changes the
+ * highest bit of a byte (*flips). -1: it is another value. */
+static int tci_blocked_load(const tci_kernel *k, const tci_kred *red, int inst, bool *flips)
+{
+    const tci_kinst *in = &k->insts[inst];
+    *flips = false;
+    if (in->op == TCI_K_LOAD || red->dtype != TC_I32 || red->points == 0) {
+        return in->op == TCI_K_LOAD ? inst : -1;
+    }
+    int64_t more = 0;
+    for (int i = 0; i < 2 && in->op == TCI_K_PRIM && in->prim == TCI_P_ADD; i++) {
+        const tci_kinst *x = &k->insts[in->args[i]], *y = &k->insts[in->args[1 - i]];
+        if (y->op == TCI_K_CONST) {
+            more = y->value.i;
+            in = x;
+        }
+    }
+    bool widens = in->op == TCI_K_PRIM && in->prim == TCI_P_CAST;
+    int load = widens ? in->args[0] : -1;
+    if (!widens || k->insts[load].op != TCI_K_LOAD) {
+        return -1;
+    }
+    tc_dtype t = (tc_dtype)k->operands[tci_kinst_number(&k->insts[load])].dtype;
+    *flips = red->points == 4 && more == (tci_dtype_is_signed(t) ? 128 : -128);
+    bool fits = tci_dtype_is_int(t) && t == (tc_dtype)k->insts[load].dtype &&
+                tci_dtype_get(t)->bytes * red->points == 4;
+    return fits && (more == 0 || *flips) ? load : -1;
 }
 
 TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p)
@@ -346,6 +383,10 @@ TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blo
     const tci_kstage *st = &k->stages[p->stage];
     p->vec_inst = red->in[vec];
     p->row_inst = red->in[1 - vec];
+    p->vec_load = tci_blocked_load(k, red, p->vec_inst, &p->vec_flips);
+    p->row_load = tci_blocked_load(k, red, p->row_inst, &p->row_flips);
+    p->vec_unsigned = red->points == 4 && tci_matrix_is_within(k, p->vec_inst, 0, UINT8_MAX) &&
+                      tci_matrix_is_within(k, p->row_inst, INT8_MIN, INT8_MAX);
     uint64_t columns = k->insts[p->vec_inst].axes, rows = k->insts[p->row_inst].axes;
     int last = st->axes[p->n_inner - 1];
     if (!tci_blocked_is_own(columns, rows, p->vec_axis) ||
@@ -357,8 +398,9 @@ TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blo
     p->of_rows = tci_blocked_one_axis(k, p->row_axis);
     p->vec_by_vector = tci_blocked_examine(k, p->vec_inst, p->vec_axis).contiguous;
     p->row_by_vector = tci_blocked_examine(k, p->row_inst, p->row_axis).contiguous;
+    bool by_one = tci_blocked_points(k, p) == 1;
     p->squares = !p->vec_by_vector && lanes <= TCI_BLOCKED_SQUARE &&
-                 (p->n_inner == 1 || (!red->pairs && !p->on_unit && tci_blocked_is_flat(k, p)));
+                 (p->n_inner == 1 || (by_one && tci_blocked_is_flat(k, p)));
     p->row_run = p->row_by_vector ? 1 : tci_blocked_run(k, p, p->row_inst);
     return true;
 }
@@ -404,7 +446,7 @@ static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes
     int64_t size = tci_dim_known(p->of_columns.size);
     p->lost = p->on_unit ? 1 /* the same of both */
                          : (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
-    int64_t least = k->reds[p->red].pairs ? TCI_PAIRS_ROWS : TCI_BLOCKED_REUSE;
+    int64_t least = k->reds[p->red].points > 0 ? TCI_PAIRS_ROWS : TCI_BLOCKED_REUSE;
     return p->on_unit ||
            (size >= lanes && (tci_dim_hint(p->of_rows.size) >= least ||
                               (p->is_vec_there && p->is_vec_paired)));

@@ -25,9 +25,15 @@ TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
  * `vec` is the DOT's factor along the vectors. False: the two do not fit. */
 TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p);
 /* The columns of the panels that the vector factor lies in, one whole vector behind the other, or
- * as pairs of points; 0: it lies in none. */
+ * several points in an element; 0: it lies in none. */
 TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p, bool *paired);
-/* Vectors of columns that are multiplied at a point in a cycle: by pairs two for each port. */
+/* Points that an element of its panels may hold, 1: one. */
+static inline int tci_blocked_points(const tci_kernel *k, const tci_blocked *p)
+{
+    return p->on_unit ? 2 : TCI_MAX(k->reds[p->red].points, 1);
+}
+/* Vectors of columns that are multiplied at a point in a cycle: of several points so many for each
+ * port. */
 TCI_FN int tci_blocked_ports(const tci_kernel *k, tci_machine machine, const tci_blocked *p);
 /* Cycles of packing as many elements of the row factor as vectors have lanes. */
 TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p);

@@ -492,7 +492,7 @@ static double tci_packed_cost(const tci_ask *a, const int64_t *n)
                     tci_tile_slower_of(a, vectors, rows, unroll);
     bool plain = p.of_columns.n_axes == 1 && !p.is_turned; /* whose packing p.pays weighs */
     double packed = p.pays ? plain ? 1 : 1 + p.beside : 1.5;
-    double ns = p.pairs ? tci_ask_ns(a, 0.5, 1) : a->ns;
+    double ns = p.points > 1 ? tci_ask_ns(a, 1.0 / p.points, 1) : a->ns;
     return ns * p.lost * packed * (1 + 0.01 * (off - 1)) * TCI_MAX(slower, 1);
 }
 
@@ -561,7 +561,8 @@ static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build 
     tci_packed_plan(a, n, &p);
     tci_str_printf(out, ", packed %dx%d, tile %dx%d%s%s%s", (int)(p.depth * p.inner),
                    (int)p.columns, (int)(p.base + (p.extra > 0)), p.unroll,
-                   p.pairs ? ", pairs" : "", p.is_row_there ? ", rows in place" : "",
+                   p.points == 4 ? ", fours" : p.points == 2 ? ", pairs" : "",
+                   p.is_row_there ? ", rows in place" : "",
                    p.is_vec_there ? ", columns in panels" : p.squares ? ", columns turned" : "");
 }
 

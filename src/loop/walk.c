@@ -67,8 +67,11 @@ static int64_t tci_lwalk_count(const tci_lwalk *w, const tci_lstmt *st)
     if (uses & TCI_LMEM_COUNT) {
         return tci_lwalk_lx(w, st->n, &n) ? n : 0;
     }
-    bool pairs = st->mem == TCI_MEM_STORE_PAIRS || st->mem == TCI_MEM_LOAD_PAIRS;
-    return one ? 1 : pairs ? 2 * n : n;
+    if (st->mem == TCI_MEM_LOAD_PAIRS) { /* lanes of 32 bits */
+        int t = st->base >= 0 ? w->l->operands[st->base].dtype : w->l->locals[~st->base].dtype;
+        return n * (int)sizeof(float) / tci_dtype_get((tc_dtype)t)->bytes;
+    }
+    return one ? 1 : st->mem == TCI_MEM_STORE_PAIRS ? 2 * n : n;
 }
 
 static void tci_lwalk_access(const tci_lwalk *w, const tci_lstmt *st)

@@ -529,7 +529,7 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
                         tci_algo_has_label(vec, in_a ? rank_a : rank_b, out[row]))) {
         row--;
     }
-    int least = tci_plan_has_pairs(n, machine) ? TCI_PAIRS_ROWS : TCI_ALGO_PACK_ROWS;
+    int least = tci_plan_points(n, machine) > 0 ? TCI_PAIRS_ROWS : TCI_ALGO_PACK_ROWS;
     if (in_a == in_b || row < 0 || tci_dim_hint(n->shape[row]) < least) {
         return false;
     }
@@ -855,24 +855,32 @@ static tci_node *tci_algo_operand_order(const tci_algo *a, const tci_node *n, in
     return x;
 }
 
-/* Operand n in halves: below a widening, and movements of it, that nothing stores; NULL: none. */
-static tci_node *tci_algo_narrow(const tci_algo *a, tci_node *n)
+/* A half as f32, or a small integer as i32? */
+static bool tci_algo_widens(tc_dtype from, tc_dtype to)
 {
-    if (tci_table_has(a->forced, n) || n->dtype != TC_F32 || !tci_algo_is_view(n)) {
+    bool small = tci_dtype_is_int(from) && tci_dtype_get(from)->bytes <= 2;
+    return (to == TC_F32 && tci_dtype_is_half(from)) || (to == TC_I32 && small);
+}
+
+TCI_FN tci_node *tci_plan_narrow(const tci_algo *a, tci_node *n)
+{
+    if (tci_table_has(a->forced, n) || !tci_algo_is_view(n)) {
         return NULL;
     }
     if (n->op == TCI_OP_CAST) {
-        return tci_dtype_is_half((tc_dtype)n->in[0]->dtype) ? n->in[0] : NULL;
+        bool widens = tci_algo_widens((tc_dtype)n->in[0]->dtype, (tc_dtype)n->dtype);
+        return widens ? n->in[0] : NULL;
     }
-    tci_node *in = tci_algo_narrow(a, n->in[0]);
+    tci_node *in = tci_plan_narrow(a, n->in[0]);
     return in ? tci_graph_node(a->g, n->op, (tc_dtype)in->dtype, n->rank, n->shape, 1, &in,
                                n->n_attr, n->attr)
               : NULL;
 }
 
-/* Operand n with zeros around what is given in halves rather than around what is widened of it: the
- * same values, and a copy of half the bytes, whose products may be of pairs. */
-static tci_node *tci_algo_pad_halves(const tci_algo *a, tci_node *n)
+/* Operand n with zeros around what is given in halves, or in small integers, rather than around
+ * what is widened of it: the same values, and a copy of fewer bytes, of which lanes may take
+ * several products at once. */
+static tci_node *tci_algo_pad_narrow(const tci_algo *a, tci_node *n)
 {
     tci_value zero = {.u = 0};
     tci_node *in = n->n_in > 0 ? n->in[0] : NULL;
@@ -880,19 +888,19 @@ static tci_node *tci_algo_pad_halves(const tci_algo *a, tci_node *n)
         return n;
     }
     if (tci_algo_is_view(n)) {
-        in = tci_algo_pad_halves(a, in);
+        in = tci_algo_pad_narrow(a, in);
         return in == n->in[0] ? n
                               : tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
                                                1, &in, n->n_attr, n->attr);
     }
-    tci_node *given = n->op == TCI_OP_PAD && n->dtype == TC_F32 ? tci_algo_narrow(a, in) : NULL;
+    tci_node *given = n->op == TCI_OP_PAD ? tci_plan_narrow(a, in) : NULL;
     if (!given || n->in[1]->op != TCI_OP_CONST || n->in[1]->value.u != 0) {
         return n;
     }
-    tc_dtype half = (tc_dtype)given->dtype;
-    tci_node *padded[2] = {given, tci_graph_const(a->g, half, zero)};
-    in = tci_graph_node(a->g, TCI_OP_PAD, half, n->rank, n->shape, 2, padded, n->n_attr, n->attr);
-    return tci_graph_node(a->g, TCI_OP_CAST, TC_F32, n->rank, n->shape, 1, &in, 0, NULL);
+    tc_dtype narrow = (tc_dtype)given->dtype;
+    tci_node *padded[2] = {given, tci_graph_const(a->g, narrow, zero)};
+    in = tci_graph_node(a->g, TCI_OP_PAD, narrow, n->rank, n->shape, 2, padded, n->n_attr, n->attr);
+    return tci_build_cast(a->g, in, (tc_dtype)n->dtype);
 }
 
 /* The same contraction of other operands. */
@@ -922,7 +930,7 @@ static bool tci_algo_goes_back(const tci_algo *a, const tci_node *n)
 static tci_node *tci_algo_rows_forward(const tci_algo *a, const tci_node *n, int which)
 {
     tci_node *x = n->in[which];
-    tci_node *from = tci_dtype_is_half((tc_dtype)x->dtype) ? x : tci_algo_narrow(a, x);
+    tci_node *from = tci_dtype_is_half((tc_dtype)x->dtype) ? x : tci_plan_narrow(a, x);
     const int64_t *labels = tci_algo_labels(n, which);
     double times = 1;
     for (int i = 0; i < n->rank; i++) {
@@ -958,7 +966,7 @@ static tci_node *tci_algo_rows_forward(const tci_algo *a, const tci_node *n, int
 static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
 {
     if (a->machine.block_threads == 0) {
-        tci_node *padded[2] = {tci_algo_pad_halves(a, n->in[0]), tci_algo_pad_halves(a, n->in[1])};
+        tci_node *padded[2] = {tci_algo_pad_narrow(a, n->in[0]), tci_algo_pad_narrow(a, n->in[1])};
         n = tci_algo_contract_of(a, n, padded, n->attr);
         tci_node *forward[2] = {tci_algo_rows_forward(a, n, 0), tci_algo_rows_forward(a, n, 1)};
         n = tci_algo_contract_of(a, n, forward, n->attr);
@@ -1001,14 +1009,15 @@ static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
                                 in, n->n_attr, n->attr);
 }
 
-/* Contraction n of weights that no run changes, in panels of pairs; NULL: it is none of these. */
+/* Contraction n of weights that no run changes, in panels of several points; NULL: it is
+ * none of these. */
 static tci_node *tci_algo_in_panels(const tci_algo *a, tci_node *n)
 {
     tci_node *panels = tci_plan_panels(a, n, true);
     for (int i = 0; i < 2 && panels; i++) {
         tci_algo_store_operand(a, n->in[i]);
     }
-    return panels;
+    return panels ? tci_plan_signs(a, panels) : NULL;
 }
 
 static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
@@ -1033,6 +1042,10 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     if (whole) {
         return tci_algo_operands(a, n);
     }
+    tci_node *plain = tci_plan_uncentred(a, n);
+    if (plain && tci_algo_packs(plain, a->machine)) {
+        return tci_plan_centre(a, n, tci_algo_contract(a, plain));
+    }
     tci_node *rows = tci_plan_rows(a, n);
     if (a->machine.reproducible) {
         tci_str unused = {.s = a->s};
@@ -1042,9 +1055,9 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
         tci_str_add(a->orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
         return tci_algo_operands(a, n);
     }
-    tci_node *pairs = rows ? tci_algo_in_panels(a, n) : NULL;
-    if (pairs) {
-        return pairs;
+    tci_node *several = rows ? tci_algo_in_panels(a, n) : NULL;
+    if (several) {
+        return several;
     }
     if (rows) {
         tci_node *cut = rows->op == TCI_OP_SUM ? tci_algo_split(a, rows) : NULL;
@@ -1064,7 +1077,8 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     tci_node *parts = tci_plan_parts(a, n);
     bool packs = !parts && tci_algo_packs(n, a->machine);
     tci_node *panels = packs ? tci_plan_panels(a, n, false) : NULL;
-    return parts ? parts : panels ? panels : n;
+    n = panels ? panels : n;
+    return parts ? parts : tci_plan_signs(a, n);
 }
 
 /* ---- calls ---- */

@@ -461,7 +461,7 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     }
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
-        red->pairs = !machine.reproducible && tci_matrix_has_pairs(k, red, machine);
+        red->points = (uint8_t)tci_matrix_lane_points(k, red, machine);
     }
     tci_product_unit unit;
     if (!machine.reproducible && tci_product_by_warps(k, &machine, &unit) && !unit.is_exact) {
@@ -471,7 +471,7 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     if (!machine.reproducible && tci_matrix_packs(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
         k->reds[0].order_n = 0;
-        k->reds[0].pairs = false;
+        k->reds[0].points = 0;
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         const tci_koperand *factor =
@@ -479,12 +479,13 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         bool half = tci_dtype_is_half((tc_dtype)factor->dtype);
         k->reds[0].order = half ? TCI_ORDER_MATRIX : TCI_ORDER_TF32;
         k->reds[0].order_n = 0;
-        k->reds[0].pairs = false;
+        k->reds[0].points = 0;
     }
     for (int r = 0; !machine.reproducible && tci_matrix_keeps(k, machine) && r < k->n_reds; r++) {
         if (k->reds[r].op == TCI_RED_DOT) {
             k->reds[r].order = TCI_ORDER_MATRIX;
             k->reds[r].order_n = 0;
+            k->reds[r].points = 0;
         }
     }
     if (!machine.reproducible && tci_attention_fits(k, machine)) {

@@ -300,11 +300,23 @@ TCI_FN bool tci_plan_is_zero(const tci_node *n);
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
-/* plan/panels.c: is contraction n one of bf16 that a processor, or its unit, makes of pairs? */
-TCI_FN bool tci_plan_has_pairs(const tci_node *n, tci_machine machine);
-/* plan/panels.c: contraction n over a copy of its weights that lies in panels, or (pairs) only
- * of one where these hold pairs; NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs);
+/* plan/bytes.c: products of contraction n that lanes of a processor, or of bf16 its unit, take at
+ * once (tci_kred.points), 0: one. */
+TCI_FN int tci_plan_points(const tci_node *n, tci_machine machine);
+/* plan/algorithm.c: operand n below a widening of halves or small integers, and movements of it,
+ * that nothing stores; NULL: none. */
+TCI_FN tci_node *tci_plan_narrow(const tci_algo *a, tci_node *n);
+/* Contraction n of bytes that differ in their signs, where it takes four products; else n. */
+TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n);
+/* Contraction n of integers of few bits without the zero points that are subtracted from them;
+ * NULL: it has none. And what that makes, as n. */
+TCI_FN tci_node *tci_plan_uncentred(const tci_algo *a, tci_node *n);
+TCI_FN tci_node *tci_plan_centre(const tci_algo *a, const tci_node *n, tci_node *sums);
+/* plan/panels.c: contraction n over a copy of its weights that lies in panels, or (several) only
+ * of one where these hold several points in an element; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool several);
+/* Is n computed from nothing that a run gives or changes? */
+TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */

@@ -8,10 +8,12 @@
  *     copy  w[columns / panel, k, column of the panel], the last panel filled up with zeros
  *     view  the copy's axes in w's order again, the two of the columns as one
  *
- * Where pairs of bf16 are multiplied (class PAIRS, or whole steps of a unit) two neighbours along k
- * lie side by side in the copy, the odd one first, as loop/twos.c has them:
+ * Where lanes take several products at once (plan/bytes.c), or a unit whole steps, neighbours along
+ * k lie side by side in the copy, as loop/twos.c has them; two of bf16, the odd one first, or two
+ * or four integers:
  *
  *     copy  w[columns / panel, k / 2, column of the panel, 1 - k % 2], an odd k with a zero
+ *     copy  w[columns / panel, k / 4, column of the panel, k % 4], filled up with zeros
  *
  * The one idea: the values and the order of their sums stay as they are, so who does not know of
  * panels (the interpreter, another form of loops) computes the same bits through the view. Its
@@ -20,7 +22,7 @@
  *
  * What it brings is the time of packing over that of multiplying, which falls with the rows, and is
  * more where columns lie apart and are turned; what it costs is the factor's bytes once more, so
- * there may be only so many rows. Of pairs two rows are enough: they are read at the speed of
+ * there may be only so many rows. Of several two rows are enough: they are read at the speed of
  * memory, where sums along k (plan/parts.c) wait for arithmetic. Where columns lie side by side and
  * rows are few, memory is the limit, and long runs of it are read at least as fast as panels. */
 #include "../graph/build.h"
@@ -43,7 +45,7 @@ typedef struct tci_panels {
     int which;               /* the factor with the columns, */
     int axis;                /* and their axis of it */
     int64_t width;           /* of a panel */
-    bool pairs;              /* it holds pairs along k */
+    int points;              /* along k that an element of it holds */
     int walked;
     double bytes;            /* that the factor is made of */
 } tci_panels;
@@ -107,7 +109,7 @@ static int64_t tci_panels_rows(const tci_node *n, int64_t most)
 
 static bool tci_panels_for_unit(const tci_panels *p)
 {
-    return p->pairs && p->a->machine.matrix_units > 0;
+    return p->n->in[0]->dtype == TC_BF16 && p->points > 1 && p->a->machine.matrix_units > 0;
 }
 
 /* A unit reads whole steps of a panel. */
@@ -122,7 +124,7 @@ static bool tci_panels_pay(tci_panels *p)
     bool straight = tci_plan_fastest_axis(x) == p->axis;
     int64_t least = straight ? TCI_PANELS_FEW + 1 : 1;
     int64_t most = 100 * (straight ? TCI_PANELS_MOVE : TCI_PANELS_TURN) / TCI_PANELS_GAIN;
-    most *= tci_panels_for_unit(p) ? TCI_PANELS_UNIT : p->pairs ? 2 : 1; /* multiplying is faster */
+    most *= tci_panels_for_unit(p) ? TCI_PANELS_UNIT : p->points; /* multiplying is faster */
     int64_t rows = tci_panels_rows(n, most);
     return rows >= least && rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
            tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
@@ -130,13 +132,13 @@ static bool tci_panels_pay(tci_panels *p)
 
 /* ---- the copy and the view ---- */
 
-/* Panels [columns / width, width, k] as the copy has them, and back; of pairs
- * [columns / width, width, k / 2, 2]. */
+/* Panels [columns / width, width, k] as the copy has them, and back; of several points
+ * [columns / width, width, k / points, points]. */
 static tci_node *tci_panels_turn(const tci_panels *p, tci_node *y)
 {
     const int cut[4] = {0, 2, 1, 3};
-    y = p->pairs ? tci_build_flip(p->a->g, y, 3) : y;
-    return tci_build_permute(p->a->g, y, p->pairs ? 4 : 3, cut);
+    y = y->dtype == TC_BF16 && p->points > 1 ? tci_build_flip(p->a->g, y, 3) : y;
+    return tci_build_permute(p->a->g, y, y->rank, cut);
 }
 
 static tci_node *tci_panels_fill(const tci_panels *p, tci_node *y, int axis, int64_t size)
@@ -156,11 +158,12 @@ static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
     int64_t columns = tci_dim_known(x->shape[p->axis]);
     int64_t depth = tci_dim_known(x->shape[1 - p->axis]);
     int64_t panels = (columns + p->width - 1) / p->width, all = panels * p->width;
-    int64_t whole = p->pairs ? (depth + 1) / 2 * 2 : depth, pairs = whole / 2;
-    const tci_dim flat[3] = {panels, p->width, whole}, paired[4] = {panels, p->width, pairs, 2};
+    int64_t words = (depth + p->points - 1) / p->points, whole = words * p->points;
+    const tci_dim flat[3] = {panels, p->width, whole};
+    const tci_dim several[4] = {panels, p->width, words, p->points};
     tci_node *y = p->axis == 0 ? x : tci_build_permute(g, x, 2, turn);
     y = tci_panels_fill(p, tci_panels_fill(p, y, 0, all), 1, whole);
-    y = tci_build_reshape(g, y, p->pairs ? 4 : 3, p->pairs ? paired : flat);
+    y = tci_build_reshape(g, y, p->points > 1 ? 4 : 3, p->points > 1 ? several : flat);
     tci_node *copy = tci_panels_turn(p, y);
     tci_algo_force(a, copy);
     *(int32_t *)tci_table_at(a->panels, copy) = (int32_t)p->width;
@@ -170,15 +173,13 @@ static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
     return p->axis == 0 ? y : tci_build_permute(g, y, 2, turn);
 }
 
-TCI_FN bool tci_plan_has_pairs(const tci_node *n, tci_machine machine)
+TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n)
 {
-    bool unit = machine.matrix_units > 0 && tci_build_is_known(n->rank, n->shape) &&
-                2 * tci_plan_products(n) >= TCI_MATRIX_FLOPS; /* kernel/matrix.c */
-    return (machine.has_pairs || unit) && !machine.reproducible && machine.block_threads == 0 &&
-           n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
+    tci_panels p = {.a = a};
+    return tci_panels_is_fixed(&p, n);
 }
 
-TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs)
+TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool several)
 {
     tci_panels p = {.a = a, .n = n};
     const tci_machine *m = &a->machine;
@@ -186,12 +187,20 @@ TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs)
         !tci_panels_look(&p)) {
         return NULL;
     }
-    p.pairs = tci_plan_has_pairs(n, *m) && tci_panels_rows(n, 1) > 1 &&
-              (m->matrix_units == 0 || tci_panels_are_whole(&p));
-    if ((pairs && !p.pairs) || !tci_panels_pay(&p)) {
+    p.points = tci_panels_rows(n, 1) > 1 ? TCI_MAX(tci_plan_points(n, *m), 1) : 1;
+    p.points = !tci_panels_for_unit(&p) || tci_panels_are_whole(&p) ? p.points : 1;
+    if ((several && p.points == 1) || !tci_panels_pay(&p)) {
         return NULL;
     }
     tci_node *in[2] = {n->in[0], n->in[1]};
+    bool narrow = n->dtype == TC_I32 && p.points > 1;
+    if (narrow) {
+        tci_node *x = tci_plan_narrow(a, in[p.which]);
+        if (!x) {
+            return NULL;
+        }
+        in[p.which] = p.points == 2 ? tci_build_cast(a->g, x, TC_I16) : x;
+    }
     const tc_dtype made = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
     p.width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get(made)->bytes;
     if (p.width < 4 || !tci_panels_is_fixed(&p, in[p.which]) ||
@@ -199,6 +208,7 @@ TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs)
         return NULL;
     }
     in[p.which] = tci_panels_view(&p, in[p.which]);
+    in[p.which] = narrow ? tci_build_cast(a->g, in[p.which], TC_I32) : in[p.which];
     return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
                           n->n_attr, n->attr);
 }

@@ -20,9 +20,9 @@
  * for work. (The digits need no parts: the class of a long sum, SPLIT, keeps them inside one
  * kernel.)
  *
- * A product of a few rows (but one over panels of pairs, plan/panels.c) is as much a stream of its
- * larger factor as that of one: those are rows too, and neighbours of each other, so that a row is
- * read from memory once.
+ * A product of a few rows (but one over panels of several points, plan/panels.c) is as much a
+ * stream of its larger factor as that of one: those are rows too, and neighbours of each other, so
+ * that a row is read from memory once.
  *
  * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
  * before a run: such contractions stay as they are. */
@@ -361,8 +361,8 @@ static bool tci_parts_are_rows(const tci_parts *p)
                    tci_dim_le(TCI_GATHER_SIDE, p->n->shape[p->n->rank - 1]);
         return reads <= (far ? TCI_PARTS_FAR_READS : TCI_PARTS_READS);
     }
-    bool pairs = tci_plan_has_pairs(p->n, p->a->machine);
-    int most = pairs ? TCI_PAIRS_ROWS - 1 : TCI_PARTS_READS_HERE;
+    bool several = tci_plan_points(p->n, p->a->machine) > 0;
+    int most = several ? TCI_PAIRS_ROWS - 1 : TCI_PARTS_READS_HERE;
     return reads <= 1 || (reads <= most && tci_parts_products(p) <= TCI_PARTS_NEAR);
 }
 

@@ -95,6 +95,48 @@ TEST(weights_in_panels)
     tc_ctx_free(ctx);
 }
 
+/* Rows of any number, times what a run gives, of a depth that is a symbol too, or weights. */
+TEST(products_of_bytes)
+{
+    enum { COLUMNS = 100, DEPTH = 70, MOST = 40 };
+    static int8_t w[COLUMNS * DEPTH], x[MOST * DEPTH];
+    static int32_t got[2][MOST * COLUMNS];
+    tc_ctx *ctx = dyn_ctx("cpu", 2, NULL);
+    tc_program *f[2] = {NULL, NULL};
+    REQUIRE(ctx != NULL);
+    for (int i = 0; i < COLUMNS * DEPTH; i++) {
+        w[i] = (int8_t)tct_random_below(256);
+        x[i % (MOST * DEPTH)] = (int8_t)tct_random_below(256);
+    }
+    int64_t rows = TC_DIM("rows", 8, 64), depth = TC_DIM("depth", 1, 128);
+    tc_tensor in[2] = {tc_input(ctx, "x", TC_I8, rows, depth),
+                       tc_input(ctx, "y", TC_I8, rows, DEPTH)};
+    tc_tensor right[2] = {tc_input(ctx, "w", TC_I8, COLUMNS, depth),
+                          tc_borrow(ctx, w, TC_I8, COLUMNS, DEPTH)};
+    for (int i = 0; i < 2; i++) {
+        tc_tensor y = tc_matmul(tc_cast(in[i], TC_I32),
+                                tc_cast(tc_transpose(right[i], 0, 1), TC_I32));
+        CHECK_OK(tc_compile(y, &f[i]));
+    }
+    REQUIRE(f[0] && f[1]);
+    for (int n = 8; n <= MOST; n += 16) {
+        CHECK_OK(tc_run(f[0], TC_BUFS(TC_BUF(x, n * DEPTH), TC_BUF(w, COLUMNS * DEPTH)),
+                        TC_BUFS(TC_BUF(got[0], n * COLUMNS))));
+        CHECK_OK(tc_run(f[1], TC_BUFS(TC_BUF(x, n * DEPTH)),
+                        TC_BUFS(TC_BUF(got[1], n * COLUMNS))));
+        for (int i = 0; i < n * COLUMNS; i++) {
+            int32_t want = 0;
+            for (int j = 0; j < DEPTH; j++) {
+                want += x[i / COLUMNS * DEPTH + j] * w[i % COLUMNS * DEPTH + j];
+            }
+            CHECK(got[0][i] == want && got[1][i] == want);
+        }
+    }
+    tc_program_free(f[0]);
+    tc_program_free(f[1]);
+    tc_ctx_free(ctx);
+}
+
 /* A computed index is checked where there is an element, in vectors and one by one: not in the
  * lanes that a row of unknown size leaves empty. */
 TEST(indices_of_rows_of_any_length)

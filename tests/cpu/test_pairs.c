@@ -260,6 +260,7 @@ TEST(convolutions)
         {"3x3", {2, 16, 15, 14}, {24, 16, 3, 3}, CONVOLUTION},
         {"3x3, odd channels", {1, 7, 20, 33}, {19, 7, 3, 3}, CONVOLUTION},
         {"3x3, deep", {1, 67, 9, 20}, {32, 67, 3, 3}, CONVOLUTION},
+        {"3x3, two blocks of 33 channels", {1, 66, 9, 20}, {32, 66, 3, 3}, CONVOLUTION},
         {"5x5, stride 2", {2, 3, 31, 40}, {16, 3, 5, 5}, CONVOLUTION | STRIDE},
         {"1x1", {2, 33, 14, 14}, {40, 33, 1, 1}, CONVOLUTION},
         {"gradients of 3x3", {2, 16, 14, 14}, {16, 16, 3, 3}, CONVOLUTION | GRADIENTS},

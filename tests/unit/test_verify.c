@@ -317,7 +317,7 @@ TEST(classes)
     CHECK(k->vector == TCI_VEC_OUTER && red->order == TCI_ORDER_CHAIN && red->order_n == 0);
     BREAK(kernel_verifier, k, red->order, TCI_ORDER_LANES);
     BREAK(kernel_verifier, k, red->order, TCI_ORDER_MATRIX);
-    BREAK(kernel_verifier, k, red->pairs, true);
+    BREAK(kernel_verifier, k, red->points, 2);
     BREAK(kernel_verifier, k, red->order_n, 64);
     BREAK(kernel_verifier, k, k->vector, TCI_VEC_INNER);
     k = kernel_with_sums(tc_cumsum(x, 1), &red);
