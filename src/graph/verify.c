@@ -342,8 +342,7 @@ static void tci_verify_scan(const tci_verify *v)
     const tci_node *n = v->n, *starts = n->n_in > 1 ? n->in[1] : NULL;
     tci_verify_same_as_input(v);
     tci_verify_that(v, n->rank > 0, "it has an axis");
-    tci_verify_that(v, starts ? n->attr[2] == TCI_MODE_ADD : n->attr[2] != TCI_MODE_SET,
-                    "combines what it runs over, and begins at starts of sums alone");
+    tci_verify_that(v, n->attr[2] != TCI_MODE_SET, "combines what it runs over");
     if (!starts) {
         return;
     }

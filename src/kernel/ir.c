@@ -716,15 +716,7 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci
 
 TCI_FN int tci_kstore_combine(int mode)
 {
-    switch ((tci_mode)mode) {
-    case TCI_MODE_SET: return -1;
-    case TCI_MODE_ADD: return TCI_RED_SUM;
-    case TCI_MODE_MIN: return TCI_RED_MIN;
-    case TCI_MODE_MAX: return TCI_RED_MAX;
-    case TCI_MODE_MUL: return TCI_RED_PROD;
-    case TCI_MODE_COUNT: break;
-    }
-    return -1;
+    return mode == TCI_MODE_SET ? -1 : tci_op_get(tci_mode_fold(mode))->red;
 }
 
 TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to)

@@ -456,6 +456,12 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
     return stack[0];
 }
 
+TCI_FN int tci_lower_pair(tci_kernel *k, int op, int a, int b)
+{
+    tci_lower_ew e = {k, (tc_dtype)k->insts[a].dtype, a, b, -1};
+    return tci_lower_row(&e, op);
+}
+
 TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, int element, int x)
 {
     tci_lower_ew e = {k, t, element, -1, -1};

@@ -3,8 +3,12 @@
  * numbers that tci_kernel constructors assign in order of first use. */
 #include "ir.h"
 
-static const char *const tci_kernel_modes[] = {"=", "+=", "min=", "max=", "*="};
-_Static_assert(TCI_COUNT(tci_kernel_modes) == TCI_MODE_COUNT, "a word for each mode of stores");
+static const char *const tci_kernel_modes[] = {
+#define TCI_ROW(id, word, fold, pair) word,
+    "=",
+    TCI_COMBINE_MODES(TCI_ROW)
+#undef TCI_ROW
+};
 
 /* dim, then text */
 static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)

@@ -137,6 +137,26 @@ TCI_FN bool tci_op_is(int op, unsigned facts)
     return (tci_op_rows[op].facts & facts) != 0;
 }
 
+TCI_FN int tci_mode_fold(int mode)
+{
+    static const int folds[] = {
+#define TCI_ROW(id, word, fold, pair) [TCI_MODE_##id] = TCI_OP_##fold,
+        TCI_COMBINE_MODES(TCI_ROW)
+#undef TCI_ROW
+    };
+    return folds[mode];
+}
+
+TCI_FN int tci_mode_pair(int mode)
+{
+    static const int pairs[] = {
+#define TCI_ROW(id, word, fold, pair) [TCI_MODE_##id] = TCI_OP_##pair,
+        TCI_COMBINE_MODES(TCI_ROW)
+#undef TCI_ROW
+    };
+    return pairs[mode];
+}
+
 static tci_value tci_op_extreme(tc_dtype t, bool highest)
 {
     tci_value v = {.i = 0};

@@ -93,6 +93,9 @@ TCI_FN tci_value tci_identity_value(tci_identity identity, tc_dtype t);
 /* What the value of reduction `op` over nothing is in dtype t; of the row with an index, that of
  * what is compared. */
 TCI_FN tci_value tci_op_identity(int op, tc_dtype t);
+/* The reduction that a mode but SET is, and the elementwise op. */
+TCI_FN int tci_mode_fold(int mode);
+TCI_FN int tci_mode_pair(int mode);
 
 /* The attribute that word `word` of n is; NULL: the list has no such word. */
 TCI_FN const tci_attr_info *tci_op_attr(int op, int n, int word);

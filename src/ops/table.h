@@ -505,14 +505,19 @@
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 
-/* What a value does to the element that it is stored to, or to the running value of a SCAN. X(ID,
- * name): SET replaces it; the others combine the two, the element first, as the combine rows that
- * kernel/ir.c pairs them with. */
-#define TCI_STORE_MODES(X) X(SET, set) X(ADD, add) X(MIN, min) X(MAX, max) X(MUL, mul)
+/* What a value does to the element that it is stored to, or to the running value of a SCAN: SET
+ * replaces it; a row combines the two, the element first. X(ID, its word in a kernel's text, the
+ * reduction of many that it is, the elementwise op of two) */
+#define TCI_COMBINE_MODES(X)                                                                       \
+    X(ADD, "+=", SUM, ADD)                                                                         \
+    X(MIN, "min=", MIN, MINIMUM)                                                                   \
+    X(MAX, "max=", MAX, MAXIMUM)                                                                   \
+    X(MUL, "*=", PROD, MUL)
 
 typedef enum tci_mode {
-#define TCI_ROW(id, name) TCI_MODE_##id,
-    TCI_STORE_MODES(TCI_ROW) TCI_MODE_COUNT
+#define TCI_ROW(id, word, fold, pair) TCI_MODE_##id,
+    TCI_MODE_SET,
+    TCI_COMBINE_MODES(TCI_ROW) TCI_MODE_COUNT
 #undef TCI_ROW
 } tci_mode;
 

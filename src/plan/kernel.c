@@ -486,7 +486,8 @@ static int tci_pk_started(tci_pk *p, const tci_root *r, const int *domain, int v
     tc_dtype t = (tc_dtype)p->k->insts[value].dtype;
     int start = tci_lower_value(&p->l, r->node->in[1],
                                 tci_plan_input_index(&p->l, r, 1, domain), 0);
-    return tci_kernel_prim(p->k, TCI_P_ADD, t, 2, tci_lower_convert(p->k, start, t), value, -1);
+    return tci_lower_pair(p->k, tci_mode_pair((int)r->node->attr[2]),
+                          tci_lower_convert(p->k, start, t), value);
 }
 
 /* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's

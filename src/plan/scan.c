@@ -1,16 +1,17 @@
-/* plan/scan.c - long running sums in parts.
+/* plan/scan.c - long running sums, extremes, and products of integers, in parts.
  *
- * In: a SCAN. Out, or NULL where it is left alone: the sum of each part of its axis, the running
- * sums of those (in parts again, where they are many), and the SCAN of every part, which begins at
- * what the parts before it sum up to (a second input). x is read twice and the result written once,
- * for work enough to go round.
+ * In: a SCAN. Out, or NULL where it is left alone: the reduction of each part of its axis, the
+ * running values of those (in parts again, where they are many), and the SCAN of every part, which
+ * begins at what the parts before it come to (a second input). x is read twice and the result
+ * written once, for work enough to go round.
  *
  * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
  * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
  * the shape and the kind of machine; sizes that are symbols, and results that must be reproducible,
- * leave it whole, and so do running values that are no sums. Parts are equal, so an axis without a
- * divisor near the wanted length is padded by zeros, and what is behind its end cut off by a copy;
- * a processor leaves it whole. */
+ * leave it whole. Parts are equal, so an axis without a divisor near the wanted length is padded by
+ * what changes nothing, and what is behind its end cut off by a copy; a processor leaves it whole.
+ * Running products of floats are whole too: that of a part may be out of range where none of them
+ * is. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -50,7 +51,7 @@ static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
 static tci_scan_cut tci_scan_choose(const tci_node *n, int axis, tci_machine machine)
 {
     tci_scan_cut cut = {0, 0, true};
-    if (n->attr[2] != TCI_MODE_ADD) {
+    if (n->attr[2] == TCI_MODE_MUL && tci_dtype_is_float((tc_dtype)n->dtype)) {
         return cut;
     }
     for (int i = 0; i < n->rank; i++) {
@@ -75,29 +76,36 @@ static tci_node *tci_scan_built(const tci_algo *a, tci_node *n)
     return n;
 }
 
-/* What the parts of x before each one, or behind it, sum up to: an element of `axis` for each. */
-static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, bool reverse,
-                                 int64_t length)
+/* What changes nothing that it is combined with. */
+static tci_node *tci_scan_nothing(const tci_algo *a, tci_mode mode, tc_dtype t)
+{
+    return tci_scan_built(a, tci_graph_const(a->g, t, tci_op_identity(tci_mode_fold(mode), t)));
+}
+
+/* What the parts of x before each one, or behind it, come to: an element of `axis` for each. */
+static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, const tci_node *n, int64_t length)
 {
     tci_graph *g = a->g;
+    const int axis = (int)tci_dim_known(n->attr[0]);
+    const bool reverse = n->attr[1] != 0;
+    const tci_mode mode = (tci_mode)n->attr[2];
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
     int64_t parts = tci_dim_known(x->shape[axis]) / length, after = reverse;
-    int summed = axis + 1;
+    int inner = axis + 1;
     for (int i = 0; i <= x->rank; i++) {
-        shape[i] = i == axis ? parts : i == summed ? length : x->shape[i - (i > axis)];
+        shape[i] = i == axis ? parts : i == inner ? length : x->shape[i - (i > axis)];
     }
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
-    tci_node *sum = tci_scan_built(a, tci_build_cast(g, x, t));
-    sum = tci_scan_built(a, tci_build_reshape(g, sum, x->rank + 1, shape));
-    tc_axes axes = {&summed, 1, false};
-    sum = tci_scan_built(a, tci_build_reduce(g, TCI_OP_SUM, sum, axes, false));
-    sum = tci_scan_built(a, tci_build_slice(g, sum, axis, after, parts - 1 + after, 1));
-    sum = tci_scan_built(a, tci_build_scan(g, sum, axis, reverse, TCI_MODE_ADD));
-    tci_node *again = tci_plan_scan(a, sum);
-    sum = again ? again : sum;
-    tci_value zero = {.u = 0};
-    tci_node *fill = tci_graph_const(g, t, zero);
-    return tci_scan_built(a, tci_build_pad(g, sum, axis, 1 - after, after, fill));
+    tci_node *y = tci_scan_built(a, tci_build_cast(g, x, t));
+    y = tci_scan_built(a, tci_build_reshape(g, y, x->rank + 1, shape));
+    tc_axes axes = {&inner, 1, false};
+    y = tci_scan_built(a, tci_build_reduce(g, tci_mode_fold(mode), y, axes, false));
+    y = tci_scan_built(a, tci_build_slice(g, y, axis, after, parts - 1 + after, 1));
+    y = tci_scan_built(a, tci_build_scan(g, y, axis, reverse, mode));
+    tci_node *again = tci_plan_scan(a, y);
+    y = again ? again : y;
+    return tci_scan_built(a, tci_build_pad(g, y, axis, 1 - after, after,
+                                           tci_scan_nothing(a, mode, t)));
 }
 
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
@@ -120,11 +128,10 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
     tci_node *in[2] = {n->in[0], NULL};
     tci_dim behind = tci_dim_sub(cut.size, n->shape[axis]);
     if (!cut.even) {
-        tci_value zero = {.u = 0};
-        tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
+        tci_node *fill = tci_scan_nothing(a, (tci_mode)n->attr[2], (tc_dtype)n->dtype);
         in[0] = tci_scan_built(a, tci_build_pad(g, in[0], axis, 0, behind, fill));
     }
-    in[1] = tci_scan_starts(a, in[0], axis, n->attr[1] != 0, cut.length);
+    in[1] = tci_scan_starts(a, in[0], n, cut.length);
     tci_node *scan = tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)n->dtype, n->rank, in[0]->shape, 2,
                                     in, n->n_attr, n->attr);
     return cut.even ? scan

@@ -373,6 +373,13 @@ static tc_tensor sc_running_back(tc_tensor x)
     tc_tensor grad, y = tc_mul(tc_cumsum(x, 1), tc_sin(x));
     return tc_grad(tc_sum(y, TC_ALL, false), &x, 1, &grad) ? y : grad;
 }
+static tc_tensor sc_running_product(tc_tensor x) { return tc_cumprod(tc_add(tc_mul(x, 2), 1), 1); }
+static tc_tensor sc_running_most(tc_tensor x)
+{
+    tc_tensor most, place;
+    tc_cummax(tc_mul(x, tc_cos(tc_mul(x, 0.001))), 1, &most, &place);
+    return tc_cat(TC_TENSORS(tc_cast(most, TC_F64), tc_cast(place, TC_F64)), 0);
+}
 static tc_tensor sc_turned(tc_tensor x) { return tc_add(tc_permute(x, 1, 0), 1); }
 static tc_tensor sc_both(tc_tensor x)
 {
@@ -672,6 +679,10 @@ static const schedule_case schedule_cases[] = {
     {"rows in registers", TC_F32, {3, 999}, 2, sc_running_back},
     {"3 parts of 7000", TC_F32, {2, 21000}, 2, sc_running_back},
     {"20 parts of 64", TC_F32, {1280, 70}, 2, sc_running},
+    {"3 parts of 7000", TC_I32, {2, 21000}, 2, sc_running_product},
+    {"9 parts of 8192", TC_U8, {1, 70003}, 2, sc_running_product},
+    {"3 parts of 7000", TC_F32, {2, 21000}, 2, sc_running_most},
+    {"9 parts of 8192", TC_BF16, {1, 70003}, 2, sc_running_most},
     {"BLOCK_SCAN", TC_F64, {3000, 2, 3}, 3, sc_running},
     {"BLOCK_SCAN(1024)", TC_I64, {2, 70001}, 2, sc_running_rows},
     {"squares", TC_F32, {128, 192}, 2, sc_turned},

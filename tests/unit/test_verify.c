@@ -115,7 +115,6 @@ TEST(nodes)
     CHECK(!complains(graph_verifier, &n));
     BREAK(graph_verifier, &n, n->attr[0], 1);
     BREAK(graph_verifier, &n, n->attr[2], TCI_MODE_SET);
-    BREAK(graph_verifier, &n, n->attr[2], TCI_MODE_MAX); /* sums alone have starts */
     BREAK(graph_verifier, &n, starts->shape[0], 4); /* not equal parts of 6 */
     BREAK(graph_verifier, &n, starts->shape[1], 5);
     BREAK(graph_verifier, &n, starts->dtype, TC_F64);
