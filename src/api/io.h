@@ -87,10 +87,10 @@ TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
  * floats as they are written (clang: and integers, -fwrapv). Code is scalar, so it runs anywhere;
  * options.vector_bits of 128, 256 or 512 gives vectors of gcc and clang, to be compiled for such a
  * processor (-mavx2 -mfma). The file appears complete or not at all. TC_ERR_ARGUMENT: the path is
- * no name of C with ".c", or that is a word of C, a function of its library, or begins with _ or
- * tc_; TC_ERR_UNSUPPORTED: an update of a parameter among the outputs, an op of the user's own;
- * TC_ERR_SHAPE: a size from TC_DIM; TC_ERR_BACKEND: without tc_cpu.h; TC_ERR_IO; the errors of
- * tc_compile_fn. tc_error of the first output and of the context tell. */
+ * no name of C with ".c", or that is a word of C, a function of its library, begins with _, or is a
+ * name in the code (tc_...); TC_ERR_UNSUPPORTED: an update of a parameter among the outputs, an op
+ * of the user's own; TC_ERR_SHAPE: a size from TC_DIM; TC_ERR_BACKEND: without tc_cpu.h; TC_ERR_IO;
+ * the errors of tc_compile_fn. tc_error of the first output and of the context tell. */
 TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
                                 const char *path, tc_site here);
 #define tc_export_c(...) tc_export_c_at(__VA_ARGS__, TC_HERE)

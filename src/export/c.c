@@ -364,6 +364,20 @@ static void tci_export_measure(tci_export *e)
     e->bytes += e->bytes ? TCI_EXPORT_ALIGN - 1 : 0;
 }
 
+/* Has the kernels' text a function, type or macro of the file's name? All begin with tc_ or TC_. */
+static bool tci_export_meets(const tci_export *e)
+{
+    const char *text = e->code->source;
+    size_t n = strncmp(e->name, "tc_", 3) && strncmp(e->name, "TC_", 3) ? 0 : strlen(e->name);
+    for (const char *at = strstr(text, e->name); n && at; at = strstr(at + 1, e->name)) {
+        if ((at == text || !tci_export_is_word(at[-1], false)) &&
+            !tci_export_is_word(at[n], false)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A tci_batch_body: the job has its code. */
 static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
 {
@@ -379,6 +393,11 @@ static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
     if (e->code->n_symbols) {
         return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_SHAPE,
                               "given symbolic sizes, expected sizes that are known");
+    }
+    if (tci_export_meets(e)) {
+        return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_ARGUMENT,
+                              "given the path '%.200s', expected a name that the code in it does "
+                              "not have itself", e->path);
     }
     e->head.s = e->tail.s = &b->s;
     tci_export_measure(e);
@@ -425,8 +444,7 @@ static bool tci_export_is_taken(const char *name)
 {
     size_t n = strlen(name);
     bool suffix = n && (name[n - 1] == 'f' || name[n - 1] == 'l');
-    return name[0] == '_' || !strncmp(name, "tc_", 3) || !strncmp(name, "TC_", 3) ||
-           tci_export_lists(tci_export_taken, name, n) ||
+    return name[0] == '_' || tci_export_lists(tci_export_taken, name, n) ||
            tci_export_lists(tci_export_math, name, n) ||
            (suffix && tci_export_lists(tci_export_math, name, n - 1));
 }
@@ -457,7 +475,7 @@ TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_
     } else if (outputs.n > 0 && outputs.items && tci_ctx_of(outputs.items[0].ctx)) {
         tci_batch_fail(&f, outputs.items[0], NULL, status, "given the path '%.200s', expected one "
                        "that ends in \".c\" behind a name of C, which is no word of the language "
-                       "or its library, nor begins with _ or tc_", path ? path : "(NULL)");
+                       "or its library, nor begins with _", path ? path : "(NULL)");
     }
     tci_frame_leave(&f);
     return status;

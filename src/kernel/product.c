@@ -169,13 +169,12 @@ static int tci_product_unit_of(const tci_kernel *k, const tci_machine *machine,
         return TC_WARP_BYTES;
     }
     tci_product_is_of_floats(k, p, unit);
-    switch (unit->dtypes[0]) {
-    case TC_F16: return TC_WARP_HALVES;
-    case TC_BF16: return TC_WARP_SINGLES;
-    case TC_F32: return machine->is_fast ? TC_WARP_SINGLES : 0;
-    case TC_F64: return TC_WARP_DOUBLES;
-    default: return 0;
-    }
+    tc_dtype t = unit->dtypes[0];
+    bool single = t == TC_BF16 || (t == TC_F32 && machine->is_fast);
+    return single          ? TC_WARP_SINGLES
+           : t == TC_F16   ? TC_WARP_HALVES
+           : t == TC_F64   ? TC_WARP_DOUBLES
+                           : 0;
 }
 
 TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine,

@@ -14,7 +14,7 @@ static tci_range tci_range_of_dtype(tc_dtype t)
 {
     int bits = t == TC_BOOL ? 1 : 8 * tci_dtype_get(t)->bytes;
     bool is_signed = tci_dtype_is_signed(t) || bits == 64;
-    int64_t half = (int64_t)(UINT64_MAX >> (65 - bits));
+    int64_t half = INT64_MAX >> (64 - bits);
     tci_range plain = {0, (int64_t)((uint64_t)half * 2 + 1)}, both = {-half - 1, half};
     return is_signed ? both : plain;
 }

@@ -62,7 +62,8 @@ enum {
     TCI_CLASS_FAR = 1 << 20,     /* bytes of a row that near memory does not hold */
     TCI_CLASS_PART = 512,        /* products of a part, about */
     TCI_CLASS_SLAB = 16,
-    TCI_CLASS_STEP_MOST = 1536   /* products that are not cut to make parts of whole steps */
+    TCI_CLASS_STEP_MOST = 1536,  /* products that are not cut to make parts of whole steps */
+    TCI_CLASS_TURNED = 1 << 16   /* products that other orders of them are worth */
 };
 
 /* ---- where vectors lie ---- */
@@ -496,9 +497,21 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     }
 }
 
+/* Are there so many products that another order is worth it? Sizes that are symbols count as 1. */
+static bool tci_class_pays_turning(const tci_kernel *k)
+{
+    double products = 1;
+    for (int i = 0; i < k->n_axes; i++) {
+        tci_dim size = k->axes[i].size;
+        products *= tci_dim_is_known(size) ? (double)tci_dim_known(size) : 1;
+    }
+    return products >= TCI_CLASS_TURNED;
+}
+
 TCI_FN void tci_class_turn(tci_kernel *k, tci_machine machine)
 {
-    bool may = machine.block_threads == 0 && !machine.reproducible && k->vector == TCI_VEC_OUTER;
+    bool may = machine.block_threads == 0 && !machine.reproducible &&
+               k->vector == TCI_VEC_OUTER && tci_class_pays_turning(k);
     if (may && k->n_stages > 0 && tci_skew_is_across(k, k->n_outer - 1)) {
         tci_kstage *st = &k->stages[0];
         int32_t last = st->axes[st->n_axes - 1];

@@ -347,11 +347,14 @@ TEST(what_cannot_be_exported)
             "test_export.c");
     refuses(TC_TENSORS(x), TC_TENSORS(y), path_of("net", ".h"), TC_ERR_ARGUMENT, "net.h");
     static const char *const taken[] = {"int", "while", "main", "size_t", "_Bool", "_net", "exp",
-                                        "expf", "sqrtl", "malloc", "tc_add", "typeof", "NULL"};
+                                        "expf", "sqrtl", "malloc", "typeof", "NULL"};
     for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) {
         refuses(TC_TENSORS(x), TC_TENSORS(y), path_of(taken[i], ".c"), TC_ERR_ARGUMENT,
                 "no word of the language");
     }
+    refuses(TC_TENSORS(x), TC_TENSORS(y), path_of("tc_k_mul", ".c"), TC_ERR_ARGUMENT,
+            "does not have itself");
+    CHECK_EQ_INT(tc_export_c(TC_TENSORS(x), TC_TENSORS(y), NULL, path_of("tc_net", ".c")), TC_OK);
     refuses(TC_TENSORS(x), TC_TENSORS(y), NULL, TC_ERR_ARGUMENT, "(NULL)");
     refuses(TC_TENSORS(x), TC_TENSORS(y), "/nowhere/net.c", TC_ERR_IO, "/nowhere/net.c");
     refuses(TC_TENSORS(y), TC_TENSORS(y), path_of("net", ".c"), TC_ERR_ARGUMENT, "placeholder");

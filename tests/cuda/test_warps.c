@@ -437,7 +437,7 @@ TEST(tiles_of_every_shape)
         check_case(&cases[i % 2], "sm80", TC_BF16, says);
         check_case(&cases[1 - i % 2], "sm80", TC_F32, says);
         check_bytes(&cases[1 - i % 2], "sm80", TC_I8, TC_I8, TC_I32, says);
-        check_case(&cases[i % 2], "sm80", TC_F64, i > 0 ? says : "");
+        check_case(&cases[i % 2], "sm80", TC_F64, i > 1 ? says : ""); /* 128x128 have no room */
         forced = NULL;
         remove(path);
     }

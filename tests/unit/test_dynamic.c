@@ -78,8 +78,8 @@ static tc_status solve(solve_family *f, const tc_buf *bufs)
     return status;
 }
 #define SOLVE(f, ...) solve((f), (const tc_buf[]){__VA_ARGS__})
-#define FLOATS(n) {NULL, (n), TC_F32, false, 0, NULL}
-#define UNTYPED(n) {NULL, (n), -1, false, 0, NULL}
+#define FLOATS(n) {NULL, (n), TC_F32, false, 0, NULL, NULL}
+#define UNTYPED(n) {NULL, (n), -1, false, 0, NULL, NULL}
 
 TEST(one_size_from_one_number)
 {
@@ -162,7 +162,7 @@ TEST(two_sizes_from_products)
                               " expected the sizes of input 0, as TC_BUF_ND(pointer, sizes...)");
         }
         int64_t sizes[4] = {b, 3, h, 64};
-        CHECK_OK(SOLVE(&f, {NULL, n, TC_F32, false, 4, sizes}, FLOATS(m)));
+        CHECK_OK(SOLVE(&f, {NULL, n, TC_F32, false, 4, sizes, NULL}, FLOATS(m)));
         CHECK(f.values[0] == b && f.values[1] == h);
     }
     CHECK_OK(SOLVE(&f, FLOATS(0), FLOATS(0))); /* nothing is written: any height does */
@@ -222,16 +222,17 @@ TEST(given_sizes_must_be_those_of_the_port)
     SOLVE_PORT(&f, TC_F32, batch, 4);
     SOLVE_PORT(&f, TC_F32, tci_dim_mul(batch, 2));
     int64_t sizes[2] = {3, 4}, other[1] = {8}, many[2] = {9, 4};
-    CHECK_OK(SOLVE(&f, {NULL, 12, TC_F32, false, 2, sizes}, FLOATS(6)));
+    CHECK_OK(SOLVE(&f, {NULL, 12, TC_F32, false, 2, sizes, NULL}, FLOATS(6)));
     CHECK_EQ_INT(f.values[0], 3);
-    CHECK_EQ_INT(SOLVE(&f, {NULL, 12, TC_F32, false, 2, sizes}, {NULL, 8, TC_F32, false, 1, other}),
+    CHECK_EQ_INT(SOLVE(&f, {NULL, 12, TC_F32, false, 2, sizes, NULL},
+                       {NULL, 8, TC_F32, false, 1, other, NULL}),
                  TC_ERR_BUFFER);
     CHECK_STR(f.text, "output 0: given size 8 on axis 0 of f32 [2*batch]: 'batch' would be 4, but"
                       " input 0 makes it 3");
-    CHECK_EQ_INT(SOLVE(&f, {NULL, 36, TC_F32, false, 2, many}, FLOATS(6)), TC_ERR_BUFFER);
+    CHECK_EQ_INT(SOLVE(&f, {NULL, 36, TC_F32, false, 2, many, NULL}, FLOATS(6)), TC_ERR_BUFFER);
     CHECK_STR(f.text, "input 0: given size 9 on axis 0 of f32 [batch, 4]: 'batch' would be 9,"
                       " expected 1 to 8");
-    CHECK_EQ_INT(SOLVE(&f, {NULL, 8, TC_F32, false, 1, other}, FLOATS(6)), TC_ERR_BUFFER);
+    CHECK_EQ_INT(SOLVE(&f, {NULL, 8, TC_F32, false, 1, other, NULL}, FLOATS(6)), TC_ERR_BUFFER);
     CHECK_STR(f.text, "input 0: given 1 sizes, expected f32 [batch, 4]");
 }
 
