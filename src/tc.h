@@ -233,6 +233,7 @@
 #include "compile/verify.c"
 #include "compile/compile.c"
 
+#include "run/team.c"
 #include "run/pool.c"
 #include "run/param.c"
 #include "run/resident.c"

@@ -560,9 +560,12 @@
  * pool of workers (options.threads, TC_THREADS), small ones run on the caller; who is done goes on
  * with what others have left, so a slow thread holds up nobody, and no bit depends on how many
  * there are or who did what. At threads = 1 a run without parameters takes no lock.
- * options.parallel_for hands the work to the host's own job system. The pool ends with the last
- * context and program; tc_shutdown() also drops cached code, for a plugin that will be unloaded:
- * no tensor, program or call may be used after it.
+ * options.parallel_for hands the work to the host's own job system. Where the process has an OpenMP
+ * runtime, its threads do the work of runs on the process's first thread, or of all runs if tc is
+ * compiled with -fopenmp, as two sets of threads would get half of the processors each (unless
+ * options.spin_us is set, or the runtime has less than half the threads). The pool ends with the
+ * last context and program; tc_shutdown() also drops cached code, for a plugin that will be
+ * unloaded: no tensor, program or call may be used after it.
  *
  * A run that its caller does not wait for goes to a queue, which does its runs in order; an event
  * says when one ended, and how:

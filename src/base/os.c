@@ -366,6 +366,11 @@ TCI_FN void *tci_os_dlopen(const char *path, char why[256])
     return handle;
 }
 
+TCI_FN void *tci_os_dlopen_loaded(const char *name)
+{
+    return dlopen(name, RTLD_NOW | (name ? RTLD_NOLOAD : 0));
+}
+
 TCI_FN void *tci_os_dlsym(void *handle, const char *name)
 {
     return dlsym(handle, name);

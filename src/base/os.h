@@ -83,6 +83,8 @@ TCI_FN tci_spawn tci_os_run(tci_command *c, tci_str *log, int *exit_code);
 
 /* ---- shared objects: of other projects; ours are loaded by base/object.c ---- */
 TCI_FN void *tci_os_dlopen(const char *path, char why[256]);
+/* One that the process has loaded already; NULL for a name: all whose names are global. */
+TCI_FN void *tci_os_dlopen_loaded(const char *name);
 TCI_FN void *tci_os_dlsym(void *handle, const char *name);
 TCI_FN void tci_os_dlclose(void *handle);
 

@@ -32,6 +32,7 @@
 #include "../base/env.h"
 #include "../base/os.h"
 #include "pool.h"
+#include "team.h"
 
 #define TCI_POOL_SPIN_NS 100000
 
@@ -484,6 +485,31 @@ static bool tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
     return staff > 0;
 }
 
+typedef struct tci_pool_shared {
+    const tci_pool_job *job;
+    int n_inside; /* atomic: threads of the team that have come */
+} tci_pool_shared;
+
+/* The shape of what a team calls: threads that there is no part for leave at once. */
+static void tci_pool_team_task(void *arg)
+{
+    tci_pool_shared *shared = arg;
+    int i = __atomic_fetch_add(&shared->n_inside, 1, __ATOMIC_RELAXED);
+    if (i < shared->job->threads) {
+        tci_pool_do_tasks(shared->job, i);
+    }
+}
+
+/* False: nothing is done, the caller has no team. */
+static bool tci_pool_run_team(const tc_options *o, const tci_pool_job *job)
+{
+    tci_pool_shared shared = {.job = job};
+    int cancel = tci_os_no_cancel(); /* the team uses what lies on this stack */
+    bool ran = tci_team_run(o, job->threads, tci_pool_team_task, &shared);
+    tci_os_may_cancel(cancel);
+    return ran;
+}
+
 TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, int64_t least,
                          tci_pool_body body, void *arg)
 {
@@ -508,17 +534,9 @@ TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, int64_t le
         tci_pool_do_alone(body, arg, n);
         return;
     }
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int i = 0; i < threads; i++) {
-        tci_pool_do_tasks(&job, i);
-    }
-    (void)tci_pool_run_own;
-#else
-    if (!tci_pool_run_own(o, &job)) {
+    if (!tci_pool_run_team(o, &job) && !tci_pool_run_own(o, &job)) {
         tci_pool_do_alone(body, arg, n);
     }
-#endif
 }
 
 TCI_FN int tci_pool_threads(const tc_options *o)

@@ -1,0 +1,13 @@
+/* run/team.h - the threads of an OpenMP runtime in the place of the pool's. */
+#ifndef TCI_RUN_TEAM_H
+#define TCI_RUN_TEAM_H
+
+#include "../api/types.h"
+#include "../base/platform.h"
+
+/* Calls body(arg) on the caller and on as many threads of its team as there are, and returns when
+ * all have returned; body has to cope with any number of calls. `threads`: how many there is work
+ * for. False: nothing is done, the caller has no team. */
+TCI_FN bool tci_team_run(const tc_options *o, int threads, void (*body)(void *), void *arg);
+
+#endif
