@@ -85,6 +85,7 @@ typedef struct tc_backend_target {
     /* a processor that multiplies pairs of bf16 (VDPBF16PS) twice as fast as it does f32: code of
      * dialect "c" may where TC_PAIRS is defined, and is plain C that does the same elsewhere */
     bool has_pairs;
+    bool unit_bytes;     /* a processor's matrix unit takes bytes too, of any signs, in i32 */
     int warp_unit;       /* tc_warp_unit, of a device with matrix_units what these do not take */
     tc_machine machine;  /* as asked of the device; zero: nothing is known */
     bool usable;         /* false: cannot work here; the interpreter takes over */

@@ -172,7 +172,8 @@ typedef struct tc_options {
     /* 0: contractions of bf16 and f16 use the machine's matrix units (a GPU's, AMX) where that
      * pays; their sums then have the unit's order, not the one that all other executors share. And
      * those of bf16 its instruction for pairs (AVX512_BF16), which keeps that order, but for which
-     * numbers below 2^-126 are zero. -1: never */
+     * numbers below 2^-126 are zero. And those of bytes in i32 AMX, which changes nothing. -1:
+     * never */
     int matrix;
     /* sums only in orders that every backend and the interpreter share, and that do not follow from
      * sizes: then all of them, and programs of symbolic and of fixed sizes, agree in every bit.

@@ -95,6 +95,7 @@ static tci_machine tci_backend_machine_of(const tci_target *t)
     m.block_threads = t->block_threads;
     m.matrix_units = t->matrix_units;
     m.has_pairs = t->has_pairs;
+    m.unit_bytes = t->unit_bytes;
     m.int_points = t->int_points;
     m.warp_unit = t->warp_unit;
     m.no_exchange = t->no_exchange;
@@ -137,6 +138,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     bool spelled = target.block_threads > 0 ? own && own->make : !own;
     b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_pairs = spelled && target.has_pairs;
+    b->target.unit_bytes = spelled && target.unit_bytes;
     b->target.int_points = spelled ? target.int_points : 0;
     b->target.warp_unit = spelled ? target.warp_unit : TC_WARP_NONE;
     b->target.no_exchange = !spelled;
@@ -197,6 +199,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.has_flags = b->calls && b->calls->launch && m.block_threads > 0;
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     m.has_pairs = m.has_pairs && o->matrix >= 0;
+    m.unit_bytes = m.unit_bytes && m.matrix_units > 0;
     m.warp_unit = o->matrix < 0 ? TC_WARP_NONE : m.warp_unit;
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;

@@ -38,6 +38,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     out->usable = t.has_fma;
     out->matrix_units = t.matrix_units;
     out->has_pairs = t.has_pairs;
+    out->unit_bytes = t.unit_bytes;
     out->int_points = t.int_points;
     tci_cpu_machine(&out->machine);
     if (!out->usable) {

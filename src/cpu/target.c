@@ -7,7 +7,7 @@
  * emulators, where -march=native would name what the machine has and the process may not use. A
  * host without that builtin, or on a processor that is not known here, gets scalar code of plain C.
  * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units,
- * has_pairs, int_points), never of the model. */
+ * unit_bytes, has_pairs, int_points), never of the model. */
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +35,7 @@ enum {
     TCI_CPU_LEAF = 7,         /* of cpuid: the features */
     TCI_CPU_BF16 = 1 << 22,   /* edx of page 0 */
     TCI_CPU_TILE = 1 << 24,
+    TCI_CPU_BYTES = 1 << 25,
     TCI_CPU_PAIRS = 1 << 5,   /* eax of page 1, */
     TCI_CPU_FOURS = 1 << 4,   /* of AVX2 */
     TCI_CPU_WIDE_FOURS = 1 << 11 /* ecx of page 0, of AVX-512 */
@@ -112,8 +113,21 @@ static bool tci_cpu_has_tiles(void)
     return (low & TCI_CPU_KEPT) == TCI_CPU_KEPT &&
            syscall(SYS_arch_prctl, TCI_CPU_ASK, TCI_CPU_DATA) == 0;
 }
+
+/* Does the unit take bytes too (AMX, int8)? */
+static bool tci_cpu_has_byte_tiles(void)
+{
+    unsigned a, c, d;
+    tci_cpu_features(0, &a, &c, &d);
+    return (d & TCI_CPU_BYTES) != 0;
+}
 #else
 static bool tci_cpu_has_tiles(void)
+{
+    return false;
+}
+
+static bool tci_cpu_has_byte_tiles(void)
 {
     return false;
 }
@@ -177,6 +191,7 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
     t->matrix_units = t->vector_bytes == 64 && tci_cpu_has_tiles();
     if (t->matrix_units) {
         t->flags[t->n_flags++] = "-DTC_AMX=1";
+        t->unit_bytes = tci_cpu_has_byte_tiles();
     }
     t->int_points = tci_cpu_int_points(t->vector_bytes);
     if (t->int_points == 4) {
@@ -186,8 +201,8 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
     if (t->has_pairs) {
         t->flags[t->n_flags++] = "-DTC_PAIRS=1";
     }
-    snprintf(t->features, sizeof t->features, "%s%s%s%s vector=%d", features,
-             t->matrix_units ? ",amx" : "", t->has_pairs ? ",bf16" : "",
-             t->int_points == 4 ? ",vnni" : "", t->vector_bytes);
+    snprintf(t->features, sizeof t->features, "%s%s%s%s%s vector=%d", features,
+             t->matrix_units ? ",amx" : "", t->unit_bytes ? ",bytes" : "",
+             t->has_pairs ? ",bf16" : "", t->int_points == 4 ? ",vnni" : "", t->vector_bytes);
 #endif
 }

@@ -787,7 +787,9 @@ static const char tci_cd_tiles[] =
     "#define tc_tile_dot(n, ab) __asm__ volatile(\"tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0\" \\\n"
     "    : : \"i\"(n), \"i\"((ab) / 8), \"i\"((ab) % 8))\n"
     "#else\n"
-    "typedef union { float f[256]; unsigned short h[512]; $T v[16]; } tc_tile;\n"
+    "typedef union {\n"
+    "    float f[256]; unsigned short h[512]; int i[256]; signed char b[1024]; $T v[16];\n"
+    "} tc_tile;\n"
     "#define tc_tiles_begin() tc_tile tc_tiles[8]\n"
     "#define tc_tiles_end() ((void)0)\n"
     "TC_I void tc_tile_fill(tc_tile *t) {\n"
@@ -814,16 +816,50 @@ static const char tci_cd_tiles[] =
     "    tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
     "#endif";
 
+/* The same of bytes: signs as in loop/mem.h. */
+static const char tci_cd_tile_fours[] =
+    "#if defined(TC_AMX)\n"
+    "#define tc_tile_fours_(op, n, ab) \\\n"
+    "    __asm__ volatile(op \" %%tmm%c2, %%tmm%c1, %%tmm%c0\" \\\n"
+    "    : : \"i\"(n), \"i\"((ab) % 64 / 8), \"i\"((ab) % 8))\n"
+    "#define tc_tile_fours(n, ab) do { \\\n"
+    "    switch ((ab) / 64) { \\\n"
+    "    case 0: tc_tile_fours_(\"tdpbssd\", n, ab); break; \\\n"
+    "    case 1: tc_tile_fours_(\"tdpbsud\", n, ab); break; \\\n"
+    "    case 2: tc_tile_fours_(\"tdpbusd\", n, ab); break; \\\n"
+    "    default: tc_tile_fours_(\"tdpbuud\", n, ab); break; \\\n"
+    "    } } while (0)\n"
+    "#else\n"
+    "TC_I void tc_tile_add_fours(tc_tile *c, const tc_tile *a, const tc_tile *b, int signs) {\n"
+    "    for (int m = 0; m < 16; m++) {\n        for (int n = 0; n < 16; n++) {\n"
+    "            unsigned sum = (unsigned)c->i[m * 16 + n];\n"
+    "            for (int k = 0; k < 64; k++) {\n"
+    "                int x = a->b[m * 64 + k], y = b->b[k / 4 * 64 + n * 4 + k % 4];\n"
+    "                sum += (unsigned)((signs & 2 ? x & 255 : x) * (signs & 1 ? y & 255 : y));\n"
+    "            }\n"
+    "            c->i[m * 16 + n] = (int)sum;\n"
+    "        }\n    }\n}\n"
+    "#define tc_tile_fours(n, ab) tc_tile_add_fours(&tc_tiles[n], &tc_tiles[(ab) % 64 / 8], \\\n"
+    "                                               &tc_tiles[(ab) % 8], (ab) / 64)\n"
+    "#endif";
+
 static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)
 {
     static const char *const names[] = {"tc_tiles_begin", "tc_tile_zero", "tc_tile_load",
-                                        "tc_tile_store", "tc_tile_dot", "tc_tiles_end"};
+                                        "tc_tile_store", "tc_tile_dot", "tc_tile_fours",
+                                        "tc_tiles_end"};
     bool is_new;
     tci_cd_env e = {cd, TC_F32, TC_F32, 16, tci_cd_intern(cd, "tc_tile", &is_new), {NULL}};
     if (is_new) {
         e.piece[0] = cd->d.prim(&cd->d, TCI_P_FMA, TC_F32, TC_F32, 1, 0);
         e.piece[1] = tci_cd_widen(cd, TC_F32, TC_BF16, 1);
         tci_cd_define(&e, tci_cd_tiles);
+    }
+    if (m == TCI_MEM_TILE_FOURS) {
+        e.name = tci_cd_intern(cd, "tc_tile_fours", &is_new);
+        if (is_new) {
+            tci_cd_define(&e, tci_cd_tile_fours);
+        }
     }
     return names[m - TCI_MEM_TILES_BEGIN];
 }

@@ -13,6 +13,7 @@ typedef struct tci_target {
     int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
     int int_points;       /* of a CPU: as in tci_machine */
     bool has_pairs;       /* of a CPU: as in tci_machine */
+    bool unit_bytes;      /* likewise */
     int warp_unit;        /* of a device: bits of tc_warp_unit */
     bool no_exchange;     /* of a device: as in tci_machine */
     tc_machine machine;   /* what the backend knows of it */

@@ -57,7 +57,7 @@
  *             round. Units of warps (kernel/product.h) take fewer at a time, and so for them it is
  *                 (3 ceil(K / 4) + 32) 2^-23 sum over k of |a b|, here and in TF32.
  *             Or a DOT of f64, whose unit takes each product in as a fused multiply-add does, in an
- *             order of its own: within 2 K 2^-53 sum over k of |a b|.
+ *             order of its own: within 2 K 2^-53 sum over k of |a b|. Or of bytes in i32: exact.
  *   TF32      a DOT of f32 pairs where math may be fast: each factor rounded to 10 bits behind the
  *             first one (to the nearest, of two the even one), their products summed as those of
  *             MATRIX. The interpreter computes the chain of the factors as they are, so results
@@ -101,7 +101,7 @@
  * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
  * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
  * of a BLOCK_SCAN; SPLIT, PAIRS, MATRIX and TF32 are for a DOT
- * in f32 alone, MATRIX for one in f64 too. */
+ * in f32 alone, MATRIX for one in f64 or i32 too. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -202,7 +202,7 @@ typedef struct tci_kred {
     uint8_t order;   /* tci_korder */
     int32_t order_n; /* its number, 0 where it has none */
     /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, besides CHAIN
-     * or SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 */
+     * or SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 (MATRIX: of any signs) */
     uint8_t points;
 } tci_kred;
 typedef struct tci_kstore {

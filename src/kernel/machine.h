@@ -59,6 +59,7 @@ typedef struct tci_machine {
     int matrix_units;
     int int_points;   /* products of integers: tc_backend_target.int_points */
     bool has_pairs;   /* contractions of bf16 may be made of pairs (kernel/ir.h) */
+    bool unit_bytes;  /* a processor's matrix unit takes bytes too */
     int warp_unit;    /* blocks: what their warps multiply at once (bits of tc_warp_unit) */
     bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
     /* only numeric classes that all machines and the interpreter share, and that are the same for

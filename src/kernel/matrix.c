@@ -91,8 +91,7 @@ static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t
 static bool tci_matrix_has_stages(const tci_kernel *k)
 {
     bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
-                k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
-                k->reds[0].stage == 0 && k->stages[0].n_axes > 0 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 && k->stages[0].n_axes > 0 &&
                 k->n_axes == k->n_outer + k->stages[0].n_axes;
     for (int t = 1; t < k->n_stages; t++) {
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
@@ -111,7 +110,7 @@ static bool tci_matrix_is_size(const tci_kernel *k, int axis)
 
 static bool tci_matrix_has_form(const tci_kernel *k)
 {
-    bool fits = tci_matrix_has_stages(k);
+    bool fits = tci_matrix_has_stages(k) && k->reds[0].dtype == TC_F32;
     for (int a = 0; a < k->n_axes; a++) {
         fits = fits && tci_matrix_is_size(k, a);
     }
@@ -377,6 +376,13 @@ TCI_FN bool tci_matrix_is_within(const tci_kernel *k, int inst, int64_t lo, int6
     return of[inst].lo >= lo && of[inst].hi <= hi;
 }
 
+/* Bytes of either sign. */
+static bool tci_matrix_is_byte(const tci_kernel *k, int inst)
+{
+    return tci_matrix_is_within(k, inst, INT8_MIN, INT8_MAX) ||
+           tci_matrix_is_within(k, inst, 0, UINT8_MAX);
+}
+
 static int tci_matrix_int_points(const tci_kernel *k, const int32_t *in, tci_machine machine)
 {
     bool fours = false, pairs = true;
@@ -426,16 +432,27 @@ static double tci_matrix_points(const tci_kernel *k, int own, int other, bool al
     return points;
 }
 
+/* Are both factors what the unit multiplies? */
+static bool tci_matrix_are_packed(const tci_kernel *k, const tci_kred *red, tci_machine machine)
+{
+    int8_t *known = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);
+    bool all = red->dtype == TC_F32 ? !machine.reproducible
+                                    : red->dtype == TC_I32 && machine.unit_bytes;
+    for (int i = 0; i < 2 && all; i++) {
+        all = red->dtype == TC_F32 ? tci_matrix_is_bf16(k, red->in[i], known)
+                                   : tci_matrix_is_byte(k, red->in[i]);
+    }
+    return all;
+}
+
 TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine)
 {
     if (!tci_matrix_has_registers(k, machine) || !tci_matrix_has_stages(k) || k->n_axes >= 63) {
         return false;
     }
     const tci_kred *red = &k->reds[0];
-    int8_t *known = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);
     int last = k->stages[0].axes[k->stages[0].n_axes - 1];
-    bool fits = tci_matrix_is_bf16(k, red->in[0], known) &&
-                tci_matrix_is_bf16(k, red->in[1], known) &&
+    bool fits = tci_matrix_are_packed(k, red, machine) &&
                 tci_matrix_depends(k, red->in[0], last) && tci_matrix_depends(k, red->in[1], last);
     double depth = 1;
     for (int i = 0; i < k->stages[0].n_axes && fits; i++) {

@@ -100,7 +100,7 @@ TCI_FN bool tci_matrix_is_within(const tci_kernel *k, int inst, int64_t lo, int6
 /* Does the machine's unit take the kernel's contraction, and is it worth it? */
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Does a CPU's unit take it from panels that loops pack (loop/panes.h)? Any factors of bf16 values,
- * but not those that it reads as they lie. */
+ * but not those that it reads as they lie, or of bytes, in i32. */
 TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine);
 /* Does it take all products of a kernel that keeps rows (loop/strip.c)? Their factors are bf16 in
  * memory or rows that are kept. All or none: what vectors multiply takes many times as long. */

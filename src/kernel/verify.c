@@ -286,10 +286,11 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, !scan || tci_red_parts(red->op) == 1);
     TCI_ASSERT(s, !scan || !inner || k->stages[red->stage].n_axes <= 1);
     bool exact = red->order == TCI_ORDER_CHAIN || red->order == TCI_ORDER_SPLIT;
+    bool bytes = red->points == 4 && red->dtype == TC_I32;
     TCI_ASSERT(s, red->points == 0 ||
-                      (red->op == TCI_RED_DOT && exact &&
-                       (red->points == 2 ? red->dtype == TC_F32 || red->dtype == TC_I32
-                                         : red->points == 4 && red->dtype == TC_I32)));
+                      (red->op == TCI_RED_DOT &&
+                       (exact || (bytes && red->order == TCI_ORDER_MATRIX)) &&
+                       (red->points == 2 ? red->dtype == TC_F32 || red->dtype == TC_I32 : bytes)));
     switch ((tci_korder)red->order) {
     case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
     case TCI_ORDER_LANES:
@@ -303,7 +304,7 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     case TCI_ORDER_MATRIX:
     case TCI_ORDER_TF32:
         TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT);
-        TCI_ASSERT(s, red->dtype == TC_F32 ||
+        TCI_ASSERT(s, red->dtype == TC_F32 || bytes ||
                           (red->dtype == TC_F64 && red->order == TCI_ORDER_MATRIX));
         return;
     case TCI_ORDER_STEPS:

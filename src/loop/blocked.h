@@ -46,7 +46,7 @@ typedef struct tci_blocked {
     int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis, */
     int row_load, vec_load; /* and the loads that they are, -1: computed; */
     bool row_flips, vec_flips; /* bytes whose highest bit changes (loop/sides.c) */
-    bool vec_unsigned;      /* four points: the bytes along the vectors are, else the others */
+    bool row_unsigned, vec_unsigned; /* four points: such bytes; of vectors one of the two */
     int64_t inner;          /* points of the inner axes behind the cut one, */
     int64_t run;            /* of the axes of the flat loop over them, */
     int steps;              /* and those of it that are written out */

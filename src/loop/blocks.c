@@ -19,8 +19,8 @@ enum {
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
-    TCI_BLOCKED_UNIT_DEPTH = 640,   /* DEPTH and COLUMNS of a unit's blocks: there sums that come */
-    TCI_BLOCKED_UNIT_COLUMNS = 512, /* and go, and rows that are packed again, cost more */
+    TCI_BLOCKED_UNIT_WORDS = 320,   /* elements of DEPTH, and COLUMNS, of a unit's blocks: there */
+    TCI_BLOCKED_UNIT_COLUMNS = 512, /* sums that come and go, and rows packed again, cost more */
     TCI_BLOCKED_STEPS = 4,          /* inner points of a tile that are written out, */
     TCI_BLOCKED_STEPS_MOST = 9,     /* at most, and */
     TCI_BLOCKED_STEPS_LEAST = 3     /* at least where they are a loop in another one */
@@ -61,7 +61,7 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     part = before == 1 || (part > 0 && size % part == 0) ? part : 0;
     int points = tci_blocked_points(k, p);
     int64_t aim = p->fused     ? TCI_BLOCKED_SHALLOW
-                  : p->on_unit ? TCI_BLOCKED_UNIT_DEPTH
+                  : p->on_unit ? TCI_BLOCKED_UNIT_WORDS * points
                                : TCI_BLOCKED_DEPTH;
     int64_t most = p->depth > 0 ? p->depth : TCI_MAX(aim / p->inner, 1);
     if (p->depth > TCI_BLOCKED_DEPTH_MOST / p->inner) {
@@ -72,7 +72,9 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (part > 0 && free) {
         p->depth = part; /* a block is a part */
     } else if (p->depth < size) { /* whole steps of a unit, squares, or elements */
-        int64_t whole = p->on_unit ? TCI_MATRIX_WHOLE : p->inner == 1 ? TCI_BLOCKED_EVEN : points;
+        int64_t whole = p->on_unit      ? tci_blocked_step(k, p)
+                        : p->inner == 1 ? TCI_BLOCKED_EVEN
+                                        : points;
         whole /= tci_lx_gcd(p->inner, whole);
         p->depth = tci_ceil_div(p->depth, whole) * whole;
     }
@@ -244,7 +246,8 @@ static bool tci_blocked_rows_are_there(const tci_kernel *k, const tci_blocked *p
 TCI_FN bool tci_blocked_is_whole(const tci_kernel *k, const tci_blocked *p)
 {
     int64_t size = tci_kernel_known(k, k->stages[p->stage].axes[p->cut]);
-    return p->depth * p->inner % TCI_MATRIX_WHOLE == 0 && size * p->inner % TCI_MATRIX_WHOLE == 0;
+    int64_t step = tci_blocked_step(k, p);
+    return p->depth * p->inner % step == 0 && size * p->inner % step == 0;
 }
 
 /* How the inner points are walked. */

@@ -58,6 +58,9 @@ typedef enum tci_mem {
     /* void f(long c, int ab): tile c, f32, takes in the product of tiles a = ab / 8, bf16 rows, and
      * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the factor, element beside element */
     TCI_MEM_TILE_DOT,
+    /* likewise of i32 and bytes, rows 4 i to 4 i + 3: ab + 64 where those of b are unsigned, + 128
+     * where those of a are */
+    TCI_MEM_TILE_FOURS,
     TCI_MEM_TILES_END,
     /* void f(S *p, T a, T b): lanes of a and b in turns; of a processor bf16, of a block's thread
      * one of each, aligned to both */

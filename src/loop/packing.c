@@ -109,7 +109,7 @@ TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     const tci_blocked *p = s->p;
     const tci_kred *red = &b->k->reds[s->p->red];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
-    int64_t whole = p->on_unit ? TCI_MATRIX_WHOLE : p->points;
+    int64_t whole = p->on_unit ? tci_blocked_step(b->k, p) : p->points;
     s->steps = tci_ceil_div(depth, whole) * (whole / p->points);
     s->tile = (int64_t)p->unroll * lanes;
     s->tile_step = p->fused ? 0 : s->tile * s->steps + TCI_BLOCKED_PAD;
@@ -465,16 +465,17 @@ static void tci_blocked_clear_steps(tci_blocked_state *s, int local, tci_lin at,
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
-    int64_t whole = TCI_MATRIX_WHOLE, lanes = l->lanes;
+    int64_t each = s->p->points, whole = tci_blocked_step(b->k, s->p), lanes = l->lanes;
     tci_value zero = {.i = 0};
     tci_lopen open;
-    int none = tci_build_splat(b, tci_build_const(b, TC_F32, zero));
+    tc_dtype type = (tc_dtype)b->k->reds[s->p->red].dtype;
+    int none = tci_build_splat(b, tci_build_const(b, type, zero));
     int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
     int end = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, whole - 1), 0);
-    end = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, end, -1, whole), -1, whole / 2);
+    end = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, end, -1, whole), -1, whole / each);
     int from = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, points, -1, whole), -1,
-                           whole / 2);
-    from = pitch == 1 ? from : tci_lx_make(l, TCI_LX_DIV, points, -1, 2);
+                           whole / each);
+    from = pitch == 1 ? from : tci_lx_make(l, TCI_LX_DIV, points, -1, each);
     tci_lin i = tci_lin_var(b, tci_build_for(b, from, end, pitch == 1 ? lanes : 1, &open));
     at = tci_lin_add(b, at, tci_lin_mul(b, i, pitch));
     for (int64_t skip = 0; skip < TCI_MAX(pitch, lanes); skip += lanes) {

@@ -1,24 +1,25 @@
-/* loop/panes.c - tiles of packed pairs on a CPU's matrix unit.
+/* loop/panes.c - tiles of packed pairs, or fours, on a CPU's matrix unit.
  *
- * In: panels of pairs (loop/twos.h) of a block of a contraction of class MATRIX. Out: statements
- * that multiply a tile of up to 32 rows and 32 columns.
+ * In: panels of pairs of bf16 or fours of bytes (loop/twos.h) of a block of a contraction of class
+ * MATRIX. Out: statements that multiply a tile of up to 32 rows and 32 columns.
  *
- * The one idea: a panel of pairs is what the unit reads. A register of the columns' factor is 16
- * pairs of points, each 16 columns; one of the rows' factor is 16 rows, each 16 pairs side by side;
+ * The one idea: such a panel is what the unit reads. A register of the columns' factor is 16
+ * elements, each 16 columns; one of the rows' factor is 16 rows, each 16 elements side by side;
  * which half of a pair is the even point is the same of both. So whatever can be packed, windows
  * of any stride, padding, groups, gradients, is the unit's, and loop/packing.c need not know of it
- * but for this: zeros follow the last pair up to a whole step, and memory the last row up to a
- * whole register. What lies in such memory makes sums that nobody reads.
+ * but for this: zeros follow the last element up to a whole step, and memory the last row up to a
+ * whole register. What lies in such memory makes sums that nobody reads. Bytes are of any signs,
+ * which are the instruction's, and their sums those of any order.
  *
  * Of a kernel that keeps rows (loop/strip.c) the sums are moved to and from its array of rows as
  * they lie, and rows of bf16 in such an array are the other product's factor: an even point is
  * then the lower half of a pair, as in memory. */
 #include "panes.h"
 
+#include "sides.h"
 #include "tiles.h"
 
 enum {
-    TCI_PANES_SIDE = 16, /* rows, pairs or columns of a register */
     TCI_PANES_A = 4,     /* registers: sums are 0 .. 3 */
     TCI_PANES_B = 6
 };
@@ -58,7 +59,8 @@ TCI_FN void tci_panes_make(tci_blocked_state *s, int64_t group)
         return;
     }
     int64_t tiles = s->p->n_depths != 1 ? group * (s->p->columns / s->tile) : 1;
-    s->partial.part[0] = tci_build_work(s->b, TC_F32, tiles * tci_panes_sums(s));
+    tc_dtype type = (tc_dtype)s->b->k->reds[s->p->red].dtype;
+    s->partial.part[0] = tci_build_work(s->b, type, tiles * tci_panes_sums(s));
 }
 
 TCI_FN void tci_panes_end_rows(tci_blocked_state *s)
@@ -131,7 +133,7 @@ static void tci_panes_load_rows(tci_blocked_state *s, const tci_tile *tile, tci_
 static void tci_panes_step(tci_blocked_state *s, const tci_tile *tile, tci_lin i)
 {
     tci_build *b = s->b;
-    int64_t wide = s->p->is_vec_there ? 2 : 1; /* elements of a pair */
+    int64_t wide = s->p->is_vec_there ? s->p->points : 1; /* of an element that is there */
     tci_lin column = tci_lin_add(b, s->vec->base,
                                  tci_lin_mul(b, i, wide * TCI_PANES_SIDE * s->tile));
     for (int64_t c = 0; c < tile->n_vecs; c++) {
@@ -141,7 +143,7 @@ static void tci_panes_step(tci_blocked_state *s, const tci_tile *tile, tci_lin i
     for (int64_t r = 0; r * TCI_PANES_SIDE < tile->n_rows; r++) {
         tci_panes_load_rows(s, tile, i, TCI_PANES_SIDE * r, TCI_PANES_A + (int)r);
         for (int c = 0; c < tile->n_vecs; c++) {
-            tci_tiles_add(b, 2 * (int)r + c, TCI_PANES_A + (int)r, TCI_PANES_B + c);
+            tci_tiles_add(b, s->p, 2 * (int)r + c, TCI_PANES_A + (int)r, TCI_PANES_B + c);
         }
     }
 }
@@ -173,8 +175,9 @@ TCI_FN tci_lin tci_panes_multiply(tci_blocked_state *s, const tci_tile *tile, tc
         tci_build_close(b, &open);
     }
     int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
-    int steps = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, 2 * TCI_PANES_SIDE - 1), 0);
-    steps = tci_lx_make(l, TCI_LX_DIV, steps, -1, 2 * TCI_PANES_SIDE);
+    int64_t step = tci_blocked_step(b->k, s->p);
+    int steps = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, step - 1), 0);
+    steps = tci_lx_make(l, TCI_LX_DIV, steps, -1, step);
     int i = tci_build_for(b, tci_lx_const(l, 0), steps, 1, &open);
     tci_panes_step(s, tile, tci_lin_var(b, i));
     tci_build_close(b, &open);

@@ -1,4 +1,4 @@
-/* loop/panes.h - tiles of packed pairs on a CPU's matrix unit. */
+/* loop/panes.h - tiles of packed pairs, or fours, on a CPU's matrix unit. */
 #ifndef TCI_LOOP_PANES_H
 #define TCI_LOOP_PANES_H
 

@@ -73,7 +73,7 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "first_n",        "index",     "lane",      "set_lane",   "high_half",    "below",
         "swap_low",
         "swap_high",      "weave_low", "weave_high", "prefetch",  "fence",
-        "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
+        "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot", "tile_fours",
         "tiles_end",      "store_pairs", "load_pairs", "dot_pairs", "dot_fours",
         "barrier",      "load_aligned",
         "store_aligned",  "load_if",   "load_repeat", "lane_repeat",

@@ -251,8 +251,9 @@ static double tci_blocked_column_cycles(const tci_kernel *k, tci_machine machine
 
 TCI_FN int tci_blocked_ports(const tci_kernel *k, tci_machine machine, const tci_blocked *p)
 {
-    double of_unit = machine.facts.matrix_flops / (2.0 * machine.vector_bytes / (int)sizeof(float));
-    return p->on_unit ? TCI_MAX((int)of_unit, 1) : machine.facts.ports * tci_blocked_points(k, p);
+    int points = tci_blocked_points(k, p);
+    double of_unit = machine.facts.matrix_flops * points / machine.vector_bytes;
+    return p->on_unit ? TCI_MAX((int)of_unit, 1) : machine.facts.ports * points;
 }
 
 TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
@@ -385,8 +386,11 @@ TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blo
     p->row_inst = red->in[1 - vec];
     p->vec_load = tci_blocked_load(k, red, p->vec_inst, &p->vec_flips);
     p->row_load = tci_blocked_load(k, red, p->row_inst, &p->row_flips);
-    p->vec_unsigned = red->points == 4 && tci_matrix_is_within(k, p->vec_inst, 0, UINT8_MAX) &&
-                      tci_matrix_is_within(k, p->row_inst, INT8_MIN, INT8_MAX);
+    bool fours = red->points == 4, signs = p->on_unit; /* which takes any two */
+    p->vec_unsigned = fours && tci_matrix_is_within(k, p->vec_inst, 0, UINT8_MAX) &&
+                      (signs || tci_matrix_is_within(k, p->row_inst, INT8_MIN, INT8_MAX));
+    p->row_unsigned = fours && (signs ? tci_matrix_is_within(k, p->row_inst, 0, UINT8_MAX)
+                                      : !p->vec_unsigned);
     uint64_t columns = k->insts[p->vec_inst].axes, rows = k->insts[p->row_inst].axes;
     int last = st->axes[p->n_inner - 1];
     if (!tci_blocked_is_own(columns, rows, p->vec_axis) ||

@@ -5,6 +5,7 @@
 #include "blocked.h"
 
 enum {
+    TCI_PANES_SIDE = 16,       /* rows, elements or columns of a unit's register */
     TCI_BLOCKED_COLUMNS = 256, /* of a block, where its panel leaves so many */
     TCI_BLOCKED_PAGE = 4096,   /* bytes that all sets of the first cache share */
     TCI_BLOCKED_WAYS = 8,      /* lines that a set of it holds, at least */
@@ -30,7 +31,12 @@ TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p, bool
 /* Points that an element of its panels may hold, 1: one. */
 static inline int tci_blocked_points(const tci_kernel *k, const tci_blocked *p)
 {
-    return p->on_unit ? 2 : TCI_MAX(k->reds[p->red].points, 1);
+    return TCI_MAX(k->reds[p->red].points, p->on_unit ? 2 : 1);
+}
+/* Inner points that a unit takes at once. */
+static inline int64_t tci_blocked_step(const tci_kernel *k, const tci_blocked *p)
+{
+    return TCI_PANES_SIDE * tci_blocked_points(k, p);
 }
 /* Vectors of columns that are multiplied at a point in a cycle: of several points so many for each
  * port. */

@@ -103,10 +103,11 @@ TCI_FN void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_li
     tci_loop_append(b->l, b->cur, st);
 }
 
-TCI_FN void tci_tiles_add(tci_build *b, int sums, int rows, int columns)
+TCI_FN void tci_tiles_add(tci_build *b, const tci_blocked *p, int sums, int rows, int columns)
 {
-    tci_lstmt st = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, sums);
-    st.imm = rows * 8 + columns;
+    int signs = 2 * p->row_unsigned + p->vec_unsigned;
+    tci_lstmt st = tci_tiles_stmt(b, p->points == 4 ? TCI_MEM_TILE_FOURS : TCI_MEM_TILE_DOT, sums);
+    st.imm = 64 * signs + rows * 8 + columns;
     tci_loop_append(b->l, b->cur, st);
 }
 
@@ -268,7 +269,7 @@ static void tci_tiles_multiply(tci_tiles_state *s, tci_lin tile, tci_lin sums)
                        tci_lin_plus(tci_lin_add(b, panel, there), h * half), TCI_TILES_BLOCK);
     }
     for (int t = 0; t < 4; t++) {
-        tci_tiles_add(b, t, TCI_TILES_A + t / 2, TCI_TILES_B + t % 2);
+        tci_tiles_add(b, s->p, t, TCI_TILES_A + t / 2, TCI_TILES_B + t % 2);
     }
     tci_build_close(b, &open);
     tci_tiles_move_sums(s, TCI_MEM_TILE_STORE, sums);

@@ -16,6 +16,6 @@ TCI_FN void tci_tiles_end(tci_build *b);
 TCI_FN void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x,
                            int64_t stride);
 /* Register `sums` takes in the product of two others. */
-TCI_FN void tci_tiles_add(tci_build *b, int sums, int rows, int columns);
+TCI_FN void tci_tiles_add(tci_build *b, const tci_blocked *p, int sums, int rows, int columns);
 
 #endif

@@ -10,7 +10,8 @@
  * order of the points. Of integers it is an i32 of two points of 16 bits, or of four bytes, the
  * first one lowest and zeros behind the last one: their sums are exact modulo 2^32, so the order is
  * nobody's concern, and a lane takes two (VPMADDWD) or four (VPDPBUSD) products at once. The four
- * bytes of one factor are unsigned and those of the other are not (plan/bytes.c).
+ * bytes of one factor are unsigned and those of the other are not (plan/bytes.c), but on a unit
+ * (loop/panes.c).
  *
  * How an element is made: where there is one inner axis its points are evaluated together; of
  * several the points of a few small windows are, and else each comes alone, in order, and is put
@@ -428,22 +429,22 @@ TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
 /* ---- rows that lie side by side, for a unit ---- */
 
 /* A square: the rows that are bound, from row `skip` of the tile on, at `n` points from `first` on,
- * which is the point `at` of the axis; pair number `step` of the block. */
+ * which is the point `at` of the axis; element number `step` of the block. */
 static void tci_twos_turn_rows(tci_blocked_state *s, tci_lin at, int64_t n, tci_lin step,
                                int64_t skip)
 {
     tci_build *b = s->b;
-    int lanes = b->l->lanes, *v = TCI_NEW_ARRAY(b->s, int, lanes);
+    int lanes = b->l->lanes, each = s->p->points, *v = TCI_NEW_ARRAY(b->s, int, lanes);
     int64_t size = tci_kernel_known(b->k, b->k->stages[s->p->stage].axes[0]);
     tci_value zero = {.u = 0};
     for (int64_t j = 0; j < lanes; j++) {
-        for (int64_t i = 2 * j; i < 2 * j + 2; i++) {
-            s->places[i % 2] = i < n ? tci_build_bind(b, tci_lin_plus(at, i), i, size - n + i,
-                                                      false, -1)
-                                     : NULL;
+        for (int64_t i = each * j; i < each * (j + 1); i++) {
+            s->places[i % each] = i < n ? tci_build_bind(b, tci_lin_plus(at, i), i, size - n + i,
+                                                         false, -1)
+                                        : NULL;
         }
-        v[j] = 2 * j < n ? tci_twos_value(s, s->p->row_inst)
-                         : tci_build_splat(b, tci_build_const(b, TC_F32, zero));
+        v[j] = each * j < n ? tci_twos_value(s, s->p->row_inst)
+                            : tci_build_splat(b, tci_build_const(b, tci_twos_type(s), zero));
     }
     tci_twos_transpose(b, v);
     for (int64_t j = 0; j < lanes; j++) {
@@ -458,7 +459,7 @@ static void tci_twos_turn_all(tci_blocked_state *s, int64_t skip)
     tci_build *b = s->b;
     tci_loop *l = b->l;
     tci_lopen open;
-    int64_t lanes = l->lanes, whole = 2 * lanes;
+    int64_t lanes = l->lanes, whole = s->p->points * lanes;
     int64_t size = tci_kernel_known(b->k, b->k->stages[s->p->stage].axes[0]), rest = size % whole;
     int squares = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, whole);
     if (size >= whole) {

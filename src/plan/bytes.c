@@ -3,7 +3,7 @@
  *
  * In: a CONTRACT in i32 of operands that widen bytes, or integers of 16 bits. Out: how many
  * products a lane takes at once, and the same sums of bytes of which one operand's are unsigned and
- * the other's are not, as VPDPBUSD takes four of them.
+ * the other's are not, as VPDPBUSD takes four of them. A matrix unit takes them as they are.
  *
  * The one idea: all sums are exact modulo 2^32. Of two operands that are both signed
  *
@@ -30,6 +30,38 @@ static tc_dtype tci_bytes_source(const tci_node *n)
     return t == TC_I8 || t == TC_U8 || t == TC_I16 ? t : TC_I32;
 }
 
+/* The elements of a result along axes that only operand `which` has. */
+static double tci_bytes_own(const tci_node *n, int which)
+{
+    const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
+    const int64_t *out = labels[1] + n->attr[1];
+    double points = 1;
+    for (int i = 0; i < n->rank; i++) {
+        bool own = tci_build_label(labels[which], (int)n->attr[which], out[i]) >= 0 &&
+                   tci_build_label(labels[1 - which], (int)n->attr[1 - which], out[i]) < 0;
+        points *= own ? (double)tci_dim_known(n->shape[i]) : 1;
+    }
+    return points;
+}
+
+/* Is it of bytes that a processor's unit takes, of whatever signs? kernel/matrix.c decides. */
+static bool tci_bytes_on_unit(const tci_node *n, tci_machine machine)
+{
+    if (!machine.unit_bytes || !tci_build_is_known(n->rank, n->shape) ||
+        !tci_build_is_known(n->in[0]->rank, n->in[0]->shape) || tci_node_count(n) == 0) {
+        return false;
+    }
+    double a = tci_bytes_own(n, 0), b = tci_bytes_own(n, 1), products = tci_plan_products(n);
+    return TCI_MIN(a, b) >= TCI_MATRIX_FEW && TCI_MAX(a, b) >= TCI_MATRIX_COLUMNS &&
+           products >= TCI_MATRIX_COLUMNS * (double)tci_dim_known(tci_node_count(n)) &&
+           2 * products >= TCI_MATRIX_FLOPS;
+}
+
+TCI_FN bool tci_plan_any_signs(const tci_node *n, tci_machine machine)
+{
+    return n->dtype == TC_I32 && tci_plan_points(n, machine) == 4 && tci_bytes_on_unit(n, machine);
+}
+
 TCI_FN int tci_plan_points(const tci_node *n, tci_machine machine)
 {
     if (machine.block_threads > 0 || n->op != TCI_OP_CONTRACT) {
@@ -38,7 +70,8 @@ TCI_FN int tci_plan_points(const tci_node *n, tci_machine machine)
     if (n->dtype == TC_I32) {
         tc_dtype a = tci_bytes_source(n->in[0]), b = tci_bytes_source(n->in[1]);
         int bytes = TCI_MAX(tci_dtype_get(a)->bytes, tci_dtype_get(b)->bytes);
-        return bytes == 1 ? machine.int_points : bytes == 2 ? TCI_MIN(machine.int_points, 2) : 0;
+        int fours = tci_bytes_on_unit(n, machine) ? 4 : machine.int_points;
+        return bytes == 1 ? fours : bytes == 2 ? TCI_MIN(machine.int_points, 2) : 0;
     }
     bool unit = machine.matrix_units > 0 && tci_build_is_known(n->rank, n->shape) &&
                 2 * tci_plan_products(n) >= TCI_MATRIX_FLOPS; /* kernel/matrix.c */
@@ -119,7 +152,7 @@ static double tci_bytes_products(const tci_node *n)
 TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
 {
     tc_dtype t = tci_plan_points(n, a->machine) == 4 ? tci_bytes_source(n->in[0]) : TC_I32;
-    if (t == TC_I32 || t != tci_bytes_source(n->in[1])) {
+    if (t == TC_I32 || t != tci_bytes_source(n->in[1]) || tci_plan_any_signs(n, a->machine)) {
         return n;
     }
     double cost[2] = {tci_bytes_sum_cost(a, n->in[0]), tci_bytes_sum_cost(a, n->in[1])};

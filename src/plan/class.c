@@ -469,10 +469,10 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         k->reds[0].order = unit.dtypes[0] == TC_F32 ? TCI_ORDER_TF32 : TCI_ORDER_MATRIX;
         k->reds[0].order_n = 0;
     }
-    if (!machine.reproducible && tci_matrix_packs(k, machine)) {
+    if (tci_matrix_packs(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
         k->reds[0].order_n = 0;
-        k->reds[0].points = 0;
+        k->reds[0].points = k->reds[0].dtype == TC_I32 ? 4 : 0;
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         const tci_koperand *factor =

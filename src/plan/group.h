@@ -300,9 +300,11 @@ TCI_FN bool tci_plan_is_zero(const tci_node *n);
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
-/* plan/bytes.c: products of contraction n that lanes of a processor, or of bf16 its unit, take at
- * once (tci_kred.points), 0: one. */
+/* plan/bytes.c: products of contraction n that lanes of a processor, or its unit, take at once
+ * (tci_kred.points), 0: one. */
 TCI_FN int tci_plan_points(const tci_node *n, tci_machine machine);
+/* Does a processor's unit take contraction n, which is of bytes of any signs? */
+TCI_FN bool tci_plan_any_signs(const tci_node *n, tci_machine machine);
 /* plan/algorithm.c: operand n below a widening of halves or small integers, and movements of it,
  * that nothing stores; NULL: none. */
 TCI_FN tci_node *tci_plan_narrow(const tci_algo *a, tci_node *n);

@@ -109,13 +109,16 @@ static int64_t tci_panels_rows(const tci_node *n, int64_t most)
 
 static bool tci_panels_for_unit(const tci_panels *p)
 {
-    return p->n->in[0]->dtype == TC_BF16 && p->points > 1 && p->a->machine.matrix_units > 0;
+    bool bytes = tci_plan_any_signs(p->n, p->a->machine);
+    return bytes || (p->n->in[0]->dtype == TC_BF16 && p->points > 1 &&
+                     p->a->machine.matrix_units > 0);
 }
 
 /* A unit reads whole steps of a panel. */
 static bool tci_panels_are_whole(const tci_panels *p)
 {
-    return tci_dim_known(p->n->in[p->which]->shape[1 - p->axis]) % TCI_MATRIX_WHOLE == 0;
+    int64_t step = TCI_MATRIX_WHOLE / 2 * p->points;
+    return tci_dim_known(p->n->in[p->which]->shape[1 - p->axis]) % step == 0;
 }
 
 static bool tci_panels_pay(tci_panels *p)
@@ -189,7 +192,8 @@ TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool several)
     }
     p.points = tci_panels_rows(n, 1) > 1 ? TCI_MAX(tci_plan_points(n, *m), 1) : 1;
     p.points = !tci_panels_for_unit(&p) || tci_panels_are_whole(&p) ? p.points : 1;
-    if ((several && p.points == 1) || !tci_panels_pay(&p)) {
+    bool none = several || tci_plan_any_signs(n, *m);
+    if ((none && p.points == 1) || !tci_panels_pay(&p)) {
         return NULL;
     }
     tci_node *in[2] = {n->in[0], n->in[1]};

@@ -5,15 +5,24 @@
 
 #include "tc_test.h"
 
-/* The "cpu" backend of a processor that takes so many products, without VNNI. */
+/* The "cpu" backend of a processor that takes so many products, or has a unit for bytes, without
+ * VNNI and AMX. */
+enum { UNIT = 64, WIDE = 512 /* bits: vectors beside a unit */ };
+
 static tc_status imitation_target(void *user, int vector_bits, tc_backend_target *out)
 {
+    static const char *const flags[] = {",vnni", ",bytes", ",amx"};
     tc_status status = tci_cpu_backend()->target(NULL, vector_bits, out);
-    char *there = strstr(out->features, ",vnni");
-    if (there) { /* the flag that comes without it */
-        memmove(there, there + 5, strlen(there + 5) + 1);
+    for (int i = 0; i < 3; i++) {
+        char *there = strstr(out->features, flags[i]);
+        if (there) { /* the flag that comes without it */
+            memmove(there, there + strlen(flags[i]), strlen(there + strlen(flags[i])) + 1);
+        }
     }
-    out->int_points = *(const int *)user;
+    int points = *(const int *)user;
+    out->unit_bytes = points == UNIT;
+    out->matrix_units = points == UNIT;
+    out->int_points = points == UNIT ? 4 : points;
     return status;
 }
 
@@ -27,7 +36,7 @@ static tc_status imitation_compile(void *user, tc_build *build)
     tci_target_detect(&t, bytes > 0 ? 8 * bytes : -1);
     for (int i = 0; i < t.n_flags; i++) {
         t.flags[n] = t.flags[i];
-        n += strncmp(t.flags[i], "-DTC_FOURS", 10) != 0;
+        n += strncmp(t.flags[i], "-DTC_FOURS", 10) != 0 && strncmp(t.flags[i], "-DTC_AMX", 8) != 0;
     }
     t.n_flags = n;
     return tci_cc_build(build, &t, &why);
@@ -35,10 +44,10 @@ static tc_status imitation_compile(void *user, tc_build *build)
 
 static void register_imitations(void)
 {
-    static const char *const names[] = {"ones", "twos", "fours"};
-    static const int points[] = {0, 2, 4};
-    static tc_backend imitations[3];
-    for (int i = 0; i < 3 && !imitations[i].name; i++) {
+    static const char *const names[] = {"ones", "twos", "fours", "unit"};
+    static const int points[] = {0, 2, 4, UNIT};
+    static tc_backend imitations[4];
+    for (int i = 0; i < 4 && !imitations[i].name; i++) {
         imitations[i] = *tci_cpu_backend();
         imitations[i].name = names[i];
         imitations[i].user = (void *)&points[i];
@@ -149,7 +158,10 @@ static int64_t run(const example *e, const tc_options *options, void *a, void *b
     tc_buf result = {.data = to, .dtype = tc_dtype_of(out), .n = tc_count(out)};
     CHECK_MSG(tc_run(f, (tc_bufs){in, 3}, (tc_bufs){&result, 1}) == TC_OK, "%s: %s", e->name,
               tc_error(f));
-    *points = explains(f, ", fours") ? 4 : explains(f, ", pairs") ? 2 : 0;
+    *points = explains(f, ", matrix unit") ? UNIT
+              : explains(f, ", fours")     ? 4
+              : explains(f, ", pairs")     ? 2
+                                           : 0;
     tc_program_free(f);
     tc_ctx_free(ctx);
     return 4 * result.n;
@@ -165,6 +177,13 @@ static void *random_bytes(int64_t n, bool least)
     return p;
 }
 
+static bool is_wide(void)
+{
+    tci_target t;
+    tci_target_detect(&t, WIDE);
+    return t.vector_bytes == 64;
+}
+
 /* Without the instruction and with it, and, in turns with other examples, otherwise. */
 static void check_example(const example *e, size_t turn)
 {
@@ -172,9 +191,9 @@ static void check_example(const example *e, size_t turn)
     static char want[MOST], got[MOST];
     static int32_t zeros[ZEROS];
     static const struct { const char *backend; int bits, threads, most; } runs[] = {
-        {"fours", 0, 1, 4}, {"cpu", 0, 3, 0}, {"twos", 0, 3, 2},
+        {"fours", 0, 1, 4}, {"cpu", 0, 3, 0}, {"unit", WIDE, 2, UNIT}, {"twos", 0, 3, 2},
         {"twos", 256, 1, 2}, {"fours", 128, 3, 4}, {"cpu", 256, 1, 0}};
-    enum { ALWAYS = 2, ALL = sizeof(runs) / sizeof(*runs) };
+    enum { ALWAYS = 3, ALL = sizeof(runs) / sizeof(*runs) };
     void *a = random_bytes(2 * elements(e->a), e->how & LEAST);
     void *b = random_bytes(2 * elements(e->b), e->how & LEAST);
     int points;
@@ -193,7 +212,9 @@ static void check_example(const example *e, size_t turn)
         memset(got, 0, sizeof(got));
         run(e, &options, a, b, zeros, got, &points);
         int most = runs[i].most < e->most ? runs[i].most : e->most;
-        CHECK_MSG(points >= most || (e->how & SMALL), "%s, %s, %d bits: %d at once", e->name,
+        most = most == UNIT && !is_wide() ? 4 : most;
+        bool any = (e->how & SMALL) || (e->most == UNIT && most < UNIT);
+        CHECK_MSG(points >= most || any, "%s, %s, %d bits: %d at once", e->name,
                   options.backend, options.vector_bits, points);
         CHECK_MSG(!memcmp(want, got, (size_t)n),
                   "%s, %s, %d threads, %d bits: other bits than interpreted", e->name,
@@ -236,6 +257,46 @@ TEST(products)
         {"of 16 bits, unsigned", TC_U16, TC_I16, {65, 131, -1}, {131, 67, -1}, SMALL, 0},
         {"not negative", TC_I8, TC_I8, {65, 131, -1}, {131, 67, -1}, NARROW, 4},
     };
+    check_all(examples, sizeof(examples) / sizeof(*examples));
+}
+
+/* A matrix unit takes registers of 16 rows, columns and fours: sizes around them, all signs. */
+TEST(products_on_a_matrix_unit)
+{
+    static const example examples[] = {
+        {"whole registers", TC_I8, TC_I8, {128, 128, -1}, {128, 128, -1}, 0, UNIT},
+        {"one row", TC_I8, TC_I8, {1, 1024, -1}, {1024, 1031, -1}, SMALL, 4},
+        {"two rows", TC_U8, TC_U8, {2, 1023, -1}, {1023, 1031, -1}, 0, UNIT},
+        {"15 rows", TC_I8, TC_U8, {15, 1025, -1}, {1025, 127, -1}, 0, UNIT},
+        {"16 rows", TC_U8, TC_I8, {16, 1021, -1}, {1021, 65, -1}, 0, UNIT},
+        {"17 rows", TC_I8, TC_I8, {17, 1024, -1}, {63, 1024, -1}, B_TURNED, UNIT},
+        {"15 columns", TC_I8, TC_I8, {127, 1021, -1}, {1021, 15, -1}, 0, UNIT},
+        {"17 columns, turned", TC_I8, TC_U8, {127, 1027, -1}, {17, 1027, -1}, B_TURNED, UNIT},
+        {"16 deep", TC_U8, TC_U8, {257, 16, -1}, {16, 263, -1}, EPILOGUE, UNIT},
+        {"63 deep", TC_I8, TC_U8, {131, 63, -1}, {63, 139, -1}, 0, UNIT},
+        {"64 deep, turned left", TC_I8, TC_I8, {64, 131, -1}, {64, 139, -1}, A_TURNED, UNIT},
+        {"65 deep, turned left", TC_U8, TC_I8, {65, 131, -1}, {65, 139, -1}, A_TURNED, UNIT},
+        {"turned both", TC_U8, TC_U8, {331, 65, -1}, {67, 331, -1}, A_TURNED | B_TURNED, UNIT},
+        {"blocks of depth", TC_U8, TC_I8, {33, 2621, -1}, {2621, 33, -1}, 0, UNIT},
+        {"blocks of depth, turned", TC_I8, TC_I8, {33, 2624, -1}, {35, 2624, -1},
+         B_TURNED | EPILOGUE, UNIT},
+        {"blocks of columns", TC_I8, TC_I8, {31, 64, -1}, {64, 1093, -1}, EPILOGUE, UNIT},
+        {"batched", TC_I8, TC_U8, {3, 60, 97, -1}, {3, 97, 70, -1}, 0, UNIT},
+        {"not negative", TC_I8, TC_I8, {65, 231, -1}, {231, 71, -1}, NARROW, UNIT},
+        {"zero points", TC_I8, TC_I8, {65, 231, -1}, {231, 71, -1}, ZERO_POINTS, UNIT},
+        {"quantized", TC_U8, TC_I8, {65, 192, -1}, {97, 192, -1},
+         QUANTIZED | ZERO_POINTS | WEIGHTS | B_TURNED, UNIT},
+        {"weights", TC_I8, TC_I8, {131, 384, -1}, {384, 384, -1}, WEIGHTS | B_TURNED, UNIT},
+        {"weights, odd depth", TC_U8, TC_U8, {40, 301, -1}, {203, 301, -1}, WEIGHTS | B_TURNED,
+         UNIT},
+        {"weights, odd columns", TC_I8, TC_U8, {37, 1088, -1}, {1088, 101, -1}, WEIGHTS, UNIT},
+        {"3x3", TC_I8, TC_I8, {2, 16, 17, 16}, {24, 16, 3, 3}, CONVOLUTION, UNIT},
+        {"3x3, odd channels", TC_U8, TC_U8, {1, 17, 20, 33}, {19, 17, 3, 3}, CONVOLUTION, UNIT},
+        {"5x5, stride 2", TC_U8, TC_I8, {2, 3, 61, 62}, {16, 3, 5, 5}, CONVOLUTION | STRIDE, UNIT},
+    };
+    if (!is_wide()) {
+        SKIP("no vectors of 512 bits");
+    }
     check_all(examples, sizeof(examples) / sizeof(*examples));
 }
 
