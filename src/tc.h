@@ -127,6 +127,7 @@
 #include "plan/images.c"
 #include "plan/layout.c"
 #include "plan/runs.c"
+#include "plan/alone.c"
 #include "plan/panels.c"
 #include "plan/bytes.c"
 #include "plan/halves.c"

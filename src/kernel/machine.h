@@ -31,7 +31,8 @@ enum {
     TCI_GATHER_DEPTH = 16,
     TCI_GATHER_FEW = 2,       /* or so few rows, where the columns' factor lies along products */
     TCI_SPREAD_SHORT = 128,   /* columns below which points are spread over it (loop/spread.c) */
-    TCI_WINDOW_FEW = 32       /* products with filters that a thread sums (loop/window.c) */
+    TCI_WINDOW_FEW = 32,      /* products with filters that a thread sums (loop/window.c), */
+    TCI_WINDOW_CHAIN = 512    /* and of a gradient of filters */
 };
 
 /* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on

@@ -519,8 +519,8 @@ TCI_FN bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
     }
     int held = b->l->lanes / b->l->threads;
     int dtype = st->base < 0 ? b->l->locals[~st->base].dtype : b->l->operands[st->base].dtype;
-    return held * tci_dtype_get((tc_dtype)dtype)->bytes <= TCI_ALIGNED_BYTES &&
-           tci_lx_multiple(b->l, st->x) % held == 0;
+    int at_once = TCI_MIN(held, TCI_ALIGNED_BYTES / tci_dtype_get((tc_dtype)dtype)->bytes);
+    return held % at_once == 0 && tci_lx_multiple(b->l, st->x) % at_once == 0;
 }
 
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block)

@@ -7,7 +7,10 @@
 
 #include "weave.h"
 
-enum { TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */ };
+enum {
+    TCI_STAGE_BLOCK_ROWS = 16, /* rows that a thread of a block reads ahead of its reduction */
+    TCI_STAGE_WRITTEN = 128    /* elements of sums that are written out, about, as a whole */
+};
 
 static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
 {
@@ -217,24 +220,58 @@ static void tci_stage_take_parts(tci_build *b, int stage, const tci_tile *tile,
 
 /* ---- the whole ---- */
 
-/* The same at each place of the stage's last axis, one after the other. */
-static void tci_stage_take_written(tci_build *b, int stage, const tci_tile *tile,
-                                   const tci_stage_tuple *acc)
+/* The same at each place of the stage's last axis, one after the other; of a long one in stretches
+ * that are written out, and a shorter one behind them. */
+static void tci_stage_take_stretch(tci_build *b, int stage, const tci_tile *tile,
+                                   const tci_stage_tuple *acc, tci_lin at, int64_t last, int64_t n)
 {
     const tci_kstage *st = &b->k->stages[stage];
-    int n_before = st->n_axes - 1, axis = st->axes[n_before];
-    int64_t size = tci_kernel_known(b->k, axis);
-    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    if (n_before > 0) {
-        open[n_before - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
-    }
+    int axis = st->axes[st->n_axes - 1];
     b->meets = true;
-    for (int64_t i = 0; i < size; i++) {
-        tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(i), i, i, false, -1));
+    for (int64_t i = 0; i < n; i++) {
+        tci_dim first = at.n > 0 ? 0 : at.c;
+        tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(at, i), tci_dim_add(first, i),
+                                              last + i, false, -1));
         tci_stage_take_points(b, stage, tile, acc);
     }
     b->meets = false;
     tci_build_set(b, axis, NULL);
+}
+
+/* Places of a stretch of so long an axis: all of few, else a divisor if there is one. */
+static int64_t tci_stage_places(int64_t size)
+{
+    int64_t n = TCI_MIN(size, TCI_STAGE_BLOCK_ROWS);
+    while (size % n != 0 && n > TCI_STAGE_BLOCK_ROWS / 2) {
+        n--;
+    }
+    return n;
+}
+
+static void tci_stage_take_written(tci_build *b, int stage, const tci_tile *tile,
+                                   const tci_stage_tuple *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    int n_before = st->n_axes - 1;
+    int64_t size = tci_kernel_known(b->k, st->axes[n_before]), all = 1;
+    int64_t n = tci_stage_places(size), whole = size / n * n;
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before), stretch;
+    for (int i = 0; i < st->n_axes; i++) {
+        all *= tci_kernel_known(b->k, st->axes[i]);
+    }
+    if (n_before > 0 && all <= TCI_STAGE_WRITTEN) {
+        open[n_before - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
+    if (whole > n) {
+        int at = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, whole), n, &stretch);
+        tci_stage_take_stretch(b, stage, tile, acc, tci_lin_var(b, at), whole - n, n);
+        tci_build_close(b, &stretch);
+    } else {
+        tci_stage_take_stretch(b, stage, tile, acc, tci_lin_const(0), 0, n);
+    }
+    if (size > whole) {
+        tci_stage_take_stretch(b, stage, tile, acc, tci_lin_const(whole), whole, size - whole);
+    }
     tci_stage_close(b, st->axes, n_before, open);
 }
 

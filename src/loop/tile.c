@@ -788,7 +788,7 @@ static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build 
 static bool tci_window_is_kernel(const tci_ask *a, int64_t rows, tci_window *p)
 {
     memset(p, 0, sizeof(*p));
-    return tci_tile_is_kernel(a) && tci_window_plan(a->k, &a->machine, rows, p);
+    return (tci_tile_is_kernel(a) || a->is_map) && tci_window_plan(a->k, &a->machine, rows, p);
 }
 
 static bool tci_window_fits(const tci_ask *a, const int64_t *n)
@@ -816,6 +816,7 @@ static double tci_window_cost(const tci_ask *a, const int64_t *n)
     double off = (double)n[0] / (double)own.rows;
     double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
     double ns = TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
+    ns = a->is_map ? 0.9 * a->ns : ns; /* a block of one short row has little to read at once */
     return ns * TCI_MAX(busy / (double)p.size, 1) * (1 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
 

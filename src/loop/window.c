@@ -1,12 +1,13 @@
-/* loop/window.c - short reductions on blocks of threads whose last outer axis lies together in
- * memory: depthwise convolutions, pooling, and filters of few channels, with channels last.
+/* loop/window.c - short reductions, and maps of short rows, on blocks of threads whose last outer
+ * axis lies together in memory: depthwise convolutions and gradients of their filters, pooling,
+ * filters of few channels, norms, with channels last.
  *
- * In: a kernel whose first stage reduces few elements, of which every load runs along the last
- * outer axis or does not know it, and no guard does; its later stages are pointwise. Out: the
- * statements for one thread. The one idea: a thread has a vector along that axis, of 16 bytes where
- * it can, and several neighbouring points along the axis before. The last reduced axis is written
- * out, so that what windows of neighbouring points have in common is read once, and what none of
- * them changes, as a filter, once for all. Nothing changes a sum's order.
+ * In: a kernel whose first stage reduces few elements, or that is a map, of which every load runs
+ * along the last outer axis or does not know it, and no guard does; its later stages are pointwise.
+ * Out: the statements for one thread. The one idea: a thread has a vector along that axis, of 16
+ * bytes where it can, and several neighbouring points along the axis before. The last reduced axis
+ * is written out, so that what windows of neighbouring points have in common is read once, and what
+ * none of them changes, as a filter or a norm's scale, once for all. Nothing changes a sum's order.
  *
  * Neighbouring threads take vectors that follow each other. */
 #include "window.h"
@@ -14,17 +15,35 @@
 enum {
     TCI_WINDOW_MOST = 128,     /* elements that are reduced */
     TCI_WINDOW_WRITTEN = 16,   /* of the last axis of them */
+    TCI_WINDOW_SHORT = 2048,   /* elements of a row of a map, at most */
+    TCI_WINDOW_NARROW = 2,     /* bytes of an element of a map for which its vectors are wide */
     TCI_WINDOW_HELD = 32,      /* sums that a thread holds where it is worth it */
-    TCI_WINDOW_BUSY = 512      /* threads that keep a processor busy */
+    TCI_WINDOW_BUSY = 512,     /* threads that keep a processor busy, */
+    TCI_WINDOW_BUSY_BOTH = 64  /* or that do where each reads much of both factors */
 };
 
 /* ---- whether ---- */
 
+/* A chain of products of any length, as gradients of filters are? */
+static bool tci_window_is_chain(const tci_kernel *k)
+{
+    return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT && k->reds[0].order == TCI_ORDER_CHAIN;
+}
+
+/* A map of short rows? */
+static bool tci_window_is_map(const tci_kernel *k)
+{
+    return k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP && k->stages[0].n_axes == 0 &&
+           k->n_outer > 1 && tci_dim_hint(k->axes[k->n_outer - 1].size) <= TCI_WINDOW_SHORT;
+}
+
 /* *elements: that are reduced. */
 static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
 {
-    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 1 && k->n_axes < 63 && k->n_reds > 0 &&
-                k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_kept == 0;
+    bool map = tci_window_is_map(k);
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 1 && k->n_axes < 63 &&
+                (map || (k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                         k->stages[0].n_kept == 0));
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
@@ -32,12 +51,17 @@ static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
         fits = tci_dim_is_known(k->axes[a].size);
     }
     *elements = 1;
+    if (map) {
+        return fits;
+    }
+    int64_t most = tci_window_is_chain(k) ? TCI_WINDOW_CHAIN : TCI_WINDOW_MOST;
     for (int i = 0; i < k->stages[0].n_axes && fits; i++) {
         *elements *= tci_kernel_known(k, k->stages[0].axes[i]);
-        fits = *elements <= TCI_WINDOW_MOST;
+        fits = *elements <= most;
     }
     return fits && k->stages[0].n_axes > 0 &&
-           tci_kernel_known(k, k->stages[0].axes[k->stages[0].n_axes - 1]) <= TCI_WINDOW_WRITTEN;
+           (tci_window_is_chain(k) ||
+            tci_kernel_known(k, k->stages[0].axes[k->stages[0].n_axes - 1]) <= TCI_WINDOW_WRITTEN);
 }
 
 /* Every sum is of that axis' points, each for itself: both factors of a product have it. Or of few
@@ -100,14 +124,33 @@ static int tci_window_lanes(const tci_machine *machine, int64_t size, int bytes)
     return lanes;
 }
 
+/* Has each factor of a chain places of its own, so that a thread reads much of both, rather than
+ * one being a filter that all threads share? */
+static bool tci_window_reads_both(const tci_kernel *k, int row_axis)
+{
+    bool both = tci_window_is_chain(k);
+    for (int i = 0; i < 2 && both; i++) {
+        uint64_t axes = k->insts[k->reds[0].in[i]].axes;
+        bool own = false;
+        for (int a = 0; a < k->n_outer - 1; a++) {
+            own = own || (a != row_axis && tci_build_depends(axes, a));
+        }
+        both = own;
+    }
+    return both;
+}
+
 /* Rows that divide the axis and leave threads enough. */
 static int tci_window_rows(const tci_kernel *k, const tci_machine *machine, const tci_window *p,
                            int64_t all)
 {
     int64_t size = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
-    int64_t busy = (int64_t)machine->facts.processors * TCI_WINDOW_BUSY;
-    int most = TCI_MAX(TCI_WINDOW_HELD / p->lanes, 1), rows = 1;
-    for (int r = 2; r <= TCI_MIN(most, TCI_WINDOW_ROWS); r++) {
+    bool both = tci_window_reads_both(k, p->row_axis);
+    int64_t busy = machine->facts.processors;
+    busy *= both ? TCI_WINDOW_BUSY_BOTH : TCI_WINDOW_BUSY;
+    int held = both ? 2 * TCI_WINDOW_HELD : TCI_WINDOW_HELD, rows = 1;
+    int most = TCI_MIN(TCI_MAX(held / p->lanes, 1), TCI_WINDOW_ROWS);
+    for (int r = 2; r <= most; r++) {
         rows = size % r == 0 && all / r >= busy ? r : rows;
     }
     return rows;
@@ -123,6 +166,7 @@ TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int
         !tci_window_is_along(k, vec, &bytes)) {
         return false;
     }
+    bytes = tci_window_is_map(k) ? TCI_MAX(bytes, TCI_WINDOW_NARROW) : bytes;
     p->lanes = tci_window_lanes(machine, tci_kernel_known(k, vec), bytes);
     p->row_axis = -1;
     for (int a = 0; a < k->n_outer; a++) {

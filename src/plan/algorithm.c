@@ -270,7 +270,7 @@ static tci_node *tci_algo_join_by(const tci_algo *a, const tci_algo_chunks *c, i
 }
 
 /* Cuts reduction n; NULL when it is better left alone. */
-static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
+TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n)
 {
     tci_algo_chunks c;
     if (!tci_algo_cut(a, n, &c)) {
@@ -328,7 +328,7 @@ static tci_node *tci_algo_cut_powers(const tci_algo *a, tci_node *n)
     tci_node *x = shifted->in[0];
     tci_node *most = tci_graph_node(a->g, TCI_OP_MAX, t, n->rank, n->shape, 1, &x, n->n_attr,
                                     n->attr);
-    tci_node *cut = tci_algo_split(a, most), *sum;
+    tci_node *cut = tci_plan_split(a, most), *sum;
     if (!cut || shifted->in[1] != tci_algo_spread(a, cut, x, n->n_attr, n->attr)) {
         return NULL;
     }
@@ -1036,6 +1036,7 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
         return made;
     }
     made = tci_plan_winograd(a, n);
+    made = made ? made : tci_plan_alone(a, n);
     if (made) {
         return made;
     }
@@ -1060,7 +1061,7 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
         return several;
     }
     if (rows) {
-        tci_node *cut = rows->op == TCI_OP_SUM ? tci_algo_split(a, rows) : NULL;
+        tci_node *cut = rows->op == TCI_OP_SUM ? tci_plan_split(a, rows) : NULL;
         tci_algo_store_operand(a, n->in[0]);
         tci_algo_store_operand(a, n->in[1]);
         rows = cut ? cut : rows;
@@ -1113,7 +1114,7 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
         made = tci_algo_reproducible(a, n);
     } else if (tci_op_is_reduce(n->op)) {
         made = tci_algo_cut_powers(a, n);
-        made = made ? made : tci_algo_split(a, n);
+        made = made ? made : tci_plan_split(a, n);
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(a, n);
     } else if (n->op == TCI_OP_CONTRACT) {

@@ -286,6 +286,13 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/runs.c: convolution n of an image of few channels with rows of its windows as runs of
  * memory; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n);
+/* plan/alone.c: contraction n, the gradient of filters of one channel each, of operands with their
+ * channels last, as a sum of parts; NULL: it stays as it is. Where those channels are in the image
+ * behind operand `which` of such a gradient; -1: n is none. */
+TCI_FN tci_node *tci_plan_alone(const tci_algo *a, tci_node *n);
+TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, tci_node **image);
+/* plan/algorithm.c: reduction n as one of chunks; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
 /* plan/single.c: contraction n of f32, with operands as a matrix unit takes them; NULL: it stays as
  * it is. */
 TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n);

@@ -11,8 +11,7 @@
  * The one idea: the want goes from users to what they are made of, then from values to their users,
  * and back once more; the first want of a value counts. A value of which nobody wants anything
  * stays as it was written. So does all of a graph that has gradients of filters for each channel
- * alone, which are read along places: with channels last they take many times what their bytes
- * do, most of what turning saves (bench/results/models.md). */
+ * alone other than those of plan/alone.c: with channels last they would be read one by one. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -305,9 +304,22 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
     return over;
 }
 
-/* Is contraction n the gradient of filters for each channel alone? It has the elements of windows,
- * and their channels, which both operands have. */
-static bool tci_layout_learns_alone(const tci_layout *l, const tci_node *n)
+/* Will both operands of such a gradient lie as plan/alone.c takes them? */
+static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
+{
+    bool lies = true;
+    for (int i = 0; i < 2; i++) {
+        tci_node *image;
+        int axis = tci_plan_alone_axis(l->a, n, i, &image);
+        lies = lies && axis >= 0 && tci_layout_of(l, image).stored &&
+               tci_layout_of(l, image).axis == axis;
+    }
+    return lies;
+}
+
+/* Is contraction n another gradient of filters for each channel alone? It has the elements of
+ * windows, and their channels, which both operands have. */
+static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
 {
     const int64_t *out = n->attr + n->n_attr - n->rank;
     for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
@@ -321,7 +333,7 @@ static bool tci_layout_learns_alone(const tci_layout *l, const tci_node *n)
         tci_layout_want want = tci_layout_of(l, n->in[i]);
         if (elements && want.set &&
             tci_build_label(labels[1 - i], n->attr[1 - i], labels[i][want.axis]) >= 0) {
-            return true;
+            return !tci_layout_is_alone(l, n);
         }
     }
     return false;
@@ -341,7 +353,7 @@ static bool tci_layout_decide(tci_layout *l, tci_node_list list)
     }
     for (int i = 0; i < list.n && any; i++) {
         tci_layout_pass_up(l, list.items[i]);
-        any = !tci_layout_learns_alone(l, list.items[i]);
+        any = !tci_layout_learns_otherwise(l, list.items[i]);
     }
     for (int i = list.n - 1; i >= 0 && any; i--) {
         tci_layout_pass_down(l, list.items[i]);

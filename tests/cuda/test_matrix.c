@@ -1041,6 +1041,28 @@ static void learning_network(tc_ctx *ctx, network *m)
     }
 }
 
+/* Filters of one channel each: by steps, of odd images whose lines are cut or stay whole, large
+ * ones with elements apart; between convolutions of all channels. */
+static void alone_network(tc_ctx *ctx, network *m)
+{
+    const tc_conv same = {.padding = {1, 1}}, one = {.stride = {1, 1}};
+    const tc_conv half = {.padding = {1, 1}, .stride = {2, 2}, .groups = 32};
+    const tc_conv apart = {.padding = {4, 4}, .dilation = {2, 2}, .groups = 24};
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 2, 32, 13, 22), gradients[NETWORK_INPUTS];
+    m->inputs[m->n_inputs++] = x;
+    x = conv_learning(ctx, x, 32, 3, same, m);
+    x = conv_learning(ctx, x, 32, 3, half, m);
+    x = conv_learning(ctx, x, 24, 1, one, m);
+    x = conv_learning(ctx, x, 24, 5, apart, m);
+    x = conv_learning(ctx, x, 32, 1, one, m);
+    x = tc_mean(tc_square(tc_cast(x, TC_F32)), TC_ALL, false);
+    m->outputs[m->n_outputs++] = x;
+    CHECK(tc_grad(x, m->inputs + 1, m->n_inputs - 1, gradients) == TC_OK);
+    for (int i = 0; i + 1 < m->n_inputs; i++) {
+        m->outputs[m->n_outputs++] = tc_cast(gradients[i], TC_F32);
+    }
+}
+
 typedef void make_network(tc_ctx *, network *);
 
 /* bf16 numbers about 0, of a filter so small that its sums are about 1; heap. */
@@ -1164,6 +1186,15 @@ TEST(channels_stay_last_where_norms_learn)
         SKIP("there is no C++ compiler");
     }
     check_network(learning_network, 76, 8, 13);
+}
+
+/* So do those of filters of one channel each, whose gradients are sums of parts. */
+TEST(channels_stay_last_where_filters_of_one_channel_learn)
+{
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    check_network(alone_network, 62, 1, 2);
 }
 
 TEST(rows_are_places_of_lines_images_and_cubes)

@@ -226,7 +226,8 @@ static void check_blocks(const char *name, tc_tensor y, int64_t blocks, int thre
 
 /* Rows that a warp or less can hold share blocks, as few threads to each as have elements, and so
  * do points of windows and pieces of rows between two cuts; where a warp would be left with some of
- * its rows each row has a warp, and a row alone has a block. */
+ * its rows each row has a warp, and a row alone has a block. Of a map that reads a factor for each
+ * place of a row, a thread has several rows, for which it reads that once. */
 TEST(several_rows_a_block)
 {
     begin();
@@ -246,6 +247,10 @@ TEST(several_rows_a_block)
     check_blocks("turned heads", heads, 16 * 12 * 128 / 16, 16 * 8);
     check_blocks("a short row", tc_add(tc_input(ctx, "one", TC_F32, 32), 1), 1, 32);
     check_blocks("windows", tc_max_pool2d(image, &how), 16 * 64 * 28 * 28 / 256, 256);
+    tc_tensor places = tc_input(ctx, "places", TC_BF16, 200000, 96);
+    tc_tensor scale = tc_input(ctx, "scale", TC_BF16, 96);
+    check_blocks("four rows of 96 a thread", tc_mul(places, scale),
+                 (200000 / 4 * 96 / 8 + 127) / 128, 128);
     end();
 }
 
