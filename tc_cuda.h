@@ -18,7 +18,7 @@
  *
  * Descriptors of products: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
  * between groups of eight rows in 32-45, 1 << 62 for this swizzle. A product takes 32 bytes of k,
- * 16 elements, or 8 of f32; so many further are 32 bytes along k, else 16 rows.
+ * 16 elements, 8 of f32 or 32 bytes; so many further are 32 bytes along k, else 16 rows.
  *
  * Blocks that share a side write to each other's stages, so a stage is free when both have read
  * it: a consumer says so at both, by its first warp, as a product is done for all of its warps at
@@ -98,6 +98,7 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol);
 #include <string.h>
 
 enum {
+    TCI_CUDA_MAP_U8 = 0,    /* CU_TENSOR_MAP_DATA_TYPE_UINT8: bytes of any signs */
     TCI_CUDA_MAP_F16 = 6,   /* CU_TENSOR_MAP_DATA_TYPE_FLOAT16 */
     TCI_CUDA_MAP_BF16 = 9,  /* ..._BFLOAT16 */
     TCI_CUDA_MAP_TF32 = 11, /* ..._TFLOAT32: f32 that is rounded on its way */
@@ -205,6 +206,7 @@ TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     map.operand = side->operand;
     map.type = x->dtype == TC_F16   ? TCI_CUDA_MAP_F16
                : x->dtype == TC_F32 ? TCI_CUDA_MAP_TF32
+               : x->dtype == TC_I8  ? TCI_CUDA_MAP_U8
                                     : TCI_CUDA_MAP_BF16;
     map.rank = 2;
     map.offset = bytes * side->offset;
@@ -336,6 +338,9 @@ static const char tci_cuda_matrix_products_ptx[] =
     "TC_I void tc_store_two(unsigned to, float a, float b) {\n"
     "    asm volatile(\"st.shared::cta.v2.f32 [%0], {%1, %2};\" :: \"r\"(to), \"f\"(a), \"f\"(b) "
     ": \"memory\");\n}\n"
+    "TC_I void tc_store_two(unsigned to, int a, int b) {\n"
+    "    asm volatile(\"st.shared::cta.v2.b32 [%0], {%1, %2};\" :: \"r\"(to), \"r\"(a), \"r\"(b) "
+    ": \"memory\");\n}\n"
     "#endif\n";
 
 /* Loads of places of images: coordinates of the first one, and offsets. */
@@ -424,8 +429,8 @@ static const char tci_cuda_matrix_loading[] =
     "                parity ^= 1;\n            }\n        }\n    }\n}\n";
 
 static const char tci_cuda_matrix_multiplying[] =
-    "template <class S>\n"
-    "TC_I void tc_matrix_leave(const float (&d)[S::columns / 2], unsigned to) {\n"
+    "template <class S, class D>\n"
+    "TC_I void tc_matrix_leave(const D (&d)[S::columns / 2], unsigned to) {\n"
     "    const int lane = tc_warp_lane<S>(), row = 16 * (tc_warp<S>() & 3);\n"
     "    if constexpr (S::staged_bytes == 4) {\n"
     "        const unsigned at = to + 4 * ((row + lane / 4) * S::staged_pitch + 2 * (lane & 3));\n"
@@ -439,8 +444,8 @@ static const char tci_cuda_matrix_multiplying[] =
     "        tc_store_squares(at + 4 * i, S::pair(d[i], d[i + 1]), S::pair(d[i + 2], d[i + 3]),\n"
     "                         S::pair(d[i + 4], d[i + 5]), S::pair(d[i + 6], d[i + 7]));\n"
     "    }\n}\n"
-    "template <class S> TC_I void tc_matrix_multiply(unsigned at, int group) {\n"
-    "    float d[S::sub_rows][S::columns / 2];\n    int stage = 0, before = 0;\n"
+    "template <class S, class D = float> TC_I void tc_matrix_multiply(unsigned at, int group) {\n"
+    "    D d[S::sub_rows][S::columns / 2];\n    int stage = 0, before = 0;\n"
     "    const int user = S::buffers == 1 ? (group + S::consumers - 1) % S::consumers : group;\n"
     "    const int buffer = S::buffers == 1 ? 0 : group;\n"
     "    unsigned parity = 0, taken = S::buffers > 1 || group == 0;\n"
@@ -484,7 +489,25 @@ TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 
 TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x)
 {
-    return x->dtype == TC_F16 ? "f16" : x->dtype == TC_F32 ? "tf32" : "bf16";
+    static const char *const bytes[4] = {"s8s8", "s8u8", "u8s8", "u8u8"};
+    return x->dtype == TC_F16   ? "f16"
+           : x->dtype == TC_F32 ? "tf32"
+           : x->dtype == TC_I8  ? bytes[2 * x->side[0].is_unsigned + x->side[1].is_unsigned]
+                                : "bf16";
+}
+
+/* In the product's name in PTX: sums, A and B. */
+static const char *tci_cuda_matrix_ptx_type(tci_scratch *s, const tci_matrix *x)
+{
+    const char *type = tci_cuda_matrix_type(x);
+    return x->dtype == TC_I8 ? tci_scratch_printf(s, "s32.%.2s.%s", type, type + 2)
+                             : tci_scratch_printf(s, "f32.%s.%s", type, type);
+}
+
+/* Of a sum. */
+static const char *tci_cuda_matrix_sum(const tci_matrix *x)
+{
+    return x->dtype == TC_I8 ? "int" : "float";
 }
 
 TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x)
@@ -495,24 +518,25 @@ TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix
 
 TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x)
 {
-    const char *type = tci_cuda_matrix_type(x);
+    bool bytes = x->dtype == TC_I8;
     int n = x->columns / 2;
     tci_str_printf(out,
-                   "#ifndef TC_NO_PTX\nTC_I void %s(float (&d)[%d], unsigned long long a, "
+                   "#ifndef TC_NO_PTX\nTC_I void %s(%s (&d)[%d], unsigned long long a, "
                    "unsigned long long b, int add) {\n"
                    "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n"
-                   "wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s {",
-                   name, n, n + 2, x->columns, 32 / tci_cuda_matrix_bytes(x), type, type);
+                   "wgmma.mma_async.sync.aligned.m64n%dk%d.%s {",
+                   name, tci_cuda_matrix_sum(x), n, n + 2, x->columns,
+                   32 / tci_cuda_matrix_bytes(x), tci_cuda_matrix_ptx_type(out->s, x));
     for (int i = 0; i < n; i++) {
         tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
     }
-    tci_str_printf(out, "}, %%%d, %%%d, p, 1, 1", n, n + 1);
-    if (x->dtype != TC_F32) { /* which is not turned on its way */
+    tci_str_printf(out, "}, %%%d, %%%d, p%s", n, n + 1, bytes ? "" : ", 1, 1");
+    if (tci_dtype_is_half((tc_dtype)x->dtype)) { /* others are not turned on their way */
         tci_str_printf(out, ", %d, %d", !x->side[0].along_k, !x->side[1].along_k);
     }
     tci_str_add(out, ";\\n}\"\n        : ");
     for (int i = 0; i < n; i++) {
-        tci_str_printf(out, "%s\"+f\"(d[%d])", i ? ", " : "", i);
+        tci_str_printf(out, "%s\"+%c\"(d[%d])", i ? ", " : "", bytes ? 'r' : 'f', i);
     }
     tci_str_add(out, " : \"l\"(a), \"l\"(b), \"r\"(add));\n}\n#endif\n");
 }
@@ -726,11 +750,11 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
                    "}\n"
-                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
+                   "    TC_I void multiply(%s (&d)[%d], unsigned long long a, "
                    "unsigned long long b, int add) {\n"
                    "        TC_MULTIPLY(%s, %d, %d, %d)(d, a, b, add);\n    }\n",
-                   x->staged == TC_F16 ? "f16" : "bf16", x->columns / 2, tci_cuda_matrix_type(x),
-                   x->columns, !x->side[0].along_k, !x->side[1].along_k);
+                   x->staged == TC_F16 ? "f16" : "bf16", tci_cuda_matrix_sum(x), x->columns / 2,
+                   tci_cuda_matrix_type(x), x->columns, !x->side[0].along_k, !x->side[1].along_k);
     tci_cuda_matrix_loads(out, "load_a", x, 0);
     tci_cuda_matrix_loads(out, "load_b", x, 1);
     tci_cuda_matrix_place(out, x);
@@ -753,11 +777,11 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
                    "    tc_matrix_begin<%s_shape>(at);\n"
                    "    const int warp = tc_warp<%s_shape>();\n"
                    "    if (warp < %d) {\n%s"
-                   "        tc_matrix_multiply<%s_shape>(at, warp / 4);\n%s    }\n"
+                   "        tc_matrix_multiply<%s_shape%s>(at, warp / 4);\n%s    }\n"
                    "    if (warp == %d) {\n        if (tc_warp_lane<%s_shape>() == 0) {\n"
                    "            tc_matrix_load<%s_shape>(at, args.maps);\n        }\n"
                    "        return;\n    }\n",
-                   symbol, symbol, loader, take, symbol,
+                   symbol, symbol, loader, take, symbol, x->dtype == TC_I8 ? ", int" : "",
                    !take[0] ? ""
                          : "        tc_leave_registers<88>();\n    } else {\n"
                            "        tc_leave_registers<88>();\n",

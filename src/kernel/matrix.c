@@ -59,7 +59,7 @@ TCI_FN bool tci_matrix_takes(int8_t dtype)
 
 TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side)
 {
-    return side->along_k || x->dtype != TC_F32;
+    return side->along_k || tci_dtype_is_half((tc_dtype)x->dtype);
 }
 
 /* The rows: the longest axis that A has and B has not. The rest is the batch. */
@@ -110,7 +110,8 @@ static bool tci_matrix_is_size(const tci_kernel *k, int axis)
 
 static bool tci_matrix_has_form(const tci_kernel *k)
 {
-    bool fits = tci_matrix_has_stages(k) && k->reds[0].dtype == TC_F32;
+    bool fits = tci_matrix_has_stages(k) &&
+                (k->reds[0].dtype == TC_F32 || k->reds[0].dtype == TC_I32);
     for (int a = 0; a < k->n_axes; a++) {
         fits = fits && tci_matrix_is_size(k, a);
     }
@@ -143,7 +144,7 @@ static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
 TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x)
 {
     x->value = k->reds[red].inst;
-    x->staged = TC_F32;
+    x->staged = k->reds[red].dtype;
     for (int i = x->value + 1; i < k->n_insts; i++) {
         const tci_kinst *in = &k->insts[i];
         bool rounds = in->op == TCI_K_PRIM && in->args[0] == x->value &&
@@ -156,6 +157,21 @@ TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x)
     }
 }
 
+TCI_FN int tci_matrix_factor(const tci_kernel *k, int i)
+{
+    const tci_kinst *in = &k->insts[k->reds[0].in[i]];
+    bool widens = k->reds[0].dtype == TC_I32 && in->op == TCI_K_PRIM && in->prim == TCI_P_CAST;
+    return widens ? in->args[0] : k->reds[0].in[i];
+}
+
+/* What a unit multiplies where the factors lie in memory as t and u; TC_I32: it does not. */
+static tc_dtype tci_matrix_multiplies(const tci_kernel *k, tc_dtype t, tc_dtype u)
+{
+    bool bytes = (t == TC_I8 || t == TC_U8) && (u == TC_I8 || u == TC_U8);
+    bool fits = k->reds[0].dtype == TC_F32 ? t == u && tci_matrix_takes((int8_t)t) : bytes;
+    return !fits ? TC_I32 : bytes ? TC_I8 : t;
+}
+
 /* One contracted axis, and factors that lie in memory as matrices. */
 static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
 {
@@ -166,16 +182,17 @@ static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
     int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
                         TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
     tci_matrix_side side[2] = {{0}};
-    const tci_kred *red = &k->reds[0];
-    if (!tci_matrix_load(k, red->in[0], coef[0], &side[0]) ||
-        !tci_matrix_load(k, red->in[1], coef[1], &side[1])) {
+    if (!tci_matrix_load(k, tci_matrix_factor(k, 0), coef[0], &side[0]) ||
+        !tci_matrix_load(k, tci_matrix_factor(k, 1), coef[1], &side[1])) {
         return false;
     }
     int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
-    int8_t t = k->operands[side[0].operand].dtype;
-    x->dtype = t;
-    bool fits = tci_matrix_takes(t) && k->operands[side[1].operand].dtype == t &&
-                tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
+    tc_dtype t = (tc_dtype)k->operands[side[0].operand].dtype;
+    tc_dtype u = (tc_dtype)k->operands[side[1].operand].dtype;
+    side[0].is_unsigned = t == TC_U8;
+    side[1].is_unsigned = u == TC_U8;
+    x->dtype = (int8_t)tci_matrix_multiplies(k, t, u);
+    bool fits = x->dtype != TC_I32 && tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
                 tci_matrix_side_of(x, coef[a], x->m_axis, k->n_axes - 1, &side[a]) &&
                 tci_matrix_side_of(x, coef[1 - a], x->n_axis, k->n_axes - 1, &side[1 - a]);
     if (!fits || !tci_matrix_lies(x, &side[0]) || !tci_matrix_lies(x, &side[1])) {
@@ -195,7 +212,7 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
         return false;
     }
     bool found = tci_matrix_find_plain(k, x);
-    if (!found) {
+    if (!found && k->reds[0].dtype == TC_F32) {
         memset(x, 0, sizeof(*x));
         found = tci_boxes_find(k, x);
     }

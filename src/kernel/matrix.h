@@ -29,6 +29,7 @@ typedef struct tci_matrix_dim {
 /* A or B in memory, strides in elements. */
 typedef struct tci_matrix_side {
     int32_t operand;
+    bool is_unsigned;   /* bytes that are */
     bool along_k;       /* k is the axis of stride 1; else the side's own axis (m or n) is */
     int64_t offset;     /* of element 0 */
     int64_t pitch;      /* of the other one of the two axes */
@@ -40,7 +41,8 @@ typedef struct tci_matrix_side {
 } tci_matrix_side;
 
 typedef struct tci_matrix {
-    int8_t dtype;       /* of A and B: TC_BF16, TC_F16, or TC_F32, which are rounded (TF32) */
+    int8_t dtype;       /* of A and B: TC_BF16, TC_F16, TC_F32, which are rounded (TF32), or TC_I8:
+                           bytes of any signs */
     int32_t m_axis, n_axis;
     int64_t m, n, k;
     int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
@@ -108,6 +110,8 @@ TCI_FN bool tci_matrix_keeps(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+/* The load that factor i of a DOT is, or in i32 what it widens; another instruction: it is none. */
+TCI_FN int tci_matrix_factor(const tci_kernel *k, int i);
 /* Parts of it. The strides of load `inst`; false where it is no plain box of memory. */
 TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side);
 /* Fills a side from its strides: `own` is the m or n axis, `summed` the one of k. False: no unit
@@ -116,7 +120,7 @@ TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own
                                tci_matrix_side *side);
 /* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
 TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
-/* Does a unit take factors of that dtype, and a side that lies so? It turns halves, but not f32. */
+/* Does a unit take factors of that dtype, and a side that lies so? It turns halves alone. */
 TCI_FN bool tci_matrix_takes(int8_t dtype);
 TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side);
 /* kernel/boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */

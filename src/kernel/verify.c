@@ -304,8 +304,8 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     case TCI_ORDER_MATRIX:
     case TCI_ORDER_TF32:
         TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT);
-        TCI_ASSERT(s, red->dtype == TC_F32 || bytes ||
-                          (red->dtype == TC_F64 && red->order == TCI_ORDER_MATRIX));
+        TCI_ASSERT(s, red->dtype == TC_F32 || (red->order == TCI_ORDER_MATRIX &&
+                                               (red->dtype == TC_F64 || red->dtype == TC_I32)));
         return;
     case TCI_ORDER_STEPS:
         TCI_ASSERT(s, red->order_n == 0 && red->dtype == TC_F32);

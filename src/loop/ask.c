@@ -315,10 +315,16 @@ TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes)
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
+TCI_FN double tci_ask_unit_flops(const tci_ask *a)
+{
+    bool bytes = a->k->n_reds > 0 && a->k->reds[0].dtype == TC_I32;
+    return a->machine.facts.matrix_flops * (bytes ? 2 : 1);
+}
+
 TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a)
 {
     const tc_machine *m = &a->machine.facts;
-    double rate = tci_ask_on_unit(a) ? m->matrix_flops * m->ghz : 2 * tci_ask_rate(a);
+    double rate = tci_ask_on_unit(a) ? tci_ask_unit_flops(a) * m->ghz : 2 * tci_ask_rate(a);
     return (double)a->k->flops / (rate * m->processors);
 }
 

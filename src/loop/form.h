@@ -68,6 +68,8 @@ static inline bool tci_ask_many(tci_dim n)
 TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
 /* A matrix unit makes the kernel's sums: only the forms for that fit. */
 TCI_FN bool tci_ask_on_unit(const tci_ask *a);
+/* What that does in a cycle: of bytes twice as much as of halves. */
+TCI_FN double tci_ask_unit_flops(const tci_ask *a);
 /* It is attention by threads alone: only the forms of loop/flash.h fit. */
 TCI_FN bool tci_ask_is_flash(const tci_ask *a);
 /* Vectors of so many lanes along the vector axis, about. */

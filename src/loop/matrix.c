@@ -108,9 +108,10 @@ static bool tci_matrix_are_in_lines(const tci_matrix *x)
     return tci_matrix_is_in_lines(x, &x->side[0]) && tci_matrix_is_in_lines(x, &x->side[1]);
 }
 
-/* Cycles of one step of k: to multiply (f32 takes twice as long as halves, and half of its elements
- * are a step), to load as fast as the memory beside all units gives, and
- * to wait for a load that is asked for when its stage is free, all stages but one ahead. */
+/* Cycles of one step of k: to multiply (f32 takes twice as long as halves and bytes half as long,
+ * and half or twice as many elements are a step), to load as fast as the memory beside all units
+ * gives, and to wait for a load that is asked for when its stage is free, all stages but one ahead.
+ */
 static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
     double rate = machine->facts.matrix_flops * tci_matrix_part_of_rate(x);

@@ -599,8 +599,8 @@ static double tci_unit_cost(const tci_ask *a, const int64_t *n)
 {
     const tc_machine *m = &a->machine.facts;
     (void)n;
-    double rate = m->matrix_flops * (a->k->reds[0].points == 4 ? 2 : 1);
-    return TCI_MAX((double)a->k->flops / (rate * m->ghz), tci_ask_ns(a, 0, 1));
+    double rate = tci_ask_unit_flops(a) * m->ghz;
+    return TCI_MAX((double)a->k->flops / rate, tci_ask_ns(a, 0, 1));
 }
 
 static void tci_unit_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)

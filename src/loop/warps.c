@@ -48,7 +48,8 @@ enum {
     TCI_WARPS_STEP = 32,      /* bytes of the depth that a product takes, */
     TCI_WARPS_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
     TCI_WARPS_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
-    TCI_WARPS_WIDE = 8,       /* times that a product of f64 takes as long as others */
+    TCI_WARPS_WIDE = 8,       /* times that a product of f64 takes as long as others, */
+    TCI_WARPS_BESIDE = 3,     /* and one of what a block's unit takes as that does */
     TCI_WARPS_MOVE = 12,      /* instructions to move 16 bytes or an element */
     TCI_WARPS_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
     TCI_WARPS_RESIDENT = 256, /* threads that a processor should hold at once, at least */
@@ -226,6 +227,7 @@ static double tci_warps_cost(const tci_ask *a, const int64_t *n)
     tci_warps_set_tile(a, n, &w);
     double slabs = (double)tci_ceil_div(w.p.depth * w.bytes, TCI_WARPS_SLAB);
     double ns = tci_warps_cycles(a, &w) * slabs / a->machine.facts.ghz;
+    ns *= a->machine.matrix_units > 0 && tci_ask_on_unit(a) ? TCI_WARPS_BESIDE : 1;
     return TCI_MAX(ns, tci_ask_memory_ns(a)) + 0.01 * ns;
 }
 

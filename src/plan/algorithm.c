@@ -1044,7 +1044,7 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
         return tci_algo_operands(a, n);
     }
     tci_node *plain = tci_plan_uncentred(a, n);
-    if (plain && tci_algo_packs(plain, a->machine)) {
+    if (plain && (a->machine.block_threads > 0 || tci_algo_packs(plain, a->machine))) {
         return tci_plan_centre(a, n, tci_algo_contract(a, plain));
     }
     tci_node *rows = tci_plan_rows(a, n);

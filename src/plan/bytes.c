@@ -44,17 +44,34 @@ static double tci_bytes_own(const tci_node *n, int which)
     return points;
 }
 
-/* Is it of bytes that a processor's unit takes, of whatever signs? kernel/matrix.c decides. */
-static bool tci_bytes_on_unit(const tci_node *n, tci_machine machine)
+/* Is it of bytes that a matrix unit takes, of whatever signs, of `few` rows or columns at least?
+ * Who sees the kernel decides. */
+static bool tci_bytes_for_unit(const tci_node *n, int few)
 {
-    if (!machine.unit_bytes || !tci_build_is_known(n->rank, n->shape) ||
+    if (!tci_build_is_known(n->rank, n->shape) ||
         !tci_build_is_known(n->in[0]->rank, n->in[0]->shape) || tci_node_count(n) == 0) {
         return false;
     }
     double a = tci_bytes_own(n, 0), b = tci_bytes_own(n, 1), products = tci_plan_products(n);
-    return TCI_MIN(a, b) >= TCI_MATRIX_FEW && TCI_MAX(a, b) >= TCI_MATRIX_COLUMNS &&
+    return TCI_MIN(a, b) >= few && TCI_MAX(a, b) >= TCI_MATRIX_COLUMNS &&
            products >= TCI_MATRIX_COLUMNS * (double)tci_dim_known(tci_node_count(n)) &&
            2 * products >= TCI_MATRIX_FLOPS;
+}
+
+/* By a processor's unit (kernel/matrix.c)? */
+static bool tci_bytes_on_unit(const tci_node *n, tci_machine machine)
+{
+    return machine.unit_bytes && tci_bytes_for_unit(n, TCI_MATRIX_FEW);
+}
+
+/* By a device's, or those of its warps (kernel/product.c)? */
+static bool tci_bytes_on_device(const tci_node *n, tci_machine machine)
+{
+    return machine.block_threads > 0 &&
+           (machine.matrix_units > 0 || (machine.warp_unit & TC_WARP_BYTES)) &&
+           tci_dtype_get(tci_bytes_source(n->in[0]))->bytes == 1 &&
+           tci_dtype_get(tci_bytes_source(n->in[1]))->bytes == 1 &&
+           tci_bytes_for_unit(n, TCI_GATHER_SIDE);
 }
 
 TCI_FN bool tci_plan_any_signs(const tci_node *n, tci_machine machine)
@@ -213,7 +230,9 @@ TCI_FN tci_node *tci_plan_uncentred(const tci_algo *a, tci_node *n)
     }
     bool same = in[0] == n->in[0] && in[1] == n->in[1];
     tci_node *plain = same ? NULL : tci_bytes_contract(a, n, in);
-    return plain && tci_plan_points(plain, a->machine) > 0 ? plain : NULL;
+    bool pays = plain && (tci_plan_points(plain, a->machine) > 0 ||
+                          tci_bytes_on_device(plain, a->machine));
+    return pays ? plain : NULL;
 }
 
 TCI_FN tci_node *tci_plan_centre(const tci_algo *a, const tci_node *n, tci_node *sums)

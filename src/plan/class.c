@@ -475,10 +475,9 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         k->reds[0].points = k->reds[0].dtype == TC_I32 ? 4 : 0;
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
-        const tci_koperand *factor =
-            &k->operands[tci_kinst_number(&k->insts[k->reds[0].in[0]])];
-        bool half = tci_dtype_is_half((tc_dtype)factor->dtype);
-        k->reds[0].order = half ? TCI_ORDER_MATRIX : TCI_ORDER_TF32;
+        const tci_kinst *factor = &k->insts[tci_matrix_factor(k, 0)];
+        bool single = k->operands[tci_kinst_number(factor)].dtype == TC_F32;
+        k->reds[0].order = single ? TCI_ORDER_TF32 : TCI_ORDER_MATRIX;
         k->reds[0].order_n = 0;
         k->reds[0].points = 0;
     }

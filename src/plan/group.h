@@ -218,10 +218,13 @@ static inline int tci_plan_n_evaluated(const tci_node *n)
     return n->op == TCI_OP_BARRIER ? 1 : n->n_in;
 }
 
-/* Copies of f32 for a matrix unit pay from so many products on of each element that is copied, */
+/* Copies of f32 for a matrix unit pay from so many products on of each element that is copied, and
+ * of all; of bytes, which warps multiply as they lie, from so many. */
 enum {
     TCI_SINGLE_REUSE = 128,
-    TCI_SINGLE_LEAST = 1 << 27 /* and of all */
+    TCI_SINGLE_LEAST = 1 << 27,
+    TCI_SINGLE_BYTES_REUSE = 256,
+    TCI_SINGLE_BYTES_LEAST = 1 << 30
 };
 
 /* The graph as plan/algorithm.c changes it. */

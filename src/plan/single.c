@@ -1,12 +1,13 @@
-/* plan/single.c - contractions of f32 that a matrix unit makes of rounded factors (class TF32).
+/* plan/single.c - contractions that a matrix unit makes of factors along what is summed alone: of
+ * f32, rounded (class TF32), and of bytes.
  *
- * In: a CONTRACT of f32 values, not both widened halves, on a machine of blocks with a matrix unit,
- * where math may be fast. Out: the same of operands in memory along what is summed, in rows that
- * begin where the unit reads them; NULL where it is left alone. The one idea: a unit does not turn
- * f32 on its way, so what lies otherwise is copied, and each element of a copy must be multiplied
- * often. Batched products are left to plan/halves.c: those of attention would join to kernels of
- * threads, which take longer. No value is changed here: plan/class.c gives the class to kernels
- * that kernel/matrix.c, which sees them, says fit. */
+ * In: a CONTRACT of f32 values, not both widened halves, where math may be fast, or of bytes in
+ * i32, on a machine of blocks with a matrix unit. Out: the same of operands in memory along what is
+ * summed, in rows that begin where the unit reads them; NULL where it is left alone. The one idea:
+ * a unit turns only halves on its way, so what lies otherwise is copied, bytes as bytes, and each
+ * element of a copy must be multiplied often. Batched products are left to plan/halves.c: those of
+ * attention would join to kernels of threads, which take longer. No value is changed here:
+ * plan/class.c gives the class to kernels that kernel/matrix.c, which sees them, says fit. */
 #include "../graph/build.h"
 #include "../kernel/matrix.h"
 #include "group.h"
@@ -15,7 +16,7 @@ typedef struct tci_single {
     const tci_algo *a;
     const tci_node *n;
     const int64_t *labels[2], *out;
-    tci_node *source[2];
+    tci_node *in[2], *source[2]; /* what is multiplied: the operands, bytes as they are given */
     int64_t along; /* the label that both operands are to lie along */
     bool lies[2];
 } tci_single;
@@ -42,11 +43,15 @@ static int tci_single_axis(const tci_single *m, int which, int64_t label)
 static bool tci_single_look(tci_single *m)
 {
     const tci_node *n = m->n;
-    bool fits = n->dtype == TC_F32 && n->rank >= 2 && tci_build_is_known(n->rank, n->shape);
+    bool fits = n->rank >= 2 && tci_build_is_known(n->rank, n->shape);
     for (int i = 0; i < 2; i++) {
+        tci_node *narrow = n->dtype == TC_I32 ? tci_plan_narrow(m->a, n->in[i]) : n->in[i];
         m->labels[i] = n->attr + 3 + (i ? n->attr[0] : 0);
-        m->source[i] = tci_single_source(n->in[i]);
-        fits = fits && m->source[i]->dtype == TC_F32 && m->source[i]->op != TCI_OP_WINDOW &&
+        m->in[i] = narrow ? narrow : n->in[i];
+        m->source[i] = tci_single_source(m->in[i]);
+        tc_dtype t = (tc_dtype)m->source[i]->dtype;
+        fits = fits && (n->dtype == TC_I32 ? t == TC_I8 || t == TC_U8 : t == TC_F32) &&
+               m->source[i]->op != TCI_OP_WINDOW &&
                tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
                tci_build_is_known(m->source[i]->rank, m->source[i]->shape) &&
                m->source[i]->rank > 0;
@@ -71,7 +76,7 @@ static bool tci_single_choose(tci_single *m)
         }
         int64_t size = tci_dim_known(m->n->in[0]->shape[i]), held = 0;
         for (int which = 0; which < 2; which++) {
-            const tci_node *x = m->n->in[which];
+            const tci_node *x = m->in[which];
             bool lies = tci_plan_fastest_axis(x) == at[which];
             held = lies ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
         }
@@ -84,17 +89,12 @@ static bool tci_single_choose(tci_single *m)
     return most >= 0;
 }
 
-static bool tci_single_is_aligned(tci_dim size)
-{
-    return tci_dim_known(size) % tci_matrix_align(TC_F32) == 0;
-}
-
 /* Does operand `which` lie along it, in rows that the unit reads? */
 static bool tci_single_lies(const tci_single *m, int which)
 {
-    const tci_node *x = m->n->in[which], *source = m->source[which];
+    const tci_node *x = m->in[which], *source = m->source[which];
     return tci_plan_fastest_axis(x) == tci_single_axis(m, which, m->along) &&
-           tci_single_is_aligned(source->shape[source->rank - 1]);
+           tci_dim_known(source->shape[source->rank - 1]) % tci_matrix_align(x->dtype) == 0;
 }
 
 /* Are there rows, columns, no batch, and products enough for each element of a copy? */
@@ -114,7 +114,9 @@ static bool tci_single_pays(const tci_single *m)
     for (int i = 0; i < 2; i++) {
         copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(n->in[i]));
     }
-    bool large = products >= TCI_SINGLE_LEAST && products >= TCI_SINGLE_REUSE * copied;
+    bool bytes = n->dtype == TC_I32;
+    bool large = products >= (bytes ? TCI_SINGLE_BYTES_LEAST : TCI_SINGLE_LEAST) &&
+                 products >= (bytes ? TCI_SINGLE_BYTES_REUSE : TCI_SINGLE_REUSE) * copied;
     return most[0] >= TCI_MATRIX_SINGLE && most[1] >= TCI_MATRIX_SINGLE &&
            2 * products >= TCI_MATRIX_FLOPS && (copied == 0 || large);
 }
@@ -124,11 +126,11 @@ static bool tci_single_pays(const tci_single *m)
 /* Operand `which` in memory along it: as it lies, or a copy; its labels follow. */
 static tci_node *tci_single_operand(const tci_single *m, int which, int64_t *labels)
 {
-    tci_node *x = m->n->in[which];
+    tci_node *x = m->in[which];
     int at = tci_single_axis(m, which, m->along), last = x->rank - 1;
     if (m->lies[which]) {
         tci_algo_force(m->a, m->source[which]);
-        return x;
+        return m->n->in[which];
     }
     int64_t *perm = TCI_NEW_ARRAY(m->a->s, int64_t, x->rank);
     tci_dim *shape = TCI_NEW_ARRAY(m->a->s, tci_dim, x->rank);
@@ -138,17 +140,20 @@ static tci_node *tci_single_operand(const tci_single *m, int which, int64_t *lab
         labels[i] = m->labels[which][perm[i]];
     }
     if (at != last) {
-        x = tci_graph_node(m->a->g, TCI_OP_PERMUTE, TC_F32, x->rank, shape, 1, &x, x->rank, perm);
+        x = tci_graph_node(m->a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
+                           x->rank, perm);
     }
-    return tci_plan_with_pitch(m->a, x, tci_matrix_align(TC_F32));
+    x = tci_plan_with_pitch(m->a, x, tci_matrix_align(x->dtype));
+    return tci_build_cast(m->a->g, x, (tc_dtype)m->n->dtype);
 }
 
 TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n)
 {
     tci_single m = {.a = a, .n = n};
     const tci_machine *machine = &a->machine;
-    bool unit = machine->block_threads > 0 && machine->matrix_units > 0 && machine->is_fast &&
-                !machine->reproducible;
+    bool exact = n->dtype == TC_I32;
+    bool unit = machine->block_threads > 0 && machine->matrix_units > 0 &&
+                !machine->reproducible && (exact || (n->dtype == TC_F32 && machine->is_fast));
     if (!unit || !tci_single_look(&m) || !tci_single_choose(&m)) {
         return NULL;
     }
@@ -162,6 +167,6 @@ TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n)
                        tci_single_operand(&m, 1, attr + 3 + attr[0])};
     return in[0] == n->in[0] && in[1] == n->in[1]
                ? n
-               : tci_graph_node(a->g, TCI_OP_CONTRACT, TC_F32, n->rank, n->shape, 2, in, n->n_attr,
-                                attr);
+               : tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                                in, n->n_attr, attr);
 }

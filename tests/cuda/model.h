@@ -216,7 +216,10 @@ enum {
     MODEL_STEP = 18, MODEL_AXES = 23, MODEL_LOW = 24, MODEL_HIGH = 27
 };
 
-static int model_bytes_of(const long long *words) { return words[MODEL_TYPE] == 11 ? 4 : 2; }
+static int model_bytes_of(const long long *words)
+{
+    return words[MODEL_TYPE] == 11 ? 4 : words[MODEL_TYPE] == 0 ? 1 : 2;
+}
 
 /* Bits of an f32 with ten behind the first one; the nearest, of two the even one. */
 static unsigned model_round_tf32(unsigned bits)
@@ -398,7 +401,11 @@ template <class... C> static void tc_share_box(unsigned to, const void *map, uns
 
 /* ---- products ---- */
 
-enum { model_type_bf16 = 0, model_type_f16 = 1, model_type_tf32 = 2 };
+enum {
+    model_type_bf16, model_type_f16, model_type_tf32,
+    /* bytes: + 2 where those of A are unsigned, + 1 where those of B are */
+    model_type_s8s8, model_type_s8u8, model_type_u8s8, model_type_u8u8
+};
 
 static float model_half(unsigned short h, int type)
 {
@@ -467,8 +474,51 @@ static void model_held(const model_product &p, float *to)
     }
 }
 
+/* The 32 bytes of k of row i of a descriptor's matrix, as they are multiplied. */
+static void model_byte_row(unsigned long long box, int i, bool is_unsigned, int *to)
+{
+    unsigned start = (unsigned)(box & 0x3fff) << 4, stride = (unsigned)(box >> 32 & 0x3fff) << 4;
+    for (int k = 0; k < 32; k++) {
+        unsigned at = start + i / 8 * stride + i % 8 * 128 + k;
+        unsigned char byte = *model_at(model_swizzle(at), 1);
+        to[k] = is_unsigned ? byte : (signed char)byte;
+    }
+}
+
+/* Sums of bytes, which wrap. */
+static void model_multiply_bytes(const model_product &p)
+{
+    static int a[64][32], b[256][32];
+    int signs = p.type - model_type_s8s8;
+    if (p.turn_a || p.turn_b || p.held[0] || p.a >> 62 != 1 || p.b >> 62 != 1) {
+        model_fail("bytes that a product would have to turn, or a descriptor of another layout");
+    }
+    for (int i = 0; i < 64; i++) {
+        model_byte_row(p.a, i, signs & 2, a[i]);
+    }
+    for (int i = 0; i < p.columns; i++) {
+        model_byte_row(p.b, i, signs & 1, b[i]);
+    }
+    for (int thread = 0; thread < 128; thread++) {
+        for (int i = 0; i < p.columns / 2; i++) {
+            int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2);
+            int column = 8 * (i / 4) + 2 * (thread % 4) + i % 2;
+            unsigned sum = 0;
+            memcpy(&sum, p.d[thread] + i, p.add ? sizeof(sum) : 0);
+            for (int k = 0; k < 32; k++) {
+                sum += (unsigned)(a[row][k] * b[column][k]);
+            }
+            memcpy(p.d[thread] + i, &sum, sizeof(sum));
+        }
+    }
+}
+
 static void model_multiply(const model_product &p)
 {
+    if (p.type >= model_type_s8s8) {
+        model_multiply_bytes(p);
+        return;
+    }
     static float a[64 * 16], b[256 * 16];
     if (p.held[0]) {
         model_held(p, a);
@@ -524,6 +574,12 @@ template <int columns, int type, int turn_a, int turn_b>
 static void model_issue(float *d, unsigned long long a, unsigned long long b, int add)
 {
     model_ask(model_product{a, b, columns, add, turn_a, turn_b, type, 0, {0}, {0}}, d, 0);
+}
+
+template <int columns, int type, int turn_a, int turn_b>
+static void model_issue(int *d, unsigned long long a, unsigned long long b, int add)
+{
+    model_issue<columns, type, turn_a, turn_b>((float *)d, a, b, add);
 }
 
 template <int columns, int type>
@@ -695,6 +751,12 @@ static void model_store_squares(const model_warp &w)
 }
 
 static void tc_store_two(unsigned to, float a, float b)
+{
+    memcpy(model_at(to, 4), &a, 4);
+    memcpy(model_at(to + 4, 4), &b, 4);
+}
+
+static void tc_store_two(unsigned to, int a, int b)
 {
     memcpy(model_at(to, 4), &a, 4);
     memcpy(model_at(to + 4, 4), &b, 4);

@@ -237,6 +237,152 @@ TEST(products_of_every_form)
     tc_ctx_free(ctx);
 }
 
+/* ---- bytes ---- */
+
+/* C[batch][m][n] = A B^T, of bytes of any signs. */
+typedef struct bytes_case {
+    int batch, m, n, k;
+    bool a_unsigned, b_unsigned;
+    bool scales; /* halves, of a scale for each column and a bias */
+    bool zeros;  /* less a number for each row of A, and one of all of B */
+} bytes_case;
+
+static tc_tensor bytes_input(tc_ctx *ctx, bool is_unsigned, int batch, int rows, int columns)
+{
+    tc_dtype t = is_unsigned ? TC_U8 : TC_I8;
+    return batch > 1 ? tc_input(ctx, "x", t, batch, rows, columns)
+                     : tc_input(ctx, "x", t, rows, columns);
+}
+
+/* Compiles and runs it; the result is left at `out`. */
+static void run_bytes(const bytes_case *c, const char *backend, tc_buf *in, tc_buf out)
+{
+    tc_program *f = NULL;
+    tc_ctx *ctx = open_context(backend, 0);
+    REQUIRE(ctx);
+    tc_tensor a = bytes_input(ctx, c->a_unsigned, c->batch, c->m, c->k);
+    tc_tensor b = bytes_input(ctx, c->b_unsigned, c->batch, c->n, c->k);
+    tc_tensor scale = tc_input(ctx, "scale", TC_F32, c->n);
+    tc_tensor x = tc_cast(a, TC_I32), w = tc_cast(tc_transpose(b, -1, -2), TC_I32);
+    if (c->zeros) {
+        x = tc_sub(x, tc_unsqueeze(tc_mul(tc_arange(ctx, 0, c->m, 1, TC_I32), 1000003), -1));
+        w = tc_sub(w, 77);
+    }
+    tc_tensor y = tc_matmul(x, w);
+    y = c->scales ? tc_cast(tc_gelu(tc_add(tc_mul(tc_cast(y, TC_F32), scale), 0.5)), TC_F16) : y;
+    CHECK_MSG(!tc_compile_fn(TC_TENSORS(a, b, scale), TC_TENSORS(y), NULL, &f), "%s", tc_error(y));
+    REQUIRE(f);
+    if (strcmp(backend, "interp") != 0) {
+        CHECK_MSG(strstr(explained(f), "matrix unit"), "%dx%dx%d is no product of a matrix unit",
+                  c->m, c->n, c->k);
+    }
+    CHECK_MSG(!tc_run(f, (tc_bufs){in, 3}, (tc_bufs){&out, 1}), "%s %s", tc_error(f), emu_why);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+static void check_bytes(const bytes_case *c)
+{
+    int64_t n[3] = {(int64_t)c->batch * c->m * c->k, (int64_t)c->batch * c->n * c->k, c->n};
+    int64_t results = (int64_t)c->batch * c->m * c->n, bytes = c->scales ? 2 : 4;
+    uint8_t *data[2];
+    float *scales = calloc((size_t)c->n, sizeof(*scales));
+    void *want = calloc((size_t)results, 4), *got = calloc((size_t)results, 4);
+    REQUIRE(scales && want && got);
+    for (int i = 0; i < 2; i++) {
+        data[i] = (uint8_t *)aligned_alloc(64, ((size_t)n[i] + 63) / 64 * 64);
+        REQUIRE(data[i]);
+        for (int64_t j = 0; j < n[i]; j++) {
+            data[i][j] = (uint8_t)(128 * (next_value() + 1));
+        }
+    }
+    for (int i = 0; i < c->n; i++) {
+        scales[i] = (float)next_value() * 1e-5f;
+    }
+    tc_buf in[3] = {{.data = data[0], .dtype = c->a_unsigned ? TC_U8 : TC_I8, .n = n[0]},
+                    {.data = data[1], .dtype = c->b_unsigned ? TC_U8 : TC_I8, .n = n[1]},
+                    {.data = scales, .dtype = TC_F32, .n = n[2]}};
+    tc_buf out = {.data = want, .dtype = c->scales ? TC_F16 : TC_I32, .n = results};
+    run_bytes(c, "interp", in, out);
+    out.data = got;
+    run_bytes(c, "emulated", in, out);
+    CHECK_MSG(!memcmp(want, got, (size_t)(results * bytes)), "%dx%dx%d: other bits", c->m, c->n,
+              c->k);
+    free(data[0]);
+    free(data[1]);
+    free(scales);
+    free(want);
+    free(got);
+}
+
+TEST(bytes_of_every_sign)
+{
+    static const bytes_case examples[] = {
+        {.batch = 1, .m = 128, .n = 128, .k = 128},
+        {.batch = 1, .m = 65, .n = 257, .k = 144, .a_unsigned = true},
+        {.batch = 1, .m = 127, .n = 131, .k = 80, .b_unsigned = true},
+        {.batch = 1, .m = 63, .n = 65, .k = 1040, .a_unsigned = true, .b_unsigned = true},
+        {.batch = 1, .m = 1009, .n = 17, .k = 64},
+        {.batch = 1, .m = 33, .n = 1031, .k = 528, .b_unsigned = true, .scales = true},
+        {.batch = 1, .m = 193, .n = 136, .k = 272, .scales = true},
+        {.batch = 3, .m = 67, .n = 72, .k = 112, .a_unsigned = true, .scales = true},
+        {.batch = 1, .m = 67, .n = 135, .k = 144, .a_unsigned = true, .zeros = true},
+    };
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (size_t i = 0; i < sizeof(examples) / sizeof(*examples); i++) {
+        check_bytes(&examples[i]);
+    }
+}
+
+/* Products that are many enough for copies: along k, in rows of whole 16 bytes. */
+TEST(nvrtc_takes_bytes)
+{
+    const char *why = "";
+    if (!tci_nvrtc_get(&why)) {
+        SKIP("NVRTC cannot be opened: %s", why);
+    }
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    for (int i = 0; i < 4; i++) {
+        tc_program *f = NULL;
+        tc_tensor a = bytes_input(ctx, i & 2, 1, 512, 256);
+        tc_tensor b = bytes_input(ctx, i & 1, 1, 400, 256);
+        tc_tensor y = tc_matmul(tc_cast(a, TC_I32), tc_cast(tc_transpose(b, -1, -2), TC_I32));
+        CHECK_MSG(!tc_compile_fn(TC_TENSORS(a, b), TC_TENSORS(y), NULL, &f), "%s", tc_error(y));
+        REQUIRE(f);
+        check_by_nvrtc(f);
+        tc_program_free(f);
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(bytes_that_lie_otherwise_are_copied)
+{
+    static const struct { int m, n, k; bool unit; } sizes[] = {
+        {1024, 1024, 1024, true}, {1003, 1201, 1031, true}, {512, 512, 512, false}};
+    tc_ctx *ctx = open_context("emulated", 0);
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    REQUIRE(ctx);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        tc_program *f = NULL;
+        tc_tensor a = tc_input(ctx, "a", TC_U8, sizes[i].m, sizes[i].k);
+        tc_tensor b = tc_input(ctx, "b", TC_I8, sizes[i].k, sizes[i].n);
+        tc_tensor y = tc_matmul(tc_cast(a, TC_I32), tc_cast(b, TC_I32));
+        CHECK_MSG(!tc_compile_fn(TC_TENSORS(a, b), TC_TENSORS(y), NULL, &f), "%s", tc_error(y));
+        REQUIRE(f);
+        CHECK((strstr(explained(f), "matrix unit") != NULL) == sizes[i].unit);
+        tc_program_free(f);
+    }
+    tc_ctx_free(ctx);
+}
+
 /* ---- NVRTC ---- */
 
 TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
