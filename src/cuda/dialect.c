@@ -643,8 +643,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
-                   symbol, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1), word,
-                   TCI_MAX(n_words, 1), word,
+                   symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
                    l->threads * l->rows, resident, symbol, indexed, symbol, word, word, word);
     tci_cuda_beside(d, out, word);
 }

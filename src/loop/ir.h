@@ -100,7 +100,7 @@ typedef struct tci_llocal {
     int8_t dtype;     /* storage dtype */
     tci_dim n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
-    int32_t work;     /* lx: bytes from the start of work memory; -1: on the stack, or shared */
+    int32_t work;     /* lx: bytes from the start of the thread's work memory; -1: on the stack */
     bool is_given;    /* memory of the skeleton's main loop */
 } tci_llocal;
 typedef struct tci_lblock {
@@ -141,8 +141,7 @@ struct tci_loop {
     bool faults;
     bool narrow;    /* every index, and every part of one, fits into 32 bits with a sign */
     tci_dim n_tasks;
-    /* of the thread's, or, of blocks, the step's work memory, which follows the operands; 0 none */
-    tci_dim work_bytes;
+    tci_dim work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
     /* Not NULL: a joint, of a kernel's members in their order. Nothing else is here but operands,
      * n_tasks, faults, and as `threads` the most that a member has. */
     tci_loop_member *members; int n_members;
