@@ -655,13 +655,15 @@ TEST(filters_of_halves_are_turned_once)
 }
 
 /* Rows of filters are read where they lie, also where their windows are turned and their axes stand
- * in another order; those whose lines would push each other out of the first cache are packed. */
+ * in another order; those whose lines would push each other out of the first cache are packed, which
+ * the 14 of a tile of wide vectors do. */
 TEST(filters_are_read_as_they_lie)
 {
     static const int64_t few[] = {64, 64, 3, 3}, far[] = {64, 1024, 3, 3};
     static const int64_t many[] = {1024, 1024, 3, 3};
     CHECK(convolution_explains(make_same, 64, few, 14, ", rows in place"));
-    CHECK(!convolution_explains(make_same, 1024, far, 14, ", rows in place"));
+    CHECK(!convolution_explains(make_same, 1024, far, 14, "vector 16 lanes") ||
+          !convolution_explains(make_same, 1024, far, 14, ", rows in place"));
     CHECK(convolution_explains(make_transposed, 64, few, 14, ", rows in place"));
     CHECK(convolution_explains(make_transposed, 1024, many, 14, ", rows in place"));
 }
