@@ -20,8 +20,8 @@ static tc_status imitation_target(void *user, int vector_bits, tc_backend_target
         }
     }
     int points = *(const int *)user;
-    out->unit_bytes = points == UNIT;
-    out->matrix_units = points == UNIT;
+    out->unit_bytes = points == UNIT && out->vector_bytes == WIDE / 8;
+    out->matrix_units = out->unit_bytes;
     out->int_points = points == UNIT ? 4 : points;
     return status;
 }
