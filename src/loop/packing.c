@@ -99,6 +99,7 @@ static void tci_blocked_make_rows(tci_blocked_state *s, int64_t rows)
     }
     s->row = tci_blocked_keep(s, p->row_inst, panel, across ? s->row_step : 1,
                               p->row_by_vector ? p->points : 1);
+    s->row->is_padded |= across; /* stores of some lanes are slow on some processors */
     tci_blocked_side_coefs(s, &p->of_rows, s->row,
                            across ? 1 : (along ? p->points : 1) * s->row_step);
 }

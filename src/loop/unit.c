@@ -5,7 +5,10 @@
  * that bypasses the caches make the bounds index expressions. */
 #include "unit.h"
 
-enum { TCI_UNIT_PREFETCH_BYTES = 2048 /* how far ahead streaming kernels read */ };
+enum {
+    TCI_UNIT_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
+    TCI_UNIT_FEW = 8                /* rows of a tile of which two fewer are sums that are missed */
+};
 
 TCI_FN tci_unit tci_unit_make(tci_nest *n)
 {
@@ -26,7 +29,7 @@ TCI_FN void tci_unit_tiles(tci_unit *u, tci_dim size, int most)
         return;
     }
     int64_t n = tci_dim_known(size);
-    for (int t = most; t > 1 && t * 5 >= most * 3; t--) {
+    for (int t = most; t > 1 && t * 5 >= most * (most > TCI_UNIT_FEW ? 3 : 4); t--) {
         if (n % t == 0) {
             most = t;
             break;
