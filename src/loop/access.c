@@ -17,6 +17,15 @@ typedef struct tci_access_guard {
     bool by_lane;    /* neither fits: look at each lane alone */
 } tci_access_guard;
 
+TCI_FN bool tci_build_guard_holds(const tci_build *b, int g)
+{
+    const tci_kguard *guard = &b->k->guards[g];
+    tci_dim lo, hi;
+    tci_build_range(b, guard->x, &lo, &hi);
+    return (b->holds && b->holds[g]) ||
+           (tci_dim_le(guard->lo, lo) && tci_dim_le(hi, guard->hi));
+}
+
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst)
 {
     tci_truth truth = TCI_ALWAYS;
@@ -30,7 +39,7 @@ TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst
         if (tci_dim_lt(hi, g->lo) || tci_dim_lt(g->hi, lo)) {
             return TCI_NEVER;
         }
-        if (!tci_dim_le(g->lo, lo) || !tci_dim_le(hi, g->hi)) {
+        if (!tci_build_guard_holds(b, inst->guard + i)) {
             truth = TCI_SOMETIMES;
         }
     }
@@ -126,9 +135,8 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
     }
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
-        tci_dim lo, hi, coef = 0;
-        tci_build_range(b, g->x, &lo, &hi);
-        if (tci_dim_le(g->lo, lo) && tci_dim_le(hi, g->hi)) {
+        tci_dim coef = 0;
+        if (tci_build_guard_holds(b, inst->guard + i)) {
             continue;
         }
         bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, g->x));
@@ -506,9 +514,7 @@ static tci_lplace tci_access_place(tci_build *b, int i)
     tci_lplace p = {i, -1, b->vec_axis >= 0 ? b->bind[b->vec_axis]->id : 0, 0, at};
     at[p.n_at++] = tci_build_lx(b, tci_build_kx(b, inst->x));
     for (int g = inst->guard; g < inst->guard + inst->n_guards; g++) {
-        tci_dim lo, hi;
-        tci_build_range(b, b->k->guards[g].x, &lo, &hi);
-        if (!tci_dim_le(b->k->guards[g].lo, lo) || !tci_dim_le(hi, b->k->guards[g].hi)) {
+        if (!tci_build_guard_holds(b, g)) {
             at[p.n_at++] = g;
             at[p.n_at++] = tci_build_lx(b, tci_build_kx(b, b->k->guards[g].x));
         }

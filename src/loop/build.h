@@ -71,6 +71,7 @@ typedef struct tci_build {
     const struct tci_cut *cut;    /* of the rows of the kernel (loop/cut.h); NULL: none known, */
     int guard;                    /* and its GUARD where its truth is known here, -1 not, */
     int8_t guard_truth;           /* tci_truth */
+    const bool *holds;            /* per guard: was it found to hold at all points here? NULL: none */
     int cut_from;                 /* lx: what rows that are cut have before it nothing reads */
     const bool *is_one;           /* of the cut, where all is masked, else NULL */
     bool waits;                   /* a machine on which reading takes long: many reads at once */
@@ -198,6 +199,8 @@ TCI_FN int tci_build_swap(tci_build *b, tci_mem mem, int x, int y, int h);
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);
+/* Does guard number g of the kernel hold at all points that are bound? */
+TCI_FN bool tci_build_guard_holds(const tci_build *b, int g);
 /* lanes of the vector axis' binding, else 1 */
 TCI_FN int tci_build_vector_lanes(const tci_build *b);
 TCI_FN bool tci_build_is_vector(const tci_build *b, uint64_t axes);

@@ -9,7 +9,8 @@
 
 enum {
     TCI_STAGE_MAX_REGISTERS = 16,
-    TCI_STAGE_MAX_CUTS = 16
+    TCI_STAGE_MAX_CUTS = 16,
+    TCI_STAGE_SURE = 4 /* vectors of a row from which it pays to ask its guards once */
 };
 
 /* ---- reductions ---- */
@@ -244,6 +245,71 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
     }
 }
 
+/* All elements of the axis. */
+static void tci_stage_row(tci_build *b, const tci_stage_lanes *m)
+{
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
+    int n_cuts = tci_stage_is_cut(b, m->axis)
+                     ? 0
+                     : tci_stage_cuts(b, m->axis, tci_kernel_lanes(b->k), cuts,
+                                      TCI_STAGE_MAX_CUTS / 2);
+    cuts[n_cuts] = b->k->axes[m->axis].size;
+    for (int i = 0; i <= n_cuts; i++) {
+        tci_stage_stretch(b, m, begin, cuts[i]);
+        begin = cuts[i];
+    }
+    tci_build_set(b, m->axis, NULL);
+}
+
+/* Whether guard g holds along the whole axis at the point of its other axes that is bound: a
+ * condition. -1: it has none, or cannot be asked. */
+static int tci_stage_guard_holds(tci_build *b, int g, int axis, tci_dim size)
+{
+    const tci_kguard *guard = &b->k->guards[g];
+    uint64_t others = tci_kx_axes(b->k, guard->x) & ~((uint64_t)1 << TCI_MIN(axis, 63));
+    tci_dim coef = 0, lo = guard->lo, hi = guard->hi;
+    bool asks = others != 0 && tci_build_coef(b->k, guard->x, axis, &coef) &&
+                tci_dim_is_known(coef) && coef != 0 && tci_dim_is_known(lo) && tci_dim_is_known(hi);
+    for (int a = 0; a < b->k->n_axes && asks; a++) {
+        asks = !tci_build_depends(others, a) || (b->bind[a] && !b->bind[a]->is_vector);
+    }
+    tci_dim span = tci_dim_mul(coef, tci_dim_add(size, -1));
+    lo = tci_dim_lt(coef, 0) ? tci_dim_sub(lo, span) : lo;
+    hi = tci_dim_lt(coef, 0) ? hi : tci_dim_sub(hi, span);
+    if (!asks || tci_dim_lt(hi, lo)) {
+        return -1;
+    }
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    int holds = tci_build_in_range(b, tci_build_lx(b, tci_build_kx(b, guard->x)), lo, hi);
+    tci_build_set(b, axis, NULL);
+    return holds;
+}
+
+/* Whether all guards that can be asked for the whole row hold, as a condition, and which these are;
+ * -1: there is none. Most parts of a padded row lie inside, and are summed without masks. */
+static int tci_stage_row_holds(tci_build *b, const tci_stage_lanes *m, bool *holds)
+{
+    tci_dim size = b->k->axes[m->axis].size;
+    int all = -1;
+    if (b->l->threads > 1 || !tci_dim_is_known(size) ||
+        tci_dim_known(size) < (int64_t)TCI_STAGE_SURE * b->l->lanes) {
+        return -1;
+    }
+    tci_build_set(b, m->axis, tci_build_bind(b, tci_lin_const(0), 0, tci_dim_add(size, -1),
+                                             false, -1));
+    for (int g = 0; g < b->k->n_guards; g++) {
+        holds[g] = !tci_build_guard_holds(b, g);
+    }
+    tci_build_set(b, m->axis, NULL);
+    for (int g = 0; g < b->k->n_guards; g++) {
+        int one = holds[g] ? tci_stage_guard_holds(b, g, m->axis, size) : -1;
+        int both[2] = {all, one};
+        holds[g] = one >= 0;
+        all = one < 0 ? all : all < 0 ? one : tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, both, 0);
+    }
+    return all;
+}
+
 TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
 {
     const tci_kernel *k = b->k;
@@ -254,18 +320,21 @@ TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     m.axis = st->axes[n_before];
     m.next_axis = next_axis;
     tci_stage_lanes_init(b, &m);
-    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
-    int n_cuts = tci_stage_is_cut(b, m.axis)
-                     ? 0
-                     : tci_stage_cuts(b, m.axis, tci_kernel_lanes(b->k), cuts,
-                                      TCI_STAGE_MAX_CUTS / 2);
-    cuts[n_cuts] = size;
-    for (int i = 0; i <= n_cuts; i++) {
-        tci_stage_stretch(b, &m, begin, cuts[i]);
-        begin = cuts[i];
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before), branch;
+    bool *holds = TCI_NEW_ARRAY(b->s, bool, k->n_guards + 1);
+    int sure = tci_stage_row_holds(b, &m, holds);
+    if (sure >= 0) {
+        tci_build_if(b, sure, &branch);
+        b->holds = holds;
+        tci_stage_row(b, &m);
+        b->holds = NULL;
+        tci_build_close(b, &branch);
+        tci_build_if(b, tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &sure, 0), &branch);
     }
-    tci_build_set(b, m.axis, NULL);
+    tci_stage_row(b, &m);
+    if (sure >= 0) {
+        tci_build_close(b, &branch);
+    }
     tci_stage_close(b, st->axes, n_before, open);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {

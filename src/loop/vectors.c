@@ -43,7 +43,8 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, 
     tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     for (int g = 0; g < k->n_guards; g++) {
         tci_dim at[4], coef, lo, hi;
-        if (!tci_build_coef(k, k->guards[g].x, axis, &coef) || coef == 0) {
+        if (!tci_build_coef(k, k->guards[g].x, axis, &coef) || coef == 0 ||
+            (b->holds && b->holds[g])) {
             continue;
         }
         tci_build_range(b, k->guards[g].x, &lo, &hi);

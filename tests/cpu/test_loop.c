@@ -905,6 +905,24 @@ TEST(streams)
     judge_all();
 }
 
+/* Sums of the parts of a padded row, read forwards or backwards: most lie inside as a whole, the
+ * first and the last ones in part or not at all. */
+static void parts_kernel(int64_t length, bool backwards)
+{
+    enum { PARTS = 7 };
+    tci_kernel *k = begin_kernel(backwards ? "parts_backwards" : "parts");
+    int64_t n = (PARTS - 3) * length + length / 3, sign = backwards ? -1 : 1;
+    int i = tci_kernel_axis(k, PARTS, false), j = tci_kernel_axis(k, length, true);
+    k->vector = TCI_VEC_INNER;
+    int a = tci_kernel_operand(k, TC_F32, false, n), o = tci_kernel_operand(k, TC_F32, true, PARTS);
+    int at = tci_kx_add(k, axis_x(k, i, sign * length), axis_x(k, j, sign));
+    at = tci_kx_add(k, at, tci_kx_const(k, backwards ? n + length / 2 : -length / 2));
+    int r = add_red(k, TCI_RED_SUM, add_stage(k, TCI_STAGE_REDUCE, 1, &j),
+                    guarded_load(k, a, at, at, 0, n - 1, 0.25), -1);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, i), r);
+    end_kernel(k);
+}
+
 /* guarded inner reduction: a moving sum over a padded row */
 TEST(guarded_reductions)
 {
@@ -931,6 +949,8 @@ TEST(guarded_reductions)
                     guarded_load(k, a, at, at, 0, n - 1, 0.25), -1);
         add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, i), r);
         end_kernel(k);
+        parts_kernel(n + 60, false);
+        parts_kernel(n + 60, true);
     }
     judge_all();
 }
