@@ -9,7 +9,9 @@
  * than -O2 and gives the same speed on code that is explicit about vectors. Of these,
  * -fexpensive-optimizations is what fuses multiply-adds of tiles, and without -fcaller-saves the
  * rare call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2;
- * its loops must not become calls of memset and memcpy. Generated code includes nothing and calls
+ * its loops must not become calls of memset and memcpy. Where x86 has 16 vector registers gcc may not
+ * move what a loop leaves alone before it: it does so whether or not registers are left, and spills
+ * sums of a tile then (a convolution with a bias took twice as long). Generated code includes nothing and calls
  * nothing but compiler helpers, so no libc is linked. Nothing unwinds through a kernel: the tables
  * for that, a fortieth of the time, are left out unless the user debugs. tcc ignores vector types
  * without a word, so its sources are scalar (tc_backend_compiler.vector_bytes).
@@ -133,6 +135,7 @@ static void tci_cc_arg(tci_cc_task *t, const char *arg)
 /* Lists that end in NULL. */
 static const char *const tci_cc_gcc_flags[] = {"-O1", "-fexpensive-optimizations", "-fgcse",
                                                "-fcaller-saves", "-fipa-ra", NULL};
+static const char *const tci_cc_gcc_few_registers[] = {"-fno-move-loop-invariants", NULL};
 static const char *const tci_cc_clang_flags[] = {"-O2", "-fno-builtin-memset",
                                                  "-fno-builtin-memcpy", NULL};
 static const char *const tci_cc_other_flags[] = {"-O2", NULL};
@@ -171,6 +174,9 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
                        : kind == TCI_CC_CLANG ? tci_cc_clang_flags
                                               : tci_cc_other_flags);
         tci_cc_list(t, tci_cc_common_flags);
+        if (kind == TCI_CC_GCC && target->vector_bytes < 64 && !strcmp(target->arch, "x86-64")) {
+            tci_cc_list(t, tci_cc_gcc_few_registers);
+        }
         for (int i = 0; i < target->n_flags; i++) {
             tci_cc_arg(t, target->flags[i]);
         }

@@ -179,8 +179,6 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
         }
         features = level->features;
         t->vector_bytes = t->vector_bytes ? level->vector_bytes : 0;
-        t->avx512 = level->vector_bytes == 64;
-        t->avx2 = level->vector_bytes >= 32;
         for (int k = 0; k < TCI_COUNT(level->flags) && level->flags[k]; k++) {
             t->flags[t->n_flags++] = level->flags[k];
         }

@@ -18,7 +18,6 @@ typedef struct tci_target {
     bool no_exchange;     /* of a device: as in tci_machine */
     tc_machine machine;   /* what the backend knows of it */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
-    bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
     char features[128];   /* canonical text, part of every cache key */
     char record[320];     /* and so is this: what schedules go by (tci_machine_text) */
     const char *flags[24]; int n_flags;  /* -m options for gcc and clang */
