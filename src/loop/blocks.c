@@ -295,7 +295,8 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     p->points = p->is_vec_paired || !p->is_vec_there ? p->points : 1;
     bool costly = p->is_vec_there || vec.strided || vec.computed || row.computed || parted ||
                   p->is_turned || p->of_rows.n_axes > 1 ||
-                  (!few && tci_blocked_is_crowded(k, p));
+                  (!few && tci_blocked_is_crowded(k, p, p->vec_load)) ||
+                  (!few && p->row_by_vector && tci_blocked_is_crowded(k, p, p->row_load));
     p->pays = costly || bytes >= machine.facts.cache_bytes[1];
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {

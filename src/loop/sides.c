@@ -57,12 +57,12 @@ TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
     return look;
 }
 
-TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p)
+TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p, int load)
 {
-    const tci_kinst *in = &k->insts[TCI_MAX(p->vec_load, 0)];
+    const tci_kinst *in = &k->insts[TCI_MAX(load, 0)];
     int axis = k->stages[p->stage].axes[0];
     tci_dim coef = 0;
-    if (p->vec_load < 0 || p->n_inner != 1 || !tci_build_coef(k, in->x, axis, &coef) ||
+    if (load < 0 || p->n_inner != 1 || !tci_build_coef(k, in->x, axis, &coef) ||
         !tci_dim_is_known(coef)) {
         return false;
     }
@@ -70,8 +70,9 @@ TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p)
     int64_t step = tci_dim_known(coef) * bytes, depth = tci_kernel_known(k, axis);
     step = step < 0 ? -step : step;
     int64_t sets = TCI_BLOCKED_PAGE / TCI_MAX(tci_lx_gcd(step, TCI_BLOCKED_PAGE), 1);
-    return (step >= TCI_BLOCKED_PAGE / 2 && sets * TCI_BLOCKED_WAYS < depth) ||
-           (step >= TCI_BLOCKED_PAGE && depth >= TCI_BLOCKED_PAGES);
+    int64_t pages = TCI_MIN(step, TCI_BLOCKED_PAGE) * depth / TCI_BLOCKED_PAGE;
+    return step >= TCI_BLOCKED_PAGE / 2 &&
+           (sets * TCI_BLOCKED_WAYS < depth || pages >= TCI_BLOCKED_PAGES);
 }
 
 /* Does x count the axes `outer` and `inner` as one in row-major order? */
