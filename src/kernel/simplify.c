@@ -115,6 +115,33 @@ TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *facto
     return false;
 }
 
+TCI_FN bool tci_kernel_dots_divide(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), divides = false;
+    bool *live_kx = TCI_NEW_ARRAY(k->s, bool, k->n_kx + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < tci_red_takes(k->reds[r].op) && k->reds[r].op == TCI_RED_DOT; i++) {
+            live[k->reds[r].in[i]] = true;
+        }
+    }
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        const tci_kinst *inst = &k->insts[i];
+        for (int a = 0; live[i] && a < inst->n_args; a++) {
+            live[inst->args[a]] = true;
+        }
+        if (live[i]) {
+            tci_kernel_mark_kx(k, inst->x, live_kx);
+        }
+        for (int g = 0; live[i] && g < inst->n_guards; g++) {
+            tci_kernel_mark_kx(k, k->guards[inst->guard + g].x, live_kx);
+        }
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        divides |= live_kx[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD);
+    }
+    return divides;
+}
+
 /* ---- merging neighbouring axes ---- */
 
 /* The coefficient of `axis` in the sum x, looking only at the terms of this sum. */

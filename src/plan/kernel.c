@@ -10,7 +10,10 @@
 #include "../kernel/simplify.h"
 #include "group.h"
 
-enum { TCI_PK_SPLITS = 64 };
+enum {
+    TCI_PK_SPLITS = 64,
+    TCI_PK_FEW = 4 /* elements of an axis that are no vector */
+};
 
 typedef struct tci_pk_slot {
     tci_dim size;
@@ -775,12 +778,21 @@ static void tci_pk_attempt(tci_pk *p)
     p->k->n_literals = p->n_literals;
 }
 
+/* Would the results of a contraction have an axis of a few elements for the sake of what is made of
+ * them, as where every other place of an image is added? Vectors would lie along these. Left as it
+ * is, what alternates gets memory (plan/plan.c). */
+static bool tci_pk_alternates(const tci_pk *p, int axis, tci_dim factor)
+{
+    return p->g->has_contract && !p->k->axes[axis].inner && tci_dim_le(factor, TCI_PK_FEW) &&
+           !tci_kernel_dots_divide(p->k);
+}
+
 /* rows: lanes are counted along an inner axis as it stands in the graph. */
 static bool tci_pk_split_any(tci_pk *p, bool rows)
 {
     int axis;
     tci_dim factor;
-    if (!tci_kernel_split_find(p->k, &axis, &factor)) {
+    if (!tci_kernel_split_find(p->k, &axis, &factor) || tci_pk_alternates(p, axis, factor)) {
         return false;
     }
     bool done = tci_pk_split(p, &p->outer, axis, factor);

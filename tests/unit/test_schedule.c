@@ -480,6 +480,13 @@ TEST(choices)
     tc_tensor filter = tc_input(ctx, "filter", TC_F32, 256, 256, 3, 3);
     check_choice(tc_conv2d(small, filter, TC_NONE, &(tc_conv){.padding = {1, 1}}), TEST_LAPTOP,
                  " unroll=1 ");
+    /* every place of a small image twice: it is made apart, and vectors are those of the product */
+    tc_tensor image = tc_input(ctx, "image", TC_F32, 1, 256, 28, 28);
+    tc_tensor point = tc_input(ctx, "point", TC_F32, 64, 256, 1, 1);
+    tc_tensor half_size = tc_input(ctx, "half size", TC_F32, 1, 64, 14, 14);
+    tc_tensor twice = tc_interpolate(half_size, &(tc_interpolation){.mode = "nearest",
+                                                                    .size = {28, 28}});
+    check_choice(tc_add(tc_conv2d(image, point, TC_NONE, NULL), twice), TEST_LAPTOP, "packed ");
     end();
 }
 
