@@ -1,4 +1,4 @@
-/* rewrite/crop.c - contractions that compute no more than what is read of them.
+/* rewrite/crop.c - contractions that compute no more than what is read of them, as it is read.
  *
  * In: roots of a simplified graph. Out: the same values, where a part cut out of a contraction's
  * result, seen through movements, is a contraction of parts of its operands. So the gradient to a
@@ -8,7 +8,8 @@
  * interleave phases, as those of a strided convolution, it has some of each phase: those that begin
  * in the midst of a place come first. A contraction with more than one user stays whole, as the
  * others want it so, and so does one that two parts would be of. Only where the sizes of axes that
- * are cut are known. */
+ * are cut are known. A matrix that is read turned alone, as the gradient of a layer's weights
+ * [out, in] is, is made so: what updates the weights is then made of its results where they are. */
 #include <string.h>
 
 #include "../graph/build.h"
@@ -307,9 +308,30 @@ static bool tci_crop_find(const tci_crop *c, const tci_node *n, tci_crop_part *p
     return found && tci_crop_is_part(n->in[0], *part);
 }
 
+static bool tci_crop_may_turn(const tci_node *n)
+{
+    return n->op == TCI_OP_PERMUTE && n->rank == 2 && n->in[0]->op == TCI_OP_CONTRACT;
+}
+
+/* The matrix with its axes in the order of n. */
+static tci_node *tci_crop_turn(tci_crop *c, const tci_node *n)
+{
+    tci_node *x = n->in[0];
+    int64_t *attr = tci_scratch_copy(c->s, x->attr, sizeof(int64_t) * (size_t)x->n_attr);
+    int64_t at = 3 + x->attr[0] + x->attr[1];
+    for (int i = 0; i < 2; i++) {
+        attr[at + i] = x->attr[at + n->attr[i]];
+    }
+    return tci_graph_node(c->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, 2, n->shape, 2, x->in,
+                          x->n_attr, attr);
+}
+
 static tci_node *tci_crop_node(tci_crop *c, tci_node *n)
 {
     tci_crop_part part;
+    if (tci_crop_may_turn(n) && *tci_crop_uses(c, n->in[0]) <= 1) {
+        return tci_crop_turn(c, n);
+    }
     if (!tci_crop_find(c, n, &part)) {
         return n;
     }
@@ -335,7 +357,7 @@ TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int
     tci_node_list list = tci_graph_sort(s, roots, n);
     bool any = false;
     for (int i = 0; i < list.n; i++) {
-        any = any || tci_crop_may_cut(list.items[i]);
+        any = any || tci_crop_may_cut(list.items[i]) || tci_crop_may_turn(list.items[i]);
     }
     if (!any) {
         return;

@@ -155,6 +155,27 @@ TEST(a_layer_is_one_kernel)
 
 /* Whatever takes more than one kernel says why. */
 /* Rows of two inputs, whose groups are apart until a third one reads both. */
+/* Of weights [out, in] the gradient is a product that lies as they do, and the step is its epilogue;
+ * so is a product that is turned. Where it is read both ways it is made once. */
+TEST(steps_of_a_layer_are_made_of_its_gradient)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 40, 96), t = tc_input(ctx, "t", TC_F32, 40, 64);
+    tc_tensor w = tc_input(ctx, "w", TC_F32, 64, 96), turned = tc_transpose(w, 0, 1), g;
+    tc_tensor loss = tc_sum(tc_mul(tc_matmul(x, turned), t), TC_ALL, false);
+    REQUIRE(!tc_grad(loss, &w, 1, &g));
+    PLAN((x, t, w), tc_sub(w, tc_mul(g, 0.1)));
+    KERNELS(1);
+    CHECK_EQ_INT(info.bytes_read, 4 * (40 * 96 + 40 * 64 + 64 * 96));
+    tc_tensor y = tc_matmul(x, turned);
+    PLAN((x, t, w), tc_exp(tc_transpose(y, 0, 1)));
+    KERNELS(2); /* one factor in another order */
+    PLAN((x, t, w), tc_exp(tc_transpose(y, 0, 1)), tc_neg(y));
+    KERNELS(3);
+    CHECK_MSG(strstr(why, "5.25e+05 flops"), "%s", why);
+    tc_ctx_free(ctx);
+}
+
 TEST(groups_over_one_space_are_joined)
 {
     open_ctx();
