@@ -310,12 +310,14 @@ TCI_FN void tci_cpu_machine(tc_machine *m)
  * than -O2 and gives the same speed on code that is explicit about vectors. Of these,
  * -fexpensive-optimizations is what fuses multiply-adds of tiles, and without -fcaller-saves the
  * rare call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2;
- * its loops must not become calls of memset and memcpy. Where x86 has 16 vector registers gcc may not
- * move what a loop leaves alone before it: it does so whether or not registers are left, and spills
- * sums of a tile then (a convolution with a bias took twice as long). Generated code includes nothing and calls
- * nothing but compiler helpers, so no libc is linked. Nothing unwinds through a kernel: the tables
- * for that, a fortieth of the time, are left out unless the user debugs. tcc ignores vector types
- * without a word, so its sources are scalar (tc_backend_compiler.vector_bytes).
+ * its loops must not become calls of memset and memcpy. Where x86 has 16 vector registers gcc may
+ * not move what a loop leaves alone before it: it does so whether or not registers are left, and
+ * spills sums of a tile then (a convolution with a bias took twice as long).
+ *
+ * Generated code includes nothing and calls nothing but compiler helpers, so no libc is linked.
+ * Nothing unwinds through a kernel: the tables for that, a fortieth of the time, are left out unless
+ * the user debugs. tcc ignores vector types without a word, so its sources are scalar
+ * (tc_backend_compiler.vector_bytes).
  *
  * A host built with the address sanitizer gets instrumented kernels when the compiler is of its
  * own kind: overruns inside kernels are then reported too. The features that are part of every key

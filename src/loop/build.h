@@ -71,7 +71,7 @@ typedef struct tci_build {
     const struct tci_cut *cut;    /* of the rows of the kernel (loop/cut.h); NULL: none known, */
     int guard;                    /* and its GUARD where its truth is known here, -1 not, */
     int8_t guard_truth;           /* tci_truth */
-    const bool *holds;            /* per guard: was it found to hold at all points here? NULL: none */
+    const bool *holds;            /* per guard: does it hold at all points here? NULL: not known */
     int cut_from;                 /* lx: what rows that are cut have before it nothing reads */
     const bool *is_one;           /* of the cut, where all is masked, else NULL */
     bool waits;                   /* a machine on which reading takes long: many reads at once */

@@ -43,8 +43,8 @@ static inline int64_t tci_blocked_step(const tci_kernel *k, const tci_blocked *p
 TCI_FN int tci_blocked_ports(const tci_kernel *k, tci_machine machine, const tci_blocked *p);
 /* Cycles of packing as many elements of the row factor as vectors have lanes. */
 TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p);
-/* Do the lines that a tile reads of a factor that is this load, one for each point of the only inner
- * axis, push each other out, of a set of the first cache or of where pages are looked up? */
+/* Do the lines that a tile reads of a factor that is this load, one for each point of the only
+ * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
 TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p, int load);
 
 #endif

@@ -655,8 +655,8 @@ TEST(filters_of_halves_are_turned_once)
 }
 
 /* Rows of filters are read where they lie, also where their windows are turned and their axes stand
- * in another order; those whose lines would push each other out of the first cache are packed, which
- * the 14 of a tile of wide vectors do. */
+ * in another order; those whose lines would push each other out of the first cache are packed, as
+ * the 14 of a tile of wide vectors would. */
 TEST(filters_are_read_as_they_lie)
 {
     static const int64_t few[] = {64, 64, 3, 3}, far[] = {64, 1024, 3, 3};

@@ -142,21 +142,8 @@ TEST(an_outer_product_is_summed_without_being_stored)
     tc_ctx_free(ctx);
 }
 
-TEST(a_layer_is_one_kernel)
-{
-    open_ctx();
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 32, 64), w = tc_input(ctx, "w", TC_F32, 64, 48),
-              b = tc_input(ctx, "b", TC_F32, 48);
-    PLAN((x, w, b), tc_relu(tc_add(tc_matmul(x, w), b)));
-    KERNELS(1);
-    CHECK_EQ_INT(info.arena_bytes, 0);
-    tc_ctx_free(ctx);
-}
-
-/* Whatever takes more than one kernel says why. */
-/* Rows of two inputs, whose groups are apart until a third one reads both. */
-/* Of weights [out, in] the gradient is a product that lies as they do, and the step is its epilogue;
- * so is a product that is turned. Where it is read both ways it is made once. */
+/* Of weights [out, in] the gradient is a product that lies as they do, and the step is its
+ * epilogue; so is a product that is turned. Where it is read both ways it is made once. */
 TEST(steps_of_a_layer_are_made_of_its_gradient)
 {
     open_ctx();
@@ -176,6 +163,18 @@ TEST(steps_of_a_layer_are_made_of_its_gradient)
     tc_ctx_free(ctx);
 }
 
+TEST(a_layer_is_one_kernel)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 32, 64), w = tc_input(ctx, "w", TC_F32, 64, 48),
+              b = tc_input(ctx, "b", TC_F32, 48);
+    PLAN((x, w, b), tc_relu(tc_add(tc_matmul(x, w), b)));
+    KERNELS(1);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    tc_ctx_free(ctx);
+}
+
+/* Rows of two inputs, whose groups are apart until a third one reads both. */
 TEST(groups_over_one_space_are_joined)
 {
     open_ctx();
@@ -339,6 +338,7 @@ TEST(ops_are_kept_apart_where_that_is_asked_for)
     tc_ctx_free(ctx);
 }
 
+/* Whatever takes more than one kernel says why. */
 TEST(every_refusal_has_a_reason)
 {
     open_ctx();

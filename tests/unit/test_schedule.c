@@ -473,8 +473,8 @@ TEST(choices)
     tc_tensor words = tc_input(ctx, "words", TC_F32, 50257, 768);
     tc_tensor rows = tc_input(ctx, "rows", TC_F32, 8, 768); /* weights are read once */
     check_choice(tc_matmul(rows, tc_permute(words, 1, 0)), TEST_H200, "rows=16 columns=128 ");
-    tc_tensor turned = tc_input(ctx, "turned", TC_F32, 1000, 1000); /* 4000 bytes from point to point */
     tc_tensor narrow = tc_input(ctx, "narrow", TC_F32, 1000, 64);
+    tc_tensor turned = tc_input(ctx, "turned", TC_F32, 1000, 1000); /* 4000 bytes a point */
     check_choice(tc_matmul(tc_permute(turned, 1, 0), narrow), TEST_LAPTOP, "packed ");
     tc_tensor small = tc_input(ctx, "small", TC_F32, 1, 256, 7, 7); /* 49 columns: 7 vectors */
     tc_tensor filter = tc_input(ctx, "filter", TC_F32, 256, 256, 3, 3);
