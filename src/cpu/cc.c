@@ -14,8 +14,8 @@
  * spills sums of a tile then (a convolution with a bias took twice as long).
  *
  * Generated code includes nothing and calls nothing but compiler helpers, so no libc is linked.
- * Nothing unwinds through a kernel: the tables for that, a fortieth of the time, are left out unless
- * the user debugs. tcc ignores vector types without a word, so its sources are scalar
+ * Nothing unwinds through a kernel: the tables for that, a fortieth of the time, are left out
+ * unless the user debugs. tcc ignores vector types without a word, so its sources are scalar
  * (tc_backend_compiler.vector_bytes).
  *
  * A host built with the address sanitizer gets instrumented kernels when the compiler is of its
