@@ -779,12 +779,12 @@ static void tci_pk_attempt(tci_pk *p)
 }
 
 /* Would the results of a contraction have an axis of a few elements for the sake of what is made of
- * them, as where every other place of an image is added? Vectors would lie along these. Left as it
- * is, what alternates gets memory (plan/plan.c). */
+ * them, as where every other place of an image is added? A processor's vectors would lie along
+ * these. Left as it is, what alternates gets memory (plan/plan.c). */
 static bool tci_pk_alternates(const tci_pk *p, int axis, tci_dim factor)
 {
-    return p->g->has_contract && !p->k->axes[axis].inner && tci_dim_le(factor, TCI_PK_FEW) &&
-           !tci_kernel_dots_divide(p->k);
+    return p->machine.block_threads == 0 && p->g->has_contract && !p->k->axes[axis].inner &&
+           tci_dim_le(factor, TCI_PK_FEW) && !tci_kernel_dots_divide(p->k);
 }
 
 /* rows: lanes are counted along an inner axis as it stands in the graph. */
