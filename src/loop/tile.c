@@ -426,6 +426,7 @@ static void tci_panel_note(const tci_ask *a, const int64_t *n, const tci_build *
 /* ---- packed panels ---- */
 
 enum { TCI_PACKED_N_ROWS, TCI_PACKED_N_UNROLL, TCI_PACKED_N_DEPTH, TCI_PACKED_N_COLUMNS };
+enum { TCI_PACKED_LEFT = 10 /* vectors of columns of which one too many is worth another tile */ };
 
 static int64_t tci_packed_vectors(const tci_ask *a, const tci_blocked *p)
 {
@@ -471,13 +472,14 @@ static void tci_packed_largest(const tci_ask *a, const tci_blocked *p, int64_t *
     tci_tile_largest_of(a, vectors, true, 1, rows, unroll);
 }
 
-/* The same of one vector; false: the larger tile walks no more vectors than there are. */
+/* The same of one vector; false: the larger tile hardly walks more vectors than there are. */
 static bool tci_packed_single(const tci_ask *a, const tci_blocked *p, int64_t unroll,
                               int64_t *rows)
 {
-    int64_t one;
+    int64_t one, vectors = tci_packed_vectors(a, p);
+    int64_t walked = tci_ceil_div(vectors, unroll) * unroll;
     tci_tile_largest_of(a, 1, true, 1, rows, &one);
-    return !p->is_vec_there && tci_packed_vectors(a, p) % unroll != 0;
+    return !p->is_vec_there && TCI_PACKED_LEFT * (walked - vectors) >= vectors;
 }
 
 static int tci_packed_candidates(const tci_ask *a,
