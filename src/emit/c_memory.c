@@ -247,8 +247,8 @@ TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
 /* ---- partial accesses ---- */
 
 /* Template of the body through the machine's masked instruction, or NULL where there is none. A
- * store of fewer than 8 lanes by AVX2's takes AMD's processors 12 to 18 cycles (measured: 17 on Zen
- * 3, 2 to 4 in halves), so where their number is a constant it is left to what follows. */
+ * store of some lanes by AVX2's takes a Zen 3 17 cycles, in halves 2 to 5, so where their number is
+ * a constant it is left to what follows. */
 static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
 {
     tci_cd *cd = e->cd;

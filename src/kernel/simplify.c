@@ -7,8 +7,6 @@
  * The copy makes the text of a kernel independent of how its lowering happened to number things. */
 #include "simplify.h"
 
-enum { TCI_KERNEL_SHORT = 4 }; /* elements of an axis that makes poor vectors */
-
 /* ---- what is needed ---- */
 
 /* Instructions that a store or reduction needs. */

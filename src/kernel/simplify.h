@@ -5,6 +5,8 @@
 #include "ir.h"
 #include "machine.h"
 
+enum { TCI_KERNEL_SHORT = 4 }; /* elements of an axis that makes poor vectors, at most */
+
 /* Index expressions inside those that a store or reduction needs, by number, with those of loads
  * from panels or without: no axis is split for them. In scratch. */
 TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k, bool panels);

@@ -10,10 +10,7 @@
 #include "../kernel/simplify.h"
 #include "group.h"
 
-enum {
-    TCI_PK_SPLITS = 64,
-    TCI_PK_FEW = 4 /* elements of an axis that are no vector */
-};
+enum { TCI_PK_SPLITS = 64 };
 
 typedef struct tci_pk_slot {
     tci_dim size;
@@ -784,7 +781,7 @@ static void tci_pk_attempt(tci_pk *p)
 static bool tci_pk_alternates(const tci_pk *p, int axis, tci_dim factor)
 {
     return p->machine.block_threads == 0 && p->g->has_contract && !p->k->axes[axis].inner &&
-           tci_dim_le(factor, TCI_PK_FEW) && !tci_kernel_dots_divide(p->k);
+           tci_dim_le(factor, TCI_KERNEL_SHORT) && !tci_kernel_dots_divide(p->k);
 }
 
 /* rows: lanes are counted along an inner axis as it stands in the graph. */
