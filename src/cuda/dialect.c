@@ -222,6 +222,10 @@ static const tci_cuda_row tci_cuda_rows[] = {
      "TC_I $T $n(const $S *p, bool m) {\n    $T r;\n    $P w = {};\n"
      "    if (m) {\n        w = *(const $P *)(p + $Q * $H);\n    }\n"
      "    TC_LANES(r) {\n        r.v[i] = $I;\n    }\n    return r;\n}\n"},
+    {TCI_MEM_LOAD_N_ALIGNED, "load_n_aligned",
+     "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    $P w = {};\n"
+     "    if (n > $Q * $H) {\n        w = *(const $P *)(p + $Q * $H);\n    }\n"
+     "    TC_LANES(r) {\n        r.v[i] = $I;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_REPEAT, "load_repeat",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
      "    const $P w = *(const $P *)(p + $Q * (TC_THREAD & 31));\n"

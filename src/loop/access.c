@@ -359,7 +359,7 @@ static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st,
                               int lanes)
 {
     tci_loop *l = b->l;
-    if (b->meets && tci_build_is_aligned(b, &st)) {
+    if (b->meets && st.mem == TCI_MEM_LOAD && tci_build_is_aligned(b, &st)) {
         return tci_access_load_at_once(b, inst, st, condition);
     }
     int at = tci_lx_block(l, st.x), saved = b->cur;

@@ -514,10 +514,11 @@ TCI_FN bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
     if (b->l->threads * b->l->rows == 1) {
         return false;
     }
-    if (st->mem != TCI_MEM_LOAD && st->mem != TCI_MEM_STORE) {
+    int held = b->l->lanes / b->l->threads;
+    bool whole = st->mem == TCI_MEM_LOAD_N && tci_lx_multiple(b->l, st->n) % held == 0;
+    if (st->mem != TCI_MEM_LOAD && st->mem != TCI_MEM_STORE && !whole) {
         return false;
     }
-    int held = b->l->lanes / b->l->threads;
     int dtype = st->base < 0 ? b->l->locals[~st->base].dtype : b->l->operands[st->base].dtype;
     int at_once = TCI_MIN(held, TCI_ALIGNED_BYTES / tci_dtype_get((tc_dtype)dtype)->bytes);
     return held % at_once == 0 && tci_lx_multiple(b->l, st->x) % at_once == 0;
@@ -544,7 +545,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
     if (tci_build_is_aligned(b, &st)) {
-        st.mem = st.mem == TCI_MEM_LOAD ? TCI_MEM_LOAD_ALIGNED : TCI_MEM_STORE_ALIGNED;
+        st.mem = st.mem == TCI_MEM_LOAD     ? TCI_MEM_LOAD_ALIGNED
+                 : st.mem == TCI_MEM_LOAD_N ? TCI_MEM_LOAD_N_ALIGNED
+                                            : TCI_MEM_STORE_ALIGNED;
     }
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
         st.dst = tci_loop_value(b->l, t, lanes, at);

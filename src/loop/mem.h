@@ -81,6 +81,8 @@ typedef enum tci_mem {
     TCI_MEM_STORE_ALIGNED,
     /* T f(const S *p, bool m): as LOAD_ALIGNED; where m is false not touched and read as 0 */
     TCI_MEM_LOAD_IF,
+    /* as LOAD_N, aligned so: each thread takes all of its own or nothing */
+    TCI_MEM_LOAD_N_ALIGNED,
     /* T f(const S *p): lane i is element i % n, n the lanes of TCI_WARP threads; aligned */
     TCI_MEM_LOAD_REPEAT,
     /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */

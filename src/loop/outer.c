@@ -154,6 +154,13 @@ static void tci_stage_join(tci_build *b, int stage, int n, const tci_stage_tuple
     }
 }
 
+/* How often a loop of a thread of a block over n points is written out, so that several rows of
+ * memory are on their way at once; 0: the points are enough for that. */
+static int32_t tci_stage_rows_ahead(const tci_build *b, int n)
+{
+    return b->l->threads > 1 && n <= TCI_STAGE_BLOCK_ROWS / 4 ? TCI_STAGE_BLOCK_ROWS / n : 0;
+}
+
 /* The stretch of the last axis that lies in part number `part`, and the loop over it; `before`:
  * products before the axis' first one. */
 static void tci_stage_take_part(tci_build *b, int stage, const tci_tile *tile,
@@ -181,9 +188,7 @@ static void tci_stage_take_part(tci_build *b, int stage, const tci_tile *tile,
     from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
     to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, size), 0);
     tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
-    if (b->l->threads > 1 && n == 1) {
-        open.st.unroll = TCI_STAGE_BLOCK_ROWS;
-    }
+    open.st.unroll = tci_stage_rows_ahead(b, n);
     tci_build_set(b, axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
     tci_stage_take_points(b, stage, tile, acc);
     tci_build_set(b, axis, NULL);
@@ -320,8 +325,8 @@ static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
         return;
     }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
-    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
-        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    if (st->n_axes > 0 && tci_stage_rows_ahead(b, n) > 0) {
+        open[st->n_axes - 1].st.unroll = tci_stage_rows_ahead(b, n);
     }
     tci_stage_take_points(b, stage, tile, acc);
     if (st->kind == TCI_STAGE_SCAN) {

@@ -151,8 +151,8 @@ static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine
 TCI_FN const tci_product_tile *tci_product_tiles(void)
 {
     static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {
-        {128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},
-        {64, 64, 8, 8},   {64, 64, 4, 8},  {16, 128, 4, 4}, {64, 64, 4, 4}};
+        {128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},  {64, 64, 8, 8},
+        {64, 64, 4, 8},   {16, 128, 4, 4}, {128, 32, 4, 4}, {64, 64, 4, 4}};
     return tiles;
 }
 
@@ -160,8 +160,15 @@ TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tc
 {
     return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
            tci_product_take_sides(k, p) && tci_product_fits(k) &&
-           p->rows.size >= (p->columns.along_depth ? TCI_GATHER_FEW : TCI_GATHER_SIDE) &&
-           p->columns.size >= TCI_GATHER_SIDE && p->depth >= TCI_GATHER_DEPTH;
+           TCI_MIN(p->rows.size, p->columns.size) >= TCI_GATHER_FEW &&
+           TCI_MAX(p->rows.size, p->columns.size) >= TCI_GATHER_SIDE &&
+           p->depth >= TCI_GATHER_DEPTH;
+}
+
+TCI_FN bool tci_product_fills(const tci_product *p)
+{
+    return p->rows.size >= (p->columns.along_depth ? TCI_GATHER_FEW : TCI_GATHER_SIDE) &&
+           p->columns.size >= TCI_GATHER_SIDE;
 }
 
 TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,

@@ -158,8 +158,11 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
         tci_lverify_address(v, st, uses);
     }
     if (st->mem == TCI_MEM_LOAD_ALIGNED || st->mem == TCI_MEM_STORE_ALIGNED ||
-        st->mem == TCI_MEM_LOAD_IF) {
+        st->mem == TCI_MEM_LOAD_IF || st->mem == TCI_MEM_LOAD_N_ALIGNED) {
         TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % (lanes / v->l->threads) == 0);
+    }
+    if (st->mem == TCI_MEM_LOAD_N_ALIGNED) {
+        TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->n) % (lanes / v->l->threads) == 0);
     }
     if (st->mem == TCI_MEM_STORE_PAIRS && v->l->threads > 1) {
         TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % 2 == 0);

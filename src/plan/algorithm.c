@@ -177,8 +177,8 @@ static tci_algo_cut_at tci_algo_cut_of(const tci_node *n, tci_machine machine)
     const tci_node *x = n->in[0];
     tci_dim to = tci_node_count(n), from = tci_node_count(x);
     tci_algo_cut_at cut = {0};
-    if (n->n_attr == 0 || tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(to) ||
-        !tci_dim_is_known(from) || to == 0 || from == 0) {
+    if (n->n_attr == 0 || !tci_dim_is_known(to) || !tci_dim_is_known(from) || to == 0 ||
+        from == 0) {
         return cut;
     }
     const int64_t results = tci_dim_known(to), all = tci_dim_known(from);
@@ -278,6 +278,34 @@ TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n)
     }
     tci_node *part = tci_algo_chunk_by(a, &c, n->op, c.x);
     return tci_build_cast(a->g, tci_algo_join_by(a, &c, n->op, part, n), (tc_dtype)n->dtype);
+}
+
+/* Cuts n, the place of the largest or smallest element: each chunk has one and its place, and the
+ * first chunk whose element is that of all tells which place is meant. NULL as above. */
+static tci_node *tci_algo_split_arg(const tci_algo *a, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    int op = n->op == TCI_OP_ARGMAX ? TCI_OP_MAX : TCI_OP_MIN, axis = (int)n->attr[0];
+    tci_algo_chunks c;
+    if (!tci_algo_cut(a, tci_graph_node(a->g, op, (tc_dtype)x->dtype, n->rank, n->shape, 1, &x,
+                                        n->n_attr, n->attr), &c)) {
+        return NULL;
+    }
+    tc_dtype t = (tc_dtype)n->dtype;
+    tci_node *values = tci_algo_chunk_by(a, &c, op, c.x);
+    tci_node *places = tci_graph_node(a->g, n->op, t, c.n_kept, c.kept, 1, &c.x, c.n_axes, c.axes);
+    tci_node *chunk = tci_graph_node(a->g, n->op, t, n->rank, n->shape, 1, &values, c.n_parts,
+                                     c.parts);
+    tci_dim *one = tci_scratch_copy(a->s, c.kept, sizeof(tci_dim) * (size_t)c.n_kept);
+    one[axis] = 1;
+    tci_node *place = tci_build_gather(a->g, places, axis,
+                                       tci_build_reshape(a->g, chunk, c.n_kept, one));
+    tci_value length = {.i = tci_dim_known(c.x->shape[axis + 1])};
+    tci_node *each = tci_build_broadcast(a->g, tci_graph_const(a->g, t, length), n->rank, n->shape);
+    tci_node *before[2] = {chunk, each}, *sum[2];
+    sum[0] = tci_build_ew(a->g, TCI_OP_MUL, before);
+    sum[1] = tci_build_reshape(a->g, place, n->rank, n->shape);
+    return tci_build_ew(a->g, TCI_OP_ADD, sum);
 }
 
 /* n as reductions whose order follows from no size, and what that forbids. */
@@ -1110,8 +1138,11 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
     tci_node *made = NULL;
     if (n->op == TCI_OP_DEVSQ) {
         made = tci_algo_devsq(a, n);
-    } else if (tci_op_is_reduce(n->op) && a->machine.reproducible) {
+    } else if (tci_op_is_reduce(n->op) && !tci_op_is(n->op, TCI_IS_ARG) &&
+               a->machine.reproducible) {
         made = tci_algo_reproducible(a, n);
+    } else if (tci_op_is(n->op, TCI_IS_ARG)) {
+        made = tci_algo_split_arg(a, n);
     } else if (tci_op_is_reduce(n->op)) {
         made = tci_algo_cut_powers(a, n);
         made = made ? made : tci_plan_split(a, n);

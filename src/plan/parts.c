@@ -14,11 +14,12 @@
  *           short enough is cut, those before it are parts as they are
  *
  * The one idea of parts: where there are fewer results than threads to make them, parts are work
- * for the others. What they cost beside the products is counted first: a part has products enough
- * that its sum, written and read, costs a few percent of reading the elements or of multiplying
- * them, and there are never more partial sums than elements, unless blocks of threads would wait
- * for work. (The digits need no parts: the class of a long sum, SPLIT, keeps them inside one
- * kernel.)
+ * for the others. What they cost beside the products is counted first. On a processor a part has
+ * products enough that its sum, written and read, costs a few percent of reading the elements or of
+ * multiplying them, and there are never more partial sums than elements. By blocks of threads
+ * (tci_parts_cycles) few tiles wait for memory slab after slab, so the parts are as many as make a
+ * model of such tiles fastest, a second kernel and the partial sums counted in. (The digits need no
+ * parts: the class of a long sum, SPLIT, keeps them inside one kernel.)
  *
  * A product of a few rows (but one over panels of several points, plan/panels.c) is as much a
  * stream of its larger factor as that of one: those are rows too, and neighbours of each other, so
@@ -35,11 +36,12 @@ enum {
     TCI_PARTS_LONG = 1024,       /* products up to which a sum is left whole */
     TCI_PARTS_LONG_ROW = 256,    /* the same where every element is read once */
     TCI_PARTS_LENGTH = 512,      /* products of a part: at least, */
-    TCI_PARTS_LENGTH_MOST = 4096, /* and wanted, however many partial sums there are */
+    TCI_PARTS_LENGTH_MOST = 4096, /* and wanted */
     TCI_PARTS_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
     TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
-    TCI_PARTS_POINTS = 1 << 21,  /* partial sums that keep a machine of blocks busy, in tiles, */
-    TCI_PARTS_SHORT = 256,       /* of no fewer products */
+    TCI_PARTS_POINTS = 1 << 22,  /* most partial sums of a machine of blocks, */
+    TCI_PARTS_SHORT = 64,        /* of no fewer products, */
+    TCI_PARTS_MANY = 512,        /* in no more parts */
     TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows, */
     TCI_PARTS_FAR_READS = 2,     /* or of so many that its caches do not hold, */
     TCI_PARTS_FAR = 1 << 21,
@@ -49,7 +51,13 @@ enum {
     TCI_PARTS_COLUMNS = 16,      /* and columns, */
     TCI_PARTS_NEIGHBOURS = 6,    /* results side by side for vectors of them, */
     TCI_PARTS_LINE = 16,         /* and products that lie side by side in a row of them */
-    TCI_PARTS_FEW = 128          /* elements of operands for each partial sum, where that can be */
+    TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
+    /* Of the model of blocks, in cycles of a processor (measured on an H100, exact f32): */
+    TCI_PARTS_PROCESSORS = 128,
+    TCI_PARTS_SLAB = 16,         /* products that a tile takes in at once, */
+    TCI_PARTS_WAIT = 800,        /* no faster than this, however small it is */
+    TCI_PARTS_LAUNCH = 3500,     /* of the kernel that adds up the parts */
+    TCI_PARTS_CYCLE_BYTES = 1500 /* of partial sums, for all processors together */
 };
 
 typedef struct tci_parts {
@@ -196,15 +204,9 @@ static int64_t tci_parts_divisor(int64_t n, int64_t least)
     return 0;
 }
 
-/* Which axis is cut, and the length of a part; `reads`: how often an element is read. */
-static bool tci_parts_choose_axis(tci_parts *p, double reads, double most)
+/* Which axis is cut, and the length of a part of `want` products, about, and at least `least`. */
+static bool tci_parts_choose_axis(tci_parts *p, int64_t want, int64_t least)
 {
-    bool blocks = p->a->machine.block_threads > 0;
-    int64_t least = (int64_t)ceil(blocks ? TCI_MIN(reads, TCI_PARTS_LENGTH) : reads);
-    int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
-    int64_t want = TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
-    want = reads <= 1 ? TCI_PARTS_LENGTH_MOST : want; /* memory is the limit: long streams */
-    want = TCI_MAX(TCI_MIN(want, (int64_t)most), least);
     int64_t inner = 1;
     p->at = p->n_summed - 1;
     while (p->at > 0 && inner * p->sizes[p->at] <= want) {
@@ -220,20 +222,85 @@ static bool tci_parts_choose_axis(tci_parts *p, double reads, double most)
     return p->at > 0 || length < size;
 }
 
-/* Are there too few results to go round, each of so many products that parts of them are worth a
- * kernel of their own? */
-static bool tci_parts_are_busy(double products, double results, double reads, tci_machine machine)
-{
-    double few = reads <= 1 ? TCI_PARTS_RESULTS : TCI_PARTS_TILED;
-    return machine.block_threads > 0 || (results <= few && products >= 2 * TCI_PARTS_LENGTH_MOST);
-}
-
 /* How often an element is read. */
 static double tci_parts_reads(const tci_parts *p)
 {
     double elements = (double)tci_dim_known(tci_node_count(p->in[0])) +
                       (double)tci_dim_known(tci_node_count(p->in[1]));
     return (double)tci_dim_known(tci_node_count(p->n)) * tci_parts_products(p) / elements;
+}
+
+/* Axes of the result that operand k alone has, as one. */
+static double tci_parts_own(const tci_parts *p, int k)
+{
+    double own = 1;
+    for (int i = 0; i < p->n->rank; i++) {
+        bool here = tci_build_label(p->labels[k], p->in[k]->rank, p->out[i]) >= 0;
+        bool there = tci_build_label(p->labels[1 - k], p->in[1 - k]->rank, p->out[i]) >= 0;
+        own *= here && !there ? (double)tci_dim_known(p->n->shape[i]) : 1;
+    }
+    return own;
+}
+
+/* Of a processor: are there too few results to go round, each of so many products that parts of
+ * them are worth a kernel of their own? Then how long they are. */
+static bool tci_parts_choose(tci_parts *p)
+{
+    double products = tci_parts_products(p), reads = tci_parts_reads(p);
+    double results = (double)tci_dim_known(tci_node_count(p->n));
+    double most = reads <= 1 ? TCI_PARTS_RESULTS : TCI_PARTS_TILED;
+    int64_t least = (int64_t)ceil(reads);
+    int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
+    int64_t want = TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
+    want = reads <= 1 ? TCI_PARTS_LENGTH_MOST : want; /* memory is the limit: long streams */
+    return products > TCI_PARTS_LONG && results <= most &&
+           products >= 2 * TCI_PARTS_LENGTH_MOST && tci_parts_choose_axis(p, want, least);
+}
+
+/* A tile of the larger side and of the smaller one: cycles of a processor for a slab of it, and how
+ * many it holds at once. */
+typedef struct tci_parts_tile { int16_t large, small, cycles, resident; } tci_parts_tile;
+
+/* Cycles of the busiest of a machine's processors for so many parts of blocks of threads
+ * (loop/product.c): a slab of the tiles that a processor has at once takes what they compute, or
+ * what one waits for memory. */
+static double tci_parts_cycles(const tci_parts *p, double parts)
+{
+    static const tci_parts_tile singles[] = {{128, 128, 2560, 2}, {64, 64, 1140, 6},
+                                             {128, 16, 570, 12}};
+    static const tci_parts_tile doubles[] = {{64, 32, 400, 8}};
+    static const tci_parts_tile lines[] = {{128, 1, 150, 32}}; /* of a matrix, times a vector */
+    double large = TCI_MAX(tci_parts_own(p, 0), tci_parts_own(p, 1));
+    double small = TCI_MIN(tci_parts_own(p, 0), tci_parts_own(p, 1));
+    bool wide = p->sum == TC_F64;
+    const tci_parts_tile *tiles = small <= 1 ? lines : wide ? doubles : singles;
+    int n_tiles = small <= 1 || wide ? 1 : (int)TCI_COUNT(singles);
+    double results = (double)tci_dim_known(tci_node_count(p->n)), least = HUGE_VAL;
+    double slabs = ceil(tci_parts_products(p) / parts / TCI_PARTS_SLAB);
+    for (int i = 0; i < n_tiles; i++) {
+        double blocks = results / (large * small) * parts * ceil(large / tiles[i].large) *
+                        ceil(small / tiles[i].small);
+        double each = ceil(blocks / TCI_PARTS_PROCESSORS);
+        double at_once = TCI_MIN(each, tiles[i].resident);
+        double slab = TCI_MAX(TCI_PARTS_WAIT, at_once * tiles[i].cycles);
+        least = TCI_MIN(least, ceil(each / at_once) * slabs * slab);
+    }
+    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_PARTS_CYCLE_BYTES;
+    return parts > 1 ? least + TCI_PARTS_LAUNCH + moved : least;
+}
+
+/* Of blocks of threads: how many parts, by powers of two, are clearly faster than fewer of them. */
+static bool tci_parts_choose_of_blocks(tci_parts *p)
+{
+    double products = tci_parts_products(p), best = 1;
+    double results = (double)tci_dim_known(tci_node_count(p->n));
+    for (double parts = 2; parts <= TCI_PARTS_MANY && parts * TCI_PARTS_SHORT <= products &&
+                           parts * results <= TCI_PARTS_POINTS;
+         parts *= 2) {
+        best = tci_parts_cycles(p, parts) < 0.9 * tci_parts_cycles(p, best) ? parts : best;
+    }
+    return best > 1 &&
+           tci_parts_choose_axis(p, (int64_t)ceil(products / best), TCI_PARTS_SHORT);
 }
 
 /* ---- nodes ---- */
@@ -408,18 +475,6 @@ static tci_node *tci_parts_sum_of_products(const tci_parts *p)
                           axes);
 }
 
-/* Axes of the result that operand k alone has, as one. */
-static double tci_parts_own(const tci_parts *p, int k)
-{
-    double own = 1;
-    for (int i = 0; i < p->n->rank; i++) {
-        bool here = tci_build_label(p->labels[k], p->in[k]->rank, p->out[i]) >= 0;
-        bool there = tci_build_label(p->labels[1 - k], p->in[1 - k]->rank, p->out[i]) >= 0;
-        own *= here && !there ? (double)tci_dim_known(p->n->shape[i]) : 1;
-    }
-    return own;
-}
-
 /* Has a processor no tiles of the results, nor a vector of neighbours among them? Those are filters
  * of images of which each channel is alone, or few are together: each sum is of rows of images. */
 static bool tci_parts_have_no_tiles(const tci_parts *p)
@@ -585,16 +640,11 @@ TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
 {
     tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
-    tci_machine machine = a->machine;
     if (!tci_parts_begin(&p)) {
         return NULL;
     }
-    double products = tci_parts_products(&p), reads = tci_parts_reads(&p);
-    double results = (double)tci_dim_known(tci_node_count(n));
-    bool busy = tci_parts_are_busy(products, results, reads, machine);
-    double most = machine.block_threads == 0 ? products : products * results / TCI_PARTS_POINTS;
-    if (products <= TCI_PARTS_LONG || !busy ||
-        !tci_parts_choose_axis(&p, reads, TCI_MAX(most, TCI_PARTS_SHORT))) {
+    double products = tci_parts_products(&p);
+    if (!(a->machine.block_threads > 0 ? tci_parts_choose_of_blocks(&p) : tci_parts_choose(&p))) {
         return NULL;
     }
     tci_parts_widen(&p);
