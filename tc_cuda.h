@@ -2975,9 +2975,9 @@ TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m)
  * control flow is the same in the whole block and any statement may hold a barrier. Scalars are
  * spelled by the C dialect, which this one extends; only vectors differ: a struct of q elements.
  *
- * Lanes meet in four places: LANE (one lane to all), HIGH_HALF (lane i takes lane i + h), BELOW
- * (h lanes take the last of the h before) and BARRIER (local arrays may be read by other threads
- * than wrote them).
+ * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane
+ * i + h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by
+ * other threads than wrote them).
  *
  * A block may also hold several vectors side by side, each in the threads of a warp or of a part of
  * one; those of one warp are all there or none is. Threads are counted from the vector's first
@@ -3252,6 +3252,12 @@ static const tci_cuda_row tci_cuda_rows[] = {
      "TC_I $T $n($T x, int h) {\n    if (h >= $Q) {\n        return tc_down(x, h / $Q);\n    }\n"
      "    $T r = x;\n    TC_LANES(r) {\n        if (i < h) {\n"
      "            r.v[i] = x.v[(i + h) % $Q];\n        }\n    }\n    return r;\n}\n"},
+    {TCI_MEM_NEAR_HALF, "near_half",
+     "TC_I $T $n($T x, int h) {\n    if (h >= $Q) {\n        return tc_down(x, h / $Q);\n    }\n"
+     "    $T r = x;\n    TC_LANES(r) {\n        r.v[i] = x.v[(i + h) % $Q];\n    }\n"
+     "    return r;\n}\n"},
+    {TCI_MEM_HIGH_FIRST, "high_first",
+     "TC_I $T $n($T x, int h) {\n    return tc_down_first(x, h / $Q);\n}\n"},
     {TCI_MEM_BELOW, "below",
      "TC_I $T $n($T x, $T none, int h) {\n    if (h >= $Q) {\n"
      "        return tc_below(x, none, x.v[$Q - 1], h / $Q);\n    }\n    TC_LANES(none) {\n"
@@ -3429,6 +3435,9 @@ static const char tci_cuda_prelude_text[] =
     "    if (from >= 0 && from < threads) {\n        box[from] = x;\n    }\n    __syncthreads();\n"
     "    if ((int)threadIdx.x < threads) {\n        r = box[threadIdx.x];\n    }\n    return "
     "r;\n}\n"
+    "template <class T> TC_I T tc_down_first(T x, int threads) {\n    if (threads >= 32) {\n"
+    "        return tc_down(x, threads);\n    }\n"
+    "    x.v[0] = __shfl_down_sync(0xffffffffu, x.v[0], threads);\n    return x;\n}\n"
     "template <class T, class E> TC_I T tc_below(const T &x, T none, E last, int threads) {\n"
     "    const int from = ((int)threadIdx.x | (threads - 1)) ^ threads;\n"
     "    if (threads < 32) {\n        last = __shfl_sync(0xffffffffu, last, from & 31);\n"

@@ -743,21 +743,32 @@ static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
     }
 }
 
-/* Lane i takes in lane i + h, for h = vlanes / 2 ... 1. */
-static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
+/* m lanes from i on take in those from i + h on. */
+static void tci_exec_join_some(tci_exec *e, const tci_interp_red *r, int i, int h, int m)
 {
     static const uint8_t all[TCI_PARTS] = {1, 1, 1};
-    for (int h = e->p->vlanes / 2; h > 0; h /= 2) {
+    char *low[TCI_PARTS], *high[TCI_PARTS];
+    tci_exec_parts(e, r->acc, r->n_parts, all, i, low);
+    tci_exec_parts(e, r->acc, r->n_parts, all, i + h, high);
+    if (r->single) {
+        tci_exec_combine(e, r, low[0], high[0], true, m);
+    } else {
+        tci_exec_join(e, r, low, high, all, m);
+    }
+}
+
+/* As LANES says (kernel/ir.h). Behind those that are joined first, lanes between the first ones
+ * take in what nothing reads. */
+static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
+{
+    for (int h = e->p->near / 2; h > 0; h /= 2) {
+        for (int i = 0; i < e->p->vlanes; i += e->p->near) {
+            tci_exec_join_some(e, r, i, h, h);
+        }
+    }
+    for (int h = e->p->vlanes / 2; h >= TCI_MAX(e->p->near, 1); h /= 2) {
         for (int i = 0; i < h; i += TCI_VLANES) {
-            int m = TCI_MIN(h - i, TCI_VLANES);
-            char *low[TCI_PARTS], *high[TCI_PARTS];
-            tci_exec_parts(e, r->acc, r->n_parts, all, i, low);
-            tci_exec_parts(e, r->acc, r->n_parts, all, i + h, high);
-            if (r->single) {
-                tci_exec_combine(e, r, low[0], high[0], true, m);
-            } else {
-                tci_exec_join(e, r, low, high, all, m);
-            }
+            tci_exec_join_some(e, r, i, h, TCI_MIN(h - i, TCI_VLANES));
         }
     }
 }

@@ -59,6 +59,7 @@ static void tci_prep_shape(tci_prep *b)
     tci_interp *p = b->p;
     p->inner = k->vector == TCI_VEC_INNER;
     p->vlanes = tci_kernel_lanes(k);
+    p->near = tci_kernel_near(k);
     p->n_axes = k->n_axes;
     p->n_outer = k->n_outer;
     p->n_stages = k->n_stages;

@@ -195,7 +195,8 @@ struct tci_interp {
     tci_scratch s;          /* owns all of it */
     tci_interp_member *members; int n_members; /* of a joint, which has no more; and an end */
     bool inner;             /* TCI_VEC_INNER */
-    int vlanes;             /* virtual lanes of its reductions */
+    int vlanes;             /* virtual lanes of its reductions, */
+    int near;               /* of which so many neighbours are joined first; 0 */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;
     int64_t *sizes;         /* of the axes */
     int32_t *walk;          /* n_outer: the outer axes, slowest first */

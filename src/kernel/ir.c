@@ -34,6 +34,15 @@ TCI_FN int tci_kernel_lanes(const tci_kernel *k)
     return TCI_VLANES;
 }
 
+TCI_FN int tci_kernel_near(const tci_kernel *k)
+{
+    int near = 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        near = TCI_MAX(near, k->reds[r].near);
+    }
+    return near;
+}
+
 TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner)
 {
     tci_kaxis axis = {size, inner};

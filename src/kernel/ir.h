@@ -31,6 +31,8 @@
  *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
  *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
  *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
+ *             LANES(n/g): before that among each g neighbours lane i takes in lane i + g / 2, .. 1,
+ *             and then only the first ones of these are joined: i + n / 2, .. i + g.
  *             Lanes start at the identity; an element that does not exist changes nothing.
  *   BLOCK_SCAN(n)  a SCAN over one axis in blocks of n elements. In a block element i takes in, for
  *             h = 1, 2, 4 .. n / 2 where i & h, what the last of the h elements below has taken in
@@ -201,6 +203,8 @@ typedef struct tci_kred {
     int32_t inst;    /* the RED instruction that stands for the result */
     uint8_t order;   /* tci_korder */
     int32_t order_n; /* its number, 0 where it has none */
+    /* LANES: so many neighbours are joined first, a power of two; 0: none. All of a kernel alike */
+    uint8_t near;
     /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, besides CHAIN
      * or SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 (MATRIX: of any signs) */
     uint8_t points;
@@ -321,6 +325,8 @@ TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 
 /* The n of the kernel's LANES(n) and BLOCK_SCAN(n); of one without, the least. */
 TCI_FN int tci_kernel_lanes(const tci_kernel *k);
+/* The g of LANES(n/g), 0 where none are joined first. */
+TCI_FN int tci_kernel_near(const tci_kernel *k);
 /* The class in words: "LANES(64)", "ONLINE LANES(64)". */
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red);
 

@@ -121,7 +121,9 @@ TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
                                         "MATRIX", "STEPS", "TF32"};
     tci_str_add(out, red->op == TCI_RED_ONLINE ? "ONLINE " : "");
     tci_str_add(out, names[red->order]);
-    if (red->order_n > 0) {
+    if (red->near > 0) {
+        tci_str_printf(out, "(%d/%d)", (int)red->order_n, red->near);
+    } else if (red->order_n > 0) {
         tci_str_printf(out, "(%d)", (int)red->order_n);
     }
     tci_str_add(out, red->points == 2 ? " PAIRS" : red->points == 4 ? " FOURS" : "");

@@ -281,6 +281,8 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     bool steps = red->order == TCI_ORDER_STEPS && red->op == TCI_RED_SUM;
     TCI_ASSERT(s, (inner && !keeps && !scan) == (red->order == TCI_ORDER_LANES || steps));
     TCI_ASSERT(s, (inner && scan) == (red->order == TCI_ORDER_BLOCK_SCAN));
+    TCI_ASSERT(s, red->near == (red->order == TCI_ORDER_LANES ? tci_kernel_near(k) : 0));
+    TCI_ASSERT(s, red->near <= TCI_VLANES && !(red->near & (red->near - 1)));
     TCI_ASSERT(s, !keeps || inner);
     TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || tci_red_parts(red->op) == 1);

@@ -177,31 +177,114 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     }
 }
 
-static int tci_stage_high_half(tci_build *b, int part, int h)
+static int tci_stage_move_lanes(tci_build *b, tci_mem mem, int part, int h)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    st.mem = TCI_MEM_HIGH_HALF;
+    st.mem = (uint8_t)mem;
     st.args[0] = part;
     st.imm = h;
     return tci_build_mem(b, st, (tc_dtype)b->l->values[part].dtype, b->l->lanes, b->cur);
 }
 
-/* Lane i takes in lane i + h, for h = 32, 16 ... 1; the result is lane 0. */
+static int tci_stage_near_half(tci_build *b, int part, int h)
+{
+    return tci_stage_move_lanes(b, TCI_MEM_NEAR_HALF, part, h);
+}
+
+static int tci_stage_high_half(tci_build *b, int part, int h)
+{
+    int held = b->l->lanes / b->l->threads;
+    bool first = h % held == 0 && tci_kernel_near(b->k) >= held && b->l->threads > 1;
+    return tci_stage_move_lanes(b, first ? TCI_MEM_HIGH_FIRST : TCI_MEM_HIGH_HALF, part, h);
+}
+
+TCI_FN tci_stage_tuple tci_stage_join_near(tci_build *b, const tci_kred *red, tci_stage_tuple v)
+{
+    for (int h = TCI_MIN(red->near, b->l->lanes) / 2; h >= 1; h /= 2) {
+        v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_stage_near_half, h));
+    }
+    return v;
+}
+
+TCI_FN tci_stage_tuple tci_stage_join_halves(tci_build *b, const tci_kred *red, tci_stage_tuple v,
+                                             int from)
+{
+    for (int h = from; h >= TCI_MAX(red->near, 1); h /= 2) {
+        v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_stage_high_half, h));
+    }
+    return v;
+}
+
+/* Element x of an array of lanes takes in the one h behind it. */
+static void tci_stage_array_join(tci_build *b, const tci_kred *red, tci_stage_tuple array, int x,
+                                 int h)
+{
+    tci_stage_tuple low = tci_stage_array_get(b, red, array, x);
+    int far = tci_lx_make(b->l, TCI_LX_ADD, x, tci_lx_const(b->l, h), 0);
+    tci_stage_tuple high = tci_stage_array_get(b, red, array, far);
+    tci_stage_array_set(b, array, x, tci_stage_combine(b, red, low, high));
+}
+
+/* Joins neighbours of an array, whose vectors are of fewer lanes than those or of as many. */
+static void tci_stage_array_near(tci_build *b, const tci_kred *red, tci_stage_tuple array)
+{
+    int lanes = b->l->lanes, all = tci_kernel_lanes(b->k);
+    for (int h = red->near / 2; h >= lanes; h /= 2) {
+        tci_lopen outer, inner;
+        int from = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, all), 2 * h, &outer);
+        int first = tci_lx_var(b->l, from);
+        int end = tci_lx_make(b->l, TCI_LX_ADD, first, tci_lx_const(b->l, h), 0);
+        int i = tci_build_for(b, first, end, lanes, &inner);
+        tci_stage_array_join(b, red, array, tci_lx_var(b->l, i), h);
+        tci_build_close(b, &inner);
+        tci_build_close(b, &outer);
+    }
+    if (red->near > 1 && lanes > 1) {
+        tci_lopen open;
+        int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, all), lanes, &open);
+        int x = tci_lx_var(b->l, i);
+        tci_stage_tuple v = tci_stage_array_get(b, red, array, x);
+        tci_stage_array_set(b, array, x, tci_stage_join_near(b, red, v));
+        tci_build_close(b, &open);
+    }
+}
+
+/* Joins neighbours in registers, each of fewer lanes than those or of as many. */
+static void tci_stage_registers_near(tci_build *b, const tci_kred *red, const tci_stage_tuple *acc,
+                                     int n)
+{
+    int lanes = b->l->lanes;
+    for (int h = red->near / 2; h >= lanes; h /= 2) {
+        for (int i = 0; i + h / lanes < n; i++) {
+            if (i * lanes % (2 * h) < h) {
+                tci_stage_assign(b, acc[i],
+                                 tci_stage_combine(b, red, acc[i], acc[i + h / lanes]));
+            }
+        }
+    }
+    for (int i = 0; i < n && red->near > 1 && lanes > 1; i++) {
+        tci_stage_assign(b, acc[i], tci_stage_join_near(b, red, acc[i]));
+    }
+}
+
+/* Neighbours first, where the class says so; then lane i takes in lane i + h, for h = n / 2 ... 1;
+ * the result is lane 0. */
 static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
 {
     const tci_kred *red = &b->k->reds[r];
-    int lanes = b->l->lanes;
+    int lanes = b->l->lanes, least = TCI_MAX(lanes, red->near);
     const tci_stage_tuple *acc = &m->acc[r * m->n_regs];
     tci_stage_tuple v;
-    for (int h = tci_kernel_lanes(b->k) / 2; h >= lanes; h /= 2) {
+    if (m->in_array) {
+        tci_stage_array_near(b, red, *acc);
+    } else {
+        tci_stage_registers_near(b, red, acc, m->n_regs);
+    }
+    for (int h = tci_kernel_lanes(b->k) / 2; h >= least; h /= 2) {
         if (m->in_array) {
             tci_lopen open;
-            int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, h), lanes, &open);
-            int x = tci_lx_var(b->l, i);
-            tci_stage_tuple low = tci_stage_array_get(b, red, *acc, x);
-            int far = tci_lx_make(b->l, TCI_LX_ADD, x, tci_lx_const(b->l, h), 0);
-            tci_stage_tuple high = tci_stage_array_get(b, red, *acc, far);
-            tci_stage_array_set(b, *acc, x, tci_stage_combine(b, red, low, high));
+            int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, h), least, &open);
+            tci_stage_array_join(b, red, *acc, tci_lx_var(b->l, i), h);
             tci_build_close(b, &open);
             continue;
         }
@@ -210,9 +293,7 @@ static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
         }
     }
     v = m->in_array ? tci_stage_array_get(b, red, *acc, tci_lx_const(b->l, 0)) : *acc;
-    for (int h = lanes / 2; h >= 1; h /= 2) {
-        v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_stage_high_half, h));
-    }
+    v = tci_stage_join_halves(b, red, v, lanes / 2);
     int value = v.part[red->part];
     if (lanes == 1) {
         return value;

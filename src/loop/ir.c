@@ -300,6 +300,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_LANE:
     case TCI_MEM_UNIT_SUM:
     case TCI_MEM_LANE_REPEAT:
+    case TCI_MEM_NEAR_HALF:
+    case TCI_MEM_HIGH_FIRST:
     case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
     case TCI_MEM_BELOW:
     case TCI_MEM_SWAP_LOW:

@@ -75,7 +75,7 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "swap_high",      "weave_low", "weave_high", "prefetch",  "fence",
         "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot", "tile_fours",
         "tiles_end",      "store_pairs", "load_pairs", "dot_pairs", "dot_fours",
-        "barrier",      "load_aligned",
+        "near_half",    "high_first", "barrier",      "load_aligned",
         "store_aligned",  "load_if",   "load_n_aligned", "load_repeat", "lane_repeat",
         "words",          "words_if",  "store_words", "store_unit",
         "unit_rows",      "unit_rows_turned", "unit_columns", "unit_columns_turned",

@@ -9,14 +9,15 @@
  * before the first result is needed, and written once.
  *
  * The threads of a row are one vector of `vlanes` lanes, so a reduction has one accumulator. The
- * lanes are joined as kernel/ir.h says: lanes of different warps first, which meet in one array
- * that every warp reads as a whole, so each of them gets the same values and nobody has to be told
- * the result; then the lanes of a warp. A row shorter than half the lanes is held by fewer: the
- * others would never get an element, and an accumulator without one changes none that it is joined
- * to. */
+ * lanes are joined as kernel/ir.h says: those of a thread first, then lanes of different warps,
+ * which meet in one array that every warp reads as a whole, so each of them gets the same values
+ * and nobody has to be told the result; then the lanes of a warp. A row shorter than half the lanes
+ * is held by fewer: the others would never get an element, and an accumulator without one changes
+ * none that it is joined to. */
 #include "row.h"
 
 #include "cost.h"
+#include "inner.h"
 #include "scan.h"
 
 enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */
@@ -154,17 +155,10 @@ static tci_stage_tuple tci_row_join_warps(tci_build *b, const tci_kred *red, tci
     return warps[0];
 }
 
-static int tci_row_high_half(tci_build *b, int value, int h)
-{
-    return tci_row_lane_op(b, TCI_MEM_HIGH_HALF, value, h);
-}
-
 static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_tuple v)
 {
     int threads = TCI_MIN(b->l->threads, TCI_WARP);
-    for (int h = threads * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
-        v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_row_high_half, h));
-    }
+    v = tci_stage_join_halves(b, red, v, threads * (b->l->lanes / b->l->threads) / 2);
     return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.part[red->part], 0);
 }
 
@@ -179,6 +173,7 @@ static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
             acc[r] = tci_row_fold(b, &k->reds[r], axis, n, vecs);
+            acc[r] = tci_stage_join_near(b, &k->reds[r], acc[r]);
             acc[r] = warps ? tci_stage_each(b, acc[r], tci_row_share, 0) : acc[r];
         }
     }

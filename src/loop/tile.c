@@ -52,7 +52,7 @@ enum {
 /* How much longer tiles take whose rows come from the second cache (14 of 4608 numbers: 1.4). */
 #define TCI_TILE_FAR 1.4
 /* The same of a thread's own points over tiles of few rows, where loads are guarded: tiles fetch
- * each of these elements with twice as many instructions (grouped 3x3 windows: 50 us against 65). */
+ * each of these elements with twice as many instructions (grouped 3x3 windows: 50, not 65 us). */
 #define TCI_TILE_GUARDED 0.8
 
 /* ---- register tiles ---- */

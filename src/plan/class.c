@@ -18,7 +18,7 @@
  *             along the last outer axis lie together in memory, or, on a processor, of pairs of two
  *             short rows: each lane of a vector is a sum of its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
- *             a block holds the longest row in a few vectors
+ *             a block holds the longest row in a few vectors; those of a thread are joined first
  *   BLOCK_SCAN(n)  other scans: of rows, with the same n
  *
  * So is the order of the axes of a sum over windows (kernel/skew.h): on a processor the one along
@@ -246,6 +246,12 @@ static int64_t tci_class_row(const tci_kernel *k, const tci_kstage *stage)
     return TCI_MIN(all, line * (TCI_CLASS_BLOCK_VECTORS / 2));
 }
 
+/* Lanes that a thread of a block holds. */
+static int tci_class_held(const tci_kernel *k)
+{
+    return TCI_MAX(TCI_CLASS_THREAD_BYTES / tci_class_widest(k), 1);
+}
+
 static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
 {
     if (machine.block_threads == 0 || machine.reproducible) {
@@ -255,7 +261,7 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     for (int t = 0; t < k->n_stages; t++) {
         longest = TCI_MAX(longest, tci_class_row(k, &k->stages[t]));
     }
-    int64_t held = TCI_MAX(TCI_CLASS_THREAD_BYTES / tci_class_widest(k), 1);
+    int64_t held = tci_class_held(k);
     int64_t threads = TCI_CLASS_WARP;
     while (threads < TCI_CLASS_THREADS && threads * held * TCI_CLASS_BLOCK_VECTORS < longest) {
         threads *= 2;
@@ -454,6 +460,8 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
                      : scan ? TCI_ORDER_BLOCK_SCAN
                             : TCI_ORDER_LANES;
         red->order_n = row ? tci_class_lanes(k, machine) : 0;
+        bool by_threads = machine.block_threads > 0 && !machine.reproducible;
+        red->near = red->order == TCI_ORDER_LANES && by_threads ? (uint8_t)tci_class_held(k) : 0;
         int part = tci_class_part(k, red, machine);
         if (part > 0) {
             red->order = TCI_ORDER_SPLIT;
