@@ -53,7 +53,8 @@ enum {
     TCI_PARTS_LINE = 16,         /* and products that lie side by side in a row of them */
     TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
     /* Of the model of blocks, in cycles of a processor (measured on an H100, exact f32): */
-    TCI_PARTS_PROCESSORS = 128,
+    TCI_PARTS_PROCESSORS = 132,
+    TCI_PARTS_BUSY = 12,         /* warps that hide each other's waits */
     TCI_PARTS_SLAB = 16,         /* products that a tile takes in at once, */
     TCI_PARTS_WAIT = 800,        /* no faster than this, however small it is */
     TCI_PARTS_LAUNCH = 3500,     /* of the kernel that adds up the parts */
@@ -257,19 +258,19 @@ static bool tci_parts_choose(tci_parts *p)
            products >= 2 * TCI_PARTS_LENGTH_MOST && tci_parts_choose_axis(p, want, least);
 }
 
-/* A tile of the larger side and of the smaller one: cycles of a processor for a slab of it, and how
- * many it holds at once. */
-typedef struct tci_parts_tile { int16_t large, small, cycles, resident; } tci_parts_tile;
+/* A tile of the larger side and of the smaller one: cycles of a busy processor for a slab of it,
+ * warps of its block, and how many a processor holds at once. */
+typedef struct tci_parts_tile { int16_t large, small, cycles, warps, resident; } tci_parts_tile;
 
 /* Cycles of the busiest of a machine's processors for so many parts of blocks of threads
- * (loop/product.c): a slab of the tiles that a processor has at once takes what they compute, or
- * what one waits for memory. */
+ * (loop/product.c): a slab of all its tiles takes what they compute, longer where few warps hide
+ * each other's waits, or what those that it holds at once wait for memory. */
 static double tci_parts_cycles(const tci_parts *p, double parts)
 {
-    static const tci_parts_tile singles[] = {{128, 128, 2560, 2}, {64, 64, 1140, 6},
-                                             {128, 16, 570, 12}};
-    static const tci_parts_tile doubles[] = {{64, 32, 400, 8}};
-    static const tci_parts_tile lines[] = {{128, 1, 150, 32}}; /* of a matrix, times a vector */
+    static const tci_parts_tile singles[] = {{128, 128, 2560, 8, 2}, {64, 64, 800, 4, 6},
+                                             {128, 16, 570, 4, 12}};
+    static const tci_parts_tile doubles[] = {{64, 32, 400, 2, 8}};
+    static const tci_parts_tile lines[] = {{128, 1, 250, 12, 32}}; /* of a matrix, times a vector */
     double large = TCI_MAX(tci_parts_own(p, 0), tci_parts_own(p, 1));
     double small = TCI_MIN(tci_parts_own(p, 0), tci_parts_own(p, 1));
     bool wide = p->sum == TC_F64;
@@ -278,12 +279,14 @@ static double tci_parts_cycles(const tci_parts *p, double parts)
     double results = (double)tci_dim_known(tci_node_count(p->n)), least = HUGE_VAL;
     double slabs = ceil(tci_parts_products(p) / parts / TCI_PARTS_SLAB);
     for (int i = 0; i < n_tiles; i++) {
-        double blocks = results / (large * small) * parts * ceil(large / tiles[i].large) *
-                        ceil(small / tiles[i].small);
+        const tci_parts_tile *t = &tiles[i];
+        double blocks = results / (large * small) * parts * ceil(large / t->large) *
+                        ceil(small / t->small);
         double each = ceil(blocks / TCI_PARTS_PROCESSORS);
-        double at_once = TCI_MIN(each, tiles[i].resident);
-        double slab = TCI_MAX(TCI_PARTS_WAIT, at_once * tiles[i].cycles);
-        least = TCI_MIN(least, ceil(each / at_once) * slabs * slab);
+        double busy = TCI_MIN(each, t->resident) * t->warps / TCI_PARTS_BUSY;
+        double slab = each * t->cycles / (0.5 + 0.5 * TCI_MIN(busy, 1));
+        slab = TCI_MAX(slab, ceil(each / t->resident) * TCI_PARTS_WAIT);
+        least = TCI_MIN(least, slabs * slab);
     }
     double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_PARTS_CYCLE_BYTES;
     return parts > 1 ? least + TCI_PARTS_LAUNCH + moved : least;
