@@ -54,7 +54,9 @@ enum {
     TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
     /* Of the model of blocks, in cycles of a processor (measured on an H100, exact f32): */
     TCI_PARTS_PROCESSORS = 132,
-    TCI_PARTS_BUSY = 12,         /* warps that hide each other's waits */
+    TCI_PARTS_BUSY = 12,         /* warps that hide each other's waits, */
+    TCI_PARTS_BUSY_FILTERS = 24, /* and those where elements of windows are fetched */
+    TCI_PARTS_PLACES = 8192,     /* for sums over more places than this */
     TCI_PARTS_SLAB = 16,         /* products that a tile takes in at once, */
     TCI_PARTS_WAIT = 800,        /* no faster than this, however small it is */
     TCI_PARTS_LAUNCH = 3500,     /* of the kernel that adds up the parts */
@@ -258,32 +260,59 @@ static bool tci_parts_choose(tci_parts *p)
            products >= 2 * TCI_PARTS_LENGTH_MOST && tci_parts_choose_axis(p, want, least);
 }
 
+/* Is it the gradient of filters of images: sums over all places of an operand that is read through
+ * windows, so that each element takes many instructions to fetch? */
+static bool tci_parts_is_of_filters(const tci_parts *p)
+{
+    bool found = false;
+    for (int k = 0; k < 2 && tci_parts_products(p) > TCI_PARTS_PLACES; k++) {
+        const tci_node *x = p->in[k];
+        while (!found && x->n_in > 0 && (x->n_in == 1 || x->op == TCI_OP_PAD)) {
+            found = x->op == TCI_OP_WINDOW;
+            x = x->in[0];
+        }
+    }
+    return found;
+}
+
 /* A tile of the larger side and of the smaller one: cycles of a busy processor for a slab of it,
  * warps of its block, and how many a processor holds at once. */
 typedef struct tci_parts_tile { int16_t large, small, cycles, warps, resident; } tci_parts_tile;
+
+/* Those that results with sides so large may be made of. */
+static const tci_parts_tile *tci_parts_tiles(const tci_parts *p, double large, double small, int *n)
+{
+    static const tci_parts_tile singles[] = {{128, 128, 2560, 8, 2}, {64, 64, 800, 4, 6},
+                                             {128, 16, 570, 4, 12}};
+    static const tci_parts_tile doubles[] = {{64, 32, 400, 2, 8}};
+    static const tci_parts_tile lines[] = {{128, 1, 250, 24, 32}}; /* of a matrix, times a vector */
+    static const tci_parts_tile points[] = {{32, 1, 40, 24, 64}};  /* by threads (loop/spread.c) */
+    bool several = large >= TCI_GATHER_SIDE && small > 1 && p->sum != TC_F64;
+    *n = several ? (int)TCI_COUNT(singles) : 1;
+    return several                   ? singles
+           : large < TCI_GATHER_SIDE ? points
+           : small <= 1              ? lines
+                                     : doubles;
+}
 
 /* Cycles of the busiest of a machine's processors for so many parts of blocks of threads
  * (loop/product.c): a slab of all its tiles takes what they compute, longer where few warps hide
  * each other's waits, or what those that it holds at once wait for memory. */
 static double tci_parts_cycles(const tci_parts *p, double parts)
 {
-    static const tci_parts_tile singles[] = {{128, 128, 2560, 8, 2}, {64, 64, 800, 4, 6},
-                                             {128, 16, 570, 4, 12}};
-    static const tci_parts_tile doubles[] = {{64, 32, 400, 2, 8}};
-    static const tci_parts_tile lines[] = {{128, 1, 250, 12, 32}}; /* of a matrix, times a vector */
     double large = TCI_MAX(tci_parts_own(p, 0), tci_parts_own(p, 1));
     double small = TCI_MIN(tci_parts_own(p, 0), tci_parts_own(p, 1));
-    bool wide = p->sum == TC_F64;
-    const tci_parts_tile *tiles = small <= 1 ? lines : wide ? doubles : singles;
-    int n_tiles = small <= 1 || wide ? 1 : (int)TCI_COUNT(singles);
     double results = (double)tci_dim_known(tci_node_count(p->n)), least = HUGE_VAL;
+    double enough = tci_parts_is_of_filters(p) ? TCI_PARTS_BUSY_FILTERS : TCI_PARTS_BUSY;
     double slabs = ceil(tci_parts_products(p) / parts / TCI_PARTS_SLAB);
+    int n_tiles;
+    const tci_parts_tile *tiles = tci_parts_tiles(p, large, small, &n_tiles);
     for (int i = 0; i < n_tiles; i++) {
         const tci_parts_tile *t = &tiles[i];
-        double blocks = results / (large * small) * parts * ceil(large / t->large) *
-                        ceil(small / t->small);
-        double each = ceil(blocks / TCI_PARTS_PROCESSORS);
-        double busy = TCI_MIN(each, t->resident) * t->warps / TCI_PARTS_BUSY;
+        double tiled = ceil(large / t->large) * ceil(small / t->small) / (large * small);
+        tiled = results * (large < TCI_GATHER_SIDE ? 1.0 / t->large : tiled);
+        double each = ceil(parts * tiled / TCI_PARTS_PROCESSORS);
+        double busy = TCI_MIN(each, t->resident) * t->warps / enough;
         double slab = each * t->cycles / (0.5 + 0.5 * TCI_MIN(busy, 1));
         slab = TCI_MAX(slab, ceil(each / t->resident) * TCI_PARTS_WAIT);
         least = TCI_MIN(least, slabs * slab);
