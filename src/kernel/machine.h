@@ -29,7 +29,8 @@ enum {
     TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
     TCI_GATHER_DEPTH = 16,
-    TCI_GATHER_FEW = 2,       /* or so few rows, where the columns' factor lies along products */
+    TCI_GATHER_FEW = 2,       /* or so few of one side: of rows whatever else there is, where the
+                               * columns' factor lies along products */
     TCI_SPREAD_SHORT = 128,   /* columns below which points are spread over it (loop/spread.c) */
     TCI_WINDOW_FEW = 32,      /* products with filters that a thread sums (loop/window.c), */
     TCI_WINDOW_CHAIN = 512    /* and of a gradient of filters */

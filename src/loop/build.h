@@ -155,7 +155,8 @@ TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, cons
 TCI_FN int tci_build_splat(tci_build *b, int value);
 TCI_FN int tci_build_widen(tci_build *b, int value, int lanes);
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block);
-/* A whole vector of which every thread of a block has its part at a multiple of that's size. */
+/* A vector, or first lanes of one that are whole threads', of which every thread of a block has its
+ * part at a multiple of that's size. */
 TCI_FN bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st);
 /* deepest branch among their bindings */
 TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes);

@@ -280,8 +280,8 @@ TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n)
     return tci_build_cast(a->g, tci_algo_join_by(a, &c, n->op, part, n), (tc_dtype)n->dtype);
 }
 
-/* Cuts n, the place of the largest or smallest element: each chunk has one and its place, and the
- * first chunk whose element is that of all tells which place is meant. NULL as above. */
+/* Cuts n, the place of the largest or smallest element: each chunk has one, and the first chunk
+ * whose element there is that of all tells which place is meant. NULL as above. */
 static tci_node *tci_algo_split_arg(const tci_algo *a, tci_node *n)
 {
     tci_node *x = n->in[0];
@@ -292,8 +292,12 @@ static tci_node *tci_algo_split_arg(const tci_algo *a, tci_node *n)
         return NULL;
     }
     tc_dtype t = (tc_dtype)n->dtype;
-    tci_node *values = tci_algo_chunk_by(a, &c, op, c.x);
     tci_node *places = tci_graph_node(a->g, n->op, t, c.n_kept, c.kept, 1, &c.x, c.n_axes, c.axes);
+    tci_dim *of_one = tci_scratch_copy(a->s, c.x->shape, sizeof(tci_dim) * (size_t)c.x->rank);
+    of_one[axis + 1] = 1;
+    tci_node *values = tci_build_reshape(a->g, places, c.x->rank, of_one);
+    values = tci_build_gather(a->g, c.x, axis + 1, values);
+    values = tci_build_reshape(a->g, values, c.n_kept, c.kept);
     tci_node *chunk = tci_graph_node(a->g, n->op, t, n->rank, n->shape, 1, &values, c.n_parts,
                                      c.parts);
     tci_dim *one = tci_scratch_copy(a->s, c.kept, sizeof(tci_dim) * (size_t)c.n_kept);

@@ -311,9 +311,11 @@ TEST(classes)
     BREAK(kernel_verifier, k, red->order_n, 96);
     BREAK(kernel_verifier, k, red->order_n, 2 * TCI_VLANES_MAX);
     BREAK(kernel_verifier, k, red[1].order_n, 128); /* not that of the other one */
+    BREAK(kernel_verifier, k, red[1].near, 4);      /* likewise */
     BREAK(kernel_verifier, k, k->vector, TCI_VEC_OUTER);
     k = kernel_with_sums(tc_sum(x, TC_AXES(0), false), &red); /* columns */
     CHECK(k->vector == TCI_VEC_OUTER && red->order == TCI_ORDER_CHAIN && red->order_n == 0);
+    BREAK(kernel_verifier, k, red->near, 4); /* lanes of threads alone have neighbours */
     BREAK(kernel_verifier, k, red->order, TCI_ORDER_LANES);
     BREAK(kernel_verifier, k, red->order, TCI_ORDER_MATRIX);
     BREAK(kernel_verifier, k, red->points, 2);
