@@ -1,6 +1,6 @@
-/* tests/ops/test_running.c - running extremes and products of rows so long that they are cut in
- * parts (products of floats are not): beside plain loops, interpreted and with any number of
- * threads. */
+/* tests/ops/test_running.c - running extremes and products, and the places of extremes, of rows so
+ * long that they are cut in parts (products of floats are not): beside plain loops, interpreted and
+ * with any number of threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +129,44 @@ TEST(products_of_integers_and_logs_of_sums_are_in_parts)
     CHECK_MSG(worst < 1e-9, "logs are off by %g", worst);
     tc_program_free(f);
     tc_ctx_free(ctx);
+}
+
+/* Ties in many parts, of which the first place counts, zeros of both signs, and NaN, which wins. */
+TEST(places_of_extremes_are_found_in_parts)
+{
+    static float x[ROWS * N];
+    static const char *const backends[] = {"cpu", "interp"};
+    for (int i = 0; i < ROWS * N; i++) {
+        x[i] = i < N ? (float)(i * 7919LL % 10007) : i % 2 ? -0.0f : 0.0f;
+    }
+    for (int nan = 0; nan < 2; nan++) {
+        int64_t want[2][ROWS] = {{0, 0}, {0, 0}}, got[2][ROWS];
+        for (int i = 1; i < N; i++) {
+            want[0][0] = x[i] > x[want[0][0]] ? i : want[0][0];
+        }
+        if (nan) {
+            x[N + NAN_AT] = x[N + NAN_AT + 5] = NAN;
+            want[0][1] = want[1][1] = NAN_AT;
+        }
+        for (int b = 0; b < 2; b++) {
+            tc_ctx *ctx = make_ctx(backends[b], 2);
+            tc_tensor tx = tc_input(ctx, "x", TC_F32, ROWS, N);
+            tc_program *f = NULL;
+            tc_program_info info;
+            CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx), TC_TENSORS(tc_argmax(tx, 1, false),
+                                                                  tc_argmin(tx, 1, false)),
+                                       NULL, &f), TC_OK);
+            tc_program_get_info(f, &info);
+            CHECK_MSG(info.n_kernels > 1, "%d kernels", info.n_kernels); /* chunks, then all */
+            CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, ROWS * N)),
+                                TC_BUFS(TC_BUF(got[0], ROWS), TC_BUF(got[1], ROWS))), TC_OK);
+            CHECK_MSG(!memcmp(got, want, sizeof(got)), "%s: %lld %lld, %lld %lld", backends[b],
+                      (long long)got[0][0], (long long)got[0][1], (long long)got[1][0],
+                      (long long)got[1][1]);
+            tc_program_free(f);
+            tc_ctx_free(ctx);
+        }
+    }
 }
 
 TEST_MAIN
