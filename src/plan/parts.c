@@ -321,10 +321,25 @@ static double tci_parts_cycles(const tci_parts *p, double parts)
     return parts > 1 ? least + TCI_PARTS_LAUNCH + moved : least;
 }
 
+/* Are the factors halves, which units of warps take faster than the model's tiles? */
+static bool tci_parts_are_halves(const tci_parts *p)
+{
+    bool halves = true;
+    for (int k = 0; k < 2; k++) {
+        const tci_node *x = p->in[k];
+        x = x->op == TCI_OP_CAST ? x->in[0] : x;
+        halves = halves && tci_dtype_is_half((tc_dtype)x->dtype);
+    }
+    return halves && p->a->machine.warp_unit != TC_WARP_NONE;
+}
+
 /* Of blocks of threads: how many parts, by powers of two, are clearly faster than fewer of them. */
 static bool tci_parts_choose_of_blocks(tci_parts *p)
 {
     double products = tci_parts_products(p), best = 1;
+    if (products <= TCI_PARTS_LONG && tci_parts_are_halves(p)) {
+        return false;
+    }
     double results = (double)tci_dim_known(tci_node_count(p->n));
     for (double parts = 2; parts <= TCI_PARTS_MANY && parts * TCI_PARTS_SHORT <= products &&
                            parts * results <= TCI_PARTS_POINTS;
