@@ -368,6 +368,7 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
                                  : on_unit ? TCI_ORDER_MATRIX
                                            : TCI_ORDER_CHAIN;
         k->reds[reds[i]].order_n = 0;
+        k->reds[reds[i]].near = 0;
     }
 }
 

@@ -238,7 +238,9 @@ static tc_tensor perceptron(network *n)
 }
 
 /* Of each layer the way back reads some values that the way forward made; at its peak a step needs
- * these, and a few more for the layer at hand. */
+ * these, and a few more for the layer at hand. By blocks of threads those may be sums of parts of a
+ * contraction that is too small for all of a device. */
+enum { PARTS_PERCENT = 15 };
 TEST(training_steps_keep_little_more_than_the_way_back_reads)
 {
     static const struct {
@@ -262,12 +264,13 @@ TEST(training_steps_keep_little_more_than_the_way_back_reads)
             return;
         }
         tci_plan *p = training_step(&n, cases[c].make(&n), test_machines[m].machine);
+        bool apart = test_machines[m].machine.block_threads > 0;
         double ratio = (double)p->arena_least / cases[c].bytes;
-        CHECK_MSG(ratio <= cases[c].most, "%s on %s: %.2f times what the way back reads",
+        double most = cases[c].most + (apart ? PARTS_PERCENT / 100. : 0);
+        CHECK_MSG(ratio <= most, "%s on %s: %.2f times what the way back reads",
                   cases[c].name, test_machines[m].name, ratio);
         CHECK_MSG(updated_in_place(p) > 0.98, "%s on %s: %.3f of the parameters in place",
                   cases[c].name, test_machines[m].name, updated_in_place(p));
-        bool apart = test_machines[m].machine.block_threads > 0;
         CHECK_MSG(apart || (double)p->arena_bytes <= 1.05 * (double)p->arena_least,
                   "%s: an arena of %lld bytes, %lld needed at once", cases[c].name,
                   (long long)p->arena_bytes, (long long)p->arena_least);
