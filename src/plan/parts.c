@@ -41,7 +41,9 @@ enum {
     TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
     TCI_PARTS_POINTS = 1 << 22,  /* most partial sums of a machine of blocks, */
     TCI_PARTS_SHORT = 64,        /* of no fewer products, */
-    TCI_PARTS_MANY = 512,        /* in no more parts */
+    TCI_PARTS_MANY = 512,        /* in no more parts; */
+    TCI_PARTS_HALVES = 1 << 21,  /* of halves partial sums that keep it busy, */
+    TCI_PARTS_LEAST_HALVES = 256, /* of no fewer products */
     TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows, */
     TCI_PARTS_FAR_READS = 2,     /* or of so many that its caches do not hold, */
     TCI_PARTS_FAR = 1 << 21,
@@ -245,6 +247,14 @@ static double tci_parts_own(const tci_parts *p, int k)
     return own;
 }
 
+/* Products of a part that its sum, written and read, costs little of. */
+static int64_t tci_parts_wanted(double reads, int64_t least)
+{
+    int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
+    return reads <= 1 ? TCI_PARTS_LENGTH_MOST /* memory is the limit: long streams */
+                      : TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
+}
+
 /* Of a processor: are there too few results to go round, each of so many products that parts of
  * them are worth a kernel of their own? Then how long they are. */
 static bool tci_parts_choose(tci_parts *p)
@@ -253,11 +263,9 @@ static bool tci_parts_choose(tci_parts *p)
     double results = (double)tci_dim_known(tci_node_count(p->n));
     double most = reads <= 1 ? TCI_PARTS_RESULTS : TCI_PARTS_TILED;
     int64_t least = (int64_t)ceil(reads);
-    int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
-    int64_t want = TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
-    want = reads <= 1 ? TCI_PARTS_LENGTH_MOST : want; /* memory is the limit: long streams */
     return products > TCI_PARTS_LONG && results <= most &&
-           products >= 2 * TCI_PARTS_LENGTH_MOST && tci_parts_choose_axis(p, want, least);
+           products >= 2 * TCI_PARTS_LENGTH_MOST &&
+           tci_parts_choose_axis(p, tci_parts_wanted(reads, least), least);
 }
 
 /* Is it the gradient of filters of images: sums over all places of an operand that is read through
@@ -321,24 +329,38 @@ static double tci_parts_cycles(const tci_parts *p, double parts)
     return parts > 1 ? least + TCI_PARTS_LAUNCH + moved : least;
 }
 
-/* Are the factors halves, which units of warps take faster than the model's tiles? */
+/* Are the factors made of halves, of which units of warps make other tiles than the model's? */
 static bool tci_parts_are_halves(const tci_parts *p)
 {
     bool halves = true;
     for (int k = 0; k < 2; k++) {
         const tci_node *x = p->in[k];
-        x = x->op == TCI_OP_CAST ? x->in[0] : x;
+        while (!tci_dtype_is_half((tc_dtype)x->dtype) && x->n_in > 0 &&
+               (x->n_in == 1 || x->op == TCI_OP_PAD)) {
+            x = x->in[0];
+        }
         halves = halves && tci_dtype_is_half((tc_dtype)x->dtype);
     }
     return halves && p->a->machine.warp_unit != TC_WARP_NONE;
+}
+
+/* Of such halves: parts no shorter than units are worth, however many partial sums there are. */
+static bool tci_parts_choose_of_halves(tci_parts *p)
+{
+    double products = tci_parts_products(p), reads = tci_parts_reads(p);
+    double results = (double)tci_dim_known(tci_node_count(p->n));
+    int64_t least = (int64_t)ceil(TCI_MIN(reads, TCI_PARTS_LENGTH));
+    int64_t most = (int64_t)TCI_MAX(products * results / TCI_PARTS_HALVES, TCI_PARTS_LEAST_HALVES);
+    int64_t want = TCI_MAX(TCI_MIN(tci_parts_wanted(reads, least), most), least);
+    return products > TCI_PARTS_LONG && tci_parts_choose_axis(p, want, least);
 }
 
 /* Of blocks of threads: how many parts, by powers of two, are clearly faster than fewer of them. */
 static bool tci_parts_choose_of_blocks(tci_parts *p)
 {
     double products = tci_parts_products(p), best = 1;
-    if (products <= TCI_PARTS_LONG && tci_parts_are_halves(p)) {
-        return false;
+    if (tci_parts_are_halves(p)) {
+        return tci_parts_choose_of_halves(p);
     }
     double results = (double)tci_dim_known(tci_node_count(p->n));
     for (double parts = 2; parts <= TCI_PARTS_MANY && parts * TCI_PARTS_SHORT <= products &&

@@ -600,7 +600,7 @@ static const schedule_case schedule_cases[] = {
     {"tiles 16x128", TC_F32, {130, 140}, 2, sc_few},
     {"parts of", TC_F32, {700, 45}, 2, sc_few},
     {"parts of", TC_F64, {390, 70}, 2, sc_few_columns},
-    {"parts of", TC_BF16, {1000, 130}, 2, sc_one},
+    {"parts of", TC_BF16, {1100, 130}, 2, sc_one},
     {"parts of", TC_F32, {512, 72}, 2, sc_one},
     {"gather_argmax", TC_F32, {2, 65536}, 2, sc_places},
     {"gather_argmax", TC_I8, {1, 70000}, 2, sc_places},
