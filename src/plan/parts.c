@@ -329,7 +329,7 @@ static double tci_parts_cycles(const tci_parts *p, double parts)
     return parts > 1 ? least + TCI_PARTS_LAUNCH + moved : least;
 }
 
-/* Are the factors made of halves, of which units of warps make other tiles than the model's? */
+/* Are the factors made of halves, of which matrix units make other tiles than the model's? */
 static bool tci_parts_are_halves(const tci_parts *p)
 {
     bool halves = true;
@@ -341,7 +341,7 @@ static bool tci_parts_are_halves(const tci_parts *p)
         }
         halves = halves && tci_dtype_is_half((tc_dtype)x->dtype);
     }
-    return halves && p->a->machine.warp_unit != TC_WARP_NONE;
+    return halves;
 }
 
 /* Of such halves: parts no shorter than units are worth, however many partial sums there are. */
