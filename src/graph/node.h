@@ -34,7 +34,8 @@
  *   SCAN             axis, reverse, mode (tci_mode, but for SET: what the elements so far combine
  *                    to, inclusive; or from the last element on). A second input, of ADD alone,
  *                    which only plan/ gives: starts, an element for each of the axis' equal
- *                    parts, of the dtype that x is computed in, at which the sums of a part begin
+ *                    parts, in the order in which they are met, of the dtype that x is computed
+ *                    in, at which the sums of a part begin
  *   SCATTER          axis, mode (tci_mode); inputs x, index (any integer dtype), src; shape of x,
  *                    index and src of one shape, off the axis no larger than x's. Element by
  *                    element of src along the axis, in order, each goes to where its index names

@@ -1,10 +1,10 @@
 /* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads, of a warp or of a part
  * of one.
  *
- * In: a kernel whose stages all run along one inner axis, short enough for a few vectors; the outer
+ * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the outer
  * axes are bound. Out: the stages, written out vector by vector.
  *
- * The one idea: every stage uses the same bindings of the axis, so whatever two stages both need is
+ * The one idea: stages along an axis use the same bindings of it, so whatever two of them need is
  * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
  * before the first result is needed, and written once.
  *
@@ -42,33 +42,41 @@ static void tci_row_count_loads(const tci_kernel *k, int axis, int *loads, int *
     }
 }
 
+/* Vectors of the rows along `axis`; 0: they do not fit into registers. */
+static int tci_row_vectors_along(const tci_kernel *k, const tci_loop *l, int axis)
+{
+    if (k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
+        return 0;
+    }
+    int loads, held;
+    int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
+    bool part = l->lanes != tci_kernel_lanes(k);
+    if (part && (n > 1 || l->threads > TCI_WARP)) {
+        return 0;
+    }
+    tci_row_count_loads(k, axis, &loads, &held);
+    bool fits = n * held <= TCI_CLASS_ROW_VECTORS && n * TCI_MAX(loads, 1) <= TCI_ROW_MOST_LOADED;
+    return fits ? (int)n : 0;
+}
+
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
-    int axis = -1, loads, held;
+    int most = 0;
     bool scans = false;
     if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < 2) {
         return 0;
     }
     for (int t = 0; t < k->n_stages; t++) {
         const tci_kstage *st = &k->stages[t];
-        bool reads = st->n_axes == 1 && (axis < 0 || st->axes[0] == axis);
-        if (!reads && (st->n_axes > 0 || st->kind != TCI_STAGE_MAP)) {
+        int n = st->n_axes == 1 ? tci_row_vectors_along(k, l, st->axes[0]) : 0;
+        if (n == 0 && (st->n_axes > 0 || st->kind != TCI_STAGE_MAP)) {
             return 0;
         }
-        axis = reads ? st->axes[0] : axis;
+        most = TCI_MAX(most, n);
         scans |= st->kind == TCI_STAGE_SCAN;
     }
-    if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
-        return 0;
-    }
-    int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
     bool part = l->lanes != tci_kernel_lanes(k);
-    if ((part && (n > 1 || l->threads > TCI_WARP)) || ((part || l->rows > 1) && scans)) {
-        return 0;
-    }
-    tci_row_count_loads(k, axis, &loads, &held);
-    bool fits = n * held <= TCI_CLASS_ROW_VECTORS && n * TCI_MAX(loads, 1) <= TCI_ROW_MOST_LOADED;
-    return fits ? (int)n : 0;
+    return (part || l->rows > 1) && scans ? 0 : most;
 }
 
 /* Lanes with an element: the others keep what they have. */
@@ -205,27 +213,38 @@ static void tci_row_map(tci_build *b, int stage, int n, const tci_bind **vecs)
     tci_build_set(b, st->axes[0], NULL);
 }
 
-TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
+/* The vectors of the rows along `axis`, all of them. */
+static const tci_bind **tci_row_bind(tci_build *b, int axis, int *n)
 {
-    const tci_kernel *k = b->k;
-    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, n_vecs);
-    int64_t lanes = b->l->lanes, size = 0;
-    for (int t = 0; t < k->n_stages; t++) {
-        size = k->stages[t].n_axes > 0 ? tci_kernel_known(k, k->stages[t].axes[0]) : size;
-    }
-    for (int i = 0; i < n_vecs; i++) {
+    int64_t lanes = b->l->lanes, size = tci_kernel_known(b->k, axis);
+    *n = (int)tci_ceil_div(size, lanes);
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, *n);
+    for (int i = 0; i < *n; i++) {
         int64_t at = i * lanes, left = TCI_MIN(size - at, lanes);
         vecs[i] = tci_build_bind(b, tci_lin_const(at), at, at + left - 1, true,
                                  left < lanes ? tci_lx_const(b->l, left) : -1);
     }
+    return vecs;
+}
+
+TCI_FN void tci_row_emit(tci_build *b)
+{
+    const tci_kernel *k = b->k;
+    const tci_bind ***vecs = TCI_NEW_ARRAY(b->s, const tci_bind **, k->n_axes + 1);
+    int *n_vecs = TCI_NEW_ARRAY(b->s, int, k->n_axes + 1);
     for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        int axis = st->n_axes > 0 ? st->axes[0] : k->n_axes; /* none has the last entry */
+        if (!vecs[axis] && st->n_axes > 0) {
+            vecs[axis] = tci_row_bind(b, axis, &n_vecs[axis]);
+        }
         b->stage = t;
-        if (k->stages[t].kind == TCI_STAGE_SCAN) {
-            tci_scan_vectors(b, t, n_vecs, vecs);
-        } else if (k->stages[t].kind == TCI_STAGE_REDUCE) {
-            tci_row_reduce(b, t, n_vecs, vecs);
+        if (st->kind == TCI_STAGE_SCAN) {
+            tci_scan_vectors(b, t, n_vecs[axis], vecs[axis]);
+        } else if (st->kind == TCI_STAGE_REDUCE) {
+            tci_row_reduce(b, t, n_vecs[axis], vecs[axis]);
         } else {
-            tci_row_map(b, t, n_vecs, vecs);
+            tci_row_map(b, t, n_vecs[axis], vecs[axis]);
         }
     }
 }

@@ -4,10 +4,10 @@
 
 #include "stage.h"
 
-/* How many vectors the row takes, of l->lanes on l->threads, l->rows of them in a block; 0: the
- * kernel has no single row, it is too long, or it cannot be held so. */
+/* How many vectors the longest row takes, of l->lanes on l->threads, l->rows of them in a block; 0:
+ * the kernel has rows of several axes, or one is too long, or cannot be held so. */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
 /* All stages for one outer point. */
-TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
+TCI_FN void tci_row_emit(tci_build *b);
 
 #endif

@@ -317,19 +317,19 @@ static double tci_row_cost(const tci_ask *a, const int64_t *n)
 
 static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
+    (void)arg;
     tci_build_lx(n->b, at->group);
-    tci_row_emit(n->b, *(const int *)arg);
+    tci_row_emit(n->b);
 }
 
 static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
                                tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    int held = tci_row_held(a, n[TCI_ROW_THREADS], n[TCI_ROW_ROWS]);
     b->l->threads = (int)n[TCI_ROW_THREADS];
     b->l->lanes = b->l->threads * (a->lanes / a->threads);
     b->l->rows = nest.beside = (int)n[TCI_ROW_ROWS];
-    tci_nest_run(&nest, tci_row_body, &held, launch);
+    tci_nest_run(&nest, tci_row_body, NULL, launch);
 }
 
 static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)

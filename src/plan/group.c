@@ -356,7 +356,8 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_SIZE;
         return false;
     }
-    if (r->kind == TCI_ROOT_CONTRACT || r->kind == TCI_ROOT_SCAN) {
+    bool behind = g->has_reduce && !g->has_contract && !g->has_scan && !f->reproducible;
+    if (r->kind == TCI_ROOT_CONTRACT || (r->kind == TCI_ROOT_SCAN && !behind)) {
         *why = r->kind == TCI_ROOT_SCAN ? TCI_WHY_SCAN : TCI_WHY_CONTRACTION;
         return false;
     }
@@ -414,7 +415,8 @@ static bool tci_group_join_source(tci_fusion *f, int root, int group)
         return true;
     }
     bool fits = tci_group_map_reads(f, r, group, outer_of, &why);
-    if (fits && r->kind == TCI_ROOT_REDUCE && (!tci_group_identity_rows(r, outer_of) || plain)) {
+    bool folds = r->kind == TCI_ROOT_REDUCE || r->kind == TCI_ROOT_SCAN;
+    if (fits && folds && (!tci_group_identity_rows(r, outer_of) || plain)) {
         fits = false;
         why = TCI_WHY_SPACE;
     }

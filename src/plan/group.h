@@ -38,7 +38,8 @@
  *  - a read inside a group is pure and keeps the outer index; what is read through a BARRIER is in
  *    memory, and in another group
  *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
- *  - a group with a CONTRACT or SCAN holds no other reduction, and one with a SCATTER no other root
+ *  - a group with a CONTRACT holds no other reduction, one with a SCAN none behind it, and one with
+ *    a SCATTER no other root
  *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
  *    roots alone exceeds them
  *  - the two sides of a refusal are roots of two groups */

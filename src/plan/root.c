@@ -268,8 +268,7 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
             bool along = tci_root_puts(n) == TCI_PUT_LINES && input > 0 && i == n->attr[0];
             bool start = tci_root_has_parts(n) && input > 0 && i == n->attr[0];
             idx[i] = along   ? domain[r->n_domain - 1]
-                     : start ? tci_root_from_end(l->k, domain[r->out_axis[i]], in->shape[i],
-                                                 n->attr[1] != 0)
+                     : start ? domain[r->out_axis[i]]
                              : tci_root_index(l->k, r, domain, i);
         }
         return idx;

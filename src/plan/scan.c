@@ -1,9 +1,11 @@
 /* plan/scan.c - long running sums, extremes, and products of integers, in parts.
  *
- * In: a SCAN. Out, or NULL where it is left alone: the reduction of each part of its axis, the
- * running values of those (in parts again, where they are many), and the SCAN of every part, which
- * begins at what the parts before it come to (a second input). x is read twice and the result
- * written once, for work enough to go round.
+ * In: a SCAN. Out, or NULL where it is left alone: the reduction of each part of its axis, and the
+ * SCAN of every part, which begins at what the parts before it come to (a second input). That is a
+ * reduction of its own, over all totals, which the kernel of the SCAN makes first: so two launches,
+ * of which the first leaves x in the caches where it fits, and the order of all sums is fixed, where
+ * parts that look back at their neighbours (Merrill and Garland, Single-pass Parallel Prefix Scan
+ * with Decoupled Look-back, 2016) add in an order that follows from who came first.
  *
  * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
  * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
@@ -20,7 +22,9 @@ enum {
     TCI_SCAN_PART = 32768,       /* elements of a part of them, about */
     TCI_SCAN_COLUMNS = 1024,     /* columns that one block has side by side */
     TCI_SCAN_NEIGHBOURS = 16,    /* from which an axis before them is one of columns */
-    TCI_SCAN_BLOCK_PART = 8192,  /* elements of a row that a block holds, about */
+    TCI_SCAN_BLOCK_LONG = 16384, /* elements of a row from which a block does not have it alone, */
+    TCI_SCAN_BLOCK_PART = 2048,  /* those that a block has at least, about, */
+    TCI_SCAN_PARTS = 4096,       /* and parts of a row, whose totals each part adds up, at most */
     TCI_SCAN_COLUMN_PART = 64    /* least elements of a part of a column */
 };
 
@@ -39,12 +43,12 @@ static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
     }
     bool rows = behind < TCI_SCAN_NEIGHBOURS;
     int64_t blocks = rows ? all : (all + TCI_SCAN_COLUMNS - 1) / TCI_SCAN_COLUMNS;
-    int64_t least = rows ? TCI_SCAN_BLOCK_PART : TCI_SCAN_COLUMN_PART;
     int64_t parts = TCI_CLASS_PIECES / blocks;
-    if (parts < 2 || size < 2 * least) {
+    if (parts < 2 || size < (rows ? TCI_SCAN_BLOCK_LONG : 2 * TCI_SCAN_COLUMN_PART)) {
         return 0;
     }
-    return rows ? least : TCI_MAX(least, size / parts);
+    return rows ? TCI_MAX(TCI_SCAN_BLOCK_PART, size / TCI_SCAN_PARTS)
+                : TCI_MAX(TCI_SCAN_COLUMN_PART, size / parts);
 }
 
 /* How n is cut; length 0: it is not. */
@@ -82,16 +86,13 @@ static tci_node *tci_scan_nothing(const tci_algo *a, tci_mode mode, tc_dtype t)
     return tci_scan_built(a, tci_graph_const(a->g, t, tci_op_identity(tci_mode_fold(mode), t)));
 }
 
-/* What the parts of x before each one, or behind it, come to: an element of `axis` for each. */
-static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, const tci_node *n, int64_t length)
+/* What each part of x comes to: an element of `axis` for each. */
+static tci_node *tci_scan_totals(const tci_algo *a, tci_node *x, const tci_node *n, int64_t length)
 {
     tci_graph *g = a->g;
-    const int axis = (int)tci_dim_known(n->attr[0]);
-    const bool reverse = n->attr[1] != 0;
-    const tci_mode mode = (tci_mode)n->attr[2];
+    int axis = (int)tci_dim_known(n->attr[0]), inner = axis + 1;
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
-    int64_t parts = tci_dim_known(x->shape[axis]) / length, after = reverse;
-    int inner = axis + 1;
+    tci_dim parts = tci_dim_div(x->shape[axis], length);
     for (int i = 0; i <= x->rank; i++) {
         shape[i] = i == axis ? parts : i == inner ? length : x->shape[i - (i > axis)];
     }
@@ -99,13 +100,41 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, const tci_node 
     tci_node *y = tci_scan_built(a, tci_build_cast(g, x, t));
     y = tci_scan_built(a, tci_build_reshape(g, y, x->rank + 1, shape));
     tc_axes axes = {&inner, 1, false};
-    y = tci_scan_built(a, tci_build_reduce(g, tci_mode_fold(mode), y, axes, false));
-    y = tci_scan_built(a, tci_build_slice(g, y, axis, after, parts - 1 + after, 1));
-    y = tci_scan_built(a, tci_build_scan(g, y, axis, reverse, mode));
-    tci_node *again = tci_plan_scan(a, y);
-    y = again ? again : y;
-    return tci_scan_built(a, tci_build_pad(g, y, axis, 1 - after, after,
-                                           tci_scan_nothing(a, mode, t)));
+    return tci_scan_built(
+        a, tci_build_reduce(g, tci_mode_fold((tci_mode)n->attr[2]), y, axes, false));
+}
+
+/* 0, 1 .. n - 1, or backwards, along an axis of rank `rank`. */
+static tci_node *tci_scan_numbers(const tci_algo *a, tci_dim n, bool backwards, int axis, int rank)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, rank);
+    for (int i = 0; i < rank; i++) {
+        shape[i] = i == axis ? n : 1;
+    }
+    tci_node *numbers = tci_scan_built(a, tci_build_iota(a->g, n));
+    numbers = backwards ? tci_scan_built(a, tci_build_flip(a->g, numbers, 0)) : numbers;
+    return tci_scan_built(a, tci_build_reshape(a->g, numbers, rank, shape));
+}
+
+/* What the parts before each one come to, in the order in which the scan meets them: each adds up
+ * all totals that come before its own, which are few, so that parts wait for nothing else. */
+static tci_node *tci_scan_starts(const tci_algo *a, tci_node *totals, const tci_node *n)
+{
+    tci_graph *g = a->g;
+    const int axis = (int)tci_dim_known(n->attr[0]), rank = totals->rank + 1;
+    const bool reverse = n->attr[1] != 0;
+    const tci_mode mode = (tci_mode)n->attr[2];
+    tci_dim parts = totals->shape[axis];
+    tci_node *part = tci_scan_numbers(a, parts, reverse, axis, rank);
+    tci_node *other = tci_scan_numbers(a, parts, false, axis + 1, rank);
+    tci_node *in_order[2] = {reverse ? part : other, reverse ? other : part};
+    tci_node *comes_before = tci_scan_built(a, tci_build_ew(g, TCI_OP_LT, in_order));
+    tci_node *each = tci_scan_built(a, tci_build_unsqueeze(g, totals, axis));
+    tci_node *nothing = tci_scan_nothing(a, mode, (tc_dtype)totals->dtype);
+    each = tci_scan_built(a, tci_build_where(g, comes_before, each, nothing));
+    int summed = axis + 1;
+    tc_axes axes = {&summed, 1, false};
+    return tci_scan_built(a, tci_build_reduce(g, tci_mode_fold(mode), each, axes, false));
 }
 
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
@@ -131,7 +160,7 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
         tci_node *fill = tci_scan_nothing(a, (tci_mode)n->attr[2], (tc_dtype)n->dtype);
         in[0] = tci_scan_built(a, tci_build_pad(g, in[0], axis, 0, behind, fill));
     }
-    in[1] = tci_scan_starts(a, in[0], n, cut.length);
+    in[1] = tci_scan_starts(a, tci_scan_totals(a, in[0], n, cut.length), n);
     tci_node *scan = tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)n->dtype, n->rank, in[0]->shape, 2,
                                     in, n->n_attr, n->attr);
     return cut.even ? scan

@@ -126,7 +126,8 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     for (int k = TCI_ROOT_VALUE; k < TCI_ROOT_REPEAT; k++) {
         TCI_ASSERT(s, !g->has_repeat || !kinds[k]);
     }
-    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1 || g->keeps);
+    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scatter <= 1 || g->keeps);
+    TCI_ASSERT(s, !g->has_scan || !(g->has_contract || g->has_scatter));
     TCI_ASSERT(s, (!g->has_scatter && !kinds[TCI_ROOT_CUSTOM]) || g->n_roots == 1);
     TCI_ASSERT(s, !g->keeps || (g->has_contract && !g->has_scan && !g->has_scatter));
     TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);

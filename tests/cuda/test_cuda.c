@@ -393,6 +393,11 @@ static tc_tensor sc_images(tc_tensor x)
 static tc_tensor sc_column_best(tc_tensor x) { return tc_argmax(x, 0, false); }
 static tc_tensor sc_running(tc_tensor x) { return tc_add(tc_cumsum(x, 0), x); }
 static tc_tensor sc_running_rows(tc_tensor x) { return tc_mul(tc_cumsum(x, 1), 2); }
+static tc_tensor sc_running_weights(tc_tensor x) { return tc_cumsum(tc_softmax(x, -1), -1); }
+static tc_tensor sc_running_share(tc_tensor x)
+{
+    return tc_cumsum(tc_div(x, tc_max(x, TC_AXES(0), true)), 0);
+}
 static tc_tensor sc_running_back(tc_tensor x)
 {
     tc_tensor grad, y = tc_mul(tc_cumsum(x, 1), tc_sin(x));
@@ -696,18 +701,23 @@ static const schedule_case schedule_cases[] = {
     {"rows in registers", TC_BF16, {3, 2051}, 2, sc_running_rows},
     {"rows in registers", TC_I32, {4, 700}, 2, sc_running_rows},
     {"rows in registers", TC_U8, {2, 127}, 2, sc_running_rows},
-    {"7 parts of 10001", TC_F32, {2, 70007}, 2, sc_running_rows},
-    {"BLOCK_SCAN(2048)", TC_F32, {2, 70007}, 2, sc_running_rows},
-    {"9 parts of 8192", TC_BF16, {70003}, 1, sc_running},
+    {"73 parts of 959", TC_F32, {2, 70007}, 2, sc_running_rows},
+    {"BLOCK_SCAN(128)", TC_F32, {2, 70007}, 2, sc_running_rows},
+    {"35 parts of 2048", TC_BF16, {70003}, 1, sc_running},
     {"rows in registers", TC_F32, {3, 999}, 2, sc_running_back},
-    {"3 parts of 7000", TC_F32, {2, 21000}, 2, sc_running_back},
+    {"10 parts of 2100", TC_F32, {2, 21000}, 2, sc_running_back},
     {"20 parts of 64", TC_F32, {1280, 70}, 2, sc_running},
-    {"3 parts of 7000", TC_I32, {2, 21000}, 2, sc_running_product},
-    {"9 parts of 8192", TC_U8, {1, 70003}, 2, sc_running_product},
-    {"3 parts of 7000", TC_F32, {2, 21000}, 2, sc_running_most},
-    {"9 parts of 8192", TC_BF16, {1, 70003}, 2, sc_running_most},
+    {"10 parts of 2100", TC_I32, {2, 21000}, 2, sc_running_product},
+    {"35 parts of 2048", TC_U8, {1, 70003}, 2, sc_running_product},
+    {"10 parts of 2100", TC_F32, {2, 21000}, 2, sc_running_most},
+    {"35 parts of 2048", TC_BF16, {1, 70003}, 2, sc_running_most},
     {"BLOCK_SCAN", TC_F64, {3000, 2, 3}, 3, sc_running},
-    {"BLOCK_SCAN(1024)", TC_I64, {2, 70001}, 2, sc_running_rows},
+    {"1 launch of 1 kernel", TC_F32, {5, 3001}, 2, sc_running_weights},
+    {"1 launch of 1 kernel", TC_BF16, {300, 70}, 2, sc_running_weights},
+    {"1 launch of 1 kernel", TC_F64, {300, 1000}, 2, sc_running_weights},
+    {"1 launch of 1 kernel", TC_F32, {60, 300}, 2, sc_running_share},
+    {"2 launches of 2 kernels", TC_F32, {3, 65536}, 2, sc_running_rows},
+    {"BLOCK_SCAN(256)", TC_I64, {2, 70001}, 2, sc_running_rows},
     {"squares", TC_F32, {128, 192}, 2, sc_turned},
     {"squares", TC_F32, {70, 133}, 2, sc_turned},
     {"squares", TC_F64, {64, 65}, 2, sc_turned},

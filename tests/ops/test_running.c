@@ -169,4 +169,41 @@ TEST(places_of_extremes_are_found_in_parts)
     }
 }
 
+/* Rows whose running sums need what a reduction of the row gives are one kernel. */
+TEST(running_sums_of_weights_are_one_kernel)
+{
+    enum { LONG = 1000, SHORT = 7 };
+    static float x[SHORT * LONG], got[SHORT * LONG];
+    static const char *const backends[] = {"cpu", "interp"};
+    for (int i = 0; i < SHORT * LONG; i++) {
+        x[i] = (float)(tct_random() % 1000) * 0.01f;
+    }
+    for (int b = 0; b < 2; b++) {
+        tc_ctx *ctx = make_ctx(backends[b], 1);
+        tc_tensor tx = tc_input(ctx, "x", TC_F32, SHORT, LONG);
+        tc_program *f = NULL;
+        tc_program_info info;
+        CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx), TC_TENSORS(tc_cumsum(tc_softmax(tx, 1), 1)),
+                                   NULL, &f), TC_OK);
+        tc_program_get_info(f, &info);
+        CHECK_EQ_INT(info.n_kernels, 1);
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, SHORT * LONG)),
+                            TC_BUFS(TC_BUF(got, SHORT * LONG))), TC_OK);
+        double worst = 0;
+        for (int row = 0; row < SHORT; row++) {
+            double all = 0, sum = 0;
+            for (int i = 0; i < LONG; i++) {
+                all += exp(x[row * LONG + i]);
+            }
+            for (int i = 0; i < LONG; i++) {
+                sum += exp(x[row * LONG + i]);
+                worst = fmax(worst, fabs(got[row * LONG + i] - sum / all));
+            }
+        }
+        CHECK_MSG(worst < 2e-6, "%s: off by %g", backends[b], worst);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
 TEST_MAIN
