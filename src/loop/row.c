@@ -1,8 +1,8 @@
 /* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads, of a warp or of a part
  * of one.
  *
- * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the outer
- * axes are bound. Out: the stages, written out vector by vector.
+ * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the
+ * outer axes are bound. Out: the stages, written out vector by vector.
  *
  * The one idea: stages along an axis use the same bindings of it, so whatever two of them need is
  * one value of the loop IR, computed once and kept in registers: memory is read once, all of it

@@ -3,9 +3,9 @@
  * In: a SCAN. Out, or NULL where it is left alone: the reduction of each part of its axis, and the
  * SCAN of every part, which begins at what the parts before it come to (a second input). That is a
  * reduction of its own, over all totals, which the kernel of the SCAN makes first: so two launches,
- * of which the first leaves x in the caches where it fits, and the order of all sums is fixed, where
- * parts that look back at their neighbours (Merrill and Garland, Single-pass Parallel Prefix Scan
- * with Decoupled Look-back, 2016) add in an order that follows from who came first.
+ * of which the first leaves x in the caches where it fits, and the order of all sums is fixed,
+ * where parts that look back at their neighbours (Merrill and Garland, Single-pass Parallel Prefix
+ * Scan with Decoupled Look-back, 2016) add in an order that follows from who came first.
  *
  * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
  * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
