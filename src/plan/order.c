@@ -8,15 +8,15 @@
  * The order is a sort of the index that keeps what is equal in its order, of words (index, place),
  * by TCI_ORDER_BITS of the index at a time, least first. Its kernels are ordinary ones:
  *   counts   of each digit in each chunk of words, by comparing the chunk with every digit
- *   begins   of each digit in each chunk: running sums of the counts over chunks, then digits
- *   places   the begin, and how many equal digits come before in the chunk, by comparing again
- *   words    to their places: stores that are apart
+ *   begins   of each digit in each chunk: running sums of the counts over digits and chunks
+ *   ranks    how many equal digits come before in the chunk, by comparing again
+ *   words    to their places, begin and rank: stores that are apart
  * A chunk has so many words that neither comparing nor running sums take long. Where the stretch of
  * an element starts is searched for in the sorted words, by halves. Equal nodes are one, so several
  * SCATTERs over one index share its order.
  *
  * What to expect: the gradient of 8192 rows read from a table of 32000, 512 floats each, reads and
- * writes 82 MB at least; before it come 18 small kernels, of which the launches are most. */
+ * writes 82 MB at least; before it come 11 small kernels, of which the launches are most. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -82,25 +82,29 @@ static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
 
 /* ---- the sort ---- */
 
-/* Running sums along an axis, without the element itself. */
-static tci_node *tci_order_before(const tci_order *o, tci_node *x, int axis)
-{
-    tci_node *sum = tci_build_scan(o->g, x, axis, false, TCI_MODE_ADD);
-    sum = tci_order_kept(o, tci_order_built(o, sum));
-    return tci_order_ew(o, TCI_OP_SUB, sum, x);
-}
-
-/* Where the first word of each digit of each chunk goes: [chunks, digits]. */
+/* Where the first word of each digit of each chunk goes, [chunks, chunk] as `digit` has them: the
+ * words of lesser digits, and those of the same one in earlier chunks, come before it, which is a
+ * running sum over digits, and of each over its chunks. */
 static tci_node *tci_order_begins(const tci_order *o, tci_node *digit)
 {
     int64_t n = (int64_t)1 << TCI_ORDER_BITS;
-    tci_node *each = tci_order_shape(o, tci_order_ramp(o, TC_I32, n), 1, n, 1);
-    tci_node *here = tci_order_shape(o, digit, o->chunks, 1, o->chunk);
+    tci_node *each = tci_order_shape(o, tci_order_ramp(o, TC_I32, n), n, 1, 1);
+    tci_node *here = tci_order_shape(o, digit, 1, o->chunks, o->chunk);
     tci_node *counts = tci_order_sum(o, tci_order_ew(o, TCI_OP_EQ, here, each), 2);
-    tci_order_kept(o, counts);
-    tci_node *in_digit = tci_order_before(o, counts, 0);
-    tci_node *all = tci_order_kept(o, tci_order_sum(o, counts, 0));
-    return tci_order_kept(o, tci_order_ew(o, TCI_OP_ADD, in_digit, tci_order_before(o, all, 0)));
+    counts = tci_order_shape(o, tci_order_kept(o, counts), n * o->chunks, 0, 0);
+    tci_node *sums = tci_order_built(o, tci_build_scan(o->g, counts, 0, false, TCI_MODE_ADD));
+    tci_node *in_parts = tci_plan_scan(o->a, sums);
+    sums = tci_order_kept(o, in_parts ? in_parts : sums);
+    tci_node *zero = tci_order_number(o, (tc_dtype)sums->dtype, 0);
+    sums = tci_order_built(o, tci_build_slice(o->g, sums, 0, 0, n * o->chunks - 1, 1));
+    tci_node *before = tci_order_built(o, tci_build_pad(o->g, sums, 0, 1, 0, zero));
+    tci_node *row = tci_order_built(o, tci_build_cast(o->g, digit, TC_I64));
+    row = tci_order_shape(o, row, o->chunks, o->chunk, 0);
+    tci_node *chunk = tci_order_shape(o, tci_order_ramp(o, TC_I64, o->chunks), o->chunks, 1, 0);
+    tci_node *at = tci_order_ew(o, TCI_OP_MUL, row, tci_order_number(o, TC_I64, o->chunks));
+    at = tci_order_shape(o, tci_order_ew(o, TCI_OP_ADD, at, chunk), o->n, 0, 0);
+    return tci_order_shape(o, tci_order_built(o, tci_build_gather(o->g, before, 0, at)), o->chunks,
+                           o->chunk, 0);
 }
 
 /* Words in the order of the digit at `shift`, equal ones as they were. */
@@ -111,7 +115,6 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
     digit = tci_order_ew(o, TCI_OP_BITWISE_AND, digit,
                          tci_order_number(o, TC_I64, (1 << TCI_ORDER_BITS) - 1));
     digit = tci_order_kept(o, tci_order_built(o, tci_build_cast(o->g, digit, TC_I32)));
-    tci_node *begins = tci_order_begins(o, digit);
     tci_node *one = tci_order_shape(o, digit, o->chunks, o->chunk, 1);
     tci_node *other = tci_order_shape(o, digit, o->chunks, 1, o->chunk);
     tci_node *ramp = tci_order_ramp(o, TC_I32, o->chunk);
@@ -119,9 +122,7 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
                                      tci_order_shape(o, ramp, 1, o->chunk, 1));
     tci_node *equal = tci_order_ew(o, TCI_OP_EQ, one, other);
     tci_node *rank = tci_order_sum(o, tci_order_ew(o, TCI_OP_LOGICAL_AND, equal, earlier), 2);
-    tci_node *row = tci_order_shape(o, digit, o->chunks, o->chunk, 0);
-    tci_node *begin = tci_order_built(o, tci_build_gather(o->g, begins, 1, row));
-    tci_node *place = tci_order_kept(o, tci_order_ew(o, TCI_OP_ADD, begin, rank));
+    tci_node *place = tci_order_ew(o, TCI_OP_ADD, tci_order_begins(o, digit), rank);
     tci_node *in[3] = {words, tci_order_shape(o, place, o->n, 0, 0), words};
     const int64_t attr[3] = {0, TCI_MODE_SET, 1};
     return tci_order_kept(o, tci_graph_node(o->g, TCI_OP_SCATTER, TC_I64, 1, words->shape, 3, in, 3,
@@ -209,8 +210,7 @@ TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
     tci_node *low = tci_order_number(&o, TC_I64, ((int64_t)1 << TCI_ORDER_HIGH) - 1);
     tci_node *keys = tci_order_ew(&o, TCI_OP_BITWISE_RIGHT_SHIFT, words, high);
     tci_node *in[4] = {n->in[0], n->in[2], tci_order_ew(&o, TCI_OP_BITWISE_AND, words, low),
-                       tci_order_starts(&o, tci_order_kept(&o, keys))};
-    tci_order_kept(&o, in[2]);
+                       tci_order_starts(&o, keys)};
     tci_str_printf(a->orders, "scatter of %lld: elements of an axis of %lld side by side\n",
                    (long long)reads, (long long)o.keys);
     return tci_graph_node(a->g, TCI_OP_SEGMENT, (tc_dtype)n->dtype, n->rank, n->shape, 4, in, 2,
