@@ -29,6 +29,7 @@ enum {
     TCI_ALGO_FEW = 64,            /* results up to which a reduction is cut */
     TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
     TCI_ALGO_CHUNK = 32768,       /* elements a chunk aims at */
+    TCI_ALGO_ROWS = 96,           /* rows that keep most of any device busy, a block each */
     TCI_ALGO_BLOCK_LANES = 1024,  /* results that one block makes side by side */
     TCI_ALGO_LONG_COLUMN = 128,   /* elements of a column that is cut, */
     TCI_ALGO_BLOCK_COLUMN = 16,   /* least elements that one thread then folds, */
@@ -115,6 +116,9 @@ static int64_t tci_algo_pieces(const tci_node *n, int64_t results, int64_t all)
     if (rows && tci_plan_has_lines(results, all / results, tci_algo_line(n))) {
         return TCI_MIN(all / results / tci_algo_line(n), TCI_CLASS_PIECES * 8 / results);
     }
+    if (rows && tci_plan_has_rows(results, all / results, tci_algo_line(n))) {
+        return 1;
+    }
     int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
     int64_t most = all / results / (rows ? TCI_CLASS_PIECE_ROW : TCI_ALGO_BLOCK_COLUMN);
     int64_t busy = rows ? 0 : TCI_ALGO_COLUMN_LANES / results;
@@ -143,6 +147,12 @@ TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line)
 {
     return tci_dim_lt(line, TCI_CLASS_LINE) && tci_dim_le(rows, 4 * TCI_CLASS_PIECES) &&
            tci_dim_le(tci_dim_mul(line, TCI_CLASS_LINES), row);
+}
+
+TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line)
+{
+    return line == row && tci_dim_le(TCI_ALGO_ROWS, rows) &&
+           tci_dim_le(row, TCI_CLASS_ROW_VECTORS * TCI_VLANES_MAX);
 }
 
 /* Where reduction n is cut, and how. */

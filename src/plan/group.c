@@ -330,7 +330,8 @@ static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_gr
         !tci_dim_is_known(row)) {
         return false;
     }
-    bool cut = tci_dim_le(points, TCI_CLASS_PIECES / 2) && tci_dim_le(TCI_CLASS_LONG_ROW, row);
+    bool cut = tci_dim_le(points, TCI_CLASS_PIECES / 2) && tci_dim_le(TCI_CLASS_LONG_ROW, row) &&
+               !tci_plan_has_rows(points, row, line);
     return (f->blocks && (cut || tci_plan_has_lines(points, row, line))) ||
            (points == 1 && tci_dim_le(TCI_GROUP_ALONE, row) && !tci_group_shares_row(f, r, g));
 }

@@ -344,6 +344,8 @@ TCI_FN tci_node *tci_plan_with_pitch(const tci_algo *a, tci_node *n, int align);
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
 /* On a machine of blocks: are so many rows better cut than gone through line by line? */
 TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
+/* There, are rows of one line so many that each is left whole, as a block's registers hold it? */
+TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line);
 /* plan/sort.c: TOPK n as what finds its places. */
 TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line

@@ -1,11 +1,12 @@
 /* plan/scan.c - long running sums, extremes, and products of integers, in parts.
  *
  * In: a SCAN. Out, or NULL where it is left alone: the reduction of each part of its axis, and the
- * SCAN of every part, which begins at what the parts before it come to (a second input). That is a
- * reduction of its own, over all totals, which the kernel of the SCAN makes first: so two launches,
- * of which the first leaves x in the caches where it fits, and the order of all sums is fixed,
- * where parts that look back at their neighbours (Merrill and Garland, Single-pass Parallel Prefix
- * Scan with Decoupled Look-back, 2016) add in an order that follows from who came first.
+ * SCAN of every part, which begins at what the parts before it come to (a second input). Unless
+ * parts are very many that is a reduction over all totals, which the kernel of the SCAN makes
+ * first: so two launches, of which the first leaves x in the caches where it fits, and the order of
+ * all sums is fixed, where parts that look back at their neighbours (Merrill and Garland,
+ * Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016) add in an order that follows
+ * from who came first.
  *
  * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
  * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
@@ -23,8 +24,10 @@ enum {
     TCI_SCAN_COLUMNS = 1024,     /* columns that one block has side by side */
     TCI_SCAN_NEIGHBOURS = 16,    /* from which an axis before them is one of columns */
     TCI_SCAN_BLOCK_LONG = 16384, /* elements of a row from which a block does not have it alone, */
-    TCI_SCAN_BLOCK_PART = 2048,  /* those that a block has at least, about, */
-    TCI_SCAN_PARTS = 4096,       /* and parts of a row, whose totals each part adds up, at most */
+    TCI_SCAN_BLOCK_LEAST = 2048, /* and of its parts, about: least */
+    TCI_SCAN_BLOCK_MOST = 8192,  /* and most, where there are */
+    TCI_SCAN_BLOCK_PARTS = 1024, /* more parts than these */
+    TCI_SCAN_TOTALS = 2048,      /* parts of a row of which each adds up the totals before it */
     TCI_SCAN_COLUMN_PART = 64    /* least elements of a part of a column */
 };
 
@@ -47,7 +50,8 @@ static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
     if (parts < 2 || size < (rows ? TCI_SCAN_BLOCK_LONG : 2 * TCI_SCAN_COLUMN_PART)) {
         return 0;
     }
-    return rows ? TCI_MAX(TCI_SCAN_BLOCK_PART, size / TCI_SCAN_PARTS)
+    int64_t each = size / TCI_SCAN_BLOCK_PARTS;
+    return rows ? TCI_MIN(TCI_MAX(each, TCI_SCAN_BLOCK_LEAST), TCI_SCAN_BLOCK_MOST)
                 : TCI_MAX(TCI_SCAN_COLUMN_PART, size / parts);
 }
 
@@ -117,8 +121,8 @@ static tci_node *tci_scan_numbers(const tci_algo *a, tci_dim n, bool backwards, 
 }
 
 /* What the parts before each one come to, in the order in which the scan meets them: each adds up
- * all totals that come before its own, which are few, so that parts wait for nothing else. */
-static tci_node *tci_scan_starts(const tci_algo *a, tci_node *totals, const tci_node *n)
+ * all totals that come before its own, in the kernel that has it. */
+static tci_node *tci_scan_each_start(const tci_algo *a, tci_node *totals, const tci_node *n)
 {
     tci_graph *g = a->g;
     const int axis = (int)tci_dim_known(n->attr[0]), rank = totals->rank + 1;
@@ -135,6 +139,30 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *totals, const tci_
     int summed = axis + 1;
     tc_axes axes = {&summed, 1, false};
     return tci_scan_built(a, tci_build_reduce(g, tci_mode_fold(mode), each, axes, false));
+}
+
+/* The same of many parts: running values of the totals, in parts again. */
+static tci_node *tci_scan_running_starts(const tci_algo *a, tci_node *totals, const tci_node *n)
+{
+    tci_graph *g = a->g;
+    const int axis = (int)tci_dim_known(n->attr[0]);
+    const bool reverse = n->attr[1] != 0;
+    const tci_mode mode = (tci_mode)n->attr[2];
+    int64_t parts = tci_dim_known(totals->shape[axis]);
+    tci_node *y = reverse ? tci_scan_built(a, tci_build_flip(g, totals, axis)) : totals;
+    y = tci_scan_built(a, tci_build_slice(g, y, axis, 0, parts - 1, 1));
+    y = tci_scan_built(a, tci_build_scan(g, y, axis, false, mode));
+    tci_node *again = tci_plan_scan(a, y);
+    y = again ? again : y;
+    return tci_scan_built(a, tci_build_pad(g, y, axis, 1, 0,
+                                           tci_scan_nothing(a, mode, (tc_dtype)totals->dtype)));
+}
+
+static tci_node *tci_scan_starts(const tci_algo *a, tci_node *totals, const tci_node *n)
+{
+    int64_t parts = tci_dim_known(totals->shape[tci_dim_known(n->attr[0])]);
+    return parts <= TCI_SCAN_TOTALS ? tci_scan_each_start(a, totals, n)
+                                    : tci_scan_running_starts(a, totals, n);
 }
 
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)

@@ -1008,6 +1008,39 @@ TEST(parameters_stay_where_they_were_changed)
 }
 
 /* The mean of each row is divided once, by who sums the row, and not by each that reads it. */
+/* So many parts that their totals are a running sum by themselves; exact whatever their order. */
+TEST(running_sums_of_very_many_parts_go_both_ways)
+{
+    enum { LONG = 2049 * 8192 };
+    register_emulation();
+    float *x = (float *)malloc(LONG * sizeof(*x)), *y = (float *)malloc(LONG * sizeof(*x));
+    float *back = (float *)malloc(LONG * sizeof(*x));
+    for (int i = 0; i < LONG; i++) {
+        x[i] = (float)((int)(tct_random() % 3) - 1);
+    }
+    tc_ctx *ctx = context_of("planned");
+    tc_tensor tx = tc_input(ctx, "x", TC_F32, LONG), sums = tc_cumsum(tx, 0), grad;
+    REQUIRE(!tc_grad(tc_sum(tc_mul(sums, tc_stop_gradient(tx)), TC_ALL, false), &tx, 1, &grad));
+    tc_program *f = NULL;
+    REQUIRE(tc_compile_fn(TC_TENSORS(tx), TC_TENSORS(sums, grad), NULL, &f) == TC_OK);
+    CHECK(explains(f, "2049 parts of 8192"));
+    REQUIRE(tc_run(f, TC_BUFS(TC_BUF(x, LONG)), TC_BUFS(TC_BUF(y, LONG), TC_BUF(back, LONG))) ==
+            TC_OK);
+    int wrong[2] = {0, 0};
+    float sum = 0, all = y[LONG - 1];
+    for (int i = 0; i < LONG; i++) {
+        wrong[1] += back[i] != all - sum;
+        sum += x[i];
+        wrong[0] += y[i] != sum;
+    }
+    CHECK_MSG(!wrong[0] && !wrong[1], "%d and %d of %d differ", wrong[0], wrong[1], LONG);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    free(x);
+    free(y);
+    free(back);
+}
+
 TEST(values_for_rows_are_computed_with_their_sums)
 {
     register_emulation();
