@@ -137,7 +137,8 @@ static double tci_ref_sinc(double a)
 static double tci_ref_libm(tci_prim p, double a, double b)
 {
     switch (p) {
-    case TCI_P_EXP: return exp(a);
+    case TCI_P_EXP:
+    case TCI_P_EXPN: return exp(a);
     case TCI_P_LOG: return log(a);
     case TCI_P_SIN: return sin(a);
     case TCI_P_COS: return cos(a);

@@ -91,6 +91,13 @@ TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_pr
     return in && in->op == TCI_K_PRIM && in->prim == prim ? in : NULL;
 }
 
+TCI_FN const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst)
+{
+    const tci_kinst *exp = tci_attention_prim(k, inst, TCI_P_EXP);
+    exp = exp ? exp : tci_attention_prim(k, inst, TCI_P_EXPN);
+    return exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
+}
+
 /* The l of 1 / l; -1: it is something else. */
 static int tci_attention_inverse(const tci_kernel *k, int inst)
 {
@@ -157,8 +164,7 @@ static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int 
 {
     x->score = k->reds[TCI_ATTENTION_MOST].in[0];
     *power = k->reds[TCI_ATTENTION_SUM].in[0];
-    const tci_kinst *exp = tci_attention_prim(k, *power, TCI_P_EXP);
-    const tci_kinst *off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
+    const tci_kinst *off = tci_attention_exponent(k, *power);
     bool fits = off && off->args[0] == x->score &&
                 off->args[1] == k->reds[TCI_ATTENTION_MOST].inst &&
                 k->insts[x->score].stage == TCI_ATTENTION_SCORES;

@@ -49,6 +49,8 @@ TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k);
 TCI_FN bool tci_attention_has_threads(tci_machine machine);
 /* Instruction `inst` where it is such a PRIM, else NULL. */
 TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);
+/* The x - m of a power exp(x - m), else NULL. */
+TCI_FN const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst);
 /* What is rounded to dtype t, where it is. */
 TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
 /* e and l of a weight e / l or e * (1 / l); false: it is none. */

@@ -127,8 +127,7 @@ static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
     for (int i = 0; i < k->n_insts && x->weight < 0; i++) {
         int e, l;
         bool is_weight = tci_attention_weight(k, i, &e, &l);
-        const tci_kinst *exp = is_weight ? tci_attention_prim(k, e, TCI_P_EXP) : NULL;
-        const tci_kinst *off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
+        const tci_kinst *off = is_weight ? tci_attention_exponent(k, e) : NULL;
         if (off) {
             x->score = off->args[0];
             x->values[0] = off->args[1];

@@ -1,8 +1,9 @@
 /* kernel/range.c - see kernel/range.h.
  *
- * In: a kernel being made. Out: whether an index needs a check. The one idea: operands come before
- * what is made of them, so one walk gives each integer a range; where a sum may leave its dtype, or
- * nothing is known, that is all that the dtype holds. */
+ * In: a kernel being made. Out: whether an index needs a check; which sign a float has. The one
+ * idea: operands come before what is made of them, so one walk gives each integer a range; where a
+ * sum may leave its dtype, or nothing is known, that is all that the dtype holds. A float has signs
+ * that follow from those of a few operands before it. */
 #include "range.h"
 
 typedef struct tci_range {
@@ -86,4 +87,90 @@ TCI_FN bool tci_kernel_is_below(tci_scratch *s, const tci_kernel *k, int inst, t
         }
     }
     return of[inst].lo >= 0 && of[inst].hi < tci_dim_least(n);
+}
+
+/* ---- signs ---- */
+
+/* Which signs a float can have, where it is neither 0 nor NaN: a set. */
+enum { TCI_SIGN_ABOVE = 1, TCI_SIGN_BELOW = 2, TCI_SIGN_DEPTH = 6 };
+
+static unsigned tci_sign_of(const tci_kernel *k, int inst, int depth);
+
+static unsigned tci_sign_turned(unsigned s)
+{
+    return (s & TCI_SIGN_ABOVE ? TCI_SIGN_BELOW : 0) | (s & TCI_SIGN_BELOW ? TCI_SIGN_ABOVE : 0);
+}
+
+static bool tci_sign_is_prim(const tci_kernel *k, int inst, int prim)
+{
+    return k->insts[inst].op == TCI_K_PRIM && k->insts[inst].prim == prim;
+}
+
+/* x and y are one value or each other's negative: no product has another sign. */
+static unsigned tci_sign_of_product(const tci_kernel *k, int x, int y, unsigned a, unsigned b)
+{
+    bool turned = (tci_sign_is_prim(k, x, TCI_P_NEG) && k->insts[x].args[0] == y) ||
+                  (tci_sign_is_prim(k, y, TCI_P_NEG) && k->insts[y].args[0] == x);
+    if (x == y || turned) {
+        return turned ? TCI_SIGN_BELOW : TCI_SIGN_ABOVE;
+    }
+    return (a & b ? TCI_SIGN_ABOVE : 0) | (a & tci_sign_turned(b) ? TCI_SIGN_BELOW : 0);
+}
+
+/* Is v a number that rounding by `round` leaves as it is? */
+static bool tci_sign_is_rounded(const tci_kernel *k, int v, int round)
+{
+    const tci_kinst *in = &k->insts[v];
+    bool is_load = in->op == TCI_K_LOAD && in->n_guards == 0;
+    return is_load ? k->operands[tci_kinst_number(in)].dtype ==
+                         (round == TCI_P_ROUND16 ? TC_F16 : TC_BF16)
+                   : tci_sign_is_prim(k, v, round);
+}
+
+/* Is `most` the largest of the values of a stage of which v is one, wherever v is evaluated: for
+ * one outer point, and one of what the stage keeps? Rounded it is no less than v rounded. */
+static bool tci_sign_is_most(const tci_kernel *k, int most, int v)
+{
+    const tci_kinst *in = &k->insts[most];
+    if (tci_sign_is_prim(k, most, TCI_P_ROUND16) || tci_sign_is_prim(k, most, TCI_P_ROUNDB16)) {
+        return tci_sign_is_rounded(k, v, in->prim) && tci_sign_is_most(k, in->args[0], v);
+    }
+    const tci_kred *red = in->op == TCI_K_RED ? &k->reds[tci_kinst_number(in)] : NULL;
+    return red && red->op == TCI_RED_MAX && red->in[0] == v &&
+           k->stages[red->stage].kind == TCI_STAGE_REDUCE;
+}
+
+static unsigned tci_sign_of_prim(const tci_kernel *k, const tci_kinst *i, int depth)
+{
+    int x = i->args[0], y = i->args[i->n_args > 1];
+    unsigned a = tci_sign_of(k, x, depth), b = tci_sign_of(k, y, depth);
+    switch (i->prim) {
+    case TCI_P_ROUND16:
+    case TCI_P_ROUNDB16: return a;
+    case TCI_P_NEG: return tci_sign_turned(a);
+    case TCI_P_ABS:
+    case TCI_P_SQRT:
+    case TCI_P_EXP:
+    case TCI_P_EXPN: return TCI_SIGN_ABOVE;
+    case TCI_P_ADD: return a | b;
+    case TCI_P_SUB: return tci_sign_is_most(k, y, x) ? TCI_SIGN_BELOW : a | tci_sign_turned(b);
+    case TCI_P_MUL: return tci_sign_of_product(k, x, y, a, b);
+    case TCI_P_SELECT: return b | tci_sign_of(k, i->args[2], depth);
+    default: return TCI_SIGN_ABOVE | TCI_SIGN_BELOW;
+    }
+}
+
+static unsigned tci_sign_of(const tci_kernel *k, int inst, int depth)
+{
+    const tci_kinst *i = &k->insts[inst];
+    if (i->op == TCI_K_CONST && tci_dtype_is_float((tc_dtype)i->dtype)) {
+        return i->value.f > 0 ? TCI_SIGN_ABOVE : i->value.f < 0 ? TCI_SIGN_BELOW : 0;
+    }
+    return i->op == TCI_K_PRIM && depth > 0 ? tci_sign_of_prim(k, i, depth - 1)
+                                            : TCI_SIGN_ABOVE | TCI_SIGN_BELOW;
+}
+
+TCI_FN bool tci_kernel_is_never_above_0(const tci_kernel *k, int inst)
+{
+    return !(tci_sign_of(k, inst, TCI_SIGN_DEPTH) & TCI_SIGN_ABOVE);
 }

@@ -4,8 +4,10 @@
  * tci_kernel_crop        leaves of an operand the stretch that is read
  * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage,
  *                        operands first), merging neighbouring axes that every index walks as one.
+ *                        Powers of what is never above 0 become EXPN.
  * The copy makes the text of a kernel independent of how its lowering happened to number things. */
 #include "simplify.h"
+#include "range.h"
 
 /* ---- what is needed ---- */
 
@@ -347,6 +349,10 @@ static int tci_kernel_copy_inst(tci_kernel_copy *c, int root)
         c->n_stack--;
         if (c->inst_to[n] < 0) {
             tci_kinst i = c->from->insts[n];
+            bool power = i.op == TCI_K_PRIM && i.prim == TCI_P_EXP;
+            if (power && tci_kernel_is_never_above_0(c->from, i.args[0])) {
+                i.prim = TCI_P_EXPN;
+            }
             for (int a = 0; a < i.n_args; a++) {
                 i.args[a] = c->inst_to[i.args[a]];
             }

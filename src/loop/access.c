@@ -782,7 +782,7 @@ TCI_FN int tci_build_unrounded(const tci_build *b, int t, int value)
 {
     const tci_lvalue *v = &b->l->values[value];
     const tci_lblock *block = &b->l->blocks[v->block];
-    bool rounds = !b->waits && !v->is_mutable && tci_dtype_is_half((tc_dtype)t);
+    bool rounds = !v->is_mutable && tci_dtype_is_half((tc_dtype)t);
     for (int i = block->n - 1; i >= 0 && rounds; i--) {
         const tci_lstmt *st = &block->stmts[i];
         if (st->dst == value && st->op == TCI_L_PRIM) {

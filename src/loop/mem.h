@@ -20,7 +20,7 @@ typedef enum tci_mem {
     TCI_MEM_LOAD_STRIDED_N, /* T f(const S *p, long stride, long n) */
     TCI_MEM_LOAD_AT,     /* T f(const S *p, i64 lanes at): element i at p[at[i]] */
     TCI_MEM_LOAD_ONE,    /* T1 f(const S *p): one element, scalar */
-    TCI_MEM_STORE,       /* void f(S *p, T v): narrows and stores */
+    TCI_MEM_STORE,       /* void f(S *p, T v): narrows, to nearest even, and stores */
     TCI_MEM_STORE_N,     /* void f(S *p, T v, long n) */
     TCI_MEM_STORE_STREAM, /* void f(S *p, T v): bypasses the caches if p is aligned to the vector */
     TCI_MEM_STORE_STRIDED,   /* void f(S *p, long stride, T v) */

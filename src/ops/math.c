@@ -144,6 +144,19 @@ static const double tci_math_erf_f64_c[] = {
 
 /* ---- f32 recipes ---- */
 
+/* e^r of x = n ln 2 + r; the low bits of *sum hold n + bias. */
+static int tci_math_exp_rest(tci_math *m, int x, int bias, int *sum)
+{
+    int magic = tci_math_k(m, tci_math_magic + bias);
+    *sum = tci_math_fma(m, x, tci_math_k(m, tci_math_log2e), magic);
+    int n = tci_math_2(m, TCI_P_SUB, *sum, magic);
+    int r = tci_math_fma(m, n, tci_math_k(m, -tci_math_ln2), x);
+    r = tci_math_fma(m, n, tci_math_k(m, -tci_math_ln2_rest), r);
+    int p = tci_math_poly(m, r, tci_math_exp_c, TCI_COUNT(tci_math_exp_c));
+    p = tci_math_fma(m, p, r, tci_math_k(m, 1.0));
+    return tci_math_fma(m, p, r, tci_math_k(m, 1.0));
+}
+
 /* e^x = 2^n e^r. The scale is applied as 2^(n/2) twice: both factors are normal for every n in
  * [-150, 128], the first product is exact, so subnormal results are rounded once and 2^128
  * overflows to infinity. The bias 254 = 2 * 127 rides on the magic sum. The least n is -254, whose
@@ -151,18 +164,22 @@ static const double tci_math_erf_f64_c[] = {
  * underflow, of which each takes a processor as long as ten exponentials. */
 static void tci_math_exp_f32(tci_math *m)
 {
-    int x = tci_math_arg(m, 0);
+    int sum, x = tci_math_arg(m, 0);
     x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -176.0), x);
     x = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 89.0), x);
-    int magic = tci_math_k(m, tci_math_magic + 254.0);
-    int sum = tci_math_fma(m, x, tci_math_k(m, tci_math_log2e), magic);
-    int n = tci_math_2(m, TCI_P_SUB, sum, magic);
-    int r = tci_math_fma(m, n, tci_math_k(m, -tci_math_ln2), x);
-    r = tci_math_fma(m, n, tci_math_k(m, -tci_math_ln2_rest), r);
-    int p = tci_math_poly(m, r, tci_math_exp_c, TCI_COUNT(tci_math_exp_c));
-    p = tci_math_fma(m, p, r, tci_math_k(m, 1.0));
-    p = tci_math_fma(m, p, r, tci_math_k(m, 1.0));
+    int p = tci_math_exp_rest(m, x, 2 * 127, &sum);
     tci_math_scale(m, p, tci_math_to_bits(m, sum));
+}
+
+/* The bits of exp for x <= 0, where 2^(n + 64) is a factor, and 2^-64 another: where the result is
+ * not 0 the first product is exact, as there. The least n is -191, whose factor is 0. */
+static void tci_math_expn_f32(tci_math *m)
+{
+    int sum, x = tci_math_arg(m, 0);
+    x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -132.5), x);
+    int p = tci_math_exp_rest(m, x, 127 + 64, &sum);
+    p = tci_math_2(m, TCI_P_MUL, p, tci_math_exp2i(m, sum));
+    tci_math_2(m, TCI_P_MUL, p, tci_math_k(m, 0x1p-64));
 }
 
 /* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)): log x = k ln 2 + f + f^2 P(f). The float ln 2 is
@@ -682,13 +699,12 @@ static void tci_math_sinc(tci_math *m)
     tci_math_select(m, zero, tci_math_k(m, 1.0), tci_math_2(m, TCI_P_DIV, y, a));
 }
 
-/* e^(hi + lo) 2^k, rounded once (within 0.52 ulp), |k| <= 128: of f64 for hi in [-900, 720], of f32
- * in [-176, 89]. The scale goes in two halves: results below the normal range are rounded once. */
-static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
+/* e^r of hi + lo = n ln 2 + r, within 0.52 ulp; the low bits of *sum hold n + bias. */
+static int tci_math_exp_rest_of(tci_math *m, int hi, int lo, int bias, int *sum)
 {
-    int magic = tci_math_magic_of(m, 2 * tci_math_bias(m) + k);
-    int sum = tci_math_fma(m, hi, tci_math_k_of(m, tci_math_log2e, 0x1.71547652b82fep+0), magic);
-    int n = tci_math_2(m, TCI_P_SUB, sum, magic);
+    int magic = tci_math_magic_of(m, bias);
+    *sum = tci_math_fma(m, hi, tci_math_k_of(m, tci_math_log2e, 0x1.71547652b82fep+0), magic);
+    int n = tci_math_2(m, TCI_P_SUB, *sum, magic);
     int rh = tci_math_fma(m, n, tci_math_k_of(m, -tci_math_ln2, -0x1.62e42fefa38p-1), hi);
     int c = tci_math_fma(m, n, tci_math_k_of(m, -tci_math_ln2_rest, -0x1.ef35793c7673p-45), lo);
     int r = tci_math_2(m, TCI_P_ADD, rh, c);
@@ -700,7 +716,14 @@ static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
     int one = tci_math_k(m, 1.0);
     int y = tci_math_2(m, TCI_P_ADD, one, r);
     int lost = tci_math_2(m, TCI_P_ADD, tci_math_2(m, TCI_P_SUB, one, y), r);
-    y = tci_math_2(m, TCI_P_ADD, y, tci_math_2(m, TCI_P_ADD, lost, tail));
+    return tci_math_2(m, TCI_P_ADD, y, tci_math_2(m, TCI_P_ADD, lost, tail));
+}
+
+/* e^(hi + lo) 2^k, rounded once (within 0.52 ulp), |k| <= 128: of f64 for hi in [-900, 720], of f32
+ * in [-176, 89]. The scale goes in two halves: results below the normal range are rounded once. */
+static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
+{
+    int sum, y = tci_math_exp_rest_of(m, hi, lo, 2 * tci_math_bias(m) + k, &sum);
     return tci_math_scale(m, y, tci_math_to_bits(m, sum));
 }
 
@@ -792,6 +815,15 @@ static void tci_math_exp_f64(tci_math *m)
     int x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -900.0), tci_math_arg(m, 0));
     x = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 720.0), x);
     tci_math_exp_core(m, x, tci_math_k(m, 0.0), 0);
+}
+
+/* As of f32; the least n is -1535. */
+static void tci_math_expn_f64(tci_math *m)
+{
+    int sum, x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -1064.0), tci_math_arg(m, 0));
+    int y = tci_math_exp_rest_of(m, x, tci_math_k(m, 0.0), tci_math_bias(m) + 512, &sum);
+    y = tci_math_2(m, TCI_P_MUL, y, tci_math_exp2i(m, sum));
+    tci_math_2(m, TCI_P_MUL, y, tci_math_k(m, 0x1p-512));
 }
 
 TCI_FN int tci_math_log_f32_of(tci_math *m, int x)
@@ -1062,6 +1094,7 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     bool wide = tci_math_is_wide(m);
     switch (p) {
     case TCI_P_EXP: wide ? tci_math_exp_f64(m) : tci_math_exp_f32(m); break;
+    case TCI_P_EXPN: wide ? tci_math_expn_f64(m) : tci_math_expn_f32(m); break;
     case TCI_P_LOG: wide ? tci_math_log_f64(m) : tci_math_log_f32(m); break;
     case TCI_P_SIN: wide ? tci_math_trig_f64(m, false) : tci_math_trig_f32(m, false); break;
     case TCI_P_COS: wide ? tci_math_trig_f64(m, true) : tci_math_trig_f32(m, true); break;

@@ -275,8 +275,8 @@
       C(MAX(A, B),                                                                                 \
         ADD(SELECT(LT(A, B), B1, A1),                                                              \
             SELECT(EQ(A, B), B1,                                                                   \
-                   SELECT(EQ(EXP(NEG(ABS(SUB(A, B)))), K(0)), K(0),                                \
-                          MUL(EXP(NEG(ABS(SUB(A, B)))), SELECT(LT(A, B), A1, B1)))))))             \
+                   SELECT(EQ(EXPN(NEG(ABS(SUB(A, B)))), K(0)), K(0),                               \
+                          MUL(EXPN(NEG(ABS(SUB(A, B)))), SELECT(LT(A, B), A1, B1)))))))            \
     X(DOT, dot, TCI_P1(T, 0), PAIR, C(FMA(B, B1, A)))
 
 #define TCI_REDUCE_OPS(X)                                                                          \

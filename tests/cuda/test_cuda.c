@@ -887,6 +887,61 @@ TEST(recipes_divide_without_a_branch)
     }
 }
 
+/* Does a store of the source take what a rounding to f16 or bf16 made? */
+static bool stores_rounded(const char *source)
+{
+    bool found = false;
+    for (const char *at = strstr(source, " tc_store"); at; at = strstr(at + 1, " tc_store")) {
+        const char *end = strstr(at, ");\n"), *value = end;
+        while (value && value > at && *value != ' ') {
+            value--;
+        }
+        char rounding[64];
+        int n = value ? (int)(end - value) : 0;
+        snprintf(rounding, sizeof(rounding), "%.*s = tc_round", n, n ? value : "");
+        found |= n > 0 && strstr(source, rounding);
+    }
+    return found;
+}
+
+/* What fill(x) has, every exponent, and ties of both dtypes with their neighbours. */
+static void fill_ties(float *x)
+{
+    fill(x);
+    for (uint32_t i = 1000; i < M * N; i++) {
+        uint32_t tie = i % 2 ? 0x8000 : 0x1000, bits = i * 0x9e3779b1u & ~(2 * tie - 1);
+        bits |= tie + i / 2 % 3 - 1;
+        memcpy(&x[i], &bits, sizeof(bits));
+    }
+}
+
+/* A store rounds, so that what it takes need not be rounded before. */
+TEST(halves_are_rounded_once_where_they_are_stored)
+{
+    static const tc_dtype halves_of[] = {TC_BF16, TC_F16};
+    static const char *const backends[] = {"interp", "emulated"};
+    static float x[M * N];
+    static uint16_t out[2][M * N];
+    register_emulation();
+    fill_ties(x);
+    for (int i = 0; i < 2; i++) {
+        for (int b = 0; b < 2; b++) {
+            tc_ctx *ctx = context_of(backends[b]);
+            if (!ctx) {
+                SKIP("there is no C++ compiler");
+            }
+            tc_program *f;
+            REQUIRE(!tc_compile(tc_cast(tc_input(ctx, "x", TC_F32, M, N), halves_of[i]), &f));
+            CHECK(!b || (strstr(tc_source(f), " tc_store") && !stores_rounded(tc_source(f))));
+            tc_bufs to = TC_BUFS(TC_BUF((void *)out[b], sizeof(out[b])));
+            CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, M * N)), to), TC_OK);
+            tc_program_free(f);
+            tc_ctx_free(ctx);
+        }
+        CHECK_EQ_INT(same_until(halves_of[i], out[0], out[1], M * N), -1);
+    }
+}
+
 TEST(every_schedule_has_the_bits_of_its_plan) { compare_cases("emulated", true); }
 
 TEST(every_schedule_has_the_bits_of_its_plan_on_a_gpu)

@@ -455,6 +455,8 @@ TEST(special_values_of_the_functions)
     const struct { tci_prim p; double at, want; } rows[] = {
         {TCI_P_EXP, inf, inf}, {TCI_P_EXP, -inf, 0.0}, {TCI_P_EXP, 0.0, 1.0},
         {TCI_P_EXP, -0.0, 1.0}, {TCI_P_EXP, 1000.0, inf}, {TCI_P_EXP, -1000.0, 0.0},
+        {TCI_P_EXPN, -inf, 0.0}, {TCI_P_EXPN, 0.0, 1.0}, {TCI_P_EXPN, -0.0, 1.0},
+        {TCI_P_EXPN, -1000.0, 0.0}, {TCI_P_EXPN, nan, nan},
         {TCI_P_LOG, 0.0, -inf}, {TCI_P_LOG, -0.0, -inf}, {TCI_P_LOG, -1.0, nan},
         {TCI_P_LOG, -inf, nan}, {TCI_P_LOG, inf, inf}, {TCI_P_LOG, 1.0, 0.0},
         {TCI_P_SIN, 0.0, 0.0}, {TCI_P_SIN, -0.0, -0.0}, {TCI_P_SIN, inf, nan},
@@ -499,6 +501,60 @@ TEST(special_values_of_the_functions)
             CHECK(isnan(tct_eval(tct_rows[r].prim, TC_F32, -x, 0)));
             CHECK(isnan(tct_eval(tct_rows[r].prim, TC_F64, x, 0)));
         }
+    }
+}
+
+/* ---- EXPN ---- */
+
+enum { TCT_POWERS = 1 << 20 };
+
+/* Whether EXPN, which the second output is made of, has the bits of EXP for n floats at x. */
+static void tct_powers_are_exp(tc_program *f, const float *x, int n)
+{
+    static float exp_of[TCT_POWERS], expn_of[TCT_POWERS];
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, n)), TC_BUFS(TC_BUF(exp_of, n), TC_BUF(expn_of, n))),
+                 TC_OK);
+    for (int i = 0; i < n; i++) {
+        CHECK_MSG(tct_same(exp_of[i], expn_of[i]), "expn(%a) = %a, exp %a", x[i], expn_of[i],
+                  exp_of[i]);
+    }
+}
+
+/* The soak form takes every float. */
+TEST(f32_powers_of_what_is_not_above_0_have_the_bits_of_exp)
+{
+    static float x[TCT_POWERS];
+    tc_options o;
+    tc_ctx *ctx;
+    tc_program *f;
+    memset(&o, 0, sizeof(o));
+    o.backend = "interp";
+    o.no_disk_cache = true;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor in = tc_input(ctx, "x", TC_F32, TCT_POWERS);
+    REQUIRE(!tc_compile_fn(TC_TENSORS(in), TC_TENSORS(tc_exp(in), tc_exp(tc_neg(tc_abs(in)))),
+                           NULL, &f));
+    const uint32_t step = tct_soak ? 1 : 307;
+    for (uint64_t bits = 0x80000000u; bits < 0x100000000u;) { /* -infinity and NaN too */
+        for (int i = 0; i < TCT_POWERS; i++, bits += step) {
+            x[i] = bits < 0x100000000u ? tct_f32_of_bits((uint32_t)bits) : -0.0f;
+        }
+        tct_powers_are_exp(f, x, TCT_POWERS);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(f64_powers_of_what_is_not_above_0_have_the_bits_of_exp)
+{
+    static const double scales[] = {1e-9, 1, 30, 800, 1100, 1e4};
+    for (int i = 0; i < (tct_soak ? 10000000 : 100000); i++) {
+        double x = i < TCI_COUNT(tct_specials) ? -fabs(tct_specials[i])
+                   : i % 4 == 0 ? -744 - 2 * tct_random_unit() /* subnormal results, and 0 */
+                   : i % 4 == 1 ? -fabs(tct_f64_of_bits(tct_random()))
+                                : -tct_random_unit() * scales[i % TCI_COUNT(scales)];
+        double want = tct_eval(TCI_P_EXP, TC_F64, x, 0), got = tct_eval(TCI_P_EXPN, TC_F64, x, 0);
+        CHECK_MSG(tct_same(got, want), "expn(%a) = %a, exp %a", x, got, want);
     }
 }
 

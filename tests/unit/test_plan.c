@@ -142,31 +142,39 @@ static int readings(tci_scratch *s, const tci_plan *p, int *kernels)
     return n;
 }
 
+/* What a machine's plan makes of x[rows, n]. */
+static tci_plan *plan_of(tci_scratch *s, rows_of make, tc_dtype dtype, int64_t rows, int64_t n,
+                         tci_machine machine)
+{
+    tci_graph *g = TCI_NEW(s, tci_graph);
+    tci_graph_init(g, s, NULL);
+    tci_dim shape[2] = {rows, n};
+    tci_node *x = tci_graph_node(g, TCI_OP_INPUT, dtype, 2, shape, 0, NULL, 0, NULL);
+    tci_node *root = make(g, x), *inputs[2] = {x, NULL};
+    int n_inputs = 1;
+    for (int i = 0; i < root->n_in && make == losses; i++) {
+        inputs[i] = root->in[i];
+        n_inputs = 2;
+    }
+    tci_node **now = tci_rewrite(s, g, &root, 1);
+    tci_plan *p = tci_plan_make(s, g, inputs, n_inputs, NULL, 0, now, 1, machine);
+    tci_plan_verify(s, p);
+    return p;
+}
+
 /* Of rows of x[rows, n] as a machine's plan makes them; *kernels: that read x; *online: whether a
  * class is ONLINE. */
 static int count_readings(rows_of make, tc_dtype dtype, int64_t rows, int64_t n,
                           tci_machine machine, int *kernels, bool *online)
 {
     tci_scratch s;
-    tci_graph g;
     int got = -1;
     tci_scratch_init(&s);
     if (setjmp(s.escape)) {
         CHECK_MSG(false, "%s", s.message);
         return -1;
     }
-    tci_graph_init(&g, &s, NULL);
-    tci_dim shape[2] = {rows, n};
-    tci_node *x = tci_graph_node(&g, TCI_OP_INPUT, dtype, 2, shape, 0, NULL, 0, NULL);
-    tci_node *root = make(&g, x), *inputs[2] = {x, NULL};
-    int n_inputs = 1;
-    for (int i = 0; i < root->n_in && root->n_in == 2; i++) {
-        inputs[i] = root->in[i];
-        n_inputs = 2;
-    }
-    tci_node **now = tci_rewrite(&s, &g, &root, 1);
-    tci_plan *p = tci_plan_make(&s, &g, inputs, n_inputs, NULL, 0, now, 1, machine);
-    tci_plan_verify(&s, p);
+    tci_plan *p = plan_of(&s, make, dtype, rows, n, machine);
     got = readings(&s, p, kernels);
     *online = false;
     for (int i = 0; i < p->n_kernels; i++) {
@@ -230,6 +238,103 @@ TEST(rows_that_are_cut_come_from_memory_once)
     CHECK(kernels == 2 && !online);
     count_readings(softmax, TC_F32, 10, 4000000, blocks, &kernels, &online);
     CHECK(kernels == 2 && online); /* long parts: a block does not hold one */
+}
+
+/* ---- powers of what is never above 0 ---- */
+
+static tci_node *unary(tci_graph *g, int op, tci_node *x) { return tci_build_ew(g, op, &x); }
+static tci_node *binary(tci_graph *g, int op, tci_node *x, tci_node *y)
+{
+    tci_node *both[2] = {x, tci_build_broadcast(g, y, x->rank, x->shape)};
+    return tci_build_ew(g, op, both);
+}
+static tci_node *most(tci_graph *g, tci_node *x)
+{
+    return tci_build_reduce(g, TCI_OP_MAX, x, TC_AXES(1), true);
+}
+static tci_node *power(tci_graph *g, tci_node *x) { return unary(g, TCI_OP_EXP, x); }
+static tci_node *written_softmax(tci_graph *g, tci_node *x)
+{
+    tci_node *e = power(g, binary(g, TCI_OP_SUB, x, most(g, x)));
+    return binary(g, TCI_OP_DIV, e, tci_build_reduce(g, TCI_OP_SUM, e, TC_AXES(1), true));
+}
+static tci_node *bell(tci_graph *g, tci_node *x)
+{
+    return power(g, unary(g, TCI_OP_NEG, unary(g, TCI_OP_SQUARE, x)));
+}
+static tci_node *turned_bell(tci_graph *g, tci_node *x)
+{
+    return power(g, binary(g, TCI_OP_MUL, unary(g, TCI_OP_NEG, x), x));
+}
+static tci_node *tent(tci_graph *g, tci_node *x)
+{
+    return power(g, unary(g, TCI_OP_NEG, unary(g, TCI_OP_ABS, x)));
+}
+static tci_node *above(tci_graph *g, tci_node *x)
+{
+    return power(g, unary(g, TCI_OP_NEG, binary(g, TCI_OP_SUB, x, most(g, x))));
+}
+static tci_node *off_others(tci_graph *g, tci_node *x)
+{
+    return power(g, binary(g, TCI_OP_SUB, x, most(g, unary(g, TCI_OP_NEG, x))));
+}
+static tci_node *off_sum(tci_graph *g, tci_node *x)
+{
+    tci_node *sum = tci_build_reduce(g, TCI_OP_SUM, x, TC_AXES(1), true);
+    return power(g, binary(g, TCI_OP_SUB, x, sum));
+}
+/* Rounded down the largest is no longer the largest. */
+static tci_node *off_rounded(tci_graph *g, tci_node *x)
+{
+    tci_node *m = tci_build_cast(g, tci_build_cast(g, most(g, x), TC_BF16), TC_F32);
+    return power(g, binary(g, TCI_OP_SUB, x, m));
+}
+static tci_node *off_running(tci_graph *g, tci_node *x)
+{
+    return power(g, binary(g, TCI_OP_SUB, x, tci_build_scan(g, x, 1, false, TCI_MODE_MAX)));
+}
+
+/* Kernels have EXPN for EXP where nothing above 0 can come; a sum of powers that becomes ONLINE was
+ * recognised before. */
+TEST(powers_of_what_is_never_above_0_have_a_prim_of_their_own)
+{
+    const tci_machine processor = {.vector_bytes = 32};
+    const tci_machine blocks = {.vector_bytes = 16, .block_threads = 1024};
+    static const struct {
+        rows_of make;
+        tc_dtype dtype;
+        int64_t n;
+        bool below; /* whether its powers are of what is never above 0 */
+    } cases[] = {
+        {softmax, TC_F32, 100, true},          {softmax, TC_BF16, 100, true},
+        {softmax, TC_F64, 100, true},          {log_softmax, TC_F32, 100, true},
+        {losses, TC_BF16, 100, true},          {softmax, TC_F32, 300000, true},
+        {written_softmax, TC_F32, 100, true},  {written_softmax, TC_BF16, 100, true},
+        {written_softmax, TC_F16, 100, true},  {bell, TC_F32, 100, true},
+        {turned_bell, TC_F32, 100, true},      {tent, TC_BF16, 100, true},
+        {power, TC_F32, 100, false},           {above, TC_F32, 100, false},
+        {off_others, TC_F32, 100, false},      {off_sum, TC_F32, 100, false},
+        {off_rounded, TC_F32, 100, false},     {off_running, TC_F32, 100, false},
+    };
+    tci_scratch s;
+    tci_scratch_init(&s);
+    REQUIRE(!setjmp(s.escape));
+    for (int i = 0; i < 2 * TCI_COUNT(cases); i++) {
+        rows_of make = cases[i / 2].make;
+        const tci_plan *p = plan_of(&s, make, cases[i / 2].dtype, 4096, cases[i / 2].n,
+                                    i % 2 ? blocks : processor);
+        int of_any = 0, of_less = 0;
+        for (int j = 0; j < p->n_kernels; j++) {
+            for (int v = 0; v < p->kernels[j]->n_insts; v++) {
+                const tci_kinst *in = &p->kernels[j]->insts[v];
+                of_any += in->op == TCI_K_PRIM && in->prim == TCI_P_EXP;
+                of_less += in->op == TCI_K_PRIM && in->prim == TCI_P_EXPN;
+            }
+        }
+        CHECK_MSG((of_less > 0) == cases[i / 2].below && (of_any > 0) != cases[i / 2].below,
+                  "case %d: %d of what is never above 0, %d others", i / 2, of_less, of_any);
+    }
+    tci_scratch_free(&s);
 }
 
 TEST_MAIN
