@@ -8,12 +8,13 @@
  * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
  * before the first result is needed, and written once.
  *
- * The threads of a row are one vector of `vlanes` lanes, so a reduction has one accumulator. The
- * lanes are joined as kernel/ir.h says: those of a thread first, then lanes of different warps,
- * which meet in one array that every warp reads as a whole, so each of them gets the same values
- * and nobody has to be told the result; then the lanes of a warp. A row shorter than half the lanes
- * is held by fewer: the others would never get an element, and an accumulator without one changes
- * none that it is joined to. */
+ * The threads of a row are one vector of `vlanes` lanes, so a reduction has one accumulator; or of
+ * fewer lanes, then it has one for each vector of the class, as far as the row has elements: an
+ * accumulator without one changes none that it is joined to. The lanes are joined as kernel/ir.h
+ * says: those of a thread that are neighbours first, then whole vectors, then lanes of different
+ * warps, which meet in one array that every warp reads as a whole, so each of them gets the same
+ * values and nobody has to be told the result; then the lanes of a warp. So fewer threads join the
+ * same numbers with fewer shuffles, and what each thread does once is done for more elements. */
 #include "row.h"
 
 #include "cost.h"
@@ -51,7 +52,8 @@ static int tci_row_vectors_along(const tci_kernel *k, const tci_loop *l, int axi
     int loads, held;
     int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
     bool part = l->lanes != tci_kernel_lanes(k);
-    if (part && (n > 1 || l->threads > TCI_WARP)) {
+    bool near = n == 1 || l->lanes >= tci_kernel_near(k); /* no two vectors have neighbours */
+    if (part && (!near || l->threads > TCI_WARP)) {
         return 0;
     }
     tci_row_count_loads(k, axis, &loads, &held);
@@ -94,11 +96,13 @@ static int tci_row_copy(tci_build *b, int part, int unused)
     return tci_build_copy(b, part);
 }
 
-static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int axis, int n,
+/* The accumulator of every `apart`-th vector from number `first` on. */
+static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int first, int apart, int n,
                                    const tci_bind **vecs)
 {
+    int axis = b->k->stages[red->stage].axes[0];
     tci_stage_tuple acc = tci_stage_accumulator(b, red, b->l->lanes);
-    for (int i = 0; i < n; i++) {
+    for (int i = first; i < n; i += apart) {
         tci_build_set(b, axis, vecs[i]);
         tci_stage_tuple v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
         if (vecs[i]->n >= 0) {
@@ -110,6 +114,31 @@ static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int axis,
 }
 
 /* ---- joining the lanes ---- */
+
+/* Of `all` parts of the class, a power of two, the first n, which have elements: part i takes in
+ * part i + h, for h = all / 2 ... 1. */
+static tci_stage_tuple tci_row_join_parts(tci_build *b, const tci_kred *red, int all, int n,
+                                         tci_stage_tuple *parts)
+{
+    for (int h = all / 2; h >= 1; h /= 2) {
+        for (int i = 0; i < h && i + h < n; i++) {
+            parts[i] = tci_stage_combine(b, red, parts[i], parts[i + h]);
+        }
+    }
+    return parts[0];
+}
+
+/* The lanes of one vector, whose neighbours are joined. */
+static tci_stage_tuple tci_row_join_vectors(tci_build *b, const tci_kred *red, int n,
+                                           const tci_bind **vecs)
+{
+    int all = TCI_MAX(tci_kernel_lanes(b->k) / b->l->lanes, 1), held = TCI_MIN(all, n);
+    tci_stage_tuple *parts = TCI_NEW_ARRAY(b->s, tci_stage_tuple, held);
+    for (int i = 0; i < held; i++) {
+        parts[i] = tci_stage_join_near(b, red, tci_row_fold(b, red, i, all, n, vecs));
+    }
+    return tci_row_join_parts(b, red, all, held, parts);
+}
 
 static int tci_row_lane_op(tci_build *b, tci_mem mem, int value, int imm)
 {
@@ -155,12 +184,7 @@ static tci_stage_tuple tci_row_join_warps(tci_build *b, const tci_kred *red, tci
     for (int i = 0; i < n; i++) {
         warps[i] = tci_stage_each(b, shared, tci_row_of_warp, i);
     }
-    for (int h = n / 2; h >= 1; h /= 2) {
-        for (int i = 0; i < h; i++) {
-            warps[i] = tci_stage_combine(b, red, warps[i], warps[i + h]);
-        }
-    }
-    return warps[0];
+    return tci_row_join_parts(b, red, n, n, warps);
 }
 
 static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_tuple v)
@@ -175,13 +199,11 @@ static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_tuple
 static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs)
 {
     const tci_kernel *k = b->k;
-    int axis = k->stages[stage].axes[0];
     bool warps = b->l->threads > TCI_WARP;
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
-            acc[r] = tci_row_fold(b, &k->reds[r], axis, n, vecs);
-            acc[r] = tci_stage_join_near(b, &k->reds[r], acc[r]);
+            acc[r] = tci_row_join_vectors(b, &k->reds[r], n, vecs);
             acc[r] = warps ? tci_stage_each(b, acc[r], tci_row_share, 0) : acc[r];
         }
     }
@@ -190,7 +212,7 @@ static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs
         st.mem = TCI_MEM_BARRIER;
         tci_loop_append(b->l, b->cur, st);
     }
-    tci_build_set(b, axis, NULL);
+    tci_build_set(b, k->stages[stage].axes[0], NULL);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
             tci_stage_tuple v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];

@@ -14,7 +14,12 @@ enum {
     TCI_ROWS_LONG = 512,         /* elements of a row from which the next is fetched ahead */
     TCI_ROWS_DEAR = 8,           /* flops that cost more than a pass through the cache */
     TCI_ROWS_UNPACKED = 8,       /* times longer that contractions take which pack nothing */
+    TCI_ROWS_THREAD_OPS = 20,    /* of a thread for a row: indices, and what is the row's alone; */
+    TCI_ROWS_STEP_OPS = 4,       /* then for each step in which threads join a reduction */
+    TCI_ROWS_OP_CYCLES = 2,      /* for each of them, where few threads are there to take turns */
     TCI_ROW_BLOCK = 256,         /* threads of a block of several rows */
+    TCI_ROW_FEW = 4,             /* threads that read whole sectors of a row, of halves too */
+    TCI_ROW_SPARE = 4,           /* vectors in registers that leave others enough */
     TCI_ROW_BUSY = 2,            /* such blocks for each processor, at least */
     TCI_ROWS_START_NS = 80       /* of a processor, for each block that it starts */
 };
@@ -210,6 +215,29 @@ static int64_t tci_rows_blocks(const tci_ask *a, int64_t rows)
     return tci_ceil_div(points, TCI_MAX(rows, 1));
 }
 
+/* What a thread of so many does for its row besides what it does for each element. */
+static double tci_rows_thread_ops(const tci_ask *a, int64_t threads)
+{
+    int steps = 0;
+    while (threads >> (steps + 1) > 0) {
+        steps++;
+    }
+    return TCI_ROWS_THREAD_OPS + TCI_ROWS_STEP_OPS * steps * a->k->n_reds;
+}
+
+/* As tci_ask_ns, where so many threads take a row: with what each of them does besides, and no
+ * sooner than one of them is done. */
+static double tci_rows_ns(const tci_ask *a, int64_t threads, double flops, double bytes)
+{
+    if (a->machine.block_threads == 0) {
+        return tci_ask_ns(a, flops, bytes);
+    }
+    double all = (double)(tci_rows_blocks(a, 1) * threads), own = tci_rows_thread_ops(a, threads);
+    double body = TCI_MAX((double)a->k->flops, 1.0);
+    double one = TCI_ROWS_OP_CYCLES * (flops * body / all + own) / a->machine.facts.ghz;
+    return TCI_MAX(tci_ask_ns(a, flops + all * own / body, bytes), one);
+}
+
 /* The time in which the blocks of a device start, of so many rows each. */
 static double tci_rows_start_ns(const tci_ask *a, int64_t rows)
 {
@@ -227,7 +255,7 @@ static double tci_rows_cost(const tci_ask *a, const int64_t *n)
     again *= tci_kernel_keeps(a->k) ? TCI_ROWS_UNPACKED : 1;
     double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
     twice *= a->machine.block_threads > 0 ? 1.1 : 1; /* what no register holds is read again */
-    double ns = tci_ask_ns(a, again, late * twice) * again * late * twice;
+    double ns = tci_rows_ns(a, a->threads, again, late * twice) * again * late * twice;
     return TCI_MAX(ns, tci_rows_start_ns(a, 1));
 }
 
@@ -291,6 +319,14 @@ static bool tci_row_fits(const tci_ask *a, const int64_t *n)
            tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
 }
 
+/* Few threads do once what each of them does, and join less; but the row takes no more of their
+ * registers than leave room for other rows, if it need not. */
+static bool tci_row_is_worth(const tci_ask *a, int threads, int held)
+{
+    bool spares = held <= TCI_ROW_SPARE && threads >= TCI_ROW_FEW;
+    return held == 1 || (held > 1 && (spares || threads == a->threads));
+}
+
 /* As few threads as hold the row, then more; in large blocks if there are enough. */
 static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
@@ -303,7 +339,7 @@ static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][T
         }
         n[count][TCI_ROW_THREADS] = threads;
         n[count][TCI_ROW_ROWS] = rows;
-        count += tci_row_held(a, threads, rows) > 0;
+        count += tci_row_is_worth(a, threads, tci_row_held(a, threads, rows));
     }
     n[count][TCI_ROW_THREADS] = a->threads;
     n[count++][TCI_ROW_ROWS] = 1;
@@ -312,7 +348,8 @@ static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][T
 
 static double tci_row_cost(const tci_ask *a, const int64_t *n)
 {
-    return TCI_MAX(a->ns, tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
+    return TCI_MAX(tci_rows_ns(a, n[TCI_ROW_THREADS], 1, 1),
+                   tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
 }
 
 static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)

@@ -667,15 +667,15 @@ static const schedule_case schedule_cases[] = {
     {"rows in registers", TC_I8, {6, 600}, 2, sc_least},
     {"rows in registers", TC_F32, {6, 900}, 2, sc_all},
     {"rows", TC_F32, {2, 70001}, 2, sc_softmax},
-    {"vector 32 lanes, rows in registers, 32 a block", TC_F32, {160, 32}, 2, sc_softmax},
-    {"vector 32 lanes, rows in registers, 16 a block", TC_F64, {80, 32}, 2, sc_softmax},
+    {"vector 16 lanes, rows in registers, 32 a block", TC_F32, {160, 32}, 2, sc_softmax},
+    {"vector 16 lanes, rows in registers, 16 a block", TC_F64, {80, 32}, 2, sc_softmax},
     {"vector 64 lanes, rows in registers, 16 a block", TC_BF16, {130, 20}, 2, sc_softmax},
     {"vector 128 lanes, rows in registers, 8 a block", TC_F32, {67, 200}, 2, sc_moments},
-    {"vector 64 lanes, rows in registers, 16 a block", TC_F32, {132, 50}, 2, sc_var},
-    {"vector 32 lanes, rows in registers, 32 a block", TC_F16, {128, 24}, 2, sc_moments},
-    {"8 a block", TC_I32, {130, 33}, 2, sc_product},
+    {"vector 32 lanes, rows in registers, 32 a block", TC_F32, {132, 50}, 2, sc_var},
+    {"vector 16 lanes, rows in registers, 32 a block", TC_F16, {128, 24}, 2, sc_moments},
+    {"16 a block", TC_I32, {130, 33}, 2, sc_product},
     {"8 a block", TC_I8, {77, 40}, 2, sc_least},
-    {"16 a block", TC_F32, {132, 60}, 2, sc_all},
+    {"32 a block", TC_F32, {132, 60}, 2, sc_all},
     {"points by 256 threads, 1 each", TC_F32, {3, 21, 44}, 3, sc_pool},
     {"points by 256 threads, 1 each", TC_BF16, {2, 14, 33}, 3, sc_pool},
     {"points by 256 threads, 1 each", TC_F32, {2, 18, 40}, 3, sc_pool_inside},
@@ -772,10 +772,11 @@ static char *case_input(const schedule_case *c)
 
 enum { MOST_CASES = sizeof(schedule_cases) / sizeof(schedule_cases[0]) };
 
-/* Compiles all cases at once. */
+/* Compiles all cases at once; `schedules`: a file of those that are forced, or NULL. */
 static tc_ctx *compile_cases(const char *backend, const schedule_case *cases, int n,
-                             tc_program **programs, int64_t *bytes)
+                             const char *schedules, tc_program **programs, int64_t *bytes)
 {
+    const tc_options options = {.schedule = schedules};
     tc_ctx *ctx = context_for(backend, cases == whole_cases);
     tc_tensor x[MOST_CASES], y[MOST_CASES];
     tc_job jobs[MOST_CASES];
@@ -791,7 +792,7 @@ static tc_ctx *compile_cases(const char *backend, const schedule_case *cases, in
         jobs[i].program = &programs[i];
     }
     if (ctx) {
-        tc_status status = tc_compile_many(jobs, n, NULL);
+        tc_status status = tc_compile_many(jobs, n, &options);
         CHECK_MSG(status == TC_OK, "%s: %s", backend, tc_error(ctx));
     }
     return ctx;
@@ -840,11 +841,11 @@ static void compare_table(const char *backend, const schedule_case *cases, int n
     tc_program *programs[MOST_CASES] = {NULL}, *planned[MOST_CASES] = {NULL};
     int64_t bytes[MOST_CASES];
     register_emulation();
-    tc_ctx *ctx = compile_cases(backend, cases, n, programs, bytes);
+    tc_ctx *ctx = compile_cases(backend, cases, n, NULL, programs, bytes);
     if (!ctx) {
         SKIP("there is no C++ compiler");
     }
-    tc_ctx *plan = compile_cases("planned", cases, n, planned, bytes);
+    tc_ctx *plan = compile_cases("planned", cases, n, NULL, planned, bytes);
     for (int i = 0; i < n; i++) {
         if (programs[i] && planned[i]) {
             compare_case(&cases[i], programs[i], planned[i], bytes[i], noted);
@@ -860,6 +861,93 @@ static void compare_cases(const char *backend, bool noted)
 {
     compare_table(backend, schedule_cases, MOST_CASES, noted);
     compare_table(backend, whole_cases, sizeof(whole_cases) / sizeof(whole_cases[0]), noted);
+}
+
+/* ---- rows by fewer threads than a warp has ---- */
+
+/* In a dtype whose sums tell orders apart. */
+static tc_tensor sc_row(tc_tensor x)
+{
+    return tc_mul(tc_dtype_of(x) == TC_BF16 ? tc_cast(x, TC_F32) : x, 1.1);
+}
+static tc_tensor sc_row_values(tc_tensor x)
+{
+    tc_tensor y = sc_row(x), sum = tc_sum(y, TC_AXES(-1), false);
+    tc_tensor most = tc_max(y, TC_AXES(-1), false), place = tc_argmax(y, -1, false);
+    return tc_cat(TC_TENSORS(tc_cast(sum, TC_F64), tc_cast(most, TC_F64), tc_cast(place, TC_F64)),
+                  0);
+}
+static tc_tensor sc_row_log(tc_tensor x)
+{
+    tc_tensor y = sc_row(x), most = tc_max(y, TC_AXES(-1), true);
+    return tc_add(most, tc_log(tc_sum(tc_exp(tc_sub(y, most)), TC_AXES(-1), true)));
+}
+
+/* So few points that even short rows are not many side by side, but as many as fill a warp. */
+enum { ROW_POINTS = 8, ROW_BLOCK = 64, ROW_VECTORS = 9, ROW_PROGRAMS = 4, ROW_SIZES = 24 };
+static tc_tensor (*const row_programs[ROW_PROGRAMS])(tc_tensor x) = {
+    sc_softmax, sc_moments, sc_row_values, sc_row_log};
+static const int row_sizes[ROW_SIZES] = {2,   3,   5,   8,   15,  16,  17,  31,
+                                         32,  33,  63,  64,  65,  100, 127, 128,
+                                         129, 255, 256, 257, 511, 512, 513, 1023};
+
+/* Programs of rows that so many threads can hold; returns how many. Those of f32 are all, of other
+ * dtypes some. */
+static int row_cases(tc_dtype t, int threads, const char *note, schedule_case *cases)
+{
+    int n = 0, held = 16 / tci_dtype_get(t == TC_F64 ? t : TC_F32)->bytes;
+    for (int i = 0; i < ROW_SIZES; i += t == TC_F32 ? 1 : 5) {
+        for (int p = 0; p < ROW_PROGRAMS && row_sizes[i] <= ROW_VECTORS * threads * held; p++) {
+            schedule_case c = {note, t, {ROW_POINTS, row_sizes[i]}, 2, row_programs[p]};
+            cases[n++] = c;
+        }
+    }
+    return n;
+}
+
+/* Forces a schedule on all kernels of the programs, where it fits. */
+static void write_schedules(FILE *file, tc_program *const *programs, int n, const char *schedule)
+{
+    for (int i = 0; i < n; i++) {
+        char name[100];
+        for (const char *at = programs[i]->code->explain; at; at = strchr(at + 1, '\n')) {
+            if (sscanf(at, "%*d. %99[a-z0-9_]", name) == 1) {
+                fprintf(file, "%s: %s\n", name, schedule);
+            }
+        }
+    }
+}
+
+TEST(rows_by_parts_of_warps)
+{
+    static const tc_dtype dtypes[] = {TC_F32, TC_BF16, TC_F64};
+    register_emulation();
+    for (int run = 0; run < 3 * TCI_COUNT(dtypes); run++) {
+        tc_dtype t = dtypes[run / 3];
+        int threads = 4 << run % 3, rows = ROW_BLOCK / threads;
+        char schedule[60], note[60], path[] = "/tmp/tc-test-rows-XXXXXX";
+        schedule_case cases[ROW_PROGRAMS * ROW_SIZES];
+        tc_program *programs[MOST_CASES] = {NULL}, *planned[MOST_CASES] = {NULL};
+        int64_t bytes[MOST_CASES];
+        snprintf(schedule, sizeof(schedule), "row threads=%d rows=%d", threads, rows);
+        snprintf(note, sizeof(note), "rows in registers, %d a block", rows);
+        int n = row_cases(t, threads, note, cases);
+        tc_ctx *plan = compile_cases("planned", cases, n, NULL, planned, bytes);
+        FILE *file = fdopen(mkstemp(path), "w");
+        write_schedules(file, planned, n, schedule);
+        fclose(file);
+        tc_ctx *ctx = compile_cases("emulated", cases, n, path, programs, bytes);
+        for (int i = 0; i < n && ctx; i++) {
+            if (programs[i] && planned[i]) {
+                compare_case(&cases[i], programs[i], planned[i], bytes[i], true);
+            }
+            tc_program_free(programs[i]);
+            tc_program_free(planned[i]);
+        }
+        tc_ctx_free(ctx);
+        tc_ctx_free(plan);
+        remove(path);
+    }
 }
 
 /* What recipes divide is normal, so no branch keeps elements apart; what users divide is not. */
