@@ -46,7 +46,6 @@ static void tci_row_count_loads(const tci_kernel *k, int axis, int *loads, int *
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
     int axis = -1, loads, held;
-    bool scans = false;
     if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < 2) {
         return 0;
     }
@@ -57,7 +56,6 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
             return 0;
         }
         axis = reads ? st->axes[0] : axis;
-        scans |= st->kind == TCI_STAGE_SCAN;
     }
     if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
         return 0;
@@ -65,7 +63,7 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
     int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
     bool part = l->lanes != tci_kernel_lanes(k);
     bool near = n == 1 || l->lanes >= tci_kernel_near(k); /* no two vectors have neighbours */
-    if ((part && (!near || l->threads > TCI_WARP)) || ((part || l->rows > 1) && scans)) {
+    if (part && (!near || l->threads > TCI_WARP)) {
         return 0;
     }
     tci_row_count_loads(k, axis, &loads, &held);
