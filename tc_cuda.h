@@ -3401,7 +3401,9 @@ static const char tci_cuda_halves_text[] =
     "    return __int_as_float(__float_as_int(f) | (int)((a & 0x8000u) << 16));\n}\n";
 
 /* tc_lane, tc_down and tc_below hold barriers before and after their use of the shared box, so that
- * one may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
+ * one may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. What tc_below
+ * asks is one of the 2 * threads around the thread itself, so vectors side by side, which begin at
+ * multiples of that, keep to themselves. */
 static const char tci_cuda_prelude_text[] =
     "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"
     "#define TC_I static __device__ __forceinline__\n"

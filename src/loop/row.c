@@ -64,7 +64,6 @@ static int tci_row_vectors_along(const tci_kernel *k, const tci_loop *l, int axi
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
     int most = 0;
-    bool scans = false;
     if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < 2) {
         return 0;
     }
@@ -75,10 +74,8 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
             return 0;
         }
         most = TCI_MAX(most, n);
-        scans |= st->kind == TCI_STAGE_SCAN;
     }
-    bool part = l->lanes != tci_kernel_lanes(k);
-    return (part || l->rows > 1) && scans ? 0 : most;
+    return most;
 }
 
 /* Lanes with an element: the others keep what they have. */

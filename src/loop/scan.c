@@ -15,6 +15,7 @@ typedef struct tci_scan {
     tci_stage_tuple *carry; /* [red]: the last result of the block before */
     tci_stage_tuple *ends;  /* [red * steps + step above the lanes]: left for vectors to come */
     int n_steps;
+    tci_mem lane;           /* how all threads come to know a lane */
 } tci_scan;
 
 static tci_scan tci_scan_begin(tci_build *b, int stage, int next_axis)
@@ -25,6 +26,7 @@ static tci_scan tci_scan_begin(tci_build *b, int stage, int next_axis)
     m.axis = k->stages[stage].axes[0];
     m.next_axis = next_axis;
     m.n = tci_kernel_lanes(k);
+    m.lane = TCI_MEM_LANE;
     for (int64_t h = b->l->lanes; h < m.n; h *= 2) {
         m.n_steps++;
     }
@@ -43,14 +45,13 @@ static tci_scan tci_scan_begin(tci_build *b, int stage, int next_axis)
 
 /* ---- one vector ---- */
 
-static int tci_scan_last(tci_build *b, int value, int unused)
+static int tci_scan_last(tci_build *b, int value, int lane)
 {
-    (void)unused;
     if (b->l->lanes == 1) {
         return value;
     }
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    st.mem = TCI_MEM_LANE;
+    st.mem = (uint8_t)lane;
     st.args[0] = value;
     st.imm = b->l->lanes - 1;
     return tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
@@ -90,12 +91,12 @@ static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int
         if (at & h) {
             v = tci_stage_combine(b, red, tci_stage_each(b, end, tci_scan_widen, 0), v);
         } else if ((at + lanes) % h == 0 && !last) {
-            tci_stage_assign(b, end, tci_stage_each(b, v, tci_scan_last, 0));
+            tci_stage_assign(b, end, tci_stage_each(b, v, tci_scan_last, m->lane));
         }
     }
     v = tci_stage_combine(b, red, tci_stage_each(b, m->carry[r], tci_scan_widen, 0), v);
     if (at + lanes == m->n && !last) {
-        tci_stage_assign(b, m->carry[r], tci_stage_each(b, v, tci_scan_last, 0));
+        tci_stage_assign(b, m->carry[r], tci_stage_each(b, v, tci_scan_last, m->lane));
     }
     return v;
 }
@@ -212,6 +213,7 @@ TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis)
 TCI_FN void tci_scan_vectors(tci_build *b, int stage, int n, const tci_bind **vecs)
 {
     tci_scan m = tci_scan_begin(b, stage, -1);
+    m.lane = b->l->threads <= TCI_WARP ? TCI_MEM_LANE_REPEAT : TCI_MEM_LANE;
     tci_scan_run(b, &m, 0, true, n, vecs);
     tci_build_set(b, m.axis, NULL);
 }

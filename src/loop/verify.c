@@ -148,7 +148,6 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
     int lanes = v->l->lanes;
     TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads > 1 || v->l->rows > 1);
     TCI_ASSERT(v->s, v->l->rows == 1 || (st->mem != TCI_MEM_BARRIER && st->mem != TCI_MEM_LANE &&
-                                         st->mem != TCI_MEM_BELOW &&
                                          st->mem != TCI_MEM_LOAD_REPEAT));
     if (st->mem >= TCI_MEM_WORDS) {
         tci_lverify_unit(v, st);

@@ -883,22 +883,34 @@ static tc_tensor sc_row_log(tc_tensor x)
     return tc_add(most, tc_log(tc_sum(tc_exp(tc_sub(y, most)), TC_AXES(-1), true)));
 }
 
+static tc_tensor sc_row_running(tc_tensor x) { return tc_cumsum(sc_row(x), 1); }
+static tc_tensor sc_row_reverse(tc_tensor x)
+{
+    return tc_flip(tc_cumsum(tc_flip(sc_row(x), 1), 1), 1);
+}
+/* A reduction and a scan of one row. */
+static tc_tensor sc_row_shares(tc_tensor x) { return tc_cumsum(tc_softmax(sc_row(x), 1), 1); }
+
 /* So few points that even short rows are not many side by side, but as many as fill a warp. */
 enum { ROW_POINTS = 8, ROW_BLOCK = 64, ROW_VECTORS = 9, ROW_PROGRAMS = 4, ROW_SIZES = 24 };
-static tc_tensor (*const row_programs[ROW_PROGRAMS])(tc_tensor x) = {
-    sc_softmax, sc_moments, sc_row_values, sc_row_log};
+typedef tc_tensor (*row_program)(tc_tensor x);
+static const row_program row_programs[ROW_PROGRAMS] = {sc_softmax, sc_moments, sc_row_values,
+                                                       sc_row_log};
+static const row_program running_programs[ROW_PROGRAMS] = {sc_row_running, sc_row_reverse,
+                                                           sc_running_most, sc_row_shares};
 static const int row_sizes[ROW_SIZES] = {2,   3,   5,   8,   15,  16,  17,  31,
                                          32,  33,  63,  64,  65,  100, 127, 128,
                                          129, 255, 256, 257, 511, 512, 513, 1023};
 
 /* Programs of rows that so many threads can hold; returns how many. Those of f32 are all, of other
  * dtypes some. */
-static int row_cases(tc_dtype t, int threads, const char *note, schedule_case *cases)
+static int row_cases(const row_program *make, tc_dtype t, int threads, const char *note,
+                     schedule_case *cases)
 {
     int n = 0, held = 16 / tci_dtype_get(t == TC_F64 ? t : TC_F32)->bytes;
     for (int i = 0; i < ROW_SIZES; i += t == TC_F32 ? 1 : 5) {
         for (int p = 0; p < ROW_PROGRAMS && row_sizes[i] <= ROW_VECTORS * threads * held; p++) {
-            schedule_case c = {note, t, {ROW_POINTS, row_sizes[i]}, 2, row_programs[p]};
+            schedule_case c = {note, t, {ROW_POINTS, row_sizes[i]}, 2, make[p]};
             cases[n++] = c;
         }
     }
@@ -918,36 +930,62 @@ static void write_schedules(FILE *file, tc_program *const *programs, int n, cons
     }
 }
 
+static void compare_rows(const row_program *make, tc_dtype t, int threads)
+{
+    char schedule[60], note[60], path[] = "/tmp/tc-test-rows-XXXXXX";
+    schedule_case cases[ROW_PROGRAMS * ROW_SIZES];
+    tc_program *programs[MOST_CASES] = {NULL}, *planned[MOST_CASES] = {NULL};
+    int64_t bytes[MOST_CASES];
+    snprintf(schedule, sizeof(schedule), "row threads=%d rows=%d", threads, ROW_BLOCK / threads);
+    snprintf(note, sizeof(note), "rows in registers, %d a block", ROW_BLOCK / threads);
+    int n = row_cases(make, t, threads, note, cases);
+    tc_ctx *plan = compile_cases("planned", cases, n, NULL, planned, bytes);
+    FILE *file = fdopen(mkstemp(path), "w");
+    REQUIRE(plan && file);
+    write_schedules(file, planned, n, schedule);
+    fclose(file);
+    tc_ctx *ctx = compile_cases("emulated", cases, n, path, programs, bytes);
+    for (int i = 0; i < n; i++) {
+        if (programs[i] && planned[i]) {
+            compare_case(&cases[i], programs[i], planned[i], bytes[i], true);
+        }
+        tc_program_free(programs[i]);
+        tc_program_free(planned[i]);
+    }
+    tc_ctx_free(ctx);
+    tc_ctx_free(plan);
+    remove(path);
+}
+
 TEST(rows_by_parts_of_warps)
 {
     static const tc_dtype dtypes[] = {TC_F32, TC_BF16, TC_F64};
     register_emulation();
-    for (int run = 0; run < 3 * TCI_COUNT(dtypes); run++) {
-        tc_dtype t = dtypes[run / 3];
-        int threads = 4 << run % 3, rows = ROW_BLOCK / threads;
-        char schedule[60], note[60], path[] = "/tmp/tc-test-rows-XXXXXX";
-        schedule_case cases[ROW_PROGRAMS * ROW_SIZES];
-        tc_program *programs[MOST_CASES] = {NULL}, *planned[MOST_CASES] = {NULL};
-        int64_t bytes[MOST_CASES];
-        snprintf(schedule, sizeof(schedule), "row threads=%d rows=%d", threads, rows);
-        snprintf(note, sizeof(note), "rows in registers, %d a block", rows);
-        int n = row_cases(t, threads, note, cases);
-        tc_ctx *plan = compile_cases("planned", cases, n, NULL, planned, bytes);
-        FILE *file = fdopen(mkstemp(path), "w");
-        write_schedules(file, planned, n, schedule);
-        fclose(file);
-        tc_ctx *ctx = compile_cases("emulated", cases, n, path, programs, bytes);
-        for (int i = 0; i < n && ctx; i++) {
-            if (programs[i] && planned[i]) {
-                compare_case(&cases[i], programs[i], planned[i], bytes[i], true);
-            }
-            tc_program_free(programs[i]);
-            tc_program_free(planned[i]);
-        }
-        tc_ctx_free(ctx);
-        tc_ctx_free(plan);
-        remove(path);
+    tc_ctx *ctx = context_of("emulated");
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
     }
+    for (int threads = 4; threads <= 16; threads *= 2) {
+        for (int i = 0; i < TCI_COUNT(dtypes); i++) {
+            compare_rows(row_programs, dtypes[i], threads);
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(running_rows_by_parts_of_warps)
+{
+    static const struct { tc_dtype dtype; int threads; } cases[] = {
+        {TC_F32, 4}, {TC_F32, 32}, {TC_BF16, 8}, {TC_BF16, 32}, {TC_F64, 4}, {TC_F64, 16}};
+    register_emulation();
+    tc_ctx *ctx = context_of("emulated");
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int i = 0; i < TCI_COUNT(cases); i++) {
+        compare_rows(running_programs, cases[i].dtype, cases[i].threads);
+    }
+    tc_ctx_free(ctx);
 }
 
 /* What recipes divide is normal, so no branch keeps elements apart; what users divide is not. */
