@@ -31,6 +31,7 @@ typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
     const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
     const char *(*type)(tci_dialect *d, tc_dtype t, int lanes);
+    int threads; /* of a vector of the kernel in print */
     int beside; /* threads of a vector of the kernel in print, 0: it has the block for itself */
 } tci_cuda_dialect;
 
@@ -259,11 +260,8 @@ static const tci_cuda_row tci_cuda_rows[] = {
      "    p += stride * $Q * $H;\n    n -= $Q * $H;\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + stride * i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_STORE, "store",
-     "TC_I void $n($S *p, $T x) {\n    p += $Q * $H;\n"
-     "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        $P w;\n"
-     "        TC_LANES(x) {\n            $O\n        }\n"
-     "        *($P *)p = w;\n"
-     "    } else {\n        TC_LANES(x) {\n            $W(p + i, x.v[i]);\n        }\n    }\n}\n"},
+     "TC_I void $n($S *p, $T x) {\n    p += $Q * $H;\n    $P w;\n    TC_LANES(x) {\n"
+     "        $O\n    }\n    tc_put<$G>(p, w);\n}\n"},
     {TCI_MEM_STORE_N, "store_n",
      "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * $H;\n    n -= $Q * $H;\n"
      "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        $P w;\n"
@@ -339,6 +337,7 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'X':
         return storage == TC_F32
                    ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))" : "x";
+    case 'G': return tci_scratch_printf(d->s, "%d", TCI_MIN(scalar.threads, TCI_WARP));
     case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
     }
@@ -399,7 +398,10 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     TCI_ASSERT(d->s, row);
     bool is_new;
     int beside = tci_cuda_scalar(d).beside;
-    const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
+    int threads = tci_cuda_scalar(d).threads;
+    const char *of = beside               ? tci_scratch_printf(d->s, "_of%d", beside)
+                     : threads < TCI_WARP ? tci_scratch_printf(d->s, "_by%d", threads)
+                                          : "";
     const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s", row->name,
                                           tci_cd_suffix(cd, compute, lanes),
                                           tci_dtype_get(storage)->name, of);
@@ -444,7 +446,13 @@ static const char tci_cuda_halves_text[] =
 /* tc_lane, tc_down and tc_below hold barriers before and after their use of the shared box, so that
  * one may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. What tc_below
  * asks is one of the 2 * threads around the thread itself, so vectors side by side, which begin at
- * multiples of that, keep to themselves. */
+ * multiples of that, keep to themselves.
+ *
+ * tc_put stores what each of `group` threads has behind what the one before has. Where that is not
+ * aligned, parts of words would go out in pieces, each a transfer to the cache of its own; so a
+ * thread stores the aligned block that its part ends in, whose beginning the thread before has. The
+ * first one stores what lies before its first block, the last one what lies behind the last. Halves
+ * cost more to move than that saves. */
 static const char tci_cuda_prelude_text[] =
     "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"
     "#define TC_I static __device__ __forceinline__\n"
@@ -453,6 +461,7 @@ static const char tci_cuda_prelude_text[] =
     "#define TC_PRAGMA(x) _Pragma(#x)\n#define TC_UNROLL(n) TC_PRAGMA(unroll n)\n"
     "#define TC_LANES(r) _Pragma(\"unroll\") for (int i = 0; i < (int)(sizeof((r).v) / "
     "sizeof((r).v[0])); i++)\n"
+    "#define TC_EACH(i, n) _Pragma(\"unroll\") for (int i = 0; i < (int)(n); i++)\n"
     "#define TC_IS_ALIGNED(p, n) (((n) & ((n) - 1)) == 0 && "
     "((unsigned long long)(p) & (((n) < 16 ? (n) : 16) - 1)) == 0)\n"
     "#define __builtin_fmaf(a, b, c) __fmaf_rn(a, b, c)\n"
@@ -466,6 +475,22 @@ static const char tci_cuda_prelude_text[] =
     "    return __int_as_float((int)(i ? x & 0xffff0000u : x << 16));\n}\n"
     "template <class S, int n> struct __align__(sizeof(S) * n > 16 ? 16 : sizeof(S) * n) tc_pack "
     "{ S e[n]; };\n"
+    "template <int group, class S, class P> TC_I void tc_put(S *p, const P &x) {\n"
+    "    enum { N = sizeof(P) / 4, MEETS = sizeof(S) >= 4 && sizeof(P) <= 16 && group >= 4 };\n"
+    "    const int lane = (int)TC_THREAD & (group - 1);\n"
+    "    const int mine = (int)(-(unsigned long long)p & (sizeof(P) - 1)) / 4;\n"
+    "    unsigned w[2 * N + 1];\n"
+    "    TC_EACH(i, MEETS ? N : 0) {\n        w[N + i] = ((const tc_two *)&x)[i];\n"
+    "        w[i] = __shfl_sync(0xffffffffu, w[N + i], (int)(TC_THREAD + 31) & 31);\n    }\n"
+    "    if (TC_IS_ALIGNED(p, sizeof(P))) {\n        *(P *)p = x;\n        return;\n    }\n"
+    "    if (!MEETS) {\n        TC_EACH(i, sizeof(P) / sizeof(S)) {\n"
+    "            p[i] = ((const S *)&x)[i];\n        }\n        return;\n    }\n"
+    "    TC_EACH(i, N) {\n        if (lane == (i < mine ? 0 : group - 1)) {\n"
+    "            ((tc_two *)p)[i] = w[N + i];\n        }\n    }\n"
+    "    TC_EACH(i, 2 * N - 2) {\n        w[i] = mine & 2 ? w[i + 2] : w[i];\n    }\n"
+    "    P block;\n    TC_EACH(i, N) {\n"
+    "        ((tc_two *)&block)[i] = mine & 1 ? w[i + 1] : w[i];\n    }\n"
+    "    if (lane > 0) {\n        *(P *)((tc_two *)p - (N - mine)) = block;\n    }\n}\n"
     "template <class T, class E> TC_I E tc_lane(const T &x, E mine, int thread) {\n"
     "    __shared__ E box;\n    __syncthreads();\n    if (threadIdx.x == thread) {\n"
     "        box = mine;\n    }\n    __syncthreads();\n    return box;\n}\n"
@@ -619,6 +644,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 {
     const char *word = d->type(d, TC_I64, 1);
     tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
+    own->threads = l->threads;
     own->beside = l->rows > 1 ? l->threads : 0; /* of a skeleton too: it stands behind others */
     if (tci_cuda_is_flash(l)) {
         tci_cuda_flash_need(d);
