@@ -2990,7 +2990,7 @@ typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
     const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
     const char *(*type)(tci_dialect *d, tc_dtype t, int lanes);
-    int threads; /* of a vector of the kernel in print */
+    int group;  /* threads of a warp and a vector of the kernel in print that meet; 1: none */
     int beside; /* threads of a vector of the kernel in print, 0: it has the block for itself */
 } tci_cuda_dialect;
 
@@ -3163,9 +3163,9 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 /* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
  * storage type, $L and $W one element loaded and stored, $P what a thread's part lies in on its
  * way, w, $I element i of that and $O its storing, $B the mask type, $Q lanes of a thread, $H its
- * number, $R what a shuffle is told of the threads that it is among, $D the storage dtype's name,
- * $U what rounds a word of it for a matrix unit, $X x rounded so (cuda/warps.c). Counts and strides
- * are of the whole vector. */
+ * number, $G how many meet, $R what a shuffle is told of the threads that it is among, $D the
+ * storage dtype's name, $U what rounds a word of it for a matrix unit, $X x rounded so
+ * (cuda/warps.c). Counts and strides are of the whole vector. */
 static const tci_cuda_row tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
      "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * $H;\n"
@@ -3296,7 +3296,7 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'X':
         return storage == TC_F32
                    ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))" : "x";
-    case 'G': return tci_scratch_printf(d->s, "%d", TCI_MIN(scalar.threads, TCI_WARP));
+    case 'G': return tci_scratch_printf(d->s, "%d", scalar.group);
     case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
     }
@@ -3357,13 +3357,12 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     TCI_ASSERT(d->s, row);
     bool is_new;
     int beside = tci_cuda_scalar(d).beside;
-    int threads = tci_cuda_scalar(d).threads;
-    const char *of = beside               ? tci_scratch_printf(d->s, "_of%d", beside)
-                     : threads < TCI_WARP ? tci_scratch_printf(d->s, "_by%d", threads)
-                                          : "";
-    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s", row->name,
+    const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
+    bool together = m == TCI_MEM_STORE && tci_cuda_scalar(d).group > 1;
+    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s%s", row->name,
                                           tci_cd_suffix(cd, compute, lanes),
-                                          tci_dtype_get(storage)->name, of);
+                                          tci_dtype_get(storage)->name, of,
+                                          together ? "_together" : "");
     name = tci_cd_intern(cd, name, &is_new);
     if (is_new) {
         tci_cuda_define_mem(d, name, row->text, compute, storage, lanes);
@@ -3603,7 +3602,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 {
     const char *word = d->type(d, TC_I64, 1);
     tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
-    own->threads = l->threads;
+    own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
     own->beside = l->rows > 1 ? l->threads : 0; /* of a skeleton too: it stands behind others */
     if (tci_cuda_is_flash(l)) {
         tci_cuda_flash_need(d);

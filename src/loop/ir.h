@@ -124,6 +124,7 @@ struct tci_loop {
     int lanes;      /* of a vector */
     int resident;   /* blocks that a processor should hold at once; 0: as it comes */
     int threads;    /* that a vector is spread over, lanes / threads neighbours each */
+    bool together;  /* all threads of a warp come to each statement that stores a vector */
     int rows;       /* vectors of a block side by side, each in a warp or a part of one: then no
                      * array is shared and nothing asks for all threads of the block */
     const char *note;

@@ -26,6 +26,7 @@ enum {
     TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
     TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
     TCI_MAP_UNROLL_MOST = 8,
+    TCI_MAP_PAIRED = 16,         /* vectors for each processor from which blocks take two */
     TCI_MAP_APART = 2,           /* times as long for phases that are stored one by one */
     TCI_MAP_STEP_FLOPS = 6,      /* of a point, for which a vector takes a step longer */
     TCI_MAP_SHORT_ROW = 4096,    /* bytes of a row in which its order of rows tells */
@@ -130,9 +131,21 @@ static bool tci_map_fits(const tci_ask *a, const int64_t *n)
              tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
 }
 
+/* Do blocks of threads take two vectors at a time: is it arithmetic that takes longest, and are
+ * there several pairs for each processor? */
+static bool tci_map_pairs(const tci_ask *a, int64_t lanes)
+{
+    double vectors = 1 / (double)lanes;
+    for (int i = 0; i < a->k->n_outer; i++) {
+        vectors *= (double)tci_dim_hint(a->k->axes[i].size);
+    }
+    return a->machine.block_threads > 0 && tci_ask_ns(a, 1, 0) >= tci_ask_ns(a, 0, 1) &&
+           vectors >= (double)TCI_MAP_PAIRED * a->machine.facts.processors;
+}
+
 static int64_t tci_map_unroll(const tci_ask *a, int64_t lanes)
 {
-    int64_t unroll = tci_stage_unroll(a->k, 0, (int)lanes);
+    int64_t unroll = tci_map_pairs(a, lanes) ? 2 : tci_stage_unroll(a->k, 0, (int)lanes);
     return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, lanes)), 1);
 }
 

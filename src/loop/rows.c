@@ -366,6 +366,7 @@ static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
     b->l->threads = (int)n[TCI_ROW_THREADS];
     b->l->lanes = b->l->threads * (a->lanes / a->threads);
     b->l->rows = nest.beside = (int)n[TCI_ROW_ROWS];
+    b->l->together = true;
     tci_nest_run(&nest, tci_row_body, NULL, launch);
 }
 

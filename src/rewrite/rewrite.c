@@ -484,6 +484,26 @@ static tci_node *tci_rewrite_empty(tci_rewrite_pass *p, tci_node *n)
                                n->shape);
 }
 
+/* A fold over axes of one element each is that element; a sum of it begins at 0, of which -0 makes
+ * 0. */
+static tci_node *tci_rewrite_fold_of_one(tci_rewrite_pass *p, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    bool one = x->dtype == n->dtype;
+    for (int i = 0; i < n->n_attr; i++) {
+        one = one && x->shape[n->attr[i]] == 1;
+    }
+    if (!one) {
+        return n;
+    }
+    if (n->op == TCI_OP_SUM && tci_dtype_is_float((tc_dtype)n->dtype)) {
+        tci_node *zero = tci_graph_const(p->g, (tc_dtype)n->dtype,
+                                         tci_rewrite_k((tc_dtype)n->dtype, 0));
+        x = tci_rewrite_binary(p, TCI_OP_ADD, x, zero);
+    }
+    return tci_build_reshape(p->g, x, n->rank, n->shape);
+}
+
 /* ---- the passes ---- */
 
 static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
@@ -511,6 +531,11 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
         return n->n_in == 1 ? n->in[0] : n;
     case TCI_OP_SCATTER:
         return tci_node_count(n->in[1]) == 0 ? n->in[0] : n;
+    case TCI_OP_SUM:
+    case TCI_OP_PROD:
+    case TCI_OP_MAX:
+    case TCI_OP_MIN:
+        return tci_rewrite_fold_of_one(p, n);
     default:
         return n;
     }
