@@ -480,27 +480,44 @@ static tci_lin tci_product_at(const tci_product_points *points, int i)
     return tci_lin_plus(points->first, points->skip[i]);
 }
 
-/* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. */
+/* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. The second of a
+ * pair is behind the first on the last axis, where that has pairs alone. */
 static const tci_bind **tci_product_binds(tci_build *b, const tci_product_points *points)
 {
     const tci_product_side *side = points->side;
+    const int last = side->n_axes - 1;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, points->n * side->n_axes);
+    bool pairs = points->in_pairs && last >= 0 && tci_kernel_known(b->k, side->axes[last]) % 2 == 0;
     for (int i = 0; i < points->n; i++) {
-        tci_build_digits(b, side->n_axes, side->axes, tci_product_at(points, i),
-                         binds + i * side->n_axes);
+        const tci_bind **own = binds + i * side->n_axes;
+        if (pairs && i % 2 == 1) {
+            memcpy(own, own - side->n_axes, sizeof(*own) * (size_t)side->n_axes);
+            const tci_bind *pair[2];
+            tci_build_neighbours(b, side->axes[last], own[last]->at, 2, pair);
+            own[last] = pair[1];
+        } else {
+            tci_build_digits(b, side->n_axes, side->axes, tci_product_at(points, i), own);
+        }
     }
     return binds;
 }
 
-/* Opens the branch for a point that may lie outside of the result, with bindings of its own: what
- * is loaded there stays there. True: it has one. */
+/* So many neighbouring points lie in the result together, or outside. */
+static int tci_product_group(const tci_product_points *points)
+{
+    bool odd = points->side->size % 2 != 0 && points->side->size % points->side->extent != 0;
+    return points->in_pairs && !odd ? 2 : 1;
+}
+
+/* Opens the branch for a group of points that may lie outside of the result, at the first of them;
+ * each has bindings of its own: what is loaded there stays there. True: it has one. */
 static bool tci_product_open(tci_build *b, const tci_product_points *points, int point,
                              const tci_bind **binds, tci_lopen *open)
 {
     const tci_product_side *side = points->side;
     bool cut = side->size % side->extent != 0;
     const tci_bind **own = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
-    if (cut) {
+    if (cut && point % tci_product_group(points) == 0) {
         tci_build_if(b, tci_build_inside(b, tci_product_at(points, point), side->size), open);
     }
     for (int i = 0; i < side->n_axes; i++) {
@@ -546,22 +563,23 @@ TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
 {
     const tci_bind **rows = tci_product_binds(b, &points[0]);
     const tci_bind **columns = tci_product_binds(b, &points[1]);
+    const int group = tci_product_group(&points[1]);
     for (int r = 0; r < points[0].n; r++) {
-        tci_lopen row;
+        tci_lopen row, column;
         bool cut_row = tci_product_open(b, &points[0], r, rows, &row);
         for (int c = 0, from = 0; c < points[1].n; c++) {
-            tci_lopen column;
-            from = c % 2 == 0 ? b->l->blocks[b->cur].n : from;
             bool cut = tci_product_open(b, &points[1], c, columns, &column);
+            from = c % group == 0 ? b->l->blocks[b->cur].n : from;
             tci_stage_remember_result(b, &b->k->reds[0], sum(b, arg, r, c));
             for (int t = 1; t < b->k->n_stages; t++) {
                 b->stage = t;
                 tci_stage_stores(b, t, NULL);
             }
-            if (cut) {
-                tci_build_close(b, &column);
-            } else if (points[1].in_pairs && c % 2 == 1) {
+            if ((c + 1) % group == 0) {
                 tci_product_join_stores(b, from);
+                if (cut) {
+                    tci_build_close(b, &column);
+                }
             }
         }
         if (cut_row) {
@@ -609,7 +627,8 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
         }
     }
     tci_product_slabs(&s);
-    const tci_product_points points[2] = {tci_product_points_of(b, &s.panels[0]),
-                                          tci_product_points_of(b, &s.panels[1])};
+    tci_product_points points[2] = {tci_product_points_of(b, &s.panels[0]),
+                                    tci_product_points_of(b, &s.panels[1])};
+    points[1].in_pairs = points[1].n % TCI_PRODUCT_NEXT == 0;
     tci_product_finish(b, points, tci_product_sum, &s);
 }
