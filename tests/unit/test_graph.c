@@ -760,6 +760,10 @@ TEST(identities)
     CHECK_STR(rewritten(tc_pad(cut, 0, 1, 0, 0.0)), "pad 5");
     CHECK_STR(rewritten(tc_sqrt(tc_add(tc_full(ctx, 2, TC_F32), 2))), "const 1");
     CHECK_STR(rewritten(tc_exp(tc_full(ctx, 0.1, TC_F32))), "exp 2"); /* a literal is not known */
+    tc_tensor one = tc_input(ctx, "one", TC_F32, 3, 1, 4);
+    CHECK_STR(rewritten(tc_max(one, TC_AXES(1), false)), "reshape 2");
+    CHECK_STR(rewritten(tc_max(one, TC_AXES(1, 2), false)), "max 2");
+    CHECK_STR(rewritten(tc_sum(one, TC_AXES(1), true)), "add 5"); /* it begins at 0, as above */
     tc_ctx_free(ctx);
 }
 

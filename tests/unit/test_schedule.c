@@ -487,6 +487,10 @@ TEST(choices)
     tc_tensor twice = tc_interpolate(half_size, &(tc_interpolation){.mode = "nearest",
                                                                     .size = {28, 28}});
     check_choice(tc_add(tc_conv2d(image, point, TC_NONE, NULL), twice), TEST_LAPTOP, "packed ");
+    tc_tensor many = tc_input(ctx, "many", TC_BF16, 1 << 24), some = tc_slice(many, 0, 0, 4096, 1);
+    check_choice(tc_tanh(tc_exp(many)), TEST_H200, "map unroll=2 "); /* arithmetic is longest */
+    check_choice(tc_tanh(tc_exp(some)), TEST_H200, "map unroll=1 ");
+    check_choice(tc_add(many, 1), TEST_H200, "map unroll=1 ");
     end();
 }
 
