@@ -268,16 +268,20 @@ static bool tci_parts_choose(tci_parts *p)
            tci_parts_choose_axis(p, tci_parts_wanted(reads, least), least);
 }
 
+/* What x looks at in another way, or is a function of; NULL: of nothing, or of several. */
+static const tci_node *tci_parts_below(const tci_node *x)
+{
+    return x->n_in == 1 || x->op == TCI_OP_PAD ? x->in[0] : NULL;
+}
+
 /* Is it the gradient of filters of images: sums over all places of an operand that is read through
  * windows, so that each element takes many instructions to fetch? */
 static bool tci_parts_is_of_filters(const tci_parts *p)
 {
     bool found = false;
     for (int k = 0; k < 2 && tci_parts_products(p) > TCI_PARTS_PLACES; k++) {
-        const tci_node *x = p->in[k];
-        while (!found && x->n_in > 0 && (x->n_in == 1 || x->op == TCI_OP_PAD)) {
+        for (const tci_node *x = p->in[k]; x && !found; x = tci_parts_below(x)) {
             found = x->op == TCI_OP_WINDOW;
-            x = x->in[0];
         }
     }
     return found;
@@ -334,12 +338,11 @@ static bool tci_parts_are_halves(const tci_parts *p)
 {
     bool halves = true;
     for (int k = 0; k < 2; k++) {
-        const tci_node *x = p->in[k];
-        while (!tci_dtype_is_half((tc_dtype)x->dtype) && x->n_in > 0 &&
-               (x->n_in == 1 || x->op == TCI_OP_PAD)) {
-            x = x->in[0];
+        bool half = false;
+        for (const tci_node *x = p->in[k]; x && !half; x = tci_parts_below(x)) {
+            half = tci_dtype_is_half((tc_dtype)x->dtype);
         }
-        halves = halves && tci_dtype_is_half((tc_dtype)x->dtype);
+        halves = halves && half;
     }
     return halves;
 }

@@ -378,9 +378,34 @@ static tci_node *tci_rewrite_permute(tci_rewrite_pass *p, tci_node *n)
                  : n;
 }
 
+/* Does n have its elements along one axis backwards, and all others as they are? */
+static bool tci_rewrite_is_flip(const tci_node *n, int axis)
+{
+    bool flip = n->op == TCI_OP_SLICE && tci_rewrite_same_shape(n, n->in[0]);
+    for (int i = 0; flip && i < n->rank; i++) {
+        flip = n->attr[2 * i] == (i == axis ? (int64_t)tci_dim_add(n->shape[i], -1) : 0) &&
+               n->attr[2 * i + 1] == (i == axis ? -1 : 1);
+    }
+    return flip;
+}
+
+/* Running values of what is backwards, the other way round again, begin at the other end. */
+static tci_node *tci_rewrite_turned_scan(tci_rewrite_pass *p, tci_node *n)
+{
+    tci_node *scan = n->in[0];
+    int axis = (int)tci_dim_known(scan->attr[0]);
+    bool turned = tci_rewrite_is_flip(n, axis) && tci_rewrite_is_flip(scan->in[0], axis);
+    return turned ? tci_build_scan(p->g, scan->in[0]->in[0], axis, !scan->attr[1],
+                                   (tci_mode)scan->attr[2])
+                  : n;
+}
+
 static tci_node *tci_rewrite_slice(tci_rewrite_pass *p, tci_node *n)
 {
     tci_node *x = n->in[0];
+    if (x->op == TCI_OP_SCAN) {
+        return tci_rewrite_turned_scan(p, n);
+    }
     bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) != 0, whole = true;
     int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * n->rank);
     tci_node *from = merge ? x->in[0] : x;

@@ -760,6 +760,9 @@ TEST(identities)
     CHECK_STR(rewritten(tc_pad(cut, 0, 1, 0, 0.0)), "pad 5");
     CHECK_STR(rewritten(tc_sqrt(tc_add(tc_full(ctx, 2, TC_F32), 2))), "const 1");
     CHECK_STR(rewritten(tc_exp(tc_full(ctx, 0.1, TC_F32))), "exp 2"); /* a literal is not known */
+    CHECK_STR(rewritten(tc_flip(tc_cumsum(tc_flip(x, 1), 1), 1)), "scan 2");
+    CHECK_STR(rewritten(tc_flip(tc_cumsum(tc_flip(x, 0), 1), 0)), "slice 4");
+    CHECK_STR(rewritten(tc_flip(tc_cumsum(x, 1), 1)), "slice 3");
     tc_tensor one = tc_input(ctx, "one", TC_F32, 3, 1, 4);
     CHECK_STR(rewritten(tc_max(one, TC_AXES(1), false)), "reshape 2");
     CHECK_STR(rewritten(tc_max(one, TC_AXES(1, 2), false)), "max 2");
