@@ -5,7 +5,7 @@
 #include "stage.h"
 
 /* How many vectors the longest row takes, of l->lanes on l->threads, l->rows of them in a block; 0:
- * the kernel has rows of several axes, or one is too long, or cannot be held so. */
+ * a stage walks several axes, or a row is too long, or cannot be held so. */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
 /* All stages for one outer point. */
 TCI_FN void tci_row_emit(tci_build *b);

@@ -1188,6 +1188,32 @@ TEST(parameters_stay_where_they_were_changed)
 }
 
 /* The mean of each row is divided once, by who sums the row, and not by each that reads it. */
+static bool meets_to_store(tc_dtype t, int64_t n, expression make)
+{
+    tc_ctx *ctx = context_of("emulated");
+    tc_program *f = NULL;
+    REQUIRE(ctx && !tc_compile(make(tc_input(ctx, "x", t, 64, n)), &f));
+    bool meets = strstr(tc_source(f), "_together(p") != NULL;
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return meets;
+}
+
+/* Threads that hold rows store aligned blocks where rows are not: that these have the right bits is
+ * seen above. Others may come to a store apart, and halves cost more to move. */
+TEST(rows_that_are_not_aligned_are_stored_in_blocks)
+{
+    register_emulation();
+    tc_ctx *ctx = context_of("emulated");
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx_free(ctx);
+    CHECK(meets_to_store(TC_F32, 301, sc_softmax));
+    CHECK(!meets_to_store(TC_F32, 304, sc_softmax));
+    CHECK(!meets_to_store(TC_F32, 301, chain));
+}
+
 /* So many parts that their totals are a running sum by themselves; exact whatever their order. */
 TEST(running_sums_of_very_many_parts_go_both_ways)
 {
