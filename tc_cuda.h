@@ -847,7 +847,8 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
                    "struct %s_args { %svoid *bufs[%d]; tc_i64 lits[%d]; tc_i64 *fault; };\n"
                    "extern \"C\" __global__ void %s__launch_bounds__(%d, %d) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
-                   symbol, maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
+                   symbol, maps, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1),
+                   TCI_MAX(n_words, 1),
                    pairs ? "__cluster_dims__(2, 1, 1) " : "", TCI_MATRIX_WARP * warps, blocks,
                    symbol, symbol);
 }
@@ -1414,13 +1415,14 @@ TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci
 TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o)
 {
     int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
+    const char *row = o->buffers < o->consumers ? "row % 64" : "row";
     tci_str_printf(out,
                    "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
                    "row += %d) {\n"
                    "    if (p.m + row >= %lld) {\n        break;\n    }\n"
                    "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "%s_shape::staged_at + row * %d;\n",
-                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol,
+                   "%s_shape::staged_at + %s * %d;\n",
+                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol, row,
                    (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
 }
 
@@ -1469,9 +1471,10 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
  *
  * Shared memory, from a multiple of 1024: both factors of a tile's rows, and where there is room of
  * the next one's, a ring of both factors of steps, values of their queries, what is left of the
- * sums, barriers: for each slot one that it is full and one that it is empty, the rows' first. All
- * factors lie in slabs of 64 elements, a row for each row or step: so they lie for the first
- * products, and the steps, turned, for the last ones, whose leading offset is a slab.
+ * sums, barriers: for each slot one that it is full and one that it is empty, the rows' first, and
+ * where consumers leave sums in turns one for the turn of each. All factors lie in slabs of 64
+ * elements, a row for each row or step: so they lie for the first products, and the steps, turned,
+ * for the last ones, whose leading offset is a slab.
  *
  * Element i of a thread's pairs is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step
  * 8 * (i / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are the registers that the last
@@ -1480,7 +1483,9 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
  * A step: both first products are issued; weights are made of the first while the second runs, the
  * product that takes them is issued, changes are made while that one runs, and theirs is issued.
  * Nothing waits for these but the scores of the next step. Two consumers keep the unit busy: while
- * one makes pairs the other multiplies.
+ * one makes pairs the other multiplies. Sums o0 are those of changes and the steps of the first
+ * product, o1 those of weights and the steps of the second one. `changes` and `weighs` say which of
+ * them there are; without changes the second product is not made, and has no rows.
  *
  * Where keys are cut off and the one score of these is -inf, so that their weights are 0 whatever
  * else is in a row, the steps that no row of a tile has a part in are left out. Tiles are handed
@@ -1511,9 +1516,12 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
                                    int n_words);
 TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_backward_tail(tci_str *out, const char *symbol, const tci_loop *l);
 
-/* Parts that the form by threads shares: which block i is, and its end; the steps of a tile, one at
- * least, whether all pairs of 64 rows and a step are seen, and the order of tiles. */
+/* Parts that the form by threads shares: which sums there are, in the class; which block i is, and
+ * its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are seen, and
+ * the order of tiles. */
+TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x);
 TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i);
 TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i);
 TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x);
@@ -1539,11 +1547,15 @@ static const char tci_cuda_backward_ptx[] =
 static const char tci_cuda_backward_loading[] =
     "template <class S> TC_I unsigned tc_backward_told(unsigned at, int ring) {\n"
     "    return at + S::values_at + ring * S::values * S::step * 4;\n}\n"
+    "template <class S> TC_I unsigned tc_backward_turn(unsigned at, int group) {\n"
+    "    return at + S::barriers + 16 * S::stages + 8 * group;\n}\n"
     "template <class S> TC_I void tc_backward_begin(unsigned at) {\n"
     "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
     "        for (int i = 0; i < S::stages; i++) {\n"
     "            tc_barrier_init(tc_full<S>(at, i), S::by_step && i >= S::slots ? 2 : 1);\n"
     "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
+    "        for (int i = 0; i < 2 * S::turns; i++) {\n"
+    "            tc_barrier_init(tc_backward_turn<S>(at, i), 4);\n        }\n"
     "        tc_barrier_init_done();\n    }\n"
     "    __syncthreads();\n}\n"
     "template <class S> TC_I void tc_backward_load(unsigned at, const tc_map *maps, bool cuts) {\n"
@@ -1556,9 +1568,10 @@ static const char tci_cuda_backward_loading[] =
     "        for (int k = 0; k < S::depth_0; k += 64) {\n"
     "            S::load_rows_0(rows + k / 64 * S::rows_slab, maps, tc_full<S>(at, own), p, k);\n"
     "        }\n"
-    "        for (int k = 0; k < S::depth_1; k += 64) {\n"
-    "            S::load_rows_1(rows + S::rows_1 + k / 64 * S::rows_slab, maps + 1,\n"
-    "                           tc_full<S>(at, own), p, k);\n        }\n"
+    "        if constexpr (S::changes) {\n"
+    "            for (int k = 0; k < S::depth_1; k += 64) {\n"
+    "                S::load_rows_1(rows + S::rows_1 + k / 64 * S::rows_slab, maps + 3,\n"
+    "                               tc_full<S>(at, own), p, k);\n            }\n        }\n"
     "        const int end = S::end(p, cuts);\n"
     "        for (int n = S::first(p, cuts); n < end; n += S::step) {\n"
     "            const unsigned full = tc_full<S>(at, S::slots + ring);\n"
@@ -1567,10 +1580,10 @@ static const char tci_cuda_backward_loading[] =
     "            tc_barrier_wait(tc_empty<S>(at, S::slots + ring), parity);\n"
     "            tc_barrier_expect(full, S::step_bytes);\n"
     "            for (int k = 0; k < S::depth_0; k += 64) {\n"
-    "                S::load_steps_0(to + k / 64 * S::step_slab, maps + 2, full, p, k);\n"
+    "                S::load_steps_0(to + k / 64 * S::step_slab, maps + 1, full, p, k);\n"
     "            }\n"
     "            for (int k = 0; k < S::depth_1; k += 64) {\n"
-    "                S::load_steps_1(to + S::step_1 + k / 64 * S::step_slab, maps + 3, full, p, "
+    "                S::load_steps_1(to + S::step_1 + k / 64 * S::step_slab, maps + 2, full, p, "
     "k);\n            }\n"
     "            if (++ring == S::rings) {\n                ring = 0;\n"
     "                parity ^= 1;\n            }\n"
@@ -1621,6 +1634,18 @@ static const char tci_cuda_backward_pairs[] =
     "    tc_products_commit();\n}\n"
     "TC_I unsigned long long tc_backward_turned(unsigned steps, int slab) {\n"
     "    return tc_box(steps) + ((unsigned long long)(slab - 8192) >> 4 << 16);\n}\n"
+    "template <class S, int which>\n"
+    "TC_I void tc_backward_take(tc_backward<S> &x, unsigned steps, bool add) {\n"
+    "    const unsigned long long b = tc_backward_turned(steps, S::step_slab);\n"
+    "    tc_products_begin();\n"
+    "#pragma unroll\n"
+    "    for (int k = 0; k < S::step / 16; k++) {\n"
+    "        if constexpr (which == 0) {\n"
+    "            S::multiply_0(x.o0, x.c + 4 * k, b + k * 128, add || k > 0);\n"
+    "        } else {\n"
+    "            S::multiply_1(x.o1, x.w + 4 * k, b + k * 128, add || k > 0);\n        }\n"
+    "    }\n"
+    "    tc_products_commit();\n}\n"
     "template <class S, class F>\n"
     "TC_I void tc_backward_scores(tc_backward<S> &x, int row, int n, F score) {\n"
     "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
@@ -1692,32 +1717,30 @@ static const char tci_cuda_backward_tile[] =
     "        const int step = n + 2 * (lane & 3);\n"
     "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
     "        tc_backward_product<S, S::depth_0>(x.s, rows, steps);\n"
-    "        tc_backward_product<S, S::depth_1>(x.g, rows + S::rows_1, steps + S::step_1);\n"
-    "        tc_products_wait<1>();\n        tc_registers_here(x.s);\n        if (n > first) {\n"
+    "        if constexpr (S::changes) {\n"
+    "            tc_backward_product<S, S::depth_1>(x.g, rows + S::rows_1, steps + S::step_1);\n"
+    "        }\n"
+    "        tc_products_wait<S::changes>();\n        tc_registers_here(x.s);\n"
+    "        if (n > first) {\n"
     "            tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n        }\n"
     "        if (S::whole(p.m + 64 * group, n)) {\n"
     "            tc_backward_scores<S>(x, row, step, seen);\n        } else {\n"
     "            tc_backward_scores<S>(x, row, step, score);\n        }\n"
-    "        tc_backward_weights<S>(x, told);\n        tc_attention_behind(x.s, n == first);\n"
-    "        tc_registers_here(x.g);\n        if constexpr (S::takers > 1) {\n"
-    "            const unsigned long long b = tc_backward_turned(steps + S::step_1, "
-    "S::step_slab);\n            tc_products_begin();\n"
-    "#pragma unroll\n"
-    "            for (int k = 0; k < S::step / 16; k++) {\n"
-    "                S::multiply_1(x.o1, x.w + 4 * k, b + k * 128, n > first || k > 0);\n"
-    "            }\n"
-    "            tc_products_commit();\n        }\n"
-    "        tc_backward_changes<S>(x, told, row, step, change);\n"
-    "        const unsigned long long b = tc_backward_turned(steps, S::step_slab);\n"
-    "        tc_products_begin();\n"
-    "#pragma unroll\n"
-    "        for (int k = 0; k < S::step / 16; k++) {\n"
-    "            S::multiply_0(x.o0, x.c + 4 * k, b + k * 128, n > first || k > 0);\n        }\n"
-    "        tc_products_commit();\n        before = ring;\n        if (++ring == S::rings) {\n"
+    "        tc_backward_weights<S>(x, told);\n"
+    "        if constexpr (S::changes) {\n"
+    "            tc_attention_behind(x.s, n == first);\n            tc_registers_here(x.g);\n"
+    "        }\n"
+    "        if constexpr (S::weighs) {\n"
+    "            tc_backward_take<S, 1>(x, steps + S::step_1, n > first);\n        }\n"
+    "        if constexpr (S::changes) {\n"
+    "            tc_backward_changes<S>(x, told, row, step, change);\n"
+    "            tc_backward_take<S, 0>(x, steps, n > first);\n        }\n"
+    "        before = ring;\n        if (++ring == S::rings) {\n"
     "            ring = 0;\n            parity ^= 1;\n        }\n"
     "    }\n"
-    "    tc_products_wait<0>();\n    tc_registers_here(x.o0);\n"
-    "    if constexpr (S::takers > 1) {\n        tc_registers_here(x.o1);\n    }\n"
+    "    tc_products_wait<0>();\n"
+    "    if constexpr (S::changes) {\n        tc_registers_here(x.o0);\n    }\n"
+    "    if constexpr (S::weighs) {\n        tc_registers_here(x.o1);\n    }\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n}\n";
 
@@ -1745,40 +1768,53 @@ static tci_cuda_skeleton tci_cuda_backward_describe(const tci_backward *x)
     k.shared_bytes = tci_backward_shared_bytes(x);
     k.block_x = x->out[0].row_threads;
     k.block_y = TCI_MATRIX_WARP * tci_cuda_backward_warps(x) / x->out[0].row_threads;
-    k.n_maps = 4;
+    k.n_maps = 2 + x->n_in;
     for (int i = 0; i < 2; i++) {
-        k.maps[i] = tci_cuda_matrix_map(&x->in[i], 0);
-        k.maps[2 + i] = tci_cuda_matrix_map(&x->in[i], 1);
-        k.maps[2 + i].box[1] = x->in[i].columns;
+        if (i < x->n_in) {
+            k.maps[3 * i] = tci_cuda_matrix_map(&x->in[i], 0);
+        }
+        k.maps[1 + i] = tci_cuda_matrix_map(&x->in[i], 1);
+        k.maps[1 + i].box[1] = x->in[i].columns;
     }
     return k;
+}
+
+TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x)
+{
+    int columns[2] = {TCI_BACKWARD_ROUND, TCI_BACKWARD_ROUND};
+    bool weighs = false;
+    for (int i = 0; i < x->n_out; i++) {
+        columns[tci_backward_taken(x, i)] = x->out[i].columns;
+        weighs |= tci_backward_taken(x, i) == 1;
+    }
+    tci_str_printf(out,
+                   "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
+                   x->n_in > 1, weighs, columns[0], columns[1]);
 }
 
 static void tci_cuda_backward_numbers(tci_str *out, const char *symbol, const tci_backward *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int line = 2 * TCI_MATRIX_DEPTH_STEP;
-    int slabs[2] = {tci_attention_slabs(s->k), tci_attention_slabs(g->k)};
+    int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
     long long steps_at = (long long)(x->slots * tci_backward_rows_bytes(x));
     long long values_at = steps_at + x->rings * tci_backward_step_bytes(x);
     long long staged_at = values_at + x->rings * tci_backward_values_bytes(x);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        depth_0 = %lld, depth_1 = %lld, "
-                   "n = %lld, step = %d, columns_0 = %d, columns_1 = %d,\n"
-                   "        takers = %d, by_step = %d, rounds = %d, values = %d, queries = %lld,\n"
-                   "        tiles = %lld, consumers = %d, slots = %d, rings = %d, stages = %d, "
-                   "row_threads = %d,\n"
+                   "n = %lld, step = %d,\n"
+                   "        by_step = %d, rounds = %d, values = %d, queries = %lld,\n"
+                   "        tiles = %lld, consumers = %d, turns = %d, slots = %d, rings = %d, "
+                   "stages = %d, row_threads = %d,\n"
                    "        rows_bytes = %d, rows_1 = %d, rows_slab = %d, rows_loaded = %d,\n"
                    "        steps_at = %lld, step_bytes = %d, step_1 = %d, step_slab = %d,\n"
                    "        values_at = %lld, staged_at = %lld, barriers = %lld\n    };\n",
                    symbol, (long long)s->k, (long long)g->k, (long long)s->n, s->columns,
-                   x->out[0].columns, x->n_out > 1 ? x->out[1].columns : 16, x->n_out, x->by_step,
-                   x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
-                   (long long)s->tiles, s->consumers, x->slots, x->rings, x->slots + x->rings,
-                   x->out[0].row_threads, (int)tci_backward_rows_bytes(x),
-                   s->rows * line * slabs[0], s->rows * line,
-                   tci_cuda_matrix_loaded(s, 0) * line * (slabs[0] + slabs[1]), steps_at,
-                   (int)tci_backward_step_bytes(x), s->columns * line * slabs[0],
+                   x->by_step, x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
+                   (long long)s->tiles, s->consumers, tci_backward_turns(x), x->slots, x->rings,
+                   x->slots + x->rings, x->out[0].row_threads, (int)tci_backward_rows_bytes(x),
+                   s->rows * line * slabs, s->rows * line,
+                   tci_cuda_matrix_loaded(s, 0) * (int)(tci_backward_rows_bytes(x) / s->rows),
+                   steps_at, (int)tci_backward_step_bytes(x), s->columns * line * slabs,
                    s->columns * line, values_at, staged_at,
                    staged_at + (long long)tci_backward_staged_bytes(x));
 }
@@ -1800,7 +1836,8 @@ static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
                        "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
                        "unsigned long long b, int add) {\n"
                        "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                       i, x->out[i].columns / 2, type, x->out[i].columns);
+                       tci_backward_taken(x, i), x->out[i].columns / 2, type,
+                       x->out[i].columns);
     }
 }
 
@@ -1839,12 +1876,15 @@ static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_
 {
     const tci_matrix *s = &x->in[0];
     tci_cuda_backward_numbers(out, symbol, x);
+    tci_cuda_backward_sums(out, x);
     tci_cuda_backward_products(out, x);
     tci_cuda_backward_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
     tci_cuda_matrix_loads(out, "load_rows_0", s, 0);
-    tci_cuda_matrix_loads(out, "load_rows_1", &x->in[1], 0);
+    if (x->n_in > 1) {
+        tci_cuda_matrix_loads(out, "load_rows_1", &x->in[1], 0);
+    }
     tci_cuda_matrix_loads(out, "load_steps_0", s, 1);
     tci_cuda_matrix_loads(out, "load_steps_1", &x->in[1], 1);
     tci_cuda_matrix_place(out, &x->out[0]);
@@ -1856,8 +1896,8 @@ static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_
                        "staged_pitch = %d, staged_bytes = %d };\n"
                        "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
                        "high); }\n};\n",
-                       symbol, i, o->columns, o->row_threads, (int)o->staged_pitch,
-                       tci_dtype_get((tc_dtype)o->staged)->bytes,
+                       symbol, tci_backward_taken(x, i), o->columns, o->row_threads,
+                       (int)o->staged_pitch, tci_dtype_get((tc_dtype)o->staged)->bytes,
                        o->staged == TC_F16 ? "f16" : "bf16");
     }
 }
@@ -1959,14 +1999,16 @@ static void tci_cuda_backward_split(tci_str *out, const char *symbol, const tci_
     tci_cuda_attention_tiles(out, symbol, &x->in[0]);
 }
 
-/* The sums of product i are left, and a warp's rows of them taken, up to the hole. */
-static void tci_cuda_backward_rows(tci_str *out, const char *symbol, const tci_matrix *o, int i)
+/* The sums of last product i are left, and a warp's rows of them taken, up to the hole. */
+static void tci_cuda_backward_rows(tci_str *out, const char *symbol, const tci_backward *x, int i)
 {
+    const tci_matrix *o = &x->out[i];
+    int taken = tci_backward_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
     tci_str_printf(out,
                    "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
-                   "64 * (warp / 4) * %d);\n    __syncwarp();\n",
-                   symbol, i, i, symbol,
-                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
+                   "warp / 4 * %d);\n    __syncwarp();\n",
+                   symbol, taken, taken, symbol,
+                   tci_backward_turns(x) ? 0 : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
     tci_cuda_attention_rows(out, symbol, o);
 }
 
@@ -1976,14 +2018,20 @@ static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_ba
     tci_str_printf(out,
                    "    tc_backward<%s_shape> x;\n"
                    "    tc_backward_tile<%s_shape>(x, at, warp / 4, ring, parity, i, p, cuts, "
-                   "values, score_0, score_%d, change);\n"
+                   "values, score_0, score_%d, %s);\n"
                    "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
-                   symbol, symbol, x->cut.is_cut);
+                   symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
+    if (tci_backward_turns(x)) {
+        tci_str_printf(out,
+                       "    tc_barrier_wait(tc_backward_turn<%s_shape>(at, warp / 4), "
+                       "(i + 1 + warp / 4) %% 2);\n",
+                       symbol);
+    }
     if (x->n_out > 1) {
-        tci_cuda_backward_rows(out, symbol, &x->out[1], 1);
+        tci_cuda_backward_rows(out, symbol, x, 1);
         tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncwarp();\n");
     }
-    tci_cuda_backward_rows(out, symbol, o, 0);
+    tci_cuda_backward_rows(out, symbol, x, 0);
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
 }
 
@@ -2008,6 +2056,18 @@ TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_
     if (i + 1 == l->n_scores) {
         tci_cuda_backward_run(out, symbol, x);
     }
+}
+
+TCI_FN void tci_cuda_backward_tail(tci_str *out, const char *symbol, const tci_loop *l)
+{
+    tci_str_add(out, "    }\n    __syncwarp();\n");
+    if (tci_backward_turns(l->backward)) {
+        tci_str_printf(out,
+                       "    tc_warp_arrive<%s_shape>(tc_backward_turn<%s_shape>(at, "
+                       "1 - warp / 4));\n",
+                       symbol, symbol);
+    }
+    tci_str_add(out, "    }\n}\n");
 }
 /* ---- src/cuda/custom.c ---- */
 /* cuda/custom.c - see cuda/custom.h: a source of the user's text and a kernel that calls it.
@@ -2438,7 +2498,9 @@ static const char tci_cuda_flash_back[] =
     "        if (!S::by_step) {\n            tc_flash_own(x, values, p, r, row + 8 * r);\n"
     "        }\n"
     "    }\n"
-    "    S::load_rows_0(at, bufs, p, p.m);\n    S::load_rows_1(at + S::rows_1, bufs, p, p.m);\n"
+    "    S::load_rows_0(at, bufs, p, p.m);\n"
+    "    if constexpr (S::changes) {\n"
+    "        S::load_rows_1(at + S::rows_1, bufs, p, p.m);\n    }\n"
     "    for (int n = S::first(p, cuts); n < end; n += S::step) {\n"
     "        S::load_steps_0(at + S::steps_at, bufs, p, n);\n"
     "        S::load_steps_1(at + S::steps_1, bufs, p, n);\n        tc_copies_commit();\n"
@@ -2452,14 +2514,16 @@ static const char tci_cuda_flash_back[] =
     "            tc_flash_scores<S>(x.s, row, n + lane, seen);\n        } else {\n"
     "            tc_flash_scores<S>(x.s, row, n + lane, score);\n        }\n"
     "        tc_flash_weights<S>(x, n + lane);\n"
-    "        if constexpr (S::takers > 1) {\n"
+    "        if constexpr (S::weighs) {\n"
     "            tc_flash_tell<S>(x.s, at + S::pairs_at);\n"
     "            tc_flash_sums<S, S::columns_1>(x.o1, at + S::pairs_at, at + S::steps_1);\n"
     "            __syncwarp();\n        }\n"
-    "        tc_flash_pairs<S, S::width_1>(x.g, at + S::rows_1, at + S::steps_1);\n"
-    "        tc_flash_changes<S>(x, row, n + lane, change);\n"
-    "        tc_flash_tell<S>(x.g, at + S::pairs_at);\n"
-    "        tc_flash_sums<S, S::columns_0>(x.o0, at + S::pairs_at, at + S::steps_at);\n"
+    "        if constexpr (S::changes) {\n"
+    "            tc_flash_pairs<S, S::width_1>(x.g, at + S::rows_1, at + S::steps_1);\n"
+    "            tc_flash_changes<S>(x, row, n + lane, change);\n"
+    "            tc_flash_tell<S>(x.g, at + S::pairs_at);\n"
+    "            tc_flash_sums<S, S::columns_0>(x.o0, at + S::pairs_at, at + S::steps_at);\n"
+    "        }\n"
     "        __syncthreads();\n    }\n}\n";
 
 TCI_FN void tci_cuda_flash_prelude(tci_str *out)
@@ -2576,31 +2640,33 @@ static void tci_cuda_flash_class(tci_str *out, const char *symbol, const tci_att
 static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tci_backward *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int width[2] = {(int)((s->k + 15) / 16 * 16), (int)((g->k + 15) / 16 * 16)};
+    int width[2] = {(int)tci_backward_columns_of(s->k), (int)tci_backward_columns_of(g->k)};
     int rows_1 = s->rows * tci_flash_pitch(width[0]);
-    int steps_at = rows_1 + s->rows * tci_flash_pitch(width[1]);
+    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_flash_pitch(width[1]) : 0);
     int steps_1 = steps_at + s->columns * tci_flash_pitch(width[0]);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
                    "width_0 = %d, width_1 = %d, n = %lld, step = %d, points = %d, each = %d,\n"
-                   "        columns_0 = %d, columns_1 = %d, takers = %d, by_step = %d, rounds = "
-                   "%d, values = %d, queries = %lld,\n        tiles = %lld, staged_pitch = %d, "
-                   "rows_1 = %d, steps_at = %d, steps_1 = %d, pairs_at = %d\n    };\n",
+                   "        by_step = %d, rounds = %d, values = %d, queries = %lld, tiles = "
+                   "%lld, staged_pitch = %d,\n        rows_1 = %d, steps_at = %d, steps_1 = %d, "
+                   "pairs_at = %d\n    };\n",
                    symbol, x->threads, x->out[0].row_threads, width[0], width[1],
                    (long long)s->n, s->columns, s->rows / TCI_FLASH_GROUPS,
-                   s->columns / TCI_FLASH_LANES, x->out[0].columns,
-                   x->n_out > 1 ? x->out[1].columns : 16, x->n_out, x->by_step, x->rounds,
-                   x->n_values, (long long)(x->by_step ? s->n : s->m), (long long)s->tiles,
+                   s->columns / TCI_FLASH_LANES, x->by_step, x->rounds, x->n_values,
+                   (long long)(x->by_step ? s->n : s->m), (long long)s->tiles,
                    (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
                    steps_1 + s->columns * tci_flash_pitch(width[1]));
+    tci_cuda_backward_sums(out, x);
     tci_cuda_flash_dtype(out, s);
     tci_cuda_backward_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
     for (int i = 0; i < 2; i++) {
         const tci_matrix *in = &x->in[i];
-        tci_cuda_flash_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0], s->m,
-                            s->rows, in->k, width[i]);
+        if (i < x->n_in) {
+            tci_cuda_flash_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
+                                s->m, s->rows, in->k, width[i]);
+        }
         tci_cuda_flash_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1],
                             s->n, s->columns, in->k, width[i]);
     }
@@ -2663,13 +2729,14 @@ static void tci_cuda_flash_back_run(tci_str *out, const char *symbol, const tci_
     tci_str_printf(out,
                    "    tc_flash_back<%s_shape> x;\n"
                    "    tc_flash_back_tile<%s_shape>(x, at, bufs, p, cuts, values, score_0, "
-                   "score_%d, change);\n",
-                   symbol, symbol, x->cut.is_cut);
+                   "score_%d, %s);\n",
+                   symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
     for (int i = x->n_out - 1; i >= 0; i--) {
+        int taken = tci_backward_taken(x, i);
         tci_str_printf(out,
                        "    tc_flash_leave<%s_shape, %s_shape::columns_%d>(x.o%d, at, "
                        "%s_shape::staged_pitch);\n    __syncthreads();\n",
-                       symbol, symbol, i, i, symbol);
+                       symbol, symbol, taken, taken, symbol);
         tci_cuda_flash_rows(out, &x->out[i], x->threads);
         if (i == 1) {
             tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncthreads();\n");
@@ -2977,7 +3044,9 @@ TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m)
  *
  * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane
  * i + h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by
- * other threads than wrote them).
+ * other threads than wrote them). Blocks meet in one: AWAIT, of what a block before told (TELL).
+ * Blocks begin in the order of their numbers and run to their end, so none waits for one that has
+ * no place; words are read and written past the caches of a processor (volatile).
  *
  * A block may also hold several vectors side by side, each in the threads of a warp or of a part of
  * one; those of one warp are all there or none is. Threads are counted from the vector's first
@@ -3256,6 +3325,23 @@ static const tci_cuda_row tci_cuda_rows[] = {
      "    return r;\n}\n"},
     {TCI_MEM_HIGH_FIRST, "high_first",
      "TC_I $T $n($T x, int h) {\n    return tc_down_first(x, h / $Q);\n}\n"},
+    {TCI_MEM_TAG, "tag",
+     "TC_I tc_i64 $n(const $S *p) {\n    return *(const volatile $S *)p >> 32;\n}\n"},
+    {TCI_MEM_TELL, "tell",
+     "TC_I void $n($S *p, $E x, tc_i64 tag) {\n    if ($H == 0) {\n"
+     "        TC_EACH(i, sizeof(x) / 4) {\n"
+     "            ((volatile $S *)p)[i] = (tc_i64)((unsigned long long)tag << 32) |\n"
+     "                                    ((const tc_two *)&x)[i];\n        }\n"
+     "    }\n}\n"},
+    {TCI_MEM_AWAIT, "await",
+     "TC_I $T $n(const $S *p, tc_i64 tag, tc_i64 n) {\n    $T r;\n"
+     "    enum { N = sizeof(r) / 4, EACH = sizeof($E) / 4 };\n"
+     "    const volatile $S *from = p + N * $H;\n    $S w[N];\n    bool all;\n"
+     "    n = (n - $Q * $H) * EACH;\n    do {\n        all = true;\n"
+     "        TC_EACH(i, N) {\n            w[i] = i < n ? from[i] : 0;\n"
+     "            all = all && (i >= n || (unsigned)(w[i] >> 32) == (unsigned)tag);\n        }\n"
+     "    } while (!all);\n    TC_EACH(i, N) {\n"
+     "        ((tc_two *)&r)[i] = (tc_two)w[i];\n    }\n    return r;\n}\n"},
     {TCI_MEM_BELOW, "below",
      "TC_I $T $n($T x, $T none, int h) {\n    if (h >= $Q) {\n"
      "        return tc_below(x, none, x.v[$Q - 1], h / $Q);\n    }\n    TC_LANES(none) {\n"
@@ -3350,7 +3436,7 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     if (m == TCI_MEM_BARRIER) {
         return "__syncthreads";
     }
-    if (lanes == 1 && m < TCI_MEM_WORDS) {
+    if (lanes == 1 && m < TCI_MEM_TAG) {
         return tci_cuda_scalar(d).mem(d, m, compute, storage, 1);
     }
     const tci_cuda_row *row = tci_cuda_row_of(cd, m);
@@ -3642,7 +3728,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
-                   symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
+                   symbol, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1), word,
+                   TCI_MAX(n_words, 1), word,
                    l->threads * l->rows, resident, symbol, indexed, symbol, word, word, word);
     tci_cuda_beside(d, out, word);
 }
@@ -3652,8 +3739,10 @@ static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, cons
     (void)d;
     if (tci_cuda_is_flash(l)) {
         tci_cuda_flash_tail(out);
-    } else if (l->attention || l->backward) {
+    } else if (l->attention) {
         tci_cuda_attention_tail(out);
+    } else if (l->backward) {
+        tci_cuda_backward_tail(out, symbol, l);
     } else if (l->matrix) {
         tci_cuda_matrix_tail(out, symbol);
     } else {

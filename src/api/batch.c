@@ -273,7 +273,7 @@ TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
         tci_batch_fail(
             b->f, job->about, &job->site, status,
             "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
-            (long long)(job->code->arena_bytes + job->code->kept_bytes),
+            (long long)(tci_code_workspace(job->code) + job->code->kept_bytes),
             (long long)b->options->memory_limit);
     } else if (status) {
         tci_batch_fail(b->f, job->about, &job->site, status, "%s", tc_status_text(status));

@@ -78,7 +78,7 @@ static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
         info->bytes_written += tci_dim_known(code->outputs[i].bytes);
     }
     info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
-    info->arena_bytes = code->arena_bytes;
+    info->arena_bytes = tci_code_workspace(code);
 }
 
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)

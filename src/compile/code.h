@@ -73,7 +73,7 @@ typedef struct tci_code_kernel {
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
     tci_dim n_tasks;
     double task_ns, call_ns;
-    tci_dim work_bytes;    /* of native code, for each thread: see tci_launch */
+    tci_dim work_bytes;    /* of native code, for each thread or step: see tci_launch */
     tci_dim flops, bytes;
     int32_t n_operands, n_literals;
     uint8_t *writes;       /* per operand: whether it is written */
@@ -216,6 +216,10 @@ TCI_FN tc_status tci_compile_export(tci_request *request, const tc_options *o, t
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
 /* compile/steps.c: the list of a code that is otherwise complete. False: out of memory. */
 TCI_FN bool tci_code_list(tci_code *c);
+/* Bytes of each call: temporaries, and behind them, in order, what the steps of code without
+ * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */
+TCI_FN int64_t tci_code_workspace(const tci_code *c);
+TCI_FN int64_t tci_code_own(const tci_code *c, const tci_code_step *step);
 /* The text of what it does: the list, its launches with their buffers. */
 TCI_FN void tci_code_print(tci_str *out, const tci_code *c);
 /* compile/verify.c */

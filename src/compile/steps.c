@@ -85,6 +85,22 @@ TCI_FN bool tci_code_list(tci_code *c)
     return c->list != NULL;
 }
 
+/* ---- memory ---- */
+
+TCI_FN int64_t tci_code_own(const tci_code *c, const tci_code_step *step)
+{
+    return c->device ? (tci_dim_known(c->kernels[step->kernel].work_bytes) + 63) / 64 * 64 : 0;
+}
+
+TCI_FN int64_t tci_code_workspace(const tci_code *c)
+{
+    int64_t own = 0;
+    for (int32_t i = 0; i < c->n_steps && !c->n_symbols; i++) {
+        own += tci_code_own(c, &c->steps[i]);
+    }
+    return own ? (c->arena_bytes + 63) / 64 * 64 + own : c->arena_bytes;
+}
+
 /* ---- text ---- */
 
 static void tci_list_print_buffer(tci_str *out, const tci_code *c, int32_t buffer)
@@ -167,6 +183,7 @@ TCI_FN void tci_code_print(tci_str *out, const tci_code *c)
             tci_list_print_launch(out, c, t);
         }
     }
-    tci_str_printf(out, "workspace %lld bytes, kept %lld bytes\n", (long long)c->arena_bytes,
+    tci_str_printf(out, "workspace %lld bytes, kept %lld bytes\n",
+                   (long long)tci_code_workspace(c),
                    (long long)c->kept_bytes);
 }

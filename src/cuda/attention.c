@@ -491,13 +491,14 @@ TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci
 TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o)
 {
     int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
+    const char *row = o->buffers < o->consumers ? "row % 64" : "row";
     tci_str_printf(out,
                    "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
                    "row += %d) {\n"
                    "    if (p.m + row >= %lld) {\n        break;\n    }\n"
                    "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "%s_shape::staged_at + row * %d;\n",
-                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol,
+                   "%s_shape::staged_at + %s * %d;\n",
+                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol, row,
                    (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
 }
 

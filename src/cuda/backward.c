@@ -3,9 +3,10 @@
  *
  * Shared memory, from a multiple of 1024: both factors of a tile's rows, and where there is room of
  * the next one's, a ring of both factors of steps, values of their queries, what is left of the
- * sums, barriers: for each slot one that it is full and one that it is empty, the rows' first. All
- * factors lie in slabs of 64 elements, a row for each row or step: so they lie for the first
- * products, and the steps, turned, for the last ones, whose leading offset is a slab.
+ * sums, barriers: for each slot one that it is full and one that it is empty, the rows' first, and
+ * where consumers leave sums in turns one for the turn of each. All factors lie in slabs of 64
+ * elements, a row for each row or step: so they lie for the first products, and the steps, turned,
+ * for the last ones, whose leading offset is a slab.
  *
  * Element i of a thread's pairs is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step
  * 8 * (i / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are the registers that the last
@@ -14,7 +15,9 @@
  * A step: both first products are issued; weights are made of the first while the second runs, the
  * product that takes them is issued, changes are made while that one runs, and theirs is issued.
  * Nothing waits for these but the scores of the next step. Two consumers keep the unit busy: while
- * one makes pairs the other multiplies.
+ * one makes pairs the other multiplies. Sums o0 are those of changes and the steps of the first
+ * product, o1 those of weights and the steps of the second one. `changes` and `weighs` say which of
+ * them there are; without changes the second product is not made, and has no rows.
  *
  * Where keys are cut off and the one score of these is -inf, so that their weights are 0 whatever
  * else is in a row, the steps that no row of a tile has a part in are left out. Tiles are handed
@@ -42,11 +45,15 @@ static const char tci_cuda_backward_ptx[] =
 static const char tci_cuda_backward_loading[] =
     "template <class S> TC_I unsigned tc_backward_told(unsigned at, int ring) {\n"
     "    return at + S::values_at + ring * S::values * S::step * 4;\n}\n"
+    "template <class S> TC_I unsigned tc_backward_turn(unsigned at, int group) {\n"
+    "    return at + S::barriers + 16 * S::stages + 8 * group;\n}\n"
     "template <class S> TC_I void tc_backward_begin(unsigned at) {\n"
     "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
     "        for (int i = 0; i < S::stages; i++) {\n"
     "            tc_barrier_init(tc_full<S>(at, i), S::by_step && i >= S::slots ? 2 : 1);\n"
     "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
+    "        for (int i = 0; i < 2 * S::turns; i++) {\n"
+    "            tc_barrier_init(tc_backward_turn<S>(at, i), 4);\n        }\n"
     "        tc_barrier_init_done();\n    }\n"
     "    __syncthreads();\n}\n"
     "template <class S> TC_I void tc_backward_load(unsigned at, const tc_map *maps, bool cuts) {\n"
@@ -59,9 +66,10 @@ static const char tci_cuda_backward_loading[] =
     "        for (int k = 0; k < S::depth_0; k += 64) {\n"
     "            S::load_rows_0(rows + k / 64 * S::rows_slab, maps, tc_full<S>(at, own), p, k);\n"
     "        }\n"
-    "        for (int k = 0; k < S::depth_1; k += 64) {\n"
-    "            S::load_rows_1(rows + S::rows_1 + k / 64 * S::rows_slab, maps + 1,\n"
-    "                           tc_full<S>(at, own), p, k);\n        }\n"
+    "        if constexpr (S::changes) {\n"
+    "            for (int k = 0; k < S::depth_1; k += 64) {\n"
+    "                S::load_rows_1(rows + S::rows_1 + k / 64 * S::rows_slab, maps + 3,\n"
+    "                               tc_full<S>(at, own), p, k);\n            }\n        }\n"
     "        const int end = S::end(p, cuts);\n"
     "        for (int n = S::first(p, cuts); n < end; n += S::step) {\n"
     "            const unsigned full = tc_full<S>(at, S::slots + ring);\n"
@@ -70,10 +78,10 @@ static const char tci_cuda_backward_loading[] =
     "            tc_barrier_wait(tc_empty<S>(at, S::slots + ring), parity);\n"
     "            tc_barrier_expect(full, S::step_bytes);\n"
     "            for (int k = 0; k < S::depth_0; k += 64) {\n"
-    "                S::load_steps_0(to + k / 64 * S::step_slab, maps + 2, full, p, k);\n"
+    "                S::load_steps_0(to + k / 64 * S::step_slab, maps + 1, full, p, k);\n"
     "            }\n"
     "            for (int k = 0; k < S::depth_1; k += 64) {\n"
-    "                S::load_steps_1(to + S::step_1 + k / 64 * S::step_slab, maps + 3, full, p, "
+    "                S::load_steps_1(to + S::step_1 + k / 64 * S::step_slab, maps + 2, full, p, "
     "k);\n            }\n"
     "            if (++ring == S::rings) {\n                ring = 0;\n"
     "                parity ^= 1;\n            }\n"
@@ -124,6 +132,18 @@ static const char tci_cuda_backward_pairs[] =
     "    tc_products_commit();\n}\n"
     "TC_I unsigned long long tc_backward_turned(unsigned steps, int slab) {\n"
     "    return tc_box(steps) + ((unsigned long long)(slab - 8192) >> 4 << 16);\n}\n"
+    "template <class S, int which>\n"
+    "TC_I void tc_backward_take(tc_backward<S> &x, unsigned steps, bool add) {\n"
+    "    const unsigned long long b = tc_backward_turned(steps, S::step_slab);\n"
+    "    tc_products_begin();\n"
+    "#pragma unroll\n"
+    "    for (int k = 0; k < S::step / 16; k++) {\n"
+    "        if constexpr (which == 0) {\n"
+    "            S::multiply_0(x.o0, x.c + 4 * k, b + k * 128, add || k > 0);\n"
+    "        } else {\n"
+    "            S::multiply_1(x.o1, x.w + 4 * k, b + k * 128, add || k > 0);\n        }\n"
+    "    }\n"
+    "    tc_products_commit();\n}\n"
     "template <class S, class F>\n"
     "TC_I void tc_backward_scores(tc_backward<S> &x, int row, int n, F score) {\n"
     "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
@@ -195,32 +215,30 @@ static const char tci_cuda_backward_tile[] =
     "        const int step = n + 2 * (lane & 3);\n"
     "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
     "        tc_backward_product<S, S::depth_0>(x.s, rows, steps);\n"
-    "        tc_backward_product<S, S::depth_1>(x.g, rows + S::rows_1, steps + S::step_1);\n"
-    "        tc_products_wait<1>();\n        tc_registers_here(x.s);\n        if (n > first) {\n"
+    "        if constexpr (S::changes) {\n"
+    "            tc_backward_product<S, S::depth_1>(x.g, rows + S::rows_1, steps + S::step_1);\n"
+    "        }\n"
+    "        tc_products_wait<S::changes>();\n        tc_registers_here(x.s);\n"
+    "        if (n > first) {\n"
     "            tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n        }\n"
     "        if (S::whole(p.m + 64 * group, n)) {\n"
     "            tc_backward_scores<S>(x, row, step, seen);\n        } else {\n"
     "            tc_backward_scores<S>(x, row, step, score);\n        }\n"
-    "        tc_backward_weights<S>(x, told);\n        tc_attention_behind(x.s, n == first);\n"
-    "        tc_registers_here(x.g);\n        if constexpr (S::takers > 1) {\n"
-    "            const unsigned long long b = tc_backward_turned(steps + S::step_1, "
-    "S::step_slab);\n            tc_products_begin();\n"
-    "#pragma unroll\n"
-    "            for (int k = 0; k < S::step / 16; k++) {\n"
-    "                S::multiply_1(x.o1, x.w + 4 * k, b + k * 128, n > first || k > 0);\n"
-    "            }\n"
-    "            tc_products_commit();\n        }\n"
-    "        tc_backward_changes<S>(x, told, row, step, change);\n"
-    "        const unsigned long long b = tc_backward_turned(steps, S::step_slab);\n"
-    "        tc_products_begin();\n"
-    "#pragma unroll\n"
-    "        for (int k = 0; k < S::step / 16; k++) {\n"
-    "            S::multiply_0(x.o0, x.c + 4 * k, b + k * 128, n > first || k > 0);\n        }\n"
-    "        tc_products_commit();\n        before = ring;\n        if (++ring == S::rings) {\n"
+    "        tc_backward_weights<S>(x, told);\n"
+    "        if constexpr (S::changes) {\n"
+    "            tc_attention_behind(x.s, n == first);\n            tc_registers_here(x.g);\n"
+    "        }\n"
+    "        if constexpr (S::weighs) {\n"
+    "            tc_backward_take<S, 1>(x, steps + S::step_1, n > first);\n        }\n"
+    "        if constexpr (S::changes) {\n"
+    "            tc_backward_changes<S>(x, told, row, step, change);\n"
+    "            tc_backward_take<S, 0>(x, steps, n > first);\n        }\n"
+    "        before = ring;\n        if (++ring == S::rings) {\n"
     "            ring = 0;\n            parity ^= 1;\n        }\n"
     "    }\n"
-    "    tc_products_wait<0>();\n    tc_registers_here(x.o0);\n"
-    "    if constexpr (S::takers > 1) {\n        tc_registers_here(x.o1);\n    }\n"
+    "    tc_products_wait<0>();\n"
+    "    if constexpr (S::changes) {\n        tc_registers_here(x.o0);\n    }\n"
+    "    if constexpr (S::weighs) {\n        tc_registers_here(x.o1);\n    }\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n}\n";
 
@@ -248,40 +266,53 @@ static tci_cuda_skeleton tci_cuda_backward_describe(const tci_backward *x)
     k.shared_bytes = tci_backward_shared_bytes(x);
     k.block_x = x->out[0].row_threads;
     k.block_y = TCI_MATRIX_WARP * tci_cuda_backward_warps(x) / x->out[0].row_threads;
-    k.n_maps = 4;
+    k.n_maps = 2 + x->n_in;
     for (int i = 0; i < 2; i++) {
-        k.maps[i] = tci_cuda_matrix_map(&x->in[i], 0);
-        k.maps[2 + i] = tci_cuda_matrix_map(&x->in[i], 1);
-        k.maps[2 + i].box[1] = x->in[i].columns;
+        if (i < x->n_in) {
+            k.maps[3 * i] = tci_cuda_matrix_map(&x->in[i], 0);
+        }
+        k.maps[1 + i] = tci_cuda_matrix_map(&x->in[i], 1);
+        k.maps[1 + i].box[1] = x->in[i].columns;
     }
     return k;
+}
+
+TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x)
+{
+    int columns[2] = {TCI_BACKWARD_ROUND, TCI_BACKWARD_ROUND};
+    bool weighs = false;
+    for (int i = 0; i < x->n_out; i++) {
+        columns[tci_backward_taken(x, i)] = x->out[i].columns;
+        weighs |= tci_backward_taken(x, i) == 1;
+    }
+    tci_str_printf(out,
+                   "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
+                   x->n_in > 1, weighs, columns[0], columns[1]);
 }
 
 static void tci_cuda_backward_numbers(tci_str *out, const char *symbol, const tci_backward *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int line = 2 * TCI_MATRIX_DEPTH_STEP;
-    int slabs[2] = {tci_attention_slabs(s->k), tci_attention_slabs(g->k)};
+    int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
     long long steps_at = (long long)(x->slots * tci_backward_rows_bytes(x));
     long long values_at = steps_at + x->rings * tci_backward_step_bytes(x);
     long long staged_at = values_at + x->rings * tci_backward_values_bytes(x);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        depth_0 = %lld, depth_1 = %lld, "
-                   "n = %lld, step = %d, columns_0 = %d, columns_1 = %d,\n"
-                   "        takers = %d, by_step = %d, rounds = %d, values = %d, queries = %lld,\n"
-                   "        tiles = %lld, consumers = %d, slots = %d, rings = %d, stages = %d, "
-                   "row_threads = %d,\n"
+                   "n = %lld, step = %d,\n"
+                   "        by_step = %d, rounds = %d, values = %d, queries = %lld,\n"
+                   "        tiles = %lld, consumers = %d, turns = %d, slots = %d, rings = %d, "
+                   "stages = %d, row_threads = %d,\n"
                    "        rows_bytes = %d, rows_1 = %d, rows_slab = %d, rows_loaded = %d,\n"
                    "        steps_at = %lld, step_bytes = %d, step_1 = %d, step_slab = %d,\n"
                    "        values_at = %lld, staged_at = %lld, barriers = %lld\n    };\n",
                    symbol, (long long)s->k, (long long)g->k, (long long)s->n, s->columns,
-                   x->out[0].columns, x->n_out > 1 ? x->out[1].columns : 16, x->n_out, x->by_step,
-                   x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
-                   (long long)s->tiles, s->consumers, x->slots, x->rings, x->slots + x->rings,
-                   x->out[0].row_threads, (int)tci_backward_rows_bytes(x),
-                   s->rows * line * slabs[0], s->rows * line,
-                   tci_cuda_matrix_loaded(s, 0) * line * (slabs[0] + slabs[1]), steps_at,
-                   (int)tci_backward_step_bytes(x), s->columns * line * slabs[0],
+                   x->by_step, x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
+                   (long long)s->tiles, s->consumers, tci_backward_turns(x), x->slots, x->rings,
+                   x->slots + x->rings, x->out[0].row_threads, (int)tci_backward_rows_bytes(x),
+                   s->rows * line * slabs, s->rows * line,
+                   tci_cuda_matrix_loaded(s, 0) * (int)(tci_backward_rows_bytes(x) / s->rows),
+                   steps_at, (int)tci_backward_step_bytes(x), s->columns * line * slabs,
                    s->columns * line, values_at, staged_at,
                    staged_at + (long long)tci_backward_staged_bytes(x));
 }
@@ -303,7 +334,8 @@ static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
                        "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
                        "unsigned long long b, int add) {\n"
                        "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                       i, x->out[i].columns / 2, type, x->out[i].columns);
+                       tci_backward_taken(x, i), x->out[i].columns / 2, type,
+                       x->out[i].columns);
     }
 }
 
@@ -342,12 +374,15 @@ static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_
 {
     const tci_matrix *s = &x->in[0];
     tci_cuda_backward_numbers(out, symbol, x);
+    tci_cuda_backward_sums(out, x);
     tci_cuda_backward_products(out, x);
     tci_cuda_backward_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
     tci_cuda_matrix_loads(out, "load_rows_0", s, 0);
-    tci_cuda_matrix_loads(out, "load_rows_1", &x->in[1], 0);
+    if (x->n_in > 1) {
+        tci_cuda_matrix_loads(out, "load_rows_1", &x->in[1], 0);
+    }
     tci_cuda_matrix_loads(out, "load_steps_0", s, 1);
     tci_cuda_matrix_loads(out, "load_steps_1", &x->in[1], 1);
     tci_cuda_matrix_place(out, &x->out[0]);
@@ -359,8 +394,8 @@ static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_
                        "staged_pitch = %d, staged_bytes = %d };\n"
                        "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
                        "high); }\n};\n",
-                       symbol, i, o->columns, o->row_threads, (int)o->staged_pitch,
-                       tci_dtype_get((tc_dtype)o->staged)->bytes,
+                       symbol, tci_backward_taken(x, i), o->columns, o->row_threads,
+                       (int)o->staged_pitch, tci_dtype_get((tc_dtype)o->staged)->bytes,
                        o->staged == TC_F16 ? "f16" : "bf16");
     }
 }
@@ -462,14 +497,16 @@ static void tci_cuda_backward_split(tci_str *out, const char *symbol, const tci_
     tci_cuda_attention_tiles(out, symbol, &x->in[0]);
 }
 
-/* The sums of product i are left, and a warp's rows of them taken, up to the hole. */
-static void tci_cuda_backward_rows(tci_str *out, const char *symbol, const tci_matrix *o, int i)
+/* The sums of last product i are left, and a warp's rows of them taken, up to the hole. */
+static void tci_cuda_backward_rows(tci_str *out, const char *symbol, const tci_backward *x, int i)
 {
+    const tci_matrix *o = &x->out[i];
+    int taken = tci_backward_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
     tci_str_printf(out,
                    "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
-                   "64 * (warp / 4) * %d);\n    __syncwarp();\n",
-                   symbol, i, i, symbol,
-                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
+                   "warp / 4 * %d);\n    __syncwarp();\n",
+                   symbol, taken, taken, symbol,
+                   tci_backward_turns(x) ? 0 : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
     tci_cuda_attention_rows(out, symbol, o);
 }
 
@@ -479,14 +516,20 @@ static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_ba
     tci_str_printf(out,
                    "    tc_backward<%s_shape> x;\n"
                    "    tc_backward_tile<%s_shape>(x, at, warp / 4, ring, parity, i, p, cuts, "
-                   "values, score_0, score_%d, change);\n"
+                   "values, score_0, score_%d, %s);\n"
                    "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
-                   symbol, symbol, x->cut.is_cut);
+                   symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
+    if (tci_backward_turns(x)) {
+        tci_str_printf(out,
+                       "    tc_barrier_wait(tc_backward_turn<%s_shape>(at, warp / 4), "
+                       "(i + 1 + warp / 4) %% 2);\n",
+                       symbol);
+    }
     if (x->n_out > 1) {
-        tci_cuda_backward_rows(out, symbol, &x->out[1], 1);
+        tci_cuda_backward_rows(out, symbol, x, 1);
         tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncwarp();\n");
     }
-    tci_cuda_backward_rows(out, symbol, o, 0);
+    tci_cuda_backward_rows(out, symbol, x, 0);
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
 }
 
@@ -511,4 +554,16 @@ TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_
     if (i + 1 == l->n_scores) {
         tci_cuda_backward_run(out, symbol, x);
     }
+}
+
+TCI_FN void tci_cuda_backward_tail(tci_str *out, const char *symbol, const tci_loop *l)
+{
+    tci_str_add(out, "    }\n    __syncwarp();\n");
+    if (tci_backward_turns(l->backward)) {
+        tci_str_printf(out,
+                       "    tc_warp_arrive<%s_shape>(tc_backward_turn<%s_shape>(at, "
+                       "1 - warp / 4));\n",
+                       symbol, symbol);
+    }
+    tci_str_add(out, "    }\n}\n");
 }

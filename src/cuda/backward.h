@@ -22,9 +22,12 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
                                    int n_words);
 TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_backward_tail(tci_str *out, const char *symbol, const tci_loop *l);
 
-/* Parts that the form by threads shares: which block i is, and its end; the steps of a tile, one at
- * least, whether all pairs of 64 rows and a step are seen, and the order of tiles. */
+/* Parts that the form by threads shares: which sums there are, in the class; which block i is, and
+ * its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are seen, and
+ * the order of tiles. */
+TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x);
 TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i);
 TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i);
 TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x);

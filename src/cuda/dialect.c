@@ -11,7 +11,9 @@
  *
  * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane
  * i + h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by
- * other threads than wrote them).
+ * other threads than wrote them). Blocks meet in one: AWAIT, of what a block before told (TELL).
+ * Blocks begin in the order of their numbers and run to their end, so none waits for one that has
+ * no place; words are read and written past the caches of a processor (volatile).
  *
  * A block may also hold several vectors side by side, each in the threads of a warp or of a part of
  * one; those of one warp are all there or none is. Threads are counted from the vector's first
@@ -297,6 +299,23 @@ static const tci_cuda_row tci_cuda_rows[] = {
      "    return r;\n}\n"},
     {TCI_MEM_HIGH_FIRST, "high_first",
      "TC_I $T $n($T x, int h) {\n    return tc_down_first(x, h / $Q);\n}\n"},
+    {TCI_MEM_TAG, "tag",
+     "TC_I tc_i64 $n(const $S *p) {\n    return *(const volatile $S *)p >> 32;\n}\n"},
+    {TCI_MEM_TELL, "tell",
+     "TC_I void $n($S *p, $E x, tc_i64 tag) {\n    if ($H == 0) {\n"
+     "        TC_EACH(i, sizeof(x) / 4) {\n"
+     "            ((volatile $S *)p)[i] = (tc_i64)((unsigned long long)tag << 32) |\n"
+     "                                    ((const tc_two *)&x)[i];\n        }\n"
+     "    }\n}\n"},
+    {TCI_MEM_AWAIT, "await",
+     "TC_I $T $n(const $S *p, tc_i64 tag, tc_i64 n) {\n    $T r;\n"
+     "    enum { N = sizeof(r) / 4, EACH = sizeof($E) / 4 };\n"
+     "    const volatile $S *from = p + N * $H;\n    $S w[N];\n    bool all;\n"
+     "    n = (n - $Q * $H) * EACH;\n    do {\n        all = true;\n"
+     "        TC_EACH(i, N) {\n            w[i] = i < n ? from[i] : 0;\n"
+     "            all = all && (i >= n || (unsigned)(w[i] >> 32) == (unsigned)tag);\n        }\n"
+     "    } while (!all);\n    TC_EACH(i, N) {\n"
+     "        ((tc_two *)&r)[i] = (tc_two)w[i];\n    }\n    return r;\n}\n"},
     {TCI_MEM_BELOW, "below",
      "TC_I $T $n($T x, $T none, int h) {\n    if (h >= $Q) {\n"
      "        return tc_below(x, none, x.v[$Q - 1], h / $Q);\n    }\n    TC_LANES(none) {\n"
@@ -391,7 +410,7 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     if (m == TCI_MEM_BARRIER) {
         return "__syncthreads";
     }
-    if (lanes == 1 && m < TCI_MEM_WORDS) {
+    if (lanes == 1 && m < TCI_MEM_TAG) {
         return tci_cuda_scalar(d).mem(d, m, compute, storage, 1);
     }
     const tci_cuda_row *row = tci_cuda_row_of(cd, m);
@@ -683,7 +702,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
-                   symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
+                   symbol, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1), word,
+                   TCI_MAX(n_words, 1), word,
                    l->threads * l->rows, resident, symbol, indexed, symbol, word, word, word);
     tci_cuda_beside(d, out, word);
 }
@@ -693,8 +713,10 @@ static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, cons
     (void)d;
     if (tci_cuda_is_flash(l)) {
         tci_cuda_flash_tail(out);
-    } else if (l->attention || l->backward) {
+    } else if (l->attention) {
         tci_cuda_attention_tail(out);
+    } else if (l->backward) {
+        tci_cuda_backward_tail(out, symbol, l);
     } else if (l->matrix) {
         tci_cuda_matrix_tail(out, symbol);
     } else {

@@ -286,7 +286,9 @@ static const char tci_cuda_flash_back[] =
     "        if (!S::by_step) {\n            tc_flash_own(x, values, p, r, row + 8 * r);\n"
     "        }\n"
     "    }\n"
-    "    S::load_rows_0(at, bufs, p, p.m);\n    S::load_rows_1(at + S::rows_1, bufs, p, p.m);\n"
+    "    S::load_rows_0(at, bufs, p, p.m);\n"
+    "    if constexpr (S::changes) {\n"
+    "        S::load_rows_1(at + S::rows_1, bufs, p, p.m);\n    }\n"
     "    for (int n = S::first(p, cuts); n < end; n += S::step) {\n"
     "        S::load_steps_0(at + S::steps_at, bufs, p, n);\n"
     "        S::load_steps_1(at + S::steps_1, bufs, p, n);\n        tc_copies_commit();\n"
@@ -300,14 +302,16 @@ static const char tci_cuda_flash_back[] =
     "            tc_flash_scores<S>(x.s, row, n + lane, seen);\n        } else {\n"
     "            tc_flash_scores<S>(x.s, row, n + lane, score);\n        }\n"
     "        tc_flash_weights<S>(x, n + lane);\n"
-    "        if constexpr (S::takers > 1) {\n"
+    "        if constexpr (S::weighs) {\n"
     "            tc_flash_tell<S>(x.s, at + S::pairs_at);\n"
     "            tc_flash_sums<S, S::columns_1>(x.o1, at + S::pairs_at, at + S::steps_1);\n"
     "            __syncwarp();\n        }\n"
-    "        tc_flash_pairs<S, S::width_1>(x.g, at + S::rows_1, at + S::steps_1);\n"
-    "        tc_flash_changes<S>(x, row, n + lane, change);\n"
-    "        tc_flash_tell<S>(x.g, at + S::pairs_at);\n"
-    "        tc_flash_sums<S, S::columns_0>(x.o0, at + S::pairs_at, at + S::steps_at);\n"
+    "        if constexpr (S::changes) {\n"
+    "            tc_flash_pairs<S, S::width_1>(x.g, at + S::rows_1, at + S::steps_1);\n"
+    "            tc_flash_changes<S>(x, row, n + lane, change);\n"
+    "            tc_flash_tell<S>(x.g, at + S::pairs_at);\n"
+    "            tc_flash_sums<S, S::columns_0>(x.o0, at + S::pairs_at, at + S::steps_at);\n"
+    "        }\n"
     "        __syncthreads();\n    }\n}\n";
 
 TCI_FN void tci_cuda_flash_prelude(tci_str *out)
@@ -424,31 +428,33 @@ static void tci_cuda_flash_class(tci_str *out, const char *symbol, const tci_att
 static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tci_backward *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int width[2] = {(int)((s->k + 15) / 16 * 16), (int)((g->k + 15) / 16 * 16)};
+    int width[2] = {(int)tci_backward_columns_of(s->k), (int)tci_backward_columns_of(g->k)};
     int rows_1 = s->rows * tci_flash_pitch(width[0]);
-    int steps_at = rows_1 + s->rows * tci_flash_pitch(width[1]);
+    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_flash_pitch(width[1]) : 0);
     int steps_1 = steps_at + s->columns * tci_flash_pitch(width[0]);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
                    "width_0 = %d, width_1 = %d, n = %lld, step = %d, points = %d, each = %d,\n"
-                   "        columns_0 = %d, columns_1 = %d, takers = %d, by_step = %d, rounds = "
-                   "%d, values = %d, queries = %lld,\n        tiles = %lld, staged_pitch = %d, "
-                   "rows_1 = %d, steps_at = %d, steps_1 = %d, pairs_at = %d\n    };\n",
+                   "        by_step = %d, rounds = %d, values = %d, queries = %lld, tiles = "
+                   "%lld, staged_pitch = %d,\n        rows_1 = %d, steps_at = %d, steps_1 = %d, "
+                   "pairs_at = %d\n    };\n",
                    symbol, x->threads, x->out[0].row_threads, width[0], width[1],
                    (long long)s->n, s->columns, s->rows / TCI_FLASH_GROUPS,
-                   s->columns / TCI_FLASH_LANES, x->out[0].columns,
-                   x->n_out > 1 ? x->out[1].columns : 16, x->n_out, x->by_step, x->rounds,
-                   x->n_values, (long long)(x->by_step ? s->n : s->m), (long long)s->tiles,
+                   s->columns / TCI_FLASH_LANES, x->by_step, x->rounds, x->n_values,
+                   (long long)(x->by_step ? s->n : s->m), (long long)s->tiles,
                    (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
                    steps_1 + s->columns * tci_flash_pitch(width[1]));
+    tci_cuda_backward_sums(out, x);
     tci_cuda_flash_dtype(out, s);
     tci_cuda_backward_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
     for (int i = 0; i < 2; i++) {
         const tci_matrix *in = &x->in[i];
-        tci_cuda_flash_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0], s->m,
-                            s->rows, in->k, width[i]);
+        if (i < x->n_in) {
+            tci_cuda_flash_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
+                                s->m, s->rows, in->k, width[i]);
+        }
         tci_cuda_flash_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1],
                             s->n, s->columns, in->k, width[i]);
     }
@@ -511,13 +517,14 @@ static void tci_cuda_flash_back_run(tci_str *out, const char *symbol, const tci_
     tci_str_printf(out,
                    "    tc_flash_back<%s_shape> x;\n"
                    "    tc_flash_back_tile<%s_shape>(x, at, bufs, p, cuts, values, score_0, "
-                   "score_%d, change);\n",
-                   symbol, symbol, x->cut.is_cut);
+                   "score_%d, %s);\n",
+                   symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
     for (int i = x->n_out - 1; i >= 0; i--) {
+        int taken = tci_backward_taken(x, i);
         tci_str_printf(out,
                        "    tc_flash_leave<%s_shape, %s_shape::columns_%d>(x.o%d, at, "
                        "%s_shape::staged_pitch);\n    __syncthreads();\n",
-                       symbol, symbol, i, i, symbol);
+                       symbol, symbol, taken, taken, symbol);
         tci_cuda_flash_rows(out, &x->out[i], x->threads);
         if (i == 1) {
             tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncthreads();\n");

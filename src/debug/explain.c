@@ -104,7 +104,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
                    plan->n_kernels, plan->n_kernels == 1 ? "" : "s", code->backend);
     tci_explain_bytes(out, bytes);
     tci_str_printf(out, " moved, %.3g flops, ", (double)flops);
-    tci_explain_bytes(out, plan->arena_bytes);
+    tci_explain_bytes(out, tci_code_workspace(code));
     tci_str_add(out, " of workspace");
     if (plan->arena_least < plan->arena_bytes) {
         tci_str_add(out, ", of which ");

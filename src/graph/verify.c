@@ -343,6 +343,11 @@ static void tci_verify_scan(const tci_verify *v)
     tci_verify_same_as_input(v);
     tci_verify_that(v, n->rank > 0, "it has an axis");
     tci_verify_that(v, n->attr[2] != TCI_MODE_SET, "combines what it runs over");
+    for (int i = 0; n->n_attr > 3 && i < n->rank; i++) {
+        bool fits = i == n->attr[0] ? !starts && tci_dim_divides(n->attr[3], n->shape[i])
+                                    : i < n->attr[0] || n->shape[i] == 1;
+        tci_verify_that(v, fits, "so many linked parts of neighbours");
+    }
     if (!starts) {
         return;
     }

@@ -773,6 +773,46 @@ static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
     }
 }
 
+/* The accumulator takes the place of what n totals from number `first` on come to. */
+static void tci_exec_fold_totals(tci_exec *e, const tci_interp_red *r, int64_t first, int64_t n)
+{
+    const int bytes = r->bytes[0];
+    const char *from = e->ptr[r->totals] + first * bytes;
+    char *acc = e->ptr[r->acc[0]];
+    tci_exec_fill(acc, bytes, r->identity[0], e->p->vlanes);
+    for (int64_t i = 0; i < n; i += TCI_VLANES) {
+        tci_exec_combine(e, r, acc + i % e->p->vlanes * bytes, from + i * bytes, true,
+                         TCI_MIN(n - i, (int64_t)TCI_VLANES));
+    }
+    tci_exec_join_lanes(e, r);
+}
+
+/* The accumulator has the total of its part, and gets what those before come to. */
+static void tci_exec_earlier(tci_exec *e, const tci_interp_red *r)
+{
+    const int bytes = r->bytes[0];
+    char *acc = e->ptr[r->acc[0]], *totals = e->ptr[r->totals];
+    int64_t part = 0;
+    for (int a = r->parts_axis; a < e->p->n_outer; a++) {
+        part = part * e->p->sizes[a] + e->axes[a];
+    }
+    int64_t in_group = part % r->group, number = part / r->group;
+    char *total = totals + part * bytes, *group = totals + (r->parts + number) * bytes;
+    char *mates = totals + (r->parts + r->parts / r->group) * bytes;
+    memcpy(total, acc, (size_t)bytes);
+    tci_exec_fold_totals(e, r, part - in_group, in_group);
+    if (r->group >= r->parts) {
+        return;
+    }
+    memcpy(mates, acc, (size_t)bytes);
+    if (in_group == r->group - 1) {
+        tci_exec_combine(e, r, acc, total, true, 1);
+        memcpy(group, acc, (size_t)bytes);
+    }
+    tci_exec_fold_totals(e, r, r->parts, number);
+    tci_exec_combine(e, r, acc, mates, true, 1);
+}
+
 static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
 {
     if (r->split > 0) {
@@ -780,6 +820,9 @@ static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
     }
     if (r->inner) {
         tci_exec_join_lanes(e, r);
+        if (r->parts_axis >= 0) {
+            tci_exec_earlier(e, r);
+        }
         tci_exec_splat(e->ptr[r->result], r->bytes[r->part],
                        tci_exec_peek(e->ptr[r->acc[r->part]], r->bytes[r->part]));
     }

@@ -92,8 +92,9 @@ static void tci_prep_shape(tci_prep *b)
     }
 }
 
-/* Points per task: some thousand elements, and whole blocks where that leaves enough tasks. */
-static void tci_prep_grain(tci_interp *p)
+/* Points per task: some thousand elements, and whole blocks where that leaves enough tasks; of
+ * parts that need what the earlier ones come to, a row. */
+static void tci_prep_grain(tci_interp *p, const tci_kernel *k)
 {
     int64_t work = 1;
     for (int s = 0; s < p->n_stages; s++) {
@@ -112,7 +113,7 @@ static void tci_prep_grain(tci_interp *p)
                             : TCI_MIN(whole, TCI_MAX(p->points / 16, 32));
         grain = TCI_MAX(grain, least);
     }
-    p->grain = TCI_MAX(grain, 1);
+    p->grain = tci_kernel_earlier(k) ? tci_kernel_parts(k) : TCI_MAX(grain, 1);
 }
 
 TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
@@ -147,5 +148,5 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
     p->values = b->values;
     tci_prep_memory(b);
     p->values = b->values;
-    tci_prep_grain(p);
+    tci_prep_grain(p, k);
 }

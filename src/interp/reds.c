@@ -215,6 +215,15 @@ static void tci_prep_fill_red(tci_prep *b, int red)
         r->inner = false;
         varies = true;
     }
+    r->parts_axis = from->earlier ? b->k->n_outer - from->earlier : -1;
+    if (from->earlier) {
+        r->parts = tci_kernel_parts(b->k);
+        r->group = tci_kernel_group(b->k);
+        int64_t n = r->parts + r->parts / r->group + 1;
+        TCI_ASSERT(b->s, n < INT32_MAX - 2 * TCI_VLANES);
+        r->totals = tci_prep_own_value(b, tci_prep_bytes(t), false,
+                                       (int)tci_ceil_div(n, TCI_VLANES) * TCI_VLANES + TCI_VLANES);
+    }
     r->total = -1;
     if (r->split > 0) {
         r->total = tci_prep_own_value(b, tci_prep_bytes(t), varies, (int)lanes);

@@ -160,6 +160,10 @@ typedef struct tci_interp_red {
      * block, and `acc` groups of one element each: first the last result so far, then for
      * h = TCI_VLANES, 2 TCI_VLANES ... what the last of h elements has taken in, for those above */
     int32_t scan;
+    /* of what is earlier: the outer axes from parts_axis on count the parts of a row, which come in
+     * groups, and `totals` has the totals so far of both, and room for one value; -1: it is not */
+    int32_t parts_axis, totals;
+    int64_t parts, group;
     int32_t split;          /* products of a part (class SPLIT), 0: one chain */
     int32_t total;          /* value: SPLIT: what the parts before sum up to, -1 none */
     tci_interp_op add;      /* SPLIT: total, accumulator -> total */

@@ -11,9 +11,10 @@
  *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
  *     stores of values made of o or p
  *
- * and its products as a matrix unit sees them; of f32 nothing is rounded. Where the steps are keys
- * this is the gradient to queries, else the one to keys, and to values. A function of shape,
- * layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
+ * or without g, c and o, and its products as a matrix unit sees them; of f32 nothing is rounded.
+ * Where the steps are keys this is the gradient to queries, else the one to keys, and to values, or
+ * of wide heads to one of these. A function of shape, layout, dtype and the kind of machine, and
+ * loop/ can schedule whatever it says yes to. */
 #include "backward.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@
 /* What is found on the way. Reductions by number, -1: none yet. */
 typedef struct tci_backward_search {
     const tci_kernel *k;
-    int in[2], out[2];  /* out[0] takes c, out[1] takes w */
+    int in[2], out[2];  /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
     int n_in, n_out;
     uint64_t weights;   /* kept values that are the weight, rounded or not, */
     int change;         /* and the change of a score */
@@ -66,7 +67,7 @@ static bool tci_backward_has_form(tci_backward_search *f)
     for (int r = 0; r < k->n_reds && fits; r++) {
         fits = tci_backward_sort(f, r);
     }
-    if (!fits || f->n_in != 2 || f->n_out == 0) {
+    if (!fits || f->n_in == 0 || f->n_out == 0) {
         return false;
     }
     f->steps = k->stages[k->reds[f->in[0]].stage].axes[1];
@@ -144,7 +145,7 @@ static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
     return x->weight >= 0;
 }
 
-/* Which product takes what; out[0] is that of the changes of scores. */
+/* Which product takes what; out[0] is that of the changes of scores, if there are any. */
 static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
 {
     const tci_kernel *k = f->k;
@@ -167,12 +168,13 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
         found[which] = f->out[i];
         f->change = which == 0 ? r : f->change;
     }
-    f->out[0] = found[0];
-    f->out[1] = found[1];
-    if (found[0] >= 0) { /* it is rounded as a factor is */
+    bool changes = found[0] >= 0;
+    f->out[0] = found[!changes];
+    f->out[1] = changes ? found[1] : -1;
+    if (changes) { /* it is rounded as a factor is */
         x->change = tci_attention_rounded(k, k->reds[f->change].in[0], f->dtype);
     }
-    return found[0] >= 0;
+    return f->n_in == 1 + changes;
 }
 
 /* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
@@ -233,13 +235,13 @@ static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
 {
     tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, 0);
     tci_backward_go(&w, x->score);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < f->n_in; i++) {
         if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
             int other = f->in[1 - i];
             f->in[0] = f->in[i];
             f->in[1] = other;
             x->scores = f->k->reds[f->in[0]].inst;
-            x->changes = f->k->reds[f->in[1]].inst;
+            x->changes = f->n_in > 1 ? f->k->reds[other].inst : -1;
             return true;
         }
     }
@@ -270,7 +272,7 @@ static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
     int query = x->by_step ? f->steps : x->in[0].m_axis;
     bool fits = tci_backward_is_own(k, x->values[0], x, query) &&
                 tci_backward_is_own(k, x->values[1], x, query) &&
-                tci_backward_has_change(f, x, query);
+                (x->n_in == 1 || tci_backward_has_change(f, x, query));
     for (int i = 0; i < k->n_stores && fits; i++) {
         const tci_kstage *st = &k->stages[k->stores[i].stage];
         int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
@@ -284,75 +286,98 @@ static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
 
 /* ---- the products ---- */
 
-/* The side of the last product out of the loaded steps: these, as they lie for in[i]. */
+/* The side of the last product i out of the loaded steps: these, as they lie for the first one. */
 static bool tci_backward_same_steps(const tci_backward *x, int i)
 {
-    const tci_matrix_side *a = &x->in[i].side[1], *b = &x->out[i].side[1];
+    const tci_matrix *in = &x->in[tci_backward_taken(x, i)];
+    const tci_matrix_side *a = &in->side[1], *b = &x->out[i].side[1];
     bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
-                a->summed == b->own && x->in[i].k == x->out[i].n;
+                a->summed == b->own && in->k == x->out[i].n;
     for (int n = 0; n < x->in[0].n_batch; n++) {
         same = same && a->batch_pitch[n] == b->batch_pitch[n];
     }
     return same;
 }
 
-/* The load of reduction r that walks axis a, or the other one. */
-static int tci_backward_factor(const tci_kernel *k, int r, int a, bool walks)
+/* The load of last product r. */
+static int tci_backward_step_load(const tci_kernel *k, int r)
 {
-    const tci_kred *red = &k->reds[r];
-    return red->in[(k->insts[red->in[1]].axes >> a & 1) == walks];
+    return k->reds[r].in[!tci_backward_is_load(k, k->reds[r].in[0])];
 }
 
-static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
+/* What first product i loads: of its rows (n = 0), which do not walk the steps, or of these. Where
+ * it is not made its steps are those of what takes weights; -1: it has no rows. */
+static int tci_backward_factor(const tci_backward_search *f, int i, int n)
 {
     const tci_kernel *k = f->k;
-    int64_t *coef[2][2], *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
-    tci_matrix base = {.dtype = f->dtype};
-    tci_matrix_side side[2][2] = {{{0}}};
+    if (i >= f->n_in) {
+        return n == 1 ? tci_backward_step_load(k, f->out[0]) : -1;
+    }
+    const tci_kred *red = &k->reds[f->in[i]];
+    return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
+}
+
+/* The axis of its sums. */
+static int tci_backward_depth(const tci_backward_search *f, int i)
+{
+    const tci_kernel *k = f->k;
+    return i < f->n_in ? k->stages[k->reds[f->in[i]].stage].axes[0]
+                       : k->stages[k->reds[f->out[0]].stage].axes[1];
+}
+
+/* The first products, whose loads have strides coef[rows or steps][product]. */
+static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, tci_matrix *base)
+{
+    const tci_kernel *k = f->k;
+    int64_t *coef[2][2];
+    uint64_t own = ((uint64_t)1 << k->n_outer) - 1; /* axes that all rows have and no steps */
+    bool fits = true;
     for (int i = 0; i < 2; i++) {
         for (int n = 0; n < 2; n++) {
+            int load = tci_backward_factor(f, i, n);
             coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
-            int load = tci_backward_factor(k, f->in[i], f->steps, n == 1);
-            if (!tci_matrix_load(k, load, coef[n][i], &side[i][n]) ||
-                k->operands[side[i][n].operand].dtype != f->dtype) {
-                return false;
+            fits = fits && (load < 0 || (tci_matrix_load(k, load, coef[n][i], &x->in[i].side[n]) &&
+                                         k->operands[x->in[i].side[n].operand].dtype == f->dtype));
+            for (int a = 0; a < k->n_outer && load >= 0 && fits; a++) {
+                own &= ~((uint64_t)((coef[n][i][a] != 0) == (n == 1)) << a);
             }
         }
     }
-    uint64_t own = 0; /* axes that both first factors have and no second one */
-    for (int a = 0; a < k->n_outer; a++) {
-        bool rows = coef[0][0][a] != 0 && coef[0][1][a] != 0;
-        own |= (uint64_t)(rows && coef[1][0][a] == 0 && coef[1][1][a] == 0) << a;
-    }
-    bool fits = tci_attention_rows(k, own, &base);
-    x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
+    fits = fits && tci_attention_rows(k, own, base);
     for (int i = 0; i < 2 && fits; i++) {
-        int d = k->stages[k->reds[f->in[i]].stage].axes[0];
+        int d = tci_backward_depth(f, i);
         tci_matrix *in = &x->in[i];
-        *in = base;
+        tci_matrix_side rows = in->side[0], steps = in->side[1];
+        *in = *base;
         in->n_axis = f->steps;
         in->n = tci_dim_known(k->axes[f->steps].size);
         in->k = tci_dim_known(k->axes[d].size);
         fits = coef[0][i][f->steps] == 0;
-        bool rows = tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &side[i][0]);
-        bool steps = tci_matrix_side_of(in, coef[1][i], f->steps, d, &side[i][1]);
-        x->on_unit &= rows && steps && side[i][0].along_k && side[i][1].along_k;
-        in->side[0] = side[i][0];
-        in->side[1] = side[i][1];
+        if (i < f->n_in) {
+            x->on_unit &= tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &rows) && rows.along_k;
+        }
+        x->on_unit &= tci_matrix_side_of(in, coef[1][i], f->steps, d, &steps) && steps.along_k;
+        in->side[0] = rows;
+        in->side[1] = steps;
     }
-    for (int i = 0; i < 2 && fits; i++) {
+    return fits;
+}
+
+static bool tci_backward_has_sides(const tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int64_t *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+    tci_matrix base = {.dtype = f->dtype};
+    x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
+    bool fits = tci_backward_has_in(f, x, &base);
+    for (int i = 0; i < f->n_out && fits; i++) {
         tci_matrix *out = &x->out[i];
         *out = base;
-        if (f->out[i] < 0) {
-            continue;
-        }
-        const tci_kred *red = &k->reds[f->out[i]];
-        int load = red->in[!tci_backward_is_load(k, red->in[0])];
-        out->n_axis = k->stages[red->stage].axes[1];
+        out->n_axis = k->stages[k->reds[f->out[i]].stage].axes[1];
         out->n = tci_dim_known(k->axes[out->n_axis].size);
         out->k = x->in[0].n;
         tci_matrix_side of = {0};
-        fits = tci_matrix_load(k, load, taken, &of);
+        fits = tci_matrix_load(k, tci_backward_step_load(k, f->out[i]), taken, &of);
         x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
         out->side[1] = of;
         fits = fits && tci_backward_same_steps(x, i);
@@ -374,11 +399,14 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
     f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
     bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
     if (!known || !tci_backward_has_weight(&f, x) ||
-        !tci_backward_has_takers(&f, x) || !tci_backward_orders_in(&f, x) ||
-        !tci_backward_has_sides(&f, x)) {
+        !tci_backward_has_takers(&f, x) || !tci_backward_orders_in(&f, x)) {
         return false;
     }
+    x->n_in = f.n_in;
     x->n_out = f.n_out;
+    if (!tci_backward_has_sides(&f, x)) {
+        return false;
+    }
     x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
     if (!tci_backward_has_values(&f, x)) {
         return false;
@@ -389,13 +417,23 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
     return true;
 }
 
+/* Columns of sums that a thread would hold on a unit. */
+static int64_t tci_backward_sums(const tci_backward *x)
+{
+    int64_t columns = 0;
+    for (int i = 0; i < x->n_out; i++) {
+        columns += tci_backward_columns_of(x->out[i].n);
+    }
+    return columns;
+}
+
 /* Does a matrix unit of the machine take what was found? */
 static bool tci_backward_fits_unit(const tci_backward *x, tci_machine machine)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
     return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
-           s->k >= TCI_ATTENTION_LEAST && s->k <= TCI_BACKWARD_SIZE &&
-           g->k >= TCI_ATTENTION_LEAST && g->k <= TCI_BACKWARD_SIZE;
+           s->k >= TCI_ATTENTION_LEAST && g->k >= TCI_ATTENTION_LEAST &&
+           tci_backward_sums(x) <= TCI_BACKWARD_SUMS;
 }
 
 TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
@@ -405,11 +443,11 @@ TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
         return false;
     }
     const tci_matrix *s = &x.in[0], *g = &x.in[1];
-    bool large = s->k > TCI_BACKWARD_SIZE || g->k > TCI_BACKWARD_SIZE;
-    bool slow = large && x.on_unit && machine.matrix_units > 0; /* beside products of pairs there */
+    bool slow = tci_backward_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
+                machine.matrix_units > 0; /* by threads, beside products of pairs there */
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
-           tci_attention_is_work(s, 2 * (double)(s->k + g->k));
+           tci_attention_is_work(s, x.n_in * (double)(s->k + g->k));
 }
 
 TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)

@@ -1,22 +1,24 @@
-/* kernel/backward.h - gradients of attention that a GPU makes in two kernels: on its matrix unit,
- * or by threads alone. */
+/* kernel/backward.h - gradients of attention that a GPU makes in two kernels, or in three where
+ * heads are wide: on its matrix unit, or by threads alone. */
 #ifndef TCI_KERNEL_BACKWARD_H
 #define TCI_KERNEL_BACKWARD_H
 
 #include "attention.h"
 
 enum {
-    TCI_BACKWARD_SIZE = 128, /* on a unit, of both heads at most: a thread holds sums of both */
+    TCI_BACKWARD_SUMS = 256, /* on a unit, columns of last products: registers hold their sums */
+    TCI_BACKWARD_ROUND = 16, /* of each a multiple of this */
     TCI_BACKWARD_VALUES = 4  /* of a query alone, at most */
 };
 
 /* Rows are queries and steps keys, or the other way round. The first two products, over d, make the
  * score and the change of the weight of each pair of a row and a step; the last ones, over the
- * steps, take what follows of these for the row. */
+ * steps, take what follows of these for the row. What takes weights alone needs no change: of the
+ * second product there are the steps then, and no rows. */
 typedef struct tci_backward {
     tci_matrix in[2];   /* scores, changes of weights. A: rows, B: steps; n counts steps */
-    tci_matrix out[2];  /* of changes of scores, of weights. B: the steps of in[0], of in[1] */
-    int32_t n_out;
+    tci_matrix out[2];  /* of changes of scores, of weights; or, n_in == 1, of weights */
+    int32_t n_in, n_out;
     bool by_step;       /* queries are the steps */
     bool on_unit;       /* a matrix unit takes its factors as they lie; threads take any */
     int32_t scores, changes; /* the instructions that stand for the two products, */
@@ -33,6 +35,18 @@ typedef struct tci_backward {
     int32_t rings;      /* steps that are in shared memory at once, each of in[0].columns */
     int32_t slots;      /* for the rows of a tile */
 } tci_backward;
+
+/* The steps that last product i takes are those of in[this]. */
+static inline int tci_backward_taken(const tci_backward *x, int i)
+{
+    return x->n_in == 1 ? 1 : i;
+}
+
+/* Columns of a last product with so many numbers. */
+static inline int64_t tci_backward_columns_of(int64_t size)
+{
+    return (size + TCI_BACKWARD_ROUND - 1) / TCI_BACKWARD_ROUND * TCI_BACKWARD_ROUND;
+}
 
 /* Is there a form of the machine for the kernel, and is it worth it? */
 TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine);

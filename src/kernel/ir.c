@@ -573,6 +573,34 @@ TCI_FN int tci_kernel_first_same(const tci_kernel *k, int i)
     return first;
 }
 
+TCI_FN const tci_kred *tci_kernel_earlier(const tci_kernel *k)
+{
+    const tci_kred *found = NULL;
+    for (int r = 0; r < k->n_reds; r++) {
+        found = k->reds[r].earlier ? &k->reds[r] : found;
+    }
+    return found;
+}
+
+TCI_FN int64_t tci_kernel_parts(const tci_kernel *k)
+{
+    const tci_kred *red = tci_kernel_earlier(k);
+    int64_t parts = 1;
+    for (int a = k->n_outer - (red ? red->earlier : 0); a < k->n_outer; a++) {
+        parts *= tci_kernel_known(k, a);
+    }
+    return parts;
+}
+
+TCI_FN int64_t tci_kernel_group(const tci_kernel *k)
+{
+    int64_t parts = tci_kernel_parts(k), group = TCI_KERNEL_GROUP;
+    while (group * group < parts) {
+        group *= 2;
+    }
+    return group;
+}
+
 TCI_FN bool tci_kernel_keeps(const tci_kernel *k)
 {
     bool keeps = false;

@@ -83,6 +83,15 @@
  * A sum of exp(v - m), m the largest v of the row, may be made in the pass that finds m: as the
  * second part of an ONLINE (ops/table.h), in one of the orders above. That is a class of its own:
  * it rounds where the sum is scaled, as m grows.
+ * A REDUCE may be of what is EARLIER: its stage makes a total of each outer point. The last outer
+ * axes as one count the parts of a row, and its result is what the totals of the parts before come
+ * to. Parts are in groups (tci_kernel_group): m, of the mates before a part, is a reduction by the
+ * class of their totals; the total of a group is combine(m, total) of its last part; g, of the
+ * groups before, is a reduction by the class of theirs; the result is combine(g, m), or m where one
+ * group has all. So a long running sum is one kernel: for each part its total, what is earlier, and
+ * a SCAN that begins there. Outer points are not independent then: whoever runs one has begun those
+ * before it, and waits for their totals. Only a machine says so whose blocks begin in order and
+ * whose steps have memory of their own (tci_machine.has_flags).
  * What an element takes in of a SCATTER's stores is in the order of the points, one after the
  * other: a chain that begins with what an earlier stage stored there, and rounds to the operand's
  * dtype at each step. Outer points share no element, so nothing else has to be in order.
@@ -102,7 +111,8 @@
  * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
  * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
  * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
- * of a BLOCK_SCAN; SPLIT, PAIRS, MATRIX and TF32 are for a DOT
+ * of a BLOCK_SCAN; one reduction of a kernel at most is of what is EARLIER, of a row of one axis,
+ * with one part, LANES and more outer axes than none; SPLIT, PAIRS, MATRIX and TF32 are for a DOT
  * in f32 alone, MATRIX for one in f64 or i32 too. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
@@ -116,6 +126,7 @@
 enum {
     TCI_VLANES = 64,      /* virtual lanes on a processor, and the fewest anywhere */
     TCI_VLANES_MAX = 2048,
+    TCI_KERNEL_GROUP = 16,    /* parts of a group, at least */
     TCI_KERNEL_INDEX_DEPTH = 8 /* of sums and conversions of an index that is compared, at most */
 };
 
@@ -208,6 +219,9 @@ typedef struct tci_kred {
     /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, besides CHAIN
      * or SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 (MATRIX: of any signs) */
     uint8_t points;
+    /* 0: the result is that of its outer point. Else what the results of the points before it come
+     * to, of those that differ in the last so many outer axes alone (see above) */
+    uint8_t earlier;
 } tci_kred;
 typedef struct tci_kstore {
     int32_t stage;
@@ -320,6 +334,12 @@ TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
 /* The first member of a joint that is the same kernel as member i. */
 TCI_FN int tci_kernel_first_same(const tci_kernel *k, int i);
+/* The reduction that is of what is EARLIER; NULL: outer points need nothing of each other. And the
+ * parts of each row of its. */
+TCI_FN const tci_kred *tci_kernel_earlier(const tci_kernel *k);
+TCI_FN int64_t tci_kernel_parts(const tci_kernel *k);
+/* Parts of a group of them, a power of two: one group has all, or each part needs few totals. */
+TCI_FN int64_t tci_kernel_group(const tci_kernel *k);
 /* Whether a stage keeps axes. */
 TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 

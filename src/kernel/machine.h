@@ -54,7 +54,8 @@ typedef struct tci_machine {
     /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
      * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
     int block_threads;
-    bool has_work;    /* each thread is given work memory (tci_launch.work_bytes) */
+    bool has_work;    /* each thread is given work memory (tci_launch.work_bytes), */
+    bool has_flags;   /* or, of blocks, which begin in order, each step memory of its own */
     /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
      * it */
     int matrix_units;

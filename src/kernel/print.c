@@ -127,6 +127,9 @@ TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
         tci_str_printf(out, "(%d)", (int)red->order_n);
     }
     tci_str_add(out, red->points == 2 ? " PAIRS" : red->points == 4 ? " FOURS" : "");
+    if (red->earlier) {
+        tci_str_printf(out, " EARLIER(%d)", red->earlier);
+    }
 }
 
 static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)

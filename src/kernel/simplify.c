@@ -216,10 +216,17 @@ static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
     return true;
 }
 
+/* Does an axis count the parts of a row, which a reduction has the number of (kernel/ir.h)? */
+static bool tci_kernel_is_of_parts(const tci_kernel *k, int axis)
+{
+    const tci_kred *red = tci_kernel_earlier(k);
+    return red && !k->axes[axis].inner && axis >= k->n_outer - red->earlier;
+}
+
 /* All sums walk axes a and b (b the faster) as one: coef a = coef b * size b. */
 static bool tci_kernel_can_merge(const tci_kernel *k, const int *sums, int n, int a, int b)
 {
-    bool as_one = tci_kernel_are_neighbours(k, a, b);
+    bool as_one = tci_kernel_are_neighbours(k, a, b) && !tci_kernel_is_of_parts(k, b);
     for (int i = 0; i < n && as_one; i++) {
         as_one = tci_kernel_coef(k, sums[i], a) ==
                  tci_dim_mul(tci_kernel_coef(k, sums[i], b), k->axes[b].size);

@@ -273,6 +273,14 @@ static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const t
     tci_kernel_verify_apart(s, k, store);
 }
 
+/* Of a kernel's reductions one at most, of a whole row. */
+static void tci_kernel_verify_earlier(tci_scratch *s, const tci_kernel *k, const tci_kred *red)
+{
+    TCI_ASSERT(s, red == tci_kernel_earlier(k) && red->earlier <= k->n_outer);
+    TCI_ASSERT(s, red->order == TCI_ORDER_LANES && tci_red_parts(red->op) == 1);
+    TCI_ASSERT(s, k->stages[red->stage].n_axes == 1);
+}
+
 static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const tci_kred *red)
 {
     bool inner = k->vector == TCI_VEC_INNER;
@@ -287,6 +295,9 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || tci_red_parts(red->op) == 1);
     TCI_ASSERT(s, !scan || !inner || k->stages[red->stage].n_axes <= 1);
+    if (red->earlier) {
+        tci_kernel_verify_earlier(s, k, red);
+    }
     bool exact = red->order == TCI_ORDER_CHAIN || red->order == TCI_ORDER_SPLIT;
     bool bytes = red->points == 4 && red->dtype == TC_I32;
     TCI_ASSERT(s, red->points == 0 ||

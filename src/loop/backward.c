@@ -13,28 +13,32 @@ enum {
     TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
     TCI_BACKWARD_HELD = 200,     /* registers of a thread for sums and pairs */
-    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums; */
+    TCI_BACKWARD_TURN = 1000,    /* to wait until the other consumer has left its own */
     TCI_BACKWARD_MEET = 200,     /* cycles of a step for barriers */
-    TCI_BACKWARD_PAIRS = 8,      /* that a processor makes in a cycle */
-    TCI_BACKWARD_ROUND = 16      /* columns of a product: a multiple of this */
+    TCI_BACKWARD_PAIRS = 16      /* weights, or changes, that a processor makes in a cycle */
 };
 
 /* ---- the tile ---- */
 
-/* Slabs of 64 elements that both factors of a row take. */
-static int tci_backward_slabs(const tci_backward *x)
+/* Bytes of so many factors of a row or step: slabs of 64 elements. */
+static int64_t tci_backward_bytes(const tci_backward *x, int factors)
 {
-    return tci_attention_slabs(x->in[0].k) + tci_attention_slabs(x->in[1].k);
+    int slabs = 0;
+    for (int i = 0; i < factors; i++) {
+        slabs += tci_attention_slabs(x->in[i].k);
+    }
+    return (int64_t)slabs * TCI_MATRIX_DEPTH_STEP * 2;
 }
 
 TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x)
 {
-    return (int64_t)x->in[0].rows * tci_backward_slabs(x) * TCI_MATRIX_DEPTH_STEP * 2;
+    return x->in[0].rows * tci_backward_bytes(x, x->n_in);
 }
 
 TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x)
 {
-    return (int64_t)x->in[0].columns * tci_backward_slabs(x) * TCI_MATRIX_DEPTH_STEP * 2;
+    return x->in[0].columns * tci_backward_bytes(x, 2);
 }
 
 TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x)
@@ -69,8 +73,7 @@ TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x)
     int lanes = TCI_MATRIX_WARP;
     for (int i = 0; i < x->n_out; i++) {
         tci_matrix *o = &x->out[i];
-        o->columns = (int32_t)(tci_dim_known(tci_dim_ceil_div(o->n, TCI_BACKWARD_ROUND)) *
-                               TCI_BACKWARD_ROUND);
+        o->columns = (int32_t)tci_backward_columns_of(o->n);
         o->own_columns = (int32_t)o->n;
         o->chunks = 1;
         while (lanes < o->columns) {
@@ -88,11 +91,20 @@ TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x)
 
 static int tci_backward_held(const tci_backward *x)
 {
-    int held = x->in[0].columns + x->in[0].columns / 4 * x->n_out;
+    int held = x->in[0].columns / 2 * x->n_in + x->in[0].columns / 4 * x->n_out;
     for (int i = 0; i < x->n_out; i++) {
         held += x->out[i].columns / 2;
     }
     return held;
+}
+
+/* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
+static int64_t tci_backward_room(const tci_machine *machine, tci_backward *x, int buffers)
+{
+    for (int i = 0; i < x->n_out; i++) {
+        x->out[i].buffers = buffers;
+    }
+    return machine->facts.shared_most - tci_backward_shared_bytes(x);
 }
 
 /* The kernel with that tile; false: it does not fit. */
@@ -112,7 +124,8 @@ static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine,
     x->rings = TCI_BACKWARD_RINGS;
     x->slots = 1;
     int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
-    int64_t room = machine->facts.shared_most - tci_backward_shared_bytes(x);
+    int64_t room = tci_backward_room(machine, x, x->in[0].consumers);
+    room = room < 0 ? tci_backward_room(machine, x, 1) : room;
     if (room < 0 || tci_backward_held(x) > TCI_BACKWARD_HELD) {
         return false;
     }
@@ -145,15 +158,18 @@ TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
     const tci_matrix *s = &x.in[0];
     double steps = tci_attention_steps(&x.cut, s);
     double cells = (double)s->rows * s->columns;
-    double columns = (double)(s->k + x.in[1].k) + x.out[0].columns +
-                     (x.n_out > 1 ? x.out[1].columns : 0);
+    double columns = 0;
+    for (int i = 0; i < 2; i++) {
+        columns += i < x.n_in ? (double)x.in[i].k : 0;
+        columns += i < x.n_out ? x.out[i].columns : 0;
+    }
     double multiply = 2 * cells * columns / machine->facts.matrix_flops;
-    double pairs = cells / TCI_BACKWARD_PAIRS;
+    double pairs = x.n_in * cells / TCI_BACKWARD_PAIRS;
     double both = s->consumers == 1 ? multiply + pairs
                                     : TCI_MAX(multiply, pairs) + 0.2 * (multiply + pairs);
     double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
-    return rounds * (TCI_BACKWARD_FILL + steps * (TCI_BACKWARD_MEET + both)) /
-           machine->facts.ghz;
+    double fill = TCI_BACKWARD_FILL + (tci_backward_turns(&x) ? TCI_BACKWARD_TURN : 0);
+    return rounds * (fill + steps * (TCI_BACKWARD_MEET + both)) / machine->facts.ghz;
 }
 
 /* ---- the holes ---- */
@@ -199,8 +215,10 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
     if (x->cut.is_cut) {
         l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->cut.seen, 1);
     }
-    l->scores[l->n_scores++] =
-        tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
+    if (x->n_in > 1) {
+        l->scores[l->n_scores++] =
+            tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
+    }
     int stage = 0; /* the last one that reduces */
     for (int r = 0; r < k->n_reds; r++) {
         stage = TCI_MAX(stage, k->reds[r].stage);

@@ -64,10 +64,11 @@ TCI_FN int64_t tci_flash_bytes(const tci_attention *x)
 TCI_FN int64_t tci_flash_back_bytes(const tci_backward *x)
 {
     const tci_matrix *s = &x->in[0];
-    int64_t pitches = tci_flash_pitch((s->k + 15) / 16 * 16) +
-                      tci_flash_pitch((x->in[1].k + 15) / 16 * 16);
-    int64_t floats = (s->rows + s->columns) * pitches +
-                     (int64_t)s->rows * tci_flash_pitch(s->columns);
+    int64_t floats = (int64_t)s->rows * tci_flash_pitch(s->columns);
+    for (int i = 0; i < 2; i++) {
+        int64_t rows = s->columns + (i < x->n_in ? s->rows : 0);
+        floats += rows * tci_flash_pitch(tci_backward_columns_of(x->in[i].k));
+    }
     int64_t left = tci_flash_left(&x->out[0]);
     left = x->n_out > 1 ? TCI_MAX(left, tci_flash_left(&x->out[1])) : left;
     return TCI_MAX(4 * floats, left);
@@ -81,7 +82,7 @@ static int tci_flash_blocks(const tci_machine *machine, int64_t bytes, int64_t h
                         TCI_FLASH_BLOCKS);
 }
 
-/* Registers of a thread: pairs, and sums of so many columns. */
+/* Registers of a thread: products of pairs, and sums of so many columns. */
 static int64_t tci_flash_held(const int64_t *tile, int64_t pairs, int64_t columns)
 {
     return tile[0] / TCI_FLASH_GROUPS * (pairs * tile[1] + columns) / TCI_FLASH_LANES;
@@ -123,7 +124,7 @@ static bool tci_flash_back_with(const tci_kernel *k, const tci_machine *machine,
     for (int i = 0; i < x->n_out; i++) {
         columns += x->out[i].columns;
     }
-    int64_t held = tci_flash_held(tile, 2, columns);
+    int64_t held = tci_flash_held(tile, x->n_in, columns);
     x->blocks = tci_flash_blocks(machine, tci_flash_back_bytes(x), held);
     return tci_flash_back_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
 }
@@ -179,8 +180,10 @@ TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
     const tci_matrix *s = &x.in[0];
     double steps = tci_attention_steps(&x.cut, s);
     int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
-    double cycles = (double)s->rows * s->columns * (double)(s->k + x.in[1].k + columns) /
-                    TCI_FLASH_PRODUCTS * tci_flash_product(tile, tci_flash_held(tile, 2, columns));
+    int64_t summed = s->k + (x.n_in > 1 ? x.in[1].k : 0);
+    double cycles = (double)s->rows * s->columns * (double)(summed + columns) /
+                    TCI_FLASH_PRODUCTS *
+                    tci_flash_product(tile, tci_flash_held(tile, x.n_in, columns));
     return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
 }
 

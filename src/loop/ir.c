@@ -263,7 +263,12 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_LOAD_ALIGNED:
     case TCI_MEM_LOAD_REPEAT:
     case TCI_MEM_WORDS:
+    case TCI_MEM_TAG:
     case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
+    case TCI_MEM_TELL:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
+    case TCI_MEM_AWAIT:
+        return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_COUNT;
     case TCI_MEM_UNIT_ROWS:
     case TCI_MEM_UNIT_ROWS_TURNED:
     case TCI_MEM_UNIT_COLUMNS:

@@ -100,7 +100,7 @@ typedef struct tci_llocal {
     int8_t dtype;     /* storage dtype */
     tci_dim n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
-    int32_t work;     /* lx: bytes from the start of the thread's work memory; -1: on the stack */
+    int32_t work;     /* lx: bytes from the start of work memory; -1: on the stack, or shared */
     bool is_given;    /* memory of the skeleton's main loop */
 } tci_llocal;
 typedef struct tci_lblock {
@@ -142,7 +142,8 @@ struct tci_loop {
     bool faults;
     bool narrow;    /* every index, and every part of one, fits into 32 bits with a sign */
     tci_dim n_tasks;
-    tci_dim work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
+    /* of the thread's, or, of blocks, the step's work memory, which follows the operands; 0 none */
+    tci_dim work_bytes;
     /* Not NULL: a joint, of a kernel's members in their order. Nothing else is here but operands,
      * n_tasks, faults, and as `threads` the most that a member has. */
     tci_loop_member *members; int n_members;
@@ -175,6 +176,12 @@ enum {
     TCI_LMEM_THIRD = 1024, /* and args[2] as a third */
     TCI_LMEM_DTYPE = 2048  /* imm as a dtype */
 };
+
+/* Words in which blocks tell each other a value (TCI_MEM_TELL). */
+static inline int tci_lmem_told(tc_dtype t)
+{
+    return tci_dtype_get(t)->bytes / (int)sizeof(uint32_t);
+}
 
 /* loop/walk.c */
 TCI_FN void tci_loop_walk(tci_scratch *s, const tci_loop *l);

@@ -44,7 +44,7 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
     int32_t operand = 0, literal = 0;
     memset(launch, 0, sizeof(*launch));
     const bool no_exchange = machine.no_exchange;
-    machine.has_work = false;
+    machine.has_work = machine.has_flags = false;
     l->members = TCI_NEW_ARRAY(s, tci_loop_member, k->n_members);
     l->n_members = k->n_members;
     l->n_tasks = 0;

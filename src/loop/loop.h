@@ -15,7 +15,10 @@ typedef struct tci_launch {
     tci_dim n_tasks;      /* independent tasks; see tci_kernel_fn */
     double task_ns;       /* estimated time of one task, for choosing serial or threads, */
     double call_ns;       /* and of what each call does before its first one */
-    tci_dim work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
+    /* Memory that each thread gets, 64-byte aligned, as one more operand. Of blocks it is the
+     * step's: zero before its first run in a call, and nobody else's, so that the next run finds
+     * what one left (flags, run/bind.c). */
+    tci_dim work_bytes;
     tci_dim *dims; int n_dims; /* scratch: whose values are words behind the literals */
     int lanes;            /* for explain */
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */

@@ -91,6 +91,14 @@ typedef enum tci_mem {
     TCI_MEM_LOAD_REPEAT,
     /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */
     TCI_MEM_LANE_REPEAT,
+    /* Words, i64, by which blocks tell each other values of 4 or 8 bytes: 32 bits of the value, and
+     * above them a tag. i64 f(const S *p): the tag of the word at p, as memory has it now */
+    TCI_MEM_TAG,
+    /* void f(S *p, T1 v, i64 tag): as many words at p as v has 32 bits, which others see whole */
+    TCI_MEM_TELL,
+    /* T f(const S *p, i64 tag, long n): the first n lanes, one value after the other, as soon as
+     * their words have that tag; the rest read as 0 */
+    TCI_MEM_AWAIT,
     /* The rest for the matrix unit of each warp (loop/warps.h). W is TCI_UNIT_WORDS words of each
      * thread (u32), F as many in a factor: words, i32 for bytes with signs, f64 for f64; C
      * TCI_UNIT_SUMS sums, f32, i32 or f64. W f(const S *p): the 16 bytes at p, of each thread's

@@ -77,6 +77,7 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "tiles_end",      "store_pairs", "load_pairs", "dot_pairs", "dot_fours",
         "near_half",    "high_first", "barrier",      "load_aligned",
         "store_aligned",  "load_if",   "load_n_aligned", "load_repeat", "lane_repeat",
+        "tag",            "tell",      "await",
         "words",          "words_if",  "store_words", "store_unit",
         "unit_rows",      "unit_rows_turned", "unit_columns", "unit_columns_turned",
         "unit_zero",      "unit_dot",       "unit_sum"};

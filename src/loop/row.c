@@ -14,7 +14,13 @@
  * says: those of a thread that are neighbours first, then whole vectors, then lanes of different
  * warps, which meet in one array that every warp reads as a whole, so each of them gets the same
  * values and nobody has to be told the result; then the lanes of a warp. So fewer threads join the
- * same numbers with fewer shuffles, and what each thread does once is done for more elements. */
+ * same numbers with fewer shuffles, and what each thread does once is done for more elements.
+ *
+ * A reduction of what is EARLIER (kernel/ir.h) has words in the step's own memory, which no run
+ * clears: for each row one, whose tag counts the runs, and those of the totals of its parts and
+ * groups, which get the next tag in a run. Each block reads the row's word, tells its total, and
+ * awaits those before it, of which each thread reads a few; the block of the last part, whose wait
+ * says that all others have read the row's word, makes that tag the row's. */
 #include "row.h"
 
 #include "cost.h"
@@ -191,13 +197,163 @@ static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_tuple
     return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.part[red->part], 0);
 }
 
+static void tci_row_meet(tci_build *b)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* The lanes of an accumulator, all of them. */
+static int tci_row_join(tci_build *b, const tci_kred *red, tci_stage_tuple v)
+{
+    v = tci_stage_join_near(b, red, v);
+    if (b->l->threads > TCI_WARP) {
+        v = tci_stage_each(b, v, tci_row_share, 0);
+        tci_row_meet(b);
+        v = tci_row_join_warps(b, red, v);
+    }
+    return tci_row_join_lanes(b, red, v);
+}
+
+/* ---- what is earlier ---- */
+
+/* The words of the row at hand begin at `at` of local `words`: one that has its tag, the totals of
+ * its parts, those of its groups. tag: of this run; words: of a total. */
+typedef struct tci_row_told {
+    const tci_kred *red;
+    int local, tag, words;
+    int64_t parts, group;
+    tci_lin at, part, in_group, number; /* the part, its place in its group, which group */
+} tci_row_told;
+
+/* The outer axes [first, end) as one. */
+static tci_lin tci_row_as_one(tci_build *b, int first, int end)
+{
+    tci_lin one = tci_lin_const(0);
+    for (int a = first; a < end; a++) {
+        one = tci_lin_add(b, tci_lin_mul(b, one, b->k->axes[a].size), b->bind[a]->at);
+    }
+    return one;
+}
+
+static int tci_row_tag(tci_build *b, const tci_row_told *t)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_TAG;
+    st.base = ~t->local;
+    st.x = tci_build_lx(b, t->at);
+    tci_value one = {.i = 1};
+    int args[2] = {tci_build_mem(b, st, TC_I64, 1, b->cur), tci_build_const(b, TC_I64, one)};
+    return tci_build_prim(b, TCI_P_ADD, TC_I64, 2, args, 0);
+}
+
+static tci_row_told tci_row_told_begin(tci_build *b, const tci_kred *red)
+{
+    const tci_kernel *k = b->k;
+    int first = k->n_outer - red->earlier;
+    tci_row_told t = {.red = red, .parts = tci_kernel_parts(k), .group = tci_kernel_group(k)};
+    int64_t rows = 1;
+    for (int a = 0; a < first; a++) {
+        rows *= tci_kernel_known(k, a);
+    }
+    t.words = tci_lmem_told((tc_dtype)red->dtype);
+    int64_t pitch = 1 + (t.parts + t.parts / t.group) * t.words;
+    t.local = tci_build_work(b, TC_I64, rows * pitch);
+    t.at = tci_lin_mul(b, tci_row_as_one(b, 0, first), pitch);
+    t.part = tci_row_as_one(b, first, k->n_outer);
+    int part = tci_build_lx(b, t.part);
+    t.number = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, part, -1, t.group));
+    t.in_group = tci_lin_add(b, t.part, tci_lin_mul(b, t.number, -t.group));
+    t.tag = tci_row_tag(b, &t);
+    return t;
+}
+
+/* The word of total number `number`: those of parts come first. */
+static tci_lin tci_row_word(tci_build *b, const tci_row_told *t, tci_lin number)
+{
+    return tci_lin_plus(tci_lin_add(b, t->at, tci_lin_mul(b, number, t->words)), 1);
+}
+
+static void tci_row_tell(tci_build *b, const tci_row_told *t, tci_lin at, int value)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_TELL;
+    st.base = ~t->local;
+    st.x = tci_build_lx(b, at);
+    st.args[0] = value;
+    st.args[1] = t->tag;
+    tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
+}
+
+/* What n totals from number `first` on come to. */
+static int tci_row_await(tci_build *b, const tci_row_told *t, tci_lin first, tci_lin n)
+{
+    tci_stage_tuple acc = tci_stage_accumulator(b, t->red, b->l->lanes);
+    tci_lopen open;
+    int lanes = tci_lx_const(b->l, b->l->lanes), zero = tci_lx_const(b->l, 0);
+    int i = tci_build_for(b, zero, tci_build_lx(b, n), b->l->lanes, &open);
+    tci_lin at = tci_lin_var(b, i);
+    int left = tci_build_lx(b, tci_lin_add(b, n, tci_lin_mul(b, at, -1)));
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_AWAIT;
+    st.base = ~t->local;
+    st.x = tci_build_lx(b, tci_row_word(b, t, tci_lin_add(b, first, at)));
+    st.n = tci_lx_make(b->l, TCI_LX_MIN, left, lanes, 0);
+    st.args[0] = t->tag;
+    int there = tci_row_mask(b, st.n);
+    int v = tci_build_mem(b, st, (tc_dtype)t->red->dtype, b->l->lanes, b->cur);
+    tci_stage_tuple more = tci_stage_combine(b, t->red, acc, tci_stage_tuple_of(v, -1));
+    tci_stage_assign(b, acc, tci_stage_choose(b, there, more, acc));
+    tci_build_close(b, &open);
+    return tci_row_join(b, t->red, tci_stage_each(b, acc, tci_row_copy, 0));
+}
+
+/* Tells a value where `at` is `last`. */
+static void tci_row_tell_last(tci_build *b, const tci_row_told *t, tci_lin at, int64_t last,
+                              tci_lin word, int value)
+{
+    tci_lopen open;
+    tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, at), last, last), &open);
+    tci_row_tell(b, t, word, value);
+    tci_build_close(b, &open);
+}
+
+static int tci_row_both(tci_build *b, const tci_row_told *t, int x, int y)
+{
+    return tci_stage_combine(b, t->red, tci_stage_tuple_of(x, -1), tci_stage_tuple_of(y, -1))
+        .part[0];
+}
+
+/* What the totals of earlier parts come to, where that of this part is `total`. */
+static int tci_row_earlier(tci_build *b, const tci_row_told *t, int total)
+{
+    tci_lin mates = tci_lin_mul(b, t->number, t->group);
+    tci_row_tell(b, t, tci_row_word(b, t, t->part), total);
+    int earlier = tci_row_await(b, t, mates, t->in_group);
+    if (t->group < t->parts) {
+        tci_lin groups = tci_lin_const(t->parts);
+        tci_lin word = tci_row_word(b, t, tci_lin_add(b, groups, t->number));
+        tci_row_tell_last(b, t, t->in_group, t->group - 1, word,
+                          tci_row_both(b, t, earlier, total));
+        earlier = tci_row_both(b, t, tci_row_await(b, t, groups, t->number), earlier);
+    }
+    tci_row_tell_last(b, t, t->part, t->parts - 1, t->at, earlier);
+    return earlier;
+}
+
 /* ---- stages ---- */
 
 static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs)
 {
     const tci_kernel *k = b->k;
+    const tci_kred *earlier = tci_kernel_earlier(k);
     bool warps = b->l->threads > TCI_WARP;
+    tci_row_told told = {0};
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
+    if (earlier && earlier->stage == stage) {
+        told = tci_row_told_begin(b, earlier);
+    }
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
             acc[r] = tci_row_join_vectors(b, &k->reds[r], n, vecs);
@@ -205,15 +361,15 @@ static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs
         }
     }
     if (warps) {
-        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-        st.mem = TCI_MEM_BARRIER;
-        tci_loop_append(b->l, b->cur, st);
+        tci_row_meet(b);
     }
     tci_build_set(b, k->stages[stage].axes[0], NULL);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
             tci_stage_tuple v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
-            tci_build_remember(b, k->reds[r].inst, tci_row_join_lanes(b, &k->reds[r], v));
+            int result = tci_row_join_lanes(b, &k->reds[r], v);
+            result = told.red == &k->reds[r] ? tci_row_earlier(b, &told, result) : result;
+            tci_build_remember(b, k->reds[r].inst, result);
         }
     }
 }

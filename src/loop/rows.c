@@ -187,7 +187,7 @@ static bool tci_rows_is_bit(int64_t n)
 
 static bool tci_rows_fits(const tci_ask *a, const int64_t *n)
 {
-    return a->k->vector == TCI_VEC_INNER && !tci_ask_on_unit(a) &&
+    return a->k->vector == TCI_VEC_INNER && !tci_ask_on_unit(a) && !tci_kernel_earlier(a->k) &&
            tci_rows_is_bit(n[TCI_ROWS_KEEP]) &&
            tci_rows_is_bit(n[TCI_ROWS_STREAM]) && tci_rows_is_bit(n[TCI_ROWS_AHEAD]) &&
            (n[TCI_ROWS_KEEP] == 0 || tci_rows_find_keeps(a).n > 0) &&
@@ -316,6 +316,7 @@ static bool tci_row_fits(const tci_ask *a, const int64_t *n)
            tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
            (rows == 1 ? threads >= TCI_WARP
                       : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
+           (!tci_kernel_earlier(a->k) || (threads == a->threads && rows == 1)) &&
            tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
 }
 

@@ -142,6 +142,31 @@ static void tci_lverify_unit(tci_lverify *v, const tci_lstmt *st)
     }
 }
 
+/* Words in the step's own memory; a tag is one i64, and what it is with has 32 or 64 bits. */
+static void tci_lverify_told(tci_lverify *v, const tci_lstmt *st)
+{
+    unsigned uses = tci_lmem_uses((tci_mem)st->mem);
+    bool awaits = st->mem == TCI_MEM_AWAIT, tells = st->mem == TCI_MEM_TELL;
+    tci_lverify_address(v, st, uses);
+    TCI_ASSERT(v->s, st->base < 0 && v->l->locals[~st->base].work >= 0);
+    TCI_ASSERT(v->s, v->l->locals[~st->base].dtype == TC_I64 && v->l->rows == 1);
+    if (awaits || tells) {
+        const tci_lvalue *tag = tci_lverify_use(v, st->args[tells]);
+        const tci_lvalue *value = tells ? tci_lverify_use(v, st->args[0])
+                                        : &v->l->values[st->dst];
+        TCI_ASSERT(v->s, tag->dtype == TC_I64 && tag->lanes == 1);
+        TCI_ASSERT(v->s, tci_lmem_told((tc_dtype)value->dtype) > 0);
+        TCI_ASSERT(v->s, value->lanes == (tells ? 1 : v->l->lanes));
+    }
+    if (uses & TCI_LMEM_COUNT) {
+        tci_lverify_lx(v, st->n);
+    }
+    if (uses & TCI_LMEM_DST) {
+        tci_lverify_define(v, st->dst);
+        TCI_ASSERT(v->s, awaits || v->l->values[st->dst].dtype == TC_I64);
+    }
+}
+
 static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
@@ -151,6 +176,10 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
                                          st->mem != TCI_MEM_LOAD_REPEAT));
     if (st->mem >= TCI_MEM_WORDS) {
         tci_lverify_unit(v, st);
+        return;
+    }
+    if (st->mem >= TCI_MEM_TAG) {
+        tci_lverify_told(v, st);
         return;
     }
     if (uses & TCI_LMEM_ADDRESS) {

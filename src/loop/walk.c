@@ -56,13 +56,20 @@ static int64_t tci_lwalk_count(const tci_lwalk *w, const tci_lstmt *st)
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int64_t n = w->l->lanes;
     bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_STORE_ONE ||
-               st->mem == TCI_MEM_STORE_LANE || st->mem == TCI_MEM_STORE_UNIT;
+               st->mem == TCI_MEM_STORE_LANE || st->mem == TCI_MEM_STORE_UNIT ||
+               st->mem == TCI_MEM_TAG;
     bool other = st->mem == TCI_MEM_PREFETCH || st->mem == TCI_MEM_LOAD_AT ||
                  st->mem == TCI_MEM_TILE_LOAD ||
                  st->mem == TCI_MEM_TILE_STORE || st->mem == TCI_MEM_LOAD_REPEAT ||
                  (st->mem >= TCI_MEM_WORDS && st->mem != TCI_MEM_STORE_UNIT);
     if (other || !(uses & TCI_LMEM_ADDRESS) || (uses & TCI_LMEM_MASK)) {
         return 0;
+    }
+    if (st->mem == TCI_MEM_TELL || st->mem == TCI_MEM_AWAIT) {
+        bool known = st->mem == TCI_MEM_TELL || tci_lwalk_lx(w, st->n, &n);
+        int value = st->mem == TCI_MEM_TELL ? st->args[0] : st->dst;
+        int words = tci_lmem_told((tc_dtype)w->l->values[value].dtype);
+        return !known ? 0 : st->mem == TCI_MEM_TELL ? words : n * words;
     }
     if (uses & TCI_LMEM_COUNT) {
         return tci_lwalk_lx(w, st->n, &n) ? n : 0;

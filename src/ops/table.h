@@ -484,7 +484,8 @@
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST)
 #define TCI_ATTRS_SOLVE(X) X(transposed, FLAG, FIRST)
 #define TCI_ATTRS_TRIANGLE(X) X(unit, FLAG, FIRST)
-#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST) X(mode, MODE, FIRST)
+#define TCI_ATTRS_SCAN(X)                                                                          \
+    X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST) X(mode, MODE, FIRST) X(linked, SIZE, REST)
 #define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_CUSTOM(X) X(op, COUNT, FIRST)

@@ -163,7 +163,7 @@ static bool tci_class_is_wide(const tci_kernel *k, int outer, int64_t row, tci_m
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
 {
     int inner = -1, outer = k->n_outer - 1;
-    if (tci_kernel_keeps(k)) {
+    if (tci_kernel_keeps(k) || tci_kernel_earlier(k)) {
         return TCI_VEC_INNER;
     }
     for (int r = 0; r < k->n_reds; r++) {

@@ -358,8 +358,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         return false;
     }
     bool behind = g->has_reduce && !g->has_contract && !g->has_scan && !f->reproducible;
-    if (r->kind == TCI_ROOT_CONTRACT || (r->kind == TCI_ROOT_SCAN && !behind)) {
-        *why = r->kind == TCI_ROOT_SCAN ? TCI_WHY_SCAN : TCI_WHY_CONTRACTION;
+    if (r->kind == TCI_ROOT_CONTRACT || (r->kind == TCI_ROOT_SCAN && !behind) ||
+        tci_root_is_linked(r->node) || tci_root_is_linked(first)) {
+        bool scan = r->kind == TCI_ROOT_SCAN || tci_root_is_linked(first);
+        *why = scan ? TCI_WHY_SCAN : TCI_WHY_CONTRACTION;
         return false;
     }
     if (r->kind == TCI_ROOT_SCATTER || g->has_scatter) {

@@ -424,8 +424,11 @@ TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_no
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
-/* Has SCAN n starts, so that its domain has parts? */
-TCI_FN bool tci_root_has_parts(const tci_node *n);
+/* The parts of SCAN n's axis, which its domain has, where it has starts, or the parts are linked:
+ * TCI_SCAN_PARTS of them, which tell each other their totals within one kernel. 0: it has none. */
+enum { TCI_SCAN_PARTS = 3 }; /* the attribute */
+TCI_FN tci_dim tci_root_parts(const tci_node *n);
+TCI_FN bool tci_root_is_linked(const tci_node *n);
 /* The places that r lists are numbered; `domain` at place `place`. */
 TCI_FN void tci_root_at_place(tci_kernel *k, const tci_root *r, int place, int *domain);
 /* Index of axis `axis` of r's node, given that of each domain axis. */

@@ -480,12 +480,35 @@ static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *d
     }
 }
 
-/* The running value of a part behind what it starts with. */
-static int tci_pk_started(tci_pk *p, const tci_root *r, const int *domain, int value)
+/* Adds a reduction; the value that it gives. */
+static int tci_pk_add_red(tci_pk *p, tci_kred red)
+{
+    tci_kinst inst = {0};
+    inst.op = TCI_K_RED;
+    inst.dtype = (int8_t)tci_red_dtype(red.op, red.part, (tc_dtype)red.dtype);
+    inst.imm = p->k->n_reds;
+    inst.x = inst.guard = -1;
+    TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
+    int value = tci_kernel_inst(p->k, inst);
+    return p->k->reds[tci_dim_known(inst.imm)].inst = value;
+}
+
+/* What the parts before that of a linked SCAN come to: of the totals of what `scan` takes in. */
+static int tci_pk_earlier(tci_pk *p, const tci_root *r, int family, tci_kred scan)
+{
+    int axis = (int)tci_dim_known(r->node->attr[0]);
+    scan.earlier = (uint8_t)p->outer.slots[r->outer_of[r->out_axis[axis]]]->n_factors;
+    scan.stage = tci_pk_stage(p, TCI_STAGE_REDUCE, family, p->k->insts[scan.in[0]].stage);
+    return tci_pk_add_red(p, scan);
+}
+
+/* The running value of a part behind what it starts with; earlier: that, where parts are linked. */
+static int tci_pk_started(tci_pk *p, const tci_root *r, const int *domain, int value, int earlier)
 {
     tc_dtype t = (tc_dtype)p->k->insts[value].dtype;
-    int start = tci_lower_value(&p->l, r->node->in[1],
-                                tci_plan_input_index(&p->l, r, 1, domain), 0);
+    int start = earlier >= 0 ? earlier
+                             : tci_lower_value(&p->l, r->node->in[1],
+                                               tci_plan_input_index(&p->l, r, 1, domain), 0);
     return tci_lower_pair(p->k, tci_mode_pair((int)r->node->attr[2]),
                           tci_lower_convert(p->k, start, t), value);
 }
@@ -508,17 +531,11 @@ static void tci_pk_reduce(tci_pk *p, int member)
         after = TCI_MAX(after, p->k->insts[red.in[i]].stage);
     }
     bool scan = r->kind == TCI_ROOT_SCAN;
-    red.stage = tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE,
-                             p->members[member].family, after);
-    TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
-    tci_kinst inst = {0};
-    inst.op = TCI_K_RED;
-    inst.dtype = (int8_t)tci_red_dtype(red.op, red.part, t);
-    inst.imm = p->k->n_reds - 1;
-    inst.x = inst.guard = -1;
-    int value = tci_kernel_inst(p->k, inst);
-    p->k->reds[tci_dim_known(inst.imm)].inst = value;
-    value = tci_root_has_parts(n) ? tci_pk_started(p, r, domain, value) : value;
+    int family = p->members[member].family;
+    int earlier = tci_root_is_linked(n) ? tci_pk_earlier(p, r, family, red) : -1;
+    red.stage = tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, family, after);
+    int value = tci_pk_add_red(p, red);
+    value = tci_root_parts(n) != 0 ? tci_pk_started(p, r, domain, value, earlier) : value;
     p->red_of[root] = tci_lower_round(p->k, value, (tc_dtype)n->dtype);
     if (scan) {
         tci_pk_store(p, r, domain, p->red_of[root], red.stage);
@@ -541,13 +558,7 @@ static void tci_pk_keep(tci_pk *p, int member)
     red.in[1] = red.in[2] = red.inst = -1;
     red.stage = tci_pk_stage(p, TCI_STAGE_REDUCE, p->members[member].family,
                              p->k->insts[value].stage);
-    TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
-    tci_kinst inst = {0};
-    inst.op = TCI_K_RED;
-    inst.dtype = (int8_t)t;
-    inst.imm = p->k->n_reds - 1;
-    inst.x = inst.guard = -1;
-    p->red_of[root] = p->k->reds[tci_dim_known(inst.imm)].inst = tci_kernel_inst(p->k, inst);
+    p->red_of[root] = tci_pk_add_red(p, red);
     tci_lower_replace(&p->l, p->f->roots[root].node, domain, p->red_of[root]);
 }
 
@@ -871,10 +882,11 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
         return tci_pk_call(&p);
     }
     tci_pk_find_families(&p);
+    bool linked = tci_root_is_linked(f->roots[g->roots[0]].node);
     bool rows = machine.reproducible && tci_class_has_rows(f, g);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
-        if (!tci_pk_split_any(&p, rows)) {
+        if (!tci_pk_split_any(&p, rows || linked)) {
             break;
         }
     }

@@ -18,6 +18,9 @@
  * through RESHAPEs to the same shape, as in plan/remat.c. Copies are the same nodes over the same
  * values, so they have the same bits.
  *
+ * Beside a GPU's matrix unit registers hold the sums of all takers of a kernel. Where these are too
+ * many for them, as those of keys and of values in wide heads, each taker is a kernel.
+ *
  * A GPU has no form for folds beside takers of another level. There the one sum over
  * pairs that a softmax's gradient has is made of rows: sum of w (g v) over pairs is that of g (w v)
  * over the axes of v, and w v is what attention stores.
@@ -34,6 +37,7 @@
  * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
  * which sees what they read; where they do not, plan/plan.c plans again without the copies. */
 #include "../graph/build.h"
+#include "../kernel/backward.h"
 #include "pairs.h"
 
 enum {
@@ -301,10 +305,44 @@ static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *le
     tci_pairs_delay(p, set, begin, last);
 }
 
-/* The number of the kernel that sums those axes on that level. */
-static int tci_pairs_kernel_of(tci_pairs_set *set, const tci_pairs_end *end)
+/* Elements that a taker stores for each row of its pair: of the axes that the pair has not. */
+static int64_t tci_pairs_width(const tci_pairs_set *set, const tci_pairs_end *end)
 {
-    for (int k = 0; k < set->n_kernels; k++) {
+    const tci_node *n = end->node, *pair = set->pairs[end->pair];
+    const int64_t *labels = n->attr + 3 + (n->in[1] == pair ? n->attr[0] : 0);
+    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    int64_t width = 1;
+    for (int i = 0; i < n->rank; i++) {
+        bool own = tci_build_label(labels, pair->rank, out[i]) < 0;
+        width *= own ? TCI_MAX(tci_dim_hint(n->shape[i]), 1) : 1;
+    }
+    return width;
+}
+
+/* Is it one of several takers, the sums of all of which a unit does not hold? */
+static bool tci_pairs_is_apart(const tci_pairs *p, const tci_pairs_set *set,
+                               const tci_pairs_end *end)
+{
+    const tci_machine *m = &p->a->machine;
+    bool halves = tci_dtype_is_half((tc_dtype)end->node->in[0]->dtype);
+    int64_t columns = 0;
+    int n = 0;
+    for (int e = 0; e < set->n_ends; e++) {
+        const tci_pairs_end *of = &set->ends[e];
+        if (!of->folds && of->summed == end->summed && of->level == end->level) {
+            columns += tci_backward_columns_of(tci_pairs_width(set, of));
+            n++;
+        }
+    }
+    return !p->bands && m->block_threads > 0 && m->matrix_units > 0 && halves && !end->folds &&
+           n > 1 && columns > TCI_BACKWARD_SUMS;
+}
+
+/* The number of the kernel that sums those axes on that level. */
+static int tci_pairs_kernel_of(const tci_pairs *p, tci_pairs_set *set, const tci_pairs_end *end)
+{
+    bool apart = tci_pairs_is_apart(p, set, end);
+    for (int k = 0; k < set->n_kernels && !apart; k++) {
         if (set->kernels[k].summed == end->summed && set->kernels[k].level == end->level) {
             return k;
         }
@@ -319,7 +357,7 @@ static int tci_pairs_kernel_of(tci_pairs_set *set, const tci_pairs_end *end)
 }
 
 /* Kernels in their order: by level, first that of the folds, which all sum the same axes. */
-static void tci_pairs_find_kernels(tci_pairs_set *set)
+static void tci_pairs_find_kernels(const tci_pairs *p, tci_pairs_set *set)
 {
     uint64_t folded = 0;
     for (int e = 0; e < set->n_ends; e++) {
@@ -333,7 +371,7 @@ static void tci_pairs_find_kernels(tci_pairs_set *set)
             for (int e = 0; e < set->n_ends && set->fits; e++) {
                 bool first = set->ends[e].summed == folded;
                 if (set->ends[e].level == level && first == (pass == 0)) {
-                    set->ends[e].kernel = tci_pairs_kernel_of(set, &set->ends[e]);
+                    set->ends[e].kernel = tci_pairs_kernel_of(p, set, &set->ends[e]);
                 }
             }
         }
@@ -417,7 +455,7 @@ static void tci_pairs_find(tci_pairs *p)
                    tci_pairs_is_alone(p, &set);
         if (set.fits) {
             tci_pairs_levels(p, &set, level);
-            tci_pairs_find_kernels(&set);
+            tci_pairs_find_kernels(p, &set);
         }
         set.fits = set.fits && (!p->out || tci_pairs_is_worth(&set));
         if (set.fits) {

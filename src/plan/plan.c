@@ -185,6 +185,21 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
+/* A linked SCAN of more loads than registers hold of a part: what it runs over is forced into
+ * memory. True when it is one. */
+static bool tci_plan_part_scan(const tci_fusion *f, const tci_group *g, const tci_kernel *k,
+                               tci_table *forced)
+{
+    const tci_kred *red = tci_kernel_earlier(k);
+    int axis = red ? k->stages[red->stage].axes[0] : 0, loads = 0;
+    for (int i = 0; red && i < k->n_insts; i++) {
+        loads += k->insts[i].op == TCI_K_LOAD && (k->insts[i].axes >> TCI_MIN(axis, 63) & 1);
+    }
+    return red && loads * tci_ceil_div(tci_kernel_known(k, axis), tci_kernel_lanes(k)) >
+                      TCI_CLASS_ROW_VECTORS &&
+           tci_table_add(forced, tci_plan_source(f->roots[g->roots[0]].node->in[0]));
+}
+
 /* Is there a form for a kernel of pairs? Each row that it keeps must be a line, as none packs what
  * lies between several; a GPU must have one, and a processor's unit takes products of bf16. */
 static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
@@ -236,6 +251,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
+        any |= forced && tci_plan_part_scan(f, g, low.kernel, forced);
         if (g->kernel > 0 && !tci_plan_takes_pairs(low.kernel, machine)) {
             f->joined[g->kernel - 1] = false;
         }

@@ -37,9 +37,16 @@ TCI_FN tci_put tci_root_puts(const tci_node *n)
                                                          : TCI_PUT_LINES;
 }
 
-TCI_FN bool tci_root_has_parts(const tci_node *n)
+TCI_FN bool tci_root_is_linked(const tci_node *n)
 {
-    return n->op == TCI_OP_SCAN && n->n_in > 1;
+    return n->op == TCI_OP_SCAN && n->n_attr > TCI_SCAN_PARTS;
+}
+
+TCI_FN tci_dim tci_root_parts(const tci_node *n)
+{
+    return tci_root_is_linked(n)                     ? n->attr[TCI_SCAN_PARTS]
+           : n->op == TCI_OP_SCAN && n->n_in > 1 ? n->in[1]->shape[tci_dim_known(n->attr[0])]
+                                                  : 0;
 }
 
 /* x, or of a reversed SCAN the place that is as far from the end of n. */
@@ -56,7 +63,7 @@ TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, i
     if (n->op != TCI_OP_SCAN || axis != n->attr[0]) {
         return x;
     }
-    if (tci_root_has_parts(n)) {
+    if (tci_root_parts(n) != 0) {
         x = tci_kx_add(k, tci_kx_mul(k, x, r->domain[last]), domain[last]);
     }
     return tci_root_from_end(k, x, n->shape[axis], n->attr[1] != 0);
@@ -123,8 +130,8 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
         }
     } else {
-        bool parts = tci_root_has_parts(n);
-        bool along = (r->kind == TCI_ROOT_SCAN && !parts) || tci_root_puts(n) == TCI_PUT_LINES;
+        tci_dim parts = tci_root_parts(n);
+        bool along = (r->kind == TCI_ROOT_SCAN && parts == 0) || tci_root_puts(n) == TCI_PUT_LINES;
         r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);
         r->n_domain = n->rank;
         for (int i = 0; i < n->rank; i++) {
@@ -136,10 +143,9 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[at] = n->shape[i];
         }
         r->n_out = along ? n->rank - 1 : n->rank;
-        if (parts) {
-            tci_dim n_parts = n->in[1]->shape[tci_dim_known(n->attr[0])];
-            r->domain[r->n_domain++] = tci_dim_div(r->domain[tci_dim_known(n->attr[0])], n_parts);
-            r->domain[tci_dim_known(n->attr[0])] = n_parts;
+        if (parts != 0) {
+            r->domain[r->n_domain++] = tci_dim_div(r->domain[tci_dim_known(n->attr[0])], parts);
+            r->domain[tci_dim_known(n->attr[0])] = parts;
         }
         if (tci_root_puts(n) == TCI_PUT_LINES) {
             r->domain[r->n_domain++] = n->in[1]->shape[tci_dim_known(n->attr[0])];
@@ -266,7 +272,7 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     if (r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER) {
         for (int i = 0; i < in->rank; i++) {
             bool along = tci_root_puts(n) == TCI_PUT_LINES && input > 0 && i == n->attr[0];
-            bool start = tci_root_has_parts(n) && input > 0 && i == n->attr[0];
+            bool start = input > 0 && tci_root_parts(n) != 0 && i == n->attr[0];
             idx[i] = along   ? domain[r->n_domain - 1]
                      : start ? domain[r->out_axis[i]]
                              : tci_root_index(l->k, r, domain, i);

@@ -1,12 +1,17 @@
 /* plan/scan.c - long running sums, extremes, and products of integers, in parts.
  *
- * In: a SCAN. Out, or NULL where it is left alone: the reduction of each part of its axis, and the
- * SCAN of every part, which begins at what the parts before it come to (a second input). Unless
- * parts are very many that is a reduction over all totals, which the kernel of the SCAN makes
- * first: so two launches, of which the first leaves x in the caches where it fits, and the order of
- * all sums is fixed, where parts that look back at their neighbours (Merrill and Garland,
- * Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016) add in an order that follows
- * from who came first.
+ * In: a SCAN. Out, or NULL where it is left alone: a SCAN whose parts each begin at what those
+ * before it come to. They know that in one of two ways.
+ *
+ *   linked   one kernel: a block makes the total of its part, tells it to the others, waits for
+ *            those before it, in two levels, and runs over its part, which its registers have kept:
+ *            x is read once. Where blocks begin in order.
+ *   starts   a second input: the reduction of each part, a kernel of its own, and of these that of
+ *            all before each part; of very many parts as running values, in parts again.
+ *
+ * In both the order of all sums is fixed. Parts that look back at their neighbours (Merrill and
+ * Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016) read x once too, but
+ * add in an order that follows from who came first.
  *
  * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
  * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
@@ -27,7 +32,8 @@ enum {
     TCI_SCAN_BLOCK_LEAST = 2048, /* and of its parts, about: least */
     TCI_SCAN_BLOCK_MOST = 8192,  /* and most, where there are */
     TCI_SCAN_BLOCK_PARTS = 1024, /* more parts than these */
-    TCI_SCAN_TOTALS = 2048,      /* parts of a row of which each adds up the totals before it */
+    TCI_SCAN_TOTALS = 2048,      /* parts of a row of which each adds up the totals before it, */
+    TCI_SCAN_LINKS = 1 << 17,    /* of linked ones, whose words then take 1 MB */
     TCI_SCAN_COLUMN_PART = 64    /* least elements of a part of a column */
 };
 
@@ -165,6 +171,26 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *totals, const tci_
                                     : tci_scan_running_starts(a, totals, n);
 }
 
+/* Are the parts linked? They lie in memory as n does, one after the other, and their totals are of
+ * a type that blocks tell each other. Halves are not: their steps take longer than to read them
+ * again, and blocks that wait are fewer for the steps. */
+static bool tci_scan_is_linked(const tci_algo *a, const tci_node *n, tci_scan_cut cut)
+{
+    const tci_node *x = n->in[0];
+    int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    bool turned = false;
+    int64_t behind = 1;
+    for (int i = (int)tci_dim_known(n->attr[0]) + 1; i < n->rank; i++) {
+        behind *= tci_dim_known(n->shape[i]);
+    }
+    while (tci_op_is(x->op, TCI_IS_POINTWISE | TCI_IS_VIEW) || x->op == TCI_OP_PAD) {
+        turned = turned || x->op == TCI_OP_PERMUTE || x->op == TCI_OP_WINDOW;
+        x = x->in[0];
+    }
+    return a->machine.has_flags && behind == 1 && !turned &&
+           (bytes == 4 || bytes == 8) && cut.size / cut.length <= TCI_SCAN_LINKS;
+}
+
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
 {
     tci_graph *g = a->g;
@@ -179,18 +205,22 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
                        (long long)parts);
         return NULL;
     }
-    tci_str_printf(a->orders, "scan of %lld elements: %lld parts of %lld\n",
+    bool linked = tci_scan_is_linked(a, n, cut);
+    tci_str_printf(a->orders, "scan of %lld elements: %lld %sparts of %lld\n",
                    (long long)tci_dim_known(n->shape[axis]), (long long)parts,
-                   (long long)cut.length);
+                   linked ? "linked " : "", (long long)cut.length);
     tci_node *in[2] = {n->in[0], NULL};
     tci_dim behind = tci_dim_sub(cut.size, n->shape[axis]);
     if (!cut.even) {
         tci_node *fill = tci_scan_nothing(a, (tci_mode)n->attr[2], (tc_dtype)n->dtype);
         in[0] = tci_scan_built(a, tci_build_pad(g, in[0], axis, 0, behind, fill));
     }
-    in[1] = tci_scan_starts(a, tci_scan_totals(a, in[0], n, cut.length), n);
-    tci_node *scan = tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)n->dtype, n->rank, in[0]->shape, 2,
-                                    in, n->n_attr, n->attr);
+    if (!linked) {
+        in[1] = tci_scan_starts(a, tci_scan_totals(a, in[0], n, cut.length), n);
+    }
+    int64_t attr[TCI_SCAN_PARTS + 1] = {n->attr[0], n->attr[1], n->attr[2], parts};
+    tci_node *scan = tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)n->dtype, n->rank, in[0]->shape,
+                                    linked ? 1 : 2, in, TCI_SCAN_PARTS + linked, attr);
     return cut.even ? scan
                     : tci_scan_built(a, tci_build_slice(g, scan, axis, 0, n->shape[axis], 1));
 }

@@ -321,12 +321,28 @@ TCI_FN void tci_store_begin(tci_fusion *f)
     }
 }
 
+/* Is n made, by one operation, of folds of pairs alone (plan/pairs.h)? On a machine of blocks their
+ * kernels have forms that take such values from the folds, as a weight's divisor. */
+static bool tci_store_is_of_folds(const tci_fusion *f, const tci_node *n)
+{
+    bool folds = f->blocks && tci_op_is(n->op, TCI_IS_POINTWISE);
+    for (int i = 0; i < n->n_in && folds; i++) {
+        const tci_node *in = n->in[i];
+        while (tci_op_is(in->op, TCI_IS_VIEW)) {
+            in = in->in[0];
+        }
+        folds = tci_op_is(in->op, TCI_IS_NUMBER) ||
+                (tci_op_is_reduce(in->op) && tci_pnode_of(f, in)->kernel > 0);
+    }
+    return folds;
+}
+
 /* Would storing n, which another home evaluated too, cost less than that? */
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
     if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where || p->drawn ||
-        p->guards) {
+        p->guards || tci_store_is_of_folds(f, n)) {
         return false;
     }
     tci_store_cost cost = tci_store_measure(f, n);

@@ -80,7 +80,7 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
     TCI_ASSERT(s, r->n_out >= 0 && r->n_out <= r->n_domain);
     for (int a = 0; a < r->node->rank; a++) {
         TCI_ASSERT(s, r->out_axis[a] >= 0 && r->out_axis[a] < r->n_domain);
-        bool parts = tci_root_has_parts(r->node) && a == r->node->attr[0];
+        bool parts = tci_root_parts(r->node) != 0 && a == r->node->attr[0];
         tci_dim size = parts ? r->domain[r->n_domain - 1] : 1;
         size = tci_dim_mul(size, r->listed[a]);
         TCI_ASSERT(s, tci_dim_mul(r->domain[r->out_axis[a]], size) == r->node->shape[a]);

@@ -9,6 +9,12 @@
  * is uploaded only when its bytes changed, and where parameters are changed in place; else a copy
  * that the call owns, made when first needed.
  *
+ * Flags: a step of a device may ask for memory of its own (tci_launch.work_bytes), behind the
+ * temporaries of each call. It is zero when the call is made, no other step's and never shared with
+ * another call, and the runs of a call, and the rounds of a repetition, come one after the other.
+ * So a kernel that leaves its words as it found them finds them zero in every run, and however many
+ * calls are under way.
+ *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay (run/walk.c). */
 #include "../base/alloc.h"
@@ -108,6 +114,26 @@ TCI_FN void tci_bind_free(tc_call *c)
     c->device = NULL;
 }
 
+/* Temporaries, and zeros for what steps have for themselves. */
+static bool tci_bind_memory_make(tc_call *c)
+{
+    const tci_code *code = c->program->code;
+    const tc_backend *device = code->device;
+    int64_t bytes = tci_code_workspace(code), own_at = bytes;
+    for (int i = 0; i < code->n_steps; i++) {
+        own_at -= tci_code_own(code, &code->steps[i]);
+    }
+    char *memory = bytes ? device->alloc(device->user, bytes) : NULL;
+    char *zeros = bytes > own_at ? tci_heap_get((size_t)(bytes - own_at)) : NULL;
+    c->device->memory[0] = memory;
+    bool is_good = (memory || !bytes) && (zeros || bytes == own_at);
+    if (is_good && zeros) {
+        is_good = !device->upload(device->user, memory + own_at, zeros, bytes - own_at);
+    }
+    tci_heap_free(zeros);
+    return is_good;
+}
+
 /* The arena, and room for the rest. */
 TCI_FN bool tci_bind_make(tc_call *c)
 {
@@ -126,11 +152,7 @@ TCI_FN bool tci_bind_make(tc_call *c)
     c->device->bound = (void **)(block + bound_at);
     c->device->memory = (void **)(block + memory_at);
     c->device->staging = (void **)(block + staging_at);
-    bool has_room = true;
-    if (code->arena_bytes) {
-        c->device->memory[0] = device->alloc(device->user, code->arena_bytes);
-        has_room = c->device->memory[0] != NULL;
-    }
+    bool has_room = tci_bind_memory_make(c);
     if (has_room && c->program->faults && device->queues) {
         c->faults = c->device->fault = device->queues->host_alloc(device->user, sizeof(*c->faults));
         has_room = c->faults != NULL;
@@ -264,6 +286,7 @@ static void tci_bind_fill(tc_call *c)
 {
     const tci_code *code = c->program->code;
     char *arena = c->device->memory[0];
+    int64_t own_at = (code->arena_bytes + 63) / 64 * 64;
     int slot = 0;
     for (int i = 0; i < code->n_steps; i++) {
         int n_operands = code->kernels[code->steps[i].kernel].n_operands;
@@ -276,6 +299,10 @@ static void tci_bind_fill(tc_call *c)
                 int first = b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0;
                 c->slots[slot] = tci_run_at(c->device->bound[first + b->index], offset);
             }
+        }
+        if (c->program->steps[i].work_bytes > 0) {
+            c->slots[slot++] = arena + own_at;
+            own_at += tci_code_own(code, &code->steps[i]);
         }
     }
 }

@@ -45,7 +45,7 @@ typedef struct tci_run_step {
     int32_t threads;           /* parts it is cut into; 1: serial */
     bool faults;
     int32_t n_operands;
-    int64_t work_bytes;        /* a slot behind the operands holds the work memory of thread 0 */
+    int64_t work_bytes;        /* a slot behind the operands: work memory (here thread 0's) */
 } tci_run_step;
 /* A repetition of launches [first, last), and those of its moves: slots of a call. */
 typedef struct tci_run_move {

@@ -401,7 +401,7 @@ static tc_status tci_dynamic_build_program(tc_call *c, tci_dynamic_build *b, tc_
         char text[160];
         snprintf(text, sizeof(text),
                  "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
-                 (long long)(b->code->arena_bytes + b->code->kept_bytes),
+                 (long long)(tci_code_workspace(b->code) + b->code->kept_bytes),
                  (long long)c->program->options.memory_limit);
         return tci_dynamic_refuse(c, b->values, status, text);
     }

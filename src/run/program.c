@@ -410,7 +410,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
                                  tc_program **f, int64_t **literal_words)
 {
     *f = NULL;
-    if (o->memory_limit > 0 && code->arena_bytes + code->kept_bytes > o->memory_limit) {
+    if (o->memory_limit > 0 && tci_code_workspace(code) + code->kept_bytes > o->memory_limit) {
         return TC_ERR_LIMIT;
     }
     tci_program_measure(code, sizes);

@@ -114,6 +114,13 @@ TCI_INLINE void tci_walk_launch_here(tc_call *c, int begin, int end)
 
 /* ---- launches on a device ---- */
 
+/* Operands of a launch, with the step's own memory. */
+static int tci_device_buffers(const tc_call *c, int i)
+{
+    const tci_run_step *step = &c->program->steps[i];
+    return step->n_operands + (step->work_bytes > 0);
+}
+
 static tc_launch tci_device_launch(const tc_call *c, int i)
 {
     const tci_code *code = c->program->code;
@@ -123,7 +130,7 @@ static tc_launch tci_device_launch(const tc_call *c, int i)
                         .buffers = c->slots + step->first_slot,
                         .literals = step->literals,
                         .fault = step->faults ? c->faults : NULL,
-                        .n_buffers = kernel->n_operands,
+                        .n_buffers = tci_device_buffers(c, i),
                         .n_literals = kernel->n_literals,
                         .task_begin = 0,
                         .task_end = step->n_tasks};
@@ -268,7 +275,7 @@ static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int e
     const tci_code *code = c->program->code;
     int64_t n = tci_walk_recorded(code, begin, end), n_buffers = 0;
     for (int i = begin; i < end; i++) {
-        n_buffers += tci_walk_times(code, i) * code->kernels[code->steps[i].kernel].n_operands;
+        n_buffers += tci_walk_times(code, i) * tci_device_buffers(c, i);
     }
     tci_walk_tape tape = {.launches = TCI_NEW_ARRAY(s, tc_launch, n + 1),
                           .buffers = TCI_NEW_ARRAY(s, void *, n_buffers + 1)};
@@ -412,7 +419,7 @@ static tc_status tci_walk_record_loop_in(tci_scratch *s, tc_call *c, const tci_r
     int n = r->last - r->first;
     int64_t n_buffers = 0;
     for (int i = r->first; i < r->last; i++) {
-        n_buffers += code->kernels[code->steps[i].kernel].n_operands;
+        n_buffers += tci_device_buffers(c, i);
     }
     tci_walk_tape tape = {.launches = TCI_NEW_ARRAY(s, tc_launch, 2 * n + 1),
                           .buffers = TCI_NEW_ARRAY(s, void *, 2 * n_buffers + 1)};

@@ -104,7 +104,7 @@ TEST(no_array_of_scores_is_kept)
         {"f32 grad, reproducible", TC_F32, 16, 64, false, true, false, true, false},
         {"f32, fast", TC_F32, 16, 128, false, false, true, false, false},
         {"f32 grad, fast", TC_F32, 16, 64, false, false, true, true, false},
-        {"bf16 grad, long heads", TC_BF16, 16, 192, false, false, false, true, false},
+        {"f32 grad, fast, long heads", TC_F32, 16, 192, false, false, true, true, false},
         {"dropped", TC_F32, 16, 64, false, false, false, false, true},
         {"bf16 grad, dropped", TC_BF16, 16, 64, false, false, false, true, true},
         {"f64", TC_F64, 16, 64, false, false, false, false, false},

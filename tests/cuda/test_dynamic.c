@@ -92,4 +92,39 @@ TEST(repetitions_of_any_size)
     CHECK_EQ_INT(emu_allocations, 0);
 }
 
+/* A long running sum of a known size is linked (plan/scan.c) beside what has any size: each
+ * instance has memory for its words. */
+TEST(parts_are_linked_beside_any_size)
+{
+    enum { LONG = 40000, MOST = 300 };
+    static float x[LONG], z[MOST], y[LONG + 1];
+    register_emulation();
+    tc_ctx *ctx = dyn_ctx("emulated", 1, NULL);
+    REQUIRE(ctx);
+    tc_tensor sums = tc_cumsum(tc_input(ctx, "x", TC_F32, LONG), 0);
+    tc_tensor more = tc_sum(tc_input(ctx, "z", TC_F32, TC_DIM("batch", 0, MOST)), TC_ALL, true);
+    tc_program *f = NULL;
+    REQUIRE(tc_compile(tc_cat(TC_TENSORS(sums, more), 0), &f) == TC_OK);
+    for (int run = 0; run < 6; run++) {
+        int batch = 17 * (run % 3), wrong = 0;
+        float sum = 0;
+        for (int i = 0; i < LONG; i++) {
+            x[i] = (float)((i * 7 + run) % 5 - 2);
+        }
+        for (int i = 0; i < batch; i++) {
+            z[i] = 1;
+        }
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, LONG), TC_BUF(z, batch)),
+                            TC_BUFS(TC_BUF(y, LONG + 1))), TC_OK);
+        for (int i = 0; i < LONG; i++) {
+            sum += x[i];
+            wrong += y[i] != sum;
+        }
+        CHECK_MSG(!wrong && y[LONG] == (float)batch, "run %d: %d differ", run, wrong);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    CHECK_EQ_INT(emu_allocations, 0);
+}
+
 TEST_MAIN

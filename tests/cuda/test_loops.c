@@ -73,6 +73,41 @@ static tc_status record_loop(void *user, const tc_backend_loop *loop, void **mad
     return TC_OK;
 }
 
+/* ---- memory of a step's own ---- */
+
+enum { OWN_WORDS = 25, OWN_MOST = 64 };
+static bool has_own;              /* kernels were told to ask for it, and do not use it */
+static int n_own;
+static struct { const int32_t *memory; int launches; } own[OWN_MOST];
+
+/* All words say how often the step was launched. */
+static void check_own(int32_t *memory)
+{
+    int i = 0, wrong = 0;
+    while (i < n_own && own[i].memory != memory) {
+        i++;
+    }
+    REQUIRE(i < OWN_MOST);
+    if (i == n_own) {
+        own[n_own++].memory = memory;
+    }
+    for (int w = 0; w < OWN_WORDS; w++) {
+        wrong += memory[w]++ != own[i].launches;
+    }
+    CHECK_MSG(wrong == 0, "%d words are not as launch %d left them", wrong, own[i].launches);
+    own[i].launches++;
+}
+
+static tc_status launch(void *user, const tc_launch *given)
+{
+    tc_launch without = *given;
+    if (has_own) {
+        without.n_buffers--;
+        check_own(given->buffers[without.n_buffers]);
+    }
+    return emulation()->launch(user, &without);
+}
+
 /* Memory of the emulated device is the host's. */
 static bool another_round(const sequence *q, int64_t round)
 {
@@ -85,11 +120,11 @@ static tc_status replay(void *user, void *made)
     tc_status status = TC_OK;
     int64_t round = 0;
     for (int i = 0; !q->is_loop && i < q->n && !status; i++) {
-        status = emulation()->launch(user, &q->launches[i]);
+        status = launch(user, &q->launches[i]);
     }
     for (; q->is_loop && !status && another_round(q, round); round++) {
         for (int i = 0; i < q->loop.n && !status; i++) {
-            status = emulation()->launch(user, &q->launches[round % 2 * q->loop.n + i]);
+            status = launch(user, &q->launches[round % 2 * q->loop.n + i]);
         }
     }
     if (q->is_loop) {
@@ -116,6 +151,7 @@ static const tc_backend *recording(void)
     static tc_backend b;
     b = *emulation();
     b.name = "recording";
+    b.launch = launch;
     b.record = record;
     b.replay = replay;
     b.sequence_free = sequence_free;
@@ -187,6 +223,81 @@ TEST(rounds_are_recorded)
         CHECK_EQ_INT(n_live, 0);
     }
     no_loops = false;
+}
+
+static tc_status twice(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
+                       tc_tensor *y)
+{
+    (void)user, (void)x, (void)y;
+    next[0] = tc_cumsum(tc_cumsum(carry[0], 1), 0);
+    return TC_OK;
+}
+
+static tc_status is_small(void *user, const tc_tensor *carry, tc_tensor *go)
+{
+    (void)user;
+    *go = tc_lt(tc_sum(carry[0], TC_ALL, false), 1e6);
+    return TC_OK;
+}
+
+static tc_status again(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    return twice(user, carry, NULL, next, NULL);
+}
+
+/* What a step has for itself is zero at first, in every call, and then as its last launch left it,
+ * in rounds that are launched, recorded, or ended by the device. */
+static void check_own_memory(tc_ctx *ctx, tc_tensor y)
+{
+    float in[2][12] = {{1, 2, 3}, {4}}, out[2][12];
+    tc_program *f = NULL, *g = NULL;
+    tc_program_info before, info;
+    tc_call *calls[2];
+    REQUIRE(!tc_compile(y, &f) && !tc_program_get_info(f, &before));
+    for (int i = 0; i < f->code->n_kernels; i++) {
+        f->code->kernels[i].work_bytes = sizeof(int32_t) * OWN_WORDS;
+    }
+    REQUIRE(!tc_compile(y, &g) && g->code == f->code && !tc_program_get_info(g, &info));
+    int n_steps = f->code->n_steps;
+    CHECK_EQ_INT(info.arena_bytes, (before.arena_bytes + 63) / 64 * 64 + 128 * n_steps);
+    has_own = true;
+    n_own = 0;
+    memset(own, 0, sizeof(own));
+    for (int c = 0; c < 2; c++) {
+        REQUIRE(!tc_call_make(g, &calls[c]));
+    }
+    for (int i = 0; i < 8; i++) {
+        CHECK_EQ_INT(tc_run_call(calls[i % 2], TC_BUFS(TC_BUF(in[i % 2], 12)),
+                                 TC_BUFS(TC_BUF(out[i % 2], 12))),
+                     TC_OK);
+    }
+    has_own = false;
+    CHECK_EQ_INT(n_own, 2 * n_steps);
+    for (int c = 0; c < 2; c++) {
+        tc_call_free(calls[c]);
+    }
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_ctx_free(ctx);
+}
+
+TEST(steps_have_memory_of_their_own)
+{
+    NEED("recording");
+    tc_options o = {.backend = "recording", .fallback = TC_FALLBACK_REFUSE, .no_disk_cache = true};
+    tc_ctx *ctx = NULL;
+    tc_tensor last;
+    REQUIRE(!tc_ctx_make(&ctx, &o));
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
+    check_own_memory(ctx, tc_cumsum(tc_cumsum(tc_cumsum(x, 1), 0), 1));
+    REQUIRE(!tc_ctx_make(&ctx, &o));
+    x = tc_input(ctx, "x", TC_F32, 3, 4);
+    REQUIRE(!tc_scan(TC_TENSORS(x), (tc_tensors){NULL, 0}, 5, false, twice, NULL, &last, NULL, 0));
+    check_own_memory(ctx, last);
+    REQUIRE(!tc_ctx_make(&ctx, &o));
+    x = tc_input(ctx, "x", TC_F32, 3, 4);
+    REQUIRE(!tc_while(TC_TENSORS(x), 100, is_small, again, NULL, &last));
+    check_own_memory(ctx, last);
 }
 
 TEST(loops_and_branches_as_launches)

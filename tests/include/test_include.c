@@ -365,7 +365,7 @@ TEST(the_smallest_program_is_small)
 #if !defined(__x86_64__)
     SKIP("measured on x86-64");
 #endif
-    CHECK_RUNS("$CC --version | grep -q clang && most=1900000 || most=1700000;"
+    CHECK_RUNS("$CC --version | grep -q clang && most=1900000 || most=1720000;"
                " $CC -O2 -s $I " CASES "alone.c -o $T/alone $L && wc -c <$T/alone &&"
                " [ $(wc -c <$T/alone) -le $most ]");
 }
