@@ -847,8 +847,7 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
                    "struct %s_args { %svoid *bufs[%d]; tc_i64 lits[%d]; tc_i64 *fault; };\n"
                    "extern \"C\" __global__ void %s__launch_bounds__(%d, %d) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
-                   symbol, maps, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1),
-                   TCI_MAX(n_words, 1),
+                   symbol, maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
                    pairs ? "__cluster_dims__(2, 1, 1) " : "", TCI_MATRIX_WARP * warps, blocks,
                    symbol, symbol);
 }
@@ -3042,11 +3041,12 @@ TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m)
  * control flow is the same in the whole block and any statement may hold a barrier. Scalars are
  * spelled by the C dialect, which this one extends; only vectors differ: a struct of q elements.
  *
- * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane
- * i + h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by
- * other threads than wrote them). Blocks meet in one: AWAIT, of what a block before told (TELL).
- * Blocks begin in the order of their numbers and run to their end, so none waits for one that has
- * no place; words are read and written past the caches of a processor (volatile).
+ * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane i +
+ * h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by other
+ * threads than wrote them). Blocks meet in one: AWAIT, of what a block before told (TELL). Cards
+ * begin blocks in the order of their numbers, which no manual promises, and run them to their end,
+ * so none waits for one that has no place; words are read and written past the caches of a
+ * processor (volatile).
  *
  * A block may also hold several vectors side by side, each in the threads of a warp or of a part of
  * one; those of one warp are all there or none is. Threads are counted from the vector's first

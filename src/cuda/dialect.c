@@ -9,11 +9,12 @@
  * control flow is the same in the whole block and any statement may hold a barrier. Scalars are
  * spelled by the C dialect, which this one extends; only vectors differ: a struct of q elements.
  *
- * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane
- * i + h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by
- * other threads than wrote them). Blocks meet in one: AWAIT, of what a block before told (TELL).
- * Blocks begin in the order of their numbers and run to their end, so none waits for one that has
- * no place; words are read and written past the caches of a processor (volatile).
+ * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane i +
+ * h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by other
+ * threads than wrote them). Blocks meet in one: AWAIT, of what a block before told (TELL). Cards
+ * begin blocks in the order of their numbers, which no manual promises, and run them to their end,
+ * so none waits for one that has no place; words are read and written past the caches of a
+ * processor (volatile).
  *
  * A block may also hold several vectors side by side, each in the threads of a warp or of a part of
  * one; those of one warp are all there or none is. Threads are counted from the vector's first

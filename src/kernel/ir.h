@@ -1,7 +1,8 @@
 /* kernel/ir.h - the kernel IR: what is computed, free of any target.
  *
- * A kernel runs over `outer` axes (independent, any order, any thread) and, for each outer point,
- * through its stages in order. A stage iterates its own inner axes and does one of
+ * A kernel runs over `outer` axes (independent, any order, any thread; but for what is EARLIER)
+ * and, for each outer point, through its stages in order. A stage iterates its own inner axes and
+ * does one of
  *   MAP     evaluates values and stores them
  *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later
  *           stages

@@ -3,11 +3,11 @@
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
  * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
  * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
- * output axes, then the summed ones; for a SCAN its other axes, then the scanned one (with starts
- * its axes, of which the scanned one counts parts, then that of a part); for a SCATTER its other
- * axes, then its own axis, then that of src; of one whose stores are apart the output axes, and of
- * a SEGMENT those, then its order. The results of one repetition are a group by themselves, which
- * has no outer space; its step stands for the steps of a body (plan/repeat.c).
+ * output axes, then the summed ones; for a SCAN its other axes, then the scanned one (with starts,
+ * or linked parts, its axes, of which the scanned one counts parts, then that of a part); for a
+ * SCATTER its other axes, then its own axis, then that of src; of one whose stores are apart the
+ * output axes, and of a SEGMENT those, then its order. The results of one repetition are a group by
+ * themselves, which has no outer space; its step stands for the steps of a body (plan/repeat.c).
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -39,7 +39,7 @@
  *    memory, and in another group
  *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
  *  - a group with a CONTRACT holds no other reduction, one with a SCAN none behind it, and one with
- *    a SCATTER no other root
+ *    a SCATTER, or a SCAN of linked parts, no other root
  *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
  *    roots alone exceeds them
  *  - the two sides of a refusal are roots of two groups */
