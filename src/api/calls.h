@@ -78,6 +78,44 @@
                        TCI_MUST(input_lengths, tensor) TCI_MUST(target_lengths, tensor)            \
                        TCI_MAY(blank, integer, 0) TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)    \
                        TCI_MAY(zero_infinity, flag, false))                                        \
+    TCI_CALL(nansum, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                               \
+                     TCI_MAY(keepdims, flag, false))                                               \
+    TCI_CALL(nanmean, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                              \
+                      TCI_MAY(keepdims, flag, false))                                              \
+    TCI_CALL(count_nonzero, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                        \
+                            TCI_MAY(keepdims, flag, false))                                        \
+    TCI_CALL(quantile, TCI_MUST(x, tensor) TCI_MUST(q, operand) TCI_MAY(axes, axes, TC_ALL)        \
+                       TCI_MAY(keepdims, flag, false) TCI_MAY(interpolation, text, "linear"))      \
+    TCI_CALL(nanquantile, TCI_MUST(x, tensor) TCI_MUST(q, operand) TCI_MAY(axes, axes, TC_ALL)     \
+                          TCI_MAY(keepdims, flag, false)                                           \
+                          TCI_MAY(interpolation, text, "linear"))                                  \
+    TCI_CALL(cov, TCI_MUST(x, tensor) TCI_MAY(correction, real, 1)                                 \
+                  TCI_MAY(fweights, optional, TC_NONE) TCI_MAY(aweights, optional, TC_NONE))       \
+    TCI_CALL(corrcoef, TCI_MUST(x, tensor))                                                        \
+    TCI_CALL(isclose, TCI_MUST(a, tensor) TCI_MUST(b, operand) TCI_MAY(rtol, real, 1e-5)           \
+                      TCI_MAY(atol, real, 1e-8) TCI_MAY(equal_nan, flag, false))                   \
+    TCI_CALL(allclose, TCI_MUST(a, tensor) TCI_MUST(b, operand) TCI_MAY(rtol, real, 1e-5)          \
+                       TCI_MAY(atol, real, 1e-8) TCI_MAY(equal_nan, flag, false))                  \
+    TCI_CALL(segment_reduce, TCI_MUST(x, tensor) TCI_MUST(reduce, text) TCI_MUST(lengths, tensor)  \
+                             TCI_MAY(axis, axis, 0))                                               \
+    TCI_CALL(unravel_index, TCI_MUST(index, tensor) TCI_MUST(sizes, sizes))                        \
+    TCI_CALL(nextafter, TCI_MUST(x, tensor) TCI_MUST(towards, tensor))                             \
+    TCI_CALL_MANY(frexp, 2, TCI_MUST(x, tensor) TCI_STORED(mantissa, 0) TCI_STORED(exponent, 1))   \
+    TCI_CALL(polygamma, TCI_MUST(n, integer) TCI_MUST(x, tensor))                                  \
+    TCI_CALL(i0, TCI_MUST(x, tensor))                                                              \
+    TCI_CALL(igamma, TCI_MUST(a, tensor) TCI_MUST(x, tensor))                                      \
+    TCI_CALL(igammac, TCI_MUST(a, tensor) TCI_MUST(x, tensor))                                     \
+    TCI_CALL_MANY(lu, 3, TCI_MUST(x, tensor) TCI_STORED(p, 0) TCI_STORED(l, 1) TCI_STORED(u, 2))   \
+    TCI_CALL(logdet, TCI_MUST(x, tensor))                                                          \
+    TCI_CALL(pinv, TCI_MUST(x, tensor) TCI_MAY(rcond, real, -1))                                   \
+    TCI_CALL(lstsq, TCI_MUST(a, tensor) TCI_MUST(b, tensor) TCI_MAY(rcond, real, -1))              \
+    TCI_CALL(matrix_exp, TCI_MUST(x, tensor))                                                      \
+    TCI_CALL(block_diag, TCI_MUST(xs, tensors))                                                    \
+    TCI_CALL(stft, TCI_MUST(x, tensor) TCI_MAY(window, optional, TC_NONE)                          \
+                   TCI_FIELDS(tc_stft_options, TCI_STFT_FIELDS                                     \
+                              TCI_FIELD(pad_mode, text, "reflect")))                               \
+    TCI_CALL(istft, TCI_MUST(x, tensor) TCI_MAY(window, optional, TC_NONE)                         \
+                    TCI_FIELDS(tc_stft_options, TCI_STFT_FIELDS TCI_FIELD(length, integer, 0)))    \
     TCI_TRANSFORM(fft)                                                                             \
     TCI_TRANSFORM(ifft)                                                                            \
     TCI_TRANSFORM(rfft)                                                                            \
@@ -187,6 +225,11 @@
                                   TCI_MAY(swap, flag, false)                                       \
                                   TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))
 
+#define TCI_STFT_FIELDS                                                                            \
+    TCI_MUST_FIELD(n_fft, integer) TCI_FIELD(hop_length, integer, 0)                               \
+    TCI_FIELD(win_length, integer, 0) TCI_FIELD(uncentered, flag, false)                           \
+    TCI_FIELD(normalized, flag, false) TCI_FIELD(two_sided, flag, false)
+
 #define TCI_TRANSFORM(name)                                                                        \
     TCI_CALL(name, TCI_MUST(x, tensor) TCI_MAY(n, integer, 0) TCI_MAY(axis, axis, -1)              \
                    TCI_MAY(norm, text, "backward"))
@@ -205,6 +248,8 @@
     TCI_CALL(randint, TCI_ON TCI_MUST(key, operand) TCI_MUST(low, operand)                         \
                       TCI_MUST(high, operand) TCI_TYPED)                                           \
     TCI_CALL(bernoulli, TCI_MUST(p, tensor) TCI_MUST(key, operand))                                \
+    TCI_CALL(exponential, TCI_MUST(rate, tensor) TCI_MUST(key, operand))                           \
+    TCI_CALL(geometric, TCI_MUST(p, tensor) TCI_MUST(key, operand))                                \
     TCI_CALL(dropout, TCI_MUST(x, tensor) TCI_MUST(p, operand) TCI_MUST(key, operand))             \
     TCI_CALL(mean, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(keepdims, flag, false)) \
     TCI_CALL(var, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
@@ -374,12 +419,15 @@
                          TCI_MAY(bias, optional, TC_NONE)                                          \
                          TCI_FIELDS(tc_conv,                                                       \
                                     TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)         \
-                                    TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)))   \
+                                    TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)     \
+                                    TCI_FIELD(end_padding, many, 0)                                \
+                                    TCI_FIELD(same, flag, false)))                                 \
     TCI_CALL(conv_transpose##n##d,                                                                 \
              TCI_MUST(x, tensor) TCI_MUST(weight, tensor) TCI_MAY(bias, optional, TC_NONE)         \
              TCI_FIELDS(tc_conv, TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)            \
                                  TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)        \
-                                 TCI_FIELD(output_padding, many, 0)))                              \
+                                 TCI_FIELD(output_padding, many, 0)                                \
+                                 TCI_FIELD(end_padding, many, 0)))                                 \
     TCI_CALL(max_pool##n##d, TCI_MUST(x, tensor) TCI_POOL_FIELDS(many))                            \
     TCI_CALL_MANY(max_pool##n##d_with_indices, 2,                                                  \
                   TCI_MUST(x, tensor) TCI_POOL_FIELDS(many) TCI_STORED(values, 0)                  \

@@ -133,6 +133,14 @@ TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high,
 /* 1 with probability p, else 0: of the shape and float dtype of p. */
 TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here);
 #define tc_bernoulli(p, key) tc_bernoulli_at((p), TC_ARG(key), TC_HERE)
+/* Exponential distribution with density rate exp(-rate x) for x >= 0: of the shape and float dtype
+ * of rate (> 0). tc_exponential(tc_full(ctx, 1.5, TC_F32, 1000), key) */
+TC_API tc_tensor tc_exponential_at(tc_tensor rate, tc_arg key, tc_site here);
+#define tc_exponential(rate, key) tc_exponential_at((rate), TC_ARG(key), TC_HERE)
+/* Geometric distribution: the number of trials up to the first success, 1, 2, ..., each of which
+ * succeeds with probability p in (0, 1]: of the shape and float dtype of p. */
+TC_API tc_tensor tc_geometric_at(tc_tensor p, tc_arg key, tc_site here);
+#define tc_geometric(p, key) tc_geometric_at((p), TC_ARG(key), TC_HERE)
 /* Places along the last axis of p [..., n], drawn with probabilities in proportion to it (floats, 0
  * or more, not all 0): [..., samples] i64. Without replacement none twice. TC_ERR_ARGUMENT: p is
  * 0-d or no float, samples is negative, or without replacement more than n. */
@@ -238,6 +246,56 @@ TC_API tc_tensor tc_bincount_at(tc_tensor x, tc_tensor weights, int64_t size, tc
  * meet. */
 TC_API tc_tensor tc_isin_at(tc_tensor x, tc_tensor list, tc_site here);
 #define tc_isin(x, list) tc_isin_at((x), (list), TC_HERE)
+/* Sum over the elements that are not NaN (0 if there is none), in the dtype of tc_sum. */
+TC_API tc_tensor tc_nansum_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
+#define tc_nansum(x, axes, keepdims) tc_nansum_at((x), (axes), (keepdims), TC_HERE)
+/* Mean of the elements that are not NaN (NaN if there is none); integers and bool in f32. */
+TC_API tc_tensor tc_nanmean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
+#define tc_nanmean(x, axes, keepdims) tc_nanmean_at((x), (axes), (keepdims), TC_HERE)
+/* Number of elements that are not 0, i64; NaN counts. */
+TC_API tc_tensor tc_count_nonzero_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
+#define tc_count_nonzero(x, axes, keepdims) tc_count_nonzero_at((x), (axes), (keepdims), TC_HERE)
+/* The q-quantile over axes: the element at position q (n - 1) of the n sorted elements. q: a number
+ * or a 0-d tensor, or a 1-d tensor [k], whose axis becomes the first of the result; outside [0, 1]
+ * the result is NaN (a number: TC_ERR_ARGUMENT). interpolation, between the two elements at a
+ * position that is not whole: "linear" (NULL), "lower", "higher", "nearest" (ties to even) or
+ * "midpoint". NaN if an element is NaN. Integers and bool in f32. TC_ERR_SHAPE: no elements, or
+ * possibly none (symbolic sizes from 0 on); TC_ERR_AXIS: an axis twice.
+ *     tc_tensor quartiles = tc_quantile(x, q, TC_AXES(-1), false, NULL); // q = 0.25, 0.5, 0.75 */
+TC_API tc_tensor tc_quantile_at(tc_tensor x, tc_arg q, tc_axes axes, bool keepdims,
+                                const char *interpolation, tc_site here);
+#define tc_quantile(x, q, axes, keepdims, interpolation)                                           \
+    tc_quantile_at((x), TC_ARG(q), (axes), (keepdims), (interpolation), TC_HERE)
+/* tc_quantile of the elements that are not NaN; NaN if there is none. */
+TC_API tc_tensor tc_nanquantile_at(tc_tensor x, tc_arg q, tc_axes axes, bool keepdims,
+                                   const char *interpolation, tc_site here);
+#define tc_nanquantile(x, q, axes, keepdims, interpolation)                                        \
+    tc_nanquantile_at((x), TC_ARG(q), (axes), (keepdims), (interpolation), TC_HERE)
+/* Covariance matrix [v, v] of v variables with n observations each, x [v, n], or the variance, 0-d,
+ * of x [n]. The sum of products of deviations is divided by n - correction (1: unbiased, 0: of
+ * these observations). fweights [n] repeat an observation, aweights [n] weight it, as in NumPy;
+ * TC_NONE: 1. Integers and bool in f32. TC_ERR_SHAPE: more than two axes, or weights that are not
+ * [n]. */
+TC_API tc_tensor tc_cov_at(tc_tensor x, double correction, tc_tensor fweights, tc_tensor aweights,
+                           tc_site here);
+#define tc_cov(x, correction, fweights, aweights)                                                  \
+    tc_cov_at((x), (correction), (fweights), (aweights), TC_HERE)
+/* Pearson's correlation coefficients [v, v] of the rows of x [v, n], between -1 and 1; NaN where a
+ * variance is 0. 0-d of x [n]. */
+TC_API tc_tensor tc_corrcoef_at(tc_tensor x, tc_site here);
+#define tc_corrcoef(x) tc_corrcoef_at((x), TC_HERE)
+/* |a - b| <= atol + rtol |b|, or a == b, element by element, bool; b: a tensor or a number. NaN is
+ * close to NaN if equal_nan. Unless both are floats they are compared in f64. TC_ERR_ARGUMENT: a
+ * negative tolerance. allclose: whether all are, bool, 0-d.
+ *     tc_tensor ok = tc_allclose(y, want, 1e-5, 1e-8, false); */
+TC_API tc_tensor tc_isclose_at(tc_tensor a, tc_arg b, double rtol, double atol, bool equal_nan,
+                               tc_site here);
+#define tc_isclose(a, b, rtol, atol, equal_nan)                                                    \
+    tc_isclose_at((a), TC_ARG(b), (rtol), (atol), (equal_nan), TC_HERE)
+TC_API tc_tensor tc_allclose_at(tc_tensor a, tc_arg b, double rtol, double atol, bool equal_nan,
+                                tc_site here);
+#define tc_allclose(a, b, rtol, atol, equal_nan)                                                   \
+    tc_allclose_at((a), TC_ARG(b), (rtol), (atol), (equal_nan), TC_HERE)
 /* The k largest elements along an axis, largest first, or the smallest, smallest first: to *values,
  * and to *indices (i64) where they stand; NULL: not wanted. Both have x's shape, but k along the
  * axis, 0 to its size (else TC_ERR_ARGUMENT). NaN is larger than all else; of equal elements the
@@ -304,6 +362,28 @@ TC_API tc_tensor tc_nan_to_num_at(tc_tensor x, tc_arg nan, tc_arg posinf, tc_arg
 /* How many bits are 1; of integers, in x's dtype. */
 TC_API tc_tensor tc_popcount_at(tc_tensor x, tc_site here);
 #define tc_popcount(x) tc_popcount_at((x), TC_HERE)
+/* The next representable float after x in the direction of `towards`, of one float dtype; x itself
+ * where both are equal, NaN where one is. No gradient. */
+TC_API tc_tensor tc_nextafter_at(tc_tensor x, tc_tensor towards, tc_site here);
+#define tc_nextafter(x, towards) tc_nextafter_at((x), (towards), TC_HERE)
+/* x = mantissa 2^exponent with |mantissa| in [0.5, 1), both exact: *mantissa of x's float dtype,
+ * *exponent i32. 0, inf and NaN are their own mantissa with exponent 0. NULL: not wanted. */
+TC_API void tc_frexp_at(tc_tensor x, tc_tensor *mantissa, tc_tensor *exponent, tc_site here);
+#define tc_frexp(x, mantissa, exponent) tc_frexp_at((x), (mantissa), (exponent), TC_HERE)
+/* The n-th derivative of digamma, n from 0 to 64 (else TC_ERR_ARGUMENT), by Hurwitz's zeta function
+ * and, below 0.5, reflection; from n = 2 on computed in f64. */
+TC_API tc_tensor tc_polygamma_at(int64_t n, tc_tensor x, tc_site here);
+#define tc_polygamma(n, x) tc_polygamma_at((n), (x), TC_HERE)
+/* Modified Bessel function of the first kind of order 0. */
+TC_API tc_tensor tc_i0_at(tc_tensor x, tc_site here);
+#define tc_i0(x) tc_i0_at((x), TC_HERE)
+/* Regularized lower incomplete gamma function P(a, x), and the upper one Q = 1 - P, which is not
+ * computed as that difference where it is small: a and x, 0 or more (else NaN), broadcast; computed
+ * in f64, of x's dtype. The gradient by a is TC_ERR_UNSUPPORTED. */
+TC_API tc_tensor tc_igamma_at(tc_tensor a, tc_tensor x, tc_site here);
+#define tc_igamma(a, x) tc_igamma_at((a), (x), TC_HERE)
+TC_API tc_tensor tc_igammac_at(tc_tensor a, tc_tensor x, tc_site here);
+#define tc_igammac(a, x) tc_igammac_at((a), (x), TC_HERE)
 /* The first half along an axis, of an even size 2 n, times the sigmoid of the second: n along
  * it. */
 TC_API tc_tensor tc_glu_at(tc_tensor x, int axis, tc_site here);
@@ -661,6 +741,13 @@ TC_API tc_tensor tc_tile_at(tc_tensor x, int n, const int64_t *repeats, tc_site 
 #define tc_tile(x, ...)                                                                            \
     tc_tile_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 
+/* The positions [n, ...] i64 in an array of the given n sizes of the elements that `index` (any
+ * integer dtype, row-major, negative from the end) counts; an index outside is not detected.
+ * tc_unravel_index(index, rows, columns) */
+TC_API tc_tensor tc_unravel_index_at(tc_tensor index, int n, const int64_t *sizes, tc_site here);
+#define tc_unravel_index(index, ...)                                                               \
+    tc_unravel_index_at((index), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+
 /* ---- reading at indices, of any integer dtype (else TC_ERR_DTYPE): -n..-1 count from the end;
  * outside of that the run fails with TC_ERR_INDEX ---- */
 /* result[i, j, ...] = x[i, index[i, j, ...], ...] for axis 1; shape of index, which has x's rank
@@ -747,6 +834,14 @@ TC_API tc_tensor tc_scatter_prod_at(tc_tensor x, int axis, tc_tensor index, tc_t
                                     tc_site here);
 #define tc_scatter_prod(x, axis, index, src)                                                       \
     tc_scatter_prod_at((x), (axis), (index), (src), TC_HERE)
+/* Reductions of consecutive segments of an axis: segment i has lengths[i] (integers [n], 0 or more)
+ * slices of x; the axis of the result has size n. reduce: "sum", "mean", "max", "min" or "prod"; an
+ * empty segment gives 0, NaN, -inf, inf or 1. Slices beyond the sum of lengths are left out.
+ * Integers count as f32. TC_ERR_SHAPE: lengths are not 1-d integers. */
+TC_API tc_tensor tc_segment_reduce_at(tc_tensor x, const char *reduce, tc_tensor lengths, int axis,
+                                      tc_site here);
+#define tc_segment_reduce(x, reduce, lengths, axis)                                                \
+    tc_segment_reduce_at((x), (reduce), (lengths), (axis), TC_HERE)
 /* x with whole slices of src added to those along an axis that a 1-d index names: src has x's dtype
  * and shape, but along the axis as many slices as there are indices. */
 TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
@@ -900,6 +995,22 @@ TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc
 TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
 #define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
 
+/* LU decomposition with partial pivoting: x = p l u, with p a permutation matrix, l lower
+ * triangular with ones on the diagonal, u upper triangular, each [..., n, n]. NULL: not wanted. */
+TC_API void tc_lu_at(tc_tensor x, tc_tensor *p, tc_tensor *l, tc_tensor *u, tc_site here);
+#define tc_lu(x, p, l, u) tc_lu_at((x), (p), (l), (u), TC_HERE)
+/* log(det(x)), [...]: -inf where the determinant is 0, NaN where it is negative. */
+TC_API tc_tensor tc_logdet_at(tc_tensor x, tc_site here);
+#define tc_logdet(x) tc_logdet_at((x), TC_HERE)
+/* The matrix exponential, by scaling and squaring with a Pade approximant (Higham 2005); accurate
+ * for 1-norms up to 1e10. */
+TC_API tc_tensor tc_matrix_exp_at(tc_tensor x, tc_site here);
+#define tc_matrix_exp(x) tc_matrix_exp_at((x), TC_HERE)
+/* The given matrices (1-d: one row, 0-d: one element) along the diagonal of one matrix, 0
+ * elsewhere: tc_block_diag(TC_TENSORS(a, b)). TC_ERR_SHAPE: more than two axes. */
+TC_API tc_tensor tc_block_diag_at(tc_tensors xs, tc_site here);
+#define tc_block_diag(xs) tc_block_diag_at((xs), TC_HERE)
+
 /* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 256
  * (else TC_ERR_LIMIT); NULL: not wanted, and on a mistake all are handles that say it ---- */
 /* x = q r: q [..., m, k] with orthogonal columns of length 1, r [..., k, n] an upper triangle. */
@@ -913,6 +1024,17 @@ TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_si
  * [..., k, n]. Jacobi's rotations on one side (Hestenes, 1958), as for eigenvalues. */
 TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here);
 #define tc_svd(x, u, s, vh) tc_svd_at((x), (u), (s), (vh), TC_HERE)
+/* Moore-Penrose pseudo-inverse [..., n, m]: singular values of at most rcond times the largest
+ * count as 0 (negative: the dtype's epsilon times the larger of m and n). The first two derivatives
+ * are those of matrices of the same rank. */
+TC_API tc_tensor tc_pinv_at(tc_tensor x, double rcond, tc_site here);
+#define tc_pinv(x, rcond) tc_pinv_at((x), (rcond), TC_HERE)
+/* Least squares: the x [..., n, k] of smallest norm among those that minimize |a x - b|, with a
+ * [..., m, n] and b [..., m, k], or [..., m] for x [..., n]; one dtype. rcond and gradient as
+ * tc_pinv.
+ *     tc_tensor line = tc_lstsq(tc_stack(TC_TENSORS(t, tc_ones(ctx, TC_F32, 100)), 1), y, -1); */
+TC_API tc_tensor tc_lstsq_at(tc_tensor a, tc_tensor b, double rcond, tc_site here);
+#define tc_lstsq(a, b, rcond) tc_lstsq_at((a), (b), (rcond), TC_HERE)
 
 /* ---- Fourier transforms along an axis of a known size ----
  * 1 to 2^30 points (else TC_ERR_ARGUMENT), as n log n (Cooley and Tukey; large primes by
@@ -931,6 +1053,31 @@ TC_API tc_tensor tc_rfft_at(tc_tensor x, int64_t n, int axis, const char *norm, 
 #define tc_rfft(x, n, axis, norm) tc_rfft_at((x), (n), (axis), (norm), TC_HERE)
 TC_API tc_tensor tc_irfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_irfft(x, n, axis, norm) tc_irfft_at((x), (n), (axis), (norm), TC_HERE)
+/* Short-time Fourier transform: n_fft, 1 or more, is required; other zero fields mean defaults. */
+typedef struct tc_stft_options {
+    int64_t n_fft;        /* elements of a frame, and points of its transform */
+    int64_t hop_length;   /* elements from one frame to the next; 0: n_fft / 4 */
+    int64_t win_length;   /* elements of the window, in the middle of a frame; 0: n_fft */
+    bool uncentered;      /* frame t begins at t hop_length; else it is centred there */
+    const char *pad_mode; /* at both ends if centred, as of tc_pad_mode; NULL: "reflect" */
+    bool normalized;      /* the transform is multiplied by n_fft^-1/2 */
+    bool two_sided;       /* n_fft bins; else n_fft / 2 + 1, as of tc_rfft */
+    int64_t length;       /* tc_istft: elements of the result; 0: what the frames span */
+} tc_stft_options;
+/* x [..., n] of real numbers to [..., bins, frames, 2] pairs, as torch.stft: each frame times the
+ * window [win_length] (TC_NONE: ones), transformed. The size n may be symbolic. TC_ERR_ARGUMENT: a
+ * size that is not a number from 1 on, a window longer than a frame; TC_ERR_SHAPE: a window of
+ * another size.
+ *     tc_tensor s = tc_stft(x, window, &(tc_stft_options){.n_fft = 512}); */
+TC_API tc_tensor tc_stft_at(tc_tensor x, tc_tensor window, const tc_stft_options *options,
+                            tc_site here);
+#define tc_stft(x, window, ...) tc_stft_at((x), (window), (__VA_ARGS__), TC_HERE)
+/* The inverse, [..., bins, frames, 2] to [..., n], by overlap-add divided by the sum of the squared
+ * windows: with the same window and options it gives x back. NaN or inf where no window covers an
+ * element. */
+TC_API tc_tensor tc_istft_at(tc_tensor x, tc_tensor window, const tc_stft_options *options,
+                             tc_site here);
+#define tc_istft(x, window, ...) tc_istft_at((x), (window), (__VA_ARGS__), TC_HERE)
 
 /* ---- complex numbers, which are such pairs (TC_ERR_SHAPE: the last axis is not 2); shapes before
  * the last axis broadcast. A gradient is that of a function of both parts ---- */
@@ -973,6 +1120,9 @@ typedef struct tc_conv {
     int64_t stride[3], padding[3], dilation[3]; /* padding on both sides */
     int64_t groups;
     int64_t output_padding[3]; /* of transposed ones: more elements at the far side */
+    int64_t end_padding[3];    /* padding at the end of an axis in addition to `padding` */
+    bool same;                 /* padding that keeps the sizes, the odd element at the end: with a
+                                * stride of 1 and no other padding, not of transposed ones */
 } tc_conv;
 /* weight [O, C / groups, kernel], bias [O] or TC_NONE, of x's dtype (any but bool), to [N, O, ...];
  * options NULL: defaults. TC_ERR_ARGUMENT: groups do not divide C and O.

@@ -283,13 +283,19 @@ TC_API tc_tensor tc_fold_in_at(tc_arg key, tc_arg number, tc_site here)
     return tci_frame_end(&f, f.failed ? NULL : tci_build_fold_in(&f.ctx->graph, k, n));
 }
 
-TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here)
-{
-    tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_bernoulli", p, here);
-    tci_node *k = n ? tci_ops_whole(&f, &key, TC_U64, "the key") : NULL;
-    return tci_frame_end(&f, k ? tci_build_bernoulli(&f.ctx->graph, n, k) : NULL);
-}
+/* Draws in the shape and dtype of their parameter. */
+#define TCI_SOURCE_DRAWS(name)                                                                     \
+    TC_API tc_tensor tc_##name##_at(tc_tensor p, tc_arg key, tc_site here)                         \
+    {                                                                                              \
+        tci_frame f;                                                                               \
+        tci_node *n = tci_ops_one(&f, "tc_" #name, p, here);                                       \
+        tci_node *k = n ? tci_ops_whole(&f, &key, TC_U64, "the key") : NULL;                       \
+        return tci_frame_end(&f, k ? tci_build_##name(&f.ctx->graph, n, k) : NULL);                \
+    }
+TCI_SOURCE_DRAWS(bernoulli)
+TCI_SOURCE_DRAWS(exponential)
+TCI_SOURCE_DRAWS(geometric)
+#undef TCI_SOURCE_DRAWS
 
 TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here)
 {

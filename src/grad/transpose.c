@@ -48,7 +48,7 @@ TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_
     tci_dim spans[TCI_IMAGE_RANK], lo[TCI_IMAGE_RANK] = {0}, hi[TCI_IMAGE_RANK] = {0};
     if (!x || !w || !tci_image_of(g, x, n, &image) ||
         !tci_window_conv_check(g, x, &image, w, bias, o && o->groups ? o->groups : 1, true) ||
-        !tci_window_conv_of(g, n, o, &c)) {
+        !tci_window_conv_of(g, n, o, w, &c)) {
         return NULL;
     }
     spans[0] = image.sizes[0];
@@ -58,7 +58,7 @@ TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_
         tci_dim steps = tci_dim_mul(tci_dim_sub(image.sizes[2 + i], 1), c.stride[i]);
         spans[2 + i] = tci_dim_add(tci_dim_add(steps, reach), 1);
         lo[2 + i] = tci_dim_neg(c.padding[i]);
-        hi[2 + i] = tci_dim_sub(c.more[i], c.padding[i]);
+        hi[2 + i] = tci_dim_sub(c.more[i], c.after[i]);
         if (c.more[i] >= c.stride[i] && c.more[i] >= c.dilation[i]) {
             tci_graph_fail(g, TC_ERR_ARGUMENT,
                            "the output padding is %s: expected less than the stride, %s, or the "

@@ -161,6 +161,8 @@ TCI_FN tci_node *tci_build_randn(tci_graph *g, tci_node *key, tc_dtype dtype, in
 TCI_FN tci_node *tci_build_randint(tci_graph *g, tci_node *key, tci_node *low, tci_node *high,
                                    tc_dtype dtype, int rank, const tci_dim *shape);
 TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key);
+TCI_FN tci_node *tci_build_exponential(tci_graph *g, tci_node *rate, tci_node *key);
+TCI_FN tci_node *tci_build_geometric(tci_graph *g, tci_node *p, tci_node *key);
 TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key);
 
 /* ---- ops/composite.c: weight and bias are NULL where left out ---- */
@@ -304,6 +306,10 @@ TCI_FN tci_node *tci_build_solved(tci_graph *g, tci_node *a, tci_node *lu, tci_n
                                   bool transposed);
 TCI_FN tci_node *tci_build_inv(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which);
+/* x = P L U, each [..., n, n]: a permutation, ones on the diagonal of a lower triangle, an upper
+ * triangle. */
+typedef enum tci_lu_part { TCI_LU_P, TCI_LU_L, TCI_LU_U } tci_lu_part;
+TCI_FN tci_node *tci_build_lu(tci_graph *g, tci_node *x, tci_lu_part part);
 TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper);
 TCI_FN tci_node *tci_build_solve_triangular(tci_graph *g, tci_node *a, tci_node *b, bool upper,
                                             bool left, bool unitriangular);

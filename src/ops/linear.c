@@ -183,6 +183,33 @@ TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
 
 /* ---- factors ---- */
 
+/* Element [i, j] of P is 1 where row i of x is row j of L U. */
+static tci_node *tci_linear_permutation(tci_graph *g, tci_node *lu, int64_t n)
+{
+    tci_node *order = tci_build_cast(g, tci_build_slice(g, lu, -2, n, n + 1, 1), TC_I64);
+    tci_node *same = tci_composite_binary(g, TCI_OP_EQ, tci_composite_ramp(g, n, 2, 0), order);
+    return tci_build_cast(g, same, lu ? (tc_dtype)lu->dtype : TC_F32);
+}
+
+TCI_FN tci_node *tci_build_lu(tci_graph *g, tci_node *x, tci_lu_part part)
+{
+    int64_t n;
+    tci_node *m = tci_linear_square(g, x, &n);
+    if (!m || n == 0) {
+        return m ? x : NULL;
+    }
+    tci_node *lu = tci_linear_lu(g, m, n), *factors = tci_build_slice(g, lu, -2, 0, n, 1), *r;
+    if (part == TCI_LU_P) {
+        r = tci_linear_permutation(g, lu, n);
+    } else if (part == TCI_LU_U) {
+        r = tci_build_triangle(g, factors, 0, false);
+    } else {
+        r = tci_composite_binary(g, TCI_OP_ADD, tci_build_triangle(g, factors, -1, true),
+                                 tci_linear_one(g, m, n));
+    }
+    return tci_build_cast(g, r, (tc_dtype)x->dtype);
+}
+
 TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper)
 {
     int64_t n;

@@ -264,6 +264,43 @@ TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key)
     return tci_build_cast(g, below, (tc_dtype)p->dtype);
 }
 
+/* -log(1 - u) of a uniform number u, in the shape and compute dtype of p. */
+static tci_node *tci_random_waiting(tci_graph *g, tci_node *p, tci_node *key)
+{
+    if (!p || !key || !tci_random_takes(g, (tc_dtype)p->dtype, true)) {
+        return NULL;
+    }
+    tc_dtype math = (tc_dtype)tci_dtype_get((tc_dtype)p->dtype)->compute;
+    tci_node *u = tci_build_rand(g, key, math, p->rank, p->shape);
+    tci_node *less = u ? tci_build_ew(g, TCI_OP_NEG, &u) : NULL;
+    tci_node *log = less ? tci_build_ew(g, TCI_OP_LOG1P, &less) : NULL;
+    return log ? tci_build_ew(g, TCI_OP_NEG, &log) : NULL;
+}
+
+TCI_FN tci_node *tci_build_exponential(tci_graph *g, tci_node *rate, tci_node *key)
+{
+    tci_node *wait = tci_random_waiting(g, rate, key);
+    tci_node *wide = wait ? tci_build_cast(g, rate, (tc_dtype)wait->dtype) : NULL;
+    return wide ? tci_build_cast(g, tci_random_ew(g, TCI_OP_DIV, wait, wide), (tc_dtype)rate->dtype)
+                : NULL;
+}
+
+/* The inverse of the distribution function: the trial in which log(1 - u) / log(1 - p) ends. */
+TCI_FN tci_node *tci_build_geometric(tci_graph *g, tci_node *p, tci_node *key)
+{
+    tci_node *wait = tci_random_waiting(g, p, key);
+    tci_node *wide = wait ? tci_build_cast(g, p, (tc_dtype)wait->dtype) : NULL;
+    tci_node *rate = wide ? tci_build_ew(g, TCI_OP_NEG, &wide) : NULL;
+    rate = rate ? tci_build_ew(g, TCI_OP_LOG1P, &rate) : NULL;
+    rate = rate ? tci_build_ew(g, TCI_OP_NEG, &rate) : NULL;
+    tci_node *trials = rate ? tci_random_ew(g, TCI_OP_DIV, wait, rate) : NULL;
+    trials = trials ? tci_build_ew(g, TCI_OP_CEIL, &trials) : NULL;
+    tci_node *one = trials ? tci_graph_const(g, (tc_dtype)trials->dtype, (tci_value){.f = 1.0})
+                           : NULL;
+    trials = one ? tci_random_ew(g, TCI_OP_MAXIMUM, trials, one) : NULL;
+    return trials ? tci_build_cast(g, trials, (tc_dtype)p->dtype) : NULL;
+}
+
 /* The uniform number is of f32 whatever x is, so that the same elements go. */
 TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key)
 {

@@ -71,16 +71,47 @@ TCI_FN tci_node *tci_window_over(tci_graph *g, tci_node *x, int n, const int64_t
 
 /* ---- convolutions ---- */
 
-TCI_FN bool tci_window_conv_of(tci_graph *g, int n, const struct tc_conv *o, tci_window_conv *c)
+/* Padding that keeps the size: half of what a window reads beyond one element on each side, and
+ * the odd one behind. */
+static bool tci_window_same(tci_graph *g, int n, const tci_node *w, tci_window_conv *c)
+{
+    for (int i = 0; i < n; i++) {
+        const tci_dim size = w->shape[w->rank - n + i];
+        if (c->stride[i] != 1 || c->padding[i] || c->after[i] || !tci_dim_is_known(size)) {
+            tci_graph_fail(g, TC_ERR_ARGUMENT,
+                           "same with stride %" PRId64 " and padding %" PRId64 ": expected a "
+                           "stride of 1 and no other padding", c->stride[i], c->padding[i]);
+            return false;
+        }
+        const int64_t all = c->dilation[i] * (tci_dim_known(size) - 1);
+        c->padding[i] = all / 2;
+        c->after[i] = all - all / 2;
+    }
+    return true;
+}
+
+TCI_FN bool tci_window_conv_of(tci_graph *g, int n, const struct tc_conv *o, const tci_node *w,
+                               tci_window_conv *c)
 {
     c->groups = o && o->groups ? o->groups : 1;
-    return tci_window_fields(g, "stride", n, c->stride, o ? o->stride : NULL, tci_window_ones) &&
-           tci_window_fields(g, "padding", n, c->padding, o ? o->padding : NULL,
-                             tci_window_zeros) &&
-           tci_window_fields(g, "dilation", n, c->dilation, o ? o->dilation : NULL,
-                             tci_window_ones) &&
-           tci_window_fields(g, "the output padding", n, c->more, o ? o->output_padding : NULL,
-                             tci_window_zeros);
+    if (!tci_window_fields(g, "stride", n, c->stride, o ? o->stride : NULL, tci_window_ones) ||
+        !tci_window_fields(g, "padding", n, c->padding, o ? o->padding : NULL,
+                           tci_window_zeros) ||
+        !tci_window_fields(g, "the end padding", n, c->after, o ? o->end_padding : NULL,
+                           tci_window_zeros) ||
+        !tci_window_fields(g, "dilation", n, c->dilation, o ? o->dilation : NULL,
+                           tci_window_ones) ||
+        !tci_window_fields(g, "the output padding", n, c->more, o ? o->output_padding : NULL,
+                           tci_window_zeros)) {
+        return false;
+    }
+    if (o && o->same) {
+        return tci_window_same(g, n, w, c);
+    }
+    for (int i = 0; i < n; i++) {
+        c->after[i] += c->padding[i];
+    }
+    return true;
 }
 
 TCI_FN bool tci_window_conv_check(tci_graph *g, const tci_node *x, const tci_image *image,
@@ -191,7 +222,7 @@ TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, t
     tci_window_conv c;
     if (!x || !w || !tci_image_of(g, x, n, &image) ||
         !tci_window_conv_check(g, x, &image, w, bias, o && o->groups ? o->groups : 1, false) ||
-        !tci_window_conv_of(g, n, o, &c)) {
+        !tci_window_conv_of(g, n, o, w, &c)) {
         return NULL;
     }
     tc_dtype dtype = (tc_dtype)x->dtype;
@@ -200,7 +231,7 @@ TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, t
     tci_node *images =
         tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
     tci_node *kernel = tci_build_cast(g, w, math), *zero = tci_composite_number(g, math, 0.0);
-    tci_node *windows = tci_window_over(g, images, n, c.padding, tci_dim_list(c.padding), zero,
+    tci_node *windows = tci_window_over(g, images, n, c.padding, tci_dim_list(c.after), zero,
                                         w->shape + 2, c.stride, c.dilation);
     tci_node *r = tci_window_contract(g, windows, kernel, n, c.groups);
     if (r && c.groups > 1) {

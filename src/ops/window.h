@@ -32,10 +32,12 @@ TCI_FN tci_node *tci_window_over(tci_graph *g, tci_node *x, int n, const int64_t
 /* What the fields of tc_conv are for n axes. */
 typedef struct tci_window_conv {
     int64_t stride[TCI_IMAGE_AXES], padding[TCI_IMAGE_AXES], dilation[TCI_IMAGE_AXES];
-    int64_t more[TCI_IMAGE_AXES]; /* output padding */
+    int64_t after[TCI_IMAGE_AXES]; /* padding behind the last element */
+    int64_t more[TCI_IMAGE_AXES];  /* output padding */
     int64_t groups;
 } tci_window_conv;
-TCI_FN bool tci_window_conv_of(tci_graph *g, int n, const struct tc_conv *o, tci_window_conv *c);
+TCI_FN bool tci_window_conv_of(tci_graph *g, int n, const struct tc_conv *o, const tci_node *w,
+                               tci_window_conv *c);
 /* Checks x, the weight and the bias of a convolution, or of a transposed one. */
 TCI_FN bool tci_window_conv_check(tci_graph *g, const tci_node *x, const tci_image *image,
                                   const tci_node *w, const tci_node *bias, int64_t groups,
