@@ -198,7 +198,7 @@ typedef struct tc_options {
     int64_t memory_cache_bytes;
     bool no_disk_cache;
     bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
-    bool verify;              /* check every IR after every stage */
+    bool verify;              /* check every IR after every stage; part of the cache key */
     /* > 0: the schedules that tc thinks fastest of the kernels that take longest are measured, on
      * memory of their own, for so many milliseconds of a compile at most; what is found is kept
      * with the code. Results are the same. 0: none are */
