@@ -77,6 +77,7 @@
  *         tc_stats stats;
  *         tc_stats(quiet, &stats);
  *         printf("%d nodes\n", (int)stats.nodes);
+ *         // 0 nodes
  *         tc_ctx_free(quiet);
  *     }
  *
@@ -286,6 +287,7 @@
  *     tc_port port;
  *     for (int i = 0; tc_program_get_input(f, i, &port) == TC_OK; i++) {
  *         printf("%s: %s, %d axes\n", port.name, tc_dtype_name(port.dtype), port.rank);
+ *         // x: f32, 2 axes
  *     }
  *     tc_buf given[1];
  *     given[tc_program_find_input(f, "x")] = TC_BUF(in, 12);
@@ -327,6 +329,7 @@
  *         }
  *         tc_tensor x = tc_arange(ctx, 0, 12, 1, TC_F32);
  *         tc_print(stdout, tc_mul(tc_custom(&op, TC_TENSORS(tc_neg(x))), 2));
+ *         // -12.0
  *         tc_ctx_free(ctx);
  *         return 0;
  *     }
@@ -339,7 +342,8 @@
  *     tc_tensor value = tc_sum(tc_copy_in(ctx, in, TC_F32, 3, 4), TC_AXES(1), false);
  *     float three[3];
  *     if (tc_read(value, three, 3) == TC_OK) {
- *         tc_print(stdout, value);      // as NumPy prints
+ *         tc_print(stdout, value);      // as NumPy prints; where `in` is 0, 1, ... 11:
+ *         // [ 6. 22. 38.]
  *     }
  *     tc_eval_many(TC_TENSORS(tc_exp(value), tc_log(value)));     // only computes, all at once
  *
@@ -411,7 +415,10 @@
  *         tc_tensor slopes;                                               // [10, 3, 4]
  *         const int axes[] = {0, TC_UNMAPPED};
  *         tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
- *         tc_print(stdout, slopes);
+ *         tc_print(stdout, tc_select(slopes, 0, 9));
+ *         // [[4. 4. 4. 4.]
+ *         //  [4. 4. 4. 4.]
+ *         //  [4. 4. 4. 4.]]
  *         tc_ctx_free(ctx);
  *         return 0;
  *     }
@@ -441,6 +448,10 @@
  *         }
  *         tc_grad(tc_sum(x, TC_ALL, false), &w, 1, &g);
  *         tc_print(stdout, g);
+ *         // [[11682.269 11682.269 11682.269 11682.269]
+ *         //  [11682.269 11682.269 11682.269 11682.269]
+ *         //  [11682.269 11682.269 11682.269 11682.269]
+ *         //  [11682.269 11682.269 11682.269 11682.269]]
  *         tc_ctx_free(ctx);
  *         return 0;
  *     }
