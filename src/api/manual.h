@@ -560,8 +560,8 @@
  * (its outputs are then not valid, parameters are as they were); _LIMIT for what no memory can
  * hold, or options.memory_limit forbids; _MEMORY; _COMPILER and _BACKEND where options.fallback
  * refuses the interpreter; _BACKEND also for a backend that is not there and where a device fails
- * at work; _UNSUPPORTED for a gradient that there is not; _BUSY; _IO; and _INTERNAL, which is a
- * defect of tc.
+ * at work; _UNSUPPORTED for a gradient that there is not; _BUSY; _CANCELLED (13); _IO; and
+ * _INTERNAL, which is a defect of tc.
  *
  * 13 THREADS
  *
@@ -598,6 +598,22 @@
  * outputs come down on three streams, so that runs of one queue overlap where they need not wait;
  * those of a program that sets parameters follow each other. tc_cuda_queue makes a queue of a
  * stream of the host, options.device chooses among several GPUs.
+ *
+ * A run with a loop can be cancelled, also one that would never end: options.cancel is a flag of
+ * the host's, which all runs of a context or program read before they begin and before each step of
+ * a loop; tc_call_cancel ends the run of one call. Both are for any thread and for signal handlers.
+ * The run returns TC_ERR_CANCELLED, its outputs are not valid, and parameters are as they were:
+ *
+ *     static volatile int stop;          // a handler of SIGINT sets it to 1
+ *     tc_options watched = {.backend = "interp", .cancel = &stop};
+ *     tc_program *stoppable;
+ *     stop = 1;
+ *     if (tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &watched, &stoppable) == TC_OK) {
+ *         tc_status how = tc_run(stoppable, TC_BUFS(TC_BUF(in, 12)), TC_BUFS(TC_BUF(out, 12)));
+ *         puts(tc_status_text(how));
+ *         // cancelled
+ *         tc_program_free(stoppable);
+ *     }
  *
  * 14 CACHES
  *

@@ -37,6 +37,7 @@ extern "C" {
     X(TC_ERR_BACKEND, "no such backend, or it failed")                                             \
     X(TC_ERR_UNSUPPORTED, "not supported here")                                                    \
     X(TC_ERR_BUSY, "in use by another thread")                                                     \
+    X(TC_ERR_CANCELLED, "cancelled")                                                               \
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
     X(TC_ERR_GRADIENT, "a gradient is not what differences say")                                   \
     X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
@@ -218,6 +219,11 @@ typedef struct tc_options {
      * any threads, and return when all are done. NULL: tc's own pool. */
     void (*parallel_for)(void *user, int n, void (*task)(void *arg, int i), void *arg);
     void *parallel_user;
+    /* The host's flag, which may be set from any thread and from a signal handler. While it is not
+     * 0, runs (and tc_read, tc_eval and the like) end with TC_ERR_CANCELLED: they look when they
+     * begin and before each step of a loop (tc_scan, tc_while, tc_cond). It outlives the context
+     * and its programs. NULL: none. For one call: tc_call_cancel */
+    const volatile int *cancel;
 } tc_options;
 
 typedef struct tc_stats {

@@ -343,7 +343,7 @@
     X(REPEAT, repeat, 1, MANY, 0, REPEAT, NONE, "a body done for one step after the other")        \
     X(RESULT, result, 1, MANY, 0, RESULT, NONE, "one of the results of a repetition")              \
     X(CUSTOM, custom, 1, MANY, 0, CUSTOM, OWN, "a C function of the user's")                       \
-    X(BARRIER, barrier, 1, MANY, TCI_IS_EXACT | TCI_IS_QUIET, BARRIER, OWN,                           \
+    X(BARRIER, barrier, 1, MANY, TCI_IS_EXACT | TCI_IS_QUIET, BARRIER, OWN,                        \
       "its first operand, read from memory when all of them are computed")                         \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
       "a parameter takes a value when the program has run")

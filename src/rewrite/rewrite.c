@@ -598,8 +598,8 @@ static tci_node *tci_rewrite_result(tci_rewrite_pass *p, tci_node *n)
     return (*results)[n->attr[0]];
 }
 
-/* True if a BARRIER that sinks goes below n: n is movement that keeps all elements, or of what is in
- * memory anyway, or random bits. */
+/* True if a BARRIER that sinks goes below n: n is movement that keeps all elements, or movement of
+ * what is in memory anyway, or random bits. */
 static bool tci_rewrite_is_passed(const tci_node *n)
 {
     const tci_node *x = n->n_in ? n->in[0] : NULL;

@@ -1,4 +1,4 @@
-/* Random graphs of every op, dtype and layout, parts of which are evaluated while the rest is built:
+/* Random graphs of every op, dtype and layout, parts of which are evaluated while the rest is made:
  * the reference evaluator, the interpreter and native code (gcc and clang, several vector widths,
  * one thread and two, outputs in place of inputs) must give the same bits; and each element of an
  * elementwise node must be what tests/judge.h, which shares no formula with them, says of its

@@ -1,13 +1,13 @@
 /* Random loops against the same steps written out: values, gradients, tangents and gradients of
  * gradients, by every tensor that a body closes over.
  *
- * A case is drawn twice from one seed: once with tc_scan, tc_while, tc_cond and tc_checkpoint, up to
- * two of them nested, in a context where constants and other tensors are evaluated at random
+ * A case is drawn twice from one seed: once with tc_scan, tc_while, tc_cond and tc_checkpoint, two
+ * of them nested at most, in a context where constants and other tensors are evaluated at random
  * moments (before the loop is built, between that and its gradient, between two reads); and once
  * with neither loops nor early evaluation. Bodies close over leaves, parameters, constants, views
  * and computed tensors, and make views and constants of their own. Everything is f64, so the two
- * agree to rounding. A third of the loops are of three examples at once (tc_vmap), against one after
- * the other.
+ * agree to rounding. A third of the loops are of three examples at once (tc_vmap), against one
+ * after the other.
  *
  * TC_TEST_SEED=N begins with case N, TC_TEST_SOAK=1 draws thousands. */
 #include "tc.h"

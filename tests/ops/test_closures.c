@@ -245,7 +245,9 @@ TEST(factors_and_layers_are_made_after_constants_were_read)
 
 /* ---- views that are differentiated by ---- */
 
-enum { LEAF, SLICE, RESHAPE, PERMUTE, FLIP, EXPAND, SELECT, OF_PARAM, OF_PRODUCT, FULL, PAD, FORMS };
+enum {
+    LEAF, SLICE, RESHAPE, PERMUTE, FLIP, EXPAND, SELECT, OF_PARAM, OF_PRODUCT, FULL, PAD, FORMS
+};
 
 /* A tensor of [2] that is 0.75, 0.75, or 0.75, -0.5. */
 static tc_tensor make(tc_ctx *ctx, int form)
@@ -291,7 +293,7 @@ static void check_view(int native, int kind, int form)
         double slope = n * s[i] * pow(w[i], n - 1), bend = n * (n - 1) * s[i] * pow(w[i], n - 2);
         CHECK_MSG(got[2][i] == 7 * slope, "%s, form %d: tangent %.17g, expected %.17g", kinds[kind],
                   form, got[2][i], 7 * slope);
-        CHECK_MSG(kind == WHILE || got[0][i] == slope, "%s, form %d: gradient %.17g, expected %.17g",
+        CHECK_MSG(kind == WHILE || got[0][i] == slope, "%s, form %d: slope %.17g, expected %.17g",
                   kinds[kind], form, got[0][i], slope);
         CHECK_MSG(kind == WHILE || got[1][i] == bend, "%s, form %d: second %.17g, expected %.17g",
                   kinds[kind], form, got[1][i], bend);
