@@ -12,9 +12,9 @@
  * true, and length is the most steps. It has no outputs, and nobody asks for rows.
  *
  * A body is closed: all its nodes need BOUND nodes of their own REPEAT, and nothing else. So passes
- * see it as nodes like all others, keys cover it, the operands alone tell what is evaluated outside,
- * and no node of a body has a value or is one that a gradient is asked for. The rewritten graph of a
- * program also has numbers (LITERAL, CONST, IOTA) in bodies.
+ * see it as nodes like all others, keys cover it, and the operands alone tell what is evaluated
+ * outside; no node of a body has a value or is one that a gradient is asked for. The rewritten
+ * graph of a program also has numbers (LITERAL, CONST, IOTA) in bodies.
  *
  * Results, by number (RESULT): of each carry what it is after the last step; of each output its
  * elements, stacked along a new first axis, each where its x was; of each carry its rows, one more

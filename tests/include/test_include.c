@@ -109,7 +109,8 @@ TEST(declarations_with_tcc)
 TEST(examples_of_the_manual_compile_and_print_what_they_say)
 {
     CHECK_RUNS("( mkdir $T/manual &&"
-               " awk -v dir=$T/manual -f " CASES "manual.awk src/api/manual.h || exit 1; for c in $T/manual/*[0-9].c; do $CC -std=c11 -Wall -Wextra -Werror"
+               " awk -v dir=$T/manual -f " CASES "manual.awk src/api/manual.h || exit 1;"
+               " for c in $T/manual/*[0-9].c; do $CC -std=c11 -Wall -Wextra -Werror"
                " -Wno-unused-variable -Wno-unused-parameter -Wno-unused-but-set-variable $I"
                " -fsyntax-only $c || { cat $c; exit 1; }; done;"
                " echo '#define TC_IMPLEMENTATION\n#include \"tc.h\"' >$T/tc.c &&"
