@@ -94,7 +94,7 @@ TC_API void tc_queue_free(tc_queue *queue);
  * may memory that the program borrowed change; the lists of buffers are copied, and f may be freed.
  * What is found later is the status of tc_event_wait: TC_ERR_INDEX, TC_ERR_BACKEND, TC_ERR_MEMORY,
  * TC_ERR_CANCELLED (options.cancel), and TC_ERR_BUSY, where a run that is not on this queue
- * changes a parameter that f changes. A queue that has 8 runs to do lets the caller wait for one. */
+ * changes a parameter that f changes. A queue that has 8 runs to do lets the caller wait. */
 TC_API tc_status tc_run_async_at(tc_program *f, tc_queue *queue, tc_bufs inputs, tc_bufs outputs,
                                  tc_event **event, tc_site here);
 #define tc_run_async(f, ...) tc_run_async_at((f), __VA_ARGS__, TC_HERE)

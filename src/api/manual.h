@@ -425,8 +425,9 @@
  *
  * A training step keeps what its way forward made for the way back. Where memory is short,
  * options.remat = TC_REMAT_MINCUT makes activations and normalizations again instead, and
- * TC_REMAT_ALL sums and products too; tc_explain says what that saves. By hand: of what a function
- * under tc_checkpoint makes only the results are kept, and on the way back the rest is made again.
+ * TC_REMAT_ALL sums and products too, but nothing that a loop's body makes; tc_explain says what
+ * that saves. By hand: of what a function under tc_checkpoint makes only the results are kept, and
+ * on the way back the rest is made again.
  *
  *     #include "tc.h"
  *

@@ -152,10 +152,11 @@ typedef struct tc_allocator {
  * of all results up to four places away. tc_explain names all of these. Elsewhere FAST computes
  * what EXACT does */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
-/* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
- * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation
- * or a normalization, is computed again behind the step that needs most memory; ALL sums and
- * contractions too. Taken where that makes the workspace smaller by more than a 64th */
+/* Rematerialization: trades compute for peak memory. NONE stores every value that is needed later,
+ * as those of a forward pass for the backward pass. MINCUT recomputes, after the step that needs
+ * most memory, values that elementwise ops and movement derive from stored ones (activations,
+ * normalizations), chosen by a minimum cut. ALL also recomputes sums and contractions. Used where
+ * the workspace becomes smaller by more than a 64th */
 typedef enum tc_remat { TC_REMAT_NONE, TC_REMAT_MINCUT, TC_REMAT_ALL } tc_remat;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
@@ -184,8 +185,8 @@ typedef struct tc_options {
      * which shows what fusing is worth; sums may have another order */
     int fusion;
     /* less workspace for more work; values are the same. tc_explain says what is computed again,
-     * and the peak with and without. Nothing is in a program with a repetition (tc_scan and the
-     * like, and attention in bands of rows) */
+     * and the peak with and without. What the body of a loop computes, and the carries that its
+     * gradient reads, are stored (tc_scan and the like, and attention in bands of rows) */
     tc_remat remat;
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
