@@ -95,6 +95,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(dump_dir)
     TCI_BATCH_TAKE(trace)
     TCI_BATCH_TAKE(memory_limit)
+    TCI_BATCH_TAKE(cancel)
 #undef TCI_BATCH_TAKE
     if (over->log) {
         o.log = over->log;

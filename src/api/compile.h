@@ -42,7 +42,8 @@ TC_API void tc_program_free(tc_program *f);
  * parameter that f changes. Nothing was written then. TC_ERR_INDEX: an index was outside its axis:
  * outputs are not valid, parameters are as they were; the text names the call that reads there and,
  * where that takes it from memory that the host can read, the index. TC_ERR_BACKEND: a device
- * failed at work: neither outputs nor parameters that f changes are valid. tc_error(f) tells (per
+ * failed at work: neither outputs nor parameters that f changes are valid. TC_ERR_CANCELLED: by
+ * options.cancel; outputs are not valid, parameters are as they were. tc_error(f) tells (per
  * thread: of its last failing run). Sizes from TC_DIM are those that the numbers of elements make:
  * none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says what the numbers leave
  * open. */
@@ -57,6 +58,13 @@ TC_API tc_status tc_call_make_at(tc_program *f, tc_call **call, tc_site here);
 TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run_call(call, ...) tc_run_call_at((call), __VA_ARGS__, TC_HERE)
 TC_API void tc_call_free(tc_call *call); /* NULL is fine */
+/* Ends the run of this call that is under way, or if there is none the next one, before a step of
+ * a loop (tc_scan, tc_while, tc_cond): it returns TC_ERR_CANCELLED, its outputs are not valid, and
+ * parameters are as they were. Does not wait for that. A run that does no further step of a loop
+ * goes on to its end, and takes the request with it. From any thread and from a signal handler,
+ * until tc_call_free; NULL is fine. What tc_run, tc_run_async and values without a run do is ended
+ * by options.cancel. */
+TC_API void tc_call_cancel(tc_call *call);
 #ifdef TC_DYNAMIC_SHAPES
 /* tc_output_size(f, inputs, output, axis): the size of an axis of an output (-1 the last one) that
  * runs with such inputs have; tc_output_count(f, inputs, output): of how many elements. Only
@@ -85,8 +93,8 @@ TC_API void tc_queue_free(tc_queue *queue);
  * reached when the run ended. Until then inputs stay as they are and outputs are not looked at, nor
  * may memory that the program borrowed change; the lists of buffers are copied, and f may be freed.
  * What is found later is the status of tc_event_wait: TC_ERR_INDEX, TC_ERR_BACKEND, TC_ERR_MEMORY,
- * and TC_ERR_BUSY, where a run that is not on this queue changes a parameter that f changes. A
- * queue that has 8 runs to do lets the caller wait for one of them. */
+ * TC_ERR_CANCELLED (options.cancel), and TC_ERR_BUSY, where a run that is not on this queue
+ * changes a parameter that f changes. A queue that has 8 runs to do lets the caller wait. */
 TC_API tc_status tc_run_async_at(tc_program *f, tc_queue *queue, tc_bufs inputs, tc_bufs outputs,
                                  tc_event **event, tc_site here);
 #define tc_run_async(f, ...) tc_run_async_at((f), __VA_ARGS__, TC_HERE)

@@ -356,7 +356,7 @@ static void tci_loops_make_barriers(tci_loops_call *c)
         for (int i = 0; i < n; i++) { /* the others follow it, round the end */
             nodes[n + i] = nodes[i];
             c->results[i] = tci_loops_built(
-                c, tci_build_barrier(&c->f->ctx->graph, nodes[i], nodes + i + 1, n - 1));
+                c, tci_build_barrier(&c->f->ctx->graph, nodes[i], nodes + i + 1, n - 1, false));
         }
     }
 }

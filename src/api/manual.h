@@ -77,6 +77,7 @@
  *         tc_stats stats;
  *         tc_stats(quiet, &stats);
  *         printf("%d nodes\n", (int)stats.nodes);
+ *         // 0 nodes
  *         tc_ctx_free(quiet);
  *     }
  *
@@ -286,6 +287,7 @@
  *     tc_port port;
  *     for (int i = 0; tc_program_get_input(f, i, &port) == TC_OK; i++) {
  *         printf("%s: %s, %d axes\n", port.name, tc_dtype_name(port.dtype), port.rank);
+ *         // x: f32, 2 axes
  *     }
  *     tc_buf given[1];
  *     given[tc_program_find_input(f, "x")] = TC_BUF(in, 12);
@@ -327,6 +329,7 @@
  *         }
  *         tc_tensor x = tc_arange(ctx, 0, 12, 1, TC_F32);
  *         tc_print(stdout, tc_mul(tc_custom(&op, TC_TENSORS(tc_neg(x))), 2));
+ *         // -12.0
  *         tc_ctx_free(ctx);
  *         return 0;
  *     }
@@ -339,7 +342,8 @@
  *     tc_tensor value = tc_sum(tc_copy_in(ctx, in, TC_F32, 3, 4), TC_AXES(1), false);
  *     float three[3];
  *     if (tc_read(value, three, 3) == TC_OK) {
- *         tc_print(stdout, value);      // as NumPy prints
+ *         tc_print(stdout, value);      // as NumPy prints; where `in` is 0, 1, ... 11:
+ *         // [ 6. 22. 38.]
  *     }
  *     tc_eval_many(TC_TENSORS(tc_exp(value), tc_log(value)));     // only computes, all at once
  *
@@ -411,15 +415,19 @@
  *         tc_tensor slopes;                                               // [10, 3, 4]
  *         const int axes[] = {0, TC_UNMAPPED};
  *         tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
- *         tc_print(stdout, slopes);
+ *         tc_print(stdout, tc_select(slopes, 0, 9));
+ *         // [[4. 4. 4. 4.]
+ *         //  [4. 4. 4. 4.]
+ *         //  [4. 4. 4. 4.]]
  *         tc_ctx_free(ctx);
  *         return 0;
  *     }
  *
  * A training step keeps what its way forward made for the way back. Where memory is short,
  * options.remat = TC_REMAT_MINCUT makes activations and normalizations again instead, and
- * TC_REMAT_ALL sums and products too; tc_explain says what that saves. By hand: of what a function
- * under tc_checkpoint makes only the results are kept, and on the way back the rest is made again.
+ * TC_REMAT_ALL sums and products too, but nothing that a loop's body makes; tc_explain says what
+ * that saves. By hand: of what a function under tc_checkpoint makes only the results are kept, and
+ * on the way back the rest is made again.
  *
  *     #include "tc.h"
  *
@@ -441,6 +449,10 @@
  *         }
  *         tc_grad(tc_sum(x, TC_ALL, false), &w, 1, &g);
  *         tc_print(stdout, g);
+ *         // [[11682.269 11682.269 11682.269 11682.269]
+ *         //  [11682.269 11682.269 11682.269 11682.269]
+ *         //  [11682.269 11682.269 11682.269 11682.269]
+ *         //  [11682.269 11682.269 11682.269 11682.269]]
  *         tc_ctx_free(ctx);
  *         return 0;
  *     }
@@ -549,8 +561,8 @@
  * (its outputs are then not valid, parameters are as they were); _LIMIT for what no memory can
  * hold, or options.memory_limit forbids; _MEMORY; _COMPILER and _BACKEND where options.fallback
  * refuses the interpreter; _BACKEND also for a backend that is not there and where a device fails
- * at work; _UNSUPPORTED for a gradient that there is not; _BUSY; _IO; and _INTERNAL, which is a
- * defect of tc.
+ * at work; _UNSUPPORTED for a gradient that there is not; _BUSY; _CANCELLED (13); _IO; and
+ * _INTERNAL, which is a defect of tc.
  *
  * 13 THREADS
  *
@@ -587,6 +599,22 @@
  * outputs come down on three streams, so that runs of one queue overlap where they need not wait;
  * those of a program that sets parameters follow each other. tc_cuda_queue makes a queue of a
  * stream of the host, options.device chooses among several GPUs.
+ *
+ * A run with a loop can be cancelled, also one that would never end: options.cancel is a flag of
+ * the host's, which all runs of a context or program read before they begin and before each step of
+ * a loop; tc_call_cancel ends the run of one call. Both are for any thread and for signal handlers.
+ * The run returns TC_ERR_CANCELLED, its outputs are not valid, and parameters are as they were:
+ *
+ *     static volatile int stop;          // a handler of SIGINT sets it to 1
+ *     tc_options watched = {.backend = "interp", .cancel = &stop};
+ *     tc_program *stoppable;
+ *     stop = 1;
+ *     if (tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &watched, &stoppable) == TC_OK) {
+ *         tc_status how = tc_run(stoppable, TC_BUFS(TC_BUF(in, 12)), TC_BUFS(TC_BUF(out, 12)));
+ *         puts(tc_status_text(how));
+ *         // cancelled
+ *         tc_program_free(stoppable);
+ *     }
  *
  * 14 CACHES
  *

@@ -266,7 +266,8 @@ TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, t
 TCI_OPS_ONE(cast, (tc_tensor x, tc_dtype dtype, tc_site here), tci_build_cast, node, dtype)
 TCI_OPS_ONE(bitcast, (tc_tensor x, tc_dtype dtype, tc_site here), tci_build_bitcast, node, dtype)
 TCI_OPS_ONE(stop_gradient, (tc_tensor x, tc_site here), tci_build_stop_gradient, node)
-TCI_OPS_ONE(materialize, (tc_tensor x, tc_site here), tci_build_barrier, node, NULL, 0)
+TCI_OPS_ONE(materialize, (tc_tensor x, tc_site here), tci_build_barrier, node, NULL, 0,
+            false)
 TCI_OPS_ONE(nofuse, (tc_tensor x, tc_site here), tci_build_nofuse, node)
 TCI_OPS_BOTH(cross_entropy, logits, target, (tc_tensor logits, tc_tensor target, tc_site here),
              tci_build_cross_entropy, node, other)

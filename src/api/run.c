@@ -92,6 +92,13 @@ TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, 
     return status;
 }
 
+TC_API void tc_call_cancel(tc_call *call)
+{
+    if (call) {
+        __atomic_store_n(&call->cancelled, 1, __ATOMIC_RELAXED);
+    }
+}
+
 TC_API void tc_call_free(tc_call *call)
 {
     if (call) {

@@ -37,6 +37,7 @@ extern "C" {
     X(TC_ERR_BACKEND, "no such backend, or it failed")                                             \
     X(TC_ERR_UNSUPPORTED, "not supported here")                                                    \
     X(TC_ERR_BUSY, "in use by another thread")                                                     \
+    X(TC_ERR_CANCELLED, "cancelled")                                                               \
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
     X(TC_ERR_GRADIENT, "a gradient is not what differences say")                                   \
     X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
@@ -151,10 +152,11 @@ typedef struct tc_allocator {
  * of all results up to four places away. tc_explain names all of these. Elsewhere FAST computes
  * what EXACT does */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
-/* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
- * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation
- * or a normalization, is computed again behind the step that needs most memory; ALL sums and
- * contractions too. Taken where that makes the workspace smaller by more than a 64th */
+/* Rematerialization: trades compute for peak memory. NONE stores every value that is needed later,
+ * as those of a forward pass for the backward pass. MINCUT recomputes, after the step that needs
+ * most memory, values that elementwise ops and movement derive from stored ones (activations,
+ * normalizations), chosen by a minimum cut. ALL also recomputes sums and contractions. Used where
+ * the workspace becomes smaller by more than a 64th */
 typedef enum tc_remat { TC_REMAT_NONE, TC_REMAT_MINCUT, TC_REMAT_ALL } tc_remat;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
@@ -183,8 +185,8 @@ typedef struct tc_options {
      * which shows what fusing is worth; sums may have another order */
     int fusion;
     /* less workspace for more work; values are the same. tc_explain says what is computed again,
-     * and the peak with and without. Nothing is in a program with a repetition (tc_scan and the
-     * like, and attention in bands of rows) */
+     * and the peak with and without. What the body of a loop computes, and the carries that its
+     * gradient reads, are stored (tc_scan and the like, and attention in bands of rows) */
     tc_remat remat;
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
@@ -198,7 +200,7 @@ typedef struct tc_options {
     int64_t memory_cache_bytes;
     bool no_disk_cache;
     bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
-    bool verify;              /* check every IR after every stage */
+    bool verify;              /* check every IR after every stage; part of the cache key */
     /* > 0: the schedules that tc thinks fastest of the kernels that take longest are measured, on
      * memory of their own, for so many milliseconds of a compile at most; what is found is kept
      * with the code. Results are the same. 0: none are */
@@ -218,6 +220,11 @@ typedef struct tc_options {
      * any threads, and return when all are done. NULL: tc's own pool. */
     void (*parallel_for)(void *user, int n, void (*task)(void *arg, int i), void *arg);
     void *parallel_user;
+    /* The host's flag, which may be set from any thread and from a signal handler. While it is not
+     * 0, runs (and tc_read, tc_eval and the like) end with TC_ERR_CANCELLED: they look when they
+     * begin and before each step of a loop (tc_scan, tc_while, tc_cond). It outlives the context
+     * and its programs. NULL: none. For one call: tc_call_cancel */
+    const volatile int *cancel;
 } tc_options;
 
 typedef struct tc_stats {

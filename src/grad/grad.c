@@ -157,19 +157,33 @@ static void tci_grad_result(tci_grad_walk *w, const tci_grad_place *p)
     to->grad = p->grad; /* any: it has one */
 }
 
+/* The node of the fewest elements that n is movement of, not past one that was asked for. */
+static tci_node *tci_grad_taker(const tci_grad_walk *w, tci_node *n)
+{
+    while (tci_op_is(n->op, TCI_IS_VIEW) && !tci_grad_place_of(w, n)->asked &&
+           tci_dim_le(tci_node_count(n->in[0]), tci_node_count(n))) {
+        n = n->in[0];
+    }
+    return n;
+}
+
 static void tci_grad_repetition(tci_grad_walk *w, const tci_grad_place *p)
 {
     const tci_vjp v = {.s = w->s, .g = w->g, .n = p->node};
+    const tci_repeat r = tci_repeat_of(p->node);
     int n_outside = tci_node_n_outside(p->node);
     bool *leads = TCI_NEW_ARRAY(w->s, bool, n_outside + 1);
+    tci_node **takers = TCI_NEW_ARRAY(w->s, tci_node *, n_outside + 1);
     tci_node **given = TCI_NEW_ARRAY(w->s, tci_node *, n_outside + 1);
     for (int i = 0; i < n_outside; i++) {
-        leads[i] = tci_grad_leads(w, p->node->in[i]);
+        bool held = i >= r.n_carry + r.n_x;
+        leads[i] = tci_grad_leads(w, r.init[i]);
+        takers[i] = held && leads[i] ? tci_grad_taker(w, r.init[i]) : r.init[i];
     }
-    tci_grad_of_repeat(&v, leads, p->results, given);
+    tci_grad_of_repeat(&v, leads, takers, p->results, given);
     for (int i = 0; i < n_outside; i++) {
         if (leads[i] && given[i]) {
-            tci_grad_add(w, &v, p->node->in[i], given[i]);
+            tci_grad_add(w, &v, takers[i], given[i]);
         }
     }
 }

@@ -45,9 +45,11 @@ TCI_FN tci_node *tci_vjp_SOLVE_TRIANGULAR(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_CHOLESKY(const tci_vjp *v);
 
 /* n is a REPEAT: given[i] for each operand outside of its body from the gradients of its results;
- * NULL where leads[i] is not set, or it is no float. grads: NULL where a result has none. */
-TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,
-                               tci_node **given);
+ * NULL where leads[i] is not set, or it is no float. takers[i]: the node that given[i] is the
+ * gradient of: the operand, or of a held one a node that it is movement of; where several operands
+ * have one taker, given of the first is that of all. grads: NULL where a result has none. */
+TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *takers,
+                               tci_node *const *grads, tci_node **given);
 
 /* Floats, and beside each a node of its shape and dtype: its gradient, or its tangent. */
 typedef struct tci_grad_pairs {

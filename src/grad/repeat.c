@@ -7,6 +7,10 @@
  * the inputs again, and the gradients of the outputs. Both bodies share their BOUND nodes, so what
  * a step back needs of the way forward are the same nodes, computed again within the step.
  *
+ * A held value that is movement of another (a broadcast bias) is summed as gradient of the other,
+ * its taker: a step back ends with the movement's own gradient, so the sum has the elements of the
+ * bias and not those of the broadcast.
+ *
  * Only floats have gradients: carries that are none are inputs of the way back and no more.
  *
  * A repetition of at most one step (a branch) goes back if it went forward, and is given its
@@ -22,6 +26,7 @@ typedef struct tci_grad_repeat {
     const tci_vjp *v;             /* whose node is the REPEAT */
     tci_repeat r;
     const bool *leads;            /* per operand outside: its gradient is asked for */
+    tci_node *const *takers;      /* per operand outside: the node that is given it */
     tci_node *const *grads;       /* of the results; NULL: none */
     /* the way back, in the order of tci_repeat */
     tci_node **init, **carry, **next, **xs, **x, **y;
@@ -121,7 +126,7 @@ static tci_node **tci_grad_outside(const tci_grad_repeat *w)
     for (int i = 0; i < n; i++) {
         const tci_node *one = r->carry[i];
         tci_graph *g = w->v->g;
-        outside[i] = tci_build_barrier_below(g, r->init[i], grads, n_grads);
+        outside[i] = tci_build_barrier(g, r->init[i], grads, n_grads, true);
         outside[i] = tci_build_reshape(g, tci_vjp_built(w->v, outside[i]), one->rank, one->shape);
         tci_vjp_built(w->v, outside[i]);
     }
@@ -178,11 +183,41 @@ static bool tci_grad_step_wants(const tci_grad_repeat *w, int i)
     return tci_grad_is_float(w->r.carry[i]) && (is_carry || w->leads[i]);
 }
 
+/* True if operand i is the first of those that its taker is given a gradient by. */
+static bool tci_grad_is_first(const tci_grad_repeat *w, int i)
+{
+    for (int k = w->r.n_carry + w->r.n_x; k < i; k++) {
+        if (tci_grad_step_wants(w, k) && w->takers[k] == w->takers[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The gradient of operand i's taker in a step: of all operands that are movement of it, each of
+ * which has its own in grads. NULL: 0. */
+static tci_node *tci_grad_of_taker(const tci_grad_repeat *w, int i, tci_node *const *grads)
+{
+    tci_node *sum = NULL;
+    for (int k = i; k < tci_node_n_outside(w->v->n); k++) {
+        tci_vjp v = {.s = w->v->s, .g = w->v->g, .n = w->r.init[k], .grad = grads[k]};
+        if (!tci_grad_step_wants(w, k) || w->takers[k] != w->takers[i] || !v.grad) {
+            continue;
+        }
+        for (; v.n != w->takers[k]; v.n = v.n->in[0]) {
+            v.grad = tci_vjp_operand(&v);
+        }
+        sum = tci_grad_sum(w, sum, v.grad);
+    }
+    return sum;
+}
+
 static void tci_grad_step(tci_grad_repeat *w)
 {
     const tci_repeat *r = &w->r;
     int n_bound = r->n_carry + r->n_x + r->n_held, n = 0, rows = r->n_carry + r->n_y;
     tci_node **wanted = TCI_NEW_ARRAY(w->v->s, tci_node *, n_bound + 1);
+    tci_node **found = TCI_NEW_ARRAY(w->v->s, tci_node *, n_bound + 1);
     tci_node **grads = TCI_NEW_ARRAY(w->v->s, tci_node *, n_bound + 1);
     tci_grad_pairs roots = tci_grad_step_roots(w);
     for (int i = 0; i < n_bound; i++) {
@@ -190,14 +225,19 @@ static void tci_grad_step(tci_grad_repeat *w)
             wanted[n++] = r->carry[i];
         }
     }
-    tci_grad_build(w->v->s, w->v->g, roots, wanted, n, grads);
+    tci_grad_build(w->v->s, w->v->g, roots, wanted, n, found);
     n = 0;
+    for (int i = 0; i < n_bound; i++) {
+        grads[i] = tci_grad_step_wants(w, i) ? found[n++] : NULL;
+    }
     int at = 0;
     for (int i = 0; i < n_bound; i++) {
-        if (!tci_grad_step_wants(w, i)) {
+        bool held = i >= r->n_carry + r->n_x;
+        if (!tci_grad_step_wants(w, i) || (held && !tci_grad_is_first(w, i))) {
             continue;
         }
-        tci_node *one = r->carry[i], *grad = grads[n++];
+        tci_node *one = held ? w->takers[i] : r->carry[i];
+        tci_node *grad = held ? tci_grad_of_taker(w, i, grads) : grads[i];
         if (i < r->n_carry) {
             tci_node *row = w->grads[rows + i];
             row = row ? tci_grad_input(w, tci_grad_before(w, row), one, NULL) : NULL;
@@ -224,10 +264,11 @@ static int tci_grad_stop(tci_grad_repeat *w)
 
 /* ---- the whole ---- */
 
-TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,
-                               tci_node **given)
+TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *takers,
+                               tci_node *const *grads, tci_node **given)
 {
-    tci_grad_repeat w = {.v = v, .r = tci_repeat_of(v->n), .leads = leads, .grads = grads};
+    tci_grad_repeat w = {.v = v, .r = tci_repeat_of(v->n), .leads = leads, .takers = takers,
+                         .grads = grads};
     const tci_repeat *r = &w.r;
     int n_outside = tci_node_n_outside(v->n), room = 2 * n_outside + 2 * r->n_y + 1;
     tci_node ***lists[6] = {&w.init, &w.carry, &w.next, &w.xs, &w.x, &w.y};
@@ -256,9 +297,10 @@ TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *co
     tci_node *repeat = tci_vjp_built(v, tci_build_repeat(v->s, v->g, &back));
     int carry = 0, y = w.n_carry;
     for (int i = 0; i < n_outside; i++) {
-        const tci_node *like = r->init[i];
+        bool held = i >= r->n_carry + r->n_x;
+        const tci_node *like = held ? takers[i] : r->init[i];
         given[i] = NULL;
-        if (tci_grad_step_wants(&w, i)) {
+        if (tci_grad_step_wants(&w, i) && (!held || tci_grad_is_first(&w, i))) {
             int result = i >= r->n_carry && tci_grad_stays(r, i) ? y++ : carry++;
             given[i] = tci_vjp_built(v, tci_build_result(v->g, repeat, result));
             given[i] = tci_grad_cast(&w, given[i], like->dtype);

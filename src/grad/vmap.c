@@ -180,7 +180,8 @@ static tci_node *tci_vmap_barrier(tci_forward *v, tci_node *n)
         tci_node *many = *tci_forward_of(v, n->in[i]);
         in[i] = many ? many : n->in[i];
     }
-    tci_node *x = tci_forward_built(v, tci_build_barrier(v->g, in[0], in + 1, n->n_in - 1));
+    tci_node *x = tci_forward_built(
+        v, tci_build_barrier(v->g, in[0], in + 1, n->n_in - 1, n->attr[0]));
     return in[0] == n->in[0] ? v->rules->whole(v, x) : x; /* what differs may only be waited for */
 }
 

@@ -927,7 +927,8 @@ TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node 
 
 enum { TCI_BUILD_MOVES = 64 }; /* nested, below which a barrier is put */
 
-TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n)
+TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n,
+                                   bool sinks)
 {
     bool in_memory = x && (tci_op_is(x->op, TCI_IS_MEMORY) || tci_node_is_value(x));
     if (!x || tci_op_is(x->op, TCI_IS_NUMBER) || (in_memory && n == 0)) {
@@ -942,11 +943,13 @@ TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *o
     for (int i = 0; i < n; i++) {
         in[i + 1] = others[i];
     }
+    const int64_t attr[1] = {sinks};
     return tci_words_put(g, &w, tci_graph_node(g, TCI_OP_BARRIER, (tc_dtype)x->dtype, x->rank,
-                                               x->shape, n + 1, in, 0, NULL));
+                                               x->shape, n + 1, in, 1, attr));
 }
 
-TCI_FN tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x, tci_node *const *others, int n)
+/* What x is movement of behind a barrier, and the movement over that. */
+static tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x)
 {
     tci_node *moved[TCI_BUILD_MOVES], *below = x;
     int n_moved = 0;
@@ -956,7 +959,7 @@ TCI_FN tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x, tci_node *co
         moved[n_moved++] = below;
         below = below->in[0];
     }
-    below = tci_build_barrier(g, below, others, n);
+    below = tci_build_barrier(g, below, NULL, 0, false);
     while (below && n_moved > 0) {
         const tci_node *m = moved[--n_moved];
         below = tci_graph_node(g, m->op, (tc_dtype)m->dtype, m->rank, m->shape, 1, &below,
@@ -968,13 +971,13 @@ TCI_FN tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x, tci_node *co
 TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x)
 {
     if (!x || x->n_in == 0 || tci_node_is_value(x) || x->op == TCI_OP_RESULT) {
-        return tci_build_barrier(g, x, NULL, 0);
+        return tci_build_barrier(g, x, NULL, 0, false);
     }
     tci_words w;
     tci_node **in = tci_words_nodes(g, &w, x->n_in);
     bool made = in != NULL;
     for (int i = 0; i < x->n_in && made; i++) {
-        in[i] = tci_build_barrier_below(g, x->in[i], NULL, 0);
+        in[i] = tci_build_barrier_below(g, x->in[i]);
         made = in[i] != NULL;
     }
     if (!in) {
@@ -983,5 +986,5 @@ TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x)
     tci_node *own = made ? tci_graph_node(g, x->op, (tc_dtype)x->dtype, x->rank, x->shape, x->n_in,
                                           in, x->n_attr, x->attr)
                          : NULL;
-    return tci_build_barrier(g, tci_words_put(g, &w, own), NULL, 0);
+    return tci_build_barrier(g, tci_words_put(g, &w, own), NULL, 0, false);
 }

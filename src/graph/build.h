@@ -176,10 +176,10 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
                                       tci_node *bias, tci_node *eps);
 TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x);
-/* x behind a BARRIER that also waits for n others; what lies in memory, where there are none, and a
- * number stay as they are. The second: of movement what is moved. NULL where x is. */
-TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n);
-TCI_FN tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x, tci_node *const *others, int n);
+/* x behind a BARRIER that also waits for n others; sinks: its word. x itself if it is a number, or
+ * a leaf where there are no others. NULL where x is. */
+TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n,
+                                   bool sinks);
 /* x by an op whose operands and value are behind barriers. */
 TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);

@@ -67,8 +67,9 @@
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first
- *   BARRIER          none; shape and dtype of input 0, which lies in memory and is read behind it
- *                    alone; the others have any shape and are waited for
+ *   BARRIER          sinks; shape and dtype of input 0, which lies in memory and is read behind it
+ *                    alone; the others have any shape and are waited for. sinks: rewrite/ may put
+ *                    what input 0 is movement of into memory instead (made by gradients of regions)
  *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
  *                    same shape and dtype. An effect: only ever a root of a program, committed at
  *                    the end of a run */

@@ -1,11 +1,15 @@
-/* graph/repeat.c - builders of repetitions (graph/repeat.h).
+/* graph/repeat.c - builders of repetitions (graph/repeat.h), and loop-invariant code motion.
  *
  * In: the nodes of a body as the user made them over BOUND nodes, which may use any tensor outside.
  * Out: a REPEAT whose body is closed.
- * The one idea: a node needs the step if a BOUND node of this repetition lies below it. Where such
- * a node uses one that does not need the step, that one is computed once, outside, and a BOUND node
- * of its own takes its place within; numbers and movement stay within, as they cost nothing there
- * and would cost memory outside.
+ * The one idea: a node needs the step if it depends on a BOUND node of this repetition. Where such
+ * a node uses one that does not need the step, the builder hoists that one: it is computed once,
+ * outside, and a BOUND node of its own stands for it in the body. So a body has nodes that need the
+ * step and no others: none of them can be evaluated by itself or be differentiated by.
+ *
+ * A compiled program has numbers and movement inside bodies again (tci_repeat_sink): they cost
+ * nothing there and would cost memory outside. That is done to the program's copy of the graph, in
+ * which nothing is differentiated or evaluated any more.
  *
  * A repetition of one step is done in place: its body over what it takes from outside. */
 #include "repeat.h"
@@ -43,8 +47,6 @@ static tci_node *tci_repeat_built(tci_scratch *s, tci_graph *g, tci_node *n)
 
 /* ---- a body is closed ---- */
 
-enum { TCI_REPEAT_VIEWS = 64 }; /* of which one is held by its source, nested */
-
 typedef struct tci_repeat_close {
     tci_scratch *s;
     tci_graph *g;
@@ -54,11 +56,12 @@ typedef struct tci_repeat_close {
     int n_held, cap_held, n_inner, cap_inner;
 } tci_repeat_close;
 
-
-static tci_node *tci_repeat_hold(tci_repeat_close *c, tci_node *n)
+/* n is held; `inner` stands for it, or a BOUND node that is made. */
+static tci_node *tci_repeat_hold(tci_repeat_close *c, tci_node *n, tci_node *inner)
 {
-    tci_node *inner = tci_repeat_built(
-        c->s, c->g, tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank, n->shape));
+    inner = inner ? inner
+                  : tci_repeat_built(
+                        c->s, c->g, tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank, n->shape));
     TCI_PUSH(c->s, c->held, c->n_held, c->cap_held, n);
     TCI_PUSH(c->s, c->inner, c->n_inner, c->cap_inner, inner);
     return inner;
@@ -79,24 +82,10 @@ static tci_node *tci_repeat_over(const tci_repeat_close *c, tci_node *n)
 }
 
 /* n, which does not need the step, as the body has it. */
-static tci_node *tci_repeat_outer(tci_repeat_close *c, tci_node *n, int depth)
+static tci_node *tci_repeat_outer(tci_repeat_close *c, tci_node *n)
 {
     tci_node **now = tci_table_at(&c->now, n);
-    if (*now) {
-        return *now;
-    }
-    bool moves = tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_DRAWN) && !tci_node_is_value(n) &&
-                 depth < TCI_REPEAT_VIEWS;
-    if (moves) {
-        for (int i = 0; i < n->n_in; i++) {
-            tci_table_put(&c->now, n->in[i], tci_repeat_outer(c, n->in[i], depth + 1));
-        }
-        *now = tci_repeat_over(c, n);
-    } else if (tci_op_is(n->op, TCI_IS_NUMBER) || n->op == TCI_OP_IOTA) {
-        *now = n;
-    } else {
-        *now = tci_repeat_hold(c, n);
-    }
+    *now = *now ? *now : tci_repeat_hold(c, n, NULL);
     return *now;
 }
 
@@ -110,7 +99,7 @@ static tci_node *tci_repeat_inner(tci_repeat_close *c, tci_node *n)
         if (i >= n_outside) {
             tci_table_put(&c->now, in, in);
         } else if (!tci_table_has(&c->needs, in)) {
-            tci_table_put(&c->now, in, tci_repeat_outer(c, in, 0));
+            tci_repeat_outer(c, in);
         }
     }
     return tci_repeat_over(c, n);
@@ -139,7 +128,7 @@ static void tci_repeat_close_body(tci_repeat_close *c, const tci_repeat *r, tci_
     }
     for (int i = 0; i < n; i++) {
         body[i] = tci_table_has(&c->needs, body[i]) ? tci_table_get(&c->now, body[i])
-                                                    : tci_repeat_outer(c, body[i], 0);
+                                                    : tci_repeat_outer(c, body[i]);
     }
 }
 
@@ -165,6 +154,24 @@ static bool tci_repeat_check_carry(tci_graph *g, const tci_repeat *r, int i)
     return true;
 }
 
+/* r with this body and the held values of c. */
+static tci_node *tci_repeat_node(const tci_repeat_close *c, const tci_repeat *r, tci_node **body)
+{
+    int n_body = r->n_carry + r->n_y, n = 0;
+    const struct { tci_node *const *items; int n; } lists[] = {
+        {r->init, r->n_carry}, {r->xs, r->n_x},     {c->held, c->n_held}, {r->carry, r->n_carry},
+        {r->x, r->n_x},        {c->inner, c->n_held}, {body, n_body}};
+    tci_node **in = TCI_NEW_ARRAY(c->s, tci_node *, 2 * (r->n_carry + r->n_x + c->n_held) + n_body);
+    for (int i = 0; i < TCI_COUNT(lists); i++) {
+        for (int k = 0; k < lists[i].n; k++) {
+            in[n++] = lists[i].items[k];
+        }
+    }
+    const tci_dim attr[7] = {r->n_carry, r->n_x,     c->n_held,    r->n_y,
+                             r->length,  (int)r->reverse, r->stops + 1};
+    return tci_graph_node(c->g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 7, tci_dim_words(attr));
+}
+
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r)
 {
     int n_body = r->n_carry + r->n_y;
@@ -184,19 +191,7 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
         body[i] = i < r->n_carry ? r->next[i] : r->y[i - r->n_carry];
     }
     tci_repeat_close_body(&c, r, body);
-    const struct { tci_node *const *items; int n; } lists[] = {
-        {r->init, r->n_carry}, {r->xs, r->n_x}, {c.held, c.n_held},  {r->carry, r->n_carry},
-        {r->x, r->n_x},        {c.inner, c.n_held}, {body, n_body}};
-    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, 2 * (r->n_carry + r->n_x + c.n_held) + n_body);
-    int n = 0;
-    for (int i = 0; i < TCI_COUNT(lists); i++) {
-        for (int k = 0; k < lists[i].n; k++) {
-            in[n++] = lists[i].items[k];
-        }
-    }
-    const tci_dim attr[7] = {r->n_carry, r->n_x,     c.n_held,    r->n_y,
-                             r->length,  (int)r->reverse, r->stops + 1};
-    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 7, tci_dim_words(attr));
+    return tci_repeat_node(&c, r, body);
 }
 
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)
@@ -219,6 +214,76 @@ TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_RESULT, (tc_dtype)one->dtype,
                                         one->rank + !is_last, shape, 1, &repeat, 1, attr));
+}
+
+/* ---- numbers and movement go into a body ---- */
+
+enum { TCI_REPEAT_VIEWS = 64 }; /* nested: more are held */
+
+static bool tci_repeat_sinks(const tci_node *n)
+{
+    return tci_op_is(n->op, TCI_IS_NUMBER | TCI_IS_VIEW | TCI_IS_DRAWN) || n->op == TCI_OP_IOTA;
+}
+
+/* n, which r holds or which such a node is made of, as the body has it; inner: the BOUND node that
+ * stands for it, or NULL. */
+static tci_node *tci_repeat_sunk(tci_repeat_close *c, tci_node *n, tci_node *inner, int depth)
+{
+    tci_node **now = tci_table_at(&c->now, n);
+    if (*now) {
+        return *now;
+    }
+    if (!tci_repeat_sinks(n) || depth == TCI_REPEAT_VIEWS) {
+        return *now = tci_repeat_hold(c, n, inner);
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        tci_repeat_sunk(c, n->in[i], NULL, depth + 1);
+    }
+    return *now = tci_repeat_over(c, n);
+}
+
+/* The body's nodes over what stands in it for the held values; body: its results, old and new. */
+static void tci_repeat_sink_body(tci_repeat_close *c, const tci_repeat *r, tci_node **body)
+{
+    tci_table number = tci_table_in(c->s, sizeof(int)); /* of a held value's BOUND node, and 1 */
+    int n = r->n_carry + r->n_y;
+    for (int i = 0; i < r->n_held; i++) {
+        *(int *)tci_table_at(&number, r->inner[i]) = i + 1;
+    }
+    for (int i = 0; i < r->n_carry + r->n_x; i++) {
+        tci_table_put(&c->now, r->carry[i], r->carry[i]);
+    }
+    tci_node_list list = tci_graph_sort_outside(c->s, body, n);
+    for (int i = 0; i < list.n; i++) {
+        tci_node *x = list.items[i], **now = tci_table_at(&c->now, x);
+        int held = *(int *)tci_table_at(&number, x) - 1;
+        for (int k = tci_node_n_outside(x); k < x->n_in; k++) {
+            tci_table_put(&c->now, x->in[k], x->in[k]);
+        }
+        if (held >= 0) {
+            *now = tci_repeat_sunk(c, r->held[held], x, 0);
+        } else if (!*now) {
+            *now = tci_repeat_over(c, x);
+            *now = x->op == TCI_OP_REPEAT ? tci_repeat_sink(c->s, c->g, *now) : *now;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        body[i] = tci_table_get(&c->now, body[i]);
+    }
+}
+
+TCI_FN tci_node *tci_repeat_sink(tci_scratch *s, tci_graph *g, tci_node *n)
+{
+    const tci_repeat r = tci_repeat_of(n);
+    tci_repeat_close c = {.s = s, .g = g, .now = tci_table_in(s, sizeof(tci_node *))};
+    size_t bytes = sizeof(tci_node *) * (size_t)(r.n_carry + r.n_y);
+    tci_node **body = tci_scratch_copy(s, r.next, bytes);
+    tci_repeat_sink_body(&c, &r, body);
+    tc_site site = g->site;
+    g->site = n->site;
+    n = tci_repeat_built(s, g, tci_repeat_node(&c, &r, body));
+    g->site = site;
+    return n;
 }
 
 /* ---- a body over other nodes ---- */

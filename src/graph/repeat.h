@@ -11,9 +11,10 @@
  * A repetition that stops has a carry, `stops`, that is a 0-d bool: a step is done only while it is
  * true, and length is the most steps. It has no outputs, and nobody asks for rows.
  *
- * A body is closed: its nodes need nothing but the BOUND nodes of their own REPEAT and numbers
- * (LITERAL, CONST, IOTA). So passes see it as nodes like all others, keys cover it, and what is
- * evaluated outside is known by the operands alone.
+ * A body is closed: all its nodes need BOUND nodes of their own REPEAT, and nothing else. So passes
+ * see it as nodes like all others, keys cover it, and the operands alone tell what is evaluated
+ * outside; no node of a body has a value or is one that a gradient is asked for. The rewritten
+ * graph of a program also has numbers (LITERAL, CONST, IOTA) in bodies.
  *
  * Results, by number (RESULT): of each carry what it is after the last step; of each output its
  * elements, stacked along a new first axis, each where its x was; of each carry its rows, one more
@@ -62,11 +63,14 @@ TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roo
 
 /* A node that a body is given. */
 TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const tci_dim *shape);
-/* A REPEAT, with r's body closed: nodes of it that need none of its BOUND nodes are held too, but
- * for numbers and for movement of what is held. The xs have length elements
- * along their first axis. NULL: next and carry differ in shape or dtype (TC_ERR_SHAPE, _DTYPE), or
- * no memory. */
+/* A REPEAT, with r's body closed: nodes of it that need none of its BOUND nodes are held too. The
+ * xs have length elements along their first axis. NULL: next and carry differ in shape or dtype
+ * (TC_ERR_SHAPE, _DTYPE), or no memory. */
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);
+/* The REPEAT n, of a program's graph, where numbers, movement and random bits that it holds are
+ * computed in its body, and likewise in the bodies within; what no step reads is not held. n's
+ * results are the same. Escapes. */
+TCI_FN tci_node *tci_repeat_sink(tci_scratch *s, tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
 /* What the body of r makes of other nodes than its BOUND nodes, given for each of these: what each
  * carry is next, then each output. Array in scratch. Escapes. */

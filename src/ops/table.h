@@ -343,7 +343,7 @@
     X(REPEAT, repeat, 1, MANY, 0, REPEAT, NONE, "a body done for one step after the other")        \
     X(RESULT, result, 1, MANY, 0, RESULT, NONE, "one of the results of a repetition")              \
     X(CUSTOM, custom, 1, MANY, 0, CUSTOM, OWN, "a C function of the user's")                       \
-    X(BARRIER, barrier, 1, MANY, TCI_IS_EXACT | TCI_IS_QUIET, NONE, OWN,                           \
+    X(BARRIER, barrier, 1, MANY, TCI_IS_EXACT | TCI_IS_QUIET, BARRIER, OWN,                        \
       "its first operand, read from memory when all of them are computed")                         \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
       "a parameter takes a value when the program has run")
@@ -489,6 +489,7 @@
 #define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_CUSTOM(X) X(op, COUNT, FIRST)
+#define TCI_ATTRS_BARRIER(X) X(sinks, FLAG, FIRST)
 #define TCI_ATTRS_TOPK(X) X(axis, AXIS, FIRST) X(largest, FLAG, FIRST)
 #define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH)
 #define TCI_ATTRS_SLICE(X) X(start, PLACE, EACH) X(step, PLACE, EACH)

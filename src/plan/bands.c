@@ -449,6 +449,7 @@ static void tci_bands_run(tci_bands *b, const tci_pairs_set *set, int kernel)
                           .stops = -1, .xs = l.xs, .held = l.held, .x = l.x, .inner = l.inner,
                           .y = y};
     tci_node *repeat = l.fits && n > 0 ? tci_build_repeat(s, g, &r) : NULL;
+    repeat = repeat ? tci_repeat_sink(s, g, repeat) : NULL;
     tci_bands_built(&l, repeat);
     n = 0;
     for (int e = 0; e < set->n_ends && l.fits; e++) {

@@ -238,6 +238,9 @@ static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
 {
     tci_group *g = &f->groups[group];
     int32_t *outer_of = TCI_NEW_ARRAY(f->s, int32_t, g->n_outer + 1);
+    for (int o = 0; o < g->n_outer; o++) {
+        outer_of[o] = -1; /* r may read no root that has an axis of size 1 */
+    }
     for (int i = 0; i < r->n_reads; i++) {
         const tci_read *read = &r->reads[i];
         const tci_root *q = &f->roots[read->root];

@@ -445,8 +445,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     job.pairs = &pairs;
     const tci_plan start = *p;
     tci_plan_with_pairs(&job, &algorithm, &start, p);
-    bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
-    p = leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
+    p = remat != TC_REMAT_NONE ? tci_plan_leanest(&job, p, &start, remat) : p;
     tci_plan_report_regions(s, m->g, p);
     return p;
 }

@@ -70,6 +70,7 @@ typedef struct tci_span {       /* steps that are repeated */
     int32_t enter;              /* steps [enter, first) set the carries, */
     int32_t first, last;        /* steps [first, last) are done in each round */
     int32_t n_within;           /* of the spans that follow, those within it */
+    int32_t group;              /* the repetition's in the plan's fusion; -1: within another */
     tci_dim rounds;
     int32_t first_move, n_moves;
     /* Where it is not known how many rounds there are: what the carries that take turns are in the

@@ -50,7 +50,8 @@ typedef struct tci_remat {
     tci_table now;          /* of tci_node *: what late steps read in place of a node */
 } tci_remat;
 
-/* The step of a run with the most bytes of temporaries alive. */
+/* The step of a run with the most bytes of temporaries alive; of one that is repeated the last step
+ * of all rounds. */
 static int tci_remat_peak(tci_scratch *s, const tci_plan *p)
 {
     int64_t *change = TCI_NEW_ARRAY(s, int64_t, p->n_steps + 2), now = 0, most = -1;
@@ -66,6 +67,9 @@ static int tci_remat_peak(tci_scratch *s, const tci_plan *p)
         now += change[t];
         at = t >= p->n_init && now > most ? t : at;
         most = t >= p->n_init ? TCI_MAX(most, now) : most;
+    }
+    for (int i = 0; i < p->n_spans; i++) {
+        at = p->spans[i].enter <= at && at < p->spans[i].last ? p->spans[i].last - 1 : at;
     }
     return at;
 }

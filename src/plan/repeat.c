@@ -372,7 +372,6 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
     }
     if (!x->body) {
         tci_repeat_plan(m, x);
-        tci_str_add(&p->again, tci_str_text(&x->body->again));
     }
     k->is_repeat = true;
     x->kernel = k;
@@ -555,7 +554,7 @@ static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
 {
     const tci_plan *body = c->x->body;
     tci_span span = {.enter = c->to.n_steps, .rounds = c->x->r.length,
-                     .n_within = body->n_spans};
+                     .n_within = body->n_spans, .group = step->group};
     tci_repeat_find_spots(c, step);
     tci_repeat_add_steps(c, c->x->enter, true);
     tci_repeat_add_turns(c, &span);
@@ -567,6 +566,7 @@ static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
     TCI_PUSH(c->s, c->to.spans, c->to.n_spans, c->to.cap_spans, span);
     for (int i = 0; i < body->n_spans; i++) {
         tci_span within = body->spans[i];
+        within.group = -1;
         within.enter += span.first;
         within.first += span.first;
         within.last += span.first;
@@ -611,6 +611,7 @@ static void tci_repeat_add_texts(tci_plan *p)
 {
     for (int i = 0; i < p->n_repeats; i++) {
         const tci_plan *body = p->repeats[i].body;
+        tci_str_add(&p->again, tci_str_text(&body->again));
         tci_str_add(&p->why, tci_str_text(&body->why));
         tci_str_add(&p->orders, tci_str_text(&body->orders));
     }

@@ -81,11 +81,14 @@ TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p)
 {
     int32_t *step_of = TCI_NEW_ARRAY(s, int32_t, p->fusion->n_groups + 1);
     for (int t = 0; t < p->n_steps; t++) {
-        const tci_kernel *k = p->kernels[p->steps[t].kernel];
-        const tci_step *of = k->n_members ? p->steps[t].members : &p->steps[t];
-        for (int i = 0; i < TCI_MAX(k->n_members, 1); i++) {
+        const tci_step *step = &p->steps[t], *of = step->members ? step->members : step;
+        int n = step->members ? p->kernels[step->kernel]->n_members : 1;
+        for (int i = 0; i < n && of[i].group >= 0; i++) { /* a step of a body is of no group */
             step_of[of[i].group] = t;
         }
+    }
+    for (int i = 0; i < p->n_spans; i += 1 + p->spans[i].n_within) {
+        step_of[p->spans[i].group] = p->spans[i].enter;
     }
     return step_of;
 }

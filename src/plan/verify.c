@@ -130,7 +130,7 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     TCI_ASSERT(s, !g->has_scan || !(g->has_contract || g->has_scatter));
     TCI_ASSERT(s, (!g->has_scatter && !kinds[TCI_ROOT_CUSTOM]) || g->n_roots == 1);
     TCI_ASSERT(s, !g->keeps || (g->has_contract && !g->has_scan && !g->has_scatter));
-    TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
+    TCI_ASSERT(s, g->has_repeat || (g->weight <= weight && g->n_operands <= operands));
 }
 
 /* A group depends on what its roots read from others or wait for, and on nothing else. */

@@ -167,7 +167,7 @@ TCI_FN bool tci_rewrite_intact(tci_scratch *s, tci_graph *g, tci_node **roots, i
         }
     }
     if (t.all) {
-        tci_node *all = tci_intact_built(&t, tci_build_barrier(g, t.all, NULL, 0));
+        tci_node *all = tci_intact_built(&t, tci_build_barrier(g, t.all, NULL, 0, false));
         tci_intact_apply(&t, all, &list, roots, n);
     }
     return true;

@@ -5,8 +5,8 @@
  * in place, constants folded, movements of movements merged, identities gone. Equal nodes are one
  * by hash-consing; dead ones are left behind.
  * The one idea: nodes are visited inputs first, so a rule looks at a node whose inputs are already
- * in their final form, and one visit is enough: three passes (expand, simplify, rewrite/crop.c),
- * linear in the graph.
+ * in their final form, and one visit is enough: four passes (expand, sink movement into bodies,
+ * simplify, rewrite/crop.c), linear in the graph.
  *
  * What is not here: x + 0 in floats (it turns -0 into 0), x * 0, x - x, any reordering of sums. A
  * rule must be exact in IEEE terms or it would make results depend on what the compiler saw.
@@ -29,6 +29,8 @@ typedef struct tci_rewrite_pass {
     tci_graph *g;
     tci_table inlined; /* of tci_node **: the results of a REPEAT of one step */
 } tci_rewrite_pass;
+
+enum { TCI_REWRITE_MOVES = 64 }; /* nested, below which a BARRIER goes */
 
 /* A builder that fails here was given a graph that was valid before: our own mistake. */
 static tci_node *tci_rewrite_built(tci_rewrite_pass *p, tci_node *n)
@@ -596,12 +598,65 @@ static tci_node *tci_rewrite_result(tci_rewrite_pass *p, tci_node *n)
     return (*results)[n->attr[0]];
 }
 
+/* True if a BARRIER that sinks goes below n: n is movement that keeps all elements, or movement of
+ * what is in memory anyway, or random bits. */
+static bool tci_rewrite_is_passed(const tci_node *n)
+{
+    const tci_node *x = n->n_in ? n->in[0] : NULL;
+    if (n->op != TCI_OP_SLICE && n->op != TCI_OP_WINDOW) {
+        return tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_DRAWN);
+    }
+    while (tci_op_is(x->op, TCI_IS_VIEW)) {
+        x = x->in[0];
+    }
+    return tci_op_is(x->op, TCI_IS_MEMORY) || x->op == TCI_OP_RESULT;
+}
+
+/* x, which the BARRIER n is to keep apart: the movement over its source behind the BARRIER. */
+static tci_node *tci_rewrite_behind(tci_rewrite_pass *p, const tci_node *n, tci_node *x, int depth)
+{
+    if (x->op == TCI_OP_IOTA) {
+        return x;
+    }
+    if (depth == TCI_REWRITE_MOVES || !tci_rewrite_is_passed(x)) {
+        return tci_rewrite_built(p, tci_build_barrier(p->g, x, n->in + 1, n->n_in - 1, false));
+    }
+    tci_node **in = TCI_NEW_ARRAY(p->s, tci_node *, x->n_in);
+    for (int i = 0; i < x->n_in; i++) {
+        in[i] = tci_rewrite_behind(p, n, x->in[i], depth + 1);
+    }
+    return tci_graph_node(p->g, x->op, (tc_dtype)x->dtype, x->rank, x->shape, x->n_in, in,
+                          x->n_attr, x->attr);
+}
+
 static tci_node *tci_rewrite_expand(tci_rewrite_pass *p, tci_node *n)
 {
     if (n->op == TCI_OP_RESULT) {
         return tci_rewrite_result(p, n);
     }
+    if (n->op == TCI_OP_BARRIER && n->attr[0]) {
+        return tci_rewrite_behind(p, n, n->in[0], 0);
+    }
     return tci_op_is_composite(n->op) ? tci_expand_composite(p->g, n) : n;
+}
+
+/* Numbers and movement go into the bodies that hold them. */
+static void tci_rewrite_sink(tci_rewrite_pass *p, tci_node **roots, int n)
+{
+    tci_node_list list = tci_graph_sort_outside(p->s, roots, n);
+    tci_table now = tci_table_in(p->s, sizeof(tci_node *));
+    for (int i = 0; i < list.n; i++) {
+        tci_node *old = list.items[i];
+        for (int k = tci_node_n_outside(old); k < old->n_in; k++) {
+            tci_table_put(&now, old->in[k], old->in[k]);
+        }
+        tci_node *over = tci_graph_rebuild(p->s, p->g, old, &now);
+        tci_table_put(&now, old, over->op == TCI_OP_REPEAT ? tci_repeat_sink(p->s, p->g, over)
+                                                           : over);
+    }
+    for (int i = 0; i < n; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
 }
 
 TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
@@ -609,6 +664,7 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
     tci_rewrite_pass p = {s, g, tci_table_in(s, sizeof(tci_node **))};
     tci_node **now = tci_scratch_copy(s, roots, (size_t)n * sizeof(*roots));
     tci_rewrite_run(&p, now, n, tci_rewrite_expand);
+    tci_rewrite_sink(&p, now, n);
     tci_rewrite_run(&p, now, n, tci_rewrite_simplify);
     tci_rewrite_crop(s, g, now, n);
     return now;

@@ -53,6 +53,7 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
         c->work = c->interp + interp_bytes;
     }
     c->program = f;
+    c->cancel = &c->cancelled;
     c->slots = (void **)((char *)c + slots_at);
     c->values = (tci_param_value **)(void *)((char *)c + values_at);
     c->faults = (int64_t *)((char *)c + faults_at);

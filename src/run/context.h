@@ -196,6 +196,8 @@ struct tc_call {
     char *strided;             /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
     bool unclean;              /* `faults` may hold something of an earlier run */
+    int32_t cancelled;         /* atomic: tc_call_cancel was called, and no run ended since */
+    int32_t *cancel;           /* where runs look: there, or in the call of the program's family */
     tci_error last;
 };
 

@@ -92,6 +92,7 @@ TCI_FN tc_call *tci_dynamic_call_make(tc_program *f)
     tc_call *c = tci_heap_get(words_at + words * sizeof(int64_t));
     if (c) {
         c->program = f;
+        c->cancel = &c->cancelled;
         c->dynamic = (struct tci_dynamic_call *)(void *)((char *)c + dynamic_at);
         c->dynamic->values = (int64_t *)(void *)((char *)c + words_at);
         c->dynamic->room = c->dynamic->values + n;
@@ -551,6 +552,7 @@ static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
 static void tci_dynamic_unbind(struct tci_dynamic_call *d)
 {
     if (d->instance) {
+        d->inner->cancel = &d->inner->cancelled;
         tci_call_give(d->instance->program, d->inner);
         tci_instance_release(d->instance);
         d->instance = NULL;
@@ -587,6 +589,7 @@ static tc_status tci_dynamic_bind(tc_call *c, const tc_bufs *inputs, const tc_bu
         tci_instance_release(x);
         return status;
     }
+    d->inner->cancel = c->cancel;
     d->instance = x;
     return TC_OK;
 }

@@ -167,9 +167,27 @@ static bool tci_program_is_simple(const tc_program *f)
                                     : f->options.parallel_for == NULL);
 }
 
+/* A run may be cancelled before any step of a repetition: none may follow the first launch that
+ * writes the new value. The slots of launches ascend. */
+static bool tci_program_is_last(const tc_program *f, int effect)
+{
+    int end = 0;
+    for (int i = 0; i < f->code->n_repeats; i++) {
+        end = TCI_MAX(end, f->repeats[i].last);
+    }
+    int first_slot = end < f->code->n_steps ? f->steps[end].first_slot : f->n_slots;
+    for (int i = 0; end && i < f->n_param_binds; i++) {
+        const tci_run_bind *b = &f->param_binds[i];
+        if (b->arg == f->n_params + effect && b->slot < first_slot) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool tci_program_over_old(const tc_program *f, int output, int captured)
 {
-    if (!tci_program_is_simple(f)) {
+    if (!tci_program_is_simple(f) || !tci_program_is_last(f, output - f->n_outputs)) {
         return false;
     }
     for (int i = 0; i < f->n_captured; i++) { /* another view of the same parameter */
@@ -449,7 +467,8 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     tci_program_place_effects(f);
     tci_program_sort_aliases(f);
     f->only_launches =
-        !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats;
+        !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats &&
+        !f->options.cancel;
 }
 
 static int tci_program_count_params(const tci_request *r)

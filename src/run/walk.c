@@ -24,7 +24,11 @@
  * (run/kept.c). Parameters: the order of a device keeps runs apart, so a run has them for itself
  * only while its launches are given to it (tci_param_claim), and the launches of asynchronous runs
  * with parameters go to the device's own queue too. New values that are not written over
- * the old ones lie in copies of the call and are set when everything else went well. */
+ * the old ones lie in copies of the call and are set when everything else went well.
+ *
+ * Cancellation: whoever wants to end a run sets a flag (tc_call_cancel, options.cancel), which the
+ * walk reads when it begins and before each round of a repetition. A loop that a device ends by
+ * itself is replayed in slices of rounds, between which the host reads it. */
 #include <setjmp.h>
 #include <string.h>
 
@@ -32,10 +36,29 @@
 #include "../debug/trace.h"
 #include "context.h"
 
-/* What a backend said, as the status and the text of the call. */
+/* True if the user wants the run to end. */
+TCI_INLINE bool tci_walk_is_cancelled(const tc_call *c)
+{
+    const volatile int *flag = c->program->options.cancel;
+    return __atomic_load_n(c->cancel, __ATOMIC_RELAXED) ||
+           (flag && __atomic_load_n(flag, __ATOMIC_RELAXED));
+}
+
+/* A run that ends takes the request of tc_call_cancel with it. */
+TCI_INLINE void tci_walk_take_cancel(tc_call *c)
+{
+    if (TCI_UNLIKELY(__atomic_load_n(c->cancel, __ATOMIC_RELAXED))) {
+        __atomic_store_n(c->cancel, 0, __ATOMIC_RELAXED);
+    }
+}
+
+/* What a backend said, or that the run was cancelled, as the status and the text of the call. */
 static tc_status tci_walk_judge(tc_call *c, tc_status status)
 {
     const tc_backend *device = c->program->code->device;
+    if (TCI_UNLIKELY(status == TC_ERR_CANCELLED)) {
+        return tci_call_refuse(c, status, "the run was cancelled before it ended");
+    }
     if (TCI_UNLIKELY(status)) {
         const char *why = device->last_error ? device->last_error(device->user) : NULL;
         return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
@@ -280,8 +303,11 @@ static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int e
     tci_walk_tape tape = {.launches = TCI_NEW_ARRAY(s, tc_launch, n + 1),
                           .buffers = TCI_NEW_ARRAY(s, void *, n_buffers + 1)};
     c->device->tape = &tape;
-    tci_walk_launch_rounds(c, begin, end);
+    tc_status status = tci_walk_launch_rounds(c, begin, end);
     c->device->tape = NULL;
+    if (status) { /* cancelled */
+        return status;
+    }
     if (code->n_repeats) {
         tci_walk_chain(s, &tape);
     } else {
@@ -294,7 +320,11 @@ static tc_status tci_walk_record(tc_call *c, int begin, int end)
 {
     tci_scratch s;
     tci_scratch_init(&s);
-    tc_status status = setjmp(s.escape) ? TC_ERR_MEMORY : tci_walk_record_in(&s, c, begin, end);
+    if (setjmp(s.escape)) {
+        tci_scratch_free(&s);
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_walk_record_in(&s, c, begin, end);
     tci_scratch_free(&s);
     return status;
 }
@@ -395,6 +425,8 @@ static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t r
 
 /* ---- loops that a device ends ---- */
 
+enum { TCI_WALK_SLICE = 1 << 14 }; /* rounds of one replay: even, so the next begins as it did */
+
 /* It is in no other one, its rounds take turns at most, and this is no first run. */
 static bool tci_walk_can_end(const tc_call *c, int i)
 {
@@ -411,8 +443,8 @@ static bool tci_walk_can_end(const tc_call *c, int i)
     return can;
 }
 
-static tc_status tci_walk_record_loop_in(tci_scratch *s, tc_call *c, const tci_run_repeat *r,
-                                         tci_walk_loop *loop)
+static tc_status tci_walk_record_rounds(tci_scratch *s, tc_call *c, const tci_run_repeat *r,
+                                        tci_walk_loop *loop)
 {
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
@@ -437,15 +469,27 @@ static tc_status tci_walk_record_loop_in(tci_scratch *s, tc_call *c, const tci_r
                              .n = n,
                              .go = {tci_walk_turn(c, r->code, r->code->stops, 0),
                                     tci_walk_turn(c, r->code, r->code->stops, 1)},
-                             .most = tci_dim_known(r->code->rounds),
+                             .most = TCI_MIN(r->rounds, (int64_t)TCI_WALK_SLICE),
                              .done = loop->done};
     return device->record_loop(device->user, &given, &loop->sequence);
+}
+
+static tc_status tci_walk_record_slice(tc_call *c, const tci_run_repeat *r, tci_walk_loop *loop)
+{
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        tci_scratch_free(&s);
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_walk_record_rounds(&s, c, r, loop);
+    tci_scratch_free(&s);
+    return status;
 }
 
 /* The loop as it was recorded; NULL: it is none, or that failed. */
 static const tci_walk_loop *tci_walk_record_loop(tc_call *c, int i, tc_status *status)
 {
-    tci_scratch s;
     if (!tci_walk_can_end(c, i)) {
         return NULL;
     }
@@ -455,38 +499,63 @@ static const tci_walk_loop *tci_walk_record_loop(tc_call *c, int i, tc_status *s
     }
     tci_walk_loop *loop = c->device->loops ? &c->device->loops[i] : NULL;
     if (loop && !loop->sequence && !loop->refused) {
-        tci_scratch_init(&s);
-        *status = setjmp(s.escape)
-                      ? TC_ERR_MEMORY
-                      : tci_walk_record_loop_in(&s, c, &c->program->repeats[i], loop);
-        tci_scratch_free(&s);
+        *status = tci_walk_record_slice(c, &c->program->repeats[i], loop);
         loop->refused = *status == TC_ERR_UNSUPPORTED;
         *status = loop->refused ? TC_OK : *status;
     }
     return loop && loop->sequence ? loop : NULL;
 }
 
-static tc_status tci_walk_run_loop(tc_call *c, const tci_walk_loop *loop, int64_t *rounds)
+/* Slices of a recorded loop until it ends, or fewer rounds than a slice are left: *rounds are done,
+ * and the caller does what is left. True if the loop has ended. */
+static bool tci_walk_run_loop(tc_call *c, const tci_run_repeat *r, const tci_walk_loop *loop,
+                              int64_t *rounds, tc_status *status)
 {
     const tc_backend *device = c->program->code->device;
-    tc_status status = device->replay(device->user, loop->sequence);
-    status = status ? status : device->sync(device->user);
-    return status ? status : device->download(device->user, rounds, loop->done, sizeof(*rounds));
+    int64_t slice = TCI_MIN(r->rounds, (int64_t)TCI_WALK_SLICE), done = slice;
+    while (!*status && done == slice && *rounds <= r->rounds - slice) {
+        *status = tci_walk_is_cancelled(c) ? TC_ERR_CANCELLED
+                                           : device->replay(device->user, loop->sequence);
+        *status = *status ? *status : device->sync(device->user);
+        *status = *status ? *status
+                          : device->download(device->user, &done, loop->done, sizeof(done));
+        *rounds += *status ? 0 : done;
+    }
+    return done < slice;
 }
 
-/* All rounds of a plain repetition. */
-static void tci_walk_plain_rounds(tc_call *c, const tci_run_repeat *r)
+static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last);
+
+/* All rounds of a plain repetition, unless the run is cancelled; returns how many were done. */
+static int64_t tci_walk_plain_rounds(tc_call *c, const tci_run_repeat *r)
 {
     const tci_run_step *steps = c->program->steps, *end = steps + r->last;
     void **slots = c->slots;
     int64_t *faults = c->faults;
-    for (int64_t round = 0; round < r->rounds; round++) {
+    int64_t round = 0;
+    for (; round < r->rounds && !tci_walk_is_cancelled(c); round++) {
         for (const tci_run_step *step = steps + r->first; step < end; step++) {
             step->fn(slots + step->first_slot, step->literals, step->faults ? faults : NULL, 0,
                      step->n_tasks);
         }
         tci_walk_move(c, r, round);
     }
+    return round;
+}
+
+/* Rounds of repetition i from `*round` on, one after the other. */
+static tc_status tci_walk_round_by_round(tc_call *c, int i, int64_t *round)
+{
+    const tci_run_repeat *r = &c->program->repeats[i];
+    tc_status status = TC_OK;
+    for (; !status && tci_walk_goes_on(c, r->code, *round, &status); ++*round) {
+        if (tci_walk_is_cancelled(c)) {
+            return TC_ERR_CANCELLED;
+        }
+        status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
+        tci_walk_move(c, r, *round);
+    }
+    return status;
 }
 
 /* Launches [begin, end), of which those of the repetitions from `first` to before `last` are done
@@ -496,21 +565,19 @@ static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int 
     tc_status status = TC_OK;
     for (int i = first; i < last && !status;) {
         const tci_run_repeat *r = &c->program->repeats[i];
-        int64_t round = 0;
+        int64_t round = 0, recorded = 0;
         status = tci_walk_plain(c, begin, r->first);
-        if (r->is_plain && !tci_trace_is_on()) {
-            tci_walk_plain_rounds(c, r);
-            round = r->rounds;
-        }
         const tci_walk_loop *loop = status ? NULL : tci_walk_record_loop(c, i, &status);
-        if (loop) {
-            status = tci_walk_run_loop(c, loop, &round);
+        if (!status && r->is_plain && !tci_trace_is_on()) {
+            round = tci_walk_plain_rounds(c, r);
+            status = round < r->rounds ? TC_ERR_CANCELLED : TC_OK;
+        } else if (!status && (!loop || !tci_walk_run_loop(c, r, loop, &recorded, &status))) {
+            round = recorded;
+            status = status ? status : tci_walk_round_by_round(c, i, &round);
+            round -= recorded;
         }
-        for (; !loop && !status && tci_walk_goes_on(c, r->code, round, &status); round++) {
-            status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
-            tci_walk_move(c, r, round);
-        }
-        tci_walk_move_back(c, r, loop ? 0 : round);
+        tci_walk_move_back(c, r, round);
+        round += recorded;
         status = status ? status : tci_walk_settle(c, r->code, round);
         begin = r->last;
         i += 1 + r->n_within;
@@ -808,7 +875,7 @@ static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
     for (int i = begin; i < end && !status; i++) {
         const tci_list_step *row = &code->list[i];
         if (row->kind == TCI_LIST_LAUNCH && !code->device) {
-            status = tci_walk_launch_rounds(c, row->begin, row->end);
+            status = tci_walk_judge(c, tci_walk_launch_rounds(c, row->begin, row->end));
         } else {
             status = tci_walk_row(c, r, row);
         }
@@ -866,6 +933,10 @@ TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
 static tc_status tci_walk_prepare(tc_call *c, tci_run *r)
 {
     const tc_program *f = c->program;
+    const volatile int *flag = f->options.cancel;
+    if (flag && __atomic_load_n(flag, __ATOMIC_RELAXED)) {
+        return tci_walk_judge(c, TC_ERR_CANCELLED);
+    }
     for (int i = 0; c->unclean && i < f->max_threads; i++) {
         c->faults[i] = 0;
     }
@@ -895,6 +966,7 @@ static tc_status tci_walk_list(tc_call *c, tci_run *r)
         tc_status synced = code->device->sync(code->device->user);
         status = status ? status : tci_walk_judge(c, synced);
     }
+    tci_walk_take_cancel(c);
     return status;
 }
 
@@ -946,6 +1018,7 @@ TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
     }
     if (status) {
         tci_walk_sync_all(c, r);
+        tci_walk_take_cancel(c);
     }
     tci_fpenv_leave(saved);
     return status;
@@ -968,6 +1041,7 @@ TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r)
             tci_walk_unstage(c, r, code->list[i].begin, code->list[i].end);
         }
     }
+    tci_walk_take_cancel(c);
     tci_fpenv_leave(saved);
     return status;
 }

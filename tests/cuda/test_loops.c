@@ -5,6 +5,8 @@
 
 #include "tc_test.h"
 
+#include <pthread.h>
+
 #include "emulate.h"
 #include "loop_cases.h"
 
@@ -298,6 +300,124 @@ TEST(steps_have_memory_of_their_own)
     x = tc_input(ctx, "x", TC_F32, 3, 4);
     REQUIRE(!tc_while(TC_TENSORS(x), 100, is_small, again, NULL, &last));
     check_own_memory(ctx, last);
+}
+
+/* ---- cancelled runs ---- */
+
+static tc_status is_below(void *user, const tc_tensor *carry, tc_tensor *go)
+{
+    *go = tc_lt(carry[0], *(const tc_tensor *)user);
+    return TC_OK;
+}
+
+static tc_status add_one(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    (void)user;
+    next[0] = tc_add(carry[0], 1);
+    return TC_OK;
+}
+
+/* Counts from p up to an input; p is then that. */
+static tc_program *compile_count(tc_ctx *ctx, tc_tensor p)
+{
+    tc_tensor end = tc_input(ctx, "end", TC_I32), last;
+    tc_program *f = NULL;
+    REQUIRE(tc_while(TC_TENSORS(p), 0, is_below, add_one, &end, &last) == TC_OK);
+    REQUIRE(tc_compile_fn(TC_TENSORS(end), TC_TENSORS(last, tc_assign(p, last)), NULL, &f) ==
+            TC_OK);
+    return f;
+}
+
+typedef struct canceller {
+    tc_call *call;
+    int after_us;
+} canceller;
+
+static void *cancel_later(void *given)
+{
+    const canceller *c = given;
+    struct timespec t = {0, c->after_us * 1000L};
+    nanosleep(&t, NULL);
+    tc_call_cancel(c->call);
+    return NULL;
+}
+
+/* The first run is launched round by round, the second records the loop, and the third replays it:
+ * each in slices, so that a replay ends. */
+static void check_cancelled(const char *backend)
+{
+    tc_options o = {.backend = backend, .fallback = TC_FALLBACK_REFUSE, .no_disk_cache = true};
+    tc_ctx *ctx = NULL;
+    tc_call *call = NULL;
+    int32_t never = INT32_MAX, end = 5, out = 0, at = 0;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor p = tc_param(ctx, &at, TC_I32);
+    tc_program *f = compile_count(ctx, p);
+    REQUIRE(tc_call_make(f, &call) == TC_OK);
+    for (int run = 0; run < 4; run++) {
+        canceller c = {call, 20000};
+        pthread_t thread;
+        pthread_create(&thread, NULL, cancel_later, &c);
+        CHECK_EQ_INT(tc_run_call(call, TC_BUFS(TC_BUF(&never, 1)), TC_BUFS(TC_BUF(&out, 1))),
+                     TC_ERR_CANCELLED);
+        CHECK_HAS(tc_error(call), "the run was cancelled");
+        pthread_join(thread, NULL);
+        REQUIRE(tc_read(p, &at, 1) == TC_OK);
+        CHECK_EQ_INT(at, run * 5);
+        end = at + 5;
+        CHECK_EQ_INT(tc_run_call(call, TC_BUFS(TC_BUF(&end, 1)), TC_BUFS(TC_BUF(&out, 1))), TC_OK);
+        CHECK_EQ_INT(out, end);
+    }
+    tc_call_free(call);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(loops_of_a_device_are_cancelled)
+{
+    NEED("emulated");
+    check_cancelled("emulated");
+    check_cancelled("recording");
+    CHECK_EQ_INT(n_live, 0);
+    if (have("cuda")) {
+        check_cancelled("cuda");
+    }
+}
+
+/* Of an even and an odd number of rounds, of fewer, of as many, and of more than a replay does. */
+TEST(a_recorded_loop_is_replayed_in_slices)
+{
+    NEED("recording");
+    tc_options o = {.backend = "recording", .fallback = TC_FALLBACK_REFUSE, .no_disk_cache = true};
+    const int32_t counts[] = {7, 8, 1 << 14, (1 << 14) + 1, (1 << 15) + 3};
+    for (int most = 0; most < 2; most++) {
+        tc_ctx *ctx = NULL;
+        tc_call *call = NULL;
+        tc_program *f = NULL;
+        tc_tensor last;
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_tensor end = tc_input(ctx, "end", TC_I32), start = tc_input(ctx, "start", TC_I32);
+        REQUIRE(tc_while(TC_TENSORS(start), most ? 20001 : 0, is_below, add_one, &end, &last) ==
+                TC_OK);
+        REQUIRE(tc_compile_fn(TC_TENSORS(start, end), TC_TENSORS(last), NULL, &f) == TC_OK);
+        REQUIRE(tc_call_make(f, &call) == TC_OK);
+        n_loops = n_rounds = 0;
+        int rounds = 0;
+        for (int i = 0; i < 7; i++) {
+            int32_t from = 3, to = 3 + counts[i % 5], out = 0;
+            int32_t n = most && to - from > 20001 ? 20001 : to - from;
+            rounds += i == 0 ? 0 : most && n > 1 << 14 ? 1 << 14 : n; /* the host does the rest */
+            CHECK_EQ_INT(tc_run_call(call, TC_BUFS(TC_BUF(&from, 1), TC_BUF(&to, 1)),
+                                     TC_BUFS(TC_BUF(&out, 1))), TC_OK);
+            CHECK_EQ_INT(out, from + n);
+        }
+        CHECK_EQ_INT(n_loops, 1);
+        CHECK_EQ_INT(n_rounds, rounds);
+        tc_call_free(call);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+        CHECK_EQ_INT(n_live, 0);
+    }
 }
 
 TEST(loops_and_branches_as_launches)

@@ -438,6 +438,18 @@ static void fz_draw_linear(fz_draw *d, fz_step *s)
     s->in[1] = fz_new_leaf(d, t, 3, b);
 }
 
+/* A constant of the dtype of another step, and of its shape or of shape []. */
+static int fz_new_constant(fz_draw *d, int like)
+{
+    fz_step s = {.kind = FZ_FULL};
+    const fz_step *x = &d->f->steps[like];
+    s.dtype = x->dtype;
+    s.rank = fz_chance(d, 50) ? x->rank : 0;
+    memcpy(s.sizes, x->sizes, sizeof(s.sizes));
+    s.number[0] = fz_number(d);
+    return fz_keep(d, &s);
+}
+
 /* Over the rows of x, with a carry like one of them. */
 static void fz_draw_loop(fz_draw *d, fz_step *s)
 {
@@ -449,6 +461,11 @@ static void fz_draw_loop(fz_draw *d, fz_step *s)
     s->attr[1] = fz_pick(d, 2);
     s->attr[2] = fz_pick(d, 2);
     s->attr[3] = fz_pick(d, FZ_LOOPS);
+    if (s->n_in == 2 && s->in[1] >= 0 && fz_chance(d, 70)) {
+        s->attr[4] = fz_pick(d, 3);
+        s->in[2] = fz_chance(d, 50) ? fz_new_constant(d, s->in[1]) : fz_mate(d, s->in[1]);
+        s->n_in += s->in[2] >= 0;
+    }
 }
 
 static void fz_draw_made(fz_draw *d, fz_step *s)
@@ -546,6 +563,9 @@ static void fz_draw_recipe(fz_recipe *f, uint64_t seed, tc_ctx *ctx)
     f->n_outputs = 1 + fz_pick(&d, FZ_MAX_OUT);
     for (int i = 0; i < f->n_outputs; i++) {
         f->outputs[i] = i ? fz_pick(&d, f->n) : f->n - 1;
+    }
+    for (int i = 0; i < f->n; i++) {
+        f->steps[i].moment = fz_chance(&d, 40) ? 1 + fz_pick(&d, 4) : 0;
     }
     fz_graph_free(&g);
 }

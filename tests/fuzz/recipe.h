@@ -7,6 +7,9 @@
  *   FZ_NEAR   a float sum in another order, or a composite: close to the reference
  *   FZ_WILD   behind such a value something that magnifies differences: only the executors among
  *             each other are compared
+ * A step that no input is needed for may be evaluated while the graph is built, so that steps made
+ * before and after that use it.
+ *
  * A step with `whole` > 0 holds integers of at most that size (or NaN), so its sums are exact in
  * any order. */
 #ifndef TC_TEST_FUZZ_RECIPE_H
@@ -32,6 +35,8 @@ typedef struct fz_step {
     int n_in, in[FZ_MAX_IN]; /* earlier steps; -1: number[i] */
     tc_arg number[FZ_MAX_IN];
     int64_t attr[12];        /* axes, sizes; INPUT: data mode and index bound */
+    int moment;              /* it is evaluated when so many steps are made, itself the first;
+                              * 0: it is not, nor where it needs an input */
     /* of the value: */
     tc_dtype dtype;
     int rank;
@@ -52,6 +57,7 @@ typedef struct fz_recipe {
 /* A recipe built in a context. */
 typedef struct fz_graph {
     tc_tensor tensors[FZ_MAX_STEPS];
+    bool known[FZ_MAX_STEPS]; /* no input is needed for it */
     tc_tensor inputs[FZ_MAX_STEPS];
     int input_steps[FZ_MAX_STEPS];
     void *borrowed[FZ_MAX_STEPS];
@@ -320,17 +326,38 @@ static tc_tensor fz_call_linear(const fz_step *s, const tc_tensor *t, tc_ctx *ct
     }
 }
 
-/* attr: what a step does with the carry, whether the rows are taken from behind, and whether the
- * value is what the steps gave or the last carry. */
+/* A loop: its step; what its body closes over, which may be no tensor, and the step of that. */
+typedef struct fz_body {
+    const fz_step *s, *made;
+    tc_tensor closed;
+} fz_body;
+
+/* What the body closes over: as it is, a view of it, or a constant that is made again. */
+static tc_tensor fz_loop_closed(const fz_body *b)
+{
+    int64_t list[FZ_MAX_RANK + 1] = {b->made->dtype};
+    memcpy(list + 1, b->made->sizes, sizeof(b->made->sizes));
+    return b->s->attr[4] == 1 && tc_rank(b->closed) > 0 ? tc_flip(b->closed, -1)
+           : b->s->attr[4] == 2 && b->made->kind == FZ_FULL
+               ? tc_full_at(b->closed.ctx, b->made->number[0], b->made->rank + 1, list, TC_HERE)
+               : b->closed;
+}
+
+/* attr: what a step does with the carry, whether the rows are taken from behind, whether the value
+ * is what the steps gave or the last carry; and how it uses what the body closes over. */
 static tc_status fz_loop_step(void *user, const tc_tensor *carry, const tc_tensor *x,
                               tc_tensor *next, tc_tensor *y)
 {
-    const fz_step *s = (const fz_step *)user;
+    const fz_body *b = (const fz_body *)user;
+    const fz_step *s = b->s;
     switch (s->attr[0]) {
     case 0: next[0] = tc_add(carry[0], x[0]); break;
     case 1: next[0] = tc_sub(x[0], carry[0]); break;
     case 2: next[0] = tc_maximum(carry[0], tc_neg(x[0])); break;
     default: next[0] = tc_where(tc_gt(x[0], carry[0]), tc_flip(x[0], -1), carry[0]); break;
+    }
+    if (b->closed.ctx) {
+        next[0] = tc_add(next[0], fz_loop_closed(b));
     }
     y[0] = s->attr[0] % 2 ? carry[0] : tc_abs(next[0]);
     return TC_OK;
@@ -368,10 +395,15 @@ static tc_status fz_other_branch(void *user, const tc_tensor *x, tc_tensor *y)
 }
 
 /* attr[3]: the kind of loop. */
-static tc_tensor fz_call_loop(const fz_step *s, const tc_tensor *t, tc_ctx *ctx)
+static tc_tensor fz_call_loop(const fz_recipe *f, const fz_step *s, const tc_tensor *t,
+                              tc_ctx *ctx)
 {
     tc_tensor last[3], rows, first = tc_squeeze(tc_slice(t[0], 0, 0, 1, 1), 0);
-    void *user = (void *)(uintptr_t)s;
+    fz_body body = {s, s, TC_NONE}, *user = &body;
+    if (s->n_in > 2) {
+        body.made = &f->steps[s->in[2]];
+        body.closed = tc_cast(t[2], tc_dtype_of(t[1]));
+    }
     switch (s->attr[3]) {
     case FZ_WHILE:
         tc_while(TC_TENSORS(t[1], tc_full(ctx, 0, TC_I32), first), 0, fz_loop_go, fz_loop_on, user,
@@ -413,7 +445,7 @@ static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
     case FZ_EINSUM: return fz_call_einsum(s, t);
     case FZ_CONV: case FZ_POOL: return fz_call_window(s, t);
     case FZ_LINEAR: return fz_call_linear(s, t, ctx);
-    case FZ_LOOP: return fz_call_loop(s, t, ctx);
+    case FZ_LOOP: return fz_call_loop(f, s, t, ctx);
     case FZ_TAME: return fz_call_tame(t[0]);
     case FZ_REDUCE: case FZ_MEAN: case FZ_LAYER_NORM: case FZ_CUMSUM: case FZ_SOFTMAX:
     case FZ_LOG_SOFTMAX: case FZ_CROSS_ENTROPY:
@@ -524,7 +556,9 @@ static bool fz_build_step(fz_recipe *f, int i, tc_ctx *ctx, fz_graph *g)
     }
     s->whole = fz_whole(f, s);
     s->trust = fz_own_trust(f, s);
+    g->known[i] = s->kind != FZ_INPUT;
     for (int k = 0; k < s->n_in; k++) {
+        g->known[i] = g->known[i] && (s->in[k] < 0 || g->known[s->in[k]]);
         fz_trust of_in = s->in[k] >= 0 ? f->steps[s->in[k]].trust : FZ_SAME;
         of_in = of_in == FZ_NEAR && !fz_is_smooth(s) ? FZ_WILD : of_in;
         s->trust = of_in > s->trust ? of_in : s->trust;
@@ -550,6 +584,12 @@ TCT_UNUSED static bool fz_build(fz_recipe *f, tc_ctx *ctx, fz_graph *g)
     for (int i = 0; i < f->n; i++) {
         if (needed[i] && !fz_build_step(f, i, ctx, g)) {
             return false;
+        }
+        for (int k = 0; k <= i; k++) {
+            bool now = f->steps[k].moment > 0 && k + f->steps[k].moment - 1 == i;
+            if (now && needed[k] && g->known[k] && tc_eval(g->tensors[k])) {
+                return false;
+            }
         }
     }
     for (int i = 0; i < f->n_outputs; i++) {

@@ -1,7 +1,8 @@
 /* Every public call, drawn by its name: what is drawn for its parameters is of the right kind, and
  * often fits. A call that is refused has a text; of those that are not, native code and the
  * interpreter give the same bits, for the results and for the gradients of all of them by all
- * inputs that are floats.
+ * inputs that are floats. Operands may be constants that have a value, and constants that a call
+ * may make for itself are evaluated at random moments.
  *
  * Names, parameters and their kinds are those that tc_op_name and tc_op_params tell, so a call that
  * is new is drawn too; one that is never accepted is a failure here, and gets a line in `likings`.
@@ -122,6 +123,30 @@ static tc_tensor new_input(drawn *d, tc_dtype t, int rank, const int64_t *sizes,
     return x;
 }
 
+static tc_arg number(double v, bool whole)
+{
+    tc_arg a = {{NULL, UINT32_MAX, 0}, whole ? 2 : 3, whole ? (int64_t)v : 0, whole ? 0 : v};
+    return a;
+}
+
+/* A constant that has a value. */
+static tc_tensor evaluated(drawn *d, tc_dtype t, int rank, const int64_t *sizes)
+{
+    static const double numbers[] = {0, 1, -1, 2, 0.5, 0.25};
+    int64_t list[MOST_LIST + 1] = {t};
+    memcpy(list + 1, sizes, sizeof(*sizes) * (size_t)rank);
+    tc_tensor x = tc_full_at(d->ctx, number(numbers[pick(6)], false), rank + 1, list, TC_HERE);
+    CHECK_MSG(!tc_eval(x), "%s", tc_error(x));
+    return x;
+}
+
+static void random_moment(drawn *d)
+{
+    while (chance(40)) {
+        evaluated(d, chance(50) ? d->dtype : TC_F32, chance(50) ? d->rank : 0, d->sizes);
+    }
+}
+
 static tc_tensor liked_tensor(drawn *d, const char *shape)
 {
     int64_t sizes[MOST_LIST];
@@ -131,6 +156,9 @@ static tc_tensor liked_tensor(drawn *d, const char *shape)
         sizes[rank++] = strtoll(shape, &end, 10);
     }
     char kind = d->likes->dtypes[d->n_operands];
+    if (kind == 'f' && chance(15)) {
+        return evaluated(d, TC_F32, rank, sizes);
+    }
     return new_input(d, kind == 'f' ? TC_F32 : TC_I64, rank, sizes, kind == 'f' ? 0 : kind - '0');
 }
 
@@ -160,17 +188,14 @@ static tc_tensor draw_tensor(drawn *d, bool is_index)
         rank = 1;
         sizes[0] = d->sizes[pick(d->rank)];
     }
+    if (!is_index && is_float(d->dtype) && chance(10)) {
+        return evaluated(d, d->dtype, rank, sizes);
+    }
     tc_dtype t = is_index ? (chance(80) ? TC_I64 : TC_I32) : chance(93) ? d->dtype : TC_BOOL;
     return new_input(d, t, rank, sizes, is_index ? 1 + pick(3) : 0);
 }
 
 /* ---- its parameters ---- */
-
-static tc_arg number(double v, bool whole)
-{
-    tc_arg a = {{NULL, UINT32_MAX, 0}, whole ? 2 : 3, whole ? (int64_t)v : 0, whole ? 0 : v};
-    return a;
-}
 
 static void draw_list(drawn *d, tc_attr *a, int n, int least, int most)
 {
@@ -353,13 +378,16 @@ static bool draw(drawn *d, tc_ctx *ctx, int op, int *n_results)
     d->likes = liking_of(d->name);
     draw_shape(d);
     draw_params(d, tc_op_params(op));
+    random_moment(d);
     bool fits = call(d, *n_results);
     while (!fits && *n_results < MOST_RESULTS &&
            strstr(tc_error(d->outputs[0]), "are asked for: it has")) {
         fits = call(d, ++*n_results);
     }
     if (fits) {
+        random_moment(d);
         add_gradients(d);
+        random_moment(d);
     }
     return fits;
 }
@@ -491,7 +519,7 @@ TEST(calls_by_name)
         int accepted = 0, n_results = 1, most = tct_soak ? ACCEPTED_SOAK : ACCEPTED;
         for (int t = 0; t < TRIES && accepted < most && is_drawn(tc_op_name(op)); t++) {
             if (!ctx) {
-                REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+                REQUIRE(tc_ctx_make(&ctx, &(tc_options){.backend = "interp"}) == TC_OK);
             }
             if (draw(&all[n], ctx, op, &n_results)) {
                 accepted++;

@@ -1,8 +1,8 @@
-/* Random graphs of every op, dtype and layout: the reference evaluator, the interpreter and native
- * code (gcc and clang, several vector widths, one thread and two, outputs in place of inputs) must
- * give the same bits; and each element of an elementwise node must be what tests/judge.h, which
- * shares no formula with them, says of its operands. Half of the graphs change parameters too: one
- * as a whole, and one row of another.
+/* Random graphs of every op, dtype and layout, parts of which are evaluated while the rest is made:
+ * the reference evaluator, the interpreter and native code (gcc and clang, several vector widths,
+ * one thread and two, outputs in place of inputs) must give the same bits; and each element of an
+ * elementwise node must be what tests/judge.h, which shares no formula with them, says of its
+ * operands. Half of the graphs change parameters too: one as a whole, and one row of another.
  *
  * A failing graph is cut down (outputs dropped, inner steps turned into inputs) and printed with
  * its seed; TC_TEST_SEED=N replays that graph alone, TC_TEST_SOAK=1 draws thousands. */
@@ -49,6 +49,9 @@ static tc_options options_of(int way, int threads)
     o.fallback = way ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW;
     return o;
 }
+
+/* Of contexts: values that are needed while a graph is built are no work for a compiler. */
+static const tc_options interpreted = {.backend = "interp", .no_disk_cache = true};
 
 /* The second way that works here for a batch; 0: no compiler at all. */
 static int native_way(int batch)
@@ -460,7 +463,7 @@ static bool fails(const fz_recipe *f, int way, char *text, size_t room)
     fz_case *c = (fz_case *)calloc(1, sizeof(*c));
     tc_ctx *ctx;
     bool failed = false;
-    if (!tc_ctx_make(&ctx, NULL)) {
+    if (!tc_ctx_make(&ctx, &interpreted)) {
         c->f = *f;
         if (case_open(c, ctx)) {
             c->ran = TC_STATUS_COUNT;
@@ -525,7 +528,7 @@ static void report(const fz_case *c, int way)
     printf("cut down: %s\n", text);
     tc_ctx *ctx;
     fz_graph g;
-    if (!tc_ctx_make(&ctx, NULL)) {
+    if (!tc_ctx_make(&ctx, &interpreted)) {
         if (fz_build(&f, ctx, &g)) {
             tci_node *roots[FZ_MAX_OUT];
             tci_scratch s;
@@ -590,7 +593,7 @@ static bool fuzz_batch(uint64_t first, int n, int way)
     tc_ctx *ctx;
     int opened = 0;
     seed_now = first;
-    REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+    REQUIRE(tc_ctx_make(&ctx, &interpreted) == TC_OK);
     memset(cases, 0, sizeof(cases));
     for (int i = 0; i < n; i++) {
         fz_case *c = &cases[opened];

@@ -104,25 +104,20 @@ TEST(declarations_with_tcc)
     CHECK_RUNS("tcc $I -c " CASES "declarations.c -o $T/declarations.o");
 }
 
-/* Every example of api/manual.h: lines that are indented by five columns. Whole programs stand
- * alone; other blocks become functions that have a context, x, y, in, out and a program f. */
-TEST(examples_of_the_manual_compile)
+/* Every example of api/manual.h; and those that print, but for what depends on the machine, print
+ * what their comments say. */
+TEST(examples_of_the_manual_compile_and_print_what_they_say)
 {
-    CHECK_RUNS("mkdir $T/manual && awk -v dir=$T/manual '"
-               "/^ \\*     / { if (!open) { n++; open = 1 }"
-               " text[n] = text[n] substr($0, 8) \"\\n\"; next }"
-               "/^ \\*$/ { if (open) { text[n] = text[n] \"\\n\" } next } { open = 0 }"
-               "END { for (i = 1; i <= n; i++) { file = dir \"/\" i \".c\";"
-               " whole = text[i] ~ /int main/;"
-               " if (!whole) { print \"#include \\\"tc.h\\\"\\n"
-               "void example(tc_ctx *ctx, tc_tensor x, tc_tensor y, float *in, float *out,"
-               " tc_program *f);\\nvoid example(tc_ctx *ctx, tc_tensor x, tc_tensor y, float *in,"
-               " float *out, tc_program *f)\\n{\" >file }"
-               " print text[i] >file; if (!whole) { print \"}\" >file } }"
-               " exit n < 10 }' src/api/manual.h || exit 1;"
-               " for c in $T/manual/*.c; do $CC -std=c11 -Wall -Wextra -Werror -Wno-unused-variable"
-               " -Wno-unused-parameter -Wno-unused-but-set-variable $I -fsyntax-only $c ||"
-               " { cat $c; exit 1; }; done");
+    CHECK_RUNS("( mkdir $T/manual &&"
+               " awk -v dir=$T/manual -f " CASES "manual.awk src/api/manual.h || exit 1;"
+               " for c in $T/manual/*[0-9].c; do $CC -std=c11 -Wall -Wextra -Werror"
+               " -Wno-unused-variable -Wno-unused-parameter -Wno-unused-but-set-variable $I"
+               " -fsyntax-only $c || { cat $c; exit 1; }; done;"
+               " echo '#define TC_IMPLEMENTATION\n#include \"tc.h\"' >$T/tc.c &&"
+               " $CC " FAST "$I -c $T/tc.c -o $T/tc.o || exit 1;"
+               " for want in $T/manual/*.want; do e=${want%.want}; m=$e.main.c; [ -f $m ] || m=;"
+               " $CC -O0 $I $e.c $m $T/tc.o $L -o $T/example && $T/example >$T/printed || exit 1;"
+               " cmp $T/printed $want || { cat $e.c $T/printed; exit 1; }; done )");
 }
 
 TEST(every_environment_variable_is_in_the_manual)

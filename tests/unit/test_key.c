@@ -161,6 +161,9 @@ TEST(options_that_change_code_are_keyed)
     options.cc = "clang";
     CHECK(!same_key(base, request_of(y)));
     options.cc = NULL;
+    options.verify = true; /* code that nobody verified is not found where it is to be */
+    CHECK(!same_key(base, request_of(y)));
+    options.verify = false;
     tci_target target;
     memset(&target, 0, sizeof(target));
     strcpy(target.features, "other");

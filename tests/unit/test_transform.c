@@ -530,6 +530,32 @@ TEST(examples_go_through_repetitions)
     }
 }
 
+static void grown_between(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    const tc_tensor half = tc_mul(x[0], 0.5);
+    grown(&half, y, user);
+    y[0] = tc_mul(y[0], 0.25);
+}
+
+/* An axis of size 1 that no root of a group reads is no axis of its rows. */
+TEST(examples_of_one_element_go_through_a_loop)
+{
+    tc_ctx *ctx;
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .verify = true};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    const float at[3] = {6, 80, 14}, want[3] = {48, 40, 28}; /* 3 2^6 / 4, 40 2^2 / 4, 7 2^4 / 4 */
+    tc_tensor y;
+    CHECK_EQ_INT(tc_vmap(grown_between, NULL, TC_TENSORS(tc_copy_in(ctx, at, TC_F32, 3, 1)), NULL,
+                         &y, NULL, 1), TC_OK);
+    float got[3] = {0};
+    tc_status status = tc_read(y, got, 3);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(y));
+    for (int i = 0; i < 3; i++) {
+        CHECK_CLOSE(got[i], want[i], 0);
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(misuse_has_a_text)
 {
     tc_ctx *ctx = make("interp");
