@@ -128,8 +128,8 @@ TCI_FN tci_node *tci_ops_whole(tci_frame *f, const tc_arg *a, tc_dtype t, const 
 /* ---- of elementwise calls ---- */
 
 /* Comparing with a number that the dtype cannot hold is exact all the same: the number has a wider
- * one, and the tensors have that too where it holds them. Otherwise one is u64 and the other signed,
- * which the builder compares exactly (graph/build.c). */
+ * one, and the tensors have that too where it holds them. Otherwise one is u64 and the other
+ * signed, which the builder compares exactly (graph/build.c). */
 static tc_dtype tci_ops_compare_dtype(tc_dtype t, const tc_arg *args, int n, tc_dtype *number)
 {
     *number = t;

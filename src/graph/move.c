@@ -543,7 +543,8 @@ TCI_FN tci_node *tci_build_readable(tci_graph *g, tci_node *x, int axis)
     if (!x || tci_dim_le(1, x->shape[axis])) {
         return x;
     }
-    return tci_build_pad(g, x, axis, 0, 1, tci_graph_const(g, (tc_dtype)x->dtype, (tci_value){.i = 0}));
+    tci_node *zero = tci_graph_const(g, (tc_dtype)x->dtype, (tci_value){.i = 0});
+    return tci_build_pad(g, x, axis, 0, 1, zero);
 }
 
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index)

@@ -445,7 +445,8 @@ static void compile(drawn *all, int n, int way, bool reproducible)
 {
     static tc_job jobs[BATCH];
     tc_options o = {.backend = backends[way], .no_disk_cache = true,
-                    .reproducible = reproducible, .fallback = way ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW};
+                    .reproducible = reproducible,
+                    .fallback = way ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW};
     for (int i = 0; i < n; i++) {
         drawn *d = &all[i];
         tc_job job = {{d->inputs, d->n_inputs}, {d->outputs, d->n_outputs}, &d->programs[way],
@@ -665,14 +666,15 @@ static void check_point(drawn *d, tc_program *f, const char *params, const int64
     bool has_index = false;
     for (int i = 0; i < d->n_inputs; i++) {
         fill(d, i);
-        has_index = has_index || d->bound[i] > 0; /* it may be outside, and is told where it is read */
+        has_index = has_index || d->bound[i] > 0; /* may be outside; told where it is read */
     }
     run(d, 0);
     run_symbolic(d, f);
     bool same = d->status[0] == d->status[1];
-    CHECK_MSG(same || (has_index && d->status[1] == TC_ERR_INDEX), "%s(%s) at n, m = %lld, %lld: %s, with symbols %s: %s",
-              d->name, params, (long long)values[0], (long long)values[1],
-              tc_status_text(d->status[0]), tc_status_text(d->status[1]), tc_error(f));
+    CHECK_MSG(same || (has_index && d->status[1] == TC_ERR_INDEX),
+              "%s(%s) at n, m = %lld, %lld: %s, with symbols %s: %s", d->name, params,
+              (long long)values[0], (long long)values[1], tc_status_text(d->status[0]),
+              tc_status_text(d->status[1]), tc_error(f));
     for (int i = 0; i < d->n_outputs && !d->status[0] && !d->status[1]; i++) {
         int64_t at = differs_at(d, i, values[0] >= 2 && values[1] >= 2);
         CHECK_MSG(at < 0, "%s(%s) at n, m = %lld, %lld: output %d of %d differs at element %lld of "

@@ -571,7 +571,8 @@ TEST(edges_as_in_torch)
     CHECK_EQ_INT(tc_dtype_of(tc_einsum("i->", TC_TENSORS(small))), TC_I8); /* wraps, as in torch */
     VALUES(tc_einsum("i->", TC_TENSORS(small)), 300 - 256);
     CHECK_EQ_INT(tc_dtype_of(tc_einsum("i,i->", TC_TENSORS(small, small))), TC_I8);
-    CHECK_EQ_INT(tc_dtype_of(tc_einsum("ij->j", TC_TENSORS(tc_full(ctx, 1, TC_U16, 2, 3)))), TC_U16);
+    tc_tensor words = tc_full(ctx, 1, TC_U16, 2, 3);
+    CHECK_EQ_INT(tc_dtype_of(tc_einsum("ij->j", TC_TENSORS(words))), TC_U16);
     CHECK_EQ_INT(tc_dtype_of(tc_einsum("i->i", TC_TENSORS(small))), TC_I8);
     tc_ctx_free(ctx);
 }

@@ -113,7 +113,8 @@ TEST(places_by_sizes)
 }
 
 /* The interpreter's result of y at a size of x [1, 1, size, 2]. */
-static void check_images(tc_ctx *ctx, const char *what, tc_tensor y, int size, const float *want, int n)
+static void check_images(tc_ctx *ctx, const char *what, tc_tensor y, int size, const float *want,
+                         int n)
 {
     float in[6] = {5, 6, 7, 8, 9, 10}, got[8];
     tc_program *f = NULL;
@@ -213,7 +214,8 @@ TEST(symbols_that_are_refused)
     REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
     int64_t n = TC_DIM("n", 0, 9), some = TC_DIM("some", 1, 9);
     tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 1, some), i = tc_input(ctx, "i", TC_I64, 1, 1);
-    tc_tensor log_probs = tc_input(ctx, "p", TC_F32, 4, 1, some), lengths = tc_full(ctx, 1, TC_I64, 1);
+    tc_tensor log_probs = tc_input(ctx, "p", TC_F32, 4, 1, some);
+    tc_tensor lengths = tc_full(ctx, 1, TC_I64, 1);
     CHECK_HAS(tc_error(tc_diff(x, some, -1, TC_NONE, TC_NONE)), "n is some: expected a number");
     CHECK_HAS(tc_error(tc_rot90(x, some, 0, 1)), "k is some: expected a number");
     CHECK_HAS(tc_error(tc_randint(ctx, 1, 0, n, TC_I64, 3)),
@@ -227,7 +229,7 @@ TEST(symbols_that_are_refused)
     CHECK_HAS(tc_error(tc_interpolate(any, &(tc_interpolation){.mode = "linear",
                                                                .scale_factor = {2}})),
               "expected at least 1: declare TC_DIM(\"n\", 1, ...)");
-    for (int stride = 1; stride <= 4; stride++) { /* one window fits at every size, or none is made */
+    for (int stride = 1; stride <= 4; stride++) { /* one window must fit at every size */
         const char *text = "a window of 3 elements (dilation 1) needs at least 3";
         tc_tensor w = tc_ones(ctx, TC_F32, 1, 1, 3);
         CHECK_HAS(tc_error(tc_conv1d(x, w, TC_NONE, &(tc_conv){.stride = {stride}})), text);
@@ -245,7 +247,8 @@ TEST(averages_by_a_size)
     int64_t n = TC_DIM("n", 2, 9);
     tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 1, n);
     tc_program *f = NULL;
-    CHECK(!tc_compile(tc_avg_pool1d(x, &(tc_pool){.kernel = {2}, .stride = {1}, .divisor = n}), &f));
+    tc_pool pool = {.kernel = {2}, .stride = {1}, .divisor = n};
+    CHECK(!tc_compile(tc_avg_pool1d(x, &pool), &f));
     for (int size = 2; size <= 6 && f; size += 2) {
         CHECK(!tc_run(f, TC_BUFS(TC_BUF(in, size)), TC_BUFS(TC_BUF(got, size - 1))));
         for (int i = 0; i < size - 1; i++) {

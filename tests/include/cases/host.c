@@ -1,5 +1,5 @@
-/* A program for another processor, run by an emulator: the shipped header in one file, some programs
- * on the backend that is named, against loops of C. With "native" nothing may be interpreted. */
+/* A program for another processor, run by an emulator: the shipped header in one file, and some
+ * programs against loops of C. With the argument "native" nothing may be interpreted. */
 #define TC_DYNAMIC_SHAPES
 #define TC_IMPLEMENTATION
 #include "tc.h"
