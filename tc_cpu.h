@@ -25,6 +25,8 @@ typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC 
 
 /* cpu/target.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
+/* Why there is no native code where detection finds no fused multiply-add. */
+TCI_FN const char *tci_target_why_none(void);
 
 /* cpu/machine.c */
 TCI_FN void tci_cpu_machine(tc_machine *m);
@@ -182,6 +184,17 @@ static int tci_cpu_widest(void)
     return 16;
 #else
     return 0;
+#endif
+}
+
+TCI_FN const char *tci_target_why_none(void)
+{
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+    return "the processor has no fused multiply-add (FMA3)";
+#elif defined(__x86_64__)
+    return "the compiler of this library cannot ask what the processor has (gcc and clang can)";
+#else
+    return "native code is for x86-64 and aarch64, and this processor is another";
 #endif
 }
 
@@ -655,7 +668,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     out->int_points = t.int_points;
     tci_cpu_machine(&out->machine);
     if (!out->usable) {
-        snprintf(out->why, sizeof(out->why), "the processor has no fused multiply-add");
+        snprintf(out->why, sizeof(out->why), "%s", tci_target_why_none());
     }
     tci_os_keep_over_fork(&tci_cpu_targets.lock, NULL);
     pthread_mutex_lock(&tci_cpu_targets.lock);

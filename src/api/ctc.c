@@ -101,9 +101,10 @@ TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tenso
                              tc_rank(target_lengths));
     }
     const int64_t classes = tc_size(log_probs, 2);
-    if (blank < 0 || (tci_dim_is_known(classes) && blank >= classes)) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "blank is %lld: expected one of %s classes",
-                             (long long)blank, TCI_DIM_TEXT(classes));
+    if (!tci_dim_is_known(blank) || blank < 0 || !tci_dim_lt(blank, classes)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "blank is %s: expected one of %s classes%s",
+                             TCI_DIM_TEXT(blank), TCI_DIM_TEXT(classes),
+                             TCI_LEAST_NOTE(classes, blank + 1));
     }
     tc_tensor lengths = tc_cast(target_lengths, TC_I64);
     tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(targets, 1), 1, TC_I64);

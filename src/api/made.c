@@ -238,6 +238,17 @@ TC_API tc_tensor tc_rope_at(tc_tensor x, tc_tensor cosine, tc_tensor sine, tc_si
 
 /* ---- over axes ---- */
 
+/* x with one more element, -infinity, at the end of each of these axes that may have none. */
+static tc_tensor tci_made_not_empty(tc_tensor x, tc_axes axes, tc_site here)
+{
+    for (int i = 0; i < (axes.all ? tc_rank(x) : axes.n); i++) {
+        int axis = axes.all ? i : axes.items[i];
+        bool some = axis >= tc_rank(x) || axis < -tc_rank(x) || tci_dim_le(1, tc_size(x, axis));
+        x = some ? x : tc_pad_at(x, axis, 0, 1, tci_arg_float(-(double)INFINITY), here);
+    }
+    return x;
+}
+
 TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)
 {
     tci_made m;
@@ -248,7 +259,7 @@ TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_si
     if (tc_count(x) == 0) { /* no element is the largest: the logarithms of sums of nothing */
         return tci_made_round(&m, tc_log(tc_sum(tc_exp(wide), axes, keepdims)));
     }
-    tc_tensor top = tc_max(wide, axes, true);
+    tc_tensor top = tc_max(tci_made_not_empty(wide, axes, here), axes, true);
     top = tc_where(tc_isfinite(top), top, 0.0);
     tc_tensor sum = tc_sum(tc_exp(tc_sub(wide, top)), axes, keepdims);
     top = keepdims ? top : tc_sum(top, axes, false); /* of one element each */
@@ -330,8 +341,9 @@ TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend,
     if (!tci_made_begin(&m, "tc_diff", x, here)) {
         return m.bad;
     }
-    if (n < 0) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "n is %lld: expected 0 or more", (long long)n);
+    if (!tci_dim_is_known(n) || n < 0) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "n is %s: expected a number, 0 or more",
+                             TCI_DIM_TEXT(n));
     }
     x = tci_is_none(prepend) ? x : tc_cat(TC_TENSORS(prepend, x), axis);
     x = tci_is_none(append) ? x : tc_cat(TC_TENSORS(x, append), axis);

@@ -127,13 +127,17 @@ TCI_FN tci_node *tci_ops_whole(tci_frame *f, const tc_arg *a, tc_dtype t, const 
 
 /* ---- of elementwise calls ---- */
 
-/* Comparing with a number that the dtype cannot hold is exact all the same: both sides go to a
- * wider one. */
-static tc_dtype tci_ops_compare_dtype(tc_dtype t, const tc_arg *args, int n)
+/* Comparing with a number that the dtype cannot hold is exact all the same: the number has a wider
+ * one, and the tensors have that too where it holds them. Otherwise one is u64 and the other
+ * signed, which the builder compares exactly (graph/build.c). */
+static tc_dtype tci_ops_compare_dtype(tc_dtype t, const tc_arg *args, int n, tc_dtype *number)
 {
+    *number = t;
     for (int i = 0; i < n; i++) {
         if (args[i].kind == TCI_OPS_INT && tci_dtype_is_int(t) && !tci_ops_fits(&args[i], t)) {
-            return t == TC_U64 || tci_ops_is_huge(&args[i]) ? TC_F64 : TC_I64;
+            bool huge = tci_ops_is_huge(&args[i]);
+            *number = huge ? TC_U64 : TC_I64;
+            return t == TC_U64 || (huge && tci_dtype_is_signed(t)) ? t : *number;
         }
     }
     return t;
@@ -167,11 +171,12 @@ TCI_FN bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n,
     tc_dtype dtype = tci_ops_weak(common, kind), result;
     if (op >= 0) {
         tci_build_ew_dtypes(op, dtype, &dtype, &result);
-        tc_dtype wider = result == TC_BOOL ? tci_ops_compare_dtype(dtype, args, n) : dtype;
+        tc_dtype number = dtype;
+        tc_dtype wider = result == TC_BOOL ? tci_ops_compare_dtype(dtype, args, n, &number) : dtype;
         for (int i = 0; wider != dtype && i < n; i++) {
             nodes[i] = args[i].kind ? NULL : tci_build_cast(&f->ctx->graph, nodes[i], wider);
         }
-        dtype = wider;
+        dtype = number;
     }
     for (int i = 0; i < n; i++) {
         if (args[i].kind) {

@@ -852,7 +852,8 @@ TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tens
 /* x with src, of its dtype, which broadcasts to tc_index(x, indices), in those places; or added to
  * them, if accumulate. Of several elements for one place one is taken; sums have the order of src.
  * One mask (bool) over x's first axes may stand for the indices: its true elements take the rows of
- * src in order, or all the one that there is. */
+ * src in order, or all the one that there is; of a src without rows a true element is TC_ERR_INDEX
+ * in the run. */
 TC_API tc_tensor tc_index_put_at(tc_tensor x, tc_tensors indices, tc_tensor src, bool accumulate,
                                  tc_site here);
 #define tc_index_put(x, indices, src, accumulate)                                                  \
@@ -878,7 +879,8 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_bmm(a, b) tc_bmm_at((a), (b), TC_HERE)
 /* tc_einsum("bij,bjk->bik", TC_TENSORS(a, b)): one letter an axis, a repeated letter is a diagonal,
  * letters that the result lacks are summed, "..." stands for leading axes; without "->" the result
- * has the letters that stand once, in alphabetical order. Any number of operands, taken from left
+ * has the letters that stand once, in alphabetical order. The dtype is that of the operands, also
+ * for sums of one operand (tc_sum widens integers). Any number of operands, taken from left
  * to right. TC_ERR_ARGUMENT: the spec does not parse, or is NULL; TC_ERR_SHAPE: a letter has two
  * sizes. */
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
@@ -1244,8 +1246,10 @@ TC_API tc_tensor tc_im2col_at(tc_tensor x, const tc_pool *options, tc_site here)
 TC_API tc_tensor tc_col2im_at(tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
                               tc_site here);
 #define tc_col2im(x, n, sizes, ...) tc_col2im_at((x), (n), (sizes), (__VA_ARGS__), TC_HERE)
-/* Each axis of the image has a size or a factor (TC_ERR_ARGUMENT: both or none), of which
- * floor(n * factor) follows. mode NULL: "nearest". */
+/* Each axis of the image has a size or a factor (TC_ERR_ARGUMENT: both or none), from which
+ * floor(n * factor) follows. Coordinates follow from the factor, even where the size is that of x:
+ * linear, 3 elements by 1.3 are read at -0.115 (as 0), 0.654 and 1.423. PyTorch 2.15 copies such an
+ * axis; recompute_scale_factor does that here. mode NULL: "nearest". */
 typedef struct tc_interpolation {
     const char *mode; /* "nearest", "nearest-exact", "area"; of one axis "linear", of two "bilinear"
                        * and "bicubic", of three "trilinear" */

@@ -237,8 +237,17 @@ TC_API tc_tensor tc_randn_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtyp
 /* That numbers lie between the ends, and that the dtype holds them. */
 static bool tci_ops_check_ends(tci_frame *f, const tc_arg *low, const tc_arg *high, tc_dtype dtype)
 {
-    bool numbers = low->kind && high->kind && !tci_ops_is_symbol(low) && !tci_ops_is_symbol(high);
+    bool numbers = low->kind && high->kind;
     if (f->failed || !tci_dtype_is_int(dtype) || !numbers) {
+        return !f->failed;
+    }
+    if (tci_ops_is_symbol(low) || tci_ops_is_symbol(high)) {
+        if (!tci_dim_lt(low->i, high->i)) {
+            tci_frame_fail(f, TC_ERR_ARGUMENT,
+                           "low is %s and high %s: expected a low less than high%s",
+                           TCI_DIM_TEXT(low->i), TCI_DIM_TEXT(high->i),
+                           TCI_LEAST_NOTE(tci_dim_sub(high->i, low->i), 1));
+        }
         return !f->failed;
     }
     tc_arg last = *high;

@@ -124,8 +124,8 @@ TCI_FN void *tci_alloc_resize(const tc_allocator *a, void *p, size_t old_bytes, 
 /* ---- scratch ---- */
 
 struct tci_chunk {
-    tci_chunk *older;
-    size_t bytes; /* of the data that follows, which is 16-aligned */
+    union { tci_chunk *older; char room[8]; } link; /* a pointer may have 4 bytes */
+    uint64_t bytes; /* of the data that follows, which is as aligned as the heap's, up to 16 */
 };
 _Static_assert(sizeof(struct tci_chunk) % 16 == 0, "chunk data must stay 16-aligned");
 
@@ -141,7 +141,7 @@ TCI_FN void tci_scratch_init(tci_scratch *s)
 TCI_FN void tci_scratch_free(tci_scratch *s)
 {
     while (s->chunks) {
-        tci_chunk *older = s->chunks->older;
+        tci_chunk *older = s->chunks->link.older;
         tci_heap_free(s->chunks);
         s->chunks = older;
     }
@@ -152,8 +152,8 @@ TCI_FN void tci_scratch_free(tci_scratch *s)
 TCI_FN size_t tci_scratch_held(const tci_scratch *s)
 {
     size_t bytes = 0;
-    for (const tci_chunk *chunk = s->chunks; chunk; chunk = chunk->older) {
-        bytes += sizeof(*chunk) + chunk->bytes;
+    for (const tci_chunk *chunk = s->chunks; chunk; chunk = chunk->link.older) {
+        bytes += sizeof(*chunk) + (size_t)chunk->bytes;
     }
     return bytes;
 }
@@ -171,14 +171,14 @@ TCI_FN void tci_scratch_fail(tci_scratch *s, tc_status why, const char *format, 
 /* Makes room for `bytes` (a multiple of 16) in a fresh chunk. */
 static void tci_scratch_add_chunk(tci_scratch *s, size_t bytes)
 {
-    size_t size = s->chunks ? s->chunks->bytes * 2 : TCI_ALLOC_CHUNK_MIN;
+    size_t size = s->chunks ? (size_t)s->chunks->bytes * 2 : TCI_ALLOC_CHUNK_MIN;
     size = TCI_MIN(size, TCI_ALLOC_CHUNK_MAX);
     size = TCI_MAX(size, bytes);
     tci_chunk *chunk = tci_heap_resize(NULL, sizeof(tci_chunk) + size);
     if (!chunk) {
         tci_scratch_fail(s, TC_ERR_MEMORY, "out of memory: %zu bytes for a compile", size);
     }
-    chunk->older = s->chunks;
+    chunk->link.older = s->chunks;
     chunk->bytes = size;
     s->chunks = chunk;
     s->next = (char *)(chunk + 1);

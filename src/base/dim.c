@@ -1,8 +1,7 @@
 /* base/dim.c - arithmetic on sizes; see base/dim.h, and base/dim_expr.h for what one is made of.
  *
- * In: sizes, known or symbolic. Out: sizes, interned. A result is made as a tci_dim_sum on the
- * stack, with room for as many terms as an expression may have, and finished: a number, the one
- * expression with these terms, or a fault. */
+ * In: sizes, known or symbolic. Out: sizes, interned. A result is made as a tci_dim_sum and
+ * finished: a number, the one expression with these terms, or a fault. */
 #include "dim_expr.h"
 
 TCI_FN tc_status tci_dim_fault_status(int fault)
@@ -31,12 +30,49 @@ TCI_FN const char *tci_dim_fault_text(int fault)
 
 /* ---- sums ---- */
 
+TCI_FN void tci_dim_sum_begin(tci_dim_sum *s)
+{
+    s->n = 0;
+    s->room = TCI_DIM_FEW;
+    s->bad = s->no_memory = false;
+    s->terms = s->few;
+}
+
+TCI_FN void tci_dim_sum_end(tci_dim_sum *s)
+{
+    if (s->terms != s->few) {
+        tci_heap_free(s->terms);
+    }
+}
+
+/* Room for n terms; otherwise the sum is bad. */
+static bool tci_dim_sum_reserve(tci_dim_sum *s, int n)
+{
+    int room = TCI_MIN(TCI_MAX(n, 2 * s->room), TCI_DIM_TERMS);
+    if (n <= s->room) {
+        return true;
+    }
+    tci_dim_term *terms = n <= room ? tci_heap_get(sizeof(*terms) * (size_t)room) : NULL;
+    if (!terms) {
+        s->bad = true;
+        s->no_memory = s->no_memory || n <= room;
+        return false;
+    }
+    memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
+    tci_dim_sum_end(s);
+    s->terms = terms;
+    s->room = room;
+    return true;
+}
+
 TCI_FN void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from)
 {
-    to->n = from ? from->n : 0;
-    to->bad = from && from->bad;
-    if (from) {
+    to->n = 0;
+    to->bad = from->bad;
+    to->no_memory = from->no_memory;
+    if (tci_dim_sum_reserve(to, from->n)) {
         memcpy(to->terms, from->terms, sizeof(*to->terms) * (size_t)from->n);
+        to->n = from->n;
     }
 }
 
@@ -58,8 +94,7 @@ TCI_FN void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
         }
         return;
     }
-    if (s->n == TCI_DIM_TERMS) {
-        s->bad = true;
+    if (!tci_dim_sum_reserve(s, s->n + 1)) {
         return;
     }
     memmove(&s->terms[at + 1], &s->terms[at], sizeof(*t) * (size_t)(s->n - at));
@@ -108,17 +143,18 @@ TCI_FN void tci_dim_sum_take(tci_dim_sum *s, tci_dim d, const tci_dim_term *scal
     }
 }
 
-static tci_dim tci_dim_finish(const tci_dim_sum *s)
+/* Ends the sum: what it is. */
+static tci_dim tci_dim_finish(tci_dim_sum *s)
 {
+    tci_dim d = s->n ? s->terms[0].coef : 0;
     if (s->bad) {
-        return TCI_DIM_OF_FAULT(LARGE);
+        d = s->no_memory ? TCI_DIM_OF_FAULT(MEMORY) : TCI_DIM_OF_FAULT(LARGE);
+    } else if (s->n > 1 || (s->n == 1 && s->terms[0].n > 0)) {
+        tci_dim_take_lock();
+        d = tci_dim_intern(s);
+        tci_dim_give_lock();
     }
-    if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
-        return s->n ? s->terms[0].coef : 0;
-    }
-    tci_dim_take_lock();
-    tci_dim d = tci_dim_intern(s);
-    tci_dim_give_lock();
+    tci_dim_sum_end(s);
     return d;
 }
 
@@ -127,16 +163,14 @@ static tci_dim tci_dim_finish(const tci_dim_sum *s)
 TCI_FN tci_dim tci_dim_of_atom(tci_dim_atom atom)
 {
     tci_dim_sum s;
-    s.n = 1;
-    memset(&s.terms[0], 0, sizeof(s.terms[0]));
-    s.terms[0].coef = 1;
-    s.terms[0].n = 1;
     tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
     tci_dim_give_lock();
-    s.bad = false;
-    s.terms[0].atoms[0] = index;
-    return index < 0 ? TCI_DIM_OF_FAULT(MEMORY) : tci_dim_finish(&s);
+    tci_dim_term term = {1, 1, {index}};
+    tci_dim_sum_begin(&s);
+    tci_dim_sum_add(&s, &term);
+    s.bad = s.no_memory = index < 0;
+    return tci_dim_finish(&s);
 }
 
 /* The number whose square is nearest below least * most: halfway, as sizes go. */
@@ -156,14 +190,24 @@ static int64_t tci_dim_middle(int64_t least, int64_t most)
 
 TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most)
 {
-    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0, 0,
+    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0, 0, 0,
                       least, most, tci_dim_middle(least, most)};
     return least == most ? least : tci_dim_of_atom(a);
 }
 
+static int tci_dim_levels(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    return e ? e->levels : 0;
+}
+
 static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_range r)
 {
-    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b, 0,
+    const int levels = 1 + TCI_MAX(tci_dim_levels(a), tci_dim_levels(b));
+    if (levels > TCI_DIM_LEVELS) {
+        return TCI_DIM_OF_FAULT(LARGE);
+    }
+    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b, levels, 0,
                          r.least, r.most, r.hint};
     return tci_dim_of_atom(atom);
 }
@@ -186,7 +230,7 @@ TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
     if (spoiled) {
         return spoiled;
     }
-    tci_dim_sum_copy(&s, NULL);
+    tci_dim_sum_begin(&s);
     tci_dim_sum_take(&s, a, &tci_dim_one);
     tci_dim_sum_take(&s, b, &tci_dim_one);
     return tci_dim_finish(&s);
@@ -199,7 +243,7 @@ TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
     if (spoiled) {
         return spoiled;
     }
-    tci_dim_sum_copy(&s, NULL);
+    tci_dim_sum_begin(&s);
     int n;
     tci_dim_term known;
     const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
@@ -228,16 +272,18 @@ static bool tci_dim_term_divide(const tci_dim_term *x, const tci_dim_term *y, tc
     return j == y->n;
 }
 
-/* Long division: a = q * b + r, where no term of r is a multiple of b's highest one. */
+/* Long division: a = q * b + r, where no term of r is a multiple of b's highest one. Begins q and
+ * r. */
 static void tci_dim_divide(tci_dim a, tci_dim b, tci_dim_sum *q, tci_dim_sum *r)
 {
     int n;
     tci_dim_term known, factor;
     const tci_dim_term *terms = tci_dim_terms(b, &known, &n);
     tci_dim_sum left;
-    tci_dim_sum_copy(&left, NULL);
+    tci_dim_sum_begin(&left);
+    tci_dim_sum_begin(q);
+    tci_dim_sum_begin(r);
     tci_dim_sum_take(&left, a, &tci_dim_one);
-    q->n = r->n = 0;
     q->bad = r->bad = left.bad || n <= 0;
     while (left.n > 0 && !left.bad && !q->bad) {
         tci_dim_term top = left.terms[0];
@@ -252,6 +298,8 @@ static void tci_dim_divide(tci_dim a, tci_dim b, tci_dim_sum *q, tci_dim_sum *r)
         }
         r->bad = r->bad || left.bad;
     }
+    r->no_memory = r->no_memory || left.no_memory;
+    tci_dim_sum_end(&left);
 }
 
 static int64_t tci_dim_gcd(int64_t a, int64_t b)
@@ -279,7 +327,7 @@ static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
         return r;
     }
     tci_dim_sum s;
-    tci_dim_sum_copy(&s, NULL);
+    tci_dim_sum_begin(&s);
     for (int i = 0; i < n; i++) {
         tci_dim_term t = terms[i];
         t.coef = t.n ? t.coef / g : tci_dim_quotient(t.coef, g);
@@ -374,6 +422,8 @@ TCI_FN bool tci_dim_divides_any(tci_dim c, tci_dim a)
 {
     tci_dim_sum q, r;
     tci_dim_divide(a, c, &q, &r);
+    tci_dim_sum_end(&q);
+    tci_dim_sum_end(&r);
     return !q.bad && !r.bad && r.n == 0;
 }
 

@@ -59,8 +59,9 @@ static inline const int64_t *tci_dim_words(const tci_dim *list)
       "(tc_dim_add, tc_dim_sub, tc_dim_mul, tc_dim_div, tc_dim_min and tc_dim_max compute with "   \
       "sizes)")                                                                                    \
     X(LARGE, TC_ERR_LIMIT,                                                                         \
-      "too large an expression: expected at most 64 terms of 16 symbolic sizes each, and "         \
-      "numbers below 2^60 (one TC_DIM may stand for a sum of several)")                            \
+      "too large an expression: expected at most 64 terms of 16 symbolic sizes each, 64 "          \
+      "quotients, minima and maxima within each other, and numbers below 2^60 (one TC_DIM may "    \
+      "stand for a sum of several)")                                                               \
     X(DIVISOR, TC_ERR_ARGUMENT, "a quotient by what is, or may be, 0 or negative")                 \
     X(MEMORY, TC_ERR_MEMORY, "out of memory for a symbolic size")
 enum {

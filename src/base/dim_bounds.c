@@ -131,16 +131,16 @@ static bool tci_dim_is_bounded(tci_dim d)
 static bool tci_dim_is_above_least(const tci_dim_sum *s)
 {
     tci_dim_sum all;
-    tci_dim_sum_copy(&all, NULL);
+    tci_dim_sum_begin(&all);
     for (int t = 0; t < s->n; t++) {
         tci_dim_sum product;
-        tci_dim_sum_copy(&product, NULL);
-        product.n = 1;
-        product.terms[0] = tci_dim_one;
-        product.terms[0].coef = s->terms[t].coef;
+        tci_dim_term coef = tci_dim_one;
+        coef.coef = s->terms[t].coef;
+        tci_dim_sum_begin(&product);
+        tci_dim_sum_add(&product, &coef);
         for (int i = 0; i < s->terms[t].n; i++) {
             tci_dim_sum longer;
-            tci_dim_sum_copy(&longer, NULL);
+            tci_dim_sum_begin(&longer);
             tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
             least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
             longer.bad = product.bad || least.coef <= -tci_dim_limit;
@@ -151,28 +151,32 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
                 tci_dim_sum_add(&longer, &y);
             }
             tci_dim_sum_copy(&product, &longer);
+            tci_dim_sum_end(&longer);
         }
         all.bad = all.bad || product.bad;
         for (int k = 0; k < product.n && !all.bad; k++) {
             tci_dim_sum_add(&all, &product.terms[k]);
         }
+        tci_dim_sum_end(&product);
     }
     bool holds = !all.bad;
     for (int t = 0; t < all.n; t++) {
         holds = holds && all.terms[t].coef >= 0;
     }
+    tci_dim_sum_end(&all);
     return holds;
 }
 
-static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
+static bool tci_dim_is_never_negative(tci_dim_sum *s, int depth);
 
 /* Whether s >= 0 follows when the atom at place `at` of term t is taken for x / scale, with scale
  * above 0: all terms are multiplied by it. */
 static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
                                bool rounded_down, int depth)
 {
+    TCI_DIM_COUNT();
     tci_dim_sum with;
-    tci_dim_sum_copy(&with, NULL);
+    tci_dim_sum_begin(&with);
     tci_dim_term cut = s->terms[t];
     cut.n--;
     memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
@@ -184,7 +188,9 @@ static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, t
         cut.coef = -cut.coef;
         tci_dim_sum_take(&with, scale, &cut);
     }
-    return tci_dim_is_never_negative(&with, depth);
+    bool holds = tci_dim_is_never_negative(&with, depth);
+    tci_dim_sum_end(&with);
+    return holds;
 }
 
 /* The other atoms of the term are never negative, so a bound of this one bounds the term. */
@@ -209,23 +215,21 @@ static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
 }
 
 /* By its bounds, or those of what is left when a common factor goes, or with a quotient, minimum or
- * maximum in it replaced by what bounds it. */
-static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
+ * maximum in it replaced by what bounds it. Takes common factors out of s. */
+static bool tci_dim_is_never_negative(tci_dim_sum *s, int depth)
 {
-    tci_dim_sum s;
-    tci_dim_sum_copy(&s, given);
-    if (s.bad) {
+    if (s->bad) {
         return false;
     }
     do {
-        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0 || tci_dim_is_above_least(&s)) {
+        if (tci_dim_range_of_terms(s->terms, s->n).least >= 0 || tci_dim_is_above_least(s)) {
             return true;
         }
-    } while (tci_dim_factor(&s));
-    for (int t = 0; depth > 0 && t < s.n; t++) {
-        for (int at = 0; at < s.terms[t].n; at++) {
-            if (tci_dim_atom_at(s.terms[t].atoms[at])->kind != TCI_DIM_SYMBOL &&
-                tci_dim_holds_by(&s, t, at, depth - 1)) {
+    } while (tci_dim_factor(s));
+    for (int t = 0; depth > 0 && t < s->n; t++) {
+        for (int at = 0; at < s->terms[t].n; at++) {
+            if (tci_dim_atom_at(s->terms[t].atoms[at])->kind != TCI_DIM_SYMBOL &&
+                tci_dim_holds_by(s, t, at, depth - 1)) {
                 return true;
             }
         }
@@ -236,7 +240,6 @@ static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
 TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
 {
     tci_dim_sum s;
-    tci_dim_sum_copy(&s, NULL);
     tci_dim_term minus = tci_dim_one;
     if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
         return a == b && tci_dim_is_valid(a);
@@ -250,9 +253,12 @@ TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
         }
     }
     minus.coef = -1;
+    tci_dim_sum_begin(&s);
     tci_dim_sum_take(&s, b, &tci_dim_one);
     tci_dim_sum_take(&s, a, &minus);
-    return tci_dim_is_never_negative(&s, TCI_DIM_DEPTH);
+    bool holds = tci_dim_is_never_negative(&s, TCI_DIM_DEPTH);
+    tci_dim_sum_end(&s);
+    return holds;
 }
 
 #endif

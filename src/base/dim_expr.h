@@ -13,7 +13,8 @@
 
 #ifdef TC_DYNAMIC_SHAPES
 
-enum { TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
+enum { TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16, TCI_DIM_LEVELS = 64 };
+enum { TCI_DIM_FEW = 6, TCI_DIM_NOTES = 16 }; /* terms and notes that are kept without the heap */
 enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256 };
 enum { TCI_DIM_INDEX_BITS = 24, TCI_DIM_CHECK_BITS = 24 }; /* of a symbolic number, below its tag */
 
@@ -24,6 +25,7 @@ typedef struct tci_dim_atom {
     int32_t ordinal;      /* SYMBOL: its number, -1 for one with a name */
     char *name;           /* SYMBOL: "" without one */
     tci_dim a, b;         /* the others */
+    int32_t levels;       /* one more than those of a and b; a SYMBOL: 0 */
     uint32_t hash;
     int64_t least, most, hint;
 } tci_dim_atom;
@@ -34,18 +36,29 @@ typedef struct tci_dim_term {
 } tci_dim_term;
 
 typedef struct tci_dim_expr {
-    int32_t n;
+    int32_t n, levels; /* quotients, minima and maxima within each other */
     tci_dim_term *terms;
     uint32_t hash;
     int64_t least, most, hint;
 } tci_dim_expr;
 
-/* An expression being made; `bad` once it does not fit. */
+/* An expression being made; `bad` once it does not fit, no_memory if that is the reason. Begin and
+ * end each one: many terms are on the heap, so that a sum is small on the stack. Never copied by
+ * assignment. */
 typedef struct tci_dim_sum {
-    int n;
-    bool bad;
-    tci_dim_term terms[TCI_DIM_TERMS];
+    int n, room;
+    bool bad, no_memory;
+    tci_dim_term *terms, few[TCI_DIM_FEW];
 } tci_dim_sum;
+
+/* What a walk found out about the quotients, minima and maxima it met, by the index of each, so
+ * that it looks into each of them once: they share operands, and paths through them double with
+ * each level. Begin with n_slots 0, end each one. Without memory a note is not kept. */
+typedef struct tci_dim_note { int32_t atom; int64_t a, b; } tci_dim_note; /* atom -1: free */
+typedef struct tci_dim_memo {
+    int n, n_slots;
+    tci_dim_note *slots, few[TCI_DIM_NOTES];
+} tci_dim_memo;
 
 /* Entries and their hash table, open addressing; a slot holds an index + 1, or 0. */
 typedef struct tci_dim_table {
@@ -92,7 +105,9 @@ TCI_FN void tci_dim_hide_all(void);
 
 static const tci_dim_term tci_dim_one = {1, 0, {0}};
 
-/* Only the terms in use; from NULL: none. */
+TCI_FN void tci_dim_sum_begin(tci_dim_sum *s);
+TCI_FN void tci_dim_sum_end(tci_dim_sum *s);
+/* `to` has been begun; its own terms go. */
 TCI_FN void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from);
 TCI_FN void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t);
 /* s += scale * d */
@@ -103,6 +118,19 @@ TCI_FN tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_te
 TCI_FN tci_dim tci_dim_of_atom(tci_dim_atom atom);
 
 /* ---- dim_value.c ---- */
+
+TCI_FN const tci_dim_note *tci_dim_memo_find(const tci_dim_memo *m, int32_t atom); /* or NULL */
+TCI_FN void tci_dim_memo_put(tci_dim_memo *m, int32_t atom, int64_t a, int64_t b);
+TCI_FN void tci_dim_memo_end(tci_dim_memo *m);
+#ifdef TCI_TEST_ALLOC
+/* Atoms that are no symbols and were looked into, compared or replaced by their bounds, since the
+ * process began: what a test of complexity counts. */
+TCI_FN void tci_dim_count(void);
+TCI_FN int64_t tci_dim_counted(void);
+#define TCI_DIM_COUNT() tci_dim_count()
+#else
+#define TCI_DIM_COUNT() ((void)0)
+#endif
 
 /* The quotient (0 where b is not above 0), minimum or maximum that an atom of this kind is. */
 TCI_FN tci_dim tci_dim_join(int kind, tci_dim a, tci_dim b);

@@ -140,6 +140,8 @@ TCI_FN int tci_dim_atom_compare(int32_t x, int32_t y)
     const tci_dim_atom *a = tci_dim_atom_at(x), *b = tci_dim_atom_at(y);
     int order = tci_dim_sign(a->kind, b->kind);
     if (order || a->kind != TCI_DIM_SYMBOL) {
+        TCI_DIM_COUNT();
+        order = order ? order : tci_dim_sign(a->levels, b->levels); /* soon, in most cases */
         order = order ? order : tci_dim_compare(a->a, b->a);
         return order ? order : tci_dim_compare(a->b, b->b);
     }
@@ -162,6 +164,9 @@ TCI_FN int tci_dim_compare(tci_dim a, tci_dim b)
 {
     const tci_dim_expr *x = tci_dim_is_known(a) ? NULL : tci_dim_expr_of(a);
     const tci_dim_expr *y = tci_dim_is_known(b) ? NULL : tci_dim_expr_of(b);
+    if (a == b) {
+        return 0;
+    }
     if (!x || !y) {
         return x ? 1 : y ? -1 : tci_dim_sign(a, b);
     }
@@ -219,7 +224,12 @@ TCI_FN tci_dim tci_dim_intern(const tci_dim_sum *s)
     }
     memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
     tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
-    tci_dim_expr fresh = {s->n, terms, hash, r.least, r.most, r.hint};
+    tci_dim_expr fresh = {s->n, 0, terms, hash, r.least, r.most, r.hint};
+    for (int i = 0; i < s->n; i++) {
+        for (int k = 0; k < terms[i].n; k++) {
+            fresh.levels = TCI_MAX(fresh.levels, tci_dim_atom_at(terms[i].atoms[k])->levels);
+        }
+    }
     *e = fresh;
     *slot = index + 1;
     tci_dim_exprs.n = index + 1;

@@ -3,7 +3,12 @@
 
 #ifdef TC_DYNAMIC_SHAPES
 
-static void tci_dim_print_atom(tci_str *out, int32_t index)
+enum { TCI_DIM_PRINTED = 4000 }; /* characters of one size, about; "..." stands for more */
+
+/* Prints until the text is `end` long. */
+static void tci_dim_print_to(tci_str *out, tci_dim d, size_t end);
+
+static void tci_dim_print_atom(tci_str *out, int32_t index, size_t end)
 {
     static const char *const words[] = {"", "floor(", "min(", "max("};
     const tci_dim_atom *a = tci_dim_atom_at(index);
@@ -17,17 +22,21 @@ static void tci_dim_print_atom(tci_str *out, int32_t index)
         return;
     }
     tci_str_add(out, words[a->kind]);
-    tci_dim_print(out, a->a);
+    tci_dim_print_to(out, a->a, end);
     tci_str_add(out, a->kind == TCI_DIM_DIV ? " / " : ", ");
-    tci_dim_print(out, a->b);
+    tci_dim_print_to(out, a->b, end);
     tci_str_add(out, ")");
 }
 
-TCI_FN void tci_dim_print(tci_str *out, tci_dim d)
+static void tci_dim_print_to(tci_str *out, tci_dim d, size_t end)
 {
     const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
     if (!e) {
         tci_str_printf(out, tci_dim_is_known(d) ? "%lld" : "?", (long long)d);
+        return;
+    }
+    if (out->failed || out->n >= end) {
+        tci_str_add(out, "...");
         return;
     }
     tci_str_add(out, e->n > 1 ? "(" : "");
@@ -39,10 +48,15 @@ TCI_FN void tci_dim_print(tci_str *out, tci_dim d)
         }
         for (int i = 0; i < term->n; i++) {
             tci_str_add(out, i ? "*" : "");
-            tci_dim_print_atom(out, term->atoms[i]);
+            tci_dim_print_atom(out, term->atoms[i], end);
         }
     }
     tci_str_add(out, e->n > 1 ? ")" : "");
+}
+
+TCI_FN void tci_dim_print(tci_str *out, tci_dim d)
+{
+    tci_dim_print_to(out, d, out->n + TCI_DIM_PRINTED);
 }
 
 TCI_FN tci_dim_text tci_dim_text_of(tci_dim d)
@@ -65,73 +79,108 @@ TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what)
 }
 
 /* ---- words: n terms, each coefficient, number of atoms, atoms; an atom is its kind, then a
- * symbol's number or its two expressions ---- */
+ * symbol's number or its two expressions. One that was there before is SAME, then its number among
+ * those that are no symbols, in the order in which they end ---- */
 
-static int tci_dim_put(int64_t *words, int at, int64_t v)
+enum { TCI_DIM_SAME = TCI_DIM_MAX + 1 };
+
+typedef struct tci_dim_writer {
+    int64_t *words; /* NULL: counts only */
+    int at, n_atoms;
+    tci_dim_memo memo;
+} tci_dim_writer;
+
+static void tci_dim_put(tci_dim_writer *w, int64_t v)
 {
-    if (words) {
-        words[at] = v;
+    if (w->words) {
+        w->words[w->at] = v;
     }
-    return at + 1;
+    w->at++;
 }
 
-static int tci_dim_write_at(tci_dim d, int64_t *words, int at)
+static void tci_dim_write_sum(tci_dim_writer *w, tci_dim d);
+
+static void tci_dim_write_atom(tci_dim_writer *w, int32_t index)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    const tci_dim_note *note = tci_dim_memo_find(&w->memo, index);
+    tci_dim_put(w, note ? TCI_DIM_SAME : a->kind);
+    if (note || a->kind == TCI_DIM_SYMBOL) {
+        tci_dim_put(w, note ? note->a : a->ordinal);
+        return;
+    }
+    tci_dim_write_sum(w, a->a);
+    tci_dim_write_sum(w, a->b);
+    tci_dim_memo_put(&w->memo, index, w->n_atoms++, 0);
+}
+
+static void tci_dim_write_sum(tci_dim_writer *w, tci_dim d)
 {
     int n;
     tci_dim_term known;
     const tci_dim_term *terms = tci_dim_terms(d, &known, &n);
-    at = tci_dim_put(words, at, TCI_MAX(n, 0));
+    tci_dim_put(w, TCI_MAX(n, 0));
     for (int t = 0; t < n; t++) {
-        at = tci_dim_put(words, at, terms[t].coef);
-        at = tci_dim_put(words, at, terms[t].n);
+        tci_dim_put(w, terms[t].coef);
+        tci_dim_put(w, terms[t].n);
         for (int i = 0; i < terms[t].n; i++) {
-            const tci_dim_atom *a = tci_dim_atom_at(terms[t].atoms[i]);
-            at = tci_dim_put(words, at, a->kind);
-            if (a->kind == TCI_DIM_SYMBOL) {
-                at = tci_dim_put(words, at, a->ordinal);
-            } else {
-                at = tci_dim_write_at(a->a, words, at);
-                at = tci_dim_write_at(a->b, words, at);
-            }
+            tci_dim_write_atom(w, terms[t].atoms[i]);
         }
     }
-    return at;
 }
 
 TCI_FN int tci_dim_write(tci_dim d, int64_t *words)
 {
-    return tci_dim_write_at(d, words, 0);
+    tci_dim_writer w = {words, 0, 0, {.n_slots = 0}};
+    tci_dim_write_sum(&w, d);
+    tci_dim_memo_end(&w.memo);
+    return w.at;
 }
 
-static int64_t tci_dim_next(const int64_t **words, const int64_t *end, int64_t lo, int64_t hi,
-                            bool *bad)
+typedef struct tci_dim_reader {
+    const int64_t **words, *end;
+    const tci_dim *symbols;
+    int n_symbols;
+    bool bad;
+    tci_dim *atoms; /* read before: room for as many as there are words */
+    int n_atoms;
+} tci_dim_reader;
+
+static int64_t tci_dim_next(tci_dim_reader *r, int64_t lo, int64_t hi)
 {
-    int64_t v = *words < end ? *(*words)++ : lo - 1;
-    *bad = *bad || v < lo || v > hi;
-    return *bad ? lo : v;
+    int64_t v = *r->words < r->end ? *(*r->words)++ : lo - 1;
+    r->bad = r->bad || v < lo || v > hi;
+    return r->bad ? lo : v;
 }
 
-static tci_dim tci_dim_read_sum(const int64_t **words, const int64_t *end, const tci_dim *symbols,
-                                int n, int depth, bool *bad)
+static tci_dim tci_dim_read_sum(tci_dim_reader *r, int depth);
+
+static tci_dim tci_dim_read_atom(tci_dim_reader *r, int depth)
+{
+    int64_t kind = tci_dim_next(r, TCI_DIM_SYMBOL, TCI_DIM_SAME);
+    if (kind == TCI_DIM_SYMBOL || kind == TCI_DIM_SAME) {
+        bool same = kind == TCI_DIM_SAME;
+        int64_t at = tci_dim_next(r, 0, same ? r->n_atoms - 1 : r->n_symbols - 1);
+        return r->bad ? 0 : same ? r->atoms[at] : r->symbols[at];
+    }
+    tci_dim a = tci_dim_read_sum(r, depth + 1), b = tci_dim_read_sum(r, depth + 1);
+    tci_dim atom = r->bad ? 0 : tci_dim_join((int)kind, a, b);
+    if (!r->bad) {
+        r->atoms[r->n_atoms++] = atom;
+    }
+    return atom;
+}
+
+static tci_dim tci_dim_read_sum(tci_dim_reader *r, int depth)
 {
     tci_dim sum = 0;
-    *bad = *bad || depth > 64;
-    int64_t terms = tci_dim_next(words, end, 0, TCI_DIM_TERMS, bad);
-    for (int64_t t = 0; t < terms && !*bad; t++) {
-        tci_dim product = tci_dim_next(words, end, -tci_dim_limit, tci_dim_limit, bad);
-        int64_t atoms = tci_dim_next(words, end, 0, TCI_DIM_ATOMS, bad);
-        for (int64_t i = 0; i < atoms && !*bad; i++) {
-            int64_t kind = tci_dim_next(words, end, TCI_DIM_SYMBOL, TCI_DIM_MAX, bad);
-            tci_dim atom;
-            if (kind == TCI_DIM_SYMBOL) {
-                int64_t ordinal = tci_dim_next(words, end, 0, n - 1, bad);
-                atom = *bad ? 0 : symbols[ordinal];
-            } else {
-                tci_dim a = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
-                tci_dim b = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
-                atom = *bad ? 0 : tci_dim_join((int)kind, a, b);
-            }
-            product = tci_dim_mul(product, atom);
+    r->bad = r->bad || depth > TCI_DIM_LEVELS;
+    int64_t terms = tci_dim_next(r, 0, TCI_DIM_TERMS);
+    for (int64_t t = 0; t < terms && !r->bad; t++) {
+        tci_dim product = tci_dim_next(r, -tci_dim_limit, tci_dim_limit);
+        int64_t atoms = tci_dim_next(r, 0, TCI_DIM_ATOMS);
+        for (int64_t i = 0; i < atoms && !r->bad; i++) {
+            product = tci_dim_mul(product, tci_dim_read_atom(r, depth));
         }
         sum = tci_dim_add(sum, product);
     }
@@ -141,9 +190,14 @@ static tci_dim tci_dim_read_sum(const int64_t **words, const int64_t *end, const
 TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci_dim *symbols,
                             int n)
 {
-    bool bad = false;
-    tci_dim d = tci_dim_read_sum(words, end, symbols, n, 0, &bad);
-    return bad ? TCI_DIM_OF_FAULT(NONE) : d;
+    tci_dim_reader r = {words, end, symbols, n, false, NULL, 0};
+    r.atoms = tci_heap_get(sizeof(*r.atoms) * (size_t)(TCI_MAX(end - *words, 0) + 1));
+    if (!r.atoms) {
+        return TCI_DIM_OF_FAULT(MEMORY);
+    }
+    tci_dim d = tci_dim_read_sum(&r, 0);
+    tci_heap_free(r.atoms);
+    return r.bad ? TCI_DIM_OF_FAULT(NONE) : d;
 }
 
 #endif

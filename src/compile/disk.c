@@ -867,29 +867,41 @@ static void tci_wire_record(tci_wire *w, tci_kernel_record *r)
 
 #ifdef TC_DYNAMIC_SHAPES
 
-enum { TCI_DISK_KERNEL_SYMBOLS = 64 }; /* a kernel with more is not kept */
+/* The symbols that a kernel uses, on the heap; NULL: out of memory. */
+static tci_dim *tci_wire_used_symbols(const tci_kernel_record *r, int *n_used)
+{
+    for (int room = 16;; room *= 2) {
+        tci_dim *used = tci_heap_get(sizeof(*used) * (size_t)room);
+        *n_used = 0;
+        bool all = used && tci_dim_symbols(r->n_tasks, used, n_used, room) &&
+                   tci_dim_symbols(r->work_bytes, used, n_used, room);
+        for (int i = 0; i < r->n_dims && all; i++) {
+            all = tci_dim_symbols(r->dims[i], used, n_used, room);
+        }
+        if (all || !used) {
+            return used;
+        }
+        tci_heap_free(used);
+    }
+}
 
 /* The symbols of a kernel by number; those that it does not use are no symbols. Writing: false
  * where it cannot be. */
 static bool tci_wire_kernel_symbols(tci_wire *w, const tci_kernel_record *r)
 {
-    tci_dim used[TCI_DISK_KERNEL_SYMBOLS], *all = NULL;
     int n_used = 0, n = 0;
-    bool few = tci_dim_symbols(r->n_tasks, used, &n_used, TCI_DISK_KERNEL_SYMBOLS) &&
-               tci_dim_symbols(r->work_bytes, used, &n_used, TCI_DISK_KERNEL_SYMBOLS);
-    for (int i = 0; i < r->n_dims && few; i++) {
-        few = tci_dim_symbols(r->dims[i], used, &n_used, TCI_DISK_KERNEL_SYMBOLS);
-    }
-    for (int i = 0; i < n_used; i++) {
+    tci_dim *used = w->out ? tci_wire_used_symbols(r, &n_used) : NULL, *all = NULL;
+    for (int i = 0; i < n_used && used; i++) {
         n = TCI_MAX(n, tci_dim_ordinal(used[i]) + 1);
     }
-    if (w->out) {
+    if (used) {
         all = tci_heap_get(sizeof(*all) * (size_t)TCI_MAX(n, 1));
     }
     for (int i = 0; i < n_used && all; i++) {
         all[tci_dim_ordinal(used[i])] = used[i];
     }
-    bool good = !w->out || (few && all);
+    tci_heap_free(used);
+    bool good = !w->out || all;
     if (good) {
         tci_dim *symbols = all;
         tci_wire_symbols(w, &symbols, &n);

@@ -27,7 +27,7 @@ typedef struct tci_key_frame {
 typedef struct tci_key_walk {
     tci_scratch *s;
     tci_request *r;
-    int cap_nodes, cap_inputs, cap_literals, cap_captured;
+    int cap_nodes, cap_inputs, cap_literals, cap_captured, cap_symbols;
     tci_node **captured; int n_captured;
     tci_key_frame *frames; int n_frames, cap_frames;
     bool inputs_given;
@@ -263,14 +263,18 @@ static void tci_key_dim(tci_key_bytes *k, const tci_request *r, tci_dim d)
 static void tci_key_add_symbols(tci_key_walk *w, tci_dim d)
 {
     tci_request *r = w->r;
-    enum { room = 64 };
     if (tci_dim_is_known(d)) {
         return;
     }
-    r->user_symbols = r->user_symbols ? r->user_symbols : TCI_NEW_ARRAY(w->s, tci_dim, room);
     int n = r->n_symbols;
-    if (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, room)) {
-        tci_scratch_fail(w->s, TC_ERR_LIMIT, "a program has more than %d symbolic sizes", room);
+    while (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, w->cap_symbols)) {
+        int room = TCI_MAX(2 * w->cap_symbols, 16);
+        tci_dim *more = TCI_NEW_ARRAY(w->s, tci_dim, room);
+        for (int i = 0; i < r->n_symbols; i++) {
+            more[i] = r->user_symbols[i];
+        }
+        r->user_symbols = more;
+        w->cap_symbols = room;
     }
     for (; n < r->n_symbols; n++) {
         const char *name = tci_dim_name(r->user_symbols[n]);

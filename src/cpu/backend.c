@@ -42,7 +42,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     out->int_points = t.int_points;
     tci_cpu_machine(&out->machine);
     if (!out->usable) {
-        snprintf(out->why, sizeof(out->why), "the processor has no fused multiply-add");
+        snprintf(out->why, sizeof(out->why), "%s", tci_target_why_none());
     }
     tci_os_keep_over_fork(&tci_cpu_targets.lock, NULL);
     pthread_mutex_lock(&tci_cpu_targets.lock);

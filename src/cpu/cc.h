@@ -9,6 +9,8 @@ typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC 
 
 /* cpu/target.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
+/* Why there is no native code where detection finds no fused multiply-add. */
+TCI_FN const char *tci_target_why_none(void);
 
 /* cpu/machine.c */
 TCI_FN void tci_cpu_machine(tc_machine *m);

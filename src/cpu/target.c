@@ -154,6 +154,17 @@ static int tci_cpu_widest(void)
 #endif
 }
 
+TCI_FN const char *tci_target_why_none(void)
+{
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+    return "the processor has no fused multiply-add (FMA3)";
+#elif defined(__x86_64__)
+    return "the compiler of this library cannot ask what the processor has (gcc and clang can)";
+#else
+    return "native code is for x86-64 and aarch64, and this processor is another";
+#endif
+}
+
 /* Scalar code (vector_bits -1) keeps the flags of the machine's own level up to AVX2: fma needs
  * them. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits)

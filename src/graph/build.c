@@ -506,6 +506,32 @@ static bool tci_build_ew_takes(tci_graph *g, int op, tc_dtype common)
     return !given;
 }
 
+/* u64 and a signed dtype meet in f64, which does not hold them; integers are compared as integers.
+ * A negative number is less than all that are unsigned, others are compared as u64. */
+static bool tci_build_is_mixed(int op, tci_node *const *operands)
+{
+    if (tci_build_rows[op].rule != TCI_BUILD_COMPARE || tci_build_rows[op].arity != 2) {
+        return false;
+    }
+    tc_dtype a = (tc_dtype)operands[0]->dtype, b = (tc_dtype)operands[1]->dtype;
+    tc_dtype other = a == TC_U64 ? b : a;
+    return (a == TC_U64 || b == TC_U64) && tci_dtype_is_int(other) && tci_dtype_is_signed(other);
+}
+
+static tci_node *tci_build_compare_mixed(tci_graph *g, int op, tci_node *const *operands)
+{
+    const int at = operands[0]->dtype == TC_U64; /* which is signed */
+    tci_node *in[2] = {operands[0], operands[1]};
+    tci_node *sign[2] = {operands[at], tci_graph_const(g, (tc_dtype)operands[at]->dtype,
+                                                       (tci_value){.i = 0})};
+    bool less = op == TCI_OP_LT || op == TCI_OP_LE, more = op == TCI_OP_GT || op == TCI_OP_GE;
+    bool negative = op == TCI_OP_NE || (at == 0 ? less : more); /* the result where it is */
+    in[at] = tci_build_cast(g, in[at], TC_U64);
+    tci_node *result = in[at] ? tci_build_aligned(g, op, TC_BOOL, 2, in) : NULL;
+    return tci_build_where(g, sign[1] ? tci_build_ew(g, TCI_OP_LT, sign) : NULL,
+                           tci_graph_const(g, TC_BOOL, (tci_value){.i = negative}), result);
+}
+
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands)
 {
     int n = tci_build_rows[op].arity;
@@ -514,6 +540,9 @@ TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands)
         if (!operands[i]) {
             return NULL;
         }
+    }
+    if (tci_build_is_mixed(op, operands)) {
+        return tci_build_compare_mixed(g, op, operands);
     }
     tc_dtype dtype, result;
     tc_dtype common = tci_build_common_dtype(operands, n);

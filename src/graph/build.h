@@ -95,6 +95,9 @@ TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim befo
 TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axis);
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index);
 TCI_FN bool tci_build_check_index(tci_graph *g, const tci_node *index); /* of integers */
+/* x, with one more element of 0 at the end of an axis that may have none: then there is an element
+ * at index 0 to read, whatever a run's sizes are. */
+TCI_FN tci_node *tci_build_readable(tci_graph *g, tci_node *x, int axis);
 TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
                                tci_dim reads); /* else an error: the axis is, or may be, empty */
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index);

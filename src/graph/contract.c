@@ -607,10 +607,6 @@ static tci_node *tci_contract_einsum(tci_graph *g, const char *spec, tci_contrac
     for (int t = 1; t < n; t++) {
         dtype = tci_dtype_promote(dtype, (tc_dtype)terms[t].node->dtype);
     }
-    for (int i = 0; n == 1 && i < terms[0].n; i++) { /* a sum of integers as wide as tc_sum's */
-        bool kept = tci_build_label(out, rank, terms[0].labels[i]) >= 0;
-        dtype = kept || dtype == TC_BOOL ? dtype : tci_build_sum_dtype(dtype);
-    }
     bool twice = tci_contract_rounds_twice(terms, n, out, rank);
     if (!tci_contract_widen(g, terms, n, dtype, twice)) {
         return NULL;

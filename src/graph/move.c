@@ -538,6 +538,15 @@ TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x
     return false;
 }
 
+TCI_FN tci_node *tci_build_readable(tci_graph *g, tci_node *x, int axis)
+{
+    if (!x || tci_dim_le(1, x->shape[axis])) {
+        return x;
+    }
+    tci_node *zero = tci_graph_const(g, (tc_dtype)x->dtype, (tci_value){.i = 0});
+    return tci_build_pad(g, x, axis, 0, 1, zero);
+}
+
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index)
 {
     int at;
@@ -619,8 +628,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-/* How many windows fit an axis: floor((size - span) / stride) + 1. One must fit; a symbolic axis
- * may also be so short that there is none. */
+/* How many windows fit an axis: floor((size - span) / stride) + 1. One must fit, for every value of
+ * a symbolic size. */
 static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
                              tci_dim *count)
 {
@@ -634,7 +643,7 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
         if (!tci_build_check_dim(g, "the number of windows", *count, TC_ERR_SHAPE)) {
             return false;
         }
-        valid = tci_dim_le(0, room) || (!tci_dim_is_known(room) && tci_dim_le(0, *count));
+        valid = tci_dim_le(0, room);
         if (!valid && !tci_dim_is_known(room)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "axis %d is %s, which may be %" PRId64 ": a window of %s elements "

@@ -833,11 +833,14 @@ static void tci_lower_need_values(const tci_kernel *k, int x, bool *seen, bool *
     }
 }
 
-/* An index into an axis of `size`, checked if it may lie outside: an instruction. */
+/* An index into an axis of `size`, checked if it may be outside: an instruction. Where the guard
+ * fails the index is 0 and passes the check, also where a run makes the size 0: a gather of any
+ * element has elements to read (tci_build_can_read). */
 static int tci_lower_checked(tci_lower *l, int index, tci_dim size, int guard)
 {
     index = tci_lower_convert(l->k, index, TC_I64);
-    if (guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
+    if (guard > 0) {
+        size = tci_dim_max(size, 1);
         tci_value zero = {.i = 0};
         index = tci_lower_select(l->k, tci_lower_guard_value(l, guard), index,
                                  tci_kernel_const(l->k, TC_I64, zero));

@@ -112,6 +112,10 @@ TCI_FN tci_node *tci_build_rot90(tci_graph *g, tci_node *x, int64_t k, int axis_
                        axis_a, axis_b, TCI_SHAPE_TEXT(x));
         return NULL;
     }
+    if (!tci_dim_is_known(k)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "k is %s: expected a number", TCI_DIM_TEXT(k));
+        return NULL;
+    }
     switch ((k % 4 + 4) % 4) {
     case 1: return tci_build_transpose(g, tci_build_flip(g, x, b), a, b);
     case 2: return tci_build_flip(g, tci_build_flip(g, x, a), b);

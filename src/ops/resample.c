@@ -97,6 +97,16 @@ static bool tci_sample_mode_of(tci_graph *g, const char *name, int n, tci_sample
     return false;
 }
 
+static bool tci_sample_check_size(tci_graph *g, tci_dim size)
+{
+    if (!tci_build_check_dim(g, "a size", size, TC_ERR_SHAPE) || !tci_dim_le(1, size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "the size %s: expected at least 1%s", TCI_DIM_TEXT(size),
+                       TCI_LEAST_NOTE(size, 1));
+        return false;
+    }
+    return true;
+}
+
 /* The size of an axis of n elements, and how far apart in x the results lie if not n / size; 0. */
 static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolation *o, int axis,
                             tci_dim *size, double *apart)
@@ -113,7 +123,7 @@ static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolati
     if (factor != 0) {
         if (!tci_dim_is_known(n) && factor == (double)(int64_t)factor && factor > 0) {
             *size = tci_dim_mul(n, (int64_t)factor);
-            return true;
+            return tci_sample_check_size(g, *size);
         }
         double wanted = tci_dim_is_known(n) ? (double)tci_dim_known(n) * factor : -1;
         if (!(wanted >= 1 && wanted < 1e15)) {
@@ -126,12 +136,7 @@ static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolati
         *size = (int64_t)wanted;
         *apart = o->recompute_scale_factor ? 0 : 1 / factor;
     }
-    if (!tci_build_check_dim(g, "a size", *size, TC_ERR_SHAPE) || !tci_dim_le(1, *size)) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the size %s: expected at least 1%s", TCI_DIM_TEXT(*size),
-                       TCI_LEAST_NOTE(*size, 1));
-        return false;
-    }
-    return true;
+    return tci_sample_check_size(g, *size);
 }
 
 /* Where the results of an axis lie in x, as coordinates [size]. */
@@ -141,18 +146,14 @@ static tci_node *tci_sample_places(tci_graph *g, tc_dtype t, tci_dim n, tci_dim 
     const bool nearest = mode == TCI_SAMPLE_NEAREST, linear = mode == TCI_SAMPLE_LINEAR;
     tci_node *at = tci_build_cast(g, tci_build_iota(g, size), t);
     const bool corners = align_corners && (linear || mode == TCI_SAMPLE_CUBIC);
-    if (corners && size == 1) {
-        return tci_sample_scaled(g, at, 0, 0);
-    }
     if (!corners && !nearest) {
         at = tci_sample_scaled(g, at, 1, 0.5);
     }
     if (corners || apart == 0) { /* a product and a quotient: whole results are exact */
-        tci_dim less = corners ? -1 : 0;
-        at = tci_composite_binary(g, TCI_OP_MUL, at,
-                                  tci_build_size_value(g, tci_dim_add(n, less), t));
-        at = tci_composite_binary(g, TCI_OP_DIV, at,
-                                  tci_build_size_value(g, tci_dim_add(size, less), t));
+        tci_dim span = corners ? tci_dim_sub(n, 1) : n;
+        tci_dim parts = corners ? tci_dim_max(tci_dim_sub(size, 1), 1) : size;
+        at = tci_composite_binary(g, TCI_OP_MUL, at, tci_build_size_value(g, span, t));
+        at = tci_composite_binary(g, TCI_OP_DIV, at, tci_build_size_value(g, parts, t));
     } else {
         at = tci_sample_scaled(g, at, apart, 0);
     }
@@ -271,23 +272,25 @@ static int tci_grid_word(tci_graph *g, const char *what, const char *name,
     return -1;
 }
 
-/* A coordinate reflected at both ends of an axis until it lies between them: those of the elements
- * themselves, or with half an element more. */
+/* A coordinate reflected at both ends of an axis until it is between them: those of the elements
+ * themselves, or with half an element more. An axis of one element has one coordinate, 0, if its
+ * ends are those of the elements; it may be one by a run's size, so this is a product with
+ * min(n - 1, 1). */
 static tci_node *tci_grid_reflect(const tci_grid *s, tci_node *at, tci_dim n)
 {
     tci_graph *g = s->g;
     tc_dtype t = (tc_dtype)at->dtype;
     const double more = s->align_corners ? 0 : 0.5;
-    tci_node *span = tci_build_size_value(g, s->align_corners ? tci_dim_sub(n, 1) : n, t);
-    tci_node *twice = tci_sample_scaled(g, span, 2, 0), *zero = tci_composite_number(g, t, 0);
-    if (s->align_corners && n == 1) {
-        return tci_composite_binary(g, TCI_OP_MUL, at, zero);
-    }
+    const tci_dim last = tci_dim_sub(n, 1), some = s->align_corners ? tci_dim_min(last, 1) : 1;
+    tci_node *span = tci_build_size_value(g, s->align_corners ? tci_dim_max(last, 1) : n, t);
+    tci_node *twice = tci_sample_scaled(g, span, 2, 0);
     tci_node *way = tci_composite_unary(g, TCI_OP_ABS, tci_sample_scaled(g, at, 1, more));
     way = tci_composite_binary(g, TCI_OP_REMAINDER, way, twice);
     tci_node *back = tci_composite_binary(g, TCI_OP_SUB, twice, way);
     tci_node *past = tci_composite_binary(g, TCI_OP_LT, span, way);
-    return tci_sample_scaled(g, tci_build_where(g, past, back, way), 1, -more);
+    at = tci_sample_scaled(g, tci_build_where(g, past, back, way), 1, -more);
+    return some == 1 ? at
+                     : tci_composite_binary(g, TCI_OP_MUL, at, tci_build_size_value(g, some, t));
 }
 
 /* A coordinate as the mode for points outside moves it. */

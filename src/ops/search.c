@@ -53,10 +53,7 @@ static tci_node *tci_search_rows(tci_graph *g, tci_node *sorted, tci_node *value
         return at;
     }
     tci_node *size = tci_build_size_value(g, n, TC_I64);
-    if (!tci_dim_le(1, n)) { /* then there is something to read all the same */
-        tci_node *zero = tci_composite_number(g, (tc_dtype)sorted->dtype, 0);
-        sorted = tci_build_pad(g, sorted, last, 0, 1, zero);
-    }
+    sorted = tci_build_readable(g, sorted, last);
     if (tci_dim_is_known(n)) {
         return tci_search_halves(g, sorted, values, right, at);
     }
@@ -66,6 +63,9 @@ static tci_node *tci_search_rows(tci_graph *g, tci_node *sorted, tci_node *value
         tci_node *fits = tci_composite_binary(g, TCI_OP_LE, past, size);
         tci_node *place = tci_composite_binary(g, TCI_OP_MINIMUM, past, size);
         place = tci_composite_binary(g, TCI_OP_SUB, place, tci_composite_whole(g, 1));
+        if (!tci_dim_le(1, n)) {
+            place = tci_composite_binary(g, TCI_OP_MAXIMUM, place, tci_composite_whole(g, 0));
+        }
         fits = tci_composite_binary(g, TCI_OP_LOGICAL_AND, fits,
                                     tci_search_before(g, sorted, place, values, right));
         at = tci_build_where(g, fits, past, at);
@@ -201,7 +201,8 @@ TCI_FN tci_node *tci_build_masked_select(tci_graph *g, tci_node *x, tci_node *ma
                   : NULL;
     }
     at = tci_build_where(g, found, at, tci_composite_whole(g, 0));
-    tci_node *read = tci_build_gather(g, tci_build_reshape(g, x, 1, &all), 0, at);
+    x = tci_build_readable(g, tci_build_reshape(g, x, 1, &all), 0);
+    tci_node *read = tci_build_gather(g, x, 0, at);
     return tci_build_where(g, found, read, tci_composite_number(g, (tc_dtype)x->dtype, 0));
 }
 
@@ -214,9 +215,6 @@ static tci_node *tci_search_put_rows(tci_graph *g, tci_node *x, tci_node *mask, 
     if (!x || !mask || !src || all == 0) {
         return src ? x : NULL;
     }
-    if (!tci_build_can_read(g, "src", src, 0, all)) {
-        return NULL;
-    }
     tci_words w;
     tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
@@ -224,10 +222,16 @@ static tci_node *tci_search_put_rows(tci_graph *g, tci_node *x, tci_node *mask, 
     }
     tci_node *nth = tci_composite_binary(g, TCI_OP_SUB, tci_search_running(g, mask),
                                          tci_composite_whole(g, 1));
-    tci_node *last = tci_build_size_value(g, tci_dim_sub(rows, 1), TC_I64);
+    tci_node *last = tci_build_size_value(g, tci_dim_max(tci_dim_sub(rows, 1), 0), TC_I64);
     nth = tci_composite_binary(g, TCI_OP_MAXIMUM, nth, tci_composite_whole(g, 0));
     nth = tci_composite_binary(g, TCI_OP_MINIMUM, nth, last);
-    tci_node *read = tci_build_index_select(g, src, 0, nth);
+    if (!tci_dim_le(1, rows)) { /* of no rows the first is outside, if an element is to take it */
+        tci_node *none = tci_build_size_value(g, tci_dim_sub(1, tci_dim_min(rows, 1)), TC_I64);
+        tci_node *taken = tci_build_cast(g, tci_build_reshape(g, mask, 1, &all), TC_I64);
+        nth = tci_composite_binary(g, TCI_OP_ADD, nth,
+                                   tci_composite_binary(g, TCI_OP_MUL, none, taken));
+    }
+    tci_node *read = tci_build_index_select(g, tci_build_readable(g, src, 0), 0, nth);
     read = tci_build_reshape(g, read, x->rank, x->shape);
     for (int i = 0; i < x->rank; i++) {
         shape[i] = i < mask->rank ? mask->shape[i] : 1;

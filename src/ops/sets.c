@@ -258,16 +258,19 @@ TCI_FN tci_node *tci_build_isin(tci_graph *g, tci_node *x, tci_node *list)
         return x ? tci_build_broadcast(g, no, x->rank, x->shape) : NULL;
     }
     list = tci_build_reshape(g, tci_build_cast(g, list, t), 1, &n);
-    if (!list || !tci_build_can_read(g, "the list", list, 0, tci_node_count(x))) {
+    if (!list) {
         return NULL;
     }
     list = tci_build_gather(g, list, 0, tci_build_topk(g, list, 0, n, false));
     tci_node *at = tci_build_searchsorted(g, list, x, false);
-    tci_node *last = tci_build_size_value(g, tci_dim_sub(n, 1), TC_I64);
+    tci_node *last = tci_build_size_value(g, tci_dim_max(tci_dim_sub(n, 1), 0), TC_I64);
+    tci_node *some = tci_composite_binary(g, TCI_OP_LT, at, tci_build_size_value(g, n, TC_I64));
     at = tci_composite_binary(g, TCI_OP_MINIMUM, at, last);
     tci_dim all = tci_node_count(x);
-    tci_node *read = tci_build_gather(g, list, 0, tci_build_reshape(g, at, 1, &all));
-    return tci_composite_binary(g, TCI_OP_EQ, tci_build_reshape(g, read, x->rank, x->shape), x);
+    tci_node *read = tci_build_gather(g, tci_build_readable(g, list, 0), 0,
+                                      tci_build_reshape(g, at, 1, &all));
+    read = tci_composite_binary(g, TCI_OP_EQ, tci_build_reshape(g, read, x->rank, x->shape), x);
+    return tci_dim_le(1, n) ? read : tci_composite_binary(g, TCI_OP_LOGICAL_AND, some, read);
 }
 
 /* Rows [n, columns] in order, as places: by the last column, then stably by those before it. */
@@ -364,8 +367,8 @@ TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim s
         tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
         return tci_build_pad(g, x, at, 0, size, zero);
     }
-    first = order ? tci_build_gather(g, order, 0, first) : first;
-    tci_node *values = tci_build_index_select(g, x, at, first);
+    first = order ? tci_build_gather(g, tci_build_readable(g, order, 0), 0, first) : first;
+    tci_node *values = tci_build_index_select(g, tci_build_readable(g, x, at), at, first);
     tci_words w;
     tci_dim *line = tci_words_dims(g, &w, x->rank);
     if (!line) {

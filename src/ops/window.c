@@ -499,7 +499,12 @@ static tci_node *tci_pooling_divisor(tci_graph *g, const tci_pooling *p, const s
         all *= (double)p->kernel[i];
     }
     if (o->divisor) {
-        return tci_composite_number(g, t, (double)o->divisor);
+        bool may = tci_dim_is_known(o->divisor) || tci_dim_le(1, o->divisor);
+        if (!may) {
+            tci_graph_fail(g, TC_ERR_ARGUMENT, "the divisor is %s, which may be 0%s",
+                           TCI_DIM_TEXT(o->divisor), TCI_LEAST_NOTE(o->divisor, 1));
+        }
+        return may ? tci_build_size_value(g, o->divisor, t) : NULL;
     }
     if (all > 0x1p60) {
         tci_graph_fail(g, TC_ERR_LIMIT, "windows have %g elements: expected at most 2^60", all);

@@ -280,4 +280,49 @@ TEST(instances_outlive_the_cache)
     dyn_drop(&m);
 }
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define STACK_BYTES (1 << 20) /* frames of a sanitizer are larger */
+#else
+#define STACK_BYTES (64 << 10)
+#endif
+
+static void *compile_all(void *user)
+{
+    tc_ctx *ctx = dyn_ctx(user, 1, NULL);
+    int64_t batch = TC_DIM("batch", 0, 4001), height = TC_DIM("height", 1, 600), n = batch;
+    for (int i = 0; i < 30; i++) { /* and sizes within sizes */
+        n = tc_dim_max(tc_dim_div(tc_dim_add(n, height), 2), tc_dim_sub(n, i + 1));
+    }
+    tc_tensor x = tc_input(ctx, "x", TC_F32, batch), y = tc_input(ctx, "y", TC_F32, height);
+    tc_tensor z = tc_expand(tc_add(tc_sum(x, TC_ALL, false), tc_sum(y, TC_ALL, false)), n);
+    tc_program *f = NULL;
+    tc_status status = ctx ? tc_compile(tc_exp(z), &f) : TC_ERR_MEMORY;
+    tc_program_free(f);
+    for (int k = 0; k < DYN_CASES && status == TC_OK; k++) {
+        const dyn_case *c = &dyn_cases[k];
+        f = dyn_compile(ctx, c, batch, height);
+        dyn_memory m = dyn_fill(c, 5, c->has_height ? 7 : 1);
+        status = f ? dyn_run(f, &m) : TC_ERR_ARGUMENT;
+        dyn_drop(&m);
+        tc_program_free(f);
+    }
+    tc_ctx_free(ctx);
+    return status == TC_OK ? user : NULL;
+}
+
+/* As on threads of musl, and of servers that have many. */
+TEST(compiles_on_a_stack_of_64_kb)
+{
+    static char names[2][8] = {"cpu", "interp"};
+    for (int i = 0; i < 2; i++) {
+        pthread_attr_t attr;
+        pthread_t thread;
+        void *result = NULL;
+        REQUIRE(!pthread_attr_init(&attr) && !pthread_attr_setstacksize(&attr, STACK_BYTES));
+        REQUIRE(!pthread_create(&thread, &attr, compile_all, names[i]));
+        CHECK(!pthread_join(thread, &result) && result == names[i]);
+        pthread_attr_destroy(&attr);
+    }
+}
+
 TEST_MAIN

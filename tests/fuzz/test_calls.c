@@ -6,7 +6,11 @@
  *
  * Names, parameters and their kinds are those that tc_op_name and tc_op_params tell, so a call that
  * is new is drawn too; one that is never accepted is a failure here, and gets a line in `likings`.
+ *
+ * The same calls with symbols for sizes: the same draw with numbers for the symbols is another
+ * program, which must be accepted too and have the same bits, at 0, 1 and 2 of each symbol.
  * TC_TEST_SOAK=1 draws more of each. */
+#define TC_DYNAMIC_SHAPES
 #include "tc.h"
 
 #include "tc_test.h"
@@ -15,6 +19,7 @@
 
 enum { MOST_INPUTS = 12, MOST_ATTRS = 12, MOST_RESULTS = 4, MOST_OUTPUTS = 16, MOST_LIST = 5 };
 enum { ACCEPTED = 1, ACCEPTED_SOAK = 40, TRIES = 1500, BATCH = 64, ROOM = 4096 };
+enum { N_SYMBOLS = 2, SWEPT = 2, SWEPT_SOAK = 8, SWEEP_TRIES = 300, SWEEP_MOST = 5 };
 
 /* ---- what a call likes ---- */
 
@@ -62,6 +67,15 @@ static const char *word_at(const char *text, int at)
 
 /* ---- a call that is drawn ---- */
 
+/* Symbols, or what they are in a run, of which sizes are drawn; liked sizes of `like[i]` are symbol
+ * number i. */
+typedef struct sweep {
+    bool on;
+    int64_t least[N_SYMBOLS], sizes[N_SYMBOLS], like[N_SYMBOLS];
+} sweep;
+
+static sweep swept;
+
 typedef struct drawn {
     tc_ctx *ctx;
     const char *name;
@@ -71,6 +85,7 @@ typedef struct drawn {
     tc_dtype dtype;          /* and of this dtype */
     tc_tensor operands[MOST_INPUTS], inputs[MOST_INPUTS];
     double bound[MOST_INPUTS]; /* of an index; 0: any value */
+    bool sorted[MOST_INPUTS];  /* rows in ascending order */
     int n_operands, n_inputs;
     tc_attr attrs[MOST_ATTRS];
     int64_t lists[MOST_ATTRS][MOST_LIST];
@@ -97,15 +112,22 @@ static bool is_float(tc_dtype t)
     return t >= TC_F16 && t <= TC_F64;
 }
 
+static int64_t draw_size(int most)
+{
+    bool symbol = swept.on && chance(70);
+    int64_t size = swept.sizes[pick(N_SYMBOLS)], number = 1 + pick(most);
+    return symbol ? size : number;
+}
+
 static void draw_shape(drawn *d)
 {
     static const tc_dtype often[] = {TC_F32, TC_F32,  TC_F32, TC_F64,
                                      TC_I64, TC_I32, TC_BOOL, TC_BF16};
     d->rank = chance(80) ? 1 + pick(4) : pick(MOST_LIST + 1);
-    int64_t same = 1 + pick(5);
+    int64_t same = draw_size(5);
     bool square = chance(50);
     for (int i = 0; i < d->rank; i++) {
-        d->sizes[i] = square ? same : chance(5) ? 0 : 1 + pick(5);
+        d->sizes[i] = square ? same : chance(5) ? 0 : draw_size(5);
     }
     d->dtype = chance(85) ? often[pick(8)] : (tc_dtype)(TC_BOOL + pick(TC_DTYPE_COUNT - TC_BOOL));
 }
@@ -153,7 +175,12 @@ static tc_tensor liked_tensor(drawn *d, const char *shape)
     int rank = 0;
     char *end = NULL;
     for (; rank < MOST_LIST && *shape && *shape != ' '; shape = *end == 'x' ? end + 1 : end) {
-        sizes[rank++] = strtoll(shape, &end, 10);
+        sizes[rank] = strtoll(shape, &end, 10);
+        int like = swept.on && sizes[rank] == swept.like[0]   ? 0
+                   : swept.on && sizes[rank] == swept.like[1] ? 1
+                                                              : -1;
+        sizes[rank] = like < 0 ? sizes[rank] : swept.sizes[like];
+        rank++;
     }
     char kind = d->likes->dtypes[d->n_operands];
     if (kind == 'f' && chance(15)) {
@@ -179,7 +206,7 @@ static tc_tensor draw_tensor(drawn *d, bool is_index)
     } else if (how == 2) {
         rank = pick(rank + 1);
     } else if (how == 3 && rank > 0) {
-        sizes[pick(rank)] = 1 + pick(3);
+        sizes[pick(rank)] = draw_size(3);
     } else if (how == 4 && rank > 1) {
         int64_t last = sizes[rank - 1];
         sizes[rank - 1] = sizes[rank - 2];
@@ -238,6 +265,13 @@ static bool names_index(const char *name)
     return found;
 }
 
+/* What is searched: of what is not in order nothing is promised. */
+static bool names_sorted(const char *name)
+{
+    return !strcmp(name, "boundaries") || !strcmp(name, "sorted") || !strcmp(name, "starts") ||
+           !strcmp(name, "p"); /* of tc_multinomial: none is negative */
+}
+
 static void draw_operand(drawn *d, const char *name, const char *kind, bool optional)
 {
     bool list = is_kind(kind, "tensors");
@@ -248,6 +282,9 @@ static void draw_operand(drawn *d, const char *name, const char *kind, bool opti
                           : draw_tensor(d, names_index(name) && chance(85));
         if (list && !x.ctx && d->likes) {
             return;
+        }
+        if (x.ctx) {
+            d->sorted[d->n_inputs - 1] = names_sorted(name);
         }
         d->operands[d->n_operands++] = x;
     }
@@ -268,6 +305,7 @@ static void draw_attr(drawn *d, const char *name, const char *kind, bool optiona
         a->value = number(pick(2 * d->rank + 2) - d->rank - 1, true);
     } else if (is_kind(kind, "integer")) {
         a->value = number(chance(75) ? pick(5) : pick(12) - 5, true);
+        a->value.i = swept.on && chance(20) ? swept.sizes[pick(N_SYMBOLS)] : a->value.i;
     } else if (is_kind(kind, "axes")) {
         draw_list(d, a, 1 + pick(2), -1, d->rank > 0 ? d->rank - 1 : 0);
     } else if (is_kind(kind, "sizes") || is_kind(kind, "typed")) {
@@ -278,6 +316,7 @@ static void draw_attr(drawn *d, const char *name, const char *kind, bool optiona
     } else if (is_kind(kind, "single") || is_kind(kind, "pair") || is_kind(kind, "triple") ||
                is_kind(kind, "each")) {
         a->value = number(pick(4), true);
+        a->value.i = swept.on && chance(30) ? swept.sizes[pick(N_SYMBOLS)] : a->value.i;
     } else if (is_kind(kind, "real") || is_kind(kind, "factor")) {
         a->value = number(chance(30) ? pick(4) : 0.25 * (1 + pick(12)), chance(30));
         a->value = a->value.kind == 2 ? number((double)a->value.i, false) : a->value;
@@ -338,7 +377,18 @@ static bool call(drawn *d, int n_results)
                   "%s: %s", d->name, tc_error(results[i]));
         d->outputs[d->n_outputs++] = results[i];
     }
-    return status == TC_OK && tc_count(results[0]) <= ROOM;
+    return status == TC_OK && (swept.on || tc_count(results[0]) <= ROOM);
+}
+
+/* The first result between elements of padding: it is read under a guard. */
+static void add_padded(drawn *d)
+{
+    tc_tensor x = d->outputs[0];
+    int axis = tc_rank(x) ? pick(tc_rank(x)) : 0;
+    tc_tensor y = tc_rank(x) ? tc_pad(x, axis, pick(2), 2, 1) : TC_NONE;
+    if (y.ctx && !tc_status_of(y)) {
+        d->outputs[d->n_outputs++] = y;
+    }
 }
 
 /* The gradients of all results that are floats, by all such inputs. */
@@ -384,6 +434,10 @@ static bool draw(drawn *d, tc_ctx *ctx, int op, int *n_results)
            strstr(tc_error(d->outputs[0]), "are asked for: it has")) {
         fits = call(d, ++*n_results);
     }
+    if (fits && swept.on) {
+        add_padded(d);
+        fits = new_input(d, TC_BOOL, N_SYMBOLS, swept.sizes, 0).ctx; /* so that a run tells both */
+    }
     if (fits) {
         random_moment(d);
         add_gradients(d);
@@ -402,10 +456,12 @@ static void fill(drawn *d, int input)
     tc_dtype t = tc_dtype_of(x);
     int64_t n = tc_count(x);
     double values[ROOM];
+    int64_t row = tc_rank(x) ? tc_size(x, -1) : 1;
     for (int64_t i = 0; i < n && i < ROOM; i++) {
         values[i] = d->bound[input] > 0 ? (double)pick((int)d->bound[input])
                     : is_float(t)       ? (double)(pick(401) - 200) / 64
                                         : pick(5);
+        values[i] = d->sorted[input] ? (double)(i % row) / 4 : values[i];
     }
     tc_tensor made = tc_cast(tc_copy_in(d->ctx, values, TC_F64, n), t);
     d->memory[input] = calloc(1, (size_t)tc_nbytes(x) + 1);
@@ -413,10 +469,11 @@ static void fill(drawn *d, int input)
     CHECK_MSG(tc_read_as(made, to) == TC_OK, "%s: %s", d->name, tc_error(made));
 }
 
-static void compile(drawn *all, int n, int way)
+static void compile(drawn *all, int n, int way, bool reproducible)
 {
     static tc_job jobs[BATCH];
     tc_options o = {.backend = backends[way], .no_disk_cache = true,
+                    .reproducible = reproducible,
                     .fallback = way ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW};
     for (int i = 0; i < n; i++) {
         drawn *d = &all[i];
@@ -428,7 +485,7 @@ static void compile(drawn *all, int n, int way)
     for (int i = 0; i < n; i++) {
         all[i].status[way] = jobs[i].status;
         CHECK_MSG(jobs[i].status == TC_OK, "%s on %s: %s", all[i].name, backends[way],
-                  tc_status_text(jobs[i].status));
+                  jobs[i].status ? tc_error(all[i].outputs[0]) : "");
     }
 }
 
@@ -464,10 +521,23 @@ static void compare(const drawn *d)
     }
 }
 
+static void drop(drawn *d)
+{
+    for (int k = 0; k < d->n_inputs; k++) {
+        free(d->memory[k]);
+    }
+    for (int way = 0; way < 2; way++) {
+        for (int k = 0; k < d->n_outputs; k++) {
+            free(d->got[way][k]);
+        }
+        tc_program_free(d->programs[way]);
+    }
+}
+
 static void run_batch(drawn *all, int n, int ways)
 {
     for (int way = 0; way < ways; way++) {
-        compile(all, n, way);
+        compile(all, n, way, false);
     }
     for (int i = 0; i < n; i++) {
         drawn *d = &all[i];
@@ -480,15 +550,7 @@ static void run_batch(drawn *all, int n, int ways)
         if (ways == 2 && d->programs[0] && d->programs[1]) {
             compare(d);
         }
-        for (int k = 0; k < d->n_inputs; k++) {
-            free(d->memory[k]);
-        }
-        for (int way = 0; way < 2; way++) {
-            for (int k = 0; k < d->n_outputs; k++) {
-                free(d->got[way][k]);
-            }
-            tc_program_free(d->programs[way]);
-        }
+        drop(d);
     }
 }
 
@@ -508,6 +570,223 @@ static bool has_compiler(void)
 static bool is_drawn(const char *name)
 {
     return strcmp(name, "assign") != 0;
+}
+
+/* ---- symbols ---- */
+
+/* A call drawn with symbols, and the state of draws before it. */
+typedef struct symbolic {
+    drawn d;
+    sweep sizes;
+    uint64_t state;
+    int op, n_results;
+} symbolic;
+
+static bool draw_symbolic(symbolic *s, tc_ctx *ctx, int op, int *n_results)
+{
+    static const char *const names[N_SYMBOLS] = {"n", "m"};
+    s->sizes.on = true;
+    for (int i = 0; i < N_SYMBOLS; i++) {
+        s->sizes.least[i] = chance(50) ? 0 : 1 + pick(2);
+        s->sizes.sizes[i] = TC_DIM(names[i], s->sizes.least[i], SWEEP_MOST);
+        s->sizes.like[i] = 1 + pick(5);
+    }
+    s->op = op;
+    s->state = tct_random_state;
+    swept = s->sizes;
+    bool fits = draw(&s->d, ctx, op, n_results);
+    s->n_results = *n_results;
+    swept.on = false;
+    return fits;
+}
+
+/* With these values for the symbols. */
+static bool draw_fixed(drawn *d, tc_ctx *ctx, const symbolic *s, const int64_t *values)
+{
+    uint64_t state = tct_random_state;
+    int n_results = s->n_results;
+    swept = s->sizes;
+    memcpy(swept.sizes, values, sizeof(swept.sizes));
+    tct_random_state = s->state;
+    bool fits = draw(d, ctx, s->op, &n_results);
+    tct_random_state = state;
+    swept.on = false;
+    CHECK_MSG(fits, "%s(%s) with n, m = %lld, %lld: accepted as symbols, as numbers: %s", d->name,
+              tc_op_params(s->op), (long long)values[0], (long long)values[1],
+              tc_error(d->outputs[0]));
+    CHECK_MSG(!fits || d->n_outputs == s->d.n_outputs, "%s: %d results, of symbols %d", d->name,
+              d->n_outputs, s->d.n_outputs);
+    return fits && d->n_outputs == s->d.n_outputs;
+}
+
+static tc_buf shaped(tc_tensor x, void *memory, int64_t *sizes)
+{
+    tc_buf b = {.data = memory, .n = tc_count(x), .dtype = (int)tc_dtype_of(x),
+                .rank = tc_rank(x), .sizes = sizes};
+    for (int i = 0; i < tc_rank(x); i++) {
+        sizes[i] = tc_size(x, i);
+    }
+    return b;
+}
+
+/* The symbolic program on the memory of the fixed one. */
+static void run_symbolic(drawn *d, tc_program *f)
+{
+    static int64_t sizes[MOST_INPUTS + MOST_OUTPUTS][MOST_LIST + 4];
+    tc_buf in[MOST_INPUTS], out[MOST_OUTPUTS];
+    for (int i = 0; i < d->n_inputs; i++) {
+        in[i] = shaped(d->inputs[i], d->memory[i], sizes[i]);
+    }
+    for (int i = 0; i < d->n_outputs; i++) {
+        d->got[1][i] = calloc(1, (size_t)tc_nbytes(d->outputs[i]) + 1);
+        out[i] = shaped(d->outputs[i], d->got[1][i], sizes[MOST_INPUTS + i]);
+    }
+    tc_bufs ins = {in, d->n_inputs}, outs = {out, d->n_outputs};
+    d->status[1] = tc_run(f, ins, outs);
+}
+
+static double float_at(tc_dtype t, const void *p, int64_t i)
+{
+    uint16_t half = 0;
+    uint32_t single;
+    float value;
+    if (t == TC_F64) {
+        return ((const double *)p)[i];
+    }
+    if (t == TC_F32) {
+        return (double)((const float *)p)[i];
+    }
+    memcpy(&half, (const uint16_t *)p + i, sizeof(half));
+    if (t == TC_BF16) {
+        single = (uint32_t)half << 16;
+        memcpy(&value, &single, sizeof(value));
+        return (double)value;
+    }
+    int exponent = half >> 10 & 31, rest = half & 1023;
+    double size = exponent == 31 ? (rest ? (double)NAN : (double)INFINITY)
+                  : exponent     ? ldexp(1024 + rest, exponent - 25)
+                                 : ldexp(rest, -24);
+    return half >> 15 ? -size : size;
+}
+
+/* Where output i of both ways is not the same in bits, or -1. Not strict: floats may be apart as
+ * sums in another order are, as an axis of one element is none of a sum. */
+static int64_t differs_at(const drawn *d, int i, bool strict)
+{
+    tc_dtype t = tc_dtype_of(d->outputs[i]);
+    int64_t n = tc_count(d->outputs[i]);
+    if (strict || !is_float(t)) {
+        return same_until(t, d->got[0][i], d->got[1][i], n);
+    }
+    double eps = t == TC_F64 ? 1e-12 : t == TC_F32 ? 1e-5 : 2e-2;
+    for (int64_t k = 0; k < n; k++) {
+        double x = float_at(t, d->got[0][i], k), y = float_at(t, d->got[1][i], k);
+        if (!(x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= eps * (1 + fabs(x)))) {
+            return k;
+        }
+    }
+    return -1;
+}
+
+/* Both programs with these values. */
+static void check_point(drawn *d, tc_program *f, const char *params, const int64_t *values)
+{
+    bool has_index = false;
+    for (int i = 0; i < d->n_inputs; i++) {
+        fill(d, i);
+        has_index = has_index || d->bound[i] > 0; /* may be outside; told where it is read */
+    }
+    run(d, 0);
+    run_symbolic(d, f);
+    bool same = d->status[0] == d->status[1];
+    CHECK_MSG(same || (has_index && d->status[1] == TC_ERR_INDEX),
+              "%s(%s) at n, m = %lld, %lld: %s, with symbols %s: %s", d->name, params,
+              (long long)values[0], (long long)values[1], tc_status_text(d->status[0]),
+              tc_status_text(d->status[1]), tc_error(f));
+    for (int i = 0; i < d->n_outputs && !d->status[0] && !d->status[1]; i++) {
+        int64_t at = differs_at(d, i, values[0] >= 2 && values[1] >= 2);
+        CHECK_MSG(at < 0, "%s(%s) at n, m = %lld, %lld: output %d of %d differs at element %lld of "
+                  "%lld", d->name, params, (long long)values[0], (long long)values[1], i,
+                  d->n_outputs, (long long)at, (long long)tc_count(d->outputs[i]));
+    }
+}
+
+/* A symbolic program at the least, the next and the second next value of each symbol. */
+static void check_symbolic(const symbolic *s, tc_program *f)
+{
+    enum { POINTS = 9 };
+    static drawn fixed[POINTS];
+    int64_t values[POINTS][N_SYMBOLS];
+    int n = 0;
+    tc_options o = {.backend = "interp"};
+    tc_ctx *ctx = NULL;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    for (int i = 0; i < POINTS; i++) {
+        values[n][0] = s->sizes.least[0] + i % 3;
+        values[n][1] = s->sizes.least[1] + i / 3;
+        n += draw_fixed(&fixed[n], ctx, s, values[n]);
+    }
+    compile(fixed, n, 0, true);
+    for (int i = 0; i < n; i++) {
+        if (fixed[i].programs[0]) {
+            check_point(&fixed[i], f, tc_op_params(s->op), values[i]);
+        }
+        drop(&fixed[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
+static void check_batch(symbolic *all, int n, int way)
+{
+    static drawn drawns[BATCH];
+    for (int i = 0; i < n; i++) {
+        drawns[i] = all[i].d;
+    }
+    compile(drawns, n, way, true);
+    for (int i = 0; i < n; i++) {
+        if (drawns[i].programs[way]) {
+            check_symbolic(&all[i], drawns[i].programs[way]);
+        }
+        drop(&drawns[i]);
+    }
+}
+
+/* The rank of a squeeze follows from which sizes are 1, which no symbol is. */
+static bool depends_on_ones(const char *name)
+{
+    return !strcmp(name, "squeeze");
+}
+
+static void sweep_calls(int way, int accepted_most)
+{
+    static symbolic all[BATCH];
+    int n = 0, calls = 0, programs = 0;
+    tc_ctx *ctx = NULL;
+    for (int op = 0; tc_op_name(op); op++) {
+        int accepted = 0, n_results = 1;
+        bool swept_too = is_drawn(tc_op_name(op)) && !depends_on_ones(tc_op_name(op));
+        int most = accepted_most * (strstr(tc_op_params(op), "text") ? 6 : 1); /* modes */
+        for (int t = 0; t < SWEEP_TRIES && accepted < most && swept_too; t++) {
+            if (!ctx) {
+                REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+            }
+            bool fits = draw_symbolic(&all[n], ctx, op, &n_results);
+            accepted += fits;
+            n += fits;
+            if (n == BATCH) {
+                check_batch(all, n, way);
+                programs += n;
+                n = 0;
+                tc_ctx_free(ctx);
+                ctx = NULL;
+            }
+        }
+        calls += accepted > 0;
+    }
+    check_batch(all, n, way);
+    tc_ctx_free(ctx);
+    printf("fuzz/%s: %d calls, %d programs\n", tct_name, calls, programs + n);
+    CHECK(calls > 250);
 }
 
 TEST(calls_by_name)
@@ -540,6 +819,19 @@ TEST(calls_by_name)
     run_batch(all, n, ways);
     tc_ctx_free(ctx);
     printf("fuzz/%s: %d calls, %d programs\n", tct_name, calls, programs + n);
+}
+
+TEST(symbols_against_numbers)
+{
+    sweep_calls(0, tct_soak ? SWEPT_SOAK : SWEPT);
+}
+
+TEST(symbols_against_numbers_natively)
+{
+    if (!tct_soak || !has_compiler()) {
+        SKIP("%s", tct_soak ? "no compiler" : "long: with TC_TEST_SOAK=1");
+    }
+    sweep_calls(1, SWEPT_SOAK / 4);
 }
 
 TEST_MAIN

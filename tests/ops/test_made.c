@@ -568,9 +568,39 @@ TEST(edges_as_in_torch)
     VALUES(tc_arange(ctx, 0.5, 2, 0.5, TC_I32), 0, 0, 0);
     VALUES(tc_arange(ctx, 0.5, 2, 0.5, TC_F32), 0.5, 1, 1.5);
     tc_tensor small = tc_full(ctx, 100, TC_I8, 3);
-    CHECK_EQ_INT(tc_dtype_of(tc_einsum("i->", TC_TENSORS(small))), TC_I64);
-    VALUES(tc_einsum("i->", TC_TENSORS(small)), 300);
+    CHECK_EQ_INT(tc_dtype_of(tc_einsum("i->", TC_TENSORS(small))), TC_I8); /* wraps, as in torch */
+    VALUES(tc_einsum("i->", TC_TENSORS(small)), 300 - 256);
+    CHECK_EQ_INT(tc_dtype_of(tc_einsum("i,i->", TC_TENSORS(small, small))), TC_I8);
+    tc_tensor words = tc_full(ctx, 1, TC_U16, 2, 3);
+    CHECK_EQ_INT(tc_dtype_of(tc_einsum("ij->j", TC_TENSORS(words))), TC_U16);
     CHECK_EQ_INT(tc_dtype_of(tc_einsum("i->i", TC_TENSORS(small))), TC_I8);
+    tc_ctx_free(ctx);
+}
+
+/* Coordinates follow from the factor, or from sizes that are recomputed: (i + 1/2) / 1.3 - 1/2. */
+TEST(factors_that_leave_the_size)
+{
+    begin();
+    tc_tensor x = NUMBERS(3, SIZES(1, 1, 3), 1, 2, 3);
+    tc_interpolation o = {.mode = "linear", .scale_factor = {1.3}};
+    VALUES(tc_interpolate(x, &o), 1, 1 + 0.85 / 1.3, 1 + 1.85 / 1.3);
+    o.recompute_scale_factor = true;
+    VALUES(tc_interpolate(x, &o), 1, 2, 3);
+    tc_ctx_free(ctx);
+}
+
+/* A src without rows: x where no element of the mask is true; where one is, its row is outside. */
+TEST(rows_of_an_empty_source)
+{
+    begin();
+    tc_tensor x = NUMBERS(2, SIZES(2, 2), 1, 2, 3, 4), none = tc_full(ctx, 0, TC_F64, 0, 2), y;
+    tc_tensor no = tc_gt(tc_sum(x, TC_AXES(1), false), 10), yes = tc_lt(no, 1);
+    VALUES(tc_index_put(x, TC_TENSORS(no), none, false), 1, 2, 3, 4);
+    VALUES(tc_masked_scatter(x, tc_gt(x, 4), tc_reshape(none, 0)), 1, 2, 3, 4);
+    double got[4];
+    y = tc_index_put(x, TC_TENSORS(yes), none, false);
+    CHECK_EQ_INT(tc_read(y, got, 4), TC_ERR_INDEX);
+    CHECK_HAS(tc_error(y), "in tc_index_put");
     tc_ctx_free(ctx);
 }
 

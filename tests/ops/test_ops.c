@@ -393,6 +393,74 @@ TEST(floor_divide_of_large_integers)
 }
 
 /* a * b - 1 where a * b rounds to 1: 0 in two roundings. */
+/* Six comparisons of u64 with a signed number, by hand: a negative one is less than all. */
+static bool compared(int op, uint64_t a, int64_t b, bool turned)
+{
+    int order = b < 0 || a > (uint64_t)b ? 1 : a < (uint64_t)b ? -1 : 0;
+    order = turned ? -order : order;
+    const bool results[6] = {order == 0, order != 0, order < 0, order <= 0, order > 0, order >= 0};
+    return results[op];
+}
+
+static tc_tensor compare(int op, tc_arg a, tc_arg b)
+{
+    return op == 0   ? tc_eq_at(a, b, TC_HERE)
+           : op == 1 ? tc_ne_at(a, b, TC_HERE)
+           : op == 2 ? tc_lt_at(a, b, TC_HERE)
+           : op == 3 ? tc_le_at(a, b, TC_HERE)
+           : op == 4 ? tc_gt_at(a, b, TC_HERE)
+                     : tc_ge_at(a, b, TC_HERE);
+}
+
+/* Exact, though no dtype holds both: tensors of one, as operands and as constants, and numbers. */
+TEST(comparisons_of_u64_with_signed_integers)
+{
+    enum { N = 7 };
+    static const uint64_t us[N] = {0, 1, (1ull << 53) + 1, 1ull << 53, 1ull << 63, UINT64_MAX,
+                                   INT64_MAX};
+    static const int64_t is[N] = {0, -1, 1ll << 53, (1ll << 53) + 1, INT64_MAX, INT64_MIN, 1};
+    for (int way = 0; way < 2; way++) {
+        tc_options o = {.backend = way ? "cpu" : "interp", .no_disk_cache = true};
+        tc_ctx *own = NULL;
+        REQUIRE(tc_ctx_make(&own, &o) == TC_OK);
+        tc_tensor u = tc_input(own, "u", TC_U64, N, 1), i = tc_input(own, "i", TC_I64, N);
+        tc_tensor ys[12];
+        bool got[12][N * N];
+        tc_buf out[12];
+        for (int k = 0; k < 12; k++) {
+            tc_tensor a = k < 6 ? u : i, b = k < 6 ? i : u;
+            ys[k] = compare(k % 6, (tc_arg){.tensor = a}, (tc_arg){.tensor = b});
+            out[k] = TC_BUF(got[k], N * N);
+        }
+        tc_program *f = NULL;
+        tc_tensors all = {ys, 12};
+        CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(u, i), all, NULL, &f), TC_OK);
+        tc_bufs outs = {out, 12};
+        REQUIRE(f && tc_run(f, TC_BUFS(TC_BUF(us, N), TC_BUF(is, N)), outs) == TC_OK);
+        for (int k = 0; k < 12 * N * N; k++) {
+            int op = k / (N * N), at = k % (N * N);
+            CHECK_MSG(got[op][at] == compared(op % 6, us[at / N], is[at % N], op >= 6),
+                      "comparison %d of %llu and %lld", op, (unsigned long long)us[at / N],
+                      (long long)is[at % N]);
+        }
+        tc_program_free(f);
+        for (int k = 0; k < 6 * N * N && !way; k++) { /* numbers; and folded, of constants */
+            int op = k / (N * N), a = k / N % N, b = k % N;
+            bool want = compared(op, us[a], is[b], false), one[3];
+            tc_tensor tu = tc_full(own, us[a], TC_U64, 1), ti = tc_full(own, is[b], TC_I64, 1);
+            tc_tensor by_number = compare(op, tci_arg_uint(us[a]), (tc_arg){.tensor = ti});
+            tc_tensor of_number = compare(op, (tc_arg){.tensor = tu}, tci_arg_int(is[b]));
+            tc_tensor folded = compare(op, (tc_arg){.tensor = tu}, (tc_arg){.tensor = ti});
+            CHECK(tc_read(by_number, one, 1) == TC_OK && tc_read(of_number, one + 1, 1) == TC_OK &&
+                  tc_read(folded, one + 2, 1) == TC_OK);
+            CHECK_MSG(one[0] == want && one[1] == want && one[2] == want,
+                      "comparison %d of %llu and %lld: %d %d %d", op, (unsigned long long)us[a],
+                      (long long)is[b], one[0], one[1], one[2]);
+        }
+        tc_ctx_free(own);
+    }
+}
+
 TEST(fma_rounds_once)
 {
     static const float a[3] = {1 + 0x1p-12f, 1 + 0x1p-14f, 3};

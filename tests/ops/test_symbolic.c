@@ -112,6 +112,153 @@ TEST(places_by_sizes)
     tc_ctx_free(ctx);
 }
 
+/* The interpreter's result of y at a size of x [1, 1, size, 2]. */
+static void check_images(tc_ctx *ctx, const char *what, tc_tensor y, int size, const float *want,
+                         int n)
+{
+    float in[6] = {5, 6, 7, 8, 9, 10}, got[8];
+    tc_program *f = NULL;
+    CHECK_MSG(tc_compile(y, &f) == TC_OK, "%s: %s", what, tc_error(ctx));
+    if (f && tc_run(f, TC_BUFS(TC_BUF_ND(in, 1, 1, size, 2)), TC_BUFS(TC_BUF(got, n)))) {
+        CHECK_MSG(false, "%s: %s", what, tc_error(f));
+    }
+    for (int i = 0; f && i < n; i++) {
+        CHECK_MSG(fabsf(got[i] - want[i]) < 1e-6f, "%s, size %d: element %d is %g, expected %g",
+                  what, size, i, (double)got[i], (double)want[i]);
+    }
+    tc_program_free(f);
+}
+
+/* Coordinates of corners of an axis that a run makes one element long: the element, as in torch
+ * 2.15 of a fixed size; and of more. */
+TEST(images_of_one_row)
+{
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .verify = 1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    float points[4] = {0, 0, 0.5f, 1.5f}, rows[6] = {5, 6, 7, 8, 9, 10};
+    int64_t h = TC_DIM("h", 1, 9);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 1, h, 2);
+    tc_tensor grid = tc_copy_in(ctx, points, TC_F32, 1, 1, 2, 2);
+    tc_tensor image = tc_copy_in(ctx, rows, TC_F32, 1, 1, 3, 2);
+    tc_tensor zero = tc_mul(tc_sum(x, TC_ALL, false), 0);
+    const char *modes[2] = {"bilinear", "bicubic"};
+    for (int i = 0; i < 2; i++) {
+        tc_tensor to = tc_interpolate(image, &(tc_interpolation){.mode = modes[i], .size = {h, 2},
+                                                                 .align_corners = true});
+        check_images(ctx, modes[i], tc_add(to, zero), 1, (float[]){5, 6}, 2);
+        check_images(ctx, modes[i], tc_add(to, zero), 2, (float[]){5, 6, 9, 10}, 4);
+        tc_tensor same = tc_interpolate(x, &(tc_interpolation){.mode = modes[i],
+                                                               .scale_factor = {1, 1},
+                                                               .align_corners = true});
+        check_images(ctx, modes[i], same, 1, (float[]){5, 6}, 2);
+        check_images(ctx, modes[i], same, 3, rows, 6);
+    }
+    tc_tensor at = tc_grid_sample(x, grid, "bilinear", "reflection", true), slope;
+    check_images(ctx, "reflection", at, 1, (float[]){5.5f, 5.75f}, 2);
+    check_images(ctx, "reflection", at, 3, (float[]){7.5f, 8.75f}, 2);
+    tc_vjp(TC_TENSORS(tc_mul(at, at)), TC_TENSORS(tc_ones(ctx, TC_F32, 1, 1, 1, 2)), &x, 1, &slope);
+    check_images(ctx, "reflection, gradient", slope, 1, (float[]){8.375f, 14.125f}, 2);
+    tc_ctx_free(ctx);
+}
+
+/* Reads along an axis that a run makes empty, under the guard of a pad or a cat: what is there
+ * besides them, as of a fixed size. */
+TEST(guarded_reads_of_nothing)
+{
+    static const char *const names[] = {"roll", "sort", "index_select", "gather", "slice_scatter",
+                                        "masked_select", "unique", "logsumexp", "isin",
+                                        "searchsorted"};
+    for (int way = 0; way < 2; way++) {
+        tc_ctx *ctx = NULL;
+        tc_options o = {.backend = way ? "cpu" : "interp", .no_disk_cache = true, .verify = 1};
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        float sevens[2] = {7, 7}, in[4] = {3, 1, 2, 4}, got[8];
+        tc_tensor x = tc_input(ctx, "x", TC_F32, TC_DIM("n", 0, 8)), y[10], v;
+        tc_tensor s = tc_copy_in(ctx, sevens, TC_F32, 2), order = tc_argsort(x, 0, false);
+        y[0] = tc_pad(tc_roll(x, 1, 0), 0, 0, 2, 7);
+        tc_sort(x, 0, false, &v, NULL);
+        y[1] = tc_pad(v, 0, 0, 2, 7);
+        y[2] = tc_cat(TC_TENSORS(tc_index_select(x, 0, order), s), 0);
+        y[3] = tc_cat(TC_TENSORS(tc_gather(x, 0, order), s), 0);
+        y[4] = tc_slice_scatter(tc_cat(TC_TENSORS(x, s), 0), tc_gather(x, 0, order), 0, 0,
+                                tc_size(x, 0), 1);
+        tc_masked_select(x, tc_gt(x, 9), 2, &v, NULL);
+        y[5] = tc_cat(TC_TENSORS(x, tc_add(v, 7)), 0);
+        tc_unique(tc_mul(x, 0), 0, 2, &v, NULL, NULL, NULL);
+        y[6] = tc_cat(TC_TENSORS(x, tc_add(v, 7)), 0);
+        v = tc_unsqueeze(tc_exp(tc_logsumexp(tc_mul(x, -INFINITY), TC_ALL, false)), 0);
+        y[7] = tc_cat(TC_TENSORS(x, tc_add(v, s)), 0);
+        y[8] = tc_cat(TC_TENSORS(x, tc_add(tc_cast(tc_isin(tc_mul(s, 9), x), TC_F32), s)), 0);
+        v = tc_cast(tc_searchsorted(tc_mul(x, 0), tc_sub(tc_mul(s, 0), 1), false), TC_F32);
+        y[9] = tc_cat(TC_TENSORS(x, tc_add(v, s)), 0);
+        for (int k = 0; k < 10; k++) {
+            tc_program *f = NULL;
+            CHECK_MSG(tc_compile(y[k], &f) == TC_OK, "%s: %s", names[k], tc_error(y[k]));
+            for (int n = 0; n <= 3 && f; n++) {
+                tc_status status = tc_run(f, TC_BUFS(TC_BUF(in, n)), TC_BUFS(TC_BUF(got, n + 2)));
+                CHECK_MSG(status == TC_OK, "%s of %d: %s", names[k], n, tc_error(f));
+                CHECK_MSG(status || (got[n] == 7 && got[n + 1] == 7), "%s of %d: %g %g", names[k],
+                          n, (double)got[n], (double)got[n + 1]);
+            }
+            tc_program_free(f);
+        }
+        tc_ctx_free(ctx);
+    }
+}
+
+/* Counts that are no sizes, and bounds that must hold for every value of a symbol. */
+TEST(symbols_that_are_refused)
+{
+    tc_ctx *ctx = NULL;
+    REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+    int64_t n = TC_DIM("n", 0, 9), some = TC_DIM("some", 1, 9);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 1, some), i = tc_input(ctx, "i", TC_I64, 1, 1);
+    tc_tensor log_probs = tc_input(ctx, "p", TC_F32, 4, 1, some);
+    tc_tensor lengths = tc_full(ctx, 1, TC_I64, 1);
+    CHECK_HAS(tc_error(tc_diff(x, some, -1, TC_NONE, TC_NONE)), "n is some: expected a number");
+    CHECK_HAS(tc_error(tc_rot90(x, some, 0, 1)), "k is some: expected a number");
+    CHECK_HAS(tc_error(tc_randint(ctx, 1, 0, n, TC_I64, 3)),
+              "low is 0 and high n: expected a low less than high: declare TC_DIM(\"n\", 1, ...)");
+    CHECK_STR(tc_error(tc_randint(ctx, 1, 0, some, TC_I64, 3)), "");
+    CHECK_HAS(tc_error(tc_ctc_loss(log_probs, i, lengths, lengths, 1, TC_REDUCE_MEAN, false)),
+              "blank is 1: expected one of some classes: declare TC_DIM(\"some\", 2, ...)");
+    CHECK_HAS(tc_error(tc_avg_pool1d(x, &(tc_pool){.kernel = {1}, .divisor = n})),
+              "the divisor is n, which may be 0: declare TC_DIM(\"n\", 1, ...)");
+    tc_tensor any = tc_input(ctx, "any", TC_F32, 1, 1, n);
+    CHECK_HAS(tc_error(tc_interpolate(any, &(tc_interpolation){.mode = "linear",
+                                                               .scale_factor = {2}})),
+              "expected at least 1: declare TC_DIM(\"n\", 1, ...)");
+    for (int stride = 1; stride <= 4; stride++) { /* one window must fit at every size */
+        const char *text = "a window of 3 elements (dilation 1) needs at least 3";
+        tc_tensor w = tc_ones(ctx, TC_F32, 1, 1, 3);
+        CHECK_HAS(tc_error(tc_conv1d(x, w, TC_NONE, &(tc_conv){.stride = {stride}})), text);
+        CHECK_HAS(tc_error(tc_unfold(x, 2, 3, stride)), text);
+    }
+    tc_ctx_free(ctx);
+}
+
+/* The divisor of an average is a number, or a size. */
+TEST(averages_by_a_size)
+{
+    tc_ctx *ctx = NULL;
+    REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+    float in[6] = {1, 2, 3, 4, 5, 6}, got[5];
+    int64_t n = TC_DIM("n", 2, 9);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 1, n);
+    tc_program *f = NULL;
+    tc_pool pool = {.kernel = {2}, .stride = {1}, .divisor = n};
+    CHECK(!tc_compile(tc_avg_pool1d(x, &pool), &f));
+    for (int size = 2; size <= 6 && f; size += 2) {
+        CHECK(!tc_run(f, TC_BUFS(TC_BUF(in, size)), TC_BUFS(TC_BUF(got, size - 1))));
+        for (int i = 0; i < size - 1; i++) {
+            CHECK(fabsf(got[i] - (float)(2 * i + 3) / (float)size) < 1e-6f);
+        }
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(symbolic_cases_on_interp)
 {
     os_replay("interp");

@@ -193,6 +193,150 @@ TEST(expressions_against_numbers)
     CHECK_MSG(n_proven * 100 > n_true * 95, "%d of %d comparisons are proven", n_proven, n_true);
 }
 
+/* ---- quotients, minima and maxima within each other ---- */
+
+enum { DEEP_NODES = 60, DEEP_POINTS = 8 };
+
+typedef struct deep {
+    tci_dim dims[DEEP_NODES];
+    int64_t values[DEEP_POINTS][DEEP_NODES]; /* in C, at each point */
+} deep;
+
+static int64_t made_value(int op, int64_t a, int64_t b)
+{
+    entry pair[3] = {{0, 0, 0, a, 0}, {0, 0, 0, b, 0}, {op, 0, 1, 0, 0}};
+    return value_of(&pair[2], pair, NULL);
+}
+
+/* Each of the last two expressions, so that the paths through the last one are as many as there are
+ * Fibonacci numbers; returns how many were made before one was too large. */
+static int draw_deep(deep *d, const int64_t points[DEEP_POINTS][N_SYMBOLS])
+{
+    for (int i = 0; i < DEEP_NODES; i++) {
+        int op = 0, a = i - 1 - (int)draw(2), b = 2 * i - 3 - a;
+        if (i < N_SYMBOLS) {
+            d->dims[i] = symbol(i);
+        } else {
+            static const int ops[6] = {8, 9, 8, 9, 5, 2};
+            op = ops[draw(6)];
+            op = op == 2 && tci_dim_most(d->dims[a]) > 1 << 20 ? 8 : op;
+            op = op == 5 && !tci_dim_le(1, d->dims[b]) ? 9 : op;
+            tci_dim more = op == 8 || op == 9 ? tci_dim_add(d->dims[b], (int64_t)draw(9) - 4)
+                                              : d->dims[b];
+            d->dims[i] = made(op, d->dims[a], more);
+            if (!tci_dim_is_valid(d->dims[i])) {
+                return i;
+            }
+            for (int p = 0; p < DEEP_POINTS; p++) {
+                int64_t diff = tci_dim_known(tci_dim_sub(more, d->dims[b]));
+                d->values[p][i] = made_value(op, d->values[p][a], d->values[p][b] + diff);
+            }
+        }
+        for (int p = 0; p < DEEP_POINTS && i < N_SYMBOLS; p++) {
+            d->values[p][i] = points[p][i];
+        }
+    }
+    return DEEP_NODES;
+}
+
+static void check_deep(const deep *d, int i, const int64_t points[DEEP_POINTS][N_SYMBOLS],
+                       const tci_dim *symbols)
+{
+    tci_dim used[N_SYMBOLS];
+    int n_used = 0;
+    check_words(d->dims[i], symbols);
+    CHECK(tci_dim_symbols(d->dims[i], used, &n_used, N_SYMBOLS));
+    for (int p = 0; p < DEEP_POINTS; p++) {
+        int64_t want = d->values[p][i];
+        CHECK_EQ_INT(tci_dim_value(d->dims[i], points[p]), want);
+        CHECK_EQ_INT(tci_dim_replace(d->dims[i], N_SYMBOLS, symbols, points[p]), want);
+        tci_dim_bounds at = tci_dim_value_in(d->dims[i], points[p], points[p]);
+        CHECK(at.least == want && at.most == want);
+        CHECK(tci_dim_least(d->dims[i]) <= want && want <= tci_dim_most(d->dims[i]));
+    }
+}
+
+TEST(deep_expressions_against_numbers)
+{
+    tci_dim symbols[N_SYMBOLS];
+    int64_t points[DEEP_POINTS][N_SYMBOLS];
+    int n_deep = 0;
+    for (int i = 0; i < N_SYMBOLS; i++) {
+        symbols[i] = symbol(i);
+    }
+    for (int p = 0; p < DEEP_POINTS; p++) {
+        for (int i = 0; i < N_SYMBOLS; i++) {
+            points[p][i] = ranges[i][0] + draw((uint32_t)(ranges[i][1] - ranges[i][0] + 1));
+        }
+    }
+    for (int round = 0; round < (tct_soak ? 400 : 40); round++) {
+        static deep d;
+        int n = draw_deep(&d, points);
+        for (int i = 0; i < n; i++) {
+            check_deep(&d, i, points, symbols);
+        }
+        n_deep += n == DEEP_NODES;
+    }
+    CHECK(n_deep > 0);
+}
+
+/* n within itself twice at each level. */
+static tci_dim nested(int levels, tci_dim a, tci_dim b)
+{
+    tci_dim n = a;
+    for (int i = 0; i < levels; i++) {
+        tci_dim least = tci_dim_min(n, tci_dim_add(b, 7 * i));
+        n = i % 2 ? tci_dim_max(tci_dim_add(n, i + 1), tci_dim_mul(least, 2))
+                  : tci_dim_max(tci_dim_div(tci_dim_add(n, b), 3 + i), least);
+    }
+    return n;
+}
+
+/* Quotients, minima and maxima that are looked into when such a program is compiled and run. */
+static int64_t work_of_nested(int levels)
+{
+    begin();
+    int64_t before = tci_dim_counted();
+    tci_dim a = TC_DIM("a", 1, 1000), b = TC_DIM("b", 1, 1000);
+    tci_dim n = tci_dim_add(tci_dim_min(nested(levels, a, b), 50), 1);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, a), y = tc_input(ctx, "y", TC_F32, b);
+    tc_tensor z = tc_expand(tc_sum(tc_mul(tc_unsqueeze(x, 1), y), TC_ALL, false), n);
+    tc_program *f = NULL;
+    CHECK_EQ_INT(tc_compile(tc_cumsum(z, 0), &f), TC_OK);
+    float in[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, out[51];
+    for (int size = 3; size <= 9 && f; size += 3) {
+        int64_t m = tci_dim_known(tci_dim_add(tci_dim_min(nested(levels, size, 4), 50), 1));
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, size), TC_BUF(in, 4)), TC_BUFS(TC_BUF(out, m))),
+                     TC_OK);
+        CHECK(out[m - 1] == (float)(4 * size * m));
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return tci_dim_counted() - before;
+}
+
+/* Twice as deep is at most 16 times the work: it does not grow with the paths through them. */
+TEST(nested_sizes_cost_what_they_are_long)
+{
+    int64_t few = work_of_nested(6), more = work_of_nested(12);
+    CHECK_MSG(few > 0 && more < 16 * few, "%lld, then %lld", (long long)few, (long long)more);
+    REQUIRE(more < 16 * few);
+    CHECK(work_of_nested(24) < 16 * more);
+}
+
+TEST(sizes_are_nested_64_deep)
+{
+    tci_dim n = symbol(0);
+    for (int i = 0; i < 64; i++) {
+        n = tci_dim_div(tci_dim_add(tci_dim_mul(n, n), symbol(2)), 3);
+        REQUIRE(tci_dim_is_valid(n));
+    }
+    check_words(n, (tci_dim[]){symbol(0), symbol(1), symbol(2)});
+    n = tci_dim_div(tci_dim_add(tci_dim_mul(n, n), symbol(2)), 3);
+    CHECK(n == TCI_DIM_OF_FAULT(LARGE));
+    CHECK_HAS(tci_dim_fault_text(tci_dim_fault(n)), "64 quotients, minima and maxima within");
+}
+
 TEST(equal_expressions_are_one)
 {
     for (int round = 0; round < 500; round++) {

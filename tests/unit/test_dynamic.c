@@ -356,6 +356,37 @@ TEST(solutions_are_those_of_trying_everything)
 
 /* ---- programs ---- */
 
+enum { MANY_SYMBOLS = 150 };
+
+/* A program has as many symbols as it uses. */
+TEST(more_symbols_than_there_are_bits)
+{
+    static float memory[MANY_SYMBOLS][3], out[3 * MANY_SYMBOLS];
+    tc_tensor parts[MANY_SYMBOLS];
+    tc_buf in[MANY_SYMBOLS];
+    tc_ctx *ctx = dyn_ctx("interp", 1, NULL);
+    REQUIRE(ctx);
+    for (int i = 0; i < MANY_SYMBOLS; i++) {
+        char name[8];
+        snprintf(name, sizeof(name), "n%d", i);
+        tc_tensor x = tc_input(ctx, name, TC_F32, TC_DIM(name, 0, 3));
+        parts[i] = tc_expand(tc_sum(x, TC_ALL, false), 1);
+        memory[i][0] = memory[i][1] = memory[i][2] = (float)i;
+        in[i] = TC_BUF(memory[i], i % 4);
+    }
+    tc_program *f = NULL;
+    tc_tensors list = {parts, MANY_SYMBOLS};
+    CHECK_EQ_INT(tc_compile(tc_cat(list, 0), &f), TC_OK);
+    REQUIRE(f);
+    tc_bufs all = {in, MANY_SYMBOLS};
+    CHECK_EQ_INT(tc_run(f, all, TC_BUFS(TC_BUF(out, MANY_SYMBOLS))), TC_OK);
+    for (int i = 0; i < MANY_SYMBOLS; i++) {
+        CHECK_EQ_INT((int)out[i], i * (i % 4));
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 static int64_t dyn_compiles(tc_ctx *ctx)
 {
     tc_stats stats;

@@ -409,7 +409,7 @@ TEST(a_fallback_is_said_once)
     text[fread(text, 1, sizeof(text) - 1, out)] = 0;
     fclose(out);
     CHECK_HAS(text, "interpreted instead of compiled, because:");
-    if (!strstr(text, "the processor has no fused multiply-add")) { /* which is asked first */
+    if (!strstr(text, "processor")) { /* whether it has what code needs is asked first */
         CHECK_HAS(text, "/no/such/compiler");
     }
     tc_program_free(f);
