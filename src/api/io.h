@@ -76,7 +76,7 @@ TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
 
 /* ---- a program as C ----
  * tc_export_c(inputs, outputs, options, "net.c"), with the first three as tc_compile_fn takes them,
- * writes a file of C99 that needs nothing else: no tc, no library. It has, as its head says too,
+ * writes a file of C99 that needs nothing else: no tc, no library, not even libm; it is C++ too. It has, as its head says too,
  *     int net(const float *in0, ..., float *out0, ..., void *workspace);
  * which computes the outputs from the inputs, all dense; 1: an index was outside its axis. Memory
  * that the program captures, parameters included, is in the file with the value that it has now;
@@ -86,9 +86,9 @@ TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
  * Values are those of a program of tc with the same options in every bit, where the compiler takes
  * floats as they are written (clang: and integers, -fwrapv). Code is scalar, so it runs anywhere;
  * options.vector_bits of 128, 256 or 512 gives vectors of gcc and clang, to be compiled for such a
- * processor (-mavx2 -mfma). The file appears complete or not at all. TC_ERR_ARGUMENT: the path is
- * no name of C with ".c", or that is a word of C, a function of its library, begins with _, or is a
- * name in the code (tc_...); TC_ERR_UNSUPPORTED: an update of a parameter among the outputs, an op
+ * processor (-mavx2 -mfma). The file appears complete or not at all. TC_ERR_ARGUMENT: the path
+ * does not end in a name for a function and ".c", or the name is a word of C or C++, a name of the C
+ * library or of a builtin, begins with _, or is a name in the code (tc_...); TC_ERR_UNSUPPORTED: an update of a parameter among the outputs, an op
  * of the user's own; TC_ERR_SHAPE: a size from TC_DIM; TC_ERR_BACKEND: without tc_cpu.h; TC_ERR_IO;
  * the errors of tc_compile_fn. tc_error of the first output and of the context tell. */
 TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,

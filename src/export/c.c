@@ -84,35 +84,50 @@ static void tci_export_line(tci_str *out, int depth)
     tci_str_printf(out, "%*s", TCI_EXPORT_INDENT * depth, "");
 }
 
-static void tci_export_literals(const tci_export *e, tci_str *out, int t)
+/* An array of the block that a launch is: its operands, or its literals. */
+static void tci_export_operands(const tci_export *e, tci_str *out, int t, int depth)
+{
+    const tci_code_kernel *k = &e->code->kernels[e->code->steps[t].kernel];
+    tci_export_line(out, depth);
+    tci_str_add(out, "void *p[] = {");
+    for (int o = 0; o < k->n_operands; o++) {
+        tci_str_add(out, o ? ", " : "");
+        tci_export_operand(e, out, t, o);
+    }
+    if (tci_dim_known(k->work_bytes) > 0) {
+        tci_str_printf(out, ", w + %lld", (long long)e->work_at);
+    }
+    tci_str_add(out, "};\n");
+}
+
+static void tci_export_literals(const tci_export *e, tci_str *out, int t, int depth)
 {
     const tci_code_step *step = &e->code->steps[t];
-    int n = e->code->kernels[step->kernel].n_literals;
-    tci_str_add(out, n ? "(const long long[]){" : "0");
-    for (int i = 0; i < n; i++) {
+    tci_export_line(out, depth);
+    tci_str_add(out, "const long long l[] = {");
+    for (int i = 0; i < e->code->kernels[step->kernel].n_literals; i++) {
         int64_t word = e->request->literals[step->literals[i]]->value.i;
         tci_str_printf(out, "%s(long long)%lluull", i ? ", " : "", (unsigned long long)word);
     }
-    tci_str_add(out, n ? "}" : "");
+    tci_str_add(out, "};\n");
 }
 
+/* Each launch is a block: C++ has no array literals whose address could be taken in the call. */
 static void tci_export_launches(const tci_export *e, tci_str *out, int begin, int end, int depth)
 {
     for (int t = begin; t < end; t++) {
         const tci_code_kernel *k = &e->code->kernels[e->code->steps[t].kernel];
-        bool works = tci_dim_known(k->work_bytes) > 0;
         tci_export_line(out, depth);
-        tci_str_printf(out, "%s((void *[]){", k->symbol);
-        for (int o = 0; o < k->n_operands; o++) {
-            tci_str_add(out, o ? ", " : "");
-            tci_export_operand(e, out, t, o);
+        tci_str_add(out, "{\n");
+        tci_export_operands(e, out, t, depth + 1);
+        if (k->n_literals) {
+            tci_export_literals(e, out, t, depth + 1);
         }
-        if (works) {
-            tci_str_printf(out, ", w + %lld", (long long)e->work_at);
-        }
-        tci_str_add(out, "}, ");
-        tci_export_literals(e, out, t);
-        tci_str_printf(out, ", &fault, 0, %lld);\n", (long long)tci_dim_known(k->n_tasks));
+        tci_export_line(out, depth + 1);
+        tci_str_printf(out, "%s(p, %s, &fault, 0, %lld);\n", k->symbol, k->n_literals ? "l" : "0",
+                       (long long)tci_dim_known(k->n_tasks));
+        tci_export_line(out, depth);
+        tci_str_add(out, "}\n");
     }
 }
 
@@ -245,8 +260,10 @@ static void tci_export_head(tci_export *e)
                         "outside its axis. Arrays overlap nowhere. */\n#include <stddef.h>\n\n"
                         "#define %s_workspace %lldll\n\n",
                    (long long)e->bytes, e->name, (long long)e->bytes);
+    tci_str_add(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
     tci_export_signature(e, out);
-    tci_str_printf(out, ";\nvoid %s_prepare(void *workspace);\n\n", e->name);
+    tci_str_printf(out, ";\nvoid %s_prepare(void *workspace);\n#ifdef __cplusplus\n}\n#endif\n\n",
+                   e->name);
     tci_str_add(out,
                 "/* Values depend on the compiler taking floats as they are written. */\n"
                 "#if defined(__clang__)\n#pragma clang diagnostic push\n"
@@ -262,8 +279,16 @@ static void tci_export_head(tci_export *e)
                 "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
                 "#pragma GCC diagnostic ignored \"-Wcast-qual\"\n"
                 "#pragma GCC diagnostic ignored \"-Wpedantic\"\n"
+                "#pragma GCC diagnostic ignored \"-Wconversion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wsign-conversion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wfloat-conversion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wfloat-equal\"\n"
+                "#pragma GCC diagnostic ignored \"-Wdouble-promotion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-macros\"\n"
+                "#ifdef __cplusplus\n#pragma GCC diagnostic ignored \"-Wnarrowing\"\n#endif\n"
                 "#pragma GCC push_options\n"
-                "#pragma GCC optimize(\"fp-contract=off,wrapv,no-strict-aliasing\")\n#endif\n\n");
+                "#pragma GCC optimize(\"fp-contract=off,wrapv,no-strict-aliasing\")\n#endif\n"
+                "#define TC_ERRNO 1\n\n");
     tci_str_add(out, c->source);
 }
 
@@ -406,32 +431,52 @@ static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
     return tci_export_write(b, e);
 }
 
-/* Words that no function of a program may be named by: those of the language, and what the C
- * library has under them, of which a second one would take the place. */
-static const char tci_export_taken[] =
-    " alignas alignof asm auto bool break case char complex const constexpr continue default "
-    "do double else enum extern false float for fortran goto if imaginary inline int linux "
-    "long main nullptr register restrict return short signed sizeof static static_assert "
-    "struct switch thread_local true typedef typeof typeof_unqual union unix unsigned void "
-    "volatile while NULL max_align_t offsetof ptrdiff_t size_t wchar_t abort abs accept "
-    "access atexit atof atoi atol atoll bind bsearch calloc chdir clock close connect dup "
-    "environ errno execv exit fclose feof ferror fflush fgetc fgets fopen fork fprintf fputc "
-    "fputs fread free fscanf fseek ftell fwrite getc getchar getenv gets index isalnum "
-    "isalpha iscntrl isdigit isgraph islower isprint ispunct isspace isupper isxdigit kill "
-    "labs link listen llabs localeconv longjmp lseek malloc memchr memcmp memcpy memmove "
-    "memset mktime open perror pipe printf putc putchar puts qsort raise rand read realloc "
-    "recv remove rename rewind rindex scanf select send setjmp setlocale signal sleep "
-    "snprintf socket sprintf srand sscanf stat strcat strchr strcmp strcpy strcspn strerror "
-    "strlen strncat strncmp strncpy strpbrk strrchr strspn strstr strtod strtok strtol "
-    "strtoll strtoul strxfrm system time tmpfile tolower toupper ungetc unlink vfprintf "
-    "vprintf wait write ";
-/* ... also with an f or l behind. */
+/* Names that the file's functions may not have: words of C and C++, ... */
+static const char tci_export_words[] =
+    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t "
+    "char32_t char8_t class co_await co_return co_yield compl complex concept const "
+    "const_cast consteval constexpr constinit continue decltype default delete do double "
+    "dynamic_cast else enum explicit export extern false float for fortran friend goto if "
+    "imaginary inline int linux long main mutable namespace new noexcept not not_eq nullptr "
+    "operator or or_eq private protected public register reinterpret_cast requires restrict "
+    "return short signed sizeof static static_assert static_cast struct switch template this "
+    "thread_local throw true try typedef typeid typename typeof typeof_unqual union unix "
+    "unsigned using virtual void volatile while xor xor_eq ";
+/* ... what the C library and compilers declare under them, ... */
+static const char tci_export_library[] =
+    " NULL abort abs accept access aligned_alloc alloca asctime assert atexit atof atoi atol "
+    "atoll bcmp bcopy bind bsearch bzero calloc chdir clock close connect ctime daemon "
+    "dcgettext dgettext div dlclose dlopen dlsym dup environ errno execl execle execlp execv "
+    "execve execvp exit fclose feclearexcept fegetenv fegetexceptflag fegetround feholdexcept "
+    "feof feraiseexcept ferror fesetenv fesetexceptflag fesetround fetestexcept feupdateenv "
+    "fflush ffs ffsimax ffsl ffsll fgetc fgets fopen fork fpclassify fprintf fprintf_unlocked "
+    "fputc fputc_unlocked fputs fputs_unlocked fread free fscanf fseek ftell fwrite "
+    "fwrite_unlocked getc getchar getenv getopt getpid gets gettext gmtime imaxabs index "
+    "ioctl isalnum isalpha isascii isblank iscntrl isdigit isfinite isgraph isgreater "
+    "isgreaterequal isless islessequal islessgreater islower isnormal isprint ispunct isspace "
+    "isunordered isupper iswalnum iswalpha iswblank iswcntrl iswdigit iswgraph iswlower "
+    "iswprint iswpunct iswspace iswupper iswxdigit isxdigit kill labs ldiv link listen llabs "
+    "lldiv localeconv localtime longjmp lseek malloc max_align_t memalign memccpy memchr "
+    "memcmp memcpy memmove mempcpy memset mktime mmap munmap nanosleep offsetof open perror "
+    "pipe poll posix_memalign pread printf printf_unlocked ptrdiff_t putc putc_unlocked "
+    "putchar putchar_unlocked puts puts_unlocked pwrite qsort raise rand read realloc recv "
+    "remove rename rewind rindex scanf select send setjmp setlocale sigaction signal size_t "
+    "sleep snprintf socket sprintf srand sscanf stat stderr stdin stdout stpcpy stpncpy "
+    "strcasecmp strcat strchr strcmp strcpy strcspn strdup strerror strfmon strftime strlen "
+    "strncasecmp strncat strncmp strncpy strndup strnlen strpbrk strrchr strspn strstr strtod "
+    "strtof strtok strtol strtold strtoll strtoul strtoull strxfrm sysconf system time "
+    "tmpfile toascii tolower toupper towlower towupper ungetc unlink usleep va_arg va_copy "
+    "va_end va_list va_start vfork vfprintf vfscanf vprintf vscanf vsnprintf vsprintf vsscanf "
+    "wait wchar_t wcschr wcscmp wcslen wcsncmp wmemchr wmemcmp wmemcpy wmemmove write ";
+/* ... also with the suffix of a float type: f, l, f32, f64x, d128. */
 static const char tci_export_math[] =
-    " acos acosh asin asinh atan atan2 atanh cabs cbrt ceil copysign cos cosh erf erfc exp "
-    "exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp gamma hypot ilogb j0 j1 jn "
-    "ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint "
-    "nextafter nexttoward pow remainder remquo rint round scalb scalbln scalbn significand "
-    "sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn ";
+    " acos acosh asin asinh atan atan2 atanh cabs cacos cacosh carg casin casinh catan catanh "
+    "cbrt ccos ccosh ceil cexp cimag clog clog10 conj copysign cos cosh cpow cproj creal csin "
+    "csinh csqrt ctan ctanh drem erf erfc exp exp10 exp2 expm1 fabs fdim finite floor fma "
+    "fmax fmin fmod frexp gamma gamma_r hypot ilogb isinf isnan j0 j1 jn ldexp lgamma "
+    "lgamma_r llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint "
+    "nextafter nexttoward pow pow10 remainder remquo rint round roundeven scalb scalbln "
+    "scalbn signbit significand sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn ";
 
 static bool tci_export_lists(const char *words, const char *name, size_t n)
 {
@@ -442,11 +487,18 @@ static bool tci_export_lists(const char *words, const char *name, size_t n)
 
 static bool tci_export_is_taken(const char *name)
 {
+    static const char *const suffixes[] = {"f",    "l",    "f16",   "f32", "f64", "f128",
+                                           "f32x", "f64x", "f128x", "d32", "d64", "d128"};
     size_t n = strlen(name);
-    bool suffix = n && (name[n - 1] == 'f' || name[n - 1] == 'l');
-    return name[0] == '_' || tci_export_lists(tci_export_taken, name, n) ||
-           tci_export_lists(tci_export_math, name, n) ||
-           (suffix && tci_export_lists(tci_export_math, name, n - 1));
+    bool taken = name[0] == '_' || tci_export_lists(tci_export_words, name, n) ||
+                 tci_export_lists(tci_export_library, name, n) ||
+                 tci_export_lists(tci_export_math, name, n);
+    for (int i = 0; i < TCI_COUNT(suffixes) && !taken; i++) {
+        size_t k = strlen(suffixes[i]);
+        taken = n > k && !strcmp(name + n - k, suffixes[i]) &&
+                tci_export_lists(tci_export_math, name, n - k);
+    }
+    return taken;
 }
 
 /* "some/where/net.c" gives "net". False: that is no name in C. */
@@ -474,8 +526,9 @@ TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_
         status = tci_batch_export(&f, &e.job, options, tci_export_take);
     } else if (outputs.n > 0 && outputs.items && tci_ctx_of(outputs.items[0].ctx)) {
         tci_batch_fail(&f, outputs.items[0], NULL, status, "given the path '%.200s', expected one "
-                       "that ends in \".c\" behind a name of C, which is no word of the language "
-                       "or its library, nor begins with _", path ? path : "(NULL)");
+                       "that ends in \".c\" after a name for a function: letters, digits and _, "
+                       "at most %d, neither _ nor a digit first, and no word of C or C++, nor a "
+                       "name of the C library or of a builtin", path ? path : "(NULL)", TCI_EXPORT_NAME - 1);
     }
     tci_frame_leave(&f);
     return status;

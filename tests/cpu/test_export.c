@@ -46,15 +46,34 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* With all warnings as errors; flags: of the processor. */
-static exported load(const char *name, const char *flags)
+static bool is_found(const char *program)
+{
+    char command[80];
+    snprintf(command, sizeof(command), "command -v %s >/dev/null 2>&1", program);
+    return !system(command);
+}
+
+static const char *compiler(void)
+{
+    const char *cc = getenv("TC_TEST_CC");
+    return cc ? cc : "cc";
+}
+
+#define WARNINGS                                                                                   \
+    "-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wfloat-equal -Wcast-qual -Wundef "     \
+    "-Werror"
+
+/* With warnings as errors, as a library that leaves nothing undefined, and without libm; flags: of
+ * the processor. */
+static exported load(const char *name, const char *with, const char *flags)
 {
     exported x = {0};
     char command[512], symbol[80];
-    const char *cc = getenv("TC_TEST_CC");
-    snprintf(command, sizeof(command), "%s -std=c99 -O1 -Wall -Wextra -Werror %s -shared -fPIC "
-             "%s -o %s", cc ? cc : "cc", flags, path_of(name, ".c"), path_of(name, ".so"));
-    CHECK_EQ_INT(system(command), 0);
+    unlink(path_of(name, ".so"));
+    snprintf(command, sizeof(command), "%s -std=c99 -O1 " WARNINGS " %s -shared -fPIC -nostdlib "
+             "-Wl,-z,defs %s -o %s -lgcc -lc", with, flags, path_of(name, ".c"),
+             path_of(name, ".so"));
+    CHECK_MSG(!system(command), "%s", command);
     x.handle = dlopen(path_of(name, ".so"), RTLD_NOW | RTLD_LOCAL);
     CHECK_MSG(x.handle != NULL, "%s", dlerror());
     snprintf(symbol, sizeof(symbol), "%s_prepare", name);
@@ -106,6 +125,11 @@ static void fill(tc_tensor t, char *to, int seed)
         case TC_I32:
             ((int32_t *)(void *)to)[i] = (int32_t)(i * 5 % 8);
             break;
+        case TC_F16:
+        case TC_BF16: /* from 0.01 to 2, by bits */
+            ((uint16_t *)(void *)to)[i] = (uint16_t)((tc_dtype_of(t) == TC_F16 ? 0x2100 : 0x3c00) +
+                                                     i * 517 % 0x400);
+            break;
         default:
             to[i] = (char)(i * 5 % 8);
         }
@@ -121,7 +145,34 @@ static tc_bufs bufs_of(const tc_tensor *list, int n, char (*memory)[ROOM], tc_bu
     return TC_BUFS_N(bufs, n);
 }
 
-/* The file `name`.c of these computes what a run does, twice in one workspace. */
+/* As `with` compiles it, the file computes what is expected, twice in one workspace. */
+static void check_with(const char *name, tc_tensors ins, tc_tensors outs, const char *with,
+                       const char *flags)
+{
+    exported x = load(name, with, flags);
+    if (x.run && x.prepare) {
+        x.prepare((char *)x.workspace + 8);
+        for (int round = 0; round < 2; round++) {
+            memset(got, 0xee, sizeof(got));
+            CHECK_EQ_INT(call(&x, ins.n, outs.n), 0);
+            for (int i = 0; i < outs.n; i++) {
+                CHECK_MSG(!memcmp(got[i], expected[i], (size_t)tc_nbytes(outs.items[i])),
+                          "%s: output %d differs in run %d of %s", name, i, round, with);
+            }
+        }
+    }
+    unload(&x);
+}
+
+static void check_cxx(const char *name, const char *with, const char *flags)
+{
+    char command[512];
+    snprintf(command, sizeof(command), "%s -x c++ -fsyntax-only " WARNINGS " %s %s", with, flags,
+             path_of(name, ".c"));
+    CHECK_MSG(!is_found(with) || !system(command), "%s", command);
+}
+
+/* The file `name`.c of these computes what a run does, and is C++ too. */
 static void check_same(const char *name, tc_tensors ins, tc_tensors outs,
                        const tc_options *options, const char *flags)
 {
@@ -131,24 +182,19 @@ static void check_same(const char *name, tc_tensors ins, tc_tensors outs,
     for (int i = 0; i < ins.n; i++) {
         fill(ins.items[i], in[i], i);
     }
-    CHECK_MSG(tc_export_c(ins, outs, options, path_of(name, ".c")) == TC_OK, "%s",
+    CHECK_MSG(tc_export_c(ins, outs, options, path_of(name, ".c")) == TC_OK, "%s: %s", name,
               tc_error(outs.items[0]));
     CHECK_MSG(tc_compile_fn(ins, outs, NULL, &f) == TC_OK, "%s", tc_error(outs.items[0]));
-    exported x = load(name, flags);
-    if (f && x.run && x.prepare) {
+    if (f) {
         tc_bufs from = bufs_of(ins.items, ins.n, in, a);
         CHECK_EQ_INT(tc_run(f, from, bufs_of(outs.items, outs.n, expected, b)), TC_OK);
-        x.prepare((char *)x.workspace + 8);
-        for (int round = 0; round < 2; round++) {
-            memset(got, 0xee, sizeof(got));
-            CHECK_EQ_INT(call(&x, ins.n, outs.n), 0);
-            for (int i = 0; i < outs.n; i++) {
-                CHECK_MSG(!memcmp(got[i], expected[i], (size_t)tc_nbytes(outs.items[i])),
-                          "%s: output %d differs in run %d", name, i, round);
-            }
+        check_with(name, ins, outs, compiler(), flags);
+        if (is_found("clang")) {
+            check_with(name, ins, outs, "clang", flags);
         }
+        check_cxx(name, "g++", flags);
+        check_cxx(name, "clang++", flags);
     }
-    unload(&x);
     tc_program_free(f);
 }
 
@@ -244,7 +290,7 @@ TEST(types_sorts_and_indices)
     tc_sort(x, 0, true, &sorted, &order);
     tc_tensor ins[2] = {x, i}, outs[3] = {sorted, order, tc_gather(table, 0, i)};
     check_same("types", TC_TENSORS_N(ins, 2), TC_TENSORS_N(outs, 3), NULL, "");
-    exported f = load("types", "");
+    exported f = load("types", compiler(), "");
     int32_t far = 8;
     memcpy(in[1], &far, sizeof(far));
     if (f.prepare) {
@@ -294,6 +340,100 @@ TEST(loops_within_loops)
     tc_ctx_free(ctx);
 }
 
+static tc_status decay(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
+                       tc_tensor *y)
+{
+    (void)user;
+    next[0] = tc_add(tc_mul(carry[0], 0.5), tc_sqrt(tc_abs(x[0])));
+    y[0] = next[0];
+    return TC_OK;
+}
+
+/* With every kind of code: roots, functions of both widths, halves, factors, loops, random bits,
+ * images, integers, indices. */
+static void check_kinds(const char *tag, const tc_options *options, const char *flags)
+{
+    enum { KINDS = 20 };
+    tc_ctx *ctx = begin();
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 12, 20), d = tc_input(ctx, "d", TC_F64, 9, 9);
+    tc_tensor h = tc_input(ctx, "h", TC_F16, 40), b = tc_input(ctx, "b", TC_BF16, 40);
+    tc_tensor i = tc_input(ctx, "i", TC_I32, 37), u = tc_input(ctx, "u", TC_U8, 70);
+    tc_tensor image = tc_input(ctx, "image", TC_F32, 2, 3, 10, 10);
+    tc_tensor square = tc_matmul(x, tc_transpose(x, 0, 1)), p[3];
+    tc_tensor spd = tc_add(tc_matmul(d, tc_transpose(d, 0, 1)),
+                           tc_diag(tc_full(ctx, 30, TC_F64, 9), 0));
+    struct {
+        tc_tensor ins[MOST], outs[MOST];
+    } kinds[KINDS] = {
+        {{x}, {tc_sqrt(tc_abs(x)), tc_rsqrt(tc_add(tc_abs(x), 0.5))}},
+        {{d}, {tc_sqrt(tc_abs(d)), tc_log(tc_abs(d)), tc_exp(d)}},
+        {{x}, {tc_add(x, tc_randn(ctx, 7, TC_F32, 12, 20)), tc_dropout(x, 0.3, 5)}},
+        {{d}, {tc_cholesky(spd, false)}},
+        {{x}, {tc_erfinv(tc_mul(x, 0.4)), tc_lgamma(x), tc_digamma(x)}},
+        {{x}, {tc_sin(x), tc_atan2(x, tc_tan(x)), tc_pow(tc_abs(x), x)}},
+        {{x}, {tc_floor(x), tc_remainder(x, 0.7), tc_fmod(x, 0.3)}},
+        {{d}, {tc_tanh(d), tc_fmod(d, 0.3), tc_fma(d, d, d)}},
+        {{h, b}, {tc_sqrt(tc_abs(h)), tc_exp(b), tc_add(tc_cast(h, TC_F32), b)}},
+        {{image}, {tc_conv2d(image, tc_sin(tc_reshape(tc_arange(ctx, 0, 108, 1, TC_F32), 4, 3, 3,
+                                                      3)),
+                             TC_NONE, &(tc_conv){.padding = {1, 1}})}},
+        {{image}, {tc_max_pool2d(image, &(tc_pool){.kernel = {2, 2}}), tc_cumsum(image, 3)}},
+        {{x}, {tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5), tc_softmax(x, 1),
+               tc_std(x, TC_AXES(1), 1, false)}},
+        {{d}, {tc_fft(tc_complex(d, d), 0, 0, NULL)}},
+        {{u, i}, {tc_add(u, 3), tc_mul(i, i), tc_cumsum(tc_div(i, 7), 0)}},
+        {{x}, {square, tc_argmax(x, 1, false), tc_where(tc_gt(x, 0), x, 0)}},
+        {{x, i}, {tc_index_select(x, 0, i), tc_gt(x, 0)}},
+    };
+    int n = 16;
+    tc_eigh(spd, &p[0], &p[1]);
+    kinds[n].ins[0] = d;
+    kinds[n].outs[0] = p[0];
+    kinds[n++].outs[1] = p[1];
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(tc_full(ctx, 0, TC_F32, 20)), TC_TENSORS(x), 0, false, decay,
+                         NULL, &p[0], &p[1], 1), TC_OK);
+    kinds[n].ins[0] = x;
+    kinds[n].outs[0] = p[0];
+    kinds[n++].outs[1] = p[1];
+    tc_sort(x, 1, true, &p[0], &p[1]);
+    kinds[n].ins[0] = x;
+    kinds[n].outs[0] = p[0];
+    kinds[n++].outs[1] = p[1];
+    CHECK_EQ_INT(tc_grad(tc_sum(tc_gelu(square), TC_ALL, false), &x, 1, &p[0]), TC_OK);
+    kinds[n].ins[0] = x;
+    kinds[n++].outs[0] = p[0];
+    CHECK_EQ_INT(n, KINDS);
+    for (int k = 0; k < n; k++) {
+        char name[40];
+        int n_in = 0, n_out = 0;
+        while (n_in < MOST && kinds[k].ins[n_in].ctx) {
+            n_in++;
+        }
+        while (n_out < MOST && kinds[k].outs[n_out].ctx) {
+            n_out++;
+        }
+        snprintf(name, sizeof(name), "kind_%s_%d", tag, k);
+        check_same(name, TC_TENSORS_N(kinds[k].ins, n_in), TC_TENSORS_N(kinds[k].outs, n_out),
+                   options, flags);
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(programs_of_all_kinds)
+{
+    check_kinds("plain", NULL, "");
+}
+
+TEST(programs_of_all_kinds_in_vectors)
+{
+#if defined(__x86_64__)
+    check_kinds("wide", &(tc_options){.vector_bits = 256}, "-mavx2 -mfma -mf16c");
+#else
+    SKIP("vectors of another processor");
+#endif
+}
+
 /* Their kernels are the same, and nobody sees them. */
 TEST(two_files_in_one_program)
 {
@@ -303,9 +443,8 @@ TEST(two_files_in_one_program)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 9, 20), y = layer(ctx, x);
     CHECK_EQ_INT(tc_export_c(TC_TENSORS(x), TC_TENSORS(y), NULL, path_of("one", ".c")), TC_OK);
     CHECK_EQ_INT(tc_export_c(TC_TENSORS(x), TC_TENSORS(y), NULL, path_of("two", ".c")), TC_OK);
-    const char *cc = getenv("TC_TEST_CC");
     snprintf(command, sizeof(command), "cd %s && %s -shared -fPIC one.c two.c -o both.so", folder,
-             cc ? cc : "cc");
+             compiler());
     CHECK_EQ_INT(system(command), 0);
     snprintf(command, sizeof(command), "nm -u %s | grep -v -w -e w -e 0", path_of("both", ".so"));
     FILE *others = popen(command, "r");
@@ -347,10 +486,12 @@ TEST(what_cannot_be_exported)
             "test_export.c");
     refuses(TC_TENSORS(x), TC_TENSORS(y), path_of("net", ".h"), TC_ERR_ARGUMENT, "net.h");
     static const char *const taken[] = {"int", "while", "main", "size_t", "_Bool", "_net", "exp",
-                                        "expf", "sqrtl", "malloc", "typeof", "NULL"};
+                                        "expf", "sqrtl", "malloc", "typeof", "NULL",
+                                        "conj", "creal", "cexpf", "class", "template", "strdup",
+                                        "bzero", "isnan", "floorf64x", "finited32"};
     for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) {
         refuses(TC_TENSORS(x), TC_TENSORS(y), path_of(taken[i], ".c"), TC_ERR_ARGUMENT,
-                "no word of the language");
+                "no word of C or C++");
     }
     refuses(TC_TENSORS(x), TC_TENSORS(y), path_of("tc_k_mul", ".c"), TC_ERR_ARGUMENT,
             "does not have itself");
