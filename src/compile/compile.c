@@ -612,6 +612,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     c->exports = b->jit.exports;
     c->intact = job->intact;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
+    c->compiler = r->compiler;
     snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
     c->n_symbols = r->n_symbols;
     c->symbols = tci_compile_get(b, c, r->n_symbols, sizeof(*c->symbols));
