@@ -295,6 +295,7 @@
 #include "api/print.c"
 
 #ifndef TC_NO_IO
+#include "io/inflate.c"
 #include "io/file.c"
 #include "io/head.c"
 #include "io/npy.c"

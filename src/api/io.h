@@ -41,11 +41,13 @@ TC_API const tc_array *tc_file_find(const tc_file *file, const char *name);
 TC_API const char *tc_file_metadata(const tc_file *file, const char *key);
 
 /* tc_file_borrow(ctx, file, "fc1.weight"): a leaf with the file's own memory, as tc_borrow, that is
- * read from disk when it is used; copied where that does not lie as the dtype needs it (bools
- * always). The file must not be written to or cut short until the tensor and programs that captured
+ * read from disk when it is used; a copy where that is not aligned as the dtype needs it, compressed,
+ * or of bools. The file must not be written to or cut short until the tensor and programs that captured
  * it are gone: cut short, it ends the process, as with any mapped file. tc_file_copy_in reads it
  * now. name NULL: the only array of the file. TC_ERR_ARGUMENT: there is no such array;
- * TC_ERR_UNSUPPORTED: of a type that tc does not have; TC_ERR_IO: the file has become shorter. */
+ * TC_ERR_UNSUPPORTED: of a type that tc does not have, an entry of an .npz that is no array, or
+ * borrowed although big-endian; TC_ERR_IO: the file has become shorter, or compressed data is not
+ * what its checksum says. */
 TC_API tc_tensor tc_file_borrow_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here);
 #define tc_file_borrow(ctx, file, name) tc_file_borrow_at((ctx), (file), (name), TC_HERE)
 TC_API tc_tensor tc_file_copy_in_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here);

@@ -787,8 +787,11 @@
  * A file is written beside its place and renamed, so it is never half there; what it holds is one
  * moment, also while other threads train. Files may come from anybody: sizes that overflow, data
  * outside of the file or of two arrays in one place, names given twice or that are not UTF-8 are
- * TC_ERR_IO; compressed or encrypted entries of an .npz, archives beyond 4 GiB, big-endian numbers
- * and Python objects are TC_ERR_UNSUPPORTED. bf16 is "<V2" in NumPy's files, as others write it.
+ * TC_ERR_IO; encrypted entries of an .npz, archives beyond 4 GiB, records and Python objects are
+ * TC_ERR_UNSUPPORTED. Arrays of numpy.savez_compressed are inflated into the tensor's own memory,
+ * also by tc_file_borrow, and their checksum must agree; big-endian ones can only be copied. What
+ * else an .npz holds is an error when it is asked for. bf16 is "<V2" in NumPy's files, as others
+ * write it.
  *
  * Tensors of other libraries in the same process come in and go out as DLPack's structs, without a
  * copy where nobody changes the memory; their deleters are called once, when the last tensor and
