@@ -305,6 +305,7 @@
 #include "io/write.c"
 #include "io/params.c"
 #include "io/dlpack.c"
+#include "export/names.c"
 #include "export/c.c"
 #endif
 
