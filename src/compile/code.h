@@ -182,7 +182,7 @@ typedef struct tci_request {
     tci_table places;                       /* of int32_t, where a node is (compile/key.c) */
     const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
     tci_hash hash;
-    uint64_t compiler;                      /* hash of options.cc, no part of the key; 0: none given */
+    uint64_t compiler;                      /* hash of options.cc, not of the key; 0: none given */
     tci_found found;                        /* set by tci_compile_requests */
     /* symbols of the program by number, and those of the user that they stand for */
     tci_dim *symbols, *user_symbols; int n_symbols;

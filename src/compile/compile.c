@@ -940,7 +940,10 @@ static tci_backend tci_compile_export_target(const tci_backend *backend, int vec
 {
     tci_backend own = *backend;
     tci_target *t = &own.target;
-    t->vector_bytes = vector_bits >= 512 ? 64 : vector_bits >= 256 ? 32 : vector_bits >= 128 ? 16 : 0;
+    t->vector_bytes = vector_bits >= 512   ? 64
+                      : vector_bits >= 256 ? 32
+                      : vector_bits >= 128 ? 16
+                                           : 0;
     t->matrix_units = 0;
     t->has_pairs = t->unit_bytes = false;
     t->int_points = t->vector_bytes ? 2 : 0;

@@ -787,7 +787,7 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
     c->hash = r->hash;
     snprintf(c->backend, sizeof(c->backend), "%s", calls->name);
     if (!tci_wire_compiler(w, NULL, d, calls)) {
-        tci_log(d->options, "cache", "an entry is of a compiler that was replaced, or that knows no "
+        tci_log(d->options, "cache", "an entry is of a compiler that was replaced, or knows no "
                 "vectors: compiling again");
         return false;
     }

@@ -262,10 +262,10 @@ static void tci_cd_define_round(const tci_cd_env *e, tci_prim p)
                   "#endif");
 }
 
-/* Without -fno-math-errno compilers make __builtin_sqrt a call of libm's sqrt for negative operands,
- * and no pragma of gcc or clang turns that off. TC_ERRNO says that the flag may be missing (exported
- * files): there a builtin that sets no errno is taken, or, where the compiler has none, the integer
- * root. All have the same bits. */
+/* Without -fno-math-errno compilers make __builtin_sqrt a call of libm's sqrt for negative
+ * operands, and no pragma of gcc or clang turns that off. TC_ERRNO says that the flag may be
+ * missing (exported files): there a builtin that sets no errno is taken, or, where the compiler has
+ * none, the integer root. All have the same bits. */
 static void tci_cd_define_sqrt(const tci_cd_env *e)
 {
     tci_cd_env root = *e;

@@ -1,23 +1,24 @@
 /* export/c.c - tc_export_c: a program as one file of C that needs nothing else.
  *
- * In: tensors, as tc_compile_fn takes them. Out: the file and, where they are asked for, a header and
- * a file of weights, each complete or not at all.
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, where they are asked for, a header
+ * and a file of weights, each complete or not at all.
  *
  * The one idea: a program is a list of launches (compile/code.h), and the C dialect prints its
  * kernels as ever. What else a run does is spelled out: captured memory as arrays, each launch as a
  * call with its operands, the rounds of a repetition as a loop whose number moves them. The init
  * list is a function of its own.
  *
- * The program is compiled once for each level of x86-64 (tci_export_levels): scalar code first, then
- * code whose functions are compiled for AVX2 and for AVX-512 by pragmas. Names of a level's code get
- * its tag (tc_add becomes tc_avx2_add), and the function that others call chooses a level by what the
- * processor has, once a process. All levels compute the same bits.
+ * The program is compiled once for each level of x86-64 (tci_export_levels): scalar code first,
+ * then code whose functions are compiled for AVX2 and for AVX-512 by pragmas. Names of a level's
+ * code get its tag (tc_add becomes tc_avx2_add), and the function that others call chooses a level
+ * by what the processor has, once a process. All levels compute the same bits.
  *
  * A parameter that the program assigns is an argument. Its new value is written over the old one
  * where tc_run would do so, else to the workspace, and copied when nothing faulted.
  *
  * The workspace holds, for the level with the largest: the arena, what the init list keeps, new
- * values of parameters, and the work memory of a kernel; `w` is its first address that 64 divides. */
+ * values of parameters, and the work memory of a kernel; `w` is its first address that 64
+ * divides. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -57,7 +58,7 @@ enum { TCI_EXPORT_LEVELS = TCI_COUNT(tci_export_levels) };
 typedef struct tci_export_param {
     int captured;                   /* the leaf */
     int64_t bytes;
-    int64_t staged_at;              /* where its new value is in the workspace; -1: over the old one */
+    int64_t staged_at;              /* of its new value in the workspace; -1: over the old one */
 } tci_export_param;
 
 typedef struct tci_export {
@@ -466,7 +467,8 @@ static void tci_export_level_limit(const tci_export *e, tci_str *out)
 /* The level of this processor, asked for once; two threads that ask find the same. */
 static void tci_export_level_choice(const tci_export *e, tci_str *out)
 {
-    tci_str_printf(out, "\nstatic int %s_level(void)\n{\n#if TC_LEVELS\n    static int level = -1;\n"
+    tci_str_printf(out, "\nstatic int %s_level(void)\n{\n#if TC_LEVELS\n"
+                        "    static int level = -1;\n"
                         "    int known = __atomic_load_n(&level, __ATOMIC_RELAXED);\n"
                         "    if (known < 0) {\n        __builtin_cpu_init();\n        known = 0;\n",
                    e->name);
@@ -553,8 +555,8 @@ static void tci_export_comment(const tci_export *e, tci_str *out, const char *fi
     tci_export_prepare_signature(e, out, "");
     tci_str_add(out, "; once, before the first run in that workspace\n");
     if (e->how.weights) {
-        tci_str_printf(out, " *   int %s_check(const void *weights, size_t bytes); 0: they are those "
-                            "of %s.bin\n", e->name, e->name);
+        tci_str_printf(out, " *   int %s_check(const void *weights, size_t bytes); 0: they are "
+                            "those of %s.bin\n", e->name, e->name);
     }
     tci_str_add(out, " *\n");
     tci_export_ports(e, out);

@@ -1,8 +1,8 @@
 /* export/names.c - names that the functions of an exported file may not have.
  *
  * In: a name. Out: whether C, C++, their libraries or a compiler take it. The lists were made by
- * compiling a declaration of each symbol of glibc and each builtin of gcc 12 and clang 14: what any of
- * them, or their C++ compilers, warned about is here. */
+ * compiling a declaration of each symbol of glibc and each builtin of gcc 12 and clang 14: what any
+ * of them, or their C++ compilers, warned about is here. */
 #include "names.h"
 
 #include <stdio.h>

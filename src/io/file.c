@@ -435,7 +435,8 @@ TC_API const char *tc_file_metadata(const tc_file *file, const char *key)
 
 static const char tci_io_shorter[] = "cannot be read: has the file become shorter?";
 
-/* Inflates the array's part of the file, as whole as its entry says, and takes the elements of it. */
+/* Inflates the array's part of the file, as whole as its entry says, and takes the elements of
+ * it. */
 static const char *tci_io_inflate_array(const tc_file *file, const tci_io_array *a, void *to,
                                         tc_status *status)
 {

@@ -9,7 +9,8 @@
 #include "../api/frame.h"
 #include "../api/io.h"
 
-/* X(name). ORDER formats: asked in turn whether a file is theirs; the last one takes what is left. */
+/* X(name). ORDER formats: asked in turn whether a file is theirs; the last one takes what is
+ * left. */
 #define TCI_IO_READERS(X) X(npy) X(npz) X(gguf) X(safetensors)
 /* X(name, has_names, has_metadata): paths of files that are written end in ".name". Without names a
  * file has exactly one array. */
@@ -87,8 +88,8 @@ TCI_FN int64_t tci_io_count(int rank, const int64_t *sizes);
 TCI_FN void tci_io_add(tc_file *file, const tci_io_array *a);
 /* An array that cannot be read, which is told when it is asked for. `why` follows its name. */
 TCI_FN void tci_io_add_other(tc_file *file, const char *name, const char *why);
-/* The first n bytes of what an array's part of the file holds, inflated if they are deflated, in the
- * scratch. There are at least so many. */
+/* The first n bytes of what an array's part of the file holds, inflated if they are deflated, in
+ * the scratch. There are at least so many. */
 TCI_FN const char *tci_io_front(tc_file *file, const tci_io_array *a, int64_t n);
 TCI_FN void tci_io_add_pair(tc_file *file, const char *key, const char *value); /* in the scratch */
 /* A name for a message: short, and without what a terminal would act on. */
@@ -128,8 +129,8 @@ typedef void (*tci_io_lister)(tci_io_out *o);
 TCI_FN tc_status tci_io_write(tci_io_out *o, tci_frame *f, tci_io_lister list);
 /* NULL: the frame failed. Freed by tc_file_close. */
 TCI_FN tc_file *tci_io_open_file(tci_frame *f, const char *path);
-/* The elements in the order of the file, little-endian. Else the reason, which follows the name, and
- * *status. */
+/* The elements in the order of the file, little-endian. Else the reason, which follows the name,
+ * and *status. */
 TCI_FN const char *tci_io_read_array(const tc_file *file, const tci_io_array *a, void *to,
                                      tc_status *status);
 /* Elements from one index of an axis to the next; NULL: the last axis is the fastest. */

@@ -2,9 +2,9 @@
  *
  * In: compressed bytes of a file, which may be hostile. Out: at most as many bytes as there is room
  * for. The one idea: input and output are each touched at one place, which checks its bound
- * (tci_inflate_fill, and the copies in tci_inflate_block and tci_inflate_stored), so that a stream can
- * only end early. Code lengths that are no prefix code are refused as zlib refuses them. Nothing
- * recurses.
+ * (tci_inflate_fill, and the copies in tci_inflate_block and tci_inflate_stored), so that a stream
+ * can only end early. Code lengths that are no prefix code are refused as zlib refuses them.
+ * Nothing recurses.
  *
  * A symbol is looked up by the next TCI_INFLATE_FAST bits; longer codes are decoded bit by bit in
  * canonical order: those of one length are consecutive numbers. */
@@ -191,8 +191,10 @@ static void tci_inflate_repeat(tci_inflate_state *s, int n, int distance)
     }
 }
 
-/* The length or distance, less the least one, of a code whose extra bits follow. Codes come in groups
- * (of 4 for lengths, 2 for distances) with the same number of extra bits, one more in each group. */
+/* The length or distance, less the least one, of a code whose extra bits follow. Codes come in
+ * groups (of 4 for lengths, 2 for distances) with the same number of extra bits, one more in each
+ *
+ * group. */
 static int tci_inflate_extend(tci_inflate_state *s, int code, int group)
 {
     int extra = TCI_MAX(code / group - 1, 0);

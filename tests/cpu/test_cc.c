@@ -23,7 +23,7 @@ TEST(a_missing_compiler_means_the_interpreter)
     outcome again = attempt(&o, 0, false);
     CHECK_RAN(again, "interp");
     CHECK_EQ_INT(again.used.memory_hits, 1);
-    tc_options other = default_options(); /* a compiler that is there is not kept from the program */
+    tc_options other = default_options(); /* a compiler that is there is used */
     other.no_disk_cache = true;
     CHECK_RAN(attempt(&other, 0, false), "cpu");
     tc_shutdown();

@@ -467,7 +467,8 @@ TEST(a_header)
                                "    float x[4] = {1, 4, 9, 16}, y[4];\n"
                                "    static char w[headed_workspace + 1];\n"
                                "    headed_prepare(w);\n"
-                               "    return headed(x, y, w) || (int)y[0] != 3 || (int)y[3] != 6;\n}\n";
+                               "    return headed(x, y, w) || (int)y[0] != 3 || (int)y[3] != 6;\n"
+                               "}\n";
     char command[512];
     tc_ctx *ctx = begin();
     REQUIRE(ctx);
@@ -515,8 +516,8 @@ TEST(weights_in_a_file_of_their_own)
     size_t n;
     char *weights = whole_file(path_of("apart", ".bin"), &n);
     CHECK(weights && n > 64 + 20 * 12 * 4 && n % 64 == 0 && !memcmp(weights, "tcweigh1", 8));
-    snprintf(command, sizeof(command), "cd %s && %s -std=c99 -O1 " WARNINGS " -shared -fPIC apart.c "
-             "-o apart.so", folder, compiler());
+    snprintf(command, sizeof(command), "cd %s && %s -std=c99 -O1 " WARNINGS " -shared -fPIC "
+             "apart.c -o apart.so", folder, compiler());
     CHECK_EQ_INT(system(command), 0);
     void *handle = dlopen(path_of("apart", ".so"), RTLD_NOW | RTLD_LOCAL);
     REQUIRE(handle);

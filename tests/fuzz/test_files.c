@@ -146,7 +146,8 @@ static tci_inflate_end inflate(const unsigned char *from, size_t n_from, unsigne
 
 /* Calls f for each stream of streams.bin, which Python's zlib made: levels 0 to 9 and strategies of
  * empty, random, repeated, text and numeric data, also in blocks that are flushed. */
-static int each_stream(void (*f)(const unsigned char *packed, size_t n_packed, size_t n, uint32_t crc))
+typedef void (*stream_user)(const unsigned char *packed, size_t n_packed, size_t n, uint32_t crc);
+static int each_stream(stream_user f)
 {
     io_bytes b = io_slurp(DATA "streams.bin");
     int count = 0;
@@ -159,7 +160,8 @@ static int each_stream(void (*f)(const unsigned char *packed, size_t n_packed, s
     return count;
 }
 
-static void is_what_zlib_packed(const unsigned char *packed, size_t n_packed, size_t n, uint32_t crc)
+static void is_what_zlib_packed(const unsigned char *packed, size_t n_packed, size_t n,
+                               uint32_t crc)
 {
     unsigned char *to, *part;
     int64_t made;
@@ -186,7 +188,8 @@ TEST(streams_of_zlib)
 
 static int n_whole, n_other;
 
-static void is_safe_when_changed(const unsigned char *packed, size_t n_packed, size_t n, uint32_t crc)
+static void is_safe_when_changed(const unsigned char *packed, size_t n_packed, size_t n,
+                               uint32_t crc)
 {
     io_bytes whole = {(unsigned char *)(uintptr_t)packed, n_packed};
     unsigned char *to;
@@ -233,7 +236,7 @@ TEST(streams_that_are_none)
         {{0x01, 0x01, 0x00, 0xfe, 0xff, 'x'}, 6, TCI_INFLATE_WHOLE}, /* stored */
         {{0x01, 0x01, 0x00, 0xfe, 0xfe, 'x'}, 6, TCI_INFLATE_BAD},   /* its length is not its own */
         {{0x01, 0x02, 0x00, 0xfd, 0xff, 'x'}, 6, TCI_INFLATE_SHORT},
-        {{0x03, 0x02, 0x00}, 3, TCI_INFLATE_BAD},                    /* a distance before the start */
+        {{0x03, 0x02, 0x00}, 3, TCI_INFLATE_BAD},                    /* from before the start */
         {{0x1b, 0x03}, 2, TCI_INFLATE_BAD},                          /* length symbol 286 */
         {{0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 10, TCI_INFLATE_BAD},
         {{0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}, 8, TCI_INFLATE_BAD}, /* no codes */

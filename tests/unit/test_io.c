@@ -219,7 +219,8 @@ TEST(dtypes_as_numpy_reads_them)
         {">f8", TC_F64, true}, {"double", TC_F64, false}, {"uint16", TC_U16, false},
         {"bool", TC_BOOL, false}, {"L", TC_U64, false}, {"float", TC_F64, false},
         {">V2", TC_BF16, false}, {"|V2", TC_BF16, false}, {"<float32", TC_DTYPE_COUNT, false},
-        {"c8", TC_DTYPE_COUNT, false}, {"<U3", TC_DTYPE_COUNT, false}, {"f16", TC_DTYPE_COUNT, false},
+        {"c8", TC_DTYPE_COUNT, false}, {"<U3", TC_DTYPE_COUNT, false},
+        {"f16", TC_DTYPE_COUNT, false},
         {"<<f4", TC_DTYPE_COUNT, false}, {"", TC_DTYPE_COUNT, false}, {">", TC_DTYPE_COUNT, false}};
     begin();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -764,7 +765,8 @@ TEST(what_numpy_writes_and_tc_does_not_read)
 {
     begin();
     check_refused(DATA "records.npy", TC_ERR_UNSUPPORTED, "records");
-    const char *const types[][2] = {{"bigendian.npy", "'>f4', big-endian"}, {"objects.npy", "'|O'"}};
+    const char *const types[][2] = {{"bigendian.npy", "'>f4', big-endian"},
+                                    {"objects.npy", "'|O'"}};
     for (int i = 0; i < 2; i++) {
         char path[64];
         snprintf(path, sizeof(path), DATA "%s", types[i][0]);
