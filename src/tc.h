@@ -300,6 +300,7 @@
 #include "api/print.c"
 
 #ifndef TC_NO_IO
+#include "io/inflate.c"
 #include "io/file.c"
 #include "io/head.c"
 #include "io/npy.c"
@@ -309,6 +310,7 @@
 #include "io/write.c"
 #include "io/params.c"
 #include "io/dlpack.c"
+#include "export/names.c"
 #include "export/c.c"
 #endif
 

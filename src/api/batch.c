@@ -224,6 +224,23 @@ static tc_status tci_batch_request(tci_batch *b, tci_batch_job *job)
     return TC_OK;
 }
 
+/* The code of an export, and of its further forms: all of them or none. */
+static tc_status tci_batch_compile_export(tci_batch *b, tci_str *log)
+{
+    tci_batch_job *job = &b->jobs[0];
+    tc_options o = *b->options;
+    tc_status status = tci_compile_export(b->requests[0], &o, &b->codes[0], log);
+    for (int i = 0; i < job->n_forms && !status; i++) {
+        o.vector_bits = job->forms[i].vector_bits;
+        status = tci_compile_export(b->requests[0], &o, &job->forms[i].code, log);
+    }
+    if (status) {
+        tci_code_release(b->codes[0]);
+        b->codes[0] = NULL;
+    }
+    return status;
+}
+
 TCI_FN void tci_batch_compile(tci_batch *b)
 {
     b->n_requests = 0;
@@ -237,7 +254,7 @@ TCI_FN void tci_batch_compile(tci_batch *b)
     }
     tci_str log = {0};
     if (b->exports) {
-        b->statuses[0] = tci_compile_export(b->requests[0], b->options, &b->codes[0], &log);
+        b->statuses[0] = tci_batch_compile_export(b, &log);
     } else {
         tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses,
                              &log);
@@ -322,6 +339,9 @@ static tc_status tci_batch_make_programs(tci_batch *b)
             tci_batch_settle(b, &b->jobs[i], status);
             tci_code_release(b->jobs[i].code);
         }
+        for (int k = 0; k < b->jobs[i].n_forms; k++) {
+            tci_code_release(b->jobs[i].forms[k].code);
+        }
     }
     tci_scratch_free(&b->s);
     if (b->first) {
@@ -376,7 +396,10 @@ static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs,
     }
     b.ctx = tci_ctx_of(b.about.ctx);
     tc_options merged = tci_batch_options(b.ctx, options);
-    merged = exports ? tci_batch_export_options(merged) : merged;
+    if (exports) {
+        jobs[0].n_forms = merged.vector_bits ? 0 : jobs[0].n_forms;
+        merged = tci_batch_export_options(merged);
+    }
     for (int i = 0; i < n; i++) {
         bool has_first = jobs[i].outputs.n > 0 && jobs[i].outputs.items;
         bool usable = has_first && jobs[i].outputs.items[0].ctx == b.about.ctx;

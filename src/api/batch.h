@@ -4,6 +4,12 @@
 
 #include "frame.h"
 
+/* The code of an export for vectors of another width than the options say. */
+typedef struct tci_batch_form {
+    int vector_bits;
+    tci_code *code;            /* counted; set when the export is taken */
+} tci_batch_form;
+
 typedef struct tci_batch_job {
     tc_tensors inputs, outputs;
     bool find_inputs;          /* inputs are the INPUT leaves in use, by creation */
@@ -13,6 +19,7 @@ typedef struct tci_batch_job {
     tc_site site;              /* where that was made */
     tci_request *request;
     tci_code *code;            /* counted */
+    tci_batch_form *forms; int n_forms; /* of an export; none where the options say a width */
 } tci_batch_job;
 
 typedef struct tci_batch {

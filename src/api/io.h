@@ -41,11 +41,13 @@ TC_API const tc_array *tc_file_find(const tc_file *file, const char *name);
 TC_API const char *tc_file_metadata(const tc_file *file, const char *key);
 
 /* tc_file_borrow(ctx, file, "fc1.weight"): a leaf with the file's own memory, as tc_borrow, that is
- * read from disk when it is used; copied where that does not lie as the dtype needs it (bools
- * always). The file must not be written to or cut short until the tensor and programs that captured
- * it are gone: cut short, it ends the process, as with any mapped file. tc_file_copy_in reads it
- * now. name NULL: the only array of the file. TC_ERR_ARGUMENT: there is no such array;
- * TC_ERR_UNSUPPORTED: of a type that tc does not have; TC_ERR_IO: the file has become shorter. */
+ * read from disk when it is used; a copy where that is not aligned as the dtype needs it,
+ * compressed, or of bools. The file must not be written to or cut short until the tensor and
+ * programs that captured it are gone: cut short, it ends the process, as with any mapped file.
+ * tc_file_copy_in reads it now. name NULL: the only array of the file. TC_ERR_ARGUMENT: there is no
+ * such array; TC_ERR_UNSUPPORTED: of a type that tc does not have, an entry of an .npz that is no
+ * array, or borrowed although big-endian; TC_ERR_IO: the file has become shorter, or compressed
+ * data is not what its checksum says. */
 TC_API tc_tensor tc_file_borrow_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here);
 #define tc_file_borrow(ctx, file, name) tc_file_borrow_at((ctx), (file), (name), TC_HERE)
 TC_API tc_tensor tc_file_copy_in_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here);
@@ -76,24 +78,56 @@ TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
 
 /* ---- a program as C ----
  * tc_export_c(inputs, outputs, options, "net.c"), with the first three as tc_compile_fn takes them,
- * writes a file of C99 that needs nothing else: no tc, no library. It has, as its head says too,
+ * writes a file of C99 that needs nothing else: no tc, no library, not even libm; it is C++ too. It
+ * has, as its head says with all shapes,
  *     int net(const float *in0, ..., float *out0, ..., void *workspace);
  * which computes the outputs from the inputs, all dense; 1: an index was outside its axis. Memory
- * that the program captures, parameters included, is in the file with the value that it has now;
- * make inputs of what shall not be. workspace: net_workspace bytes (a macro, and in the head), the
- * caller's; net_prepare(workspace) comes once before the first net(...) with it and computes what
- * follows from captured memory alone. Several threads run side by side with a workspace each.
+ * that the program captures is in the file with the value that it has now; make inputs of what
+ * shall not be. workspace: net_workspace bytes (a macro, and in the head), the caller's;
+ * net_prepare(workspace) comes once before the first net(...) with it and computes what follows
+ * from captured memory alone. Several threads may call with a workspace each.
+ *
+ * A training step: each tc_assign among the outputs adds an argument after the outputs, in their
+ * order, which is read and given the next value of the parameter ("float *param0"). The caller
+ * keeps these arrays, and fills them first. Where net returns 1 they are as they were.
+ *
  * Values are those of a program of tc with the same options in every bit, where the compiler takes
- * floats as they are written (clang: and integers, -fwrapv). Code is scalar, so it runs anywhere;
- * options.vector_bits of 128, 256 or 512 gives vectors of gcc and clang, to be compiled for such a
- * processor (-mavx2 -mfma). The file appears complete or not at all. TC_ERR_ARGUMENT: the path is
- * no name of C with ".c", or that is a word of C, a function of its library, begins with _, or is a
- * name in the code (tc_...); TC_ERR_UNSUPPORTED: an update of a parameter among the outputs, an op
- * of the user's own; TC_ERR_SHAPE: a size from TC_DIM; TC_ERR_BACKEND: without tc_cpu.h; TC_ERR_IO;
- * the errors of tc_compile_fn. tc_error of the first output and of the context tell. */
+ * floats as they are written (clang: and integers, -fwrapv). With options.vector_bits 0 the file
+ * has three forms of the code, which gcc (from 8) and clang build for x86-64 whatever they compile
+ * for: scalar, AVX2 with FMA, AVX-512. net chooses by what the processor has when it is first
+ * called; the bits are the same. -DTC_LEVELS=1 leaves AVX-512 out, 0 both. Elsewhere the scalar
+ * code is all. vector_bits -1 gives scalar code alone, and 128, 256 or 512 vectors of gcc and clang
+ * for such a processor (compile with -mavx2 -mfma). The target is not the machine that exports.
+ *
+ * The file appears complete or not at all. TC_ERR_ARGUMENT: the path does not end in a name for a
+ * function and ".c", or the name is a word of C or C++, a name of the C library or of a builtin,
+ * begins with _, or is a name in the code (tc_...); TC_ERR_UNSUPPORTED: an op of the user's own;
+ * TC_ERR_SHAPE: a size from TC_DIM; TC_ERR_BACKEND: without tc_cpu.h; TC_ERR_IO; the errors of
+ * tc_compile_fn. tc_error of the first output and of the context tell. */
 TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
                                 const char *path, tc_site here);
 #define tc_export_c(...) tc_export_c_at(__VA_ARGS__, TC_HERE)
+
+/* What else is written. */
+typedef struct tc_export {
+    /* net.h next to net.c: the declarations, with extern "C" for C++. */
+    bool header;
+    /* Captured memory goes to net.bin, which net.c does not open: the caller maps or reads all of
+     * it (net_weights bytes, at a multiple of 8) and passes the address:
+     *     int net(const float *in0, ..., const void *weights, void *workspace);
+     *     void net_prepare(const void *weights, void *workspace);
+     *     int net_check(const void *weights, size_t bytes);
+     * net_check returns 0 for the file that was written with this net.c, 1 for any other bytes or
+     * size; it looks at the first 32 bytes ("tcweigh1", the size and a hash of the arrays, which it
+     * does not compute anew). Arrays follow from byte 64 on, in lines of 64 bytes,
+     * little-endian. */
+    bool weights;
+} tc_export;
+/* tc_export_c_as(inputs, outputs, options, &(tc_export){.header = true}, "net.c"): each file
+ * appears complete or not at all, net.c last. how NULL: as tc_export_c; errors as there. */
+TC_API tc_status tc_export_c_as_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                   const tc_export *how, const char *path, tc_site here);
+#define tc_export_c_as(...) tc_export_c_as_at(__VA_ARGS__, TC_HERE)
 
 /* ---- tensors of other libraries: DLPack ----
  * The structs have the layout of DLPack's (dlpack.h: DLTensor, DLManagedTensorVersioned,

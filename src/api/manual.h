@@ -620,12 +620,14 @@
  *
  * Programs and kernels are remembered in memory and, unless options or TC_NO_CACHE say otherwise,
  * in ~/.cache/tc (options.cache_dir, TC_CACHE_DIR, XDG_CACHE_HOME). The key is the graph with its
- * shapes, the options that matter and the machine's features; entries are checked in full before
- * they are used. A directory that others could change, or that lies in one (but for those with the
- * sticky bit), is refused; options.log tells under "cache". The least recently used files go when
- * options.cache_bytes (256 MiB) is exceeded, code in memory that no program uses when
- * options.memory_cache_bytes (64 MiB in all) is. A cache filled elsewhere may be used read-only,
- * also without a compiler:
+ * shapes, the options that change code and the machine's features, but not the compiler: code that
+ * one compiler made serves programs that ask for another (the bits are the same; use another
+ * directory to compare compilers). Entries are checked in full before they are used. A directory
+ * that others could change, or that lies in one (but for those with the sticky bit), is refused;
+ * options.log tells under "cache". The least recently used files go when options.cache_bytes (256
+ * MiB) is exceeded, code in memory that no program uses when options.memory_cache_bytes (64 MiB in
+ * all) is. A cache filled elsewhere, with any compiler, may be used read-only by machines that have
+ * none:
  *
  *     tc_options seeded = {.cache_dir = "/opt/app/tc-cache", .cache_read_only = true};
  *     tc_ctx *with_seed;
@@ -814,8 +816,11 @@
  * A file is written beside its place and renamed, so it is never half there; what it holds is one
  * moment, also while other threads train. Files may come from anybody: sizes that overflow, data
  * outside of the file or of two arrays in one place, names given twice or that are not UTF-8 are
- * TC_ERR_IO; compressed or encrypted entries of an .npz, archives beyond 4 GiB, big-endian numbers
- * and Python objects are TC_ERR_UNSUPPORTED. bf16 is "<V2" in NumPy's files, as others write it.
+ * TC_ERR_IO; encrypted entries of an .npz, archives beyond 4 GiB, records and Python objects are
+ * TC_ERR_UNSUPPORTED. Arrays of numpy.savez_compressed are inflated into the tensor's own memory,
+ * also by tc_file_borrow, and their checksum must agree; big-endian ones can only be copied. What
+ * else an .npz holds is an error when it is asked for. bf16 is "<V2" in NumPy's files, as others
+ * write it.
  *
  * Tensors of other libraries in the same process come in and go out as DLPack's structs, without a
  * copy where nobody changes the memory; their deleters are called once, when the last tensor and
@@ -828,10 +833,22 @@
  *     }
  *
  * A program goes to where tc is not as one file of C99, with the memory that it captures inside and
- * nothing to link. The functions have the file's name; the head of the file says what they take:
+ * nothing to link, not even libm. The functions have the file's name; the head of the file says
+ * what they take:
  *
  *     tc_export_c(TC_TENSORS(x), TC_TENSORS(y), NULL, "/tmp/net.c");
  *     // int net(const float *in0, float *out0, void *workspace), after net_prepare(workspace)
+ *
+ * Built with plain cc -O2, it runs AVX2 or AVX-512 code on x86-64 processors that have it, else
+ * scalar code, which is far slower without a fused multiply-add; the bits are the same. A header,
+ * and the weights in a file that the caller maps, are written on request. Parameters that a
+ * training step assigns become arguments that are read and replaced:
+ *
+ *     tc_export_c_as(TC_TENSORS(x), TC_TENSORS(y), NULL,
+ *                    &(tc_export){.header = true, .weights = true}, "/tmp/apart.c");
+ *     // apart.h for C and C++; apart.bin: if (!apart_check(weights, n)) apart(in, out, weights, w)
+ *     tc_export_c(TC_TENSORS(x), TC_TENSORS(tc_assign(scale, tc_mul(scale, 0.5))), NULL,
+ *                 "/tmp/halve.c");              // int halve(in0, float *param0, void *workspace)
  *
  * 19 LIMITS
  *

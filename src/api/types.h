@@ -191,7 +191,8 @@ typedef struct tc_options {
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;
-    const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
+    /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */
+    const char *cc;
     int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */
     const char *cache_dir;    /* NULL: TC_CACHE_DIR, else $XDG_CACHE_HOME/tc, else ~/.cache/tc */
     int64_t cache_bytes;      /* size cap of that directory; 0: 256 MiB */

@@ -237,7 +237,7 @@ static void tci_cache_unlist(tci_code *c)
 static tci_code *tci_cache_look_up(const tci_request *r, bool native)
 {
     tci_code *c = *tci_cache_slot(r);
-    if (!c || (native && c->fallback)) {
+    if (!c || (c->fallback && (native || c->compiler != r->compiler))) {
         return NULL;
     }
     tci_cache_unlist(c);

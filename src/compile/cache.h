@@ -21,8 +21,8 @@ typedef struct tci_claim {
     struct tci_claim *next;
 } tci_claim;
 
-/* Counted reference to the code of that key, or NULL. native: interpreted fallbacks do not
- * count. */
+/* Counted reference to the code of that key, or NULL. Interpreted fallbacks serve only requests for
+ * the compiler that was missing, and none where native is true. */
 TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native);
 /* Finds it, or makes this caller the only one to compile that key (until tci_cache_settle), or
  * says that somebody else is at it. */

@@ -141,6 +141,7 @@ typedef struct tci_code {
     bool calls;                /* the host calls functions of this process, by name and version */
     bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */
+    uint64_t compiler;         /* as in the request; matters where fallback is true */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
     struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
     struct tci_code *next;     /* bucket chain of the memory cache */
@@ -181,6 +182,7 @@ typedef struct tci_request {
     tci_table places;                       /* of int32_t, where a node is (compile/key.c) */
     const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
     tci_hash hash;
+    uint64_t compiler;                      /* hash of options.cc, not of the key; 0: none given */
     tci_found found;                        /* set by tci_compile_requests */
     /* symbols of the program by number, and those of the user that they stand for */
     tci_dim *symbols, *user_symbols; int n_symbols;

@@ -612,6 +612,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     c->exports = b->jit.exports;
     c->intact = job->intact;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
+    c->compiler = r->compiler;
     snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
     c->n_symbols = r->n_symbols;
     c->symbols = tci_compile_get(b, c, r->n_symbols, sizeof(*c->symbols));
@@ -934,6 +935,22 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
 
 /* ---- code for others ---- */
 
+/* The backend with a target that follows from the width alone, not from this machine. */
+static tci_backend tci_compile_export_target(const tci_backend *backend, int vector_bits)
+{
+    tci_backend own = *backend;
+    tci_target *t = &own.target;
+    t->vector_bytes = vector_bits >= 512   ? 64
+                      : vector_bits >= 256 ? 32
+                      : vector_bits >= 128 ? 16
+                                           : 0;
+    t->matrix_units = 0;
+    t->has_pairs = t->unit_bytes = false;
+    t->int_points = t->vector_bytes ? 2 : 0;
+    snprintf(t->features, sizeof(t->features), "vectors of %d bytes", t->vector_bytes);
+    return own;
+}
+
 TCI_FN tc_status tci_compile_export(tci_request *r, const tc_options *o, tci_code **code,
                                     tci_str *log)
 {
@@ -951,15 +968,16 @@ TCI_FN tc_status tci_compile_export(tci_request *r, const tc_options *o, tci_cod
         return TC_ERR_MEMORY;
     }
     tci_compile_job job = {.request = r};
+    tci_backend own = tci_compile_export_target(backend, o->vector_bits);
     tci_scratch_init(&b->scratch);
     b->options = o;
-    b->backend = backend;
+    b->backend = &own;
     b->log = log;
     b->verify = o->verify;
     b->native = true;
     b->jobs = &job;
     b->n_jobs = 1;
-    tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
+    tci_jit_begin(&b->jit, &b->scratch, o, &own, &b->disk);
     b->jit.exports = true;
     tci_dump_begin(&job.dump, o);
     tc_status status = tci_compile_guard(b, tci_compile_front, &job);

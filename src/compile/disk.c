@@ -30,7 +30,7 @@
 #include "../base/workdir.h"
 #include "../debug/dump.h"
 
-#define TCI_DISK_FORMAT 0x0000000604030201u /* format 6; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000704030201u /* format 7; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -280,9 +280,19 @@ static bool tci_wire_key(tci_wire *w, const void *key, size_t n)
     return true;
 }
 
-/* The compiler that built it. When it is gone the entry serves; when it was replaced it does
- * not. */
-static bool tci_wire_compiler(tci_wire *w, const tc_backend_compiler *compiler)
+/* True if the compiler that d's options ask for is there and knows vectors. */
+static bool tci_disk_has_vectors(const tci_disk *d, const tc_backend *calls)
+{
+    tc_backend_compiler c;
+    memset(&c, 0, sizeof(c));
+    return calls->compiler(calls->user, d->options->cc, &c) == TC_OK && c.vector_bytes;
+}
+
+/* The compiler that built it, whatever the options ask for. When it is gone the entry serves; when
+ * it was replaced it does not, nor does a host's scalar code of a compiler without vectors where
+ * another compiler is at hand. */
+static bool tci_wire_compiler(tci_wire *w, const tc_backend_compiler *compiler, const tci_disk *d,
+                              const tc_backend *calls)
 {
     tc_backend_compiler c;
     memset(&c, 0, sizeof(c));
@@ -292,11 +302,14 @@ static bool tci_wire_compiler(tci_wire *w, const tc_backend_compiler *compiler)
     char *path = tci_wire_text(w, c.path);
     c.bytes = tci_wire_word(w, c.bytes);
     c.mtime_ns = tci_wire_word(w, c.mtime_ns);
+    bool scalar = tci_wire_range(w, !c.vector_bytes, 0, 1) != 0;
     if (w->out || w->bad || !path[0]) {
         return true;
     }
     int64_t bytes, mtime_ns;
-    return !tci_os_stat(path, &bytes, &mtime_ns) || (bytes == c.bytes && mtime_ns == c.mtime_ns);
+    bool same = !tci_os_stat(path, &bytes, &mtime_ns) ||
+                (bytes == c.bytes && mtime_ns == c.mtime_ns);
+    return same && !(scalar && !calls->launch && tci_disk_has_vectors(d, calls));
 }
 
 /* ---- frames: header and checksum around a payload ---- */
@@ -773,8 +786,9 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
     c->key_bytes = r->key_bytes;
     c->hash = r->hash;
     snprintf(c->backend, sizeof(c->backend), "%s", calls->name);
-    if (!tci_wire_compiler(w, NULL)) {
-        tci_log(d->options, "cache", "the compiler of an entry was replaced: compiling again");
+    if (!tci_wire_compiler(w, NULL, d, calls)) {
+        tci_log(d->options, "cache", "an entry is of a compiler that was replaced, or knows no "
+                "vectors: compiling again");
         return false;
     }
     if (!tci_disk_load_modules(d, w, c, calls)) {
@@ -833,7 +847,7 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
         return;
     }
     tci_wire_key(&w, c->key, c->key_bytes);
-    tci_wire_compiler(&w, compiler);
+    tci_wire_compiler(&w, compiler, d, NULL);
     tci_wire_count(&w, c->n_modules, 1);
     for (int32_t i = 0; i < c->n_modules; i++) {
         tci_module *m = c->modules[i];
@@ -935,7 +949,7 @@ static bool tci_wire_kernel_dims(tci_wire *w, tci_kernel_record *r)
 static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backend *calls,
                                  const void *key, size_t key_bytes, tci_module_kernel *k)
 {
-    if (!tci_wire_key(w, key, key_bytes) || !tci_wire_compiler(w, NULL)) {
+    if (!tci_wire_key(w, key, key_bytes) || !tci_wire_compiler(w, NULL, d, calls)) {
         return false;
     }
     k->record.symbol = tci_wire_text(w, NULL);
@@ -1007,7 +1021,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
         return;
     }
     tci_wire_key(&w, k->key, k->key_bytes);
-    tci_wire_compiler(&w, compiler);
+    tci_wire_compiler(&w, compiler, d, NULL);
     tci_str symbol = {0}, note = {0};
     tci_str_add(&symbol, k->record.symbol);
     tci_str_add(&note, k->record.note);

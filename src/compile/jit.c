@@ -101,8 +101,8 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_kernel_print(&text, kernel);
     tci_hash name = tci_hash_bytes(text.text, text.n);
     const char *forced = tci_forced_find(j->s, tci_str_text(&j->forced), kernel->name, name);
-    tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
-                   j->options->cc ? j->options->cc : "", TCI_BUILD_FORM);
+    tci_str_printf(&text, "\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
+                   TCI_BUILD_FORM);
     tci_str_add(&text, j->backend->target.record);
     tci_str_printf(&text, "\n%s\n", forced ? forced : j->options->tune_ms > 0 ? "measured" : "");
     tci_hash hash = tci_hash_bytes(text.text, text.n);

@@ -439,7 +439,8 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
 }
 
-/* Options that change what is generated. threads and logs do not. */
+/* Options that change what is generated. threads and logs do not; nor does the compiler, whichever
+ * it is: machines without one find what another one built. */
 static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend,
                             const tci_target *target)
 {
@@ -447,7 +448,6 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, backend);
     tci_key_text(k, target->features);
     tci_key_text(k, target->record);
-    tci_key_text(k, o->cc ? o->cc : "");
     tci_key_text(k, o->dump ? o->dump : "");
     tci_str forced = {0};
     bool is_read = tci_forced_read(&forced, o);
@@ -554,6 +554,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     tci_key_find_symbols(&w);
     tci_key_find_effects(s, r);
     tci_key_write(s, r, o, backend, target);
+    r->compiler = o->cc ? tci_hash_bytes(o->cc, strlen(o->cc)).lo : 0;
     return r;
 }
 

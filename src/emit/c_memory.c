@@ -260,6 +260,7 @@ static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
     if (bytes > cd->d.vector_bytes || bytes < 2) {
         return NULL;
     }
+    tci_cd_soft(cd, "TC_ANY");
     if (cd->d.vector_bytes == 64) {
         static const char *const names[9] = {
             [1] = "dquqi", [2] = "dquhi", [4] = "ups", [8] = "upd"};
@@ -273,11 +274,11 @@ static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
                                names[size], machine_bytes * 8);
         const char *call =
             is_store
-                ? tci_scratch_printf(s, "%s((void *)p, (%s)%s, %s)", builtin, type,
+                ? tci_scratch_printf(s, "%s(TC_ANY(p), (%s)%s, %s)", builtin, type,
                                      tci_cd_to_register(bytes), bits)
                 : tci_cd_from_register(
                     cd, bytes,
-                    tci_scratch_printf(s, "%s((const void *)p, (%s){0}, %s)", builtin, type, bits));
+                    tci_scratch_printf(s, "%s(TC_ANY(p), (%s){0}, %s)", builtin, type, bits));
         return tci_scratch_printf(s, "#if TC_GCC || TC_HAS(%s)\n    %s%s;\n", builtin,
                                   is_store ? "" : "return ", call);
     }
@@ -296,14 +297,14 @@ static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
                 s,
                 "#if TC_GCC || TC_HAS(__builtin_ia32_maskstore%s%s)\n"
                 "    if (!__builtin_constant_p(n)) {\n"
-                "        __builtin_ia32_maskstore%s%s((void *)p, (%s)(%s), (%s)a);\n"
+                "        __builtin_ia32_maskstore%s%s(TC_ANY(p), (%s)(%s), (%s)a);\n"
                 "        return;\n    }\n#endif\n",
                 name, width, name, width, ints, test, floats);
         }
         return tci_scratch_printf(
             s,
             "#if TC_GCC || TC_HAS(__builtin_ia32_maskload%s%s)\n"
-            "    return ($T)__builtin_ia32_maskload%s%s((const void *)p, (%s)(%s));\n",
+            "    return ($T)__builtin_ia32_maskload%s%s(TC_ANY(p), (%s)(%s));\n",
             name, width, name, width, ints, test);
     }
     return NULL;
@@ -358,6 +359,7 @@ static void tci_cd_define_stream(tci_cd_env *e, tci_mem m)
         tci_cd_define(e, "#define $n(p, v) ((void)(*($A *)(p) = (v)))");
         return;
     }
+    tci_cd_soft(e->cd, "TC_ANY");
     e->piece[0] = bytes == 16 ? "" : bytes == 32 ? "256" : "512";
     e->piece[1] = bytes == 16 ? "{v4sf}" : bytes == 32 ? "{v8sf}" : "{v16sf}";
     e->piece[2] = tci_scratch_printf(e->cd->d.s, "%d", bytes - 1);
@@ -366,7 +368,7 @@ static void tci_cd_define_stream(tci_cd_env *e, tci_mem m)
         e,
         "TC_I void $n($E *p, $T v) {\n    if (($4)p & $3) {\n        *($A *)p = v;\n"
         "        return;\n    }\n"
-        "#if TC_GCC\n    __builtin_ia32_movntps$1((void *)p, ($2)v);\n"
+        "#if TC_GCC\n    __builtin_ia32_movntps$1(TC_ANY(p), ($2)v);\n"
         "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
         "#else\n    *($A *)p = v;\n#endif\n}");
 }

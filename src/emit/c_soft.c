@@ -25,6 +25,18 @@ static const tci_cd_soft_row tci_cd_soft_rows[] = {
      "#if defined(__clang__)\n"
      "#define TC_MIX(I, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)\n"
      "#else\n#define TC_MIX(I, a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})\n#endif\n"},
+    /* True of a builtin that the compiler has, in files that may be compiled with errno of math. */
+    {"TC_BUILTIN", NULL,
+     "#if defined(TC_ERRNO) && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 10))\n"
+     "#define TC_BUILTIN(x) __has_builtin(x)\n#else\n#define TC_BUILTIN(x) 0\n#endif\n"},
+    /* A pointer as the type that a builtin declares, which differs between compilers: C++ converts
+       no void pointer by itself. */
+    {"TC_ANY", NULL,
+     "#if defined(__cplusplus)\n"
+     "struct tc_pointer {\n    const volatile void *p;\n"
+     "    template <class T> operator T *() const { return (T *)p; }\n};\n"
+     "#define TC_ANY(p) (tc_pointer{p})\n"
+     "#else\n#define TC_ANY(p) ((void *)(p))\n#endif\n"},
     {"TC_INF", NULL,
      "#if defined(__TINYC__)\n"
      "#define TC_INF(sign) (sign 1.0 / 0.0)\n#define TC_INFf(sign) (sign 1.0f / 0.0f)\n"
@@ -59,7 +71,7 @@ static const tci_cd_soft_row tci_cd_soft_rows[] = {
                      "    z = s.d - p;\n"
                      "    e = (p - (s.d - z)) + (c - z);\n"
                      "    if (!(s.u & 1) && (e > 0 || e < 0)) {\n"
-                     "        s.u += (e > 0) == (s.d > 0) ? 1 : -1;\n"
+                     "        s.u += (e > 0) == (s.d > 0) ? 1ULL : ~0ULL;\n"
                      "    }\n"
                      "    return (float)s.d;\n"
                      "}\n"
@@ -183,7 +195,7 @@ static const tci_cd_soft_row tci_cd_soft_rows[] = {
      "        q = (double)(long long)q;\n"
      "        w.d = TC_FMA_F64(-q, b, a);\n"
      "        if (a < 0 ? w.d > 0 : w.d < 0) {\n"
-     "            w.d += a < 0 == b < 0 ? b : -b;\n"
+     "            w.d += (a < 0) == (b < 0) ? b : -b;\n"
      "        }\n"
      "        w.u = (w.u << 1 >> 1) | (v.u & 0x8000000000000000ULL);\n"
      "        return w.d;\n    }\n"
@@ -250,6 +262,30 @@ static void tci_cd_define_round(const tci_cd_env *e, tci_prim p)
                   "#endif");
 }
 
+/* Without -fno-math-errno compilers make __builtin_sqrt a call of libm's sqrt for negative
+ * operands, and no pragma of gcc or clang turns that off. TC_ERRNO says that the flag may be
+ * missing (exported files): there a builtin that sets no errno is taken, or, where the compiler has
+ * none, the integer root. All have the same bits. */
+static void tci_cd_define_sqrt(const tci_cd_env *e)
+{
+    tci_cd_env root = *e;
+    root.piece[0] = e->t == TC_F32 ? "ss" : "sd";
+    root.piece[1] = e->t == TC_F32 ? "v2sf" : "df";
+    root.piece[2] = e->t == TC_F32 ? "(($E __attribute__((vector_size(8)))){a, a})[0]" : "(a)";
+    tci_cd_soft(e->cd, "tc_soft_sqrt"); /* also right for f32: 53 bits are more than 2 * 24 + 1 */
+    tci_cd_soft(e->cd, "TC_BUILTIN");
+    tci_cd_define(&root, "#if TC_BUILTIN(__builtin_elementwise_sqrt)\n"
+                         "#define $n(a) __builtin_elementwise_sqrt(a)\n"
+                         "#elif defined(__SSE2__) && TC_BUILTIN(__builtin_ia32_sqrt$1)\n"
+                         "#define $n(a) (__builtin_ia32_sqrt$1(($E __attribute__("
+                         "(vector_size(16)))){a})[0])\n"
+                         "#elif TC_BUILTIN(__builtin_aarch64_sqrt$2)\n"
+                         "#define $n(a) __builtin_aarch64_sqrt$2$3\n"
+                         "#elif defined(__TINYC__) || defined(TC_ERRNO)\n"
+                         "#define $n(a) (($T)tc_soft_sqrt(a))\n"
+                         "#else\n#define $n(a) __builtin_sqrt$f(a)\n#endif");
+}
+
 TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p)
 {
     tci_cd *cd = e->cd;
@@ -259,9 +295,7 @@ TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p)
         tci_cd_define(e, "#define $n(a, b, c) TC_FMA_$C(a, b, c)");
         break;
     case TCI_P_SQRT:
-        tci_cd_soft(cd, "tc_soft_sqrt"); /* also right for f32: 53 bits are more than 2 * 24 + 1 */
-        tci_cd_define(e, "#if defined(__TINYC__)\n#define $n(a) (($T)tc_soft_sqrt(a))\n"
-                         "#else\n#define $n(a) __builtin_sqrt$f(a)\n#endif");
+        tci_cd_define_sqrt(e);
         break;
     case TCI_P_REM:
         tci_cd_soft(cd, "tc_soft_rem"); /* a remainder of two f32 is an f32 */

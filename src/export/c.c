@@ -1,39 +1,172 @@
 /* export/c.c - tc_export_c: a program as one file of C that needs nothing else.
  *
- * In: tensors, as tc_compile_fn takes them. Out: the file, complete or not at all.
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, where they are asked for, a header
+ * and a file of weights, each complete or not at all.
  *
  * The one idea: a program is a list of launches (compile/code.h), and the C dialect prints its
  * kernels as ever. What else a run does is spelled out: captured memory as arrays, each launch as a
  * call with its operands, the rounds of a repetition as a loop whose number moves them. The init
  * list is a function of its own.
  *
- * The workspace holds the arena, then what the init list keeps, then the work memory of a kernel;
- * `w` is its first address that 64 divides. */
+ * The program is compiled once for each level of x86-64 (tci_export_levels): scalar code first,
+ * then code whose functions are compiled for AVX2 and for AVX-512 by pragmas. Names of a level's
+ * code get its tag (tc_add becomes tc_avx2_add), and the function that others call chooses a level
+ * by what the processor has, once a process. All levels compute the same bits.
+ *
+ * A parameter that the program assigns is an argument. Its new value is written over the old one
+ * where tc_run would do so, else to the workspace, and copied when nothing faulted.
+ *
+ * The workspace holds, for the level with the largest: the arena, what the init list keeps, new
+ * values of parameters, and the work memory of a kernel; `w` is its first address that 64
+ * divides. */
 #include <stdarg.h>
 #include <string.h>
 
 #include "../api/batch.h"
+#include "../api/io.h"
 #include "../base/posix.h"
+#include "names.h"
 
-enum { TCI_EXPORT_ALIGN = 64, TCI_EXPORT_NAME = 64, TCI_EXPORT_INDENT = 4 };
+enum { TCI_EXPORT_ALIGN = 64, TCI_EXPORT_INDENT = 4, TCI_EXPORT_HEAD = 64 };
+
+typedef struct tci_export_level {
+    int vector_bits;
+    const char *tag;
+    const char *target, *gcc_target; /* for function attributes; what gcc takes besides */
+    const char *test;                /* what a processor must have */
+    const char *macros;              /* that a compiler for such a processor defines; clang's pragma
+                                      * does not */
+} tci_export_level;
+
+/* The scalar code of the first row is for every processor. */
+static const tci_export_level tci_export_levels[] = {
+    {-1, "", "", "", "", ""},
+    {256, "avx2", "avx2,fma,f16c", "",
+     "__builtin_cpu_supports(\"avx2\") && __builtin_cpu_supports(\"fma\")",
+     " __SSE4_1__ __AVX__ __AVX2__ __FMA__ __F16C__ "},
+    {512, "avx512", "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+     ",prefer-vector-width=512",
+     "__builtin_cpu_supports(\"avx512f\") && __builtin_cpu_supports(\"avx512bw\") && "
+     "__builtin_cpu_supports(\"avx512dq\") && __builtin_cpu_supports(\"avx512vl\") && "
+     "__builtin_cpu_supports(\"fma\")",
+     " __SSE4_1__ __AVX__ __AVX2__ __FMA__ __F16C__ __AVX512F__ __AVX512BW__ __AVX512DQ__ "
+     "__AVX512VL__ "},
+};
+enum { TCI_EXPORT_LEVELS = TCI_COUNT(tci_export_levels) };
+
+/* A parameter that the program assigns. */
+typedef struct tci_export_param {
+    int captured;                   /* the leaf */
+    int64_t bytes;
+    int64_t staged_at;              /* of its new value in the workspace; -1: over the old one */
+} tci_export_param;
 
 typedef struct tci_export {
     tci_batch_job job;              /* the first member: it leads back here */
+    tci_batch_form forms[TCI_EXPORT_LEVELS - 1];
+    tc_export how;
     const char *path;
     char name[TCI_EXPORT_NAME];     /* of the function, and so of all that others see */
-    const tci_code *code;
     const tci_request *request;
-    int64_t kept_at, work_at, bytes; /* of the workspace */
+    const tci_export_level *level;  /* being written, with */
+    const tci_code *code;           /* its code, */
+    int64_t kept_at, work_at;       /* its parts of the workspace, */
+    tci_export_param *params;       /* and its parameters */
+    int n_params;
+    int64_t bytes;                  /* of the workspace, of all levels */
+    int64_t weights_bytes;
+    tci_hash weights_hash;
     tci_param_held *held;           /* of each captured leaf */
-    tci_str head, tail;             /* what comes before the arrays, and after; scratch */
+    tci_str head, tail, header;     /* before the arrays, and after; the header; scratch */
     tci_os_fresh to;
 } tci_export;
 
+static bool tci_export_is_word(char c, bool first)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           (!first && c >= '0' && c <= '9');
+}
+
+/* The text, with the level's tag in each name that begins with tc_ or TC_. */
+static void tci_export_tagged(const tci_export *e, tci_str *out, const char *text)
+{
+    const char *tag = e->level->tag;
+    for (const char *at = text; *at;) {
+        size_t n = 0;
+        while (tci_export_is_word(at[n], false)) {
+            n++;
+        }
+        bool own = n > 3 && *tag && (!strncmp(at, "tc_", 3) || !strncmp(at, "TC_", 3));
+        if (own) {
+            tci_str_printf(out, "%.3s%s_", at, tag);
+        }
+        size_t skip = own ? 3 : 0, take = n ? n : 1;
+        tci_str_add_n(out, at + skip, take - skip);
+        at += take;
+    }
+}
+
 /* ---- operands ---- */
+
+static int64_t tci_export_round(int64_t bytes)
+{
+    return (bytes + TCI_EXPORT_ALIGN - 1) / TCI_EXPORT_ALIGN * TCI_EXPORT_ALIGN;
+}
+
+/* Bytes of captured leaf i. */
+static int64_t tci_export_held(const tci_export *e, int i)
+{
+    return tci_dim_known(e->code->inputs[e->code->n_user_inputs + i].bytes);
+}
 
 static const tci_code_buffer *tci_export_buffer(const tci_export *e, int t, int o)
 {
     return &e->code->buffers[e->code->steps[t].operands[o]];
+}
+
+/* The parameter that the captured leaf is, or a view of; -1: none that is assigned. */
+static int tci_export_param_of(const tci_export *e, int captured)
+{
+    const tci_node *const *leaves = (const tci_node *const *)e->request->captured;
+    int i = e->n_params - 1;
+    while (i >= 0 && leaves[e->params[i].captured]->storage != leaves[captured]->storage) {
+        i--;
+    }
+    return i;
+}
+
+/* Writes where captured leaf i begins, and returns the offset that is to be added. */
+static int64_t tci_export_captured(const tci_export *e, tci_str *out, int i)
+{
+    int param = tci_export_param_of(e, i);
+    if (param >= 0) {
+        tci_str_printf(out, "(char *)param%d", param);
+        return tci_program_lowest(e->request->captured[i]);
+    }
+    if (e->how.weights) {
+        tci_str_add(out, "(char *)weights");
+        int64_t at = TCI_EXPORT_HEAD;
+        for (int k = 0; k < i; k++) {
+            at += tci_export_param_of(e, k) < 0 ? tci_export_round(tci_export_held(e, k)) : 0;
+        }
+        return at;
+    }
+    tci_str_printf(out, "(char *)%s_data%d", e->name, i);
+    return 0;
+}
+
+static int64_t tci_export_output(const tci_export *e, tci_str *out, int i)
+{
+    int param = i - e->code->n_user_outputs;
+    if (param >= 0 && e->params[param].staged_at >= 0) {
+        tci_str_add(out, "w");
+        return e->params[param].staged_at;
+    }
+    if (param >= 0) {
+        return tci_export_captured(e, out, e->params[param].captured);
+    }
+    tci_str_printf(out, "(char *)out%d", i);
+    return 0;
 }
 
 /* Operand o of launch t, as the address of chars; within its repetitions. */
@@ -46,12 +179,11 @@ static void tci_export_operand(const tci_export *e, tci_str *out, int t, int o)
         if (b->index < e->code->n_user_inputs) {
             tci_str_printf(out, "(char *)in%d", (int)b->index);
         } else {
-            tci_str_printf(out, "(char *)%s_data%d", e->name,
-                           (int)b->index - e->code->n_user_inputs);
+            offset += tci_export_captured(e, out, (int)b->index - e->code->n_user_inputs);
         }
         break;
     case TCI_BUF_OUTPUT:
-        tci_str_printf(out, "(char *)out%d", (int)b->index);
+        offset += tci_export_output(e, out, (int)b->index);
         break;
     case TCI_BUF_TEMP:
         tci_str_add(out, "w");
@@ -84,35 +216,51 @@ static void tci_export_line(tci_str *out, int depth)
     tci_str_printf(out, "%*s", TCI_EXPORT_INDENT * depth, "");
 }
 
-static void tci_export_literals(const tci_export *e, tci_str *out, int t)
+/* An array of the block that a launch is: its operands, or its literals. */
+static void tci_export_operands(const tci_export *e, tci_str *out, int t, int depth)
+{
+    const tci_code_kernel *k = &e->code->kernels[e->code->steps[t].kernel];
+    tci_export_line(out, depth);
+    tci_str_add(out, "void *p[] = {");
+    for (int o = 0; o < k->n_operands; o++) {
+        tci_str_add(out, o ? ", " : "");
+        tci_export_operand(e, out, t, o);
+    }
+    if (tci_dim_known(k->work_bytes) > 0) {
+        tci_str_printf(out, ", w + %lld", (long long)e->work_at);
+    }
+    tci_str_add(out, "};\n");
+}
+
+static void tci_export_literals(const tci_export *e, tci_str *out, int t, int depth)
 {
     const tci_code_step *step = &e->code->steps[t];
-    int n = e->code->kernels[step->kernel].n_literals;
-    tci_str_add(out, n ? "(const long long[]){" : "0");
-    for (int i = 0; i < n; i++) {
+    tci_export_line(out, depth);
+    tci_str_add(out, "const long long l[] = {");
+    for (int i = 0; i < e->code->kernels[step->kernel].n_literals; i++) {
         int64_t word = e->request->literals[step->literals[i]]->value.i;
         tci_str_printf(out, "%s(long long)%lluull", i ? ", " : "", (unsigned long long)word);
     }
-    tci_str_add(out, n ? "}" : "");
+    tci_str_add(out, "};\n");
 }
 
+/* Each launch is a block: C++ has no array literals whose address could be taken in the call. */
 static void tci_export_launches(const tci_export *e, tci_str *out, int begin, int end, int depth)
 {
     for (int t = begin; t < end; t++) {
         const tci_code_kernel *k = &e->code->kernels[e->code->steps[t].kernel];
-        bool works = tci_dim_known(k->work_bytes) > 0;
         tci_export_line(out, depth);
-        tci_str_printf(out, "%s((void *[]){", k->symbol);
-        for (int o = 0; o < k->n_operands; o++) {
-            tci_str_add(out, o ? ", " : "");
-            tci_export_operand(e, out, t, o);
+        tci_str_add(out, "{\n");
+        tci_export_operands(e, out, t, depth + 1);
+        if (k->n_literals) {
+            tci_export_literals(e, out, t, depth + 1);
         }
-        if (works) {
-            tci_str_printf(out, ", w + %lld", (long long)e->work_at);
-        }
-        tci_str_add(out, "}, ");
-        tci_export_literals(e, out, t);
-        tci_str_printf(out, ", &fault, 0, %lld);\n", (long long)tci_dim_known(k->n_tasks));
+        tci_export_line(out, depth + 1);
+        tci_export_tagged(e, out, k->symbol);
+        tci_str_printf(out, "(p, %s, &fault, 0, %lld);\n", k->n_literals ? "l" : "0",
+                       (long long)tci_dim_known(k->n_tasks));
+        tci_export_line(out, depth);
+        tci_str_add(out, "}\n");
     }
 }
 
@@ -172,48 +320,203 @@ static void tci_export_rounds(const tci_export *e, tci_str *out, int begin, int 
 
 /* ---- functions ---- */
 
-static void tci_export_signature(const tci_export *e, tci_str *out)
+static const char *tci_export_ctype(const tci_code_port *port)
 {
-    const tci_code *c = e->code;
-    tci_str_printf(out, "int %s(", e->name);
-    for (int i = 0; i < c->n_user_inputs; i++) {
-        tci_str_printf(out, "const %s *in%d, ",
-                       tci_dtype_get((tc_dtype)c->inputs[i].dtype)->ctype, i);
-    }
-    for (int i = 0; i < c->n_user_outputs; i++) {
-        tci_str_printf(out, "%s *out%d, ", tci_dtype_get((tc_dtype)c->outputs[i].dtype)->ctype, i);
-    }
-    tci_str_add(out, "void *workspace)");
+    return tci_dtype_get((tc_dtype)port->dtype)->ctype;
 }
 
-static void tci_export_functions(tci_export *e)
+/* One argument: with its type, or, in a call that passes it on, without. */
+static void tci_export_argument(tci_str *out, bool typed, const char *constant, const char *type,
+                                const char *name, int i)
+{
+    if (typed) {
+        tci_str_printf(out, "%s%s *", constant, type);
+    }
+    tci_str_printf(out, "%s%d, ", name, i);
+}
+
+static void tci_export_arguments(const tci_export *e, tci_str *out, bool typed)
 {
     const tci_code *c = e->code;
-    tci_str *out = &e->tail;
-    const char *begin = "\n{\n    char *w = (char *)workspace + (size_t)-(size_t)workspace % 64;\n"
-                        "    long long fault = 0;\n    (void)w;\n";
-    tci_str_printf(out, "\nvoid %s_prepare(void *workspace)%s", e->name, begin);
+    for (int i = 0; i < c->n_user_inputs; i++) {
+        tci_export_argument(out, typed, "const ", tci_export_ctype(&c->inputs[i]), "in", i);
+    }
+    for (int i = 0; i < c->n_user_outputs; i++) {
+        tci_export_argument(out, typed, "", tci_export_ctype(&c->outputs[i]), "out", i);
+    }
+    for (int i = 0; i < e->n_params; i++) {
+        tci_export_argument(out, typed, "",
+                            tci_export_ctype(&c->outputs[c->n_user_outputs + i]), "param", i);
+    }
+    if (e->how.weights) {
+        tci_str_add(out, typed ? "const void *weights, " : "weights, ");
+    }
+    tci_str_add(out, typed ? "void *workspace" : "workspace");
+}
+
+static void tci_export_prepare_arguments(const tci_export *e, tci_str *out, bool typed)
+{
+    if (e->how.weights) {
+        tci_str_add(out, typed ? "const void *weights, " : "weights, ");
+    }
+    tci_str_add(out, typed ? "void *workspace" : "workspace");
+}
+
+/* "int net(...)", or that of a level: "static int net_avx2(...)". */
+static void tci_export_signature(const tci_export *e, tci_str *out, const char *tag)
+{
+    tci_str_printf(out, "%sint %s%s%s(", *tag ? "static " : "", e->name, *tag ? "_" : "", tag);
+    tci_export_arguments(e, out, true);
+    tci_str_add(out, ")");
+}
+
+static void tci_export_prepare_signature(const tci_export *e, tci_str *out, const char *tag)
+{
+    tci_str_printf(out, "%svoid %s%s%s_prepare(", *tag ? "static " : "", e->name, *tag ? "_" : "",
+                   tag);
+    tci_export_prepare_arguments(e, out, true);
+    tci_str_add(out, ")");
+}
+
+static void tci_export_begin(const tci_export *e, tci_str *out)
+{
+    tci_str_add(out, "\n{\n    char *w = (char *)workspace + (size_t)-(size_t)workspace % 64;\n"
+                     "    long long fault = 0;\n    (void)w;\n");
+    if (e->how.weights) {
+        tci_str_add(out, "    (void)weights;\n");
+    }
+}
+
+/* New values that could not be written over the old ones. */
+static void tci_export_settle_params(const tci_export *e, tci_str *out)
+{
+    for (int i = 0; i < e->n_params; i++) {
+        const tci_export_param *p = &e->params[i];
+        if (p->staged_at >= 0 && p->bytes > 0) {
+            tci_str_printf(out, "    for (size_t i = 0; !fault && i < %lld; i++) {\n"
+                                "        ((char *)param%d)[i] = w[%lld + i];\n    }\n",
+                           (long long)p->bytes, i, (long long)p->staged_at);
+        }
+    }
+}
+
+/* The two functions of the level, under its tag. */
+static void tci_export_level_functions(const tci_export *e, tci_str *out, const char *tag)
+{
+    const tci_code *c = e->code;
+    tci_str_add(out, "\n");
+    tci_export_prepare_signature(e, out, tag);
+    tci_export_begin(e, out);
     tci_export_launches(e, out, 0, c->n_init, 1);
     tci_str_add(out, "    (void)fault;\n}\n\n");
-    tci_export_signature(e, out);
-    tci_str_add(out, begin);
+    tci_export_signature(e, out, tag);
+    tci_export_begin(e, out);
     tci_export_rounds(e, out, c->n_init, c->n_steps, 0, c->n_repeats, 1);
-    tci_str_add(out, "    return fault != 0;\n}\n\n#if defined(__clang__)\n"
-                     "#pragma clang diagnostic pop\n#elif defined(__GNUC__)\n"
-                     "#pragma GCC pop_options\n#pragma GCC diagnostic pop\n#endif\n");
+    tci_export_settle_params(e, out);
+    tci_str_add(out, "    return fault != 0;\n}\n");
+}
+
+/* ---- levels ---- */
+
+static int tci_export_n_levels(const tci_export *e)
+{
+    return 1 + e->job.n_forms;
+}
+
+/* Code of a level, between what makes compilers build its functions for its processors. */
+static void tci_export_level_code(const tci_export *e, tci_str *out, int i)
+{
+    const tci_export_level *l = e->level;
+    char macro[24];
+    int n;
+    if (!i) {
+        tci_export_tagged(e, out, e->code->source);
+        return;
+    }
+    tci_str_printf(out, "\n#if TC_LEVELS >= %d\n#if defined(__clang__)\n#pragma clang attribute "
+                        "push(__attribute__((target(\"%s\"))), apply_to = function)\n#else\n"
+                        "#pragma GCC push_options\n#pragma GCC target(\"%s%s\")\n#endif\n",
+                   i, l->target, l->target, l->gcc_target);
+    for (const char *at = l->macros; sscanf(at, " %23s%n", macro, &n) == 1; at += n) {
+        tci_str_printf(out, "#ifndef %s\n#define %s 1\n#define TC_SET%s\n#endif\n", macro, macro,
+                       macro);
+    }
+    tci_export_tagged(e, out, "#define TC_ERRNO 1\n");
+    tci_export_tagged(e, out, e->code->source);
+    for (const char *at = l->macros; sscanf(at, " %23s%n", macro, &n) == 1; at += n) {
+        tci_str_printf(out, "#ifdef TC_SET%s\n#undef TC_SET%s\n#undef %s\n#endif\n", macro, macro,
+                       macro);
+    }
+    tci_str_add(out, "#if defined(__clang__)\n#pragma clang attribute pop\n#else\n"
+                     "#pragma GCC pop_options\n#endif\n#endif\n");
+}
+
+/* Which levels the compiler can build; whoever compiles may say fewer. */
+static void tci_export_level_limit(const tci_export *e, tci_str *out)
+{
+    if (tci_export_n_levels(e) > 1) {
+        tci_str_printf(out, "/* Code for other processors than this is compiled for: 1 AVX2, 2 "
+                            "AVX-512 too, 0 none. */\n#ifndef TC_LEVELS\n"
+                            "#if defined(__x86_64__) && !defined(__TINYC__) && "
+                            "(defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 8))\n"
+                            "#define TC_LEVELS %d\n#else\n#define TC_LEVELS 0\n#endif\n#endif\n\n",
+                       tci_export_n_levels(e) - 1);
+    }
+}
+
+/* The level of this processor, asked for once; two threads that ask find the same. */
+static void tci_export_level_choice(const tci_export *e, tci_str *out)
+{
+    tci_str_printf(out, "\nstatic int %s_level(void)\n{\n#if TC_LEVELS\n"
+                        "    static int level = -1;\n"
+                        "    int known = __atomic_load_n(&level, __ATOMIC_RELAXED);\n"
+                        "    if (known < 0) {\n        __builtin_cpu_init();\n        known = 0;\n",
+                   e->name);
+    for (int i = 1; i < tci_export_n_levels(e); i++) {
+        tci_str_printf(out, "#if TC_LEVELS >= %d\n        known = %s ? %d : known;\n#endif\n", i,
+                       tci_export_levels[i].test, i);
+    }
+    tci_str_add(out, "        __atomic_store_n(&level, known, __ATOMIC_RELAXED);\n    }\n"
+                     "    return known;\n#else\n    return 0;\n#endif\n}\n");
+}
+
+/* The body of one of the two functions that others call. */
+static void tci_export_dispatch(const tci_export *e, tci_str *out, const char *ending,
+                                const char *result,
+                                void (*arguments)(const tci_export *e, tci_str *out, bool typed))
+{
+    tci_str_printf(out, "\n{\n    switch (%s_level()) {\n", e->name);
+    for (int i = tci_export_n_levels(e) - 1; i >= 0; i--) {
+        const char *tag = i ? tci_export_levels[i].tag : "plain";
+        if (i) {
+            tci_str_printf(out, "#if TC_LEVELS >= %d\n    case %d:\n", i, i);
+        } else {
+            tci_str_add(out, "    default:\n");
+        }
+        tci_str_printf(out, "        %s%s_%s%s(", result, e->name, tag, ending);
+        arguments(e, out, false);
+        tci_str_add(out, *result ? ");\n" : ");\n        break;\n");
+        tci_str_add(out, i ? "#endif\n" : "");
+    }
+    tci_str_add(out, "    }\n}\n");
+}
+
+static void tci_export_chosen(const tci_export *e, tci_str *out)
+{
+    tci_export_level_choice(e, out);
+    tci_str_add(out, "\n");
+    tci_export_prepare_signature(e, out, "");
+    tci_export_dispatch(e, out, "_prepare", "", tci_export_prepare_arguments);
+    tci_str_add(out, "\n");
+    tci_export_signature(e, out, "");
+    tci_export_dispatch(e, out, "", "return ", tci_export_arguments);
 }
 
 /* ---- the head ---- */
 
-static bool tci_export_is_word(char c, bool first)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           (!first && c >= '0' && c <= '9');
-}
-
 /* "in0: x, f32 [2, 3]"; names that are no words of C are left out. */
 static void tci_export_port(tci_str *out, const char *what, int i, const char *name,
-                            const tci_code_port *port)
+                            const tci_code_port *port, const char *use)
 {
     bool is_word = name && *name;
     for (const char *at = name; is_word && *at; at++) {
@@ -224,29 +527,68 @@ static void tci_export_port(tci_str *out, const char *what, int i, const char *n
     for (int d = 0; d < port->rank; d++) {
         tci_str_printf(out, d ? ", %lld" : "%lld", (long long)tci_dim_known(port->shape[d]));
     }
-    tci_str_add(out, "]\n");
+    tci_str_printf(out, "]%s\n", use);
 }
 
-static void tci_export_head(tci_export *e)
+static void tci_export_ports(const tci_export *e, tci_str *out)
 {
     const tci_code *c = e->code;
-    tci_str *out = &e->head;
-    tci_str_printf(out, "/* %s.c - computes, made by tc.\n *\n *   ", e->name);
-    tci_export_signature(e, out);
-    tci_str_printf(out, ";\n *   void %s_prepare(void *workspace); once, before the first run in "
-                        "that workspace\n *\n", e->name);
     for (int i = 0; i < c->n_user_inputs; i++) {
-        tci_export_port(out, "in", i, e->request->inputs[i]->name, &c->inputs[i]);
+        tci_export_port(out, "in", i, e->request->inputs[i]->name, &c->inputs[i], "");
     }
     for (int i = 0; i < c->n_user_outputs; i++) {
-        tci_export_port(out, "out", i, NULL, &c->outputs[i]);
+        tci_export_port(out, "out", i, NULL, &c->outputs[i], "");
+    }
+    for (int i = 0; i < e->n_params; i++) {
+        const tci_node *leaf = e->request->captured[e->params[i].captured];
+        tci_export_port(out, "param", i, tci_param_name_of(leaf->storage),
+                        &c->outputs[c->n_user_outputs + i], ", read and given its next value");
+    }
+}
+
+/* What the functions take and do, as a comment. */
+static void tci_export_comment(const tci_export *e, tci_str *out, const char *file)
+{
+    tci_str_printf(out, "/* %s - computes, made by tc.\n *\n *   ", file);
+    tci_export_signature(e, out, "");
+    tci_str_add(out, ";\n *   ");
+    tci_export_prepare_signature(e, out, "");
+    tci_str_add(out, "; once, before the first run in that workspace\n");
+    if (e->how.weights) {
+        tci_str_printf(out, " *   int %s_check(const void *weights, size_t bytes); 0: they are "
+                            "those of %s.bin\n", e->name, e->name);
+    }
+    tci_str_add(out, " *\n");
+    tci_export_ports(e, out);
+    if (e->how.weights) {
+        tci_str_printf(out, " *   weights: the %lld bytes of %s.bin, at a multiple of 8\n",
+                       (long long)e->weights_bytes, e->name);
     }
     tci_str_printf(out, " *   workspace: %lld bytes\n *\n * Returns 0, or 1 where an index was "
-                        "outside its axis. Arrays overlap nowhere. */\n#include <stddef.h>\n\n"
-                        "#define %s_workspace %lldll\n\n",
-                   (long long)e->bytes, e->name, (long long)e->bytes);
-    tci_export_signature(e, out);
-    tci_str_printf(out, ";\nvoid %s_prepare(void *workspace);\n\n", e->name);
+                        "outside its axis%s. Arrays overlap nowhere. */\n", (long long)e->bytes,
+                   e->n_params ? ", and parameters are as they were" : "");
+}
+
+static void tci_export_declarations(const tci_export *e, tci_str *out)
+{
+    tci_str_printf(out, "#include <stddef.h>\n\n#define %s_workspace %lldll\n", e->name,
+                   (long long)e->bytes);
+    if (e->how.weights) {
+        tci_str_printf(out, "#define %s_weights %lldll\n", e->name, (long long)e->weights_bytes);
+    }
+    tci_str_add(out, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
+    tci_export_signature(e, out, "");
+    tci_str_add(out, ";\n");
+    tci_export_prepare_signature(e, out, "");
+    tci_str_add(out, ";\n");
+    if (e->how.weights) {
+        tci_str_printf(out, "int %s_check(const void *weights, size_t bytes);\n", e->name);
+    }
+    tci_str_add(out, "#ifdef __cplusplus\n}\n#endif\n\n");
+}
+
+static void tci_export_pragmas(tci_str *out)
+{
     tci_str_add(out,
                 "/* Values depend on the compiler taking floats as they are written. */\n"
                 "#if defined(__clang__)\n#pragma clang diagnostic push\n"
@@ -262,9 +604,16 @@ static void tci_export_head(tci_export *e)
                 "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
                 "#pragma GCC diagnostic ignored \"-Wcast-qual\"\n"
                 "#pragma GCC diagnostic ignored \"-Wpedantic\"\n"
+                "#pragma GCC diagnostic ignored \"-Wconversion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wsign-conversion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wfloat-conversion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wfloat-equal\"\n"
+                "#pragma GCC diagnostic ignored \"-Wdouble-promotion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-macros\"\n"
+                "#ifdef __cplusplus\n#pragma GCC diagnostic ignored \"-Wnarrowing\"\n#endif\n"
                 "#pragma GCC push_options\n"
-                "#pragma GCC optimize(\"fp-contract=off,wrapv,no-strict-aliasing\")\n#endif\n\n");
-    tci_str_add(out, c->source);
+                "#pragma GCC optimize(\"fp-contract=off,wrapv,no-strict-aliasing\")\n#endif\n"
+                "#define TC_ERRNO 1\n\n");
 }
 
 /* ---- arrays ---- */
@@ -284,14 +633,19 @@ static void tci_export_text(tci_export *e, const char *format, ...)
     tci_os_fresh_write(&e->to, text, (size_t)n);
 }
 
+/* The bytes of captured leaf i, while they are held. */
+static const char *tci_export_data(const tci_export *e, int i)
+{
+    return tci_run_at(e->held[i].data, tci_program_lowest(e->request->captured[i]));
+}
+
 /* The bytes of a captured leaf as words of its dtype's size. Takes no scratch. */
 static void tci_export_array(tci_export *e, int i)
 {
     const tci_code_port *port = &e->code->inputs[e->code->n_user_inputs + i];
-    const tci_node *leaf = e->request->captured[i];
-    const char *data = tci_run_at(e->held[i].data, tci_program_lowest(leaf));
+    const char *data = tci_export_data(e, i);
     int width = tci_dtype_get((tc_dtype)port->dtype)->bytes;
-    int64_t n = tci_dim_known(port->bytes) / width;
+    int64_t n = tci_export_held(e, i) / width;
     tci_export_text(e, "\n#if defined(__GNUC__)\n__attribute__((aligned(64)))\n#endif\n"
                        "static const unsigned %s %s_data%d[%lld] = {", tci_export_word(width),
                     e->name, i, (long long)TCI_MAX(n, (int64_t)1));
@@ -309,7 +663,50 @@ static void tci_export_array(tci_export *e, int i)
     tci_export_text(e, n ? "};\n" : "0};\n");
 }
 
-/* ---- the file ---- */
+/* ---- weights in a file of their own ---- */
+
+/* What the file begins with: a word that names the format, its size, a hash of the arrays. */
+static void tci_export_weights_head(const tci_export *e, uint64_t head[4])
+{
+    memcpy(&head[0], "tcweigh1", sizeof(head[0]));
+    head[1] = (uint64_t)e->weights_bytes;
+    head[2] = e->weights_hash.lo;
+    head[3] = e->weights_hash.hi;
+}
+
+/* The arrays are held. */
+static void tci_export_measure_weights(tci_export *e)
+{
+    uint64_t lo = 0, hi = 0;
+    e->weights_bytes = TCI_EXPORT_HEAD;
+    for (int i = 0; i < e->request->n_captured; i++) {
+        if (tci_export_param_of(e, i) < 0) {
+            tci_hash h = tci_hash_bytes(tci_export_data(e, i), (size_t)tci_export_held(e, i));
+            lo = tci_hash_mix(lo, h.lo);
+            hi = tci_hash_mix(hi, h.hi);
+            e->weights_bytes += tci_export_round(tci_export_held(e, i));
+        }
+    }
+    e->weights_hash = (tci_hash){lo, hi};
+}
+
+static void tci_export_check(const tci_export *e, tci_str *out)
+{
+    uint64_t head[4];
+    tci_export_weights_head(e, head);
+    tci_str_printf(out, "\nint %s_check(const void *weights, size_t bytes)\n{\n"
+                        "    static const unsigned long long head[4] = {", e->name);
+    for (int i = 0; i < 4; i++) {
+        tci_str_printf(out, "%s0x%llxull", i ? ", " : "", (unsigned long long)head[i]);
+    }
+    tci_str_printf(out, "};\n    int bad = !weights || bytes != %lld;\n"
+                        "    for (int i = 0; i < 32 && !bad; i++) {\n"
+                        "        bad = ((const unsigned char *)weights)[i] !=\n"
+                        "              (unsigned char)(head[i / 8] >> (i %% 8 * 8));\n    }\n"
+                        "    return bad;\n}\n", (long long)e->weights_bytes);
+}
+
+/* ---- the files ---- */
 
 static tc_status tci_export_hold(tci_export *e, tci_scratch *s)
 {
@@ -322,57 +719,193 @@ static tc_status tci_export_hold(tci_export *e, tci_scratch *s)
     return n ? tci_param_hold(e->held) : TC_OK;
 }
 
+/* "some/net.c" with another ending. */
+static const char *tci_export_sibling(const tci_export *e, tci_scratch *s, const char *ending)
+{
+    return tci_scratch_printf(s, "%.*s%s", (int)strlen(e->path) - 2, e->path, ending);
+}
+
+static int tci_export_write_weights(tci_export *e, const char *path)
+{
+    static const char zeros[TCI_EXPORT_ALIGN];
+    uint64_t head[TCI_EXPORT_HEAD / 8] = {0};
+    tci_export_weights_head(e, head);
+    tci_os_fresh_begin(&e->to, AT_FDCWD, path, 0666);
+    tci_os_fresh_write(&e->to, head, sizeof(head));
+    for (int i = 0; i < e->request->n_captured; i++) {
+        if (tci_export_param_of(e, i) < 0) {
+            int64_t n = tci_export_held(e, i);
+            tci_os_fresh_write(&e->to, tci_export_data(e, i), (size_t)n);
+            tci_os_fresh_write(&e->to, zeros, (size_t)(tci_export_round(n) - n));
+        }
+    }
+    return tci_os_fresh_end(&e->to, true, false);
+}
+
+static int tci_export_write_header(tci_export *e, const char *path)
+{
+    tci_os_fresh_begin(&e->to, AT_FDCWD, path, 0666);
+    tci_os_fresh_write(&e->to, e->header.text, e->header.n);
+    return tci_os_fresh_end(&e->to, true, false);
+}
+
+static int tci_export_write_code(tci_export *e)
+{
+    tci_os_fresh_begin(&e->to, AT_FDCWD, e->path, 0666);
+    tci_os_fresh_write(&e->to, e->head.text, e->head.n);
+    for (int i = 0; i < e->request->n_captured && !e->how.weights; i++) {
+        if (tci_export_param_of(e, i) < 0) {
+            tci_export_array(e, i);
+        }
+    }
+    tci_os_fresh_write(&e->to, e->tail.text, e->tail.n);
+    return tci_os_fresh_end(&e->to, true, false);
+}
+
+/* ---- one export ---- */
+
+/* True if the launches and repetitions of the code let a run write a new value over the old one: as
+ * tc_run decides, but that a run which faults must not have written any. */
+static bool tci_export_over_old(const tci_export *e, int param)
+{
+    const tci_code *c = e->code;
+    int captured = e->params[param].captured;
+    for (int i = 0; i < c->n_kernels; i++) {
+        if (c->kernels[i].faults) {
+            return false;
+        }
+    }
+    for (int i = 0; i < e->request->n_captured; i++) { /* another view of the same parameter */
+        if (i != captured && tci_export_param_of(e, i) == param) {
+            return false;
+        }
+    }
+    for (int i = 0; i < c->n_aliases; i++) {
+        if (c->aliases[i].output == c->n_user_outputs + param &&
+            c->aliases[i].input == c->n_user_inputs + captured) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Turns to a level: where the parts of its workspace are. */
+static void tci_export_turn(tci_export *e, int i)
+{
+    e->level = &tci_export_levels[i];
+    e->code = i ? e->forms[i - 1].code : e->job.code;
+    const tci_code *c = e->code;
+    int64_t work = 0, at = tci_export_round(c->arena_bytes);
+    e->kept_at = at;
+    at += tci_export_round(c->kept_bytes);
+    for (int p = 0; p < e->n_params; p++) {
+        e->params[p].captured = e->request->effects[p];
+        e->params[p].bytes = tci_dim_known(c->outputs[c->n_user_outputs + p].bytes);
+    }
+    for (int p = 0; p < e->n_params; p++) {
+        bool over_old = tci_export_over_old(e, p);
+        e->params[p].staged_at = over_old ? -1 : at;
+        at += over_old ? 0 : tci_export_round(e->params[p].bytes);
+    }
+    e->work_at = at;
+    for (int k = 0; k < c->n_kernels; k++) {
+        work = TCI_MAX(work, tci_dim_known(c->kernels[k].work_bytes));
+    }
+    at += work;
+    e->bytes = TCI_MAX(e->bytes, at + (at ? TCI_EXPORT_ALIGN - 1 : 0));
+}
+
+/* All texts. The values are held. */
+static tc_status tci_export_print(tci_batch *b, tci_batch_job *job)
+{
+    tci_export *e = (tci_export *)(void *)job;
+    int n = tci_export_n_levels(e);
+    e->head.s = e->tail.s = e->header.s = &b->s;
+    for (int i = n - 1; i >= 0; i--) {
+        tci_export_turn(e, i);
+    }
+    if (e->how.weights) {
+        tci_export_measure_weights(e);
+    }
+    tci_export_comment(e, &e->head, tci_scratch_printf(&b->s, "%s.c", e->name));
+    tci_export_declarations(e, &e->head);
+    tci_export_pragmas(&e->head);
+    tci_export_level_limit(e, &e->head);
+    for (int i = 0; i < n; i++) {
+        const char *tag = i ? tci_export_levels[i].tag : n > 1 ? "plain" : "";
+        tci_export_turn(e, i);
+        tci_export_level_code(e, &e->head, i);
+        tci_str_printf(&e->tail, i ? "\n#if TC_LEVELS >= %d" : "", i);
+        tci_export_level_functions(e, &e->tail, tag);
+        tci_str_add(&e->tail, i ? "#endif\n" : "");
+    }
+    tci_export_turn(e, 0);
+    if (n > 1) {
+        tci_export_chosen(e, &e->tail);
+    }
+    if (e->how.weights) {
+        tci_export_check(e, &e->tail);
+    }
+    tci_str_add(&e->tail, "\n#if defined(__clang__)\n#pragma clang diagnostic pop\n"
+                          "#elif defined(__GNUC__)\n#pragma GCC pop_options\n"
+                          "#pragma GCC diagnostic pop\n#endif\n");
+    tci_export_comment(e, &e->header, tci_scratch_printf(&b->s, "%s.h", e->name));
+    tci_str_printf(&e->header, "#ifndef TC_EXPORT_%s_H\n#define TC_EXPORT_%s_H\n\n", e->name,
+                   e->name);
+    tci_export_declarations(e, &e->header);
+    tci_str_add(&e->header, "#endif\n");
+    return TC_OK;
+}
+
 /* From holding the values to dropping them nothing escapes. */
 static tc_status tci_export_write(tci_batch *b, tci_export *e)
 {
+    const char *weights = tci_export_sibling(e, &b->s, ".bin");
+    const char *header = tci_export_sibling(e, &b->s, ".h"), *path = e->path;
     tc_status status = tci_export_hold(e, &b->s);
     if (status) {
         return tci_batch_fail(b->f, e->job.about, NULL, status, "%s", tc_status_text(status));
     }
-    tci_os_fresh_begin(&e->to, AT_FDCWD, e->path, 0666);
-    tci_os_fresh_write(&e->to, e->head.text, e->head.n);
-    for (int i = 0; i < e->request->n_captured; i++) {
-        tci_export_array(e, i);
+    status = tci_batch_armed(b, &e->job, tci_export_print);
+    int code = 0;
+    if (!status && e->how.weights) {
+        path = weights;
+        code = tci_export_write_weights(e, path);
     }
-    tci_os_fresh_write(&e->to, e->tail.text, e->tail.n);
-    int code = tci_os_fresh_end(&e->to, true, false);
+    if (!status && !code && e->how.header) {
+        path = header;
+        code = tci_export_write_header(e, path);
+    }
+    if (!status && !code) {
+        path = e->path;
+        code = tci_export_write_code(e);
+    }
     if (e->request->n_captured) {
         tci_param_drop(e->held);
     }
     if (code) {
         return tci_batch_fail(b->f, e->job.about, NULL, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                              "'%.300s': it cannot be written: %s", e->path, strerror(code));
+                              "'%.300s': it cannot be written: %s", path, strerror(code));
     }
-    return TC_OK;
-}
-
-static int64_t tci_export_round(int64_t bytes)
-{
-    return (bytes + TCI_EXPORT_ALIGN - 1) / TCI_EXPORT_ALIGN * TCI_EXPORT_ALIGN;
-}
-
-static void tci_export_measure(tci_export *e)
-{
-    const tci_code *c = e->code;
-    int64_t work = 0;
-    for (int i = 0; i < c->n_kernels; i++) {
-        work = TCI_MAX(work, tci_dim_known(c->kernels[i].work_bytes));
-    }
-    e->kept_at = tci_export_round(c->arena_bytes);
-    e->work_at = e->kept_at + tci_export_round(c->kept_bytes);
-    e->bytes = e->work_at + work;
-    e->bytes += e->bytes ? TCI_EXPORT_ALIGN - 1 : 0;
+    return status;
 }
 
 /* Has the kernels' text a function, type or macro of the file's name? All begin with tc_ or TC_. */
 static bool tci_export_meets(const tci_export *e)
 {
-    const char *text = e->code->source;
     size_t n = strncmp(e->name, "tc_", 3) && strncmp(e->name, "TC_", 3) ? 0 : strlen(e->name);
-    for (const char *at = strstr(text, e->name); n && at; at = strstr(at + 1, e->name)) {
-        if ((at == text || !tci_export_is_word(at[-1], false)) &&
-            !tci_export_is_word(at[n], false)) {
-            return true;
+    for (int i = 0; i < tci_export_n_levels(e) && n; i++) {
+        const char *tag = tci_export_levels[i].tag, *name = e->name + 3;
+        bool tagged = !strncmp(name, tag, strlen(tag)) && (!*tag || name[strlen(tag)] == '_');
+        name += tagged && *tag ? strlen(tag) + 1 : 0;
+        const char *text = i ? e->forms[i - 1].code->source : e->job.code->source;
+        size_t k = strlen(name);
+        for (const char *at = strstr(text, name); tagged && at; at = strstr(at + 1, name)) {
+            if (at - text >= 3 && !strncmp(at - 3, e->name, 3) &&
+                (at - text == 3 || !tci_export_is_word(at[-4], false)) &&
+                !tci_export_is_word(at[k], false)) {
+                return true;
+            }
         }
     }
     return false;
@@ -382,15 +915,13 @@ static bool tci_export_meets(const tci_export *e)
 static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
 {
     tci_export *e = (tci_export *)(void *)job;
-    e->code = job->code;
     e->request = job->request;
-    const char *why = e->code->calls ? "a custom op, which is a function of this process" :
-                      e->request->n_effects ? "an update of a parameter" : NULL;
-    if (why) {
+    if (job->code->calls) {
         return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_UNSUPPORTED,
-                              "given %s, expected a program that can be written as C", why);
+                              "given a custom op, which is a function of this process, expected a "
+                              "program that can be written as C");
     }
-    if (e->code->n_symbols) {
+    if (job->code->n_symbols) {
         return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_SHAPE,
                               "given symbolic sizes, expected sizes that are known");
     }
@@ -399,54 +930,9 @@ static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
                               "given the path '%.200s', expected a name that the code in it does "
                               "not have itself", e->path);
     }
-    e->head.s = e->tail.s = &b->s;
-    tci_export_measure(e);
-    tci_export_head(e);
-    tci_export_functions(e);
+    e->n_params = e->request->n_effects;
+    e->params = TCI_NEW_ARRAY(&b->s, tci_export_param, e->n_params);
     return tci_export_write(b, e);
-}
-
-/* Words that no function of a program may be named by: those of the language, and what the C
- * library has under them, of which a second one would take the place. */
-static const char tci_export_taken[] =
-    " alignas alignof asm auto bool break case char complex const constexpr continue default "
-    "do double else enum extern false float for fortran goto if imaginary inline int linux "
-    "long main nullptr register restrict return short signed sizeof static static_assert "
-    "struct switch thread_local true typedef typeof typeof_unqual union unix unsigned void "
-    "volatile while NULL max_align_t offsetof ptrdiff_t size_t wchar_t abort abs accept "
-    "access atexit atof atoi atol atoll bind bsearch calloc chdir clock close connect dup "
-    "environ errno execv exit fclose feof ferror fflush fgetc fgets fopen fork fprintf fputc "
-    "fputs fread free fscanf fseek ftell fwrite getc getchar getenv gets index isalnum "
-    "isalpha iscntrl isdigit isgraph islower isprint ispunct isspace isupper isxdigit kill "
-    "labs link listen llabs localeconv longjmp lseek malloc memchr memcmp memcpy memmove "
-    "memset mktime open perror pipe printf putc putchar puts qsort raise rand read realloc "
-    "recv remove rename rewind rindex scanf select send setjmp setlocale signal sleep "
-    "snprintf socket sprintf srand sscanf stat strcat strchr strcmp strcpy strcspn strerror "
-    "strlen strncat strncmp strncpy strpbrk strrchr strspn strstr strtod strtok strtol "
-    "strtoll strtoul strxfrm system time tmpfile tolower toupper ungetc unlink vfprintf "
-    "vprintf wait write ";
-/* ... also with an f or l behind. */
-static const char tci_export_math[] =
-    " acos acosh asin asinh atan atan2 atanh cabs cbrt ceil copysign cos cosh erf erfc exp "
-    "exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp gamma hypot ilogb j0 j1 jn "
-    "ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint "
-    "nextafter nexttoward pow remainder remquo rint round scalb scalbln scalbn significand "
-    "sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn ";
-
-static bool tci_export_lists(const char *words, const char *name, size_t n)
-{
-    char word[TCI_EXPORT_NAME + 2];
-    snprintf(word, sizeof(word), " %.*s ", (int)n, name);
-    return strstr(words, word) != NULL;
-}
-
-static bool tci_export_is_taken(const char *name)
-{
-    size_t n = strlen(name);
-    bool suffix = n && (name[n - 1] == 'f' || name[n - 1] == 'l');
-    return name[0] == '_' || tci_export_lists(tci_export_taken, name, n) ||
-           tci_export_lists(tci_export_math, name, n) ||
-           (suffix && tci_export_lists(tci_export_math, name, n - 1));
 }
 
 /* "some/where/net.c" gives "net". False: that is no name in C. */
@@ -463,20 +949,34 @@ static bool tci_export_name(tci_export *e)
     return good && !tci_export_is_taken(e->name);
 }
 
-TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
-                                const char *path, tc_site here)
+TC_API tc_status tc_export_c_as_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                   const tc_export *how, const char *path, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_export_c", here);
     tci_export e = {.job = {.inputs = inputs, .outputs = outputs}, .path = path};
+    e.how = how ? *how : e.how;
     e.to.fd = -1;
+    e.job.forms = e.forms;
+    e.job.n_forms = TCI_COUNT(e.forms);
+    for (int i = 0; i < e.job.n_forms; i++) {
+        e.forms[i].vector_bits = tci_export_levels[i + 1].vector_bits;
+    }
     tc_status status = TC_ERR_ARGUMENT;
     if (tci_export_name(&e)) {
         status = tci_batch_export(&f, &e.job, options, tci_export_take);
     } else if (outputs.n > 0 && outputs.items && tci_ctx_of(outputs.items[0].ctx)) {
         tci_batch_fail(&f, outputs.items[0], NULL, status, "given the path '%.200s', expected one "
-                       "that ends in \".c\" behind a name of C, which is no word of the language "
-                       "or its library, nor begins with _", path ? path : "(NULL)");
+                       "that ends in \".c\" after a name for a function: letters, digits and _, "
+                       "at most %d, neither _ nor a digit first, and no word of C or C++, nor a "
+                       "name of the C library or of a builtin", path ? path : "(NULL)",
+                       TCI_EXPORT_NAME - 1);
     }
     tci_frame_leave(&f);
     return status;
+}
+
+TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                const char *path, tc_site here)
+{
+    return tc_export_c_as_at(inputs, outputs, options, NULL, path, here);
 }

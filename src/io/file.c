@@ -11,6 +11,7 @@
 #include <inttypes.h>
 
 #include "../base/posix.h"
+#include "inflate.h"
 
 struct tci_io_window {
     int64_t at, n; /* what of the file it shows */
@@ -141,34 +142,78 @@ TCI_FN int64_t tci_io_count(int rank, const int64_t *sizes)
     return none ? 0 : count;
 }
 
-TCI_FN void tci_io_add(tc_file *file, const tc_array *a, int64_t at, int64_t bytes, bool fortran)
+TCI_FN void tci_io_add(tc_file *file, const tci_io_array *a)
 {
     tci_scratch *s = &file->s;
-    bool known = tci_dtype_is_valid(a->dtype);
-    int64_t count = tci_io_count(a->rank, a->sizes);
+    const tc_array *seen = &a->seen;
+    bool known = tci_dtype_is_valid(seen->dtype);
+    int64_t count = tci_io_count(seen->rank, seen->sizes);
     if (file->n_arrays == TCI_IO_ARRAYS_MAX) {
         tci_io_bad(file, "it has more than %d arrays", TCI_IO_ARRAYS_MAX);
     }
-    if (!tci_io_is_utf8(a->name, strlen(a->name))) {
-        tci_io_bad(file, "a name is not UTF-8: %s", TCI_IO_NAME(a->name));
+    if (!tci_io_is_utf8(seen->name, strlen(seen->name))) {
+        tci_io_bad(file, "a name is not UTF-8: %s", TCI_IO_NAME(seen->name));
     }
     if (count < 0) {
-        tci_io_bad(file, "%s has sizes that no memory can hold", TCI_IO_NAME(a->name));
+        tci_io_bad(file, "%s has sizes that no memory can hold", TCI_IO_NAME(seen->name));
     }
-    if (at < 0 || bytes < 0 || at > file->bytes || bytes > file->bytes - at) {
+    if (a->at < 0 || a->held < 0 || a->at > file->bytes || a->held > file->bytes - a->at) {
         tci_io_bad(file, "the data of %s, %" PRId64 " bytes at %" PRId64
-                   ", is not all in its %" PRId64, TCI_IO_NAME(a->name), bytes, at, file->bytes);
+                   ", is not all in its %" PRId64, TCI_IO_NAME(seen->name), a->held, a->at,
+                   file->bytes);
     }
-    if (known && bytes != count * tci_dtype_get(a->dtype)->bytes) {
+    if (known && a->bytes != count * tci_dtype_get(seen->dtype)->bytes) {
         tci_io_bad(file, "%s has %" PRId64 " bytes, its sizes make %" PRId64 " of %s",
-                   TCI_IO_NAME(a->name), bytes, count * tci_dtype_get(a->dtype)->bytes,
-                   tci_dtype_get(a->dtype)->name);
+                   TCI_IO_NAME(seen->name), a->bytes, count * tci_dtype_get(seen->dtype)->bytes,
+                   tci_dtype_get(seen->dtype)->name);
     }
-    tci_io_array own = {*a, at, known ? bytes : 0, fortran};
-    own.seen.name = tci_scratch_copy(s, a->name, strlen(a->name) + 1);
-    own.seen.type = tci_scratch_copy(s, a->type, strlen(a->type) + 1);
-    own.seen.sizes = tci_scratch_copy(s, a->sizes, (size_t)a->rank * sizeof(*a->sizes));
+    tci_io_array own = *a;
+    own.bytes = known ? a->bytes : 0;
+    own.seen.name = tci_scratch_copy(s, seen->name, strlen(seen->name) + 1);
+    own.seen.type = tci_scratch_copy(s, seen->type, strlen(seen->type) + 1);
+    own.seen.sizes = tci_scratch_copy(s, seen->sizes, (size_t)seen->rank * sizeof(*seen->sizes));
     TCI_PUSH(s, file->arrays, file->n_arrays, file->cap_arrays, own);
+}
+
+TCI_FN void tci_io_add_other(tc_file *file, const char *name, const char *why)
+{
+    tci_io_other other = {name, why};
+    TCI_PUSH(&file->s, file->others, file->n_others, file->cap_others, other);
+}
+
+/* Inflates the first n bytes of the array's part, from at most so many that a stream without waste
+ * needs for them. False: it is damaged. */
+static bool tci_io_inflate_front(tc_file *file, const tci_io_array *a, char *front, int64_t n)
+{
+    int64_t held = TCI_MIN(2 * n + TCI_IO_WINDOW, a->held), made = 0;
+    char *packed = tci_heap_get((size_t)held); /* not of the scratch: it would stay */
+    if (!packed) {
+        tci_scratch_fail(&file->s, TC_ERR_MEMORY, "out of memory for the header of an array");
+    }
+    if (tci_io_read_now(file, a->at, packed, held)) {
+        (void)tci_inflate(packed, held, front, n, &made);
+    }
+    tci_heap_free(packed);
+    return made == n;
+}
+
+TCI_FN const char *tci_io_front(tc_file *file, const tci_io_array *a, int64_t n)
+{
+    file->front_bytes += n;
+    if (file->front_bytes > TCI_IO_HEADER_MAX) {
+        tci_io_bad(file, "the headers of its arrays have more than %d bytes", TCI_IO_HEADER_MAX);
+    }
+    if (a->at < 0 || a->held < 0 || a->at > file->bytes || a->held > file->bytes - a->at) {
+        tci_io_bad(file, "%s is not all in its %" PRId64 " bytes", TCI_IO_NAME(a->seen.name),
+                   file->bytes);
+    }
+    char *front = tci_scratch_get(&file->s, (size_t)n + 1);
+    if (!a->deflated) {
+        tci_io_read(file, a->at, front, n);
+    } else if (!tci_io_inflate_front(file, a, front, n)) {
+        tci_io_bad(file, "the compressed data of %s is damaged", TCI_IO_NAME(a->seen.name));
+    }
+    return front;
 }
 
 TCI_FN void tci_io_add_pair(tc_file *file, const char *key, const char *value)
@@ -185,7 +230,7 @@ static int tci_io_by_place(const void *a, const void *b)
     if (x->at != y->at) {
         return x->at < y->at ? -1 : 1;
     }
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
+    return (x->held > y->held) - (x->held < y->held); /* empty ones first */
 }
 
 static int tci_io_by_name(const void *a, const void *b)
@@ -207,7 +252,7 @@ static void tci_io_check_all(tc_file *file)
         qsort(a, n, sizeof(*a), tci_io_by_place);
     }
     for (size_t i = 1; i < n; i++) {
-        if (a[i].at < a[i - 1].at + a[i - 1].bytes) {
+        if (a[i].at < a[i - 1].at + a[i - 1].held) {
             tci_io_bad(file, "the data of %s and of %s overlap", TCI_IO_NAME(a[i - 1].seen.name),
                        TCI_IO_NAME(a[i].seen.name));
         }
@@ -388,10 +433,59 @@ TC_API const char *tc_file_metadata(const tc_file *file, const char *key)
 
 /* ---- leaves ---- */
 
-TCI_FN bool tci_io_read_array(const tc_file *file, const tci_io_array *a, void *to)
+static const char tci_io_shorter[] = "cannot be read: has the file become shorter?";
+
+/* Inflates the array's part of the file, as whole as its entry says, and takes the elements of
+ * it. */
+static const char *tci_io_inflate_array(const tc_file *file, const tci_io_array *a, void *to,
+                                        tc_status *status)
 {
-    if (!tci_io_read_now(file, a->at, to, a->bytes)) {
-        return false;
+    int64_t all = a->skip + a->bytes, made = 0;
+    char *packed = tci_heap_get((size_t)a->held), *plain = tci_heap_get((size_t)all);
+    const char *why = NULL;
+    *status = TC_ERR_IO;
+    if (!packed || !plain) {
+        why = "cannot be read: out of memory";
+        *status = TC_ERR_MEMORY;
+    } else if (!tci_io_read_now(file, a->at, packed, a->held)) {
+        why = tci_io_shorter;
+    } else if (tci_inflate(packed, a->held, plain, all, &made) != TCI_INFLATE_WHOLE ||
+               made != all || tci_inflate_crc(0, plain, all) != a->crc) {
+        why = "is damaged: its compressed data is not what its checksum says";
+    } else if (a->bytes) {
+        memcpy(to, plain + a->skip, (size_t)a->bytes);
+    }
+    tci_heap_free(packed);
+    tci_heap_free(plain);
+    return why;
+}
+
+static void tci_io_swap(char *elements, int64_t bytes, int width)
+{
+    for (char *e = elements; e < elements + bytes; e += width) {
+        for (int i = 0; i < width / 2; i++) {
+            char byte = e[i];
+            e[i] = e[width - 1 - i];
+            e[width - 1 - i] = byte;
+        }
+    }
+}
+
+TCI_FN const char *tci_io_read_array(const tc_file *file, const tci_io_array *a, void *to,
+                                     tc_status *status)
+{
+    const char *why = NULL;
+    if (a->deflated) {
+        why = tci_io_inflate_array(file, a, to, status);
+    } else if (!tci_io_read_now(file, a->at, to, a->bytes)) {
+        why = tci_io_shorter;
+        *status = TC_ERR_IO;
+    }
+    if (why) {
+        return why;
+    }
+    if (a->swapped) {
+        tci_io_swap(to, a->bytes, tci_dtype_get(a->seen.dtype)->bytes);
     }
     if (a->seen.dtype == TC_BOOL) { /* of a file any byte but 0 is true; of tensors it is 1 */
         unsigned char *b = to;
@@ -399,7 +493,7 @@ TCI_FN bool tci_io_read_array(const tc_file *file, const tci_io_array *a, void *
             b[i] = b[i] != 0;
         }
     }
-    return true;
+    return NULL;
 }
 
 TCI_FN const int64_t *tci_io_strides(const tci_io_array *a, int64_t *strides)
@@ -416,9 +510,10 @@ static tci_node *tci_io_copy_in(tci_frame *f, tc_file *file, const tci_io_array 
                                 const int64_t *strides)
 {
     tci_storage *storage = tci_storage_make(a->bytes);
-    if (storage && !tci_io_read_array(file, a, storage->data)) {
-        tci_frame_fail(f, TC_ERR_IO, "the data of %s cannot be read: has the file become shorter?",
-                       TCI_IO_NAME(a->seen.name));
+    tc_status status = TC_OK;
+    const char *why = storage ? tci_io_read_array(file, a, storage->data, &status) : NULL;
+    if (why) {
+        tci_frame_fail(f, status, "the data of %s %s", TCI_IO_NAME(a->seen.name), why);
         tci_storage_release(storage);
         return NULL;
     }
@@ -443,7 +538,20 @@ static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *
     return x;
 }
 
-static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, const char *name)
+/* There is no array of that name that could be listed. */
+static void tci_io_missing(tci_frame *f, const tc_file *file, const char *name)
+{
+    for (int i = 0; i < file->n_others; i++) {
+        if (!strcmp(file->others[i].name, name)) {
+            tci_frame_fail(f, TC_ERR_UNSUPPORTED, "%s %s", TCI_IO_NAME(name), file->others[i].why);
+            return;
+        }
+    }
+    tci_frame_fail(f, TC_ERR_ARGUMENT, "the file has no array %s", TCI_IO_NAME(name));
+}
+
+static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, const char *name,
+                                         bool borrows)
 {
     const tci_io_array *a = file ? tci_io_find(file, name) : NULL;
     bool fits = false;
@@ -453,10 +561,13 @@ static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, cons
         tci_frame_fail(f, TC_ERR_ARGUMENT, "the name is NULL, and the file has %d arrays",
                        file->n_arrays);
     } else if (!a) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT, "the file has no array %s", TCI_IO_NAME(name));
+        tci_io_missing(f, file, name);
     } else if (a->seen.dtype == TC_DTYPE_COUNT) {
         tci_frame_fail(f, TC_ERR_UNSUPPORTED, "%s is of type %s, which tc does not have",
                        TCI_IO_NAME(a->seen.name), TCI_IO_NAME(a->seen.type));
+    } else if (a->swapped && borrows) {
+        tci_frame_fail(f, TC_ERR_UNSUPPORTED, "%s is of type %s, big-endian: tc_file_copy_in swaps "
+                       "its bytes", TCI_IO_NAME(a->seen.name), TCI_IO_NAME(a->seen.type));
     } else {
         fits = tci_build_check_shape(&f->ctx->graph, a->seen.rank, tci_dim_list(a->seen.sizes),
                                      a->seen.dtype);
@@ -468,11 +579,11 @@ static tc_tensor tci_io_tensor(tci_frame f, tc_file *file, const char *name, boo
 {
     tci_words words;
     tci_node *x = NULL;
-    const tci_io_array *a = f.failed ? NULL : tci_io_choose(&f, file, name);
+    const tci_io_array *a = f.failed ? NULL : tci_io_choose(&f, file, name, borrows);
     int64_t *room = a ? tci_words_get(&f.ctx->graph, &words, a->seen.rank) : NULL;
     if (room) {
         const int64_t *strides = tci_io_strides(a, room);
-        bool fits = a->bytes && a->seen.dtype != TC_BOOL &&
+        bool fits = a->bytes && !a->deflated && a->seen.dtype != TC_BOOL &&
                     tci_dtype_is_aligned(a->seen.dtype, file->map + a->at);
         x = borrows && fits ? tci_io_borrow(&f, file, a, strides)
                             : tci_io_copy_in(&f, file, a, strides);

@@ -9,10 +9,12 @@
 #include "../api/frame.h"
 #include "../api/io.h"
 
-/* X(name). ORDER formats: asked in turn whether a file is theirs; the last one takes what is left.
- * Those that are written end in their names. */
+/* X(name). ORDER formats: asked in turn whether a file is theirs; the last one takes what is
+ * left. */
 #define TCI_IO_READERS(X) X(npy) X(npz) X(gguf) X(safetensors)
-#define TCI_IO_WRITERS(X) X(npy) X(npz) X(safetensors)
+/* X(name, has_names, has_metadata): paths of files that are written end in ".name". Without names a
+ * file has exactly one array. */
+#define TCI_IO_WRITERS(X) X(npy, false, false) X(npz, true, false) X(safetensors, true, true)
 
 /* Names of dtypes: X(dtype, in safetensors, letter in NumPy, number in GGUF or -1, code in DLPack).
  * NumPy and DLPack add the size; NumPy has no bf16 but takes void for it. */
@@ -48,9 +50,16 @@ enum {
 
 typedef struct tci_io_array {
     tc_array seen;
-    int64_t at, bytes; /* in the file; bytes of an unknown type: 0 */
+    int64_t at, held;  /* the bytes of the file that it has; of a type whose size is unknown 0 */
+    int64_t bytes;     /* of its elements; of an unknown type 0 */
     bool fortran;      /* the first axis is the fastest */
+    bool swapped;      /* elements are big-endian */
+    bool deflated;     /* what the file holds is a deflate stream, of */
+    int64_t skip;      /* so many bytes and then the elements, with */
+    uint32_t crc;      /* this CRC-32 */
 } tci_io_array;
+/* A part of the file whose array could not be listed, and why. */
+typedef struct tci_io_other { const char *name, *why; } tci_io_other;
 typedef struct tci_io_pair { const char *key, *value; } tci_io_pair;
 
 struct tc_file {
@@ -62,6 +71,8 @@ struct tc_file {
     tci_scratch s;         /* everything below and what it points to; not changed once it is open */
     tci_io_array *arrays; int n_arrays, cap_arrays; /* by name */
     tci_io_pair *pairs; int n_pairs, cap_pairs;     /* by key */
+    tci_io_other *others; int n_others, cap_others;
+    int64_t front_bytes;                            /* that tci_io_front has given out */
     struct tci_io_window *window;                   /* while it is being opened */
 };
 
@@ -72,9 +83,14 @@ TCI_FN uint64_t tci_io_number(tc_file *file, int64_t at, int bytes); /* little e
 TCI_FN void tci_io_bad(tc_file *file, const char *format, ...) TCI_PRINTF(2, 3);
 /* Elements that the sizes make; -1: a size is negative, or they are more than a file can hold. */
 TCI_FN int64_t tci_io_count(int rank, const int64_t *sizes);
-/* Lists an array, whose name and sizes are copied. dtype TC_DTYPE_COUNT: unknown, bytes are then
- * not checked. Else sizes and dtype must make `bytes`. They lie at `at` in the file. */
-TCI_FN void tci_io_add(tc_file *file, const tc_array *a, int64_t at, int64_t bytes, bool fortran);
+/* Lists an array; name, type and sizes are copied. Of a known dtype, sizes and dtype must make
+ * a->bytes, and a->held unless it is deflated. */
+TCI_FN void tci_io_add(tc_file *file, const tci_io_array *a);
+/* An array that cannot be read, which is told when it is asked for. `why` follows its name. */
+TCI_FN void tci_io_add_other(tc_file *file, const char *name, const char *why);
+/* The first n bytes of what an array's part of the file holds, inflated if they are deflated, in
+ * the scratch. There are at least so many. */
+TCI_FN const char *tci_io_front(tc_file *file, const tci_io_array *a, int64_t n);
 TCI_FN void tci_io_add_pair(tc_file *file, const char *key, const char *value); /* in the scratch */
 /* A name for a message: short, and without what a terminal would act on. */
 typedef struct tci_io_name { char text[80]; } tci_io_name;
@@ -113,8 +129,10 @@ typedef void (*tci_io_lister)(tci_io_out *o);
 TCI_FN tc_status tci_io_write(tci_io_out *o, tci_frame *f, tci_io_lister list);
 /* NULL: the frame failed. Freed by tc_file_close. */
 TCI_FN tc_file *tci_io_open_file(tci_frame *f, const char *path);
-/* As they lie in the file. False: they are not there any more. */
-TCI_FN bool tci_io_read_array(const tc_file *file, const tci_io_array *a, void *to);
+/* The elements in the order of the file, little-endian. Else the reason, which follows the name,
+ * and *status. */
+TCI_FN const char *tci_io_read_array(const tc_file *file, const tci_io_array *a, void *to,
+                                     tc_status *status);
 /* Elements from one index of an axis to the next; NULL: the last axis is the fastest. */
 TCI_FN const int64_t *tci_io_strides(const tci_io_array *a, int64_t *strides);
 
@@ -124,11 +142,12 @@ TCI_FN const int64_t *tci_io_strides(const tci_io_array *a, int64_t *strides);
     TCI_FN void tci_##name##_read(tc_file *file);
 TCI_IO_READERS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(name) TCI_FN void tci_##name##_write(tci_io_out *o);
+#define TCI_ROW(name, has_names, has_metadata) TCI_FN void tci_##name##_write(tci_io_out *o);
 TCI_IO_WRITERS(TCI_ROW)
 #undef TCI_ROW
-/* An array as NumPy writes it, at `at` and before `end`. */
-TCI_FN void tci_npy_read_at(tc_file *file, const char *name, int64_t at, int64_t end);
+/* Lists the array whose .npy is at part->at, with part->bytes bytes. The reason why it is none that
+ * tc reads, or NULL. */
+TCI_FN const char *tci_npy_read_at(tc_file *file, const char *name, const tci_io_array *part);
 /* What stands in front of the elements of value i. */
 TCI_FN void tci_npy_head(tci_io_out *o, int i, tci_str *head);
 

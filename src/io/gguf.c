@@ -123,13 +123,16 @@ static uint64_t tci_gguf_fact(tci_gguf *g)
     const char *key = tci_gguf_text(g);
     uint64_t kind = tci_gguf_take(g, 4);
     int64_t at = g->at;
+    bool is_alignment = !strcmp(key, "general.alignment");
+    if (is_alignment && (kind != TCI_GGUF_U32 || !tci_io_number(g->file, at, 4))) {
+        tci_io_bad(g->file, "its general.alignment is %s", kind == TCI_GGUF_U32 ? "0" : "no u32");
+    }
     if (kind == TCI_GGUF_LIST) {
         tci_gguf_skip_list(g);
         return 0;
     }
     tci_io_add_pair(g->file, key,
                     kind == TCI_GGUF_TEXT ? tci_gguf_text(g) : tci_gguf_number(g, kind));
-    bool is_alignment = kind == TCI_GGUF_U32 && !strcmp(key, "general.alignment");
     return is_alignment ? tci_io_number(g->file, at, 4) : 0;
 }
 
@@ -180,7 +183,8 @@ static void tci_gguf_add(tc_file *file, const tci_gguf_array *a, int64_t data)
         int64_t count = tci_io_count(a->seen.rank, a->seen.sizes);
         bytes = TCI_MAX(count, (int64_t)0) * tci_dtype_get(a->seen.dtype)->bytes;
     }
-    tci_io_add(file, &a->seen, data + (int64_t)a->offset, bytes, false);
+    tci_io_add(file, &(tci_io_array){.seen = a->seen, .at = data + (int64_t)a->offset,
+                                     .held = bytes, .bytes = bytes});
 }
 
 TCI_FN void tci_gguf_read(tc_file *file)

@@ -22,24 +22,55 @@ TCI_FN bool tci_npy_is(tc_file *file)
 
 /* ---- reading ---- */
 
-/* "<f4", "|u1": of little endian, or of single bytes. */
-static tc_dtype tci_npy_dtype(const char *descr)
+/* dtypes by their names and one-letter codes, as numpy.dtype takes them on 64-bit Linux. */
+static const struct {
+    const char *text;
+    tc_dtype dtype;
+} tci_npy_names[] = {
+    {"?", TC_BOOL},       {"b", TC_I8},           {"B", TC_U8},         {"h", TC_I16},
+    {"H", TC_U16},        {"i", TC_I32},          {"I", TC_U32},        {"l", TC_I64},
+    {"L", TC_U64},        {"q", TC_I64},          {"Q", TC_U64},        {"p", TC_I64},
+    {"P", TC_U64},        {"e", TC_F16},          {"f", TC_F32},        {"d", TC_F64},
+    {"bool", TC_BOOL},    {"bool_", TC_BOOL},     {"int8", TC_I8},      {"int16", TC_I16},
+    {"int32", TC_I32},    {"int64", TC_I64},      {"uint8", TC_U8},     {"uint16", TC_U16},
+    {"uint32", TC_U32},   {"uint64", TC_U64},     {"float16", TC_F16},  {"float32", TC_F32},
+    {"float64", TC_F64},  {"half", TC_F16},       {"single", TC_F32},   {"double", TC_F64},
+    {"float", TC_F64},    {"int", TC_I64},        {"uint", TC_U64},     {"byte", TC_I8},
+    {"ubyte", TC_U8},     {"short", TC_I16},      {"ushort", TC_U16},   {"intc", TC_I32},
+    {"uintc", TC_U32},    {"long", TC_I64},       {"ulong", TC_U64},    {"longlong", TC_I64},
+    {"ulonglong", TC_U64}, {"intp", TC_I64},      {"uintp", TC_U64},    {"bfloat16", TC_BF16}};
+
+/* "f4": a letter and how many bytes; of bool 'b1'. */
+static tc_dtype tci_npy_sized(const char *text)
 {
     const tci_io_type *types = tci_io_types();
-    bool is_plain = (descr[0] == '<' || descr[0] == '|') && descr[1] && descr[2] && !descr[3];
-    for (int i = 0; i < TCI_DTYPE_N && is_plain; i++) {
-        int bytes = tci_dtype_get(types[i].dtype)->bytes;
-        bool any_order = bytes == 1 || types[i].letter == 'V';
-        if (descr[1] == types[i].letter && descr[2] - '0' == bytes &&
-            (descr[0] == '<' || any_order)) {
+    for (int i = 0; i < TCI_DTYPE_N && text[0] && text[1] && !text[2]; i++) {
+        if (text[0] == types[i].letter && text[1] - '0' == tci_dtype_get(types[i].dtype)->bytes) {
             return types[i].dtype;
         }
     }
     return TC_DTYPE_COUNT;
 }
 
+/* "<f4", "f4", "=f", "float32": an order of bytes, unless it is a name, then a size or a code.
+ * *swapped: it is big-endian, and has more than a byte. */
+static tc_dtype tci_npy_dtype(const char *descr, bool *swapped)
+{
+    bool ordered = descr[0] && strchr("<>=|", descr[0]) != NULL;
+    const char *text = descr + ordered;
+    tc_dtype dtype = tci_npy_sized(text);
+    for (int i = 0; i < TCI_COUNT(tci_npy_names) && dtype == TC_DTYPE_COUNT; i++) {
+        if (!strcmp(text, tci_npy_names[i].text) && (!ordered || !text[1])) {
+            dtype = tci_npy_names[i].dtype;
+        }
+    }
+    bool any_order = dtype == TC_BF16 || dtype == TC_DTYPE_COUNT; /* void has none */
+    *swapped = descr[0] == '>' && !any_order && tci_dtype_get(dtype)->bytes > 1;
+    return dtype;
+}
+
 typedef struct tci_npy_header {
-    const char *descr;
+    const char *descr;      /* NULL: records */
     const int64_t *sizes;
     int rank;
     bool fortran;
@@ -55,7 +86,7 @@ static tci_npy_header tci_npy_parse(tci_head *s)
         tci_head_need(s, ':');
         if (!strcmp(key, "descr") && !h.descr) {
             if (tci_head_take(s, '[')) {
-                tci_scratch_fail(&s->file->s, TC_ERR_UNSUPPORTED, "it has records, not numbers");
+                return (tci_npy_header){.rank = -1};
             }
             h.descr = tci_head_python(s);
         } else if (!strcmp(key, "fortran_order") && !has_order) {
@@ -82,34 +113,51 @@ static tci_npy_header tci_npy_parse(tci_head *s)
     return h;
 }
 
-TCI_FN void tci_npy_read_at(tc_file *file, const char *name, int64_t at, int64_t end)
+TCI_FN const char *tci_npy_read_at(tc_file *file, const char *name, const tci_io_array *part)
 {
-    unsigned char head[8];
-    if (end - at < 10) {
-        tci_io_bad(file, "the array %s ends within its header", TCI_IO_NAME(name));
+    tci_io_array a = *part;
+    a.seen.name = name;
+    const unsigned char *head = NULL;
+    if (part->bytes >= 12) {
+        head = (const unsigned char *)tci_io_front(file, &a, 12);
     }
-    tci_io_read(file, at, head, sizeof(head));
-    if (memcmp(head, tci_npy_magic, sizeof(tci_npy_magic)) || head[6] < 1 || head[6] > 3) {
+    if (!head || memcmp(head, tci_npy_magic, sizeof(tci_npy_magic))) {
+        return "is no array";
+    }
+    if (head[6] < 1 || head[6] > 3) {
         tci_io_bad(file, "%s is no array of version 1 to 3", TCI_IO_NAME(name));
     }
     int wide = head[6] == 1 ? 2 : 4;
-    int64_t n = end - at - 8 < wide ? -1 : (int64_t)tci_io_number(file, at + 8, wide);
-    int64_t data = at + 8 + wide + n;
-    if (n < 0 || data > end || n > TCI_IO_HEADER_MAX) {
+    int64_t n = head[8] | head[9] << 8;
+    n |= wide == 4 ? (int64_t)head[10] << 16 | (int64_t)head[11] << 24 : 0;
+    a.skip = 8 + wide + n;
+    if (a.skip > part->bytes || n > TCI_IO_HEADER_MAX) {
         tci_io_bad(file, "the header of %s would have %" PRId64 " of %" PRId64 " bytes (at most "
-                   "%d)", TCI_IO_NAME(name), n, end - at, TCI_IO_HEADER_MAX);
+                   "%d)", TCI_IO_NAME(name), n, part->bytes, TCI_IO_HEADER_MAX);
     }
-    char *text = tci_scratch_get(&file->s, (size_t)n);
-    tci_io_read(file, at + 8 + wide, text, n);
-    tci_head s = {file, text, text + n};
+    const char *text = tci_io_front(file, &a, a.skip);
+    tci_head s = {file, text + 8 + wide, text + a.skip};
     tci_npy_header h = tci_npy_parse(&s);
-    tc_array a = {name, h.descr, tci_npy_dtype(h.descr), h.rank, h.sizes};
-    tci_io_add(file, &a, data, end - data, h.fortran && h.rank > 1);
+    if (!h.descr) {
+        return "has records, not numbers";
+    }
+    tc_dtype dtype = tci_npy_dtype(h.descr, &a.swapped);
+    a.seen = (tc_array){name, h.descr, dtype, h.rank, h.sizes};
+    a.bytes -= a.skip;
+    a.at += a.deflated ? 0 : a.skip;
+    a.held -= a.deflated ? 0 : a.skip;
+    a.fortran = h.fortran && h.rank > 1;
+    tci_io_add(file, &a);
+    return NULL;
 }
 
 TCI_FN void tci_npy_read(tc_file *file)
 {
-    tci_npy_read_at(file, "", 0, file->bytes);
+    const char *why = tci_npy_read_at(file, "", &(tci_io_array){.held = file->bytes,
+                                                                .bytes = file->bytes});
+    if (why) {
+        tci_scratch_fail(&file->s, file->bytes < 12 ? TC_ERR_IO : TC_ERR_UNSUPPORTED, "it %s", why);
+    }
 }
 
 /* ---- writing ---- */

@@ -1,9 +1,15 @@
-/* io/npz.c - .npz: a zip archive of .npy files that are stored as they are.
+/* io/npz.c - .npz: a zip archive of .npy files, stored or deflated.
  *
- * The format: each entry behind a local header, a central directory that lists them, the end record
+ * The format: each entry after a local header, a central directory that lists them, the end record
  * that says where that is. All is taken from the directory; of a local header only how long it is.
- * Archives beyond 4 GiB (zip64), compressed and encrypted entries are refused by name. */
+ * Archives beyond 4 GiB (zip64), encrypted entries and those of other methods are refused by name;
+ * entries that hold no array of numbers are errors when they are asked for.
+ *
+ * A deflated entry is inflated twice: its header when the file is opened, all of it when the array
+ * is read, into memory of whoever asked. So opening takes neither time nor memory for data, and
+ * nothing that a hostile entry says is allocated before somebody wants that array. */
 #include "file.h"
+#include "inflate.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -14,7 +20,9 @@ enum {
     TCI_NPZ_ENTRY = 0x02014b50,
     TCI_NPZ_ENTRY_BYTES = 46,
     TCI_NPZ_END = 0x06054b50,
-    TCI_NPZ_END_BYTES = 22
+    TCI_NPZ_END_BYTES = 22,
+    TCI_NPZ_DEFLATED = 8,         /* a method; 0: stored */
+    TCI_NPZ_RATIO = 1032          /* deflate makes at most so many bytes of one */
 };
 
 TCI_FN bool tci_npz_is(tc_file *file)
@@ -45,7 +53,9 @@ static int64_t tci_npz_find_end(tc_file *file)
 
 typedef struct tci_npz_entry {
     const char *name;
-    int64_t local, bytes;
+    int64_t local, packed, bytes;
+    bool deflated;
+    uint32_t crc;
 } tci_npz_entry;
 
 static void tci_npz_unsupported(tc_file *file, const char *name, const char *what)
@@ -65,7 +75,7 @@ static tci_npz_entry tci_npz_next(tc_file *file, int64_t *at, int64_t end)
     uint64_t local = tci_io_number(file, *at + 42, 4);
     int64_t n_name = (int64_t)tci_io_number(file, *at + 28, 2);
     int64_t rest = (int64_t)(tci_io_number(file, *at + 30, 2) + tci_io_number(file, *at + 32, 2));
-    int64_t head = TCI_NPZ_ENTRY_BYTES + n_name + rest;
+    int64_t head = TCI_NPZ_ENTRY_BYTES + n_name + rest, crc_at = *at + 16;
     if (head > end - *at) {
         tci_io_bad(file, "its directory is damaged at %" PRId64, *at);
     }
@@ -80,15 +90,20 @@ static tci_npz_entry tci_npz_next(tc_file *file, int64_t *at, int64_t end)
     if (packed == UINT32_MAX || bytes == UINT32_MAX || local == UINT32_MAX) {
         tci_npz_unsupported(file, name, "beyond 4 GiB (zip64)");
     }
-    if (method) {
-        tci_npz_unsupported(file, name, "compressed");
+    if (method && method != TCI_NPZ_DEFLATED) {
+        tci_npz_unsupported(file, name, "compressed by another method than deflate");
     }
-    if (packed != bytes) {
+    if (method && bytes / TCI_NPZ_RATIO > packed) {
+        tci_io_bad(file, "%s would have %" PRIu64 " bytes from %" PRIu64 " compressed ones",
+                   TCI_IO_NAME(name), bytes, packed);
+    }
+    if (!method && packed != bytes) {
         tci_io_bad(file, "%s is stored in %" PRIu64 " bytes, but has %" PRIu64, TCI_IO_NAME(name),
                    packed, bytes);
     }
     *at += head;
-    return (tci_npz_entry){name, (int64_t)local, (int64_t)bytes};
+    uint32_t crc = (uint32_t)tci_io_number(file, crc_at, 4);
+    return (tci_npz_entry){name, (int64_t)local, (int64_t)packed, (int64_t)bytes, method != 0, crc};
 }
 
 /* limit: where the directory begins. */
@@ -96,7 +111,8 @@ static void tci_npz_array(tc_file *file, const tci_npz_entry *e, int64_t limit)
 {
     size_t n = strlen(e->name);
     if (n < 4 || strcmp(e->name + n - 4, ".npy")) {
-        tci_npz_unsupported(file, e->name, "no .npy");
+        tci_io_add_other(file, e->name, "is no .npy");
+        return;
     }
     if (e->local > limit - TCI_NPZ_LOCAL_BYTES ||
         tci_io_number(file, e->local, 4) != TCI_NPZ_LOCAL) {
@@ -105,11 +121,16 @@ static void tci_npz_array(tc_file *file, const tci_npz_entry *e, int64_t limit)
     int64_t names = (int64_t)(tci_io_number(file, e->local + 26, 2) +
                               tci_io_number(file, e->local + 28, 2));
     int64_t data = e->local + TCI_NPZ_LOCAL_BYTES + names;
-    if (data > limit || e->bytes > limit - data) {
+    if (data > limit || e->packed > limit - data) {
         tci_io_bad(file, "%s is not all before the directory", TCI_IO_NAME(e->name));
     }
     const char *name = tci_scratch_printf(&file->s, "%.*s", (int)n - 4, e->name);
-    tci_npy_read_at(file, name, data, data + e->bytes);
+    tci_io_array part = {.at = data, .held = e->packed, .bytes = e->bytes,
+                         .deflated = e->deflated, .crc = e->crc};
+    const char *why = tci_npy_read_at(file, name, &part);
+    if (why) {
+        tci_io_add_other(file, name, why);
+    }
 }
 
 TCI_FN void tci_npz_read(tc_file *file)
@@ -135,22 +156,6 @@ TCI_FN void tci_npz_read(tc_file *file)
 }
 
 /* ---- writing ---- */
-
-static uint32_t tci_npz_crc(uint32_t crc, const void *bytes, int64_t n)
-{
-    static const uint32_t nibbles[16] = {
-        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
-        0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
-        0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
-    const unsigned char *c = bytes;
-    crc = ~crc;
-    for (int64_t i = 0; i < n; i++) {
-        crc ^= c[i];
-        crc = crc >> 4 ^ nibbles[crc & 15];
-        crc = crc >> 4 ^ nibbles[crc & 15];
-    }
-    return ~crc;
-}
 
 static void tci_npz_put(tci_str *to, uint64_t number, int bytes)
 {
@@ -194,8 +199,8 @@ static int64_t tci_npz_entry_out(tci_io_out *o, int i, int64_t at, tci_str *dire
         tci_scratch_fail(&o->s, TC_ERR_LIMIT, "%s makes it larger than the 4 GiB of an .npz "
                          "(a .safetensors has no such limit)", TCI_IO_NAME(name));
     }
-    uint32_t crc = tci_npz_crc(0, head.text, (int64_t)head.n);
-    crc = tci_npz_crc(crc, data, tci_io_bytes(o, i));
+    uint32_t crc = tci_inflate_crc(0, head.text, (int64_t)head.n);
+    crc = tci_inflate_crc(crc, data, tci_io_bytes(o, i));
     tci_npz_put(&local, TCI_NPZ_LOCAL, 4);
     tci_npz_facts(&local, crc, bytes, n_name);
     tci_str_add_n(&local, name, n_name);

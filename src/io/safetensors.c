@@ -74,7 +74,9 @@ static int64_t tci_safetensors_array(tci_head *s, const char *name, int64_t data
         tci_io_bad(s->file, "%s has data from %" PRId64 " to %" PRId64 " of %" PRId64,
                    TCI_IO_NAME(name), offsets[0], offsets[1], s->file->bytes - data);
     }
-    tci_io_add(s->file, &a, data + offsets[0], offsets[1] - offsets[0], false);
+    int64_t bytes = offsets[1] - offsets[0];
+    tci_io_add(s->file, &(tci_io_array){.seen = a, .at = data + offsets[0], .held = bytes,
+                                        .bytes = bytes});
     return offsets[1] - offsets[0];
 }
 

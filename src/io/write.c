@@ -37,16 +37,18 @@ TCI_FN const void *tci_io_value(tci_io_out *o, int i)
 
 /* ---- one call ---- */
 
-typedef void (*tci_io_writer)(tci_io_out *o);
+typedef struct tci_io_writer {
+    const char *ending;
+    void (*write)(tci_io_out *o);
+    bool has_names, has_metadata;
+} tci_io_writer;
 
 /* By the end of the path; NULL: none. */
-static tci_io_writer tci_io_choose_writer(const char *path)
+static const tci_io_writer *tci_io_choose_writer(const char *path)
 {
-    static const struct {
-        const char *ending;
-        tci_io_writer write;
-    } rows[] = {
-#define TCI_ROW(name) {"." #name, tci_##name##_write},
+    static const tci_io_writer rows[] = {
+#define TCI_ROW(name, has_names, has_metadata)                                                     \
+    {"." #name, tci_##name##_write, has_names, has_metadata},
         TCI_IO_WRITERS(TCI_ROW)
 #undef TCI_ROW
     };
@@ -54,7 +56,7 @@ static tci_io_writer tci_io_choose_writer(const char *path)
     for (int i = 0; i < TCI_COUNT(rows); i++) {
         size_t k = strlen(rows[i].ending);
         if (n > k && !strcmp(path + n - k, rows[i].ending)) {
-            return rows[i].write;
+            return &rows[i];
         }
     }
     return NULL;
@@ -90,7 +92,7 @@ static void tci_io_check_texts(tci_io_out *o, const char *what, const char *cons
     }
 }
 
-static void tci_io_check_metadata(tci_io_out *o, tci_io_writer write)
+static void tci_io_check_metadata(tci_io_out *o, const tci_io_writer *format)
 {
     int n = 0;
     while (o->metadata && o->metadata[2 * n]) {
@@ -101,28 +103,30 @@ static void tci_io_check_metadata(tci_io_out *o, tci_io_writer write)
         }
         n++;
     }
-    if (n && write != tci_safetensors_write) {
-        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "only a .safetensors has metadata");
+    if (n && !format->has_metadata) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "a %s has no metadata, only a .safetensors has",
+                         format->ending);
     }
     tci_io_check_texts(o, "the metadata's key", o->metadata, n, 2);
 }
 
-static void tci_io_check(tci_io_out *o, tci_io_writer write)
+static void tci_io_check(tci_io_out *o, const tci_io_writer *format)
 {
-    if (!write) {
+    if (!format) {
         tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "expected a path that ends in .safetensors, .npz "
                          "or .npy");
     }
-    if (write == tci_npy_write && o->n != 1) {
-        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "a .npy has one array, given %d", o->n);
+    if (!format->has_names && o->n != 1) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "a %s has one array, given %d", format->ending,
+                         o->n);
     }
-    if (write != tci_npy_write && o->n && !o->names) {
+    if (format->has_names && o->n && !o->names) {
         tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "the names are NULL");
     }
-    if (write != tci_npy_write) {
+    if (format->has_names) {
         tci_io_check_texts(o, "name", o->names, o->n, 1);
     }
-    tci_io_check_metadata(o, write);
+    tci_io_check_metadata(o, format);
 }
 
 /* A failure is in o->s, or, of a value, already recorded. */
@@ -134,8 +138,8 @@ static tc_status tci_io_write_armed(tci_io_out *o, const tci_frame *f, tci_io_li
     if (list) {
         list(o);
     }
-    tci_io_writer write = tci_io_choose_writer(o->path);
-    tci_io_check(o, write);
+    const tci_io_writer *format = tci_io_choose_writer(o->path);
+    tci_io_check(o, format);
     o->values = TCI_NEW_ARRAY(&o->s, tci_lazy_held, o->n);
     tc_status status = tci_lazy_hold(f, (tc_tensors){o->tensors, o->n}, o->values);
     if (status) {
@@ -143,7 +147,7 @@ static tc_status tci_io_write_armed(tci_io_out *o, const tci_frame *f, tci_io_li
     }
     o->holds = true;
     tci_os_fresh_begin(&o->to, AT_FDCWD, o->path, 0666);
-    write(o);
+    format->write(o);
     tci_os_fresh_end(&o->to, true, true);
     tci_io_put(o, NULL, 0);
     return TC_OK;

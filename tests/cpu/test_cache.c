@@ -32,6 +32,50 @@ TEST(memory_then_disk_then_compiler)
     end();
 }
 
+/* Filled with a compiler that was named, a cache serves programs that name none, or another, on a
+ * machine that may have none at all. */
+TEST(a_cache_serves_however_its_compiler_was_asked_for)
+{
+    begin();
+    static const char *const asked[] = {NULL, "cc", "/nowhere/cc", "/nowhere/clang"};
+    tc_options filling = default_options();
+    write_script(in_dir("named-cc"), "#!/bin/sh\nexec cc \"$@\"\n");
+    filling.cc = in_dir("named-cc");
+    CHECK_EQ_INT(attempt(&filling, 0, true).used.compiler_runs, 1);
+    for (int i = 0; i < 8; i++) {
+        tc_options o = default_options();
+        o.cache_read_only = true;
+        o.fallback = TC_FALLBACK_REFUSE;
+        o.cc = asked[i % 4];
+        hide_compilers(i >= 4);
+        outcome r = attempt(&o, 0, true);
+        CHECK_RAN(r, "cpu");
+        CHECK_EQ_INT(r.used.disk_hits, 1);
+        CHECK_EQ_INT(r.used.compiler_runs, 0);
+    }
+    end();
+}
+
+/* tcc's code is scalar: it serves where there is no better compiler. */
+TEST(code_without_vectors_serves_only_where_no_vectors_can_be_had)
+{
+    begin();
+    tc_options plain = default_options(), o = default_options();
+    write_script(in_dir("like-tcc"), "#!/bin/sh\nexec cc -O1 -fPIC \"$@\"\n");
+    plain.cc = in_dir("like-tcc");
+    CHECK_EQ_INT(attempt(&plain, 0, true).used.compiler_runs, 1);
+    CHECK_EQ_INT(attempt(&plain, 0, true).used.disk_hits, 1);
+    hide_compilers(true);
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu");
+    CHECK_EQ_INT(r.used.disk_hits, 1);
+    hide_compilers(false);
+    outcome better = attempt(&o, 0, true);
+    CHECK_EQ_INT(better.used.compiler_runs, 1);
+    CHECK_EQ_INT(attempt(&o, 0, true).used.disk_hits, 1);
+    end();
+}
+
 TEST(what_is_computed_once_comes_from_disk)
 {
     float held[COUNT], in[COUNT], out[3][COUNT];

@@ -123,11 +123,140 @@ static void fuzz(const char *path, int n)
     printf("%s: %d of %d changed files are files still (sum %u)\n", path, opened, n, sum);
 }
 
+/* ---- deflate ---- */
+
+static uint32_t number_at(const unsigned char *c)
+{
+    return c[0] | (uint32_t)c[1] << 8 | (uint32_t)c[2] << 16 | (uint32_t)c[3] << 24;
+}
+
+/* From copies of just these sizes, so that a sanitizer sees every byte outside. */
+static tci_inflate_end inflate(const unsigned char *from, size_t n_from, unsigned char **to,
+                               size_t n_to, int64_t *made)
+{
+    unsigned char *own = malloc(n_from + !n_from);
+    *to = malloc(n_to + !n_to);
+    REQUIRE(own && *to);
+    memcpy(own, from, n_from);
+    tci_inflate_end end = tci_inflate(own, (int64_t)n_from, *to, (int64_t)n_to, made);
+    CHECK(*made >= 0 && *made <= (int64_t)n_to);
+    free(own);
+    return end;
+}
+
+/* Calls f for each stream of streams.bin, which Python's zlib made: levels 0 to 9 and strategies of
+ * empty, random, repeated, text and numeric data, also in blocks that are flushed. */
+typedef void (*stream_user)(const unsigned char *packed, size_t n_packed, size_t n, uint32_t crc);
+static int each_stream(stream_user f)
+{
+    io_bytes b = io_slurp(DATA "streams.bin");
+    int count = 0;
+    for (size_t at = 0; at + 12 <= b.n; count++) {
+        size_t n = number_at(b.at + at), n_packed = number_at(b.at + at + 4);
+        f(b.at + at + 12, n_packed, n, number_at(b.at + at + 8));
+        at += 12 + n_packed;
+    }
+    free(b.at);
+    return count;
+}
+
+static void is_what_zlib_packed(const unsigned char *packed, size_t n_packed, size_t n,
+                               uint32_t crc)
+{
+    unsigned char *to, *part;
+    int64_t made;
+    CHECK_EQ_INT(inflate(packed, n_packed, &to, n, &made), TCI_INFLATE_WHOLE);
+    CHECK_EQ_INT(made, n);
+    CHECK_EQ_INT(tci_inflate_crc(0, to, made), crc);
+    for (int i = 0; i < 4 && n; i++) { /* without room for all of it, or without all of it */
+        size_t room = i ? (size_t)tct_random_below((int)n) : n - 1;
+        CHECK_EQ_INT(inflate(packed, n_packed, &part, room, &made), TCI_INFLATE_FULL);
+        CHECK(made == (int64_t)room && !memcmp(part, to, room));
+        free(part);
+        size_t some = i ? (size_t)tct_random_below((int)n_packed) : n_packed - 1;
+        CHECK_EQ_INT(inflate(packed, some, &part, n, &made), TCI_INFLATE_SHORT);
+        CHECK(!memcmp(part, to, (size_t)made));
+        free(part);
+    }
+    free(to);
+}
+
+TEST(streams_of_zlib)
+{
+    CHECK_EQ_INT(each_stream(is_what_zlib_packed), 104);
+}
+
+static int n_whole, n_other;
+
+static void is_safe_when_changed(const unsigned char *packed, size_t n_packed, size_t n,
+                               uint32_t crc)
+{
+    io_bytes whole = {(unsigned char *)(uintptr_t)packed, n_packed};
+    unsigned char *to;
+    int64_t made;
+    (void)crc;
+    for (int i = 0; i < (tct_soak ? 20000 : 60) && n < 10000; i++) {
+        io_bytes b = changed(&whole);
+        bool ended = inflate(b.at, b.n, &to, n + 100, &made) == TCI_INFLATE_WHOLE;
+        n_whole += ended;
+        n_other += !ended;
+        free(to);
+        free(b.at);
+    }
+}
+
+TEST(changed_streams)
+{
+    (void)each_stream(is_safe_when_changed);
+    CHECK(n_whole > 0 && n_other > n_whole / 8);
+    printf("%d changed streams end, %d do not\n", n_whole, n_other);
+    for (int i = 0; i < 20000; i++) { /* bytes of all kinds */
+        unsigned char noise[200], *to;
+        int64_t made;
+        size_t n = (size_t)tct_random_below(200);
+        for (size_t k = 0; k < n; k++) {
+            noise[k] = (unsigned char)tct_random_below(256);
+        }
+        (void)inflate(noise, n, &to, 500, &made);
+        free(to);
+    }
+}
+
+/* By hand: what RFC 1951 and zlib refuse. */
+TEST(streams_that_are_none)
+{
+    static const struct {
+        unsigned char bytes[16];
+        size_t n;
+        tci_inflate_end end;
+    } rows[] = {
+        {{0}, 0, TCI_INFLATE_SHORT},
+        {{0x03, 0x00}, 2, TCI_INFLATE_WHOLE},                        /* fixed, empty */
+        {{0x07}, 1, TCI_INFLATE_BAD},                                /* a block of kind 3 */
+        {{0x01, 0x01, 0x00, 0xfe, 0xff, 'x'}, 6, TCI_INFLATE_WHOLE}, /* stored */
+        {{0x01, 0x01, 0x00, 0xfe, 0xfe, 'x'}, 6, TCI_INFLATE_BAD},   /* its length is not its own */
+        {{0x01, 0x02, 0x00, 0xfd, 0xff, 'x'}, 6, TCI_INFLATE_SHORT},
+        {{0x03, 0x02, 0x00}, 3, TCI_INFLATE_BAD},                    /* from before the start */
+        {{0x1b, 0x03}, 2, TCI_INFLATE_BAD},                          /* length symbol 286 */
+        {{0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 10, TCI_INFLATE_BAD},
+        {{0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}, 8, TCI_INFLATE_BAD}, /* no codes */
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        unsigned char *to;
+        int64_t made;
+        tci_inflate_end end = inflate(rows[i].bytes, rows[i].n, &to, 300, &made);
+        CHECK_MSG(end == rows[i].end, "row %zu ends with %d", i, (int)end);
+        free(to);
+    }
+}
+
 #define ROUNDS (tct_soak ? 200000 : 1000)
 
 TEST(npy) { fuzz(DATA "version1.npy", ROUNDS / 2); }
 TEST(npy_by_columns) { fuzz(DATA "fortran.npy", ROUNDS / 2); }
 TEST(npz) { fuzz(DATA "numpy.npz", ROUNDS); }
+TEST(npz_deflated) { fuzz(DATA "deflated.npz", ROUNDS); }
+TEST(npz_with_foreign_entries) { fuzz(DATA "foreign.npz", ROUNDS / 2); }
 TEST(safetensors) { fuzz(DATA "library.safetensors", ROUNDS); }
 TEST(gguf) { fuzz(DATA "library.gguf", ROUNDS); }
 
