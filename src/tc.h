@@ -46,6 +46,7 @@
 #include "base/hash.c"
 #include "base/env.c"
 #include "base/os.c"
+#include "base/fresh.c"
 #include "base/dir.c"
 #include "base/object.c"
 #include "base/spawn.c"

@@ -329,19 +329,19 @@ static tc_status tci_export_write(tci_batch *b, tci_export *e)
     if (status) {
         return tci_batch_fail(b->f, e->job.about, NULL, status, "%s", tc_status_text(status));
     }
-    tci_os_fresh_begin(&e->to, AT_FDCWD, e->path, 0666);
+    tci_os_fresh_begin_users(&e->to, e->path);
     tci_os_fresh_write(&e->to, e->head.text, e->head.n);
     for (int i = 0; i < e->request->n_captured; i++) {
         tci_export_array(e, i);
     }
     tci_os_fresh_write(&e->to, e->tail.text, e->tail.n);
-    int code = tci_os_fresh_end(&e->to, true, false);
+    int code = tci_os_fresh_end(&e->to, true, true);
     if (e->request->n_captured) {
         tci_param_drop(e->held);
     }
     if (code) {
         return tci_batch_fail(b->f, e->job.about, NULL, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                              "'%.300s': it cannot be written: %s", e->path, strerror(code));
+                              "'%.300s': it cannot be written: %s", e->path, tci_os_fresh_why(code));
     }
     return TC_OK;
 }

@@ -20,7 +20,7 @@ TCI_FN void tci_io_put(tci_io_out *o, const void *bytes, int64_t n)
     }
     if (o->to.code) {
         tci_scratch_fail(&o->s, o->to.code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                         "it cannot be written: %s", strerror(o->to.code));
+                         "it cannot be written: %s", tci_os_fresh_why(o->to.code));
     }
 }
 
@@ -142,7 +142,7 @@ static tc_status tci_io_write_armed(tci_io_out *o, const tci_frame *f, tci_io_li
         return status;
     }
     o->holds = true;
-    tci_os_fresh_begin(&o->to, AT_FDCWD, o->path, 0666);
+    tci_os_fresh_begin_users(&o->to, o->path);
     write(o);
     tci_os_fresh_end(&o->to, true, true);
     tci_io_put(o, NULL, 0);
@@ -152,7 +152,6 @@ static tc_status tci_io_write_armed(tci_io_out *o, const tci_frame *f, tci_io_li
 TCI_FN tc_status tci_io_write(tci_io_out *o, tci_frame *f, tci_io_lister list)
 {
     tci_scratch_init(&o->s);
-    o->to.fd = -1;
     tc_status status = tci_io_write_armed(o, f, list);
     if (o->s.why) {
         tci_frame_fail(f, status, "'%.300s': %s", o->path, o->s.message);

@@ -402,6 +402,53 @@ TEST(files_of_other_users)
     tct_remove_dir();
 }
 
+/* Nobody else can reach what is in a directory of mode 0700: the modes of its files, which are the
+ * umask's, say nothing. Elsewhere they count. */
+TEST(modes_count_only_where_others_can_come)
+{
+    tci_dir d, in;
+    tci_str text = {0};
+    int why = 0;
+    tct_make_dir();
+    REQUIRE(tci_dir_open(&d, tct_dir, TCI_DIR_CODE, NULL));
+    REQUIRE(tci_dir_open_in(&in, &d, "in", true));
+    CHECK(in.closed && !d.closed);
+    REQUIRE(tci_dir_publish(&in, "file", "x", 1, false, NULL) && !chmod(tct_path("in/file"), 0666));
+    CHECK(tci_dir_read(&in, "file", 10, &text, &why));
+    tci_str_free(&text);
+    if (geteuid() == 0) {
+        REQUIRE(chown(tct_path("in/file"), 65534, 65534) == 0);
+        CHECK(!tci_dir_read(&in, "file", 10, &text, &why) && why == EPERM);
+    }
+    REQUIRE(symlink("/etc/passwd", tct_path("in/link")) == 0);
+    CHECK(!tci_dir_read(&in, "link", 1 << 20, &text, &why) && why == ELOOP);
+    REQUIRE(tci_dir_publish(&d, "file", "x", 1, false, NULL) && !chmod(tct_path("file"), 0660));
+    CHECK(!tci_dir_read(&d, "file", 10, &text, &why) && why == EPERM);
+    tci_dir_close(&in);
+    chmod(tct_path("in"), 0710);
+    CHECK(!tci_dir_open_in(&in, &d, "in", false));
+    tci_dir_close(&d);
+    tct_remove_dir();
+}
+
+/* A umask that takes rights from the owner does not spoil what is made under it. */
+TEST(no_umask_shuts_us_out)
+{
+    tci_dir d;
+    struct stat st;
+    tct_make_dir();
+    mode_t before = umask(0777);
+    bool good = tci_dir_open(&d, tct_path("a/b"), TCI_DIR_CODE, NULL);
+    good = good && tci_dir_publish(&d, "file", "x", 1, false, NULL);
+    umask(before);
+    REQUIRE(good);
+    CHECK(stat(tct_path("a"), &st) == 0 && (st.st_mode & 07777) == 0700);
+    CHECK(stat(tct_path("a/b"), &st) == 0 && (st.st_mode & 07777) == 0700);
+    CHECK(stat(tct_path("a/b/file"), &st) == 0 && (st.st_mode & 07777) == 0600);
+    tci_dir_close(&d);
+    tct_remove_dir();
+}
+
 TEST(publishing_is_all_or_nothing)
 {
     tci_str text = {0};
@@ -538,6 +585,21 @@ TEST(directories_of_other_users)
     CHECK(tct_opens(tct_path("up/link"), TCI_DIR_CODE, NULL));
     REQUIRE(lchown(tct_path("up/link"), 65534, 65534) == 0); /* who could point it elsewhere */
     CHECK(!tct_opens(tct_path("up/link"), TCI_DIR_CODE, "another user"));
+    tct_remove_dir();
+}
+
+TEST(notes_go_where_no_other_user_chooses)
+{
+    tct_make_dir();
+    REQUIRE(mkdir(tct_path("wide"), 0700) == 0 && chmod(tct_path("wide"), 0777) == 0);
+    CHECK(tct_opens(tct_path("wide/in"), TCI_DIR_NOTES, NULL));
+    CHECK(tct_opens(tct_path("wide"), TCI_DIR_NOTES, NULL));
+    REQUIRE(mkdir(tct_path("ours"), 0700) == 0 && symlink("../ours", tct_path("wide/to")) == 0);
+    CHECK(tct_opens(tct_path("wide/to"), TCI_DIR_NOTES, NULL));
+    if (geteuid() == 0) {
+        REQUIRE(lchown(tct_path("wide/to"), 65534, 65534) == 0);
+        CHECK(!tct_opens(tct_path("wide/to"), TCI_DIR_NOTES, "another user"));
+    }
     tct_remove_dir();
 }
 
