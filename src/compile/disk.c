@@ -55,7 +55,7 @@ static bool tci_disk_choose_dir(const tc_options *o, tci_str *dir)
         tci_str_add(dir, given);
     } else if (cache_home && cache_home[0] == '/') {
         tci_str_printf(dir, "%s/tc", cache_home);
-    } else if (home && home[0] == '/') {
+    } else if (home && home[0] == '/' && tci_os_stat(home, NULL, NULL)) { /* never made */
         tci_str_printf(dir, "%s/.cache/tc", home);
     }
     return dir->n > 0 && !dir->failed;
@@ -71,7 +71,7 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
         return;
     }
     if (!tci_disk_choose_dir(o, &path)) {
-        tci_log(o, "cache", "no disk cache: neither a directory nor HOME is set");
+        tci_log(o, "cache", "no disk cache: no directory is set, and HOME is not set or does not exist");
         tci_str_free(&path);
         return;
     }
