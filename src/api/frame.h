@@ -82,10 +82,9 @@ TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype,
 TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                                   const int64_t *sizes, const int64_t *strides);
 TCI_FN tci_node *tci_leaf_zeros(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes);
-/* Copies the elements of a strided view to dense memory, the last axis in one run where it is
- * dense. index: room for as many as there are axes. */
+/* Copies the elements of a strided view, whose element 0...0 is at `from`, to dense memory. */
 TCI_FN void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
-                          const int64_t *strides, int64_t *index);
+                          const int64_t *strides);
 /* A DATA node that takes over the storage (released on failure), of a shape that was checked. */
 TCI_FN tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int64_t *sizes,
                                tci_storage *storage, const int64_t *strides, int64_t offset);

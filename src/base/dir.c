@@ -52,8 +52,8 @@ static bool tci_dir_judge(tci_dir_walk *w, const char *name, const struct stat *
     return true;
 }
 
-/* Makes a directory of mode 0700 also where the umask takes rights from its owner. Does not follow a
- * link that somebody puts in its place; a libc that cannot do that leaves the mode as it is. */
+/* Makes a directory of mode 0700 also where the umask takes rights from its owner. Does not follow
+ * a link that somebody puts in its place; a libc that cannot do that leaves the mode as it is. */
 static int tci_dir_make(int at, const char *name)
 {
     int failed = mkdirat(at, name, 0700);

@@ -1,18 +1,18 @@
 /* base/fresh.c - files that appear complete or not at all (atomic replacement). See base/os.h.
  *
- * In: a path, and bytes in order. Out: a file. The one idea: the bytes go to a temporary file in the
- * directory of the path, which is renamed over the path at the end. The directory is opened once and
- * every later step names files in it, so only the length of the name itself is limited.
+ * In: a path, and bytes in order. Out: a file. The one idea: the bytes go to a temporary file in
+ * the directory of the path, which is renamed over the path at the end. The directory is opened
+ * once and every later step names files in it, so only the length of the name itself is limited.
  *
  * What must also survive a crash of the machine is written through to the disk before the rename
  * (durable): 0.3 ms on a virtual disk, milliseconds on others, so only where a reader would
  * otherwise start from nothing.
  *
- * Temporary files of the user's directories are tc-HASH-SLOT.tmp, HASH of the name that is written.
- * Their writer holds a lock (flock) on them until the rename, and the system lets go of it when the
- * process dies, however it dies. So a save looks at the slots of its name, removes those that nobody
- * has locked, and takes one that is free. Where files have no locks (some network file systems) a
- * file of a day ago counts as left over. */
+ * Temporary files in the user's directories are tc-HASH-SLOT.tmp, HASH of the name that is written.
+ * Their writer holds a lock (flock) on them until the rename, and the system releases it when the
+ * process dies, however it dies. So a save looks at the slots of its name, removes those that
+ * nobody has locked, and takes one that is free. Where files have no locks (some network file
+ * systems) a file of a day ago counts as left over. */
 #include "hash.h"
 #include "os.h"
 #include "posix.h"

@@ -26,14 +26,14 @@ TCI_FN bool tci_os_is_setuid(void);
 /* Reads a whole regular file, refusing links (O_NOFOLLOW), owners other than us and root, and
  * group/other-writable files. False: errno-like code in *why. Text is heap memory in out. */
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
-/* The same of a name in an open directory; EFBIG: it has more than `most` bytes. closed: nobody else
- * may enter the directory, so group- and other-writable files are read too. */
+/* The same of a name in an open directory; EFBIG: it has more than `most` bytes. closed: nobody
+ * else may enter the directory, so group- and other-writable files are read too. */
 TCI_FN bool tci_os_read_private_at(int at, const char *name, bool closed, int64_t most,
                                    tci_str *out, int *why);
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any regular file */
 /* ---- files that appear complete or not at all: base/fresh.c ---- */
-/* A temporary file in the directory of `path`, renamed into place at the end if all went well. After
- * an error the rest does nothing. */
+/* A temporary file in the directory of `path`, renamed into place at the end if all went well.
+ * After an error the rest does nothing. */
 typedef struct tci_os_fresh {
     bool began;          /* and has not ended; all zero: nothing to end */
     bool users;          /* one of the user's */
@@ -44,16 +44,16 @@ typedef struct tci_os_fresh {
     unsigned mode, uid, gid;
     int code;            /* errno of the first error, or 0 */
 } tci_os_fresh;
-/* A file of tc's own, relative to an open directory: mode 0600 whatever the umask is. A link of that
- * name is replaced. */
+/* A file of tc's own, relative to an open directory: mode 0600 whatever the umask is. A link of
+ * that name is replaced. */
 TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path);
 /* A file of the user's. A link is followed; a file that is there keeps its mode and, if the system
  * allows it, owner and group; a new one gets 0666 less the umask. Removes the temporary files that
- * processes which died left for that name. */
+ * dead processes left for that name. */
 TCI_FN void tci_os_fresh_begin_users(tci_os_fresh *f, const char *path);
 TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n);
 /* durable: written through to the disk before the rename, so that it is whole also after a crash
- * of the machine; files of the user's always are. keep false: it goes away. The result is f->code. */
+ * of the machine; files of the user's always are. keep false: it goes away. Returns f->code. */
 TCI_FN int tci_os_fresh_end(tci_os_fresh *f, bool keep, bool durable);
 TCI_FN const char *tci_os_fresh_why(int code); /* text for f->code */
 /* Writes bytes to a file of tc's own. */

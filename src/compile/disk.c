@@ -71,7 +71,7 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
         return;
     }
     if (!tci_disk_choose_dir(o, &path)) {
-        tci_log(o, "cache", "no disk cache: no directory is set, and HOME is not set or does not exist");
+        tci_log(o, "cache", "no disk cache: no directory is set, and HOME is unset or missing");
         tci_str_free(&path);
         return;
     }

@@ -341,7 +341,8 @@ static tc_status tci_export_write(tci_batch *b, tci_export *e)
     }
     if (code) {
         return tci_batch_fail(b->f, e->job.about, NULL, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                              "'%.300s': it cannot be written: %s", e->path, tci_os_fresh_why(code));
+                              "'%.300s': it cannot be written: %s", e->path,
+                              tci_os_fresh_why(code));
     }
     return TC_OK;
 }

@@ -95,10 +95,11 @@ TCI_FN void tci_npy_read_at(tc_file *file, const char *name, int64_t at, int64_t
     int wide = head[6] == 1 ? 2 : 4;
     int64_t n = end - at - 8 < wide ? -1 : (int64_t)tci_io_number(file, at + 8, wide);
     int64_t data = at + 8 + wide + n;
-    if (n < 0 || data > end || n > TCI_IO_HEADER_MAX) {
+    if (n < 0 || data > end || n > TCI_IO_HEADER_MAX - file->head_bytes) {
         tci_io_bad(file, "the header of %s would have %" PRId64 " of %" PRId64 " bytes (at most "
-                   "%d)", TCI_IO_NAME(name), n, end - at, TCI_IO_HEADER_MAX);
+                   "%d, for all arrays)", TCI_IO_NAME(name), n, end - at, TCI_IO_HEADER_MAX);
     }
+    file->head_bytes += n;
     char *text = tci_scratch_get(&file->s, (size_t)n);
     tci_io_read(file, at + 8 + wide, text, n);
     tci_head s = {file, text, text + n};

@@ -159,7 +159,7 @@ static void tci_params_check(tci_params_load *w)
 
 static void tci_params_read(tci_params_load *w, const tci_io_array *a, void *to)
 {
-    int64_t *words = TCI_NEW_ARRAY(&w->s, int64_t, 2 * a->seen.rank);
+    int64_t *words = TCI_NEW_ARRAY(&w->s, int64_t, a->seen.rank);
     const int64_t *strides = tci_io_strides(a, words);
     void *as_it_lies = strides ? tci_scratch_get(&w->s, (size_t)a->bytes) : to;
     if (!tci_io_read_array(w->file, a, as_it_lies)) {
@@ -168,7 +168,7 @@ static void tci_params_read(tci_params_load *w, const tci_io_array *a, void *to)
     }
     if (strides && a->bytes) {
         tci_leaf_copy(to, as_it_lies, tci_dtype_get(a->seen.dtype)->bytes, a->seen.rank,
-                      a->seen.sizes, strides, words + a->seen.rank);
+                      a->seen.sizes, strides);
     }
 }
 

@@ -107,6 +107,17 @@ static void tci_io_check_metadata(tci_io_out *o, tci_io_writer write)
     tci_io_check_texts(o, "the metadata's key", o->metadata, n, 2);
 }
 
+/* Ranks that readers take. */
+static void tci_io_check_ranks(tci_io_out *o)
+{
+    for (int i = 0; i < o->n; i++) {
+        if (tci_io_node(o, i)->rank > TCI_IO_RANK_MAX) {
+            tci_scratch_fail(&o->s, TC_ERR_LIMIT, "tensor %d has %d axes: expected at most %d in a "
+                             "file (tc_reshape it)", i, tci_io_node(o, i)->rank, TCI_IO_RANK_MAX);
+        }
+    }
+}
+
 static void tci_io_check(tci_io_out *o, tci_io_writer write)
 {
     if (!write) {
@@ -142,6 +153,7 @@ static tc_status tci_io_write_armed(tci_io_out *o, const tci_frame *f, tci_io_li
         return status;
     }
     o->holds = true;
+    tci_io_check_ranks(o);
     tci_os_fresh_begin_users(&o->to, o->path);
     write(o);
     tci_os_fresh_end(&o->to, true, true);

@@ -68,7 +68,7 @@ TEST(files_of_other_users_are_refused)
     end();
 }
 
-/* The compiler's own files have the mode that the umask leaves; the folder they are in is closed. */
+/* The compiler's files have the mode that the umask leaves; the folder they are in is closed. */
 TEST(any_umask_gets_native_code)
 {
     static const mode_t masks[] = {0, 002, 022, 077, 0777};

@@ -883,14 +883,15 @@ TEST(what_is_no_file_of_arrays)
 /* A header of safetensors, and `data` bytes behind it. */
 static void check_header(const char *header, size_t data, tc_status why, const char *text)
 {
-    static unsigned char file[1 << 16];
     size_t n = strlen(header);
-    memset(file, 0, sizeof(file));
+    unsigned char *file = calloc(8 + n + data, 1);
+    REQUIRE(file);
     for (int i = 0; i < 8; i++) {
         file[i] = (unsigned char)((uint64_t)n >> (8 * i));
     }
     memcpy(file + 8, header, n);
     io_spill(io_path("h.safetensors"), file, 8 + n + data);
+    free(file);
     if (why) {
         check_refused(io_path("h.safetensors"), why, text);
     } else {
@@ -960,6 +961,158 @@ TEST(headers_of_safetensors)
     unsigned char large[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, '{', '}'};
     io_spill(io_path("l"), large, sizeof(large));
     check_refused(io_path("l"), TC_ERR_IO, "18446744073709551615 of 16 bytes");
+    end();
+}
+
+/* ---- ranks ---- */
+
+/* The text "{before}1,1,...,1{after}" of so many sizes. The caller frees it. */
+static char *sizes_text(const char *before, int rank, const char *after)
+{
+    char *text = malloc(strlen(before) + 2 * (size_t)rank + strlen(after) + 1), *at = text;
+    REQUIRE(text);
+    at += sprintf(at, "%s", before);
+    for (int i = 0; i < rank; i++) {
+        at += sprintf(at, i + 1 < rank ? "1," : "1");
+    }
+    strcpy(at, after);
+    return text;
+}
+
+static void check_npy_of_rank(int rank, bool fits)
+{
+    char *header = sizes_text("{'descr': '<f4', 'fortran_order': True, 'shape': (", rank, ")}");
+    size_t n = strlen(header);
+    unsigned char *file = calloc(n + 16, 1);
+    REQUIRE(file);
+    memcpy(file, "\x93NUMPY\2\0", 8);
+    for (int i = 0; i < 4; i++) {
+        file[8 + i] = (unsigned char)(n >> 8 * i);
+    }
+    memcpy(file + 12, header, n);
+    io_spill(io_path("r.npy"), file, n + 16);
+    if (fits) {
+        float got = 1;
+        tc_file *f = open_file(io_path("r.npy"));
+        tc_tensor t = tc_file_copy_in(ctx, f, NULL);
+        CHECK_EQ_INT(tc_rank(t), rank);
+        CHECK(tc_read(t, &got, 1) == TC_OK && got == 0);
+        tc_file_close(f);
+    } else {
+        check_refused(io_path("r.npy"), TC_ERR_IO, "more than 64 sizes");
+    }
+    free(file);
+    free(header);
+}
+
+/* Files come from anybody: 64 axes, as in NumPy 2, are what they may have. */
+TEST(files_of_many_axes_are_refused)
+{
+    begin();
+    check_npy_of_rank(64, true);
+    check_npy_of_rank(65, false);
+    check_npy_of_rank(200000, false);
+    for (int rank = 64; rank <= 65; rank++) {
+        char *text = sizes_text("{\"a\":{\"dtype\":\"F32\",\"shape\":[", rank,
+                                "],\"data_offsets\":[0,4]}}");
+        check_header(text, 4, rank == 64 ? TC_OK : TC_ERR_IO, "more than 64 sizes");
+        free(text);
+    }
+    tc_tensor t = tc_full(ctx, 3, TC_F32, 1);
+    int64_t ones[65];
+    for (int i = 0; i < 65; i++) {
+        ones[i] = 1;
+    }
+    static const char *const names[] = {"a"}, *const paths[] = {"o.npy", "o.npz", "o.safetensors"};
+    for (int i = 0; i < 3; i++) {
+        tc_tensor most = tc_reshape_at(t, 64, ones, TC_HERE);
+        tc_tensor more = tc_reshape_at(t, 65, ones, TC_HERE);
+        CHECK_EQ_INT(tc_file_write(ctx, io_path(paths[i]), names, TC_TENSORS(most), NULL), TC_OK);
+        tc_file *file = open_file(io_path(paths[i]));
+        CHECK_EQ_INT(tc_rank(tc_file_borrow(ctx, file, NULL)), 64);
+        tc_file_close(file);
+        unlink(io_path(paths[i]));
+        check_fails(tc_file_write(ctx, io_path(paths[i]), names, TC_TENSORS(more), NULL),
+                    TC_ERR_LIMIT, "65 axes: expected at most 64");
+        CHECK(access(io_path(paths[i]), F_OK) != 0);
+    }
+    end();
+}
+
+/* A header of 80 MB, all of it sizes, is refused at the first that is too many (it took minutes and
+ * gigabytes); one of 1 MB that is fine, 30,000 pairs of text, is read at once. */
+TEST(long_headers_take_no_time)
+{
+    begin();
+    char *text = sizes_text("{\"a\":{\"dtype\":\"F32\",\"shape\":[", 40000000,
+                            "],\"data_offsets\":[0,4]}}");
+    int64_t before = tci_os_now_ns();
+    check_header(text, 4, TC_ERR_IO, "more than 64 sizes");
+    CHECK(tci_os_now_ns() - before < (int64_t)20 * 1000000000);
+    free(text);
+    tci_str pairs = {0};
+    tci_str_add(&pairs, "{\"__metadata__\":{");
+    for (int i = 0; i < 30000; i++) {
+        tci_str_printf(&pairs, "%s\"%x\\\\\":\"\\\"\"", i ? "," : "", i * 7919);
+    }
+    tci_str_add(&pairs, "}}");
+    before = tci_os_now_ns();
+    check_header(pairs.text, 0, TC_OK, "");
+    CHECK(tci_os_now_ns() - before < (int64_t)5 * 1000000000);
+    tci_str_free(&pairs);
+    end();
+}
+
+/* Little-endian numbers of so many bytes. */
+static void put_number(tci_str *to, unsigned long long number, int bytes)
+{
+    for (int i = 0; i < bytes; i++, number >>= 8) {
+        char c = (char)(number & 255);
+        tci_str_add_n(to, &c, 1);
+    }
+}
+
+/* An archive whose 40 entries are all one array with a header of 4 MB: what is read of a file is
+ * bounded by more than its size. */
+TEST(entries_that_share_a_header)
+{
+    enum { ENTRIES = 40, HEADER = 4 << 20 };
+    static const char dictionary[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}";
+    begin();
+    tci_str zip = {0};
+    char *header = malloc(HEADER);
+    REQUIRE(header);
+    memset(header, ' ', HEADER);
+    memcpy(header, dictionary, strlen(dictionary));
+    const unsigned long long bytes = 12 + HEADER + 4;
+    put_number(&zip, 0x04034b50, 4);
+    put_number(&zip, 0, 26);
+    tci_str_add_n(&zip, "\x93NUMPY\2\0", 8);
+    put_number(&zip, HEADER, 4);
+    tci_str_add_n(&zip, header, HEADER);
+    put_number(&zip, 0, 4);
+    size_t directory = zip.n;
+    for (int i = 0; i < ENTRIES; i++) {
+        put_number(&zip, 0x02014b50, 4);
+        put_number(&zip, 0, 16);
+        put_number(&zip, bytes, 4);
+        put_number(&zip, bytes, 4);
+        put_number(&zip, 6, 2);
+        put_number(&zip, 0, 16);
+        tci_str_printf(&zip, "%02d.npy", i);
+    }
+    size_t end_at = zip.n;
+    put_number(&zip, 0x06054b50, 4);
+    put_number(&zip, 0, 4);
+    put_number(&zip, ENTRIES, 2);
+    put_number(&zip, ENTRIES, 2);
+    put_number(&zip, end_at - directory, 4);
+    put_number(&zip, directory, 4);
+    put_number(&zip, 0, 2);
+    io_spill(io_path("z.npz"), zip.text, zip.n);
+    check_refused(io_path("z.npz"), TC_ERR_IO, "for all arrays");
+    tci_str_free(&zip);
+    free(header);
     end();
 }
 
