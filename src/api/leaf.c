@@ -267,6 +267,12 @@ TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
         return NULL;
     }
     tci_graph *g = &f->ctx->graph;
+    const char *device = tci_backend_hides(data);
+    if (device) {
+        tci_frame_fail(f, TC_ERR_BUFFER, "given memory of a %s device, expected memory of the host "
+                       "(programs of that device take what tc_borrow made of it)", device);
+        return tci_words_put(g, &dense, NULL);
+    }
     size_t bytes = tci_dtype_get(dtype)->bytes;
     int64_t count = span.hi > span.lo;
     for (int i = 0; i < rank; i++) {

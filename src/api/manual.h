@@ -789,8 +789,9 @@
  * to is replaced; other hard links keep the old content. A tc-*.tmp that a killed process left is
  * removed by the next write of the same name. Files may come from anybody: sizes that overflow,
  * data outside of the file or of two arrays in one place, names given twice or that are not UTF-8,
- * more than 64 axes, headers of more than 100 MB are TC_ERR_IO; compressed or encrypted entries of an .npz, archives beyond 4 GiB, big-endian numbers
- * and Python objects are TC_ERR_UNSUPPORTED. bf16 is "<V2" in NumPy's files, as others write it.
+ * more than 64 axes, headers of more than 100 MB are TC_ERR_IO; compressed or encrypted entries of
+ * an .npz, archives beyond 4 GiB, big-endian numbers and Python objects are TC_ERR_UNSUPPORTED.
+ * bf16 is "<V2" in NumPy's files, as others write it.
  *
  * Tensors of other libraries in the same process come in and go out as DLPack's structs, without a
  * copy where nobody changes the memory; their deleters are called once, when the last tensor and

@@ -8,6 +8,11 @@ static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node 
 {
     int64_t count = tci_dim_known(tci_node_count(n));
     const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
+    const char *device = tci_backend_hides(to->data);
+    if (device) {
+        return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
+                              "given memory of a %s device, expected memory of the host", device);
+    }
     if (to->is_const || (!to->data && count)) {
         return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
                               "given %s, expected memory for %lld %s",

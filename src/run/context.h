@@ -396,6 +396,8 @@ TCI_FN tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
 /* That there are as many as it takes. */
 TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 /* Writes c->last and returns why. */
+/* Whether the host can read the memory of buffer i; what: "input", say. */
+TCI_FN tc_status tci_call_check_memory(tc_call *c, const char *what, int i, const void *data);
 TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
 enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */

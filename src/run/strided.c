@@ -67,13 +67,14 @@ static tc_status tci_strided_check(tc_call *c, const tc_buf *b, bool is_output, 
     if (!why && !tci_dtype_is_aligned((tc_dtype)b->dtype, b->data)) {
         why = "an address that its type cannot have";
     }
-    return why ? tci_call_refuse(c, TC_ERR_BUFFER,
-                                 "%s %d: given strides and %s, expected%s memory of typed elements "
-                                 "and the sizes and strides of all axes%s",
-                                 is_output ? "output" : "input", i, why,
-                                 is_output ? " writable" : "",
-                                 is_output ? ", no element twice" : "")
-               : TC_OK;
+    if (!why) { /* copied on the host, whatever runs the program */
+        return tci_call_check_memory(c, is_output ? "output" : "input", i, b->data);
+    }
+    return tci_call_refuse(c, TC_ERR_BUFFER,
+                           "%s %d: given strides and %s, expected%s memory of typed elements and "
+                           "the sizes and strides of all axes%s",
+                           is_output ? "output" : "input", i, why, is_output ? " writable" : "",
+                           is_output ? ", no element twice" : "");
 }
 
 /* ---- copies ---- */
