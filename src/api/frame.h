@@ -15,6 +15,7 @@ typedef struct tci_frame {
     tci_ctx *ctx;      /* NULL until an operand has a live one */
     tc_tensor bad;     /* result when failed */
     bool failed;
+    int n_errors;      /* records of errors that the context had before this call */
     tci_fpenv caller;
 } tci_frame;
 
@@ -44,6 +45,9 @@ TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...)
 /* The call's result: a handle to n, or the poison of the first failure. */
 TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n);
 TCI_FN void tci_frame_leave(const tci_frame *f);
+/* The end of a call that gives out no handle: the status of its first failure. As no handle can ask
+ * for them, the records of errors that were made within it go; ctx->last keeps the last one. */
+TCI_FN tc_status tci_frame_status(tci_frame *f);
 
 /* ---- api/scope.c: functions of the user's that a call calls ---- */
 /* Sets the call's name and place aside. Until the context is taken back, nothing that was there

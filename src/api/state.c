@@ -141,6 +141,5 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
                                                  : "out of memory for a new value");
         }
     }
-    tci_frame_leave(&f);
-    return f.failed ? tc_status_of(f.bad) : TC_OK;
+    return tci_frame_status(&f);
 }

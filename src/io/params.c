@@ -94,8 +94,7 @@ TC_API tc_status tc_save_at(tc_ctx *ctx, const char *path, tc_site here)
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the path is NULL");
     }
     if (f.failed) {
-        tci_frame_leave(&f);
-        return tc_status_of(f.bad);
+        return tci_frame_status(&f);
     }
     return tci_io_write(&o, &f, tci_params_list_out);
 }
@@ -214,6 +213,5 @@ TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here)
         tci_scratch_free(&w.s);
         tc_file_close(file);
     }
-    tci_frame_leave(&f);
-    return f.failed ? tc_status_of(f.bad) : TC_OK;
+    return tci_frame_status(&f);
 }

@@ -173,7 +173,7 @@ TCI_FN tc_status tci_io_write(tci_io_out *o, tci_frame *f, tci_io_lister list)
         tci_lazy_drop(o->values, o->n);
     }
     tci_scratch_free(&o->s);
-    tci_frame_leave(f);
+    (void)tci_frame_status(f); /* of a value that cannot be computed the frame knows nothing */
     return status;
 }
 
@@ -195,8 +195,7 @@ TC_API tc_status tc_file_write_at(tc_ctx *ctx, const char *path, const char *con
         tci_frame_node(&f, tensors.items[i], "a tensor");
     }
     if (f.failed) {
-        tci_frame_leave(&f);
-        return tc_status_of(f.bad);
+        return tci_frame_status(&f);
     }
     return tci_io_write(&o, &f, NULL);
 }
