@@ -232,8 +232,8 @@ typedef struct tc_backend {
      * `user` of its own; index 0 is this one. NULL: there can be none. */
     const struct tc_backend *(*device)(void *user, int index);
     /* Optional. Whether the address is memory of a device that the host cannot read: runs of
-     * programs on the host, and copies, refuse it then with TC_ERR_BUFFER. Asked from any thread, of
-     * any address, once target said that the backend is usable. */
+     * programs on the host, and copies, refuse it then with TC_ERR_BUFFER. Asked from any thread,
+     * of any address, once target said that the backend is usable. */
     bool (*is_hidden)(void *user, const void *memory);
 } tc_backend;
 

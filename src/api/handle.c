@@ -8,8 +8,8 @@
  * the reason in their id (api/frame.h).
  *
  * A record lives as long as the scope its call was made in. An equal error in the same scope
- * shares its record, so a loop that fails for ever does not grow. A call that gives out a status and
- * no handle leaves no record: only ctx->last tells of it. */
+ * shares its record, so a loop that fails for ever does not grow. A call that gives out a status
+ * and no handle leaves no record: only ctx->last tells of it. */
 #include "frame.h"
 
 #include <inttypes.h>

@@ -448,6 +448,24 @@ TCI_FN int tci_os_cpu_count(void)
     return TCI_MAX(n, 1);
 }
 
+TCI_FN uint64_t tci_os_thread_id(void)
+{
+    static uint64_t count;
+    static _Thread_local uint64_t own;
+    own = own ? own : __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
+    return own;
+}
+
+TCI_FN bool tci_os_thread_lives(int32_t thread)
+{
+#if defined(__linux__) && defined(SYS_tgkill)
+    return thread < 0 || syscall(SYS_tgkill, getpid(), thread, 0) == 0 || errno != ESRCH;
+#else
+    (void)thread;
+    return true;
+#endif
+}
+
 #ifdef TCI_OS_MASK_WORDS
 TCI_FN int tci_os_cpu(void)
 {

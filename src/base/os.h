@@ -116,6 +116,12 @@ TCI_FN int tci_os_cpu_count(void);
  * thread; -1 where the system has none. */
 TCI_FN int tci_os_cpu(void);
 TCI_FN int32_t tci_os_thread(void);
+/* The calling thread's own number: 1, 2, ... in the order in which threads ask first. Unlike a
+ * pthread_t or the system's number it is never another thread's later. */
+TCI_FN uint64_t tci_os_thread_id(void);
+/* False: no thread of this process has that system's number any more. -1, and where the system does
+ * not tell: true. */
+TCI_FN bool tci_os_thread_lives(int32_t thread);
 /* Takes a processor from those that a thread may run on, if others are left, and gives back the one
  * that was taken before (-1: none was). */
 TCI_FN void tci_os_keep_off(int32_t thread, int cpu, int before);

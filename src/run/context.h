@@ -125,10 +125,11 @@ typedef struct tci_port_room {
     size_t n_sizes, n_text;
 } tci_port_room;
 
-/* The last failing tc_run of one thread. Only that thread writes the text. */
+/* The last failing tc_run of one thread. Only that thread writes and reads the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
-    pthread_t thread;
+    uint64_t thread;           /* tci_os_thread_id */
+    int32_t system_thread;     /* tci_os_thread, which tells whether it lives */
     tci_error error;
 } tci_thread_error;
 
@@ -169,6 +170,7 @@ struct tc_program {
     tci_kept *kept;            /* computed last, or NULL */
     tc_call *idle;
     tci_thread_error *errors;
+    int n_errors, most_errors; /* how many there are, and when to look for those of dead threads */
 };
 
 /* A piece of memory in a run, for the search for overlaps. */

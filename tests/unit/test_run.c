@@ -829,4 +829,51 @@ TEST(what_a_program_takes_and_gives)
     tc_program_free(f);
 }
 
+/* ---- errors by thread ---- */
+
+typedef struct run_thread {
+    tc_program *f;
+    int n; /* elements that it gives: 4 are right */
+    char before[300], after[300];
+} run_thread;
+
+static void *run_in_thread(void *arg)
+{
+    run_thread *t = arg;
+    float in[16] = {0}, out[4];
+    snprintf(t->before, sizeof(t->before), "%s", tc_error(t->f));
+    tc_run(t->f, TC_BUFS(TC_BUF(in, t->n)), TC_BUFS(TC_BUF(out, 4)));
+    snprintf(t->after, sizeof(t->after), "%s", tc_error(t->f));
+    return NULL;
+}
+
+/* A thread that is new sees nobody's error, whatever number the system gives it, and the texts of
+ * threads that are gone do not add up. */
+TEST(errors_of_dead_threads_are_nobodys)
+{
+    tc_ctx *ctx = run_ctx(1);
+    REQUIRE(ctx);
+    tc_program *f;
+    REQUIRE(tc_compile(tc_neg(tc_input(ctx, "x", TC_F32, 4)), &f) == TC_OK);
+    run_thread mine = {.f = f, .n = 7};
+    run_in_thread(&mine);
+    CHECK_HAS(mine.after, "given 7 elements");
+    for (int i = 0; i < 200; i++) {
+        pthread_t thread;
+        run_thread t = {.f = f, .n = i % 3 ? 1 + i % 3 : 4};
+        REQUIRE(pthread_create(&thread, NULL, run_in_thread, &t) == 0);
+        pthread_join(thread, NULL);
+        CHECK_STR(t.before, "");
+        char expected[64];
+        snprintf(expected, sizeof(expected), "given %d elements", t.n);
+        CHECK(t.n == 4 ? !t.after[0] : strstr(t.after, expected) != NULL);
+    }
+    CHECK_HAS(tc_error(f), "given 7 elements"); /* this one lives */
+#if defined(__linux__)
+    CHECK_MSG(f->n_errors <= 32, "%d texts are kept", f->n_errors);
+#endif
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
