@@ -338,6 +338,7 @@ static void tci_frame_name(tci_frame *f)
 {
     f->op = f->ctx->within ? f->ctx->within : f->op;
     f->n_errors = f->ctx->n_poisons;
+    (void)tci_dim_take_lost(); /* that of an earlier call */
     f->ctx->graph.site = f->here;
     f->ctx->graph.call = f->op;
 }

@@ -136,7 +136,7 @@ TCI_FN tci_dim tci_dim_of_atom(tci_dim_atom atom)
     tci_dim_give_lock();
     s.bad = false;
     s.terms[0].atoms[0] = index;
-    return index < 0 ? TCI_DIM_OF_FAULT(MEMORY) : tci_dim_finish(&s);
+    return index < 0 ? tci_dim_lose() : tci_dim_finish(&s);
 }
 
 /* The number whose square is nearest below least * most: halfway, as sizes go. */

@@ -30,11 +30,12 @@ typedef struct tci_rewrite_pass {
     tci_table inlined; /* of tci_node **: the results of a REPEAT of one step */
 } tci_rewrite_pass;
 
-/* A builder that fails here was given a graph that was valid before: our own mistake. */
+/* A builder that fails here had no memory, or was given a graph that was valid before: our own
+ * mistake. */
 static tci_node *tci_rewrite_built(tci_rewrite_pass *p, tci_node *n)
 {
     if (!n) {
-        tci_scratch_fail(p->s, TC_ERR_INTERNAL, "rewrite: %s", p->g->message);
+        tci_scratch_fail(p->s, tci_graph_why_again(p->g), "rewrite: %s", p->g->message);
     }
     return n;
 }
