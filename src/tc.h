@@ -251,6 +251,7 @@
 #include "run/call.c"
 #include "run/solve.c"
 #include "run/dynamic.c"
+#include "run/overlap.c"
 #include "run/strided.c"
 #include "run/queue.c"
 
