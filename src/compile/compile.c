@@ -804,7 +804,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         b->options = o;
         b->backend = backend;
         b->log = log;
-        b->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0);
+        b->verify = o->verify;
         tci_disk_open(&b->disk, o);
     }
     for (int i = 0; i < n; i++) {
@@ -955,7 +955,7 @@ TCI_FN tc_status tci_compile_export(tci_request *r, const tc_options *o, tci_cod
     b->options = o;
     b->backend = backend;
     b->log = log;
-    b->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0);
+    b->verify = o->verify;
     b->native = true;
     b->jobs = &job;
     b->n_jobs = 1;

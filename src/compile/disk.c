@@ -48,7 +48,7 @@ enum {
 
 static bool tci_disk_choose_dir(const tc_options *o, tci_str *dir)
 {
-    const char *given = o->cache_dir ? o->cache_dir : tci_env_get(TCI_ENV_CACHE_DIR);
+    const char *given = o->cache_dir;
     const char *cache_home = tci_env_get(TCI_ENV_HOME_CACHE);
     const char *home = tci_env_get(TCI_ENV_HOME);
     if (given && given[0]) {
@@ -67,7 +67,7 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
     memset(d, 0, sizeof(*d));
     d->dir.fd = -1;
     d->options = o;
-    if (o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0)) {
+    if (o->no_disk_cache) {
         return;
     }
     if (!tci_disk_choose_dir(o, &path)) {
@@ -81,8 +81,7 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
                 tci_str_text(&why));
     }
     d->writable = d->readable && d->dir.writable && !o->cache_read_only;
-    int64_t mb = tci_env_int(TCI_ENV_CACHE_MB, TCI_DISK_DEFAULT_MB);
-    d->cap_bytes = o->cache_bytes > 0 ? o->cache_bytes : TCI_MAX(mb, (int64_t)1) << 20;
+    d->cap_bytes = o->cache_bytes > 0 ? o->cache_bytes : (int64_t)TCI_DISK_DEFAULT_MB << 20;
     tci_str_free(&path);
     tci_str_free(&why);
 }

@@ -348,6 +348,66 @@ TEST(environment_variables)
     unsetenv("TC_CC");
 }
 
+/* Each variable that is a field of the options: its value, and the field in a context. */
+static const struct { const char *name, *value; size_t at; int bytes; int64_t number; } env_rows[] = {
+#define ROW(name, value, field, number)                                                            \
+    {name, value, offsetof(tc_options, field), (int)sizeof(((tc_options *)0)->field), number}
+    ROW("TC_CC_TIMEOUT", "7", cc_timeout_s, 7),
+    ROW("TC_CC_TIMEOUT", "0", cc_timeout_s, 1),
+    ROW("TC_CACHE_MB", "3", cache_bytes, 3 << 20),
+    ROW("TC_CACHE_MB", "0", cache_bytes, 1 << 20),
+    ROW("TC_MEMORY_CACHE_MB", "5", memory_cache_bytes, 5 << 20),
+    ROW("TC_MEMORY_CACHE_MB", "0", memory_cache_bytes, -1),
+    ROW("TC_NO_CACHE", "1", no_disk_cache, 1),
+    ROW("TC_NO_CACHE", "0", no_disk_cache, 0),
+    ROW("TC_THREADS", "3", threads, 3),
+    ROW("TC_VECTOR", "128", vector_bits, 128),
+    ROW("TC_VECTOR", "0", vector_bits, -1),
+    ROW("TC_MATRIX", "0", matrix, -1),
+    ROW("TC_REPRODUCIBLE", "1", reproducible, 1),
+    ROW("TC_REPRODUCIBLE", "2", reproducible, 1),
+    ROW("TC_FUSION", "0", fusion, -1),
+    ROW("TC_VERIFY", "1", verify, 1),
+    ROW("TC_VERIFY", "2", verify, 1),
+    ROW("TC_VERIFY", "0", verify, 0),
+    ROW("TC_BACKEND", "interp", backend, 0),
+    ROW("TC_CC", "mycc", cc, 0),
+    ROW("TC_CACHE_DIR", "/there", cache_dir, 0),
+    ROW("TC_SCHEDULE", "/file", schedule, 0),
+    ROW("TC_DUMP", "graph", dump, 0),
+    ROW("TC_DUMP_DIR", "/dumps", dump_dir, 0)};
+#undef ROW
+
+/* Read when the context is made, and not again. */
+TEST(variables_are_fields_of_a_context)
+{
+    for (int i = 0; i < TCI_COUNT(env_rows); i++) {
+        tc_ctx *ctx;
+        const char *old = getenv(env_rows[i].name);
+        char *kept = old ? strdup(old) : NULL;
+        setenv(env_rows[i].name, env_rows[i].value, 1);
+        REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+        setenv(env_rows[i].name, "17", 1);
+        const char *field = (const char *)&tci_ctx_of(ctx)->options + env_rows[i].at;
+        if (env_rows[i].bytes == sizeof(char *) && env_rows[i].number == 0) {
+            CHECK_STR(*(const char *const *)(const void *)field, env_rows[i].value);
+        } else {
+            int64_t got = env_rows[i].bytes == 1   ? *(const bool *)field
+                          : env_rows[i].bytes == 4 ? *(const int *)(const void *)field
+                                                   : *(const int64_t *)(const void *)field;
+            CHECK_MSG(got == env_rows[i].number, "%s=%s: %lld", env_rows[i].name,
+                      env_rows[i].value, (long long)got);
+        }
+        tc_ctx_free(ctx);
+        if (kept) {
+            setenv(env_rows[i].name, kept, 1);
+        } else {
+            unsetenv(env_rows[i].name);
+        }
+        free(kept);
+    }
+}
+
 /* ---- files ---- */
 
 TEST(private_files)
