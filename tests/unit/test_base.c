@@ -349,7 +349,12 @@ TEST(environment_variables)
 }
 
 /* Each variable that is a field of the options: its value, and the field in a context. */
-static const struct { const char *name, *value; size_t at; int bytes; int64_t number; } env_rows[] = {
+static const struct {
+    const char *name, *value;
+    size_t at;
+    int bytes;
+    int64_t number;
+} env_rows[] = {
 #define ROW(name, value, field, number)                                                            \
     {name, value, offsetof(tc_options, field), (int)sizeof(((tc_options *)0)->field), number}
     ROW("TC_CC_TIMEOUT", "7", cc_timeout_s, 7),
