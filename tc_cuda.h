@@ -5444,6 +5444,21 @@ static bool tci_cuda_is_device(void *user, const void *memory)
     return is_own;
 }
 
+static bool tci_cuda_is_hidden(void *user, const void *memory)
+{
+    /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
+    enum { TCI_CU_MEMORY_TYPE = 2, TCI_CU_HOST_POINTER = 4, TCI_CU_DEVICE = 2 };
+    unsigned type = 0;
+    void *host = NULL;
+    tci_cu_ptr p = (tci_cu_ptr)(uintptr_t)memory;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    bool is_hidden = !in.status && !in.cu->pointer_attribute(&type, TCI_CU_MEMORY_TYPE, p) &&
+                     type == TCI_CU_DEVICE && /* managed memory has an address for the host too */
+                     in.cu->pointer_attribute(&host, TCI_CU_HOST_POINTER, p);
+    tci_cuda_leave(&in, TC_OK);
+    return is_hidden;
+}
+
 /* ---- what users call (api/cuda.h) ---- */
 
 static bool tci_cuda_works(tci_cuda_device *d)
@@ -5452,6 +5467,9 @@ static bool tci_cuda_works(tci_cuda_device *d)
     memset(&target, 0, sizeof(target));
     if (d) {
         tci_cuda_target(d, 0, &target);
+    }
+    if (target.usable) {
+        tci_backend_has_memory(tci_cuda_backend());
     }
     return target.usable;
 }
@@ -5528,6 +5546,7 @@ static void tci_cuda_fill_backend(tc_backend *b, int index)
         .last_error = tci_cuda_last_error,
         .queues = tci_cuda_queues(),
         .device = tci_cuda_device_backend,
+        .is_hidden = tci_cuda_is_hidden,
     };
 }
 

@@ -46,6 +46,7 @@
 #include "base/hash.c"
 #include "base/env.c"
 #include "base/os.c"
+#include "base/fresh.c"
 #include "base/dir.c"
 #include "base/object.c"
 #include "base/spawn.c"
@@ -250,6 +251,7 @@
 #include "run/call.c"
 #include "run/solve.c"
 #include "run/dynamic.c"
+#include "run/overlap.c"
 #include "run/strided.c"
 #include "run/queue.c"
 

@@ -231,6 +231,10 @@ typedef struct tc_backend {
     /* Optional. The backend of device `index` of this kind (tc_options.device), with a name and a
      * `user` of its own; index 0 is this one. NULL: there can be none. */
     const struct tc_backend *(*device)(void *user, int index);
+    /* Optional. Whether the address is memory of a device that the host cannot read: runs of
+     * programs on the host, and copies, refuse it then with TC_ERR_BUFFER. Asked from any thread,
+     * of any address, once target said that the backend is usable. */
+    bool (*is_hidden)(void *user, const void *memory);
 } tc_backend;
 
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.

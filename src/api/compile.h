@@ -44,9 +44,9 @@ TC_API void tc_program_free(tc_program *f);
  * where that takes it from memory that the host can read, the index. TC_ERR_BACKEND: a device
  * failed at work: neither outputs nor parameters that f changes are valid. TC_ERR_CANCELLED: by
  * options.cancel; outputs are not valid, parameters are as they were. tc_error(f) tells (per
- * thread: of its last failing run). Sizes from TC_DIM are those that the numbers of elements make:
- * none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says what the numbers leave
- * open. */
+ * thread: of its last failing run of f; the text is there until the next one, or the thread ends).
+ * Sizes from TC_DIM are those that the numbers of elements make: none in their ranges, or several,
+ * are TC_ERR_BUFFER, and TC_BUF_ND says what the numbers leave open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller

@@ -200,11 +200,12 @@ static bool tci_context_own_strings(tc_options *o)
 static void tci_context_apply_env(tc_options *o)
 {
     if (!o->cc_timeout_s) {
-        o->cc_timeout_s = (int)tci_env_int(TCI_ENV_CC_TIMEOUT, 0);
+        int64_t seconds = tci_env_int(TCI_ENV_CC_TIMEOUT, -1);
+        o->cc_timeout_s = seconds < 0 ? 0 : (int)TCI_MIN(TCI_MAX(seconds, 1), INT32_MAX / 1000);
     }
     if (!o->cache_bytes) {
-        int64_t mb = tci_env_int(TCI_ENV_CACHE_MB, 0);
-        o->cache_bytes = mb > 0 && mb < (INT64_MAX >> 20) ? mb << 20 : 0;
+        int64_t mb = tci_env_int(TCI_ENV_CACHE_MB, -1);
+        o->cache_bytes = mb < 0 || mb >= INT64_MAX >> 20 ? 0 : TCI_MAX(mb, (int64_t)1) << 20;
     }
     if (!o->memory_cache_bytes) {
         int64_t mb = tci_env_int(TCI_ENV_MEMORY_CACHE_MB, -1);
@@ -221,14 +222,12 @@ static void tci_context_apply_env(tc_options *o)
     if (!o->matrix && tci_env_int(TCI_ENV_MATRIX, 1) == 0) {
         o->matrix = -1;
     }
-    if (tci_env_int(TCI_ENV_REPRODUCIBLE, 0) == 1) {
-        o->reproducible = true;
-    }
+    o->reproducible = o->reproducible || tci_env_int(TCI_ENV_REPRODUCIBLE, 0) != 0;
     if (!o->fusion && tci_env_int(TCI_ENV_FUSION, 1) == 0) {
         o->fusion = -1;
     }
-    o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) == 1;
-    o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
+    o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) != 0;
+    o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) != 0;
 }
 
 /* ---- public calls ---- */

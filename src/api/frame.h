@@ -15,6 +15,7 @@ typedef struct tci_frame {
     tci_ctx *ctx;      /* NULL until an operand has a live one */
     tc_tensor bad;     /* result when failed */
     bool failed;
+    int n_errors;      /* records of errors that the context had before this call */
     tci_fpenv caller;
 } tci_frame;
 
@@ -44,6 +45,9 @@ TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...)
 /* The call's result: a handle to n, or the poison of the first failure. */
 TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n);
 TCI_FN void tci_frame_leave(const tci_frame *f);
+/* The end of a call that gives out no handle: the status of its first failure. As no handle can ask
+ * for them, the records of errors that were made within it go; ctx->last keeps the last one. */
+TCI_FN tc_status tci_frame_status(tci_frame *f);
 
 /* ---- api/scope.c: functions of the user's that a call calls ---- */
 /* Sets the call's name and place aside. Until the context is taken back, nothing that was there
@@ -82,10 +86,9 @@ TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype,
 TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                                   const int64_t *sizes, const int64_t *strides);
 TCI_FN tci_node *tci_leaf_zeros(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes);
-/* Copies the elements of a strided view to dense memory, the last axis in one run where it is
- * dense. index: room for as many as there are axes. */
+/* Copies the elements of a strided view, whose element 0...0 is at `from`, to dense memory. */
 TCI_FN void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
-                          const int64_t *strides, int64_t *index);
+                          const int64_t *strides);
 /* A DATA node that takes over the storage (released on failure), of a shape that was checked. */
 TCI_FN tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int64_t *sizes,
                                tci_storage *storage, const int64_t *strides, int64_t offset);

@@ -8,7 +8,8 @@
  * the reason in their id (api/frame.h).
  *
  * A record lives as long as the scope its call was made in. An equal error in the same scope
- * shares its record, so a loop that fails for ever does not grow. */
+ * shares its record, so a loop that fails for ever does not grow. A call that gives out a status
+ * and no handle leaves no record: only ctx->last tells of it. */
 #include "frame.h"
 
 #include <inttypes.h>
@@ -182,17 +183,29 @@ TCI_FN tc_tensor tci_poison(tci_ctx *ctx, const char *op, tc_site here, tc_statu
     return t;
 }
 
+static void tci_handle_drop_poison(tci_ctx *ctx, int i)
+{
+    if (ctx->poisons[i]) {
+        tci_graph_resize(&ctx->graph, ctx->poisons[i], sizeof(tci_poison_entry), 0);
+        ctx->poisons[i] = NULL;
+    }
+}
+
+static void tci_handle_trim_poisons(tci_ctx *ctx)
+{
+    while (ctx->n_poisons && !ctx->poisons[ctx->n_poisons - 1]) {
+        ctx->n_poisons--;
+    }
+}
+
 TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope)
 {
     for (int i = 0; i < ctx->n_poisons; i++) {
         if (ctx->poisons[i] && ctx->poisons[i]->scope >= scope) {
-            tci_graph_resize(&ctx->graph, ctx->poisons[i], sizeof(tci_poison_entry), 0);
-            ctx->poisons[i] = NULL;
+            tci_handle_drop_poison(ctx, i);
         }
     }
-    while (ctx->n_poisons && !ctx->poisons[ctx->n_poisons - 1]) {
-        ctx->n_poisons--;
-    }
+    tci_handle_trim_poisons(ctx);
 }
 
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t)
@@ -324,6 +337,8 @@ TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)
 static void tci_frame_name(tci_frame *f)
 {
     f->op = f->ctx->within ? f->ctx->within : f->op;
+    f->n_errors = f->ctx->n_poisons;
+    (void)tci_dim_take_lost(); /* that of an earlier call */
     f->ctx->graph.site = f->here;
     f->ctx->graph.call = f->op;
 }
@@ -421,6 +436,19 @@ TCI_FN tci_node *tci_frame_optional(tci_frame *f, tc_tensor t, const char *what)
 TCI_FN void tci_frame_leave(const tci_frame *f)
 {
     tci_fpenv_leave(f->caller);
+}
+
+TCI_FN tc_status tci_frame_status(tci_frame *f)
+{
+    tc_status status = f->failed ? tc_status_of(f->bad) : TC_OK;
+    for (int i = f->n_errors; f->ctx && i < f->ctx->n_poisons; i++) {
+        tci_handle_drop_poison(f->ctx, i);
+    }
+    if (f->ctx) {
+        tci_handle_trim_poisons(f->ctx);
+    }
+    tci_frame_leave(f);
+    return status;
 }
 
 TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n)

@@ -56,10 +56,11 @@ TC_API tc_tensor tc_file_copy_in_at(tc_ctx *ctx, tc_file *file, const char *name
 /* tc_file_write(ctx, path, names, TC_TENSORS(a, b), metadata) evaluates the tensors, by one
  * program, and writes them under these names: as the end of the path says, .safetensors, .npz, or
  * .npy (exactly one tensor, names may be NULL). metadata: key, value, key, value, ..., NULL, or
- * NULL; only .safetensors has any. The file appears under its name complete or not at all.
+ * NULL; only .safetensors has any. The file appears under its name complete or not at all; it keeps
+ * the mode of the file that it replaces, and a symbolic link leads to it as before.
  * TC_ERR_ARGUMENT: another ending, a name that is missing, given twice or not UTF-8;
- * TC_ERR_HANDLE: a tensor of another context; TC_ERR_LIMIT: an .npz of 4 GiB; TC_ERR_IO; the errors
- * of tc_eval. tc_error(ctx) tells. */
+ * TC_ERR_HANDLE: a tensor of another context; TC_ERR_LIMIT: an .npz of 4 GiB, more than 64 axes;
+ * TC_ERR_IO; the errors of tc_eval. tc_error(ctx) tells. */
 TC_API tc_status tc_file_write_at(tc_ctx *ctx, const char *path, const char *const *names,
                                   tc_tensors tensors, const char *const *metadata, tc_site here);
 #define tc_file_write(ctx, path, names, tensors, metadata)                                         \

@@ -201,6 +201,21 @@ static tc_status tci_lazy_values(const tci_frame *f, tc_tensors ts)
     return missing && !status ? tci_lazy_eval(f, ts) : status;
 }
 
+/* Lets go of them where the host cannot read one, a leaf over memory of a device. */
+static tc_status tci_lazy_check_memory(const tci_frame *f, tc_tensors ts, tci_lazy_held *m)
+{
+    for (int i = 0; i < ts.n && tci_backend_hides_any(); i++) {
+        const char *device = tci_backend_hides(m[i].first);
+        if (device) {
+            tci_lazy_drop(m, ts.n);
+            return tci_batch_fail(f, ts.items[i], &m[i].node->site, TC_ERR_BUFFER,
+                                  "the value is in memory of a %s device, expected memory of the "
+                                  "host", device);
+        }
+    }
+    return TC_OK;
+}
+
 TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensors ts, tci_lazy_held *m)
 {
     tc_status status = tci_lazy_values(f, ts);
@@ -227,7 +242,7 @@ TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensors ts, tci_lazy_held 
         int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
         m[i].first = (const char *)m[i].held.data + n->offset * bytes;
     }
-    return TC_OK;
+    return tci_lazy_check_memory(f, ts, m);
 }
 
 TCI_FN void tci_lazy_drop(tci_lazy_held *m, int n)

@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { TCI_LEAF_AXES = 64 };
+
 /* Which elements a strided view touches, relative to element 0...0. */
 typedef struct tci_leaf_span {
     int64_t lo, hi; /* hi exclusive; both 0 when there are no elements */
@@ -84,26 +86,58 @@ static void tci_leaf_dense(int rank, const int64_t *sizes, int64_t *strides)
     }
 }
 
-TCI_FN void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
-                          const int64_t *strides, int64_t *index)
+/* Axes of a view that are walked: those of size 1 go, and one that continues the axis before it is
+ * part of that. As their sizes are 2 or more and the elements can be counted there are few. */
+typedef struct tci_leaf_walk {
+    int n;
+    int64_t sizes[TCI_LEAF_AXES], strides[TCI_LEAF_AXES], index[TCI_LEAF_AXES];
+} tci_leaf_walk;
+
+/* False: there are no elements. */
+static bool tci_leaf_walk_of(tci_leaf_walk *w, int rank, const int64_t *sizes,
+                             const int64_t *strides)
 {
-    int64_t count = 1;
+    w->n = 0;
     for (int i = 0; i < rank; i++) {
-        count *= sizes[i];
-        index[i] = 0;
-    }
-    bool dense = rank > 0 && strides[rank - 1] == 1;
-    int64_t run = dense ? sizes[rank - 1] : 1;
-    int top = dense ? rank - 1 : rank;
-    for (int64_t done = 0; done < count; done += run) {
-        int64_t at = 0;
-        for (int i = 0; i < top; i++) {
-            at += index[i] * strides[i];
+        int last = w->n - 1;
+        if (!sizes[i]) {
+            return false;
         }
-        memcpy(to, from + at * (int64_t)bytes, bytes * (size_t)run);
-        to += bytes * (size_t)run;
-        for (int i = top - 1; i >= 0 && ++index[i] == sizes[i]; i--) {
-            index[i] = 0;
+        if (sizes[i] == 1) {
+            continue;
+        }
+        if (w->n && w->strides[last] == strides[i] * sizes[i]) {
+            w->sizes[last] *= sizes[i];
+            w->strides[last] = strides[i];
+        } else {
+            w->sizes[w->n] = sizes[i];
+            w->strides[w->n] = strides[i];
+            w->index[w->n++] = 0;
+        }
+    }
+    return true;
+}
+
+TCI_FN void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
+                          const int64_t *strides)
+{
+    tci_leaf_walk w;
+    if (!tci_leaf_walk_of(&w, rank, sizes, strides)) {
+        return;
+    }
+    bool dense = w.n && w.strides[w.n - 1] == 1;
+    size_t run = bytes * (dense ? (size_t)w.sizes[w.n - 1] : 1);
+    int top = dense ? w.n - 2 : w.n - 1;
+    int64_t at = 0; /* in elements */
+    for (int i = 0; i >= 0; to += run) {
+        memcpy(to, from + at * (int64_t)bytes, run);
+        for (i = top; i >= 0; i--) {
+            at += w.strides[i];
+            if (++w.index[i] < w.sizes[i]) {
+                break;
+            }
+            at -= w.strides[i] * w.sizes[i];
+            w.index[i] = 0;
         }
     }
 }
@@ -170,8 +204,7 @@ static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int ra
         !tci_leaf_is_known(f, rank, sizes)) {
         return false;
     }
-    int64_t *own =
-        tci_words_get(&f->ctx->graph, dense, 2 * rank); /* dense strides, and room for an index */
+    int64_t *own = tci_words_get(&f->ctx->graph, dense, rank);
     if (!own) {
         return false;
     }
@@ -234,6 +267,12 @@ TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
         return NULL;
     }
     tci_graph *g = &f->ctx->graph;
+    const char *device = tci_backend_hides(data);
+    if (device) {
+        tci_frame_fail(f, TC_ERR_BUFFER, "given memory of a %s device, expected memory of the host "
+                       "(programs of that device take what tc_borrow made of it)", device);
+        return tci_words_put(g, &dense, NULL);
+    }
     size_t bytes = tci_dtype_get(dtype)->bytes;
     int64_t count = span.hi > span.lo;
     for (int i = 0; i < rank; i++) {
@@ -241,9 +280,7 @@ TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
     }
     tci_storage *storage = tci_storage_make(count * (int64_t)bytes);
     if (storage && count) {
-        int64_t *words = dense.items;
-        tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : words,
-                      words + rank);
+        tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : dense.items);
     }
     return tci_words_put(g, &dense, tci_leaf_data(g, dtype, rank, sizes, storage, NULL, 0));
 }

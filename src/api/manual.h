@@ -813,14 +813,17 @@
  *     }
  *     tc_param_write(scale, in, 4);             // and one of them from memory, at any time
  *
- * A file is written beside its place and renamed, so it is never half there; what it holds is one
- * moment, also while other threads train. Files may come from anybody: sizes that overflow, data
- * outside of the file or of two arrays in one place, names given twice or that are not UTF-8 are
- * TC_ERR_IO; encrypted entries of an .npz, archives beyond 4 GiB, records and Python objects are
- * TC_ERR_UNSUPPORTED. Arrays of numpy.savez_compressed are inflated into the tensor's own memory,
- * also by tc_file_borrow, and their checksum must agree; big-endian ones can only be copied. What
- * else an .npz holds is an error when it is asked for. bf16 is "<V2" in NumPy's files, as others
- * write it.
+ * A file is written as tc-*.tmp in the same directory and renamed, so it is never half there; what
+ * it holds is one moment, also while other threads train. A file that is replaced keeps its mode
+ * and, where the system permits, its owner and group; a symbolic link stays, and the file it leads
+ * to is replaced; other hard links keep the old content. A tc-*.tmp that a killed process left is
+ * removed by the next write of the same name. Files may come from anybody: sizes that overflow,
+ * data outside of the file or of two arrays in one place, names given twice or that are not UTF-8,
+ * more than 64 axes, headers of more than 100 MB are TC_ERR_IO; encrypted entries of an .npz,
+ * archives beyond 4 GiB, records and Python objects are TC_ERR_UNSUPPORTED. Arrays of
+ * numpy.savez_compressed are inflated into the tensor's own memory, also by tc_file_borrow, and
+ * their checksum must agree; big-endian ones can only be copied. What else an .npz holds is an
+ * error when it is asked for. bf16 is "<V2" in NumPy's files, as others write it.
  *
  * Tensors of other libraries in the same process come in and go out as DLPack's structs, without a
  * copy where nobody changes the memory; their deleters are called once, when the last tensor and

@@ -251,7 +251,7 @@ static tc_status tci_optim_all(tci_optim *o, const char *op, tci_optim_rule rule
         status = tc_status_of(o->effects[i]);
     }
     *n_effects = status ? 0 : o->n;
-    tci_frame_leave(&f);
+    (void)tci_frame_status(&f);
     return status;
 }
 
@@ -433,7 +433,7 @@ TC_API tc_status tc_scale_effects_at(tc_tensor scale, tc_tensor finite, int64_t 
         *n_effects = n + 2;
     }
     tci_heap_free(guarded);
-    tci_frame_leave(&f);
+    (void)tci_frame_status(&f);
     return status;
 }
 

@@ -218,20 +218,26 @@ typedef struct tci_print_view { /* a value in memory */
     const char *data;            /* element 0...0 */
     tc_dtype dtype;
     int rank;
-    const int64_t *shape, *strides; /* in elements; strides NULL: dense */
+    const int64_t *shape;
+    int64_t *strides;            /* in elements; heap */
+    int64_t *index;              /* of the element that is seen, also heap; all 0 between walks */
     bool summary;                /* only corners are shown */
 } tci_print_view;
 
-static int64_t tci_print_stride(const tci_print_view *v, int axis)
+/* strides NULL: dense. False: out of memory. */
+static bool tci_print_open(tci_print_view *v, const int64_t *strides)
 {
-    if (v->strides) {
-        return v->strides[axis];
+    int64_t *words = tci_heap_get(sizeof(*words) * (2 * (size_t)v->rank + 1)), stride = 1;
+    if (!words) {
+        return false;
     }
-    int64_t stride = 1;
-    for (int i = axis + 1; i < v->rank; i++) {
-        stride *= v->shape[i];
+    for (int i = v->rank - 1; i >= 0; i--) {
+        words[i] = strides ? strides[i] : stride;
+        stride *= TCI_MAX(v->shape[i], 1);
     }
-    return stride;
+    v->strides = words;
+    v->index = words + v->rank;
+    return true;
 }
 
 static bool tci_print_is_cut(const tci_print_view *v, int axis)
@@ -239,23 +245,32 @@ static bool tci_print_is_cut(const tci_print_view *v, int axis)
     return v->summary && v->shape[axis] > 2 * TCI_PRINT_EDGE;
 }
 
-/* Calls `see` for each element that will be shown below `axis`. */
-static void tci_print_visit(const tci_print_view *v, int axis, int64_t at,
+/* Goes to the next index of an axis that is shown; *at follows. At the end of the axis it goes back
+ * to 0: false. */
+static bool tci_print_step(const tci_print_view *v, int axis, int64_t *at)
+{
+    int64_t next = v->index[axis] + 1;
+    if (next == TCI_PRINT_EDGE && tci_print_is_cut(v, axis)) {
+        next = v->shape[axis] - TCI_PRINT_EDGE;
+    }
+    next = next < v->shape[axis] ? next : 0;
+    *at += (next - v->index[axis]) * v->strides[axis];
+    v->index[axis] = next;
+    return next != 0;
+}
+
+/* Calls `see` for each element that will be shown. */
+static void tci_print_visit(const tci_print_view *v,
                             void (*see)(tci_print_format *f, const tci_print_view *v, int64_t at),
                             tci_print_format *f)
 {
-    if (axis == v->rank) {
+    int64_t at = 0;
+    int axis;
+    do {
         see(f, v, at);
-        return;
-    }
-    int64_t stride = tci_print_stride(v, axis);
-    int64_t n = v->shape[axis];
-    for (int64_t i = 0; i < n; i++) {
-        if (i == TCI_PRINT_EDGE && tci_print_is_cut(v, axis)) {
-            i = n - TCI_PRINT_EDGE;
+        for (axis = v->rank - 1; axis >= 0 && !tci_print_step(v, axis, &at); axis--) {
         }
-        tci_print_visit(v, axis + 1, at + i * stride, see, f);
-    }
+    } while (axis >= 0);
 }
 
 static tci_value tci_print_value(const tci_print_view *v, int64_t at)
@@ -317,12 +332,12 @@ static void tci_print_plan_floats(tci_print_format *f, const tci_print_view *v)
     f->dtype = v->dtype == TC_BF16 ? TC_F32 : v->dtype;
     f->precision = TCI_PRINT_PRECISION;
     f->smallest = INFINITY;
-    tci_print_visit(v, 0, 0, tci_print_see_range, f);
+    tci_print_visit(v, tci_print_see_range, f);
     double limit = f->dtype == TC_F64 ? 1e8 : f->dtype == TC_F32 ? 1e6 : 1e3;
     f->exponential = f->largest > 0 &&
                      (f->largest >= limit || f->smallest < tci_print_rounded(0.0001, f->dtype) ||
                       tci_print_rounded(f->largest / f->smallest, f->dtype) > 1000.0);
-    tci_print_visit(v, 0, 0, tci_print_see_widths, f);
+    tci_print_visit(v, tci_print_see_widths, f);
     int after_whole = f->pad_right;
     if (f->exponential) {
         f->precision = f->pad_right;
@@ -396,7 +411,7 @@ static void tci_print_row(tci_str *out, const tci_print_format *f, const tci_pri
     int indent = axis + 1;
     int width = TCI_PRINT_WIDTH - axis - 1;
     int column = indent;
-    int64_t stride = tci_print_stride(v, axis);
+    int64_t stride = v->strides[axis];
     int64_t n = v->shape[axis];
     char word[TCI_PRINT_WORD];
     for (int64_t i = 0; i < n; i++) {
@@ -421,29 +436,36 @@ static void tci_print_row(tci_str *out, const tci_print_format *f, const tci_pri
     }
 }
 
-static void tci_print_axis(tci_str *out, const tci_print_format *f, const tci_print_view *v,
-                           int axis, int64_t at)
+static void tci_print_brackets(tci_str *out, const char *bracket, int n)
 {
-    tci_str_add_n(out, "[", 1);
-    if (axis == v->rank - 1) {
+    for (int i = 0; i < n; i++) {
+        tci_str_add_n(out, bracket, 1);
+    }
+}
+
+/* All rows, within the brackets of the axes that begin and end with them. */
+static void tci_print_rows(tci_str *out, const tci_print_format *f, const tci_print_view *v)
+{
+    int64_t at = 0;
+    int axis, last = v->rank - 1;
+    tci_print_brackets(out, "[", v->rank);
+    do {
         tci_print_row(out, f, v, at);
-        tci_str_add_n(out, "]", 1);
-        return;
-    }
-    int64_t stride = tci_print_stride(v, axis);
-    int64_t n = v->shape[axis];
-    for (int64_t i = 0; i < n; i++) {
-        if (i) {
-            tci_print_break(out, v->rank - 1 - axis, axis + 1);
+        for (axis = last - 1; axis >= 0; axis--) {
+            int64_t before = v->index[axis];
+            if (tci_print_step(v, axis, &at)) {
+                tci_print_brackets(out, "]", last - axis);
+                if (v->index[axis] > before + 1) {
+                    tci_print_break(out, last - axis, axis + 1);
+                    tci_str_add(out, "...");
+                }
+                tci_print_break(out, last - axis, axis + 1);
+                tci_print_brackets(out, "[", last - axis);
+                break;
+            }
         }
-        if (i == TCI_PRINT_EDGE && tci_print_is_cut(v, axis)) {
-            tci_str_add(out, "...");
-            i = n - TCI_PRINT_EDGE - 1;
-        } else {
-            tci_print_axis(out, f, v, axis + 1, at + i * stride);
-        }
-    }
-    tci_str_add_n(out, "]", 1);
+    } while (axis >= 0);
+    tci_print_brackets(out, "]", v->rank);
 }
 
 /* A 0-d value is printed as NumPy prints a scalar: all its digits, at least one after the point. */
@@ -489,9 +511,9 @@ static void tci_print_text(tci_str *out, tci_print_view *v)
         if (tci_dtype_is_float(v->dtype)) {
             tci_print_plan_floats(&f, v);
         } else if (v->dtype != TC_BOOL) {
-            tci_print_visit(v, 0, 0, tci_print_see_integer, &f);
+            tci_print_visit(v, tci_print_see_integer, &f);
         }
-        tci_print_axis(out, &f, v, 0, 0);
+        tci_print_rows(out, &f, v);
     }
     tci_str_add_n(out, "\n", 1);
 }
@@ -503,13 +525,16 @@ static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tc
     tci_print_view v = {.data = m->first,
                         .dtype = n->dtype,
                         .rank = n->rank,
-                        .shape = tci_dim_words(n->shape), /* known: it has a value */
-                        .strides = tci_dim_words(n->strides)};
+                        .shape = tci_dim_words(n->shape)}; /* known: it has a value */
     tc_status status = TC_OK;
     tci_str text = {0};
-    tci_print_text(&text, &v);
+    bool open = tci_print_open(&v, tci_dim_words(n->strides));
+    if (open) {
+        tci_print_text(&text, &v);
+    }
+    tci_heap_free(v.strides);
     tci_lazy_drop(m, 1);
-    if (text.failed) {
+    if (!open || text.failed) {
         status = tci_fail(t, f->op, f->here, TC_ERR_MEMORY, "out of memory for the text");
     } else if (!out) {
         status = tci_fail(t, f->op, f->here, TC_ERR_ARGUMENT,

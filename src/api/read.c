@@ -3,31 +3,16 @@
 
 #include "batch.h"
 
-/* Copies axes [axis, rank) of a value to dense memory; returns the end of what was written. */
-static char *tci_read_copy_out(const tci_node *n, int axis, const char *from, char *to)
-{
-    size_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
-    if (axis == n->rank) {
-        memcpy(to, from, bytes);
-        return to + bytes;
-    }
-    if (axis == n->rank - 1 && n->strides[axis] == 1) {
-        size_t row = bytes * (size_t)n->shape[axis];
-        memcpy(to, from, row);
-        return to + row;
-    }
-    for (int64_t i = 0; i < tci_dim_known(n->shape[axis]); i++) {
-        int64_t stride = tci_dim_known(n->strides[axis]) * (int64_t)bytes;
-        to = tci_read_copy_out(n, axis + 1, from + i * stride, to);
-    }
-    return to;
-}
-
 static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node *n,
                                      const tc_buf *to)
 {
     int64_t count = tci_dim_known(tci_node_count(n));
     const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
+    const char *device = tci_backend_hides(to->data);
+    if (device) {
+        return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
+                              "given memory of a %s device, expected memory of the host", device);
+    }
     if (to->is_const || (!to->data && count)) {
         return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
                               "given %s, expected memory for %lld %s",
@@ -58,7 +43,8 @@ TCI_FN void tci_read_value(const tci_lazy_held *m, void *to)
     int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
     int64_t count = tci_dim_known(tci_node_count(n));
     if (count && n->strides) {
-        tci_read_copy_out(n, 0, m->first, to);
+        tci_leaf_copy(to, m->first, (size_t)bytes, n->rank, tci_dim_words(n->shape),
+                      tci_dim_words(n->strides));
     } else if (count) {
         memmove(to, m->first, (size_t)(bytes * count));
     }

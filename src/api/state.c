@@ -105,7 +105,11 @@ static bool tci_state_check(tci_frame *f, const tci_node *x, const tc_buf *from)
     int64_t count = tci_dim_known(tci_node_count(x));
     bool untyped = from->dtype == -1;
     int64_t expected = untyped ? count * info->bytes : count;
-    if (!from->data && count) {
+    const char *device = tci_backend_hides(from->data);
+    if (device) {
+        tci_frame_fail(f, TC_ERR_BUFFER, "given memory of a %s device, expected memory of the host",
+                       device);
+    } else if (!from->data && count) {
         tci_frame_fail(f, TC_ERR_BUFFER, "given NULL, expected %lld elements of %s",
                        (long long)count, info->name);
     } else if (!untyped && from->dtype != x->dtype) {
@@ -137,6 +141,5 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
                                                  : "out of memory for a new value");
         }
     }
-    tci_frame_leave(&f);
-    return f.failed ? tc_status_of(f.bad) : TC_OK;
+    return tci_frame_status(&f);
 }

@@ -530,7 +530,9 @@ static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
  * address is that of element 0 ... 0 and strides count elements, of any sign. Sizes and strides are
  * read during the call. Such memory is the host's; tc_run and tc_run_call copy it to dense memory
  * of the call, or back, so an output may share elements with an input, though not with another
- * output or with itself (TC_ERR_BUFFER: a stride of 0). tc_run_async refuses it. */
+ * output or with itself (TC_ERR_BUFFER; decided exactly but for strides of three axes or more that
+ * interleave in so many ways that a bounded search gives up, which are accepted). tc_run_async
+ * refuses it. */
 static inline tc_buf tci_buf_strided(tc_buf b, int rank, const int64_t *sizes,
                                      const int64_t *strides)
 {

@@ -216,8 +216,8 @@ TCI_FN char *tci_scratch_printf(tci_scratch *s, const char *format, ...)
     va_start(args, format);
     int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (n < 0) {
-        tci_scratch_fail(s, TC_ERR_INTERNAL, "text cannot be formatted: %s", format);
+    if (n < 0) { /* the libc asked for memory */
+        tci_scratch_fail(s, TC_ERR_MEMORY, "text cannot be formatted: %s", format);
     }
     char *text = tci_scratch_get(s, (size_t)n + 1);
     va_start(args, format);

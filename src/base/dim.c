@@ -148,7 +148,7 @@ static tci_dim tci_dim_finish(tci_dim_sum *s)
 {
     tci_dim d = s->n ? s->terms[0].coef : 0;
     if (s->bad) {
-        d = s->no_memory ? TCI_DIM_OF_FAULT(MEMORY) : TCI_DIM_OF_FAULT(LARGE);
+        d = s->no_memory ? tci_dim_lose() : TCI_DIM_OF_FAULT(LARGE);
     } else if (s->n > 1 || (s->n == 1 && s->terms[0].n > 0)) {
         tci_dim_take_lock();
         d = tci_dim_intern(s);
@@ -166,10 +166,12 @@ TCI_FN tci_dim tci_dim_of_atom(tci_dim_atom atom)
     tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
     tci_dim_give_lock();
+    if (index < 0) {
+        return tci_dim_lose();
+    }
     tci_dim_term term = {1, 1, {index}};
     tci_dim_sum_begin(&s);
     tci_dim_sum_add(&s, &term);
-    s.bad = s.no_memory = index < 0;
     return tci_dim_finish(&s);
 }
 

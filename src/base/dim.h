@@ -69,6 +69,13 @@ enum {
     TCI_DIM_FAULTS(TCI_ROW) TCI_DIM_FAULT_COUNT
 #undef TCI_ROW
 };
+/* Whether memory for a symbolic size ran out on this thread since this was last asked. A size that
+ * was lost compares with none, so what was found wrong meanwhile need not be so. */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN bool tci_dim_take_lost(void);
+#else
+static inline bool tci_dim_take_lost(void) { return false; }
+#endif
 #define TCI_DIM_OF_FAULT(id) ((tci_dim)(TCI_DIM_TAG + TCI_DIM_FAULT_##id))
 
 #ifdef TC_DYNAMIC_SHAPES

@@ -83,6 +83,7 @@ TCI_FN int tci_dim_atom_compare(int32_t x, int32_t y);
 TCI_FN int tci_dim_term_compare(const tci_dim_term *x, const tci_dim_term *y);
 TCI_FN int tci_dim_compare(tci_dim a, tci_dim b);
 /* With the lock held: the expression of these terms, found or made; or a fault. */
+TCI_FN tci_dim tci_dim_lose(void); /* the fault MEMORY, which tci_dim_take_lost tells of */
 TCI_FN tci_dim tci_dim_intern(const tci_dim_sum *s);
 /* With the lock held: the index of an atom, found or made; -1: out of memory. Copies the name. */
 TCI_FN int tci_dim_atom_intern(tci_dim_atom atom);

@@ -204,11 +204,26 @@ static bool tci_dim_same_terms(int index, const void *want)
     return same;
 }
 
+static _Thread_local bool tci_dim_is_lost;
+
+TCI_FN tci_dim tci_dim_lose(void)
+{
+    tci_dim_is_lost = true;
+    return TCI_DIM_OF_FAULT(MEMORY);
+}
+
+TCI_FN bool tci_dim_take_lost(void)
+{
+    bool lost = tci_dim_is_lost;
+    tci_dim_is_lost = false;
+    return lost;
+}
+
 TCI_FN tci_dim tci_dim_intern(const tci_dim_sum *s)
 {
     uint32_t hash = tci_dim_hash(s);
     if (!tci_dim_grow(&tci_dim_exprs)) {
-        return TCI_DIM_OF_FAULT(MEMORY);
+        return tci_dim_lose();
     }
     int32_t *slot = tci_dim_find(&tci_dim_exprs, hash, s, tci_dim_same_terms);
     if (*slot) {
@@ -220,7 +235,7 @@ TCI_FN tci_dim tci_dim_intern(const tci_dim_sum *s)
         fits ? tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true) : NULL;
     tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
     if (!terms) {
-        return TCI_DIM_OF_FAULT(MEMORY);
+        return tci_dim_lose();
     }
     memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
     tci_dim_range r = tci_dim_range_of_terms(terms, s->n);

@@ -13,11 +13,6 @@
 #include "posix.h"
 
 #define TCI_DIR_OTHERS (S_IWGRP | S_IWOTH)
-#ifdef O_PATH
-#define TCI_DIR_PASS O_PATH /* may be passed through, though not listed */
-#else
-#define TCI_DIR_PASS O_RDONLY
-#endif
 
 enum { TCI_DIR_LINKS = 40, TCI_DIR_NAME = 256, TCI_DIR_DEPTH = 8 };
 
@@ -41,24 +36,31 @@ static bool tci_dir_fail(tci_dir_walk *w, const char *name, const char *why)
     return false;
 }
 
-static bool tci_dir_is_ours(const struct stat *st)
-{
-    return st->st_uid == geteuid() || st->st_uid == 0;
-}
-
-/* Of a directory on the way, or of a link: others cannot change where the path leads. */
+/* Of a directory on the way, or of a link: others cannot change where the path leads. Notes may be
+ * kept below any directory, but no other user's link chooses in which of our directories. */
 static bool tci_dir_judge(tci_dir_walk *w, const char *name, const struct stat *st)
 {
-    if (w->use == TCI_DIR_NOTES) {
+    if (w->use == TCI_DIR_NOTES && !S_ISLNK(st->st_mode)) {
         return true;
     }
-    if (!tci_dir_is_ours(st) && st->st_uid != w->root_owner) {
+    if (!tci_os_is_ours(st) && st->st_uid != w->root_owner) {
         return tci_dir_fail(w, name, "it belongs to another user");
     }
     if (S_ISDIR(st->st_mode) && (st->st_mode & TCI_DIR_OTHERS) && !(st->st_mode & S_ISVTX)) {
         return tci_dir_fail(w, name, "others may write to it");
     }
     return true;
+}
+
+/* Makes a directory of mode 0700 also where the umask takes rights from its owner. Does not follow
+ * a link that somebody puts in its place; a libc that cannot do that leaves the mode as it is. */
+static int tci_dir_make(int at, const char *name)
+{
+    int failed = mkdirat(at, name, 0700);
+    if (!failed) {
+        (void)fchmodat(at, name, 0700, AT_SYMLINK_NOFOLLOW);
+    }
+    return failed;
 }
 
 /* ---- the walk ---- */
@@ -71,7 +73,7 @@ static bool tci_dir_start(tci_dir_walk *w)
     }
     w->here.n = 0;
     tci_str_add(&w->here, "");
-    w->at = open("/", TCI_DIR_PASS | O_DIRECTORY | O_CLOEXEC);
+    w->at = open("/", TCI_O_PASS | O_DIRECTORY | O_CLOEXEC);
     if (w->at < 0 || fstat(w->at, &st)) {
         return tci_dir_fail(w, NULL, strerror(errno));
     }
@@ -114,7 +116,7 @@ static bool tci_dir_step(tci_dir_walk *w, const char *name)
     struct stat st;
     int failed = fstatat(w->at, name, &st, AT_SYMLINK_NOFOLLOW);
     if (failed && errno == ENOENT && w->use != TCI_DIR_TEMPORARY) {
-        (void)mkdirat(w->at, name, 0700); /* what matters is what is there then */
+        (void)tci_dir_make(w->at, name); /* what matters is what is there then */
         failed = fstatat(w->at, name, &st, AT_SYMLINK_NOFOLLOW);
     }
     if (failed) {
@@ -123,7 +125,7 @@ static bool tci_dir_step(tci_dir_walk *w, const char *name)
     if (S_ISLNK(st.st_mode)) {
         return tci_dir_follow(w, name, &st);
     }
-    int fd = openat(w->at, name, TCI_DIR_PASS | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(w->at, name, TCI_O_PASS | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st)) {
         tci_dir_fail(w, name, strerror(errno));
         if (fd >= 0) {
@@ -186,10 +188,10 @@ static bool tci_dir_serves(tci_dir_walk *w)
     if (w->use == TCI_DIR_TEMPORARY) {
         return true; /* judged on the way */
     }
-    if (fstat(w->at, &st) || !tci_dir_is_ours(&st)) {
+    if (fstat(w->at, &st) || !tci_os_is_ours(&st)) {
         return tci_dir_fail(w, NULL, "it belongs to another user");
     }
-    if (st.st_mode & TCI_DIR_OTHERS) {
+    if (w->use == TCI_DIR_CODE && (st.st_mode & TCI_DIR_OTHERS)) {
         return tci_dir_fail(w, NULL, "others may write to it");
     }
 #if defined(ST_NOEXEC)
@@ -235,12 +237,12 @@ TCI_FN bool tci_dir_open_in(tci_dir *in, const tci_dir *d, const char *name, boo
     struct stat st;
     memset(in, 0, sizeof(*in));
     in->fd = -1;
-    if (make && mkdirat(d->fd, name, 0700)) {
+    if (make && tci_dir_make(d->fd, name)) {
         return false;
     }
     in->fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     tci_str_printf(&in->path, "%s/%s", strcmp(d->path.text, "/") ? d->path.text : "", name);
-    in->writable = true;
+    in->writable = in->closed = true;
     if (in->fd < 0 || in->path.failed || fstat(in->fd, &st) || st.st_uid != geteuid()
         || (st.st_mode & (S_IRWXG | S_IRWXO))) {
         int code = errno;
@@ -265,7 +267,7 @@ TCI_FN void tci_dir_close(tci_dir *d)
 
 TCI_FN bool tci_dir_read(const tci_dir *d, const char *name, int64_t most, tci_str *out, int *why)
 {
-    return tci_os_read_private_at(d->fd, name, most, out, why);
+    return tci_os_read_private_at(d->fd, name, d->closed, most, out, why);
 }
 
 TCI_FN bool tci_dir_publish(const tci_dir *d, const char *name, const void *bytes, size_t n,
@@ -378,4 +380,3 @@ TCI_FN int tci_dir_list(const tci_dir *d, const char *begins, tci_dir_entry **en
 }
 
 #undef TCI_DIR_OTHERS
-#undef TCI_DIR_PASS

@@ -9,6 +9,7 @@ typedef struct tci_dir {
     int fd;            /* -1: not open */
     tci_str path;      /* heap: absolute, every link resolved; for people and for other programs */
     bool writable;
+    bool closed;       /* only this user may enter it, so the modes of its files do not matter */
 } tci_dir;
 
 typedef enum tci_dir_use {
@@ -18,7 +19,8 @@ typedef enum tci_dir_use {
     /* A private folder will be made in it: as above, but it must exist, and it may be one that
      * everybody writes to where the sticky bit keeps them from each other's files, as in /tmp. */
     TCI_DIR_TEMPORARY,
-    /* For people to read: ours or root's and closed to others, whatever is above. Made. */
+    /* For people to read: ours or root's, whoever else may write to it, whatever is above; no link
+     * of another user on the way. Made. */
     TCI_DIR_NOTES
 } tci_dir_use;
 
@@ -28,7 +30,7 @@ TCI_FN bool tci_dir_open(tci_dir *d, const char *path, tci_dir_use use, tci_str 
 TCI_FN bool tci_dir_open_in(tci_dir *in, const tci_dir *d, const char *name, bool make);
 TCI_FN void tci_dir_close(tci_dir *d);
 
-/* As tci_os_read_private, at most `most` bytes (EFBIG). */
+/* As tci_os_read_private_at, at most `most` bytes (EFBIG). */
 TCI_FN bool tci_dir_read(const tci_dir *d, const char *name, int64_t most, tci_str *out, int *why);
 /* As tci_os_publish; durable: written through to the disk before the rename. */
 TCI_FN bool tci_dir_publish(const tci_dir *d, const char *name, const void *bytes, size_t n,

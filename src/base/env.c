@@ -1,7 +1,8 @@
 /* base/env.c - reads the environment variables of base/env.h.
  *
  * In: the rows. Out: their values, as text, number or list of words. Nothing is kept: a context
- * asks once and copies. In a setuid process every variable reads as unset. */
+ * asks once for what is a field of its options, and copies. In a setuid process every variable
+ * reads as unset. */
 #include "env.h"
 #include "os.h"
 #include "posix.h"

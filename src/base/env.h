@@ -1,5 +1,7 @@
 /* base/env.h - every environment variable tc reads is one row. The same settings exist as fields of
- * tc_options; a field that is set wins over the variable. Values are read once a context. */
+ * tc_options; a field that is set wins over the variable. Those with a field are read once, when a
+ * context is made; the others (LOG, KEEP, NVRTC, TMPDIR, HOME, XDG_CACHE_HOME) when they are
+ * needed, and THREADS without a context once a process. A switch is on for any number but 0. */
 #ifndef TCI_BASE_ENV_H
 #define TCI_BASE_ENV_H
 

@@ -1,13 +1,12 @@
 /* base/os.c - the operating system: clock, environment, files, shared objects, processor count.
- * Directories are in base/dir.c, processes in base/spawn.c.
+ * Directories are in base/dir.c, new files in base/fresh.c, processes in base/spawn.c.
  *
  * In: paths and names. Out: results and errno codes; nothing is printed and errno means nothing
  * after. The one idea of the file functions: whoever can write where we read could plant code. So a
  * private file is trusted only when its owner is this user or root, when nobody else may write it,
- * and when it is no link; and a file appears under its name only complete (rename of a fresh file).
- * What must also survive a crash of the machine is written through to the disk before the rename
- * (durable): 0.3 ms on a virtual disk, milliseconds on others, so only where a reader would
- * otherwise start from nothing. */
+ * and when it is no link. In a directory that nobody else may enter the mode of a file does not
+ * count: no other user can open it, or link to it, whatever its mode says, and other programs (a
+ * compiler) give their files the mode that the umask leaves. */
 #include "os.h"
 #include "posix.h"
 
@@ -116,7 +115,7 @@ TCI_FN int64_t tci_os_mtime_ns(const struct stat *st)
 #endif
 }
 
-static bool tci_os_is_ours(const struct stat *st)
+TCI_FN bool tci_os_is_ours(const struct stat *st)
 {
     return st->st_uid == geteuid() || st->st_uid == 0;
 }
@@ -143,7 +142,13 @@ static bool tci_os_read_rest(int fd, int64_t most, tci_str *out, int *why)
     return code ? tci_os_why(why, code) : true;
 }
 
-static int tci_os_judge_file(int fd, bool private_file, int64_t most)
+typedef enum tci_os_trust {
+    TCI_OS_ANY_FILE,     /* the user named it */
+    TCI_OS_OUR_FILE,     /* in a directory that nobody else may enter */
+    TCI_OS_PRIVATE_FILE  /* anywhere */
+} tci_os_trust;
+
+static int tci_os_judge_file(int fd, tci_os_trust trust, int64_t most)
 {
     struct stat st;
     if (fstat(fd, &st)) {
@@ -155,25 +160,26 @@ static int tci_os_judge_file(int fd, bool private_file, int64_t most)
     if (!S_ISREG(st.st_mode)) { /* a device may have no end */
         return EINVAL;
     }
-    if (!private_file) {
+    if (trust == TCI_OS_ANY_FILE) {
         return 0;
     }
-    if (!tci_os_is_ours(&st) || (st.st_mode & TCI_OS_OTHERS_WRITE)) {
+    if (!tci_os_is_ours(&st)
+        || (trust == TCI_OS_PRIVATE_FILE && (st.st_mode & TCI_OS_OTHERS_WRITE))) {
         return EPERM;
     }
     return st.st_size > most ? EFBIG : 0;
 }
 
-static bool tci_os_read(int at, const char *path, bool private_file, int64_t most, tci_str *out,
+static bool tci_os_read(int at, const char *path, tci_os_trust trust, int64_t most, tci_str *out,
                         int *why)
 {
     /* O_NONBLOCK: opening a planted FIFO must not wait for a writer. */
-    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (private_file ? O_NOFOLLOW : 0);
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (trust != TCI_OS_ANY_FILE ? O_NOFOLLOW : 0);
     int fd = openat(at, path, flags);
     if (fd < 0) {
         return tci_os_why(why, errno);
     }
-    int code = tci_os_judge_file(fd, private_file, most);
+    int code = tci_os_judge_file(fd, trust, most);
     if (code) {
         close(fd);
         return tci_os_why(why, code);
@@ -181,19 +187,20 @@ static bool tci_os_read(int at, const char *path, bool private_file, int64_t mos
     return tci_os_read_rest(fd, most, out, why);
 }
 
-TCI_FN bool tci_os_read_private_at(int at, const char *name, int64_t most, tci_str *out, int *why)
+TCI_FN bool tci_os_read_private_at(int at, const char *name, bool closed, int64_t most,
+                                   tci_str *out, int *why)
 {
-    return tci_os_read(at, name, true, most, out, why);
+    return tci_os_read(at, name, closed ? TCI_OS_OUR_FILE : TCI_OS_PRIVATE_FILE, most, out, why);
 }
 
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why)
 {
-    return tci_os_read(AT_FDCWD, path, true, INT64_MAX, out, why);
+    return tci_os_read(AT_FDCWD, path, TCI_OS_PRIVATE_FILE, INT64_MAX, out, why);
 }
 
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why)
 {
-    return tci_os_read(AT_FDCWD, path, false, INT64_MAX, out, why);
+    return tci_os_read(AT_FDCWD, path, TCI_OS_ANY_FILE, INT64_MAX, out, why);
 }
 
 TCI_FN uint64_t tci_os_random(void)
@@ -247,62 +254,6 @@ TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
     return why;
 }
 
-TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path, int mode)
-{
-    *f = (tci_os_fresh){.at = at, .fd = -1, .path = path};
-    tci_str_printf(&f->temporary, "%s.%ld.%016llx.tmp", path, (long)getpid(),
-                   (unsigned long long)tci_os_random());
-    if (f->temporary.failed) {
-        f->code = ENOMEM;
-        return;
-    }
-    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    f->fd = openat(at, f->temporary.text, flags, mode);
-    f->code = f->fd < 0 ? errno : 0;
-}
-
-TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n)
-{
-    f->code = f->code ? f->code : tci_os_write_all(f->fd, bytes, n);
-}
-
-TCI_FN int tci_os_fresh_end(tci_os_fresh *f, bool keep, bool durable)
-{
-    if (f->fd >= 0) {
-        bool synced = f->code || !keep || !durable || !fsync(f->fd) || errno == EINVAL;
-        if (!synced) { /* EINVAL: this kind has no disk */
-            f->code = errno;
-        }
-        if (close(f->fd) && !f->code) {
-            f->code = errno;
-        }
-        if (keep && !f->code && renameat(f->at, f->temporary.text, f->at, f->path)) {
-            f->code = errno;
-        }
-        if (!keep || f->code) {
-            unlinkat(f->at, f->temporary.text, 0);
-        }
-        f->fd = -1;
-    }
-    tci_str_free(&f->temporary);
-    return f->code;
-}
-
-TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
-                              int *why)
-{
-    tci_os_fresh f;
-    tci_os_fresh_begin(&f, at, path, 0600);
-    tci_os_fresh_write(&f, bytes, n);
-    int code = tci_os_fresh_end(&f, true, durable);
-    return code ? tci_os_why(why, code) : true;
-}
-
-TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why)
-{
-    return tci_os_publish_at(AT_FDCWD, path, bytes, n, false, why);
-}
-
 TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns)
 {
     struct stat st;
@@ -336,7 +287,7 @@ TCI_FN bool tci_os_find_program(const char *name, tci_str *path)
     }
     const char *at = tci_os_getenv("PATH");
     if (!at) {
-        at = "/usr/local/bin:/usr/bin:/bin";
+        at = TCI_OS_USUAL_PATH;
     }
     while (at) {
         size_t length = strcspn(at, ":");
@@ -495,6 +446,24 @@ TCI_FN int tci_os_cpu_count(void)
         n = (int)quota; /* rounded down: a thread too many is stopped by the quota in mid-run */
     }
     return TCI_MAX(n, 1);
+}
+
+TCI_FN uint64_t tci_os_thread_id(void)
+{
+    static uint64_t count;
+    static _Thread_local uint64_t own;
+    own = own ? own : __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
+    return own;
+}
+
+TCI_FN bool tci_os_thread_lives(int32_t thread)
+{
+#if defined(__linux__) && defined(SYS_tgkill)
+    return thread < 0 || syscall(SYS_tgkill, getpid(), thread, 0) == 0 || errno != ESRCH;
+#else
+    (void)thread;
+    return true;
+#endif
 }
 
 #ifdef TCI_OS_MASK_WORDS

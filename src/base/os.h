@@ -26,36 +26,53 @@ TCI_FN bool tci_os_is_setuid(void);
 /* Reads a whole regular file, refusing links (O_NOFOLLOW), owners other than us and root, and
  * group/other-writable files. False: errno-like code in *why. Text is heap memory in out. */
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
-/* The same of a name in an open directory; EFBIG: it has more than `most` bytes. */
-TCI_FN bool tci_os_read_private_at(int at, const char *name, int64_t most, tci_str *out, int *why);
+/* The same of a name in an open directory; EFBIG: it has more than `most` bytes. closed: nobody
+ * else may enter the directory, so group- and other-writable files are read too. */
+TCI_FN bool tci_os_read_private_at(int at, const char *name, bool closed, int64_t most,
+                                   tci_str *out, int *why);
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any regular file */
-/* A file that appears complete or not at all: a fresh O_EXCL temporary beside `path`, renamed into
- * place at the end if all went well. After an error the rest does nothing. */
+/* ---- files that appear complete or not at all: base/fresh.c ---- */
+/* A temporary file in the directory of `path`, renamed into place at the end if all went well.
+ * After an error the rest does nothing. */
 typedef struct tci_os_fresh {
-    int at, fd;
-    const char *path;
+    bool began;          /* and has not ended; all zero: nothing to end */
+    bool users;          /* one of the user's */
+    int dir, fd;         /* -1: not open */
+    tci_str name;        /* heap: of the file in dir, and of the temporary one */
     tci_str temporary;
-    int code;      /* errno of the first error, or 0 */
+    bool replaces;       /* users: a file is there, of which the new one keeps mode and owner */
+    unsigned mode, uid, gid;
+    int code;            /* errno of the first error, or 0 */
 } tci_os_fresh;
-TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path, int mode);
+/* A file of tc's own, relative to an open directory: mode 0600 whatever the umask is. A link of
+ * that name is replaced. */
+TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path);
+/* A file of the user's. A link is followed; a file that is there keeps its mode and, if the system
+ * allows it, owner and group; a new one gets 0666 less the umask. Removes the temporary files that
+ * dead processes left for that name. */
+TCI_FN void tci_os_fresh_begin_users(tci_os_fresh *f, const char *path);
 TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n);
 /* durable: written through to the disk before the rename, so that it is whole also after a crash
- * of the machine. keep false: it goes away. The result is f->code. Once it ended nothing is left to
- * end. */
+ * of the machine; files of the user's always are. keep false: it goes away. Returns f->code. */
 TCI_FN int tci_os_fresh_end(tci_os_fresh *f, bool keep, bool durable);
-/* Writes bytes to such a file of mode 0600. */
+TCI_FN const char *tci_os_fresh_why(int code); /* text for f->code */
+/* Writes bytes to a file of tc's own. */
 TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why);
 /* The same in an open directory. */
 TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
                               int *why);
+
+/* ---- more of files ---- */
 /* Writes all n bytes; an errno code, or 0. */
 TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n);
 struct stat;
+TCI_FN bool tci_os_is_ours(const struct stat *st); /* owned by this user or root */
 TCI_FN int64_t tci_os_mtime_ns(const struct stat *st);
 /* 64 bits that nobody can guess; when the system has none to give, at least no two are equal. */
 TCI_FN uint64_t tci_os_random(void);
 TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns);
 /* A path as given, or a name on PATH, of which only the absolute entries are searched. */
+#define TCI_OS_USUAL_PATH "/usr/local/bin:/usr/bin:/bin" /* where PATH is unset */
 TCI_FN bool tci_os_find_program(const char *name, tci_str *path);
 
 /* ---- processes: base/spawn.c ---- */
@@ -78,7 +95,8 @@ typedef enum tci_spawn {
 } tci_spawn;
 /* Runs without a shell: posix_spawn, signals reset to default, own process group, stdin from
  * /dev/null, stdout and stderr into `log` (heap), descriptors closed, PATH without entries that are
- * no absolute path. Nothing of its group is alive when this returns. */
+ * no absolute path (TCI_OS_USUAL_PATH if none is left). Nothing of its group is alive when this
+ * returns. */
 TCI_FN tci_spawn tci_os_run(tci_command *c, tci_str *log, int *exit_code);
 
 /* ---- shared objects: of other projects; ours are loaded by base/object.c ---- */
@@ -98,6 +116,12 @@ TCI_FN int tci_os_cpu_count(void);
  * thread; -1 where the system has none. */
 TCI_FN int tci_os_cpu(void);
 TCI_FN int32_t tci_os_thread(void);
+/* The calling thread's own number: 1, 2, ... in the order in which threads ask first. Unlike a
+ * pthread_t or the system's number it is never another thread's later. */
+TCI_FN uint64_t tci_os_thread_id(void);
+/* False: no thread of this process has that system's number any more. -1, and where the system does
+ * not tell: true. */
+TCI_FN bool tci_os_thread_lives(int32_t thread);
 /* Takes a processor from those that a thread may run on, if others are left, and gives back the one
  * that was taken before (-1: none was). */
 TCI_FN void tci_os_keep_off(int32_t thread, int cpu, int before);

@@ -57,6 +57,9 @@ extern int clock_gettime(int clock, struct timespec *now);
 extern int dirfd(DIR *dir);
 extern DIR *fdopendir(int fd);
 extern int faccessat(int dir, const char *path, int mode, int flags);
+extern int fchmod(int fd, mode_t mode);
+extern int fchmodat(int dir, const char *path, mode_t mode, int flags);
+extern int fchown(int fd, uid_t owner, gid_t group);
 extern int fstatvfs(int fd, struct statvfs *fs);
 extern int mkdirat(int dir, const char *path, mode_t mode);
 extern int openat(int dir, const char *path, int flags, ...);
@@ -134,6 +137,12 @@ extern pid_t wait4(pid_t pid, int *status, int flags, struct rusage *used);
 #define WIFEXITED(status) (WTERMSIG(status) == 0)
 #define WIFSIGNALED(status) (WTERMSIG(status) != 0 && WTERMSIG(status) != 0x7f)
 #endif
+#endif
+
+#ifdef O_PATH
+#define TCI_O_PASS O_PATH /* a directory that may be passed through, though not listed */
+#else
+#define TCI_O_PASS O_RDONLY
 #endif
 
 #endif

@@ -124,7 +124,8 @@ static void tci_spawn_free_environment(tci_spawn_environment *e)
     tci_str_free(&e->temp_dir);
 }
 
-/* PATH without what depends on the current directory: the compiler looks for its parts there. */
+/* PATH without what depends on the current directory: the compiler looks for its parts there. at
+ * NULL: there is no PATH. */
 static void tci_spawn_clean_path(tci_str *clean, const char *at)
 {
     tci_str_add(clean, "PATH=");
@@ -136,9 +137,12 @@ static void tci_spawn_clean_path(tci_str *clean, const char *at)
         }
         at = at[length] ? at + length + 1 : NULL;
     }
+    if (clean->n == 5) {
+        tci_str_add(clean, TCI_OS_USUAL_PATH);
+    }
 }
 
-/* Ours, with that PATH, and with the command's TMPDIR. False: out of memory. */
+/* Our environment, with that PATH, and with the command's TMPDIR. False: out of memory. */
 static bool tci_spawn_make_environment(tci_spawn_environment *e, const char *temp_dir)
 {
     int n = 0;
@@ -146,21 +150,22 @@ static bool tci_spawn_make_environment(tci_spawn_environment *e, const char *tem
     while (environ && environ[n]) {
         n++;
     }
-    e->list = tci_heap_get(sizeof(*e->list) * (size_t)(n + 2));
+    e->list = tci_heap_get(sizeof(*e->list) * (size_t)(n + 3));
     if (!e->list) {
         return false;
     }
+    const char *path = NULL;
     int kept = 0;
     for (int i = 0; i < n; i++) {
         char *row = environ[i];
-        if (!strncmp(row, "PATH=", 5) && !e->path.n) {
-            tci_spawn_clean_path(&e->path, row + 5);
-            row = e->path.text;
-        }
-        if (!temp_dir || strncmp(row ? row : "", "TMPDIR=", 7)) {
+        if (!strncmp(row, "PATH=", 5)) {
+            path = path ? path : row + 5;
+        } else if (!temp_dir || strncmp(row, "TMPDIR=", 7)) {
             e->list[kept++] = row;
         }
     }
+    tci_spawn_clean_path(&e->path, path);
+    e->list[kept++] = e->path.text;
     if (temp_dir) {
         tci_str_printf(&e->temp_dir, "TMPDIR=%s", temp_dir);
         e->list[kept] = e->temp_dir.text;

@@ -28,6 +28,12 @@ static struct {
     bool started;
 } tci_backends = {.lock = TCI_MUTEX_INIT};
 
+/* Those with a device whose memory the host cannot read; grows only. */
+static struct {
+    int n; /* atomic */
+    const tc_backend *of[TCI_BACKEND_MAX];
+} tci_backend_memory;
+
 static const tci_backend tci_backend_interp = {.name = "interp",
                                                .target = {.arch = "c", .features = "interp"}};
 #define TCI_BACKEND_NO_CPU "tc_cpu.h was not beside tc.h, or TC_NO_CPU was defined"
@@ -110,6 +116,43 @@ static void tci_backend_record(tci_target *t)
     tci_machine_text(&m, t->record, sizeof(t->record));
 }
 
+/* Caller holds the lock. The devices of one kind answer alike. */
+static void tci_backend_list_memory(const tc_backend *calls)
+{
+    int n = tci_backend_memory.n, i = 0;
+    while (i < n && tci_backend_memory.of[i]->is_hidden != calls->is_hidden) {
+        i++;
+    }
+    if (calls->is_hidden && i == n && n < TCI_BACKEND_MAX) {
+        tci_backend_memory.of[n] = calls;
+        __atomic_store_n(&tci_backend_memory.n, n + 1, __ATOMIC_RELEASE);
+    }
+}
+
+TCI_FN void tci_backend_has_memory(const tc_backend *calls)
+{
+    pthread_mutex_lock(&tci_backends.lock);
+    tci_backend_list_memory(calls);
+    pthread_mutex_unlock(&tci_backends.lock);
+}
+
+TCI_FN bool tci_backend_hides_any(void)
+{
+    return __atomic_load_n(&tci_backend_memory.n, __ATOMIC_ACQUIRE) > 0;
+}
+
+TCI_FN const char *tci_backend_hides(const void *memory)
+{
+    int n = __atomic_load_n(&tci_backend_memory.n, __ATOMIC_ACQUIRE);
+    for (int i = 0; memory && i < n; i++) {
+        const tc_backend *calls = tci_backend_memory.of[i];
+        if (calls->is_hidden(calls->user, memory)) {
+            return calls->name;
+        }
+    }
+    return NULL;
+}
+
 static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_bits)
 {
     tc_backend_target target;
@@ -129,6 +172,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
         memcpy(b->why, why, strlen(why) + 1);
         return;
     }
+    tci_backend_list_memory(calls);
     b->name = calls->name;
     b->calls = calls;
     memcpy(b->target.arch, "c", 2);

@@ -162,6 +162,11 @@ typedef struct tci_backend {
 } tci_backend;
 /* The backend that `o` asks for, else the best that works here. NULL: no such backend. */
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
+/* Whether a device was found whose memory the host may not be able to read; one load. */
+TCI_FN bool tci_backend_hides_any(void);
+/* The name of the backend that has the address in memory which the host cannot read; NULL: none
+ * has. */
+TCI_FN const char *tci_backend_hides(const void *memory);
 /* Where that is NULL: says so, and which there are. */
 TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o);
 

@@ -48,14 +48,14 @@ enum {
 
 static bool tci_disk_choose_dir(const tc_options *o, tci_str *dir)
 {
-    const char *given = o->cache_dir ? o->cache_dir : tci_env_get(TCI_ENV_CACHE_DIR);
+    const char *given = o->cache_dir;
     const char *cache_home = tci_env_get(TCI_ENV_HOME_CACHE);
     const char *home = tci_env_get(TCI_ENV_HOME);
     if (given && given[0]) {
         tci_str_add(dir, given);
     } else if (cache_home && cache_home[0] == '/') {
         tci_str_printf(dir, "%s/tc", cache_home);
-    } else if (home && home[0] == '/') {
+    } else if (home && home[0] == '/' && tci_os_stat(home, NULL, NULL)) { /* never made */
         tci_str_printf(dir, "%s/.cache/tc", home);
     }
     return dir->n > 0 && !dir->failed;
@@ -67,11 +67,11 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
     memset(d, 0, sizeof(*d));
     d->dir.fd = -1;
     d->options = o;
-    if (o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0)) {
+    if (o->no_disk_cache) {
         return;
     }
     if (!tci_disk_choose_dir(o, &path)) {
-        tci_log(o, "cache", "no disk cache: neither a directory nor HOME is set");
+        tci_log(o, "cache", "no disk cache: no directory is set, and HOME is unset or missing");
         tci_str_free(&path);
         return;
     }
@@ -81,8 +81,7 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
                 tci_str_text(&why));
     }
     d->writable = d->readable && d->dir.writable && !o->cache_read_only;
-    int64_t mb = tci_env_int(TCI_ENV_CACHE_MB, TCI_DISK_DEFAULT_MB);
-    d->cap_bytes = o->cache_bytes > 0 ? o->cache_bytes : TCI_MAX(mb, (int64_t)1) << 20;
+    d->cap_bytes = o->cache_bytes > 0 ? o->cache_bytes : (int64_t)TCI_DISK_DEFAULT_MB << 20;
     tci_str_free(&path);
     tci_str_free(&why);
 }

@@ -157,7 +157,7 @@ TCI_FN void tci_jit_find(tci_jit *j)
 TCI_FN tc_status tci_jit_find_compiler(tci_jit *j, tci_str *log)
 {
     const tc_backend *calls = j->backend->calls;
-    const char *wanted = j->options->cc ? j->options->cc : tci_env_get(TCI_ENV_CC);
+    const char *wanted = j->options->cc;
     tc_status status = calls->compiler(calls->user, wanted, &j->compiler);
     if (status != TC_OK) {
         const char *why = calls->last_error ? calls->last_error(calls->user) : "";
@@ -417,10 +417,9 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     build.directory = b->dir.dir.path.text;
     build.features = j->backend->target.features;
     build.compiler = j->compiler.path;
-    build.timeout_ms = (int)TCI_MIN((int64_t)INT32_MAX / 2, 1000 * (j->options->cc_timeout_s > 0
-                           ? (int64_t)j->options->cc_timeout_s
-                           : TCI_MAX(tci_env_int(TCI_ENV_CC_TIMEOUT, TCI_JIT_DEFAULT_TIMEOUT_S),
-                                     (int64_t)1)));
+    int64_t seconds = j->options->cc_timeout_s;
+    seconds = seconds > 0 ? seconds : TCI_JIT_DEFAULT_TIMEOUT_S;
+    build.timeout_ms = (int)TCI_MIN((int64_t)INT32_MAX / 2, 1000 * seconds);
     build.keep = b->dir.is_kept;
     build.say = tci_jit_say;
     build.say_arg = &j->said;

@@ -5,7 +5,7 @@
  * event begins over it, so the file is valid JSON at any moment, also when the host never says
  * goodbye or crashes.
  *
- * Threads are numbered by first appearance. One lock guards the file. */
+ * One lock guards the file. */
 #include "trace.h"
 
 #include <stdio.h>
@@ -13,16 +13,12 @@
 
 #include "../base/os.h"
 
-#define TCI_TRACE_THREADS 256
-
 static struct {
     tci_mutex lock;
     int on; /* atomic */
     FILE *file;
     bool any;
     int64_t origin_ns;
-    int n_threads;
-    pthread_t threads[TCI_TRACE_THREADS];
 } tci_trace = {.lock = TCI_MUTEX_INIT};
 
 TCI_FN bool tci_trace_is_on(void)
@@ -49,7 +45,7 @@ TCI_FN bool tci_trace_open(const char *path)
     tci_os_keep_over_fork(&tci_trace.lock, NULL);
     int cancel = tci_trace_lock();
     if (!tci_trace.file) {
-        tci_trace.file = fopen(path, "w");
+        tci_trace.file = fopen(path, "we");
         if (tci_trace.file) {
             fputs("[\n]\n", tci_trace.file);
             fflush(tci_trace.file);
@@ -74,21 +70,6 @@ TCI_FN void tci_trace_close(void)
     tci_trace_unlock(cancel);
 }
 
-/* Caller holds the lock. Threads past the table share the last number. */
-static int tci_trace_thread(void)
-{
-    pthread_t me = pthread_self();
-    for (int i = 0; i < tci_trace.n_threads; i++) {
-        if (pthread_equal(tci_trace.threads[i], me)) {
-            return i;
-        }
-    }
-    if (tci_trace.n_threads < TCI_TRACE_THREADS) {
-        tci_trace.threads[tci_trace.n_threads++] = me;
-    }
-    return tci_trace.n_threads - 1;
-}
-
 /* Names come from ops and kernels; anything that JSON would have to escape becomes a dot. */
 static void tci_trace_clean(char *out, size_t room, const char *name)
 {
@@ -111,9 +92,9 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
     FILE *f = tci_trace.file;
     if (f && fseek(f, -2, SEEK_END) == 0) {
         fprintf(f,
-                "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,"
+                "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%llu,\"ts\":%.3f,"
                 "\"dur\":%.3f}\n]\n",
-                tci_trace.any ? "," : "", clean, category, tci_trace_thread(),
+                tci_trace.any ? "," : "", clean, category, (unsigned long long)tci_os_thread_id(),
                 (double)(begin_ns - tci_trace.origin_ns) / 1000,
                     (double)(end_ns - begin_ns) / 1000);
         fflush(f);
@@ -121,5 +102,3 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
     }
     tci_trace_unlock(cancel);
 }
-
-#undef TCI_TRACE_THREADS

@@ -730,7 +730,7 @@ static int tci_export_write_weights(tci_export *e, const char *path)
     static const char zeros[TCI_EXPORT_ALIGN];
     uint64_t head[TCI_EXPORT_HEAD / 8] = {0};
     tci_export_weights_head(e, head);
-    tci_os_fresh_begin(&e->to, AT_FDCWD, path, 0666);
+    tci_os_fresh_begin_users(&e->to, path);
     tci_os_fresh_write(&e->to, head, sizeof(head));
     for (int i = 0; i < e->request->n_captured; i++) {
         if (tci_export_param_of(e, i) < 0) {
@@ -739,19 +739,19 @@ static int tci_export_write_weights(tci_export *e, const char *path)
             tci_os_fresh_write(&e->to, zeros, (size_t)(tci_export_round(n) - n));
         }
     }
-    return tci_os_fresh_end(&e->to, true, false);
+    return tci_os_fresh_end(&e->to, true, true);
 }
 
 static int tci_export_write_header(tci_export *e, const char *path)
 {
-    tci_os_fresh_begin(&e->to, AT_FDCWD, path, 0666);
+    tci_os_fresh_begin_users(&e->to, path);
     tci_os_fresh_write(&e->to, e->header.text, e->header.n);
-    return tci_os_fresh_end(&e->to, true, false);
+    return tci_os_fresh_end(&e->to, true, true);
 }
 
 static int tci_export_write_code(tci_export *e)
 {
-    tci_os_fresh_begin(&e->to, AT_FDCWD, e->path, 0666);
+    tci_os_fresh_begin_users(&e->to, e->path);
     tci_os_fresh_write(&e->to, e->head.text, e->head.n);
     for (int i = 0; i < e->request->n_captured && !e->how.weights; i++) {
         if (tci_export_param_of(e, i) < 0) {
@@ -759,7 +759,7 @@ static int tci_export_write_code(tci_export *e)
         }
     }
     tci_os_fresh_write(&e->to, e->tail.text, e->tail.n);
-    return tci_os_fresh_end(&e->to, true, false);
+    return tci_os_fresh_end(&e->to, true, true);
 }
 
 /* ---- one export ---- */
@@ -885,7 +885,8 @@ static tc_status tci_export_write(tci_batch *b, tci_export *e)
     }
     if (code) {
         return tci_batch_fail(b->f, e->job.about, NULL, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                              "'%.300s': it cannot be written: %s", path, strerror(code));
+                              "'%.300s': it cannot be written: %s", path,
+                              tci_os_fresh_why(code));
     }
     return status;
 }

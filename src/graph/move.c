@@ -37,6 +37,10 @@ static bool tci_move_infer_shape(tci_graph *g, const tci_node *x, int rank, cons
     for (int i = 0; i < rank; i++) {
         count = tci_dim_mul(count, out[i]);
     }
+    if (!tci_build_check_dim(g, "the number of elements", count, TC_ERR_SHAPE) ||
+        !tci_build_check_dim(g, "the number of elements", have, TC_ERR_SHAPE)) {
+        return false;
+    }
     if (unknown >= 0 && count != 0 && tci_dim_divides(count, have)) {
         out[unknown] = tci_dim_div(have, count);
         return true;

@@ -45,8 +45,17 @@ TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format,
     va_start(args, format);
     vsnprintf(g->message, sizeof(g->message), format, args);
     va_end(args);
+    if (tci_dim_take_lost()) {
+        why = TC_ERR_MEMORY;
+        snprintf(g->message, sizeof(g->message), "out of memory for a symbolic size");
+    }
     g->error = why;
     return why;
+}
+
+TCI_FN tc_status tci_graph_why_again(const tci_graph *g)
+{
+    return g->error == TC_ERR_MEMORY ? TC_ERR_MEMORY : TC_ERR_INTERNAL;
 }
 
 /* ---- memory ---- */

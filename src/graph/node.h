@@ -191,6 +191,9 @@ TCI_FN void *tci_graph_resize(tci_graph *g, void *p, size_t old_bytes,
                               size_t new_bytes); /* its memory */
 TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
+/* The status of a builder that failed although the graph was valid: out of memory, or a mistake
+ * of ours. */
+TCI_FN tc_status tci_graph_why_again(const tci_graph *g);
 
 /* graph/print.c: text of the nodes a set of roots needs, in a stable form; graph/verify.c. */
 TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots);

@@ -386,8 +386,7 @@ TC_API tc_status tc_file_open_at(tc_ctx *ctx, const char *path, tc_file **file, 
     if (!f.failed) {
         *file = tci_io_open_file(&f, path);
     }
-    tci_frame_leave(&f);
-    return f.failed ? tc_status_of(f.bad) : TC_OK;
+    return tci_frame_status(&f);
 }
 
 TC_API void tc_file_close(tc_file *file)

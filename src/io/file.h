@@ -43,8 +43,9 @@ TCI_FN const tci_io_type *tci_io_types(void); /* TCI_DTYPE_N of them */
 
 enum {
     TCI_IO_WINDOW = 1 << 14,
-    TCI_IO_HEADER_MAX = 100000000, /* bytes: what safetensors allows, for all formats */
+    TCI_IO_HEADER_MAX = 100000000, /* bytes of a file's headers: what safetensors allows */
     TCI_IO_ARRAYS_MAX = 1 << 20,   /* so that a small file cannot ask for much memory */
+    TCI_IO_RANK_MAX = 64,          /* axes of an array, as in NumPy 2 */
     TCI_IO_ALIGN = 64              /* where data begins that we write */
 };
 

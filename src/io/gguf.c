@@ -61,8 +61,7 @@ static const char *tci_gguf_text(tci_gguf *g)
 enum {
     TCI_GGUF_U8, TCI_GGUF_I8, TCI_GGUF_U16, TCI_GGUF_I16, TCI_GGUF_U32, TCI_GGUF_I32, TCI_GGUF_F32,
     TCI_GGUF_BOOL, TCI_GGUF_TEXT, TCI_GGUF_LIST, TCI_GGUF_U64, TCI_GGUF_I64, TCI_GGUF_F64,
-    TCI_GGUF_KINDS,
-    TCI_GGUF_RANK = 64
+    TCI_GGUF_KINDS
 };
 
 /* Bytes of a number of that kind; 0: it is none. */
@@ -149,9 +148,9 @@ static tci_gguf_array tci_gguf_next(tci_gguf *g)
     const tci_io_type *types = tci_io_types();
     tci_gguf_array a = {.seen = {.name = tci_gguf_text(g), .dtype = TC_DTYPE_COUNT}};
     uint64_t rank = tci_gguf_take(g, 4);
-    if (rank > TCI_GGUF_RANK) {
+    if (rank > TCI_IO_RANK_MAX) {
         tci_io_bad(g->file, "%s would have %" PRIu64 " axes: expected at most %d",
-                   TCI_IO_NAME(a.seen.name), rank, TCI_GGUF_RANK);
+                   TCI_IO_NAME(a.seen.name), rank, TCI_IO_RANK_MAX);
     }
     int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, rank);
     for (uint64_t d = rank; d-- > 0;) {

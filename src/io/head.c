@@ -76,6 +76,9 @@ TCI_FN int tci_head_sizes(tci_head *s, char open, char close, const int64_t **si
     while (more) {
         int64_t size = tci_head_size(s);
         s->at += close == ')' && s->at < s->end && *s->at == 'L'; /* a long of Python 2 */
+        if (n == TCI_IO_RANK_MAX) {
+            tci_io_bad(s->file, "its header has a list of more than %d sizes", TCI_IO_RANK_MAX);
+        }
         TCI_PUSH(&s->file->s, list, n, cap, size);
         bool comma = tci_head_take(s, ',');
         /* Python ends a tuple with a comma if it likes, JSON does not */

@@ -94,8 +94,7 @@ TC_API tc_status tc_save_at(tc_ctx *ctx, const char *path, tc_site here)
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the path is NULL");
     }
     if (f.failed) {
-        tci_frame_leave(&f);
-        return tc_status_of(f.bad);
+        return tci_frame_status(&f);
     }
     return tci_io_write(&o, &f, tci_params_list_out);
 }
@@ -159,7 +158,7 @@ static void tci_params_check(tci_params_load *w)
 
 static void tci_params_read(tci_params_load *w, const tci_io_array *a, void *to)
 {
-    int64_t *words = TCI_NEW_ARRAY(&w->s, int64_t, 2 * a->seen.rank);
+    int64_t *words = TCI_NEW_ARRAY(&w->s, int64_t, a->seen.rank);
     const int64_t *strides = tci_io_strides(a, words);
     void *as_it_lies = strides ? tci_scratch_get(&w->s, (size_t)a->bytes) : to;
     tc_status status = TC_OK;
@@ -169,7 +168,7 @@ static void tci_params_read(tci_params_load *w, const tci_io_array *a, void *to)
     }
     if (strides && a->bytes) {
         tci_leaf_copy(to, as_it_lies, tci_dtype_get(a->seen.dtype)->bytes, a->seen.rank,
-                      a->seen.sizes, strides, words + a->seen.rank);
+                      a->seen.sizes, strides);
     }
 }
 
@@ -215,6 +214,5 @@ TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here)
         tci_scratch_free(&w.s);
         tc_file_close(file);
     }
-    tci_frame_leave(&f);
-    return f.failed ? tc_status_of(f.bad) : TC_OK;
+    return tci_frame_status(&f);
 }

@@ -20,7 +20,7 @@ TCI_FN void tci_io_put(tci_io_out *o, const void *bytes, int64_t n)
     }
     if (o->to.code) {
         tci_scratch_fail(&o->s, o->to.code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                         "it cannot be written: %s", strerror(o->to.code));
+                         "it cannot be written: %s", tci_os_fresh_why(o->to.code));
     }
 }
 
@@ -110,6 +110,17 @@ static void tci_io_check_metadata(tci_io_out *o, const tci_io_writer *format)
     tci_io_check_texts(o, "the metadata's key", o->metadata, n, 2);
 }
 
+/* Ranks that readers take. */
+static void tci_io_check_ranks(tci_io_out *o)
+{
+    for (int i = 0; i < o->n; i++) {
+        if (tci_io_node(o, i)->rank > TCI_IO_RANK_MAX) {
+            tci_scratch_fail(&o->s, TC_ERR_LIMIT, "tensor %d has %d axes: expected at most %d in a "
+                             "file (tc_reshape it)", i, tci_io_node(o, i)->rank, TCI_IO_RANK_MAX);
+        }
+    }
+}
+
 static void tci_io_check(tci_io_out *o, const tci_io_writer *format)
 {
     if (!format) {
@@ -146,7 +157,8 @@ static tc_status tci_io_write_armed(tci_io_out *o, const tci_frame *f, tci_io_li
         return status;
     }
     o->holds = true;
-    tci_os_fresh_begin(&o->to, AT_FDCWD, o->path, 0666);
+    tci_io_check_ranks(o);
+    tci_os_fresh_begin_users(&o->to, o->path);
     format->write(o);
     tci_os_fresh_end(&o->to, true, true);
     tci_io_put(o, NULL, 0);
@@ -156,7 +168,6 @@ static tc_status tci_io_write_armed(tci_io_out *o, const tci_frame *f, tci_io_li
 TCI_FN tc_status tci_io_write(tci_io_out *o, tci_frame *f, tci_io_lister list)
 {
     tci_scratch_init(&o->s);
-    o->to.fd = -1;
     tc_status status = tci_io_write_armed(o, f, list);
     if (o->s.why) {
         tci_frame_fail(f, status, "'%.300s': %s", o->path, o->s.message);
@@ -166,7 +177,7 @@ TCI_FN tc_status tci_io_write(tci_io_out *o, tci_frame *f, tci_io_lister list)
         tci_lazy_drop(o->values, o->n);
     }
     tci_scratch_free(&o->s);
-    tci_frame_leave(f);
+    (void)tci_frame_status(f); /* of a value that cannot be computed the frame knows nothing */
     return status;
 }
 
@@ -188,8 +199,7 @@ TC_API tc_status tc_file_write_at(tc_ctx *ctx, const char *path, const char *con
         tci_frame_node(&f, tensors.items[i], "a tensor");
     }
     if (f.failed) {
-        tci_frame_leave(&f);
-        return tc_status_of(f.bad);
+        return tci_frame_status(&f);
     }
     return tci_io_write(&o, &f, NULL);
 }

@@ -139,9 +139,9 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     }
 }
 
-/* Does `from` depend on `target`? Assumes so when the walk gets long. It begins at the target,
- * which came late or is read by what came late, so that little depends on it. */
-static bool tci_group_depends(tci_fusion *f, int from, int target)
+/* True if `from` depends on `target` (*why is CYCLE), or if the walk gets long (FAR). It begins at
+ * the target, which came late or is read by what came late, so that little depends on it. */
+static bool tci_group_depends(tci_fusion *f, int from, int target, tci_why *why)
 {
     int32_t *stack = NULL;
     int n = 0, cap = 0, visited = 0;
@@ -149,7 +149,9 @@ static bool tci_group_depends(tci_fusion *f, int from, int target)
     TCI_PUSH(f->s, stack, n, cap, target);
     while (n > 0) {
         const tci_group *g = &f->groups[stack[--n]];
-        if (g == &f->groups[from] || ++visited > TCI_GROUP_WALK) {
+        bool meets = g == &f->groups[from];
+        if (meets || ++visited > TCI_GROUP_WALK) {
+            *why = meets ? TCI_WHY_CYCLE : TCI_WHY_FAR;
             return true;
         }
         for (int i = 0; i < g->n_users; i++) {
@@ -163,11 +165,11 @@ static bool tci_group_depends(tci_fusion *f, int from, int target)
 }
 
 /* Would root r, put into g, wait for a group that waits for g? */
-static bool tci_group_makes_cycle(tci_fusion *f, const tci_root *r, int group)
+static bool tci_group_makes_cycle(tci_fusion *f, const tci_root *r, int group, tci_why *why)
 {
     for (int i = 0; i < tci_root_n_before(r); i++) {
         int other = f->roots[tci_root_before(f, r, i)].group;
-        if (other != group && tci_group_depends(f, other, group)) {
+        if (other != group && tci_group_depends(f, other, group, why)) {
             return true;
         }
     }
@@ -393,8 +395,7 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_PAIRS;
         return false;
     }
-    if (tci_group_makes_cycle(f, r, group)) {
-        *why = TCI_WHY_CYCLE;
+    if (tci_group_makes_cycle(f, r, group, why)) {
         return false;
     }
     return true;

@@ -15,6 +15,7 @@
     X(CUSTOM, "a function of the user's reads and writes memory")                                  \
     X(FEW, "the few points of the sums would leave most of the device idle")                       \
     X(CYCLE, "another kernel lies between them")                                                   \
+    X(FAR, "so many kernels depend on one of them that a cycle is not ruled out")                  \
     X(SIZE, "the joined kernel would be too large")                                                \
     X(SHARED, "several kernels read it and computing it again costs more than memory")             \
     X(AGAIN, "it would be computed again for many elements")                                       \

@@ -27,7 +27,7 @@ typedef struct tci_intact {
 static tci_node *tci_intact_built(const tci_intact *t, tci_node *n)
 {
     if (!n) {
-        tci_scratch_fail(t->s, TC_ERR_INTERNAL, "rewrite: %s", t->g->message);
+        tci_scratch_fail(t->s, tci_graph_why_again(t->g), "rewrite: %s", t->g->message);
     }
     return n;
 }

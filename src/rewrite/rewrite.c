@@ -32,11 +32,12 @@ typedef struct tci_rewrite_pass {
 
 enum { TCI_REWRITE_MOVES = 64 }; /* nested, below which a BARRIER goes */
 
-/* A builder that fails here was given a graph that was valid before: our own mistake. */
+/* A builder that fails here had no memory, or was given a graph that was valid before: our own
+ * mistake. */
 static tci_node *tci_rewrite_built(tci_rewrite_pass *p, tci_node *n)
 {
     if (!n) {
-        tci_scratch_fail(p->s, TC_ERR_INTERNAL, "rewrite: %s", p->g->message);
+        tci_scratch_fail(p->s, tci_graph_why_again(p->g), "rewrite: %s", p->g->message);
     }
     return n;
 }

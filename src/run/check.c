@@ -94,6 +94,36 @@ static void tci_check_name_buffer(const tc_program *f, int index, char *text, si
     }
 }
 
+/* ---- memory of devices ---- */
+
+TCI_FN tc_status tci_call_check_memory(tc_call *c, const char *what, int i, const void *data)
+{
+    const char *device = tci_backend_hides(data);
+    return device ? tci_call_refuse(c, TC_ERR_BUFFER,
+                                    "%s %d: given %p, memory of a %s device, which this run would "
+                                    "read or write on the host: expected memory of the host (or a "
+                                    "program with options.backend \"%s\", and dense)", what, i,
+                                    data, device, device)
+                  : TC_OK;
+}
+
+/* Of a program that runs on the host. */
+static tc_status tci_check_all_memory(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    const tc_program *f = c->program;
+    tc_status status = TC_OK;
+    for (int i = 0; i < outputs->n && !status; i++) {
+        status = tci_call_check_memory(c, "output", i, outputs->items[i].data);
+    }
+    for (int i = 0; i < inputs->n && !status; i++) {
+        status = tci_call_check_memory(c, "input", i, inputs->items[i].data);
+    }
+    for (int i = 0; i < f->code->n_inputs - f->n_inputs && !status; i++) {
+        status = tci_call_check_memory(c, "the captured tensor", i, f->captured_data[i]);
+    }
+    return status;
+}
+
 /* ---- overlaps ---- */
 
 static tci_run_span tci_check_span(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
@@ -293,6 +323,12 @@ TCI_FN tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
         const tc_buf *b = &outputs->items[i];
         if (TCI_UNLIKELY(!tci_check_fits(b, &code->outputs[i]) || b->is_const)) {
             return tci_check_refuse_buffer(c, true, i, b, &code->outputs[i]);
+        }
+    }
+    if (!code->device && TCI_UNLIKELY(tci_backend_hides_any())) {
+        status = tci_check_all_memory(c, inputs, outputs);
+        if (status) {
+            return status;
         }
     }
     return c->spans ? tci_check_check_sorted(c, inputs, outputs)

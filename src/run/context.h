@@ -125,10 +125,11 @@ typedef struct tci_port_room {
     size_t n_sizes, n_text;
 } tci_port_room;
 
-/* The last failing tc_run of one thread. Only that thread writes the text. */
+/* The last failing tc_run of one thread. Only that thread writes and reads the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
-    pthread_t thread;
+    uint64_t thread;           /* tci_os_thread_id */
+    int32_t system_thread;     /* tci_os_thread, which tells whether it lives */
     tci_error error;
 } tci_thread_error;
 
@@ -169,6 +170,7 @@ struct tc_program {
     tci_kept *kept;            /* computed last, or NULL */
     tc_call *idle;
     tci_thread_error *errors;
+    int n_errors, most_errors; /* how many there are, and when to look for those of dead threads */
 };
 
 /* A piece of memory in a run, for the search for overlaps. */
@@ -398,6 +400,12 @@ TCI_FN tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
 /* That there are as many as it takes. */
 TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 /* Writes c->last and returns why. */
+/* run/overlap.c: whether two elements of a buffer with strides share memory; whether two buffers,
+ * of which one has strides, do. Sizes, strides and counts were checked. */
+TCI_FN bool tci_overlap_itself(const tc_buf *b);
+TCI_FN bool tci_overlap_each_other(const tc_buf *a, const tc_buf *b);
+/* Whether the host can read the memory of buffer i; what: "input", say. */
+TCI_FN tc_status tci_call_check_memory(tc_call *c, const char *what, int i, const void *data);
 TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
 enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */

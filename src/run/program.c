@@ -17,6 +17,8 @@
 #include "../base/alloc.h"
 #include "dynamic.h"
 
+enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */
+
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
@@ -582,14 +584,33 @@ TCI_FN void tci_program_release(tc_program *f)
 
 static tci_thread_error *tci_program_find_error(tc_program *f)
 {
-    pthread_t me = pthread_self();
+    uint64_t me = tci_os_thread_id();
     pthread_mutex_lock(f->lock);
     tci_thread_error *e = f->errors;
-    while (e && !pthread_equal(e->thread, me)) {
+    while (e && e->thread != me) {
         e = e->next;
     }
     pthread_mutex_unlock(f->lock);
     return e;
+}
+
+/* Frees those of dead threads once there are twice as many as there were of living ones, so the
+ * list does not grow with threads that come and go. Caller holds the lock. */
+static void tci_program_sweep_errors(tc_program *f)
+{
+    if (f->n_errors < f->most_errors) {
+        return;
+    }
+    for (tci_thread_error **at = &f->errors, *e; (e = *at);) {
+        if (tci_os_thread_lives(e->system_thread)) {
+            at = &e->next;
+        } else {
+            *at = e->next;
+            f->n_errors--;
+            tci_heap_free(e);
+        }
+    }
+    f->most_errors = TCI_MAX(2 * f->n_errors, (int)TCI_PROGRAM_ERRORS);
 }
 
 TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text)
@@ -600,10 +621,13 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
         if (!e) {
             return; /* the status still tells */
         }
-        e->thread = pthread_self();
+        e->thread = tci_os_thread_id();
+        e->system_thread = tci_os_thread();
         pthread_mutex_lock(f->lock);
+        tci_program_sweep_errors(f);
         e->next = f->errors;
         f->errors = e;
+        f->n_errors++;
         pthread_mutex_unlock(f->lock);
     }
     e->error.status = why;

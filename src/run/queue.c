@@ -129,7 +129,10 @@ TCI_FN bool tci_event_is_done(const tc_event *e)
 
 TCI_FN tc_status tci_event_wait(tc_event *e)
 {
-    if (!tci_event_is_done(e) && e->process != tci_queue_process) {
+    if (tci_event_is_done(e)) { /* the lock of one may be held for ever in a child made by fork */
+        return e->error.status;
+    }
+    if (e->process != tci_queue_process) {
         return TC_ERR_BACKEND; /* its thread is in the parent */
     }
     pthread_mutex_lock(&e->lock);

@@ -26,18 +26,16 @@ TCI_FN bool tci_strided_any(const tc_bufs *inputs, const tc_bufs *outputs)
 
 /* ---- checks ---- */
 
-/* Whether b's elements, which are as many as its sizes say, lie within what an address can reach;
- * those of an output apart. */
-static bool tci_strided_reaches(const tc_buf *b, bool is_output)
+/* Whether b's elements, as many as its sizes say, are within what an address can reach. */
+static bool tci_strided_reaches(const tc_buf *b)
 {
-    int64_t most = INT64_MAX / 2 / tci_dtype_get((tc_dtype)b->dtype)->bytes;
+    int64_t most = INT64_MAX / 8 / tci_dtype_get((tc_dtype)b->dtype)->bytes;
     if (tci_buf_sized(*b, b->rank, b->sizes).n != b->n) {
         return false;
     }
     for (int i = 0; i < b->rank; i++) {
         const int64_t stride = b->strides[i], steps = b->sizes[i] - 1;
-        if (steps > 0 && (stride < -most || stride > most || most / steps < llabs(stride) ||
-                          (is_output && !stride))) {
+        if (steps > 0 && (stride < -most || stride > most || most / steps < llabs(stride))) {
             return false;
         }
         most -= steps > 0 ? steps * llabs(stride) : 0;
@@ -54,8 +52,9 @@ static tc_status tci_strided_check(tc_call *c, const tc_buf *b, bool is_output, 
                       : !sized                             ? "no sizes"
                       : !b->data && b->n                   ? "NULL"
                       : is_output && b->is_const           ? "a pointer to const"
-                      : !tci_strided_reaches(b, is_output) ? "sizes or strides that do not fit"
-                                                             : NULL;
+                      : !tci_strided_reaches(b)            ? "sizes or strides that do not fit"
+                      : is_output && tci_overlap_itself(b) ? "two elements in one place"
+                                                           : NULL;
     if (!why && b->n > tci_dim_most(port->n)) { /* before so much is copied */
         return tci_call_refuse(c, TC_ERR_BUFFER,
                                "%s %d: given %lld elements, expected %s%lld of %s",
@@ -67,13 +66,28 @@ static tc_status tci_strided_check(tc_call *c, const tc_buf *b, bool is_output, 
     if (!why && !tci_dtype_is_aligned((tc_dtype)b->dtype, b->data)) {
         why = "an address that its type cannot have";
     }
-    return why ? tci_call_refuse(c, TC_ERR_BUFFER,
-                                 "%s %d: given strides and %s, expected%s memory of typed elements "
-                                 "and the sizes and strides of all axes%s",
-                                 is_output ? "output" : "input", i, why,
-                                 is_output ? " writable" : "",
-                                 is_output ? ", no element twice" : "")
-               : TC_OK;
+    if (!why) { /* copied on the host, whatever runs the program */
+        return tci_call_check_memory(c, is_output ? "output" : "input", i, b->data);
+    }
+    return tci_call_refuse(c, TC_ERR_BUFFER,
+                           "%s %d: given strides and %s, expected%s memory of typed elements and "
+                           "the sizes and strides of all axes%s",
+                           is_output ? "output" : "input", i, why, is_output ? " writable" : "",
+                           is_output ? ", no element twice" : "");
+}
+
+/* That no other output has elements where output i has them; one of the two has strides. */
+static tc_status tci_strided_check_outputs(tc_call *c, const tc_bufs *outputs, int i)
+{
+    for (int k = 0; k < i; k++) {
+        const tc_buf *a = &outputs->items[k], *b = &outputs->items[i];
+        if ((a->strides || b->strides) && a->data && b->data && tci_overlap_each_other(a, b)) {
+            return tci_call_refuse(c, TC_ERR_BUFFER,
+                                   "output %d: given strides over elements of output %d, expected "
+                                   "separate memory", b->strides ? i : k, b->strides ? k : i);
+        }
+    }
+    return TC_OK;
 }
 
 /* ---- copies ---- */
@@ -145,6 +159,7 @@ static tc_status tci_strided_make(tc_call *c, const tc_bufs *inputs, const tc_bu
         const int at = is_output ? i - inputs->n : i;
         const tc_buf *b = is_output ? &outputs->items[at] : &inputs->items[at];
         tc_status status = b->strides ? tci_strided_check(c, b, is_output, at) : TC_OK;
+        status = status || !is_output ? status : tci_strided_check_outputs(c, outputs, at);
         if (status) {
             return status;
         }

@@ -123,6 +123,24 @@ TEST(no_disk_cache_leaves_no_file)
     end();
 }
 
+TEST(a_variable_set_later_changes_no_context)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_options o = default_options();
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    setenv("TC_NO_CACHE", "1", 1);
+    setenv("TC_CC", "/no/such/compiler", 1);
+    REQUIRE(tc_compile(expression(ctx, 0), &f) == TC_OK);
+    unsetenv("TC_NO_CACHE");
+    unsetenv("TC_CC");
+    CHECK_EQ_INT(count_entries(in_dir("cache"), "tc-p-", ".bin"), 1);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 TEST(a_seeded_cache_serves_read_only)
 {
     begin();

@@ -68,6 +68,33 @@ TEST(files_of_other_users_are_refused)
     end();
 }
 
+/* The compiler's files have the mode that the umask leaves; the folder they are in is closed. */
+TEST(any_umask_gets_native_code)
+{
+    static const mode_t masks[] = {0, 002, 022, 077, 0777};
+    mode_t before = umask(022);
+    for (int i = 0; i < 5; i++) {
+        if (masks[i] == 0777 && geteuid()) {
+            continue; /* the compiler cannot read its own files */
+        }
+        begin();
+        struct stat st;
+        tc_options o = default_options();
+        umask(masks[i]);
+        outcome made = attempt(&o, 0, true), found = attempt(&o, 0, true);
+        umask(022);
+        CHECK_RAN(made, "cpu");
+        CHECK_EQ_INT(made.used.compiler_runs, 1);
+        CHECK_RAN(found, "cpu");
+        CHECK_EQ_INT(found.used.disk_hits, 1);
+        CHECK(stat(in_dir("cache"), &st) == 0 && (st.st_mode & 07777) == 0700);
+        CHECK(stat(find_file(in_dir("cache"), "tc-m-", ".so"), &st) == 0);
+        CHECK_EQ_INT(st.st_mode & 07777, 0600);
+        end();
+    }
+    umask(before);
+}
+
 TEST(a_directory_that_others_may_write_is_not_used)
 {
     begin();
@@ -236,6 +263,65 @@ TEST(a_read_only_place_is_only_read)
     }
     CHECK_EQ_INT(waitpid(child, &ended, 0), child);
     CHECK_EQ_INT(ended, 0);
+    end();
+}
+
+static void restore(const char *name, char *kept)
+{
+    if (kept) {
+        setenv(name, kept, 1);
+    } else {
+        unsetenv(name);
+    }
+    free(kept);
+}
+
+static char *keep(const char *name)
+{
+    const char *now = getenv(name);
+    return now ? strdup(now) : NULL;
+}
+
+/* Directories that the user names for the cache are made; his home is not, as where a system user
+ * has "/nonexistent". */
+TEST(a_home_that_is_missing_is_not_made)
+{
+    begin();
+    char *cache = keep("TC_CACHE_DIR"), *base = keep("XDG_CACHE_HOME"), *home = keep("HOME");
+    tc_options o = default_options();
+    o.cache_dir = NULL;
+    unsetenv("TC_CACHE_DIR");
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", in_dir("home"), 1);
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    CHECK(access(in_dir("home"), F_OK) != 0);
+    CHECK_EQ_INT(mkdir(in_dir("home"), 0700), 0);
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    CHECK_EQ_INT(access(in_dir("home/.cache/tc"), F_OK), 0);
+    setenv("XDG_CACHE_HOME", in_dir("made"), 1);
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    CHECK_EQ_INT(access(in_dir("made/tc"), F_OK), 0);
+    setenv("TC_CACHE_DIR", in_dir("given/deep"), 1);
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    CHECK_EQ_INT(access(in_dir("given/deep"), F_OK), 0);
+    restore("TC_CACHE_DIR", cache);
+    restore("XDG_CACHE_HOME", base);
+    restore("HOME", home);
+    end();
+}
+
+/* Without PATH, or with one that has no absolute entry, the compiler finds its linker too. */
+TEST(a_compiler_without_a_path_gets_one)
+{
+    begin();
+    tc_options o = default_options();
+    unsetenv("PATH");
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    char *cc = realpath("/usr/bin/cc", NULL);
+    o.cc = cc ? cc : "/bin/cc";
+    setenv("PATH", ".:bin", 1);
+    CHECK_RAN(attempt(&o, 1, true), "cpu");
+    free(cc);
     end();
 }
 

@@ -21,6 +21,8 @@ static int fake_context_waits;
 static int64_t fake_pages;                    /* of 2 MB, of memory that is longer than 1 MB */
 static const char *fake_fail_in;              /* this function fails, ... */
 static int fake_fail_after;                   /* ... when it was called so many times */
+static const char *fake_hidden;               /* memory that the host cannot read */
+static size_t fake_hidden_bytes;
 static int64_t *fake_word, fake_fault;        /* the last one made; what graphs write to it */
 /* What a module says of a kernel with a main loop of its own; NULL: it has none. */
 static const tci_cuda_skeleton *fake_skeleton;
@@ -293,9 +295,14 @@ static int fake_cuMemcpyAsync(tci_cu_ptr to, tci_cu_ptr from, size_t n, void *st
 }
 static int fake_cuPointerGetAttribute(void *value, int attribute, tci_cu_ptr p)
 {
-    (void)attribute, (void)p;
+    const char *at = (const char *)(size_t)p;
+    bool hidden = at >= fake_hidden && at < fake_hidden + fake_hidden_bytes;
     FAKE_ENTER_INSIDE();
-    *(unsigned *)value = 1; /* the host's */
+    if (attribute == 4) { /* where the host has it */
+        *(const void **)value = at;
+        return hidden ? 1 : 0;
+    }
+    *(unsigned *)value = attribute == 9 ? 0 : hidden ? 2 : 1; /* the device's, the host's */
     return 0;
 }
 static int fake_cuGraphCreate(void **graph, unsigned flags)

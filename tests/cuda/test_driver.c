@@ -11,6 +11,7 @@
 #include "tc_test.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -809,6 +810,72 @@ TEST(a_second_device_has_a_context_of_its_own)
 
 /* The module says what maps its kernel wants; they are made for the operands' addresses. */
 /* The record of the machine is what the driver says, and careful values for the rest. */
+/* A page that the host may not touch, as memory of a GPU is for it. */
+static float *hidden_page(void)
+{
+    fake_hidden_bytes = 4096;
+    void *page = mmap(NULL, fake_hidden_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(page != MAP_FAILED);
+    fake_hidden = page;
+    return page;
+}
+
+#define CHECK_HIDDEN(call, about, what)                                                            \
+    do {                                                                                           \
+        CHECK_EQ_INT(call, TC_ERR_BUFFER);                                                         \
+        CHECK_HAS(tc_error(about), what);                                                          \
+        CHECK_HAS(tc_error(about), "cuda device");                                                 \
+    } while (0)
+
+/* On the host such memory would be a segmentation fault. */
+TEST(programs_on_the_host_refuse_memory_of_a_device)
+{
+    void *memory = NULL;
+    REQUIRE(tc_cuda_alloc(8, &memory) == TC_OK); /* there is a device now */
+    tc_cuda_free(memory);
+    float *far = hidden_page(), near[4] = {1, 2, 3, 4}, out[4] = {0};
+    const int64_t sizes[1] = {4}, strides[1] = {2};
+    for (int k = 0; k < 2; k++) {
+        tc_options o = {.backend = k ? "interp" : "cpu", .no_disk_cache = true, .threads = 1};
+        tc_ctx *ctx = NULL;
+        tc_program *f = NULL, *g = NULL;
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 4);
+        tc_tensor captured = tc_borrow(ctx, far, TC_F32, 4);
+        REQUIRE(tc_compile(tc_neg(x), &f) == TC_OK);
+        REQUIRE(tc_compile(tc_add(x, captured), &g) == TC_OK);
+        const tc_bufs in = TC_BUFS(TC_BUF(near, 4)), to = TC_BUFS(TC_BUF(out, 4));
+        const tc_buf apart = TC_BUF_STRIDED(far, 1, sizes, strides);
+        CHECK_HIDDEN(tc_run(f, TC_BUFS(TC_BUF(far, 4)), to), f, "input 0");
+        CHECK_HIDDEN(tc_run(f, in, TC_BUFS(TC_BUF(far + 7, 4))), f, "output 0");
+        CHECK_HIDDEN(tc_run(f, TC_BUFS(apart), to), f, "input 0");
+        CHECK_HIDDEN(tc_run(f, in, TC_BUFS(apart)), f, "output 0");
+        CHECK_HIDDEN(tc_run(g, in, to), g, "captured tensor 0");
+        tc_queue *queue = NULL;
+        tc_event *event = NULL;
+        REQUIRE(tc_queue_make(&queue) == TC_OK);
+        tc_status status = tc_run_async(f, queue, TC_BUFS(TC_BUF(far, 4)), to, &event);
+        CHECK_EQ_INT(status ? status : tc_event_wait(event), TC_ERR_BUFFER);
+        tc_event_free(event);
+        tc_queue_free(queue);
+        CHECK_HIDDEN(tc_read(captured, out, 4), captured, "the value is in memory");
+        CHECK_HIDDEN(tc_read(tc_neg(captured), out, 4), ctx, "captured tensor 0");
+        CHECK_HIDDEN(tc_read(tc_borrow(ctx, near, TC_F32, 4), far, 4), ctx, "tc_read");
+        tc_tensor copied = tc_copy_in(ctx, far, TC_F32, 4);
+        CHECK_HIDDEN(tc_status_of(copied), copied, "tc_copy_in");
+        tc_tensor p = tc_param(ctx, near, TC_F32, 4);
+        CHECK_HIDDEN(tc_param_write(p, far, 4), ctx, "tc_param_write");
+        CHECK_EQ_INT(tc_run(f, in, to), TC_OK);
+        CHECK(out[3] == -4);
+        tc_program_free(f);
+        tc_program_free(g);
+        tc_ctx_free(ctx);
+    }
+    munmap(far, fake_hidden_bytes);
+    fake_hidden = NULL;
+    fake_hidden_bytes = 0;
+}
+
 TEST(the_device_is_asked)
 {
     const tc_backend *calls = tci_cuda_backend();

@@ -517,6 +517,58 @@ TEST(errors_name_the_call_and_the_tensor)
     errors_end(&w);
 }
 
+/* Calls that give out a status and no handle, each failing with a text that has `i` in it. */
+static tc_status errors_fail(const errors_world *w, tc_tensor p, tc_tensor bad, int which, int i)
+{
+    char path[64];
+    tc_file *file;
+    tc_program *f;
+    tc_dlpack *dl;
+    tc_tensor effects[8];
+    int n = 0;
+    snprintf(path, sizeof(path), "/none/%d.npy", i);
+    const char *name = path;
+    switch (which) {
+    case 0: return tc_file_open(w->ctx, path, &file);
+    case 1: return tc_load(w->ctx, path);
+    case 2: return tc_save(w->ctx, path);
+    case 3: return tc_file_write(w->ctx, path, &name, TC_TENSORS(bad), NULL);
+    case 4: return tc_param_write(p, w->x, i + 10);
+    case 5: return tc_sgd(&p, &bad, 1, 0.1, NULL, effects, &n);
+    case 6: return tc_export_c(TC_TENSORS(w->a), TC_TENSORS(w->y), NULL, path);
+    case 7: return tc_read(bad, (float *)w->x, i + 10);
+    case 8: return tc_eval(w->a);
+    case 9: return tc_compile(bad, NULL);
+    case 10: return tc_run(w->f, TC_BUFS(TC_BUF(w->x, i + 9)), TC_BUFS());
+    case 11: return tc_to_dlpack(w->a, &dl);
+    default: return tc_compile_fn(TC_TENSORS(w->b), TC_TENSORS(w->y), NULL, &f);
+    }
+}
+
+/* Nobody can ask a handle for their texts, so nothing of them is kept. */
+TEST(calls_that_fail_with_a_status_keep_nothing)
+{
+    enum { CALLS = 13, TIMES = 300 };
+    errors_world w;
+    REQUIRE(errors_begin(&w));
+    tc_tensor p = tc_param(w.ctx, NULL, TC_F32, 2), bad = tc_zeros(w.ctx, TC_F32, 3);
+    for (int which = 0; which < CALLS; which++) {
+        tc_stats before, after;
+        for (int i = 0; i < TIMES; i++) {
+            tc_status status = errors_fail(&w, p, bad, which, i);
+            CHECK_MSG(status != TC_OK, "call %d", which);
+            CHECK_MSG(tc_error(w.ctx)[0] || which == 9 || which == 10, "call %d says why", which);
+            if (i == 20) {
+                CHECK_EQ_INT(tc_stats(w.ctx, &before), TC_OK);
+            }
+        }
+        CHECK_EQ_INT(tc_stats(w.ctx, &after), TC_OK);
+        CHECK_MSG(after.graph_bytes == before.graph_bytes, "call %d: %lld bytes more", which,
+                  (long long)(after.graph_bytes - before.graph_bytes));
+    }
+    errors_end(&w);
+}
+
 TEST(read_checks_its_buffer)
 {
     errors_world w;

@@ -348,6 +348,71 @@ TEST(environment_variables)
     unsetenv("TC_CC");
 }
 
+/* Each variable that is a field of the options: its value, and the field in a context. */
+static const struct {
+    const char *name, *value;
+    size_t at;
+    int bytes;
+    int64_t number;
+} env_rows[] = {
+#define ROW(name, value, field, number)                                                            \
+    {name, value, offsetof(tc_options, field), (int)sizeof(((tc_options *)0)->field), number}
+    ROW("TC_CC_TIMEOUT", "7", cc_timeout_s, 7),
+    ROW("TC_CC_TIMEOUT", "0", cc_timeout_s, 1),
+    ROW("TC_CACHE_MB", "3", cache_bytes, 3 << 20),
+    ROW("TC_CACHE_MB", "0", cache_bytes, 1 << 20),
+    ROW("TC_MEMORY_CACHE_MB", "5", memory_cache_bytes, 5 << 20),
+    ROW("TC_MEMORY_CACHE_MB", "0", memory_cache_bytes, -1),
+    ROW("TC_NO_CACHE", "1", no_disk_cache, 1),
+    ROW("TC_NO_CACHE", "0", no_disk_cache, 0),
+    ROW("TC_THREADS", "3", threads, 3),
+    ROW("TC_VECTOR", "128", vector_bits, 128),
+    ROW("TC_VECTOR", "0", vector_bits, -1),
+    ROW("TC_MATRIX", "0", matrix, -1),
+    ROW("TC_REPRODUCIBLE", "1", reproducible, 1),
+    ROW("TC_REPRODUCIBLE", "2", reproducible, 1),
+    ROW("TC_FUSION", "0", fusion, -1),
+    ROW("TC_VERIFY", "1", verify, 1),
+    ROW("TC_VERIFY", "2", verify, 1),
+    ROW("TC_VERIFY", "0", verify, 0),
+    ROW("TC_BACKEND", "interp", backend, 0),
+    ROW("TC_CC", "mycc", cc, 0),
+    ROW("TC_CACHE_DIR", "/there", cache_dir, 0),
+    ROW("TC_SCHEDULE", "/file", schedule, 0),
+    ROW("TC_DUMP", "graph", dump, 0),
+    ROW("TC_DUMP_DIR", "/dumps", dump_dir, 0)};
+#undef ROW
+
+/* Read when the context is made, and not again. */
+TEST(variables_are_fields_of_a_context)
+{
+    for (int i = 0; i < TCI_COUNT(env_rows); i++) {
+        tc_ctx *ctx;
+        const char *old = getenv(env_rows[i].name);
+        char *kept = old ? strdup(old) : NULL;
+        setenv(env_rows[i].name, env_rows[i].value, 1);
+        REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+        setenv(env_rows[i].name, "17", 1);
+        const char *field = (const char *)&tci_ctx_of(ctx)->options + env_rows[i].at;
+        if (env_rows[i].bytes == sizeof(char *) && env_rows[i].number == 0) {
+            CHECK_STR(*(const char *const *)(const void *)field, env_rows[i].value);
+        } else {
+            int64_t got = env_rows[i].bytes == 1   ? *(const bool *)field
+                          : env_rows[i].bytes == 4 ? *(const int *)(const void *)field
+                                                   : *(const int64_t *)(const void *)field;
+            CHECK_MSG(got == env_rows[i].number, "%s=%s: %lld", env_rows[i].name,
+                      env_rows[i].value, (long long)got);
+        }
+        tc_ctx_free(ctx);
+        if (kept) {
+            setenv(env_rows[i].name, kept, 1);
+        } else {
+            unsetenv(env_rows[i].name);
+        }
+        free(kept);
+    }
+}
+
 /* ---- files ---- */
 
 TEST(private_files)
@@ -399,6 +464,53 @@ TEST(files_of_other_users)
     REQUIRE(chown(tct_path("file"), 65534, 65534) == 0);
     CHECK(!tci_os_read_private(tct_path("file"), &text, &why));
     CHECK_EQ_INT(why, EPERM);
+    tct_remove_dir();
+}
+
+/* Nobody else can reach what is in a directory of mode 0700: the modes of its files, which are the
+ * umask's, say nothing. Elsewhere they count. */
+TEST(modes_count_only_where_others_can_come)
+{
+    tci_dir d, in;
+    tci_str text = {0};
+    int why = 0;
+    tct_make_dir();
+    REQUIRE(tci_dir_open(&d, tct_dir, TCI_DIR_CODE, NULL));
+    REQUIRE(tci_dir_open_in(&in, &d, "in", true));
+    CHECK(in.closed && !d.closed);
+    REQUIRE(tci_dir_publish(&in, "file", "x", 1, false, NULL) && !chmod(tct_path("in/file"), 0666));
+    CHECK(tci_dir_read(&in, "file", 10, &text, &why));
+    tci_str_free(&text);
+    if (geteuid() == 0) {
+        REQUIRE(chown(tct_path("in/file"), 65534, 65534) == 0);
+        CHECK(!tci_dir_read(&in, "file", 10, &text, &why) && why == EPERM);
+    }
+    REQUIRE(symlink("/etc/passwd", tct_path("in/link")) == 0);
+    CHECK(!tci_dir_read(&in, "link", 1 << 20, &text, &why) && why == ELOOP);
+    REQUIRE(tci_dir_publish(&d, "file", "x", 1, false, NULL) && !chmod(tct_path("file"), 0660));
+    CHECK(!tci_dir_read(&d, "file", 10, &text, &why) && why == EPERM);
+    tci_dir_close(&in);
+    chmod(tct_path("in"), 0710);
+    CHECK(!tci_dir_open_in(&in, &d, "in", false));
+    tci_dir_close(&d);
+    tct_remove_dir();
+}
+
+/* A umask that takes rights from the owner does not spoil what is made under it. */
+TEST(no_umask_shuts_us_out)
+{
+    tci_dir d;
+    struct stat st;
+    tct_make_dir();
+    mode_t before = umask(0777);
+    bool good = tci_dir_open(&d, tct_path("a/b"), TCI_DIR_CODE, NULL);
+    good = good && tci_dir_publish(&d, "file", "x", 1, false, NULL);
+    umask(before);
+    REQUIRE(good);
+    CHECK(stat(tct_path("a"), &st) == 0 && (st.st_mode & 07777) == 0700);
+    CHECK(stat(tct_path("a/b"), &st) == 0 && (st.st_mode & 07777) == 0700);
+    CHECK(stat(tct_path("a/b/file"), &st) == 0 && (st.st_mode & 07777) == 0600);
+    tci_dir_close(&d);
     tct_remove_dir();
 }
 
@@ -538,6 +650,21 @@ TEST(directories_of_other_users)
     CHECK(tct_opens(tct_path("up/link"), TCI_DIR_CODE, NULL));
     REQUIRE(lchown(tct_path("up/link"), 65534, 65534) == 0); /* who could point it elsewhere */
     CHECK(!tct_opens(tct_path("up/link"), TCI_DIR_CODE, "another user"));
+    tct_remove_dir();
+}
+
+TEST(notes_go_where_no_other_user_chooses)
+{
+    tct_make_dir();
+    REQUIRE(mkdir(tct_path("wide"), 0700) == 0 && chmod(tct_path("wide"), 0777) == 0);
+    CHECK(tct_opens(tct_path("wide/in"), TCI_DIR_NOTES, NULL));
+    CHECK(tct_opens(tct_path("wide"), TCI_DIR_NOTES, NULL));
+    REQUIRE(mkdir(tct_path("ours"), 0700) == 0 && symlink("../ours", tct_path("wide/to")) == 0);
+    CHECK(tct_opens(tct_path("wide/to"), TCI_DIR_NOTES, NULL));
+    if (geteuid() == 0) {
+        REQUIRE(lchown(tct_path("wide/to"), 65534, 65534) == 0);
+        CHECK(!tct_opens(tct_path("wide/to"), TCI_DIR_NOTES, "another user"));
+    }
     tct_remove_dir();
 }
 

@@ -410,4 +410,32 @@ TEST(a_forked_child_changes_parameters)
     tc_ctx_free(ctx);
 }
 
+/* A fork may happen while the queue's thread, having reached an event, still holds its lock. */
+TEST(a_child_waits_for_no_lock_of_an_event_that_is_done)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor p = large(ctx);
+    tc_program *f = compile(ctx, TC_TENSORS(), TC_TENSORS(tc_assign(p, tc_add(p, 1))));
+    tc_queue *queue = NULL;
+    tc_event *event = NULL;
+    int ended = -1;
+    REQUIRE(tc_queue_make(&queue) == TC_OK);
+    REQUIRE(tc_run_async(f, queue, NO_BUFS, NO_BUFS, &event) == TC_OK);
+    CHECK_EQ_INT(tc_event_wait(event), TC_OK);
+    fflush(stdout);
+    pthread_mutex_lock(&event->lock);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20); /* a deadlock ends it */
+        _exit(tc_event_wait(event) == TC_OK ? 0 : 1);
+    }
+    pthread_mutex_unlock(&event->lock);
+    CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+    CHECK_EQ_INT(ended, 0);
+    tc_event_free(event);
+    tc_queue_free(queue);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN

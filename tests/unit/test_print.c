@@ -448,6 +448,55 @@ TEST(prints_an_expression)
     tc_ctx_free(ctx);
 }
 
+/* ---- ranks ---- */
+
+enum { RANK = 900 };
+
+/* 2 x 1 x ... x 1, the second element first. */
+static void *print_many_axes(void *text)
+{
+    tc_ctx *ctx = print_ctx();
+    float x[2] = {1, 2}, dense[2];
+    int64_t sizes[RANK], strides[RANK];
+    tc_status status = TC_ERR_INTERNAL;
+    for (int i = 0; i < RANK; i++) {
+        sizes[i] = i ? 1 : 2;
+        strides[i] = i ? 7 : -1;
+    }
+    tc_tensor t = tc_borrow_strided(ctx, x + 1, TC_F32, RANK, sizes, strides);
+    print_to(text, 8 * RANK, t, &status);
+    CHECK_EQ_INT(status, TC_OK);
+    CHECK(tc_read(t, dense, 2) == TC_OK && dense[0] == 2 && dense[1] == 1);
+    CHECK(tc_read(tc_neg(t), dense, 2) == TC_OK && dense[0] == -2 && dense[1] == -1);
+    tc_ctx_free(ctx);
+    return NULL;
+}
+
+static char *put(char *to, char c, int n)
+{
+    memset(to, c, (size_t)n);
+    return to + n;
+}
+
+/* NumPy stops at 64 axes; its pattern goes on. */
+TEST(any_number_of_axes_on_a_small_stack)
+{
+    static char text[8 * RANK], expected[8 * RANK];
+    pthread_t thread;
+    pthread_attr_t attributes;
+    REQUIRE(pthread_attr_init(&attributes) == 0);
+    REQUIRE(pthread_attr_setstacksize(&attributes, 64 * 1024) == 0);
+    REQUIRE(pthread_create(&thread, &attributes, print_many_axes, text) == 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    char *at = put(expected, '[', RANK);
+    at = put(put(at, '2', 1), '.', 1);
+    at = put(put(put(at, ']', RANK - 1), '\n', RANK - 1), ' ', 1);
+    at = put(put(put(at, '[', RANK - 1), '1', 1), '.', 1);
+    put(put(at, ']', RANK), '\n', 1);
+    CHECK_STR(text, expected);
+}
+
 TEST(refuses_bad_calls)
 {
     tc_ctx *ctx = print_ctx();

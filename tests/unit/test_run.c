@@ -829,4 +829,191 @@ TEST(what_a_program_takes_and_gives)
     tc_program_free(f);
 }
 
+/* ---- errors by thread ---- */
+
+typedef struct run_thread {
+    tc_program *f;
+    int n; /* elements that it gives: 4 are right */
+    char before[300], after[300];
+} run_thread;
+
+static void *run_in_thread(void *arg)
+{
+    run_thread *t = arg;
+    float in[16] = {0}, out[4];
+    snprintf(t->before, sizeof(t->before), "%s", tc_error(t->f));
+    tc_run(t->f, TC_BUFS(TC_BUF(in, t->n)), TC_BUFS(TC_BUF(out, 4)));
+    snprintf(t->after, sizeof(t->after), "%s", tc_error(t->f));
+    return NULL;
+}
+
+/* A thread that is new sees nobody's error, whatever number the system gives it, and the texts of
+ * threads that are gone do not add up. */
+TEST(errors_of_dead_threads_are_nobodys)
+{
+    tc_ctx *ctx = run_ctx(1);
+    REQUIRE(ctx);
+    tc_program *f;
+    REQUIRE(tc_compile(tc_neg(tc_input(ctx, "x", TC_F32, 4)), &f) == TC_OK);
+    run_thread mine = {.f = f, .n = 7};
+    run_in_thread(&mine);
+    CHECK_HAS(mine.after, "given 7 elements");
+    for (int i = 0; i < 200; i++) {
+        pthread_t thread;
+        run_thread t = {.f = f, .n = i % 3 ? 1 + i % 3 : 4};
+        REQUIRE(pthread_create(&thread, NULL, run_in_thread, &t) == 0);
+        pthread_join(thread, NULL);
+        CHECK_STR(t.before, "");
+        char expected[64];
+        snprintf(expected, sizeof(expected), "given %d elements", t.n);
+        CHECK(t.n == 4 ? !t.after[0] : strstr(t.after, expected) != NULL);
+    }
+    CHECK_HAS(tc_error(f), "given 7 elements"); /* this one lives */
+#if defined(__linux__)
+    CHECK_MSG(f->n_errors <= 32, "%d texts are kept", f->n_errors);
+#endif
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* ---- outputs with strides ---- */
+
+/* By marking: do two elements of b, or (other not NULL) one of each, have a byte in common? */
+static bool meets_by_marks(const tc_buf *b, const tc_buf *other)
+{
+    static unsigned char marks[4096];
+    const tc_buf *both[2] = {b, other};
+    bool meets = false;
+    memset(marks, 0, sizeof(marks));
+    for (int k = 0; k < 2 && both[k]; k++) {
+        const tc_buf *a = both[k];
+        int bytes = tc_dtype_size((tc_dtype)a->dtype);
+        for (int64_t e = 0; e < a->n; e++) {
+            int64_t at = e, rest = e;
+            if (a->strides) {
+                at = 0;
+                for (int d = a->rank - 1; d >= 0; d--) {
+                    at += rest % a->sizes[d] * a->strides[d];
+                    rest /= a->sizes[d];
+                }
+            }
+            size_t byte = (size_t)((const char *)a->data - (const char *)b->data) +
+                          (size_t)(at * bytes) + 2048;
+            for (int i = 0; i < bytes; i++) {
+                unsigned char *mark = &marks[byte + (size_t)i];
+                meets = meets || (*mark && (!other || *mark != k + 1));
+                *mark = (unsigned char)(k + 1);
+            }
+        }
+    }
+    return meets;
+}
+
+/* Every layout of up to three axes of sizes 1 to 4 and strides -7 to 7. */
+TEST(elements_that_meet_are_found_exactly)
+{
+    static float memory[1];
+    long n = 0, met = 0;
+    for (int shape = 0; shape < 64; shape++) {
+        const int64_t sizes[3] = {1 + shape % 4, 1 + shape / 4 % 4, 1 + shape / 16};
+        for (int k = 0; k < 15 * 15 * 15; k++) {
+            const int64_t strides[3] = {k % 15 - 7, k / 15 % 15 - 7, k / 225 - 7};
+            tc_buf b = TC_BUF_STRIDED(memory, 3, sizes, strides);
+            bool expected = meets_by_marks(&b, NULL), got = tci_overlap_itself(&b);
+            CHECK_MSG(got == expected, "sizes %d %d %d, strides %d %d %d: %d", (int)sizes[0],
+                      (int)sizes[1], (int)sizes[2], (int)strides[0], (int)strides[1],
+                      (int)strides[2], got);
+            n++;
+            met += got;
+        }
+    }
+    CHECK(met > n / 4 && met < n * 3 / 4);
+}
+
+/* Pairs at random: f32 and f64, dense or with strides, at any distance in bytes. */
+TEST(two_outputs_that_meet_are_found_exactly)
+{
+    static char memory[1];
+    long met = 0;
+    enum { TRIES = 100000 };
+    for (int k = 0; k < TRIES; k++) {
+        int64_t sizes[2][3], strides[2][3];
+        tc_buf b[2];
+        for (int i = 0; i < 2; i++) {
+            for (int d = 0; d < 3; d++) {
+                sizes[i][d] = 1 + (int64_t)(tct_random() % 4);
+                strides[i][d] = (int64_t)(tct_random() % 15) - 7;
+            }
+            b[i] = tci_buf_sized((tc_buf){.data = memory, .dtype = i ? TC_F64 : TC_F32}, 3,
+                                 sizes[i]);
+            b[i].strides = tct_random() % 4 ? strides[i] : NULL;
+        }
+        b[1].data = memory + (int64_t)(tct_random() % 400) - 200;
+        bool expected = meets_by_marks(&b[0], &b[1]), got = tci_overlap_each_other(&b[0], &b[1]);
+        CHECK_MSG(got == expected, "try %d: %d", k, got);
+        met += got;
+    }
+    CHECK(met > TRIES / 8 && met < TRIES * 7 / 8);
+}
+
+/* Large layouts: what is legal however it interleaves, and what the simple bound decides. */
+TEST(large_layouts_of_outputs)
+{
+    static const struct { int rank; int64_t sizes[4], strides[4]; bool meets; } rows[] = {
+        {2, {1 << 20, 1 << 20}, {1 << 20, 1}, false},
+        {2, {1 << 20, 1 << 20}, {1, 1 << 20}, false},
+        {2, {1 << 20, 1 << 20}, {-(1 << 20), -1}, false},
+        {2, {1 << 20, 1 << 20}, {(1 << 20) - 1, 1}, true},
+        {2, {1000003, 1000033}, {1000033, 1000003}, false},      /* coprime: they interleave */
+        {2, {1000004, 1000034}, {1000033, 1000003}, true},       /* the first that meet */
+        {2, {2, 1 << 30}, {3, 2}, false},                        /* odd and even places */
+        {2, {2, 1 << 30}, {4, 2}, true},
+        {3, {1000, 1000, 1000}, {1000000, 1000, 1}, false},
+        {3, {1000, 1000, 1001}, {1000000, 1000, 1}, true},
+        {4, {3, 1, 1 << 20, 5}, {1 << 26, 7, 8, 1}, false},
+        {3, {1 << 20, 1 << 20, 2}, {2, 1 << 21, 1}, false}};
+    static float memory[1];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        tc_buf b = TC_BUF_STRIDED(memory, rows[i].rank, rows[i].sizes, rows[i].strides);
+        CHECK_MSG(tci_overlap_itself(&b) == rows[i].meets, "row %d", (int)i);
+    }
+    /* no search is long: the answer of such a layout may be unknown, but is there at once */
+    const int64_t sizes[5] = {999, 1001, 1003, 1007, 1009};
+    const int64_t strides[5] = {30030001, 30030011, 30030019, 30030053, 30030061};
+    tc_buf hard = TC_BUF_STRIDED(memory, 5, sizes, strides);
+    int64_t before = tci_os_now_ns();
+    (void)tci_overlap_itself(&hard);
+    CHECK(tci_os_now_ns() - before < (int64_t)2 * 1000000000);
+}
+
+TEST(a_run_refuses_outputs_that_meet)
+{
+    tc_ctx *ctx = run_ctx(1);
+    REQUIRE(ctx);
+    tc_program *f;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 3);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_neg(x), tc_mul(x, 2)), NULL, &f) == TC_OK);
+    float in[6] = {1, 2, 3, 4, 5, 6}, out[16] = {0};
+    const int64_t sizes[2] = {2, 3}, good[2] = {3, 2}, bad[2] = {2, 1}, even[2] = {6, 2};
+    tc_buf a = TC_BUF_STRIDED(out, 2, sizes, even), b = TC_BUF_STRIDED(out + 1, 2, sizes, even);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 6)), TC_BUFS(a, b)), TC_OK);
+    CHECK(out[0] == -1 && out[1] == 2 && out[10] == -6 && out[11] == 12);
+    a = TC_BUF_STRIDED(out, 2, sizes, good);
+    b = TC_BUF_STRIDED(out + 8, 2, sizes, good);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 6)), TC_BUFS(a, b)), TC_OK);
+    CHECK(out[3] == -4 && out[2] == -2 && out[15] == 12);
+    b = TC_BUF_STRIDED(out + 8, 2, sizes, bad);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 6)), TC_BUFS(a, b)), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "output 1: given strides and two elements in one place");
+    b = TC_BUF_STRIDED(out + 2, 2, sizes, good);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 6)), TC_BUFS(a, b)), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "output 1: given strides over elements of output 0");
+    b = TC_BUF(out + 7, 6);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 6)), TC_BUFS(a, b)), TC_ERR_BUFFER);
+    b = TC_BUF(out + 8, 6);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 6)), TC_BUFS(a, b)), TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
