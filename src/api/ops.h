@@ -1123,8 +1123,12 @@ TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode
  * zeros), that programs may change. tc_read tells its present value. */
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
+/* The same of memory whose type is known, as tc_copy_in_as_at. */
+TC_API tc_tensor tc_param_as_at(tc_ctx *ctx, tc_buf data, int n, const int64_t *dtype_and_sizes,
+                                tc_site here);
 #define tc_param(ctx, data, ...)                                                                   \
-    tc_param_at((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+    tc_param_as_at((ctx), TC_BUF((data), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__),     \
+                   TC_HERE)
 /* The same with the value, shape and dtype of any tensor, which is evaluated (with the errors of
  * tc_eval): tc_param_from(tc_randn(ctx, key, TC_F32, 784, 512)). */
 TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here);

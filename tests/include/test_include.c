@@ -84,7 +84,14 @@ TEST(mistakes_that_do_not_compile)
     REFUSES("$CC", "TEXT", "tci_arg_is_a_tensor_or_a_number\\|tci_arg_nothing");
     REFUSES("$CC", "FRACTION", "tci_a_size_is_an_integer");
     REFUSES("$CC", "FRACTION_BEHIND", "tci_a_size_is_an_integer");
+    REFUSES("$CC", "BARE_BUFFER", "TC_BUFS_takes_TC_BUF");
+    REFUSES("$CC", "BARE_BUFFER_BEHIND", "TC_BUFS_takes_TC_BUF");
+    REFUSES("$CC", "ARRAY", "TC_TENSORS_takes_tensors_and_TC_TENSORS_N_an_array");
     tct_need("g++");
+    CHECK_RUNS("g++ -x c++ -std=c++11 " STRICT "$I -fsyntax-only " CASES "refused.c");
+    REFUSES("g++ -x c++ -std=c++17", "BARE_BUFFER", "tc_buf");
+    REFUSES("g++ -x c++ -std=c++17", "BARE_BUFFER_BEHIND", "tc_buf");
+    REFUSES("g++ -x c++ -std=c++17", "ARRAY", "tc_tensor");
     REFUSES("g++ -x c++ -std=c++17", "POINTER", "tci_arg");
     REFUSES("g++ -x c++ -std=c++17", "TEXT", "tci_arg");
     REFUSES("g++ -x c++ -std=c++17", "FRACTION", "a size is an integer");
