@@ -255,6 +255,7 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     }
     c->options = o;
     tci_graph_init(&c->graph, NULL, &c->options.allocator);
+    c->graph.promotion = o.promotion;
     tci_pool_retain();
     if (c->options.trace && !tci_trace_open(c->options.trace)) {
         tci_log(&c->options, "compile", "no trace: '%s' cannot be written", c->options.trace);

@@ -33,7 +33,7 @@ TCI_FN bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site h
     m->here = here;
     m->ctx = f.ctx;
     m->outer = f.ctx->within;
-    m->dtype = tci_dtype_is_float((tc_dtype)n->dtype) ? (tc_dtype)n->dtype : TC_F32;
+    m->dtype = tci_dtype_real(f.ctx->graph.promotion, (tc_dtype)n->dtype);
     f.ctx->within = m->outer ? m->outer : name;
     return true;
 }
@@ -620,13 +620,13 @@ static tc_tensor tci_made_scores(const tci_made *m, tc_tensor a, tc_tensor b)
     return tci_frame_end(&f, f.failed ? NULL : tci_build_matmul_wide(&f.ctx->graph, na, nb));
 }
 
-/* What query, key and a mask that is added meet in; f32 where that is no float. */
-static tc_dtype tci_made_met(tc_tensor query, tc_tensor key, tc_tensor mask)
+/* The float in which query, key and a mask that is added meet. */
+static tc_dtype tci_made_met(const tci_made *m, tc_tensor query, tc_tensor key, tc_tensor mask)
 {
-    tc_dtype t = tci_dtype_promote(tc_dtype_of(query), tc_dtype_of(key));
+    tc_promotion how = m->ctx->graph.promotion;
+    tc_dtype t = tci_dtype_promote(how, tc_dtype_of(query), tc_dtype_of(key));
     bool adds = !tci_is_none(mask) && tc_dtype_of(mask) != TC_BOOL && tc_rank(mask) > 0;
-    t = adds ? tci_dtype_promote(t, tc_dtype_of(mask)) : t;
-    return tci_dtype_is_float(t) ? t : TC_F32;
+    return tci_dtype_real(how, adds ? tci_dtype_promote(how, t, tc_dtype_of(mask)) : t);
 }
 
 /* Of halves scores and softmax are f32, and the weights are rounded. */
@@ -662,7 +662,7 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
         bool chosen = tc_dtype_of(mask) == TC_BOOL;
         scores = chosen ? tc_where(mask, scores, -inf) : tc_add(scores, mask);
     }
-    tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(query, key, mask));
+    tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(&m, query, key, mask));
     tc_tensor y = tc_matmul(weights, value);
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }

@@ -96,6 +96,9 @@
  *     tc_tensor d = tc_full(ctx, 0.5, TC_F32, 3, 4);
  *     tc_tensor e = tc_arange(ctx, 0, 12, 1, TC_I64);
  *
+ * The memory's C type must be the dtype's (uint16_t holds f16 and bf16 too): float for TC_F64 is
+ * TC_ERR_DTYPE. void *, char * and unsigned char * are memory of any dtype, whose size tc trusts.
+ *
  * Borrowed memory outlives its use and is aligned as C aligns the dtype's type. When its contents
  * change, say so: what was evaluated from it is then computed anew, also what programs compute of
  * it once (a weight in another order, a folded scale: 7 below), and a device copies it anew. Any
@@ -199,10 +202,23 @@
  * rates are one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler, and exponents
  * of tc_pow that are whole or half numbers up to 8, which are a few products. Tensors of different
  * dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only
- * when its kind - bool, integer, float - is higher). Sums of integers are i64. tc_div is always in
- * floats: integers become f32 first, which is exact up to 2^24 only. For whole quotients there is
- * tc_floor_divide, exact in every integer dtype (not tc_floor of tc_div); for others cast to f64
- * first.
+ * when its kind - bool, integer, float - is higher). u16, u32 and u64 meet other integers as in
+ * NumPy (u32 with i32 in i64, u64 with i64 in f64), and floats as all integers do: the result is
+ * that float. Sums of integers are i64. tc_div is always in floats: integers become f32 first,
+ * which is exact up to 2^24 only. For whole quotients there is tc_floor_divide, exact in every
+ * integer dtype (not tc_floor of tc_div); for others cast to f64 first.
+ *
+ * options.promotion = TC_NUMPY gives a context the dtypes of NumPy 2 instead, for programs ported
+ * from it: i32 with f32 is f64, a 0-d tensor counts as any other, means and quotients of integers
+ * are f64, sums of unsigned integers u64 (tc_promotion below has the whole rule).
+ *
+ *     tc_ctx *numpy;
+ *     tc_options as_numpy = {.promotion = TC_NUMPY};
+ *     if (tc_ctx_make(&numpy, &as_numpy) == TC_OK) {
+ *         tc_tensor i = tc_arange(numpy, 0, 3, 1, TC_I32), f = tc_ones(numpy, TC_F32, 3);
+ *         tc_print(stdout, tc_div(tc_add(i, f), 3));          // f64
+ *         tc_ctx_free(numpy);
+ *     }
  *
  * Corners: integers wrap; tc_floor_divide and tc_remainder of an integer by 0 are 0; float to int
  * truncates and saturates, NaN gives 0; comparisons with NaN are false; max and min keep NaN.
@@ -266,7 +282,8 @@
  *
  * tc_run checks dtype, count, alignment and overlap of the buffers, allocates nothing once warm,
  * and may be called from any thread. TC_BUF knows the dtype from the pointer's type, or from that
- * of an array of arrays (float a[3][4]); where it does not (void *, char *), the count is in bytes.
+ * of an array of two or three dimensions (float a[3][4]; in C++ of any number); where it does not
+ * (void *, char *, arrays of more dimensions), the count is in bytes.
  * An output may be exactly an input's memory where the plan proves it safe; any other overlap is
  * TC_ERR_BUFFER. Side by side in one array is no overlap: a step may write a row straight behind
  * those that it reads (17 has a cache that grows so). What a program with inputs computes from

@@ -12,8 +12,9 @@
  * attributes that never do (a step of 0, groups that do not divide the channels, a spec that does
  * not parse), TC_ERR_LIMIT of a result with more elements than memory can address. What a comment
  * does not say: the result has the shape and dtype of the first operand; tensors of different
- * dtypes meet as in torch (u16, u32 and u64 as in NumPy), their shapes broadcast as in
- * NumPy; axes and sizes that the call does not name stay as they are. */
+ * dtypes meet as in torch (u16, u32 and u64 with other integers as in NumPy), or all as in NumPy
+ * (options.promotion); their shapes broadcast as in NumPy; axes and sizes that the call does not
+ * name stay as they are. */
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 

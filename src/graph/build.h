@@ -123,12 +123,14 @@ TCI_FN tci_node *tci_build_matmul_wide(tci_graph *g, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *const *xs, int n);
 
 /* ---- rules and checks, in build.c ---- */
-/* The dtype that elementwise operands meet in: tensors among each other, then 0-d ones as torch's
- * table says (a 0-d tensor counts only where its kind is higher). */
-TCI_FN tc_dtype tci_build_common_dtype(tci_node *const *operands, int n);
+/* The dtype that operands meet in, by the graph's rule. TORCH: tensors among each other, then 0-d
+ * ones, which count only where their kind is higher. NUMPY: all alike. */
+TCI_FN tc_dtype tci_build_common_dtype(const tci_graph *g, tci_node *const *operands, int n);
 /* By the op's rule: the dtype of its operands and of its result when they meet in `common`. */
-TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_dtype *result);
-TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
+TCI_FN void tci_build_ew_dtypes(tc_promotion how, int op, tc_dtype common, tc_dtype *operands,
+                                tc_dtype *result);
+/* x in tci_dtype_real of its dtype. NULL: x is NULL, or the graph says why. */
+TCI_FN tci_node *tci_build_real(tci_graph *g, tci_node *x);
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
 TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
 /* That a size, bound or count given by a user is one; else an error about `what`, with status `why`
