@@ -358,8 +358,8 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
     }
     if (x->op != TCI_OP_DATA) {
         return tci_fail(t, "tc_touch", here, TC_ERR_ARGUMENT,
-                        "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
-                        tci_op_name(x->op));
+                        "expected a tensor of tc_borrow or tc_copy_in: given one of %s",
+                        TCI_MAKER(x));
     }
     tc_status status = tci_param_touch(x->storage);
     if (status) {

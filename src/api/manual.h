@@ -548,12 +548,27 @@
  *   app.c:31: tc_run: index 7 (element 3 of input 1 "which") is outside axis 0 of size 6 in
  *   tc_index_select made at app.c:12: expected -6 to 5
  *
- * Functions that can fail return a tc_status; tc_error also takes contexts, programs and calls. A
- * context's is the last failure that was recorded on it: of a call that could not be made, or of a
+ * Functions that can fail return a tc_status; tc_error(object) has the text:
+ *
+ *   what failed                                            object
+ *   a call that returns a tensor (also tc_file_copy_in)    that tensor
+ *   a call with several results: tc_topk, tc_svd, tc_lstm, each result
+ *     tc_scan, tc_while, tc_cond, tc_grad, tc_vmap ...
+ *   tc_compile, tc_eval, tc_read, tc_print, tc_touch,      the tensor that was given
+ *     tc_gradcheck, tc_param_write
+ *   tc_compile_fn, tc_compile_many, tc_eval_many           the first output; the context
+ *   tc_file_open, tc_file_write, tc_save, tc_load,         the context
+ *     tc_export_c, tc_sgd, tc_adam ..., tc_scope_end
+ *   tc_run, tc_run_async, tc_output_size, tc_call_make     the program (of this thread)
+ *   tc_run_call                                            the call
+ *   tc_event_wait                                          the event
+ *   tc_ctx_make, tc_queue_make, tc_register_backend        none: the status is all
+ *
+ * A context has the last failure that was recorded on it: of a call that could not be made, or of a
  * compile, evaluation or reading that returned a status. To compute from a poisoned tensor is no
  * new failure and leaves it alone. A program's is that of the calling thread's last failing tc_run.
- * Texts are borrowed: they stand until the next failure there, a tensor's until its scope ends.
- * After an error everything else stays usable.
+ * A NULL object says that it is NULL. Texts are borrowed: they stand until the next failure there,
+ * a tensor's until its scope ends. After an error everything else stays usable.
  *
  *     tc_tensor wrong = tc_add(x, tc_full(ctx, 1, TC_F32, 5));
  *     tc_tensor later = tc_exp(wrong);

@@ -51,9 +51,13 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 #define tc_full(ctx, value, ...)                                                                   \
     tc_full_at((ctx), TC_ARG(value), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* Zeros: tc_zeros(ctx, TC_F32, 3, 4). */
-#define tc_zeros(ctx, ...) tc_full(ctx, 0, __VA_ARGS__)
+TC_API tc_tensor tc_zeros_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes, tc_site here);
+#define tc_zeros(ctx, ...)                                                                         \
+    tc_zeros_at((ctx), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* Ones: tc_ones(ctx, TC_F32, 3, 4). */
-#define tc_ones(ctx, ...) tc_full(ctx, 1, __VA_ARGS__)
+TC_API tc_tensor tc_ones_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes, tc_site here);
+#define tc_ones(ctx, ...)                                                                          \
+    tc_ones_at((ctx), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* start, start + step, ... before stop, [n], none where stop is not on the way: numbers all three
  * (TC_ERR_ARGUMENT: a tensor, a step of 0), any dtype but bool. Floats are computed in f64 and
  * rounded once; of integers start and step lose their fractions first, as in torch, which change no
@@ -1141,13 +1145,13 @@ TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here);
 /* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major, as tc_read
  * the other way round. Runs that are under way go on with the value that they found. TC_ERR_BUFFER:
  * as tc_read; TC_ERR_ARGUMENT: it is no parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY.
- * tc_ctx_error tells. */
+ * tc_error(param) tells. */
 TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here);
 #define tc_param_write(param, pointer, n)                                                          \
     tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
- * and is no operand. Of the parameter's dtype; broadcasts to its shape. Where value is a write into
+ * and is no operand. In no list of outputs, it has no effect. Of the parameter's dtype; broadcasts to its shape. Where value is a write into
  * param at indices that the run is given (tc_index_put, tc_scatter, tc_index_add ...: a ring, a
  * cache of keys and values), the elements there are all that is written. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);

@@ -81,9 +81,8 @@ static tci_node *tci_state_node(tci_frame *f, tc_tensor t)
     tci_frame_use(f, t);
     tci_node *x = tci_frame_node(f, t, "the parameter");
     if (x && (x->op != TCI_OP_DATA || !x->storage->param)) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT, "expected a parameter (tc_param): given one made by %s",
-                       x->op == TCI_OP_DATA ? "tc_borrow, tc_copy_in or tc_keep"
-                                            : tci_op_name(x->op));
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "expected a parameter (tc_param): given one of %s", TCI_MAKER(x));
     }
     return f->failed ? NULL : x;
 }
@@ -146,5 +145,8 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
         }
     }
     tci_frame_leave(&f);
+    if (f.failed && x) {
+        f.ctx->last_on = param; /* tc_error(param) tells */
+    }
     return f.failed ? tc_status_of(f.bad) : TC_OK;
 }

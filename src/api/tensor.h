@@ -69,12 +69,14 @@ static inline tc_arg tci_arg_long_double(long double v)
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. tc_dim_add and the others
  * compute with it, C arithmetic does not: the calls that are given what it makes fail wherever they
  * can tell. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program,
- * or nowhere: a mixture does not link. */
+ * or nowhere: a mixture does not link, for want of tc_ctx_make_dynamic_shapes or of
+ * tc_ctx_make_fixed_shapes. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
 #else
 #define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
+#define tc_ctx_make tc_ctx_make_fixed_shapes
 #endif
 /* a + b, a - b, a * b, floor(a / b), the lesser, the greater: of sizes (TC_DIM, tc_size, tc_count,
  * these calls) and numbers, symbolic or not, also without TC_DYNAMIC_SHAPES. The result stands

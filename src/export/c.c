@@ -378,6 +378,17 @@ static bool tci_export_meets(const tci_export *e)
     return false;
 }
 
+/* Where the user made the first node of this op; else where the job's first output was made. */
+static const tc_site *tci_export_site(const tci_export *e, int op)
+{
+    for (int i = 0; i < e->request->n_nodes; i++) {
+        if (e->request->nodes[i]->op == op) {
+            return &e->request->nodes[i]->site;
+        }
+    }
+    return &e->job.site;
+}
+
 /* A tci_batch_body: the job has its code. */
 static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
 {
@@ -387,7 +398,8 @@ static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
     const char *why = e->code->calls ? "a custom op, which is a function of this process" :
                       e->request->n_effects ? "an update of a parameter" : NULL;
     if (why) {
-        return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_UNSUPPORTED,
+        const int op = e->code->calls ? TCI_OP_CUSTOM : TCI_OP_ASSIGN;
+        return tci_batch_fail(b->f, job->about, tci_export_site(e, op), TC_ERR_UNSUPPORTED,
                               "given %s, expected a program that can be written as C", why);
     }
     if (e->code->n_symbols) {

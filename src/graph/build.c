@@ -121,6 +121,22 @@ TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape)
     return t;
 }
 
+TCI_FN tci_made_text tci_build_made(const tci_node *n, const char *name)
+{
+    enum { TCI_BUILD_PATH = 160 }; /* of a longer path its end is told */
+    tci_made_text t;
+    const char *file = n->site.file;
+    size_t length = file ? strlen(file) : 0;
+    bool cut = length > TCI_BUILD_PATH;
+    if (file) {
+        snprintf(t.text, sizeof(t.text), "%.40s (made at %s%s:%d)", name, cut ? "..." : "",
+                 cut ? file + length - TCI_BUILD_PATH : file, n->site.line);
+    } else {
+        snprintf(t.text, sizeof(t.text), "%.40s", name);
+    }
+    return t;
+}
+
 /* ---- checks ---- */
 
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
@@ -932,8 +948,8 @@ TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node 
     }
     if (param->op != TCI_OP_DATA || !param->storage || !param->storage->param) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "given a tensor made by %s to assign to: expected one of tc_param",
-                       tci_op_name(param->op));
+                       "cannot assign to the result of %s: expected one of tc_param",
+                       TCI_MAKER(param));
         return NULL;
     }
     if (value->dtype != param->dtype) {

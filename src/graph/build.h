@@ -36,6 +36,14 @@ typedef struct tci_shape_text {
 } tci_shape_text;
 TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 #define TCI_SHAPE_TEXT(x) (tci_shape_text_of((x)->rank, (x)->shape).text)
+/* Name and place of a node, for messages: "tc_while (made at net.c:12)"; lives as long. TCI_MAKER:
+ * the name is that of the public call that made it, else of its op. */
+typedef struct tci_made_text {
+    char text[240];
+} tci_made_text;
+TCI_FN tci_made_text tci_build_made(const tci_node *n, const char *name);
+#define TCI_MADE_AT(n, name) (tci_build_made((n), (name)).text)
+#define TCI_MAKER(n) TCI_MADE_AT(n, (n)->call ? (n)->call : tci_op_name((n)->op))
 struct tc_conv;
 struct tc_pool;
 struct tc_interpolation;

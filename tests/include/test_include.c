@@ -225,7 +225,7 @@ TEST(symbolic_sizes_in_all_units_or_in_none)
                " $CC $T/$u$D.o $T/impl.o -o $T/no $L >$T/why 2>&1 && exit 1;"
                " grep -q 'tc_ctx_make_dynamic_shapes' $T/why || exit 1;"
                " $CC $T/$u.o $T/impl$D.o -o $T/no $L >$T/why 2>&1 && exit 1;"
-               " grep -q 'tc_ctx_make' $T/why || exit 1; done");
+               " grep -q 'tc_ctx_make_fixed_shapes' $T/why || exit 1; done");
     CHECK_RUNS("$CC -DCASE_FORGETS $I -fsyntax-only " CASES "dims.c >$T/why 2>&1 && exit 1;"
                " grep -q TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h $T/why");
 }
