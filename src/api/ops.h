@@ -416,10 +416,11 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
 #define tc_local_response_norm(x, size, alpha, beta, k)                                            \
     tc_local_response_norm_at((x), (size), (alpha), (beta), (k), TC_HERE)
 /* Rows of weight [rows, width] that an index (integers) names, added, averaged or the largest taken
- * of each bag, [bags, width]: mode "sum", "mean" (also NULL) or "max". A bag is a row of index
+ * of each bag, [bags, width]: mode "sum", "mean" (also NULL) or "max"; row padding_idx does not
+ * count (-1 is the last row, as in PyTorch; TC_END: all rows do). A bag is a row of index
  * [bags, length], or what lies between two offsets into index [n] (the last one is an end where
- * include_last_offset). Rows of padding_idx, from the end where negative, do not count (TC_END: all
- * do); an empty bag is 0. Sums alone may weigh each element (else TC_ERR_ARGUMENT). */
+ * include_last_offset); an empty bag is 0. Sums alone may weigh each element (else
+ * TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
                                      const char *mode, tc_tensor per_sample_weights,
                                      bool include_last_offset, int64_t padding_idx, tc_site here);
@@ -1151,9 +1152,10 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
     tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
- * and is no operand. In no list of outputs, it has no effect. Of the parameter's dtype; broadcasts to its shape. Where value is a write into
- * param at indices that the run is given (tc_index_put, tc_scatter, tc_index_add ...: a ring, a
- * cache of keys and values), the elements there are all that is written. */
+ * and is no operand; in no list of outputs, it has no effect. Of the parameter's dtype; broadcasts
+ * to its shape. Where value is a write into param at indices that the run is given (tc_index_put,
+ * tc_scatter, tc_index_add ...: a ring, a cache of keys and values), the elements there are all
+ * that is written. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
 

@@ -120,19 +120,19 @@ TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here);
 #define tc_scope_end(ctx) tc_scope_end_at((ctx), TC_HERE)
 /* Evaluates t (as tc_eval, with its errors) and moves the value, of the same shape and dtype, to
  * the scope outside the current one; outside of all scopes t itself comes back. A value kept at
- * the same place of the program whose computation used the value kept there two keeps ago
- * replaces it, so `for (...) { scope; x = tc_keep(f(x)); }` runs in flat memory; tc_retain(t)
- * exempts a value. */
+ * the same place of the program (file and line) whose computation used the value kept there two
+ * keeps ago replaces it, so `for (...) { scope; x = tc_keep(f(x)); }` runs in flat memory. Thus of
+ * `h[i] = tc_keep(f(h[i - 1]))` the last two live; tc_retain(tc_keep(...)) exempts a value. */
 TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 #define tc_keep(t) tc_keep_at((t), TC_HERE)
 /* t itself, whatever it is; a kept value then stays until its scope ends. */
 TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
- * On failure poisoned: TC_ERR_DTYPE (not a dtype, or memory of another), TC_ERR_SHAPE (a size is negative, no valid
- * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can
- * address), TC_ERR_ARGUMENT (NULL where there are elements),
- * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
+ * On failure poisoned: TC_ERR_DTYPE (not a dtype, or memory of another), TC_ERR_SHAPE (a size is
+ * negative, no valid TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than
+ * memory can address), TC_ERR_ARGUMENT (NULL where there are elements), TC_ERR_HANDLE (the context
+ * is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
@@ -356,10 +356,10 @@ static inline tc_arg tci_arg_is_a_tensor_or_a_number(struct tci_arg_nothing v)
 
 /* Lists of tensors name their items once, as a list within a list within a list ... would double
  * its text at each level. The first item passes through a function, which takes nothing but a
- * tensor: the pointer that an array becomes does not compile. The array has room for every item the text can hold (no item is shorter
- * than a character); a never-used first item makes the empty list legal. The count is that of the
- * text's top-level commas; items behind it that are not null (from a macro that stands for several)
- * count too. */
+ * tensor: the pointer that an array becomes does not compile. The array has room for every item
+ * the text can hold (no item is shorter than a character); a never-used first item makes the empty
+ * list legal. The count is that of the text's top-level commas; items behind it that are not null
+ * (from a macro that stands for several) count too. */
 static inline int tci_list_count(const char *text)
 {
     int n = 0, depth = 0;

@@ -49,7 +49,7 @@ typedef enum tci_env {
 TCI_FN const char *tci_env_get(tci_env id);                      /* NULL when unset or empty */
 TCI_FN int64_t tci_env_int(tci_env id, int64_t fallback);
 TCI_FN bool tci_env_has_word(tci_env id, const char *word); /* in "a,b,c"; "all" has every word */
-/* Whether the variable is set to what it cannot be: text then says so, "TC_THREADS is 'abc': ...". */
+/* True if the variable is set to what it cannot be; text then says so: "TC_THREADS is 'abc' ..." */
 TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room);
 TCI_FN void tci_env_help_once(void); /* TC_HELP=1: prints the rows to stderr, once a process */
 

@@ -686,7 +686,8 @@ TEST(calls_made_of_others)
     tc_tensors weights = TC_TENSORS(tc_input(ctx, "ih", TC_F32, 12, 3),
                                     tc_input(ctx, "hh", TC_F32, 12, 4));
     tc_gru(steps, x, weights, false, false, &got[0], &got[1]);
-    POISON(got[0], "tc_gru", TC_ERR_SHAPE, "state 1 before the first step has shape [3, 4]: expected [1, 2, 4]");
+    POISON(got[0], "tc_gru", TC_ERR_SHAPE,
+           "state 1 before the first step has shape [3, 4]: expected [1, 2, 4]");
     tc_gru(steps, tc_exp(tc_cat(TC_TENSORS(), 0)), weights, false, false, &got[0], &got[1]);
     CHECK_HAS(tc_error(got[1]), "the list of tensors is empty");
     end();

@@ -1,6 +1,6 @@
-/* tests/errors/test_messages.c - mistakes whose texts name the call that the user wrote, the tensors
- * by their roles, what was given and what was expected, with file and line. Where a text is looked
- * for: at the tensor or, where a call has none, at the object that was asked to do it. */
+/* tests/errors/test_messages.c - mistakes whose texts name the call that the user wrote, the
+ * tensors by their roles, what was given and what was expected, with file and line; and which
+ * object has the text. */
 #include <stdlib.h>
 
 #include "tc.h"
@@ -180,8 +180,8 @@ TEST(values_within_a_body_are_not_there)
     begin();
     tc_tensor last, y;
     float v[2];
-    CHECK_EQ_INT(tc_scan(TC_TENSORS(tc_zeros(ctx, TC_F32, 2)), TC_TENSORS(tc_ones(ctx, TC_F32, 3, 2)),
-                         0, false, reads, NULL, &last, &y, 1),
+    tc_tensor start = tc_zeros(ctx, TC_F32, 2), rows = tc_ones(ctx, TC_F32, 3, 2);
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(start), TC_TENSORS(rows), 0, false, reads, NULL, &last, &y, 1),
                  TC_OK);
     CHECK_EQ_INT(within.status, TC_ERR_ARGUMENT);
     check_text(within.line, within.text, "tc_read", "");
@@ -343,8 +343,8 @@ TEST(variables_that_are_set_to_what_they_cannot_be_are_logged)
     tc_ctx_free(ctx);
     setenv("TC_LOG", "cache,bogus", 1); /* also on stderr, as that is where it was asked for */
     begin();
-    CHECK_HAS(logged, "TC_LOG has 'bogus': expected words of compile,cache,fusion,recompiles,source "
-                      "or all\n");
+    CHECK_HAS(logged, "TC_LOG has 'bogus': expected words of compile,cache,fusion,recompiles,"
+                      "source or all\n");
     unsetenv("TC_LOG");
     tc_ctx_free(ctx);
     begin();

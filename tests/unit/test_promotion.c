@@ -45,8 +45,8 @@ static const char *dtype_name(tc_tensor t)
 
 static void check(const char *what, int i, int j, tc_tensor got, const char *want)
 {
-    CHECK_MSG(!strcmp(dtype_name(got), want), "%s of dtypes %d and %d: %s, expected %s (%s)", what, i,
-              j, dtype_name(got), want, tc_error(got));
+    CHECK_MSG(!strcmp(dtype_name(got), want), "%s of dtypes %d and %d: %s, expected %s (%s)", what,
+              i, j, dtype_name(got), want, tc_error(got));
 }
 
 TEST(tensors_meet_as_in_numpy)
