@@ -255,7 +255,7 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     }
     c->options = o;
     tci_graph_init(&c->graph, NULL, &c->options.allocator);
-    c->graph.promotion = o.promotion;
+    c->graph.promotion = o.promotion == TC_NUMPY ? TC_NUMPY : TC_TORCH;
     tci_pool_retain();
     tci_log_environment(&c->options);
     if (c->options.trace && !tci_trace_open(c->options.trace)) {
