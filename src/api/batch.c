@@ -188,8 +188,8 @@ static tc_status tci_batch_check_inputs(tci_batch *b, const tci_batch_job *job,
         if (inputs[i]->op != TCI_OP_INPUT) {
             return tci_batch_fail(
                 b->f, job->about, &inputs[i]->site, TC_ERR_ARGUMENT,
-                "input %d: given a tensor made by %s, expected a tc_input placeholder", i,
-                tci_op_name(inputs[i]->op));
+                "input %d: given the result of %s, expected a tc_input placeholder", i,
+                TCI_MAKER(inputs[i]));
         }
     }
     return TC_OK;

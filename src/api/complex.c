@@ -49,7 +49,7 @@ static bool tci_pair_begin_two(tci_made *m, const char *name, tc_tensor a, tc_te
     }
     if (!tc_status_of(b) && tci_dtype_is_float(tc_dtype_of(b))) {
         m->dtype = tci_dtype_is_float(tc_dtype_of(a))
-                       ? tci_dtype_promote(m->dtype, tc_dtype_of(b))
+                       ? tci_dtype_promote(m->ctx->graph.promotion, m->dtype, tc_dtype_of(b))
                        : tc_dtype_of(b);
     }
     return tci_pair_take(m, b, 2, q, &m->bad);

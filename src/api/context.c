@@ -254,13 +254,24 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     }
     c->options = o;
     tci_graph_init(&c->graph, NULL, &c->options.allocator);
+    c->graph.promotion = o.promotion == TC_NUMPY ? TC_NUMPY : TC_TORCH;
     tci_pool_retain();
+    tci_log_environment(&c->options);
     if (c->options.trace && !tci_trace_open(c->options.trace)) {
         tci_log(&c->options, "compile", "no trace: '%s' cannot be written", c->options.trace);
     }
     *ctx = c->handle;
     return TC_OK;
 }
+
+#ifndef TC_DYNAMIC_SHAPES
+#undef tc_ctx_make /* bindings of other languages find it by this name */
+TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options);
+TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
+{
+    return tc_ctx_make_fixed_shapes(ctx, options);
+}
+#endif
 
 TC_API void tc_ctx_free(tc_ctx *ctx)
 {

@@ -172,7 +172,8 @@ static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_t
                             tc_sum(tc_square(a), TC_AXES(-1), true));
     tc_tensor zeta = tc_div(more, tc_where(apart, 1, tc_mul(product, 2)));
     tc_tensor root = tc_add(tc_abs(zeta), tc_sqrt(tc_add(tc_square(zeta), 1)));
-    tc_tensor tangent = tc_where(apart, 0, tc_div(tc_where(tc_lt(zeta, 0), -1.0, 1.0), root));
+    tc_tensor sign = tc_cast(tc_where(tc_lt(zeta, 0), -1, 1), tc_dtype_of(zeta));
+    tc_tensor tangent = tc_where(apart, 0, tc_div(sign, root));
     tc_tensor cosine = tc_rsqrt(tc_add(tc_square(tangent), 1)), sine = tc_mul(cosine, tangent);
     a = tc_sub(tc_mul(cosine, carry[0]), tc_mul(sine, carry[1]));
     b = tc_add(tc_mul(sine, carry[0]), tc_mul(cosine, carry[1]));

@@ -7,12 +7,13 @@
 
 TC_API const char *tc_program_error(const tc_program *f)
 {
-    return f ? tci_program_error_text((tc_program *)(uintptr_t)f) : "";
+    return f ? tci_program_error_text((tc_program *)(uintptr_t)f)
+             : "the program is NULL: its compile failed?";
 }
 
 TC_API const char *tc_call_error(const tc_call *call)
 {
-    return call ? call->last.text : "";
+    return call ? call->last.text : "the call is NULL: tc_call_make failed?";
 }
 
 TC_API const char *tc_source(const tc_program *f)

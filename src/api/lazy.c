@@ -36,9 +36,9 @@ static tc_status tci_lazy_check_sizes(const tci_lazy *w, const tci_request *r)
         for (int d = 0; d < n->rank; d++) {
             if (!tci_dim_is_known(n->shape[d])) {
                 return tci_batch_fail(w->b.f, w->job.about, &n->site, TC_ERR_SHAPE,
-                                      "%s, the size of axis %d of a tensor made by %s, has no "
-                                      "value before a run: compile it with an input of that size",
-                                      TCI_DIM_TEXT(n->shape[d]), d, tci_op_name(n->op));
+                                      "%s, the size of axis %d of the result of %s, has no value "
+                                      "before a run: compile it with an input of that size",
+                                      TCI_DIM_TEXT(n->shape[d]), d, TCI_MAKER(n));
             }
         }
     }
@@ -70,13 +70,10 @@ static tc_status tci_lazy_request(tci_batch *b, tci_batch_job *job)
     if (r->n_user_inputs) {
         const tci_node *input = r->inputs[0];
         return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_ARGUMENT,
-                              "the value needs '%.60s', a tc_input placeholder%s%.200s%s: compile "
-                              "it and bind the input"
-                              " with tc_run, or use tc_borrow or tc_copy_in",
+                              "the value needs '%.60s', a %s: compile it and bind the input with "
+                              "tc_run, or use tc_borrow or tc_copy_in",
                               input->name ? input->name : "",
-                              input->site.file ? " (made in " : "",
-                              input->site.file ? input->site.file : "",
-                              input->site.file ? ")" : "");
+                              TCI_MADE_AT(input, "tc_input placeholder"));
     }
     status = tci_lazy_check_sizes(w, r);
     if (status) {

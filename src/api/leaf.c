@@ -251,11 +251,33 @@ TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype,
     return tci_words_put(g, &dense, x);
 }
 
+TCI_FN bool tci_leaf_is_memory_of(tci_frame *f, const tc_buf *data, tc_dtype dtype)
+{
+    bool half = tci_dtype_is_valid(dtype) && tci_dtype_is_half(dtype) && data->dtype == TC_U16;
+    bool bytes = data->dtype == TC_U8 || data->dtype == -1;
+    if (tci_dtype_is_valid(dtype) && data->dtype != (int)dtype && !half && !bytes) {
+        bool known = tci_dtype_is_valid(data->dtype);
+        tci_frame_fail(f, TC_ERR_DTYPE,
+                       "given memory of %s, expected %s (a void * is memory of any dtype)",
+                       known ? tci_dtype_get((tc_dtype)data->dtype)->name : "no known dtype",
+                       tci_dtype_get(dtype)->name);
+    }
+    return !f->failed;
+}
+
+TC_API tc_tensor tc_borrow_as_at(tc_ctx *ctx, tc_buf data, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const int64_t *strides, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_borrow", here);
+    bool fits = tci_leaf_is_memory_of(&f, &data, dtype);
+    return tci_frame_end(
+        &f, fits ? tci_leaf_borrow(&f, data.data, dtype, rank, sizes, strides, NULL) : NULL);
+}
+
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here)
 {
-    tci_frame f = tci_frame_on(ctx, "tc_borrow", here);
-    return tci_frame_end(&f, tci_leaf_borrow(&f, data, dtype, rank, sizes, strides, NULL));
+    return tc_borrow_as_at(ctx, TC_BUF(data, 0), dtype, rank, sizes, strides, here);
 }
 
 TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
@@ -302,11 +324,19 @@ TCI_FN tci_node *tci_leaf_zeros(tci_frame *f, tc_dtype dtype, int rank, const in
     return tci_leaf_data(&f->ctx->graph, dtype, rank, sizes, storage, NULL, 0);
 }
 
+TC_API tc_tensor tc_copy_in_as_at(tc_ctx *ctx, tc_buf data, tc_dtype dtype, int rank,
+                                  const int64_t *sizes, const int64_t *strides, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_copy_in", here);
+    bool fits = tci_leaf_is_memory_of(&f, &data, dtype);
+    return tci_frame_end(
+        &f, fits ? tci_leaf_copy_in(&f, data.data, dtype, rank, sizes, strides) : NULL);
+}
+
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, tc_site here)
 {
-    tci_frame f = tci_frame_on(ctx, "tc_copy_in", here);
-    return tci_frame_end(&f, tci_leaf_copy_in(&f, data, dtype, rank, sizes, strides));
+    return tc_copy_in_as_at(ctx, TC_BUF(data, 0), dtype, rank, sizes, strides, here);
 }
 
 /* ---- tc_touch ---- */
@@ -365,8 +395,8 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
     }
     if (x->op != TCI_OP_DATA) {
         return tci_fail(t, "tc_touch", here, TC_ERR_ARGUMENT,
-                        "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
-                        tci_op_name(x->op));
+                        "expected a tensor of tc_borrow or tc_copy_in: given one of %s",
+                        TCI_MAKER(x));
     }
     tc_status status = tci_param_touch(x->storage);
     if (status) {

@@ -33,7 +33,7 @@ TCI_FN bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site h
     m->here = here;
     m->ctx = f.ctx;
     m->outer = f.ctx->within;
-    m->dtype = tci_dtype_is_float((tc_dtype)n->dtype) ? (tc_dtype)n->dtype : TC_F32;
+    m->dtype = tci_dtype_real(f.ctx->graph.promotion, (tc_dtype)n->dtype);
     f.ctx->within = m->outer ? m->outer : name;
     return true;
 }
@@ -46,7 +46,7 @@ TCI_FN tc_tensor tci_made_end(const tci_made *m, tc_tensor y)
 
 TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
 {
-    char text[160];
+    char text[400];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
@@ -54,6 +54,12 @@ TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *for
     tci_frame f = tci_frame_on(m->ctx->handle, m->name, m->here);
     tci_frame_fail(&f, why, "%s", text);
     return tci_made_end(m, tci_frame_end(&f, NULL));
+}
+
+TCI_FN tci_shape_text tci_made_shape(tc_tensor t)
+{
+    const tci_node *n = tci_handle_node(t);
+    return tci_shape_text_of(n ? n->rank : 0, n ? n->shape : NULL);
 }
 
 TCI_FN bool tci_made_list(tci_made *m, const void *items, int n, const char *what)
@@ -466,6 +472,12 @@ TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here)
     if (!tci_made_begin(&m, "tc_dot", a, here)) {
         return m.bad;
     }
+    if (!tc_status_of(b) &&
+        (tc_rank(a) != 1 || tc_rank(b) != 1 || tc_size(a, 0) != tc_size(b, 0))) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "a has shape %s, b %s: expected two vectors of one "
+                             "size (tc_matmul multiplies matrices)",
+                             tci_made_shape(a).text, tci_made_shape(b).text);
+    }
     return tci_made_end(&m, tc_einsum("i,i->", TC_TENSORS(a, b)));
 }
 
@@ -514,6 +526,13 @@ TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_ax
         !tci_made_letters(a, axes_a, n, left) || !tci_made_letters(b, axes_b, rank_a, right)) {
         return tci_made_fail(&m, TC_ERR_AXIS, "%d axes of a rank of %d, %d of %d: expected lists "
                              "of as many, each axis once", n, rank_a, axes_b.n, rank_b);
+    }
+    for (int i = 0; i < n; i++) {
+        if (tc_size(a, axes_a.items[i]) != tc_size(b, axes_b.items[i])) {
+            return tci_made_fail(&m, TC_ERR_SHAPE, "a has shape %s, b %s: axis %d of a and axis %d "
+                                 "of b have not one size", tci_made_shape(a).text,
+                                 tci_made_shape(b).text, axes_a.items[i], axes_b.items[i]);
+        }
     }
     int at = snprintf(spec, sizeof(spec), "%s,%s->", left, right);
     for (int i = 0; i < rank_a + rank_b; i++) {
@@ -632,13 +651,13 @@ static tc_tensor tci_made_scores(const tci_made *m, tc_tensor a, tc_tensor b)
     return tci_frame_end(&f, f.failed ? NULL : tci_build_matmul_wide(&f.ctx->graph, na, nb));
 }
 
-/* What query, key and a mask that is added meet in; f32 where that is no float. */
-static tc_dtype tci_made_met(tc_tensor query, tc_tensor key, tc_tensor mask)
+/* The float in which query, key and a mask that is added meet. */
+static tc_dtype tci_made_met(const tci_made *m, tc_tensor query, tc_tensor key, tc_tensor mask)
 {
-    tc_dtype t = tci_dtype_promote(tc_dtype_of(query), tc_dtype_of(key));
+    tc_promotion how = m->ctx->graph.promotion;
+    tc_dtype t = tci_dtype_promote(how, tc_dtype_of(query), tc_dtype_of(key));
     bool adds = !tci_is_none(mask) && tc_dtype_of(mask) != TC_BOOL && tc_rank(mask) > 0;
-    t = adds ? tci_dtype_promote(t, tc_dtype_of(mask)) : t;
-    return tci_dtype_is_float(t) ? t : TC_F32;
+    return tci_dtype_real(how, adds ? tci_dtype_promote(how, t, tc_dtype_of(mask)) : t);
 }
 
 /* Of halves scores and softmax are f32, and the weights are rounded. */
@@ -653,6 +672,11 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     if (tc_rank(query) < 2 || (!tc_status_of(key) && tc_rank(key) < 2)) {
         return tci_made_fail(&m, TC_ERR_SHAPE, "query and key have ranks %d and %d: expected "
                              "[..., rows, width]", tc_rank(query), tc_rank(key));
+    }
+    if (!tc_status_of(key) && tc_size(query, -1) != tc_size(key, -1)) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "query has shape %s, key %s: expected key [..., "
+                             "keys, %s]", tci_made_shape(query).text, tci_made_shape(key).text,
+                             TCI_DIM_TEXT(tc_size(query, -1)));
     }
     const double inf = (double)INFINITY;
     const tc_tensor given = query;
@@ -674,7 +698,7 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
         bool chosen = tc_dtype_of(mask) == TC_BOOL;
         scores = chosen ? tc_where(mask, scores, -inf) : tc_add(scores, mask);
     }
-    tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(query, key, mask));
+    tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(&m, query, key, mask));
     tc_tensor y = tc_matmul(weights, value);
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }
@@ -1307,7 +1331,18 @@ TC_API tc_tensor tc_linear_at(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_
     if (!tci_made_begin(&m, "tc_linear", x, here)) {
         return m.bad;
     }
+    const bool known = !tc_status_of(weight) && tc_rank(x) >= 1;
+    if (known && (tc_rank(weight) < 2 || tc_size(weight, -1) != tc_size(x, -1))) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "x has shape %s, weight %s: expected weight [out, "
+                             "%s]", tci_made_shape(x).text, tci_made_shape(weight).text,
+                             TCI_DIM_TEXT(tc_size(x, -1)));
+    }
     tc_tensor y = tc_matmul(x, tc_transpose(weight, -1, -2));
+    const int64_t out = tc_size(y, -1);
+    if (known && tc_rank(bias) == 1 && tc_size(bias, 0) != out && tc_size(bias, 0) != 1) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "bias has shape %s: expected [%s]",
+                             tci_made_shape(bias).text, TCI_DIM_TEXT(out));
+    }
     return tci_made_end(&m, tci_is_none(bias) ? y : tc_add(y, bias));
 }
 

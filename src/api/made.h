@@ -25,6 +25,8 @@ TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *for
     TCI_PRINTF(3, 4);
 /* That there is a list, as tci_frame_list; false: the end, and m->bad tells. */
 TCI_FN bool tci_made_list(tci_made *m, const void *items, int n, const char *what);
+/* The text of a tensor's shape, "[3, 5]"; "[]" where it is none. */
+TCI_FN tci_shape_text tci_made_shape(tc_tensor t);
 /* x in the dtype that this computes in. */
 TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x);
 /* The end, rounded to the dtype of the result. */

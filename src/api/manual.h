@@ -97,6 +97,9 @@
  *     tc_tensor d = tc_full(ctx, 0.5, TC_F32, 3, 4);
  *     tc_tensor e = tc_arange(ctx, 0, 12, 1, TC_I64);
  *
+ * The memory's C type must be the dtype's (uint16_t holds f16 and bf16 too): float for TC_F64 is
+ * TC_ERR_DTYPE. void *, char * and unsigned char * are memory of any dtype, whose size tc trusts.
+ *
  * Borrowed memory outlives its use and is aligned as C aligns the dtype's type. When its contents
  * change, say so: what was evaluated from it is then computed anew, also what programs compute of
  * it once (a weight in another order, a folded scale: 7 below), and a device copies it anew. Any
@@ -200,10 +203,23 @@
  * rates are one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler, and exponents
  * of tc_pow that are whole or half numbers up to 8, which are a few products. Tensors of different
  * dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only
- * when its kind - bool, integer, float - is higher). Sums of integers are i64. tc_div is always in
- * floats: integers become f32 first, which is exact up to 2^24 only. For whole quotients there is
- * tc_floor_divide, exact in every integer dtype (not tc_floor of tc_div); for others cast to f64
- * first.
+ * when its kind - bool, integer, float - is higher). u16, u32 and u64 meet other integers as in
+ * NumPy (u32 with i32 in i64, u64 with i64 in f64), and floats as all integers do: the result is
+ * that float. Sums of integers are i64. tc_div is always in floats: integers become f32 first,
+ * which is exact up to 2^24 only. For whole quotients there is tc_floor_divide, exact in every
+ * integer dtype (not tc_floor of tc_div); for others cast to f64 first.
+ *
+ * options.promotion = TC_NUMPY gives a context the dtypes of NumPy 2 instead, for programs ported
+ * from it: i32 with f32 is f64, a 0-d tensor counts as any other, means and quotients of integers
+ * are f64, sums of unsigned integers u64 (tc_promotion below has the whole rule).
+ *
+ *     tc_ctx *numpy;
+ *     tc_options as_numpy = {.promotion = TC_NUMPY};
+ *     if (tc_ctx_make(&numpy, &as_numpy) == TC_OK) {
+ *         tc_tensor i = tc_arange(numpy, 0, 3, 1, TC_I32), f = tc_ones(numpy, TC_F32, 3);
+ *         tc_print(stdout, tc_div(tc_add(i, f), 3));          // f64
+ *         tc_ctx_free(numpy);
+ *     }
  *
  * Corners: integers wrap; tc_floor_divide and tc_remainder of an integer by 0 are 0; float to int
  * truncates and saturates, NaN gives 0; comparisons with NaN are false; max and min keep NaN.
@@ -212,10 +228,13 @@
  * is a * b + c rounded once, on every backend, so tc_fma(a, b, tc_neg(tc_mul(a, b))) is what the
  * product lost.
  *
- * Functions are within 3 units in the last place, most of them within 1.5, tc_silu within 4 and
- * tc_gelu of f32 within 7; tc_pow is exact where its result is. In f64 tc_lgamma and tc_digamma
- * lose next to their zeros below 0 what cancels there; of f32 all three gamma functions are rounded
- * correctly. bench/results/accuracy.txt has each.
+ * Functions of one op are within 3 units in the last place, most of them within 1.5, tc_silu within
+ * 4 and tc_gelu of f32 within 7; tc_pow is exact where its result is. Exceptions: results below the
+ * least normal number (tc_silu and tc_mish of f32: 52 units, of f64 some 350); and where two nearly
+ * equal numbers are subtracted, the digits that cancel are lost: tc_logaddexp and tc_logaddexp2
+ * where the result is next to 0, tc_gelu_tanh below -5, tc_tanhshrink next to 0, and in f64
+ * tc_lgamma and tc_digamma next to their zeros below 0. Of f32 all three gamma functions are
+ * rounded correctly. bench/results/accuracy.txt has each.
  *
  * Integers are words of bits too, and so is a float to tc_bitcast:
  *
@@ -238,7 +257,37 @@
  * branches): each is given functions that build a step of ordinary ops, and all steps are one
  * program, whose compile takes as long as one step's. tc_grad goes back through tc_scan and
  * tc_cond. examples/24_loops.c filters sound, draws the Mandelbrot set and swings pendulums;
- * 26_recurrent.c reads text and writes some.
+ * 26_recurrent.c reads text and writes some. A branch:
+ *
+ *     #include "tc.h"
+ *
+ *     static tc_status halved(void *user, const tc_tensor *x, tc_tensor *y)
+ *     {
+ *         (void)user;
+ *         y[0] = tc_mul(x[0], 0.5);
+ *         return TC_OK;
+ *     }
+ *     static tc_status same(void *user, const tc_tensor *x, tc_tensor *y)
+ *     {
+ *         (void)user;
+ *         y[0] = x[0];
+ *         return TC_OK;
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         tc_ctx *ctx;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         tc_tensor x = tc_arange(ctx, 0, 4, 1, TC_F32), y;
+ *         tc_tensor is_large = tc_gt(tc_max(x, TC_ALL, false), 2);    // a bool of shape []
+ *         tc_cond(is_large, TC_TENSORS(x), halved, same, NULL, &y, 1);
+ *         tc_print(stdout, y);
+ *         // [0.  0.5 1.  1.5]
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
  *
  * 7 COMPILED FORM: PROGRAMS
  *
@@ -267,7 +316,8 @@
  *
  * tc_run checks dtype, count, alignment and overlap of the buffers, allocates nothing once warm,
  * and may be called from any thread. TC_BUF knows the dtype from the pointer's type, or from that
- * of an array of arrays (float a[3][4]); where it does not (void *, char *), the count is in bytes.
+ * of an array of two or three dimensions (float a[3][4]; in C++ of any number); where it does not
+ * (void *, char *, arrays of more dimensions), the count is in bytes.
  * An output may be exactly an input's memory where the plan proves it safe; any other overlap is
  * TC_ERR_BUFFER. Side by side in one array is no overlap: a step may write a row straight behind
  * those that it reads (17 has a cache that grows so). What a program with inputs computes from
@@ -359,9 +409,11 @@
  *         tc_scope_end(ctx);
  *     }
  *
- * A value that was kept at the same line two keeps ago is dropped once its successor's computation
- * used it, so the loop above runs for ever, also with several states that read each other and are
- * kept by one line in an inner loop; tc_retain(t) exempts a value.
+ * tc_keep remembers its values by the line of the program that calls it: a value that was kept at
+ * the same line two keeps ago is dropped once its successor's computation used it. So the loop
+ * above runs for ever, also with several states that read each other and are kept by one line in an
+ * inner loop. But history[i] = tc_keep(next) keeps the last two alone: tc_retain(t) exempts a value
+ * that is needed later, history[i] = tc_retain(tc_keep(next)).
  *
  * 10 STATE, TRAINING, RANDOM NUMBERS
  *
@@ -394,8 +446,19 @@
  *     tc_jvp(TC_TENSORS(slope), TC_TENSORS(at), TC_TENSORS(v), &hv);
  *
  * tc_gradcheck holds the gradients of an expression against differences in f64 and names the op at
- * fault; tc_stop_gradient(x) is x as a constant. tc_vmap makes of a function that builds a graph
- * for one example the graph for many, along any axis; here the gradient of each of 10 by itself:
+ * fault, for a custom op's own gradient above all (examples/28_own_ops.c); tc_stop_gradient(x) is x
+ * as a constant:
+ *
+ *     tc_tensor point = tc_copy_in(ctx, ((double[]){0.5, -1, 2}), TC_F64, 3);
+ *     tc_tensor smooth_fn = tc_sum(tc_square(tc_tanh(point)), TC_ALL, false);
+ *     tc_gradcheck_report found;
+ *     if (tc_gradcheck(smooth_fn, TC_TENSORS(point), NULL, &found) == TC_OK) {
+ *         printf("%d elements agree\n", (int)found.checked);
+ *         // 3 elements agree
+ *     }
+ *
+ * tc_vmap makes of a function that builds a graph for one example the graph for many, along any
+ * axis; here the gradient of each of 10 by itself:
  *
  *     #include "tc.h"
  *
@@ -425,9 +488,9 @@
  *
  * A training step keeps what its way forward made for the way back. Where memory is short,
  * options.remat = TC_REMAT_MINCUT makes activations and normalizations again instead, and
- * TC_REMAT_ALL sums and products too, but nothing that a loop's body makes; tc_explain says what
- * that saves. By hand: of what a function under tc_checkpoint makes only the results are kept, and
- * on the way back the rest is made again.
+ * TC_REMAT_ALL sums and products too, of values of 64 KiB and more, but nothing that a loop's body
+ * makes; tc_explain says what that saves. By hand: of what a function under tc_checkpoint makes
+ * only the results are kept, and on the way back the rest is made again.
  *
  *     #include "tc.h"
  *
@@ -543,12 +606,27 @@
  *   app.c:31: tc_run: index 7 (element 3 of input 1 "which") is outside axis 0 of size 6 in
  *   tc_index_select made at app.c:12: expected -6 to 5
  *
- * Functions that can fail return a tc_status; tc_error also takes contexts, programs and calls. A
- * context's is the last failure that was recorded on it: of a call that could not be made, or of a
+ * Functions that can fail return a tc_status; tc_error(object) has the text:
+ *
+ *   what failed                                            object
+ *   a call that returns a tensor (also tc_file_copy_in)    that tensor
+ *   a call with several results (tc_topk, tc_svd, tc_lstm,
+ *   tc_scan, tc_while, tc_cond, tc_grad, tc_vmap ...)      each result
+ *   tc_compile, tc_eval, tc_read, tc_print, tc_touch,
+ *   tc_gradcheck, tc_param_write                           the tensor that was given
+ *   tc_compile_fn, tc_compile_many, tc_eval_many           the first output; the context
+ *   tc_file_open, tc_file_write, tc_save, tc_load,
+ *   tc_export_c, tc_sgd, tc_adam ..., tc_scope_end         the context
+ *   tc_run, tc_run_async, tc_output_size, tc_call_make     the program (of this thread)
+ *   tc_run_call                                            the call
+ *   tc_event_wait                                          the event
+ *   tc_ctx_make, tc_queue_make, tc_register_backend        none: the status is all
+ *
+ * A context has the last failure that was recorded on it: of a call that could not be made, or of a
  * compile, evaluation or reading that returned a status. To compute from a poisoned tensor is no
  * new failure and leaves it alone. A program's is that of the calling thread's last failing tc_run.
- * Texts are borrowed: they stand until the next failure there, a tensor's until its scope ends.
- * After an error everything else stays usable.
+ * A NULL object says that it is NULL. Texts are borrowed: they stand until the next failure there,
+ * a tensor's until its scope ends. After an error everything else stays usable.
  *
  *     tc_tensor wrong = tc_add(x, tc_full(ctx, 1, TC_F32, 5));
  *     tc_tensor later = tc_exp(wrong);
@@ -674,9 +752,9 @@
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_FUSION       0: each op that computes has a kernel of its own
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
- *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
+ *   TC_DUMP         to dump: " TCI_ENV_STAGES " or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
- *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
+ *   TC_LOG          topics logged to stderr: " TCI_ENV_TOPICS " or all
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
  *   XDG_CACHE_HOME  base of the default cache directory

@@ -11,14 +11,11 @@
 
 /* ---- numbers ---- */
 
-TCI_FN tc_dtype tci_ops_weak(tc_dtype t, int kind)
+TCI_FN tc_dtype tci_ops_weak(tc_promotion how, tc_dtype t, int kind)
 {
-    static const tc_dtype alone[] = {TC_DTYPE_COUNT, TC_BOOL, TC_I64, TC_F32};
-    if (t == TC_DTYPE_COUNT || kind == 0) {
-        return kind ? alone[kind] : t;
-    }
-    if (kind == TCI_OPS_FLOAT && !tci_dtype_is_float(t)) {
-        return TC_F32;
+    t = kind && t == TC_DTYPE_COUNT ? TC_BOOL : t;
+    if (kind == TCI_OPS_FLOAT) {
+        return tci_dtype_real(how, t);
     }
     return kind == TCI_OPS_INT && t == TC_BOOL ? TC_I64 : t;
 }
@@ -167,10 +164,12 @@ TCI_FN bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n,
     if (f->failed || !kind) {
         return !f->failed;
     }
-    tc_dtype common = n_tensors ? tci_build_common_dtype(tensors, n_tensors) : TC_DTYPE_COUNT;
-    tc_dtype dtype = tci_ops_weak(common, kind), result;
+    const tc_promotion how = f->ctx->graph.promotion;
+    tc_dtype common = n_tensors ? tci_build_common_dtype(&f->ctx->graph, tensors, n_tensors)
+                                : TC_DTYPE_COUNT;
+    tc_dtype dtype = tci_ops_weak(how, common, kind), result;
     if (op >= 0) {
-        tci_build_ew_dtypes(op, dtype, &dtype, &result);
+        tci_build_ew_dtypes(how, op, dtype, &dtype, &result);
         tc_dtype number = dtype;
         tc_dtype wider = result == TC_BOOL ? tci_ops_compare_dtype(dtype, args, n, &number) : dtype;
         for (int i = 0; wider != dtype && i < n; i++) {

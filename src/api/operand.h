@@ -17,7 +17,7 @@ static const char *const tci_ops_nth[TCI_OPS_MOST] = {"operand 1", "operand 2", 
 
 /* The dtype in which tensors of dtype t (TC_DTYPE_COUNT: there are none) meet a number of this
  * kind. */
-TCI_FN tc_dtype tci_ops_weak(tc_dtype t, int kind);
+TCI_FN tc_dtype tci_ops_weak(tc_promotion how, tc_dtype t, int kind);
 /* tc_arg.i of an unsigned number above INT64_MAX reads negative; its f does not. */
 TCI_FN bool tci_ops_is_huge(const tc_arg *a);
 /* Of integers. */

@@ -48,23 +48,25 @@ TCI_EW_OPS(TCI_ROW)
 
 /* ---- calls that follow from built rows ---- */
 
+typedef enum tci_ops_rule {
+    TCI_OPS_RULE_SAME,
+    TCI_OPS_RULE_FLOAT,
+    TCI_OPS_RULE_LOSS
+} tci_ops_rule;
 typedef struct tci_ops_built_row {
     const char *name;
-    bool is_float;
+    tci_ops_rule rule;
     struct {
         const char *name;
         double otherwise; /* the number that TC_NONE stands for; NaN: none */
     } operands[TCI_OPS_MOST];
 } tci_ops_built_row;
 
-#define TCI_OPS_IS_FLOAT_SAME false
-#define TCI_OPS_IS_FLOAT_FLOAT true
-#define TCI_OPS_IS_FLOAT_LOSS true
 #define TCI_MUST(name, kind) {#name, (double)NAN},
 #define TCI_MAY(name, kind, number) {#name, (number)},
 static const tci_ops_built_row tci_ops_built_rows[] = {
 #define TCI_ROW(id, name, arity, kind, operands, formula, doc)                                     \
-    {"tc_" #name, TCI_OPS_IS_FLOAT_##kind, {operands}},
+    {"tc_" #name, TCI_OPS_RULE_##kind, {operands}},
     TCI_BUILT_OPS(TCI_ROW)
 #undef TCI_ROW
 };
@@ -88,8 +90,12 @@ static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, 
     if (f->failed) {
         return TC_F32;
     }
-    tc_dtype common = tci_ops_weak(tci_build_common_dtype(tensors, n_tensors), kind);
-    return row->is_float && !tci_dtype_is_float(common) ? TC_F32 : common;
+    const tci_graph *g = &f->ctx->graph;
+    tc_dtype common =
+        tci_ops_weak(g->promotion, tci_build_common_dtype(g, tensors, n_tensors), kind);
+    return row->rule == TCI_OPS_RULE_SAME    ? common
+           : row->rule == TCI_OPS_RULE_FLOAT ? tci_dtype_function(g->promotion, common)
+                                        : tci_dtype_real(g->promotion, common);
 }
 
 /* Numbers are made in the dtype that the formula is computed in: they are not rounded before. */

@@ -12,8 +12,9 @@
  * attributes that never do (a step of 0, groups that do not divide the channels, a spec that does
  * not parse), TC_ERR_LIMIT of a result with more elements than memory can address. What a comment
  * does not say: the result has the shape and dtype of the first operand; tensors of different
- * dtypes meet as in torch (u16, u32 and u64 as in NumPy), their shapes broadcast as in
- * NumPy; axes and sizes that the call does not name stay as they are. */
+ * dtypes meet as in torch (u16, u32 and u64 with other integers as in NumPy), or all as in NumPy
+ * (options.promotion); their shapes broadcast as in NumPy; axes and sizes that the call does not
+ * name stay as they are. */
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
@@ -50,9 +51,13 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 #define tc_full(ctx, value, ...)                                                                   \
     tc_full_at((ctx), TC_ARG(value), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* Zeros: tc_zeros(ctx, TC_F32, 3, 4). */
-#define tc_zeros(ctx, ...) tc_full(ctx, 0, __VA_ARGS__)
+TC_API tc_tensor tc_zeros_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes, tc_site here);
+#define tc_zeros(ctx, ...)                                                                         \
+    tc_zeros_at((ctx), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* Ones: tc_ones(ctx, TC_F32, 3, 4). */
-#define tc_ones(ctx, ...) tc_full(ctx, 1, __VA_ARGS__)
+TC_API tc_tensor tc_ones_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes, tc_site here);
+#define tc_ones(ctx, ...)                                                                          \
+    tc_ones_at((ctx), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* start, start + step, ... before stop, [n], none where stop is not on the way: numbers all three
  * (TC_ERR_ARGUMENT: a tensor, a step of 0), any dtype but bool. Floats are computed in f64 and
  * rounded once; of integers start and step lose their fractions first, as in torch, which change no
@@ -491,10 +496,11 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
 #define tc_local_response_norm(x, size, alpha, beta, k)                                            \
     tc_local_response_norm_at((x), (size), (alpha), (beta), (k), TC_HERE)
 /* Rows of weight [rows, width] that an index (integers) names, added, averaged or the largest taken
- * of each bag, [bags, width]: mode "sum", "mean" (also NULL) or "max". A bag is a row of index
+ * of each bag, [bags, width]: mode "sum", "mean" (also NULL) or "max"; row padding_idx does not
+ * count (-1 is the last row, as in PyTorch; TC_END: all rows do). A bag is a row of index
  * [bags, length], or what lies between two offsets into index [n] (the last one is an end where
- * include_last_offset). Rows of padding_idx, from the end where negative, do not count (TC_END: all
- * do); an empty bag is 0. Sums alone may weigh each element (else TC_ERR_ARGUMENT). */
+ * include_last_offset); an empty bag is 0. Sums alone may weigh each element (else
+ * TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
                                      const char *mode, tc_tensor per_sample_weights,
                                      bool include_last_offset, int64_t padding_idx, tc_site here);
@@ -1277,8 +1283,12 @@ TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode
  * zeros), that programs may change. tc_read tells its present value. */
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
+/* The same of memory whose type is known, as tc_copy_in_as_at. */
+TC_API tc_tensor tc_param_as_at(tc_ctx *ctx, tc_buf data, int n, const int64_t *dtype_and_sizes,
+                                tc_site here);
 #define tc_param(ctx, data, ...)                                                                   \
-    tc_param_at((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+    tc_param_as_at((ctx), TC_BUF((data), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__),     \
+                   TC_HERE)
 /* The same with the value, shape and dtype of any tensor, which is evaluated (with the errors of
  * tc_eval): tc_param_from(tc_randn(ctx, key, TC_F32, 784, 512)). */
 TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here);
@@ -1290,15 +1300,16 @@ TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here);
 /* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major, as tc_read
  * the other way round. Runs that are under way go on with the value that they found. TC_ERR_BUFFER:
  * as tc_read; TC_ERR_ARGUMENT: it is no parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY.
- * tc_ctx_error tells. */
+ * tc_error(param) tells. */
 TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here);
 #define tc_param_write(param, pointer, n)                                                          \
     tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
- * and is no operand. Of the parameter's dtype; broadcasts to its shape. Where value is a write into
- * param at indices that the run is given (tc_index_put, tc_scatter, tc_index_add ...: a ring, a
- * cache of keys and values), the elements there are all that is written. */
+ * and is no operand; in no list of outputs, it has no effect. Of the parameter's dtype; broadcasts
+ * to its shape. Where value is a write into param at indices that the run is given (tc_index_put,
+ * tc_scatter, tc_index_add ...: a ring, a cache of keys and values), the elements there are all
+ * that is written. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
 

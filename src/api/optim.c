@@ -45,10 +45,14 @@ static tc_tensor tci_optim_mean(const tci_optim *o, double a, tc_tensor x, tc_te
     return tci_optim_add(o, tci_optim_scale(o, x, a), tci_optim_scale(o, y, 1 - a));
 }
 
-/* w - rate * step */
+/* w - rate * step, in the dtype of the step whatever the rate's is */
 static tc_tensor tci_optim_move(const tci_optim *o, tc_tensor w, tc_tensor step)
 {
-    return tc_sub_at(TCI_T(w), TCI_T(tc_mul_at(TCI_T(step), o->rate, o->here)), o->here);
+    tc_arg rate = o->rate;
+    if (!rate.kind) {
+        rate.tensor = tc_cast_at(rate.tensor, tc_dtype_of(step), o->here);
+    }
+    return tc_sub_at(TCI_T(w), TCI_T(tc_mul_at(TCI_T(step), rate, o->here)), o->here);
 }
 
 static void tci_optim_set(tci_optim *o, tc_tensor param, tc_tensor value)
@@ -92,10 +96,11 @@ static tc_tensor tci_optim_sgd(tci_optim *o, tc_tensor param, tc_tensor w, tc_te
     return tci_optim_move(o, w, o->nesterov ? ahead : next);
 }
 
-/* 1 - power */
-static tc_tensor tci_optim_rest(const tci_optim *o, tc_tensor power)
+/* x / (1 - power) */
+static tc_tensor tci_optim_correct(const tci_optim *o, tc_tensor x, tc_tensor power)
 {
-    return tc_sub_at(TCI_N(1), TCI_T(power), o->here);
+    tc_tensor rest = tc_sub_at(TCI_N(1), TCI_T(power), o->here);
+    return tc_div_at(TCI_T(x), TCI_T(tc_cast_at(rest, tc_dtype_of(x), o->here)), o->here);
 }
 
 static tc_tensor tci_optim_adam(tci_optim *o, tc_tensor param, tc_tensor w, tc_tensor g)
@@ -105,8 +110,8 @@ static tc_tensor tci_optim_adam(tci_optim *o, tc_tensor param, tc_tensor w, tc_t
     tc_tensor square = tci_optim_mean(o, o->beta2, v, tc_square_at(TCI_T(g), o->here));
     tci_optim_set(o, m, mean);
     tci_optim_set(o, v, square);
-    tc_tensor first = tc_div_at(TCI_T(mean), TCI_T(tci_optim_rest(o, o->power1)), o->here);
-    tc_tensor second = tc_div_at(TCI_T(square), TCI_T(tci_optim_rest(o, o->power2)), o->here);
+    tc_tensor first = tci_optim_correct(o, mean, o->power1);
+    tc_tensor second = tci_optim_correct(o, square, o->power2);
     tc_tensor root = tc_add_at(TCI_T(tc_sqrt_at(TCI_T(second), o->here)), TCI_N(o->eps), o->here);
     tc_tensor step = tc_div_at(TCI_T(first), TCI_T(root), o->here);
     return tci_optim_move(o, w, step);

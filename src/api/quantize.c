@@ -85,9 +85,12 @@ TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_te
     if (!known || !tci_quantize_is_byte(tc_dtype_of(a)) || !tci_quantize_is_byte(tc_dtype_of(b))) {
         return tc_status_of(b) ? tci_made_end(&m, b)
                                : tci_made_fail(&m, known ? TC_ERR_DTYPE : TC_ERR_SHAPE,
-                                               "operands of ranks %d and %d: expected TC_I8 or "
-                                               "TC_U8, [..., m, k] and [..., k, n]",
-                                               tc_rank(a), tc_rank(b));
+                                               "a is %s %s, b %s %s: expected TC_I8 or TC_U8, "
+                                               "[..., m, k] and [..., k, n]",
+                                               tc_dtype_name(tc_dtype_of(a)),
+                                               tci_made_shape(a).text,
+                                               tc_dtype_name(tc_dtype_of(b)),
+                                               tci_made_shape(b).text);
     }
     /* a's along its rows, b's along its columns */
     tc_tensor left = tci_quantize_centred(a, tci_quantize_along(zero_a, a, -2, here), here);

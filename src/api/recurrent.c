@@ -100,17 +100,25 @@ static bool tci_recurrent_has_shape(tc_tensor t, int rank, const int64_t *sizes)
     return same;
 }
 
-/* The tensors of a side, where layers read `in` numbers. */
-static bool tci_recurrent_fits(const tci_recurrent *r, int side, int64_t in)
+/* The tensors of a side, where layers read `in` numbers. False: *bad tells which does not fit. */
+static bool tci_recurrent_fits(tci_recurrent *r, int side, int64_t in, tc_tensor *bad)
 {
-    const tc_tensor *w = r->weights.items + side * r->tensors;
-    const int64_t gates = tc_dim_mul(r->cell->gates, r->width);
-    bool fits = tci_recurrent_has_shape(w[0], 2, (int64_t[]){gates, in}) &&
-                tci_recurrent_has_shape(w[1], 2, (int64_t[]){gates, r->width});
-    for (int i = 2; i < r->tensors; i++) {
-        fits = fits && tci_recurrent_has_shape(w[i], 1, &gates);
+    static const char *const roles[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+    for (int i = 0; i < r->tensors; i++) {
+        const int at = side * r->tensors + i, rank = i < 2 ? 2 : 1;
+        const int64_t sizes[2] = {tc_dim_mul(r->cell->gates, r->width), i ? r->width : in};
+        const tc_tensor w = r->weights.items[at];
+        if (!tci_recurrent_has_shape(w, rank, sizes)) {
+            *bad = tci_made_fail(&r->m, TC_ERR_SHAPE, "weight %d (%s of layer %d%s) has shape %s: "
+                                 "expected %s (%d gates, states of %s)", at, roles[i],
+                                 side / r->sides, side % r->sides ? ", backwards" : "",
+                                 tci_made_shape(w).text,
+                                 tci_shape_text_of(rank, tci_dim_list(sizes)).text, r->cell->gates,
+                                 TCI_DIM_TEXT(r->width));
+            return false;
+        }
     }
-    return fits;
+    return true;
 }
 
 /* States before the first step, where they are given. */
@@ -124,9 +132,9 @@ static bool tci_recurrent_check_states(tci_recurrent *r, tc_tensor x, tc_tensor 
         }
         *bad = tc_status_of(h) ? tc_neg_at(tci_arg_tensor(h), r->m.here)
                                : tci_made_fail(&r->m, TC_ERR_SHAPE, "state %d before the first "
-                                               "step has rank %d or another size than [%d, %s, %s]",
-                                               i + 1, tc_rank(h), r->layers * r->sides,
-                                               TCI_DIM_TEXT(sizes[1]), TCI_DIM_TEXT(sizes[2]));
+                                               "step has shape %s: expected %s (layers, batch, "
+                                               "width)", i + 1, tci_made_shape(h).text,
+                                               tci_shape_text_of(3, tci_dim_list(sizes)).text);
         return false;
     }
     return true;
@@ -154,11 +162,7 @@ static bool tci_recurrent_check(tci_recurrent *r, tc_tensor x, tc_tensor *bad)
     int64_t in = tc_size(x, 2);
     for (int side = 0; side < r->layers * r->sides; side++) {
         in = side == r->sides ? tc_dim_mul(r->sides, r->width) : in;
-        if (!tci_recurrent_fits(r, side, in)) {
-            *bad = tci_made_fail(&r->m, TC_ERR_SHAPE, "the weights of layer %d do not have the "
-                                 "shapes of %d gates, %s inputs and states of %s",
-                                 side / r->sides, r->cell->gates, TCI_DIM_TEXT(in),
-                                 TCI_DIM_TEXT(r->width));
+        if (!tci_recurrent_fits(r, side, in, bad)) {
             return false;
         }
     }

@@ -62,11 +62,12 @@ TC_API tc_tensor tc_logspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t 
     return tci_ops_spaced("tc_logspace", ctx, ends, steps, base, dtype, here);
 }
 
-TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dtype_and_sizes,
-                            tc_site here)
+/* after: what the dtype stands behind, for messages. */
+static tc_tensor tci_ops_full(const char *name, const char *after, tc_ctx *ctx, tc_arg value,
+                              int n, const int64_t *dtype_and_sizes, tc_site here)
 {
-    tci_frame f = tci_frame_on(ctx, "tc_full", here);
-    if (!tci_frame_dtype(&f, "the value", dtype_and_sizes, n)) {
+    tci_frame f = tci_frame_on(ctx, name, here);
+    if (!tci_frame_dtype(&f, after, dtype_and_sizes, n)) {
         return tci_frame_end(&f, NULL);
     }
     tc_dtype dtype = (tc_dtype)dtype_and_sizes[0];
@@ -80,6 +81,22 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
     bool ok = fill && !f.failed && tci_build_check_shape(g, n - 1, sizes, dtype);
     tci_node *r = ok ? tci_build_cast(g, fill, dtype) : NULL;
     return tci_frame_end(&f, r ? tci_build_broadcast(g, r, n - 1, sizes) : NULL);
+}
+
+TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dtype_and_sizes,
+                            tc_site here)
+{
+    return tci_ops_full("tc_full", "the value", ctx, value, n, dtype_and_sizes, here);
+}
+
+TC_API tc_tensor tc_zeros_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes, tc_site here)
+{
+    return tci_ops_full("tc_zeros", "the context", ctx, tci_arg_int(0), n, dtype_and_sizes, here);
+}
+
+TC_API tc_tensor tc_ones_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes, tc_site here)
+{
+    return tci_ops_full("tc_ones", "the context", ctx, tci_arg_int(1), n, dtype_and_sizes, here);
 }
 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */

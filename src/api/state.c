@@ -18,11 +18,13 @@ static tc_tensor tci_state_end(tci_frame *f, tci_node *x)
     return tci_frame_end(f, x);
 }
 
-TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
-                             tc_site here)
+TC_API tc_tensor tc_param_as_at(tc_ctx *ctx, tc_buf from, int n, const int64_t *dtype_and_sizes,
+                                tc_site here)
 {
     tci_frame f = tci_frame_on(ctx, "tc_param", here);
-    if (!tci_frame_dtype(&f, "the data", dtype_and_sizes, n)) {
+    const void *data = from.data;
+    if (!tci_frame_dtype(&f, "the data", dtype_and_sizes, n) ||
+        !tci_leaf_is_memory_of(&f, &from, (tc_dtype)dtype_and_sizes[0])) {
         return tci_frame_end(&f, NULL);
     }
     tc_dtype dtype = (tc_dtype)dtype_and_sizes[0];
@@ -30,6 +32,12 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
     tci_node *x = data ? tci_leaf_copy_in(&f, data, dtype, n - 1, sizes, NULL)
                        : tci_leaf_zeros(&f, dtype, n - 1, sizes);
     return tci_state_end(&f, x);
+}
+
+TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
+                             tc_site here)
+{
+    return tc_param_as_at(ctx, TC_BUF(data, 0), n, dtype_and_sizes, here);
 }
 
 TCI_FN tc_tensor tci_state_zeros(tc_tensor like, const char *op, tc_site here)
@@ -73,9 +81,8 @@ static tci_node *tci_state_node(tci_frame *f, tc_tensor t)
     tci_frame_use(f, t);
     tci_node *x = tci_frame_node(f, t, "the parameter");
     if (x && (x->op != TCI_OP_DATA || !x->storage->param)) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT, "expected a parameter (tc_param): given one made by %s",
-                       x->op == TCI_OP_DATA ? "tc_borrow, tc_copy_in or tc_keep"
-                                            : tci_op_name(x->op));
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "expected a parameter (tc_param): given one of %s", TCI_MAKER(x));
     }
     return f->failed ? NULL : x;
 }
@@ -140,6 +147,9 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
                                                  ? "another run changes the parameter"
                                                  : "out of memory for a new value");
         }
+    }
+    if (f.failed && x) {
+        f.ctx->last_on = param; /* tc_error(param) tells */
     }
     return tci_frame_status(&f);
 }

@@ -69,12 +69,14 @@ static inline tc_arg tci_arg_long_double(long double v)
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. tc_dim_add and the others
  * compute with it, C arithmetic does not: the calls that are given what it makes fail wherever they
  * can tell. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program,
- * or nowhere: a mixture does not link. */
+ * or nowhere: a mixture does not link, for want of tc_ctx_make_dynamic_shapes or of
+ * tc_ctx_make_fixed_shapes. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
 #else
 #define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
+#define tc_ctx_make tc_ctx_make_fixed_shapes
 #endif
 /* a + b, a - b, a * b, floor(a / b), the lesser, the greater: of sizes (TC_DIM, tc_size, tc_count,
  * these calls) and numbers, symbolic or not, also without TC_DYNAMIC_SHAPES. The result stands
@@ -118,19 +120,19 @@ TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here);
 #define tc_scope_end(ctx) tc_scope_end_at((ctx), TC_HERE)
 /* Evaluates t (as tc_eval, with its errors) and moves the value, of the same shape and dtype, to
  * the scope outside the current one; outside of all scopes t itself comes back. A value kept at
- * the same place of the program whose computation used the value kept there two keeps ago
- * replaces it, so `for (...) { scope; x = tc_keep(f(x)); }` runs in flat memory; tc_retain(t)
- * exempts a value. */
+ * the same place of the program (file and line) whose computation used the value kept there two
+ * keeps ago replaces it, so `for (...) { scope; x = tc_keep(f(x)); }` runs in flat memory. Thus of
+ * `h[i] = tc_keep(f(h[i - 1]))` the last two live; tc_retain(tc_keep(...)) exempts a value. */
 TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 #define tc_keep(t) tc_keep_at((t), TC_HERE)
 /* t itself, whatever it is; a kept value then stays until its scope ends. */
 TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
- * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative, no valid
- * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can
- * address), TC_ERR_ARGUMENT (NULL where there are elements),
- * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
+ * On failure poisoned: TC_ERR_DTYPE (not a dtype, or memory of another), TC_ERR_SHAPE (a size is
+ * negative, no valid TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than
+ * memory can address), TC_ERR_ARGUMENT (NULL where there are elements), TC_ERR_HANDLE (the context
+ * is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
@@ -144,23 +146,32 @@ TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int
 /* Copies the elements at once; strides as above. */
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, tc_site here);
-/* tc_borrow(ctx, p, TC_F32, 10, 20), tc_copy_in alike: dtype, then sizes (none: 0-d). */
-static inline tc_tensor tci_borrow_list(tc_ctx *ctx, const void *data, int n, const int64_t *list,
+/* The same of memory whose type is known (TC_BUF; its count is not looked at): TC_ERR_DTYPE where
+ * that is not dtype's. uint16_t holds f16 and bf16 too; void *, char * and unsigned char * any. */
+TC_API tc_tensor tc_borrow_as_at(tc_ctx *ctx, tc_buf data, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const int64_t *strides, tc_site here);
+TC_API tc_tensor tc_copy_in_as_at(tc_ctx *ctx, tc_buf data, tc_dtype dtype, int rank,
+                                  const int64_t *sizes, const int64_t *strides, tc_site here);
+/* tc_borrow(ctx, p, TC_F32, 10, 20), tc_copy_in alike: dtype, then sizes (none: 0-d). p is a
+ * pointer to the elements, or an array of up to three dimensions, of the dtype's C type. */
+static inline tc_tensor tci_borrow_list(tc_ctx *ctx, tc_buf data, int n, const int64_t *list,
                                         tc_site here)
 {
-    return tc_borrow_at(ctx, data, (tc_dtype)list[0], n - 1, list + 1, 0, here);
+    return tc_borrow_as_at(ctx, data, (tc_dtype)list[0], n - 1, list + 1, 0, here);
 }
-static inline tc_tensor tci_copy_in_list(tc_ctx *ctx, const void *data, int n, const int64_t *list,
+static inline tc_tensor tci_copy_in_list(tc_ctx *ctx, tc_buf data, int n, const int64_t *list,
                                          tc_site here)
 {
-    return tc_copy_in_at(ctx, data, (tc_dtype)list[0], n - 1, list + 1, 0, here);
+    return tc_copy_in_as_at(ctx, data, (tc_dtype)list[0], n - 1, list + 1, 0, here);
 }
 #define tc_borrow(ctx, data, ...)                                                                  \
-    tci_borrow_list((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+    tci_borrow_list((ctx), TC_BUF((data), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__),    \
+                    TC_HERE)
 #define tc_copy_in(ctx, data, ...)                                                                 \
-    tci_copy_in_list((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+    tci_copy_in_list((ctx), TC_BUF((data), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__),   \
+                     TC_HERE)
 #define tc_borrow_strided(ctx, data, dtype, rank, sizes, strides)                                  \
-    tc_borrow_at((ctx), (data), (dtype), (rank), (sizes), (strides), TC_HERE)
+    tc_borrow_as_at((ctx), TC_BUF((data), 0), (dtype), (rank), (sizes), (strides), TC_HERE)
 /* Says that the memory of a borrowed tensor changed: what was evaluated from it is stale.
  * TC_ERR_ARGUMENT: t is no leaf with memory; TC_ERR_HANDLE; TC_ERR_MEMORY. */
 TC_API tc_status tc_touch_at(tc_tensor t, tc_site here);
@@ -307,6 +318,10 @@ template <class tci_t> static inline tc_buf tci_buf_of(const tci_t *p, int64_t n
 {
     return tci_buf(reinterpret_cast<uintptr_t>(p), n, tci_dtype_of_type<tci_t>::value, true);
 }
+static inline tc_buf tci_buf_of(const void *p, int64_t n) /* NULL has no type of its own */
+{
+    return tci_buf(reinterpret_cast<uintptr_t>(p), n, -1, p != 0);
+}
 #define TC_BUF(pointer, n) (tci_buf_of((pointer), (n)))
 
 #else /* C */
@@ -340,10 +355,11 @@ static inline tc_arg tci_arg_is_a_tensor_or_a_number(struct tci_arg_nothing v)
 #endif
 
 /* Lists of tensors name their items once, as a list within a list within a list ... would double
- * its text at each level. The array has room for every item the text can hold (no item is shorter
- * than a character); a never-used first item makes the empty list legal. The count is that of the
- * text's top-level commas; items behind it that are not null (from a macro that stands for several)
- * count too. */
+ * its text at each level. The first item passes through a function, which takes nothing but a
+ * tensor: the pointer that an array becomes does not compile. The array has room for every item
+ * the text can hold (no item is shorter than a character); a never-used first item makes the empty
+ * list legal. The count is that of the text's top-level commas; items behind it that are not null
+ * (from a macro that stands for several) count too. */
 static inline int tci_list_count(const char *text)
 {
     int n = 0, depth = 0;
@@ -375,9 +391,19 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
     }
     return r;
 }
+static inline tc_tensor tci_TC_TENSORS_takes_tensors_and_TC_TENSORS_N_an_array(tc_tensor t)
+{
+    return t;
+}
+#define TCI_FIRST_TENSOR_0(a, ...)                                                                 \
+    tci_TC_TENSORS_takes_tensors_and_TC_TENSORS_N_an_array(a), __VA_ARGS__
+#define TCI_FIRST_TENSOR_1(...)
+#define TCI_FIRST_TENSOR(...)                                                                      \
+    TCI_PP_JOIN(TCI_FIRST_TENSOR_, TCI_PP_EMPTY(TCI_PP_FIRST(__VA_ARGS__, 0)))(__VA_ARGS__, )
 #define TC_TENSORS(...)                                                                            \
-    (tci_tensor_list((const tc_tensor[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0}, __VA_ARGS__},         \
-                     sizeof(#__VA_ARGS__) + 1, #__VA_ARGS__))
+    (tci_tensor_list(                                                                              \
+        (const tc_tensor[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0}, TCI_FIRST_TENSOR(__VA_ARGS__)},     \
+        sizeof(#__VA_ARGS__) + 1, #__VA_ARGS__))
 #define TC_AXES(...)                                                                               \
     ((tc_axes){(const int[]){0, __VA_ARGS__} + 1,                                                  \
                (int)(sizeof((const int[]){0, __VA_ARGS__}) / sizeof(int)) - 1, false})
@@ -396,8 +422,29 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
                 (int)(sizeof((const tc_attr[]){TCI_NO_ATTR, __VA_ARGS__}) / sizeof(tc_attr)) - 1})
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[]){TCI_NO_BUF, __VA_ARGS__} + 1,                                      \
-               (int)(sizeof((const tc_buf[]){TCI_NO_BUF, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+               (int)(sizeof((const tc_buf[]){TCI_NO_BUF, __VA_ARGS__}) / sizeof(tc_buf)) - 1 +     \
+                   0 * TCI_MADE(__VA_ARGS__)})
 #endif
+/* 0 if the first six items are made by TC_BUF or the like; else this does not compile, and the
+ * type's name says why: braces could be left out around a pointer. */
+#define TCI_MADE(...)                                                                              \
+    TCI_PP_JOIN(TCI_MADE_, TCI_PP_EMPTY(TCI_PP_FIRST(__VA_ARGS__, 0)))                             \
+    (__VA_ARGS__, tci_a_buf(), tci_a_buf(), tci_a_buf(), tci_a_buf(), tci_a_buf(), 0)
+#define TCI_MADE_1(...) 0
+#define TCI_MADE_0(a, b, c, d, e, f, ...)                                                          \
+    (TCI_IS_BUF(a) + TCI_IS_BUF(b) + TCI_IS_BUF(c) + TCI_IS_BUF(d) + TCI_IS_BUF(e) + TCI_IS_BUF(f))
+#define TCI_IS_BUF(v) _Generic((v), tc_buf: 0, default: tci_no_buf())
+typedef struct tci_TC_BUFS_takes_TC_BUF { char unused; } tci_TC_BUFS_takes_TC_BUF;
+static inline tci_TC_BUFS_takes_TC_BUF tci_no_buf(void)
+{
+    tci_TC_BUFS_takes_TC_BUF none = {0};
+    return none;
+}
+static inline tc_buf tci_a_buf(void)
+{
+    tc_buf b = {0};
+    return b;
+}
 #define TCI_NO_BUF {NULL, 0, 0, false, 0, NULL, NULL}
 #define TCI_NO_ATTR {NULL, {{0, 0, 0}, 0, 0, 0.0}, 0, NULL, NULL}
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
@@ -433,29 +480,31 @@ static inline tci_a_size_is_an_integer tci_no_size(void)
 #define TCI_PP_EMPTY_JOIN(a, b, c, d) TCI_PP_HAS_COMMA(TCI_PP_EMPTY_##a##b##c##d)
 #define TCI_PP_EMPTY_0001 ,
 
-/* The types that TC_BUF knows, as pointers and as arrays of arrays. */
-#define TCI_BUF_TYPE(type, id) type *: id, const type *: id, type (*)[]: id, const type (*)[]: id
-#define TCI_BUF_DTYPES                                                                             \
-    TCI_BUF_TYPE(bool, TC_BOOL), TCI_BUF_TYPE(unsigned char, TC_U8),                               \
-        TCI_BUF_TYPE(unsigned short, TC_U16), TCI_BUF_TYPE(unsigned, TC_U32),                      \
-        TCI_BUF_TYPE(unsigned long, sizeof(long) == 8 ? TC_U64 : TC_U32),                          \
-        TCI_BUF_TYPE(unsigned long long, TC_U64), TCI_BUF_TYPE(signed char, TC_I8),                \
-        TCI_BUF_TYPE(short, TC_I16), TCI_BUF_TYPE(int, TC_I32),                                    \
-        TCI_BUF_TYPE(long, sizeof(long) == 8 ? TC_I64 : TC_I32), TCI_BUF_TYPE(long long, TC_I64),  \
-        TCI_BUF_TYPE(tc_f16, TC_F16), TCI_BUF_TYPE(tc_bf16, TC_BF16),                              \
-        TCI_BUF_TYPE(float, TC_F32), TCI_BUF_TYPE(double, TC_F64)
-#define TCI_BUF_CONST(type) const type *: 1, const type (*)[]: 1
-#define TCI_BUF_CONSTS                                                                             \
-    TCI_BUF_CONST(bool), TCI_BUF_CONST(unsigned char), TCI_BUF_CONST(unsigned short),              \
-        TCI_BUF_CONST(unsigned), TCI_BUF_CONST(unsigned long), TCI_BUF_CONST(unsigned long long),  \
-        TCI_BUF_CONST(signed char), TCI_BUF_CONST(short), TCI_BUF_CONST(int), TCI_BUF_CONST(long), \
-        TCI_BUF_CONST(long long), TCI_BUF_CONST(tc_f16), TCI_BUF_CONST(tc_bf16),                   \
-        TCI_BUF_CONST(float), TCI_BUF_CONST(double), TCI_BUF_CONST(char), const void *: 1
+/* X(type, dtype): the types that TC_BUF knows. TCI_BUF_AS(type) names its associations in _Generic,
+ * for pointers and arrays of arrays, TCI_BUF_ROWS those of the first row of such an array. */
+#define TCI_BUF_TYPES(X)                                                                           \
+    X(bool, TC_BOOL), X(unsigned char, TC_U8), X(unsigned short, TC_U16), X(unsigned, TC_U32),     \
+        X(unsigned long, sizeof(long) == 8 ? TC_U64 : TC_U32), X(unsigned long long, TC_U64),      \
+        X(signed char, TC_I8), X(short, TC_I16), X(int, TC_I32),                                   \
+        X(long, sizeof(long) == 8 ? TC_I64 : TC_I32), X(long long, TC_I64), X(tc_f16, TC_F16),     \
+        X(tc_bf16, TC_BF16), X(float, TC_F32), X(double, TC_F64)
+#define TCI_BUF_ROW_TYPE(type, id) type (*)[]: id, const type (*)[]: id
+#define TCI_BUF_TYPE(type, id) type *: id, const type *: id, TCI_BUF_ROW_TYPE(type, id)
+#define TCI_BUF_ROW_CONST(type, id) const type (*)[]: 1
+#define TCI_BUF_CONST(type, id) const type *: 1, TCI_BUF_ROW_CONST(type, id)
+/* The first row of an array of arrays of arrays, or something else: what the pointer points to. */
+#define TCI_BUF_ROW(pointer)                                                                       \
+    (_Generic((pointer), void *: (char *)NULL, const void *: (char *)NULL, int: (char *)NULL,      \
+         default: (pointer))[0])
 /* The address travels as a number: gcc would warn that memory passed to be written is not set. */
 #define TC_BUF(pointer, n)                                                                         \
     (tci_buf((uintptr_t)(const void *)(pointer), (n),                                              \
-             _Generic((pointer), TCI_BUF_DTYPES, default: -1),                                     \
-             _Generic((pointer), TCI_BUF_CONSTS, default: 0)))
+             _Generic((pointer), TCI_BUF_TYPES(TCI_BUF_TYPE),                                      \
+                 default: _Generic(TCI_BUF_ROW(pointer), TCI_BUF_TYPES(TCI_BUF_ROW_TYPE),          \
+                     default: -1)),                                                                \
+             _Generic((pointer), TCI_BUF_TYPES(TCI_BUF_CONST), const char *: 1, const void *: 1,   \
+                 default: _Generic(TCI_BUF_ROW(pointer), TCI_BUF_TYPES(TCI_BUF_ROW_CONST),         \
+                     default: 0))))
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
     tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL, NULL};

@@ -155,9 +155,24 @@ typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
 /* Rematerialization: trades compute for peak memory. NONE stores every value that is needed later,
  * as those of a forward pass for the backward pass. MINCUT recomputes, after the step that needs
  * most memory, values that elementwise ops and movement derive from stored ones (activations,
- * normalizations), chosen by a minimum cut. ALL also recomputes sums and contractions. Used where
- * the workspace becomes smaller by more than a 64th */
+ * normalizations), chosen by a minimum cut. ALL also recomputes sums and contractions. Values of
+ * less than 64 KiB are always stored. Used where the workspace becomes smaller by more than a
+ * 64th */
 typedef enum tc_remat { TC_REMAT_NONE, TC_REMAT_MINCUT, TC_REMAT_ALL } tc_remat;
+/* The dtypes in which operands of several dtypes meet, and integers are computed in. C numbers are
+ * weak under both rules: they take the dtype of the tensors where their kind allows.
+ * TORCH: torch's table (integers of any width with a float: that float; a tensor of no axes counts
+ * only where its kind is higher); u16, u32 and u64, which that table lacks among integers, as
+ * NumPy's. Functions and means of integers are f32, sums i64 (of u16, u32, u64: u64).
+ * NUMPY: numpy.result_type of NumPy 2 (NEP 50): i32 with f32 is f64, i16 with f16 f32; tensors of
+ * no axes count as all others. sin and other elementwise functions of bool and integers of 1 byte
+ * are f16, of 2 bytes f32, else f64; divisions, means, variances, norms, transforms, losses, and
+ * numbers with a fraction next to integers are f64; sums and products i64, of unsigned integers
+ * u64. tc_square, tc_pow, tc_remainder, tc_floor_divide, tc_fmod and shifts of bool are i8.
+ * tc_reciprocal of integers is a division (f64), where NumPy truncates. bf16, which NumPy lacks, as
+ * in ml_dtypes: itself with bool and integers of 1 byte, f32 with f16 and integers of 2 bytes, f64
+ * with wider ones */
+typedef enum tc_promotion { TC_TORCH, TC_NUMPY } tc_promotion;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
@@ -168,6 +183,7 @@ typedef struct tc_options {
     int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
+    tc_promotion promotion;   /* context only: the dtypes in which operands meet */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
     int vector_bits;          /* 0: the machine's; 128, 256, 512: at most; -1: scalar code */

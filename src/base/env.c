@@ -45,6 +45,52 @@ TCI_FN bool tci_env_has_word(tci_env id, const char *word)
     return false;
 }
 
+/* Whether one of the words at text is none of the list: *n is its length. NULL: all are. */
+static const char *tci_env_odd_word(const char *text, const char *list, size_t *n)
+{
+    while (*text) {
+        *n = strcspn(text, ",");
+        const char *at = list;
+        bool known = *n == 3 && !memcmp(text, "all", 3);
+        while (at && !known) {
+            size_t length = strcspn(at, ",");
+            known = *n == length && !memcmp(text, at, length);
+            at = at[length] ? at + length + 1 : NULL;
+        }
+        if (!known) {
+            return text;
+        }
+        text += *n + (text[*n] != 0);
+    }
+    return NULL;
+}
+
+TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room)
+{
+    static const tci_env numbers[] = {
+        TCI_ENV_HELP,    TCI_ENV_CC_TIMEOUT, TCI_ENV_CACHE_MB, TCI_ENV_MEMORY_CACHE_MB,
+        TCI_ENV_THREADS, TCI_ENV_NO_CACHE,   TCI_ENV_KEEP,     TCI_ENV_VECTOR,
+        TCI_ENV_MATRIX,  TCI_ENV_FUSION,     TCI_ENV_VERIFY,   TCI_ENV_REPRODUCIBLE};
+    const char *value = tci_env_get(id);
+    for (int i = 0; value && i < TCI_COUNT(numbers); i++) {
+        if (numbers[i] == id && tci_env_int(id, 0) != tci_env_int(id, 1)) {
+            snprintf(text, room, "%s is '%.40s': expected a number, taken as not set",
+                     tci_env_names[id], value);
+            return true;
+        }
+    }
+    const char *words = id == TCI_ENV_LOG    ? TCI_ENV_TOPICS
+                        : id == TCI_ENV_DUMP ? TCI_ENV_STAGES
+                                             : NULL;
+    size_t n = 0;
+    const char *odd = value && words ? tci_env_odd_word(value, words, &n) : NULL;
+    if (odd) {
+        snprintf(text, room, "%s has '%.*s': expected words of %s or all", tci_env_names[id],
+                 (int)TCI_MIN(n, 40), odd, words);
+    }
+    return odd != NULL;
+}
+
 TCI_FN void tci_env_help_once(void)
 {
     static atomic_flag printed = ATOMIC_FLAG_INIT;

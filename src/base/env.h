@@ -7,6 +7,10 @@
 
 #include "platform.h"
 
+/* The words that TC_LOG and TC_DUMP take, and "all". */
+#define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source"
+#define TCI_ENV_STAGES "graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot"
+
 /* X(id, name, doc) */
 #define TCI_ENV_ROWS(X)                                                                            \
     X(HELP, "TC_HELP", "1: print this list once to stderr")                                        \
@@ -26,9 +30,9 @@
     X(FUSION, "TC_FUSION", "0: each op that computes has a kernel of its own")                     \
     X(SCHEDULE, "TC_SCHEDULE", "file of schedules to force: lines KERNEL: SCHEDULE, as explained") \
     X(DUMP, "TC_DUMP",                                                                             \
-      "to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all")             \
+      "to dump: " TCI_ENV_STAGES " or all")                                                        \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
-    X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
+    X(LOG, "TC_LOG", "topics logged to stderr: " TCI_ENV_TOPICS " or all")                         \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
     X(TRACE, "TC_TRACE", "file: chrome trace of compiles, runs and kernels")                       \
     X(HOME_CACHE, "XDG_CACHE_HOME", "base of the default cache directory")                         \
@@ -45,6 +49,8 @@ typedef enum tci_env {
 TCI_FN const char *tci_env_get(tci_env id);                      /* NULL when unset or empty */
 TCI_FN int64_t tci_env_int(tci_env id, int64_t fallback);
 TCI_FN bool tci_env_has_word(tci_env id, const char *word); /* in "a,b,c"; "all" has every word */
+/* True if the variable is set to what it cannot be; text then says so: "TC_THREADS is 'abc' ..." */
+TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room);
 TCI_FN void tci_env_help_once(void); /* TC_HELP=1: prints the rows to stderr, once a process */
 
 #endif

@@ -257,6 +257,19 @@ static void tci_jit_schedule_call(tci_jit *j, tci_jit_kernel *k)
                                  (long long)elements);
 }
 
+/* For tci_forced_check: whether one of the kernels has the name or hash. */
+static bool tci_jit_has(const void *jit, const char *word, size_t n)
+{
+    const tci_jit *j = jit;
+    bool found = false;
+    for (int i = 0; i < j->n_kernels && !found; i++) {
+        char hex[33];
+        tci_hash_hex(j->kernels[i].name, hex);
+        found = tci_forced_names(word, n, j->kernels[i].kernel->name, hex);
+    }
+    return found;
+}
+
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
     tci_machine machine = tci_jit_machine(j);
@@ -272,6 +285,7 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
         }
     }
     tci_jit_name_kernels(j);
+    tci_forced_check(j->options, tci_str_text(&j->forced), tci_jit_has, j);
 }
 
 /* A kernel that is missing, and what it takes a compiler. */

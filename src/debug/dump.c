@@ -41,6 +41,20 @@ TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, 
     va_end(again);
 }
 
+TCI_FN void tci_log_environment(const tc_options *o)
+{
+    char text[200];
+    for (int i = 0; i < TCI_ENV_COUNT; i++) {
+        if (!tci_env_is_wrong((tci_env)i, text, sizeof(text))) {
+            continue;
+        }
+        tci_log(o, "compile", "%s", text);
+        if (i == TCI_ENV_LOG && !tci_env_has_word(TCI_ENV_LOG, "compile")) {
+            fprintf(stderr, "tc compile: %s\n", text);
+        }
+    }
+}
+
 /* ---- dumps ---- */
 
 /* "graph,plan" has "plan"; "all" has everything. */

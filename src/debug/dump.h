@@ -9,6 +9,9 @@
  * TC_LOG). */
 TCI_FN bool tci_log_wants(const tc_options *o, const char *topic);
 /* One text to the user's callback and, with TC_LOG, a line to stderr. */
+/* A line under "compile" for each environment variable that is set to what it cannot be. For TC_LOG
+ * itself that is written whatever its topics are. */
+TCI_FN void tci_log_environment(const tc_options *o);
 TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, ...) TCI_PRINTF(3,
                                                                                                 4);
 

@@ -912,13 +912,24 @@ static bool tci_export_meets(const tci_export *e)
     return false;
 }
 
+/* Where the user made the first node of this op; else where the job's first output was made. */
+static const tc_site *tci_export_site(const tci_export *e, int op)
+{
+    for (int i = 0; i < e->request->n_nodes; i++) {
+        if (e->request->nodes[i]->op == op) {
+            return &e->request->nodes[i]->site;
+        }
+    }
+    return &e->job.site;
+}
+
 /* A tci_batch_body: the job has its code. */
 static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
 {
     tci_export *e = (tci_export *)(void *)job;
     e->request = job->request;
     if (job->code->calls) {
-        return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_UNSUPPORTED,
+        return tci_batch_fail(b->f, job->about, tci_export_site(e, TCI_OP_CUSTOM), TC_ERR_UNSUPPORTED,
                               "given a custom op, which is a function of this process, expected a "
                               "program that can be written as C");
     }

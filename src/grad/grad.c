@@ -207,9 +207,7 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
             continue;
         }
         if (kind == TCI_GRADIENT_NONE) {
-            tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED,
-                             "%s (made in %.120s, line %d) has no gradient", tci_op_name(n->op),
-                             n->site.file ? n->site.file : "?", n->site.line);
+            tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s has no gradient", TCI_MAKER(n));
         }
         v.which = i;
         if (n->op == TCI_OP_CONTRACT && x->op == TCI_OP_WINDOW && !tci_grad_place_of(w, x)->asked) {

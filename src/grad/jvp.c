@@ -179,8 +179,7 @@ static tci_node *tci_jvp_node(tci_forward *w, tci_node *n)
     }
     switch (tci_formula_gradient_kind(n->op)) {
     case TCI_GRADIENT_NONE:
-        tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s (made in %.120s, line %d) has no gradient",
-                         tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
+        tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s has no gradient", TCI_MAKER(n));
         break;
     case TCI_GRADIENT_LEAF:
     case TCI_GRADIENT_FLAT: break;

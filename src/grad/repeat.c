@@ -278,9 +278,9 @@ TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *co
     bool branch = r->stops >= 0;
     if (branch && r->length != 1) {
         tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED,
-                         "a repetition (made in %.120s, line %d) that stops by its values has no "
-                         "gradient",
-                         v->n->site.file ? v->n->site.file : "?", v->n->site.line);
+                         "%s has no gradient, as it stops by its values (tc_jvp goes through it; "
+                         "tc_scan, of a given number of steps, has a gradient)",
+                         TCI_MAKER(v->n));
     }
     tci_grad_give(&w);
     tci_grad_step(&w);

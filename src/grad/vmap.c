@@ -318,8 +318,7 @@ static tci_node *tci_vmap_node(tci_forward *v, tci_node *n)
     case TCI_VMAP_NEVER: break;
     }
     tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED,
-                     "%s (made in %.120s, line %d) cannot be done for many examples at once",
-                     tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
+                     "%s cannot be done for many examples at once", TCI_MAKER(n));
     return NULL;
 }
 

@@ -121,6 +121,22 @@ TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape)
     return t;
 }
 
+TCI_FN tci_made_text tci_build_made(const tci_node *n, const char *name)
+{
+    enum { TCI_BUILD_PATH = 160 }; /* of a longer path its end is told */
+    tci_made_text t;
+    const char *file = n->site.file;
+    size_t length = file ? strlen(file) : 0;
+    bool cut = length > TCI_BUILD_PATH;
+    if (file) {
+        snprintf(t.text, sizeof(t.text), "%.40s (made at %s%s:%d)", name, cut ? "..." : "",
+                 cut ? file + length - TCI_BUILD_PATH : file, n->site.line);
+    } else {
+        snprintf(t.text, sizeof(t.text), "%.40s", name);
+    }
+    return t;
+}
+
 /* ---- checks ---- */
 
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
@@ -308,39 +324,72 @@ static int tci_build_kind(tc_dtype t)
     return tci_dtype_is_float(t) ? 2 : t == TC_BOOL ? 0 : 1;
 }
 
-TCI_FN tc_dtype tci_build_common_dtype(tci_node *const *operands, int n)
+static tc_dtype tci_build_all_meet(const tci_graph *g, tci_node *const *operands, int n)
 {
+    tc_dtype t = (tc_dtype)operands[0]->dtype;
+    for (int i = 1; i < n; i++) {
+        t = tci_dtype_promote(g->promotion, t, (tc_dtype)operands[i]->dtype);
+    }
+    return t;
+}
+
+TCI_FN tc_dtype tci_build_common_dtype(const tci_graph *g, tci_node *const *operands, int n)
+{
+    if (g->promotion == TC_NUMPY) {
+        return tci_build_all_meet(g, operands, n);
+    }
+
     tc_dtype sized = TC_DTYPE_COUNT, scalar = TC_DTYPE_COUNT;
     for (int i = 0; i < n; i++) {
         tc_dtype *to = operands[i]->rank ? &sized : &scalar;
         tc_dtype t = (tc_dtype)operands[i]->dtype;
-        *to = *to == TC_DTYPE_COUNT ? t : tci_dtype_promote(*to, t);
+        *to = *to == TC_DTYPE_COUNT ? t : tci_dtype_promote(TC_TORCH, *to, t);
     }
     if (sized == TC_DTYPE_COUNT || scalar == TC_DTYPE_COUNT) {
         return sized == TC_DTYPE_COUNT ? scalar : sized;
     }
     return tci_build_kind(sized) >= tci_build_kind(scalar) ? sized
-                                                           : tci_dtype_promote(sized, scalar);
+                                                           : tci_dtype_promote(TC_TORCH, sized,
+                                                                               scalar);
 }
 
-TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_dtype *result)
+/* Ops whose operands NumPy has in another dtype than others of their rule. */
+static tc_dtype tci_build_numpy_operands(int op, tc_dtype common)
+{
+    switch (op) {
+    case TCI_OP_DIV:
+    case TCI_OP_RECIPROCAL:
+    case TCI_OP_SINC: return tci_dtype_real(TC_NUMPY, common);
+    case TCI_OP_HEAVISIDE: return tci_dtype_function(TC_NUMPY, common);
+    case TCI_OP_SQUARE:
+    case TCI_OP_POW:
+    case TCI_OP_REMAINDER:
+    case TCI_OP_FLOOR_DIVIDE:
+    case TCI_OP_FMOD:
+    case TCI_OP_BITWISE_LEFT_SHIFT:
+    case TCI_OP_BITWISE_RIGHT_SHIFT: return common == TC_BOOL ? TC_I8 : common;
+    default: return common;
+    }
+}
+
+TCI_FN void tci_build_ew_dtypes(tc_promotion how, int op, tc_dtype common, tc_dtype *operands,
+                                tc_dtype *result)
 {
     int rule = tci_build_rows[op].rule;
-    *operands = common;
-    if (rule == TCI_BUILD_FLOAT && !tci_dtype_is_float(common)) {
-        *operands = TC_F32;
-    } else if (rule == TCI_BUILD_LOGIC) {
-        *operands = TC_BOOL;
-    }
+    common = how == TC_NUMPY ? tci_build_numpy_operands(op, common) : common;
+    *operands = rule == TCI_BUILD_FLOAT   ? tci_dtype_function(how, common)
+                : rule == TCI_BUILD_LOGIC ? TC_BOOL
+                                          : common;
     *result = rule == TCI_BUILD_COMPARE || rule == TCI_BUILD_LOGIC ? TC_BOOL : *operands;
 }
 
-TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x)
+/* The dtype in which the operands of an elementwise op meet. NumPy's exponents of ldexp, which are
+ * integers, do not count. */
+static tc_dtype tci_build_ew_common(const tci_graph *g, int op, tci_node *const *operands, int n)
 {
-    if (tci_dtype_is_float(x)) {
-        return x;
-    }
-    return x == TC_U16 || x == TC_U32 || x == TC_U64 ? TC_U64 : TC_I64;
+    bool only_first = g->promotion == TC_NUMPY && op == TCI_OP_LDEXP &&
+                      !tci_dtype_is_float((tc_dtype)operands[1]->dtype);
+    return tci_build_common_dtype(g, operands, only_first ? 1 : n);
 }
 
 static bool tci_build_check_dtype(tci_graph *g, tc_dtype t)
@@ -363,6 +412,11 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to)
         return tci_graph_const(g, to, tci_value_cast(x->value, (tc_dtype)x->dtype, to));
     }
     return tci_graph_node(g, TCI_OP_CAST, to, x->rank, x->shape, 1, &x, 0, NULL);
+}
+
+TCI_FN tci_node *tci_build_real(tci_graph *g, tci_node *x)
+{
+    return x ? tci_build_cast(g, x, tci_dtype_real(g->promotion, (tc_dtype)x->dtype)) : NULL;
 }
 
 TCI_FN tci_node *tci_build_bitcast(tci_graph *g, tci_node *x, tc_dtype to)
@@ -487,7 +541,7 @@ static tci_node *tci_build_ew_special(tci_graph *g, int op, tc_dtype operands, t
     return power == 1.0 ? in[0] : NULL;
 }
 
-/* Of operands that meet in `common`: bool or floats where the rule has none. */
+/* Of operands of dtype `common`: bool or floats where the rule has none. */
 static bool tci_build_ew_takes(tci_graph *g, int op, tc_dtype common)
 {
     int rule = tci_build_rows[op].rule;
@@ -545,9 +599,9 @@ TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands)
         return tci_build_compare_mixed(g, op, operands);
     }
     tc_dtype dtype, result;
-    tc_dtype common = tci_build_common_dtype(operands, n);
-    tci_build_ew_dtypes(op, common, &dtype, &result);
-    if (!tci_build_ew_takes(g, op, common)) {
+    tc_dtype common = tci_build_ew_common(g, op, operands, n);
+    tci_build_ew_dtypes(g->promotion, op, common, &dtype, &result);
+    if (!tci_build_ew_takes(g, op, dtype)) {
         return NULL;
     }
     for (int i = 0; i < n; i++) {
@@ -566,7 +620,7 @@ TCI_FN tci_node *tci_build_where(tci_graph *g, tci_node *c, tci_node *a, tci_nod
         return NULL;
     }
     tci_node *values[2] = {a, b};
-    tc_dtype dtype = tci_build_common_dtype(values, 2);
+    tc_dtype dtype = tci_build_common_dtype(g, values, 2);
     tci_node *in[3] = {tci_build_cast(g, c, TC_BOOL), tci_build_cast(g, a, dtype),
                        tci_build_cast(g, b, dtype)};
     if (!in[0] || !in[1] || !in[2]) {
@@ -680,11 +734,11 @@ static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, cons
     switch ((tci_build_over)tci_build_overs[op - TCI_OP_EW_END]) {
     case TCI_BUILD_OVER_SAME: break;
     case TCI_BUILD_OVER_SUM:
-        x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
+        x = tci_build_cast(g, x, tci_dtype_sum(g->promotion, (tc_dtype)x->dtype));
         break;
     case TCI_BUILD_OVER_BOOL: x = tci_build_cast(g, x, TC_BOOL); break;
     case TCI_BUILD_OVER_FLOAT:
-        x = tci_dtype_is_float((tc_dtype)x->dtype) ? x : tci_build_cast(g, x, TC_F32);
+        x = tci_build_real(g, x);
         break;
     case TCI_BUILD_OVER_INDEX: return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
@@ -763,9 +817,7 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
 static int64_t *tci_build_float_axes(tci_graph *g, tci_node **x, tc_axes axes, tci_words *w, int *n)
 {
     w->items = NULL;
-    if (*x && !tci_dtype_is_float((tc_dtype)(*x)->dtype)) {
-        *x = tci_build_cast(g, *x, TC_F32);
-    }
+    *x = tci_build_real(g, *x);
     int64_t *picked = *x ? tci_words_get(g, w, (*x)->rank) : NULL;
     *n = picked ? tci_build_pick_axes(g, *x, axes, picked) : -1;
     return picked;
@@ -828,7 +880,7 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool revers
         return NULL;
     }
     if (mode == TCI_MODE_ADD || mode == TCI_MODE_MUL) {
-        x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
+        x = tci_build_cast(g, x, tci_dtype_sum(g->promotion, (tc_dtype)x->dtype));
     }
     if (!x || !x->rank) {
         return x;
@@ -925,8 +977,8 @@ TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node 
     }
     if (param->op != TCI_OP_DATA || !param->storage || !param->storage->param) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "given a tensor made by %s to assign to: expected one of tc_param",
-                       tci_op_name(param->op));
+                       "cannot assign to the result of %s: expected one of tc_param",
+                       TCI_MAKER(param));
         return NULL;
     }
     if (value->dtype != param->dtype) {

@@ -36,6 +36,14 @@ typedef struct tci_shape_text {
 } tci_shape_text;
 TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 #define TCI_SHAPE_TEXT(x) (tci_shape_text_of((x)->rank, (x)->shape).text)
+/* Name and place of a node, for messages: "tc_while (made at net.c:12)"; lives as long. TCI_MAKER:
+ * the name is that of the public call that made it, else of its op. */
+typedef struct tci_made_text {
+    char text[240];
+} tci_made_text;
+TCI_FN tci_made_text tci_build_made(const tci_node *n, const char *name);
+#define TCI_MADE_AT(n, name) (tci_build_made((n), (name)).text)
+#define TCI_MAKER(n) TCI_MADE_AT(n, (n)->call ? (n)->call : tci_op_name((n)->op))
 struct tc_conv;
 struct tc_pool;
 struct tc_interpolation;
@@ -126,12 +134,14 @@ TCI_FN tci_node *tci_build_matmul_wide(tci_graph *g, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *const *xs, int n);
 
 /* ---- rules and checks, in build.c ---- */
-/* The dtype that elementwise operands meet in: tensors among each other, then 0-d ones as torch's
- * table says (a 0-d tensor counts only where its kind is higher). */
-TCI_FN tc_dtype tci_build_common_dtype(tci_node *const *operands, int n);
+/* The dtype that operands meet in, by the graph's rule. TORCH: tensors among each other, then 0-d
+ * ones, which count only where their kind is higher. NUMPY: all alike. */
+TCI_FN tc_dtype tci_build_common_dtype(const tci_graph *g, tci_node *const *operands, int n);
 /* By the op's rule: the dtype of its operands and of its result when they meet in `common`. */
-TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_dtype *result);
-TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
+TCI_FN void tci_build_ew_dtypes(tc_promotion how, int op, tc_dtype common, tc_dtype *operands,
+                                tc_dtype *result);
+/* x in tci_dtype_real of its dtype. NULL: x is NULL, or the graph says why. */
+TCI_FN tci_node *tci_build_real(tci_graph *g, tci_node *x);
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
 TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
 /* That a size, bound or count given by a user is one; else an error about `what`, with status `why`

@@ -97,7 +97,8 @@ static tci_node *tci_contract_pair(tci_graph *g, const tci_contract_term *a,
     int64_t *names = attr + 3 + total;
     tci_dim *shape = (tci_dim *)(names + total);
     tci_node *in[2] = {a->node, b->node};
-    tc_dtype dtype = tci_dtype_promote((tc_dtype)a->node->dtype, (tc_dtype)b->node->dtype);
+    tc_dtype dtype = tci_dtype_promote(g->promotion, (tc_dtype)a->node->dtype,
+                                       (tc_dtype)b->node->dtype);
     if (!tci_contract_sizes(g, a, b, rank_out, labels_out, shape)) {
         return tci_words_put(g, &w, NULL);
     }
@@ -605,7 +606,7 @@ static tci_node *tci_contract_einsum(tci_graph *g, const char *spec, tci_contrac
     }
     tc_dtype dtype = (tc_dtype)terms[0].node->dtype;
     for (int t = 1; t < n; t++) {
-        dtype = tci_dtype_promote(dtype, (tc_dtype)terms[t].node->dtype);
+        dtype = tci_dtype_promote(g->promotion, dtype, (tc_dtype)terms[t].node->dtype);
     }
     bool twice = tci_contract_rounds_twice(terms, n, out, rank);
     if (!tci_contract_widen(g, terms, n, dtype, twice)) {

@@ -457,7 +457,7 @@ static tci_node *tci_move_cat_join(tci_graph *g, tci_node *const *xs, int n, int
 {
     tc_dtype dtype = (tc_dtype)xs[0]->dtype;
     for (int i = 1; i < n; i++) {
-        dtype = tci_dtype_promote(dtype, (tc_dtype)xs[i]->dtype);
+        dtype = tci_dtype_promote(g->promotion, dtype, (tc_dtype)xs[i]->dtype);
     }
     if (!first) {
         return tci_build_cast(g, xs[0], dtype);

@@ -170,6 +170,7 @@ typedef struct tci_graph {
     tc_site site;                /* stamped on new nodes: where the public call under way stands, */
     const char *call;            /* and its name, which is never freed */
     uint64_t n_inputs_made;      /* INPUT nodes so far: their order of creation */
+    tc_promotion promotion;      /* in which dtypes operands meet that have several */
     int64_t bytes;
     tc_status error;             /* of the last builder that returned NULL */
     char message[512];

@@ -92,7 +92,7 @@ static void tci_verify_ew(const tci_verify *v)
 {
     const tci_node *n = v->n;
     tc_dtype operands = (tc_dtype)n->in[0]->dtype, want_operands, want;
-    tci_build_ew_dtypes(n->op, operands, &want_operands, &want);
+    tci_build_ew_dtypes(TC_TORCH, n->op, operands, &want_operands, &want);
     tci_verify_that(v, want_operands == operands && want == n->dtype,
                     "dtypes against the op's rule");
     for (int i = 0; i < n->n_in; i++) {

@@ -330,6 +330,7 @@ static tc_status tci_io_open(tc_file *file, const char *path)
     }
     window.at = window.n = 0;
     file->window = &window;
+    file->path = tci_scratch_copy(&file->s, path, strlen(path) + 1);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
     tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "files of arrays need a little-endian machine");
 #endif
@@ -537,6 +538,39 @@ static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *
     return x;
 }
 
+/* How many letters are put in, left out or changed between the names, of their first 64. */
+static int tci_io_distance(const char *a, const char *b)
+{
+    enum { TCI_IO_LETTERS = 64 };
+    int row[TCI_IO_LETTERS + 1], n_b = (int)strnlen(b, TCI_IO_LETTERS);
+    for (int j = 0; j <= n_b; j++) {
+        row[j] = j;
+    }
+    for (int i = 0; i < TCI_IO_LETTERS && a[i]; i++) {
+        int before = row[0]++;
+        for (int j = 1; j <= n_b; j++) {
+            int changed = before + (a[i] != b[j - 1]), moved = TCI_MIN(row[j], row[j - 1]) + 1;
+            before = row[j];
+            row[j] = TCI_MIN(changed, moved);
+        }
+    }
+    return row[n_b];
+}
+
+/* The name in the file that is most like this one; NULL: there are none. */
+static const char *tci_io_nearest(const tc_file *file, const char *name)
+{
+    enum { TCI_IO_COMPARED = 10000 };
+    const char *nearest = NULL;
+    int least = INT_MAX;
+    for (int i = 0; i < TCI_MIN(file->n_arrays, TCI_IO_COMPARED); i++) {
+        int distance = tci_io_distance(file->arrays[i].seen.name, name);
+        nearest = distance < least ? file->arrays[i].seen.name : nearest;
+        least = TCI_MIN(distance, least);
+    }
+    return nearest;
+}
+
 /* There is no array of that name that could be listed. */
 static void tci_io_missing(tci_frame *f, const tc_file *file, const char *name)
 {
@@ -546,7 +580,10 @@ static void tci_io_missing(tci_frame *f, const tc_file *file, const char *name)
             return;
         }
     }
-    tci_frame_fail(f, TC_ERR_ARGUMENT, "the file has no array %s", TCI_IO_NAME(name));
+    const char *nearest = tci_io_nearest(file, name);
+    tci_frame_fail(f, TC_ERR_ARGUMENT, "'%.200s' has no array %s%s%s%s", file->path,
+                   TCI_IO_NAME(name), nearest ? " (the nearest of its names is " : "",
+                   nearest ? TCI_IO_NAME(nearest) : "", nearest ? ")" : "");
 }
 
 static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, const char *name,

@@ -69,6 +69,7 @@ struct tc_file {
     int fd;
     int64_t bytes;         /* when it was opened */
     char *map;             /* all of it */
+    const char *path;      /* as it was given, in the scratch */
     tci_scratch s;         /* everything below and what it points to; not changed once it is open */
     tci_io_array *arrays; int n_arrays, cap_arrays; /* by name */
     tci_io_pair *pairs; int n_pairs, cap_pairs;     /* by key */

@@ -181,9 +181,7 @@ TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    if (!tci_dtype_is_float((tc_dtype)x->dtype)) {
-        x = tci_build_cast(g, x, TC_F32);
-    }
+    x = tci_build_real(g, x);
     tci_dim one = 1;
     tci_node *line = x && !x->rank ? tci_build_reshape(g, x, 1, &one) : x;
     if (!line) {
@@ -256,9 +254,7 @@ TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, t
                        eps->rank);
         return NULL;
     }
-    if (!tci_dtype_is_float((tc_dtype)x->dtype)) {
-        x = tci_build_cast(g, x, TC_F32);
-    }
+    x = tci_build_real(g, x);
     tci_words w;
     if (!x || !tci_words_get(g, &w, x->rank + 3)) {
         return NULL;
@@ -317,10 +313,7 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
     if (!tci_build_can_read(g, "the logits", logits, axis, tci_node_count(target))) {
         return NULL;
     }
-    tci_node *in[2] = {logits, target};
-    if (!tci_dtype_is_float((tc_dtype)logits->dtype)) {
-        in[0] = tci_build_cast(g, logits, TC_F32);
-    }
+    tci_node *in[2] = {tci_build_real(g, logits), target};
     if (!in[0]) {
         return NULL;
     }

@@ -1,6 +1,6 @@
 /* ops/dtype.c - the element types: facts of each row, promotion, and values of any type.
  *
- * In: dtype rows (api/types.h). Out: tci_dtype_get, tci_dtype_promote, and the moves between
+ * In: dtype rows (api/types.h). Out: tci_dtype_get, the rules of promotion, and the moves between
  * storage and tci_value, the 64-bit carrier in which literals, fills and constants travel.
  * The one idea: a tci_value is the exact number, never a rounded one of its own: floats of every
  * width are held as double (exact for f16, bf16, f32), integers as 64 bits. Rounding happens in
@@ -29,9 +29,40 @@ TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t)
     return &tci_dtype_rows[t - TC_BOOL];
 }
 
-/* Torch's table; torch leaves u16, u32 and u64 beside another integer undefined, there NumPy's
- * answer. */
-TCI_FN tc_dtype tci_dtype_promote(tc_dtype a, tc_dtype b)
+/* ---- promotion ---- */
+
+TCI_FN tc_dtype tci_dtype_real(tc_promotion how, tc_dtype t)
+{
+    return tci_dtype_is_float(t) ? t : how == TC_NUMPY ? TC_F64 : TC_F32;
+}
+
+TCI_FN tc_dtype tci_dtype_function(tc_promotion how, tc_dtype t)
+{
+    static const tc_dtype of_bytes[9] = {
+        [1] = TC_F16, [2] = TC_F32, [4] = TC_F64, [8] = TC_F64};
+    bool by_width = how == TC_NUMPY && !tci_dtype_is_float(t);
+    return by_width ? of_bytes[tci_dtype_get(t)->bytes] : tci_dtype_real(how, t);
+}
+
+TCI_FN tc_dtype tci_dtype_sum(tc_promotion how, tc_dtype t)
+{
+    if (tci_dtype_is_float(t)) {
+        return t;
+    }
+    bool is_unsigned = tci_dtype_get(t)->kind == TCI_KIND_UINT;
+    return is_unsigned && (how == TC_NUMPY || t != TC_U8) ? TC_U64 : TC_I64;
+}
+
+/* An integer with a float. NUMPY: the narrowest float that both convert to exactly, as far as there
+ * is one; bf16 holds every integer of one byte. */
+static tc_dtype tci_dtype_meet_float(tc_promotion how, tc_dtype whole, tc_dtype real)
+{
+    tc_dtype least = tci_dtype_function(how, whole);
+    return how == TC_TORCH || least == TC_F16 ? real : TCI_MAX(least, real);
+}
+
+/* Torch leaves u16, u32 and u64 with another integer undefined: NumPy's answer there. */
+TCI_FN tc_dtype tci_dtype_promote(tc_promotion how, tc_dtype a, tc_dtype b)
 {
     static const tc_dtype signed_of_bytes[9] = {
         [1] = TC_I8, [2] = TC_I16, [4] = TC_I32, [8] = TC_I64};
@@ -44,7 +75,9 @@ TCI_FN tc_dtype tci_dtype_promote(tc_dtype a, tc_dtype b)
         return b;
     }
     if (tci_dtype_is_float(b)) {
-        return a == TC_F16 && b == TC_BF16 ? TC_F32 : b;
+        return !tci_dtype_is_float(a)              ? tci_dtype_meet_float(how, a, b)
+               : a == TC_F16 && b == TC_BF16 ? TC_F32
+                                             : b;
     }
     const tci_dtype_info *low = tci_dtype_get(a);
     const tci_dtype_info *high = tci_dtype_get(b);

@@ -29,8 +29,21 @@ static inline bool tci_dtype_is_int(tc_dtype t) { return t >= TC_U8 && t <= TC_I
 static inline bool tci_dtype_is_signed(tc_dtype t) { return t >= TC_I8 && t <= TC_F64; }
 static inline bool tci_dtype_is_byte(tc_dtype t) { return t == TC_U8 || t == TC_I8; }
 static inline bool tci_dtype_is_half(tc_dtype t) { return t == TC_F16 || t == TC_BF16; }
-/* Tensor with tensor: torch's table; u16, u32, u64 beside another integer as NumPy. */
-TCI_FN tc_dtype tci_dtype_promote(tc_dtype a, tc_dtype b);
+/* ---- promotion: `how` is the context's rule (tc_options.promotion) ---- */
+/* The dtype in which two tensors meet. TORCH: torch's table; u16, u32, u64 with another integer as
+ * NumPy. NUMPY: numpy.result_type; bf16, which NumPy lacks, as f16 with bool, integers of one byte
+ * and wider floats, f32 with f16 and integers of two bytes, else f64 (as ml_dtypes). */
+TCI_FN tc_dtype tci_dtype_promote(tc_promotion how, tc_dtype a, tc_dtype b);
+/* The dtype of a C number with a fraction, and of functions of integers that are made of several
+ * ops (mean, softmax): t itself if it is a float, else f32 (TORCH) or f64 (NUMPY). */
+TCI_FN tc_dtype tci_dtype_real(tc_promotion how, tc_dtype t);
+/* The dtype of elementwise functions as sin: t if it is a float, else f32 (TORCH), or the narrowest
+ * float with at least twice the bytes of t (NUMPY). */
+TCI_FN tc_dtype tci_dtype_function(tc_promotion how, tc_dtype t);
+/* The dtype of SUM, PROD and running sums: t if it is a float, else i64, or u64 of u16, u32, u64
+ * (TORCH) or of all unsigned (NUMPY). */
+TCI_FN tc_dtype tci_dtype_sum(tc_promotion how, tc_dtype t);
+
 
 /* A value of any dtype in 64 bits, as literal slots, fills and constants carry it: floats as double
  * bits (also f32, f16, bf16), ints as int64 (u64 reinterpreted), bool as 0 or 1. */

@@ -16,7 +16,7 @@ TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis)
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    tc_dtype t = tci_dtype_is_float((tc_dtype)x->dtype) ? (tc_dtype)x->dtype : TC_F32;
+    tc_dtype t = tci_dtype_real(g->promotion, (tc_dtype)x->dtype);
     if (!x->rank) {
         return tci_build_cast(g, x, t);
     }
@@ -250,7 +250,7 @@ TCI_FN tci_node *tci_build_isin(tci_graph *g, tci_node *x, tci_node *list)
         return NULL;
     }
     tci_node *both[2] = {x, list};
-    tc_dtype t = tci_build_common_dtype(both, 2);
+    tc_dtype t = tci_build_common_dtype(g, both, 2);
     tci_dim n = tci_node_count(list);
     x = tci_build_cast(g, x, t);
     if (n == 0 || !x) {

@@ -3,7 +3,8 @@
  *
  * Elementwise row: X(ID, name, arity, rule, cost, value, gradient, doc)
  *   rule   dtype of operands and result after promotion P of the operands:
- *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same
+ *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same (by NumPy's rule
+ *          other floats: tci_dtype_function)
  *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
  *          NUMERIC  like SAME but bool is refused   INTEGER  like SAME but floats are
  *          WORD  like SAME but both are
@@ -34,7 +35,7 @@
  *          the words below
  * Reduce row: X(ID, name, rule, combine, part, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
- *          BOOL; FLOAT (integers and bool become f32)
+ *          BOOL; FLOAT (integers and bool become f32; by NumPy's rule f64)
  *   combine, part  the combine row, and which part of it is the result. The value over nothing is
  *          the identity of the first part; LOWEST and HIGHEST may be no result
  *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS(), CENTRED()
@@ -49,7 +50,8 @@
  *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into; FLAT: zero
  * Built row: X(ID, name, arity, kind, operands, formula, doc)
  *   kind      SAME: the dtype in which the operands meet; FLOAT: so too, integers and bool become
- *             f32; LOSS: FLOAT, and behind the operands the call takes how the result is reduced
+ *             f32 (NumPy's rule: tci_dtype_function; of LOSS f64); LOSS: FLOAT, and behind the
+ *             operands the call takes how the result is reduced
  *   operands  TCI_GIVEN(name), and TCI_ELSE(name, number) where TC_NONE stands for that number
  *   formula   nested calls of rows and WHERE over A, B, C, D, E, the operands in their order, and
  *             K(x). Shapes broadcast. All is computed in the compute dtype and rounded once; the

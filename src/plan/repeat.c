@@ -263,7 +263,8 @@ static void tci_repeat_check(tci_scratch *s, tci_node_list list, tci_node *const
         if (!known) {
             tci_scratch_fail(s, TC_ERR_ARGUMENT,
                              "a tensor that was made in the body of a repetition is used outside "
-                             "of it: what a body makes leaves it as the next carry or an output");
+                             "of it: a body only builds; what it makes leaves it as the next carry "
+                             "or an output, to be read after the loop");
         }
     }
 }

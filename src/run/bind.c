@@ -11,9 +11,9 @@
  *
  * Flags: a step of a device may ask for memory of its own (tci_launch.work_bytes), behind the
  * temporaries of each call. It is zero when the call is made, no other step's and never shared with
- * another call, and the runs of a call, and the rounds of a repetition, come one after the other.
- * So a kernel that leaves its words as it found them finds them zero in every run, and however many
- * calls are under way.
+ * another call, and the runs of a call, and the rounds of a repetition, come one after the other,
+ * however many calls are under way. No run clears it: a kernel finds its words as its last run left
+ * them, so those of running values hold a tag that counts the runs (loop/row.c).
  *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay (run/walk.c). */

@@ -293,13 +293,31 @@ static inline bool tci_check_fits(const tc_buf *b, const tci_code_port *port)
            tci_dtype_is_aligned((tc_dtype)port->dtype, b->data);
 }
 
+/* " (the inputs are 'x', 'rate')", as far as there is room; "" where there are none. */
+static void tci_check_list_inputs(const tc_program *f, char *text, size_t room)
+{
+    enum { TCI_CHECK_NAME = 40, TCI_CHECK_REST = TCI_CHECK_NAME + 30 };
+    size_t n = 0;
+    int i = 0;
+    text[0] = 0;
+    for (; f->ports && i < f->n_inputs && n + TCI_CHECK_REST < room; i++) {
+        n += (size_t)snprintf(text + n, room - n, "%s'%.*s'", i ? ", " : " (the inputs are ",
+                              TCI_CHECK_NAME, f->ports[i].name);
+    }
+    if (n) {
+        snprintf(text + n, room - n, "%s)", i < f->n_inputs ? ", ..." : "");
+    }
+}
+
 TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
 {
     const tc_program *f = c->program;
     if (TCI_UNLIKELY(inputs->n != f->n_inputs || outputs->n != f->n_outputs)) {
+        char names[320];
+        tci_check_list_inputs(f, names, sizeof(names));
         return tci_call_refuse(c, TC_ERR_BUFFER,
-                               "given %d inputs and %d outputs, expected %d and %d", inputs->n,
-                               outputs->n, f->n_inputs, f->n_outputs);
+                               "given %d inputs and %d outputs, expected %d and %d%s", inputs->n,
+                               outputs->n, f->n_inputs, f->n_outputs, names);
     }
     if (TCI_UNLIKELY((!inputs->items && inputs->n) || (!outputs->items && outputs->n))) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "given a NULL list of buffers");

@@ -111,6 +111,40 @@ TEST(shapes_that_do_not_broadcast)
     end();
 }
 
+/* What memory is of is known where its pointer has a type: as for tc_read. */
+TEST(memory_of_another_type)
+{
+    begin();
+    float f[2][3][4] = {{{0}}};
+    const double d[4] = {1, 2, 3, 4};
+    int whole[4] = {1, 2, 3, 4};
+    uint16_t halves[4] = {0x3c00, 0, 0, 0};
+    unsigned char bytes[8] = {0};
+    const int64_t four[1] = {4}, one[1] = {1};
+    POISON(tc_copy_in(ctx, whole, TC_F32, 4), "tc_copy_in", TC_ERR_DTYPE,
+           "given memory of i32, expected f32 (a void * is memory of any dtype)");
+    POISON(tc_copy_in(ctx, f[0][0], TC_F64, 4), "tc_copy_in", TC_ERR_DTYPE,
+           "given memory of f32, expected f64");
+    POISON(tc_copy_in(ctx, f[0], TC_F64, 6), "tc_copy_in", TC_ERR_DTYPE, "given memory of f32");
+    POISON(tc_borrow(ctx, f, TC_F64, 12), "tc_borrow", TC_ERR_DTYPE, "given memory of f32");
+    POISON(tc_borrow(ctx, d, TC_F32, 4), "tc_borrow", TC_ERR_DTYPE, "given memory of f64");
+    POISON(tc_borrow_strided(ctx, d, TC_I64, 1, four, one), "tc_borrow", TC_ERR_DTYPE,
+           "given memory of f64, expected i64");
+    POISON(tc_param(ctx, whole, TC_I64, 2), "tc_param", TC_ERR_DTYPE,
+           "given memory of i32, expected i64");
+    POISON(tc_param(ctx, halves, TC_I16, 4), "tc_param", TC_ERR_DTYPE,
+           "given memory of u16, expected i16");
+    CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, f, TC_F32, 2, 3, 4)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, d, TC_F64, 4)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_param(ctx, NULL, TC_F32, 4)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_param(ctx, halves, TC_F16, 4)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_param(ctx, halves, TC_BF16, 4)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, bytes, TC_F64, 1)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, (const char *)bytes, TC_F32, 2)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, (const void *)f, TC_F64, 12)), TC_OK);
+    end();
+}
+
 TEST(axes_out_of_range)
 {
     begin();
@@ -652,7 +686,8 @@ TEST(calls_made_of_others)
     tc_tensors weights = TC_TENSORS(tc_input(ctx, "ih", TC_F32, 12, 3),
                                     tc_input(ctx, "hh", TC_F32, 12, 4));
     tc_gru(steps, x, weights, false, false, &got[0], &got[1]);
-    POISON(got[0], "tc_gru", TC_ERR_SHAPE, "state 1 before the first step has rank 2");
+    POISON(got[0], "tc_gru", TC_ERR_SHAPE,
+           "state 1 before the first step has shape [3, 4]: expected [1, 2, 4]");
     tc_gru(steps, tc_exp(tc_cat(TC_TENSORS(), 0)), weights, false, false, &got[0], &got[1]);
     CHECK_HAS(tc_error(got[1]), "the list of tensors is empty");
     end();

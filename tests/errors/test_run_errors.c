@@ -44,9 +44,10 @@ TEST(wrong_number_of_buffers)
     errors_world w;
     REQUIRE(errors_begin(&w));
     CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF(w.x, 8)), TC_BUFS(TC_BUF(w.x + 16, 8))), TC_ERR_BUFFER);
-    CHECK_HAS(tc_error(w.f), "given 1 inputs and 1 outputs, expected 2 and 1");
+    CHECK_HAS(tc_error(w.f), "given 1 inputs and 1 outputs, expected 2 and 1 (the inputs are 'a', "
+                             "'b')");
     char place[600];
-    snprintf(place, sizeof(place), "%s:%d: tc_run: given", __FILE__, __LINE__ - 3);
+    snprintf(place, sizeof(place), "%s:%d: tc_run: given", __FILE__, __LINE__ - 4);
     CHECK(!strncmp(tc_error(w.f), place, strlen(place)));
     CHECK_EQ_INT(tc_run(w.f, TC_BUFS(), TC_BUFS()), TC_ERR_BUFFER);
     tc_bufs missing = {NULL, 2};
@@ -164,8 +165,8 @@ TEST(null_programs_and_calls)
     CHECK_EQ_INT(tc_register_backend(NULL), TC_ERR_ARGUMENT);
     CHECK(tc_list_backends(NULL, 0) >= 1);
     CHECK_STR(tc_source(f), "");
-    CHECK_STR(tc_error(f), "");
-    CHECK_STR(tc_error(c), "");
+    CHECK_STR(tc_error(f), "the program is NULL: its compile failed?");
+    CHECK_STR(tc_error(c), "the call is NULL: tc_call_make failed?");
     tc_program_free(f);
     tc_call_free(c);
 }

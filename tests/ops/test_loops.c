@@ -67,7 +67,7 @@ TEST(mistakes_of_loops_and_branches_have_texts)
                  TC_ERR_HANDLE);
     REQUIRE(tc_while(TC_TENSORS(place, sum), 0, walk_test, walk_body, &table, last) == TC_OK);
     CHECK_EQ_INT(tc_grad(tc_sum(last[1], TC_ALL, false), &table, 1, &grad), TC_ERR_UNSUPPORTED);
-    CHECK_HAS(tc_error(grad), "that stops by its values has no gradient");
+    CHECK_HAS(tc_error(grad), "tc_while (made at ");
     tc_ctx_free(ctx);
 }
 

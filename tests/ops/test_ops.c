@@ -275,7 +275,7 @@ static tci_value operand(tc_dtype t, tc_dtype of, double f, int64_t i)
 static void expect_row(op_case *c, int op, tc_dtype t, int i, double f[3][NX], int64_t w[3][NX])
 {
     tc_dtype of, to;
-    tci_build_ew_dtypes(op, t, &of, &to);
+    tci_build_ew_dtypes(TC_TORCH, op, t, &of, &to);
     judge_value j = judge_row(op, of, operand(t, of, f[0][i], w[0][i]),
                               operand(t, of, f[1][i], w[1][i]), operand(t, of, f[2][i], w[2][i]));
     CHECK_MSG(j.known && to == tc_dtype_of(c->y), "row %s of %s has no judge", tci_op_name(op),

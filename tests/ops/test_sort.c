@@ -64,7 +64,7 @@ TEST(bits_stay)
         tc_ctx *ctx = make_ctx(backends[b]);
         for (int i = 0; i < NUMBERS; i++) {
             fill_patterns(numbers[i], given);
-            tc_tensor x = tc_copy_in(ctx, given, numbers[i], PATTERNS);
+            tc_tensor x = tc_copy_in(ctx, (void *)given, numbers[i], PATTERNS);
             for (int k = 0; k < NUMBERS; k++) {
                 tc_dtype to = numbers[k];
                 if (tci_dtype_get(to)->bytes != tci_dtype_get(numbers[i])->bytes) {

@@ -1019,7 +1019,7 @@ TEST(memory_has_known_sizes)
     refused(tc_borrow(ctx, data, TC_F32, n), TC_ERR_SHAPE, text);
     refused(tc_copy_in(ctx, data, TC_F32, n), TC_ERR_SHAPE, text);
     refused(tc_param(ctx, data, TC_F32, n), TC_ERR_SHAPE, text);
-    text = "n, the size of axis 0 of a tensor made by expand, has no value before a run";
+    text = "n, the size of axis 0 of the result of tc_full (made at";
     tc_tensor ones = tc_full(ctx, 1, TC_F32, n), sum = tc_sum(ones, TC_ALL, false);
     CHECK_EQ_INT(tc_eval(sum), TC_ERR_SHAPE);
     CHECK_HAS(tc_error(sum), text);

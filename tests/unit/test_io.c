@@ -867,7 +867,7 @@ TEST(what_is_no_parameter)
     double wide[2] = {1, 2};
     tc_tensor leaf = tc_copy_in(ctx, data, TC_F32, 2), p = tc_param(ctx, data, TC_F32, 2);
     CHECK_HAS(tc_error(tc_named(leaf, "x")), "expected a parameter (tc_param)");
-    CHECK_HAS(tc_error(tc_named(tc_add(p, 1), "x")), "given one made by add");
+    CHECK_HAS(tc_error(tc_named(tc_add(p, 1), "x")), "given one of tc_add (made at");
     CHECK_HAS(tc_error(tc_named(p, NULL)), "the name is NULL");
     CHECK_HAS(tc_error(tc_param_from(tc_input(ctx, "x", TC_F32, 2))), "placeholder");
     CHECK_EQ_INT(tc_status_of(tc_param_from((tc_tensor){0})), TC_ERR_HANDLE);

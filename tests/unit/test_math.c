@@ -798,7 +798,7 @@ TEST(promotion_is_the_published_table)
         {"f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64"}};
     for (int i = 0; i < 10; i++) {
         for (int j = 0; j < 10; j++) {
-            tc_dtype got = tci_dtype_promote(tct_types[i], tct_types[j]);
+            tc_dtype got = tci_dtype_promote(TC_TORCH, tct_types[i], tct_types[j]);
             CHECK_STR(tci_dtype_get(got)->name, table[i][j]);
         }
     }
@@ -810,8 +810,8 @@ TEST(promotion_is_the_published_table)
         {TC_U64, TC_I8, TC_F64}, {TC_U64, TC_I64, TC_F64}, {TC_U64, TC_BOOL, TC_U64},
         {TC_U64, TC_F32, TC_F32}, {TC_U16, TC_F16, TC_F16}};
     for (int i = 0; i < TCI_COUNT(wide); i++) {
-        CHECK_EQ_INT(tci_dtype_promote(wide[i].a, wide[i].b), wide[i].want);
-        CHECK_EQ_INT(tci_dtype_promote(wide[i].b, wide[i].a), wide[i].want);
+        CHECK_EQ_INT(tci_dtype_promote(TC_TORCH, wide[i].a, wide[i].b), wide[i].want);
+        CHECK_EQ_INT(tci_dtype_promote(TC_TORCH, wide[i].b, wide[i].a), wide[i].want);
     }
 }
 

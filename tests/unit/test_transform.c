@@ -584,7 +584,7 @@ TEST(misuse_has_a_text)
     CHECK_HAS(tc_error(y[0]), "tc_reshape");
     CHECK_EQ_INT(tc_vmap(makes_nothing, NULL, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_HANDLE);
     CHECK_EQ_INT(tc_vmap(assigns, &p, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_UNSUPPORTED);
-    CHECK_HAS(tc_error(y[0]), "assign (made in ");
+    CHECK_HAS(tc_error(y[0]), "tc_assign (made at ");
     CHECK_HAS(tc_error(y[0]), "cannot be done for many examples at once");
     tc_status status = TC_OK;
     CHECK_EQ_INT(tc_vmap(reads, &status, TC_TENSORS(x), NULL, y, NULL, 1), TC_OK);
