@@ -24,6 +24,7 @@ CFLAGS = -std=gnu11 -g $(OPT) $(WARN) $(SAN)
 LIBS = -lm -ldl -lpthread
 
 # One build folder for each combination of compiler, form and sanitizer: they never meet.
+, := ,
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
 B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$(TC)),-rooms)$(firstword $(SAN))))
@@ -60,7 +61,7 @@ EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcar
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
 .PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model lint golden size
-.PHONY: clean help demo-first demo-rest FORCE
+.PHONY: install clean help demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -232,6 +233,28 @@ bench-models: build/bench_models ## build/bench_models [--backend NAME] [--train
 
 build/bench_models: $(B)/bench/models FORCE
 	@cmp -s $< $@ || cp $< $@
+
+# ---- installation ----
+
+# make install [PREFIX=/usr/local] [DESTDIR=] [DEFINES="-DTC_CUDA -DTC_DYNAMIC_SHAPES"]: what is defined
+# here is defined for users too, by tc.pc and the CMake package.
+PREFIX = /usr/local
+DESTDIR =
+DEFINES =
+LIB_CFLAGS = -O2
+VERSION := $(shell sed -n 's/^.define TC_VERSION "\(.*\)"/\1/p' src/api/types.h)
+SONAME = libtc.so.$(firstword $(subst ., ,$(VERSION)))
+INSTALLED = $(B)/install
+
+$(INSTALLED)/libtc.a $(INSTALLED)/libtc.so: $(INSTALLED)/lib%: FORCE $(SHIPPED)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(LIB_CFLAGS) $(DEFINES) -I. $(if $(filter %.so,$@),-fPIC -shared -Wl$(,)-soname$(,)$(SONAME),-c) \
+	    tests/tc_impl.c -o $(if $(filter %.so,$@),$@ $(LIBS),$(INSTALLED)/tc.o)
+	@$(if $(filter %.a,$@),rm -f $@; ar rc $@ $(INSTALLED)/tc.o)
+
+install: $(INSTALLED)/libtc.a $(INSTALLED)/libtc.so ## headers, libtc.a, libtc.so, tc.pc and a CMake package, below PREFIX
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" DEFINES="$(DEFINES)" VERSION="$(VERSION)" \
+	    SONAME="$(SONAME)" tools/install.sh $(INSTALLED)
 
 # ---- upkeep ----
 

@@ -1,17 +1,19 @@
-/* tools/readme.c - writes the generated parts of README.md and of the manual (src/api/manual.h).
+/* tools/readme.c - writes the generated parts of README.md, docs/ and src/api/manual.h.
  *
- *     readme            from the project's root: rewrites both
+ *     readme            from the project's root: rewrites them
  *     readme --check    writes nothing; fails when one of them is not what the sources give
  *
- * In the manual it is the list of variables in section 16. In README.md a part stands between the
- * lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
+ * In the manual it is the list of variables in section 16. In README.md and docs/NAME.md a part
+ * stands between the lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
  *   ops          the public calls of src/api/ops.gen.h (which comes from the rows of
- *                src/ops/table.h) and src/api/ops.h: a table for each of their sections
+ *                src/ops/table.h): a table for each section; and those of src/api/ops.h: prototypes
+ *                with the comments above them
  *   env          the rows of src/base/env.h
- *   dtypes, statuses   the rows of src/api/types.h
- * What a call does is the first sentence of the comment above its prototype, else the text of the
- * row of that name. */
+ *   options      struct tc_options of src/api/types.h
+ *   dtypes, statuses   the rows of src/api/types.h */
+#define _GNU_SOURCE
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -83,6 +85,22 @@ static void add_cell(text *t, const char *s, size_t n)
     }
 }
 
+/* A paragraph: what Markdown would take for its own marks is escaped. */
+static void add_paragraph(text *t, const char *s, size_t n)
+{
+    text plain = {0};
+    add(&plain, "");
+    add_cell(&plain, s, n);
+    for (const char *at = plain.at; *at; at++) {
+        const bool escaped = *at == '\\' && at[1] == '|'; /* of a table only */
+        if (!escaped) {
+            add(t, strchr("*<", *at) ? "\\" : "");
+            add_n(t, at, 1);
+        }
+    }
+    free(plain.at);
+}
+
 /* ---- rows: X(ID, field, ..., "text") in a list macro ---- */
 
 typedef struct span {
@@ -140,6 +158,34 @@ static const char *next_row(const char *at, row *r)
     return read_row(at, r);
 }
 
+/* The header whose rows are read, with each `" NAME "` in it replaced by the text that NAME is defined
+ * as: string literals are joined as by a compiler. */
+static text read_rows(const char *path)
+{
+    text t = read_file(path);
+    for (char *at = strstr(t.at, "\" "); at; at = strstr(at + 1, "\" ")) {
+        char name[64], head[96];
+        int n = 0;
+        if (sscanf(at, "\" %63[A-Z_] \"%n", name, &n) != 1 || n == 0) {
+            continue;
+        }
+        snprintf(head, sizeof(head), "#define %s \"", name);
+        const char *value = strstr(t.at, head);
+        if (value) {
+            value += strlen(head);
+            text made = {0};
+            add_n(&made, t.at, (size_t)(at - t.at));
+            add_n(&made, value, strcspn(value, "\""));
+            const size_t end = made.n;
+            add(&made, at + n);
+            free(t.at);
+            t = made;
+            at = t.at + end;
+        }
+    }
+    return t;
+}
+
 static const char *find_macro(const text *t, const char *path, const char *name)
 {
     char head[64];
@@ -156,7 +202,7 @@ static const char *find_macro(const text *t, const char *path, const char *name)
 static void make_env(text *out)
 {
     static const char path[] = "src/base/env.h";
-    text t = read_file(path);
+    text t = read_rows(path);
     row r;
     add(out, "| variable | meaning |\n|---|---|\n");
     for (const char *at = next_row(find_macro(&t, path, "TCI_ENV_ROWS"), &r); at;
@@ -187,35 +233,6 @@ static void make_list(text *out, const char *macro, int which, const char *befor
     free(t.at);
 }
 
-/* The text of the op row of that name in table.h, into *out; nothing when there is none. */
-static void add_row_text(text *out, const text *table, span name)
-{
-    row r;
-    for (const char *at = strstr(table->at, "_OPS(X)"); at; at = strstr(at + 1, "_OPS(X)")) {
-        for (const char *in = next_row(at + 7, &r); in; in = next_row(in, &r)) {
-            if (r.n > 2 && r.fields[1].n == name.n && !memcmp(r.fields[1].at, name.at, name.n)) {
-                add_cell(out, r.fields[r.n - 1].at, r.fields[r.n - 1].n);
-                return;
-            }
-        }
-    }
-}
-
-/* How long the first sentence is, without its full stop ("..." is none). */
-static size_t sentence(const char *s, size_t n)
-{
-    while (n && isspace((unsigned char)s[n - 1])) {
-        n--;
-    }
-    for (size_t i = 1; i < n; i++) {
-        bool last = i + 1 == n || isspace((unsigned char)s[i + 1]);
-        if (s[i] == '.' && last && s[i - 1] != '.') {
-            return i;
-        }
-    }
-    return n;
-}
-
 /* A comment without its marks and line beginnings. */
 static text bare_comment(const char *at, const char *end)
 {
@@ -233,6 +250,17 @@ static text bare_comment(const char *at, const char *end)
     return t;
 }
 
+/* With a capital letter. */
+static void add_sentence(text *out, const char *begin, const char *end)
+{
+    text t = {0};
+    add(&t, "");
+    add_paragraph(&t, begin, (size_t)(end - begin));
+    t.at[0] = (char)toupper((unsigned char)t.at[0]);
+    add(out, t.at);
+    free(t.at);
+}
+
 /* "---- heading ---- what holds for all of them" */
 static void add_section(text *out, const text *comment)
 {
@@ -243,19 +271,24 @@ static void add_section(text *out, const text *comment)
     }
     const char *rule = strstr(begin, " ----");
     const char *stop = rule && rule < end ? rule : end;
-    add(out, "\n**");
-    add_cell(out, begin, (size_t)(stop - begin));
-    add(out, "**\n\n");
+    const char *colon = memchr(begin, ':', (size_t)(stop - begin));
+    const char *head = colon ? colon : stop; /* what follows a colon is text */
+    add(out, "\n## ");
+    add_sentence(out, begin, head);
+    add(out, "\n\n");
+    if (colon) {
+        add_sentence(out, colon + 1 + strspn(colon + 1, " "), stop);
+        add(out, ".\n\n");
+    }
     if (stop < end) {
         const char *rest = stop + strspn(stop, "- ");
-        add_cell(out, rest, (size_t)(end - rest));
+        add_paragraph(out, rest, (size_t)(end - rest));
         add(out, "\n\n");
     }
-    add(out, "| call | result |\n|---|---|\n");
 }
 
-/* Sections and calls of one header. */
-static void add_calls(text *out, const char *path, const text *table)
+/* Sections and calls of ops.gen.h: a table each. */
+static void add_rows_of_calls(text *out, const char *path)
 {
     text t = read_file(path), doc = {0};
     for (const char *at = strstr(t.at, "/* ----"); at && *at; at += *at != 0) {
@@ -265,20 +298,15 @@ static void add_calls(text *out, const char *path, const text *table)
             doc = bare_comment(at, end);
             if (!strncmp(doc.at, " ----", 5)) {
                 add_section(out, &doc);
+                add(out, "| call | result |\n|---|---|\n");
                 doc.n = 0;
             }
             at = end - 1; /* its line's end may begin a call */
         } else if (!strncmp(at, "\n#define tc_", 12)) {
-            span call = {at + 9, strcspn(at + 9, ")") + 1};
-            span name = {call.at + 3, strcspn(call.at + 3, "(")};
             add(out, "| `");
-            add_cell(out, call.at, call.n);
+            add_cell(out, at + 9, strcspn(at + 9, ")") + 1);
             add(out, "` | ");
-            if (doc.n > 1) {
-                add_cell(out, doc.at + 1, sentence(doc.at + 1, doc.n - 1));
-            } else {
-                add_row_text(out, table, name);
-            }
+            add_cell(out, doc.at, doc.n);
             add(out, " |\n");
             doc.n = 0;
         }
@@ -287,14 +315,119 @@ static void add_calls(text *out, const char *path, const text *table)
     free(t.at);
 }
 
+/* "TC_API type tc_name_at(..., tc_site here);" as a user calls it, into a line of C; where the
+ * macro takes "...", so does the list of sizes. Returns what follows the prototype. */
+static const char *add_prototype(text *out, const char *at)
+{
+    const char *end = strchr(at, ';');
+    text line = {0};
+    add(&line, "");
+    add_cell(&line, at + 7, (size_t)(end - at - 7));
+    char *suffix = strstr(line.at, "_at("), *site = strstr(line.at, "tc_site here)");
+    const char *macro = strstr(end, "#define"), *next = strstr(end, "TC_API");
+    if (suffix && site && macro && (!next || macro < next)) {
+        *suffix = 0;
+        *site = 0;
+        char *list = suffix + 4;
+        site -= site > list && site[-1] == ' ';
+        site -= site > list && site[-1] == ',';
+        *site = 0;
+        const bool variadic = memchr(macro, '\n', strcspn(macro, ")")) == NULL &&
+                              memmem(macro, strcspn(macro, ")"), "...", 3) != NULL;
+        char *n = variadic ? strstr(list, "int n, const int64_t *") : NULL;
+        n = n || !variadic ? n : strstr(list, "int rank, const int64_t *");
+        add(out, line.at);
+        add(out, "(");
+        if (n) {
+            *n = 0;
+            add(out, list);
+            add(out, strchr(n + 1, '*') + 1);
+            add(out, "...");
+        } else {
+            add(out, list);
+        }
+        add(out, ");\n");
+    } else {
+        add(out, line.at);
+        add(out, ";\n");
+    }
+    free(line.at);
+    return end + 1;
+}
+
+/* Sections, types and calls of ops.h: the declarations below one comment, then its text. */
+static void add_declarations(text *out, const char *path)
+{
+    text t = read_file(path), doc = {0};
+    bool open = false; /* within a block of code */
+    for (const char *at = strstr(t.at, "/* ----"); at && *at;) {
+        const bool prototype = !strncmp(at, "TC_API", 6);
+        const bool type = !strncmp(at, "typedef struct", 14) || !strncmp(at, "typedef enum", 12);
+        if (!strncmp(at, "/*", 2)) {
+            const char *end = strstr(at, "*/") + 2;
+            if (open) {
+                add(out, "```\n");
+                add_paragraph(out, doc.at, doc.n);
+                add(out, "\n\n");
+                open = false;
+            }
+            free(doc.at);
+            doc = bare_comment(at, end);
+            if (!strncmp(doc.at, " ----", 5)) {
+                add_section(out, &doc);
+                doc.n = 0;
+                doc.at[0] = 0;
+            }
+            at = end;
+        } else if (prototype || type) {
+            add(out, open ? "" : "```h\n");
+            open = true;
+            if (prototype) {
+                at = add_prototype(out, at);
+            } else { /* as it stands, up to the line that ends it */
+                const char *end = memchr(at, ';', strcspn(at, "{")) ? at : strstr(at, "\n}") + 1;
+                end = strchr(end, ';');
+                add_n(out, at, (size_t)(end + 1 - at));
+                add(out, "\n");
+                at = end + 1;
+            }
+        } else {
+            at += strcspn(at, "\n");
+            at += *at != 0;
+        }
+    }
+    if (open) {
+        add(out, "```\n");
+        add_paragraph(out, doc.at, doc.n);
+        add(out, "\n");
+    }
+    free(doc.at);
+    free(t.at);
+}
+
+/* struct tc_options as it stands. */
+static void make_options(text *out)
+{
+    static const char path[] = "src/api/types.h";
+    text t = read_file(path);
+    const char *at = strstr(t.at, "typedef struct tc_options");
+    const char *end = strstr(t.at, "} tc_options;");
+    if (!at || !end) {
+        fail(path, "no struct tc_options");
+    }
+    add(out, "```h\n");
+    add_n(out, at, (size_t)(end - at));
+    add(out, "} tc_options;\n```\n");
+    free(t.at);
+}
+
 static void make_part(text *out, const char *name)
 {
     if (!strcmp(name, "ops")) {
-        text table = read_file("src/ops/table.h");
-        add_calls(out, "src/api/ops.gen.h", &table);
-        add_calls(out, "src/api/ops.h", &table);
-        add(out, "\n");
-        free(table.at);
+        add_rows_of_calls(out, "src/api/ops.gen.h");
+        add_declarations(out, "src/api/ops.h");
+    } else if (!strcmp(name, "options")) {
+        make_options(out);
     } else if (!strcmp(name, "env")) {
         make_env(out);
     } else if (!strcmp(name, "dtypes")) {
@@ -302,11 +435,11 @@ static void make_part(text *out, const char *name)
     } else if (!strcmp(name, "statuses")) {
         make_list(out, "TCI_STATUS_ROWS", 0, "`");
     } else {
-        fail("README.md: no such part", name);
+        fail("no such generated part", name);
     }
 }
 
-static text make_readme(const text *old)
+static text make_document(const char *path, const text *old)
 {
     static const char mark[] = "<!-- generated: ";
     text made = {0};
@@ -315,12 +448,12 @@ static text make_readme(const text *old)
     for (const char *part = strstr(at, mark); part; part = strstr(at, mark)) {
         char name[32], end[64];
         if (sscanf(part + sizeof(mark) - 1, "%31[a-z]", name) != 1) {
-            fail("README.md", "a part without a name");
+            fail(path, "a part without a name");
         }
         snprintf(end, sizeof(end), "<!-- end of %s -->", name);
         const char *body = strchr(part, '\n'), *stop = strstr(part, end);
         if (!body || !stop) {
-            fail("README.md", end);
+            fail(path, end);
         }
         add_n(&made, at, (size_t)(body + 1 - at));
         make_part(&made, name);
@@ -369,7 +502,7 @@ static text make_manual(const text *old)
     if (!begin || !end || begin > end) {
         fail(path, "no list of variables in section 16");
     }
-    text t = read_file(env), made = {0};
+    text t = read_rows(env), made = {0};
     row r;
     add_n(&made, old->at, (size_t)(begin + 3 - old->at));
     for (const char *at = next_row(find_macro(&t, env, "TCI_ENV_ROWS"), &r); at;
@@ -389,7 +522,7 @@ static bool settle(const char *path, text *old, text *made, bool checking)
     if (checking && !same) {
         fprintf(stderr, "%s is not what the sources give: run make readme headers.\n", path);
     } else if (!same) {
-        char temporary[64];
+        char temporary[320];
         snprintf(temporary, sizeof(temporary), "%s.tmp", path);
         FILE *f = fopen(temporary, "wb");
         if (!f || fwrite(made->at, 1, made->n, f) != made->n || fclose(f) ||
@@ -403,12 +536,29 @@ static bool settle(const char *path, text *old, text *made, bool checking)
     return same;
 }
 
+static bool settle_document(const char *path, bool checking)
+{
+    text old = read_file(path), made = make_document(path, &old);
+    return settle(path, &old, &made, checking);
+}
+
 int main(int argc, char **argv)
 {
     bool checking = argc > 1 && !strcmp(argv[1], "--check");
-    text readme = read_file("README.md"), manual = read_file("src/api/manual.h");
-    text new_readme = make_readme(&readme), new_manual = make_manual(&manual);
-    bool same = settle("README.md", &readme, &new_readme, checking);
-    same = settle("src/api/manual.h", &manual, &new_manual, checking) && same;
+    text manual = read_file("src/api/manual.h"), new_manual = make_manual(&manual);
+    bool same = settle("src/api/manual.h", &manual, &new_manual, checking);
+    same = settle_document("README.md", checking) && same;
+    DIR *docs = opendir("docs");
+    for (struct dirent *entry; docs && (entry = readdir(docs)) != NULL;) {
+        const size_t n = strlen(entry->d_name);
+        if (n > 3 && !strcmp(entry->d_name + n - 3, ".md")) {
+            char path[300];
+            snprintf(path, sizeof(path), "docs/%s", entry->d_name);
+            same = settle_document(path, checking) && same;
+        }
+    }
+    if (docs) {
+        closedir(docs);
+    }
     return checking && !same;
 }

@@ -25,6 +25,11 @@ typedef struct tci_poison_entry {
 #define TCI_HANDLE_DEAD \
     "the handle is dead: its scope has ended, or a later tc_keep replaced the value (tc_retain)"
 
+TC_API const char *tc_version(void)
+{
+    return TC_VERSION;
+}
+
 TC_API const char *tc_status_text(tc_status status)
 {
     static const char *const texts[] = {

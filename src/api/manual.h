@@ -752,9 +752,9 @@
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_FUSION       0: each op that computes has a kernel of its own
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
- *   TC_DUMP         to dump: " TCI_ENV_STAGES " or all
+ *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
- *   TC_LOG          topics logged to stderr: " TCI_ENV_TOPICS " or all
+ *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
  *   XDG_CACHE_HOME  base of the default cache directory

@@ -110,6 +110,9 @@ TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats);
 #define tc_stats(ctx, stats) tc_stats_get((ctx), (stats))
 /* Text of a status: "shapes do not fit". Never NULL. */
 TC_API const char *tc_status_text(tc_status status);
+/* "major.minor.patch" of the linked implementation: equal to TC_VERSION if the object was built
+ * from this header. Never freed. */
+TC_API const char *tc_version(void);
 
 /* Opens and closes a scope: tensors made inside die at its end. TC_ERR_HANDLE: the context is NULL
  * or freed; TC_ERR_MEMORY; at the end TC_ERR_ARGUMENT: no scope is open. Scopes left open end with

@@ -11,6 +11,13 @@
 extern "C" {
 #endif
 
+/* The version of this header (semver.org; docs/stability.md); tc_version() returns that of the code
+ * that the program is linked with. */
+#define TC_VERSION_MAJOR 0
+#define TC_VERSION_MINOR 9
+#define TC_VERSION_PATCH 0
+#define TC_VERSION "0.9.0"
+
 /* Linkage of the public functions: TC_STATIC makes everything static, TC_API decorates. */
 #ifndef TC_API
 #ifdef TC_STATIC

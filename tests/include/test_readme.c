@@ -1,24 +1,27 @@
-/* tests/include/test_readme.c - README.md says what is true: its programs compile and print what it
- * shows, and its generated parts are fresh.
+/* tests/include/test_readme.c - README.md and docs/ say what is true: their programs compile and
+ * print what is shown, links lead somewhere, and generated parts are fresh.
  *
- * A ```c block with a main is built as it stands, as a user would. Every other ```c block becomes
- * the body of a function with a fresh context `ctx`; these are linked to the first program, which
- * brings the implementation. A ```text block is what the block before it prints. Needs TC_TEST_CC
- * and TC_TEST_INCLUDE (set by make); runs in the project's root. Also: the map of the code. */
+ * README.md's first ```c block is a program and built as it stands, as a user would. Every other
+ * ```c block becomes the body of a function with a fresh context `ctx`; these are linked to the
+ * first program, which brings the implementation. A ```text block is what the block before it
+ * prints. Needs TC_TEST_CC and TC_TEST_INCLUDE (set by make); runs in the project's root. Also: the
+ * map of the code. */
 #include "tc.h"
 
 #include "tc_test.h"
 
+#include <glob.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct tct_block {
+    const char *file;
     char *text; /* between the fences */
     char language[8];
     int line;
 } tct_block;
 
-enum { TCT_MAX_BLOCKS = 64, TCT_MAX_OUTPUT = 1 << 14 };
+enum { TCT_MAX_BLOCKS = 1024, TCT_MAX_OUTPUT = 1 << 14 };
 static tct_block tct_blocks[TCT_MAX_BLOCKS];
 static int tct_n_blocks;
 static char tct_dir[64]; /* of this test's files; empty until they are built */
@@ -53,12 +56,11 @@ static int tct_shell(char output[TCT_MAX_OUTPUT], const char *format, ...)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-static void tct_read_blocks(void)
+static void tct_read_blocks_of(const char *path)
 {
-    char *at = tct_file("README.md");
+    char *at = tct_file(path);
     int line = 1;
     bool inside = false;
-    tct_n_blocks = 0;
     for (char *end; at && (end = strchr(at, '\n')); at = end + 1, line++) {
         bool fence = !strncmp(at, "```", 3);
         if (fence && inside) {
@@ -66,11 +68,24 @@ static void tct_read_blocks(void)
         } else if (fence && tct_n_blocks < TCT_MAX_BLOCKS) {
             tct_block *b = &tct_blocks[tct_n_blocks++];
             snprintf(b->language, sizeof(b->language), "%.*s", (int)(end - at) - 3, at + 3);
+            b->file = path;
             b->text = end + 1;
             b->line = line + 1;
         }
         inside = inside != fence;
     }
+}
+
+static void tct_read_blocks(void)
+{
+    static glob_t docs;
+    tct_n_blocks = 0;
+    tct_read_blocks_of("README.md");
+    REQUIRE(glob("docs/*.md", 0, NULL, &docs) == 0);
+    for (size_t i = 0; i < docs.gl_pathc; i++) {
+        tct_read_blocks_of(docs.gl_pathv[i]);
+    }
+    REQUIRE(tct_n_blocks < TCT_MAX_BLOCKS);
 }
 
 static bool tct_is_fragment(const tct_block *b)
@@ -95,8 +110,8 @@ static bool tct_write_sources(void)
     fputs("#include \"tc.h\"\n#include <stdlib.h>\nint readme_first(void);\n", rest);
     for (int i = 0; i < tct_n_blocks; i++) {
         if (tct_is_fragment(&tct_blocks[i])) {
-            fprintf(rest, "static int fragment_%d(tc_ctx *ctx)\n{\n#line %d \"README.md\"\n%s", i,
-                    tct_blocks[i].line, tct_blocks[i].text);
+            fprintf(rest, "static int fragment_%d(tc_ctx *ctx)\n{\n(void)ctx;\n#line %d \"%s\"\n%s",
+                    i, tct_blocks[i].line, tct_blocks[i].file, tct_blocks[i].text);
             fputs("return 0;\n}\n", rest);
         }
     }
@@ -163,10 +178,10 @@ static void tct_run_fragments(const char *settings)
             continue;
         }
         int code = tct_shell(output, "%s %s/readme %d 2>&1", settings, tct_dir, i);
-        CHECK_MSG(code == 0, "README.md:%d: ended with code %d: %s", b->line, code, output);
+        CHECK_MSG(code == 0, "%s:%d: ended with code %d: %s", b->file, b->line, code, output);
         if (i + 1 < tct_n_blocks && !strcmp(b[1].language, "text")) {
-            CHECK_MSG(!strcmp(output, b[1].text), "README.md:%d: printed\n%sexpected\n%s", b->line,
-                      output, b[1].text);
+            CHECK_MSG(!strcmp(output, b[1].text), "%s:%d: printed\n%sexpected\n%s", b->file,
+                      b->line, output, b[1].text);
         }
         n++;
     }
@@ -221,7 +236,7 @@ TEST(cxx_pieces_compile)
             fclose(f);
             int code = tct_shell(output, "c++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -I%s"
                                          " %s 2>&1", include, path);
-            CHECK_MSG(code == 0, "README.md:%d: %s", tct_blocks[i].line, output);
+            CHECK_MSG(code == 0, "%s:%d: %s", tct_blocks[i].file, tct_blocks[i].line, output);
         }
     }
 }
@@ -236,7 +251,7 @@ TEST(generated_parts_are_fresh)
     CHECK_MSG(code == 0, "%s", output);
 }
 
-/* Limits denies nothing that the declarations have, and the calls it speaks of are there. */
+/* docs/limits.md denies nothing that the declarations have. */
 TEST(limits_are_those_of_the_declarations)
 {
     static const char *const missing[][2] = {{"no sorting", "tc_sort"},
@@ -245,19 +260,18 @@ TEST(limits_are_those_of_the_declarations)
                                              {"no FFT", "tc_fft"},
                                              {"no complex", "TC_C64"},
                                              {"one GPU", "tc_cuda_device"}};
-    char *readme = tct_file("README.md"), *calls = tct_file("src/api/ops.h");
+    char *limits = tct_file("docs/limits.md"), *calls = tct_file("src/api/ops.h");
     char *types = tct_file("src/api/types.h"), *cuda = tct_file("src/api/cuda.h");
-    const char *limits = strstr(readme, "## Limits");
     REQUIRE(limits);
     for (size_t i = 0; i < sizeof(missing) / sizeof(*missing); i++) {
         const char *name = missing[i][1];
         bool there = strstr(calls, name) || strstr(types, name) || strstr(cuda, name);
         bool denied = strstr(limits, missing[i][0]) != NULL;
-        CHECK_MSG(there != denied, "README.md says \"%s\", and %s is %s", missing[i][0], name,
+        CHECK_MSG(there != denied, "docs/limits.md says \"%s\", and %s is %s", missing[i][0], name,
                   there ? "there" : "not there");
     }
     CHECK_HAS(calls, "tc_gather");
-    free(readme);
+    free(limits);
     free(calls);
     free(types);
     free(cuda);
@@ -269,7 +283,8 @@ TEST(defaults_are_those_of_the_code)
     static char output[TCT_MAX_OUTPUT];
     int code = tct_shell(output, "n=$(sed -n 's/.*TCI_DISK_DEFAULT_MB = \\([0-9]*\\).*/\\1/p'"
                                  " src/compile/disk.c); [ -n \"$n\" ] || exit 1;"
-                                 " for f in README.md src/base/env.h src/api/types.h; do"
+                                 " for f in docs/cache-and-security.md src/base/env.h"
+                                 " src/api/types.h; do"
                                  " grep -qE \"$n MiB|MiB \\(default $n\" $f ||"
                                  " echo \"$f: $n\"; done");
     CHECK(code == 0);
@@ -294,7 +309,7 @@ TEST(names_in_the_documents_are_in_the_code)
     int code = tct_shell(output,
                          "cat src/*.h src/*/*.[ch] | grep -v '^ \\*' >%s/code || exit 1;"
                          " { grep -ohE '`(tc|tci|TC|TCI)_[A-Za-z_0-9]+[`(]' README.md"
-                         " src/README.md bench/README.md;"
+                         " docs/*.md src/README.md bench/README.md;"
                          " grep -ohE '(tc|TC)_[A-Za-z_0-9]+\\(' src/api/manual.h; } |"
                          " tr -d '`(' | sort -u >%s/names;"
                          " [ $(wc -l <%s/names) -gt 100 ] || exit 1;"
@@ -303,6 +318,25 @@ TEST(names_in_the_documents_are_in_the_code)
                          tct_dir, tct_dir, tct_dir, tct_dir, tct_dir);
     CHECK(code == 0);
     CHECK_MSG(!output[0], "not in the code:\n%s", output);
+}
+
+/* Every relative link of README.md, docs/ and examples/README.md leads to a file; one that names a
+ * heading, to a heading of that file. */
+TEST(links_lead_somewhere)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int code = tct_shell(
+        output, "for f in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md"
+                " examples/README.md; do [ -f \"$f\" ] || continue; d=$(dirname \"$f\");"
+                " grep -oE '\\]\\([^)# ]*(#[^)]*)?\\)' \"$f\" | sed 's/^](//; s/)$//' | sort -u |"
+                " while read l; do case $l in http*|'') continue;; esac; p=${l%%#*};"
+                " t=$d/$p; [ -n \"$p\" ] || t=$f; [ -e \"$t\" ] || { echo \"$f: $l\"; continue; };"
+                " case $l in *#*) a=${l#*#}; sed -n 's/^#* //p' \"$t\" | tr 'A-Z ' 'a-z-' |"
+                " tr -d '`.,:()/*?' | grep -qx -- \"$a\" ||"
+                " echo \"$f: $l: no such heading\";; esac;"
+                " done; done");
+    CHECK(code == 0);
+    CHECK_MSG(!output[0], "links that lead nowhere:\n%s", output);
 }
 
 /* Each example says how it is built, by its own name. */
