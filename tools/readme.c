@@ -158,8 +158,8 @@ static const char *next_row(const char *at, row *r)
     return read_row(at, r);
 }
 
-/* The header whose rows are read, with each `" NAME "` in it replaced by the text that NAME is defined
- * as: string literals are joined as by a compiler. */
+/* The header whose rows are read, with each `" NAME "` in it replaced by the text that NAME is
+ * defined as: string literals are joined as by a compiler. */
 static text read_rows(const char *path)
 {
     text t = read_file(path);

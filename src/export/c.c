@@ -929,7 +929,8 @@ static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
     tci_export *e = (tci_export *)(void *)job;
     e->request = job->request;
     if (job->code->calls) {
-        return tci_batch_fail(b->f, job->about, tci_export_site(e, TCI_OP_CUSTOM), TC_ERR_UNSUPPORTED,
+        const tc_site *site = tci_export_site(e, TCI_OP_CUSTOM);
+        return tci_batch_fail(b->f, job->about, site, TC_ERR_UNSUPPORTED,
                               "given a custom op, which is a function of this process, expected a "
                               "program that can be written as C");
     }

@@ -201,7 +201,7 @@ TCI_FN const char *tci_io_front(tc_file *file, const tci_io_array *a, int64_t n)
 {
     file->front_bytes += n;
     if (file->front_bytes > TCI_IO_HEADER_MAX) {
-        tci_io_bad(file, "the headers of its arrays have more than %d bytes", TCI_IO_HEADER_MAX);
+        tci_io_bad(file, "its headers, for all arrays, have more than %d bytes", TCI_IO_HEADER_MAX);
     }
     if (a->at < 0 || a->held < 0 || a->at > file->bytes || a->held > file->bytes - a->at) {
         tci_io_bad(file, "%s is not all in its %" PRId64 " bytes", TCI_IO_NAME(a->seen.name),
