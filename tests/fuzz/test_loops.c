@@ -356,10 +356,10 @@ static void take(loops_case *c, found *f, tc_tensor t)
     random_moment(c);
 }
 
-static void run_case(uint64_t seed, form form, const tc_options *o, found *f)
+static void run_case(uint64_t seed, form as, const tc_options *o, found *f)
 {
     uint64_t state = seed, *r = &state;
-    loops_case c = {.form = form, .poke = seed * 77};
+    loops_case c = {.form = as, .poke = seed * 77};
     tc_tensor grads[POOL * CHAIN + 1], second[POOL * CHAIN + 1], tangent;
     REQUIRE(!tc_ctx_make(&c.ctx, o));
     c.n = below(r, 3) ? MOST : 1;
