@@ -580,8 +580,9 @@
  * and a program of symbolic sizes in an order for all of them, so their sums may differ in the last
  * bits from a processor's and from those of a program of fixed sizes. options.reproducible or
  * TC_REPRODUCIBLE=1 allows only orders that all of them share: then every backend, and programs of
- * symbolic and of fixed sizes, agree in every bit. What that costs, parallel or accurate orders of
- * long sums above all, tc_explain says.
+ * symbolic and of fixed sizes, agree in every bit, except where a size is 0 or 1 in the run: a
+ * fixed axis of one element is no axis of a sum, so the order and the sign of a zero may differ.
+ * What that costs, parallel or accurate orders of long sums above all, tc_explain says.
  *
  * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
  * computes, a fold of constants while recording as well, does it in the default floating-point
@@ -840,9 +841,10 @@
  * C arithmetic on a symbolic size makes none: n / 2, n - 1 or 1.0 / n is refused wherever it can be
  * told from a number that is meant, which for n % 2 or a cast to a short type it cannot. A bound of
  * tc_slice that is an expression never counts from the end, and so must not be negative. An
- * expression has up to 64 terms of 16 sizes each; a tensor whose number of elements takes more is
- * TC_ERR_LIMIT. tc_nbytes is -1 where a size is symbolic; memory (tc_borrow, tc_copy_in, tc_param)
- * and values without a run (tc_eval, tc_read, tc_print, tc_keep) have sizes that are numbers.
+ * expression has up to 64 terms of 16 sizes each, and quotients, minima and maxima up to 64 deep; a
+ * tensor whose number of elements takes more is TC_ERR_LIMIT. A program has any number of sizes.
+ * tc_nbytes is -1 where a size is symbolic; memory (tc_borrow, tc_copy_in, tc_param) and values
+ * without a run (tc_eval, tc_read, tc_print, tc_keep) have sizes that are numbers.
  *
  * A run finds the sizes from the numbers of elements of all its buffers. Where those leave one
  * open, as batch * 3 * height * 64 does, the run is TC_ERR_BUFFER and says which, and
