@@ -92,6 +92,11 @@ TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
  * order, which is read and given the next value of the parameter ("float *param0"). The caller
  * keeps these arrays, and fills them first. Where net returns 1 they are as they were.
  *
+ * Symbolic sizes (TC_DIM) are arguments before all others, "long long s0, ...", in the order in
+ * which the inputs first have them; the head names them and their ranges. net returns 2 where one
+ * is outside its range. net_workspace is a function of them then: the bytes, or -1. A workspace may
+ * be used for other sizes too if it is large enough for them.
+ *
  * Values are those of a program of tc with the same options in every bit, where the compiler takes
  * floats as they are written (clang: and integers, -fwrapv). With options.vector_bits 0 the file
  * has three forms of the code, which gcc (from 8) and clang build for x86-64 whatever they compile
@@ -103,7 +108,7 @@ TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
  * The file appears complete or not at all. TC_ERR_ARGUMENT: the path does not end in a name for a
  * function and ".c", or the name is a word of C or C++, a name of the C library or of a builtin,
  * begins with _, or is a name in the code (tc_...); TC_ERR_UNSUPPORTED: an op of the user's own;
- * TC_ERR_SHAPE: a size from TC_DIM; TC_ERR_BACKEND: without tc_cpu.h; TC_ERR_IO; the errors of
+ * TC_ERR_BACKEND: without tc_cpu.h; TC_ERR_IO; the errors of
  * tc_compile_fn. tc_error of the first output and of the context tell. */
 TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
                                 const char *path, tc_site here);

@@ -925,7 +925,8 @@
  * Built with plain cc -O2, it runs AVX2 or AVX-512 code on x86-64 processors that have it, else
  * scalar code, which is far slower without a fused multiply-add; the bits are the same. A header,
  * and the weights in a file that the caller maps, are written on request. Parameters that a
- * training step assigns become arguments that are read and replaced:
+ * training step assigns become arguments that are read and replaced, and symbolic sizes arguments
+ * before all others; the workspace's size is then a function of them:
  *
  *     tc_export_c_as(TC_TENSORS(x), TC_TENSORS(y), NULL,
  *                    &(tc_export){.header = true, .weights = true}, "/tmp/apart.c");

@@ -127,6 +127,9 @@ TCI_FN int64_t tci_dim_most_any(tci_dim d);
 TCI_FN int64_t tci_dim_hint_any(tci_dim d);
 TCI_FN void tci_dim_print(tci_str *out, tci_dim d);
 TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
+/* An expression of C in long long, where symbol number i is a variable s<i>, and quotients (rounded
+ * down), minima and maxima are calls of <prefix>_div, _min and _max. */
+TCI_FN void tci_dim_print_c(tci_str *out, tci_dim d, const char *prefix);
 /* What code is made of must be there: a fault ends the compile with its status and `what` it is. */
 TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what);
 /* Known operands stay on the short way. */
@@ -170,6 +173,11 @@ static inline tci_dim tci_dim_show(tci_dim d)
 static inline void tci_dim_print(tci_str *out, tci_dim d)
 {
     tci_str_printf(out, "%lld", (long long)d);
+}
+static inline void tci_dim_print_c(tci_str *out, tci_dim d, const char *prefix)
+{
+    (void)prefix;
+    tci_dim_print(out, d);
 }
 static inline tci_dim_text tci_dim_text_of(tci_dim d)
 {

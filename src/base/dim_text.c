@@ -59,6 +59,44 @@ TCI_FN void tci_dim_print(tci_str *out, tci_dim d)
     tci_dim_print_to(out, d, out->n + TCI_DIM_PRINTED);
 }
 
+static void tci_dim_print_c_atom(tci_str *out, int32_t index, const char *prefix)
+{
+    static const char *const words[] = {"", "div", "min", "max"};
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        tci_str_printf(out, "s%d", a->ordinal);
+        return;
+    }
+    tci_str_printf(out, "%s_%s(", prefix, words[a->kind]);
+    tci_dim_print_c(out, a->a, prefix);
+    tci_str_add(out, ", ");
+    tci_dim_print_c(out, a->b, prefix);
+    tci_str_add(out, ")");
+}
+
+TCI_FN void tci_dim_print_c(tci_str *out, tci_dim d, const char *prefix)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    if (!e) {
+        tci_str_printf(out, "%lld", tci_dim_is_known(d) ? (long long)d : 0);
+        return;
+    }
+    tci_str_add(out, e->n > 1 ? "(" : "");
+    for (int t = 0; t < e->n; t++) {
+        const tci_dim_term *term = &e->terms[t];
+        bool has_coef = term->coef != 1 || term->n == 0;
+        tci_str_add(out, t ? " + " : "");
+        if (has_coef) {
+            tci_str_printf(out, "%lldll", (long long)term->coef);
+        }
+        for (int i = 0; i < term->n; i++) {
+            tci_str_add(out, i || has_coef ? " * " : "");
+            tci_dim_print_c_atom(out, term->atoms[i], prefix);
+        }
+    }
+    tci_str_add(out, e->n > 1 ? ")" : "");
+}
+
 TCI_FN tci_dim_text tci_dim_text_of(tci_dim d)
 {
     tci_dim_text t;

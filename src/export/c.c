@@ -16,9 +16,12 @@
  * A parameter that the program assigns is an argument. Its new value is written over the old one
  * where tc_run would do so, else to the workspace, and copied when nothing faulted.
  *
- * The workspace holds, for the level with the largest: the arena, what the init list keeps, new
- * values of parameters, and the work memory of a kernel; `w` is its first address that 64
- * divides. */
+ * Symbolic sizes are arguments: offsets, bytes and rounds are printed as expressions of them. The
+ * arena cannot be planned then; its temporaries share slots where no two live at once, and a slot
+ * is as large as the largest of them is.
+ *
+ * The workspace holds what the init list keeps, new values of parameters, the arena, and the work
+ * memory of a kernel; `w` is its first address that 64 divides. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -70,10 +73,13 @@ typedef struct tci_export {
     const tci_request *request;
     const tci_export_level *level;  /* being written, with */
     const tci_code *code;           /* its code, */
-    int64_t kept_at, work_at;       /* its parts of the workspace, */
-    tci_export_param *params;       /* and its parameters */
+    int64_t arena_at, work_at;      /* its parts of the workspace; work_at: of fixed sizes, */
+    int64_t least;                  /* bytes that it needs whatever the sizes, */
+    tci_export_param *params;       /* its parameters, */
     int n_params;
-    int64_t bytes;                  /* of the workspace, of all levels */
+    int32_t *slots; int n_slots;    /* and, of symbolic sizes, the slot of each buffer; -1: none */
+    int64_t *init_at;               /* where a temporary of the init list is; symbolic sizes */
+    int64_t bytes;                  /* of the workspace of fixed sizes, of all levels */
     int64_t weights_bytes;
     tci_hash weights_hash;
     tci_param_held *held;           /* of each captured leaf */
@@ -169,11 +175,36 @@ static int64_t tci_export_output(const tci_export *e, tci_str *out, int i)
     return 0;
 }
 
+static bool tci_export_is_symbolic(const tci_export *e)
+{
+    return e->code->n_symbols > 0;
+}
+
+static void tci_export_dim(const tci_export *e, tci_str *out, tci_dim d)
+{
+    tci_dim_print_c(out, d, e->name);
+}
+
+/* Writes where a temporary begins, and returns the offset that is to be added. */
+static int64_t tci_export_temporary(const tci_export *e, tci_str *out, int buffer)
+{
+    tci_str_add(out, "w");
+    if (!tci_export_is_symbolic(e)) {
+        return e->arena_at + e->code->buffers[buffer].offset;
+    }
+    if (e->slots[buffer] >= 0) {
+        tci_str_printf(out, " + a%d", (int)e->slots[buffer]);
+        return 0;
+    }
+    return e->init_at[buffer];
+}
+
 /* Operand o of launch t, as the address of chars; within its repetitions. */
 static void tci_export_operand(const tci_export *e, tci_str *out, int t, int o)
 {
     const tci_code_buffer *b = tci_export_buffer(e, t, o);
-    int64_t offset = tci_dim_known(e->code->steps[t].offsets[o]);
+    tci_dim step_offset = e->code->steps[t].offsets[o];
+    int64_t offset = tci_dim_is_known(step_offset) ? tci_dim_known(step_offset) : 0;
     switch ((tci_buffer_kind)b->kind) {
     case TCI_BUF_INPUT:
         if (b->index < e->code->n_user_inputs) {
@@ -186,24 +217,28 @@ static void tci_export_operand(const tci_export *e, tci_str *out, int t, int o)
         offset += tci_export_output(e, out, (int)b->index);
         break;
     case TCI_BUF_TEMP:
-        tci_str_add(out, "w");
-        offset += b->offset;
+        offset += tci_export_temporary(e, out, (int)e->code->steps[t].operands[o]);
         break;
     case TCI_BUF_KEPT:
         tci_str_add(out, "w");
-        offset += e->kept_at + b->offset;
+        offset += b->offset;
         break;
     }
     if (offset) {
         tci_str_printf(out, " + %lld", (long long)offset);
+    }
+    if (!tci_dim_is_known(step_offset)) {
+        tci_str_add(out, " + ");
+        tci_export_dim(e, out, step_offset);
     }
     for (int i = 0; i < e->code->n_repeats; i++) {
         const tci_code_repeat *r = &e->code->repeats[i];
         for (int m = 0; m < r->n_moves; m++) {
             const tci_move *x = &r->moves[m];
             if (x->step == t && x->operand == o) {
-                tci_str_printf(out, " + r%d%s * (%lldll)", i, x->back ? " % 2" : "",
-                               (long long)x->by);
+                tci_str_printf(out, " + r%d%s * (", i, x->back ? " % 2" : "");
+                tci_export_dim(e, out, x->by);
+                tci_str_add(out, ")");
             }
         }
     }
@@ -216,6 +251,12 @@ static void tci_export_line(tci_str *out, int depth)
     tci_str_printf(out, "%*s", TCI_EXPORT_INDENT * depth, "");
 }
 
+/* True if the kernel has work memory. */
+static bool tci_export_works(const tci_code_kernel *k)
+{
+    return !tci_dim_is_known(k->work_bytes) || tci_dim_known(k->work_bytes) > 0;
+}
+
 /* An array of the block that a launch is: its operands, or its literals. */
 static void tci_export_operands(const tci_export *e, tci_str *out, int t, int depth)
 {
@@ -226,20 +267,29 @@ static void tci_export_operands(const tci_export *e, tci_str *out, int t, int de
         tci_str_add(out, o ? ", " : "");
         tci_export_operand(e, out, t, o);
     }
-    if (tci_dim_known(k->work_bytes) > 0) {
-        tci_str_printf(out, ", w + %lld", (long long)e->work_at);
+    if (tci_export_works(k)) {
+        tci_str_add(out, tci_export_is_symbolic(e) ? ", w + a_work" : ", w");
+        if (!tci_export_is_symbolic(e)) {
+            tci_str_printf(out, " + %lld", (long long)e->work_at);
+        }
     }
     tci_str_add(out, "};\n");
 }
 
+/* Literals, and after them the sizes that the kernel computes with. */
 static void tci_export_literals(const tci_export *e, tci_str *out, int t, int depth)
 {
     const tci_code_step *step = &e->code->steps[t];
+    const tci_code_kernel *k = &e->code->kernels[step->kernel];
     tci_export_line(out, depth);
     tci_str_add(out, "const long long l[] = {");
-    for (int i = 0; i < e->code->kernels[step->kernel].n_literals; i++) {
+    for (int i = 0; i < k->n_literals; i++) {
         int64_t word = e->request->literals[step->literals[i]]->value.i;
         tci_str_printf(out, "%s(long long)%lluull", i ? ", " : "", (unsigned long long)word);
+    }
+    for (int i = 0; i < k->n_dims; i++) {
+        tci_str_add(out, i + k->n_literals ? ", " : "");
+        tci_export_dim(e, out, k->dims[i]);
     }
     tci_str_add(out, "};\n");
 }
@@ -252,13 +302,15 @@ static void tci_export_launches(const tci_export *e, tci_str *out, int begin, in
         tci_export_line(out, depth);
         tci_str_add(out, "{\n");
         tci_export_operands(e, out, t, depth + 1);
-        if (k->n_literals) {
+        bool has_words = k->n_literals + k->n_dims > 0;
+        if (has_words) {
             tci_export_literals(e, out, t, depth + 1);
         }
         tci_export_line(out, depth + 1);
         tci_export_tagged(e, out, k->symbol);
-        tci_str_printf(out, "(p, %s, &fault, 0, %lld);\n", k->n_literals ? "l" : "0",
-                       (long long)tci_dim_known(k->n_tasks));
+        tci_str_printf(out, "(p, %s, &fault, 0, ", has_words ? "l" : "0");
+        tci_export_dim(e, out, k->n_tasks);
+        tci_str_add(out, ");\n");
         tci_export_line(out, depth);
         tci_str_add(out, "}\n");
     }
@@ -272,13 +324,15 @@ static void tci_export_settle(const tci_export *e, tci_str *out, int i, int dept
     for (int k = 0; k < r->n_turns; k++) {
         const tci_turn *turn = &r->turns[k];
         tci_export_line(out, depth);
-        tci_str_printf(out, "for (long long i = 0; i < r%d %% 2 * %lldll; i++) {\n", i,
-                       (long long)turn->bytes);
+        tci_str_printf(out, "for (long long i = 0; i < r%d %% 2 * ", i);
+        tci_export_dim(e, out, turn->bytes);
+        tci_str_add(out, "; i++) {\n");
         tci_export_line(out, depth + 1);
         tci_str_add(out, "char *row = ");
         tci_export_operand(e, out, turn->step, turn->operand);
-        tci_str_printf(out, ";\n%*srow[i] = row[i + %lld];\n", TCI_EXPORT_INDENT * (depth + 1), "",
-                       (long long)turn->bytes);
+        tci_str_printf(out, ";\n%*srow[i] = row[i + ", TCI_EXPORT_INDENT * (depth + 1), "");
+        tci_export_dim(e, out, turn->bytes);
+        tci_str_add(out, "];\n");
         tci_export_line(out, depth);
         tci_str_add(out, "}\n");
     }
@@ -290,12 +344,15 @@ static void tci_export_while(const tci_export *e, tci_str *out, int i, int depth
     tci_export_line(out, depth);
     tci_str_printf(out, "long long r%d;\n", i);
     tci_export_line(out, depth);
-    tci_str_printf(out, "for (r%d = 0; r%d < %lldll", i, i, (long long)r->rounds);
+    tci_str_printf(out, "for (r%d = 0; r%d < ", i, i);
+    tci_export_dim(e, out, r->rounds);
     if (r->stops >= 0) {
         const tci_turn *stop = &r->turns[r->stops];
         tci_str_add(out, " && *(");
         tci_export_operand(e, out, stop->step, stop->operand);
-        tci_str_printf(out, " + r%d %% 2 * %lldll)", i, (long long)stop->bytes);
+        tci_str_printf(out, " + r%d %% 2 * ", i);
+        tci_export_dim(e, out, stop->bytes);
+        tci_str_add(out, ")");
     }
     tci_str_printf(out, "; r%d++) {\n", i);
 }
@@ -335,9 +392,19 @@ static void tci_export_argument(tci_str *out, bool typed, const char *constant, 
     tci_str_printf(out, "%s%d, ", name, i);
 }
 
+/* Sizes, each followed by `after`. */
+static void tci_export_sizes(const tci_export *e, tci_str *out, bool typed, const char *after)
+{
+    for (int i = 0; i < e->code->n_symbols; i++) {
+        bool last = i == e->code->n_symbols - 1;
+        tci_str_printf(out, "%ss%d%s", typed ? "long long " : "", i, last ? after : ", ");
+    }
+}
+
 static void tci_export_arguments(const tci_export *e, tci_str *out, bool typed)
 {
     const tci_code *c = e->code;
+    tci_export_sizes(e, out, typed, ", ");
     for (int i = 0; i < c->n_user_inputs; i++) {
         tci_export_argument(out, typed, "const ", tci_export_ctype(&c->inputs[i]), "in", i);
     }
@@ -387,6 +454,73 @@ static void tci_export_begin(const tci_export *e, tci_str *out)
     }
 }
 
+/* The largest of the bytes of a slot's temporaries, in lines of 64. */
+static void tci_export_slot(const tci_export *e, tci_str *out, int slot)
+{
+    int depth = 0;
+    tci_str_printf(out, "%s_line(", e->name);
+    for (int i = 0; i < e->code->n_buffers; i++) {
+        if (e->slots[i] == slot) {
+            tci_str_printf(out, "%s_max(", e->name);
+            tci_export_dim(e, out, e->code->buffers[i].bytes);
+            tci_str_add(out, ", ");
+            depth++;
+        }
+    }
+    tci_str_add(out, "0");
+    for (int i = 0; i <= depth; i++) {
+        tci_str_add(out, ")");
+    }
+}
+
+/* Of symbolic sizes: variables a0, a1, ... for where slots begin, and a_work behind the last. */
+static void tci_export_arena(const tci_export *e, tci_str *out)
+{
+    for (int i = 0; i <= e->n_slots && tci_export_is_symbolic(e); i++) {
+        bool last = i == e->n_slots;
+        if (last) {
+            tci_str_add(out, "    const long long a_work = ");
+        } else {
+            tci_str_printf(out, "    const long long a%d = ", i);
+        }
+        if (i) {
+            tci_str_printf(out, "a%d + ", i - 1);
+            tci_export_slot(e, out, i - 1);
+        } else {
+            tci_str_printf(out, "%lld", (long long)e->arena_at);
+        }
+        tci_str_add(out, last ? ";\n    (void)a_work;\n" : ";\n");
+    }
+}
+
+/* In a function that others call: sizes that the program does not take. */
+static void tci_export_refusal(const tci_export *e, tci_str *out)
+{
+    tci_str_printf(out, "    if (!%s_takes(", e->name);
+    tci_export_sizes(e, out, false, ")) {\n        return 2;\n    }\n");
+}
+
+/* Of symbolic sizes: how large the workspace of a level is. */
+static void tci_export_bytes(const tci_export *e, tci_str *out, const char *tag)
+{
+    tci_str_printf(out, "\nstatic long long %s%s%s_bytes(", e->name, *tag ? "_" : "", tag);
+    tci_export_sizes(e, out, true, ")\n{\n");
+    tci_export_arena(e, out);
+    tci_str_add(out, "    long long work = 0;\n");
+    for (int k = 0; k < e->code->n_kernels; k++) {
+        if (tci_export_works(&e->code->kernels[k])) {
+            tci_str_printf(out, "    work = %s_max(work, ", e->name);
+            tci_export_dim(e, out, e->code->kernels[k].work_bytes);
+            tci_str_add(out, ");\n");
+        }
+    }
+    for (int i = 0; i < e->code->n_symbols; i++) {
+        tci_str_printf(out, "    (void)s%d;\n", i);
+    }
+    tci_str_printf(out, "    return %s_max(a_work + work, %lld) + 63;\n}\n", e->name,
+                   (long long)e->least);
+}
+
 /* New values that could not be written over the old ones. */
 static void tci_export_settle_params(const tci_export *e, tci_str *out)
 {
@@ -404,6 +538,9 @@ static void tci_export_settle_params(const tci_export *e, tci_str *out)
 static void tci_export_level_functions(const tci_export *e, tci_str *out, const char *tag)
 {
     const tci_code *c = e->code;
+    if (tci_export_is_symbolic(e)) {
+        tci_export_bytes(e, out, tag);
+    }
     tci_str_add(out, "\n");
     tci_export_prepare_signature(e, out, tag);
     tci_export_begin(e, out);
@@ -411,6 +548,10 @@ static void tci_export_level_functions(const tci_export *e, tci_str *out, const 
     tci_str_add(out, "    (void)fault;\n}\n\n");
     tci_export_signature(e, out, tag);
     tci_export_begin(e, out);
+    if (tci_export_is_symbolic(e) && !*tag) {
+        tci_export_refusal(e, out);
+    }
+    tci_export_arena(e, out);
     tci_export_rounds(e, out, c->n_init, c->n_steps, 0, c->n_repeats, 1);
     tci_export_settle_params(e, out);
     tci_str_add(out, "    return fault != 0;\n}\n");
@@ -485,7 +626,11 @@ static void tci_export_dispatch(const tci_export *e, tci_str *out, const char *e
                                 const char *result,
                                 void (*arguments)(const tci_export *e, tci_str *out, bool typed))
 {
-    tci_str_printf(out, "\n{\n    switch (%s_level()) {\n", e->name);
+    tci_str_add(out, "\n{\n");
+    if (tci_export_is_symbolic(e) && *result && !*ending) {
+        tci_export_refusal(e, out);
+    }
+    tci_str_printf(out, "    switch (%s_level()) {\n", e->name);
     for (int i = tci_export_n_levels(e) - 1; i >= 0; i--) {
         const char *tag = i ? tci_export_levels[i].tag : "plain";
         if (i) {
@@ -501,9 +646,19 @@ static void tci_export_dispatch(const tci_export *e, tci_str *out, const char *e
     tci_str_add(out, "    }\n}\n");
 }
 
+static void tci_export_workspace_arguments(const tci_export *e, tci_str *out, bool typed)
+{
+    tci_export_sizes(e, out, typed, "");
+}
+
 static void tci_export_chosen(const tci_export *e, tci_str *out)
 {
     tci_export_level_choice(e, out);
+    if (tci_export_is_symbolic(e)) {
+        tci_str_printf(out, "\nstatic long long %s_bytes_here(", e->name);
+        tci_export_sizes(e, out, true, ")");
+        tci_export_dispatch(e, out, "_bytes", "return ", tci_export_workspace_arguments);
+    }
     tci_str_add(out, "\n");
     tci_export_prepare_signature(e, out, "");
     tci_export_dispatch(e, out, "_prepare", "", tci_export_prepare_arguments);
@@ -512,36 +667,110 @@ static void tci_export_chosen(const tci_export *e, tci_str *out)
     tci_export_dispatch(e, out, "", "return ", tci_export_arguments);
 }
 
+/* ---- symbolic sizes ---- */
+
+/* What expressions call, and whether sizes are in their ranges and make none that is negative. */
+static void tci_export_size_helpers(const tci_export *e, tci_str *out)
+{
+    const tci_code *c = e->code;
+    const char *name = e->name;
+    tci_str_printf(out, "static long long %s_min(long long a, long long b)\n{\n"
+                        "    return a < b ? a : b;\n}\n\n", name);
+    tci_str_printf(out, "static long long %s_max(long long a, long long b)\n{\n"
+                        "    return a < b ? b : a;\n}\n\n", name);
+    tci_str_printf(out, "static long long %s_div(long long a, long long b)\n{\n"
+                        "    return b == 0 ? 0 : a / b - (a %% b != 0 && (a < 0) != (b < 0));\n"
+                        "}\n\n", name);
+    tci_str_printf(out, "static long long %s_line(long long n)\n{\n"
+                        "    return (n + 63) / 64 * 64;\n}\n\nstatic int %s_takes(", name, name);
+    tci_export_sizes(e, out, true, ")\n{\n    return ");
+    for (int i = 0; i < c->n_symbols; i++) {
+        tci_str_printf(out, "%ss%d >= %lldll && s%d <= %lldll", i ? " && " : "", i,
+                       (long long)tci_dim_least(c->symbols[i]), i,
+                       (long long)tci_dim_most(c->symbols[i]));
+    }
+    for (int i = 0; i < c->n_inputs + c->n_outputs; i++) {
+        const tci_code_port *p = i < c->n_inputs ? &c->inputs[i] : &c->outputs[i - c->n_inputs];
+        for (int a = 0; a < p->rank; a++) {
+            if (tci_dim_least(p->shape[a]) < 0) {
+                tci_str_add(out, " &&\n           ");
+                tci_export_dim(e, out, p->shape[a]);
+                tci_str_add(out, " >= 0");
+            }
+        }
+    }
+    tci_str_add(out, ";\n}\n");
+}
+
+/* The workspace's bytes for sizes; -1: it does not take them. */
+static void tci_export_workspace(const tci_export *e, tci_str *out)
+{
+    tci_str_printf(out, "\nlong long %s_workspace(", e->name);
+    tci_export_sizes(e, out, true, ")\n{\n");
+    tci_str_printf(out, "    if (!%s_takes(", e->name);
+    tci_export_sizes(e, out, false, ")) {\n        return -1;\n    }\n");
+    if (tci_export_n_levels(e) > 1) {
+        tci_str_printf(out, "    return %s_bytes_here(", e->name);
+        tci_export_sizes(e, out, false, ");\n}\n");
+    } else {
+        tci_str_printf(out, "    return %s_bytes(", e->name);
+        tci_export_sizes(e, out, false, ");\n}\n");
+    }
+}
+
 /* ---- the head ---- */
 
-/* "in0: x, f32 [2, 3]"; names that are no words of C are left out. */
-static void tci_export_port(tci_str *out, const char *what, int i, const char *name,
-                            const tci_code_port *port, const char *use)
+/* The name, or "" where it is no word of C with dots, which could end a comment. */
+static const char *tci_export_word_of(const char *name)
 {
     bool is_word = name && *name;
     for (const char *at = name; is_word && *at; at++) {
         is_word = tci_export_is_word(*at, false) || *at == '.';
     }
-    tci_str_printf(out, " *   %s%d: %s%s%s [", what, i, is_word ? name : "", is_word ? ", " : "",
+    return is_word ? name : "";
+}
+
+/* "in0: x, f32 [2, 3]" */
+static void tci_export_port(const tci_export *e, tci_str *out, const char *what, int i,
+                            const char *name, const tci_code_port *port, const char *use)
+{
+    tci_str_printf(out, " *   %s%d: %s%s%s [", what, i, tci_export_word_of(name),
+                   *tci_export_word_of(name) ? ", " : "",
                    tci_dtype_get((tc_dtype)port->dtype)->name);
     for (int d = 0; d < port->rank; d++) {
-        tci_str_printf(out, d ? ", %lld" : "%lld", (long long)tci_dim_known(port->shape[d]));
+        tci_str_add(out, d ? ", " : "");
+        tci_export_dim(e, out, port->shape[d]);
     }
     tci_str_printf(out, "]%s\n", use);
 }
 
+#ifdef TC_DYNAMIC_SHAPES
+static void tci_export_symbols(const tci_export *e, tci_str *out)
+{
+    for (int i = 0; i < e->code->n_symbols; i++) {
+        const char *name = tci_export_word_of(tci_dim_name(e->request->user_symbols[i]));
+        tci_str_printf(out, " *   s%d: %s%s%lld to %lld\n", i, name, *name ? ", " : "",
+                       (long long)tci_dim_least(e->code->symbols[i]),
+                       (long long)tci_dim_most(e->code->symbols[i]));
+    }
+}
+#else
+#define tci_export_symbols(e, out) ((void)(e))
+#endif
+
 static void tci_export_ports(const tci_export *e, tci_str *out)
 {
     const tci_code *c = e->code;
+    tci_export_symbols(e, out);
     for (int i = 0; i < c->n_user_inputs; i++) {
-        tci_export_port(out, "in", i, e->request->inputs[i]->name, &c->inputs[i], "");
+        tci_export_port(e, out, "in", i, e->request->inputs[i]->name, &c->inputs[i], "");
     }
     for (int i = 0; i < c->n_user_outputs; i++) {
-        tci_export_port(out, "out", i, NULL, &c->outputs[i], "");
+        tci_export_port(e, out, "out", i, NULL, &c->outputs[i], "");
     }
     for (int i = 0; i < e->n_params; i++) {
         const tci_node *leaf = e->request->captured[e->params[i].captured];
-        tci_export_port(out, "param", i, tci_param_name_of(leaf->storage),
+        tci_export_port(e, out, "param", i, tci_param_name_of(leaf->storage),
                         &c->outputs[c->n_user_outputs + i], ", read and given its next value");
     }
 }
@@ -564,15 +793,24 @@ static void tci_export_comment(const tci_export *e, tci_str *out, const char *fi
         tci_str_printf(out, " *   weights: the %lld bytes of %s.bin, at a multiple of 8\n",
                        (long long)e->weights_bytes, e->name);
     }
-    tci_str_printf(out, " *   workspace: %lld bytes\n *\n * Returns 0, or 1 where an index was "
-                        "outside its axis%s. Arrays overlap nowhere. */\n", (long long)e->bytes,
-                   e->n_params ? ", and parameters are as they were" : "");
+    if (tci_export_is_symbolic(e)) {
+        tci_str_printf(out, " *   workspace: %s_workspace(", e->name);
+        tci_export_sizes(e, out, false, ") bytes; -1: there are no such sizes\n");
+    } else {
+        tci_str_printf(out, " *   workspace: %lld bytes\n", (long long)e->bytes);
+    }
+    tci_str_printf(out, " *\n * Returns 0, or 1 where an index was outside its axis%s%s. Arrays "
+                        "overlap nowhere. */\n",
+                   tci_export_is_symbolic(e) ? ", 2 where a size is outside its range" : "",
+                   e->n_params ? "; parameters are then as they were" : "");
 }
 
 static void tci_export_declarations(const tci_export *e, tci_str *out)
 {
-    tci_str_printf(out, "#include <stddef.h>\n\n#define %s_workspace %lldll\n", e->name,
-                   (long long)e->bytes);
+    tci_str_add(out, "#include <stddef.h>\n\n");
+    if (!tci_export_is_symbolic(e)) {
+        tci_str_printf(out, "#define %s_workspace %lldll\n", e->name, (long long)e->bytes);
+    }
     if (e->how.weights) {
         tci_str_printf(out, "#define %s_weights %lldll\n", e->name, (long long)e->weights_bytes);
     }
@@ -581,6 +819,10 @@ static void tci_export_declarations(const tci_export *e, tci_str *out)
     tci_str_add(out, ";\n");
     tci_export_prepare_signature(e, out, "");
     tci_str_add(out, ";\n");
+    if (tci_export_is_symbolic(e)) {
+        tci_str_printf(out, "long long %s_workspace(", e->name);
+        tci_export_sizes(e, out, true, ");\n");
+    }
     if (e->how.weights) {
         tci_str_printf(out, "int %s_check(const void *weights, size_t bytes);\n", e->name);
     }
@@ -789,15 +1031,48 @@ static bool tci_export_over_old(const tci_export *e, int param)
     return false;
 }
 
+/* Slots for temporaries of symbolic sizes: the first whose others are dead. Those of the init list,
+ * whose sizes are known, have places of their own. Returns where these end. */
+static int64_t tci_export_place(tci_export *e, tci_scratch *s)
+{
+    const tci_code *c = e->code;
+    int64_t end = e->arena_at;
+    e->slots = TCI_NEW_ARRAY(s, int32_t, c->n_buffers + 1);
+    e->init_at = TCI_NEW_ARRAY(s, int64_t, c->n_buffers + 1);
+    e->n_slots = 0;
+    for (int i = 0; i < c->n_buffers; i++) {
+        const tci_code_buffer *b = &c->buffers[i];
+        e->slots[i] = -1;
+        if (b->kind != TCI_BUF_TEMP || b->last < 0) {
+            continue;
+        }
+        if (b->last < c->n_init) {
+            e->init_at[i] = end;
+            end += tci_export_round(tci_dim_known(b->bytes));
+            continue;
+        }
+        bool free = false;
+        for (int slot = 0; slot < e->n_slots && !free; slot++) {
+            free = true;
+            for (int k = 0; k < i; k++) {
+                const tci_code_buffer *other = &c->buffers[k];
+                free = free && (e->slots[k] != slot || other->last < b->first ||
+                                b->last < other->first);
+            }
+            e->slots[i] = free ? slot : -1;
+        }
+        e->slots[i] = free ? e->slots[i] : e->n_slots++;
+    }
+    return end;
+}
+
 /* Turns to a level: where the parts of its workspace are. */
-static void tci_export_turn(tci_export *e, int i)
+static void tci_export_turn(tci_export *e, tci_scratch *s, int i)
 {
     e->level = &tci_export_levels[i];
     e->code = i ? e->forms[i - 1].code : e->job.code;
     const tci_code *c = e->code;
-    int64_t work = 0, at = tci_export_round(c->arena_bytes);
-    e->kept_at = at;
-    at += tci_export_round(c->kept_bytes);
+    int64_t work = 0, at = tci_export_round(c->kept_bytes);
     for (int p = 0; p < e->n_params; p++) {
         e->params[p].captured = e->request->effects[p];
         e->params[p].bytes = tci_dim_known(c->outputs[c->n_user_outputs + p].bytes);
@@ -807,11 +1082,16 @@ static void tci_export_turn(tci_export *e, int i)
         e->params[p].staged_at = over_old ? -1 : at;
         at += over_old ? 0 : tci_export_round(e->params[p].bytes);
     }
-    e->work_at = at;
+    e->arena_at = at;
+    if (tci_export_is_symbolic(e)) {
+        e->least = tci_export_place(e, s);
+        return;
+    }
+    e->work_at = at + tci_export_round(c->arena_bytes);
     for (int k = 0; k < c->n_kernels; k++) {
         work = TCI_MAX(work, tci_dim_known(c->kernels[k].work_bytes));
     }
-    at += work;
+    at = e->work_at + work;
     e->bytes = TCI_MAX(e->bytes, at + (at ? TCI_EXPORT_ALIGN - 1 : 0));
 }
 
@@ -822,7 +1102,7 @@ static tc_status tci_export_print(tci_batch *b, tci_batch_job *job)
     int n = tci_export_n_levels(e);
     e->head.s = e->tail.s = e->header.s = &b->s;
     for (int i = n - 1; i >= 0; i--) {
-        tci_export_turn(e, i);
+        tci_export_turn(e, &b->s, i);
     }
     if (e->how.weights) {
         tci_export_measure_weights(e);
@@ -831,17 +1111,23 @@ static tc_status tci_export_print(tci_batch *b, tci_batch_job *job)
     tci_export_declarations(e, &e->head);
     tci_export_pragmas(&e->head);
     tci_export_level_limit(e, &e->head);
+    if (tci_export_is_symbolic(e)) {
+        tci_export_size_helpers(e, &e->head);
+    }
     for (int i = 0; i < n; i++) {
         const char *tag = i ? tci_export_levels[i].tag : n > 1 ? "plain" : "";
-        tci_export_turn(e, i);
+        tci_export_turn(e, &b->s, i);
         tci_export_level_code(e, &e->head, i);
         tci_str_printf(&e->tail, i ? "\n#if TC_LEVELS >= %d" : "", i);
         tci_export_level_functions(e, &e->tail, tag);
         tci_str_add(&e->tail, i ? "#endif\n" : "");
     }
-    tci_export_turn(e, 0);
+    tci_export_turn(e, &b->s, 0);
     if (n > 1) {
         tci_export_chosen(e, &e->tail);
+    }
+    if (tci_export_is_symbolic(e)) {
+        tci_export_workspace(e, &e->tail);
     }
     if (e->how.weights) {
         tci_export_check(e, &e->tail);
@@ -933,10 +1219,6 @@ static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
         return tci_batch_fail(b->f, job->about, site, TC_ERR_UNSUPPORTED,
                               "given a custom op, which is a function of this process, expected a "
                               "program that can be written as C");
-    }
-    if (job->code->n_symbols) {
-        return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_SHAPE,
-                              "given symbolic sizes, expected sizes that are known");
     }
     if (tci_export_meets(e)) {
         return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_ARGUMENT,

@@ -193,7 +193,6 @@ static void tci_inflate_repeat(tci_inflate_state *s, int n, int distance)
 
 /* The length or distance, less the least one, of a code whose extra bits follow. Codes come in
  * groups (of 4 for lengths, 2 for distances) with the same number of extra bits, one more in each
- *
  * group. */
 static int tci_inflate_extend(tci_inflate_state *s, int code, int group)
 {

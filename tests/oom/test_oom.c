@@ -226,6 +226,14 @@ static void oom_files(oom_walk *w)
     } else {
         CHECK(!file);
     }
+    tc_status deflated = tc_file_open(w->ctx, "tests/data/io/deflated.npz", &file);
+    if (oom_worked(w, "tc_file_open of a deflated file", deflated)) {
+        tc_tensor a = tc_file_copy_in(w->ctx, file, "fortran");
+        tc_file_close(file);
+        if (oom_worked(w, "tc_file_copy_in of a deflated array", tc_read(tc_add(a, 1), out, 24))) {
+            oom_close(w, out[0], 0.25f);
+        }
+    }
     if (named && oom_worked(w, "tc_save", tc_save(w->ctx, path))) {
         static const float zeros[12] = {0};
         oom_worked(w, "tc_param_write", tc_param_write(p, zeros, 12));
@@ -292,6 +300,51 @@ static void oom_check_before(const oom_before *b, long at)
     float zero[4] = {0, 0, 0, 0}, out[4];
     tc_status status = tc_run(b->f, TC_BUFS(TC_BUF(zero, 4)), TC_BUFS(TC_BUF(out, 4)));
     CHECK_MSG(status == TC_OK && out[3] == 2, "request %ld: the earlier program fails", at);
+}
+
+/* Memory fails somewhere in an export: it is refused, no file is there, and no block is left. */
+TEST(exports)
+{
+#ifdef TCI_HAS_CPU
+    char code[64], header[64], weights[64];
+    tc_options o = {.backend = "cpu", .no_disk_cache = true};
+    tc_ctx *ctx;
+    snprintf(code, sizeof(code), "/tmp/oom_export_%ld.c", (long)getpid());
+    snprintf(header, sizeof(header), "/tmp/oom_export_%ld.h", (long)getpid());
+    snprintf(weights, sizeof(weights), "/tmp/oom_export_%ld.bin", (long)getpid());
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), w = tc_borrow(ctx, oom_x, TC_F32, 4, 3);
+    tc_tensor p = tc_param_from(tc_full(ctx, 1, TC_F32, 3, 3)), y = tc_matmul(x, w);
+    tc_tensors ins = TC_TENSORS(x), outs = TC_TENSORS(y, tc_assign(p, tc_add(p, y)));
+    tc_export how = {.header = true, .weights = true};
+    tc_status status = tc_export_c_as(ins, outs, NULL, &how, code);
+    CHECK_MSG(!status, "%s", tc_error(y));
+    tci_cache_trim();
+    long live = tci_test_alloc_live;
+    int n_refused = 0;
+    bool over = false;
+    for (long at = 1; !over && tct_failures < 10; at += 1 + at / 40) {
+        CHECK_EQ_INT(unlink(code), status ? -1 : 0);
+        tci_test_alloc_count = 0;
+        tci_test_alloc_sticky = at % 2 == 0;
+        tci_test_alloc_fail_at = at;
+        status = tc_export_c_as(ins, outs, NULL, &how, code);
+        over = tci_test_alloc_count < at;
+        tci_test_alloc_fail_at = 0;
+        n_refused += status != TC_OK;
+        tci_cache_trim();
+        CHECK_MSG(tci_test_alloc_live <= live + 2, "request %ld: %ld blocks are left, expected %ld",
+                  at, (long)tci_test_alloc_live, live);
+        CHECK(!over || status == TC_OK);
+    }
+    CHECK_MSG(n_refused >= 10, "%d exports were refused", n_refused);
+    unlink(code);
+    unlink(header);
+    unlink(weights);
+    tc_ctx_free(ctx);
+#else
+    SKIP("no backend that compiles");
+#endif
 }
 
 static void oom_free_before(oom_before *b)
