@@ -227,13 +227,13 @@
  * is a * b + c rounded once, on every backend, so tc_fma(a, b, tc_neg(tc_mul(a, b))) is what the
  * product lost.
  *
- * Functions of one op are within 3 units in the last place, most of them within 1.5, tc_silu within
- * 4 and tc_gelu of f32 within 7; tc_pow is exact where its result is. Exceptions: results below the
- * least normal number (tc_silu and tc_mish of f32: 52 units, of f64 some 350); and where two nearly
- * equal numbers are subtracted, the digits that cancel are lost: tc_logaddexp and tc_logaddexp2
- * where the result is next to 0, tc_gelu_tanh below -5, tc_tanhshrink next to 0, and in f64
- * tc_lgamma and tc_digamma next to their zeros below 0. Of f32 all three gamma functions are
- * rounded correctly. bench/results/accuracy.txt has each.
+ * Functions are within 3 units in the last place, most of them within 1.5, tc_silu within 4 and
+ * tc_gelu of f32 within 7; tc_pow is exact where its result is. In f64 tc_lgamma and tc_digamma
+ * lose next to their zeros below 0 what cancels there; of f32 all three gamma functions are rounded
+ * correctly. bench/results/accuracy.txt has each.
+ *
+ * Exceptions are results that are subnormal (tc_silu and tc_mish of f32 within 52 units, of f64
+ * within some 350) and results that are differences of nearly equal numbers: tc_gelu_tanh below -5.
  *
  * Integers are words of bits too, and so is a float to tc_bitcast:
  *
@@ -481,8 +481,7 @@
  *
  * A training step keeps what its way forward made for the way back. Where memory is short,
  * options.remat = TC_REMAT_MINCUT makes activations and normalizations again instead, and
- * TC_REMAT_ALL sums and products too, of values of 64 KiB and more; tc_explain says what that
- * saves. By hand: of what a function
+ * TC_REMAT_ALL sums and products too; tc_explain says what that saves. By hand: of what a function
  * under tc_checkpoint makes only the results are kept, and on the way back the rest is made again.
  *
  *     #include "tc.h"

@@ -154,8 +154,7 @@ typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
 /* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
  * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation
  * or a normalization, is computed again behind the step that needs most memory; ALL sums and
- * contractions too. Values of less than 64 KiB are always kept. Taken where that makes the
- * workspace smaller by more than a 64th */
+ * contractions too. Taken where that makes the workspace smaller by more than a 64th */
 typedef enum tc_remat { TC_REMAT_NONE, TC_REMAT_MINCUT, TC_REMAT_ALL } tc_remat;
 /* The dtypes in which operands of several dtypes meet, and integers are computed in. C numbers are
  * weak under both rules: they take the dtype of the tensors where their kind allows.

@@ -1,8 +1,7 @@
 /* base/env.c - reads the environment variables of base/env.h.
  *
- * In: the rows. Out: their values, as text, number or list of words. Nothing is kept here: what is
- * an option of a context it copies when it is made. In a setuid process every variable reads as
- * unset. */
+ * In: the rows. Out: their values, as text, number or list of words. Nothing is kept: a context
+ * asks once and copies. In a setuid process every variable reads as unset. */
 #include "env.h"
 #include "os.h"
 #include "posix.h"

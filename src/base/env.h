@@ -1,7 +1,5 @@
-/* base/env.h - every environment variable tc reads is one row. Many are fields of tc_options too; a
- * field that is set wins over the variable. What is a string or a number there is read when a
- * context is made. TC_KEEP, TC_LOG, TC_NO_CACHE, TC_VERIFY and those of directories and compilers
- * are read again by each compile. */
+/* base/env.h - every environment variable tc reads is one row. The same settings exist as fields of
+ * tc_options; a field that is set wins over the variable. Values are read once a context. */
 #ifndef TCI_BASE_ENV_H
 #define TCI_BASE_ENV_H
 
