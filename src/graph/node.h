@@ -156,6 +156,7 @@ static inline double tci_node_value_bytes(const tci_node *n)
 typedef struct tci_graph {
     tci_scratch *scratch;
     const tc_allocator *alloc;   /* when scratch is NULL */
+    tc_promotion promotion;      /* in which dtypes operands meet that have several */
     tci_node **slots;            /* by id; NULL where free */
     uint32_t *generations;       /* by id */
     uint32_t n_slots, cap_slots, free_slot; /* free_slot: head of the free list, UINT32_MAX: none */
@@ -170,7 +171,6 @@ typedef struct tci_graph {
     tc_site site;                /* stamped on new nodes: where the public call under way stands, */
     const char *call;            /* and its name, which is never freed */
     uint64_t n_inputs_made;      /* INPUT nodes so far: their order of creation */
-    tc_promotion promotion;      /* in which dtypes operands meet that have several */
     int64_t bytes;
     tc_status error;             /* of the last builder that returned NULL */
     char message[512];

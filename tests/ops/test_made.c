@@ -537,7 +537,7 @@ TEST(weights_that_are_no_layers)
     tc_gru(x, TC_NONE, TC_TENSORS_N(w, 3), false, false, &y, &h);
     CHECK(strstr(tc_error(h), "tc_gru: given 3 weights: expected weight_ih") != NULL);
     tc_gru(WAVE(0, 2, 3, 5), TC_NONE, TC_TENSORS_N(w, n), true, false, &y, NULL);
-    CHECK(strstr(tc_error(y), "layer 0 do not have the shapes of 3 gates, 5 inputs") != NULL);
+    CHECK(strstr(tc_error(y), "weight_ih of layer 0) has shape [6, 2]: expected [6, 5]") != NULL);
     tc_lstm(x, TC_NONE, TC_NONE, TC_TENSORS_N(w, n), true, false, NULL, NULL, &c);
     CHECK_EQ_INT(tc_status_of(c), TC_ERR_SHAPE);
     tc_gru(WAVE(0, 1, 6), TC_NONE, TC_TENSORS_N(w, n), true, false, &y, NULL);
