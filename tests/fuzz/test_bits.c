@@ -137,8 +137,9 @@ static tc_tensor mate(program *p, tc_tensor x)
 static tc_axes some_axes(program *p, tc_tensor x, int *axes)
 {
     int n = 0;
+    bool images = tc_rank(x) == 4 && below(p, 2) > 0; /* as statistics of channels */
     for (int i = 0; i < tc_rank(x); i++) {
-        if (below(p, 2)) {
+        if (images ? i != 1 : below(p, 2)) {
             axes[n++] = i;
         }
     }
@@ -278,32 +279,30 @@ static tc_tensor attended(program *p)
                                            input(p, TC_F32, 3, k), TC_NONE, false, 0);
 }
 
-static tc_tensor step(program *p, const char **name)
+static tc_tensor source(program *p, const char **name)
 {
-    static const char *const names[] = {"ew", "ew", "move", "move", "fold", "fold", "fold", "norm",
-                                        "matmul", "qmatmul", "conv", "pool", "attention", "leaf"};
-    int kind = below(p, 14);
-    tc_tensor x = any(p);
-    if (tc_rank(x) == 0 && kind > 1 && kind < 9) {
-        kind = 13;
-    }
+    static const char *const names[] = {"leaf", "leaf", "conv", "conv", "conv", "qmatmul",
+                                        "qmatmul", "attention"};
+    int kind = below(p, 8);
     *name = names[kind];
-    switch (kind) {
-    case 0:
-    case 1: return elementwise(p, x);
-    case 2:
-    case 3: return moved(p, x);
-    case 4:
-    case 5:
-    case 6: return folded(p, x);
-    case 7: return normed(p, x);
-    case 8: return multiplied(p, x);
-    case 9: return bytes_multiplied(p);
-    case 10: return convolved(p);
-    case 11: return pooled(p, x);
-    case 12: return attended(p);
-    default: return leaf(p);
-    }
+    return kind < 2 ? leaf(p) : kind < 5 ? convolved(p) : kind < 7 ? bytes_multiplied(p)
+                                                                   : attended(p);
+}
+
+/* What is made of the value before, element by element or elsewhere. */
+static tc_tensor changed(program *p, tc_tensor x, const char **name)
+{
+    int kind = tc_rank(x) > 0 ? below(p, 6) : 0;
+    *name = kind < 3 ? "ew" : kind < 5 ? "move" : "pool";
+    return kind < 3 ? elementwise(p, x) : kind < 5 ? moved(p, x) : pooled(p, x);
+}
+
+static tc_tensor summed(program *p, tc_tensor x, const char **name)
+{
+    int kind = tc_rank(x) > 0 ? below(p, 8) : 0;
+    *name = kind < 5 ? "fold" : kind < 7 ? "norm" : "matmul";
+    return tc_rank(x) == 0 ? elementwise(p, x) : kind < 5 ? folded(p, x) : kind < 7 ? normed(p, x)
+                                                                          : multiplied(p, x);
 }
 
 static void keep(program *p, tc_tensor x, const char *name)
@@ -334,12 +333,18 @@ static void draw(program *p, tc_ctx *ctx, uint64_t seed)
     memset(p, 0, sizeof(*p));
     p->seed = p->state = seed;
     p->ctx = ctx;
-    keep(p, below(p, 2) ? leaf(p) : convolved(p), "first");
-    int steps = 2 + below(p, 9);
-    for (int i = 0; i < steps; i++) {
-        const char *name;
-        tc_tensor x = step(p, &name);
+    const char *name;
+    int parts = 1 + below(p, 3);
+    for (int i = 0; i < parts || p->n_values == 0; i++) {
+        tc_tensor x = i == 0 || below(p, 2) ? source(p, &name) : changed(p, any(p), &name);
         keep(p, x, name);
+        for (int k = below(p, 3); k > 0; k--) {
+            keep(p, changed(p, p->values[p->n_values - 1], &name), name);
+        }
+        keep(p, summed(p, p->values[p->n_values - 1], &name), name);
+        if (below(p, 2)) {
+            keep(p, changed(p, any(p), &name), name);
+        }
     }
     int n = 1 + below(p, 3);
     for (int i = 0; i < n; i++) {
