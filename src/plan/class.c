@@ -1,11 +1,17 @@
-/* plan/class.c - the numeric class of a kernel's sums.
+/* plan/class.c - the numeric class of a kernel's sums (association class: kernel/ir.h).
  *
- * In: a kernel before it is scheduled, the kind of machine. Out: where its vectors lie, and for
- * each reduction the class that kernel/ir.h defines. The one idea: results follow from the class
- * alone, so it is a function of shape, layout, dtype and the kind of machine (a processor, or
- * blocks of threads; with a matrix unit or without, or with pairs), and never of what a size
- * typically is or how fast a machine is. Where a size is a symbol the class is one that serves its
- * whole range.
+ * In: nodes; a kernel before it is scheduled, the kind of machine. Out: where its vectors lie, and
+ * the class of each reduction. The one idea: results follow from the class alone, so it never
+ * follows from what a size typically is or how fast a machine is. Where a size is a symbol the
+ * class is one that serves its whole range.
+ *
+ * On a processor classes are facts of nodes, which groups and kernels keep: LANES, BLOCK_SCAN and
+ * CHAIN of reductions and scans are decided on the graph (plan/association.c); ONLINE, the parts of
+ * SPLIT and the order of the axes of a sum over windows follow from the node (tci_class_online_of,
+ * tci_class_part_of, tci_class_turns). So it does not matter which ops share a kernel, where values
+ * lie, or which instructions there are; but for MATRIX, TF32, PAIRS and STEPS, which need a unit or
+ * instructions for them. On a machine of blocks of threads a class is a function of the kernel, so
+ * of shape, layout, dtype and of what shares it:
  *
  *   MATRIX    products of halves or f64 that a matrix unit takes (kernel/matrix.c, product.c)
  *   TF32      such products of f32, where math may be fast
@@ -15,8 +21,8 @@
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
  *   CHAIN     other contractions, rows that are kept, and reductions and scans where neighbours
- *             along the last outer axis lie together in memory, or, on a processor, of pairs of two
- *             short rows: each lane of a vector is a sum of its own
+ *             along the last outer axis lie together in memory: each lane of a vector is a sum of
+ *             its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
  *             a block holds the longest row in a few vectors; those of a thread are joined first
  *   BLOCK_SCAN(n)  other scans: of rows, with the same n

@@ -530,7 +530,8 @@ static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *d
 {
     const tci_pk_family *f = &p->families[family];
     const tci_kstage row = {TCI_STAGE_REDUCE, f->n_axes, f->axes, f->n_kept, -1, -1};
-    int max = p->g->on_unit || p->machine.block_threads == 0 ? -1 : tci_class_online(p->k, &row, red, p->machine);
+    bool given = p->machine.block_threads == 0;
+    int max = p->g->on_unit || given ? -1 : tci_class_online(p->k, &row, red, p->machine);
     if (max >= 0) {
         red->op = TCI_RED_ONLINE;
         red->part = 1;
