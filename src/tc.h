@@ -121,6 +121,7 @@
 #include "kernel/attention.c"
 #include "kernel/backward.c"
 
+#include "plan/association.c"
 #include "plan/order.c"
 #include "plan/sort.c"
 #include "plan/parts.c"
