@@ -181,6 +181,8 @@ static bool tci_cuda_is_hidden(void *user, const void *memory)
 
 /* ---- what users call (api/cuda.h) ---- */
 
+TCI_FN const tc_backend *tci_cuda_backend(void);
+
 static bool tci_cuda_works(tci_cuda_device *d)
 {
     tc_backend_target target;
