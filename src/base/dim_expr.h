@@ -14,7 +14,7 @@
 #ifdef TC_DYNAMIC_SHAPES
 
 enum { TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16, TCI_DIM_LEVELS = 64 };
-enum { TCI_DIM_FEW = 6, TCI_DIM_NOTES = 16 }; /* terms and notes that are kept without the heap */
+enum { TCI_DIM_FEW = 10, TCI_DIM_NOTES = 16 }; /* terms and notes that are kept without the heap */
 enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256 };
 enum { TCI_DIM_INDEX_BITS = 24, TCI_DIM_CHECK_BITS = 24 }; /* of a symbolic number, below its tag */
 
