@@ -115,9 +115,9 @@ typedef struct tc_backend_compiler {
     int vector_bytes;               /* of vectors it knows: 0 for one without vector types */
 } tc_backend_compiler;
 
-/* One launch: tasks [task_begin, task_end) of a kernel. They are independent, except in kernels
- * that carry running values from task to task, which tc writes in CUDA C++ alone: there a task
- * waits for those of lower numbers, so tasks begin in order and as many as wait run at once. */
+/* One launch: tasks [task_begin, task_end) of a kernel. They are independent, but in a linked scan,
+ * which only tc's CUDA dialect makes: there a block waits for results of blocks of lower index,
+ * so the device must start blocks in the order of their indices. */
 typedef struct tc_launch {
     void *function;                 /* from `module_find` */
     void *const *buffers;           /* device memory of each operand */

@@ -7,7 +7,10 @@
  *
  * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
  * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
- * Machines that keep excess precision are refused.
+ * Machines that keep excess precision are refused. Clang has no pragma for -fwrapv and
+ * -fno-strict-aliasing, so the rooms rely on neither: signed sums do not overflow (the unit tests
+ * are clean under Clang's UBSan, which GCC's cannot show as wrapv turns its check off), and memory
+ * of the user's types is moved by memcpy.
  *
  * The library is compiled again with each edit of the user's file, so that has to be quick, and its
  * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,

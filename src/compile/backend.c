@@ -240,6 +240,10 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
 {
     tci_machine m = tci_backend_machine_of(&b->target);
     m.has_work = !b->calls || !b->calls->launch;
+    /* Linked scans spin on blocks of lower index, so blocks must start in that order. CUDA does not
+     * promise it, but NVIDIA's devices do so, and NVIDIA's own single-pass scan relies on it too:
+     * CUB's agent_scan.cuh takes blockIdx.x for the tile, without a ticket. A debugger that
+     * reorders blocks could make such a kernel wait for ever; it cannot make it wrong. */
     m.has_flags = b->calls && b->calls->launch && m.block_threads > 0 && !m.no_exchange;
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     m.has_pairs = m.has_pairs && o->matrix >= 0;

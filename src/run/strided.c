@@ -92,20 +92,21 @@ static tc_status tci_strided_check_outputs(tc_call *c, const tc_bufs *outputs, i
 
 /* ---- copies ---- */
 
-/* One element after the other: `to` and `from` step by so many of them. */
-#define TCI_STRIDED_LINE(type)                                                                     \
+/* One element after the other: `to` and `from` step by so many of them. The elements have the
+ * user's types, so they are moved as bytes, of a number that the compiler knows. */
+#define TCI_STRIDED_LINE(bytes)                                                                    \
     for (int64_t i = 0; i < n; i++) {                                                              \
-        ((type *)to)[i * to_step] = ((const type *)from)[i * from_step];                           \
+        memcpy(to + i * to_step * (bytes), from + i * from_step * (bytes), (bytes));               \
     }
 
-static void tci_strided_line(void *to, int64_t to_step, const void *from, int64_t from_step,
+static void tci_strided_line(char *to, int64_t to_step, const char *from, int64_t from_step,
                              int64_t n, int bytes)
 {
     switch (bytes) {
-    case 1: TCI_STRIDED_LINE(uint8_t) break;
-    case 2: TCI_STRIDED_LINE(uint16_t) break;
-    case 4: TCI_STRIDED_LINE(uint32_t) break;
-    default: TCI_STRIDED_LINE(uint64_t) break;
+    case 1: TCI_STRIDED_LINE(1) break;
+    case 2: TCI_STRIDED_LINE(2) break;
+    case 4: TCI_STRIDED_LINE(4) break;
+    default: TCI_STRIDED_LINE(8) break;
     }
 }
 #undef TCI_STRIDED_LINE
