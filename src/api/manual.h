@@ -594,7 +594,8 @@
  * in ~/.cache/tc (options.cache_dir, TC_CACHE_DIR, XDG_CACHE_HOME). The key is the graph with its
  * shapes, the options that matter and the machine's features; entries are checked in full before
  * they are used. A directory that others could change, or that lies in one (but for those with the
- * sticky bit), is refused; options.log tells under "cache". The least recently used files go when
+ * sticky bit), is refused, and a HOME that does not exist is not made; options.log tells under
+ * "cache". The least recently used files go when
  * options.cache_bytes (256 MiB) is exceeded, code in memory that no program uses when
  * options.memory_cache_bytes (64 MiB in all) is. A cache filled elsewhere may be used read-only,
  * also without a compiler:
