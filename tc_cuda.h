@@ -5471,7 +5471,7 @@ static bool tci_cuda_works(tci_cuda_device *d)
         tci_cuda_target(d, 0, &target);
     }
     if (target.usable) {
-        tci_backend_has_memory(tci_cuda_backend());
+        tci_backend_has_memory("cuda");
     }
     return target.usable;
 }

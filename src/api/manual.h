@@ -702,11 +702,11 @@
  * shapes, the options that change code and the machine's features, but not the compiler: code that
  * one compiler made serves programs that ask for another (the bits are the same; use another
  * directory to compare compilers). Entries are checked in full before they are used. A directory
- * that others could change, or that lies in one (but for those with the sticky bit), is refused;
- * options.log tells under "cache". The least recently used files go when options.cache_bytes (256
- * MiB) is exceeded, code in memory that no program uses when options.memory_cache_bytes (64 MiB in
- * all) is. A cache filled elsewhere, with any compiler, may be used read-only by machines that have
- * none:
+ * that others could change is refused, also one within such a directory, unless that one has the
+ * sticky bit; a HOME that does not exist is not made; options.log tells under "cache". The least
+ * recently used files go when options.cache_bytes (256 MiB) is exceeded, code in memory that no
+ * program uses when options.memory_cache_bytes (64 MiB in all) is. A cache filled elsewhere, with
+ * any compiler, may be used read-only by machines that have none:
  *
  *     tc_options seeded = {.cache_dir = "/opt/app/tc-cache", .cache_read_only = true};
  *     tc_ctx *with_seed;

@@ -129,10 +129,13 @@ static void tci_backend_list_memory(const tc_backend *calls)
     }
 }
 
-TCI_FN void tci_backend_has_memory(const tc_backend *calls)
+TCI_FN void tci_backend_has_memory(const char *name)
 {
     pthread_mutex_lock(&tci_backends.lock);
-    tci_backend_list_memory(calls);
+    const tci_backend_row *row = tci_backend_find(name);
+    if (row) {
+        tci_backend_list_memory(row->calls);
+    }
     pthread_mutex_unlock(&tci_backends.lock);
 }
 

@@ -15,8 +15,8 @@ TCI_FN const tc_backend *tci_cpu_backend(void);
 TCI_FN const tc_backend *tci_cuda_backend(void);
 #endif
 
-/* The backend has found a device, whose memory the host may not be able to read. */
-TCI_FN void tci_backend_has_memory(const tc_backend *calls);
+/* The backend of that name has found a device, whose memory the host may not be able to read. */
+TCI_FN void tci_backend_has_memory(const char *name);
 /* What plans and schedules for this backend must know. */
 TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o);
 #endif
