@@ -46,24 +46,38 @@ static void tci_inflate_stop(tci_inflate_state *s, tci_inflate_end why)
     s->ended = true;
 }
 
+TCI_QUICK_BEGIN
+
 /* ---- bits ---- */
 
-static void tci_inflate_fill(tci_inflate_state *s)
+/* At least 56 bits, if the input has them. */
+TCI_INLINE void tci_inflate_fill(tci_inflate_state *s)
 {
-    while (s->n_bits <= 56 && s->from < s->from_end) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (s->from_end - s->from >= 8) { /* bytes that are read beyond n_bits are read again */
+        uint64_t word;
+        memcpy(&word, s->from, sizeof(word));
+        s->bits |= word << s->n_bits;
+        s->from += (63 - s->n_bits) >> 3;
+        s->n_bits |= 56;
+        return;
+    }
+    s->bits &= ((uint64_t)1 << s->n_bits) - 1;
+#endif
+    while (s->n_bits < 56 && s->from < s->from_end) {
         s->bits |= (uint64_t)*s->from++ << s->n_bits;
         s->n_bits += 8;
     }
 }
 
-static void tci_inflate_drop(tci_inflate_state *s, int n)
+TCI_INLINE void tci_inflate_drop(tci_inflate_state *s, int n)
 {
     s->bits >>= n;
     s->n_bits -= n;
 }
 
 /* The next n bits, at most 16, as a number; 0 where the stream has ended. */
-static int tci_inflate_take(tci_inflate_state *s, int n)
+TCI_INLINE int tci_inflate_take(tci_inflate_state *s, int n)
 {
     tci_inflate_fill(s);
     if (s->n_bits < n) {
@@ -122,7 +136,7 @@ static bool tci_inflate_make(tci_inflate_code *c, const uint8_t *lengths, int n_
 }
 
 /* The next symbol; -1: the stream has ended. */
-static int tci_inflate_symbol(tci_inflate_state *s, const tci_inflate_code *c)
+TCI_INLINE int tci_inflate_symbol(tci_inflate_state *s, const tci_inflate_code *c)
 {
     tci_inflate_fill(s);
     int entry = c->fast[s->bits & ((1u << TCI_INFLATE_FAST) - 1)];
@@ -153,16 +167,12 @@ static void tci_inflate_stored(tci_inflate_state *s)
     if (!s->ended && (n ^ inverse) != 0xffff) {
         tci_inflate_stop(s, TCI_INFLATE_BAD);
     }
-    for (; n && s->n_bits && !s->ended; n--) { /* whole bytes that were read ahead */
-        if (s->made == s->room) {
-            tci_inflate_stop(s, TCI_INFLATE_FULL);
-            return;
-        }
-        s->to[s->made++] = (unsigned char)tci_inflate_take(s, 8);
-    }
     if (s->ended) {
         return;
     }
+    s->from -= s->n_bits / 8; /* whole bytes that were read ahead */
+    s->bits = 0;
+    s->n_bits = 0;
     int64_t most = TCI_MIN(s->from_end - s->from, s->room - s->made), k = TCI_MIN(n, most);
     if (k) {
         memcpy(s->to + s->made, s->from, (size_t)k);
@@ -181,12 +191,19 @@ static void tci_inflate_repeat(tci_inflate_state *s, int n, int distance)
         tci_inflate_stop(s, TCI_INFLATE_BAD);
         return;
     }
-    int64_t end = TCI_MIN(s->made + n, s->room);
-    bool full = s->made + n > s->room;
-    for (; s->made < end; s->made++) {
-        s->to[s->made] = s->to[s->made - distance];
+    int k = (int)TCI_MIN((int64_t)n, s->room - s->made);
+    unsigned char *to = s->to + s->made;
+    if (distance >= k) {
+        memcpy(to, to - distance, (size_t)k);
+    } else if (distance == 1) {
+        memset(to, to[-1], (size_t)k);
+    } else {
+        for (int i = 0; i < k; i++) {
+            to[i] = to[i - distance];
+        }
     }
-    if (full) {
+    s->made += k;
+    if (k < n) {
         tci_inflate_stop(s, TCI_INFLATE_FULL);
     }
 }
@@ -328,18 +345,35 @@ TCI_FN tci_inflate_end tci_inflate(const void *from, int64_t n_from, void *to, i
 
 /* ---- the checksum ---- */
 
+/* Four bytes at a time: table[k][b] is what byte b becomes when k bytes of zeros follow it. Made
+ * anew in each call, in a few microseconds. */
 TCI_FN uint32_t tci_inflate_crc(uint32_t crc, const void *bytes, int64_t n)
 {
-    static const uint32_t nibbles[16] = {
-        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
-        0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
-        0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
-    const unsigned char *c = bytes;
+    const unsigned char *c = bytes, *end = c + n;
+    uint32_t table[4][256];
+    for (uint32_t b = 0; b < 256; b++) {
+        uint32_t x = b;
+        for (int i = 0; i < 8; i++) {
+            x = x >> 1 ^ (x & 1 ? 0xedb88320u : 0);
+        }
+        table[0][b] = x;
+    }
+    for (int k = 1; k < 4; k++) {
+        for (int b = 0; b < 256; b++) {
+            table[k][b] = table[k - 1][b] >> 8 ^ table[0][table[k - 1][b] & 255];
+        }
+    }
     crc = ~crc;
-    for (int64_t i = 0; i < n; i++) {
-        crc ^= c[i];
-        crc = crc >> 4 ^ nibbles[crc & 15];
-        crc = crc >> 4 ^ nibbles[crc & 15];
+    for (; end - c >= 4; c += 4) {
+        uint32_t x = c[0] | (uint32_t)c[1] << 8 | (uint32_t)c[2] << 16 | (uint32_t)c[3] << 24;
+        x ^= crc;
+        crc = table[3][x & 255] ^ table[2][x >> 8 & 255] ^ table[1][x >> 16 & 255] ^
+              table[0][x >> 24];
+    }
+    for (; c < end; c++) {
+        crc = crc >> 8 ^ table[0][(crc ^ *c) & 255];
     }
     return ~crc;
 }
+
+TCI_QUICK_END
