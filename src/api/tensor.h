@@ -505,9 +505,10 @@ static inline tci_a_size_is_an_integer tci_no_size(void)
              _Generic((pointer), TCI_BUF_TYPES(TCI_BUF_TYPE),                                      \
                  default: _Generic(TCI_BUF_ROW(pointer), TCI_BUF_TYPES(TCI_BUF_ROW_TYPE),          \
                      default: -1)),                                                                \
-             _Generic((pointer), TCI_BUF_TYPES(TCI_BUF_CONST), const char *: 1, const void *: 1,   \
+             _Generic((pointer), TCI_BUF_TYPES(TCI_BUF_CONST), TCI_BUF_CONST(char, 0),             \
+                 const void *: 1,                                                                  \
                  default: _Generic(TCI_BUF_ROW(pointer), TCI_BUF_TYPES(TCI_BUF_ROW_CONST),         \
-                     default: 0))))
+                     TCI_BUF_ROW_CONST(char, 0), default: 0))))
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
     tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL, NULL};

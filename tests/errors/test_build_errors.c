@@ -134,6 +134,11 @@ TEST(memory_of_another_type)
            "given memory of i32, expected i64");
     POISON(tc_param(ctx, halves, TC_I16, 4), "tc_param", TC_ERR_DTYPE,
            "given memory of u16, expected i16");
+    static const float still[2][3][4] = {{{0}}};
+    static const char text[2][3][4] = {{{0}}};
+    CHECK(TC_BUF(f, 24).dtype == TC_F32 && !TC_BUF(f, 24).is_const);
+    CHECK(TC_BUF(still, 24).dtype == TC_F32 && TC_BUF(still, 24).is_const);
+    CHECK(TC_BUF(text, 24).dtype == -1 && TC_BUF(text, 24).is_const);
     CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, f, TC_F32, 2, 3, 4)), TC_OK);
     CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, d, TC_F64, 4)), TC_OK);
     CHECK_EQ_INT(tc_status_of(tc_param(ctx, NULL, TC_F32, 4)), TC_OK);
