@@ -48,7 +48,8 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
  * (TC_ERR_UNSUPPORTED); tc_jvp goes through the steps that are done, and under tc_vmap the loop
  * goes on while any example does, and leaves the others as they are. On a device the host looks at
  * the test after every step; in later runs with arrays at the same places a CUDA device does itself
- * (drivers from 12.4 on, of a loop that is in no other and has none). Errors as of tc_scan. */
+ * (drivers from 12.4 on, of a loop that is in no other and has none). A run that does not end is
+ * cancelled by tc_call_cancel or options.cancel. Errors as of tc_scan. */
 typedef tc_status (*tc_while_test)(void *user, const tc_tensor *carry, tc_tensor *go);
 typedef tc_status (*tc_while_body)(void *user, const tc_tensor *carry, tc_tensor *next);
 TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, tc_while_body body,
