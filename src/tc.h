@@ -90,6 +90,7 @@
 
 #include "grad/vjp.c"
 #include "grad/linear.c"
+#include "grad/products.c"
 #include "grad/rules.c"
 #include "grad/repeat.c"
 #include "grad/grad.c"

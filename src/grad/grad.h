@@ -4,6 +4,7 @@
  *   vjp.c    what one operand takes from the gradient of a result: the gradient columns of
  *            ops/table.h, given their meaning once
  *   rules.c  the same for rows marked OWN: movement, contractions, composites
+ *   products.c  gradients of products, of which a factor may be 0
  *   repeat.c a repetition's, which is one the other way round
  *   grad.c   the walk from the loss back to what is asked for
  *   widen.c  a graph in f64, in which differences are good enough to judge gradients
@@ -43,6 +44,13 @@ TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_SOLVE(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_SOLVE_TRIANGULAR(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_CHOLESKY(const tci_vjp *v);
+
+/* grad/products.c: of a SCAN and a SCATTER of mode MUL */
+TCI_FN tci_node *tci_product_running(const tci_vjp *v);
+TCI_FN tci_node *tci_product_scattered(const tci_vjp *v);
+/* n is a PROD of x (cast or not), value the product of the elements but each one: the same with
+ * derivatives. */
+TCI_FN tci_node *tci_product_others(const tci_vjp *v, tci_node *x, tci_node *value);
 
 /* n is a REPEAT: given[i] for each operand outside of its body from the gradients of its results;
  * NULL where leads[i] is not set, or it is no float. grads: NULL where a result has none. */

@@ -1181,6 +1181,9 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_WHERE: tci_ref_where(r, n, out); break;
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
     case TCI_OP_BITCAST: tci_ref_bitcast(r, n, out); break;
+    case TCI_OP_WITH_DERIVATIVE:
+        memcpy(out, tci_ref_of(r, n->in[1]), sizeof(*out) * (size_t)tci_node_count(n));
+        break;
     case TCI_OP_STOP_GRADIENT:
     case TCI_OP_BARRIER:
     case TCI_OP_RESHAPE:

@@ -362,7 +362,9 @@
     X(SOLVE_TRIANGULAR, solve_triangular, 2, 2, TRIANGLE, OWN,                                     \
       "what a x = b is solved by, a a lower triangle")                                             \
     X(CHOLESKY, cholesky, 1, 1, NONE, OWN, "the lower triangle l of l l' = x")                     \
-    X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")
+    X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")             \
+    X(WITH_DERIVATIVE, with_derivative, 2, 2, NONE, OWN,                                           \
+      "its second operand, differentiated as its first, which is equal to it")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
 #define TCI_BUILT_OPS(X)                                                                           \
