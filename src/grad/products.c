@@ -81,6 +81,9 @@ static tci_node *tci_product_turn(const tci_vjp *v, tci_node *x, int axis, bool 
 static tci_node *tci_product_recurrence(const tci_vjp *v, tci_node *a, tci_node *b, int axis,
                                         bool back)
 {
+    if (tci_dim_le(a->shape[axis], 1)) {
+        return b;
+    }
     tci_node *xs[2] = {tci_product_turn(v, a, axis, false), tci_product_turn(v, b, axis, false)};
     tci_node *x[2], *carry, *next, *init = tci_product_number(v, a->dtype, 0);
     const int rank = a->rank - 1;
@@ -110,7 +113,8 @@ static tci_node *tci_product_both(const tci_vjp *v, tci_node *exact, tci_node *v
 static tci_node *tci_product_line(const tci_vjp *v, tci_node *x, bool back)
 {
     const tci_node *whole = v->n->in[0];
-    int *order = TCI_NEW_ARRAY(v->s, int, whole->rank), *from = TCI_NEW_ARRAY(v->s, int, whole->rank);
+    int *order = TCI_NEW_ARRAY(v->s, int, whole->rank);
+    int *from = TCI_NEW_ARRAY(v->s, int, whole->rank);
     tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, whole->rank + 1), n = 1;
     int kept = 0, folded = whole->rank - v->n->n_attr;
     for (int i = 0, k = 0; i < whole->rank; i++) {
