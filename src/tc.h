@@ -88,6 +88,7 @@
 #include "ops/resample.c"
 #include "ops/random.c"
 
+#include "grad/slopes.c"
 #include "grad/vjp.c"
 #include "grad/linear.c"
 #include "grad/products.c"

@@ -5,6 +5,7 @@
  *            ops/table.h, given their meaning once
  *   rules.c  the same for rows marked OWN: movement, contractions, composites
  *   products.c  gradients of products, of which a factor may be 0
+ *   slopes.c derivatives of rows that are no formula of a line
  *   repeat.c a repetition's, which is one the other way round
  *   grad.c   the walk from the loss back to what is asked for
  *   widen.c  a graph in f64, in which differences are good enough to judge gradients
@@ -38,6 +39,10 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * over windows of n's gradient (a transposed convolution), without the operand's own, which is
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
+
+/* grad/slopes.c: derivatives of rows at x, in x's dtype; y: the row's value. NULL in, NULL out. */
+TCI_FN tci_node *tci_slope_of_trigamma(tci_graph *g, tci_node *x);
+TCI_FN tci_node *tci_slope_of_sinc(tci_graph *g, tci_node *x, tci_node *y);
 
 /* grad/linear.c: rules of rows */
 TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v);

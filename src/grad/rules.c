@@ -495,7 +495,8 @@ static tci_node *tci_rule_set(const tci_vjp *v)
     return tci_build_where(v->g, hits, tci_rule_gather(v, v->grad), tci_rule_number(v, t, 0));
 }
 
-/* MIN, MAX: all that are equal to the result share its gradient. */
+/* MIN, MAX: all that are equal to the result share its gradient; where that is NaN so is the
+ * gradient of all that it was taken of, as in PyTorch 2.15. */
 static tci_node *tci_rule_extreme(const tci_vjp *v)
 {
     tci_node *n = v->n;
@@ -508,8 +509,11 @@ static tci_node *tci_rule_extreme(const tci_vjp *v)
     tci_node *grad = tci_vjp_built(v, tci_build_cast(v->g, v->grad, sums));
     tci_node *share = tci_rule_binary(v, TCI_OP_DIV, grad, equal), *zero = tci_rule_number(v, t, 0);
     share = tci_vjp_built(v, tci_build_cast(v->g, share, t));
-    return v->which == 0 ? tci_build_where(v->g, own, share, zero)
-                         : tci_build_where(v->g, hits, tci_rule_gather(v, share), zero);
+    tci_node *nan = tci_vjp_built(v, tci_build_ew(v->g, TCI_OP_ISNAN, &n));
+    tci_node *else_of = tci_vjp_built(v, tci_build_where(v->g, nan, n, zero));
+    return v->which == 0 ? tci_build_where(v->g, own, share, else_of)
+                         : tci_build_where(v->g, hits, tci_rule_gather(v, share),
+                                           tci_rule_gather(v, else_of));
 }
 
 static tci_node *tci_vjp_SCATTER(const tci_vjp *v)
