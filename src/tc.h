@@ -89,8 +89,10 @@
 #include "ops/resample.c"
 #include "ops/random.c"
 
+#include "grad/slopes.c"
 #include "grad/vjp.c"
 #include "grad/linear.c"
+#include "grad/products.c"
 #include "grad/rules.c"
 #include "grad/repeat.c"
 #include "grad/grad.c"

@@ -509,7 +509,7 @@ static void add_rows(void)
     for (int i = 0; i < n_cases; i++) {
         grad_case *c = &cases[i];
         int row = c->row;
-        c->second = row != TCI_OP_REMAINDER && row != TCI_OP_FLOOR_DIVIDE && row != TCI_OP_DIGAMMA;
+        c->second = row != TCI_OP_REMAINDER && row != TCI_OP_FLOOR_DIVIDE;
         c->inputs[0].positive = row == TCI_OP_LOG || row == TCI_OP_LOG2 || row == TCI_OP_LOG10 ||
                                 row == TCI_OP_SQRT || row == TCI_OP_RSQRT || row == TCI_OP_POW ||
                                 row == TCI_OP_ACOSH;

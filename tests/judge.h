@@ -295,14 +295,15 @@ static judge_value judge_sinc(long double a)
     return a == 0 ? judge_near(1, 0.5) : judge_near(sinl(pi * r) / (pi * a), 2);
 }
 
-static judge_value judge_logaddexp(long double a, long double b, long double base)
+/* Also where it is nearly 0: to what the judge itself can tell of f64, and f32 in two parts. */
+static judge_value judge_logaddexp(bool wide, long double a, long double b, long double base)
 {
     long double top = fmaxl(a, b), d = fabsl(a - b);
     if (isnan(a) || isnan(b)) {
         return judge_near((long double)NAN, 0.5);
     }
     long double v = isinf(top) ? top : top + log1pl(powl(base, -d)) / logl(base);
-    return judge_sum(v, fabsl(top) + 1, 2);
+    return judge_sum(v, fabsl(v) + (wide ? 0x1p-9L : 0x1p-22L), 5);
 }
 
 static uint64_t judge_gcd(uint64_t a, uint64_t b)
@@ -378,8 +379,9 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
     case TCI_OP_COPYSIGN: return judge_exact(copysignl(a, b));
     case TCI_OP_HEAVISIDE: return judge_exact(a == 0 ? b : a > 0);
     case TCI_OP_LDEXP: return judge_near(a == 0 ? a : a * exp2l(b), 2);
-    case TCI_OP_LOGADDEXP: return judge_logaddexp(a, b, expl(1));
-    case TCI_OP_LOGADDEXP2: return judge_logaddexp(a, b, 2);
+    case TCI_OP_LOG1PEXP: return judge_logaddexp(wide, a, 0, expl(1));
+    case TCI_OP_LOGADDEXP: return judge_logaddexp(wide, a, b, expl(1));
+    case TCI_OP_LOGADDEXP2: return judge_logaddexp(wide, a, b, 2);
     case TCI_OP_XLOGY:
         return judge_near(a == 0 && !isnan(b) ? 0 : isnan(a) ? a : a * logl(b), 2.5);
     case TCI_OP_ADD: return judge_exact((long double)(x + y));
@@ -500,6 +502,7 @@ static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b, uint
     case TCI_OP_EXPM1:
     case TCI_OP_EXP2:
     case TCI_OP_LOG1P:
+    case TCI_OP_LOG1PEXP:
     case TCI_OP_LOG2:
     case TCI_OP_LOG10:
     case TCI_OP_ERFC:

@@ -142,8 +142,8 @@ TC_API tc_tensor tc_complex_mul_at(tc_tensor a, tc_tensor b, tc_site here)
                         tc_add(tc_mul(p.re, q.im), tc_mul(p.im, q.re)));
 }
 
-/* The divisor is scaled, so that its square neither overflows nor is lost; the quotient does not
- * depend on the scale. */
+/* The divisor is scaled, so that its square neither overflows nor is lost; where an operand is near
+ * the largest number both are made less by a power of 2. The quotient depends on neither. */
 TC_API tc_tensor tc_complex_div_at(tc_tensor a, tc_tensor b, tc_site here)
 {
     tci_made m;
@@ -151,9 +151,15 @@ TC_API tc_tensor tc_complex_div_at(tc_tensor a, tc_tensor b, tc_site here)
     if (!tci_pair_begin_two(&m, "tc_complex_div", a, b, &p, &q, here)) {
         return m.bad;
     }
+    const double far = tc_dtype_of(p.re) == TC_F64 ? 0x1p1020 : 0x1p124;
     tc_tensor scale = tc_stop_gradient(tc_maximum(tc_abs(q.re), tc_abs(q.im)));
+    tc_tensor most = tc_maximum(scale, tc_maximum(tc_abs(p.re), tc_abs(p.im)));
+    tc_tensor less = tc_where(tc_gt(most, far), tc_full(m.ctx->handle, 0x1p-4, tc_dtype_of(p.re)),
+                              1);
+    p.re = tc_mul(p.re, less);
+    p.im = tc_mul(p.im, less);
     tc_tensor c = tc_div(q.re, scale), d = tc_div(q.im, scale);
-    tc_tensor below = tc_mul(tc_add(tc_square(c), tc_square(d)), scale);
+    tc_tensor below = tc_mul(tc_add(tc_square(c), tc_square(d)), tc_mul(scale, less));
     return tci_pair_end(&m, tc_div(tc_add(tc_mul(p.re, c), tc_mul(p.im, d)), below),
                         tc_div(tc_sub(tc_mul(p.im, c), tc_mul(p.re, d)), below));
 }
@@ -169,6 +175,18 @@ TC_API tc_tensor tc_complex_exp_at(tc_tensor x, tc_site here)
     return tci_pair_end(&m, tc_mul(size, tc_cos(p.im)), tc_mul(size, tc_sin(p.im)));
 }
 
+/* log|p|. Near |p| = 1 it is half of log(1 + s), s = |p|^2 - 1 with what its products round. */
+static tc_tensor tci_pair_log(tci_pair p, tc_site here)
+{
+    tc_tensor size = tci_pair_abs(p, here), log = tc_log(size);
+    tc_tensor near = tc_logical_and(tc_gt(size, 0.75), tc_lt(size, 1.25));
+    tc_tensor a = tc_where(near, tc_abs(p.re), 1), b = tc_where(near, tc_abs(p.im), 0);
+    tc_tensor x = tc_maximum(a, b), y = tc_minimum(a, b), xx = tc_square(x), yy = tc_square(y);
+    tc_tensor rest = tc_add(tc_fma(x, x, tc_neg(xx)), tc_fma(y, y, tc_neg(yy)));
+    tc_tensor s = tc_add(tc_add(tc_sub(xx, 1), yy), rest);
+    return tci_made_differentiated(tc_where(near, tc_mul(tc_log1p(s), 0.5), log), log, here);
+}
+
 TC_API tc_tensor tc_complex_log_at(tc_tensor x, tc_site here)
 {
     tci_made m;
@@ -176,7 +194,7 @@ TC_API tc_tensor tc_complex_log_at(tc_tensor x, tc_site here)
     if (!tci_pair_begin(&m, "tc_complex_log", x, &p, here)) {
         return m.bad;
     }
-    return tci_pair_end(&m, tc_log(tci_pair_abs(p, here)), tc_atan2(p.im, p.re));
+    return tci_pair_end(&m, tci_pair_log(p, here), tc_atan2(p.im, p.re));
 }
 
 TC_API tc_tensor tc_complex_matmul_at(tc_tensor a, tc_tensor b, tc_site here)

@@ -128,7 +128,30 @@ TCI_FN tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here)
     return tci_made_by(x, y, here, tci_build_reshape);
 }
 
+TCI_FN tc_tensor tci_made_differentiated(tc_tensor value, tc_tensor f, tc_site here)
+{
+    tci_frame frame = tci_frame_begin("derivative", here);
+    tci_frame_use(&frame, value);
+    tci_node *v = tci_frame_node(&frame, value, "value"), *n = tci_frame_node(&frame, f, "f");
+    bool is_float = v && n && tci_dtype_is_float((tc_dtype)v->dtype);
+    return tci_frame_end(&frame, is_float ? tci_build_with_derivative(&frame.ctx->graph, n, v)
+                                          : v);
+}
+
 /* ---- elements ---- */
+
+/* x cut at a bound: the larger of both, or the smaller. Where they are equal a tensor takes half
+ * of the gradient, and of a number neither takes any. */
+static tc_tensor tci_made_bounded(tc_tensor x, tc_arg bound, bool smaller, tc_site here)
+{
+    tc_arg v = tci_arg_tensor(x);
+    tc_tensor cut = smaller ? tc_minimum_at(v, bound, here) : tc_maximum_at(v, bound, here);
+    if (bound.kind) {
+        tc_tensor in = smaller ? tc_lt_at(v, bound, here) : tc_gt_at(v, bound, here);
+        cut = tc_where_at(tci_arg_tensor(in), v, tci_arg_tensor(tc_stop_gradient(cut)), here);
+    }
+    return cut;
+}
 
 TC_API tc_tensor tc_clamp_at(tc_tensor x, tc_arg min, tc_arg max, tc_site here)
 {
@@ -139,17 +162,19 @@ TC_API tc_tensor tc_clamp_at(tc_tensor x, tc_arg min, tc_arg max, tc_site here)
     if (tci_made_is_left_out(min) && tci_made_is_left_out(max)) {
         return tci_made_fail(&m, TC_ERR_ARGUMENT, "neither min nor max is given");
     }
-    /* at a bound the gradient is x's */
     tc_arg v = tci_arg_tensor(x);
+    tc_tensor f = x;
     if (!tci_made_is_left_out(min)) {
+        f = tci_made_bounded(f, min, false, here);
         tc_arg cut = tci_arg_tensor(tc_maximum_at(v, min, here));
         v = tci_arg_tensor(tc_where_at(tci_arg_tensor(tc_ge_at(v, min, here)), v, cut, here));
     }
     if (!tci_made_is_left_out(max)) {
+        f = tci_made_bounded(f, max, true, here);
         tc_arg cut = tci_arg_tensor(tc_minimum_at(v, max, here));
         v = tci_arg_tensor(tc_where_at(tci_arg_tensor(tc_le_at(v, max, here)), v, cut, here));
     }
-    return tci_made_end(&m, v.tensor);
+    return tci_made_end(&m, tci_made_differentiated(v.tensor, f, here));
 }
 
 TC_API tc_tensor tc_masked_fill_at(tc_tensor x, tc_tensor mask, tc_arg value, tc_site here)
@@ -272,7 +297,8 @@ TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_si
     return tci_made_round(&m, tc_add(tc_log(sum), top));
 }
 
-/* |x|^p summed, to the 1 / p. Where that is 0 so is the gradient, as in torch. */
+/* |x|^p summed, to the 1 / p. Where that is 0 so is the gradient, as in PyTorch 2.15. Even powers
+ * are those of x itself, which are smooth at 0. */
 static tc_tensor tci_made_norm(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here)
 {
     tc_tensor size = tc_abs(x);
@@ -288,8 +314,9 @@ static tc_tensor tci_made_norm(tc_tensor x, double p, tc_axes axes, bool keepdim
     if (p == 1) {
         return tc_sum(size, axes, keepdims);
     }
-    tc_tensor none = tc_eq(x, 0), power = p == 2 ? tc_square(x) : tc_pow(size, p);
-    if (p > 0 && p != 2) {
+    const bool even = p > 0 && fmod(p, 2) == 0;
+    tc_tensor none = tc_eq(x, 0), power = p == 2 ? tc_square(x) : tc_pow(even ? x : size, p);
+    if (p > 0 && !even) {
         power = tc_where(none, 0, tc_pow(tc_where(none, 1, size), p));
     }
     tc_tensor sum = tc_sum(power, axes, keepdims), empty = tc_eq(sum, 0);
@@ -328,6 +355,9 @@ TC_API tc_tensor tc_renorm_at(tc_tensor x, double p, int axis, double maxnorm, t
                              "rank %d, p %g, maxnorm %g: expected at least two axes, a positive p "
                              "and a maxnorm of 0 or more",
                              tc_rank(x), p, maxnorm);
+    }
+    if (maxnorm == (double)INFINITY) { /* no norm is larger */
+        return tci_made_end(&m, tc_cast(x, m.dtype));
     }
     /* the slices as rows */
     tc_tensor wide = tc_transpose(tci_made_wide(&m, x), 0, axis);
@@ -660,6 +690,24 @@ static tc_dtype tci_made_met(const tci_made *m, tc_tensor query, tc_tensor key, 
     return tci_dtype_real(how, adds ? tci_dtype_promote(how, t, tc_dtype_of(mask)) : t);
 }
 
+/* A mask of which some queries see no key: *seen, [..., q, 1], is true of the others. The mask that
+ * is returned lets these queries see every key, so that their scores, weights and gradients are
+ * finite; their rows of the result are to become 0. */
+static tc_tensor tci_made_unmasked(const tci_made *m, tc_tensor mask, tc_tensor causal,
+                                   tc_tensor *seen)
+{
+    const double inf = (double)INFINITY;
+    const bool chosen = tc_dtype_of(mask) == TC_BOOL;
+    tc_site here = m->here;
+    for (int i = tc_rank(mask); i < 2 && !tc_status_of(mask); i++) {
+        mask = tc_unsqueeze_at(mask, 0, here);
+    }
+    tc_tensor sees = chosen ? mask : tc_ne(mask, -inf);
+    sees = tci_is_none(causal) ? sees : tc_logical_and(sees, causal);
+    *seen = tc_any(sees, TC_AXES(-1), true);
+    return chosen ? tc_logical_or(mask, tc_logical_not(*seen)) : tc_where(*seen, mask, 0);
+}
+
 /* Of halves scores and softmax are f32, and the weights are rounded. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
@@ -689,17 +737,21 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     } else {
         scores = tc_mul(scores, scale == 0 ? 1 / sqrt((double)width) : scale);
     }
+    tc_tensor causal = TC_NONE, seen = TC_NONE;
     if (is_causal) {
         tc_tensor row = tc_arange(m.ctx->handle, 0, tc_size(query, -2), 1, TC_I64);
         tc_tensor column = tc_arange(m.ctx->handle, 0, tc_size(key, -2), 1, TC_I64);
-        scores = tc_where(tc_le(column, tc_unsqueeze(row, 1)), scores, -inf);
+        causal = tc_le(column, tc_unsqueeze(row, 1));
+        scores = tc_where(causal, scores, -inf);
     }
     if (!tci_is_none(mask)) {
         bool chosen = tc_dtype_of(mask) == TC_BOOL;
+        mask = tci_made_unmasked(&m, mask, causal, &seen);
         scores = chosen ? tc_where(mask, scores, -inf) : tc_add(scores, mask);
     }
     tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(&m, query, key, mask));
     tc_tensor y = tc_matmul(weights, value);
+    y = tci_is_none(seen) ? y : tc_where(seen, y, 0);
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }
 
@@ -922,13 +974,33 @@ typedef struct tci_made_bags {
     tc_tensor bag;     /* the bag of each element */
 } tci_made_bags;
 
+/* The first row of each bag that holds its largest, y: what takes the gradient of y. */
+static tc_tensor tci_made_first(const tci_made *m, const tci_made_bags *b, tc_tensor rows,
+                                tc_tensor y, tc_site here)
+{
+    tc_tensor at, none;
+    if (tci_is_none(b->bag)) {
+        at = tc_argmax(rows, 1, true);
+        return tc_reshape(tc_gather(rows, 1, at), b->n, tc_size(rows, 2));
+    }
+    tc_tensor spread = tci_made_like(tc_unsqueeze(b->bag, 1), rows, here);
+    tc_tensor hit = tc_logical_or(tc_eq(rows, tc_gather(y, 0, spread)), tc_isnan(rows));
+    tc_tensor last = tc_full(m->ctx->handle, tc_size(rows, 0), TC_I64, tc_size(rows, 0), 1);
+    at = tc_unsqueeze(tc_arange(m->ctx->handle, 0, tc_size(rows, 0), 1, TC_I64), 1);
+    at = tci_made_like(tc_where(hit, at, last), rows, here);
+    none = tc_full(m->ctx->handle, tc_size(rows, 0), TC_I64, b->n, tc_size(rows, 1));
+    at = tc_scatter_min(none, 0, spread, at);
+    return tc_gather(rows, 0, tc_where(tc_lt(at, tc_size(rows, 0)), at, 0));
+}
+
 /* rows [elements, width] added within their bags, or the largest taken. */
 static tc_tensor tci_made_fold(const tci_made *m, const tci_made_bags *b, tc_tensor rows,
                                bool largest, tc_site here)
 {
     if (tci_is_none(b->bag)) {
         rows = tc_reshape(rows, b->n, b->length, tc_size(rows, 1));
-        return largest ? tc_max(rows, TC_AXES(1), false) : tc_sum(rows, TC_AXES(1), false);
+        tc_tensor y = largest ? tc_max(rows, TC_AXES(1), false) : tc_sum(rows, TC_AXES(1), false);
+        return largest ? tci_made_differentiated(y, tci_made_first(m, b, rows, y, here), here) : y;
     }
     const double start = largest ? -(double)INFINITY : 0.0;
     tc_tensor empty = tc_full(m->ctx->handle, start, tc_dtype_of(rows), b->n, tc_size(rows, 1));
@@ -936,7 +1008,8 @@ static tc_tensor tci_made_fold(const tci_made *m, const tci_made_bags *b, tc_ten
         return tc_index_add(empty, 0, b->bag, rows);
     }
     tc_tensor spread = tci_made_like(tc_unsqueeze(b->bag, 1), rows, here);
-    return tc_scatter_max(empty, 0, spread, rows);
+    tc_tensor y = tc_scatter_max(empty, 0, spread, rows);
+    return tci_made_differentiated(y, tci_made_first(m, b, rows, y, here), here);
 }
 
 TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
@@ -1005,6 +1078,17 @@ static tc_tensor tci_made_weights(tc_tensor weight, tc_tensor target, tc_site he
     return tci_made_shaped(flat, target, here);
 }
 
+/* The mean of losses, weighed by shares. Where these are 0 together it is NaN, or infinite, and has
+ * no gradient, as in PyTorch 2.15 of a batch whose targets are all ignored. */
+static tc_tensor tci_made_shared(const tci_made *m, tc_tensor loss, tc_tensor share)
+{
+    tc_site here = m->here;
+    tc_tensor sum = tc_sum(loss, TC_ALL, false), all = tc_sum(share, TC_ALL, false);
+    tc_tensor none = tc_eq(all, 0), mean = tc_div(sum, tc_where(none, 1, all));
+    tc_tensor still = tc_div(tc_stop_gradient(sum), tc_stop_gradient(all));
+    return tci_made_round(m, tc_where(none, still, mean));
+}
+
 TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
                                 int64_t ignore_index, tc_reduction reduction, tc_site here)
 {
@@ -1028,7 +1112,7 @@ TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor wei
     if (reduction != TC_REDUCE_MEAN) {
         return tci_made_reduced(&m, loss, reduction);
     }
-    return tci_made_round(&m, tc_div(tc_sum(loss, TC_ALL, false), tc_sum(share, TC_ALL, false)));
+    return tci_made_shared(&m, loss, share);
 }
 
 /* Of targets that are probabilities. */
@@ -1084,7 +1168,7 @@ TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_
     if (reduction != TC_REDUCE_MEAN) {
         return tci_made_reduced(&m, loss, reduction);
     }
-    return tci_made_round(&m, tc_div(tc_sum(loss, TC_ALL, false), tc_sum(share, TC_ALL, false)));
+    return tci_made_shared(&m, loss, share);
 }
 
 TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,

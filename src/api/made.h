@@ -40,5 +40,7 @@ TCI_FN int64_t tci_made_others(tc_tensor x, int axis);
 TCI_FN tc_tensor tci_made_like(tc_tensor x, tc_tensor y, tc_site here);
 /* The elements of x in the shape of y. */
 TCI_FN tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here);
+/* value, with the derivatives of f, which has its shape, dtype and elements. */
+TCI_FN tc_tensor tci_made_differentiated(tc_tensor value, tc_tensor f, tc_site here);
 
 #endif

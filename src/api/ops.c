@@ -235,7 +235,10 @@ TC_API tc_tensor tc_std_at(tc_tensor x, tc_axes axes, double correction, bool ke
                            tc_site here)
 {
     tc_tensor var = tci_ops_var("tc_std", x, axes, correction, keepdims, here);
-    return tc_sqrt_at(TC_ARG(var), here);
+    tc_arg one = tci_arg_float(1), zero = tci_arg_float(0);
+    tc_arg none = TC_ARG(tc_eq_at(TC_ARG(var), zero, here)); /* there the gradient is 0 */
+    tc_arg some = TC_ARG(tc_where_at(none, one, TC_ARG(var), here));
+    return tc_where_at(none, zero, TC_ARG(tc_sqrt_at(some, here)), here);
 }
 
 TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,

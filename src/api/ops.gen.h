@@ -103,6 +103,9 @@ TC_API tc_tensor tc_exp2_at(tc_arg a, tc_site here);
 /* log(1 + a); float */
 TC_API tc_tensor tc_log1p_at(tc_arg a, tc_site here);
 #define tc_log1p(a) tc_log1p_at(TC_ARG(a), TC_HERE)
+/* log(1 + exp(a)); float */
+TC_API tc_tensor tc_log1pexp_at(tc_arg a, tc_site here);
+#define tc_log1pexp(a) tc_log1pexp_at(TC_ARG(a), TC_HERE)
 /* logarithm to base 2; float */
 TC_API tc_tensor tc_log2_at(tc_arg a, tc_site here);
 #define tc_log2(a) tc_log2_at(TC_ARG(a), TC_HERE)

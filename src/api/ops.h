@@ -352,7 +352,8 @@ TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site
  * first operand; integers and bool count as f32 unless a line says otherwise; eps keeps divisors
  * above 0 ---- */
 /* x, at least min and at most max, each a tensor, a number or TC_NONE; one is given (else
- * TC_ERR_ARGUMENT). All broadcast, in the dtype in which they meet. */
+ * TC_ERR_ARGUMENT). All broadcast, in the dtype in which they meet. The gradient of x is 1 between
+ * the bounds and 0 at and beyond one that is a number; at one that is a tensor both take half. */
 TC_API tc_tensor tc_clamp_at(tc_tensor x, tc_arg min, tc_arg max, tc_site here);
 #define tc_clamp(x, min, max) tc_clamp_at((x), TC_ARG(min), TC_ARG(max), TC_HERE)
 /* value where mask is not 0, else x; all broadcast; of x's dtype. */
@@ -455,7 +456,9 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
  * k] and is TC_NONE, numbers, or bool, true where a key is seen; is_causal: no key behind its
  * query, counted from the first of both; scale 0: 1 / sqrt(width). Where query is [..., heads,
  * rows, width] key and value may have fewer heads, a number that divides it: neighbouring heads of
- * query share one. Of bf16 and f16 scores and softmax are f32, and its values are rounded. */
+ * query share one. Of bf16 and f16 scores and softmax are f32, and its values are rounded. A query
+ * that sees no key (a row of false, or of -INFINITY) has a row of zeros and no gradient, as in
+ * PyTorch since 2.5; tc_softmax of a row of -INFINITY is NaN. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here);
@@ -1317,7 +1320,11 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
  * this applies again. On failure all results tell the error; TC_ERR_UNSUPPORTED: an op on the way
  * has no gradient, or no form for many examples; a dtype that is no float is TC_ERR_DTYPE ---- */
 /* grads[i] = d loss / d params[i], of its shape and dtype. loss: one element; params: any float
- * tensors of the graph, zeros for those it does not depend on. At ties and corners as torch. */
+ * tensors of the graph, zeros for those it does not depend on. Ties and corners as in PyTorch 2.15:
+ * equal elements of tc_max, tc_min, tc_maximum, tc_fmax and tc_clamp by tensors share; pools and
+ * tc_embedding_bag choose the first; at a bound that is a number tc_clamp has 0; NaN in tc_max or
+ * tc_min makes the gradient of the whole row NaN. Higher derivatives are right where the function
+ * is smooth, also at zeros of products. */
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)

@@ -342,22 +342,28 @@ TC_API tc_tensor tc_clip_grads_at(const tc_tensor *grads, int n, tc_arg most, tc
     if (n < 1 || !grads || !clipped) {
         return sum;
     }
+    int n_wide = 0; /* with one of f64 the norm is computed in f64 */
     for (int i = 0; i < n; i++) {
-        tc_tensor wide = tc_cast_at(grads[i], TC_F32, here);
+        n_wide += tc_dtype_of(grads[i]) == TC_F64;
+    }
+    tc_dtype norm_dtype = n_wide ? TC_F64 : TC_F32;
+    for (int i = 0; i < n; i++) {
+        tc_tensor wide = tc_cast_at(grads[i], norm_dtype, here);
         tc_tensor part = tc_sum_at(tc_square_at(TCI_T(wide), here), TC_ALL, false, here);
         sum = i ? tc_add_at(TCI_T(sum), TCI_T(part), here) : part;
     }
     tc_tensor norm = tc_sqrt_at(TCI_T(sum), here);
-    tc_tensor above = tc_gt_at(TCI_T(norm), most, here);
+    tc_tensor within = tc_le_at(TCI_T(norm), most, here); /* no NaN is */
     tc_tensor ratio = tc_div_at(most, TCI_T(norm), here);
-    tc_tensor factor = tc_where_at(TCI_T(above), TCI_T(ratio), TCI_N(1), here);
+    tc_tensor factor = tc_where_at(TCI_T(within), TCI_N(1), TCI_T(ratio), here);
     for (int i = 0; i < n; i++) {
-        tc_tensor wide = tc_cast_at(grads[i], TC_F32, here);
         tc_dtype dtype = tc_dtype_of(grads[i]);
-        tc_tensor x = dtype == TC_F64 ? grads[i] : wide;
-        clipped[i] = tc_cast_at(tc_mul_at(TCI_T(x), TCI_T(factor), here), dtype, here);
+        tc_dtype wide = dtype == TC_F64 ? TC_F64 : TC_F32;
+        tc_tensor x = tc_cast_at(grads[i], wide, here);
+        tc_tensor by = tc_cast_at(factor, wide, here);
+        clipped[i] = tc_cast_at(tc_mul_at(TCI_T(x), TCI_T(by), here), dtype, here);
     }
-    return norm;
+    return n_wide == n ? norm : tc_cast_at(norm, TC_F32, here);
 }
 
 /* ---- loss scaling ---- */

@@ -74,7 +74,9 @@ TC_API tc_status tc_muon_at(const tc_tensor *params, const tc_tensor *grads, int
 
 /* tc_clip_grads(grads, n, most, clipped): the gradients, all times most / norm where the norm of
  * all of them together is above `most`, a number or a 0-d tensor, in their own dtypes; clipped may
- * be grads. Returns the norm, f32 and 0-d, or what went wrong, as all of clipped tell then. */
+ * be grads. Returns the norm, 0-d and f32, or f64 if all gradients are; or what went wrong, as all
+ * of clipped tell then. It is computed in f64 if one of them is. If it is NaN all of clipped are;
+ * in f32 it overflows from elements of 1.8e19 on, and clipped is 0 then, as in PyTorch 2.15. */
 TC_API tc_tensor tc_clip_grads_at(const tc_tensor *grads, int n, tc_arg most, tc_tensor *clipped,
                                   tc_site here);
 #define tc_clip_grads(grads, n, most, clipped)                                                     \

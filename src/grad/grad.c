@@ -84,10 +84,12 @@ static void tci_grad_list(tci_grad_walk *w, tci_node *root)
     }
 }
 
-/* How many operands of n take a part of its gradient: what a BARRIER waits for does not. */
+/* How many operands of n take a part of its gradient: what a BARRIER waits for does not, nor does
+ * the value of a WITH_DERIVATIVE. */
 static int tci_grad_n_taking(const tci_node *n)
 {
-    return n->op == TCI_OP_BARRIER ? 1 : tci_node_n_outside(n);
+    bool one = n->op == TCI_OP_BARRIER || n->op == TCI_OP_WITH_DERIVATIVE;
+    return one ? 1 : tci_node_n_outside(n);
 }
 
 /* first: nodes below it are ends of the walk, they lead nowhere but to themselves. */

@@ -4,6 +4,8 @@
  *   vjp.c    what one operand takes from the gradient of a result: the gradient columns of
  *            ops/table.h, given their meaning once
  *   rules.c  the same for rows marked OWN: movement, contractions, composites
+ *   products.c  gradients of products, of which a factor may be 0
+ *   slopes.c derivatives of rows that are no formula of a line
  *   repeat.c a repetition's, which is one the other way round
  *   grad.c   the walk from the loss back to what is asked for
  *   widen.c  a graph in f64, in which differences are good enough to judge gradients
@@ -38,11 +40,22 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
 
+/* grad/slopes.c: derivatives of rows at x, in x's dtype; y: the row's value. NULL in, NULL out. */
+TCI_FN tci_node *tci_slope_of_trigamma(tci_graph *g, tci_node *x);
+TCI_FN tci_node *tci_slope_of_sinc(tci_graph *g, tci_node *x, tci_node *y);
+
 /* grad/linear.c: rules of rows */
 TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_SOLVE(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_SOLVE_TRIANGULAR(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_CHOLESKY(const tci_vjp *v);
+
+/* grad/products.c: of a SCAN and a SCATTER of mode MUL */
+TCI_FN tci_node *tci_product_running(const tci_vjp *v);
+TCI_FN tci_node *tci_product_scattered(const tci_vjp *v);
+/* n is a PROD of x (cast or not), value the product of the elements but each one: the same with
+ * derivatives. */
+TCI_FN tci_node *tci_product_others(const tci_vjp *v, tci_node *x, tci_node *value);
 
 /* n is a REPEAT: given[i] for each operand outside of its body from the gradients of its results;
  * NULL where leads[i] is not set, or it is no float. takers[i]: the node that given[i] is the

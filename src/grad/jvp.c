@@ -95,18 +95,32 @@ static tci_node *tci_jvp_reduction(tci_forward *w, tci_node *n)
     return tci_forward_built(w, tci_build_cast(w->g, t, (tc_dtype)n->dtype));
 }
 
+/* What u takes from rule, which is linear in it, given t; NULL: nothing. If a rule is computed by
+ * one expression and differentiated as another, so is what u takes. */
+static tci_node *tci_jvp_back(tci_forward *w, tci_node *rule, tci_node *t, tci_node *u)
+{
+    tci_node *back[2] = {NULL, NULL};
+    bool two = rule->op == TCI_OP_WITH_DERIVATIVE;
+    for (int i = 0; i <= (int)two; i++) {
+        tci_node *root = two ? rule->in[i] : rule;
+        tci_grad_build(w->s, w->g, (tci_grad_pairs){&root, &t, 1}, &u, 1, &back[i]);
+    }
+    return two && back[0] && back[1]
+               ? tci_forward_built(w, tci_build_with_derivative(w->g, back[0], back[1]))
+               : back[0];
+}
+
 /* The gradient rule of n, transposed, operand by operand. */
 static tci_node *tci_jvp_transposed(tci_forward *w, tci_node *n)
 {
-    tci_node *sum = NULL, *back;
+    tci_node *sum = NULL;
     tci_node *u = tci_forward_built(w, tci_graph_node(w->g, TCI_OP_INPUT, (tc_dtype)n->dtype,
                                                       n->rank, n->shape, 0, NULL, 0, NULL));
     for (int i = 0; i < n->n_in; i++) {
         tci_node *t = *tci_forward_of(w, n->in[i]);
         if (t) {
             const tci_vjp v = {w->s, w->g, n, i, u};
-            tci_node *rule = tci_vjp_operand(&v);
-            tci_grad_build(w->s, w->g, (tci_grad_pairs){&rule, &t, 1}, &u, 1, &back);
+            tci_node *back = tci_jvp_back(w, tci_vjp_operand(&v), t, u);
             sum = back ? tci_jvp_add(w, sum, back) : sum;
         }
     }
@@ -158,7 +172,8 @@ static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
     case TCI_OP_SOLVE_TRIANGULAR:
     case TCI_OP_CHOLESKY:
     case TCI_OP_CUSTOM: return tci_jvp_transposed(w, n);
-    case TCI_OP_BARRIER: return *tci_forward_of(w, n->in[0]);
+    case TCI_OP_BARRIER:
+    case TCI_OP_WITH_DERIVATIVE: return *tci_forward_of(w, n->in[0]);
     }
     TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */
     return NULL;

@@ -22,6 +22,8 @@
 #include "../graph/repeat.h"
 #include "grad.h"
 
+#include <string.h>
+
 typedef struct tci_grad_repeat {
     const tci_vjp *v;             /* whose node is the REPEAT */
     tci_repeat r;
@@ -253,6 +255,27 @@ static void tci_grad_step(tci_grad_repeat *w)
     }
 }
 
+/* Inputs that no step back reads go: so what a gradient does not need is not an operand of it. */
+static void tci_grad_drop_unread(tci_grad_repeat *w)
+{
+    tci_node **made = TCI_NEW_ARRAY(w->v->s, tci_node *, w->n_carry + w->n_y + 1);
+    int n = 0;
+    memcpy(made, w->next, sizeof(*made) * (size_t)w->n_carry);
+    memcpy(made + w->n_carry, w->y, sizeof(*made) * (size_t)w->n_y);
+    tci_table read = tci_table_in(w->v->s, sizeof(bool));
+    tci_node_list list = tci_graph_sort(w->v->s, made, w->n_carry + w->n_y);
+    for (int i = 0; i < list.n; i++) {
+        tci_table_add(&read, list.items[i]);
+    }
+    for (int i = 0; i < w->n_x; i++) {
+        if (tci_table_has(&read, w->x[i])) {
+            w->xs[n] = w->xs[i];
+            w->x[n++] = w->x[i];
+        }
+    }
+    w->n_x = n;
+}
+
 /* A branch goes back if it went forward, once; returns the number of that carry. */
 static int tci_grad_stop(tci_grad_repeat *w)
 {
@@ -284,6 +307,7 @@ TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *co
     }
     tci_grad_give(&w);
     tci_grad_step(&w);
+    tci_grad_drop_unread(&w);
     int stops = branch ? tci_grad_stop(&w) : -1;
     tci_repeat back = {.n_carry = w.n_carry, .n_x = w.n_x, .n_held = r->n_held, .n_y = w.n_y,
                        .length = r->length, .reverse = !r->reverse, .stops = stops,

@@ -495,7 +495,8 @@ static tci_node *tci_rule_set(const tci_vjp *v)
     return tci_build_where(v->g, hits, tci_rule_gather(v, v->grad), tci_rule_number(v, t, 0));
 }
 
-/* MIN, MAX: all that are equal to the result share its gradient. */
+/* MIN, MAX: all that are equal to the result share its gradient; where that is NaN so is the
+ * gradient of all that it was taken of, as in PyTorch 2.15. */
 static tci_node *tci_rule_extreme(const tci_vjp *v)
 {
     tci_node *n = v->n;
@@ -508,37 +509,11 @@ static tci_node *tci_rule_extreme(const tci_vjp *v)
     tci_node *grad = tci_vjp_built(v, tci_build_cast(v->g, v->grad, sums));
     tci_node *share = tci_rule_binary(v, TCI_OP_DIV, grad, equal), *zero = tci_rule_number(v, t, 0);
     share = tci_vjp_built(v, tci_build_cast(v->g, share, t));
-    return v->which == 0 ? tci_build_where(v->g, own, share, zero)
-                         : tci_build_where(v->g, hits, tci_rule_gather(v, share), zero);
-}
-
-/* x with 1 where it is 0. */
-static tci_node *tci_rule_nonzero(const tci_vjp *v, tci_node *x, tci_node *is_zero)
-{
-    tci_node *one = tci_rule_number(v, (tc_dtype)x->dtype, 1);
-    return tci_vjp_built(v, tci_build_where(v->g, is_zero, one, x));
-}
-
-/* MUL: the product of the other factors, which is 0 where one of them is. */
-static tci_node *tci_rule_factors(const tci_vjp *v)
-{
-    const tci_node *n = v->n;
-    tc_dtype t = (tc_dtype)n->dtype;
-    tci_node *zero = tci_rule_number(v, t, 0), *zeros[2], *counts[2], *own, *few;
-    for (int i = 0; i < 2; i++) {
-        zeros[i] = tci_rule_binary(v, TCI_OP_EQ, n->in[2 * i], zero);
-        counts[i] = tci_vjp_built(v, tci_build_cast(v->g, zeros[i], TC_I64));
-    }
-    tci_node *count = tci_rule_scatter(v, counts[0], counts[1], TCI_MODE_ADD);
-    tci_node *rest = tci_rule_scatter(v, tci_rule_nonzero(v, n->in[0], zeros[0]),
-                                      tci_rule_nonzero(v, n->in[2], zeros[1]), TCI_MODE_MUL);
-    rest = tci_rule_binary(v, TCI_OP_MUL, rest, v->grad);
-    bool src = v->which != 0;
-    own = src ? counts[1] : counts[0];
-    few = tci_rule_binary(v, TCI_OP_EQ, src ? tci_rule_gather(v, count) : count, own);
-    rest = src ? tci_rule_gather(v, rest) : rest;
-    rest = tci_rule_binary(v, TCI_OP_DIV, rest, tci_rule_nonzero(v, n->in[v->which], zeros[src]));
-    return tci_build_where(v->g, few, rest, zero);
+    tci_node *nan = tci_vjp_built(v, tci_build_ew(v->g, TCI_OP_ISNAN, &n));
+    tci_node *else_of = tci_vjp_built(v, tci_build_where(v->g, nan, n, zero));
+    return v->which == 0 ? tci_build_where(v->g, own, share, else_of)
+                         : tci_build_where(v->g, hits, tci_rule_gather(v, share),
+                                           tci_rule_gather(v, else_of));
 }
 
 static tci_node *tci_vjp_SCATTER(const tci_vjp *v)
@@ -548,38 +523,11 @@ static tci_node *tci_vjp_SCATTER(const tci_vjp *v)
     case TCI_MODE_ADD: return v->which == 0 ? v->grad : tci_rule_gather(v, v->grad);
     case TCI_MODE_MIN:
     case TCI_MODE_MAX: return tci_rule_extreme(v);
-    case TCI_MODE_MUL: return tci_rule_factors(v);
+    case TCI_MODE_MUL: return tci_product_scattered(v);
     case TCI_MODE_COUNT: break;
     }
     TCI_ASSERT(v->s, false);
     return NULL;
-}
-
-static tci_node *tci_rule_scan(const tci_vjp *v, tci_node *x, bool back, tci_mode mode)
-{
-    bool reverse = (v->n->attr[1] != 0) != back;
-    int axis = (int)tci_dim_known(v->n->attr[0]);
-    return tci_vjp_built(v, tci_build_scan(v->g, x, axis, reverse, mode));
-}
-
-/* MUL: before the first zero the results from there on over the element, at it what they are with
- * 1 in its place, behind it nothing. */
-static tci_node *tci_rule_running_product(const tci_vjp *v)
-{
-    tci_node *x = v->n->in[0], *zero = tci_rule_number(v, (tc_dtype)x->dtype, 0);
-    tci_node *is_zero = tci_rule_binary(v, TCI_OP_EQ, x, zero);
-    tci_node *count = tci_vjp_built(v, tci_build_cast(v->g, is_zero, TC_I64));
-    count = tci_rule_scan(v, count, false, TCI_MODE_ADD);
-    tci_node *none = tci_rule_binary(v, TCI_OP_EQ, count, tci_rule_number(v, TC_I64, 0));
-    tci_node *first = tci_rule_binary(v, TCI_OP_EQ, count, tci_rule_number(v, TC_I64, 1));
-    first = tci_rule_binary(v, TCI_OP_LOGICAL_AND, first, is_zero);
-    tci_node *with = tci_rule_scan(v, tci_rule_nonzero(v, x, first), false, TCI_MODE_MUL);
-    with = tci_rule_scan(v, tci_rule_binary(v, TCI_OP_MUL, with, v->grad), true, TCI_MODE_ADD);
-    tci_node *all = tci_rule_binary(v, TCI_OP_MUL, v->n, v->grad);
-    all = tci_rule_scan(v, all, true, TCI_MODE_ADD);
-    all = tci_rule_binary(v, TCI_OP_DIV, all, tci_rule_nonzero(v, x, is_zero));
-    with = tci_vjp_built(v, tci_build_where(v->g, first, with, zero));
-    return tci_build_where(v->g, none, all, with);
 }
 
 /* MIN, MAX: to the last element that is the result so far. */
@@ -594,8 +542,10 @@ static tci_node *tci_rule_running_extreme(const tci_vjp *v)
 static tci_node *tci_vjp_SCAN(const tci_vjp *v)
 {
     switch ((tci_mode)v->n->attr[2]) {
-    case TCI_MODE_ADD: return tci_rule_scan(v, v->grad, true, TCI_MODE_ADD);
-    case TCI_MODE_MUL: return tci_rule_running_product(v);
+    case TCI_MODE_ADD:
+        return tci_build_scan(v->g, v->grad, (int)tci_dim_known(v->n->attr[0]), !v->n->attr[1],
+                              TCI_MODE_ADD);
+    case TCI_MODE_MUL: return tci_product_running(v);
     case TCI_MODE_MIN:
     case TCI_MODE_MAX: return tci_rule_running_extreme(v);
     case TCI_MODE_SET:
@@ -919,7 +869,9 @@ static tci_node *tci_vjp_CUSTOM(const tci_vjp *v)
                 : grad;
 }
 
-static tci_node *tci_vjp_BARRIER(const tci_vjp *v) { return v->grad; } /* of its first operand */
+/* Of their first operands. */
+static tci_node *tci_vjp_BARRIER(const tci_vjp *v) { return v->grad; }
+static tci_node *tci_vjp_WITH_DERIVATIVE(const tci_vjp *v) { return v->grad; }
 
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 {

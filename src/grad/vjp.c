@@ -19,6 +19,7 @@ TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n)
 /* ---- what the words of a column mean ---- */
 
 typedef struct tci_vjp_row {
+    const tci_vjp *v;
     tci_graph *g;
     const tci_node *n;
     tci_node *a, *b, *c, *y, *grad;
@@ -91,8 +92,9 @@ static tci_node *tci_vjp_others(const tci_vjp_row *v)
     tci_node *rest = tci_vjp_fold(v, TCI_OP_PROD, safe);
     tci_node *single = tci_vjp_2(v, TCI_OP_EQ, tci_vjp_tally(v, is_zero), one);
     tci_node *of_zero = tci_vjp_where(v, single, rest, tci_vjp_k(v, 0));
-    return tci_vjp_where(v, is_zero, tci_vjp_spread(v, of_zero),
-                         tci_vjp_2(v, TCI_OP_DIV, tci_vjp_spread(v, v->y), safe));
+    tci_node *value = tci_vjp_where(v, is_zero, tci_vjp_spread(v, of_zero),
+                                    tci_vjp_2(v, TCI_OP_DIV, tci_vjp_spread(v, v->y), safe));
+    return tci_product_others(v->v, tci_vjp_built(v->v, v->a), tci_vjp_built(v->v, value));
 }
 
 static tci_node *tci_vjp_centred(const tci_vjp_row *v)
@@ -119,6 +121,8 @@ static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *a
     case TCI_W_TALLY: return tci_vjp_tally(v, args[0]);
     case TCI_W_OTHERS: return tci_vjp_others(v);
     case TCI_W_CENTRED: return tci_vjp_centred(v);
+    case TCI_W_TETRAGAMMA: return tci_slope_of_trigamma(v->g, args[0]);
+    case TCI_W_SINC_SLOPE: return tci_slope_of_sinc(v->g, args[0], v->y);
     case TCI_OP_WHERE: return tci_vjp_where(v, args[0], args[1], args[2]);
     default: break;
     }
@@ -149,7 +153,7 @@ TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
         return pool;
     }
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
-    tci_vjp_row row = {.g = v->g, .n = n, .t = t};
+    tci_vjp_row row = {.v = v, .g = v->g, .n = n, .t = t};
     row.a = tci_build_cast(v->g, n->in[0], t);
     row.b = n->n_in > 1 ? tci_build_cast(v->g, n->in[1], t) : NULL;
     row.c = n->n_in > 2 ? tci_build_cast(v->g, n->in[2], t) : NULL;

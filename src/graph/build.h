@@ -189,6 +189,8 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
                                       tci_node *bias, tci_node *eps);
 TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x);
+/* value, with the derivatives of f, of the same shape and dtype and equal to it. */
+TCI_FN tci_node *tci_build_with_derivative(tci_graph *g, tci_node *f, tci_node *value);
 /* x behind a BARRIER that also waits for n others; sinks: its word. x itself if it is a number, or
  * a leaf where there are no others. NULL where x is. */
 TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n,

@@ -64,6 +64,9 @@
  *                    bias?
  *   CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of class indices
  *   STOP_GRADIENT    none
+ *   WITH_DERIVATIVE  none; inputs f, value, of one shape and dtype: value is what f is at this
+ *                    point, computed another way, and its derivatives are those of f, which is
+ *                    computed for derivatives alone
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first

@@ -557,6 +557,10 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_LOG_SOFTMAX:
     case TCI_OP_CHOLESKY:
     case TCI_OP_STOP_GRADIENT: tci_verify_composite(v, tci_verify_same_as_input); break;
+    case TCI_OP_WITH_DERIVATIVE:
+        tci_verify_composite(v, tci_verify_same_as_input);
+        tci_verify_like(v, v->n, 0, v->n->in[1]);
+        break;
     case TCI_OP_LU: tci_verify_composite(v, tci_verify_lu); break;
     case TCI_OP_SOLVE:
     case TCI_OP_SOLVE_TRIANGULAR: tci_verify_composite(v, tci_verify_solved); break;

@@ -161,6 +161,9 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_LOG2: return log2(a);
     case TCI_P_LOG10: return log10(a);
     case TCI_P_ATAN2: return atan2(a, b);
+    case TCI_P_LOG_LOW: return b > 0x1p-100 ? (double)(log1pl(expl(-a)) - b) : 0.0;
+    case TCI_P_LOG2_LOW:
+        return b > 0x1p-100 ? (double)(log1pl(exp2l(-a)) / logl(2.0L) - b) : 0.0;
     case TCI_P_SINC: return tci_ref_sinc(a);
     case TCI_P_COPYSIGN: return copysign(a, b);
     TCI_BASE_PRIMS(TCI_PRIM_CASE)
@@ -1181,6 +1184,9 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_WHERE: tci_ref_where(r, n, out); break;
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
     case TCI_OP_BITCAST: tci_ref_bitcast(r, n, out); break;
+    case TCI_OP_WITH_DERIVATIVE:
+        memcpy(out, tci_ref_of(r, n->in[1]), sizeof(*out) * (size_t)tci_node_count(n));
+        break;
     case TCI_OP_STOP_GRADIENT:
     case TCI_OP_BARRIER:
     case TCI_OP_RESHAPE:

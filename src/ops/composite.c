@@ -320,7 +320,7 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
     return tci_graph_node(g, TCI_OP_CROSS_ENTROPY, (tc_dtype)in[0]->dtype, 0, NULL, 2, in, 0, NULL);
 }
 
-/* ---- gradients end here ---- */
+/* ---- gradients end here, or go another way ---- */
 
 TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x)
 {
@@ -329,6 +329,14 @@ TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x)
     }
     return tci_graph_node(g, TCI_OP_STOP_GRADIENT, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 0,
                           NULL);
+}
+
+TCI_FN tci_node *tci_build_with_derivative(tci_graph *g, tci_node *f, tci_node *value)
+{
+    tci_node *in[2] = {f, value};
+    return f && value ? tci_build_node(g, TCI_OP_WITH_DERIVATIVE, (tc_dtype)f->dtype, f->rank,
+                                       f->shape, 2, in, 0, NULL)
+                      : NULL;
 }
 
 /* ---- expansions: one function a row, pasted from its id ---- */
@@ -406,6 +414,12 @@ static tci_node *tci_expand_STOP_GRADIENT(tci_graph *g, tci_node *n)
 {
     (void)g;
     return n->in[0];
+}
+
+static tci_node *tci_expand_WITH_DERIVATIVE(tci_graph *g, tci_node *n)
+{
+    (void)g;
+    return n->in[1];
 }
 
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)

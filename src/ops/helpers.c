@@ -210,6 +210,178 @@ static float tc_h_log_edge_f32(float x) {
     return v.f;
 })
 
+/* log(1 + e^-d), d >= 0, or log2(1 + 2^-d), as hi + lo: part 0 or 1. e^-d - 1 and then e^-y - 1 by
+ * a series of ten terms at 2^-10 of the argument, squared ten times, all in two parts. y is
+ * 2 atanh(e / (2 + e)) by its series, and then y + (e + x + e x), x = e^-y - 1 (Newton), which has
+ * twice as many digits. */
+TCI_HELPER(log1pexp,
+static double tc_h_log1pexp(double d, int base2, int part) {
+    static const double c[20] = {
+        0x1.ae64567f544e4p-26, -0x1.c062e06d1f209p-80, 0x1.27e4fb7789f5cp-22, 0x1.cbbc05b4fa99ap-76,
+        0x1.71de3a556c734p-19, -0x1.c154f8ddc6cp-73, 0x1.a01a01a01a01ap-16, 0x1.a01a01a01a01ap-76,
+        0x1.a01a01a01a01ap-13, 0x1.a01a01a01a01ap-73, 0x1.6c16c16c16c17p-10, -0x1.f49f49f49f49fp-65,
+        0x1.1111111111111p-7, 0x1.1111111111111p-63, 0x1.5555555555555p-5, 0x1.5555555555555p-59,
+        0x1.5555555555555p-3, 0x1.5555555555555p-57, 0x1p-1, 0.0};
+    double e = 0.0;
+    double el = 0.0;
+    double y = 0.0;
+    double yl = 0.0;
+    for (int round = 0; round < 2; round++) {
+        double n = 0.0;
+        double r = -y;
+        double rl = -yl;
+        if (round == 0 && base2) {
+            n = (0x1.8p52 - d) - 0x1.8p52;
+            double t = -d - n;
+            r = t * 0x1.62e42fefa39efp-1;
+            rl = TC_FMA_F64(t, 0x1.62e42fefa39efp-1, -r) + t * 0x1.abc9e3b39803fp-56;
+        } else if (round == 0) {
+            n = TC_FMA_F64(-d, 0x1.71547652b82fep+0, 0x1.8p52) - 0x1.8p52;
+            double q = TC_FMA_F64(-n, 0x1.62e42fefa38p-1, -d);
+            double p = n * 0x1.ef35793c7673p-45;
+            double pl = TC_FMA_F64(n, 0x1.ef35793c7673p-45, -p) + n * 0x1.f97b57a079a19p-103;
+            r = q - p;
+            double b = r - q;
+            rl = ((q - (r - b)) - (p + b)) - pl;
+        }
+        r *= 0x1p-10;
+        rl *= 0x1p-10;
+        double a = c[0];
+        double al = c[1];
+        for (int i = 2; i < 20; i += 2) {
+            double p = a * r;
+            double pl = TC_FMA_F64(a, r, -p) + (a * rl + al * r);
+            double s = c[i] + p;
+            double t = (p - (s - c[i])) + (pl + c[i + 1]);
+            a = s + t;
+            al = t - (a - s);
+        }
+        double z = r * r;
+        double zl = TC_FMA_F64(r, r, -z) + 2.0 * r * rl;
+        double q = z * a;
+        double ql = TC_FMA_F64(z, a, -q) + (z * al + zl * a);
+        double w = r + q;
+        double wl = (q - (w - r)) + (rl + ql);
+        double x = w + wl;
+        double xl = wl - (x - w);
+        for (int i = 0; i < 10; i++) {
+            double p = x * x;
+            double pl = TC_FMA_F64(x, x, -p) + 2.0 * x * xl;
+            double s = 2.0 * x + p;
+            double t = (p - (s - 2.0 * x)) + (2.0 * xl + pl);
+            x = s + t;
+            xl = t - (x - s);
+        }
+        if (round == 0) {
+            union { double f; unsigned long long u; } v;
+            v.u = (unsigned long long)((long long)n + 1023) << 52;
+            double s = 1.0 + x;
+            double t = (x - (s - 1.0)) + xl;
+            e = (s + t) * v.f;
+            el = (t - ((s + t) - s)) * v.f;
+            s = e / (2.0 + e);
+            z = s * s;
+            y = 1.0 / 33.0;
+            for (int i = 31; i > 0; i -= 2) {
+                y = TC_FMA_F64(y, z, 1.0 / (double)i);
+            }
+            y = 2.0 * s * y;
+        } else {
+            double s = e + x;
+            double b = s - e;
+            double sl = ((e - (s - b)) + (x - b)) + (el + xl);
+            double p = e * x;
+            double pl = TC_FMA_F64(e, x, -p) + (e * xl + el * x);
+            double u = s + p;
+            b = u - s;
+            double ul = ((s - (u - b)) + (p - b)) + (sl + pl);
+            s = y + u;
+            b = s - y;
+            sl = ((y - (s - b)) + (u - b)) + (yl + ul);
+            y = s + sl;
+            yl = sl - (y - s);
+        }
+    }
+    if (base2) {
+        double p = y * 0x1.71547652b82fep+0;
+        double pl = TC_FMA_F64(y, 0x1.71547652b82fep+0, -p)
+            + (y * 0x1.777d0ffda0d24p-56 + yl * 0x1.71547652b82fep+0);
+        y = p + pl;
+        yl = pl - (y - p);
+    }
+    return part ? yl : y;
+})
+
+/* The same of a float, in double: log(1 + e) = 2 atanh(e / (2 + e)), both by their series. */
+TCI_HELPER(log1pexp_f32,
+static double tc_h_log1pexp_f32(float d, int base2) {
+    static const double c[12] = {
+        0x1.6124613a86d09p-33, 0x1.1eed8eff8d898p-29, 0x1.ae64567f544e4p-26,
+        0x1.27e4fb7789f5cp-22, 0x1.71de3a556c734p-19, 0x1.a01a01a01a01ap-16,
+        0x1.a01a01a01a01ap-13, 0x1.6c16c16c16c17p-10, 0x1.1111111111111p-7,
+        0x1.5555555555555p-5, 0x1.5555555555555p-3, 0x1p-1};
+    union { double f; unsigned long long u; } v;
+    double x = base2 ? -(double)d * 0x1.62e42fefa39efp-1 : -(double)d;
+    double n = TC_FMA_F64(x, 0x1.71547652b82fep+0, 0x1.8p52) - 0x1.8p52;
+    double r = TC_FMA_F64(-n, 0x1.ef35793c7673p-45, TC_FMA_F64(-n, 0x1.62e42fefa38p-1, x));
+    double a = c[0];
+    for (int i = 1; i < 12; i++) {
+        a = TC_FMA_F64(a, r, c[i]);
+    }
+    v.u = (unsigned long long)((long long)n + 1023) << 52;
+    double e = v.f + v.f * TC_FMA_F64(r * r, a, r);
+    double s = e / (2.0 + e);
+    double z = s * s;
+    double y = 1.0 / 33.0;
+    for (int i = 31; i > 0; i -= 2) {
+        y = TC_FMA_F64(y, z, 1.0 / (double)i);
+    }
+    y = 2.0 * s * y;
+    return base2 ? y * 0x1.71547652b82fep+0 : y;
+})
+
+TCI_HELPER(log1pexp_hi_f32,
+static float tc_h_log1pexp_hi_f32(float d) {
+    return (float)tc_h_log1pexp_f32(d, 0);
+})
+
+TCI_HELPER(log1pexp_lo_f32,
+static float tc_h_log1pexp_lo_f32(float d) {
+    double y = tc_h_log1pexp_f32(d, 0);
+    return (float)(y - (double)(float)y);
+})
+
+TCI_HELPER(log1pexp_hi_f64,
+static double tc_h_log1pexp_hi_f64(double d) {
+    return tc_h_log1pexp(d, 0, 0);
+})
+
+TCI_HELPER(log1pexp_lo_f64,
+static double tc_h_log1pexp_lo_f64(double d) {
+    return tc_h_log1pexp(d, 0, 1);
+})
+
+TCI_HELPER(log1pexp2_hi_f32,
+static float tc_h_log1pexp2_hi_f32(float d) {
+    return (float)tc_h_log1pexp_f32(d, 1);
+})
+
+TCI_HELPER(log1pexp2_lo_f32,
+static float tc_h_log1pexp2_lo_f32(float d) {
+    double y = tc_h_log1pexp_f32(d, 1);
+    return (float)(y - (double)(float)y);
+})
+
+TCI_HELPER(log1pexp2_hi_f64,
+static double tc_h_log1pexp2_hi_f64(double d) {
+    return tc_h_log1pexp(d, 1, 0);
+})
+
+TCI_HELPER(log1pexp2_lo_f64,
+static double tc_h_log1pexp2_lo_f64(double d) {
+    return tc_h_log1pexp(d, 1, 1);
+})
+
 TCI_QUICK_END
 
 /* id, name, dtype, the helper it needs */
@@ -227,6 +399,16 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(SIN_F64, sin_f64, F64, TRIG_F64),
     TCI_HELPER_ROW(COS_F64, cos_f64, F64, TRIG_F64),
     TCI_HELPER_ROW(TAN_F64, tan_f64, F64, TRIG_F64),
+    TCI_HELPER_ROW(LOG1PEXP, log1pexp, F64, NONE),
+    TCI_HELPER_ROW(LOG1PEXP_F32, log1pexp_f32, F32, NONE),
+    TCI_HELPER_ROW(LOG1PEXP_HI_F32, log1pexp_hi_f32, F32, LOG1PEXP_F32),
+    TCI_HELPER_ROW(LOG1PEXP_LO_F32, log1pexp_lo_f32, F32, LOG1PEXP_F32),
+    TCI_HELPER_ROW(LOG1PEXP_HI_F64, log1pexp_hi_f64, F64, LOG1PEXP),
+    TCI_HELPER_ROW(LOG1PEXP_LO_F64, log1pexp_lo_f64, F64, LOG1PEXP),
+    TCI_HELPER_ROW(LOG1PEXP2_HI_F32, log1pexp2_hi_f32, F32, LOG1PEXP_F32),
+    TCI_HELPER_ROW(LOG1PEXP2_LO_F32, log1pexp2_lo_f32, F32, LOG1PEXP_F32),
+    TCI_HELPER_ROW(LOG1PEXP2_HI_F64, log1pexp2_hi_f64, F64, LOG1PEXP),
+    TCI_HELPER_ROW(LOG1PEXP2_LO_F64, log1pexp2_lo_f64, F64, LOG1PEXP),
     [TCI_H_SIN_SLOW_F32].f32 = tc_h_sin_slow_f32,
     [TCI_H_COS_SLOW_F32].f32 = tc_h_cos_slow_f32,
     [TCI_H_LOG_EDGE_F32].f32 = tc_h_log_edge_f32,
@@ -234,6 +416,14 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     [TCI_H_COS_F64].f64 = tc_h_cos_f64,
     [TCI_H_TAN_SLOW_F32].f32 = tc_h_tan_slow_f32,
     [TCI_H_TAN_F64].f64 = tc_h_tan_f64,
+    [TCI_H_LOG1PEXP_HI_F32].f32 = tc_h_log1pexp_hi_f32,
+    [TCI_H_LOG1PEXP_LO_F32].f32 = tc_h_log1pexp_lo_f32,
+    [TCI_H_LOG1PEXP_HI_F64].f64 = tc_h_log1pexp_hi_f64,
+    [TCI_H_LOG1PEXP_LO_F64].f64 = tc_h_log1pexp_lo_f64,
+    [TCI_H_LOG1PEXP2_HI_F32].f32 = tc_h_log1pexp2_hi_f32,
+    [TCI_H_LOG1PEXP2_LO_F32].f32 = tc_h_log1pexp2_lo_f32,
+    [TCI_H_LOG1PEXP2_HI_F64].f64 = tc_h_log1pexp2_hi_f64,
+    [TCI_H_LOG1PEXP2_LO_F64].f64 = tc_h_log1pexp2_lo_f64,
 };
 
 TCI_FN const tci_helper *tci_helper_get(int id)

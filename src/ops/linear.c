@@ -155,6 +155,152 @@ static tci_node *tci_linear_is_odd(tci_graph *g, tci_node *lu, int64_t n)
     return tci_build_cast(g, count, TC_BOOL);
 }
 
+static tci_node *tci_linear_pivots(tci_graph *g, tci_node *lu, int64_t n)
+{
+    return tci_build_diagonal(g, tci_build_slice(g, lu, -2, 0, n, 1), 0, -2, -1);
+}
+
+static tci_node *tci_linear_det(tci_graph *g, tci_node *m, int64_t n, tci_det which)
+{
+    tci_node *lu = tci_linear_lu(g, m, n), *odd = tci_linear_is_odd(g, lu, n);
+    tci_node *own = tci_linear_pivots(g, lu, n);
+    int last = m->rank - 2;
+    const tc_axes columns = {&last, 1, false};
+    if (which == TCI_DET_LOG) {
+        own = tci_composite_unary(g, TCI_OP_LOG, tci_composite_unary(g, TCI_OP_ABS, own));
+        own = tci_build_reduce(g, TCI_OP_SUM, own, columns, false);
+    } else {
+        own = which == TCI_DET_SIGN ? tci_composite_unary(g, TCI_OP_SIGN, own) : own;
+        own = tci_build_reduce(g, TCI_OP_PROD, own, columns, false);
+        own = tci_build_where(g, odd, tci_composite_unary(g, TCI_OP_NEG, own), own);
+    }
+    return own;
+}
+
+/* ---- determinants that can be differentiated where they are 0 ---- */
+
+enum { TCI_LINEAR_LOST = 3 }; /* pivots of 0 of which the derivatives are not all 0 */
+
+/* Columns of n elements with rows put back where those of m were: element i to order[i]. */
+static tci_node *tci_linear_unordered(tci_graph *g, tci_node *lu, int64_t n, tci_node *columns)
+{
+    tci_node *order = tci_build_cast(g, tci_build_slice(g, lu, -2, n, n + 1, 1), TC_I64);
+    order = tci_build_transpose(g, order, -1, -2);
+    tci_node *zero = columns ? tci_composite_number(g, (tc_dtype)columns->dtype, 0) : NULL;
+    if (!zero || !order) {
+        return NULL;
+    }
+    order = tci_build_broadcast(g, order, columns->rank, columns->shape);
+    zero = tci_build_broadcast(g, zero, columns->rank, columns->shape);
+    return tci_build_scatter(g, zero, -2, order, columns, TCI_MODE_SET);
+}
+
+static tci_node *tci_linear_minor(tci_graph *g, tci_node *m, const int rows[2],
+                                  const int columns[2])
+{
+    tci_node *part[2];
+    for (int i = 0; i < 2; i++) {
+        tci_node *at[2];
+        for (int k = 0; k < 2; k++) {
+            const int row = rows[k], column = columns[i ? 1 - k : k];
+            at[k] = tci_build_slice(g, tci_build_slice(g, m, -2, row, row + 1, 1), -1, column,
+                                    column + 1, 1);
+        }
+        part[i] = tci_composite_binary(g, TCI_OP_MUL, at[0], at[1]);
+    }
+    return tci_composite_binary(g, TCI_OP_SUB, part[0], part[1]);
+}
+
+/* Of [..., 3, 3], as a polynomial: [..., 1, 1]. */
+static tci_node *tci_linear_small_det(tci_graph *g, tci_node *m)
+{
+    static const int rows[2] = {1, 2}, columns[3][2] = {{1, 2}, {2, 0}, {0, 1}};
+    tci_node *sum = NULL;
+    for (int i = 0; i < TCI_LINEAR_LOST; i++) {
+        tci_node *at = tci_build_slice(g, tci_build_slice(g, m, -2, 0, 1, 1), -1, i, i + 1, 1);
+        at = tci_composite_binary(g, TCI_OP_MUL, at, tci_linear_minor(g, m, rows, columns[i]));
+        sum = sum ? tci_composite_binary(g, TCI_OP_ADD, sum, at) : at;
+    }
+    return sum;
+}
+
+/* The largest size of m's elements, [..., 1, 1]; 1 where all are 0. A constant to gradients. */
+static tci_node *tci_linear_size(tci_graph *g, tci_node *m)
+{
+    int last[2] = {m->rank - 2, m->rank - 1};
+    const tc_axes both = {last, 2, false};
+    tci_node *size = tci_composite_unary(g, TCI_OP_ABS, tci_build_stop_gradient(g, m));
+    size = tci_build_reduce(g, TCI_OP_MAX, size, both, true);
+    tci_node *zero = tci_composite_number(g, (tc_dtype)m->dtype, 0);
+    tci_node *one = tci_composite_number(g, (tc_dtype)m->dtype, 1);
+    return tci_build_where(g, tci_composite_binary(g, TCI_OP_EQ, size, zero), one, size);
+}
+
+/* Which pivots are 0, or among the TCI_LINEAR_LOST smallest and below 2^-26 (f32: 2^-12) of the
+ * matrix's size: [..., n]. *chosen: columns of the identity that belong to the latter, or of zeros,
+ * [..., n, TCI_LINEAR_LOST]. */
+static tci_node *tci_linear_lost(tci_graph *g, tci_node *pivots, tci_node *size, int64_t n,
+                                 tci_node **chosen)
+{
+    const tc_dtype t = pivots ? (tc_dtype)pivots->dtype : TC_F32;
+    const int64_t few = TCI_MIN(n, TCI_LINEAR_LOST);
+    tci_node *p = tci_composite_unary(g, TCI_OP_ABS, pivots);
+    tci_node *least = tci_composite_number(g, t, t == TC_F64 ? 0x1p-26 : 0x1p-12);
+    least = tci_composite_binary(g, TCI_OP_MUL, tci_build_squeeze(g, size, -1), least);
+    tci_node *small = tci_composite_binary(g, TCI_OP_LE, p, least);
+    tci_node *at = tci_build_unsqueeze(g, tci_build_topk(g, p, -1, few, false), -2);
+    tci_node *here = tci_composite_binary(g, TCI_OP_EQ, at, tci_composite_ramp(g, n, 2, 0));
+    here = tci_composite_binary(g, TCI_OP_LOGICAL_AND, here, tci_build_unsqueeze(g, small, -1));
+    if (!here || !p) {
+        return NULL;
+    }
+    int last = here->rank - 1;
+    const tc_axes columns = {&last, 1, false};
+    small = tci_build_reduce(g, TCI_OP_ANY, here, columns, false);
+    tci_node *zero = tci_composite_number(g, t, 0);
+    here = tci_build_cast(g, here, t);
+    *chosen = tci_build_pad(g, here, -1, 0, TCI_LINEAR_LOST - few, zero);
+    return tci_composite_binary(g, TCI_OP_LOGICAL_OR, small,
+                                tci_composite_binary(g, TCI_OP_EQ, p, zero));
+}
+
+/* The determinant as an expression that is smooth, and computed accurately, where pivots are 0 or
+ * nearly so. With m = P' L U and w' = P' L s, s a column of the identity for each lost pivot times
+ * the size of the matrix, m + w' has a pivot of that size more, and
+ *     det(m) = det(m + w e') det(1 - e' (m + w e')^-1 w)
+ * whatever w and e are (the matrix determinant lemma): w and e are constants, and the second factor
+ * has as many rows as pivots are lost. Where more than TCI_LINEAR_LOST are 0 the derivatives up to
+ * the TCI_LINEAR_LOST-th are 0. */
+static tci_node *tci_linear_smooth_det(tci_graph *g, tci_node *m, int64_t n)
+{
+    tci_node *lu = tci_build_stop_gradient(g, tci_linear_lu(g, m, n)), *chosen = NULL;
+    tci_node *size = tci_linear_size(g, m), *pivots = tci_linear_pivots(g, lu, n);
+    tci_node *lost = tci_linear_lost(g, pivots, size, n, &chosen);
+    tci_node *none = tci_composite_number(g, (tc_dtype)m->dtype, 0);
+    tci_node *w = tci_build_triangle(g, tci_build_slice(g, lu, -2, 0, n, 1), -1, true);
+    w = tci_composite_binary(g, TCI_OP_ADD, w, tci_linear_one(g, m, n));
+    w = tci_composite_binary(g, TCI_OP_MUL, w, size);
+    w = tci_build_where(g, tci_build_unsqueeze(g, lost, -2), w, none);
+    w = tci_linear_unordered(g, lu, n, w);
+    tci_node *regular = tci_composite_binary(g, TCI_OP_ADD, m, w);
+    w = tci_build_solve(g, regular, tci_build_matmul(g, w, chosen));
+    w = tci_build_matmul(g, tci_build_transpose(g, chosen, -1, -2), w);
+    w = w ? tci_composite_binary(g, TCI_OP_SUB, tci_linear_one(g, w, TCI_LINEAR_LOST), w) : NULL;
+    w = tci_build_squeeze(g, tci_build_squeeze(g, tci_linear_small_det(g, w), -1), -1);
+    tci_node *r = regular ? tci_linear_det(g, regular, n, TCI_DET_VALUE) : NULL;
+    r = tci_composite_binary(g, TCI_OP_MUL, r, w);
+    tci_node *zeros = tci_composite_binary(g, TCI_OP_EQ, pivots, none);
+    if (!zeros) {
+        return NULL;
+    }
+    int last = zeros->rank - 1;
+    const tc_axes columns = {&last, 1, false};
+    zeros = tci_build_reduce(g, TCI_OP_SUM, zeros, columns, false);
+    tci_node *few = tci_composite_binary(g, TCI_OP_LE, zeros,
+                                         tci_composite_whole(g, TCI_LINEAR_LOST));
+    return tci_build_where(g, few, r, none);
+}
+
 TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
 {
     int64_t n;
@@ -166,19 +312,11 @@ TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
         tci_node *none = tci_composite_number(g, (tc_dtype)x->dtype, which == TCI_DET_LOG ? 0 : 1);
         return tci_build_broadcast(g, none, x->rank - 2, x->shape);
     }
-    tci_node *lu = tci_linear_lu(g, m, n), *odd = tci_linear_is_odd(g, lu, n);
-    tci_node *own = tci_build_diagonal(g, tci_build_slice(g, lu, -2, 0, n, 1), 0, -2, -1);
-    int last = x->rank - 2;
-    const tc_axes columns = {&last, 1, false};
-    if (which == TCI_DET_LOG) {
-        own = tci_composite_unary(g, TCI_OP_LOG, tci_composite_unary(g, TCI_OP_ABS, own));
-        own = tci_build_reduce(g, TCI_OP_SUM, own, columns, false);
-    } else {
-        own = which == TCI_DET_SIGN ? tci_composite_unary(g, TCI_OP_SIGN, own) : own;
-        own = tci_build_reduce(g, TCI_OP_PROD, own, columns, false);
-        own = tci_build_where(g, odd, tci_composite_unary(g, TCI_OP_NEG, own), own);
+    tci_node *r = tci_linear_det(g, m, n, which);
+    if (which == TCI_DET_VALUE) {
+        r = tci_build_with_derivative(g, tci_linear_smooth_det(g, m, n), r);
     }
-    return tci_build_cast(g, own, (tc_dtype)x->dtype);
+    return tci_build_cast(g, r, (tc_dtype)x->dtype);
 }
 
 /* ---- factors ---- */

@@ -802,6 +802,20 @@ static void tci_math_pow(tci_math *m)
     tci_math_select(m, is_one, one, r);
 }
 
+/* By helpers in two parts: rare, where a sum with l cancels. */
+static void tci_math_log_low(tci_math *m, bool base2)
+{
+    static const tci_helper_id ids[2][2] = {
+        {TCI_H_LOG1PEXP_HI_F32, TCI_H_LOG1PEXP_HI_F64},
+        {TCI_H_LOG1PEXP2_HI_F32, TCI_H_LOG1PEXP2_HI_F64}};
+    int d = tci_math_arg(m, 0), l = tci_math_arg(m, 1), zero = tci_math_k(m, 0.0);
+    tci_helper_id hi = ids[base2][tci_math_is_wide(m)], lo = (tci_helper_id)(hi + 1);
+    int asked = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 0x1p-100), l);
+    int off = tci_math_2(m, TCI_P_SUB, tci_math_lane1(m, hi, d, asked), l);
+    off = tci_math_2(m, TCI_P_ADD, off, tci_math_lane1(m, lo, d, asked));
+    tci_math_select(m, asked, off, zero);
+}
+
 static void tci_math_copysign(tci_math *m)
 {
     int x = tci_math_arg(m, 0), y = tci_math_arg(m, 1);
@@ -1119,6 +1133,8 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     case TCI_P_ATAN2: tci_math_atan2(m); break;
     case TCI_P_COPYSIGN: tci_math_copysign(m); break;
     case TCI_P_SINC: tci_math_sinc(m); break;
+    case TCI_P_LOG_LOW: tci_math_log_low(m, false); break;
+    case TCI_P_LOG2_LOW: tci_math_log_low(m, true); break;
     TCI_BASE_PRIMS(TCI_PRIM_CASE)
     case TCI_P_COUNT: break; /* no recipe */
     }

@@ -55,7 +55,9 @@
     X(ROUNDB16, "roundb16", 1, S, 3) X(TOINT, "toint", 1, O, 1) X(LANE1, "lane1", 2, S, 40)
 /* MATH rows: f32 and f64 only (integers have POWI). Same columns. Ulp
  * bounds: tests/unit/test_math.c. EXPN is EXP, bit for bit, where its operand is not above 0, in
- * fewer instructions; above 0 it is what its recipe gives. */
+ * fewer instructions; above 0 it is what its recipe gives. LOG_LOW(d, l) is log(1 + e^-d) - l, what
+ * rounding took of l, which is near that, d >= 0; 0 where l is not above 2^-100. LOG2_LOW: of
+ * log2(1 + 2^-d). */
 #define TCI_MATH_PRIMS(X)                                                                         \
     X(EXP, "exp", 1, S, 12) X(EXPN, "expn", 1, S, 9)                                              \
     X(LOG, "log", 1, S, 16) X(SIN, "sin", 1, S, 14)                                               \
@@ -67,7 +69,7 @@
     X(EXPM1, "expm1", 1, S, 14) X(EXP2, "exp2", 1, S, 14) X(SINH, "sinh", 1, S, 24)               \
     X(COSH, "cosh", 1, S, 20) X(LOG1P, "log1p", 1, S, 24) X(LOG2, "log2", 1, S, 20)               \
     X(LOG10, "log10", 1, S, 20) X(ATAN2, "atan2", 2, S, 30) X(COPYSIGN, "copysign", 2, S, 2) \
-    X(SINC, "sinc", 1, S, 22)
+    X(SINC, "sinc", 1, S, 22) X(LOG_LOW, "log_low", 2, S, 2) X(LOG2_LOW, "log2_low", 2, S, 2)
 
 typedef enum tci_prim {
 #define TCI_ROW(id, name, arity, result, cost) TCI_P_##id,

@@ -19,13 +19,19 @@ static int tci_search_steps(tci_dim n)
     return steps;
 }
 
-/* Whether what stands at a place of the sorted list comes before the value. */
+/* True if the element at a place of the sorted list comes before the value; NaN comes after all
+ * else. */
 static tci_node *tci_search_before(tci_graph *g, tci_node *sorted, tci_node *place,
                                    tci_node *values, bool right)
 {
     tci_node *read = tci_build_gather(g, sorted, sorted->rank - 1, place);
-    tci_node *behind = tci_composite_binary(g, right ? TCI_OP_GT : TCI_OP_GE, read, values);
-    return tci_composite_unary(g, TCI_OP_LOGICAL_NOT, behind);
+    bool floats = values && tci_dtype_is_float((tc_dtype)values->dtype);
+    tci_node *r = tci_composite_binary(g, right ? TCI_OP_LE : TCI_OP_GE, read, values);
+    if (floats) {
+        tci_node *last = tci_composite_unary(g, TCI_OP_ISNAN, right ? values : read);
+        r = tci_composite_binary(g, TCI_OP_LOGICAL_OR, r, last);
+    }
+    return right ? r : tci_composite_unary(g, TCI_OP_LOGICAL_NOT, r);
 }
 
 /* The first `at` lie before the value, and those from at + left on do not: of a known number halves

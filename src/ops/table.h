@@ -17,9 +17,12 @@
  *          dtype.
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
  *          table and WHERE, over A, B, C, the result Y, G and K(x): DA(a's), DAB(a's, b's),
- *          DABC(a's, b's, c's). Ties and corners as in torch. FLAT: zero everywhere. NONE: the
- *          result is no float, so nobody asks. The whole is computed in the compute dtype and
- *          rounded once.
+ *          DABC(a's, b's, c's). Ties and corners as in PyTorch 2.15. FLAT: zero everywhere. NONE:
+ *          the result is no float, so nobody asks. The whole is computed in the compute dtype and
+ *          rounded once. A column is differentiated again: where the function is smooth, each
+ *          branch must equal the derivative around the point, not only at it (K(0) may stand for
+ *          B where B is 0 only if the function is not smooth there), and where a branch is not
+ *          taken nothing may overflow.
  *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
  *   ops/formula.h describes.
  * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are joined.
@@ -102,13 +105,17 @@
     X(ASINH, asinh, 1, FLOAT, CALL,                                                                \
       COPYSIGN(SELECT(LT(K(1e10), ABS(A)), ADD(LOG(ABS(A)), K(0.6931471805599453)),                \
                       LOG1P(ADD(ABS(A), DIV(MUL(A, A), ADD(K(1), SQRT(FMA(A, A, K(1)))))))), A),   \
-      DA(MUL(G, RSQRT(ADD(SQUARE(A), K(1))))), "inverse of sinh")                                  \
+      DA(WHERE(LT(ABS(A), K(1e10)),                                                                \
+               MUL(G, RSQRT(ADD(SQUARE(WHERE(LT(ABS(A), K(1e10)), A, K(0))), K(1)))),              \
+               DIV(G, ABS(A)))), "inverse of sinh")                                                \
     X(ACOSH, acosh, 1, FLOAT, CALL,                                                                \
       SELECT(LT(A, K(1)), SQRT(SUB(A, K(1))),                                                      \
              SELECT(LT(K(1e10), A), ADD(LOG(A), K(0.6931471805599453)),                            \
                     LOG1P(ADD(SUB(A, K(1)), SQRT(FMA(SUB(A, K(1)), SUB(A, K(1)),                   \
                                                      MUL(K(2), SUB(A, K(1))))))))),                \
-      DA(MUL(G, RSQRT(SUB(SQUARE(A), K(1))))), "inverse of cosh, at least 0")                      \
+      DA(WHERE(LT(A, K(1e10)),                                                                     \
+               MUL(G, RSQRT(SUB(SQUARE(WHERE(LT(A, K(1e10)), A, K(2))), K(1)))), DIV(G, A))),      \
+      "inverse of cosh, at least 0")                                                               \
     X(ATANH, atanh, 1, FLOAT, CALL,                                                                \
       COPYSIGN(MUL(K(0.5), LOG1P(DIV(ADD(ABS(A), ABS(A)), SUB(K(1), ABS(A))))), A),                \
       DA(DIV(G, SUB(K(1), SQUARE(A)))), "inverse of tanh")                                         \
@@ -116,6 +123,9 @@
     X(EXP2, exp2, 1, FLOAT, CALL, EXP2(A), DA(MUL(G, MUL(Y, K(0.6931471805599453)))),              \
       "2 to the a")                                                                                \
     X(LOG1P, log1p, 1, FLOAT, CALL, LOG1P(A), DA(DIV(G, ADD(A, K(1)))), "log(1 + a)")              \
+    X(LOG1PEXP, log1pexp, 1, FLOAT, CALL,                                                          \
+      ADD(MAX(A, K(0)), SELECT(EQ(A, K(0)), K(0.6931471805599453), LOG1P(EXP(NEG(ABS(A)))))),      \
+      DA(MUL(G, SIGMOID(A))), "log(1 + exp(a))")                                                   \
     X(LOG2, log2, 1, FLOAT, CALL, LOG2(A), DA(DIV(G, MUL(A, K(0.6931471805599453)))),              \
       "logarithm to base 2")                                                                       \
     X(LOG10, log10, 1, FLOAT, CALL, LOG10(A), DA(DIV(G, MUL(A, K(2.302585092994046)))),            \
@@ -128,9 +138,9 @@
       "log of the absolute gamma function")                                                        \
     X(DIGAMMA, digamma, 1, FLOAT, CALL, DIGAMMA(A), DA(MUL(G, TRIGAMMA(A))),                       \
       "derivative of lgamma")                                                                      \
-    X(TRIGAMMA, trigamma, 1, FLOAT, CALL, TRIGAMMA(A), NONE, "derivative of digamma")              \
-    X(SINC, sinc, 1, FLOAT, CALL, SINC(A),                                                         \
-      DA(WHERE(EQ(A, K(0)), K(0), MUL(G, DIV(SUB(COS(MUL(K(3.141592653589793), A)), Y), A)))),     \
+    X(TRIGAMMA, trigamma, 1, FLOAT, CALL, TRIGAMMA(A), DA(MUL(G, TETRAGAMMA(A))),                  \
+      "derivative of digamma")                                                                     \
+    X(SINC, sinc, 1, FLOAT, CALL, SINC(A), DA(MUL(G, SINC_SLOPE(A))),                              \
       "sin(pi a) / (pi a), 1 at 0")                                                                \
     X(SIGN, sign, 1, SAME, EXACT,                                                                  \
       SELECT(LT(K(0), A), K(1), SELECT(LT(A, K(0)), K(-1), K(0))), FLAT, "-1, 0 or 1; 0 of NaN")   \
@@ -149,8 +159,10 @@
     X(DIV, div, 2, FLOAT, ROOT, DIV(A, B),                                                         \
       DAB(DIV(G, B), NEG(MUL(G, DIV(DIV(A, B), B)))), "a / b, always in floats")                   \
     X(POW, pow, 2, NUMERIC, CALL, POW(A, B),                                                       \
-      DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
-                MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
+      DAB(WHERE(LOGICAL_AND(EQ(B, K(0)), LOGICAL_NOT(ISFINITE(RECIPROCAL(A)))), K(0),              \
+                MUL(G, MUL(B, POW(A, SUB(WHERE(LOGICAL_AND(EQ(B, K(0)),                            \
+                                                           LOGICAL_NOT(ISFINITE(RECIPROCAL(A)))),  \
+                                               K(1), B), K(1)))))),                                \
           WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
                 MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
       "a to the b; of integers, a negative b: truncated, and 0 of 0")                              \
@@ -170,18 +182,22 @@
     X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, CALL, FLOOR_DIVIDE(A, B), FLAT,                      \
       "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
     X(FMAX, fmax, 2, SAME, EXACT, SELECT(OR(LE(B, A), NOT(EQ(B, B))), A, B),                       \
-      DAB(WHERE(LOGICAL_OR(GE(A, B), ISNAN(B)), G, K(0)),                                          \
-          WHERE(LOGICAL_OR(GE(A, B), ISNAN(B)), K(0), G)),                                         \
+      DAB(WHERE(EQ(A, B), MUL(K(0.5), G), WHERE(LOGICAL_OR(LT(B, A), ISNAN(B)), G, K(0))),         \
+          WHERE(EQ(A, B), MUL(K(0.5), G), WHERE(LOGICAL_OR(LT(B, A), ISNAN(B)), K(0), G))),        \
       "the larger; the other where one is NaN")                                                    \
     X(FMIN, fmin, 2, SAME, EXACT, SELECT(OR(LE(A, B), NOT(EQ(B, B))), A, B),                       \
-      DAB(WHERE(LOGICAL_OR(LE(A, B), ISNAN(B)), G, K(0)),                                          \
-          WHERE(LOGICAL_OR(LE(A, B), ISNAN(B)), K(0), G)),                                         \
+      DAB(WHERE(EQ(A, B), MUL(K(0.5), G), WHERE(LOGICAL_OR(LT(A, B), ISNAN(B)), G, K(0))),         \
+          WHERE(EQ(A, B), MUL(K(0.5), G), WHERE(LOGICAL_OR(LT(A, B), ISNAN(B)), K(0), G))),        \
       "the smaller; the other where one is NaN")                                                   \
     X(FMOD, fmod, 2, NUMERIC, CALL, REM(A, B), DAB(G, NEG(MUL(G, TRUNC(DIV(A, B))))),              \
       "a - b * trunc(a / b), exactly: sign of a; integers: 0 where b is")                          \
     X(ATAN2, atan2, 2, FLOAT, CALL, ATAN2(A, B),                                                   \
-      DAB(MUL(G, DIV(B, ADD(SQUARE(A), SQUARE(B)))),                                               \
-          NEG(MUL(G, DIV(A, ADD(SQUARE(A), SQUARE(B)))))),                                         \
+      DAB(MUL(G, DIV(WHERE(EQ(ADD(SQUARE(A), SQUARE(B)), K(0)), K(0), B),                          \
+                     WHERE(EQ(ADD(SQUARE(A), SQUARE(B)), K(0)), K(1),                              \
+                           ADD(SQUARE(A), SQUARE(B))))),                                           \
+          NEG(MUL(G, DIV(WHERE(EQ(ADD(SQUARE(A), SQUARE(B)), K(0)), K(0), A),                      \
+                         WHERE(EQ(ADD(SQUARE(A), SQUARE(B)), K(0)), K(1),                          \
+                               ADD(SQUARE(A), SQUARE(B))))))),                                     \
       "angle in [-pi, pi] of the point (b, a)")                                                    \
     X(HYPOT, hypot, 2, FLOAT, CALL,                                                                \
       SELECT(OR(EQ(ABS(A), DIV(K(1), K(0))), EQ(ABS(B), DIV(K(1), K(0)))), DIV(K(1), K(0)),        \
@@ -208,17 +224,47 @@
                    MUL(K(2), FLOOR(MUL(K(0.3), RINT(MIN(MAX(B, K(-3e3)), K(3e3)))))))))),          \
       DAB(MUL(G, EXP2(B)), MUL(G, MUL(Y, K(0.6931471805599453)))), "a * 2 to the b; 0 where a is") \
     X(LOGADDEXP, logaddexp, 2, FLOAT, CALL,                                                        \
-      SELECT(EQ(A, B), ADD(A, K(0.6931471805599453)),                                              \
-             ADD(MAX(A, B), LOG1P(EXP(NEG(ABS(SUB(A, B))))))),                                     \
-      DAB(MUL(G, SIGMOID(SUB(A, B))), MUL(G, SIGMOID(SUB(B, A)))), "log(exp(a) + exp(b))")         \
+      SELECT(LT(ABS(ADD(MAX(A, B), SELECT(EQ(A, B), K(0.6931471805599453),                         \
+        LOG1P(EXP(NEG(ABS(SUB(A, B)))))))), MUL(K(0.25), SELECT(EQ(A, B),                          \
+        K(0.6931471805599453), LOG1P(EXP(NEG(ABS(SUB(A, B)))))))), ADD(ADD(MAX(A, B),              \
+        SELECT(EQ(A, B), K(0.6931471805599453), LOG1P(EXP(NEG(ABS(SUB(A, B))))))),                 \
+        ADD(LOG_LOW(ABS(SUB(A, B)), SELECT(LT(ABS(ADD(MAX(A, B), SELECT(EQ(A, B),                  \
+        K(0.6931471805599453), LOG1P(EXP(NEG(ABS(SUB(A, B)))))))), MUL(K(0.25),                    \
+        SELECT(EQ(A, B), K(0.6931471805599453), LOG1P(EXP(NEG(ABS(SUB(A, B)))))))),                \
+        SELECT(EQ(A, B), K(0.6931471805599453), LOG1P(EXP(NEG(ABS(SUB(A, B)))))), K(0))),          \
+        MUL(COPYSIGN(EXPM1(NEG(SELECT(EQ(A, B), K(0.6931471805599453),                             \
+        LOG1P(EXP(NEG(ABS(SUB(A, B)))))))), NEG(SUB(A, B))), SUB(SUB(A, SUB(SUB(A, B),             \
+        SUB(SUB(A, B), A))), ADD(B, SUB(SUB(A, B), A)))))), ADD(MAX(A, B), SELECT(EQ(A,            \
+        B), K(0.6931471805599453), LOG1P(EXP(NEG(ABS(SUB(A, B)))))))),                             \
+      DAB(MUL(G, SIGMOID(SUB(WHERE(LOGICAL_AND(EQ(A, B), ISINF(A)), K(0), A),                      \
+                             WHERE(LOGICAL_AND(EQ(A, B), ISINF(A)), K(0), B)))),                   \
+          MUL(G, SIGMOID(SUB(WHERE(LOGICAL_AND(EQ(A, B), ISINF(A)), K(0), B),                      \
+                             WHERE(LOGICAL_AND(EQ(A, B), ISINF(A)), K(0), A))))),                  \
+      "log(exp(a) + exp(b))")                                                                      \
     X(LOGADDEXP2, logaddexp2, 2, FLOAT, CALL,                                                      \
-      SELECT(EQ(A, B), ADD(A, K(1)),                                                               \
-             ADD(MAX(A, B), MUL(K(1.4426950408889634), LOG1P(EXP2(NEG(ABS(SUB(A, B)))))))),        \
-      DAB(DIV(G, ADD(K(1), EXP2(SUB(B, A)))), DIV(G, ADD(K(1), EXP2(SUB(A, B))))),                 \
+      SELECT(LT(ABS(ADD(MAX(A, B), SELECT(EQ(A, B), K(1), MUL(K(1.4426950408889634),               \
+        LOG1P(EXP2(NEG(ABS(SUB(A, B))))))))), MUL(K(0.25), SELECT(EQ(A, B), K(1),                  \
+        MUL(K(1.4426950408889634), LOG1P(EXP2(NEG(ABS(SUB(A, B))))))))), ADD(ADD(MAX(A,            \
+        B), SELECT(EQ(A, B), K(1), MUL(K(1.4426950408889634), LOG1P(EXP2(NEG(ABS(SUB(A,            \
+        B)))))))), ADD(LOG2_LOW(ABS(SUB(A, B)), SELECT(LT(ABS(ADD(MAX(A, B), SELECT(EQ(A,          \
+        B), K(1), MUL(K(1.4426950408889634), LOG1P(EXP2(NEG(ABS(SUB(A, B))))))))),                 \
+        MUL(K(0.25), SELECT(EQ(A, B), K(1), MUL(K(1.4426950408889634),                             \
+        LOG1P(EXP2(NEG(ABS(SUB(A, B))))))))), SELECT(EQ(A, B), K(1),                               \
+        MUL(K(1.4426950408889634), LOG1P(EXP2(NEG(ABS(SUB(A, B))))))), K(0))),                     \
+        MUL(COPYSIGN(EXPM1(MUL(K(-0.6931471805599453), SELECT(EQ(A, B), K(1),                      \
+        MUL(K(1.4426950408889634), LOG1P(EXP2(NEG(ABS(SUB(A, B))))))))), NEG(SUB(A, B))),          \
+        SUB(SUB(A, SUB(SUB(A, B), SUB(SUB(A, B), A))), ADD(B, SUB(SUB(A, B), A)))))),              \
+        ADD(MAX(A, B), SELECT(EQ(A, B), K(1), MUL(K(1.4426950408889634),                           \
+        LOG1P(EXP2(NEG(ABS(SUB(A, B))))))))),                                                      \
+      DAB(DIV(G, ADD(K(1), EXP2(SUB(WHERE(LOGICAL_AND(EQ(A, B), ISINF(A)), K(0), B),               \
+                                    WHERE(LOGICAL_AND(EQ(A, B), ISINF(A)), K(0), A))))),           \
+          DIV(G, ADD(K(1), EXP2(SUB(WHERE(LOGICAL_AND(EQ(A, B), ISINF(A)), K(0), A),               \
+                                    WHERE(LOGICAL_AND(EQ(A, B), ISINF(A)), K(0), B)))))),          \
       "log2(exp2(a) + exp2(b))")                                                                   \
     X(XLOGY, xlogy, 2, FLOAT, CALL,                                                                \
       SELECT(AND(EQ(A, K(0)), EQ(B, B)), K(0), MUL(A, LOG(B))),                                    \
-      DAB(MUL(G, WHERE(LOGICAL_AND(EQ(A, K(0)), LE(B, K(0))), K(0), LOG(B))),                      \
+      DAB(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(B, K(0))), K(0),                                       \
+                XLOGY(G, WHERE(LOGICAL_AND(EQ(A, K(0)), LE(B, K(0))), K(1), B))),                  \
           MUL(G, DIV(A, B))),                                                                      \
       "a * log(b), 0 where a is")                                                                  \
     X(LOGICAL_XOR, logical_xor, 2, LOGIC, PLAIN, XOR(A, B), NONE, "one is nonzero, the other not") \
@@ -288,10 +334,12 @@
     X(SUM, sum, SUM, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                   \
     X(PROD, prod, SUM, PROD, 0, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")             \
     X(MAX, max, SAME, MAX, 0,                                                                      \
-      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
+      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))),                          \
+               SPREAD(WHERE(ISNAN(Y), Y, K(0))))),                                                 \
       "largest over the axes; NaN if any is")                                                      \
     X(MIN, min, SAME, MIN, 0,                                                                      \
-      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
+      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))),                          \
+               SPREAD(WHERE(ISNAN(Y), Y, K(0))))),                                                 \
       "smallest over the axes; NaN if any is")                                                     \
     X(ANY, any, BOOL, ANY, 0, NONE, "any nonzero")                                                 \
     X(ALL, all, BOOL, ALL, 0, NONE, "all nonzero")                                                 \
@@ -367,7 +415,9 @@
     X(SOLVE_TRIANGULAR, solve_triangular, 2, 2, TRIANGLE, OWN,                                     \
       "what a x = b is solved by, a a lower triangle")                                             \
     X(CHOLESKY, cholesky, 1, 1, NONE, OWN, "the lower triangle l of l l' = x")                     \
-    X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")
+    X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")             \
+    X(WITH_DERIVATIVE, with_derivative, 2, 2, NONE, OWN,                                           \
+      "its second operand, differentiated as its first, which is equal to it")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
 #define TCI_BUILT_OPS(X)                                                                           \
@@ -384,19 +434,34 @@
           WHERE(LT(K(0), A), A,                                                                    \
                 MUL(K(1.6732632423543772), EXPM1(WHERE(LT(K(0), A), K(0), A))))),                  \
       "elu scaled so that mean 0 and variance 1 stay (arXiv 1706.02515)")                          \
-    X(MISH, mish, 1, FLOAT, TCI_GIVEN(x), MUL(A, TANH(LOGADDEXP(A, K(0)))),                        \
+    X(MISH, mish, 1, FLOAT, TCI_GIVEN(x), MUL(A, TANH(LOG1PEXP(A))),                               \
       "x * tanh(softplus(x)) (arXiv 1908.08681)")                                                  \
     X(SOFTPLUS, softplus, 3, FLOAT, TCI_GIVEN(x) TCI_ELSE(beta, 1) TCI_ELSE(threshold, 20),        \
-      WHERE(LT(C, MUL(A, B)), A, DIV(LOGADDEXP(MUL(A, B), K(0)), B)),                              \
+      WHERE(LT(C, MUL(A, B)), A, DIV(LOG1PEXP(MUL(A, B)), B)),                                     \
       "log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold")                    \
-    X(LOGSIGMOID, logsigmoid, 1, FLOAT, TCI_GIVEN(x), NEG(LOGADDEXP(NEG(A), K(0))),                \
+    X(LOGSIGMOID, logsigmoid, 1, FLOAT, TCI_GIVEN(x), NEG(LOG1PEXP(NEG(A))),                       \
       "log(sigmoid(x))")                                                                           \
     X(SOFTSHRINK, softshrink, 2, SAME, TCI_GIVEN(x) TCI_ELSE(lambd, 0.5),                          \
       WHERE(LT(B, A), SUB(A, B), WHERE(LT(A, NEG(B)), ADD(A, B), MUL(A, K(0)))),                   \
       "x nearer to 0 by lambd, 0 within it")                                                       \
     X(HARDSHRINK, hardshrink, 2, SAME, TCI_GIVEN(x) TCI_ELSE(lambd, 0.5),                          \
       WHERE(LE(ABS(A), B), K(0), A), "x, 0 within lambd of 0")                                     \
-    X(TANHSHRINK, tanhshrink, 1, FLOAT, TCI_GIVEN(x), SUB(A, TANH(A)), "x - tanh(x)")              \
+    X(TANHSHRINK, tanhshrink, 1, FLOAT, TCI_GIVEN(x),                                              \
+      WHERE(LT(ABS(A), K(1)),                                                                      \
+            DIV(MUL(MUL(ADD(MUL(ADD(MUL(ADD(MUL(ADD(MUL(ADD(MUL(ADD(MUL(ADD(MUL(ADD(MUL(ADD(MUL(   \
+                K(0.00000000000000000039145882126782523),                                          \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))), K(0.00000000000000014797143443923793)), \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))), K(0.00000000000004498331606952833)),    \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))), K(0.000000000010706029224547743)),      \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))), K(0.0000000019270852604185937)),        \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))), K(0.0000002505210838544172)),           \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))), K(0.000022045855379188714)),            \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))), K(0.0011904761904761906)),              \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))), K(0.03333333333333333)),                \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))), K(0.3333333333333333)),                 \
+                SQUARE(WHERE(LT(ABS(A), K(1)), A, K(0)))),                                         \
+                WHERE(LT(ABS(A), K(1)), A, K(0))), COSH(WHERE(LT(ABS(A), K(1)), A, K(0)))),        \
+            SUB(A, TANH(A))), "x - tanh(x)")                                                       \
     X(THRESHOLD, threshold, 3, SAME, TCI_GIVEN(x) TCI_GIVEN(threshold) TCI_GIVEN(value),           \
       WHERE(LE(A, B), C, A), "x above the threshold, else value")                                  \
     X(HARDTANH, hardtanh, 3, SAME, TCI_GIVEN(x) TCI_ELSE(min_val, -1) TCI_ELSE(max_val, 1),        \
@@ -409,12 +474,14 @@
       "(x + 3) / 6 cut to [0, 1]")                                                                 \
     X(HARDSWISH, hardswish, 1, FLOAT, TCI_GIVEN(x),                                                \
       WHERE(LT(A, K(-3)), K(0),                                                                    \
-            WHERE(LT(K(3), A), A, MUL(MUL(A, ADD(A, K(3))), K(0.16666666666666667)))),             \
+            WHERE(LE(K(3), A), A,                                                                  \
+                  MUL(MUL(WHERE(LE(A, K(-3)), K(-3), WHERE(LE(K(3), A), K(3), A)),                 \
+                          ADD(WHERE(LE(A, K(-3)), K(-3), WHERE(LE(K(3), A), K(3), A)), K(3))),     \
+                      K(0.16666666666666667)))),                                                   \
       "x * hardsigmoid(x) (arXiv 1905.02244)")                                                     \
     X(GELU_TANH, gelu_tanh, 1, FLOAT, TCI_GIVEN(x),                                                \
-      MUL(MUL(K(0.5), A),                                                                          \
-          ADD(K(1), TANH(MUL(K(0.7978845608028654),                                                \
-                             ADD(A, MUL(K(0.044715), MUL(A, SQUARE(A)))))))),                      \
+      MUL(A, SIGMOID(MUL(K(1.5957691216057308),                                                    \
+                         ADD(A, MUL(K(0.044715), MUL(A, SQUARE(A))))))),                           \
       "gelu, its normal distribution approximated by tanh (arXiv 1606.08415)")                     \
     X(LOGIT, logit, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(eps, -1),                                      \
       SUB(LOG(WHERE(LT(A, B), B, WHERE(LT(SUB(K(1), B), A), SUB(K(1), B), A))),                    \
@@ -439,11 +506,13 @@
     X(SMOOTH_L1_LOSS, smooth_l1_loss, 3, LOSS,                                                     \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(beta, 1),                                        \
       WHERE(LT(ABS(SUB(A, B)), C),                                                                 \
-            DIV(MUL(K(0.5), SQUARE(SUB(A, B))), WHERE(LT(K(0), C), C, K(1))),                      \
+            DIV(MUL(K(0.5), SQUARE(WHERE(LT(ABS(SUB(A, B)), C), SUB(A, B), K(0)))),                \
+                WHERE(LT(K(0), C), C, K(1))),                                                      \
             SUB(ABS(SUB(A, B)), MUL(K(0.5), C))),                                                  \
       "half the squared error over beta, from beta on the absolute error less beta / 2")           \
     X(HUBER_LOSS, huber_loss, 3, LOSS, TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(delta, 1),      \
-      WHERE(LE(ABS(SUB(A, B)), C), MUL(K(0.5), SQUARE(SUB(A, B))),                                 \
+      WHERE(LE(ABS(SUB(A, B)), C),                                                                 \
+            MUL(K(0.5), SQUARE(WHERE(LE(ABS(SUB(A, B)), C), SUB(A, B), K(0)))),                    \
             MUL(C, SUB(ABS(SUB(A, B)), MUL(K(0.5), C)))),                                          \
       "half the squared error, beyond delta the line that goes on from it (Huber, 1964)")          \
     X(BINARY_CROSS_ENTROPY, binary_cross_entropy, 3, LOSS,                                         \
@@ -457,7 +526,7 @@
     X(BINARY_CROSS_ENTROPY_WITH_LOGITS, binary_cross_entropy_with_logits, 4, LOSS,                 \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1) TCI_ELSE(pos_weight, 1),              \
       MUL(C, ADD(MUL(SUB(K(1), B), A),                                                             \
-                 MUL(ADD(K(1), MUL(SUB(D, K(1)), B)), LOGADDEXP(NEG(A), K(0))))),                  \
+                 MUL(ADD(K(1), MUL(SUB(D, K(1)), B)), LOG1PEXP(NEG(A))))),                         \
       "binary cross entropy of sigmoid(input); pos_weight counts the targets of 1")                \
     X(GAUSSIAN_NLL_LOSS, gaussian_nll_loss, 5, LOSS,                                               \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_GIVEN(var) TCI_ELSE(full, 0) TCI_ELSE(eps, 1e-6),     \
@@ -470,7 +539,7 @@
       WHERE(LT(SUB(D, MUL(C, SUB(A, B))), K(0)), K(0), SUB(D, MUL(C, SUB(A, B)))),                 \
       "max(0, margin - target * (input1 - input2))")                                               \
     X(SOFT_MARGIN_LOSS, soft_margin_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target),             \
-      LOGADDEXP(NEG(MUL(A, B)), K(0)), "log(1 + exp(-target * input))")                            \
+      LOG1PEXP(NEG(MUL(A, B))), "log(1 + exp(-target * input))")                                   \
     X(HINGE_EMBEDDING_LOSS, hinge_embedding_loss, 3, LOSS,                                         \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(margin, 1),                                      \
       ADD(WHERE(EQ(B, K(1)), K(0), WHERE(LT(SUB(C, A), K(0)), K(0), SUB(C, A))),                   \
@@ -539,6 +608,8 @@ typedef enum tci_mode {
     X(E, 0, BUILT)                                                                                 \
     X(Y, 0, GRADIENT)            /* the result */                                                  \
     X(G, 0, GRADIENT)            /* its gradient */                                                \
+    X(TETRAGAMMA, 1, GRADIENT)   /* the derivative of trigamma */                                  \
+    X(SINC_SLOPE, 1, GRADIENT)   /* the derivative of sinc */                                      \
     X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
     X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
     X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \

@@ -158,6 +158,121 @@ TEST(shared_heads)
 
 /* Of halves: scores of 30 that were rounded to bf16 would be off by 0.06. Gradients too are as near
  * to those in f64 as their own rounding lets them be, and have their inputs' dtypes. */
+enum { UNSEEN_MOST = 4 * 70 * 150 };
+
+/* Attention of f32 in double, [heads][queries][keys], heads of v shared by `shared`; seen: whether
+ * a query sees a key, NULL: bias[query][key] is added. Queries that see no key have rows of 0. */
+static void plain_attention(const float *q, const float *k, const float *v, const bool *seen,
+                            const float *bias, const int64_t *n, double *y)
+{
+    enum { D = 8 };
+    static double w[UNSEEN_MOST];
+    for (int64_t h = 0; h < n[0]; h++) {
+        const float *keys = k + h / n[3] * n[2] * D, *values = v + h / n[3] * n[2] * D;
+        for (int64_t i = 0; i < n[1]; i++) {
+            double most = -INFINITY, sum = 0;
+            for (int64_t j = 0; j < n[2]; j++) {
+                double s = 0;
+                for (int d = 0; d < D; d++) {
+                    s += (double)q[(h * n[1] + i) * D + d] * (double)keys[j * D + d];
+                }
+                s = s / sqrt(D) + (bias ? (double)bias[i * n[2] + j] : 0);
+                w[j] = !seen || seen[(h * n[1] + i) * n[2] + j] ? s : -INFINITY;
+                most = fmax(most, w[j]);
+            }
+            for (int64_t j = 0; j < n[2]; j++) {
+                w[j] = most == -INFINITY ? 0 : exp(w[j] - most);
+                sum += w[j];
+            }
+            for (int d = 0; d < D; d++) {
+                double *to = &y[(h * n[1] + i) * D + d];
+                *to = 0;
+                for (int64_t j = 0; j < n[2]; j++) {
+                    *to += sum > 0 ? w[j] / sum * (double)values[j * D + d] : 0;
+                }
+            }
+        }
+    }
+}
+
+/* how: 0 a bool mask, 1 a bias of -inf, 2 a bool mask for each head, 3 with shared heads, 4 causal
+ * and a bool mask. */
+static void check_unseen(tc_ctx *c, int how, int queries, int keys, tc_dtype t)
+{
+    enum { D = 8 };
+    const int heads = 4, shared = how == 3 ? 2 : 4;
+    const int64_t n[4] = {heads, queries, keys, heads / shared};
+    static float q[UNSEEN_MOST], k[UNSEEN_MOST], v[UNSEEN_MOST], bias[UNSEEN_MOST];
+    static float got[UNSEEN_MOST];
+    static double want[UNSEEN_MOST];
+    static bool seen[UNSEEN_MOST];
+    const double bound = t == TC_F32 ? 1e-5 : 5e-3;
+    for (int i = 0; i < UNSEEN_MOST; i++) {
+        q[i] = (float)tct_random_below(9) / 8 - 0.5f; /* f16 holds it */
+        k[i] = (float)tct_random_below(9) / 8 - 0.5f;
+        v[i] = (float)tct_random_below(9) / 8 - 0.5f;
+    }
+    for (int64_t at = 0; at < heads * (int64_t)queries * keys; at++) {
+        int64_t row = at / keys % queries, key = at % keys, head = at / keys / queries;
+        bool sees = row % 3 != 1 && (at + row) % 4 != 0 && (how != 4 || row > 2 || key > row);
+        bool first = head > 0 && how != 2; /* one mask for all heads */
+        seen[at] = first ? seen[at - (int64_t)queries * keys] : sees;
+        bias[at] = seen[at] ? 0.25f * (float)(key % 3) : -INFINITY;
+    }
+    tc_tensor x[3] = {tc_cast(tc_copy_in(c, q, TC_F32, heads, queries, D), t),
+                      tc_cast(tc_copy_in(c, k, TC_F32, shared, keys, D), t),
+                      tc_cast(tc_copy_in(c, v, TC_F32, shared, keys, D), t)};
+    tc_tensor mask = how == 1   ? tc_copy_in(c, bias, TC_F32, queries, keys)
+                     : how == 2 ? tc_copy_in(c, seen, TC_BOOL, heads, queries, keys)
+                                : tc_copy_in(c, seen, TC_BOOL, queries, keys);
+    tc_tensor y = tc_scaled_dot_product_attention(x[0], x[1], x[2], mask, how == 4, 0), g[3];
+    for (int64_t at = 0; how == 4 && at < heads * (int64_t)queries * keys; at++) {
+        seen[at] = seen[at] && at % keys <= at / keys % queries;
+    }
+    plain_attention(q, k, v, how == 1 ? NULL : seen, how == 1 ? bias : NULL, n, want);
+    const int64_t n_y = heads * (int64_t)queries * D;
+    CHECK_MSG(!tc_read(tc_cast(y, TC_F32), got, n_y), "%s", tc_error(y));
+    int wrong = 0, zeros = 0;
+    for (int64_t i = 0; i < n_y; i++) {
+        wrong += !(fabs((double)got[i] - want[i]) <= bound);
+        zeros += i % D == 0 && want[i] == 0;
+    }
+    CHECK_MSG(wrong == 0 && zeros >= queries / 3, "mask %d, %d x %d, %s: %d wrong, %d rows of 0",
+              how, queries, keys, tci_dtype_get(t)->name, wrong, zeros);
+    REQUIRE(!tc_grad(tc_sum(tc_square(tc_cast(y, TC_F32)), TC_ALL, false), x, 3, g));
+    for (int i = 0; i < 3; i++) {
+        const int64_t count = tc_count(g[i]);
+        CHECK_MSG(!tc_read(tc_cast(g[i], TC_F32), got, count), "%s", tc_error(g[i]));
+        bool finite = true;
+        for (int64_t at = 0; at < count; at++) {
+            finite = finite && isfinite(got[at]);
+            bool row_is_zero = i == 0 && want[at / D * D] == 0 && want[at / D * D + 1] == 0;
+            CHECK(!row_is_zero || got[at] == 0);
+        }
+        CHECK_MSG(finite, "mask %d, %d x %d: gradient %d is not finite", how, queries, keys, i);
+    }
+}
+
+TEST(queries_that_see_no_key)
+{
+    const char *backends[] = {"interp", "cpu"};
+    for (int b = 0; b < 2; b++) {
+        tc_ctx *c;
+        const tc_options o = {.backend = backends[b]};
+        if (tc_ctx_make(&c, &o)) {
+            continue;
+        }
+        for (int how = 0; how < 5; how++) {
+            check_unseen(c, how, 5, 7, TC_F32);
+            if (b == 0 || how < 2) {
+                check_unseen(c, how, 70, 150, TC_F32);
+            }
+        }
+        check_unseen(c, 0, 70, 150, TC_F16);
+        tc_ctx_free(c);
+    }
+}
+
 TEST(attention_of_halves)
 {
     begin();
@@ -413,6 +528,57 @@ TEST(products_of_vectors_and_axes)
     tc_ctx_free(ctx);
 }
 
+/* ---- small results ---- */
+
+/* y / want is 1 within `units` of 2^-53. */
+static void check_ratio(int line, tc_tensor y, const double *want, int n, double units)
+{
+    double got[16];
+    REQUIRE(n <= 16 && tc_read(tc_cast(y, TC_F64), got, n) == TC_OK);
+    for (int i = 0; i < n; i++) {
+        CHECK_MSG(fabs(got[i] / want[i] - 1) <= units * 0x1p-53,
+                  "line %d: element %d is %.17g, not %.17g", line, i, got[i], want[i]);
+    }
+}
+#define RATIO(y, units, ...)                                                                       \
+    check_ratio(__LINE__, (y), (const double[]){__VA_ARGS__},                                      \
+                (int)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)), (units))
+
+/* Values of mpmath 1.3, 40 digits: differences of nearly equal numbers. */
+TEST(small_results_keep_their_digits)
+{
+    begin();
+    tc_tensor x = NUMBERS(1, SIZES(8), 4.3e-8, 1e-5, 1e-4, 0.0238, 0.3, 0.7, -0.5, -0.99);
+    tc_tensor y = tc_tanhshrink(x);
+    RATIO(y, 4, 2.6502333333333313732e-23, 3.333333333200000818e-16, 3.333333320000000054e-13,
+          4.4927393891591692097e-6, 0.0086873875484090941818, 0.09563222288283648747,
+          -0.037882842739990241498, -0.23263767578347371339);
+    RATIO(tc_tanhshrink(tc_cast(x, TC_F32)), 0x1p32, 2.6502333333333313732e-23,
+          3.333333333200000818e-16, 3.333333320000000054e-13, 4.4927393891591692097e-6,
+          0.0086873875484090941818, 0.09563222288283648747, -0.037882842739990241498,
+          -0.23263767578347371339);
+    x = NUMBERS(1, SIZES(5), -1, -3, -5, -6, -8);
+    RATIO(tc_gelu_tanh(x), 100, -0.15880800939172329522, -0.0036373920817730188378,
+          -2.2917961966295060456e-7, -8.4396467007622970837e-11, -3.107782937501111218e-21);
+    RATIO(tc_gelu_tanh(tc_cast(x, TC_F32)), 100 * 0x1p29, -0.15880800939172329522,
+          -0.0036373920817730188378, -2.2917961966295060456e-7, -8.4396467007622970837e-11,
+          -3.107782937501111218e-21);
+    tc_tensor a = NUMBERS(1, SIZES(5), -0.7, -1, -0.69314718, -2, -0.6);
+    tc_tensor b = NUMBERS(1, SIZES(5), -0.6863434, -0.4586751, -0.69314718, -0.14541346, -0.79);
+    RATIO(tc_logaddexp(a, b), 3, -1.2067807702833836483e-6, 2.8690107806644405896e-8,
+          5.5994533552996187774e-10, -1.8427223747669911598e-9, 0.0026529092986133093164);
+    RATIO(tc_logaddexp(b, a), 3, -1.2067807702833836483e-6, 2.8690107806644405896e-8,
+          5.5994533552996187774e-10, -1.8427223747669911598e-9, 0.0026529092986133093164);
+    a = NUMBERS(1, SIZES(4), -0.5, -1, -0.25, -3);
+    b = NUMBERS(1, SIZES(4), -1.7715533031636, -1.0000001, -2.65100265, -0.19264507794);
+    RATIO(tc_logaddexp2(a, b), 3, 3.5257345674763279107e-15, -4.999999916275938213e-8,
+          0.00015263948675225507281, 2.0964126283879617011e-12);
+    a = tc_cast(NUMBERS(1, SIZES(4), -0.7, -1, -0.693147, -2), TC_F32);
+    b = tc_cast(NUMBERS(1, SIZES(4), -0.6863434, -0.4586751, -0.6931474, -0.14541346), TC_F32);
+    RATIO(tc_logaddexp(a, b), 0x1p33, -1.1866990268313113808e-6, 3.7224835090901492972e-8,
+          -3.1706954927281797726e-8, -4.1370877707920234864e-10);
+}
+
 /* ---- complex numbers ---- */
 
 TEST(pairs)
@@ -435,6 +601,15 @@ TEST(pairs)
     VALUES(tc_complex(tc_ones(ctx, TC_I32, 2), tc_zeros(ctx, TC_I32)), 1, 0, 1, 0);
     tc_tensor far = tc_mul(tc_ones(ctx, TC_F64, 2), 1e300); /* whose square overflows */
     VALUES(tc_complex_div(far, far), 1, 0);
+    VALUES(tc_complex_div(NUMBERS(2, SIZES(2, 2), 1e308, 0, 1e308, 1e308),
+                          NUMBERS(2, SIZES(2, 2), 1e308, 1e308, 1e308, -1e308)), 0.5, -0.5, 0, 1);
+    /* |z| near 1: values of mpmath 1.3, to a relative 1e-15 */
+    tc_tensor near = NUMBERS(2, SIZES(5, 2), 0.6, 0.8, 0.8, 0.6, 1, 1e-5, 0.7071067811865476,
+                             0.7071067811865475, -0.28, 0.96);
+    tc_tensor times = NUMBERS(1, SIZES(5), 2.2204460492503131548e-17, 2.2204460492503131548e-17,
+                              4.999999999750000818e-11, -1.0146536357569520259e-17,
+                              -2.6645352591003756694e-17);
+    VALUES(tc_div(tc_real(tc_complex_log(near)), times), 1, 1, 1, 1, 1);
     tc_tensor none = tc_zeros(ctx, TC_F64, 2), slope;
     CHECK_EQ_INT(tc_grad(tc_complex_abs(none), &none, 1, &slope), TC_OK);
     VALUES(slope, 0, 0);

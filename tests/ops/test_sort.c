@@ -370,6 +370,33 @@ TEST(values_in_sorted_lists)
     }
 }
 
+/* NaN comes last: values of NumPy 2.4. */
+TEST(nan_in_sorted_lists)
+{
+    static const double list[4] = {1, 2, NAN, NAN}, values[6] = {0, 1, 1.5, 3, INFINITY, NAN};
+    static const double set[7] = {3, NAN, 5, 7, NAN, NAN, NAN}, x[5] = {5, 3, 7, 1, NAN};
+    static const int64_t want[2][6] = {{0, 0, 1, 2, 2, 2}, {0, 1, 1, 2, 2, 4}};
+    for (int cpu = 0; cpu < 2; cpu++) {
+        tc_ctx *ctx = make_ctx(cpu ? "cpu" : "interp");
+        tc_tensor sorted = tc_copy_in(ctx, list, TC_F64, 4), v = tc_copy_in(ctx, values, TC_F64, 6);
+        tc_tensor nan = tc_full(ctx, (double)NAN, TC_F64, 3), in;
+        int64_t at[6];
+        bool is[5];
+        for (int right = 0; right < 2; right++) {
+            CHECK(tc_read(tc_searchsorted(sorted, v, right), at, 6) == TC_OK);
+            CHECK(!memcmp(at, want[right], sizeof(at)));
+            tc_tensor narrow = tc_cast(sorted, TC_F16);
+            CHECK(tc_read(tc_bucketize(tc_cast(v, TC_F16), narrow, right), at, 6) == TC_OK);
+            CHECK(!memcmp(at, want[right], sizeof(at)));
+            CHECK(tc_read(tc_searchsorted(nan, v, right), at, 6) == TC_OK);
+            CHECK(at[0] == 0 && at[4] == 0 && at[5] == (right ? 3 : 0));
+        }
+        in = tc_isin(tc_copy_in(ctx, x, TC_F64, 5), tc_copy_in(ctx, set, TC_F64, 7));
+        CHECK(tc_read(in, is, 5) == TC_OK && is[0] && is[1] && is[2] && !is[3] && !is[4]);
+        tc_ctx_free(ctx);
+    }
+}
+
 TEST(sorted_wholes)
 {
     static const float x[2][3] = {{2, NAN, -1}, {0, -0.0f, 5}};

@@ -21,6 +21,29 @@ static tc_tensor values(tc_ctx *ctx, int n, const float *v)
 #define VALUES(ctx, ...)                                                                           \
     values((ctx), (int)(sizeof((float[]){__VA_ARGS__}) / sizeof(float)), (float[]){__VA_ARGS__})
 
+static tc_tensor wide(tc_ctx *ctx, int n, const double *v)
+{
+    return tc_copy_in(ctx, v, TC_F64, n);
+}
+#define WIDE(ctx, ...)                                                                             \
+    wide((ctx), (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), (double[]){__VA_ARGS__})
+
+/* Within 1e-12 of `want`, relatively. */
+static void check_values(int line, tc_tensor y, int n, const double *want)
+{
+    double got[64];
+    REQUIRE(n <= 64 && tc_count(y) == n);
+    CHECK_MSG(tc_read(y, got, n) == TC_OK, "line %d: %s", line, tc_error(y));
+    for (int i = 0; i < n; i++) {
+        bool same = got[i] == want[i] || (isnan(got[i]) && isnan(want[i]));
+        CHECK_MSG(same || fabs(got[i] - want[i]) <= 1e-12 * fabs(want[i]),
+                  "line %d: element %d is %.17g, expected %.17g", line, i, got[i], want[i]);
+    }
+}
+#define CHECK_VALUES(y, ...)                                                                       \
+    check_values(__LINE__, (y), (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)),           \
+                 (double[]){__VA_ARGS__})
+
 /* d sum(y) / d x is `want`, NaN equal to NaN. */
 static void check_grad(int line, tc_tensor y, tc_tensor x, int n, const float *want)
 {
@@ -40,7 +63,7 @@ static void check_grad(int line, tc_tensor y, tc_tensor x, int n, const float *w
     check_grad(__LINE__, (y), (x), (int)(sizeof((float[]){__VA_ARGS__}) / sizeof(float)),          \
                (float[]){__VA_ARGS__})
 
-/* ---- ties and corners, as in torch ---- */
+/* ---- ties and corners: where no other source is named, values of PyTorch 2.15 on a CPU ---- */
 
 TEST(unary_corners)
 {
@@ -128,6 +151,159 @@ TEST(powers_twice_differentiated)
     tc_ctx_free(ctx);
 }
 
+TEST(exponents_of_zero_have_mixed_derivatives)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor a = VALUES(ctx, 2, 0.5f, 4), b = VALUES(ctx, 0, 0, 0), y = tc_pow(a, b);
+    CHECK_GRAD(y, a, 0, 0, 0);
+    CHECK_GRAD(once(y, a), b, 0.5f, 2, 0.25f); /* a ** (b - 1) (1 + b log a), by hand */
+    CHECK_GRAD(once(y, b), a, 0.5f, 2, 0.25f);
+    CHECK_GRAD(once(y, a), a, 0, 0, 0);
+    tc_ctx_free(ctx);
+}
+
+TEST(bounds_and_ties_of_two)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, -2, -1, 0, 1, 2, NAN);
+    tc_tensor low = VALUES(ctx, -1, -1, -1, -1, -1, -1), high = VALUES(ctx, 1, 1, 1, 1, 1, 1);
+    CHECK_GRAD(tc_clamp(x, -1, 1), x, 0, 0, 1, 0, 0, 0);
+    CHECK_GRAD(tc_clamp(x, -1, TC_NONE), x, 0, 0, 1, 1, 1, 0);
+    x = VALUES(ctx, -2, -1, 0, 1, 2, 0.5f);
+    CHECK_GRAD(tc_clamp(x, low, high), x, 0, 0.5f, 1, 0.5f, 0, 1);
+    CHECK_GRAD(tc_clamp(x, low, high), low, 1, 0.5f, 0, 0, 0, 0);
+    CHECK_GRAD(tc_clamp(x, low, high), high, 0, 0, 0, 0.5f, 1, 0);
+    tc_tensor a = VALUES(ctx, 1, 2, NAN, 1, NAN), b = VALUES(ctx, 1, 1, 1, NAN, NAN);
+    CHECK_GRAD(tc_fmax(a, b), a, 0.5f, 1, 0, 1, 1);
+    CHECK_GRAD(tc_fmax(a, b), b, 0.5f, 0, 1, 0, 0);
+    CHECK_GRAD(tc_fmin(a, b), a, 0.5f, 0, 0, 1, 1);
+    CHECK_GRAD(tc_fmin(a, b), b, 0.5f, 1, 1, 0, 0);
+    tc_tensor h = VALUES(ctx, -INFINITY, -4, -3, -1, 0, 3, 4, INFINITY);
+    CHECK_GRAD(tc_hardswish(h), h, 0, 0, 0, 0.16666667f, 0.5f, 1, 1, 1);
+    tc_ctx_free(ctx);
+}
+
+TEST(nan_in_an_extreme_is_no_constant)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 1, NAN, 2, 3, 1, 3), rows = tc_reshape(x, 2, 3);
+    CHECK_GRAD(tc_max(rows, TC_AXES(1), false), x, NAN, NAN, NAN, 0.5f, 0, 0.5f);
+    CHECK_GRAD(tc_min(rows, TC_AXES(1), false), x, NAN, NAN, NAN, 0, 1, 0);
+    tc_tensor i = tc_copy_in(ctx, ((int[]){0, 0, 1}), TC_I32, 3), src = VALUES(ctx, NAN, 5, 4);
+    tc_tensor to = VALUES(ctx, 0, 3, NAN), y = tc_scatter_max(to, 0, i, src);
+    CHECK_GRAD(y, src, NAN, NAN, 1);
+    CHECK_GRAD(y, to, NAN, 0, NAN);
+    tc_ctx_free(ctx);
+}
+
+TEST(the_first_of_equal_rows_of_a_bag)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor w = VALUES(ctx, 1, 1, 1, 2), rows = tc_reshape(w, 4, 1);
+    tc_tensor i = tc_copy_in(ctx, ((int[]){0, 1, 2, 0, 2, 1}), TC_I32, 6);
+    tc_tensor cuts = tc_copy_in(ctx, ((int[]){0, 3, 3}), TC_I32, 3);
+    tc_tensor y = tc_embedding_bag(tc_reshape(i, 2, 3), rows, TC_NONE, "max", TC_NONE, false,
+                                   TC_END);
+    CHECK_GRAD(y, w, 2, 0, 0, 0);
+    y = tc_embedding_bag(i, rows, cuts, "max", TC_NONE, false, 0);
+    CHECK_GRAD(y, w, 0, 1, 1, 0); /* rows 0 do not count; the bag between is empty */
+    tc_ctx_free(ctx);
+}
+
+TEST(finite_at_singular_points)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor same = VALUES(ctx, 3, 3, 3), zero = VALUES(ctx, 0, 0), one = VALUES(ctx, 1, 0);
+    CHECK_GRAD(tc_std(same, TC_ALL, 1, false), same, 0, 0, 0);
+    CHECK_GRAD(tc_atan2(zero, one), zero, 1, 0);
+    CHECK_GRAD(tc_atan2(one, zero), zero, -1, 0);
+    CHECK_GRAD(tc_angle(zero), zero, 0, 0);
+    tc_tensor far = VALUES(ctx, INFINITY, -INFINITY, 0.5f), none = VALUES(ctx, 0, 0, 0);
+    CHECK_GRAD(tc_huber_loss(far, none, 1, TC_REDUCE_SUM), far, 1, -1, 0.5f);
+    CHECK_GRAD(tc_smooth_l1_loss(far, none, 1, TC_REDUCE_SUM), far, 1, -1, 0.5f);
+    tc_tensor c = VALUES(ctx, 0.25f, 0, 0), b = VALUES(ctx, -0.0f, 0, -1);
+    CHECK_GRAD(tc_mul(tc_xlogy(c, b), 0), c, 0, 0, 0);
+    CHECK_GRAD(tc_xlogy(c, b), c, -INFINITY, 0, 0);
+    tc_tensor x = VALUES(ctx, 1, 2, 0, 0), m = tc_reshape(x, 2, 2);
+    CHECK_GRAD(tc_renorm(m, 2, 0, INFINITY), x, 1, 1, 1, 1);
+    CHECK_GRAD(tc_renorm(m, 2, 0, 1), x, 0.17888544f, -0.08944272f, 1, 1);
+    tc_tensor ignored = tc_copy_in(ctx, ((int[]){-100, -100}), TC_I32, 2);
+    tc_tensor loss = tc_cross_entropy_loss(m, ignored, TC_NONE, -100, TC_REDUCE_MEAN, 0.1);
+    float value = 0;
+    CHECK(tc_read(loss, &value, 1) == TC_OK && isnan(value));
+    CHECK_GRAD(loss, x, 0, 0, 0, 0);
+    CHECK_GRAD(tc_nll_loss(m, ignored, TC_NONE, -100, TC_REDUCE_MEAN), x, 0, 0, 0, 0);
+    tc_ctx_free(ctx);
+}
+
+/* Cofactors, by hand. */
+TEST(determinants_of_singular_matrices)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 1, 2, 2, 4, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 0, 1);
+    CHECK_GRAD(tc_det(tc_reshape(x, 4, 2, 2)), x, 4, -2, -2, 1, 2, 0, -1, 0, 0, 0, 0, 0, 1, 0, 0,
+               1);
+    tc_tensor y = WIDE(ctx, 1, 2, 3, 4, 5, 6, 7, 8, 9), d = tc_det(tc_reshape(y, 3, 3));
+    tc_tensor first = once(d, y), second = once(tc_select(first, 0, 0), y); /* of x4 x8 - x5 x7 */
+    CHECK_VALUES(tc_round(tc_mul(first, 1e9)), -3e9, 6e9, -3e9, 6e9, -12e9, 6e9, -3e9, 6e9, -3e9);
+    CHECK_VALUES(tc_round(tc_mul(second, 1e9)), 0, 0, 0, 0, 9e9, -8e9, 0, -6e9, 5e9);
+    tc_tensor big = tc_full(ctx, 1, TC_F32, 7, 7), g; /* of rank 1 */
+    float got[49];
+    REQUIRE(tc_grad(tc_det(big), &big, 1, &g) == TC_OK && tc_read(g, got, 49) == TC_OK);
+    for (int i = 0; i < 49; i++) {
+        CHECK(fabsf(got[i]) < 1e-5f);
+    }
+    tc_ctx_free(ctx);
+}
+
+/* Values of mpmath 1.3, 40 digits. */
+TEST(derivatives_of_sinc_and_trigamma)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = WIDE(ctx, 0, 1e-20, 3.2e-6, 1e-3, 0.1, 0.2, 0.3, 0.75, -0.1);
+    tc_tensor first = once(tc_sinc(x), x);
+    CHECK_VALUES(first, 0, -3.2898681336964528729e-20, -0.00001052757802772225249,
+                 -0.0032898648867278962503, -0.32575126788312395231, -0.63236144706845804555,
+                 -0.90202813013888881948, -1.3429496265407771746, 0.32575126788312395231);
+    CHECK_VALUES(once(first, x), -3.2898681336964528729, -3.2898681336964528729,
+                 -3.2898681335967059637, -3.289858392793072026, -3.1930298359648538405,
+                 -2.9092946817677033308, -2.4584852862661742298, 0.61927704533649496748,
+                 -3.1930298359648538405);
+    tc_tensor p = WIDE(ctx, 0.1, 0.5, 1.5, 3, 10, 40, -0.5, -0.25, -2.75, -7.3);
+    first = once(tc_trigamma(p), p);
+    CHECK_VALUES(first, -2001.8614573783440063, -16.828796644234319996, -0.8287966442343199956,
+                 -0.1541138063191885708, -0.011049834970802067462, -0.00064082027183529858776,
+                 -0.8287966442343199956, 122.69736678366236037, -124.11765305971517997,
+                 68.821174063590198811);
+    CHECK_VALUES(once(first, p), 60004.512876790266707, 97.409091034002437236,
+                 1.4090910340024372364, 0.1189394022668291491, 0.0023199013042898683856,
+                 0.000032441400151563500322, 193.40909103400243724, 1555.7633125348505998,
+                 1558.4897512832936013, 769.01673398168065699);
+    tc_ctx_free(ctx);
+}
+
+TEST(inverse_hyperbolic_slopes_of_large_numbers)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 1e20f, 3e38f), g = tc_mul(once(tc_asinh(x), x), x);
+    float got[2];
+    REQUIRE(tc_read(g, got, 2) == TC_OK);
+    CHECK(fabsf(got[0] - 1) < 1e-6f && fabsf(got[1] - 1) < 1e-6f);
+    REQUIRE(tc_read(tc_mul(once(tc_acosh(x), x), x), got, 2) == TC_OK);
+    CHECK(fabsf(got[0] - 1) < 1e-6f && fabsf(got[1] - 1) < 1e-6f);
+    tc_ctx_free(ctx);
+}
+
+TEST(running_logarithms_behind_infinities)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, -INFINITY, 1, 2), w = VALUES(ctx, 1, 2, 3);
+    tc_tensor g = once(tc_logcumsumexp(x, 0), x);
+    CHECK_GRAD(tc_logcumsumexp(x, 0), x, 1, 1.2689414f, 0.7310586f);
+    CHECK_GRAD(tc_mul(g, w), x, 0, -0.19661193f, 0.19661193f);
+    tc_ctx_free(ctx);
+}
+
 TEST(products_with_zeros)
 {
     tc_ctx *ctx = make("interp");
@@ -135,6 +311,22 @@ TEST(products_with_zeros)
     CHECK_GRAD(tc_prod(none, TC_ALL, false), none, 12, 8, 6);
     CHECK_GRAD(tc_prod(one, TC_ALL, false), one, 0, 8, 0);
     CHECK_GRAD(tc_prod(two, TC_ALL, false), two, 0, 0, 0);
+    tc_ctx_free(ctx);
+}
+
+/* Of x0 x1 x2 x3 at (0, 0, 0, 2): by hand, d^3 / dx0 dx1 dx2 = 2, and all lower ones are 0. */
+TEST(third_derivatives_of_products_with_zeros)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 0, 0, 0, 2);
+    tc_tensor i = tc_copy_in(ctx, ((int[]){0, 0, 0, 0}), TC_I32, 4), one = VALUES(ctx, 1);
+    tc_tensor y[3] = {tc_prod(x, TC_ALL, false), tc_slice(tc_cumprod(x, 0), 0, 3, 4, 1),
+                      tc_scatter_prod(one, 0, i, x)};
+    for (int k = 0; k < 3; k++) {
+        tc_tensor g = tc_slice(once(y[k], x), 0, 0, 1, 1);
+        CHECK_GRAD(g, x, 0, 0, 0, 0);
+        CHECK_GRAD(tc_slice(once(g, x), 0, 1, 2, 1), x, 0, 0, 2, 0);
+    }
     tc_ctx_free(ctx);
 }
 

@@ -155,6 +155,19 @@ TEST(clipping_by_the_norm_of_all)
     tc_clip_grads(grads, 2, tc_full(ctx, 20, TC_F32), grads);
     CHECK(tc_read(grads[0], got, 2) == TC_OK && got[0] == 3);
     CHECK_EQ_INT(tc_status_of(tc_clip_grads(grads, 0, 1, clipped)), TC_ERR_HANDLE);
+    /* of f64 alone all is f64 */
+    double one = 0;
+    tc_tensor g = tc_copy_in(ctx, ((double[]){3, 4}), TC_F64, 2), c;
+    CHECK(tc_read(tc_clip_grads(&g, 1, 1, &c), &one, 1) == TC_OK && one == 5);
+    CHECK(tc_read(c, second, 2) == TC_OK && fabs(second[0] - 0.6) < 2e-16);
+    g = tc_copy_in(ctx, ((double[]){3e100, 4e100}), TC_F64, 2);
+    tc_clip_grads(&g, 1, 1, &c);
+    CHECK(tc_read(c, second, 2) == TC_OK && fabs(second[1] - 0.8) < 2e-16);
+    /* of a NaN all are NaN */
+    grads[0] = tc_copy_in(ctx, ((float[]){NAN, 1}), TC_F32, 2);
+    grads[1] = wide;
+    tc_clip_grads(grads, 2, 1, clipped);
+    CHECK(tc_read(clipped[1], second, 2) == TC_OK && isnan(second[0]) && isnan(second[1]));
     tc_ctx_free(ctx);
 }
 
