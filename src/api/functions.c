@@ -182,34 +182,27 @@ TC_API tc_tensor tc_polygamma_at(int64_t n, tc_tensor x, tc_site here)
 
 /* ---- Bessel ---- */
 
-/* A sum of Chebyshev polynomials of y in [-1, 1] (Clenshaw's recurrence). */
-static tc_tensor tci_functions_series(tc_tensor y, const double *c, int n, tc_site here)
+enum { TCI_I0_TERMS = 28, TCI_I0_FAR = 8 };
+
+/* The power series in x^2 / 4, whose terms are all positive: sum of z^k / k!^2. */
+static tc_tensor tci_functions_i0_near(tc_tensor x, tc_site here)
 {
-    tc_tensor twice = tc_mul(y, 2.0), a = tc_mul(y, 0.0), b = a;
-    for (int i = n - 1; i > 0; i--) {
-        tc_tensor next = tc_add(tc_sub(tc_mul(twice, a), b), c[i]);
-        b = a;
-        a = next;
+    double c[TCI_I0_TERMS] = {1};
+    for (int k = 1; k < TCI_I0_TERMS; k++) {
+        c[k] = c[k - 1] / ((double)k * k);
     }
-    return tc_add(tc_sub(tc_mul(y, a), b), c[0]);
+    tc_tensor z = tc_mul(tc_square(x), 0.25), y = tc_mul(z, c[TCI_I0_TERMS - 1]);
+    for (int k = TCI_I0_TERMS - 2; k > 0; k--) {
+        y = tc_mul(tc_add(y, c[k]), z);
+    }
+    return tc_add(y, 1.0);
 }
 
-TC_API tc_tensor tc_i0_at(tc_tensor x, tc_site here)
+/* sqrt(x) exp(-x) I0(x) of x = 16 / (y + 1) as a sum of Chebyshev polynomials of y (Clenshaw's
+ * recurrence), whose coefficients were computed with 60 digits. */
+static tc_tensor tci_functions_i0_far(tc_tensor x, tc_site here)
 {
-    /* of exp(-x) I0(x) at x = 4 y + 4, and of sqrt(x) exp(-x) I0(x) at x = 16 / (y + 1), computed
-     * with 60 digits */
-    static const double near[] = {
-        0.3383976372047380425,     -0.3046826723431983987,    0.1716209015222087753,
-        -0.09490109704804764442,   0.04930528423967070849,    -0.02373741480589946882,
-        0.01054646039459499832,    -0.004324309995050575944,  0.001639475616941335798,
-        -0.0005763755745385823659, 0.0001885028850958416557,  -0.00005754195010082103704,
-        0.00001644844807072889709, -4.416738358458750564e-6,  1.117387539120103718e-6,
-        -2.670793853940611734e-7,  6.046995022541918949e-8,   -1.300025009986248042e-8,
-        2.65982372468238665e-9,    -5.189795601635262907e-10, 9.675809035373236912e-11,
-        -1.726826291441555707e-11, 2.955052663129639835e-12,  -4.856446783111929461e-13,
-        7.676185498604935617e-14,  -1.168533287799345168e-14, 1.715391285555133031e-15,
-        -2.431279846547954694e-16, 3.330794518822238098e-17};
-    static const double far[] = {
+    static const double c[] = {
         0.4022452055070544158,    0.00336911647825569409,    0.00006889758346916823984,
         2.891370520834756483e-6,  2.048918589469063742e-7,   2.266668990498178065e-8,
         3.396232025708386345e-9,  4.940602388224969589e-10,  1.188914710784643834e-11,
@@ -218,20 +211,29 @@ TC_API tc_tensor tc_i0_at(tc_tensor x, tc_site here)
         -4.150569347287222087e-14, -9.554846698828307649e-15, 3.811680669352622421e-15,
         1.772560133056526384e-15, -3.425485619677219135e-16, -2.827623980516583485e-16,
         3.461222867697461093e-17, 4.465621420296759999e-17};
+    tc_tensor y = tc_sub(tc_div(2.0 * TCI_I0_FAR, x), 1), twice = tc_mul(y, 2.0);
+    tc_tensor a = tc_mul(y, 0.0), b = a;
+    for (int i = (int)(sizeof(c) / sizeof(*c)) - 1; i > 0; i--) {
+        tc_tensor next = tc_add(tc_sub(tc_mul(twice, a), b), c[i]);
+        b = a;
+        a = next;
+    }
+    y = tc_add(tc_sub(tc_mul(y, a), b), c[0]);
+    /* the exponential in two halves, which overflow no earlier than the result */
+    tc_tensor half = tc_exp(tc_mul(x, 0.5));
+    return tc_mul(tc_mul(tc_div(y, tc_sqrt(x)), half), half);
+}
+
+TC_API tc_tensor tc_i0_at(tc_tensor x, tc_site here)
+{
     tci_made m;
     if (!tci_made_begin(&m, "tc_i0", x, here)) {
         return m.bad;
     }
-    tc_tensor v = tc_abs(tci_made_wide(&m, x)), is_far = tc_gt(v, 8.0);
-    tc_tensor small = tc_where(is_far, 8.0, v), large = tc_where(is_far, v, 8.0);
-    tc_tensor y = tci_functions_series(tc_sub(tc_mul(small, 0.25), 1), near,
-                                     (int)(sizeof(near) / sizeof(*near)), here);
-    tc_tensor z = tci_functions_series(tc_sub(tc_div(16.0, large), 1), far,
-                                     (int)(sizeof(far) / sizeof(*far)), here);
-    /* the exponential in two halves, which overflow no earlier than the result */
-    tc_tensor half = tc_exp(tc_mul(large, 0.5));
-    z = tc_mul(tc_mul(tc_div(z, tc_sqrt(large)), half), half);
-    return tci_made_round(&m, tc_where(is_far, z, tc_mul(y, tc_exp(small))));
+    tc_tensor v = tci_made_wide(&m, x), is_far = tc_gt(tc_abs(v), TCI_I0_FAR);
+    tc_tensor near = tci_functions_i0_near(tc_where(is_far, 0, v), here);
+    tc_tensor far = tci_functions_i0_far(tc_where(is_far, tc_abs(v), TCI_I0_FAR), here);
+    return tci_made_round(&m, tc_where(is_far, far, near));
 }
 
 /* ---- incomplete gamma functions ---- */

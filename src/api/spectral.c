@@ -117,19 +117,25 @@ static tc_tensor tci_stft_columns(tc_tensor frames, int64_t n_fft, tc_site here)
     return tc_transpose(tc_reshape(frames, batch, tc_size(frames, -2), n_fft), 1, 2);
 }
 
-/* y [batch, length] as [..., the part that the frames' centres span, or `wanted` elements]. */
-static tc_tensor tci_stft_cut(const tci_stft *s, tc_tensor y, tc_tensor x, int64_t wanted)
+/* The part of y [batch, length] that the frames' centres span, or `wanted` elements. */
+static tc_tensor tci_stft_cut(const tci_stft *s, tc_tensor y, int64_t wanted)
 {
     tc_site here = s->m.here;
     const int64_t length = tc_size(y, 1), start = s->centred ? s->n_fft / 2 : 0;
     const int64_t stop = wanted ? tc_dim_add(wanted, start) : tc_dim_sub(length, start);
+    return tc_pad(y, 1, -start, tc_dim_sub(stop, length), 0);
+}
+
+/* y [batch, n] as [..., n] with the leading axes of x. */
+static tc_tensor tci_stft_batch(const tci_stft *s, tc_tensor y, tc_tensor x)
+{
+    tc_site here = s->m.here;
     tci_words w;
     const int rank = tc_rank(x) - 2;
     int64_t *sizes = tci_words_get(&s->m.ctx->graph, &w, rank);
     if (!sizes) {
         return y;
     }
-    y = tc_pad(y, 1, -start, tc_dim_sub(stop, length), 0);
     for (int i = 0; i < rank - 1; i++) {
         sizes[i] = tc_size(x, i);
     }
@@ -161,9 +167,11 @@ TC_API tc_tensor tc_istft_at(tc_tensor x, tc_tensor window, const tc_stft_option
     frames = tci_stft_columns(tc_mul(frames, s.window), s.n_fft, here);
     tc_tensor squares = tc_unsqueeze(tc_unsqueeze(tc_square(s.window), -1), 0);
     squares = tc_expand(squares, 1, s.n_fft, n);
-    tc_tensor y = tc_div(tci_stft_overlap(&s, frames, length),
-                         tci_stft_overlap(&s, squares, length));
-    return tci_made_round(&s.m, tci_stft_cut(&s, y, x, o ? o->length : 0));
+    /* cut first: no window may cover what is cut off, and 0 / 0 has no derivative */
+    const int64_t wanted = o ? o->length : 0;
+    tc_tensor y = tc_div(tci_stft_cut(&s, tci_stft_overlap(&s, frames, length), wanted),
+                         tci_stft_cut(&s, tci_stft_overlap(&s, squares, length), wanted));
+    return tci_made_round(&s.m, tci_stft_batch(&s, y, x));
 }
 
 #pragma pop_macro("TC_HERE")

@@ -164,7 +164,7 @@ static tc_tensor evaluated(drawn *d, tc_dtype t, int rank, const int64_t *sizes)
 
 static void random_moment(drawn *d)
 {
-    while (chance(40)) {
+    while (!swept.on && chance(40)) { /* a symbolic size has no value before a run */
         evaluated(d, chance(50) ? d->dtype : TC_F32, chance(50) ? d->rank : 0, d->sizes);
     }
 }
@@ -183,7 +183,7 @@ static tc_tensor liked_tensor(drawn *d, const char *shape)
         rank++;
     }
     char kind = d->likes->dtypes[d->n_operands];
-    if (kind == 'f' && chance(15)) {
+    if (kind == 'f' && !swept.on && chance(15)) {
         return evaluated(d, TC_F32, rank, sizes);
     }
     return new_input(d, kind == 'f' ? TC_F32 : TC_I64, rank, sizes, kind == 'f' ? 0 : kind - '0');
