@@ -175,11 +175,11 @@ static bool tci_program_is_last(const tc_program *f, int effect)
 {
     int end = 0;
     for (int i = 0; i < f->code->n_repeats; i++) {
-        end = TCI_MAX(end, f->repeats[i].last);
+        end = TCI_MAX(end, f->code->repeats[i].last);
     }
-    int first_slot = end < f->code->n_steps ? f->steps[end].first_slot : f->n_slots;
     for (int i = 0; end && i < f->n_param_binds; i++) {
         const tci_run_bind *b = &f->param_binds[i];
+        int first_slot = end < f->code->n_steps ? f->steps[end].first_slot : f->n_slots;
         if (b->arg == f->n_params + effect && b->slot < first_slot) {
             return false;
         }

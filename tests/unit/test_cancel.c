@@ -262,28 +262,33 @@ TEST(a_signal_handler_cancels)
     }
 }
 
-/* One parameter is changed by nothing that the loop makes, so before it; one by its result. */
+/* One parameter is changed by nothing that the loop makes, so before it; one by its result. The
+ * program has symbolic sizes or none. */
 TEST(parameters_are_as_they_were)
 {
     float at[WIDE] = {1, 2, 3}, out[WIDE], got[2][WIDE];
     int64_t few = 4;
-    for (int i = 0; i < 2; i++) {
-        tc_ctx *ctx = make_ctx(backends[i], true);
+    for (int i = 0; i < 4; i++) {
+        int64_t size = i / 2 ? TC_DIM("n", 1, 100) : WIDE;
+        tc_ctx *ctx = make_ctx(backends[i % 2], true);
+        tc_tensor more = tc_input(ctx, "more", TC_F32, size);
         tc_tensor early = tc_param(ctx, at, TC_F32, WIDE), late = tc_param(ctx, at, TC_F32, WIDE);
         tc_tensor steps = tc_input(ctx, "steps", TC_I64);
-        tc_tensor doubled = tc_mul(early, 2), y = count_up(doubled, steps);
+        tc_tensor doubled = tc_mul(early, 2);
+        tc_tensor y = count_up(tc_add(doubled, tc_sum(more, TC_ALL, false)), steps);
         tc_tensor to_early = tc_assign(early, doubled);
         tc_tensor to_late = tc_assign(late, tc_add(late, y));
         tc_program *f = NULL;
         pthread_t thread;
-        REQUIRE(tc_compile_fn(TC_TENSORS(steps), TC_TENSORS(y, to_early, to_late), NULL, &f) ==
-                TC_OK);
+        REQUIRE(tc_compile_fn(TC_TENSORS(steps, more), TC_TENSORS(y, to_early, to_late), NULL,
+                              &f) == TC_OK);
         for (int run = 0; run < 3; run++) { /* cancelled, done, cancelled */
             const int64_t *n = run == 1 ? &few : &NEVER;
             if (run != 1) {
                 pthread_create(&thread, NULL, set_flag_soon, NULL);
             }
-            CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(n, 1)), TC_BUFS(TC_BUF(out, WIDE))),
+            CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(n, 1), TC_BUF(at, WIDE)),
+                                TC_BUFS(TC_BUF(out, WIDE))),
                          run == 1 ? TC_OK : TC_ERR_CANCELLED);
             if (run != 1) {
                 pthread_join(thread, NULL);
@@ -292,7 +297,7 @@ TEST(parameters_are_as_they_were)
             REQUIRE(!tc_read(early, got[0], WIDE) && !tc_read(late, got[1], WIDE));
             for (int k = 0; k < WIDE; k++) {
                 CHECK_CLOSE(got[0][k], run ? 2 * at[k] : at[k], 0);
-                CHECK_CLOSE(got[1][k], run ? at[k] + 2 * at[k] + 4 : at[k], 0);
+                CHECK_CLOSE(got[1][k], run ? at[k] + 2 * at[k] + 6 + 4 : at[k], 0);
             }
         }
         tc_program_free(f);
