@@ -483,7 +483,8 @@ static const tci_node *tci_class_max_spread(const tci_node *n, const tci_node *x
     return same ? max : NULL;
 }
 
-/* Bytes of all rows of `row` elements that x is read from, through movement and elementwise ops. */
+/* Bytes of a row of `row` elements of all that x is read from, through movement and elementwise
+ * ops. */
 static tci_dim tci_class_bytes_of(tci_scratch *s, const tci_node *x, tci_dim row)
 {
     const tci_node **stack = NULL;
@@ -494,10 +495,11 @@ static tci_dim tci_class_bytes_of(tci_scratch *s, const tci_node *x, tci_dim row
     while (n > 0) {
         x = stack[--n];
         bool goes = tci_op_is(x->op, TCI_IS_POINTWISE | TCI_IS_VIEW) || x->op == TCI_OP_PAD ||
-                    x->op == TCI_OP_BARRIER;
-        if (!goes && tci_dim_le(row, tci_node_count(x))) {
-            tci_dim more = tci_dim_mul(row, tci_dtype_get((tc_dtype)x->dtype)->bytes);
-            bytes = tci_dim_add(bytes, more);
+                    x->op == TCI_OP_BARRIER || x->op == TCI_OP_CAT;
+        if (!goes) {
+            tci_dim elements = tci_dim_min(row, tci_node_count(x));
+            bytes = tci_dim_add(bytes, tci_dim_mul(elements,
+                                                   tci_dtype_get((tc_dtype)x->dtype)->bytes));
         }
         for (int i = 0; i < x->n_in && goes; i++) {
             if (tci_table_add(&seen, x->in[i])) {
