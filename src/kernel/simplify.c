@@ -232,8 +232,8 @@ static bool tci_kernel_has_lanes(const tci_kernel *k, int axis)
         const tci_kstage *st = &k->stages[red->stage];
         bool any_order = red->op == TCI_RED_ARGMAX || red->op == TCI_RED_ARGMIN ||
                          !tci_dtype_is_float((tc_dtype)red->dtype);
-        bool along = !any_order && (red->order == TCI_ORDER_LANES || red->order == TCI_ORDER_BLOCK_SCAN) &&
-                     st->n_axes > 0 && st->axes[st->n_axes - 1] == axis;
+        bool rows = red->order == TCI_ORDER_LANES || red->order == TCI_ORDER_BLOCK_SCAN;
+        bool along = rows && !any_order && st->n_axes > 0 && st->axes[st->n_axes - 1] == axis;
         lanes = lanes || (along && !tci_dim_divides(red->order_n, k->axes[axis].size));
     }
     return lanes;
