@@ -453,7 +453,7 @@ TCI_FN bool tci_class_may_keep(const tci_fusion *f, const tci_node *n)
 {
     bool given = f->associations != NULL;
     return tci_class_is_row(f, n) &&
-           !(given && (tci_class_run(f, n) > 1 || tci_class_online_of(n)));
+           !(given && (tci_class_run(f, n) > 1 || tci_class_online_of(f->s, n)));
 }
 
 TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n)
@@ -483,20 +483,46 @@ static const tci_node *tci_class_max_spread(const tci_node *n, const tci_node *x
     return same ? max : NULL;
 }
 
-TCI_FN tci_node *tci_class_online_of(const tci_node *n)
+/* Bytes of a row of `row` elements of all that x is read from, through movement and elementwise
+ * ops. */
+static tci_dim tci_class_bytes_of(tci_scratch *s, const tci_node *x, tci_dim row)
+{
+    const tci_node **stack = NULL;
+    int n = 0, cap = 0;
+    tci_dim bytes = 0;
+    tci_table seen = tci_table_in(s, sizeof(bool));
+    TCI_PUSH(s, stack, n, cap, x);
+    while (n > 0) {
+        x = stack[--n];
+        bool goes = tci_op_is(x->op, TCI_IS_POINTWISE | TCI_IS_VIEW) || x->op == TCI_OP_PAD ||
+                    x->op == TCI_OP_BARRIER || x->op == TCI_OP_CAT;
+        if (!goes) {
+            tci_dim elements = tci_dim_min(row, tci_node_count(x));
+            bytes = tci_dim_add(bytes, tci_dim_mul(elements,
+                                                   tci_dtype_get((tc_dtype)x->dtype)->bytes));
+        }
+        for (int i = 0; i < x->n_in && goes; i++) {
+            if (tci_table_add(&seen, x->in[i])) {
+                TCI_PUSH(s, stack, n, cap, x->in[i]);
+            }
+        }
+    }
+    return bytes;
+}
+
+TCI_FN tci_node *tci_class_online_of(tci_scratch *s, const tci_node *n)
 {
     const tci_node *less = n->op == TCI_OP_SUM && n->in[0]->op == TCI_OP_EXP ? n->in[0]->in[0] : n;
     tci_node *x = less->op == TCI_OP_SUB ? less->in[0] : NULL;
     if (!x || x->dtype != n->dtype || tci_dtype_is_half((tc_dtype)n->dtype)) {
         return NULL;
     }
-    const tci_node *from = x->op == TCI_OP_CAST ? x->in[0] : x; /* what lies in memory */
-    tci_dim bytes = tci_dtype_get((tc_dtype)from->dtype)->bytes;
+    tci_dim row = 1;
     for (int i = 0; i < n->n_attr; i++) {
-        bytes = tci_dim_mul(bytes, x->shape[n->attr[i]]);
+        row = tci_dim_mul(row, x->shape[n->attr[i]]);
     }
-    bool far = tci_dim_le(TCI_CLASS_FAR, bytes);
-    return far && tci_class_max_spread(n, x, less->in[1]) ? x : NULL;
+    bool fits = tci_class_max_spread(n, x, less->in[1]) != NULL;
+    return fits && tci_dim_le(TCI_CLASS_FAR, tci_class_bytes_of(s, x, row)) ? x : NULL;
 }
 
 /* What lies in memory in a kernel that tells the order of a contraction: all that is no view. */
