@@ -930,8 +930,10 @@
  *     tc_export_c_as(TC_TENSORS(x), TC_TENSORS(y), NULL,
  *                    &(tc_export){.header = true, .weights = true}, "/tmp/apart.c");
  *     // apart.h for C and C++; apart.bin: if (!apart_check(weights, n)) apart(in, out, weights, w)
- *     tc_export_c(TC_TENSORS(x), TC_TENSORS(tc_assign(scale, tc_mul(scale, 0.5))), NULL,
- *                 "/tmp/halve.c");              // int halve(in0, float *param0, void *workspace)
+ *     tc_tensor sum = tc_param(ctx, NULL, TC_F32);
+ *     tc_tensor next = tc_assign(sum, tc_add(sum, tc_sum(x, TC_ALL, false)));
+ *     tc_export_c(TC_TENSORS(x), TC_TENSORS(next), NULL, "/tmp/add.c");
+ *     // int add(const float *in0, float *param0, void *workspace)
  *
  * 19 LIMITS
  *
