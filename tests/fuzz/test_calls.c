@@ -215,7 +215,7 @@ static tc_tensor draw_tensor(drawn *d, bool is_index)
         rank = 1;
         sizes[0] = d->sizes[pick(d->rank)];
     }
-    if (!is_index && is_float(d->dtype) && chance(10)) {
+    if (!swept.on && !is_index && is_float(d->dtype) && chance(10)) {
         return evaluated(d, d->dtype, rank, sizes);
     }
     tc_dtype t = is_index ? (chance(80) ? TC_I64 : TC_I32) : chance(93) ? d->dtype : TC_BOOL;
