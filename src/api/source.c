@@ -259,7 +259,15 @@ static bool tci_ops_check_ends(tci_frame *f, const tc_arg *low, const tc_arg *hi
         return !f->failed;
     }
     if (tci_ops_is_symbol(low) || tci_ops_is_symbol(high)) {
-        if (!tci_dim_lt(low->i, high->i)) {
+        tc_arg least = *low, most = *high;
+        least.i = tci_dim_least(low->i);
+        most.i = tci_dim_most(high->i) - 1;
+        if (!tci_ops_fits(&least, dtype) || !tci_ops_fits(&most, dtype)) {
+            tci_frame_fail(f, TC_ERR_ARGUMENT,
+                           "low is %s and high %s: expected numbers that %s holds for every value "
+                           "of the symbols",
+                           TCI_DIM_TEXT(low->i), TCI_DIM_TEXT(high->i), tci_dtype_get(dtype)->name);
+        } else if (!tci_dim_lt(low->i, high->i)) {
             tci_frame_fail(f, TC_ERR_ARGUMENT,
                            "low is %s and high %s: expected a low less than high%s",
                            TCI_DIM_TEXT(low->i), TCI_DIM_TEXT(high->i),

@@ -159,11 +159,13 @@ static void tci_grad_result(tci_grad_walk *w, const tci_grad_place *p)
     to->grad = p->grad; /* any: it has one */
 }
 
-/* The node of the fewest elements that n is movement of, not past one that was asked for. */
+/* The node of the fewest elements that n is movement of, not past one that was asked for. Which
+ * one it is follows from the movement and not from sizes, so that programs of symbolic and of fixed
+ * sizes add in one order. */
 static tci_node *tci_grad_taker(const tci_grad_walk *w, tci_node *n)
 {
     while (tci_op_is(n->op, TCI_IS_VIEW) && !tci_grad_place_of(w, n)->asked &&
-           tci_dim_le(tci_node_count(n->in[0]), tci_node_count(n))) {
+           (n->op != TCI_OP_SLICE || tci_node_count(n->in[0]) == tci_node_count(n))) {
         n = n->in[0];
     }
     return n;

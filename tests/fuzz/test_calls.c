@@ -42,6 +42,7 @@ static const liking likings[] = {
     {"batch_norm", "2x3x4 3 3 3 3", "fffff"},
     {"group_norm", "2x4x3 4 4", "fff"},
     {"col2im", "1x12x6", "f"},
+    {"conv3d", "1x2x3x3x3 2x2x2x2x2 2", "fff"},
     {"conv_transpose3d", "1x2x3x3x3 2x2x2x2x2 2", "fff"},
 };
 
