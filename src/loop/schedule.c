@@ -283,6 +283,22 @@ TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
     return l;
 }
 
+TCI_FN tci_price tci_loop_price(tci_scratch *s, const tci_kernel *k, tci_machine machine)
+{
+    tci_sched best;
+    tci_price price = {0, 0, 0};
+    if (k->call || k->n_members || k->n_stages == 0) {
+        return price;
+    }
+    const tci_ask *a = tci_ask_make(s, k, machine);
+    int n = tci_sched_candidates(a, &best, 1);
+    TCI_ASSERT(s, n > 0);
+    price.ns = best.form->cost_ns(a, best.n);
+    price.flop_ns = tci_ask_ns(a, 1, 0) / (double)TCI_MAX(k->flops, 1);
+    price.move_ns = tci_ask_ns(a, 0, 1);
+    return price;
+}
+
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch)
 {

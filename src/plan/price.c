@@ -1,0 +1,247 @@
+/* plan/price.c - cost-guided fission: finds groups that the cost model prices far above what their
+ * values need, and says whether a plan in which one of these values is stored is cheaper.
+ *
+ * In: a finished plan; trial plans of the same program that store one value more (a cut). Out: the
+ * suspects, the values of each that may be cut, and for each trial what the model says of the same
+ * nodes in both plans. plan/plan.c makes the trials and keeps the cuts that pay.
+ *
+ * A group is suspect if the cheapest schedule of its kernel (tci_loop_price) takes more than
+ * TCI_PRICE_SUSPECT times its floor: the larger of the time of its memory traffic and the time of
+ * its arithmetic, each value evaluated once. So a contraction in a form without packing, arithmetic
+ * that is repeated, and accesses that no vector form takes make a group suspect, and a program
+ * without such kernels is planned once.
+ *
+ * A cut of a suspect pays if all kernels that a trial makes of its nodes, with the other nodes of
+ * these kernels, take less than 1 / TCI_PRICE_GAIN of the time of the kernels of the first plan
+ * that hold them. Both times are prices of the model, and each kernel has its launch. */
+#include "group.h"
+
+enum {
+    TCI_PRICE_SUSPECT = 2,      /* times its floor */
+    TCI_PRICE_LEAST_NS = 5000,  /* over its floor, below which no group is suspect */
+    TCI_PRICE_LAUNCH_NS = 300,  /* of a kernel on a processor */
+    TCI_PRICE_PRIMS = 3,        /* primitive operations that an elementwise op has, about */
+    TCI_PRICE_BROADCAST = 8     /* elements for each of its source: a broadcast is not stored */
+};
+
+/* ---- prices ---- */
+
+/* The price of a kernel, found once for each text. */
+static tci_price tci_price_of(tci_prices *all, const tci_plan_made *made)
+{
+    const tci_price nothing = {0, 0, 0};
+    for (int i = 0; i < all->n; i++) {
+        if (all->items[i].text.lo == made->text.lo && all->items[i].text.hi == made->text.hi) {
+            return all->items[i].price;
+        }
+    }
+    tci_prices_item item = {made->text, made->kernel ? tci_loop_price(all->s, made->kernel,
+                                                                      all->machine)
+                                                     : nothing};
+    TCI_PUSH(all->s, all->items, all->n, all->cap, item);
+    return item.price;
+}
+
+static double tci_price_of_group(tci_prices *all, const tci_plan *p, int group)
+{
+    tci_price price = tci_price_of(all, &p->made[group]);
+    return price.ns + TCI_MAX((double)all->machine.facts.launch_ns, TCI_PRICE_LAUNCH_NS);
+}
+
+/* ---- suspects ---- */
+
+static double tci_price_points(const tci_root *r)
+{
+    double points = 1;
+    for (int i = 0; i < r->n_domain; i++) {
+        points *= (double)TCI_MAX(tci_dim_hint(r->domain[i]), 1);
+    }
+    return points;
+}
+
+/* Operations of a group that evaluates each of its values once. */
+static double tci_price_flops(const tci_fusion *f, const tci_group *g)
+{
+    tci_table seen = tci_table_in(f->s, sizeof(bool));
+    double flops = 0;
+    for (int m = 0; m < g->n_roots; m++) {
+        const tci_root *r = &f->roots[g->roots[m]];
+        for (int i = 0; i < r->n_inlined; i++) {
+            const tci_node *n = r->inlined[i];
+            int cost = tci_op_get(n->op)->cost * TCI_PRICE_PRIMS;
+            flops += tci_table_add(&seen, n) ? cost * (double)tci_dim_hint(tci_node_count(n)) : 0;
+        }
+        flops += r->kind == TCI_ROOT_VALUE ? 0 : 2 * tci_price_points(r);
+    }
+    return flops;
+}
+
+/* Values that are not worth memory, whatever they cost: one number, indices, draws. */
+static bool tci_price_is_free(const tci_fusion *f, const tci_node *n)
+{
+    const tci_pnode *p = tci_pnode_of(f, n);
+    return tci_plan_is_leaf(n) || p->drawn || p->guards || p->index > 0 ||
+           tci_op_is(n->op, TCI_IS_NUMBER) || n->op == TCI_OP_BARRIER ||
+           tci_dim_le(tci_node_count(n), 1);
+}
+
+/* Does n, a chain of movements, only repeat fewer elements? */
+static bool tci_price_is_broadcast(const tci_node *n)
+{
+    double count = (double)tci_dim_hint(tci_node_count(n));
+    while (tci_op_is(n->op, TCI_IS_VIEW)) {
+        n = n->in[0];
+    }
+    return (double)tci_dim_hint(tci_node_count(n)) * TCI_PRICE_BROADCAST <= count;
+}
+
+static void tci_price_add_edge(const tci_fusion *f, tci_suspect *s, tci_node *n)
+{
+    double bytes = tci_node_value_bytes(n);
+    int at = s->n_edges;
+    if (tci_price_is_free(f, n) || tci_pnode_of(f, n)->apart) {
+        return;
+    }
+    for (int i = 0; i < s->n_edges; i++) {
+        if (s->edges[i] == n) {
+            return;
+        }
+    }
+    while (at > s->n_roots && tci_node_value_bytes(s->edges[at - 1]) > bytes) {
+        at--;
+    }
+    if (at == TCI_PRICE_EDGES) {
+        return;
+    }
+    s->n_edges = TCI_MIN(s->n_edges + 1, TCI_PRICE_EDGES);
+    for (int i = s->n_edges - 1; i > at; i--) {
+        s->edges[i] = s->edges[i - 1];
+    }
+    s->edges[at] = n;
+}
+
+/* What one root of the group reads of another: contractions first. */
+static void tci_price_read_edges(const tci_fusion *f, tci_suspect *s)
+{
+    const tci_group *g = &f->groups[s->group];
+    for (int pass = 0; pass < 2; pass++) {
+        for (int m = 0; m < g->n_roots; m++) {
+            const tci_root *r = &f->roots[g->roots[m]];
+            for (int i = 0; i < r->n_reads; i++) {
+                const tci_root *q = &f->roots[r->reads[i].root];
+                bool first = q->kind == TCI_ROOT_CONTRACT;
+                if (q->group == s->group && first == (pass == 0)) {
+                    tci_price_add_edge(f, s, q->node);
+                    s->n_roots = s->n_edges;
+                }
+            }
+        }
+    }
+}
+
+/* What movement in the group reads, and what it makes: those of fewer bytes first. */
+static void tci_price_move_edges(const tci_fusion *f, tci_suspect *s)
+{
+    const tci_group *g = &f->groups[s->group];
+    for (int m = 0; m < g->n_roots; m++) {
+        const tci_root *r = &f->roots[g->roots[m]];
+        for (int i = 0; i < r->n_inlined; i++) {
+            tci_node *n = r->inlined[i];
+            bool moves = !tci_op_is(n->op, TCI_IS_POINTWISE);
+            for (int a = 0; a < tci_plan_n_evaluated(n); a++) {
+                tci_node *in = n->in[a];
+                bool made = tci_op_is(in->op, TCI_IS_VIEW);
+                bool last = made && !tci_op_is(n->op, TCI_IS_VIEW);
+                if (last ? !tci_price_is_broadcast(in) : moves && !made) {
+                    tci_price_add_edge(f, s, in);
+                }
+            }
+        }
+    }
+}
+
+/* Is group g priced far above its floor? */
+static bool tci_price_is_high(tci_prices *all, const tci_plan *p, const tci_group *g,
+                              const tci_plan_made *made)
+{
+    tci_price price = tci_price_of(all, made);
+    double flops = TCI_MIN((double)made->kernel->flops, tci_price_flops(p->fusion, g));
+    double least = TCI_MAX(flops * price.flop_ns, price.move_ns);
+    return price.ns > TCI_PRICE_SUSPECT * least && price.ns > least + TCI_PRICE_LEAST_NS;
+}
+
+TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list)
+{
+    const tci_fusion *f = p->fusion;
+    int n = 0, cap = 0;
+    *list = NULL;
+    for (int i = 0; i < f->n_groups; i++) {
+        const tci_group *g = &f->groups[i];
+        const tci_plan_made *made = &p->made[i];
+        tci_suspect s = {.group = i, .best = -1};
+        bool whole = g->has_repeat || g->has_scatter || g->kernel > 0 || !made->kernel ||
+                     tci_pnode_of(f, f->roots[g->roots[0]].node)->once;
+        if (whole) {
+            continue;
+        }
+        tci_price_read_edges(f, &s);
+        tci_price_move_edges(f, &s);
+        if (s.n_edges > 0 && tci_price_is_high(all, p, g, made)) {
+            s.ns = tci_price_of_group(all, p, i);
+            TCI_PUSH(f->s, *list, n, cap, s);
+        }
+    }
+    return n;
+}
+
+/* ---- trials ---- */
+
+/* The group of node n in plan p; -1: it has no root there. */
+static int tci_price_group(const tci_plan *p, const tci_node *n)
+{
+    const tci_pnode *known = tci_table_find(&p->fusion->known, n);
+    return known && known->root >= 0 ? p->fusion->roots[known->root].group : -1;
+}
+
+static void tci_price_mark(const tci_plan *p, const tci_node *n, bool *marks)
+{
+    int group = tci_price_group(p, n);
+    if (group >= 0) {
+        marks[group] = true;
+    }
+}
+
+static double tci_price_sum(tci_prices *all, const tci_plan *p, const bool *marks)
+{
+    double ns = 0;
+    for (int g = 0; g < p->fusion->n_groups; g++) {
+        ns += marks[g] ? tci_price_of_group(all, p, g) : 0;
+    }
+    return ns;
+}
+
+TCI_FN void tci_price_try(tci_prices *all, const tci_plan *p, const tci_plan *trial, int edge,
+                          tci_suspect *s)
+{
+    const tci_fusion *f = p->fusion, *t = trial->fusion;
+    const tci_group *g = &f->groups[s->group];
+    bool *now = TCI_NEW_ARRAY(all->s, bool, t->n_groups + 1);
+    bool *was = TCI_NEW_ARRAY(all->s, bool, f->n_groups + 1);
+    tci_price_mark(trial, s->edges[edge], now);
+    for (int m = 0; m < g->n_roots; m++) {
+        tci_price_mark(trial, f->roots[g->roots[m]].node, now);
+    }
+    was[s->group] = true;
+    for (int i = 0; i < t->n_groups; i++) {
+        for (int m = 0; now[i] && m < t->groups[i].n_roots; m++) {
+            tci_price_mark(p, t->roots[t->groups[i].roots[m]].node, was);
+        }
+    }
+    double before = tci_price_sum(all, p, was), after = tci_price_sum(all, trial, now);
+    bool pays = before * TCI_PRICE_TENTH >= after * TCI_PRICE_GAIN;
+    if (pays && (s->best < 0 || before - after > s->before - s->after)) {
+        s->best = edge;
+        s->before = before;
+        s->after = after;
+    }
+}
