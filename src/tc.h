@@ -162,6 +162,7 @@
 #include "loop/rows.c"
 #include "loop/warps.c"
 #include "loop/joint.c"
+#include "loop/count.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/walk.c"
