@@ -168,6 +168,7 @@
 #include "loop/walk.c"
 #include "loop/verify.c"
 
+#include "plan/association.c"
 #include "plan/order.c"
 #include "plan/sort.c"
 #include "plan/parts.c"

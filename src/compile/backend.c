@@ -195,7 +195,7 @@ TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o)
 TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
 {
     tci_machine m = tci_backend_machine_of(&b->target);
-    m.has_work = b->calls && !b->calls->launch;
+    m.has_work = !b->calls || !b->calls->launch;
     m.has_flags = b->calls && b->calls->launch && m.block_threads > 0 && !m.no_exchange;
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     m.has_pairs = m.has_pairs && o->matrix >= 0;

@@ -79,6 +79,20 @@ TCI_FN void tci_table_free(tci_table *t)
     t->n_pages = 0;
 }
 
+/* The item of `from` becomes that of `to`, which is zeros. */
+static void tci_table_copy(tci_table *t, const tci_node *from, const tci_node *to)
+{
+    const char *item = tci_table_find(t, from);
+    char *copy = item ? tci_table_at(t, to) : NULL;
+    bool written = !copy;
+    for (size_t i = 0; i < t->item_bytes && !written; i++) {
+        written = copy[i] != 0;
+    }
+    if (!written) {
+        memcpy(copy, item, t->item_bytes);
+    }
+}
+
 TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, const tci_table *now)
 {
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
@@ -87,9 +101,15 @@ TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, co
         in[i] = tci_table_get(now, n->in[i]);
         changed = changed || in[i] != n->in[i];
     }
-    return changed ? tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
-                                    n->n_attr, n->attr)
-                   : n;
+    if (!changed) {
+        return n;
+    }
+    tci_node *made = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
+                                    n->n_attr, n->attr);
+    if (made && g->facts) {
+        tci_table_copy(g->facts, n, made);
+    }
+    return made;
 }
 
 /* ---- order ---- */

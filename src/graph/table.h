@@ -97,7 +97,8 @@ TCI_INLINE tci_node *tci_table_get(const tci_table *now, const tci_node *n)
     return *(tci_node *const *)tci_table_item(now, n);
 }
 
-/* n over what stands for its inputs: n itself where each stands for itself. */
+/* n over what stands for its inputs: n itself where each stands for itself. The new node has n's
+ * item of g->facts, unless that is already written. */
 TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, const tci_table *now);
 
 /* ---- order ---- */

@@ -223,10 +223,25 @@ static bool tci_kernel_is_of_parts(const tci_kernel *k, int axis)
     return red && !k->axes[axis].inner && axis >= k->n_outer - red->earlier;
 }
 
+/* True if lanes are counted along an axis so that they would be others if it were longer. */
+static bool tci_kernel_has_lanes(const tci_kernel *k, int axis)
+{
+    bool lanes = false;
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        const tci_kstage *st = &k->stages[red->stage];
+        bool along = (red->order == TCI_ORDER_LANES || red->order == TCI_ORDER_BLOCK_SCAN) &&
+                     st->n_axes > 0 && st->axes[st->n_axes - 1] == axis;
+        lanes = lanes || (along && !tci_dim_divides(red->order_n, k->axes[axis].size));
+    }
+    return lanes;
+}
+
 /* All sums walk axes a and b (b the faster) as one: coef a = coef b * size b. */
 static bool tci_kernel_can_merge(const tci_kernel *k, const int *sums, int n, int a, int b)
 {
-    bool as_one = tci_kernel_are_neighbours(k, a, b) && !tci_kernel_is_of_parts(k, b);
+    bool as_one = tci_kernel_are_neighbours(k, a, b) && !tci_kernel_is_of_parts(k, b) &&
+                  !tci_kernel_has_lanes(k, b);
     for (int i = 0; i < n && as_one; i++) {
         as_one = tci_kernel_coef(k, sums[i], a) ==
                  tci_dim_mul(tci_kernel_coef(k, sums[i], b), k->axes[b].size);

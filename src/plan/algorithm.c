@@ -213,6 +213,7 @@ typedef struct tci_algo_chunks {
     int64_t *axes, *parts;
     int n_kept, n_axes, n_parts;
     bool padded;
+    tci_association as; /* class of what walks the elements of chunks, on a processor */
 } tci_algo_chunks;
 
 /* False: n is better left alone. */
@@ -229,6 +230,10 @@ static bool tci_algo_cut(const tci_algo *a, const tci_node *n, tci_algo_chunks *
     bool half = tci_dtype_is_half((tc_dtype)x->dtype);
     tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
     c->padded = !even;
+    if (a->associations) {
+        c->as = tci_association_of(a->s, a->associations, n);
+        c->as.run = (int16_t)TCI_MIN(c->as.run, n->n_attr - at);
+    }
     if (!even && tci_op_get(n->op)->identity >= TCI_IDENTITY_LOWEST) {
         return false; /* MAX, MIN: nothing to pad with */
     }
@@ -264,11 +269,22 @@ static bool tci_algo_cut(const tci_algo *a, const tci_node *n, tci_algo_chunks *
     return true;
 }
 
+/* Fold n, whose class is `as` unless it has one. */
+static tci_node *tci_algo_as(const tci_algo *a, tci_node *n, tci_association as)
+{
+    tci_association *is = a->associations ? tci_table_at(a->associations, n) : NULL;
+    if (is && !is->known) {
+        *is = as;
+    }
+    return n;
+}
+
 /* Each chunk of x, which has the shape of c's, by itself. */
 static tci_node *tci_algo_chunk_by(const tci_algo *a, const tci_algo_chunks *c, int op, tci_node *x)
 {
-    return tci_graph_node(a->g, op, (tc_dtype)x->dtype, c->n_kept, c->kept, 1, &x, c->n_axes,
-                          c->axes);
+    tci_node *made = tci_graph_node(a->g, op, (tc_dtype)x->dtype, c->n_kept, c->kept, 1, &x,
+                                    c->n_axes, c->axes);
+    return tci_algo_as(a, made, c->as);
 }
 
 /* What chunks gave, as one, in the place of n but for its dtype. */

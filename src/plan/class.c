@@ -47,6 +47,7 @@
 #include "../kernel/backward.h"
 #include "../kernel/product.h"
 #include "../kernel/skew.h"
+#include "../graph/build.h"
 #include "group.h"
 
 enum {
@@ -380,12 +381,55 @@ static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine 
     return tci_class_products(k, stage, 0) <= part ? 0 : (int)part;
 }
 
-/* ---- reproducible ---- */
+/* The same of the node, on a processor: its summed axes as the graph has them, whatever a kernel
+ * makes one axis of. */
+TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine)
+{
+    const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
+    int64_t all = 1, step = 1, first = 0;
+    bool known = true;
+    for (int i = 0; i < n->attr[0]; i++) {
+        int64_t size = TCI_MAX(tci_dim_most(n->in[0]->shape[i]), 1);
+        if (size == 1 || tci_build_label(out, n->rank, labels[i]) >= 0) {
+            continue;
+        }
+        known = known && (first == 0 || tci_dim_is_known(n->in[0]->shape[i]));
+        step = first > 0 ? (step > INT32_MAX / size ? INT32_MAX : step * size) : 1;
+        all = all > INT32_MAX / size ? INT32_MAX : all * size;
+        first++;
+    }
+    if (tci_dtype_get((tc_dtype)n->dtype)->compute != TC_F32 || all <= TCI_CLASS_PART) {
+        return 0;
+    }
+    if (machine.reproducible || !known || step > TCI_CLASS_STEP_MOST) {
+        return TCI_CLASS_PART;
+    }
+    int64_t slab = TCI_CLASS_SLAB;
+    while (slab > 1 && step * slab > TCI_CLASS_PART) {
+        slab /= 2;
+    }
+    int64_t part = TCI_MAX(TCI_CLASS_PART / (step * slab), 1) * step * slab;
+    return all <= part ? 0 : (int)part;
+}
 
-TCI_FN bool tci_class_is_row(const tci_node *n)
+/* ---- given by nodes ---- */
+
+TCI_FN bool tci_class_is_given(const tci_fusion *f)
+{
+    return f->associations || f->reproducible;
+}
+
+/* True if the folded axes of n end with the last axis of what it folds. */
+static bool tci_class_ends_rows(const tci_node *n)
 {
     int last = n->op == TCI_OP_SCAN ? 0 : n->n_attr - 1; /* of its axes */
     return n->n_attr > 0 && n->attr[last] == n->in[0]->rank - 1;
+}
+
+TCI_FN bool tci_class_is_row(const tci_fusion *f, const tci_node *n)
+{
+    return f->associations ? tci_association_of(f->s, f->associations, n).lanes
+                           : tci_class_ends_rows(n);
 }
 
 TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g)
@@ -393,11 +437,134 @@ TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g)
     for (int i = 0; i < g->n_roots; i++) {
         const tci_root *r = &f->roots[g->roots[i]];
         if (r->kind == TCI_ROOT_REDUCE || r->kind == TCI_ROOT_SCAN) {
-            return tci_class_is_row(r->node);
+            return tci_class_is_row(f, r->node);
         }
     }
     return false;
 }
+
+TCI_FN bool tci_class_may_keep(const tci_fusion *f, const tci_node *n)
+{
+    bool given = f->associations != NULL;
+    return tci_class_is_row(f, n) &&
+           !(given && (tci_class_run(f, n) > 1 || tci_class_online_of(n)));
+}
+
+TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n)
+{
+    return f->associations ? tci_association_of(f->s, f->associations, n).run : 0;
+}
+
+/* The MAX of x over the axes of SUM n that node m spreads over x again; NULL: m is something
+ * else. */
+static const tci_node *tci_class_max_spread(const tci_node *n, const tci_node *x,
+                                            const tci_node *m)
+{
+    const tci_node *max = m;
+    while (max->op == TCI_OP_EXPAND || max->op == TCI_OP_RESHAPE || max->op == TCI_OP_BARRIER) {
+        max = max->in[0];
+    }
+    bool same = max->op == TCI_OP_MAX && max->in[0] == x && max->n_attr == n->n_attr &&
+                m->op == TCI_OP_EXPAND && m->in[0]->rank == x->rank;
+    for (int i = 0, at = 0; i < x->rank && same; i++) {
+        bool folds = at < n->n_attr && n->attr[at] == i;
+        same = m->in[0]->shape[i] == (folds ? 1 : x->shape[i]);
+        at += folds;
+    }
+    for (int i = 0; i < n->n_attr && same; i++) {
+        same = max->attr[i] == n->attr[i];
+    }
+    return same ? max : NULL;
+}
+
+TCI_FN tci_node *tci_class_online_of(const tci_node *n)
+{
+    const tci_node *less = n->op == TCI_OP_SUM && n->in[0]->op == TCI_OP_EXP ? n->in[0]->in[0] : n;
+    tci_node *x = less->op == TCI_OP_SUB ? less->in[0] : NULL;
+    if (!x || x->dtype != n->dtype || tci_dtype_is_half((tc_dtype)n->dtype)) {
+        return NULL;
+    }
+    const tci_node *from = x->op == TCI_OP_CAST ? x->in[0] : x; /* what lies in memory */
+    tci_dim bytes = tci_dtype_get((tc_dtype)from->dtype)->bytes;
+    for (int i = 0; i < n->n_attr; i++) {
+        bytes = tci_dim_mul(bytes, x->shape[n->attr[i]]);
+    }
+    bool far = tci_dim_le(TCI_CLASS_FAR, bytes);
+    return far && tci_class_max_spread(n, x, less->in[1]) ? x : NULL;
+}
+
+/* What lies in memory in a kernel that tells the order of a contraction: all that is no view. */
+static int tci_class_access(tci_lower *l, tci_node *n, const int *idx, int guard)
+{
+    if (tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_BARRIER) {
+        return -1;
+    }
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    int operand = tci_kernel_operand(l->k, (tc_dtype)n->dtype, false, tci_node_count(n));
+    return tci_lower_load(l, operand, t, tci_lower_offset(l, n->rank, n->shape, NULL, idx), guard);
+}
+
+/* Halves may be multiplied in pairs, which has an order of its own. */
+static bool tci_class_is_of_halves(const tci_node *n)
+{
+    for (; tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST; n = n->in[0]) {
+        if (tci_dtype_is_half((tc_dtype)n->dtype)) {
+            return true;
+        }
+    }
+    return tci_dtype_is_half((tc_dtype)n->dtype);
+}
+
+/* CONTRACT root r alone, its operands in memory row by row; NULL: no sum over windows. */
+static tci_kernel *tci_class_alone(const tci_fusion *f, const tci_root *r)
+{
+    tci_kernel *k = tci_kernel_make(f->s);
+    tci_lower l;
+    tci_lower_init(&l, f->s, k);
+    l.access = tci_class_access;
+    int *domain = TCI_NEW_ARRAY(f->s, int, r->n_domain + 1);
+    tci_kstage stage = {TCI_STAGE_REDUCE, 0, TCI_NEW_ARRAY(f->s, int32_t, r->n_domain + 1), 0, -1,
+                        -1};
+    for (int i = 0; i < r->n_domain; i++) {
+        bool inner = i >= r->n_out, one = r->domain[i] == 1;
+        int axis = one ? -1 : tci_kernel_axis(k, r->domain[i], inner);
+        domain[i] = one ? tci_kx_const(k, 0) : tci_kx_axis(k, axis);
+        if (inner && !one) {
+            stage.axes[stage.n_axes++] = axis;
+        }
+    }
+    if (stage.n_axes < 2) {
+        return NULL;
+    }
+    TCI_PUSH(k->s, k->stages, k->n_stages, k->cap_stages, stage);
+    tci_kred red = {.op = TCI_RED_DOT, .dtype = TC_F32, .in = {-1, -1, -1}, .inst = -1};
+    for (int i = 0; i < 2; i++) {
+        red.in[i] = tci_lower_value(&l, r->node->in[i], tci_plan_input_index(&l, r, i, domain), 0);
+    }
+    TCI_PUSH(k->s, k->reds, k->n_reds, k->cap_reds, red);
+    return k;
+}
+
+/* Are there so many products that another order is worth it? Sizes that are symbols count as 1. */
+static bool tci_class_pays_turning(const tci_root *r)
+{
+    double products = 1;
+    for (int i = 0; i < r->n_domain; i++) {
+        products *= tci_dim_is_known(r->domain[i]) ? (double)tci_dim_known(r->domain[i]) : 1;
+    }
+    return products >= TCI_CLASS_TURNED;
+}
+
+TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r)
+{
+    const tci_node *n = r->node;
+    bool may = f->associations && tci_class_pays_turning(r) && !tci_class_is_of_halves(n->in[0]) &&
+               !tci_class_is_of_halves(n->in[1]);
+    const tci_kernel *k = may ? tci_class_alone(f, r) : NULL;
+    return k && tci_skew_is_across(k, k->n_outer - 1);
+}
+
+/* ---- reproducible ---- */
 
 /* The op of n over axes of x. */
 static tci_node *tci_class_fold(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *x, int n_axes,
@@ -450,7 +617,8 @@ TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *
 
 /* ---- the choice ---- */
 
-TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
+/* The orders that follow from where the kernel's vectors lie. */
+static void tci_class_choose_orders(tci_kernel *k, tci_machine machine)
 {
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
@@ -468,6 +636,11 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
             red->order_n = part;
         }
     }
+}
+
+/* Those of the units and instructions that the machine has. */
+static void tci_class_choose_units(tci_kernel *k, tci_machine machine)
+{
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
         red->points = (uint8_t)tci_matrix_lane_points(k, red, machine);
@@ -504,27 +677,12 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     }
 }
 
-/* Are there so many products that another order is worth it? Sizes that are symbols count as 1. */
-static bool tci_class_pays_turning(const tci_kernel *k)
+TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
 {
-    double products = 1;
-    for (int i = 0; i < k->n_axes; i++) {
-        tci_dim size = k->axes[i].size;
-        products *= tci_dim_is_known(size) ? (double)tci_dim_known(size) : 1;
+    if (machine.block_threads > 0) { /* else they are given by the nodes (plan/kernel.c) */
+        tci_class_choose_orders(k, machine);
     }
-    return products >= TCI_CLASS_TURNED;
-}
-
-TCI_FN void tci_class_turn(tci_kernel *k, tci_machine machine)
-{
-    bool may = machine.block_threads == 0 && !machine.reproducible &&
-               k->vector == TCI_VEC_OUTER && tci_class_pays_turning(k);
-    if (may && k->n_stages > 0 && tci_skew_is_across(k, k->n_outer - 1)) {
-        tci_kstage *st = &k->stages[0];
-        int32_t last = st->axes[st->n_axes - 1];
-        st->axes[st->n_axes - 1] = st->axes[st->n_axes - 2];
-        st->axes[st->n_axes - 2] = last;
-    }
+    tci_class_choose_units(k, machine);
 }
 
 /* A line where kernel k has another class than it would have if it need not be reproducible. */
@@ -542,11 +700,13 @@ TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders
     if (!machine.reproducible || k->n_reds == 0) {
         return;
     }
-    tci_kred now = k->reds[0];
+    tci_kred now = k->reds[0], *before = k->reds;
     uint8_t vector = k->vector;
     machine.reproducible = false;
+    k->reds = tci_scratch_copy(k->s, before, sizeof(*before) * (size_t)k->n_reds);
     k->vector = tci_class_vector(k, machine);
-    tci_class_choose(k, machine);
+    tci_class_choose_orders(k, machine);
+    tci_class_choose_units(k, machine);
     if (now.order != k->reds[0].order || now.order_n != k->reds[0].order_n) {
         tci_str_printf(orders, "%s: ", k->name);
         tci_kernel_print_order(orders, &now);
@@ -555,7 +715,6 @@ TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders
         tci_str_add(orders, "\n");
     }
     tci_class_report_online(k, machine, orders);
-    machine.reproducible = true;
+    k->reds = before;
     k->vector = vector;
-    tci_class_choose(k, machine);
 }

@@ -395,11 +395,6 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_CONTRACTION;
         return false;
     }
-    if (f->reproducible && r->kind == TCI_ROOT_REDUCE && g->has_reduce &&
-        tci_class_is_row(r->node) != tci_class_has_rows(f, g)) {
-        *why = TCI_WHY_CLASS;
-        return false;
-    }
     int kernel = tci_pnode_of(f, r->node)->kernel;
     if (kernel != 0 && kernel != g->kernel) {
         *why = TCI_WHY_PAIRS;
@@ -410,6 +405,14 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         return false;
     }
     return true;
+}
+
+/* True if group g has no fold of another class than root r, as far as classes are given. */
+static bool tci_group_has_class(const tci_fusion *f, const tci_root *r, const tci_group *g)
+{
+    bool folds = r->kind == TCI_ROOT_REDUCE || (r->kind == TCI_ROOT_SCAN && !f->reproducible);
+    return !tci_class_is_given(f) || !folds || !(g->has_reduce || g->has_scan) ||
+           tci_class_is_row(f, r->node) == tci_class_has_rows(f, g);
 }
 
 /* Puts root into a group it reads from, if one takes it. */
@@ -447,6 +450,10 @@ static bool tci_group_join_source(tci_fusion *f, int root, int group)
     if (fits && tci_group_idles(f, r, g, outer_of)) {
         fits = false;
         why = TCI_WHY_FEW;
+    }
+    if (fits && !tci_group_has_class(f, r, g)) {
+        fits = false;
+        why = TCI_WHY_CLASS;
     }
     if (!fits) {
         tci_group_refuse(f, r->node, source, why);
@@ -532,7 +539,7 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
         return false;
     }
     tci_why why;
-    if (!tci_group_fits(f, root, group, &why)) {
+    if (!tci_group_fits(f, root, group, &why) || !tci_group_has_class(f, r, g)) {
         return false;
     }
     for (int i = 0; i < r->n_domain; i++) {
@@ -801,12 +808,13 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 const tci_table *forced, const tci_table *cuts,
-                                 const tci_table *late, const tci_pairs_kernels *pairs,
-                                 tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why)
+                                 const tci_table *associations, const tci_table *forced,
+                                 const tci_table *cuts, const tci_table *late,
+                                 const tci_pairs_kernels *pairs, tci_node *const *changed,
+                                 int n_changed, tci_machine machine, tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts);
+    f->associations = associations;
     f->late = late;
     f->pairs = pairs;
     f->joined = TCI_NEW_ARRAY(s, bool, pairs->n + 1);

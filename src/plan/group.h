@@ -148,8 +148,17 @@ typedef struct tci_pairs_kernels {
     tci_pairs_kernel *items; int n, cap;
 } tci_pairs_kernels;
 
+/* The association class of a REDUCE or SCAN on a processor (plan/association.c). */
+typedef struct tci_association {
+    bool known;
+    bool lanes;    /* LANES or BLOCK_SCAN; else CHAIN */
+    int16_t run;   /* LANES: so many of its axes, the last ones, are the axis of lanes */
+} tci_association;
+
 typedef struct tci_fusion {
     tci_scratch *s;
+    const tci_table *associations; /* a tci_association for each node; NULL: classes follow from
+                                    * kernels, or from what is reproducible */
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
@@ -243,6 +252,7 @@ typedef struct tci_algo {
                         * nor of copies of f32 */
     tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
     tci_table *panels; /* as in tci_plan; NULL: nothing is computed once */
+    tci_table *associations; /* of a processor, as in tci_fusion; else NULL */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -400,7 +410,8 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
  * by all their readers (plan/price.c), NULL: none; late: as in
  * tci_fusion. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 const tci_table *forced, const tci_table *cuts,
+                                 const tci_table *associations, const tci_table *forced,
+                                 const tci_table *cuts,
                                  const tci_table *late,
                                  const tci_pairs_kernels *pairs, tci_node *const *changed,
                                  int n_changed, tci_machine machine, tci_str *why);
@@ -505,22 +516,40 @@ typedef struct tci_lowered {
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine);
-/* plan/class.c: where the vectors of a kernel lie (tci_kvec), asked before its axes are in final
- * form; and then the numeric classes of its reductions. */
+/* plan/association.c: decides for all folds that the roots need, where `found` has none yet. */
+TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
+                                 int n_roots);
+/* That of n, which is one of them or was made later. */
+TCI_FN tci_association tci_association_of(tci_scratch *s, const tci_table *found,
+                                          const tci_node *n);
+/* plan/class.c. True if the classes of a kernel's folds are given by its nodes: on a processor, and
+ * where results are reproducible. Then a group has folds of one class. */
+TCI_FN bool tci_class_is_given(const tci_fusion *f);
+/* True if the class of REDUCE or SCAN n is LANES or BLOCK_SCAN; the same of those of group g. */
+TCI_FN bool tci_class_is_row(const tci_fusion *f, const tci_node *n);
+TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
+/* True if a kernel that keeps rows may hold REDUCE n. */
+TCI_FN bool tci_class_may_keep(const tci_fusion *f, const tci_node *n);
+/* How many of its last axes are one axis of lanes, of LANES that are given; else 0. */
+TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n);
+/* The value x whose largest elements m SUM n of exp(x - m) is made with in one pass (class ONLINE),
+ * on a processor; NULL: it is not. */
+TCI_FN tci_node *tci_class_online_of(const tci_node *n);
+/* The products of a part of CONTRACT n's sums (SPLIT), 0: they are chains. */
+TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
+/* True if the last two axes that CONTRACT root r sums, over windows, change places on a processor:
+ * the one along which neighbouring rows of places meet the same row of an image comes last. */
+TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
+/* Where they are not given: where the vectors of a kernel lie (tci_kvec), asked before its axes are
+ * in final form. */
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine);
+/* The numeric classes of the kernel's reductions. */
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
-/* Of sums over windows, on a processor: along which of the last two axes of these rows of places
- * meet the same row of an image comes last, so that a tile reads it once. */
-TCI_FN void tci_class_turn(tci_kernel *k, tci_machine machine);
-/* Of a SUM over stage `row`: the MAX that it is better made with in one pass (class ONLINE); -1:
- * there is none. */
+/* By blocks of threads, of a SUM over stage `row`: the MAX that it is better made with in one pass
+ * (class ONLINE); -1: there is none. */
 TCI_FN int tci_class_online(const tci_kernel *k, const tci_kstage *row, const tci_kred *red,
                             tci_machine machine);
 TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders);
-/* The same where results must be reproducible: REDUCE n as its axes lie in the graph, and those of
- * group g, which are of one class. */
-TCI_FN bool tci_class_is_row(const tci_node *n);
-TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
 /* REDUCE n as reductions whose classes do not follow from sizes. */
 TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
 /* plan/memory.c: order, lifetimes, arena offsets and input/output aliases of a step list. */

@@ -309,6 +309,19 @@ static bool tci_join_is_cut(const tci_join *j)
     return cut;
 }
 
+/* True if all folds have one class, as far as it is given. */
+static bool tci_join_check_classes(const tci_join *j)
+{
+    int chains = 0, rows = 0;
+    for (int i = 0; i < j->n_roots && tci_class_is_given(j->f); i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        if (r->kind == TCI_ROOT_REDUCE || r->kind == TCI_ROOT_SCAN) {
+            *(tci_class_is_row(j->f, r->node) ? &rows : &chains) += 1;
+        }
+    }
+    return chains == 0 || rows == 0;
+}
+
 /* pairs: values that are kept need no row beside them. */
 static bool tci_join_check(const tci_join *j, bool pairs, tci_why *why)
 {
@@ -322,6 +335,10 @@ static bool tci_join_check(const tci_join *j, bool pairs, tci_why *why)
     }
     *why = TCI_WHY_PRICE;
     if (tci_join_is_cut(j)) {
+        return false;
+    }
+    *why = TCI_WHY_CLASS;
+    if (!tci_join_check_classes(j)) {
         return false;
     }
     *why = TCI_WHY_ONCE;

@@ -19,6 +19,8 @@ typedef struct tci_pk_slot {
     int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
     int32_t kx;
     int32_t attempt;    /* for which it has axes */
+    bool has_lanes;     /* a class counts lanes along it: */
+    bool is_scanned;    /* it stays one axis; else parts of it are a multiple of the lanes */
 } tci_pk_slot;
 
 typedef struct tci_pk_family {
@@ -33,6 +35,8 @@ typedef struct tci_pk_family {
 typedef struct tci_pk_member {
     int32_t family, of_result;
     tci_pk_slot **slot_of;
+    tci_dim *within;   /* per axis of the domain: elements of its slot for each of its own; 0: it
+                        * has the slot alone */
     bool is_kept;      /* a VALUE that the group reads again: a row of it is kept */
 } tci_pk_member;
 
@@ -122,6 +126,13 @@ static int tci_pk_collect(const tci_pk_member *m, int first, int end, tci_pk_slo
     return n;
 }
 
+/* How many axes, the last ones of r's domain, are one axis of lanes. */
+static int tci_pk_run(const tci_pk *p, const tci_root *r)
+{
+    bool folds = r->kind == TCI_ROOT_REDUCE || r->kind == TCI_ROOT_SCAN;
+    return folds ? tci_class_run(p->f, r->node) : 0;
+}
+
 /* Of a group that keeps rows: an inner axis of the group is one slot, whoever walks it. A
  * contraction walks what it sums first. */
 static void tci_pk_find_rows(tci_pk *p, const tci_root *r, tci_pk_member *m)
@@ -143,23 +154,61 @@ static void tci_pk_find_rows(tci_pk *p, const tci_root *r, tci_pk_member *m)
     m->family = tci_pk_family_of_slots(p, n, slots, r->kind == TCI_ROOT_CONTRACT ? n_out : 0);
 }
 
-/* Of any other group: equal inner sizes are one family. */
+/* The axes of r's domain in the order in which its stage walks them. */
+static int *tci_pk_walk(const tci_pk *p, const tci_root *r)
+{
+    int *walk = TCI_NEW_ARRAY(p->s, int, r->n_domain + 1), last = -1, before = -1;
+    for (int i = 0; i < r->n_domain; i++) {
+        walk[i] = i;
+        before = i >= r->n_out && r->domain[i] != 1 ? last : before;
+        last = i >= r->n_out && r->domain[i] != 1 ? i : last;
+    }
+    if (r->kind == TCI_ROOT_CONTRACT && before >= 0 && tci_class_turns(p->f, r)) {
+        walk[before] = last;
+        walk[last] = before;
+    }
+    return walk;
+}
+
+/* Of any other group: equal inner sizes are one family. The axes that lanes are counted along are
+ * one slot. */
 static void tci_pk_find_family(tci_pk *p, const tci_root *r, tci_pk_member *m)
 {
     tci_dim *sizes = TCI_NEW_ARRAY(p->s, tci_dim, r->n_domain + 1), none = 0;
-    int n = 0;
-    for (int i = 0; i < r->n_domain; i++) { /* without those of size 1 */
-        if (r->outer_of[i] < 0 && r->domain[i] != 1) {
-            sizes[n++] = r->domain[i];
+    int *at = TCI_NEW_ARRAY(p->s, int, r->n_domain + 1), *walk = tci_pk_walk(p, r), n = 0;
+    int run = tci_pk_run(p, r), first = -1; /* slot of the first axis of the run */
+    for (int w = 0; w < r->n_domain; w++) { /* without those of size 1 */
+        int i = walk[w];
+        at[i] = -1;
+        if (r->outer_of[i] >= 0 || r->domain[i] == 1) {
+            continue;
         }
+        bool joins = first >= 0;
+        n += !joins;
+        sizes[n - 1] = joins ? tci_dim_mul(sizes[n - 1], r->domain[i]) : r->domain[i];
+        at[i] = n - 1;
+        first = i >= r->n_domain - run ? at[i] : -1;
     }
     m->family = tci_pk_family_of_sizes(p, n, sizes);
-    n = 0;
-    for (int i = 0; i < r->n_domain; i++) {
-        bool walks = r->outer_of[i] < 0 && r->domain[i] != 1;
-        m->slot_of[i] = walks ? p->families[m->family].slots[n++] : NULL;
+    tci_pk_slot **slots = p->families[m->family].slots;
+    tci_dim within = 1;
+    for (int i = r->n_domain - 1; i >= 0; i--) {
+        m->slot_of[i] = at[i] >= 0 ? slots[at[i]] : NULL;
+        bool whole = at[i] < 0 || r->domain[i] == slots[at[i]]->size;
+        m->within[i] = whole ? 0 : within;
+        within = whole ? within : tci_dim_mul(within, r->domain[i]);
     }
     m->of_result = r->kind == TCI_ROOT_VALUE ? m->family : tci_pk_family_of_sizes(p, 0, &none);
+}
+
+/* Notes along which slot a class counts lanes. */
+static void tci_pk_mark_lanes(const tci_pk *p, const tci_root *r, const tci_pk_member *m)
+{
+    const tci_pk_family *f = &p->families[m->family];
+    if (tci_pk_run(p, r) > 0 && f->n > 0) {
+        f->slots[f->n - 1]->has_lanes = true;
+        f->slots[f->n - 1]->is_scanned |= r->kind == TCI_ROOT_SCAN;
+    }
 }
 
 static void tci_pk_mark_kept(tci_pk *p)
@@ -189,11 +238,13 @@ static void tci_pk_find_families(tci_pk *p)
     for (int m = 0; m < g->n_roots; m++) {
         const tci_root *r = &p->f->roots[g->roots[m]];
         p->members[m].slot_of = TCI_NEW_ARRAY(p->s, tci_pk_slot *, r->n_domain + 1);
+        p->members[m].within = TCI_NEW_ARRAY(p->s, tci_dim, r->n_domain + 1);
         if (g->keeps) {
             tci_pk_find_rows(p, r, &p->members[m]);
         } else {
             tci_pk_find_family(p, r, &p->members[m]);
         }
+        tci_pk_mark_lanes(p, r, &p->members[m]);
     }
     if (!g->keeps) {
         tci_pk_family_of_sizes(p, 0, &none);
@@ -239,7 +290,8 @@ static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, tci_dim factor)
     for (int i = 0; i < f->n; i++) {
         tci_pk_slot *slot = f->slots[i];
         int at = axis - slot->first_axis;
-        if (slot->size == 1 || at < 0 || at >= slot->n_factors) {
+        bool lanes = slot->has_lanes && (slot->is_scanned || !tci_dim_divides(TCI_VLANES, factor));
+        if (slot->size == 1 || lanes || at < 0 || at >= slot->n_factors) {
             continue;
         }
         tci_dim *factors = TCI_NEW_ARRAY(p->s, tci_dim, slot->n_factors + 1);
@@ -348,7 +400,10 @@ static int *tci_pk_domain(tci_pk *p, int member)
         } else if (r->outer_of[i] >= 0) {
             domain[i] = p->outer.slots[r->outer_of[i]]->kx;
         } else {
-            domain[i] = p->members[member].slot_of[i]->kx;
+            tci_dim within = p->members[member].within[i];
+            int x = p->members[member].slot_of[i]->kx;
+            x = within != 0 ? tci_kx_div(p->k, x, within) : x;
+            domain[i] = within != 0 ? tci_kx_mod(p->k, x, r->domain[i]) : x;
         }
     }
     return domain;
@@ -465,14 +520,14 @@ static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kre
     tci_pk_element(p, r, domain, red->in[0], red);
 }
 
-/* Makes a SUM that should be ONLINE one, of what the MAX before it takes in. A matrix unit's rows
- * have a class of their own (kernel/attention.c). */
+/* Makes a SUM that should be ONLINE one: by blocks of threads of what the MAX before it takes in. A
+ * matrix unit's rows have a class of their own (kernel/attention.c). */
 static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *domain,
                           tci_kred *red)
 {
     const tci_pk_family *f = &p->families[family];
     const tci_kstage row = {TCI_STAGE_REDUCE, f->n_axes, f->axes, f->n_kept, -1, -1};
-    int max = p->g->on_unit ? -1 : tci_class_online(p->k, &row, red, p->machine);
+    int max = p->g->on_unit || p->machine.block_threads == 0 ? -1 : tci_class_online(p->k, &row, red, p->machine);
     if (max >= 0) {
         red->op = TCI_RED_ONLINE;
         red->part = 1;
@@ -513,6 +568,23 @@ static int tci_pk_started(tci_pk *p, const tci_root *r, const int *domain, int v
                           tci_lower_convert(p->k, start, t), value);
 }
 
+/* The order that the node gives, on a processor. */
+static void tci_pk_order(const tci_pk *p, const tci_root *r, tci_kred *red)
+{
+    if (p->machine.block_threads > 0) {
+        return;
+    }
+    bool scan = r->kind == TCI_ROOT_SCAN, contract = r->kind == TCI_ROOT_CONTRACT;
+    int part = contract ? tci_class_part_of(r->node, p->machine) : 0;
+    if (part > 0) {
+        red->order = TCI_ORDER_SPLIT;
+        red->order_n = part;
+    } else if (!contract && tci_class_is_row(p->f, r->node)) {
+        red->order = scan ? TCI_ORDER_BLOCK_SCAN : TCI_ORDER_LANES;
+        red->order_n = TCI_VLANES;
+    }
+}
+
 /* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's
  * dtype. */
 static void tci_pk_reduce(tci_pk *p, int member)
@@ -524,8 +596,17 @@ static void tci_pk_reduce(tci_pk *p, int member)
     bool arg = tci_op_is(n->op, TCI_IS_ARG);
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
     tci_kred red = tci_pk_red(n, t);
-    tci_pk_take(p, r, domain, &red);
-    tci_pk_online(p, r, p->members[member].family, domain, &red);
+    tci_node *online = p->f->associations ? tci_class_online_of(n) : NULL;
+    if (online) {
+        red.op = TCI_RED_ONLINE;
+        red.part = 1;
+        const int *idx = tci_plan_input_index(&p->l, r, 0, domain);
+        tci_pk_element(p, r, domain, tci_lower_value(&p->l, online, idx, 0), &red);
+    } else {
+        tci_pk_take(p, r, domain, &red);
+        tci_pk_online(p, r, p->members[member].family, domain, &red);
+    }
+    tci_pk_order(p, r, &red);
     int after = -1;
     for (int i = 0; i < tci_red_takes(red.op); i++) {
         after = TCI_MAX(after, p->k->insts[red.in[i]].stage);
@@ -883,25 +964,25 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     }
     tci_pk_find_families(&p);
     bool linked = tci_root_is_linked(f->roots[g->roots[0]].node);
-    bool rows = machine.reproducible && tci_class_has_rows(f, g);
+    bool given = tci_class_is_given(f), rows = given && tci_class_has_rows(f, g);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
-        if (!tci_pk_split_any(&p, rows || linked)) {
+        if (!tci_pk_split_any(&p, (machine.reproducible && rows) || linked)) {
             break;
         }
     }
-    p.k->vector = machine.reproducible ? rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER
-                                       : tci_class_vector(p.k, machine);
+    p.k->vector = !given            ? tci_class_vector(p.k, machine)
+                  : rows || g->keeps ? TCI_VEC_INNER
+                                     : TCI_VEC_OUTER;
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
-    uint8_t vector = tci_class_vector(out.kernel, machine); /* axes may have become one, and long */
-    if (!machine.reproducible && vector != out.kernel->vector) {
+    uint8_t vector = given ? out.kernel->vector : tci_class_vector(out.kernel, machine);
+    if (vector != out.kernel->vector) { /* axes may have become one, and long */
         p.k->vector = vector;
         out.kernel = tci_kernel_finish(p.k);
     }
     out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
     out.kernel = tci_kernel_crop(out.kernel, out.offsets);
     tci_class_choose(out.kernel, machine);
-    tci_class_turn(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);
 #ifdef TC_DYNAMIC_SHAPES

@@ -227,7 +227,7 @@ static int64_t tci_pattern_row_bytes(const tci_join *j, bool open)
         tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)r->node->dtype)->compute;
         double row = tci_dtype_get(t)->bytes;
         if ((r->kind == TCI_ROOT_CONTRACT && !tci_dtype_is_float((tc_dtype)r->node->dtype)) ||
-            (r->kind == TCI_ROOT_REDUCE && !tci_class_is_row(r->node))) {
+            (r->kind == TCI_ROOT_REDUCE && !tci_class_may_keep(j->f, r->node))) {
             return 0;
         }
         for (int d = 0; d < r->n_domain; d++) {

@@ -288,8 +288,9 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     int n_buffers = p->n_buffers;
     size_t n_why = p->why.n;
     for (int round = 1;; round++) {
-        tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, j->forced, j->cuts, j->late,
-                                      j->pairs, j->changed, p->n_assigns, m->machine, &p->why);
+        tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, m->g->facts, j->forced,
+                                      j->cuts, j->late, j->pairs, j->changed, p->n_assigns,
+                                      m->machine, &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
         tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
@@ -517,6 +518,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
                           .machine = m->machine,
                           .orders = &p->orders,
                           .forced = &forced,
+                          .associations = m->g->facts,
                           .changed = job.changed,
                           .n_changed = p->n_assigns,
                           .whole = &takers,
@@ -543,9 +545,10 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     return p;
 }
 
-TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
-                               tci_node *const *literals, int n_literals, tci_node *const *roots,
-                               int n_roots, tci_machine machine)
+/* The plan of a graph whose facts are known. */
+static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *const *inputs,
+                                     int n_inputs, tci_node *const *literals, int n_literals,
+                                     tci_node *const *roots, int n_roots, tci_machine machine)
 {
     tci_plan *p = TCI_NEW(s, tci_plan), *again = TCI_NEW(s, tci_plan);
     p->why.s = s;
@@ -582,8 +585,25 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     if (p->panels->pages && !tci_plan_keeps_to(p, limit)) {
         machine.remat = remat;
         machine.is_lean = true;
-        return tci_plan_make(s, g, inputs, n_inputs, literals, n_literals, roots, n_roots,
-                             machine);
+        return tci_plan_make_known(s, g, inputs, n_inputs, literals, n_literals, roots, n_roots,
+                                   machine);
     }
+    return p;
+}
+
+/* On a processor the association classes are decided here, before anything else. A body of a
+ * repetition finds those of the plan around it. */
+TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
+                               tci_node *const *literals, int n_literals, tci_node *const *roots,
+                               int n_roots, tci_machine machine)
+{
+    tci_table found = tci_table_in(s, sizeof(tci_association)), *before = g->facts;
+    if (machine.block_threads == 0 && !machine.reproducible) {
+        g->facts = before ? before : &found;
+        tci_association_find(s, g->facts, roots, n_roots);
+    }
+    tci_plan *p = tci_plan_make_known(s, g, inputs, n_inputs, literals, n_literals, roots,
+                                      n_roots, machine);
+    g->facts = before;
     return p;
 }

@@ -1,0 +1,363 @@
+/* plan/association.c - the association class of each reduction and scan on a processor.
+ *
+ * In: the graph before any choice of layout, algorithm or kernel. Out: for each REDUCE and SCAN
+ * whether its class is LANES (BLOCK_SCAN) or CHAIN (kernel/ir.h), and which axes are the one that
+ * lanes are counted along. The idea: the class decides the bits of a sum, so it follows from the
+ * graph alone, and whatever is decided later (which ops share a kernel, where vectors lie, how
+ * values lie in memory, which instructions there are) has to keep it. The fact belongs to the node:
+ * it is kept in a table of the graph, and tci_graph_rebuild hands it on to the node that takes the
+ * place of another.
+ *
+ * The rule asks, for each axis of what is reduced, how many elements would be read with stride 1
+ * along it: seen through movement and elementwise ops down to memory, contractions and other
+ * reductions, whose results are row-major as their shapes are.
+ *
+ *   CHAIN  where more lies along the last kept axis than along the last reduced one, or rows are
+ *          short, or of pairs of two short rows, and there are enough results next to each other
+ *          for a vector of them
+ *   LANES  everything else: rows. Lanes are counted along the last reduced axis, joined with those
+ *          before it as long as everything walks them as one and they do not fill lanes by
+ *          themselves: until their size is a multiple of the lanes, or TCI_ASSOC_FILLED. Kernels
+ *          may split and merge that axis where it changes no lane (kernel/simplify.c).
+ *
+ * A reduction that plan/algorithm.c makes of another keeps its class where it walks the same rows;
+ * others, over memory in row-major order, are decided by their shapes. */
+#include "group.h"
+
+enum {
+    TCI_ASSOC_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
+    TCI_ASSOC_WIDE = 16,         /* least neighbours for that, */
+    TCI_ASSOC_POINTS = 1024,     /* or results, of rows no longer than there are neighbours */
+    TCI_ASSOC_PAIRS_ROW = 256,   /* elements of rows in pairs that lanes of their own take */
+    TCI_ASSOC_FILLED = 256       /* elements of an axis that needs no other to fill lanes */
+};
+
+/* What is read along one axis of a value. */
+typedef struct tci_assoc_axis {
+    double along; /* elements of the largest source that has stride 1 along it */
+    bool joined;  /* everything walks it and the axis before it as one */
+} tci_assoc_axis;
+
+/* Elements of n; of symbolic sizes at most. */
+static double tci_assoc_elements(const tci_node *n)
+{
+    double elements = 1;
+    for (int i = 0; i < n->rank; i++) {
+        elements *= (double)tci_dim_most(n->shape[i]);
+    }
+    return elements;
+}
+
+/* ---- what is read along each axis ---- */
+
+static void tci_assoc_row_major(const tci_node *n, tci_assoc_axis *axes)
+{
+    bool found = false;
+    for (int i = n->rank - 1; i >= 0; i--) {
+        bool last = !found && n->shape[i] != 1;
+        axes[i] = (tci_assoc_axis){last ? tci_assoc_elements(n) : 0, true};
+        found = found || last;
+    }
+}
+
+static void tci_assoc_memory(const tci_node *n, tci_assoc_axis *axes)
+{
+    for (int i = 0; i < n->rank; i++) {
+        bool unit = n->strides[i] == 1 && n->shape[i] != 1;
+        axes[i].along = unit ? tci_assoc_elements(n) : 0;
+        axes[i].joined =
+            i > 0 && n->strides[i - 1] == tci_dim_mul(n->strides[i], n->shape[i]);
+    }
+}
+
+static void tci_assoc_pointwise(const tci_table *known, const tci_node *n, tci_assoc_axis *axes)
+{
+    for (int i = 0; i < n->rank; i++) {
+        axes[i] = (tci_assoc_axis){0, true};
+    }
+    for (int k = 0; k < n->n_in; k++) {
+        const tci_assoc_axis *in = *(tci_assoc_axis *const *)tci_table_item(known, n->in[k]);
+        for (int i = 0; i < n->rank && n->in[k]->rank == n->rank; i++) {
+            axes[i].along = TCI_MAX(axes[i].along, in[i].along);
+            axes[i].joined = axes[i].joined && in[i].joined;
+        }
+    }
+}
+
+static void tci_assoc_permute(const tci_node *n, const tci_assoc_axis *in, tci_assoc_axis *axes)
+{
+    for (int i = 0; i < n->rank; i++) {
+        bool follows = i > 0 && n->attr[i] == n->attr[i - 1] + 1;
+        axes[i] = (tci_assoc_axis){in[n->attr[i]].along, follows && in[n->attr[i]].joined};
+    }
+}
+
+static void tci_assoc_expand(const tci_node *n, const tci_assoc_axis *in, tci_assoc_axis *axes)
+{
+    const tci_node *x = n->in[0];
+    for (int i = 0; i < n->rank; i++) {
+        bool spread = x->rank != n->rank || x->shape[i] != n->shape[i];
+        bool before = i > 0 && (x->rank != n->rank || x->shape[i - 1] != n->shape[i - 1]);
+        axes[i].along = spread ? 0 : in[i].along;
+        axes[i].joined = spread ? before : !before && in[i].joined;
+    }
+}
+
+/* Elements of n for each one of what it reads. */
+static double tci_assoc_scale(const tci_node *n)
+{
+    double from = tci_assoc_elements(n->in[0]);
+    return from > 0 ? tci_assoc_elements(n) / from : 0;
+}
+
+static void tci_assoc_slice(const tci_node *n, const tci_assoc_axis *in, tci_assoc_axis *axes)
+{
+    const tci_node *x = n->in[0];
+    for (int i = 0; i < n->rank; i++) {
+        bool unit = n->attr[2 * i + 1] == 1 || n->attr[2 * i + 1] == -1;
+        bool whole = n->attr[2 * i + 1] == 1 && x->shape[i] == n->shape[i];
+        bool before = i > 0 && n->attr[2 * i - 1] == 1;
+        double along = in[i].along * tci_assoc_scale(n);
+        axes[i] = (tci_assoc_axis){unit ? along : 0, whole && before && in[i].joined};
+        /* one part of pairs: every other element is as good as each */
+        if (i > 0 && n->shape[i] == 1 && x->shape[i] == 2 && in[i].joined) {
+            axes[i - 1].along = TCI_MAX(axes[i - 1].along, along);
+        }
+    }
+}
+
+static void tci_assoc_pad(const tci_node *n, const tci_assoc_axis *in, tci_assoc_axis *axes)
+{
+    for (int i = 0; i < n->rank; i++) {
+        bool whole = n->in[0]->shape[i] == n->shape[i];
+        bool before = i > 0 && n->in[0]->shape[i - 1] == n->shape[i - 1];
+        axes[i].along = in[i].along * tci_assoc_scale(n);
+        axes[i].joined = whole && before && in[i].joined;
+    }
+}
+
+static void tci_assoc_window(const tci_node *n, const tci_assoc_axis *in, tci_assoc_axis *axes)
+{
+    int rank = n->in[0]->rank;
+    for (int i = 0; i < rank; i++) {
+        axes[i] = (tci_assoc_axis){in[i].along * tci_assoc_scale(n), in[i].joined};
+    }
+    for (int w = 0; w < n->n_attr / 4; w++) {
+        const int64_t *a = n->attr + 4 * w; /* axis, kernel, stride, dilation */
+        axes[rank + w] = (tci_assoc_axis){a[3] == 1 ? axes[a[0]].along : 0, false};
+        axes[a[0]].along = a[2] == 1 ? axes[a[0]].along : 0;
+        axes[a[0]].joined = false;
+        if (a[0] + 1 < rank) {
+            axes[a[0] + 1].joined = false;
+        }
+    }
+}
+
+/* Parts of a RESHAPE: axes [*i, *i_end) of what it reads are axes [*j, *j_end) of it. */
+static void tci_assoc_part(const tci_node *x, const tci_node *n, int i, int j, int *i_end,
+                           int *j_end)
+{
+    tci_dim from = 1, to = 1;
+    *i_end = i;
+    *j_end = j;
+    do {
+        bool known = tci_dim_is_known(from) && tci_dim_is_known(to);
+        bool reads = *i_end < x->rank && (*j_end == n->rank || !known || tci_dim_le(from, to));
+        if (reads) {
+            from = tci_dim_mul(from, x->shape[(*i_end)++]);
+        } else {
+            to = tci_dim_mul(to, n->shape[(*j_end)++]);
+        }
+        if (*j_end == j && *j_end < n->rank && reads) {
+            to = tci_dim_mul(to, n->shape[(*j_end)++]);
+        }
+    } while (from != to && (*i_end < x->rank || *j_end < n->rank));
+}
+
+/* The last axis of [from, to) that has more than one element; -1: none has. */
+static int tci_assoc_last(const tci_node *n, int from, int to)
+{
+    int last = -1;
+    for (int i = from; i < to; i++) {
+        last = n->shape[i] != 1 ? i : last;
+    }
+    return last;
+}
+
+static void tci_assoc_reshape(const tci_node *n, const tci_assoc_axis *in, tci_assoc_axis *axes)
+{
+    const tci_node *x = n->in[0];
+    for (int i = 0, j = 0, i_end, j_end; j < n->rank; i = i_end, j = j_end) {
+        tci_assoc_part(x, n, i, j, &i_end, &j_end);
+        bool joined = true;
+        for (int a = i + 1; a < i_end; a++) {
+            joined = joined && in[a].joined;
+        }
+        for (int b = j; b < j_end; b++) {
+            axes[b] = (tci_assoc_axis){0, b > j ? joined : i < x->rank && i > 0 && in[i].joined};
+        }
+        int from = tci_assoc_last(x, i, i_end), to = tci_assoc_last(n, j, j_end);
+        if (from >= 0 && to >= 0) {
+            axes[to].along = in[from].along;
+        }
+    }
+}
+
+/* Of values that are computed at an index of their own: along axis `axis` each element may be
+ * another one. */
+static void tci_assoc_along(const tci_node *n, int64_t axis, tci_assoc_axis *axes)
+{
+    tci_assoc_row_major(n, axes);
+    for (int i = 0; i < n->rank; i++) {
+        axes[i].joined = i != axis && i != axis + 1;
+    }
+}
+
+static tci_assoc_axis *tci_assoc_look(tci_scratch *s, const tci_table *known, const tci_node *n)
+{
+    tci_assoc_axis *axes = TCI_NEW_ARRAY(s, tci_assoc_axis, n->rank + 1);
+    const tci_assoc_axis *in =
+        n->n_in > 0 ? *(tci_assoc_axis *const *)tci_table_item(known, n->in[0]) : NULL;
+    switch ((int)n->op) {
+    case TCI_OP_PERMUTE: tci_assoc_permute(n, in, axes); break;
+    case TCI_OP_EXPAND: tci_assoc_expand(n, in, axes); break;
+    case TCI_OP_SLICE: tci_assoc_slice(n, in, axes); break;
+    case TCI_OP_PAD: tci_assoc_pad(n, in, axes); break;
+    case TCI_OP_WINDOW: tci_assoc_window(n, in, axes); break;
+    case TCI_OP_RESHAPE: tci_assoc_reshape(n, in, axes); break;
+    case TCI_OP_BARRIER: return *(tci_assoc_axis **)tci_table_item(known, n->in[0]);
+    case TCI_OP_CAT:
+    case TCI_OP_GATHER: tci_assoc_along(n, n->attr[0], axes); break;
+    default:
+        if (tci_op_is(n->op, TCI_IS_POINTWISE)) {
+            tci_assoc_pointwise(known, n, axes);
+        } else if (tci_op_is(n->op, TCI_IS_MEMORY) && n->strides) {
+            tci_assoc_memory(n, axes);
+        } else {
+            tci_assoc_row_major(n, axes);
+        }
+    }
+    return axes;
+}
+
+/* ---- the choice ---- */
+
+/* A fold of x along some of its axes, in ascending order. */
+typedef struct tci_assoc_fold {
+    const tci_node *x;
+    int n_axes;
+    const int64_t *axes;
+    const tci_assoc_axis *read; /* per axis of x */
+    double results;
+} tci_assoc_fold;
+
+static bool tci_assoc_folds(const tci_assoc_fold *f, int axis)
+{
+    bool folds = false;
+    for (int i = 0; i < f->n_axes; i++) {
+        folds = folds || f->axes[i] == axis;
+    }
+    return folds;
+}
+
+/* Elements of the axes of x that end with `axis`, are kept or are not, and are walked as one. */
+static double tci_assoc_line(const tci_assoc_fold *f, int axis)
+{
+    double line = (double)tci_dim_most(f->x->shape[axis]);
+    bool folds = tci_assoc_folds(f, axis);
+    for (; axis > 0 && f->read[axis].joined && tci_assoc_folds(f, axis - 1) == folds; axis--) {
+        line *= (double)tci_dim_most(f->x->shape[axis - 1]);
+    }
+    return line;
+}
+
+/* How many of the folded axes, up to number `last`, are the axis of lanes. */
+static int tci_assoc_run(const tci_assoc_fold *f, int last)
+{
+    tci_dim size = f->x->shape[f->axes[last]];
+    int run = 1;
+    for (int i = last; i > 0; i--, run++) {
+        bool filled = tci_dim_is_known(size) && (tci_dim_known(size) % TCI_VLANES == 0 ||
+                                                 tci_dim_known(size) >= TCI_ASSOC_FILLED);
+        bool next = f->axes[i - 1] == f->axes[i] - 1 && f->read[f->axes[i]].joined;
+        if (filled || !next) {
+            break;
+        }
+        size = tci_dim_mul(size, f->x->shape[f->axes[i - 1]]);
+    }
+    return run;
+}
+
+static tci_association tci_assoc_choose(const tci_assoc_fold *f)
+{
+    int last = f->n_axes - 1, kept = f->x->rank - 1;
+    while (last >= 0 && f->x->shape[f->axes[last]] == 1) {
+        last--;
+    }
+    while (kept >= 0 && (f->x->shape[kept] == 1 || tci_assoc_folds(f, kept))) {
+        kept--;
+    }
+    if (last < 0) {
+        return (tci_association){true, false, 0};
+    }
+    int run = tci_assoc_run(f, last);
+    const tci_association lanes = {true, true, (int16_t)(f->n_axes - last - 1 + run)};
+    if (kept < 0) {
+        return lanes;
+    }
+    int axis = (int)f->axes[last];
+    double in = f->read[axis].along, out = f->read[kept].along;
+    double row = tci_assoc_line(f, axis), across = tci_assoc_line(f, kept);
+    bool wide = across >= TCI_ASSOC_WIDE;
+    bool many = wide || (row <= across && f->results >= TCI_ASSOC_POINTS);
+    bool brief = row < TCI_ASSOC_SHORT_ROW && many && (in > 0 || out > 0);
+    bool pairs = wide && row <= TCI_ASSOC_PAIRS_ROW && in > 0 && in < tci_assoc_elements(f->x);
+    return brief || (wide && out > in) || pairs ? (tci_association){true, false, 0} : lanes;
+}
+
+/* Whether n is a fold, and of what. The axis of a SCAN counts as one. */
+static bool tci_assoc_is_fold(const tci_node *n, tci_assoc_fold *f)
+{
+    bool scan = n->op == TCI_OP_SCAN;
+    *f = (tci_assoc_fold){.x = n->n_in > 0 ? n->in[0] : NULL,
+                          .n_axes = scan ? 1 : n->n_attr,
+                          .axes = n->attr,
+                          .results = tci_assoc_elements(n)};
+    if (scan) {
+        f->results /= TCI_MAX((double)tci_dim_most(n->shape[n->attr[0]]), 1);
+    }
+    return scan || tci_op_is_reduce(n->op);
+}
+
+TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
+                                 int n_roots)
+{
+    tci_node_list list = tci_graph_sort(s, roots, n_roots);
+    tci_table known = tci_table_in(s, sizeof(tci_assoc_axis *));
+    tci_assoc_fold fold;
+    for (int i = 0; i < list.n; i++) {
+        const tci_node *n = list.items[i];
+        *(tci_assoc_axis **)tci_table_at(&known, n) = tci_assoc_look(s, &known, n);
+        tci_association *is = tci_table_at(found, n);
+        if (tci_assoc_is_fold(n, &fold) && !is->known) {
+            fold.read = *(tci_assoc_axis **)tci_table_item(&known, n->in[0]);
+            *is = tci_assoc_choose(&fold);
+        }
+    }
+}
+
+TCI_FN tci_association tci_association_of(tci_scratch *s, const tci_table *found, const tci_node *n)
+{
+    const tci_association *is = tci_table_find(found, n);
+    tci_assoc_fold fold;
+    if (is && is->known) {
+        return *is;
+    }
+    if (!tci_assoc_is_fold(n, &fold)) {
+        return (tci_association){false, false, 0};
+    }
+    tci_assoc_axis *axes = TCI_NEW_ARRAY(s, tci_assoc_axis, fold.x->rank + 1);
+    tci_assoc_row_major(fold.x, axes);
+    fold.read = axes;
+    return tci_assoc_choose(&fold);
+}
