@@ -442,14 +442,14 @@ typedef struct tci_prices {
     tci_machine machine;
     tci_prices_item *items; int n, cap;
 } tci_prices;
-enum { TCI_PRICE_EDGES = 5, TCI_PRICE_GAIN = 13, TCI_PRICE_TENTH = 10 };
+enum { TCI_PRICE_EDGES = 8, TCI_PRICE_GAIN = 13, TCI_PRICE_TENTH = 10 };
 /* A group that is priced far above its floor, the values that may be stored instead of it, and of
  * the trials the best one that pays. */
 typedef struct tci_suspect {
     int32_t group;
     double ns;              /* its price */
     tci_node *edges[TCI_PRICE_EDGES];
-    int n_edges, n_roots;   /* the first n_roots are roots of the group */
+    int n_edges;
     int best;               /* of edges; -1: none pays */
     double before, after;   /* ns of the same nodes in the plan and in that trial */
 } tci_suspect;

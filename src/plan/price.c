@@ -76,41 +76,47 @@ static double tci_price_flops(const tci_fusion *f, const tci_group *g)
     return flops;
 }
 
-/* Values that are not worth memory, whatever they cost: one number, indices, draws. */
-static bool tci_price_is_free(const tci_fusion *f, const tci_node *n)
+/* True if n has memory without a cut, or is not worth any: one number, indices, draws. */
+static bool tci_price_is_free(const tci_fusion *f, const tci_suspect *s, const tci_node *n)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
-    return tci_plan_is_leaf(n) || p->drawn || p->guards || p->index > 0 ||
+    bool there = p->root >= 0 && (f->roots[p->root].group != s->group || p->apart);
+    return tci_plan_is_leaf(n) || there || p->drawn || p->guards || p->index > 0 ||
            tci_op_is(n->op, TCI_IS_NUMBER) || n->op == TCI_OP_BARRIER ||
            tci_dim_le(tci_node_count(n), 1);
 }
 
-/* Does n, a chain of movements, only repeat fewer elements? */
-static bool tci_price_is_broadcast(const tci_node *n)
+/* What a chain of views reads. */
+static const tci_node *tci_price_below(const tci_node *n)
 {
-    double count = (double)tci_dim_hint(tci_node_count(n));
     while (tci_op_is(n->op, TCI_IS_VIEW)) {
         n = n->in[0];
     }
-    return (double)tci_dim_hint(tci_node_count(n)) * TCI_PRICE_BROADCAST <= count;
+    return n;
+}
+
+/* The order in which cuts are tried: values that roots read of each other, computed values by their
+ * bytes, copies of memory in another order. */
+static double tci_price_rank(const tci_fusion *f, const tci_suspect *s, const tci_node *n)
+{
+    double bytes = tci_node_value_bytes(n);
+    return tci_pnode_of(f, n)->root >= 0                ? 0
+           : tci_price_is_free(f, s, tci_price_below(n)) ? bytes + 1e18
+                                                         : bytes;
 }
 
 static void tci_price_add_edge(const tci_fusion *f, tci_suspect *s, tci_node *n)
 {
-    double bytes = tci_node_value_bytes(n);
     int at = s->n_edges;
-    if (tci_price_is_free(f, n) || tci_pnode_of(f, n)->apart) {
-        return;
-    }
+    bool skip = tci_price_is_free(f, s, n);
     for (int i = 0; i < s->n_edges; i++) {
-        if (s->edges[i] == n) {
-            return;
-        }
+        skip = skip || s->edges[i] == n;
     }
-    while (at > s->n_roots && tci_node_value_bytes(s->edges[at - 1]) > bytes) {
+    double rank = skip ? 0 : tci_price_rank(f, s, n);
+    while (at > 0 && tci_price_rank(f, s, s->edges[at - 1]) > rank) {
         at--;
     }
-    if (at == TCI_PRICE_EDGES) {
+    if (skip || at == TCI_PRICE_EDGES) {
         return;
     }
     s->n_edges = TCI_MIN(s->n_edges + 1, TCI_PRICE_EDGES);
@@ -118,6 +124,13 @@ static void tci_price_add_edge(const tci_fusion *f, tci_suspect *s, tci_node *n)
         s->edges[i] = s->edges[i - 1];
     }
     s->edges[at] = n;
+}
+
+/* True if n, made of views alone, only repeats far fewer elements. */
+static bool tci_price_is_broadcast(const tci_node *n)
+{
+    double few = (double)tci_dim_hint(tci_node_count(tci_price_below(n)));
+    return few * TCI_PRICE_BROADCAST <= (double)tci_dim_hint(tci_node_count(n));
 }
 
 /* What one root of the group reads of another: contractions first. */
@@ -132,14 +145,13 @@ static void tci_price_read_edges(const tci_fusion *f, tci_suspect *s)
                 bool first = q->kind == TCI_ROOT_CONTRACT;
                 if (q->group == s->group && first == (pass == 0)) {
                     tci_price_add_edge(f, s, q->node);
-                    s->n_roots = s->n_edges;
                 }
             }
         }
     }
 }
 
-/* What movement in the group reads, and what it makes: those of fewer bytes first. */
+/* What movement in the group reads, and what it makes. */
 static void tci_price_move_edges(const tci_fusion *f, tci_suspect *s)
 {
     const tci_group *g = &f->groups[s->group];
