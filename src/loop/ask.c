@@ -373,12 +373,17 @@ static bool tci_ask_steps(const tci_kernel *k, int kx, int axis)
            !(tci_build_coef(k, kx, axis, &coef) && coef == 1);
 }
 
-TCI_FN bool tci_ask_moves(const tci_ask *a)
+TCI_FN bool tci_ask_counts(const tci_ask *a)
 {
     const tci_kernel *k = a->k;
-    bool rows = k->vector == TCI_VEC_INNER && !tci_kernel_keeps(k) && !tci_kernel_earlier(k);
-    bool moves = k->n_guards > 0 || (a->is_map && tci_dim_hint(a->n_vec) < a->lanes);
-    if (a->machine.block_threads > 0 || a->lanes == 1 || !(a->is_map || rows)) {
+    bool moves = k->n_guards > 0 || k->n_stages > 1 ||
+                 (a->is_map && tci_dim_hint(a->n_vec) < a->lanes);
+    bool known = a->machine.block_threads == 0 && a->lanes > 1 && !tci_kernel_earlier(k) &&
+                 (a->is_map || k->n_reds > 0);
+    for (int r = 0; r < k->n_reds; r++) {
+        known = known && k->reds[r].op != TCI_RED_DOT;
+    }
+    if (!known) {
         return false;
     }
     for (int t = 0; t < k->n_stages; t++) {

@@ -8,8 +8,9 @@
  * Loops are walked once, in the middle of their range: what depends on an outer index has its
  * typical value there. The body of an IF counts where its condition holds there or is not known. What
  * the C compiler computes once (common subexpressions) counts once. A core begins TCI_COUNT_WIDTH
- * instructions a cycle, of them as many on vectors as it has ports; a vector load of lanes that
- * were stored one by one waits for the stores. The numbers were fitted to pads, concatenations,
+ * instructions a cycle, of them as many on vectors as it has ports; a round takes no less than what
+ * it carries to the next one; a vector load of lanes that were stored one by one waits for the
+ * stores. The numbers were fitted to pads, concatenations,
  * slices, upsampling, transposes and gathers on one core (bench/results/fusion.md). */
 #include "../base/hash.h"
 #include "count.h"
@@ -25,6 +26,8 @@ typedef struct tci_count {
     const tci_lstmt **made; /* per value that is the first: its statement */
     int32_t *latest; /* per slot of a hash table: the first value last put there, -1: none; */
     int32_t *before; /* per value: the one in its slot before */
+    double *depth;  /* per value: cycles since the loop at hand read what it carries; -1: none */
+    double carried; /* the most cycles of what it carries to its next round */
     bool open;      /* some trip count is not known */
 } tci_count;
 
@@ -37,6 +40,8 @@ enum {
     TCI_COUNT_ENTER = 4,    /* and once */
     TCI_COUNT_MASK = 2,     /* a mask of the first lanes, or an access of some lanes */
     TCI_COUNT_NEAR = 4,     /* a stride whose elements lie in so many vectors is no gather */
+    TCI_COUNT_LATENCY = 4,  /* cycles of an operation until its result is there, */
+    TCI_COUNT_DIVIDES = 12, /* of a division */
     TCI_COUNT_FORWARD = 12, /* a load of what several stores have just written */
     TCI_COUNT_WIDTH = 6     /* instructions that a core begins in a cycle */
 };
@@ -143,7 +148,15 @@ static tci_counted tci_count_for(tci_count *c, const tci_lstmt *st)
     tci_counted n = tci_count_make(TCI_COUNT_ENTER + (double)rounds * TCI_COUNT_ROUND, 0);
     c->known[st->dst] = true;
     c->indices[st->dst] = begin + rounds / 2 * step;
-    return rounds > 0 ? tci_count_sum(n, (double)rounds, tci_count_block(c, st->body)) : n;
+    if (rounds == 0) {
+        return n;
+    }
+    double outside = c->carried;
+    c->carried = 0;
+    tci_counted body = tci_count_block(c, st->body);
+    body.all = TCI_MAX(body.all, c->carried * TCI_COUNT_WIDTH);
+    c->carried = outside;
+    return tci_count_sum(n, (double)rounds, body);
 }
 
 static int8_t tci_count_in_range(const tci_count *c, const tci_lstmt *st)
@@ -162,6 +175,24 @@ static tci_counted tci_count_prim(tci_count *c, const tci_lstmt *st)
         c->truth[st->dst] = a == 0 || b == 0 ? 0 : a == 1 && b == 1 ? 1 : -1;
     }
     return tci_count_make(cost, vector ? cost : 0);
+}
+
+/* Follows what a loop carries from round to round, from where it is read to where it is set. */
+static void tci_count_carry(tci_count *c, const tci_lstmt *st)
+{
+    double depth = -1;
+    for (int i = 0; i < 3; i++) {
+        int v = st->args[i];
+        bool is_mutable = v >= 0 && c->l->values[v].is_mutable;
+        depth = TCI_MAX(depth, is_mutable ? 0 : v >= 0 ? c->depth[v] : -1);
+    }
+    if (st->op == TCI_L_SET) {
+        c->carried = TCI_MAX(c->carried, depth);
+    } else if (st->dst >= 0 && (st->op == TCI_L_PRIM || st->op == TCI_L_COPY)) {
+        bool divides = st->op == TCI_L_PRIM && st->prim == TCI_P_DIV;
+        double latency = st->op == TCI_L_COPY ? 0 : divides ? TCI_COUNT_DIVIDES : TCI_COUNT_LATENCY;
+        c->depth[st->dst] = depth < 0 ? -1 : depth + latency;
+    }
 }
 
 static bool tci_count_is_same(const tci_count *c, const tci_lstmt *a, const tci_lstmt *b)
@@ -214,6 +245,7 @@ static bool tci_count_is_known(tci_count *c, const tci_lstmt *st)
 static tci_counted tci_count_stmt(tci_count *c, const tci_lstmt *st)
 {
     const tci_counted one = {1, 0}, half = {0.5, 0}, none = {0, 0}; /* much of an offset is shared */
+    tci_count_carry(c, st);
     if (tci_count_is_known(c, st)) {
         return none;
     }
@@ -268,8 +300,10 @@ TCI_FN double tci_loop_count_ns(tci_scratch *s, const tci_loop *l, const tc_mach
     for (int i = 0; i < TCI_COUNT_SLOTS; i++) {
         c.latest[i] = -1;
     }
+    c.depth = TCI_NEW_ARRAY(s, double, l->n_values + 1);
     for (int v = 0; v < l->n_values; v++) {
         c.truth[v] = -1;
+        c.depth[v] = -1;
         c.same[v] = v;
     }
     tci_counted n = tci_count_block(&c, 0);

@@ -89,8 +89,8 @@ static tci_build *tci_sched_emit(const tci_ask *a, const tci_sched *s, tci_launc
     return b;
 }
 
-/* Counts instructions where accesses are more than vectors of neighbours: the cheapest schedule is
- * built until it is one that was counted. A count is right to a factor of TCI_SCHED_TRUST, so a
+/* Counts instructions where that tells more than the roofline: the cheapest schedule is built until
+ * it is one that was counted. A count is right to a factor of TCI_SCHED_TRUST, so a
  * lower one changes nothing. */
 static void tci_sched_count(const tci_ask *a, tci_sched *list, int n)
 {
@@ -123,7 +123,7 @@ TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
             }
         }
     }
-    if (tci_ask_moves(a)) {
+    if (tci_ask_counts(a)) {
         tci_sched_count(a, list, n);
     }
     return n;

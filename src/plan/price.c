@@ -6,7 +6,7 @@
  * nodes in both plans. plan/plan.c makes the trials and keeps the cuts that pay.
  *
  * A group is suspect if the cheapest schedule of its kernel (tci_loop_price) takes more than
- * TCI_PRICE_SUSPECT times its floor: the larger of the time of its memory traffic and the time of
+ * TCI_PRICE_SUSPECT percent of its floor: the larger of the time of its memory traffic and the time of
  * its arithmetic, each value evaluated once. So a contraction in a form without packing, arithmetic
  * that is repeated, and accesses that no vector form takes make a group suspect, and a program
  * without such kernels is planned once.
@@ -17,9 +17,10 @@
 #include "group.h"
 
 enum {
-    TCI_PRICE_SUSPECT = 2,      /* times its floor */
-    TCI_PRICE_LEAST_NS = 5000,  /* over its floor, below which no group is suspect */
+    TCI_PRICE_SUSPECT = 150,    /* percent of its floor */
+    TCI_PRICE_LEAST_NS = 3000,  /* over its floor, below which no group is suspect */
     TCI_PRICE_LAUNCH_NS = 300,  /* of a kernel on a processor */
+    TCI_PRICE_CALL = 16,        /* flops of an op that is dear by itself */
     TCI_PRICE_PRIMS = 3,        /* primitive operations that an elementwise op has, about */
     TCI_PRICE_BROADCAST = 8     /* elements for each of its source: a broadcast is not stored */
 };
@@ -172,6 +173,25 @@ static void tci_price_move_edges(const tci_fusion *f, tci_suspect *s)
     }
 }
 
+/* Values that several roots evaluate, each for itself, at the cost of a call. */
+static void tci_price_shared_edges(const tci_fusion *f, tci_suspect *s)
+{
+    const tci_group *g = &f->groups[s->group];
+    tci_table seen = tci_table_in(f->s, sizeof(int32_t));
+    for (int m = 0; m < g->n_roots; m++) {
+        const tci_root *r = &f->roots[g->roots[m]];
+        for (int i = 0; i < r->n_inlined; i++) {
+            tci_node *n = r->inlined[i];
+            int32_t *last = tci_table_at(&seen, n); /* the member that has it, from 1 on */
+            if (*last > 0 && *last != m + 1 && n != r->node &&
+                tci_op_get(n->op)->cost >= TCI_PRICE_CALL) {
+                tci_price_add_edge(f, s, n);
+            }
+            *last = m + 1;
+        }
+    }
+}
+
 /* Is group g priced far above its floor? */
 static bool tci_price_is_high(tci_prices *all, const tci_plan *p, const tci_group *g,
                               const tci_plan_made *made)
@@ -179,7 +199,7 @@ static bool tci_price_is_high(tci_prices *all, const tci_plan *p, const tci_grou
     tci_price price = tci_price_of(all, made);
     double flops = TCI_MIN((double)made->kernel->flops, tci_price_flops(p->fusion, g));
     double least = TCI_MAX(flops * price.flop_ns, price.move_ns);
-    return price.ns > TCI_PRICE_SUSPECT * least && price.ns > least + TCI_PRICE_LEAST_NS;
+    return 100 * price.ns > TCI_PRICE_SUSPECT * least && price.ns > least + TCI_PRICE_LEAST_NS;
 }
 
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list)
@@ -198,6 +218,7 @@ TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **
         }
         tci_price_read_edges(f, &s);
         tci_price_move_edges(f, &s);
+        tci_price_shared_edges(f, &s);
         if (s.n_edges > 0 && tci_price_is_high(all, p, g, made)) {
             s.ns = tci_price_of_group(all, p, i);
             TCI_PUSH(f->s, *list, n, cap, s);
