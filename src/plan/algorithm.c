@@ -274,6 +274,7 @@ static tci_node *tci_algo_as(const tci_algo *a, tci_node *n, tci_association as)
 {
     tci_association *is = a->associations ? tci_table_at(a->associations, n) : NULL;
     if (is && !is->known) {
+        as.axes = is->axes;
         *is = as;
     }
     return n;

@@ -21,7 +21,7 @@
  *          may split and merge that axis where it changes no lane (kernel/simplify.c).
  *
  * A reduction that plan/algorithm.c makes of another keeps its class where it walks the same rows;
- * others, over memory in row-major order, are decided by their shapes. */
+ * others are decided by the same rule when they are first asked for. */
 #include "group.h"
 
 enum {
@@ -31,12 +31,6 @@ enum {
     TCI_ASSOC_PAIRS_ROW = 256,   /* elements of rows in pairs that lanes of their own take */
     TCI_ASSOC_FILLED = 256       /* elements of an axis that needs no other to fill lanes */
 };
-
-/* What is read along one axis of a value. */
-typedef struct tci_assoc_axis {
-    double along; /* elements of the largest source that has stride 1 along it */
-    bool joined;  /* everything walks it and the axis before it as one */
-} tci_assoc_axis;
 
 /* Elements of n; of symbolic sizes at most. */
 static double tci_assoc_elements(const tci_node *n)
@@ -49,6 +43,13 @@ static double tci_assoc_elements(const tci_node *n)
 }
 
 /* ---- what is read along each axis ---- */
+
+/* NULL: n was not looked at. */
+static tci_assoc_axis *tci_assoc_of(const tci_table *known, const tci_node *n)
+{
+    const tci_association *is = tci_table_find(known, n);
+    return is ? is->axes : NULL;
+}
 
 static void tci_assoc_row_major(const tci_node *n, tci_assoc_axis *axes)
 {
@@ -76,7 +77,7 @@ static void tci_assoc_pointwise(const tci_table *known, const tci_node *n, tci_a
         axes[i] = (tci_assoc_axis){0, true};
     }
     for (int k = 0; k < n->n_in; k++) {
-        const tci_assoc_axis *in = *(tci_assoc_axis *const *)tci_table_item(known, n->in[k]);
+        const tci_assoc_axis *in = tci_assoc_of(known, n->in[k]);
         for (int i = 0; i < n->rank && n->in[k]->rank == n->rank; i++) {
             axes[i].along = TCI_MAX(axes[i].along, in[i].along);
             axes[i].joined = axes[i].joined && in[i].joined;
@@ -216,8 +217,7 @@ static void tci_assoc_along(const tci_node *n, int64_t axis, tci_assoc_axis *axe
 static tci_assoc_axis *tci_assoc_look(tci_scratch *s, const tci_table *known, const tci_node *n)
 {
     tci_assoc_axis *axes = TCI_NEW_ARRAY(s, tci_assoc_axis, n->rank + 1);
-    const tci_assoc_axis *in =
-        n->n_in > 0 ? *(tci_assoc_axis *const *)tci_table_item(known, n->in[0]) : NULL;
+    const tci_assoc_axis *in = n->n_in > 0 ? tci_assoc_of(known, n->in[0]) : NULL;
     switch ((int)n->op) {
     case TCI_OP_PERMUTE: tci_assoc_permute(n, in, axes); break;
     case TCI_OP_EXPAND: tci_assoc_expand(n, in, axes); break;
@@ -225,7 +225,7 @@ static tci_assoc_axis *tci_assoc_look(tci_scratch *s, const tci_table *known, co
     case TCI_OP_PAD: tci_assoc_pad(n, in, axes); break;
     case TCI_OP_WINDOW: tci_assoc_window(n, in, axes); break;
     case TCI_OP_RESHAPE: tci_assoc_reshape(n, in, axes); break;
-    case TCI_OP_BARRIER: return *(tci_assoc_axis **)tci_table_item(known, n->in[0]);
+    case TCI_OP_BARRIER: return tci_assoc_of(known, n->in[0]);
     case TCI_OP_CAT:
     case TCI_OP_GATHER: tci_assoc_along(n, n->attr[0], axes); break;
     default:
@@ -298,10 +298,11 @@ static tci_association tci_assoc_choose(const tci_assoc_fold *f)
         kept--;
     }
     if (last < 0) {
-        return (tci_association){true, false, 0};
+        return (tci_association){.known = true};
     }
     int run = tci_assoc_run(f, last);
-    const tci_association lanes = {true, true, (int16_t)(f->n_axes - last - 1 + run)};
+    const tci_association lanes = {
+        .known = true, .lanes = true, .run = (int16_t)(f->n_axes - last - 1 + run)};
     if (kept < 0) {
         return lanes;
     }
@@ -312,7 +313,7 @@ static tci_association tci_assoc_choose(const tci_assoc_fold *f)
     bool many = wide || (row <= across && f->results >= TCI_ASSOC_POINTS);
     bool brief = row < TCI_ASSOC_SHORT_ROW && many && (in > 0 || out > 0);
     bool pairs = wide && row <= TCI_ASSOC_PAIRS_ROW && in > 0 && in < tci_assoc_elements(f->x);
-    return brief || (wide && out > in) || pairs ? (tci_association){true, false, 0} : lanes;
+    return brief || (wide && out > in) || pairs ? (tci_association){.known = true} : lanes;
 }
 
 /* Whether n is a fold, and of what. The axis of a SCAN counts as one. */
@@ -329,35 +330,54 @@ static bool tci_assoc_is_fold(const tci_node *n, tci_assoc_fold *f)
     return scan || tci_op_is_reduce(n->op);
 }
 
-TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
-                                 int n_roots)
+/* True if what is read along the axes of n follows from that of its inputs. */
+static bool tci_assoc_looks_through(const tci_node *n)
 {
-    tci_node_list list = tci_graph_sort(s, roots, n_roots);
-    tci_table known = tci_table_in(s, sizeof(tci_assoc_axis *));
-    tci_assoc_fold fold;
-    for (int i = 0; i < list.n; i++) {
-        const tci_node *n = list.items[i];
-        *(tci_assoc_axis **)tci_table_at(&known, n) = tci_assoc_look(s, &known, n);
-        tci_association *is = tci_table_at(found, n);
-        if (tci_assoc_is_fold(n, &fold) && !is->known) {
-            fold.read = *(tci_assoc_axis **)tci_table_item(&known, n->in[0]);
-            *is = tci_assoc_choose(&fold);
+    return tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_POINTWISE) || n->op == TCI_OP_PAD ||
+           n->op == TCI_OP_BARRIER || n->op == TCI_OP_CAT || n->op == TCI_OP_GATHER;
+}
+
+/* Looks at n and what it follows from, with a stack of its own: chains may be long. */
+static void tci_assoc_visit(tci_scratch *s, tci_table *known, const tci_node *n)
+{
+    const tci_node **stack = NULL;
+    int n_stack = 0, cap = 0;
+    TCI_PUSH(s, stack, n_stack, cap, n);
+    while (n_stack > 0) {
+        const tci_node *top = stack[n_stack - 1];
+        int before = n_stack;
+        for (int i = 0; i < top->n_in && tci_assoc_looks_through(top); i++) {
+            if (!tci_assoc_of(known, top->in[i])) {
+                TCI_PUSH(s, stack, n_stack, cap, top->in[i]);
+            }
+        }
+        if (n_stack == before) {
+            tci_association *is = tci_table_at(known, top);
+            is->axes = is->axes ? is->axes : tci_assoc_look(s, known, top);
+            n_stack--;
         }
     }
 }
 
-TCI_FN tci_association tci_association_of(tci_scratch *s, const tci_table *found, const tci_node *n)
+TCI_FN tci_association tci_association_of(tci_scratch *s, tci_table *found, const tci_node *n)
 {
-    const tci_association *is = tci_table_find(found, n);
+    tci_association *is = tci_table_at(found, n);
     tci_assoc_fold fold;
-    if (is && is->known) {
-        return *is;
+    if (!is->known && tci_assoc_is_fold(n, &fold)) {
+        tci_assoc_visit(s, found, fold.x);
+        fold.read = tci_assoc_of(found, fold.x);
+        tci_association as = tci_assoc_choose(&fold);
+        as.axes = is->axes;
+        *is = as;
     }
-    if (!tci_assoc_is_fold(n, &fold)) {
-        return (tci_association){false, false, 0};
+    return *is;
+}
+
+TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
+                                 int n_roots)
+{
+    tci_node_list list = tci_graph_sort(s, roots, n_roots);
+    for (int i = 0; i < list.n; i++) {
+        tci_association_of(s, found, list.items[i]);
     }
-    tci_assoc_axis *axes = TCI_NEW_ARRAY(s, tci_assoc_axis, fold.x->rank + 1);
-    tci_assoc_row_major(fold.x, axes);
-    fold.read = axes;
-    return tci_assoc_choose(&fold);
 }

@@ -808,7 +808,7 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 const tci_table *associations, const tci_table *forced,
+                                 tci_table *associations, const tci_table *forced,
                                  const tci_table *cuts, const tci_table *late,
                                  const tci_pairs_kernels *pairs, tci_node *const *changed,
                                  int n_changed, tci_machine machine, tci_str *why)

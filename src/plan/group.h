@@ -148,16 +148,24 @@ typedef struct tci_pairs_kernels {
     tci_pairs_kernel *items; int n, cap;
 } tci_pairs_kernels;
 
+/* What is read along one axis of a value, through movement and elementwise ops. */
+typedef struct tci_assoc_axis {
+    double along; /* elements of the largest source that has stride 1 along it */
+    bool joined;  /* everything walks it and the axis before it as one */
+} tci_assoc_axis;
+
 /* The association class of a REDUCE or SCAN on a processor (plan/association.c). */
 typedef struct tci_association {
     bool known;
     bool lanes;    /* LANES or BLOCK_SCAN; else CHAIN */
     int16_t run;   /* LANES: so many of its axes, the last ones, are the axis of lanes */
+    tci_assoc_axis *axes; /* of any node, from which the class of others may follow; NULL: not
+                           * looked at */
 } tci_association;
 
 typedef struct tci_fusion {
     tci_scratch *s;
-    const tci_table *associations; /* a tci_association for each node; NULL: classes follow from
+    tci_table *associations; /* a tci_association for each node; NULL: classes follow from
                                     * kernels, or from what is reproducible */
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
@@ -410,7 +418,7 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
  * by all their readers (plan/price.c), NULL: none; late: as in
  * tci_fusion. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 const tci_table *associations, const tci_table *forced,
+                                 tci_table *associations, const tci_table *forced,
                                  const tci_table *cuts,
                                  const tci_table *late,
                                  const tci_pairs_kernels *pairs, tci_node *const *changed,
@@ -520,8 +528,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
                                  int n_roots);
 /* That of n, which is one of them or was made later. */
-TCI_FN tci_association tci_association_of(tci_scratch *s, const tci_table *found,
-                                          const tci_node *n);
+TCI_FN tci_association tci_association_of(tci_scratch *s, tci_table *found, const tci_node *n);
 /* plan/class.c. True if the classes of a kernel's folds are given by its nodes: on a processor, and
  * where results are reproducible. Then a group has folds of one class. */
 TCI_FN bool tci_class_is_given(const tci_fusion *f);

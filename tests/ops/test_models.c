@@ -401,4 +401,99 @@ TEST(a_network_of_random_numbers_learns_with_dropout)
     tc_ctx_free(model.ctx);
 }
 
+/* ---- bits ---- */
+
+enum { BITS_STATE = 256, BITS_IMAGE = 2 * 3 * 32 * 32 };
+
+/* The gradients of a training step, one after the other, of a small network with random weights. */
+static float *train(const nn_network *network, const char *settings, const tc_options *options,
+                    int64_t *n)
+{
+    static float image[BITS_IMAGE];
+    nn_model model = {.settings = settings, .preset = network->preset, .ignores = true,
+                      .learns = true, .training = true};
+    tc_tensor x, out[NN_OUTPUTS], of[BITS_STATE], results[BITS_STATE];
+    tc_buf bufs[BITS_STATE];
+    tc_program *f = NULL;
+    tc_status status = tc_ctx_make(&model.ctx, options);
+    for (int i = 0; i < BITS_IMAGE; i++) {
+        image[i] = (float)((i * 7919) % 1000) / 500 - 1;
+    }
+    x = tc_input(model.ctx, "x", TC_F32, 2, 3, 32, 32);
+    network->build(nn_top(&model), &x, out);
+    tc_tensor loss = tc_mean(tc_square(tc_sub(out[0], 0.25)), TC_ALL, false);
+    int count = nn_learning(&model, of);
+    status = status ? status : tc_grad(loss, of, count, results);
+    memcpy(results + count, model.effects, (size_t)model.n_effects * sizeof(*results));
+    *n = 0;
+    for (int i = 0; i < count; i++) {
+        *n += tc_count(results[i]);
+    }
+    float *all = (float *)calloc((size_t)*n + 1, sizeof(*all));
+    for (int64_t i = 0, at = 0; i < count; at += tc_count(results[i++])) {
+        bufs[i] = TC_BUF(all + at, tc_count(results[i]));
+    }
+    tc_tensors wanted = TC_TENSORS_N(results, count + model.n_effects);
+    status = status ? status : tc_compile_fn(TC_TENSORS(x), wanted, NULL, &f);
+    status = status ? status : tc_run(f, TC_BUFS(TC_BUF(image, BITS_IMAGE)),
+                                      TC_BUFS_N(bufs, count));
+    CHECK_MSG(status == TC_OK, "%s: %s, %s", network->name, nn_error(&model),
+              f ? tc_error(f) : "not compiled");
+    tc_program_free(f);
+    nn_free(&model);
+    tc_ctx_free(model.ctx);
+    return all;
+}
+
+/* Plans for processors of several kinds run by the interpreter, and one network by native code. */
+TEST(gradients_of_networks_have_the_same_bits_everywhere)
+{
+#define PLANNED(bits) .backend = "cpu", .cc = "no-such-compiler", .vector_bits = (bits)
+    static const tc_options ways[] = {
+        {.backend = "interp"}, {.backend = "interp", .fusion = -1}, {PLANNED(0)}, {PLANNED(128)},
+        {PLANNED(256), .fusion = -1}, {PLANNED(-1)}, {PLANNED(0), .matrix = -1},
+        {.backend = "cpu"}, {.backend = "cpu", .vector_bits = 128, .cc = "clang"},
+    };
+    static const struct {
+        const char *name, *settings;
+        bool native;
+    } nets[] = {
+        {"resnet18", "width_divisor=8 classes=10 layers=1,1,1,1", true},
+        {"resnet50", "width_divisor=16 classes=10 layers=1,1,1,1", false},
+        {"resnext50_32x4d", "width_divisor=16 classes=10 layers=1,1,1,1", false},
+        {"mobilenet_v2", "width_mult=0.25 classes=10 dropout=0", false},
+        {"mnasnet1_0", "alpha=0.1 classes=10 dropout=0", false},
+        {"vit_tiny_patch16_224", "img_size=32 patch_size=8 embed_dim=48 depth=1 num_heads=3 "
+                                 "num_classes=10", false},
+    };
+    for (int i = 0; i < (int)(sizeof(nets) / sizeof(*nets)); i++) {
+        const nn_network *network = nn_find(nets[i].name);
+        float *want = NULL;
+        for (int w = 0; w < (int)(sizeof(ways) / sizeof(*ways)); w++) {
+            tc_options o = ways[w];
+            int64_t n, other = 0;
+            tc_ctx *ctx = NULL;
+            bool native = w >= 7, there = !tc_ctx_make(&ctx, &o);
+            o.no_disk_cache = true;
+            if (native && (!nets[i].native || !there || tc_read(tc_neg(tc_full(ctx, 1, TC_F32)),
+                                                                &(float){0}, 1))) {
+                tc_ctx_free(ctx);
+                continue; /* or there is no such compiler */
+            }
+            tc_ctx_free(ctx);
+            float *got = train(network, nets[i].settings, &o, &n);
+            for (int64_t k = 0; want && k < n; k++) {
+                other += memcmp(&got[k], &want[k], sizeof(*got)) != 0;
+            }
+            CHECK_MSG(other == 0, "%s, way %d: %d of %d gradients have other bits", nets[i].name, w,
+                      (int)other, (int)n);
+            if (want) {
+                free(got);
+            }
+            want = want ? want : got;
+        }
+        free(want);
+    }
+}
+
 TEST_MAIN
