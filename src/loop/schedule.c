@@ -323,6 +323,9 @@ TCI_FN tci_price tci_loop_price(tci_scratch *s, const tci_kernel *k, tci_machine
     if (k->call || k->n_members || k->n_stages == 0) {
         return price;
     }
+    if (machine.block_threads == 0) { /* one thread waits for no other one */
+        machine.facts.processors = 1;
+    }
     const tci_ask *a = tci_ask_make(s, k, machine);
     int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
     TCI_ASSERT(s, n > 0);

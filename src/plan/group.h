@@ -450,12 +450,12 @@ typedef struct tci_prices {
     tci_machine machine;
     tci_prices_item *items; int n, cap;
 } tci_prices;
-enum { TCI_PRICE_EDGES = 8, TCI_PRICE_GAIN = 13, TCI_PRICE_TENTH = 10 };
+enum { TCI_PRICE_EDGES = 8 };
 /* A group that is priced far above its floor, the values that may be stored instead of it, and of
  * the trials the best one that pays. */
 typedef struct tci_suspect {
     int32_t group;
-    double ns;              /* its price */
+    double floor;           /* ns */
     tci_node *edges[TCI_PRICE_EDGES];
     int n_edges;
     int best;               /* of edges; -1: none pays */

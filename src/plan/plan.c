@@ -9,7 +9,7 @@
 enum {
     TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
     TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
-    TCI_PLAN_SPLITS = 3,  /* and until no more groups are split for their price */
+    TCI_PLAN_SPLITS = 2,  /* and until no more groups are split for their price */
     TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
 };
 
@@ -392,6 +392,26 @@ static tci_plan_job tci_plan_cut(const tci_plan_job *job, const tci_suspect *lis
     return j;
 }
 
+/* Is each set of pairs one kernel? */
+static bool tci_plan_is_joined(const tci_plan_job *j, const tci_fusion *f)
+{
+    bool joined = true;
+    for (int i = 0; i < j->pairs->n; i++) {
+        joined = joined && f->joined[i];
+    }
+    return joined;
+}
+
+/* Has a suspect so many values that may be cut? */
+static bool tci_plan_has_edge(const tci_suspect *list, int n, int edge)
+{
+    bool has = false;
+    for (int i = 0; i < n; i++) {
+        has = has || edge < list[i].n_edges;
+    }
+    return has;
+}
+
 /* A line on each cut that is kept. */
 static void tci_plan_report_cuts(const tci_plan_job *j, const tci_suspect *list, int n)
 {
@@ -413,16 +433,13 @@ static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_pl
     tci_scratch *s = j->maker.s;
     for (int round = 0; round < TCI_PLAN_SPLITS; round++) {
         tci_suspect *list;
-        int n = tci_price_suspects(j->prices, p, &list), most = 0, kept = 0;
-        for (int i = 0; i < n; i++) {
-            most = TCI_MAX(most, list[i].n_edges);
-        }
-        for (int edge = 0; edge < most; edge++) {
+        int n = tci_price_suspects(j->prices, p, &list), kept = 0;
+        for (int edge = 0; tci_plan_has_edge(list, n, edge); edge++) {
             const tci_plan_job trial = tci_plan_cut(j, list, n, edge);
             tci_plan q;
             tci_plan_restart(s, &q, start, p);
             tci_plan_fill(&trial, &q);
-            for (int i = 0; i < n; i++) {
+            for (int i = 0; i < n && tci_plan_is_joined(j, q.fusion); i++) {
                 if (edge < list[i].n_edges) {
                     tci_price_try(j->prices, p, &q, edge, &list[i]);
                 }
