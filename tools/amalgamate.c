@@ -477,14 +477,14 @@ static void find_list(reader *r, const char *table, const char *list)
 }
 
 /* E(...) or C(...): where the formula of each part begins. Gives their number. */
-static int compile_parts(reader *r, const char *what, int at[3])
+static int compile_parts(reader *r, const char *what, int at[4])
 {
     int n = 0;
     expect(r, what);
     expect(r, "(");
     do {
-        if (n == 3) {
-            wrong(r, what, "more than three parts");
+        if (n == 4) {
+            wrong(r, what, "more than four parts");
         }
         add(r->code, "\n    /* ", r->row, " */ ");
         at[n++] = compile_formula(r);
@@ -501,7 +501,7 @@ static void compile_combines(reader *r, const char *table, text *rows)
     r->value = r->combine = true;
     r->arity = 2;
     while (skips(r, "X")) {
-        int element[3] = {0}, part[3] = {0};
+        int element[4] = {0}, part[4] = {0};
         expect(r, "(");
         next(r, r->row);
         expect(r, ",");
@@ -520,8 +520,9 @@ static void compile_combines(reader *r, const char *table, text *rows)
             wrong(r, "C", "not as many parts as the row has");
         }
         expect(r, ")");
-        snprintf(line, sizeof(line), "    [TCI_RED_%s] = {{%d, %d, %d}, {%d, %d, %d}},\n", r->row,
-                 element[0], element[1], element[2], part[0], part[1], part[2]);
+        snprintf(line, sizeof(line), "    [TCI_RED_%s] = {{%d, %d, %d, %d}, {%d, %d, %d, %d}},\n",
+                 r->row, element[0], element[1], element[2], element[3], part[0], part[1], part[2],
+                 part[3]);
         add(rows, line, "", "");
     }
     r->combine = false;

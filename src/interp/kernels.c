@@ -563,7 +563,7 @@ static void tci_exec_parts(tci_exec *e, const int32_t *values, int n, const uint
 
 static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tci_interp_red *r)
 {
-    static const uint8_t all[TCI_PARTS] = {1, 1, 1};
+    static const uint8_t all[TCI_PARTS] = {1, 1, 1, 1};
     int64_t begin = r->axis >= 0 ? e->axes[r->axis] : 0;
     for (int64_t j = 0, n = e->n; j < n; j += TCI_VLANES) {
         int64_t m = TCI_MIN(n - j, (int64_t)TCI_VLANES), lane = (begin + j) % e->p->vlanes;
@@ -685,7 +685,7 @@ static void tci_exec_fold_scan(tci_exec *e, const tci_interp_step *st, const tci
 
 static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 {
-    static const uint8_t all[TCI_PARTS] = {1, 1, 1};
+    static const uint8_t all[TCI_PARTS] = {1, 1, 1, 1};
     const tci_interp_red *r = &e->p->reds[st->ref];
     if (r->inner || r->scan > 0) {
         if (r->scan > 0) {
@@ -746,7 +746,7 @@ static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 /* m lanes from i on take in those from i + h on. */
 static void tci_exec_join_some(tci_exec *e, const tci_interp_red *r, int i, int h, int m)
 {
-    static const uint8_t all[TCI_PARTS] = {1, 1, 1};
+    static const uint8_t all[TCI_PARTS] = {1, 1, 1, 1};
     char *low[TCI_PARTS], *high[TCI_PARTS];
     tci_exec_parts(e, r->acc, r->n_parts, all, i, low);
     tci_exec_parts(e, r->acc, r->n_parts, all, i + h, high);

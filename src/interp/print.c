@@ -137,7 +137,7 @@ static void tci_iprint_step(tci_str *out, const tci_interp_step *st, int indent)
     }
     tci_str_add(out, tci_iprint_kind(st->kind));
     tci_iprint_reference(out, st);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < TCI_PARTS; i++) {
         if (st->in[i] >= 0) {
             tci_str_printf(out, " v%d", st->in[i]);
         }

@@ -45,7 +45,7 @@ static void tci_prep_use_addr(tci_prep *b, const tci_interp_addr *a, bool stored
 TCI_FN void tci_prep_step(tci_prep *b, tci_interp_step st)
 {
     bool stored = st.kind == TCI_STEP_STORE;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < TCI_PARTS; i++) {
         if (st.in[i] >= 0) {
             st.vary[i] = b->values[st.in[i]].varies;
             tci_prep_use(b, st.in[i], stored);
@@ -69,7 +69,7 @@ TCI_FN tci_interp_step tci_prep_blank_step(tci_interp_kind kind)
     tci_interp_step st;
     memset(&st, 0, sizeof st);
     st.kind = (uint8_t)kind;
-    st.out = st.in[0] = st.in[1] = st.in[2] = -1;
+    st.out = st.in[0] = st.in[1] = st.in[2] = st.in[3] = -1;
     return st;
 }
 

@@ -114,8 +114,8 @@ typedef struct tci_interp_step {
     uint8_t bytes;          /* element size of out (STORE: of in[0]) */
     bool varies;            /* of out (STORE, FOLD: of the section) */
     bool flag;              /* DIVIDE, FLOOR: the remainder; LOAD: may point into the operand */
-    uint8_t vary[3];
-    int32_t out, in[3];     /* values; -1 none */
+    uint8_t vary[TCI_PARTS];
+    int32_t out, in[TCI_PARTS]; /* values; -1 none */
     int32_t ref;
     int32_t n_guards;
     int64_t c;

@@ -97,7 +97,7 @@ static void tci_iverify_row(tci_iverify *v, const tci_interp_step *st, int id, i
 static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, int i)
 {
     bool effect = st->kind == TCI_STEP_STORE || st->kind == TCI_STEP_FOLD;
-    for (int a = 0; a < 3; a++) {
+    for (int a = 0; a < TCI_PARTS; a++) {
         if (st->in[a] >= 0) {
             tci_iverify_read(v, st->in[a], id, i);
         }

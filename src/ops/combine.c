@@ -21,16 +21,17 @@ static const tci_red_row tci_red_rows[] = {
 #define TCI_P1(t0, i0) 1, {{TCI_PART_##t0, TCI_IDENTITY_##i0}}
 #define TCI_P2(t0, i0, t1, i1)                                                                     \
     2, {{TCI_PART_##t0, TCI_IDENTITY_##i0}, {TCI_PART_##t1, TCI_IDENTITY_##i1}}
-#define TCI_P3(t0, i0, t1, i1, t2, i2)                                                             \
-    3, {{TCI_PART_##t0, TCI_IDENTITY_##i0},                                                        \
+#define TCI_P4(t0, i0, t1, i1, t2, i2, t3, i3)                                                     \
+    4, {{TCI_PART_##t0, TCI_IDENTITY_##i0},                                                        \
         {TCI_PART_##t1, TCI_IDENTITY_##i1},                                                        \
-        {TCI_PART_##t2, TCI_IDENTITY_##i2}}
+        {TCI_PART_##t2, TCI_IDENTITY_##i2},                                                        \
+        {TCI_PART_##t3, TCI_IDENTITY_##i3}}
 #define TCI_ROW(id, name, parts, element, combine) [TCI_RED_##id] = {#name, parts},
     TCI_COMBINES(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_P1
 #undef TCI_P2
-#undef TCI_P3
+#undef TCI_P4
 };
 
 TCI_FN const char *tci_red_name(int red)
@@ -173,9 +174,11 @@ static int tci_combining_word(const tci_combining *m, int word, const int *args)
     case TCI_W_A: return 0;
     case TCI_W_A1: return 1;
     case TCI_W_A2: return 2;
+    case TCI_W_A3: return 3;
     case TCI_W_B: return TCI_PARTS;
     case TCI_W_B1: return TCI_PARTS + 1;
     case TCI_W_B2: return TCI_PARTS + 2;
+    case TCI_W_B3: return TCI_PARTS + 3;
     case TCI_W_ABOVE:
     case TCI_W_BELOW: return tci_combining_beats(m, word == TCI_W_ABOVE, args[0], args[1]);
     case TCI_W_LEVEL: return tci_combining_level(m, args[0], args[1]);

@@ -57,7 +57,7 @@ typedef enum tci_gradient {
     TCI_GRADIENT_EXPANSION /* a composite's: that of what it expands into */
 } tci_gradient;
 
-enum { TCI_PARTS = 3 }; /* of a partial result of a reduction, at most */
+enum { TCI_PARTS = 4 }; /* of a partial result of a reduction, at most */
 
 /* Where the formulas of a combine row begin; 0: no such part. */
 typedef struct tci_combine_row {

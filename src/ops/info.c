@@ -89,13 +89,13 @@ enum {
 enum {
 #define TCI_P1(t, identity) TCI_IDENTITY_##identity
 #define TCI_P2(t, identity, ...) TCI_IDENTITY_##identity
-#define TCI_P3(t, identity, ...) TCI_IDENTITY_##identity
+#define TCI_P4(t, identity, ...) TCI_IDENTITY_##identity
 #define TCI_ROW(id, name, parts, element, combine) TCI_INFO_OVER_##id = parts,
     TCI_COMBINES(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_P1
 #undef TCI_P2
-#undef TCI_P3
+#undef TCI_P4
 };
 
 static const tci_op_info tci_op_rows[] = {

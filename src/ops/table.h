@@ -24,13 +24,13 @@
  * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are joined.
  *   A partial result is a tuple of parts; a reduction starts at the identity, and to join it to
  *   anything changes nothing.
- *   parts  P1 .. TCI_P3(dtype, identity, ...) for each part: the dtype is T, that in which the
+ *   parts  P1 .. TCI_P4(dtype, identity, ...) for each part: the dtype is T, that in which the
  *          reduction accumulates, INDEX (i64) or COUNT (i32); the identity is 0, 1, LOWEST or
  *          HIGHEST of the dtype
  *   element  E(...): what an element is as a tuple, over A, the element in T, and its INDEX along
  *          the axis; PAIR: it is two factors
- *   combine  C(...): each part of two tuples joined, over A, A1, A2, the parts of the one that
- *          has what comes first, and B, B1, B2, those of the other (PAIR: the factors): prims, and
+ *   combine  C(...): each part of two tuples joined, over A, A1, .. A3, the parts of the one that
+ *          has what comes first, and B, B1, .. B3, those of the other (PAIR: the factors): prims, and
  *          the words below
  * Reduce row: X(ID, name, rule, combine, part, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
@@ -242,8 +242,10 @@
     X(MUL_HIGH, mul_high, 2, WORD, PLAIN, MULHI(A, B), NONE,                                       \
       "the high half of the exact product a * b")
 
-/* DEVSQ: count, mean and squared deviations of the elements so far, joined as Chan, Golub and
- * LeVeque do (Updating formulae and a pairwise algorithm for computing sample variances, 1979).
+/* DEVSQ: count, first element, how far the mean is from that, and squared deviations of the elements
+ * so far, joined as Chan, Golub and LeVeque do (Updating formulae and a pairwise algorithm for
+ * computing sample variances, 1979). A mean that is far from 0 would round at every step by more
+ * than the deviations are: its distance from an element is no larger than they are.
  * ONLINE: the largest element m so far and the sum of exp(a - m), as Milakov and Gimelshein have it
  * (Online normalizer calculation for softmax, 2018): the sum of the tuple with the smaller m is
  * scaled, the other is taken as it is. What that makes 0 is 0 whatever the sum was: that of -inf
@@ -261,14 +263,15 @@
     X(ARGMIN, argmin, TCI_P2(T, HIGHEST, INDEX, HIGHEST), E(A, INDEX),                             \
       C(SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B, A),                               \
         SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B1, A1)))                            \
-    X(DEVSQ, devsq, TCI_P3(COUNT, 0, T, 0, T, 0), E(K(1), A, SUB(A, A)),                           \
-      C(ADD(A, B),                                                                                 \
-        SELECT(EQ(A, K(0)), B1,                                                                    \
-               SELECT(EQ(B, K(0)), A1,                                                             \
-                      ADD(A1, MUL(SUB(B1, A1), DIV(T(B), T(ADD(A, B))))))),                        \
+    X(DEVSQ, devsq, TCI_P4(COUNT, 0, T, 0, T, 0, T, 0), E(K(1), A, K(0), SUB(A, A)),               \
+      C(ADD(A, B), SELECT(EQ(A, K(0)), B1, A1),                                                    \
         SELECT(EQ(A, K(0)), B2,                                                                    \
                SELECT(EQ(B, K(0)), A2,                                                             \
-                      ADD(ADD(A2, B2), MUL(MUL(SUB(B1, A1), SUB(B1, A1)),                          \
+                      ADD(A2, MUL(SUB(SUB(B1, A1), SUB(A2, B2)), DIV(T(B), T(ADD(A, B))))))),      \
+        SELECT(EQ(A, K(0)), B3,                                                                    \
+               SELECT(EQ(B, K(0)), A3,                                                             \
+                      ADD(ADD(A3, B3), MUL(MUL(SUB(SUB(B1, A1), SUB(A2, B2)),                      \
+                                               SUB(SUB(B1, A1), SUB(A2, B2))),                     \
                                            MUL(T(A), DIV(T(B), T(ADD(A, B)))))))))                 \
     )                                                                                              \
     X(ONLINE, online, TCI_P2(T, LOWEST, T, 0), E(A, ADD(K(1), SUB(A, A))),                         \
@@ -290,7 +293,7 @@
       "smallest over the axes; NaN if any is")                                                     \
     X(ANY, any, BOOL, ANY, 0, NONE, "any nonzero")                                                 \
     X(ALL, all, BOOL, ALL, 0, NONE, "all nonzero")                                                 \
-    X(DEVSQ, devsq, FLOAT, DEVSQ, 2, DA(MUL(SPREAD(G), MUL(K(2), CENTRED()))),                     \
+    X(DEVSQ, devsq, FLOAT, DEVSQ, 3, DA(MUL(SPREAD(G), MUL(K(2), CENTRED()))),                     \
       "sum of squared differences from the mean")                                                  \
     X(ARGMAX, argmax, INDEX, ARGMAX, 1, NONE, "index of the first largest (first NaN wins)")       \
     X(ARGMIN, argmin, INDEX, ARGMIN, 1, NONE, "index of the first smallest (first NaN wins)")
@@ -540,8 +543,10 @@ typedef enum tci_mode {
     X(MINUS, 1, VALUE)           /* the sign bit of a, false of unsigned integers */               \
     X(A1, 0, COMBINE)            /* further parts of the first tuple */                            \
     X(A2, 0, COMBINE)                                                                              \
+    X(A3, 0, COMBINE)                                                                              \
     X(B1, 0, COMBINE)            /* and of the second */                                           \
     X(B2, 0, COMBINE)                                                                              \
+    X(B3, 0, COMBINE)                                                                              \
     X(INDEX, 0, COMBINE)         /* where the element stands along the axis */                     \
     X(ABOVE, 2, COMBINE)         /* a > b, or a is NaN and b is not */                             \
     X(BELOW, 2, COMBINE)         /* a < b, or so */                                                \

@@ -442,6 +442,33 @@ static tci_node *tci_algo_devsq_by_chunks(const tci_algo *a, const tci_node *sum
     return tci_algo_join_by(a, c, TCI_OP_SUM, tci_build_ew(a->g, TCI_OP_ADD, far), sum);
 }
 
+/* The SUM of x over the axes of fold n, of its class. */
+static tci_node *tci_algo_sum_like(const tci_algo *a, const tci_node *n, tci_node *x)
+{
+    tci_node *sum = tci_graph_node(a->g, TCI_OP_SUM, (tc_dtype)x->dtype, n->rank, n->shape, 1, &x,
+                                   n->n_attr, n->attr);
+    tci_association none = {0};
+    return tci_algo_as(a, sum, a->associations ? tci_association_of(a->s, a->associations, n)
+                                               : none);
+}
+
+/* x less the first element of each of its rows, whose deviations are the same: sums of numbers that
+ * are far from 0 would round by more than these are. Sizes that are symbols may be 0: then it is
+ * x. */
+static tci_node *tci_algo_near_zero(const tci_algo *a, tci_node *x, int n_axes,
+                                    const int64_t *axes)
+{
+    tci_node *first = x;
+    for (int i = 0; i < n_axes; i++) {
+        if (!tci_dim_is_known(x->shape[axes[i]]) || x->shape[axes[i]] == 0) {
+            return x;
+        }
+        first = tci_build_slice(a->g, first, (int)axes[i], 0, 1, 1);
+    }
+    tci_node *less[2] = {x, tci_build_broadcast(a->g, first, x->rank, x->shape)};
+    return tci_build_ew(a->g, TCI_OP_SUB, less);
+}
+
 /* A DEVSQ that would be cut, is to be reproducible over several axes, or is of too many elements to
  * count: as sums, which are joined from sums of parts. */
 static tci_node *tci_algo_devsq(const tci_algo *a, tci_node *n)
@@ -456,19 +483,20 @@ static tci_node *tci_algo_devsq(const tci_algo *a, tci_node *n)
     for (int i = 0; i < n->n_attr; i++) {
         count = tci_dim_mul(count, x->shape[n->attr[i]]);
     }
-    tci_node *sum =
-        tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
+    tci_node *sum = tci_algo_sum_like(a, n, x);
     bool cut = tci_algo_cut(a, sum, &chunks), fixed = a->machine.reproducible;
     if ((fixed ? n->n_attr == 1 : !cut) && tci_dim_le(count, INT32_MAX)) {
         return NULL; /* that is what a COUNT holds */
     }
+    x = tci_algo_near_zero(a, x, n->n_attr, n->attr);
+    sum = tci_algo_sum_like(a, n, x);
+    cut = tci_algo_cut(a, sum, &chunks);
     if (cut && !fixed && !chunks.padded) {
         sum = tci_algo_devsq_by_chunks(a, sum, &chunks);
         return tci_build_cast(a->g, sum, (tc_dtype)n->dtype);
     }
     tci_node *mean = tci_algo_mean(a, tci_algo_node(a, sum), count);
-    x = tci_algo_deviations(a, x, mean, n->n_attr, n->attr);
-    sum = tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
+    sum = tci_algo_sum_like(a, n, tci_algo_deviations(a, x, mean, n->n_attr, n->attr));
     return tci_build_cast(a->g, tci_algo_node(a, sum), (tc_dtype)n->dtype);
 }
 

@@ -537,7 +537,7 @@ static tci_kernel *tci_class_alone(const tci_fusion *f, const tci_root *r)
         return NULL;
     }
     TCI_PUSH(k->s, k->stages, k->n_stages, k->cap_stages, stage);
-    tci_kred red = {.op = TCI_RED_DOT, .dtype = TC_F32, .in = {-1, -1, -1}, .inst = -1};
+    tci_kred red = {.op = TCI_RED_DOT, .dtype = TC_F32, .in = {-1, -1, -1, -1}, .inst = -1};
     for (int i = 0; i < 2; i++) {
         red.in[i] = tci_lower_value(&l, r->node->in[i], tci_plan_input_index(&l, r, i, domain), 0);
     }

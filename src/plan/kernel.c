@@ -493,7 +493,10 @@ static tci_kred tci_pk_red(const tci_node *n, tc_dtype t)
     }
     red.dtype = (int8_t)t;
     red.order = TCI_ORDER_CHAIN;
-    red.in[0] = red.in[1] = red.in[2] = red.inst = -1;
+    red.inst = -1;
+    for (int i = 0; i < TCI_PARTS; i++) {
+        red.in[i] = -1;
+    }
     return red;
 }
 
@@ -636,7 +639,7 @@ static void tci_pk_keep(tci_pk *p, int member)
     red.dtype = (int8_t)t;
     red.order = TCI_ORDER_CHAIN;
     red.in[0] = value;
-    red.in[1] = red.in[2] = red.inst = -1;
+    red.in[1] = red.in[2] = red.in[3] = red.inst = -1;
     red.stage = tci_pk_stage(p, TCI_STAGE_REDUCE, p->members[member].family,
                              p->k->insts[value].stage);
     p->red_of[root] = tci_pk_add_red(p, red);

@@ -286,6 +286,78 @@ TEST(partial_sums_are_few)
     CHECK_EQ_INT(plan_product(512, 3000, 768).n_steps, 1);
 }
 
+/* The largest relative error of the variances over some axes of numbers around `mean`, by the two
+ * passes of doubles; -1: there is no compiler. */
+static double variance_error(const tc_options *o, const int64_t *sizes, uint64_t over, double mean)
+{
+    enum { NUMBERS = 1000003, MOST_RESULTS = 64 };
+    static float x[NUMBERS], got[MOST_RESULTS];
+    double sum[MOST_RESULTS] = {0}, squares[MOST_RESULTS] = {0}, worst = 0;
+    int64_t list[5] = {TC_F32, sizes[0], sizes[1], sizes[2], sizes[3]}, n = 1, results = 1;
+    int axes[4], n_axes = 0;
+    for (int i = 0; i < 4; i++) {
+        n *= sizes[i];
+        results *= over >> i & 1 ? 1 : sizes[i];
+        axes[n_axes] = i;
+        n_axes += over >> i & 1;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t noise = (i * 7919) % 2003 + (i * 104729) % 1009;
+        x[i] = (float)(mean + (double)(noise - 1505) / 500);
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < n; i++) {
+            int64_t rest = i, at = 0, stride = 1;
+            for (int a = 3; a >= 0; a--) {
+                at += over >> a & 1 ? 0 : rest % sizes[a] * stride;
+                stride *= over >> a & 1 ? 1 : sizes[a];
+                rest /= sizes[a];
+            }
+            double off = (double)x[i] - sum[at] * (double)results / (double)n;
+            *(pass ? &squares[at] : &sum[at]) += pass ? off * off : (double)x[i];
+        }
+    }
+    tc_ctx *c = NULL;
+    tc_program *f = NULL;
+    REQUIRE(tc_ctx_make(&c, o) == TC_OK);
+    tc_tensor in = tc_input_at(c, "x", 5, list, TC_HERE);
+    bool works = !tc_compile(tc_var(in, TC_AXES_N(axes, n_axes), 0, false), &f) &&
+                 !tc_run(f, TC_BUFS(TC_BUF(x, n)), TC_BUFS(TC_BUF(got, results)));
+    for (int64_t i = 0; i < results && works; i++) {
+        double want = squares[i] * (double)results / (double)n;
+        worst = fmax(worst, fabs(got[i] - want) / want);
+    }
+    tc_program_free(f);
+    tc_ctx_free(c);
+    return works ? worst : -1;
+}
+
+/* However far the mean is from 0: numbers with these last digits are given, the rest is exact. */
+TEST(variance_of_numbers_far_from_0)
+{
+    static const tc_options ways[] = {{.backend = "interp"},
+                                      {.backend = "interp", .reproducible = true},
+                                      {.backend = "cpu", .fallback = TC_FALLBACK_REFUSE}};
+    static const struct {
+        int64_t sizes[4];
+        uint64_t over;
+    } cases[] = {
+        {{1000, 1, 1, 1}, 1}, {{16, 4, 10, 10}, 1 | 4 | 8}, {{1, 1, 1, 1000000}, 8},
+        {{1, 1, 1, 1000003}, 8}, {{1, 300, 1, 40}, 2}, {{1, 1, 100003, 5}, 4}, {{8, 3, 7, 7}, 4 | 8},
+    };
+    for (int w = 0; w < 3; w++) {
+        for (int i = 0; i < (int)(sizeof(cases) / sizeof(cases[0])); i++) {
+            for (double mean = 1e4; mean < 2e6; mean *= 100) {
+                double error = variance_error(&ways[w], cases[i].sizes, cases[i].over, mean);
+                /* columns are chains of so many sums where results are reproducible */
+                double most = ways[w].reproducible && cases[i].sizes[2] > 100000 ? 1e-3 : 2e-6;
+                CHECK_MSG(error < most, "way %d, case %d, mean %g: an error of %.2e", w, i, mean,
+                          error);
+            }
+        }
+    }
+}
+
 /* One pass, and no worse than two where the mean is a thousand times the deviation. */
 TEST(variance)
 {
