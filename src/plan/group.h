@@ -462,9 +462,9 @@ typedef struct tci_suspect {
     double before, after;   /* ns of the same nodes in the plan and in that trial */
 } tci_suspect;
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list);
-/* `trial` stores number `edge` of s->edges. */
-TCI_FN void tci_price_try(tci_prices *all, const tci_plan *p, const tci_plan *trial, int edge,
-                          tci_suspect *s);
+/* `trial`, which lies in scratch `of`, stores number `edge` of s->edges. */
+TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
+                          const tci_plan *trial, int edge, tci_suspect *s);
 /* plan/pattern.c: makes one of groups that are better as one. */
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */

@@ -1,7 +1,14 @@
 /* plan/plan.c - the planning pass: algorithm, fusion, one kernel a group, buffers, memory.
  *
  * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
- * with equal text are one kernel launched several times. */
+ * with equal text are one kernel launched several times.
+ *
+ * A program may be planned several times: until no group forces a value into memory, with pairs
+ * that each kernel computes for itself (plan/pairs.c), with values stored that the cost model says
+ * should be (plan/price.c), with values computed again (plan/remat.c). Each of these plans has a
+ * set of forced values of its own: what a plan that is not kept has forced binds no other one. */
+#include <setjmp.h>
+
 #include "../kernel/backward.h"
 #include "group.h"
 #include "why.h"
@@ -376,11 +383,13 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
     }
 }
 
-/* The job with more cuts: of each suspect number `edge` of its values, or, -1, its best one. */
-static tci_plan_job tci_plan_cut(const tci_plan_job *job, const tci_suspect *list, int n, int edge)
+/* The job in scratch s with more cuts: of each suspect number `edge` of its values, or, -1, its best
+ * one. */
+static tci_plan_job tci_plan_cut(tci_scratch *s, const tci_plan_job *job, const tci_suspect *list,
+                                 int n, int edge)
 {
-    tci_scratch *s = job->maker.s;
     tci_plan_job j = *job;
+    j.maker.s = s;
     j.forced = tci_plan_copy_set(s, job->forced);
     j.cuts = tci_plan_copy_set(s, job->cuts);
     for (int i = 0; i < n; i++) {
@@ -426,6 +435,29 @@ static void tci_plan_report_cuts(const tci_plan_job *j, const tci_suspect *list,
     }
 }
 
+/* Plans anew with number `edge` of each suspect's values cut, and compares. What that takes is freed
+ * again, as a large program has many trials. */
+static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci_plan *p,
+                         tci_suspect *list, int n, int edge)
+{
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        tci_scratch_free(&s);
+        tci_scratch_fail(j->maker.s, s.why, "%s", s.message);
+    }
+    const tci_plan_job trial = tci_plan_cut(&s, j, list, n, edge);
+    tci_plan q;
+    tci_plan_restart(&s, &q, start, p);
+    tci_plan_fill(&trial, &q);
+    for (int i = 0; i < n && tci_plan_is_joined(j, q.fusion); i++) {
+        if (edge < list[i].n_edges) {
+            tci_price_try(&s, j->prices, p, &q, edge, &list[i]);
+        }
+    }
+    tci_scratch_free(&s);
+}
+
 /* p, or a plan from its beginning, `start`, whose groups that cost more than their parts are cut
  * where that pays most. What is kept of the cuts is the job's from then on. */
 static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_plan *p)
@@ -435,15 +467,7 @@ static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_pl
         tci_suspect *list;
         int n = tci_price_suspects(j->prices, p, &list), kept = 0;
         for (int edge = 0; tci_plan_has_edge(list, n, edge); edge++) {
-            const tci_plan_job trial = tci_plan_cut(j, list, n, edge);
-            tci_plan q;
-            tci_plan_restart(s, &q, start, p);
-            tci_plan_fill(&trial, &q);
-            for (int i = 0; i < n && tci_plan_is_joined(j, q.fusion); i++) {
-                if (edge < list[i].n_edges) {
-                    tci_price_try(j->prices, p, &q, edge, &list[i]);
-                }
-            }
+            tci_plan_try(j, start, p, list, n, edge);
         }
         for (int i = 0; i < n; i++) {
             kept += list[i].best >= 0;
@@ -451,7 +475,7 @@ static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_pl
         if (!kept) {
             break;
         }
-        *j = tci_plan_cut(j, list, n, -1);
+        *j = tci_plan_cut(s, j, list, n, -1);
         tci_plan_report_cuts(j, list, n);
         tci_plan *q = TCI_NEW(s, tci_plan);
         tci_plan_restart(s, q, start, p);

@@ -11,9 +11,9 @@
  * arithmetic that is repeated, and accesses that no vector form takes make a group suspect, and a
  * program without such kernels is planned once.
  *
- * A cut of a suspect pays if all kernels that a trial makes of its nodes, with the other nodes of
- * these kernels, take 1 / 1.3 of the time of the kernels of the first plan that hold them, or
- * less. Both times are prices of the model for one thread (on a device, for all of it), and each
+ * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.3 of the time
+ * of the plan's, or less: the suspect's values, those that kernels of the trial make with them, and
+ * so on until both plans' kernels make the same. Both times are prices of the model for one thread (on a device, for all of it), and each
  * kernel has its launch. Of 200 random blocks of layers a factor of 1.3 gave 1.14 times the speed
  * of unfused ops, 1.6 and 2 gave 1.13 and 1.12 (bench/results/fusion.md). */
 #include "group.h"
@@ -42,9 +42,8 @@ static tci_price tci_price_of(tci_prices *all, const tci_plan_made *made)
             return all->items[i].price;
         }
     }
-    tci_prices_item item = {made->text, made->kernel ? tci_loop_price(all->s, made->kernel,
-                                                                      all->machine)
-                                                     : nothing};
+    const tci_kernel *k = made->kernel; /* what finding its price takes lies in its own scratch */
+    tci_prices_item item = {made->text, k ? tci_loop_price(k->s, k, all->machine) : nothing};
     TCI_PUSH(all->s, all->items, all->n, all->cap, item);
     return item.price;
 }
@@ -250,12 +249,20 @@ static int tci_price_group(const tci_plan *p, const tci_node *n)
     return known && known->root >= 0 ? p->fusion->roots[known->root].group : -1;
 }
 
-static void tci_price_mark(const tci_plan *p, const tci_node *n, bool *marks)
+/* Marks the groups of plan `to` that make what the marked ones of `from` make; true if one is new. */
+static bool tci_price_spread(const tci_plan *from, const bool *marks, const tci_plan *to,
+                             bool *others)
 {
-    int group = tci_price_group(p, n);
-    if (group >= 0) {
-        marks[group] = true;
+    const tci_fusion *f = from->fusion;
+    bool any = false;
+    for (int g = 0; g < f->n_groups; g++) {
+        for (int m = 0; marks[g] && m < f->groups[g].n_roots; m++) {
+            int other = tci_price_group(to, f->roots[f->groups[g].roots[m]].node);
+            any = any || (other >= 0 && !others[other]);
+            others[TCI_MAX(other, 0)] |= other >= 0;
+        }
     }
+    return any;
 }
 
 static double tci_price_sum(tci_prices *all, const tci_plan *p, const bool *marks)
@@ -267,22 +274,15 @@ static double tci_price_sum(tci_prices *all, const tci_plan *p, const bool *mark
     return ns;
 }
 
-TCI_FN void tci_price_try(tci_prices *all, const tci_plan *p, const tci_plan *trial, int edge,
-                          tci_suspect *s)
+TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
+                          const tci_plan *trial, int edge, tci_suspect *s)
 {
-    const tci_fusion *f = p->fusion, *t = trial->fusion;
-    const tci_group *g = &f->groups[s->group];
-    bool *now = TCI_NEW_ARRAY(all->s, bool, t->n_groups + 1);
-    bool *was = TCI_NEW_ARRAY(all->s, bool, f->n_groups + 1);
-    tci_price_mark(trial, s->edges[edge], now);
-    for (int m = 0; m < g->n_roots; m++) {
-        tci_price_mark(trial, f->roots[g->roots[m]].node, now);
-    }
+    bool *now = TCI_NEW_ARRAY(of, bool, trial->fusion->n_groups + 1);
+    bool *was = TCI_NEW_ARRAY(of, bool, p->fusion->n_groups + 1);
+    int stored = tci_price_group(trial, s->edges[edge]);
     was[s->group] = true;
-    for (int i = 0; i < t->n_groups; i++) {
-        for (int m = 0; now[i] && m < t->groups[i].n_roots; m++) {
-            tci_price_mark(p, t->roots[t->groups[i].roots[m]].node, was);
-        }
+    now[TCI_MAX(stored, 0)] = stored >= 0;
+    while (tci_price_spread(p, was, trial, now) | tci_price_spread(trial, now, p, was)) {
     }
     double before = tci_price_sum(all, p, was), after = tci_price_sum(all, trial, now);
     bool pays = before * TCI_PRICE_TENTH >= after * TCI_PRICE_GAIN &&
