@@ -383,8 +383,7 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
     }
 }
 
-/* The job in scratch s with more cuts: of each suspect number `edge` of its values, or, -1, its best
- * one. */
+/* The job in scratch s with more cuts: number `edge` of each suspect's values; -1: its best one. */
 static tci_plan_job tci_plan_cut(tci_scratch *s, const tci_plan_job *job, const tci_suspect *list,
                                  int n, int edge)
 {
@@ -435,8 +434,8 @@ static void tci_plan_report_cuts(const tci_plan_job *j, const tci_suspect *list,
     }
 }
 
-/* Plans anew with number `edge` of each suspect's values cut, and compares. What that takes is freed
- * again, as a large program has many trials. */
+/* Plans anew with number `edge` of each suspect's values cut, and compares. The memory of that is
+ * freed again, as a large program has many trials. */
 static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci_plan *p,
                          tci_suspect *list, int n, int edge)
 {

@@ -6,10 +6,10 @@
  * nodes in both plans. plan/plan.c makes the trials and keeps the cuts that pay.
  *
  * A group is suspect if the cheapest schedule of its kernel (tci_loop_price) takes more than
- * TCI_PRICE_SUSPECT percent of its floor: the larger of the time of its memory traffic and the
- * time of its arithmetic, each value evaluated once. So a contraction in a form without packing,
- * arithmetic that is repeated, and accesses that no vector form takes make a group suspect, and a
- * program without such kernels is planned once.
+ * TCI_PRICE_SUSPECT percent of its floor, and a cut's least saving more than that. The floor is
+ * the larger of the time of its memory traffic and the time of its arithmetic, each value evaluated
+ * once. So a contraction in a form without packing, arithmetic that is repeated, and accesses that
+ * no vector form takes make a group suspect, and a program without such kernels is planned once.
  *
  * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.3 of the time
  * of the plan's, or less: the suspect's values, those that kernels of the trial make with them, and
@@ -249,7 +249,8 @@ static int tci_price_group(const tci_plan *p, const tci_node *n)
     return known && known->root >= 0 ? p->fusion->roots[known->root].group : -1;
 }
 
-/* Marks the groups of plan `to` that make what the marked ones of `from` make; true if one is new. */
+/* Marks the groups of plan `to` that make what the marked ones of `from` make; true if one is
+ * new. */
 static bool tci_price_spread(const tci_plan *from, const bool *marks, const tci_plan *to,
                              bool *others)
 {
