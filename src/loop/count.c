@@ -6,12 +6,12 @@
  * Here these are statements.
  *
  * Loops are walked once, in the middle of their range: what depends on an outer index has its
- * typical value there. The body of an IF counts where its condition holds there or is not known. What
- * the C compiler computes once (common subexpressions) counts once. A core begins TCI_COUNT_WIDTH
- * instructions a cycle, of them as many on vectors as it has ports; a round takes no less than what
- * it carries to the next one; a vector load of lanes that were stored one by one waits for the
- * stores. The numbers were fitted to pads, concatenations,
- * slices, upsampling, transposes and gathers on one core (bench/results/fusion.md). */
+ * typical value there. The body of an IF counts where its condition holds there or is not known.
+ * What the C compiler computes once (common subexpressions) counts once. A core begins
+ * TCI_COUNT_WIDTH instructions a cycle, of them as many on vectors as it has ports; a round takes no
+ * less than what it carries to the next one; a vector load of lanes that were stored one by one
+ * waits for the stores. The numbers were fitted to pads, concatenations, slices, upsampling,
+ * transposes and gathers on one core (bench/results/fusion.md). */
 #include "../base/hash.h"
 #include "count.h"
 
@@ -244,7 +244,8 @@ static bool tci_count_is_known(tci_count *c, const tci_lstmt *st)
 
 static tci_counted tci_count_stmt(tci_count *c, const tci_lstmt *st)
 {
-    const tci_counted one = {1, 0}, half = {0.5, 0}, none = {0, 0}; /* much of an offset is shared */
+    const tci_counted one = {1, 0}, none = {0, 0};
+    const tci_counted half = {0.5, 0}; /* accesses share much of their offsets */
     tci_count_carry(c, st);
     if (tci_count_is_known(c, st)) {
         return none;

@@ -13,9 +13,10 @@
  *
  * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.3 of the time
  * of the plan's, or less: the suspect's values, those that kernels of the trial make with them, and
- * so on until both plans' kernels make the same. Both times are prices of the model for one thread (on a device, for all of it), and each
- * kernel has its launch. Of 200 random blocks of layers a factor of 1.3 gave 1.14 times the speed
- * of unfused ops, 1.6 and 2 gave 1.13 and 1.12 (bench/results/fusion.md). */
+ * so on until both plans' kernels make the same. Both times are prices of the model for one thread
+ * (on a device, for all of it), and each kernel has its launch. Of 200 random blocks of layers a
+ * factor of 1.3 gave 1.14 times the speed of unfused ops, 1.6 and 2 gave 1.13 and 1.12
+ * (bench/results/fusion.md). */
 #include "group.h"
 
 enum {
