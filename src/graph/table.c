@@ -52,6 +52,19 @@ TCI_FN void *tci_table_make(tci_table *t, const tci_node *n)
     return t->pages[page] ? tci_table_item(t, n) : NULL;
 }
 
+TCI_FN tci_table tci_table_copy_set(tci_scratch *s, const tci_table *set)
+{
+    tci_table copy = tci_table_in(s, set->item_bytes);
+    copy.n_pages = set->n_pages;
+    copy.pages = TCI_NEW_ARRAY(s, char *, set->n_pages + 1);
+    for (uint32_t i = 0; i < set->n_pages; i++) {
+        if (set->pages[i]) {
+            copy.pages[i] = tci_scratch_copy(s, set->pages[i], TCI_TABLE_PAGE * set->item_bytes);
+        }
+    }
+    return copy;
+}
+
 TCI_FN void tci_table_free(tci_table *t)
 {
     for (uint32_t i = 0; i < t->n_pages; i++) {

@@ -81,6 +81,9 @@ TCI_INLINE bool tci_table_add(tci_table *set, const tci_node *n)
     return true;
 }
 
+/* A set of the same nodes, in scratch. */
+TCI_FN tci_table tci_table_copy_set(tci_scratch *s, const tci_table *set);
+
 /* ---- tables of nodes: what stands for each ---- */
 
 TCI_INLINE void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands)

@@ -2,7 +2,8 @@
  *
  * The first fields are the kind of machine: they decide which code can be generated and the numeric
  * class of a kernel (kernel/ir.h). `facts` is the record of what there is and how fast it is: it
- * decides between schedules, which give the same bits, and nothing else. */
+ * decides between schedules and which values share a kernel, which give the same bits on a
+ * processor, and nothing else. */
 #ifndef TCI_KERNEL_MACHINE_H
 #define TCI_KERNEL_MACHINE_H
 

@@ -363,6 +363,42 @@ TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes)
     return tci_ceil_div(tci_dim_hint(a->n_vec), lanes);
 }
 
+/* ---- movement ---- */
+
+/* Does offset kx step along `axis` by anything but 0 or 1? */
+static bool tci_ask_steps(const tci_kernel *k, int kx, int axis)
+{
+    tci_dim coef = 0;
+    return axis >= 0 && tci_build_depends(tci_kx_axes(k, kx), axis) &&
+           !(tci_build_coef(k, kx, axis, &coef) && coef == 1);
+}
+
+TCI_FN bool tci_ask_counts(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool moves = k->n_guards > 0 || k->n_stages > 1 ||
+                 (a->is_map && tci_dim_hint(a->n_vec) < a->lanes);
+    bool known = a->machine.block_threads == 0 && a->lanes > 1 && !tci_kernel_earlier(k) &&
+                 (a->is_map || k->n_reds > 0);
+    for (int r = 0; r < k->n_reds; r++) {
+        known = known && k->reds[r].op != TCI_RED_DOT;
+    }
+    if (!known) {
+        return false;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        int axis = a->is_map ? a->vec_axis : st->n_axes > 0 ? st->axes[st->n_axes - 1] : -1;
+        for (int i = 0; i < k->n_insts && !moves; i++) {
+            moves = k->insts[i].op == TCI_K_LOAD && tci_ask_steps(k, k->insts[i].x, axis);
+        }
+        for (int i = 0; i < k->n_stores && !moves; i++) {
+            moves = k->stores[i].stage == t && tci_ask_steps(k, k->stores[i].x, axis);
+        }
+    }
+    return moves;
+}
+
 /* ---- streaming ---- */
 
 /* May vectors of the store along an axis bypass the caches, which do not hold what it writes? */

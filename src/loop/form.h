@@ -42,6 +42,7 @@ struct tci_sched {
     const tci_form *form;
     int64_t n[TCI_FORM_NUMBERS];
     double cost_ns;
+    bool counted; /* cost_ns is no less than its instructions take */
 };
 
 struct tci_form {
@@ -84,6 +85,11 @@ TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi);
 TCI_FN bool tci_ask_is_far(const tci_ask *a);
 /* The time of the model where computing and moving take so many times longer than they could. */
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
+/* True if the roofline may be far off, so that instructions are counted (loop/count.h): of a kernel
+ * for a processor, without contractions, that has several stages, which may evaluate a value each,
+ * or accesses that are neither one element nor neighbours for all lanes of a vector (guards,
+ * strides, divisions, loaded indices, an axis shorter than a vector). */
+TCI_FN bool tci_ask_counts(const tci_ask *a);
 /* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
  * bytes at the bandwidth of where they lie; the slower of the two, from the launch on. */
 TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a);

@@ -32,6 +32,14 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_mach
  * kernel on this machine, and the cheapest is taken. */
 TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                       const char *forced, tci_str *why, tci_launch *launch);
+/* What the model says of a kernel, in nanoseconds, without its launch: of one thread; on a device,
+ * of all its blocks. */
+typedef struct tci_price {
+    double ns;      /* the cheapest schedule */
+    double flop_ns; /* one operation, and */
+    double move_ns; /* all its bytes, at the rates of the machine */
+} tci_price;
+TCI_FN tci_price tci_loop_price(tci_scratch *s, const tci_kernel *k, tci_machine machine);
 TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l);
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);
 

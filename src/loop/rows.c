@@ -252,10 +252,11 @@ static double tci_rows_cost(const tci_ask *a, const int64_t *n)
     bool far = tci_ask_is_far(a);
     double again = n[TCI_ROWS_KEEP] ? 1 : 1 + 0.3 * tci_rows_find_keeps(a).n;
     double late = far == (n[TCI_ROWS_AHEAD] != 0) || tci_rows_next_axis(a) < 0 ? 1 : 1.1;
-    again *= tci_kernel_keeps(a->k) ? TCI_ROWS_UNPACKED : 1;
+    double unpacked = tci_kernel_keeps(a->k) && a->lanes > 1 ? TCI_ROWS_UNPACKED : 1;
     double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
     twice *= a->machine.block_threads > 0 ? 1.1 : 1; /* what no register holds is read again */
-    double ns = tci_rows_ns(a, a->threads, again, late * twice) * again * late * twice;
+    double slower = 1 + 0.01 * (again * late * twice - 1); /* where the other roof is higher */
+    double ns = tci_rows_ns(a, a->threads, again, late * twice) * slower * unpacked;
     return TCI_MAX(ns, tci_rows_start_ns(a, 1));
 }
 

@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "count.h"
 #include "form.h"
+
+enum { TCI_SCHED_TRUST = 2 };
 
 /* ---- forms ---- */
 
@@ -74,6 +77,37 @@ static double tci_sched_cost(const tci_ask *a, const tci_form *form, const int64
     return a->machine.facts.launch_ns + form->cost_ns(a, n);
 }
 
+static tci_build *tci_sched_emit(const tci_ask *a, const tci_sched *s, tci_launch *launch)
+{
+    tci_build *b = tci_build_make(a->s, a->k, tci_loop_make(a->s, a->k));
+    memset(launch, 0, sizeof(*launch));
+    b->waits = a->machine.block_threads > 0;
+    s->form->emit(a, s->n, b, launch);
+    if (!b->l->matrix) {
+        b->l->n_tasks = launch->n_tasks;
+    }
+    return b;
+}
+
+/* Counts instructions where that tells more than the roofline: the cheapest schedule is built until
+ * it is one that was counted. A count is right to a factor of TCI_SCHED_TRUST, so a
+ * lower one changes nothing. */
+static void tci_sched_count(const tci_ask *a, tci_sched *list, int n)
+{
+    tci_launch launch;
+    while (n > 0 && !list[0].counted) {
+        tci_sched s = list[0];
+        double ns = tci_loop_count_ns(a->s, tci_sched_emit(a, &s, &launch)->l, &a->machine.facts);
+        s.cost_ns = ns > TCI_SCHED_TRUST * s.cost_ns ? ns : s.cost_ns;
+        s.counted = true;
+        int at = 0;
+        for (; at + 1 < n && list[at + 1].cost_ns < s.cost_ns; at++) {
+            list[at] = list[at + 1];
+        }
+        list[at] = s;
+    }
+}
+
 TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
 {
     int n = 0;
@@ -83,11 +117,14 @@ TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
         int n_numbers = form->numbers[0] ? form->candidates(a, numbers) : 1;
         for (int i = 0; i < n_numbers; i++) {
             if (form->fits(a, numbers[i])) {
-                tci_sched s = {form, {0}, tci_sched_cost(a, form, numbers[i])};
+                tci_sched s = {form, {0}, tci_sched_cost(a, form, numbers[i]), false};
                 memcpy(s.n, numbers[i], sizeof(s.n));
                 n = tci_sched_insert(list, n, most, &s);
             }
         }
+    }
+    if (tci_ask_counts(a)) {
+        tci_sched_count(a, list, n);
     }
     return n;
 }
@@ -235,13 +272,9 @@ TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci
 
 TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launch *launch)
 {
-    tci_loop *l = tci_loop_make(a->s, a->k);
-    tci_build *b = tci_build_make(a->s, a->k, l);
-    memset(launch, 0, sizeof(*launch));
-    b->waits = a->machine.block_threads > 0;
-    s->form->emit(a, s->n, b, launch);
+    tci_build *b = tci_sched_emit(a, s, launch);
+    tci_loop *l = b->l;
     if (!l->matrix) {
-        l->n_tasks = launch->n_tasks;
         l->narrow = a->machine.block_threads > 0 && tci_loop_is_narrow(a->s, l);
     }
     tci_loop_find_dims(l);
@@ -281,6 +314,25 @@ TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
     tci_loop *l = tci_sched_build(a, s, launch);
     launch->why = tci_sched_why(a, s, list, n);
     return l;
+}
+
+TCI_FN tci_price tci_loop_price(tci_scratch *s, const tci_kernel *k, tci_machine machine)
+{
+    tci_sched list[TCI_SCHED_MOST];
+    tci_price price = {0, 0, 0};
+    if (k->call || k->n_members || k->n_stages == 0) {
+        return price;
+    }
+    if (machine.block_threads == 0) { /* one thread waits for no other one */
+        machine.facts.processors = 1;
+    }
+    const tci_ask *a = tci_ask_make(s, k, machine);
+    int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
+    TCI_ASSERT(s, n > 0);
+    price.ns = list[0].cost_ns - machine.facts.launch_ns;
+    price.flop_ns = tci_ask_ns(a, 1, 0) / (double)TCI_MAX(k->flops, 1);
+    price.move_ns = tci_ask_ns(a, 0, 1);
+    return price;
 }
 
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tci_machine machine,

@@ -333,7 +333,7 @@ static double tci_strip_cost(const tci_ask *a, const int64_t *n)
                rows * (double)tci_dim_known(bytes) > (double)tci_strip_near(a);
     double packs = p.on_unit ? TCI_STRIP_UNIT_PACKS : TCI_STRIP_PACKS;
     double slower = 1.2 * (1 + packs / rows) * (far ? 1.05 : 1) * tci_strip_uneven(a, &p);
-    return tci_ask_ns(a, slower, slower) * slower;
+    return tci_ask_ns(a, slower, slower);
 }
 
 static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)

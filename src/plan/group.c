@@ -341,6 +341,17 @@ static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_gr
            (points == 1 && tci_dim_le(TCI_GROUP_ALONE, row) && !tci_group_shares_row(f, r, g));
 }
 
+/* True if r reads a value of the group that is kept apart from its readers. */
+static bool tci_group_is_cut(const tci_fusion *f, const tci_root *r, int group)
+{
+    bool cut = false;
+    for (int i = 0; i < r->n_reads; i++) {
+        cut = cut || (f->roots[r->reads[i].root].group == group &&
+                      tci_pnode_of(f, r->reads[i].node)->apart);
+    }
+    return cut;
+}
+
 static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
 {
     tci_root *r = &f->roots[root];
@@ -356,6 +367,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
     }
     if (f->late && tci_table_has(f->late, r->node) != tci_table_has(f->late, first)) {
         *why = TCI_WHY_LATE;
+        return false;
+    }
+    if (tci_group_is_cut(f, r, group)) {
+        *why = TCI_WHY_PRICE;
         return false;
     }
     if (tci_group_is_large(f, r, group)) {
@@ -738,7 +753,7 @@ static void tci_group_store_barred(tci_fusion *f)
 }
 
 static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                   const tci_table *forced)
+                                   const tci_table *forced, const tci_table *cuts)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;
@@ -748,8 +763,9 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
         tci_pnode *p = tci_table_at(&f->known, f->nodes.items[i]);
         p->place = i;
         p->root = -1;
-        p->forced = tci_table_has(forced, f->nodes.items[i]);
-        p->why = TCI_WHY_COUNT;
+        p->apart = cuts && tci_table_has(cuts, f->nodes.items[i]);
+        p->forced = p->apart || tci_table_has(forced, f->nodes.items[i]);
+        p->why = p->apart ? TCI_WHY_PRICE : TCI_WHY_COUNT;
     }
     tci_group_store_barred(f);
     return f;
@@ -797,11 +813,11 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_table *forced,
-                                 const tci_table *late,
+                                 const tci_table *cuts, const tci_table *late,
                                  const tci_pairs_kernels *pairs, tci_node *const *changed,
                                  int n_changed, tci_machine machine, tci_str *why)
 {
-    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
+    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts);
     f->associations = associations;
     f->late = late;
     f->pairs = pairs;

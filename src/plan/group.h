@@ -47,6 +47,7 @@
 #define TCI_PLAN_GROUP_H
 
 #include "../kernel/lower.h"
+#include "../loop/loop.h"
 #include "plan.h"
 #include "why.h"
 
@@ -194,6 +195,7 @@ typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
     tci_root *kept;      /* the root that it was when it was last undone, or NULL */
     bool forced;         /* is a root, from the next round on if it is none in this one */
+    bool apart;          /* is a root, and no group that makes it holds a reader of it */
     int32_t forced_in;   /* the round that forced it */
     bool is_output;
     bool drawn;          /* made of random numbers and nothing that lies in memory */
@@ -412,10 +414,12 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
                           tci_node *const *changed, int n_changed);
 /* Its steps become the first ones, and what the others read of it is kept. */
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
-/* plan/group.c; forced: of tci_algo; late: as in
+/* plan/group.c; forced: of tci_algo; cuts: the set of values that are stored and read from memory
+ * by all their readers (plan/price.c), NULL: none; late: as in
  * tci_fusion. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_table *forced,
+                                 const tci_table *cuts,
                                  const tci_table *late,
                                  const tci_pairs_kernels *pairs, tci_node *const *changed,
                                  int n_changed, tci_machine machine, tci_str *why);
@@ -439,6 +443,28 @@ TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
 /* Notes that `reader` is kept out of the group of `source`. */
 TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why);
+/* plan/price.c. Prices of the kernels of all plans of a job. */
+typedef struct tci_prices_item { tci_hash text; tci_price price; } tci_prices_item;
+typedef struct tci_prices {
+    tci_scratch *s;
+    tci_machine machine;
+    tci_prices_item *items; int n, cap;
+} tci_prices;
+enum { TCI_PRICE_EDGES = 8 };
+/* A group that is priced far above its floor, the values that may be stored instead of it, and of
+ * the trials the best one that pays. */
+typedef struct tci_suspect {
+    int32_t group;
+    double floor;           /* ns */
+    tci_node *edges[TCI_PRICE_EDGES];
+    int n_edges;
+    int best;               /* of edges; -1: none pays */
+    double before, after;   /* ns of the same nodes in the plan and in that trial */
+} tci_suspect;
+TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list);
+/* `trial`, which lies in scratch `of`, stores number `edge` of s->edges. */
+TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
+                          const tci_plan *trial, int edge, tci_suspect *s);
 /* plan/pattern.c: makes one of groups that are better as one. */
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */

@@ -295,6 +295,20 @@ static void tci_join_measure(const tci_join *j, int *weight, int *operands)
     }
 }
 
+/* True if a root reads a value of another one that is kept apart from its readers. */
+static bool tci_join_is_cut(const tci_join *j)
+{
+    bool cut = false;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int n = 0; n < r->n_reads; n++) {
+            cut = cut || (tci_pnode_of(j->f, r->reads[n].node)->apart &&
+                          tci_join_at(j, r->reads[n].root) >= 0);
+        }
+    }
+    return cut;
+}
+
 /* True if all folds have one class, as far as it is given. */
 static bool tci_join_check_classes(const tci_join *j)
 {
@@ -317,6 +331,10 @@ static bool tci_join_check(const tci_join *j, bool pairs, tci_why *why)
     }
     *why = TCI_WHY_CONTRACTION;
     if (!j->keeps && kinds[TCI_ROOT_REDUCE] > 0 && kinds[TCI_ROOT_CONTRACT] > 0) {
+        return false;
+    }
+    *why = TCI_WHY_PRICE;
+    if (tci_join_is_cut(j)) {
         return false;
     }
     *why = TCI_WHY_CLASS;

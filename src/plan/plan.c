@@ -1,7 +1,14 @@
 /* plan/plan.c - the planning pass: algorithm, fusion, one kernel a group, buffers, memory.
  *
  * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
- * with equal text are one kernel launched several times. */
+ * with equal text are one kernel launched several times.
+ *
+ * A program may be planned several times: until no group forces a value into memory, with pairs
+ * that each kernel computes for itself (plan/pairs.c), with values stored that the cost model says
+ * should be (plan/price.c), with values computed again (plan/remat.c). Each of these plans has a
+ * set of forced values of its own: what a plan that is not kept has forced binds no other one. */
+#include <setjmp.h>
+
 #include "../kernel/backward.h"
 #include "group.h"
 #include "why.h"
@@ -9,6 +16,7 @@
 enum {
     TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
     TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
+    TCI_PLAN_SPLITS = 2,  /* and until no more groups are split for their price */
     TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
 };
 
@@ -111,17 +119,17 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
 
 /* ---- kernels ---- */
 
+typedef struct tci_plan_text { const char *text; tci_hash hash; } tci_plan_text;
 typedef struct tci_plan_texts {
-    const char **items;
-    uint64_t *hashes;
-    int n, cap, cap_hashes, n_hashes;
+    tci_plan_text *items;
+    int n, cap;
 } tci_plan_texts;
 
 static int tci_plan_add_kernel(tci_scratch *s, tci_plan *p, tci_plan_texts *texts, tci_kernel *k,
-                               const char *text, uint64_t hash)
+                               const char *text, tci_hash hash)
 {
-    TCI_PUSH(s, texts->items, texts->n, texts->cap, text);
-    TCI_PUSH(s, texts->hashes, texts->n_hashes, texts->cap_hashes, hash);
+    tci_plan_text item = {text, hash};
+    TCI_PUSH(s, texts->items, texts->n, texts->cap, item);
     TCI_PUSH(s, p->kernels, p->n_kernels, p->cap_kernels, k);
     return p->n_kernels - 1;
 }
@@ -130,10 +138,10 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
 {
     tci_str text = {.s = s};
     tci_kernel_print(&text, k);
-    uint64_t hash = tci_hash_bytes(text.text, text.n).lo;
+    tci_hash hash = tci_hash_bytes(text.text, text.n);
     for (int i = 0; i < p->n_kernels; i++) {
-        const char *have = texts->items[i], *want = text.text;
-        if (texts->hashes[i] == hash) {
+        const char *have = texts->items[i].text, *want = text.text;
+        if (texts->items[i].hash.lo == hash.lo) {
             while (*have && *have == *want) {
                 have++;
                 want++;
@@ -226,6 +234,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
     tci_machine machine = m->machine;
     tci_plan_texts texts = {0};
     bool any = false;
+    p->made = TCI_NEW_ARRAY(s, tci_plan_made, f->n_groups + 1);
     p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
     for (int i = 0; i < f->n_roots; i++) {
         p->red_of[i] = -1;
@@ -235,7 +244,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         if (g->has_repeat) {
             tci_kernel *stands = tci_kernel_make(s);
             tci_step repeat = tci_repeat_step(m, p, f, g, stands);
-            repeat.kernel = tci_plan_add_kernel(s, p, &texts, stands, "", 0);
+            repeat.kernel = tci_plan_add_kernel(s, p, &texts, stands, "", (tci_hash){0, 0});
             repeat.group = f->order[i];
             TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, repeat);
             continue;
@@ -249,6 +258,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
             step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
+        p->made[f->order[i]] = (tci_plan_made){low.kernel, texts.items[step.kernel].hash};
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
         any |= forced && tci_plan_part_scan(f, g, low.kernel, forced);
@@ -270,6 +280,9 @@ typedef struct tci_plan_job {
     tci_node **outputs, **changed;
     int n_outputs;
     tci_table *forced;
+    tci_table *cuts;        /* set of values that no reader shares a kernel with (plan/price.c) */
+    tci_str *cut;           /* a line on each of them */
+    tci_prices *prices;
     const tci_table *late;  /* NULL: nothing is computed again */
     tci_pairs_kernels *pairs;
 } tci_plan_job;
@@ -283,8 +296,8 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     size_t n_why = p->why.n;
     for (int round = 1;; round++) {
         tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, m->g->facts, j->forced,
-                                      j->late, j->pairs, j->changed, p->n_assigns, m->machine,
-                                      &p->why);
+                                      j->cuts, j->late, j->pairs, j->changed, p->n_assigns,
+                                      m->machine, &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
         tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
@@ -300,6 +313,7 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
         tci_class_report(p->kernels[i], m->machine, &p->orders);
     }
     tci_str_add(&p->why, tci_str_text(&stored));
+    tci_str_add(&p->why, tci_str_text(j->cut));
     tci_plan_once(m->s, p, j->inputs, j->n_inputs);
     tci_plan_memory(m->s, p, m->machine);
 }
@@ -314,6 +328,13 @@ static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start
     to->why = to->orders = to->again = (tci_str){.s = s};
     tci_str_printf(&to->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
     tci_str_printf(&to->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+}
+
+static tci_table *tci_plan_copy_set(tci_scratch *s, const tci_table *set)
+{
+    tci_table *copy = TCI_NEW(s, tci_table);
+    *copy = tci_table_copy_set(s, set);
+    return copy;
 }
 
 /* Refuses the sets of pairs of whose kernels one was not joined; false: all were. A kernel that
@@ -346,18 +367,121 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
     tci_scratch *s = j->maker.s;
     tci_node **before = tci_scratch_copy(s, j->outputs, sizeof(tci_node *) * (size_t)j->n_outputs);
     tci_pairs_refused refused = {tci_table_in(s, sizeof(bool)), tci_table_in(s, sizeof(bool))};
+    const tci_table *forced = j->forced;
     for (bool whole = false; !whole;) {
         tci_plan q;
         tci_plan_restart(s, &q, start, p);
         for (int i = 0; i < j->n_outputs; i++) {
             j->outputs[i] = before[i];
         }
+        j->forced = tci_plan_copy_set(s, forced); /* what a refused plan forced is not */
         *j->pairs = (tci_pairs_kernels){.n = 0};
         tci_plan_pairs(a, j->outputs, j->n_outputs, &refused, j->pairs);
         tci_plan_fill(j, &q);
         whole = !tci_plan_refuse_pairs(j, q.fusion, &refused);
         *p = q;
     }
+}
+
+/* The job in scratch s with more cuts: number `edge` of each suspect's values; -1: its best one. */
+static tci_plan_job tci_plan_cut(tci_scratch *s, const tci_plan_job *job, const tci_suspect *list,
+                                 int n, int edge)
+{
+    tci_plan_job j = *job;
+    j.maker.s = s;
+    j.forced = tci_plan_copy_set(s, job->forced);
+    j.cuts = tci_plan_copy_set(s, job->cuts);
+    for (int i = 0; i < n; i++) {
+        int at = edge < 0 ? list[i].best : edge;
+        if (at >= 0 && at < list[i].n_edges) {
+            tci_table_add(j.cuts, list[i].edges[at]);
+        }
+    }
+    return j;
+}
+
+/* Is each set of pairs one kernel? */
+static bool tci_plan_is_joined(const tci_plan_job *j, const tci_fusion *f)
+{
+    bool joined = true;
+    for (int i = 0; i < j->pairs->n; i++) {
+        joined = joined && f->joined[i];
+    }
+    return joined;
+}
+
+/* Has a suspect so many values that may be cut? */
+static bool tci_plan_has_edge(const tci_suspect *list, int n, int edge)
+{
+    bool has = false;
+    for (int i = 0; i < n; i++) {
+        has = has || edge < list[i].n_edges;
+    }
+    return has;
+}
+
+/* A line on each cut that is kept. */
+static void tci_plan_report_cuts(const tci_plan_job *j, const tci_suspect *list, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (list[i].best >= 0) {
+            tci_str_printf(j->cut,
+                           "%s gets memory: one kernel would take %.1f us by the model, several "
+                           "%.1f us\n",
+                           tci_op_name(list[i].edges[list[i].best]->op), list[i].before * 1e-3,
+                           list[i].after * 1e-3);
+        }
+    }
+}
+
+/* Plans anew with number `edge` of each suspect's values cut, and compares. The memory of that is
+ * freed again, as a large program has many trials. */
+static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci_plan *p,
+                         tci_suspect *list, int n, int edge)
+{
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        tci_scratch_free(&s);
+        tci_scratch_fail(j->maker.s, s.why, "%s", s.message);
+    }
+    const tci_plan_job trial = tci_plan_cut(&s, j, list, n, edge);
+    tci_plan q;
+    tci_plan_restart(&s, &q, start, p);
+    tci_plan_fill(&trial, &q);
+    for (int i = 0; i < n && tci_plan_is_joined(j, q.fusion); i++) {
+        if (edge < list[i].n_edges) {
+            tci_price_try(&s, j->prices, p, &q, edge, &list[i]);
+        }
+    }
+    tci_scratch_free(&s);
+}
+
+/* p, or a plan from its beginning, `start`, whose groups that cost more than their parts are cut
+ * where that pays most. What is kept of the cuts is the job's from then on. */
+static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_plan *p)
+{
+    tci_scratch *s = j->maker.s;
+    for (int round = 0; round < TCI_PLAN_SPLITS; round++) {
+        tci_suspect *list;
+        int n = tci_price_suspects(j->prices, p, &list), kept = 0;
+        for (int edge = 0; tci_plan_has_edge(list, n, edge); edge++) {
+            tci_plan_try(j, start, p, list, n, edge);
+        }
+        for (int i = 0; i < n; i++) {
+            kept += list[i].best >= 0;
+        }
+        if (!kept) {
+            break;
+        }
+        *j = tci_plan_cut(s, j, list, n, -1);
+        tci_plan_report_cuts(j, list, n);
+        tci_plan *q = TCI_NEW(s, tci_plan);
+        tci_plan_restart(s, q, start, p);
+        tci_plan_fill(j, q);
+        p = q;
+    }
+    return p;
 }
 
 /* p planned anew from its beginning, `start`, with what waits in it computed again. NULL: nothing
@@ -370,6 +494,7 @@ static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, con
     tci_table late = tci_table_in(s, sizeof(bool));
     j.outputs = tci_scratch_copy(s, job->outputs, sizeof(tci_node *) * (size_t)job->n_outputs);
     j.late = &late;
+    j.forced = tci_plan_copy_set(s, job->forced);
     tci_remat_result r =
         tci_plan_remat(s, j.maker.g, p, all, j.outputs, j.n_outputs, j.forced, j.pairs, &late);
     if (!r.n) {
@@ -445,8 +570,15 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     tci_pairs_kernels pairs = {.n = 0};
     job.forced = &forced;
     job.pairs = &pairs;
+    tci_table cuts = tci_table_in(s, sizeof(bool));
+    tci_str cut = {.s = s};
+    tci_prices prices = {s, m->machine, NULL, 0, 0};
+    job.cuts = &cuts;
+    job.cut = &cut;
+    job.prices = &prices;
     const tci_plan start = *p;
     tci_plan_with_pairs(&job, &algorithm, &start, p);
+    p = m->machine.apart ? p : tci_plan_cheaper(&job, &start, p);
     p = remat != TC_REMAT_NONE ? tci_plan_leanest(&job, p, &start, remat) : p;
     tci_plan_report_regions(s, m->g, p);
     return p;
@@ -479,8 +611,12 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
     const int64_t limit = machine.memory_limit;
     machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
     machine.memory_limit = 0;      /* it is the whole plan's */
-    const tci_plan_job job = {{s, g, literals, n_literals, machine}, inputs, n_inputs, outputs,
-                              changed, n_roots, NULL, NULL, NULL};
+    const tci_plan_job job = {.maker = {s, g, literals, n_literals, machine},
+                              .inputs = inputs,
+                              .n_inputs = n_inputs,
+                              .outputs = outputs,
+                              .changed = changed,
+                              .n_outputs = n_roots};
     const tci_algo bands = {.s = s, .g = g, .machine = machine};
     tci_plan_restart(s, again, p, p);
     p = tci_plan_of(job, p, remat);

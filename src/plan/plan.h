@@ -22,6 +22,7 @@
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
+#include "../base/hash.h"
 #include "../graph/table.h"
 #include "../kernel/ir.h"
 #include "../kernel/machine.h"
@@ -79,6 +80,9 @@ typedef struct tci_span {       /* steps that are repeated */
     int32_t first_turn, n_turns, stops;
 } tci_span;
 
+/* The kernel that a group became, and the hash of its text. */
+typedef struct tci_plan_made { const tci_kernel *kernel; tci_hash text; } tci_plan_made;
+
 typedef struct tci_plan {
     tci_kernel **kernels; int n_kernels, cap_kernels;
     tci_step *steps; int n_steps, cap_steps;
@@ -96,6 +100,7 @@ typedef struct tci_plan {
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
     tci_str again;          /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
+    struct tci_plan_made *made; /* per group of it: its kernel; while planning */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
     const tci_table *panels; /* while planning: int32_t, the width of panels that a value lies in */
 } tci_plan;

@@ -52,8 +52,8 @@ static tci_fusion *fuse(const graph *g, const tci_table *forced)
     tci_str why = {.s = &scratch};
     tci_pairs_kernels *none = TCI_NEW(&scratch, tci_pairs_kernels);
     none->of = tci_table_in(&scratch, sizeof(int32_t));
-    return tci_plan_fuse(&scratch, g->outputs, g->n, NULL, forced, NULL, none, NULL, 0, machine,
-                         &why);
+    return tci_plan_fuse(&scratch, g->outputs, g->n, NULL, forced, NULL, NULL, none, NULL, 0,
+                         machine, &why);
 }
 
 /* ---- graphs ---- */
