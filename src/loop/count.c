@@ -8,8 +8,8 @@
  * Loops are walked once, in the middle of their range: what depends on an outer index has its
  * typical value there. The body of an IF counts where its condition holds there or is not known.
  * What the C compiler computes once (common subexpressions) counts once. A core begins
- * TCI_COUNT_WIDTH instructions a cycle, of them as many on vectors as it has ports; a round takes no
- * less than what it carries to the next one; a vector load of lanes that were stored one by one
+ * TCI_COUNT_WIDTH instructions a cycle, of them as many on vectors as it has ports; a round takes
+ * no less than what it carries to the next one; a vector load of lanes that were stored one by one
  * waits for the stores. The numbers were fitted to pads, concatenations, slices, upsampling,
  * transposes and gathers on one core (bench/results/fusion.md). */
 #include "../base/hash.h"
