@@ -58,7 +58,7 @@ typedef struct tc_machine {
 } tc_machine;
 
 /* With block_threads: bits for what the matrix unit multiplies that each warp has for itself
- * (loop/warps.h). */
+ * (loop/mma_gemm.h). */
 typedef enum tc_warp_unit {
     TC_WARP_NONE = 0,
     TC_WARP_HALVES = 1,      /* f16 (sm_75) */

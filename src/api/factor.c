@@ -13,7 +13,7 @@
  * whose value is taken off again: its derivative is that of the factors, and after two such steps
  * so is the second one (Ogita and Aishima's refinement). */
 #include "loops.h"
-#include "made.h"
+#include "functional.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

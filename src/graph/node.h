@@ -46,7 +46,7 @@
  *   SEGMENT          axis, mode; inputs x, src, order, starts (i64 of one axis; one more than x has
  *                    elements along the axis); shape of x, and src's but for the axis. Element i
  *                    takes in elements order[starts[i]] .. order[starts[i + 1] - 1] of src along
- *                    the axis, in that order, as SCATTER does. Made by plan/order.c alone
+ *                    the axis, in that order, as SCATTER does. Made by plan/scatter_sort.c alone
  *   BOUND            none; a value that a REPEAT gives its body: it stands in no other place
  *   REPEAT           how many carries, inputs, held values and outputs; length: steps;
  *                    reverse: the last element of the inputs first. stops: 0, or the
@@ -85,7 +85,7 @@
 #include "../ops/info.h"
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
-typedef struct tci_resident tci_resident; /* run/resident.c */
+typedef struct tci_resident tci_resident; /* run/device_copies.c */
 typedef struct tci_param tci_param;       /* run/param.c */
 /* Who has the memory that a storage borrows: told, on any thread, when the last one let go. */
 typedef struct tci_owner {

@@ -26,7 +26,7 @@
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor: its numeric class
- * (tci_kred.order), which plan/class.c chooses and no schedule changes.
+ * (tci_kred.order), which plan/reduction_order.c chooses and no schedule changes.
  *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
  *             FMAs.
  *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
@@ -99,8 +99,8 @@
  * combine(acc, v) is the reduction's row of TCI_COMBINES, where acc has what comes first.
  *
  * A kernel may also be a joint: kernels that need nothing of each other, its members, side by side
- * in one launch (plan/beside.c). It has their operands and literals, one member's after the
- * other's, and nothing else of its own; what is said above holds for each member.
+ * in one launch (plan/horizontal_fusion.c). It has their operands and literals, one member's after
+ * the other's, and nothing else of its own; what is said above holds for each member.
  *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
@@ -258,7 +258,7 @@ typedef struct tci_koperand {
     tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
     /* Elements of a panel, 0: it lies in none. A load's axis a is there in panels one after the
      * other, at (a / panel) * step + a % panel, or of pairs a % panel * 2, of fours * 4; the last
-     * one is whole (plan/panels.c). */
+     * one is whole (plan/prepack.c). */
     int32_t panel;
 } tci_koperand;
 typedef struct tci_kaxis {

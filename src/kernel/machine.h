@@ -27,12 +27,12 @@ enum {
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21,
     TCI_PAIRS_ROWS = 4,       /* from which a product of bf16 is packed as pairs in each run */
-    TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
+    TCI_GATHER_THREADS = 256, /* of a block that makes tiles of a contraction (loop/simt_gemm.c) */
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
     TCI_GATHER_DEPTH = 16,
     TCI_GATHER_FEW = 2,       /* or so few of one side: of rows whatever else there is, where the
                                * columns' factor lies along products */
-    TCI_SPREAD_SHORT = 128,   /* columns below which points are spread over it (loop/spread.c) */
+    TCI_SPREAD_SHORT = 128,   /* columns; below it a thread per point (loop/thread_per_point.c) */
     TCI_WINDOW_FEW = 32,      /* products with filters that a thread sums (loop/window.c), */
     TCI_WINDOW_CHAIN = 512    /* and of a gradient of filters */
 };
@@ -66,14 +66,14 @@ typedef struct tci_machine {
     int warp_unit;    /* blocks: what their warps multiply at once (bits of tc_warp_unit) */
     bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
     /* only numeric classes that all machines and the interpreter share, and that are the same for
-     * any sizes (plan/class.c) */
+     * any sizes (plan/reduction_order.c) */
     bool reproducible;
-    bool joins; /* one launch may be of several kernels (plan/beside.c) */
+    bool joins; /* one launch may be of several kernels (plan/horizontal_fusion.c) */
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
     int64_t memory_limit; /* plans: tc_options.memory_limit, */
     bool is_lean;     /* and whether no weights are copied into panels, to keep within it */
-    bool is_fast;     /* TC_MATH_FAST (class TF32, plan/halves.c, plan/winograd.c) */
+    bool is_fast;     /* TC_MATH_FAST (class TF32, plan/bf16x3.c, plan/winograd.c) */
     tc_machine facts;
 } tci_machine;
 

@@ -2,8 +2,8 @@
  *
  * In: a kernel, the machine. Out: whether its sums may be made on the machine's unit, and the
  * product as the unit sees it (kernel/matrix.h). A function of shape, layout, dtype and the kind of
- * machine: plan/class.c asks it for the numeric class, before anything is scheduled, and whatever
- * it says yes to, loop/ can schedule. */
+ * machine: plan/reduction_order.c asks it for the numeric class, before anything is scheduled, and
+ * whatever it says yes to, loop/ can schedule. */
 #include "matrix.h"
 
 #include <string.h>

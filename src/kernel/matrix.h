@@ -18,8 +18,8 @@ enum {
     TCI_MATRIX_PLACES = 4         /* axes of rows that are places of images */
 };
 
-/* An axis of an array (kernel/boxes.c), in elements. Where the axes of the kernel are at a[], its
- * coordinate is base + sum of coef[i] * a[i]; outside of [0, size) there are zeros. */
+/* An axis of an array (kernel/tma_boxes.c), in elements. Where the axes of the kernel are at a[],
+ * its coordinate is base + sum of coef[i] * a[i]; outside of [0, size) there are zeros. */
 typedef struct tci_matrix_dim {
     int64_t size, stride, base;
     int32_t coef[TCI_MATRIX_AXES];
@@ -101,11 +101,12 @@ TCI_FN int tci_matrix_lane_points(const tci_kernel *k, const tci_kred *red, tci_
 TCI_FN bool tci_matrix_is_within(const tci_kernel *k, int inst, int64_t lo, int64_t hi);
 /* Does the machine's unit take the kernel's contraction, and is it worth it? */
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
-/* Does a CPU's unit take it from panels that loops pack (loop/panes.h)? Any factors of bf16 values,
- * but not those that it reads as they lie, or of bytes, in i32. */
+/* Does a CPU's unit take it from panels that loops pack (loop/amx_packed.h)? Any factors of bf16
+ * values, but not those that it reads as they lie, or of bytes, in i32. */
 TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine);
-/* Does it take all products of a kernel that keeps rows (loop/strip.c)? Their factors are bf16 in
- * memory or rows that are kept. All or none: what vectors multiply takes many times as long. */
+/* Does it take all products of a kernel that keeps rows (loop/back_to_back_gemm.c)? Their factors
+ * are bf16 in memory or rows that are kept. All or none: what vectors multiply takes many times as
+ * long. */
 TCI_FN bool tci_matrix_keeps(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
@@ -123,7 +124,7 @@ TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
 /* Does a unit take factors of that dtype, and a side that lies so? It turns halves alone. */
 TCI_FN bool tci_matrix_takes(int8_t dtype);
 TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side);
-/* kernel/boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
+/* kernel/tma_boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
 TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
 
 #endif

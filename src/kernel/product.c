@@ -4,8 +4,8 @@
  * that every warp of newer cards has take it. These read factors from memory that a block shares
  * and fills with whatever the factors' expressions are, so nothing is asked of how operands lie:
  * only that the values have the unit's dtype, or are bytes that were widened. A function of shape,
- * dtype and the kind of machine, as plan/class.c wants it; loop/warps.c can schedule all that it
- * says yes to. */
+ * dtype and the kind of machine, as plan/reduction_order.c wants it; loop/mma_gemm.c can schedule
+ * all that it says yes to. */
 #include "product.h"
 
 static bool tci_product_has_form(const tci_kernel *k)

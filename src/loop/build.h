@@ -55,7 +55,7 @@ typedef struct tci_lkeep {
     tci_lin *origin;
     /* Not NULL: of so many neighbouring points in an element (tci_build_word), the coefs of a
      * point's number; such elements lie word_step apart. Who loads them does so itself
-     * (loop/twos.h). */
+     * (loop/dot_packing.h). */
     tci_dim *point;
     int points;
     int64_t word_step;
@@ -68,7 +68,7 @@ typedef struct tci_build {
     int cur;                      /* block under construction */
     int floor;                    /* innermost open branch, or 0 */
     int stage;                    /* stage being emitted */
-    const struct tci_cut *cut;    /* of the rows of the kernel (loop/cut.h); NULL: none known, */
+    const struct tci_cut *cut;    /* of its rows (loop/causal_bound.h); NULL: none known, */
     int guard;                    /* and its GUARD where its truth is known here, -1 not, */
     int8_t guard_truth;           /* tci_truth */
     const bool *holds;            /* per guard: does it hold at all points here? NULL: not known */

@@ -1,9 +1,9 @@
 /* loop/count.c - instruction count of a built loop: each statement's cycles times its trip count.
  *
  * In: the loop IR of one kernel for a processor. Out: nanoseconds of one thread. The roofline of
- * loop/ask.c knows how much a kernel computes and moves, but not what its accesses become: masks,
- * divisions of indices, lanes that are loaded one by one, vectors along an axis of two elements.
- * Here these are statements.
+ * loop/sched_query.c knows how much a kernel computes and moves, but not what its accesses become:
+ * masks, divisions of indices, lanes that are loaded one by one, vectors along an axis of two
+ * elements. Here these are statements.
  *
  * Loops are walked once, in the middle of their range: what depends on an outer index has its
  * typical value there. The body of an IF counts where its condition holds there or is not known.

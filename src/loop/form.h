@@ -7,7 +7,7 @@
 #ifndef TCI_LOOP_FORM_H
 #define TCI_LOOP_FORM_H
 
-#include "../kernel/skew.h"
+#include "../kernel/window_overlap.h"
 #include "build.h"
 #include "loop.h"
 
@@ -65,7 +65,7 @@ static inline bool tci_ask_many(tci_dim n)
     return !tci_dim_is_known(n) || !tci_dim_le(n, 1);
 }
 
-/* loop/ask.c */
+/* loop/sched_query.c */
 TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
 /* A matrix unit makes the kernel's sums: only the forms for that fit. */
 TCI_FN bool tci_ask_on_unit(const tci_ask *a);
@@ -120,10 +120,10 @@ TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launc
 TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list,
                                  int n);
 
-/* loop/joint.c: the loops of a joint's members. */
+/* loop/grouped_launch.c: the loops of a joint's members. */
 TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                     tci_launch *launch);
-/* loop/rows.c: arrays for what two stages along one row compute and is dear. */
+/* loop/form_rows.c: arrays for what two stages along one row compute and is dear. */
 TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);
 /* loop/map.c, tile.c, strip.c, rows.c, warps.c: each ends with NULL. */
 TCI_FN const tci_form *const *tci_map_forms(void);

@@ -13,9 +13,9 @@
  * offset in elements; the access kinds are the dialect's (tci_mem), so a printer only asks for
  * names.
  *
- * Invariants (loop/verify.c; what depends on numbers loop/walk.c): a name is defined before its
- * use, in the same or an enclosing block; lanes of a PRIM's arguments agree with its result; DIV
- * and MOD only see values that are not negative; every access lies in its operand or local; an
+ * Invariants (loop/verify.c; what depends on numbers loop/bounds_check.c): a name is defined before
+ * its use, in the same or an enclosing block; lanes of a PRIM's arguments agree with its result;
+ * DIV and MOD only see values that are not negative; every access lies in its operand or local; an
  * output operand is never loaded; SET names a mutable value of the same type. */
 #ifndef TCI_LOOP_IR_H
 #define TCI_LOOP_IR_H
@@ -183,7 +183,7 @@ static inline int tci_lmem_told(tc_dtype t)
     return tci_dtype_get(t)->bytes / (int)sizeof(uint32_t);
 }
 
-/* loop/walk.c */
+/* loop/bounds_check.c */
 TCI_FN void tci_loop_walk(tci_scratch *s, const tci_loop *l);
 /* loop/narrow.c: of a finished loop. */
 TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l);

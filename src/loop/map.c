@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "cost.h"
-#include "square.h"
+#include "smem_transpose.h"
 #include "unit.h"
-#include "weave.h"
+#include "interleave_stores.h"
 
 enum {
     TCI_MAP_BLOCK = 32,          /* rows of a transposing block */

@@ -49,7 +49,7 @@ typedef enum tci_mem {
     TCI_MEM_WEAVE_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
-    /* Up to TILES_END: registers 0 .. 7 of 16 rows of 64 bytes (loop/tiles.c). A body has BEGIN
+    /* Up to TILES_END: registers 0 .. 7 of 16 rows of 64 bytes (loop/amx.c). A body has BEGIN
      * first and END last: void f(void) */
     TCI_MEM_TILES_BEGIN,
     TCI_MEM_TILE_ZERO,   /* void f(long tile) */
@@ -99,8 +99,8 @@ typedef enum tci_mem {
     /* T f(const S *p, i64 tag, long n): the first n lanes, one value after the other, as soon as
      * their words have that tag; the rest read as 0 */
     TCI_MEM_AWAIT,
-    /* The rest for the matrix unit of each warp (loop/warps.h). W is TCI_UNIT_WORDS words of each
-     * thread (u32), F as many in a factor: words, i32 for bytes with signs, f64 for f64; C
+    /* The rest for the matrix unit of each warp (loop/mma_gemm.h). W is TCI_UNIT_WORDS words of
+     * each thread (u32), F as many in a factor: words, i32 for bytes with signs, f64 for f64; C
      * TCI_UNIT_SUMS sums, f32, i32 or f64. W f(const S *p): the 16 bytes at p, of each thread's
      * own */
     TCI_MEM_WORDS,

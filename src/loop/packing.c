@@ -11,9 +11,9 @@
  * others are at 0. */
 #include <string.h>
 
-#include "panes.h"
-#include "sides.h"
-#include "twos.h"
+#include "amx_packed.h"
+#include "gemm_operands.h"
+#include "dot_packing.h"
 
 enum {
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */

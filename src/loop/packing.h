@@ -2,7 +2,7 @@
 #ifndef TCI_LOOP_PACKING_H
 #define TCI_LOOP_PACKING_H
 
-#include "blocked.h"
+#include "gemm.h"
 
 enum { TCI_BLOCKED_LEFT = -1 /* columns of the last tile, where their number is not known */ };
 enum { TCI_TWOS_MOST = 4 /* points of an element */ };
@@ -17,7 +17,7 @@ typedef struct tci_blocked_state {
     int64_t tile;           /* columns of a tile */
     int64_t tile_step;      /* elements of the vector panel between tiles */
     int64_t row_step;       /* elements of the row panel between rows or inner points */
-    int64_t steps;          /* of a block at most: inner points, or elements (loop/twos.h), */
+    int64_t steps;          /* of a block at most: inner points or elements (loop/dot_packing.h), */
     int vec_pairs, row_pairs; /* whose panels are these, */
     tci_lin row_base;       /* that of the rows at hand from here on; and while one is filled or */
     tci_lin step;           /* multiplied the number of an element, the places of its points, and */

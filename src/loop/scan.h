@@ -3,7 +3,7 @@
 #define TCI_LOOP_SCAN_H
 
 #include "combine.h"
-#include "point.h"
+#include "outer_tile.h"
 #include "vectors.h"
 
 TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis);

@@ -6,9 +6,9 @@
  * of a large array, in place, then costs what these cost. */
 #include "stage.h"
 
-#include "inner.h"
-#include "keep.h"
-#include "outer.h"
+#include "vec_inner.h"
+#include "row_buffer.h"
+#include "vec_outer.h"
 #include "scan.h"
 #include "scatter.h"
 

@@ -5,8 +5,8 @@
 
 #include "combine.h"
 #include "cost.h"
-#include "cut.h"
-#include "point.h"
+#include "causal_bound.h"
+#include "outer_tile.h"
 #include "vectors.h"
 
 TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage);

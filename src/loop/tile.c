@@ -2,11 +2,11 @@
  * one MAP: reductions along columns, contractions, scans.
  *
  *   tile     rows x vectors of accumulators in registers, loads shared along both sides
- *   panel    a few rows of far memory at a time, over a long stretch of columns (loop/panel.c)
- *   packed   a contraction over packed panels (loop/blocked.c)
- *   unit     the same on a CPU's matrix unit (loop/tiles.c)
- *   product  a contraction in tiles of a block of threads (loop/product.c)
- *   spread   one whose points are spread over the threads of blocks (loop/spread.c)
+ *   panel    a few rows of far memory at a time, over a long stretch of columns
+ *   (loop/column_reduction.c) packed   a contraction over packed panels (loop/gemm.c)
+ *   unit     the same on a CPU's matrix unit (loop/amx.c)
+ *   product  a contraction in tiles of a block of threads (loop/simt_gemm.c)
+ *   spread   one whose points are spread over the threads of blocks (loop/thread_per_point.c)
  *   window   a short reduction in vectors of each thread (loop/window.c)
  *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
  *   attention  rows between two contractions there (loop/attention.c)
@@ -18,16 +18,16 @@
  * along rows does; and a contraction in place is a little slower than packed where packing pays. */
 #include <string.h>
 
-#include "blocked.h"
+#include "gemm.h"
 #include "cost.h"
 #include "attention.h"
 #include "backward.h"
 #include "flash.h"
-#include "panel.h"
-#include "product.h"
-#include "sides.h"
-#include "spread.h"
-#include "tiles.h"
+#include "column_reduction.h"
+#include "simt_gemm.h"
+#include "gemm_operands.h"
+#include "thread_per_point.h"
+#include "amx.h"
 #include "unit.h"
 #include "window.h"
 

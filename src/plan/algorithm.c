@@ -10,15 +10,15 @@
  *                      first (it is read many times), unless the kernel will pack it and what it
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
  *                      longer rows, where its rows begin at odd places); of f32 where math may
- *                      be fast plan/single.c
- *   CONTRACT with weights  over a copy of these that lies in panels (plan/panels.c)
- *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
+ *                      be fast plan/kmajor.c
+ *   CONTRACT with weights  over a copy of these that lies in panels (plan/prepack.c)
+ *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/conv_layout.c)
  *   CONTRACT of windows of 3 x 3  with fewer products, where math may be fast (plan/winograd.c)
- *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them;
+ *   long CONTRACT sums of few results in parts (plan/split_k.c), unless a matrix unit makes them;
  *                      with the axes of each operand together where tiles want them so
  *   long SCAN         in parts (plan/scan.c)
  *   TOPK              counts of what is less, or a sort by digits (plan/sort.c)
- *   long SCATTER      by machines of blocks: its index is ordered first (plan/order.c)
+ *   long SCATTER      by machines of blocks: its index is ordered first (plan/scatter_sort.c)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "../graph/build.h"
 #include "../kernel/matrix.h"
@@ -37,7 +37,7 @@ enum {
     TCI_ALGO_CAT = 8,
     TCI_ALGO_REUSE = 4,           /* times an operand is read before it is worth a copy */
     TCI_ALGO_BACK = 256,       /* results that an element read backwards is for, to be copied */
-    TCI_ALGO_PACK_ROWS = 8,       /* what loop/sides.c asks of a contraction that it packs */
+    TCI_ALGO_PACK_ROWS = 8,       /* that loop/gemm_operands.c asks of a packed contraction */
     TCI_ALGO_PACK_COLUMNS = 16,
     TCI_ALGO_PACK_INNER = 1024,
     TCI_ALGO_PITCH_ROWS = 64,     /* rows of a product that is worth a copy of an operand */
@@ -671,7 +671,7 @@ TCI_FN int tci_plan_fastest_axis(const tci_node *n)
 }
 
 /* Will a block of threads make tiles of contraction n, reading each operand through its own index
- * expression (loop/product.c)? That has the rows, columns and products for it. */
+ * expression (loop/simt_gemm.c)? That has the rows, columns and products for it. */
 static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
 {
     double own[2] = {1, 1}, depth = 1;
@@ -712,7 +712,7 @@ static bool tci_algo_is_padded(const tci_node *n)
 }
 
 /* Will the threads of a block each take points of contraction n, wherever those lie
- * (loop/spread.c)? */
+ * (loop/thread_per_point.c)? */
 static bool tci_algo_spreads(const tci_node *n, tci_machine machine)
 {
     bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[0]) &&

@@ -1,13 +1,13 @@
 /* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
  *
  * A round goes through the nodes, which are in topological order: it probes each that is a root
- * (plan/root.c), puts it into a group that takes it, of those that it reads from and recent
+ * (plan/materialize.c), puts it into a group that takes it, of those that it reads from and recent
  * siblings the one that saves most bytes, or into a new one, and notes what it evaluates
- * (plan/store.c), which may force values into memory. While a round forced any, the next one undoes
- * what was placed from the first of them on (plan/trail.c) and goes on from there. After
- * TCI_GROUP_ROUNDS of them a round counts repetition by root and not by group, which leaves nothing
- * dear to repeat, and the one after it is the last: both begin at the first node. Every refusal is
- * kept with its reason.
+ * (plan/recompute_or_store.c), which may force values into memory. While a round forced any, the
+ * next one undoes what was placed from the first of them on (plan/undo_log.c) and goes on from
+ * there. After TCI_GROUP_ROUNDS of them a round counts repetition by root and not by group, which
+ * leaves nothing dear to repeat, and the one after it is the last: both begin at the first node.
+ * Every refusal is kept with its reason.
  *
  * To undo at each value that is forced, and not once for all of a round, would be quadratic: the
  * gradient of a long chain forces values of its beginning at its end, one after the other. */
@@ -512,7 +512,7 @@ static bool tci_group_is_like(const tci_fusion *f, const tci_root *r, int group)
 }
 
 /* Siblings: groups that are like the root, with a source in common (or small anyway, but where
- * plan/beside.c makes one launch of them, which needs the registers of one alone). */
+ * plan/horizontal_fusion.c makes one launch of them, which needs the registers of one alone). */
 static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
 {
     tci_root *r = &f->roots[root];

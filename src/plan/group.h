@@ -1,13 +1,14 @@
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
  *
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
- * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
- * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
- * output axes, then the summed ones; for a SCAN its other axes, then the scanned one (with starts,
- * or linked parts, its axes, of which the scanned one counts parts, then that of a part); for a
- * SCATTER its other axes, then its own axis, then that of src; of one whose stores are apart the
- * output axes, and of a SEGMENT those, then its order. The results of one repetition are a group by
- * themselves, which has no outer space; its step stands for the steps of a body (plan/repeat.c).
+ * program output, and whatever is forced into memory (plan/recompute_or_store.c). All other nodes
+ * are inlined where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or
+ * CONTRACT its output axes, then the summed ones; for a SCAN its other axes, then the scanned one
+ * (with starts, or linked parts, its axes, of which the scanned one counts parts, then that of a
+ * part); for a SCATTER its other axes, then its own axis, then that of src; of one whose stores are
+ * apart the output axes, and of a SEGMENT those, then its order. The results of one repetition are
+ * a group by themselves, which has no outer space; its step stands for the steps of a body
+ * (plan/repeat.c).
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -37,7 +38,7 @@
  *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
  *  - a read inside a group is pure and keeps the outer index; what is read through a BARRIER is in
  *    memory, and in another group
- *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
+ *  - the roots of a group are computed once, all of them, or in each run (plan/init_section.c)
  *  - a group with a CONTRACT holds no other reduction, one with a SCAN none behind it, and one with
  *    a SCATTER, or a SCAN of linked parts, no other root
  *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
@@ -119,8 +120,8 @@ typedef struct tci_refusal {
     uint8_t why;                  /* tci_why (plan/why.h) */
 } tci_refusal;
 
-/* What placing a root changed (plan/trail.c): the group that it joined, -1 if it has a new one; how
- * much there was of the rest. */
+/* What placing a root changed (plan/undo_log.c): the group that it joined, -1 if it has a new one;
+ * how much there was of the rest. */
 typedef struct tci_trail_mark {
     int32_t n_groups, n_refusals, n_facts;
     int32_t group;
@@ -170,7 +171,7 @@ typedef struct tci_fusion {
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
-    bool joins;             /* blocks: small kernels are one launch later (plan/beside.c) */
+    bool joins;             /* blocks: small kernels are joined (plan/horizontal_fusion.c) */
     const tci_pairs_kernels *pairs; /* what is to be one kernel */
     bool *joined;                 /* per item of it: is it one? */
     const tci_table *late;        /* set of what is computed behind the peak; NULL: none is */
@@ -202,13 +203,13 @@ typedef struct tci_pnode {
     bool guards;         /* a comparison of indices: nothing to store (tci_kernel_compare) */
     uint8_t index;       /* depth of a sum of indices and numbers, from 1 on; 0: it is none */
     uint8_t why;         /* forced for this reason (plan/why.h) */
-    bool once, asked;    /* no run changes what it is computed from; runs read it (plan/once.c) */
+    bool once, asked;    /* no run changes its operands; runs read it (init_section.c) */
     int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
     int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
     int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
     int32_t group, operand_of;        /* the last group that evaluated it, that read it */
     int32_t n_here;                   /* how often the root at hand evaluates it */
-    int32_t at;                       /* position in the list of plan/store.c's division */
+    int32_t at;                       /* position in the list of recompute_or_store.c's division */
     /* the last walk (tci_fusion.stamp) that did so with it */
     int32_t met, walked, counted, needed, covered, turns, done;
 } tci_pnode;
@@ -280,16 +281,16 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
 typedef struct tci_pairs_refused {
     tci_table lines, whole;
 } tci_pairs_refused;
-/* plan/pairs.c. Changes the roots to what is to be computed; sets that are refused as a whole are
- * left as they are. */
+/* plan/score_recompute.c. Changes the roots to what is to be computed; sets that are refused as a
+ * whole are left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_pairs_refused *refused, tci_pairs_kernels *out);
 /* On a machine of blocks: contractions that are to be kernels of attention are left whole. */
 TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_pairs_taken(tci_machine machine);
-/* plan/bands.c: outputs whose attention has no array of pairs, where plan p has one; false: it has
- * none, or they stay as they are. */
+/* plan/attention_blocks.c: outputs whose attention has no array of pairs, where plan p has one;
+ * false: it has none, or they stay as they are. */
 TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs);
 /* plan/layout.c: which values lie in memory with their channels last; changes the roots. */
 TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots);
@@ -298,8 +299,9 @@ static inline bool tci_plan_has_image_unit(tci_machine machine)
 {
     return machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
 }
-/* plan/images.c: the bf16 or f16 value behind operand x, of known sizes, below windows, padding,
- * other movements and a widening, unless one of these lies in memory; NULL: there is none. */
+/* plan/conv_layout.c: the bf16 or f16 value behind operand x, of known sizes, below windows,
+ * padding, other movements and a widening, unless one of these lies in memory; NULL: there is
+ * none. */
 TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
 /* The whole axis of that value that is axis a of x; -1: none is. */
 TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a);
@@ -307,22 +309,22 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
 TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
 /* Contraction n of windows with channels last; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
-/* plan/runs.c: convolution n of an image of few channels with rows of its windows as runs of
- * memory; NULL: it stays as it is. */
+/* plan/small_channel_conv.c: convolution n of an image of few channels with rows of its windows as
+ * runs of memory; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n);
-/* plan/alone.c: contraction n, the gradient of filters of one channel each, of operands with their
- * channels last, as a sum of parts; NULL: it stays as it is. Where those channels are in the image
- * behind operand `which` of such a gradient; -1: n is none. */
+/* plan/depthwise_wgrad.c: contraction n, the gradient of filters of one channel each, of operands
+ * with their channels last, as a sum of parts; NULL: it stays as it is. Where those channels are in
+ * the image behind operand `which` of such a gradient; -1: n is none. */
 TCI_FN tci_node *tci_plan_alone(const tci_algo *a, tci_node *n);
 TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, tci_node **image);
 /* plan/algorithm.c: reduction n as one of chunks; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
-/* plan/single.c: contraction n of f32, with operands as a matrix unit takes them; NULL: it stays as
+/* plan/kmajor.c: contraction n of f32, with operands as a matrix unit takes them; NULL: it stays as
  * it is. */
 TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n);
-/* plan/halves.c: the products of contraction n; -1: some size is unknown. */
+/* plan/bf16x3.c: the products of contraction n; -1: some size is unknown. */
 TCI_FN double tci_plan_products(const tci_node *n);
-/* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
+/* plan/bf16x3.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
  * NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
 /* Is n the number zero? */
@@ -331,7 +333,7 @@ TCI_FN bool tci_plan_is_zero(const tci_node *n);
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
-/* plan/bytes.c: products of contraction n that lanes of a processor, or its unit, take at once
+/* plan/int8_dot.c: products of contraction n that lanes of a processor, or its unit, take at once
  * (tci_kred.points), 0: one. */
 TCI_FN int tci_plan_points(const tci_node *n, tci_machine machine);
 /* Does a processor's unit take contraction n, which is of bytes of any signs? */
@@ -345,12 +347,12 @@ TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n);
  * NULL: it has none. And what that makes, as n. */
 TCI_FN tci_node *tci_plan_uncentred(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_centre(const tci_algo *a, const tci_node *n, tci_node *sums);
-/* plan/panels.c: contraction n over a copy of its weights that lies in panels, or (several) only
+/* plan/prepack.c: contraction n over a copy of its weights that lies in panels, or (several) only
  * of one where these hold several points in an element; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool several);
 /* Is n computed from nothing that a run gives or changes? */
 TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n);
-/* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
+/* plan/scatter_sort.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
@@ -368,8 +370,8 @@ TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line);
 /* plan/sort.c: TOPK n as what finds its places. */
 TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
-/* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
- * in `orders`. NULL: it stays as it is. */
+/* plan/split_k.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a
+ * line in `orders`. NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 /* Contraction n with the axes of each operand together, where a processor makes tiles of it only
@@ -377,7 +379,7 @@ TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_sides(const tci_algo *a, tci_node *n, int64_t *order);
 TCI_FN tci_node *tci_plan_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
                                    const int64_t *order);
-/* plan/root.c: tci_root_kind of what computes n; */
+/* plan/materialize.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */
 TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
@@ -386,7 +388,7 @@ static inline int tci_root_n_before(const tci_root *r) { return r->n_reads + r->
 TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i);
 /* Where n, which is in memory, lies: a buffer. */
 TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n);
-/* plan/store.c. By what a repetition is counted: */
+/* plan/recompute_or_store.c. By what a repetition is counted: */
 typedef enum tci_store_mode {
     TCI_STORE_BY_GROUP,
     TCI_STORE_BY_ROOT,
@@ -401,15 +403,15 @@ TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_no
 TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
-/* plan/trail.c. The last root is about to be placed; */
+/* plan/undo_log.c. The last root is about to be placed; */
 TCI_FN void tci_trail_begin(tci_fusion *f);
 /* that will change this group, and what is known of this node. */
 TCI_FN void tci_trail_group(tci_fusion *f, int group);
 TCI_FN void tci_trail_node(tci_fusion *f, tci_pnode *p);
 /* Undoes the roots whose nodes have this place or a later one. */
 TCI_FN void tci_trail_undo(tci_fusion *f, int place);
-/* plan/once.c: marks what is computed once, and forces into memory what each run reads of it.
- * changed: leaves that the program's effects change. */
+/* plan/init_section.c: marks what is computed once, and forces into memory what each run reads of
+ * it. changed: leaves that the program's effects change. */
 TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
                           tci_node *const *changed, int n_changed);
 /* Its steps become the first ones, and what the others read of it is kept. */
@@ -433,7 +435,7 @@ typedef struct tci_remat_result {
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
                                        tci_pairs_kernels *pairs, tci_table *late);
-/* plan/sequence.c: the step that does each group, by itself or in a joint. */
+/* plan/step_order.c: the step that does each group, by itself or in a joint. */
 TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p);
 /* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */
 TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p);
@@ -529,8 +531,8 @@ TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *con
                                  int n_roots);
 /* That of n, which is one of them or was made later. */
 TCI_FN tci_association tci_association_of(tci_scratch *s, tci_table *found, const tci_node *n);
-/* plan/class.c. True if the classes of a kernel's folds are given by its nodes: on a processor, and
- * where results are reproducible. Then a group has folds of one class. */
+/* plan/reduction_order.c. True if the classes of a kernel's folds are given by its nodes: on a
+ * processor, and where results are reproducible. Then a group has folds of one class. */
 TCI_FN bool tci_class_is_given(const tci_fusion *f);
 /* True if the class of REDUCE or SCAN n is LANES or BLOCK_SCAN; the same of those of group g. */
 TCI_FN bool tci_class_is_row(const tci_fusion *f, const tci_node *n);
@@ -565,15 +567,15 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine);
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index);
 /* May buffer `out` lie on input `in`, as far as that step is concerned? */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in);
-/* plan/sequence.c: the steps in an order that needs less memory; the bytes of temporaries that are
- * then needed at once. */
+/* plan/step_order.c: the steps in an order that needs less memory; the bytes of temporaries that
+ * are then needed at once. */
 TCI_FN int64_t tci_plan_sequence(tci_scratch *s, tci_plan *p);
 /* Per step: how many others must follow it, one after the other. */
 TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p);
 /* An order of the steps in which those of one unit (a number below n_steps for each step) are
  * neighbours, and else as they are. Units must not wait for each other in a circle. */
 TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int32_t *unit);
-/* plan/beside.c: small kernels as one launch. peak: what tci_plan_sequence said. */
+/* plan/horizontal_fusion.c: small kernels as one launch. peak: what tci_plan_sequence said. */
 TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak);
 
 #endif

@@ -1,4 +1,5 @@
-/* plan/layout.c - which values lie in memory with their channels last.
+/* plan/layout.c - layout propagation (NCHW to NHWC): decides which values are stored
+ * channels-last.
  *
  * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values, of
  * which those that a contraction reads through windows, as a convolution its image or a gradient
@@ -11,7 +12,8 @@
  * The one idea: the want goes from users to what they are made of, then from values to their users,
  * and back once more; the first want of a value counts. A value of which nobody wants anything
  * stays as it was written. So does all of a graph that has gradients of filters for each channel
- * alone other than those of plan/alone.c: with channels last they would be read one by one. */
+ * alone other than those of plan/depthwise_wgrad.c: with channels last they would be read one by
+ * one. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -304,7 +306,7 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
     return over;
 }
 
-/* Will both operands of such a gradient lie as plan/alone.c takes them? */
+/* Will both operands of such a gradient lie as plan/depthwise_wgrad.c takes them? */
 static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
 {
     bool lies = true;

@@ -23,7 +23,7 @@
 
 enum {
     TCI_PATTERN_ROW = 16,        /* elements of a row, at least */
-    TCI_PATTERN_ROWS = 8,        /* rows, at least: what packing asks (loop/strip.c) */
+    TCI_PATTERN_ROWS = 8,        /* rows, at least: what packing asks (loop/back_to_back_gemm.c) */
     TCI_PATTERN_BYTES = 1 << 17, /* of the rows that one outer point keeps, at most */
     TCI_PATTERN_NEAR = 1 << 17,  /* bytes of rows that a thread works on at once, at least, */
     TCI_PATTERN_TILE = 128,      /* and how many, at most */
@@ -326,8 +326,8 @@ static double tci_pattern_widens(const tci_join *j)
 }
 
 /* What is no longer written and read, against what every few rows pack anew of the other factor of
- * the first contraction (loop/strip.c), and against fewer lanes. Code without vectors loses
- * nothing. */
+ * the first contraction (loop/back_to_back_gemm.c), and against fewer lanes. Code without vectors
+ * loses nothing. */
 static bool tci_pattern_strips_pay(const tci_pattern_state *p, const tci_join *j, double saved,
                                    bool fits_unit, tci_why *why)
 {

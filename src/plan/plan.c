@@ -4,9 +4,10 @@
  * with equal text are one kernel launched several times.
  *
  * A program may be planned several times: until no group forces a value into memory, with pairs
- * that each kernel computes for itself (plan/pairs.c), with values stored that the cost model says
- * should be (plan/price.c), with values computed again (plan/remat.c). Each of these plans has a
- * set of forced values of its own: what a plan that is not kept has forced binds no other one. */
+ * that each kernel computes for itself (plan/score_recompute.c), with values stored that the cost
+ * model says should be (plan/price.c), with values computed again (plan/remat.c). Each of these
+ * plans has a set of forced values of its own: what a plan that is not kept has forced binds no
+ * other one. */
 #include <setjmp.h>
 
 #include "../kernel/backward.h"

@@ -1,18 +1,18 @@
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
- * plan/memory.c orders steps and places temporaries, plan/beside.c joins small kernels,
- * plan/once.c says what is computed once. A kernel knows only the stretch of a buffer that it
- * reads; where that begins is the step's, so that the steps of an unrolled loop, each of which
- * reads its own slice, share one kernel.
- * Invariants (plan/verify.c): steps are in execution order; an operand lies in its buffer, a
- * written one is all of it; a buffer is written (by one or several steps, to disjoint elements)
- * before it is read, and every output is; temporaries lie in the arena, those whose lifetimes
- * overlap apart; offsets are multiples of 64; a step of the init list reads what no run gives or
- * changes, and writes temporaries and kept values; nothing else writes those.
+ * plan/memory.c orders steps and places temporaries, plan/horizontal_fusion.c joins small kernels,
+ * plan/init_section.c says what is computed once. A kernel knows only the stretch of a buffer that
+ * it reads; where that begins is the step's, so that the steps of an unrolled loop, each of which
+ * reads its own slice, share one kernel. Invariants (plan/verify.c): steps are in execution order;
+ * an operand lies in its buffer, a written one is all of it; a buffer is written (by one or several
+ * steps, to disjoint elements) before it is read, and every output is; temporaries lie in the
+ * arena, those whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list
+ * reads what no run gives or changes, and writes temporaries and kept values; nothing else writes
+ * those.
  *
- * The kernel of a step may be a joint (plan/beside.c): several kernels that need nothing of each
- * other. Then its operands and literals are those of its members, one after the other.
+ * The kernel of a step may be a joint (plan/horizontal_fusion.c): several kernels that need nothing
+ * of each other. Then its operands and literals are those of its members, one after the other.
  *
  * Repetitions (plan/repeat.c): the steps of a body stand in the list once, where they are done for
  * the first time. An operand whose memory differs from round to round has a move: by how many bytes

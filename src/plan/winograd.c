@@ -13,8 +13,8 @@
  *     products [(m + 2)^2, tiles, filters]
  *     results  [images, tiles, m, tiles, m, filters]    sums of products
  *
- * Parts, filters and results are CATs of sums that are written out; plan/root.c has one kernel
- * store them all, so each element of the image is loaded once.
+ * Parts, filters and results are CATs of sums that are written out; plan/materialize.c has one
+ * kernel store them all, so each element of the image is loaded once.
  *
  * The sums round, of parts up to 10^2 times as large as the elements: the bound that api/types.h
  * states (TC_MATH_FAST) is the largest sum, over the parts of a result, of the absolute factors of

@@ -6,7 +6,7 @@
  * by hash-consing; dead ones are left behind.
  * The one idea: nodes are visited inputs first, so a rule looks at a node whose inputs are already
  * in their final form, and one visit is enough: four passes (expand, sink movement into bodies,
- * simplify, rewrite/crop.c), linear in the graph.
+ * simplify, rewrite/slice_pushdown.c), linear in the graph.
  *
  * What is not here: x + 0 in floats (it turns -0 into 0), x * 0, x - x, any reordering of sums. A
  * rule must be exact in IEEE terms or it would make results depend on what the compiler saw.

@@ -5,18 +5,18 @@
  * On the host they are filled when the call is made, but for memory of the user, of parameters, and
  * what is kept, which each run patches in where it changed. On a device with memory of its own
  * every port (input, captured leaf or output) is bound to memory there: the user's own where the
- * backend can use it; for what was captured the storage's own memory there (run/resident.c), which
- * is uploaded only when its bytes changed, and where parameters are changed in place; else a copy
- * that the call owns, made when first needed.
+ * backend can use it; for what was captured the storage's own memory there (run/device_copies.c),
+ * which is uploaded only when its bytes changed, and where parameters are changed in place; else a
+ * copy that the call owns, made when first needed.
  *
  * Flags: a step of a device may ask for memory of its own (tci_launch.work_bytes), behind the
  * temporaries of each call. It is zero when the call is made, no other step's and never shared with
  * another call, and the runs of a call, and the rounds of a repetition, come one after the other,
  * however many calls are under way. No run clears it: a kernel finds its words as its last run left
- * them, so those of running values hold a tag that counts the runs (loop/row.c).
+ * them, so those of running values hold a tag that counts the runs (loop/row_block.c).
  *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
- * backend then records them once, and a run is one replay (run/walk.c). */
+ * backend then records them once, and a run is one replay (run/execute.c). */
 #include "../base/alloc.h"
 #include "context.h"
 

@@ -4,7 +4,7 @@
  * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
  * that captured a leaf may be freed on another thread than its context's. Everything else in a
  * storage is changed by the context's thread alone (version by tc_touch), but for what lies on
- * devices (run/resident.c) and the values of parameters (run/param.c).
+ * devices (run/device_copies.c) and the values of parameters (run/param.c).
  *
  * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
  * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed

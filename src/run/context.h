@@ -80,7 +80,7 @@ typedef struct tci_run_effect {
     int64_t bytes;
 } tci_run_effect;
 
-/* What the init list of a program computed; counted (run/kept.c). */
+/* What the init list of a program computed; counted (run/init_cache.c). */
 typedef struct tci_kept tci_kept;
 /* slots[slot] of a call is so many bytes into that. */
 typedef struct tci_kept_bind {
@@ -307,7 +307,7 @@ TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, co
 /* Tells the forks of the locks of this room and of the next. */
 TCI_FN void tci_param_start(void);
 
-/* ---- run/resident.c ---- */
+/* ---- run/device_copies.c ---- */
 TCI_FN void tci_resident_announce(void);
 /* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
 TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory);
@@ -317,7 +317,7 @@ TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
 TCI_FN tc_status tci_resident_home(tci_storage *s);
 TCI_FN void tci_resident_free(tci_storage *s);
 
-/* ---- run/port.c ---- */
+/* ---- run/signature.c ---- */
 /* Lists the user's inputs and outputs of a request. Strings are copied. */
 TCI_FN void tci_port_list(const tci_request *r, tci_port_room *room);
 
@@ -349,7 +349,7 @@ TCI_FN void tci_program_release(tc_program *f);
 TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text);
 TCI_FN const char *tci_program_error_text(tc_program *f);
 
-/* ---- run/kept.c ---- */
+/* ---- run/init_cache.c ---- */
 /* Notes the versions of what the init list reads. Those of parameters do not change while the
  * caller has them (run/param.c). */
 TCI_FN void tci_kept_note(tc_call *c);
@@ -381,12 +381,12 @@ TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
 TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory);
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 
-/* ---- run/after.c ---- */
+/* ---- run/launch_deps.c ---- */
 /* Fills `after` of the launches of c, which begin at that step, in the scratch. Escapes. */
 TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
                                int n);
 
-/* ---- run/walk.c: the steps ---- */
+/* ---- run/execute.c: the steps ---- */
 /* Does what the list says; what failed is in c->last. Waits for the device in any case. */
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r);
 /* The same in two halves, r->splits: gives the queues what needs no look of the host between, and

@@ -2,7 +2,7 @@
  *
  * In: a program whose code is a family (compile/code.h), buffers. Out: a run of an *instance*: an
  * ordinary program whose code has the family's functions and known sizes everywhere else. So all
- * that a run does (run/call.c, run/walk.c) knows nothing of symbols.
+ * that a run does (run/call.c, run/execute.c) knows nothing of symbols.
  *
  * An instance is made the first time its sizes are met: every expression of the family is
  * evaluated, temporaries are placed in an arena of their own, each launch gets its tasks, its

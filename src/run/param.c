@@ -11,7 +11,7 @@
  * waits for that one run, and from then on (is_shared) nothing is written over.
  *
  * One run at a time may change a parameter (writer). A run on a device has its parameters for
- * itself while it binds and launches (run/walk.c): what follows is in the order of the device.
+ * itself while it binds and launches (run/execute.c): what follows is in the order of the device.
  *
  * All of it changes under a lock that the parameters of a context share, so that a run holds and
  * changes all of its own at once. A run without parameters never comes here. */

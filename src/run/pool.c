@@ -32,7 +32,7 @@
 #include "../base/env.h"
 #include "../base/os.h"
 #include "pool.h"
-#include "team.h"
+#include "openmp_threads.h"
 
 #define TCI_POOL_SPIN_NS 100000
 

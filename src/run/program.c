@@ -7,8 +7,8 @@
  * are laid out as the kernel reads them, each launch knows whether it is worth threads, and the
  * operand pointers of a call fall into those that never change (temporaries, captured leaves) and
  * those listed in `binds`, which each run patches. What the init list computes of captured memory
- * is kept with the program (run/kept.c). A program is one heap block, so the lazy form makes and
- * drops one for the price of a malloc.
+ * is kept with the program (run/init_cache.c). A program is one heap block, so the lazy form makes
+ * and drops one for the price of a malloc.
  *
  * Lifetime: counted. tc_program_free drops the user's count, a tc_call holds another. */
 #include <pthread.h>

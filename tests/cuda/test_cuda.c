@@ -334,8 +334,8 @@ TEST(results_have_the_bits_of_the_interpreter)
     compare_expressions("emulated", exact, sizeof(exact) / sizeof(exact[0]));
 }
 
-/* Element by element of an axis, by an order of the index (plan/order.c), where the interpreter
- * goes along the index. */
+/* Element by element of an axis, by an order of the index (plan/scatter_sort.c), where the
+ * interpreter goes along the index. */
 TEST(ordered_indices_have_the_bits_of_the_interpreter)
 {
     compare_expressions("emulated", ordered, sizeof(ordered) / sizeof(ordered[0]));
@@ -968,7 +968,7 @@ static void compare_cases(const char *backend, bool noted)
     compare_table(backend, whole_cases, sizeof(whole_cases) / sizeof(whole_cases[0]), noted);
 }
 
-/* ---- indices in order (plan/order.c), by ranks or by digits ---- */
+/* ---- indices in order (plan/scatter_sort.c), by ranks or by digits ---- */
 
 typedef enum order_kind {
     ORDER_SPREAD,         /* every other one from the end */

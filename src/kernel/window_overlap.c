@@ -1,0 +1,73 @@
+/* kernel/window_overlap.c - overlap of neighbouring windows: which rows of outputs read the same
+ * row of an image.
+ *
+ * In: a kernel in final form. Out: which rows of places of an image meet the same row of it, at
+ * which elements of their windows. The one idea: a place is affine in the number of the row and of
+ * the element, so two of them meet where their coefficients, without what divides both, are so
+ * small that the element of one is another element of the other. */
+#include "window_overlap.h"
+
+enum {
+    TCI_SKEW_LEAST = 3, /* elements of a window's side, */
+    TCI_SKEW_MOST = 16  /* at most, and places between two of them */
+};
+
+static int64_t tci_skew_gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}
+
+TCI_FN tci_skew tci_skew_find(const tci_kernel *k, int vec, int axis, int inner)
+{
+    tci_skew found = {0, 0};
+    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
+    tci_dim size = k->axes[inner].size;
+    bool sums = k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT &&
+                k->reds[0].order == TCI_ORDER_CHAIN && k->reds[0].points == 0 &&
+                tci_dim_is_known(size) && tci_dim_known(size) >= TCI_SKEW_LEAST &&
+                tci_dim_known(size) <= TCI_SKEW_MOST;
+    for (int i = 0; i < k->n_insts && sums; i++) {
+        const tci_kinst *in = &k->insts[i];
+        if (in->op != TCI_K_LOAD || !tci_kx_affine(k, in->x, coef, &base) || coef[vec] == 0 ||
+            !tci_dim_is_known(coef[axis]) || !tci_dim_is_known(coef[inner]) ||
+            tci_dim_known(coef[axis]) <= 0 || coef[inner] == 0) {
+            continue;
+        }
+        int64_t row = tci_dim_known(coef[axis]), element = tci_dim_known(coef[inner]);
+        int64_t both = tci_skew_gcd(row, element);
+        if (row / both < tci_dim_known(size) && element / both <= TCI_SKEW_MOST &&
+            element / both >= -TCI_SKEW_MOST) {
+            found = (tci_skew){(int)(row / both), (int)(element / both)};
+        }
+    }
+    return found;
+}
+
+/* Do neighbours along any outer axis but that of vectors meet at elements of `inner`? */
+static bool tci_skew_any(const tci_kernel *k, int vec, int inner)
+{
+    bool any = false;
+    for (int a = 0; a < k->n_outer; a++) {
+        any = any || (a != vec && tci_skew_find(k, vec, a, inner).row > 0);
+    }
+    return any;
+}
+
+TCI_FN bool tci_skew_is_across(const tci_kernel *k, int vec)
+{
+    const tci_kstage *st = &k->stages[0];
+    if (k->n_reds != 1 || k->reds[0].op != TCI_RED_DOT || st->kind != TCI_STAGE_REDUCE ||
+        st->n_axes < 2 || st->n_kept > 0 || vec < 0) {
+        return false;
+    }
+    uint64_t outer = k->n_outer < 63 ? ((uint64_t)1 << k->n_outer) - 1 : ~(uint64_t)0;
+    uint64_t one = k->insts[k->reds[0].in[0]].axes, other = k->insts[k->reds[0].in[1]].axes;
+    bool alone = (one & ~other & outer) == 0 || (other & ~one & outer) == 0;
+    return alone && tci_skew_any(k, vec, st->axes[st->n_axes - 2]) &&
+           !tci_skew_any(k, vec, st->axes[st->n_axes - 1]);
+}

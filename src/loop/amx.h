@@ -1,0 +1,21 @@
+/* loop/amx.h - AMX tile GEMM over operands in place: tile registers of 16 rows of 64 bytes. */
+#ifndef TCI_LOOP_AMX_H
+#define TCI_LOOP_AMX_H
+
+#include "gemm.h"
+
+/* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
+/* As tci_blocked_emit. */
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+/* The unit is set up, and left, around all that follows. */
+TCI_FN void tci_tiles_begin(tci_build *b);
+TCI_FN void tci_tiles_end(tci_build *b);
+/* A register: cleared, or loaded or stored, 16 rows `stride` elements apart. */
+TCI_FN void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x,
+                           int64_t stride);
+/* Register `sums` takes in the product of two others. */
+TCI_FN void tci_tiles_add(tci_build *b, const tci_blocked *p, int sums, int rows, int columns);
+
+#endif

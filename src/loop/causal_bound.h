@@ -1,0 +1,34 @@
+/* loop/causal_bound.h - trip counts shortened by a triangular (causal) mask. */
+#ifndef TCI_LOOP_CAUSAL_BOUND_H
+#define TCI_LOOP_CAUSAL_BOUND_H
+
+#include "build.h"
+
+/* Row i of the outer axis `row_axis` sees the elements below base + step * i of the inner axis
+ * `axis` alone, or, `low`, those from there on; step 0 or 1. */
+typedef struct tci_cut {
+    int row_axis, axis;
+    bool low;               /* the elements below are masked */
+    int64_t base, step;
+    int guard;              /* the GUARD instruction, and its truth where an element is masked */
+    int8_t masked;
+    /* derived, per instruction: is it one value for all elements of a row that are masked, or, low,
+     * for all rows that mask an element? */
+    bool *is_one;
+    int8_t *truth;          /* of a bool there, tci_truth */
+} tci_cut;
+
+/* False: there is none. */
+TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c);
+/* Is the row along the axis cut, at a row that is bound alone? */
+TCI_FN bool tci_cut_is_bound(const tci_build *b, int axis);
+/* Is the row that reduction `red` keeps along the cut axis read where it is seen alone? leaves:
+ * stages that sum such rows and leave out what is masked, NULL: none. */
+TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red, const bool *leaves);
+/* Where row `row` is cut, as an index. */
+TCI_FN int tci_cut_at(tci_build *b, const tci_cut *c, tci_lin row);
+/* Where all rows of [first, last) are masked, on one side of it; but no elements are where those of
+ * `inst`, which is_one, are not +0 there in each row. */
+TCI_FN int tci_cut_zeros(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last);
+
+#endif

@@ -1,0 +1,94 @@
+/* loop/gemm.h - packed GEMM (Goto, BLIS): operands packed into panels, cache block by cache
+ * block. */
+#ifndef TCI_LOOP_GEMM_H
+#define TCI_LOOP_GEMM_H
+
+#include "stage.h"
+
+enum { TCI_BLOCKED_AXES = 4 /* of a side, at most */ };
+
+/* Outer axes that one factor has and the other lacks, counted as one in row-major order: what the
+ * later stages access lies as if they were. Only one that is alone may have an unknown size. */
+typedef struct tci_blocked_side {
+    int n_axes;
+    int32_t axes[TCI_BLOCKED_AXES];
+    tci_dim size;
+} tci_blocked_side;
+
+/* How a kernel is blocked; columns are what vectors run along. */
+typedef struct tci_blocked {
+    int stage, red;         /* the DOT */
+    int n_inner;            /* axes of its stage that it sums */
+    bool keeps;             /* its results are a row that the kernel keeps */
+    bool is_row_there;      /* the row factor is such a row, or lies in memory as it is read */
+    bool is_vec_there;      /* the vector factor lies in panels of a tile's columns already, */
+    bool is_vec_paired;     /* several points in each element */
+    tci_blocked_side of_rows, of_columns;
+    int vec_axis, row_axis; /* the last ones of the two */
+    int unroll;             /* vectors of a tile */
+    int64_t columns;        /* of a block, a multiple of a tile's; where the size is not known, all
+                               tiles are whole, and rows that are kept have room for them */
+    /* Row tiles: the first `extra` have base + 1 rows. Where the number of rows is not known, all
+     * have base rows but the last, which is cut into smaller ones. */
+    tci_dim n_tiles;
+    int64_t base, extra;
+    int64_t group;          /* row tiles that share a block of packed columns, at most */
+    int64_t share;          /* of them that two threads may part at */
+    int cut;                /* the inner axis that blocks cut: one point of those before it each */
+    int64_t depth;          /* of that axis, in a block; its size is known but of rows of a kernel
+                               that keeps them (tci_blocked_plan_row) */
+    tci_dim n_depths;       /* 1 or more */
+    int64_t part;           /* products of a part of the sums (class SPLIT), 0: they are chains */
+    bool is_part;           /* every block is a part */
+    bool on_unit;           /* tiles are a CPU's matrix unit's (class MATRIX, loop/amx_packed.h) */
+    bool in_order;          /* of a pair the even point is the lower half, as in memory */
+    int points;             /* that an element of the panels holds (loop/dot_packing.h), 1: one */
+    /* derived */
+    int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis, */
+    int row_load, vec_load; /* and the loads that they are, -1: computed; */
+    bool row_flips, vec_flips; /* bytes whose highest bit changes (loop/gemm_operands.c) */
+    bool row_unsigned, vec_unsigned; /* four points: such bytes; of vectors one of the two */
+    int64_t inner;          /* points of the inner axes behind the cut one, */
+    int64_t run;            /* of the axes of the flat loop over them, */
+    int steps;              /* and those of it that are written out */
+    int row_run;            /* last inner axes along which the row factor is packed as one */
+    int nest;               /* inner axes from the cut one on that are loops of their own where rows
+                               are read as they lie; 0: all inner points are one loop */
+    bool row_lies;          /* the row factor could be read as it lies in memory */
+    bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
+    bool by_rows;           /* the later stages are a loop over the rows of a tile */
+    bool fused;             /* the first row tile packs the vector factor while it multiplies */
+    bool fetch_vectors;     /* the vector factor is fetched a few inner points ahead of its use */
+    bool fetch_rows;        /* the row factor of the next row tile is */
+    bool squares;           /* the vector factor is packed by turning squares */
+    bool vec_by_vector;     /* the other one is contiguous along the vector axis */
+    bool pays;              /* reading the operands in place is slower */
+    bool is_turned;         /* the vectors lie where results mostly do not lie in a row */
+    double beside;          /* time of packing and storing over that of multiplying */
+    double lost;            /* lanes that vectors of columns have, for each column */
+    /* Rows that are masked on one side of a place, NULL: there is none. `cut_at` is an index
+     * expression that who emits sets, */
+    const tci_cut *masked;
+    bool hides_columns;     /* of the columns that the rows see, else */
+    int cut_at;             /* of the inner points at which a row factor is not +0 */
+} tci_blocked;
+
+/* Fills the sides, axes and factors of *p; false where the kernel is no such contraction. */
+TCI_FN bool tci_blocked_sides(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+/* Is the outer axis one of the rows' or the columns'? */
+TCI_FN bool tci_blocked_has(const tci_blocked *p, int axis);
+/* Fills the rest of *p from what the register tile is (unroll, n_tiles, base, extra) and the depth
+ * and columns wished for, 0: those that have served best. False: the kernel does not fit. */
+TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+/* Are all blocks whole steps of a unit? */
+TCI_FN bool tci_blocked_is_whole(const tci_kernel *k, const tci_blocked *p);
+/* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
+ * their group. */
+TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p);
+/* Time of packing so many columns, in all their depth. */
+TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
+                                  const tci_blocked *p, double columns);
+/* The columns of block `chunk` for row tiles [begin, end), index expressions. */
+TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+#endif

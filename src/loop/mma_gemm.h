@@ -1,0 +1,7 @@
+/* loop/mma_gemm.h - mma.sync GEMM: shared-memory panels, accumulators in the registers of warps. */
+#ifndef TCI_LOOP_MMA_GEMM_H
+#define TCI_LOOP_MMA_GEMM_H
+
+#include "form.h"
+
+#endif

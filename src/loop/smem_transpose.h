@@ -1,0 +1,21 @@
+/* loop/smem_transpose.h - transpose through shared memory, with one padding column against bank
+ * conflicts. */
+#ifndef TCI_LOOP_SMEM_TRANSPOSE_H
+#define TCI_LOOP_SMEM_TRANSPOSE_H
+
+#include "stage.h"
+
+enum { TCI_SQUARE = 64, TCI_SQUARE_THREADS = 256 }; /* side; a multiple of it in threads */
+
+/* A pointwise kernel walked in squares of `row_axis` x `vec_axis`. */
+typedef struct tci_square {
+    int row_axis, vec_axis;
+    int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
+} tci_square;
+
+/* False: nothing to turn, or too little to fill squares. */
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
+/* The square with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
+
+#endif

@@ -1,0 +1,237 @@
+/* plan/depthwise_wgrad.c - weight gradient of a depthwise convolution (channels last), as a split
+ * reduction over image lines.
+ *
+ * In: a CONTRACT of windows of an image and the gradient of what filters gave, both with their
+ * channels last in memory, whose result has the elements of windows and the channels, which both
+ * operands have. Out: a SUM of parts of it, with channels last too. The one idea: a thread then
+ * has a vector of channels and some elements of a window (loop/window.c), for which a stretch of a
+ * line is written out: each place of both operands is read once and serves all of them. Parts are
+ * so many lines, or stretches of one, that there are threads enough and a sum is one chain. NULL:
+ * this is none of these. */
+#include "../graph/build.h"
+#include "group.h"
+
+enum {
+    TCI_ALONE_THREADS = 1 << 14, /* that keep any device busy, with several loads each */
+    TCI_ALONE_CHAIN = TCI_WINDOW_CHAIN, /* products of a part, at most, */
+    TCI_ALONE_EVEN = 64,         /* and where there are few */
+    TCI_ALONE_AXES = 16
+};
+
+typedef struct tci_alone {
+    const tci_algo *a;
+    const tci_node *n;
+    int image;                     /* which operand has the windows */
+    const int64_t *labels, *out;   /* of the windows, and of the result */
+    int rank;                      /* of the windows, */
+    int first;                     /* of which the elements are the last axes, from here on */
+    int channel;
+    int64_t places[TCI_ALONE_AXES]; /* of an axis of windows in a part */
+} tci_alone;
+
+/* ---- whether ---- */
+
+static const tci_node *tci_alone_uncast(const tci_node *x)
+{
+    while (x->op == TCI_OP_CAST) {
+        x = x->in[0];
+    }
+    return x;
+}
+
+/* Has the result the elements, which the other operand lacks, and of all other axes one, the
+ * channels, that has several places? What else there is of windows is summed, with the other's. */
+static bool tci_alone_fits(tci_alone *p)
+{
+    const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
+    const int64_t *others = p->n->attr + 3 + (p->image ? 0 : p->n->attr[0]);
+    int channels = 0, taken = 0;
+    for (int i = 0; i < p->rank; i++) {
+        bool kept = tci_build_label(p->out, p->n->rank, p->labels[i]) >= 0;
+        bool there = tci_build_label(others, g->rank, p->labels[i]) >= 0, one = x->shape[i] == 1;
+        if (i >= p->first ? !kept || there : !one && !there) {
+            return false;
+        }
+        bool channel = i < p->first && !one && kept;
+        p->channel = channel ? i : p->channel;
+        channels += channel;
+    }
+    for (int i = 0; i < g->rank; i++) {
+        taken += g->shape[i] != 1 && tci_build_label(p->labels, p->first, others[i]) < 0;
+    }
+    return channels == 1 && taken == 0 &&
+           tci_dim_known(x->shape[p->channel]) % TCI_MATRIX_ALIGN == 0;
+}
+
+static bool tci_alone_look(tci_alone *p)
+{
+    const tci_node *n = p->n;
+    bool known = tci_build_is_known(n->rank, n->shape) && n->dtype != TC_F64;
+    p->image = tci_alone_uncast(n->in[0])->op == TCI_OP_WINDOW ? 0 : 1;
+    const tci_node *window = tci_alone_uncast(n->in[p->image]);
+    for (int i = 0; i < 2; i++) {
+        known = known && tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
+                tci_node_count(n->in[i]) != 0;
+    }
+    if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_ALONE_AXES) {
+        return false;
+    }
+    p->labels = n->attr + 3 + (p->image ? n->attr[0] : 0);
+    p->out = n->attr + n->n_attr - n->rank;
+    p->rank = window->rank;
+    p->first = window->in[0]->rank;
+    return tci_alone_fits(p);
+}
+
+/* The axis of the channels in the image behind operand `which`; -1: it is none. */
+static int tci_alone_axis(const tci_alone *p, int which, tci_node **image)
+{
+    tci_node *x = p->n->in[which];
+    const int64_t *labels = p->n->attr + 3 + (which ? p->n->attr[0] : 0);
+    int at = tci_build_label(labels, x->rank, p->labels[p->channel]);
+    *image = tci_plan_image(p->a, x);
+    return *image ? tci_plan_image_axis(x, *image, at) : -1;
+}
+
+TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, tci_node **image)
+{
+    tci_alone p = {.a = a, .n = n};
+    return tci_alone_look(&p) ? tci_alone_axis(&p, which, image) : -1;
+}
+
+static bool tci_alone_lies(const tci_alone *p)
+{
+    bool lies = true;
+    for (int i = 0; i < 2; i++) {
+        tci_node *image;
+        int axis = tci_alone_axis(p, i, &image);
+        lies = lies && axis >= 0 && axis == image->rank - 1;
+    }
+    return lies;
+}
+
+/* ---- parts ---- */
+
+/* The largest divisor up to `most`; the next one, up to `limit`, where that is less than half. */
+static int64_t tci_alone_divisor(int64_t n, int64_t most, int64_t limit)
+{
+    int64_t d = TCI_MAX(TCI_MIN(n, most), 1), next = d;
+    while (n % d != 0) {
+        d--;
+    }
+    while (n % next != 0) {
+        next++;
+    }
+    return 2 * d < most && next <= limit ? next : d;
+}
+
+/* Places of a part: as many as leave threads enough, or about as many as there are parts, so that
+ * adding these takes no longer than making them. */
+static int64_t tci_alone_most(const tci_alone *p)
+{
+    const tci_node *x = p->n->in[p->image];
+    int64_t all = tci_dim_known(tci_node_count(x)), last = tci_dim_known(x->shape[p->rank - 1]);
+    int64_t places = 1, even = 1;
+    for (int i = 0; i < p->first; i++) {
+        places *= i == p->channel ? 1 : tci_dim_known(x->shape[i]);
+    }
+    while (even < TCI_ALONE_EVEN && even * even < places) {
+        even++;
+    }
+    return TCI_MIN(TCI_MAX(all / last / TCI_MATRIX_ALIGN / TCI_ALONE_THREADS, even),
+                   TCI_ALONE_CHAIN);
+}
+
+/* From the innermost summed axis on, so many places. */
+static void tci_alone_cut(tci_alone *p)
+{
+    int64_t most = tci_alone_most(p), limit = TCI_ALONE_CHAIN;
+    for (int i = p->first - 1; i >= 0; i--) {
+        int64_t size = tci_dim_known(p->n->in[p->image]->shape[i]);
+        p->places[i] = i == p->channel ? size : tci_alone_divisor(size, most, limit);
+        if (i != p->channel) {
+            most = p->places[i] < size ? 1 : most / size;
+            limit /= p->places[i];
+        }
+    }
+}
+
+/* Operand `which` with each axis of windows that is cut as two, of parts and of places of a part;
+ * `labels` follow, those of the parts from `fresh` on. */
+static tci_node *tci_alone_operand(const tci_alone *p, int which, int64_t fresh, int64_t *labels,
+                                   int *rank)
+{
+    tci_node *x = p->n->in[which];
+    const int64_t *from = p->n->attr + 3 + (which ? p->n->attr[0] : 0);
+    tci_dim *shape = TCI_NEW_ARRAY(p->a->s, tci_dim, 2 * x->rank);
+    *rank = 0;
+    for (int i = 0; i < x->rank; i++) {
+        int at = tci_build_label(p->labels, p->first, from[i]);
+        int64_t size = tci_dim_known(x->shape[i]), places = at < 0 ? size : p->places[at];
+        if (places < size) {
+            labels[*rank] = fresh + at;
+            shape[(*rank)++] = size / places;
+        }
+        labels[*rank] = from[i];
+        shape[(*rank)++] = TCI_MIN(places, size);
+    }
+    x = tci_graph_node(p->a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, *rank, shape, 1, &x, 0, NULL);
+    return tci_build_cast(p->a->g, x, TC_F32);
+}
+
+/* The axes of n with the channels behind the others: order[i] is the i-th of them. */
+static void tci_alone_order(const tci_alone *p, int64_t *order)
+{
+    int rank = p->n->rank, at = 0;
+    for (int i = 0; i < rank; i++) {
+        bool channel = p->out[i] == p->labels[p->channel];
+        order[channel ? rank - 1 : at++] = i;
+    }
+}
+
+TCI_FN tci_node *tci_plan_alone(const tci_algo *a, tci_node *n)
+{
+    tci_alone p = {.a = a, .n = n};
+    if (!tci_plan_has_image_unit(a->machine) || !tci_alone_look(&p) || !tci_alone_lies(&p)) {
+        return NULL;
+    }
+    tci_alone_cut(&p);
+    int64_t fresh = 0, axes[TCI_ALONE_AXES], *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
+    int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
+    int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + p.first);
+    tci_node *in[2];
+    int at = 3, n_parts = 0, rank;
+    for (int i = 3; i < n->n_attr; i++) {
+        fresh = TCI_MAX(fresh, n->attr[i] + 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        in[i] = tci_alone_operand(&p, i, fresh, attr + at, &rank);
+        attr[i] = rank;
+        at += rank;
+    }
+    for (int i = 0; i < p.first; i++) {
+        int64_t size = tci_dim_known(n->in[p.image]->shape[i]);
+        if (p.places[i] < size) {
+            axes[n_parts] = n_parts;
+            shape[n_parts++] = size / p.places[i];
+            attr[at++] = fresh + i;
+        }
+    }
+    tci_alone_order(&p, order);
+    for (int i = 0; i < n->rank; i++) {
+        shape[n_parts + i] = n->shape[order[i]];
+        attr[at++] = p.out[order[i]];
+        back[order[i]] = i;
+    }
+    attr[2] = n_parts + n->rank;
+    tci_node *sum = tci_graph_node(a->g, TCI_OP_CONTRACT, TC_F32, n_parts + n->rank, shape, 2, in,
+                                   at, attr);
+    if (n_parts > 0) {
+        sum = tci_graph_node(a->g, TCI_OP_SUM, TC_F32, n->rank, shape + n_parts, 1, &sum, n_parts,
+                             axes);
+        tci_node *cut = tci_plan_split(a, sum);
+        sum = cut ? cut : sum;
+    }
+    return tci_build_cast(a->g, tci_algo_permute(a, sum, back), (tc_dtype)n->dtype);
+}

@@ -1,0 +1,326 @@
+/* plan/horizontal_fusion.c - horizontal fusion: independent small kernels of a run become one
+ * launch.
+ *
+ * In: the steps of a run, in order. Out: the same, some of them now one step, whose kernel is a
+ * joint (kernel/ir.h) of theirs, so that they are one launch.
+ *
+ * The one idea: a step's distance is how many others must follow it one after the other. Those of
+ * one distance need nothing of each other, and joining such steps makes no circle, however many
+ * joints there are. So the updates of all parameters, behind which nothing follows, meet, wherever
+ * their gradients were computed.
+ *
+ * Joined are kernels whose time is short beside that of a launch, and that lose nothing by it;
+ * where launches cost nothing (a processor), those whose time is short beside waking a thread, if
+ * together they are worth several.
+ * A joint holds its members' memory at once: where the workspace grows by more than a part of it
+ * and what one member may move, only smaller kernels are joined, or none. */
+#include "group.h"
+
+#include <string.h>
+
+enum {
+    TCI_BESIDE_WORDS = 480,   /* operands and literals of a joint: what a launch can be given */
+    TCI_BESIDE_BOXES = 16384, /* bytes that the definitions of a block's exchanges share besides */
+    TCI_BESIDE_STEPS = 4096,  /* of a plan that is looked at */
+    TCI_BESIDE_TRIES = 3,     /* limits of a member's size, */
+    TCI_BESIDE_SMALLER = 16,  /* each so many times smaller than the one before */
+    TCI_BESIDE_TURNED = 16,   /* a turned array's bytes count so often */
+    TCI_BESIDE_GROWTH = 32    /* part by which the workspace may grow */
+};
+/* A member's time, in those of a launch, or of waking a thread, at most; that of the members of a
+ * joint together where launches cost nothing, at least. */
+#define TCI_BESIDE_MOST 4.0
+#define TCI_BESIDE_LEAST 4.0
+
+typedef struct tci_beside {
+    tci_scratch *s;
+    const tci_plan *p;
+    bool blocks;
+    double most, least;      /* bytes or operations of a member; of a joint */
+    int64_t shared;          /* blocks: bytes that all members may share */
+    const int32_t *distance; /* per step */
+    int32_t *writers;        /* per buffer */
+    int32_t *unit; int n_units; /* per step: which step it becomes */
+} tci_beside;
+
+/* ---- which steps ---- */
+
+static double tci_beside_work(const tci_kernel *k)
+{
+    return (double)TCI_MAX(k->bytes, k->flops);
+}
+
+/* No values along inner axes but sums of them: such a kernel needs no memory of its own. Nor that
+ * of a block of threads, where it walks one row once. */
+static bool tci_beside_stages_fit(const tci_beside *b, const tci_kernel *k)
+{
+    bool fit = k->n_stages > 0;
+    int walks = 0;
+    for (int i = 0; i < k->n_stages; i++) {
+        const tci_kstage *stage = &k->stages[i];
+        bool map = stage->kind == TCI_STAGE_MAP && stage->n_axes == 0;
+        bool sums = stage->kind == TCI_STAGE_REDUCE && stage->n_kept == 0;
+        walks += sums;
+        fit = fit && (map || sums);
+    }
+    if (b->blocks && walks) {
+        fit = fit && walks == 1 && k->vector == TCI_VEC_INNER;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        fit = fit && k->reds[r].op != TCI_RED_DOT;
+    }
+    return fit;
+}
+
+/* Does it turn an array, so that neighbours of the result are read some elements apart? A block
+ * would exchange squares of it (loop/smem_transpose.c), for which a member has no memory. */
+static bool tci_beside_turns(const tci_beside *b, const tci_kernel *k)
+{
+    tci_dim base, *coef = TCI_NEW_ARRAY(b->s, tci_dim, k->n_axes + 1);
+    int last = k->n_outer - 1;
+    bool turns = false;
+    for (int i = 0; i < k->n_insts && b->blocks && last >= 0; i++) {
+        bool linear = k->insts[i].op == TCI_K_LOAD && tci_kx_affine(k, k->insts[i].x, coef, &base);
+        turns = turns || (linear && tci_dim_lt(1, coef[last]));
+    }
+    return turns;
+}
+
+static bool tci_beside_fits(const tci_beside *b, int t)
+{
+    const tci_step *step = &b->p->steps[t];
+    const tci_kernel *k = b->p->kernels[step->kernel];
+    bool fits = !k->call && !k->is_repeat && tci_beside_stages_fit(b, k) &&
+                tci_beside_work(k) * (tci_beside_turns(b, k) ? TCI_BESIDE_TURNED : 1) <= b->most;
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_dim_is_known(k->axes[a].size);
+    }
+    for (int o = 0; o < k->n_operands; o++) {
+        fits = fits && tci_dim_is_known(k->operands[o].n) &&
+               (!k->operands[o].is_output || b->writers[step->operands[o]] == 1);
+    }
+    return fits;
+}
+
+static int tci_beside_words(const tci_kernel *k)
+{
+    return k->n_operands + k->n_literals;
+}
+
+/* Bytes that a block of threads shares to exchange what it sums up, at most. */
+static int64_t tci_beside_shared(const tci_beside *b, const tci_kernel *k)
+{
+    int64_t bytes = 0;
+    for (int r = 0; r < k->n_reds && b->blocks; r++) {
+        bytes += (int64_t)tci_kernel_lanes(k) * tci_red_parts(k->reds[r].op) *
+                 tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
+    }
+    return bytes;
+}
+
+/* Is the kernel of steps[at] one of those from `first` on? */
+static bool tci_beside_is_there(const tci_beside *b, const int32_t *steps, int first, int at)
+{
+    while (first < at && b->p->steps[steps[first]].kernel != b->p->steps[steps[at]].kernel) {
+        first++;
+    }
+    return first < at;
+}
+
+/* Steps of one distance, from `first`: as many as one launch takes are one unit from now on, if
+ * that pays. Returns the next one, behind them. */
+static int tci_beside_one(tci_beside *b, const int32_t *steps, int first, int n)
+{
+    int words = 0, end = first;
+    int64_t shared = 0;
+    double work = 0;
+    for (; end < n && b->distance[steps[end]] == b->distance[steps[first]]; end++) {
+        const tci_kernel *k = b->p->kernels[b->p->steps[steps[end]].kernel];
+        words += tci_beside_words(k);
+        if (!tci_beside_is_there(b, steps, first, end)) {
+            shared += tci_beside_shared(b, k);
+        }
+        if (words > TCI_BESIDE_WORDS || (end > first && shared > b->shared)) {
+            break;
+        }
+        work += tci_beside_work(k);
+    }
+    for (int i = first; i < end && work >= b->least; i++) {
+        b->unit[steps[i]] = b->unit[steps[first]];
+    }
+    return TCI_MAX(end, first + 1);
+}
+
+/* By distance, and in their order. */
+static void tci_beside_sort(const tci_beside *b, int32_t *steps, int n)
+{
+    int32_t *begin = TCI_NEW_ARRAY(b->s, int32_t, b->p->n_steps + 2);
+    int32_t *sorted = TCI_NEW_ARRAY(b->s, int32_t, n + 1);
+    for (int i = 0; i < n; i++) {
+        begin[b->distance[steps[i]] + 1]++;
+    }
+    for (int d = 0; d < b->p->n_steps; d++) {
+        begin[d + 1] += begin[d];
+    }
+    for (int i = 0; i < n; i++) {
+        sorted[begin[b->distance[steps[i]]]++] = steps[i];
+    }
+    memcpy(steps, sorted, sizeof(*steps) * (size_t)n);
+}
+
+/* False: nothing is joined. */
+static bool tci_beside_choose(tci_beside *b)
+{
+    int32_t *steps = TCI_NEW_ARRAY(b->s, int32_t, b->p->n_steps + 1);
+    int n = 0;
+    for (int t = 0; t < b->p->n_steps; t++) {
+        b->unit[t] = t;
+        if (t >= b->p->n_init && tci_beside_fits(b, t)) {
+            steps[n++] = t;
+        }
+    }
+    tci_beside_sort(b, steps, n);
+    for (int i = 0; i < n;) {
+        i = tci_beside_one(b, steps, i, n);
+    }
+    bool any = false;
+    for (int t = 0; t < b->p->n_steps; t++) {
+        any = any || b->unit[t] != t;
+    }
+    return any;
+}
+
+/* ---- joints ---- */
+
+/* The kernel of n steps, which the plan may have already. */
+static int tci_beside_kernel(tci_scratch *s, tci_plan *p, const tci_step *steps, int n)
+{
+    for (int i = p->n_kernels - 1; i >= 0 && p->kernels[i]->n_members; i--) {
+        bool same = p->kernels[i]->n_members == n;
+        for (int m = 0; m < n && same; m++) {
+            same = p->kernels[i]->members[m] == p->kernels[steps[m].kernel];
+        }
+        if (same) {
+            return i;
+        }
+    }
+    tci_kernel *k = tci_kernel_make(s);
+    k->members = TCI_NEW_ARRAY(s, tci_kernel *, n);
+    k->n_members = n;
+    for (int i = 0; i < n; i++) {
+        tci_kernel *m = k->members[i] = p->kernels[steps[i].kernel];
+        for (int o = 0; o < m->n_operands; o++) {
+            TCI_PUSH(s, k->operands, k->n_operands, k->cap_operands, m->operands[o]);
+        }
+        k->n_literals += m->n_literals;
+        k->faults |= m->faults;
+        k->flops += m->flops;
+        k->bytes += m->bytes;
+        k->all_flops = tci_dim_add(k->all_flops, m->all_flops);
+        k->all_bytes = tci_dim_add(k->all_bytes, m->all_bytes);
+    }
+    snprintf(k->name, sizeof(k->name), "tc_k_joint%d_%.40s", n, k->members[0]->name + 5);
+    TCI_PUSH(s, p->kernels, p->n_kernels, p->cap_kernels, k);
+    return p->n_kernels - 1;
+}
+
+static tci_step tci_beside_step(tci_scratch *s, tci_plan *p, const tci_step *steps, int n)
+{
+    tci_step joint = {.kernel = tci_beside_kernel(s, p, steps, n), .group = -1};
+    const tci_kernel *k = p->kernels[joint.kernel];
+    int operand = 0, literal = 0;
+    joint.members = tci_scratch_copy(s, steps, sizeof(*steps) * (size_t)n);
+    joint.operands = TCI_NEW_ARRAY(s, int32_t, k->n_operands + 1);
+    joint.offsets = TCI_NEW_ARRAY(s, tci_dim, k->n_operands + 1);
+    joint.literals = TCI_NEW_ARRAY(s, int32_t, k->n_literals + 1);
+    for (int i = 0; i < n; i++) {
+        const tci_kernel *m = k->members[i];
+        for (int o = 0; o < m->n_operands; o++, operand++) {
+            joint.operands[operand] = steps[i].operands[o];
+            joint.offsets[operand] = steps[i].offsets[o];
+        }
+        for (int l = 0; l < m->n_literals; l++) {
+            joint.literals[literal++] = steps[i].literals[l];
+        }
+    }
+    return joint;
+}
+
+/* Kernels of no step go. */
+static void tci_beside_drop_kernels(tci_scratch *s, tci_plan *p)
+{
+    int32_t *now = TCI_NEW_ARRAY(s, int32_t, p->n_kernels + 1);
+    int n = 0;
+    for (int t = 0; t < p->n_steps; t++) {
+        now[p->steps[t].kernel] = 1;
+    }
+    for (int i = 0; i < p->n_kernels; i++) {
+        if (now[i]) {
+            p->kernels[n] = p->kernels[i];
+            now[i] = n++;
+        }
+    }
+    p->n_kernels = n;
+    for (int t = 0; t < p->n_steps; t++) {
+        p->steps[t].kernel = now[p->steps[t].kernel];
+    }
+}
+
+/* The plan with the steps of each unit as one. */
+static tci_plan tci_beside_apply(const tci_beside *b)
+{
+    tci_scratch *s = b->s;
+    const int n = b->p->n_steps;
+    tci_plan q = *b->p;
+    const int32_t *order = tci_plan_unit_order(s, b->p, b->unit);
+    tci_step *members = TCI_NEW_ARRAY(s, tci_step, n + 1);
+    q.kernels = tci_scratch_copy(s, q.kernels, sizeof(*q.kernels) * (size_t)q.n_kernels);
+    q.cap_kernels = q.n_kernels;
+    q.steps = NULL;
+    q.n_steps = q.cap_steps = 0;
+    for (int i = 0; i < n;) {
+        int n_members = 0, unit = b->unit[order[i]];
+        for (; i < n && b->unit[order[i]] == unit; i++) {
+            members[n_members++] = b->p->steps[order[i]];
+        }
+        tci_step step = n_members == 1 ? members[0] : tci_beside_step(s, &q, members, n_members);
+        TCI_PUSH(s, q.steps, q.n_steps, q.cap_steps, step);
+    }
+    tci_beside_drop_kernels(s, &q);
+    return q;
+}
+
+TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak)
+{
+    tci_beside b = {.s = s, .p = p, .blocks = machine.block_threads > 0};
+    if (!machine.joins || machine.apart || p->n_steps > TCI_BESIDE_STEPS) {
+        return;
+    }
+    const tc_machine *f = &machine.facts;
+    b.shared = b.blocks ? f->shared_bytes - TCI_BESIDE_BOXES : 0;
+    double one = f->one_gbs * f->wake_ns; /* what a thread moves while another is woken */
+    b.most = TCI_BESIDE_MOST * (b.blocks ? f->memory_gbs * f->launch_ns
+                                         : one * tci_machine_threads(&machine));
+    b.least = b.blocks ? 0 : TCI_BESIDE_LEAST * one;
+    b.distance = tci_plan_distances(s, p);
+    b.unit = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    b.writers = TCI_NEW_ARRAY(s, int32_t, p->n_buffers + 1);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        for (int o = 0; o < k->n_operands; o++) {
+            b.writers[p->steps[t].operands[o]] += k->operands[o].is_output;
+        }
+    }
+    const int64_t room = peak + peak / TCI_BESIDE_GROWTH + (int64_t)b.most;
+    for (int i = 0; i < TCI_BESIDE_TRIES && tci_beside_choose(&b); i++) {
+        tci_plan q = tci_beside_apply(&b);
+        if (tci_plan_sequence(s, &q) <= room) {
+            *p = q;
+            return;
+        }
+        b.most /= TCI_BESIDE_SMALLER;
+    }
+}
+
+#undef TCI_BESIDE_MOST
+#undef TCI_BESIDE_LEAST

@@ -1,0 +1,250 @@
+/* plan/int8_dot.c - int8 and int16 dot products (VNNI): operand layout, sign correction and zero
+ * points as side sums.
+ *
+ * In: a CONTRACT in i32 of operands that widen bytes, or integers of 16 bits. Out: how many
+ * products a lane takes at once, and the same sums of bytes of which one operand's are unsigned and
+ * the other's are not, as VPDPBUSD takes four of them. A matrix unit takes them as they are.
+ *
+ * The one idea: all sums are exact modulo 2^32. Of two operands that are both signed
+ *
+ *     sum a b  =  sum (a + 128) b  -  128 sum b
+ *
+ * where a + 128 is an unsigned byte, a with its highest bit changed (loop/dot_packing.c); of two
+ * unsigned ones a - 128 is a signed byte, and the last sum is added. What is summed beside is the
+ * operand that costs least: one that no run changes is summed once, else the one of fewer elements.
+ * So it is with zero points, numbers that are the same along what is summed and may be of any size:
+ *
+ *     sum (a - y) (b - z)  =  sum a b  -  y sum (b - z)  -  z sum a */
+#include "../graph/build.h"
+#include "group.h"
+
+enum { TCI_BYTES_REUSE = 16 /* products for each element that is summed beside, at least */ };
+
+/* The dtype that an operand in i32 widens, through views; TC_I32: it is not so. */
+static tc_dtype tci_bytes_source(const tci_node *n)
+{
+    while (tci_op_is(n->op, TCI_IS_VIEW)) {
+        n = n->in[0];
+    }
+    tc_dtype t = n->op == TCI_OP_CAST ? (tc_dtype)n->in[0]->dtype : TC_I32;
+    return t == TC_I8 || t == TC_U8 || t == TC_I16 ? t : TC_I32;
+}
+
+/* The elements of a result along axes that only operand `which` has. */
+static double tci_bytes_own(const tci_node *n, int which)
+{
+    const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
+    const int64_t *out = labels[1] + n->attr[1];
+    double points = 1;
+    for (int i = 0; i < n->rank; i++) {
+        bool own = tci_build_label(labels[which], (int)n->attr[which], out[i]) >= 0 &&
+                   tci_build_label(labels[1 - which], (int)n->attr[1 - which], out[i]) < 0;
+        points *= own ? (double)tci_dim_known(n->shape[i]) : 1;
+    }
+    return points;
+}
+
+/* Is it of bytes that a matrix unit takes, of whatever signs, of `few` rows or columns at least?
+ * Who sees the kernel decides. */
+static bool tci_bytes_for_unit(const tci_node *n, int few)
+{
+    if (!tci_build_is_known(n->rank, n->shape) ||
+        !tci_build_is_known(n->in[0]->rank, n->in[0]->shape) || tci_node_count(n) == 0) {
+        return false;
+    }
+    double a = tci_bytes_own(n, 0), b = tci_bytes_own(n, 1), products = tci_plan_products(n);
+    return TCI_MIN(a, b) >= few && TCI_MAX(a, b) >= TCI_MATRIX_COLUMNS &&
+           products >= TCI_MATRIX_COLUMNS * (double)tci_dim_known(tci_node_count(n)) &&
+           2 * products >= TCI_MATRIX_FLOPS;
+}
+
+/* By a processor's unit (kernel/matrix.c)? */
+static bool tci_bytes_on_unit(const tci_node *n, tci_machine machine)
+{
+    return machine.unit_bytes && tci_bytes_for_unit(n, TCI_MATRIX_FEW);
+}
+
+/* By a device's, or those of its warps (kernel/product.c)? */
+static bool tci_bytes_on_device(const tci_node *n, tci_machine machine)
+{
+    return machine.block_threads > 0 &&
+           (machine.matrix_units > 0 || (machine.warp_unit & TC_WARP_BYTES)) &&
+           tci_dtype_get(tci_bytes_source(n->in[0]))->bytes == 1 &&
+           tci_dtype_get(tci_bytes_source(n->in[1]))->bytes == 1 &&
+           tci_bytes_for_unit(n, TCI_GATHER_SIDE);
+}
+
+TCI_FN bool tci_plan_any_signs(const tci_node *n, tci_machine machine)
+{
+    return n->dtype == TC_I32 && tci_plan_points(n, machine) == 4 && tci_bytes_on_unit(n, machine);
+}
+
+TCI_FN int tci_plan_points(const tci_node *n, tci_machine machine)
+{
+    if (machine.block_threads > 0 || n->op != TCI_OP_CONTRACT) {
+        return 0;
+    }
+    if (n->dtype == TC_I32) {
+        tc_dtype a = tci_bytes_source(n->in[0]), b = tci_bytes_source(n->in[1]);
+        int bytes = TCI_MAX(tci_dtype_get(a)->bytes, tci_dtype_get(b)->bytes);
+        int fours = tci_bytes_on_unit(n, machine) ? 4 : machine.int_points;
+        return bytes == 1 ? fours : bytes == 2 ? TCI_MIN(machine.int_points, 2) : 0;
+    }
+    bool unit = machine.matrix_units > 0 && tci_build_is_known(n->rank, n->shape) &&
+                2 * tci_plan_products(n) >= TCI_MATRIX_FLOPS; /* kernel/matrix.c */
+    bool pairs = (machine.has_pairs || unit) && !machine.reproducible &&
+                 n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
+    return pairs ? 2 : 0;
+}
+
+/* ---- sums beside ---- */
+
+/* The sums of x, of the axes of operand `which`, over what is summed; or (is_same) what has one
+ * element there. With an axis for each one of the result. */
+static tci_node *tci_bytes_beside(const tci_algo *a, const tci_node *n, int which, tci_node *x,
+                                  bool is_same)
+{
+    const int64_t *labels = n->attr + 3 + (which ? n->attr[0] : 0);
+    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    int all = x->rank, rank = 0, n_axes = 0;
+    int64_t *axes = TCI_NEW_ARRAY(a->s, int64_t, all + 1);
+    int64_t *left = TCI_NEW_ARRAY(a->s, int64_t, all + 1);
+    tci_dim *kept = TCI_NEW_ARRAY(a->s, tci_dim, all + 1);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + 1);
+    for (int i = 0; i < all; i++) {
+        if (tci_build_label(out, n->rank, labels[i]) < 0) {
+            axes[n_axes++] = i;
+        } else {
+            left[rank] = labels[i];
+            kept[rank++] = x->shape[i];
+        }
+    }
+    x = is_same ? tci_graph_node(a->g, TCI_OP_RESHAPE, TC_I32, rank, kept, 1, &x, 0, NULL)
+                : tci_graph_node(a->g, TCI_OP_SUM, TC_I32, rank, kept, 1, &x, n_axes, axes);
+    int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, rank + 1);
+    tci_dim *turned = TCI_NEW_ARRAY(a->s, tci_dim, rank + 1);
+    for (int i = 0, at = 0; i < n->rank; i++) {
+        int axis = tci_build_label(left, rank, out[i]);
+        shape[i] = axis < 0 ? 1 : kept[axis];
+        if (axis >= 0) {
+            turned[at] = kept[axis];
+            order[at++] = axis;
+        }
+    }
+    x = tci_graph_node(a->g, TCI_OP_PERMUTE, TC_I32, rank, turned, 1, &x, rank, order);
+    return tci_graph_node(a->g, TCI_OP_RESHAPE, TC_I32, n->rank, shape, 1, &x, 0, NULL);
+}
+
+static tci_node *tci_bytes_ew(const tci_algo *a, int op, tci_node *x, tci_node *y)
+{
+    tci_node *in[2] = {x, y};
+    return tci_build_ew(a->g, op, in);
+}
+
+static tci_node *tci_bytes_contract(const tci_algo *a, const tci_node *n, tci_node *const *in)
+{
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, TC_I32, n->rank, n->shape, 2, in, n->n_attr,
+                          n->attr);
+}
+
+/* ---- signs ---- */
+
+static double tci_bytes_sum_cost(const tci_algo *a, const tci_node *x)
+{
+    return tci_plan_is_fixed(a, x) ? 0 : (double)tci_dim_hint(tci_node_count(x));
+}
+
+/* Of all sums, where sizes are typical ones. */
+static double tci_bytes_products(const tci_node *n)
+{
+    const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
+    double products = (double)tci_dim_hint(tci_node_count(n));
+    for (int i = 0; i < n->in[0]->rank; i++) {
+        bool summed = tci_build_label(out, n->rank, labels[i]) < 0;
+        products *= summed ? (double)tci_dim_hint(n->in[0]->shape[i]) : 1;
+    }
+    return products;
+}
+
+TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
+{
+    tc_dtype t = tci_plan_points(n, a->machine) == 4 ? tci_bytes_source(n->in[0]) : TC_I32;
+    if (t == TC_I32 || t != tci_bytes_source(n->in[1]) || tci_plan_any_signs(n, a->machine)) {
+        return n;
+    }
+    double cost[2] = {tci_bytes_sum_cost(a, n->in[0]), tci_bytes_sum_cost(a, n->in[1])};
+    int changed = cost[1] <= cost[0] ? 0 : 1;
+    if (TCI_BYTES_REUSE * cost[1 - changed] > tci_bytes_products(n)) {
+        return n;
+    }
+    tci_value by = {.i = t == TC_I8 ? 128 : -128};
+    tci_node *more = tci_graph_const(a->g, TC_I32, by), *in[2] = {n->in[0], n->in[1]};
+    tci_node *sum = tci_bytes_beside(a, n, 1 - changed, in[1 - changed], false);
+    in[changed] = tci_bytes_ew(a, TCI_OP_ADD, in[changed], more);
+    sum = tci_bytes_ew(a, TCI_OP_MUL, sum, more);
+    return tci_bytes_ew(a, TCI_OP_SUB, tci_bytes_contract(a, n, in), sum);
+}
+
+/* ---- zero points ---- */
+
+/* Is z, of an operand, the same along axis i of that? */
+static bool tci_bytes_is_same(const tci_node *z, int i)
+{
+    return z->in[0]->rank == 0 || z->in[0]->shape[i] == 1;
+}
+
+/* Operand `which` is, but for the order of its axes, the difference of what it widens and of what
+ * is expanded along all that is summed: the former, or (zero) what is expanded; NULL: it is none.
+ */
+static tci_node *tci_bytes_part(const tci_algo *a, const tci_node *n, int which, bool zero)
+{
+    const int64_t *labels = n->attr + 3 + (which ? n->attr[0] : 0);
+    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    tci_node *x = n->in[which];
+    const tci_node *turned = x->op == TCI_OP_PERMUTE ? x : NULL;
+    x = turned ? x->in[0] : x;
+    tci_node *z = x->op == TCI_OP_SUB ? x->in[1] : NULL;
+    if (!z || z->op != TCI_OP_EXPAND || tci_bytes_source(x->in[0]) == TC_I32 ||
+        (z->in[0]->rank != 0 && z->in[0]->rank != z->rank)) {
+        return NULL;
+    }
+    for (int i = 0; i < x->rank; i++) {
+        bool summed = tci_build_label(out, n->rank, labels[i]) < 0;
+        if (summed && !tci_bytes_is_same(z, turned ? (int)turned->attr[i] : i)) {
+            return NULL;
+        }
+    }
+    x = zero ? z->in[0] : x->in[0];
+    return turned && x->rank > 0 ? tci_algo_permute(a, x, turned->attr) : x;
+}
+
+TCI_FN tci_node *tci_plan_uncentred(const tci_algo *a, tci_node *n)
+{
+    tci_node *in[2];
+    if (n->dtype != TC_I32) {
+        return NULL;
+    }
+    for (int i = 0; i < 2; i++) {
+        tci_node *plain = tci_bytes_part(a, n, i, false);
+        in[i] = plain ? plain : n->in[i];
+    }
+    bool same = in[0] == n->in[0] && in[1] == n->in[1];
+    tci_node *plain = same ? NULL : tci_bytes_contract(a, n, in);
+    bool pays = plain && (tci_plan_points(plain, a->machine) > 0 ||
+                          tci_bytes_on_device(plain, a->machine));
+    return pays ? plain : NULL;
+}
+
+TCI_FN tci_node *tci_plan_centre(const tci_algo *a, const tci_node *n, tci_node *sums)
+{
+    for (int i = 0; i < 2; i++) { /* the second one beside the first one's bytes as they are */
+        tci_node *zero = tci_bytes_part(a, n, i, true), *other = n->in[1 - i];
+        tci_node *plain = i == 1 ? tci_bytes_part(a, n, 0, false) : NULL;
+        if (zero) {
+            zero = zero->rank > 0 ? tci_bytes_beside(a, n, i, zero, true) : zero;
+            other = tci_bytes_beside(a, n, 1 - i, plain ? plain : other, false);
+            sums = tci_bytes_ew(a, TCI_OP_SUB, sums, tci_bytes_ew(a, TCI_OP_MUL, zero, other));
+        }
+    }
+    return sums;
+}

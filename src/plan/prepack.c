@@ -1,0 +1,220 @@
+/* plan/prepack.c - weight prepacking: GEMM panels of constant operands are packed once per
+ * program.
+ *
+ * In: a CONTRACT that a processor makes from packed panels (loop/gemm.c), of which the factor
+ * with the columns is computed from nothing that a run gives or changes: weights. Out: the same
+ * over a view of a copy of that factor, which lies in memory as the panels do; so the copy is made
+ * once (plan/init_section.c), and the loops read it as it lies. Of w[columns, k]:
+ *
+ *     copy  w[columns / panel, k, column of the panel], the last panel filled up with zeros
+ *     view  the copy's axes in w's order again, the two of the columns as one
+ *
+ * Where lanes take several products at once (plan/int8_dot.c), or a unit whole steps, neighbours
+ * along k lie side by side in the copy, as loop/dot_packing.c has them; two of bf16, the odd one
+ * first, or two or four integers:
+ *
+ *     copy  w[columns / panel, k / 2, column of the panel, 1 - k % 2], an odd k with a zero
+ *     copy  w[columns / panel, k / 4, column of the panel, k % 4], filled up with zeros
+ *
+ * The one idea: the values and the order of their sums stay as they are, so who does not know of
+ * panels (the interpreter, another form of loops) computes the same bits through the view. Its
+ * index keeps a division and a remainder; the operand's `panel` (kernel/ir.h) says that no axis is
+ * to be split for them.
+ *
+ * What it brings is the time of packing over that of multiplying, which falls with the rows, and is
+ * more where columns lie apart and are turned; what it costs is the factor's bytes once more, so
+ * there may be only so many rows. Of several two rows are enough: they are read at the speed of
+ * memory, where sums along k (plan/split_k.c) wait for arithmetic. Where columns lie side by side
+ * and rows are few, memory is the limit, and long runs of it are read at least as fast as
+ * panels. */
+#include "../graph/build.h"
+#include "group.h"
+
+enum {
+    TCI_PANELS_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
+    TCI_PANELS_LEAST = 64,   /* columns, and products of a sum, */
+    TCI_PANELS_MOVE = 7,     /* time to pack an element, in those of its product with a row, */
+    TCI_PANELS_TURN = 15,    /* and where columns do not lie side by side, as measured */
+    TCI_PANELS_FEW = 32,     /* rows up to which those side by side are as fast as they lie */
+    TCI_PANELS_GAIN = 3,     /* percent of the time of multiplying that packing is worth, least */
+    TCI_PANELS_UNIT = 16,    /* times as fast as f32 a unit is */
+    TCI_PANELS_WALK = 64     /* nodes that a factor is made of, at most */
+};
+
+typedef struct tci_panels {
+    const tci_algo *a;
+    const tci_node *n;
+    int which;               /* the factor with the columns, */
+    int axis;                /* and their axis of it */
+    int64_t width;           /* of a panel */
+    int points;              /* along k that an element of it holds */
+    int walked;
+    double bytes;            /* that the factor is made of */
+} tci_panels;
+
+/* ---- what no run changes ---- */
+
+static bool tci_panels_is_fixed(tci_panels *p, const tci_node *n)
+{
+    if (++p->walked > TCI_PANELS_WALK || !tci_build_is_known(n->rank, n->shape)) {
+        return false;
+    }
+    if (n->n_in == 0) {
+        bool fixed = n->op == TCI_OP_DATA || !tci_op_is(n->op, TCI_IS_MEMORY);
+        for (int i = 0; i < p->a->n_changed; i++) {
+            fixed = fixed && p->a->changed[i] != n;
+        }
+        p->bytes += n->op == TCI_OP_DATA ? tci_node_value_bytes(n) : 0;
+        return fixed;
+    }
+    bool fixed = !tci_op_is(n->op, TCI_IS_UNIQUE);
+    for (int i = 0; i < n->n_in && fixed; i++) {
+        fixed = tci_panels_is_fixed(p, n->in[i]);
+    }
+    return fixed;
+}
+
+/* ---- what has columns ---- */
+
+/* Finds the factor that has the result's last axis; false where it has other axes than this and
+ * one that is summed, or the contraction others that it lacks. */
+static bool tci_panels_look(tci_panels *p)
+{
+    const tci_node *n = p->n;
+    const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
+    int64_t last = n->attr[n->n_attr - 1];
+    int at[2] = {tci_build_label(labels[0], n->attr[0], last),
+                 tci_build_label(labels[1], n->attr[1], last)};
+    p->which = at[1] >= 0;
+    p->axis = at[p->which];
+    const tci_node *x = n->in[p->which];
+    bool one = (at[0] >= 0) != (at[1] >= 0) && x->rank == 2 && x->dtype == n->dtype;
+    if (!one || !tci_build_is_known(2, x->shape)) {
+        return false;
+    }
+    int64_t summed = labels[p->which][1 - p->axis];
+    const int64_t *out = labels[1] + n->attr[1];
+    return tci_build_label(out, n->rank, summed) < 0 &&
+           tci_build_label(labels[1 - p->which], n->attr[1 - p->which], summed) >= 0 &&
+           n->attr[1 - p->which] == n->rank;
+}
+
+/* Rows, but for those beyond `most`. */
+static int64_t tci_panels_rows(const tci_node *n, int64_t most)
+{
+    int64_t rows = 1;
+    for (int i = 0; i < n->rank - 1; i++) {
+        rows *= TCI_MIN(tci_dim_hint(n->shape[i]), most + 1);
+    }
+    return rows;
+}
+
+static bool tci_panels_for_unit(const tci_panels *p)
+{
+    bool bytes = tci_plan_any_signs(p->n, p->a->machine);
+    return bytes || (p->n->in[0]->dtype == TC_BF16 && p->points > 1 &&
+                     p->a->machine.matrix_units > 0);
+}
+
+/* A unit reads whole steps of a panel. */
+static bool tci_panels_are_whole(const tci_panels *p)
+{
+    int64_t step = TCI_MATRIX_WHOLE / 2 * p->points;
+    return tci_dim_known(p->n->in[p->which]->shape[1 - p->axis]) % step == 0;
+}
+
+static bool tci_panels_pay(tci_panels *p)
+{
+    const tci_node *n = p->n, *x = n->in[p->which];
+    bool straight = tci_plan_fastest_axis(x) == p->axis;
+    int64_t least = straight ? TCI_PANELS_FEW + 1 : 1;
+    int64_t most = 100 * (straight ? TCI_PANELS_MOVE : TCI_PANELS_TURN) / TCI_PANELS_GAIN;
+    most *= tci_panels_for_unit(p) ? TCI_PANELS_UNIT : p->points; /* multiplying is faster */
+    int64_t rows = tci_panels_rows(n, most);
+    return rows >= least && rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
+           tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
+}
+
+/* ---- the copy and the view ---- */
+
+/* Panels [columns / width, width, k] as the copy has them, and back; of several points
+ * [columns / width, width, k / points, points]. */
+static tci_node *tci_panels_turn(const tci_panels *p, tci_node *y)
+{
+    const int cut[4] = {0, 2, 1, 3};
+    y = y->dtype == TC_BF16 && p->points > 1 ? tci_build_flip(p->a->g, y, 3) : y;
+    return tci_build_permute(p->a->g, y, y->rank, cut);
+}
+
+static tci_node *tci_panels_fill(const tci_panels *p, tci_node *y, int axis, int64_t size)
+{
+    tci_value zero = {.u = 0};
+    int64_t more = size - tci_dim_known(y->shape[axis]);
+    return more == 0 ? y
+                     : tci_build_pad(p->a->g, y, axis, 0, more,
+                                     tci_graph_const(p->a->g, (tc_dtype)y->dtype, zero));
+}
+
+static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
+{
+    const tci_algo *a = p->a;
+    tci_graph *g = a->g;
+    const int turn[2] = {1, 0};
+    int64_t columns = tci_dim_known(x->shape[p->axis]);
+    int64_t depth = tci_dim_known(x->shape[1 - p->axis]);
+    int64_t panels = (columns + p->width - 1) / p->width, all = panels * p->width;
+    int64_t words = (depth + p->points - 1) / p->points, whole = words * p->points;
+    const tci_dim flat[3] = {panels, p->width, whole};
+    const tci_dim several[4] = {panels, p->width, words, p->points};
+    tci_node *y = p->axis == 0 ? x : tci_build_permute(g, x, 2, turn);
+    y = tci_panels_fill(p, tci_panels_fill(p, y, 0, all), 1, whole);
+    y = tci_build_reshape(g, y, p->points > 1 ? 4 : 3, p->points > 1 ? several : flat);
+    tci_node *copy = tci_panels_turn(p, y);
+    tci_algo_force(a, copy);
+    *(int32_t *)tci_table_at(a->panels, copy) = (int32_t)p->width;
+    y = tci_build_reshape(g, tci_panels_turn(p, copy), 2, (const tci_dim[]){all, whole});
+    y = all > columns ? tci_build_slice(g, y, 0, 0, columns, 1) : y;
+    y = whole > depth ? tci_build_slice(g, y, 1, 0, depth, 1) : y;
+    return p->axis == 0 ? y : tci_build_permute(g, y, 2, turn);
+}
+
+TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n)
+{
+    tci_panels p = {.a = a};
+    return tci_panels_is_fixed(&p, n);
+}
+
+TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool several)
+{
+    tci_panels p = {.a = a, .n = n};
+    const tci_machine *m = &a->machine;
+    if (!a->panels || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
+        !tci_panels_look(&p)) {
+        return NULL;
+    }
+    p.points = tci_panels_rows(n, 1) > 1 ? TCI_MAX(tci_plan_points(n, *m), 1) : 1;
+    p.points = !tci_panels_for_unit(&p) || tci_panels_are_whole(&p) ? p.points : 1;
+    bool none = several || tci_plan_any_signs(n, *m);
+    if ((none && p.points == 1) || !tci_panels_pay(&p)) {
+        return NULL;
+    }
+    tci_node *in[2] = {n->in[0], n->in[1]};
+    bool narrow = n->dtype == TC_I32 && p.points > 1;
+    if (narrow) {
+        tci_node *x = tci_plan_narrow(a, in[p.which]);
+        if (!x) {
+            return NULL;
+        }
+        in[p.which] = p.points == 2 ? tci_build_cast(a->g, x, TC_I16) : x;
+    }
+    const tc_dtype made = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    p.width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get(made)->bytes;
+    if (p.width < 4 || !tci_panels_is_fixed(&p, in[p.which]) ||
+        tci_node_value_bytes(in[p.which]) > p.bytes) {
+        return NULL;
+    }
+    in[p.which] = tci_panels_view(&p, in[p.which]);
+    in[p.which] = narrow ? tci_build_cast(a->g, in[p.which], TC_I32) : in[p.which];
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
+                          n->n_attr, n->attr);
+}

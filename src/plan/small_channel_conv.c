@@ -1,0 +1,265 @@
+/* plan/small_channel_conv.c - implicit GEMM for convolutions of few channels, such as a network's
+ * first layer: kernel columns times channels are one padded K run.
+ *
+ * In: a CONTRACT of windows of a bf16 or f16 image whose channels are too few for a matrix unit to
+ * read them together, and a filter, or the gradient of what a filter gave. Out: the same over
+ * copies in which a row of a window is one run of memory, of all its places and their channels: the
+ * image with its padding in place and its channels last, with zeros for channels until a step to
+ * the next window is whole 16 bytes; the filter likewise. The one idea: runs of neighbouring
+ * windows overlap, but as rows that begin at such steps they are boxes like any others
+ * (kernel/tma_boxes.c), of which each is one step of k. What is added is zeros in both, so that
+ * nothing else is multiplied. The gradient of a filter is a product of the same rows and the
+ * gradient of what the filter gave, summed over places, and then over images. NULL: this is none of
+ * these, or too small for the unit. */
+#include "../graph/build.h"
+#include "group.h"
+
+enum {
+    TCI_RUNS_CHANNELS = 8,  /* that are enough without */
+    TCI_RUNS_LEAST = 28,    /* elements of a run: of shorter ones most of a step would be zeros */
+    TCI_RUNS_MOST = 64
+};
+
+typedef struct tci_runs {
+    const tci_algo *a;
+    const tci_node *n, *window;
+    tci_node *other;                          /* the operand that has none */
+    int image;                                /* which operand has the windows */
+    const int64_t *labels, *other_labels, *out; /* of windows: image, channel, y, x, and elements */
+    int64_t channels, wide, places;           /* wide: channels with zeros; places: of a run */
+} tci_runs;
+
+static const tci_node *tci_runs_uncast(const tci_node *n)
+{
+    while (n->op == TCI_OP_CAST && n->dtype == TC_F32) {
+        n = n->in[0];
+    }
+    return n;
+}
+
+/* Windows over the last two axes of an image [images, channels, height, width], places of a run
+ * side by side. */
+static bool tci_runs_are_windows(const tci_node *x)
+{
+    return x->op == TCI_OP_WINDOW && x->in[0]->rank == 4 && x->n_attr == 8 && x->attr[0] == 2 &&
+           x->attr[4] == 3 && x->attr[7] == 1 && tci_build_is_known(x->rank, x->shape) &&
+           tci_build_is_known(x->in[0]->rank, x->in[0]->shape);
+}
+
+/* The bf16 or f16 values that x is, below zeros around them; NULL: none. */
+static const tci_node *tci_runs_source(const tci_node *x)
+{
+    while (x->op == TCI_OP_PAD && tci_plan_is_zero(x->in[1])) {
+        x = x->in[0];
+    }
+    x = tci_runs_uncast(x);
+    return tci_dtype_is_half((tc_dtype)x->dtype) ? x : NULL;
+}
+
+/* Finds the windows and the other operand, four axes of the same halves. */
+static bool tci_runs_find_operands(tci_runs *r)
+{
+    const tci_node *n = r->n;
+    r->image = tci_runs_are_windows(tci_runs_uncast(n->in[0])) ? 0 : 1;
+    r->window = tci_runs_uncast(n->in[r->image]);
+    const tci_node *source = tci_runs_are_windows(r->window) ? tci_runs_source(r->window->in[0])
+                                                             : NULL;
+    r->other = n->in[1 - r->image];
+    while (r->other->op == TCI_OP_CAST && r->other->dtype == TC_F32) {
+        r->other = r->other->in[0];
+    }
+    r->labels = n->attr + 3 + (r->image ? n->attr[0] : 0);
+    r->other_labels = n->attr + 3 + (r->image ? 0 : n->attr[0]);
+    r->out = n->attr + n->n_attr - n->rank;
+    return source && r->other->dtype == source->dtype && r->other->rank == 4 && n->rank == 4 &&
+           tci_build_is_known(4, r->other->shape);
+}
+
+/* Has the other operand the windows' channels and elements, which are summed: is it a filter? Or
+ * their images and places, which leave those: is it the gradient of what a filter gave? */
+static bool tci_runs_are(const tci_runs *r, bool gradient)
+{
+    bool fits = true;
+    for (int i = 0; i < 6 && fits; i++) {
+        bool element = i == 1 || i > 3;
+        fits = (tci_build_label(r->out, 4, r->labels[i]) < 0) == (element != gradient) &&
+               (tci_build_label(r->other_labels, 4, r->labels[i]) >= 0) == (element != gradient);
+    }
+    return fits;
+}
+
+/* How long a run is; false: the unit does without, or not even so. */
+static bool tci_runs_measure(tci_runs *r)
+{
+    int64_t step = tci_dim_known(r->window->attr[6]);
+    r->channels = tci_dim_known(r->window->shape[1]);
+    r->places = tci_dim_known(r->window->attr[5]);
+    r->wide = r->channels;
+    while (r->wide < TCI_RUNS_CHANNELS && (step * r->wide % TCI_MATRIX_ALIGN != 0 ||
+                                           r->wide * r->places < TCI_RUNS_LEAST)) {
+        r->wide++;
+    }
+    int64_t run = r->wide * r->places, deep = run * tci_dim_known(r->window->attr[1]);
+    return r->channels < TCI_RUNS_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
+           run >= TCI_RUNS_LEAST && run <= TCI_RUNS_MOST && deep >= TCI_MATRIX_DEPTH &&
+           2 * tci_plan_products(r->n) >= TCI_MATRIX_FLOPS;
+}
+
+/* ---- the copies ---- */
+
+/* x with zeros behind its elements along an axis. */
+static tci_node *tci_runs_pad(const tci_runs *r, tci_node *x, int axis, int64_t size)
+{
+    tci_value zero = {.u = 0};
+    tci_dim *shape = tci_scratch_copy(r->a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
+    int64_t *before = TCI_NEW_ARRAY(r->a->s, int64_t, x->rank);
+    if (tci_dim_known(x->shape[axis]) == size) {
+        return x;
+    }
+    shape[axis] = size;
+    tci_node *in[2] = {x, tci_graph_const(r->a->g, (tc_dtype)x->dtype, zero)};
+    return tci_graph_node(r->a->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
+                          before);
+}
+
+/* x, which is that of tci_runs_source, as the halves that it is. */
+static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
+{
+    if (tci_dtype_is_half((tc_dtype)x->dtype)) {
+        return x;
+    }
+    if (x->op == TCI_OP_CAST) {
+        return tci_runs_narrow(r, x->in[0]);
+    }
+    tci_value zero = {.u = 0};
+    tci_node *in[2] = {tci_runs_narrow(r, x->in[0]), NULL};
+    in[1] = tci_graph_const(r->a->g, (tc_dtype)in[0]->dtype, zero);
+    return tci_graph_node(r->a->g, TCI_OP_PAD, (tc_dtype)in[0]->dtype, x->rank, x->shape, 2, in,
+                          x->n_attr, x->attr);
+}
+
+/* x in memory with its axes in that order and zeros along the axis before the last until rows of
+ * both are whole 16 bytes; without these zeros, as it is read. */
+static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *perm)
+{
+    int along = (int)perm[2];
+    int64_t size = tci_dim_known(x->shape[along]), longer = size;
+    while (longer * r->wide % TCI_MATRIX_ALIGN != 0) {
+        longer++;
+    }
+    x = tci_runs_pad(r, tci_runs_pad(r, x, (int)perm[3], r->wide), along, longer);
+    x = tci_algo_permute(r->a, x, perm);
+    tci_algo_force(r->a, x);
+    if (longer == size) {
+        return x;
+    }
+    tci_dim *shape = tci_scratch_copy(r->a->s, x->shape, sizeof(tci_dim) * 4);
+    const int64_t whole[8] = {0, 1, 0, 1, 0, 1, 0, 1};
+    shape[2] = size;
+    return tci_graph_node(r->a->g, TCI_OP_SLICE, (tc_dtype)x->dtype, 4, shape, 1, &x, 8, whole);
+}
+
+/* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
+static tci_node *tci_runs_windows(const tci_runs *r)
+{
+    const tci_node *w = r->window;
+    const int64_t last[4] = {0, 2, 3, 1}, order[6] = {0, 1, 2, 4, 5, 3};
+    tci_node *x = tci_runs_copy(r, tci_runs_narrow(r, w->in[0]), last);
+    const tci_dim shape[6] = {w->shape[0], w->shape[2], w->shape[3],
+                              r->wide, w->shape[4], w->shape[5]};
+    int64_t *attr = tci_scratch_copy(r->a->s, w->attr, sizeof(int64_t) * 8);
+    attr[0] = 1;
+    attr[4] = 2;
+    x = tci_graph_node(r->a->g, TCI_OP_WINDOW, (tc_dtype)x->dtype, 6, shape, 1, &x, 8, attr);
+    return tci_algo_permute(r->a, x, order);
+}
+
+/* The operand as wide as it was. */
+static tci_node *tci_runs_as(const tci_runs *r, tci_node *x, const tci_node *before)
+{
+    return x->dtype == before->dtype ? x
+                                     : tci_graph_node(r->a->g, TCI_OP_CAST,
+                                                      (tc_dtype)before->dtype, x->rank, x->shape,
+                                                      1, &x, 0, NULL);
+}
+
+/* The contraction of the windows and that operand, whose labels are given, as are its result's. */
+static tci_node *tci_runs_contract(const tci_runs *r, tc_dtype t, tci_node *other,
+                                   const int64_t *other_labels, int rank, const tci_dim *shape,
+                                   const int64_t *out)
+{
+    const tci_node *n = r->n;
+    const int64_t order[6] = {0, 2, 3, 4, 5, 1};
+    int64_t attr[18] = {r->image ? 4 : 6, r->image ? 6 : 4, rank};
+    int64_t *to = attr + 3 + (r->image ? 4 : 0), *beside = attr + 3 + (r->image ? 0 : 6);
+    for (int i = 0; i < 6; i++) {
+        to[i] = r->labels[order[i]];
+    }
+    for (int i = 0; i < 4; i++) {
+        beside[i] = other_labels[i];
+    }
+    for (int i = 0; i < rank; i++) {
+        attr[13 + i] = out[i];
+    }
+    tci_node *in[2];
+    in[r->image] = tci_runs_as(r, tci_runs_windows(r), n->in[r->image]);
+    in[1 - r->image] = tci_runs_as(r, other, n->in[1 - r->image]);
+    return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
+}
+
+static tci_node *tci_runs_forward(const tci_runs *r)
+{
+    const int64_t summed[3] = {r->labels[4], r->labels[5], r->labels[1]};
+    int64_t perm[4] = {0, 0, 0, 0}, labels[4];
+    for (int i = 0; i < 4; i++) {
+        int at = tci_build_label(summed, 3, r->other_labels[i]);
+        perm[at + 1] = i; /* the filters' own axis, found nowhere, is the first */
+    }
+    for (int i = 0; i < 4; i++) {
+        labels[i] = r->other_labels[perm[i]];
+    }
+    return tci_runs_contract(r, (tc_dtype)r->n->dtype, tci_runs_copy(r, r->other, perm), labels, 4,
+                             r->n->shape, r->out);
+}
+
+/* Of the gradient of what a filter gave, with its filters last in memory: that of the filter, in
+ * rows of windows, of which those of the channels that are zeros are left out. Each image is a part
+ * of the sum. */
+static tci_node *tci_runs_gradient(const tci_runs *r)
+{
+    const int64_t places[3] = {r->labels[0], r->labels[2], r->labels[3]}, images = 0;
+    int64_t perm[4] = {0, 0, 0, 0}, labels[4], back[4], whole[8] = {0, 1, 0, 1, 0, 1, 0, 1};
+    tci_dim shape[5] = {r->window->shape[0]};
+    for (int i = 0; i < 4; i++) {
+        int at = tci_build_label(places, 3, r->other_labels[i]);
+        perm[at < 0 ? 3 : at] = i;
+    }
+    for (int i = 0; i < 4; i++) {
+        labels[i] = r->other_labels[perm[i]];
+    }
+    const int64_t out[5] = {places[0], r->labels[4], labels[3], r->labels[5], r->labels[1]};
+    for (int i = 0; i < 4; i++) {
+        int from = tci_build_label(r->out, 4, out[1 + i]);
+        shape[1 + i] = i < 3 ? r->n->shape[from] : r->wide;
+        back[from] = i;
+    }
+    tci_node *other = tci_algo_permute(r->a, r->other, perm);
+    tci_algo_force(r->a, other);
+    tci_node *n = tci_runs_contract(r, TC_F32, other, labels, 5, shape, out);
+    n = tci_graph_node(r->a->g, TCI_OP_SUM, TC_F32, 4, shape + 1, 1, &n, 1, &images);
+    shape[4] = r->channels;
+    n = tci_graph_node(r->a->g, TCI_OP_SLICE, TC_F32, 4, shape + 1, 1, &n, 8, whole);
+    return tci_build_cast(r->a->g, tci_algo_permute(r->a, n, back), (tc_dtype)r->n->dtype);
+}
+
+TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
+{
+    tci_runs r = {.a = a, .n = n};
+    if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 ||
+        !tci_runs_find_operands(&r) || !tci_runs_measure(&r)) {
+        return NULL;
+    }
+    return tci_runs_are(&r, false)  ? tci_runs_forward(&r)
+           : tci_runs_are(&r, true) ? tci_runs_gradient(&r)
+                                    : NULL;
+}

@@ -1,0 +1,736 @@
+/* plan/split_k.c - split-K, GEMV as a reduction, and operand reordering, for contractions with a
+ * long K axis.
+ *
+ * In: a CONTRACT whose sums have many products. Out, or NULL where it is left alone:
+ *
+ *   rows    every element read once or a few times, and neighbours in memory are summed (dot,
+ *           matrix . vector): a SUM of products, which has the lanes and the cuts of any reduction.
+ *           On a processor also sums of which it makes no tiles: of filters of each channel alone
+ *   sides   axes of the result that one operand alone has stand between those of the other one, and
+ *           so there are no tiles: the same contraction with the axes of each together, and the
+ *           result's axes put back
+ *   parts   few results, each of very many products: CONTRACTs that keep an axis of parts,
+ *           out[part, ..], and sum a stretch of the products each; a SUM over the parts; and the
+ *           same for what no whole part is left of. The outermost summed axis that leaves a stretch
+ *           short enough is cut, those before it are parts as they are
+ *
+ * The one idea of parts: where there are fewer results than threads to make them, parts are work
+ * for the others. What they cost beside the products is counted first. On a processor a part has
+ * products enough that its sum, written and read, costs a few percent of reading the elements or of
+ * multiplying them, and there are never more partial sums than elements. By blocks of threads
+ * (tci_parts_cycles) few tiles wait for memory slab after slab, so the parts are as many as make a
+ * model of such tiles fastest, a second kernel and the partial sums counted in. (The digits need no
+ * parts: the class of a long sum, SPLIT, keeps them inside one kernel.)
+ *
+ * A product of a few rows (but one over panels of several points, plan/prepack.c) is as much a
+ * stream of its larger factor as that of one: those are rows too, and neighbours of each other, so
+ * that a row is read from memory once.
+ *
+ * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
+ * before a run: such contractions stay as they are. */
+#include "../graph/build.h"
+#include "group.h"
+
+#include <math.h>
+
+enum {
+    TCI_PARTS_LONG = 1024,       /* products up to which a sum is left whole */
+    TCI_PARTS_LONG_ROW = 256,    /* the same where every element is read once */
+    TCI_PARTS_LENGTH = 512,      /* products of a part: at least, */
+    TCI_PARTS_LENGTH_MOST = 4096, /* and wanted */
+    TCI_PARTS_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
+    TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
+    TCI_PARTS_POINTS = 1 << 22,  /* most partial sums of a machine of blocks, */
+    TCI_PARTS_SHORT = 64,        /* of no fewer products, */
+    TCI_PARTS_MANY = 512,        /* in no more parts; */
+    TCI_PARTS_HALVES = 1 << 21,  /* of halves partial sums that keep it busy, */
+    TCI_PARTS_LEAST_HALVES = 256, /* of no fewer products */
+    TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows, */
+    TCI_PARTS_FAR_READS = 2,     /* or of so many that its caches do not hold, */
+    TCI_PARTS_FAR = 1 << 21,
+    TCI_PARTS_READS_HERE = 7,    /* and a processor: more often is worth packing them for tiles */
+    TCI_PARTS_NEAR = 16384,      /* products of rows that it then reads from its caches */
+    TCI_PARTS_ROWS = 8,          /* rows of a tile that packs its operands, at least, */
+    TCI_PARTS_COLUMNS = 16,      /* and columns, */
+    TCI_PARTS_NEIGHBOURS = 6,    /* results side by side for vectors of them, */
+    TCI_PARTS_LINE = 16,         /* and products that lie side by side in a row of them */
+    TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
+    /* Of the model of blocks, in cycles of a processor (measured on an H100, exact f32): */
+    TCI_PARTS_PROCESSORS = 132,
+    TCI_PARTS_BUSY = 12,         /* warps that hide each other's waits, */
+    TCI_PARTS_BUSY_FILTERS = 24, /* and those where elements of windows are fetched */
+    TCI_PARTS_PLACES = 8192,     /* for sums over more places than this */
+    TCI_PARTS_SLAB = 16,         /* products that a tile takes in at once, */
+    TCI_PARTS_WAIT = 800,        /* no faster than this, however small it is */
+    TCI_PARTS_LAUNCH = 3500,     /* of the kernel that adds up the parts */
+    TCI_PARTS_CYCLE_BYTES = 1500 /* of partial sums, for all processors together */
+};
+
+typedef struct tci_parts {
+    const tci_algo *a;
+    tci_scratch *s;
+    tci_graph *g;
+    const tci_node *n;
+    tc_dtype sum;                /* of products and sums: n's, f32 for halves */
+    tci_node *in[2];
+    int64_t *labels[2];
+    const int64_t *out;
+    int64_t *summed, *sizes;     /* labels and their sizes, outermost first */
+    int n_summed;
+    int64_t fresh;               /* a label that nothing has */
+    int at;                      /* summed[at] is cut; those before it are parts as they are */
+    int64_t length;              /* elements of summed[at] in a part */
+} tci_parts;
+
+/* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
+typedef struct tci_parts_piece { int64_t start, parts, length; } tci_parts_piece;
+
+/* ---- what is summed ---- */
+
+/* Fills what n sums; false where an operand lacks one of the labels or a size is unknown. */
+static bool tci_parts_look(tci_parts *p)
+{
+    const tci_node *n = p->n;
+    p->out = n->attr + 3 + n->attr[0] + n->attr[1];
+    for (int k = 0; k < 2; k++) {
+        p->in[k] = n->in[k];
+        p->labels[k] = tci_scratch_copy(p->s, n->attr + 3 + (k ? n->attr[0] : 0),
+                                        sizeof(int64_t) * (size_t)n->attr[k]);
+    }
+    for (int i = 3; i < n->n_attr; i++) {
+        p->fresh = TCI_MAX(p->fresh, n->attr[i] + 1);
+    }
+    p->summed = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
+    p->sizes = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
+    if (!tci_build_is_known(p->in[0]->rank, p->in[0]->shape) ||
+        !tci_build_is_known(p->in[1]->rank, p->in[1]->shape)) {
+        return false;
+    }
+    int there = 0;
+    for (int i = 0; i < p->in[0]->rank; i++) {
+        int64_t label = p->labels[0][i];
+        if (tci_build_label(p->out, n->rank, label) < 0) {
+            p->sizes[p->n_summed] = tci_dim_known(p->in[0]->shape[i]);
+            p->summed[p->n_summed++] = label;
+            there += tci_build_label(p->labels[1], p->in[1]->rank, label) >= 0;
+        }
+    }
+    int there_alone = -there;
+    for (int i = 0; i < p->in[1]->rank; i++) {
+        there_alone += tci_build_label(p->out, n->rank, p->labels[1][i]) < 0;
+    }
+    return there == p->n_summed && there_alone == 0;
+}
+
+static double tci_parts_products(const tci_parts *p)
+{
+    double products = 1;
+    for (int i = 0; i < p->n_summed; i++) {
+        products *= (double)p->sizes[i];
+    }
+    return products;
+}
+
+/* ---- choice ---- */
+
+/* Are the summed axes the last ones of operand k, in their order, and is its last axis the one that
+ * lies fastest in memory? */
+static bool tci_parts_is_row(const tci_parts *p, int k)
+{
+    const tci_node *x = p->in[k];
+    if (x->rank < p->n_summed) {
+        return false;
+    }
+    for (int i = 0; i < p->n_summed; i++) {
+        if (p->labels[k][x->rank - p->n_summed + i] != p->summed[i]) {
+            return false;
+        }
+    }
+    int last = x->rank - 1;
+    for (; x->op == TCI_OP_PERMUTE; x = x->in[0]) {
+        last = (int)x->attr[last];
+    }
+    while (last < x->rank - 1 && x->shape[last + 1] == 1) {
+        last++;
+    }
+    return last == x->rank - 1 && x->op != TCI_OP_WINDOW;
+}
+
+/* Axes of the result that have one element come first in operand k: they part no neighbours. */
+static void tci_parts_turn_ones(tci_parts *p, int k)
+{
+    tci_node *x = p->in[k];
+    int64_t *order = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
+    int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, x->rank);
+    int rank = 0;
+    bool turned = false;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < x->rank; i++) {
+            bool out = tci_build_label(p->out, p->n->rank, p->labels[k][i]) >= 0;
+            if ((out && x->shape[i] == 1) == (pass == 0)) {
+                turned |= rank != i;
+                order[rank] = i;
+                labels[rank] = p->labels[k][i];
+                shape[rank++] = x->shape[i];
+            }
+        }
+    }
+    if (turned) {
+        p->labels[k] = labels;
+        p->in[k] = tci_graph_node(p->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, rank, shape, 1, &x,
+                                  rank, order);
+    }
+}
+
+/* The summed axes as one. */
+static void tci_parts_merge(tci_parts *p)
+{
+    int64_t size = (int64_t)tci_parts_products(p);
+    for (int k = 0; k < 2 && p->n_summed > 1; k++) {
+        tci_node *x = p->in[k];
+        int rank = x->rank - p->n_summed + 1;
+        tci_dim *shape = tci_scratch_copy(p->s, x->shape, sizeof(tci_dim) * (size_t)rank);
+        shape[rank - 1] = size;
+        p->in[k] = tci_graph_node(p->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, shape, 1, &x, 0,
+                                  NULL);
+    }
+    p->n_summed = 1;
+    p->sizes[0] = size;
+}
+
+/* The least divisor of n from `least` to below its double; 0: there is none. */
+static int64_t tci_parts_divisor(int64_t n, int64_t least)
+{
+    for (int64_t d = least; d < 2 * least && d <= n; d++) {
+        if (n % d == 0) {
+            return d;
+        }
+    }
+    return 0;
+}
+
+/* Which axis is cut, and the length of a part of `want` products, about, and at least `least`. */
+static bool tci_parts_choose_axis(tci_parts *p, int64_t want, int64_t least)
+{
+    int64_t inner = 1;
+    p->at = p->n_summed - 1;
+    while (p->at > 0 && inner * p->sizes[p->at] <= want) {
+        inner *= p->sizes[p->at--];
+    }
+    int64_t size = p->sizes[p->at], length = TCI_MAX(want / inner, (least + inner - 1) / inner);
+    if (size < 2 * length) {
+        length = size;
+    } else if (tci_parts_divisor(size, length)) {
+        length = tci_parts_divisor(size, length);
+    }
+    p->length = length;
+    return p->at > 0 || length < size;
+}
+
+/* How often an element is read. */
+static double tci_parts_reads(const tci_parts *p)
+{
+    double elements = (double)tci_dim_known(tci_node_count(p->in[0])) +
+                      (double)tci_dim_known(tci_node_count(p->in[1]));
+    return (double)tci_dim_known(tci_node_count(p->n)) * tci_parts_products(p) / elements;
+}
+
+/* Axes of the result that operand k alone has, as one. */
+static double tci_parts_own(const tci_parts *p, int k)
+{
+    double own = 1;
+    for (int i = 0; i < p->n->rank; i++) {
+        bool here = tci_build_label(p->labels[k], p->in[k]->rank, p->out[i]) >= 0;
+        bool there = tci_build_label(p->labels[1 - k], p->in[1 - k]->rank, p->out[i]) >= 0;
+        own *= here && !there ? (double)tci_dim_known(p->n->shape[i]) : 1;
+    }
+    return own;
+}
+
+/* Products of a part that its sum, written and read, costs little of. */
+static int64_t tci_parts_wanted(double reads, int64_t least)
+{
+    int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
+    return reads <= 1 ? TCI_PARTS_LENGTH_MOST /* memory is the limit: long streams */
+                      : TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
+}
+
+/* Of a processor: are there too few results to go round, each of so many products that parts of
+ * them are worth a kernel of their own? Then how long they are. */
+static bool tci_parts_choose(tci_parts *p)
+{
+    double products = tci_parts_products(p), reads = tci_parts_reads(p);
+    double results = (double)tci_dim_known(tci_node_count(p->n));
+    double most = reads <= 1 ? TCI_PARTS_RESULTS : TCI_PARTS_TILED;
+    int64_t least = (int64_t)ceil(reads);
+    return products > TCI_PARTS_LONG && results <= most &&
+           products >= 2 * TCI_PARTS_LENGTH_MOST &&
+           tci_parts_choose_axis(p, tci_parts_wanted(reads, least), least);
+}
+
+/* What x looks at in another way, or is a function of; NULL: of nothing, or of several. */
+static const tci_node *tci_parts_below(const tci_node *x)
+{
+    return x->n_in == 1 || x->op == TCI_OP_PAD ? x->in[0] : NULL;
+}
+
+/* Is it the gradient of filters of images: sums over all places of an operand that is read through
+ * windows, so that each element takes many instructions to fetch? */
+static bool tci_parts_is_of_filters(const tci_parts *p)
+{
+    bool found = false;
+    for (int k = 0; k < 2 && tci_parts_products(p) > TCI_PARTS_PLACES; k++) {
+        for (const tci_node *x = p->in[k]; x && !found; x = tci_parts_below(x)) {
+            found = x->op == TCI_OP_WINDOW;
+        }
+    }
+    return found;
+}
+
+/* A tile of the larger side and of the smaller one: cycles of a busy processor for a slab of it,
+ * warps of its block, and how many a processor holds at once. */
+typedef struct tci_parts_tile { int16_t large, small, cycles, warps, resident; } tci_parts_tile;
+
+/* Those that results with sides so large may be made of. */
+static const tci_parts_tile *tci_parts_tiles(const tci_parts *p, double large, double small, int *n)
+{
+    static const tci_parts_tile singles[] = {{128, 128, 2560, 8, 2}, {64, 64, 800, 4, 6},
+                                             {128, 16, 570, 4, 12}};
+    static const tci_parts_tile doubles[] = {{64, 32, 400, 2, 8}};
+    static const tci_parts_tile lines[] = {{128, 1, 250, 24, 32}}; /* of a matrix, times a vector */
+    static const tci_parts_tile points[] = {{32, 1, 40, 24, 64}};  /* thread_per_point.c */
+    bool several = large >= TCI_GATHER_SIDE && small > 1 && p->sum != TC_F64;
+    *n = several ? (int)TCI_COUNT(singles) : 1;
+    return several                   ? singles
+           : large < TCI_GATHER_SIDE ? points
+           : small <= 1              ? lines
+                                     : doubles;
+}
+
+/* Cycles of the busiest of a machine's processors for so many parts of blocks of threads
+ * (loop/simt_gemm.c): a slab of all its tiles takes what they compute, longer where few warps hide
+ * each other's waits, or what those that it holds at once wait for memory. */
+static double tci_parts_cycles(const tci_parts *p, double parts)
+{
+    double large = TCI_MAX(tci_parts_own(p, 0), tci_parts_own(p, 1));
+    double small = TCI_MIN(tci_parts_own(p, 0), tci_parts_own(p, 1));
+    double results = (double)tci_dim_known(tci_node_count(p->n)), least = HUGE_VAL;
+    double enough = tci_parts_is_of_filters(p) ? TCI_PARTS_BUSY_FILTERS : TCI_PARTS_BUSY;
+    double slabs = ceil(tci_parts_products(p) / parts / TCI_PARTS_SLAB);
+    int n_tiles;
+    const tci_parts_tile *tiles = tci_parts_tiles(p, large, small, &n_tiles);
+    for (int i = 0; i < n_tiles; i++) {
+        const tci_parts_tile *t = &tiles[i];
+        double tiled = ceil(large / t->large) * ceil(small / t->small) / (large * small);
+        tiled = results * (large < TCI_GATHER_SIDE ? 1.0 / t->large : tiled);
+        double each = ceil(parts * tiled / TCI_PARTS_PROCESSORS);
+        double busy = TCI_MIN(each, t->resident) * t->warps / enough;
+        double slab = each * t->cycles / (0.5 + 0.5 * TCI_MIN(busy, 1));
+        slab = TCI_MAX(slab, ceil(each / t->resident) * TCI_PARTS_WAIT);
+        least = TCI_MIN(least, slabs * slab);
+    }
+    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_PARTS_CYCLE_BYTES;
+    return parts > 1 ? least + TCI_PARTS_LAUNCH + moved : least;
+}
+
+/* Are the factors made of halves, of which matrix units make other tiles than the model's? */
+static bool tci_parts_are_halves(const tci_parts *p)
+{
+    bool halves = true;
+    for (int k = 0; k < 2; k++) {
+        bool half = false;
+        for (const tci_node *x = p->in[k]; x && !half; x = tci_parts_below(x)) {
+            half = tci_dtype_is_half((tc_dtype)x->dtype);
+        }
+        halves = halves && half;
+    }
+    return halves;
+}
+
+/* Of such halves: parts no shorter than units are worth, however many partial sums there are. */
+static bool tci_parts_choose_of_halves(tci_parts *p)
+{
+    double products = tci_parts_products(p), reads = tci_parts_reads(p);
+    double results = (double)tci_dim_known(tci_node_count(p->n));
+    int64_t least = (int64_t)ceil(TCI_MIN(reads, TCI_PARTS_LENGTH));
+    int64_t most = (int64_t)TCI_MAX(products * results / TCI_PARTS_HALVES, TCI_PARTS_LEAST_HALVES);
+    int64_t want = TCI_MAX(TCI_MIN(tci_parts_wanted(reads, least), most), least);
+    return products > TCI_PARTS_LONG && tci_parts_choose_axis(p, want, least);
+}
+
+/* Of blocks of threads: how many parts, by powers of two, are clearly faster than fewer of them. */
+static bool tci_parts_choose_of_blocks(tci_parts *p)
+{
+    double products = tci_parts_products(p), best = 1;
+    if (tci_parts_are_halves(p)) {
+        return tci_parts_choose_of_halves(p);
+    }
+    double results = (double)tci_dim_known(tci_node_count(p->n));
+    for (double parts = 2; parts <= TCI_PARTS_MANY && parts * TCI_PARTS_SHORT <= products &&
+                           parts * results <= TCI_PARTS_POINTS;
+         parts *= 2) {
+        best = tci_parts_cycles(p, parts) < 0.9 * tci_parts_cycles(p, best) ? parts : best;
+    }
+    return best > 1 &&
+           tci_parts_choose_axis(p, (int64_t)ceil(products / best), TCI_PARTS_SHORT);
+}
+
+/* ---- nodes ---- */
+
+/* Operand k with the piece's stretch of summed[at], and that as axes of parts and length; the
+ * labels follow. An axis of one part is none. */
+static tci_node *tci_parts_operand(const tci_parts *p, int k, tci_parts_piece c, int64_t *labels)
+{
+    tci_node *x = p->in[k];
+    int axis = tci_build_label(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, x->rank + 2);
+    if (c.parts * c.length != x->shape[axis]) {
+        int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * x->rank);
+        for (int i = 0; i < x->rank; i++) {
+            shape[i] = i == axis ? c.parts * c.length : x->shape[i];
+            attr[2 * i] = i == axis ? c.start : 0;
+            attr[2 * i + 1] = 1;
+        }
+        x = tci_graph_node(p->g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
+                           2 * x->rank, attr);
+    }
+    for (int i = 0; i < x->rank; i++) {
+        if (i == axis && c.parts > 1) {
+            labels[rank] = p->fresh;
+            shape[rank++] = c.parts;
+        }
+        labels[rank] = p->labels[k][i];
+        shape[rank++] = i == axis ? c.length : x->shape[i];
+    }
+    return rank == x->rank ? x
+                           : tci_graph_node(p->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, shape,
+                                            1, &x, 0, NULL);
+}
+
+/* Appends an axis of the partial sums, which the sum of parts takes away. */
+static void tci_parts_axis(tci_dim *shape, int64_t *labels, int *rank, int64_t *axes, int *n_axes,
+                           int64_t size, int64_t label)
+{
+    axes[(*n_axes)++] = *rank;
+    shape[*rank] = size;
+    labels[(*rank)++] = label;
+}
+
+/* The sums of one piece. */
+static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
+{
+    const tci_node *n = p->n;
+    int most = p->in[0]->rank + p->in[1]->rank + n->rank + 8, rank = 0, n_axes = 0;
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, most);
+    int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, most);
+    int64_t *axes = TCI_NEW_ARRAY(p->s, int64_t, most);
+    int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * most);
+    for (int i = 0; i < p->at; i++) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, p->sizes[i], p->summed[i]);
+    }
+    if (c.parts > 1) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
+    }
+    for (int i = 0; i < n->rank; i++) {
+        shape[rank] = n->shape[i];
+        labels[rank++] = p->out[i];
+    }
+    tci_node *in[2];
+    int at = 3;
+    for (int k = 0; k < 2; k++) {
+        in[k] = tci_parts_operand(p, k, c, attr + at);
+        attr[k] = in[k]->rank;
+        at += in[k]->rank;
+    }
+    attr[2] = rank;
+    for (int i = 0; i < rank; i++) {
+        attr[at++] = labels[i];
+    }
+    tci_node *sum = tci_graph_node(p->g, TCI_OP_CONTRACT, p->sum, rank, shape, 2, in, at, attr);
+    return n_axes == 0 ? sum
+                       : tci_graph_node(p->g, TCI_OP_SUM, p->sum, n->rank, n->shape, 1, &sum,
+                                        n_axes, axes);
+}
+
+/* Adds the sums of a piece, unless it is empty, to those before it. */
+static tci_node *tci_parts_add(const tci_parts *p, tci_node *before, tci_parts_piece c)
+{
+    if (c.parts * c.length == 0) {
+        return before;
+    }
+    tci_node *in[2] = {before, tci_parts_sum(p, c)};
+    return !before ? in[1]
+                   : tci_graph_node(p->g, TCI_OP_ADD, p->sum, p->n->rank, p->n->shape, 2, in, 0,
+                                    NULL);
+}
+
+static tci_node *tci_parts_cast(const tci_parts *p, tci_node *x, tc_dtype t)
+{
+    return x->dtype == t
+               ? x
+               : tci_graph_node(p->g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
+}
+
+/* Operands of the dtype of the sums. */
+static void tci_parts_widen(tci_parts *p)
+{
+    for (int k = 0; k < 2; k++) {
+        p->in[k] = tci_parts_cast(p, p->in[k], p->sum);
+    }
+}
+
+/* Fills what n is; false where it is left alone whatever its sizes. */
+static bool tci_parts_begin(tci_parts *p)
+{
+    tc_dtype t = (tc_dtype)p->n->dtype;
+    p->sum = tci_dtype_is_half(t) ? TC_F32 : t;
+    return tci_parts_look(p) && tci_node_count(p->n) != 0;
+}
+
+/* ---- rows ---- */
+
+/* Is each row of the larger factor read so often at most, and then from near, that the sums are a
+ * stream of that factor? On a machine of blocks, where it is far, tiles read it once. */
+static bool tci_parts_are_rows(const tci_parts *p)
+{
+    double reads = tci_parts_reads(p);
+    if (p->a->machine.block_threads > 0) {
+        tci_dim elements = tci_dim_max(tci_node_count(p->in[0]), tci_node_count(p->in[1]));
+        bool far = tci_dim_le(TCI_PARTS_FAR, elements) && p->n->rank > 0 &&
+                   tci_dim_le(TCI_GATHER_SIDE, p->n->shape[p->n->rank - 1]);
+        return reads <= (far ? TCI_PARTS_FAR_READS : TCI_PARTS_READS);
+    }
+    bool several = tci_plan_points(p->n, p->a->machine) > 0;
+    int most = several ? TCI_PAIRS_ROWS - 1 : TCI_PARTS_READS_HERE;
+    return reads <= 1 || (reads <= most && tci_parts_products(p) <= TCI_PARTS_NEAR);
+}
+
+/* Operand k with an axis for each one of the result, then the summed ones. */
+static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whole)
+{
+    const tci_node *n = p->n;
+    tci_node *x = p->in[k];
+    int rank = 0, all = n->rank + p->n_summed;
+    int64_t *order = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
+    tci_dim *turned = TCI_NEW_ARRAY(p->s, tci_dim, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, all);
+    for (int i = 0; i < all; i++) {
+        int64_t label = i < n->rank ? p->out[i] : p->summed[i - n->rank];
+        int at = tci_build_label(p->labels[k], x->rank, label);
+        shape[i] = at < 0 ? 1 : x->shape[at];
+        if (at >= 0) {
+            turned[rank] = x->shape[at];
+            order[rank++] = at;
+        }
+    }
+    x = tci_graph_node(p->g, TCI_OP_PERMUTE, p->sum, x->rank, turned, 1, &x, x->rank, order);
+    x = tci_graph_node(p->g, TCI_OP_RESHAPE, p->sum, all, shape, 1, &x, 0, NULL);
+    return tci_graph_node(p->g, TCI_OP_EXPAND, p->sum, all, whole, 1, &x, 0, NULL);
+}
+
+/* The SUM of the products over the summed axes. */
+static tci_node *tci_parts_sum_of_products(const tci_parts *p)
+{
+    const tci_node *n = p->n;
+    int all = n->rank + p->n_summed;
+    int64_t *axes = TCI_NEW_ARRAY(p->s, int64_t, p->n_summed + 1);
+    tci_dim *whole = TCI_NEW_ARRAY(p->s, tci_dim, all);
+    for (int i = 0; i < all; i++) {
+        whole[i] = i < n->rank ? n->shape[i] : p->sizes[i - n->rank];
+    }
+    for (int i = 0; i < p->n_summed; i++) {
+        axes[i] = n->rank + i;
+    }
+    tci_node *in[2] = {tci_parts_spread(p, 0, whole), tci_parts_spread(p, 1, whole)};
+    tci_node *product = tci_graph_node(p->g, TCI_OP_MUL, p->sum, all, whole, 2, in, 0, NULL);
+    return tci_graph_node(p->g, TCI_OP_SUM, p->sum, n->rank, n->shape, 1, &product, p->n_summed,
+                          axes);
+}
+
+/* Has a processor no tiles of the results, nor a vector of neighbours among them? Those are filters
+ * of images of which each channel is alone, or few are together: each sum is of rows of images. */
+static bool tci_parts_have_no_tiles(const tci_parts *p)
+{
+    int rank = p->n->rank;
+    return p->a->machine.block_threads == 0 && rank > 0 && p->n_summed > 1 &&
+           TCI_MIN(tci_parts_own(p, 0), tci_parts_own(p, 1)) < TCI_PARTS_ROWS &&
+           tci_dim_lt(p->n->shape[rank - 1], TCI_PARTS_NEIGHBOURS) &&
+           p->sizes[p->n_summed - 1] >= TCI_PARTS_LINE;
+}
+
+/* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out, also
+ * below a cast. */
+static void tci_parts_unpermute(tci_parts *p, int k)
+{
+    tci_node *whole = p->in[k], *x = whole;
+    bool below = x->op == TCI_OP_CAST && !tci_table_has(p->a->forced, x);
+    x = below && x->in[0]->op == TCI_OP_PERMUTE ? x->in[0] : x;
+    for (; x->op == TCI_OP_PERMUTE && !tci_table_has(p->a->forced, x); x = x->in[0]) {
+        int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
+        for (int i = 0; i < x->rank; i++) {
+            labels[x->attr[i]] = p->labels[k][i];
+        }
+        p->labels[k] = labels;
+    }
+    p->in[k] = tci_parts_cast(p, x, (tc_dtype)whole->dtype);
+}
+
+/* The order of n's axes in which those that only the smaller operand has are behind the others, so
+ * that rows that read the same are neighbours; false: it is that already. */
+static bool tci_parts_order(const tci_node *n, int64_t *order)
+{
+    int small = tci_dim_lt(tci_node_count(n->in[0]), tci_node_count(n->in[1])) ? 0 : 1, at = 0;
+    const int64_t *labels = n->attr + 3 + (small ? 0 : n->attr[0]);
+    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    bool moves = false;
+    for (int rows = 0; rows < 2; rows++) {
+        for (int i = 0; i < n->rank; i++) {
+            bool lacks = tci_build_label(labels, (int)n->attr[1 - small], out[i]) < 0;
+            if ((lacks && tci_dim_lt(1, n->shape[i])) == (rows == 1)) {
+                moves = moves || at != i;
+                order[at++] = i;
+            }
+        }
+    }
+    return moves;
+}
+
+/* Contraction n with its axes in that order. */
+static tci_node *tci_parts_in_order(const tci_algo *a, const tci_node *n, const int64_t *order)
+{
+    int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank);
+    int first = n->n_attr - n->rank;
+    for (int i = 0; i < n->rank; i++) {
+        attr[first + i] = n->attr[first + order[i]];
+        shape[i] = n->shape[order[i]];
+    }
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, n->in,
+                          n->n_attr, attr);
+}
+
+/* r, whose axes are those of n in that order, with these put back. */
+static tci_node *tci_parts_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
+                                    const int64_t *order)
+{
+    int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
+    for (int i = 0; i < n->rank; i++) {
+        back[order[i]] = i;
+    }
+    return tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)r->dtype, n->rank, n->shape, 1, &r,
+                          n->rank, back);
+}
+
+/* Contraction n as rows over its axes in that order, and these put back. */
+static tci_node *tci_parts_ordered(const tci_algo *a, const tci_node *n, const int64_t *order)
+{
+    tci_node *r = tci_plan_rows(a, tci_parts_in_order(a, n, order));
+    return r ? tci_parts_put_back(a, n, r, order) : NULL;
+}
+
+/* ---- sides ---- */
+
+/* Which operand alone has axis i of the result; 2: both have it, or it is one element. */
+static int tci_parts_side(const tci_parts *p, int i)
+{
+    bool one = tci_build_label(p->labels[0], p->in[0]->rank, p->out[i]) >= 0;
+    bool other = tci_build_label(p->labels[1], p->in[1]->rank, p->out[i]) >= 0;
+    return p->n->shape[i] == 1 || (one && other) ? 2 : other;
+}
+
+TCI_FN tci_node *tci_plan_sides(const tci_algo *a, tci_node *n, int64_t *order)
+{
+    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    if (a->machine.block_threads > 0 || !a->machine.has_work || n->rank == 0 ||
+        !tci_parts_begin(&p) || tci_parts_products(&p) < TCI_PARTS_LINE) {
+        return NULL;
+    }
+    int side[3] = {2, 0, 0}, at = 0, i = n->rank - 1;
+    double together = 1;
+    while (i > 0 && tci_parts_side(&p, i) == 2) {
+        i--;
+    }
+    side[2] = tci_parts_side(&p, i); /* the columns, last as they are */
+    side[1] = 1 - side[2];
+    for (; i >= 0 && tci_parts_side(&p, i) != side[1]; i--) {
+        together *= tci_parts_side(&p, i) == side[2] ? (double)tci_dim_known(n->shape[i]) : 1;
+    }
+    if (side[2] == 2 || together >= TCI_PARTS_COLUMNS ||
+        tci_parts_own(&p, side[2]) < TCI_PARTS_COLUMNS ||
+        tci_parts_own(&p, side[1]) < TCI_PARTS_ROWS) {
+        return NULL;
+    }
+    for (int s = 0; s < 3; s++) {
+        for (int j = 0; j < n->rank; j++) {
+            if (tci_parts_side(&p, j) == side[s]) {
+                order[at++] = j;
+            }
+        }
+    }
+    return tci_parts_in_order(a, n, order);
+}
+
+TCI_FN tci_node *tci_plan_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
+                                   const int64_t *order)
+{
+    tci_algo_force(a, r);
+    return tci_parts_put_back(a, n, r, order);
+}
+
+TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
+{
+    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
+    if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW) {
+        return NULL;
+    }
+    if (tci_parts_have_no_tiles(&p)) {
+        tci_parts_widen(&p);
+        return tci_parts_sum_of_products(&p);
+    }
+    if (!tci_parts_are_rows(&p)) {
+        return NULL;
+    }
+    if (tci_parts_order(n, order)) {
+        return tci_parts_ordered(a, n, order);
+    }
+    for (int k = 0; k < 2; k++) {
+        tci_parts_unpermute(&p, k);
+    }
+    tci_parts_turn_ones(&p, 0);
+    tci_parts_turn_ones(&p, 1);
+    if (!tci_parts_is_row(&p, 0) || !tci_parts_is_row(&p, 1)) {
+        return NULL;
+    }
+    tci_parts_widen(&p);
+    tci_parts_merge(&p);
+    return tci_parts_sum_of_products(&p);
+}
+
+/* ---- parts ---- */
+
+TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
+{
+    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    if (!tci_parts_begin(&p)) {
+        return NULL;
+    }
+    double products = tci_parts_products(&p);
+    if (!(a->machine.block_threads > 0 ? tci_parts_choose_of_blocks(&p) : tci_parts_choose(&p))) {
+        return NULL;
+    }
+    tci_parts_widen(&p);
+    int64_t size = p.sizes[p.at];
+    tci_parts_piece whole = {0, size / p.length, p.length};
+    tci_parts_piece rest = {size - size % p.length, 1, size % p.length};
+    tci_node *sum = tci_parts_add(&p, tci_parts_add(&p, NULL, whole), rest);
+    int64_t inner = 1, chains = whole.parts + (rest.length > 0);
+    for (int i = 0; i < p.n_summed; i++) {
+        inner *= i > p.at ? p.sizes[i] : 1;
+        chains *= i < p.at ? p.sizes[i] : 1;
+    }
+    tci_str_printf(a->orders, "contract of %lld products a sum: %lld parts of %lld\n",
+                   (long long)products, (long long)chains, (long long)(p.length * inner));
+    return tci_parts_cast(&p, sum, (tc_dtype)n->dtype);
+}

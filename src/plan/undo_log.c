@@ -1,0 +1,101 @@
+/* plan/undo_log.c - undo log of the fusion pass: what placing each root changed.
+ *
+ * In: roots as they are placed, one after the other. Out: the state before any of them.
+ *
+ * Whether a value must lie in memory shows only where a root behind it is placed; then it is a root
+ * itself, with a number before that one's. What was placed up to there stands: it follows from the
+ * graph and from what was forced of it, and nothing that comes later is part of that. What was
+ * placed from there on is undone, the last root first.
+ *
+ * Invariants (tests/unit/test_plan.c):
+ *  - roots stand in the order of their nodes' places, each with a mark of the same number, which
+ *    says how many groups, refusals and changes of nodes there were before it was placed
+ *  - a root is put into one group. If that was there, the mark has it as it was. Lists of a group
+ *    only grow: what is behind their old end is not looked at. `outer` is never written to; where
+ *    it was another, rows turned (plan/group.c), and every axis of the members was an outer one
+ *  - what is known of a node changes behind a note of what it was: home, n_homes, group, operand_of
+ *  - stamps only grow: an old one is no walk's any more
+ *  - what was forced stays forced, and an undone root keeps what its probe found
+ *  (plan/materialize.c) - so the state undone to a place is the one that a first round, with the
+ *  same values forced, has
+ *    when it comes there; but all that is undone is of rounds of one mode (tci_store_mode) */
+#include "group.h"
+
+TCI_FN void tci_trail_begin(tci_fusion *f)
+{
+    tci_trail *t = &f->trail;
+    tci_trail_mark mark = {f->n_groups, f->n_refusals, t->n_facts, -1, {0}};
+    TCI_PUSH(f->s, t->marks, t->n_marks, t->cap_marks, mark);
+}
+
+TCI_FN void tci_trail_group(tci_fusion *f, int group)
+{
+    tci_trail_mark *mark = &f->trail.marks[f->trail.n_marks - 1];
+    if (mark->group < 0 && group < mark->n_groups) {
+        mark->group = group;
+        mark->was = f->groups[group];
+    }
+}
+
+TCI_FN void tci_trail_node(tci_fusion *f, tci_pnode *p)
+{
+    tci_trail *t = &f->trail;
+    tci_trail_fact was = {p, p->home, p->n_homes, p->group, p->operand_of};
+    TCI_PUSH(f->s, t->facts, t->n_facts, t->cap_facts, was);
+}
+
+static void tci_trail_undo_group(tci_fusion *f, const tci_trail_mark *mark)
+{
+    const tci_group *was = &mark->was;
+    bool turned = f->groups[mark->group].outer != was->outer;
+    for (int m = 0; m < was->n_roots && turned; m++) {
+        const tci_root *q = &f->roots[was->roots[m]];
+        for (int a = 0; a < q->n_domain; a++) {
+            q->outer_of[a] = a;
+        }
+    }
+    f->groups[mark->group] = *was;
+}
+
+/* The groups that the last root made its group depend on know of it last. */
+static void tci_trail_undo_users(tci_fusion *f, const tci_root *r, const tci_trail_mark *mark)
+{
+    const tci_group *g = &f->groups[r->group];
+    for (int i = mark->group >= 0 ? mark->was.n_deps : 0; i < g->n_deps; i++) {
+        f->groups[g->deps[i]].n_users--;
+    }
+}
+
+static void tci_trail_undo_root(tci_fusion *f)
+{
+    tci_trail *t = &f->trail;
+    const tci_trail_mark *mark = &t->marks[--t->n_marks];
+    const tci_root *r = &f->roots[--f->n_roots];
+    tci_pnode *p = tci_pnode_of(f, r->node);
+    tci_trail_undo_users(f, r, mark);
+    p->root = -1;
+    p->kept = p->kept ? p->kept : TCI_NEW(f->s, tci_root);
+    *p->kept = *r;
+    p->kept->group = -1;
+    while (t->n_facts > mark->n_facts) {
+        const tci_trail_fact *was = &t->facts[--t->n_facts];
+        was->of->home = was->home;
+        was->of->n_homes = was->n_homes;
+        was->of->group = was->group;
+        was->of->operand_of = was->operand_of;
+    }
+    if (mark->group >= 0) {
+        tci_trail_undo_group(f, mark);
+    }
+    f->n_groups = mark->n_groups;
+    f->n_refusals = mark->n_refusals;
+}
+
+TCI_FN void tci_trail_undo(tci_fusion *f, int place)
+{
+    TCI_ASSERT(f->s, f->trail.n_marks == f->n_roots);
+    while (f->n_roots > 0 &&
+           tci_pnode_of(f, f->roots[f->n_roots - 1].node)->place >= place) {
+        tci_trail_undo_root(f);
+    }
+}

@@ -1,0 +1,385 @@
+/* rewrite/slice_pushdown.c - slice and transpose pushdown: contractions compute only the part
+ * that is read, in the order in which it is read.
+ *
+ * In: roots of a simplified graph. Out: the same values, where a part cut out of a contraction's
+ * result, seen through movements, is a contraction of parts of its operands. So the gradient to a
+ * padded image is computed at the image's places alone, and lies as it is wanted: nothing is copied
+ * afterwards. The one idea: a part goes down through whatever only moves elements, which costs
+ * nothing, until it meets the contraction; where it meets none, all stays as it was. Of places that
+ * interleave phases, as those of a strided convolution, it has some of each phase: those that begin
+ * in the midst of a place come first. A contraction with more than one user stays whole, as the
+ * others want it so, and so does one that two parts would be of. Only where the sizes of axes that
+ * are cut are known. A matrix that is read turned alone, as the gradient of a layer's weights
+ * [out, in] is, is made so: what updates the weights is then made of its results where they are. */
+#include <string.h>
+
+#include "../graph/build.h"
+#include "rewrite.h"
+
+typedef struct tci_crop {
+    tci_scratch *s;
+    tci_graph *g;
+    int round;      /* number of the part */
+    bool met;       /* a contraction on the way, */
+    bool below;     /* and that is above what is at hand */
+    bool split;     /* another part of it was wanted */
+    tci_table uses; /* of uint8_t: how often a node is used, 2 for any more */
+    tci_table cuts; /* of int: the last round in which a contraction was met */
+} tci_crop;
+
+/* Elements start[i] .. start[i] + size[i] - 1 of each axis. */
+typedef struct tci_crop_part { tci_dim *start, *size; } tci_crop_part;
+
+static uint8_t *tci_crop_uses(tci_crop *c, const tci_node *n)
+{
+    return tci_table_at(&c->uses, n);
+}
+
+static tci_crop_part tci_crop_whole(tci_scratch *s, const tci_node *x)
+{
+    tci_crop_part part = {TCI_NEW_ARRAY(s, tci_dim, x->rank + 1),
+                          tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank)};
+    return part;
+}
+
+static bool tci_crop_is_whole(const tci_node *x, tci_crop_part part)
+{
+    bool whole = true;
+    for (int i = 0; i < x->rank; i++) {
+        whole = whole && part.start[i] == 0 && part.size[i] == x->shape[i];
+    }
+    return whole;
+}
+
+static bool tci_crop_is_known(const tci_node *x)
+{
+    bool known = true;
+    for (int i = 0; i < x->n_attr && tci_op_is(x->op, TCI_IS_VIEW); i++) {
+        known = known && tci_dim_is_known(x->attr[i]);
+    }
+    return known && tci_node_count(x) != 0;
+}
+
+/* Is it known where the part is, along the axes of which it has not all? */
+static bool tci_crop_is_part(const tci_node *x, tci_crop_part part)
+{
+    bool known = true;
+    for (int i = 0; i < x->rank; i++) {
+        bool whole = part.start[i] == 0 && part.size[i] == x->shape[i];
+        known = known && (whole || (tci_dim_is_known(part.start[i]) &&
+                                    tci_dim_is_known(part.size[i]) &&
+                                    tci_dim_is_known(x->shape[i])));
+    }
+    return known;
+}
+
+static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part);
+
+/* The part as a node of its own. */
+static tci_node *tci_crop_slice(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_dim *attr = TCI_NEW_ARRAY(c->s, tci_dim, 2 * x->rank + 1);
+    for (int i = 0; i < x->rank; i++) {
+        attr[2 * i] = part.start[i];
+        attr[2 * i + 1] = 1;
+    }
+    return tci_graph_node(c->g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, part.size, 1, &x,
+                          2 * x->rank, tci_dim_words(attr));
+}
+
+/* ---- through movements ---- */
+
+static tci_node *tci_crop_permute(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_crop_part in = tci_crop_whole(c->s, x->in[0]);
+    for (int i = 0; i < x->rank; i++) {
+        in.start[x->attr[i]] = part.start[i];
+        in.size[x->attr[i]] = part.size[i];
+    }
+    tci_node *from = tci_crop_of(c, x->in[0], in);
+    return tci_graph_node(c->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, part.size, 1, &from,
+                          x->rank, x->attr);
+}
+
+/* The part of x whose axes in `merged`, each with the next as one, begin at start[axis] and have
+ * size[axis] places: for each of them the phases that begin in the midst of a place, then those
+ * before them, a place later. */
+static tci_node *tci_crop_phases(tci_crop *c, tci_node *x, tci_crop_part part, const int *merged,
+                                 int n)
+{
+    if (n == 0) {
+        return tci_crop_of(c, x, part);
+    }
+    int axis = merged[0];
+    int64_t phases = tci_dim_known(x->shape[axis + 1]), start = tci_dim_known(part.start[axis]);
+    const int64_t skipped = start % phases, from[2] = {skipped, 0};
+    const int64_t size[2] = {phases - skipped, skipped};
+    tci_node *parts[2];
+    for (int i = 0; i < (skipped ? 2 : 1); i++) {
+        tci_crop_part one = tci_crop_whole(c->s, x);
+        memcpy(one.start, part.start, sizeof(tci_dim) * (size_t)x->rank);
+        memcpy(one.size, part.size, sizeof(tci_dim) * (size_t)x->rank);
+        one.start[axis] = start / phases + i;
+        one.size[axis] = tci_dim_div(part.size[axis], phases);
+        one.start[axis + 1] = from[i];
+        one.size[axis + 1] = size[i];
+        parts[i] = tci_crop_phases(c, x, one, merged + 1, n - 1);
+    }
+    return skipped ? tci_build_cat(c->g, parts, 2, axis + 1) : parts[0];
+}
+
+/* Does axis i of x, a reshape, have the elements of axis `at` of what it was made of and of the
+ * next, and the part whole places of them? */
+static bool tci_crop_merges(const tci_node *x, tci_crop_part part, int i, int at)
+{
+    const tci_node *from = x->in[0];
+    return at + 1 < from->rank && tci_dim_is_known(x->shape[i]) &&
+           tci_dim_is_known(from->shape[at + 1]) && tci_dim_lt(1, from->shape[at + 1]) &&
+           tci_dim_mul(from->shape[at], from->shape[at + 1]) == x->shape[i] &&
+           tci_dim_divides(from->shape[at + 1], part.size[i]);
+}
+
+/* A reshape that adds or drops axes of one element, or makes two to one; NULL: it does more. */
+static tci_node *tci_crop_reshape(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_node *from = x->in[0];
+    tci_crop_part in = tci_crop_whole(c->s, from);
+    int *merged = TCI_NEW_ARRAY(c->s, int, x->rank + 1), at = 0, n = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->shape[i] == 1) {
+            continue;
+        }
+        while (at < from->rank && from->shape[at] == 1) {
+            at++;
+        }
+        bool merges = tci_crop_merges(x, part, i, at);
+        if (at == from->rank || (from->shape[at] != x->shape[i] && !merges)) {
+            return NULL;
+        }
+        if (merges && from->shape[at] != x->shape[i]) {
+            merged[n++] = at;
+        }
+        in.start[at] = part.start[i];
+        in.size[at] = part.size[i];
+        at += from->shape[at] == x->shape[i] ? 1 : 2;
+    }
+    from = tci_crop_phases(c, from, in, merged, n);
+    return tci_graph_node(c->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, x->rank, part.size, 1, &from, 0,
+                          NULL);
+}
+
+/* Of each input what the part has of it. */
+static tci_node *tci_crop_cat(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    int axis = (int)x->attr[0], n = 0;
+    tci_node **parts = TCI_NEW_ARRAY(c->s, tci_node *, x->n_in);
+    tci_dim first = 0, start = part.start[axis], end = tci_dim_add(start, part.size[axis]);
+    for (int i = 0; i < x->n_in; i++) {
+        tci_dim next = tci_dim_add(first, x->in[i]->shape[axis]);
+        tci_dim from = tci_dim_max(first, start), to = tci_dim_min(next, end);
+        if (tci_dim_lt(from, to)) {
+            tci_crop_part one = tci_crop_whole(c->s, x->in[i]);
+            memcpy(one.start, part.start, sizeof(tci_dim) * (size_t)x->rank);
+            memcpy(one.size, part.size, sizeof(tci_dim) * (size_t)x->rank);
+            one.start[axis] = tci_dim_sub(from, first);
+            one.size[axis] = tci_dim_sub(to, from);
+            parts[n++] = tci_crop_of(c, x->in[i], one);
+        }
+        first = next;
+    }
+    return n == 1 ? parts[0] : tci_build_cat(c->g, parts, n, axis);
+}
+
+/* What windows at the part's places reach; their elements stay as they are. NULL: some do not. */
+static tci_node *tci_crop_window(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_node *from = x->in[0];
+    tci_crop_part in = {part.start, part.size};
+    in.start = tci_scratch_copy(c->s, part.start, sizeof(tci_dim) * (size_t)x->rank);
+    in.size = tci_scratch_copy(c->s, part.size, sizeof(tci_dim) * (size_t)x->rank);
+    for (int i = from->rank; i < x->rank; i++) {
+        if (part.size[i] != x->shape[i]) {
+            return NULL;
+        }
+    }
+    for (int i = 0; i < x->n_attr; i += 4) {
+        int axis = (int)x->attr[i];
+        tci_dim last = tci_dim_mul(tci_dim_add(part.size[axis], -1), x->attr[i + 2]);
+        tci_dim reach = tci_dim_mul(tci_dim_add(x->attr[i + 1], -1), x->attr[i + 3]);
+        in.start[axis] = tci_dim_mul(part.start[axis], x->attr[i + 2]);
+        in.size[axis] = tci_dim_add(tci_dim_add(last, reach), 1);
+    }
+    from = tci_crop_of(c, from, in);
+    return tci_graph_node(c->g, TCI_OP_WINDOW, (tc_dtype)x->dtype, x->rank, part.size, 1, &from,
+                          x->n_attr, x->attr);
+}
+
+/* Of what is padded above a contraction only what is left of it is computed. NULL: nothing is. */
+static tci_node *tci_crop_pad(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_dim *before = TCI_NEW_ARRAY(c->s, tci_dim, x->rank + 1);
+    tci_crop_part in = tci_crop_whole(c->s, x->in[0]);
+    tci_node *from[2] = {x->in[0], x->in[1]};
+    bool same = true;
+    for (int i = 0; i < x->rank; i++) {
+        before[i] = tci_dim_sub(x->attr[i], part.start[i]);
+        if (!c->below && !(before[i] == 0 && part.size[i] == in.size[i])) {
+            tci_dim end = tci_dim_sub(part.size[i], before[i]);
+            in.start[i] = tci_dim_max(tci_dim_neg(before[i]), 0);
+            in.size[i] = tci_dim_sub(tci_dim_min(end, in.size[i]), in.start[i]);
+            before[i] = tci_dim_max(before[i], 0);
+            if (!tci_dim_lt(0, in.size[i])) {
+                return NULL;
+            }
+        }
+        same = same && before[i] == 0 && part.size[i] == in.size[i];
+    }
+    from[0] = tci_crop_of(c, from[0], in);
+    return same ? from[0]
+                : tci_graph_node(c->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, part.size, 2, from,
+                                 x->rank, tci_dim_words(before));
+}
+
+/* ---- to contractions ---- */
+
+static tci_node *tci_crop_contract(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    const int64_t *labels = x->attr + 3, *out = labels + x->attr[0] + x->attr[1];
+    int *cut = tci_table_at(&c->cuts, x);
+    tci_node *in[2];
+    bool below = c->below;
+    c->split = c->split || *cut == c->round;
+    *cut = c->round;
+    c->met = c->below = true;
+    for (int which = 0; which < 2; which++, labels += x->attr[0]) {
+        tci_crop_part own = tci_crop_whole(c->s, x->in[which]);
+        for (int i = 0; i < x->in[which]->rank; i++) {
+            for (int o = 0; o < x->rank; o++) {
+                own.start[i] = labels[i] == out[o] ? part.start[o] : own.start[i];
+                own.size[i] = labels[i] == out[o] ? part.size[o] : own.size[i];
+            }
+        }
+        in[which] = tci_crop_of(c, x->in[which], own);
+    }
+    c->below = below;
+    return tci_graph_node(c->g, TCI_OP_CONTRACT, (tc_dtype)x->dtype, x->rank, part.size, 2, in,
+                          x->n_attr, x->attr);
+}
+
+static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_node *made = NULL;
+    if (tci_crop_is_whole(x, part)) {
+        return x;
+    }
+    bool own = c->below || *tci_crop_uses(c, x) <= 1;
+    if (own && x->n_in > 0 && tci_crop_is_known(x) && tci_crop_is_part(x, part)) {
+        made = x->op == TCI_OP_PERMUTE    ? tci_crop_permute(c, x, part)
+               : x->op == TCI_OP_RESHAPE  ? tci_crop_reshape(c, x, part)
+               : x->op == TCI_OP_WINDOW   ? tci_crop_window(c, x, part)
+               : x->op == TCI_OP_PAD      ? tci_crop_pad(c, x, part)
+               : x->op == TCI_OP_CAT      ? tci_crop_cat(c, x, part)
+               : x->op == TCI_OP_CONTRACT ? tci_crop_contract(c, x, part)
+                                          : NULL;
+    }
+    return made ? made : tci_crop_slice(c, x, part);
+}
+
+/* ---- the pass ---- */
+
+static bool tci_crop_may_cut(const tci_node *n)
+{
+    return n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE;
+}
+
+/* Is n a part of its first input, and nothing else? */
+static bool tci_crop_find(const tci_crop *c, const tci_node *n, tci_crop_part *part)
+{
+    bool found = tci_crop_may_cut(n);
+    if (!found || !tci_crop_is_known(n) || tci_node_count(n->in[0]) == 0) {
+        return false;
+    }
+    *part = tci_crop_whole(c->s, n);
+    for (int i = 0; i < n->rank; i++) {
+        bool slice = n->op == TCI_OP_SLICE;
+        part->start[i] = slice ? n->attr[2 * i] : tci_dim_neg(n->attr[i]);
+        found = found && (!slice || n->attr[2 * i + 1] == 1) && tci_dim_le(0, part->start[i]) &&
+                tci_dim_le(tci_dim_add(part->start[i], n->shape[i]), n->in[0]->shape[i]);
+    }
+    return found && tci_crop_is_part(n->in[0], *part);
+}
+
+static bool tci_crop_may_turn(const tci_node *n)
+{
+    return n->op == TCI_OP_PERMUTE && n->rank == 2 && n->in[0]->op == TCI_OP_CONTRACT;
+}
+
+/* The matrix with its axes in the order of n. */
+static tci_node *tci_crop_turn(tci_crop *c, const tci_node *n)
+{
+    tci_node *x = n->in[0];
+    int64_t *attr = tci_scratch_copy(c->s, x->attr, sizeof(int64_t) * (size_t)x->n_attr);
+    int64_t at = 3 + x->attr[0] + x->attr[1];
+    for (int i = 0; i < 2; i++) {
+        attr[at + i] = x->attr[at + n->attr[i]];
+    }
+    return tci_graph_node(c->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, 2, n->shape, 2, x->in,
+                          x->n_attr, attr);
+}
+
+static tci_node *tci_crop_node(tci_crop *c, tci_node *n)
+{
+    tci_crop_part part;
+    if (tci_crop_may_turn(n) && *tci_crop_uses(c, n->in[0]) <= 1) {
+        return tci_crop_turn(c, n);
+    }
+    if (!tci_crop_find(c, n, &part)) {
+        return n;
+    }
+    c->met = c->below = c->split = false;
+    c->round++;
+    tci_node *made = tci_crop_of(c, n->in[0], part);
+    return c->met && !c->split ? made : n;
+}
+
+static void tci_crop_count(tci_crop *c, const tci_node *used)
+{
+    uint8_t *uses = tci_crop_uses(c, used);
+    *uses = (uint8_t)TCI_MIN(*uses + 1, 2);
+}
+
+TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
+{
+    tc_site site = g->site;
+    tci_crop c = {.s = s, .g = g};
+    c.uses = tci_table_in(s, sizeof(uint8_t));
+    c.cuts = tci_table_in(s, sizeof(int));
+    tci_table now = tci_table_in(s, sizeof(tci_node *));
+    tci_node_list list = tci_graph_sort(s, roots, n);
+    bool any = false;
+    for (int i = 0; i < list.n; i++) {
+        any = any || tci_crop_may_cut(list.items[i]) || tci_crop_may_turn(list.items[i]);
+    }
+    if (!any) {
+        return;
+    }
+    for (int i = 0; i < list.n; i++) {
+        for (int k = 0; k < list.items[i]->n_in; k++) {
+            tci_crop_count(&c, list.items[i]->in[k]);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        tci_crop_count(&c, roots[i]);
+    }
+    for (int i = 0; i < list.n; i++) {
+        tci_node *old = list.items[i], *over = tci_graph_rebuild(s, g, old, &now);
+        g->site = old->site;
+        uint8_t *uses = tci_crop_uses(&c, over); /* it may be a node that was there before */
+        *uses = TCI_MAX(*uses, *tci_crop_uses(&c, old));
+        tci_table_put(&now, old, tci_crop_node(&c, over));
+    }
+    for (int i = 0; i < n; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
+    g->site = site;
+}

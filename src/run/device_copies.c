@@ -1,0 +1,169 @@
+/* run/device_copies.c - device copies of captured memory, kept between runs.
+ *
+ * In: a storage that a program captured, and the device that the program runs on. Out: memory of
+ * the device that holds the storage's bytes.
+ *
+ * The one idea: a storage counts its versions, and each copy knows which of them it is. A run
+ * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
+ * was changed, until somebody wants its bytes in host memory.
+ *
+ * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
+ * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
+ * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
+ * without it. For a parameter that run has it for itself (tci_param_claim): it is changed by runs,
+ * and only then is anything ahead. */
+#include "../base/alloc.h"
+#include "context.h"
+
+struct tci_resident {
+    tci_resident *next;
+    const tc_backend *device;
+    void *memory;
+    uint64_t held; /* 1 + the version that it holds; 0: none */
+};
+
+static struct {
+    tci_mutex lock;
+    int64_t n_ahead; /* atomic */
+} tci_residents = {.lock = TCI_MUTEX_INIT};
+
+TCI_FN void tci_resident_announce(void)
+{
+    tci_os_keep_over_fork(&tci_residents.lock, NULL);
+}
+
+static void tci_resident_lock(void)
+{
+    tci_param_start();
+    pthread_mutex_lock(&tci_residents.lock);
+}
+
+static uint64_t tci_resident_version(const tci_storage *s)
+{
+    return __atomic_load_n(&s->version, __ATOMIC_RELAXED) + 1;
+}
+
+static void tci_resident_unlock(void)
+{
+    pthread_mutex_unlock(&tci_residents.lock);
+}
+
+static tci_resident *tci_resident_find(const tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = __atomic_load_n(&s->residents, __ATOMIC_ACQUIRE);
+    while (r && r->device != device) {
+        r = r->next;
+    }
+    return r;
+}
+
+static void tci_resident_set_ahead(tci_storage *s, tci_resident *r)
+{
+    __atomic_add_fetch(&tci_residents.n_ahead, (r != NULL) - (s->ahead != NULL), __ATOMIC_RELAXED);
+    s->ahead = r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_fetch(tci_storage *s)
+{
+    tci_resident *r = s->ahead;
+    if (!r) {
+        return TC_OK;
+    }
+    tc_status status = r->device->download(r->device->user, s->data, r->memory, s->bytes);
+    if (!status) {
+        tci_resident_set_ahead(s, NULL);
+    }
+    return status;
+}
+
+static tci_resident *tci_resident_make(tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = tci_heap_get(sizeof(*r));
+    void *memory = r ? device->alloc(device->user, s->bytes) : NULL;
+    if (!memory) {
+        tci_heap_free(r);
+        return NULL;
+    }
+    r->next = s->residents;
+    r->device = device;
+    r->memory = memory;
+    __atomic_store_n(&s->residents, r, __ATOMIC_RELEASE);
+    return r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_update(tci_storage *s, const tc_backend *device, void **memory)
+{
+    tci_resident *r = tci_resident_find(s, device);
+    r = r ? r : tci_resident_make(s, device);
+    if (!r) {
+        return TC_ERR_MEMORY;
+    }
+    *memory = r->memory;
+    tc_status status = TC_OK;
+    if (r->held != tci_resident_version(s)) {
+        status = tci_resident_fetch(s); /* another device has the newest */
+        status = status ? status : device->upload(device->user, r->memory, s->data, s->bytes);
+    }
+    if (!status) {
+        __atomic_store_n(&r->held, tci_resident_version(s), __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory)
+{
+    const tci_resident *r = tci_resident_find(s, device);
+    if (TCI_LIKELY(r && __atomic_load_n(&r->held, __ATOMIC_ACQUIRE) == tci_resident_version(s))) {
+        *memory = r->memory;
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_update(s, device, memory);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device)
+{
+    if (TCI_LIKELY(!__atomic_load_n(&s->residents, __ATOMIC_ACQUIRE))) {
+        __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    tci_resident_lock();
+    tci_resident *r = device ? tci_resident_find(s, device) : NULL;
+    __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
+    if (r) {
+        __atomic_store_n(&r->held, tci_resident_version(s), __ATOMIC_RELEASE);
+    }
+    tci_resident_set_ahead(s, r);
+    tci_resident_unlock();
+}
+
+TCI_FN tc_status tci_resident_home(tci_storage *s)
+{
+    if (TCI_LIKELY(__atomic_load_n(&tci_residents.n_ahead, __ATOMIC_RELAXED) == 0)) {
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_fetch(s);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_free(tci_storage *s)
+{
+    if (TCI_LIKELY(!s->residents)) {
+        return;
+    }
+    tci_resident_lock();
+    tci_resident_set_ahead(s, NULL);
+    tci_resident_unlock();
+    while (s->residents) {
+        tci_resident *r = s->residents;
+        s->residents = r->next;
+        r->device->free(r->device->user, r->memory);
+        tci_heap_free(r);
+    }
+}

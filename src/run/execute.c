@@ -1,0 +1,1046 @@
+/* run/execute.c - executes the steps of a program, on the host and on devices.
+ *
+ * In: a checked call whose buffers of the user are bound. Out: the steps are done, or c->last says
+ * which was the first that failed.
+ *
+ * What launches is the host itself (functions, or the interpreter, on threads of the pool) or a
+ * backend. A backend that records gets the launches of each run once, and then replays them as long
+ * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
+ * the host, which moves their operands in between. Where it is known how often, all rounds are
+ * recorded too, one launch after the other: not before a second run with operands at the same
+ * places, as that takes longer than launching once. Of a loop that a value ends two rounds are
+ * recorded then, if the device can look at that value; else the host does, after each round. A
+ * function of the user's is called by the host between launches, with copies of its operands; a
+ * run with such calls is not recorded.
+ *
+ * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
+ * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
+ * work and outputs come down beside those of other runs; outputs come down to host memory of the
+ * backend's, which copies need not wait for. Up to the first step at which the host must look, all
+ * is given to the queues at once; the rest follows when that is done.
+ *
+ * The init list comes first where what is kept was not computed from the captured memory as it is
+ * (run/init_cache.c). Parameters: the order of a device keeps runs apart, so a run has them for
+ * itself only while its launches are given to it (tci_param_claim), and the launches of
+ * asynchronous runs with parameters go to the device's own queue too. New values that are not
+ * written over the old ones lie in copies of the call and are set when everything else went well.
+ *
+ * Cancellation: whoever wants to end a run sets a flag (tc_call_cancel, options.cancel), which the
+ * walk reads when it begins and before each round of a repetition. A loop that a device ends by
+ * itself is replayed in slices of rounds, between which the host reads it. */
+#include <setjmp.h>
+#include <string.h>
+
+#include "../base/alloc.h"
+#include "../debug/trace.h"
+#include "context.h"
+
+/* True if the user wants the run to end. */
+TCI_INLINE bool tci_walk_is_cancelled(const tc_call *c)
+{
+    const volatile int *flag = c->program->options.cancel;
+    return __atomic_load_n(c->cancel, __ATOMIC_RELAXED) ||
+           (flag && __atomic_load_n(flag, __ATOMIC_RELAXED));
+}
+
+/* A run that ends takes the request of tc_call_cancel with it. */
+TCI_INLINE void tci_walk_take_cancel(tc_call *c)
+{
+    if (TCI_UNLIKELY(__atomic_load_n(c->cancel, __ATOMIC_RELAXED))) {
+        __atomic_store_n(c->cancel, 0, __ATOMIC_RELAXED);
+    }
+}
+
+/* What a backend said, or that the run was cancelled, as the status and the text of the call. */
+static tc_status tci_walk_judge(tc_call *c, tc_status status)
+{
+    const tc_backend *device = c->program->code->device;
+    if (TCI_UNLIKELY(status == TC_ERR_CANCELLED)) {
+        return tci_call_refuse(c, status, "the run was cancelled before it ended");
+    }
+    if (TCI_UNLIKELY(status)) {
+        const char *why = device->last_error ? device->last_error(device->user) : NULL;
+        return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
+                               why ? why : "no reason given");
+    }
+    return TC_OK;
+}
+
+/* ---- launches on the host ---- */
+
+typedef struct tci_call_part { tc_call *call; const tci_run_step *step; } tci_call_part;
+
+/* A tci_pool_body. Every thread has a fault word and a workspace of its own. */
+static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
+{
+    const tci_call_part *part = arg;
+    const tci_run_step *step = part->step;
+    tc_call *c = part->call;
+    void *const *slots = c->slots + step->first_slot;
+    int64_t *fault = step->faults ? &c->faults[worker] : NULL;
+    if (step->fn && step->work_bytes > 0 && worker > 0) {
+        void *own[TCI_WORK_OPERANDS + 1];
+        memcpy(own, slots, sizeof(*own) * (size_t)step->n_operands);
+        own[step->n_operands] = c->work + c->program->work_bytes * worker;
+        step->fn(own, step->literals, fault, begin, end);
+    } else if (step->fn) {
+        step->fn(slots, step->literals, fault, begin, end);
+    } else if (step->call) {
+        tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
+    } else {
+        char *workspace = c->interp + (size_t)c->program->code->interp_bytes * (size_t)worker;
+        tci_interp_run(step->interp, workspace, slots, step->literals, fault, begin, end);
+    }
+}
+
+static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
+{
+    tci_call_part part = {c, step};
+    if (step->threads == 1) {
+        tci_call_do_part(&part, 0, 0, step->n_tasks);
+    } else {
+        tci_pool_run(&c->program->options, step->threads, step->n_tasks, step->least,
+                     tci_call_do_part, &part);
+    }
+}
+
+static void tci_walk_launch_traced(tc_call *c, int begin, int end)
+{
+    const tci_code *code = c->program->code;
+    int64_t begin_ns = tci_os_now_ns(), step_ns = begin_ns;
+    for (int i = begin; i < end; i++) {
+        tci_call_launch_step(c, &c->program->steps[i]);
+        int64_t now_ns = tci_os_now_ns();
+        tci_trace_span("kernel", code->kernels[code->steps[i].kernel].symbol, step_ns, now_ns);
+        step_ns = now_ns;
+    }
+    tci_trace_span("run", begin < code->n_init ? "init list" : "tc_run", begin_ns, step_ns);
+}
+
+TCI_INLINE void tci_walk_launch_here(tc_call *c, int begin, int end)
+{
+    const tci_run_step *step = c->program->steps + begin, *last = c->program->steps + end;
+    if (TCI_UNLIKELY(tci_trace_is_on())) {
+        tci_walk_launch_traced(c, begin, end);
+        return;
+    }
+    for (; step < last; step++) {
+        if (TCI_LIKELY(step->threads == 1 && step->fn)) {
+            step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL,
+                     0, step->n_tasks);
+        } else {
+            tci_call_launch_step(c, step);
+        }
+    }
+}
+
+/* ---- launches on a device ---- */
+
+/* Operands of a launch, with the step's own memory. */
+static int tci_device_buffers(const tc_call *c, int i)
+{
+    const tci_run_step *step = &c->program->steps[i];
+    return step->n_operands + (step->work_bytes > 0);
+}
+
+static tc_launch tci_device_launch(const tc_call *c, int i)
+{
+    const tci_code *code = c->program->code;
+    const tci_run_step *step = &c->program->steps[i];
+    const tci_code_kernel *kernel = &code->kernels[code->steps[i].kernel];
+    tc_launch launch = {.function = kernel->function,
+                        .buffers = c->slots + step->first_slot,
+                        .literals = step->literals,
+                        .fault = step->faults ? c->faults : NULL,
+                        .n_buffers = tci_device_buffers(c, i),
+                        .n_literals = kernel->n_literals,
+                        .task_begin = 0,
+                        .task_end = step->n_tasks};
+    return launch;
+}
+
+/* Operands are aligned as those of an arena are. */
+static int64_t tci_walk_room(int64_t bytes)
+{
+    return (bytes + 63) & ~(int64_t)63;
+}
+
+/* A function of the user's, on host memory with room for its operands. */
+static tc_status tci_walk_call_copies(tc_call *c, const tci_run_step *step, char *host)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_custom_call *call = step->call;
+    void *const *there = c->slots + step->first_slot;
+    void *here[TC_CUSTOM_MOST + 1];
+    tc_status status = TC_OK;
+    for (int i = 0; i <= call->n_inputs && !status; i++) {
+        int64_t bytes = tci_custom_bytes(&call->arrays[i]);
+        here[i] = host;
+        host += tci_walk_room(bytes);
+        if (i < call->n_inputs && bytes) {
+            status = device->download(device->user, here[i], there[i], bytes);
+        }
+    }
+    int64_t bytes = tci_custom_bytes(&call->arrays[call->n_inputs]);
+    if (!status) {
+        tci_custom_run(call, here, 1);
+    }
+    for (int i = call->n_inputs; i < step->n_operands && bytes && !status; i++) {
+        status = device->upload(device->user, there[i], here[call->n_inputs], bytes);
+    }
+    return status;
+}
+
+/* In its place among the launches: what was launched before is done, and what follows waits. */
+static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_custom_call *call = step->call;
+    int64_t bytes = 1;
+    tc_status status = device->sync(device->user);
+    if (!status && !device->alloc) {
+        tci_custom_run(call, c->slots + step->first_slot, step->n_operands - call->n_inputs);
+    }
+    if (status || !device->alloc) {
+        return status;
+    }
+    for (int i = 0; i <= call->n_inputs; i++) {
+        bytes += tci_walk_room(tci_custom_bytes(&call->arrays[i]));
+    }
+    char *host = tci_heap_get_aligned((size_t)bytes);
+    status = host ? tci_walk_call_copies(c, step, host) : TC_ERR_MEMORY;
+    tci_heap_free_aligned(host);
+    return status;
+}
+
+static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        const tci_run_step *step = &c->program->steps[i];
+        tc_launch launch = tci_device_launch(c, i);
+        status = step->call ? tci_walk_call(c, step) : device->launch(device->user, &launch);
+    }
+    return status;
+}
+
+/* ---- launches that are recorded ---- */
+
+enum { TCI_WALK_RECORDED = 1 << 17 }; /* launches of a run with repetitions, at most */
+
+/* With their operands where they lay when they were put on it. */
+typedef struct tci_walk_tape {
+    tc_launch *launches; int n;
+    void **buffers; int64_t n_buffers;
+} tci_walk_tape;
+
+/* How often launch i of a run is done, nothing but launches between; 0: nobody knows. */
+static int64_t tci_walk_times(const tci_code *code, int launch)
+{
+    int64_t times = 1;
+    for (int i = 0; i < code->n_repeats; i++) {
+        const tci_code_repeat *r = &code->repeats[i];
+        int64_t rounds = TCI_MIN(tci_dim_known(r->rounds), (int64_t)TCI_WALK_RECORDED + 1);
+        bool settles = r->n_turns > 0 && tci_dim_known(r->rounds) % 2;
+        bool within = r->first <= launch && launch < r->last && times <= TCI_WALK_RECORDED;
+        times = r->stops >= 0 || settles ? 0 : within ? times * rounds : times;
+    }
+    return times;
+}
+
+/* Launches of a run; 0: they cannot be recorded. */
+static int64_t tci_walk_recorded(const tci_code *code, int begin, int end)
+{
+    int64_t n = 0;
+    for (int i = begin; i < end && n <= TCI_WALK_RECORDED; i++) {
+        n += tci_walk_times(code, i);
+    }
+    bool fits = !code->n_repeats || n <= TCI_WALK_RECORDED;
+    return code->device->record && fits && !code->calls ? n : 0;
+}
+
+static void tci_walk_put(tc_call *c, int begin, int end)
+{
+    tci_walk_tape *t = c->device->tape;
+    for (int i = begin; i < end; i++) {
+        tc_launch launch = tci_device_launch(c, i);
+        memcpy(t->buffers + t->n_buffers, launch.buffers,
+               sizeof(*t->buffers) * (size_t)launch.n_buffers);
+        launch.buffers = t->buffers + t->n_buffers;
+        t->n_buffers += launch.n_buffers;
+        t->launches[t->n++] = launch;
+    }
+}
+
+static tc_status tci_walk_launch_rounds(tc_call *c, int begin, int end);
+
+/* Each launch of repetitions after the one before it. */
+static void tci_walk_chain(tci_scratch *s, tci_walk_tape *t)
+{
+    int32_t *last = TCI_NEW_ARRAY(s, int32_t, t->n + 1);
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        if (t->launches[i].task_begin < t->launches[i].task_end) { /* others are no launches */
+            t->launches[n] = t->launches[i];
+            last[n] = n - 1;
+            t->launches[n].after = &last[n];
+            t->launches[n].n_after = n > 0;
+            n++;
+        }
+    }
+    t->n = n;
+}
+
+static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end)
+{
+    const tci_code *code = c->program->code;
+    int64_t n = tci_walk_recorded(code, begin, end), n_buffers = 0;
+    for (int i = begin; i < end; i++) {
+        n_buffers += tci_walk_times(code, i) * tci_device_buffers(c, i);
+    }
+    tci_walk_tape tape = {.launches = TCI_NEW_ARRAY(s, tc_launch, n + 1),
+                          .buffers = TCI_NEW_ARRAY(s, void *, n_buffers + 1)};
+    c->device->tape = &tape;
+    tc_status status = tci_walk_launch_rounds(c, begin, end);
+    c->device->tape = NULL;
+    if (status) { /* cancelled */
+        return status;
+    }
+    if (code->n_repeats) {
+        tci_walk_chain(s, &tape);
+    } else {
+        tci_after_launches(s, c, begin, tape.launches, tape.n);
+    }
+    return code->device->record(code->device->user, tape.launches, tape.n, &c->device->sequence);
+}
+
+static tc_status tci_walk_record(tc_call *c, int begin, int end)
+{
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        tci_scratch_free(&s);
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_walk_record_in(&s, c, begin, end);
+    tci_scratch_free(&s);
+    return status;
+}
+
+/* ---- repetitions ---- */
+
+/* The operands of a repetition lie where they do in the next round; */
+TCI_INLINE void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
+{
+    void **slots = c->slots;
+    for (const tci_run_move *m = r->moves, *end = m + r->n_moves; m < end; m++) {
+        int64_t by = m->back && round % 2 ? -m->by : m->by;
+        slots[m->slot] = (char *)slots[m->slot] + by;
+    }
+}
+
+/* and after so many rounds where they did in the first. */
+static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t rounds)
+{
+    for (int i = 0; i < r->n_moves; i++) {
+        const tci_run_move *m = &r->moves[i];
+        c->slots[m->slot] = (char *)c->slots[m->slot] - m->by * (m->back ? rounds % 2 : rounds);
+    }
+}
+
+static tc_status tci_walk_plain(tc_call *c, int begin, int end)
+{
+    if (c->device && c->device->tape) {
+        tci_walk_put(c, begin, end);
+        return TC_OK;
+    }
+    if (c->program->code->device) {
+        return tci_walk_launch_each(c, begin, end);
+    }
+    tci_walk_launch_here(c, begin, end);
+    return TC_OK;
+}
+
+/* The carry of a turn, as it is after so many rounds. */
+static char *tci_walk_turn(const tc_call *c, const tci_code_repeat *r, int which, int64_t rounds)
+{
+    const tci_turn *turn = &r->turns[which];
+    char *row = c->slots[c->program->steps[turn->step].first_slot + turn->operand];
+    return row + rounds % 2 * tci_dim_known(turn->bytes);
+}
+
+/* Is there another round? *status: what a device that was asked said. */
+static bool tci_walk_goes_on(tc_call *c, const tci_code_repeat *r, int64_t rounds,
+                             tc_status *status)
+{
+    const tc_backend *device = c->program->code->device;
+    if (rounds == tci_dim_known(r->rounds) || r->stops < 0) {
+        return rounds < tci_dim_known(r->rounds);
+    }
+    const char *at = tci_walk_turn(c, r, r->stops, rounds);
+    uint8_t go = 0;
+    if (device) {
+        *status = device->sync(device->user);
+    }
+    if (device && device->alloc) {
+        *status = *status ? *status : device->download(device->user, &go, at, 1);
+    } else {
+        memcpy(&go, at, 1);
+    }
+    return !*status && go;
+}
+
+/* A row of device memory to another, through host memory where the device does not copy itself. */
+static tc_status tci_walk_copy(const tc_backend *device, void *to, const void *from, int64_t bytes)
+{
+    if (device->copy) {
+        return device->copy(device->user, to, from, bytes);
+    }
+    void *host = tci_heap_get((size_t)bytes);
+    tc_status status = host ? device->download(device->user, host, from, bytes) : TC_ERR_MEMORY;
+    status = status ? status : device->upload(device->user, to, host, bytes);
+    tci_heap_free(host);
+    return status;
+}
+
+/* After so many rounds the carries that shall go to their first rows. */
+static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t rounds)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = TC_OK;
+    for (int i = 0; i < r->n_turns && rounds % 2 && !status; i++) {
+        void *to = tci_walk_turn(c, r, i, 0);
+        const void *from = tci_walk_turn(c, r, i, rounds);
+        int64_t bytes = tci_dim_known(r->turns[i].bytes);
+        if (device && device->alloc) {
+            status = tci_walk_copy(device, to, from, bytes);
+        } else {
+            memcpy(to, from, (size_t)bytes);
+        }
+    }
+    return status;
+}
+
+/* ---- loops that a device ends ---- */
+
+enum { TCI_WALK_SLICE = 1 << 14 }; /* rounds of one replay: even, so the next begins as it did */
+
+/* It is in no other one, its rounds take turns at most, and this is no first run. */
+static bool tci_walk_can_end(const tc_call *c, int i)
+{
+    const tci_code *code = c->program->code;
+    const tci_run_repeat *r = &c->program->repeats[i];
+    bool can = code->device && code->device->record_loop && c->device && c->device->runs > 1 &&
+               r->code->stops >= 0 && !r->n_within && !code->calls;
+    for (int k = 0; k < r->n_moves; k++) {
+        can = can && r->moves[k].back;
+    }
+    for (int k = 0; k < i; k++) {
+        can = can && k + c->program->repeats[k].n_within < i;
+    }
+    return can;
+}
+
+static tc_status tci_walk_record_rounds(tci_scratch *s, tc_call *c, const tci_run_repeat *r,
+                                        tci_walk_loop *loop)
+{
+    const tci_code *code = c->program->code;
+    const tc_backend *device = code->device;
+    int n = r->last - r->first;
+    int64_t n_buffers = 0;
+    for (int i = r->first; i < r->last; i++) {
+        n_buffers += tci_device_buffers(c, i);
+    }
+    tci_walk_tape tape = {.launches = TCI_NEW_ARRAY(s, tc_launch, 2 * n + 1),
+                          .buffers = TCI_NEW_ARRAY(s, void *, 2 * n_buffers + 1)};
+    c->device->tape = &tape;
+    tci_walk_put(c, r->first, r->last);
+    tci_walk_move(c, r, 0);
+    tci_walk_put(c, r->first, r->last);
+    tci_walk_move_back(c, r, 1);
+    c->device->tape = NULL;
+    loop->done = loop->done ? loop->done : device->alloc(device->user, sizeof(int64_t));
+    if (!loop->done) {
+        return TC_ERR_MEMORY;
+    }
+    tc_backend_loop given = {.rounds = {tape.launches, tape.launches + n},
+                             .n = n,
+                             .go = {tci_walk_turn(c, r->code, r->code->stops, 0),
+                                    tci_walk_turn(c, r->code, r->code->stops, 1)},
+                             .most = TCI_MIN(r->rounds, (int64_t)TCI_WALK_SLICE),
+                             .done = loop->done};
+    return device->record_loop(device->user, &given, &loop->sequence);
+}
+
+static tc_status tci_walk_record_slice(tc_call *c, const tci_run_repeat *r, tci_walk_loop *loop)
+{
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        tci_scratch_free(&s);
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_walk_record_rounds(&s, c, r, loop);
+    tci_scratch_free(&s);
+    return status;
+}
+
+/* The loop as it was recorded; NULL: it is none, or that failed. */
+static const tci_walk_loop *tci_walk_record_loop(tc_call *c, int i, tc_status *status)
+{
+    if (!tci_walk_can_end(c, i)) {
+        return NULL;
+    }
+    if (!c->device->loops) {
+        size_t n = (size_t)c->program->code->n_repeats;
+        c->device->loops = tci_heap_get(sizeof(*c->device->loops) * n);
+    }
+    tci_walk_loop *loop = c->device->loops ? &c->device->loops[i] : NULL;
+    if (loop && !loop->sequence && !loop->refused) {
+        *status = tci_walk_record_slice(c, &c->program->repeats[i], loop);
+        loop->refused = *status == TC_ERR_UNSUPPORTED;
+        *status = loop->refused ? TC_OK : *status;
+    }
+    return loop && loop->sequence ? loop : NULL;
+}
+
+/* Slices of a recorded loop until it ends, or fewer rounds than a slice are left: *rounds are done,
+ * and the caller does what is left. True if the loop has ended. */
+static bool tci_walk_run_loop(tc_call *c, const tci_run_repeat *r, const tci_walk_loop *loop,
+                              int64_t *rounds, tc_status *status)
+{
+    const tc_backend *device = c->program->code->device;
+    int64_t slice = TCI_MIN(r->rounds, (int64_t)TCI_WALK_SLICE), done = slice;
+    while (!*status && done == slice && *rounds <= r->rounds - slice) {
+        *status = tci_walk_is_cancelled(c) ? TC_ERR_CANCELLED
+                                           : device->replay(device->user, loop->sequence);
+        *status = *status ? *status : device->sync(device->user);
+        *status = *status ? *status
+                          : device->download(device->user, &done, loop->done, sizeof(done));
+        *rounds += *status ? 0 : done;
+    }
+    return done < slice;
+}
+
+static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last);
+
+/* All rounds of a plain repetition, unless the run is cancelled; returns how many were done. */
+static int64_t tci_walk_plain_rounds(tc_call *c, const tci_run_repeat *r)
+{
+    const tci_run_step *steps = c->program->steps, *end = steps + r->last;
+    void **slots = c->slots;
+    int64_t *faults = c->faults;
+    int64_t round = 0;
+    for (; round < r->rounds && !tci_walk_is_cancelled(c); round++) {
+        for (const tci_run_step *step = steps + r->first; step < end; step++) {
+            step->fn(slots + step->first_slot, step->literals, step->faults ? faults : NULL, 0,
+                     step->n_tasks);
+        }
+        tci_walk_move(c, r, round);
+    }
+    return round;
+}
+
+/* Rounds of repetition i from `*round` on, one after the other. */
+static tc_status tci_walk_round_by_round(tc_call *c, int i, int64_t *round)
+{
+    const tci_run_repeat *r = &c->program->repeats[i];
+    tc_status status = TC_OK;
+    for (; !status && tci_walk_goes_on(c, r->code, *round, &status); ++*round) {
+        if (tci_walk_is_cancelled(c)) {
+            return TC_ERR_CANCELLED;
+        }
+        status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
+        tci_walk_move(c, r, *round);
+    }
+    return status;
+}
+
+/* Launches [begin, end), of which those of the repetitions from `first` to before `last` are done
+ * in rounds. Nested as deep as the user's calls of tc_scan are. */
+static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last)
+{
+    tc_status status = TC_OK;
+    for (int i = first; i < last && !status;) {
+        const tci_run_repeat *r = &c->program->repeats[i];
+        int64_t round = 0, recorded = 0;
+        status = tci_walk_plain(c, begin, r->first);
+        const tci_walk_loop *loop = status ? NULL : tci_walk_record_loop(c, i, &status);
+        if (!status && r->is_plain && !tci_trace_is_on()) {
+            round = tci_walk_plain_rounds(c, r);
+            status = round < r->rounds ? TC_ERR_CANCELLED : TC_OK;
+        } else if (!status && (!loop || !tci_walk_run_loop(c, r, loop, &recorded, &status))) {
+            round = recorded;
+            status = status ? status : tci_walk_round_by_round(c, i, &round);
+            round -= recorded;
+        }
+        tci_walk_move_back(c, r, round);
+        round += recorded;
+        status = status ? status : tci_walk_settle(c, r->code, round);
+        begin = r->last;
+        i += 1 + r->n_within;
+    }
+    return status ? status : tci_walk_plain(c, begin, end);
+}
+
+/* Launches of a run that has repetitions, which are in no other list than that. */
+static tc_status tci_walk_launch_rounds(tc_call *c, int begin, int end)
+{
+    bool is_init = begin < c->program->code->n_init;
+    return tci_walk_rounds(c, begin, end, 0, is_init ? 0 : c->program->code->n_repeats);
+}
+
+/* ---- queues ---- */
+
+/* Event `which` of the call, made when first needed: what follows on queue `to` waits for all that
+ * `from` was given so far. */
+static tc_status tci_walk_order(tc_call *c, int which, void *from, void *to)
+{
+    const tc_backend *device = c->program->code->device;
+    void **event = &c->device->events[which];
+    tc_status status = *event ? TC_OK : device->queues->event_make(device->user, event);
+    status = status ? status : device->queues->event_record(device->user, from, *event);
+    return status ? status : device->queues->event_wait(device->user, to, *event);
+}
+
+static tc_status tci_walk_signal(tc_call *c, const tci_run *r, const tci_list_step *row)
+{
+    const tc_backend *device = c->program->code->device;
+    void **event = &c->device->events[row->begin], *queue = r->queues[row->queue];
+    if (!r->splits) {
+        return TC_OK;
+    }
+    tc_status status = *event ? TC_OK : device->queues->event_make(device->user, event);
+    return status ? status : device->queues->event_record(device->user, queue, *event);
+}
+
+static tc_status tci_walk_wait(tc_call *c, const tci_run *r, const tci_list_step *row)
+{
+    const tc_backend *device = c->program->code->device;
+    return r->splits ? device->queues->event_wait(device->user, r->queues[row->queue],
+                                                  c->device->events[row->begin])
+                     : TC_OK;
+}
+
+/* ---- launches of a run on a device ---- */
+
+/* Where a run with these goes: its own queue for kernels, or the device's. */
+static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    return r->splits && !c->program->n_params && !code->n_repeats && !code->calls;
+}
+
+static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = c->device->sequence ? TC_OK : tci_walk_record(c, begin, end);
+    if (status || !tci_walk_is_apart(c, r)) {
+        return status ? status : device->replay(device->user, c->device->sequence);
+    }
+    return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], c->device->sequence);
+}
+
+static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_code *code = c->program->code;
+    tc_status status = TC_OK;
+    bool again = !code->n_repeats || c->device->runs > 0;
+    c->device->runs = TCI_MIN(c->device->runs + 1, 2);
+    if (again && tci_walk_recorded(code, begin, end) > 0) {
+        return tci_walk_replay(c, r, begin, end);
+    }
+    if (!tci_walk_is_apart(c, r)) {
+        return tci_walk_launch_rounds(c, begin, end);
+    }
+    for (int i = begin; i < end && !status; i++) {
+        tc_launch launch = tci_device_launch(c, i);
+        status = device->queues->launch(device->user, r->queues[TCI_QUEUE_WORK], &launch);
+    }
+    return status;
+}
+
+/* What was written over is newest on the device once that is queued. */
+static void tci_walk_mark_changed(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_effects; i++) {
+        if (f->effects[i].bytes > 0 && f->effects[i].over_old) {
+            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
+        }
+    }
+}
+
+static tc_status tci_walk_keep(tc_call *c, tci_run *r);
+
+/* The launches of a run, between the claim of its parameters and their release. */
+static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
+{
+    tc_status status = tci_walk_judge(c, tci_bind_ports(c, r, true));
+    if (!status && c->program->code->n_init) {
+        tci_kept_note(c);
+        status = tci_walk_keep(c, r);
+    }
+    if (!status) {
+        tci_bind_refresh(c);
+        void *work = r->queues[TCI_QUEUE_WORK];
+        bool crosses = r->splits && !tci_walk_is_apart(c, r);
+        status = crosses ? tci_walk_order(c, TCI_LIST_EVENTS, work, NULL) : TC_OK;
+        status = status ? status : tci_walk_launch_all(c, r, begin, end);
+        if (!status && crosses) {
+            status = tci_walk_order(c, TCI_LIST_EVENTS + 1, NULL, work);
+        }
+        status = tci_walk_judge(c, status);
+    }
+    if (!status) {
+        tci_walk_mark_changed(c);
+    }
+    return status;
+}
+
+static tc_status tci_walk_launch_there(tc_call *c, tci_run *r, int begin, int end)
+{
+    bool is_init = begin < c->program->code->n_init;
+    if (!c->device || is_init) {
+        return tci_walk_judge(c, tci_walk_launch_rounds(c, begin, end));
+    }
+    tc_status status = tci_walk_judge(c, tci_param_claim(c));
+    if (!status) {
+        status = tci_walk_claimed(c, r, begin, end);
+        tci_param_unclaim(c);
+    }
+    return status;
+}
+
+/* ---- other steps ---- */
+
+TCI_FN int64_t tci_call_fault(const tc_call *c)
+{
+    for (int i = 0; i < c->program->max_threads; i++) {
+        if (c->faults[i]) {
+            return c->faults[i] - 1;
+        }
+    }
+    return -1;
+}
+
+static tc_status tci_walk_check(tc_call *c, tci_run *r)
+{
+    const tc_backend *device = c->program->code->device;
+    bool waits = device && !r->splits; /* else it was waited for */
+    tc_status status = waits ? tci_walk_judge(c, device->sync(device->user)) : TC_OK;
+    int64_t size = !status && c->program->faults ? tci_call_fault(c) : -1;
+    r->waited = true;
+    c->unclean = status || size >= 0;
+    return size < 0 ? status : tci_index_tell(c, c->program, NULL, size, r->inputs, r->outputs);
+}
+
+static tc_status tci_walk_upload(tc_call *c, tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, i);
+        void *copy = tci_bind_copy(c, i);
+        const void *from = tci_bind_user_memory(c, r, i);
+        if (bytes && copy) {
+            status = r->splits ? device->queues->copy(device->user, r->queues[TCI_QUEUE_UP], copy,
+                                                      from, bytes)
+                               : device->upload(device->user, copy, from, bytes);
+        }
+    }
+    return status;
+}
+
+static tc_status tci_walk_download_one(tc_call *c, const tci_run *r, int output, const void *from,
+                                       int64_t bytes)
+{
+    const tc_backend *device = c->program->code->device;
+    void *to = r->outputs->items[output].data, **staging = &c->device->staging[output];
+    if (!r->splits) {
+        return device->download(device->user, to, from, bytes);
+    }
+    if (!r->ends) {
+        *staging = *staging ? *staging : device->queues->host_alloc(device->user, bytes);
+        if (!*staging) {
+            return TC_ERR_MEMORY;
+        }
+        to = *staging;
+    }
+    return device->queues->copy(device->user, r->queues[TCI_QUEUE_DOWN], to, from, bytes);
+}
+
+static tc_status tci_walk_download(tc_call *c, tci_run *r, int begin, int end)
+{
+    int first = c->program->code->n_inputs;
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, first + i);
+        const void *copy = tci_bind_copy(c, first + i);
+        if (bytes && copy) {
+            status = tci_walk_download_one(c, r, i, copy, bytes);
+        }
+    }
+    return status;
+}
+
+/* What came down while others worked goes to the user. */
+static void tci_walk_unstage(tc_call *c, const tci_run *r, int begin, int end)
+{
+    int first = c->program->code->n_inputs;
+    for (int i = begin; i < end; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, first + i);
+        if (bytes && tci_bind_copy(c, first + i)) {
+            memcpy(r->outputs->items[i].data, c->device->staging[i], (size_t)bytes);
+        }
+    }
+}
+
+/* The new value of a parameter, which the run left in the call's copy. */
+static tc_status tci_walk_set_one(tc_call *c, int effect)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    const tci_run_effect *e = &f->effects[effect];
+    tci_storage *s = f->captured[e->captured];
+    const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
+    void *to = NULL;
+    if (!device->copy) {
+        return tci_param_download(s, device, from);
+    }
+    tc_status status = tci_resident_bring(s, device, &to);
+    status = status ? status : device->copy(device->user, to, from, e->bytes);
+    if (!status) {
+        tci_resident_changed(s, device);
+    }
+    return status;
+}
+
+static bool tci_walk_is_staged(const tci_run_effect *e)
+{
+    return e->bytes > 0 && !e->over_old;
+}
+
+static tc_status tci_walk_set(tc_call *c, int begin, int end)
+{
+    const tc_program *f = c->program;
+    int n_staged = 0;
+    for (int i = begin; i < end; i++) {
+        n_staged += tci_walk_is_staged(&f->effects[i]);
+    }
+    tc_status status = n_staged ? tci_param_claim(c) : TC_OK;
+    if (status || !n_staged) {
+        return status;
+    }
+    for (int i = begin; i < end && !status; i++) {
+        status = tci_walk_is_staged(&f->effects[i]) ? tci_walk_set_one(c, i) : TC_OK;
+    }
+    tci_param_unclaim(c);
+    return status;
+}
+
+/* ---- the list ---- */
+
+static tc_status tci_walk_row(tc_call *c, tci_run *r, const tci_list_step *row)
+{
+    r->waited = false;
+    switch ((tci_list_kind)row->kind) {
+    case TCI_LIST_LAUNCH:
+        return tci_walk_launch_there(c, r, row->begin, row->end);
+    case TCI_LIST_UPLOAD:
+        return tci_walk_judge(c, tci_walk_upload(c, r, row->begin, row->end));
+    case TCI_LIST_DOWNLOAD:
+        return tci_walk_judge(c, tci_walk_download(c, r, row->begin, row->end));
+    case TCI_LIST_SET:
+        return tci_walk_judge(c, tci_walk_set(c, row->begin, row->end));
+    case TCI_LIST_CHECK:
+        return tci_walk_check(c, r);
+    case TCI_LIST_SIGNAL:
+        return tci_walk_judge(c, tci_walk_signal(c, r, row));
+    case TCI_LIST_WAIT:
+        return tci_walk_judge(c, tci_walk_wait(c, r, row));
+    case TCI_LIST_COUNT:
+        break;
+    }
+    return TC_OK;
+}
+
+static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        const tci_list_step *row = &code->list[i];
+        if (row->kind == TCI_LIST_LAUNCH && !code->device) {
+            status = tci_walk_judge(c, tci_walk_launch_rounds(c, row->begin, row->end));
+        } else {
+            status = tci_walk_row(c, r, row);
+        }
+    }
+    return status;
+}
+
+/* c->kept is what the init list makes of the captured memory as it was noted. */
+static tc_status tci_walk_keep(tc_call *c, tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    bool ready = false;
+    if (TCI_LIKELY(tci_kept_is_current(c))) {
+        return TC_OK;
+    }
+    tc_status status = tci_kept_take(c, &ready);
+    if (status) {
+        return tci_call_refuse(c, status, "out of memory: %lld bytes for what is computed once",
+                               (long long)code->kept_bytes);
+    }
+    if (!ready) {
+        tci_run here = {.inputs = r->inputs, .outputs = r->outputs};
+        tci_bind_kept(c);
+        if (c->device) {
+            tci_bind_refresh(c);
+        }
+        status = tci_walk_rows(c, &here, 0, code->n_init_list);
+        if (!status && code->device) { /* other queues use it */
+            status = tci_walk_judge(c, code->device->sync(code->device->user));
+        }
+        if (status) {
+            tci_kept_drop(c);
+            return status;
+        }
+        tci_kept_publish(c);
+    }
+    tci_bind_kept(c);
+    return TC_OK;
+}
+
+/* The operands that lie in memory of the user. */
+TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
+{
+    const tci_run_bind *bind = c->program->binds, *end = bind + c->program->n_binds;
+    const tc_buf *inputs = r->inputs->items, *outputs = r->outputs->items;
+    int n_inputs = c->program->n_inputs;
+    for (; bind < end; bind++) {
+        int output = bind->arg - n_inputs;
+        void *memory = output < 0 ? inputs[bind->arg].data : outputs[output].data;
+        c->slots[bind->slot] = tci_run_at(memory, bind->offset);
+    }
+}
+
+/* On a device what is captured is bound, and so looked at, only when the run has its parameters. */
+static tc_status tci_walk_prepare(tc_call *c, tci_run *r)
+{
+    const tc_program *f = c->program;
+    const volatile int *flag = f->options.cancel;
+    if (flag && __atomic_load_n(flag, __ATOMIC_RELAXED)) {
+        return tci_walk_judge(c, TC_ERR_CANCELLED);
+    }
+    for (int i = 0; c->unclean && i < f->max_threads; i++) {
+        c->faults[i] = 0;
+    }
+    c->unclean = f->faults;
+    if (c->device) {
+        return tci_walk_judge(c, tci_bind_ports(c, r, false));
+    }
+    tci_walk_bind_user(c, r);
+    if (!f->code->n_init) {
+        return TC_OK;
+    }
+    if (!f->n_params) { /* else it is noted where they are held */
+        tci_kept_note(c);
+    }
+    return tci_walk_keep(c, r);
+}
+
+static tc_status tci_walk_list(tc_call *c, tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = tci_walk_prepare(c, r);
+    if (!status) {
+        status = tci_walk_rows(c, r, code->n_init_list, code->n_list);
+    }
+    if (code->device && !r->waited) {
+        /* Also when it failed: what was launched before writes to memory and faults. */
+        tc_status synced = code->device->sync(code->device->user);
+        status = status ? status : tci_walk_judge(c, synced);
+    }
+    tci_walk_take_cancel(c);
+    return status;
+}
+
+TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
+{
+    tc_status status = TC_OK;
+    tci_fpenv saved = tci_fpenv_enter();
+    if (TCI_LIKELY(c->program->only_launches)) {
+        tci_walk_bind_user(c, r);
+        tci_walk_launch_here(c, 0, c->program->code->n_steps);
+    } else {
+        status = tci_walk_list(c, r);
+    }
+    tci_fpenv_leave(saved);
+    return status;
+}
+
+/* ---- asynchronous runs ---- */
+
+/* Rows up to where the host must look. */
+static int tci_walk_until_check(const tci_code *code)
+{
+    int at = code->n_init_list;
+    while (at < code->n_list && code->list[at].kind != TCI_LIST_CHECK) {
+        at++;
+    }
+    return at;
+}
+
+static void tci_walk_sync_all(tc_call *c, const tci_run *r)
+{
+    const tc_backend *device = c->program->code->device;
+    for (int q = 0; q < TCI_QUEUES; q++) {
+        device->queues->sync(device->user, r->queues[q]);
+    }
+    device->sync(device->user);
+}
+
+TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    tci_fpenv saved = tci_fpenv_enter();
+    r->at = tci_walk_until_check(code);
+    tc_status status = tci_walk_prepare(c, r);
+    status = status ? status : tci_walk_rows(c, r, code->n_init_list, r->at);
+    if (!status) { /* what is behind the run on its queue comes after all of it */
+        void **q = r->queues;
+        status = tci_walk_judge(c, tci_walk_order(c, 1, q[TCI_QUEUE_DOWN], q[TCI_QUEUE_WORK]));
+    }
+    if (status) {
+        tci_walk_sync_all(c, r);
+        tci_walk_take_cancel(c);
+    }
+    tci_fpenv_leave(saved);
+    return status;
+}
+
+TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_code *code = c->program->code;
+    tci_fpenv saved = tci_fpenv_enter();
+    r->ends = true;
+    tc_status status = tci_walk_rows(c, r, r->at, code->n_list);
+    if (r->at < code->n_list && !r->waited) {
+        tc_status synced = device->queues->sync(device->user, r->queues[TCI_QUEUE_DOWN]);
+        synced = synced ? synced : device->sync(device->user);
+        status = status ? status : tci_walk_judge(c, synced);
+    }
+    for (int i = code->n_init_list; i < r->at && !status; i++) {
+        if (code->list[i].kind == TCI_LIST_DOWNLOAD) {
+            tci_walk_unstage(c, r, code->list[i].begin, code->list[i].end);
+        }
+    }
+    tci_walk_take_cancel(c);
+    tci_fpenv_leave(saved);
+    return status;
+}
