@@ -149,8 +149,8 @@ static void make(problem *p, tc_ctx *ctx, attention c)
     tc_tensor k = tc_transpose(add_heads(p, ctx, kh, c.keys, c.d), -1, -2);
     tc_tensor v = add_heads(p, ctx, kh, c.keys, c.dv);
     if (c.call) {
-        tc_tensor mask = add_input(p, ctx, TC_BOOL, 2, 1, c.queries, c.keys);
-        p->y = tc_cast(tc_scaled_dot_product_attention(q, tc_transpose(k, -1, -2), v, mask, false,
+        tc_tensor shown = add_input(p, ctx, TC_BOOL, 2, 1, c.queries, c.keys);
+        p->y = tc_cast(tc_scaled_dot_product_attention(q, tc_transpose(k, -1, -2), v, shown, false,
                                                        0.25), TC_F32);
         return;
     }
