@@ -169,7 +169,7 @@ typedef struct tci_graph {
     tc_site site;                /* stamped on new nodes: where the public call under way stands, */
     const char *call;            /* and its name, which is never freed */
     uint64_t n_inputs_made;      /* INPUT nodes so far: their order of creation */
-    struct tci_table *facts;     /* what tci_graph_rebuild copies to the node it makes; NULL: none */
+    struct tci_table *facts;     /* tci_graph_rebuild copies items to nodes it makes; NULL: none */
     int64_t bytes;
     tc_status error;             /* of the last builder that returned NULL */
     char message[512];

@@ -230,8 +230,10 @@ static bool tci_kernel_has_lanes(const tci_kernel *k, int axis)
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         const tci_kstage *st = &k->stages[red->stage];
-        bool along = (red->order == TCI_ORDER_LANES || red->order == TCI_ORDER_BLOCK_SCAN) &&
-                     st->n_axes > 0 && st->axes[st->n_axes - 1] == axis;
+        bool any_order = red->op == TCI_RED_ARGMAX || red->op == TCI_RED_ARGMIN ||
+                         !tci_dtype_is_float((tc_dtype)red->dtype);
+        bool rows = red->order == TCI_ORDER_LANES || red->order == TCI_ORDER_BLOCK_SCAN;
+        bool along = rows && !any_order && st->n_axes > 0 && st->axes[st->n_axes - 1] == axis;
         lanes = lanes || (along && !tci_dim_divides(red->order_n, k->axes[axis].size));
     }
     return lanes;

@@ -30,8 +30,8 @@
  *   element  E(...): what an element is as a tuple, over A, the element in T, and its INDEX along
  *          the axis; PAIR: it is two factors
  *   combine  C(...): each part of two tuples joined, over A, A1, .. A3, the parts of the one that
- *          has what comes first, and B, B1, .. B3, those of the other (PAIR: the factors): prims, and
- *          the words below
+ *          has what comes first, and B, B1, .. B3, those of the other (PAIR: the factors): prims,
+ *          and the words below
  * Reduce row: X(ID, name, rule, combine, part, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
  *          BOOL; FLOAT (integers and bool become f32)
@@ -242,10 +242,10 @@
     X(MUL_HIGH, mul_high, 2, WORD, PLAIN, MULHI(A, B), NONE,                                       \
       "the high half of the exact product a * b")
 
-/* DEVSQ: count, first element, how far the mean is from that, and squared deviations of the elements
- * so far, joined as Chan, Golub and LeVeque do (Updating formulae and a pairwise algorithm for
- * computing sample variances, 1979). A mean that is far from 0 would round at every step by more
- * than the deviations are: its distance from an element is no larger than they are.
+/* DEVSQ: count, first element, how far the mean is from that, and squared deviations of the
+ * elements so far, joined as Chan, Golub and LeVeque do (Updating formulae and a pairwise algorithm
+ * for computing sample variances, 1979). A mean that is far from 0 would round at every step by
+ * more than the deviations are: its distance from an element is no larger than they are.
  * ONLINE: the largest element m so far and the sum of exp(a - m), as Milakov and Gimelshein have it
  * (Online normalizer calculation for softmax, 2018): the sum of the tuple with the smaller m is
  * scaled, the other is taken as it is. What that makes 0 is 0 whatever the sum was: that of -inf

@@ -1,11 +1,17 @@
-/* plan/class.c - the numeric class of a kernel's sums.
+/* plan/class.c - the numeric class of a kernel's sums (association class: kernel/ir.h).
  *
- * In: a kernel before it is scheduled, the kind of machine. Out: where its vectors lie, and for
- * each reduction the class that kernel/ir.h defines. The one idea: results follow from the class
- * alone, so it is a function of shape, layout, dtype and the kind of machine (a processor, or
- * blocks of threads; with a matrix unit or without, or with pairs), and never of what a size
- * typically is or how fast a machine is. Where a size is a symbol the class is one that serves its
- * whole range.
+ * In: nodes; a kernel before it is scheduled, the kind of machine. Out: where its vectors lie, and
+ * the class of each reduction. The one idea: results follow from the class alone, so it never
+ * follows from what a size typically is or how fast a machine is. Where a size is a symbol the
+ * class is one that serves its whole range.
+ *
+ * On a processor classes are facts of nodes, which groups and kernels keep: LANES, BLOCK_SCAN and
+ * CHAIN of reductions and scans are decided on the graph (plan/association.c); ONLINE, the parts of
+ * SPLIT and the order of the axes of a sum over windows follow from the node (tci_class_online_of,
+ * tci_class_part_of, tci_class_turns). So it does not matter which ops share a kernel, where values
+ * lie, or which instructions there are; but for MATRIX, TF32, PAIRS and STEPS, which need a unit or
+ * instructions for them. On a machine of blocks of threads a class is a function of the kernel, so
+ * of shape, layout, dtype and of what shares it:
  *
  *   MATRIX    products of halves or f64 that a matrix unit takes (kernel/matrix.c, product.c)
  *   TF32      such products of f32, where math may be fast
@@ -15,8 +21,8 @@
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
  *   CHAIN     other contractions, rows that are kept, and reductions and scans where neighbours
- *             along the last outer axis lie together in memory, or, on a processor, of pairs of two
- *             short rows: each lane of a vector is a sum of its own
+ *             along the last outer axis lie together in memory: each lane of a vector is a sum of
+ *             its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
  *             a block holds the longest row in a few vectors; those of a thread are joined first
  *   BLOCK_SCAN(n)  other scans: of rows, with the same n
@@ -447,7 +453,7 @@ TCI_FN bool tci_class_may_keep(const tci_fusion *f, const tci_node *n)
 {
     bool given = f->associations != NULL;
     return tci_class_is_row(f, n) &&
-           !(given && (tci_class_run(f, n) > 1 || tci_class_online_of(n)));
+           !(given && (tci_class_run(f, n) > 1 || tci_class_online_of(f->s, n)));
 }
 
 TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n)
@@ -477,20 +483,46 @@ static const tci_node *tci_class_max_spread(const tci_node *n, const tci_node *x
     return same ? max : NULL;
 }
 
-TCI_FN tci_node *tci_class_online_of(const tci_node *n)
+/* Bytes of a row of `row` elements of all that x is read from, through movement and elementwise
+ * ops. */
+static tci_dim tci_class_bytes_of(tci_scratch *s, const tci_node *x, tci_dim row)
+{
+    const tci_node **stack = NULL;
+    int n = 0, cap = 0;
+    tci_dim bytes = 0;
+    tci_table seen = tci_table_in(s, sizeof(bool));
+    TCI_PUSH(s, stack, n, cap, x);
+    while (n > 0) {
+        x = stack[--n];
+        bool goes = tci_op_is(x->op, TCI_IS_POINTWISE | TCI_IS_VIEW) || x->op == TCI_OP_PAD ||
+                    x->op == TCI_OP_BARRIER || x->op == TCI_OP_CAT;
+        if (!goes) {
+            tci_dim elements = tci_dim_min(row, tci_node_count(x));
+            bytes = tci_dim_add(bytes, tci_dim_mul(elements,
+                                                   tci_dtype_get((tc_dtype)x->dtype)->bytes));
+        }
+        for (int i = 0; i < x->n_in && goes; i++) {
+            if (tci_table_add(&seen, x->in[i])) {
+                TCI_PUSH(s, stack, n, cap, x->in[i]);
+            }
+        }
+    }
+    return bytes;
+}
+
+TCI_FN tci_node *tci_class_online_of(tci_scratch *s, const tci_node *n)
 {
     const tci_node *less = n->op == TCI_OP_SUM && n->in[0]->op == TCI_OP_EXP ? n->in[0]->in[0] : n;
     tci_node *x = less->op == TCI_OP_SUB ? less->in[0] : NULL;
     if (!x || x->dtype != n->dtype || tci_dtype_is_half((tc_dtype)n->dtype)) {
         return NULL;
     }
-    const tci_node *from = x->op == TCI_OP_CAST ? x->in[0] : x; /* what lies in memory */
-    tci_dim bytes = tci_dtype_get((tc_dtype)from->dtype)->bytes;
+    tci_dim row = 1;
     for (int i = 0; i < n->n_attr; i++) {
-        bytes = tci_dim_mul(bytes, x->shape[n->attr[i]]);
+        row = tci_dim_mul(row, x->shape[n->attr[i]]);
     }
-    bool far = tci_dim_le(TCI_CLASS_FAR, bytes);
-    return far && tci_class_max_spread(n, x, less->in[1]) ? x : NULL;
+    bool fits = tci_class_max_spread(n, x, less->in[1]) != NULL;
+    return fits && tci_dim_le(TCI_CLASS_FAR, tci_class_bytes_of(s, x, row)) ? x : NULL;
 }
 
 /* What lies in memory in a kernel that tells the order of a contraction: all that is no view. */

@@ -541,7 +541,7 @@ TCI_FN bool tci_class_may_keep(const tci_fusion *f, const tci_node *n);
 TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n);
 /* The value x whose largest elements m SUM n of exp(x - m) is made with in one pass (class ONLINE),
  * on a processor; NULL: it is not. */
-TCI_FN tci_node *tci_class_online_of(const tci_node *n);
+TCI_FN tci_node *tci_class_online_of(tci_scratch *s, const tci_node *n);
 /* The products of a part of CONTRACT n's sums (SPLIT), 0: they are chains. */
 TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
 /* True if the last two axes that CONTRACT root r sums, over windows, change places on a processor:

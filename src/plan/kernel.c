@@ -205,7 +205,9 @@ static void tci_pk_find_family(tci_pk *p, const tci_root *r, tci_pk_member *m)
 static void tci_pk_mark_lanes(const tci_pk *p, const tci_root *r, const tci_pk_member *m)
 {
     const tci_pk_family *f = &p->families[m->family];
-    if (tci_pk_run(p, r) > 0 && f->n > 0) {
+    bool any_order = tci_op_is(r->node->op, TCI_IS_ARG) || /* the first one in every order */
+                     !tci_dtype_is_float((tc_dtype)r->node->dtype);
+    if (tci_pk_run(p, r) > 0 && f->n > 0 && (!any_order || r->kind == TCI_ROOT_SCAN)) {
         f->slots[f->n - 1]->has_lanes = true;
         f->slots[f->n - 1]->is_scanned |= r->kind == TCI_ROOT_SCAN;
     }
@@ -530,7 +532,8 @@ static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *d
 {
     const tci_pk_family *f = &p->families[family];
     const tci_kstage row = {TCI_STAGE_REDUCE, f->n_axes, f->axes, f->n_kept, -1, -1};
-    int max = p->g->on_unit || p->machine.block_threads == 0 ? -1 : tci_class_online(p->k, &row, red, p->machine);
+    bool given = p->machine.block_threads == 0;
+    int max = p->g->on_unit || given ? -1 : tci_class_online(p->k, &row, red, p->machine);
     if (max >= 0) {
         red->op = TCI_RED_ONLINE;
         red->part = 1;
@@ -599,7 +602,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     bool arg = tci_op_is(n->op, TCI_IS_ARG);
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
     tci_kred red = tci_pk_red(n, t);
-    tci_node *online = p->f->associations ? tci_class_online_of(n) : NULL;
+    tci_node *online = p->f->associations ? tci_class_online_of(p->s, n) : NULL;
     if (online) {
         red.op = TCI_RED_ONLINE;
         red.part = 1;

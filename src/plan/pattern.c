@@ -326,8 +326,8 @@ static double tci_pattern_widens(const tci_join *j)
 }
 
 /* What is no longer written and read, against what every few rows pack anew of the other factor of
- * the first contraction (loop/strip.c), and against fewer lanes. Without work memory nothing is
- * packed; then only code without vectors loses nothing. */
+ * the first contraction (loop/strip.c), and against fewer lanes. Code without vectors loses
+ * nothing. */
 static bool tci_pattern_strips_pay(const tci_pattern_state *p, const tci_join *j, double saved,
                                    bool fits_unit, tci_why *why)
 {
@@ -348,8 +348,8 @@ static bool tci_pattern_strips_pay(const tci_pattern_state *p, const tci_join *j
     if (p->machine.block_threads > 0) {
         return tci_pattern_blocks_pay(p, j, bytes);
     }
-    if (!p->machine.has_work) {
-        return p->machine.vector_bytes == 0;
+    if (p->machine.vector_bytes == 0) {
+        return true;
     }
     double near = (double)TCI_MAX(m->cache_bytes[1] / 2, TCI_PATTERN_NEAR);
     double at_once = TCI_MIN(near / (double)bytes, (double)TCI_MAX(tci_dim_hint(n_rows), 1));

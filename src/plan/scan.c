@@ -171,24 +171,41 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *totals, const tci_
                                     : tci_scan_running_starts(a, totals, n);
 }
 
+/* True if x is read, through movement and elementwise ops of any operands, in another order than it
+ * is stored in. */
+static bool tci_scan_is_turned(tci_scratch *s, const tci_node *x)
+{
+    const tci_node **stack = NULL;
+    int n = 0, cap = 0;
+    tci_table seen = tci_table_in(s, sizeof(bool));
+    TCI_PUSH(s, stack, n, cap, x);
+    while (n > 0) {
+        x = stack[--n];
+        if (x->op == TCI_OP_PERMUTE || x->op == TCI_OP_WINDOW) {
+            return true;
+        }
+        bool goes = tci_op_is(x->op, TCI_IS_POINTWISE | TCI_IS_VIEW) || x->op == TCI_OP_PAD;
+        for (int i = 0; i < x->n_in && goes; i++) {
+            if (tci_table_add(&seen, x->in[i])) {
+                TCI_PUSH(s, stack, n, cap, x->in[i]);
+            }
+        }
+    }
+    return false;
+}
+
 /* Are the parts linked? They lie in memory as n does, one after the other, and their totals are of
  * a type that blocks tell each other. Halves are not: their steps take longer than to read them
  * again, and blocks that wait are fewer for the steps. */
 static bool tci_scan_is_linked(const tci_algo *a, const tci_node *n, tci_scan_cut cut)
 {
-    const tci_node *x = n->in[0];
     int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
-    bool turned = false;
     int64_t behind = 1;
     for (int i = (int)tci_dim_known(n->attr[0]) + 1; i < n->rank; i++) {
         behind *= tci_dim_known(n->shape[i]);
     }
-    while (tci_op_is(x->op, TCI_IS_POINTWISE | TCI_IS_VIEW) || x->op == TCI_OP_PAD) {
-        turned = turned || x->op == TCI_OP_PERMUTE || x->op == TCI_OP_WINDOW;
-        x = x->in[0];
-    }
-    return a->machine.has_flags && behind == 1 && !turned &&
-           (bytes == 4 || bytes == 8) && cut.size / cut.length <= TCI_SCAN_LINKS;
+    return a->machine.has_flags && behind == 1 && (bytes == 4 || bytes == 8) &&
+           cut.size / cut.length <= TCI_SCAN_LINKS && !tci_scan_is_turned(a->s, n->in[0]);
 }
 
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)

@@ -9,7 +9,7 @@
     X(ROW, "one kernel keeps rows of a known length, neither short nor long, and several")         \
     X(PRICE, "in one kernel it would take longer on this machine")                                 \
     X(SCAN, "a running sum is stored before it is read")                                           \
-    X(CLASS, "their sums have different orders, which no kernel changes")                           \
+    X(CLASS, "their sums have different orders, which no kernel changes")                          \
     X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \
     X(REPEAT, "a repetition has kernels of its own, and its results are stored")                   \
     X(CUSTOM, "a function of the user's reads and writes memory")                                  \

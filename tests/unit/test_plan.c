@@ -97,6 +97,34 @@ TEST(a_node_that_was_there_before_stays_forced)
     tci_scratch_free(&s);
 }
 
+/* ---- running sums in linked parts ---- */
+
+/* x's numbers in rows that are read across those of memory. */
+static tci_node *turned(tci_graph *g, tci_node *x)
+{
+    const int64_t order[2] = {1, 0};
+    tci_dim shape[2] = {x->shape[1], x->shape[0]};
+    tci_node *y = tci_build_reshape(g, x, 2, shape);
+    return tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, 2, x->shape, 1, &y, 2, order);
+}
+static tci_node *running_difference(tci_graph *g, tci_node *x, tci_node *y)
+{
+    tci_node *less[2] = {x, y};
+    return tci_build_scan(g, tci_build_ew(g, TCI_OP_SUB, less), 1, false, TCI_MODE_ADD);
+}
+static tci_node *running_less_turned(tci_graph *g, tci_node *x)
+{
+    return running_difference(g, x, turned(g, x));
+}
+static tci_node *running_turned_less(tci_graph *g, tci_node *x)
+{
+    return running_difference(g, turned(g, x), x);
+}
+static tci_node *running_plain(tci_graph *g, tci_node *x)
+{
+    return tci_build_scan(g, x, 1, false, TCI_MODE_ADD);
+}
+
 /* ---- rows that are read once ---- */
 
 typedef tci_node *(*rows_of)(tci_graph *g, tci_node *x);
@@ -160,6 +188,31 @@ static tci_plan *plan_of(tci_scratch *s, rows_of make, tc_dtype dtype, int64_t r
     tci_plan *p = tci_plan_make(s, g, inputs, n_inputs, NULL, 0, now, 1, machine);
     tci_plan_verify(s, p);
     return p;
+}
+
+/* Which operand is read across its rows does not matter. */
+TEST(parts_of_turned_operands_are_not_linked)
+{
+    static const struct {
+        rows_of make;
+        bool linked;
+    } cases[] = {{running_plain, true}, {running_less_turned, false}, {running_turned_less, false}};
+    const tci_machine blocks = {.vector_bytes = 16, .block_threads = 1024, .has_flags = true};
+    for (int i = 0; i < TCI_COUNT(cases); i++) {
+        tci_scratch s;
+        bool linked = false;
+        tci_scratch_init(&s);
+        if (setjmp(s.escape)) {
+            CHECK_MSG(false, "%s", s.message);
+            return;
+        }
+        tci_plan *p = plan_of(&s, cases[i].make, TC_F32, 2, 1000000, blocks);
+        for (int k = 0; k < p->n_kernels; k++) {
+            linked |= tci_kernel_earlier(p->kernels[k]) != NULL;
+        }
+        CHECK_MSG(linked == cases[i].linked, "case %d", i);
+        tci_scratch_free(&s);
+    }
 }
 
 /* Of rows of x[rows, n] as a machine's plan makes them; *kernels: that read x; *online: whether a
