@@ -15,7 +15,7 @@ enum {
     TCI_ROWS_KEEP_BYTES = 65536, /* of rows kept on the stack */
     TCI_ROWS_LONG = 512,         /* elements of a row from which the next is fetched ahead */
     TCI_ROWS_DEAR = 8,           /* flops that cost more than a pass through the cache */
-    TCI_ROWS_UNPACKED = 8,       /* times longer that contractions take which pack nothing */
+    TCI_ROWS_UNPACKED = 64,      /* times longer that contractions take which pack nothing */
     TCI_ROWS_THREAD_OPS = 20,    /* of a thread for a row: indices, and what is the row's alone; */
     TCI_ROWS_STEP_OPS = 4,       /* then for each step in which threads join a reduction */
     TCI_ROWS_OP_CYCLES = 2,      /* for each of them, where few threads are there to take turns */

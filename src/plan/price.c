@@ -20,7 +20,8 @@
 #include "group.h"
 
 enum {
-    TCI_PRICE_SUSPECT = 150,    /* percent of its floor */
+    TCI_PRICE_SUSPECT = 150,    /* percent of its floor; */
+    TCI_PRICE_KEEPS = 300,      /* of contractions that keep rows: strips of few rows pack often */
     TCI_PRICE_LEAST_NS = 6000,  /* that a cut saves at least, */
     TCI_PRICE_LAUNCHES = 4,     /* on a device so many launches */
     TCI_PRICE_NEAR = 4,         /* times the floor: a cut that comes so near ends the search */
@@ -213,7 +214,8 @@ static bool tci_price_is_high(tci_prices *all, const tci_plan *p, tci_suspect *s
     double flops = TCI_MIN((double)made->kernel->flops, tci_price_flops(p->fusion, g));
     double least = TCI_MAX(flops * price.flop_ns, price.move_ns);
     s->floor = least;
-    return 100 * price.ns > TCI_PRICE_SUSPECT * least &&
+    double percent = g->keeps ? TCI_PRICE_KEEPS : TCI_PRICE_SUSPECT;
+    return 100 * price.ns > percent * least &&
            price.ns > least + tci_price_least(all);
 }
 
