@@ -98,8 +98,9 @@ TC_API tc_tensor tc_triu_indices_at(tc_ctx *ctx, int64_t rows, int64_t columns, 
  * tc_fold_in. A key that is an input or a parameter makes a program draw anew in each run without
  * being compiled again. TC_ERR_DTYPE: the key is no integer, or a dtype does not fit; TC_ERR_SHAPE:
  * the key is not 0-d. */
-/* Another key, a 0-d u64: of equal keys and numbers the same one, else one that has nothing to do
- * with it. tc_fold_in(tc_fold_in(key, layer), step). One of the two is a tensor. */
+/* A key derived from a key and a number, 0-d u64: equal keys and numbers give the same key,
+ * others an independent one. tc_fold_in(tc_fold_in(key, layer), step). At least one of the two
+ * is a tensor. */
 TC_API tc_tensor tc_fold_in_at(tc_arg key, tc_arg number, tc_site here);
 #define tc_fold_in(key, number) tc_fold_in_at(TC_ARG(key), TC_ARG(number), TC_HERE)
 /* A source of keys: tc_next_key(&keys) folds in 0, 1, 2, ... in turn. tc_keys keys = {key, 0}; */
@@ -108,34 +109,34 @@ typedef struct tc_keys {
     uint64_t given;
 } tc_keys;
 #define tc_next_key(keys) tc_fold_in((keys)->key, (keys)->given++)
-/* tc_random_bits(ctx, key, TC_U32, 3, 4): all bits of an integer dtype (not bool), each 0 or 1
- * alike. */
+/* Uniform bits of an integer dtype (not bool): tc_random_bits(ctx, key, TC_U32, 3, 4). */
 TC_API tc_tensor tc_random_bits_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
                                    tc_site here);
 #define tc_random_bits(ctx, key, ...)                                                              \
     tc_random_bits_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__),        \
                       TC_HERE)
-/* tc_rand(ctx, key, TC_F32, 3, 4): uniform in [0, 1), a multiple of 2^-24 (f64: 2^-53, f16: 2^-11,
- * bf16: 2^-8). */
+/* Uniform in [0, 1), a multiple of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8): tc_rand(ctx, key,
+ * TC_F32, 3, 4). */
 TC_API tc_tensor tc_rand_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
                             tc_site here);
 #define tc_rand(ctx, key, ...)                                                                     \
     tc_rand_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* Normal, of mean 0 and variance 1, in a float dtype (Box and Muller, 1958). */
+/* Normal distribution with mean 0 and variance 1, in a float dtype (Box and Muller, 1958). */
 TC_API tc_tensor tc_randn_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
 #define tc_randn(ctx, key, ...)                                                                    \
     tc_randn_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* tc_randint(ctx, key, 0, 10, TC_I32, 3, 4): of an integer dtype, low to high - 1, all alike to one
- * part in 2^64 / (high - low). low and high are numbers (TC_ERR_ARGUMENT: none lies between them,
- * or the dtype does not hold them) or 0-d tensors of integers, where low is the result if it is not
- * less than high. */
+/* Uniform integers from low to high - 1, in an integer dtype: tc_randint(ctx, key, 0, 10,
+ * TC_I32, 3, 4). Probabilities differ by at most one part in 2^64 / (high - low). low and high
+ * are numbers (TC_ERR_ARGUMENT: low is not less than high, or the dtype does not hold them) or
+ * 0-d tensors of integers; if these are not in order, the result is low. */
 TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high, int n,
                                const int64_t *dtype_and_sizes, tc_site here);
 #define tc_randint(ctx, key, low, high, ...)                                                       \
     tc_randint_at((ctx), TC_ARG(key), TC_ARG(low), TC_ARG(high), TCI_SIZES_N(__VA_ARGS__),         \
                   TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* 1 with probability p, else 0: of the shape and float dtype of p. */
+/* Bernoulli distribution: 1 with probability p, else 0. The result has the shape and float dtype
+ * of p. */
 TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here);
 #define tc_bernoulli(p, key) tc_bernoulli_at((p), TC_ARG(key), TC_HERE)
 /* Exponential distribution with density rate exp(-rate x) for x >= 0: of the shape and float dtype
@@ -146,63 +147,67 @@ TC_API tc_tensor tc_exponential_at(tc_tensor rate, tc_arg key, tc_site here);
  * succeeds with probability p in (0, 1]: of the shape and float dtype of p. */
 TC_API tc_tensor tc_geometric_at(tc_tensor p, tc_arg key, tc_site here);
 #define tc_geometric(p, key) tc_geometric_at((p), TC_ARG(key), TC_HERE)
-/* Places along the last axis of p [..., n], drawn with probabilities in proportion to it (floats, 0
- * or more, not all 0): [..., samples] i64. Without replacement none twice. TC_ERR_ARGUMENT: p is
- * 0-d or no float, samples is negative, or without replacement more than n. */
+/* Indices along the last axis of p [..., n], drawn with probabilities proportional to p (floats,
+ * 0 or more, not all 0): [..., samples] i64. Without replacement no index is drawn twice.
+ * TC_ERR_ARGUMENT: p is 0-d or not a float; samples is negative, or more than n without
+ * replacement. */
 TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacement, tc_arg key,
                                    tc_site here);
 #define tc_multinomial(p, samples, replacement, key)                                               \
     tc_multinomial_at((p), (samples), (replacement), TC_ARG(key), TC_HERE)
-/* softmax((logits + noise) / tau) along an axis, of Gumbel's noise: close to one place drawn with
- * the probabilities softmax(logits), and with a gradient (Jang, Gu and Poole, arXiv 1611.01144).
- * hard: 1 at the largest and 0 elsewhere, with that gradient. Integers count as f32.
- * TC_ERR_ARGUMENT: tau is not above 0, or logits are 0-d. */
+/* Gumbel softmax: softmax((logits + noise) / tau) along an axis, with Gumbel noise. It
+ * approximates the one-hot code of an index drawn with probabilities softmax(logits), and has a
+ * gradient (Jang, Gu and Poole, arXiv 1611.01144). hard: exactly one-hot, with the gradient of
+ * the soft result. Integers count as f32. TC_ERR_ARGUMENT: tau is not above 0, or logits are
+ * 0-d. */
 TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, int axis,
                                       tc_arg key, tc_site here);
 #define tc_gumbel_softmax(logits, tau, hard, axis, key)                                            \
     tc_gumbel_softmax_at((logits), (tau), (hard), (axis), TC_ARG(key), TC_HERE)
-/* Each element of x (float) 0 with probability p, else times 1 / (1 - p). p is a number in [0, 1]
- * (else TC_ERR_ARGUMENT; 0 gives x itself) or a 0-d float tensor. No mask is stored: the backward
- * pass draws it again. */
+/* Dropout: each element of x (float) becomes 0 with probability p, and is multiplied by 1 / (1 -
+ * p) otherwise. p is a number in [0, 1] (else TC_ERR_ARGUMENT; 0 returns x) or a 0-d float
+ * tensor. No mask is stored: the backward pass draws it again. */
 TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here);
 #define tc_dropout(x, p, key) tc_dropout_at((x), TC_ARG(p), TC_ARG(key), TC_HERE)
 
 /* ---- over axes: what is reduced drops its axes, or keeps them with size 1 where keepdims ---- */
-/* Sum / count, NaN over nothing; integers and bool in f32. */
+/* Arithmetic mean; NaN over no elements. Integers and bool in f32. */
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_mean(x, axes, keepdims) tc_mean_at((x), (axes), (keepdims), TC_HERE)
-/* Variance: the sum of squared differences from the mean over (count - correction), in one pass
- * over x (parts joined as by Chan, Golub and LeVeque, 1979); 1 is the unbiased estimate of a
- * sample, 0 the variance of these very elements. NaN where nothing is left to divide by. Integers
- * and bool in f32; f16 and bf16 are computed in f32. TC_ERR_ARGUMENT: the correction is not
- * finite. */
+/* Variance: the sum of squared differences from the mean, divided by (count - correction).
+ * correction 1 gives the unbiased estimate for a sample, 0 the variance of these elements. NaN
+ * if count - correction is not above 0. x is read once; partial results are merged as by Chan,
+ * Golub and LeVeque (1979), relative to the first element, so that a large mean costs no digits.
+ * Integers and bool in f32; f16 and bf16 are computed in f32. TC_ERR_ARGUMENT: the correction is
+ * not finite. */
 TC_API tc_tensor tc_var_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
                            tc_site here);
 #define tc_var(x, axes, correction, keepdims)                                                      \
     tc_var_at((x), (axes), (correction), (keepdims), TC_HERE)
-/* The square root of the variance, with its errors. */
+/* Standard deviation: the square root of tc_var, with the same errors. */
 TC_API tc_tensor tc_std_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
                            tc_site here);
 #define tc_std(x, axes, correction, keepdims)                                                      \
     tc_std_at((x), (axes), (correction), (keepdims), TC_HERE)
-/* tc_var and tc_mean of the same axes, to *var and *mean (NULL: not wanted): in a program with both
- * one kernel reads x once. On a mistake both are handles that say it. */
+/* tc_var and tc_mean over the same axes, stored in *var and *mean (NULL: not wanted). A program
+ * that uses both reads x once. After a mistake both are poisoned. */
 TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
                            tc_tensor *var, tc_tensor *mean, tc_site here);
 #define tc_var_mean(x, axes, correction, keepdims, var, mean)                                      \
     tc_var_mean_at((x), (axes), (correction), (keepdims), (var), (mean), TC_HERE)
-/* Running sum along an axis, of x's shape; bool and integers in i64, u16 and up in u64. */
+/* Cumulative sum along an axis. Result: x's shape; bool and integers in i64 (u16 and wider:
+ * u64). */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)
-/* Running product, in the dtypes of a sum; running log(sum(exp(x))), without overflow, integers and
- * bool in f32. */
+/* Cumulative product (dtypes as of tc_cumsum), and cumulative log(sum(exp(x))) without overflow
+ * (integers and bool in f32). */
 TC_API tc_tensor tc_cumprod_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumprod(x, axis) tc_cumprod_at((x), (axis), TC_HERE)
 TC_API tc_tensor tc_logcumsumexp_at(tc_tensor x, int axis, tc_site here);
 #define tc_logcumsumexp(x, axis) tc_logcumsumexp_at((x), (axis), TC_HERE)
-/* The largest, or smallest, element so far, and where it stands (i64; of equal ones the last): to
- * *values and *indices, of x's shape; NULL: not wanted. On a mistake both are handles that say
- * it, here and below. */
+/* Cumulative maximum and minimum along an axis: *values, and *indices (i64; the last index of
+ * equal elements), both of x's shape; NULL: not wanted. Here and below all results are poisoned
+ * after a mistake. */
 TC_API void tc_cummax_at(tc_tensor x, int axis, tc_tensor *values, tc_tensor *indices,
                          tc_site here);
 #define tc_cummax(x, axis, values, indices)                                                        \
@@ -211,44 +216,47 @@ TC_API void tc_cummin_at(tc_tensor x, int axis, tc_tensor *values, tc_tensor *in
                          tc_site here);
 #define tc_cummin(x, axis, values, indices)                                                        \
     tc_cummin_at((x), (axis), (values), (indices), TC_HERE)
-/* tc_min and tc_max of the same axes, with their errors. */
+/* tc_min and tc_max over the same axes, with the same errors. */
 TC_API void tc_aminmax_at(tc_tensor x, tc_axes axes, bool keepdims, tc_tensor *least,
                           tc_tensor *most, tc_site here);
 #define tc_aminmax(x, axes, keepdims, least, most)                                                 \
     tc_aminmax_at((x), (axes), (keepdims), (least), (most), TC_HERE)
-/* The k-th smallest element along an axis, and where it stands (i64). TC_ERR_ARGUMENT: k is not
- * from 1 to its size. */
+/* The k-th smallest element along an axis, and its index (i64). TC_ERR_ARGUMENT: k is not
+ * between 1 and the size of the axis. */
 TC_API void tc_kthvalue_at(tc_tensor x, int64_t k, int axis, bool keepdims, tc_tensor *values,
                            tc_tensor *indices, tc_site here);
 #define tc_kthvalue(x, k, axis, keepdims, values, indices)                                         \
     tc_kthvalue_at((x), (k), (axis), (keepdims), (values), (indices), TC_HERE)
-/* The median along an axis, the lower of two in the middle, and where it stands (i64); NaN if one
- * is. Here and below TC_ERR_SHAPE: the axis has no elements. */
+/* Median along an axis (the lower of two middle elements), and its index (i64). NaN if an
+ * element is NaN. TC_ERR_SHAPE, here and below: the axis has no elements. */
 TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
                          tc_tensor *indices, tc_site here);
 #define tc_median(x, axis, keepdims, values, indices)                                              \
     tc_median_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
-/* The same of what is no NaN. */
+/* tc_median of the elements that are not NaN. */
 TC_API void tc_nanmedian_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
                             tc_tensor *indices, tc_site here);
 #define tc_nanmedian(x, axis, keepdims, values, indices)                                           \
     tc_nanmedian_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
-/* The element that an axis has most often, the least of several, and where it stands last (i64). */
+/* Mode: the most frequent element along an axis (the smallest one if several are), and its last
+ * index (i64). */
 TC_API void tc_mode_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
                        tc_tensor *indices, tc_site here);
 #define tc_mode(x, axis, keepdims, values, indices)                                                \
     tc_mode_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
-/* How many elements of all of x lie in each of `bins` even bins from low to high; where these are
- * equal, from the least to the largest of x. Others are left out. [bins] of x's dtype.
- * TC_ERR_ARGUMENT: x is no float, there are no bins, or low is not <= high. */
+/* Histogram over all of x: the number of elements in each of `bins` equal bins from low to high;
+ * if low equals high, from the minimum to the maximum of x. Elements outside are not counted.
+ * Result: [bins], x's dtype. TC_ERR_ARGUMENT: x is not a float, bins is less than 1, or low is
+ * above high. */
 TC_API tc_tensor tc_histc_at(tc_tensor x, int64_t bins, double low, double high, tc_site here);
 #define tc_histc(x, bins, low, high) tc_histc_at((x), (bins), (low), (high), TC_HERE)
-/* How many elements of x, of an integer dtype, are 0, 1, ... size - 1: [size] i64; or the sums of
- * their weights, of x's shape (TC_NONE: none), in the weights' dtype. Others are left out. */
+/* Number of elements of x (integers) that equal 0, 1, ... size - 1: [size] i64. With weights of
+ * x's shape (TC_NONE: none): the sums of their weights, in the weights' dtype. Other values of x
+ * are not counted. */
 TC_API tc_tensor tc_bincount_at(tc_tensor x, tc_tensor weights, int64_t size, tc_site here);
 #define tc_bincount(x, weights, size) tc_bincount_at((x), (weights), (size), TC_HERE)
-/* Whether each element of x is in the list, of any shape: bool; compared in the dtype in which they
- * meet. */
+/* True where an element of x occurs in the list (any shape). Result: bool, x's shape. Compared
+ * in the common dtype. */
 TC_API tc_tensor tc_isin_at(tc_tensor x, tc_tensor list, tc_site here);
 #define tc_isin(x, list) tc_isin_at((x), (list), TC_HERE)
 /* Sum over the elements that are not NaN (0 if there is none), in the dtype of tc_sum. */
@@ -301,16 +309,15 @@ TC_API tc_tensor tc_allclose_at(tc_tensor a, tc_arg b, double rtol, double atol,
                                 tc_site here);
 #define tc_allclose(a, b, rtol, atol, equal_nan)                                                   \
     tc_allclose_at((a), TC_ARG(b), (rtol), (atol), (equal_nan), TC_HERE)
-/* The k largest elements along an axis, largest first, or the smallest, smallest first: to *values,
- * and to *indices (i64) where they stand; NULL: not wanted. Both have x's shape, but k along the
- * axis, 0 to its size (else TC_ERR_ARGUMENT). NaN is larger than all else; of equal elements the
- * one in front comes first. The gradient of values goes to the elements taken. On a mistake both
- * are handles that say it. */
+/* The k largest elements along an axis in descending order, or the k smallest in ascending
+ * order: *values, and their indices (*indices, i64); NULL: not wanted. Result shape: x's, with
+ * size k along the axis, k from 0 to its size (else TC_ERR_ARGUMENT). NaN is larger than every
+ * number; equal elements keep their order. The gradient of values goes to the elements taken. */
 TC_API void tc_topk_at(tc_tensor x, int axis, int64_t k, bool largest, tc_tensor *values,
                        tc_tensor *indices, tc_site here);
 #define tc_topk(x, axis, k, largest, values, indices)                                              \
     tc_topk_at((x), (axis), (k), (largest), (values), (indices), TC_HERE)
-/* tc_topk of all elements: largest first if descending, else smallest first. */
+/* Stable sort along an axis: tc_topk of all elements, in descending or ascending order. */
 TC_API void tc_sort_at(tc_tensor x, int axis, bool descending, tc_tensor *values,
                        tc_tensor *indices, tc_site here);
 #define tc_sort(x, axis, descending, values, indices)                                              \
@@ -318,54 +325,57 @@ TC_API void tc_sort_at(tc_tensor x, int axis, bool descending, tc_tensor *values
 /* The indices of tc_sort. */
 TC_API tc_tensor tc_argsort_at(tc_tensor x, int axis, bool descending, tc_site here);
 #define tc_argsort(x, axis, descending) tc_argsort_at((x), (axis), (descending), TC_HERE)
-/* exp(x) / sum of exp(x) along an axis, and the logarithm of that, neither of which overflows;
- * integers and bool in f32. */
+/* Softmax along an axis, exp(x) / sum(exp(x)), and its logarithm, both without overflow.
+ * Integers and bool in f32. */
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here);
 #define tc_softmax(x, axis) tc_softmax_at((x), (axis), TC_HERE)
 TC_API tc_tensor tc_log_softmax_at(tc_tensor x, int axis, tc_site here);
 #define tc_log_softmax(x, axis) tc_log_softmax_at((x), (axis), TC_HERE)
-/* (x - mean) / sqrt(variance + eps) * weight + bias; the variance divides by the count. weight and
- * bias have the sizes of the axes (else TC_ERR_SHAPE), or are TC_NONE; eps is a number or 0-d.
- * Integers and bool in f32. TC_ERR_AXIS: no axes. Ba, Kiros and Hinton, arXiv 1607.06450. */
+/* Layer normalization over axes: (x - mean) / sqrt(variance + eps) * weight + bias, with the
+ * variance divided by the count. weight and bias have the sizes of the axes (else TC_ERR_SHAPE),
+ * or are TC_NONE; eps is a number or 0-d. Integers and bool in f32. TC_ERR_AXIS: no axes. Ba,
+ * Kiros and Hinton, arXiv 1607.06450. */
 TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, tc_tensor bias,
                                   tc_arg eps, tc_site here);
 #define tc_layer_norm(x, axes, weight, bias, eps)                                                  \
     tc_layer_norm_at((x), (axes), (weight), (bias), TC_ARG(eps), TC_HERE)
-/* x, which gradients take for a constant: they are zero behind it. */
+/* x as a constant: gradients do not pass through it. */
 TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here);
 #define tc_stop_gradient(x) tc_stop_gradient_at((x), TC_HERE)
-/* x, stored: what uses the result reads memory, in other kernels than that which makes x */
+/* x, materialized: users of the result read it from memory, in other kernels than the one that
+ * computes x. */
 TC_API tc_tensor tc_materialize_at(tc_tensor x, tc_site here);
 #define tc_materialize(x) tc_materialize_at((x), TC_HERE)
-/* x by kernels that do nothing else: the operands of its op, behind movement, and its value are
- * stored */
+/* x computed by kernels of its own: the operands of its op (below movement) and its value are
+ * materialized. */
 TC_API tc_tensor tc_nofuse_at(tc_tensor x, tc_site here);
 #define tc_nofuse(x) tc_nofuse_at((x), TC_HERE)
-/* Mean of -log_softmax(logits)[target] over the targets, 0-d, in the dtype of the logits (f32 of
- * integers). logits [N, C], [N, C, ...] or [C]; target holds class indices, integers: [N],
- * [N, ...] or 0-d. A class outside 0..C-1 (-C..-1 count from the end) fails the run with
- * TC_ERR_INDEX. */
+/* Cross entropy: the mean of -log_softmax(logits)[target] over the targets. logits [N, C], [N,
+ * C, ...] or [C]; target: class indices (integers) [N], [N, ...] or 0-d. Result: 0-d, in the
+ * dtype of the logits (f32 for integers). A class outside -C..C-1 fails the run with
+ * TC_ERR_INDEX; negative classes count from the end. */
 TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site here);
 #define tc_cross_entropy(logits, target) tc_cross_entropy_at((logits), (target), TC_HERE)
 
 /* ---- made of other calls: floats are computed in f32 or f64 and rounded once to the dtype of the
  * first operand; integers and bool count as f32 unless a line says otherwise; eps keeps divisors
  * above 0 ---- */
-/* x, at least min and at most max, each a tensor, a number or TC_NONE; one is given (else
- * TC_ERR_ARGUMENT). All broadcast, in the dtype in which they meet. The gradient of x is 1 between
- * the bounds and 0 at and beyond one that is a number; at one that is a tensor both take half. */
+/* x clamped to [min, max]; each bound is a tensor, a number or TC_NONE, and at least one is
+ * given (else TC_ERR_ARGUMENT). All broadcast to the common dtype. The gradient of x is 1
+ * between the bounds and 0 at and beyond a bound that is a number; at a bound that is a tensor
+ * both take half. */
 TC_API tc_tensor tc_clamp_at(tc_tensor x, tc_arg min, tc_arg max, tc_site here);
 #define tc_clamp(x, min, max) tc_clamp_at((x), TC_ARG(min), TC_ARG(max), TC_HERE)
-/* value where mask is not 0, else x; all broadcast; of x's dtype. */
+/* value where mask is not 0, else x. All broadcast. Result: x's dtype. */
 TC_API tc_tensor tc_masked_fill_at(tc_tensor x, tc_tensor mask, tc_arg value, tc_site here);
 #define tc_masked_fill(x, mask, value) tc_masked_fill_at((x), (mask), TC_ARG(value), TC_HERE)
-/* Numbers in place of NaN and the infinities; TC_NONE: 0, and the dtype's largest and lowest. Of
- * integers x itself. */
+/* Replaces NaN, inf and -inf by numbers; TC_NONE: 0, the largest and the lowest number of the
+ * dtype. Integers are returned as they are. */
 TC_API tc_tensor tc_nan_to_num_at(tc_tensor x, tc_arg nan, tc_arg posinf, tc_arg neginf,
                                   tc_site here);
 #define tc_nan_to_num(x, nan, posinf, neginf)                                                      \
     tc_nan_to_num_at((x), TC_ARG(nan), TC_ARG(posinf), TC_ARG(neginf), TC_HERE)
-/* How many bits are 1; of integers, in x's dtype. */
+/* Number of set bits of each element. x: integer dtype. Result: x's dtype. */
 TC_API tc_tensor tc_popcount_at(tc_tensor x, tc_site here);
 #define tc_popcount(x) tc_popcount_at((x), TC_HERE)
 /* The next representable float after x in the direction of `towards`, of one float dtype; x itself
@@ -390,64 +400,66 @@ TC_API tc_tensor tc_igamma_at(tc_tensor a, tc_tensor x, tc_site here);
 #define tc_igamma(a, x) tc_igamma_at((a), (x), TC_HERE)
 TC_API tc_tensor tc_igammac_at(tc_tensor a, tc_tensor x, tc_site here);
 #define tc_igammac(a, x) tc_igammac_at((a), (x), TC_HERE)
-/* The first half along an axis, of an even size 2 n, times the sigmoid of the second: n along
- * it. */
+/* Gated linear unit: the first half of an axis of even size 2 n, times the sigmoid of the second
+ * half. Result: size n along the axis. */
 TC_API tc_tensor tc_glu_at(tc_tensor x, int axis, tc_site here);
 #define tc_glu(x, axis) tc_glu_at((x), (axis), TC_HERE)
-/* Rotary embedding: x * cosine + (-second half, first half of the last axis) * sine, where that
- * axis has an even size; all broadcast. Su et al., arXiv 2104.09864, in the order of GPT-NeoX. */
+/* Rotary position embedding: x * cosine + rotated(x) * sine, where rotated(x) is (-second half,
+ * first half) of the last axis, of even size. All broadcast. Su et al., arXiv 2104.09864; the
+ * order of GPT-NeoX. */
 TC_API tc_tensor tc_rope_at(tc_tensor x, tc_tensor cosine, tc_tensor sine, tc_site here);
 #define tc_rope(x, cosine, sine) tc_rope_at((x), (cosine), (sine), TC_HERE)
-/* log(sum(exp(x))) that does not overflow before its result. */
+/* log(sum(exp(x))) over axes, without overflow of the sum. */
 TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_logsumexp(x, axes, keepdims) tc_logsumexp_at((x), (axes), (keepdims), TC_HERE)
-/* (sum of |x|^p)^(1/p): 2 is that of Euclid and Frobenius, INFINITY the largest |x|, -INFINITY the
- * smallest (TC_ERR_SHAPE: of nothing), 0 how many are not 0. */
+/* p-norm over axes: (sum |x|^p)^(1/p). p = 2: Euclidean or Frobenius; INFINITY: max |x|;
+ * -INFINITY: min |x| (both TC_ERR_SHAPE over no elements); 0: number of nonzeros. */
 TC_API tc_tensor tc_norm_at(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here);
 #define tc_norm(x, p, axes, keepdims) tc_norm_at((x), (p), (axes), (keepdims), TC_HERE)
 /* x / max(p-norm along the axis, eps). */
 TC_API tc_tensor tc_normalize_at(tc_tensor x, double p, int axis, double eps, tc_site here);
 #define tc_normalize(x, p, axis, eps) tc_normalize_at((x), (p), (axis), (eps), TC_HERE)
-/* x with the slices along an axis whose p-norm is above maxnorm scaled down to it. TC_ERR_ARGUMENT:
- * x has fewer than two axes, p is not above 0, or maxnorm is negative. */
+/* Scales each slice of x along an axis whose p-norm is above maxnorm down to maxnorm.
+ * TC_ERR_ARGUMENT: x has fewer than two axes, p is not above 0, or maxnorm is negative. */
 TC_API tc_tensor tc_renorm_at(tc_tensor x, double p, int axis, double maxnorm, tc_site here);
 #define tc_renorm(x, p, axis, maxnorm) tc_renorm_at((x), (p), (axis), (maxnorm), TC_HERE)
-/* Differences of neighbours along an axis, n times (negative: TC_ERR_ARGUMENT), which has n
- * elements less, or none; prepend and append (or TC_NONE) are joined to x before, as by tc_cat. In
- * the dtype of these; of bool whether they differ. */
+/* n-th difference along an axis: the axis becomes n elements shorter (at least 0). prepend and
+ * append (or TC_NONE) are concatenated to x first. Result: the common dtype; for bool, whether
+ * neighbours differ. TC_ERR_ARGUMENT: n is negative. */
 TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend, tc_tensor append,
                             tc_site here);
 #define tc_diff(x, n, axis, prepend, append)                                                       \
     tc_diff_at((x), (n), (axis), (prepend), (append), TC_HERE)
-/* The integral of y along an axis, which is dropped, by trapezoids between points at x (1-d or like
- * y), or dx apart where x is TC_NONE. */
+/* Trapezoidal integral of y along an axis, which is dropped. x: sample points (1-d, or y's
+ * shape); TC_NONE: spacing dx. */
 TC_API tc_tensor tc_trapezoid_at(tc_tensor y, tc_tensor x, double dx, int axis, tc_site here);
 #define tc_trapezoid(y, x, dx, axis) tc_trapezoid_at((y), (x), (dx), (axis), TC_HERE)
-/* The same from the first point to each later one: one element less along the axis. */
+/* Cumulative trapezoidal integral: element i integrates y from sample 0 to sample i + 1. The
+ * axis has size n - 1. */
 TC_API tc_tensor tc_cumulative_trapezoid_at(tc_tensor y, tc_tensor x, double dx, int axis,
                                             tc_site here);
 #define tc_cumulative_trapezoid(y, x, dx, axis)                                                    \
     tc_cumulative_trapezoid_at((y), (x), (dx), (axis), TC_HERE)
-/* The cross product of vectors of 3 along an axis (else TC_ERR_SHAPE); the others broadcast; in the
- * dtype in which they meet. */
+/* Cross product of vectors of 3 along an axis (else TC_ERR_SHAPE). The other axes broadcast.
+ * Result: the common dtype. */
 TC_API tc_tensor tc_cross_at(tc_tensor a, tc_tensor b, int axis, tc_site here);
 #define tc_cross(a, b, axis) tc_cross_at((a), (b), (axis), TC_HERE)
-/* The Kronecker product: each element of a times all of b; the size of an axis, counted from the
- * last, is the product of both; in the dtype in which they meet. */
+/* Kronecker product: each element of a times all of b. The size of each axis, counted from the
+ * last, is the product of both. Result: the common dtype. */
 TC_API tc_tensor tc_kron_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_kron(a, b) tc_kron_at((a), (b), TC_HERE)
-/* The cosine of the angle between vectors along an axis of what they broadcast to, which is
- * dropped; a norm counts as eps at least. */
+/* Cosine of the angle between vectors along an axis, which is dropped; x1 and x2 broadcast.
+ * Norms below eps count as eps. */
 TC_API tc_tensor tc_cosine_similarity_at(tc_tensor x1, tc_tensor x2, int axis, double eps,
                                          tc_site here);
 #define tc_cosine_similarity(x1, x2, axis, eps)                                                    \
     tc_cosine_similarity_at((x1), (x2), (axis), (eps), TC_HERE)
-/* The p-norm of x1 - x2 + eps, which broadcast, along the last axis. */
+/* p-norm of x1 - x2 + eps along the last axis; x1 and x2 broadcast. */
 TC_API tc_tensor tc_pairwise_distance_at(tc_tensor x1, tc_tensor x2, double p, double eps,
                                          bool keepdims, tc_site here);
 #define tc_pairwise_distance(x1, x2, p, eps, keepdims)                                             \
     tc_pairwise_distance_at((x1), (x2), (p), (eps), (keepdims), TC_HERE)
-/* The p-norms of the differences of each of the rows [..., n, d] and each of [..., m, d]: [..., n,
+/* p-norms of the differences between all rows of x1 [..., n, d] and of x2 [..., m, d]: [..., n,
  * m]. */
 TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here);
 #define tc_cdist(x1, x2, p) tc_cdist_at((x1), (x2), (p), TC_HERE)
@@ -465,35 +477,38 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
 #define tc_scaled_dot_product_attention(query, key, value, mask, is_causal, scale)                 \
     tc_scaled_dot_product_attention_at((query), (key), (value), (mask), (is_causal), (scale),      \
                                        TC_HERE)
-/* x / sqrt(mean of squares over axes + eps) * weight; weight broadcasts, or is TC_NONE. Zhang and
- * Sennrich, arXiv 1910.07467. */
+/* RMS normalization: x / sqrt(mean(x^2) over axes + eps) * weight; weight broadcasts, or is
+ * TC_NONE. Zhang and Sennrich, arXiv 1910.07467. */
 TC_API tc_tensor tc_rms_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, double eps,
                                 tc_site here);
 #define tc_rms_norm(x, axes, weight, eps)                                                          \
     tc_rms_norm_at((x), (axes), (weight), (eps), TC_HERE)
-/* (x - mean) / sqrt(var + eps) * weight + bias for each channel of x [N, C, ...]: by the mean and
- * variance of the batch in training, else by running_mean and running_var. These are not changed:
- * tc_var_mean gives the batch's, and tc_assign keeps what they are mixed to. All [C]; weight and
- * bias may be TC_NONE, in training the first two too. Ioffe and Szegedy, arXiv 1502.03167. */
+/* Batch normalization of each channel of x [N, C, ...]: (x - mean) / sqrt(var + eps) * weight +
+ * bias, with the statistics of the batch in training, else running_mean and running_var. The
+ * running statistics are not changed: tc_var_mean computes those of the batch, and tc_assign
+ * stores an update. All operands are [C]; weight and bias may be TC_NONE, in training the
+ * running statistics too. Ioffe and Szegedy, arXiv 1502.03167. */
 TC_API tc_tensor tc_batch_norm_at(tc_tensor x, tc_tensor running_mean, tc_tensor running_var,
                                   tc_tensor weight, tc_tensor bias, bool training, double eps,
                                   tc_site here);
 #define tc_batch_norm(x, running_mean, running_var, weight, bias, training, eps)                   \
     tc_batch_norm_at((x), (running_mean), (running_var), (weight), (bias), (training), (eps),      \
                      TC_HERE)
-/* The same by the mean and variance of each group of channels of each image, x [N, C, ...]; groups
- * divide C (else TC_ERR_SHAPE). Wu and He, arXiv 1803.08494. */
+/* Group normalization: statistics of each group of channels of each image, x [N, C, ...]. groups
+ * divides C (else TC_ERR_SHAPE). Wu and He, arXiv 1803.08494. */
 TC_API tc_tensor tc_group_norm_at(tc_tensor x, int64_t groups, tc_tensor weight, tc_tensor bias,
                                   double eps, tc_site here);
 #define tc_group_norm(x, groups, weight, bias, eps)                                                \
     tc_group_norm_at((x), (groups), (weight), (bias), (eps), TC_HERE)
-/* The same by those of each channel of each image, x [N, C, ...] with an axis more. */
+/* Instance normalization: statistics of each channel of each image, x [N, C, ...] with at least
+ * one more axis. */
 TC_API tc_tensor tc_instance_norm_at(tc_tensor x, tc_tensor weight, tc_tensor bias, double eps,
                                      tc_site here);
 #define tc_instance_norm(x, weight, bias, eps)                                                     \
     tc_instance_norm_at((x), (weight), (bias), (eps), TC_HERE)
-/* x / (k + alpha * mean of the squares of `size` neighbouring channels)^beta, x [N, C, ...] with an
- * axis more, size 1 to 1024 (else TC_ERR_ARGUMENT). */
+/* Local response normalization: x / (k + alpha * mean of squares over `size` neighbouring
+ * channels)^beta, x [N, C, ...] with at least one more axis, size 1 to 1024 (else
+ * TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alpha, double beta,
                                            double k, tc_site here);
 #define tc_local_response_norm(x, size, alpha, beta, k)                                            \
@@ -512,10 +527,10 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
     tc_embedding_bag_at((index), (weight), (offsets), (mode), (per_sample_weights),                \
                         (include_last_offset), (padding_idx), TC_HERE)
 
-/* The selective scan of state spaces, h[t] = exp(delta[t] a) h[t - 1] + delta[t] b[t] u[t] from 0
- * on, and y[t] = c[t] h[t] + d u[t], of u's shape: u and delta [batch, length, width], a [width,
- * states], b and c [batch, length, states], d [width] or TC_NONE (Gu and Dao, arXiv 2312.00752).
- * log2(length) steps over all states at once. */
+/* Selective scan of a state space model: h[t] = exp(delta[t] a) h[t - 1] + delta[t] b[t] u[t],
+ * h[-1] = 0, y[t] = c[t] h[t] + d u[t]. u and delta [batch, length, width], a [width, states], b
+ * and c [batch, length, states], d [width] or TC_NONE. Result: u's shape (Gu and Dao, arXiv
+ * 2312.00752). Takes log2(length) steps over all states. */
 TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_tensor b, tc_tensor c,
                                 tc_tensor d, tc_site here);
 #define tc_ssm_scan(u, delta, a, b, c, d)                                                          \
@@ -524,16 +539,17 @@ TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_te
 /* ---- losses of rows and classes; the last operand is the reduction, as above ----
  * TC_REDUCE_MEAN and TC_REDUCE_SUM give one number, 0-d, TC_REDUCE_NONE one for each row, [N] or
  * [N, ...], or for each element where there are no rows. Else TC_ERR_ARGUMENT. */
-/* -input at its target's class: [N, C], [N, C, ...] or [C] of logarithms, and integers without C.
- * Each counts by the weight [C] of its class (TC_NONE: 1), those of ignore_index not at all; the
- * mean is over what counts. A class outside -C..C-1 fails the run with TC_ERR_INDEX. */
+/* Negative log likelihood: -input at the target class. input: log-probabilities [N, C], [N, C,
+ * ...] or [C]; target: class indices (integers), without the C axis. Each target counts with the
+ * weight [C] of its class (TC_NONE: 1); targets equal to ignore_index do not count. The mean is
+ * weighted. A class outside -C..C-1 fails the run with TC_ERR_INDEX. */
 TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
                                 int64_t ignore_index, tc_reduction reduction, tc_site here);
 #define tc_nll_loss(input, target, weight, ignore_index, reduction)                                \
     tc_nll_loss_at((input), (target), (weight), (ignore_index), (reduction), TC_HERE)
-/* The same of logits, through log_softmax. target may hold probabilities instead, floats of input's
- * shape; the mean is then over all rows. label_smoothing, 0 to 1 (else TC_ERR_ARGUMENT), is how
- * much of it is spread over all classes. */
+/* Cross entropy of logits (log_softmax, then tc_nll_loss). target may hold probabilities
+ * instead: floats of input's shape; the mean is then over all rows. label_smoothing in [0, 1]
+ * (else TC_ERR_ARGUMENT) spreads that part of each target over all classes. */
 TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
                                           int64_t ignore_index, tc_reduction reduction,
                                           double label_smoothing, tc_site here);
@@ -553,14 +569,15 @@ TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tenso
                     zero_infinity)                                                                 \
     tc_ctc_loss_at((log_probs), (targets), (input_lengths), (target_lengths), (blank),             \
                    (reduction), (zero_infinity), TC_HERE)
-/* target * (log(target) - input), or with log_target that of exp(target); both broadcast. The mean
- * is over all elements. */
+/* Kullback-Leibler divergence: target * (log(target) - input), or with log_target exp(target) *
+ * (target - input). Both broadcast. The mean is over all elements. */
 TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,
                               tc_reduction reduction, tc_site here);
 #define tc_kl_div(input, target, log_target, reduction)                                            \
     tc_kl_div_at((input), (target), (log_target), (reduction), TC_HERE)
-/* exp(input) - target * input, or without log_input input - target * log(input + eps); full adds
- * Stirling's approximation of log(target!), for targets above 1. Both broadcast. */
+/* Poisson negative log likelihood: exp(input) - target * input, or without log_input input -
+ * target * log(input + eps). full adds Stirling's approximation of log(target!) for targets
+ * above 1. Both broadcast. */
 TC_API tc_tensor tc_poisson_nll_loss_at(tc_tensor input, tc_tensor target, bool log_input,
                                         bool full, double eps, tc_reduction reduction,
                                         tc_site here);
@@ -574,15 +591,15 @@ TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int6
                                          tc_site here);
 #define tc_multi_margin_loss(input, target, p, margin, weight, reduction)                          \
     tc_multi_margin_loss_at((input), (target), (p), (margin), (weight), (reduction), TC_HERE)
-/* The mean over classes, the last axis, of binary cross entropy with logits, times a weight that
- * broadcasts, or TC_NONE: input and target [N, C] or [C]. */
+/* Mean over classes (the last axis) of binary cross entropy with logits, times a weight that
+ * broadcasts (TC_NONE: 1). input and target [N, C] or [C]. */
 TC_API tc_tensor tc_multilabel_soft_margin_loss_at(tc_tensor input, tc_tensor target,
                                                    tc_tensor weight, tc_reduction reduction,
                                                    tc_site here);
 #define tc_multilabel_soft_margin_loss(input, target, weight, reduction)                           \
     tc_multilabel_soft_margin_loss_at((input), (target), (weight), (reduction), TC_HERE)
-/* 1 - cosine of the rows for targets of 1, max(0, cosine - margin) for those of -1: x1 and x2 [N,
- * D] or [D], target [N] or 0-d. */
+/* 1 - cosine of the rows for targets of 1, max(0, cosine - margin) for targets of -1. x1 and x2
+ * [N, D] or [D]; target [N] or 0-d. */
 TC_API tc_tensor tc_cosine_embedding_loss_at(tc_tensor x1, tc_tensor x2, tc_tensor target,
                                              double margin, tc_reduction reduction, tc_site here);
 #define tc_cosine_embedding_loss(x1, x2, target, margin, reduction)                                \
@@ -598,8 +615,8 @@ TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
                               (reduction), TC_HERE)
 
 /* ---- movement: no element changes its value, and nothing is copied ---- */
-/* Same elements in row-major order under another shape (TC_ERR_SHAPE: of another count); one size
- * may be -1, what the others leave. */
+/* The same elements in row-major order with another shape (TC_ERR_SHAPE: another count). One
+ * size may be -1: it follows from the others. */
 TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here);
 #define tc_reshape(x, ...) \
     tc_reshape_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
@@ -607,14 +624,15 @@ TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_s
 TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site here);
 #define tc_permute(x, ...) \
     tc_permute_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* The two axes swapped. */
+/* Swaps two axes. */
 TC_API tc_tensor tc_transpose_at(tc_tensor x, int axis_a, int axis_b, tc_site here);
 #define tc_transpose(x, axis_a, axis_b) tc_transpose_at((x), (axis_a), (axis_b), TC_HERE)
-/* Repeats axes of size 1 (TC_ERR_SHAPE: another is to), and adds axes in front; -1 keeps a size. */
+/* Repeats axes of size 1, and adds leading axes; -1 keeps a size. TC_ERR_SHAPE: an axis of
+ * another size. */
 TC_API tc_tensor tc_expand_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here);
 #define tc_expand(x, ...) \
     tc_expand_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* Removes the axis if its size is 1, else x itself. */
+/* Removes the axis if its size is 1, else returns x. */
 TC_API tc_tensor tc_squeeze_at(tc_tensor x, int axis, tc_site here);
 #define tc_squeeze(x, axis) tc_squeeze_at((x), (axis), TC_HERE)
 /* Adds an axis of size 1, which becomes axis `axis` of the result. */
@@ -630,8 +648,8 @@ TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop,
 /* The elements along an axis in reverse order. */
 TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here);
 #define tc_flip(x, axis) tc_flip_at((x), (axis), TC_HERE)
-/* So many elements of value (a number or 0-d, cast to x's dtype) before and after along an axis;
- * negative counts cut off. TC_ERR_SHAPE: more than there is. */
+/* Pads an axis with `before` and `after` elements of value (a number or 0-d, cast to x's dtype);
+ * negative counts crop. TC_ERR_SHAPE: more is cropped than there is. */
 TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after, tc_arg value,
                            tc_site here);
 #define tc_pad(x, axis, before, after, value)                                                      \
@@ -639,23 +657,22 @@ TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after,
 /* tc_range(x, 0, 2, 5): elements 2, 3 and 4 along an axis, a slice by step 1. */
 #define tc_range(x, axis, start, stop)                                                             \
     tc_slice_at((x), (axis), (start), (stop), 1, TC_HERE)
-/* The same, but with elements of x: mode "reflect" (the edge itself not repeated: at most the size
- * less 1), "replicate" (of an axis that has some) or "circular" (at most the size; else
- * TC_ERR_SHAPE). TC_ERR_ARGUMENT: another mode. */
+/* Pads with elements of x: mode "reflect" (the edge is not repeated; at most size - 1),
+ * "replicate" (the axis is not empty) or "circular" (at most size; else TC_ERR_SHAPE).
+ * TC_ERR_ARGUMENT: another mode. */
 TC_API tc_tensor tc_pad_mode_at(tc_tensor x, int axis, int64_t before, int64_t after,
                                 const char *mode, tc_site here);
 #define tc_pad_mode(x, axis, before, after, mode)                                                  \
     tc_pad_mode_at((x), (axis), (before), (after), (mode), TC_HERE)
-/* Elements moved on by `shift`, which may be symbolic, along an axis; those beyond its end come
- * first. */
+/* Rotates an axis by `shift` (may be symbolic): elements beyond the end come first. */
 TC_API tc_tensor tc_roll_at(tc_tensor x, int64_t shift, int axis, tc_site here);
 #define tc_roll(x, shift, axis) tc_roll_at((x), (shift), (axis), TC_HERE)
-/* Turned k times by 90 degrees, from the first axis towards the second (TC_ERR_AXIS: the same). */
+/* Rotates k times by 90 degrees, from axis_a towards axis_b (TC_ERR_AXIS: equal axes). */
 TC_API tc_tensor tc_rot90_at(tc_tensor x, int64_t k, int axis_a, int axis_b, tc_site here);
 #define tc_rot90(x, k, axis_a, axis_b) tc_rot90_at((x), (k), (axis_a), (axis_b), TC_HERE)
-/* Windows of `size` elements along an axis of n, each `step` after the one before: the axis counts
- * windows, (n - size) / step + 1, a new last axis their elements. TC_ERR_SHAPE: none fits, or one
- * of the two is less than 1. */
+/* Sliding windows of `size` elements, `step` apart, along an axis of n: the axis counts windows,
+ * (n - size) / step + 1, and a new last axis their elements. TC_ERR_SHAPE: no window fits, or
+ * size or step is less than 1. */
 TC_API tc_tensor tc_unfold_at(tc_tensor x, int axis, int64_t size, int64_t step, tc_site here);
 #define tc_unfold(x, axis, size, step) tc_unfold_at((x), (axis), (size), (step), TC_HERE)
 /* Element [i, j, ...] is number offset + i * strides[0] + j * strides[1] + ... of x in row-major
@@ -665,27 +682,26 @@ TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int 
                                   const int64_t *strides, int64_t offset, tc_site here);
 #define tc_as_strided(x, n, sizes, strides, offset)                                                \
     tc_as_strided_at((x), (n), (sizes), (n), (strides), (offset), TC_HERE)
-/* Each of the n tensors xs [m0], [m1], ... along an axis of its own of [m0, m1, ...], to grids[0]
- * to grids[n - 1]; xy: of [m1, m0, ...], as pictures have them. */
+/* Coordinate grids of n 1-d tensors [m0], [m1], ...: grids[i] [m0, m1, ...] repeats xs[i] along
+ * its own axis. xy: the first two axes are swapped, as for images. */
 TC_API void tc_meshgrid_at(tc_tensors xs, bool xy, tc_tensor *grids, tc_site here);
 #define tc_meshgrid(xs, xy, grids) tc_meshgrid_at((xs), (xy), (grids), TC_HERE)
-/* The elements whose place along axis_b is `offset` after that along axis_a, as a last axis in the
- * place of both; none where the offset is beyond them. TC_ERR_AXIS: the axes are one. */
+/* Diagonal: elements whose index along axis_b is `offset` more than along axis_a, as a new last
+ * axis in place of both (empty if offset is out of range). TC_ERR_AXIS: equal axes. */
 TC_API tc_tensor tc_diagonal_at(tc_tensor x, int64_t offset, int axis_a, int axis_b, tc_site here);
 #define tc_diagonal(x, offset, axis_a, axis_b)                                                     \
     tc_diagonal_at((x), (offset), (axis_a), (axis_b), TC_HERE)
-/* Zeros with x's last axis, of n elements, on such a diagonal of the two axes of the result, of n +
- * |offset| each. */
+/* Diagonal matrices: zeros with x's last axis (n elements) on a diagonal of two axes of size n +
+ * |offset|. */
 TC_API tc_tensor tc_diag_embed_at(tc_tensor x, int64_t offset, int axis_a, int axis_b,
                                   tc_site here);
 #define tc_diag_embed(x, offset, axis_a, axis_b)                                                   \
     tc_diag_embed_at((x), (offset), (axis_a), (axis_b), TC_HERE)
-/* The diagonal of a matrix, or the matrix of a diagonal: [m, n] gives one axis, [n] two (else
- * TC_ERR_SHAPE). */
+/* The diagonal of a matrix [m, n], or the diagonal matrix of a vector [n] (else TC_ERR_SHAPE). */
 TC_API tc_tensor tc_diag_at(tc_tensor x, int64_t offset, tc_site here);
 #define tc_diag(x, offset) tc_diag_at((x), (offset), TC_HERE)
-/* Matrices [..., rows, columns] with zeros above the diagonal, or below it (triu); the diagonal is
- * that of diagonal 0; `diagonal` may be symbolic. */
+/* The lower triangle (tril) or the upper one (triu) of matrices [..., rows, columns], zeros
+ * elsewhere. `diagonal` (may be symbolic) shifts the boundary; 0 is the main diagonal. */
 TC_API tc_tensor tc_tril_at(tc_tensor x, int64_t diagonal, tc_site here);
 #define tc_tril(x, diagonal) tc_tril_at((x), (diagonal), TC_HERE)
 TC_API tc_tensor tc_triu_at(tc_tensor x, int64_t diagonal, tc_site here);
@@ -697,15 +713,15 @@ TC_API tc_tensor tc_pixel_shuffle_at(tc_tensor x, int64_t upscale_factor, tc_sit
 TC_API tc_tensor tc_pixel_unshuffle_at(tc_tensor x, int64_t downscale_factor, tc_site here);
 #define tc_pixel_unshuffle(x, downscale_factor)                                                    \
     tc_pixel_unshuffle_at((x), (downscale_factor), TC_HERE)
-/* Each element along an axis `repeats` times: a number, or a 1-d tensor of a number for each, when
- * the axis of the result has `size` elements: the last one again where the sum is less, and none of
- * those beyond `size`. */
+/* Repeats each element along an axis: `repeats` is a number, or a 1-d tensor with one count per
+ * element. With a tensor the axis of the result has `size` elements: the last element fills up a
+ * smaller sum, and a larger one is cut. */
 TC_API tc_tensor tc_repeat_interleave_at(tc_tensor x, tc_arg repeats, int axis, int64_t size,
                                          tc_site here);
 #define tc_repeat_interleave(x, repeats, axis, size)                                               \
     tc_repeat_interleave_at((x), TC_ARG(repeats), (axis), (size), TC_HERE)
-/* x with src, of its dtype and the shape of what it replaces, in the place of tc_slice, of one
- * element along an axis, or of tc_diagonal. */
+/* x with a part replaced by src, of x's dtype and the part's shape: a tc_slice, one index along
+ * an axis, or a tc_diagonal. */
 TC_API tc_tensor tc_slice_scatter_at(tc_tensor x, tc_tensor src, int axis, int64_t start,
                                      int64_t stop, int64_t step, tc_site here);
 #define tc_slice_scatter(x, src, axis, start, stop, step)                                          \
@@ -723,13 +739,13 @@ TC_API tc_tensor tc_diagonal_scatter_at(tc_tensor x, tc_tensor src, int64_t offs
 TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here);
 #define tc_cat(xs, axis) tc_cat_at((xs), (axis), TC_HERE)
 
-/* The same along a new axis, which becomes axis `axis` of the result: all have one shape. */
+/* Stacks tensors of one shape along a new axis, which becomes axis `axis` of the result. */
 TC_API tc_tensor tc_stack_at(tc_tensors xs, int axis, tc_site here);
 #define tc_stack(xs, axis) tc_stack_at((xs), (axis), TC_HERE)
-/* Pieces of `size` elements along an axis, the last one of what is left, to parts[0] to
- * parts[n - 1]; of as many elements as n sizes say; n pieces as even as can be, the last ones
- * empty where there are too few elements; or all n elements of an axis, without that axis.
- * TC_ERR_ARGUMENT: n pieces are not what makes up the axis; here and below all of parts tell it. */
+/* Splits x along an axis into parts[0] to parts[n - 1]: pieces of `size` (the last one may be
+ * smaller); pieces of n given sizes; n pieces of nearly equal size (the last ones may be empty);
+ * or all n elements, without the axis. TC_ERR_ARGUMENT: the pieces do not make up the axis. All
+ * parts are poisoned after a mistake. */
 TC_API void tc_split_at(tc_tensor x, int64_t size, int axis, tc_tensor *parts, int n, tc_site here);
 #define tc_split(x, size, axis, parts, n) tc_split_at((x), (size), (axis), (parts), (n), TC_HERE)
 TC_API void tc_split_with_sizes_at(tc_tensor x, int n, const int64_t *sizes, int axis,
@@ -740,7 +756,7 @@ TC_API void tc_chunk_at(tc_tensor x, int chunks, int axis, tc_tensor *parts, tc_
 #define tc_chunk(x, chunks, axis, parts) tc_chunk_at((x), (chunks), (axis), (parts), TC_HERE)
 TC_API void tc_unbind_at(tc_tensor x, int axis, tc_tensor *parts, int n, tc_site here);
 #define tc_unbind(x, axis, parts, n) tc_unbind_at((x), (axis), (parts), (n), TC_HERE)
-/* Element `index` along an axis, from the end where negative, without that axis. TC_ERR_ARGUMENT:
+/* Element `index` along an axis (negative: from the end), without that axis. TC_ERR_ARGUMENT:
  * there is no such element. */
 TC_API tc_tensor tc_select_at(tc_tensor x, int axis, int64_t index, tc_site here);
 #define tc_select(x, axis, index) tc_select_at((x), (axis), (index), TC_HERE)
@@ -763,11 +779,11 @@ TC_API tc_tensor tc_unravel_index_at(tc_tensor index, int n, const int64_t *size
  * and off the axis no larger sizes. */
 TC_API tc_tensor tc_gather_at(tc_tensor x, int axis, tc_tensor index, tc_site here);
 #define tc_gather(x, axis, index) tc_gather_at((x), (axis), (index), TC_HERE)
-/* Whole slices of x along an axis, chosen by a 1-d index, whose size the axis has then. */
+/* Slices of x along an axis chosen by a 1-d index; the axis gets the size of the index. */
 TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_site here);
 #define tc_index_select(x, axis, index) tc_index_select_at((x), (axis), (index), TC_HERE)
 
-/* tc_gather of x and index, of equal rank, as broadcast to each other off the axis. */
+/* tc_gather of x and index of equal rank, which broadcast to each other off the axis. */
 TC_API tc_tensor tc_take_along_dim_at(tc_tensor x, tc_tensor index, int axis, tc_site here);
 #define tc_take_along_dim(x, index, axis) tc_take_along_dim_at((x), (index), (axis), TC_HERE)
 /* tc_index(x, TC_TENSORS(i, TC_NONE, k)) is x[i, :, k]: an index for each of the first axes of x,
@@ -776,9 +792,9 @@ TC_API tc_tensor tc_take_along_dim_at(tc_tensor x, tc_tensor index, int axis, tc
  * tc_masked_select. */
 TC_API tc_tensor tc_index_at(tc_tensor x, tc_tensors indices, tc_site here);
 #define tc_index(x, indices) tc_index_at((x), (indices), TC_HERE)
-/* How many elements of a sorted list [n], or [..., n] beside values [..., m], are less than each
- * value; no greater, if right. i64, in the shape of values; NaN is greater than all else. bucketize
- * takes the values first. Numbers are compared in the dtype in which both meet. */
+/* Number of elements of a sorted list [n] (or [..., n] with values [..., m]) that are less than
+ * each value, or not greater if right: i64, shape of values. NaN is greater than every number.
+ * tc_bucketize takes the values first. Compared in the common dtype. */
 TC_API tc_tensor tc_searchsorted_at(tc_tensor sorted, tc_tensor values, bool right, tc_site here);
 #define tc_searchsorted(sorted, values, right)                                                     \
     tc_searchsorted_at((sorted), (values), (right), TC_HERE)
@@ -788,8 +804,8 @@ TC_API tc_tensor tc_bucketize_at(tc_tensor x, tc_tensor boundaries, bool right, 
 /* ---- results as many as values have it: `size` is how many there is room for, *count (0-d i64)
  * how many there are; NULL: not wanted. What is beyond the count is 0, what is beyond the size is
  * left out. On a mistake both are handles that say it. ---- */
-/* The elements of x where the mask (bool, else TC_ERR_DTYPE) is true, in order, [size]. x and mask
- * broadcast. */
+/* The elements of x where the mask (bool, else TC_ERR_DTYPE) is true, in order: [size]. x and
+ * mask broadcast. */
 TC_API void tc_masked_select_at(tc_tensor x, tc_tensor mask, int64_t size, tc_tensor *values,
                                 tc_tensor *count, tc_site here);
 #define tc_masked_select(x, mask, size, values, count)                                             \
@@ -817,28 +833,27 @@ TC_API void tc_unique_consecutive_at(tc_tensor x, int axis, int64_t size, tc_ten
 /* ---- writing at indices, which are checked in the same way. Where several elements of src go to
  * one element of x, they do so in the order that they have along the axis: the same bits from any
  * machine and any number of threads. Sums of f16 and bf16 are made in f32 and rounded once. ---- */
-/* x with src added: x[i, index[i, j, ...], ...] += src[i, j, ...] for axis 1. x and src have one
- * dtype; index is no larger than src on any axis (what is left of src is not used) nor, off the
- * axis, than x. */
+/* x[i, index[i, j, ...], ...] += src[i, j, ...] for axis 1. x and src have one dtype. index is
+ * no larger than src on any axis (the rest of src is not used), nor than x off the axis. */
 TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                    tc_site here);
 #define tc_scatter_add(x, axis, index, src)                                                        \
     tc_scatter_add_at((x), (axis), (index), (src), TC_HERE)
-/* x with elements of src in their places; of several for one place the last one is taken. Shapes
- * and dtypes of this and the next three are those of tc_scatter_add. */
+/* Writes elements of src into x; of several for one place the last one wins. Shapes and dtypes
+ * of this and the next three calls are those of tc_scatter_add. */
 TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here);
 #define tc_scatter(x, axis, index, src) tc_scatter_at((x), (axis), (index), (src), TC_HERE)
-/* The least of x's element and those of src for its place; NaN if one is. */
+/* Minimum of x's element and those of src for its place; NaN if one is NaN. */
 TC_API tc_tensor tc_scatter_min_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                    tc_site here);
 #define tc_scatter_min(x, axis, index, src)                                                        \
     tc_scatter_min_at((x), (axis), (index), (src), TC_HERE)
-/* The largest of them; NaN if one is. */
+/* Maximum of x's element and those of src for its place; NaN if one is NaN. */
 TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                    tc_site here);
 #define tc_scatter_max(x, axis, index, src)                                                        \
     tc_scatter_max_at((x), (axis), (index), (src), TC_HERE)
-/* The product of x's element and those of src for its place. */
+/* Product of x's element and those of src for its place. */
 TC_API tc_tensor tc_scatter_prod_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                     tc_site here);
 #define tc_scatter_prod(x, axis, index, src)                                                       \
@@ -851,8 +866,8 @@ TC_API tc_tensor tc_segment_reduce_at(tc_tensor x, const char *reduce, tc_tensor
                                       tc_site here);
 #define tc_segment_reduce(x, reduce, lengths, axis)                                                \
     tc_segment_reduce_at((x), (reduce), (lengths), (axis), TC_HERE)
-/* x with whole slices of src added to those along an axis that a 1-d index names: src has x's dtype
- * and shape, but along the axis as many slices as there are indices. */
+/* Adds slices of src to the slices of x along an axis that a 1-d index names. src has x's dtype
+ * and shape, but along the axis the size of the index. */
 TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                  tc_site here);
 #define tc_index_add(x, axis, index, src)                                                          \
@@ -867,7 +882,7 @@ TC_API tc_tensor tc_index_put_at(tc_tensor x, tc_tensors indices, tc_tensor src,
                                  tc_site here);
 #define tc_index_put(x, indices, src, accumulate)                                                  \
     tc_index_put_at((x), (indices), (src), (accumulate), TC_HERE)
-/* x with a number, or a 0-d tensor, in whole slices along an axis that a 1-d index names. */
+/* Fills the slices of x along an axis that a 1-d index names with a number or a 0-d tensor. */
 TC_API tc_tensor tc_index_fill_at(tc_tensor x, int axis, tc_tensor index, tc_arg value,
                                   tc_site here);
 #define tc_index_fill(x, axis, index, value)                                                       \
@@ -895,17 +910,19 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
 
-/* x [..., in] times the transpose of weight [out, in], and bias [out] or TC_NONE: [..., out]. */
+/* Linear layer: x [..., in] times the transpose of weight [out, in], plus bias [out] or TC_NONE:
+ * [..., out]. */
 TC_API tc_tensor tc_linear_at(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_site here);
 #define tc_linear(x, weight, bias) tc_linear_at((x), (weight), (bias), TC_HERE)
-/* The rows of weight [n, width] that an index of integers and any shape names: [..., width]. */
+/* Rows of weight [n, width] named by an index (integers, any shape): [..., width]. */
 TC_API tc_tensor tc_embedding_at(tc_tensor index, tc_tensor weight, tc_site here);
 #define tc_embedding(index, weight) tc_embedding_at((index), (weight), TC_HERE)
-/* 1 where a new last axis of so many classes (0 or more) is the index (integers), else 0: i64. */
+/* One-hot code: a new last axis of `classes` (0 or more), 1 at the index (integers), else 0.
+ * Result: i64. */
 TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here);
 #define tc_one_hot(index, classes) tc_one_hot_at((index), (classes), TC_HERE)
 
-/* Of vectors: a[i] b[j], [n, m], and the sum of a[i] b[i], 0-d (TC_ERR_SHAPE: of two sizes). */
+/* Vectors: outer product a[i] b[j], [n, m]; inner product, 0-d (TC_ERR_SHAPE: different sizes). */
 TC_API tc_tensor tc_outer_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_outer(a, b) tc_outer_at((a), (b), TC_HERE)
 TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here);
@@ -980,29 +997,29 @@ TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor
  * n is a number of at most 4096 (else TC_ERR_LIMIT); leading axes broadcast. A program does not
  * grow with n: steps of columns are repeated, from 65 on in blocks whose triangles are solved by
  * their inverses. What has no solution is inf or NaN. */
-/* x where a x = b; b [..., n, k] or [..., n], of a's dtype (else TC_ERR_DTYPE). Elimination with
- * the largest pivot of each column. */
+/* Solution x of a x = b by LU with partial pivoting. b: [..., n, k] or [..., n], of a's dtype
+ * (else TC_ERR_DTYPE). */
 TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_solve(a, b) tc_solve_at((a), (b), TC_HERE)
-/* The same of a triangle of a, which alone is read; x a = b, b [..., k, n], if not left; with ones
- * on the diagonal if unitriangular. b is a matrix. */
+/* Solution with a triangular matrix a, of which only that triangle is read: a x = b, or x a = b
+ * with b [..., k, n] if not left. unitriangular: the diagonal counts as ones. b is a matrix. */
 TC_API tc_tensor tc_solve_triangular_at(tc_tensor a, tc_tensor b, bool upper, bool left,
                                         bool unitriangular, tc_site here);
 #define tc_solve_triangular(a, b, upper, left, unitriangular)                                      \
     tc_solve_triangular_at((a), (b), (upper), (left), (unitriangular), TC_HERE)
-/* The lower triangle l with l l^T = x, symmetric and positive definite, or the upper one u with u^T
- * u = x. */
+/* Cholesky factor of a symmetric positive definite x: lower l with l l^T = x, or upper u with
+ * u^T u = x. */
 TC_API tc_tensor tc_cholesky_at(tc_tensor x, bool upper, tc_site here);
 #define tc_cholesky(x, upper) tc_cholesky_at((x), (upper), TC_HERE)
 /* The inverse, [..., n, n]. */
 TC_API tc_tensor tc_inv_at(tc_tensor x, tc_site here);
 #define tc_inv(x) tc_inv_at((x), TC_HERE)
-/* The determinant, [...]; its sign, and the log of what it is without it. NULL: not wanted. */
+/* Determinant [...]; its sign, and the logarithm of its absolute value (NULL: not wanted). */
 TC_API tc_tensor tc_det_at(tc_tensor x, tc_site here);
 #define tc_det(x) tc_det_at((x), TC_HERE)
 TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc_site here);
 #define tc_slogdet(x, sign, logabsdet) tc_slogdet_at((x), (sign), (logabsdet), TC_HERE)
-/* n factors x, or the inverse where n is negative; the identity where n is 0. */
+/* x to the power n: n factors, the inverse's if n is negative, the identity if n is 0. */
 TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
 #define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
 
@@ -1024,15 +1041,16 @@ TC_API tc_tensor tc_block_diag_at(tc_tensors xs, tc_site here);
 
 /* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 256
  * (else TC_ERR_LIMIT); NULL: not wanted, and on a mistake all are handles that say it ---- */
-/* x = q r: q [..., m, k] with orthogonal columns of length 1, r [..., k, n] an upper triangle. */
+/* QR decomposition x = q r: q [..., m, k] with orthonormal columns, r [..., k, n] upper
+ * triangular. */
 TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here);
 #define tc_qr(x, q, r) tc_qr_at((x), (q), (r), TC_HERE)
-/* Of (x + its transpose) / 2, [..., n, n]: the eigenvalues from the least on, [..., n], and the
- * vectors as columns. Vectors of one value are any that fit; they have no gradient. */
+/* Eigenvalues (ascending, [..., n]) and eigenvectors (columns, [..., n, n]) of (x + x^T) / 2.
+ * Vectors of equal eigenvalues are any orthonormal ones; they have no gradient. */
 TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here);
 #define tc_eigh(x, values, vectors) tc_eigh_at((x), (values), (vectors), TC_HERE)
-/* x = u diag(s) vh: u [..., m, k], the singular values s [..., k] from the largest on, vh
- * [..., k, n]. Jacobi's rotations on one side (Hestenes, 1958), as for eigenvalues. */
+/* Singular value decomposition x = u diag(s) vh: u [..., m, k], s [..., k] descending, vh [...,
+ * k, n]. One-sided Jacobi rotations (Hestenes, 1958). */
 TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here);
 #define tc_svd(x, u, s, vh) tc_svd_at((x), (u), (s), (vh), TC_HERE)
 /* Moore-Penrose pseudo-inverse [..., n, m]: singular values of at most rcond times the largest
@@ -1058,8 +1076,8 @@ TC_API tc_tensor tc_fft_at(tc_tensor x, int64_t n, int axis, const char *norm, t
 #define tc_fft(x, n, axis, norm) tc_fft_at((x), (n), (axis), (norm), TC_HERE)
 TC_API tc_tensor tc_ifft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_ifft(x, n, axis, norm) tc_ifft_at((x), (n), (axis), (norm), TC_HERE)
-/* Of real x, no pairs: places 0 to n / 2 of the result, [..., n / 2 + 1, 2], as the others mirror
- * these. And back to n real numbers, 0: 2 * (size - 1). */
+/* Real transforms: x without pairs to bins 0 to n / 2, [..., n / 2 + 1, 2] (the others mirror
+ * these), and back to n real numbers (0: 2 * (size - 1)). */
 TC_API tc_tensor tc_rfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_rfft(x, n, axis, norm) tc_rfft_at((x), (n), (axis), (norm), TC_HERE)
 TC_API tc_tensor tc_irfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
@@ -1169,16 +1187,16 @@ typedef struct tc_pool {
     bool exclude_pad; /* averages: padding does not count */
     int64_t divisor;  /* averages: what sums are divided by; 0: how many elements count */
 } tc_pool;
-/* The largest of each window, of any dtype; padding never wins and is at most half of the kernel,
- * which is given along each axis (else TC_ERR_ARGUMENT). */
+/* Maximum of each window, of any dtype. Padding never wins and is at most half of the kernel,
+ * which is given for each axis (else TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_max_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_max_pool1d(x, ...) tc_max_pool1d_at((x), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_max_pool2d(x, ...) tc_max_pool2d_at((x), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_max_pool3d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_max_pool3d(x, ...) tc_max_pool3d_at((x), (__VA_ARGS__), TC_HERE)
-/* The same, and where the values stand in their image, counted through all of its axes (i64; the
- * first of equal ones); NULL: not wanted. On a mistake both are handles that say it. */
+/* Max pooling with the index of each value in its image, counted over all image axes (i64; the
+ * first of equal ones). NULL: not wanted. */
 TC_API void tc_max_pool1d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
                                           tc_tensor *indices, tc_site here);
 #define tc_max_pool1d_with_indices(x, options, values, indices)                                    \
@@ -1191,24 +1209,23 @@ TC_API void tc_max_pool3d_with_indices_at(tc_tensor x, const tc_pool *options, t
                                           tc_tensor *indices, tc_site here);
 #define tc_max_pool3d_with_indices(x, options, values, indices)                                    \
     tc_max_pool3d_with_indices_at((x), (options), (values), (indices), TC_HERE)
-/* The mean of each window; of integers without the fraction, not of bool. No dilation
- * (TC_ERR_ARGUMENT). */
+/* Mean of each window; integers without the fraction, not bool. TC_ERR_ARGUMENT: dilation. */
 TC_API tc_tensor tc_avg_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_avg_pool1d(x, ...) tc_avg_pool1d_at((x), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_avg_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_avg_pool2d(x, ...) tc_avg_pool2d_at((x), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_avg_pool3d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_avg_pool3d(x, ...) tc_avg_pool3d_at((x), (__VA_ARGS__), TC_HERE)
-/* The p-th root of the sum of |x|^p over each window, of floats; p is not 0 (TC_ERR_ARGUMENT). */
+/* p-th root of the sum of |x|^p over each window. Floats; p is not 0 (TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_lp_pool1d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
 #define tc_lp_pool1d(x, p, ...) tc_lp_pool1d_at((x), (p), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_lp_pool2d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
 #define tc_lp_pool2d(x, p, ...) tc_lp_pool2d_at((x), (p), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_lp_pool3d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
 #define tc_lp_pool3d(x, p, ...) tc_lp_pool3d_at((x), (p), (__VA_ARGS__), TC_HERE)
-/* tc_adaptive_avg_pool2d(x, 7, 7): means of as many windows along each axis as the sizes say;
- * window o of m along n elements is floor(o n / m) .. ceil((o + 1) n / m). One size stands for all,
- * -1 keeps x's. Of floats (the largest: of any dtype). */
+/* Means over as many windows along each axis as the sizes say: tc_adaptive_avg_pool2d(x, 7, 7).
+ * Window o of m along n elements is floor(o n / m) .. ceil((o + 1) n / m). One size stands for
+ * all axes, -1 keeps x's. Floats (maximum: any dtype). */
 TC_API tc_tensor tc_adaptive_avg_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
 #define tc_adaptive_avg_pool1d(x, ...)                                                             \
     tc_adaptive_avg_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
@@ -1218,7 +1235,7 @@ TC_API tc_tensor tc_adaptive_avg_pool2d_at(tc_tensor x, int n, const int64_t *si
 TC_API tc_tensor tc_adaptive_avg_pool3d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
 #define tc_adaptive_avg_pool3d(x, ...)                                                             \
     tc_adaptive_avg_pool3d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* The largest of each such window; and where it stands, as tc_max_pool2d_with_indices has it. */
+/* Maximum of each such window, with indices as of tc_max_pool2d_with_indices. */
 TC_API tc_tensor tc_adaptive_max_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
 #define tc_adaptive_max_pool1d(x, ...)                                                             \
     tc_adaptive_max_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
@@ -1246,12 +1263,12 @@ TC_API void tc_adaptive_max_pool3d_with_indices_at(tc_tensor x, tc_tensor *value
 #define tc_adaptive_max_pool3d_with_indices(x, values, indices, ...)                               \
     tc_adaptive_max_pool3d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
                                            TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* The windows of images of two axes, [N, C, H, W] or [C, H, W], as columns: [N, C * kernel
- * elements, windows], or without N. stride 0: 1. */
+/* Windows of images [N, C, H, W] or [C, H, W] as columns: [N, C * kernel elements, windows], or
+ * without N. stride 0: 1. */
 TC_API tc_tensor tc_im2col_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_im2col(x, ...) tc_im2col_at((x), (__VA_ARGS__), TC_HERE)
-/* Its transpose: an image of two sizes, in which the elements of all windows over a place are
- * summed. tc_col2im(x, 2, (int64_t[]){8, 8}, &(tc_pool){.kernel = {3, 3}}) */
+/* Transpose of tc_im2col: an image of two sizes in which overlapping windows are summed.
+ * tc_col2im(x, 2, (int64_t[]){8, 8}, &(tc_pool){.kernel = {3, 3}}) */
 TC_API tc_tensor tc_col2im_at(tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
                               tc_site here);
 #define tc_col2im(x, n, sizes, ...) tc_col2im_at((x), (n), (sizes), (__VA_ARGS__), TC_HERE)
@@ -1286,7 +1303,7 @@ TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode
  * zeros), that programs may change. tc_read tells its present value. */
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* The same of memory whose type is known, as tc_copy_in_as_at. */
+/* tc_param of memory whose type is known, as tc_copy_in_as_at. */
 TC_API tc_tensor tc_param_as_at(tc_ctx *ctx, tc_buf data, int n, const int64_t *dtype_and_sizes,
                                 tc_site here);
 #define tc_param(ctx, data, ...)                                                                   \
@@ -1296,14 +1313,13 @@ TC_API tc_tensor tc_param_as_at(tc_ctx *ctx, tc_buf data, int n, const int64_t *
  * tc_eval): tc_param_from(tc_randn(ctx, key, TC_F32, 784, 512)). */
 TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here);
 #define tc_param_from(value) tc_param_from_at((value), TC_HERE)
-/* The parameter itself, which has this name from now on: tc_save and tc_load go by it. The name is
- * copied. TC_ERR_ARGUMENT: it is no parameter, or the name is NULL. */
+/* Names a parameter and returns it; tc_save and tc_load use the name, which is copied.
+ * TC_ERR_ARGUMENT: not a parameter, or the name is NULL. */
 TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here);
 #define tc_named(param, name) tc_named_at((param), (name), TC_HERE)
-/* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major, as tc_read
- * the other way round. Runs that are under way go on with the value that they found. TC_ERR_BUFFER:
- * as tc_read; TC_ERR_ARGUMENT: it is no parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY.
- * tc_error(param) tells. */
+/* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major. Runs
+ * under way continue with the value that they found. TC_ERR_BUFFER: as tc_read; TC_ERR_ARGUMENT:
+ * not a parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY. tc_error(param) holds the text. */
 TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here);
 #define tc_param_write(param, pointer, n)                                                          \
     tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
@@ -1328,15 +1344,15 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)
-/* The same of several results of any shape, given the gradient of each, of its shape (what
- * broadcasts to it will do) and cast to its dtype: grads[i] is the vector of cotangents times the
- * Jacobian by params[i]. */
+/* Vector-Jacobian product of several results of any shape, given a cotangent for each, which
+ * broadcasts to its shape and is cast to its dtype: grads[i] is the cotangents times the
+ * Jacobian with respect to params[i]. */
 TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_tensor *params,
                            int n, tc_tensor *grads, tc_site here);
 #define tc_vjp(results, ...) tc_vjp_at(results, __VA_ARGS__, TC_HERE)
-/* Forward mode, tc_jvp(results, inputs, tangents, out): out[i], of the shape and dtype of result i,
- * is the Jacobian of it times the inputs' tangents, which are given as the cotangents above. One
- * walk whatever the number of inputs, for results that are more than the inputs. */
+/* Jacobian-vector product (forward mode): tc_jvp(results, inputs, tangents, out) stores in
+ * out[i], of the shape and dtype of result i, its Jacobian times the inputs' tangents, which are
+ * given as the cotangents above. One walk for any number of inputs. */
 TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tangents,
                            tc_tensor *out, tc_site here);
 #define tc_jvp(results, ...) tc_jvp_at(results, __VA_ARGS__, TC_HERE)
