@@ -90,16 +90,6 @@ static double tci_price_flops(const tci_fusion *f, const tci_group *g)
     return flops;
 }
 
-/* True if n has memory without a cut, or is not worth any: one number, indices, draws. */
-static bool tci_price_is_free(const tci_fusion *f, const tci_suspect *s, const tci_node *n)
-{
-    const tci_pnode *p = tci_pnode_of(f, n);
-    bool there = p->root >= 0 && (f->roots[p->root].group != s->group || p->apart);
-    return tci_plan_is_leaf(n) || there || p->drawn || p->guards || p->index > 0 ||
-           tci_op_is(n->op, TCI_IS_NUMBER) || n->op == TCI_OP_BARRIER ||
-           tci_dim_le(tci_node_count(n), 1);
-}
-
 /* What a chain of views reads. */
 static const tci_node *tci_price_below(const tci_node *n)
 {
@@ -107,6 +97,25 @@ static const tci_node *tci_price_below(const tci_node *n)
         n = n->in[0];
     }
     return n;
+}
+
+/* True if n is a view of a value that was stored before groups were made: plan/algorithm.c gave it
+ * the layout that a matrix unit reads, and a copy of the view would have another. */
+static bool tci_price_is_laid_out(const tci_fusion *f, const tci_node *n)
+{
+    const tci_node *below = tci_price_below(n);
+    const tci_pnode *p = tci_pnode_of(f, below);
+    return f->blocks && below != n && p->forced && p->forced_in == 0;
+}
+
+/* True if n has memory without a cut, or is not worth any: one number, indices, draws. */
+static bool tci_price_is_free(const tci_fusion *f, const tci_suspect *s, const tci_node *n)
+{
+    const tci_pnode *p = tci_pnode_of(f, n);
+    bool there = p->root >= 0 && (f->roots[p->root].group != s->group || p->apart);
+    return tci_plan_is_leaf(n) || there || p->drawn || p->guards || p->index > 0 ||
+           tci_op_is(n->op, TCI_IS_NUMBER) || n->op == TCI_OP_BARRIER ||
+           tci_dim_le(tci_node_count(n), 1) || tci_price_is_laid_out(f, n);
 }
 
 /* The order in which cuts are tried: values that roots read of each other, computed values by their
