@@ -868,8 +868,10 @@ static tci_lstmt tci_build_keep_stmt(tci_build *b, const tci_lkeep *keep, int va
     vec = vec && keep->coef[b->vec_axis] != 0 ? vec : NULL;
     *lanes = vec ? b->l->lanes : 1;
     if (vec) {
-        bool whole = vec->n < 0 || keep->is_padded;
         st.imm = keep->coef[b->vec_axis];
+        /* what a stage stores is padded along its rows, not across them */
+        bool padded = keep->is_padded && (keep->stage < 0 || st.imm == 1);
+        bool whole = vec->n < 0 || padded;
         st.n = whole ? -1 : vec->n;
         *load = tci_build_keep_mem(false, whole, st.imm != 1);
         st.mem = (uint8_t)(write ? tci_build_keep_mem(true, whole, st.imm != 1) : *load);

@@ -49,7 +49,8 @@ typedef struct tci_lkeep {
     int32_t inst;
     int32_t local;      /* or ~operand: it lies there, and no stage stores it */
     int32_t stage, first, last;
-    bool is_padded;     /* whole vectors may be touched where only some lanes exist */
+    bool is_padded;     /* whole vectors may be touched where only some lanes exist; of what a stage
+                         * stores only vectors of neighbours, as the padding is behind each row */
     tci_lin base;
     tci_dim *coef;
     tci_lin *origin;

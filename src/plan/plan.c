@@ -5,8 +5,8 @@
  *
  * A program may be planned several times: until no group forces a value into memory, with pairs
  * that each kernel computes for itself (plan/score_recompute.c), with values stored that the cost
- * model says should be (plan/price.c), with values computed again (plan/remat.c). Trials of the
- * last two have a set of forced values each; those of pairs share one. */
+ * model says should be (plan/price.c), with values computed again (plan/remat.c). Each trial has a
+ * set of forced values of its own: what a refused trial forced does not bind the next one. */
 #include <setjmp.h>
 
 #include "../kernel/backward.h"
@@ -367,8 +367,10 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
     tci_scratch *s = j->maker.s;
     tci_node **before = tci_scratch_copy(s, j->outputs, sizeof(tci_node *) * (size_t)j->n_outputs);
     tci_pairs_refused refused = {tci_table_in(s, sizeof(bool)), tci_table_in(s, sizeof(bool))};
+    const tci_table *forced = j->forced;
     for (bool whole = false; !whole;) {
         tci_plan q;
+        j->forced = tci_plan_copy_set(s, forced);
         tci_plan_restart(s, &q, start, p);
         for (int i = 0; i < j->n_outputs; i++) {
             j->outputs[i] = before[i];
