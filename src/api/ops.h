@@ -10,11 +10,12 @@
  * TC_ERR_MEMORY; a poisoned operand is returned as it is. TC_ERR_SHAPE, TC_ERR_DTYPE and
  * TC_ERR_AXIS tell of operands and axes that do not fit what stands at the call, TC_ERR_ARGUMENT of
  * attributes that never do (a step of 0, groups that do not divide the channels, a spec that does
- * not parse), TC_ERR_LIMIT of a result with more elements than memory can address. What a comment
- * does not say: the result has the shape and dtype of the first operand; tensors of different
- * dtypes meet as in torch (u16, u32 and u64 with other integers as in NumPy), or all as in NumPy
- * (options.promotion); their shapes broadcast as in NumPy; axes and sizes that the call does not
- * name stay as they are. */
+ * not parse), TC_ERR_LIMIT of a result with more elements than memory can address.
+ *
+ * Unless a comment says otherwise, the result has the shape and dtype of the first operand; dtypes
+ * are promoted as in PyTorch (u16, u32 and u64 with other integers as in NumPy), or all as in NumPy
+ * (options.promotion); shapes broadcast as in NumPy; axes and sizes that the call does not name are
+ * unchanged. */
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
@@ -170,7 +171,7 @@ TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, i
 TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here);
 #define tc_dropout(x, p, key) tc_dropout_at((x), TC_ARG(p), TC_ARG(key), TC_HERE)
 
-/* ---- over axes: what is reduced drops its axes, or keeps them with size 1 where keepdims ---- */
+/* ---- over axes: a reduced axis is dropped, or has size 1 if keepdims ---- */
 /* Arithmetic mean; NaN over no elements. Integers and bool in f32. */
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_mean(x, axes, keepdims) tc_mean_at((x), (axes), (keepdims), TC_HERE)
@@ -513,12 +514,11 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
                                            double k, tc_site here);
 #define tc_local_response_norm(x, size, alpha, beta, k)                                            \
     tc_local_response_norm_at((x), (size), (alpha), (beta), (k), TC_HERE)
-/* Rows of weight [rows, width] that an index (integers) names, added, averaged or the largest taken
- * of each bag, [bags, width]: mode "sum", "mean" (also NULL) or "max"; row padding_idx does not
- * count (-1 is the last row, as in PyTorch; TC_END: all rows do). A bag is a row of index
- * [bags, length], or what lies between two offsets into index [n] (the last one is an end where
- * include_last_offset); an empty bag is 0. Sums alone may weigh each element (else
- * TC_ERR_ARGUMENT). */
+/* Reduces the rows of weight [rows, width] that each bag of indices (integers) selects: [bags,
+ * width]. mode: "sum", "mean" (also NULL) or "max". A bag is a row of index [bags, length], or the
+ * elements of index [n] from one offset to the next (include_last_offset: the last offset ends the
+ * last bag). An empty bag gives 0. Row padding_idx is skipped (-1 is the last row, as in PyTorch;
+ * TC_END skips none). per_sample_weights needs mode "sum" (else TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
                                      const char *mode, tc_tensor per_sample_weights,
                                      bool include_last_offset, int64_t padding_idx, tc_site here);
@@ -556,12 +556,12 @@ TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_
 #define tc_cross_entropy_loss(input, target, weight, ignore_index, reduction, label_smoothing)     \
     tc_cross_entropy_loss_at((input), (target), (weight), (ignore_index), (reduction),             \
                              (label_smoothing), TC_HERE)
-/* -log of the probability of all ways to say targets [batch, labels] (integers) in time, where each
- * place emits the label, the same once more, or a blank (a class): log_probs [time, batch,
- * classes], time a number, of which sequence i has input_lengths[i] times and target_lengths[i]
- * labels ([batch], integers). The mean is of what each target has by label. Inf where there is no
- * way; zero_infinity: 0, as is its gradient. Graves et al., "Connectionist temporal
- * classification", 2006. */
+/* Connectionist temporal classification loss (Graves et al., 2006): -log of the summed probability
+ * of all alignments of targets [batch, labels] (integers) with log_probs [time, batch, classes],
+ * where class `blank` separates labels and time is a number. Sequence i has input_lengths[i] steps
+ * and target_lengths[i] labels ([batch], integers). TC_REDUCE_MEAN divides each loss by the length
+ * of its target first. A target without an alignment gives inf; with zero_infinity it gives 0 and
+ * a gradient of 0. */
 TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tensor input_lengths,
                                 tc_tensor target_lengths, int64_t blank, tc_reduction reduction,
                                 bool zero_infinity, tc_site here);
@@ -786,10 +786,10 @@ TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_s
 /* tc_gather of x and index of equal rank, which broadcast to each other off the axis. */
 TC_API tc_tensor tc_take_along_dim_at(tc_tensor x, tc_tensor index, int axis, tc_site here);
 #define tc_take_along_dim(x, index, axis) tc_take_along_dim_at((x), (index), (axis), TC_HERE)
-/* tc_index(x, TC_TENSORS(i, TC_NONE, k)) is x[i, :, k]: an index for each of the first axes of x,
- * TC_NONE for all of one; one at least is given. Indices broadcast; their axes stand where the
- * first of them is, or in front where an axis of all lies between them. No masks:
- * tc_masked_select. */
+/* Advanced indexing: tc_index(x, TC_TENSORS(i, TC_NONE, k)) is x[i, :, k]. There is an index for
+ * each of the first axes of x, TC_NONE for a whole axis; at least one is given. Indices broadcast;
+ * their axes replace the first indexed axis, or come first where a whole axis separates indexed
+ * ones. For a mask see tc_masked_select. */
 TC_API tc_tensor tc_index_at(tc_tensor x, tc_tensors indices, tc_site here);
 #define tc_index(x, indices) tc_index_at((x), (indices), TC_HERE)
 /* Number of elements of a sorted list [n] (or [..., n] with values [..., m]) that are less than
@@ -801,9 +801,9 @@ TC_API tc_tensor tc_searchsorted_at(tc_tensor sorted, tc_tensor values, bool rig
 TC_API tc_tensor tc_bucketize_at(tc_tensor x, tc_tensor boundaries, bool right, tc_site here);
 #define tc_bucketize(x, boundaries, right) tc_bucketize_at((x), (boundaries), (right), TC_HERE)
 
-/* ---- results as many as values have it: `size` is how many there is room for, *count (0-d i64)
- * how many there are; NULL: not wanted. What is beyond the count is 0, what is beyond the size is
- * left out. On a mistake both are handles that say it. ---- */
+/* ---- results whose number depends on values: `size` is the capacity, *count (0-d i64, NULL: not
+ * wanted) the number of results. Elements beyond the count are 0, results beyond the capacity are
+ * dropped. On an error both are poisoned handles ---- */
 /* The elements of x where the mask (bool, else TC_ERR_DTYPE) is true, in order: [size]. x and
  * mask broadcast. */
 TC_API void tc_masked_select_at(tc_tensor x, tc_tensor mask, int64_t size, tc_tensor *values,
@@ -873,11 +873,11 @@ TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tens
 #define tc_index_add(x, axis, index, src)                                                          \
     tc_index_add_at((x), (axis), (index), (src), TC_HERE)
 
-/* x with src, of its dtype, which broadcasts to tc_index(x, indices), in those places; or added to
- * them, if accumulate. Of several elements for one place one is taken; sums have the order of src.
- * One mask (bool) over x's first axes may stand for the indices: its true elements take the rows of
- * src in order, or all the one that there is; of a src without rows a true element is TC_ERR_INDEX
- * in the run. */
+/* x with the elements tc_index(x, indices) replaced by src, or increased by it if accumulate. src
+ * has x's dtype and broadcasts to them. If an element is written several times, one of the writes
+ * wins; accumulate adds in src's order. One bool mask over x's first axes may replace the indices:
+ * its true elements take the rows of src in order, or all take src's only row; a true element is
+ * TC_ERR_INDEX in the run if src has no rows. */
 TC_API tc_tensor tc_index_put_at(tc_tensor x, tc_tensors indices, tc_tensor src, bool accumulate,
                                  tc_site here);
 #define tc_index_put(x, indices, src, accumulate)                                                  \
@@ -956,9 +956,10 @@ TC_API void tc_gru_at(tc_tensor x, tc_tensor h0, tc_tensors weights, bool bidire
 #define tc_gru(x, h0, weights, bidirectional, batch_first, output, h)                              \
     tc_gru_at((x), (h0), (weights), (bidirectional), (batch_first), (output), (h), TC_HERE)
 
-/* ---- bytes for floats: q of TC_I8 or TC_U8 (else TC_ERR_DTYPE) stands for (q - zero_point) *
- * scale; both are numbers or 0-d tensors, or have one axis, which lies along `axis` of x ---- */
-/* The nearest byte of floats, even ones first; beyond them the last one, and 0 of NaN. */
+/* ---- quantized integers: q of TC_I8 or TC_U8 (else TC_ERR_DTYPE) represents (q - zero_point) *
+ * scale; both are numbers or 0-d tensors, or 1-d along `axis` of x ---- */
+/* round(x / scale) + zero_point, ties to even, saturated to the range of the dtype; NaN gives
+ * 0. */
 TC_API tc_tensor tc_quantize_at(tc_tensor x, tc_arg scale, tc_arg zero_point, int axis,
                                 tc_dtype dtype, tc_site here);
 #define tc_quantize(x, scale, zero_point, axis, dtype)                                             \
@@ -968,9 +969,9 @@ TC_API tc_tensor tc_dequantize_at(tc_tensor q, tc_arg scale, tc_arg zero_point, 
                                   tc_site here);
 #define tc_dequantize(q, scale, zero_point, axis)                                                  \
     tc_dequantize_at((q), TC_ARG(scale), TC_ARG(zero_point), (axis), TC_HERE)
-/* The product of what a [..., m, k] and b [..., k, n] stand for, in f32: a sum of integers in i32,
- * exact for k of at most 33,000, scaled in the end. Those of a are along its rows, [m], those of b
- * along its columns, [n]. */
+/* Matrix product of quantized a [..., m, k] and b [..., k, n] in f32: an i32 sum, exact for k of at
+ * most 33,000, then scaled. Scale and zero point of a have one element or one for each row, [m];
+ * those of b one, or one for each column, [n]. */
 TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_tensor b,
                                tc_arg scale_b, tc_arg zero_b, tc_site here);
 #define tc_qmatmul(a, scale_a, zero_a, b, scale_b, zero_b)                                         \
@@ -987,7 +988,8 @@ TC_API tc_tensor tc_coo_matmul_at(tc_tensor rows, tc_tensor columns, tc_tensor v
                                   int64_t n_rows, tc_tensor dense, tc_site here);
 #define tc_coo_matmul(rows, columns, values, n_rows, dense)                                        \
     tc_coo_matmul_at((rows), (columns), (values), (n_rows), (dense), TC_HERE)
-/* Those of row i are number starts[i] to starts[i + 1] - 1; starts [rows + 1] begins with 0. */
+/* Compressed sparse rows: row i has the elements starts[i] to starts[i + 1] - 1. starts is
+ * [rows + 1] and begins with 0. */
 TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor values,
                                   tc_tensor dense, tc_site here);
 #define tc_csr_matmul(starts, columns, values, dense)                                              \
@@ -996,13 +998,14 @@ TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor
 /* ---- square matrices [..., n, n] of floats ----
  * n is a number of at most 4096 (else TC_ERR_LIMIT); leading axes broadcast. A program does not
  * grow with n: steps of columns are repeated, from 65 on in blocks whose triangles are solved by
- * their inverses. What has no solution is inf or NaN. */
+ * their inverses. A singular matrix gives inf or NaN. */
 /* Solution x of a x = b by LU with partial pivoting. b: [..., n, k] or [..., n], of a's dtype
  * (else TC_ERR_DTYPE). */
 TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_solve(a, b) tc_solve_at((a), (b), TC_HERE)
-/* Solution with a triangular matrix a, of which only that triangle is read: a x = b, or x a = b
- * with b [..., k, n] if not left. unitriangular: the diagonal counts as ones. b is a matrix. */
+/* Solution x of a x = b for a triangular matrix a, or of x a = b with b [..., k, n] if not left. b
+ * is a matrix. Only the upper or lower triangle of a is read; unitriangular takes its diagonal
+ * as 1. */
 TC_API tc_tensor tc_solve_triangular_at(tc_tensor a, tc_tensor b, bool upper, bool left,
                                         bool unitriangular, tc_site here);
 #define tc_solve_triangular(a, b, upper, left, unitriangular)                                      \
@@ -1359,25 +1362,25 @@ TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tan
 /* A function that builds y[0], y[1] ... of x[0], x[1] ..., its own numbers of both. */
 typedef void (*tc_function)(const tc_tensor *x, tc_tensor *y, void *user);
 #define TC_UNMAPPED INT32_MIN
-/* tc_vmap(f, user, inputs, in_axes, outputs, out_axes, n): what f makes of each slice of the inputs
- * along in_axes[i] (TC_UNMAPPED: it is given whole to every example; NULL: axis 0 of all), side by
- * side along out_axes[i] of output i (NULL: axis 0; TC_UNMAPPED: it must be the same for all
- * examples, and is not repeated). f is called once, on tensors that stand for a slice, and builds
- * one graph for all examples: a loop over them is nowhere. What else f uses is the same for all;
- * random numbers are the same too, unless their key is of the example. tc_grad, tc_jvp and tc_vmap
- * itself may stand inside f and around it; the values of examples are not there to read.
+/* tc_vmap(f, user, inputs, in_axes, outputs, out_axes, n): vectorizes f over axis in_axes[i] of
+ * each input i (TC_UNMAPPED: every example gets the whole input; NULL: axis 0 of all). The results
+ * are stacked along out_axes[i] of output i (NULL: axis 0; TC_UNMAPPED: the output must not depend
+ * on the example, and is not repeated). f is called once, on tensors of one example's shape, and
+ * builds one graph for all examples, without a loop. Other tensors that f uses are shared by all
+ * examples, as are random numbers, unless their key depends on the example. tc_grad, tc_jvp and
+ * tc_vmap may be called inside f and around it; the values of an example cannot be read in f.
  * TC_ERR_SHAPE: the sizes of the axes differ; TC_ERR_AXIS; TC_ERR_ARGUMENT: every input is
  * TC_UNMAPPED, f is NULL, or an output that differs is to be TC_UNMAPPED. */
 TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs, const int *in_axes,
                             tc_tensor *outputs, const int *out_axes, int n, tc_site here);
 #define tc_vmap(f, user, inputs, ...) tc_vmap_at((f), (user), inputs, __VA_ARGS__, TC_HERE)
 
-/* ---- any op above by its name: for files of graphs and bindings of languages ---- */
+/* ---- any op above by its name: for model files and language bindings ---- */
 /* tc_op(ctx, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", -1))) is tc_softmax(x, -1). Inputs
  * are the op's operands in order (TC_NONE: left out); each other parameter is given by its name,
- * and so may an operand be: TC_ATTR("b", 2.5). Those of an options struct are its fields; what has
- * a default may be left out. TC_ERR_ARGUMENT: there is no op or parameter of that name, one that is
- * needed is missing, or is not of its kind; otherwise as the call. */
+ * and so may an operand be: TC_ATTR("b", 2.5). The parameters of an options struct are its fields;
+ * a parameter with a default may be left out. TC_ERR_ARGUMENT: there is no op or parameter of that
+ * name, a required one is missing, or one has another kind; other errors are those of the call. */
 TC_API tc_tensor tc_op_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
                           tc_site here);
 #define tc_op(ctx, name, inputs, attrs) tc_op_at((ctx), (name), (inputs), (attrs), TC_HERE)
