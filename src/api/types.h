@@ -208,8 +208,8 @@ typedef struct tc_options {
      * which shows what fusing is worth; sums may have another order */
     int fusion;
     /* less workspace for more work; values are the same. tc_explain says what is computed again,
-     * and the peak with and without. What the body of a loop computes, and the carries that its
-     * gradient reads, are stored (tc_scan and the like, and attention in bands of rows) */
+     * and the peak with and without. Values of a loop's body (of tc_scan and the like, and of
+     * attention in bands of rows), and the carries that its gradient reads, are still stored */
     tc_remat remat;
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
