@@ -54,15 +54,16 @@ static bool tci_stft_window(tci_stft *s, tc_tensor window, int64_t length)
 static bool tci_stft_begin(tci_stft *s, const char *name, tc_tensor x, tc_tensor window,
                            const tc_stft_options *o, tc_site here)
 {
-    enum { MOST = 1 << 30 };
+    enum { TCI_STFT_MOST = 1 << 30 };
     const tc_stft_options none = {0};
     int64_t length;
     o = o ? o : &none;
     if (!tci_made_begin(&s->m, name, x, here)) {
         return false;
     }
-    if (!tci_stft_size(s, "n_fft", o->n_fft, 0, MOST, &s->n_fft) ||
-        !tci_stft_size(s, "hop_length", o->hop_length, TCI_MAX(s->n_fft / 4, 1), MOST, &s->hop) ||
+    if (!tci_stft_size(s, "n_fft", o->n_fft, 0, TCI_STFT_MOST, &s->n_fft) ||
+        !tci_stft_size(s, "hop_length", o->hop_length, TCI_MAX(s->n_fft / 4, 1), TCI_STFT_MOST,
+                       &s->hop) ||
         !tci_stft_size(s, "win_length", o->win_length, s->n_fft, s->n_fft, &length) ||
         !tci_stft_window(s, window, length)) {
         return false;

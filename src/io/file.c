@@ -542,7 +542,10 @@ static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *
 static int tci_io_distance(const char *a, const char *b)
 {
     enum { TCI_IO_LETTERS = 64 };
-    int row[TCI_IO_LETTERS + 1], n_b = (int)strnlen(b, TCI_IO_LETTERS);
+    int row[TCI_IO_LETTERS + 1], n_b = 0;
+    while (n_b < TCI_IO_LETTERS && b[n_b]) {
+        n_b++;
+    }
     for (int j = 0; j <= n_b; j++) {
         row[j] = j;
     }

@@ -367,7 +367,7 @@ TEST(the_smallest_program_is_small)
 #if !defined(__x86_64__)
     SKIP("measured on x86-64");
 #endif
-    CHECK_RUNS("$CC --version | grep -q clang && most=1900000 || most=1720000;"
+    CHECK_RUNS("$CC --version | grep -q clang && most=2200000 || most=2000000;"
                " $CC -O2 -s $I " CASES "alone.c -o $T/alone $L && wc -c <$T/alone &&"
                " [ $(wc -c <$T/alone) -le $most ]");
 }
