@@ -11,7 +11,7 @@
  * program, which must be accepted too and have the same bits, at 0, 1 and 2 of each symbol.
  * TC_TEST_SOAK=1 draws more of each. */
 #define TC_DYNAMIC_SHAPES
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 
