@@ -211,7 +211,7 @@ static void check(attention c)
             memset(got.out[i].data, 1, (size_t)got.out[i].n * 8);
         }
         tc_program_info info = run(c, &got, &options, false);
-        if (way == 1 && c.by_head) {
+        if (way == 0 && c.by_head) {
             check_sums(c, &want, &got);
         }
         for (int i = 0; i < (c.forward ? 4 : 3); i++) {

@@ -226,8 +226,9 @@ TEST(warm_starts)
     char dir[] = "/tmp/tc-dynamic-XXXXXX", command[96];
     REQUIRE(mkdtemp(dir));
     for (int pass = 0; pass < 3; pass++) {
-        tc_ctx *ctx = dyn_ctx("cpu", 1, dir);
-        REQUIRE(ctx);
+        const tc_options o = {.backend = "cpu", .threads = 1, .verify = true, .cache_dir = dir};
+        tc_ctx *ctx;
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
         if (pass == 2) { /* programs are gone: their kernels are found one by one */
             snprintf(command, sizeof(command), "rm %s/tc-p-*", dir);
             CHECK_EQ_INT(system(command), 0);
