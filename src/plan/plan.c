@@ -376,7 +376,9 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
             j->outputs[i] = before[i];
         }
         *j->pairs = (tci_pairs_kernels){.n = 0};
-        tci_plan_pairs(a, j->outputs, j->n_outputs, &refused, j->pairs);
+        tci_algo of = *a; /* what pairs force is this trial's too */
+        of.forced = j->forced;
+        tci_plan_pairs(&of, j->outputs, j->n_outputs, &refused, j->pairs);
         tci_plan_fill(j, &q);
         whole = !tci_plan_refuse_pairs(j, q.fusion, &refused);
         *p = q;
