@@ -10,6 +10,8 @@
  * the larger of the time of its memory traffic and the time of its arithmetic, each value evaluated
  * once. So a contraction in a form without packing, arithmetic that is repeated, and accesses that
  * no vector form takes make a group suspect, and a program without such kernels is planned once.
+ * Groups of blocks of threads that keep rows are none: plan/pattern.c, which joined them, has
+ * weighed them by how long their chains take, and attention by its form.
  *
  * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.3 of the time
  * of the plan's, or less: the suspect's values, those that kernels of the trial make with them, and
@@ -238,6 +240,7 @@ TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **
         const tci_plan_made *made = &p->made[i];
         tci_suspect s = {.group = i, .best = -1};
         bool whole = g->has_repeat || g->has_scatter || g->kernel > 0 || !made->kernel ||
+                     (f->blocks && g->keeps) ||
                      tci_pnode_of(f, f->roots[g->roots[0]].node)->once;
         if (whole) {
             continue;
