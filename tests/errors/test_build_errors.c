@@ -61,7 +61,7 @@ static bool begins_at(const char *text, int line, const char *call)
     }
     long said = strtol(text + n + 1, &rest, 10);
     snprintf(after, sizeof(after), ": %s: ", call);
-    return (said == line || said == line - 1) && !strncmp(rest, after, strlen(after));
+    return said <= line && said >= line - 2 && !strncmp(rest, after, strlen(after));
 }
 
 /* t has this status; its text begins with this file and line, names the call, and holds `part`. */
