@@ -1,5 +1,6 @@
 #!/bin/sh
-# tools/lint.sh - what the compiler does not check: line width, forbidden calls, prefixes, room order.
+# tools/lint.sh - what the compiler does not check: line width, forbidden calls, prefixes, room order,
+# circles of files.
 # Prints each finding; fails when there is one. Run from the project's root (make lint).
 set -u
 found=$(mktemp)
@@ -73,6 +74,14 @@ awk 'FNR == NR {
     { split($1, a, "/"); split($2, b, "/")
       if (a[1] != b[1] && of($2) > of($1)) { print "src/" $1 ": includes " $2 ", a room below it" } }' \
     "$work/order" "$work/includes" >>"$found"
+
+# 5. files in circles by calls: no more than so many, a number that only falls
+IN_CIRCLES=83
+${CC:-cc} -std=gnu11 -O1 tools/circles.c -o "$work/circles" &&
+    ${CC:-cc} -std=gnu11 -E -Isrc "$work/all.c" 2>/dev/null | "$work/circles" $IN_CIRCLES >"$work/drawn"
+in_circles=$?
+tail -n 1 "$work/drawn"
+[ "$in_circles" = 0 ] || cat "$work/drawn" >>"$found"
 
 cat "$found"
 count=$(wc -l <"$found")
