@@ -60,7 +60,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model lint golden size
+.PHONY: headers check-headers check-size readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model lint golden size
 .PHONY: install clean help demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -260,6 +260,9 @@ install: $(INSTALLED)/libtc.a $(INSTALLED)/libtc.so ## headers, libtc.a, libtc.s
 
 lint: ## line width, forbidden calls, prefixes, order of the rooms
 	@CC="$(CC)" tools/lint.sh
+
+check-size: $(SHIPPED) ## headers and programs are no larger than tools/size_budget.txt says
+	@CC="$(CC)" tools/check_size.sh
 
 size: $(SHIPPED) ## of the headers and of a small stripped program; text, data and compile time of each room
 	@wc -lc $(SHIPPED)
