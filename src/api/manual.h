@@ -60,10 +60,10 @@
  *
  * The declarations are C11 and C++ from C++11 on and cost less than 0.1 s to include; the
  * implementation is C11, for gcc and clang, takes 10 to 20 s to compile and 1.7 megabytes of a
- * program (0.9 where the compiler or the linker drops what is not called: docs/performance.md): give it a .c file of its own (a
- * program of C++ has to). The flags and macros of that file do not matter to results, but clang
- * refuses its fast-math flag there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_)
- * are taken.
+ * program (0.9 where what is not called is dropped: docs/performance.md): give it a .c file of its
+ * own (a program of C++ has to). The flags and macros of that file do not matter to results, but
+ * clang refuses its fast-math flag there. Only names that start with tc_ or TC_ (inner ones: tci_,
+ * TCI_) are taken.
  *
  * Without tc_cpu.h everything is interpreted, many times slower. Nothing is printed: tc_explain
  * says so, and the log under "compile"; asking for the backend "cpu" is TC_ERR_BACKEND.

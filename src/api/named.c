@@ -1,5 +1,4 @@
-/* api/named.c - ops by their names: what reads graphs from elsewhere, or binds another language,
- * calls them through this.
+/* api/named.c - calls of ops by name (tc_op), for model readers and language bindings.
  *
  * In: the name of an op, its input tensors in order, parameters by name. Out: what the public call
  * of that name returns.

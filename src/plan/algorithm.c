@@ -1,4 +1,4 @@
-/* plan/algorithm.c - one node into several, where that is how it should be computed.
+/* plan/algorithm.c - algorithm choice: rewrites a node as several where that is faster.
  *
  *   large reductions   few results from many elements: cut into chunks, along one reduced axis (for
  *                      blocks of threads columns also along those before it), whose partial results

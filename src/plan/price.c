@@ -1,5 +1,4 @@
-/* plan/price.c - cost-guided fission: finds groups that the cost model prices far above what their
- * values need, and says whether a plan in which one of these values is stored is cheaper.
+/* plan/price.c - cost-guided fission: splits groups that the cost model prices above their parts.
  *
  * In: a finished plan; trial plans of the same program that store one value more (a cut). Out: the
  * suspects, the values of each that may be cut, and for each trial what the model says of the same
