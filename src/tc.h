@@ -75,6 +75,7 @@
 #include "graph/move.c"
 #include "graph/scatter.c"
 #include "graph/contract.c"
+#include "graph/contraction.c"
 #include "graph/repeat.c"
 #include "graph/print.c"
 #include "graph/verify.c"

@@ -47,6 +47,7 @@
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
+#include "../graph/contraction.h"
 #include "../kernel/lower.h"
 #include "../loop/loop.h"
 #include "plan.h"
