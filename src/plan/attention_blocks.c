@@ -20,6 +20,7 @@
  * memory between its kernels, so where there is one, it is faster. */
 #include "../graph/build.h"
 #include "../graph/repeat.h"
+#include "relayout.h"
 #include "score_recompute.h"
 
 #include <string.h>
