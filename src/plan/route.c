@@ -419,8 +419,8 @@ static const tci_route *tci_route_plain_row(void)
 static int tci_route_table(const tci_route **rows)
 {
     const tci_route *const table[] = {
-        tci_route_prepacked_dot(), tci_route_few_channels(),  tci_route_unit(),
-        tci_route_kmajor(),        tci_route_channels_last(),
+        tci_route_prepacked_dot(), tci_route_few_channels(),  tci_route_unit_split_k(),
+        tci_route_unit(),          tci_route_kmajor(),        tci_route_channels_last(),
         tci_route_bf16x3(),        tci_route_winograd(),      tci_route_depthwise(),
         tci_route_zero_points(),   tci_route_gemv(),          tci_route_grouped(),
         tci_route_split_k(),       tci_route_prepacked(),     tci_route_plain_row()};

@@ -18,6 +18,7 @@
 typedef enum tci_sums {
     TCI_SUMS_UNIT,      /* as a matrix unit adds */
     TCI_SUMS_UNIT_RUNS, /* the same along runs of channels, filled up with zeros */
+    TCI_SUMS_UNIT_PARTS, /* parts of K by a matrix unit, added up by a second kernel */
     TCI_SUMS_FAST,      /* other products than the graph's: TC_MATH_FAST */
     TCI_SUMS_LINES,     /* lines of an image, added up by a second kernel */
     TCI_SUMS_EXACT,     /* of integers: any order gives the same */
@@ -85,6 +86,7 @@ TCI_FN double tci_route_copies_ns(const tci_offer *o, tci_route_by by);
 /* ---- rows ---- */
 
 TCI_FN const tci_route *tci_route_unit(void);          /* route.c */
+TCI_FN const tci_route *tci_route_unit_split_k(void);  /* split_k.c */
 TCI_FN const tci_route *tci_route_few_channels(void);  /* small_channel_conv.c */
 TCI_FN const tci_route *tci_route_channels_last(void); /* conv_layout.c */
 TCI_FN const tci_route *tci_route_kmajor(void);        /* kmajor.c */
