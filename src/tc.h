@@ -66,6 +66,7 @@
 #include "ops/custom.c"
 #include "ops/helpers.c"
 #include "ops/math.c"
+#include "ops/inverse_trig.c"
 #include "ops/special.c"
 #include "ops/power.c"
 

@@ -522,7 +522,7 @@ TEST(a_reader_joins_where_most_is_saved)
 TEST(a_search_for_a_cycle_that_was_cut_short_is_called_so)
 {
     enum { MANY = 600 };
-    static const char text[] = "mul is not computed with exp: so many kernels depend on one of them";
+    static const char text[] = "mul is not computed with exp: so many kernels depend on one";
     static tc_tensor outs[MANY + 2];
     open_ctx();
     for (int n = 100; n <= MANY; n += MANY - 100) {
