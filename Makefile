@@ -131,7 +131,7 @@ $(B)/tc.o: tests/tc_impl.c $(USED)
 INSIDE_FORMS = $(addprefix $(B)/inside,.o -dynamic.o -cuda.o -dynamic-cuda.o)
 $(INSIDE_FORMS): $(B)/inside%: tests/tc_impl.c $(USED)
 	@mkdir -p $(@D)
-	@tests/run.sh build $@ $(CC) $(CFLAGS) -DTCI_SEPARATE -DTCI_TEST_ALLOC -DTCI_KEEP_OPTIMIZE \
+	@tests/run.sh build $@ $(CC) $(CFLAGS) -DTCI_SEPARATE -DTCI_TEST_ALLOC -DTCI_KEEP_OPTIMIZE -DTC_BLOCKS \
 	    $(if $(findstring dynamic,$*),-DTC_DYNAMIC_SHAPES) $(if $(findstring cuda,$*),-DTC_CUDA) \
 	    -I$(TC) -c $< -o $@
 

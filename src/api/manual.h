@@ -53,6 +53,7 @@
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
  *   TC_NO_IO            leaves files, DLPack and tc_export_c out (18)
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
+ *   TC_BLOCKS           brings the schedules of blocks of threads of tc_cuda.h, for your own device
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
