@@ -11,6 +11,7 @@
 #include "api/optim.h"
 #include "api/compile.h"
 #include "api/loops.h"
+#include "api/debug.h"
 #include "api/custom.h"
 #ifndef TC_NO_IO
 #include "api/io.h"
@@ -206,6 +207,7 @@
 #include "plan/repeat.c"
 #include "plan/price.c"
 #include "plan/plan.c"
+#include "plan/origin.c"
 #include "plan/print.c"
 #include "plan/verify.c"
 
@@ -261,6 +263,8 @@
 #include "run/strided.c"
 #include "run/queue.c"
 
+#include "debug/label.c"
+#include "debug/origin.c"
 #include "debug/dump.c"
 #include "debug/recompile.c"
 #include "debug/explain.c"
@@ -269,6 +273,7 @@
 #include "api/handle.c"
 #include "api/context.c"
 #include "api/scope.c"
+#include "api/region.c"
 #include "api/dim.c"
 #include "api/leaf.c"
 #include "api/operand.c"

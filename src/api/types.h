@@ -233,6 +233,9 @@ typedef struct tc_options {
      * more of the hash); # begins a remark. Kernels run as it says where that fits, with the same
      * results; where it does not, the log says so under "compile" and tc chooses */
     const char *schedule;
+    /* what the program is called in tc_explain, profiles, traces, logs and folders of dumps; not in
+     * the cache key. NULL: the first digits of its key */
+    const char *name;
     const char *dump;         /* as TC_DUMP */
     const char *dump_dir;
     const char *trace;        /* as TC_TRACE */

@@ -88,6 +88,8 @@ typedef struct tci_code_step {
     int32_t *operands;     /* buffer indices, kernel's n_operands, */
     tci_dim *offsets;      /* and at which byte of the buffer each begins */
     int32_t *literals;     /* program literal slots, kernel's n_literals */
+    /* nodes of the request that it computes, by their numbers in the key: what costs most first */
+    int32_t *origins; int32_t n_origins;
 } tci_code_step;
 
 /* Steps that are done again and again, as plan/plan.h says of spans and moves. */
