@@ -268,6 +268,8 @@
 #include "debug/dump.c"
 #include "debug/recompile.c"
 #include "debug/explain.c"
+#include "debug/measure.c"
+#include "debug/summary.c"
 #include "debug/trace.c"
 
 #include "api/handle.c"

@@ -229,6 +229,8 @@ TCI_FN bool tci_code_list(tci_code *c);
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */
 TCI_FN int64_t tci_code_workspace(const tci_code *c);
 TCI_FN int64_t tci_code_own(const tci_code *c, const tci_code_step *step);
+/* How often launch t is done in a run, within repetitions of known length. */
+TCI_FN int64_t tci_code_rounds(const tci_code *c, int t);
 /* The text of what it does: the list, its launches with their buffers. */
 TCI_FN void tci_code_print(tci_str *out, const tci_code *c);
 /* compile/verify.c */

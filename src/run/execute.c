@@ -431,8 +431,8 @@ static bool tci_walk_can_end(const tc_call *c, int i)
 {
     const tci_code *code = c->program->code;
     const tci_run_repeat *r = &c->program->repeats[i];
-    bool can = code->device && code->device->record_loop && c->device && c->device->runs > 1 &&
-               r->code->stops >= 0 && !r->n_within && !code->calls;
+    bool can = c->program->options.record >= 0 && code->device && code->device->record_loop &&
+               c->device && c->device->runs > 1 && r->code->stops >= 0 && !r->n_within && !code->calls;
     for (int k = 0; k < r->n_moves; k++) {
         can = can && r->moves[k].back;
     }
@@ -649,7 +649,8 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     tc_status status = TC_OK;
     bool again = !code->n_repeats || c->device->runs > 0;
     c->device->runs = TCI_MIN(c->device->runs + 1, 2);
-    if (again && tci_walk_recorded(code, begin, end) > 0) {
+    bool records = c->program->options.record >= 0;
+    if (again && records && tci_walk_recorded(code, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }
     if (!tci_walk_is_apart(c, r)) {
