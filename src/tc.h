@@ -270,7 +270,9 @@
 #include "debug/explain.c"
 #include "debug/measure.c"
 #include "debug/summary.c"
-#include "debug/trace.c"
+#include "debug/profile.c"
+#include "debug/timeline.c"
+#include "debug/device_spans.c"
 
 #include "api/handle.c"
 #include "api/context.c"

@@ -10,7 +10,7 @@
 #include "../debug/dump.h"
 #include "../debug/label.h"
 #include "../debug/recompile.h"
-#include "../debug/trace.h"
+#include "../debug/profile.h"
 #include "frame.h"
 
 #include <stdio.h>
@@ -261,8 +261,11 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     c->graph.promotion = o.promotion == TC_NUMPY ? TC_NUMPY : TC_TORCH;
     tci_pool_retain();
     tci_log_environment(&c->options);
-    if (c->options.trace && !tci_trace_open(c->options.trace)) {
+    if (c->options.trace && !tci_profile_trace(c->options.trace)) {
         tci_log(&c->options, "compile", "no trace: '%s' cannot be written", c->options.trace);
+    }
+    if (tci_env_has_word(TCI_ENV_LOG, "kernels")) {
+        tci_profile_log_kernels();
     }
     *ctx = c->handle;
     return TC_OK;
@@ -295,10 +298,12 @@ TC_API void tc_shutdown(void)
 {
     tci_pool_shutdown();
     tci_cache_trim();
-    tci_trace_close();
+    tci_profile_flush();
     tci_recompile_forget();
     if (!tci_pool_has_users()) {
-        tci_label_forget();
+        if (!tci_profile_exists()) {
+            tci_label_forget();
+        }
 #ifdef TC_DYNAMIC_SHAPES
         tci_dim_free_all();
 #endif

@@ -8,7 +8,7 @@
 #include "platform.h"
 
 /* The words that TC_LOG and TC_DUMP take, and "all". */
-#define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source"
+#define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source,kernels"
 #define TCI_ENV_STAGES "graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot"
 
 /* X(id, name, doc) */

@@ -26,7 +26,7 @@
 #include "../debug/explain.h"
 #include "../debug/origin.h"
 #include "../debug/recompile.h"
-#include "../debug/trace.h"
+#include "../debug/profile.h"
 #include "../kernel/concrete.h"
 #include "../plan/group.h"
 #include "../rewrite/rewrite.h"
@@ -92,7 +92,7 @@ static int64_t tci_compile_lap(int64_t *since_ns, const char *phase)
 {
     int64_t now_ns = tci_os_now_ns();
     int64_t lap_ns = now_ns - *since_ns;
-    tci_trace_span("compile", phase, *since_ns, now_ns);
+    tci_profile_phase(phase, *since_ns, now_ns);
     *since_ns = now_ns;
     return lap_ns;
 }

@@ -165,6 +165,7 @@ struct tc_program {
     tc_port *ports;            /* of the user: inputs, then outputs; none in an instance */
     tci_origin *origins; int n_origins; /* by canonical number; none in an instance */
     uint32_t name;             /* options.name (debug/label.h), or 0 */
+    uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
     int n_slots;               /* operand pointers of all steps */
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
