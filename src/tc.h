@@ -11,6 +11,7 @@
 #include "api/optim.h"
 #include "api/compile.h"
 #include "api/loops.h"
+#include "api/debug.h"
 #include "api/custom.h"
 #ifndef TC_NO_IO
 #include "api/io.h"
@@ -193,6 +194,7 @@
 #include "plan/repeat.c"
 #include "plan/price.c"
 #include "plan/plan.c"
+#include "plan/origin.c"
 #include "plan/print.c"
 #include "plan/verify.c"
 
@@ -247,14 +249,21 @@
 #include "run/strided.c"
 #include "run/queue.c"
 
+#include "debug/label.c"
+#include "debug/origin.c"
 #include "debug/dump.c"
 #include "debug/recompile.c"
 #include "debug/explain.c"
-#include "debug/trace.c"
+#include "debug/measure.c"
+#include "debug/summary.c"
+#include "debug/profile.c"
+#include "debug/timeline.c"
+#include "debug/device_spans.c"
 
 #include "api/handle.c"
 #include "api/context.c"
 #include "api/scope.c"
+#include "api/region.c"
 #include "api/dim.c"
 #include "api/leaf.c"
 #include "api/operand.c"

@@ -335,6 +335,7 @@ static void tci_frame_name(tci_frame *f)
     f->n_errors = f->ctx->n_poisons;
     (void)tci_dim_take_lost(); /* that of an earlier call */
     f->ctx->graph.site = f->here;
+    f->ctx->graph.region = f->ctx->region;
     f->ctx->graph.call = f->op ? f->op : f->ctx->graph.call; /* NULL: within another call */
 }
 

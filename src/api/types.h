@@ -214,6 +214,9 @@ typedef struct tc_options {
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;
+    /* 0: on a device that can, a run's launches are recorded once and replayed (CUDA graphs), unless
+     * the host must look in between. -1: never */
+    int record;
     /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */
     const char *cc;
     int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */
@@ -233,6 +236,9 @@ typedef struct tc_options {
      * more of the hash); # begins a remark. Kernels run as it says where that fits, with the same
      * results; where it does not, the log says so under "compile" and tc chooses */
     const char *schedule;
+    /* what the program is called in tc_explain, profiles, traces, logs and folders of dumps; not in
+     * the cache key. NULL: the first digits of its key */
+    const char *name;
     const char *dump;         /* as TC_DUMP */
     const char *dump_dir;
     const char *trace;        /* as TC_TRACE */

@@ -513,6 +513,16 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
                                 const tci_group *g, tci_kernel *k);
 /* The steps are in order and have memory: those of bodies take their places. */
 TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p);
+/* plan/origin.c: canonical numbers of the nodes that the group computes; 0: how many of them. */
+TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
+                                  tci_step *step);
+/* How much an op tells of what a kernel takes its time for. */
+TCI_FN double tci_plan_op_weight(int op);
+/* The end of a line of p->why: a tab, the canonical numbers + 1 of reader and source (0: none) and
+ * the bytes that both together would save. debug/explain.c reads it; */
+TCI_FN void tci_why_end(tci_str *why, const tci_node *reader, const tci_node *source);
+/* the lines without these. */
+TCI_FN void tci_why_plain(tci_str *out, const char *why);
 /* plan/verify.c */
 TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 /* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;

@@ -33,7 +33,7 @@ static void plan(tc_tensors inputs, tc_tensors outputs)
     CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
     FILE *text = tmpfile();
     if (text) {
-        CHECK_EQ_INT(tc_explain(f, text), TC_OK);
+        CHECK_EQ_INT(tc_explain_as(f, text, &(tc_explain_options){.all = true}), TC_OK);
         rewind(text);
         why[fread(why, 1, sizeof(why) - 1, text)] = 0;
         fclose(text);
@@ -327,7 +327,7 @@ TEST(ops_are_kept_apart_where_that_is_asked_for)
     FILE *text = tmpfile();
     memset(why, 0, sizeof(why));
     if (text) {
-        tc_explain(each, text);
+        tc_explain_as(each, text, &(tc_explain_options){.all = true});
         rewind(text);
         why[fread(why, 1, sizeof(why) - 1, text)] = 0;
         fclose(text);
