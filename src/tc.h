@@ -10,6 +10,7 @@
 #include "api/operators.h"
 #include "api/optim.h"
 #include "api/compile.h"
+#include "api/jit.h"
 #include "api/loops.h"
 #include "api/custom.h"
 #ifndef TC_NO_IO
@@ -259,6 +260,7 @@
 #include "run/dynamic.c"
 #include "run/overlap.c"
 #include "run/strided.c"
+#include "run/variants.c"
 #include "run/queue.c"
 
 #include "debug/dump.c"
@@ -298,6 +300,7 @@
 #include "api/batch.c"
 #include "api/run.c"
 #include "api/async.c"
+#include "api/specialize.c"
 #include "api/lazy.c"
 #include "api/read.c"
 #include "api/check.c"

@@ -226,6 +226,7 @@ static inline const char *tc_error(const tc_event *e) { return tc_event_error(e)
         tc_ctx *: tc_ctx_error, const tc_ctx *: tc_ctx_error,                                      \
         tc_program *: tc_program_error, const tc_program *: tc_program_error,                      \
         tc_call *: tc_call_error, const tc_call *: tc_call_error,                                  \
-        tc_event *: tc_event_error, const tc_event *: tc_event_error)(x)
+        tc_event *: tc_event_error, const tc_event *: tc_event_error,                              \
+        tc_jit *: tc_jit_error)(x)
 #endif
 #endif

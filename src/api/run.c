@@ -25,7 +25,7 @@ TCI_FN const char *tci_run_no_workspace(const tc_program *f)
 
 /* A run of symbolic sizes may have to compile; what computes in others is the pool's, which sets
  * the caller's floating-point environment aside by itself. */
-static tc_status tci_run_through(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+TCI_FN tc_status tci_run_through(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
     if (TCI_UNLIKELY(tci_strided_any(&inputs, &outputs))) {
         tci_fpenv caller = tci_fpenv_enter();
@@ -108,24 +108,25 @@ TC_API void tc_call_free(tc_call *call)
     }
 }
 
-#ifdef TC_DYNAMIC_SHAPES
-
-/* Into shape, which has room for the rank of the output. c: a call of f. */
-static tc_status tci_run_output_shape(tc_call *c, tc_bufs inputs, int output, int64_t *shape)
+TCI_FN tc_status tci_run_output_shape(tc_call *c, tc_bufs inputs, int output, int64_t *shape)
 {
     const tci_code_port *port = &c->program->code->outputs[output];
     tc_bufs none = {NULL, c->program->n_outputs};
     if (inputs.n != c->program->n_inputs || (inputs.n && !inputs.items)) {
         return tci_call_check_lists(c, &inputs, &none);
     }
+#ifdef TC_DYNAMIC_SHAPES
     if (c->program->dynamic) {
         return tci_dynamic_output(c, inputs, output, shape);
     }
+#endif
     for (int i = 0; i < port->rank; i++) {
         shape[i] = tci_dim_known(port->shape[i]);
     }
     return TC_OK;
 }
+
+#ifdef TC_DYNAMIC_SHAPES
 
 /* The size of an axis of an output, or with axis NULL its number of elements. */
 static int64_t tci_run_output(tc_program *f, tc_bufs inputs, int output, const int *axis,

@@ -47,6 +47,7 @@ extern "C" {
     X(TC_ERR_CANCELLED, "cancelled")                                                               \
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
     X(TC_ERR_GRADIENT, "a gradient is not what differences say")                                   \
+    X(TC_ERR_FROZEN, "not compiled, as the stance forbids")                                        \
     X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
 typedef enum tc_status {
 #define TCI_ROW(id, text) id,
@@ -91,6 +92,7 @@ typedef struct tc_program tc_program;
 typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
 typedef struct tc_queue tc_queue;     /* asynchronous runs, done in order */
 typedef struct tc_event tc_event;     /* tells when one of them ended, and how */
+typedef struct tc_jit tc_jit;         /* a C function compiled once for each signature */
 
 /* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
  * context's graph and dies with the scope it was made in. A poisoned handle carries the first

@@ -30,6 +30,7 @@ typedef struct tci_ctx {
     int n_lent;                /* functions of the user's that calls under way have called */
     int lent_scopes;           /* as many of the scopes are of before the last of these */
     bool freed_within;         /* one of these asked for the context's end */
+    const struct tci_trace_of_build *trace; /* a tc_jit records on it (api/specialize.c); or NULL */
 } tci_ctx;
 #define TCI_POISON_FIRST 0xC0000000u
 
@@ -125,13 +126,18 @@ typedef struct tci_port_room {
     size_t n_sizes, n_text;
 } tci_port_room;
 
-/* The last failing tc_run of one thread. Only that thread writes and reads the text. */
+/* The last failing run of one thread. Only that thread writes and reads the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
     uint64_t thread;           /* tci_os_thread_id */
     int32_t system_thread;     /* tci_os_thread, which tells whether it lives */
     tci_error error;
 } tci_thread_error;
+/* Those of one object, guarded by its lock. */
+typedef struct tci_thread_errors {
+    tci_thread_error *first;
+    int n, most;               /* how many there are, and when to look for those of dead threads */
+} tci_thread_errors;
 
 /* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
  * with symbols has no steps. */
@@ -169,8 +175,7 @@ struct tc_program {
     tci_mutex *lock;           /* guards what follows; shared with other programs */
     tci_kept *kept;            /* computed last, or NULL */
     tc_call *idle;
-    tci_thread_error *errors;
-    int n_errors, most_errors; /* how many there are, and when to look for those of dead threads */
+    tci_thread_errors errors;
 };
 
 /* A piece of memory in a run, for the search for overlaps. */
@@ -345,6 +350,11 @@ TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *fam
 #endif
 TCI_FN void tci_program_retain(tc_program *f);
 TCI_FN void tci_program_release(tc_program *f);
+/* The calling thread's last failure: "op: text" is recorded, read ("": none), freed with all. */
+TCI_FN void tci_errors_record(tci_thread_errors *list, tci_mutex *lock, tc_status why,
+                              const char *op, const char *text);
+TCI_FN const char *tci_errors_text(tci_thread_errors *list, tci_mutex *lock);
+TCI_FN void tci_errors_free(tci_thread_errors *list);
 /* Keeps the text for tc_program_error on this thread. */
 TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text);
 TCI_FN const char *tci_program_error_text(tc_program *f);

@@ -563,11 +563,7 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_call_free(f->idle);
         f->idle = next;
     }
-    while (f->errors) {
-        tci_thread_error *next = f->errors->next;
-        tci_heap_free(f->errors);
-        f->errors = next;
-    }
+    tci_errors_free(&f->errors);
 #ifdef TC_DYNAMIC_SHAPES
     tci_dynamic_free(f);
 #endif
@@ -580,42 +576,43 @@ TCI_FN void tci_program_release(tc_program *f)
     tci_pool_release();
 }
 
-/* ---- errors of tc_run, by thread ---- */
+/* ---- errors of runs, by thread ---- */
 
-static tci_thread_error *tci_program_find_error(tc_program *f)
+static tci_thread_error *tci_errors_find(const tci_thread_errors *list, tci_mutex *lock)
 {
     uint64_t me = tci_os_thread_id();
-    pthread_mutex_lock(f->lock);
-    tci_thread_error *e = f->errors;
+    pthread_mutex_lock(lock);
+    tci_thread_error *e = list->first;
     while (e && e->thread != me) {
         e = e->next;
     }
-    pthread_mutex_unlock(f->lock);
+    pthread_mutex_unlock(lock);
     return e;
 }
 
 /* Frees those of dead threads once there are twice as many as there were of living ones, so the
  * list does not grow with threads that come and go. Caller holds the lock. */
-static void tci_program_sweep_errors(tc_program *f)
+static void tci_errors_sweep(tci_thread_errors *list)
 {
-    if (f->n_errors < f->most_errors) {
+    if (list->n < list->most) {
         return;
     }
-    for (tci_thread_error **at = &f->errors, *e; (e = *at);) {
+    for (tci_thread_error **at = &list->first, *e; (e = *at);) {
         if (tci_os_thread_lives(e->system_thread)) {
             at = &e->next;
         } else {
             *at = e->next;
-            f->n_errors--;
+            list->n--;
             tci_heap_free(e);
         }
     }
-    f->most_errors = TCI_MAX(2 * f->n_errors, (int)TCI_PROGRAM_ERRORS);
+    list->most = TCI_MAX(2 * list->n, (int)TCI_PROGRAM_ERRORS);
 }
 
-TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text)
+TCI_FN void tci_errors_record(tci_thread_errors *list, tci_mutex *lock, tc_status why,
+                              const char *op, const char *text)
 {
-    tci_thread_error *e = tci_program_find_error(f);
+    tci_thread_error *e = tci_errors_find(list, lock);
     if (!e) {
         e = tci_heap_get(sizeof(*e));
         if (!e) {
@@ -623,21 +620,40 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
         }
         e->thread = tci_os_thread_id();
         e->system_thread = tci_os_thread();
-        pthread_mutex_lock(f->lock);
-        tci_program_sweep_errors(f);
-        e->next = f->errors;
-        f->errors = e;
-        f->n_errors++;
-        pthread_mutex_unlock(f->lock);
+        pthread_mutex_lock(lock);
+        tci_errors_sweep(list);
+        e->next = list->first;
+        list->first = e;
+        list->n++;
+        pthread_mutex_unlock(lock);
     }
     e->error.status = why;
     snprintf(e->error.text, sizeof(e->error.text), "%s: %s", op, text);
 }
 
+TCI_FN const char *tci_errors_text(tci_thread_errors *list, tci_mutex *lock)
+{
+    tci_thread_error *e = tci_errors_find(list, lock);
+    return e ? e->error.text : "";
+}
+
+TCI_FN void tci_errors_free(tci_thread_errors *list)
+{
+    while (list->first) {
+        tci_thread_error *next = list->first->next;
+        tci_heap_free(list->first);
+        list->first = next;
+    }
+}
+
+TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text)
+{
+    tci_errors_record(&f->errors, f->lock, why, op, text);
+}
+
 TCI_FN const char *tci_program_error_text(tc_program *f)
 {
-    tci_thread_error *e = tci_program_find_error(f);
-    return e ? e->error.text : "";
+    return tci_errors_text(&f->errors, f->lock);
 }
 
 #undef TCI_PROGRAM_PART_NS
