@@ -13,7 +13,8 @@ extern "C" {
  * poisoned tensor; TC_ERR_HANDLE (dead, null, of two contexts); TC_ERR_ARGUMENT (an input that is
  * missing, given twice or no tc_input; no outputs); TC_ERR_BACKEND (unknown); TC_ERR_COMPILER and
  * TC_ERR_BACKEND (where options.fallback refuses the interpreter); TC_ERR_LIMIT
- * (options.memory_limit); TC_ERR_MEMORY. The caller frees the program. */
+ * (options.memory_limit); TC_ERR_FROZEN (options.stance); TC_ERR_MEMORY. The caller frees the
+ * program. */
 /* Inputs are the tc_input leaves that y needs, in order of their creation. */
 TC_API tc_status tc_compile_at(tc_tensor y, tc_program **f, tc_site here);
 #define tc_compile(...) tc_compile_at(__VA_ARGS__, TC_HERE)
@@ -194,6 +195,15 @@ typedef struct tc_program_info {
 } tc_program_info;
 /* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);
+/* Which programs were compiled or found on disk, by line of the call that asked, newest 256 of the
+ * process: milliseconds, how often a later compile found each in memory, in what it differs from the
+ * nearest one before, and the TC_DIM that would make one program of them. ctx: whose calls (of a
+ * tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
+TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
+/* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs": [{"name",
+ * "from", "ms", "hits", "near", "equal", "lines", "is", "was"}], "write": [{"input", "axis", "least",
+ * "most"}]}]}. */
+TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out);
 /* An input or output of a program; memory of the program's, until tc_program_free. */
 typedef struct tc_port {
     const char *name;     /* of a tc_input; "" of what has none, as most outputs */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../debug/recompile.h"
 #include "../run/dynamic.h"
 #include "frame.h"
 
@@ -53,6 +54,25 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
     tci_inspect_explain_times(f, out);
     tci_fpenv_leave(caller);
     return ferror(out) ? TC_ERR_IO : TC_OK;
+}
+
+static tc_status tci_inspect_recompiles(const tc_ctx *ctx, FILE *out, bool json)
+{
+    if (!out) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_recompile_print(out, ctx, json);
+    return ferror(out) ? TC_ERR_IO : TC_OK;
+}
+
+TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out)
+{
+    return tci_inspect_recompiles(ctx, out, false);
+}
+
+TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out)
+{
+    return tci_inspect_recompiles(ctx, out, true);
 }
 
 /* How often launch t is done. */

@@ -105,6 +105,12 @@ TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room);
  * no such specialization. */
 TC_API tc_status tc_jit_drop(tc_jit *fn, int64_t id);
 
+/* From now on fn makes specializations as the stance says (at first as options.options->stance);
+ * those that exist go on serving. Back to TC_STANCE_COMPILE drops those that the interpreter served
+ * meanwhile. TC_ERR_ARGUMENT: fn is NULL, or no stance; TC_ERR_BUSY: called by build;
+ * TC_ERR_MEMORY. */
+TC_API tc_status tc_jit_stance(tc_jit *fn, tc_stance stance);
+
 /* The private context. Tensors made in it outside of build, as parameters and weights that all
  * specializations share, stay until tc_jit_free; only while no other thread is in a call on fn.
  * NULL: fn is NULL. */

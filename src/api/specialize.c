@@ -31,6 +31,8 @@ struct tc_jit {
     tc_ctx *ctx;
     tc_site site;                   /* of tc_jit_make */
     char name[64];
+    tci_build_trace trace;          /* of its context */
+    tc_stance stance;               /* atomic */
     int n_outputs, max_variants;
     bool check;
     tci_mutex lock;                 /* of recording, the table's writer, and `ctx` */
@@ -38,11 +40,6 @@ struct tc_jit {
     tci_mutex errors_lock;
     tci_thread_errors errors;
 };
-
-/* What build may ask for while it records (tci_ctx.trace). */
-typedef struct tci_trace_of_build {
-    const tc_statics *statics;
-} tci_trace_of_build;
 
 /* One call on a tc_jit. */
 typedef struct tci_spec_call {
@@ -170,6 +167,55 @@ static tc_status tci_spec_check_inputs(tci_spec_call *c)
     return TC_OK;
 }
 
+/* The first axis of the signature that x does not serve: *input, *axis; returns how many there
+ * are. */
+static int tci_spec_misfits(const tci_spec_call *c, const tci_variant *x, int *input, int *axis)
+{
+    const tci_variant_guard *g = x->guards;
+    int n = 0;
+    for (int i = 0; i < c->sig.inputs->n; i++) {
+        const int64_t *sizes = tci_variants_sizes(&c->sig.inputs->items[i]);
+        for (int a = 0; a < x->kind->ranks[i]; a++, g++) {
+            const tc_buf *same = g->same_input >= 0 ? &c->sig.inputs->items[g->same_input] : NULL;
+            bool fits = sizes[a] >= g->least && sizes[a] <= g->most &&
+                        (!same || tci_variants_sizes(same)[g->same_axis] == sizes[a]);
+            if (!fits && !n++) {
+                *input = i;
+                *axis = a;
+            }
+        }
+    }
+    return n;
+}
+
+/* What was asked for, and how it differs from the nearest specialization that there is. */
+static tc_status tci_spec_frozen(tci_spec_call *c)
+{
+    const tci_variant_list *l = tci_variants_kind(&c->fn->variants, &c->sig);
+    const tci_variant *near = NULL;
+    char asked[300], has[300] = "";
+    int input = 0, axis = 0, fewest = INT32_MAX;
+    tci_spec_print(&c->sig, asked, sizeof(asked));
+    for (int i = 0; l && i < l->n; i++) {
+        int in = 0, at = 0, n = tci_spec_misfits(c, l->items[i], &in, &at);
+        if (n < fewest) {
+            fewest = n;
+            near = l->items[i];
+            input = in;
+            axis = at;
+        }
+    }
+    if (!near) {
+        return tci_spec_fail(c, TC_ERR_FROZEN, "asked for %s: none of %d specializations has these "
+                             "dtypes, ranks and static integers, and the stance allows no compile",
+                             asked, tci_variants_all(&c->fn->variants, NULL, 0));
+    }
+    tci_spec_print_variant(near, has, sizeof(has));
+    return tci_spec_fail(c, TC_ERR_FROZEN, "asked for %s: the nearest of %d specializations serves %s "
+                         "and differs in axis %d of input %d, and the stance allows no compile",
+                         asked, l->n, has, axis, input);
+}
+
 /* ---- recording ---- */
 
 static tc_status tci_spec_inputs(tci_spec_call *c, tc_tensor *in)
@@ -204,16 +250,15 @@ static tc_status tci_spec_build(tci_spec_call *c, const tc_tensor *in, tc_tensor
 {
     tc_jit *fn = c->fn;
     tci_ctx *ctx = tci_ctx_of(fn->ctx);
-    tci_trace_of_build trace = {c->sig.statics};
     for (int i = 0; i < fn->n_outputs; i++) {
         out[i] = TC_NONE;
     }
-    ctx->trace = &trace;
+    fn->trace.statics = c->sig.statics;
     ctx->last.text[0] = 0;
     tci_lent lent = tci_lend(ctx);
     tc_status status = fn->build(fn->ctx, in, c->sig.inputs->n, out, fn->n_outputs, fn->user);
     const char *why = tci_take_back(ctx, lent);
-    ctx->trace = NULL;
+    fn->trace.statics = NULL;
     if (status) {
         return tci_spec_fail(c, status, "build returns '%s'%s%.800s", tc_status_text(status),
                              ctx->last.text[0] ? ": " : "", ctx->last.text);
@@ -296,6 +341,7 @@ static tc_status tci_spec_compile(tci_spec_call *c, tc_tensor *in, tc_program **
     }
     if (!status) {
         tc_tensors inputs = {in, c->sig.inputs->n}, outputs = {out, fn->n_outputs};
+        tci_ctx_of(fn->ctx)->options.stance = __atomic_load_n(&fn->stance, __ATOMIC_RELAXED);
         status = tc_compile_fn_at(inputs, outputs, NULL, program, fn->site);
         if (status) {
             tci_spec_fail(c, status, "%.1000s", tc_ctx_error(fn->ctx));
@@ -341,6 +387,7 @@ static tc_status tci_spec_add(tci_spec_call *c, tci_variant *x, tc_program *prog
     x->program = program;
     x->compile_ns = tci_os_now_ns() - c->begin_ns;
     x->interpreted = strcmp(program->code->backend, "interp") == 0;
+    x->interim = x->interpreted && tci_ctx_of(c->fn->ctx)->options.stance == TC_STANCE_INTERPRET;
     if (!tci_variants_add(&c->fn->variants, x)) {
         tci_variants_free_one(x);
         return tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
@@ -402,6 +449,7 @@ static tc_status tci_spec_miss(tci_spec_call *c, tci_variant **x)
     tci_spec_lock(fn);
     *x = tci_variants_find(&fn->variants, &c->sig);
     status = *x ? TC_OK : tci_spec_make(c, x);
+    status = status == TC_ERR_FROZEN ? tci_spec_frozen(c) : status;
     tci_spec_unlock(fn);
     tci_os_may_cancel(cancel);
     tci_fpenv_leave(caller);
@@ -458,6 +506,9 @@ TC_API tc_status tc_jit_make_at(tc_jit_build build, void *user, const tc_jit_opt
         tci_heap_free_aligned(j);
         return status;
     }
+    j->trace.name = j->name;
+    tci_ctx_of(j->ctx)->trace = &j->trace;
+    j->stance = tci_ctx_of(j->ctx)->options.stance;
     *fn = j;
     return TC_OK;
 }
@@ -626,7 +677,14 @@ TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room)
     return all ? n : 0;
 }
 
-/* Under the lock. */
+/* Which specializations go: that of an id, all (-1), those that the interpreter serves meanwhile
+ * (-2). Under the lock. */
+enum { TCI_SPEC_ALL = -1, TCI_SPEC_INTERIM = -2 };
+static bool tci_spec_goes(const tci_variant *x, int64_t id)
+{
+    return id == TCI_SPEC_ALL || x->id == id || (id == TCI_SPEC_INTERIM && x->interim);
+}
+
 static tc_status tci_spec_drop(tc_jit *fn, int64_t id)
 {
     int n = tci_variants_all(&fn->variants, NULL, 0), n_drops = 0;
@@ -636,11 +694,11 @@ static tc_status tci_spec_drop(tc_jit *fn, int64_t id)
     }
     tci_variants_all(&fn->variants, all, n);
     for (int i = 0; i < n; i++) {
-        if (id == -1 || all[i]->id == id) {
+        if (tci_spec_goes(all[i], id)) {
             all[n_drops++] = all[i];
         }
     }
-    tc_status status = id != -1 && !n_drops ? TC_ERR_ARGUMENT : TC_OK;
+    tc_status status = id >= 0 && !n_drops ? TC_ERR_ARGUMENT : TC_OK;
     if (n_drops &&
         !tci_variants_remove(&fn->variants, (const tci_variant *const *)all, n_drops)) {
         status = TC_ERR_MEMORY;
@@ -651,7 +709,7 @@ static tc_status tci_spec_drop(tc_jit *fn, int64_t id)
 
 TC_API tc_status tc_jit_drop(tc_jit *fn, int64_t id)
 {
-    if (!fn) {
+    if (!fn || id < TCI_SPEC_ALL) {
         return TC_ERR_ARGUMENT;
     }
     if (tci_spec_is_within(fn)) {
@@ -659,6 +717,24 @@ TC_API tc_status tc_jit_drop(tc_jit *fn, int64_t id)
     }
     pthread_mutex_lock(&fn->lock);
     tc_status status = tci_spec_drop(fn, id);
+    pthread_mutex_unlock(&fn->lock);
+    return status;
+}
+
+TC_API tc_status tc_jit_stance(tc_jit *fn, tc_stance stance)
+{
+    if (!fn || stance < TC_STANCE_COMPILE || stance > TC_STANCE_INTERPRET) {
+        return TC_ERR_ARGUMENT;
+    }
+    if (tci_spec_is_within(fn)) {
+        return TC_ERR_BUSY;
+    }
+    __atomic_store_n(&fn->stance, stance, __ATOMIC_RELAXED);
+    if (stance != TC_STANCE_COMPILE) {
+        return TC_OK;
+    }
+    pthread_mutex_lock(&fn->lock);
+    tc_status status = tci_spec_drop(fn, TCI_SPEC_INTERIM);
     pthread_mutex_unlock(&fn->lock);
     return status;
 }

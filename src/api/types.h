@@ -185,12 +185,22 @@ typedef enum tc_promotion { TC_TORCH, TC_NUMPY } tc_promotion;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
+/* When a program that no cache has may be compiled. COMPILE: at once, the caller waits. FAIL: never,
+ * TC_ERR_FROZEN says what was asked for and how it differs from what there is. INTERPRET: never, the
+ * interpreter runs it. For a context, a tc_jit and, as TC_STANCE, all contexts that are made */
+typedef enum tc_stance {
+    TC_STANCE_COMPILE,
+    TC_STANCE_FAIL,
+    TC_STANCE_INTERPRET
+} tc_stance;
+
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
     const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
     int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
+    tc_stance stance;         /* as TC_STANCE; tc_ctx_stance changes a context's later */
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
     tc_promotion promotion;   /* context only: the dtypes in which operands meet */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */

@@ -3,6 +3,7 @@
 #define TCI_RUN_CONTEXT_H
 
 #include "../base/os.h"
+#include "../api/jit.h"
 #include "../compile/code.h"
 #include "../graph/build.h"
 #include "pool.h"
@@ -30,8 +31,13 @@ typedef struct tci_ctx {
     int n_lent;                /* functions of the user's that calls under way have called */
     int lent_scopes;           /* as many of the scopes are of before the last of these */
     bool freed_within;         /* one of these asked for the context's end */
-    const struct tci_trace_of_build *trace; /* a tc_jit records on it (api/specialize.c); or NULL */
+    const struct tci_build_trace *trace; /* of a tc_jit whose context it is, or NULL */
 } tci_ctx;
+/* What the function of a tc_jit may ask for while it records (api/specialize.c). */
+typedef struct tci_build_trace {
+    const char *name;
+    const tc_statics *statics; /* NULL: none, or it does not record now */
+} tci_build_trace;
 #define TCI_POISON_FIRST 0xC0000000u
 
 /* One launch of a program, as the run loop wants it. */

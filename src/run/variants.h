@@ -6,7 +6,6 @@
 #ifndef TCI_RUN_VARIANTS_H
 #define TCI_RUN_VARIANTS_H
 
-#include "../api/jit.h"
 #include "context.h"
 
 enum { TCI_VARIANTS_LANES = 16 }; /* counters that threads share out among themselves */
@@ -48,6 +47,7 @@ typedef struct tci_variant {
     tc_program *program;               /* counted */
     int64_t id, compile_ns;
     bool symbolic, interpreted;
+    bool interim;                      /* interpreted as the stance was so */
     struct { uint64_t hits, space[7]; } lanes[TCI_VARIANTS_LANES]; /* atomic */
 } tci_variant;
 
