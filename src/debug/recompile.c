@@ -147,11 +147,14 @@ static tci_recompile_axis tci_recompile_find_axis(const tci_recompile_match *m)
     return a;
 }
 
-/* The nearest of those that are kept; NULL: none resembles it. Under the lock. */
-static const tci_recompile_past *tci_recompile_nearest(const char *graph, tci_recompile_match *best)
+/* The nearest of those that are kept, of the same line of the user's program if there is one; of
+ * other lines only what has half of its nodes, or a quarter and as many. NULL: none resembles it. Under the
+ * lock. */
+static const tci_recompile_past *tci_recompile_nearest(const tci_recompile_asked *asked,
+                                                       const char *graph, tci_recompile_match *best)
 {
     const tci_recompile_past *near = NULL;
-    *best = (tci_recompile_match){-1, 0, false, NULL, NULL};
+    int best_score = 0;
     for (unsigned i = 0; graph && i < TCI_RECOMPILE_KEPT; i++) {
         unsigned newest_first = tci_recompile_process.n - 1 - i;
         const tci_recompile_past *p =
@@ -159,8 +162,13 @@ static const tci_recompile_past *tci_recompile_nearest(const char *graph, tci_re
         if (!p || !p->graph) {
             continue;
         }
+        bool same_line = asked->site.file && p->line == asked->site.line &&
+                         !strcmp(p->file, asked->site.file);
         tci_recompile_match m = tci_recompile_compare(graph, p->graph);
-        if (m.equal > best->equal && (m.as_long || m.equal)) {
+        int least = same_line ? 1 : m.as_long ? m.lines / 4 + 1 : m.lines / 2 + 1;
+        int score = m.equal < least ? 0 : m.equal + (same_line ? TCI_RECOMPILE_MOST : 0);
+        if (score > best_score) {
+            best_score = score;
             *best = m;
             near = p;
         }
@@ -267,8 +275,8 @@ TCI_FN void tci_recompile_note(const tc_options *o, const tci_recompile_asked *a
     }
     p->from_disk = from_disk;
     tci_recompile_lock();
-    tci_recompile_match m;
-    const tci_recompile_past *near = tci_recompile_nearest(graph, &m);
+    tci_recompile_match m = {0, 0, false, NULL, NULL};
+    const tci_recompile_past *near = tci_recompile_nearest(asked, graph, &m);
     if (near) {
         memcpy(p->near, near->name, sizeof(p->near));
         p->equal = m.equal;
@@ -333,8 +341,8 @@ TCI_FN void tci_recompile_differs(tci_str *out, const tci_recompile_asked *asked
 {
     const char *graph = tci_recompile_text(asked);
     tci_recompile_lock();
-    tci_recompile_match m;
-    const tci_recompile_past *p = tci_recompile_nearest(graph, &m);
+    tci_recompile_match m = {0, 0, false, NULL, NULL};
+    const tci_recompile_past *p = tci_recompile_nearest(asked, graph, &m);
     if (!p) {
         tci_str_printf(out, "no program that was compiled resembles it");
     } else if (!m.here) {
