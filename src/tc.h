@@ -300,6 +300,7 @@
 #include "api/batch.c"
 #include "api/run.c"
 #include "api/async.c"
+#include "api/generalize.c"
 #include "api/specialize.c"
 #include "api/lazy.c"
 #include "api/read.c"

@@ -25,12 +25,20 @@ typedef struct tc_statics { const int64_t *items; int n; } tc_statics;
 /* Axis `axis` of input `input`; -1 is the last axis. */
 typedef struct tc_jit_axis { int input, axis; } tc_jit_axis;
 
+/* Signatures beyond max_variants. GENERAL: a program of symbolic sizes serves (TC_DYNAMIC_SHAPES);
+ * where build allows none, the interpreter. INTERPRET: the interpreter. FAIL: TC_ERR_LIMIT. */
+typedef enum tc_beyond { TC_BEYOND_GENERAL, TC_BEYOND_INTERPRET, TC_BEYOND_FAIL } tc_beyond;
+
 /* Options of one tc_jit; zero in every field means the defaults, as does NULL. */
 typedef struct tc_jit_options {
     const tc_options *options;   /* of the private context; strings are copied. NULL: defaults */
     int n_outputs;               /* 0: 1 */
-    /* Specializations of one combination of dtypes, ranks and static integers. 0: 8 */
+    /* Specializations of known sizes of one combination of dtypes, ranks and static integers.
+     * 0: 8. Beyond it `beyond` says what serves, and the log says so under "recompiles" */
     int max_variants;
+    tc_beyond beyond;
+    /* Axes whose sizes never become symbols, as build computes with them as numbers. Copied */
+    const tc_jit_axis *fixed_axes; int n_fixed_axes;
     /* Records each specialization twice and fails with TC_ERR_ARGUMENT if the graphs differ. */
     bool check;
     const char *name;            /* in reports and errors; copied. NULL: "tc_jit" */
@@ -59,7 +67,13 @@ TC_API tc_status tc_jit_make_at(tc_jit_build build, void *user, const tc_jit_opt
 /* No other call on fn may be under way. NULL is fine. */
 TC_API void tc_jit_free(tc_jit *fn);
 
-/* tc_jit_run(fn, statics, inputs, outputs) runs the specialization of the inputs' dtypes and sizes
+/* With TC_DYNAMIC_SHAPES a size that is asked for with a second value becomes a symbol of the next
+ * specialization (one symbol for all axes that had equal sizes each time), as far as build allows:
+ * symbols from 0 on are tried first, then from 1 or 2 on, at last numbers. tc_size in build is then
+ * a symbol, to hand on to calls that take sizes; a build that compares it or computes with it in C
+ * names the axis in options.fixed_axes.
+ *
+ * tc_jit_run(fn, statics, inputs, outputs) runs the specialization of the inputs' dtypes and sizes
  * and of the static integers; if there is none, it is recorded and compiled first. Inputs are
  * TC_BUF_ND buffers of typed memory (a TC_BUF without sizes is one axis of n elements); outputs are
  * checked as tc_run checks them. From any thread, any number at once; a signature that is known

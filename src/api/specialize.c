@@ -15,8 +15,10 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "../debug/dump.h"
 #include "../run/dynamic.h"
 #include "batch.h"
+#include "generalize.h"
 
 enum {
     TCI_SPEC_VARIANTS = 8,          /* of one kind, unless the options say */
@@ -34,6 +36,8 @@ struct tc_jit {
     tci_build_trace trace;          /* of its context */
     tc_stance stance;               /* atomic */
     int n_outputs, max_variants;
+    tc_beyond beyond;
+    tci_general general;
     bool check;
     tci_mutex lock;                 /* of recording, the table's writer, and `ctx` */
     uint64_t builder;               /* atomic: tci_os_thread_id of the thread that has it; 0: none */
@@ -47,6 +51,7 @@ typedef struct tci_spec_call {
     const char *op;
     tc_site here;
     tci_signature sig;
+    tci_variant *made;              /* the specialization that is being made */
     int64_t begin_ns;               /* of recording */
     char text[1024];                /* of its failure */
 } tci_spec_call;
@@ -220,29 +225,28 @@ static tc_status tci_spec_frozen(tci_spec_call *c)
 
 static tc_status tci_spec_inputs(tci_spec_call *c, tc_tensor *in)
 {
-    for (int i = 0; i < c->sig.inputs->n; i++) {
-        const tc_buf *b = &c->sig.inputs->items[i];
-        int rank = tci_variants_rank(b);
-        int64_t small[16], *list = small;
-        if (rank + 1 > TCI_COUNT(small)) {
-            list = tci_heap_get(sizeof(*list) * ((size_t)rank + 1));
-            if (!list) {
-                return tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
-            }
-        }
+    const tci_variant_kind *k = c->made->kind;
+    int64_t *words = tci_heap_get(sizeof(*words) * ((size_t)k->n_axes + 2) * 2);
+    if (!words) {
+        return tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
+    }
+    int64_t *dims = words, *list = words + k->n_axes + 1; /* the dtype stands before the sizes */
+    tc_status status = TC_OK;
+    tci_general_dims(k, c->made->guards, dims);
+    for (int i = 0; i < k->n_inputs && !status; i++) {
         char name[16];
         snprintf(name, sizeof(name), "in%d", i);
-        list[0] = b->dtype;
-        memcpy(list + 1, tci_variants_sizes(b), sizeof(*list) * (size_t)rank);
-        in[i] = tc_input_at(c->fn->ctx, name, rank + 1, list, c->fn->site);
-        if (list != small) {
-            tci_heap_free(list);
-        }
-        if (tc_status_of(in[i])) {
-            return tci_spec_fail(c, tc_status_of(in[i]), "%.900s", tc_tensor_error(in[i]));
+        list[0] = k->dtypes[i];
+        memcpy(list + 1, dims, sizeof(*list) * (size_t)k->ranks[i]);
+        dims += k->ranks[i];
+        in[i] = tc_input_at(c->fn->ctx, name, k->ranks[i] + 1, list, c->fn->site);
+        status = tc_status_of(in[i]);
+        if (status) {
+            tci_spec_fail(c, status, "%.900s", tc_tensor_error(in[i]));
         }
     }
-    return TC_OK;
+    tci_heap_free(words);
+    return status;
 }
 
 /* Calls build once; out is set. */
@@ -341,7 +345,6 @@ static tc_status tci_spec_compile(tci_spec_call *c, tc_tensor *in, tc_program **
     }
     if (!status) {
         tc_tensors inputs = {in, c->sig.inputs->n}, outputs = {out, fn->n_outputs};
-        tci_ctx_of(fn->ctx)->options.stance = __atomic_load_n(&fn->stance, __ATOMIC_RELAXED);
         status = tc_compile_fn_at(inputs, outputs, NULL, program, fn->site);
         if (status) {
             tci_spec_fail(c, status, "%.1000s", tc_ctx_error(fn->ctx));
@@ -370,48 +373,123 @@ static tc_status tci_spec_program(tci_spec_call *c, tc_program **program)
 
 /* ---- specializations ---- */
 
-/* The sizes of the signature, each fixed. */
-static void tci_spec_guard_fixed(const tci_signature *sig, tci_variant_guard *g)
+/* c->made, whose guards are set, gets its program. */
+static tc_status tci_spec_try(tci_spec_call *c, bool symbolic)
 {
-    for (int i = 0; i < sig->inputs->n; i++) {
-        const int64_t *sizes = tci_variants_sizes(&sig->inputs->items[i]);
-        for (int a = 0; a < tci_variants_rank(&sig->inputs->items[i]); a++) {
-            *g++ = (tci_variant_guard){sizes[a], sizes[a], -1, -1};
+    tc_program *program;
+    tc_status status = tci_spec_program(c, &program);
+    if (!status) {
+        tci_variant *x = c->made;
+        x->program = program;
+        x->compile_ns = tci_os_now_ns() - c->begin_ns;
+        x->symbolic = symbolic;
+        x->interpreted = strcmp(program->code->backend, "interp") == 0;
+        x->interim = x->interpreted && tci_ctx_of(c->fn->ctx)->options.stance == TC_STANCE_INTERPRET;
+    }
+    return status;
+}
+
+/* With symbols for the sizes that varied. False: none are, or build does not allow it. */
+static bool tci_spec_try_symbolic(tci_spec_call *c)
+{
+    tci_variant_kind *k = c->made->kind;
+    const tci_general *g = &c->fn->general;
+    for (int i = k->attempt; tci_general_guards(g, k, &c->sig, i, c->made->guards); i++) {
+        tc_status status = tci_spec_try(c, true);
+        if (!status) {
+            k->attempt = i;
+            return true;
         }
+        if (status == TC_ERR_MEMORY) {
+            break;
+        }
+    }
+    return false;
+}
+
+/* How many of the kind there are of known sizes: native ones, or those that the interpreter serves
+ * beyond max_variants, of which *oldest is the first. */
+static int tci_spec_count(const tci_variant_list *l, bool beyond, const tci_variant **oldest)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++) {
+        if (!l->items[i]->symbolic && l->items[i]->beyond == beyond) {
+            *oldest = n++ && (*oldest)->id < l->items[i]->id ? *oldest : l->items[i];
+        }
+    }
+    return n;
+}
+
+static void tci_spec_say_limit(tci_spec_call *c, tci_variant_kind *k)
+{
+    static const char *const serves[] = {"the interpreter serves, as no program of symbolic sizes does",
+                                         "the interpreter serves", "TC_ERR_LIMIT is returned"};
+    char advice[400];
+    if (!k->limited) {
+        k->limited = true;
+        tci_general_advice(k, advice, sizeof(advice));
+        tci_log(&tci_ctx_of(c->fn->ctx)->options, "recompiles",
+                "%s (%.200s:%d) has %d specializations, options.max_variants: %s from now on; %s",
+                c->fn->name, c->fn->site.file ? c->fn->site.file : "", c->fn->site.line,
+                c->fn->max_variants, serves[c->fn->beyond], advice);
     }
 }
 
-static tc_status tci_spec_add(tci_spec_call *c, tci_variant *x, tc_program *program,
-                              tci_variant **made)
+/* Known sizes, when there are enough specializations of these already. */
+static tc_status tci_spec_try_beyond(tci_spec_call *c, const tci_variant_list *l)
 {
-    x->program = program;
-    x->compile_ns = tci_os_now_ns() - c->begin_ns;
-    x->interpreted = strcmp(program->code->backend, "interp") == 0;
-    x->interim = x->interpreted && tci_ctx_of(c->fn->ctx)->options.stance == TC_STANCE_INTERPRET;
-    if (!tci_variants_add(&c->fn->variants, x)) {
-        tci_variants_free_one(x);
-        return tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
+    tc_jit *fn = c->fn;
+    const tci_variant *oldest = NULL;
+    tci_spec_say_limit(c, l->kind);
+    if (fn->beyond == TC_BEYOND_FAIL) {
+        return tci_spec_fail(c, TC_ERR_LIMIT, "there are %d specializations: expected at most "
+                             "options.max_variants", fn->max_variants);
     }
-    *made = x;
-    return TC_OK;
+    if (tci_spec_count(l, true, &oldest) >= fn->max_variants) {
+        tci_variants_remove(&fn->variants, &oldest, 1);
+    }
+    tc_options *o = &tci_ctx_of(fn->ctx)->options;
+    const char *backend = o->backend;
+    o->backend = "interp";
+    tc_status status = tci_spec_try(c, false);
+    o->backend = backend;
+    c->made->beyond = true;
+    return status;
+}
+
+static tc_status tci_spec_try_all(tci_spec_call *c, const tci_variant_list *l)
+{
+    tc_jit *fn = c->fn;
+    const tci_variant *oldest;
+    bool limited = tci_spec_count(l, false, &oldest) >= fn->max_variants;
+    if ((!limited || fn->beyond == TC_BEYOND_GENERAL) && tci_spec_try_symbolic(c)) {
+        return TC_OK;
+    }
+    tci_general_fixed(&c->sig, c->made->guards);
+    return limited ? tci_spec_try_beyond(c, l) : tci_spec_try(c, false);
 }
 
 /* Makes the specialization of a signature that none serves. Under the lock. */
 static tc_status tci_spec_make(tci_spec_call *c, tci_variant **made)
 {
-    tci_variant_list *list = tci_variants_kind(&c->fn->variants, &c->sig);
-    tci_variant *x = list ? tci_variants_make(list->kind) : NULL;
-    if (!x) {
+    tci_variants *v = &c->fn->variants;
+    tci_variant_list *list = tci_variants_kind(v, &c->sig);
+    c->made = list ? tci_variants_make(list->kind) : NULL;
+    if (!c->made) {
         return tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
     }
-    tci_spec_guard_fixed(&c->sig, x->guards);
-    tc_program *program;
-    tc_status status = tci_spec_program(c, &program);
+    tci_general_learn(list->kind, &c->sig);
+    tci_ctx_of(c->fn->ctx)->options.stance = __atomic_load_n(&c->fn->stance, __ATOMIC_RELAXED);
+    tc_status status = tci_spec_try_all(c, list);
+    if (!status && !tci_variants_add(v, c->made)) {
+        status = tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
+    }
     if (status) {
-        tci_variants_free_one(x);
+        tci_variants_free_one(c->made);
         return status;
     }
-    return tci_spec_add(c, x, program, made);
+    *made = c->made;
+    return TC_OK;
 }
 
 static void tci_spec_lock(tc_jit *fn)
@@ -485,14 +563,23 @@ TC_API tc_status tc_jit_make_at(tc_jit_build build, void *user, const tc_jit_opt
     if (fn) {
         *fn = NULL;
     }
-    if (!fn || !build || o->n_outputs < 0 || o->max_variants < 0) {
+    bool numbers = o->n_outputs >= 0 && o->max_variants >= 0 && o->beyond >= TC_BEYOND_GENERAL &&
+                   o->beyond <= TC_BEYOND_FAIL && o->n_fixed_axes >= 0 &&
+                   (!o->n_fixed_axes || o->fixed_axes);
+    if (!fn || !build || !numbers) {
         return TC_ERR_ARGUMENT;
     }
-    tc_jit *j = tci_heap_get_aligned(sizeof(*j));
+    size_t fixed = sizeof(tc_jit_axis) * (size_t)o->n_fixed_axes;
+    tc_jit *j = tci_heap_get_aligned(sizeof(*j) + fixed);
     if (!j) {
         return TC_ERR_MEMORY;
     }
     memset(j, 0, sizeof(*j));
+    j->general = (tci_general){(tc_jit_axis *)(j + 1), o->n_fixed_axes};
+    if (fixed) {
+        memcpy(j->general.fixed, o->fixed_axes, fixed);
+    }
+    j->beyond = o->beyond;
     j->lock = j->errors_lock = tci_spec_unlocked;
     j->build = build;
     j->user = user;

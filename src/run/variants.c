@@ -281,8 +281,7 @@ static tci_variant_kind *tci_variants_make_kind(const tci_signature *sig, uint64
         k->ranks[i] = tci_variants_rank(&sig->inputs->items[i]);
     }
     for (int a = 0; a < n_axes; a++) {
-        k->least[a] = INT64_MAX; /* nothing was asked for yet */
-        k->like[a] = -1;
+        k->least[a] = INT64_MAX; /* nothing was asked for yet; all may be equal */
     }
     return k;
 }

@@ -31,6 +31,8 @@ typedef struct tci_variant_kind {
     /* What was learned of the sizes, for the writer: per axis of all inputs in order */
     int64_t *least, *most;             /* of the sizes asked for so far */
     int32_t *like;                     /* the first axis that had the same size each time */
+    int attempt;                       /* the first that may succeed (api/generalize.h) */
+    bool limited;                      /* max_variants was reached, and the log said so */
 } tci_variant_kind;
 
 /* The sizes that a specialization serves: axis a in [least, most], and equal to the axis that
@@ -47,7 +49,8 @@ typedef struct tci_variant {
     tc_program *program;               /* counted */
     int64_t id, compile_ns;
     bool symbolic, interpreted;
-    bool interim;                      /* interpreted as the stance was so */
+    bool interim;                      /* interpreted as the stance was so, */
+    bool beyond;                       /* or as there were enough others */
     struct { uint64_t hits, space[7]; } lanes[TCI_VARIANTS_LANES]; /* atomic */
 } tci_variant;
 
