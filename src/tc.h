@@ -258,6 +258,7 @@
 #include "run/call.c"
 #include "run/solve.c"
 #include "run/dynamic.c"
+#include "run/later.c"
 #include "run/overlap.c"
 #include "run/strided.c"
 #include "run/variants.c"

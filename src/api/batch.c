@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "../run/dynamic.h"
+#include "../run/later.h"
 
 /* ---- errors ---- */
 
@@ -273,7 +274,8 @@ static tc_status tci_batch_interpret(tci_batch *b, tci_batch_job *job)
 /* A request that the stance refuses is interpreted instead, where it says so; else it failed. */
 static void tci_batch_refused(tci_batch *b, tci_batch_job *job, tc_status status, const char *text)
 {
-    if (status == TC_ERR_FROZEN && b->options->stance == TC_STANCE_INTERPRET) {
+    if (status == TC_ERR_FROZEN && b->options->stance >= TC_STANCE_INTERPRET) {
+        job->later = b->options->stance == TC_STANCE_LATER ? job->request : NULL;
         status = tci_batch_armed(b, job, tci_batch_interpret);
     } else {
         tci_batch_fail(b->f, job->about, &job->site, status, "%s%s%s", tc_status_text(status),
@@ -347,6 +349,9 @@ TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
                               untold);
     }
 #endif
+    if (!status && job->later) {
+        tci_later_start(*job->program, job->later, b->options);
+    }
     return status;
 }
 

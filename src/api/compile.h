@@ -77,6 +77,19 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 #define tc_output_count(f, ...) tc_output_count_at((f), __VA_ARGS__, TC_HERE)
 #endif
 
+/* ---- asynchronous compile: programs made under TC_STANCE_LATER ----
+ * Such a program is interpreted until one background thread of the process has compiled it, in the
+ * order in which programs were asked for; the run after that is native. If the compile fails the
+ * interpreter goes on, and the log says so once. The thread has a lower priority, and so have its
+ * compilers. A tc_call follows its program. */
+/* Waits until no compile of f is under way, at most so many milliseconds (-1: any number). TC_OK:
+ * f is not interpreted for want of one; TC_ERR_BUSY: it is still compiled; TC_ERR_CANCELLED, or why
+ * it failed: tc_error(f) tells. TC_ERR_ARGUMENT: f is NULL. */
+TC_API tc_status tc_program_wait(tc_program *f, int64_t milliseconds);
+TC_API bool tc_program_ready(const tc_program *f); /* no compile is under way; does not block */
+/* f stays interpreted. The compile ends if no other program waits for the same code. */
+TC_API void tc_program_cancel(tc_program *f);
+
 /* ---- asynchronous runs ----
  * Runs of a queue are done in the order of their calls, those of different queues side by side. On
  * a processor (and in the interpreter) a thread of the queue does them, with the pool's help; on a
@@ -192,6 +205,11 @@ typedef struct tc_program_info {
      * another program); the bytes of what they compute, kept with the program for all its calls. */
     int n_once;
     int64_t kept_bytes;
+    /* TC_STANCE_LATER: its native code is being made, the interpreter runs it meanwhile; and whether
+     * results may differ in bits once that is there: on a device, with math = FAST, or with bf16 and
+     * f16 on a matrix unit. Elsewhere, and with options.reproducible, they do not. All other fields
+     * are of what runs it now. */
+    bool is_compiling, may_differ;
 } tc_program_info;
 /* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);

@@ -10,6 +10,7 @@
 #include "../debug/dump.h"
 #include "../debug/recompile.h"
 #include "../debug/trace.h"
+#include "../run/later.h"
 #include "frame.h"
 
 #include <stdio.h>
@@ -292,6 +293,7 @@ TC_API void tc_ctx_free(tc_ctx *ctx)
 
 TC_API void tc_shutdown(void)
 {
+    tci_later_shutdown();
     tci_pool_shutdown();
     tci_cache_trim();
     tci_trace_close();
@@ -307,7 +309,7 @@ TC_API void tc_shutdown(void)
 TC_API tc_status tc_ctx_stance(tc_ctx *ctx, tc_stance stance)
 {
     tci_ctx *c = tci_ctx_of(ctx);
-    if (!c || stance < TC_STANCE_COMPILE || stance > TC_STANCE_INTERPRET) {
+    if (!c || stance < TC_STANCE_COMPILE || stance > TC_STANCE_LATER) {
         return c ? TC_ERR_ARGUMENT : TC_ERR_HANDLE;
     }
     c->options.stance = stance;

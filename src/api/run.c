@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "../run/dynamic.h"
+#include "../run/later.h"
 #include "frame.h"
 
 TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
@@ -49,15 +50,16 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
     if (TCI_UNLIKELY(!f)) {
         return TC_ERR_ARGUMENT;
     }
-    tc_call *c = tci_call_take(f);
+    tc_program *runs = tci_later_current(f);
+    tc_call *c = tci_call_take(runs);
     if (TCI_UNLIKELY(!c)) {
-        return tci_run_record(f, TC_ERR_MEMORY, "tc_run", here, tci_run_no_workspace(f));
+        return tci_run_record(f, TC_ERR_MEMORY, "tc_run", here, tci_run_no_workspace(runs));
     }
     tc_status status = tci_run_through(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
         tci_run_record(f, status, "tc_run", here, c->last.text);
     }
-    tci_call_give(f, c);
+    tci_call_give(runs, c);
     return status;
 }
 
@@ -78,12 +80,30 @@ TC_API tc_status tc_call_make_at(tc_program *f, tc_call **call, tc_site here)
     return TC_OK;
 }
 
+/* The call of the program's native form, made when that is there; until then, or where there is no
+ * memory for it, the call itself. */
+static tc_call *tci_run_native(tc_call *call)
+{
+    tc_program *native = tci_later_current(call->program);
+    if (!call->native && native != call->program) {
+        call->native = tci_call_make(native);
+        if (call->native) {
+            call->native->cancel = call->cancel;
+        }
+    }
+    return call->native ? call->native : call;
+}
+
 TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!call)) {
         return TC_ERR_ARGUMENT;
     }
-    tc_status status = tci_run_through(call, inputs, outputs);
+    tc_call *runs = TCI_UNLIKELY(call->program->later != NULL) ? tci_run_native(call) : call;
+    tc_status status = tci_run_through(runs, inputs, outputs);
+    if (TCI_UNLIKELY(status != TC_OK && runs != call)) {
+        call->last = runs->last;
+    }
     if (TCI_UNLIKELY(status != TC_OK && here.file)) {
         tci_error plain = call->last;
         snprintf(call->last.text, sizeof(call->last.text), "%.400s:%d: tc_run_call: %.512s",

@@ -17,6 +17,7 @@
 #include "../base/alloc.h"
 #include "../debug/dump.h"
 #include "../run/dynamic.h"
+#include "../run/later.h"
 #include "batch.h"
 #include "generalize.h"
 
@@ -613,15 +614,16 @@ TC_API void tc_jit_free(tc_jit *fn)
 /* Runs on a call of x's program. */
 static tc_status tci_spec_run(tci_spec_call *c, tci_variant *x, tc_bufs inputs, tc_bufs outputs)
 {
-    tc_call *call = tci_call_take(x->program);
+    tc_program *program = tci_later_current(x->program);
+    tc_call *call = tci_call_take(program);
     if (TCI_UNLIKELY(!call)) {
-        return tci_spec_record(c, TC_ERR_MEMORY, tci_run_no_workspace(x->program));
+        return tci_spec_record(c, TC_ERR_MEMORY, tci_run_no_workspace(program));
     }
     tc_status status = tci_run_through(call, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
         tci_spec_record(c, status, call->last.text);
     }
-    tci_call_give(x->program, call);
+    tci_call_give(program, call);
     return status;
 }
 
@@ -753,7 +755,8 @@ TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room)
         list[i] = (tc_jit_variant){.id = x->id,
                                    .hits = tci_variants_hits(x),
                                    .compile_ns = x->compile_ns,
-                                   .interpreted = x->interpreted};
+                                   .interpreted = x->interpreted &&
+                                                  tci_later_current(x->program) == x->program};
         tci_spec_print_variant(x, list[i].signature, sizeof(list[i].signature));
     }
     if (!within) {
@@ -810,7 +813,7 @@ TC_API tc_status tc_jit_drop(tc_jit *fn, int64_t id)
 
 TC_API tc_status tc_jit_stance(tc_jit *fn, tc_stance stance)
 {
-    if (!fn || stance < TC_STANCE_COMPILE || stance > TC_STANCE_INTERPRET) {
+    if (!fn || stance < TC_STANCE_COMPILE || stance > TC_STANCE_LATER) {
         return TC_ERR_ARGUMENT;
     }
     if (tci_spec_is_within(fn)) {

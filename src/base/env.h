@@ -11,7 +11,7 @@
 #define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source"
 #define TCI_ENV_STAGES "graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot"
 /* Those of TC_STANCE, in the order of tc_stance. */
-#define TCI_ENV_STANCES "compile,fail,interpret"
+#define TCI_ENV_STANCES "compile,fail,interpret,later"
 
 /* X(id, name, doc) */
 #define TCI_ENV_ROWS(X)                                                                            \

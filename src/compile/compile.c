@@ -270,6 +270,9 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     times.load = tci_compile_lap(&at, "kernels");
 
     tc_status status = jit->n_missing ? tci_jit_find_compiler(jit, b->log) : TC_OK;
+    if (jit->cancel && *jit->cancel) {
+        status = TC_ERR_CANCELLED;
+    }
     if (status != TC_OK) {
         return status;
     }
@@ -857,6 +860,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
     }
     if (n_misses) {
         tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
+        b->jit.cancel = misses[0].request->cancel;
         b->jobs = misses;
         b->n_jobs = n_misses;
         tci_compile_batch(b);

@@ -164,6 +164,7 @@ struct tc_program {
     tci_kept_bind *kept_binds; int n_kept_binds;
     struct tc_program *keeper; /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
+    struct tci_later *later;   /* interpreted until its native form is made (run/later.c), or NULL */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_repeat *repeats;   /* code->n_repeats; their moves: */
     tci_run_move *moves;
@@ -206,6 +207,7 @@ struct tc_call {
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
+    tc_call *native;           /* of the program's native form, once that is there; or NULL */
     char *strided;             /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
     bool unclean;              /* `faults` may hold something of an earlier run */
@@ -348,6 +350,9 @@ TCI_FN int64_t tci_program_lowest(const tci_node *n);
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
                                   tc_program **f);
+/* The same from other code of the same request, and what a program of it has captured. That one
+ * lives as long: its ports and readings serve both. */
+TCI_FN tc_status tci_program_make_like(tci_code *code, const tc_program *like, tc_program **f);
 #ifdef TC_DYNAMIC_SHAPES
 /* The same from code of known sizes and the family of a program: with what that captured, and words
  * for the literals that the family does not have. */

@@ -16,6 +16,7 @@
 
 #include "../base/alloc.h"
 #include "dynamic.h"
+#include "later.h"
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */
 
@@ -513,35 +514,66 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     return TC_OK;
 }
 
-#ifdef TC_DYNAMIC_SHAPES
-TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
-                                           const int64_t *words, tc_program **f)
+/* With what another program captured, and words for the literals that it does not have. keeper NULL:
+ * itself. */
+static tc_status tci_program_make_of(tci_code *code, const tc_program *like, const int64_t *words,
+                                     const tc_program *keeper, tc_program **f)
 {
-    tci_program_sizes sizes = {.n_inputs = family->n_inputs,
-                               .n_captured = family->n_captured,
-                               .n_params = family->n_params,
-                               .n_effects = family->n_effects};
+    tci_program_sizes sizes = {.n_inputs = like->n_inputs,
+                               .n_captured = like->n_captured,
+                               .n_params = like->n_params,
+                               .n_effects = like->n_effects};
     int64_t *literal_words = NULL;
-    tc_status status = tci_program_new(code, &sizes, &family->options, f, &literal_words);
+    tc_status status = tci_program_new(code, &sizes, &like->options, f, &literal_words);
     if (status) {
         return status;
     }
     tc_program *p = *f;
-    p->keeper = (tc_program *)(uintptr_t)family;
-    int n_own = family->code->n_literals;
+    p->keeper = keeper ? (tc_program *)(uintptr_t)keeper : p;
+    int n_own = like->code->n_literals;
     for (int i = 0; i < code->n_literals; i++) {
-        p->literals[i] = i < n_own ? family->literals[i] : words[i - n_own];
+        p->literals[i] = i < n_own ? like->literals[i] : words[i - n_own];
     }
     for (int i = 0; i < p->n_captured; i++) {
-        p->captured[i] = family->captured[i];
-        p->captured_data[i] = family->captured_data[i];
+        p->captured[i] = like->captured[i];
+        p->captured_data[i] = like->captured_data[i];
         tci_storage_retain(p->captured[i]);
     }
     for (int i = 0; i < p->n_effects; i++) {
-        p->effects[i].captured = family->effects[i].captured;
+        p->effects[i].captured = like->effects[i].captured;
     }
     tci_program_complete(p, sizes.n_steps, literal_words);
     return TC_OK;
+}
+
+TCI_FN tc_status tci_program_make_like(tci_code *code, const tc_program *like, tc_program **f)
+{
+    tc_status status = tci_program_make_of(code, like, NULL, NULL, f);
+    if (status) {
+        return status;
+    }
+    (*f)->ports = like->ports;
+    (*f)->reads = like->reads;
+    (*f)->n_reads = like->n_reads;
+#ifdef TC_DYNAMIC_SHAPES
+    if (code->n_symbols) {
+        const tci_request symbols = {.n_symbols = code->n_symbols,
+                                     .user_symbols = like->dynamic->user};
+        if (!tci_dynamic_make(*f, &symbols)) {
+            tci_program_release(*f);
+            *f = NULL;
+            return TC_ERR_MEMORY;
+        }
+    }
+#endif
+    return TC_OK;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
+                                           const int64_t *words, tc_program **f)
+{
+    return tci_program_make_of(code, family, words, family, f);
 }
 #endif
 
@@ -564,6 +596,7 @@ TCI_FN void tci_program_release(tc_program *f)
         f->idle = next;
     }
     tci_errors_free(&f->errors);
+    tci_later_free(f->later);
 #ifdef TC_DYNAMIC_SHAPES
     tci_dynamic_free(f);
 #endif
