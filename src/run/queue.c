@@ -546,6 +546,7 @@ TCI_FN tc_status tci_queue_run(tc_queue *q, tc_program *f, const tc_bufs *inputs
 {
     why->text[0] = 0;
     tc_status status = tci_queue_check(q, why);
+    f = tci_later_current(f);
     tc_call *c = status ? NULL : tci_call_take(f);
     if (!c) {
         return status ? status : TC_ERR_MEMORY;
