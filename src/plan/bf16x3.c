@@ -126,7 +126,7 @@ static bool tci_halves_fits(tci_offer *o)
     tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
                                     h.n->n_attr + 2, tci_halves_labels(&h));
     tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
-    *choice = tci_route_choose_unit(o->a, made);
+    *choice = tci_route_choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
     o->found = choice;
     return choice->n > 0;
 }
@@ -150,7 +150,7 @@ static tci_node *tci_halves_build(const tci_offer *o)
     return unit->route->build(unit);
 }
 
-TCI_FN const tci_route *tci_route_bf16x3(void)
+TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
 {
     static const tci_route row = {"bf16x3", TCI_SUMS_FAST, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
                                   tci_halves_fits, tci_halves_cost, tci_halves_build};

@@ -238,7 +238,7 @@ static tci_node *tci_alone_build(const tci_offer *o)
     return tci_build_cast(a->g, tci_algo_permute(a, sum, back), (tc_dtype)n->dtype);
 }
 
-TCI_FN const tci_route *tci_route_depthwise(void)
+TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
 {
     static const tci_route row = {"depthwise filter gradient", TCI_SUMS_LINES, TCI_ROUTE_REORDERS,
                                   tci_alone_route_fits, tci_alone_cost, tci_alone_build};

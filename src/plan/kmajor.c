@@ -161,7 +161,7 @@ static tci_node *tci_single_build(const tci_offer *o)
                           n->n_attr, attr);
 }
 
-TCI_FN const tci_route *tci_route_kmajor(void)
+TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
 {
     static const tci_route row = {"K-major copies", TCI_SUMS_UNIT,
                                   TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_single_fits,

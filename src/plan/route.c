@@ -2,9 +2,9 @@
  * leave it one CONTRACT (matrix unit, plain).
  *
  * In: a CONTRACT of the rewritten graph. Out: the nodes of its route, with operands stored where
- * that route reads them often. The one idea: the first row of the table that fits gives the
- * association class, from shapes and the kind of machine alone; of all rows of that class that fit
- * the cheapest by the model is built, and the others are reported with their prices (tc_explain).
+ * that route reads them often. The one idea: the rows that fit, which follows from
+ * shapes and the kind of machine, give the association class, the first one of tci_sums; of the
+ * rows of that class the cheapest by the model is built, and the others are reported with their prices (tc_explain).
  * A line of the file of forced schedules may name another row of the class. */
 #include "../kernel/matrix.h"
 #include "route.h"
@@ -59,14 +59,6 @@ TCI_FN double tci_route_ns(const tci_offer *o, tci_route_work work)
     double computes = work.products / (rate * processors);
     double moves = work.bytes / tci_route_bandwidth(&m, work.bytes);
     return TCI_MAX(computes, moves) + work.launches * (double)f->launch_ns;
-}
-
-TCI_FN double tci_route_copies_ns(const tci_offer *o, tci_route_by by)
-{
-    tci_route_work work = tci_route_work_of(o, by);
-    work.bytes += 2 * (o->c->in[0].bytes + o->c->in[1].bytes);
-    work.launches += 2;
-    return tci_route_ns(o, work);
 }
 
 /* What packing the operand with the columns takes, by vectors. */
@@ -415,17 +407,16 @@ static const tci_route *tci_route_plain_row(void)
 
 /* ---- the table ---- */
 
-/* The classes in the order in which they are preferred; the last row fits all. */
+/* All rows; the last one fits any contraction. */
 static int tci_route_table(const tci_route **rows)
 {
     const tci_route *const table[] = {
-        tci_route_prepacked_dot(), tci_route_few_channels(),  tci_route_unit_split_k(),
-        tci_route_unit(),          tci_route_kmajor(),        tci_route_channels_last(),
-        tci_route_bf16x3(),        tci_route_winograd(),      tci_route_depthwise(),
-        tci_route_zero_points(),   tci_route_gemv(),          tci_route_grouped(),
-        tci_route_split_k(),       tci_route_prepacked(),     tci_route_plain_row()};
-    memcpy(rows, table, sizeof(table));
-    return (int)TCI_COUNT(table);
+        tci_route_prepacked_dot(), tci_route_unit(),    tci_route_winograd(),
+        tci_route_zero_points(),   tci_route_gemv(),    tci_route_grouped(),
+        tci_route_split_k(),       tci_route_prepacked(), tci_route_plain_row()};
+    int n = tci_block_routes(rows);
+    memcpy(rows + n, table, sizeof(table));
+    return n + (int)TCI_COUNT(table);
 }
 
 TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *n,
@@ -437,9 +428,7 @@ TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *
            !(a->machine.reproducible && (route->flags & TCI_ROUTE_REORDERS)) && route->fits(o);
 }
 
-/* All that fit of the rows up to class `last`, with their costs; the best one of the first
- * class. */
-static tci_route_choice tci_route_choose(const tci_algo *a, tci_node *n, const tci_contraction *c,
+TCI_FN tci_route_choice tci_route_choose(const tci_algo *a, tci_node *n, const tci_contraction *c,
                                          tci_sums last)
 {
     const tci_route *rows[TCI_ROUTE_MOST];
@@ -450,17 +439,13 @@ static tci_route_choice tci_route_choose(const tci_algo *a, tci_node *n, const t
         if (rows[i]->sums <= last && tci_route_fits(rows[i], a, n, c, o)) {
             const tci_offer *best = &choice.offers[choice.best];
             o->cost_ns = rows[i]->cost_ns(o);
-            bool same = choice.n > 0 && rows[i]->sums == choice.offers[0].route->sums;
-            choice.best = same && o->cost_ns < best->cost_ns ? choice.n : choice.best;
+            bool first = choice.n == 0 || o->route->sums < best->route->sums;
+            bool cheaper = o->route->sums == best->route->sums && o->cost_ns < best->cost_ns;
+            choice.best = first || cheaper ? choice.n : choice.best;
             choice.n++;
         }
     }
     return choice;
-}
-
-TCI_FN tci_route_choice tci_route_choose_unit(const tci_algo *a, tci_node *n)
-{
-    return tci_route_choose(a, n, tci_contraction_of(a->s, n), TCI_SUMS_UNIT);
 }
 
 /* ---- reports and forced routes ---- */
@@ -501,9 +486,10 @@ static void tci_route_force(const tci_algo *a, const char *name, tci_route_choic
 {
     size_t n = 0;
     const char *want = tci_route_forced(a, name, &n);
+    const uint8_t sums = choice->offers[choice->best].route->sums;
     for (int i = 0; want && i < choice->n; i++) {
         const tci_route *r = choice->offers[i].route;
-        if (r->sums == choice->offers[0].route->sums && strlen(r->name) == n &&
+        if (r->sums == sums && strlen(r->name) == n &&
             !memcmp(want, r->name, n)) {
             choice->best = i;
             return;

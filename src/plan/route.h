@@ -2,10 +2,10 @@
  *
  * A route says whether it fits a contraction, what that takes by the model of the machine, and
  * builds the nodes. Each row has an association class (tci_sums): in which order, and by what, the
- * products are added. The class of a contraction is that of the first row of the table that fits,
- * so it follows from shapes, dtypes and the kind of machine alone; among the rows of that class
- * the cheapest one is taken (plan/route.c). A new route is a row here and in plan/route.c, and a
- * room that has its three functions.
+ * products are added. The class of a contraction is the first one that a row fits of, so it follows
+ * from shapes, dtypes and the kind of machine alone; among the rows of that class the cheapest one
+ * is taken (plan/route.c). A new route is a row here and in plan/route.c (or block_routes.c), and
+ * a room that has its three functions.
  *
  * Invariants: `fits` forces nothing into memory and writes no report; `build` is called for the
  * route that is taken alone. */
@@ -14,11 +14,12 @@
 
 #include "relayout.h"
 
-/* Association classes of contractions. On a processor a result depends on nothing else. */
+/* Association classes of contractions, the preferred ones first. On a processor a result depends on
+ * nothing else. */
 typedef enum tci_sums {
-    TCI_SUMS_UNIT,      /* as a matrix unit adds */
-    TCI_SUMS_UNIT_RUNS, /* the same along runs of channels, filled up with zeros */
+    TCI_SUMS_UNIT_RUNS,  /* as a matrix unit adds, along runs of channels, filled up with zeros */
     TCI_SUMS_UNIT_PARTS, /* parts of K by a matrix unit, added up by a second kernel */
+    TCI_SUMS_UNIT,      /* as a matrix unit adds */
     TCI_SUMS_FAST,      /* other products than the graph's: TC_MATH_FAST */
     TCI_SUMS_LINES,     /* lines of an image, added up by a second kernel */
     TCI_SUMS_EXACT,     /* of integers: any order gives the same */
@@ -56,9 +57,11 @@ struct tci_route {
 
 /* Contraction n as the nodes of the route that is taken. */
 TCI_FN tci_node *tci_route_contract(const tci_algo *a, tci_node *n);
-/* The same by a matrix unit alone; NULL: no such route fits, and nothing is changed. */
+/* All rows up to class `last` that fit, with their costs, and the cheapest one of the first of their
+ * classes. */
 typedef struct tci_route_choice { tci_offer *offers; int n, best; } tci_route_choice;
-TCI_FN tci_route_choice tci_route_choose_unit(const tci_algo *a, tci_node *n);
+TCI_FN tci_route_choice tci_route_choose(const tci_algo *a, tci_node *n, const tci_contraction *c,
+                                         tci_sums last);
 /* The offer of that route; false: it does not fit. */
 TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *n,
                            const tci_contraction *c, tci_offer *o);
@@ -80,24 +83,26 @@ typedef struct tci_route_work {
 /* Of the contraction itself: its products, its operands and result once. */
 TCI_FN tci_route_work tci_route_work_of(const tci_offer *o, tci_route_by by);
 TCI_FN double tci_route_ns(const tci_offer *o, tci_route_work work);
-/* The same where both operands are copied first. */
-TCI_FN double tci_route_copies_ns(const tci_offer *o, tci_route_by by);
+/* plan/block_routes.c: the same where both operands are copied first. */
+TCI_BLOCK_FN double tci_route_copies_ns(const tci_offer *o, tci_route_by by);
 
 /* ---- rows ---- */
 
 TCI_FN const tci_route *tci_route_unit(void);          /* route.c */
-TCI_FN const tci_route *tci_route_unit_split_k(void);  /* split_k.c */
-TCI_FN const tci_route *tci_route_few_channels(void);  /* small_channel_conv.c */
-TCI_FN const tci_route *tci_route_channels_last(void); /* conv_layout.c */
-TCI_FN const tci_route *tci_route_kmajor(void);        /* kmajor.c */
-TCI_FN const tci_route *tci_route_bf16x3(void);
 TCI_FN const tci_route *tci_route_winograd(void);
-TCI_FN const tci_route *tci_route_depthwise(void);     /* depthwise_wgrad.c */
 TCI_FN const tci_route *tci_route_zero_points(void);   /* int8_dot.c */
 TCI_FN const tci_route *tci_route_prepacked_dot(void); /* prepack.c */
 TCI_FN const tci_route *tci_route_prepacked(void);
 TCI_FN const tci_route *tci_route_gemv(void);          /* split_k.c */
 TCI_FN const tci_route *tci_route_grouped(void);
 TCI_FN const tci_route *tci_route_split_k(void);
+/* plan/block_routes.c: writes the rows that machines of blocks of threads alone have; how many. */
+TCI_FN int tci_block_routes(const tci_route **rows);
+TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void);
+TCI_BLOCK_FN const tci_route *tci_route_few_channels(void);  /* small_channel_conv.c */
+TCI_BLOCK_FN const tci_route *tci_route_channels_last(void); /* conv_layout.c */
+TCI_BLOCK_FN const tci_route *tci_route_kmajor(void);        /* kmajor.c */
+TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void);
+TCI_BLOCK_FN const tci_route *tci_route_depthwise(void);     /* depthwise_wgrad.c */
 
 #endif

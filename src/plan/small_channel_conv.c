@@ -225,7 +225,7 @@ static tci_node *tci_runs_build(const tci_offer *o)
     return tci_runs_are(r, false) ? tci_runs_forward(r) : tci_runs_gradient(r);
 }
 
-TCI_FN const tci_route *tci_route_few_channels(void)
+TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
 {
     static const tci_route row = {"few channels as runs", TCI_SUMS_UNIT_RUNS, TCI_ROUTE_REORDERS,
                                   tci_runs_fits, tci_runs_cost, tci_runs_build};

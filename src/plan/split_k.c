@@ -28,7 +28,7 @@
  *
  * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
  * before a run: such contractions stay as they are. */
-#include "route.h"
+#include "split_k.h"
 
 #include <math.h>
 
@@ -41,9 +41,7 @@ enum {
     TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
     TCI_PARTS_POINTS = 1 << 22,  /* most partial sums of a machine of blocks, */
     TCI_PARTS_SHORT = 64,        /* of no fewer products, */
-    TCI_PARTS_MANY = 512,        /* in no more parts; */
     TCI_PARTS_HALVES = 1 << 21,  /* of halves partial sums that keep it busy, */
-    TCI_PARTS_LEAST_HALVES = 256, /* of no fewer products */
     TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows, */
     TCI_PARTS_FAR_READS = 2,     /* or of so many that its caches do not hold, */
     TCI_PARTS_FAR = 1 << 21,
@@ -54,39 +52,13 @@ enum {
     TCI_PARTS_NEIGHBOURS = 6,    /* results side by side for vectors of them, */
     TCI_PARTS_LINE = 16,         /* and products that lie side by side in a row of them */
     TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
-    /* Of the model of blocks, in cycles of a processor (measured on an H100, exact f32): */
-    TCI_PARTS_PROCESSORS = 132,
+    /* Of the model of blocks, in cycles (measured on an H100, exact f32): */
     TCI_PARTS_BUSY = 12,         /* warps that hide each other's waits, */
     TCI_PARTS_BUSY_FILTERS = 24, /* and those where elements of windows are fetched */
     TCI_PARTS_PLACES = 8192,     /* for sums over more places than this */
     TCI_PARTS_SLAB = 16,         /* products that a tile takes in at once, */
-    TCI_PARTS_WAIT = 800,        /* no faster than this, however small it is */
-    TCI_PARTS_LAUNCH = 3500,     /* of the kernel that adds up the parts */
-    TCI_PARTS_CYCLE_BYTES = 1500, /* of partial sums, for all processors together */
-    /* Of the same model for tiles of a matrix unit (measured on an H100, bf16): */
-    TCI_PARTS_UNIT_SLAB = 64,    /* products along K that a tile takes in at once, */
-    TCI_PARTS_UNIT_BEGIN = 3900, /* until the first slab is there, and to store the last results, */
-    TCI_PARTS_UNIT_BYTES = 1900  /* that memory gives to all processors in a cycle */
+    TCI_PARTS_WAIT = 800         /* no faster than this, however small it is */
 };
-/* Times of a whole product in which parts must be done. */
-#define TCI_PARTS_UNIT_GAIN 0.85
-
-typedef struct tci_parts {
-    const tci_algo *a;
-    tci_scratch *s;
-    tci_graph *g;
-    const tci_node *n;
-    const tci_contraction *c;
-    tc_dtype sum;                /* of products and sums: n's, f32 for halves */
-    tci_node *in[2];
-    int64_t *labels[2];
-    const int64_t *out;
-    int64_t *summed, *sizes;     /* labels and their sizes, outermost first */
-    int n_summed;
-    int64_t fresh;               /* a label that nothing has */
-    int at;                      /* summed[at] is cut; those before it are parts as they are */
-    int64_t length;              /* elements of summed[at] in a part */
-} tci_parts;
 
 /* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
 typedef struct tci_parts_piece { int64_t start, parts, length; } tci_parts_piece;
@@ -120,7 +92,7 @@ static bool tci_parts_look(tci_parts *p)
     return p->c->is_known;
 }
 
-static double tci_parts_products(const tci_parts *p)
+TCI_FN double tci_parts_products(const tci_parts *p)
 {
     double products = 1;
     for (int i = 0; i < p->n_summed; i++) {
@@ -473,7 +445,7 @@ static void tci_parts_widen(tci_parts *p)
 }
 
 /* Fills what n is; false where it is left alone whatever its sizes. */
-static bool tci_parts_begin(tci_parts *p)
+TCI_FN bool tci_parts_begin(tci_parts *p)
 {
     tc_dtype t = (tc_dtype)p->n->dtype;
     p->sum = tci_dtype_is_half(t) ? TC_F32 : t;
@@ -740,7 +712,7 @@ TCI_FN const tci_route *tci_route_grouped(void)
 /* ---- parts ---- */
 
 /* The sum of parts, as they were chosen. */
-static tci_node *tci_parts_made(tci_parts *p)
+TCI_FN tci_node *tci_parts_made(tci_parts *p)
 {
     double products = tci_parts_products(p);
     tci_parts_widen(p);
@@ -771,7 +743,7 @@ TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
 }
 
 /* Partial sums, written and read. */
-static double tci_parts_moved(const tci_parts *p)
+TCI_FN double tci_parts_moved(const tci_parts *p)
 {
     double parts = tci_parts_products(p) / (double)TCI_MAX(p->length, 1);
     for (int i = p->at + 1; i < p->n_summed; i++) {
@@ -807,92 +779,5 @@ TCI_FN const tci_route *tci_route_split_k(void)
 {
     static const tci_route row = {"split-K", TCI_SUMS_PARTS, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
                                   tci_parts_fit, tci_parts_cost, tci_parts_build};
-    return &row;
-}
-
-/* ---- parts of a matrix unit ---- */
-
-/* Cycles of a device with matrix units for so many parts, as tci_parts_cycles: waves of blocks that
- * each make a tile, no faster than memory gives the operands. */
-static double tci_parts_unit_cycles(const tci_parts *p, double parts)
-{
-    static const struct { int m, n, slab; } tiles[] = {{64, 64, 265}, {128, 64, 400},
-                                                       {64, 128, 400}, {128, 128, 491}};
-    const double *size = p->c->size;
-    double slabs = ceil(tci_parts_products(p) / parts / TCI_PARTS_UNIT_SLAB), least = HUGE_VAL;
-    for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        double n = ceil(size[TCI_AXES_M] / tiles[i].m) * ceil(size[TCI_AXES_N] / tiles[i].n);
-        double waves = ceil(parts * n * size[TCI_AXES_BATCH] / TCI_PARTS_PROCESSORS);
-        least = TCI_MIN(least, waves * (slabs * tiles[i].slab + TCI_PARTS_UNIT_BEGIN));
-    }
-    double operands = (p->c->in[0].bytes + p->c->in[1].bytes) / TCI_PARTS_UNIT_BYTES;
-    double results = (double)tci_dim_known(tci_node_count(p->n));
-    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_PARTS_CYCLE_BYTES;
-    double cycles = TCI_MAX(least, operands + TCI_PARTS_UNIT_BEGIN);
-    return parts > 1 ? cycles + TCI_PARTS_LAUNCH + moved : cycles;
-}
-
-/* Cuts K in about so many parts, each of a length at which rows begin where a unit reads them. */
-static bool tci_parts_unit_cut(tci_parts *p, double parts)
-{
-    int64_t inner = 1, want = (int64_t)ceil(tci_parts_products(p) / parts);
-    p->at = p->n_summed - 1;
-    while (p->at > 0 && inner * p->sizes[p->at] <= want) {
-        inner *= p->sizes[p->at--];
-    }
-    int64_t size = p->sizes[p->at], least = (want + inner - 1) / inner;
-    for (p->length = least; p->length < 2 * least && p->length <= size; p->length++) {
-        if (size % p->length == 0 && inner * p->length % TCI_MATRIX_ALIGN == 0) {
-            return p->at > 0 || p->length < size;
-        }
-    }
-    return false;
-}
-
-/* Few tiles leave most units of a device idle: then parts of K are tiles of their own. Windows are
- * left to plan/conv_layout.c. */
-static bool tci_parts_unit_fit(tci_offer *o)
-{
-    tci_offer unit;
-    tci_parts *p = TCI_NEW(o->a->s, tci_parts);
-    *p = (tci_parts){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n};
-    o->found = p;
-    if (o->a->machine.block_threads == 0 || o->c->in[0].window || o->c->in[1].window ||
-        !tci_route_fits(tci_route_unit(), o->a, o->n, o->c, &unit) || !tci_parts_begin(p)) {
-        return false;
-    }
-    double products = tci_parts_products(p), best = 1;
-    for (double parts = 2; parts <= TCI_PARTS_MANY && parts * TCI_PARTS_LEAST_HALVES <= products;
-         parts *= 2) {
-        bool faster = tci_parts_unit_cycles(p, parts) < 0.9 * tci_parts_unit_cycles(p, best);
-        best = faster ? parts : best;
-    }
-    return tci_parts_unit_cycles(p, best) < TCI_PARTS_UNIT_GAIN * tci_parts_unit_cycles(p, 1) &&
-           tci_parts_unit_cut(p, best);
-}
-
-static double tci_parts_unit_cost(const tci_offer *o)
-{
-    const tci_parts *p = o->found;
-    double parts = tci_parts_moved(p) / 2 / tci_node_value_bytes(o->n);
-    return tci_parts_unit_cycles(p, TCI_MAX(parts, 2)) /
-           tci_machine_complete(o->a->machine).facts.ghz;
-}
-
-static tci_node *tci_parts_unit_build(const tci_offer *o)
-{
-    const tci_parts *found = o->found;
-    tci_parts p = {.a = o->a, .s = o->a->s, .g = o->a->g, .n = tci_route_unit()->build(o)};
-    TCI_ASSERT(o->a->s, tci_parts_begin(&p));
-    p.at = found->at;
-    p.length = found->length;
-    return tci_parts_made(&p);
-}
-
-TCI_FN const tci_route *tci_route_unit_split_k(void)
-{
-    static const tci_route row = {"split-K MMA", TCI_SUMS_UNIT_PARTS,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_parts_unit_fit,
-                                  tci_parts_unit_cost, tci_parts_unit_build};
     return &row;
 }

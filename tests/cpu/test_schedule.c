@@ -72,7 +72,7 @@ static void run(const tc_options *o, float *out, char *text, size_t room)
           TC_OK);
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
-    CHECK(tc_explain(f, file) == TC_OK);
+    CHECK(tc_explain_as(f, file, &(tc_explain_options){.all = true}) == TC_OK);
     rewind(file);
     text[fread(text, 1, room - 1, file)] = 0;
     fclose(file);
@@ -201,7 +201,7 @@ TEST(a_route_is_forced_by_the_name_of_its_contraction)
         CHECK(tc_run(f, TC_BUFS(TC_BUF(x, N * N)), TC_BUFS(TC_BUF(out[i], N * N))) == TC_OK);
         FILE *file = tmpfile();
         REQUIRE(file != NULL);
-        CHECK(tc_explain(f, file) == TC_OK);
+        CHECK(tc_explain_as(f, file, &(tc_explain_options){.all = true}) == TC_OK);
         rewind(file);
         text[fread(text, 1, sizeof(text) - 1, file)] = 0;
         fclose(file);
