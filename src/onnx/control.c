@@ -3,6 +3,7 @@
  * A condition or a count that is known picks a branch or unrolls; else the bodies become those of
  * tc_cond, tc_scan and tc_while. Bodies see the values around them. */
 #include "rows.h"
+#include "here.h"
 
 #include <string.h>
 

@@ -12,6 +12,7 @@
 
 #include "../base/posix.h"
 #include "rows.h"
+#include "here.h"
 
 enum { TCI_OX_DEEPEST = 48 };
 
@@ -326,11 +327,6 @@ TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v)
     return v->known;
 }
 
-TCI_FN bool tci_ox_can_know(const tci_ox_op *o, const tci_ox_value *v)
-{
-    return v->known || v->initializer || !(v->depends & ~o->m->offered);
-}
-
 /* Elements of a tensor that depends on no input: computed now. */
 static const tci_ox_known *tci_ox_read(const tci_ox_op *o, tci_ox_value *v)
 {
@@ -342,17 +338,29 @@ static const tci_ox_known *tci_ox_read(const tci_ox_op *o, tci_ox_value *v)
         return NULL;
     }
     char *data = tci_scratch_get(o->s, (size_t)n + 1);
-    if (tc_read_as_at(t, TC_BUF((void *)data, n), o->here) != TC_OK) {
-        tci_ox_fail_tensor(o, t);
+    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, n), o->here);
+    if (status == TC_ERR_ARGUMENT) { /* a symbolic size is in it */
+        return NULL;
+    } else if (status != TC_OK) {
+        tci_ox_fail(o, status, "%s", tc_error(t));
     }
     return tci_ox_known_read(o->s, tc_dtype_of(t), rank, sizes, data);
+}
+
+TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v)
+{
+    if (!v->known && !v->initializer && !v->depends) {
+        v->known = tci_ox_read(o, v);
+        return v->known != NULL;
+    }
+    return v->known || v->initializer || !(v->depends & ~o->m->offered);
 }
 
 static void tci_ox_fail_unknown(const tci_ox_op *o, const tci_ox_value *v, const char *what)
 {
     const tci_onnx_graph *g = o->m->proto->graph;
     uint64_t missing = v->depends & ~o->m->offered;
-    if (missing & TCI_OX_UNKNOWABLE) {
+    if ((missing & TCI_OX_UNKNOWABLE) || !missing) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%s (%.40s) follows from values that only a run knows",
                     what, v->name);
     }
@@ -791,12 +799,18 @@ static const tc_onnx_input *tci_ox_told(const tci_ox *m, const char *name)
 static int64_t tci_ox_open_size(const tci_ox_op *o, const tci_onnx_info *v, int axis)
 {
     const char *name = v->params[axis];
+    name = *name ? name : tci_scratch_printf(o->s, "%s.%d", v->name, axis);
+    for (int i = 0; i < o->m->options->n_sizes; i++) {
+        if (!strcmp(o->m->options->sizes[i].name, name)) {
+            return o->m->options->sizes[i].size;
+        }
+    }
 #ifdef TC_DYNAMIC_SHAPES
     int64_t most = o->m->options->largest ? o->m->options->largest : 65536;
-    return tc_dim_make(*name ? name : tci_scratch_printf(o->s, "%s.%d", v->name, axis), 1, most);
+    return tc_dim_make(name, 1, most);
 #else
     tci_ox_fail(o, TC_ERR_SHAPE, "axis %d of input %.60s has no size (\"%.40s\"): tell it "
-                "(tc_onnx_options.inputs), or define TC_DYNAMIC_SHAPES", axis, v->name, name);
+                "(tc_onnx_options.sizes), or define TC_DYNAMIC_SHAPES", axis, v->name, name);
     return 0;
 #endif
 }
@@ -815,6 +829,14 @@ static void tci_ox_input(const tci_ox_op *o, int i, tci_ox_value *v)
                     "(tc_onnx_options.inputs)", info->name);
     }
     words[0] = tci_ox_dtype(o, info->type);
+    bool differs = info->rank >= 0 && rank != info->rank;
+    for (int d = 0; d < rank && !differs && told && told->sizes && info->rank >= 0; d++) {
+        differs = info->sizes[d] >= 0 && told->sizes[d] != info->sizes[d];
+    }
+    if (differs) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "input %.60s is told other sizes than the model has",
+                    info->name);
+    }
     for (int d = 0; d < rank; d++) {
         words[d + 1] = told && told->sizes ? told->sizes[d]
                        : info->sizes[d] >= 0 ? info->sizes[d] : tci_ox_open_size(o, info, d);
@@ -978,9 +1000,13 @@ static tc_onnx_model *tci_ox_load_now(tci_ox_load *l)
 
 static tc_status tci_ox_load_all(tci_ox_load *l, const char *op, tc_onnx_model **model)
 {
-    static const tc_onnx_options defaults = {NULL, 0, 0, false};
+    static const tc_onnx_options defaults = {NULL, 0, NULL, 0, 0, false};
     tci_ox *m = &l->m;
     tci_frame f = tci_frame_on(m->ctx, op, m->here);
+    if (!f.failed && m->options) {
+        tci_frame_list(&f, m->options->inputs, m->options->n_inputs, "the inputs");
+        tci_frame_list(&f, m->options->sizes, m->options->n_sizes, "the sizes");
+    }
     if (!f.failed && !model) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "model is NULL: expected where the model goes");
     }

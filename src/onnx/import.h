@@ -6,8 +6,7 @@
  * are taken in order (onnx/import.c); onnx/rows.h names the function of each operator.
  *
  * Failures leave by tci_ox_fail, which names node and op; the functions own nothing but what is in
- * the scratch. Rooms that include this build graphs with the public calls of tc.h, whose place is
- * the user's call: TC_HERE is redefined for them, and a variable `o` must be in sight. */
+ * the scratch. They build graphs with the public calls of tc.h (onnx/here.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
@@ -17,9 +16,6 @@
 #include "../api/ops.h"
 #include "onnx.h"
 #include "proto.h"
-
-#undef TC_HERE
-#define TC_HERE (o->here)
 
 /* An element: integers and bool in i, which may be symbolic; floats in f or, if den > 0, i / den.
  * */
@@ -117,7 +113,7 @@ TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what);
 /* The same if it is known without asking for more; else NULL. */
 TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v);
 /* Whether the elements could be had by tci_ox_need. */
-TCI_FN bool tci_ox_can_know(const tci_ox_op *o, const tci_ox_value *v);
+TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
 /* ---- attributes ---- */
 TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name);
 TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise);

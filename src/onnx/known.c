@@ -5,6 +5,7 @@
  * a quotient of it by a whole number, so that Floor(Cast(size) / 2) stays exact. What has no such
  * form is left to the program. */
 #include "import.h"
+#include "here.h"
 
 #include <math.h>
 #include <string.h>
@@ -144,7 +145,7 @@ typedef enum tci_ox_scalar {
 static bool tci_ox_compare(tci_ox_scalar op, int64_t a, int64_t b, int64_t *r)
 {
     int64_t d = tc_dim_sub(a, b);
-    int64_t least = tci_dim_least_any(d), most = tci_dim_most_any(d);
+    int64_t least = tci_dim_least(d), most = tci_dim_most(d);
     bool decided = least == most || least > 0 || most < 0;
     switch (op) {
     case TCI_OX_EQ: *r = least == 0 && most == 0; break;
@@ -165,7 +166,7 @@ static bool tci_ox_fold_symbols(tci_ox_scalar op, tci_ox_cell a, tci_ox_cell b, 
     case TCI_OX_MUL: r->i = tc_dim_mul(a.i, b.i); return true;
     case TCI_OX_DIV: /* truncates: as floor of what is not negative */
         r->i = divides ? tc_dim_div(a.i, b.i) : 0;
-        return divides && tci_dim_least_any(a.i) >= 0;
+        return divides && tci_dim_least(a.i) >= 0;
     case TCI_OX_MOD:
         r->i = divides ? tc_dim_sub(a.i, tc_dim_mul(tc_dim_div(a.i, b.i), b.i)) : 0;
         return divides;

@@ -35,11 +35,19 @@ typedef struct tc_onnx_input {
      * then a constant of the graph and no input any more; n is the product of `sizes`. */
     const void *value;
 } tc_onnx_input;
+/* A size that the model names, or leaves without a name: "x.2" is axis 2 of input x. For example
+ * {"height", tc_dim_mul(TC_DIM("rows", 1, 64), 32)}: a multiple of 32, as strided networks need. */
+typedef struct tc_onnx_size {
+    const char *name;
+    int64_t size;
+} tc_onnx_size;
 /* Zero in every field: defaults. */
 typedef struct tc_onnx_options {
     const tc_onnx_input *inputs; /* about some or all inputs */
     int n_inputs;
-    /* A size that the model names or leaves open and that `inputs` does not tell: TC_DIM(its name,
+    const tc_onnx_size *sizes; /* where `inputs` does not tell them */
+    int n_sizes;
+    /* A size that the model leaves open and that neither list tells: TC_DIM(its name,
      * 1, largest) under TC_DYNAMIC_SHAPES. 0: 65536. Without TC_DYNAMIC_SHAPES it is an error,
      * which names the input. */
     int64_t largest;
