@@ -24,6 +24,8 @@
 #include "onnx/control.c"
 #include "onnx/rows.c"
 #include "onnx/import.c"
+#include "onnx/write.c"
+#include "onnx/export.c"
 
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))

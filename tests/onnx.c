@@ -4,6 +4,9 @@
  *
  * --symbolic: sizes that the model leaves open are TC_DIMs, so that the program is one for all
  * sizes. height=32x2: that named height is a multiple of 32, from 64 on.
+ * onnx MODEL INPUTS OUTPUT.onnx --export: writes the model as tc_export_onnx does, with the sizes of
+ * the inputs.
+ *
  * Inputs and outputs are named as those of the graph. 0: done; 77: not supported, and the last
  * line of stderr says why; 1: another failure. Built with TC_IMPLEMENTATION, by `make onnx`. */
 #define TC_DYNAMIC_SHAPES
@@ -126,7 +129,8 @@ int main(int argc, char **argv)
     tc_file *file = NULL;
     tc_onnx_model *m = NULL;
     symbolic = argc > 4 && !strcmp(argv[4], "--symbolic");
-    if (argc != 4 && !symbolic) {
+    bool exports = argc == 5 && !strcmp(argv[4], "--export");
+    if (argc != 4 && !symbolic && !exports) {
         fprintf(stderr, "usage: onnx MODEL INPUTS OUTPUTS [--symbolic [SIZE=FACTORxLEAST]...]\n");
         return 2;
     }
@@ -158,6 +162,12 @@ int main(int argc, char **argv)
     tc_status status = tc_onnx_load(ctx, argv[1], &o, &m);
     if (status != TC_OK) {
         return failed(status, tc_error(ctx));
+    }
+    if (exports) {
+        tc_onnx_export how = {.output_names = m->output_names};
+        status = tc_export_onnx(TC_TENSORS_N(m->inputs, m->n_inputs),
+                                TC_TENSORS_N(m->outputs, m->n_outputs), &how, argv[3]);
+        return status == TC_OK ? 0 : failed(status, tc_error(ctx));
     }
     int code = m->n_inputs > MAX || m->n_outputs > MAX ? failed(TC_ERR_LIMIT, "too many inputs")
                                                        : run(m, inputs, n, results);
