@@ -93,7 +93,7 @@ build/readme: tools/readme.c
 # A switch over an enum names every case: a new op, neutral call, reduction, attribute or kind of step
 # does not compile until each room says what it is there, whether or not there is a default. These
 # have defaults that stand for what many dtypes share, or for all that is never asked of them.
-DEFAULTS = $(addprefix src/,emit/c_dialect.c emit/c_soft.c loop/ir.c onnx/known.c ops/dtype.c)
+DEFAULTS = $(addprefix src/,emit/c_dialect.c emit/c_soft.c loop/ir.c onnx/known.c onnx/fold.c ops/dtype.c)
 
 rooms: $(ROOM_C:%=%.room) $(BENCH_C:%=%.checked) ## every room compiles alone, without a warning; with symbolic sizes too. And every benchmark
 
@@ -131,7 +131,7 @@ $(B)/tc.o: tests/tc_impl.c $(USED)
 INSIDE_FORMS = $(addprefix $(B)/inside,.o -dynamic.o -cuda.o -dynamic-cuda.o)
 $(INSIDE_FORMS): $(B)/inside%: tests/tc_impl.c $(USED)
 	@mkdir -p $(@D)
-	@tests/run.sh build $@ $(CC) $(CFLAGS) -DTCI_SEPARATE -DTCI_TEST_ALLOC -DTCI_KEEP_OPTIMIZE \
+	@tests/run.sh build $@ $(CC) $(CFLAGS) -DTCI_SEPARATE -DTCI_TEST_ALLOC -DTCI_KEEP_OPTIMIZE -DTC_BLOCKS \
 	    $(if $(findstring dynamic,$*),-DTC_DYNAMIC_SHAPES) $(if $(findstring cuda,$*),-DTC_CUDA) \
 	    -I$(TC) -c $< -o $@
 

@@ -11,6 +11,8 @@
 
 #include "onnx/proto.c"
 #include "onnx/known.c"
+#include "onnx/value.c"
+#include "onnx/fold.c"
 #include "onnx/elementwise.c"
 #include "onnx/shape.c"
 #include "onnx/reduce.c"

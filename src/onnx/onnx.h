@@ -83,18 +83,19 @@ TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n
 /* NULL is fine. Tensors stay. */
 TC_API void tc_onnx_free(tc_onnx_model *model);
 /* ---- export ----
- * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them, writes
- * the graph as an ONNX model of opset 21: composites by the operator of the same meaning (Softmax,
- * LayerNormalization, MatMul, ...), all else by primitive ones. Captured memory goes into the file
- * with the value that it has now, parameters under their names; symbolic sizes become dim_params.
- * Files appear complete or not at all.
+ * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
+ * writes the graph as an ONNX model of opset 21: composites by the operator of the same meaning
+ * (Softmax, LayerNormalization, MatMul, ...), all else by primitive ones. Captured memory goes
+ * into the file with the value that it has now, parameters under their names; symbolic sizes
+ * become dim_params. Files appear complete or not at all.
  *
  *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
  *
  * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, repetitions, effects of
  * tc_assign, ops of the user's own, symbolic sizes that are not those of an input), which the text
- * names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no tc_input;
- * TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx) tells. */
+ * names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
+ * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
+ * tells. */
 typedef struct tc_onnx_export {
     const char *const *output_names; /* one for each output; NULL, or a NULL: output0, output1, ... */
     bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
