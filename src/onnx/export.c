@@ -75,6 +75,22 @@ static const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype 
     return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
 }
 
+/* Floats to integers of one and two bytes saturate in tc; Cast of ONNX leaves that open. */
+static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    tc_dtype from = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
+    int bits = 8 * tc_dtype_size(to);
+    if (tci_ox_is_float(from) && !tci_ox_is_float(to) && to != TC_BOOL && bits <= 16) {
+        bool is_signed = to >= TC_I8;
+        double most = (double)((1 << (is_signed ? bits - 1 : bits)) - 1);
+        x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
+        from = from == TC_F64 ? from : TC_F32;
+        x = TCI_OW(&g->w, "Clip", x, tci_ox_float(g, from, is_signed ? -most - 1 : 0),
+                   tci_ox_float(g, from, most));
+    }
+    return tci_ox_to_dtype(g, x, to);
+}
+
 /* Memory of the graph, as it is now. */
 static const char *tci_ox_memory(tci_ox_out_graph *g, tci_node *n)
 {
@@ -140,6 +156,7 @@ static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int r
 static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     int64_t *to = TCI_NEW_ARRAY(&g->s, int64_t, n->rank + 1);
+    const tci_ow_attr zeros = TCI_OW_INT("allowzero", 1);
     int open = 0;
     for (int i = 0; i < n->rank; i++) { /* 0 keeps the size of x there, -1 follows */
         const tci_node *from = n->in[0];
@@ -150,7 +167,8 @@ static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, co
         open += known && to[i] == 0 ? 2 : 0; /* an empty axis would be taken for one that stays */
     }
     if (open > 1) {
-        return TCI_OW(&g->w, "Reshape", x, tci_ox_shape_of(g, n, n->rank, n->shape));
+        const char *in[] = {x, tci_ox_shape_of(g, n, n->rank, n->shape)};
+        return tci_ow_op(&g->w, "Reshape", 2, in, 1, &zeros);
     }
     return TCI_OW(&g->w, "Reshape", x, tci_ow_ints(&g->w, n->rank, to));
 }
@@ -226,7 +244,8 @@ static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, con
         for (int d = 0; d <= rank; d++) {
             order[d] = d <= axis ? d : d < rank ? d + 1 : axis + 1;
         }
-        const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 2, (int64_t[]){steps, k}, places)};
+        const int64_t grid[] = {steps, k};
+        const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 2, grid, places)};
         const tci_ow_attr along = TCI_OW_INT("axis", axis);
         const tci_ow_attr perm = TCI_OW_INTS("perm", rank + 1, order);
         x = tci_ow_op(&g->w, "Gather", 2, in, 1, &along);
@@ -313,6 +332,9 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, c
                                        const char *b)
 {
     const char *in[] = {a, b};
+    for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
+        in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
+    }
     if (tci_ox_is_matmul(n)) {
         return tci_ow_op(&g->w, "MatMul", 2, in, 0, NULL);
     }
@@ -416,6 +438,23 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     case TCI_P_GELU: return TCI_OW(w, "Gelu", x[0]);
     case TCI_P_POW: return TCI_OW(w, "Pow", x[0], x[1]);
     case TCI_P_EXP2: return TCI_OW(w, "Pow", tci_ox_float(g, d, 2), x[0]);
+    case TCI_P_EXPM1: { /* (e^x + 1) tanh(x / 2), exact to some units where x is small */
+        const char *one = tci_ox_float(g, d, 1), *half = tci_ox_float(g, d, 0.5);
+        return TCI_OW(w, "Mul", TCI_OW(w, "Add", TCI_OW(w, "Exp", x[0]), one),
+                      TCI_OW(w, "Tanh", TCI_OW(w, "Mul", x[0], half)));
+    }
+    case TCI_P_LOG1P: { /* 2 atanh(x / (x + 2)) where x is small */
+        const char *one = tci_ox_float(g, d, 1), *two = tci_ox_float(g, d, 2);
+        const char *small = TCI_OW(w, "Less", TCI_OW(w, "Abs", x[0]), tci_ox_float(g, d, 0.5));
+        const char *ratio = TCI_OW(w, "Div", x[0], TCI_OW(w, "Add", x[0], two));
+        return TCI_OW(w, "Where", small, TCI_OW(w, "Mul", TCI_OW(w, "Atanh", ratio), two),
+                      TCI_OW(w, "Log", TCI_OW(w, "Add", x[0], one)));
+    }
+    case TCI_P_SHL:
+    case TCI_P_SHR: {
+        const tci_ow_attr way = TCI_OW_TEXT("direction", word == TCI_P_SHL ? "LEFT" : "RIGHT");
+        return d > TC_U64 ? NULL : tci_ow_op(w, "BitShift", 2, x, 1, &way); /* unsigned alone */
+    }
     case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
                                    tci_ox_float(g, d, 1.4426950408889634));
     case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
@@ -483,6 +522,18 @@ static const char *tci_ox_operator_of(const tci_node *n)
     }
 }
 
+/* Of floats: what is left of a truncated division, moved to the sign of the divisor. */
+static const char *tci_ox_remainder_out(tci_ox_out_graph *g, tc_dtype d, const char *const *in)
+{
+    tci_ow *w = &g->w;
+    const tci_ow_attr fmod = TCI_OW_INT("fmod", 1);
+    const char *zero = tci_ox_float(g, d, 0), *r = tci_ow_op(w, "Mod", 2, in, 1, &fmod);
+    const char *below = TCI_OW(w, "Less", in[1], zero);
+    const char *other = TCI_OW(w, "Xor", TCI_OW(w, "Less", r, zero), below);
+    const char *moves = TCI_OW(w, "And", other, TCI_OW(w, "Not", TCI_OW(w, "Equal", r, zero)));
+    return TCI_OW(w, "Where", moves, TCI_OW(w, "Add", r, in[1]), r);
+}
+
 static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n,
                                           const char *const *in)
 {
@@ -499,9 +550,10 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
             x = tci_ow_op(&g->w, "Mod", 2, in, 1, &whole);
             return TCI_OW(&g->w, "Div", TCI_OW(&g->w, "Sub", in[0], x), in[1]);
         }
-        x = TCI_OW(&g->w, "Floor", TCI_OW(&g->w, "Div", in[0], in[1]));
-        return n->op == TCI_OP_FLOOR_DIVIDE
-                   ? x : TCI_OW(&g->w, "Sub", in[0], TCI_OW(&g->w, "Mul", x, in[1]));
+        if (n->op == TCI_OP_FLOOR_DIVIDE) {
+            return TCI_OW(&g->w, "Floor", TCI_OW(&g->w, "Div", in[0], in[1]));
+        }
+        return tci_ox_remainder_out(g, (tc_dtype)n->dtype, in);
     } else if (n->op == TCI_OP_NE) {
         return TCI_OW(&g->w, "Not", TCI_OW(&g->w, "Equal", in[0], in[1]));
     } else if (n->op == TCI_OP_ISNAN && floats) {
@@ -561,7 +613,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
     case TCI_OP_CONST: return tci_ox_number(g, (tc_dtype)n->dtype, n->value);
     case TCI_OP_IOTA: return tci_ox_iota_out(g, n);
     case TCI_OP_WHERE: return TCI_OW(w, "Where", in[0], in[1], in[2]);
-    case TCI_OP_CAST: return tci_ox_to_dtype(g, in[0], (tc_dtype)n->dtype);
+    case TCI_OP_CAST: return tci_ox_cast_out(g, n, in[0]);
     case TCI_OP_RESHAPE: return tci_ox_reshape_out(g, n, in[0]);
     case TCI_OP_PERMUTE: {
         const tci_ow_attr perm = TCI_OW_INTS("perm", n->rank, n->attr);
@@ -783,6 +835,9 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
     tci_frame_list(&f, outputs.items, outputs.n, "the outputs");
     for (int i = 0; i < outputs.n && !f.failed; i++) {
         tci_frame_use(&f, outputs.items[i]);
+    }
+    for (int i = 0; i < inputs.n && !f.failed; i++) {
+        tci_frame_use(&f, inputs.items[i]);
     }
     if (!f.failed && (outputs.n < 1 || !path)) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, path ? "there are no outputs" : "the path is NULL");

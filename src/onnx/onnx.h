@@ -97,7 +97,7 @@ TC_API void tc_onnx_free(tc_onnx_model *model);
  * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
  * tells. */
 typedef struct tc_onnx_export {
-    const char *const *output_names; /* one for each output; NULL, or a NULL: output0, output1, ... */
+    const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
     bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
 } tc_onnx_export;
 /* how NULL: defaults. */

@@ -86,8 +86,8 @@ TCI_FN void tci_ow_node(tci_ow *w, const char *op, int n_in, const char *const *
     tci_ow_message(&w->graph, 1, &node);
 }
 
-TCI_FN const char *tci_ow_op(tci_ow *w, const char *op, int n_in, const char *const *in, int n_attrs,
-                             const tci_ow_attr *attrs)
+TCI_FN const char *tci_ow_op(tci_ow *w, const char *op, int n_in, const char *const *in,
+                             int n_attrs, const tci_ow_attr *attrs)
 {
     const char *out = tci_ow_name(w);
     tci_ow_node(w, op, n_in, in, 1, &out, n_attrs, attrs);

@@ -34,8 +34,8 @@ TCI_FN void tci_ow_number(tci_str *to, int field, uint64_t v);
 TCI_FN void tci_ow_text(tci_str *to, int field, const char *text);
 TCI_FN void tci_ow_bytes(tci_str *to, int field, const void *bytes, size_t n);
 /* A node with one result, whose name it returns. */
-TCI_FN const char *tci_ow_op(tci_ow *w, const char *op, int n_in, const char *const *in, int n_attrs,
-                             const tci_ow_attr *attrs);
+TCI_FN const char *tci_ow_op(tci_ow *w, const char *op, int n_in, const char *const *in,
+                             int n_attrs, const tci_ow_attr *attrs);
 /* The same with the result's name given. */
 TCI_FN void tci_ow_node(tci_ow *w, const char *op, int n_in, const char *const *in, int n_out,
                         const char *const *out, int n_attrs, const tci_ow_attr *attrs);
