@@ -33,6 +33,7 @@ struct tci_ask {
     tci_skew skew;            /* of neighbours along row_axis and the last inner axis */
     tci_dim n_vec;
     tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
+    double operations;        /* of the whole kernel, that its arithmetic begins */
     /* For the whole kernel, as the model has it: of one thread; of the device, where blocks are. */
     double ns;
 };

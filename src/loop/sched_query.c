@@ -306,12 +306,29 @@ static double tci_ask_rate(const tci_ask *a)
     return m->ghz * m->ports * (a->machine.block_threads > 0 ? 1 : a->lanes);
 }
 
+/* Operations that a processor begins for the kernel: a product of a contraction and the sum that
+ * takes it are one. Blocks of threads count both. */
+static double tci_ask_operations(const tci_kernel *k, tci_machine machine)
+{
+    double operations = (double)k->flops;
+    for (int r = 0; r < k->n_reds && machine.block_threads == 0; r++) {
+        const tci_kstage *st = &k->stages[k->reds[r].stage];
+        double points = k->reds[r].op == TCI_RED_DOT ? 1 : 0;
+        for (int i = 0; i < k->n_outer + st->n_axes && points > 0; i++) {
+            int axis = i < k->n_outer ? i : st->axes[i - k->n_outer];
+            points *= (double)TCI_MAX(tci_dim_hint(k->axes[axis].size), 1);
+        }
+        operations -= points;
+    }
+    return TCI_MAX(operations, (double)k->flops / 2);
+}
+
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes)
 {
     bool blocks = a->machine.block_threads > 0;
     double rate = tci_ask_rate(a) * (blocks ? a->machine.facts.processors : 1);
     double bandwidth = blocks ? tci_ask_all_bandwidth(a) : tci_ask_one_bandwidth(a);
-    double flops_ns = flops * (double)a->k->flops / rate;
+    double flops_ns = flops * a->operations / rate;
     double bytes_ns = bytes * (double)a->k->bytes / bandwidth;
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
@@ -467,6 +484,7 @@ TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine ma
     a->n_vec = 1;
     a->widest = tci_cost_widest(k, a->machine.block_threads == 0);
     tci_ask_lanes(a);
+    a->operations = tci_ask_operations(k, a->machine);
     a->ns = tci_ask_ns(a, 1, 1);
     for (int t = 0; t < k->n_stages; t++) {
         a->flops += tci_stage_cost(k, t);
