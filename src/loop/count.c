@@ -42,7 +42,11 @@ typedef struct tci_count {
     int32_t *before; /* per value: the one in its slot before */
     double *depth;  /* per value: cycles since the loop at hand read what it carries; -1: none */
     double carried; /* the most cycles of what it carries to its next round */
-    double path;    /* cycles that a round takes from its first step to its last one, about */
+    double *ready;  /* per value: cycles from the begin of the round at hand until it is there, */
+    int32_t *round; /* if it is of that round (what n_rounds was) */
+    int32_t n_rounds, last_round;
+    double path;    /* cycles from the begin of the round to its end, */
+    double looped;  /* and to the end of the last loop in it */
     bool open;      /* some trip count is not known */
     const tc_machine *machine;
     tci_count_loop loops[TCI_COUNT_DEPTH]; int n_loops; /* around the statement, outermost first */
@@ -63,10 +67,10 @@ enum {
     TCI_COUNT_APART = 2,    /* of the vector ports, for a lane that is loaded or stored alone */
     TCI_COUNT_NEAR = 4,     /* a stride whose elements lie in so many vectors is no gather */
     TCI_COUNT_LATENCY = 4,  /* cycles of an operation until its result is there, */
-    TCI_COUNT_ACROSS = 7,   /* of a step between lanes and the operation that takes it, */
+    TCI_COUNT_ACROSS = 7,   /* cycles of a step between lanes, */
     TCI_COUNT_DIVIDES = 12, /* of a division */
     TCI_COUNT_FORWARD = 12, /* a load of what several stores have just written */
-    TCI_COUNT_WINDOW = 256, /* instructions that a core looks ahead */
+    TCI_COUNT_WINDOW = 512, /* instructions that a core looks ahead */
     TCI_COUNT_WIDTH = 6,    /* instructions that a core begins in a cycle */
     TCI_COUNT_LINE = 64,    /* bytes of a line, */
     TCI_COUNT_WAYS = 8,     /* lines that a set of a cache holds, */
@@ -291,7 +295,7 @@ static tci_counted tci_count_access(tci_count *c, const tci_lstmt *st)
     case TCI_MEM_FENCE: return tci_count_make(0, 0);
     case TCI_MEM_HIGH_HALF:
     case TCI_MEM_NEAR_HALF:
-    case TCI_MEM_BELOW: c->path += TCI_COUNT_ACROSS; return tci_count_make(1, 1);
+    case TCI_MEM_BELOW: return tci_count_make(1, 1);
     default: break;
     }
     bool apart = (uses & TCI_LMEM_STRIDE) && (step < 0 || step > TCI_COUNT_NEAR);
@@ -340,7 +344,9 @@ static tci_counted tci_count_for(tci_count *c, const tci_lstmt *st)
     }
     bool more = c->n_loops < TCI_COUNT_DEPTH;
     double outside = c->carried, path = c->path;
-    c->carried = c->path = 0;
+    int32_t around = c->n_rounds;
+    c->carried = c->path = c->looped = 0;
+    c->n_rounds = ++c->last_round;
     if (more) {
         c->depends[st->dst] = 1u << c->n_loops;
         c->loops[c->n_loops++] = (tci_count_loop){rounds, step};
@@ -351,7 +357,8 @@ static tci_counted tci_count_for(tci_count *c, const tci_lstmt *st)
     body.all = TCI_MAX(before, c->carried * TCI_COUNT_WIDTH - TCI_COUNT_WINDOW / (double)rounds);
     body.all = TCI_MAX(body.all, c->path * TCI_COUNT_WIDTH / (1 + TCI_COUNT_WINDOW / before));
     c->carried = outside;
-    c->path = path + TCI_MAX(c->path, chain);
+    c->n_rounds = around;
+    c->path = c->looped = path + TCI_MAX(c->path, chain);
     return tci_count_sum(n, (double)rounds, body);
 }
 
@@ -373,6 +380,39 @@ static tci_counted tci_count_prim(tci_count *c, const tci_lstmt *st)
     return tci_count_make(cost, vector ? cost : 0);
 }
 
+static double tci_count_latency(const tci_lstmt *st)
+{
+    bool across = st->op == TCI_L_MEM && (st->mem == TCI_MEM_HIGH_HALF ||
+                                          st->mem == TCI_MEM_NEAR_HALF || st->mem == TCI_MEM_BELOW);
+    bool divides = st->op == TCI_L_PRIM && st->prim == TCI_P_DIV;
+    int cost = st->op == TCI_L_PRIM ? TCI_MAX(tci_prim_get((tci_prim)st->prim)->cost, 1) : 1;
+    return st->op == TCI_L_COPY ? 0
+           : divides            ? TCI_COUNT_DIVIDES
+           : across             ? TCI_COUNT_ACROSS
+                                : TCI_COUNT_LATENCY * cost;
+}
+
+/* Follows when values are there: what a loop has made is there when it ends. */
+static void tci_count_ready(tci_count *c, const tci_lstmt *st)
+{
+    bool makes = st->op == TCI_L_PRIM || st->op == TCI_L_COPY || st->op == TCI_L_MEM;
+    double from = 0;
+    for (int i = 0; i < 3 && makes; i++) {
+        int v = st->args[i];
+        bool here = v >= 0 && c->round[v] == c->n_rounds;
+        bool looped = v >= 0 && c->l->values[v].is_mutable;
+        from = TCI_MAX(from, here ? c->ready[v] : looped ? c->looped : 0);
+    }
+    if (st->op == TCI_L_SET) {
+        c->ready[st->dst] = c->round[st->args[0]] == c->n_rounds ? c->ready[st->args[0]] : 0;
+        c->round[st->dst] = c->n_rounds;
+    } else if (makes && st->dst >= 0) {
+        c->ready[st->dst] = from + tci_count_latency(st);
+        c->round[st->dst] = c->n_rounds;
+        c->path = TCI_MAX(c->path, c->ready[st->dst]);
+    }
+}
+
 /* Follows what a loop carries from round to round, from where it is read to where it is set. */
 static void tci_count_carry(tci_count *c, const tci_lstmt *st)
 {
@@ -385,9 +425,7 @@ static void tci_count_carry(tci_count *c, const tci_lstmt *st)
     if (st->op == TCI_L_SET) {
         c->carried = TCI_MAX(c->carried, depth);
     } else if (st->dst >= 0 && (st->op == TCI_L_PRIM || st->op == TCI_L_COPY)) {
-        bool divides = st->op == TCI_L_PRIM && st->prim == TCI_P_DIV;
-        double latency = st->op == TCI_L_COPY ? 0 : divides ? TCI_COUNT_DIVIDES : TCI_COUNT_LATENCY;
-        c->depth[st->dst] = depth < 0 ? -1 : depth + latency;
+        c->depth[st->dst] = depth < 0 ? -1 : depth + tci_count_latency(st);
     }
 }
 
@@ -443,6 +481,7 @@ static tci_counted tci_count_stmt(tci_count *c, const tci_lstmt *st)
     const tci_counted one = {1, 0}, none = {0, 0};
     const tci_counted half = {0.5, 0}; /* accesses share much of their offsets */
     tci_count_carry(c, st);
+    tci_count_ready(c, st);
     if (tci_count_is_known(c, st)) {
         return none;
     }
@@ -505,6 +544,8 @@ TCI_FN double tci_loop_count_ns(tci_scratch *s, const tci_loop *l, const tc_mach
     for (int i = 0; i < l->n_indices; i++) {
         c.made_of[i] = -1;
     }
+    c.ready = TCI_NEW_ARRAY(s, double, l->n_values + 1);
+    c.round = TCI_NEW_ARRAY(s, int32_t, l->n_values + 1);
     c.depth = TCI_NEW_ARRAY(s, double, l->n_values + 1);
     for (int v = 0; v < l->n_values; v++) {
         c.truth[v] = -1;

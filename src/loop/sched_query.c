@@ -16,6 +16,7 @@ enum {
     TCI_ASK_LINE_BYTES = 64,
     TCI_ASK_STREAM_RUN = 4096, /* bytes of a row that is worth bypassing the caches for */
     TCI_ASK_CUTS_COST = 60,    /* flops of a point from which a body is not written out often */
+    TCI_ASK_CHAIN = 48,        /* flops of a point that may take longer one after the other */
     TCI_ASK_FEW_CUTS = 4,
     TCI_ASK_FEW_VECTORS = 2,   /* chains side by side, too few to keep a processor busy */
     TCI_ASK_WINDOW = 16        /* inner points whose loads take longer than memory */
@@ -395,7 +396,7 @@ TCI_FN bool tci_ask_counts(const tci_ask *a)
 {
     const tci_kernel *k = a->k;
     bool moves = k->n_guards > 0 || k->n_stages > 1 ||
-                 (a->is_map && tci_dim_hint(a->n_vec) < a->lanes);
+                 (a->is_map && (tci_dim_hint(a->n_vec) < a->lanes || a->flops >= TCI_ASK_CHAIN));
     bool known = a->machine.block_threads == 0 && a->lanes > 1 && !tci_kernel_earlier(k) &&
                  (a->is_map || k->n_reds > 0);
     for (int r = 0; r < k->n_reds; r++) {

@@ -12,10 +12,8 @@
  * no vector form takes make a group suspect, and a program without such kernels is planned once.
  * Of suspects that read each other only the one that exceeds its floor by most is tried in a round,
  * as their trials would be compared together; one of which no cut pays is not tried again.
- * Groups of blocks of threads that keep rows are none: plan/pattern.c, which joined them, has
- * weighed them by how long their chains take, and attention by its form.
  *
- * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.1 of the time
+ * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.2 of the time
  * of the plan's, or less: the suspect's values, those that kernels of the trial make with them, and
  * so on until both plans' kernels make the same. Both times are prices of the model for one thread
  * (on a device, for all of it), and each kernel has its launch. How far prices of the forms are from
@@ -24,11 +22,11 @@
 
 enum {
     TCI_PRICE_SUSPECT = 120,    /* percent of its floor; */
-    TCI_PRICE_LEAST_NS = 500,   /* that a cut saves at least, */
+    TCI_PRICE_LEAST_NS = 1000,  /* that a cut saves at least, */
     TCI_PRICE_PART = 1024,      /* of a program's time, too; */
     TCI_PRICE_LAUNCHES = 4,     /* on a device so many launches */
     TCI_PRICE_NEAR = 4,         /* times the floor: a cut that comes so near ends the search */
-    TCI_PRICE_GAIN = 11,        /* what a group takes that is cut, over what its parts take, */
+    TCI_PRICE_GAIN = 12,        /* what a group takes that is cut, over what its parts take, */
     TCI_PRICE_TENTH = 10,       /* in tenths */
     TCI_PRICE_LAUNCH_NS = 300,  /* of a kernel on a processor */
     TCI_PRICE_CALL = 16,        /* flops of an op that is dear by itself */
@@ -285,7 +283,6 @@ TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **
         const tci_plan_made *made = &p->made[i];
         tci_suspect s = {.group = i, .best = -1};
         bool whole = g->has_repeat || g->has_scatter || g->kernel > 0 || !made->kernel ||
-                     (f->blocks && g->keeps) ||
                      tci_pnode_of(f, f->roots[g->roots[0]].node)->once;
         if (whole || tci_price_item(all, made)->settled || !tci_price_is_high(all, p, &s)) {
             continue;
