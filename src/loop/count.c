@@ -67,7 +67,9 @@ enum {
     TCI_COUNT_APART = 2,    /* of the vector ports, for a lane that is loaded or stored alone */
     TCI_COUNT_NEAR = 4,     /* a stride whose elements lie in so many vectors is no gather */
     TCI_COUNT_LATENCY = 4,  /* cycles of an operation until its result is there, */
-    TCI_COUNT_ACROSS = 7,   /* cycles of a step between lanes, */
+    TCI_COUNT_ACROSS = 3,   /* cycles of a step between lanes, */
+    TCI_COUNT_CALL = 9,     /* instructions of a function of the math library at least: a chain */
+    TCI_COUNT_CHAIN = 6,    /* of so many cycles for each of them */
     TCI_COUNT_DIVIDES = 12, /* of a division */
     TCI_COUNT_FORWARD = 12, /* a load of what several stores have just written */
     TCI_COUNT_WINDOW = 512, /* instructions that a core looks ahead */
@@ -324,6 +326,8 @@ static tci_counted tci_count_round(tci_count *c, const tci_lstmt *st, int64_t be
         return body;
     }
     memcpy(c->latest, latest, sizeof(latest)); /* what the first one computed is not there */
+    c->path = c->looped = 0;
+    c->n_rounds = ++c->last_round;
     c->indices[st->dst] = begin + next * step;
     tci_counted other = tci_count_block(c, st->body);
     return tci_count_make((body.all + other.all) / 2, (body.vector + other.vector) / 2);
@@ -385,10 +389,13 @@ static double tci_count_latency(const tci_lstmt *st)
     bool across = st->op == TCI_L_MEM && (st->mem == TCI_MEM_HIGH_HALF ||
                                           st->mem == TCI_MEM_NEAR_HALF || st->mem == TCI_MEM_BELOW);
     bool divides = st->op == TCI_L_PRIM && st->prim == TCI_P_DIV;
+    bool picks = st->op == TCI_L_PRIM && st->prim == TCI_P_SELECT;
     int cost = st->op == TCI_L_PRIM ? TCI_MAX(tci_prim_get((tci_prim)st->prim)->cost, 1) : 1;
     return st->op == TCI_L_COPY ? 0
            : divides            ? TCI_COUNT_DIVIDES
            : across             ? TCI_COUNT_ACROSS
+           : picks              ? 1
+           : cost >= TCI_COUNT_CALL ? TCI_COUNT_CHAIN * cost
                                 : TCI_COUNT_LATENCY * cost;
 }
 
