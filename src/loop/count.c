@@ -300,7 +300,14 @@ static tci_counted tci_count_access(tci_count *c, const tci_lstmt *st)
     case TCI_MEM_BELOW: return tci_count_make(1, 1);
     default: break;
     }
+    int64_t n = 0;
     bool apart = (uses & TCI_LMEM_STRIDE) && (step < 0 || step > TCI_COUNT_NEAR);
+    bool single = (uses & TCI_LMEM_COUNT) && tci_count_value(c, st->n, &n) && n == 1;
+    if (apart && (single || step < 0)) { /* each of them by itself, where some are none */
+        double some = (uses & TCI_LMEM_COUNT) ? 2 : 1;
+        double alone = single ? 2 : some * lanes + 1;
+        return tci_count_make(alone, alone);
+    }
     bool one = step == 1 || !(uses & TCI_LMEM_ADDRESS); /* instruction for all lanes */
     double each = apart || st->mem == TCI_MEM_LOAD_AT ? lanes : one ? 1 : 2.0 * (double)step;
     bool some = (uses & (TCI_LMEM_MASK | TCI_LMEM_COUNT)) != 0;

@@ -36,6 +36,7 @@ struct tci_ask {
     double operations;        /* of the whole kernel, that its arithmetic begins */
     /* For the whole kernel, as the model has it: of one thread; of the device, where blocks are. */
     double ns;
+    double tasks_ns;          /* by which tasks are cut: sums and products count apart */
 };
 
 typedef struct tci_form tci_form;

@@ -485,6 +485,8 @@ TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine ma
     a->n_vec = 1;
     a->widest = tci_cost_widest(k, a->machine.block_threads == 0);
     tci_ask_lanes(a);
+    a->operations = (double)k->flops;
+    a->tasks_ns = tci_ask_ns(a, 1, 1);
     a->operations = tci_ask_operations(k, a->machine);
     a->ns = tci_ask_ns(a, 1, 1);
     for (int t = 0; t < k->n_stages; t++) {
