@@ -47,6 +47,7 @@ extern "C" {
     X(TC_ERR_CANCELLED, "cancelled")                                                               \
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
     X(TC_ERR_GRADIENT, "a gradient is not what differences say")                                   \
+    X(TC_ERR_FROZEN, "not compiled, as the stance forbids")                                        \
     X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
 typedef enum tc_status {
 #define TCI_ROW(id, text) id,
@@ -91,6 +92,7 @@ typedef struct tc_program tc_program;
 typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
 typedef struct tc_queue tc_queue;     /* asynchronous runs, done in order */
 typedef struct tc_event tc_event;     /* tells when one of them ended, and how */
+typedef struct tc_jit tc_jit;         /* a C function compiled once for each signature */
 
 /* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
  * context's graph and dies with the scope it was made in. A poisoned handle carries the first
@@ -183,12 +185,24 @@ typedef enum tc_promotion { TC_TORCH, TC_NUMPY } tc_promotion;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
+/* When a program that no cache has may be compiled. COMPILE: at once, the caller waits. FAIL: never,
+ * TC_ERR_FROZEN says what was asked for and how it differs from what there is. INTERPRET: never, the
+ * interpreter runs it. LATER: on a background thread, the interpreter runs it until then
+ * (tc_program_wait). For a context, a tc_jit and, as TC_STANCE, all contexts that are made */
+typedef enum tc_stance {
+    TC_STANCE_COMPILE,
+    TC_STANCE_FAIL,
+    TC_STANCE_INTERPRET,
+    TC_STANCE_LATER
+} tc_stance;
+
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
     const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
     int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
+    tc_stance stance;         /* as TC_STANCE; tc_ctx_stance changes a context's later */
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
     tc_promotion promotion;   /* context only: the dtypes in which operands meet */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
@@ -214,6 +228,9 @@ typedef struct tc_options {
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;
+    /* 0: on a device that can, a run's launches are recorded once and replayed (CUDA graphs), unless
+     * the host must look in between. -1: never */
+    int record;
     /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */
     const char *cc;
     int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */
@@ -233,6 +250,9 @@ typedef struct tc_options {
      * more of the hash); # begins a remark. Kernels run as it says where that fits, with the same
      * results; where it does not, the log says so under "compile" and tc chooses */
     const char *schedule;
+    /* what the program is called in tc_explain, profiles, traces, logs and folders of dumps; not in
+     * the cache key. NULL: the first digits of its key */
+    const char *name;
     const char *dump;         /* as TC_DUMP */
     const char *dump_dir;
     const char *trace;        /* as TC_TRACE */

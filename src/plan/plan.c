@@ -174,8 +174,9 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tc
         bool view = low->n_dividing <= TCI_PLAN_VIEWS && tci_plan_is_moved_leaf(n);
         if (!view && !tci_plan_is_leaf(n) && tci_table_add(forced, n)) {
             any = true;
-            tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(n->op),
+            tci_str_printf(why, "%s gets memory: %s", tci_op_name(n->op),
                            tci_why_text(TCI_WHY_DIVISION));
+            tci_why_end(why, NULL, n);
         }
     }
     return any;
@@ -254,7 +255,8 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1),
-                         f->order[i], NULL};
+                         f->order[i], NULL, NULL, 0};
+        tci_plan_find_origins(s, f, g, &step);
         for (int j = 0; j < low.kernel->n_literals; j++) {
             step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }
@@ -430,9 +432,10 @@ static void tci_plan_report_cuts(const tci_plan_job *j, const tci_suspect *list,
         if (list[i].best >= 0) {
             tci_str_printf(j->cut,
                            "%s gets memory: one kernel would take %.1f us by the model, several "
-                           "%.1f us\n",
+                           "%.1f us",
                            tci_op_name(list[i].edges[list[i].best]->op), list[i].before * 1e-3,
                            list[i].after * 1e-3);
+            tci_why_end(j->cut, NULL, list[i].edges[list[i].best]);
         }
     }
 }

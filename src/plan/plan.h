@@ -51,6 +51,8 @@ typedef struct tci_step {
     int32_t *literals;      /* program literal slot of each literal of the kernel */
     int32_t group;          /* of plan.fusion; -1: of a joint */
     const struct tci_step *members; /* of a joint: the steps that it stands for */
+    /* canonical numbers of the nodes that its kernel computes, the one that costs most first */
+    int32_t *origins; int32_t n_origins;
 } tci_step;
 
 /* Which inputs an output may share memory with exactly (same address, same bytes): every kernel

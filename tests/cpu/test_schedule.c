@@ -72,7 +72,7 @@ static void run(const tc_options *o, float *out, char *text, size_t room)
           TC_OK);
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
-    CHECK(tc_explain(f, file) == TC_OK);
+    CHECK(tc_explain_as(f, file, &(tc_explain_options){.all = true}) == TC_OK);
     rewind(file);
     text[fread(text, 1, room - 1, file)] = 0;
     fclose(file);

@@ -404,7 +404,7 @@ TEST(a_fallback_is_said_once)
     FILE *out = tmpfile();
     REQUIRE(out != NULL);
     char text[4096] = "";
-    CHECK_OK(tc_explain(f, out));
+    CHECK_OK(tc_explain_as(f, out, &(tc_explain_options){.all = true}));
     rewind(out);
     text[fread(text, 1, sizeof(text) - 1, out)] = 0;
     fclose(out);
@@ -642,7 +642,7 @@ TEST(info_and_explain)
     CHECK(tc_source(f) != NULL);
     FILE *out = tmpfile();
     REQUIRE(out);
-    CHECK_OK(tc_explain(f, out));
+    CHECK_OK(tc_explain_as(f, out, &(tc_explain_options){.all = true}));
     CHECK(ftell(out) > 40);
     fclose(out);
     tc_times times;
@@ -870,7 +870,7 @@ TEST(errors_of_dead_threads_are_nobodys)
     }
     CHECK_HAS(tc_error(f), "given 7 elements"); /* this one lives */
 #if defined(__linux__)
-    CHECK_MSG(f->n_errors <= 32, "%d texts are kept", f->n_errors);
+    CHECK_MSG(f->errors.n <= 32, "%d texts are kept", f->errors.n);
 #endif
     tc_program_free(f);
     tc_ctx_free(ctx);
