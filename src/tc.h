@@ -273,6 +273,12 @@
 #include "debug/profile.c"
 #include "debug/timeline.c"
 #include "debug/device_spans.c"
+#include "debug/case.c"
+#include "debug/repro.c"
+#include "debug/minify.c"
+#include "debug/check.c"
+#include "debug/triage.c"
+#include "debug/probe.c"
 
 #include "api/handle.c"
 #include "api/context.c"

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../debug/check.h"
 #include "../debug/summary.h"
 #include "../run/dynamic.h"
 
@@ -91,6 +92,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(no_disk_cache)
     TCI_BATCH_TAKE(cache_read_only)
     TCI_BATCH_TAKE(verify)
+    TCI_BATCH_TAKE(check)
     TCI_BATCH_TAKE(schedule)
     TCI_BATCH_TAKE(tune_ms)
     TCI_BATCH_TAKE(name)
@@ -271,9 +273,13 @@ TCI_FN void tci_batch_compile(tci_batch *b)
         job->code = b->codes[r++];
         if (!job->code) {
             const char *text = tci_str_text(&log);
+            tci_str written = {0};
             status = status ? status : TC_ERR_INTERNAL;
-            tci_batch_fail(b->f, job->about, &job->site, status, "%s%s%s", tc_status_text(status),
-                           *text ? ": " : "", text);
+            tci_checker_compile(job->request, b->options, status, &written);
+            tci_batch_fail(b->f, job->about, &job->site, status, "%s%s%s%s",
+                           tc_status_text(status), tci_str_text(&written), *text ? ": " : "",
+                           text);
+            tci_str_free(&written);
             tci_batch_settle(b, job, status);
         }
     }

@@ -7,6 +7,7 @@
  * freed context, a second tc_ctx_free above all, finds that it is dead, however many were made
  * since; and the context's memory goes back at once. */
 #include "../base/env.h"
+#include "../debug/check.h"
 #include "../debug/dump.h"
 #include "../debug/label.h"
 #include "../debug/recompile.h"
@@ -231,6 +232,8 @@ static void tci_context_apply_env(tc_options *o)
         o->fusion = -1;
     }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) != 0;
+    const char *odd;
+    o->check = o->check ? o->check : tci_checker_flags(tci_env_get(TCI_ENV_CHECK), &odd);
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) != 0;
 }
 

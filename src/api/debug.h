@@ -66,6 +66,31 @@ TC_API tc_status tc_profile_table(const tc_profile *profile, FILE *out, tc_sort 
 TC_API tc_status tc_profile_write(const tc_profile *profile, const char *path);
 TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is fine */
 
+/* ---- a wrong result: where it becomes wrong ----
+ * options.check (TC_CHECK=1) names the first kernel that is wrong; this the part of tc: it runs the
+ * program (its first output) in six ways, from the interpreter op by op, with every stage verified,
+ * over fused and scalar code to what it does, and CUDA where there is a GPU, writes a line for each,
+ * and with what the result changes.
+ *     tc_triage(f, TC_BUFS(TC_BUF(in, 64)), stdout);
+ * Inputs are of host memory. TC_ERR_ARGUMENT: NULL, or the number of inputs; TC_ERR_BUFFER: an input
+ * has another number of elements; TC_ERR_UNSUPPORTED: symbolic sizes; TC_ERR_IO; TC_ERR_MEMORY. */
+TC_API tc_status tc_triage(tc_program *f, tc_bufs inputs, FILE *out);
+
+/* ---- values of a run ----
+ * Each returns x, of the same shape and dtype, and works when a run computes that result: use it in
+ * the place of x. In loops too, once a round; gradients pass through. On a GPU the value is copied to
+ * the host, and such a run is no recorded graph. */
+/* Prints a line to stderr: shape, least, largest, mean, how many are not finite, the first few. */
+TC_API tc_tensor tc_print_value_at(tc_tensor x, const char *name, tc_site here);
+#define tc_print_value(x, name) tc_print_value_at((x), (name), TC_HERE)
+/* Makes the run end with TC_ERR_CHECK where an element is NaN or infinite: tc_error has the line of
+ * this call and the element. Outputs are not valid then. */
+TC_API tc_tensor tc_assert_finite_at(tc_tensor x, tc_site here);
+#define tc_assert_finite(x) tc_assert_finite_at((x), TC_HERE)
+/* The same where an element of mask, of any shape, is 0; text says what should hold. */
+TC_API tc_tensor tc_assert_all_at(tc_tensor x, tc_tensor mask, const char *text, tc_site here);
+#define tc_assert_all(x, mask, text) tc_assert_all_at((x), (mask), (text), TC_HERE)
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

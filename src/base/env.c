@@ -81,6 +81,7 @@ TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room)
     }
     const char *words = id == TCI_ENV_LOG    ? TCI_ENV_TOPICS
                         : id == TCI_ENV_DUMP ? TCI_ENV_STAGES
+                        : id == TCI_ENV_CHECK ? TCI_ENV_CHECKS ",0,1"
                                              : NULL;
     size_t n = 0;
     const char *odd = value && words ? tci_env_odd_word(value, words, &n) : NULL;

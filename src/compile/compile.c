@@ -22,6 +22,7 @@
 
 #include "../base/env.h"
 #include "../base/os.h"
+#include "../debug/check.h"
 #include "../debug/dump.h"
 #include "../debug/explain.h"
 #include "../debug/origin.h"
@@ -687,6 +688,12 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     } else {
         tci_compile_fill_interp(b, job, c);
     }
+    for (int i = 0; i < c->n_kernels && b->options->check && !c->n_symbols; i++) {
+        if (!c->kernels[i].call &&
+            !tci_checker_prepare(c, &c->kernels[i], job->plan->kernels[i], b->options->check)) {
+            tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a checked kernel");
+        }
+    }
     tci_compile_fill_source(b, c);
     if (!tci_code_list(c)) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
@@ -798,7 +805,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native) {
+            if (b->native && !b->options->check) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);
@@ -859,7 +866,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->state != TCI_COMPILE_CLAIMED) {
             continue;
         }
-        bool look = b && backend->calls && !(o->dump && o->dump[0]);
+        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         job->status = b ? TC_OK : TC_ERR_MEMORY;
         if (job->code) {
