@@ -252,6 +252,14 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     if (!tci_context_own_strings(&o)) {
         return TC_ERR_MEMORY;
     }
+    if (!tci_backend_is_known(o.backend)) {
+        tci_str text = {0};
+        tci_backend_missing(&text, &o);
+        tci_log(&o, "compile", "%s", tci_str_text(&text));
+        tci_str_free(&text);
+        tci_context_free_strings(&o);
+        return TC_ERR_BACKEND;
+    }
     tci_os_keep_over_fork(&tci_context_process.lock, NULL);
     tci_ctx *c = tci_heap_get(sizeof(*c));
     if (!c || !tci_context_enter(c)) {

@@ -201,7 +201,10 @@ typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
-    const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
+    /* "interp", "cpu", "cuda", ... (tc_backend_at). NULL: TC_BACKEND, else cpu, also where there is a
+     * GPU; where no code can be compiled the interpreter stands in. A GPU that is not there is
+     * replaced by cpu, unless fallback is REFUSE; the log says so under "compile" */
+    const char *backend;
     int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */

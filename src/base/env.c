@@ -92,6 +92,24 @@ TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room)
     return odd != NULL;
 }
 
+extern char **environ;
+
+TCI_FN const char *tci_env_unknown(int *at)
+{
+    while (environ && environ[*at] && !tci_os_is_setuid()) {
+        const char *text = environ[(*at)++];
+        size_t n = strcspn(text, "=");
+        bool known = strncmp(text, "TC_", 3) != 0 || !strncmp(text, "TC_TEST_", 8);
+        for (int i = 0; i < TCI_ENV_COUNT && !known; i++) {
+            known = strlen(tci_env_names[i]) == n && !memcmp(tci_env_names[i], text, n);
+        }
+        if (!known) {
+            return text;
+        }
+    }
+    return NULL;
+}
+
 TCI_FN void tci_env_help_once(void)
 {
     static atomic_flag printed = ATOMIC_FLAG_INIT;

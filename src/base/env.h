@@ -55,6 +55,9 @@ TCI_FN int64_t tci_env_int(tci_env id, int64_t fallback);
 TCI_FN bool tci_env_has_word(tci_env id, const char *word); /* in "a,b,c"; "all" has every word */
 /* True if the variable is set to what it cannot be; text then says so: "TC_THREADS is 'abc' ..." */
 TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room);
+/* A variable of the process that begins with TC_ and is none of the rows; *at counts from 0 on.
+ * NULL: there are no more. */
+TCI_FN const char *tci_env_unknown(int *at);
 TCI_FN void tci_env_help_once(void); /* TC_HELP=1: prints the rows to stderr, once a process */
 
 #endif

@@ -165,6 +165,10 @@ typedef struct tci_backend {
 } tci_backend;
 /* The backend that `o` asks for, else the best that works here. NULL: no such backend. */
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
+/* Why another backend than the one that was asked for is picked; NULL: none is. */
+TCI_FN const char *tci_backend_replaced(const tc_options *o);
+/* Whether there is such a backend, or would be in a build with it. NULL is known. */
+TCI_FN bool tci_backend_is_known(const char *name);
 /* Whether a device was found whose memory the host may not be able to read; one load. */
 TCI_FN bool tci_backend_hides_any(void);
 /* The name of the backend that has the address in memory which the host cannot read; NULL: none

@@ -969,6 +969,10 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
         }
         return tci_compile_fail_all(n, statuses, backend ? TC_ERR_MEMORY : TC_ERR_BACKEND);
     }
+    const char *why = tci_log_wants(o, "compile") ? tci_backend_replaced(o) : NULL;
+    if (why) {
+        tci_log(o, "compile", "%s instead of %s: %s", backend->name, o->backend, why);
+    }
     int n_jobs = 0;
     for (int i = 0; i < n; i++) {
         if (!codes[i]) {
