@@ -279,6 +279,7 @@
 #include "debug/check.c"
 #include "debug/triage.c"
 #include "debug/probe.c"
+#include "debug/report.c"
 
 #include "api/handle.c"
 #include "api/context.c"

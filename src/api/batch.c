@@ -15,6 +15,8 @@
 #include <string.h>
 
 #include "../debug/check.h"
+#include "../debug/dump.h"
+#include "../debug/report.h"
 #include "../debug/summary.h"
 #include "../run/dynamic.h"
 
@@ -318,6 +320,9 @@ TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
 #endif
     if (!status) {
         tci_summary_announce(*job->program, b->f->op, b->f->here);
+        if (TCI_UNLIKELY(b->options->dump != NULL) && tci_dump_list_has(b->options->dump, "html")) {
+            tci_report_dump(*job->program, b->options);
+        }
     }
     return status;
 }

@@ -76,6 +76,14 @@ TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is fine 
  * has another number of elements; TC_ERR_UNSUPPORTED: symbolic sizes; TC_ERR_IO; TC_ERR_MEMORY. */
 TC_API tc_status tc_triage(tc_program *f, tc_bufs inputs, FILE *out);
 
+/* ---- a picture ----
+ * Writes a page for a browser, one file that needs no network: launches from top to bottom in their
+ * regions, which fold, forward on the left and backward on the right, as wide as their time by the
+ * model; buffers between them; the memory plan; a click shows nodes, lines, schedule and source.
+ * TC_DUMP=html writes one for each program, and an index.html. TC_ERR_ARGUMENT: NULL; TC_ERR_IO;
+ * TC_ERR_MEMORY. */
+TC_API tc_status tc_report(const tc_program *f, const char *path);
+
 /* ---- values of a run ----
  * Each returns x, of the same shape and dtype, and works when a run computes that result: use it in
  * the place of x. In loops too, once a round; gradients pass through. On a GPU the value is copied to

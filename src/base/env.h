@@ -9,7 +9,7 @@
 
 /* The words that TC_LOG and TC_DUMP take, and "all". */
 #define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source,kernels"
-#define TCI_ENV_STAGES "graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot"
+#define TCI_ENV_STAGES "graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot,html"
 /* Those that TC_CHECK takes. */
 #define TCI_ENV_CHECKS "bits,nan,inf,crash"
 

@@ -126,6 +126,11 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
         tci_plan_print(&text, job->plan);
         tci_dump_file(&job->dump, "plan.txt", &text);
     }
+    if (tci_dump_wants(&job->dump, "dot")) {
+        tci_str text = {.s = &b->scratch};
+        tci_plan_print_dot(&text, job->plan);
+        tci_dump_file(&job->dump, "plan.dot", &text);
+    }
     if (tci_dump_wants(&job->dump, "groups")) {
         tci_str text = {.s = &b->scratch};
         tci_fusion_print(&text, job->plan->fusion);

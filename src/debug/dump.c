@@ -74,7 +74,7 @@ TCI_FN void tci_log_environment(const tc_options *o)
 /* ---- dumps ---- */
 
 /* "graph,plan" has "plan"; "all" has everything. */
-static bool tci_dump_list_has(const char *list, const char *word)
+TCI_FN bool tci_dump_list_has(const char *list, const char *word)
 {
     size_t n = strlen(word);
     while (list) {

@@ -127,7 +127,9 @@ TCI_FN void tci_summary_json_text(tci_str *out, const char *text)
     tci_str_add(out, "\"");
     for (; text && *text; text++) {
         unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') {
+        if (c == '<') { /* in a page of HTML too */
+            tci_str_add(out, "\\u003c");
+        } else if (c == '"' || c == '\\') {
             tci_str_printf(out, "\\%c", c);
         } else if (c < ' ') {
             tci_str_printf(out, "\\u%04x", c);
