@@ -269,7 +269,7 @@ TC_API const tc_backend_entry *tc_backend_at(int i)
         tci_backend_row *row = i ? &tci_backends.rows[i - 1] : NULL;
         const tci_backend *b = row ? tci_backend_of_row(row, 0) : &tci_backend_interp;
         tc_backend_compiler c = {0};
-        bool has_compiler = row && !row->calls->compiler(row->calls->user, NULL, &c) && c.path;
+        bool has_compiler = row && !row->calls->compiler(row->calls->user, NULL, &c) && c.path[0];
         snprintf(entries[i].found, sizeof(entries[i].found), "%s%s%.200s",
                  row ? b->target.features : "runs kernels without a compiler",
                  has_compiler ? "; compiler " : "", has_compiler ? c.path : "");
