@@ -201,7 +201,8 @@ typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
-    /* "interp", "cpu", "cuda", ... (tc_backend_at). NULL: TC_BACKEND, else cpu, also where there is a
+    /* "interp", "cpu", "cuda", ... (tc_backend_at). NULL: TC_BACKEND, else cpu, also where there
+     * is a
      * GPU; where no code can be compiled the interpreter stands in. A GPU that is not there is
      * replaced by cpu, unless fallback is REFUSE; the log says so under "compile" */
     const char *backend;
@@ -232,7 +233,8 @@ typedef struct tc_options {
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;
-    /* 0: on a device that can, a run's launches are recorded once and replayed (CUDA graphs), unless
+    /* 0: on a device that can, a run's launches are recorded once and replayed (CUDA graphs),
+     * unless
      * the host must look in between. -1: never */
     int record;
     /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */

@@ -193,7 +193,7 @@ typedef struct tci_request {
     int32_t *effects; int n_effects;        /* captured leaf that each of those changes */
     tci_table places;                       /* of int32_t, where a node is (compile/key.c) */
     const uint8_t *key; size_t key_bytes;   /* options that matter, backend, target, build; and */
-    size_t key_graph;                       /* from this byte on the graph (debug/case.c reads it) */
+    size_t key_graph;                       /* from this byte on the graph (debug/case.c) */
     tci_hash hash;
     uint64_t compiler;                      /* hash of options.cc, not of the key; 0: none given */
     tci_found found;                        /* set by tci_compile_requests */

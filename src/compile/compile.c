@@ -204,7 +204,8 @@ static void tci_compile_comment(const tci_compile_batch_state *b, tci_str *out, 
             int unit = job->units[step->kernel];
             const char *symbol = unit >= 0 ? b->jit.kernels[unit].symbol : NULL;
             size_t length = symbol ? strlen(symbol) : 0;
-            if (length && (size_t)(open - line) >= length && !memcmp(open - length, symbol, length)) {
+            if (length && (size_t)(open - line) >= length &&
+                !memcmp(open - length, symbol, length)) {
                 tci_origin_comment(out, job->request, step->origins, step->n_origins);
                 return;
             }

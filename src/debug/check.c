@@ -189,11 +189,12 @@ static int tci_checker_in_child(const tci_checked *t)
             signal(signals[i], SIG_DFL);
         }
         step->fn(t->c->slots + step->first_slot, step->literals, &fault, 0, step->n_tasks);
-        _exit(0);
+        raise(SIGKILL); /* it went well: this ends the child alone, without its exit handlers */
     }
     while (child > 0 && waitpid(child, &ended, 0) < 0 && errno == EINTR) {
     }
-    return child > 0 && WIFSIGNALED(ended) ? WTERMSIG(ended) : 0;
+    int number = child > 0 && WIFSIGNALED(ended) ? WTERMSIG(ended) : SIGKILL;
+    return number == SIGKILL ? 0 : number;
 }
 
 static void tci_checker_interpret(const tci_checked *t)
@@ -208,8 +209,8 @@ static void tci_checker_interpret(const tci_checked *t)
     tci_heap_free_aligned(workspace);
 }
 
-static void tci_checker_say(const tci_checked *t, int kind, int o, int64_t element, const char *format,
-                          double a, double b)
+static void tci_checker_say(const tci_checked *t, int kind, int o, int64_t element,
+                            const char *format, double a, double b)
 {
     tci_checker_found *found = t->found;
     found->kind = kind;
@@ -248,9 +249,9 @@ static void tci_checker_numbers(const tci_checked *t, int check)
     bool infinite = check & TC_CHECK_INF;
     for (int o = 0; o < t->n && !t->found->kind; o++) {
         int8_t dtype = t->k->check->dtypes[o];
-        int64_t at = t->k->writes[o] ? tci_checker_find_odd(t->after[o], t->k->check->bytes[o], dtype,
-                                                          infinite)
-                                     : -1;
+        int64_t bytes = t->k->check->bytes[o];
+        bool writes = t->k->writes[o] != 0;
+        int64_t at = writes ? tci_checker_find_odd(t->after[o], bytes, dtype, infinite) : -1;
         if (at >= 0) {
             double x = tci_checker_element(t->after[o], dtype, at);
             bool is_nan = x != x;

@@ -98,7 +98,8 @@ static void tci_dump_clean_name(tci_str *path)
     char *name = path->failed ? NULL : strrchr(path->text, '/');
     for (char *c = name ? name + 1 : NULL; c && *c; c++) {
         bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
-                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_' || (*c == '.' && c > name + 1);
+                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_' ||
+                     (*c == '.' && c > name + 1);
         *c = plain ? *c : '_';
     }
 }

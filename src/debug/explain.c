@@ -1,4 +1,5 @@
-/* debug/explain.c - the part of tc_explain that needs the plan: what one run does, launch by launch,
+/* debug/explain.c - the part of tc_explain that needs the plan: what one run does, launch by
+ * launch,
  * and why it is not fewer kernels. Written while the plan exists; kept with the code, also on disk.
  *
  * In: plan and code. Out: sections of lines. The first tells totals; "launches, once:" and

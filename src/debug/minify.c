@@ -309,7 +309,8 @@ static bool tci_minify_begin(tci_minify *m, const tc_program *f, const tci_check
     return tci_minify_fails(m, k);
 }
 
-/* Memory of the captured leaves as the run has it: of a parameter that lies where its operand is. */
+/* Memory of the captured leaves as the run has it: of a parameter that lies where its operand is.
+ * */
 static void tci_minify_captured(tc_call *c, const char **captured)
 {
     const tc_program *f = c->program;

@@ -1,9 +1,12 @@
 /* debug/report.c - a program as a page for a browser.
  *
  * In: a program. Out: one file of HTML that needs no network: its data as JSON, and a script that
- * draws them. Launches are boxes from top to bottom in their order, forward on the left and backward
- * on the right, within their regions, which fold; the width of a box is its time by the model; lines
- * are buffers, as wide as they have bytes; below is the memory plan over the launches. A click shows
+ * draws them. Launches are boxes from top to bottom in their order, forward on the left and
+ * backward
+ * on the right, within their regions, which fold; the width of a box is its time by the model;
+ * lines
+ * are buffers, as wide as they have bytes; below is the memory plan over the launches. A click
+ * shows
  * what a kernel computes and its source.
  * The one idea: the order of launches is a layout already, so nothing has to be computed that grows
  * faster than the program (a graph of 3,000 nodes is nothing that a layout program ends with). */
@@ -54,7 +57,8 @@ static const char tci_report_script_1[] =
 static const char tci_report_script_2[] =
     "function draw(){var top=1,W=760,mid=W/2,y=10,h='',at=[];\n"
     " S.forEach(function(s){top=Math.max(top,s.ns)});\n"
-    " groups().forEach(function(g,n){var x=g.back?mid+20:20,key=n+g.name,f=folded[key],y0=y;y+=18;\n"
+    " groups().forEach(function(g,n){var x=g.back?mid+20:20,key=n+g.name,f=folded[key],y0=y;"
+    "y+=18;\n"
     "  g.steps.forEach(function(i){var s=S[i],w=Math.max(6,Math.sqrt(s.ns/top)*(mid-60));\n"
     "   at[i]=[x+8+w,f?y0+9:y+7,x+8];if(!f){h+='<g class=\"k\" data-i=\"'+i+'\"><rect x=\"'+(x+8)+"
     "'\" y=\"'+y+'\" width=\"'+w.toFixed(1)+'\" height=\"14\" rx=\"2\" fill=\"'+(s.back?'#f2b8a0':"
@@ -62,16 +66,17 @@ static const char tci_report_script_2[] =
     "' '+us(s.ns)+'</text></g>';y+=17}});\n"
     "  var t=0;g.steps.forEach(function(i){t+=S[i].ns});\n"
     "  h='<g class=\"r\" data-r=\"'+esc(key)+'\"><rect x=\"'+x+'\" y=\"'+y0+'\" width=\"'+(mid-30)+"
-    "'\" height=\"'+(y-y0+2)+'\" fill=\"#fff\" stroke=\"#ccc\"/><text x=\"'+(x+4)+'\" y=\"'+(y0+13)+"
-    "'\">'+(f?'+ ':'- ')+esc(g.name)+' ('+g.steps.length+', '+us(t)+')</text></g>'+h;y+=8});\n"
+    "'\" height=\"'+(y-y0+2)+'\" fill=\"#fff\" stroke=\"#ccc\"/><text x=\"'+(x+4)+'\" y=\"'+(y0+13)"
+    "+'\">'+(f?'+ ':'- ')+esc(g.name)+' ('+g.steps.length+', '+us(t)+')</text></g>'+h;y+=8});\n"
     " var e='';D.edges.forEach(function(q){var a=at[q[0]],b=at[q[1]];if(a&&b)e+='<path d=\"M'+a[0]+"
     "' '+a[1]+'C'+(a[0]+40)+' '+a[1]+' '+(b[0]+40)+' '+b[1]+' '+b[0]+' '+b[1]+'\" fill=\"none\" "
-    "stroke=\"#888\" stroke-opacity=\"0.35\" stroke-width=\"'+Math.min(5,0.5+Math.log2(1+q[2]/4096)/"
-    "3).toFixed(1)+'\"/>'});\n"
+    "stroke=\"#888\" stroke-opacity=\"0.35\" stroke-width=\"'+Math.min(5,0.5+Math.log2(1+q[2]/4096)"
+    "/3).toFixed(1)+'\"/>'});\n"
     " var m='',M=D.arena||1,n=Math.max(1,S.length),H=160;D.buffers.forEach(function(b){if(b.kind=="
     "'temp'&&b.last>=0)m+='<rect x=\"'+(20+b.first/n*(W-40)).toFixed(1)+'\" y=\"'+(y+24+H*(b.offset"
-    "/M)).toFixed(1)+'\" width=\"'+((b.last-b.first+1)/n*(W-40)).toFixed(1)+'\" height=\"'+Math.max("
-    "1,H*b.bytes/M).toFixed(1)+'\" fill=\"#c8e0b0\" stroke=\"#789\" stroke-width=\"0.3\"><title>'+"
+    "/M)).toFixed(1)+'\" width=\"'+((b.last-b.first+1)/n*(W-40)).toFixed(1)+'\" height=\"'+Math."
+    "max(1,H*b.bytes/M).toFixed(1)+'\" fill=\"#c8e0b0\" stroke=\"#789\" stroke-width=\"0.3\">"
+    "<title>'+"
     "kb(b.bytes)+' at '+b.offset+', launches '+(b.first+1)+' to '+(b.last+1)+'</title></rect>'});\n"
     " document.getElementById('map').innerHTML='<svg width=\"'+W+'\" height=\"'+(y+H+40)+'\">'+h+e+"
     "'<text x=\"20\" y=\"'+(y+16)+'\">memory of launches: '+kb(D.arena)+'</text>'+m+'</svg>'}\n"
@@ -268,8 +273,9 @@ TCI_FN void tci_report_dump(const tc_program *f, const tc_options *o)
     if (!path.failed && !index.failed && tci_report_write(f, path.text) == TC_OK) {
         FILE *out = fopen(index.text, "ae"); /* a line a program: a page of links */
         if (out) {
-            fprintf(out, "<p><a href=\"%s.html\">%s</a>: %d kernels, %d launches on %s, compiled in "
-                         "%.1f ms%s</p>\n", tci_str_text(&file), tci_str_text(&file),
+            fprintf(out,
+                    "<p><a href=\"%s.html\">%s</a>: %d kernels, %d launches on %s, compiled in "
+                    "%.1f ms%s</p>\n", tci_str_text(&file), tci_str_text(&file),
                     f->code->n_kernels, f->code->n_steps, f->code->backend,
                     (double)f->code->times.total / 1e6, f->from_memory ? " (found in memory)" : "");
             fclose(out);

@@ -248,7 +248,8 @@ static void tci_repro_words(tci_str *out, const tci_case_node *n)
     for (int64_t i = 0; i < tci_repro_count(n); i++) {
         uint64_t word = 0;
         memcpy(&word, n->data + i * size, (size_t)size); /* of little-endian machines */
-        tci_str_printf(out, "%s0x%" PRIx64 "%s", i % 8 ? " " : "\n    ", word, size == 8 ? "u," : ",");
+        tci_str_printf(out, "%s0x%" PRIx64 "%s", i % 8 ? " " : "\n    ", word,
+                       size == 8 ? "u," : ",");
     }
 }
 
@@ -303,7 +304,8 @@ static void tci_repro_options(tci_str *out, const tc_options *o, int check)
     static const struct { int flag; const char *name; } flags[] = {
         {TC_CHECK_BITS, "TC_CHECK_BITS | "}, {TC_CHECK_NAN, "TC_CHECK_NAN | "},
         {TC_CHECK_INF, "TC_CHECK_INF | "}, {TC_CHECK_CRASH, "TC_CHECK_CRASH | "}};
-    tci_str_printf(out, "    tc_options o = {.backend = \"%s\", .threads = 1, .no_disk_cache = true",
+    tci_str_printf(out,
+                   "    tc_options o = {.backend = \"%s\", .threads = 1, .no_disk_cache = true",
                    o->backend);
     if (o->cc) {
         tci_str_add(out, ", .cc = \"");
@@ -376,7 +378,8 @@ TCI_FN bool tci_repro_text(tci_str *out, const tci_case *k, const tc_options *o,
         tci_repro_node(out, k, i);
     }
     tci_repro_fill(out, k);
-    tci_str_printf(out, "    tc_status status = tc_compile_fn(%s%s%s, TC_TENSORS(t%d), NULL, &f);\n",
+    tci_str_printf(out,
+                   "    tc_status status = tc_compile_fn(%s%s%s, TC_TENSORS(t%d), NULL, &f);\n",
                    n_inputs ? "TC_TENSORS(" : "((tc_tensors){0})", tci_str_text(&inputs),
                    n_inputs ? ")" : "", k->root);
     tci_str_printf(out,

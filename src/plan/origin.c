@@ -1,6 +1,7 @@
 /* plan/origin.c - which nodes of the request a kernel computes.
  *
- * In: a group whose kernel is made. Out: canonical numbers (compile/key.c) for the step, and the ends
+ * In: a group whose kernel is made. Out: canonical numbers (compile/key.c) for the step, and the
+ * ends
  * of the lines that say why values were not computed together.
  * The one idea: the copy of a request stamps each node with its canonical number (tci_node.region),
  * tci_graph_rebuild hands the stamp on to whatever a pass makes of the node, so a group needs only

@@ -501,8 +501,9 @@ static bool tci_walk_can_end(const tc_call *c, int i)
     const tci_code *code = c->program->code;
     const tci_run_repeat *r = &c->program->repeats[i];
     const tc_options *o = &c->program->options;
-    bool can = o->record >= 0 && !o->check && !tci_device_spans_wanted() && code->device && code->device->record_loop &&
-               c->device && c->device->runs > 1 && r->code->stops >= 0 && !r->n_within && !code->calls;
+    bool wanted = o->record >= 0 && !o->check && !tci_device_spans_wanted();
+    bool can = wanted && code->device && code->device->record_loop && c->device &&
+               c->device->runs > 1 && r->code->stops >= 0 && !r->n_within && !code->calls;
     for (int k = 0; k < r->n_moves; k++) {
         can = can && r->moves[k].back;
     }
