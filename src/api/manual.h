@@ -752,7 +752,8 @@
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_FUSION       0: each op that computes has a kernel of its own
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
- *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
+ *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot,html or
+ *                   all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source,kernels or all
  *   TC_EXPLAIN      file (-: stderr) for tc_explain of each program that is made
