@@ -10,7 +10,7 @@ OPT = -O1
 TC = .
 SAN =
 # The long ones first, so that the processors finish together.
-PARTS = cuda cpu opencl include ops fuzz unit golden errors oom
+PARTS = cuda cpu opencl include ops fuzz unit onnx golden errors oom
 TESTS =
 TEST_ARGS =
 BENCH_ARGS =
@@ -31,7 +31,7 @@ B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$
 
 ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
 ROOM_C := $(wildcard src/*/*.c)
-SHIPPED = tc.h tc_cpu.h tc_cuda.h
+SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h
 AMALGAMATE = build/amalgamate
 ifeq ($(TC),src)
 USED = $(ROOMS) build/headers.stamp
@@ -61,7 +61,7 @@ EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcar
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
 .PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model tool lint golden size
-.PHONY: install clean help demo-first demo-rest FORCE
+.PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -131,14 +131,14 @@ $(B)/tc.o: tests/tc_impl.c $(USED)
 INSIDE_FORMS = $(addprefix $(B)/inside,.o -dynamic.o -cuda.o -dynamic-cuda.o)
 $(INSIDE_FORMS): $(B)/inside%: tests/tc_impl.c $(USED)
 	@mkdir -p $(@D)
-	@tests/run.sh build $@ $(CC) $(CFLAGS) -DTCI_SEPARATE -DTCI_TEST_ALLOC -DTCI_KEEP_OPTIMIZE \
+	@tests/run.sh build $@ $(CC) $(CFLAGS) -DTCI_SEPARATE -DTCI_TEST_ALLOC -DTCI_KEEP_OPTIMIZE -DTC_BLOCKS \
 	    $(if $(findstring dynamic,$*),-DTC_DYNAMIC_SHAPES) $(if $(findstring cuda,$*),-DTC_CUDA) \
 	    -I$(TC) -c $< -o $@
 
 # Every header of the rooms but those that open and close the implementation.
 build/rooms.h: Makefile $(ROOMS)
 	@mkdir -p build
-	@ls src/*/*.h | sed -E -e '/(protect|\.gen)\.h$$/d' \
+	@ls src/*/*.h | sed -E -e '/(protect|\.gen)\.h$$/d' -e '/onnx/d' \
 	    -e '/cuda/ { s,.*,#ifdef TC_CUDA\n#include "../&"\n#endif,; b' -e '}' \
 	    -e 's,.*,#include "../&",' >$@
 
@@ -181,6 +181,15 @@ tool: build/tc ## build/tc doctor | cache list|clear|show HASH|export DIR | repo
 build/tc: tools/tc.c $(SHIPPED)
 	@mkdir -p build
 	$(CC) -std=gnu11 -O1 $(WARN) -DTC_TOOL_CUDA -I. $< -o $@ $(LIBS)
+
+onnx: build/onnx ## build/onnx MODEL.onnx INPUTS.safetensors OUTPUTS.safetensors [--backend NAME]
+
+$(B)/onnx: tests/onnx.c $(USED)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -DTC_IMPLEMENTATION -I$(TC) $< -o $@ $(LIBS)
+
+build/onnx: $(B)/onnx FORCE
+	@cmp -s $< $@ || cp $< $@
 
 # ---- examples, benchmarks ----
 

@@ -72,7 +72,8 @@ typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
-     * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
+     * one vector, of which each thread holds vector_bytes; such a backend has device memory, and
+     * needs TC_BLOCKS where TC_IMPLEMENTATION is defined (schedules of blocks of threads). */
     int block_threads;
     /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
      * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
@@ -106,6 +107,7 @@ typedef struct tc_build {
     int refused;                    /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
     void *say_arg;
+    const volatile int *cancel;     /* end with TC_ERR_COMPILER once it is not 0; NULL: never */
 } tc_build;
 
 /* Identity of the compiler that made an object, so that a replaced compiler invalidates it. */

@@ -12,6 +12,7 @@
 #include "../debug/label.h"
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
+#include "../run/later.h"
 #include "frame.h"
 
 #include <stdio.h>
@@ -231,6 +232,10 @@ static void tci_context_apply_env(tc_options *o)
     if (!o->fusion && tci_env_int(TCI_ENV_FUSION, 1) == 0) {
         o->fusion = -1;
     }
+    if (!o->stance) {
+        int stance = tci_env_word(TCI_ENV_STANCE, TCI_ENV_STANCES);
+        o->stance = stance < 0 ? TC_STANCE_COMPILE : (tc_stance)stance;
+    }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) != 0;
     const char *odd;
     o->check = o->check ? o->check : tci_checker_flags(tci_env_get(TCI_ENV_CHECK), &odd);
@@ -307,6 +312,7 @@ TC_API void tc_ctx_free(tc_ctx *ctx)
 
 TC_API void tc_shutdown(void)
 {
+    tci_later_shutdown();
     tci_pool_shutdown();
     tci_cache_trim();
     tci_profile_flush();
@@ -320,6 +326,16 @@ TC_API void tc_shutdown(void)
 #endif
     }
     tci_context_free_slots();
+}
+
+TC_API tc_status tc_ctx_stance(tc_ctx *ctx, tc_stance stance)
+{
+    tci_ctx *c = tci_ctx_of(ctx);
+    if (!c || stance < TC_STANCE_COMPILE || stance > TC_STANCE_LATER) {
+        return c ? TC_ERR_ARGUMENT : TC_ERR_HANDLE;
+    }
+    c->options.stance = stance;
+    return TC_OK;
 }
 
 /* Memory that the context's nodes hold; memory of the user is not counted. */

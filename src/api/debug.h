@@ -21,8 +21,7 @@ extern "C" {
  *     x = tc_relu(tc_matmul(x, w));
  *     tc_region_end(ctx);
  * TC_ERR_HANDLE: the context is NULL or freed; TC_ERR_ARGUMENT: name is NULL or "", or at the end
- * no
- * region is open; TC_ERR_MEMORY. */
+ * no region is open; TC_ERR_MEMORY. */
 TC_API tc_status tc_region_begin_at(tc_ctx *ctx, const char *name, tc_site here);
 #define tc_region_begin(ctx, name) tc_region_begin_at((ctx), (name), TC_HERE)
 TC_API tc_status tc_region_end_at(tc_ctx *ctx, tc_site here);
@@ -72,12 +71,11 @@ TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is fine 
  * options.check (TC_CHECK=1) names the first kernel that is wrong; this the part of tc: it runs the
  * program (its first output) in six ways, from the interpreter op by op, with every stage verified,
  * over fused and scalar code to what it does, and CUDA where there is a GPU, writes a line for
- * each,
- * and with what the result changes.
+ * each, and with what the result changes.
  *     tc_triage(f, TC_BUFS(TC_BUF(in, 64)), stdout);
  * Inputs are of host memory. TC_ERR_ARGUMENT: NULL, or the number of inputs; TC_ERR_BUFFER: an
- * input
- * has another number of elements; TC_ERR_UNSUPPORTED: symbolic sizes; TC_ERR_IO; TC_ERR_MEMORY. */
+ * input has another number of elements; TC_ERR_UNSUPPORTED: symbolic sizes; TC_ERR_IO;
+ * TC_ERR_MEMORY. */
 TC_API tc_status tc_triage(tc_program *f, tc_bufs inputs, FILE *out);
 
 /* ---- a picture ----
@@ -91,8 +89,7 @@ TC_API tc_status tc_report(const tc_program *f, const char *path);
 /* ---- values of a run ----
  * Each returns x, of the same shape and dtype, and works when a run computes that result: use it in
  * the place of x. In loops too, once a round; gradients pass through. On a GPU the value is
- * copied to
- * the host, and such a run is no recorded graph. */
+ * copied to the host, and such a run is no recorded graph. */
 /* Prints a line to stderr: shape, least, largest, mean, how many are not finite, the first few. */
 TC_API tc_tensor tc_print_value_at(tc_tensor x, const char *name, tc_site here);
 #define tc_print_value(x, name) tc_print_value_at((x), (name), TC_HERE)

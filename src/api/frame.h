@@ -74,6 +74,10 @@ TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx);
 /* Keeps the text for tc_error(f), with the user's place in front; returns why. */
 TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
                                 const char *text);
+/* A run of a call, with strides and with symbolic sizes; the text of a failure is in c->last. */
+TCI_FN tc_status tci_run_through(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* Sizes of an output, into shape, which has room for its rank. c: a call of its program. */
+TCI_FN tc_status tci_run_output_shape(tc_call *c, tc_bufs inputs, int output, int64_t *shape);
 /* Why there is no call: a device may know more. */
 TCI_FN const char *tci_run_no_workspace(const tc_program *f);
 

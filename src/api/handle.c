@@ -320,16 +320,6 @@ TC_API int64_t tc_nbytes(tc_tensor t)
     return known ? tci_dim_known(tci_node_count(n)) * bytes : -1;
 }
 
-TC_API int tc_dtype_size(tc_dtype dtype)
-{
-    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->bytes : 0;
-}
-
-TC_API const char *tc_dtype_name(tc_dtype dtype)
-{
-    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->name : "none";
-}
-
 /* ---- frames ---- */
 
 TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)

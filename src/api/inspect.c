@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../debug/recompile.h"
 #include "../run/dynamic.h"
+#include "../run/later.h"
 #include "frame.h"
 
 TC_API const char *tc_program_error(const tc_program *f)
@@ -18,7 +20,55 @@ TC_API const char *tc_call_error(const tc_call *call)
 
 TC_API const char *tc_source(const tc_program *f)
 {
-    return f ? tci_code_source(f->code) : "";
+    return f ? tci_code_source(tci_later_current((tc_program *)(uintptr_t)f)->code) : "";
+}
+
+TC_API tc_status tc_program_wait(tc_program *f, int64_t milliseconds)
+{
+    if (!f) {
+        return TC_ERR_ARGUMENT;
+    }
+    if (f->later && !tci_later_wait(f->later, milliseconds)) {
+        tci_program_record(f, TC_ERR_BUSY, "tc_program_wait", "it is still being compiled");
+        return TC_ERR_BUSY;
+    }
+    tc_status status = f->later ? f->later->why : TC_OK;
+    if (status) {
+        tci_program_record(f, status, "tc_program_wait", f->later->text);
+    }
+    return status;
+}
+
+TC_API bool tc_program_ready(const tc_program *f)
+{
+    return f && (!f->later ||
+                 __atomic_load_n(&f->later->state, __ATOMIC_ACQUIRE) != TCI_LATER_WAITING);
+}
+
+TC_API void tc_program_cancel(tc_program *f)
+{
+    if (f && f->later) {
+        tci_later_cancel(f->later);
+    }
+}
+
+static tc_status tci_inspect_recompiles(const tc_ctx *ctx, FILE *out, bool json)
+{
+    if (!out) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_recompile_print(out, ctx, json);
+    return ferror(out) ? TC_ERR_IO : TC_OK;
+}
+
+TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out)
+{
+    return tci_inspect_recompiles(ctx, out, false);
+}
+
+TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out)
+{
+    return tci_inspect_recompiles(ctx, out, true);
 }
 
 /* What a run of that code moves and takes. */
@@ -42,6 +92,8 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
     if (!f || !info) {
         return TC_ERR_ARGUMENT;
     }
+    const tci_later *later = f->later;
+    f = tci_later_current((tc_program *)(uintptr_t)f);
     const tci_code *code = f->code;
     *info = (tc_program_info){.n_inputs = f->n_inputs,
                               .n_outputs = f->n_outputs,
@@ -51,7 +103,11 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
                               .kept_bytes = code->kept_bytes,
                               .backend = code->backend,
                               .from_memory = f->from_memory,
-                              .from_disk = f->from_disk};
+                              .from_disk = f->from_disk,
+                              .is_compiling = later && later->program == f &&
+                                              __atomic_load_n(&later->state, __ATOMIC_ACQUIRE) ==
+                                                  TCI_LATER_WAITING,
+                              .may_differ = later && later->may_differ};
 #ifdef TC_DYNAMIC_SHAPES
     if (f->dynamic) {
         tci_code *last = tci_dynamic_last((tc_program *)(uintptr_t)f);

@@ -53,6 +53,7 @@
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
  *   TC_NO_IO            leaves files, DLPack and tc_export_c out (18)
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
+ *   TC_BLOCKS           brings the schedules of blocks of threads of tc_cuda.h, for your own device
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
@@ -751,13 +752,14 @@
  *   TC_MATRIX       0: contractions never use matrix units, or pairs of bf16
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_FUSION       0: each op that computes has a kernel of its own
+ *   TC_STANCE       what no cache has: compile,fail,interpret,later (default compile)
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
  *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot,html or
  *                   all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source,kernels or all
  *   TC_EXPLAIN      file (-: stderr) for tc_explain of each program that is made
- *   TC_CHECK        1: check each kernel of each run; or some of " TCI_ENV_CHECKS
+ *   TC_CHECK        1: check each kernel of each run; or some of bits,nan,inf,crash
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
  *   XDG_CACHE_HOME  base of the default cache directory

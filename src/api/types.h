@@ -48,6 +48,7 @@ extern "C" {
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
     X(TC_ERR_CHECK, "a check of values failed")                                                    \
     X(TC_ERR_GRADIENT, "a gradient is not what differences say")                                   \
+    X(TC_ERR_FROZEN, "not compiled, as the stance forbids")                                        \
     X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
 typedef enum tc_status {
 #define TCI_ROW(id, text) id,
@@ -92,6 +93,7 @@ typedef struct tc_program tc_program;
 typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
 typedef struct tc_queue tc_queue;     /* asynchronous runs, done in order */
 typedef struct tc_event tc_event;     /* tells when one of them ended, and how */
+typedef struct tc_jit tc_jit;         /* a C function compiled once for each signature */
 
 /* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
  * context's graph and dies with the scope it was made in. A poisoned handle carries the first
@@ -198,16 +200,27 @@ enum {
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
+/* When a program that no cache has may be compiled. COMPILE: at once, the caller waits. FAIL: never,
+ * TC_ERR_FROZEN says what was asked for and how it differs from what there is. INTERPRET: never, the
+ * interpreter runs it. LATER: on a background thread, the interpreter runs it until then
+ * (tc_program_wait). For a context, a tc_jit and, as TC_STANCE, all contexts that are made */
+typedef enum tc_stance {
+    TC_STANCE_COMPILE,
+    TC_STANCE_FAIL,
+    TC_STANCE_INTERPRET,
+    TC_STANCE_LATER
+} tc_stance;
+
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
     /* "interp", "cpu", "cuda", ... (tc_backend_at). NULL: TC_BACKEND, else cpu, also where there
-     * is a
-     * GPU; where no code can be compiled the interpreter stands in. A GPU that is not there is
+     * is a GPU; where no code can be compiled the interpreter stands in. A GPU that is not there is
      * replaced by cpu, unless fallback is REFUSE; the log says so under "compile" */
     const char *backend;
     int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
+    tc_stance stance;         /* as TC_STANCE; tc_ctx_stance changes a context's later */
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
     tc_promotion promotion;   /* context only: the dtypes in which operands meet */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
@@ -234,8 +247,7 @@ typedef struct tc_options {
      * processors; 0: 100; -1: not at all */
     int spin_us;
     /* 0: on a device that can, a run's launches are recorded once and replayed (CUDA graphs),
-     * unless
-     * the host must look in between. -1: never */
+     * unless the host must look in between. -1: never */
     int record;
     /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */
     const char *cc;

@@ -16,6 +16,13 @@
 #else
 #define TCI_FN static
 #endif
+/* The same of a function of src/tc_blocks.h that the core never calls: where it is not joined, a
+ * static one would be declared and never defined, of which compilers warn. */
+#if defined(TCI_SEPARATE) || defined(TCI_HAS_BLOCKS)
+#define TCI_BLOCK_FN TCI_FN
+#else
+#define TCI_BLOCK_FN extern
+#endif
 
 #if defined(__GNUC__) || defined(__clang__)
 #define TCI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))

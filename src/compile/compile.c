@@ -317,6 +317,9 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     times.load = tci_compile_lap(&at, "kernels");
 
     tc_status status = jit->n_missing ? tci_jit_find_compiler(jit, b->log) : TC_OK;
+    if (jit->cancel && *jit->cancel) {
+        status = TC_ERR_CANCELLED;
+    }
     if (status != TC_OK) {
         return status;
     }
@@ -759,14 +762,35 @@ static void tci_compile_say_found(const tc_options *o, const tci_request *r)
     }
 }
 
+/* What debug/recompile.c is told of a request; the graph's text in the batch's scratch. */
+static tci_recompile_asked tci_compile_asked(tci_compile_batch_state *b, tci_compile_job *job,
+                                             tci_str *text)
+{
+    const tci_request *r = job->request;
+    text->s = &b->scratch;
+    if (r->n_nodes <= TCI_RECOMPILE_NODES || tci_log_wants(b->options, "recompiles")) {
+        tci_graph_print(text, &b->scratch, r->roots, r->n_roots);
+    }
+    return (tci_recompile_asked){r->hash, r->call, r->site, r->ctx, text};
+}
+
 static tc_status tci_compile_say_why(tci_compile_batch_state *b, tci_compile_job *job)
 {
-    tci_str text = {.s = &b->scratch};
+    tci_str text = {0};
+    tci_recompile_asked asked = tci_compile_asked(b, job, &text);
+    tci_recompile_note(b->options, &asked, job->request->found == TCI_FOUND_DISK);
+    return TC_OK;
+}
+
+/* The stance allows no compile: says what was asked for, and how it differs from what there is. */
+static tc_status tci_compile_say_frozen(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str text = {0};
+    tci_recompile_asked asked = tci_compile_asked(b, job, &text);
     char hex[33];
-    tci_hash_hex(job->request->hash, hex);
-    hex[8] = 0;
-    tci_graph_print(&text, &b->scratch, job->request->roots, job->request->n_roots);
-    tci_recompile_say(b->options, hex, &text);
+    tci_hash_hex(asked.hash, hex);
+    tci_str_printf(b->log, "program %.8s is in no cache: ", hex);
+    tci_recompile_differs(b->log, &asked);
     return TC_OK;
 }
 
@@ -777,9 +801,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
     tc_status back = TC_OK;
     for (int i = 0; i < b->n_jobs; i++) {
         tci_compile_say_found(b->options, b->jobs[i].request);
-        if (tci_log_wants(b->options, "recompiles")) {
-            tci_compile_guard(b, tci_compile_say_why, &b->jobs[i]);
-        }
+        tci_compile_guard(b, tci_compile_say_why, &b->jobs[i]);
         tci_dump_begin(&b->jobs[i].dump, b->options);
         b->jobs[i].status = tci_compile_guard(b, tci_compile_front, &b->jobs[i]);
         if (b->jobs[i].status != TC_OK) {
@@ -807,6 +829,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             job->code = NULL;
         } else {
             job->code->times.total = tci_os_now_ns() - begin_ns;
+            tci_recompile_took(job->request->hash, job->code->times.total);
             TCI_COMPILE_COUNT(compiles);
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
@@ -879,8 +902,12 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
             job->request->found = TCI_FOUND_DISK;
             TCI_COMPILE_COUNT(disk_hits);
             tci_compile_say_found(o, job->request);
+            tci_compile_guard(b, tci_compile_say_why, job);
+        } else if (b && o->stance != TC_STANCE_COMPILE) {
+            tci_compile_guard(b, tci_compile_say_frozen, job);
+            job->status = TC_ERR_FROZEN;
         }
-        if (job->code || !b) {
+        if (job->code || job->status) {
             tci_compile_settle(o, job);
         } else {
             TCI_COMPILE_COUNT(misses);
@@ -892,6 +919,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
     }
     if (n_misses) {
         tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
+        b->jit.cancel = misses[0].request->cancel;
         b->jobs = misses;
         b->n_jobs = n_misses;
         tci_compile_batch(b);
@@ -957,6 +985,7 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
         n_found += codes[i] != NULL;
         if (codes[i]) {
             tci_compile_say_found(o, requests[i]);
+            tci_recompile_hit(requests[i]->hash);
         }
     }
     __atomic_add_fetch(&tci_counters_get()->memory_hits, n_found, __ATOMIC_RELAXED);

@@ -438,6 +438,7 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     build.say = tci_jit_say;
     build.say_arg = &j->said;
     build.refused = -1;
+    build.cancel = j->cancel;
     tc_status status = calls->compile(calls->user, &build);
     TCI_JIT_COUNT(compiler_runs, build.processes);
     b->refused = status == TC_ERR_COMPILER ? build.refused : -1;

@@ -37,6 +37,7 @@ typedef struct tci_jit {
     tci_str forced;                     /* heap: the user's file of schedules */
     tci_str said;                       /* heap: command lines and compiler output */
     int64_t written_bytes;
+    const volatile int *cancel;         /* ends the compilers when it is not 0, or NULL */
 } tci_jit;
 
 TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,

@@ -238,6 +238,7 @@ static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
     t->command.wall_ms = (int64_t)build->timeout_ms * TCI_CC_WALL;
     t->command.log_limit = TCI_CC_LOG_BYTES;
     t->command.temp_dir = build->directory; /* others may reach the usual one */
+    t->command.cancel = build->cancel;
 }
 
 /* The other processes run beside the first, each from a thread that lives as long as it does; one

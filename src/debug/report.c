@@ -2,14 +2,11 @@
  *
  * In: a program. Out: one file of HTML that needs no network: its data as JSON, and a script that
  * draws them. Launches are boxes from top to bottom in their order, forward on the left and
- * backward
- * on the right, within their regions, which fold; the width of a box is its time by the model;
- * lines
- * are buffers, as wide as they have bytes; below is the memory plan over the launches. A click
- * shows
- * what a kernel computes and its source.
- * The one idea: the order of launches is a layout already, so nothing has to be computed that grows
- * faster than the program (a graph of 3,000 nodes is nothing that a layout program ends with). */
+ * backward on the right, within their regions, which fold; the width of a box is its time by the
+ * model; lines are buffers, as wide as they have bytes; below is the memory plan over the launches.
+ * A click shows what a kernel computes and its source. The one idea: the order of launches is a
+ * layout already, so nothing has to be computed that grows faster than the program (a graph of
+ * 3,000 nodes is nothing that a layout program ends with). */
 #include "report.h"
 
 #include <string.h>

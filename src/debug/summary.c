@@ -12,6 +12,7 @@
 
 #include "../base/env.h"
 #include "../plan/group.h"
+#include "../run/later.h"
 #include "../run/dynamic.h"
 #include "explain.h"
 #include "label.h"
@@ -646,6 +647,7 @@ TC_API tc_status tc_explain_as(const tc_program *f, FILE *out, const tc_explain_
     if (!f || !out) {
         return TC_ERR_ARGUMENT;
     }
+    f = tci_later_current((tc_program *)(uintptr_t)f);
     tci_fpenv caller = tci_fpenv_enter();
     tci_str text = {0};
     (o->json ? tci_summary_json : tci_summary_text)(&text, f, o);

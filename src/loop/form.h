@@ -125,11 +125,11 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
                                     tci_launch *launch);
 /* loop/form_rows.c: arrays for what two stages along one row compute and is dear. */
 TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);
-/* loop/map.c, tile.c, strip.c, rows.c, warps.c: each ends with NULL. */
+/* loop/map.c, tile.c, back_to_back_gemm.c, form_rows.c: each ends with NULL. Those of blocks of
+ * threads: loop/block_forms.h. */
 TCI_FN const tci_form *const *tci_map_forms(void);
 TCI_FN const tci_form *const *tci_tile_forms(void);
 TCI_FN const tci_form *const *tci_strip_forms(void);
 TCI_FN const tci_form *const *tci_rows_forms(void);
-TCI_FN const tci_form *const *tci_warps_forms(void);
 
 #endif

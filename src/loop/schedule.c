@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "block_forms.h"
 #include "count.h"
-#include "form.h"
 
 enum { TCI_SCHED_TRUST = 2 };
 
@@ -19,8 +19,8 @@ enum { TCI_SCHED_TRUST = 2 };
 
 static const tci_form *tci_sched_form(int i)
 {
-    const tci_form *const *lists[] = {tci_map_forms(), tci_tile_forms(), tci_strip_forms(),
-                                         tci_rows_forms(), tci_warps_forms()};
+    const tci_form *const *lists[] = {tci_map_forms(), tci_block_forms(), tci_tile_forms(),
+                                      tci_strip_forms(), tci_rows_forms(), tci_warps_forms()};
     for (int list = 0; list < TCI_COUNT(lists); list++) {
         for (int at = 0; lists[list][at]; at++, i--) {
             if (i == 0) {

@@ -79,22 +79,6 @@ static bool tci_images_look(tci_images *m)
     return windows && tci_images_is_known(m->n) && m->source[0]->dtype == m->source[1]->dtype;
 }
 
-TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a)
-{
-    const tci_node *from = n->in[0];
-    tci_dim before = 1, there = 1;
-    for (int i = 0; i < a; i++) {
-        before = tci_dim_mul(before, n->shape[i]);
-    }
-    for (int i = 0; i < from->rank; i++) {
-        if (there == before && from->shape[i] == n->shape[a] && n->shape[a] != 1) {
-            return i;
-        }
-        there = tci_dim_mul(there, from->shape[i]);
-    }
-    return -1;
-}
-
 TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
 {
     for (; x != source && a >= 0; x = x->in[0]) {

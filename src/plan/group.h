@@ -302,10 +302,10 @@ static inline bool tci_plan_has_image_unit(tci_machine machine)
 /* plan/conv_layout.c: the bf16 or f16 value behind operand x, of known sizes, below windows,
  * padding, other movements and a widening, unless one of these lies in memory; NULL: there is
  * none. */
-TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
+TCI_BLOCK_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
 /* The whole axis of that value that is axis a of x; -1: none is. */
-TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a);
-/* The axis of a reshaped node's input that is axis a of it; -1: none is. */
+TCI_BLOCK_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a);
+/* plan/shapes.c: the axis of a reshaped node's input that is its axis a; -1: none is. */
 TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
 /* Contraction n of windows with channels last; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
@@ -316,19 +316,20 @@ TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n);
  * with their channels last, as a sum of parts; NULL: it stays as it is. Where those channels are in
  * the image behind operand `which` of such a gradient; -1: n is none. */
 TCI_FN tci_node *tci_plan_alone(const tci_algo *a, tci_node *n);
-TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, tci_node **image);
+TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which,
+                                     tci_node **image);
 /* plan/algorithm.c: reduction n as one of chunks; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
 /* plan/kmajor.c: contraction n of f32, with operands as a matrix unit takes them; NULL: it stays as
  * it is. */
 TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n);
-/* plan/bf16x3.c: the products of contraction n; -1: some size is unknown. */
+/* plan/shapes.c: multiplications of contraction n; -1: some size is unknown. */
 TCI_FN double tci_plan_products(const tci_node *n);
 /* plan/bf16x3.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
  * NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
 /* Is n the number zero? */
-TCI_FN bool tci_plan_is_zero(const tci_node *n);
+TCI_BLOCK_FN bool tci_plan_is_zero(const tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);

@@ -18,6 +18,7 @@
 #include "../debug/label.h"
 #include "../debug/origin.h"
 #include "dynamic.h"
+#include "later.h"
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */
 
@@ -527,35 +528,66 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     return TC_OK;
 }
 
-#ifdef TC_DYNAMIC_SHAPES
-TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
-                                           const int64_t *words, tc_program **f)
+/* With what another program captured, and words for the literals that it does not have. keeper NULL:
+ * itself. */
+static tc_status tci_program_make_of(tci_code *code, const tc_program *like, const int64_t *words,
+                                     const tc_program *keeper, tc_program **f)
 {
-    tci_program_sizes sizes = {.n_inputs = family->n_inputs,
-                               .n_captured = family->n_captured,
-                               .n_params = family->n_params,
-                               .n_effects = family->n_effects};
+    tci_program_sizes sizes = {.n_inputs = like->n_inputs,
+                               .n_captured = like->n_captured,
+                               .n_params = like->n_params,
+                               .n_effects = like->n_effects};
     int64_t *literal_words = NULL;
-    tc_status status = tci_program_new(code, &sizes, &family->options, f, &literal_words);
+    tc_status status = tci_program_new(code, &sizes, &like->options, f, &literal_words);
     if (status) {
         return status;
     }
     tc_program *p = *f;
-    p->keeper = (tc_program *)(uintptr_t)family;
-    int n_own = family->code->n_literals;
+    p->keeper = keeper ? (tc_program *)(uintptr_t)keeper : p;
+    int n_own = like->code->n_literals;
     for (int i = 0; i < code->n_literals; i++) {
-        p->literals[i] = i < n_own ? family->literals[i] : words[i - n_own];
+        p->literals[i] = i < n_own ? like->literals[i] : words[i - n_own];
     }
     for (int i = 0; i < p->n_captured; i++) {
-        p->captured[i] = family->captured[i];
-        p->captured_data[i] = family->captured_data[i];
+        p->captured[i] = like->captured[i];
+        p->captured_data[i] = like->captured_data[i];
         tci_storage_retain(p->captured[i]);
     }
     for (int i = 0; i < p->n_effects; i++) {
-        p->effects[i].captured = family->effects[i].captured;
+        p->effects[i].captured = like->effects[i].captured;
     }
     tci_program_complete(p, sizes.n_steps, literal_words);
     return TC_OK;
+}
+
+TCI_FN tc_status tci_program_make_like(tci_code *code, const tc_program *like, tc_program **f)
+{
+    tc_status status = tci_program_make_of(code, like, NULL, NULL, f);
+    if (status) {
+        return status;
+    }
+    (*f)->ports = like->ports;
+    (*f)->reads = like->reads;
+    (*f)->n_reads = like->n_reads;
+#ifdef TC_DYNAMIC_SHAPES
+    if (code->n_symbols) {
+        const tci_request symbols = {.n_symbols = code->n_symbols,
+                                     .user_symbols = like->dynamic->user};
+        if (!tci_dynamic_make(*f, &symbols)) {
+            tci_program_release(*f);
+            *f = NULL;
+            return TC_ERR_MEMORY;
+        }
+    }
+#endif
+    return TC_OK;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
+                                           const int64_t *words, tc_program **f)
+{
+    return tci_program_make_of(code, family, words, family, f);
 }
 #endif
 
@@ -577,11 +609,8 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_call_free(f->idle);
         f->idle = next;
     }
-    while (f->errors) {
-        tci_thread_error *next = f->errors->next;
-        tci_heap_free(f->errors);
-        f->errors = next;
-    }
+    tci_errors_free(&f->errors);
+    tci_later_free(f->later);
 #ifdef TC_DYNAMIC_SHAPES
     tci_dynamic_free(f);
 #endif
@@ -594,42 +623,43 @@ TCI_FN void tci_program_release(tc_program *f)
     tci_pool_release();
 }
 
-/* ---- errors of tc_run, by thread ---- */
+/* ---- errors of runs, by thread ---- */
 
-static tci_thread_error *tci_program_find_error(tc_program *f)
+static tci_thread_error *tci_errors_find(const tci_thread_errors *list, tci_mutex *lock)
 {
     uint64_t me = tci_os_thread_id();
-    pthread_mutex_lock(f->lock);
-    tci_thread_error *e = f->errors;
+    pthread_mutex_lock(lock);
+    tci_thread_error *e = list->first;
     while (e && e->thread != me) {
         e = e->next;
     }
-    pthread_mutex_unlock(f->lock);
+    pthread_mutex_unlock(lock);
     return e;
 }
 
 /* Frees those of dead threads once there are twice as many as there were of living ones, so the
  * list does not grow with threads that come and go. Caller holds the lock. */
-static void tci_program_sweep_errors(tc_program *f)
+static void tci_errors_sweep(tci_thread_errors *list)
 {
-    if (f->n_errors < f->most_errors) {
+    if (list->n < list->most) {
         return;
     }
-    for (tci_thread_error **at = &f->errors, *e; (e = *at);) {
+    for (tci_thread_error **at = &list->first, *e; (e = *at);) {
         if (tci_os_thread_lives(e->system_thread)) {
             at = &e->next;
         } else {
             *at = e->next;
-            f->n_errors--;
+            list->n--;
             tci_heap_free(e);
         }
     }
-    f->most_errors = TCI_MAX(2 * f->n_errors, (int)TCI_PROGRAM_ERRORS);
+    list->most = TCI_MAX(2 * list->n, (int)TCI_PROGRAM_ERRORS);
 }
 
-TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text)
+TCI_FN void tci_errors_record(tci_thread_errors *list, tci_mutex *lock, tc_status why,
+                              const char *op, const char *text)
 {
-    tci_thread_error *e = tci_program_find_error(f);
+    tci_thread_error *e = tci_errors_find(list, lock);
     if (!e) {
         e = tci_heap_get(sizeof(*e));
         if (!e) {
@@ -637,21 +667,40 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
         }
         e->thread = tci_os_thread_id();
         e->system_thread = tci_os_thread();
-        pthread_mutex_lock(f->lock);
-        tci_program_sweep_errors(f);
-        e->next = f->errors;
-        f->errors = e;
-        f->n_errors++;
-        pthread_mutex_unlock(f->lock);
+        pthread_mutex_lock(lock);
+        tci_errors_sweep(list);
+        e->next = list->first;
+        list->first = e;
+        list->n++;
+        pthread_mutex_unlock(lock);
     }
     e->error.status = why;
     snprintf(e->error.text, sizeof(e->error.text), "%s: %s", op, text);
 }
 
+TCI_FN const char *tci_errors_text(tci_thread_errors *list, tci_mutex *lock)
+{
+    tci_thread_error *e = tci_errors_find(list, lock);
+    return e ? e->error.text : "";
+}
+
+TCI_FN void tci_errors_free(tci_thread_errors *list)
+{
+    while (list->first) {
+        tci_thread_error *next = list->first->next;
+        tci_heap_free(list->first);
+        list->first = next;
+    }
+}
+
+TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text)
+{
+    tci_errors_record(&f->errors, f->lock, why, op, text);
+}
+
 TCI_FN const char *tci_program_error_text(tc_program *f)
 {
-    tci_thread_error *e = tci_program_find_error(f);
-    return e ? e->error.text : "";
+    return tci_errors_text(&f->errors, f->lock);
 }
 
 #undef TCI_PROGRAM_PART_NS

@@ -870,7 +870,7 @@ TEST(errors_of_dead_threads_are_nobodys)
     }
     CHECK_HAS(tc_error(f), "given 7 elements"); /* this one lives */
 #if defined(__linux__)
-    CHECK_MSG(f->n_errors <= 32, "%d texts are kept", f->n_errors);
+    CHECK_MSG(f->errors.n <= 32, "%d texts are kept", f->errors.n);
 #endif
     tc_program_free(f);
     tc_ctx_free(ctx);
