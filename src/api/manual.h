@@ -724,8 +724,9 @@
  *     tc_compile_times(f, &times);
  *     printf("%d kernels, %lld ns\n", info.n_kernels, (long long)times.total);
  *
- * tc_explain shows each kernel's schedule and those that come next. options.schedule (TC_SCHEDULE)
- * is a file of schedules to force, options.tune_ms a time in which a compile may measure the
+ * tc_explain shows each kernel's schedule and those that come next, and for each contraction the
+ * route that was taken and others that fit, with their prices. options.schedule (TC_SCHEDULE) is a
+ * file of schedules and routes to force, options.tune_ms a time in which a compile may measure the
  * likeliest ones of the kernels that take longest; the results are the same with any of them.
  * options.fusion = -1 (TC_FUSION=0) gives every op a kernel of its own: what fusing is worth.
  *

@@ -266,8 +266,10 @@ typedef struct tc_options {
      * with the code. Results are the same. 0: none are */
     int tune_ms;
     /* a file with lines KERNEL: SCHEDULE, as tc_explain shows both (the name, or eight digits and
-     * more of the hash); # begins a remark. Kernels run as it says where that fits, with the same
-     * results; where it does not, the log says so under "compile" and tc chooses */
+     * more of the hash), or CONTRACTION: ROUTE, as "contract_64x64x512: plain"; # begins a remark.
+     * Kernels run and contractions are computed as it says where that fits, with the same results;
+     * where it does not, the log says so under "compile", or tc_explain of a contraction, and tc
+     * chooses */
     const char *schedule;
     /* what the program is called in tc_explain, profiles, traces, logs and folders of dumps; not in
      * the cache key. NULL: the first digits of its key */

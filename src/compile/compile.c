@@ -266,6 +266,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
     tci_machine machine = tci_backend_machine(b->backend, b->options);
+    machine.routes = tci_str_text(&b->jit.forced);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     if (b->verify) {

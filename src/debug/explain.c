@@ -129,6 +129,10 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         tci_explain_repeats(out, plan, t);
         tci_explain_step(out, plan, code, t);
     }
+    if (plan->routes.n > 0) {
+        tci_str_add(out, "contractions, and other routes that fit:\n");
+        tci_explain_lines(out, "  ", tci_str_text(&plan->routes));
+    }
     if (plan->orders.n > 0) {
         tci_str_add(out, "orders of sums:\n");
         tci_explain_lines(out, "  ", tci_str_text(&plan->orders));

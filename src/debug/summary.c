@@ -519,6 +519,8 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
     if (o->all) {
         tci_why_plain(out, text + tci_summary_head(text));
     } else {
+        tci_summary_some_lines(out, text, "contractions, and other routes that fit:\n",
+                               TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "orders of sums:\n", TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "computed again, for less memory:\n", TCI_SUMMARY_LINES);
     }
