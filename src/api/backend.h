@@ -106,7 +106,9 @@ typedef struct tc_build {
     int refused;                    /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
     void *say_arg;
-    const volatile int *cancel;     /* end with TC_ERR_COMPILER once it is not 0; NULL: never */
+    void (*built)(void *built_arg); /* a file is done; on any thread. NULL: nobody asks */
+    void *built_arg;
+    const int *cancel;     /* atomic: end with TC_ERR_COMPILER once it is not 0; or NULL */
 } tc_build;
 
 /* Identity of the compiler that made an object, so that a replaced compiler invalidates it. */

@@ -289,6 +289,9 @@ TC_API void tc_ctx_free(tc_ctx *ctx)
     tci_context_free_strings(&c->options);
     tci_heap_free(c);
     tci_pool_release();
+    if (!tci_pool_has_users()) {
+        tci_later_rest();
+    }
 }
 
 TC_API void tc_shutdown(void)

@@ -751,7 +751,7 @@
  *   TC_MATRIX       0: contractions never use matrix units, or pairs of bf16
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_FUSION       0: each op that computes has a kernel of its own
- *   TC_STANCE       what no cache has: compile,fail,interpret (default compile)
+ *   TC_STANCE       what no cache has: compile,fail,interpret,later (default compile)
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
  *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)

@@ -123,6 +123,7 @@ typedef struct tci_cc_task {
     tci_str source_path, log; /* heap */
     tci_spawn result;
     int exit_code;
+    const tc_build *build;
     pthread_t thread;
     bool beside;                /* thread runs it */
 } tci_cc_task;
@@ -209,6 +210,9 @@ static void *tci_cc_run(void *arg)
 {
     tci_cc_task *t = arg;
     t->result = tci_os_run(&t->command, &t->log, &t->exit_code);
+    if (t->build->built) {
+        t->build->built(t->build->built_arg);
+    }
     return NULL;
 }
 
@@ -227,6 +231,7 @@ static bool tci_cc_write_source(tci_cc_task *t, const tc_build *build, int i)
 
 static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
 {
+    t->build = build;
     t->command.argv = t->args;
     t->command.cpu_s = ((int64_t)build->timeout_ms + 999) / 1000;
     t->command.wall_ms = (int64_t)build->timeout_ms * TCI_CC_WALL;
