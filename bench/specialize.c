@@ -1,5 +1,6 @@
 /* bench/specialize.c - functions that specialize themselves, and compiles in the background: the
- * look-up of a signature, guards, 1,000 random sizes, runs while a compiler works, first results. */
+ * look-up of a signature, guards, 1,000 random sizes, runs while a compiler works, first
+ * results. */
 #define _GNU_SOURCE
 #define TC_DYNAMIC_SHAPES
 #define TC_IMPLEMENTATION
@@ -76,7 +77,8 @@ static void bench_look_up(void)
     double run = sides[0].best_ns;
     bench_row("tc_jit_run above tc_run, one specialization", sides[1].best_ns - run, "ns",
               BENCH_AT_MOST, 200);
-    bench_row("the last of eight specializations", sides[2].best_ns - run, "ns", BENCH_AT_MOST, 200);
+    bench_row("the last of eight specializations", sides[2].best_ns - run, "ns", BENCH_AT_MOST,
+              200);
     bench_row("a guard of two axes", (sides[2].best_ns - sides[1].best_ns) / 7, "ns", BENCH_AT_MOST,
               10);
     tc_program_free(f);
@@ -196,7 +198,7 @@ static void bench_p99(void)
     tc_tensor in = tc_input(ctx, "x", TC_F32, 4, WIDTH);
     need(tc_compile(tc_add(tc_mul(in, 0.25), 1), &f), tc_error(ctx));
     later.stance = TC_STANCE_LATER;
-    later.cc = make_compiler("i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done"); /* some seconds */
+    later.cc = make_compiler("i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done"); /* seconds */
     for (int i = 0; i < ROUNDS; i++) {
         tc_program *slow;
         double without = p99(f);

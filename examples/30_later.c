@@ -1,5 +1,5 @@
-/* 30_later.c - no waiting for a compiler: the interpreter serves the first runs, and native code takes
- * over between two of them. A progress bar goes to stderr.
+/* 30_later.c - no waiting for a compiler: the interpreter serves the first runs, and native code
+ * takes over between two of them. A progress bar goes to stderr.
  *
  * Build, from the project's root: cc -O2 -I. examples/30_later.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
@@ -20,7 +20,8 @@ static void show(void *user, const tc_progress *p)
     int done = p->files ? 20 * p->files_done / p->files : 0;
     (void)user;
     memset(bar, '#', (size_t)done);
-    fprintf(stderr, "\r  [%s] %-8s%s", bar, phases[p->phase], p->phase >= TC_PHASE_DONE ? "\n" : "");
+    fprintf(stderr, "\r  [%s] %-8s%s", bar, phases[p->phase],
+            p->phase >= TC_PHASE_DONE ? "\n" : "");
 }
 
 int main(void)
@@ -46,7 +47,8 @@ int main(void)
     }
     double begin = now_us();
     CHECK_OK(tc_compile(y, &f), y);
-    tc_bufs inputs = TC_BUFS(TC_BUF(in, ROWS * WIDTH)), outputs = TC_BUFS(TC_BUF(out, ROWS * WIDTH));
+    tc_bufs inputs = TC_BUFS(TC_BUF(in, ROWS * WIDTH));
+    tc_bufs outputs = TC_BUFS(TC_BUF(out, ROWS * WIDTH));
     CHECK_OK(tc_run(f, inputs, outputs), f);
     printf("first result after %.1f ms, ", (now_us() - begin) * 1e-3);
     tc_program_get_info(f, &info);

@@ -41,7 +41,7 @@ struct tc_jit {
     tci_general general;
     bool check;
     tci_mutex lock;                 /* of recording, the table's writer, and `ctx` */
-    uint64_t builder;               /* atomic: tci_os_thread_id of the thread that has it; 0: none */
+    uint64_t builder;               /* atomic: tci_os_thread_id of who has it; 0: nobody */
     tci_mutex errors_lock;
     tci_thread_errors errors;
 };
@@ -217,8 +217,9 @@ static tc_status tci_spec_frozen(tci_spec_call *c)
                              asked, tci_variants_all(&c->fn->variants, NULL, 0));
     }
     tci_spec_print_variant(near, has, sizeof(has));
-    return tci_spec_fail(c, TC_ERR_FROZEN, "asked for %s: the nearest of %d specializations serves %s "
-                         "and differs in axis %d of input %d, and the stance allows no compile",
+    return tci_spec_fail(c, TC_ERR_FROZEN,
+                         "asked for %s: the nearest of %d specializations serves %s and differs in "
+                         "axis %d of input %d, and the stance allows no compile",
                          asked, l->n, has, axis, input);
 }
 
@@ -310,8 +311,9 @@ static tc_status tci_spec_compare(tci_spec_call *c, tci_spec_keys *k, const tc_t
     const tci_request *a = k->requests[0], *b = k->requests[1];
     bool same = a->key_bytes == b->key_bytes && !memcmp(a->key, b->key, a->key_bytes);
     return same ? TC_OK
-                : tci_spec_fail(c, TC_ERR_ARGUMENT, "build recorded two graphs, of %d and %d nodes, "
-                                "for one signature: expected the same graph from the same sizes "
+                : tci_spec_fail(c, TC_ERR_ARGUMENT,
+                                "build recorded two graphs, of %d and %d nodes, for one "
+                                "signature: expected the same graph from the same sizes "
                                 "and static integers", a->n_nodes, b->n_nodes);
 }
 
@@ -385,7 +387,8 @@ static tc_status tci_spec_try(tci_spec_call *c, bool symbolic)
         x->compile_ns = tci_os_now_ns() - c->begin_ns;
         x->symbolic = symbolic;
         x->interpreted = strcmp(program->code->backend, "interp") == 0;
-        x->interim = x->interpreted && tci_ctx_of(c->fn->ctx)->options.stance == TC_STANCE_INTERPRET;
+        tc_stance stance = tci_ctx_of(c->fn->ctx)->options.stance;
+        x->interim = x->interpreted && stance == TC_STANCE_INTERPRET;
     }
     return status;
 }
@@ -423,7 +426,7 @@ static int tci_spec_count(const tci_variant_list *l, bool beyond, const tci_vari
 
 static void tci_spec_say_limit(tci_spec_call *c, tci_variant_kind *k)
 {
-    static const char *const serves[] = {"the interpreter serves, as no program of symbolic sizes does",
+    static const char *const serves[] = {"the interpreter serves, as no symbolic program does",
                                          "the interpreter serves", "TC_ERR_LIMIT is returned"};
     char advice[400];
     if (!k->limited) {
@@ -640,8 +643,9 @@ TC_API tc_status tc_jit_run_at(tc_jit *fn, const tc_statics *statics, tc_bufs in
     c.sig = (tci_signature){statics, &inputs};
     tc_status status = tci_spec_check_lists(&c);
     if (TCI_LIKELY(!status) && TCI_UNLIKELY(outputs.n != fn->n_outputs)) {
-        status = tci_spec_fail(&c, TC_ERR_BUFFER, "given %d outputs, expected %d (options.n_outputs "
-                               "of tc_jit_make)", outputs.n, fn->n_outputs);
+        status = tci_spec_fail(&c, TC_ERR_BUFFER,
+                               "given %d outputs, expected %d (options.n_outputs of tc_jit_make)",
+                               outputs.n, fn->n_outputs);
     }
     if (TCI_UNLIKELY(status != TC_OK)) {
         return tci_spec_record(&c, status, c.text);

@@ -1,14 +1,14 @@
 /* run/later.c - see run/later.h: one background thread, and a list of what it is to compile.
  *
- * In: a program that is interpreted, and the request of its native form. Out: a second program with
- * the same captured memory and numbers, which runs take from then on.
- * The one idea: the background thread compiles as any caller does (compile/compile.c), from a copy of
- * the user's nodes, as their context may change or end meanwhile. The code goes to the caches; the
- * program is made from that and from the interpreted one, and is published by one store, so a run has
+ * In: a program that is interpreted, and the request of its native form. Out: a second program
+ * with the same captured memory and numbers, which runs take from then on. The one idea: the
+ * background thread compiles as any caller does (compile/compile.c), from a copy of the user's
+ * nodes, as their context may change or end meanwhile. The code goes to the caches; the program
+ * is made from that and from the interpreted one, and is published by one store, so a run has
  * the one or the other. Programs of equal keys share a job.
  *
- * Rule for bits: both forms have the bits of the same program compiled at once, and those agree but
- * for what tci_later_may_differ lists (a matrix unit, Winograd, TF32, a GPU). */
+ * Rule for bits: both forms have the bits of the same program compiled at once, and those agree
+ * but for what tci_later_may_differ lists (a matrix unit, Winograd, TF32, a GPU). */
 #include "later.h"
 
 #include <pthread.h>
@@ -311,7 +311,8 @@ static bool tci_later_may_differ(const tci_request *r, const tc_options *o)
 
 static bool tci_later_is_of(const tci_later_job *j, const tci_request *r)
 {
-    return !__atomic_load_n(&j->cancel, __ATOMIC_RELAXED) && j->key_bytes == r->key_bytes && !memcmp(j->key, r->key, r->key_bytes);
+    return !__atomic_load_n(&j->cancel, __ATOMIC_RELAXED) && j->key_bytes == r->key_bytes &&
+           !memcmp(j->key, r->key, r->key_bytes);
 }
 
 /* The job of the request's key; under the lock. */
