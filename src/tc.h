@@ -245,6 +245,7 @@
 #include "run/openmp_threads.c"
 #include "run/pool.c"
 #include "run/param.c"
+#include "run/device_memory.c"
 #include "run/device_copies.c"
 #include "run/buffer.c"
 #include "run/index.c"

@@ -240,6 +240,9 @@ typedef struct tc_backend {
      * programs on the host, and copies, refuse it then with TC_ERR_BUFFER. Asked from any thread,
      * of any address, once target said that the backend is usable. */
     bool (*is_hidden)(void *user, const void *memory);
+    /* Optional, with device memory. Bytes that are free, and all that the device has: for the text
+     * of TC_ERR_MEMORY. */
+    tc_status (*memory_left)(void *user, int64_t *free_bytes, int64_t *all_bytes);
 } tc_backend;
 
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.

@@ -525,7 +525,5 @@ TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *optio
 TC_API void tc_program_free(tc_program *f)
 {
     tci_program_release(f);
-    if (!tci_pool_has_users()) {
-        tci_later_rest();
-    }
+    tci_ctx_tidy();
 }

@@ -164,6 +164,7 @@ struct tc_program {
     tci_kept_bind *kept_binds; int n_kept_binds;
     struct tc_program *keeper; /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
+    struct tc_program *next_on_device; /* of the list of those with a device (device_memory.c) */
     struct tci_later *later;   /* interpreted until its native form is made, or NULL */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_repeat *repeats;   /* code->n_repeats; their moves: */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "../base/alloc.h"
+#include "device_memory.h"
 #include "dynamic.h"
 #include "later.h"
 
@@ -415,6 +416,7 @@ static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
 
 static void tci_program_keep_locks(void)
 {
+    tci_device_memory_announce();
     for (int i = 0; i < TCI_PROGRAM_LOCKS; i++) {
         tci_os_keep_over_fork(&tci_program_locks[i], NULL);
     }
@@ -455,6 +457,9 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
+    if (code->device && code->device->alloc) {
+        tci_device_memory_enter(p);
+    }
     *f = p;
     return TC_OK;
 }
@@ -588,6 +593,9 @@ TCI_FN void tci_program_release(tc_program *f)
 {
     if (!f || __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
+    }
+    if (f->code->device && f->code->device->alloc) {
+        tci_device_memory_leave(f);
     }
     tci_call_free(f->spare);
     while (f->idle) {
