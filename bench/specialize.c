@@ -103,6 +103,33 @@ static void bench_sizes(void)
     tc_jit_free(fn);
 }
 
+/* ---- recording ---- */
+
+static void record_and_look_up(void *arg)
+{
+    tc_ctx *ctx = arg;
+    tc_program *f;
+    tc_scope_begin(ctx);
+    tc_tensor in = tc_input(ctx, "x", TC_F32, 64), out = in;
+    for (int i = 0; i < 10000; i++) {
+        out = i % 2 ? tc_mul(out, in) : tc_add(out, in);
+    }
+    need(tc_compile(out, &f), tc_error(ctx));
+    tc_program_free(f);
+    tc_scope_end(ctx);
+}
+
+static void bench_recording(void)
+{
+    tc_options o = {.backend = "interp", .no_disk_cache = true};
+    tc_ctx *ctx;
+    need(tc_ctx_make(&ctx, &o), "tc_ctx_make");
+    bench_side side = {.name = "record", .run = record_and_look_up, .arg = ctx};
+    bench_measure(&side, 1, 11, 5);
+    bench_row("10,000 calls recorded and looked up", side.best_ns / 1e6, "ms", BENCH_AT_MOST, 10);
+    tc_ctx_free(ctx);
+}
+
 /* ---- in the background ---- */
 
 /* A compiler that works for `work` (shell) and then is cc. */
@@ -222,6 +249,7 @@ int main(int argc, char **argv)
     bench_begin(argc, argv, "specialize");
     bench_look_up();
     bench_sizes();
+    bench_recording();
     bench_p99();
     bench_first_result();
     return bench_end();

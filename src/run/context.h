@@ -31,6 +31,7 @@ typedef struct tci_ctx {
     int n_lent;                /* functions of the user's that calls under way have called */
     int lent_scopes;           /* as many of the scopes are of before the last of these */
     bool freed_within;         /* one of these asked for the context's end */
+    bool many_said;            /* the log said that very many tensors are alive */
     const struct tci_build_trace *trace; /* of a tc_jit whose context it is, or NULL */
 } tci_ctx;
 /* What the function of a tc_jit may ask for while it records (api/specialize.c). */
