@@ -303,6 +303,7 @@
 #include "api/run.c"
 #include "api/async.c"
 #include "api/generalize.c"
+#include "api/bucket.c"
 #include "api/specialize.c"
 #include "api/lazy.c"
 #include "api/read.c"

@@ -56,22 +56,20 @@ TCI_FN void tci_general_fixed(const tci_signature *sig, tci_variant_guard *guard
     }
 }
 
-#ifdef TC_DYNAMIC_SHAPES
-
-enum { TCI_GENERAL_LEASTS = 3, TCI_GENERAL_MOSTS = 3 };
-
-static bool tci_general_is_fixed(const tci_general *g, const tci_variant_kind *k, int a)
+TCI_FN bool tci_general_is_fixed(const tci_general *g, int i, int a, int rank)
 {
-    tc_jit_axis at = tci_general_place(k, a);
-    for (int i = 0; i < g->n_fixed; i++) {
-        int axis = g->fixed[i].axis;
-        if (g->fixed[i].input == at.input &&
-            (axis == at.axis || axis + k->ranks[at.input] == at.axis)) {
+    for (int f = 0; f < g->n_fixed; f++) {
+        int axis = g->fixed[f].axis;
+        if (g->fixed[f].input == i && (axis == a || axis + rank == a)) {
             return true;
         }
     }
     return false;
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+
+enum { TCI_GENERAL_LEASTS = 3, TCI_GENERAL_MOSTS = 3 };
 
 TCI_FN bool tci_general_guards(const tci_general *g, const tci_variant_kind *k,
                                const tci_signature *sig, int attempt, tci_variant_guard *guards)
@@ -79,15 +77,16 @@ TCI_FN bool tci_general_guards(const tci_general *g, const tci_variant_kind *k,
     static const int64_t mosts[TCI_GENERAL_MOSTS] = {1 << 20, 1 << 15, 1 << 11};
     int64_t least = attempt % TCI_GENERAL_LEASTS, most;
     bool varies = false;
-    if (attempt >= TCI_GENERAL_LEASTS * TCI_GENERAL_MOSTS) {
+    if (g->pads || attempt >= TCI_GENERAL_LEASTS * TCI_GENERAL_MOSTS) {
         return false;
     }
     most = mosts[attempt / TCI_GENERAL_LEASTS];
     tci_general_fixed(sig, guards);
     for (int a = 0; a < k->n_axes; a++) {
         int64_t size = guards[a].least;
+        tc_jit_axis at = tci_general_place(k, a);
         if (k->least[a] == k->most[a] || size < least || size > most ||
-            tci_general_is_fixed(g, k, a)) {
+            tci_general_is_fixed(g, at.input, at.axis, k->ranks[at.input])) {
             continue;
         }
         int first = 0; /* the first open axis that was always of the same size */

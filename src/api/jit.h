@@ -30,6 +30,12 @@ typedef struct tc_jit_axis { int input, axis; } tc_jit_axis;
  * where build allows none, the interpreter. INTERPRET: the interpreter. FAIL: TC_ERR_LIMIT. */
 typedef enum tc_beyond { TC_BEYOND_GENERAL, TC_BEYOND_INTERPRET, TC_BEYOND_FAIL } tc_beyond;
 
+/* POW2: sizes that are not of options.fixed_axes are rounded up to a power of two. Inputs are copied
+ * and padded with zeros behind their elements, outputs are cut out of larger ones; they are then
+ * TC_BUF_ND buffers. Ops that mix elements along such an axis (a sum, a softmax) see the zeros: name
+ * these axes in fixed_axes, or mask them. Sizes are then no symbols. */
+typedef enum tc_bucket { TC_BUCKET_NONE, TC_BUCKET_POW2 } tc_bucket;
+
 /* Options of one tc_jit; zero in every field means the defaults, as does NULL. */
 typedef struct tc_jit_options {
     const tc_options *options;   /* of the private context; strings are copied. NULL: defaults */
@@ -40,6 +46,7 @@ typedef struct tc_jit_options {
     tc_beyond beyond;
     /* Axes whose sizes never become symbols, as build computes with them as numbers. Copied */
     const tc_jit_axis *fixed_axes; int n_fixed_axes;
+    tc_bucket bucket;
     /* Records each specialization twice and fails with TC_ERR_ARGUMENT if the graphs differ. */
     bool check;
     const char *name;            /* in reports and errors; copied. NULL: "tc_jit" */

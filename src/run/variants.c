@@ -191,6 +191,7 @@ static void tci_variants_free_variant(tci_retired *r)
 {
     tci_variant *x = (tci_variant *)(void *)r;
     tci_program_release(x->program);
+    tci_heap_free_aligned(x->padded);
     tci_heap_free_aligned(x);
 }
 
