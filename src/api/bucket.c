@@ -1,8 +1,8 @@
 /* api/bucket.c - see api/bucket.h: few programs for many sizes, by padding.
  *
- * In: the user's buffers. Out: dense copies whose sizes are powers of two, and the results cut out of
- * larger ones. Values of padding are zero, so ops that mix elements along a padded axis see zeros
- * there: which axes may be padded is the user's to say (options.fixed_axes).
+ * In: the user's buffers. Out: dense copies whose sizes are powers of two, and the results cut
+ * out of larger ones. Values of padding are zero, so ops that mix elements along a padded axis
+ * see zeros there: which axes may be padded is the user's to say (options.fixed_axes).
  * Invariant: a list's buffers lie one after the other, each in whole lines of 64 bytes. */
 #include "bucket.h"
 
@@ -96,7 +96,8 @@ TCI_FN size_t tci_bucket_bytes(const tci_bucket_list *list)
     return bytes;
 }
 
-/* Copies between the user's buffer and the first elements of the padded one; axis: from there on. */
+/* Copies between the user's buffer and the first elements of the padded one; axis: from there
+ * on. */
 static void tci_bucket_copy(const tc_buf *user, char *own, const int64_t *padded, char *memory,
                             int axis, bool back)
 {

@@ -89,8 +89,8 @@ static void tci_device_memory_tell(const tc_backend *device, int64_t bytes)
                  (long long)all);
     }
     snprintf(tci_device_memory_why, sizeof(tci_device_memory_why),
-             "%s has no memory left: wanted %lld bytes%s, tc holds %lld; idle workspaces were given "
-             "back", device->name, (long long)bytes, room,
+             "%s has no memory left: wanted %lld bytes%s, tc holds %lld; idle workspaces were "
+             "given back", device->name, (long long)bytes, room,
              held ? (long long)__atomic_load_n(held, __ATOMIC_RELAXED) : -1LL);
 }
 
