@@ -517,7 +517,12 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
 static void *tci_cc_run(void *arg)
 {
     tci_cc_task *t = arg;
+    int64_t begin_ns = tci_os_now_ns();
     t->result = tci_os_run(&t->command, &t->log, &t->exit_code);
+    const char *file = strrchr(tci_str_text(&t->source_path), '/');
+    char name[80];
+    snprintf(name, sizeof(name), "compiler %s", file ? file + 1 : "");
+    tci_profile_phase(name, begin_ns, tci_os_now_ns());
     return NULL;
 }
 
@@ -541,6 +546,7 @@ static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
     t->command.wall_ms = (int64_t)build->timeout_ms * TCI_CC_WALL;
     t->command.log_limit = TCI_CC_LOG_BYTES;
     t->command.temp_dir = build->directory; /* others may reach the usual one */
+    t->command.cancel = build->cancel;
 }
 
 /* The other processes run beside the first, each from a thread that lives as long as it does; one

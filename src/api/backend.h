@@ -72,7 +72,8 @@ typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
-     * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
+     * one vector, of which each thread holds vector_bytes; such a backend has device memory, and
+     * needs TC_BLOCKS where TC_IMPLEMENTATION is defined (schedules of blocks of threads). */
     int block_threads;
     /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
      * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use

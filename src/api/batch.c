@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../debug/summary.h"
 #include "../run/dynamic.h"
 #include "../run/later.h"
 
@@ -83,6 +84,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(fusion)
     TCI_BATCH_TAKE(remat)
     TCI_BATCH_TAKE(spin_us)
+    TCI_BATCH_TAKE(record)
     TCI_BATCH_TAKE(cc)
     TCI_BATCH_TAKE(cc_timeout_s)
     TCI_BATCH_TAKE(cache_dir)
@@ -93,6 +95,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(verify)
     TCI_BATCH_TAKE(schedule)
     TCI_BATCH_TAKE(tune_ms)
+    TCI_BATCH_TAKE(name)
     TCI_BATCH_TAKE(dump)
     TCI_BATCH_TAKE(dump_dir)
     TCI_BATCH_TAKE(trace)
@@ -356,6 +359,9 @@ TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
 #endif
     if (!status && job->later) {
         tci_later_start(*job->program, job->later, b->options);
+    }
+    if (!status) {
+        tci_summary_announce(*job->program, b->f->op, b->f->here);
     }
     return status;
 }

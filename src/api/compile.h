@@ -188,9 +188,31 @@ TC_API const char *tc_call_error(const tc_call *call);
 TC_API const char *tc_event_error(const tc_event *event); /* "" until it is reached */
 
 /* ---- look inside ---- */
-/* Kernels, traffic, flops, memory, phases of the compile, and why what was not fused was not.
- * TC_ERR_ARGUMENT: NULL; TC_ERR_IO. */
+/* One screen: totals, inputs, outputs and parameters by name, the 20 kernels that take longest by the
+ * model with the user's line and region of each, the reasons why values were not computed together
+ * with the bytes that this would save, phases of the compile. TC_EXPLAIN=FILE writes it for each
+ * program that the process makes ("-": to stderr). TC_ERR_ARGUMENT: NULL; TC_ERR_IO. */
 TC_API tc_status tc_explain(const tc_program *f, FILE *out);
+/* Rows of kernels in this order, the largest first; TC_BY_ORDER: as they are launched. */
+typedef enum tc_sort {
+    TC_BY_TIME,
+    TC_BY_CALLS,
+    TC_BY_BYTES,
+    TC_BY_FLOPS,
+    TC_BY_NAME,
+    TC_BY_ORDER
+} tc_sort;
+typedef struct tc_explain_options {
+    tc_sort sort;
+    int most;       /* kernels that are listed; 0: 20; -1: all of them */
+    /* > 0: each kernel is run on memory of its own, filled with zeros, for this share of so many
+     * milliseconds; times and rates are then measured ones */
+    int measure_ms;
+    bool all;       /* in addition each launch with its schedule, and each reason */
+    bool json;      /* one JSON object instead, whatever `all` says */
+} tc_explain_options;
+/* options NULL: as tc_explain. TC_ERR_MEMORY; TC_ERR_UNSUPPORTED: json under TC_NO_DEBUG. */
+TC_API tc_status tc_explain_as(const tc_program *f, FILE *out, const tc_explain_options *options);
 /* The generated source. Borrowed from the program. "" when interpreted without a compiler. */
 TC_API const char *tc_source(const tc_program *f);
 typedef struct tc_program_info {

@@ -8,8 +8,9 @@
  * since; and the context's memory goes back at once. */
 #include "../base/env.h"
 #include "../debug/dump.h"
+#include "../debug/label.h"
 #include "../debug/recompile.h"
-#include "../debug/trace.h"
+#include "../debug/profile.h"
 #include "../run/later.h"
 #include "frame.h"
 
@@ -172,6 +173,8 @@ static char *tci_context_copy_text(const char *text)
 
 static void tci_context_free_strings(tc_options *o)
 {
+    tci_heap_free((void *)(uintptr_t)o->name);
+    o->name = NULL;
 #define TCI_ROW(field, variable)                                                                   \
     tci_heap_free((void *)(uintptr_t)o->field);                                                    \
     o->field = NULL;
@@ -183,7 +186,8 @@ static void tci_context_free_strings(tc_options *o)
 static bool tci_context_own_strings(tc_options *o)
 {
     tc_options given = *o;
-    bool ok = true;
+    o->name = given.name ? tci_context_copy_text(given.name) : NULL;
+    bool ok = !given.name || o->name;
 #define TCI_ROW(field, variable)                                                                   \
     {                                                                                              \
         const char *text = given.field ? given.field : tci_env_get(TCI_ENV_##variable);           \
@@ -262,8 +266,11 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     c->graph.promotion = o.promotion == TC_NUMPY ? TC_NUMPY : TC_TORCH;
     tci_pool_retain();
     tci_log_environment(&c->options);
-    if (c->options.trace && !tci_trace_open(c->options.trace)) {
+    if (c->options.trace && !tci_profile_trace(c->options.trace)) {
         tci_log(&c->options, "compile", "no trace: '%s' cannot be written", c->options.trace);
+    }
+    if (tci_env_has_word(TCI_ENV_LOG, "kernels")) {
+        tci_profile_log_kernels();
     }
     *ctx = c->handle;
     return TC_OK;
@@ -294,6 +301,7 @@ TC_API void tc_ctx_free(tc_ctx *ctx)
     }
     tci_scope_free_all(c);
     tci_graph_deinit(&c->graph);
+    tci_heap_free(c->regions);
     tci_context_free_strings(&c->options);
     tci_heap_free(c);
     tci_pool_release();
@@ -305,13 +313,16 @@ TC_API void tc_shutdown(void)
     tci_later_shutdown();
     tci_pool_shutdown();
     tci_cache_trim();
-    tci_trace_close();
+    tci_profile_flush();
     tci_recompile_forget();
-#ifdef TC_DYNAMIC_SHAPES
     if (!tci_pool_has_users()) {
+        if (!tci_profile_exists()) {
+            tci_label_forget();
+        }
+#ifdef TC_DYNAMIC_SHAPES
         tci_dim_free_all();
-    }
 #endif
+    }
     tci_context_free_slots();
 }
 

@@ -323,16 +323,6 @@ TC_API int64_t tc_nbytes(tc_tensor t)
     return known ? tci_dim_known(tci_node_count(n)) * bytes : -1;
 }
 
-TC_API int tc_dtype_size(tc_dtype dtype)
-{
-    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->bytes : 0;
-}
-
-TC_API const char *tc_dtype_name(tc_dtype dtype)
-{
-    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->name : "none";
-}
-
 /* ---- frames ---- */
 
 TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)
@@ -348,6 +338,7 @@ static void tci_frame_name(tci_frame *f)
     f->n_errors = f->ctx->n_poisons;
     (void)tci_dim_take_lost(); /* that of an earlier call */
     f->ctx->graph.site = f->here;
+    f->ctx->graph.region = f->ctx->region;
     f->ctx->graph.call = f->op ? f->op : f->ctx->graph.call; /* NULL: within another call */
 }
 

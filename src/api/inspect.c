@@ -23,41 +23,6 @@ TC_API const char *tc_source(const tc_program *f)
     return f ? tci_code_source(tci_later_current((tc_program *)(uintptr_t)f)->code) : "";
 }
 
-static void tci_inspect_explain_times(const tc_program *f, FILE *out)
-{
-    const tc_times *t = &f->code->times;
-    const char *found = f->from_memory ? "memory" : f->from_disk ? "disk" : NULL;
-    if (found) {
-        fprintf(out, "compile: found in the %s cache\n", found);
-        return;
-    }
-    fprintf(out,
-            "compile: %.2f ms = key %.2f + rewrite %.2f + plan %.2f + lower %.2f + emit %.2f + "
-            "compiler %.2f"
-            " + load %.2f\n",
-            (double)t->total / 1e6, (double)t->key / 1e6, (double)t->rewrite / 1e6,
-            (double)t->plan / 1e6, (double)t->lower / 1e6, (double)t->emit / 1e6,
-            (double)t->compiler / 1e6, (double)t->load / 1e6);
-}
-
-TC_API tc_status tc_explain(const tc_program *f, FILE *out)
-{
-    if (!f || !out) {
-        return TC_ERR_ARGUMENT;
-    }
-    f = tci_later_current((tc_program *)(uintptr_t)f);
-    tci_fpenv caller = tci_fpenv_enter();
-#ifdef TC_DYNAMIC_SHAPES
-    if (f->dynamic) {
-        tci_dynamic_explain(f, out);
-    }
-#endif
-    fputs(f->code->explain ? f->code->explain : "", out);
-    tci_inspect_explain_times(f, out);
-    tci_fpenv_leave(caller);
-    return ferror(out) ? TC_ERR_IO : TC_OK;
-}
-
 TC_API tc_status tc_program_wait(tc_program *f, int64_t milliseconds)
 {
     if (!f) {
@@ -106,23 +71,12 @@ TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out)
     return tci_inspect_recompiles(ctx, out, true);
 }
 
-/* How often launch t is done. */
-static int64_t tci_inspect_rounds(const tci_code *code, int t)
-{
-    int64_t rounds = 1;
-    for (int i = 0; i < code->n_repeats; i++) {
-        const tci_code_repeat *r = &code->repeats[i];
-        rounds *= r->first <= t && t < r->last && r->stops < 0 ? tci_dim_known(r->rounds) : 1;
-    }
-    return rounds;
-}
-
 /* What a run of that code moves and takes. */
 static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
 {
     int64_t moved = 0;
     for (int i = code->n_init; i < code->n_steps; i++) {
-        int64_t rounds = tci_inspect_rounds(code, i);
+        int64_t rounds = tci_code_rounds(code, i);
         moved += rounds * tci_dim_known(code->kernels[code->steps[i].kernel].bytes);
         info->flops += rounds * tci_dim_known(code->kernels[code->steps[i].kernel].flops);
     }

@@ -242,6 +242,9 @@ typedef struct tc_options {
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;
+    /* 0: on a device that can, a run's launches are recorded once and replayed (CUDA graphs), unless
+     * the host must look in between. -1: never */
+    int record;
     /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */
     const char *cc;
     int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */
@@ -258,9 +261,14 @@ typedef struct tc_options {
      * with the code. Results are the same. 0: none are */
     int tune_ms;
     /* a file with lines KERNEL: SCHEDULE, as tc_explain shows both (the name, or eight digits and
-     * more of the hash); # begins a remark. Kernels run as it says where that fits, with the same
-     * results; where it does not, the log says so under "compile" and tc chooses */
+     * more of the hash), or CONTRACTION: ROUTE, as "contract_64x64x512: plain"; # begins a remark.
+     * Kernels run and contractions are computed as it says where that fits, with the same results;
+     * where it does not, the log says so under "compile", or tc_explain of a contraction, and tc
+     * chooses */
     const char *schedule;
+    /* what the program is called in tc_explain, profiles, traces, logs and folders of dumps; not in
+     * the cache key. NULL: the first digits of its key */
+    const char *name;
     const char *dump;         /* as TC_DUMP */
     const char *dump_dir;
     const char *trace;        /* as TC_TRACE */

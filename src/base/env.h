@@ -8,7 +8,7 @@
 #include "platform.h"
 
 /* The words that TC_LOG and TC_DUMP take, and "all". */
-#define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source"
+#define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source,kernels"
 #define TCI_ENV_STAGES "graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot"
 /* Those of TC_STANCE, in the order of tc_stance. */
 #define TCI_ENV_STANCES "compile,fail,interpret,later"
@@ -36,6 +36,7 @@
       "to dump: " TCI_ENV_STAGES " or all")                                                        \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: " TCI_ENV_TOPICS " or all")                         \
+    X(EXPLAIN, "TC_EXPLAIN", "file (-: stderr) for tc_explain of each program that is made")        \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
     X(TRACE, "TC_TRACE", "file: chrome trace of compiles, runs and kernels")                       \
     X(HOME_CACHE, "XDG_CACHE_HOME", "base of the default cache directory")                         \

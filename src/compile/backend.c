@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../base/os.h"
+#include "../loop/block_forms.h"
 #include "backend.h"
 
 #define TCI_BACKEND_MAX 16
@@ -163,11 +164,16 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     tc_status status = calls->target(calls->user, vector_bits, &target);
     target.features[sizeof(target.features) - 1] = 0;
     target.why[sizeof(target.why) - 1] = 0;
+    const tc_dialect *own = calls->own_dialect;
     const char *why = NULL;
     if (tci_os_is_setuid()) {
         why = "the process runs with more rights than its user";
     } else if (status != TC_OK || !target.usable) {
         why = target.why[0] ? target.why : "the backend cannot work on this machine";
+    } else if (target.block_threads > 0 && !tci_blocks_are_joined()) {
+        why = "it runs blocks of threads: define TC_BLOCKS where TC_IMPLEMENTATION is defined";
+    } else if (target.block_threads > 0 && !(own && own->make)) {
+        why = "it runs blocks of threads, which its dialect does not have (tc_dialect.make)";
     }
     if (why) {
         *b = tci_backend_interp;
@@ -181,8 +187,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
-    const tc_dialect *own = calls->own_dialect;
-    bool spelled = target.block_threads > 0 ? own && own->make : !own;
+    bool spelled = target.block_threads > 0 || !own;
     b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_pairs = spelled && target.has_pairs;
     b->target.unit_bytes = spelled && target.unit_bytes;

@@ -88,6 +88,8 @@ typedef struct tci_code_step {
     int32_t *operands;     /* buffer indices, kernel's n_operands, */
     tci_dim *offsets;      /* and at which byte of the buffer each begins */
     int32_t *literals;     /* program literal slots, kernel's n_literals */
+    /* nodes of the request that it computes, by their numbers in the key: what costs most first */
+    int32_t *origins; int32_t n_origins;
 } tci_code_step;
 
 /* Steps that are done again and again, as plan/plan.h says of spans and moves. */
@@ -230,6 +232,8 @@ TCI_FN bool tci_code_list(tci_code *c);
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */
 TCI_FN int64_t tci_code_workspace(const tci_code *c);
 TCI_FN int64_t tci_code_own(const tci_code *c, const tci_code_step *step);
+/* How often launch t is done in a run, within repetitions of known length. */
+TCI_FN int64_t tci_code_rounds(const tci_code *c, int t);
 /* The text of what it does: the list, its launches with their buffers. */
 TCI_FN void tci_code_print(tci_str *out, const tci_code *c);
 /* compile/verify.c */

@@ -24,8 +24,9 @@
 #include "../base/os.h"
 #include "../debug/dump.h"
 #include "../debug/explain.h"
+#include "../debug/origin.h"
 #include "../debug/recompile.h"
-#include "../debug/trace.h"
+#include "../debug/profile.h"
 #include "../kernel/concrete.h"
 #include "../plan/group.h"
 #include "../rewrite/rewrite.h"
@@ -91,7 +92,7 @@ static int64_t tci_compile_lap(int64_t *since_ns, const char *phase)
 {
     int64_t now_ns = tci_os_now_ns();
     int64_t lap_ns = now_ns - *since_ns;
-    tci_trace_span("compile", phase, *since_ns, now_ns);
+    tci_profile_phase(phase, *since_ns, now_ns);
     *since_ns = now_ns;
     return lap_ns;
 }
@@ -139,7 +140,9 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
         tci_dump_file(&job->dump, "kernel.txt", &text);
     }
     if (job->plan->why.n) {
-        tci_log(b->options, "fusion", "%s", job->plan->why.text);
+        tci_str plain = {.s = &b->scratch};
+        tci_why_plain(&plain, job->plan->why.text);
+        tci_log(b->options, "fusion", "%s", tci_str_text(&plain));
     }
 }
 
@@ -180,6 +183,41 @@ static void tci_compile_dump_loops(tci_compile_batch_state *b)
     }
 }
 
+/* Before the kernel whose definition the line begins, where it is one of a job's: its nodes. */
+static void tci_compile_comment(const tci_compile_batch_state *b, tci_str *out, const char *line,
+                                size_t n)
+{
+    const char *open = memchr(line, '(', n);
+    if (!open || line[0] == ' ' || line[0] == '/' || line[0] == '#') {
+        return;
+    }
+    for (int j = 0; j < b->n_jobs; j++) {
+        const tci_compile_job *job = &b->jobs[j];
+        for (int t = 0; job->plan && t < job->plan->n_steps; t++) {
+            const tci_step *step = &job->plan->steps[t];
+            int unit = job->units[step->kernel];
+            const char *symbol = unit >= 0 ? b->jit.kernels[unit].symbol : NULL;
+            size_t length = symbol ? strlen(symbol) : 0;
+            if (length && (size_t)(open - line) >= length && !memcmp(open - length, symbol, length)) {
+                tci_origin_comment(out, job->request, step->origins, step->n_origins);
+                return;
+            }
+        }
+    }
+}
+
+/* The source with a comment before each kernel, which is in no cache. */
+static void tci_compile_comment_source(tci_compile_batch_state *b, tci_str *out, const char *source)
+{
+    while (*source) {
+        size_t n = strcspn(source, "\n");
+        n += source[n] == '\n';
+        tci_compile_comment(b, out, source, n);
+        tci_str_add_n(out, source, n);
+        source += n;
+    }
+}
+
 static void tci_compile_dump_source(tci_compile_batch_state *b)
 {
     for (int i = 0; i < b->jit.n_sources; i++) {
@@ -188,7 +226,9 @@ static void tci_compile_dump_source(tci_compile_batch_state *b)
             snprintf(file, sizeof(file), "source%d.c", i + 1);
         }
         if (tci_dump_wants(&b->jobs[0].dump, "source")) {
-            tci_dump_file(&b->jobs[0].dump, file, &b->jit.sources[i]);
+            tci_str commented = {.s = &b->scratch};
+            tci_compile_comment_source(b, &commented, b->jit.sources[i].text);
+            tci_dump_file(&b->jobs[0].dump, file, &commented);
         }
         tci_log(b->options, "source", "%s", b->jit.sources[i].text);
     }
@@ -219,6 +259,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
     tci_machine machine = tci_backend_machine(b->backend, b->options);
+    machine.routes = tci_str_text(&b->jit.forced);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     if (b->verify) {
@@ -422,6 +463,11 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         }
         for (int j = 0; j < k->n_literals; j++) {
             to->literals[j] = from->literals[j];
+        }
+        to->n_origins = from->n_origins;
+        to->origins = tci_compile_get(b, c, from->n_origins, sizeof(*to->origins));
+        for (int j = 0; j < from->n_origins; j++) {
+            to->origins[j] = from->origins[j];
         }
     }
 }
@@ -686,7 +732,8 @@ static void tci_compile_report(tci_compile_batch_state *b, const tci_compile_job
     tci_hash_hex(job->request->hash, hex);
     const tci_code *c = job->code;
     tci_log(b->options, "compile",
-            "%.8s: %d kernels for %s in %.2f ms (plan %.2f, source %.2f, compiler %.2f)", hex,
+            "%s%s%.8s: %d kernels for %s in %.2f ms (plan %.2f, source %.2f, compiler %.2f)",
+            b->options->name ? b->options->name : "", b->options->name ? " " : "", hex,
             c->n_kernels, c->backend, (double)c->times.total / 1e6, (double)c->times.plan / 1e6,
             (double)(c->times.lower + c->times.emit) / 1e6, (double)c->times.compiler / 1e6);
 }

@@ -259,11 +259,12 @@ static void tci_jit_schedule_call(tci_jit *j, tci_jit_kernel *k)
                                  (long long)elements);
 }
 
-/* For tci_forced_check: whether one of the kernels has the name or hash. */
+/* For tci_forced_check: whether one of the kernels has the name or hash, or the word names a
+ * contraction (plan/route.c), as no kernel is named. */
 static bool tci_jit_has(const void *jit, const char *word, size_t n)
 {
     const tci_jit *j = jit;
-    bool found = false;
+    bool found = n > 9 && !memcmp(word, "contract_", 9) && word[9] >= '0' && word[9] <= '9';
     for (int i = 0; i < j->n_kernels && !found; i++) {
         char hex[33];
         tci_hash_hex(j->kernels[i].name, hex);

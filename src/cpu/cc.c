@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "../debug/profile.h"
 #include "../base/env.h"
 #include "../base/object.h"
 #include "../base/posix.h"
@@ -209,10 +210,15 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
 static void *tci_cc_run(void *arg)
 {
     tci_cc_task *t = arg;
+    int64_t begin_ns = tci_os_now_ns();
     t->result = tci_os_run(&t->command, &t->log, &t->exit_code);
     if (t->build->built) {
         t->build->built(t->build->built_arg);
     }
+    const char *file = strrchr(tci_str_text(&t->source_path), '/');
+    char name[80];
+    snprintf(name, sizeof(name), "compiler %s", file ? file + 1 : "");
+    tci_profile_phase(name, begin_ns, tci_os_now_ns());
     return NULL;
 }
 

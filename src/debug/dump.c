@@ -76,6 +76,17 @@ TCI_FN bool tci_dump_wants(const tci_dump *d, const char *stage)
     return d->stages && tci_dump_list_has(d->stages, stage);
 }
 
+/* What stands behind the last '/' becomes a plain file name. */
+static void tci_dump_clean_name(tci_str *path)
+{
+    char *name = path->failed ? NULL : strrchr(path->text, '/');
+    for (char *c = name ? name + 1 : NULL; c && *c; c++) {
+        bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
+                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_' || (*c == '.' && c > name + 1);
+        *c = plain ? *c : '_';
+    }
+}
+
 TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o)
 {
     static int count;
@@ -88,7 +99,10 @@ TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o)
     int number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
     tci_str path = {0}, why = {0};
     tci_str_add(&path, base);
-    if (number > 1) {
+    if (o->name) {
+        tci_str_printf(&path, "/%.80s", o->name);
+        tci_dump_clean_name(&path);
+    } else if (number > 1) {
         tci_str_printf(&path, "/%d", number);
     }
     tci_dir dir;

@@ -51,6 +51,8 @@ typedef struct tci_step {
     int32_t *literals;      /* program literal slot of each literal of the kernel */
     int32_t group;          /* of plan.fusion; -1: of a joint */
     const struct tci_step *members; /* of a joint: the steps that it stands for */
+    /* canonical numbers of the nodes that its kernel computes, the one that costs most first */
+    int32_t *origins; int32_t n_origins;
 } tci_step;
 
 /* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
@@ -98,6 +100,7 @@ typedef struct tci_plan {
     int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
+    tci_str routes;         /* one line a contraction: how it is computed, and what else fits */
     tci_str again;          /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     struct tci_plan_made *made; /* per group of it: its kernel; while planning */

@@ -176,5 +176,6 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
     if (p->kept_bytes) {
         tci_str_printf(out, "kept %lld bytes\n", (long long)p->kept_bytes);
     }
-    tci_str_printf(out, "%s%s", tci_str_text(&p->orders), tci_str_text(&p->why));
+    tci_str_add(out, tci_str_text(&p->orders));
+    tci_why_plain(out, tci_str_text(&p->why));
 }

@@ -28,6 +28,8 @@ typedef struct tci_ctx {
     uint32_t next_poison;      /* generation of the next one */
     struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
     uint32_t keep_serial, keep_order; /* values kept so far; since a scope ended */
+    uint32_t region;           /* open now (debug/label.h); */
+    uint32_t *regions; int n_regions, cap_regions; /* those around it */
     int n_lent;                /* functions of the user's that calls under way have called */
     int lent_scopes;           /* as many of the scopes are of before the last of these */
     bool freed_within;         /* one of these asked for the context's end */
@@ -146,6 +148,8 @@ typedef struct tci_thread_errors {
     int n, most;               /* how many there are, and when to look for those of dead threads */
 } tci_thread_errors;
 
+typedef struct tci_origin tci_origin; /* debug/origin.h */
+
 /* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
  * with symbols has no steps. */
 struct tc_program {
@@ -174,6 +178,9 @@ struct tc_program {
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
     tci_index_read *reads; int n_reads; /* none in an instance: its family has them */
     tc_port *ports;            /* of the user: inputs, then outputs; none in an instance */
+    tci_origin *origins; int n_origins; /* by canonical number; none in an instance */
+    uint32_t name;             /* options.name (debug/label.h), or 0 */
+    uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
     int n_slots;               /* operand pointers of all steps */
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */

@@ -32,7 +32,8 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "../debug/trace.h"
+#include "../debug/device_spans.h"
+#include "../debug/profile.h"
 #include "context.h"
 #include "device_memory.h"
 
@@ -108,24 +109,56 @@ static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
     }
 }
 
-static void tci_walk_launch_traced(tc_call *c, int begin, int end)
+/* The same with a record of the part of each thread. */
+static void tci_call_watch_part(void *arg, int worker, int64_t begin, int64_t end)
 {
-    const tci_code *code = c->program->code;
-    int64_t begin_ns = tci_os_now_ns(), step_ns = begin_ns;
-    for (int i = begin; i < end; i++) {
-        tci_call_launch_step(c, &c->program->steps[i]);
-        int64_t now_ns = tci_os_now_ns();
-        tci_trace_span("kernel", code->kernels[code->steps[i].kernel].symbol, step_ns, now_ns);
-        step_ns = now_ns;
+    const tci_call_part *part = arg;
+    const tc_program *f = part->call->program;
+    int64_t from = tci_os_now_ns();
+    tci_call_do_part(arg, worker, begin, end);
+    tci_profile_add(TCI_RECORD_PART, f, (int32_t)(part->step - f->steps), from, tci_os_now_ns());
+}
+
+static void tci_walk_watch_step(tc_call *c, int i, int watch)
+{
+    const tc_program *f = c->program;
+    const tci_run_step *step = &f->steps[i];
+    bool records = watch & TCI_PROFILE_RECORDS;
+    tci_call_part part = {c, step};
+    int64_t begin = tci_os_now_ns();
+    if (step->threads == 1 || !records) {
+        tci_call_launch_step(c, step);
+    } else {
+        tci_pool_run(&f->options, step->threads, step->n_tasks, step->least, tci_call_watch_part,
+                     &part);
     }
-    tci_trace_span("run", begin < code->n_init ? "init list" : "tc_run", begin_ns, step_ns);
+    int64_t end = tci_os_now_ns();
+    if (records) {
+        tci_profile_add(TCI_RECORD_KERNEL, f, i, begin, end);
+    }
+    if (watch & TCI_PROFILE_LOGS) {
+        tci_profile_log(f, i, end - begin);
+    }
+}
+
+static void tci_walk_watch_here(tc_call *c, int begin, int end)
+{
+    int watch = tci_profile_watch();
+    int64_t begin_ns = tci_os_now_ns();
+    for (int i = begin; i < end; i++) {
+        tci_walk_watch_step(c, i, watch);
+    }
+    if (watch & TCI_PROFILE_RECORDS) {
+        tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
+                        tci_os_now_ns());
+    }
 }
 
 TCI_INLINE void tci_walk_launch_here(tc_call *c, int begin, int end)
 {
     const tci_run_step *step = c->program->steps + begin, *last = c->program->steps + end;
-    if (TCI_UNLIKELY(tci_trace_is_on())) {
-        tci_walk_launch_traced(c, begin, end);
+    if (TCI_UNLIKELY(tci_profile_watch())) {
+        tci_walk_watch_here(c, begin, end);
         return;
     }
     for (; step < last; step++) {
@@ -217,8 +250,31 @@ static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
     return status;
 }
 
+/* While a profile records: one by one, each timed by the device. */
+static tc_status tci_walk_watch_there(tc_call *c, void *queue, int begin, int end)
+{
+    tci_device_spans spans;
+    tc_status status = TC_OK;
+    int64_t begin_ns = tci_os_now_ns();
+    if (!tci_device_spans_begin(&spans, c->program, queue, end - begin)) {
+        return TC_ERR_MEMORY;
+    }
+    for (int i = begin; i < end && !status; i++) {
+        const tci_run_step *step = &c->program->steps[i];
+        tc_launch launch = tci_device_launch(c, i);
+        status = step->call ? tci_walk_call(c, step) : tci_device_spans_launch(&spans, i, &launch);
+    }
+    tc_status ended = tci_device_spans_end(&spans);
+    tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
+                    tci_os_now_ns());
+    return status ? status : ended;
+}
+
 static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
 {
+    if (TCI_UNLIKELY(tci_device_spans_wanted())) {
+        return tci_walk_watch_there(c, NULL, begin, end);
+    }
     const tc_backend *device = c->program->code->device;
     tc_status status = TC_OK;
     for (int i = begin; i < end && !status; i++) {
@@ -435,8 +491,8 @@ static bool tci_walk_can_end(const tc_call *c, int i)
 {
     const tci_code *code = c->program->code;
     const tci_run_repeat *r = &c->program->repeats[i];
-    bool can = code->device && code->device->record_loop && c->device && c->device->runs > 1 &&
-               r->code->stops >= 0 && !r->n_within && !code->calls;
+    bool can = c->program->options.record >= 0 && !tci_device_spans_wanted() && code->device && code->device->record_loop &&
+               c->device && c->device->runs > 1 && r->code->stops >= 0 && !r->n_within && !code->calls;
     for (int k = 0; k < r->n_moves; k++) {
         can = can && r->moves[k].back;
     }
@@ -571,7 +627,7 @@ static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int 
         int64_t round = 0, recorded = 0;
         status = tci_walk_plain(c, begin, r->first);
         const tci_walk_loop *loop = status ? NULL : tci_walk_record_loop(c, i, &status);
-        if (!status && r->is_plain && !tci_trace_is_on()) {
+        if (!status && r->is_plain && !tci_profile_watch()) {
             round = tci_walk_plain_rounds(c, r);
             status = round < r->rounds ? TC_ERR_CANCELLED : TC_OK;
         } else if (!status && (!loop || !tci_walk_run_loop(c, r, loop, &recorded, &status))) {
@@ -653,11 +709,16 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     tc_status status = TC_OK;
     bool again = !code->n_repeats || c->device->runs > 0;
     c->device->runs = TCI_MIN(c->device->runs + 1, 2);
-    if (again && tci_walk_recorded(code, begin, end) > 0) {
+    bool watched = tci_device_spans_wanted();
+    bool records = c->program->options.record >= 0 && !watched;
+    if (again && records && tci_walk_recorded(code, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }
     if (!tci_walk_is_apart(c, r)) {
         return tci_walk_launch_rounds(c, begin, end);
+    }
+    if (watched) {
+        return tci_walk_watch_there(c, r->queues[TCI_QUEUE_WORK], begin, end);
     }
     for (int i = begin; i < end && !status; i++) {
         tc_launch launch = tci_device_launch(c, i);

@@ -15,6 +15,8 @@
 #include <stdio.h>
 
 #include "../base/alloc.h"
+#include "../debug/label.h"
+#include "../debug/origin.h"
 #include "device_memory.h"
 #include "dynamic.h"
 #include "later.h"
@@ -36,6 +38,7 @@ typedef struct tci_program_sizes {
     size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds, n_moves;
     tci_index_room index;      /* counted, then laid out */
     tci_port_room ports;       /* the same */
+    int n_origins;
 } tci_program_sizes;
 
 static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n_outputs,
@@ -111,6 +114,8 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
     ports->ports = tci_program_carve(block, &at, (size_t)ports->n_ports, sizeof(tc_port));
     ports->sizes = tci_program_carve(block, &at, ports->n_sizes, sizeof(int64_t));
     ports->text = tci_program_carve(block, &at, ports->n_text, 1);
+    size_t n_origins = (size_t)sizes->n_origins;
+    p->origins = tci_program_carve(n_origins ? block : NULL, &at, n_origins, sizeof(tci_origin));
     return at;
 }
 
@@ -403,6 +408,7 @@ static tc_options tci_program_options(const tc_options *o)
 {
     tc_options kept = *o;
     kept.backend = kept.cc = kept.cache_dir = kept.dump = kept.dump_dir = kept.trace = NULL;
+    kept.name = NULL;
     return kept;
 }
 
@@ -494,7 +500,8 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_sizes sizes = {.n_inputs = r->n_user_inputs,
                                .n_captured = r->n_captured,
                                .n_params = tci_program_count_params(r),
-                               .n_effects = r->n_effects};
+                               .n_effects = r->n_effects,
+                               .n_origins = TCI_DEBUG ? r->n_user_inputs + r->n_nodes : 0};
     int64_t *literal_words = NULL;
     tci_index_list(r, &sizes.index);
     tci_port_list(r, &sizes.ports);
@@ -508,6 +515,11 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_capture(p, r);
     tci_program_list_reads(p, r, &sizes.index);
     tci_program_list_ports(p, r, &sizes.ports);
+    p->name = tci_label_of(o->name);
+    p->n_origins = sizes.n_origins;
+    if (p->n_origins) {
+        tci_origin_list(r, p->origins);
+    }
     tci_program_complete(p, sizes.n_steps, literal_words);
 #ifdef TC_DYNAMIC_SHAPES
     if (code->n_symbols && !tci_dynamic_make(p, r)) {

@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "../debug/profile.h"
 
 enum { TCI_QUEUE_DEPTH = 8 }; /* tasks at once: who gives one more waits */
 
@@ -227,6 +228,7 @@ static void tci_queue_do(tc_queue *q, tci_task *t)
 static void *tci_queue_main(void *arg)
 {
     tc_queue *q = arg;
+    tci_profile_role("tc queue", 0);
     pthread_mutex_lock(&q->lock);
     for (;;) {
         tci_task *t = q->first;

@@ -94,7 +94,7 @@ TEST(custom_ops_beside_launches)
     CHECK_EQ_INT(null_seen.downloads - before.downloads, 2);
     char text[4000] = "";
     FILE *file = fmemopen(text, sizeof(text), "w");
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     fclose(file);
     CHECK_HAS(text, "called by the host: operands are copied there");
     tc_program_free(f);

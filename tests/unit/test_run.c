@@ -430,7 +430,7 @@ TEST(a_fallback_is_said_once)
     FILE *out = tmpfile();
     REQUIRE(out != NULL);
     char text[4096] = "";
-    CHECK_OK(tc_explain(f, out));
+    CHECK_OK(tc_explain_as(f, out, &(tc_explain_options){.all = true}));
     rewind(out);
     text[fread(text, 1, sizeof(text) - 1, out)] = 0;
     fclose(out);
@@ -668,7 +668,7 @@ TEST(info_and_explain)
     CHECK(tc_source(f) != NULL);
     FILE *out = tmpfile();
     REQUIRE(out);
-    CHECK_OK(tc_explain(f, out));
+    CHECK_OK(tc_explain_as(f, out, &(tc_explain_options){.all = true}));
     CHECK(ftell(out) > 40);
     fclose(out);
     tc_times times;

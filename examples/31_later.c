@@ -1,7 +1,7 @@
-/* 30_later.c - no waiting for a compiler: the interpreter serves the first runs, and native code
+/* 31_later.c - no waiting for a compiler: the interpreter serves the first runs, and native code
  * takes over between two of them. A progress bar goes to stderr.
  *
- * Build, from the project's root: cc -O2 -I. examples/30_later.c -lm -ldl -lpthread */
+ * Build, from the project's root: cc -O2 -I. examples/31_later.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 

@@ -1,4 +1,4 @@
-/* 29_server.c - a server: requests of any batch and any length, from several threads, and no
+/* 30_server.c - a server: requests of any batch and any length, from several threads, and no
  * compile after the warm-up.
  *
  * The model is a C function; tc_jit compiles it for the signatures that come. Sizes that vary
@@ -6,7 +6,7 @@
  * stance is set to FAIL: a signature that would need a compile is an error that says what
  * differs, not a pause.
  *
- * Build, from the project's root: cc -O2 -I. examples/29_server.c -lm -ldl -lpthread */
+ * Build, from the project's root: cc -O2 -I. examples/30_server.c -lm -ldl -lpthread */
 #define TC_DYNAMIC_SHAPES /* before every include of tc.h */
 #define TC_IMPLEMENTATION
 #include "tc.h"
