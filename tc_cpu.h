@@ -2,8 +2,7 @@
 /* ---- src/tc_cpu.h ---- */
 /* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Brought in by tc.h. */
 /* ---- src/cpu/target.c ---- */
-/* cpu/target.c - what the processor offers to this process, and the compiler flags that follow from
- * it.
+/* cpu/target.c - CPU features of this process, and the compiler flags that follow from them.
  *
  * In: the vector width that was asked for. Out: a tci_target.
  * The one idea: ask from inside the process. __builtin_cpu_supports reads CPUID and the register
@@ -249,7 +248,7 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
 #endif
 }
 /* ---- src/cpu/machine.c ---- */
-/* cpu/machine.c - what there is to know of the processor: its caches, how many may be used.
+/* cpu/machine.c - facts of the processor: caches, and how many of it the process may use.
  *
  * In: /sys, the affinity mask. Out: a tc_machine; what cannot be asked stays 0. Sizes are rounded
  * to a power of two, so that processors of one make, whatever part of a cache they are given, have
@@ -432,6 +431,7 @@ typedef struct tci_cc_task {
     tci_str source_path, log; /* heap */
     tci_spawn result;
     int exit_code;
+    const tc_build *build;
     pthread_t thread;
     bool beside;                /* thread runs it */
 } tci_cc_task;
@@ -517,7 +517,15 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
 static void *tci_cc_run(void *arg)
 {
     tci_cc_task *t = arg;
+    int64_t begin_ns = tci_os_now_ns();
     t->result = tci_os_run(&t->command, &t->log, &t->exit_code);
+    if (t->build->built) {
+        t->build->built(t->build->built_arg);
+    }
+    const char *file = strrchr(tci_str_text(&t->source_path), '/');
+    char name[80];
+    snprintf(name, sizeof(name), "compiler %s", file ? file + 1 : "");
+    tci_profile_phase(name, begin_ns, tci_os_now_ns());
     return NULL;
 }
 
@@ -536,11 +544,13 @@ static bool tci_cc_write_source(tci_cc_task *t, const tc_build *build, int i)
 
 static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
 {
+    t->build = build;
     t->command.argv = t->args;
     t->command.cpu_s = ((int64_t)build->timeout_ms + 999) / 1000;
     t->command.wall_ms = (int64_t)build->timeout_ms * TCI_CC_WALL;
     t->command.log_limit = TCI_CC_LOG_BYTES;
     t->command.temp_dir = build->directory; /* others may reach the usual one */
+    t->command.cancel = build->cancel;
 }
 
 /* The other processes run beside the first, each from a thread that lives as long as it does; one

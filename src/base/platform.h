@@ -69,6 +69,13 @@
 #define TCI_BUILD_FORM TCI_BUILD
 #endif
 
+/* Whether programs remember where they come from, and the rooms of debug/ are there. */
+#ifdef TC_NO_DEBUG
+#define TCI_DEBUG 0
+#else
+#define TCI_DEBUG 1
+#endif
+
 #define TCI_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 #define TCI_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TCI_MAX(a, b) ((a) > (b) ? (a) : (b))
