@@ -240,6 +240,7 @@
 #include "run/openmp_threads.c"
 #include "run/pool.c"
 #include "run/param.c"
+#include "run/device_memory.c"
 #include "run/device_copies.c"
 #include "run/buffer.c"
 #include "run/index.c"
@@ -266,9 +267,6 @@
 #include "debug/explain.c"
 #include "debug/measure.c"
 #include "debug/summary.c"
-#include "debug/profile.c"
-#include "debug/timeline.c"
-#include "debug/device_spans.c"
 
 #include "api/handle.c"
 #include "api/context.c"
@@ -304,6 +302,7 @@
 #include "api/run.c"
 #include "api/async.c"
 #include "api/generalize.c"
+#include "api/bucket.c"
 #include "api/specialize.c"
 #include "api/lazy.c"
 #include "api/read.c"
@@ -313,6 +312,17 @@
 #include "api/custom.c"
 #include "api/inspect.c"
 #include "api/print.c"
+
+#include "debug/profile.c"
+#include "debug/timeline.c"
+#include "debug/device_spans.c"
+#include "debug/case.c"
+#include "debug/repro.c"
+#include "debug/minify.c"
+#include "debug/check.c"
+#include "debug/triage.c"
+#include "debug/probe.c"
+#include "debug/report.c"
 
 #ifndef TC_NO_IO
 #include "io/inflate.c"

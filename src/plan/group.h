@@ -406,10 +406,15 @@ TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
 TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why);
 /* plan/price.c. Prices of the kernels of all plans of a job. */
-typedef struct tci_prices_item { tci_hash text; tci_price price; } tci_prices_item;
+typedef struct tci_prices_item {
+    tci_hash text;
+    tci_price price;
+    bool settled;           /* no cut of such a kernel pays */
+} tci_prices_item;
 typedef struct tci_prices {
     tci_scratch *s;
     tci_machine machine;
+    double whole_ns;        /* of all kernels of the plan at hand */
     tci_prices_item *items; int n, cap;
 } tci_prices;
 enum { TCI_PRICE_EDGES = 8 };
@@ -417,13 +422,16 @@ enum { TCI_PRICE_EDGES = 8 };
  * the trials the best one that pays. */
 typedef struct tci_suspect {
     int32_t group;
-    double floor;           /* ns */
+    double floor, excess;   /* ns; of its price over that */
+    bool waits;             /* for a neighbour of higher excess */
     tci_node *edges[TCI_PRICE_EDGES];
     int n_edges;
     int best;               /* of edges; -1: none pays */
     double before, after;   /* ns of the same nodes in the plan and in that trial */
 } tci_suspect;
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list);
+/* The trials of s, a suspect of plan p, are over. */
+TCI_FN void tci_price_settle(tci_prices *all, const tci_plan *p, const tci_suspect *s);
 /* `trial`, which lies in scratch `of`, stores number `edge` of s->edges. */
 TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
                           const tci_plan *trial, int edge, tci_suspect *s);

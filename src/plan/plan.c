@@ -16,7 +16,8 @@
 enum {
     TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
     TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
-    TCI_PLAN_SPLITS = 2,  /* and until no more groups are split for their price */
+    TCI_PLAN_SPLITS = 8,  /* rounds until no more groups are split for their price, */
+    TCI_PLAN_TRIALS = 32, /* and plans that are made for it */
     TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
 };
 
@@ -468,17 +469,23 @@ static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci
 static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_plan *p)
 {
     tci_scratch *s = j->maker.s;
+    int trials = 0;
     for (int round = 0; round < TCI_PLAN_SPLITS; round++) {
         tci_suspect *list;
         int n = tci_price_suspects(j->prices, p, &list), kept = 0;
-        for (int edge = 0; tci_plan_has_edge(list, n, edge); edge++) {
+        for (int edge = 0; tci_plan_has_edge(list, n, edge) && trials < TCI_PLAN_TRIALS; edge++) {
             tci_plan_try(j, start, p, list, n, edge);
+            trials++;
         }
         for (int i = 0; i < n; i++) {
+            tci_price_settle(j->prices, p, &list[i]);
             kept += list[i].best >= 0;
         }
-        if (!kept) {
+        if (!n || trials == TCI_PLAN_TRIALS) {
             break;
+        }
+        if (!kept) {
+            continue;
         }
         *j = tci_plan_cut(s, j, list, n, -1);
         tci_plan_report_cuts(j, list, n);
@@ -579,7 +586,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     job.pairs = &pairs;
     tci_table cuts = tci_table_in(s, sizeof(bool));
     tci_str cut = {.s = s};
-    tci_prices prices = {s, m->machine, NULL, 0, 0};
+    tci_prices prices = {s, m->machine, 0, NULL, 0, 0};
     job.cuts = &cuts;
     job.cut = &cut;
     job.prices = &prices;
