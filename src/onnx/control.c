@@ -3,6 +3,7 @@
  * A condition or a count that is known picks a branch or unrolls; else the bodies become those of
  * tc_cond, tc_scan and tc_while. Bodies see the values around them. */
 #include "rows.h"
+#include "here.h"
 
 #include <string.h>
 
@@ -37,7 +38,7 @@ static void tci_ox_branch_build(tci_ox_op *o, void *user)
         outer[i] = b->captured[i]->t;
         b->captured[i]->t = b->x[i];
     }
-    tci_ox_graph(o, b->g, NULL, 0, results);
+    o->m->build(o, b->g, NULL, 0, results);
     for (int i = 0; i < b->g->n_outputs; i++) {
         b->y[i] = tci_ox_tensor(o, results[i]);
     }
@@ -105,7 +106,7 @@ TCI_OX_MAKE(if)
         const tci_ox_known *k = tci_ox_need(o, 0, "the condition");
         const tci_onnx_graph *g = k->n > 0 && k->cells[0].i ? both[0].g : both[1].g;
         tci_ox_value **results = TCI_NEW_ARRAY(o->s, tci_ox_value *, g->n_outputs + 1);
-        tci_ox_graph(o, g, NULL, 0, results);
+        o->m->build(o, g, NULL, 0, results);
         for (int i = 0; i < g->n_outputs; i++) {
             tci_ox_give(o, i, results[i]);
         }
@@ -188,7 +189,7 @@ static void tci_ox_loop_build(tci_ox_op *o, void *user)
     for (int i = 0; i < l->n_x && !l->counts; i++) {
         in[at++] = tci_ox_bound_value(l->x[i]);
     }
-    tci_ox_graph(o, l->g, in, n, out);
+    o->m->build(o, l->g, in, n, out);
     for (int i = 0; i < l->n_carry; i++) {
         l->next[i] = tci_ox_tensor(o, out[skip + i]);
     }
@@ -309,7 +310,7 @@ static tci_ox_value **tci_ox_loop_step(const tci_ox_op *o, const tci_ox_loop *l,
         in[j + 2] = *carry[j];
         in[j + 2].next = NULL;
     }
-    tci_ox_graph(o, l->g, in, n, out);
+    o->m->build(o, l->g, in, n, out);
     *goes = tci_ox_known_of(o, out[0]);
     return out;
 }
@@ -360,7 +361,7 @@ static void tci_ox_while_build(tci_ox_op *o, void *user)
     for (int i = 0; i < l->n_carry + 2; i++) {
         in[i] = tci_ox_bound_value(l->carry[i]);
     }
-    tci_ox_graph(o, l->g, in, l->n_carry + 2, out);
+    o->m->build(o, l->g, in, l->n_carry + 2, out);
     l->next[0] = tc_add(l->carry[0], 1);
     for (int i = 0; i < l->n_carry + 1; i++) {
         l->next[i + 1] = tci_ox_tensor(o, out[i]);

@@ -1,5 +1,6 @@
 /* onnx/elementwise.c - ONNX operators that compute element by element. */
 #include "rows.h"
+#include "here.h"
 
 #include <string.h>
 

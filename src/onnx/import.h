@@ -2,12 +2,11 @@
  * share.
  *
  * A value is a tensor, or is known: its elements are numbers or symbolic sizes, computed while the
- * graph is built (onnx/known.c). A known value becomes a tensor when an operator wants one. Nodes
+ * graph is built (onnx/fold.c). A known value becomes a tensor when an operator wants one. Nodes
  * are taken in order (onnx/import.c); onnx/rows.h names the function of each operator.
  *
  * Failures leave by tci_ox_fail, which names node and op; the functions own nothing but what is in
- * the scratch. Rooms that include this build graphs with the public calls of tc.h, whose place is
- * the user's call: TC_HERE is redefined for them, and a variable `o` must be in sight. */
+ * the scratch. They build graphs with the public calls of tc.h (onnx/here.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
@@ -17,9 +16,6 @@
 #include "../api/ops.h"
 #include "onnx.h"
 #include "proto.h"
-
-#undef TC_HERE
-#define TC_HERE (o->here)
 
 /* An element: integers and bool in i, which may be symbolic; floats in f or, if den > 0, i / den.
  * */
@@ -68,8 +64,12 @@ typedef struct tci_ox_file {
     struct tci_ox_file *next;
 } tci_ox_file;
 
+struct tci_ox_op;
 typedef struct tci_ox {
     tci_scratch *s;
+    /* Builds a graph within the one under way. inputs: its first n inputs; results: its outputs. */
+    void (*build)(const struct tci_ox_op *o, const tci_onnx_graph *g, tci_ox_value *inputs, int n,
+                  tci_ox_value **results);
     tc_ctx *ctx;
     tc_site here;
     const tc_onnx_options *options;
@@ -117,7 +117,7 @@ TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what);
 /* The same if it is known without asking for more; else NULL. */
 TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v);
 /* Whether the elements could be had by tci_ox_need. */
-TCI_FN bool tci_ox_can_know(const tci_ox_op *o, const tci_ox_value *v);
+TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
 /* ---- attributes ---- */
 TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name);
 TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise);
@@ -136,21 +136,29 @@ static inline bool tci_ox_is_float(tc_dtype d) { return d >= TC_F16 && d <= TC_F
 TCI_FN tc_tensor tci_ox_places(const tci_ox_op *o, int64_t n, int rank, int axis);
 static inline bool tci_ox_given(tc_tensor t) { return !tci_is_none(t); }
 
-/* ---- known values: onnx/known.c ---- */
+/* ---- known values: onnx/known.c, onnx/fold.c ---- */
 TCI_FN tci_ox_known *tci_ox_known_new(tci_scratch *s, tc_dtype dtype, int rank,
                                       const int64_t *sizes);
 TCI_FN tci_ox_known *tci_ox_known_ints(tci_scratch *s, int n, const int64_t *items);
 /* Dense little-endian elements. */
 TCI_FN tci_ox_known *tci_ox_known_read(tci_scratch *s, tc_dtype dtype, int rank,
                                        const int64_t *sizes, const void *data);
+TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at);
+static inline bool tci_ox_cell_is_number(tci_ox_cell c) { return tci_dim_is_known(c.i); }
 TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k);
 /* Computes the outputs if all operands are known and the op is one of shape arithmetic. */
 TCI_FN bool tci_ox_fold(tci_ox_op *o);
 
-/* ---- graphs: onnx/import.c ---- */
-/* Builds a graph within the one under way. inputs: its first n inputs; results: its outputs. */
-TCI_FN void tci_ox_graph(const tci_ox_op *o, const tci_onnx_graph *g, tci_ox_value *inputs, int n,
-                         tci_ox_value **results);
+/* ---- names, files and bodies: onnx/value.c ---- */
+TCI_FN void tci_ox_fail_tensor(const tci_ox_op *o, tc_tensor t); /* poisoned: with its text */
+TCI_FN const tci_onnx_attr *tci_ox_find_attr(const tci_onnx_attr *list, int n, const char *name);
+TCI_FN tci_ox_names tci_ox_names_new(tci_scratch *s, const tci_ox_names *around, int64_t expected);
+TCI_FN tci_ox_value *tci_ox_find(const tci_ox_names *names, const char *name); /* NULL: none */
+TCI_FN tci_ox_value *tci_ox_value_new(tci_scratch *s, const char *name);
+TCI_FN void tci_ox_declare(const tci_ox_op *o, tci_ox_names *names, tci_ox_value *v);
+/* Maps it and adds it to the import's files; place: as the model names it. */
+TCI_FN tci_ox_file *tci_ox_file_open(tci_ox *m, const char *path, const char *place);
+TCI_FN void tci_ox_file_release(tci_owner *owner);
 /* A value by its name, in the graph under way or around it; NULL. */
 TCI_FN tci_ox_value *tci_ox_lookup(const tci_ox_op *o, const char *name);
 /* For functions that tc calls while it builds a body: runs `build`, catching what leaves. */

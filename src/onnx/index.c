@@ -1,6 +1,7 @@
 /* onnx/index.c - ONNX operators that read and write at indices, and those whose size follows from
  * values. */
 #include "rows.h"
+#include "here.h"
 
 #include <string.h>
 

@@ -35,11 +35,19 @@ typedef struct tc_onnx_input {
      * then a constant of the graph and no input any more; n is the product of `sizes`. */
     const void *value;
 } tc_onnx_input;
+/* A size that the model names, or leaves without a name: "x.2" is axis 2 of input x. For example
+ * {"height", tc_dim_mul(TC_DIM("rows", 1, 64), 32)}: a multiple of 32, as strided networks need. */
+typedef struct tc_onnx_size {
+    const char *name;
+    int64_t size;
+} tc_onnx_size;
 /* Zero in every field: defaults. */
 typedef struct tc_onnx_options {
     const tc_onnx_input *inputs; /* about some or all inputs */
     int n_inputs;
-    /* A size that the model names or leaves open and that `inputs` does not tell: TC_DIM(its name,
+    const tc_onnx_size *sizes; /* where `inputs` does not tell them */
+    int n_sizes;
+    /* A size that the model leaves open and that neither list tells: TC_DIM(its name,
      * 1, largest) under TC_DYNAMIC_SHAPES. 0: 65536. Without TC_DYNAMIC_SHAPES it is an error,
      * which names the input. */
     int64_t largest;
@@ -74,6 +82,29 @@ TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n
     tc_onnx_load_memory_at((ctx), (bytes), (n), (options), (model), TC_HERE)
 /* NULL is fine. Tensors stay. */
 TC_API void tc_onnx_free(tc_onnx_model *model);
+/* ---- export ----
+ * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
+ * writes the graph as an ONNX model of opset 21: composites by the operator of the same meaning
+ * (Softmax, LayerNormalization, MatMul, ...), all else by primitive ones. Captured memory goes
+ * into the file with the value that it has now, parameters under their names; symbolic sizes
+ * become dim_params. Files appear complete or not at all.
+ *
+ *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
+ *
+ * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, repetitions, effects of
+ * tc_assign, ops of the user's own, symbolic sizes that are not those of an input), which the text
+ * names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
+ * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
+ * tells. */
+typedef struct tc_onnx_export {
+    const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
+    bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
+} tc_onnx_export;
+/* how NULL: defaults. */
+TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
+                                   const char *path, tc_site here);
+#define tc_export_onnx(...) tc_export_onnx_at(__VA_ARGS__, TC_HERE)
+
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */
 TC_API const char *tc_onnx_op_name(int i);

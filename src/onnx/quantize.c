@@ -1,5 +1,6 @@
 /* onnx/quantize.c - ONNX operators on quantized integers, made of arithmetic in f32 and i32. */
 #include "rows.h"
+#include "here.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
  * The products with the inputs of all steps come first; a step adds those with the state. Sequences
  * of a batch may end early: from there on the state stays and outputs are 0. */
 #include "rows.h"
+#include "here.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* onnx/reduce.c - ONNX operators over axes: reductions, cumulative sums, places of extremes. */
 #include "rows.h"
+#include "here.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * (taps), whose places and weights are computed here. Of symbolic sizes nearest and linear sampling
  * compute them in the program. */
 #include "rows.h"
+#include "here.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* onnx/shape.c - ONNX operators that say sizes, move elements or join tensors. */
 #include "rows.h"
+#include "here.h"
 
 #include <string.h>
 
@@ -85,9 +86,24 @@ TCI_OX_MAKE(constant_of_shape)
     tci_ox_out(o, 0, tc_expand_at(one, n, sizes, o->here));
 }
 
+/* Floats from a known number on by 1 to a symbolic size. */
+static bool tci_ox_range_symbolic(tci_ox_op *o, tc_dtype d)
+{
+    const tci_ox_known *limit = tci_ox_need(o, 1, "limit");
+    double from = tci_ox_need_real(o, 0, "start"), by = tci_ox_need_real(o, 2, "delta");
+    if (limit->n != 1 || limit->cells[0].den != 1 || from != 0 || by != 1) {
+        return false;
+    }
+    tci_ox_out(o, 0, tc_cast(tc_arange(o->ctx, 0, limit->cells[0].i, 1, TC_I64), d));
+    return true;
+}
+
 TCI_OX_MAKE(range)
 {
     tc_dtype d = tc_dtype_of(tci_ox_in(o, 0));
+    if (tci_ox_is_float(d) && tci_ox_range_symbolic(o, d)) {
+        return;
+    }
     if (tci_ox_is_float(d)) {
         double from = tci_ox_need_real(o, 0, "start"), by = tci_ox_need_real(o, 2, "delta");
         tci_ox_out(o, 0, tc_arange(o->ctx, from, tci_ox_need_real(o, 1, "limit"), by, d));
@@ -353,10 +369,10 @@ TCI_OX_MAKE(center_crop_pad)
     for (int i = 0; i < n; i++) {
         int axis = tci_ox_axis(o, axes && i < n_axes ? axes[i] : i, rank);
         int64_t more = tc_dim_sub(want[i], sizes[axis]);
-        if (tci_dim_least_any(more) >= 0) {
+        if (tci_dim_least(more) >= 0) {
             int64_t before = tc_dim_div(more, 2);
             x = tc_pad(x, axis, before, tc_dim_sub(more, before), 0);
-        } else if (tci_dim_most_any(more) <= 0) {
+        } else if (tci_dim_most(more) <= 0) {
             int64_t start = tc_dim_div(tc_dim_sub(0, more), 2);
             x = tc_slice(x, axis, start, tc_dim_add(start, want[i]), 1);
         } else {

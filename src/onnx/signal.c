@@ -1,5 +1,6 @@
 /* onnx/signal.c - ONNX operators of signals: Fourier transforms, windows, mel filters. */
 #include "rows.h"
+#include "here.h"
 
 #include <math.h>
 #include <string.h>

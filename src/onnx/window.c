@@ -3,6 +3,7 @@
  * Axes of an image are those after the first two. Where tc's call takes what the node says it is
  * made; else padding comes first, and pools reduce windows axis by axis. */
 #include "rows.h"
+#include "here.h"
 
 #include <math.h>
 #include <string.h>
@@ -204,7 +205,7 @@ TCI_OX_MAKE(conv_transpose)
                    : tc_conv_transpose3d(x, weight, bias, &c);
     for (int i = 0; i < w.n; i++) { /* crops, or pads where more is asked for than there is */
         int64_t after = tc_dim_sub(extra[i], w.after[i]), before = tc_dim_sub(0, w.before[i]);
-        bool grows = tci_dim_most_any(after) > 0 || tci_dim_most_any(before) > 0;
+        bool grows = tci_dim_most(after) > 0 || tci_dim_most(before) > 0;
         if (grows && tci_ox_given(bias)) {
             tci_ox_fail(o, TC_ERR_UNSUPPORTED, "output padding with a bias");
         }

@@ -336,9 +336,10 @@ static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start
     *to = *start;
     to->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
     to->cap_buffers = start->n_buffers;
-    to->why = to->orders = to->again = (tci_str){.s = s};
+    to->why = to->orders = to->routes = to->again = (tci_str){.s = s};
     tci_str_printf(&to->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
     tci_str_printf(&to->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+    tci_str_printf(&to->routes, "%.*s", (int)start->routes.n, tci_str_text(&p->routes));
 }
 
 static tci_table *tci_plan_copy_set(tci_scratch *s, const tci_table *set)
@@ -578,6 +579,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
                           .g = m->g,
                           .machine = m->machine,
                           .orders = &p->orders,
+                          .routes = &p->routes,
                           .forced = &forced,
                           .associations = m->g->facts,
                           .changed = job.changed,
@@ -613,6 +615,7 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
     tci_plan *p = TCI_NEW(s, tci_plan), *again = TCI_NEW(s, tci_plan);
     p->why.s = s;
     p->orders.s = s;
+    p->routes.s = s;
     p->again.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
     tci_node **changed = TCI_NEW_ARRAY(s, tci_node *, n_roots + 1);
