@@ -417,7 +417,7 @@ typedef struct tci_prices {
     double whole_ns;        /* of all kernels of the plan at hand */
     tci_prices_item *items; int n, cap;
 } tci_prices;
-enum { TCI_PRICE_EDGES = 8 };
+enum { TCI_PRICE_EDGES = 6 };
 /* A group that is priced far above its floor, the values that may be stored instead of it, and of
  * the trials the best one that pays. */
 typedef struct tci_suspect {
