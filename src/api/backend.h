@@ -252,6 +252,18 @@ typedef struct tc_backend {
 TC_API tc_status tc_register_backend(const tc_backend *backend);
 /* Names of all backends, "interp" first, into names[0..room); returns how many there are. */
 TC_API int tc_list_backends(const char **names, int room);
+/* Backend number i, as tc_list_backends orders them; NULL: there are fewer. Asks the machine at the
+ * first call for each, as a compile does. Borrowed for the rest of the process.
+ *     const tc_backend_entry *e;
+ *     for (int i = 0; (e = tc_backend_at(i)); i++)
+ *         printf("%s: %s\n", e->name, e->usable ? e->found : e->why); */
+typedef struct tc_backend_entry {
+    const char *name;
+    bool usable;
+    const char *found;  /* what code is made for, and the compiler; "" where it is not usable */
+    const char *why;    /* why it is not; "" where it is */
+} tc_backend_entry;
+TC_API const tc_backend_entry *tc_backend_at(int i);
 
 #ifdef __cplusplus
 } /* extern "C" */

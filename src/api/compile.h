@@ -188,10 +188,10 @@ TC_API const char *tc_call_error(const tc_call *call);
 TC_API const char *tc_event_error(const tc_event *event); /* "" until it is reached */
 
 /* ---- look inside ---- */
-/* One screen: totals, inputs, outputs and parameters by name, the 20 kernels that take longest by the
- * model with the user's line and region of each, the reasons why values were not computed together
- * with the bytes that this would save, phases of the compile. TC_EXPLAIN=FILE writes it for each
- * program that the process makes ("-": to stderr). TC_ERR_ARGUMENT: NULL; TC_ERR_IO. */
+/* One screen: totals, inputs, outputs and parameters by name, the 20 kernels that take longest by
+ * the model with the user's line and region of each, the reasons why values were not computed
+ * together with the bytes that this would save, phases of the compile. TC_EXPLAIN=FILE writes it
+ * for each program that the process makes ("-": to stderr). TC_ERR_ARGUMENT: NULL; TC_ERR_IO. */
 TC_API tc_status tc_explain(const tc_program *f, FILE *out);
 /* Rows of kernels in this order, the largest first; TC_BY_ORDER: as they are launched. */
 typedef enum tc_sort {

@@ -755,10 +755,12 @@
  *   TC_FUSION       0: each op that computes has a kernel of its own
  *   TC_STANCE       what no cache has: compile,fail,interpret,later (default compile)
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
- *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
+ *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot,html or
+ *                   all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source,kernels or all
  *   TC_EXPLAIN      file (-: stderr) for tc_explain of each program that is made
+ *   TC_CHECK        1: check each kernel of each run; or some of bits,nan,inf,crash
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
  *   XDG_CACHE_HOME  base of the default cache directory

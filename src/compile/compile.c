@@ -22,6 +22,7 @@
 
 #include "../base/env.h"
 #include "../base/os.h"
+#include "../debug/check.h"
 #include "../debug/dump.h"
 #include "../debug/explain.h"
 #include "../debug/origin.h"
@@ -125,6 +126,11 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
         tci_plan_print(&text, job->plan);
         tci_dump_file(&job->dump, "plan.txt", &text);
     }
+    if (tci_dump_wants(&job->dump, "dot")) {
+        tci_str text = {.s = &b->scratch};
+        tci_plan_print_dot(&text, job->plan);
+        tci_dump_file(&job->dump, "plan.dot", &text);
+    }
     if (tci_dump_wants(&job->dump, "groups")) {
         tci_str text = {.s = &b->scratch};
         tci_fusion_print(&text, job->plan->fusion);
@@ -198,7 +204,8 @@ static void tci_compile_comment(const tci_compile_batch_state *b, tci_str *out, 
             int unit = job->units[step->kernel];
             const char *symbol = unit >= 0 ? b->jit.kernels[unit].symbol : NULL;
             size_t length = symbol ? strlen(symbol) : 0;
-            if (length && (size_t)(open - line) >= length && !memcmp(open - length, symbol, length)) {
+            if (length && (size_t)(open - line) >= length &&
+                !memcmp(open - length, symbol, length)) {
                 tci_origin_comment(out, job->request, step->origins, step->n_origins);
                 return;
             }
@@ -692,6 +699,12 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     } else {
         tci_compile_fill_interp(b, job, c);
     }
+    for (int i = 0; i < c->n_kernels && b->options->check && !c->n_symbols; i++) {
+        if (!c->kernels[i].call &&
+            !tci_checker_prepare(c, &c->kernels[i], job->plan->kernels[i], b->options->check)) {
+            tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a checked kernel");
+        }
+    }
     tci_compile_fill_source(b, c);
     if (!tci_code_list(c)) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
@@ -827,7 +840,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native) {
+            if (b->native && !b->options->check) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);
@@ -889,7 +902,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->state != TCI_COMPILE_CLAIMED) {
             continue;
         }
-        bool look = b && backend->calls && !(o->dump && o->dump[0]);
+        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         job->status = b ? TC_OK : TC_ERR_MEMORY;
         if (job->code) {
@@ -997,6 +1010,10 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
             tci_backend_missing(log, o);
         }
         return tci_compile_fail_all(n, statuses, backend ? TC_ERR_MEMORY : TC_ERR_BACKEND);
+    }
+    const char *why = tci_log_wants(o, "compile") ? tci_backend_replaced(o) : NULL;
+    if (why) {
+        tci_log(o, "compile", "%s instead of %s: %s", backend->name, o->backend, why);
     }
     int n_jobs = 0;
     for (int i = 0; i < n; i++) {

@@ -1,5 +1,6 @@
-/* debug/explain.c - the part of tc_explain that needs the plan: what one run does, launch by launch,
- * and why it is not fewer kernels. Written while the plan exists; kept with the code, also on disk.
+/* debug/explain.c - the part of tc_explain that needs the plan: what one run does, launch by
+ * launch, and why it is not fewer kernels. Written while the plan exists; kept with the code, also
+ * on disk.
  *
  * In: plan and code. Out: sections of lines. The first tells totals; "launches, once:" and
  * "launches:" list the launches; each other one has a title that ends in a colon and lines of its

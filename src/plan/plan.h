@@ -131,6 +131,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
  * stop one. */
 TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
+/* Kernels and the buffers between them, for Graphviz. */
+TCI_FN void tci_plan_print_dot(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
 
 #endif

@@ -172,7 +172,7 @@ static void tci_program_list_ports(tc_program *f, const tci_request *r, const tc
 static bool tci_program_is_simple(const tc_program *f)
 {
     bool holds = !f->faults || f->code->intact;
-    return holds && (f->code->device ? f->code->device->alloc != NULL
+    return holds && !f->options.check && (f->code->device ? f->code->device->alloc != NULL
                                     : f->options.parallel_for == NULL);
 }
 
@@ -357,7 +357,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
 
 static bool tci_program_is_plain(const tc_program *f, const tci_code_repeat *r)
 {
-    bool plain = !r->n_within && r->stops < 0 && !f->code->device;
+    bool plain = !r->n_within && r->stops < 0 && !f->code->device && !f->options.check;
     for (int i = r->first; i < r->last; i++) {
         plain = plain && f->steps[i].fn && f->steps[i].threads == 1;
     }
@@ -482,7 +482,7 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     tci_program_sort_aliases(f);
     f->only_launches =
         !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats &&
-        !f->options.cancel;
+        !f->options.cancel && !f->options.check;
 }
 
 static int tci_program_count_params(const tci_request *r)
@@ -516,6 +516,8 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_list_reads(p, r, &sizes.index);
     tci_program_list_ports(p, r, &sizes.ports);
     p->name = tci_label_of(o->name);
+    p->cc = o->check ? tci_label_of(o->cc) : 0;
+    p->key_graph = r->key_graph;
     p->n_origins = sizes.n_origins;
     if (p->n_origins) {
         tci_origin_list(r, p->origins);
