@@ -3,7 +3,8 @@
  *
  *     price [PROGRAMS] [--first SEED] [--blocks] [--list] [--backend NAME] [--all] [--json]
  *
- * Default: 60 programs. One is random movement (pads, concatenations, slices with steps, upsampling,
+ * Default: 60 programs. One is random movement (pads, concatenations, slices with steps,
+ * upsampling,
  * transposes, reversals, rolls, gathers) of random images with element-wise ops between, then
  * stored, summed along an axis or normalized; --blocks: random blocks of layers (blocks.h). All
  * kernels of a program are measured where they run, on one thread or on the device, and the best of

@@ -1,8 +1,11 @@
-/* 29_server.c - a server: requests of any batch and any length, from several threads, and no compile
+/* 29_server.c - a server: requests of any batch and any length, from several threads, and no
+ * compile
  * after the warm-up.
  *
- * The model is a C function; tc_jit compiles it for the signatures that come. Sizes that vary become
- * symbols, so a handful of warm-up signatures give a program for all sizes. Then the stance is set to
+ * The model is a C function; tc_jit compiles it for the signatures that come. Sizes that vary
+ * become
+ * symbols, so a handful of warm-up signatures give a program for all sizes. Then the stance is
+ * set to
  * FAIL: a signature that would need a compile is an error that says what differs, not a pause.
  *
  * Build, from the project's root: cc -O2 -I. examples/29_server.c -lm -ldl -lpthread */

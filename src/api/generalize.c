@@ -2,7 +2,8 @@
  *
  * In: the signatures that a tc_jit was asked for, of one combination of dtypes, ranks and static
  * integers. Out: the sizes that its next specialization serves.
- * The one idea: a size that was seen with a second value is likely to take a third. Axes whose sizes
+ * The one idea: a size that was seen with a second value is likely to take a third. Axes whose
+ * sizes
  * were equal each time are one symbol; the guard of the specialization checks that they still are,
  * and where they once were not, the next one has two symbols. What the function's ops allow is not
  * asked but tried: the widest range first, then without 0, then without 1 (which broadcasts), then

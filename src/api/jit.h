@@ -1,4 +1,5 @@
-/* api/jit.h - functions that specialize themselves: a C function that records a graph, compiled once
+/* api/jit.h - functions that specialize themselves: a C function that records a graph, compiled
+ * once
  * for each signature it is called with. */
 #ifndef TC_API_JIT_H
 #define TC_API_JIT_H
@@ -10,7 +11,8 @@ extern "C" {
 #endif
 
 /* Records one specialization: in[0 .. n_in) are tc_input leaves of ctx with the dtypes and sizes of
- * a call; the function sets out[0 .. n_out), all tensors of ctx, and returns TC_OK, or a status that
+ * a call; the function sets out[0 .. n_out), all tensors of ctx, and returns TC_OK, or a status
+ * that
  * the call then returns. It runs under the lock of the tc_jit, within a scope of its own, on the
  * thread whose call needs the specialization, and must record the same graph whenever it is given
  * the same sizes and static integers. It may read `user`, but what it reads there is fixed in the

@@ -200,8 +200,10 @@ enum {
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
-/* When a program that no cache has may be compiled. COMPILE: at once, the caller waits. FAIL: never,
- * TC_ERR_FROZEN says what was asked for and how it differs from what there is. INTERPRET: never, the
+/* When a program that no cache has may be compiled. COMPILE: at once, the caller waits. FAIL:
+ * never,
+ * TC_ERR_FROZEN says what was asked for and how it differs from what there is. INTERPRET: never,
+ * the
  * interpreter runs it. LATER: on a background thread, the interpreter runs it until then
  * (tc_program_wait). For a context, a tc_jit and, as TC_STANCE, all contexts that are made */
 typedef enum tc_stance {

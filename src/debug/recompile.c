@@ -4,7 +4,8 @@
  * by line of the user's program, the text of TC_ERR_FROZEN.
  * The one idea: that text has a line for each node and the same for the same graph, so the nearest
  * earlier program is the one with the most equal lines, and the first that differs is the cause: a
- * size, a dtype, an op, a constant. The newest programs are remembered, in a ring; their texts up to
+ * size, a dtype, an op, a constant. The newest programs are remembered, in a ring; their texts up
+ * to
  * a number of bytes in all. */
 #include "recompile.h"
 
@@ -148,7 +149,8 @@ static tci_recompile_axis tci_recompile_find_axis(const tci_recompile_match *m)
 }
 
 /* The nearest of those that are kept, of the same line of the user's program if there is one; of
- * other lines only what has half of its nodes, or a quarter and as many. NULL: none resembles it. Under the
+ * other lines only what has half of its nodes, or a quarter and as many. NULL: none resembles it.
+ * Under the
  * lock. */
 static const tci_recompile_past *tci_recompile_nearest(const tci_recompile_asked *asked,
                                                        const char *graph, tci_recompile_match *best)

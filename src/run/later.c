@@ -2,9 +2,11 @@
  *
  * In: a program that is interpreted, and the request of its native form. Out: a second program with
  * the same captured memory and numbers, which runs take from then on.
- * The one idea: the background thread compiles as any caller does (compile/compile.c), from a copy of
+ * The one idea: the background thread compiles as any caller does (compile/compile.c), from a
+ * copy of
  * the user's nodes, as their context may change or end meanwhile. The code goes to the caches; the
- * program is made from that and from the interpreted one, and is published by one store, so a run has
+ * program is made from that and from the interpreted one, and is published by one store, so a run
+ * has
  * the one or the other. Programs of equal keys share a job.
  *
  * Rule for bits: both forms have the bits of the same program compiled at once, and those agree but

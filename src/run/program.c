@@ -528,7 +528,8 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     return TC_OK;
 }
 
-/* With what another program captured, and words for the literals that it does not have. keeper NULL:
+/* With what another program captured, and words for the literals that it does not have. keeper
+ * NULL:
  * itself. */
 static tc_status tci_program_make_of(tci_code *code, const tc_program *like, const int64_t *words,
                                      const tc_program *keeper, tc_program **f)

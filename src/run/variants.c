@@ -2,10 +2,13 @@
  *
  * In: signatures. Out: the specialization that serves each.
  * The one idea: the table and its lists never change once they are published; a writer publishes
- * new ones in their place. What was replaced or removed is freed after a grace period, as in sleepable
- * RCU (Linux, SRCU): each reader counts itself in one of several lanes, on one of two sides. A writer
+ * new ones in their place. What was replaced or removed is freed after a grace period, as in
+ * sleepable
+ * RCU (Linux, SRCU): each reader counts itself in one of several lanes, on one of two sides. A
+ * writer
  * waits until the other side is empty, turns new readers to it, and waits until the side before is
- * empty too: every reader that could have seen the old memory was counted on one of the two. Writers
+ * empty too: every reader that could have seen the old memory was counted on one of the two.
+ * Writers
  * never block for that; each later call on the owner looks again.
  *
  * The order that matters: a reader counts itself, then loads the table; a writer stores the table,
