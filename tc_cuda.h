@@ -11587,6 +11587,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(function_attribute, "cuFuncGetAttribute", (int *, int, void *))                             \
     X(launch, "cuLaunchKernel", (void *, unsigned, unsigned, unsigned, unsigned, unsigned,        \
                                  unsigned, unsigned, void *, void **, void **))                   \
+    X(memory_left, "cuMemGetInfo_v2", (size_t *, size_t *))                                        \
     X(alloc, "cuMemAlloc_v2", (tci_cu_ptr *, size_t))                                             \
     X(free, "cuMemFree_v2", (tci_cu_ptr))                                                         \
     X(host_alloc, "cuMemHostAlloc", (void **, size_t, unsigned))                                  \
@@ -13252,6 +13253,16 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
 
 static const tc_backend *tci_cuda_device_backend(void *user, int index);
 
+static tc_status tci_cuda_memory_left(void *user, int64_t *free_bytes, int64_t *all_bytes)
+{
+    size_t left = 0, all = 0;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(&in, in.cu->memory_left(&left, &all), "cuMemGetInfo");
+    *free_bytes = (int64_t)left;
+    *all_bytes = (int64_t)all;
+    return status;
+}
+
 static void tci_cuda_fill_backend(tc_backend *b, int index)
 {
     tci_cuda_device *d = tci_cuda_get(index);
@@ -13283,6 +13294,7 @@ static void tci_cuda_fill_backend(tc_backend *b, int index)
         .queues = tci_cuda_queues(),
         .device = tci_cuda_device_backend,
         .is_hidden = tci_cuda_is_hidden,
+        .memory_left = tci_cuda_memory_left,
     };
 }
 

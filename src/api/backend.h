@@ -107,7 +107,9 @@ typedef struct tc_build {
     int refused;                    /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
     void *say_arg;
-    const volatile int *cancel;     /* end with TC_ERR_COMPILER once it is not 0; NULL: never */
+    void (*built)(void *built_arg); /* a file is done; on any thread. NULL: nobody asks */
+    void *built_arg;
+    const int *cancel;     /* atomic: end with TC_ERR_COMPILER once it is not 0; or NULL */
 } tc_build;
 
 /* Identity of the compiler that made an object, so that a replaced compiler invalidates it. */
@@ -239,6 +241,9 @@ typedef struct tc_backend {
      * programs on the host, and copies, refuse it then with TC_ERR_BUFFER. Asked from any thread,
      * of any address, once target said that the backend is usable. */
     bool (*is_hidden)(void *user, const void *memory);
+    /* Optional, with device memory. Bytes that are free, and all that the device has: for the text
+     * of TC_ERR_MEMORY. */
+    tc_status (*memory_left)(void *user, int64_t *free_bytes, int64_t *all_bytes);
 } tc_backend;
 
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.

@@ -110,6 +110,10 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
         o.log = over->log;
         o.log_user = over->log_user;
     }
+    if (over->progress) {
+        o.progress = over->progress;
+        o.progress_user = over->progress_user;
+    }
     if (over->parallel_for) {
         o.parallel_for = over->parallel_for;
         o.parallel_user = over->parallel_user;
@@ -266,6 +270,7 @@ static tc_status tci_batch_interpret(tci_batch *b, tci_batch_job *job)
     tc_options o = *b->options;
     o.backend = "interp";
     o.stance = TC_STANCE_COMPILE;
+    o.progress = NULL;
     job->request = tci_request_make(&b->s, r->inputs, r->n_user_inputs, r->roots, r->n_roots, &o,
                                     NULL, NULL);
     tci_batch_sign(b, job->request);
@@ -536,4 +541,5 @@ TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *optio
 TC_API void tc_program_free(tc_program *f)
 {
     tci_program_release(f);
+    tci_ctx_tidy();
 }

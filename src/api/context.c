@@ -296,6 +296,14 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
 }
 #endif
 
+TCI_FN void tci_ctx_tidy(void)
+{
+    if (!tci_pool_has_users()) {
+        tci_later_rest();
+        tci_recompile_forget();
+    }
+}
+
 TC_API void tc_ctx_free(tc_ctx *ctx)
 {
     tci_ctx *c = tci_context_leave(ctx);
@@ -308,6 +316,7 @@ TC_API void tc_ctx_free(tc_ctx *ctx)
     tci_context_free_strings(&c->options);
     tci_heap_free(c);
     tci_pool_release();
+    tci_ctx_tidy();
 }
 
 TC_API void tc_shutdown(void)

@@ -201,17 +201,29 @@ enum {
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
 /* When a program that no cache has may be compiled. COMPILE: at once, the caller waits. FAIL:
- * never,
- * TC_ERR_FROZEN says what was asked for and how it differs from what there is. INTERPRET: never,
- * the
- * interpreter runs it. LATER: on a background thread, the interpreter runs it until then
- * (tc_program_wait). For a context, a tc_jit and, as TC_STANCE, all contexts that are made */
+ * never, TC_ERR_FROZEN says what was asked for and how it differs from what there is. INTERPRET:
+ * never, the interpreter runs it. LATER: on a background thread, the interpreter runs it until
+ * then (tc_program_wait). For a context, a tc_jit and, as TC_STANCE, all contexts that are made */
 typedef enum tc_stance {
     TC_STANCE_COMPILE,
     TC_STANCE_FAIL,
     TC_STANCE_INTERPRET,
     TC_STANCE_LATER
 } tc_stance;
+
+/* How far a compile is. */
+typedef enum tc_phase {
+    TC_PHASE_PLAN,
+    TC_PHASE_SOURCE,
+    TC_PHASE_COMPILE,         /* with files_done of files */
+    TC_PHASE_DONE,
+    TC_PHASE_FAILED
+} tc_phase;
+typedef struct tc_progress {
+    tc_phase phase;
+    int files_done, files;    /* that the compiler is given; 0 where all kernels were found */
+    int programs;             /* that are compiled together */
+} tc_progress;
 
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
@@ -283,6 +295,12 @@ typedef struct tc_options {
     tc_allocator allocator;   /* context only: graph memory. Zero: libc or TC_MALLOC */
     void (*log)(void *user, const char *topic, const char *text);
     void *log_user;
+    /* Told of each phase of a compile of what no cache has, and of each file that the compiler is
+     * done with; one call at a time for a compile. On the thread that compiles or one of its
+     * helpers: under TC_STANCE_LATER a background thread, so `progress_user` must live until
+     * tc_program_ready or tc_shutdown. Must not call tc. NULL: nobody is told */
+    void (*progress)(void *user, const tc_progress *p);
+    void *progress_user;
     /* The host's own job system: must call task(arg, i) for every i in [0, n), in any order and on
      * any threads, and return when all are done. NULL: tc's own pool. */
     void (*parallel_for)(void *user, int n, void (*task)(void *arg, int i), void *arg);

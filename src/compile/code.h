@@ -199,7 +199,7 @@ typedef struct tci_request {
     tci_found found;                        /* set by tci_compile_requests */
     const char *call; tc_site site;         /* the public call that asks, or NULL */
     const tc_ctx *ctx;                      /* whose call it is */
-    const volatile int *cancel;             /* ends its compile when it is not 0; NULL: none does */
+    const int *cancel;             /* atomic: ends its compile when it is not 0; or NULL */
     /* symbols of the program by number, and those of the user that they stand for */
     tci_dim *symbols, *user_symbols; int n_symbols;
 } tci_request;

@@ -318,13 +318,14 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     times.load = tci_compile_lap(&at, "kernels");
 
     tc_status status = jit->n_missing ? tci_jit_find_compiler(jit, b->log) : TC_OK;
-    if (jit->cancel && *jit->cancel) {
+    if (jit->cancel && __atomic_load_n(jit->cancel, __ATOMIC_RELAXED)) {
         status = TC_ERR_CANCELLED;
     }
     if (status != TC_OK) {
         return status;
     }
     tci_tune(jit);
+    tci_jit_tell_phase(jit, TC_PHASE_SOURCE);
     tci_compile_write_source(b, &times, &at);
     if (!jit->n_missing && b->disk.writable) { /* entries say which compiler is behind them */
         tci_str nobody = {.s = &b->scratch};
@@ -800,6 +801,9 @@ static void tci_compile_batch(tci_compile_batch_state *b)
 {
     int64_t begin_ns = tci_os_now_ns();
     tc_status back = TC_OK;
+    bool failed = false;
+    b->jit.progress.programs = b->n_jobs;
+    tci_jit_tell_phase(&b->jit, TC_PHASE_PLAN);
     for (int i = 0; i < b->n_jobs; i++) {
         tci_compile_say_found(b->options, b->jobs[i].request);
         tci_compile_guard(b, tci_compile_say_why, &b->jobs[i]);
@@ -826,6 +830,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             job->status = tci_compile_guard(b, tci_compile_finish, job);
         }
         if (job->status != TC_OK) {
+            failed = true;
             tci_code_release(job->code);
             job->code = NULL;
         } else {
@@ -843,6 +848,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
         tci_dump_end(&job->dump);
     }
     tci_disk_evict(&b->disk, b->jit.written_bytes);
+    tci_jit_tell_phase(&b->jit, failed || b->why[0] ? TC_PHASE_FAILED : TC_PHASE_DONE);
 }
 
 /* ---- requests ---- */

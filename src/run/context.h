@@ -33,6 +33,7 @@ typedef struct tci_ctx {
     int n_lent;                /* functions of the user's that calls under way have called */
     int lent_scopes;           /* as many of the scopes are of before the last of these */
     bool freed_within;         /* one of these asked for the context's end */
+    bool many_said;            /* the log said that very many tensors are alive */
     const struct tci_build_trace *trace; /* of a tc_jit whose context it is, or NULL */
 } tci_ctx;
 /* What the function of a tc_jit may ask for while it records (api/specialize.c). */
@@ -168,7 +169,8 @@ struct tc_program {
     tci_kept_bind *kept_binds; int n_kept_binds;
     struct tc_program *keeper; /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
-    struct tci_later *later;   /* interpreted until its native form is made (run/later.c), or NULL */
+    struct tc_program *next_on_device; /* of the list of those with a device (device_memory.c) */
+    struct tci_later *later;   /* interpreted until its native form is made, or NULL */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_repeat *repeats;   /* code->n_repeats; their moves: */
     tci_run_move *moves;

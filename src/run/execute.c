@@ -36,6 +36,7 @@
 #include "../debug/device_spans.h"
 #include "../debug/profile.h"
 #include "context.h"
+#include "device_memory.h"
 
 /* True if the user wants the run to end. */
 TCI_INLINE bool tci_walk_is_cancelled(const tc_call *c)
@@ -59,6 +60,9 @@ static tc_status tci_walk_judge(tc_call *c, tc_status status)
     const tc_backend *device = c->program->code->device;
     if (TCI_UNLIKELY(status == TC_ERR_CANCELLED)) {
         return tci_call_refuse(c, status, "the run was cancelled before it ended");
+    }
+    if (TCI_UNLIKELY(status == TC_ERR_MEMORY && tci_device_memory_text()[0])) {
+        return tci_call_refuse(c, status, "%s", tci_device_memory_text());
     }
     if (TCI_UNLIKELY(status == TC_ERR_CHECK || (status && !device))) {
         return status; /* debug/check.c has told why */
@@ -540,7 +544,7 @@ static tc_status tci_walk_record_rounds(tci_scratch *s, tc_call *c, const tci_ru
     tci_walk_put(c, r->first, r->last);
     tci_walk_move_back(c, r, 1);
     c->device->tape = NULL;
-    loop->done = loop->done ? loop->done : device->alloc(device->user, sizeof(int64_t));
+    loop->done = loop->done ? loop->done : tci_device_memory_get(device, sizeof(int64_t));
     if (!loop->done) {
         return TC_ERR_MEMORY;
     }

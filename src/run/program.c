@@ -17,6 +17,7 @@
 #include "../base/alloc.h"
 #include "../debug/label.h"
 #include "../debug/origin.h"
+#include "device_memory.h"
 #include "dynamic.h"
 #include "later.h"
 
@@ -421,6 +422,7 @@ static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
 
 static void tci_program_keep_locks(void)
 {
+    tci_device_memory_announce();
     for (int i = 0; i < TCI_PROGRAM_LOCKS; i++) {
         tci_os_keep_over_fork(&tci_program_locks[i], NULL);
     }
@@ -461,6 +463,9 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
+    if (code->device && code->device->alloc) {
+        tci_device_memory_enter(p);
+    }
     *f = p;
     return TC_OK;
 }
@@ -529,8 +534,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
 }
 
 /* With what another program captured, and words for the literals that it does not have. keeper
- * NULL:
- * itself. */
+ * NULL: itself. */
 static tc_status tci_program_make_of(tci_code *code, const tc_program *like, const int64_t *words,
                                      const tc_program *keeper, tc_program **f)
 {
@@ -603,6 +607,9 @@ TCI_FN void tci_program_release(tc_program *f)
 {
     if (!f || __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
+    }
+    if (f->code->device && f->code->device->alloc) {
+        tci_device_memory_leave(f);
     }
     tci_call_free(f->spare);
     while (f->idle) {
