@@ -261,12 +261,22 @@
 #include "run/queue.c"
 
 #include "debug/label.c"
+#include "debug/record.c"
 #include "debug/origin.c"
 #include "debug/dump.c"
 #include "debug/recompile.c"
 #include "debug/explain.c"
 #include "debug/measure.c"
 #include "debug/summary.c"
+#include "debug/check.c"
+#include "debug/case.c"
+#include "debug/repro.c"
+#include "debug/minify.c"
+#include "debug/triage.c"
+#include "debug/profile.c"
+#include "debug/timeline.c"
+#include "debug/device_spans.c"
+#include "debug/report.c"
 
 #include "api/handle.c"
 #include "api/context.c"
@@ -312,17 +322,8 @@
 #include "api/custom.c"
 #include "api/inspect.c"
 #include "api/print.c"
-
-#include "debug/profile.c"
-#include "debug/timeline.c"
-#include "debug/device_spans.c"
-#include "debug/case.c"
-#include "debug/repro.c"
-#include "debug/minify.c"
-#include "debug/check.c"
-#include "debug/triage.c"
 #include "debug/probe.c"
-#include "debug/report.c"
+
 
 #ifndef TC_NO_IO
 #include "io/inflate.c"
