@@ -708,7 +708,8 @@ static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, 
     case TCI_OP_ALL: return tci_ox_any_out(g, "ReduceMin", n, x);
     case TCI_OP_DEVSQ: return tci_ox_devsq_out(g, n, x);
     case TCI_OP_ARGMAX: return tci_ox_arg_out(g, "ArgMax", n, x);
-    default: return tci_ox_arg_out(g, "ArgMin", n, x);
+    case TCI_OP_ARGMIN: return tci_ox_arg_out(g, "ArgMin", n, x);
+    default: return NULL; /* a row without a form */
     }
 }
 
