@@ -60,7 +60,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model lint golden size
+.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model tool lint golden size
 .PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -175,6 +175,12 @@ $(B)/oracle $(B)/model: $(B)/%: tests/%.c tests/tc_impl.c $(USED) $(TEST_HEADERS
 
 build/oracle build/model: build/%: $(B)/% FORCE
 	@cmp -s $< $@ || cp $< $@
+
+tool: build/tc ## build/tc doctor | cache list|clear|show HASH|export DIR | report DUMPDIR
+
+build/tc: tools/tc.c $(SHIPPED)
+	@mkdir -p build
+	$(CC) -std=gnu11 -O1 $(WARN) -DTC_TOOL_CUDA -I. $< -o $@ $(LIBS)
 
 onnx: build/onnx ## build/onnx MODEL.onnx INPUTS.safetensors OUTPUTS.safetensors [--symbolic]
 

@@ -6234,36 +6234,22 @@ typedef struct tci_images {
     tci_scratch *s;
     tci_graph *g;
     const tci_node *n;
+    const tci_contraction *c;
     tci_node *source[2];
-    const int64_t *labels[2], *out;
     bool has_window[2];
+    int axes[2];   /* of the operands, to be contiguous */
+    int64_t last;  /* the label that the result's columns should have; -1: as they are */
 } tci_images;
 
 /* ---- the values behind the operands ---- */
 
-static bool tci_images_moves(const tci_node *n)
-{
-    bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
-                  tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
-    return widens || n->op == TCI_OP_PAD || tci_op_is(n->op, TCI_IS_VIEW);
-}
-
-static bool tci_images_is_known(const tci_node *n)
-{
-    bool known = tci_build_is_known(n->rank, n->shape);
-    for (int i = 0; i < n->n_attr && n->op != TCI_OP_CONTRACT; i++) {
-        known = known && tci_dim_is_known(n->attr[i]);
-    }
-    return known;
-}
-
-/* The value behind operand x, below what tci_plan_image looks through; NULL: sizes are unknown. */
+/* The value of operand x below windows, padding, other movement and a widening that nothing stores;
+ * NULL: sizes are unknown. */
 static tci_node *tci_images_source(const tci_algo *a, tci_node *x)
 {
-    while (tci_images_moves(x) && tci_images_is_known(x) && !tci_table_has(a->forced, x)) {
-        x = x->in[0];
-    }
-    return tci_images_is_known(x) && x->rank > 0 ? x : NULL;
+    const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_WIDENING | TCI_THROUGH_PADS;
+    x = tci_below(x, through | TCI_THROUGH_KNOWN, a->forced);
+    return tci_is_known(x) && x->rank > 0 ? x : NULL;
 }
 
 TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
@@ -6277,7 +6263,6 @@ static bool tci_images_look(tci_images *m)
     bool windows = false;
     for (int i = 0; i < 2; i++) {
         m->source[i] = tci_images_source(m->a, m->n->in[i]);
-        m->labels[i] = m->n->attr + 3 + (i ? m->n->attr[0] : 0);
         const tci_node *from = m->source[i];
         if (!from || !(tci_dtype_is_half((tc_dtype)from->dtype) ||
                        (from->dtype == TC_F32 && m->a->machine.is_fast))) {
@@ -6288,8 +6273,7 @@ static bool tci_images_look(tci_images *m)
         }
         windows = windows || m->has_window[i];
     }
-    m->out = m->labels[1] + m->n->attr[1];
-    return windows && tci_images_is_known(m->n) && m->source[0]->dtype == m->source[1]->dtype;
+    return windows && tci_is_known(m->n) && m->source[0]->dtype == m->source[1]->dtype;
 }
 
 TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
@@ -6322,7 +6306,7 @@ static bool tci_images_suits(const tci_images *m, int which, int a)
            tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
 }
 
-/* Are the elements of windows kept in the result? */
+/* True if the result has elements of windows. */
 static bool tci_images_keeps_elements(const tci_images *m)
 {
     bool kept = false;
@@ -6333,49 +6317,47 @@ static bool tci_images_keeps_elements(const tci_images *m)
         }
         int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
         for (int i = 0; i < n; i++) {
-            int64_t label = m->labels[which][x->rank - 1 - i];
-            kept = kept || tci_build_label(m->out, m->n->rank, label) >= 0;
+            kept = kept || !tci_contract_sums(m->n, m->c->in[which].labels[x->rank - 1 - i]);
         }
     }
     return kept;
 }
 
-/* The operands' axes to lie fastest; *last: the label that the result's columns should have, -1 as
- * it is. */
-static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
+/* Chooses axes and last; false: there are none. */
+static bool tci_images_choose(tci_images *m)
 {
-    const tci_node *n = m->n;
-    axes[0] = axes[1] = -1;
-    *last = -1;
-    for (int i = 0; i < n->attr[0] && !tci_images_keeps_elements(m); i++) { /* contracted */
-        int64_t label = m->labels[0][i];
-        int j = tci_build_label(m->labels[1], n->attr[1], label);
-        bool summed = tci_build_label(m->out, n->rank, label) < 0 && j >= 0;
-        if (summed && tci_images_suits(m, 0, i) && tci_images_suits(m, 1, j) &&
-            (axes[0] < 0 || tci_dim_lt(n->in[0]->shape[axes[0]], n->in[0]->shape[i]))) {
-            axes[0] = i;
-            axes[1] = j;
+    bool kept = tci_images_keeps_elements(m);
+    m->axes[0] = m->axes[1] = -1;
+    m->last = -1;
+    for (int i = 0; i < m->c->n_axes && !kept; i++) {
+        const tci_contract_axis_of *axis = &m->c->axes[i];
+        if (axis->group == TCI_AXES_K && tci_images_suits(m, 0, axis->at[0]) &&
+            tci_images_suits(m, 1, axis->at[1]) &&
+            (m->axes[0] < 0 || tci_dim_lt(m->n->in[0]->shape[m->axes[0]], axis->size))) {
+            m->axes[0] = axis->at[0];
+            m->axes[1] = axis->at[1];
         }
     }
-    for (int which = 0; which < 2 && tci_images_keeps_elements(m); which++) { /* its own */
-        for (int i = 0; i < n->attr[which]; i++) {
-            int64_t label = m->labels[which][i], best = axes[which];
-            bool own = tci_build_label(m->out, n->rank, label) >= 0 &&
-                       tci_build_label(m->labels[1 - which], n->attr[1 - which], label) < 0;
-            bool longer = best < 0 || tci_dim_lt(n->in[which]->shape[best], n->in[which]->shape[i]);
+    for (int which = 0; which < 2 && kept; which++) { /* its own */
+        const tci_node *x = m->n->in[which];
+        for (int i = 0; i < x->rank; i++) {
+            int64_t label = m->c->in[which].labels[i], best = m->axes[which];
+            bool own = !tci_contract_sums(m->n, label) &&
+                       !tci_contract_has(m->n, 1 - which, label);
+            bool longer = best < 0 || tci_dim_lt(x->shape[best], x->shape[i]);
             if (own && longer && tci_images_suits(m, which, i)) {
-                axes[which] = i;
-                *last = m->has_window[which] ? label : *last;
+                m->axes[which] = i;
+                m->last = m->has_window[which] ? label : m->last;
             }
         }
     }
-    return axes[0] >= 0 && axes[1] >= 0;
+    return m->axes[0] >= 0 && m->axes[1] >= 0;
 }
 
 /* Is f32 multiplied often enough for copies, along a contracted axis? */
 static bool tci_images_pays(const tci_images *m)
 {
-    double elements = 0, products = tci_plan_products(m->n);
+    double elements = 0, products = m->c->products;
     for (int i = 0; i < 2; i++) {
         elements += (double)tci_dim_known(tci_node_count(m->source[i]));
     }
@@ -6384,84 +6366,61 @@ static bool tci_images_pays(const tci_images *m)
             products >= TCI_SINGLE_REUSE * elements);
 }
 
+static bool tci_images_fits(tci_offer *o)
+{
+    tci_images *m = TCI_NEW(o->a->s, tci_images);
+    *m = (tci_images){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n, .c = o->c};
+    o->found = m;
+    return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 && o->n->rank >= 2 &&
+           tci_images_look(m) && tci_images_choose(m) && tci_images_pays(m);
+}
+
+static double tci_images_cost(const tci_offer *o)
+{
+    const tci_images *m = o->found;
+    return tci_route_copies_ns(o, m->source[0]->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
+}
+
 /* ---- the copies ---- */
 
-/* The value behind an operand with that axis last, in memory, and permuted back. */
-static tci_node *tci_images_copy(const tci_images *m, tci_node *x, int axis)
-{
-    int64_t *perm = TCI_NEW_ARRAY(m->s, int64_t, x->rank);
-    int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, x->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, x->rank);
-    if (axis == x->rank - 1) {
-        tci_algo_force(m->a, x);
-        return x;
-    }
-    for (int i = 0; i < x->rank; i++) {
-        perm[i] = i < axis ? i : i + 1 < x->rank ? i + 1 : axis;
-        shape[i] = x->shape[perm[i]];
-        back[perm[i]] = i;
-    }
-    tci_node *copy = tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
-                                    x->rank, perm);
-    tci_algo_force(m->a, copy);
-    return tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, x->shape, 1, &copy,
-                          x->rank, back);
-}
-
-/* Operand x with `now` in the place of the value behind it. */
-static tci_node *tci_images_over(const tci_images *m, tci_node *x, const tci_node *source,
-                                 tci_node *now)
-{
-    if (x == source) {
-        return now;
-    }
-    tci_node *in[2] = {tci_images_over(m, x->in[0], source, now), x->n_in > 1 ? x->in[1] : NULL};
-    return tci_graph_node(m->g, x->op, (tc_dtype)x->dtype, x->rank, x->shape, x->n_in, in,
-                          x->n_attr, x->attr);
-}
-
-/* The contraction of `in`, its result's axes with label `last` behind all others; *back: the order
- * of axes that is the old one. */
-static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, int64_t last,
-                                     int64_t *back)
+/* The contraction of `in`, the axis of its result with label `last` behind all others; *back: the
+ * order of axes that is the old one. */
+static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, int64_t *back)
 {
     const tci_node *n = m->n;
-    int64_t *attr = tci_scratch_copy(m->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    int64_t *out = attr + (m->out - n->attr);
-    tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, n->rank);
-    int at = tci_build_label(m->out, n->rank, last);
+    int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
+    int at = tci_build_label(m->c->out, n->rank, m->last);
+    tci_relayout_last(n, at < 0 ? n->rank - 1 : at, order);
     for (int i = 0; i < n->rank; i++) {
-        int from = at < 0 || i < at ? i : i + 1 < n->rank ? i + 1 : at;
-        out[i] = m->out[from];
-        shape[i] = n->shape[from];
-        back[from] = i;
+        back[order[i]] = i;
     }
-    return tci_graph_node(m->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, in,
-                          n->n_attr, attr);
+    return tci_contract_in_order(m->s, m->g, n, in, order);
 }
 
-TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
+static tci_node *tci_images_build(const tci_offer *o)
 {
-    tci_images m = {.a = a, .s = a->s, .g = a->g, .n = n};
-    int axes[2];
-    int64_t last;
-    if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 || n->rank < 2 ||
-        !tci_images_look(&m) || !tci_images_choose(&m, axes, &last) || !tci_images_pays(&m)) {
-        return NULL;
-    }
+    const tci_images *m = o->found;
+    const tci_node *n = o->n;
     tci_node *in[2];
-    int64_t *back = TCI_NEW_ARRAY(m.s, int64_t, n->rank);
+    int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
     for (int i = 0; i < 2; i++) {
-        int axis = tci_plan_image_axis(n->in[i], m.source[i], axes[i]);
-        tci_node *copy = tci_images_copy(&m, m.source[i], axis);
-        in[i] = tci_images_over(&m, n->in[i], m.source[i], copy);
+        int axis = tci_plan_image_axis(n->in[i], m->source[i], m->axes[i]);
+        int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, m->source[i]->rank);
+        tci_relayout_last(m->source[i], axis, order);
+        tci_node *copy = tci_relayout(m->a, m->source[i], (tci_relayout_to){.order = order});
+        in[i] = tci_relayout_over(m->a, n->in[i], m->source[i], copy);
     }
-    tci_node *r = tci_images_contract(&m, in, last, back);
-    tci_node *parts = last < 0 ? NULL : tci_plan_parts(a, r);
+    tci_node *r = tci_images_contract(m, in, back);
+    tci_node *parts = m->last < 0 ? NULL : tci_plan_parts(m->a, r);
     r = parts ? parts : r;
-    return last < 0 ? r
-                    : tci_graph_node(m.g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
-                                     &r, n->rank, back);
+    return m->last < 0 ? r : tci_algo_permute(m->a, r, back);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
+{
+    static const tci_route row = {"channels-last copies", TCI_SUMS_UNIT, TCI_ROUTE_REORDERS,
+                                  tci_images_fits, tci_images_cost, tci_images_build};
+    return &row;
 }
 /* ---- src/plan/layout.c ---- */
 /* plan/layout.c - layout propagation (NCHW to NHWC): decides which values are stored
@@ -6669,9 +6628,8 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
 static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;
-    const int64_t *out = n->attr + n->n_attr - n->rank;
     for (int i = 0; i < n->in[0]->rank && products <= TCI_WINDOW_FEW; i++) {
-        bool summed = tci_build_label(out, n->rank, n->attr[3 + i]) < 0;
+        bool summed = tci_contract_sums(n, tci_contract_labels(n, 0)[i]);
         axes += summed && tci_dim_lt(1, n->in[0]->shape[i]);
         products *= summed ? tci_dim_hint(n->in[0]->shape[i]) : 1;
     }
@@ -6682,25 +6640,17 @@ static bool tci_layout_has_few(const tci_node *n)
  * a convolution of each channel by itself, or sums are short, what is no image has it last, too. */
 static tci_node *tci_layout_contract(const tci_layout *l, tci_node *n, const int64_t *perm)
 {
-    int64_t *attr = tci_scratch_copy(l->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    int64_t *labels[2] = {attr + 3, attr + 3 + attr[0]}, *out = attr + n->n_attr - n->rank;
-    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
+    tci_node *r = tci_contract_in_order(l->s, l->a->g, n, n->in, perm);
+    int64_t *attr = tci_scratch_copy(l->s, r->attr, sizeof(int64_t) * (size_t)r->n_attr);
+    int64_t *labels[2] = {attr + 3, attr + 3 + attr[0]}, last = r->attr[r->n_attr - 1];
     tci_node *in[2] = {n->in[0], n->in[1]};
-    int found = 0;
-    for (int i = 0; i < n->rank; i++) {
-        out[i] = n->attr[n->n_attr - n->rank + perm[i]];
-        shape[i] = n->shape[perm[i]];
-    }
-    for (int i = 0; i < attr[0] + attr[1]; i++) {
-        found += labels[0][i] == out[n->rank - 1];
-    }
-    for (int i = 0; i < 2 && (found == 2 || tci_layout_has_few(n)); i++) {
-        if (in[i]->op != TCI_OP_WINDOW &&
-            tci_build_label(labels[i], in[i]->rank, out[n->rank - 1]) >= 0) {
-            in[i] = tci_layout_operand(l, in[i], labels[i], out[n->rank - 1]);
+    bool both = tci_contract_has(n, 0, last) && tci_contract_has(n, 1, last);
+    for (int i = 0; i < 2 && (both || tci_layout_has_few(n)); i++) {
+        if (in[i]->op != TCI_OP_WINDOW && tci_contract_has(n, i, last)) {
+            in[i] = tci_layout_operand(l, in[i], labels[i], last);
         }
     }
-    return tci_graph_node(l->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, in,
+    return tci_graph_node(l->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, r->shape, 2, in,
                           n->n_attr, attr);
 }
 
@@ -6787,18 +6737,12 @@ static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
  * windows, and their channels, which both operands have. */
 static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
 {
-    const int64_t *out = n->attr + n->n_attr - n->rank;
     for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
-        const tci_node *x = n->in[i];
-        const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
-        while (x->op == TCI_OP_CAST) {
-            x = x->in[0];
-        }
-        bool elements = x->op == TCI_OP_WINDOW &&
-                        tci_build_label(out, n->rank, labels[i][x->rank - 1]) >= 0;
+        const tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
+        const int64_t *labels = tci_contract_labels(n, i);
+        bool elements = x->op == TCI_OP_WINDOW && !tci_contract_sums(n, labels[x->rank - 1]);
         tci_layout_want want = tci_layout_of(l, n->in[i]);
-        if (elements && want.set &&
-            tci_build_label(labels[1 - i], n->attr[1 - i], labels[i][want.axis]) >= 0) {
+        if (elements && want.set && tci_contract_has(n, 1 - i, labels[want.axis])) {
             return !tci_layout_is_alone(l, n);
         }
     }
@@ -6881,19 +6825,12 @@ enum {
 typedef struct tci_runs {
     const tci_algo *a;
     const tci_node *n, *window;
+    const tci_contraction *c;
     tci_node *other;                          /* the operand that has none */
     int image;                                /* which operand has the windows */
     const int64_t *labels, *other_labels, *out; /* of windows: image, channel, y, x, and elements */
     int64_t channels, wide, places;           /* wide: channels with zeros; places: of a run */
 } tci_runs;
-
-static const tci_node *tci_runs_uncast(const tci_node *n)
-{
-    while (n->op == TCI_OP_CAST && n->dtype == TC_F32) {
-        n = n->in[0];
-    }
-    return n;
-}
 
 /* Windows over the last two axes of an image [images, channels, height, width], places of a run
  * side by side. */
@@ -6905,12 +6842,9 @@ static bool tci_runs_are_windows(const tci_node *x)
 }
 
 /* The bf16 or f16 values that x is, below zeros around them; NULL: none. */
-static const tci_node *tci_runs_source(const tci_node *x)
+static const tci_node *tci_runs_source(tci_node *x)
 {
-    while (x->op == TCI_OP_PAD && tci_plan_is_zero(x->in[1])) {
-        x = x->in[0];
-    }
-    x = tci_runs_uncast(x);
+    x = tci_below(tci_below(x, TCI_THROUGH_ZEROS, NULL), TCI_THROUGH_F32, NULL);
     return tci_dtype_is_half((tc_dtype)x->dtype) ? x : NULL;
 }
 
@@ -6918,17 +6852,14 @@ static const tci_node *tci_runs_source(const tci_node *x)
 static bool tci_runs_find_operands(tci_runs *r)
 {
     const tci_node *n = r->n;
-    r->image = tci_runs_are_windows(tci_runs_uncast(n->in[0])) ? 0 : 1;
-    r->window = tci_runs_uncast(n->in[r->image]);
+    r->image = tci_runs_are_windows(tci_below(n->in[0], TCI_THROUGH_F32, NULL)) ? 0 : 1;
+    r->window = tci_below(n->in[r->image], TCI_THROUGH_F32, NULL);
     const tci_node *source = tci_runs_are_windows(r->window) ? tci_runs_source(r->window->in[0])
                                                              : NULL;
-    r->other = n->in[1 - r->image];
-    while (r->other->op == TCI_OP_CAST && r->other->dtype == TC_F32) {
-        r->other = r->other->in[0];
-    }
-    r->labels = n->attr + 3 + (r->image ? n->attr[0] : 0);
-    r->other_labels = n->attr + 3 + (r->image ? 0 : n->attr[0]);
-    r->out = n->attr + n->n_attr - n->rank;
+    r->other = tci_below(n->in[1 - r->image], TCI_THROUGH_F32, NULL);
+    r->labels = r->c->in[r->image].labels;
+    r->other_labels = r->c->in[1 - r->image].labels;
+    r->out = r->c->out;
     return source && r->other->dtype == source->dtype && r->other->rank == 4 && n->rank == 4 &&
            tci_build_is_known(4, r->other->shape);
 }
@@ -6960,61 +6891,33 @@ static bool tci_runs_measure(tci_runs *r)
     int64_t run = r->wide * r->places, deep = run * tci_dim_known(r->window->attr[1]);
     return r->channels < TCI_RUNS_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
            run >= TCI_RUNS_LEAST && run <= TCI_RUNS_MOST && deep >= TCI_MATRIX_DEPTH &&
-           2 * tci_plan_products(r->n) >= TCI_MATRIX_FLOPS;
+           r->c->is_known && 2 * r->c->products >= TCI_MATRIX_FLOPS;
 }
 
 /* ---- the copies ---- */
 
-/* x with zeros behind its elements along an axis. */
-static tci_node *tci_runs_pad(const tci_runs *r, tci_node *x, int axis, int64_t size)
-{
-    tci_value zero = {.u = 0};
-    tci_dim *shape = tci_scratch_copy(r->a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
-    int64_t *before = TCI_NEW_ARRAY(r->a->s, int64_t, x->rank);
-    if (tci_dim_known(x->shape[axis]) == size) {
-        return x;
-    }
-    shape[axis] = size;
-    tci_node *in[2] = {x, tci_graph_const(r->a->g, (tc_dtype)x->dtype, zero)};
-    return tci_graph_node(r->a->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
-                          before);
-}
-
 /* x, which is that of tci_runs_source, as the halves that it is. */
 static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
 {
-    if (tci_dtype_is_half((tc_dtype)x->dtype)) {
-        return x;
-    }
-    if (x->op == TCI_OP_CAST) {
-        return tci_runs_narrow(r, x->in[0]);
-    }
-    tci_value zero = {.u = 0};
-    tci_node *in[2] = {tci_runs_narrow(r, x->in[0]), NULL};
-    in[1] = tci_graph_const(r->a->g, (tc_dtype)in[0]->dtype, zero);
-    return tci_graph_node(r->a->g, TCI_OP_PAD, (tc_dtype)in[0]->dtype, x->rank, x->shape, 2, in,
-                          x->n_attr, x->attr);
+    tci_node *cast = tci_below(x, TCI_THROUGH_ZEROS, NULL);
+    return tci_relayout_over(r->a, x, cast, tci_below(cast, TCI_THROUGH_F32, NULL));
 }
 
-/* x in memory with its axes in that order and zeros along the axis before the last until rows of
- * both are whole 16 bytes; without these zeros, as it is read. */
+/* x in memory with its axes in that order, with zeros along its last axis until it is `wide`, and
+ * along the axis before that until rows of both are whole 16 bytes; without the latter, as it is
+ * read. */
 static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *perm)
 {
-    int along = (int)perm[2];
-    int64_t size = tci_dim_known(x->shape[along]), longer = size;
+    int64_t longer = tci_dim_known(x->shape[perm[2]]);
     while (longer * r->wide % TCI_MATRIX_ALIGN != 0) {
         longer++;
     }
-    x = tci_runs_pad(r, tci_runs_pad(r, x, (int)perm[3], r->wide), along, longer);
-    x = tci_algo_permute(r->a, x, perm);
-    tci_algo_force(r->a, x);
-    if (longer == size) {
-        return x;
+    if (tci_dim_known(x->shape[perm[3]]) != r->wide) {
+        tci_value zero = {.u = 0};
+        x = tci_algo_pad_axis(r->a, x, (int)perm[3], r->wide,
+                              tci_graph_const(r->a->g, (tc_dtype)x->dtype, zero));
     }
-    tci_dim *shape = tci_scratch_copy(r->a->s, x->shape, sizeof(tci_dim) * 4);
-    const int64_t whole[8] = {0, 1, 0, 1, 0, 1, 0, 1};
-    shape[2] = size;
-    return tci_graph_node(r->a->g, TCI_OP_SLICE, (tc_dtype)x->dtype, 4, shape, 1, &x, 8, whole);
+    return tci_relayout(r->a, x, (tci_relayout_to){perm, (int)perm[2], longer, true, false});
 }
 
 /* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
@@ -7030,15 +6933,6 @@ static tci_node *tci_runs_windows(const tci_runs *r)
     attr[4] = 2;
     x = tci_graph_node(r->a->g, TCI_OP_WINDOW, (tc_dtype)x->dtype, 6, shape, 1, &x, 8, attr);
     return tci_algo_permute(r->a, x, order);
-}
-
-/* The operand as wide as it was. */
-static tci_node *tci_runs_as(const tci_runs *r, tci_node *x, const tci_node *before)
-{
-    return x->dtype == before->dtype ? x
-                                     : tci_graph_node(r->a->g, TCI_OP_CAST,
-                                                      (tc_dtype)before->dtype, x->rank, x->shape,
-                                                      1, &x, 0, NULL);
 }
 
 /* The contraction of the windows and that operand, whose labels are given, as are its result's. */
@@ -7060,8 +6954,9 @@ static tci_node *tci_runs_contract(const tci_runs *r, tc_dtype t, tci_node *othe
         attr[13 + i] = out[i];
     }
     tci_node *in[2];
-    in[r->image] = tci_runs_as(r, tci_runs_windows(r), n->in[r->image]);
-    in[1 - r->image] = tci_runs_as(r, other, n->in[1 - r->image]);
+    in[r->image] = tci_build_cast(r->a->g, tci_runs_windows(r),
+                                  (tc_dtype)n->in[r->image]->dtype);
+    in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
     return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
 }
 
@@ -7110,16 +7005,34 @@ static tci_node *tci_runs_gradient(const tci_runs *r)
     return tci_build_cast(r->a->g, tci_algo_permute(r->a, n, back), (tc_dtype)r->n->dtype);
 }
 
-TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
+static bool tci_runs_fits(tci_offer *o)
 {
-    tci_runs r = {.a = a, .n = n};
-    if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 ||
-        !tci_runs_find_operands(&r) || !tci_runs_measure(&r)) {
-        return NULL;
-    }
-    return tci_runs_are(&r, false)  ? tci_runs_forward(&r)
-           : tci_runs_are(&r, true) ? tci_runs_gradient(&r)
-                                    : NULL;
+    tci_runs *r = TCI_NEW(o->a->s, tci_runs);
+    *r = (tci_runs){.a = o->a, .n = o->n, .c = o->c};
+    o->found = r;
+    return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 &&
+           tci_runs_find_operands(r) && tci_runs_measure(r) &&
+           (tci_runs_are(r, false) || tci_runs_are(r, true));
+}
+
+/* Zeros are multiplied as channels are. */
+static double tci_runs_cost(const tci_offer *o)
+{
+    const tci_runs *r = o->found;
+    return tci_route_copies_ns(o, TCI_BY_UNIT) * (double)r->wide / (double)r->channels;
+}
+
+static tci_node *tci_runs_build(const tci_offer *o)
+{
+    const tci_runs *r = o->found;
+    return tci_runs_are(r, false) ? tci_runs_forward(r) : tci_runs_gradient(r);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
+{
+    static const tci_route row = {"few channels as runs", TCI_SUMS_UNIT_RUNS, TCI_ROUTE_REORDERS,
+                                  tci_runs_fits, tci_runs_cost, tci_runs_build};
+    return &row;
 }
 /* ---- src/plan/depthwise_wgrad.c ---- */
 /* plan/depthwise_wgrad.c - weight gradient of a depthwise convolution (channels last), as a split
@@ -7153,20 +7066,12 @@ typedef struct tci_alone {
 
 /* ---- whether ---- */
 
-static const tci_node *tci_alone_uncast(const tci_node *x)
-{
-    while (x->op == TCI_OP_CAST) {
-        x = x->in[0];
-    }
-    return x;
-}
-
 /* Has the result the elements, which the other operand lacks, and of all other axes one, the
  * channels, that has several places? What else there is of windows is summed, with the other's. */
 static bool tci_alone_fits(tci_alone *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
-    const int64_t *others = p->n->attr + 3 + (p->image ? 0 : p->n->attr[0]);
+    const int64_t *others = tci_contract_labels(p->n, 1 - p->image);
     int channels = 0, taken = 0;
     for (int i = 0; i < p->rank; i++) {
         bool kept = tci_build_label(p->out, p->n->rank, p->labels[i]) >= 0;
@@ -7189,8 +7094,8 @@ static bool tci_alone_look(tci_alone *p)
 {
     const tci_node *n = p->n;
     bool known = tci_build_is_known(n->rank, n->shape) && n->dtype != TC_F64;
-    p->image = tci_alone_uncast(n->in[0])->op == TCI_OP_WINDOW ? 0 : 1;
-    const tci_node *window = tci_alone_uncast(n->in[p->image]);
+    p->image = tci_below(n->in[0], TCI_THROUGH_CASTS, NULL)->op == TCI_OP_WINDOW ? 0 : 1;
+    const tci_node *window = tci_below(n->in[p->image], TCI_THROUGH_CASTS, NULL);
     for (int i = 0; i < 2; i++) {
         known = known && tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
                 tci_node_count(n->in[i]) != 0;
@@ -7198,8 +7103,8 @@ static bool tci_alone_look(tci_alone *p)
     if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_ALONE_AXES) {
         return false;
     }
-    p->labels = n->attr + 3 + (p->image ? n->attr[0] : 0);
-    p->out = n->attr + n->n_attr - n->rank;
+    p->labels = tci_contract_labels(n, p->image);
+    p->out = tci_contract_labels(n, 2);
     p->rank = window->rank;
     p->first = window->in[0]->rank;
     return tci_alone_fits(p);
@@ -7209,8 +7114,7 @@ static bool tci_alone_look(tci_alone *p)
 static int tci_alone_axis(const tci_alone *p, int which, tci_node **image)
 {
     tci_node *x = p->n->in[which];
-    const int64_t *labels = p->n->attr + 3 + (which ? p->n->attr[0] : 0);
-    int at = tci_build_label(labels, x->rank, p->labels[p->channel]);
+    int at = tci_contract_axis(p->n, which, p->labels[p->channel]);
     *image = tci_plan_image(p->a, x);
     return *image ? tci_plan_image_axis(x, *image, at) : -1;
 }
@@ -7284,7 +7188,7 @@ static tci_node *tci_alone_operand(const tci_alone *p, int which, int64_t fresh,
                                    int *rank)
 {
     tci_node *x = p->n->in[which];
-    const int64_t *from = p->n->attr + 3 + (which ? p->n->attr[0] : 0);
+    const int64_t *from = tci_contract_labels(p->n, which);
     tci_dim *shape = TCI_NEW_ARRAY(p->a->s, tci_dim, 2 * x->rank);
     *rank = 0;
     for (int i = 0; i < x->rank; i++) {
@@ -7311,22 +7215,34 @@ static void tci_alone_order(const tci_alone *p, int64_t *order)
     }
 }
 
-TCI_FN tci_node *tci_plan_alone(const tci_algo *a, tci_node *n)
+static bool tci_alone_route_fits(tci_offer *o)
 {
-    tci_alone p = {.a = a, .n = n};
-    if (!tci_plan_has_image_unit(a->machine) || !tci_alone_look(&p) || !tci_alone_lies(&p)) {
-        return NULL;
-    }
+    tci_alone *p = TCI_NEW(o->a->s, tci_alone);
+    *p = (tci_alone){.a = o->a, .n = o->n};
+    o->found = p;
+    return tci_plan_has_image_unit(o->a->machine) && tci_alone_look(p) && tci_alone_lies(p);
+}
+
+static double tci_alone_cost(const tci_offer *o)
+{
+    tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
+    work.launches++;
+    return tci_route_ns(o, work);
+}
+
+static tci_node *tci_alone_build(const tci_offer *o)
+{
+    const tci_algo *a = o->a;
+    tci_node *n = o->n;
+    tci_alone p = *(const tci_alone *)o->found;
     tci_alone_cut(&p);
-    int64_t fresh = 0, axes[TCI_ALONE_AXES], *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
+    int64_t fresh = tci_contract_fresh(n), axes[TCI_ALONE_AXES];
+    int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + p.first);
     tci_node *in[2];
     int at = 3, n_parts = 0, rank;
-    for (int i = 3; i < n->n_attr; i++) {
-        fresh = TCI_MAX(fresh, n->attr[i] + 1);
-    }
     for (int i = 0; i < 2; i++) {
         in[i] = tci_alone_operand(&p, i, fresh, attr + at, &rank);
         attr[i] = rank;
@@ -7357,6 +7273,13 @@ TCI_FN tci_node *tci_plan_alone(const tci_algo *a, tci_node *n)
     }
     return tci_build_cast(a->g, tci_algo_permute(a, sum, back), (tc_dtype)n->dtype);
 }
+
+TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
+{
+    static const tci_route row = {"depthwise filter gradient", TCI_SUMS_LINES, TCI_ROUTE_REORDERS,
+                                  tci_alone_route_fits, tci_alone_cost, tci_alone_build};
+    return &row;
+}
 /* ---- src/plan/bf16x3.c ---- */
 /* plan/bf16x3.c - BF16x3: an f32 GEMM on tensor cores as three GEMMs of bf16 parts.
  *
@@ -7386,41 +7309,19 @@ typedef struct tci_halves {
 
 /* ---- whether ---- */
 
-TCI_FN bool tci_plan_is_zero(const tci_node *n)
+static bool tci_halves_pay(tci_halves *h, const tci_contraction *c)
 {
-    return n->op == TCI_OP_CONST && n->value.f == 0;
-}
-
-/* The value whose elements an operand moves and pads with zeros; NULL: some size is unknown. */
-static tci_node *tci_halves_source(tci_node *n)
-{
-    while (tci_op_is(n->op, TCI_IS_VIEW) || (n->op == TCI_OP_PAD && tci_plan_is_zero(n->in[1]))) {
-        for (int i = 0; i < n->n_attr; i++) {
-            if (!tci_dim_is_known(n->attr[i])) {
-                return NULL;
-            }
-        }
-        n = n->in[0];
-    }
-    for (int i = 0; i < n->rank; i++) {
-        if (!tci_dim_is_known(n->shape[i])) {
-            return NULL;
-        }
-    }
-    return n->rank > 0 ? n : NULL;
-}
-
-static bool tci_halves_pay(tci_halves *h)
-{
-    double products = tci_plan_products(h->n), elements = 0;
+    const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_ZEROS | TCI_THROUGH_KNOWN;
+    double elements = 0;
     for (int k = 0; k < 2; k++) {
-        h->source[k] = tci_halves_source(h->n->in[k]);
-        if (!h->source[k]) {
+        h->source[k] = tci_below(h->n->in[k], through, NULL);
+        if (!tci_is_known(h->source[k]) || h->source[k]->rank == 0) {
             return false;
         }
         elements += (double)tci_dim_known(tci_node_count(h->source[k]));
     }
-    return products >= TCI_HALVES_LEAST && products >= TCI_HALVES_REUSE * elements;
+    return c->is_known && c->products >= TCI_HALVES_LEAST &&
+           c->products >= TCI_HALVES_REUSE * elements;
 }
 
 /* ---- nodes ---- */
@@ -7474,38 +7375,67 @@ static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const t
 static int64_t *tci_halves_labels(const tci_halves *h)
 {
     const tci_node *n = h->n;
-    int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2), fresh = 0;
-    for (int i = 3; i < n->n_attr; i++) {
-        fresh = TCI_MAX(fresh, n->attr[i] + 1);
-    }
-    attr[0] = n->attr[0] + 1;
-    attr[1] = n->attr[1] + 1;
-    attr[2] = n->attr[2];
-    for (int i = 3, to = 3; i < n->n_attr; i++) {
-        if (i == 3 || i == 3 + n->attr[0]) {
-            attr[to++] = fresh;
+    int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2);
+    int to = 3;
+    for (int which = 0; which < 3; which++) {
+        attr[which] = n->attr[which] + (which < 2);
+        if (which < 2) {
+            attr[to++] = tci_contract_fresh(n);
         }
-        attr[to++] = n->attr[i];
+        for (int i = 0; i < n->attr[which]; i++) {
+            attr[to++] = tci_contract_labels(n, which)[i];
+        }
     }
     return attr;
 }
 
-TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n)
+/* The contraction of halves, for which a matrix unit has a route. */
+static bool tci_halves_fits(tci_offer *o)
 {
-    tci_halves h = {.a = a, .g = a->g, .n = n};
-    const tci_machine *m = &a->machine;
-    bool unit = m->block_threads > 0 && m->matrix_units > 0 && m->is_fast && !m->reproducible;
-    if (!unit || n->dtype != TC_F32 || n->in[0]->dtype != TC_F32 || n->rank < 2 ||
-        !tci_halves_pay(&h)) {
-        return NULL;
+    const tci_machine *m = &o->a->machine;
+    tci_halves h = {.a = o->a, .g = o->a->g, .n = o->n};
+    bool unit = m->block_threads > 0 && m->matrix_units > 0 && m->is_fast;
+    if (!unit || o->n->dtype != TC_F32 || o->n->in[0]->dtype != TC_F32 || o->n->rank < 2 ||
+        !tci_halves_pay(&h, o->c)) {
+        return false;
     }
     tci_node *in[2];
     for (int k = 0; k < 2; k++) {
         tci_node *stack = tci_halves_stack(&h, h.source[k], k);
-        in[k] = tci_build_cast(a->g, tci_halves_over(&h, n->in[k], h.source[k], stack), TC_F32);
+        in[k] = tci_build_cast(h.g, tci_halves_over(&h, h.n->in[k], h.source[k], stack), TC_F32);
     }
-    return tci_graph_node(a->g, TCI_OP_CONTRACT, TC_F32, n->rank, n->shape, 2, in, n->n_attr + 2,
-                          tci_halves_labels(&h));
+    tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
+                                    h.n->n_attr + 2, tci_halves_labels(&h));
+    tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
+    *choice = tci_route_choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
+    o->found = choice;
+    return choice->n > 0;
+}
+
+static const tci_offer *tci_halves_offer(const tci_offer *o)
+{
+    const tci_route_choice *choice = o->found;
+    return &choice->offers[choice->best];
+}
+
+static double tci_halves_cost(const tci_offer *o)
+{
+    return tci_route_copies_ns(o, TCI_BY_UNIT) + tci_halves_offer(o)->cost_ns;
+}
+
+static tci_node *tci_halves_build(const tci_offer *o)
+{
+    const tci_offer *unit = tci_halves_offer(o);
+    tci_str_add(o->a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
+                              "as math may be fast\n");
+    return unit->route->build(unit);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
+{
+    static const tci_route row = {"bf16x3", TCI_SUMS_FAST, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+                                  tci_halves_fits, tci_halves_cost, tci_halves_build};
+    return &row;
 }
 /* ---- src/plan/kmajor.c ---- */
 /* plan/kmajor.c - K-major operand copies for TF32 and int8 tensor cores.
@@ -7522,29 +7452,15 @@ TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n)
 typedef struct tci_single {
     const tci_algo *a;
     const tci_node *n;
-    const int64_t *labels[2], *out;
+    const tci_contraction *c;
     tci_node *in[2], *source[2]; /* what is multiplied: the operands, bytes as they are given */
-    int64_t along; /* the label that both operands are to lie along */
+    const tci_contract_axis_of *along; /* of K: to be contiguous in both operands */
     bool lies[2];
 } tci_single;
-
-/* The value behind an operand, below movements but for windows (plan/conv_layout.c). */
-static tci_node *tci_single_source(tci_node *n)
-{
-    while (tci_op_is(n->op, TCI_IS_VIEW) && n->op != TCI_OP_WINDOW) {
-        n = n->in[0];
-    }
-    return n;
-}
 
 static bool tci_single_widens(const tci_node *n)
 {
     return n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
-}
-
-static int tci_single_axis(const tci_single *m, int which, int64_t label)
-{
-    return tci_build_label(m->labels[which], m->n->attr[which], label);
 }
 
 static bool tci_single_look(tci_single *m)
@@ -7553,9 +7469,8 @@ static bool tci_single_look(tci_single *m)
     bool fits = n->rank >= 2 && tci_build_is_known(n->rank, n->shape);
     for (int i = 0; i < 2; i++) {
         tci_node *narrow = n->dtype == TC_I32 ? tci_plan_narrow(m->a, n->in[i]) : n->in[i];
-        m->labels[i] = n->attr + 3 + (i ? n->attr[0] : 0);
         m->in[i] = narrow ? narrow : n->in[i];
-        m->source[i] = tci_single_source(m->in[i]);
+        m->source[i] = tci_below(m->in[i], TCI_THROUGH_VIEWS, NULL);
         tc_dtype t = (tc_dtype)m->source[i]->dtype;
         fits = fits && (n->dtype == TC_I32 ? t == TC_I8 || t == TC_U8 : t == TC_F32) &&
                m->source[i]->op != TCI_OP_WINDOW &&
@@ -7563,32 +7478,30 @@ static bool tci_single_look(tci_single *m)
                tci_build_is_known(m->source[i]->rank, m->source[i]->shape) &&
                m->source[i]->rank > 0;
     }
-    m->out = m->labels[1] + n->attr[1];
     bool halves = tci_single_widens(m->source[0]) && tci_single_widens(m->source[1]);
     return fits && !halves;
 }
 
 /* ---- how it lies ---- */
 
-/* The summed axis that the larger of those operands lies along that lie along any, else the
- * longest; false: nothing is summed. */
+/* The axis of K that is contiguous in the larger one of the operands that have such an axis
+ * contiguous, else the longest; false: there is none. */
 static bool tci_single_choose(tci_single *m)
 {
     int64_t most = -1, longest = 0;
-    for (int i = 0; i < m->n->attr[0]; i++) {
-        int64_t label = m->labels[0][i];
-        int at[2] = {i, tci_single_axis(m, 1, label)};
-        if (at[1] < 0 || tci_build_label(m->out, m->n->rank, label) >= 0) {
+    for (int i = 0; i < m->c->n_axes; i++) {
+        const tci_contract_axis_of *axis = &m->c->axes[i];
+        if (axis->group != TCI_AXES_K) {
             continue;
         }
-        int64_t size = tci_dim_known(m->n->in[0]->shape[i]), held = 0;
+        int64_t size = tci_dim_known(axis->size), held = 0;
         for (int which = 0; which < 2; which++) {
             const tci_node *x = m->in[which];
-            bool lies = tci_plan_fastest_axis(x) == at[which];
+            bool lies = tci_fastest_axis(x) == axis->at[which];
             held = lies ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
         }
         if (held > most || (held == most && size > longest)) {
-            m->along = label;
+            m->along = axis;
             most = held;
             longest = size;
         }
@@ -7600,82 +7513,226 @@ static bool tci_single_choose(tci_single *m)
 static bool tci_single_lies(const tci_single *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
-    return tci_plan_fastest_axis(x) == tci_single_axis(m, which, m->along) &&
+    return tci_fastest_axis(x) == m->along->at[which] &&
            tci_dim_known(source->shape[source->rank - 1]) % tci_matrix_align(x->dtype) == 0;
 }
 
 /* Are there rows, columns, no batch, and products enough for each element of a copy? */
 static bool tci_single_pays(const tci_single *m)
 {
-    const tci_node *n = m->n;
-    double products = tci_plan_products(n), copied = 0;
+    double products = m->c->products, copied = 0;
     int64_t most[2] = {0, 0};
-    for (int i = 0; i < n->rank; i++) {
-        bool in[2] = {tci_single_axis(m, 0, m->out[i]) >= 0, tci_single_axis(m, 1, m->out[i]) >= 0};
-        int64_t size = tci_dim_known(n->shape[i]);
-        if (in[0] && in[1] && size > 1) {
+    for (int i = 0; i < m->n->rank; i++) {
+        const tci_contract_axis_of *axis = &m->c->axes[i];
+        int64_t size = tci_dim_known(axis->size);
+        if (axis->group == TCI_AXES_BATCH && size > 1) {
             return false;
         }
-        most[in[1]] = TCI_MAX(most[in[1]], size);
+        most[axis->at[1] >= 0] = TCI_MAX(most[axis->at[1] >= 0], size);
     }
     for (int i = 0; i < 2; i++) {
-        copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(n->in[i]));
+        copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
     }
-    bool bytes = n->dtype == TC_I32;
+    bool bytes = m->n->dtype == TC_I32;
     bool large = products >= (bytes ? TCI_SINGLE_BYTES_LEAST : TCI_SINGLE_LEAST) &&
                  products >= (bytes ? TCI_SINGLE_BYTES_REUSE : TCI_SINGLE_REUSE) * copied;
     return most[0] >= TCI_MATRIX_SINGLE && most[1] >= TCI_MATRIX_SINGLE &&
            2 * products >= TCI_MATRIX_FLOPS && (copied == 0 || large);
 }
 
+static bool tci_single_fits(tci_offer *o)
+{
+    tci_single *m = TCI_NEW(o->a->s, tci_single);
+    *m = (tci_single){.a = o->a, .n = o->n, .c = o->c};
+    const tci_machine *machine = &o->a->machine;
+    bool exact = o->n->dtype == TC_I32;
+    bool unit = machine->block_threads > 0 && machine->matrix_units > 0 &&
+                (exact || (o->n->dtype == TC_F32 && machine->is_fast));
+    o->found = m;
+    if (!unit || !tci_single_look(m) || !tci_single_choose(m)) {
+        return false;
+    }
+    m->lies[0] = tci_single_lies(m, 0);
+    m->lies[1] = tci_single_lies(m, 1);
+    return tci_single_pays(m);
+}
+
+static double tci_single_cost(const tci_offer *o)
+{
+    const tci_single *m = o->found;
+    tci_route_work work = tci_route_work_of(o, o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32
+                                                                     : TCI_BY_UNIT);
+    for (int i = 0; i < 2; i++) {
+        work.bytes += m->lies[i] ? 0 : 2 * o->c->in[i].bytes;
+        work.launches += !m->lies[i];
+    }
+    return tci_route_ns(o, work);
+}
+
 /* ---- the copies ---- */
 
-/* Operand `which` in memory along it: as it lies, or a copy; its labels follow. */
+/* Operand `which` with that axis contiguous: as it is in memory, or a copy; its labels follow. */
 static tci_node *tci_single_operand(const tci_single *m, int which, int64_t *labels)
 {
     tci_node *x = m->in[which];
-    int at = tci_single_axis(m, which, m->along), last = x->rank - 1;
     if (m->lies[which]) {
         tci_algo_force(m->a, m->source[which]);
         return m->n->in[which];
     }
-    int64_t *perm = TCI_NEW_ARRAY(m->a->s, int64_t, x->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(m->a->s, tci_dim, x->rank);
+    int64_t *order = TCI_NEW_ARRAY(m->a->s, int64_t, x->rank);
+    tci_relayout_last(x, m->along->at[which], order);
     for (int i = 0; i < x->rank; i++) {
-        perm[i] = i < at ? i : i < last ? i + 1 : at;
-        shape[i] = x->shape[perm[i]];
-        labels[i] = m->labels[which][perm[i]];
+        labels[i] = m->c->in[which].labels[order[i]];
     }
-    if (at != last) {
-        x = tci_graph_node(m->a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
-                           x->rank, perm);
-    }
-    x = tci_plan_with_pitch(m->a, x, tci_matrix_align(x->dtype));
+    x = tci_relayout_pitch(m->a, x, order, tci_matrix_align(x->dtype));
     return tci_build_cast(m->a->g, x, (tc_dtype)m->n->dtype);
 }
 
-TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n)
+static tci_node *tci_single_build(const tci_offer *o)
 {
-    tci_single m = {.a = a, .n = n};
-    const tci_machine *machine = &a->machine;
-    bool exact = n->dtype == TC_I32;
-    bool unit = machine->block_threads > 0 && machine->matrix_units > 0 &&
-                !machine->reproducible && (exact || (n->dtype == TC_F32 && machine->is_fast));
-    if (!unit || !tci_single_look(&m) || !tci_single_choose(&m)) {
-        return NULL;
+    const tci_single *m = o->found;
+    tci_node *n = o->n;
+    int64_t *attr = tci_scratch_copy(o->a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    tci_node *in[2] = {tci_single_operand(m, 0, attr + 3),
+                       tci_single_operand(m, 1, attr + 3 + attr[0])};
+    return tci_graph_node(o->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
+                          n->n_attr, attr);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
+{
+    static const tci_route row = {"K-major copies", TCI_SUMS_UNIT,
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_single_fits,
+                                  tci_single_cost, tci_single_build};
+    return &row;
+}
+/* ---- src/plan/unit_split_k.c ---- */
+/* plan/unit_split_k.c - split-K on tensor cores: parts of K as a batch, where tiles are few.
+ *
+ * In: a CONTRACT of bf16 or f16 values that a matrix unit takes, on a machine of blocks. Out: the
+ * same product with K cut in parts, which a second kernel adds up in f32. The one idea: a device
+ * has 132 units and a tile of the result keeps one of them busy; with fewer tiles than that, parts
+ * of K are tiles of their own, as long as what they save is more than the second kernel and the
+ * partial sums take. How many parts follows from shapes and the constants of the kind of machine,
+ * so it is the same on every device. */
+
+#include <math.h>
+
+enum {
+    TCI_PARTS_UNIT_SLAB = 64,    /* products along K that a tile takes in at once */
+    TCI_PARTS_UNIT_BEGIN = 3900, /* cycles until the first slab is there, and for the results */
+    TCI_PARTS_UNIT_BYTES = 1900  /* that memory gives to all processors in a cycle */
+};
+/* Times of a whole product in which parts must be done. */
+#define TCI_PARTS_UNIT_GAIN 0.85
+
+/* Cycles of a device with matrix units for so many parts, as tci_parts_cycles: waves of blocks that
+ * each make a tile, no faster than memory gives the operands. */
+static double tci_parts_unit_cycles(const tci_parts *p, double parts)
+{
+    static const struct { int m, n, slab; } tiles[] = {{64, 64, 265}, {128, 64, 400},
+                                                       {64, 128, 400}, {128, 128, 491}};
+    const double *size = p->c->size;
+    double slabs = ceil(tci_parts_products(p) / parts / TCI_PARTS_UNIT_SLAB), least = HUGE_VAL;
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        double n = ceil(size[TCI_AXES_M] / tiles[i].m) * ceil(size[TCI_AXES_N] / tiles[i].n);
+        double waves = ceil(parts * n * size[TCI_AXES_BATCH] / TCI_PARTS_PROCESSORS);
+        least = TCI_MIN(least, waves * (slabs * tiles[i].slab + TCI_PARTS_UNIT_BEGIN));
     }
-    m.lies[0] = tci_single_lies(&m, 0);
-    m.lies[1] = tci_single_lies(&m, 1);
-    if (!tci_single_pays(&m)) {
-        return NULL;
+    double operands = (p->c->in[0].bytes + p->c->in[1].bytes) / TCI_PARTS_UNIT_BYTES;
+    double results = (double)tci_dim_known(tci_node_count(p->n));
+    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_PARTS_CYCLE_BYTES;
+    double cycles = TCI_MAX(least, operands + TCI_PARTS_UNIT_BEGIN);
+    return parts > 1 ? cycles + TCI_PARTS_LAUNCH + moved : cycles;
+}
+
+/* Cuts K in about so many parts, each of a length at which rows begin where a unit reads them. */
+static bool tci_parts_unit_cut(tci_parts *p, double parts)
+{
+    int64_t inner = 1, want = (int64_t)ceil(tci_parts_products(p) / parts);
+    p->at = p->n_summed - 1;
+    while (p->at > 0 && inner * p->sizes[p->at] <= want) {
+        inner *= p->sizes[p->at--];
     }
-    int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    tci_node *in[2] = {tci_single_operand(&m, 0, attr + 3),
-                       tci_single_operand(&m, 1, attr + 3 + attr[0])};
-    return in[0] == n->in[0] && in[1] == n->in[1]
-               ? n
-               : tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
-                                in, n->n_attr, attr);
+    int64_t size = p->sizes[p->at], least = (want + inner - 1) / inner;
+    for (p->length = least; p->length < 2 * least && p->length <= size; p->length++) {
+        if (size % p->length == 0 && inner * p->length % TCI_MATRIX_ALIGN == 0) {
+            return p->at > 0 || p->length < size;
+        }
+    }
+    return false;
+}
+
+/* Few tiles leave most units of a device idle: then parts of K are tiles of their own. Windows are
+ * left to plan/conv_layout.c. */
+static bool tci_parts_unit_fit(tci_offer *o)
+{
+    tci_offer unit;
+    tci_parts *p = TCI_NEW(o->a->s, tci_parts);
+    *p = (tci_parts){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n};
+    o->found = p;
+    if (o->a->machine.block_threads == 0 || o->c->in[0].window || o->c->in[1].window ||
+        !tci_route_fits(tci_route_unit(), o->a, o->n, o->c, &unit) || !tci_parts_begin(p)) {
+        return false;
+    }
+    double products = tci_parts_products(p), best = 1;
+    for (double parts = 2; parts <= TCI_PARTS_MANY && parts * TCI_PARTS_LEAST_HALVES <= products;
+         parts *= 2) {
+        bool faster = tci_parts_unit_cycles(p, parts) < 0.9 * tci_parts_unit_cycles(p, best);
+        best = faster ? parts : best;
+    }
+    return tci_parts_unit_cycles(p, best) < TCI_PARTS_UNIT_GAIN * tci_parts_unit_cycles(p, 1) &&
+           tci_parts_unit_cut(p, best);
+}
+
+static double tci_parts_unit_cost(const tci_offer *o)
+{
+    const tci_parts *p = o->found;
+    double parts = tci_parts_moved(p) / 2 / tci_node_value_bytes(o->n);
+    return tci_parts_unit_cycles(p, TCI_MAX(parts, 2)) /
+           tci_machine_complete(o->a->machine).facts.ghz;
+}
+
+static tci_node *tci_parts_unit_build(const tci_offer *o)
+{
+    const tci_parts *found = o->found;
+    tci_parts p = {.a = o->a, .s = o->a->s, .g = o->a->g, .n = tci_route_unit()->build(o)};
+    TCI_ASSERT(o->a->s, tci_parts_begin(&p));
+    p.at = found->at;
+    p.length = found->length;
+    return tci_parts_made(&p);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
+{
+    static const tci_route row = {"split-K MMA", TCI_SUMS_UNIT_PARTS,
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_parts_unit_fit,
+                                  tci_parts_unit_cost, tci_parts_unit_build};
+    return &row;
+}
+/* ---- src/plan/block_routes.c ---- */
+/* plan/block_routes.c - the rows of the table of routes that only machines of blocks of threads
+ * have.
+ *
+ * In: nothing. Out: those rows, which plan/route.c weighs with its own, and the cost of copies. */
+
+#include <string.h>
+
+TCI_BLOCK_FN double tci_route_copies_ns(const tci_offer *o, tci_route_by by)
+{
+    tci_route_work work = tci_route_work_of(o, by);
+    work.bytes += 2 * (o->c->in[0].bytes + o->c->in[1].bytes);
+    work.launches += 2;
+    return tci_route_ns(o, work);
+}
+
+TCI_FN int tci_block_routes(const tci_route **rows)
+{
+    const tci_route *const table[] = {tci_route_few_channels(), tci_route_unit_split_k(),
+                                      tci_route_kmajor(),       tci_route_channels_last(),
+                                      tci_route_bf16x3(),       tci_route_depthwise()};
+    memcpy(rows, table, sizeof(table));
+    return (int)TCI_COUNT(table);
 }
 
 #ifdef TCI_HAS_CUDA
@@ -11530,6 +11587,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(function_attribute, "cuFuncGetAttribute", (int *, int, void *))                             \
     X(launch, "cuLaunchKernel", (void *, unsigned, unsigned, unsigned, unsigned, unsigned,        \
                                  unsigned, unsigned, void *, void **, void **))                   \
+    X(memory_left, "cuMemGetInfo_v2", (size_t *, size_t *))                                        \
     X(alloc, "cuMemAlloc_v2", (tci_cu_ptr *, size_t))                                             \
     X(free, "cuMemFree_v2", (tci_cu_ptr))                                                         \
     X(host_alloc, "cuMemHostAlloc", (void **, size_t, unsigned))                                  \
@@ -13195,6 +13253,16 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
 
 static const tc_backend *tci_cuda_device_backend(void *user, int index);
 
+static tc_status tci_cuda_memory_left(void *user, int64_t *free_bytes, int64_t *all_bytes)
+{
+    size_t left = 0, all = 0;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(&in, in.cu->memory_left(&left, &all), "cuMemGetInfo");
+    *free_bytes = (int64_t)left;
+    *all_bytes = (int64_t)all;
+    return status;
+}
+
 static void tci_cuda_fill_backend(tc_backend *b, int index)
 {
     tci_cuda_device *d = tci_cuda_get(index);
@@ -13226,6 +13294,7 @@ static void tci_cuda_fill_backend(tc_backend *b, int index)
         .queues = tci_cuda_queues(),
         .device = tci_cuda_device_backend,
         .is_hidden = tci_cuda_is_hidden,
+        .memory_left = tci_cuda_memory_left,
     };
 }
 

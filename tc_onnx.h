@@ -41,11 +41,19 @@ typedef struct tc_onnx_input {
      * then a constant of the graph and no input any more; n is the product of `sizes`. */
     const void *value;
 } tc_onnx_input;
+/* A size that the model names, or leaves without a name: "x.2" is axis 2 of input x. For example
+ * {"height", tc_dim_mul(TC_DIM("rows", 1, 64), 32)}: a multiple of 32, as strided networks need. */
+typedef struct tc_onnx_size {
+    const char *name;
+    int64_t size;
+} tc_onnx_size;
 /* Zero in every field: defaults. */
 typedef struct tc_onnx_options {
     const tc_onnx_input *inputs; /* about some or all inputs */
     int n_inputs;
-    /* A size that the model names or leaves open and that `inputs` does not tell: TC_DIM(its name,
+    const tc_onnx_size *sizes; /* where `inputs` does not tell them */
+    int n_sizes;
+    /* A size that the model leaves open and that neither list tells: TC_DIM(its name,
      * 1, largest) under TC_DYNAMIC_SHAPES. 0: 65536. Without TC_DYNAMIC_SHAPES it is an error,
      * which names the input. */
     int64_t largest;
@@ -80,6 +88,29 @@ TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n
     tc_onnx_load_memory_at((ctx), (bytes), (n), (options), (model), TC_HERE)
 /* NULL is fine. Tensors stay. */
 TC_API void tc_onnx_free(tc_onnx_model *model);
+/* ---- export ----
+ * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
+ * writes the graph as an ONNX model of opset 21: composites by the operator of the same meaning
+ * (Softmax, LayerNormalization, MatMul, ...), all else by primitive ones. Captured memory goes
+ * into the file with the value that it has now, parameters under their names; symbolic sizes
+ * become dim_params. Files appear complete or not at all.
+ *
+ *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
+ *
+ * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, repetitions, effects of
+ * tc_assign, ops of the user's own, symbolic sizes that are not those of an input), which the text
+ * names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
+ * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
+ * tells. */
+typedef struct tc_onnx_export {
+    const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
+    bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
+} tc_onnx_export;
+/* how NULL: defaults. */
+TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
+                                   const char *path, tc_site here);
+#define tc_export_onnx(...) tc_export_onnx_at(__VA_ARGS__, TC_HERE)
+
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */
 TC_API const char *tc_onnx_op_name(int i);
@@ -878,29 +909,20 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
     return m;
 }
 /* ---- src/onnx/known.c ---- */
-/* onnx/known.c - shape arithmetic: operators whose operands are known while the graph is built.
- *
- * In: small arrays of numbers and symbolic sizes. Out: the same. Integers compute as tc_dim_add and
- * the like, floats in double, rounded to float for f32; a float that stands for a symbolic size is
- * a quotient of it by a whole number, so that Floor(Cast(size) / 2) stays exact. What has no such
- * form is left to the program. */
+/* onnx/known.c - known values: small arrays of numbers and symbolic sizes, and tensors of them. */
 /* ---- src/onnx/import.h ---- */
 /* onnx/import.h - an ONNX graph under way to tensors of tc: values, operators, and what their rooms
  * share.
  *
  * A value is a tensor, or is known: its elements are numbers or symbolic sizes, computed while the
- * graph is built (onnx/known.c). A known value becomes a tensor when an operator wants one. Nodes
+ * graph is built (onnx/fold.c). A known value becomes a tensor when an operator wants one. Nodes
  * are taken in order (onnx/import.c); onnx/rows.h names the function of each operator.
  *
  * Failures leave by tci_ox_fail, which names node and op; the functions own nothing but what is in
- * the scratch. Rooms that include this build graphs with the public calls of tc.h, whose place is
- * the user's call: TC_HERE is redefined for them, and a variable `o` must be in sight. */
+ * the scratch. They build graphs with the public calls of tc.h (onnx/here.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
-
-#undef TC_HERE
-#define TC_HERE (o->here)
 
 /* An element: integers and bool in i, which may be symbolic; floats in f or, if den > 0, i / den.
  * */
@@ -949,8 +971,12 @@ typedef struct tci_ox_file {
     struct tci_ox_file *next;
 } tci_ox_file;
 
+struct tci_ox_op;
 typedef struct tci_ox {
     tci_scratch *s;
+    /* Builds a graph within the one under way. inputs: its first n inputs; results: its outputs. */
+    void (*build)(const struct tci_ox_op *o, const tci_onnx_graph *g, tci_ox_value *inputs, int n,
+                  tci_ox_value **results);
     tc_ctx *ctx;
     tc_site here;
     const tc_onnx_options *options;
@@ -998,7 +1024,7 @@ TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what);
 /* The same if it is known without asking for more; else NULL. */
 TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v);
 /* Whether the elements could be had by tci_ox_need. */
-TCI_FN bool tci_ox_can_know(const tci_ox_op *o, const tci_ox_value *v);
+TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
 /* ---- attributes ---- */
 TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name);
 TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise);
@@ -1017,21 +1043,29 @@ static inline bool tci_ox_is_float(tc_dtype d) { return d >= TC_F16 && d <= TC_F
 TCI_FN tc_tensor tci_ox_places(const tci_ox_op *o, int64_t n, int rank, int axis);
 static inline bool tci_ox_given(tc_tensor t) { return !tci_is_none(t); }
 
-/* ---- known values: onnx/known.c ---- */
+/* ---- known values: onnx/known.c, onnx/fold.c ---- */
 TCI_FN tci_ox_known *tci_ox_known_new(tci_scratch *s, tc_dtype dtype, int rank,
                                       const int64_t *sizes);
 TCI_FN tci_ox_known *tci_ox_known_ints(tci_scratch *s, int n, const int64_t *items);
 /* Dense little-endian elements. */
 TCI_FN tci_ox_known *tci_ox_known_read(tci_scratch *s, tc_dtype dtype, int rank,
                                        const int64_t *sizes, const void *data);
+TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at);
+static inline bool tci_ox_cell_is_number(tci_ox_cell c) { return tci_dim_is_known(c.i); }
 TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k);
 /* Computes the outputs if all operands are known and the op is one of shape arithmetic. */
 TCI_FN bool tci_ox_fold(tci_ox_op *o);
 
-/* ---- graphs: onnx/import.c ---- */
-/* Builds a graph within the one under way. inputs: its first n inputs; results: its outputs. */
-TCI_FN void tci_ox_graph(const tci_ox_op *o, const tci_onnx_graph *g, tci_ox_value *inputs, int n,
-                         tci_ox_value **results);
+/* ---- names, files and bodies: onnx/value.c ---- */
+TCI_FN void tci_ox_fail_tensor(const tci_ox_op *o, tc_tensor t); /* poisoned: with its text */
+TCI_FN const tci_onnx_attr *tci_ox_find_attr(const tci_onnx_attr *list, int n, const char *name);
+TCI_FN tci_ox_names tci_ox_names_new(tci_scratch *s, const tci_ox_names *around, int64_t expected);
+TCI_FN tci_ox_value *tci_ox_find(const tci_ox_names *names, const char *name); /* NULL: none */
+TCI_FN tci_ox_value *tci_ox_value_new(tci_scratch *s, const char *name);
+TCI_FN void tci_ox_declare(const tci_ox_op *o, tci_ox_names *names, tci_ox_value *v);
+/* Maps it and adds it to the import's files; place: as the model names it. */
+TCI_FN tci_ox_file *tci_ox_file_open(tci_ox *m, const char *path, const char *place);
+TCI_FN void tci_ox_file_release(tci_owner *owner);
 /* A value by its name, in the graph under way or around it; NULL. */
 TCI_FN tci_ox_value *tci_ox_lookup(const tci_ox_op *o, const char *name);
 /* For functions that tc calls while it builds a body: runs `build`, catching what leaves. */
@@ -1041,6 +1075,12 @@ TCI_FN tc_status tci_ox_within(tci_ox_op *o, tci_ox_build build, void *user);
 TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status);
 
 #endif
+/* ---- src/onnx/here.h ---- */
+/* onnx/here.h - the place of public calls that rooms of onnx/ make: that of the user's call.
+ * Included by the code of rooms alone; a variable `o` (tci_ox_op) must be in sight. src/tc_onnx.h
+ * ends it. */
+#undef TC_HERE
+#define TC_HERE (o->here)
 
 /* ---- src/onnx/known.c, continued ---- */
 #include <math.h>
@@ -1070,7 +1110,7 @@ TCI_FN tci_ox_known *tci_ox_known_ints(tci_scratch *s, int n, const int64_t *ite
     return k;
 }
 
-static tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at)
+TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at)
 {
     tci_ox_cell c = {0, 0, 0.0};
     uint16_t half;
@@ -1111,11 +1151,6 @@ TCI_FN tci_ox_known *tci_ox_known_read(tci_scratch *s, tc_dtype dtype, int rank,
 }
 
 /* ---- as tensors ---- */
-
-static bool tci_ox_cell_is_number(tci_ox_cell c)
-{
-    return tci_dim_is_known(c.i);
-}
 
 static bool tci_ox_is_uniform(const tci_ox_known *k)
 {
@@ -1168,6 +1203,578 @@ TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k)
     }
     return tc_reshape_at(tc_stack(TC_TENSORS_N(items, (int)k->n), 0), k->rank, k->sizes, o->here);
 }
+/* ---- src/onnx/value.c ---- */
+/* onnx/value.c - what the functions of operators share: names, values, operands, attributes,
+ * shapes, weights in files, and bodies that tc calls while they are built.
+ *
+ * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. A
+ * function of an operator that builds a graph within the one under way does so by tci_ox.build. */
+
+#include <inttypes.h>
+#include <string.h>
+
+
+/* ---- failures ---- */
+
+TCI_FN void tci_ox_fail(const tci_ox_op *o, tc_status why, const char *format, ...)
+{
+    char text[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (o->node) {
+        tci_scratch_fail(o->s, why, "node %d %.40s%s(%.30s): %s", o->node->number, o->node->name,
+                         *o->node->name ? " " : "", o->node->op, text);
+    }
+    tci_scratch_fail(o->s, why, "%s", text);
+}
+
+/* The text of a poisoned tensor, from the name of the call on. */
+TCI_FN void tci_ox_fail_tensor(const tci_ox_op *o, tc_tensor t)
+{
+    const char *text = tc_error(t), *call = strstr(text, "tc_");
+    tci_ox_fail(o, tc_status_of(t), "%s", call ? call : text);
+}
+
+/* ---- names ---- */
+
+static uint32_t tci_ox_hash(const char *name)
+{
+    uint32_t h = 2166136261u;
+    for (; *name; name++) {
+        h = (h ^ (unsigned char)*name) * 16777619u;
+    }
+    return h;
+}
+
+TCI_FN tci_ox_value *tci_ox_find(const tci_ox_names *names, const char *name)
+{
+    uint32_t h = tci_ox_hash(name);
+    for (; names; names = names->around) {
+        for (tci_ox_value *v = names->buckets[h % names->n_buckets]; v; v = v->next) {
+            if (!strcmp(v->name, name)) {
+                return v;
+            }
+        }
+    }
+    return NULL;
+}
+
+TCI_FN tci_ox_value *tci_ox_lookup(const tci_ox_op *o, const char *name)
+{
+    return o->m->names ? tci_ox_find(o->m->names, name) : NULL;
+}
+
+TCI_FN tci_ox_names tci_ox_names_new(tci_scratch *s, const tci_ox_names *around, int64_t expected)
+{
+    tci_ox_names names = {.around = around, .n_buckets = (uint32_t)(expected * 2 + 16)};
+    names.buckets = TCI_NEW_ARRAY(s, tci_ox_value *, names.n_buckets);
+    return names;
+}
+
+TCI_FN void tci_ox_declare(const tci_ox_op *o, tci_ox_names *names, tci_ox_value *v)
+{
+    uint32_t at = tci_ox_hash(v->name) % names->n_buckets;
+    for (tci_ox_value *w = names->buckets[at]; w; w = w->next) {
+        if (!strcmp(v->name, w->name)) {
+            tci_ox_fail(o, TC_ERR_IO, "%.60s is given twice", v->name);
+        }
+    }
+    v->next = names->buckets[at];
+    names->buckets[at] = v;
+}
+
+TCI_FN tci_ox_value *tci_ox_value_new(tci_scratch *s, const char *name)
+{
+    tci_ox_value *v = TCI_NEW(s, tci_ox_value);
+    v->name = name;
+    v->t = v->count = TC_NONE;
+    return v;
+}
+
+/* ---- files ---- */
+
+TCI_FN void tci_ox_file_release(tci_owner *owner)
+{
+    tci_ox_file *f = (tci_ox_file *)(void *)owner;
+    if (__atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        munmap(f->map, (size_t)f->bytes);
+        tci_heap_free(f);
+    }
+}
+
+/* Maps it and adds it to the import's files. */
+TCI_FN tci_ox_file *tci_ox_file_open(tci_ox *m, const char *path, const char *place)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool is = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0;
+    const char *why = fd < 0 ? strerror(errno) : "it is empty, or no regular file";
+    void *map = is ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    why = is && map == MAP_FAILED ? strerror(errno) : why;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (map == MAP_FAILED) {
+        tci_scratch_fail(m->s, TC_ERR_IO, "%.80s cannot be read: %s", place, why);
+    }
+    tci_ox_file *f = tci_heap_get(sizeof(*f));
+    if (!f) {
+        munmap(map, (size_t)st.st_size);
+        tci_scratch_fail(m->s, TC_ERR_MEMORY, "out of memory");
+    }
+    *f = (tci_ox_file){.owner = {tci_ox_file_release}, .refs = 1, .map = map,
+                       .bytes = (int64_t)st.st_size, .place = place, .next = m->files};
+    m->files = f;
+    return f;
+}
+
+/* External data: a file next to the model, never outside of its directory. */
+static const tci_ox_file *tci_ox_external(const tci_ox_op *o, const tci_onnx_tensor *t)
+{
+    tci_ox *m = o->m;
+    for (const tci_ox_file *f = m->files; f; f = f->next) {
+        if (!strcmp(f->place, t->place)) {
+            return f;
+        }
+    }
+    if (!m->path) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "tensor %.40s is in the file %.40s: a model in memory "
+                    "has none (tc_onnx_load reads it)", t->name, t->place);
+    }
+    if (*t->place == '/' || !strcmp(t->place, "..") || !strncmp(t->place, "../", 3) ||
+        strstr(t->place, "/../")) {
+        tci_ox_fail(o, TC_ERR_IO, "tensor %.40s is in %.60s, outside of the model's directory",
+                    t->name, t->place);
+    }
+    const char *slash = strrchr(m->path, '/');
+    int n = slash ? (int)(slash - m->path) + 1 : 0;
+    return tci_ox_file_open(m, tci_scratch_printf(o->s, "%.*s%s", n, m->path, t->place), t->place);
+}
+
+/* Where the elements are; *file NULL: not in a file that can be borrowed from. */
+static const char *tci_ox_data(const tci_ox_op *o, const tci_onnx_tensor *t,
+                               const tci_ox_file **file)
+{
+    *file = NULL;
+    if (t->place) {
+        const tci_ox_file *f = tci_ox_external(o, t);
+        int64_t bytes = t->count * tc_dtype_size(tci_onnx_dtype(t->type));
+        if (t->offset > f->bytes || bytes > f->bytes - t->offset ||
+            (t->length >= 0 && t->length != bytes)) {
+            tci_ox_fail(o, TC_ERR_IO, "tensor %.40s needs %" PRId64 " bytes from %" PRId64 " on of "
+                        "%.40s, which has %" PRId64, t->name, bytes, t->offset, t->place, f->bytes);
+        }
+        *file = f;
+        return f->map + t->offset;
+    }
+    for (const tci_ox_file *f = o->m->files; f; f = f->next) {
+        if (t->data >= f->map && t->data < f->map + f->bytes) {
+            *file = f;
+        }
+    }
+    return t->data;
+}
+
+/* ---- values ---- */
+
+TCI_FN tc_dtype tci_ox_dtype(const tci_ox_op *o, int64_t type)
+{
+    tc_dtype d = tci_onnx_dtype(type);
+    if (d == TC_DTYPE_COUNT) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "dtype %s is not supported", tci_onnx_type_name(type));
+    }
+    return d;
+}
+
+static tc_tensor tci_ox_borrow(const tci_ox_op *o, const tci_onnx_tensor *t, tc_dtype dtype,
+                               const char *data, const tci_ox_file *file)
+{
+    tci_frame f = tci_frame_on(o->ctx, "tc_onnx_load", o->here);
+    tci_ox_file *owner = (tci_ox_file *)(uintptr_t)file;
+    __atomic_add_fetch(&owner->refs, 1, __ATOMIC_RELAXED);
+    tci_node *x = f.failed ? NULL : tci_leaf_borrow(&f, data, dtype, t->rank, t->sizes, NULL,
+                                                    &owner->owner);
+    if (!x) {
+        tci_ox_file_release(&owner->owner);
+    }
+    return tci_frame_end(&f, x);
+}
+
+static tc_tensor tci_ox_copy(const tci_ox_op *o, const tci_onnx_tensor *t, tc_dtype dtype,
+                             const char *data)
+{
+    int64_t bytes = t->count * tc_dtype_size(dtype);
+    char *copy = tci_scratch_get(o->s, (size_t)bytes + 1); /* aligned */
+    if (bytes) {
+        memcpy(copy, data, (size_t)bytes);
+    }
+    for (int64_t i = 0; dtype == TC_BOOL && i < bytes; i++) {
+        copy[i] = copy[i] != 0;
+    }
+    return tc_copy_in_at(o->ctx, copy, dtype, t->rank, t->sizes, NULL, o->here);
+}
+
+static tc_tensor tci_ox_parameter(const tci_ox_op *o, const tci_onnx_tensor *t, tc_dtype dtype,
+                                  const char *data)
+{
+    tci_ox *m = o->m;
+    int64_t *words = TCI_NEW_ARRAY(o->s, int64_t, t->rank + 1);
+    words[0] = dtype;
+    memcpy(words + 1, t->sizes, sizeof(*words) * (size_t)t->rank);
+    char *copy = tci_scratch_get(o->s, (size_t)(t->count * tc_dtype_size(dtype)) + 1);
+    memcpy(copy, data, (size_t)(t->count * tc_dtype_size(dtype)));
+    tc_tensor p = tc_named(tc_param_at(o->ctx, copy, t->rank + 1, words, o->here), t->name);
+    TCI_PUSH(m->s, m->parameters, m->n_parameters, m->cap_parameters, p);
+    return p;
+}
+
+/* A leaf for the elements of a TensorProto. */
+static tc_tensor tci_ox_leaf(const tci_ox_op *o, const tci_onnx_tensor *t, bool is_initializer)
+{
+    tc_dtype dtype = tci_ox_dtype(o, t->type);
+    const tci_ox_file *file;
+    const char *data = tci_ox_data(o, t, &file);
+    if (is_initializer && o->m->options->parameters && tci_ox_is_float(dtype) && t->count > 1) {
+        return tci_ox_parameter(o, t, dtype, data);
+    }
+    if (t->count <= 1) {
+        return tci_ox_known_tensor(o, tci_ox_known_read(o->s, dtype, t->rank, t->sizes, data));
+    }
+    if (file && dtype != TC_BOOL && tci_dtype_is_aligned(dtype, data)) {
+        return tci_ox_borrow(o, t, dtype, data, file);
+    }
+    return tci_ox_copy(o, t, dtype, data);
+}
+
+TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
+{
+    if (v->is_cut) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%.60s has as many elements as values say: it can only "
+                    "be an output of the graph", v->name);
+    }
+    if (!v->is_made) {
+        if (v->known) {
+            v->t = tci_ox_known_tensor(o, v->known);
+        } else if (v->initializer) {
+            v->t = tci_ox_leaf(o, v->initializer, true);
+        } else {
+            tci_ox_fail(o, TC_ERR_INTERNAL, "%.60s has no value", v->name);
+        }
+        v->is_made = true;
+        if (tc_status_of(v->t) != TC_OK) {
+            tci_ox_fail_tensor(o, v->t);
+        }
+    }
+    return v->t;
+}
+
+TCI_FN bool tci_ox_has(const tci_ox_op *o, int i)
+{
+    return i < o->n_in && o->in[i];
+}
+
+TCI_FN tc_tensor tci_ox_in(const tci_ox_op *o, int i)
+{
+    if (!tci_ox_has(o, i)) {
+        tci_ox_fail(o, TC_ERR_IO, "operand %d is left out", i);
+    }
+    return tci_ox_tensor(o, o->in[i]);
+}
+
+TCI_FN tc_tensor tci_ox_maybe(const tci_ox_op *o, int i)
+{
+    return tci_ox_has(o, i) ? tci_ox_in(o, i) : TC_NONE;
+}
+
+TCI_FN bool tci_ox_wants(const tci_ox_op *o, int i)
+{
+    return i < o->n_out && o->out[i];
+}
+
+TCI_FN void tci_ox_out(const tci_ox_op *o, int i, tc_tensor t)
+{
+    if (tc_status_of(t) != TC_OK) {
+        tci_ox_fail_tensor(o, t);
+    }
+    if (tci_ox_wants(o, i)) {
+        o->out[i]->t = t;
+        o->out[i]->is_made = true;
+    }
+}
+
+TCI_FN void tci_ox_out_known(const tci_ox_op *o, int i, const tci_ox_known *k)
+{
+    if (tci_ox_wants(o, i)) {
+        o->out[i]->known = k;
+        o->out[i]->depends = 0;
+    }
+}
+
+/* ---- known operands ---- */
+
+TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v)
+{
+    const tci_onnx_tensor *t = v->initializer;
+    if (!v->known && t && t->count <= TCI_OX_FOLD_MOST / 4) {
+        const tci_ox_file *file;
+        tc_dtype dtype = tci_ox_dtype(o, t->type);
+        v->known = tci_ox_known_read(o->s, dtype, t->rank, t->sizes, tci_ox_data(o, t, &file));
+    }
+    return v->known;
+}
+
+/* Elements of a tensor that depends on no input: computed now. */
+static const tci_ox_known *tci_ox_read(const tci_ox_op *o, tci_ox_value *v)
+{
+    int rank;
+    tc_tensor t = tci_ox_tensor(o, v);
+    const int64_t *sizes = tci_ox_sizes(o, t, &rank);
+    int64_t n = tc_nbytes(t);
+    if (n < 0 || tc_count(t) > TCI_OX_LIST_MOST) {
+        return NULL;
+    }
+    char *data = tci_scratch_get(o->s, (size_t)n + 1);
+    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, n), o->here);
+    if (status == TC_ERR_ARGUMENT) { /* a symbolic size is in it */
+        return NULL;
+    } else if (status != TC_OK) {
+        tci_ox_fail(o, status, "%s", tc_error(t));
+    }
+    return tci_ox_known_read(o->s, tc_dtype_of(t), rank, sizes, data);
+}
+
+TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v)
+{
+    if (!v->known && !v->initializer && !v->depends) {
+        v->known = tci_ox_read(o, v);
+        return v->known != NULL;
+    }
+    return v->known || v->initializer || !(v->depends & ~o->m->offered);
+}
+
+static void tci_ox_fail_unknown(const tci_ox_op *o, const tci_ox_value *v, const char *what)
+{
+    const tci_onnx_graph *g = o->m->proto->graph;
+    uint64_t missing = v->depends & ~o->m->offered;
+    if ((missing & TCI_OX_UNKNOWABLE) || !missing) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%s (%.40s) follows from values that only a run knows",
+                    what, v->name);
+    }
+    int i = 0;
+    while (i < TCI_OX_INPUTS && !(missing >> i & 1)) {
+        i++;
+    }
+    tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%s (%.40s) follows from the value of input %.40s, which "
+                "must be told (tc_onnx_options.inputs)", what, v->name,
+                i < g->n_inputs ? g->inputs[i].name : "");
+}
+
+TCI_FN const tci_ox_known *tci_ox_need(const tci_ox_op *o, int i, const char *what)
+{
+    if (!tci_ox_has(o, i)) {
+        tci_ox_fail(o, TC_ERR_IO, "%s is left out", what);
+    }
+    tci_ox_value *v = o->in[i];
+    if (tci_ox_known_of(o, v)) {
+        return v->known;
+    }
+    if (!v->depends) {
+        v->known = tci_ox_read(o, v);
+    } else if (!(v->depends & ~o->m->offered)) {
+        o->m->fixed |= v->depends;
+        o->m->again = true;
+        tci_scratch_fail(o->s, TC_ERR_INTERNAL, "inputs become constants");
+    }
+    if (!v->known) {
+        tci_ox_fail_unknown(o, v, what);
+    }
+    return v->known;
+}
+
+TCI_FN const int64_t *tci_ox_need_ints(const tci_ox_op *o, int i, const char *what, int *n)
+{
+    const tci_ox_known *k = tci_ox_need(o, i, what);
+    int64_t *list = TCI_NEW_ARRAY(o->s, int64_t, k->n + 1);
+    for (int64_t j = 0; j < k->n; j++) {
+        list[j] = k->cells[j].i;
+    }
+    if (k->n > TCI_OX_LIST_MOST || tci_ox_is_float(k->dtype)) {
+        tci_ox_fail(o, TC_ERR_DTYPE, "%s is no list of integers", what);
+    }
+    *n = (int)k->n;
+    return list;
+}
+
+TCI_FN int64_t tci_ox_need_int(const tci_ox_op *o, int i, const char *what)
+{
+    int n;
+    const int64_t *list = tci_ox_need_ints(o, i, what, &n);
+    if (n != 1) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%s has %d elements: expected one", what, n);
+    }
+    return list[0];
+}
+
+TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what)
+{
+    const tci_ox_known *k = tci_ox_need(o, i, what);
+    if (k->n != 1 || k->cells[0].den || !tci_dim_is_known(k->cells[0].i)) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%s is not one number", what);
+    }
+    return tci_ox_is_float(k->dtype) ? k->cells[0].f : (double)k->cells[0].i;
+}
+
+/* ---- attributes ---- */
+
+TCI_FN const tci_onnx_attr *tci_ox_find_attr(const tci_onnx_attr *list, int n, const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(list[i].name, name)) {
+            return &list[i];
+        }
+    }
+    return NULL;
+}
+
+TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name)
+{
+    const tci_onnx_attr *a = tci_ox_find_attr(o->node->attrs, o->node->n_attrs, name);
+    return a && a->kind != TCI_ONNX_NOTHING ? a : NULL;
+}
+
+/* NULL: not given. */
+static const tci_onnx_attr *tci_ox_attr_of(const tci_ox_op *o, const char *name, tci_onnx_kind kind)
+{
+    const tci_onnx_attr *a = tci_ox_attr(o, name);
+    if (a && a->kind != kind) {
+        tci_ox_fail(o, TC_ERR_IO, "attribute %.40s has another type than the op says", name);
+    }
+    return a;
+}
+
+TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_INT);
+    return a ? a->i : otherwise;
+}
+
+TCI_FN double tci_ox_real(const tci_ox_op *o, const char *name, double otherwise)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_FLOAT);
+    return a ? a->f : otherwise;
+}
+
+TCI_FN const char *tci_ox_text(const tci_ox_op *o, const char *name, const char *otherwise)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_STRING);
+    return a ? a->s : otherwise;
+}
+
+TCI_FN const int64_t *tci_ox_ints(const tci_ox_op *o, const char *name, int *n)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_INTS);
+    static const int64_t none = 0;
+    *n = a ? a->n : 0;
+    return a ? a->n ? a->ints : &none : NULL;
+}
+
+TCI_FN const tci_onnx_graph *tci_ox_body(const tci_ox_op *o, const char *name)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_GRAPH);
+    if (!a) {
+        tci_ox_fail(o, TC_ERR_IO, "graph %s is missing", name);
+    }
+    return a->g;
+}
+
+/* ---- shapes ---- */
+
+TCI_FN int tci_ox_axis(const tci_ox_op *o, int64_t axis, int rank)
+{
+    int64_t at = axis < 0 ? axis + rank : axis;
+    if (at < 0 || at >= rank) {
+        tci_ox_fail(o, TC_ERR_AXIS, "axis %" PRId64 " of %d axes", axis, rank);
+    }
+    return (int)at;
+}
+
+TCI_FN const int64_t *tci_ox_sizes(const tci_ox_op *o, tc_tensor t, int *rank)
+{
+    *rank = tc_rank(t);
+    if (*rank < 0) {
+        tci_ox_fail_tensor(o, t);
+    }
+    int64_t *sizes = TCI_NEW_ARRAY(o->s, int64_t, *rank + 1);
+    for (int i = 0; i < *rank; i++) {
+        sizes[i] = tc_size(t, i);
+    }
+    return sizes;
+}
+
+TCI_FN tc_tensor tci_ox_shape_as(const tci_ox_op *o, tc_tensor t, int rank, const int64_t *sizes)
+{
+    return tc_reshape_at(t, rank, sizes, o->here);
+}
+
+TCI_FN tc_tensor tci_ox_move(const tci_ox_op *o, tc_tensor t, const int64_t *order)
+{
+    return tc_permute_at(t, tc_rank(t), order, o->here);
+}
+
+TCI_FN tc_tensor tci_ox_places(const tci_ox_op *o, int64_t n, int rank, int axis)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(o->s, int64_t, rank + 1);
+    for (int i = 0; i < rank; i++) {
+        sizes[i] = i == axis ? n : 1;
+    }
+    return tci_ox_shape_as(o, tc_arange(o->ctx, 0, n, 1, TC_I64), rank, sizes);
+}
+
+/* ---- bodies ---- */
+
+TCI_FN tc_status tci_ox_within(tci_ox_op *o, tci_ox_build build, void *user)
+{
+    jmp_buf outer;
+    tci_ox *m = o->m;
+    const tci_ox_names *names = m->names;
+    const int depth = m->depth;
+    tc_status status = TC_OK;
+    memcpy(&outer, &o->s->escape, sizeof(outer));
+    if (setjmp(o->s->escape)) {
+        status = o->s->why;
+        m->names = names;
+        m->depth = depth;
+    } else {
+        o->s->why = TC_OK;
+        build(o, user);
+    }
+    memcpy(&o->s->escape, &outer, sizeof(outer));
+    return status;
+}
+
+TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status)
+{
+    if (status == TC_OK) {
+        return;
+    }
+    if (o->s->why != TC_OK) { /* the text of what left the body is still there */
+        longjmp(o->s->escape, 1);
+    }
+    const char *text = tc_error(o->ctx), *call = strstr(text, "tc_");
+    tci_ox_fail(o, status, "%s", call ? call : text);
+}
+/* ---- src/onnx/fold.c ---- */
+/* onnx/fold.c - shape arithmetic: operators whose operands are known while the graph is built.
+ *
+ * In: small arrays of numbers and symbolic sizes. Out: the same. Integers compute as tc_dim_add and
+ * the like, floats in double, rounded to float for f32; a float that stands for a symbolic size is
+ * a quotient of it by a whole number, so that Floor(Cast(size) / 2) stays exact. What has no such
+ * form is left to the program. */
+
+#include <math.h>
+#include <string.h>
 
 /* ---- elements ---- */
 
@@ -1181,7 +1788,7 @@ typedef enum tci_ox_scalar {
 static bool tci_ox_compare(tci_ox_scalar op, int64_t a, int64_t b, int64_t *r)
 {
     int64_t d = tc_dim_sub(a, b);
-    int64_t least = tci_dim_least_any(d), most = tci_dim_most_any(d);
+    int64_t least = tci_dim_least(d), most = tci_dim_most(d);
     bool decided = least == most || least > 0 || most < 0;
     switch (op) {
     case TCI_OX_EQ: *r = least == 0 && most == 0; break;
@@ -1202,7 +1809,7 @@ static bool tci_ox_fold_symbols(tci_ox_scalar op, tci_ox_cell a, tci_ox_cell b, 
     case TCI_OX_MUL: r->i = tc_dim_mul(a.i, b.i); return true;
     case TCI_OX_DIV: /* truncates: as floor of what is not negative */
         r->i = divides ? tc_dim_div(a.i, b.i) : 0;
-        return divides && tci_dim_least_any(a.i) >= 0;
+        return divides && tci_dim_least(a.i) >= 0;
     case TCI_OX_MOD:
         r->i = divides ? tc_dim_sub(a.i, tc_dim_mul(tc_dim_div(a.i, b.i), b.i)) : 0;
         return divides;
@@ -2478,9 +3085,24 @@ TCI_OX_MAKE(constant_of_shape)
     tci_ox_out(o, 0, tc_expand_at(one, n, sizes, o->here));
 }
 
+/* Floats from a known number on by 1 to a symbolic size. */
+static bool tci_ox_range_symbolic(tci_ox_op *o, tc_dtype d)
+{
+    const tci_ox_known *limit = tci_ox_need(o, 1, "limit");
+    double from = tci_ox_need_real(o, 0, "start"), by = tci_ox_need_real(o, 2, "delta");
+    if (limit->n != 1 || limit->cells[0].den != 1 || from != 0 || by != 1) {
+        return false;
+    }
+    tci_ox_out(o, 0, tc_cast(tc_arange(o->ctx, 0, limit->cells[0].i, 1, TC_I64), d));
+    return true;
+}
+
 TCI_OX_MAKE(range)
 {
     tc_dtype d = tc_dtype_of(tci_ox_in(o, 0));
+    if (tci_ox_is_float(d) && tci_ox_range_symbolic(o, d)) {
+        return;
+    }
     if (tci_ox_is_float(d)) {
         double from = tci_ox_need_real(o, 0, "start"), by = tci_ox_need_real(o, 2, "delta");
         tci_ox_out(o, 0, tc_arange(o->ctx, from, tci_ox_need_real(o, 1, "limit"), by, d));
@@ -2746,10 +3368,10 @@ TCI_OX_MAKE(center_crop_pad)
     for (int i = 0; i < n; i++) {
         int axis = tci_ox_axis(o, axes && i < n_axes ? axes[i] : i, rank);
         int64_t more = tc_dim_sub(want[i], sizes[axis]);
-        if (tci_dim_least_any(more) >= 0) {
+        if (tci_dim_least(more) >= 0) {
             int64_t before = tc_dim_div(more, 2);
             x = tc_pad(x, axis, before, tc_dim_sub(more, before), 0);
-        } else if (tci_dim_most_any(more) <= 0) {
+        } else if (tci_dim_most(more) <= 0) {
             int64_t start = tc_dim_div(tc_dim_sub(0, more), 2);
             x = tc_slice(x, axis, start, tc_dim_add(start, want[i]), 1);
         } else {
@@ -3551,7 +4173,7 @@ TCI_OX_MAKE(conv_transpose)
                    : tc_conv_transpose3d(x, weight, bias, &c);
     for (int i = 0; i < w.n; i++) { /* crops, or pads where more is asked for than there is */
         int64_t after = tc_dim_sub(extra[i], w.after[i]), before = tc_dim_sub(0, w.before[i]);
-        bool grows = tci_dim_most_any(after) > 0 || tci_dim_most_any(before) > 0;
+        bool grows = tci_dim_most(after) > 0 || tci_dim_most(before) > 0;
         if (grows && tci_ox_given(bias)) {
             tci_ox_fail(o, TC_ERR_UNSUPPORTED, "output padding with a bias");
         }
@@ -5017,7 +5639,7 @@ static void tci_ox_branch_build(tci_ox_op *o, void *user)
         outer[i] = b->captured[i]->t;
         b->captured[i]->t = b->x[i];
     }
-    tci_ox_graph(o, b->g, NULL, 0, results);
+    o->m->build(o, b->g, NULL, 0, results);
     for (int i = 0; i < b->g->n_outputs; i++) {
         b->y[i] = tci_ox_tensor(o, results[i]);
     }
@@ -5085,7 +5707,7 @@ TCI_OX_MAKE(if)
         const tci_ox_known *k = tci_ox_need(o, 0, "the condition");
         const tci_onnx_graph *g = k->n > 0 && k->cells[0].i ? both[0].g : both[1].g;
         tci_ox_value **results = TCI_NEW_ARRAY(o->s, tci_ox_value *, g->n_outputs + 1);
-        tci_ox_graph(o, g, NULL, 0, results);
+        o->m->build(o, g, NULL, 0, results);
         for (int i = 0; i < g->n_outputs; i++) {
             tci_ox_give(o, i, results[i]);
         }
@@ -5168,7 +5790,7 @@ static void tci_ox_loop_build(tci_ox_op *o, void *user)
     for (int i = 0; i < l->n_x && !l->counts; i++) {
         in[at++] = tci_ox_bound_value(l->x[i]);
     }
-    tci_ox_graph(o, l->g, in, n, out);
+    o->m->build(o, l->g, in, n, out);
     for (int i = 0; i < l->n_carry; i++) {
         l->next[i] = tci_ox_tensor(o, out[skip + i]);
     }
@@ -5289,7 +5911,7 @@ static tci_ox_value **tci_ox_loop_step(const tci_ox_op *o, const tci_ox_loop *l,
         in[j + 2] = *carry[j];
         in[j + 2].next = NULL;
     }
-    tci_ox_graph(o, l->g, in, n, out);
+    o->m->build(o, l->g, in, n, out);
     *goes = tci_ox_known_of(o, out[0]);
     return out;
 }
@@ -5340,7 +5962,7 @@ static void tci_ox_while_build(tci_ox_op *o, void *user)
     for (int i = 0; i < l->n_carry + 2; i++) {
         in[i] = tci_ox_bound_value(l->carry[i]);
     }
-    tci_ox_graph(o, l->g, in, l->n_carry + 2, out);
+    o->m->build(o, l->g, in, l->n_carry + 2, out);
     l->next[0] = tc_add(l->carry[0], 1);
     for (int i = 0; i < l->n_carry + 1; i++) {
         l->next[i + 1] = tci_ox_tensor(o, out[i]);
@@ -5465,8 +6087,8 @@ TCI_FN int tci_ox_n_rows(void)
     return TCI_COUNT(tci_ox_table);
 }
 /* ---- src/onnx/import.c ---- */
-/* onnx/import.c - an ONNX graph to tensors of tc: names, values, operands, attributes, nodes in
- * order, and the public calls.
+/* onnx/import.c - an ONNX graph to tensors of tc: nodes in order, functions, graphs within graphs,
+ * and the public calls.
  *
  * The one idea: a graph is built once, in the order of its nodes; where a shape turns out to follow
  * from the value of an input that the caller told, that input becomes a constant and the graph is
@@ -5478,517 +6100,6 @@ TCI_FN int tci_ox_n_rows(void)
 
 
 enum { TCI_OX_DEEPEST = 48 };
-
-/* ---- failures ---- */
-
-TCI_FN void tci_ox_fail(const tci_ox_op *o, tc_status why, const char *format, ...)
-{
-    char text[200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    if (o->node) {
-        tci_scratch_fail(o->s, why, "node %d %.40s%s(%.30s): %s", o->node->number, o->node->name,
-                         *o->node->name ? " " : "", o->node->op, text);
-    }
-    tci_scratch_fail(o->s, why, "%s", text);
-}
-
-/* The text of a poisoned tensor, from the name of the call on. */
-static void tci_ox_fail_tensor(const tci_ox_op *o, tc_tensor t)
-{
-    const char *text = tc_error(t), *call = strstr(text, "tc_");
-    tci_ox_fail(o, tc_status_of(t), "%s", call ? call : text);
-}
-
-/* ---- names ---- */
-
-static uint32_t tci_ox_hash(const char *name)
-{
-    uint32_t h = 2166136261u;
-    for (; *name; name++) {
-        h = (h ^ (unsigned char)*name) * 16777619u;
-    }
-    return h;
-}
-
-static tci_ox_value *tci_ox_find(const tci_ox_names *names, const char *name)
-{
-    uint32_t h = tci_ox_hash(name);
-    for (; names; names = names->around) {
-        for (tci_ox_value *v = names->buckets[h % names->n_buckets]; v; v = v->next) {
-            if (!strcmp(v->name, name)) {
-                return v;
-            }
-        }
-    }
-    return NULL;
-}
-
-TCI_FN tci_ox_value *tci_ox_lookup(const tci_ox_op *o, const char *name)
-{
-    return o->m->names ? tci_ox_find(o->m->names, name) : NULL;
-}
-
-static tci_ox_names tci_ox_names_new(tci_scratch *s, const tci_ox_names *around, int64_t expected)
-{
-    tci_ox_names names = {.around = around, .n_buckets = (uint32_t)(expected * 2 + 16)};
-    names.buckets = TCI_NEW_ARRAY(s, tci_ox_value *, names.n_buckets);
-    return names;
-}
-
-static void tci_ox_declare(const tci_ox_op *o, tci_ox_names *names, tci_ox_value *v)
-{
-    uint32_t at = tci_ox_hash(v->name) % names->n_buckets;
-    for (tci_ox_value *w = names->buckets[at]; w; w = w->next) {
-        if (!strcmp(v->name, w->name)) {
-            tci_ox_fail(o, TC_ERR_IO, "%.60s is given twice", v->name);
-        }
-    }
-    v->next = names->buckets[at];
-    names->buckets[at] = v;
-}
-
-static tci_ox_value *tci_ox_value_new(tci_scratch *s, const char *name)
-{
-    tci_ox_value *v = TCI_NEW(s, tci_ox_value);
-    v->name = name;
-    v->t = v->count = TC_NONE;
-    return v;
-}
-
-/* ---- files ---- */
-
-static void tci_ox_file_release(tci_owner *owner)
-{
-    tci_ox_file *f = (tci_ox_file *)(void *)owner;
-    if (__atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) {
-        munmap(f->map, (size_t)f->bytes);
-        tci_heap_free(f);
-    }
-}
-
-/* Maps it and adds it to the import's files. */
-static tci_ox_file *tci_ox_file_open(tci_ox *m, const char *path, const char *place)
-{
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool is = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0;
-    const char *why = fd < 0 ? strerror(errno) : "it is empty, or no regular file";
-    void *map = is ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-    why = is && map == MAP_FAILED ? strerror(errno) : why;
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (map == MAP_FAILED) {
-        tci_scratch_fail(m->s, TC_ERR_IO, "%.80s cannot be read: %s", place, why);
-    }
-    tci_ox_file *f = tci_heap_get(sizeof(*f));
-    if (!f) {
-        munmap(map, (size_t)st.st_size);
-        tci_scratch_fail(m->s, TC_ERR_MEMORY, "out of memory");
-    }
-    *f = (tci_ox_file){.owner = {tci_ox_file_release}, .refs = 1, .map = map,
-                       .bytes = (int64_t)st.st_size, .place = place, .next = m->files};
-    m->files = f;
-    return f;
-}
-
-/* External data: a file next to the model, never outside of its directory. */
-static const tci_ox_file *tci_ox_external(const tci_ox_op *o, const tci_onnx_tensor *t)
-{
-    tci_ox *m = o->m;
-    for (const tci_ox_file *f = m->files; f; f = f->next) {
-        if (!strcmp(f->place, t->place)) {
-            return f;
-        }
-    }
-    if (!m->path) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "tensor %.40s is in the file %.40s: a model in memory "
-                    "has none (tc_onnx_load reads it)", t->name, t->place);
-    }
-    if (*t->place == '/' || !strcmp(t->place, "..") || !strncmp(t->place, "../", 3) ||
-        strstr(t->place, "/../")) {
-        tci_ox_fail(o, TC_ERR_IO, "tensor %.40s is in %.60s, outside of the model's directory",
-                    t->name, t->place);
-    }
-    const char *slash = strrchr(m->path, '/');
-    int n = slash ? (int)(slash - m->path) + 1 : 0;
-    return tci_ox_file_open(m, tci_scratch_printf(o->s, "%.*s%s", n, m->path, t->place), t->place);
-}
-
-/* Where the elements are; *file NULL: not in a file that can be borrowed from. */
-static const char *tci_ox_data(const tci_ox_op *o, const tci_onnx_tensor *t,
-                               const tci_ox_file **file)
-{
-    *file = NULL;
-    if (t->place) {
-        const tci_ox_file *f = tci_ox_external(o, t);
-        int64_t bytes = t->count * tc_dtype_size(tci_onnx_dtype(t->type));
-        if (t->offset > f->bytes || bytes > f->bytes - t->offset ||
-            (t->length >= 0 && t->length != bytes)) {
-            tci_ox_fail(o, TC_ERR_IO, "tensor %.40s needs %" PRId64 " bytes from %" PRId64 " on of "
-                        "%.40s, which has %" PRId64, t->name, bytes, t->offset, t->place, f->bytes);
-        }
-        *file = f;
-        return f->map + t->offset;
-    }
-    for (const tci_ox_file *f = o->m->files; f; f = f->next) {
-        if (t->data >= f->map && t->data < f->map + f->bytes) {
-            *file = f;
-        }
-    }
-    return t->data;
-}
-
-/* ---- values ---- */
-
-TCI_FN tc_dtype tci_ox_dtype(const tci_ox_op *o, int64_t type)
-{
-    tc_dtype d = tci_onnx_dtype(type);
-    if (d == TC_DTYPE_COUNT) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "dtype %s is not supported", tci_onnx_type_name(type));
-    }
-    return d;
-}
-
-static tc_tensor tci_ox_borrow(const tci_ox_op *o, const tci_onnx_tensor *t, tc_dtype dtype,
-                               const char *data, const tci_ox_file *file)
-{
-    tci_frame f = tci_frame_on(o->ctx, "tc_onnx_load", o->here);
-    tci_ox_file *owner = (tci_ox_file *)(uintptr_t)file;
-    __atomic_add_fetch(&owner->refs, 1, __ATOMIC_RELAXED);
-    tci_node *x = f.failed ? NULL : tci_leaf_borrow(&f, data, dtype, t->rank, t->sizes, NULL,
-                                                    &owner->owner);
-    if (!x) {
-        tci_ox_file_release(&owner->owner);
-    }
-    return tci_frame_end(&f, x);
-}
-
-static tc_tensor tci_ox_copy(const tci_ox_op *o, const tci_onnx_tensor *t, tc_dtype dtype,
-                             const char *data)
-{
-    int64_t bytes = t->count * tc_dtype_size(dtype);
-    char *copy = tci_scratch_get(o->s, (size_t)bytes + 1); /* aligned */
-    if (bytes) {
-        memcpy(copy, data, (size_t)bytes);
-    }
-    for (int64_t i = 0; dtype == TC_BOOL && i < bytes; i++) {
-        copy[i] = copy[i] != 0;
-    }
-    return tc_copy_in_at(o->ctx, copy, dtype, t->rank, t->sizes, NULL, o->here);
-}
-
-static tc_tensor tci_ox_parameter(const tci_ox_op *o, const tci_onnx_tensor *t, tc_dtype dtype,
-                                  const char *data)
-{
-    tci_ox *m = o->m;
-    int64_t *words = TCI_NEW_ARRAY(o->s, int64_t, t->rank + 1);
-    words[0] = dtype;
-    memcpy(words + 1, t->sizes, sizeof(*words) * (size_t)t->rank);
-    char *copy = tci_scratch_get(o->s, (size_t)(t->count * tc_dtype_size(dtype)) + 1);
-    memcpy(copy, data, (size_t)(t->count * tc_dtype_size(dtype)));
-    tc_tensor p = tc_named(tc_param_at(o->ctx, copy, t->rank + 1, words, o->here), t->name);
-    TCI_PUSH(m->s, m->parameters, m->n_parameters, m->cap_parameters, p);
-    return p;
-}
-
-/* A leaf for the elements of a TensorProto. */
-static tc_tensor tci_ox_leaf(const tci_ox_op *o, const tci_onnx_tensor *t, bool is_initializer)
-{
-    tc_dtype dtype = tci_ox_dtype(o, t->type);
-    const tci_ox_file *file;
-    const char *data = tci_ox_data(o, t, &file);
-    if (is_initializer && o->m->options->parameters && tci_ox_is_float(dtype) && t->count > 1) {
-        return tci_ox_parameter(o, t, dtype, data);
-    }
-    if (t->count <= 1) {
-        return tci_ox_known_tensor(o, tci_ox_known_read(o->s, dtype, t->rank, t->sizes, data));
-    }
-    if (file && dtype != TC_BOOL && tci_dtype_is_aligned(dtype, data)) {
-        return tci_ox_borrow(o, t, dtype, data, file);
-    }
-    return tci_ox_copy(o, t, dtype, data);
-}
-
-TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
-{
-    if (v->is_cut) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%.60s has as many elements as values say: it can only "
-                    "be an output of the graph", v->name);
-    }
-    if (!v->is_made) {
-        if (v->known) {
-            v->t = tci_ox_known_tensor(o, v->known);
-        } else if (v->initializer) {
-            v->t = tci_ox_leaf(o, v->initializer, true);
-        } else {
-            tci_ox_fail(o, TC_ERR_INTERNAL, "%.60s has no value", v->name);
-        }
-        v->is_made = true;
-        if (tc_status_of(v->t) != TC_OK) {
-            tci_ox_fail_tensor(o, v->t);
-        }
-    }
-    return v->t;
-}
-
-TCI_FN bool tci_ox_has(const tci_ox_op *o, int i)
-{
-    return i < o->n_in && o->in[i];
-}
-
-TCI_FN tc_tensor tci_ox_in(const tci_ox_op *o, int i)
-{
-    if (!tci_ox_has(o, i)) {
-        tci_ox_fail(o, TC_ERR_IO, "operand %d is left out", i);
-    }
-    return tci_ox_tensor(o, o->in[i]);
-}
-
-TCI_FN tc_tensor tci_ox_maybe(const tci_ox_op *o, int i)
-{
-    return tci_ox_has(o, i) ? tci_ox_in(o, i) : TC_NONE;
-}
-
-TCI_FN bool tci_ox_wants(const tci_ox_op *o, int i)
-{
-    return i < o->n_out && o->out[i];
-}
-
-TCI_FN void tci_ox_out(const tci_ox_op *o, int i, tc_tensor t)
-{
-    if (tc_status_of(t) != TC_OK) {
-        tci_ox_fail_tensor(o, t);
-    }
-    if (tci_ox_wants(o, i)) {
-        o->out[i]->t = t;
-        o->out[i]->is_made = true;
-    }
-}
-
-TCI_FN void tci_ox_out_known(const tci_ox_op *o, int i, const tci_ox_known *k)
-{
-    if (tci_ox_wants(o, i)) {
-        o->out[i]->known = k;
-        o->out[i]->depends = 0;
-    }
-}
-
-/* ---- known operands ---- */
-
-TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v)
-{
-    const tci_onnx_tensor *t = v->initializer;
-    if (!v->known && t && t->count <= TCI_OX_FOLD_MOST / 4) {
-        const tci_ox_file *file;
-        tc_dtype dtype = tci_ox_dtype(o, t->type);
-        v->known = tci_ox_known_read(o->s, dtype, t->rank, t->sizes, tci_ox_data(o, t, &file));
-    }
-    return v->known;
-}
-
-TCI_FN bool tci_ox_can_know(const tci_ox_op *o, const tci_ox_value *v)
-{
-    return v->known || v->initializer || !(v->depends & ~o->m->offered);
-}
-
-/* Elements of a tensor that depends on no input: computed now. */
-static const tci_ox_known *tci_ox_read(const tci_ox_op *o, tci_ox_value *v)
-{
-    int rank;
-    tc_tensor t = tci_ox_tensor(o, v);
-    const int64_t *sizes = tci_ox_sizes(o, t, &rank);
-    int64_t n = tc_nbytes(t);
-    if (n < 0 || tc_count(t) > TCI_OX_LIST_MOST) {
-        return NULL;
-    }
-    char *data = tci_scratch_get(o->s, (size_t)n + 1);
-    if (tc_read_as_at(t, TC_BUF((void *)data, n), o->here) != TC_OK) {
-        tci_ox_fail_tensor(o, t);
-    }
-    return tci_ox_known_read(o->s, tc_dtype_of(t), rank, sizes, data);
-}
-
-static void tci_ox_fail_unknown(const tci_ox_op *o, const tci_ox_value *v, const char *what)
-{
-    const tci_onnx_graph *g = o->m->proto->graph;
-    uint64_t missing = v->depends & ~o->m->offered;
-    if (missing & TCI_OX_UNKNOWABLE) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%s (%.40s) follows from values that only a run knows",
-                    what, v->name);
-    }
-    int i = 0;
-    while (i < TCI_OX_INPUTS && !(missing >> i & 1)) {
-        i++;
-    }
-    tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%s (%.40s) follows from the value of input %.40s, which "
-                "must be told (tc_onnx_options.inputs)", what, v->name,
-                i < g->n_inputs ? g->inputs[i].name : "");
-}
-
-TCI_FN const tci_ox_known *tci_ox_need(const tci_ox_op *o, int i, const char *what)
-{
-    if (!tci_ox_has(o, i)) {
-        tci_ox_fail(o, TC_ERR_IO, "%s is left out", what);
-    }
-    tci_ox_value *v = o->in[i];
-    if (tci_ox_known_of(o, v)) {
-        return v->known;
-    }
-    if (!v->depends) {
-        v->known = tci_ox_read(o, v);
-    } else if (!(v->depends & ~o->m->offered)) {
-        o->m->fixed |= v->depends;
-        o->m->again = true;
-        tci_scratch_fail(o->s, TC_ERR_INTERNAL, "inputs become constants");
-    }
-    if (!v->known) {
-        tci_ox_fail_unknown(o, v, what);
-    }
-    return v->known;
-}
-
-TCI_FN const int64_t *tci_ox_need_ints(const tci_ox_op *o, int i, const char *what, int *n)
-{
-    const tci_ox_known *k = tci_ox_need(o, i, what);
-    int64_t *list = TCI_NEW_ARRAY(o->s, int64_t, k->n + 1);
-    for (int64_t j = 0; j < k->n; j++) {
-        list[j] = k->cells[j].i;
-    }
-    if (k->n > TCI_OX_LIST_MOST || tci_ox_is_float(k->dtype)) {
-        tci_ox_fail(o, TC_ERR_DTYPE, "%s is no list of integers", what);
-    }
-    *n = (int)k->n;
-    return list;
-}
-
-TCI_FN int64_t tci_ox_need_int(const tci_ox_op *o, int i, const char *what)
-{
-    int n;
-    const int64_t *list = tci_ox_need_ints(o, i, what, &n);
-    if (n != 1) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%s has %d elements: expected one", what, n);
-    }
-    return list[0];
-}
-
-TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what)
-{
-    const tci_ox_known *k = tci_ox_need(o, i, what);
-    if (k->n != 1 || k->cells[0].den || !tci_dim_is_known(k->cells[0].i)) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%s is not one number", what);
-    }
-    return tci_ox_is_float(k->dtype) ? k->cells[0].f : (double)k->cells[0].i;
-}
-
-/* ---- attributes ---- */
-
-static const tci_onnx_attr *tci_ox_find_attr(const tci_onnx_attr *list, int n, const char *name)
-{
-    for (int i = 0; i < n; i++) {
-        if (!strcmp(list[i].name, name)) {
-            return &list[i];
-        }
-    }
-    return NULL;
-}
-
-TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name)
-{
-    const tci_onnx_attr *a = tci_ox_find_attr(o->node->attrs, o->node->n_attrs, name);
-    return a && a->kind != TCI_ONNX_NOTHING ? a : NULL;
-}
-
-/* NULL: not given. */
-static const tci_onnx_attr *tci_ox_attr_of(const tci_ox_op *o, const char *name, tci_onnx_kind kind)
-{
-    const tci_onnx_attr *a = tci_ox_attr(o, name);
-    if (a && a->kind != kind) {
-        tci_ox_fail(o, TC_ERR_IO, "attribute %.40s has another type than the op says", name);
-    }
-    return a;
-}
-
-TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise)
-{
-    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_INT);
-    return a ? a->i : otherwise;
-}
-
-TCI_FN double tci_ox_real(const tci_ox_op *o, const char *name, double otherwise)
-{
-    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_FLOAT);
-    return a ? a->f : otherwise;
-}
-
-TCI_FN const char *tci_ox_text(const tci_ox_op *o, const char *name, const char *otherwise)
-{
-    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_STRING);
-    return a ? a->s : otherwise;
-}
-
-TCI_FN const int64_t *tci_ox_ints(const tci_ox_op *o, const char *name, int *n)
-{
-    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_INTS);
-    static const int64_t none = 0;
-    *n = a ? a->n : 0;
-    return a ? a->n ? a->ints : &none : NULL;
-}
-
-TCI_FN const tci_onnx_graph *tci_ox_body(const tci_ox_op *o, const char *name)
-{
-    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_GRAPH);
-    if (!a) {
-        tci_ox_fail(o, TC_ERR_IO, "graph %s is missing", name);
-    }
-    return a->g;
-}
-
-/* ---- shapes ---- */
-
-TCI_FN int tci_ox_axis(const tci_ox_op *o, int64_t axis, int rank)
-{
-    int64_t at = axis < 0 ? axis + rank : axis;
-    if (at < 0 || at >= rank) {
-        tci_ox_fail(o, TC_ERR_AXIS, "axis %" PRId64 " of %d axes", axis, rank);
-    }
-    return (int)at;
-}
-
-TCI_FN const int64_t *tci_ox_sizes(const tci_ox_op *o, tc_tensor t, int *rank)
-{
-    *rank = tc_rank(t);
-    if (*rank < 0) {
-        tci_ox_fail_tensor(o, t);
-    }
-    int64_t *sizes = TCI_NEW_ARRAY(o->s, int64_t, *rank + 1);
-    for (int i = 0; i < *rank; i++) {
-        sizes[i] = tc_size(t, i);
-    }
-    return sizes;
-}
-
-TCI_FN tc_tensor tci_ox_shape_as(const tci_ox_op *o, tc_tensor t, int rank, const int64_t *sizes)
-{
-    return tc_reshape_at(t, rank, sizes, o->here);
-}
-
-TCI_FN tc_tensor tci_ox_move(const tci_ox_op *o, tc_tensor t, const int64_t *order)
-{
-    return tc_permute_at(t, tc_rank(t), order, o->here);
-}
-
-TCI_FN tc_tensor tci_ox_places(const tci_ox_op *o, int64_t n, int rank, int axis)
-{
-    int64_t *sizes = TCI_NEW_ARRAY(o->s, int64_t, rank + 1);
-    for (int i = 0; i < rank; i++) {
-        sizes[i] = i == axis ? n : 1;
-    }
-    return tci_ox_shape_as(o, tc_arange(o->ctx, 0, n, 1, TC_I64), rank, sizes);
-}
 
 /* ---- nodes ---- */
 
@@ -6186,7 +6297,7 @@ static void tci_ox_initializers(const tci_ox_op *o, const tci_onnx_graph *g, tci
     }
 }
 
-TCI_FN void tci_ox_graph(const tci_ox_op *o, const tci_onnx_graph *g, tci_ox_value *inputs, int n,
+static void tci_ox_graph(const tci_ox_op *o, const tci_onnx_graph *g, tci_ox_value *inputs, int n,
                          tci_ox_value **results)
 {
     tci_ox_names names = tci_ox_names_new(o->s, o->m->names, g->n_nodes + g->n_tensors);
@@ -6207,38 +6318,6 @@ TCI_FN void tci_ox_graph(const tci_ox_op *o, const tci_onnx_graph *g, tci_ox_val
     }
 }
 
-TCI_FN tc_status tci_ox_within(tci_ox_op *o, tci_ox_build build, void *user)
-{
-    jmp_buf outer;
-    tci_ox *m = o->m;
-    const tci_ox_names *names = m->names;
-    const int depth = m->depth;
-    tc_status status = TC_OK;
-    memcpy(&outer, &o->s->escape, sizeof(outer));
-    if (setjmp(o->s->escape)) {
-        status = o->s->why;
-        m->names = names;
-        m->depth = depth;
-    } else {
-        o->s->why = TC_OK;
-        build(o, user);
-    }
-    memcpy(&o->s->escape, &outer, sizeof(outer));
-    return status;
-}
-
-TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status)
-{
-    if (status == TC_OK) {
-        return;
-    }
-    if (o->s->why != TC_OK) { /* the text of what left the body is still there */
-        longjmp(o->s->escape, 1);
-    }
-    const char *text = tc_error(o->ctx), *call = strstr(text, "tc_");
-    tci_ox_fail(o, status, "%s", call ? call : text);
-}
-
 /* ---- the model ---- */
 
 static const tc_onnx_input *tci_ox_told(const tci_ox *m, const char *name)
@@ -6255,12 +6334,18 @@ static const tc_onnx_input *tci_ox_told(const tci_ox *m, const char *name)
 static int64_t tci_ox_open_size(const tci_ox_op *o, const tci_onnx_info *v, int axis)
 {
     const char *name = v->params[axis];
+    name = *name ? name : tci_scratch_printf(o->s, "%s.%d", v->name, axis);
+    for (int i = 0; i < o->m->options->n_sizes; i++) {
+        if (!strcmp(o->m->options->sizes[i].name, name)) {
+            return o->m->options->sizes[i].size;
+        }
+    }
 #ifdef TC_DYNAMIC_SHAPES
     int64_t most = o->m->options->largest ? o->m->options->largest : 65536;
-    return tc_dim_make(*name ? name : tci_scratch_printf(o->s, "%s.%d", v->name, axis), 1, most);
+    return tc_dim_make(name, 1, most);
 #else
     tci_ox_fail(o, TC_ERR_SHAPE, "axis %d of input %.60s has no size (\"%.40s\"): tell it "
-                "(tc_onnx_options.inputs), or define TC_DYNAMIC_SHAPES", axis, v->name, name);
+                "(tc_onnx_options.sizes), or define TC_DYNAMIC_SHAPES", axis, v->name, name);
     return 0;
 #endif
 }
@@ -6279,6 +6364,14 @@ static void tci_ox_input(const tci_ox_op *o, int i, tci_ox_value *v)
                     "(tc_onnx_options.inputs)", info->name);
     }
     words[0] = tci_ox_dtype(o, info->type);
+    bool differs = info->rank >= 0 && rank != info->rank;
+    for (int d = 0; d < rank && !differs && told && told->sizes && info->rank >= 0; d++) {
+        differs = info->sizes[d] >= 0 && told->sizes[d] != info->sizes[d];
+    }
+    if (differs) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "input %.60s is told other sizes than the model has",
+                    info->name);
+    }
     for (int d = 0; d < rank; d++) {
         words[d + 1] = told && told->sizes ? told->sizes[d]
                        : info->sizes[d] >= 0 ? info->sizes[d] : tci_ox_open_size(o, info, d);
@@ -6397,6 +6490,7 @@ static tc_onnx_model *tci_ox_import(tci_ox *m)
     int64_t opset;
     m->opsets = m->proto->opsets;
     m->n_opsets = m->proto->n_opsets;
+    m->build = tci_ox_graph;
     m->names = NULL;
     m->depth = 0;
     m->n_parameters = 0;
@@ -6442,9 +6536,13 @@ static tc_onnx_model *tci_ox_load_now(tci_ox_load *l)
 
 static tc_status tci_ox_load_all(tci_ox_load *l, const char *op, tc_onnx_model **model)
 {
-    static const tc_onnx_options defaults = {NULL, 0, 0, false};
+    static const tc_onnx_options defaults = {NULL, 0, NULL, 0, 0, false};
     tci_ox *m = &l->m;
     tci_frame f = tci_frame_on(m->ctx, op, m->here);
+    if (!f.failed && m->options) {
+        tci_frame_list(&f, m->options->inputs, m->options->n_inputs, "the inputs");
+        tci_frame_list(&f, m->options->sizes, m->options->n_sizes, "the sizes");
+    }
     if (!f.failed && !model) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "model is NULL: expected where the model goes");
     }
@@ -6509,6 +6607,1074 @@ TC_API const char *tc_onnx_op_name(int i)
 TC_API const char *tc_onnx_op_how(int i)
 {
     return i >= 0 && i < tci_ox_n_rows() ? tci_ox_rows()[i].how : NULL;
+}
+/* ---- src/onnx/write.c ---- */
+/* onnx/write.c - writes the wire format of ONNX files (onnx/write.h). */
+/* ---- src/onnx/write.h ---- */
+/* onnx/write.h - an ONNX graph being written: nodes, initializers and names of values.
+ *
+ * In: operators with attributes. Out: messages of protobuf in growing buffers. A name stands for a
+ * value; it is in the scratch. */
+#ifndef TCI_ONNX_WRITE_H
+#define TCI_ONNX_WRITE_H
+
+
+/* An attribute: text, a list (n >= 0), or one number (n == -1: integer, -2: float). */
+typedef struct tci_ow_attr {
+    const char *name;
+    int n;
+    const int64_t *ints;
+    int64_t i;
+    double f;
+    const char *text;
+} tci_ow_attr;
+#define TCI_OW_INT(name, v) {(name), -1, NULL, (v), 0, NULL}
+#define TCI_OW_FLOAT(name, v) {(name), -2, NULL, 0, (v), NULL}
+#define TCI_OW_INTS(name, n, v) {(name), (n), (v), 0, 0, NULL}
+#define TCI_OW_TEXT(name, v) {(name), 0, NULL, 0, 0, (v)}
+
+typedef struct tci_ow {
+    tci_scratch *s;
+    tci_str graph;        /* GraphProto so far: nodes and initializers */
+    tci_str weights;      /* of an external file */
+    const char *external; /* its name, or NULL: data is in the graph */
+    int n_values;
+} tci_ow;
+
+TCI_FN void tci_ow_number(tci_str *to, int field, uint64_t v);
+TCI_FN void tci_ow_text(tci_str *to, int field, const char *text);
+TCI_FN void tci_ow_bytes(tci_str *to, int field, const void *bytes, size_t n);
+/* A node with one result, whose name it returns. */
+TCI_FN const char *tci_ow_op(tci_ow *w, const char *op, int n_in, const char *const *in,
+                             int n_attrs, const tci_ow_attr *attrs);
+/* The same with the result's name given. */
+TCI_FN void tci_ow_node(tci_ow *w, const char *op, int n_in, const char *const *in, int n_out,
+                        const char *const *out, int n_attrs, const tci_ow_attr *attrs);
+TCI_FN const char *tci_ow_name(tci_ow *w);
+/* An initializer; name NULL: a new one. data: dense, little-endian. */
+TCI_FN const char *tci_ow_tensor(tci_ow *w, const char *name, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const void *data);
+TCI_FN const char *tci_ow_ints(tci_ow *w, int n, const int64_t *items); /* a list, i64 */
+/* ValueInfoProto as a field of the graph: a symbolic size becomes a dim_param. */
+TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, int rank,
+                        const tci_dim *sizes);
+
+#define TCI_OW(w, op, ...)                                                                         \
+    tci_ow_op((w), (op), TCI_COUNT(((const char *const[]){__VA_ARGS__})),                          \
+              (const char *const[]){__VA_ARGS__}, 0, NULL)
+
+#endif
+
+/* ---- src/onnx/write.c, continued ---- */
+#include <string.h>
+
+static void tci_ow_varint(tci_str *to, uint64_t v)
+{
+    unsigned char bytes[10];
+    size_t n = 0;
+    for (; v >= 128; v >>= 7) {
+        bytes[n++] = (unsigned char)(v | 128);
+    }
+    bytes[n++] = (unsigned char)v;
+    tci_str_add_n(to, bytes, n);
+}
+
+TCI_FN void tci_ow_number(tci_str *to, int field, uint64_t v)
+{
+    tci_ow_varint(to, (uint64_t)field << 3);
+    tci_ow_varint(to, v);
+}
+
+TCI_FN void tci_ow_bytes(tci_str *to, int field, const void *bytes, size_t n)
+{
+    tci_ow_varint(to, (uint64_t)field << 3 | 2);
+    tci_ow_varint(to, n);
+    if (n) {
+        tci_str_add_n(to, bytes, n);
+    }
+}
+
+TCI_FN void tci_ow_text(tci_str *to, int field, const char *text)
+{
+    tci_ow_bytes(to, field, text, strlen(text));
+}
+
+static void tci_ow_message(tci_str *to, int field, const tci_str *inner)
+{
+    tci_ow_bytes(to, field, tci_str_text(inner), inner->n);
+}
+
+TCI_FN const char *tci_ow_name(tci_ow *w)
+{
+    return tci_scratch_printf(w->s, "v%d", w->n_values++);
+}
+
+static void tci_ow_attribute(tci_str *node, tci_scratch *s, const tci_ow_attr *a)
+{
+    tci_str m = {.s = s};
+    tci_ow_text(&m, 1, a->name);
+    if (a->text) {
+        tci_ow_text(&m, 4, a->text);
+        tci_ow_number(&m, 20, 3);
+    } else if (a->n == -1) {
+        tci_ow_number(&m, 3, (uint64_t)a->i);
+        tci_ow_number(&m, 20, 2);
+    } else if (a->n == -2) {
+        float f = (float)a->f;
+        tci_ow_varint(&m, 2 << 3 | 5);
+        tci_str_add_n(&m, &f, sizeof(f));
+        tci_ow_number(&m, 20, 1);
+    } else {
+        for (int i = 0; i < a->n; i++) {
+            tci_ow_number(&m, 8, (uint64_t)a->ints[i]);
+        }
+        tci_ow_number(&m, 20, 7);
+    }
+    tci_ow_message(node, 5, &m);
+}
+
+TCI_FN void tci_ow_node(tci_ow *w, const char *op, int n_in, const char *const *in, int n_out,
+                        const char *const *out, int n_attrs, const tci_ow_attr *attrs)
+{
+    tci_str node = {.s = w->s};
+    for (int i = 0; i < n_in; i++) {
+        tci_ow_text(&node, 1, in[i]);
+    }
+    for (int i = 0; i < n_out; i++) {
+        tci_ow_text(&node, 2, out[i]);
+    }
+    tci_ow_text(&node, 4, op);
+    for (int i = 0; i < n_attrs; i++) {
+        tci_ow_attribute(&node, w->s, &attrs[i]);
+    }
+    tci_ow_message(&w->graph, 1, &node);
+}
+
+TCI_FN const char *tci_ow_op(tci_ow *w, const char *op, int n_in, const char *const *in,
+                             int n_attrs, const tci_ow_attr *attrs)
+{
+    const char *out = tci_ow_name(w);
+    tci_ow_node(w, op, n_in, in, 1, &out, n_attrs, attrs);
+    return out;
+}
+
+static void tci_ow_entry(tci_str *tensor, tci_scratch *s, const char *key, const char *value)
+{
+    tci_str m = {.s = s};
+    tci_ow_text(&m, 1, key);
+    tci_ow_text(&m, 2, value);
+    tci_ow_message(tensor, 13, &m);
+}
+
+TCI_FN const char *tci_ow_tensor(tci_ow *w, const char *name, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const void *data)
+{
+    enum { TCI_OW_SMALL = 1024, TCI_OW_ALIGN = 64 };
+    static const char zeros[TCI_OW_ALIGN];
+    tci_str m = {.s = w->s};
+    int64_t n = tc_dtype_size(dtype);
+    name = name ? name : tci_ow_name(w);
+    for (int i = 0; i < rank; i++) {
+        tci_ow_number(&m, 1, (uint64_t)sizes[i]);
+        n *= sizes[i];
+    }
+    tci_ow_number(&m, 2, (uint64_t)tci_onnx_type_of(dtype));
+    tci_ow_text(&m, 8, name);
+    if (!w->external || n < TCI_OW_SMALL) {
+        tci_ow_bytes(&m, 9, data, (size_t)n);
+        tci_ow_message(&w->graph, 5, &m);
+        return name;
+    }
+    tci_str_add_n(&w->weights, zeros, (TCI_OW_ALIGN - w->weights.n % TCI_OW_ALIGN) % TCI_OW_ALIGN);
+    tci_ow_entry(&m, w->s, "location", w->external);
+    tci_ow_entry(&m, w->s, "offset", tci_scratch_printf(w->s, "%zu", w->weights.n));
+    tci_ow_entry(&m, w->s, "length", tci_scratch_printf(w->s, "%lld", (long long)n));
+    tci_ow_number(&m, 14, 1);
+    tci_str_add_n(&w->weights, data, (size_t)n);
+    tci_ow_message(&w->graph, 5, &m);
+    return name;
+}
+
+TCI_FN const char *tci_ow_ints(tci_ow *w, int n, const int64_t *items)
+{
+    return tci_ow_tensor(w, NULL, TC_I64, 1, (const int64_t[]){n}, items);
+}
+
+TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, int rank,
+                        const tci_dim *sizes)
+{
+    tci_str shape = {.s = w->s}, tensor = {.s = w->s}, type = {.s = w->s}, info = {.s = w->s};
+    for (int i = 0; i < rank; i++) {
+        tci_str dim = {.s = w->s};
+        if (tci_dim_is_known(sizes[i])) {
+            tci_ow_number(&dim, 1, (uint64_t)tci_dim_known(sizes[i]));
+        } else {
+            tci_ow_text(&dim, 2, tci_dim_text_of(sizes[i]).text);
+        }
+        tci_ow_message(&shape, 1, &dim);
+    }
+    tci_ow_number(&tensor, 1, (uint64_t)tci_onnx_type_of(dtype));
+    tci_ow_message(&tensor, 2, &shape);
+    tci_ow_message(&type, 1, &tensor);
+    tci_ow_text(&info, 1, name);
+    tci_ow_message(&info, 2, &type);
+    tci_ow_message(&w->graph, field, &info);
+}
+/* ---- src/onnx/export.c ---- */
+/* onnx/export.c - tc_export_onnx: a graph of tc as an ONNX file (opset 21, IR 10).
+ *
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
+ * weights, each complete or not at all.
+ *
+ * The one idea: every op leaves as one node or a few by the switch of tci_ox_leave, which has no
+ * default; composites that have an ONNX operator of the same meaning leave as that, others as what
+ * they expand into. Elementwise ops without an operator leave as the formula of their row. */
+
+#include <inttypes.h>
+#include <string.h>
+
+
+enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
+
+typedef struct tci_ox_out_graph {
+    tci_ctx *ctx;
+    tc_site here;         /* of the user's call, for onnx/here.h */
+    tci_ow w;
+    tci_scratch s;
+    const char **names;   /* of values, by the id of their node; NULL: none yet */
+    uint32_t n_names;
+    tci_node *const *inputs; int n_inputs;
+} tci_ox_out_graph;
+
+static void tci_ox_refuse(tci_ox_out_graph *g, const tci_node *n, const char *why)
+{
+    tci_scratch_fail(&g->s, TC_ERR_UNSUPPORTED, "%s, made at %.60s:%d, has no form in ONNX%s%s",
+                     n->call ? n->call : tci_op_name(n->op), n->site.file ? n->site.file : "?",
+                     n->site.line, *why ? ": " : "", why);
+}
+
+/* ---- names of nodes ---- */
+
+static const char *tci_ox_named(const tci_ox_out_graph *g, const tci_node *n)
+{
+    return n->id < g->n_names ? g->names[n->id] : NULL;
+}
+
+static void tci_ox_set_name(tci_ox_out_graph *g, const tci_node *n, const char *name)
+{
+    if (n->id >= g->n_names) {
+        uint32_t room = n->id * 2 + 64;
+        const char **names = TCI_NEW_ARRAY(&g->s, const char *, room);
+        memcpy(names, g->names, sizeof(*names) * g->n_names);
+        g->names = names;
+        g->n_names = room;
+    }
+    g->names[n->id] = name;
+}
+
+/* ---- constants ---- */
+
+static const char *tci_ox_number(tci_ox_out_graph *g, tc_dtype dtype, tci_value v)
+{
+    char bytes[8];
+    tci_value_store(dtype, bytes, v);
+    return tci_ow_tensor(&g->w, NULL, dtype, 0, NULL, bytes);
+}
+
+static const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v)
+{
+    return tci_ox_number(g, dtype, tci_value_cast((tci_value){.f = v}, TC_F64, dtype));
+}
+
+static const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
+{
+    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
+    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
+}
+
+/* Floats to integers of one and two bytes saturate in tc; Cast of ONNX leaves that open. */
+static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    tc_dtype from = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
+    int bits = 8 * tc_dtype_size(to);
+    if (tci_ox_is_float(from) && !tci_ox_is_float(to) && to != TC_BOOL && bits <= 16) {
+        bool is_signed = to >= TC_I8;
+        double most = (double)((1 << (is_signed ? bits - 1 : bits)) - 1);
+        x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
+        from = from == TC_F64 ? from : TC_F32;
+        x = TCI_OW(&g->w, "Clip", x, tci_ox_float(g, from, is_signed ? -most - 1 : 0),
+                   tci_ox_float(g, from, most));
+    }
+    return tci_ox_to_dtype(g, x, to);
+}
+
+/* Memory of the graph, as it is now. */
+static const char *tci_ox_memory(tci_ox_out_graph *g, tci_node *n)
+{
+    const tci_ox_out_graph *o = g;
+    tc_tensor t = tci_handle_make(g->ctx, n, g->here);
+    int64_t bytes = tc_nbytes(t);
+    if (bytes < 0) {
+        tci_ox_refuse(g, n, "memory of a symbolic size");
+    }
+    char *data = tci_scratch_get(&g->s, (size_t)bytes + 8);
+    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, bytes), o->here);
+    if (status != TC_OK) {
+        tci_scratch_fail(&g->s, status, "%s", tc_error(t));
+    }
+    bool is_param = n->storage->param && *tc_name_of(t);
+    const char *name = is_param ? tci_scratch_printf(&g->s, "%s", tc_name_of(t)) : NULL;
+    return tci_ow_tensor(&g->w, name, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), data);
+}
+
+/* ---- sizes ---- */
+
+/* A size in the program: the axis of an input that has it. i64, [1]. */
+static const char *tci_ox_size_of(tci_ox_out_graph *g, const tci_node *n, tci_dim d)
+{
+    if (tci_dim_is_known(d)) {
+        const int64_t v = tci_dim_known(d);
+        return tci_ow_ints(&g->w, 1, &v);
+    }
+    for (int i = 0; i < g->n_inputs; i++) {
+        for (int a = 0; a < g->inputs[i]->rank; a++) {
+            if (g->inputs[i]->shape[a] == d) {
+                const char *x = tci_ox_named(g, g->inputs[i]);
+                const tci_ow_attr part[] = {TCI_OW_INT("start", a), TCI_OW_INT("end", a + 1)};
+                return tci_ow_op(&g->w, "Shape", 1, &x, 2, part);
+            }
+        }
+    }
+    tci_ox_refuse(g, n, "a symbolic size that is not that of an input");
+    return "";
+}
+
+/* A shape as an operand: numbers, or joined of numbers and sizes of inputs. */
+static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int rank,
+                                   const tci_dim *sizes)
+{
+    int symbols = 0;
+    for (int i = 0; i < rank; i++) {
+        symbols += !tci_dim_is_known(sizes[i]);
+    }
+    if (!symbols) {
+        return tci_ow_ints(&g->w, rank, tci_dim_words(sizes));
+    }
+    const char **parts = TCI_NEW_ARRAY(&g->s, const char *, rank);
+    const tci_ow_attr axis = TCI_OW_INT("axis", 0);
+    for (int i = 0; i < rank; i++) {
+        parts[i] = tci_ox_size_of(g, n, sizes[i]);
+    }
+    return tci_ow_op(&g->w, "Concat", rank, parts, 1, &axis);
+}
+
+/* ---- movement ---- */
+
+static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    int64_t *to = TCI_NEW_ARRAY(&g->s, int64_t, n->rank + 1);
+    const tci_ow_attr zeros = TCI_OW_INT("allowzero", 1);
+    int open = 0;
+    for (int i = 0; i < n->rank; i++) { /* 0 keeps the size of x there, -1 follows */
+        const tci_node *from = n->in[0];
+        bool known = tci_dim_is_known(n->shape[i]);
+        bool same = i < from->rank && from->shape[i] == n->shape[i];
+        to[i] = known ? tci_dim_known(n->shape[i]) : same ? 0 : -1;
+        open += to[i] == -1;
+        open += known && to[i] == 0 ? 2 : 0; /* an empty axis would be taken for one that stays */
+    }
+    if (open > 1) {
+        const char *in[] = {x, tci_ox_shape_of(g, n, n->rank, n->shape)};
+        return tci_ow_op(&g->w, "Reshape", 2, in, 1, &zeros);
+    }
+    return TCI_OW(&g->w, "Reshape", x, tci_ow_ints(&g->w, n->rank, to));
+}
+
+static const char *tci_ox_expand_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    tci_dim *to = TCI_NEW_ARRAY(&g->s, tci_dim, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) { /* 1 leaves an axis as it is */
+        to[i] = n->in[0]->shape[i] == n->shape[i] ? 1 : n->shape[i];
+    }
+    return TCI_OW(&g->w, "Expand", x, tci_ox_shape_of(g, n, n->rank, to));
+}
+
+static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    int64_t *words = TCI_NEW_ARRAY(&g->s, int64_t, 4 * n->rank + 1);
+    int64_t *starts = words, *ends = words + n->rank, *axes = ends + n->rank;
+    int64_t *steps = axes + n->rank;
+    int k = 0;
+    for (int i = 0; i < n->rank; i++) {
+        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
+        tci_dim size = n->shape[i], whole = n->in[0]->shape[i];
+        if (start == 0 && step == 1 && size == whole) {
+            continue;
+        }
+        bool to_end = step == 1 && tci_dim_add(start, size) == whole;
+        bool flips = step == -1 && size == whole; /* of any size */
+        if (!tci_dim_is_known(step) || (!flips && !tci_dim_is_known(start)) ||
+            (!flips && !to_end && !tci_dim_is_known(size))) {
+            tci_ox_refuse(g, n, "symbolic bounds");
+        }
+        starts[k] = flips ? INT64_MAX : start;
+        ends[k] = flips ? INT64_MIN : to_end ? INT64_MAX : start + tci_dim_known(size) * step;
+        ends[k] = step < 0 && ends[k] < 0 ? INT64_MIN : ends[k];
+        axes[k] = i;
+        steps[k++] = step;
+    }
+    return TCI_OW(&g->w, "Slice", x, tci_ow_ints(&g->w, k, starts), tci_ow_ints(&g->w, k, ends),
+                  tci_ow_ints(&g->w, k, axes), tci_ow_ints(&g->w, k, steps));
+}
+
+static const char *tci_ox_pad_out(tci_ox_out_graph *g, const tci_node *n, const char *x,
+                                  const char *fill)
+{
+    int64_t *pads = TCI_NEW_ARRAY(&g->s, int64_t, 2 * n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        tci_dim after = tci_dim_sub(n->shape[i], tci_dim_add(n->in[0]->shape[i], n->attr[i]));
+        if (!tci_dim_is_known(n->attr[i]) || !tci_dim_is_known(after)) {
+            tci_ox_refuse(g, n, "symbolic padding");
+        }
+        pads[i] = n->attr[i];
+        pads[i + n->rank] = tci_dim_known(after);
+    }
+    return TCI_OW(&g->w, "Pad", x, tci_ow_ints(&g->w, 2 * n->rank, pads), fill);
+}
+
+/* Windows along an axis are a Gather of places, whose second axis then moves to the end. */
+static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    int windows = n->n_attr / 4, rank = n->in[0]->rank;
+    for (int i = 0; i < windows; i++, rank++) {
+        const int64_t *a = n->attr + 4 * i;
+        int64_t axis = a[0], k = a[1];
+        if (!tci_dim_is_known(n->shape[axis])) {
+            tci_ox_refuse(g, n, "windows over a symbolic size");
+        }
+        int64_t steps = tci_dim_known(n->shape[axis]);
+        int64_t *places = TCI_NEW_ARRAY(&g->s, int64_t, steps * k + 1);
+        int64_t *order = TCI_NEW_ARRAY(&g->s, int64_t, rank + 1);
+        for (int64_t j = 0; j < steps * k; j++) {
+            places[j] = j / k * a[2] + j % k * a[3];
+        }
+        for (int d = 0; d <= rank; d++) {
+            order[d] = d <= axis ? d : d < rank ? d + 1 : axis + 1;
+        }
+        const int64_t grid[] = {steps, k};
+        const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 2, grid, places)};
+        const tci_ow_attr along = TCI_OW_INT("axis", axis);
+        const tci_ow_attr perm = TCI_OW_INTS("perm", rank + 1, order);
+        x = tci_ow_op(&g->w, "Gather", 2, in, 1, &along);
+        x = tci_ow_op(&g->w, "Transpose", 1, &x, 1, &perm);
+    }
+    return x;
+}
+
+static const char *tci_ox_iota_out(tci_ox_out_graph *g, const tci_node *n)
+{
+    const int64_t zero = 0, one = 1;
+    if (!tci_dim_is_known(n->shape[0])) {
+        const char *end = TCI_OW(&g->w, "Squeeze", tci_ox_size_of(g, n, n->shape[0]));
+        return TCI_OW(&g->w, "Range", tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &zero), end,
+                      tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &one));
+    }
+    int64_t *list = TCI_NEW_ARRAY(&g->s, int64_t, tci_dim_known(n->shape[0]) + 1);
+    for (int64_t i = 0; i < tci_dim_known(n->shape[0]); i++) {
+        list[i] = i;
+    }
+    return tci_ow_ints(&g->w, (int)tci_dim_known(n->shape[0]), list);
+}
+
+/* ---- reductions and contractions ---- */
+
+static const char *tci_ox_reduce_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                    const char *x)
+{
+    const tci_ow_attr keeps = TCI_OW_INT("keepdims", 0);
+    const char *in[] = {x, tci_ow_ints(&g->w, n->n_attr, n->attr)};
+    if (!n->n_attr) {
+        return TCI_OW(&g->w, "Identity", x);
+    }
+    return tci_ow_op(&g->w, op, 2, in, 1, &keeps);
+}
+
+/* Of the dtype of the result: sums of integers widen. */
+static const char *tci_ox_sum_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *x)
+{
+    x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
+    return tci_ox_reduce_as(g, op, n, x);
+}
+
+static const char *tci_ox_any_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *x)
+{
+    x = tci_ox_to_dtype(g, x, TC_BOOL); /* what is not 0 is 1 */
+    x = tci_ox_reduce_as(g, op, n, tci_ox_to_dtype(g, x, TC_I32));
+    return tci_ox_to_dtype(g, x, TC_BOOL);
+}
+
+static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_ow_attr keeps = TCI_OW_INT("keepdims", 1);
+    x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
+    const char *in[] = {x, tci_ow_ints(&g->w, n->n_attr, n->attr)};
+    const char *mean = tci_ow_op(&g->w, "ReduceMean", 2, in, 1, &keeps);
+    const char *d = TCI_OW(&g->w, "Sub", x, mean);
+    return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
+}
+
+static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *x)
+{
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("keepdims", 0)};
+    return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
+}
+
+/* True if it is [..., i, k] times [..., k, j]. */
+static bool tci_ox_is_matmul(const tci_node *n)
+{
+    int r = n->rank;
+    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *y = b + n->attr[1];
+    bool is = r >= 2 && n->attr[0] == r && n->attr[1] == r && a[r - 1] == b[r - 2] &&
+              a[r - 2] == y[r - 2] && b[r - 1] == y[r - 1] && a[r - 2] != b[r - 1];
+    for (int i = 0; i < r - 2 && is; i++) {
+        is = a[i] == y[i] && b[i] == y[i];
+    }
+    return is;
+}
+
+static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, const char *a,
+                                       const char *b)
+{
+    const char *in[] = {a, b};
+    for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
+        in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
+    }
+    if (tci_ox_is_matmul(n)) {
+        return tci_ow_op(&g->w, "MatMul", 2, in, 0, NULL);
+    }
+    char text[512];
+    int64_t count = n->attr[0] + n->attr[1] + n->attr[2];
+    size_t at = 0;
+    if (count > 400) {
+        tci_ox_refuse(g, n, "too many axes");
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t label = n->attr[3 + i];
+        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] ? "," : "");
+        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] + n->attr[1] ? "->" : "");
+        if (label < 0 || label >= 52) {
+            tci_ox_refuse(g, n, "more than 52 axes");
+        }
+        text[at++] = (char)(label < 26 ? 'a' + label : 'A' + label - 26);
+        text[at] = 0;
+    }
+    if (n->attr[1] == 0) {
+        tci_ox_refuse(g, n, "an operand of no axes");
+    }
+    strcat(text, n->rank == 0 ? "->" : "");
+    const tci_ow_attr spec = TCI_OW_TEXT("equation", text);
+    return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
+}
+
+static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_ow_attr back = TCI_OW_INT("reverse", n->attr[1]);
+    const int64_t axis = n->attr[0];
+    x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
+    const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
+    if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
+        tci_ox_refuse(g, n, "cumulative products and extremes");
+    }
+    return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
+}
+
+static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("largest", n->attr[1])};
+    const char *in[] = {x, tci_ox_size_of(g, n, n->shape[n->attr[0]])};
+    const char *out[] = {tci_ow_name(&g->w), tci_ow_name(&g->w)};
+    tci_ow_node(&g->w, "TopK", 2, in, 2, out, 2, attrs);
+    return out[1];
+}
+
+static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    static const char *const modes[] = {[TCI_MODE_SET] = "none", [TCI_MODE_ADD] = "add",
+                                        [TCI_MODE_MIN] = "min", [TCI_MODE_MAX] = "max",
+                                        [TCI_MODE_MUL] = "mul"};
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]),
+                                 TCI_OW_TEXT("reduction", modes[n->attr[1]])};
+    const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64), in[2]};
+    return tci_ow_op(&g->w, "ScatterElements", 3, with, 2, attrs);
+}
+
+/* ---- elementwise ops ---- */
+
+/* A prim of a value column, or one of its words, over values of dtype d; NULL: it has no form. */
+static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    bool is_bool = d == TC_BOOL, floats = tci_ox_is_float(d);
+    switch (word) {
+    case TCI_P_ADD: return TCI_OW(w, "Add", x[0], x[1]);
+    case TCI_P_SUB: return TCI_OW(w, "Sub", x[0], x[1]);
+    case TCI_P_MUL: return TCI_OW(w, is_bool ? "And" : "Mul", x[0], x[1]);
+    case TCI_P_DIV: return TCI_OW(w, "Div", x[0], x[1]);
+    case TCI_P_FMA: return TCI_OW(w, "Add", TCI_OW(w, "Mul", x[0], x[1]), x[2]);
+    case TCI_P_NEG: return TCI_OW(w, "Neg", x[0]);
+    case TCI_P_ABS: return TCI_OW(w, "Abs", x[0]);
+    case TCI_P_SQRT: return TCI_OW(w, "Sqrt", x[0]);
+    case TCI_P_FLOOR: return floats ? TCI_OW(w, "Floor", x[0]) : x[0];
+    case TCI_P_CEIL: return floats ? TCI_OW(w, "Ceil", x[0]) : x[0];
+    case TCI_P_RINT: return floats ? TCI_OW(w, "Round", x[0]) : x[0];
+    case TCI_P_TRUNC: {
+        const char *down = TCI_OW(w, "Floor", TCI_OW(w, "Abs", x[0]));
+        return floats ? TCI_OW(w, "Mul", TCI_OW(w, "Sign", x[0]), down) : x[0];
+    }
+    case TCI_P_EQ: return TCI_OW(w, "Equal", x[0], x[1]);
+    case TCI_P_LT: return TCI_OW(w, "Less", x[0], x[1]);
+    case TCI_P_LE: return TCI_OW(w, "LessOrEqual", x[0], x[1]);
+    case TCI_P_AND: return TCI_OW(w, is_bool ? "And" : "BitwiseAnd", x[0], x[1]);
+    case TCI_P_OR: return TCI_OW(w, is_bool ? "Or" : "BitwiseOr", x[0], x[1]);
+    case TCI_P_XOR: return TCI_OW(w, is_bool ? "Xor" : "BitwiseXor", x[0], x[1]);
+    case TCI_P_NOT: return TCI_OW(w, is_bool ? "Not" : "BitwiseNot", x[0]);
+    case TCI_P_SELECT: return TCI_OW(w, "Where", x[0], x[1], x[2]);
+    case TCI_P_EXP: return TCI_OW(w, "Exp", x[0]);
+    case TCI_P_LOG: return TCI_OW(w, "Log", x[0]);
+    case TCI_P_SIN: return TCI_OW(w, "Sin", x[0]);
+    case TCI_P_COS: return TCI_OW(w, "Cos", x[0]);
+    case TCI_P_TAN: return TCI_OW(w, "Tan", x[0]);
+    case TCI_P_TANH: return TCI_OW(w, "Tanh", x[0]);
+    case TCI_P_SINH: return TCI_OW(w, "Sinh", x[0]);
+    case TCI_P_COSH: return TCI_OW(w, "Cosh", x[0]);
+    case TCI_P_ERF: return TCI_OW(w, "Erf", x[0]);
+    case TCI_P_SIGMOID: return TCI_OW(w, "Sigmoid", x[0]);
+    case TCI_P_GELU: return TCI_OW(w, "Gelu", x[0]);
+    case TCI_P_POW: return TCI_OW(w, "Pow", x[0], x[1]);
+    case TCI_P_EXP2: return TCI_OW(w, "Pow", tci_ox_float(g, d, 2), x[0]);
+    case TCI_P_EXPM1: { /* (e^x + 1) tanh(x / 2), exact to some units where x is small */
+        const char *one = tci_ox_float(g, d, 1), *half = tci_ox_float(g, d, 0.5);
+        return TCI_OW(w, "Mul", TCI_OW(w, "Add", TCI_OW(w, "Exp", x[0]), one),
+                      TCI_OW(w, "Tanh", TCI_OW(w, "Mul", x[0], half)));
+    }
+    case TCI_P_LOG1P: { /* 2 atanh(x / (x + 2)) where x is small */
+        const char *one = tci_ox_float(g, d, 1), *two = tci_ox_float(g, d, 2);
+        const char *small = TCI_OW(w, "Less", TCI_OW(w, "Abs", x[0]), tci_ox_float(g, d, 0.5));
+        const char *ratio = TCI_OW(w, "Div", x[0], TCI_OW(w, "Add", x[0], two));
+        return TCI_OW(w, "Where", small, TCI_OW(w, "Mul", TCI_OW(w, "Atanh", ratio), two),
+                      TCI_OW(w, "Log", TCI_OW(w, "Add", x[0], one)));
+    }
+    case TCI_P_SHL:
+    case TCI_P_SHR: {
+        const tci_ow_attr way = TCI_OW_TEXT("direction", word == TCI_P_SHL ? "LEFT" : "RIGHT");
+        return d > TC_U64 ? NULL : tci_ow_op(w, "BitShift", 2, x, 1, &way); /* unsigned alone */
+    }
+    case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
+                                   tci_ox_float(g, d, 1.4426950408889634));
+    case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
+                                    tci_ox_float(g, d, 0.4342944819032518));
+    case TCI_W_MAX: return TCI_OW(w, "Where", TCI_OW(w, "Greater", x[0], x[1]), x[0], x[1]);
+    case TCI_W_MIN: return TCI_OW(w, "Where", TCI_OW(w, "Less", x[0], x[1]), x[0], x[1]);
+    default: return NULL;
+    }
+}
+
+/* The value column of an elementwise row, in f32 of halves. */
+static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    const char *stack[TCI_FORMULA_DEPTH + 1], *operands[3];
+    tc_dtype of = (tc_dtype)n->in[0]->dtype, d = tci_dtype_is_half(of) ? TC_F32 : of;
+    int top = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        operands[i] = d == of ? in[i] : tci_ox_to_dtype(g, in[i], d);
+    }
+    for (const uint8_t *word = tci_formula_value(n->op); *word != TCI_W_END; word++) {
+        const char *made;
+        if (*word >= TCI_W_A && *word <= TCI_W_C) {
+            made = operands[*word - TCI_W_A];
+        } else if (*word >= TCI_W_K) {
+            made = tci_ox_float(g, d, tci_formula_number(*word));
+        } else {
+            top -= tci_formula_value_operands(*word);
+            made = tci_ox_word(g, d, *word, stack + top);
+        }
+        if (!made) {
+            tci_ox_refuse(g, n, "");
+        }
+        stack[top++] = made;
+    }
+    return d == of || n->dtype == TC_BOOL ? stack[0] : tci_ox_to_dtype(g, stack[0], of);
+}
+
+/* The ONNX operator of an elementwise op, alike in all dtypes that it takes; NULL: the formula. */
+static const char *tci_ox_operator_of(const tci_node *n)
+{
+    bool is_bool = n->in[0]->dtype == TC_BOOL;
+    switch ((int)n->op) {
+    case TCI_OP_RECIPROCAL: return "Reciprocal";
+    case TCI_OP_SIGMOID: return "Sigmoid";
+    case TCI_OP_GELU: return "Gelu";
+    case TCI_OP_RELU: return "Relu";
+    case TCI_OP_ASIN: return "Asin";
+    case TCI_OP_ACOS: return "Acos";
+    case TCI_OP_ATAN: return "Atan";
+    case TCI_OP_ASINH: return "Asinh";
+    case TCI_OP_ACOSH: return "Acosh";
+    case TCI_OP_ATANH: return "Atanh";
+    case TCI_OP_LOG1PEXP: return "Softplus";
+    case TCI_OP_SIGN: return "Sign";
+    case TCI_OP_MAXIMUM: return is_bool ? "Or" : "Max";
+    case TCI_OP_MINIMUM: return is_bool ? "And" : "Min";
+    case TCI_OP_POW: return "Pow";
+    case TCI_OP_GT: return "Greater";
+    case TCI_OP_GE: return "GreaterOrEqual";
+    case TCI_OP_LOGICAL_NOT: return "Not";
+    case TCI_OP_LOGICAL_AND: return "And";
+    case TCI_OP_LOGICAL_OR: return "Or";
+    case TCI_OP_LOGICAL_XOR: return "Xor";
+    default: return NULL;
+    }
+}
+
+/* Of floats: what is left of a truncated division, moved to the sign of the divisor. */
+static const char *tci_ox_remainder_out(tci_ox_out_graph *g, tc_dtype d, const char *const *in)
+{
+    tci_ow *w = &g->w;
+    const tci_ow_attr fmod = TCI_OW_INT("fmod", 1);
+    const char *zero = tci_ox_float(g, d, 0), *r = tci_ow_op(w, "Mod", 2, in, 1, &fmod);
+    const char *below = TCI_OW(w, "Less", in[1], zero);
+    const char *other = TCI_OW(w, "Xor", TCI_OW(w, "Less", r, zero), below);
+    const char *moves = TCI_OW(w, "And", other, TCI_OW(w, "Not", TCI_OW(w, "Equal", r, zero)));
+    return TCI_OW(w, "Where", moves, TCI_OW(w, "Add", r, in[1]), r);
+}
+
+static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n,
+                                          const char *const *in)
+{
+    const tci_ow_attr fmod = TCI_OW_INT("fmod", 1), whole = TCI_OW_INT("fmod", 0);
+    const char *op = tci_ox_operator_of(n);
+    bool floats = tci_ox_is_float((tc_dtype)n->in[0]->dtype);
+    const char *x;
+    if (n->op == TCI_OP_FMOD) {
+        return tci_ow_op(&g->w, "Mod", 2, in, 1, &fmod);
+    } else if (n->op == TCI_OP_REMAINDER && !floats) {
+        return tci_ow_op(&g->w, "Mod", 2, in, 1, &whole);
+    } else if (n->op == TCI_OP_REMAINDER || n->op == TCI_OP_FLOOR_DIVIDE) {
+        if (!floats) {
+            x = tci_ow_op(&g->w, "Mod", 2, in, 1, &whole);
+            return TCI_OW(&g->w, "Div", TCI_OW(&g->w, "Sub", in[0], x), in[1]);
+        }
+        if (n->op == TCI_OP_FLOOR_DIVIDE) {
+            return TCI_OW(&g->w, "Floor", TCI_OW(&g->w, "Div", in[0], in[1]));
+        }
+        return tci_ox_remainder_out(g, (tc_dtype)n->dtype, in);
+    } else if (n->op == TCI_OP_NE) {
+        return TCI_OW(&g->w, "Not", TCI_OW(&g->w, "Equal", in[0], in[1]));
+    } else if (n->op == TCI_OP_ISNAN && floats) {
+        return TCI_OW(&g->w, "IsNaN", in[0]);
+    } else if (n->op == TCI_OP_ISINF && floats) {
+        return TCI_OW(&g->w, "IsInf", in[0]);
+    }
+    return op ? tci_ow_op(&g->w, op, n->n_in, in, 0, NULL) : tci_ox_formula_out(g, n, in);
+}
+
+/* ---- all ops ---- */
+
+static const char *tci_ox_layer_norm_out(tci_ox_out_graph *g, const tci_node *n,
+                                         const char *const *in)
+{
+    int axes = (int)n->attr[0];
+    bool has_weight = n->attr[1 + axes], has_bias = n->attr[2 + axes];
+    const tci_node *eps = n->in[1], *x = n->in[0];
+    bool number = eps->op == TCI_OP_CONST || eps->op == TCI_OP_LITERAL, last = has_weight;
+    for (int i = 0; i < axes; i++) {
+        last = last && n->attr[1 + i] == x->rank - axes + i;
+    }
+    if (!last || !number) {
+        return NULL;
+    }
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", x->rank - axes),
+                                 TCI_OW_FLOAT("epsilon", eps->value.f)};
+    const char *with[] = {in[0], in[2], has_bias ? in[3] : NULL};
+    return tci_ow_op(&g->w, "LayerNormalization", has_bias ? 3 : 2, with, 2, attrs);
+}
+
+/* A composite by its own operator; NULL: as what it expands into. */
+static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
+                                        const char *const *in)
+{
+    switch ((int)n->op) {
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX: {
+        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+        return tci_ow_op(&g->w, n->op == TCI_OP_SOFTMAX ? "Softmax" : "LogSoftmax", 1, in, 1,
+                         &axis);
+    }
+    case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
+    case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
+    case TCI_OP_STOP_GRADIENT: return in[0];
+    case TCI_OP_WITH_DERIVATIVE: return in[1];
+    default: return NULL;
+    }
+}
+
+static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+{
+    tci_ow *w = &g->w;
+    switch ((int)n->op) {
+    case TCI_OP_DATA: return tci_ox_memory(g, n);
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST: return tci_ox_number(g, (tc_dtype)n->dtype, n->value);
+    case TCI_OP_IOTA: return tci_ox_iota_out(g, n);
+    case TCI_OP_WHERE: return TCI_OW(w, "Where", in[0], in[1], in[2]);
+    case TCI_OP_CAST: return tci_ox_cast_out(g, n, in[0]);
+    case TCI_OP_RESHAPE: return tci_ox_reshape_out(g, n, in[0]);
+    case TCI_OP_PERMUTE: {
+        const tci_ow_attr perm = TCI_OW_INTS("perm", n->rank, n->attr);
+        return tci_ow_op(w, "Transpose", 1, in, 1, &perm);
+    }
+    case TCI_OP_EXPAND: return tci_ox_expand_out(g, n, in[0]);
+    case TCI_OP_SLICE: return tci_ox_slice_out(g, n, in[0]);
+    case TCI_OP_PAD: return tci_ox_pad_out(g, n, in[0], in[1]);
+    case TCI_OP_CAT: {
+        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+        return tci_ow_op(w, "Concat", n->n_in, in, 1, &axis);
+    }
+    case TCI_OP_WINDOW: return tci_ox_window_out(g, n, in[0]);
+    case TCI_OP_GATHER: {
+        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+        const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
+        return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
+    }
+    case TCI_OP_SCAN: return tci_ox_scan_out(g, n, in[0]);
+    case TCI_OP_TOPK: return tci_ox_topk_out(g, n, in[0]);
+    case TCI_OP_SCATTER: return tci_ox_scatter_out(g, n, in);
+    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in[0], in[1]);
+    case TCI_OP_BARRIER: return in[0];
+    case TCI_OP_INPUT: tci_ox_refuse(g, n, "an input that is not among those given"); return NULL;
+    case TCI_OP_RANDOM: tci_ox_refuse(g, n, "random numbers are tc's own"); return NULL;
+    case TCI_OP_BITCAST: tci_ox_refuse(g, n, "BitCast is of opset 26"); return NULL;
+    case TCI_OP_SEGMENT:
+    case TCI_OP_BOUND:
+    case TCI_OP_REPEAT:
+    case TCI_OP_RESULT: tci_ox_refuse(g, n, "repetitions are not exported"); return NULL;
+    case TCI_OP_CUSTOM: tci_ox_refuse(g, n, "an op of the user's own"); return NULL;
+    case TCI_OP_ASSIGN: tci_ox_refuse(g, n, "an effect"); return NULL;
+    default: return NULL;
+    }
+}
+
+/* Reductions; composites and elementwise ops have functions of their own. */
+static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    switch ((int)n->op) {
+    case TCI_OP_SUM: return tci_ox_sum_out(g, "ReduceSum", n, x);
+    case TCI_OP_PROD: return tci_ox_sum_out(g, "ReduceProd", n, x);
+    case TCI_OP_MAX: return tci_ox_reduce_as(g, "ReduceMax", n, x);
+    case TCI_OP_MIN: return tci_ox_reduce_as(g, "ReduceMin", n, x);
+    case TCI_OP_ANY: return tci_ox_any_out(g, "ReduceMax", n, x);
+    case TCI_OP_ALL: return tci_ox_any_out(g, "ReduceMin", n, x);
+    case TCI_OP_DEVSQ: return tci_ox_devsq_out(g, n, x);
+    case TCI_OP_ARGMAX: return tci_ox_arg_out(g, "ArgMax", n, x);
+    default: return tci_ox_arg_out(g, "ArgMin", n, x);
+    }
+}
+
+/* ---- the walk ---- */
+
+/* What n is computed from: its operands, or what it expands into. */
+static void tci_ox_leave(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+{
+    const char *made;
+    if (tci_node_is_value(n)) { /* evaluated already: a constant */
+        made = tci_ox_memory(g, n);
+    } else if (tci_op_is_ew(n->op)) {
+        made = tci_ox_elementwise_out(g, n, in);
+    } else if (tci_op_is_reduce(n->op)) {
+        made = tci_ox_reduction_out(g, n, in[0]);
+    } else if (tci_op_is_composite(n->op)) {
+        made = tci_ox_composite_out(g, n, in);
+    } else {
+        made = tci_ox_special_out(g, n, in);
+    }
+    tci_ox_set_name(g, n, made);
+}
+
+/* A list of nodes whose operands must leave before them. */
+typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
+
+static bool tci_ox_push_operands(tci_ox_out_graph *g, const tci_node *n, tci_ox_stack *stack)
+{
+    bool ready = true;
+    for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
+        if (!tci_ox_named(g, n->in[i])) {
+            TCI_PUSH(&g->s, stack->items, stack->n, stack->cap, n->in[i]);
+            ready = false;
+        }
+    }
+    return ready;
+}
+
+/* An expansion leaves in the place of its composite. */
+static void tci_ox_walk(tci_ox_out_graph *g, tci_node *root)
+{
+    tci_ox_stack stack = {NULL, 0, 0};
+    TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, root);
+    while (stack.n) {
+        tci_node *n = stack.items[stack.n - 1];
+        if (tci_ox_named(g, n)) {
+            stack.n--;
+            continue;
+        }
+        if (!tci_ox_push_operands(g, n, &stack)) {
+            continue;
+        }
+        const char **in = TCI_NEW_ARRAY(&g->s, const char *, n->n_in + 1);
+        for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
+            in[i] = tci_ox_named(g, n->in[i]);
+        }
+        tci_ox_leave(g, n, in);
+        if (!tci_ox_named(g, n)) {
+            tci_node *to = tci_op_is_composite(n->op) ? tci_expand_composite(&g->ctx->graph, n)
+                                                      : NULL;
+            if (!to) {
+                tci_ox_refuse(g, n, "");
+            }
+            if (tci_ox_named(g, to)) {
+                tci_ox_set_name(g, n, tci_ox_named(g, to));
+            } else {
+                TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, to);
+            }
+        }
+    }
+}
+
+static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
+{
+    tci_str opset = {.s = &g->s};
+    tci_ow_number(file, 1, TCI_OX_IR);
+    tci_ow_text(file, 2, "tc");
+    tci_ow_text(file, 3, TC_VERSION);
+    tci_ow_bytes(file, 7, tci_str_text(&g->w.graph), g->w.graph.n);
+    tci_ow_number(&opset, 2, TCI_OX_OPSET);
+    tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
+}
+
+/* Names of inputs are those of tc_input where these differ. */
+static const char *tci_ox_input_name(tci_ox_out_graph *g, int i)
+{
+    const char *name = g->inputs[i]->name;
+    bool clear = name && *name;
+    for (int j = 0; j < g->n_inputs && clear; j++) {
+        clear = j == i || !g->inputs[j]->name || strcmp(name, g->inputs[j]->name);
+    }
+    return clear ? tci_scratch_printf(&g->s, "%s", name) : tci_scratch_printf(&g->s, "input%d", i);
+}
+
+static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, int n,
+                                const tc_onnx_export *how)
+{
+    for (int i = 0; i < g->n_inputs; i++) {
+        tci_node *x = g->inputs[i];
+        const char *name = tci_ox_input_name(g, i);
+        tci_ox_set_name(g, x, name);
+        tci_ow_info(&g->w, 11, name, (tc_dtype)x->dtype, x->rank, x->shape);
+    }
+    for (int i = 0; i < n; i++) {
+        tci_ox_walk(g, outputs[i]);
+        const char *from = tci_ox_named(g, outputs[i]);
+        const char *name = how && how->output_names && how->output_names[i]
+                               ? how->output_names[i] : tci_scratch_printf(&g->s, "output%d", i);
+        tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
+        tci_ow_info(&g->w, 12, name, (tc_dtype)outputs[i]->dtype, outputs[i]->rank,
+                    outputs[i]->shape);
+    }
+    tci_ow_text(&g->w.graph, 2, "tc");
+}
+
+static void tci_ox_put_file(tci_ox_out_graph *g, const char *path, const tci_str *bytes)
+{
+    tci_os_fresh f = {.began = false};
+    tci_os_fresh_begin_users(&f, path);
+    tci_os_fresh_write(&f, tci_str_text(bytes), bytes->n);
+    int code = tci_os_fresh_end(&f, true, true);
+    if (code) {
+        tci_scratch_fail(&g->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
+                         "'%.120s' cannot be written: %s", path, tci_os_fresh_why(code));
+    }
+}
+
+static void tci_ox_export_file(tci_ox_out_graph *g, tci_node *const *outputs, int n,
+                               const tc_onnx_export *how, const char *path)
+{
+    tci_str file = {.s = &g->s};
+    const char *slash = strrchr(path, '/');
+    g->w.s = &g->s;
+    g->w.graph.s = g->w.weights.s = &g->s;
+    if (how && how->external) {
+        g->w.external = tci_scratch_printf(&g->s, "%s.data", slash ? slash + 1 : path);
+    }
+    tci_ox_export_graph(g, outputs, n, how);
+    tci_ox_write_model(g, &file);
+    if (file.n > INT32_MAX) {
+        tci_scratch_fail(&g->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
+                         "GiB (tc_onnx_export.external puts weights in a file of their own)",
+                         file.n);
+    }
+    if (g->w.external) {
+        tci_ox_put_file(g, tci_scratch_printf(&g->s, "%s.data", path), &g->w.weights);
+    }
+    tci_ox_put_file(g, path, &file);
+}
+
+/* The nodes of a list of handles; false: the frame failed. */
+static bool tci_ox_nodes_of(tci_frame *f, tc_tensors list, const char *what, tci_node **nodes,
+                            bool are_inputs)
+{
+    for (int i = 0; i < list.n && !f->failed; i++) {
+        nodes[i] = tci_frame_node(f, list.items[i], what);
+        if (!f->failed && are_inputs && nodes[i]->op != TCI_OP_INPUT) {
+            tci_frame_fail(f, TC_ERR_ARGUMENT, "input %d is no tc_input", i);
+        }
+    }
+    return !f->failed;
+}
+
+TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
+                                   const char *path, tc_site here)
+{
+    tci_ox_out_graph g = {.here = here};
+    tci_frame f = tci_frame_begin("tc_export_onnx", here);
+    tci_frame_list(&f, inputs.items, inputs.n, "the inputs");
+    tci_frame_list(&f, outputs.items, outputs.n, "the outputs");
+    for (int i = 0; i < outputs.n && !f.failed; i++) {
+        tci_frame_use(&f, outputs.items[i]);
+    }
+    for (int i = 0; i < inputs.n && !f.failed; i++) {
+        tci_frame_use(&f, inputs.items[i]);
+    }
+    if (!f.failed && (outputs.n < 1 || !path)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, path ? "there are no outputs" : "the path is NULL");
+    }
+    tci_scratch_init(&g.s);
+    if (!f.failed && setjmp(g.s.escape)) {
+        tci_frame_fail(&f, g.s.why, "%s", g.s.message);
+    } else if (!f.failed) {
+        tci_node **in = TCI_NEW_ARRAY(&g.s, tci_node *, inputs.n + 1);
+        tci_node **out = TCI_NEW_ARRAY(&g.s, tci_node *, outputs.n + 1);
+        if (tci_ox_nodes_of(&f, inputs, "an input", in, true) &&
+            tci_ox_nodes_of(&f, outputs, "an output", out, false)) {
+            g.ctx = f.ctx;
+            g.inputs = in;
+            g.n_inputs = inputs.n;
+            tci_ox_export_file(&g, out, outputs.n, how, path);
+        }
+    }
+    tci_scratch_free(&g.s);
+    return tci_frame_status(&f);
 }
 
 #undef TC_HERE

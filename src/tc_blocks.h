@@ -22,3 +22,5 @@
 #include "plan/depthwise_wgrad.c"
 #include "plan/bf16x3.c"
 #include "plan/kmajor.c"
+#include "plan/unit_split_k.c"
+#include "plan/block_routes.c"

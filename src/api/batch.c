@@ -14,6 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../debug/check.h"
+#include "../debug/dump.h"
+#include "../debug/report.h"
 #include "../debug/summary.h"
 #include "../run/dynamic.h"
 #include "../run/later.h"
@@ -93,6 +96,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(no_disk_cache)
     TCI_BATCH_TAKE(cache_read_only)
     TCI_BATCH_TAKE(verify)
+    TCI_BATCH_TAKE(check)
     TCI_BATCH_TAKE(schedule)
     TCI_BATCH_TAKE(tune_ms)
     TCI_BATCH_TAKE(name)
@@ -105,6 +109,10 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     if (over->log) {
         o.log = over->log;
         o.log_user = over->log_user;
+    }
+    if (over->progress) {
+        o.progress = over->progress;
+        o.progress_user = over->progress_user;
     }
     if (over->parallel_for) {
         o.parallel_for = over->parallel_for;
@@ -262,6 +270,7 @@ static tc_status tci_batch_interpret(tci_batch *b, tci_batch_job *job)
     tc_options o = *b->options;
     o.backend = "interp";
     o.stance = TC_STANCE_COMPILE;
+    o.progress = NULL;
     job->request = tci_request_make(&b->s, r->inputs, r->n_user_inputs, r->roots, r->n_roots, &o,
                                     NULL, NULL);
     tci_batch_sign(b, job->request);
@@ -281,8 +290,11 @@ static void tci_batch_refused(tci_batch *b, tci_batch_job *job, tc_status status
         job->later = b->options->stance == TC_STANCE_LATER ? job->request : NULL;
         status = tci_batch_armed(b, job, tci_batch_interpret);
     } else {
-        tci_batch_fail(b->f, job->about, &job->site, status, "%s%s%s", tc_status_text(status),
-                       *text ? ": " : "", text);
+        tci_str written = {0};
+        tci_checker_compile(job->request, b->options, status, &written);
+        tci_batch_fail(b->f, job->about, &job->site, status, "%s%s%s%s", tc_status_text(status),
+                       tci_str_text(&written), *text ? ": " : "", text);
+        tci_str_free(&written);
     }
     if (status) {
         tci_batch_settle(b, job, status);
@@ -357,6 +369,9 @@ TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
     }
     if (!status) {
         tci_summary_announce(*job->program, b->f->op, b->f->here);
+        if (TCI_UNLIKELY(b->options->dump != NULL) && tci_dump_list_has(b->options->dump, "html")) {
+            tci_report_dump(*job->program, b->options);
+        }
     }
     return status;
 }
@@ -526,4 +541,5 @@ TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *optio
 TC_API void tc_program_free(tc_program *f)
 {
     tci_program_release(f);
+    tci_ctx_tidy();
 }

@@ -188,10 +188,10 @@ TC_API const char *tc_call_error(const tc_call *call);
 TC_API const char *tc_event_error(const tc_event *event); /* "" until it is reached */
 
 /* ---- look inside ---- */
-/* One screen: totals, inputs, outputs and parameters by name, the 20 kernels that take longest by the
- * model with the user's line and region of each, the reasons why values were not computed together
- * with the bytes that this would save, phases of the compile. TC_EXPLAIN=FILE writes it for each
- * program that the process makes ("-": to stderr). TC_ERR_ARGUMENT: NULL; TC_ERR_IO. */
+/* One screen: totals, inputs, outputs and parameters by name, the 20 kernels that take longest by
+ * the model with the user's line and region of each, the reasons why values were not computed
+ * together with the bytes that this would save, phases of the compile. TC_EXPLAIN=FILE writes it
+ * for each program that the process makes ("-": to stderr). TC_ERR_ARGUMENT: NULL; TC_ERR_IO. */
 TC_API tc_status tc_explain(const tc_program *f, FILE *out);
 /* Rows of kernels in this order, the largest first; TC_BY_ORDER: as they are launched. */
 typedef enum tc_sort {
@@ -227,22 +227,22 @@ typedef struct tc_program_info {
      * another program); the bytes of what they compute, kept with the program for all its calls. */
     int n_once;
     int64_t kept_bytes;
-    /* TC_STANCE_LATER: its native code is being made, the interpreter runs it meanwhile; and whether
-     * results may differ in bits once that is there: on a device, with math = FAST, or with bf16 and
-     * f16 on a matrix unit. Elsewhere, and with options.reproducible, they do not. All other fields
-     * are of what runs it now. */
+    /* TC_STANCE_LATER: its native code is being made, the interpreter runs it meanwhile; and
+     * whether results may differ in bits once that is there: on a device, with math = FAST, or
+     * with bf16 and f16 on a matrix unit. Elsewhere, and with options.reproducible, they do not.
+     * All other fields are of what runs it now. */
     bool is_compiling, may_differ;
 } tc_program_info;
 /* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);
-/* Which programs were compiled or found on disk, by line of the call that asked, newest 256 of the
- * process: milliseconds, how often a later compile found each in memory, in what it differs from the
- * nearest one before, and the TC_DIM that would make one program of them. ctx: whose calls (of a
- * tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
+/* Which programs were compiled or found on disk, by line of the call that asked, newest 256 of
+ * the process: milliseconds, how often a later compile found each in memory, in what it differs
+ * from the nearest one before, and the TC_DIM that would make one program of them. ctx: whose
+ * calls (of a tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
 TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
-/* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs": [{"name",
- * "from", "ms", "hits", "near", "equal", "lines", "is", "was"}], "write": [{"input", "axis", "least",
- * "most"}]}]}. */
+/* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs":
+ * [{"name", "from", "ms", "hits", "near", "equal", "lines", "is", "was"}], "write": [{"input",
+ * "axis", "least", "most"}]}]}. */
 TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out);
 /* An input or output of a program; memory of the program's, until tc_program_free. */
 typedef struct tc_port {

@@ -7,6 +7,7 @@
  * freed context, a second tc_ctx_free above all, finds that it is dead, however many were made
  * since; and the context's memory goes back at once. */
 #include "../base/env.h"
+#include "../debug/check.h"
 #include "../debug/dump.h"
 #include "../debug/label.h"
 #include "../debug/recompile.h"
@@ -236,6 +237,8 @@ static void tci_context_apply_env(tc_options *o)
         o->stance = stance < 0 ? TC_STANCE_COMPILE : (tc_stance)stance;
     }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) != 0;
+    const char *odd;
+    o->check = o->check ? o->check : tci_checker_flags(tci_env_get(TCI_ENV_CHECK), &odd);
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) != 0;
 }
 
@@ -253,6 +256,14 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     tci_context_apply_env(&o);
     if (!tci_context_own_strings(&o)) {
         return TC_ERR_MEMORY;
+    }
+    if (!tci_backend_is_known(o.backend)) {
+        tci_str text = {0};
+        tci_backend_missing(&text, &o);
+        tci_log(&o, "compile", "%s", tci_str_text(&text));
+        tci_str_free(&text);
+        tci_context_free_strings(&o);
+        return TC_ERR_BACKEND;
     }
     tci_os_keep_over_fork(&tci_context_process.lock, NULL);
     tci_ctx *c = tci_heap_get(sizeof(*c));
@@ -285,6 +296,14 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
 }
 #endif
 
+TCI_FN void tci_ctx_tidy(void)
+{
+    if (!tci_pool_has_users()) {
+        tci_later_rest();
+        tci_recompile_forget();
+    }
+}
+
 TC_API void tc_ctx_free(tc_ctx *ctx)
 {
     tci_ctx *c = tci_context_leave(ctx);
@@ -297,6 +316,7 @@ TC_API void tc_ctx_free(tc_ctx *ctx)
     tci_context_free_strings(&c->options);
     tci_heap_free(c);
     tci_pool_release();
+    tci_ctx_tidy();
 }
 
 TC_API void tc_shutdown(void)

@@ -20,8 +20,8 @@ extern "C" {
  *     tc_region_begin(ctx, "encoder");
  *     x = tc_relu(tc_matmul(x, w));
  *     tc_region_end(ctx);
- * TC_ERR_HANDLE: the context is NULL or freed; TC_ERR_ARGUMENT: name is NULL or "", or at the end no
- * region is open; TC_ERR_MEMORY. */
+ * TC_ERR_HANDLE: the context is NULL or freed; TC_ERR_ARGUMENT: name is NULL or "", or at the end
+ * no region is open; TC_ERR_MEMORY. */
 TC_API tc_status tc_region_begin_at(tc_ctx *ctx, const char *name, tc_site here);
 #define tc_region_begin(ctx, name) tc_region_begin_at((ctx), (name), TC_HERE)
 TC_API tc_status tc_region_end_at(tc_ctx *ctx, tc_site here);
@@ -29,7 +29,8 @@ TC_API tc_status tc_region_end_at(tc_ctx *ctx, tc_site here);
 
 /* ---- profiles: what ran when, from the rings of the threads ----
  * From tc_profile_begin to tc_profile_end runs, kernels, parts of kernels on threads of the pool,
- * phases and compiler processes of compiles, steps and marks are recorded, 32 bytes each, in memory.
+ * phases and compiler processes of compiles, steps and marks are recorded, 32 bytes each, in
+ * memory.
  * Kernels of a GPU are launched one by one meanwhile, not as a recorded graph, each timed by the
  * device's events (no_device: by nothing, and graphs are replayed). Any thread; one profile at a
  * time.
@@ -65,6 +66,40 @@ TC_API tc_status tc_profile_table(const tc_profile *profile, FILE *out, tc_sort 
  * thread and one for the device. Errors as above. */
 TC_API tc_status tc_profile_write(const tc_profile *profile, const char *path);
 TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is fine */
+
+/* ---- a wrong result: where it becomes wrong ----
+ * options.check (TC_CHECK=1) names the first kernel that is wrong; this the part of tc: it runs the
+ * program (its first output) in six ways, from the interpreter op by op, with every stage verified,
+ * over fused and scalar code to what it does, and CUDA where there is a GPU, writes a line for
+ * each, and with what the result changes.
+ *     tc_triage(f, TC_BUFS(TC_BUF(in, 64)), stdout);
+ * Inputs are of host memory. TC_ERR_ARGUMENT: NULL, or the number of inputs; TC_ERR_BUFFER: an
+ * input has another number of elements; TC_ERR_UNSUPPORTED: symbolic sizes; TC_ERR_IO;
+ * TC_ERR_MEMORY. */
+TC_API tc_status tc_triage(tc_program *f, tc_bufs inputs, FILE *out);
+
+/* ---- a picture ----
+ * Writes a page for a browser, one file that needs no network: launches from top to bottom in their
+ * regions, which fold, forward on the left and backward on the right, as wide as their time by the
+ * model; buffers between them; the memory plan; a click shows nodes, lines, schedule and source.
+ * TC_DUMP=html writes one for each program, and an index.html. TC_ERR_ARGUMENT: NULL; TC_ERR_IO;
+ * TC_ERR_MEMORY. */
+TC_API tc_status tc_report(const tc_program *f, const char *path);
+
+/* ---- values of a run ----
+ * Each returns x, of the same shape and dtype, and works when a run computes that result: use it in
+ * the place of x. In loops too, once a round; gradients pass through. On a GPU the value is
+ * copied to the host, and such a run is no recorded graph. */
+/* Prints a line to stderr: shape, least, largest, mean, how many are not finite, the first few. */
+TC_API tc_tensor tc_print_value_at(tc_tensor x, const char *name, tc_site here);
+#define tc_print_value(x, name) tc_print_value_at((x), (name), TC_HERE)
+/* Makes the run end with TC_ERR_CHECK where an element is NaN or infinite: tc_error has the line of
+ * this call and the element. Outputs are not valid then. */
+TC_API tc_tensor tc_assert_finite_at(tc_tensor x, tc_site here);
+#define tc_assert_finite(x) tc_assert_finite_at((x), TC_HERE)
+/* The same where an element of mask, of any shape, is 0; text says what should hold. */
+TC_API tc_tensor tc_assert_all_at(tc_tensor x, tc_tensor mask, const char *text, tc_site here);
+#define tc_assert_all(x, mask, text) tc_assert_all_at((x), (mask), (text), TC_HERE)
 
 #ifdef __cplusplus
 } /* extern "C" */

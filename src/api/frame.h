@@ -64,6 +64,10 @@ TCI_FN const char *tci_take_back(tci_ctx *ctx, tci_lent lent);
 TCI_FN tci_lent tci_frame_lend(const tci_frame *f);
 TCI_FN bool tci_frame_take_back(tci_frame *f, tci_lent lent);
 
+/* ---- api/context.c ---- */
+/* A context or program went: with the last of them goes what is kept between compiles but code. */
+TCI_FN void tci_ctx_tidy(void);
+
 /* ---- errors kept by api/handle.c, for api/scope.c ---- */
 TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope); /* those of this scope and deeper */
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the scope outside */

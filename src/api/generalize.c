@@ -1,12 +1,12 @@
 /* api/generalize.c - see api/generalize.h: sizes that vary become symbols.
  *
  * In: the signatures that a tc_jit was asked for, of one combination of dtypes, ranks and static
- * integers. Out: the sizes that its next specialization serves.
- * The one idea: a size that was seen with a second value is likely to take a third. Axes whose sizes
- * were equal each time are one symbol; the guard of the specialization checks that they still are,
- * and where they once were not, the next one has two symbols. What the function's ops allow is not
- * asked but tried: the widest range first, then without 0, then without 1 (which broadcasts), then
- * smaller ranges (whose products fit in memory), and at last the sizes as they are. */
+ * integers. Out: the sizes that its next specialization serves. The one idea: a size that was
+ * seen with a second value is likely to take a third. Axes whose sizes were equal each time are
+ * one symbol; the guard of the specialization checks that they still are, and where they once
+ * were not, the next one has two symbols. What the function's ops allow is not asked but tried:
+ * the widest range first, then without 0, then without 1 (which broadcasts), then smaller ranges
+ * (whose products fit in memory), and at last the sizes as they are. */
 #include "generalize.h"
 
 #include <stdio.h>
@@ -56,22 +56,20 @@ TCI_FN void tci_general_fixed(const tci_signature *sig, tci_variant_guard *guard
     }
 }
 
-#ifdef TC_DYNAMIC_SHAPES
-
-enum { TCI_GENERAL_LEASTS = 3, TCI_GENERAL_MOSTS = 3 };
-
-static bool tci_general_is_fixed(const tci_general *g, const tci_variant_kind *k, int a)
+TCI_FN bool tci_general_is_fixed(const tci_general *g, int i, int a, int rank)
 {
-    tc_jit_axis at = tci_general_place(k, a);
-    for (int i = 0; i < g->n_fixed; i++) {
-        int axis = g->fixed[i].axis;
-        if (g->fixed[i].input == at.input &&
-            (axis == at.axis || axis + k->ranks[at.input] == at.axis)) {
+    for (int f = 0; f < g->n_fixed; f++) {
+        int axis = g->fixed[f].axis;
+        if (g->fixed[f].input == i && (axis == a || axis + rank == a)) {
             return true;
         }
     }
     return false;
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+
+enum { TCI_GENERAL_LEASTS = 3, TCI_GENERAL_MOSTS = 3 };
 
 TCI_FN bool tci_general_guards(const tci_general *g, const tci_variant_kind *k,
                                const tci_signature *sig, int attempt, tci_variant_guard *guards)
@@ -79,19 +77,21 @@ TCI_FN bool tci_general_guards(const tci_general *g, const tci_variant_kind *k,
     static const int64_t mosts[TCI_GENERAL_MOSTS] = {1 << 20, 1 << 15, 1 << 11};
     int64_t least = attempt % TCI_GENERAL_LEASTS, most;
     bool varies = false;
-    if (attempt >= TCI_GENERAL_LEASTS * TCI_GENERAL_MOSTS) {
+    if (g->pads || attempt >= TCI_GENERAL_LEASTS * TCI_GENERAL_MOSTS) {
         return false;
     }
     most = mosts[attempt / TCI_GENERAL_LEASTS];
     tci_general_fixed(sig, guards);
     for (int a = 0; a < k->n_axes; a++) {
         int64_t size = guards[a].least;
+        tc_jit_axis at = tci_general_place(k, a);
         if (k->least[a] == k->most[a] || size < least || size > most ||
-            tci_general_is_fixed(g, k, a)) {
+            tci_general_is_fixed(g, at.input, at.axis, k->ranks[at.input])) {
             continue;
         }
         int first = 0; /* the first open axis that was always of the same size */
-        while (first < a && !(k->like[first] == k->like[a] && guards[first].least < guards[first].most)) {
+        while (first < a && (k->like[first] != k->like[a] ||
+                             guards[first].least == guards[first].most)) {
             first++;
         }
         tc_jit_axis same = tci_general_place(k, first);
@@ -143,10 +143,12 @@ TCI_FN void tci_general_advice(const tci_variant_kind *k, char *text, size_t roo
     for (int a = 0; a < k->n_axes && n + 1 < room; a++) {
         tc_jit_axis at = tci_general_place(k, a);
         if (k->least[a] < k->most[a] && k->like[a] == a) {
-            n += (size_t)snprintf(text + n, room - n, "%saxis %d of input %d had %lld to %lld: write "
-                                  "TC_DIM(\"in%d_%d\", %lld, %lld)", n ? "; " : "", at.axis, at.input,
-                                  (long long)k->least[a], (long long)k->most[a], at.input, at.axis,
-                                  (long long)k->least[a], (long long)k->most[a]);
+            long long least = k->least[a], most = k->most[a];
+            n += (size_t)snprintf(text + n, room - n,
+                                  "%saxis %d of input %d had %lld to %lld: write "
+                                  "TC_DIM(\"in%d_%d\", %lld, %lld)",
+                                  n ? "; " : "", at.axis, at.input, least, most, at.input, at.axis,
+                                  least, most);
         }
     }
     if (!n) {

@@ -8,8 +8,11 @@
 /* How a tc_jit generalizes; from its options. */
 typedef struct tci_general {
     tc_jit_axis *fixed; int n_fixed;   /* axes whose sizes never become symbols */
+    bool pads;                         /* sizes are rounded up instead */
 } tci_general;
 
+/* The options keep axis a of input i, which has that rank, a number. */
+TCI_FN bool tci_general_is_fixed(const tci_general *g, int i, int a, int rank);
 /* Notes the sizes of the signature. Under the owner's lock. */
 TCI_FN void tci_general_learn(tci_variant_kind *k, const tci_signature *sig);
 /* Every axis fixed to its size in the signature. */

@@ -1,5 +1,5 @@
-/* api/jit.h - functions that specialize themselves: a C function that records a graph, compiled once
- * for each signature it is called with. */
+/* api/jit.h - functions that specialize themselves: a C function that records a graph, compiled
+ * once for each signature it is called with. */
 #ifndef TC_API_JIT_H
 #define TC_API_JIT_H
 
@@ -9,12 +9,13 @@
 extern "C" {
 #endif
 
-/* Records one specialization: in[0 .. n_in) are tc_input leaves of ctx with the dtypes and sizes of
- * a call; the function sets out[0 .. n_out), all tensors of ctx, and returns TC_OK, or a status that
- * the call then returns. It runs under the lock of the tc_jit, within a scope of its own, on the
- * thread whose call needs the specialization, and must record the same graph whenever it is given
- * the same sizes and static integers. It may read `user`, but what it reads there is fixed in the
- * specialization. It must not leave by longjmp or a C++ exception: the lock would stay taken. */
+/* Records one specialization: in[0 .. n_in) are tc_input leaves of ctx with the dtypes and sizes
+ * of a call; the function sets out[0 .. n_out), all tensors of ctx, and returns TC_OK, or a
+ * status that the call then returns. It runs under the lock of the tc_jit, within a scope of its
+ * own, on the thread whose call needs the specialization, and must record the same graph
+ * whenever it is given the same sizes and static integers. It may read `user`, but what it reads
+ * there is fixed in the specialization. It must not leave by longjmp or a C++ exception: the
+ * lock would stay taken. */
 typedef tc_status (*tc_jit_build)(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out,
                                   int n_out, void *user);
 
@@ -29,6 +30,13 @@ typedef struct tc_jit_axis { int input, axis; } tc_jit_axis;
  * where build allows none, the interpreter. INTERPRET: the interpreter. FAIL: TC_ERR_LIMIT. */
 typedef enum tc_beyond { TC_BEYOND_GENERAL, TC_BEYOND_INTERPRET, TC_BEYOND_FAIL } tc_beyond;
 
+/* POW2: sizes that are not of options.fixed_axes are rounded up to a power of two. Inputs are
+ * copied and padded with zeros behind their elements; outputs are cut out of larger ones, to the
+ * sizes of their buffers (TC_BUF_ND), and tc_jit_output_size is TC_ERR_UNSUPPORTED. Ops that mix
+ * elements along such an axis (a sum, a softmax) see the zeros: name these axes in fixed_axes,
+ * or mask them. Sizes are then no symbols. */
+typedef enum tc_bucket { TC_BUCKET_NONE, TC_BUCKET_POW2 } tc_bucket;
+
 /* Options of one tc_jit; zero in every field means the defaults, as does NULL. */
 typedef struct tc_jit_options {
     const tc_options *options;   /* of the private context; strings are copied. NULL: defaults */
@@ -39,6 +47,7 @@ typedef struct tc_jit_options {
     tc_beyond beyond;
     /* Axes whose sizes never become symbols, as build computes with them as numbers. Copied */
     const tc_jit_axis *fixed_axes; int n_fixed_axes;
+    tc_bucket bucket;
     /* Records each specialization twice and fails with TC_ERR_ARGUMENT if the graphs differ. */
     bool check;
     const char *name;            /* in reports and errors; copied. NULL: "tc_jit" */

@@ -724,8 +724,9 @@
  *     tc_compile_times(f, &times);
  *     printf("%d kernels, %lld ns\n", info.n_kernels, (long long)times.total);
  *
- * tc_explain shows each kernel's schedule and those that come next. options.schedule (TC_SCHEDULE)
- * is a file of schedules to force, options.tune_ms a time in which a compile may measure the
+ * tc_explain shows each kernel's schedule and those that come next, and for each contraction the
+ * route that was taken and others that fit, with their prices. options.schedule (TC_SCHEDULE) is a
+ * file of schedules and routes to force, options.tune_ms a time in which a compile may measure the
  * likeliest ones of the kernels that take longest; the results are the same with any of them.
  * options.fusion = -1 (TC_FUSION=0) gives every op a kernel of its own: what fusing is worth.
  *
@@ -754,10 +755,12 @@
  *   TC_FUSION       0: each op that computes has a kernel of its own
  *   TC_STANCE       what no cache has: compile,fail,interpret,later (default compile)
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
- *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
+ *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot,html or
+ *                   all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source,kernels or all
  *   TC_EXPLAIN      file (-: stderr) for tc_explain of each program that is made
+ *   TC_CHECK        1: check each kernel of each run; or some of bits,nan,inf,crash
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
  *   XDG_CACHE_HOME  base of the default cache directory

@@ -1,6 +1,7 @@
 /* api/run.c - the calls that run a program: the text of a failure is in the program or the call. */
 #include <stdio.h>
 
+#include "../run/device_memory.h"
 #include "../run/dynamic.h"
 #include "../run/later.h"
 #include "frame.h"
@@ -20,6 +21,9 @@ TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc
 TCI_FN const char *tci_run_no_workspace(const tc_program *f)
 {
     const tc_backend *device = f->code->device;
+    if (device && tci_device_memory_text()[0]) {
+        return tci_device_memory_text();
+    }
     const char *why = device && device->last_error ? device->last_error(device->user) : NULL;
     return why && why[0] ? why : "out of memory: no workspace for one more call";
 }

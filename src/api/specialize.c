@@ -19,6 +19,7 @@
 #include "../run/dynamic.h"
 #include "../run/later.h"
 #include "batch.h"
+#include "bucket.h"
 #include "generalize.h"
 
 enum {
@@ -41,7 +42,7 @@ struct tc_jit {
     tci_general general;
     bool check;
     tci_mutex lock;                 /* of recording, the table's writer, and `ctx` */
-    uint64_t builder;               /* atomic: tci_os_thread_id of the thread that has it; 0: none */
+    uint64_t builder;               /* atomic: tci_os_thread_id of who has it; 0: nobody */
     tci_mutex errors_lock;
     tci_thread_errors errors;
 };
@@ -217,8 +218,9 @@ static tc_status tci_spec_frozen(tci_spec_call *c)
                              asked, tci_variants_all(&c->fn->variants, NULL, 0));
     }
     tci_spec_print_variant(near, has, sizeof(has));
-    return tci_spec_fail(c, TC_ERR_FROZEN, "asked for %s: the nearest of %d specializations serves %s "
-                         "and differs in axis %d of input %d, and the stance allows no compile",
+    return tci_spec_fail(c, TC_ERR_FROZEN,
+                         "asked for %s: the nearest of %d specializations serves %s and differs in "
+                         "axis %d of input %d, and the stance allows no compile",
                          asked, l->n, has, axis, input);
 }
 
@@ -310,8 +312,9 @@ static tc_status tci_spec_compare(tci_spec_call *c, tci_spec_keys *k, const tc_t
     const tci_request *a = k->requests[0], *b = k->requests[1];
     bool same = a->key_bytes == b->key_bytes && !memcmp(a->key, b->key, a->key_bytes);
     return same ? TC_OK
-                : tci_spec_fail(c, TC_ERR_ARGUMENT, "build recorded two graphs, of %d and %d nodes, "
-                                "for one signature: expected the same graph from the same sizes "
+                : tci_spec_fail(c, TC_ERR_ARGUMENT,
+                                "build recorded two graphs, of %d and %d nodes, for one "
+                                "signature: expected the same graph from the same sizes "
                                 "and static integers", a->n_nodes, b->n_nodes);
 }
 
@@ -385,7 +388,8 @@ static tc_status tci_spec_try(tci_spec_call *c, bool symbolic)
         x->compile_ns = tci_os_now_ns() - c->begin_ns;
         x->symbolic = symbolic;
         x->interpreted = strcmp(program->code->backend, "interp") == 0;
-        x->interim = x->interpreted && tci_ctx_of(c->fn->ctx)->options.stance == TC_STANCE_INTERPRET;
+        tc_stance stance = tci_ctx_of(c->fn->ctx)->options.stance;
+        x->interim = x->interpreted && stance == TC_STANCE_INTERPRET;
     }
     return status;
 }
@@ -423,7 +427,7 @@ static int tci_spec_count(const tci_variant_list *l, bool beyond, const tci_vari
 
 static void tci_spec_say_limit(tci_spec_call *c, tci_variant_kind *k)
 {
-    static const char *const serves[] = {"the interpreter serves, as no program of symbolic sizes does",
+    static const char *const serves[] = {"the interpreter serves, as no symbolic program does",
                                          "the interpreter serves", "TC_ERR_LIMIT is returned"};
     char advice[400];
     if (!k->limited) {
@@ -576,10 +580,12 @@ TC_API tc_status tc_jit_make_at(tc_jit_build build, void *user, const tc_jit_opt
         return TC_ERR_MEMORY;
     }
     memset(j, 0, sizeof(*j));
-    j->general = (tci_general){(tc_jit_axis *)(j + 1), o->n_fixed_axes};
+    j->general.fixed = (tc_jit_axis *)(j + 1);
+    j->general.n_fixed = o->n_fixed_axes;
     if (fixed) {
         memcpy(j->general.fixed, o->fixed_axes, fixed);
     }
+    j->general.pads = o->bucket == TC_BUCKET_POW2;
     j->beyond = o->beyond;
     j->lock = j->errors_lock = tci_spec_unlocked;
     j->build = build;
@@ -627,6 +633,85 @@ static tc_status tci_spec_run(tci_spec_call *c, tci_variant *x, tc_bufs inputs, 
     return status;
 }
 
+/* Memory for padded buffers: the idle one of x, or new. */
+static char *tci_spec_padded_memory(tci_variant *x, size_t bytes)
+{
+    char *memory = __atomic_exchange_n(&x->padded, NULL, __ATOMIC_ACQUIRE);
+    return memory ? memory : tci_heap_get_aligned(TCI_MAX(bytes, (size_t)64));
+}
+
+static void tci_spec_give_padded(tci_variant *x, char *memory)
+{
+    char *none = NULL;
+    if (!__atomic_compare_exchange_n(&x->padded, &none, memory, false, __ATOMIC_RELEASE,
+                                     __ATOMIC_RELAXED)) {
+        tci_heap_free_aligned(memory);
+    }
+}
+
+/* The same on sizes that are rounded up. */
+static tc_status tci_spec_run_padded(tci_spec_call *c, const tci_bucket_list *sized, tci_variant *x,
+                                     const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tci_bucket_list in = *sized, out;
+    for (int i = 0; i < in.n; i++) {
+        in.items[i].sizes = in.sizes + (sized->items[i].sizes - sized->sizes);
+        if (!inputs->items[i].data && inputs->items[i].n) {
+            tci_spec_fail(c, TC_ERR_BUFFER, "input %d: given NULL", i);
+            return tci_spec_record(c, TC_ERR_BUFFER, c->text);
+        }
+    }
+    if (!tci_bucket_outputs(x->program, outputs, &out, c->text, sizeof(c->text))) {
+        return tci_spec_record(c, TC_ERR_BUFFER, c->text);
+    }
+    char *memory = tci_spec_padded_memory(x, tci_bucket_bytes(&in) + tci_bucket_bytes(&out));
+    if (!memory) {
+        return tci_spec_record(c, TC_ERR_MEMORY, "out of memory for padded buffers");
+    }
+    char *behind = tci_bucket_place(&in, inputs, memory, true);
+    tci_bucket_place(&out, outputs, behind, false);
+    tc_status status = tci_spec_run(c, x, (tc_bufs){in.items, in.n}, (tc_bufs){out.items, out.n});
+    if (!status) {
+        tci_bucket_cut(&out, outputs);
+    }
+    tci_spec_give_padded(x, memory);
+    return status;
+}
+
+/* The specialization of the padded sizes. */
+static tc_status tci_spec_find_padded(tci_spec_call *c, tci_bucket_list *padded, tci_variant **x)
+{
+    const tc_bufs *inputs = c->sig.inputs;
+    tc_status status = tci_spec_check_inputs(c);
+    if (!status && !tci_bucket_round(&c->fn->general, inputs, padded)) {
+        status = tci_spec_fail(c, TC_ERR_LIMIT, "too many inputs for options.bucket: expected at "
+                               "most %d, of %d axes in all", TCI_BUCKET_BUFFERS, TCI_BUCKET_AXES);
+    }
+    const tc_bufs list = {padded->items, padded->n};
+    c->sig.inputs = &list;
+    status = status ? status : tci_spec_find(c, x);
+    c->sig.inputs = inputs;
+    return status;
+}
+
+/* A call whose inputs are padded. */
+static tc_status tci_spec_run_bucket(tci_spec_call *c, const tc_bufs *inputs,
+                                     const tc_bufs *outputs)
+{
+    tci_bucket_list padded;
+    tci_variant *x;
+    tc_status status = TC_OK;
+    if (!status && (!outputs->items || outputs->n > TCI_BUCKET_BUFFERS)) {
+        status = tci_spec_fail(c, TC_ERR_BUFFER, "given a list of %d outputs", outputs->n);
+    }
+    status = status ? status : tci_spec_find_padded(c, &padded, &x);
+    if (status) {
+        return tci_spec_record(c, status, c->text);
+    }
+    tci_variants_hit(x);
+    return tci_spec_run_padded(c, &padded, x, inputs, outputs);
+}
+
 TC_API tc_status tc_jit_run_at(tc_jit *fn, const tc_statics *statics, tc_bufs inputs,
                                tc_bufs outputs, tc_site here)
 {
@@ -640,14 +725,20 @@ TC_API tc_status tc_jit_run_at(tc_jit *fn, const tc_statics *statics, tc_bufs in
     c.sig = (tci_signature){statics, &inputs};
     tc_status status = tci_spec_check_lists(&c);
     if (TCI_LIKELY(!status) && TCI_UNLIKELY(outputs.n != fn->n_outputs)) {
-        status = tci_spec_fail(&c, TC_ERR_BUFFER, "given %d outputs, expected %d (options.n_outputs "
-                               "of tc_jit_make)", outputs.n, fn->n_outputs);
+        status = tci_spec_fail(&c, TC_ERR_BUFFER,
+                               "given %d outputs, expected %d (options.n_outputs of tc_jit_make)",
+                               outputs.n, fn->n_outputs);
     }
     if (TCI_UNLIKELY(status != TC_OK)) {
         return tci_spec_record(&c, status, c.text);
     }
     uint32_t ticket = tci_variants_enter(&fn->variants);
     tci_variant *x;
+    if (TCI_UNLIKELY(fn->general.pads)) {
+        status = tci_spec_run_bucket(&c, &inputs, &outputs);
+        tci_spec_leave(fn, ticket);
+        return status;
+    }
     status = tci_spec_find(&c, &x);
     if (TCI_LIKELY(!status)) {
         tci_variants_hit(x);
@@ -698,6 +789,10 @@ TC_API int64_t tc_jit_output_size_at(tc_jit *fn, const tc_statics *statics, tc_b
                        .sig = {statics, &inputs}};
     int64_t size = -1;
     tc_status status = tci_spec_check_lists(&c);
+    if (!status && fn->general.pads) {
+        status = tci_spec_fail(&c, TC_ERR_UNSUPPORTED, "with options.bucket programs know padded "
+                               "sizes alone");
+    }
     if (!status && (output < 0 || output >= fn->n_outputs)) {
         status = tci_spec_fail(&c, TC_ERR_ARGUMENT, "given output %d, expected 0 to %d", output,
                                fn->n_outputs - 1);
@@ -728,7 +823,11 @@ TC_API tc_status tc_jit_warm_at(tc_jit *fn, tc_jit_signature *signatures, int n,
         uint32_t ticket = tci_variants_enter(&fn->variants);
         tci_variant *x;
         s->status = tci_spec_check_lists(&c);
-        s->status = s->status ? s->status : tci_spec_find(&c, &x);
+        if (!s->status) {
+            tci_bucket_list padded;
+            s->status = fn->general.pads ? tci_spec_find_padded(&c, &padded, &x)
+                                         : tci_spec_find(&c, &x);
+        }
         tci_spec_leave(fn, ticket);
         if (s->status) {
             tci_spec_record(&c, s->status, c.text);

@@ -99,6 +99,7 @@ TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room)
     }
     const char *words = id == TCI_ENV_LOG    ? TCI_ENV_TOPICS
                         : id == TCI_ENV_DUMP ? TCI_ENV_STAGES
+                        : id == TCI_ENV_CHECK ? TCI_ENV_CHECKS ",0,1"
                                              : NULL;
     size_t n = 0;
     const char *odd = value && words ? tci_env_odd_word(value, words, &n) : NULL;
@@ -107,6 +108,24 @@ TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room)
                  (int)TCI_MIN(n, 40), odd, words);
     }
     return odd != NULL;
+}
+
+extern char **environ;
+
+TCI_FN const char *tci_env_unknown(int *at)
+{
+    while (environ && environ[*at] && !tci_os_is_setuid()) {
+        const char *text = environ[(*at)++];
+        size_t n = strcspn(text, "=");
+        bool known = strncmp(text, "TC_", 3) != 0 || !strncmp(text, "TC_TEST_", 8);
+        for (int i = 0; i < TCI_ENV_COUNT && !known; i++) {
+            known = strlen(tci_env_names[i]) == n && !memcmp(tci_env_names[i], text, n);
+        }
+        if (!known) {
+            return text;
+        }
+    }
+    return NULL;
 }
 
 TCI_FN void tci_env_help_once(void)

@@ -303,12 +303,12 @@ static bool tci_spawn_poll(tci_spawn_child *c, int wait_ms)
 }
 
 /* Until the child has ended, or false at the deadline or when it is cancelled. */
-static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, const volatile int *cancel)
+static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, const int *cancel)
 {
     long pause_ns = 50000;
     while (!c->ended) {
         int64_t left_ns = deadline_ns - tci_os_now_ns();
-        if (left_ns <= 0 || (cancel && *cancel)) {
+        if (left_ns <= 0 || (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))) {
             return false;
         }
         if (c->from >= 0) {

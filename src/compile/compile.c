@@ -22,6 +22,7 @@
 
 #include "../base/env.h"
 #include "../base/os.h"
+#include "../debug/check.h"
 #include "../debug/dump.h"
 #include "../debug/explain.h"
 #include "../debug/origin.h"
@@ -125,6 +126,11 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
         tci_plan_print(&text, job->plan);
         tci_dump_file(&job->dump, "plan.txt", &text);
     }
+    if (tci_dump_wants(&job->dump, "dot")) {
+        tci_str text = {.s = &b->scratch};
+        tci_plan_print_dot(&text, job->plan);
+        tci_dump_file(&job->dump, "plan.dot", &text);
+    }
     if (tci_dump_wants(&job->dump, "groups")) {
         tci_str text = {.s = &b->scratch};
         tci_fusion_print(&text, job->plan->fusion);
@@ -198,7 +204,8 @@ static void tci_compile_comment(const tci_compile_batch_state *b, tci_str *out, 
             int unit = job->units[step->kernel];
             const char *symbol = unit >= 0 ? b->jit.kernels[unit].symbol : NULL;
             size_t length = symbol ? strlen(symbol) : 0;
-            if (length && (size_t)(open - line) >= length && !memcmp(open - length, symbol, length)) {
+            if (length && (size_t)(open - line) >= length &&
+                !memcmp(open - length, symbol, length)) {
                 tci_origin_comment(out, job->request, step->origins, step->n_origins);
                 return;
             }
@@ -259,6 +266,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
     tci_machine machine = tci_backend_machine(b->backend, b->options);
+    machine.routes = tci_str_text(&b->jit.forced);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     if (b->verify) {
@@ -310,13 +318,14 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     times.load = tci_compile_lap(&at, "kernels");
 
     tc_status status = jit->n_missing ? tci_jit_find_compiler(jit, b->log) : TC_OK;
-    if (jit->cancel && *jit->cancel) {
+    if (jit->cancel && __atomic_load_n(jit->cancel, __ATOMIC_RELAXED)) {
         status = TC_ERR_CANCELLED;
     }
     if (status != TC_OK) {
         return status;
     }
     tci_tune(jit);
+    tci_jit_tell_phase(jit, TC_PHASE_SOURCE);
     tci_compile_write_source(b, &times, &at);
     if (!jit->n_missing && b->disk.writable) { /* entries say which compiler is behind them */
         tci_str nobody = {.s = &b->scratch};
@@ -690,6 +699,12 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     } else {
         tci_compile_fill_interp(b, job, c);
     }
+    for (int i = 0; i < c->n_kernels && b->options->check && !c->n_symbols; i++) {
+        if (!c->kernels[i].call &&
+            !tci_checker_prepare(c, &c->kernels[i], job->plan->kernels[i], b->options->check)) {
+            tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a checked kernel");
+        }
+    }
     tci_compile_fill_source(b, c);
     if (!tci_code_list(c)) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
@@ -786,6 +801,9 @@ static void tci_compile_batch(tci_compile_batch_state *b)
 {
     int64_t begin_ns = tci_os_now_ns();
     tc_status back = TC_OK;
+    bool failed = false;
+    b->jit.progress.programs = b->n_jobs;
+    tci_jit_tell_phase(&b->jit, TC_PHASE_PLAN);
     for (int i = 0; i < b->n_jobs; i++) {
         tci_compile_say_found(b->options, b->jobs[i].request);
         tci_compile_guard(b, tci_compile_say_why, &b->jobs[i]);
@@ -812,6 +830,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             job->status = tci_compile_guard(b, tci_compile_finish, job);
         }
         if (job->status != TC_OK) {
+            failed = true;
             tci_code_release(job->code);
             job->code = NULL;
         } else {
@@ -821,7 +840,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native) {
+            if (b->native && !b->options->check) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);
@@ -829,6 +848,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
         tci_dump_end(&job->dump);
     }
     tci_disk_evict(&b->disk, b->jit.written_bytes);
+    tci_jit_tell_phase(&b->jit, failed || b->why[0] ? TC_PHASE_FAILED : TC_PHASE_DONE);
 }
 
 /* ---- requests ---- */
@@ -882,7 +902,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->state != TCI_COMPILE_CLAIMED) {
             continue;
         }
-        bool look = b && backend->calls && !(o->dump && o->dump[0]);
+        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         job->status = b ? TC_OK : TC_ERR_MEMORY;
         if (job->code) {
@@ -990,6 +1010,10 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
             tci_backend_missing(log, o);
         }
         return tci_compile_fail_all(n, statuses, backend ? TC_ERR_MEMORY : TC_ERR_BACKEND);
+    }
+    const char *why = tci_log_wants(o, "compile") ? tci_backend_replaced(o) : NULL;
+    if (why) {
+        tci_log(o, "compile", "%s instead of %s: %s", backend->name, o->backend, why);
     }
     int n_jobs = 0;
     for (int i = 0; i < n; i++) {

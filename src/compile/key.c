@@ -453,7 +453,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     bool is_read = tci_forced_read(&forced, o);
     tci_hash sum = tci_hash_bytes(tci_str_text(&forced), forced.n);
     tci_str_free(&forced);
-    tci_key_reserve(k, 14 + sizeof(sum));
+    tci_key_reserve(k, 15 + sizeof(sum));
     *k->at++ = is_read;
     memcpy(k->at, &sum, sizeof(sum));
     k->at += sizeof(sum);
@@ -462,6 +462,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
                          (o->fusion < 0 ? 8 : 0) | ((unsigned)o->remat << 4) |
                          (o->verify ? 64 : 0)); /* a program found was verified if asked for */
     *k->at++ = (uint8_t)sizeof(void *);
+    *k->at++ = (uint8_t)(o->check & TC_CHECK_ALL); /* such code has more to it */
     tci_key_signed(k, TCI_MAX(o->memory_limit, 0)); /* what does not fit is planned leaner */
 }
 
@@ -470,6 +471,7 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
 {
     tci_key_bytes k = {s, NULL, NULL, NULL};
     tci_key_options(&k, o, backend, target);
+    r->key_graph = (size_t)(k.at - k.begin);
     tci_key_ranges(&k, r);
     tci_key_reserve(&k, 30);
     tci_key_number(&k, (uint64_t)r->n_user_inputs);

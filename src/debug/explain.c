@@ -1,5 +1,6 @@
-/* debug/explain.c - the part of tc_explain that needs the plan: what one run does, launch by launch,
- * and why it is not fewer kernels. Written while the plan exists; kept with the code, also on disk.
+/* debug/explain.c - the part of tc_explain that needs the plan: what one run does, launch by
+ * launch, and why it is not fewer kernels. Written while the plan exists; kept with the code, also
+ * on disk.
  *
  * In: plan and code. Out: sections of lines. The first tells totals; "launches, once:" and
  * "launches:" list the launches; each other one has a title that ends in a colon and lines of its
@@ -127,6 +128,10 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     for (int t = plan->n_init; t < plan->n_steps; t++) {
         tci_explain_repeats(out, plan, t);
         tci_explain_step(out, plan, code, t);
+    }
+    if (plan->routes.n > 0) {
+        tci_str_add(out, "contractions, and other routes that fit:\n");
+        tci_explain_lines(out, "  ", tci_str_text(&plan->routes));
     }
     if (plan->orders.n > 0) {
         tci_str_add(out, "orders of sums:\n");

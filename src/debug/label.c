@@ -3,7 +3,8 @@
  * In: names of regions and programs, and of source files. Out: small numbers for them, which nodes
  * and programs keep instead of pointers: a program may outlive the context that its regions were
  * opened in, and the plugin whose __FILE__ it was made in.
- * The one idea: an open hash table over items that never move, so a text is read without the lock. */
+ * The one idea: an open hash table over items that never move, so a text is read without the
+ * lock. */
 #include "label.h"
 
 #include <string.h>

@@ -2,7 +2,8 @@
  *
  * In: a program. Out: nanoseconds of one launch of each of its kernels, the least of several.
  * The one idea: a kernel is measured on zeros of its own, as compile/tune.c does it: no run of the
- * program is needed, nothing of the user's is read or written, and 0 is a valid index everywhere. */
+ * program is needed, nothing of the user's is read or written, and 0 is a valid index everywhere.
+ * */
 #include "measure.h"
 
 #include <string.h>
@@ -123,8 +124,9 @@ static bool tci_measure_can(const tc_program *f, int step)
 {
     const tci_code_kernel *k = &f->code->kernels[f->code->steps[step].kernel];
     bool host = f->code->device == NULL;
-    return f->steps && !f->code->n_symbols && !k->call && !k->faults &&
-           (host ? (k->fn || k->interp) && k->n_operands <= TCI_WORK_OPERANDS : k->function != NULL);
+    bool runs = host ? (k->fn || k->interp) && k->n_operands <= TCI_WORK_OPERANDS
+                     : k->function != NULL;
+    return f->steps && !f->code->n_symbols && !k->call && !k->faults && runs;
 }
 
 static double tci_measure_step(const tc_program *f, int step, int64_t until)

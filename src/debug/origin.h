@@ -1,4 +1,5 @@
-/* debug/origin.h - where the kernels of a program come from: lines, calls and regions of the user. */
+/* debug/origin.h - where the kernels of a program come from: lines, calls and regions of the
+ * user. */
 #ifndef TCI_DEBUG_ORIGIN_H
 #define TCI_DEBUG_ORIGIN_H
 

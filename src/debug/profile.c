@@ -271,7 +271,8 @@ static void tci_profile_args(tci_str *out, const tc_program *f, int step, const 
         if (port) {
             tci_str_printf(out, "%s [", tci_dtype_get((tc_dtype)port->dtype)->name);
             for (int d = 0; d < port->rank; d++) {
-                tci_str_printf(out, "%s%lld", d ? ", " : "", (long long)tci_dim_hint(port->shape[d]));
+                tci_str_printf(out, "%s%lld", d ? ", " : "",
+                               (long long)tci_dim_hint(port->shape[d]));
             }
             tci_str_add(out, "]\"");
         } else {

@@ -1,11 +1,11 @@
 /* debug/recompile.c - which part of a program's signature made it another program.
  *
- * In: the graph's text of each program that no memory cache had. Out: a line to the log, the report
- * by line of the user's program, the text of TC_ERR_FROZEN.
- * The one idea: that text has a line for each node and the same for the same graph, so the nearest
- * earlier program is the one with the most equal lines, and the first that differs is the cause: a
- * size, a dtype, an op, a constant. The newest programs are remembered, in a ring; their texts up to
- * a number of bytes in all. */
+ * In: the graph's text of each program that no memory cache had. Out: a line to the log, the
+ * report by line of the user's program, the text of TC_ERR_FROZEN. The one idea: that text has a
+ * line for each node and the same for the same graph, so the nearest earlier program is the one
+ * with the most equal lines, and the first that differs is the cause: a size, a dtype, an op, a
+ * constant. The newest programs are remembered, in a ring; their texts up to a number of bytes
+ * in all. */
 #include "recompile.h"
 
 #include <stdlib.h>
@@ -148,8 +148,8 @@ static tci_recompile_axis tci_recompile_find_axis(const tci_recompile_match *m)
 }
 
 /* The nearest of those that are kept, of the same line of the user's program if there is one; of
- * other lines only what has half of its nodes, or a quarter and as many. NULL: none resembles it. Under the
- * lock. */
+ * other lines only what has half of its nodes, or a quarter and as many. NULL: none resembles
+ * it. Under the lock. */
 static const tci_recompile_past *tci_recompile_nearest(const tci_recompile_asked *asked,
                                                        const char *graph, tci_recompile_match *best)
 {
@@ -257,16 +257,18 @@ static void tci_recompile_log(const tc_options *o, const tci_recompile_past *p, 
         tci_log(o, "recompiles", "%s%s: no earlier program resembles it", p->name, place);
     } else if (!p->is[0]) {
         tci_log(o, "recompiles",
-                "%s%s: the graph of %s again: options, strides, constants or the machine differ, or "
-                "it was dropped",
+                "%s%s: the graph of %s again: options, strides, constants or the machine differ, "
+                "or it was dropped",
                 p->name, place, p->near);
     } else {
-        tci_log(o, "recompiles", "%s%s: %d of %d lines are those of %s; the first other: %s; was: %s",
-                p->name, place, p->equal, p->lines, p->near, p->is, p->was);
+        tci_log(o, "recompiles",
+                "%s%s: %d of %d lines are those of %s; the first other: %s; was: %s", p->name,
+                place, p->equal, p->lines, p->near, p->is, p->was);
     }
 }
 
-TCI_FN void tci_recompile_note(const tc_options *o, const tci_recompile_asked *asked, bool from_disk)
+TCI_FN void tci_recompile_note(const tc_options *o, const tci_recompile_asked *asked,
+                               bool from_disk)
 {
     const char *graph = tci_recompile_text(asked);
     tci_recompile_past *p = tci_recompile_make(asked);
@@ -346,8 +348,9 @@ TCI_FN void tci_recompile_differs(tci_str *out, const tci_recompile_asked *asked
     if (!p) {
         tci_str_printf(out, "no program that was compiled resembles it");
     } else if (!m.here) {
-        tci_str_printf(out, "the graph is that of %s (%s:%d: %s), but options, strides, constants or "
-                       "the machine differ, or it was dropped", p->name, p->file, p->line, p->call);
+        tci_str_printf(out, "the graph is that of %s (%s:%d: %s), but options, strides, constants "
+                       "or the machine differ, or it was dropped", p->name, p->file, p->line,
+                       p->call);
     } else {
         tci_str_printf(out, "%d of %d lines of its graph are those of %s (%s:%d: %s); the first "
                        "other: %.*s; was: %.*s", m.equal, m.lines, p->name, p->file, p->line,
@@ -439,8 +442,8 @@ static void tci_recompile_print_axes(const tci_recompile_report *r, int first)
                     (long long)least, (long long)most);
             comma = ", ";
         } else if (is_new) {
-            fprintf(r->out, "  write TC_DIM(\"%s_%d\", %lld, %lld) for axis %d of \"%s\": one program "
-                    "for all of these sizes\n", a->input, a->axis, (long long)least,
+            fprintf(r->out, "  write TC_DIM(\"%s_%d\", %lld, %lld) for axis %d of \"%s\": one "
+                    "program for all of these sizes\n", a->input, a->axis, (long long)least,
                     (long long)most, a->axis, a->input);
         }
     }

@@ -128,7 +128,9 @@ TCI_FN void tci_summary_json_text(tci_str *out, const char *text)
     tci_str_add(out, "\"");
     for (; text && *text; text++) {
         unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') {
+        if (c == '<') { /* in a page of HTML too */
+            tci_str_add(out, "\\u003c");
+        } else if (c == '"' || c == '\\') {
             tci_str_printf(out, "\\%c", c);
         } else if (c < ' ') {
             tci_str_printf(out, "\\u%04x", c);
@@ -284,7 +286,8 @@ static const tci_origin *tci_summary_origin(const tc_program *f, unsigned region
 
 /* A line "A is not computed with B: sentence\treader source bytes" joins the reason of its
  * sentence. */
-static void tci_summary_take_reason(tci_reason *list, int *n, int cap, const char *line, size_t size)
+static void tci_summary_take_reason(tci_reason *list, int *n, int cap, const char *line,
+                                    size_t size)
 {
     const char *tab = memchr(line, '\t', size), *colon = strstr(line, ": ");
     size_t end = tab ? (size_t)(tab - line) : size;
@@ -516,6 +519,8 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
     if (o->all) {
         tci_why_plain(out, text + tci_summary_head(text));
     } else {
+        tci_summary_some_lines(out, text, "contractions, and other routes that fit:\n",
+                               TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "orders of sums:\n", TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "computed again, for less memory:\n", TCI_SUMMARY_LINES);
     }
@@ -529,7 +534,8 @@ static void tci_summary_json_port(tci_str *out, const char *name, const tci_code
 {
     tci_str_printf(out, "%s{\"name\":", first ? "" : ",");
     tci_summary_json_text(out, name);
-    tci_str_printf(out, ",\"dtype\":\"%s\",\"shape\":[", tci_dtype_get((tc_dtype)port->dtype)->name);
+    tci_str_printf(out, ",\"dtype\":\"%s\",\"shape\":[",
+                   tci_dtype_get((tc_dtype)port->dtype)->name);
     for (int i = 0; i < port->rank; i++) {
         if (tci_dim_is_known(port->shape[i])) {
             tci_str_printf(out, "%s%lld", i ? "," : "", (long long)tci_dim_known(port->shape[i]));

@@ -25,7 +25,8 @@ TCI_FN void tci_summary_time(tci_str *out, double ns);
 TCI_FN void tci_summary_json_text(tci_str *out, const char *text);
 /* The name of captured leaf i of the program; "" where it has none. */
 TCI_FN const char *tci_summary_captured(const tc_program *f, int i);
-/* NULL: it runs as one recorded sequence (a CUDA graph); else why not. Only of code with a device. */
+/* NULL: it runs as one recorded sequence (a CUDA graph); else why not. Only of code with a
+ * device. */
 TCI_FN const char *tci_summary_not_recorded(const tc_program *f);
 /* The whole text, or a JSON object. */
 TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain_options *o);

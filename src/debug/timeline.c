@@ -140,8 +140,8 @@ static void tci_timeline_event(tci_timeline *t, const tci_profile_thread *thread
     if (r->flow && !device) { /* the host's half; the device's comes from where it is drawn */
         tci_timeline_next(t);
         tci_str_printf(t->out,
-                       "{\"name\":\"launch\",\"cat\":\"launch\",\"ph\":\"s\",\"id\":\"l%u\",\"pid\":1,"
-                       "\"tid\":%llu,\"ts\":%.3f}",
+                       "{\"name\":\"launch\",\"cat\":\"launch\",\"ph\":\"s\",\"id\":\"l%u\","
+                       "\"pid\":1,\"tid\":%llu,\"ts\":%.3f}",
                        r->flow, (unsigned long long)here.tid, tci_timeline_us(t, r->begin_ns));
     } else if (r->flow) {
         tci_timeline_next(t);
@@ -157,7 +157,8 @@ static void tci_timeline_track(tci_timeline *t, int pid, uint64_t tid, const cha
                                const char *name)
 {
     tci_timeline_next(t);
-    tci_str_printf(t->out, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%llu,\"args\":{\"name\":",
+    tci_str_printf(t->out,
+                   "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%llu,\"args\":{\"name\":",
                    what, pid, (unsigned long long)tid);
     tci_summary_json_text(t->out, name);
     tci_str_add(t->out, "}}");
@@ -191,7 +192,9 @@ TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p)
         out->failed |= !t.spots[i];
     }
     out->failed |= !t.spots;
-    tci_str_printf(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":%lld},\"traceEvents\":[",
+    tci_str_printf(out,
+                   "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":%lld},"
+                   "\"traceEvents\":[",
                    (long long)p->dropped);
     tci_timeline_tracks(&t);
     for (int i = 0; i < p->n_threads && !out->failed; i++) {
@@ -364,7 +367,8 @@ static void tci_timeline_table(tci_str *out, const tci_timeline_sum *t, int show
     tci_timeline_idle(out, "device", (double)(t->last_ns - t->first_ns) - t->device_ns,
                       (double)(t->last_ns - t->first_ns));
     if (t->p->dropped) {
-        tci_str_printf(out, "%lld records were dropped, the oldest first: expected more megabytes\n",
+        tci_str_printf(out,
+                       "%lld records were dropped, the oldest first: expected more megabytes\n",
                        (long long)t->p->dropped);
     }
 }

@@ -130,7 +130,7 @@ typedef struct tci_node {
      * compile's graph 1 + the canonical number of the node that it was made for; 0: unknown. */
     uint32_t region;
 } tci_node;
-#define TCI_REGION_BACKWARD 0x80000000u /* of a gradient: made for the backward pass of that region */
+#define TCI_REGION_BACKWARD 0x80000000u /* made for the backward pass of that region */
 
 /* Has a value that stays: a leaf with memory, or evaluated and independent of parameters. */
 TCI_INLINE bool tci_node_is_value(const tci_node *n)

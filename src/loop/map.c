@@ -75,7 +75,8 @@ static double tci_map_idle(const tci_ask *a, int64_t threads)
     return n_vec > 0 ? TCI_MAX((double)all / (double)n_vec, 1) : 1;
 }
 
-/* Writing a value moves it twice where its line is read first; bypassing the caches does not. */
+/* Writing a value to far memory moves it twice where its line is read first; bypassing the caches
+ * does not. */
 static double tci_map_moved(const tci_ask *a, const tci_kstore *store, bool streams)
 {
     if (!store || streams) {

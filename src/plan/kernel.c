@@ -10,7 +10,6 @@
 #include "../kernel/simplify.h"
 #include "group.h"
 
-#include <ctype.h>
 #include <string.h>
 
 enum { TCI_PK_SPLITS = 64 };
@@ -822,6 +821,11 @@ typedef struct tci_pk_word {
     double weight;
 } tci_pk_word;
 
+static bool tci_pk_is_plain(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
 static void tci_pk_add_word(tci_pk_word *words, int *n, const tci_node *node)
 {
     const char *name = tci_op_is(node->op, TCI_IS_QUIET) ? NULL
@@ -865,7 +869,7 @@ static void tci_pk_name(const tci_pk *p, tci_kernel *k)
             k->name[at] = '_';
             at += c == words[i].name;
             bool fits = at + 2 < sizeof(k->name);
-            k->name[at] = isalnum((unsigned char)*c) ? *c : '_';
+            k->name[at] = tci_pk_is_plain(*c) ? *c : '_';
             at += fits;
         }
     }

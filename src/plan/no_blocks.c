@@ -8,7 +8,7 @@
 #include "../kernel/backward.h"
 #include "../kernel/product.h"
 #include "../loop/block_forms.h"
-#include "group.h"
+#include "route.h"
 
 #ifdef TC_IMPLEMENTED /* compiled alone, as tools do, it would meet the rooms that it stands for */
 
@@ -87,18 +87,16 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
     (void)a, (void)roots, (void)n_roots;
 }
 
-#define TCI_STAYS(pass)                                                                           \
-    TCI_FN tci_node *pass(const tci_algo *a, tci_node *n)                                         \
-    {                                                                                             \
-        (void)a, (void)n;                                                                         \
-        return NULL;                                                                              \
-    }
-TCI_STAYS(tci_plan_images)
-TCI_STAYS(tci_plan_runs)
-TCI_STAYS(tci_plan_alone)
-TCI_STAYS(tci_plan_single)
-TCI_STAYS(tci_plan_halves)
-TCI_STAYS(tci_plan_order)
-#undef TCI_STAYS
+TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
+{
+    (void)a, (void)n;
+    return NULL;
+}
+
+TCI_FN int tci_block_routes(const tci_route **rows)
+{
+    (void)rows;
+    return 0;
+}
 
 #endif

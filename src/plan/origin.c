@@ -1,11 +1,11 @@
 /* plan/origin.c - which nodes of the request a kernel computes.
  *
- * In: a group whose kernel is made. Out: canonical numbers (compile/key.c) for the step, and the ends
- * of the lines that say why values were not computed together.
- * The one idea: the copy of a request stamps each node with its canonical number (tci_node.region),
- * tci_graph_rebuild hands the stamp on to whatever a pass makes of the node, so a group needs only
- * to collect the stamps of its roots and of what these inline. Numbers, not lines: a program found
- * in a cache has the lines of the request that found it (debug/origin.c). */
+ * In: a group whose kernel is made. Out: canonical numbers (compile/key.c) for the step, and the
+ * ends of the lines that say why values were not computed together. The one idea: the copy of a
+ * request stamps each node with its canonical number (tci_node.region), tci_graph_rebuild hands the
+ * stamp on to whatever a pass makes of the node, so a group needs only to collect the stamps of its
+ * roots and of what these inline. Numbers, not lines: a program found in a cache has the lines of
+ * the request that found it (debug/origin.c). */
 #include "../ops/prim.h"
 #include "group.h"
 

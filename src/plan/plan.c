@@ -16,7 +16,8 @@
 enum {
     TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
     TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
-    TCI_PLAN_SPLITS = 2,  /* and until no more groups are split for their price */
+    TCI_PLAN_SPLITS = 8,  /* rounds until no more groups are split for their price, */
+    TCI_PLAN_TRIALS = 32, /* and plans that are made for it */
     TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
 };
 
@@ -327,9 +328,10 @@ static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start
     *to = *start;
     to->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
     to->cap_buffers = start->n_buffers;
-    to->why = to->orders = to->again = (tci_str){.s = s};
+    to->why = to->orders = to->routes = to->again = (tci_str){.s = s};
     tci_str_printf(&to->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
     tci_str_printf(&to->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+    tci_str_printf(&to->routes, "%.*s", (int)start->routes.n, tci_str_text(&p->routes));
 }
 
 static tci_table *tci_plan_copy_set(tci_scratch *s, const tci_table *set)
@@ -467,17 +469,23 @@ static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci
 static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_plan *p)
 {
     tci_scratch *s = j->maker.s;
+    int trials = 0;
     for (int round = 0; round < TCI_PLAN_SPLITS; round++) {
         tci_suspect *list;
         int n = tci_price_suspects(j->prices, p, &list), kept = 0;
-        for (int edge = 0; tci_plan_has_edge(list, n, edge); edge++) {
+        for (int edge = 0; tci_plan_has_edge(list, n, edge) && trials < TCI_PLAN_TRIALS; edge++) {
             tci_plan_try(j, start, p, list, n, edge);
+            trials++;
         }
         for (int i = 0; i < n; i++) {
+            tci_price_settle(j->prices, p, &list[i]);
             kept += list[i].best >= 0;
         }
-        if (!kept) {
+        if (!n || trials == TCI_PLAN_TRIALS) {
             break;
+        }
+        if (!kept) {
+            continue;
         }
         *j = tci_plan_cut(s, j, list, n, -1);
         tci_plan_report_cuts(j, list, n);
@@ -562,6 +570,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
                           .g = m->g,
                           .machine = m->machine,
                           .orders = &p->orders,
+                          .routes = &p->routes,
                           .forced = &forced,
                           .associations = m->g->facts,
                           .changed = job.changed,
@@ -577,7 +586,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     job.pairs = &pairs;
     tci_table cuts = tci_table_in(s, sizeof(bool));
     tci_str cut = {.s = s};
-    tci_prices prices = {s, m->machine, NULL, 0, 0};
+    tci_prices prices = {s, m->machine, 0, NULL, 0, 0};
     job.cuts = &cuts;
     job.cut = &cut;
     job.prices = &prices;
@@ -597,6 +606,7 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
     tci_plan *p = TCI_NEW(s, tci_plan), *again = TCI_NEW(s, tci_plan);
     p->why.s = s;
     p->orders.s = s;
+    p->routes.s = s;
     p->again.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
     tci_node **changed = TCI_NEW_ARRAY(s, tci_node *, n_roots + 1);

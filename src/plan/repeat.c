@@ -615,6 +615,7 @@ static void tci_repeat_add_texts(tci_plan *p)
         tci_str_add(&p->again, tci_str_text(&body->again));
         tci_str_add(&p->why, tci_str_text(&body->why));
         tci_str_add(&p->orders, tci_str_text(&body->orders));
+        tci_str_add(&p->routes, tci_str_text(&body->routes));
     }
 }
 

@@ -33,6 +33,7 @@ typedef struct tci_ctx {
     int n_lent;                /* functions of the user's that calls under way have called */
     int lent_scopes;           /* as many of the scopes are of before the last of these */
     bool freed_within;         /* one of these asked for the context's end */
+    bool many_said;            /* the log said that very many tensors are alive */
     const struct tci_build_trace *trace; /* of a tc_jit whose context it is, or NULL */
 } tci_ctx;
 /* What the function of a tc_jit may ask for while it records (api/specialize.c). */
@@ -168,7 +169,8 @@ struct tc_program {
     tci_kept_bind *kept_binds; int n_kept_binds;
     struct tc_program *keeper; /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
-    struct tci_later *later;   /* interpreted until its native form is made (run/later.c), or NULL */
+    struct tc_program *next_on_device; /* of the list of those with a device (device_memory.c) */
+    struct tci_later *later;   /* interpreted until its native form is made, or NULL */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_repeat *repeats;   /* code->n_repeats; their moves: */
     tci_run_move *moves;
@@ -178,6 +180,8 @@ struct tc_program {
     tc_port *ports;            /* of the user: inputs, then outputs; none in an instance */
     tci_origin *origins; int n_origins; /* by canonical number; none in an instance */
     uint32_t name;             /* options.name (debug/label.h), or 0 */
+    uint32_t cc;               /* options.cc of a checked program, the same way */
+    size_t key_graph;          /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
     int n_slots;               /* operand pointers of all steps */
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
@@ -217,6 +221,7 @@ struct tc_call {
     tc_call *native;           /* of the program's native form, once that is there; or NULL */
     char *strided;             /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
+    void **check_inputs;       /* of a checked run (debug/check.h), or NULL */
     bool unclean;              /* `faults` may hold something of an earlier run */
     int32_t cancelled;         /* atomic: tc_call_cancel was called, and no run ended since */
     int32_t *cancel;           /* where runs look: there, or in the call of the program's family */
@@ -437,6 +442,10 @@ TCI_FN tc_status tci_call_check_memory(tc_call *c, const char *what, int i, cons
 TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
 enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */
+
+/* ---- run/execute.c, for debug/check.c ---- */
+TCI_FN void tci_call_launch_step(tc_call *c, const tci_run_step *step); /* on the host */
+TCI_FN tc_status tci_walk_launch_one(tc_call *c, int step);             /* on the device */
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */

@@ -32,9 +32,12 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "../debug/check.h"
 #include "../debug/device_spans.h"
+#include "../debug/probe.h"
 #include "../debug/profile.h"
 #include "context.h"
+#include "device_memory.h"
 
 /* True if the user wants the run to end. */
 TCI_INLINE bool tci_walk_is_cancelled(const tc_call *c)
@@ -58,6 +61,12 @@ static tc_status tci_walk_judge(tc_call *c, tc_status status)
     const tc_backend *device = c->program->code->device;
     if (TCI_UNLIKELY(status == TC_ERR_CANCELLED)) {
         return tci_call_refuse(c, status, "the run was cancelled before it ended");
+    }
+    if (TCI_UNLIKELY(status == TC_ERR_MEMORY && tci_device_memory_text()[0])) {
+        return tci_call_refuse(c, status, "%s", tci_device_memory_text());
+    }
+    if (TCI_UNLIKELY(status == TC_ERR_CHECK || (status && !device))) {
+        return status; /* debug/check.c has told why */
     }
     if (TCI_UNLIKELY(status)) {
         const char *why = device->last_error ? device->last_error(device->user) : NULL;
@@ -94,7 +103,7 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     }
 }
 
-static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
+TCI_FN void tci_call_launch_step(tc_call *c, const tci_run_step *step)
 {
     tci_call_part part = {c, step};
     if (step->threads == 1) {
@@ -246,6 +255,14 @@ static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
     return status;
 }
 
+TCI_FN tc_status tci_walk_launch_one(tc_call *c, int i)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_run_step *step = &c->program->steps[i];
+    tc_launch launch = tci_device_launch(c, i);
+    return step->call ? tci_walk_call(c, step) : device->launch(device->user, &launch);
+}
+
 /* While a profile records: one by one, each timed by the device. */
 static tc_status tci_walk_watch_there(tc_call *c, void *queue, int begin, int end)
 {
@@ -271,12 +288,9 @@ static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
     if (TCI_UNLIKELY(tci_device_spans_wanted())) {
         return tci_walk_watch_there(c, NULL, begin, end);
     }
-    const tc_backend *device = c->program->code->device;
     tc_status status = TC_OK;
     for (int i = begin; i < end && !status; i++) {
-        const tci_run_step *step = &c->program->steps[i];
-        tc_launch launch = tci_device_launch(c, i);
-        status = step->call ? tci_walk_call(c, step) : device->launch(device->user, &launch);
+        status = tci_walk_launch_one(c, i);
     }
     return status;
 }
@@ -407,6 +421,9 @@ static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t roun
 
 static tc_status tci_walk_plain(tc_call *c, int begin, int end)
 {
+    if (TCI_UNLIKELY(c->program->options.check)) {
+        return tci_checker_steps(c, begin, end);
+    }
     if (c->device && c->device->tape) {
         tci_walk_put(c, begin, end);
         return TC_OK;
@@ -487,8 +504,10 @@ static bool tci_walk_can_end(const tc_call *c, int i)
 {
     const tci_code *code = c->program->code;
     const tci_run_repeat *r = &c->program->repeats[i];
-    bool can = c->program->options.record >= 0 && !tci_device_spans_wanted() && code->device && code->device->record_loop &&
-               c->device && c->device->runs > 1 && r->code->stops >= 0 && !r->n_within && !code->calls;
+    const tc_options *o = &c->program->options;
+    bool wanted = o->record >= 0 && !o->check && !tci_device_spans_wanted();
+    bool can = wanted && code->device && code->device->record_loop && c->device &&
+               c->device->runs > 1 && r->code->stops >= 0 && !r->n_within && !code->calls;
     for (int k = 0; k < r->n_moves; k++) {
         can = can && r->moves[k].back;
     }
@@ -516,7 +535,7 @@ static tc_status tci_walk_record_rounds(tci_scratch *s, tc_call *c, const tci_ru
     tci_walk_put(c, r->first, r->last);
     tci_walk_move_back(c, r, 1);
     c->device->tape = NULL;
-    loop->done = loop->done ? loop->done : device->alloc(device->user, sizeof(int64_t));
+    loop->done = loop->done ? loop->done : tci_device_memory_get(device, sizeof(int64_t));
     if (!loop->done) {
         return TC_ERR_MEMORY;
     }
@@ -685,7 +704,8 @@ static tc_status tci_walk_wait(tc_call *c, const tci_run *r, const tci_list_step
 static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
 {
     const tci_code *code = c->program->code;
-    return r->splits && !c->program->n_params && !code->n_repeats && !code->calls;
+    return r->splits && !c->program->n_params && !code->n_repeats && !code->calls &&
+           !c->program->options.check;
 }
 
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
@@ -706,7 +726,7 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     bool again = !code->n_repeats || c->device->runs > 0;
     c->device->runs = TCI_MIN(c->device->runs + 1, 2);
     bool watched = tci_device_spans_wanted();
-    bool records = c->program->options.record >= 0 && !watched;
+    bool records = c->program->options.record >= 0 && !watched && !c->program->options.check;
     if (again && records && tci_walk_recorded(code, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }
@@ -902,6 +922,14 @@ static tc_status tci_walk_set(tc_call *c, int begin, int end)
     return status;
 }
 
+/* A condition of the user's that did not hold ends the run (tc_assert_finite and the like). */
+static tc_status tci_walk_probe(tc_call *c, tc_status status)
+{
+    char text[400];
+    bool failed = c->program->code->calls && tci_probe_take(text, sizeof(text));
+    return failed && !status ? tci_call_refuse(c, TC_ERR_CHECK, "%s", text) : status;
+}
+
 /* ---- the list ---- */
 
 static tc_status tci_walk_row(tc_call *c, tci_run *r, const tci_list_step *row)
@@ -1021,6 +1049,7 @@ static tc_status tci_walk_list(tc_call *c, tci_run *r)
     if (!status) {
         status = tci_walk_rows(c, r, code->n_init_list, code->n_list);
     }
+    status = code->calls ? tci_walk_probe(c, status) : status;
     if (code->device && !r->waited) {
         /* Also when it failed: what was launched before writes to memory and faults. */
         tc_status synced = code->device->sync(code->device->user);
@@ -1037,6 +1066,12 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
     if (TCI_LIKELY(c->program->only_launches)) {
         tci_walk_bind_user(c, r);
         tci_walk_launch_here(c, 0, c->program->code->n_steps);
+        status = TCI_UNLIKELY(c->program->code->calls) ? tci_walk_probe(c, TC_OK) : TC_OK;
+    } else if (TCI_UNLIKELY(c->program->options.check)) {
+        status = tci_checker_begin(c, r) ? tci_walk_list(c, r)
+                                       : tci_call_refuse(c, TC_ERR_MEMORY,
+                                                         "out of memory: copies of the inputs");
+        tci_checker_end(c);
     } else {
         status = tci_walk_list(c, r);
     }

@@ -1,14 +1,14 @@
 /* run/later.c - see run/later.h: one background thread, and a list of what it is to compile.
  *
- * In: a program that is interpreted, and the request of its native form. Out: a second program with
- * the same captured memory and numbers, which runs take from then on.
- * The one idea: the background thread compiles as any caller does (compile/compile.c), from a copy of
- * the user's nodes, as their context may change or end meanwhile. The code goes to the caches; the
- * program is made from that and from the interpreted one, and is published by one store, so a run has
+ * In: a program that is interpreted, and the request of its native form. Out: a second program
+ * with the same captured memory and numbers, which runs take from then on. The one idea: the
+ * background thread compiles as any caller does (compile/compile.c), from a copy of the user's
+ * nodes, as their context may change or end meanwhile. The code goes to the caches; the program
+ * is made from that and from the interpreted one, and is published by one store, so a run has
  * the one or the other. Programs of equal keys share a job.
  *
- * Rule for bits: both forms have the bits of the same program compiled at once, and those agree but
- * for what tci_later_may_differ lists (a matrix unit, Winograd, TF32, a GPU). */
+ * Rule for bits: both forms have the bits of the same program compiled at once, and those agree
+ * but for what tci_later_may_differ lists (a matrix unit, Winograd, TF32, a GPU). */
 #include "later.h"
 
 #include <pthread.h>
@@ -35,7 +35,7 @@ typedef struct tci_later_job {
     const char *call; tc_site site;
     const tc_ctx *ctx;
     tci_later *first;          /* programs that wait for it */
-    volatile int cancel;       /* looked at by the compile */
+    int cancel;                /* atomic: looked at by the compile */
 } tci_later_job;
 
 static struct tci_later_process {
@@ -234,7 +234,7 @@ static void tci_later_do(tci_later_job *j)
     tci_later_result result = {TC_OK, NULL, {0}};
     tci_later_compile(j, &result);
     tci_later_lock();
-    if (j->cancel) {
+    if (__atomic_load_n(&j->cancel, __ATOMIC_RELAXED)) {
         result.status = TC_ERR_CANCELLED;
     }
     bool says = result.status && result.status != TC_ERR_CANCELLED;
@@ -311,7 +311,8 @@ static bool tci_later_may_differ(const tci_request *r, const tc_options *o)
 
 static bool tci_later_is_of(const tci_later_job *j, const tci_request *r)
 {
-    return !j->cancel && j->key_bytes == r->key_bytes && !memcmp(j->key, r->key, r->key_bytes);
+    return !__atomic_load_n(&j->cancel, __ATOMIC_RELAXED) && j->key_bytes == r->key_bytes &&
+           !memcmp(j->key, r->key, r->key_bytes);
 }
 
 /* The job of the request's key; under the lock. */
@@ -424,7 +425,7 @@ TCI_FN bool tci_later_wait(tci_later *l, int64_t ms)
 static tci_later_job *tci_later_drop(tci_later_job *j)
 {
     if (j == tci_later_process.current) {
-        j->cancel = 1;
+        __atomic_store_n(&j->cancel, 1, __ATOMIC_RELAXED);
         return NULL;
     }
     tci_later_job **at = &tci_later_process.first;
@@ -452,6 +453,17 @@ TCI_FN void tci_later_cancel(tci_later *l)
     }
 }
 
+TCI_FN void tci_later_rest(void)
+{
+    tci_later_lock();
+    bool ends = tci_later_process.has_thread && tci_later_process.is_idle;
+    if (ends) {
+        pthread_join(tci_later_process.thread, NULL);
+        tci_later_process.has_thread = false;
+    }
+    tci_later_unlock();
+}
+
 TCI_FN void tci_later_shutdown(void)
 {
     tci_later_lock();
@@ -462,7 +474,7 @@ TCI_FN void tci_later_shutdown(void)
         tci_later_deliver(j, &cancelled);
     }
     if (tci_later_process.current) {
-        tci_later_process.current->cancel = 1;
+        __atomic_store_n(&tci_later_process.current->cancel, 1, __ATOMIC_RELAXED);
     }
     bool has_thread = tci_later_process.has_thread;
     tci_later_process.has_thread = false;

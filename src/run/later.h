@@ -42,6 +42,8 @@ TCI_FN bool tci_later_wait(tci_later *l, int64_t ms);
 TCI_FN void tci_later_cancel(tci_later *l);
 /* The program goes: nobody waits for its code. */
 TCI_FN void tci_later_free(tci_later *l);
+/* The last context or program is gone: the thread is joined if it has nothing to do. */
+TCI_FN void tci_later_rest(void);
 /* tc_shutdown's part: compiles under way are cancelled, and the thread is joined. */
 TCI_FN void tci_later_shutdown(void);
 

@@ -17,6 +17,7 @@
 #include "../base/alloc.h"
 #include "../debug/label.h"
 #include "../debug/origin.h"
+#include "device_memory.h"
 #include "dynamic.h"
 #include "later.h"
 
@@ -171,7 +172,7 @@ static void tci_program_list_ports(tc_program *f, const tci_request *r, const tc
 static bool tci_program_is_simple(const tc_program *f)
 {
     bool holds = !f->faults || f->code->intact;
-    return holds && (f->code->device ? f->code->device->alloc != NULL
+    return holds && !f->options.check && (f->code->device ? f->code->device->alloc != NULL
                                     : f->options.parallel_for == NULL);
 }
 
@@ -356,7 +357,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
 
 static bool tci_program_is_plain(const tc_program *f, const tci_code_repeat *r)
 {
-    bool plain = !r->n_within && r->stops < 0 && !f->code->device;
+    bool plain = !r->n_within && r->stops < 0 && !f->code->device && !f->options.check;
     for (int i = r->first; i < r->last; i++) {
         plain = plain && f->steps[i].fn && f->steps[i].threads == 1;
     }
@@ -421,6 +422,7 @@ static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
 
 static void tci_program_keep_locks(void)
 {
+    tci_device_memory_announce();
     for (int i = 0; i < TCI_PROGRAM_LOCKS; i++) {
         tci_os_keep_over_fork(&tci_program_locks[i], NULL);
     }
@@ -461,6 +463,9 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
+    if (code->device && code->device->alloc) {
+        tci_device_memory_enter(p);
+    }
     *f = p;
     return TC_OK;
 }
@@ -477,7 +482,7 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     tci_program_sort_aliases(f);
     f->only_launches =
         !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats &&
-        !f->options.cancel;
+        !f->options.cancel && !f->options.check;
 }
 
 static int tci_program_count_params(const tci_request *r)
@@ -511,6 +516,8 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_list_reads(p, r, &sizes.index);
     tci_program_list_ports(p, r, &sizes.ports);
     p->name = tci_label_of(o->name);
+    p->cc = o->check ? tci_label_of(o->cc) : 0;
+    p->key_graph = r->key_graph;
     p->n_origins = sizes.n_origins;
     if (p->n_origins) {
         tci_origin_list(r, p->origins);
@@ -526,8 +533,8 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     return TC_OK;
 }
 
-/* With what another program captured, and words for the literals that it does not have. keeper NULL:
- * itself. */
+/* With what another program captured, and words for the literals that it does not have. keeper
+ * NULL: itself. */
 static tc_status tci_program_make_of(tci_code *code, const tc_program *like, const int64_t *words,
                                      const tc_program *keeper, tc_program **f)
 {
@@ -600,6 +607,9 @@ TCI_FN void tci_program_release(tc_program *f)
 {
     if (!f || __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
+    }
+    if (f->code->device && f->code->device->alloc) {
+        tci_device_memory_leave(f);
     }
     tci_call_free(f->spare);
     while (f->idle) {

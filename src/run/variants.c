@@ -1,16 +1,16 @@
 /* run/variants.c - see run/variants.h: look-up of specializations without a lock.
  *
- * In: signatures. Out: the specialization that serves each.
- * The one idea: the table and its lists never change once they are published; a writer publishes
- * new ones in their place. What was replaced or removed is freed after a grace period, as in sleepable
- * RCU (Linux, SRCU): each reader counts itself in one of several lanes, on one of two sides. A writer
- * waits until the other side is empty, turns new readers to it, and waits until the side before is
- * empty too: every reader that could have seen the old memory was counted on one of the two. Writers
- * never block for that; each later call on the owner looks again.
+ * In: signatures. Out: the specialization that serves each. The one idea: the table and its
+ * lists never change once they are published; a writer publishes new ones in their place. What
+ * was replaced or removed is freed after a grace period, as in sleepable RCU (Linux, SRCU): each
+ * reader counts itself in one of several lanes, on one of two sides. A writer waits until the
+ * other side is empty, turns new readers to it, and waits until the side before is empty too:
+ * every reader that could have seen the old memory was counted on one of the two. Writers never
+ * block for that; each later call on the owner looks again.
  *
- * The order that matters: a reader counts itself, then loads the table; a writer stores the table,
- * then loads the counts. All four are sequentially consistent, so either the writer sees the reader
- * or the reader sees the new table. */
+ * The order that matters: a reader counts itself, then loads the table; a writer stores the
+ * table, then loads the counts. All four are sequentially consistent, so either the writer sees
+ * the reader or the reader sees the new table. */
 #include "variants.h"
 
 #include <string.h>
@@ -191,6 +191,7 @@ static void tci_variants_free_variant(tci_retired *r)
 {
     tci_variant *x = (tci_variant *)(void *)r;
     tci_program_release(x->program);
+    tci_heap_free_aligned(x->padded);
     tci_heap_free_aligned(x);
 }
 
@@ -258,8 +259,8 @@ static tci_variant_kind *tci_variants_make_kind(const tci_signature *sig, uint64
     }
     size_t words = (size_t)n_statics + 2 * (size_t)n_axes;
     size_t ints = (size_t)n_inputs + (size_t)n_axes;
-    tci_variant_kind *k =
-        tci_heap_get(sizeof(*k) + words * sizeof(int64_t) + ints * sizeof(int32_t) + (size_t)n_inputs);
+    size_t bytes = words * sizeof(int64_t) + ints * sizeof(int32_t) + (size_t)n_inputs;
+    tci_variant_kind *k = tci_heap_get(sizeof(*k) + bytes);
     if (!k) {
         return NULL;
     }

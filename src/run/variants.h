@@ -47,6 +47,7 @@ typedef struct tci_variant {
     tci_variant_kind *kind;
     tci_variant_guard *guards;         /* kind->n_axes, behind the struct */
     tc_program *program;               /* counted */
+    char *padded;                      /* atomic: memory of padded buffers, idle; or NULL */
     int64_t id, compile_ns;
     bool symbolic, interpreted;
     bool interim;                      /* interpreted as the stance was so, */

@@ -29,7 +29,8 @@ static tc_jit *make(tc_jit_build build, const tc_jit_options *options, const cha
     return fn;
 }
 
-/* x [batch, length, WIDTH], w [WIDTH] -> sum over length of x * w, divided by length: [batch, WIDTH] */
+/* x [batch, length, WIDTH], w [WIDTH] -> sum over length of x * w, divided by length: [batch,
+ * WIDTH] */
 static tc_status build_pool(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
                             void *user)
 {

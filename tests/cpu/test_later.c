@@ -240,6 +240,70 @@ TEST(lazy_values_do_not_wait_either)
     tc_shutdown();
 }
 
+/* ---- progress ---- */
+
+typedef struct told {
+    int n[TC_PHASE_FAILED + 1];
+    tc_progress last;
+    bool in_order;
+} told;
+
+static void tell(void *user, const tc_progress *p)
+{
+    told *t = user;
+    t->in_order = t->in_order && p->phase >= t->last.phase && p->files_done >= t->last.files_done;
+    t->n[p->phase]++;
+    t->last = *p;
+}
+
+TEST(a_callback_is_told_how_far_a_compile_is)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        told t = {.in_order = true};
+        tc_options o = {.cc = make_compiler("0", fails ? "exit 1" : real_compiler()),
+                        .backend = "cpu", .no_disk_cache = true, .stance = TC_STANCE_LATER,
+                        .progress = tell, .progress_user = &t};
+        tc_ctx *ctx;
+        tc_program *f = NULL;
+        REQUIRE_OK(tc_ctx_make(&ctx, &o));
+        REQUIRE_OK(tc_compile(make_graph(ctx, 8 + fails), &f));
+        CHECK_EQ_INT(tc_program_wait(f, -1), fails ? TC_ERR_COMPILER : TC_OK);
+        CHECK(t.in_order && t.last.files == 1 && t.last.files_done == 1 && t.last.programs == 1);
+        CHECK(t.n[TC_PHASE_PLAN] == 1 && t.n[TC_PHASE_SOURCE] == 1 && t.n[TC_PHASE_COMPILE] == 2);
+        CHECK_EQ_INT(t.n[fails ? TC_PHASE_FAILED : TC_PHASE_DONE], 1);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
+/* ---- memory ---- */
+
+TEST(memory_that_runs_out_leaves_an_interpreted_program)
+{
+    tc_options o = {.cc = "/no/such/compiler", .backend = "cpu", .no_disk_cache = true,
+                    .threads = 1, .stance = TC_STANCE_LATER};
+    for (long at = 1, over = 0; !over; at += 1 + at / 16) {
+        long live = tci_test_alloc_live;
+        tc_ctx *ctx;
+        tc_program *f = NULL;
+        REQUIRE_OK(tc_ctx_make(&ctx, &o));
+        tc_tensor y = make_graph(ctx, 10);
+        tci_test_alloc_count = 0;
+        tci_test_alloc_fail_at = at;
+        tc_status status = tc_compile(y, &f);
+        over = tci_test_alloc_count < at;
+        tc_program_wait(f, -1);
+        tci_test_alloc_fail_at = 0;
+        CHECK_MSG(!status || status == TC_ERR_MEMORY, "request %ld: %s", at, tc_error(ctx));
+        CHECK(status || run(f, 10) == TC_OK);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+        tc_shutdown();
+        CHECK_MSG(tci_test_alloc_live <= live + 2, "request %ld: %ld blocks, expected %ld", at,
+                  (long)tci_test_alloc_live, live);
+    }
+}
+
 /* ---- threads ---- */
 
 static int is_over;
@@ -311,6 +375,7 @@ TEST(functions_that_specialize_themselves_do_not_wait)
     CHECK_MSG(runs > 50 && runs < 3000, "native after %d runs", runs);
     CHECK_EQ_INT(n, 2);
     tc_jit_free(fn);
+    tc_shutdown();
 }
 
 TEST_MAIN

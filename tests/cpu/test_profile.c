@@ -1,4 +1,5 @@
-/* tests/cpu/test_profile.c - profiles: what is recorded is what ran, and recording disturbs nothing.
+/* tests/cpu/test_profile.c - profiles: what is recorded is what ran, and recording disturbs
+ * nothing.
  * Needs a compiler. */
 #include "inside.h"
 
@@ -80,8 +81,8 @@ static const json *around(const json *events, const json *e, const char *categor
     double begin = number_of(e, "ts"), end = begin + number_of(e, "dur");
     for (const json *o = events->first; o; o = o->next) {
         double from = number_of(o, "ts"), to = from + number_of(o, "dur");
-        if (is(o, category) && number_of(o, "tid") == number_of(e, "tid") && from <= begin + 0.001 &&
-            to >= end - 0.001) {
+        bool inside = from <= begin + 0.001 && to >= end - 0.001;
+        if (inside && is(o, category) && number_of(o, "tid") == number_of(e, "tid")) {
             return o;
         }
     }

@@ -1,5 +1,5 @@
-/* tests/cpu/test_stance.c - when a program may be compiled: stances of contexts and of functions that
- * specialize themselves, and the report of what was compiled. */
+/* tests/cpu/test_stance.c - when a program may be compiled: stances of contexts and of functions
+ * that specialize themselves, and the report of what was compiled. */
 #include "inside.h"
 
 #include "../json.h"

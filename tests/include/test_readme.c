@@ -200,7 +200,8 @@ TEST(pieces_print_the_same_interpreted)
     tct_run_fragments("TC_BACKEND=interp");
 }
 
-/* Programs in docs/: as they stand, with the first program's implementation. */
+/* Programs in docs/: as they stand, with the first program's implementation, which has symbolic
+ * sizes. */
 TEST(whole_programs_print_what_is_shown)
 {
     static char output[TCT_MAX_OUTPUT];
@@ -217,8 +218,8 @@ TEST(whole_programs_print_what_is_shown)
         REQUIRE(f);
         fputs(b->text, f);
         fclose(f);
-        int code = tct_shell(output, "%s -std=gnu11 -Wall -Wextra -Werror -DTC_DYNAMIC_SHAPES -I%s %s"
-                                     " %s/first.o -o %s/whole -lm -ldl -lpthread 2>&1",
+        int code = tct_shell(output, "%s -std=gnu11 -Wall -Wextra -Werror -I%s"
+                                     " %s %s/first.o -o %s/whole -lm -ldl -lpthread 2>&1",
                              tct_env("TC_TEST_CC", "cc"), tct_env("TC_TEST_INCLUDE", "."), path,
                              tct_dir, tct_dir);
         CHECK_MSG(code == 0, "%s:%d: %s", b->file, b->line, output);

@@ -175,6 +175,69 @@ TEST(dropped_specializations_are_built_anew)
     tc_jit_free(fn);
 }
 
+/* ---- padding ---- */
+
+static tc_status build_padded(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
+                              void *user)
+{
+    (void)ctx, (void)n_in, (void)n_out;
+    ++*(int *)user;
+    out[0] = tc_add(tc_mul(in[0], 2), in[1]); /* [rows, 3] and [3] */
+    out[1] = tc_sum(in[0], TC_AXES(0), false);
+    return TC_OK;
+}
+
+TEST(buckets_pad_inputs_and_cut_outputs)
+{
+    tc_jit_axis fixed[2] = {{0, 1}, {1, 0}};
+    int built = 0;
+    tc_jit_options o = {.options = &plain, .n_outputs = 2, .bucket = TC_BUCKET_POW2,
+                        .fixed_axes = fixed, .n_fixed_axes = 2};
+    tc_jit *fn;
+    REQUIRE(tc_jit_make(build_padded, &built, &o, &fn) == TC_OK);
+    float x[40 * 3], w[3] = {100, 200, 300}, y[40 * 3], sum[3], turned[120];
+    for (int i = 0; i < 120; i++) {
+        x[i] = (float)(i % 17);
+    }
+    long memory = 0;
+    for (int round = 0; round < 2; round++) {
+        memory = tci_test_alloc_count;
+        for (int rows = 0; rows < 34; rows++) {
+            REQUIRE(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, rows, 3), TC_BUF_ND(w, 3)),
+                               TC_BUFS(TC_BUF_ND(y, rows, 3), TC_BUF_ND(sum, 3))) == TC_OK);
+            float expected[3] = {0, 0, 0};
+            for (int i = 0; i < rows * 3; i++) {
+                CHECK(y[i] == x[i] * 2 + w[i % 3]);
+                expected[i % 3] += x[i];
+            }
+            CHECK(!memcmp(sum, expected, sizeof(sum)));
+        }
+        memory = tci_test_alloc_count - memory;
+    }
+    CHECK_EQ_INT(built, 8); /* 0, 1, 2, 4, 8, 16, 32, 64 */
+    CHECK_EQ_INT(memory, 0);
+    float *none = NULL;
+    tc_jit_signature warm = {.inputs = TC_BUFS(TC_BUF_ND(none, 27, 3), TC_BUF_ND(none, 3))};
+    CHECK_EQ_INT(tc_jit_warm(fn, &warm, 1), TC_OK);
+    CHECK_EQ_INT(built, 8);
+    CHECK_EQ_INT(tc_jit_output_size(fn, NULL, warm.inputs, 0, 0), -1);
+    int64_t sizes[2] = {5, 3}, strides[2] = {1, 8};
+    for (int i = 0; i < 15; i++) {
+        turned[i % 3 * 8 + i / 3] = x[i];
+    }
+    float *in = turned;
+    CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_STRIDED(in, 2, sizes, strides),
+                                              TC_BUF_ND(w, 3)),
+                            TC_BUFS(TC_BUF_ND(y, 5, 3), TC_BUF_ND(sum, 3))), TC_OK);
+    CHECK(y[14] == x[14] * 2 + 300);
+    CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, 5, 3), TC_BUF_ND(w, 3)),
+                            TC_BUFS(TC_BUF(y, 15), TC_BUF_ND(sum, 3))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(fn), "output 0: expected writable f32 memory with a size for each of 2");
+    CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, 5, 3), TC_BUF_ND(w, 3)),
+                            TC_BUFS(TC_BUF_ND(y, 9, 3), TC_BUF_ND(sum, 3))), TC_ERR_BUFFER);
+    tc_jit_free(fn);
+}
+
 /* ---- misuse ---- */
 
 TEST(a_build_that_fails_tells_why_and_leaves_nothing)
