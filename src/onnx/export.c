@@ -48,7 +48,9 @@ static void tci_ox_set_name(tci_ox_out_graph *g, const tci_node *n, const char *
     if (n->id >= g->n_names) {
         uint32_t room = n->id * 2 + 64;
         const char **names = TCI_NEW_ARRAY(&g->s, const char *, room);
-        memcpy(names, g->names, sizeof(*names) * g->n_names);
+        if (g->n_names) {
+            memcpy(names, g->names, sizeof(*names) * g->n_names);
+        }
         g->names = names;
         g->n_names = room;
     }
