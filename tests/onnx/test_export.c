@@ -1,6 +1,6 @@
-/* tests/onnx/test_export.c - graphs of tc as ONNX models, run by onnxruntime, which shares no code
- * with tc. Needs a Python with onnxruntime: TC_TEST_PYTHON, build/venv/bin/python (.ci/run makes
- * it) or python3; else those tests are skipped. */
+/* tests/onnx/test_export.c - graphs of tc as ONNX models, run by onnxruntime, which shares no
+ * code with tc. Needs a Python with onnxruntime: TC_TEST_PYTHON, build/venv/bin/python (.ci/run
+ * makes it) or python3; else those tests are skipped. */
 #define TC_DYNAMIC_SHAPES
 #include "inside.h"
 
@@ -207,8 +207,8 @@ TEST(a_training_step_runs_elsewhere)
 TEST(weights_go_to_a_file_of_their_own)
 {
     begin();
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 40), got, want;
-    tc_tensor w = tc_randn(ctx, 1, TC_F32, 40, 40);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 40), w = tc_randn(ctx, 1, TC_F32, 40, 40);
+    tc_tensor got, want;
     REQUIRE(tc_eval(w) == TC_OK);
     tc_onnx_export how = {.external = true};
     tc_onnx_model *m = NULL;

@@ -39,6 +39,8 @@ static const env_case cases[] = {
     TEXT(DUMP, "graph", dump),
     TEXT(DUMP_DIR, "/nonexistent/dumps", dump_dir),
     NUMBER(VERIFY, "1", verify, 1),
+    NUMBER(CHECK, "nan", check, TC_CHECK_NAN),
+    NUMBER(CHECK, "bits,inf", check, TC_CHECK_BITS | TC_CHECK_INF),
 };
 
 static const char *const names[] = {
