@@ -307,7 +307,9 @@
 #include "api/factor.c"
 #include "api/linalg.c"
 #include "api/ctc.c"
+#ifndef TC_NO_NAMES
 #include "api/named.c"
+#endif
 #include "api/batch.c"
 #include "api/run.c"
 #include "api/async.c"

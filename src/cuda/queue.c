@@ -1,4 +1,4 @@
-/* cuda/queue.c - what a GPU is given to do: launches, recorded sequences, copies, on streams.
+/* cuda/queue.c - streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
  *
  * In: the calls of the seam (api/backend.h). A queue is a stream; NULL is the device's own. A
  * recorded sequence is a CUDA graph of explicit kernel nodes, each behind those that it must come

@@ -1,4 +1,4 @@
-/* grad/jvp.c - tangents: what changes of the inputs make of the results, in forward mode.
+/* grad/jvp.c - forward mode: tangents of results from tangents of inputs (JVP).
  *
  * In: inputs with their tangents, roots in the same graph. Out: a tangent node for each root.
  * The one idea: no op has a rule of its own for this. Nodes are visited inputs first

@@ -1,4 +1,4 @@
-/* grad/vmap.c - a graph over one example as the same graph over many.
+/* grad/vmap.c - vectorization (tc_vmap): a graph over one example becomes a graph over many.
  *
  * In: roots over leaves that stand for one example each, and nodes with all examples of the leaves
  * along an axis in front. Out: nodes with all examples of the roots along an axis in front.

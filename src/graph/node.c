@@ -1,4 +1,4 @@
-/* graph/node.c - nodes: made, found again, forgotten.
+/* graph/node.c - nodes: hash-consing, lookup, release.
  *
  * In: an op with its inputs, shape and attributes. Out: the one node that stands for them.
  * The one idea: building is hash-consing, so an expression built twice is one node, and comparing

@@ -1,4 +1,4 @@
-/* plan/algorithm.c - one node into several, where that is how it should be computed.
+/* plan/algorithm.c - algorithm choice: rewrites a node as several where that is faster.
  *
  *   large reductions  in chunks, and what these gave (plan/rfactor.c)
  *   wide CAT          more than eight parts: a tree of CATs of eight, each in memory

@@ -1,4 +1,4 @@
-/* plan/materialize.c - roots: the values that a kernel computes for itself, and what each of them
+/* plan/materialize.c - materialized values (roots): which values a kernel computes and which it
  * reads.
  *
  * In: the nodes, and those among them that get memory (`forced`). Out: a root with its domain, its
