@@ -12,6 +12,7 @@
 #include "api/compile.h"
 #include "api/loops.h"
 #include "api/custom.h"
+#include "api/comm.h"
 #ifndef TC_NO_IO
 #include "api/io.h"
 #endif
@@ -64,6 +65,7 @@
 #include "ops/formula.c"
 #include "ops/combine.c"
 #include "ops/custom.c"
+#include "ops/comm.c"
 #include "ops/helpers.c"
 #include "ops/math.c"
 #include "ops/special.c"
@@ -74,6 +76,7 @@
 #include "graph/build.c"
 #include "graph/move.c"
 #include "graph/scatter.c"
+#include "graph/collective.c"
 #include "graph/contract.c"
 #include "graph/repeat.c"
 #include "graph/print.c"
@@ -93,6 +96,7 @@
 #include "grad/vjp.c"
 #include "grad/linear.c"
 #include "grad/products.c"
+#include "grad/collective.c"
 #include "grad/rules.c"
 #include "grad/repeat.c"
 #include "grad/grad.c"
@@ -248,6 +252,7 @@
 #include "run/buffer.c"
 #include "run/index.c"
 #include "run/signature.c"
+#include "run/collective.c"
 #include "run/program.c"
 #include "run/check.c"
 #include "run/init_cache.c"
@@ -304,6 +309,7 @@
 #include "api/state.c"
 #include "api/optim.c"
 #include "api/custom.c"
+#include "api/comm.c"
 #include "api/inspect.c"
 #include "api/print.c"
 

@@ -45,7 +45,7 @@ fi
 
 # 4. a room includes only rooms above it. The order is that of src/tc.h; a header ranks as its .c, or as
 #    the first .c of its folder. The headers of debug/ are hooks that every stage may call.
-grep -hoE '^#include "[a-z0-9_/]+\.[ch]"' src/tc.h src/tc_cpu.h src/tc_cuda.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
+grep -hoE '^#include "[a-z0-9_/]+\.[ch]"' src/tc.h src/tc_cpu.h src/tc_cuda.h src/tc_comm.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
 for room in $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h'); do
     sed -n 's/^#include "\([^"]*\)".*/\1/p' "$room" | while read -r name; do
         at=$(dirname "$room")/$name

@@ -565,11 +565,14 @@ static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile
             memcpy(call->arrays[a].sizes, from->arrays[a].sizes, bytes);
         }
         c->kernels[i].call = call;
-        c->kernels[i].symbol = tci_compile_text(b, c, from->op->op.name);
+        bool joins = from->comm.phase != TCI_COMM_NONE;
+        c->kernels[i].symbol = tci_compile_text(b, c, joins ? job->plan->kernels[i]->name
+                                                            : from->op->op.name);
         c->kernels[i].note = tci_compile_text(
-            b, c, device ? "a function of the user's, called by the host: operands are copied "
+            b, c, joins    ? "an operation of all ranks of a communicator"
+                  : device ? "a function of the user's, called by the host: operands are copied "
                            "there, the result back; its text for the device would save that"
-                         : "a function of the user's");
+                           : "a function of the user's");
         c->kernels[i].n_tasks = 1;
         c->calls = true;
         c->device = device;

@@ -225,6 +225,21 @@ static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
     return lines;
 }
 
+/* The step of group number `group` that a lowered kernel is. */
+static void tci_plan_push_step(tci_scratch *s, tci_plan *p, const tci_fusion *f,
+                               tci_plan_texts *texts, const tci_lowered *low, int group)
+{
+    tci_kernel_need_dims(s, low->kernel); /* and not only where all is verified */
+    tci_step step = {tci_plan_kernel_index(s, p, texts, low->kernel), low->operand_buffers,
+                     low->offsets, TCI_NEW_ARRAY(s, int32_t, low->kernel->n_literals + 1),
+                     group, NULL};
+    for (int j = 0; j < low->kernel->n_literals; j++) {
+        step.literals[j] = tci_pnode_of(f, low->literals[j])->buffer;
+    }
+    TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
+    p->made[group] = (tci_plan_made){low->kernel, texts->items[step.kernel].hash};
+}
+
 /* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
  * none are. */
 static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f,
@@ -250,15 +265,11 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
             continue;
         }
         tci_lowered low = tci_plan_lower(s, f, g, p, machine);
-        tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
-        tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
-                         low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1),
-                         f->order[i], NULL};
-        for (int j = 0; j < low.kernel->n_literals; j++) {
-            step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
+        tci_plan_push_step(s, p, f, &texts, &low, f->order[i]);
+        if (tci_plan_comm(p, p->n_steps - 1)) {
+            low = tci_plan_lower_wait(s, f, g, p);
+            tci_plan_push_step(s, p, f, &texts, &low, f->order[i]);
         }
-        TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
-        p->made[f->order[i]] = (tci_plan_made){low.kernel, texts.items[step.kernel].hash};
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
         any |= forced && tci_plan_part_scan(f, g, low.kernel, forced);

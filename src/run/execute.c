@@ -55,6 +55,9 @@ TCI_INLINE void tci_walk_take_cancel(tc_call *c)
 static tc_status tci_walk_judge(tc_call *c, tc_status status)
 {
     const tc_backend *device = c->program->code->device;
+    if (TCI_UNLIKELY(status == TC_ERR_COMM)) {
+        return status; /* it was told where it was found */
+    }
     if (TCI_UNLIKELY(status == TC_ERR_CANCELLED)) {
         return tci_call_refuse(c, status, "the run was cancelled before it ended");
     }
@@ -85,6 +88,8 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
         step->fn(own, step->literals, fault, begin, end);
     } else if (step->fn) {
         step->fn(slots, step->literals, fault, begin, end);
+    } else if (step->call && step->call->comm.phase) {
+        c->broke = c->broke ? c->broke : tci_collectives_step(c, step);
     } else if (step->call) {
         tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
     } else {
@@ -108,7 +113,7 @@ static void tci_walk_launch_traced(tc_call *c, int begin, int end)
 {
     const tci_code *code = c->program->code;
     int64_t begin_ns = tci_os_now_ns(), step_ns = begin_ns;
-    for (int i = begin; i < end; i++) {
+    for (int i = begin; i < end && !c->broke; i++) {
         tci_call_launch_step(c, &c->program->steps[i]);
         int64_t now_ns = tci_os_now_ns();
         tci_trace_span("kernel", code->kernels[code->steps[i].kernel].symbol, step_ns, now_ns);
@@ -124,7 +129,7 @@ TCI_INLINE void tci_walk_launch_here(tc_call *c, int begin, int end)
         tci_walk_launch_traced(c, begin, end);
         return;
     }
-    for (; step < last; step++) {
+    for (; step < last && TCI_LIKELY(!c->broke); step++) {
         if (TCI_LIKELY(step->threads == 1 && step->fn)) {
             step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL,
                      0, step->n_tasks);
@@ -220,7 +225,9 @@ static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
     for (int i = begin; i < end && !status; i++) {
         const tci_run_step *step = &c->program->steps[i];
         tc_launch launch = tci_device_launch(c, i);
-        status = step->call ? tci_walk_call(c, step) : device->launch(device->user, &launch);
+        status = !step->call              ? device->launch(device->user, &launch)
+                 : step->call->comm.phase ? tci_collectives_step(c, step)
+                                          : tci_walk_call(c, step);
     }
     return status;
 }
@@ -359,7 +366,7 @@ static tc_status tci_walk_plain(tc_call *c, int begin, int end)
         return tci_walk_launch_each(c, begin, end);
     }
     tci_walk_launch_here(c, begin, end);
-    return TC_OK;
+    return c->broke;
 }
 
 /* The carry of a turn, as it is after so many rounds. */
@@ -976,8 +983,14 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
     if (TCI_LIKELY(c->program->only_launches)) {
         tci_walk_bind_user(c, r);
         tci_walk_launch_here(c, 0, c->program->code->n_steps);
-    } else {
+    } else if (TCI_LIKELY(!c->program->collectives)) {
         status = tci_walk_list(c, r);
+    } else {
+        status = tci_collectives_begin(c);
+        if (!status) {
+            status = tci_walk_list(c, r);
+            tci_collectives_end(c, status);
+        }
     }
     tci_fpenv_leave(saved);
     return status;
@@ -1009,7 +1022,9 @@ TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
     const tci_code *code = c->program->code;
     tci_fpenv saved = tci_fpenv_enter();
     r->at = tci_walk_until_check(code);
-    tc_status status = tci_walk_prepare(c, r);
+    tc_status status = c->program->collectives ? tci_collectives_begin(c) : TC_OK;
+    bool holds = !status && c->program->collectives;
+    status = status ? status : tci_walk_prepare(c, r);
     status = status ? status : tci_walk_rows(c, r, code->n_init_list, r->at);
     if (!status) { /* what is behind the run on its queue comes after all of it */
         void **q = r->queues;
@@ -1018,6 +1033,9 @@ TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
     if (status) {
         tci_walk_sync_all(c, r);
         tci_walk_take_cancel(c);
+        if (holds) {
+            tci_collectives_end(c, status);
+        }
     }
     tci_fpenv_leave(saved);
     return status;
@@ -1041,6 +1059,9 @@ TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r)
         }
     }
     tci_walk_take_cancel(c);
+    if (c->program->collectives) {
+        tci_collectives_end(c, status);
+    }
     tci_fpenv_leave(saved);
     return status;
 }

@@ -164,7 +164,7 @@ static void tci_program_list_ports(tc_program *f, const tci_request *r, const tc
  * there new values are kept apart, unless a run that meets an index outside computes old ones. */
 static bool tci_program_is_simple(const tc_program *f)
 {
-    bool holds = !f->faults || f->code->intact;
+    bool holds = (!f->faults || f->code->intact) && !f->collectives;
     return holds && (f->code->device ? f->code->device->alloc != NULL
                                     : f->options.parallel_for == NULL);
 }
@@ -470,7 +470,7 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     tci_program_sort_aliases(f);
     f->only_launches =
         !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats &&
-        !f->options.cancel;
+        !f->options.cancel && !f->collectives;
 }
 
 static int tci_program_count_params(const tci_request *r)
@@ -497,6 +497,12 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
         return status;
     }
     tc_program *p = *f;
+    status = tci_collectives_make(r, o, &p->collectives);
+    if (status) {
+        tci_program_release(p);
+        *f = NULL;
+        return status;
+    }
     p->from_memory = r->found == TCI_FOUND_MEMORY;
     p->from_disk = r->found == TCI_FOUND_DISK;
     tci_program_capture(p, r);
@@ -528,6 +534,7 @@ TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *fam
     }
     tc_program *p = *f;
     p->keeper = (tc_program *)(uintptr_t)family;
+    p->collectives = family->collectives;
     int n_own = family->code->n_literals;
     for (int i = 0; i < code->n_literals; i++) {
         p->literals[i] = i < n_own ? family->literals[i] : words[i - n_own];
@@ -572,6 +579,9 @@ TCI_FN void tci_program_release(tc_program *f)
     tci_dynamic_free(f);
 #endif
     tci_kept_free(f);
+    if (f->keeper == f) { /* calls, and what they recorded, are gone */
+        tci_collectives_free(f->collectives);
+    }
     for (int i = 0; i < f->n_captured; i++) {
         tci_storage_release(f->captured[i]);
     }

@@ -1,0 +1,547 @@
+/* run/collective.c - collectives of a run: the communicators of a program, whether all ranks run the
+ * same program, and the steps that start and wait.
+ *
+ * In: a program with collectives, a run of it. Out: operations given to the engines of its
+ * communicators, in the order of its steps.
+ *
+ * A run has its communicators for itself from its beginning to its end. Before the first run of a
+ * program all ranks of each of them compare what they compiled: marks of the nodes of the canonical
+ * graph, with the lines that made them. That is also the barrier after which time limits are those of
+ * operations: until then a rank may compile. A failure ends the communicator, as nobody knows
+ * any more at which operation the others are; parameters stay as they were.
+ *
+ * An engine of host memory works on copies where the program runs on a device with memory of its
+ * own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/alloc.h"
+#include "context.h"
+
+/* A collective of a program, by its number; and of the run under way. */
+typedef struct tci_collective {
+    tc_comm *comm;
+    const char *file;          /* of the user's call, or NULL */
+    int line;
+    tc_comm_job job;
+    bool started;              /* and not waited for */
+    char *copies;              /* host memory of an operation on a device, or NULL */
+} tci_collective;
+
+/* What ranks compare of a node. */
+typedef struct tci_collective_mark {
+    uint64_t hash;
+    int32_t line;
+    uint16_t file, op;         /* of tci_collectives.files */
+} tci_collective_mark;
+
+struct tci_collectives {
+    tci_collective *items; int n;
+    tc_comm **comms; int n_comms;     /* each once, counted */
+    tci_collective_mark *marks; int n_marks;
+    char **files; int n_files, cap_files;
+    tci_hash graph;
+    bool has_pairs;            /* sends and receives, in which ranks differ */
+};
+
+enum { TCI_COLLECTIVE_SITE = 96 };
+
+/* One node as another rank is told of it. */
+typedef struct tci_collective_told {
+    uint64_t hash;
+    char site[TCI_COLLECTIVE_SITE]; /* "all_reduce at net.c:12" */
+} tci_collective_told;
+
+/* ---- of a program ---- */
+
+TCI_FN void tci_collectives_free(tci_collectives *l)
+{
+    if (!l) {
+        return;
+    }
+    for (int i = 0; i < l->n_comms; i++) {
+        tci_comm_release(l->comms[i]);
+    }
+    for (int i = 0; i < l->n_files; i++) {
+        tci_heap_free(l->files[i]);
+    }
+    tci_heap_free(l->files);
+    tci_heap_free(l->marks);
+    tci_heap_free(l->comms);
+    tci_heap_free(l->items);
+    tci_heap_free(l);
+}
+
+/* The number of a file's name among those of l, 0 for NULL; -1: out of memory. */
+static int tci_collectives_file(tci_collectives *l, const char *file)
+{
+    const char *name = file ? file : "?";
+    for (int i = l->n_files - 1; i >= 0; i--) {
+        if (!strcmp(l->files[i], name)) {
+            return i;
+        }
+    }
+    if (l->n_files == l->cap_files) {
+        int cap = l->cap_files ? 2 * l->cap_files : 8;
+        char **more = cap <= UINT16_MAX ? tci_heap_get(sizeof(*more) * (size_t)cap) : NULL;
+        if (!more) {
+            return -1;
+        }
+        for (int i = 0; i < l->n_files; i++) {
+            more[i] = l->files[i];
+        }
+        tci_heap_free(l->files);
+        l->files = more;
+        l->cap_files = cap;
+    }
+    size_t bytes = strlen(name) + 1;
+    char *copy = tci_heap_get(bytes);
+    if (!copy) {
+        return -1;
+    }
+    memcpy(copy, name, bytes);
+    l->files[l->n_files] = copy;
+    return l->n_files++;
+}
+
+static bool tci_collectives_mark(tci_collectives *l, const tci_request *r)
+{
+    l->marks = tci_heap_get(sizeof(*l->marks) * (size_t)TCI_MAX(r->n_nodes, 1));
+    for (int i = 0; l->marks && i < r->n_nodes; i++) {
+        const tci_node *n = r->nodes[i];
+        int file = tci_collectives_file(l, n->site.file);
+        if (file < 0) {
+            return false;
+        }
+        l->marks[i] = (tci_collective_mark){r->marks[i].lo, (int32_t)n->site.line, (uint16_t)file,
+                                            n->op};
+        l->graph.lo = tci_hash_mix(l->graph.lo, r->marks[i].lo);
+        l->graph.hi = tci_hash_mix(l->graph.hi, r->marks[i].hi);
+    }
+    l->n_marks = r->n_nodes;
+    return l->marks != NULL;
+}
+
+/* The communicator of that number, held once. NULL: it was freed, or there is no memory. */
+static tc_comm *tci_collectives_hold(tci_collectives *l, int64_t number)
+{
+    for (int i = 0; i < l->n_comms; i++) {
+        if (l->comms[i]->number == number) {
+            return l->comms[i];
+        }
+    }
+    tc_comm *c = tci_comm_retain(number);
+    if (c) {
+        l->comms[l->n_comms++] = c;
+    }
+    return c;
+}
+
+static tc_status tci_collectives_fill(tci_collectives *l, const tci_request *r)
+{
+    size_t n = (size_t)r->n_collectives;
+    l->items = tci_heap_get(sizeof(*l->items) * n);
+    l->comms = tci_heap_get(sizeof(tc_comm *) * n);
+    if (!l->items || !l->comms || !tci_collectives_mark(l, r)) {
+        return TC_ERR_MEMORY;
+    }
+    l->n = r->n_collectives;
+    for (int i = 0; i < l->n; i++) {
+        const tci_node *node = r->collectives[i];
+        const tci_comm_step step = tci_build_comm_step(node);
+        int file = tci_collectives_file(l, node->site.file);
+        l->items[i].comm = tci_collectives_hold(l, step.comm);
+        if (!l->items[i].comm || file < 0) {
+            return file < 0 ? TC_ERR_MEMORY : TC_ERR_COMM;
+        }
+        l->items[i].line = (int)node->site.line;
+        l->has_pairs = l->has_pairs || tci_comm_verb_is_pair(step.verb);
+    }
+    for (int i = 0; i < l->n; i++) { /* the list of names does not move any more */
+        l->items[i].file = l->files[tci_collectives_file(l, r->collectives[i]->site.file)];
+    }
+    return TC_OK;
+}
+
+TCI_FN tc_status tci_collectives_make(const tci_request *r, const tc_options *o,
+                                      tci_collectives **out)
+{
+    *out = NULL;
+    if (TCI_LIKELY(!r->n_collectives)) {
+        return TC_OK;
+    }
+    tci_collectives *l = tci_heap_get(sizeof(*l));
+    if (!l) {
+        return TC_ERR_MEMORY;
+    }
+    l->graph.lo = (uint64_t)o->math * 2 + o->reproducible;
+    tc_status status = tci_collectives_fill(l, r);
+    if (status) {
+        tci_collectives_free(l);
+        return status;
+    }
+    *out = l;
+    return TC_OK;
+}
+
+/* ---- whether all ranks have the same program ---- */
+
+typedef struct tci_collective_head {
+    uint64_t graph, order;     /* hashes: of the graph, and of the operations in the steps' order */
+    int64_t n_marks, n_steps;
+    uint8_t loose, pad[7];     /* this rank's may differ in all but the operations */
+} tci_collective_head;
+
+/* The operation that starts with launch t on communicator `comm`, if there is one. */
+static const tci_custom_call *tci_collective_at(const tci_code *code, int t, const tc_comm *comm)
+{
+    const tci_custom_call *call = code->kernels[code->steps[t].kernel].call;
+    bool starts = call && call->comm.phase == TCI_COMM_START && call->comm.comm == comm->number;
+    return starts ? call : NULL;
+}
+
+static uint64_t tci_collective_hash(const tci_custom_call *call)
+{
+    const tci_comm_step *c = &call->comm;
+    uint64_t h = tci_hash_mix(c->verb, c->how);
+    h = tci_hash_mix(h, (uint64_t)call->arrays[0].dtype);
+    h = tci_hash_mix(h, (uint64_t)c->peer);
+    return tci_hash_mix(h, (uint64_t)call->arrays[0].n);
+}
+
+/* Operations that all ranks take part in, in the order of the steps. told NULL: they are counted. */
+static int tci_collective_tell_steps(const tc_call *c, const tc_comm *comm,
+                                     tci_collective_told *told, uint64_t *order)
+{
+    const tci_code *code = c->program->code;
+    int n = 0;
+    for (int t = 0; t < code->n_steps; t++) {
+        const tci_custom_call *call = tci_collective_at(code, t, comm);
+        if (!call || tci_comm_verb_is_pair(call->comm.verb)) {
+            continue;
+        }
+        const tci_collective *item = &c->program->collectives->items[call->comm.number];
+        if (told) {
+            told[n].hash = tci_collective_hash(call);
+            snprintf(told[n].site, sizeof(told[n].site), "%s%s%s of %lld %s at %s:%d",
+                     tci_comm_verb_name(call->comm.verb),
+                     tci_comm_verb_reduces(call->comm.verb) ? " " : "",
+                     tci_comm_verb_reduces(call->comm.verb) ? tci_comm_how_name(call->comm.how)
+                                                            : "",
+                     (long long)call->arrays[0].n, tc_dtype_name(call->arrays[0].dtype),
+                     item->file, item->line);
+        }
+        *order = tci_hash_mix(*order, tci_collective_hash(call));
+        n++;
+    }
+    return n;
+}
+
+static void tci_collective_tell_nodes(const tci_collectives *l, tci_collective_told *told)
+{
+    for (int i = 0; i < l->n_marks; i++) {
+        const tci_collective_mark *m = &l->marks[i];
+        told[i].hash = m->hash;
+        snprintf(told[i].site, sizeof(told[i].site), "%s at %s:%d", tci_op_name(m->op),
+                 l->files[m->file], (int)m->line);
+    }
+}
+
+/* Fails the run, but not the communicator: all ranks know. */
+static tc_status tci_collective_differ(tc_call *c, const tc_comm *comm, int other, const char *what,
+                                       const tci_collective_told *mine,
+                                       const tci_collective_told *theirs)
+{
+    return tci_call_refuse(c, TC_ERR_COMM,
+                           "the programs of ranks %d and %d differ: %s is %s here (rank %d), and "
+                           "%s on rank %d. Expected the same program on all ranks",
+                           comm->rank, other, what, mine ? mine->site : "missing", comm->rank,
+                           theirs ? theirs->site : "missing", other);
+}
+
+static tc_status tci_collective_exchange(tc_call *c, tc_comm *comm, const void *mine, void *all,
+                                         int64_t bytes, int64_t limit_ms)
+{
+    char why[TC_COMM_WHY] = "", text[512];
+    tc_status status = comm->engine->exchange(comm->state, mine, all, bytes, limit_ms,
+                                              "the comparison of programs", why);
+    if (status) {
+        const tci_collective *first = &c->program->collectives->items[0];
+        snprintf(text, sizeof(text), "rank %d could not compare its program with the others' before "
+                 "its first run (its first collective is at %s:%d): %s", comm->rank, first->file,
+                 first->line, why);
+        tci_comm_fail(comm, text);
+        return tci_call_refuse(c, TC_ERR_COMM, "%s", text);
+    }
+    return TC_OK;
+}
+
+/* Heads differ between this rank and `other`: finds where. */
+static tc_status tci_collective_find(tc_call *c, tc_comm *comm, const tci_collective_head *heads,
+                                     int other, bool nodes)
+{
+    const tci_collective_head *mine = &heads[comm->rank];
+    int64_t most = 0, own = nodes ? mine->n_marks : mine->n_steps;
+    for (int r = 0; r < comm->size; r++) {
+        most = TCI_MAX(most, nodes ? heads[r].n_marks : heads[r].n_steps);
+    }
+    int64_t theirs = nodes ? heads[other].n_marks : heads[other].n_steps;
+    size_t bytes = sizeof(tci_collective_told) * (size_t)most;
+    tci_collective_told *told = tci_heap_get(bytes * ((size_t)comm->size + 1) + 1), *all;
+    tc_status status = TC_ERR_MEMORY;
+    uint64_t order = 0;
+    if (!told) {
+        return tci_call_refuse(c, status, "out of memory for what other ranks run");
+    }
+    all = told + most;
+    if (nodes) {
+        tci_collective_tell_nodes(c->program->collectives, told);
+    } else {
+        tci_collective_tell_steps(c, comm, told, &order);
+    }
+    status = tci_collective_exchange(c, comm, told, all, (int64_t)bytes, comm->options.timeout_ms);
+    const tci_collective_told *there = all + other * most;
+    int64_t i = 0;
+    while (!status && i < own && i < theirs && told[i].hash == there[i].hash) {
+        i++;
+    }
+    if (!status) {
+        char what[48];
+        snprintf(what, sizeof(what), "%s %lld", nodes ? "node" : "collective", (long long)i);
+        status = i < own || i < theirs
+                     ? tci_collective_differ(c, comm, other, what, i < own ? &told[i] : NULL,
+                                             i < theirs ? &there[i] : NULL)
+                     : tci_call_refuse(c, TC_ERR_COMM,
+                                       "the programs of ranks %d and %d have options that differ "
+                                       "(math, reproducible)", comm->rank, other);
+    }
+    tci_heap_free(told);
+    return status;
+}
+
+/* The first rank, from this one on, whose value differs from this one's, or -1 */
+static int tci_collective_other(const tc_comm *comm, const tci_collective_head *heads, bool nodes)
+{
+    const tci_collective_head *mine = &heads[comm->rank];
+    for (int r = 0; r < comm->size; r++) {
+        bool same = nodes ? heads[r].graph == mine->graph
+                          : heads[r].order == mine->order && heads[r].n_steps == mine->n_steps;
+        if (!same) {
+            return r;
+        }
+    }
+    return -1;
+}
+
+static tc_status tci_collective_compare(tc_call *c, tc_comm *comm)
+{
+    const tci_collectives *l = c->program->collectives;
+    tci_collective_head mine = {.graph = l->graph.lo, .n_marks = l->n_marks, .order = 0};
+    mine.loose = comm->options.may_differ || l->has_pairs;
+    mine.n_steps = tci_collective_tell_steps(c, comm, NULL, &mine.order);
+    tci_collective_head *heads = tci_heap_get(sizeof(mine) * (size_t)comm->size);
+    if (!heads) {
+        return tci_call_refuse(c, TC_ERR_MEMORY, "out of memory for what other ranks run");
+    }
+    tc_status status = tci_collective_exchange(c, comm, &mine, heads, sizeof(mine),
+                                               comm->options.first_timeout_ms);
+    bool steps = false, nodes = false, loose = false;
+    for (int r = 0; r < comm->size && !status; r++) { /* every rank comes to the same */
+        steps |= heads[r].order != heads[0].order || heads[r].n_steps != heads[0].n_steps;
+        nodes |= heads[r].graph != heads[0].graph;
+        loose |= heads[r].loose != 0;
+    }
+    nodes = nodes && !steps && !loose;
+    if (steps || nodes) {
+        int other = tci_collective_other(comm, heads, nodes);
+        other = other >= 0 ? other : comm->rank; /* others differ: this one only takes part */
+        status = tci_collective_find(c, comm, heads, other, nodes);
+        if (other == comm->rank && status == TC_ERR_COMM) {
+            status = tci_call_refuse(c, TC_ERR_COMM, "the programs of other ranks differ from that "
+                                     "of rank %d: see what they report", comm->rank);
+        }
+    }
+    tci_heap_free(heads);
+    return status;
+}
+
+/* ---- a run ---- */
+
+static void tci_collectives_unclaim(const tci_collectives *l, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tci_comm_unclaim(l->comms[i]);
+    }
+}
+
+TCI_FN tc_status tci_collectives_begin(tc_call *c)
+{
+    tc_program *f = c->program;
+    tci_collectives *l = f->collectives;
+    char why[512];
+    tc_status status = TC_OK;
+    int n = 0;
+    c->broke = TC_OK;
+    while (n < l->n_comms && !status) {
+        status = tci_comm_claim(l->comms[n], why);
+        n += !status;
+    }
+    if (status) {
+        status = tci_call_refuse(c, status, "%s (the first collective is at %s:%d)", why,
+                                 l->items[0].file, l->items[0].line);
+    }
+    for (int i = 0; i < l->n_comms && !status && !f->agreed; i++) {
+        status = tci_collective_compare(c, l->comms[i]);
+    }
+    if (status) {
+        tci_collectives_unclaim(l, n);
+        return status;
+    }
+    f->agreed = true;
+    return TC_OK;
+}
+
+static void tci_collective_drop(tci_collective *item)
+{
+    tci_heap_free_aligned(item->copies);
+    item->copies = NULL;
+    item->started = false;
+}
+
+TCI_FN void tci_collectives_end(tc_call *c, tc_status status)
+{
+    tci_collectives *l = c->program->collectives;
+    bool open = false;
+    for (int i = 0; i < l->n; i++) {
+        open = open || l->items[i].started;
+    }
+    for (int i = 0; i < l->n_comms && (open || status == TC_ERR_CANCELLED); i++) {
+        tci_comm_fail(l->comms[i], status == TC_ERR_CANCELLED
+                                       ? "a run was cancelled before its collectives were done"
+                                       : "a run ended before its collectives were done");
+    }
+    for (int i = 0; i < l->n; i++) {
+        tci_collective_drop(&l->items[i]);
+    }
+    tci_collectives_unclaim(l, l->n_comms);
+}
+
+/* What an operation came to, with its place and rank in front. */
+static tc_status tci_collective_judge(tc_call *c, tci_collective *item, tc_status status,
+                                      const char *why)
+{
+    char text[512];
+    if (!status) {
+        return TC_OK;
+    }
+    snprintf(text, sizeof(text), "%s at %s:%d on rank %d of %d: %s", item->job.name, item->file,
+             item->line, item->comm->rank, item->comm->size, why);
+    tci_comm_fail(item->comm, text);
+    return tci_call_refuse(c, TC_ERR_COMM, "%s", text);
+}
+
+static int64_t tci_collective_room(int64_t bytes)
+{
+    return (bytes + 63) & ~(int64_t)63;
+}
+
+/* The operands on a device whose memory the engine does not take: copies in host memory. */
+static tc_status tci_collective_fetch(const tc_backend *device, tci_collective *item,
+                                      const tci_custom_call *call, const void *there)
+{
+    int64_t in = tci_custom_bytes(&call->arrays[0]), out = tci_custom_bytes(&call->arrays[1]);
+    tc_status status = device->sync(device->user);
+    if (status || !device->alloc) {
+        return status;
+    }
+    item->copies = tci_heap_get_aligned((size_t)(tci_collective_room(in) + out + 1));
+    if (!item->copies) {
+        return TC_ERR_MEMORY;
+    }
+    item->job.in = item->copies;
+    item->job.out = item->copies + tci_collective_room(in);
+    return in ? device->download(device->user, item->copies, there, in) : TC_OK;
+}
+
+static tc_status tci_collective_start(tc_call *c, tci_collective *item, const tci_run_step *step,
+                                      bool near)
+{
+    const tci_custom_call *call = step->call;
+    const tci_comm_step *s = &call->comm;
+    const tc_backend *device = c->program->code->device;
+    void *const *slots = c->slots + step->first_slot;
+    char why[TC_COMM_WHY] = "";
+    item->job = (tc_comm_job){.verb = (tc_comm_verb)s->verb,
+                              .how = (tc_comm_how)s->how,
+                              .dtype = call->arrays[0].dtype,
+                              .peer = s->peer,
+                              .number = s->number,
+                              .n = call->arrays[0].n,
+                              .in = slots[0],
+                              .out = slots[1],
+                              .site = {.file = item->file, .line = item->line},
+                              .name = tci_comm_verb_name(s->verb)};
+    tc_status status = device && !near ? tci_collective_fetch(device, item, call, slots[0]) : TC_OK;
+    if (status) {
+        return tci_collective_judge(c, item, status, "its operand could not be copied to the host");
+    }
+    status = item->comm->engine->start(item->comm->state, &item->job, why);
+    item->started = !status;
+    return tci_collective_judge(c, item, status, why);
+}
+
+/* To all places of the result; slots: the input, the result as it is read, then where it goes. */
+static tc_status tci_collective_put(tc_call *c, const tci_collective *item,
+                                    const tci_run_step *step, bool near)
+{
+    const tc_backend *device = c->program->code->device;
+    void *const *slots = c->slots + step->first_slot;
+    int64_t bytes = tci_custom_bytes(&step->call->arrays[1]);
+    tc_status status = TC_OK;
+    for (int i = 2; i < step->n_operands && bytes && !status; i++) {
+        if (slots[i] == item->job.out) {
+            continue;
+        }
+        if (device && near && device->copy) {
+            status = device->copy(device->user, slots[i], item->job.out, bytes);
+        } else if (device && device->alloc) {
+            status = device->upload(device->user, slots[i], item->job.out, bytes);
+        } else {
+            memcpy(slots[i], item->job.out, (size_t)bytes);
+        }
+    }
+    return status;
+}
+
+static tc_status tci_collective_wait(tc_call *c, tci_collective *item, const tci_run_step *step,
+                                     bool near)
+{
+    char why[TC_COMM_WHY] = "";
+    tc_status status = item->comm->engine->wait(item->comm->state, &item->job, why);
+    item->started = status != TC_OK; /* until the engine was aborted, it may touch memory */
+    if (!status && item->job.verb == TC_COMM_BARRIER && !near) {
+        memset(item->job.out, 1, 1);
+    }
+    if (!status && tci_collective_put(c, item, step, near)) {
+        status = TC_ERR_COMM;
+        snprintf(why, sizeof(why), "its result could not be copied to the device");
+    }
+    status = tci_collective_judge(c, item, status, why);
+    tci_collective_drop(item);
+    return status;
+}
+
+TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step)
+{
+    tci_collective *item = &c->program->collectives->items[step->call->comm.number];
+    const tc_backend *device = c->program->code->device;
+    const char *wants = item->comm->engine->device;
+    bool near = device && wants && !strcmp(wants, device->name);
+    if (wants && !near) {
+        item->job.name = tci_comm_verb_name(step->call->comm.verb);
+        return tci_collective_judge(c, item, TC_ERR_COMM, "the engine takes memory of a device, on "
+                                    "which this program does not run");
+    }
+    return step->call->comm.phase == TCI_COMM_START ? tci_collective_start(c, item, step, near)
+                                                    : tci_collective_wait(c, item, step, near);
+}
