@@ -210,7 +210,8 @@ static const char *tci_shm_doing(const tci_shm *s, int rank, char text[TCI_SHM_W
     return text;
 }
 
-/* One look of a rank that waits for another. TC_OK: go on waiting. */
+/* One look of a rank that waits for another. TC_OK: go on waiting; else the caller looks once more
+ * for what it waits for, which came before a process ended, and breaks. */
 static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why)
 {
     char doing[TCI_SHM_WHAT];
@@ -225,12 +226,12 @@ static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why
     if (!tci_shm_lives(s, rank)) {
         snprintf(why, TC_COMM_WHY, "rank %d ended (its process exited or was killed); it was last in "
                  "%s", rank, tci_shm_doing(s, rank, doing));
-        return tci_shm_break(s, why);
+        return TC_ERR_COMM;
     }
     if (now - w->begin_ns > w->limit_ms * 1000000) {
         snprintf(why, TC_COMM_WHY, "rank %d did not come within %lld ms; it was last in %s", rank,
                  (long long)w->limit_ms, tci_shm_doing(s, rank, doing));
-        return tci_shm_break(s, why);
+        return TC_ERR_COMM;
     }
     return TC_OK;
 }
@@ -247,7 +248,7 @@ static tc_status tci_shm_post(tci_shm *s, int64_t limit_ms, char *why)
             tc_status status = tci_shm_look(s, &w, r, why);
             bool late = __atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= s->posted;
             if (status && !late) {
-                return status;
+                return tci_shm_break(s, why);
             }
             tci_shm_pause(&w);
         }
@@ -465,7 +466,7 @@ static tc_status tci_shm_pairs(tci_shm *s, char *why)
 {
     tci_shm_waiter w = tci_shm_wait_begin(s->timeout_ms);
     tc_comm_job *jobs[2 * TCI_SHM_RANKS];
-    tc_status status = TC_OK;
+    tc_status status = TC_OK, last = TC_OK;
     int n = tci_shm_take_pairs(s, jobs);
     for (; !jobs[0]->done && !status; n = tci_shm_take_pairs(s, jobs)) {
         bool moved = false;
@@ -479,10 +480,13 @@ static tc_status tci_shm_pairs(tci_shm *s, char *why)
         }
         if (moved) {
             w = tci_shm_wait_begin(s->timeout_ms);
+        } else if (last) {
+            status = tci_shm_break(s, why);
         } else if (!status) {
-            status = tci_shm_look(s, &w, jobs[0]->peer, why);
+            last = tci_shm_look(s, &w, jobs[0]->peer, why);
             tci_shm_pause(&w);
         }
+        last = moved ? TC_OK : last;
     }
     return status;
 }

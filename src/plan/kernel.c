@@ -955,7 +955,7 @@ static tci_lowered tci_pk_call(tci_pk *p, tci_comm_phase phase)
     }
     tci_pk_show_array(p->s, n, &call->arrays[n->n_in]);
     if (phase == TCI_COMM_WAIT) {
-        tci_pk_call_operand(p, r->buffer >= 0 ? r->buffer : r->outputs[0], false);
+        tci_pk_call_operand(p, r->buffer, false);
     }
     for (int o = -1; o < r->n_outputs; o++) {
         int buffer = o < 0 ? r->buffer : r->outputs[o];

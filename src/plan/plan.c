@@ -90,7 +90,8 @@ static void tci_plan_temporary(tci_scratch *s, tci_plan *p, tci_root *r)
 }
 
 /* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads
- * them. So do results of a repetition of which all elements are cut off: its steps store them. */
+ * them. So do results of a repetition of which all elements are cut off, as its steps store them, and
+ * those of collectives that others only wait for. */
 static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
                                   tci_node *const *outputs, int n_outputs)
 {
@@ -111,7 +112,7 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
                 tci_plan_temporary(s, p, q);
             }
         }
-        if (f->roots[i].kind == TCI_ROOT_REPEAT) {
+        if (f->roots[i].kind == TCI_ROOT_REPEAT || f->roots[i].node->op == TCI_OP_COLLECTIVE) {
             tci_plan_temporary(s, p, &f->roots[i]);
         }
     }
