@@ -239,5 +239,8 @@ TC_API tc_tensor tc_comm_barrier_at(tc_comm *comm, tc_tensor x, tc_site here)
     tci_comm_step c;
     tci_node *n = tci_comm_begin(&f, comm, x, TC_COMM_BARRIER, &c);
     tci_node *all = n ? tci_build_collective(&f.ctx->graph, &c, n) : NULL;
-    return tci_frame_end(&f, all ? tci_build_barrier(&f.ctx->graph, n, &all, 1, false) : NULL);
+    tci_graph *g = &f.ctx->graph;
+    const tci_value nothing = {.u = 0};
+    tci_node *zero = all ? tci_graph_const(g, (tc_dtype)n->dtype, nothing) : NULL;
+    return tci_frame_end(&f, zero ? tci_build_where(g, all, n, zero) : NULL); /* it is true */
 }

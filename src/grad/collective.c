@@ -45,15 +45,22 @@ static tci_node *tci_vjp_comm_extreme(const tci_vjp *v)
     return tci_vjp_built(v, tci_build_where(v->g, hit, part, rest));
 }
 
+/* A number of the run, which no compile knows. */
+static tci_node *tci_vjp_comm_flag(const tci_vjp *v, bool value)
+{
+    tci_node *n = tci_vjp_built(v, tci_graph_node(v->g, TCI_OP_LITERAL, TC_BOOL, 0, NULL, 0, NULL,
+                                                  0, NULL));
+    n->value.u = value;
+    return n;
+}
+
 /* The sum of all, on the root alone: whether this rank is that one is a number of the run, so that
  * the program is the same on all. */
 static tci_node *tci_vjp_comm_broadcast(const tci_vjp *v)
 {
     const tci_comm_step c = tci_build_comm_step(v->n);
     tc_comm *comm = tci_comm_retain(c.comm);
-    tci_node *root = tci_vjp_built(v, tci_graph_node(v->g, TCI_OP_LITERAL, TC_BOOL, 0, NULL, 0,
-                                                     NULL, 0, NULL));
-    root->value.u = comm && comm->rank == c.peer;
+    tci_node *root = tci_vjp_comm_flag(v, comm && comm->rank == c.peer);
     tci_comm_release(comm);
     return tci_vjp_built(v, tci_build_where(v->g, root, tci_vjp_comm_sum(v, v->grad),
                                             tci_vjp_comm_zero(v, v->grad)));
@@ -71,11 +78,10 @@ TCI_FN tci_node *tci_vjp_COLLECTIVE(const tci_vjp *v)
     case TC_COMM_ALL_TO_ALL: return tci_vjp_comm(v, TC_COMM_ALL_TO_ALL, v->grad);
     case TC_COMM_SEND:
         return tci_vjp_comm_op(v, TCI_OP_ADD, v->grad, tci_vjp_comm(v, TC_COMM_RECV, v->grad));
-    case TC_COMM_RECV: {
-        tci_node *sent = tci_vjp_comm(v, TC_COMM_SEND, v->grad);
-        return tci_vjp_built(v, tci_build_barrier(v->g, tci_vjp_comm_zero(v, v->n->in[0]), &sent, 1,
-                                                  false));
-    }
+    case TC_COMM_RECV: /* zero, which is there when the gradient was sent */
+        return tci_vjp_built(v, tci_build_where(v->g, tci_vjp_comm_flag(v, false),
+                                                tci_vjp_comm(v, TC_COMM_SEND, v->grad),
+                                                tci_vjp_comm_zero(v, v->n->in[0])));
     case TC_COMM_BARRIER:
     case TC_COMM_VERB_COUNT: break;
     }

@@ -145,7 +145,7 @@ static void pipeline(tc_comm *comm)
         printf("%s\n", tc_error(f));
     }
     for (int i = 0; i < 3; i++) {
-        CHECK(out[i] == (rank == 0 ? 18 * in[i] : 0));
+        CHECK_EQ_INT((int)out[i], rank == 0 ? 18 * (int)in[i] : 0);
     }
     tc_program_free(f);
     tc_ctx_free(ctx);
