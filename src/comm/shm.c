@@ -82,6 +82,7 @@ typedef struct tci_shm_head {
 
 struct tci_shm {
     int rank, size, fd;
+    int64_t process;             /* that joined */
     int64_t timeout_ms;
     char *base;
     size_t bytes;
@@ -623,7 +624,7 @@ static void tci_shm_abort(void *state, const char *why)
 static void tci_shm_free(void *state)
 {
     tci_shm *s = state;
-    if (s->has_thread) {
+    if (s->has_thread && s->process == (int64_t)getpid()) {
         pthread_mutex_lock(&s->lock);
         s->ends = true;
         pthread_cond_broadcast(&s->changed);
@@ -636,8 +637,6 @@ static void tci_shm_free(void *state)
     if (s->fd >= 0) {
         close(s->fd);
     }
-    pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->changed);
     tci_heap_free(s);
 }
 
@@ -774,7 +773,8 @@ static tci_shm *tci_shm_new(const tci_shm_group *g)
 {
     tci_shm *s = tci_heap_get(sizeof(*s));
     if (s) {
-        *s = (tci_shm){.rank = g->rank, .size = g->size, .fd = -1, .timeout_ms = g->timeout_ms};
+        *s = (tci_shm){.rank = g->rank, .size = g->size, .fd = -1, .timeout_ms = g->timeout_ms,
+                       .process = (int64_t)getpid()};
         s->bytes = tci_shm_bytes(g->size);
         pthread_mutex_init(&s->lock, NULL);
         pthread_cond_init(&s->changed, NULL);
