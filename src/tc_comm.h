@@ -19,6 +19,7 @@
 #include "comm/launch.c"
 #include "comm/mpi.c"
 #include "comm/environment.c"
+#include "comm/grads.c"
 
 #include "comm/close.h"
 #endif
