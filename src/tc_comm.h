@@ -18,6 +18,7 @@
 #include "comm/shm.c"
 #include "comm/launch.c"
 #include "comm/mpi.c"
+#include "comm/nccl.c"
 #include "comm/environment.c"
 #include "comm/grads.c"
 

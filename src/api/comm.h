@@ -114,7 +114,8 @@ typedef struct tc_comm_job {
                             `out` has n / ranks; BARRIER: neither is read or written; else `out` has n */
     const void *in;
     void *out;
-    void *stream;        /* of the device, whose work before it comes first; NULL: host memory */
+    const struct tc_backend *device; /* whose memory these are: its own queue has what comes before
+                            and after; NULL: host memory */
     tc_site site;        /* of the user's call */
     const char *name;    /* "all_reduce" */
     bool started, done;
@@ -127,11 +128,11 @@ typedef struct tc_comm_job {
 enum { TC_COMM_WHY = 256 };
 typedef struct tc_comm_engine {
     const char *name;
-    const char *device; /* whose memory it takes, "cuda"; NULL: host memory */
+    const char *device; /* whose memory it takes, "cuda" (and "cuda:1" ..); NULL: host memory */
     /* Begins an operation; need not wait for other ranks. Memory of the job stays until wait
      * returns or, after a failure of any operation, until abort does. */
     tc_status (*start)(void *state, tc_comm_job *job, char *why);
-    /* Until `out` may be read (with a stream: by what follows on it) and `in` written. */
+    /* Until `out` may be read (on a device: by what follows on its own queue) and `in` written. */
     tc_status (*wait)(void *state, tc_comm_job *job, char *why);
     /* bytes of host memory of each rank to all, in the order of ranks, with a time limit in ms. */
     tc_status (*exchange)(void *state, const void *mine, void *all, int64_t bytes, int64_t limit_ms,
@@ -143,6 +144,10 @@ typedef struct tc_comm_engine {
      * called. */
     void (*abort)(void *state, const char *why);
     void (*free)(void *state);
+    /* Optional, of a device: until all that was started is done there, or failed. */
+    tc_status (*finish)(void *state, char *why);
+    /* Optional: TC_ERR_COMM if it is known that a rank is gone. Returns at once. */
+    tc_status (*look)(void *state, char *why);
 } tc_comm_engine;
 
 typedef struct tc_comm_options {

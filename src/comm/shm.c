@@ -620,6 +620,20 @@ static void tci_shm_abort(void *state, const char *why)
     pthread_mutex_unlock(&s->lock);
 }
 
+static tc_status tci_shm_look_around(void *state, char *why)
+{
+    tci_shm *s = state;
+    char doing[TCI_SHM_WHAT];
+    for (int r = 0; r < s->size; r++) {
+        if (!tci_shm_lives(s, r)) {
+            snprintf(why, TC_COMM_WHY, "rank %d ended; it was last in %s", r,
+                     tci_shm_doing(s, r, doing));
+            return TC_ERR_COMM;
+        }
+    }
+    return tci_shm_is_broken(s, why) ? TC_ERR_COMM : TC_OK;
+}
+
 /* A child made by fork has neither the thread nor the locks: it only lets go of the memory. */
 static void tci_shm_free(void *state)
 {
@@ -860,8 +874,10 @@ static tc_status tci_shm_split(void *state, int color, int key, void **out, int 
 TCI_FN const tc_comm_engine *tci_shm_engine(int size)
 {
     static const tc_comm_engine many = {"shm", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
-                                        tci_shm_split, tci_shm_abort, tci_shm_free};
+                                        tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
+                                        tci_shm_look_around};
     static const tc_comm_engine one = {"self", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
-                                       tci_shm_split, tci_shm_abort, tci_shm_free};
+                                       tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
+                                       tci_shm_look_around};
     return size == 1 ? &one : &many;
 }

@@ -426,6 +426,22 @@ TCI_FN void tci_collectives_end(tc_call *c, tc_status status)
     tci_collectives_unclaim(l, l->n_comms);
 }
 
+TCI_FN tc_status tci_collectives_finish(tc_call *c)
+{
+    tci_collectives *l = c->program->collectives;
+    char why[TC_COMM_WHY] = "", text[512];
+    for (int i = 0; i < l->n_comms; i++) {
+        tc_comm *comm = l->comms[i];
+        if (comm->engine->finish && comm->engine->finish(comm->state, why)) {
+            snprintf(text, sizeof(text), "a collective on rank %d of %d (the first is at %s:%d): %s",
+                     comm->rank, comm->size, l->items[0].file, l->items[0].line, why);
+            tci_comm_fail(comm, text);
+            return tci_call_refuse(c, TC_ERR_COMM, "%s", text);
+        }
+    }
+    return TC_OK;
+}
+
 /* What an operation came to, with its place and rank in front. */
 static tc_status tci_collective_judge(tc_call *c, tci_collective *item, tc_status status,
                                       const char *why)
@@ -479,6 +495,7 @@ static tc_status tci_collective_start(tc_call *c, tci_collective *item, const tc
                               .n = call->arrays[0].n,
                               .in = slots[0],
                               .out = slots[1],
+                              .device = near ? device : NULL,
                               .site = {.file = item->file, .line = item->line},
                               .name = tci_comm_verb_name(s->verb)};
     tc_status status = device && !near ? tci_collective_fetch(device, item, call, slots[0]) : TC_OK;
@@ -536,7 +553,7 @@ TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step)
     tci_collective *item = &c->program->collectives->items[step->call->comm.number];
     const tc_backend *device = c->program->code->device;
     const char *wants = item->comm->engine->device;
-    bool near = device && wants && !strcmp(wants, device->name);
+    bool near = device && wants && !strncmp(wants, device->name, strlen(wants));
     if (wants && !near) {
         item->job.name = tci_comm_verb_name(step->call->comm.verb);
         return tci_collective_judge(c, item, TC_ERR_COMM, "the engine takes memory of a device, on "

@@ -425,6 +425,8 @@ TCI_FN void tci_collectives_free(tci_collectives *l);
  * run, compares the programs of all ranks; gives them back. The text of a failure is in c->last. */
 TCI_FN tc_status tci_collectives_begin(tc_call *c);
 TCI_FN void tci_collectives_end(tc_call *c, tc_status status);
+/* What was started on a device is done there. */
+TCI_FN tc_status tci_collectives_finish(tc_call *c);
 /* One of the steps of a collective. */
 TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step);
 

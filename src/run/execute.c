@@ -718,6 +718,9 @@ static tc_status tci_walk_launch_there(tc_call *c, tci_run *r, int begin, int en
         status = tci_walk_claimed(c, r, begin, end);
         tci_param_unclaim(c);
     }
+    if (!status && c->program->collectives) {
+        status = tci_collectives_finish(c);
+    }
     return status;
 }
 
