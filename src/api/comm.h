@@ -146,6 +146,9 @@ typedef struct tc_comm_engine {
     void (*free)(void *state);
     /* Optional, of a device: until all that was started is done there, or failed. */
     tc_status (*finish)(void *state, char *why);
+    /* Optional, of a device: tc_launch.node. With it programs are recorded once and replayed. */
+    tc_status (*node)(void *state, tc_comm_job *job, void *graph, void *const *after,
+                      size_t n_after, void **node);
     /* Optional: TC_ERR_COMM if it is known that a rank is gone. Returns at once. */
     tc_status (*look)(void *state, char *why);
 } tc_comm_engine;

@@ -7,6 +7,9 @@
  * of a run (finish). There the host looks whether the stream is done, whether NCCL or a rank failed, and
  * whether the time is over; then the communicator is aborted, so that the stream ends.
  *
+ * Where a program is recorded, an operation is captured from the stream, and a node of the program's graph; what
+ * waits for it is an empty node.
+ *
  * Sends and receives that follow one another are one group, as each alone would wait for the other
  * side. The base communicator carries what the host exchanges. */
 #include "nccl.h"
@@ -22,7 +25,18 @@
 #ifdef TCI_HAS_CUDA
 #include "../cuda/device.h"
 
-enum { TCI_NCCL_PAIRS = 32, TCI_NCCL_BYTE = 1, TCI_CU_NOT_READY = 600 };
+enum {
+    TCI_NCCL_PAIRS = 32,
+    TCI_NCCL_BYTE = 1,
+    TCI_CU_NOT_READY = 600,
+    TCI_CU_CAPTURE_RELAXED = 2
+};
+
+/* A captured operation, which its node in a recorded graph was made of; newest first. */
+typedef struct tci_nccl_child {
+    struct tci_nccl_child *next;
+    void *graph;
+} tci_nccl_child;
 
 typedef struct tci_nccl {
     const tci_nccl_api *api;
@@ -35,6 +49,8 @@ typedef struct tci_nccl {
     const tc_comm_job *pairs[TCI_NCCL_PAIRS]; /* started, not given to NCCL yet */
     int n_pairs;
     bool aborted;
+    tci_nccl_child *children;
+    void *last_graph, *last_node; /* operations of a graph come one after the other */
 } tci_nccl;
 
 static tci_mutex tci_nccl_lock = TCI_MUTEX_INIT;
@@ -48,6 +64,26 @@ TCI_FN void tci_nccl_use(const tci_nccl_api *api)
     pthread_mutex_lock(&tci_nccl_lock);
     tci_nccl_found = api;
     pthread_mutex_unlock(&tci_nccl_lock);
+}
+
+static bool tci_nccl_load_driver(void *driver)
+{
+    const struct {
+        void *at;
+        const char *symbol;
+    } rows[] = {{&tci_nccl_table.stream_query, "cuStreamQuery"},
+                {&tci_nccl_table.capture_begin, "cuStreamBeginCapture_v2"},
+                {&tci_nccl_table.capture_end, "cuStreamEndCapture"},
+                {&tci_nccl_table.graph_add_child, "cuGraphAddChildGraphNode"},
+                {&tci_nccl_table.graph_add_empty, "cuGraphAddEmptyNode"},
+                {&tci_nccl_table.graph_free, "cuGraphDestroy"}};
+    bool whole = true;
+    for (size_t i = 0; i < TCI_COUNT(rows); i++) {
+        void *symbol = tci_os_dlsym(driver, rows[i].symbol);
+        memcpy(rows[i].at, &symbol, sizeof(symbol));
+        whole = whole && symbol;
+    }
+    return whole;
 }
 
 static bool tci_nccl_load(char *why)
@@ -66,8 +102,7 @@ static bool tci_nccl_load(char *why)
     TCI_NCCL_ROWS(TCI_ROW)
 #undef TCI_ROW
     *(void **)&tci_nccl_table.error = tci_os_dlsym(library, "ncclGetErrorString");
-    *(void **)&tci_nccl_table.stream_query = tci_os_dlsym(driver, "cuStreamQuery");
-    whole = whole && tci_nccl_table.error && tci_nccl_table.stream_query;
+    whole = whole && tci_nccl_table.error && tci_nccl_load_driver(driver);
     if (!whole) {
         snprintf(why, TC_COMM_WHY, "libnccl.so.2 lacks functions of NCCL 2.7");
     }
@@ -239,11 +274,67 @@ static tc_status tci_nccl_wait(void *state, tc_comm_job *job, char *why)
     return status;
 }
 
-/* One look at the stream. TC_OK with *done false: it goes on. */
+/* The operation as a graph of its own. */
+static tc_status tci_nccl_capture(tci_nccl *s, const tc_comm_job *j, void **graph)
+{
+    int code = s->api->capture_begin(s->stream, TCI_CU_CAPTURE_RELAXED);
+    if (code) {
+        return tci_cuda_check(code, "cuStreamBeginCapture");
+    }
+    int refused = tci_nccl_call(s, j);
+    code = s->api->capture_end(s->stream, graph);
+    return refused ? tci_cuda_say("NCCL refused to be captured", s->api->error(refused))
+                   : tci_cuda_check(code, "cuStreamEndCapture");
+}
+
+static tc_status tci_nccl_add_child(tci_nccl *s, const tc_comm_job *j, void *graph,
+                                    void *const *after, size_t n_after, void **node)
+{
+    tci_nccl_child *child = tci_heap_get(sizeof(*child));
+    void **all = child ? tci_heap_get(sizeof(*all) * (n_after + 1)) : NULL;
+    tc_status status = all ? TC_OK : TC_ERR_MEMORY;
+    if (!status) {
+        *child = (tci_nccl_child){.next = NULL};
+        status = tci_nccl_capture(s, j, &child->graph);
+    }
+    size_t n = 0;
+    bool listed = false;
+    for (; !status && n < n_after; n++) {
+        all[n] = after[n];
+        listed = listed || after[n] == s->last_node;
+    }
+    if (!status && s->last_graph == graph && !listed) {
+        all[n++] = s->last_node;
+    }
+    if (!status) {
+        status = tci_cuda_check(s->api->graph_add_child(node, graph, all, n, child->graph),
+                                "cuGraphAddChildGraphNode");
+        s->last_graph = graph;
+        s->last_node = *node;
+        child->next = s->children;
+        s->children = child;
+        child = NULL;
+    }
+    tci_heap_free(child);
+    tci_heap_free(all);
+    return status;
+}
+
+/* A member of tc_comm_engine; the context is the thread's. */
+static tc_status tci_nccl_node(void *state, tc_comm_job *job, void *graph, void *const *after,
+                               size_t n_after, void **node)
+{
+    tci_nccl *s = state;
+    return job ? tci_nccl_add_child(s, job, graph, after, n_after, node)
+               : tci_cuda_check(s->api->graph_add_empty(node, graph, after, n_after),
+                                "cuGraphAddEmptyNode");
+}
+
+/* One look at the device's own queue, which waits for all that was started. TC_OK with *done false: it goes on. */
 static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
 {
     const tc_comm_engine *base = s->base->engine;
-    int code = 0, query = s->api->stream_query(s->stream);
+    int code = 0, query = s->api->stream_query(s->device->stream);
     *done = query == 0;
     if (query != 0 && query != TCI_CU_NOT_READY) {
         snprintf(why, TC_COMM_WHY, "the GPU failed: driver error %d", query);
@@ -307,6 +398,14 @@ static void tci_nccl_free(void *state)
     tci_nccl *s = state;
     const tc_backend_queues *q = tci_cuda_queues();
     tci_cuda_stay in = tci_cuda_enter(s->device);
+    while (s->children) { /* graphs before the communicator that they are of */
+        tci_nccl_child *next = s->children->next;
+        if (!in.status) {
+            s->api->graph_free(s->children->graph);
+        }
+        tci_heap_free(s->children);
+        s->children = next;
+    }
     if (!in.status && s->comm && s->is_ours && !s->aborted) {
         s->api->destroy(s->comm);
     }
@@ -326,7 +425,7 @@ static void tci_nccl_free(void *state)
 
 static const tc_comm_engine tci_nccl_engine = {
     "nccl", "cuda", tci_nccl_start, tci_nccl_wait, tci_nccl_exchange,
-    NULL, tci_nccl_abort, tci_nccl_free, tci_nccl_finish, NULL};
+    NULL, tci_nccl_abort, tci_nccl_free, tci_nccl_finish, tci_nccl_node, NULL};
 
 /* ---- communicators ---- */
 

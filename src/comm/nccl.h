@@ -28,7 +28,13 @@ typedef struct tci_nccl_api {
     TCI_NCCL_ROWS(TCI_ROW)
 #undef TCI_ROW
     const char *(*error)(int code);
-    int (*stream_query)(void *stream); /* cuStreamQuery */
+    /* of the driver */
+    int (*stream_query)(void *stream);
+    int (*capture_begin)(void *stream, int mode);
+    int (*capture_end)(void *stream, void **graph);
+    int (*graph_add_child)(void **node, void *graph, void *const *after, size_t n, void *child);
+    int (*graph_add_empty)(void **node, void *graph, void *const *after, size_t n);
+    int (*graph_free)(void *graph);
 } tci_nccl_api;
 
 /* Opens it at the first call. NULL: `why` has the reason (TC_COMM_WHY bytes). */

@@ -875,9 +875,9 @@ TCI_FN const tc_comm_engine *tci_shm_engine(int size)
 {
     static const tc_comm_engine many = {"shm", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
                                         tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
-                                        tci_shm_look_around};
+                                        NULL, tci_shm_look_around};
     static const tc_comm_engine one = {"self", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
                                        tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
-                                       tci_shm_look_around};
+                                       NULL, tci_shm_look_around};
     return size == 1 ? &one : &many;
 }

@@ -479,25 +479,33 @@ static tc_status tci_collective_fetch(const tc_backend *device, tci_collective *
     return in ? device->download(device->user, item->copies, there, in) : TC_OK;
 }
 
+static tc_comm_job tci_collective_job(const tc_call *c, const tci_collective *item,
+                                      const tci_run_step *step, bool near)
+{
+    const tci_custom_call *call = step->call;
+    const tci_comm_step *s = &call->comm;
+    void *const *slots = c->slots + step->first_slot;
+    return (tc_comm_job){.verb = (tc_comm_verb)s->verb,
+                         .how = (tc_comm_how)s->how,
+                         .dtype = call->arrays[0].dtype,
+                         .peer = s->peer,
+                         .number = s->number,
+                         .n = call->arrays[0].n,
+                         .in = slots[0],
+                         .out = slots[1],
+                         .device = near ? c->program->code->device : NULL,
+                         .site = {.file = item->file, .line = item->line},
+                         .name = tci_comm_verb_name(s->verb)};
+}
+
 static tc_status tci_collective_start(tc_call *c, tci_collective *item, const tci_run_step *step,
                                       bool near)
 {
     const tci_custom_call *call = step->call;
-    const tci_comm_step *s = &call->comm;
     const tc_backend *device = c->program->code->device;
     void *const *slots = c->slots + step->first_slot;
     char why[TC_COMM_WHY] = "";
-    item->job = (tc_comm_job){.verb = (tc_comm_verb)s->verb,
-                              .how = (tc_comm_how)s->how,
-                              .dtype = call->arrays[0].dtype,
-                              .peer = s->peer,
-                              .number = s->number,
-                              .n = call->arrays[0].n,
-                              .in = slots[0],
-                              .out = slots[1],
-                              .device = near ? device : NULL,
-                              .site = {.file = item->file, .line = item->line},
-                              .name = tci_comm_verb_name(s->verb)};
+    item->job = tci_collective_job(c, item, step, near);
     tc_status status = device && !near ? tci_collective_fetch(device, item, call, slots[0]) : TC_OK;
     if (status) {
         return tci_collective_judge(c, item, status, "its operand could not be copied to the host");
@@ -548,13 +556,50 @@ static tc_status tci_collective_wait(tc_call *c, tci_collective *item, const tci
     return status;
 }
 
+/* Does the engine take memory of the program's device? */
+static bool tci_collective_is_near(const tc_program *f, const tc_comm *comm)
+{
+    const char *wants = comm->engine->device;
+    return f->code->device && wants && !strncmp(wants, f->code->device->name, strlen(wants));
+}
+
+TCI_FN bool tci_collectives_can_record(const tc_program *f)
+{
+    const tci_collectives *l = f->collectives;
+    bool can = l != NULL;
+    for (int i = 0; can && i < l->n_comms; i++) {
+        can = l->comms[i]->engine->node && tci_collective_is_near(f, l->comms[i]);
+    }
+    for (int i = 0; can && i < f->code->n_steps; i++) {
+        const tci_custom_call *call = f->steps[i].call;
+        bool waits = call && call->comm.phase == TCI_COMM_WAIT;
+        can = !call || (call->comm.phase != TCI_COMM_NONE && !tci_comm_verb_is_pair(call->comm.verb) &&
+                        call->comm.verb != TC_COMM_BARRIER &&
+                        (!waits || f->steps[i].n_operands == 3));
+    }
+    return can;
+}
+
+TCI_FN void tci_collectives_record(const tc_call *c, const tci_run_step *step, tc_launch *launch)
+{
+    if (!step->call || !step->call->comm.phase) {
+        return;
+    }
+    tci_collective *item = &c->program->collectives->items[step->call->comm.number];
+    bool starts = step->call->comm.phase == TCI_COMM_START;
+    if (starts) {
+        item->job = tci_collective_job(c, item, step, true);
+    }
+    launch->node = item->comm->engine->node;
+    launch->comm = item->comm->state;
+    launch->job = starts ? &item->job : NULL;
+}
+
 TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step)
 {
     tci_collective *item = &c->program->collectives->items[step->call->comm.number];
-    const tc_backend *device = c->program->code->device;
-    const char *wants = item->comm->engine->device;
-    bool near = device && wants && !strncmp(wants, device->name, strlen(wants));
-    if (wants && !near) {
+    bool near = tci_collective_is_near(c->program, item->comm);
+    if (item->comm->engine->device && !near) {
         item->job.name = tci_comm_verb_name(step->call->comm.verb);
         return tci_collective_judge(c, item, TC_ERR_COMM, "the engine takes memory of a device, on "
                                     "which this program does not run");

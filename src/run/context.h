@@ -425,6 +425,10 @@ TCI_FN void tci_collectives_free(tci_collectives *l);
  * run, compares the programs of all ranks; gives them back. The text of a failure is in c->last. */
 TCI_FN tc_status tci_collectives_begin(tc_call *c);
 TCI_FN void tci_collectives_end(tc_call *c, tc_status status);
+/* Whether the steps of all collectives can be recorded on the program's device; and one of them as
+ * a launch that is. */
+TCI_FN bool tci_collectives_can_record(const tc_program *f);
+TCI_FN void tci_collectives_record(const tc_call *c, const tci_run_step *step, tc_launch *launch);
 /* What was started on a device is done there. */
 TCI_FN tc_status tci_collectives_finish(tc_call *c);
 /* One of the steps of a collective. */

@@ -161,6 +161,9 @@ static tc_launch tci_device_launch(const tc_call *c, int i)
                         .n_literals = kernel->n_literals,
                         .task_begin = 0,
                         .task_end = step->n_tasks};
+    if (TCI_UNLIKELY(c->program->collectives != NULL)) {
+        tci_collectives_record(c, step, &launch);
+    }
     return launch;
 }
 
@@ -257,14 +260,16 @@ static int64_t tci_walk_times(const tci_code *code, int launch)
 }
 
 /* Launches of a run; 0: they cannot be recorded. */
-static int64_t tci_walk_recorded(const tci_code *code, int begin, int end)
+static int64_t tci_walk_recorded(const tc_call *c, int begin, int end)
 {
+    const tci_code *code = c->program->code;
+    bool calls = code->calls && !tci_collectives_can_record(c->program);
     int64_t n = 0;
     for (int i = begin; i < end && n <= TCI_WALK_RECORDED; i++) {
         n += tci_walk_times(code, i);
     }
     bool fits = !code->n_repeats || n <= TCI_WALK_RECORDED;
-    return code->device->record && fits && !code->calls ? n : 0;
+    return code->device->record && fits && !calls ? n : 0;
 }
 
 static void tci_walk_put(tc_call *c, int begin, int end)
@@ -302,7 +307,7 @@ static void tci_walk_chain(tci_scratch *s, tci_walk_tape *t)
 static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end)
 {
     const tci_code *code = c->program->code;
-    int64_t n = tci_walk_recorded(code, begin, end), n_buffers = 0;
+    int64_t n = tci_walk_recorded(c, begin, end), n_buffers = 0;
     for (int i = begin; i < end; i++) {
         n_buffers += tci_walk_times(code, i) * tci_device_buffers(c, i);
     }
@@ -656,7 +661,7 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     tc_status status = TC_OK;
     bool again = !code->n_repeats || c->device->runs > 0;
     c->device->runs = TCI_MIN(c->device->runs + 1, 2);
-    if (again && tci_walk_recorded(code, begin, end) > 0) {
+    if (again && tci_walk_recorded(c, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }
     if (!tci_walk_is_apart(c, r)) {

@@ -159,11 +159,32 @@ static int count_recv(void *out, size_t n, int t, int from, void *c, void *strea
 }
 static const char *count_error(int code) { return code ? "a counted failure" : ""; }
 static int count_query(void *stream) { return stream && counted_busy ? 600 : 0; }
+static int counted_graph, counted_after, counted_frees;
+static int count_capture(void *stream, int mode) { return mode != 2 || count('[', stream); }
+static int count_captured(void *stream, void **graph)
+{
+    *graph = &counted_graph;
+    return count(']', stream);
+}
+static int count_child(void **node, void *graph, void *const *after, size_t n, void *child)
+{
+    *node = (char *)graph + n + 1;
+    counted_after = (int)n;
+    return child != &counted_graph || (n && !after[0]) || count('c', NULL);
+}
+static int count_empty(void **node, void *graph, void *const *after, size_t n)
+{
+    *node = (char *)graph + 50;
+    counted_after = (int)n;
+    return (n && !after[0]) || count('e', NULL);
+}
+static int count_free(void *graph) { return counted_frees++, graph != &counted_graph; }
 
 static const tci_nccl_api counting = {count_id, count_init, count_destroy, count_abort, count_async,
                                       count_begin, count_end, count_reduce, count_reduce,
                                       count_gather, count_cast, count_send, count_recv, count_error,
-                                      count_query};
+                                      count_query, count_capture, count_captured, count_child,
+                                      count_empty, count_free};
 
 static tc_comm *counting_comm(int64_t timeout_ms)
 {
@@ -227,6 +248,24 @@ TEST(sends_and_receives_are_one_group)
     CHECK_EQ_INT(comm->engine->start(comm->state, &parts, why), TC_OK);
     CHECK(!strcmp(counted, "(sv)(s)g(sv)"));
     tc_comm_free(comm);
+}
+
+TEST(recorded_operations_are_nodes_one_after_the_other)
+{
+    tc_comm *comm = counting_comm(1000);
+    float in[4] = {1, 2, 3, 4}, out[4];
+    char graph[64];
+    void *node[3] = {NULL};
+    tc_comm_job job = job_of(TC_COMM_ALL_REDUCE, in, out);
+    counted_frees = 0;
+    CHECK_EQ_INT(comm->engine->node(comm->state, &job, graph, NULL, 0, &node[0]), TC_OK);
+    CHECK_EQ_INT(counted_after, 0);
+    CHECK_EQ_INT(comm->engine->node(comm->state, &job, graph, NULL, 0, &node[1]), TC_OK);
+    CHECK_EQ_INT(counted_after, 1); /* behind the first */
+    CHECK_EQ_INT(comm->engine->node(comm->state, NULL, graph, &node[1], 1, &node[2]), TC_OK);
+    CHECK(!strcmp(counted, "[r]c[r]ce"));
+    tc_comm_free(comm);
+    CHECK_EQ_INT(counted_frees, 2);
 }
 
 TEST(an_operation_that_fails_or_takes_too_long_aborts)
