@@ -10,7 +10,7 @@ OPT = -O1
 TC = .
 SAN =
 # The long ones first, so that the processors finish together.
-PARTS = cuda cpu opencl include ops fuzz unit golden errors oom
+PARTS = cuda cpu opencl include ops comm fuzz unit golden errors oom
 TESTS =
 TEST_ARGS =
 BENCH_ARGS =
@@ -193,7 +193,8 @@ $(EXAMPLE_FORMS): $(B)/examples/tc%: tests/tc_impl.c $(USED)
 
 $(B)/declared/tc.h: Makefile
 	@mkdir -p $(@D)
-	@printf '#pragma GCC system_header\n#undef TC_IMPLEMENTATION\n#include_next "tc.h"\n' >$@
+	@for h in tc_comm.h tc.h; do \
+	    printf '#pragma GCC system_header\n#undef TC_IMPLEMENTATION\n#include_next "%s"\n' $$h >$(@D)/$$h; done
 
 $(EXAMPLE_PROGRAMS): $(B)/%: %.c $$(B)/examples/tc$$(call form,$$*.c).o $(B)/declared/tc.h \
     $(wildcard examples/*.h examples/*/*.h)

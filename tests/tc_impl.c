@@ -2,3 +2,4 @@
  * public calls. A program that wants tci_ functions defines TC_IMPLEMENTATION itself. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
+#include "tc_comm.h"

@@ -23,7 +23,8 @@ typedef struct text {
     size_t n, cap;
 } text;
 
-static const char *const roots[] = {"tc.h", "tc_cpu.h", "tc_cuda.h", "tc_comm.h"}; /* in include order */
+/* in include order */
+static const char *const roots[] = {"tc.h", "tc_cpu.h", "tc_cuda.h", "tc_comm.h"};
 enum { N_ROOTS = sizeof(roots) / sizeof(roots[0]), MAX_ROOMS = 512, MAX_PATH = 512 };
 
 static char seen[MAX_ROOMS][MAX_PATH]; /* files joined so far, over all roots */

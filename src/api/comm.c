@@ -80,7 +80,7 @@ static tci_node *tci_comm_part(tci_frame *f, tci_node *x, int at, int ranks)
         return NULL;
     }
     for (int d = 0; d < x->rank + 1; d++) {
-        shape[d] = d == at ? (tci_dim)ranks : d == at + 1 ? part : x->shape[d - (d > at)];
+        shape[d] = d == at ? (tci_dim)(int64_t)ranks : d == at + 1 ? part : x->shape[d - (d > at)];
         order[d] = d == 0 ? at : d - (d <= at);
     }
     tci_node *n = tci_build_reshape(g, x, x->rank + 1, shape);
@@ -120,7 +120,7 @@ static tci_node *tci_comm_fold(tci_frame *f, tci_node *x, tc_comm_how how)
     const int first[] = {0};
     tci_graph *g = &f->ctx->graph;
     tci_node *n = x ? tci_build_reduce(g, ops[how], x, (tc_axes){first, 1, false}, false) : NULL;
-    return n ? tci_build_cast(g, n, (tc_dtype)x->dtype) : NULL; /* narrow integers are summed wide */
+    return n ? tci_build_cast(g, n, (tc_dtype)x->dtype) : NULL; /* integers are summed wide */
 }
 
 /* x as its dtype is averaged. */
@@ -134,7 +134,7 @@ static tci_node *tci_comm_mean(tci_frame *f, tci_node *sum, int ranks)
 {
     tci_graph *g = &f->ctx->graph;
     tci_node *in[2] = {sum, NULL};
-    in[1] = sum ? tci_build_size_value(g, (tci_dim)ranks, (tc_dtype)sum->dtype) : NULL;
+    in[1] = sum ? tci_build_size_value(g, (tci_dim)(int64_t)ranks, (tc_dtype)sum->dtype) : NULL;
     return in[1] ? tci_build_ew(g, TCI_OP_DIV, in) : NULL;
 }
 

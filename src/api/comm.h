@@ -47,8 +47,9 @@ TC_API const char *tc_comm_error(const tc_comm *comm);
 /* Ends every operation under way and fails all later ones, on all ranks that the engine reaches. */
 TC_API void tc_comm_abort(tc_comm *comm);
 /* The ranks that gave the same color, in the order of key (equal keys: of rank), as a communicator
- * of their own. A collective call: every rank of comm makes it. color < 0: this rank is in none, and
- * *out is NULL. TC_ERR_COMM, TC_ERR_HANDLE, TC_ERR_MEMORY; TC_ERR_UNSUPPORTED: the engine cannot. */
+ * of their own. A collective call: every rank of comm makes it. color < 0: this rank is in none,
+ * and *out is NULL. TC_ERR_COMM, TC_ERR_HANDLE, TC_ERR_MEMORY; TC_ERR_UNSUPPORTED: the engine
+ * cannot. */
 TC_API tc_status tc_comm_split(tc_comm *comm, int color, int key, tc_comm **out);
 /* Programs that were compiled with the communicator keep its engine open until they are freed; runs
  * of them fail with TC_ERR_COMM from here on. NULL does nothing. */
@@ -111,7 +112,8 @@ typedef struct tc_comm_job {
     int peer;            /* root, destination, source */
     int number;          /* of the operation in its program: equal on all ranks */
     int64_t n;           /* elements of `in`. ALL_GATHER: `out` has n for each rank; REDUCE_SCATTER:
-                            `out` has n / ranks; BARRIER: neither is read or written; else `out` has n */
+                            `out` has n / ranks; BARRIER: neither is read or written; else `out`
+                            has n */
     const void *in;
     void *out;
     const struct tc_backend *device; /* whose memory these are: its own queue has what comes before
@@ -130,7 +132,7 @@ typedef struct tc_comm_engine {
     const char *name;
     const char *device; /* whose memory it takes, "cuda" (and "cuda:1" ..); NULL: host memory */
     /* Begins an operation; need not wait for other ranks. Memory of the job stays until wait
-     * returns or, after a failure of any operation, until abort does. */
+     * returns or, after a failure of any operation, until stop does. */
     tc_status (*start)(void *state, tc_comm_job *job, char *why);
     /* Until `out` may be read (on a device: by what follows on its own queue) and `in` written. */
     tc_status (*wait)(void *state, tc_comm_job *job, char *why);
@@ -142,7 +144,7 @@ typedef struct tc_comm_engine {
                        char *why);
     /* Ends what is under way, here and, as far as possible, on other ranks. After it only free is
      * called. */
-    void (*abort)(void *state, const char *why);
+    void (*stop)(void *state, const char *why);
     void (*free)(void *state);
     /* Optional, of a device: until all that was started is done there, or failed. */
     tc_status (*finish)(void *state, char *why);

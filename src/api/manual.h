@@ -757,6 +757,7 @@
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
+ *   TC_COMM         engine of tc_comm_from_env: shm or mpi (default: what the launcher set)
  *   XDG_CACHE_HOME  base of the default cache directory
  *   HOME            base of the default cache directory when XDG_CACHE_HOME is unset
  *   TMPDIR          where private build directories are made (default /tmp)

@@ -33,12 +33,13 @@ TC_API tc_status tc_comm_from_env_with(const tc_comm_options *options, tc_comm *
 TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *options,
                                 tc_comm **out);
 
-/* A communicator of GPUs over NCCL (libnccl.so.2, opened at run time): the ranks of base, which tells
- * them of each other and compares their programs, each with the GPU of that number (as backends
- * "cuda", "cuda:1" .. are numbered; with CUDA_VISIBLE_DEVICES of one GPU, 0). A collective call.
- * Programs for that GPU run its collectives on a stream of their own, beside kernels; the order of a
- * sum is NCCL's, but under options.reproducible, where tc sums in the order of ranks. base may be freed
- * before. Without TC_CUDA: TC_ERR_UNSUPPORTED. TC_ERR_COMM: no NCCL, no GPU, or it failed. */
+/* A communicator of GPUs over NCCL (libnccl.so.2, opened at run time): the ranks of base, which
+ * tells them of each other and compares their programs, each with the GPU of that number (as
+ * backends "cuda", "cuda:1" .. are numbered; with CUDA_VISIBLE_DEVICES of one GPU, 0). A collective
+ * call. Programs for that GPU run its collectives on a stream of their own, beside kernels; the
+ * order of a sum is NCCL's, but under options.reproducible, where tc sums in the order of ranks.
+ * base may be freed before. Without TC_CUDA: TC_ERR_UNSUPPORTED. TC_ERR_COMM: no NCCL, no GPU, or
+ * it failed. */
 TC_API tc_status tc_comm_nccl(tc_comm *base, int device, const tc_comm_options *options,
                               tc_comm **out);
 /* The same with an ncclComm_t of the user's, whose ranks are those of base, in that order: it is
@@ -54,11 +55,11 @@ typedef struct tc_buckets {
     bool sum;      /* of all ranks, in the place of the mean */
 } tc_buckets;
 
-/* tc_all_reduce_grads(comm, grads, n, &buckets, out): out[i] is the mean of grads[i] over all ranks;
- * float dtypes. Gradients that are ready one after the other travel together, and their operation
- * starts as soon as the last of them is computed, while the others still are. out may be grads.
- * buckets NULL: defaults. TC_ERR_ARGUMENT: NULL or n < 1; the first error of a gradient, or of a
- * collective (tc_error(out[0]) tells). */
+/* tc_all_reduce_grads(comm, grads, n, &buckets, out): out[i] is the mean of grads[i] over all
+ * ranks; float dtypes. Gradients that are ready one after the other travel together, and their
+ * operation starts as soon as the last of them is computed, while the others still are. out may be
+ * grads. buckets NULL: defaults. TC_ERR_ARGUMENT: NULL or n < 1; the first error of a gradient, or
+ * of a collective (tc_error(out[0]) tells). */
 TC_API tc_status tc_all_reduce_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
                                         const tc_buckets *buckets, tc_tensor *out, tc_site here);
 #define tc_all_reduce_grads(comm, grads, n, buckets, out)                                          \

@@ -1,4 +1,5 @@
-/* comm/launch.c - see comm/launch.h: a row for each launcher, the first whose rank is set counts. */
+/* comm/launch.c - see comm/launch.h: a row for each launcher, the first whose rank is set
+ * counts. */
 #include "launch.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ static bool tci_launch_number(const char *name, int fallback, int *to, char *why
 }
 
 /* Launchers of MPI keep one process on each host, whose number names the group where nothing else
- * does. */
+ * does. Of other ranks there is one group without a name at a time, for each user. */
 static void tci_launch_name(tci_launch_group *g, const tci_launcher *l)
 {
     size_t n = 0;
@@ -48,7 +49,7 @@ static void tci_launch_name(tci_launch_group *g, const tci_launcher *l)
         int more = snprintf(g->group + n, sizeof(g->group) - n, "%.70s|", text ? text : "");
         n += (size_t)TCI_MAX(more, 0);
     }
-    if (n <= 3) {
+    if (n <= 3 && l->is_mpi) {
         snprintf(g->group, sizeof(g->group), "parent %ld", (long)getppid());
     }
 }

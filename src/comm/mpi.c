@@ -2,15 +2,15 @@
  *
  * In: operations. Out: nonblocking MPI calls, and tests of their requests until the time limit.
  *
- * One binary serves three binary interfaces: Open MPI, whose handles are addresses of symbols of the
- * library; MPICH, whose handles are ints; and the standard ABI of MPI 5. An int handle is passed in
- * the place of a pointer, which is the same register or stack slot in the calling conventions of
- * 64-bit Linux; where MPI writes a handle there is room for a pointer that was zero. MPI has no f16
- * and bf16: these are gathered and summed here, in f32, in the order of ranks. Of all others the order of a sum is
- * MPI's.
+ * One binary serves three binary interfaces: Open MPI, whose handles are addresses of symbols of
+ * the library; MPICH, whose handles are ints; and the standard ABI of MPI 5. An int handle is
+ * passed in the place of a pointer, which is the same register or stack slot in the calling
+ * conventions of 64-bit Linux; where MPI writes a handle there is room for a pointer that was zero.
+ * MPI has no f16 and bf16: these are gathered and summed here, in f32, in the order of ranks. Of
+ * all others the order of a sum is MPI's.
  *
- * MPI makes progress inside its calls, so what is started moves on while a program waits, and as far
- * as the library does by itself. A rank that dies ends all of them: mpirun sees to that. */
+ * MPI makes progress inside its calls, so what is started moves on while a program waits, and as
+ * far as the library does by itself. A rank that dies ends all of them: mpirun sees to that. */
 #include "mpi.h"
 
 #include <dlfcn.h>
@@ -307,8 +307,8 @@ static tc_status tci_mpi_until(tci_mpi_request *r, int64_t limit_ms, char *why)
             return status;
         }
         if (!done && tci_os_now_ns() - begin > limit_ms * 1000000) {
-            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (MPI does not tell "
-                     "which)", (long long)limit_ms);
+            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (MPI does not "
+                     "tell which)", (long long)limit_ms);
             return TC_ERR_COMM;
         }
         if (!done && ++looks > 1000) {

@@ -3,12 +3,13 @@
  * In: operations on device memory. Out: NCCL's calls on a stream of the communicator.
  *
  * A start has that stream wait for what the device's own queue was given so far; a wait has the
- * queue wait for the operation. So kernels between the two run beside it, and no host thread waits until the end
- * of a run (finish). There the host looks whether the stream is done, whether NCCL or a rank failed, and
- * whether the time is over; then the communicator is aborted, so that the stream ends.
+ * queue wait for the operation. So kernels between the two run beside it, and no host thread waits
+ * until the end of a run (finish). There the host looks whether the stream is done, whether NCCL or
+ * a rank failed, and whether the time is over; then the communicator is aborted, so that the stream
+ * ends.
  *
- * Where a program is recorded, an operation is captured from the stream, and a node of the program's graph; what
- * waits for it is an empty node.
+ * Where a program is recorded, an operation is captured from the stream, and a node of the
+ * program's graph; what waits for it is an empty node.
  *
  * Sends and receives that follow one another are one group, as each alone would wait for the other
  * side. The base communicator carries what the host exchanges. */
@@ -330,7 +331,8 @@ static tc_status tci_nccl_node(void *state, tc_comm_job *job, void *graph, void 
                                 "cuGraphAddEmptyNode");
 }
 
-/* One look at the device's own queue, which waits for all that was started. TC_OK with *done false: it goes on. */
+/* One look at the device's own queue, which waits for all that was started. TC_OK with *done
+ * false: it goes on. */
 static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
 {
     const tc_comm_engine *base = s->base->engine;
@@ -359,8 +361,8 @@ static tc_status tci_nccl_finish(void *state, char *why)
     for (int looks = 0; !done && !status; looks++) {
         status = tci_nccl_look(s, &done, why);
         if (!status && !done && tci_os_now_ns() - begin > s->timeout_ms * 1000000) {
-            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (NCCL does not tell "
-                     "which)", (long long)s->timeout_ms);
+            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (NCCL does not "
+                     "tell which)", (long long)s->timeout_ms);
             status = TC_ERR_COMM;
         }
         if (!done && looks > 2000) {
@@ -386,7 +388,7 @@ static void tci_nccl_abort(void *state, const char *why)
     tci_comm_fail(s->base, why);
     tci_cuda_stay in = tci_cuda_enter(s->device);
     if (!in.status && s->is_ours && !s->aborted) {
-        s->api->abort(s->comm);
+        s->api->cancel(s->comm);
     }
     s->aborted = true;
     s->n_pairs = 0;
@@ -475,8 +477,8 @@ static tc_status tci_nccl_set_up(tci_nccl *s, void *comm, int device, char *why)
     return status;
 }
 
-static tc_status tci_nccl_make(tc_comm *base, void *comm, int device, const tc_comm_options *options,
-                               tc_comm **out, char *why)
+static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
+                               const tc_comm_options *options, tc_comm **out, char *why)
 {
     const tci_nccl_api *api = tci_nccl_open(why);
     tci_nccl *s = api ? tci_heap_get(sizeof(*s)) : NULL;

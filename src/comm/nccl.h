@@ -11,7 +11,7 @@ typedef struct tci_nccl_id { char bytes[128]; } tci_nccl_id; /* ncclUniqueId, pa
     X(get_id, "ncclGetUniqueId", (tci_nccl_id *))                                                  \
     X(init, "ncclCommInitRank", (void **, int, tci_nccl_id, int))                                  \
     X(destroy, "ncclCommDestroy", (void *))                                                        \
-    X(abort, "ncclCommAbort", (void *))                                                            \
+    X(cancel, "ncclCommAbort", (void *))                                                           \
     X(async_error, "ncclCommGetAsyncError", (void *, int *))                                       \
     X(group_start, "ncclGroupStart", (void))                                                       \
     X(group_end, "ncclGroupEnd", (void))                                                           \
@@ -37,9 +37,11 @@ typedef struct tci_nccl_api {
     int (*graph_free)(void *graph);
 } tci_nccl_api;
 
+#ifdef TCI_HAS_CUDA
 /* Opens it at the first call. NULL: `why` has the reason (TC_COMM_WHY bytes). */
 TCI_FN const tci_nccl_api *tci_nccl_open(char *why);
 /* For tests: what tci_nccl_open gives from now on. */
 TCI_FN void tci_nccl_use(const tci_nccl_api *api);
+#endif
 
 #endif

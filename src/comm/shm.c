@@ -5,8 +5,9 @@
  * The one idea: each rank has two chunks of memory that all others can read and a counter of how
  * many it has filled (`posted`). An operation fills a chunk, raises the counter, waits until all
  * counters are as high, and reads. A rank that has raised its counter again has read what it needed
- * before, so a chunk may be filled when all counters have passed the one after it: with two chunks in turns
- * one wait per chunk is enough. Sends have channels of their own, one for each ordered pair of ranks.
+ * before, so a chunk may be filled when all counters have passed the one after it: with two chunks
+ * in turns one wait per chunk is enough. Sends have channels of their own, one for each ordered
+ * pair of ranks.
  *
  * Reductions go in the order of ranks: each rank reduces its segment of a chunk, in its place, and
  * all read the segments, so results have the same bits on all ranks, in each run.
@@ -15,9 +16,10 @@
  * start to the end of the communicator.
  *
  * Faults: each rank holds a record lock on its byte of the file, which the kernel drops when the
- * process dies, however it does; who waits for a rank looks at it. The first rank that finds a fault
- * writes the reason into the file, where all others find it while they wait. What an operation is
- * (tag, text) lies next to the counters, so ranks that are in different operations find out.
+ * process dies, however it does; who waits for a rank looks at it. The first rank that finds a
+ * fault writes the reason into the file, where all others find it while they wait. What an
+ * operation is (tag, text) lies next to the counters, so ranks that are in different operations
+ * find out.
  *
  * The file: rank 0 makes it under a name of its own and renames it to the one that follows from the
  * group; the others open that, check that rank 0 lives, and take their place; when all are there it
@@ -225,8 +227,8 @@ static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why
     }
     w->look_ns = now + TCI_SHM_LOOK_NS;
     if (!tci_shm_lives(s, rank)) {
-        snprintf(why, TC_COMM_WHY, "rank %d ended (its process exited or was killed); it was last in "
-                 "%s", rank, tci_shm_doing(s, rank, doing));
+        snprintf(why, TC_COMM_WHY, "rank %d ended (its process exited or was killed); it was last "
+                 "in %s", rank, tci_shm_doing(s, rank, doing));
         return TC_ERR_COMM;
     }
     if (now - w->begin_ns > w->limit_ms * 1000000) {
@@ -502,9 +504,11 @@ static void tci_shm_do_first(tci_shm *s)
     char why[TC_COMM_WHY] = "";
     s->works = true;
     pthread_mutex_unlock(&s->lock);
-    tc_status status = job->done                            ? TC_OK
-                       : tci_comm_verb_is_pair(job->verb) ? tci_shm_pairs(s, why)
-                                                            : tci_shm_all(s, job, s->timeout_ms, why);
+    tc_status status = TC_OK;
+    if (!job->done) {
+        status = tci_comm_verb_is_pair(job->verb) ? tci_shm_pairs(s, why)
+                                                  : tci_shm_all(s, job, s->timeout_ms, why);
+    }
     pthread_mutex_lock(&s->lock);
     s->works = false;
     job->done = true;
@@ -812,8 +816,8 @@ TCI_FN tci_shm *tci_shm_join(const tci_shm_group *g, char *why)
 {
     char path[TCI_SHM_PATH];
     if (g->size > TCI_SHM_RANKS) {
-        snprintf(why, TC_COMM_WHY, "%d ranks in shared memory, expected at most %d: use MPI", g->size,
-                 (int)TCI_SHM_RANKS);
+        snprintf(why, TC_COMM_WHY, "%d ranks in shared memory, expected at most %d: use MPI",
+                 g->size, (int)TCI_SHM_RANKS);
         return NULL;
     }
     tci_shm *s = tci_shm_new(g);

@@ -133,9 +133,9 @@ static tci_node *tci_jvp_collective(tci_forward *w, tci_node *n)
     if (n->attr[TCI_COLLECTIVE_HOW] != TC_COMM_SUM) {
         return tci_jvp_transposed(w, n);
     }
-    return tci_forward_built(w, tci_build_collective_like(w->g, n,
-                                                          (tc_comm_verb)n->attr[TCI_COLLECTIVE_VERB],
-                                                          *tci_forward_of(w, n->in[0])));
+    const tc_comm_verb verb = (tc_comm_verb)n->attr[TCI_COLLECTIVE_VERB];
+    return tci_forward_built(
+        w, tci_build_collective_like(w->g, n, verb, *tci_forward_of(w, n->in[0])));
 }
 
 static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)

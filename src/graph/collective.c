@@ -1,7 +1,7 @@
 /* graph/collective.c - COLLECTIVE nodes: the shape and dtype rules of what ranks do together.
  *
- * In: an operand with, where ranks exchange parts, a first axis of ranks. Out: a node of its own for
- * each call. The axes of the public calls are movement around these (api/comm.c). */
+ * In: an operand with, where ranks exchange parts, a first axis of ranks. Out: a node of its own
+ * for each call. The axes of the public calls are movement around these (api/comm.c). */
 #include "build.h"
 
 TCI_FN tci_node *tci_build_collective(tci_graph *g, const tci_comm_step *c, tci_node *x)

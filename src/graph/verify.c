@@ -529,7 +529,8 @@ static void tci_verify_collective(const tci_verify *v)
         tci_verify_that(v, n->dtype == TC_BOOL && n->rank == 0, "no 0-d bool");
         return;
     }
-    tci_verify_that(v, n->dtype == x->dtype && n->rank + less == x->rank + more, "unlike its input");
+    tci_verify_that(v, n->dtype == x->dtype && n->rank + less == x->rank + more,
+                    "unlike its input");
     tci_verify_that(v, !more || n->shape[0] == ranks, "no axis of ranks");
     tci_verify_that(v, !(less || verb == TC_COMM_ALL_TO_ALL) || x->shape[0] == ranks,
                     "its input has no axis of ranks");

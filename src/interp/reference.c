@@ -1135,7 +1135,8 @@ static void tci_ref_custom(tci_ref *r, const tci_node *n, tci_value *out)
 {
     void *memory[TC_CUSTOM_MOST + 1];
     tc_custom_array arrays[TC_CUSTOM_MOST + 1];
-    tci_custom_call call = {.op = tci_custom_get(n->attr[0]), .n_inputs = n->n_in, .arrays = arrays};
+    const tci_custom *op = tci_custom_get(n->attr[0]);
+    tci_custom_call call = {.op = op, .n_inputs = n->n_in, .arrays = arrays};
     for (int i = 0; i <= n->n_in; i++) {
         const tci_node *x = i < n->n_in ? n->in[i] : n;
         const tc_dtype t = (tc_dtype)x->dtype;

@@ -118,7 +118,7 @@ TCI_FN void tci_comm_fail(tc_comm *c, const char *why)
     }
     pthread_mutex_unlock(&tci_comm_lock);
     if (first && c->process == (int64_t)getpid()) {
-        c->engine->abort(c->state, why);
+        c->engine->stop(c->state, why);
     }
 }
 
@@ -167,7 +167,7 @@ TC_API tc_status tc_comm_of_engine(const tc_comm_engine *engine, void *state, in
                                    const tc_comm_options *options, tc_comm **out)
 {
     if (!out || !engine || !engine->name || !engine->start || !engine->wait ||
-        !engine->exchange || !engine->abort || !engine->free || size < 1 || rank < 0 ||
+        !engine->exchange || !engine->stop || !engine->free || size < 1 || rank < 0 ||
         rank >= size) {
         return TC_ERR_ARGUMENT;
     }

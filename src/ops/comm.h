@@ -2,9 +2,9 @@
  *
  * A communicator has a number, 1, 2, ... in the order in which this process made them, which stands
  * in nodes, keys and code. So ranks that make their communicators in one order share what is
- * compiled. Invariants: a number is never given twice; a communicator that programs hold stays, with
- * its engine, until the last of them is freed; the engine of one that is held by a run (busy) is
- * called by that run alone. */
+ * compiled. Invariants: a number is never given twice; a communicator that programs hold stays,
+ * with its engine, until the last of them is freed; the engine of one that is held by a run (busy)
+ * is called by that run alone. */
 #ifndef TCI_OPS_COMM_H
 #define TCI_OPS_COMM_H
 
@@ -68,7 +68,8 @@ TCI_FN tc_comm *tci_comm_of(const tc_comm *handle);
 /* Takes it for a run: TC_OK, TC_ERR_BUSY, or TC_ERR_COMM with the reason in `why`. */
 TCI_FN tc_status tci_comm_claim(tc_comm *c, char why[512]);
 TCI_FN void tci_comm_unclaim(tc_comm *c);
-/* It is not used any more, here and, as far as the engine can, elsewhere. The first reason stays. */
+/* It is not used any more, here and, as far as the engine can, elsewhere. The first reason
+ * stays. */
 TCI_FN void tci_comm_fail(tc_comm *c, const char *why);
 
 #endif

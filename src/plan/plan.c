@@ -90,8 +90,8 @@ static void tci_plan_temporary(tci_scratch *s, tci_plan *p, tci_root *r)
 }
 
 /* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads
- * them. So do results of a repetition of which all elements are cut off, as its steps store them, and
- * those of collectives that others only wait for. */
+ * them. So do results of a repetition of which all elements are cut off, as its steps store them,
+ * and those of collectives that others only wait for. */
 static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
                                   tci_node *const *outputs, int n_outputs)
 {

@@ -1,13 +1,13 @@
-/* run/collective.c - collectives of a run: the communicators of a program, whether all ranks run the
- * same program, and the steps that start and wait.
+/* run/collective.c - collectives of a run: the communicators of a program, whether all ranks run
+ * the same program, and the steps that start and wait.
  *
  * In: a program with collectives, a run of it. Out: operations given to the engines of its
  * communicators, in the order of its steps.
  *
  * A run has its communicators for itself from its beginning to its end. Before the first run of a
  * program all ranks of each of them compare what they compiled: marks of the nodes of the canonical
- * graph, with the lines that made them. That is also the barrier after which time limits are those of
- * operations: until then a rank may compile. A failure ends the communicator, as nobody knows
+ * graph, with the lines that made them. That is also the barrier after which time limits are those
+ * of operations: until then a rank may compile. A failure ends the communicator, as nobody knows
  * any more at which operation the others are; parameters stay as they were.
  *
  * An engine of host memory works on copies where the program runs on a device with memory of its
@@ -209,7 +209,8 @@ static uint64_t tci_collective_hash(const tci_custom_call *call)
     return tci_hash_mix(h, (uint64_t)call->arrays[0].n);
 }
 
-/* Operations that all ranks take part in, in the order of the steps. told NULL: they are counted. */
+/* Operations that all ranks take part in, in the order of the steps. told NULL: they are
+ * counted. */
 static int tci_collective_tell_steps(const tc_call *c, const tc_comm *comm,
                                      tci_collective_told *told, uint64_t *order)
 {
@@ -267,9 +268,9 @@ static tc_status tci_collective_exchange(tc_call *c, tc_comm *comm, const void *
                                               "the comparison of programs", why);
     if (status) {
         const tci_collective *first = &c->program->collectives->items[0];
-        snprintf(text, sizeof(text), "rank %d could not compare its program with the others' before "
-                 "its first run (its first collective is at %s:%d): %s", comm->rank, first->file,
-                 first->line, why);
+        snprintf(text, sizeof(text), "rank %d could not compare its program with the others' "
+                 "before its first run (its first collective is at %s:%d): %s", comm->rank,
+                 first->file, first->line, why);
         tci_comm_fail(comm, text);
         return tci_call_refuse(c, TC_ERR_COMM, "%s", text);
     }
@@ -433,8 +434,8 @@ TCI_FN tc_status tci_collectives_finish(tc_call *c)
     for (int i = 0; i < l->n_comms; i++) {
         tc_comm *comm = l->comms[i];
         if (comm->engine->finish && comm->engine->finish(comm->state, why)) {
-            snprintf(text, sizeof(text), "a collective on rank %d of %d (the first is at %s:%d): %s",
-                     comm->rank, comm->size, l->items[0].file, l->items[0].line, why);
+            snprintf(text, sizeof(text), "a collective on rank %d of %d (the first is at %s:%d): "
+                     "%s", comm->rank, comm->size, l->items[0].file, l->items[0].line, why);
             tci_comm_fail(comm, text);
             return tci_call_refuse(c, TC_ERR_COMM, "%s", text);
         }
@@ -543,7 +544,7 @@ static tc_status tci_collective_wait(tc_call *c, tci_collective *item, const tci
 {
     char why[TC_COMM_WHY] = "";
     tc_status status = item->comm->engine->wait(item->comm->state, &item->job, why);
-    item->started = status != TC_OK; /* until the engine was aborted, it may touch memory */
+    item->started = status != TC_OK; /* until the engine was stopped, it may touch memory */
     if (!status && item->job.verb == TC_COMM_BARRIER && !near) {
         memset(item->job.out, 1, 1);
     }
@@ -573,7 +574,8 @@ TCI_FN bool tci_collectives_can_record(const tc_program *f)
     for (int i = 0; can && i < f->code->n_steps; i++) {
         const tci_custom_call *call = f->steps[i].call;
         bool waits = call && call->comm.phase == TCI_COMM_WAIT;
-        can = !call || (call->comm.phase != TCI_COMM_NONE && !tci_comm_verb_is_pair(call->comm.verb) &&
+        can = !call || (call->comm.phase != TCI_COMM_NONE &&
+                        !tci_comm_verb_is_pair(call->comm.verb) &&
                         call->comm.verb != TC_COMM_BARRIER &&
                         (!waits || f->steps[i].n_operands == 3));
     }

@@ -139,7 +139,8 @@ static void pipeline(tc_comm *comm)
                             : tc_square(tc_comm_recv(comm, x, 0));
     CHECK_EQ_INT(tc_grad(tc_sum(y, TC_ALL, 0), &x, 1, &g), TC_OK);
     CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, g), NULL, &f), TC_OK);
-    tc_status status = tc_run(f, TC_BUFS(TC_BUF(in, 3)), TC_BUFS(TC_BUF(values, 3), TC_BUF(out, 3)));
+    tc_status status =
+        tc_run(f, TC_BUFS(TC_BUF(in, 3)), TC_BUFS(TC_BUF(values, 3), TC_BUF(out, 3)));
     CHECK_EQ_INT(status, TC_OK);
     if (status) {
         printf("%s\n", tc_error(f));

@@ -1,5 +1,5 @@
-/* tests/comm/test_faults.c - ranks that differ, die, hang or come late: what the others are told, within
- * the time limit, and that nobody hangs. Shared memory, processes as ranks. */
+/* tests/comm/test_faults.c - ranks that differ, die, hang or come late: what the others are told,
+ * within the time limit, and that nobody hangs. Shared memory, processes as ranks. */
 #include "tc_comm.h"
 
 #include "tc_test.h"

@@ -1,5 +1,6 @@
-/* tests/comm/test_mpi.c - the same collectives through MPI, started by mpirun: Open MPI's and MPICH's
- * libraries with one binary. The program starts itself: in a rank a constructor does the test. */
+/* tests/comm/test_mpi.c - the same collectives through MPI, started by mpirun: Open MPI's and
+ * MPICH's libraries with one binary. The program starts itself: in a rank a constructor does the
+ * test. */
 #include "tc_comm.h"
 
 #include "tc_test.h"

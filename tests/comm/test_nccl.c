@@ -1,5 +1,5 @@
-/* tests/comm/test_nccl.c - NCCL: on GPUs, where there are two, everything that the other engines do; and
- * on a driver and an NCCL that only count, which stream waits for what. */
+/* tests/comm/test_nccl.c - NCCL: on GPUs, where there are two, everything that the other engines
+ * do; and on a driver and an NCCL that only count, which stream waits for what. */
 #ifndef __clang__
 #pragma GCC optimize("O0") /* the whole library is in this file */
 #endif

@@ -1,5 +1,5 @@
-/* tests/comm/verbs.h - every collective on a communicator of any engine against its definition. Rank
- * r gives values that follow from r, so each rank knows what all others gave. */
+/* tests/comm/verbs.h - every collective on a communicator of any engine against its definition.
+ * Rank r gives values that follow from r, so each rank knows what all others gave. */
 #ifndef TESTS_VERBS_H
 #define TESTS_VERBS_H
 
@@ -12,7 +12,8 @@ static const char *verbs_backend; /* NULL: the best that is here */
 static tc_ctx *verbs_begin(bool reproducible)
 {
     tc_ctx *ctx = NULL;
-    tc_options o = {.backend = verbs_backend, .threads = 1, .verify = true, .reproducible = reproducible};
+    tc_options o = {.backend = verbs_backend, .threads = 1, .verify = true};
+    o.reproducible = reproducible;
     return tc_ctx_make(&ctx, &o) ? NULL : ctx;
 }
 
