@@ -44,7 +44,10 @@ static void tci_combine_block(tc_comm_how how, tc_dtype t, void *to, const void 
         TCI_CASE(TC_F32, f32)
         TCI_CASE(TC_F64, f64)
 #undef TCI_CASE
-    default: break; /* halves are f32 here */
+    case TC_F16: /* f32 here */
+    case TC_BF16:
+    case TCI_DTYPE_BEFORE:
+    case TC_DTYPE_COUNT: break;
     }
 }
 

@@ -207,8 +207,12 @@ static tci_mpi_handle tci_mpi_dtype(tc_dtype t)
         TCI_CASE(F64)
 #undef TCI_CASE
     case TC_BOOL: return tci_mpi.named[TCI_MPI_U8];
-    default: return NULL;
+    case TC_F16:
+    case TC_BF16:
+    case TCI_DTYPE_BEFORE:
+    case TC_DTYPE_COUNT: break;
     }
+    return NULL;
 }
 
 static tci_mpi_handle tci_mpi_op(tc_comm_how how)

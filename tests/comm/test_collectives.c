@@ -2,6 +2,8 @@
  * against its definition, gradients against the sum of all losses, sizes that are symbols, vmap,
  * sums in tc's own order. */
 #define TC_DYNAMIC_SHAPES
+#include "inside.h"
+
 #include "tc_comm.h"
 
 #include "tc_test.h"

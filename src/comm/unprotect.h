@@ -1,4 +1,4 @@
-/* comm/close.h - closes what comm/open.h opened. */
+/* comm/unprotect.h - closes what comm/protect.h opened. */
 
 #if defined(__clang__)
 #pragma float_control(pop)
