@@ -51,7 +51,6 @@ typedef struct tci_nccl {
     int n_pairs;
     bool aborted;
     tci_nccl_child *children;
-    void *last_graph, *last_node; /* operations of a graph come one after the other */
 } tci_nccl;
 
 static tci_mutex tci_nccl_lock = TCI_MUTEX_INIT;
@@ -292,32 +291,20 @@ static tc_status tci_nccl_add_child(tci_nccl *s, const tc_comm_job *j, void *gra
                                     void *const *after, size_t n_after, void **node)
 {
     tci_nccl_child *child = tci_heap_get(sizeof(*child));
-    void **all = child ? tci_heap_get(sizeof(*all) * (n_after + 1)) : NULL;
-    tc_status status = all ? TC_OK : TC_ERR_MEMORY;
+    if (!child) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_nccl_capture(s, j, &child->graph);
     if (!status) {
-        *child = (tci_nccl_child){.next = NULL};
-        status = tci_nccl_capture(s, j, &child->graph);
-    }
-    size_t n = 0;
-    bool listed = false;
-    for (; !status && n < n_after; n++) {
-        all[n] = after[n];
-        listed = listed || after[n] == s->last_node;
-    }
-    if (!status && s->last_graph == graph && !listed) {
-        all[n++] = s->last_node;
-    }
-    if (!status) {
-        status = tci_cuda_check(s->api->graph_add_child(node, graph, all, n, child->graph),
+        status = tci_cuda_check(s->api->graph_add_child(node, graph, after, n_after, child->graph),
                                 "cuGraphAddChildGraphNode");
-        s->last_graph = graph;
-        s->last_node = *node;
-        child->next = s->children;
-        s->children = child;
-        child = NULL;
     }
-    tci_heap_free(child);
-    tci_heap_free(all);
+    if (!child->graph) {
+        tci_heap_free(child);
+        return status;
+    }
+    child->next = s->children;
+    s->children = child;
     return status;
 }
 

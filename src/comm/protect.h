@@ -1,5 +1,5 @@
-/* comm/protect.h - opens the implementation of tc_comm.h, as base/protect.h does that of tc.h: strict
- * floating point, the user's warnings set aside. comm/unprotect.h closes it. */
+/* comm/protect.h - opens the implementation of tc_comm.h, as base/protect.h does that of tc.h:
+ * strict floating point, the user's warnings set aside. comm/unprotect.h closes it. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push

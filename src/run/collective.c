@@ -24,7 +24,6 @@ typedef struct tci_collective {
     const char *file;          /* of the user's call, or NULL */
     int line;
     tc_comm_job job;
-    bool started;              /* and not waited for */
     char *copies;              /* host memory of an operation on a device, or NULL */
 } tci_collective;
 
@@ -406,20 +405,15 @@ static void tci_collective_drop(tci_collective *item)
 {
     tci_heap_free_aligned(item->copies);
     item->copies = NULL;
-    item->started = false;
 }
 
 TCI_FN void tci_collectives_end(tc_call *c, tc_status status)
 {
     tci_collectives *l = c->program->collectives;
-    bool open = false;
-    for (int i = 0; i < l->n; i++) {
-        open = open || l->items[i].started;
-    }
-    for (int i = 0; i < l->n_comms && (open || status == TC_ERR_CANCELLED); i++) {
+    for (int i = 0; i < l->n_comms && status && status != TC_ERR_INDEX; i++) {
         tci_comm_fail(l->comms[i], status == TC_ERR_CANCELLED
                                        ? "a run was cancelled before its collectives were done"
-                                       : "a run ended before its collectives were done");
+                                       : "a run failed before its collectives were done");
     }
     for (int i = 0; i < l->n; i++) {
         tci_collective_drop(&l->items[i]);
@@ -512,7 +506,6 @@ static tc_status tci_collective_start(tc_call *c, tci_collective *item, const tc
         return tci_collective_judge(c, item, status, "its operand could not be copied to the host");
     }
     status = item->comm->engine->start(item->comm->state, &item->job, why);
-    item->started = !status;
     return tci_collective_judge(c, item, status, why);
 }
 
@@ -544,7 +537,6 @@ static tc_status tci_collective_wait(tc_call *c, tci_collective *item, const tci
 {
     char why[TC_COMM_WHY] = "";
     tc_status status = item->comm->engine->wait(item->comm->state, &item->job, why);
-    item->started = status != TC_OK; /* until the engine was stopped, it may touch memory */
     if (!status && item->job.verb == TC_COMM_BARRIER && !near) {
         memset(item->job.out, 1, 1);
     }
@@ -595,6 +587,28 @@ TCI_FN void tci_collectives_record(const tc_call *c, const tci_run_step *step, t
     launch->node = item->comm->engine->node;
     launch->comm = item->comm->state;
     launch->job = starts ? &item->job : NULL;
+}
+
+TCI_FN void tci_collectives_chain(tci_scratch *s, tc_launch *launches, int n)
+{
+    int32_t last = -1;
+    for (int32_t i = 0; i < n; i++) {
+        tc_launch *launch = &launches[i];
+        if (!launch->node || !launch->job) {
+            continue;
+        }
+        bool listed = last < 0;
+        int32_t *after = TCI_NEW_ARRAY(s, int32_t, launch->n_after + 1);
+        for (int k = 0; k < launch->n_after; k++) {
+            after[k] = launch->after[k];
+            listed = listed || after[k] == last;
+        }
+        if (!listed) {
+            after[launch->n_after++] = last;
+        }
+        launch->after = after;
+        last = i;
+    }
 }
 
 TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step)

@@ -429,6 +429,8 @@ TCI_FN void tci_collectives_end(tc_call *c, tc_status status);
  * a launch that is. */
 TCI_FN bool tci_collectives_can_record(const tc_program *f);
 TCI_FN void tci_collectives_record(const tc_call *c, const tci_run_step *step, tc_launch *launch);
+/* Recorded operations come one after the other, in the order of the launches. */
+TCI_FN void tci_collectives_chain(tci_scratch *s, tc_launch *launches, int n);
 /* What was started on a device is done there. */
 TCI_FN tc_status tci_collectives_finish(tc_call *c);
 /* One of the steps of a collective. */

@@ -323,6 +323,7 @@ static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int e
         tci_walk_chain(s, &tape);
     } else {
         tci_after_launches(s, c, begin, tape.launches, tape.n);
+        tci_collectives_chain(s, tape.launches, tape.n);
     }
     return code->device->record(code->device->user, tape.launches, tape.n, &c->device->sequence);
 }

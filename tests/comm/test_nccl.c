@@ -18,22 +18,29 @@
 
 enum { NO_GPUS = 77 };
 
+/* Before anything else looks for GPUs. */
+static void see_one_gpu(int rank)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", rank);
+    setenv("CUDA_VISIBLE_DEVICES", text, 1);
+    setenv("NCCL_NVLS_ENABLE", "0", 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    verbs_backend = "cuda";
+}
+
 static void on_gpus(tc_comm *base)
 {
     tc_comm *comm = NULL;
     void *memory = NULL;
-    static char backend[16];
     int rank = tc_comm_rank(base);
-    if (tc_cuda_alloc_on(rank, 64, &memory) != TC_OK) {
+    see_one_gpu(rank);
+    if (tc_cuda_alloc_on(0, 64, &memory) != TC_OK) {
         _exit(NO_GPUS);
     }
     tc_cuda_free(memory);
-    snprintf(backend, sizeof(backend), rank ? "cuda:%d" : "cuda", rank);
-    verbs_backend = backend;
-    setenv("NCCL_NVLS_ENABLE", "0", 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     const tc_comm_options o = {.timeout_ms = 20000};
-    if (tc_comm_nccl(base, rank, &o, &comm)) {
+    if (tc_comm_nccl(base, 0, &o, &comm)) {
         printf("rank %d: %s\n", rank, tc_comm_error(NULL));
         _exit(strstr(tc_comm_error(NULL), "cannot be opened") ? NO_GPUS : 3);
     }
@@ -57,13 +64,9 @@ static void on_gpus_until(tc_comm *base)
 {
     tc_comm *comm = NULL;
     int rank = tc_comm_rank(base);
-    static char backend[16];
-    snprintf(backend, sizeof(backend), rank ? "cuda:%d" : "cuda", rank);
-    verbs_backend = backend;
-    setenv("NCCL_NVLS_ENABLE", "0", 1);
-    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    see_one_gpu(rank);
     const tc_comm_options o = {.timeout_ms = 3000};
-    if (tc_comm_nccl(base, rank, &o, &comm)) {
+    if (tc_comm_nccl(base, 0, &o, &comm)) {
         _exit(NO_GPUS);
     }
     tc_ctx *ctx = verbs_begin(false);
@@ -250,6 +253,12 @@ TEST(sends_and_receives_are_one_group)
     tc_comm_free(comm);
 }
 
+static tc_status comm_node(void *comm, tc_comm_job *job, void *graph, void *const *after, size_t n,
+                           void **node)
+{
+    return comm || job || graph || after || n || node ? TC_OK : TC_ERR_INTERNAL;
+}
+
 TEST(recorded_operations_are_nodes_one_after_the_other)
 {
     tc_comm *comm = counting_comm(1000);
@@ -260,12 +269,25 @@ TEST(recorded_operations_are_nodes_one_after_the_other)
     counted_frees = 0;
     CHECK_EQ_INT(comm->engine->node(comm->state, &job, graph, NULL, 0, &node[0]), TC_OK);
     CHECK_EQ_INT(counted_after, 0);
-    CHECK_EQ_INT(comm->engine->node(comm->state, &job, graph, NULL, 0, &node[1]), TC_OK);
-    CHECK_EQ_INT(counted_after, 1); /* behind the first */
-    CHECK_EQ_INT(comm->engine->node(comm->state, NULL, graph, &node[1], 1, &node[2]), TC_OK);
-    CHECK(!strcmp(counted, "[r]c[r]ce"));
+    CHECK_EQ_INT(comm->engine->node(comm->state, NULL, graph, node, 1, &node[1]), TC_OK);
+    CHECK_EQ_INT(counted_after, 1);
+    CHECK(!strcmp(counted, "[r]ce"));
     tc_comm_free(comm);
-    CHECK_EQ_INT(counted_frees, 2);
+    CHECK_EQ_INT(counted_frees, 1);
+
+    static const int32_t first[] = {0}; /* launch 2 already comes after 0 */
+    tc_launch launches[5] = {{.n_buffers = 0}};
+    launches[0].node = launches[1].node = launches[2].node = launches[4].node = comm_node;
+    launches[0].job = launches[2].job = launches[4].job = &job;
+    launches[2].after = first;
+    launches[2].n_after = 1;
+    tci_scratch s;
+    tci_scratch_init(&s);
+    tci_collectives_chain(&s, launches, 5);
+    CHECK(launches[0].n_after == 0 && launches[1].n_after == 0 && launches[3].n_after == 0);
+    CHECK(launches[2].n_after == 1 && launches[2].after[0] == 0);
+    CHECK(launches[4].n_after == 1 && launches[4].after[0] == 2);
+    tci_scratch_free(&s);
 }
 
 TEST(an_operation_that_fails_or_takes_too_long_aborts)
