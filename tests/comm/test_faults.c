@@ -323,6 +323,9 @@ static void calls(tc_comm *comm)
     CHECK(says(tc_error(tc_comm_barrier(NULL, x)), "NULL"));
     CHECK_EQ_INT(tc_comm_split(comm, 0, 0, NULL), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_comm_rank(NULL), -1);
+    tc_tensor y = tc_comm_all_reduce(comm, x, TC_COMM_SUM);
+    CHECK_EQ_INT(tc_export_c(TC_TENSORS(x), TC_TENSORS(y), NULL, "never.c"), TC_ERR_UNSUPPORTED);
+    CHECK(says(tc_error(y), "a collective"));
     tc_ctx_free(ctx);
 }
 
