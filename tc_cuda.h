@@ -1,7 +1,7741 @@
 /* tc_cuda.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cuda.h ---- */
-/* src/tc_cuda.h - root of the CUDA backend: CUDA source by NVRTC. Brought in by tc.h under TC_CUDA,
- * with or without tc_cpu.h. */
+/* src/tc_cuda.h - root of what GPUs need. Brought in by tc.h, with or without tc_cpu.h: under
+ * TC_BLOCKS schedules and passes for a device of the user's, under TC_CUDA the CUDA backend too,
+ * CUDA source by NVRTC. */
+/* ---- src/tc_blocks.h ---- */
+/* src/tc_blocks.h - what only machines of blocks of threads use: recognisers, schedules and passes.
+ * Joined into tc_cuda.h; plan/no_blocks.c stands in its place where that is not brought in. */
+/* ---- src/kernel/product.c ---- */
+/* kernel/product.c - see kernel/product.h.
+ *
+ * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the matrix units
+ * that every warp of newer cards has take it. These read factors from memory that a block shares
+ * and fills with whatever the factors' expressions are, so nothing is asked of how operands lie:
+ * only that the values have the unit's dtype, or are bytes that were widened. A function of shape,
+ * dtype and the kind of machine, as plan/reduction_order.c wants it; loop/mma_gemm.c can schedule
+ * all that it says yes to. */
+
+static bool tci_product_has_form(const tci_kernel *k)
+{
+    bool fits = k->n_outer >= 2 && k->n_reds == 1 && k->n_axes < 63 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
+                k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                k->stages[0].n_axes > 0;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size) && tci_kernel_known(k, a) <= INT32_MAX;
+    }
+    return fits;
+}
+
+static void tci_product_add_axis(const tci_kernel *k, tci_product_axes *side, int axis)
+{
+    side->axes[side->n_axes++] = axis;
+    side->size = side->size > INT32_MAX ? side->size : side->size * tci_kernel_known(k, axis);
+}
+
+static bool tci_product_knows(const tci_kernel *k, int inst, int axis)
+{
+    return k->insts[inst].axes >> axis & 1;
+}
+
+TCI_FN bool tci_product_find(const tci_kernel *k, tci_product_sides *p)
+{
+    if (!tci_product_has_form(k)) {
+        return false;
+    }
+    const tci_kred *red = &k->reds[0];
+    bool swap = tci_product_knows(k, red->in[0], k->n_outer - 1);
+    p->rows = (tci_product_axes){red->in[swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
+    p->columns = (tci_product_axes){red->in[!swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
+    p->depth = 1;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool row = tci_product_knows(k, p->rows.inst, a);
+        bool column = tci_product_knows(k, p->columns.inst, a);
+        if (row != column) {
+            tci_product_add_axis(k, row ? &p->rows : &p->columns, a);
+        }
+    }
+    for (int i = 0; i < k->stages[0].n_axes && p->depth <= INT32_MAX; i++) {
+        p->depth *= tci_kernel_known(k, k->stages[0].axes[i]);
+    }
+    return p->rows.n_axes > 0 && p->columns.n_axes > 0 &&
+           p->columns.axes[p->columns.n_axes - 1] == k->n_outer - 1 && p->rows.size <= INT32_MAX &&
+           p->columns.size <= INT32_MAX && p->depth <= INT32_MAX;
+}
+
+/* ---- the units of warps ---- */
+
+/* Is the value of an instruction sure to be one of that dtype of halves, as `is` tells of those
+ * before it? */
+static bool tci_product_is_half(const tci_kernel *k, int inst, tc_dtype t, const bool *is)
+{
+    const tci_kinst *in = &k->insts[inst];
+    bool exact = in->dtype == TC_F32 && tci_value_cast(in->value, TC_F32, t).f == in->value.f;
+    if (in->op == TCI_K_CONST) {
+        return exact;
+    }
+    if (in->op == TCI_K_LOAD) {
+        return k->operands[tci_kinst_number(in)].dtype == (int8_t)t && (exact || !in->n_guards);
+    }
+    tci_prim p = (tci_prim)in->prim;
+    const int32_t *args = in->args;
+    if (in->op != TCI_K_PRIM) {
+        return false;
+    }
+    if (p == TCI_P_ROUNDB16 || p == TCI_P_ROUND16) {
+        return t == (p == TCI_P_ROUND16 ? TC_F16 : TC_BF16);
+    }
+    bool both = p == TCI_P_PMIN || p == TCI_P_PMAX;
+    return ((p == TCI_P_NEG || p == TCI_P_ABS) && is[args[0]]) ||
+           (both && is[args[0]] && is[args[1]]) ||
+           (p == TCI_P_SELECT && is[args[1]] && is[args[2]]);
+}
+
+/* Of both factors: TC_F32 where it is none of the two. */
+static tc_dtype tci_product_dtype(const tci_kernel *k, const tci_product_sides *p)
+{
+    static const tc_dtype halves[] = {TC_F16, TC_BF16};
+    bool *is = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    for (int h = 0; h < 2; h++) {
+        for (int i = 0; i < k->n_insts; i++) {
+            is[i] = tci_product_is_half(k, i, halves[h], is);
+        }
+        if (is[p->rows.inst] && is[p->columns.inst]) {
+            return halves[h];
+        }
+    }
+    return TC_F32;
+}
+
+enum { TCI_PRODUCT_SIGNED = 1, TCI_PRODUCT_UNSIGNED = 2 };
+
+/* Which bytes have all values of an instruction of integers, as `fits` tells of those before it. A
+ * cast to unsigned keeps no number below zero, but, where sums are so as well, their last bits. */
+static int tci_product_byte_of(const tci_kernel *k, int inst, const uint8_t *fits)
+{
+    const tci_kinst *in = &k->insts[inst];
+    tc_dtype t = (tc_dtype)in->dtype;
+    const int both = TCI_PRODUCT_SIGNED | TCI_PRODUCT_UNSIGNED;
+    const int32_t *args = in->args;
+    if (t == TC_BOOL || tci_dtype_is_byte(t)) {
+        return t == TC_BOOL ? both : t == TC_I8 ? TCI_PRODUCT_SIGNED : TCI_PRODUCT_UNSIGNED;
+    }
+    if (!tci_dtype_is_int(t) || in->op == TCI_K_CONST) {
+        return tci_dtype_is_int(t) && in->value.u <= INT8_MAX ? both : 0;
+    }
+    if (in->op == TCI_K_PRIM && in->prim == TCI_P_CAST) {
+        bool keeps = tci_dtype_is_signed(t) || t == (tc_dtype)k->reds[0].dtype;
+        return fits[args[0]] & (keeps ? both : TCI_PRODUCT_UNSIGNED);
+    }
+    bool select = in->op == TCI_K_PRIM && in->prim == TCI_P_SELECT;
+    return select ? fits[args[1]] & fits[args[2]] : 0;
+}
+
+/* Sums of integers wrap, so those of 32 bits have the last bits of any narrower ones. */
+static bool tci_product_is_of_bytes(const tci_kernel *k, const tci_product_sides *p,
+                                    tci_product_unit *unit)
+{
+    tc_dtype sums = (tc_dtype)k->reds[0].dtype;
+    uint8_t *fits = TCI_NEW_ARRAY(k->s, uint8_t, k->n_insts + 1);
+    for (int i = 0; i < k->n_insts; i++) {
+        fits[i] = (uint8_t)tci_product_byte_of(k, i, fits);
+    }
+    for (int f = 0; f < 2; f++) {
+        int inst = f == 0 ? p->rows.inst : p->columns.inst;
+        const tci_kinst *in = &k->insts[inst];
+        bool cast = in->op == TCI_K_PRIM && in->prim == TCI_P_CAST;
+        bool widened = cast && tci_dtype_get((tc_dtype)k->insts[in->args[0]].dtype)->bytes == 1;
+        unit->insts[f] = widened ? in->args[0] : inst;
+        unit->dtypes[f] = fits[inst] & TCI_PRODUCT_SIGNED ? TC_I8 : TC_U8;
+    }
+    unit->sums = TC_I32;
+    unit->is_exact = true;
+    return tci_dtype_is_int(sums) && tci_dtype_get(sums)->bytes <= 4 && fits[p->rows.inst] &&
+           fits[p->columns.inst];
+}
+
+static void tci_product_is_of_floats(const tci_kernel *k, const tci_product_sides *p,
+                                     tci_product_unit *unit)
+{
+    unit->sums = (tc_dtype)k->reds[0].dtype;
+    unit->insts[0] = p->rows.inst;
+    unit->insts[1] = p->columns.inst;
+    unit->dtypes[0] = unit->sums == TC_F32 ? tci_product_dtype(k, p) : unit->sums;
+    unit->dtypes[1] = unit->dtypes[0];
+    unit->is_exact = false;
+}
+
+/* The unit that it asks for, a bit of tc_warp_unit; 0: there is none. */
+static int tci_product_unit_of(const tci_kernel *k, const tci_machine *machine,
+                               const tci_product_sides *p, tci_product_unit *unit)
+{
+    if (tci_product_is_of_bytes(k, p, unit)) {
+        return TC_WARP_BYTES;
+    }
+    tci_product_is_of_floats(k, p, unit);
+    tc_dtype t = unit->dtypes[0];
+    bool single = t == TC_BF16 || (t == TC_F32 && machine->is_fast);
+    return single          ? TC_WARP_SINGLES
+           : t == TC_F16   ? TC_WARP_HALVES
+           : t == TC_F64   ? TC_WARP_DOUBLES
+                           : 0;
+}
+
+TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine,
+                                 tci_product_unit *unit)
+{
+    tci_product_sides p;
+    if (machine->warp_unit == TC_WARP_NONE || machine->block_threads < TCI_GATHER_THREADS ||
+        machine->no_exchange || !tci_product_find(k, &p) ||
+        !(tci_product_unit_of(k, machine, &p, unit) & machine->warp_unit)) {
+        return false;
+    }
+    double flops = 2.0 * (double)p.depth;
+    for (int a = 0; a < k->n_outer; a++) {
+        flops *= (double)tci_kernel_known(k, a);
+    }
+    return p.rows.size >= TCI_GATHER_SIDE && p.columns.size >= TCI_GATHER_SIDE &&
+           p.depth >= TCI_GATHER_DEPTH && flops >= TCI_MATRIX_FLOPS;
+}
+/* ---- src/kernel/tma_boxes.c ---- */
+/* kernel/tma_boxes.c - TMA boxes: windows of an image as the tensor memory accelerator reads
+ * them.
+ *
+ * In: a kernel whose factors are loads of bf16, f16 or f32 arrays, with guards that make elements
+ * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each factor the
+ * axes of its array, and what each axis of the kernel moves along them. The one idea: a guard
+ * lo <= x <= hi is an axis of the array, x - lo its coordinate, and the hardware fills what a box
+ * takes outside of the array with zeros itself; so windows of a padded image are boxes of the image
+ * that start at the window's place, and nothing is copied. Axes of the kernel that no guard knows
+ * are axes of the array themselves.
+ *
+ * A step of the product takes 128 bytes of k, 64 elements or 32: of the one axis along which an
+ * array lies fastest, if that is a contracted one, the other contracted axes being walked one by
+ * one; else of a block of the contracted axes. Where a block's end lies outside, both factors are
+ * zeros there, so that no element that does not exist is multiplied by one that does; where no such
+ * block has as many it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the
+ * places of an image: a tile then has whole rows of it. */
+
+#include <string.h>
+
+enum {
+    TCI_BOXES_STEP_MOST = 8,
+    TCI_BOXES_MOST = 256,
+    TCI_BOXES_CORNER = 128,     /* how far outside of an image a place may begin, */
+    TCI_BOXES_FLAT = 2,         /* of images with so many axes at most */
+    TCI_BOXES_DEEP_CORNER = 16  /* and of those with more */
+};
+
+/* ---- the array of a factor ---- */
+
+static bool tci_boxes_is_small(int64_t x)
+{
+    return x >= INT32_MIN / 4 && x <= INT32_MAX / 4;
+}
+
+/* The axis of the array that a guard speaks of; *coef and *offset lose its part. */
+static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *coef,
+                            int64_t *offset, tci_matrix_dim *d)
+{
+    int64_t *own = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), base = 0;
+    bool fits = tci_kx_affine_known(k, g->x, own, &base) && tci_dim_is_known(g->lo) &&
+                tci_dim_is_known(g->hi);
+    memset(d, 0, sizeof(*d));
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        bool first = d->stride == 0 && own[a] != 0;
+        fits = !first || coef[a] % own[a] == 0;
+        d->stride = fits && first ? coef[a] / own[a] : d->stride;
+        fits = fits && (own[a] == 0 || coef[a] == d->stride * own[a]) && tci_boxes_is_small(own[a]);
+        d->coef[a] = (int32_t)own[a];
+    }
+    if (!fits || d->stride <= 0) {
+        return false;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        coef[a] = own[a] != 0 ? 0 : coef[a];
+    }
+    d->size = g->hi - g->lo + 1;
+    d->base = base - tci_dim_known(g->lo);
+    *offset -= d->base * d->stride;
+    return d->size > 0 && tci_boxes_is_small(d->base);
+}
+
+/* An axis of the kernel as one of the array, or as more of one with the same stride. */
+static void tci_boxes_axis(const tci_kernel *k, int axis, int64_t coef, int64_t *offset,
+                           tci_matrix_side *side)
+{
+    int64_t size = tci_dim_known(k->axes[axis].size), stride = coef < 0 ? -coef : coef;
+    int i = 0;
+    while (i < side->n_dims && (side->dims[i].is_guarded || side->dims[i].stride != stride)) {
+        i++;
+    }
+    tci_matrix_dim *d = &side->dims[i];
+    if (i == side->n_dims) {
+        memset(d, 0, sizeof(*d));
+        d->stride = stride;
+        d->size = 1;
+        side->n_dims++;
+    }
+    d->size += size - 1;
+    d->coef[axis] = coef < 0 ? -1 : 1;
+    if (coef < 0) { /* counted from the other end */
+        d->base += size - 1;
+        *offset += coef * (size - 1);
+    }
+}
+
+static void tci_boxes_sort(tci_matrix_side *side)
+{
+    for (int i = 1; i < side->n_dims; i++) {
+        for (int j = i; j > 0 && side->dims[j].stride < side->dims[j - 1].stride; j--) {
+            tci_matrix_dim d = side->dims[j];
+            side->dims[j] = side->dims[j - 1];
+            side->dims[j - 1] = d;
+        }
+    }
+}
+
+/* The array behind load `inst`; false where it is none that a box can be cut from. */
+static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
+{
+    const tci_kinst *in = &k->insts[inst];
+    int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), offset = 0;
+    memset(side, 0, sizeof(*side));
+    if (in->op != TCI_K_LOAD || (in->n_guards > 0 && in->value.u != 0) ||
+        in->n_guards > TCI_MATRIX_DIMS || !tci_kx_affine_known(k, in->x, coef, &offset)) {
+        return false;
+    }
+    for (int i = 0; i < in->n_guards; i++) {
+        tci_matrix_dim *d = &side->dims[side->n_dims++];
+        if (!tci_boxes_guard(k, &k->guards[in->guard + i], coef, &offset, d)) {
+            return false;
+        }
+        d->is_guarded = true;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        if (coef[a] != 0 && side->n_dims == TCI_MATRIX_DIMS + 1) {
+            return false;
+        }
+        if (coef[a] != 0) {
+            tci_boxes_axis(k, a, coef[a], &offset, side);
+        }
+    }
+    tci_boxes_sort(side);
+    side->operand = tci_kinst_number(in);
+    const int align = tci_matrix_align(k->operands[side->operand].dtype);
+    side->offset = offset;
+    bool fits = side->n_dims >= 2 && side->n_dims <= TCI_MATRIX_DIMS && offset >= 0 &&
+                offset % align == 0 && side->dims[0].stride == 1;
+    for (int i = 1; i < side->n_dims && fits; i++) {
+        fits = side->dims[i].stride % align == 0 &&
+               side->dims[i].stride > side->dims[i - 1].stride &&
+               tci_boxes_is_small(side->dims[i].size) && side->dims[i].stride <= INT32_MAX;
+    }
+    return fits;
+}
+
+/* The array's axis that an axis of the kernel moves along; *alone: no other one does. -1: none. */
+static int tci_boxes_dim(const tci_kernel *k, const tci_matrix_side *side, int axis, bool *alone)
+{
+    int found = -1;
+    for (int i = 0; i < side->n_dims; i++) {
+        found = side->dims[i].coef[axis] != 0 ? i : found;
+    }
+    *alone = found >= 0 && side->dims[found].coef[axis] == 1 && side->dims[found].base == 0;
+    for (int a = 0; a < k->n_axes && found >= 0; a++) {
+        *alone = *alone && (a == axis || side->dims[found].coef[a] == 0);
+    }
+    return found;
+}
+
+/* ---- rows, columns, batch ---- */
+
+/* Does all that is read and written behind the sums go on along the last axis where `above` takes
+ * its next step? */
+static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
+{
+    tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes), base;
+    bool one = true;
+    for (int i = 0; i < k->n_insts && one; i++) {
+        const tci_kinst *in = &k->insts[i];
+        bool factor = i == k->reds[0].in[0] || i == k->reds[0].in[1];
+        if (!factor && (in->axes >> above & 1 || in->axes >> last & 1) && in->op == TCI_K_LOAD) {
+            one = in->n_guards == 0 && tci_kx_affine(k, in->x, coef, &base) &&
+                  coef[above] == tci_dim_mul(coef[last], k->axes[last].size);
+        }
+        one = one && in->op != TCI_K_INDEX && in->op != TCI_K_GUARD && in->op != TCI_K_FAULT;
+    }
+    for (int i = 0; i < k->n_stores && one; i++) {
+        one = tci_kx_affine(k, k->stores[i].x, coef, &base) &&
+              coef[above] == tci_dim_mul(coef[last], k->axes[last].size);
+    }
+    return one;
+}
+
+/* Is axis d of A walked by places of this axis of the kernel, and nothing but a window's elements
+ * beside it, as far as the hardware goes? *pure: not even those, nor steps. */
+static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
+                                int64_t corner, bool *pure)
+{
+    int64_t step = d->coef[axis], low = d->base, beside = 0;
+    *pure = step == 1 && d->base == 0 && d->size == tci_dim_known(k->axes[axis].size);
+    for (int a = 0; a < k->n_axes; a++) {
+        int64_t most = d->coef[a] * (tci_dim_known(k->axes[a].size) - 1);
+        if (a != axis && a < k->n_outer && d->coef[a] != 0) {
+            return false;
+        }
+        if (a >= k->n_outer && d->coef[a] != 0) {
+            low += TCI_MIN(most, 0);
+            beside += most < 0 ? -most : most;
+            *pure = false;
+        }
+    }
+    int64_t high = low + step * (tci_dim_known(k->axes[axis].size) - 1) + 1 - d->size;
+    return step >= 1 && step <= TCI_BOXES_STEP_MOST && low >= -corner && low < corner &&
+           high >= -corner && high < corner && beside < 2 * corner;
+}
+
+/* Are the rows all places of images whose channels lie fastest? */
+static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_matrix_side *a = &x->side[0];
+    int last = k->n_outer - 1, n = a->n_dims - 1;
+    bool ignored, pure = false, fits = a->along_k && n == last && n > 0 && n <= TCI_MATRIX_PLACES;
+    int64_t corner = n <= TCI_BOXES_FLAT + 1 ? TCI_BOXES_CORNER : TCI_BOXES_DEEP_CORNER;
+    x->m = 1;
+    for (int i = 0; i < n && fits; i++) {
+        int axis = last - 1 - i;
+        x->place_axis[i] = axis;
+        x->place_sizes[i] = tci_dim_known(k->axes[axis].size);
+        x->m *= x->place_sizes[i];
+        fits = tci_boxes_is_walked(k, &a->dims[1 + i], axis, corner, &pure) &&
+               tci_boxes_dim(k, &x->side[1], axis, &ignored) < 0 && x->m <= INT32_MAX &&
+               (i == 0 || tci_boxes_is_one(k, axis, axis + 1));
+    }
+    x->one_image = !pure;
+    int axes = pure ? n - 1 : n; /* of an image */
+    fits = fits && axes > 0 && axes <= TCI_MATRIX_DIMS - 2 &&
+           (axes <= TCI_BOXES_FLAT || corner == TCI_BOXES_DEEP_CORNER) &&
+           tci_boxes_dim(k, a, last, &ignored) < 0 &&
+           tci_boxes_dim(k, &x->side[1], last, &ignored) >= 0;
+    x->n_places = fits ? n : 0;
+    return fits;
+}
+
+static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_matrix_side *a = &x->side[0], *b = &x->side[1];
+    int last = k->n_outer - 1, above = last - 1;
+    bool ignored, alone;
+    x->y_axis = -1;
+    x->n_axis = last;
+    x->n = x->image_row = tci_dim_known(k->axes[last].size);
+    if (x->dtype != TC_F32 && tci_boxes_places(k, x)) {
+        x->m_axis = x->place_axis[0];
+        return true;
+    }
+    x->m_axis = -1;
+    x->m = 0;
+    for (int i = 0; i < last; i++) {
+        bool row = tci_boxes_dim(k, a, i, &alone) >= 0 && alone &&
+                   tci_boxes_dim(k, b, i, &ignored) < 0;
+        x->m_axis = row && tci_dim_known(k->axes[i].size) > x->m ? i : x->m_axis;
+        x->m = x->m_axis == i ? tci_dim_known(k->axes[i].size) : x->m;
+    }
+    if (x->m_axis < 0 || tci_boxes_dim(k, a, last, &ignored) >= 0 ||
+        tci_boxes_dim(k, b, last, &ignored) < 0) {
+        return false;
+    }
+    if (above >= 0 && above != x->m_axis && b->along_k &&
+        tci_boxes_dim(k, b, above, &ignored) >= 0 && tci_boxes_dim(k, a, above, &ignored) < 0 &&
+        tci_boxes_is_one(k, above, last)) {
+        x->y_axis = above;
+        x->n *= tci_dim_known(k->axes[above].size);
+    }
+    for (int i = 0; i < last; i++) {
+        if (i != x->m_axis && i != x->y_axis) {
+            if (x->n_batch == TCI_MATRIX_BATCH) {
+                return false;
+            }
+            x->batch_axis[x->n_batch] = i;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[i].size);
+        }
+    }
+    return x->n <= INT32_MAX;
+}
+
+/* ---- steps of k ---- */
+
+static int64_t tci_boxes_power_in(int64_t n, int64_t most)
+{
+    int64_t power = 1;
+    while (2 * power <= most && n % (2 * power) == 0) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* The largest divisor of n up to `most`. */
+static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
+{
+    int64_t divisor = TCI_MIN(n, most);
+    while (n % divisor != 0) {
+        divisor--;
+    }
+    return divisor;
+}
+
+/* Blocks of the contracted axes that are a step's elements together, or, not `whole`, as many as
+ * whole parts of the axes are; the axes in the order in which both arrays lie. */
+static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
+{
+    int left = tci_matrix_depth(x), last = -1, before[2] = {0, 0};
+    for (int i = 0; i < x->n_k; i++) {
+        x->k_block[i] = 1;
+    }
+    for (int done = 0; done < x->n_k; done++) {
+        int next = -1, dim = 0;
+        bool alone[2] = {false, false};
+        for (int i = 0; i < x->n_k; i++) { /* the next one as A lies */
+            int d = tci_boxes_dim(k, &x->side[0], x->k_axis[i], &alone[0]);
+            if (d > before[0] && (next < 0 || d < dim)) {
+                next = i;
+                dim = d;
+            }
+        }
+        if (next < 0) {
+            break;
+        }
+        int64_t size = tci_dim_known(k->axes[x->k_axis[next]].size);
+        before[0] = tci_boxes_dim(k, &x->side[0], x->k_axis[next], &alone[0]);
+        int other = tci_boxes_dim(k, &x->side[1], x->k_axis[next], &alone[1]);
+        if (left > 1 && other <= before[1]) {
+            return false;
+        }
+        before[1] = other;
+        x->k_block[next] = (int32_t)(whole ? tci_boxes_power_in(size, left)
+                                           : tci_boxes_divisor_in(size, left));
+        if (whole && alone[0] && alone[1]) {
+            last = next;
+            while (x->k_block[next] < left && x->k_block[next] < size) {
+                x->k_block[next] *= 2;
+            }
+        }
+        left /= x->k_block[next];
+    }
+    if (whole && left > 1 && last >= 0) { /* the rest lies outside, in both */
+        x->k_block[last] *= left;
+        left = 1;
+    }
+    x->k_rows = 1;
+    for (int i = 0; i < x->n_k; i++) {
+        x->k_rows *= x->k_block[i];
+    }
+    return !whole || left == 1;
+}
+
+static int64_t tci_boxes_steps(const tci_kernel *k, const tci_matrix *x)
+{
+    int64_t steps = 1;
+    for (int i = 0; i < x->n_k; i++) {
+        steps *= tci_dim_known(tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]));
+    }
+    return steps;
+}
+
+/* The blocks that take fewer steps; false: there are none. */
+static bool tci_boxes_blocks(const tci_kernel *k, tci_matrix *x)
+{
+    int64_t whole = tci_boxes_block(k, x, true) ? tci_boxes_steps(k, x) : INT64_MAX;
+    if (tci_boxes_block(k, x, false) && tci_boxes_steps(k, x) < whole) {
+        return true;
+    }
+    return tci_boxes_block(k, x, true);
+}
+
+/* Fills k, n_k and the blocks. */
+static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_kstage *stage = &k->stages[0];
+    bool alone[2];
+    int along = -1;
+    x->n_k = stage->n_axes;
+    x->k = 1;
+    x->k_rows = tci_matrix_depth(x);
+    for (int i = 0; i < x->n_k; i++) {
+        x->k_axis[i] = stage->axes[i];
+        x->k_block[i] = 1;
+        x->k_sizes[i] = tci_dim_known(k->axes[stage->axes[i]].size);
+        x->k *= tci_dim_known(k->axes[stage->axes[i]].size);
+        for (int s = 0; s < 2; s++) {
+            bool fast = tci_boxes_dim(k, &x->side[s], stage->axes[i], &alone[s]) == 0;
+            x->side[s].along_k = x->side[s].along_k || fast;
+            along = fast && (along < 0 || along == i) ? i : fast ? -2 : along;
+        }
+    }
+    if (x->k > INT32_MAX || along == -2) {
+        return false;
+    }
+    if (along >= 0) {
+        bool own = tci_boxes_dim(k, &x->side[0], x->k_axis[along], &alone[0]) >= 0 && alone[0] &&
+                   tci_boxes_dim(k, &x->side[1], x->k_axis[along], &alone[1]) >= 0 && alone[1];
+        x->k_block[along] = tci_matrix_depth(x);
+        if (!own) {
+            return false;
+        }
+    } else if (!tci_boxes_blocks(k, x)) {
+        return false;
+    }
+    x->k_steps = tci_boxes_steps(k, x);
+    return true;
+}
+
+/* Is what the boxes of a side hold side by side what lies fastest, and do they hold one axis of the
+ * kernel for each of the array? */
+static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int which)
+{
+    const tci_matrix_side *side = &x->side[which];
+    int own = which == 0 ? x->m_axis : x->n_axis;
+    bool alone, used[TCI_MATRIX_DIMS] = {false};
+    if (which == 0 && x->n_places > 0) {
+        return true;
+    }
+    int dim = tci_boxes_dim(k, side, own, &alone);
+    if (!side->along_k && (dim != 0 || !alone || (which == 1 && x->y_axis >= 0))) {
+        return false;
+    }
+    int axes[TCI_MATRIX_AXES], n = 0;
+    axes[n++] = own;
+    if (which == 1 && x->y_axis >= 0) {
+        axes[n++] = x->y_axis;
+    }
+    for (int i = 0; i < x->n_k; i++) {
+        if (x->k_block[i] > 1) {
+            axes[n++] = x->k_axis[i];
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        int d = tci_boxes_dim(k, side, axes[i], &alone);
+        int step = d < 0 ? 0 : side->dims[d].coef[axes[i]];
+        if (d < 0 || used[d] || step < 1 || step > TCI_BOXES_STEP_MOST || (d == 0 && step > 1)) {
+            return false;
+        }
+        used[d] = true;
+    }
+    int64_t widest = x->image_row * (which == 1 && dim >= 0 ? side->dims[dim].coef[own] : 1);
+    return x->y_axis < 0 || which == 0 || widest <= TCI_BOXES_MOST;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_kred *red = &k->reds[0];
+    bool ignored;
+    if (k->n_axes > TCI_MATRIX_AXES || k->stages[0].n_axes > TCI_MATRIX_K_AXES ||
+        !tci_boxes_side(k, red->in[0], &x->side[0]) ||
+        !tci_boxes_side(k, red->in[1], &x->side[1])) {
+        return false;
+    }
+    if (tci_boxes_dim(k, &x->side[0], k->n_outer - 1, &ignored) >= 0) {
+        tci_matrix_side a = x->side[0];
+        x->side[0] = x->side[1];
+        x->side[1] = a;
+    }
+    int8_t t = k->operands[x->side[0].operand].dtype;
+    x->dtype = t;
+    x->is_boxes = true;
+    return tci_matrix_takes(t) && k->operands[x->side[1].operand].dtype == t &&
+           tci_boxes_depth(k, x) && tci_matrix_lies(x, &x->side[0]) &&
+           tci_matrix_lies(x, &x->side[1]) && tci_boxes_axes(k, x) &&
+           tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
+}
+/* ---- src/kernel/attention.c ---- */
+/* kernel/attention.c - which kernels of rows between two contractions are attention for a GPU.
+ *
+ * In: a kernel, the machine. Out: whether it is
+ *
+ *     stage 0  s = DOT of queries and keys over d, keeping the keys
+ *     stage 1  m = MAX over the keys of x, a value made of s
+ *     stage 2  l = SUM over the keys of e = exp(x - m)
+ *     stage 3  w = e * (1 / l) or e / l, kept
+ *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
+ *     stage 5  stores of values made of o, and of values made of m and l
+ *
+ * and its two products as a matrix unit sees them. A unit takes halves that lie as kernel/matrix.h
+ * says; threads alone take f32 and halves, however they lie. Like kernel/matrix.c this is a
+ * function of shape, layout, dtype and the kind of machine, and loop/ can schedule whatever it says
+ * yes to. */
+
+#include <string.h>
+
+/* Its stages, and its reductions: one each. */
+enum {
+    TCI_ATTENTION_SCORES,
+    TCI_ATTENTION_MOST,
+    TCI_ATTENTION_SUM,
+    TCI_ATTENTION_WEIGHTS,
+    TCI_ATTENTION_RESULT,
+    TCI_ATTENTION_REDS
+};
+enum { TCI_ATTENTION_CUT = 1 << 29 }; /* of a cut's distance, at most */
+
+/* ---- the stages ---- */
+
+static bool tci_attention_walks(const tci_kstage *st, int kind, int n_axes, int n_kept)
+{
+    return st->kind == kind && st->n_axes == n_axes && st->n_kept == n_kept;
+}
+
+TCI_FN bool tci_attention_has_sizes(const tci_kernel *k)
+{
+    bool fits = k->n_axes <= TCI_MATRIX_AXES && k->n_outer >= 1 &&
+                k->n_outer <= 1 + TCI_MATRIX_PLAIN_BATCH && !k->faults;
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_dim_is_known(k->axes[a].size) && tci_dim_known(k->axes[a].size) > 0 &&
+               tci_dim_known(k->axes[a].size) <= INT32_MAX;
+    }
+    return fits;
+}
+
+/* The stages and reductions, and the axes of d, keys and values. */
+static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
+{
+    static const uint8_t ops[TCI_ATTENTION_REDS] = {TCI_RED_DOT, TCI_RED_MAX, TCI_RED_SUM,
+                                                    TCI_RED_MAX, TCI_RED_DOT};
+    static const uint8_t n_axes[TCI_ATTENTION_REDS] = {2, 1, 1, 1, 2};
+    static const uint8_t kept[TCI_ATTENTION_REDS] = {1, 0, 0, 1, 1};
+    if (k->vector != TCI_VEC_INNER || k->n_reds != TCI_ATTENTION_REDS ||
+        k->n_stages <= TCI_ATTENTION_REDS || !tci_attention_has_sizes(k)) {
+        return false;
+    }
+    for (int r = 0; r < TCI_ATTENTION_REDS; r++) {
+        const tci_kred *red = &k->reds[r];
+        if (red->op != ops[r] || red->dtype != TC_F32 || red->stage != r ||
+            !tci_attention_walks(&k->stages[r], TCI_STAGE_REDUCE, n_axes[r], kept[r])) {
+            return false;
+        }
+    }
+    axes[0] = k->stages[TCI_ATTENTION_SCORES].axes[0];
+    axes[1] = k->stages[TCI_ATTENTION_SCORES].axes[1];
+    axes[2] = k->stages[TCI_ATTENTION_RESULT].axes[1];
+    bool fits = k->n_axes == k->n_outer + 3 &&
+                k->stages[TCI_ATTENTION_RESULT].axes[0] == axes[1];
+    for (int r = TCI_ATTENTION_MOST; r <= TCI_ATTENTION_WEIGHTS; r++) {
+        fits = fits && k->stages[r].axes[0] == axes[1];
+    }
+    for (int t = TCI_ATTENTION_REDS; t < k->n_stages; t++) {
+        bool row = tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 0, 0);
+        fits = fits && (row || (tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0) &&
+                                k->stages[t].axes[0] == axes[2]));
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        fits = fits && k->stores[i].stage >= TCI_ATTENTION_REDS;
+    }
+    return fits;
+}
+
+/* ---- the values ---- */
+
+TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
+{
+    const tci_kinst *in = inst >= 0 ? &k->insts[inst] : NULL;
+    return in && in->op == TCI_K_PRIM && in->prim == prim ? in : NULL;
+}
+
+TCI_FN const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst)
+{
+    const tci_kinst *exp = tci_attention_prim(k, inst, TCI_P_EXP);
+    exp = exp ? exp : tci_attention_prim(k, inst, TCI_P_EXPN);
+    return exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
+}
+
+/* The l of 1 / l; -1: it is something else. */
+static int tci_attention_inverse(const tci_kernel *k, int inst)
+{
+    const tci_kinst *in = tci_attention_prim(k, inst, TCI_P_DIV);
+    bool is_one = in && k->insts[in->args[0]].op == TCI_K_CONST &&
+                  k->insts[in->args[0]].value.f == 1;
+    return is_one ? in->args[1] : -1;
+}
+
+TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
+{
+    const tci_kinst *times = tci_attention_prim(k, inst, TCI_P_MUL);
+    const tci_kinst *by = tci_attention_prim(k, inst, TCI_P_DIV);
+    *e = *l = -1;
+    if (by) {
+        *e = by->args[0];
+        *l = by->args[1];
+    }
+    for (int i = 0; times && *l < 0 && i < 2; i++) {
+        *e = times->args[1 - i];
+        *l = tci_attention_inverse(k, times->args[i]);
+    }
+    return *l >= 0;
+}
+
+TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
+{
+    tci_prim round = t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16;
+    const tci_kinst *in = t == TC_F32 ? NULL : tci_attention_prim(k, inst, round);
+    return in ? in->args[0] : inst;
+}
+
+/* Is it made of no other reductions than those of the set? */
+static bool tci_attention_is_end(const tci_kernel *k, int inst, unsigned reds, bool *seen)
+{
+    const tci_kinst *in = &k->insts[inst];
+    bool fits = in->op != TCI_K_RED || reds >> tci_kinst_number(in) & 1;
+    for (int a = 0; a < in->n_args && fits && !seen[inst]; a++) {
+        fits = tci_attention_is_end(k, in->args[a], reds, seen);
+    }
+    seen[inst] = true;
+    return fits;
+}
+
+/* Stores are of a row's columns, or of its largest score and sum. */
+static bool tci_attention_has_stores(const tci_kernel *k, tci_attention *x)
+{
+    bool fits = true;
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        bool row = k->stages[k->stores[i].stage].n_axes == 0;
+        unsigned reds = row ? 1u << TCI_ATTENTION_MOST | 1u << TCI_ATTENTION_SUM
+                            : 1u << TCI_ATTENTION_RESULT;
+        bool *seen = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+        fits = tci_attention_is_end(k, k->stores[i].value, reds, seen);
+        x->tells |= row;
+    }
+    x->most = k->reds[TCI_ATTENTION_MOST].inst;
+    x->sum = k->reds[TCI_ATTENTION_SUM].inst;
+    return fits;
+}
+
+/* Scores, powers and stores as above; sets x->score and *power. */
+static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int *power)
+{
+    x->score = k->reds[TCI_ATTENTION_MOST].in[0];
+    *power = k->reds[TCI_ATTENTION_SUM].in[0];
+    const tci_kinst *off = tci_attention_exponent(k, *power);
+    bool fits = off && off->args[0] == x->score &&
+                off->args[1] == k->reds[TCI_ATTENTION_MOST].inst &&
+                k->insts[x->score].stage == TCI_ATTENTION_SCORES;
+    for (int i = 0; i < k->n_kx; i++) {
+        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    return fits && tci_attention_has_stores(k, x);
+}
+
+/* Is `inst`, a factor of the second product, the weights of the powers, rounded to t there or where
+ * they are kept? */
+static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, int power)
+{
+    const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
+    int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
+    int e, l;
+    bool rounds = from != inst || of != kept->in[0] || t == TC_F32;
+    return rounds && from == kept->inst &&
+           tci_attention_weight(k, of, &e, &l) && e == power &&
+           l == k->reds[TCI_ATTENTION_SUM].inst;
+}
+
+/* ---- the products ---- */
+
+TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
+{
+    x->m_axis = x->y_axis = -1;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[a].size);
+        x->m_axis = own >> a & 1 && longer ? a : x->m_axis;
+    }
+    for (int a = 0; a < k->n_outer && x->m_axis >= 0; a++) {
+        if (a != x->m_axis) {
+            x->batch_axis[x->n_batch] = a;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[a].size);
+        }
+    }
+    x->m = x->m_axis >= 0 ? tci_dim_known(k->axes[x->m_axis].size) : 0;
+    return x->m_axis >= 0;
+}
+
+/* For a unit queries, keys and values lie along d, d and their own axis. */
+static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const int32_t loads[3],
+                                int8_t t, tci_attention *x)
+{
+    int64_t *coef[3];
+    tci_matrix_side side[3] = {{0}};
+    for (int i = 0; i < 3; i++) {
+        coef[i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+        if (!tci_matrix_load(k, loads[i], coef[i], &side[i]) ||
+            k->operands[side[i].operand].dtype != t) {
+            return false;
+        }
+    }
+    tci_matrix *s = &x->scores, *r = &x->result;
+    uint64_t own = 0; /* axes that the queries have and neither keys nor values */
+    for (int a = 0; a < k->n_outer; a++) {
+        own |= (uint64_t)(coef[0][a] != 0 && coef[1][a] == 0 && coef[2][a] == 0) << a;
+    }
+    if (!tci_attention_rows(k, own, s)) {
+        return false;
+    }
+    s->dtype = t;
+    *r = *s;
+    s->n_axis = axes[1];
+    r->n_axis = axes[2];
+    s->k = tci_dim_known(k->axes[axes[0]].size);
+    s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
+    r->n = tci_dim_known(k->axes[axes[2]].size);
+    bool lies[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
+                    tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]),
+                    tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2])};
+    s->side[0] = side[0];
+    s->side[1] = side[1];
+    r->side[1] = side[2];
+    x->on_unit = tci_dtype_is_half((tc_dtype)t) && lies[0] && lies[1] && lies[2] &&
+                 side[0].along_k && side[1].along_k && !side[2].along_k;
+    return coef[0][axes[1]] == 0;
+}
+
+/* The loads of queries, keys and values, and the other factor of the values; false: there are
+ * none. */
+static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t loads[3],
+                                int *weights)
+{
+    const tci_kred *s = &k->reds[TCI_ATTENTION_SCORES], *r = &k->reds[TCI_ATTENTION_RESULT];
+    int keys = k->insts[s->in[1]].axes >> axes[1] & 1, values = k->insts[r->in[1]].op == TCI_K_LOAD;
+    loads[0] = s->in[1 - keys];
+    loads[1] = s->in[keys];
+    loads[2] = r->in[values];
+    *weights = r->in[1 - values];
+    return k->insts[loads[2]].op == TCI_K_LOAD;
+}
+
+/* ---- the cut ---- */
+
+/* sign x, as a function of queries and keys: true where it falls by 1 from key to key, and rises by
+ * rows, 0 or 1, from query to query, and depends on nothing else. */
+static bool tci_attention_distance(const tci_kernel *k, int x, int sign, int queries, int keys,
+                                   tci_attention_cut *cut)
+{
+    int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), at;
+    if (!tci_kx_affine_known(k, x, coef, &at)) {
+        return false;
+    }
+    bool fits = true;
+    for (int i = 0; i < k->n_axes; i++) {
+        fits = fits && (i == queries || i == keys || coef[i] == 0);
+    }
+    cut->base = sign * at;
+    cut->rows = sign * coef[queries];
+    return fits && sign * coef[keys] == -1 && cut->rows >= 0 && cut->rows <= 1 &&
+           cut->base > -TCI_ATTENTION_CUT && cut->base < TCI_ATTENTION_CUT;
+}
+
+/* A score that is SELECT by a comparison of indices: of what depends on keys, or of one value. */
+TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
+                                                int keys)
+{
+    tci_attention_cut cut = {false, 0, 0, -1, -1};
+    const tci_kinst *select = tci_attention_prim(k, score, TCI_P_SELECT);
+    const tci_kinst *seen = select ? &k->insts[select->args[0]] : NULL;
+    if (!seen || seen->op != TCI_K_GUARD || seen->n_guards != 1) {
+        return cut;
+    }
+    tci_kguard guard = k->guards[seen->guard];
+    bool masks_else = k->insts[select->args[2]].axes == 0 && k->insts[select->args[2]].stage < 0;
+    bool masks_then = k->insts[select->args[1]].axes == 0 && k->insts[select->args[1]].stage < 0;
+    if (!tci_dim_le(k->kx[guard.x].hi, guard.hi)) {
+        return cut;
+    }
+    if (masks_else && tci_attention_distance(k, guard.x, 1, queries, keys, &cut)) {
+        cut.is_cut = true;
+        cut.seen = select->args[1];
+        cut.off = select->args[2];
+        cut.base -= tci_dim_known(guard.lo);
+    } else if (masks_then && tci_attention_distance(k, guard.x, -1, queries, keys, &cut)) {
+        cut.is_cut = true;
+        cut.seen = select->args[2];
+        cut.off = select->args[1];
+        cut.base += tci_dim_known(guard.lo) - 1;
+    }
+    return cut;
+}
+
+TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
+{
+    int axes[3], weights, power;
+    int32_t loads[3];
+    memset(x, 0, sizeof(*x));
+    if (!tci_attention_has_form(k, axes) || !tci_attention_has_values(k, x, &power) ||
+        !tci_attention_loads(k, axes, loads, &weights)) {
+        return false;
+    }
+    int8_t t = k->operands[tci_kinst_number(&k->insts[loads[2]])].dtype;
+    bool found = (tci_dtype_is_half((tc_dtype)t) || t == TC_F32) &&
+                 tci_attention_has_weights(k, weights, t, power) &&
+                 tci_attention_sides(k, axes, loads, t, x);
+    if (found) {
+        tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
+        x->cut = tci_attention_find_cut(k, x->score, x->scores.m_axis, x->scores.n_axis);
+    }
+    return found;
+}
+
+/* Does a matrix unit of the machine take what was found? */
+static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
+{
+    return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
+           x->scores.k >= TCI_ATTENTION_LEAST && x->result.n >= TCI_ATTENTION_LEAST;
+}
+
+TCI_FN bool tci_attention_is_work(const tci_matrix *scores, double products)
+{
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(scores->m, TCI_ATTENTION_FEWEST));
+    double flops = 2 * (double)scores->m * (double)scores->n * products;
+    for (int i = 0; i < scores->n_batch; i++) {
+        tiles *= (double)scores->batch[i];
+        flops *= (double)scores->batch[i];
+    }
+    return tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+}
+
+TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
+{
+    tci_attention x;
+    if (!tci_attention_has_threads(machine) || !tci_attention_find(k, &x)) {
+        return false;
+    }
+    return x.scores.m >= TCI_MATRIX_ROWS && x.scores.n >= TCI_ATTENTION_LEAST &&
+           x.scores.k <= TCI_ATTENTION_SIZE && x.result.n <= TCI_ATTENTION_SIZE &&
+           tci_attention_is_work(&x.scores, (double)(x.scores.k + x.result.n));
+}
+
+TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
+{
+    static const int reds[3] = {TCI_ATTENTION_SCORES, TCI_ATTENTION_SUM, TCI_ATTENTION_RESULT};
+    tci_attention x;
+    bool on_unit = tci_attention_find(k, &x) && tci_attention_fits_unit(&x, machine);
+    for (int i = 0; i < 3; i++) {
+        k->reds[reds[i]].order = i > 0     ? TCI_ORDER_STEPS
+                                 : on_unit ? TCI_ORDER_MATRIX
+                                           : TCI_ORDER_CHAIN;
+        k->reds[reds[i]].order_n = 0;
+        k->reds[reds[i]].near = 0;
+    }
+}
+
+TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores)
+{
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(scores->n, scores->columns));
+    return cut->is_cut ? (steps + 1) / 2 : steps;
+}
+
+TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
+{
+    bool steps = false, on_unit = false;
+    for (int r = 0; r < k->n_reds; r++) {
+        steps |= k->reds[r].order == TCI_ORDER_STEPS;
+        on_unit |= k->reds[r].order == TCI_ORDER_MATRIX;
+    }
+    return steps && !on_unit;
+}
+/* ---- src/kernel/backward.c ---- */
+/* kernel/backward.c - which kernels are gradients of attention for a GPU.
+ *
+ * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
+ *
+ *     s   = DOT of rows and steps over d, keeping the steps
+ *     w   = exp(x - m) / l, x a value made of s, m and l values of a query alone; rounded or not,
+ *           kept
+ *     g   = DOT of other rows and steps over dv, keeping the steps
+ *     c   = a value made of w, g and values of a query alone, kept
+ *     o   = DOT over the steps of c, rounded to the steps' dtype, and the steps of s
+ *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
+ *     stores of values made of o or p
+ *
+ * or without g, c and o, and its products as a matrix unit sees them; of f32 nothing is rounded.
+ * Where the steps are keys this is the gradient to queries, else the one to keys, and to values, or
+ * of wide heads to one of these. A function of shape, layout, dtype and the kind of machine, and
+ * loop/ can schedule whatever it says yes to. */
+
+#include <string.h>
+
+/* What is found on the way. Reductions by number, -1: none yet. */
+typedef struct tci_backward_search {
+    const tci_kernel *k;
+    int in[2], out[2];  /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
+    int n_in, n_out;
+    uint64_t weights;   /* kept values that are the weight, rounded or not, */
+    int change;         /* and the change of a score */
+    int steps;          /* their axis */
+    int8_t dtype;
+} tci_backward_search;
+
+/* ---- the stages ---- */
+
+static bool tci_backward_is_load(const tci_kernel *k, int inst)
+{
+    return k->insts[inst].op == TCI_K_LOAD;
+}
+
+/* A DOT of two loads, a DOT of one, or one value kept as it is. */
+static bool tci_backward_sort(tci_backward_search *f, int r)
+{
+    const tci_kred *red = &f->k->reds[r];
+    const tci_kstage *st = &f->k->stages[red->stage];
+    if (red->dtype != TC_F32 || st->kind != TCI_STAGE_REDUCE || st->n_kept != 1) {
+        return false;
+    }
+    if (red->op == TCI_RED_MAX) {
+        return st->n_axes == 1;
+    }
+    int loads = tci_backward_is_load(f->k, red->in[0]) + tci_backward_is_load(f->k, red->in[1]);
+    if (red->op != TCI_RED_DOT || st->n_axes != 2 || loads == 0) {
+        return false;
+    }
+    int *n = loads == 2 ? &f->n_in : &f->n_out;
+    if (*n == 2) {
+        return false;
+    }
+    (loads == 2 ? f->in : f->out)[(*n)++] = r;
+    return true;
+}
+
+static bool tci_backward_has_form(tci_backward_search *f)
+{
+    const tci_kernel *k = f->k;
+    bool fits = k->vector == TCI_VEC_INNER && tci_attention_has_sizes(k);
+    for (int r = 0; r < k->n_reds && fits; r++) {
+        fits = tci_backward_sort(f, r);
+    }
+    if (!fits || f->n_in == 0 || f->n_out == 0) {
+        return false;
+    }
+    f->steps = k->stages[k->reds[f->in[0]].stage].axes[1];
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kstage *st = &k->stages[k->reds[r].stage];
+        bool is_in = r == f->in[0] || r == f->in[1];
+        fits = fits && st->axes[is_in] == f->steps;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        bool is_map = st->kind == TCI_STAGE_MAP && st->n_axes == 1 && st->axes[0] != f->steps;
+        fits = fits && (st->kind == TCI_STAGE_REDUCE || is_map);
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    return fits;
+}
+
+/* ---- the values ---- */
+
+/* The value that an element of kept reduction r is, without a rounding to t, which *rounds tells,
+ * and through what is kept before it. */
+static int tci_backward_kept(const tci_backward_search *f, int r, bool *rounds)
+{
+    const tci_kernel *k = f->k;
+    *rounds = false;
+    for (;;) {
+        int of = tci_attention_rounded(k, k->reds[r].in[0], f->dtype);
+        *rounds |= of != k->reds[r].in[0];
+        if (k->insts[of].op != TCI_K_RED) {
+            return of;
+        }
+        int before = tci_kinst_number(&k->insts[of]);
+        if (k->reds[before].op != TCI_RED_MAX) {
+            return of;
+        }
+        r = before;
+    }
+}
+
+/* Does value i depend on a query alone, the axis `query` of it? */
+static bool tci_backward_is_own(const tci_kernel *k, int i, const tci_backward *x, int query)
+{
+    uint64_t own = (uint64_t)1 << query;
+    for (int b = 0; b < x->in[0].n_batch; b++) {
+        own |= (uint64_t)1 << x->in[0].batch_axis[b];
+    }
+    return k->insts[i].stage < 0 && (k->insts[i].axes & ~own) == 0 &&
+           (k->insts[i].axes >> query & 1);
+}
+
+/* The value that is a weight, and where it is kept, if it is. */
+static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    x->weight = -1;
+    for (int i = 0; i < k->n_insts && x->weight < 0; i++) {
+        int e, l;
+        bool is_weight = tci_attention_weight(k, i, &e, &l);
+        const tci_kinst *off = is_weight ? tci_attention_exponent(k, e) : NULL;
+        if (off) {
+            x->score = off->args[0];
+            x->values[0] = off->args[1];
+            x->values[1] = l;
+            x->n_values = 2;
+            x->weight = i;
+        }
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        bool rounds, kept = k->reds[r].op == TCI_RED_MAX;
+        kept = kept && tci_backward_kept(f, r, &rounds) == x->weight;
+        f->weights |= kept ? (uint64_t)1 << TCI_MIN(r, 63) : 0;
+    }
+    return x->weight >= 0;
+}
+
+/* Which product takes what; out[0] is that of the changes of scores, if there are any. */
+static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int found[2] = {-1, -1};
+    for (int i = 0; i < f->n_out; i++) {
+        const tci_kred *red = &k->reds[f->out[i]];
+        int taken = red->in[tci_backward_is_load(k, red->in[0])];
+        int of = tci_attention_rounded(k, taken, f->dtype);
+        const tci_kinst *in = &k->insts[of];
+        int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
+        bool rounds = false, kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
+        int which = kept && (f->weights >> TCI_MIN(r, 63) & 1);
+        if (kept) {
+            tci_backward_kept(f, r, &rounds);
+        }
+        bool fits = rounds || of != taken || f->dtype == TC_F32;
+        if (!kept || !fits || found[which] >= 0) {
+            return false;
+        }
+        found[which] = f->out[i];
+        f->change = which == 0 ? r : f->change;
+    }
+    bool changes = found[0] >= 0;
+    f->out[0] = found[!changes];
+    f->out[1] = changes ? found[1] : -1;
+    if (changes) { /* it is rounded as a factor is */
+        x->change = tci_attention_rounded(k, k->reds[f->change].in[0], f->dtype);
+    }
+    return f->n_in == 1 + changes;
+}
+
+/* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
+ * values of it, `stops`, and to values of a query alone, which it adds. */
+typedef struct tci_backward_walk {
+    const tci_backward_search *f;
+    tci_backward *x;
+    int query;          /* its axis; -1: values of a query are nothing special */
+    bool *seen;
+    int stop;           /* an instruction that is not gone through, -1: none, */
+    uint64_t stops;     /* nor are these reductions */
+    uint64_t reds;      /* that were met, */
+    bool stopped;       /* and whether `stop` was */
+    bool fits;
+} tci_backward_walk;
+
+static void tci_backward_go(tci_backward_walk *w, int i)
+{
+    const tci_kernel *k = w->f->k;
+    const tci_kinst *in = &k->insts[i];
+    if (w->seen[i]) {
+        return;
+    }
+    w->seen[i] = true;
+    if (i == w->stop) {
+        w->stopped = true;
+        return;
+    }
+    if (in->op == TCI_K_RED) {
+        int r = tci_kinst_number(in);
+        bool through = k->reds[r].op == TCI_RED_MAX && !(w->stops >> TCI_MIN(r, 63) & 1);
+        w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
+        if (through) {
+            tci_backward_go(w, k->reds[r].in[0]);
+        }
+        return;
+    }
+    if (w->query >= 0 && tci_backward_is_own(k, i, w->x, w->query)) {
+        w->fits = w->fits && w->x->n_values < TCI_BACKWARD_VALUES;
+        w->x->values[w->fits ? w->x->n_values++ : 0] = i;
+        return;
+    }
+    for (int a = 0; a < in->n_args; a++) {
+        tci_backward_go(w, in->args[a]);
+    }
+}
+
+static tci_backward_walk tci_backward_walk_of(const tci_backward_search *f, tci_backward *x,
+                                              int query, int stop, uint64_t stops)
+{
+    bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
+    tci_backward_walk w = {f, x, query, seen, stop, stops, 0, false, true};
+    return w;
+}
+
+/* Which of the first products makes the scores. */
+static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
+{
+    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, 0);
+    tci_backward_go(&w, x->score);
+    for (int i = 0; i < f->n_in; i++) {
+        if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
+            int other = f->in[1 - i];
+            f->in[0] = f->in[i];
+            f->in[1] = other;
+            x->scores = f->k->reds[f->in[0]].inst;
+            x->changes = f->n_in > 1 ? f->k->reds[other].inst : -1;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The change of a score is made of the weight, as it is or as it is kept, of the other product and
+ * values of a query. */
+static bool tci_backward_has_change(tci_backward_search *f, tci_backward *x, int query)
+{
+    tci_backward_walk w = tci_backward_walk_of(f, x, query, x->weight, f->weights);
+    tci_backward_go(&w, x->change);
+    uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63), met = w.reds & f->weights;
+    bool takes_kept = !w.stopped && met && (met & (met - 1)) == 0 && w.reds == (met | other);
+    for (int r = 0; r < f->k->n_reds && takes_kept; r++) {
+        if (met >> TCI_MIN(r, 63) & 1) {
+            tci_backward_kept(f, r, &x->rounds);
+            x->weight = f->k->reds[r].inst;
+        }
+    }
+    return w.fits && (takes_kept || (w.stopped && w.reds == other));
+}
+
+/* Stores are made of one of the last products, which they walk. */
+static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int query = x->by_step ? f->steps : x->in[0].m_axis;
+    bool fits = tci_backward_is_own(k, x->values[0], x, query) &&
+                tci_backward_is_own(k, x->values[1], x, query) &&
+                (x->n_in == 1 || tci_backward_has_change(f, x, query));
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        const tci_kstage *st = &k->stages[k->stores[i].stage];
+        int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
+        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1, 0);
+        tci_backward_go(&of, k->stores[i].value);
+        fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
+               of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
+    }
+    return fits;
+}
+
+/* ---- the products ---- */
+
+/* The side of the last product i out of the loaded steps: these, as they lie for the first one. */
+static bool tci_backward_same_steps(const tci_backward *x, int i)
+{
+    const tci_matrix *in = &x->in[tci_backward_taken(x, i)];
+    const tci_matrix_side *a = &in->side[1], *b = &x->out[i].side[1];
+    bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
+                a->summed == b->own && in->k == x->out[i].n;
+    for (int n = 0; n < x->in[0].n_batch; n++) {
+        same = same && a->batch_pitch[n] == b->batch_pitch[n];
+    }
+    return same;
+}
+
+/* The load of last product r. */
+static int tci_backward_step_load(const tci_kernel *k, int r)
+{
+    return k->reds[r].in[!tci_backward_is_load(k, k->reds[r].in[0])];
+}
+
+/* What first product i loads: of its rows (n = 0), which do not walk the steps, or of these. Where
+ * it is not made its steps are those of what takes weights; -1: it has no rows. */
+static int tci_backward_factor(const tci_backward_search *f, int i, int n)
+{
+    const tci_kernel *k = f->k;
+    if (i >= f->n_in) {
+        return n == 1 ? tci_backward_step_load(k, f->out[0]) : -1;
+    }
+    const tci_kred *red = &k->reds[f->in[i]];
+    return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
+}
+
+/* The axis of its sums. */
+static int tci_backward_depth(const tci_backward_search *f, int i)
+{
+    const tci_kernel *k = f->k;
+    return i < f->n_in ? k->stages[k->reds[f->in[i]].stage].axes[0]
+                       : k->stages[k->reds[f->out[0]].stage].axes[1];
+}
+
+/* The first products, whose loads have strides coef[rows or steps][product]. */
+static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, tci_matrix *base)
+{
+    const tci_kernel *k = f->k;
+    int64_t *coef[2][2];
+    uint64_t own = ((uint64_t)1 << k->n_outer) - 1; /* axes that all rows have and no steps */
+    bool fits = true;
+    for (int i = 0; i < 2; i++) {
+        for (int n = 0; n < 2; n++) {
+            int load = tci_backward_factor(f, i, n);
+            coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+            fits = fits && (load < 0 || (tci_matrix_load(k, load, coef[n][i], &x->in[i].side[n]) &&
+                                         k->operands[x->in[i].side[n].operand].dtype == f->dtype));
+            for (int a = 0; a < k->n_outer && load >= 0 && fits; a++) {
+                own &= ~((uint64_t)((coef[n][i][a] != 0) == (n == 1)) << a);
+            }
+        }
+    }
+    fits = fits && tci_attention_rows(k, own, base);
+    for (int i = 0; i < 2 && fits; i++) {
+        int d = tci_backward_depth(f, i);
+        tci_matrix *in = &x->in[i];
+        tci_matrix_side rows = in->side[0], steps = in->side[1];
+        *in = *base;
+        in->n_axis = f->steps;
+        in->n = tci_dim_known(k->axes[f->steps].size);
+        in->k = tci_dim_known(k->axes[d].size);
+        fits = coef[0][i][f->steps] == 0;
+        if (i < f->n_in) {
+            x->on_unit &= tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &rows) && rows.along_k;
+        }
+        x->on_unit &= tci_matrix_side_of(in, coef[1][i], f->steps, d, &steps) && steps.along_k;
+        in->side[0] = rows;
+        in->side[1] = steps;
+    }
+    return fits;
+}
+
+static bool tci_backward_has_sides(const tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int64_t *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+    tci_matrix base = {.dtype = f->dtype};
+    x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
+    bool fits = tci_backward_has_in(f, x, &base);
+    for (int i = 0; i < f->n_out && fits; i++) {
+        tci_matrix *out = &x->out[i];
+        *out = base;
+        out->n_axis = k->stages[k->reds[f->out[i]].stage].axes[1];
+        out->n = tci_dim_known(k->axes[out->n_axis].size);
+        out->k = x->in[0].n;
+        tci_matrix_side of = {0};
+        fits = tci_matrix_load(k, tci_backward_step_load(k, f->out[i]), taken, &of);
+        x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
+        out->side[1] = of;
+        fits = fits && tci_backward_same_steps(x, i);
+        tci_matrix_value(k, f->out[i], out);
+    }
+    return fits;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
+{
+    tci_backward_search f = {k, {-1, -1}, {-1, -1}, 0, 0, 0, -1, -1, 0};
+    memset(x, 0, sizeof(*x));
+    if (!tci_backward_has_form(&f)) {
+        return false;
+    }
+    int load = k->reds[f.in[0]].in[0];
+    f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
+    bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
+    if (!known || !tci_backward_has_weight(&f, x) ||
+        !tci_backward_has_takers(&f, x) || !tci_backward_orders_in(&f, x)) {
+        return false;
+    }
+    x->n_in = f.n_in;
+    x->n_out = f.n_out;
+    if (!tci_backward_has_sides(&f, x)) {
+        return false;
+    }
+    x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
+    if (!tci_backward_has_values(&f, x)) {
+        return false;
+    }
+    int queries = x->by_step ? f.steps : x->in[0].m_axis;
+    x->cut = tci_attention_find_cut(k, x->score, queries,
+                                    x->by_step ? x->in[0].m_axis : f.steps);
+    return true;
+}
+
+/* Columns of sums that a thread would hold on a unit. */
+static int64_t tci_backward_sums(const tci_backward *x)
+{
+    int64_t columns = 0;
+    for (int i = 0; i < x->n_out; i++) {
+        columns += tci_backward_columns_of(x->out[i].n);
+    }
+    return columns;
+}
+
+/* Does a matrix unit of the machine take what was found? */
+static bool tci_backward_fits_unit(const tci_backward *x, tci_machine machine)
+{
+    const tci_matrix *s = &x->in[0], *g = &x->in[1];
+    return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
+           s->k >= TCI_ATTENTION_LEAST && g->k >= TCI_ATTENTION_LEAST &&
+           tci_backward_sums(x) <= TCI_BACKWARD_SUMS;
+}
+
+TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
+{
+    tci_backward x;
+    if (!tci_attention_has_threads(machine) || !tci_backward_find(k, &x)) {
+        return false;
+    }
+    const tci_matrix *s = &x.in[0], *g = &x.in[1];
+    bool slow = tci_backward_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
+                machine.matrix_units > 0; /* by threads, beside products of pairs there */
+    return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
+           s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
+           tci_attention_is_work(s, x.n_in * (double)(s->k + g->k));
+}
+
+TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
+{
+    tci_backward x;
+    bool on_unit = tci_backward_find(k, &x) && tci_backward_fits_unit(&x, machine);
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_kred *red = &k->reds[r];
+        bool is_in = tci_backward_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
+                     tci_backward_is_load(k, red->in[1]);
+        if (red->op == TCI_RED_DOT) {
+            red->order = !is_in    ? TCI_ORDER_STEPS
+                         : on_unit ? TCI_ORDER_MATRIX
+                                   : TCI_ORDER_CHAIN;
+            red->order_n = 0;
+        }
+    }
+}
+/* ---- src/loop/matrix.c ---- */
+/* loop/matrix.c - the schedule of contractions on a GPU's matrix units.
+ *
+ * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/matrix.h) whose hole is
+ * the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the
+ * chain is built like any other.
+ *
+ * The tile follows from a model of its time: the slower of multiplying and loading for each step of
+ * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
+ * the last one. */
+
+#include <string.h>
+
+
+enum {
+    TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
+    TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
+    TCI_MATRIX_LEAST_STAGES = 3,
+    TCI_MATRIX_COLUMN_STEP = 16,     /* columns that a warp leaves at once */
+    TCI_MATRIX_SUMS = 256,           /* columns of all its rows that a thread holds, */
+    TCI_MATRIX_SUMS_MOST = 320,      /* and with registers of the others, at most */
+    TCI_MATRIX_ENTRY = 160,          /* of them, where threads have 128 registers at first */
+    TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
+    TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_TURN = 4000,          /* of the hole's warps between two tiles */
+    TCI_MATRIX_LATENCY = 2200,       /* cycles of a load while all units load, */
+    TCI_MATRIX_FAR = 3300,           /* of boxes of images, */
+    TCI_MATRIX_BOTH = 3000,          /* and of what blocks share, which wait for each other */
+    TCI_MATRIX_ISSUE = 4,            /* warps whose instructions are all that can be begun, about */
+    TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
+};
+
+/* How much longer it takes to load rows that lie in two lines each. */
+#define TCI_MATRIX_APART 1.6
+
+/* ---- the tile ---- */
+
+/* Of B in a stage: where k does not lie fastest, whole boxes of 64. */
+static int64_t tci_matrix_held_columns(const tci_matrix *x)
+{
+    int64_t whole = x->side[1].along_k ? 1 : TCI_MATRIX_SUB;
+    return tci_ceil_div(x->columns, whole) * whole;
+}
+
+TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
+{
+    return (x->rows + tci_matrix_held_columns(x)) * TCI_MATRIX_LINE;
+}
+
+TCI_FN int64_t tci_matrix_steps(const tci_matrix *x)
+{
+    return x->is_boxes ? x->k_steps : tci_ceil_div(x->k, tci_matrix_depth(x));
+}
+
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
+{
+    int64_t rows = (int64_t)TCI_MATRIX_SUB * x->sub_rows * x->buffers;
+    return rows * x->staged_pitch * tci_dtype_get((tc_dtype)x->staged)->bytes;
+}
+
+TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
+{
+    return TCI_MATRIX_ALIGNED + x->stages * tci_matrix_stage_bytes(x) +
+           tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
+}
+
+static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine *facts)
+{
+    x->buffers = buffers;
+    x->stages = 0;
+    int64_t room = facts->shared_most - tci_matrix_shared_bytes(x);
+    x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
+}
+
+/* Bytes of a stage that a block asks for itself. */
+static double tci_matrix_asked_bytes(const tci_matrix *x)
+{
+    double rows = (double)x->rows / tci_matrix_sharing(x, 0);
+    return (rows + (double)tci_matrix_held_columns(x) / tci_matrix_sharing(x, 1)) *
+           TCI_MATRIX_LINE;
+}
+
+/* The part of the unit's rate that a tile reaches: fewer columns read more of A for each product,
+ * and four warps alone wait for their own. */
+static double tci_matrix_part_of_rate(const tci_matrix *x)
+{
+    double columns = x->columns < 64    ? 0.36
+                     : x->columns < 128 ? 0.55
+                     : x->columns < 256 ? 0.7
+                                        : 0.8;
+    return columns * (x->consumers == 1 ? 0.85 : 1.0);
+}
+
+/* Does each row of a side's boxes lie in one line of the caches? */
+static bool tci_matrix_is_in_lines(const tci_matrix *x, const tci_matrix_side *side)
+{
+    const int line = tci_matrix_depth(x);
+    bool in = side->offset % line == 0 && side->pitch % line == 0;
+    for (int i = 1; i < side->n_dims; i++) {
+        in = in && side->dims[i].stride % line == 0;
+    }
+    return in;
+}
+
+static bool tci_matrix_are_in_lines(const tci_matrix *x)
+{
+    return tci_matrix_is_in_lines(x, &x->side[0]) && tci_matrix_is_in_lines(x, &x->side[1]);
+}
+
+/* Cycles of one step of k: to multiply (f32 takes twice as long as halves and bytes half as long,
+ * and half or twice as many elements are a step), to load as fast as the memory beside all units
+ * gives, and to wait for a load that is asked for when its stage is free, all stages but one ahead.
+ */
+static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
+{
+    double rate = machine->facts.matrix_flops * tci_matrix_part_of_rate(x);
+    double active = (double)TCI_MIN(x->tiles, (int64_t)machine->matrix_units);
+    double bandwidth = TCI_MIN(machine->facts.near_bytes, machine->facts.all_bytes / active);
+    double multiply = (double)x->rows * x->columns * TCI_MATRIX_LINE / rate;
+    double apart = tci_matrix_are_in_lines(x) ? 1 : TCI_MATRIX_APART;
+    double load = tci_matrix_asked_bytes(x) / bandwidth * apart;
+    double latency = x->is_boxes ? TCI_MATRIX_FAR
+                     : x->shares ? TCI_MATRIX_BOTH
+                                 : TCI_MATRIX_LATENCY;
+    return TCI_MAX(TCI_MAX(multiply, load), latency / (x->stages - 1));
+}
+
+/* Of the chain for a tile; a unit's processor has issued all it can for some warps. Lanes that are
+ * no columns are masked. */
+static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int warps)
+{
+    double cells = (double)x->rows * x->chunks * x->lanes;
+    double masked = x->own_columns % x->lanes != 0 ? 1.5 : 1;
+    return TCI_MATRIX_TURN + masked * cells * (2 * (double)chain + 8) /
+                                 (TCI_MIN(warps, TCI_MATRIX_ISSUE) * TCI_MATRIX_WARP);
+}
+
+/* The columns of a tile, `most` at most, and what the hole takes of them at once: all, as the
+ * lanes of so many threads, or the largest power of two that divides them, and those that there are
+ * where one tile has them all. Where they are places of an image they are whole rows of it, as many
+ * for every tile as can be. False: not even one. */
+static bool tci_matrix_set_columns(tci_matrix *x, int most)
+{
+    x->columns = x->own_columns = most;
+    if (x->y_axis >= 0) {
+        int64_t rows = x->n / x->image_row, fit = TCI_MIN(most / x->image_row, rows);
+        if (fit == 0) {
+            return false;
+        }
+        fit = tci_ceil_div(rows, tci_ceil_div(rows, fit));
+        x->own_columns = (int32_t)(fit * x->image_row);
+        x->columns = (int32_t)(tci_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
+                               TCI_MATRIX_COLUMN_STEP);
+    }
+    if (x->y_axis < 0) {
+        int64_t both = x->columns | (x->n < x->columns ? x->n : 0);
+        x->lanes = (int32_t)(both & -both);
+        x->lanes = x->lanes < TCI_MATRIX_HELD ? x->columns & -x->columns : x->lanes;
+        x->chunks = x->columns / x->lanes;
+        return true;
+    }
+    x->chunks = 1;
+    x->lanes = TCI_MATRIX_WARP;
+    while (x->lanes < x->columns) {
+        x->lanes *= 2;
+    }
+    return true;
+}
+
+/* Are these numbers those of a tile that the skeleton has? A thread of a consumer has a sum for
+ * every second column of each of its 64 rows. */
+static bool tci_matrix_is_tile(const int64_t *tile)
+{
+    int64_t sums = tile[0] == 2 ? TCI_MATRIX_SUMS_MOST : TCI_MATRIX_SUMS;
+    return tile[0] >= 1 && tile[0] <= 2 && tile[1] >= 1 && tile[1] <= 2 && tile[2] > 0 &&
+           tile[2] <= TCI_MATRIX_SUMS && tile[2] * tile[1] <= sums &&
+           tile[2] % TCI_MATRIX_COLUMN_STEP == 0 && tile[3] >= 0 && tile[3] <= 2;
+}
+
+TCI_FN bool tci_matrix_is_wide(const tci_matrix *x)
+{
+    return x->consumers == 2 && x->sub_rows * x->columns > TCI_MATRIX_SUMS;
+}
+
+/* Sixteen warps have 128 registers each when they begin, which one product must not exceed. */
+static int tci_matrix_last_warps(const tci_matrix *x)
+{
+    bool more = x->consumers == 2 && x->columns <= TCI_MATRIX_ENTRY && !tci_matrix_is_wide(x);
+    return more ? TCI_MATRIX_MORE_WARPS : TCI_MATRIX_LAST_WARPS;
+}
+
+/* Tiles along the side that is not `which`: whole pairs where blocks share that. */
+static int64_t tci_matrix_tiles(const tci_matrix *x, int which, int64_t tiles)
+{
+    int blocks = tci_matrix_sharing(x, which);
+    return tci_ceil_div(tiles, blocks) * blocks;
+}
+
+/* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
+ * where that leaves stages enough. */
+static bool tci_matrix_shape(tci_matrix *x, const int64_t *tile, const tci_machine *machine)
+{
+    const tc_machine *facts = &machine->facts;
+    x->consumers = (int32_t)tile[0];
+    x->sub_rows = (int32_t)tile[1];
+    x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
+    if (!tci_matrix_set_columns(x, (int)tile[2])) {
+        return false;
+    }
+    x->last_warps = tci_matrix_last_warps(x);
+    x->row_threads = TCI_MIN(x->lanes / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
+    x->staged_pitch = TCI_MAX(x->columns, x->lanes) + 8; /* rows begin in different banks */
+    x->shares = (int32_t)tile[3];
+    x->tiles_m = tci_matrix_tiles(x, 1, tci_ceil_div(x->m, x->rows));
+    x->tiles_n = tci_matrix_tiles(x, 0, tci_ceil_div(x->n, x->own_columns));
+    x->tiles = x->tiles_m * x->tiles_n;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+    tci_matrix_set_buffers(x, x->consumers, facts);
+    if (x->stages < TCI_MATRIX_LEAST_STAGES) {
+        tci_matrix_set_buffers(x, 1, facts);
+    }
+    bool pairs = x->shares == 0 || (!x->is_boxes && machine->matrix_units > 1);
+    return pairs && x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+}
+
+/* Cycles of the whole product, `chain` flops for each element of the result. */
+static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_machine *machine)
+{
+    double steps = (double)tci_matrix_steps(x);
+    double step = tci_matrix_step_cycles(x, machine), tile = TCI_MATRIX_FILL + steps * step;
+    double hole = tci_matrix_hole_cycles(x, chain, x->last_warps);
+    if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
+        tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
+    }
+    double last = tci_matrix_hole_cycles(x, chain, x->last_warps + 4 * x->consumers);
+    double rounds = (double)tci_ceil_div(x->tiles, machine->matrix_units);
+    return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
+}
+
+/* Of the stages from `first` on, for an element of the result. */
+static int64_t tci_matrix_chain_cost(const tci_kernel *k, int first)
+{
+    int64_t cost = 0;
+    for (int t = first; t < k->n_stages; t++) {
+        cost += tci_stage_cost(k, t);
+    }
+    return cost;
+}
+
+TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x)
+{
+    x->group_rows = tci_matrix_chain_cost(k, first) <= TCI_MATRIX_LIGHT ? 4 : 2;
+    while (x->m % x->group_rows != 0) {
+        x->group_rows /= 2;
+    }
+}
+
+/* The product with that tile; false: it does not fit, or is none of those that the skeleton has. */
+static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                            tci_matrix *x)
+{
+    bool fits = tci_matrix_is_tile(tile) && tci_matrix_find(k, x) &&
+                tci_matrix_shape(x, tile, machine);
+    if (fits) {
+        tci_matrix_set_groups(k, 1, x);
+    }
+    return fits;
+}
+
+/* Puts a tile where its cost belongs; returns how many there are, `most` at most. */
+static int tci_matrix_insert(int64_t tiles[][TCI_FORM_NUMBERS], double *costs, int n, int most,
+                             const int64_t *tile, double cost)
+{
+    int at = n;
+    while (at > 0 && cost < costs[at - 1]) {
+        at--;
+    }
+    if (at == most) {
+        return n;
+    }
+    n = TCI_MIN(n + 1, most);
+    memmove(&tiles[at + 1], &tiles[at], sizeof(*tiles) * (size_t)(n - at - 1));
+    memmove(&costs[at + 1], &costs[at], sizeof(*costs) * (size_t)(n - at - 1));
+    memcpy(tiles[at], tile, sizeof(*tiles));
+    costs[at] = cost;
+    return n;
+}
+
+/* The candidates with that many columns beside `n` of them; returns how many. shares: blocks share
+ * the larger side; of less than two rounds of tiles too much time goes by while they begin. */
+static int tci_matrix_weigh(const tci_matrix *found, int64_t chain, const tci_machine *machine,
+                            int64_t columns, bool shares, int64_t tiles[][TCI_FORM_NUMBERS],
+                            double *costs, int n)
+{
+    for (int64_t consumers = 2; consumers >= 1; consumers--) {
+        for (int64_t sub_rows = 1; sub_rows <= 2; sub_rows++) {
+            int64_t larger = TCI_MATRIX_SUB * consumers * sub_rows > columns ? 1 : 2;
+            const int64_t tile[TCI_FORM_NUMBERS] = {consumers, sub_rows, columns,
+                                                    shares ? larger : 0};
+            tci_matrix x = *found;
+            if (tci_matrix_is_tile(tile) && tci_matrix_shape(&x, tile, machine) &&
+                (!shares || x.tiles > 2 * machine->matrix_units)) {
+                n = tci_matrix_insert(tiles, costs, n, TCI_FORM_CANDIDATES, tile,
+                                      tci_matrix_cycles(&x, chain, machine));
+            }
+        }
+    }
+    return n;
+}
+
+TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
+                                 int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    double costs[TCI_FORM_CANDIDATES];
+    int64_t chain = tci_matrix_chain_cost(k, 1);
+    tci_matrix x;
+    int n = 0;
+    if (!tci_matrix_find(k, &x)) {
+        return 0;
+    }
+    bool lines = tci_matrix_are_in_lines(&x); /* whose loads are not what takes the time */
+    for (int64_t columns = TCI_MATRIX_SUMS; columns > 0; columns -= TCI_MATRIX_WARP) {
+        n = tci_matrix_weigh(&x, chain, machine, columns, false, tiles, costs, n);
+        n = lines ? n : tci_matrix_weigh(&x, chain, machine, columns, true, tiles, costs, n);
+    }
+    int64_t all = tci_ceil_div(x.n, TCI_MATRIX_COLUMN_STEP) * TCI_MATRIX_COLUMN_STEP;
+    if (all % TCI_MATRIX_WARP != 0 && x.y_axis < 0) {
+        n = tci_matrix_weigh(&x, chain, machine, all, false, tiles, costs, n);
+    }
+    return n;
+}
+
+TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+{
+    tci_matrix x;
+    if (!tci_matrix_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    return tci_matrix_cycles(&x, tci_matrix_chain_cost(k, 1), machine) / machine->facts.ghz;
+}
+
+/* ---- the hole ---- */
+
+TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
+{
+    const tci_matrix *x = b->l->matrix;
+    tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->own_columns / x->chunks
+                                        : axis == x->m_axis ? x->group_rows
+                                                            : 1;
+    return at;
+}
+
+/* The sums of the rows at hand, where the main loop has left them. */
+static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
+{
+    int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);
+    b->l->locals[local].is_given = true;
+    tci_lkeep *keep = tci_build_keep(b, x->value, local, stage);
+    keep->is_padded = true;
+    keep->coef[x->m_axis] = x->staged_pitch;
+    keep->coef[x->n_axis] = 1;
+    keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
+    keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
+}
+
+/* Is a store one of this product's columns? Of several each has an axis of its own. */
+static bool tci_matrix_stores(const tci_kernel *k, const tci_matrix *x, int store)
+{
+    const tci_kstage *st = &k->stages[k->stores[store].stage];
+    return x->n_axis < k->n_outer || (st->n_axes == 1 && st->axes[0] == x->n_axis);
+}
+
+/* The chain for all rows at hand: every value first, then the stores, as an output may be one of
+ * the inputs. */
+static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *columns)
+{
+    const tci_kernel *k = b->k;
+    int *values = TCI_NEW_ARRAY(b->s, int, x->group_rows * k->n_stores + 1);
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, x->group_rows);
+    tci_lin at = tci_matrix_given(b, x->m_axis);
+    tci_build_set(b, x->n_axis, columns);
+    for (int r = 0; r < x->group_rows; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, x->m - x->group_rows + r, false, -1);
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            bool stores = tci_matrix_stores(k, x, i);
+            values[r * k->n_stores + i] = stores ? tci_build_value(b, k->stores[i].value) : -1;
+        }
+    }
+    for (int r = 0; r < x->group_rows; r++) {
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            if (tci_matrix_stores(k, x, i)) {
+                tci_build_store(b, &k->stores[i], values[r * k->n_stores + i], false);
+            }
+        }
+    }
+}
+
+/* The part for chunks whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
+{
+    tci_lopen open;
+    tci_lin at = tci_matrix_given(b, x->n_axis);
+    tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, at), lo, hi), &open);
+    int64_t last = n < 0 ? hi + x->own_columns / x->chunks - 1 : x->n - 1;
+    tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
+    tci_build_close(b, &open);
+}
+
+TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage)
+{
+    tci_matrix_keep(b, x, stage);
+    for (int i = 0; i < x->n_batch; i++) {
+        tci_lin at = tci_matrix_given(b, x->batch_axis[i]);
+        tci_build_set(b, x->batch_axis[i],
+                      tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
+    }
+    for (int i = 1; i < x->n_places; i++) { /* the fastest axis of the rows counts for all */
+        tci_build_set(b, x->place_axis[i],
+                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    }
+    if (x->y_axis >= 0) { /* the other axis of the columns counts for both */
+        tci_build_set(b, x->y_axis,
+                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    }
+    b->stage = stage + 1;
+    int64_t own = x->own_columns / x->chunks;
+    int all = own < x->lanes ? tci_lx_const(b->l, own) : -1;
+    if (x->n % own == 0) {
+        tci_lin at = tci_matrix_given(b, x->n_axis);
+        tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, all));
+        return;
+    }
+    int64_t cut = x->n / own * own; /* the first column of the last chunk */
+    if (cut > 0) {
+        tci_matrix_part(b, x, 0, cut - own, all);
+    }
+    tci_matrix_part(b, x, cut, cut, tci_lx_const(b->l, x->n - cut));
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                            tci_launch *launch)
+{
+    tci_matrix *x = TCI_NEW(b->s, tci_matrix);
+    bool fits = tci_matrix_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    b->l->lanes = x->lanes;
+    b->l->threads = x->row_threads;
+    b->l->matrix = x;
+    tci_matrix_hole(b, x, 0);
+    int units = machine->matrix_units;
+    launch->n_tasks = TCI_MIN(x->tiles, x->shares ? units - units % 2 : units);
+    launch->task_ns = tci_matrix_ns(b->k, machine, tile);
+}
+/* ---- src/loop/attention.c ---- */
+/* loop/attention.c - the schedule of attention on a GPU's matrix units.
+ *
+ * In: a kernel of class STEPS, the machine. Out: a skeleton (loop/attention.h) with two holes as
+ * loop IR: the value of one score, and the chain behind the second product, which is that of any
+ * product (loop/matrix.c). */
+/* ---- src/loop/attention.h ---- */
+/* loop/attention.h - attention on a GPU's matrix units: what the skeleton's main loop must know.
+ *
+ * A block takes tiles of queries, 64 for each of its `consumers` groups of four warps. One thread
+ * of four more warps loads the queries of a tile, and then, step by step, keys and values into
+ * rings. A consumer multiplies queries and keys into registers, takes each score through the
+ * kernel's value (the hole for scores), and turns the step's scores into powers of what is the
+ * row's largest so far, which are at once, rounded, the first factor of the product with the
+ * values. The sums of a step are made while the powers of the next one are. Behind the last step
+ * they are divided and left in shared memory as loop/matrix.h says, where the same warps take their
+ * rows through the rest of the kernel. */
+#ifndef TCI_LOOP_ATTENTION_H
+#define TCI_LOOP_ATTENTION_H
+
+
+enum { TCI_ATTENTION_TILES = 6 };
+
+/* Elements of a row in memory are loaded 64 at a time: how many such slabs. */
+static inline int tci_attention_slabs(int64_t size)
+{
+    return (int)((size + TCI_MATRIX_DEPTH_STEP - 1) / TCI_MATRIX_DEPTH_STEP);
+}
+
+/* Bytes in shared memory: of the queries, of one step's keys, of its values, of what is left of the
+ * sums, and of all with barriers and the rounding up of its start. */
+TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
+/* Parts that the form by threads shares. What a product has of tiles of so many rows; columns of
+ * the values, and how a row of the result is spread over threads; */
+TCI_FN void tci_attention_tiles(tci_matrix *x, int rows);
+TCI_FN void tci_attention_columns(tci_matrix *x);
+/* values `makes` of a point, of which these are `given`, as a block of its own, which knows the
+ * axes that it asks for; */
+TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
+                                    const int32_t *given, int n_given, const int32_t *makes,
+                                    int n_makes);
+/* the blocks for scores, the values of a row, and the hole. */
+TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x);
+/* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take
+ * turns); -1: it does not fit. */
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
+
+#endif
+
+
+/* ---- src/loop/attention.c, continued ---- */
+enum {
+    TCI_ATTENTION_BARRIERS = 512,  /* bytes for them, and for words between warps */
+    TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
+    TCI_ATTENTION_SLOTS = 2,       /* of queries, where there is room for those of the next tile */
+    TCI_ATTENTION_RINGS = 2,       /* steps that are there at once, at least, */
+    TCI_ATTENTION_MOST_RINGS = 4,  /* and at most */
+    TCI_ATTENTION_HELD = 176,      /* registers of a thread for sums, scores and powers */
+    TCI_ATTENTION_FILL = 3000,     /* cycles to a tile's first scores, and to leave its sums */
+    TCI_ATTENTION_MEET = 300,      /* cycles of a step for barriers, and to scale the sums */
+    TCI_ATTENTION_POWERS = 16,     /* that a processor makes in a cycle */
+    TCI_ATTENTION_ROUND = 8        /* columns of a product: a multiple of twice this */
+};
+
+TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x)
+{
+    return (int64_t)x->scores.rows * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x)
+{
+    return (int64_t)x->scores.columns * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP *
+           2;
+}
+
+TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x)
+{
+    return (int64_t)x->scores.columns * tci_attention_slabs(x->result.n) * TCI_MATRIX_DEPTH_STEP *
+           2;
+}
+
+TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x)
+{
+    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
+    return TCI_ATTENTION_ALIGNED + x->slots * tci_attention_queries_bytes(x) + x->rings * step +
+           tci_matrix_staged_bytes(&x->result) + TCI_ATTENTION_BARRIERS;
+}
+
+TCI_FN void tci_attention_tiles(tci_matrix *x, int rows)
+{
+    x->rows = rows;
+    x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
+    x->tiles_n = 1;
+    x->tiles = x->tiles_m;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+}
+
+/* What both products have of the tile. */
+static void tci_attention_shape(tci_matrix *x, int consumers)
+{
+    x->consumers = x->buffers = consumers;
+    x->sub_rows = 1;
+    tci_attention_tiles(x, TCI_MATRIX_SUB * consumers);
+}
+
+TCI_FN void tci_attention_columns(tci_matrix *x)
+{
+    int step = 2 * TCI_ATTENTION_ROUND;
+    x->columns = (int32_t)((x->n + step - 1) / step * step);
+    x->own_columns = (int32_t)x->n;
+    x->chunks = 1;
+    x->lanes = TCI_MATRIX_WARP;
+    while (x->lanes < x->columns) {
+        x->lanes *= 2;
+    }
+    x->row_threads = TCI_MIN(x->lanes / 4, TCI_MATRIX_WARP);
+    x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
+}
+
+/* The kernel with that tile; false: it does not fit. */
+static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile, tci_attention *x)
+{
+    bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128) &&
+                 (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2));
+    if (!known || !tci_attention_find(k, x) || !x->on_unit) {
+        return false;
+    }
+    tci_attention_shape(&x->scores, (int)tile[0]);
+    tci_attention_shape(&x->result, (int)tile[0]);
+    tci_attention_columns(&x->result);
+    x->scores.columns = (int32_t)tile[1];
+    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
+    x->rings = TCI_ATTENTION_RINGS;
+    x->slots = 1;
+    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
+    int64_t room = machine->facts.shared_most - tci_attention_shared_bytes(x);
+    int held = x->result.columns / 2 + x->scores.columns * 3 / 4;
+    if (room < 0 || held > TCI_ATTENTION_HELD) {
+        return false;
+    }
+    if (room >= tci_attention_queries_bytes(x)) {
+        room -= tci_attention_queries_bytes(x);
+        x->slots = TCI_ATTENTION_SLOTS;
+    }
+    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_ATTENTION_MOST_RINGS);
+    x->turns = tile[2];
+    return true;
+}
+
+/* Cycles of a step. Of two consumers one multiplies while the other has powers; turns keep them so,
+ * but cost more than they give where all products are short. */
+static double tci_attention_step(const tci_attention *x, double multiply, double powers)
+{
+    bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->cut.is_cut;
+    double bare = !x->turns ? 0.2 : is_short ? 0.22 : 0.15; /* of both */
+    double both = TCI_MAX(multiply, powers) + bare * (multiply + powers);
+    return TCI_ATTENTION_MEET + (x->scores.consumers == 1 ? multiply + powers : both);
+}
+
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile)
+{
+    tci_attention x;
+    if (!tci_attention_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    double steps = tci_attention_steps(&x.cut, &x.scores);
+    double cells = (double)x.scores.rows * x.scores.columns;
+    double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
+    double powers = cells / TCI_ATTENTION_POWERS;
+    double rounds = (double)tci_dim_known(tci_dim_ceil_div(x.scores.tiles, machine->matrix_units));
+    double step = tci_attention_step(&x, multiply, powers);
+    return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
+}
+
+/* ---- the holes of a point ---- */
+
+TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
+                                    const int32_t *given, int n_given, const int32_t *makes,
+                                    int n_makes)
+{
+    const tci_kernel *k = of->k;
+    tci_loop *l = tci_loop_make(of->s, k);
+    tci_build *b = tci_build_make(of->s, k, l);
+    l->matrix = x;
+    int local = tci_build_local(b, TC_F32, TCI_MAX(n_given, n_makes), 0);
+    l->locals[local].is_given = true;
+    for (int i = 0; i < n_given; i++) {
+        tci_build_keep(b, given[i], local, 0)->base = tci_lin_const(i);
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        if (axes >> a & 1) {
+            tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
+            tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
+                                               false, -1));
+        }
+    }
+    b->stage = k->n_stages;
+    for (int i = 0; i < n_makes; i++) {
+        tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
+        store.mem = TCI_MEM_STORE_ONE;
+        store.base = ~local;
+        store.x = tci_lx_const(l, i);
+        store.args[0] = tci_build_value(b, makes[i]);
+        tci_loop_append(l, 0, store);
+    }
+    l->narrow = tci_loop_is_narrow(of->s, l);
+    return l;
+}
+
+/* ---- the values of a row ---- */
+
+/* Largest score and sum of the rows at hand, where the main loop has left them: behind the columns
+ * of what is staged. */
+static void tci_attention_keep_row(tci_build *b, const tci_matrix *x, int inst, int at, int stage)
+{
+    int floats = tci_dtype_get((tc_dtype)x->staged)->bytes == 4 ? 1 : 2; /* elements to a float */
+    int local = tci_build_local(b, TC_F32, x->group_rows * x->staged_pitch / floats, 0);
+    b->l->locals[local].is_given = true;
+    tci_lkeep *keep = tci_build_keep(b, inst, local, stage);
+    keep->base = tci_lin_const(x->lanes / floats + at);
+    keep->coef[x->m_axis] = x->staged_pitch / floats;
+    keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
+}
+
+static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
+{
+    const tci_matrix *x = &a->result;
+    const tci_kernel *k = b->k;
+    int stage = k->reds[k->n_reds - 1].stage;
+    tci_attention_keep_row(b, x, a->most, 0, stage);
+    tci_attention_keep_row(b, x, a->sum, 1, stage);
+    tci_lin at = tci_matrix_given(b, x->m_axis);
+    for (int i = 0; i < x->n_batch; i++) {
+        tci_build_set(b, x->batch_axis[i],
+                      tci_build_bind(b, tci_matrix_given(b, x->batch_axis[i]), 0, x->batch[i] - 1,
+                                     false, -1));
+    }
+    b->stage = stage + 1;
+    for (int r = 0; r < x->group_rows; r++) {
+        tci_build_set(b, x->m_axis, tci_build_bind(b, tci_lin_plus(at, r), r,
+                                                   x->m - x->group_rows + r, false, -1));
+        for (int i = 0; i < k->n_stores; i++) {
+            if (k->stages[k->stores[i].stage].n_axes == 0) {
+                tci_build_store(b, &k->stores[i], tci_build_value(b, k->stores[i].value), false);
+            }
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
+{
+    b->l->lanes = x->result.lanes;
+    b->l->threads = x->result.row_threads;
+    b->l->matrix = &x->result;
+    b->l->attention = x;
+    const tci_matrix *s = &x->scores;
+    const int32_t *product = &b->k->reds[0].inst, score[2] = {x->score, x->cut.seen};
+    uint64_t axes = (((uint64_t)1 << b->k->n_outer) - 1) | (uint64_t)1 << s->n_axis;
+    for (int i = 0; i < 1 + x->cut.is_cut; i++) {
+        b->l->scores[b->l->n_scores++] =
+            tci_attention_hole(b, s, axes, product, 1, &score[i], 1);
+    }
+    if (x->tells) {
+        tci_attention_tell_rows(b, x);
+    }
+    tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
+}
+
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
+{
+    tci_attention *x = TCI_NEW(b->s, tci_attention);
+    bool fits = tci_attention_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_attention_holes(b, x);
+    launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
+    launch->task_ns = tci_attention_ns(b->k, machine, tile);
+}
+/* ---- src/loop/backward.c ---- */
+/* loop/backward.c - the schedule of attention's gradients on a GPU's matrix units.
+ *
+ * In: a kernel that kernel/backward.c recognises, the machine. Out: a skeleton (loop/backward.h)
+ * with its holes as loop IR. */
+/* ---- src/loop/backward.h ---- */
+/* loop/backward.h - gradients of attention on a GPU's matrix units: what the skeleton's main loop
+ * must know.
+ *
+ * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
+ * four more warps loads both factors of a tile's rows, and then, step by step, both of the steps,
+ * into a ring. A consumer multiplies them into registers, two products, and makes of these the
+ * weights, and the changes of scores, which are at once, rounded, the first factors of the products
+ * with the steps. Where weights alone are taken one product is made, and the other factor has steps
+ * only. What is a query's alone is evaluated once for each: of rows by the consumers, of steps by
+ * another of the four warps, which leaves it beside the step. Behind the last step the sums are
+ * left in shared memory, one product after the other, as loop/matrix.h says, where the same warps
+ * take their rows through the rest of the kernel: of two consumers in turns, where there is no room
+ * for the sums of both.
+ *
+ * Blocks (tci_loop.scores): values of a query; where keys are cut off, the score of these; the
+ * score of any key; where keys are cut off, of one that is seen; unless weights alone are taken,
+ * the change of a score; and, where there are two last products, the rows of the second. The rows
+ * of the first are the hole. */
+#ifndef TCI_LOOP_BACKWARD_H
+#define TCI_LOOP_BACKWARD_H
+
+
+enum { TCI_BACKWARD_TILES = 8 };
+
+/* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
+ * what is left of the sums, and of all with barriers and the rounding up of its start. The second
+ * factors lie behind the first. */
+TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x);
+/* Do consumers leave their sums in turns? */
+static inline bool tci_backward_turns(const tci_backward *x)
+{
+    return x->out[0].buffers < x->out[0].consumers;
+}
+/* Parts that the form by threads shares: columns of the last products, and how their rows are
+ * spread over threads; the blocks, and the hole. */
+TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x);
+TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x);
+/* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
+TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+/* The time of a kernel with such a tile; -1: it does not fit. */
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
+                              const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                              tci_launch *launch);
+
+#endif
+
+
+/* ---- src/loop/backward.c, continued ---- */
+enum {
+    TCI_BACKWARD_BARRIERS = 256, /* bytes for them */
+    TCI_BACKWARD_ALIGNED = 1024, /* the start of a box */
+    TCI_BACKWARD_SLOTS = 2,      /* of rows, where there is room for those of the next tile */
+    TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
+    TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
+    TCI_BACKWARD_HELD = 200,     /* registers of a thread for sums and pairs */
+    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums; */
+    TCI_BACKWARD_TURN = 1000,    /* to wait until the other consumer has left its own */
+    TCI_BACKWARD_MEET = 200,     /* cycles of a step for barriers */
+    TCI_BACKWARD_PAIRS = 16      /* weights, or changes, that a processor makes in a cycle */
+};
+
+/* ---- the tile ---- */
+
+/* Bytes of so many factors of a row or step: slabs of 64 elements. */
+static int64_t tci_backward_bytes(const tci_backward *x, int factors)
+{
+    int slabs = 0;
+    for (int i = 0; i < factors; i++) {
+        slabs += tci_attention_slabs(x->in[i].k);
+    }
+    return (int64_t)slabs * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x)
+{
+    return x->in[0].rows * tci_backward_bytes(x, x->n_in);
+}
+
+TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x)
+{
+    return x->in[0].columns * tci_backward_bytes(x, 2);
+}
+
+TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x)
+{
+    return x->by_step ? (int64_t)x->in[0].columns * x->n_values * 4 : 0;
+}
+
+TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x)
+{
+    int64_t one = tci_matrix_staged_bytes(&x->out[0]);
+    return x->n_out == 1 ? one : TCI_MAX(one, tci_matrix_staged_bytes(&x->out[1]));
+}
+
+TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x)
+{
+    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
+    return TCI_BACKWARD_ALIGNED + x->slots * tci_backward_rows_bytes(x) + x->rings * step +
+           tci_backward_staged_bytes(x) + TCI_BACKWARD_BARRIERS;
+}
+
+static void tci_backward_shape(tci_matrix *x, const int64_t *tile)
+{
+    x->consumers = x->buffers = (int32_t)tile[0];
+    x->sub_rows = 1;
+    x->columns = (int32_t)tile[1];
+    tci_attention_tiles(x, TCI_MATRIX_SUB * x->consumers);
+}
+
+/* A row of either product is spread over as many threads. */
+TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x)
+{
+    int lanes = TCI_MATRIX_WARP;
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->columns = (int32_t)tci_backward_columns_of(o->n);
+        o->own_columns = (int32_t)o->n;
+        o->chunks = 1;
+        while (lanes < o->columns) {
+            lanes *= 2;
+        }
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->lanes = lanes;
+        o->row_threads = TCI_MIN(lanes / 4, TCI_MATRIX_WARP);
+        o->staged_pitch = lanes + 8; /* rows begin in different banks */
+        tci_matrix_set_groups(k, k->n_stages, o);
+    }
+}
+
+static int tci_backward_held(const tci_backward *x)
+{
+    int held = x->in[0].columns / 2 * x->n_in + x->in[0].columns / 4 * x->n_out;
+    for (int i = 0; i < x->n_out; i++) {
+        held += x->out[i].columns / 2;
+    }
+    return held;
+}
+
+/* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
+static int64_t tci_backward_room(const tci_machine *machine, tci_backward *x, int buffers)
+{
+    for (int i = 0; i < x->n_out; i++) {
+        x->out[i].buffers = buffers;
+    }
+    return machine->facts.shared_most - tci_backward_shared_bytes(x);
+}
+
+/* The kernel with that tile; false: it does not fit. */
+static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine,
+                              const int64_t *tile, tci_backward *x)
+{
+    bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
+                 tile[1] % 16 == 0;
+    if (!known || !tci_backward_find(k, x) || !x->on_unit) {
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        tci_backward_shape(&x->in[i], tile);
+        tci_backward_shape(&x->out[i], tile);
+    }
+    tci_backward_columns(k, x);
+    x->rings = TCI_BACKWARD_RINGS;
+    x->slots = 1;
+    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
+    int64_t room = tci_backward_room(machine, x, x->in[0].consumers);
+    room = room < 0 ? tci_backward_room(machine, x, 1) : room;
+    if (room < 0 || tci_backward_held(x) > TCI_BACKWARD_HELD) {
+        return false;
+    }
+    if (room >= tci_backward_rows_bytes(x) + step) {
+        room -= tci_backward_rows_bytes(x);
+        x->slots = TCI_BACKWARD_SLOTS;
+    }
+    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_BACKWARD_MOST_RINGS);
+    return true;
+}
+
+/* The fewer rows a step has, the more a product waits for its factors. */
+TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    static const int64_t steps[TCI_BACKWARD_TILES / 2] = {128, 64, 48, 32};
+    for (int i = 0; i < TCI_BACKWARD_TILES; i++) {
+        n[i][0] = i < TCI_BACKWARD_TILES / 2 ? 2 : 1;
+        n[i][1] = steps[i % (TCI_BACKWARD_TILES / 2)];
+    }
+    return TCI_BACKWARD_TILES;
+}
+
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
+                              const int64_t *tile)
+{
+    tci_backward x;
+    if (!tci_backward_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.in[0];
+    double steps = tci_attention_steps(&x.cut, s);
+    double cells = (double)s->rows * s->columns;
+    double columns = 0;
+    for (int i = 0; i < 2; i++) {
+        columns += i < x.n_in ? (double)x.in[i].k : 0;
+        columns += i < x.n_out ? x.out[i].columns : 0;
+    }
+    double multiply = 2 * cells * columns / machine->facts.matrix_flops;
+    double pairs = x.n_in * cells / TCI_BACKWARD_PAIRS;
+    double both = s->consumers == 1 ? multiply + pairs
+                                    : TCI_MAX(multiply, pairs) + 0.2 * (multiply + pairs);
+    double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
+    double fill = TCI_BACKWARD_FILL + (tci_backward_turns(&x) ? TCI_BACKWARD_TURN : 0);
+    return rounds * (fill + steps * (TCI_BACKWARD_MEET + both)) / machine->facts.ghz;
+}
+
+/* ---- the holes ---- */
+
+/* The rows of one of the last products, as a function of its own. */
+static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int stage)
+{
+    tci_loop *l = tci_loop_make(of->s, of->k);
+    tci_build *b = tci_build_make(of->s, of->k, l);
+    l->lanes = x->lanes;
+    l->threads = x->row_threads;
+    l->matrix = x;
+    tci_matrix_hole(b, x, stage);
+    l->narrow = tci_loop_is_narrow(of->s, l);
+    return l;
+}
+
+TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
+{
+    const tci_kernel *k = b->k;
+    tci_loop *l = b->l;
+    l->lanes = x->out[0].lanes;
+    l->threads = x->out[0].row_threads;
+    l->matrix = &x->out[0];
+    l->backward = x;
+    uint64_t batch = 0, query = (uint64_t)1 << (x->by_step ? x->in[0].n_axis : x->in[0].m_axis);
+    for (int i = 0; i < x->in[0].n_batch; i++) {
+        batch |= (uint64_t)1 << x->in[0].batch_axis[i];
+    }
+    uint64_t all = batch | (uint64_t)1 << x->in[0].m_axis | (uint64_t)1 << x->in[0].n_axis;
+    int32_t given[TCI_BACKWARD_VALUES + 2] = {x->weight, x->changes};
+    for (int i = 2; i < x->n_values; i++) {
+        given[i] = x->values[i];
+    }
+    const tci_matrix *m = &x->in[0];
+    const int32_t *product = &x->scores;
+    l->scores[l->n_scores++] =
+        tci_attention_hole(b, m, batch | query, NULL, 0, x->values, x->n_values);
+    if (x->cut.is_cut) {
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, 0, NULL, 0, &x->cut.off, 1);
+    }
+    l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->score, 1);
+    if (x->cut.is_cut) {
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->cut.seen, 1);
+    }
+    if (x->n_in > 1) {
+        l->scores[l->n_scores++] =
+            tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
+    }
+    int stage = 0; /* the last one that reduces */
+    for (int r = 0; r < k->n_reds; r++) {
+        stage = TCI_MAX(stage, k->reds[r].stage);
+    }
+    if (x->n_out > 1) {
+        l->scores[l->n_scores++] = tci_backward_rows_hole(b, &x->out[1], stage);
+    }
+    tci_matrix_hole(b, &x->out[0], stage);
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                              tci_launch *launch)
+{
+    tci_backward *x = TCI_NEW(b->s, tci_backward);
+    bool fits = tci_backward_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_backward_holes(b, x);
+    launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
+    launch->task_ns = tci_backward_ns(b->k, machine, tile);
+}
+/* ---- src/loop/flash.c ---- */
+/* loop/flash.c - the schedules of attention and its gradients on a GPU by threads alone.
+ *
+ * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/flash.h), whose
+ * blocks and hole are those of loop/attention.c and loop/backward.c. */
+/* ---- src/loop/flash.h ---- */
+/* loop/flash.h - attention and its gradients on a GPU by threads alone: what the skeletons' main
+ * loops must know.
+ *
+ * What is on a matrix unit in loop/attention.h and loop/backward.h, with the same blocks and hole,
+ * for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS threads
+ * has a tile of rows, and goes over the other side step by step, in shared memory, all as f32. Half
+ * a warp has every eighth row, each of its lanes every 16th step of it; sums are one chain. Pairs
+ * go from lane to lane through shared memory of their own, so nothing of rows by steps is
+ * stored. */
+#ifndef TCI_LOOP_FLASH_H
+#define TCI_LOOP_FLASH_H
+
+
+enum {
+    TCI_FLASH_THREADS = 128,
+    TCI_FLASH_LANES = 16,  /* that share a row, */
+    TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
+    TCI_FLASH_PAD = 4      /* and elements behind each row in shared memory: banks differ */
+};
+
+/* Elements between rows of a factor in shared memory, of so many elements. */
+static inline int tci_flash_pitch(int64_t size)
+{
+    return (int)((size + 3) / 4 * 4) + TCI_FLASH_PAD;
+}
+
+/* The numbers of a tile worth weighing (rows, rows of a step), for both; how many. */
+TCI_FN int tci_flash_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+/* Bytes of shared memory. */
+TCI_FN int64_t tci_flash_bytes(const tci_attention *x);
+TCI_FN int64_t tci_flash_back_bytes(const tci_backward *x);
+/* The time of a kernel with such a tile; -1: it does not fit. */
+TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
+TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_flash_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                           tci_launch *launch);
+TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                tci_launch *launch);
+
+#endif
+
+/* ---- src/loop/flash.c, continued ---- */
+enum {
+    TCI_FLASH_HELD = 192,      /* registers of a thread for sums and pairs */
+    TCI_FLASH_FILL = 4000,     /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_FLASH_MEET = 600,      /* cycles of a step for barriers and for what is loaded */
+    TCI_FLASH_PRODUCTS = 128,  /* that a processor makes in a cycle */
+    TCI_FLASH_LIGHT = 128,     /* registers for sums up to which there is room for all else */
+    TCI_FLASH_BLOCKS = 4,      /* that a processor has at once, at most */
+    TCI_FLASH_OWN = 1024,      /* bytes of shared memory that a block has besides */
+    TCI_FLASH_OTHERS = 64      /* registers of a thread for all else */
+};
+
+/* ---- the tile ---- */
+
+TCI_FN int tci_flash_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    static const int64_t tiles[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}};
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        n[i][0] = tiles[i][0];
+        n[i][1] = tiles[i][1];
+    }
+    return TCI_COUNT(tiles);
+}
+
+static bool tci_flash_is_tile(const int64_t *tile)
+{
+    return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
+}
+
+/* What is left of the sums takes the place of what made them. */
+static int64_t tci_flash_left(const tci_matrix *x)
+{
+    return (int64_t)x->rows * x->staged_pitch * 4;
+}
+
+static void tci_flash_shape(tci_matrix *x, const int64_t *tile)
+{
+    tci_attention_tiles(x, (int)tile[0]);
+    x->columns = (int32_t)tile[1];
+}
+
+/* Sums are left as f32, whatever rounds them. */
+static void tci_flash_leave(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_kinst *in = &k->insts[x->value];
+    x->value = in->op == TCI_K_RED ? x->value : in->args[0];
+    x->staged = TC_F32;
+}
+
+TCI_FN int64_t tci_flash_bytes(const tci_attention *x)
+{
+    const tci_matrix *s = &x->scores, *r = &x->result;
+    int64_t floats = (int64_t)(s->rows + s->columns) * tci_flash_pitch(s->k) +
+                     (int64_t)s->columns * tci_flash_pitch(r->columns) +
+                     (int64_t)s->rows * tci_flash_pitch(s->columns);
+    return TCI_MAX(4 * floats, tci_flash_left(r)) + 4 * TCI_FLASH_GROUPS;
+}
+
+TCI_FN int64_t tci_flash_back_bytes(const tci_backward *x)
+{
+    const tci_matrix *s = &x->in[0];
+    int64_t floats = (int64_t)s->rows * tci_flash_pitch(s->columns);
+    for (int i = 0; i < 2; i++) {
+        int64_t rows = s->columns + (i < x->n_in ? s->rows : 0);
+        floats += rows * tci_flash_pitch(tci_backward_columns_of(x->in[i].k));
+    }
+    int64_t left = tci_flash_left(&x->out[0]);
+    left = x->n_out > 1 ? TCI_MAX(left, tci_flash_left(&x->out[1])) : left;
+    return TCI_MAX(4 * floats, left);
+}
+
+/* Blocks that a processor has room for at once. */
+static int tci_flash_blocks(const tci_machine *machine, int64_t bytes, int64_t held)
+{
+    int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
+    return (int)TCI_MIN(TCI_MAX(TCI_MIN(fit, 512 / (held + TCI_FLASH_OTHERS)), 1),
+                        TCI_FLASH_BLOCKS);
+}
+
+/* Registers of a thread: products of pairs, and sums of so many columns. */
+static int64_t tci_flash_held(const int64_t *tile, int64_t pairs, int64_t columns)
+{
+    return tile[0] / TCI_FLASH_GROUPS * (pairs * tile[1] + columns) / TCI_FLASH_LANES;
+}
+
+static bool tci_flash_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                           tci_attention *x)
+{
+    if (!tci_flash_is_tile(tile) || !tci_attention_find(k, x)) {
+        return false;
+    }
+    x->threads = TCI_FLASH_THREADS;
+    tci_flash_shape(&x->scores, tile);
+    tci_flash_shape(&x->result, tile);
+    tci_attention_columns(&x->result);
+    tci_flash_leave(k, &x->result);
+    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
+    int64_t held = tci_flash_held(tile, 1, x->result.columns);
+    x->blocks = tci_flash_blocks(machine, tci_flash_bytes(x), held);
+    return tci_flash_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+}
+
+static bool tci_flash_back_with(const tci_kernel *k, const tci_machine *machine,
+                                const int64_t *tile, tci_backward *x)
+{
+    if (!tci_flash_is_tile(tile) || !tci_backward_find(k, x)) {
+        return false;
+    }
+    int64_t columns = 0;
+    x->threads = TCI_FLASH_THREADS;
+    for (int i = 0; i < 2; i++) {
+        tci_flash_shape(&x->in[i], tile);
+        tci_flash_shape(&x->out[i], tile);
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_flash_leave(k, &x->out[i]);
+    }
+    tci_backward_columns(k, x);
+    for (int i = 0; i < x->n_out; i++) {
+        columns += x->out[i].columns;
+    }
+    int64_t held = tci_flash_held(tile, x->n_in, columns);
+    x->blocks = tci_flash_blocks(machine, tci_flash_back_bytes(x), held);
+    return tci_flash_back_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+}
+
+/* ---- the cost ---- */
+
+/* What a product takes with its loads, 1 without: of 16 bytes, for each row, which half a warp
+ * shares, and twice as long for each step. Many sums leave too few registers. */
+static double tci_flash_product(const int64_t *tile, int64_t held)
+{
+    double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
+    double crowded = held > TCI_FLASH_LIGHT ? (double)(held - TCI_FLASH_LIGHT) / 256 : 0;
+    return (1 + (rows + 2 * steps) / (rows * steps)) * (1 + crowded);
+}
+
+/* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. A processor
+ * has several blocks at once, and then what is left over. */
+static double tci_flash_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
+                               double cycles, int blocks)
+{
+    int64_t each = tci_dim_known(tci_dim_ceil_div(x->tiles, machine->facts.processors));
+    int64_t at_once[2] = {blocks, each % blocks}, times[2] = {each / blocks, each % blocks > 0};
+    double all = 0;
+    for (int i = 0; i < 2; i++) {
+        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with so many */
+        double n = (double)at_once[i];
+        all += (double)times[i] * (TCI_FLASH_FILL + steps * (TCI_FLASH_MEET + n * cycles / busy));
+    }
+    return all;
+}
+
+TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+{
+    tci_attention x;
+    if (!tci_flash_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.scores;
+    double steps = tci_attention_steps(&x.cut, s);
+    double cycles = (double)s->rows * s->columns * (double)(s->k + x.result.columns) /
+                    TCI_FLASH_PRODUCTS *
+                    tci_flash_product(tile, tci_flash_held(tile, 1, x.result.columns));
+    return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
+}
+
+TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                const int64_t *tile)
+{
+    tci_backward x;
+    if (!tci_flash_back_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.in[0];
+    double steps = tci_attention_steps(&x.cut, s);
+    int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
+    int64_t summed = s->k + (x.n_in > 1 ? x.in[1].k : 0);
+    double cycles = (double)s->rows * s->columns * (double)(summed + columns) /
+                    TCI_FLASH_PRODUCTS *
+                    tci_flash_product(tile, tci_flash_held(tile, x.n_in, columns));
+    return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_flash_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                           tci_launch *launch)
+{
+    tci_attention *x = TCI_NEW(b->s, tci_attention);
+    bool fits = tci_flash_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_attention_holes(b, x);
+    launch->n_tasks = x->scores.tiles;
+    launch->task_ns = tci_flash_ns(b->k, machine, tile);
+}
+
+TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                tci_launch *launch)
+{
+    tci_backward *x = TCI_NEW(b->s, tci_backward);
+    bool fits = tci_flash_back_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_backward_holes(b, x);
+    launch->n_tasks = x->in[0].tiles;
+    launch->task_ns = tci_flash_back_ns(b->k, machine, tile);
+}
+/* ---- src/loop/row_block.c ---- */
+/* loop/row_block.c - register-resident rows: a row per block, warp or part of a warp, on GPUs.
+ *
+ * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the
+ * outer axes are bound. Out: the stages, written out vector by vector.
+ *
+ * The one idea: stages along an axis use the same bindings of it, so whatever two of them need is
+ * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
+ * before the first result is needed, and written once.
+ *
+ * The threads of a row are one vector of `vlanes` lanes, so a reduction has one accumulator; or of
+ * fewer lanes, then it has one for each vector of the class, as far as the row has elements: an
+ * accumulator without one changes none that it is joined to. The lanes are joined as kernel/ir.h
+ * says: those of a thread that are neighbours first, then whole vectors, then lanes of different
+ * warps, which meet in one array that every warp reads as a whole, so each of them gets the same
+ * values and nobody has to be told the result; then the lanes of a warp. So fewer threads join the
+ * same numbers with fewer shuffles, and what each thread does once is done for more elements.
+ *
+ * A reduction of what is EARLIER (kernel/ir.h) has words in the step's own memory, which no run
+ * clears: for each row one, whose tag counts the runs, and those of the totals of its parts and
+ * groups, which get the next tag in a run. Each block reads the row's word, tells its total, and
+ * awaits those before it, of which each thread reads a few; the block of the last part, whose wait
+ * says that all others have read the row's word, makes that tag the row's. */
+/* ---- src/loop/row_block.h ---- */
+/* loop/row_block.h - register-resident rows: a row per block, warp or part of a warp, on GPUs. */
+#ifndef TCI_LOOP_ROW_BLOCK_H
+#define TCI_LOOP_ROW_BLOCK_H
+
+
+/* How many vectors the longest row takes, of l->lanes on l->threads, l->rows of them in a block; 0:
+ * a stage walks several axes, or a row is too long, or cannot be held so. */
+TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
+/* All stages for one outer point. */
+TCI_FN void tci_row_emit(tci_build *b);
+
+#endif
+
+
+/* ---- src/loop/row_block.c, continued ---- */
+enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */
+
+/* Loads that change along `axis`; of them those that several stages need. */
+static void tci_row_count_loads(const tci_kernel *k, int axis, int *loads, int *held)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    int *stages = TCI_NEW_ARRAY(k->s, int, k->n_insts + 1);
+    *loads = *held = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        tci_cost_mark(k, t, false, live);
+        for (int i = 0; i < k->n_insts; i++) {
+            stages[i] += live[i];
+            live[i] = false;
+        }
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        bool walks = k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
+        *loads += walks;
+        *held += walks && stages[i] > 1;
+    }
+}
+
+/* Vectors of the rows along `axis`; 0: they do not fit into registers. */
+static int tci_row_vectors_along(const tci_kernel *k, const tci_loop *l, int axis)
+{
+    if (k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
+        return 0;
+    }
+    int loads, held;
+    int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
+    bool part = l->lanes != tci_kernel_lanes(k);
+    bool near = n == 1 || l->lanes >= tci_kernel_near(k); /* no two vectors have neighbours */
+    if (part && (!near || l->threads > TCI_WARP)) {
+        return 0;
+    }
+    tci_row_count_loads(k, axis, &loads, &held);
+    bool fits = n * held <= TCI_CLASS_ROW_VECTORS && n * TCI_MAX(loads, 1) <= TCI_ROW_MOST_LOADED;
+    return fits ? (int)n : 0;
+}
+
+TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
+{
+    int most = 0;
+    if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < 2) {
+        return 0;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        int n = st->n_axes == 1 ? tci_row_vectors_along(k, l, st->axes[0]) : 0;
+        if (n == 0 && (st->n_axes > 0 || st->kind != TCI_STAGE_MAP)) {
+            return 0;
+        }
+        most = TCI_MAX(most, n);
+    }
+    return most;
+}
+
+/* Lanes with an element: the others keep what they have. */
+static int tci_row_mask(tci_build *b, int n)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_FIRST_N;
+    st.n = n;
+    return tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
+}
+
+static int tci_row_copy(tci_build *b, int part, int unused)
+{
+    (void)unused;
+    return tci_build_copy(b, part);
+}
+
+/* The accumulator of every `apart`-th vector from number `first` on. */
+static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int first, int apart, int n,
+                                   const tci_bind **vecs)
+{
+    int axis = b->k->stages[red->stage].axes[0];
+    tci_stage_tuple acc = tci_stage_accumulator(b, red, b->l->lanes);
+    for (int i = first; i < n; i += apart) {
+        tci_build_set(b, axis, vecs[i]);
+        tci_stage_tuple v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        if (vecs[i]->n >= 0) {
+            v = tci_stage_choose(b, tci_row_mask(b, vecs[i]->n), v, acc);
+        }
+        tci_stage_assign(b, acc, v);
+    }
+    return tci_stage_each(b, acc, tci_row_copy, 0);
+}
+
+/* ---- joining the lanes ---- */
+
+/* Of `all` parts of the class, a power of two, the first n, which have elements: part i takes in
+ * part i + h, for h = all / 2 ... 1. */
+static tci_stage_tuple tci_row_join_parts(tci_build *b, const tci_kred *red, int all, int n,
+                                         tci_stage_tuple *parts)
+{
+    for (int h = all / 2; h >= 1; h /= 2) {
+        for (int i = 0; i < h && i + h < n; i++) {
+            parts[i] = tci_stage_combine(b, red, parts[i], parts[i + h]);
+        }
+    }
+    return parts[0];
+}
+
+/* The lanes of one vector, whose neighbours are joined. */
+static tci_stage_tuple tci_row_join_vectors(tci_build *b, const tci_kred *red, int n,
+                                           const tci_bind **vecs)
+{
+    int all = TCI_MAX(tci_kernel_lanes(b->k) / b->l->lanes, 1), held = TCI_MIN(all, n);
+    tci_stage_tuple *parts = TCI_NEW_ARRAY(b->s, tci_stage_tuple, held);
+    for (int i = 0; i < held; i++) {
+        parts[i] = tci_stage_join_near(b, red, tci_row_fold(b, red, i, all, n, vecs));
+    }
+    return tci_row_join_parts(b, red, all, held, parts);
+}
+
+static int tci_row_lane_op(tci_build *b, tci_mem mem, int value, int imm)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.args[0] = value;
+    st.imm = imm;
+    int lanes = mem == TCI_MEM_LANE_REPEAT ? 1 : b->l->lanes;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, lanes, b->cur);
+}
+
+/* Writes the vector where all warps see it. */
+static int tci_row_share(tci_build *b, int value, int unused)
+{
+    (void)unused;
+    tc_dtype t = (tc_dtype)b->l->values[value].dtype;
+    int local = tci_build_local(b, t, b->l->lanes, b->cur);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, 0);
+    st.args[0] = value;
+    tci_build_mem(b, st, t, 1, b->cur);
+    return local;
+}
+
+/* The lanes of warp `warp`, in every warp. */
+static int tci_row_of_warp(tci_build *b, int local, int warp)
+{
+    int held = b->l->lanes / b->l->threads;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LOAD_REPEAT;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, (int64_t)warp * TCI_WARP * held);
+    return tci_build_mem(b, st, (tc_dtype)b->l->locals[local].dtype, b->l->lanes, b->cur);
+}
+
+/* `shared`: the arrays that hold the accumulator, where there are several warps. */
+static tci_stage_tuple tci_row_join_warps(tci_build *b, const tci_kred *red, tci_stage_tuple shared)
+{
+    int n = b->l->threads / TCI_WARP;
+    tci_stage_tuple *warps = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
+    for (int i = 0; i < n; i++) {
+        warps[i] = tci_stage_each(b, shared, tci_row_of_warp, i);
+    }
+    return tci_row_join_parts(b, red, n, n, warps);
+}
+
+static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_tuple v)
+{
+    int threads = TCI_MIN(b->l->threads, TCI_WARP);
+    v = tci_stage_join_halves(b, red, v, threads * (b->l->lanes / b->l->threads) / 2);
+    return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.part[red->part], 0);
+}
+
+static void tci_row_meet(tci_build *b)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* The lanes of an accumulator, all of them. */
+static int tci_row_join(tci_build *b, const tci_kred *red, tci_stage_tuple v)
+{
+    v = tci_stage_join_near(b, red, v);
+    if (b->l->threads > TCI_WARP) {
+        v = tci_stage_each(b, v, tci_row_share, 0);
+        tci_row_meet(b);
+        v = tci_row_join_warps(b, red, v);
+    }
+    return tci_row_join_lanes(b, red, v);
+}
+
+/* ---- what is earlier ---- */
+
+/* The words of the row at hand begin at `at` of local `words`: one that has its tag, the totals of
+ * its parts, those of its groups. tag: of this run; words: of a total. */
+typedef struct tci_row_told {
+    const tci_kred *red;
+    int local, tag, words;
+    int64_t parts, group;
+    tci_lin at, part, in_group, number; /* the part, its place in its group, which group */
+} tci_row_told;
+
+/* The outer axes [first, end) as one. */
+static tci_lin tci_row_as_one(tci_build *b, int first, int end)
+{
+    tci_lin one = tci_lin_const(0);
+    for (int a = first; a < end; a++) {
+        one = tci_lin_add(b, tci_lin_mul(b, one, b->k->axes[a].size), b->bind[a]->at);
+    }
+    return one;
+}
+
+static int tci_row_tag(tci_build *b, const tci_row_told *t)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_TAG;
+    st.base = ~t->local;
+    st.x = tci_build_lx(b, t->at);
+    tci_value one = {.i = 1};
+    int args[2] = {tci_build_mem(b, st, TC_I64, 1, b->cur), tci_build_const(b, TC_I64, one)};
+    return tci_build_prim(b, TCI_P_ADD, TC_I64, 2, args, 0);
+}
+
+static tci_row_told tci_row_told_begin(tci_build *b, const tci_kred *red)
+{
+    const tci_kernel *k = b->k;
+    int first = k->n_outer - red->earlier;
+    tci_row_told t = {.red = red, .parts = tci_kernel_parts(k), .group = tci_kernel_group(k)};
+    int64_t rows = 1;
+    for (int a = 0; a < first; a++) {
+        rows *= tci_kernel_known(k, a);
+    }
+    t.words = tci_lmem_told((tc_dtype)red->dtype);
+    int64_t pitch = 1 + (t.parts + t.parts / t.group) * t.words;
+    t.local = tci_build_work(b, TC_I64, rows * pitch);
+    t.at = tci_lin_mul(b, tci_row_as_one(b, 0, first), pitch);
+    t.part = tci_row_as_one(b, first, k->n_outer);
+    int part = tci_build_lx(b, t.part);
+    t.number = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, part, -1, t.group));
+    t.in_group = tci_lin_add(b, t.part, tci_lin_mul(b, t.number, -t.group));
+    t.tag = tci_row_tag(b, &t);
+    return t;
+}
+
+/* The word of total number `number`: those of parts come first. */
+static tci_lin tci_row_word(tci_build *b, const tci_row_told *t, tci_lin number)
+{
+    return tci_lin_plus(tci_lin_add(b, t->at, tci_lin_mul(b, number, t->words)), 1);
+}
+
+static void tci_row_tell(tci_build *b, const tci_row_told *t, tci_lin at, int value)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_TELL;
+    st.base = ~t->local;
+    st.x = tci_build_lx(b, at);
+    st.args[0] = value;
+    st.args[1] = t->tag;
+    tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
+}
+
+/* What n totals from number `first` on come to. */
+static int tci_row_await(tci_build *b, const tci_row_told *t, tci_lin first, tci_lin n)
+{
+    tci_stage_tuple acc = tci_stage_accumulator(b, t->red, b->l->lanes);
+    tci_lopen open;
+    int lanes = tci_lx_const(b->l, b->l->lanes), zero = tci_lx_const(b->l, 0);
+    int i = tci_build_for(b, zero, tci_build_lx(b, n), b->l->lanes, &open);
+    tci_lin at = tci_lin_var(b, i);
+    int left = tci_build_lx(b, tci_lin_add(b, n, tci_lin_mul(b, at, -1)));
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_AWAIT;
+    st.base = ~t->local;
+    st.x = tci_build_lx(b, tci_row_word(b, t, tci_lin_add(b, first, at)));
+    st.n = tci_lx_make(b->l, TCI_LX_MIN, left, lanes, 0);
+    st.args[0] = t->tag;
+    int there = tci_row_mask(b, st.n);
+    int v = tci_build_mem(b, st, (tc_dtype)t->red->dtype, b->l->lanes, b->cur);
+    tci_stage_tuple more = tci_stage_combine(b, t->red, acc, tci_stage_tuple_of(v, -1));
+    tci_stage_assign(b, acc, tci_stage_choose(b, there, more, acc));
+    tci_build_close(b, &open);
+    return tci_row_join(b, t->red, tci_stage_each(b, acc, tci_row_copy, 0));
+}
+
+/* Tells a value where `at` is `last`. */
+static void tci_row_tell_last(tci_build *b, const tci_row_told *t, tci_lin at, int64_t last,
+                              tci_lin word, int value)
+{
+    tci_lopen open;
+    tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, at), last, last), &open);
+    tci_row_tell(b, t, word, value);
+    tci_build_close(b, &open);
+}
+
+static int tci_row_both(tci_build *b, const tci_row_told *t, int x, int y)
+{
+    return tci_stage_combine(b, t->red, tci_stage_tuple_of(x, -1), tci_stage_tuple_of(y, -1))
+        .part[0];
+}
+
+/* What the totals of earlier parts come to, where that of this part is `total`. */
+static int tci_row_earlier(tci_build *b, const tci_row_told *t, int total)
+{
+    tci_lin mates = tci_lin_mul(b, t->number, t->group);
+    tci_row_tell(b, t, tci_row_word(b, t, t->part), total);
+    int earlier = tci_row_await(b, t, mates, t->in_group);
+    if (t->group < t->parts) {
+        tci_lin groups = tci_lin_const(t->parts);
+        tci_lin word = tci_row_word(b, t, tci_lin_add(b, groups, t->number));
+        tci_row_tell_last(b, t, t->in_group, t->group - 1, word,
+                          tci_row_both(b, t, earlier, total));
+        earlier = tci_row_both(b, t, tci_row_await(b, t, groups, t->number), earlier);
+    }
+    tci_row_tell_last(b, t, t->part, t->parts - 1, t->at, earlier);
+    return earlier;
+}
+
+/* ---- stages ---- */
+
+static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kernel *k = b->k;
+    const tci_kred *earlier = tci_kernel_earlier(k);
+    bool warps = b->l->threads > TCI_WARP;
+    tci_row_told told = {0};
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
+    if (earlier && earlier->stage == stage) {
+        told = tci_row_told_begin(b, earlier);
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            acc[r] = tci_row_join_vectors(b, &k->reds[r], n, vecs);
+            acc[r] = warps ? tci_stage_each(b, acc[r], tci_row_share, 0) : acc[r];
+        }
+    }
+    if (warps) {
+        tci_row_meet(b);
+    }
+    tci_build_set(b, k->stages[stage].axes[0], NULL);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            tci_stage_tuple v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
+            int result = tci_row_join_lanes(b, &k->reds[r], v);
+            result = told.red == &k->reds[r] ? tci_row_earlier(b, &told, result) : result;
+            tci_build_remember(b, k->reds[r].inst, result);
+        }
+    }
+}
+
+static void tci_row_map(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    if (st->n_axes == 0) {
+        tci_stage_stores(b, stage, NULL);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, st->axes[0], vecs[i]);
+        tci_stage_stores(b, stage, NULL);
+    }
+    tci_build_set(b, st->axes[0], NULL);
+}
+
+/* The vectors of the rows along `axis`, all of them. */
+static const tci_bind **tci_row_bind(tci_build *b, int axis, int *n)
+{
+    int64_t lanes = b->l->lanes, size = tci_kernel_known(b->k, axis);
+    *n = (int)tci_ceil_div(size, lanes);
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, *n);
+    for (int i = 0; i < *n; i++) {
+        int64_t at = i * lanes, left = TCI_MIN(size - at, lanes);
+        vecs[i] = tci_build_bind(b, tci_lin_const(at), at, at + left - 1, true,
+                                 left < lanes ? tci_lx_const(b->l, left) : -1);
+    }
+    return vecs;
+}
+
+TCI_FN void tci_row_emit(tci_build *b)
+{
+    const tci_kernel *k = b->k;
+    const tci_bind ***vecs = TCI_NEW_ARRAY(b->s, const tci_bind **, k->n_axes + 1);
+    int *n_vecs = TCI_NEW_ARRAY(b->s, int, k->n_axes + 1);
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        int axis = st->n_axes > 0 ? st->axes[0] : k->n_axes; /* none has the last entry */
+        if (!vecs[axis] && st->n_axes > 0) {
+            vecs[axis] = tci_row_bind(b, axis, &n_vecs[axis]);
+        }
+        b->stage = t;
+        if (st->kind == TCI_STAGE_SCAN) {
+            tci_scan_vectors(b, t, n_vecs[axis], vecs[axis]);
+        } else if (st->kind == TCI_STAGE_REDUCE) {
+            tci_row_reduce(b, t, n_vecs[axis], vecs[axis]);
+        } else {
+            tci_row_map(b, t, n_vecs[axis], vecs[axis]);
+        }
+    }
+}
+/* ---- src/loop/smem_transpose.c ---- */
+/* loop/smem_transpose.c - transpose through shared memory, with one padding column against bank
+ * conflicts.
+ *
+ * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
+ * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
+ *
+ * The one idea: neighbouring threads must touch neighbouring memory, so a square is walked twice.
+ * First along row_axis: the loads that run along it are read and kept in a shared array, one column
+ * of padding keeping its banks apart. Then, behind a barrier, along vec_axis: everything else.
+ *
+ * Here the threads are told apart by TCI_LX_THREAD and every value is a scalar of its thread (the
+ * loop has one lane). Invariant: no element is computed twice, as an output may lie on an input;
+ * squares at the edge test every element. */
+/* ---- src/loop/smem_transpose.h ---- */
+/* loop/smem_transpose.h - transpose through shared memory, with one padding column against bank
+ * conflicts. */
+#ifndef TCI_LOOP_SMEM_TRANSPOSE_H
+#define TCI_LOOP_SMEM_TRANSPOSE_H
+
+
+enum { TCI_SQUARE = 64, TCI_SQUARE_THREADS = 256 }; /* side; a multiple of it in threads */
+
+/* A pointwise kernel walked in squares of `row_axis` x `vec_axis`. */
+typedef struct tci_square {
+    int row_axis, vec_axis;
+    int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
+} tci_square;
+
+/* False: nothing to turn, or too little to fill squares. */
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
+/* The square with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
+
+#endif
+
+/* ---- src/loop/smem_transpose.c, continued ---- */
+enum {
+    TCI_SQUARE_PITCH = TCI_SQUARE + 1,
+    TCI_SQUARE_BYTES = 40960,                                     /* of all arrays together */
+    TCI_SQUARE_STEP = TCI_SQUARE_THREADS / TCI_SQUARE,            /* lines walked at once */
+    TCI_SQUARE_FAR_BYTES = 64,                                    /* a stride that wants turning */
+    TCI_SQUARE_FILL = -2                                          /* the stage of the first walk */
+};
+
+static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
+{
+    tci_dim along = 0, across = 0;
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
+        !tci_build_coef(k, in->x, row_axis, &along) ||
+        !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
+        return false;
+    }
+    int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes;
+    int64_t stride = tci_dim_known(across);
+    return (along == 1 || along == -1) &&
+           (stride < 0 ? -stride : stride) * bytes >= TCI_SQUARE_FAR_BYTES;
+}
+
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q)
+{
+    int64_t room = TCI_SQUARE_BYTES;
+    q->row_axis = row_axis;
+    q->vec_axis = vec_axis;
+    q->loads = TCI_NEW_ARRAY(k->s, int32_t, k->n_insts + 1);
+    q->n_loads = 0;
+    bool known = row_axis >= 0 && tci_dim_is_known(k->axes[row_axis].size) &&
+                 tci_dim_is_known(k->axes[vec_axis].size);
+    if (!known || tci_kernel_known(k, row_axis) < TCI_SQUARE / 4 ||
+        tci_kernel_known(k, vec_axis) < TCI_SQUARE / 4) {
+        return false;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        int64_t bytes = (int64_t)TCI_SQUARE * TCI_SQUARE_PITCH *
+                        tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes;
+        if (tci_square_turns(k, &k->insts[i], row_axis, vec_axis) && bytes <= room) {
+            q->loads[q->n_loads++] = i;
+            room -= bytes;
+        }
+    }
+    return q->n_loads > 0;
+}
+
+/* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
+ * TCI_SQUARE of them. */
+typedef struct tci_square_walk {
+    const tci_square *q;
+    int fast_axis, slow_axis;
+    tci_lin fast, slow;       /* of the first element */
+    int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
+    bool edge;                /* elements may lie outside */
+} tci_square_walk;
+
+static tci_lin tci_square_at(const tci_square_walk *w, int step)
+{
+    return tci_lin_plus(w->slow, (int64_t)step * TCI_SQUARE_STEP);
+}
+
+static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
+{
+    int64_t skip = (int64_t)step * TCI_SQUARE_STEP;
+    int64_t n_slow = tci_kernel_known(b->k, w->slow_axis);
+    int64_t n_fast = tci_kernel_known(b->k, w->fast_axis);
+    tci_build_set(b, w->fast_axis,
+                  tci_build_bind(b, w->fast, 0, TCI_MIN(w->fast_hi + TCI_SQUARE, n_fast) - 1, false,
+                                 -1));
+    tci_build_set(b, w->slow_axis,
+                  tci_build_bind(b, tci_square_at(w, step), TCI_MIN(skip, n_slow - 1),
+                                 TCI_MIN(w->slow_hi + skip + TCI_SQUARE_STEP, n_slow) - 1, false,
+                                 -1));
+}
+
+static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fill)
+{
+    for (int step = 0; step < TCI_SQUARE / TCI_SQUARE_STEP; step++) {
+        tci_lopen open;
+        if (w->edge) {
+            int args[2] = {tci_build_inside(b, w->fast, b->k->axes[w->fast_axis].size),
+                           tci_build_inside(b, tci_square_at(w, step),
+                                            b->k->axes[w->slow_axis].size)};
+            tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
+        }
+        tci_square_bind(b, w, step);
+        for (int i = 0; fill && i < w->q->n_loads; i++) {
+            tci_build_value(b, w->q->loads[i]);
+        }
+        if (!fill) {
+            tci_stage_stores(b, 0, NULL);
+        }
+        if (w->edge) {
+            tci_build_close(b, &open);
+        }
+    }
+    tci_build_set(b, w->fast_axis, NULL);
+    tci_build_set(b, w->slow_axis, NULL);
+}
+
+/* Both walks. */
+static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec, bool edge)
+{
+    tci_loop *l = b->l;
+    int thread = tci_lx_make(l, TCI_LX_THREAD, -1, -1, 0);
+    tci_lin low = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, thread, -1, TCI_SQUARE));
+    tci_lin high = tci_build_let(b, tci_lx_make(l, TCI_LX_DIV, thread, -1, TCI_SQUARE));
+    int64_t n_row = tci_kernel_known(b->k, q->row_axis);
+    int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
+    int64_t row_hi = (n_row - 1) / TCI_SQUARE * TCI_SQUARE;
+    int64_t vec_hi = (n_vec - 1) / TCI_SQUARE * TCI_SQUARE;
+    tci_square_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
+                             tci_lin_add(b, vec, high), row_hi, vec_hi, edge};
+    tci_square_walk across = {q, q->vec_axis, q->row_axis, tci_lin_add(b, vec, low),
+                              tci_lin_add(b, row, high), vec_hi, row_hi, edge};
+    b->stage = TCI_SQUARE_FILL;
+    tci_square_elements(b, &along, true);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(l, b->cur, st);
+    b->stage = 0;
+    tci_square_elements(b, &across, false);
+}
+
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec)
+{
+    int64_t n_row = tci_kernel_known(b->k, q->row_axis);
+    int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
+    tci_lin row_square = row, vec_square = vec;
+    row = tci_lin_mul(b, row, TCI_SQUARE);
+    vec = tci_lin_mul(b, vec, TCI_SQUARE);
+    for (int i = 0; i < q->n_loads; i++) {
+        int inst = q->loads[i];
+        int local = tci_build_local(b, (tc_dtype)b->k->insts[inst].dtype,
+                                    TCI_SQUARE * TCI_SQUARE_PITCH, b->cur);
+        tci_lkeep *keep = tci_build_keep(b, inst, local, TCI_SQUARE_FILL);
+        keep->coef[q->row_axis] = 1;
+        keep->coef[q->vec_axis] = TCI_SQUARE_PITCH;
+        keep->origin[q->row_axis] = row;
+        keep->origin[q->vec_axis] = vec;
+    }
+    if (n_row % TCI_SQUARE == 0 && n_vec % TCI_SQUARE == 0) {
+        tci_square_walks(b, q, row, vec, false);
+        return;
+    }
+    int args[2] = {tci_build_inside(b, row_square, n_row / TCI_SQUARE),
+                   tci_build_inside(b, vec_square, n_vec / TCI_SQUARE)};
+    int whole = tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
+    tci_lopen open;
+    tci_build_if(b, whole, &open);
+    tci_square_walks(b, q, row, vec, false);
+    tci_build_close(b, &open);
+    tci_build_if(b, tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &whole, 0), &open);
+    tci_square_walks(b, q, row, vec, true);
+    tci_build_close(b, &open);
+}
+/* ---- src/loop/simt_gemm.c ---- */
+/* loop/simt_gemm.c - SIMT GEMM: shared-memory panels and register tiles, by the threads of a
+ * block.
+ *
+ * In: a kernel whose first stage is a DOT of two factors, and whose later stages are pointwise. The
+ * outer axes that one factor alone has are the rows of the result, those of the other the columns,
+ * each counted as one axis; so are the contracted ones. Out: the statements for one tile of the
+ * result.
+ *
+ * The one idea: a tile of the result lies in the registers of a block's threads, 4 x 4 to 8 x 8
+ * points each, and every factor is read once for the whole tile: slab by slab of the contracted
+ * axes, the block evaluates the factors' own expressions into two shared panels, from which each
+ * thread takes what its points need. So windows of an image, its padding, transposes and cheap
+ * arithmetic cost no more than the index of an element: nothing is copied before. While a slab is
+ * worked on, the values of the next one are on their way into registers. Each point takes its
+ * products in the order of the axes, one chain or, in class SPLIT, a chain for each so many slabs.
+ *
+ * Cost: an f32 tile of 128 x 128 x 16 is 1024 multiply-adds of a thread, 64 reads of four
+ * neighbours from the panels, and 16 elements to fetch, each one load and, where axes must be told
+ * apart, about ten operations on its index. Reading panels takes two cycles of a processor for each
+ * warp and group of four neighbours, during which its four parts do eight multiply-adds of a warp:
+ * with 4 x 4 points that is the limit, with 8 x 8 half of it.
+ *
+ * As in loop/smem_transpose.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A
+ * thread has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 4 (y + g places)
+ * + (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it takes them from a panel four
+ * neighbours at a time, and what a warp takes at once is one line of each panel. There are two of
+ * each panel: one is filled while the other is read. Places outside the result are computed from
+ * the last element inside, and not stored. */
+/* ---- src/loop/simt_gemm.h ---- */
+/* loop/simt_gemm.h - SIMT GEMM: shared-memory panels and register tiles, by the threads of a
+ * block. */
+#ifndef TCI_LOOP_SIMT_GEMM_H
+#define TCI_LOOP_SIMT_GEMM_H
+
+
+/* One factor of the contraction, along the rows or along the columns of the result: the outer axes
+ * that it has and the other factor lacks, counted as one in row-major order. */
+typedef struct tci_product_side {
+    int inst;
+    int n_axes, *axes;
+    int64_t extent;   /* of a block's tile: */
+    int points;       /* of a thread, */
+    int places;       /* times threads side by side */
+    int64_t size;     /* of all axes */
+    bool along_depth; /* memory runs along the contracted axes rather than along these */
+} tci_product_side;
+
+typedef struct tci_product {
+    tci_product_side rows, columns;
+    int64_t depth;    /* of the contracted axes, counted as one */
+    int threads;      /* of a block */
+    int resident;     /* blocks that a processor should hold at once */
+} tci_product;
+
+/* The tiles that there are, the last one for values wider than 4 bytes alone. */
+typedef struct tci_product_tile {
+    int16_t rows, columns;
+    int8_t row_points, column_points;
+} tci_product_tile;
+enum { TCI_PRODUCT_TILES = 8 };
+TCI_FN const tci_product_tile *tci_product_tiles(void);
+
+/* Fills *p but for the tile. False: not such a kernel, or too small for tiles; it may have few rows
+ * or few columns. */
+TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p);
+/* Has it rows and columns enough that tiles are faster than anything else? */
+TCI_FN bool tci_product_fills(const tci_product *p);
+/* Gives it the tile (rows, columns, row_points, column_points). The time by the model; -1: there is
+ * no such tile. */
+TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                             tci_product *p);
+/* Its sides without a tile. False: it is no such kernel. */
+TCI_FN bool tci_product_take_sides(const tci_kernel *k, tci_product *p);
+/* Is the axis one of the rows' or the columns'? */
+TCI_FN bool tci_product_has(const tci_product *p, int axis);
+/* The tile with these numbers along rows and columns; the other outer axes are bound. */
+TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
+
+/* ---- pieces ---- */
+
+/* Places of a thread's points along a side: first + skip[i]. In pairs: points 2 i and 2 i + 1 of
+ * the columns are neighbours, and so may be their stores. */
+typedef struct tci_product_points {
+    const tci_product_side *side;
+    tci_lin first;
+    int n;
+    const int64_t *skip;
+    bool in_pairs;
+} tci_product_points;
+/* The sum of the point number row of the rows and column of the columns. */
+typedef tci_stage_tuple (*tci_product_sum_fn)(tci_build *b, void *arg, int row, int column);
+/* The stages behind the first for all points of the thread, points[0] of the rows. */
+TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
+                               tci_product_sum_fn sum, void *arg);
+/* The thread's number divided by c, or what is left of it (TCI_LX_DIV, TCI_LX_MOD); / before % n */
+TCI_FN tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c);
+TCI_FN tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n);
+/* The smaller of x and the last element of an axis. */
+TCI_FN tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size);
+TCI_FN void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds);
+/* The contracted axes and a side's own, bound to one place of a panel after the other: what does
+ * not move from one to the next is bound once. Unbound in the end. */
+typedef struct tci_product_walk {
+    const tci_product_side *side;
+    const tci_bind **depths, **ats;
+    bool begun;
+} tci_product_walk;
+TCI_FN tci_product_walk tci_product_walk_of(tci_build *b, const tci_product_side *side);
+TCI_FN void tci_product_bind(tci_build *b, tci_product_walk *walk, tci_lin depth, tci_lin at);
+TCI_FN void tci_product_unbind(tci_build *b, const tci_product_walk *walk);
+/* The value waits in *waiting, which is made first. */
+TCI_FN void tci_product_wait(tci_build *b, int *waiting, int value, bool first);
+TCI_FN void tci_product_barrier(tci_build *b);
+
+#endif
+
+/* ---- src/loop/simt_gemm.c, continued ---- */
+#include <math.h>
+#include <string.h>
+
+enum {
+    TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
+    TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
+    TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
+    TCI_PRODUCT_WARP_X = 8,  /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_Y = 4,
+    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that a processor should hold at once, */
+    TCI_PRODUCT_LANES = 384, /* or this many threads of small ones, which gather more each */
+    TCI_PRODUCT_BUSY = 12,   /* warps that hide each other's waits */
+    TCI_PRODUCT_GATHER = 12, /* instructions to fetch an element */
+    TCI_PRODUCT_RUN = 8      /* neighbours along the contracted axes that are worth reading so */
+};
+
+/* ---- whether and how ---- */
+
+static bool tci_product_fits(const tci_kernel *k)
+{
+    return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % TCI_PRODUCT_SLAB == 0;
+}
+
+/* How many neighbouring elements x walks along the axes, the last one fastest, forwards or
+ * backwards. */
+static int64_t tci_product_run(const tci_kernel *k, int x, int n_axes, const int *axes)
+{
+    int64_t run = 1, sign = 0;
+    for (int i = n_axes - 1; i >= 0; i--) {
+        tci_dim coef = 0;
+        bool linear = tci_build_coef(k, x, axes[i], &coef);
+        sign = sign == 0 && tci_dim_lt(coef, 0) ? -1 : sign == 0 ? 1 : sign;
+        if (!linear || coef != sign * run) {
+            break;
+        }
+        run *= tci_kernel_known(k, axes[i]);
+    }
+    return run;
+}
+
+/* Every load of the factor that knows the contracted axes runs along them, and not along its own
+ * axes. */
+static bool tci_product_runs_along(const tci_kernel *k, const tci_product_side *side)
+{
+    const tci_kstage *stage = &k->stages[0];
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    bool any = false;
+    live[side->inst] = true;
+    for (int i = side->inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        bool load = live[i] && in->op == TCI_K_LOAD;
+        if (load && tci_build_depends(in->axes, stage->axes[stage->n_axes - 1])) {
+            int64_t along = tci_product_run(k, in->x, stage->n_axes, stage->axes);
+            int64_t across = tci_product_run(k, in->x, side->n_axes, side->axes);
+            if (along < TCI_PRODUCT_RUN || across > 1) {
+                return false;
+            }
+            any = true;
+        }
+    }
+    return any;
+}
+
+static void tci_product_side_of(const tci_kernel *k, const tci_product_axes *axes,
+                                tci_product_side *side)
+{
+    side->inst = axes->inst;
+    side->n_axes = axes->n_axes;
+    side->axes = axes->axes;
+    side->size = axes->size;
+    side->along_depth = tci_product_runs_along(k, side);
+}
+
+TCI_FN bool tci_product_take_sides(const tci_kernel *k, tci_product *p)
+{
+    tci_product_sides sides;
+    if (!tci_product_find(k, &sides)) {
+        return false;
+    }
+    p->depth = sides.depth;
+    tci_product_side_of(k, &sides.rows, &p->rows);
+    tci_product_side_of(k, &sides.columns, &p->columns);
+    return true;
+}
+
+static void tci_product_shape(tci_product *p, const tci_product_tile *tile)
+{
+    p->rows.extent = tile->rows;
+    p->rows.points = tile->row_points;
+    p->rows.places = tile->rows / tile->row_points;
+    p->columns.extent = tile->columns;
+    p->columns.points = tile->column_points;
+    p->columns.places = tile->columns / tile->column_points;
+    p->threads = p->rows.places * p->columns.places;
+    p->resident = TCI_MAX(TCI_PRODUCT_LANES / p->threads, TCI_PRODUCT_LARGE);
+}
+
+/* Cycles of the busiest processor for one step along the depth: the slower of issuing instructions
+ * and of reading panels, and more where few warps hide each other's waits. */
+static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine,
+                                 const tci_product *p)
+{
+    double points = 1;
+    for (int a = 0; a < k->n_outer; a++) {
+        points *= tci_product_has(p, a) ? 1 : (double)tci_kernel_known(k, a);
+    }
+    double rows = (double)p->rows.extent, columns = (double)p->columns.extent;
+    double tiles = points * (double)tci_ceil_div(p->rows.size, p->rows.extent) *
+                   (double)tci_ceil_div(p->columns.size, p->columns.extent);
+    double rounds = ceil(tiles / machine->facts.processors), warps = p->threads / TCI_WARP;
+    double takes = warps * (p->rows.points + p->columns.points) / TCI_PRODUCT_NEXT;
+    double gathers = (rows + columns) / TCI_WARP * TCI_PRODUCT_GATHER;
+    double cycles = (rows * columns / TCI_WARP + takes + gathers) / 4;
+    double busy = TCI_MIN(rounds, p->resident) * warps;
+    double hidden = busy >= TCI_PRODUCT_BUSY ? 1 : 0.5 + 0.5 * busy / TCI_PRODUCT_BUSY;
+    return rounds * TCI_MAX(cycles, 2 * takes) / hidden;
+}
+
+TCI_FN const tci_product_tile *tci_product_tiles(void)
+{
+    static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {
+        {128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},  {64, 64, 8, 8},
+        {64, 64, 4, 8},   {16, 128, 4, 4}, {128, 32, 4, 4}, {64, 64, 4, 4}};
+    return tiles;
+}
+
+TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
+{
+    return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
+           tci_product_take_sides(k, p) && tci_product_fits(k) &&
+           TCI_MIN(p->rows.size, p->columns.size) >= TCI_GATHER_FEW &&
+           TCI_MAX(p->rows.size, p->columns.size) >= TCI_GATHER_SIDE &&
+           p->depth >= TCI_GATHER_DEPTH;
+}
+
+TCI_FN bool tci_product_fills(const tci_product *p)
+{
+    return p->rows.size >= (p->columns.along_depth ? TCI_GATHER_FEW : TCI_GATHER_SIDE) &&
+           p->columns.size >= TCI_GATHER_SIDE;
+}
+
+TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                             tci_product *p)
+{
+    const tci_product_tile *tiles = tci_product_tiles();
+    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
+    for (int i = wide ? TCI_PRODUCT_TILES - 1 : 0; i < TCI_PRODUCT_TILES; i++) {
+        if (tiles[i].rows == tile[0] && tiles[i].columns == tile[1] &&
+            tiles[i].row_points == tile[2] && tiles[i].column_points == tile[3]) {
+            tci_product_shape(p, &tiles[i]);
+            return tci_product_cycles(k, machine, p) * (double)p->depth / machine->facts.ghz;
+        }
+    }
+    return -1;
+}
+
+TCI_FN bool tci_product_has(const tci_product *p, int axis)
+{
+    bool found = false;
+    for (int i = 0; i < p->rows.n_axes; i++) {
+        found = found || p->rows.axes[i] == axis;
+    }
+    for (int i = 0; i < p->columns.n_axes; i++) {
+        found = found || p->columns.axes[i] == axis;
+    }
+    return found;
+}
+
+/* ---- the state of one tile ---- */
+
+/* One factor: its panel, and the values that wait for their turn. */
+typedef struct tci_product_panel {
+    const tci_product_side *side;
+    tci_lin base;        /* of the tile along the axis */
+    tci_lin depth, at;   /* this thread's first element: in the slab, and along the axis */
+    int64_t step;        /* to its next element, along whichever of the two moves */
+    int n;               /* elements of a thread */
+    int local;           /* panel */
+    int *waiting;        /* n mutable values */
+    tci_lin take;        /* where the thread takes its points' values */
+} tci_product_panel;
+
+typedef struct tci_product_state {
+    tci_build *b;
+    const tci_product *p;
+    tci_product_panel panels[2]; /* rows, columns */
+    tci_stage_tuple *acc, *total; /* row * columns of a thread + column; total: in parts */
+} tci_product_state;
+
+static int64_t tci_product_pitch(const tci_product_side *side)
+{
+    return side->extent + TCI_PRODUCT_PAD;
+}
+
+/* A thread's n-th point along a side, from its first one. */
+static int64_t tci_product_skip(const tci_product_side *side, int n)
+{
+    return (int64_t)(n / TCI_PRODUCT_NEXT) * side->places * TCI_PRODUCT_NEXT +
+           n % TCI_PRODUCT_NEXT;
+}
+
+TCI_FN tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
+{
+    int thread = tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0);
+    return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
+}
+
+TCI_FN tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
+{
+    int above = tci_build_lx(b, tci_product_thread(b, TCI_LX_DIV, before));
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
+}
+
+/* The thread's place along the columns, and along the rows. */
+static tci_lin tci_product_x(tci_build *b, const tci_product *p)
+{
+    const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;
+    tci_lin warp = tci_product_digit(b, TCI_WARP, warps);
+    tci_lin lane = tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X);
+    return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_X));
+}
+
+static tci_lin tci_product_y(tci_build *b, const tci_product *p)
+{
+    const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;
+    tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
+    tci_lin lane = tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y);
+    return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
+}
+
+static void tci_product_open_panel(tci_build *b, tci_product_panel *panel, const tci_product *p,
+                                   const tci_product_side *side, tci_lin tile, tci_lin place)
+{
+    int64_t across = side->along_depth ? TCI_PRODUCT_SLAB : side->extent;
+    tci_lin low = tci_product_thread(b, TCI_LX_MOD, across);
+    tci_lin high = tci_product_thread(b, TCI_LX_DIV, across);
+    panel->side = side;
+    panel->base = tci_lin_mul(b, tile, side->extent);
+    panel->depth = side->along_depth ? low : high;
+    panel->at = side->along_depth ? high : low;
+    panel->step = p->threads / across;
+    panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / p->threads);
+    panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
+                                   2 * TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+    panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
+    panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
+}
+
+TCI_FN tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
+{
+    int last = tci_lx_const(b->l, size - 1);
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
+}
+
+TCI_FN void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds)
+{
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axes[i], binds ? binds[i] : NULL);
+    }
+}
+
+TCI_FN tci_product_walk tci_product_walk_of(tci_build *b, const tci_product_side *side)
+{
+    tci_product_walk walk = {.side = side};
+    walk.depths = TCI_NEW_ARRAY(b->s, const tci_bind *, b->k->stages[0].n_axes);
+    walk.ats = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
+    return walk;
+}
+
+TCI_FN void tci_product_bind(tci_build *b, tci_product_walk *walk, tci_lin depth, tci_lin at)
+{
+    const tci_kstage *stage = &b->k->stages[0];
+    const tci_product_side *side = walk->side;
+    if (!walk->begun || !side->along_depth) {
+        tci_build_digits(b, stage->n_axes, stage->axes, depth, walk->depths);
+    }
+    if (!walk->begun || side->along_depth) {
+        tci_build_digits(b, side->n_axes, side->axes, at, walk->ats);
+    }
+    walk->begun = true;
+    tci_product_set(b, stage->n_axes, stage->axes, walk->depths);
+    tci_product_set(b, side->n_axes, side->axes, walk->ats);
+}
+
+TCI_FN void tci_product_unbind(tci_build *b, const tci_product_walk *walk)
+{
+    const tci_kstage *stage = &b->k->stages[0];
+    tci_product_set(b, stage->n_axes, stage->axes, NULL);
+    tci_product_set(b, walk->side->n_axes, walk->side->axes, NULL);
+}
+
+TCI_FN void tci_product_wait(tci_build *b, int *waiting, int value, bool first)
+{
+    if (first) {
+        *waiting = tci_build_mutable(b, value);
+    } else {
+        tci_build_assign(b, *waiting, value);
+    }
+}
+
+/* ---- slabs ---- */
+
+/* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
+static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci_lin from,
+                             bool first)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = panel->side;
+    tci_product_walk walk = tci_product_walk_of(b, side);
+    bool cut = side->size % side->extent != 0, tail = s->p->depth % TCI_PRODUCT_SLAB != 0;
+    for (int i = 0; i < panel->n; i++) {
+        int64_t skip = i * panel->step;
+        tci_lin depth = tci_lin_add(b, from, panel->depth);
+        tci_lin at = tci_lin_add(b, panel->base, panel->at);
+        depth = tci_lin_plus(depth, side->along_depth ? 0 : skip);
+        at = tci_lin_plus(at, side->along_depth ? skip : 0);
+        depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
+        at = cut ? tci_product_inside(b, at, side->size) : at;
+        tci_product_bind(b, &walk, depth, at);
+        tci_product_wait(b, &panel->waiting[i], tci_build_value(b, side->inst), first);
+    }
+    tci_product_unbind(b, &walk);
+}
+
+static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first)
+{
+    tci_product_load(s, &s->panels[0], from, first);
+    tci_product_load(s, &s->panels[1], from, first);
+}
+
+TCI_FN void tci_product_barrier(tci_build *b)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* The waiting values become the panels number `half`. */
+static void tci_product_publish(tci_product_state *s, tci_lin half)
+{
+    tci_build *b = s->b;
+    for (int f = 0; f < 2; f++) {
+        const tci_product_panel *panel = &s->panels[f];
+        int64_t pitch = tci_product_pitch(panel->side);
+        int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
+        tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
+        first = tci_lin_add(b, first, tci_lin_mul(b, half, TCI_PRODUCT_SLAB * pitch));
+        for (int i = 0; i < panel->n; i++) {
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_STORE_ONE;
+            st.base = ~panel->local;
+            st.x = tci_build_lx(b, tci_lin_plus(first, i * step));
+            st.args[0] = panel->waiting[i];
+            tci_build_mem(b, st, TC_F32, 1, b->cur);
+        }
+    }
+    tci_product_barrier(b);
+}
+
+/* From row `depth` of the panels, counted over both halves. */
+static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
+{
+    tci_build *b = s->b;
+    const tci_product_panel *panel = &s->panels[f];
+    tc_dtype t = (tc_dtype)b->k->insts[panel->side->inst].dtype;
+    tci_lin row = tci_lin_mul(b, depth, tci_product_pitch(panel->side));
+    tci_lin first = tci_lin_add(b, row, panel->take);
+    for (int i = 0; i < panel->side->points; i++) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_LOAD_ONE;
+        st.base = ~panel->local;
+        st.x = tci_build_lx(b, tci_lin_plus(first, tci_product_skip(panel->side, i)));
+        values[i] = tci_build_mem(b, st, t, 1, b->cur);
+    }
+}
+
+/* n steps of every point's chain, from the panels number `half`. */
+static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    int n_rows = s->p->rows.points, n_columns = s->p->columns.points;
+    int *rows = TCI_NEW_ARRAY(b->s, int, n_rows), *columns = TCI_NEW_ARRAY(b->s, int, n_columns);
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
+    open.st.unroll = TCI_PRODUCT_SLAB;
+    tci_lin row = tci_lin_add(b, tci_lin_mul(b, half, TCI_PRODUCT_SLAB), tci_lin_var(b, i));
+    tci_product_take(s, 0, row, rows);
+    tci_product_take(s, 1, row, columns);
+    for (int r = 0; r < n_rows; r++) {
+        for (int c = 0; c < n_columns; c++) {
+            bool swap = s->p->rows.inst != red->in[0];
+            tci_stage_tuple v =
+                tci_stage_tuple_of(swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]);
+            tci_stage_tuple acc = s->acc[r * n_columns + c];
+            tci_stage_assign(b, acc, tci_stage_combine(b, red, acc, v));
+        }
+    }
+    tci_build_close(b, &open);
+}
+
+/* Slab number `slab` begins a part of the sums: the one before joins those before it. */
+static void tci_product_next_part(tci_product_state *s, int slab)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    int n = s->p->rows.points * s->p->columns.points;
+    tci_lopen open, later;
+    if (red->order != TCI_ORDER_SPLIT) {
+        return;
+    }
+    int place = tci_lx_make(b->l, TCI_LX_MOD, slab, -1, red->order_n / TCI_PRODUCT_SLAB);
+    tci_build_if(b, tci_build_in_range(b, place, 0, 0), &open);
+    tci_build_if(b, tci_build_in_range(b, slab, 1, s->p->depth / TCI_PRODUCT_SLAB), &later);
+    for (int i = 0; i < n; i++) {
+        tci_stage_assign(b, s->total[i], tci_stage_joined(b, red, s->total[i], s->acc[i]));
+        tci_stage_assign(b, s->acc[i], tci_stage_identity(b, red));
+    }
+    tci_build_close(b, &later);
+    tci_build_close(b, &open);
+}
+
+static void tci_product_slabs(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
+    int64_t n = tail > 0 ? whole : whole - 1; /* slabs with another one behind */
+    tci_lopen open;
+    tci_product_load_both(s, tci_lin_const(0), true);
+    tci_product_publish(s, tci_lin_const(0));
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
+    tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
+    tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
+    tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
+    tci_product_next_part(s, tci_lx_var(l, i));
+    tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
+    tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
+    tci_build_close(b, &open);
+    tci_product_next_part(s, tci_lx_const(l, n));
+    tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
+}
+
+/* ---- the result ---- */
+
+static tci_lin tci_product_at(const tci_product_points *points, int i)
+{
+    return tci_lin_plus(points->first, points->skip[i]);
+}
+
+/* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. The second of a
+ * pair is behind the first on the last axis, where that has pairs alone. */
+static const tci_bind **tci_product_binds(tci_build *b, const tci_product_points *points)
+{
+    const tci_product_side *side = points->side;
+    const int last = side->n_axes - 1;
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, points->n * side->n_axes);
+    bool pairs = points->in_pairs && last >= 0 && tci_kernel_known(b->k, side->axes[last]) % 2 == 0;
+    for (int i = 0; i < points->n; i++) {
+        const tci_bind **own = binds + i * side->n_axes;
+        if (pairs && i % 2 == 1) {
+            memcpy(own, own - side->n_axes, sizeof(*own) * (size_t)side->n_axes);
+            const tci_bind *pair[2];
+            tci_build_neighbours(b, side->axes[last], own[last]->at, 2, pair);
+            own[last] = pair[1];
+        } else {
+            tci_build_digits(b, side->n_axes, side->axes, tci_product_at(points, i), own);
+        }
+    }
+    return binds;
+}
+
+/* So many neighbouring points lie in the result together, or outside. */
+static int tci_product_group(const tci_product_points *points)
+{
+    bool odd = points->side->size % 2 != 0 && points->side->size % points->side->extent != 0;
+    return points->in_pairs && !odd ? 2 : 1;
+}
+
+/* Opens the branch for a group of points that may lie outside of the result, at the first of them;
+ * each has bindings of its own: what is loaded there stays there. True: it has one. */
+static bool tci_product_open(tci_build *b, const tci_product_points *points, int point,
+                             const tci_bind **binds, tci_lopen *open)
+{
+    const tci_product_side *side = points->side;
+    bool cut = side->size % side->extent != 0;
+    const tci_bind **own = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
+    if (cut && point % tci_product_group(points) == 0) {
+        tci_build_if(b, tci_build_inside(b, tci_product_at(points, point), side->size), open);
+    }
+    for (int i = 0; i < side->n_axes; i++) {
+        const tci_bind *bind = binds[point * side->n_axes + i];
+        own[i] = cut ? tci_build_bind(b, bind->at, bind->lo, bind->hi, false, -1) : bind;
+    }
+    tci_product_set(b, side->n_axes, side->axes, own);
+    return cut;
+}
+
+/* Whether statement `one` stores an element, and `next` the one behind it: both are one access. */
+static bool tci_product_joins(tci_loop *l, const tci_lstmt *one, const tci_lstmt *next)
+{
+    bool stores = one->op == TCI_L_MEM && one->mem == TCI_MEM_STORE_ONE && next->op == TCI_L_MEM &&
+                  next->mem == TCI_MEM_STORE_ONE && one->base == next->base;
+    return stores && tci_lx_multiple(l, one->x) % 2 == 0 &&
+           tci_lx_make(l, TCI_LX_ADD, one->x, tci_lx_const(l, 1), 0) == next->x;
+}
+
+/* Joins the stores of two neighbours, which the statements of the block from `from` on are. */
+static void tci_product_join_stores(tci_build *b, int from)
+{
+    tci_lblock *block = &b->l->blocks[b->cur];
+    for (int i = from; i < block->n; i++) {
+        int j = i + 1;
+        while (j < block->n && !tci_product_joins(b->l, &block->stmts[i], &block->stmts[j])) {
+            j++;
+        }
+        if (j < block->n) {
+            block->stmts[j].mem = TCI_MEM_STORE_PAIRS;
+            block->stmts[j].x = block->stmts[i].x;
+            block->stmts[j].args[1] = block->stmts[j].args[0];
+            block->stmts[j].args[0] = block->stmts[i].args[0];
+            memmove(block->stmts + i, block->stmts + i + 1,
+                    sizeof(*block->stmts) * (size_t)(block->n - i - 1));
+            block->n--;
+        }
+    }
+}
+
+TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
+                               tci_product_sum_fn sum, void *arg)
+{
+    const tci_bind **rows = tci_product_binds(b, &points[0]);
+    const tci_bind **columns = tci_product_binds(b, &points[1]);
+    const int group = tci_product_group(&points[1]);
+    for (int r = 0; r < points[0].n; r++) {
+        tci_lopen row, column;
+        bool cut_row = tci_product_open(b, &points[0], r, rows, &row);
+        for (int c = 0, from = 0; c < points[1].n; c++) {
+            bool cut = tci_product_open(b, &points[1], c, columns, &column);
+            from = c % group == 0 ? b->l->blocks[b->cur].n : from;
+            tci_stage_remember_result(b, &b->k->reds[0], sum(b, arg, r, c));
+            for (int t = 1; t < b->k->n_stages; t++) {
+                b->stage = t;
+                tci_stage_stores(b, t, NULL);
+            }
+            if ((c + 1) % group == 0) {
+                tci_product_join_stores(b, from);
+                if (cut) {
+                    tci_build_close(b, &column);
+                }
+            }
+        }
+        if (cut_row) {
+            tci_build_close(b, &row);
+        }
+    }
+    for (int f = 0; f < 2; f++) {
+        tci_product_set(b, points[f].side->n_axes, points[f].side->axes, NULL);
+    }
+}
+
+static tci_stage_tuple tci_product_sum(tci_build *b, void *arg, int row, int column)
+{
+    const tci_product_state *s = arg;
+    int i = row * s->p->columns.points + column;
+    const tci_kred *red = &b->k->reds[0];
+    return red->order == TCI_ORDER_SPLIT ? tci_stage_joined(b, red, s->total[i], s->acc[i])
+                                         : s->acc[i];
+}
+
+static tci_product_points tci_product_points_of(tci_build *b, const tci_product_panel *panel)
+{
+    int n = panel->side->points;
+    int64_t *skip = TCI_NEW_ARRAY(b->s, int64_t, n);
+    for (int i = 0; i < n; i++) {
+        skip[i] = tci_product_skip(panel->side, i);
+    }
+    tci_lin first = tci_lin_add(b, panel->base, panel->take);
+    return (tci_product_points){panel->side, first, n, skip, false};
+}
+
+TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
+{
+    tci_product_state s = {b, p, {{0}}, NULL, NULL};
+    int n = p->rows.points * p->columns.points;
+    b->stage = 0;
+    tci_product_open_panel(b, &s.panels[0], p, &p->rows, row, tci_product_y(b, p));
+    tci_product_open_panel(b, &s.panels[1], p, &p->columns, column, tci_product_x(b, p));
+    s.acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
+    s.total = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
+    for (int i = 0; i < n; i++) {
+        s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
+        if (b->k->reds[0].order == TCI_ORDER_SPLIT) {
+            s.total[i] = tci_stage_total(b, &b->k->reds[0], 1);
+        }
+    }
+    tci_product_slabs(&s);
+    tci_product_points points[2] = {tci_product_points_of(b, &s.panels[0]),
+                                    tci_product_points_of(b, &s.panels[1])};
+    points[1].in_pairs = points[1].n % TCI_PRODUCT_NEXT == 0;
+    tci_product_finish(b, points, tci_product_sum, &s);
+}
+
+TCI_FN double tci_products_least_ns(const tci_ask *a)
+{
+    tci_product p = {0};
+    bool tiles = tci_product_plan(a->k, &a->machine, &p);
+    double least = -1;
+    for (int i = 0; tiles && i < TCI_PRODUCT_TILES; i++) {
+        const tci_product_tile *t = &tci_product_tiles()[i];
+        const int64_t n[] = {t->rows, t->columns, t->row_points, t->column_points};
+        double cost = tci_product_ns(a->k, &a->machine, n, &p);
+        least = cost >= 0 && (least < 0 || cost < least) ? cost : least;
+    }
+    return least;
+}
+/* ---- src/loop/thread_per_point.c ---- */
+/* loop/thread_per_point.c - one thread per output, on GPUs: depthwise and grouped convolutions,
+ * GEMV, pooling, small movements.
+ *
+ * In: a kernel with reductions whose last outer axis is too short to lay vectors along, or no
+ * multiple of one, or whose loads are guarded or take neighbours some elements apart, so that a
+ * vector would be read lane by lane; or one MAP stage with an axis shorter still. Out: the
+ * statements for one thread. The one idea: neighbouring threads take neighbouring points of the
+ * result, whatever axes those lie on, and each goes through the stages alone; what neighbours read
+ * in common comes from the cache. A thread has several points along an axis that the factor with
+ * the last axis lacks, so that what it reads of that factor serves all of them; or of a movement
+ * all along a short axis that it stores together. Nothing changes a sum's order.
+ *
+ * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
+ * and one read of neighbours for all rows. */
+/* ---- src/loop/thread_per_point.h ---- */
+/* loop/thread_per_point.h - one thread per output, on GPUs: depthwise and grouped convolutions,
+ * GEMV, pooling, small movements. */
+#ifndef TCI_LOOP_THREAD_PER_POINT_H
+#define TCI_LOOP_THREAD_PER_POINT_H
+
+
+enum { TCI_SPREAD_THREADS = 256 };
+
+/* Threads are told apart by all outer axes but one, counted as one in row-major order; each has
+ * `rows` neighbours along that one. */
+typedef struct tci_spread {
+    int n_axes, *axes;
+    int64_t size;       /* of those axes; 0: it is no such kernel */
+    int row_axis, rows; /* -1, 1: there is none */
+    bool by_lane;       /* a vector along the last axis would be read lane by lane */
+} tci_spread;
+
+/* False: not such a kernel, or one that is better made of vectors along the last axis. */
+TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p);
+/* Block number `chunk`, rows from rows * row on. */
+TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk);
+
+#endif
+
+
+/* ---- src/loop/thread_per_point.c, continued ---- */
+enum {
+    TCI_SPREAD_ROWS = 8,       /* of a thread, at most */
+    TCI_SPREAD_BUSY = 512      /* threads that keep a processor busy */
+};
+
+/* ---- whether and how ---- */
+
+static bool tci_spread_is_dot(const tci_kernel *k)
+{
+    return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
+}
+
+/* Would a vector along the last outer axis be read lane by lane? A load of the first stage has a
+ * guard, or, as windows of an image do, takes its neighbours some elements apart. */
+static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), found = false;
+    tci_cost_mark(k, 0, false, live);
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        tci_dim coef = 0;
+        if (live[i] && in->op == TCI_K_LOAD) {
+            bool linear = tci_build_coef(k, in->x, k->n_outer - 1, &coef);
+            bool apart = !tci_spread_is_dot(k) && (!linear || tci_dim_lt(1, coef));
+            found |= in->n_guards > 0 || apart;
+        }
+    }
+    return found;
+}
+
+/* A short axis along which a map stores neighbours: -1 none. */
+static int tci_spread_together(const tci_kernel *k)
+{
+    int found = -1;
+    bool map = k->n_reds == 0 && k->n_stages == 1 && k->n_outer > 1;
+    for (int a = 0; a < k->n_outer - 1 && map && found < 0; a++) {
+        int64_t size = tci_dim_hint(k->axes[a].size);
+        bool together = size > 1 && size <= TCI_SPREAD_ROWS;
+        for (int i = 0; i < k->n_stores && together; i++) {
+            tci_dim coef = 0;
+            together = tci_build_coef(k, k->stores[i].x, a, &coef) && coef == 1;
+        }
+        found = together ? a : -1;
+    }
+    return found;
+}
+
+static bool tci_spread_fits(const tci_kernel *k)
+{
+    bool reduces = k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE;
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 &&
+                (reduces || (k->n_reds == 0 && k->n_stages == 1));
+    for (int t = reduces; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        fits = k->stores[i].mode == TCI_MODE_SET;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
+    }
+    int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
+    bool is_short = last < (reduces ? TCI_SPREAD_SHORT : TCI_SPREAD_SHORT / 2) ||
+                    tci_spread_together(k) >= 0;
+    bool is_ragged = !tci_spread_is_dot(k) && last % TCI_VLANES != 0;
+    return fits && (reduces ? is_short || is_ragged || tci_spread_is_lane_by_lane(k)
+                            : is_short && k->n_outer > 1);
+}
+
+/* The last outer axis that the factor with the very last one lacks; -1: none. */
+static int tci_spread_row_axis(const tci_kernel *k)
+{
+    const tci_kred *red = &k->reds[0];
+    if (!tci_spread_is_dot(k)) {
+        return tci_spread_together(k);
+    }
+    uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
+    int last = k->n_outer - 1, row = last - 1;
+    uint64_t fast = tci_build_depends(a, last) ? a : b;
+    if (tci_build_depends(a, last) == tci_build_depends(b, last)) {
+        return -1;
+    }
+    while (row >= 0 && (tci_build_depends(fast, row) || k->axes[row].size == 1)) {
+        row--;
+    }
+    return row;
+}
+
+TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p)
+{
+    if (machine->block_threads < TCI_SPREAD_THREADS || !tci_spread_fits(k)) {
+        return false;
+    }
+    int64_t all = 1;
+    p->row_axis = tci_spread_row_axis(k);
+    p->rows = 1;
+    p->by_lane = tci_spread_is_lane_by_lane(k);
+    p->n_axes = 0;
+    p->axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
+    for (int a = 0; a < k->n_outer; a++) {
+        all = all > INT32_MAX ? all : all * tci_kernel_known(k, a);
+        if (a != p->row_axis) {
+            p->axes[p->n_axes++] = a;
+        }
+    }
+    int64_t busy = (int64_t)machine->facts.processors * TCI_SPREAD_BUSY;
+    int64_t rows = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
+    p->size = rows > 0 ? all / rows : 0;
+    for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
+        bool worth = k->n_reds > 0 ? all / r >= busy : r == rows;
+        p->rows = rows % r == 0 && worth ? r : p->rows;
+    }
+    return all > 0 && all <= INT32_MAX;
+}
+
+/* ---- a thread ---- */
+
+TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk)
+{
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, p->n_axes + p->rows);
+    const tci_bind **rows = binds + p->n_axes;
+    bool cut = p->size % TCI_SPREAD_THREADS != 0;
+    tci_lopen open;
+    tci_lin thread = tci_build_let(b, tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0));
+    tci_lin point = tci_lin_add(b, tci_lin_mul(b, chunk, TCI_SPREAD_THREADS), thread);
+    if (cut) {
+        tci_build_if(b, tci_build_inside(b, point, p->size), &open);
+    }
+    tci_build_digits(b, p->n_axes, p->axes, point, binds);
+    for (int i = 0; i < p->n_axes; i++) {
+        tci_build_set(b, p->axes[i], binds[i]);
+    }
+    tci_lin first = tci_lin_mul(b, row, p->rows);
+    if (p->row_axis >= 0) {
+        tci_build_neighbours(b, p->row_axis, first, p->rows, rows);
+    }
+    tci_tile tile = {0};
+    tile.row_axis = p->row_axis;
+    tile.rows = rows;
+    tile.n_rows = p->rows;
+    tile.vec_axis = tile.next_axis = -1;
+    tile.n_vecs = 1;
+    tile.written = b->k->n_reds == 0;
+    tci_stage_all(b, &tile);
+    for (int i = 0; i < p->n_axes; i++) {
+        tci_build_set(b, p->axes[i], NULL);
+    }
+    if (cut) {
+        tci_build_close(b, &open);
+    }
+}
+/* ---- src/loop/window.c ---- */
+/* loop/window.c - short reductions, and maps of short rows, on blocks of threads whose last outer
+ * axis lies together in memory: depthwise convolutions and gradients of their filters, pooling,
+ * filters of few channels, norms, with channels last.
+ *
+ * In: a kernel whose first stage reduces few elements, or that is a map, of which every load runs
+ * along the last outer axis or does not know it, and no guard does; its later stages are pointwise.
+ * Out: the statements for one thread. The one idea: a thread has a vector along that axis, of 16
+ * bytes where it can, and several neighbouring points along the axis before. The last reduced axis
+ * is written out, so that what windows of neighbouring points have in common is read once, and what
+ * none of them changes, as a filter or a norm's scale, once for all. Nothing changes a sum's order.
+ *
+ * Neighbouring threads take vectors that follow each other. */
+/* ---- src/loop/window.h ---- */
+/* loop/window.h - short reductions on blocks of threads, along a last axis that lies together. */
+#ifndef TCI_LOOP_WINDOW_H
+#define TCI_LOOP_WINDOW_H
+
+
+enum {
+    TCI_WINDOW_THREADS = 128, /* of a block */
+    TCI_WINDOW_ROWS = 8       /* points of a thread, at most */
+};
+
+/* A thread has a vector along the last outer axis, and `rows` neighbours along the one before. */
+typedef struct tci_window {
+    int lanes, row_axis, rows;  /* -1, 1: there is no such axis */
+    int64_t size;               /* threads */
+} tci_window;
+
+/* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not so many rows. */
+TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
+                            tci_window *p);
+/* Block number `block`. */
+TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block);
+
+#endif
+
+/* ---- src/loop/window.c, continued ---- */
+enum {
+    TCI_WINDOW_MOST = 128,     /* elements that are reduced */
+    TCI_WINDOW_WRITTEN = 16,   /* of the last axis of them */
+    TCI_WINDOW_SHORT = 2048,   /* elements of a row of a map, at most */
+    TCI_WINDOW_NARROW = 2,     /* bytes of an element of a map for which its vectors are wide */
+    TCI_WINDOW_HELD = 32,      /* sums that a thread holds where it is worth it */
+    TCI_WINDOW_BUSY = 512,     /* threads that keep a processor busy, */
+    TCI_WINDOW_BUSY_BOTH = 64  /* or that do where each reads much of both factors */
+};
+
+/* ---- whether ---- */
+
+/* A chain of products of any length, as gradients of filters are? */
+static bool tci_window_is_chain(const tci_kernel *k)
+{
+    return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT && k->reds[0].order == TCI_ORDER_CHAIN;
+}
+
+/* A map of short rows? */
+static bool tci_window_is_map(const tci_kernel *k)
+{
+    return k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP && k->stages[0].n_axes == 0 &&
+           k->n_outer > 1 && tci_dim_hint(k->axes[k->n_outer - 1].size) <= TCI_WINDOW_SHORT;
+}
+
+/* *elements: that are reduced. */
+static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
+{
+    bool map = tci_window_is_map(k);
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 1 && k->n_axes < 63 &&
+                (map || (k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                         k->stages[0].n_kept == 0));
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
+    }
+    *elements = 1;
+    if (map) {
+        return fits;
+    }
+    int64_t most = tci_window_is_chain(k) ? TCI_WINDOW_CHAIN : TCI_WINDOW_MOST;
+    for (int i = 0; i < k->stages[0].n_axes && fits; i++) {
+        *elements *= tci_kernel_known(k, k->stages[0].axes[i]);
+        fits = *elements <= most;
+    }
+    return fits && k->stages[0].n_axes > 0 &&
+           (tci_window_is_chain(k) ||
+            tci_kernel_known(k, k->stages[0].axes[k->stages[0].n_axes - 1]) <= TCI_WINDOW_WRITTEN);
+}
+
+/* Every sum is of that axis' points, each for itself: both factors of a product have it. Or of few
+ * elements of windows, of which a vector of filters takes each. */
+static bool tci_window_is_apart(const tci_kernel *k, int axis, int64_t elements)
+{
+    bool apart = true, few = elements <= TCI_WINDOW_FEW && k->stages[0].n_axes > 1;
+    for (int r = 0; r < k->n_reds && apart; r++) {
+        const tci_kred *red = &k->reds[r];
+        int along = 0, takes = tci_red_takes(red->op);
+        for (int i = 0; i < takes; i++) {
+            along += tci_build_depends(k->insts[red->in[i]].axes, axis);
+        }
+        apart = red->stage == 0 && red->order != TCI_ORDER_MATRIX &&
+                red->order != TCI_ORDER_TF32 && red->order != TCI_ORDER_SPLIT &&
+                (along == takes || (along > 0 && few));
+    }
+    return apart;
+}
+
+static bool tci_window_runs(const tci_kernel *k, int x, int axis)
+{
+    tci_dim coef = 0;
+    return tci_build_coef(k, x, axis, &coef) && (coef == 1 || coef == 0);
+}
+
+/* Are all accesses vectors along the axis, or without it? *bytes: of the narrowest element read. */
+static bool tci_window_is_along(const tci_kernel *k, int axis, int *bytes)
+{
+    bool along = true;
+    *bytes = TCI_ALIGNED_BYTES;
+    for (int i = 0; i < k->n_insts && along; i++) {
+        const tci_kinst *in = &k->insts[i];
+        for (int g = 0; g < in->n_guards; g++) {
+            along = along && !tci_build_depends(tci_kx_axes(k, k->guards[in->guard + g].x), axis);
+        }
+        along = along && in->op != TCI_K_FAULT;
+        if (in->op == TCI_K_LOAD) {
+            const tci_koperand *from = &k->operands[tci_kinst_number(in)];
+            along = along && tci_window_runs(k, in->x, axis) && from->panel == 0;
+            *bytes = TCI_MIN(*bytes, tci_dtype_get((tc_dtype)from->dtype)->bytes);
+        }
+    }
+    for (int i = 0; i < k->n_stores && along; i++) {
+        tci_dim coef = 0;
+        along = k->stores[i].mode == TCI_MODE_SET &&
+                tci_build_coef(k, k->stores[i].x, axis, &coef) && coef == 1;
+    }
+    return along;
+}
+
+/* ---- how ---- */
+
+static int tci_window_lanes(const tci_machine *machine, int64_t size, int bytes)
+{
+    int lanes = TCI_MAX(machine->vector_bytes / bytes, 1);
+    while (size % lanes != 0) {
+        lanes /= 2;
+    }
+    return lanes;
+}
+
+/* Has each factor of a chain places of its own, so that a thread reads much of both, rather than
+ * one being a filter that all threads share? */
+static bool tci_window_reads_both(const tci_kernel *k, int row_axis)
+{
+    bool both = tci_window_is_chain(k);
+    for (int i = 0; i < 2 && both; i++) {
+        uint64_t axes = k->insts[k->reds[0].in[i]].axes;
+        bool own = false;
+        for (int a = 0; a < k->n_outer - 1; a++) {
+            own = own || (a != row_axis && tci_build_depends(axes, a));
+        }
+        both = own;
+    }
+    return both;
+}
+
+/* Rows that divide the axis and leave threads enough. */
+static int tci_window_rows(const tci_kernel *k, const tci_machine *machine, const tci_window *p,
+                           int64_t all)
+{
+    int64_t size = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
+    bool both = tci_window_reads_both(k, p->row_axis);
+    int64_t busy = machine->facts.processors;
+    busy *= both ? TCI_WINDOW_BUSY_BOTH : TCI_WINDOW_BUSY;
+    int held = both ? 2 * TCI_WINDOW_HELD : TCI_WINDOW_HELD, rows = 1;
+    int most = TCI_MIN(TCI_MAX(held / p->lanes, 1), TCI_WINDOW_ROWS);
+    for (int r = 2; r <= most; r++) {
+        rows = size % r == 0 && all / r >= busy ? r : rows;
+    }
+    return rows;
+}
+
+TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
+                            tci_window *p)
+{
+    int vec = k->n_outer - 1, bytes;
+    int64_t all = 1, elements;
+    if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_exchange ||
+        !tci_window_is_stages(k, &elements) || !tci_window_is_apart(k, vec, elements) ||
+        !tci_window_is_along(k, vec, &bytes)) {
+        return false;
+    }
+    bytes = tci_window_is_map(k) ? TCI_MAX(bytes, TCI_WINDOW_NARROW) : bytes;
+    p->lanes = tci_window_lanes(machine, tci_kernel_known(k, vec), bytes);
+    p->row_axis = -1;
+    for (int a = 0; a < k->n_outer; a++) {
+        int64_t size = tci_kernel_known(k, a);
+        all = all > INT32_MAX ? all : all * size;
+        p->row_axis = a < vec && size > 1 ? a : p->row_axis;
+    }
+    int64_t size = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
+    p->rows = (int)rows;
+    if (rows == 0) {
+        p->rows = tci_window_rows(k, machine, p, all / p->lanes);
+    } else if (rows < 0 || rows > TCI_WINDOW_ROWS || size % rows != 0) {
+        return false;
+    }
+    p->size = all / p->lanes / p->rows;
+    return p->lanes > 1 && all > 0 && all <= INT32_MAX;
+}
+
+/* ---- a thread ---- */
+
+/* Binds all outer axes but that of the rows, of which it returns the place of the first one. */
+static tci_lin tci_window_bind(tci_build *b, const tci_window *p, tci_lin number)
+{
+    int n = b->k->n_outer;
+    int64_t *sizes = TCI_NEW_ARRAY(b->s, int64_t, n), *steps = TCI_NEW_ARRAY(b->s, int64_t, n);
+    tci_lin *at = TCI_NEW_ARRAY(b->s, tci_lin, n);
+    for (int a = 0; a < n; a++) {
+        steps[a] = a == n - 1 ? p->lanes : a == p->row_axis ? p->rows : 1;
+        sizes[a] = tci_kernel_known(b->k, a) / steps[a];
+    }
+    tci_build_split(b, n, sizes, number, at);
+    for (int a = 0; a < n; a++) {
+        at[a] = tci_lin_mul(b, at[a], steps[a]);
+        if (a != p->row_axis) {
+            int64_t last = tci_kernel_known(b->k, a) - 1;
+            tci_build_set(b, a, tci_build_bind(b, at[a], 0, last, a == n - 1, -1));
+        }
+    }
+    return p->row_axis < 0 ? tci_lin_const(0) : at[p->row_axis];
+}
+
+TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
+{
+    const tci_bind *rows[TCI_WINDOW_ROWS];
+    bool cut = p->size % TCI_WINDOW_THREADS != 0;
+    tci_lopen open;
+    tci_lin thread = tci_build_let(b, tci_lx_make(b->l, TCI_LX_ROW, -1, -1, 0));
+    tci_lin number = tci_lin_add(b, tci_lin_mul(b, block, TCI_WINDOW_THREADS), thread);
+    if (cut) {
+        tci_build_if(b, tci_build_inside(b, number, p->size), &open);
+    }
+    tci_lin first = tci_window_bind(b, p, number);
+    if (p->row_axis >= 0) {
+        tci_build_neighbours(b, p->row_axis, first, p->rows, rows);
+    }
+    tci_tile tile = {0};
+    tile.row_axis = p->row_axis;
+    tile.rows = rows;
+    tile.n_rows = p->rows;
+    tile.vec_axis = b->k->n_outer - 1;
+    const tci_bind *vec = b->bind[tile.vec_axis];
+    tile.vecs = &vec;
+    tile.n_vecs = 1;
+    tile.written = true;
+    tci_stage_all(b, &tile);
+    for (int a = 0; a < b->k->n_outer; a++) {
+        tci_build_set(b, a, NULL);
+    }
+    if (cut) {
+        tci_build_close(b, &open);
+    }
+}
+/* ---- src/loop/block_forms.c ---- */
+/* loop/block_forms.c - schedule forms that only machines of blocks of threads (GPUs) have.
+ *
+ *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
+ *   window     a short reduction, or short rows of maps, in vectors of each thread (loop/window.c)
+ *   spread     one thread per output point (loop/thread_per_point.c)
+ *   matrix     GEMM and implicit GEMM on tensor cores, as a skeleton (loop/matrix.c)
+ *   attention  rows between two contractions on tensor cores (loop/attention.c)
+ *   backward   the gradients of attention on tensor cores (loop/backward.c)
+ *   flash, flash_back  both without tensor cores (loop/flash.c)
+ *   squares    transposes through shared memory (loop/smem_transpose.c)
+ *   row        rows in the registers of a block or warp (loop/row_block.c)
+ *   (loop/mma_gemm.c) warps  GEMM by the tensor cores of each warp
+ *
+ * In: a kernel on a machine (tci_ask). Out: rows of loop/form.h, which loop/schedule.c weighs next
+ * to those of processors. */
+#include <string.h>
+
+
+enum {
+    TCI_TILE_SPREAD = 8,         /* points of a thread, at most */
+    TCI_ROW_BLOCK = 256,         /* threads of a block of several rows */
+    TCI_ROW_FEW = 4,             /* threads that read whole sectors of a row, of halves too */
+    TCI_ROW_SPARE = 4,           /* vectors in registers that leave others enough */
+    TCI_ROW_BUSY = 2             /* such blocks for each processor, at least */
+};
+
+/* The same of a thread's own points over tiles of few rows, where loads are guarded: tiles fetch
+ * each of these elements with twice as many instructions (grouped 3x3 windows: 50, not 65 us). */
+#define TCI_TILE_GUARDED 0.8
+
+TCI_FN bool tci_blocks_are_joined(void)
+{
+    return true;
+}
+
+/* ---- products by blocks of threads ---- */
+
+static bool tci_product_is_kernel(const tci_ask *a, tci_product *p)
+{
+    memset(p, 0, sizeof(*p));
+    return tci_tile_is_kernel(a) && tci_product_plan(a->k, &a->machine, p);
+}
+
+static bool tci_products_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_product p;
+    return tci_product_is_kernel(a, &p) && tci_product_ns(a->k, &a->machine, n, &p) >= 0;
+}
+
+static int tci_products_candidates(const tci_ask *a,
+                                   int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    const tci_product_tile *tiles = tci_product_tiles();
+    (void)a;
+    for (int i = 0; i < TCI_PRODUCT_TILES; i++) {
+        n[i][0] = tiles[i].rows;
+        n[i][1] = tiles[i].columns;
+        n[i][2] = tiles[i].row_points;
+        n[i][3] = tiles[i].column_points;
+    }
+    return TCI_PRODUCT_TILES;
+}
+
+/* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
+ * less to compute. */
+static double tci_tile_with_memory(const tci_ask *a, double ns)
+{
+    return TCI_MAX(ns, tci_ask_memory_ns(a)) + 0.01 * ns;
+}
+
+static double tci_products_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_product p;
+    tci_product_is_kernel(a, &p);
+    return tci_tile_with_memory(a, tci_product_ns(a->k, &a->machine, n, &p));
+}
+
+static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_product_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_products_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_product p;
+    tci_product_is_kernel(a, &p);
+    tci_product_ns(a->k, &a->machine, n, &p);
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    for (int i = 0; i < a->k->n_outer; i++) {
+        tiled[i] = tci_product_has(&p, i);
+    }
+    b->l->lanes = 1;
+    b->l->threads = p.threads;
+    b->l->resident = p.resident;
+    nest.tiled = tiled;
+    nest.n_vec = p.columns.size;
+    nest.chunk = p.columns.extent;
+    nest.n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
+    tci_nest_run(&nest, tci_products_body, &p, launch);
+}
+
+static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", tiles %dx%d by %d threads", (int)n[0], (int)n[1], b->l->threads);
+    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- points by threads of blocks ---- */
+
+static bool tci_spread_is_kernel(const tci_ask *a, tci_spread *p)
+{
+    memset(p, 0, sizeof(*p));
+    return (tci_tile_is_kernel(a) || a->is_map) && tci_spread_plan(a->k, &a->machine, p);
+}
+
+static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_spread p;
+    if (!tci_spread_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
+        return false;
+    }
+    return n[0] == 1 || (p.row_axis >= 0 && tci_kernel_known(a->k, p.row_axis) % n[0] == 0);
+}
+
+/* So many rows, half and twice as many, one. */
+static int tci_tile_around(int rows, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    n[0][0] = rows;
+    n[1][0] = rows / 2;
+    n[2][0] = 2 * rows;
+    n[3][0] = 1;
+    return 4;
+}
+
+static int tci_spread_candidates(const tci_ask *a,
+                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    tci_spread p;
+    if (!tci_spread_is_kernel(a, &p)) {
+        return 0;
+    }
+    return tci_tile_around(p.rows, n);
+}
+
+/* Lines of memory of a factor that a warp's neighbouring points meet at once. */
+static double tci_spread_lines(const tci_ask *a, const tci_spread *p, int factor)
+{
+    double lines = 1;
+    int64_t points = 1;
+    for (int i = p->n_axes - 1; i >= 0 && points < TCI_WARP; i--) {
+        int64_t size = tci_kernel_known(a->k, p->axes[i]);
+        if (tci_build_depends(a->k->insts[factor].axes, p->axes[i])) {
+            lines *= (double)TCI_MIN(size, tci_ceil_div(TCI_WARP, points));
+        }
+        points *= size;
+    }
+    return lines;
+}
+
+/* What a contraction's threads with so many rows read: for each product neighbours of the factor
+ * that has the last axis, and for each row one element of the other. */
+static double tci_spread_reads_ns(const tci_ask *a, const tci_spread *p, int64_t rows)
+{
+    const tci_kernel *k = a->k;
+    const tci_kred *red = &k->reds[0];
+    bool swap = tci_build_depends(k->insts[red->in[0]].axes, k->n_outer - 1);
+    double steps = (double)p->size / (double)rows / TCI_WARP / a->machine.facts.processors;
+    for (int i = 0; i < k->stages[0].n_axes; i++) {
+        steps *= (double)tci_kernel_known(k, k->stages[0].axes[i]);
+    }
+    steps *= p->row_axis < 0 ? 1 : (double)tci_kernel_known(k, p->row_axis);
+    double lines = tci_spread_lines(a, p, red->in[swap]);
+    return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
+}
+
+static double tci_spread_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_spread p;
+    tci_spread_is_kernel(a, &p);
+    double off = (double)n[0] / (double)p.rows;
+    off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
+    if (a->is_map) { /* a short axis is stored together */
+        return p.row_axis < 0 ? a->ns : off * a->ns;
+    }
+    tci_product tiles = {0};
+    bool dot = tci_tile_has_dot(a->k);
+    bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) && !tci_product_fills(&tiles);
+    off *= few && p.by_lane ? TCI_TILE_GUARDED : 1;
+    double ns = few   ? TCI_MAX(a->ns, tci_spread_reads_ns(a, &p, n[0]))
+                : dot ? tci_tile_in_place(a, a->ns)
+                      : a->ns;
+    bool vectors = a->rows > 1 && !tci_tile_has_dot(a->k) && !p.by_lane &&
+                   tci_tile_lost(a, a->lanes) < 1.2; /* read more at once */
+    ns = TCI_MAX(ns * off, TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
+    return vectors ? 1.1 * ns : ns;
+}
+
+static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_spread_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_spread_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                 tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_spread p;
+    tci_spread_is_kernel(a, &p);
+    p.rows = (int)n[0];
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    memset(tiled, true, (size_t)a->k->n_outer);
+    b->l->lanes = 1;
+    b->l->threads = TCI_SPREAD_THREADS;
+    nest.tiled = tiled;
+    nest.n_vec = p.size;
+    nest.chunk = TCI_SPREAD_THREADS;
+    nest.n_tiles = p.row_axis < 0 ? 1 : tci_dim_div(a->k->axes[p.row_axis].size, p.rows);
+    tci_nest_run(&nest, tci_spread_body, &p, launch);
+}
+
+static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", points by %d threads, %d each", b->l->threads, (int)n[0]);
+    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- vectors of each thread ---- */
+
+static bool tci_window_is_kernel(const tci_ask *a, int64_t rows, tci_window *p)
+{
+    memset(p, 0, sizeof(*p));
+    return (tci_tile_is_kernel(a) || a->is_map) && tci_window_plan(a->k, &a->machine, rows, p);
+}
+
+static bool tci_window_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_window p;
+    return n[0] > 0 && tci_window_is_kernel(a, n[0], &p);
+}
+
+static int tci_window_candidates(const tci_ask *a,
+                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    tci_window p;
+    if (!tci_window_is_kernel(a, 0, &p)) {
+        return 0;
+    }
+    return tci_tile_around(p.rows, n);
+}
+
+/* Bounded by memory or arithmetic, where there are threads enough. */
+static double tci_window_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_window own, p;
+    tci_window_is_kernel(a, 0, &own);
+    tci_window_is_kernel(a, n[0], &p);
+    double off = (double)n[0] / (double)own.rows;
+    double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
+    double ns = TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
+    ns = a->is_map ? 0.9 * a->ns : ns; /* a block of one short row has little to read at once */
+    return ns * TCI_MAX(busy / (double)p.size, 1) * (1 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
+}
+
+static void tci_window_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    tci_window_emit(n->b, arg, at->chunk);
+}
+
+static void tci_window_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                 tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_window p;
+    tci_window_is_kernel(a, n[0], &p);
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    memset(tiled, true, (size_t)a->k->n_outer);
+    b->l->lanes = p.lanes;
+    b->l->rows = TCI_WINDOW_THREADS;
+    nest.tiled = tiled;
+    nest.n_vec = p.size;
+    nest.chunk = TCI_WINDOW_THREADS;
+    tci_nest_run(&nest, tci_window_body, &p, launch);
+}
+
+static void tci_window_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", windows by %d threads, %d each", b->l->rows, (int)n[0]);
+}
+
+/* ---- a GPU's matrix unit ---- */
+
+static bool tci_matrix_form_is_for(const tci_ask *a)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 && a->machine.matrix_units > 0;
+}
+
+static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_matrix_form_is_for(a) && tci_matrix_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_matrix_form_candidates(const tci_ask *a,
+                                      int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    return tci_matrix_form_is_for(a) ? tci_matrix_candidates(a->k, &a->machine, n) : 0;
+}
+
+static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_tile_with_memory(a, tci_matrix_ns(a->k, &a->machine, n));
+}
+
+static void tci_matrix_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                 tci_launch *launch)
+{
+    (void)a;
+    tci_matrix_emit(b, &a->machine, n, launch);
+}
+
+static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                 tci_str *out)
+{
+    const tci_matrix *x = b->l->matrix;
+    (void)a, (void)n;
+    const char *read = x->n_places > 0 ? ", places" : x->is_boxes ? ", boxes" : "";
+    tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages%s", x->rows,
+                   x->columns, tci_matrix_depth(x), x->stages, read);
+    if (x->shares) {
+        tci_str_printf(out, ", two blocks share %s", x->shares == 1 ? "rows" : "columns");
+    }
+}
+
+/* ---- attention ---- */
+
+static bool tci_attention_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+           tci_attention_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_attention_form_candidates(const tci_ask *a,
+                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a;
+    for (int i = 0; i < TCI_ATTENTION_TILES; i++) {
+        n[i][0] = i < 4 ? 2 : 1;
+        n[i][1] = i % 2 ? 64 : 128;
+        n[i][2] = i / 2 == 1;
+    }
+    return TCI_ATTENTION_TILES;
+}
+
+static double tci_attention_form_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_attention_ns(a->k, &a->machine, n);
+}
+
+static void tci_attention_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
+{
+    tci_attention_emit(b, &a->machine, n, launch);
+}
+
+static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                    tci_str *out)
+{
+    const tci_attention *x = b->l->attention;
+    (void)a, (void)n;
+    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages%s%s",
+                   x->scores.rows, x->scores.columns, x->rings, x->turns ? ", in turns" : "",
+                   x->cut.is_cut ? ", longest first" : "");
+}
+
+static bool tci_backward_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+           tci_backward_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_backward_form_candidates(const tci_ask *a,
+                                        int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a;
+    return tci_backward_tiles(n);
+}
+
+static double tci_backward_form_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_backward_ns(a->k, &a->machine, n);
+}
+
+static void tci_backward_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                   tci_launch *launch)
+{
+    tci_backward_emit(b, &a->machine, n, launch);
+}
+
+static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                   tci_str *out)
+{
+    const tci_backward *x = b->l->backward;
+    (void)a, (void)n;
+    tci_str_printf(out, "matrix unit, gradients of attention, %d %s and %d %s, %d stages%s",
+                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
+                   x->by_step ? "queries" : "keys", x->rings,
+                   x->cut.is_cut ? ", longest first" : "");
+}
+
+static bool tci_flash_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
+}
+
+static bool tci_flash_back_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_flash_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    return tci_ask_is_flash(a) ? tci_flash_tiles(n) : 0;
+}
+
+static double tci_flash_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_flash_ns(a->k, &a->machine, n);
+}
+
+static double tci_flash_back_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_flash_back_ns(a->k, &a->machine, n);
+}
+
+static void tci_flash_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                tci_launch *launch)
+{
+    tci_flash_emit(b, &a->machine, n, launch);
+}
+
+static void tci_flash_back_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                     tci_launch *launch)
+{
+    tci_flash_back_emit(b, &a->machine, n, launch);
+}
+
+static void tci_flash_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    const tci_attention *x = b->l->attention;
+    (void)a, (void)n;
+    tci_str_printf(out, "attention by steps of %d threads, %d queries and %d keys%s", x->threads,
+                   x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
+}
+
+static void tci_flash_back_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                tci_str *out)
+{
+    const tci_backward *x = b->l->backward;
+    (void)a, (void)n;
+    tci_str_printf(out, "gradients of attention by %d threads, %d %s and %d %s%s", x->threads,
+                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
+                   x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
+}
+
+/* ---- squares ---- */
+
+static bool tci_squares_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_square q;
+    (void)n;
+    return a->is_map && a->machine.block_threads >= TCI_SQUARE_THREADS && !a->machine.no_exchange &&
+           tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+}
+
+static double tci_squares_cost(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return tci_ask_ns(a, 1, 1) * tci_map_empty(a);
+}
+
+static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_square_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_squares_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_square q;
+    (void)n;
+    tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+    b->l->lanes = 1;
+    b->l->threads = TCI_SQUARE_THREADS;
+    nest.vec_axis = a->vec_axis;
+    nest.row_axis = a->row_axis;
+    nest.n_vec = a->n_vec;
+    nest.n_tiles = tci_dim_ceil_div(a->k->axes[a->row_axis].size, TCI_SQUARE);
+    nest.chunk = TCI_SQUARE;
+    tci_nest_run(&nest, tci_squares_body, &q, launch);
+}
+
+static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)n;
+    tci_str_printf(out, ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE, b->l->threads);
+    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- rows in registers ---- */
+
+enum { TCI_ROW_THREADS, TCI_ROW_ROWS };
+
+static int tci_row_held(const tci_ask *a, int64_t threads, int64_t rows)
+{
+    tci_loop shape = {0};
+    shape.threads = (int)threads;
+    shape.rows = (int)rows;
+    shape.lanes = shape.threads * (a->lanes / TCI_MAX(a->threads, 1));
+    return a->machine.facts.subgroup == TCI_WARP && a->threads >= TCI_WARP
+               ? tci_row_vectors(a->k, &shape)
+               : 0;
+}
+
+/* Is each warp full of rows, or without any? Its threads ask each other for values. */
+static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
+{
+    tci_dim points = 1;
+    for (int i = 0; i < a->k->n_outer; i++) {
+        points = tci_dim_mul(points, a->k->axes[i].size);
+    }
+    int64_t beside = TCI_WARP / TCI_MIN(threads, TCI_WARP);
+    return rows % beside == 0 && (beside == 1 || tci_dim_divides(beside, points));
+}
+
+static bool tci_row_fits(const tci_ask *a, const int64_t *n)
+{
+    int64_t threads = n[TCI_ROW_THREADS], rows = n[TCI_ROW_ROWS];
+    return !tci_ask_on_unit(a) && !tci_ask_is_flash(a) &&
+           tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
+           (rows == 1 ? threads >= TCI_WARP
+                      : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
+           (!tci_kernel_earlier(a->k) || (threads == a->threads && rows == 1)) &&
+           tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
+}
+
+/* Few threads do once what each of them does, and join less; but the row takes no more of their
+ * registers than leave room for other rows, if it need not. */
+static bool tci_row_is_worth(const tci_ask *a, int threads, int held)
+{
+    bool spares = held <= TCI_ROW_SPARE && threads >= TCI_ROW_FEW;
+    return held == 1 || (held > 1 && (spares || threads == a->threads));
+}
+
+/* As few threads as hold the row, then more; in large blocks if there are enough. */
+static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t busy = (int64_t)a->machine.facts.processors * TCI_ROW_BUSY;
+    int count = 0;
+    for (int threads = 2; threads <= a->threads && count < TCI_FORM_CANDIDATES - 1; threads *= 2) {
+        int64_t rows = threads <= TCI_WARP ? TCI_ROW_BLOCK / threads : 1;
+        while (rows > 1 && tci_rows_blocks(a, rows) < busy) {
+            rows /= 2;
+        }
+        n[count][TCI_ROW_THREADS] = threads;
+        n[count][TCI_ROW_ROWS] = rows;
+        count += tci_row_is_worth(a, threads, tci_row_held(a, threads, rows));
+    }
+    n[count][TCI_ROW_THREADS] = a->threads;
+    n[count++][TCI_ROW_ROWS] = 1;
+    return count;
+}
+
+static double tci_row_cost(const tci_ask *a, const int64_t *n)
+{
+    return TCI_MAX(tci_rows_ns(a, n[TCI_ROW_THREADS], 1, 1),
+                   tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
+}
+
+static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    (void)arg;
+    tci_build_lx(n->b, at->group);
+    tci_row_emit(n->b);
+}
+
+static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
+                               tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    b->l->threads = (int)n[TCI_ROW_THREADS];
+    b->l->lanes = b->l->threads * (a->lanes / a->threads);
+    b->l->rows = nest.beside = (int)n[TCI_ROW_ROWS];
+    b->l->together = true;
+    tci_nest_run(&nest, tci_row_body, NULL, launch);
+}
+
+static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)b;
+    tci_str_add(out, ", rows in registers");
+    if (n[TCI_ROW_ROWS] > 1) {
+        tci_str_printf(out, ", %d a block", (int)n[TCI_ROW_ROWS]);
+    }
+}
+
+/* ---- the forms ---- */
+
+TCI_FN const tci_form *const *tci_block_forms(void)
+{
+    static const tci_form product = {"product",
+                                     {"rows", "columns", "row_points", "column_points"},
+                                     tci_products_fits, tci_products_candidates,
+                                     tci_products_cost, tci_products_emit, tci_products_note};
+    static const tci_form spread = {"spread", {"rows"}, tci_spread_form_fits,
+                                    tci_spread_candidates, tci_spread_cost, tci_spread_form_emit,
+                                    tci_spread_note};
+    static const tci_form window = {"window", {"rows"}, tci_window_fits, tci_window_candidates,
+                                    tci_window_cost, tci_window_form_emit, tci_window_note};
+    static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns", "shares"},
+                                    tci_matrix_form_fits, tci_matrix_form_candidates,
+                                    tci_matrix_form_cost, tci_matrix_form_emit,
+                                    tci_matrix_form_note};
+    static const tci_form attention = {"attention", {"consumers", "keys", "turns"},
+                                       tci_attention_form_fits, tci_attention_form_candidates,
+                                       tci_attention_form_cost, tci_attention_form_emit,
+                                       tci_attention_form_note};
+    static const tci_form backward = {"backward", {"consumers", "steps"},
+                                      tci_backward_form_fits, tci_backward_form_candidates,
+                                      tci_backward_form_cost, tci_backward_form_emit,
+                                      tci_backward_form_note};
+    static const tci_form flash = {"flash", {"rows", "keys"}, tci_flash_form_fits,
+                                   tci_flash_candidates, tci_flash_cost, tci_flash_form_emit,
+                                   tci_flash_note};
+    static const tci_form flash_back = {"flash_back", {"rows", "steps"}, tci_flash_back_fits,
+                                        tci_flash_candidates, tci_flash_back_cost,
+                                        tci_flash_back_form_emit, tci_flash_back_note};
+    static const tci_form squares = {"squares", {0}, tci_squares_fits, NULL, tci_squares_cost,
+                                     tci_squares_emit, tci_squares_note};
+    static const tci_form row = {"row", {"threads", "rows"}, tci_row_fits, tci_row_candidates,
+                                 tci_row_cost, tci_row_emit_units, tci_row_note};
+    static const tci_form *const forms[] = {&product,   &window,   &spread, &matrix,
+                                            &attention, &backward, &flash,  &flash_back,
+                                            &squares,   &row,      NULL};
+    return forms;
+}
+/* ---- src/loop/mma_gemm.c ---- */
+/* loop/mma_gemm.c - mma.sync GEMM: shared-memory panels, accumulators in the registers of warps.
+ *
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or is of bytes, on a
+ * machine whose warps have such units (kernel/product.h). Out: the statements for one tile of the
+ * result.
+ *
+ * The one idea is that of loop/simt_gemm.c: slab by slab of the contracted axes the block evaluates
+ * the factors' own expressions into two shared panels, so windows, padding, transposes and cheap
+ * arithmetic cost no more than the index of an element, and the values of the next slab are on
+ * their way while one is worked on. What differs is the inner step: each warp has a part of the
+ * tile, takes 16 rows of 32 bytes (64 of f64) from a panel as one factor of its unit, and adds
+ * products of 16 x 16 to sums in registers. The unit's dtype is what the panels hold.
+ *
+ * Panels lie as the operand's memory does: [own][depth] where it runs along the contracted axes,
+ * else [depth][own], which the unit's loads turn; of bytes and f64 they make pairs of neighbours
+ * rows of two halves of a factor, so the sums' rows and columns lie likewise. Where neighbours of
+ * 16 bytes lie together in
+ * memory, be it over several axes, at multiples of 16 bytes, under guards that do not tell them
+ * apart, they are moved as they are; else element by element. Elements behind the end of the
+ * contracted axes are zeros; places behind the end of a side are computed from the last ones
+ * inside, and not stored.
+ *
+ * Banks: a read takes 8 rows of 16 bytes at once, which meet no bank twice if a row is an odd
+ * number of 16 bytes long: 64 of a slab and 16, or 64 to 256 of a side and 16. A store of 16 bytes
+ * is made by 8 threads at once, in two rows of a panel [own][depth], four apart, so that loads are
+ * of few lines of memory, or in one row of the other. f32 is
+ * turned by reads of 4 bytes, of 4 rows and 8 columns: rows of 8 words and a multiple of 32 meet no
+ * bank twice. f64 is read 16 bytes at once, of 2 rows of 64 bytes, which lie without a gap, or of
+ * every other one of 8 rows, 2 columns each.
+ *
+ * Floor, of a tile of 128 x 128 and a slab of 64 bytes in a block of four warps with 64 x 64 each,
+ * halves, on a processor that makes 1024 multiply-adds in a cycle: 512 cycles of the unit; 4 warps
+ * x 2 steps x 8 reads of 512 bytes and 16 KB of stores, 384 cycles of shared memory; 131
+ * instructions of each warp as ptxas 12.9 has them (64 mma, 16 ldmatrix, 16 to move, 35 of
+ * indices), 131 cycles of issuing, as four warps are. Element by element the slab's 8192 elements
+ * take 12 instructions each, 770 cycles. */
+/* ---- src/loop/mma_gemm.h ---- */
+/* loop/mma_gemm.h - mma.sync GEMM: shared-memory panels, accumulators in the registers of warps. */
+#ifndef TCI_LOOP_MMA_GEMM_H
+#define TCI_LOOP_MMA_GEMM_H
+
+
+#endif
+
+/* ---- src/loop/mma_gemm.c, continued ---- */
+#include <math.h>
+#include <string.h>
+
+
+enum {
+    TCI_WARPS_TILES = 8,
+    TCI_WARPS_SIDE = 16,      /* rows of a factor */
+    TCI_WARPS_STEP = 32,      /* bytes of the depth that a product takes, */
+    TCI_WARPS_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
+    TCI_WARPS_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
+    TCI_WARPS_WIDE = 8,       /* times that a product of f64 takes as long as others, */
+    TCI_WARPS_BESIDE = 3,     /* and one of what a block's unit takes as that does */
+    TCI_WARPS_MOVE = 12,      /* instructions to move 16 bytes or an element */
+    TCI_WARPS_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
+    TCI_WARPS_RESIDENT = 256, /* threads that a processor should hold at once, at least */
+    TCI_WARPS_LINE = 128,     /* bytes of shared memory in a cycle */
+    TCI_WARPS_ROWS = 8        /* rows of a panel that threads take in turns */
+};
+
+typedef struct tci_warps_tile {
+    int16_t rows, columns;
+    int8_t row_warps, column_warps;
+} tci_warps_tile;
+
+typedef struct tci_warps {
+    tci_product p;          /* its sides' extents, of a tile; threads and resident */
+    tci_product_unit unit;
+    int warps[2];           /* along the rows, along the columns */
+    int bytes;              /* of an element in a panel */
+    bool moves[2];          /* a side is moved 16 bytes at once */
+} tci_warps;
+
+/* ---- whether and how ---- */
+
+static bool tci_warps_is_kernel(const tci_ask *a, tci_warps *w)
+{
+    memset(w, 0, sizeof(*w));
+    if (!tci_product_by_warps(a->k, &a->machine, &w->unit) ||
+        !(w->unit.is_exact || tci_ask_on_unit(a)) || !tci_product_take_sides(a->k, &w->p)) {
+        return false;
+    }
+    w->p.rows.inst = w->unit.insts[0];
+    w->p.columns.inst = w->unit.insts[1];
+    w->bytes = tci_dtype_get(w->unit.dtypes[0])->bytes;
+    return true;
+}
+
+/* Bytes of the depth that a product takes. */
+static int64_t tci_warps_step(const tci_warps *w)
+{
+    return w->bytes > 4 ? TCI_WARPS_SLAB : TCI_WARPS_STEP;
+}
+
+/* Are elements 2 i and 2 i + 1 of the side the rows i and i + 8 of a factor? */
+static bool tci_warps_is_paired(const tci_warps *w, const tci_product_side *side)
+{
+    return !side->along_depth && (w->bytes == 1 || w->bytes > 4);
+}
+
+/* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
+ * elements of memory at a multiple of n, all there or none? */
+static bool tci_warps_moves(const tci_kernel *k, const tci_product_side *side, int64_t n)
+{
+    const tci_kinst *in = &k->insts[side->inst];
+    const tci_kstage *stage = &k->stages[0];
+    int n_axes = side->along_depth ? stage->n_axes : side->n_axes;
+    const int *axes = side->along_depth ? stage->axes : side->axes;
+    int64_t offset = 0, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), run = 1;
+    if (in->op != TCI_K_LOAD || in->value.u != 0 ||
+        !tci_kx_affine_known(k, in->x, coef, &offset)) {
+        return false;
+    }
+    uint64_t within = 0; /* axes that follow each other in memory */
+    for (int i = n_axes - 1; i >= 0 && coef[axes[i]] == run; i--) {
+        within |= (uint64_t)1 << axes[i];
+        run *= tci_kernel_known(k, axes[i]);
+    }
+    bool fits = offset % n == 0 && run % n == 0;
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && ((within >> a & 1) || coef[a] % n == 0);
+    }
+    for (int i = 0; i < in->n_guards; i++) {
+        fits = fits && !(tci_kx_axes(k, k->guards[in->guard + i].x) & within);
+    }
+    return fits && within != 0;
+}
+
+static const tci_warps_tile *tci_warps_tiles(void)
+{
+    static const tci_warps_tile tiles[TCI_WARPS_TILES] = {
+        {128, 128, 2, 2}, {128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4},
+        {64, 64, 2, 2},   {32, 128, 1, 4},  {128, 32, 4, 1}, {32, 64, 1, 2}};
+    return tiles;
+}
+
+static void tci_warps_set_side(const tci_kernel *k, tci_warps *w, tci_product_side *side, int f,
+                               int64_t extent)
+{
+    side->extent = extent;
+    side->points = (int)(extent / w->warps[f] / TCI_WARPS_SIDE) * (f == 0 ? 2 : 4);
+    w->moves[f] = tci_warps_moves(k, side, TCI_ALIGNED_BYTES / w->bytes);
+}
+
+/* Gives *w the tile; false: there is no such tile. */
+static bool tci_warps_set_tile(const tci_ask *a, const int64_t *n, tci_warps *w)
+{
+    const tci_warps_tile *tiles = tci_warps_tiles();
+    for (int i = 0; i < TCI_WARPS_TILES; i++) {
+        if (tiles[i].rows == n[0] && tiles[i].columns == n[1] && tiles[i].row_warps == n[2] &&
+            tiles[i].column_warps == n[3]) {
+            w->warps[0] = tiles[i].row_warps;
+            w->warps[1] = tiles[i].column_warps;
+            w->p.threads = TCI_WARP * w->warps[0] * w->warps[1];
+            w->p.resident = TCI_MAX(TCI_WARPS_RESIDENT / w->p.threads, 2);
+            tci_warps_set_side(a->k, w, &w->p.rows, 0, n[0]);
+            tci_warps_set_side(a->k, w, &w->p.columns, 1, n[1]);
+            return n[0] * n[1] * w->p.resident * tci_dtype_get(w->unit.sums)->bytes <=
+                   TCI_WARPS_SUMS;
+        }
+    }
+    return false;
+}
+
+static bool tci_warps_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_warps w;
+    return tci_warps_is_kernel(a, &w) && tci_warps_set_tile(a, n, &w);
+}
+
+static int tci_warps_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    const tci_warps_tile *tiles = tci_warps_tiles();
+    (void)a;
+    for (int i = 0; i < TCI_WARPS_TILES; i++) {
+        const int64_t numbers[] = {tiles[i].rows, tiles[i].columns, tiles[i].row_warps,
+                                   tiles[i].column_warps};
+        memcpy(n[i], numbers, sizeof(numbers));
+    }
+    return TCI_WARPS_TILES;
+}
+
+/* Instructions of a warp for a slab: what moves, and what multiplies. */
+static double tci_warps_moved(const tci_warps *w, const tci_product_side *side, int f)
+{
+    double elements = (double)side->extent * TCI_WARPS_SLAB / w->bytes;
+    double pieces = w->moves[f] ? elements * w->bytes / TCI_ALIGNED_BYTES : elements;
+    return pieces / w->p.threads * TCI_WARPS_MOVE;
+}
+
+/* Cycles of the busiest processor for a slab: the slowest of its unit, shared memory and issuing,
+ * and more where few warps hide each other's waits. */
+static double tci_warps_cycles(const tci_ask *a, const tci_warps *w)
+{
+    const tci_kernel *k = a->k;
+    double points = 1;
+    for (int i = 0; i < k->n_outer; i++) {
+        points *= tci_product_has(&w->p, i) ? 1 : (double)tci_kernel_known(k, i);
+    }
+    const tci_product_side *rows = &w->p.rows, *columns = &w->p.columns;
+    double tiles = points * (double)tci_ceil_div(rows->size, rows->extent) *
+                   (double)tci_ceil_div(columns->size, columns->extent);
+    double rounds = ceil(tiles / a->machine.facts.processors), warps = w->p.threads / TCI_WARP;
+    double steps = TCI_WARPS_SLAB / (double)tci_warps_step(w);
+    double row_takes = (double)rows->extent / w->warps[0] / TCI_WARPS_SIDE;
+    double column_takes = (double)columns->extent / w->warps[1] / TCI_WARPS_SIDE;
+    double takes = warps * steps * (row_takes + column_takes);
+    double products = warps * steps * row_takes * column_takes;
+    /* of 16 x 16 x 16 halves, or of as many bytes of others, which take as long */
+    double unit = products * 2 * 16 * 16 * 16 / a->machine.facts.matrix_flops;
+    unit *= w->bytes > 4 ? TCI_WARPS_WIDE : 1;
+    double stored = (double)(rows->extent + columns->extent) * TCI_WARPS_SLAB;
+    double taken = takes * TCI_WARPS_SIDE * (double)tci_warps_step(w);
+    double shared = (taken + stored) / TCI_WARPS_LINE;
+    double moved = tci_warps_moved(w, rows, 0) + tci_warps_moved(w, columns, 1);
+    double issued = (2 * products + takes + warps * moved) / 4;
+    double busy = TCI_MIN(rounds, w->p.resident) * warps;
+    double needed = w->bytes > 4 ? 2 * TCI_WARPS_BUSY : TCI_WARPS_BUSY;
+    double hidden = busy >= needed ? 1 : 0.5 + 0.5 * busy / needed;
+    return rounds * TCI_MAX(unit, TCI_MAX(shared, issued)) / hidden;
+}
+
+static double tci_warps_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_warps w;
+    tci_warps_is_kernel(a, &w);
+    tci_warps_set_tile(a, n, &w);
+    double slabs = (double)tci_ceil_div(w.p.depth * w.bytes, TCI_WARPS_SLAB);
+    double ns = tci_warps_cycles(a, &w) * slabs / a->machine.facts.ghz;
+    ns *= a->machine.matrix_units > 0 && tci_ask_on_unit(a) ? TCI_WARPS_BESIDE : 1;
+    return TCI_MAX(ns, tci_ask_memory_ns(a)) + 0.01 * ns;
+}
+
+/* ---- the state of one tile ---- */
+
+/* One factor: its panel, and what waits for its turn. */
+typedef struct tci_warps_panel {
+    const tci_product_side *side;
+    bool moves;
+    tci_lin base;        /* of the tile along the axis */
+    tci_lin depth, at;   /* this thread's first piece: in the slab, and along the axis */
+    int64_t step;        /* to its next piece, along whichever of the two moves */
+    int n;               /* pieces of a thread */
+    int local;           /* panel */
+    int64_t pitch;       /* elements between its lines, and all of one half */
+    int64_t half;
+    int *waiting;        /* n mutable values */
+    tci_lin take;        /* where the warp's part begins along the axis */
+    int n_takes;         /* factors in it */
+} tci_warps_panel;
+
+typedef struct tci_warps_state {
+    tci_build *b;
+    const tci_warps *w;
+    tci_warps_panel panels[2]; /* rows, columns */
+    int *acc;                  /* take of the rows * takes of the columns + take of these */
+} tci_warps_state;
+
+static int64_t tci_warps_slab(const tci_warps *w)
+{
+    return TCI_WARPS_SLAB / w->bytes;
+}
+
+/* Bytes between the lines of a panel. */
+static int64_t tci_warps_gap(const tci_warps *w, const tci_product_side *side)
+{
+    int64_t turned = w->bytes == 4 ? 2 * TCI_ALIGNED_BYTES : TCI_ALIGNED_BYTES;
+    return !side->along_depth ? turned : w->bytes > 4 ? 0 : TCI_ALIGNED_BYTES;
+}
+
+/* Pieces of a thread: so many across a line of the panel; moved along the depth, those that are
+ * stored at once are all of two lines, four apart. */
+static void tci_warps_place(tci_build *b, const tci_warps *w, tci_warps_panel *panel)
+{
+    bool along = panel->side->along_depth;
+    int64_t piece = panel->moves ? TCI_ALIGNED_BYTES / w->bytes : 1;
+    int64_t line = along ? tci_warps_slab(w) : panel->side->extent, across = line / piece;
+    tci_lin low, high;
+    low = tci_product_thread(b, TCI_LX_MOD, across);
+    high = tci_product_thread(b, TCI_LX_DIV, across);
+    if (along && panel->moves && w->bytes <= 4) {
+        tci_lin far = tci_product_digit(b, across, 2), near = tci_product_digit(b, 2 * across, 4);
+        high = tci_product_thread(b, TCI_LX_DIV, TCI_WARPS_ROWS * across);
+        high = tci_lin_add(b, tci_lin_mul(b, high, TCI_WARPS_ROWS), near);
+        high = tci_lin_add(b, high, tci_lin_mul(b, far, TCI_WARPS_ROWS / 2));
+    }
+    low = tci_lin_mul(b, low, piece);
+    panel->depth = along ? low : high;
+    panel->at = along ? high : low;
+    panel->step = w->p.threads / across;
+    panel->n = (int)(panel->side->extent * tci_warps_slab(w) / piece / w->p.threads);
+}
+
+static void tci_warps_open_panel(tci_build *b, const tci_warps *w, int f, tci_lin tile,
+                                 tci_warps_panel *panel)
+{
+    const tci_product_side *side = f == 0 ? &w->p.rows : &w->p.columns;
+    int64_t slab = tci_warps_slab(w), part = side->extent / w->warps[f];
+    panel->side = side;
+    panel->moves = w->moves[f];
+    panel->base = tci_lin_mul(b, tile, side->extent);
+    tci_warps_place(b, w, panel);
+    panel->pitch = (side->along_depth ? slab : side->extent) + tci_warps_gap(w, side) / w->bytes;
+    panel->half = panel->pitch * (side->along_depth ? side->extent : slab);
+    panel->local = tci_build_local(b, w->unit.dtypes[f], 2 * panel->half, b->cur);
+    panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
+    tci_lin warp = f == 0 ? tci_product_thread(b, TCI_LX_DIV, TCI_WARP * w->warps[1])
+                          : tci_product_digit(b, TCI_WARP, w->warps[1]);
+    panel->take = tci_lin_mul(b, warp, part);
+    panel->n_takes = (int)(part / TCI_WARPS_SIDE);
+}
+
+static tci_lstmt tci_warps_stmt(tci_mem mem, int base, int x)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.base = base;
+    st.x = x;
+    return st;
+}
+
+/* TCI_UNIT_WORDS of each thread. */
+static int tci_warps_words(tci_build *b, tci_lstmt st, tc_dtype t)
+{
+    return tci_build_mem(b, st, t, TCI_UNIT_WORDS * b->l->threads, b->cur);
+}
+
+/* ---- slabs ---- */
+
+static int tci_warps_and(tci_build *b, int x, int y)
+{
+    int args[2] = {x, y};
+    return x < 0 ? y : tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
+}
+
+/* Whether a load's guards hold at the current bindings, and `also` (-1: true); -1: always. */
+static int tci_warps_guards(tci_build *b, const tci_kinst *in, int also)
+{
+    for (int i = 0; i < in->n_guards; i++) {
+        const tci_kguard *g = &b->k->guards[in->guard + i];
+        tci_dim lo, hi;
+        tci_build_range(b, g->x, &lo, &hi);
+        if (!tci_dim_le(g->lo, lo) || !tci_dim_le(hi, g->hi)) {
+            int x = tci_build_lx(b, tci_build_kx(b, g->x));
+            also = tci_warps_and(b, also, tci_build_in_range(b, x, g->lo, g->hi));
+        }
+    }
+    return also;
+}
+
+/* The piece at the current bindings; zeros where `there` (-1: true) does not hold. */
+static int tci_warps_piece(tci_build *b, const tci_warps_panel *panel, int there)
+{
+    int inst = panel->side->inst;
+    const tci_kinst *in = &b->k->insts[inst];
+    if (panel->moves) {
+        int x = tci_build_lx(b, tci_build_kx(b, in->x));
+        int condition = tci_warps_guards(b, in, there);
+        tci_lstmt st = tci_warps_stmt(condition < 0 ? TCI_MEM_WORDS : TCI_MEM_WORDS_IF,
+                                      tci_kinst_number(in), x);
+        st.args[0] = condition;
+        return tci_warps_words(b, st, TC_U32);
+    }
+    tc_dtype held = (tc_dtype)b->l->locals[panel->local].dtype;
+    tc_dtype t = tci_dtype_is_byte(held) ? held : (tc_dtype)in->dtype;
+    int value = tci_build_value(b, inst);
+    value = t == (tc_dtype)in->dtype ? value : tci_build_prim(b, TCI_P_CAST, t, 1, &value, 0);
+    tci_value zero = {.u = 0};
+    int args[3] = {there, value, tci_build_const(b, t, zero)};
+    return there < 0 ? value : tci_build_prim(b, TCI_P_SELECT, t, 3, args, 0);
+}
+
+/* An axis at the last piece inside, at most. */
+static tci_lin tci_warps_inside(tci_build *b, const tci_warps *w, const tci_warps_panel *panel,
+                                tci_lin x, int64_t size, bool runs)
+{
+    int64_t piece = panel->moves && runs ? TCI_ALIGNED_BYTES / w->bytes : 1;
+    return tci_product_inside(b, x, size - piece + 1);
+}
+
+/* Evaluates this thread's pieces of the slab from `from` on; first: the values are made. */
+static void tci_warps_load(tci_warps_state *s, tci_warps_panel *panel, tci_lin from, bool first)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = panel->side;
+    tci_product_walk walk = tci_product_walk_of(b, side);
+    int64_t size = s->w->p.depth;
+    bool cut = side->size % side->extent != 0, tail = size % tci_warps_slab(s->w) != 0;
+    for (int i = 0; i < panel->n; i++) {
+        int64_t skip = i * panel->step;
+        tci_lin depth = tci_lin_plus(tci_lin_add(b, from, panel->depth),
+                                     side->along_depth ? 0 : skip);
+        tci_lin at = tci_lin_plus(tci_lin_add(b, panel->base, panel->at),
+                                  side->along_depth ? skip : 0);
+        int there = tail ? tci_build_inside(b, depth, size) : -1;
+        depth = tail ? tci_warps_inside(b, s->w, panel, depth, size, side->along_depth) : depth;
+        at = cut ? tci_warps_inside(b, s->w, panel, at, side->size, !side->along_depth) : at;
+        tci_product_bind(b, &walk, depth, at);
+        tci_product_wait(b, &panel->waiting[i], tci_warps_piece(b, panel, there), first);
+    }
+    tci_product_unbind(b, &walk);
+}
+
+static void tci_warps_load_both(tci_warps_state *s, tci_lin from, bool first)
+{
+    tci_warps_load(s, &s->panels[0], from, first);
+    tci_warps_load(s, &s->panels[1], from, first);
+}
+
+/* What waits becomes the panels number `half`. */
+static void tci_warps_publish(tci_warps_state *s, tci_lin half)
+{
+    tci_build *b = s->b;
+    for (int f = 0; f < 2; f++) {
+        const tci_warps_panel *panel = &s->panels[f];
+        bool along = panel->side->along_depth;
+        tci_lin line = along ? panel->at : panel->depth, in_line = along ? panel->depth : panel->at;
+        tci_lin first = tci_lin_add(b, tci_lin_mul(b, line, panel->pitch), in_line);
+        first = tci_lin_add(b, first, tci_lin_mul(b, half, panel->half));
+        for (int i = 0; i < panel->n; i++) {
+            int x = tci_build_lx(b, tci_lin_plus(first, i * panel->step * panel->pitch));
+            tci_lstmt st = tci_warps_stmt(panel->moves ? TCI_MEM_STORE_WORDS : TCI_MEM_STORE_UNIT,
+                                          ~panel->local, x);
+            st.args[0] = panel->waiting[i];
+            tci_build_mem(b, st, TC_F32, 1, b->cur);
+        }
+    }
+    tci_product_barrier(b);
+}
+
+static tc_dtype tci_warps_factor(tc_dtype t)
+{
+    return t == TC_F64 ? TC_F64 : t == TC_I8 ? TC_I32 : TC_U32;
+}
+
+/* The warp's factors of a side, from a place of the panel along the depth. */
+static void tci_warps_take(tci_warps_state *s, int f, tci_lin half, tci_lin depth, int *factors)
+{
+    tci_build *b = s->b;
+    const tci_warps_panel *panel = &s->panels[f];
+    static const tci_mem takes[2][2] = {{TCI_MEM_UNIT_ROWS_TURNED, TCI_MEM_UNIT_ROWS},
+                                        {TCI_MEM_UNIT_COLUMNS_TURNED, TCI_MEM_UNIT_COLUMNS}};
+    bool along = panel->side->along_depth;
+    tci_lin first = tci_lin_mul(b, half, panel->half);
+    first = tci_lin_add(b, first, tci_lin_mul(b, panel->take, along ? panel->pitch : 1));
+    first = tci_lin_add(b, first, tci_lin_mul(b, depth, along ? 1 : panel->pitch));
+    for (int i = 0; i < panel->n_takes; i++) {
+        int64_t skip = (int64_t)i * TCI_WARPS_SIDE * (along ? panel->pitch : 1);
+        tci_lstmt st = tci_warps_stmt(takes[f][along], ~panel->local,
+                                      tci_build_lx(b, tci_lin_plus(first, skip)));
+        st.imm = panel->pitch;
+        factors[i] = tci_warps_words(b, st, tci_warps_factor(s->w->unit.dtypes[f]));
+    }
+}
+
+/* The panels number `half`. */
+static void tci_warps_multiply(tci_warps_state *s, tci_lin half)
+{
+    tci_build *b = s->b;
+    int n_rows = s->panels[0].n_takes, n_columns = s->panels[1].n_takes;
+    int *rows = TCI_NEW_ARRAY(b->s, int, n_rows), *columns = TCI_NEW_ARRAY(b->s, int, n_columns);
+    int64_t step = tci_warps_step(s->w) / s->w->bytes;
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, tci_warps_slab(s->w)), step,
+                          &open);
+    open.st.unroll = (int)(TCI_WARPS_SLAB / tci_warps_step(s->w));
+    b->l->indices[i].multiple = step;
+    tci_warps_take(s, 0, half, tci_lin_var(b, i), rows);
+    tci_warps_take(s, 1, half, tci_lin_var(b, i), columns);
+    for (int r = 0; r < n_rows; r++) {
+        for (int c = 0; c < n_columns; c++) {
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_UNIT_DOT;
+            st.args[0] = s->acc[r * n_columns + c];
+            st.args[1] = rows[r];
+            st.args[2] = columns[c];
+            st.imm = (int64_t)(s->w->bytes == 1 ? TC_I8 : s->w->unit.dtypes[0]);
+            tci_build_assign(b, st.args[0], tci_build_mem(b, st, s->w->unit.sums,
+                                                          TCI_UNIT_SUMS * b->l->threads, b->cur));
+        }
+    }
+    tci_build_close(b, &open);
+}
+
+static void tci_warps_slabs(tci_warps_state *s)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t slab = tci_warps_slab(s->w), n = tci_ceil_div(s->w->p.depth, slab) - 1;
+    tci_lopen open;
+    tci_warps_load_both(s, tci_lin_const(0), true);
+    tci_warps_publish(s, tci_lin_const(0));
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
+    tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
+    tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
+    tci_warps_load_both(s, tci_lin_mul(b, after, slab), false);
+    tci_warps_multiply(s, half);
+    tci_warps_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
+    tci_build_close(b, &open);
+    tci_warps_multiply(s, tci_lin_const(n % 2));
+}
+
+/* ---- the result ---- */
+
+/* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
+ * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
+ * in pairs the halves are what is even and what is odd. */
+static tci_product_points tci_warps_points(tci_build *b, const tci_warps *w,
+                                           const tci_warps_panel *panel, int f)
+{
+    int n = panel->side->points, each = n / panel->n_takes;
+    bool paired = tci_warps_is_paired(w, panel->side);
+    int64_t *skip = TCI_NEW_ARRAY(b->s, int64_t, n);
+    for (int i = 0; i < n; i++) {
+        int within = i % each;
+        int apart = f == 0 ? 8 * within : within / 2 * 8 + within % 2;
+        skip[i] = (int64_t)(i / each) * TCI_WARPS_SIDE + (paired ? within : apart);
+    }
+    tci_lin lane = f == 0 ? tci_product_digit(b, 4, TCI_WARP / 4)
+                          : tci_product_thread(b, TCI_LX_MOD, 4);
+    lane = tci_lin_mul(b, lane, (f == 0 ? 1 : 2) * (paired ? 2 : 1));
+    tci_lin first = tci_lin_add(b, tci_lin_add(b, panel->base, panel->take), lane);
+    return (tci_product_points){panel->side, first, n, skip, f == 1};
+}
+
+static tci_stage_tuple tci_warps_sum(tci_build *b, void *arg, int row, int column)
+{
+    const tci_warps_state *s = arg;
+    tc_dtype sums = s->w->unit.sums, t = (tc_dtype)b->k->reds[0].dtype;
+    int high = column % 4 / 2, low = column % 2;
+    bool paired = tci_warps_is_paired(s->w, s->panels[1].side);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_UNIT_SUM;
+    st.args[0] = s->acc[row / 2 * s->panels[1].n_takes + column / 4];
+    st.imm = row % 2 * 2 + (paired ? low * 4 + high : high * 4 + low);
+    int value = tci_build_mem(b, st, sums, 1, b->cur);
+    return tci_stage_tuple_of(t == sums ? value : tci_build_prim(b, TCI_P_CAST, t, 1, &value, 0),
+                              -1);
+}
+
+static void tci_warps_tile_body(tci_build *b, const tci_warps *w, tci_lin row, tci_lin column)
+{
+    tci_warps_state s = {b, w, {{0}}, NULL};
+    b->stage = 0;
+    tci_warps_open_panel(b, w, 0, row, &s.panels[0]);
+    tci_warps_open_panel(b, w, 1, column, &s.panels[1]);
+    int n = s.panels[0].n_takes * s.panels[1].n_takes;
+    s.acc = TCI_NEW_ARRAY(b->s, int, n);
+    for (int i = 0; i < n; i++) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_UNIT_ZERO;
+        int zero = tci_build_mem(b, st, w->unit.sums, TCI_UNIT_SUMS * b->l->threads, b->cur);
+        s.acc[i] = tci_build_mutable(b, zero);
+    }
+    tci_warps_slabs(&s);
+    const tci_product_points points[2] = {tci_warps_points(b, w, &s.panels[0], 0),
+                                          tci_warps_points(b, w, &s.panels[1], 1)};
+    tci_product_finish(b, points, tci_warps_sum, &s);
+}
+
+/* ---- the form ---- */
+
+static void tci_warps_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_warps_tile_body(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_warps_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_warps w;
+    tci_warps_is_kernel(a, &w);
+    tci_warps_set_tile(a, n, &w);
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    for (int i = 0; i < a->k->n_outer; i++) {
+        tiled[i] = tci_product_has(&w.p, i);
+    }
+    b->l->lanes = 1;
+    b->l->threads = w.p.threads;
+    b->l->resident = w.p.resident;
+    nest.tiled = tiled;
+    nest.n_vec = w.p.columns.size;
+    nest.chunk = w.p.columns.extent;
+    nest.n_tiles = tci_dim_ceil_div(w.p.rows.size, w.p.rows.extent);
+    tci_nest_run(&nest, tci_warps_body, &w, launch);
+}
+
+static void tci_warps_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    tci_warps w;
+    tci_warps_is_kernel(a, &w);
+    tci_warps_set_tile(a, n, &w);
+    const tc_dtype *t = w.unit.dtypes;
+    const char *names[2] = {tci_dtype_get(t[0])->name, tci_dtype_get(t[1])->name};
+    tci_str_printf(out, ", matrix unit of each warp, %s%s%s, tiles %dx%d by %d threads",
+                   t[0] == TC_F32 ? "tf32" : names[0], t[0] == t[1] ? "" : " and ",
+                   t[0] == t[1] ? "" : names[1], (int)n[0], (int)n[1], b->l->threads);
+}
+
+TCI_FN const tci_form *const *tci_warps_forms(void)
+{
+    static const tci_form warps = {"warps", {"rows", "columns", "row_warps", "column_warps"},
+                                   tci_warps_fits, tci_warps_candidates, tci_warps_cost,
+                                   tci_warps_emit, tci_warps_note};
+    static const tci_form *const forms[] = {&warps, NULL};
+    return forms;
+}
+/* ---- src/plan/scatter_sort.c ---- */
+/* plan/scatter_sort.c - scatter-add as a sort of its indices and a segmented reduction, on GPUs.
+ *
+ * In: a SCATTER whose index is the same for all lines. Out: the SEGMENT that gives each element of
+ * x what a stretch of src's order holds for it, in the order that SCATTER has (kernel/ir.h): the
+ * same bits. A SCATTER goes along src one element after the other; here elements of x go side by
+ * side, and src is read once, wherever the index sends it.
+ *
+ * The order is a sort of the index that keeps what is equal in its order, of words (index, place):
+ * no two are equal, and they are i32 where that holds them. Its kernels are ordinary ones. There
+ * are two ways, of which the one is taken that costs less:
+ *
+ *   ranks    all words are compared with all, n * n comparisons, in three kernels:
+ *     words    are made
+ *     counts   for each word of the greater ones in each chunk of words
+ *     words    to their places, which follow from the counts: stores that are apart
+ *   digits   TCI_ORDER_BITS of the index at a time, least first, in five kernels for each of them:
+ *     digits   of the words as they stand, which the first makes too
+ *     counts   of each digit in each chunk, by comparing the chunk with every digit
+ *     begins   of each digit in each chunk: running sums of the counts over digits and chunks
+ *     ranks    how many equal digits come before in the chunk, by comparing again
+ *     words    to their places, begin and rank
+ *
+ * A small kernel is taken to be 2 us, and comparisons of i32 to be as fast as an H100 issues their
+ * 2.5 instructions in two of three cycles: TCI_ORDER_COMPARED of them take as long. So ranks serve
+ * for up to some 5000 indices of 8 bits, and 10000 to 14000 of more. A chunk of digits has so many
+ * words that neither comparing nor running sums take long. Where the stretch of an element starts
+ * is searched for in the sorted words, by halves. Equal nodes are one, so several SCATTERs over one
+ * index share its order.
+ *
+ * What to expect: the gradient of 8192 rows read from a table of 32000, 512 floats each, reads and
+ * writes 82 MB at least; before it come 4 small kernels. */
+
+enum {
+    TCI_ORDER_READS = 512,     /* least elements of src along the axis */
+    TCI_ORDER_CHUNK = 256,     /* words, at least; twice and four times as many where there are */
+    TCI_ORDER_CHUNKS = 1024,   /* more chunks than this */
+    TCI_ORDER_NEAR = 8,        /* neighbours of a chunk of ranks */
+    TCI_ORDER_COMPARED = 1 << 24, /* comparisons in the time of a small kernel */
+    TCI_ORDER_BITS = 8,
+    TCI_ORDER_RANK_KERNELS = 3,
+    TCI_ORDER_DIGIT_KERNELS = 5 /* of each digit */
+};
+static const int64_t tci_order_most = (int64_t)1 << 30;
+
+typedef struct tci_order {
+    const tci_algo *a;
+    tci_scratch *s;
+    tci_graph *g;
+    int64_t keys;              /* indices are below it; what fills up the last chunk has it */
+    int64_t n, chunk, chunks;  /* words */
+    tc_dtype word;
+    int low;                   /* bits of a word below its index: those of places */
+} tci_order;
+
+/* ---- nodes ---- */
+
+static tci_node *tci_order_built(const tci_order *o, tci_node *n)
+{
+    TCI_ASSERT(o->s, n != NULL);
+    return n;
+}
+
+static tci_node *tci_order_number(const tci_order *o, tc_dtype t, int64_t x)
+{
+    tci_value v = {.i = x};
+    return tci_order_built(o, tci_graph_const(o->g, t, v));
+}
+
+static tci_node *tci_order_ew(const tci_order *o, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_order_built(o, tci_build_ew(o->g, op, in));
+}
+
+static tci_node *tci_order_cast(const tci_order *o, tci_node *x, tc_dtype t)
+{
+    return tci_order_built(o, tci_build_cast(o->g, x, t));
+}
+
+static tci_node *tci_order_shape(const tci_order *o, tci_node *x, int rank, const tci_dim *shape)
+{
+    return tci_order_built(o, tci_build_reshape(o->g, x, rank, shape));
+}
+#define TCI_ORDER_SHAPE(o, x, n, ...)                                                              \
+    tci_order_shape((o), (x), (n), (const tci_dim[n]){__VA_ARGS__})
+
+static tci_node *tci_order_ramp(const tci_order *o, tc_dtype t, int64_t n)
+{
+    return tci_order_cast(o, tci_order_built(o, tci_build_iota(o->g, n)), t);
+}
+
+static tci_node *tci_order_sum(const tci_order *o, tci_node *x, int axis)
+{
+    tc_axes axes = {&axis, 1, false};
+    return tci_order_built(o, tci_build_reduce(o->g, TCI_OP_SUM, x, axes, false));
+}
+
+static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
+{
+    tci_algo_force(o->a, n);
+    return n;
+}
+
+/* Words at these places, each of which is there once. */
+static tci_node *tci_order_put(const tci_order *o, tci_node *words, tci_node *places)
+{
+    tci_node *in[3] = {words, places, words};
+    const int64_t attr[3] = {0, TCI_MODE_SET, 1};
+    return tci_order_kept(o, tci_graph_node(o->g, TCI_OP_SCATTER, o->word, 1, words->shape, 3, in,
+                                            3, attr));
+}
+
+/* ---- by ranks ---- */
+
+/* [chunks, n]: for each word -1 for each greater one of the chunk. A difference whose sign is
+ * shifted down takes two instructions with the sum, a comparison three; words are not negative, so
+ * none overflows. A chunk is not one stretch, but of every o->chunks * TCI_ORDER_NEAR words so many
+ * neighbours: rows that are so short are summed by a lane each (plan/reduction_order.c), which has
+ * a word of its own in a register and meets what all lanes read. */
+static tci_node *tci_order_greater(const tci_order *o, tci_node *words)
+{
+    int sign = 8 * tci_dtype_get(o->word)->bytes - 1;
+    tci_node *one = TCI_ORDER_SHAPE(o, words, 4, 1, 1, 1, o->n);
+    tci_node *other = TCI_ORDER_SHAPE(o, words, 4, o->chunk / TCI_ORDER_NEAR, o->chunks,
+                                      TCI_ORDER_NEAR, 1);
+    tci_node *greater = tci_order_ew(o, TCI_OP_BITWISE_RIGHT_SHIFT,
+                                     tci_order_ew(o, TCI_OP_SUB, one, other),
+                                     tci_order_number(o, o->word, sign));
+    greater = tci_order_cast(o, greater, TC_I32);
+    const tci_dim shape[2] = {o->chunks, o->n};
+    const int64_t axes[2] = {0, 2};
+    return tci_order_kept(o, tci_graph_node(o->g, TCI_OP_SUM, TC_I32, 2, shape, 1, &greater, 2,
+                                            axes));
+}
+
+static tci_node *tci_order_by_ranks(const tci_order *o, tci_node *words)
+{
+    tci_node *greater = tci_order_greater(o, words);
+    tci_node *places = tci_order_number(o, TC_I32, o->n - 1);
+    for (int64_t i = 0; i < o->chunks; i++) {
+        tci_node *here = tci_order_built(o, tci_build_slice(o->g, greater, 0, i, i + 1, 1));
+        places = tci_order_ew(o, TCI_OP_ADD, places, TCI_ORDER_SHAPE(o, here, 1, o->n));
+    }
+    return tci_order_put(o, words, places);
+}
+
+/* ---- by digits ---- */
+
+/* Where the first word of each digit of each chunk goes, [chunks, chunk] as `digit` has them: the
+ * words of lesser digits, and those of the same one in earlier chunks, come before it, which is a
+ * running sum over digits, and of each over its chunks. */
+static tci_node *tci_order_begins(const tci_order *o, tci_node *digit)
+{
+    int64_t n = (int64_t)1 << TCI_ORDER_BITS;
+    tci_node *each = TCI_ORDER_SHAPE(o, tci_order_ramp(o, TC_I32, n), 3, n, 1, 1);
+    tci_node *here = TCI_ORDER_SHAPE(o, digit, 3, 1, o->chunks, o->chunk);
+    tci_node *counts = tci_order_sum(o, tci_order_ew(o, TCI_OP_EQ, here, each), 2);
+    counts = TCI_ORDER_SHAPE(o, tci_order_kept(o, counts), 1, n * o->chunks);
+    tci_node *sums = tci_order_built(o, tci_build_scan(o->g, counts, 0, false, TCI_MODE_ADD));
+    tci_node *in_parts = tci_plan_scan(o->a, sums);
+    sums = tci_order_kept(o, in_parts ? in_parts : sums);
+    tci_node *zero = tci_order_number(o, (tc_dtype)sums->dtype, 0);
+    sums = tci_order_built(o, tci_build_slice(o->g, sums, 0, 0, n * o->chunks - 1, 1));
+    tci_node *before = tci_order_built(o, tci_build_pad(o->g, sums, 0, 1, 0, zero));
+    tci_node *row = TCI_ORDER_SHAPE(o, tci_order_cast(o, digit, TC_I64), 2, o->chunks, o->chunk);
+    tci_node *chunk = TCI_ORDER_SHAPE(o, tci_order_ramp(o, TC_I64, o->chunks), 2, o->chunks, 1);
+    tci_node *at = tci_order_ew(o, TCI_OP_MUL, row, tci_order_number(o, TC_I64, o->chunks));
+    at = TCI_ORDER_SHAPE(o, tci_order_ew(o, TCI_OP_ADD, at, chunk), 1, o->n);
+    at = tci_order_built(o, tci_build_gather(o->g, before, 0, at));
+    return TCI_ORDER_SHAPE(o, at, 2, o->chunks, o->chunk);
+}
+
+/* Words in the order of the digit at `shift`, equal ones as they were. */
+static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shift)
+{
+    tci_node *digit = tci_order_ew(o, TCI_OP_BITWISE_RIGHT_SHIFT, words,
+                                   tci_order_number(o, o->word, shift));
+    digit = tci_order_ew(o, TCI_OP_BITWISE_AND, digit,
+                         tci_order_number(o, o->word, (1 << TCI_ORDER_BITS) - 1));
+    digit = tci_order_kept(o, tci_order_cast(o, digit, TC_I32));
+    tci_node *one = TCI_ORDER_SHAPE(o, digit, 3, o->chunks, o->chunk, 1);
+    tci_node *other = TCI_ORDER_SHAPE(o, digit, 3, o->chunks, 1, o->chunk);
+    tci_node *ramp = tci_order_ramp(o, TC_I32, o->chunk);
+    tci_node *earlier = tci_order_ew(o, TCI_OP_LT, TCI_ORDER_SHAPE(o, ramp, 3, 1, 1, o->chunk),
+                                     TCI_ORDER_SHAPE(o, ramp, 3, 1, o->chunk, 1));
+    tci_node *equal = tci_order_ew(o, TCI_OP_EQ, one, other);
+    tci_node *rank = tci_order_sum(o, tci_order_ew(o, TCI_OP_LOGICAL_AND, equal, earlier), 2);
+    tci_node *places = tci_order_ew(o, TCI_OP_ADD, tci_order_begins(o, digit), rank);
+    return tci_order_put(o, words, TCI_ORDER_SHAPE(o, places, 1, o->n));
+}
+
+/* ---- either way ---- */
+
+/* Is comparing all words with all less than what the kernels of digits take beyond those of ranks?
+ * Words of two registers take twice as long (4.4 instructions). */
+static bool tci_order_has_ranks(const tci_order *o, int digits)
+{
+    int more = TCI_ORDER_DIGIT_KERNELS * digits - TCI_ORDER_RANK_KERNELS;
+    int64_t compared = TCI_ORDER_COMPARED / (o->word == TC_I32 ? 1 : 2);
+    return o->n * o->n <= more * compared;
+}
+
+/* Sorted words of an index of one axis; of what is not there the index is o->keys. */
+static tci_node *tci_order_words(const tci_order *o, tci_node *index)
+{
+    tci_node *fill = tci_order_number(o, o->word, o->keys);
+    tci_node *keys = tci_order_built(o, tci_build_pad(o->g, index, 0, 0,
+                                                      o->n - tci_dim_known(index->shape[0]), fill));
+    tci_node *high = tci_order_ew(o, TCI_OP_BITWISE_LEFT_SHIFT, keys,
+                                  tci_order_number(o, o->word, o->low));
+    tci_node *words = tci_order_ew(o, TCI_OP_ADD, high, tci_order_ramp(o, o->word, o->n));
+    tci_order_kept(o, words);
+    int digits = 0;
+    while (o->keys >> digits * TCI_ORDER_BITS > 0) {
+        digits++;
+    }
+    if (tci_order_has_ranks(o, digits)) {
+        return tci_order_by_ranks(o, words);
+    }
+    for (int i = 0; i < digits; i++) {
+        words = tci_order_by_digit(o, words, o->low + i * TCI_ORDER_BITS);
+    }
+    return words;
+}
+
+/* For each of 0 .. o->keys how many sorted keys are less. */
+static tci_node *tci_order_starts(const tci_order *o, tci_node *keys)
+{
+    tci_node *key = tci_order_ramp(o, o->word, o->keys + 1);
+    tci_node *all = tci_order_number(o, o->word, o->n), *one = tci_order_number(o, o->word, 1);
+    tci_node *less = tci_order_ew(o, TCI_OP_MUL, key, tci_order_number(o, o->word, 0));
+    int64_t step = 1;
+    while (2 * step <= o->n) {
+        step *= 2;
+    }
+    for (; step > 0; step /= 2) {
+        tci_node *more = tci_order_ew(o, TCI_OP_ADD, less, tci_order_number(o, o->word, step));
+        tci_node *last = tci_order_ew(o, TCI_OP_SUB, tci_order_ew(o, TCI_OP_MINIMUM, more, all),
+                                      one);
+        tci_node *found = tci_order_built(o, tci_build_gather(o->g, keys, 0, last));
+        tci_node *there = tci_order_ew(o, TCI_OP_LOGICAL_AND,
+                                       tci_order_ew(o, TCI_OP_LE, more, all),
+                                       tci_order_ew(o, TCI_OP_LT, found, key));
+        less = tci_order_built(o, tci_build_where(o->g, there, more, less));
+    }
+    return tci_order_cast(o, tci_order_kept(o, less), TC_I64);
+}
+
+/* ---- the node ---- */
+
+/* The index of SCATTER n as one axis, where all lines have the same; NULL: they have not. */
+static tci_node *tci_order_index(const tci_order *o, const tci_node *n)
+{
+    tci_node *index = n->in[1];
+    int axis = (int)tci_dim_known(n->attr[0]);
+    bool same = true;
+    for (int i = 0; i < n->rank; i++) {
+        same = same && tci_dim_is_known(n->shape[i]) && tci_dim_is_known(index->shape[i]) &&
+               (i == axis || n->shape[i] == index->shape[i]);
+    }
+    index = index->op == TCI_OP_EXPAND ? index->in[0] : index;
+    for (int i = 0; i < n->rank; i++) {
+        same = same && (i == axis ? index->shape[i] == n->in[1]->shape[i] : index->shape[i] == 1);
+    }
+    return same ? TCI_ORDER_SHAPE(o, index, 1, index->shape[axis]) : NULL;
+}
+
+/* Chunks and words of so many indices. */
+static void tci_order_measure(tci_order *o, int64_t reads)
+{
+    o->chunk = TCI_ORDER_CHUNK;
+    while (o->chunk < 4 * TCI_ORDER_CHUNK && o->chunk * TCI_ORDER_CHUNKS < reads) {
+        o->chunk *= 2;
+    }
+    o->chunks = tci_dim_known(tci_dim_ceil_div(reads, o->chunk));
+    o->n = o->chunks * o->chunk;
+    while ((int64_t)1 << o->low < o->n) {
+        o->low++;
+    }
+    o->word = o->keys < INT32_MAX >> o->low ? TC_I32 : TC_I64;
+}
+
+TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
+{
+    tci_order o = {.a = a, .s = a->s, .g = a->g};
+    bool ordered = a->machine.block_threads > 0 && n->n_in == 3;
+    tci_node *index = ordered ? tci_order_index(&o, n) : NULL;
+    int64_t reads = index ? tci_dim_known(index->shape[0]) : 0;
+    o.keys = index ? tci_dim_known(n->shape[tci_dim_known(n->attr[0])]) : 0;
+    if (reads < TCI_ORDER_READS || reads > tci_order_most || o.keys > tci_order_most) {
+        return NULL;
+    }
+    tci_order_measure(&o, reads);
+    /* reading 0, 1, 2 ... at the index checks it, and counts from the end where it is negative */
+    tci_node *ramp = tci_order_ramp(&o, o.word, o.keys);
+    tci_node *words = tci_order_built(&o, tci_build_gather(a->g, ramp, 0, index));
+    words = tci_order_words(&o, words);
+    tci_node *below = tci_order_number(&o, o.word, ((int64_t)1 << o.low) - 1);
+    tci_node *order = tci_order_ew(&o, TCI_OP_BITWISE_AND, words, below);
+    tci_node *keys = tci_order_ew(&o, TCI_OP_BITWISE_RIGHT_SHIFT, words,
+                                  tci_order_number(&o, o.word, o.low));
+    tci_node *in[4] = {n->in[0], n->in[2], tci_order_cast(&o, order, TC_I64),
+                       tci_order_starts(&o, keys)};
+    tci_str_printf(a->orders, "scatter of %lld: elements of an axis of %lld side by side\n",
+                   (long long)reads, (long long)o.keys);
+    return tci_graph_node(a->g, TCI_OP_SEGMENT, (tc_dtype)n->dtype, n->rank, n->shape, 4, in, 2,
+                          n->attr);
+}
+/* ---- src/plan/conv_layout.c ---- */
+/* plan/conv_layout.c - channels-last operands of implicit GEMM convolutions, as tensor cores read
+ * them (TMA boxes).
+ *
+ * In: a CONTRACT of bf16 or f16 values, or of f32 where math may be fast, of which one is windows
+ * of an image, on a machine whose matrix unit reads boxes. Out: the same over copies of the values
+ * behind its operands in which one axis lies fastest: the longest contracted one that both have (a
+ * convolution, its gradient to the image: the channels), else of each operand the longest that it
+ * alone has (the gradient to the filter). Windows, padding and other movements stay above the
+ * copies as they were, so nothing else is stored. The one idea: the unit's loads need 16
+ * neighbouring bytes and rows that begin at such; a copy of the image costs one reading and writing
+ * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
+ * is a contracted one. NULL: this is none of these, or too small for it. */
+
+enum { TCI_IMAGES_LEAST = 32 /* elements of the axis that lies fastest */ };
+
+typedef struct tci_images {
+    const tci_algo *a;
+    tci_scratch *s;
+    tci_graph *g;
+    const tci_node *n;
+    const tci_contraction *c;
+    tci_node *source[2];
+    bool has_window[2];
+    int axes[2];   /* of the operands, to be contiguous */
+    int64_t last;  /* the label that the result's columns should have; -1: as they are */
+} tci_images;
+
+/* ---- the values behind the operands ---- */
+
+/* The value of operand x below windows, padding, other movement and a widening that nothing stores;
+ * NULL: sizes are unknown. */
+static tci_node *tci_images_source(const tci_algo *a, tci_node *x)
+{
+    const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_WIDENING | TCI_THROUGH_PADS;
+    x = tci_below(x, through | TCI_THROUGH_KNOWN, a->forced);
+    return tci_is_known(x) && x->rank > 0 ? x : NULL;
+}
+
+TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
+{
+    tci_node *source = tci_images_source(a, x);
+    return source && tci_dtype_is_half((tc_dtype)source->dtype) ? source : NULL;
+}
+
+static bool tci_images_look(tci_images *m)
+{
+    bool windows = false;
+    for (int i = 0; i < 2; i++) {
+        m->source[i] = tci_images_source(m->a, m->n->in[i]);
+        const tci_node *from = m->source[i];
+        if (!from || !(tci_dtype_is_half((tc_dtype)from->dtype) ||
+                       (from->dtype == TC_F32 && m->a->machine.is_fast))) {
+            return false;
+        }
+        for (const tci_node *x = m->n->in[i]; x != m->source[i]; x = x->in[0]) {
+            m->has_window[i] = m->has_window[i] || x->op == TCI_OP_WINDOW;
+        }
+        windows = windows || m->has_window[i];
+    }
+    return windows && tci_is_known(m->n) && m->source[0]->dtype == m->source[1]->dtype;
+}
+
+TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
+{
+    for (; x != source && a >= 0; x = x->in[0]) {
+        bool windowed = x->op == TCI_OP_WINDOW && a >= x->in[0]->rank;
+        for (int i = 0; x->op == TCI_OP_WINDOW && i < x->n_attr; i += 4) {
+            windowed = windowed || x->attr[i] == a;
+        }
+        if (x->op == TCI_OP_PERMUTE) {
+            a = (int)x->attr[a];
+        } else if (x->op == TCI_OP_RESHAPE) {
+            a = tci_plan_image_reshaped(x, a);
+        } else if (windowed || x->in[0]->shape[a] != x->shape[a] ||
+                   (x->op == TCI_OP_SLICE && x->attr[2 * a] != 0) ||
+                   (x->op == TCI_OP_PAD && x->attr[a] != 0)) {
+            a = -1;
+        }
+    }
+    return a;
+}
+
+/* ---- which axes lie fastest ---- */
+
+static bool tci_images_suits(const tci_images *m, int which, int a)
+{
+    int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
+    return size >= TCI_IMAGES_LEAST &&
+           size % tci_matrix_align(m->source[which]->dtype) == 0 &&
+           tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
+}
+
+/* True if the result has elements of windows. */
+static bool tci_images_keeps_elements(const tci_images *m)
+{
+    bool kept = false;
+    for (int which = 0; which < 2; which++) {
+        const tci_node *x = m->n->in[which];
+        while (x->op == TCI_OP_CAST && x != m->source[which]) { /* whose axes are the same */
+            x = x->in[0];
+        }
+        int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
+        for (int i = 0; i < n; i++) {
+            kept = kept || !tci_contract_sums(m->n, m->c->in[which].labels[x->rank - 1 - i]);
+        }
+    }
+    return kept;
+}
+
+/* Chooses axes and last; false: there are none. */
+static bool tci_images_choose(tci_images *m)
+{
+    bool kept = tci_images_keeps_elements(m);
+    m->axes[0] = m->axes[1] = -1;
+    m->last = -1;
+    for (int i = 0; i < m->c->n_axes && !kept; i++) {
+        const tci_contract_axis_of *axis = &m->c->axes[i];
+        if (axis->group == TCI_AXES_K && tci_images_suits(m, 0, axis->at[0]) &&
+            tci_images_suits(m, 1, axis->at[1]) &&
+            (m->axes[0] < 0 || tci_dim_lt(m->n->in[0]->shape[m->axes[0]], axis->size))) {
+            m->axes[0] = axis->at[0];
+            m->axes[1] = axis->at[1];
+        }
+    }
+    for (int which = 0; which < 2 && kept; which++) { /* its own */
+        const tci_node *x = m->n->in[which];
+        for (int i = 0; i < x->rank; i++) {
+            int64_t label = m->c->in[which].labels[i], best = m->axes[which];
+            bool own = !tci_contract_sums(m->n, label) &&
+                       !tci_contract_has(m->n, 1 - which, label);
+            bool longer = best < 0 || tci_dim_lt(x->shape[best], x->shape[i]);
+            if (own && longer && tci_images_suits(m, which, i)) {
+                m->axes[which] = i;
+                m->last = m->has_window[which] ? label : m->last;
+            }
+        }
+    }
+    return m->axes[0] >= 0 && m->axes[1] >= 0;
+}
+
+/* Is f32 multiplied often enough for copies, along a contracted axis? */
+static bool tci_images_pays(const tci_images *m)
+{
+    double elements = 0, products = m->c->products;
+    for (int i = 0; i < 2; i++) {
+        elements += (double)tci_dim_known(tci_node_count(m->source[i]));
+    }
+    return m->source[0]->dtype != TC_F32 ||
+           (!tci_images_keeps_elements(m) && products >= TCI_SINGLE_LEAST &&
+            products >= TCI_SINGLE_REUSE * elements);
+}
+
+static bool tci_images_fits(tci_offer *o)
+{
+    tci_images *m = TCI_NEW(o->a->s, tci_images);
+    *m = (tci_images){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n, .c = o->c};
+    o->found = m;
+    return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 && o->n->rank >= 2 &&
+           tci_images_look(m) && tci_images_choose(m) && tci_images_pays(m);
+}
+
+static double tci_images_cost(const tci_offer *o)
+{
+    const tci_images *m = o->found;
+    return tci_route_copies_ns(o, m->source[0]->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
+}
+
+/* ---- the copies ---- */
+
+/* The contraction of `in`, the axis of its result with label `last` behind all others; *back: the
+ * order of axes that is the old one. */
+static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, int64_t *back)
+{
+    const tci_node *n = m->n;
+    int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
+    int at = tci_build_label(m->c->out, n->rank, m->last);
+    tci_relayout_last(n, at < 0 ? n->rank - 1 : at, order);
+    for (int i = 0; i < n->rank; i++) {
+        back[order[i]] = i;
+    }
+    return tci_contract_in_order(m->s, m->g, n, in, order);
+}
+
+static tci_node *tci_images_build(const tci_offer *o)
+{
+    const tci_images *m = o->found;
+    const tci_node *n = o->n;
+    tci_node *in[2];
+    int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
+    for (int i = 0; i < 2; i++) {
+        int axis = tci_plan_image_axis(n->in[i], m->source[i], m->axes[i]);
+        int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, m->source[i]->rank);
+        tci_relayout_last(m->source[i], axis, order);
+        tci_node *copy = tci_relayout(m->a, m->source[i], (tci_relayout_to){.order = order});
+        in[i] = tci_relayout_over(m->a, n->in[i], m->source[i], copy);
+    }
+    tci_node *r = tci_images_contract(m, in, back);
+    tci_node *parts = m->last < 0 ? NULL : tci_plan_parts(m->a, r);
+    r = parts ? parts : r;
+    return m->last < 0 ? r : tci_algo_permute(m->a, r, back);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
+{
+    static const tci_route row = {"channels-last copies", TCI_SUMS_UNIT, TCI_ROUTE_REORDERS,
+                                  tci_images_fits, tci_images_cost, tci_images_build};
+    return &row;
+}
+/* ---- src/plan/layout.c ---- */
+/* plan/layout.c - layout propagation (NCHW to NHWC): decides which values are stored
+ * channels-last.
+ *
+ * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values, of
+ * which those that a contraction reads through windows, as a convolution its image or a gradient
+ * the one of a result, are in memory with their channels last; what such values are made of, what
+ * is made of them, and so on, is computed in that order too. Each of these is a node whose axes are
+ * in the new order, and PERMUTE(back) of it takes the place of the old one: everything reads
+ * through index maps, so the former is the only form in memory, no kernel turns one into the other,
+ * and sums over places, as of norms, are sums of columns. What moves values stays as it was.
+ *
+ * The one idea: the want goes from users to what they are made of, then from values to their users,
+ * and back once more; the first want of a value counts. A value of which nobody wants anything
+ * stays as it was written. So does all of a graph that has gradients of filters for each channel
+ * alone other than those of plan/depthwise_wgrad.c: with channels last they would be read one by
+ * one. */
+
+enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
+
+/* What is wanted of a value: that axis to lie fastest, where it is computed; and in memory. */
+typedef struct tci_layout_want {
+    int32_t axis;
+    bool set, stored;
+} tci_layout_want;
+
+typedef struct tci_layout {
+    const tci_algo *a;
+    tci_scratch *s;
+    tci_table wants, roots; /* roots: a set; what users get lies as they see it */
+} tci_layout;
+
+static tci_layout_want tci_layout_of(const tci_layout *l, const tci_node *n)
+{
+    const tci_layout_want *w = (const tci_layout_want *)tci_table_find(&l->wants, n);
+    return w ? *w : (tci_layout_want){0, false, false};
+}
+
+/* The first want of a value is the one that counts. */
+static void tci_layout_ask(tci_layout *l, const tci_node *n, int axis, bool stored)
+{
+    tci_layout_want *w = (tci_layout_want *)tci_table_at(&l->wants, n);
+    bool moves = axis >= 0 && axis < n->rank - 1;
+    if (!w->set && moves) {
+        w->axis = axis;
+        w->set = true;
+    }
+    w->stored = w->stored || (stored && w->set && !tci_plan_is_leaf(n) &&
+                              !tci_table_has(&l->roots, n));
+}
+
+/* ---- who wants what ---- */
+
+/* The channels of windows, as an axis of the value behind them: the last whole one before those
+ * over which the windows go. -1: they are none that a unit reads together. */
+static int tci_layout_channels(const tci_node *x, const tci_node *source)
+{
+    int first = tci_dim_known(x->attr[0]);
+    for (int i = 4; i < x->n_attr; i += 4) {
+        first = TCI_MIN(first, tci_dim_known(x->attr[i]));
+    }
+    for (int a = first - 1; a > 0; a--) {
+        int axis = tci_plan_image_axis(x, source, a);
+        if (axis >= 0 && tci_dim_lt(1, x->shape[a])) {
+            return tci_dim_known(x->shape[a]) % TCI_MATRIX_ALIGN == 0 ? axis : -1;
+        }
+    }
+    return -1;
+}
+
+/* The image behind operand x of windows is wanted with channels last. */
+static void tci_layout_ask_image(tci_layout *l, tci_node *x)
+{
+    while (x->op == TCI_OP_CAST) {
+        x = x->in[0];
+    }
+    tci_node *source = tci_plan_image(l->a, x);
+    if (x->op == TCI_OP_WINDOW && source && source != x) {
+        tci_layout_ask(l, source, tci_layout_channels(x, source), true);
+    }
+}
+
+static bool tci_layout_keeps(const tci_node *n, int axis)
+{
+    for (int i = 0; i < n->n_attr; i++) {
+        if (n->attr[i] == axis) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The axis of reduction n's operand that is axis a of it. */
+static int tci_layout_reduced(const tci_node *n, int a)
+{
+    int axis = 0;
+    while (a > 0 || !tci_layout_keeps(n, axis)) {
+        a -= tci_layout_keeps(n, axis++);
+    }
+    return axis;
+}
+
+/* The axis of n's first operand, or of each where it has several, that is axis a of n; -1: none. */
+static int tci_layout_below(const tci_node *n, int a)
+{
+    const tci_node *x = n->in[0];
+    if (!tci_build_is_known(n->rank, n->shape) || !tci_build_is_known(x->rank, x->shape)) {
+        return -1;
+    }
+    if (tci_op_is_reduce(n->op)) {
+        return tci_layout_reduced(n, a);
+    }
+    bool spread = n->op == TCI_OP_EXPAND && (x->shape[a] != n->shape[a] ||
+                                             tci_node_count(x) == x->shape[a]);
+    bool moved = n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE || n->op == TCI_OP_CAT;
+    return tci_op_is(n->op, TCI_IS_POINTWISE) || (n->op == TCI_OP_EXPAND && !spread) || moved ? a
+           : n->op == TCI_OP_PERMUTE ? (int)n->attr[a]
+           : n->op == TCI_OP_RESHAPE ? tci_plan_image_reshaped(n, a)
+           : n->op == TCI_OP_WINDOW  ? tci_plan_image_axis(n, x, a)
+                                     : -1;
+}
+
+/* Is it made of a contraction, element by element, in so many steps? As a part of a larger value it
+ * is what a unit leaves then, rather than sums that the whole finishes. */
+static bool tci_layout_is_of_contract(const tci_node *n, int steps)
+{
+    bool found = n->op == TCI_OP_CONTRACT;
+    for (int i = 0; i < n->n_in && steps > 0 && tci_op_is(n->op, TCI_IS_POINTWISE); i++) {
+        found = found || tci_layout_is_of_contract(n->in[i], steps - 1);
+    }
+    return found;
+}
+
+/* n, which is wanted so, wants the same of its operands. */
+static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
+{
+    tci_layout_want want = tci_layout_of(l, n);
+    int below = want.set && n->n_in > 0 ? tci_layout_below(n, want.axis) : -1;
+    if (want.set && tci_op_is_reduce(n->op)) {
+        tci_layout_ask_image(l, n->in[0]);
+    }
+    bool each = tci_op_is(n->op, TCI_IS_POINTWISE) || n->op == TCI_OP_CAT;
+    for (int i = 0; i < (each ? n->n_in : 1) && below >= 0; i++) {
+        bool part = n->op == TCI_OP_CAT && tci_layout_is_of_contract(n->in[i], TCI_LAYOUT_STEPS);
+        tci_layout_ask(l, n->in[i], below, part);
+    }
+}
+
+/* n is wanted as its operands are. */
+static void tci_layout_pass_up(tci_layout *l, const tci_node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        tci_layout_want want = tci_layout_of(l, n->in[i]);
+        for (int a = 0; a < n->rank && want.set; a++) {
+            if (tci_layout_below(n, a) == want.axis) {
+                tci_layout_ask(l, n, a, false);
+            }
+        }
+    }
+}
+
+/* ---- the graph with it ---- */
+
+/* The order of `rank` axes in which `axis` comes where axis `to` was, those between one earlier. */
+static int64_t *tci_layout_order(const tci_layout *l, int rank, int axis, int to)
+{
+    int64_t *perm = TCI_NEW_ARRAY(l->s, int64_t, rank);
+    for (int i = 0; i < rank; i++) {
+        perm[i] = i == to ? axis : i >= axis && i < to ? i + 1 : i;
+    }
+    return perm;
+}
+
+/* Of x, whose axes are those of a value in the order `perm`: the value. */
+static tci_node *tci_layout_back(const tci_layout *l, tci_node *x, const int64_t *perm)
+{
+    int64_t *back = TCI_NEW_ARRAY(l->s, int64_t, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        back[perm[i]] = i;
+    }
+    return tci_algo_permute(l->a, x, back);
+}
+
+/* Operand x in memory with the axis of that label last; its labels follow. */
+static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *labels,
+                                    int64_t label)
+{
+    int axis = 0;
+    while (axis < x->rank - 1 && labels[axis] != label) {
+        axis++;
+    }
+    const int64_t *perm = tci_layout_order(l, x->rank, axis, x->rank - 1);
+    const int64_t *old = tci_scratch_copy(l->s, labels, sizeof(int64_t) * (size_t)x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        labels[i] = old[perm[i]];
+    }
+    x = tci_algo_permute(l->a, x, perm);
+    tci_algo_force(l->a, x);
+    return x;
+}
+
+/* Are sums so short, over several axes, that threads make them in vectors of filters
+ * (loop/window.c)? */
+static bool tci_layout_has_few(const tci_node *n)
+{
+    int64_t products = 1, axes = 0;
+    for (int i = 0; i < n->in[0]->rank && products <= TCI_WINDOW_FEW; i++) {
+        bool summed = tci_contract_sums(n, tci_contract_labels(n, 0)[i]);
+        axes += summed && tci_dim_lt(1, n->in[0]->shape[i]);
+        products *= summed ? tci_dim_hint(n->in[0]->shape[i]) : 1;
+    }
+    return products <= TCI_WINDOW_FEW && axes > 1;
+}
+
+/* Contraction n with its result's axes in that order. Where both operands have the last one, as in
+ * a convolution of each channel by itself, or sums are short, what is no image has it last, too. */
+static tci_node *tci_layout_contract(const tci_layout *l, tci_node *n, const int64_t *perm)
+{
+    tci_node *r = tci_contract_in_order(l->s, l->a->g, n, n->in, perm);
+    int64_t *attr = tci_scratch_copy(l->s, r->attr, sizeof(int64_t) * (size_t)r->n_attr);
+    int64_t *labels[2] = {attr + 3, attr + 3 + attr[0]}, last = r->attr[r->n_attr - 1];
+    tci_node *in[2] = {n->in[0], n->in[1]};
+    bool both = tci_contract_has(n, 0, last) && tci_contract_has(n, 1, last);
+    for (int i = 0; i < 2 && (both || tci_layout_has_few(n)); i++) {
+        if (in[i]->op != TCI_OP_WINDOW && tci_contract_has(n, i, last)) {
+            in[i] = tci_layout_operand(l, in[i], labels[i], last);
+        }
+    }
+    return tci_graph_node(l->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, r->shape, 2, in,
+                          n->n_attr, attr);
+}
+
+/* n, made element by element, likewise. */
+static tci_node *tci_layout_pointwise(const tci_layout *l, tci_node *n, const int64_t *perm)
+{
+    tci_node **in = TCI_NEW_ARRAY(l->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = tci_algo_permute(l->a, n->in[i], perm);
+    }
+    return tci_graph_node(l->a->g, n->op, (tc_dtype)n->dtype, n->rank, in[0]->shape, n->n_in, in,
+                          n->n_attr, n->attr);
+}
+
+/* Reduction n of an operand with that axis last; so is what it keeps of it. */
+static tci_node *tci_layout_reduce(const tci_layout *l, tci_node *n, int axis)
+{
+    tci_node *x = n->in[0];
+    int at = 0;
+    for (int i = 0; i < axis; i++) {
+        at += tci_layout_keeps(n, i);
+    }
+    x = tci_algo_permute(l->a, x, tci_layout_order(l, x->rank, axis, x->rank - 1));
+    int64_t *attr = TCI_NEW_ARRAY(l->s, int64_t, n->n_attr);
+    int n_attr = 0;
+    for (int i = 0; i < n->n_attr; i++) {
+        if (n->attr[i] != axis) {
+            attr[n_attr++] = n->attr[i] - (n->attr[i] > axis);
+        }
+    }
+    bool keeps = tci_layout_keeps(n, axis);
+    if (!keeps) {
+        attr[n_attr++] = x->rank - 1;
+    }
+    const int64_t *perm = tci_layout_order(l, n->rank, keeps ? at : n->rank - 1, n->rank - 1);
+    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
+    for (int i = 0; i < n->rank; i++) {
+        shape[i] = n->shape[perm[i]];
+    }
+    tci_node *r = tci_graph_node(l->a->g, n->op, (tc_dtype)n->dtype, n->rank, shape, 1, &x, n_attr,
+                                 attr);
+    return tci_layout_back(l, r, perm);
+}
+
+/* over, which is n over what stands for its operands, computed as it is wanted. */
+static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_node *over)
+{
+    tci_layout_want want = tci_layout_of(l, n);
+    if (tci_op_is_reduce(n->op) && tci_layout_of(l, n->in[0]).set) {
+        over = tci_layout_reduce(l, over, tci_layout_of(l, n->in[0]).axis);
+    }
+    if (!want.set) {
+        return over;
+    }
+    const int64_t *perm = tci_layout_order(l, n->rank, want.axis, n->rank - 1);
+    if (n->op == TCI_OP_CONTRACT) {
+        over = tci_layout_back(l, tci_layout_contract(l, over, perm), perm);
+    } else if (tci_op_is(n->op, TCI_IS_POINTWISE)) {
+        over = tci_layout_back(l, tci_layout_pointwise(l, over, perm), perm);
+    }
+    if (want.stored) {
+        tci_node *lies = tci_algo_permute(l->a, over, perm);
+        tci_algo_force(l->a, lies);
+        tci_table_add(l->a->images, lies);
+        over = tci_layout_back(l, lies, perm);
+    }
+    return over;
+}
+
+/* Will both operands of such a gradient lie as plan/depthwise_wgrad.c takes them? */
+static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
+{
+    bool lies = true;
+    for (int i = 0; i < 2; i++) {
+        tci_node *image;
+        int axis = tci_plan_alone_axis(l->a, n, i, &image);
+        lies = lies && axis >= 0 && tci_layout_of(l, image).stored &&
+               tci_layout_of(l, image).axis == axis;
+    }
+    return lies;
+}
+
+/* Is contraction n another gradient of filters for each channel alone? It has the elements of
+ * windows, and their channels, which both operands have. */
+static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
+{
+    for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
+        const tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
+        const int64_t *labels = tci_contract_labels(n, i);
+        bool elements = x->op == TCI_OP_WINDOW && !tci_contract_sums(n, labels[x->rank - 1]);
+        tci_layout_want want = tci_layout_of(l, n->in[i]);
+        if (elements && want.set && tci_contract_has(n, 1 - i, labels[want.axis])) {
+            return !tci_layout_is_alone(l, n);
+        }
+    }
+    return false;
+}
+
+/* What is wanted of each; false: nothing is to change. */
+static bool tci_layout_decide(tci_layout *l, tci_node_list list)
+{
+    bool any = false;
+    for (int i = list.n - 1; i >= 0; i--) {
+        tci_node *n = list.items[i];
+        for (int j = 0; j < 2 && n->op == TCI_OP_CONTRACT; j++) {
+            tci_layout_ask_image(l, n->in[j]);
+        }
+        tci_layout_pass_down(l, n);
+        any = any || tci_layout_of(l, n).stored;
+    }
+    for (int i = 0; i < list.n && any; i++) {
+        tci_layout_pass_up(l, list.items[i]);
+        any = !tci_layout_learns_otherwise(l, list.items[i]);
+    }
+    for (int i = list.n - 1; i >= 0 && any; i--) {
+        tci_layout_pass_down(l, list.items[i]);
+    }
+    return any;
+}
+
+TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
+{
+    tci_layout l = {a, a->s, tci_table_in(a->s, sizeof(tci_layout_want)),
+                    tci_table_in(a->s, sizeof(bool))};
+    if (!tci_plan_has_image_unit(a->machine)) {
+        return;
+    }
+    tci_node_list list = tci_graph_sort(a->s, roots, n_roots);
+    tci_table now = tci_table_in(a->s, sizeof(tci_node *));
+    for (int i = 0; i < n_roots; i++) {
+        tci_table_add(&l.roots, roots[i]);
+    }
+    if (!tci_layout_decide(&l, list)) {
+        return;
+    }
+    for (int i = 0; i < list.n; i++) {
+        tci_node *n = list.items[i], *over = tci_graph_rebuild(a->s, a->g, n, &now);
+        tc_site site = over->site.file ? over->site : n->site;
+        over = tci_layout_node(&l, n, over);
+        tci_node *made = over->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE ? over->in[0] : over;
+        if (tci_table_has(a->forced, n)) {
+            tci_algo_force(a, made);
+        }
+        made->site = made->site.file ? made->site : site;
+        tci_table_put(&now, n, over);
+    }
+    for (int i = 0; i < n_roots; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
+}
+/* ---- src/plan/small_channel_conv.c ---- */
+/* plan/small_channel_conv.c - implicit GEMM for convolutions of few channels, such as a network's
+ * first layer: kernel columns times channels are one padded K run.
+ *
+ * In: a CONTRACT of windows of a bf16 or f16 image whose channels are too few for a matrix unit to
+ * read them together, and a filter, or the gradient of what a filter gave. Out: the same over
+ * copies in which a row of a window is one run of memory, of all its places and their channels: the
+ * image with its padding in place and its channels last, with zeros for channels until a step to
+ * the next window is whole 16 bytes; the filter likewise. The one idea: runs of neighbouring
+ * windows overlap, but as rows that begin at such steps they are boxes like any others
+ * (kernel/tma_boxes.c), of which each is one step of k. What is added is zeros in both, so that
+ * nothing else is multiplied. The gradient of a filter is a product of the same rows and the
+ * gradient of what the filter gave, summed over places, and then over images. NULL: this is none of
+ * these, or too small for the unit. */
+
+enum {
+    TCI_RUNS_CHANNELS = 8,  /* that are enough without */
+    TCI_RUNS_LEAST = 28,    /* elements of a run: of shorter ones most of a step would be zeros */
+    TCI_RUNS_MOST = 64
+};
+
+typedef struct tci_runs {
+    const tci_algo *a;
+    const tci_node *n, *window;
+    const tci_contraction *c;
+    tci_node *other;                          /* the operand that has none */
+    int image;                                /* which operand has the windows */
+    const int64_t *labels, *other_labels, *out; /* of windows: image, channel, y, x, and elements */
+    int64_t channels, wide, places;           /* wide: channels with zeros; places: of a run */
+} tci_runs;
+
+/* Windows over the last two axes of an image [images, channels, height, width], places of a run
+ * side by side. */
+static bool tci_runs_are_windows(const tci_node *x)
+{
+    return x->op == TCI_OP_WINDOW && x->in[0]->rank == 4 && x->n_attr == 8 && x->attr[0] == 2 &&
+           x->attr[4] == 3 && x->attr[7] == 1 && tci_build_is_known(x->rank, x->shape) &&
+           tci_build_is_known(x->in[0]->rank, x->in[0]->shape);
+}
+
+/* The bf16 or f16 values that x is, below zeros around them; NULL: none. */
+static const tci_node *tci_runs_source(tci_node *x)
+{
+    x = tci_below(tci_below(x, TCI_THROUGH_ZEROS, NULL), TCI_THROUGH_F32, NULL);
+    return tci_dtype_is_half((tc_dtype)x->dtype) ? x : NULL;
+}
+
+/* Finds the windows and the other operand, four axes of the same halves. */
+static bool tci_runs_find_operands(tci_runs *r)
+{
+    const tci_node *n = r->n;
+    r->image = tci_runs_are_windows(tci_below(n->in[0], TCI_THROUGH_F32, NULL)) ? 0 : 1;
+    r->window = tci_below(n->in[r->image], TCI_THROUGH_F32, NULL);
+    const tci_node *source = tci_runs_are_windows(r->window) ? tci_runs_source(r->window->in[0])
+                                                             : NULL;
+    r->other = tci_below(n->in[1 - r->image], TCI_THROUGH_F32, NULL);
+    r->labels = r->c->in[r->image].labels;
+    r->other_labels = r->c->in[1 - r->image].labels;
+    r->out = r->c->out;
+    return source && r->other->dtype == source->dtype && r->other->rank == 4 && n->rank == 4 &&
+           tci_build_is_known(4, r->other->shape);
+}
+
+/* Has the other operand the windows' channels and elements, which are summed: is it a filter? Or
+ * their images and places, which leave those: is it the gradient of what a filter gave? */
+static bool tci_runs_are(const tci_runs *r, bool gradient)
+{
+    bool fits = true;
+    for (int i = 0; i < 6 && fits; i++) {
+        bool element = i == 1 || i > 3;
+        fits = (tci_build_label(r->out, 4, r->labels[i]) < 0) == (element != gradient) &&
+               (tci_build_label(r->other_labels, 4, r->labels[i]) >= 0) == (element != gradient);
+    }
+    return fits;
+}
+
+/* How long a run is; false: the unit does without, or not even so. */
+static bool tci_runs_measure(tci_runs *r)
+{
+    int64_t step = tci_dim_known(r->window->attr[6]);
+    r->channels = tci_dim_known(r->window->shape[1]);
+    r->places = tci_dim_known(r->window->attr[5]);
+    r->wide = r->channels;
+    while (r->wide < TCI_RUNS_CHANNELS && (step * r->wide % TCI_MATRIX_ALIGN != 0 ||
+                                           r->wide * r->places < TCI_RUNS_LEAST)) {
+        r->wide++;
+    }
+    int64_t run = r->wide * r->places, deep = run * tci_dim_known(r->window->attr[1]);
+    return r->channels < TCI_RUNS_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
+           run >= TCI_RUNS_LEAST && run <= TCI_RUNS_MOST && deep >= TCI_MATRIX_DEPTH &&
+           r->c->is_known && 2 * r->c->products >= TCI_MATRIX_FLOPS;
+}
+
+/* ---- the copies ---- */
+
+/* x, which is that of tci_runs_source, as the halves that it is. */
+static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
+{
+    tci_node *cast = tci_below(x, TCI_THROUGH_ZEROS, NULL);
+    return tci_relayout_over(r->a, x, cast, tci_below(cast, TCI_THROUGH_F32, NULL));
+}
+
+/* x in memory with its axes in that order, with zeros along its last axis until it is `wide`, and
+ * along the axis before that until rows of both are whole 16 bytes; without the latter, as it is
+ * read. */
+static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *perm)
+{
+    int64_t longer = tci_dim_known(x->shape[perm[2]]);
+    while (longer * r->wide % TCI_MATRIX_ALIGN != 0) {
+        longer++;
+    }
+    if (tci_dim_known(x->shape[perm[3]]) != r->wide) {
+        tci_value zero = {.u = 0};
+        x = tci_algo_pad_axis(r->a, x, (int)perm[3], r->wide,
+                              tci_graph_const(r->a->g, (tc_dtype)x->dtype, zero));
+    }
+    return tci_relayout(r->a, x, (tci_relayout_to){perm, (int)perm[2], longer, true, false});
+}
+
+/* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
+static tci_node *tci_runs_windows(const tci_runs *r)
+{
+    const tci_node *w = r->window;
+    const int64_t last[4] = {0, 2, 3, 1}, order[6] = {0, 1, 2, 4, 5, 3};
+    tci_node *x = tci_runs_copy(r, tci_runs_narrow(r, w->in[0]), last);
+    const tci_dim shape[6] = {w->shape[0], w->shape[2], w->shape[3],
+                              r->wide, w->shape[4], w->shape[5]};
+    int64_t *attr = tci_scratch_copy(r->a->s, w->attr, sizeof(int64_t) * 8);
+    attr[0] = 1;
+    attr[4] = 2;
+    x = tci_graph_node(r->a->g, TCI_OP_WINDOW, (tc_dtype)x->dtype, 6, shape, 1, &x, 8, attr);
+    return tci_algo_permute(r->a, x, order);
+}
+
+/* The contraction of the windows and that operand, whose labels are given, as are its result's. */
+static tci_node *tci_runs_contract(const tci_runs *r, tc_dtype t, tci_node *other,
+                                   const int64_t *other_labels, int rank, const tci_dim *shape,
+                                   const int64_t *out)
+{
+    const tci_node *n = r->n;
+    const int64_t order[6] = {0, 2, 3, 4, 5, 1};
+    int64_t attr[18] = {r->image ? 4 : 6, r->image ? 6 : 4, rank};
+    int64_t *to = attr + 3 + (r->image ? 4 : 0), *beside = attr + 3 + (r->image ? 0 : 6);
+    for (int i = 0; i < 6; i++) {
+        to[i] = r->labels[order[i]];
+    }
+    for (int i = 0; i < 4; i++) {
+        beside[i] = other_labels[i];
+    }
+    for (int i = 0; i < rank; i++) {
+        attr[13 + i] = out[i];
+    }
+    tci_node *in[2];
+    in[r->image] = tci_build_cast(r->a->g, tci_runs_windows(r),
+                                  (tc_dtype)n->in[r->image]->dtype);
+    in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
+    return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
+}
+
+static tci_node *tci_runs_forward(const tci_runs *r)
+{
+    const int64_t summed[3] = {r->labels[4], r->labels[5], r->labels[1]};
+    int64_t perm[4] = {0, 0, 0, 0}, labels[4];
+    for (int i = 0; i < 4; i++) {
+        int at = tci_build_label(summed, 3, r->other_labels[i]);
+        perm[at + 1] = i; /* the filters' own axis, found nowhere, is the first */
+    }
+    for (int i = 0; i < 4; i++) {
+        labels[i] = r->other_labels[perm[i]];
+    }
+    return tci_runs_contract(r, (tc_dtype)r->n->dtype, tci_runs_copy(r, r->other, perm), labels, 4,
+                             r->n->shape, r->out);
+}
+
+/* Of the gradient of what a filter gave, with its filters last in memory: that of the filter, in
+ * rows of windows, of which those of the channels that are zeros are left out. Each image is a part
+ * of the sum. */
+static tci_node *tci_runs_gradient(const tci_runs *r)
+{
+    const int64_t places[3] = {r->labels[0], r->labels[2], r->labels[3]}, images = 0;
+    int64_t perm[4] = {0, 0, 0, 0}, labels[4], back[4], whole[8] = {0, 1, 0, 1, 0, 1, 0, 1};
+    tci_dim shape[5] = {r->window->shape[0]};
+    for (int i = 0; i < 4; i++) {
+        int at = tci_build_label(places, 3, r->other_labels[i]);
+        perm[at < 0 ? 3 : at] = i;
+    }
+    for (int i = 0; i < 4; i++) {
+        labels[i] = r->other_labels[perm[i]];
+    }
+    const int64_t out[5] = {places[0], r->labels[4], labels[3], r->labels[5], r->labels[1]};
+    for (int i = 0; i < 4; i++) {
+        int from = tci_build_label(r->out, 4, out[1 + i]);
+        shape[1 + i] = i < 3 ? r->n->shape[from] : r->wide;
+        back[from] = i;
+    }
+    tci_node *other = tci_algo_permute(r->a, r->other, perm);
+    tci_algo_force(r->a, other);
+    tci_node *n = tci_runs_contract(r, TC_F32, other, labels, 5, shape, out);
+    n = tci_graph_node(r->a->g, TCI_OP_SUM, TC_F32, 4, shape + 1, 1, &n, 1, &images);
+    shape[4] = r->channels;
+    n = tci_graph_node(r->a->g, TCI_OP_SLICE, TC_F32, 4, shape + 1, 1, &n, 8, whole);
+    return tci_build_cast(r->a->g, tci_algo_permute(r->a, n, back), (tc_dtype)r->n->dtype);
+}
+
+static bool tci_runs_fits(tci_offer *o)
+{
+    tci_runs *r = TCI_NEW(o->a->s, tci_runs);
+    *r = (tci_runs){.a = o->a, .n = o->n, .c = o->c};
+    o->found = r;
+    return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 &&
+           tci_runs_find_operands(r) && tci_runs_measure(r) &&
+           (tci_runs_are(r, false) || tci_runs_are(r, true));
+}
+
+/* Zeros are multiplied as channels are. */
+static double tci_runs_cost(const tci_offer *o)
+{
+    const tci_runs *r = o->found;
+    return tci_route_copies_ns(o, TCI_BY_UNIT) * (double)r->wide / (double)r->channels;
+}
+
+static tci_node *tci_runs_build(const tci_offer *o)
+{
+    const tci_runs *r = o->found;
+    return tci_runs_are(r, false) ? tci_runs_forward(r) : tci_runs_gradient(r);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
+{
+    static const tci_route row = {"few channels as runs", TCI_SUMS_UNIT_RUNS, TCI_ROUTE_REORDERS,
+                                  tci_runs_fits, tci_runs_cost, tci_runs_build};
+    return &row;
+}
+/* ---- src/plan/depthwise_wgrad.c ---- */
+/* plan/depthwise_wgrad.c - weight gradient of a depthwise convolution (channels last), as a split
+ * reduction over image lines.
+ *
+ * In: a CONTRACT of windows of an image and the gradient of what filters gave, both with their
+ * channels last in memory, whose result has the elements of windows and the channels, which both
+ * operands have. Out: a SUM of parts of it, with channels last too. The one idea: a thread then
+ * has a vector of channels and some elements of a window (loop/window.c), for which a stretch of a
+ * line is written out: each place of both operands is read once and serves all of them. Parts are
+ * so many lines, or stretches of one, that there are threads enough and a sum is one chain. NULL:
+ * this is none of these. */
+
+enum {
+    TCI_ALONE_THREADS = 1 << 14, /* that keep any device busy, with several loads each */
+    TCI_ALONE_CHAIN = TCI_WINDOW_CHAIN, /* products of a part, at most, */
+    TCI_ALONE_EVEN = 64,         /* and where there are few */
+    TCI_ALONE_AXES = 16
+};
+
+typedef struct tci_alone {
+    const tci_algo *a;
+    const tci_node *n;
+    int image;                     /* which operand has the windows */
+    const int64_t *labels, *out;   /* of the windows, and of the result */
+    int rank;                      /* of the windows, */
+    int first;                     /* of which the elements are the last axes, from here on */
+    int channel;
+    int64_t places[TCI_ALONE_AXES]; /* of an axis of windows in a part */
+} tci_alone;
+
+/* ---- whether ---- */
+
+/* Has the result the elements, which the other operand lacks, and of all other axes one, the
+ * channels, that has several places? What else there is of windows is summed, with the other's. */
+static bool tci_alone_fits(tci_alone *p)
+{
+    const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
+    const int64_t *others = tci_contract_labels(p->n, 1 - p->image);
+    int channels = 0, taken = 0;
+    for (int i = 0; i < p->rank; i++) {
+        bool kept = tci_build_label(p->out, p->n->rank, p->labels[i]) >= 0;
+        bool there = tci_build_label(others, g->rank, p->labels[i]) >= 0, one = x->shape[i] == 1;
+        if (i >= p->first ? !kept || there : !one && !there) {
+            return false;
+        }
+        bool channel = i < p->first && !one && kept;
+        p->channel = channel ? i : p->channel;
+        channels += channel;
+    }
+    for (int i = 0; i < g->rank; i++) {
+        taken += g->shape[i] != 1 && tci_build_label(p->labels, p->first, others[i]) < 0;
+    }
+    return channels == 1 && taken == 0 &&
+           tci_dim_known(x->shape[p->channel]) % TCI_MATRIX_ALIGN == 0;
+}
+
+static bool tci_alone_look(tci_alone *p)
+{
+    const tci_node *n = p->n;
+    bool known = tci_build_is_known(n->rank, n->shape) && n->dtype != TC_F64;
+    p->image = tci_below(n->in[0], TCI_THROUGH_CASTS, NULL)->op == TCI_OP_WINDOW ? 0 : 1;
+    const tci_node *window = tci_below(n->in[p->image], TCI_THROUGH_CASTS, NULL);
+    for (int i = 0; i < 2; i++) {
+        known = known && tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
+                tci_node_count(n->in[i]) != 0;
+    }
+    if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_ALONE_AXES) {
+        return false;
+    }
+    p->labels = tci_contract_labels(n, p->image);
+    p->out = tci_contract_labels(n, 2);
+    p->rank = window->rank;
+    p->first = window->in[0]->rank;
+    return tci_alone_fits(p);
+}
+
+/* The axis of the channels in the image behind operand `which`; -1: it is none. */
+static int tci_alone_axis(const tci_alone *p, int which, tci_node **image)
+{
+    tci_node *x = p->n->in[which];
+    int at = tci_contract_axis(p->n, which, p->labels[p->channel]);
+    *image = tci_plan_image(p->a, x);
+    return *image ? tci_plan_image_axis(x, *image, at) : -1;
+}
+
+TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, tci_node **image)
+{
+    tci_alone p = {.a = a, .n = n};
+    return tci_alone_look(&p) ? tci_alone_axis(&p, which, image) : -1;
+}
+
+static bool tci_alone_lies(const tci_alone *p)
+{
+    bool lies = true;
+    for (int i = 0; i < 2; i++) {
+        tci_node *image;
+        int axis = tci_alone_axis(p, i, &image);
+        lies = lies && axis >= 0 && axis == image->rank - 1;
+    }
+    return lies;
+}
+
+/* ---- parts ---- */
+
+/* The largest divisor up to `most`; the next one, up to `limit`, where that is less than half. */
+static int64_t tci_alone_divisor(int64_t n, int64_t most, int64_t limit)
+{
+    int64_t d = TCI_MAX(TCI_MIN(n, most), 1), next = d;
+    while (n % d != 0) {
+        d--;
+    }
+    while (n % next != 0) {
+        next++;
+    }
+    return 2 * d < most && next <= limit ? next : d;
+}
+
+/* Places of a part: as many as leave threads enough, or about as many as there are parts, so that
+ * adding these takes no longer than making them. */
+static int64_t tci_alone_most(const tci_alone *p)
+{
+    const tci_node *x = p->n->in[p->image];
+    int64_t all = tci_dim_known(tci_node_count(x)), last = tci_dim_known(x->shape[p->rank - 1]);
+    int64_t places = 1, even = 1;
+    for (int i = 0; i < p->first; i++) {
+        places *= i == p->channel ? 1 : tci_dim_known(x->shape[i]);
+    }
+    while (even < TCI_ALONE_EVEN && even * even < places) {
+        even++;
+    }
+    return TCI_MIN(TCI_MAX(all / last / TCI_MATRIX_ALIGN / TCI_ALONE_THREADS, even),
+                   TCI_ALONE_CHAIN);
+}
+
+/* From the innermost summed axis on, so many places. */
+static void tci_alone_cut(tci_alone *p)
+{
+    int64_t most = tci_alone_most(p), limit = TCI_ALONE_CHAIN;
+    for (int i = p->first - 1; i >= 0; i--) {
+        int64_t size = tci_dim_known(p->n->in[p->image]->shape[i]);
+        p->places[i] = i == p->channel ? size : tci_alone_divisor(size, most, limit);
+        if (i != p->channel) {
+            most = p->places[i] < size ? 1 : most / size;
+            limit /= p->places[i];
+        }
+    }
+}
+
+/* Operand `which` with each axis of windows that is cut as two, of parts and of places of a part;
+ * `labels` follow, those of the parts from `fresh` on. */
+static tci_node *tci_alone_operand(const tci_alone *p, int which, int64_t fresh, int64_t *labels,
+                                   int *rank)
+{
+    tci_node *x = p->n->in[which];
+    const int64_t *from = tci_contract_labels(p->n, which);
+    tci_dim *shape = TCI_NEW_ARRAY(p->a->s, tci_dim, 2 * x->rank);
+    *rank = 0;
+    for (int i = 0; i < x->rank; i++) {
+        int at = tci_build_label(p->labels, p->first, from[i]);
+        int64_t size = tci_dim_known(x->shape[i]), places = at < 0 ? size : p->places[at];
+        if (places < size) {
+            labels[*rank] = fresh + at;
+            shape[(*rank)++] = size / places;
+        }
+        labels[*rank] = from[i];
+        shape[(*rank)++] = TCI_MIN(places, size);
+    }
+    x = tci_graph_node(p->a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, *rank, shape, 1, &x, 0, NULL);
+    return tci_build_cast(p->a->g, x, TC_F32);
+}
+
+/* The axes of n with the channels behind the others: order[i] is the i-th of them. */
+static void tci_alone_order(const tci_alone *p, int64_t *order)
+{
+    int rank = p->n->rank, at = 0;
+    for (int i = 0; i < rank; i++) {
+        bool channel = p->out[i] == p->labels[p->channel];
+        order[channel ? rank - 1 : at++] = i;
+    }
+}
+
+static bool tci_alone_route_fits(tci_offer *o)
+{
+    tci_alone *p = TCI_NEW(o->a->s, tci_alone);
+    *p = (tci_alone){.a = o->a, .n = o->n};
+    o->found = p;
+    return tci_plan_has_image_unit(o->a->machine) && tci_alone_look(p) && tci_alone_lies(p);
+}
+
+static double tci_alone_cost(const tci_offer *o)
+{
+    tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
+    work.launches++;
+    return tci_route_ns(o, work);
+}
+
+static tci_node *tci_alone_build(const tci_offer *o)
+{
+    const tci_algo *a = o->a;
+    tci_node *n = o->n;
+    tci_alone p = *(const tci_alone *)o->found;
+    tci_alone_cut(&p);
+    int64_t fresh = tci_contract_fresh(n), axes[TCI_ALONE_AXES];
+    int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
+    int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
+    int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + p.first);
+    tci_node *in[2];
+    int at = 3, n_parts = 0, rank;
+    for (int i = 0; i < 2; i++) {
+        in[i] = tci_alone_operand(&p, i, fresh, attr + at, &rank);
+        attr[i] = rank;
+        at += rank;
+    }
+    for (int i = 0; i < p.first; i++) {
+        int64_t size = tci_dim_known(n->in[p.image]->shape[i]);
+        if (p.places[i] < size) {
+            axes[n_parts] = n_parts;
+            shape[n_parts++] = size / p.places[i];
+            attr[at++] = fresh + i;
+        }
+    }
+    tci_alone_order(&p, order);
+    for (int i = 0; i < n->rank; i++) {
+        shape[n_parts + i] = n->shape[order[i]];
+        attr[at++] = p.out[order[i]];
+        back[order[i]] = i;
+    }
+    attr[2] = n_parts + n->rank;
+    tci_node *sum = tci_graph_node(a->g, TCI_OP_CONTRACT, TC_F32, n_parts + n->rank, shape, 2, in,
+                                   at, attr);
+    if (n_parts > 0) {
+        sum = tci_graph_node(a->g, TCI_OP_SUM, TC_F32, n->rank, shape + n_parts, 1, &sum, n_parts,
+                             axes);
+        tci_node *cut = tci_plan_split(a, sum);
+        sum = cut ? cut : sum;
+    }
+    return tci_build_cast(a->g, tci_algo_permute(a, sum, back), (tc_dtype)n->dtype);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
+{
+    static const tci_route row = {"depthwise filter gradient", TCI_SUMS_LINES, TCI_ROUTE_REORDERS,
+                                  tci_alone_route_fits, tci_alone_cost, tci_alone_build};
+    return &row;
+}
+/* ---- src/plan/bf16x3.c ---- */
+/* plan/bf16x3.c - BF16x3: an f32 GEMM on tensor cores as three GEMMs of bf16 parts.
+ *
+ * In: a CONTRACT of f32 values, on a machine of blocks whose unit takes bf16, where math may be
+ * fast. Out: one of bf16 values that the unit takes, with one more summed axis, or NULL where it is
+ * left alone. The one idea: x is high + low, high = bf16(x), low = bf16(x - high), but for 2^-18 of
+ * it, and a b is low high + high low + high high, but for 3 * 2^-18 of it. So either factor is
+ * copied three times, as those parts, along a new axis that is summed like all others; what moves
+ * elements (windows, padding, permutations) stays above the copies as it was. An infinite factor
+ * gives NaN.
+ *
+ * The copies are memory to write and read, so each element must be multiplied often. */
+
+
+enum {
+    TCI_HALVES_PARTS = 3,
+    TCI_HALVES_REUSE = 192,     /* products of each element of the factors, at least, */
+    TCI_HALVES_LEAST = 1 << 27  /* and of all */
+};
+
+typedef struct tci_halves {
+    const tci_algo *a;
+    tci_graph *g;
+    tci_node *n;
+    tci_node *source[2];
+} tci_halves;
+
+/* ---- whether ---- */
+
+static bool tci_halves_pay(tci_halves *h, const tci_contraction *c)
+{
+    const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_ZEROS | TCI_THROUGH_KNOWN;
+    double elements = 0;
+    for (int k = 0; k < 2; k++) {
+        h->source[k] = tci_below(h->n->in[k], through, NULL);
+        if (!tci_is_known(h->source[k]) || h->source[k]->rank == 0) {
+            return false;
+        }
+        elements += (double)tci_dim_known(tci_node_count(h->source[k]));
+    }
+    return c->is_known && c->products >= TCI_HALVES_LEAST &&
+           c->products >= TCI_HALVES_REUSE * elements;
+}
+
+/* ---- nodes ---- */
+
+/* x three times along a first axis, in bf16: the low part in place low_at, else the high one. */
+static tci_node *tci_halves_stack(const tci_halves *h, tci_node *x, int low_at)
+{
+    tci_graph *g = h->g;
+    tci_dim *shape = TCI_NEW_ARRAY(h->a->s, tci_dim, x->rank + 1);
+    shape[0] = 1;
+    for (int i = 0; i < x->rank; i++) {
+        shape[i + 1] = x->shape[i];
+    }
+    tci_node *all = tci_build_reshape(g, x, x->rank + 1, shape);
+    tci_node *high = tci_build_cast(g, tci_build_cast(g, all, TC_BF16), TC_F32);
+    tci_node *low = tci_composite_binary(g, TCI_OP_SUB, all, high);
+    tci_node *place = tci_composite_ramp(g, TCI_HALVES_PARTS, x->rank + 1, 0);
+    tci_node *is_low = tci_composite_binary(g, TCI_OP_EQ, place, tci_composite_whole(g, low_at));
+    return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
+}
+
+/* What moves x's elements, over `stack` in the place of the value behind it. */
+static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const tci_node *source,
+                                 tci_node *stack)
+{
+    if (x == source) {
+        return stack;
+    }
+    tci_scratch *s = h->a->s;
+    int each = x->op == TCI_OP_SLICE ? 2 : x->op == TCI_OP_PERMUTE || x->op == TCI_OP_PAD ? 1 : 0;
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank + 1);
+    int64_t *attr = TCI_NEW_ARRAY(s, int64_t, x->n_attr + 2);
+    shape[0] = TCI_HALVES_PARTS;
+    for (int i = 0; i < x->rank; i++) {
+        shape[i + 1] = x->shape[i];
+    }
+    attr[1] = 1; /* a slice's step */
+    for (int i = 0; i < x->n_attr; i++) {
+        bool axis = x->op == TCI_OP_PERMUTE || (x->op == TCI_OP_WINDOW && i % 4 == 0);
+        attr[each + i] = x->attr[i] + axis;
+    }
+    tci_node *in[2] = {tci_halves_over(h, x->in[0], source, stack), NULL};
+    if (x->op == TCI_OP_PAD) {
+        in[1] = tci_graph_const(h->g, TC_BF16, (tci_value){.u = 0});
+    }
+    return tci_graph_node(h->g, x->op, TC_BF16, x->rank + 1, shape, x->n_in, in, each + x->n_attr,
+                          attr);
+}
+
+/* The labels of both factors with a new one in front of each. */
+static int64_t *tci_halves_labels(const tci_halves *h)
+{
+    const tci_node *n = h->n;
+    int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2);
+    int to = 3;
+    for (int which = 0; which < 3; which++) {
+        attr[which] = n->attr[which] + (which < 2);
+        if (which < 2) {
+            attr[to++] = tci_contract_fresh(n);
+        }
+        for (int i = 0; i < n->attr[which]; i++) {
+            attr[to++] = tci_contract_labels(n, which)[i];
+        }
+    }
+    return attr;
+}
+
+/* The contraction of halves, for which a matrix unit has a route. */
+static bool tci_halves_fits(tci_offer *o)
+{
+    const tci_machine *m = &o->a->machine;
+    tci_halves h = {.a = o->a, .g = o->a->g, .n = o->n};
+    bool unit = m->block_threads > 0 && m->matrix_units > 0 && m->is_fast;
+    if (!unit || o->n->dtype != TC_F32 || o->n->in[0]->dtype != TC_F32 || o->n->rank < 2 ||
+        !tci_halves_pay(&h, o->c)) {
+        return false;
+    }
+    tci_node *in[2];
+    for (int k = 0; k < 2; k++) {
+        tci_node *stack = tci_halves_stack(&h, h.source[k], k);
+        in[k] = tci_build_cast(h.g, tci_halves_over(&h, h.n->in[k], h.source[k], stack), TC_F32);
+    }
+    tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
+                                    h.n->n_attr + 2, tci_halves_labels(&h));
+    tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
+    *choice = tci_route_choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
+    o->found = choice;
+    return choice->n > 0;
+}
+
+static const tci_offer *tci_halves_offer(const tci_offer *o)
+{
+    const tci_route_choice *choice = o->found;
+    return &choice->offers[choice->best];
+}
+
+static double tci_halves_cost(const tci_offer *o)
+{
+    return tci_route_copies_ns(o, TCI_BY_UNIT) + tci_halves_offer(o)->cost_ns;
+}
+
+static tci_node *tci_halves_build(const tci_offer *o)
+{
+    const tci_offer *unit = tci_halves_offer(o);
+    tci_str_add(o->a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
+                              "as math may be fast\n");
+    return unit->route->build(unit);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
+{
+    static const tci_route row = {"bf16x3", TCI_SUMS_FAST, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+                                  tci_halves_fits, tci_halves_cost, tci_halves_build};
+    return &row;
+}
+/* ---- src/plan/kmajor.c ---- */
+/* plan/kmajor.c - K-major operand copies for TF32 and int8 tensor cores.
+ *
+ * In: a CONTRACT of f32 values, not both widened halves, where math may be fast, or of bytes in
+ * i32, on a machine of blocks with a matrix unit. Out: the same of operands in memory along what is
+ * summed, in rows that begin where the unit reads them; NULL where it is left alone. The one idea:
+ * a unit turns only halves on its way, so what lies otherwise is copied, bytes as bytes, and each
+ * element of a copy must be multiplied often. Batched products are left to plan/bf16x3.c: those of
+ * attention would join to kernels of threads, which take longer. No value is changed here:
+ * plan/reduction_order.c gives the class to kernels that kernel/matrix.c, which sees them, says
+ * fit. */
+
+typedef struct tci_single {
+    const tci_algo *a;
+    const tci_node *n;
+    const tci_contraction *c;
+    tci_node *in[2], *source[2]; /* what is multiplied: the operands, bytes as they are given */
+    const tci_contract_axis_of *along; /* of K: to be contiguous in both operands */
+    bool lies[2];
+} tci_single;
+
+static bool tci_single_widens(const tci_node *n)
+{
+    return n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
+}
+
+static bool tci_single_look(tci_single *m)
+{
+    const tci_node *n = m->n;
+    bool fits = n->rank >= 2 && tci_build_is_known(n->rank, n->shape);
+    for (int i = 0; i < 2; i++) {
+        tci_node *narrow = n->dtype == TC_I32 ? tci_plan_narrow(m->a, n->in[i]) : n->in[i];
+        m->in[i] = narrow ? narrow : n->in[i];
+        m->source[i] = tci_below(m->in[i], TCI_THROUGH_VIEWS, NULL);
+        tc_dtype t = (tc_dtype)m->source[i]->dtype;
+        fits = fits && (n->dtype == TC_I32 ? t == TC_I8 || t == TC_U8 : t == TC_F32) &&
+               m->source[i]->op != TCI_OP_WINDOW &&
+               tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
+               tci_build_is_known(m->source[i]->rank, m->source[i]->shape) &&
+               m->source[i]->rank > 0;
+    }
+    bool halves = tci_single_widens(m->source[0]) && tci_single_widens(m->source[1]);
+    return fits && !halves;
+}
+
+/* ---- how it lies ---- */
+
+/* The axis of K that is contiguous in the larger one of the operands that have such an axis
+ * contiguous, else the longest; false: there is none. */
+static bool tci_single_choose(tci_single *m)
+{
+    int64_t most = -1, longest = 0;
+    for (int i = 0; i < m->c->n_axes; i++) {
+        const tci_contract_axis_of *axis = &m->c->axes[i];
+        if (axis->group != TCI_AXES_K) {
+            continue;
+        }
+        int64_t size = tci_dim_known(axis->size), held = 0;
+        for (int which = 0; which < 2; which++) {
+            const tci_node *x = m->in[which];
+            bool lies = tci_fastest_axis(x) == axis->at[which];
+            held = lies ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
+        }
+        if (held > most || (held == most && size > longest)) {
+            m->along = axis;
+            most = held;
+            longest = size;
+        }
+    }
+    return most >= 0;
+}
+
+/* Does operand `which` lie along it, in rows that the unit reads? */
+static bool tci_single_lies(const tci_single *m, int which)
+{
+    const tci_node *x = m->in[which], *source = m->source[which];
+    return tci_fastest_axis(x) == m->along->at[which] &&
+           tci_dim_known(source->shape[source->rank - 1]) % tci_matrix_align(x->dtype) == 0;
+}
+
+/* Are there rows, columns, no batch, and products enough for each element of a copy? */
+static bool tci_single_pays(const tci_single *m)
+{
+    double products = m->c->products, copied = 0;
+    int64_t most[2] = {0, 0};
+    for (int i = 0; i < m->n->rank; i++) {
+        const tci_contract_axis_of *axis = &m->c->axes[i];
+        int64_t size = tci_dim_known(axis->size);
+        if (axis->group == TCI_AXES_BATCH && size > 1) {
+            return false;
+        }
+        most[axis->at[1] >= 0] = TCI_MAX(most[axis->at[1] >= 0], size);
+    }
+    for (int i = 0; i < 2; i++) {
+        copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
+    }
+    bool bytes = m->n->dtype == TC_I32;
+    bool large = products >= (bytes ? TCI_SINGLE_BYTES_LEAST : TCI_SINGLE_LEAST) &&
+                 products >= (bytes ? TCI_SINGLE_BYTES_REUSE : TCI_SINGLE_REUSE) * copied;
+    return most[0] >= TCI_MATRIX_SINGLE && most[1] >= TCI_MATRIX_SINGLE &&
+           2 * products >= TCI_MATRIX_FLOPS && (copied == 0 || large);
+}
+
+static bool tci_single_fits(tci_offer *o)
+{
+    tci_single *m = TCI_NEW(o->a->s, tci_single);
+    *m = (tci_single){.a = o->a, .n = o->n, .c = o->c};
+    const tci_machine *machine = &o->a->machine;
+    bool exact = o->n->dtype == TC_I32;
+    bool unit = machine->block_threads > 0 && machine->matrix_units > 0 &&
+                (exact || (o->n->dtype == TC_F32 && machine->is_fast));
+    o->found = m;
+    if (!unit || !tci_single_look(m) || !tci_single_choose(m)) {
+        return false;
+    }
+    m->lies[0] = tci_single_lies(m, 0);
+    m->lies[1] = tci_single_lies(m, 1);
+    return tci_single_pays(m);
+}
+
+static double tci_single_cost(const tci_offer *o)
+{
+    const tci_single *m = o->found;
+    tci_route_work work = tci_route_work_of(o, o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32
+                                                                     : TCI_BY_UNIT);
+    for (int i = 0; i < 2; i++) {
+        work.bytes += m->lies[i] ? 0 : 2 * o->c->in[i].bytes;
+        work.launches += !m->lies[i];
+    }
+    return tci_route_ns(o, work);
+}
+
+/* ---- the copies ---- */
+
+/* Operand `which` with that axis contiguous: as it is in memory, or a copy; its labels follow. */
+static tci_node *tci_single_operand(const tci_single *m, int which, int64_t *labels)
+{
+    tci_node *x = m->in[which];
+    if (m->lies[which]) {
+        tci_algo_force(m->a, m->source[which]);
+        return m->n->in[which];
+    }
+    int64_t *order = TCI_NEW_ARRAY(m->a->s, int64_t, x->rank);
+    tci_relayout_last(x, m->along->at[which], order);
+    for (int i = 0; i < x->rank; i++) {
+        labels[i] = m->c->in[which].labels[order[i]];
+    }
+    x = tci_relayout_pitch(m->a, x, order, tci_matrix_align(x->dtype));
+    return tci_build_cast(m->a->g, x, (tc_dtype)m->n->dtype);
+}
+
+static tci_node *tci_single_build(const tci_offer *o)
+{
+    const tci_single *m = o->found;
+    tci_node *n = o->n;
+    int64_t *attr = tci_scratch_copy(o->a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    tci_node *in[2] = {tci_single_operand(m, 0, attr + 3),
+                       tci_single_operand(m, 1, attr + 3 + attr[0])};
+    return tci_graph_node(o->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
+                          n->n_attr, attr);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
+{
+    static const tci_route row = {"K-major copies", TCI_SUMS_UNIT,
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_single_fits,
+                                  tci_single_cost, tci_single_build};
+    return &row;
+}
+/* ---- src/plan/unit_split_k.c ---- */
+/* plan/unit_split_k.c - split-K on tensor cores: parts of K as a batch, where tiles are few.
+ *
+ * In: a CONTRACT of bf16 or f16 values that a matrix unit takes, on a machine of blocks. Out: the
+ * same product with K cut in parts, which a second kernel adds up in f32. The one idea: a device
+ * has 132 units and a tile of the result keeps one of them busy; with fewer tiles than that, parts
+ * of K are tiles of their own, as long as what they save is more than the second kernel and the
+ * partial sums take. How many parts follows from shapes and the constants of the kind of machine,
+ * so it is the same on every device. */
+
+#include <math.h>
+
+enum {
+    TCI_PARTS_UNIT_SLAB = 64,    /* products along K that a tile takes in at once */
+    TCI_PARTS_UNIT_BEGIN = 3900, /* cycles until the first slab is there, and for the results */
+    TCI_PARTS_UNIT_BYTES = 1900  /* that memory gives to all processors in a cycle */
+};
+/* Times of a whole product in which parts must be done. */
+#define TCI_PARTS_UNIT_GAIN 0.85
+
+/* Cycles of a device with matrix units for so many parts, as tci_parts_cycles: waves of blocks that
+ * each make a tile, no faster than memory gives the operands. */
+static double tci_parts_unit_cycles(const tci_parts *p, double parts)
+{
+    static const struct { int m, n, slab; } tiles[] = {{64, 64, 265}, {128, 64, 400},
+                                                       {64, 128, 400}, {128, 128, 491}};
+    const double *size = p->c->size;
+    double slabs = ceil(tci_parts_products(p) / parts / TCI_PARTS_UNIT_SLAB), least = HUGE_VAL;
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        double n = ceil(size[TCI_AXES_M] / tiles[i].m) * ceil(size[TCI_AXES_N] / tiles[i].n);
+        double waves = ceil(parts * n * size[TCI_AXES_BATCH] / TCI_PARTS_PROCESSORS);
+        least = TCI_MIN(least, waves * (slabs * tiles[i].slab + TCI_PARTS_UNIT_BEGIN));
+    }
+    double operands = (p->c->in[0].bytes + p->c->in[1].bytes) / TCI_PARTS_UNIT_BYTES;
+    double results = (double)tci_dim_known(tci_node_count(p->n));
+    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_PARTS_CYCLE_BYTES;
+    double cycles = TCI_MAX(least, operands + TCI_PARTS_UNIT_BEGIN);
+    return parts > 1 ? cycles + TCI_PARTS_LAUNCH + moved : cycles;
+}
+
+/* Cuts K in about so many parts, each of a length at which rows begin where a unit reads them. */
+static bool tci_parts_unit_cut(tci_parts *p, double parts)
+{
+    int64_t inner = 1, want = (int64_t)ceil(tci_parts_products(p) / parts);
+    p->at = p->n_summed - 1;
+    while (p->at > 0 && inner * p->sizes[p->at] <= want) {
+        inner *= p->sizes[p->at--];
+    }
+    int64_t size = p->sizes[p->at], least = (want + inner - 1) / inner;
+    for (p->length = least; p->length < 2 * least && p->length <= size; p->length++) {
+        if (size % p->length == 0 && inner * p->length % TCI_MATRIX_ALIGN == 0) {
+            return p->at > 0 || p->length < size;
+        }
+    }
+    return false;
+}
+
+/* Few tiles leave most units of a device idle: then parts of K are tiles of their own. Windows are
+ * left to plan/conv_layout.c. */
+static bool tci_parts_unit_fit(tci_offer *o)
+{
+    tci_offer unit;
+    tci_parts *p = TCI_NEW(o->a->s, tci_parts);
+    *p = (tci_parts){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n};
+    o->found = p;
+    if (o->a->machine.block_threads == 0 || o->c->in[0].window || o->c->in[1].window ||
+        !tci_route_fits(tci_route_unit(), o->a, o->n, o->c, &unit) || !tci_parts_begin(p)) {
+        return false;
+    }
+    double products = tci_parts_products(p), best = 1;
+    for (double parts = 2; parts <= TCI_PARTS_MANY && parts * TCI_PARTS_LEAST_HALVES <= products;
+         parts *= 2) {
+        bool faster = tci_parts_unit_cycles(p, parts) < 0.9 * tci_parts_unit_cycles(p, best);
+        best = faster ? parts : best;
+    }
+    return tci_parts_unit_cycles(p, best) < TCI_PARTS_UNIT_GAIN * tci_parts_unit_cycles(p, 1) &&
+           tci_parts_unit_cut(p, best);
+}
+
+static double tci_parts_unit_cost(const tci_offer *o)
+{
+    const tci_parts *p = o->found;
+    double parts = tci_parts_moved(p) / 2 / tci_node_value_bytes(o->n);
+    return tci_parts_unit_cycles(p, TCI_MAX(parts, 2)) /
+           tci_machine_complete(o->a->machine).facts.ghz;
+}
+
+static tci_node *tci_parts_unit_build(const tci_offer *o)
+{
+    const tci_parts *found = o->found;
+    tci_parts p = {.a = o->a, .s = o->a->s, .g = o->a->g, .n = tci_route_unit()->build(o)};
+    TCI_ASSERT(o->a->s, tci_parts_begin(&p));
+    p.at = found->at;
+    p.length = found->length;
+    return tci_parts_made(&p);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
+{
+    static const tci_route row = {"split-K MMA", TCI_SUMS_UNIT_PARTS,
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_parts_unit_fit,
+                                  tci_parts_unit_cost, tci_parts_unit_build};
+    return &row;
+}
+/* ---- src/plan/block_routes.c ---- */
+/* plan/block_routes.c - the rows of the table of routes that only machines of blocks of threads
+ * have.
+ *
+ * In: nothing. Out: those rows, which plan/route.c weighs with its own, and the cost of copies. */
+
+#include <string.h>
+
+TCI_BLOCK_FN double tci_route_copies_ns(const tci_offer *o, tci_route_by by)
+{
+    tci_route_work work = tci_route_work_of(o, by);
+    work.bytes += 2 * (o->c->in[0].bytes + o->c->in[1].bytes);
+    work.launches += 2;
+    return tci_route_ns(o, work);
+}
+
+TCI_FN int tci_block_routes(const tci_route **rows)
+{
+    const tci_route *const table[] = {tci_route_few_channels(), tci_route_unit_split_k(),
+                                      tci_route_kmajor(),       tci_route_channels_last(),
+                                      tci_route_bf16x3(),       tci_route_depthwise()};
+    memcpy(rows, table, sizeof(table));
+    return (int)TCI_COUNT(table);
+}
+
+#ifdef TCI_HAS_CUDA
 /* ---- src/cuda/matrix.c ---- */
 /* cuda/matrix.c - see cuda/matrix.h. The text of the main loop, in three layers:
  *   the prelude's small functions, one PTX instruction each; tests that run the text without a GPU
@@ -3853,6 +11587,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(function_attribute, "cuFuncGetAttribute", (int *, int, void *))                             \
     X(launch, "cuLaunchKernel", (void *, unsigned, unsigned, unsigned, unsigned, unsigned,        \
                                  unsigned, unsigned, void *, void **, void **))                   \
+    X(memory_left, "cuMemGetInfo_v2", (size_t *, size_t *))                                        \
     X(alloc, "cuMemAlloc_v2", (tci_cu_ptr *, size_t))                                             \
     X(free, "cuMemFree_v2", (tci_cu_ptr))                                                         \
     X(host_alloc, "cuMemHostAlloc", (void **, size_t, unsigned))                                  \
@@ -5518,6 +13253,16 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
 
 static const tc_backend *tci_cuda_device_backend(void *user, int index);
 
+static tc_status tci_cuda_memory_left(void *user, int64_t *free_bytes, int64_t *all_bytes)
+{
+    size_t left = 0, all = 0;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(&in, in.cu->memory_left(&left, &all), "cuMemGetInfo");
+    *free_bytes = (int64_t)left;
+    *all_bytes = (int64_t)all;
+    return status;
+}
+
 static void tci_cuda_fill_backend(tc_backend *b, int index)
 {
     tci_cuda_device *d = tci_cuda_get(index);
@@ -5549,6 +13294,7 @@ static void tci_cuda_fill_backend(tc_backend *b, int index)
         .queues = tci_cuda_queues(),
         .device = tci_cuda_device_backend,
         .is_hidden = tci_cuda_is_hidden,
+        .memory_left = tci_cuda_memory_left,
     };
 }
 
@@ -5589,3 +13335,4 @@ TC_API tc_status tc_cuda_queue(int device, void *stream, tc_queue **queue)
 }
 
 #undef TCI_CUDA_LEGACY
+#endif

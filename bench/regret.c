@@ -156,7 +156,7 @@ static void measure(const char *what, tc_tensor y)
     }
     FILE *out = open_memstream(&text, &n);
     if (out) {
-        tc_explain(f, out);
+        tc_explain_as(f, out, &(tc_explain_options){.all = true});
         fclose(out);
         read_explanation(what, text);
         free(text);

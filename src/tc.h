@@ -10,7 +10,9 @@
 #include "api/operators.h"
 #include "api/optim.h"
 #include "api/compile.h"
+#include "api/jit.h"
 #include "api/loops.h"
+#include "api/debug.h"
 #include "api/custom.h"
 #include "api/comm.h"
 #ifndef TC_NO_IO
@@ -34,10 +36,16 @@
 #define TCI_HAS_CPU
 #endif
 #endif
-#if defined(TC_CUDA) && defined(__has_include)
+#if (defined(TC_CUDA) || defined(TC_BLOCKS)) && defined(__has_include)
 #if __has_include("tc_cuda.h")
+#define TCI_HAS_BLOCKS
+#ifdef TC_CUDA
 #define TCI_HAS_CUDA
 #endif
+#endif
+#endif
+#if defined(TC_BLOCKS) && !defined(TCI_HAS_BLOCKS)
+#error "TC_BLOCKS needs tc_cuda.h next to tc.h"
 #endif
 
 #include "base/protect.h"
@@ -68,6 +76,7 @@
 #include "ops/comm.c"
 #include "ops/helpers.c"
 #include "ops/math.c"
+#include "ops/inverse_trig.c"
 #include "ops/special.c"
 #include "ops/power.c"
 
@@ -78,6 +87,7 @@
 #include "graph/scatter.c"
 #include "graph/collective.c"
 #include "graph/contract.c"
+#include "graph/contraction.c"
 #include "graph/repeat.c"
 #include "graph/print.c"
 #include "graph/verify.c"
@@ -121,11 +131,7 @@
 #include "kernel/simplify.c"
 #include "kernel/concrete.c"
 #include "kernel/matrix.c"
-#include "kernel/product.c"
 #include "kernel/window_overlap.c"
-#include "kernel/tma_boxes.c"
-#include "kernel/attention.c"
-#include "kernel/backward.c"
 
 #include "loop/ir.c"
 #include "loop/build.c"
@@ -148,17 +154,8 @@
 #include "loop/packing.c"
 #include "loop/amx_packed.c"
 #include "loop/gemm.c"
-#include "loop/matrix.c"
-#include "loop/attention.c"
-#include "loop/backward.c"
-#include "loop/flash.c"
 #include "loop/amx.c"
-#include "loop/row_block.c"
-#include "loop/smem_transpose.c"
 #include "loop/interleave_stores.c"
-#include "loop/simt_gemm.c"
-#include "loop/thread_per_point.c"
-#include "loop/window.c"
 #include "loop/narrow.c"
 #include "loop/sched_query.c"
 #include "loop/nest.c"
@@ -167,7 +164,6 @@
 #include "loop/tile.c"
 #include "loop/back_to_back_gemm.c"
 #include "loop/form_rows.c"
-#include "loop/mma_gemm.c"
 #include "loop/grouped_launch.c"
 #include "loop/count.c"
 #include "loop/schedule.c"
@@ -176,19 +172,15 @@
 #include "loop/verify.c"
 
 #include "plan/association.c"
-#include "plan/scatter_sort.c"
+#include "plan/shapes.c"
 #include "plan/sort.c"
+#include "plan/relayout.c"
 #include "plan/split_k.c"
 #include "plan/scan.c"
-#include "plan/conv_layout.c"
-#include "plan/layout.c"
-#include "plan/small_channel_conv.c"
-#include "plan/depthwise_wgrad.c"
 #include "plan/prepack.c"
 #include "plan/int8_dot.c"
-#include "plan/bf16x3.c"
 #include "plan/winograd.c"
-#include "plan/kmajor.c"
+#include "plan/route.c"
 #include "plan/algorithm.c"
 #include "plan/score_recompute.c"
 #include "plan/attention_blocks.c"
@@ -210,6 +202,7 @@
 #include "plan/repeat.c"
 #include "plan/price.c"
 #include "plan/plan.c"
+#include "plan/origin.c"
 #include "plan/print.c"
 #include "plan/verify.c"
 
@@ -232,7 +225,6 @@
 #include "interp/kernels.c"
 #include "interp/verify.c"
 #include "interp/print.c"
-#include "interp/reference.c"
 
 #include "compile/backend.c"
 #include "compile/forced.c"
@@ -248,6 +240,7 @@
 #include "run/openmp_threads.c"
 #include "run/pool.c"
 #include "run/param.c"
+#include "run/device_memory.c"
 #include "run/device_copies.c"
 #include "run/buffer.c"
 #include "run/index.c"
@@ -262,18 +255,24 @@
 #include "run/call.c"
 #include "run/solve.c"
 #include "run/dynamic.c"
+#include "run/later.c"
 #include "run/overlap.c"
 #include "run/strided.c"
+#include "run/variants.c"
 #include "run/queue.c"
 
+#include "debug/label.c"
+#include "debug/origin.c"
 #include "debug/dump.c"
 #include "debug/recompile.c"
 #include "debug/explain.c"
-#include "debug/trace.c"
+#include "debug/measure.c"
+#include "debug/summary.c"
 
 #include "api/handle.c"
 #include "api/context.c"
 #include "api/scope.c"
+#include "api/region.c"
 #include "api/dim.c"
 #include "api/leaf.c"
 #include "api/operand.c"
@@ -303,6 +302,9 @@
 #include "api/batch.c"
 #include "api/run.c"
 #include "api/async.c"
+#include "api/generalize.c"
+#include "api/bucket.c"
+#include "api/specialize.c"
 #include "api/lazy.c"
 #include "api/read.c"
 #include "api/check.c"
@@ -312,6 +314,17 @@
 #include "api/comm.c"
 #include "api/inspect.c"
 #include "api/print.c"
+
+#include "debug/profile.c"
+#include "debug/timeline.c"
+#include "debug/device_spans.c"
+#include "debug/case.c"
+#include "debug/repro.c"
+#include "debug/minify.c"
+#include "debug/check.c"
+#include "debug/triage.c"
+#include "debug/probe.c"
+#include "debug/report.c"
 
 #ifndef TC_NO_IO
 #include "io/inflate.c"
@@ -331,8 +344,10 @@
 #ifdef TCI_HAS_CPU
 #include "tc_cpu.h"
 #endif
-#ifdef TCI_HAS_CUDA
+#ifdef TCI_HAS_BLOCKS
 #include "tc_cuda.h"
+#else
+#include "plan/no_blocks.c"
 #endif
 
 #include "base/unprotect.h"

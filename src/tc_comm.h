@@ -12,7 +12,7 @@
 #if defined(TC_IMPLEMENTATION) && !defined(TC_COMM_IMPLEMENTED)
 #define TC_COMM_IMPLEMENTED
 
-#include "comm/protect.h"
+#include "base/protect.h"
 
 #include "comm/combine.c"
 #include "comm/shm.c"
@@ -22,5 +22,5 @@
 #include "comm/environment.c"
 #include "comm/grads.c"
 
-#include "comm/unprotect.h"
+#include "base/unprotect.h"
 #endif

@@ -1,5 +1,9 @@
-/* src/tc_cuda.h - root of the CUDA backend: CUDA source by NVRTC. Brought in by tc.h under TC_CUDA,
- * with or without tc_cpu.h. */
+/* src/tc_cuda.h - root of what GPUs need. Brought in by tc.h, with or without tc_cpu.h: under
+ * TC_BLOCKS schedules and passes for a device of the user's, under TC_CUDA the CUDA backend too,
+ * CUDA source by NVRTC. */
+#include "tc_blocks.h"
+
+#ifdef TCI_HAS_CUDA
 #include "cuda/matrix.c"
 #include "cuda/attention.c"
 #include "cuda/backward.c"
@@ -14,3 +18,4 @@
 #include "cuda/queue.c"
 #include "cuda/loop.c"
 #include "cuda/backend.c"
+#endif

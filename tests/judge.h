@@ -349,9 +349,9 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
     case TCI_OP_SIGNBIT: return judge_whole(signbit(a) != 0);
     case TCI_OP_SIGN: return judge_exact(a > 0 ? 1 : a < 0 ? -1 : 0);
     case TCI_OP_FRAC: return judge_exact((long double)(x - trunc(x)));
-    case TCI_OP_TAN: return judge_near(tanl(a), 2.5);
-    case TCI_OP_ASIN: return judge_near(asinl(a), 2.5);
-    case TCI_OP_ACOS: return judge_near(acosl(a), 2.5);
+    case TCI_OP_TAN: return judge_near(tanl(a), 1.6);
+    case TCI_OP_ASIN: return judge_near(asinl(a), 2.1);
+    case TCI_OP_ACOS: return judge_near(acosl(a), 1.6);
     case TCI_OP_ATAN: return judge_near(atanl(a), 2);
     case TCI_OP_SINH: return judge_near(sinhl(a), 2.2);
     case TCI_OP_COSH: return judge_near(coshl(a), 1.6);

@@ -1,5 +1,6 @@
 #!/bin/sh
-# tools/lint.sh - what the compiler does not check: line width, forbidden calls, prefixes, room order.
+# tools/lint.sh - what the compiler does not check: line width, forbidden calls, prefixes, room order,
+# circles of files.
 # Prints each finding; fails when there is one. Run from the project's root (make lint).
 set -u
 found=$(mktemp)
@@ -25,7 +26,7 @@ grep -nE '\b(TO''DO|FIX''ME|XX''X)\b' $files | sed 's/$/  <- unfinished/' >>"$fo
 cat >"$work/all.c" <<'END'
 #define TC_CUDA
 #define TC_IMPLEMENTATION
-#include "tc.h"
+#include "tc_onnx.h"
 END
 cat >"$work/system.c" <<'END'
 #include "base/posix.h"
@@ -44,8 +45,10 @@ else
 fi
 
 # 4. a room includes only rooms above it. The order is that of src/tc.h; a header ranks as its .c, or as
-#    the first .c of its folder. The headers of debug/ are hooks that every stage may call.
-grep -hoE '^#include "[a-z0-9_/]+\.[ch]"' src/tc.h src/tc_cpu.h src/tc_cuda.h src/tc_comm.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
+#    the first .c of its folder; so do headers of src/tc_blocks.h, of which the core asks. The
+#    headers of debug/ are hooks that every stage may call.
+grep -hoE '^#include "[a-z0-9_/]+\.[ch]"' src/tc.h src/tc_cpu.h src/tc_blocks.h src/tc_cuda.h \
+    src/tc_onnx.h src/tc_comm.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
 for room in $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h'); do
     sed -n 's/^#include "\([^"]*\)".*/\1/p' "$room" | while read -r name; do
         at=$(dirname "$room")/$name
@@ -55,9 +58,11 @@ for room in $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h'); do
     done
 done >"$work/includes"
 find src -mindepth 2 -name '*.c' | sed 's#^src/##' | sort >"$work/rooms"
-sort "$work/order" | comm -23 "$work/rooms" - | sed 's#.*#src/&: not joined by a root under src/#' >>"$found"
+sed -n 's#^.include "../src/\(.*[.]c\)"#\1#p' tests/tc_impl.c | cat "$work/order" - | sort | comm -23 "$work/rooms" - | sed 's#.*#src/&: joined neither by a root under src/ nor for the tests#' >>"$found"
 grep 'no such room' "$work/includes" >>"$found"
-awk 'FNR == NR {
+sed -n 's/^#include "\(.*\)\.c"/\1.h/p' src/tc_blocks.h >"$work/blocks"
+awk 'FILENAME ~ /blocks$/ { early[$1] = 1; next }
+    FILENAME ~ /order$/ {
         rank[$1] = FNR
         split($1, d, "/")
         if (/c$/ && !(d[1] in dir)) { dir[d[1]] = FNR }
@@ -67,12 +72,20 @@ awk 'FNR == NR {
         c = f
         sub(/\.h$/, ".c", c)
         split(f, d, "/")
-        return f in rank ? rank[f] : c in rank ? rank[c] : dir[d[1]]
+        return f in rank ? rank[f] : c in rank && !(f in early) ? rank[c] : dir[d[1]]
     }
     /no such room/ || $2 ~ /^debug\/.*h$/ || $2 ~ /gen\.h$/ { next }
     { split($1, a, "/"); split($2, b, "/")
       if (a[1] != b[1] && of($2) > of($1)) { print "src/" $1 ": includes " $2 ", a room below it" } }' \
-    "$work/order" "$work/includes" >>"$found"
+    "$work/blocks" "$work/order" "$work/includes" >>"$found"
+
+# 5. files in circles by calls: no more than so many, a number that only falls
+IN_CIRCLES=83
+${CC:-cc} -std=gnu11 -O1 tools/circles.c -o "$work/circles" &&
+    ${CC:-cc} -std=gnu11 -E -Isrc "$work/all.c" 2>/dev/null | "$work/circles" $IN_CIRCLES >"$work/drawn"
+in_circles=$?
+tail -n 1 "$work/drawn"
+[ "$in_circles" = 0 ] || cat "$work/drawn" >>"$found"
 
 cat "$found"
 count=$(wc -l <"$found")

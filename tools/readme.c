@@ -10,7 +10,8 @@
  *                with the comments above them
  *   env          the rows of src/base/env.h
  *   options      struct tc_options of src/api/types.h
- *   dtypes, statuses   the rows of src/api/types.h */
+ *   dtypes, statuses   the rows of src/api/types.h
+ *   onnx         the rows of src/onnx/rows.h */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
@@ -421,6 +422,30 @@ static void make_options(text *out)
     free(t.at);
 }
 
+/* ONNX operators: name, and how each is made. */
+static void make_onnx(text *out)
+{
+    text t = read_file("src/onnx/rows.h");
+    const char *at = strstr(t.at, "#define TCI_OX_ROWS(X)");
+    const char *end = at ? strstr(at, "\n\n") : NULL;
+    row r;
+    if (!end) {
+        fail("src/onnx/rows.h", "no TCI_OX_ROWS");
+    }
+    add(out, "| operator | as |\n|---|---|\n");
+    at = strstr(at + 22, "X(");
+    while (at && at < end) {
+        at = read_row(at, &r);
+        add(out, "| ");
+        add_cell(out, r.fields[0].at, r.fields[0].n);
+        add(out, " | ");
+        add_cell(out, r.fields[3].at, r.fields[3].n);
+        add(out, " |\n");
+        at = strstr(at, "X(");
+    }
+    free(t.at);
+}
+
 static void make_part(text *out, const char *name)
 {
     if (!strcmp(name, "ops")) {
@@ -428,6 +453,8 @@ static void make_part(text *out, const char *name)
         add_declarations(out, "src/api/ops.h");
     } else if (!strcmp(name, "options")) {
         make_options(out);
+    } else if (!strcmp(name, "onnx")) {
+        make_onnx(out);
     } else if (!strcmp(name, "env")) {
         make_env(out);
     } else if (!strcmp(name, "dtypes")) {

@@ -8,9 +8,9 @@
 /* A linear layer whose weight lies as [in, out]. */
 static tc_tensor gpt2_linear(nn m, const char *name, tc_tensor x, int64_t out)
 {
-    nn at = nn_in(m, "%s", name);
+    nn at = nn_layer(m, name);
     tc_tensor w = nn_param(at, "weight", NN_WEIGHT, tc_size(x, -1), out);
-    return nn_out(at, tc_add(tc_matmul(x, w), nn_param(at, "bias", NN_BIAS, out)));
+    return nn_end_layer(at, tc_add(tc_matmul(x, w), nn_param(at, "bias", NN_BIAS, out)));
 }
 
 static tc_tensor gpt2_attention(nn m, tc_tensor x, int64_t heads)

@@ -367,13 +367,27 @@ static inline tc_tensor nn_out(nn m, tc_tensor y)
     return y;
 }
 
+/* A layer m.name: its nodes are of that region until nn_end_layer, which is its nn_out. */
+static inline nn nn_layer(nn m, const char *name)
+{
+    nn at = nn_in(m, "%s", name);
+    tc_region_begin(m.model->ctx, *at.path ? at.path : "layer");
+    return at;
+}
+
+static inline tc_tensor nn_end_layer(nn m, tc_tensor y)
+{
+    tc_region_end(m.model->ctx);
+    return nn_out(m, y);
+}
+
 /* x [..., in] times the transposed weight [out, in] */
 static inline tc_tensor nn_linear(nn m, const char *name, tc_tensor x, int64_t out, bool bias)
 {
-    nn at = nn_in(m, "%s", name);
+    nn at = nn_layer(m, name);
     tc_tensor w = nn_param(at, "weight", NN_WEIGHT, out, tc_size(x, -1));
     tc_tensor y = tc_matmul(x, tc_transpose(w, 0, 1));
-    return nn_out(at, bias ? tc_add(y, nn_param(at, "bias", NN_BIAS, out)) : y);
+    return nn_end_layer(at, bias ? tc_add(y, nn_param(at, "bias", NN_BIAS, out)) : y);
 }
 
 typedef struct nn_conv {
@@ -387,11 +401,11 @@ typedef struct nn_conv {
 static inline tc_tensor nn_conv2d_by(nn m, const char *name, tc_tensor x, int64_t out,
                                      int64_t kernel, nn_conv o)
 {
-    nn at = nn_in(m, "%s", name);
+    nn at = nn_layer(m, name);
     int64_t in = tc_size(x, 1) / (o.groups ? o.groups : 1);
     tc_tensor w = nn_param(at, "weight", NN_WEIGHT, out, in, kernel, kernel);
     tc_tensor b = o.bias ? nn_param(at, "bias", NN_BIAS, out) : TC_NONE;
-    return nn_out(at, tc_conv2d(x, w, b, &(tc_conv){.stride = {o.stride, o.stride},
+    return nn_end_layer(at, tc_conv2d(x, w, b, &(tc_conv){.stride = {o.stride, o.stride},
                                                     .padding = {o.padding, o.padding},
                                                     .groups = o.groups}));
 }
@@ -418,7 +432,7 @@ static inline nn_norm nn_norm_of(nn at, int64_t channels)
 
 static inline tc_tensor nn_batch_norm(nn m, const char *name, tc_tensor x, double momentum)
 {
-    nn at = nn_in(m, "%s", name);
+    nn at = nn_layer(m, name);
     nn_norm n = nn_norm_of(at, tc_size(x, 1));
     if (m.model->training) {
         tc_tensor batch_mean, batch_var;
@@ -429,7 +443,7 @@ static inline tc_tensor nn_batch_norm(nn m, const char *name, tc_tensor x, doubl
         nn_follow(m.model, n.var, tc_add(kept, tc_mul(batch_var, momentum)));
         nn_follow(m.model, n.count, tc_add(n.count, 1));
     }
-    return nn_out(at, tc_batch_norm(x, n.mean, n.var, n.w, n.b, m.model->training, 1e-5));
+    return nn_end_layer(at, tc_batch_norm(x, n.mean, n.var, n.w, n.b, m.model->training, 1e-5));
 }
 
 /* A convolution without a bias at one place, and the norm of its output at another. Where the model
@@ -441,13 +455,14 @@ static inline tc_tensor nn_conv_norm(nn conv, nn norm, tc_tensor x, int64_t out,
     if (!conv.model->folds || conv.model->training) {
         return nn_batch_norm(norm, "", nn_conv2d_by(conv, "", x, out, kernel, o), momentum);
     }
+    tc_region_begin(conv.model->ctx, norm.path);
     int64_t in = tc_size(x, 1) / (o.groups ? o.groups : 1);
     tc_tensor w = nn_param(conv, "weight", NN_WEIGHT, out, in, kernel, kernel);
     nn_norm n = nn_norm_of(norm, out);
     tc_tensor scale = tc_mul(tc_cast(n.w, TC_F32), tc_rsqrt(tc_add(tc_cast(n.var, TC_F32), 1e-5)));
     tc_tensor shift = tc_sub(tc_cast(n.b, TC_F32), tc_mul(tc_cast(n.mean, TC_F32), scale));
     tc_tensor folded = tc_mul(tc_cast(w, TC_F32), tc_reshape(scale, out, 1, 1, 1));
-    return nn_out(norm, tc_conv2d(x, tc_cast(folded, tc_dtype_of(w)),
+    return nn_end_layer(norm, tc_conv2d(x, tc_cast(folded, tc_dtype_of(w)),
                                   tc_cast(shift, tc_dtype_of(w)),
                                   &(tc_conv){.stride = {o.stride, o.stride},
                                              .padding = {o.padding, o.padding},
@@ -457,27 +472,27 @@ static inline tc_tensor nn_conv_norm(nn conv, nn norm, tc_tensor x, int64_t out,
 /* Over the last axis, as the two below. */
 static inline tc_tensor nn_layer_norm(nn m, const char *name, tc_tensor x, double eps)
 {
-    nn at = nn_in(m, "%s", name);
+    nn at = nn_layer(m, name);
     tc_tensor w = nn_param(at, "weight", NN_SCALE, tc_size(x, -1));
     tc_tensor b = nn_param(at, "bias", NN_BIAS, tc_size(x, -1));
-    return nn_out(at, tc_layer_norm(x, TC_AXES(-1), w, b, eps));
+    return nn_end_layer(at, tc_layer_norm(x, TC_AXES(-1), w, b, eps));
 }
 
 static inline tc_tensor nn_rms_norm(nn m, const char *name, tc_tensor x, double eps)
 {
-    nn at = nn_in(m, "%s", name);
+    nn at = nn_layer(m, name);
     tc_tensor w = nn_param(at, "weight", NN_SCALE, tc_size(x, -1));
-    return nn_out(at, tc_rms_norm(x, TC_AXES(-1), w, eps));
+    return nn_end_layer(at, tc_rms_norm(x, TC_AXES(-1), w, eps));
 }
 
 /* Rows of a table: ids [N, T] give [N, T, width]. */
 static inline tc_tensor nn_embedding(nn m, const char *name, tc_tensor ids, int64_t rows,
                                      int64_t width)
 {
-    nn at = nn_in(m, "%s", name);
+    nn at = nn_layer(m, name);
     tc_tensor w = nn_param(at, "weight", NN_WEIGHT, rows, width);
     tc_tensor y = tc_index_select(w, 0, tc_reshape(ids, -1));
-    return nn_out(at, tc_reshape(y, tc_size(ids, 0), tc_size(ids, 1), width));
+    return nn_end_layer(at, tc_reshape(y, tc_size(ids, 0), tc_size(ids, 1), width));
 }
 
 static inline tc_tensor nn_dropout(nn m, tc_tensor x, double p)

@@ -72,7 +72,8 @@ typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
-     * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
+     * one vector, of which each thread holds vector_bytes; such a backend has device memory, and
+     * needs TC_BLOCKS where TC_IMPLEMENTATION is defined (schedules of blocks of threads). */
     int block_threads;
     /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
      * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
@@ -106,6 +107,9 @@ typedef struct tc_build {
     int refused;                    /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
     void *say_arg;
+    void (*built)(void *built_arg); /* a file is done; on any thread. NULL: nobody asks */
+    void *built_arg;
+    const int *cancel;     /* atomic: end with TC_ERR_COMPILER once it is not 0; or NULL */
 } tc_build;
 
 /* Identity of the compiler that made an object, so that a replaced compiler invalidates it. */
@@ -244,6 +248,9 @@ typedef struct tc_backend {
      * programs on the host, and copies, refuse it then with TC_ERR_BUFFER. Asked from any thread,
      * of any address, once target said that the backend is usable. */
     bool (*is_hidden)(void *user, const void *memory);
+    /* Optional, with device memory. Bytes that are free, and all that the device has: for the text
+     * of TC_ERR_MEMORY. */
+    tc_status (*memory_left)(void *user, int64_t *free_bytes, int64_t *all_bytes);
 } tc_backend;
 
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.
@@ -252,6 +259,18 @@ typedef struct tc_backend {
 TC_API tc_status tc_register_backend(const tc_backend *backend);
 /* Names of all backends, "interp" first, into names[0..room); returns how many there are. */
 TC_API int tc_list_backends(const char **names, int room);
+/* Backend number i, as tc_list_backends orders them; NULL: there are fewer. Asks the machine at the
+ * first call for each, as a compile does. Borrowed for the rest of the process.
+ *     const tc_backend_entry *e;
+ *     for (int i = 0; (e = tc_backend_at(i)); i++)
+ *         printf("%s: %s\n", e->name, e->usable ? e->found : e->why); */
+typedef struct tc_backend_entry {
+    const char *name;
+    bool usable;
+    const char *found;  /* what code is made for, and the compiler; "" where it is not usable */
+    const char *why;    /* why it is not; "" where it is */
+} tc_backend_entry;
+TC_API const tc_backend_entry *tc_backend_at(int i);
 
 #ifdef __cplusplus
 } /* extern "C" */

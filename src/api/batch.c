@@ -14,7 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../debug/check.h"
+#include "../debug/dump.h"
+#include "../debug/report.h"
+#include "../debug/summary.h"
 #include "../run/dynamic.h"
+#include "../run/later.h"
 
 /* ---- errors ---- */
 
@@ -73,6 +78,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(backend)
     TCI_BATCH_TAKE(device)
     TCI_BATCH_TAKE(math)
+    TCI_BATCH_TAKE(stance)
     TCI_BATCH_TAKE(fallback)
     TCI_BATCH_TAKE(threads)
     TCI_BATCH_TAKE(vector_bits)
@@ -81,6 +87,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(fusion)
     TCI_BATCH_TAKE(remat)
     TCI_BATCH_TAKE(spin_us)
+    TCI_BATCH_TAKE(record)
     TCI_BATCH_TAKE(cc)
     TCI_BATCH_TAKE(cc_timeout_s)
     TCI_BATCH_TAKE(cache_dir)
@@ -89,8 +96,10 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(no_disk_cache)
     TCI_BATCH_TAKE(cache_read_only)
     TCI_BATCH_TAKE(verify)
+    TCI_BATCH_TAKE(check)
     TCI_BATCH_TAKE(schedule)
     TCI_BATCH_TAKE(tune_ms)
+    TCI_BATCH_TAKE(name)
     TCI_BATCH_TAKE(dump)
     TCI_BATCH_TAKE(dump_dir)
     TCI_BATCH_TAKE(trace)
@@ -100,6 +109,10 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     if (over->log) {
         o.log = over->log;
         o.log_user = over->log_user;
+    }
+    if (over->progress) {
+        o.progress = over->progress;
+        o.progress_user = over->progress_user;
     }
     if (over->parallel_for) {
         o.parallel_for = over->parallel_for;
@@ -224,6 +237,14 @@ static tc_status tci_batch_request(tci_batch *b, tci_batch_job *job)
     return TC_OK;
 }
 
+/* Whose call asks, for reports. */
+static void tci_batch_sign(const tci_batch *b, tci_request *r)
+{
+    r->call = b->ctx->trace ? b->ctx->trace->name : b->f->op;
+    r->site = b->f->here;
+    r->ctx = b->ctx->handle;
+}
+
 /* The code of an export, and of its further forms: all of them or none. */
 static tc_status tci_batch_compile_export(tci_batch *b, tci_str *log)
 {
@@ -241,11 +262,51 @@ static tc_status tci_batch_compile_export(tci_batch *b, tci_str *log)
     return status;
 }
 
+/* The stance leaves what no cache has to the interpreter: the same program, for that. */
+static tc_status tci_batch_interpret(tci_batch *b, tci_batch_job *job)
+{
+    const tci_request *r = job->request;
+    tci_str log = {.s = &b->s};
+    tc_options o = *b->options;
+    o.backend = "interp";
+    o.stance = TC_STANCE_COMPILE;
+    o.progress = NULL;
+    job->request = tci_request_make(&b->s, r->inputs, r->n_user_inputs, r->roots, r->n_roots, &o,
+                                    NULL, NULL);
+    tci_batch_sign(b, job->request);
+    tc_status status;
+    tci_compile_requests(&b->s, &job->request, 1, &o, &job->code, &status, &log);
+    if (status) {
+        tci_batch_fail(b->f, job->about, &job->site, status, "%s: %s", tc_status_text(status),
+                       tci_str_text(&log));
+    }
+    return status;
+}
+
+/* A request that the stance refuses is interpreted instead, where it says so; else it failed. */
+static void tci_batch_refused(tci_batch *b, tci_batch_job *job, tc_status status, const char *text)
+{
+    if (status == TC_ERR_FROZEN && b->options->stance >= TC_STANCE_INTERPRET) {
+        job->later = b->options->stance == TC_STANCE_LATER ? job->request : NULL;
+        status = tci_batch_armed(b, job, tci_batch_interpret);
+    } else {
+        tci_str written = {0};
+        tci_checker_compile(job->request, b->options, status, &written);
+        tci_batch_fail(b->f, job->about, &job->site, status, "%s%s%s%s", tc_status_text(status),
+                       tci_str_text(&written), *text ? ": " : "", text);
+        tci_str_free(&written);
+    }
+    if (status) {
+        tci_batch_settle(b, job, status);
+    }
+}
+
 TCI_FN void tci_batch_compile(tci_batch *b)
 {
     b->n_requests = 0;
     for (int i = 0; i < b->n; i++) {
         if (b->jobs[i].request) {
+            tci_batch_sign(b, b->jobs[i].request);
             b->requests[b->n_requests++] = b->jobs[i].request;
         }
     }
@@ -267,11 +328,7 @@ TCI_FN void tci_batch_compile(tci_batch *b)
         tc_status status = b->statuses[r];
         job->code = b->codes[r++];
         if (!job->code) {
-            const char *text = tci_str_text(&log);
-            status = status ? status : TC_ERR_INTERNAL;
-            tci_batch_fail(b->f, job->about, &job->site, status, "%s%s%s", tc_status_text(status),
-                           *text ? ": " : "", text);
-            tci_batch_settle(b, job, status);
+            tci_batch_refused(b, job, status ? status : TC_ERR_INTERNAL, tci_str_text(&log));
         }
     }
     tci_str_free(&log);
@@ -307,6 +364,15 @@ TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
                               untold);
     }
 #endif
+    if (!status && job->later) {
+        tci_later_start(*job->program, job->later, b->options);
+    }
+    if (!status) {
+        tci_summary_announce(*job->program, b->f->op, b->f->here);
+        if (TCI_UNLIKELY(b->options->dump != NULL) && tci_dump_list_has(b->options->dump, "html")) {
+            tci_report_dump(*job->program, b->options);
+        }
+    }
     return status;
 }
 
@@ -475,4 +541,5 @@ TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *optio
 TC_API void tc_program_free(tc_program *f)
 {
     tci_program_release(f);
+    tci_ctx_tidy();
 }

@@ -13,7 +13,8 @@ extern "C" {
  * poisoned tensor; TC_ERR_HANDLE (dead, null, of two contexts); TC_ERR_ARGUMENT (an input that is
  * missing, given twice or no tc_input; no outputs); TC_ERR_BACKEND (unknown); TC_ERR_COMPILER and
  * TC_ERR_BACKEND (where options.fallback refuses the interpreter); TC_ERR_LIMIT
- * (options.memory_limit); TC_ERR_MEMORY. The caller frees the program. */
+ * (options.memory_limit); TC_ERR_FROZEN (options.stance); TC_ERR_MEMORY. The caller frees the
+ * program. */
 /* Inputs are the tc_input leaves that y needs, in order of their creation. */
 TC_API tc_status tc_compile_at(tc_tensor y, tc_program **f, tc_site here);
 #define tc_compile(...) tc_compile_at(__VA_ARGS__, TC_HERE)
@@ -75,6 +76,19 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 #define tc_output_size(f, ...) tc_output_size_at((f), __VA_ARGS__, TC_HERE)
 #define tc_output_count(f, ...) tc_output_count_at((f), __VA_ARGS__, TC_HERE)
 #endif
+
+/* ---- asynchronous compile: programs made under TC_STANCE_LATER ----
+ * Such a program is interpreted until one background thread of the process has compiled it, in the
+ * order in which programs were asked for; the run after that is native. If the compile fails the
+ * interpreter goes on, and the log says so once. The thread has a lower priority, and so have its
+ * compilers. A tc_call follows its program. */
+/* Waits until no compile of f is under way, at most so many milliseconds (-1: any number). TC_OK:
+ * f is not interpreted for want of one; TC_ERR_BUSY: it is still compiled; TC_ERR_CANCELLED, or why
+ * it failed: tc_error(f) tells. TC_ERR_ARGUMENT: f is NULL. */
+TC_API tc_status tc_program_wait(tc_program *f, int64_t milliseconds);
+TC_API bool tc_program_ready(const tc_program *f); /* no compile is under way; does not block */
+/* f stays interpreted. The compile ends if no other program waits for the same code. */
+TC_API void tc_program_cancel(tc_program *f);
 
 /* ---- asynchronous runs ----
  * Runs of a queue are done in the order of their calls, those of different queues side by side. On
@@ -174,9 +188,31 @@ TC_API const char *tc_call_error(const tc_call *call);
 TC_API const char *tc_event_error(const tc_event *event); /* "" until it is reached */
 
 /* ---- look inside ---- */
-/* Kernels, traffic, flops, memory, phases of the compile, and why what was not fused was not.
- * TC_ERR_ARGUMENT: NULL; TC_ERR_IO. */
+/* One screen: totals, inputs, outputs and parameters by name, the 20 kernels that take longest by
+ * the model with the user's line and region of each, the reasons why values were not computed
+ * together with the bytes that this would save, phases of the compile. TC_EXPLAIN=FILE writes it
+ * for each program that the process makes ("-": to stderr). TC_ERR_ARGUMENT: NULL; TC_ERR_IO. */
 TC_API tc_status tc_explain(const tc_program *f, FILE *out);
+/* Rows of kernels in this order, the largest first; TC_BY_ORDER: as they are launched. */
+typedef enum tc_sort {
+    TC_BY_TIME,
+    TC_BY_CALLS,
+    TC_BY_BYTES,
+    TC_BY_FLOPS,
+    TC_BY_NAME,
+    TC_BY_ORDER
+} tc_sort;
+typedef struct tc_explain_options {
+    tc_sort sort;
+    int most;       /* kernels that are listed; 0: 20; -1: all of them */
+    /* > 0: each kernel is run on memory of its own, filled with zeros, for this share of so many
+     * milliseconds; times and rates are then measured ones */
+    int measure_ms;
+    bool all;       /* in addition each launch with its schedule, and each reason */
+    bool json;      /* one JSON object instead, whatever `all` says */
+} tc_explain_options;
+/* options NULL: as tc_explain. TC_ERR_MEMORY; TC_ERR_UNSUPPORTED: json under TC_NO_DEBUG. */
+TC_API tc_status tc_explain_as(const tc_program *f, FILE *out, const tc_explain_options *options);
 /* The generated source. Borrowed from the program. "" when interpreted without a compiler. */
 TC_API const char *tc_source(const tc_program *f);
 typedef struct tc_program_info {
@@ -191,9 +227,23 @@ typedef struct tc_program_info {
      * another program); the bytes of what they compute, kept with the program for all its calls. */
     int n_once;
     int64_t kept_bytes;
+    /* TC_STANCE_LATER: its native code is being made, the interpreter runs it meanwhile; and
+     * whether results may differ in bits once that is there: on a device, with math = FAST, or
+     * with bf16 and f16 on a matrix unit. Elsewhere, and with options.reproducible, they do not.
+     * All other fields are of what runs it now. */
+    bool is_compiling, may_differ;
 } tc_program_info;
 /* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);
+/* Which programs were compiled or found on disk, by line of the call that asked, newest 256 of
+ * the process: milliseconds, how often a later compile found each in memory, in what it differs
+ * from the nearest one before, and the TC_DIM that would make one program of them. ctx: whose
+ * calls (of a tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
+TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
+/* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs":
+ * [{"name", "from", "ms", "hits", "near", "equal", "lines", "is", "was"}], "write": [{"input",
+ * "axis", "least", "most"}]}]}. */
+TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out);
 /* An input or output of a program; memory of the program's, until tc_program_free. */
 typedef struct tc_port {
     const char *name;     /* of a tc_input; "" of what has none, as most outputs */
@@ -226,6 +276,7 @@ static inline const char *tc_error(const tc_event *e) { return tc_event_error(e)
         tc_ctx *: tc_ctx_error, const tc_ctx *: tc_ctx_error,                                      \
         tc_program *: tc_program_error, const tc_program *: tc_program_error,                      \
         tc_call *: tc_call_error, const tc_call *: tc_call_error,                                  \
-        tc_event *: tc_event_error, const tc_event *: tc_event_error)(x)
+        tc_event *: tc_event_error, const tc_event *: tc_event_error,                              \
+        tc_jit *: tc_jit_error)(x)
 #endif
 #endif

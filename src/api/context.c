@@ -7,9 +7,12 @@
  * freed context, a second tc_ctx_free above all, finds that it is dead, however many were made
  * since; and the context's memory goes back at once. */
 #include "../base/env.h"
+#include "../debug/check.h"
 #include "../debug/dump.h"
+#include "../debug/label.h"
 #include "../debug/recompile.h"
-#include "../debug/trace.h"
+#include "../debug/profile.h"
+#include "../run/later.h"
 #include "frame.h"
 
 #include <stdio.h>
@@ -171,6 +174,8 @@ static char *tci_context_copy_text(const char *text)
 
 static void tci_context_free_strings(tc_options *o)
 {
+    tci_heap_free((void *)(uintptr_t)o->name);
+    o->name = NULL;
 #define TCI_ROW(field, variable)                                                                   \
     tci_heap_free((void *)(uintptr_t)o->field);                                                    \
     o->field = NULL;
@@ -182,7 +187,8 @@ static void tci_context_free_strings(tc_options *o)
 static bool tci_context_own_strings(tc_options *o)
 {
     tc_options given = *o;
-    bool ok = true;
+    o->name = given.name ? tci_context_copy_text(given.name) : NULL;
+    bool ok = !given.name || o->name;
 #define TCI_ROW(field, variable)                                                                   \
     {                                                                                              \
         const char *text = given.field ? given.field : tci_env_get(TCI_ENV_##variable);           \
@@ -226,7 +232,13 @@ static void tci_context_apply_env(tc_options *o)
     if (!o->fusion && tci_env_int(TCI_ENV_FUSION, 1) == 0) {
         o->fusion = -1;
     }
+    if (!o->stance) {
+        int stance = tci_env_word(TCI_ENV_STANCE, TCI_ENV_STANCES);
+        o->stance = stance < 0 ? TC_STANCE_COMPILE : (tc_stance)stance;
+    }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) != 0;
+    const char *odd;
+    o->check = o->check ? o->check : tci_checker_flags(tci_env_get(TCI_ENV_CHECK), &odd);
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) != 0;
 }
 
@@ -245,6 +257,14 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     if (!tci_context_own_strings(&o)) {
         return TC_ERR_MEMORY;
     }
+    if (!tci_backend_is_known(o.backend)) {
+        tci_str text = {0};
+        tci_backend_missing(&text, &o);
+        tci_log(&o, "compile", "%s", tci_str_text(&text));
+        tci_str_free(&text);
+        tci_context_free_strings(&o);
+        return TC_ERR_BACKEND;
+    }
     tci_os_keep_over_fork(&tci_context_process.lock, NULL);
     tci_ctx *c = tci_heap_get(sizeof(*c));
     if (!c || !tci_context_enter(c)) {
@@ -257,8 +277,11 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     c->graph.promotion = o.promotion == TC_NUMPY ? TC_NUMPY : TC_TORCH;
     tci_pool_retain();
     tci_log_environment(&c->options);
-    if (c->options.trace && !tci_trace_open(c->options.trace)) {
+    if (c->options.trace && !tci_profile_trace(c->options.trace)) {
         tci_log(&c->options, "compile", "no trace: '%s' cannot be written", c->options.trace);
+    }
+    if (tci_env_has_word(TCI_ENV_LOG, "kernels")) {
+        tci_profile_log_kernels();
     }
     *ctx = c->handle;
     return TC_OK;
@@ -273,6 +296,14 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
 }
 #endif
 
+TCI_FN void tci_ctx_tidy(void)
+{
+    if (!tci_pool_has_users()) {
+        tci_later_rest();
+        tci_recompile_forget();
+    }
+}
+
 TC_API void tc_ctx_free(tc_ctx *ctx)
 {
     tci_ctx *c = tci_context_leave(ctx);
@@ -281,23 +312,39 @@ TC_API void tc_ctx_free(tc_ctx *ctx)
     }
     tci_scope_free_all(c);
     tci_graph_deinit(&c->graph);
+    tci_heap_free(c->regions);
     tci_context_free_strings(&c->options);
     tci_heap_free(c);
     tci_pool_release();
+    tci_ctx_tidy();
 }
 
 TC_API void tc_shutdown(void)
 {
+    tci_later_shutdown();
     tci_pool_shutdown();
     tci_cache_trim();
-    tci_trace_close();
+    tci_profile_flush();
     tci_recompile_forget();
-#ifdef TC_DYNAMIC_SHAPES
     if (!tci_pool_has_users()) {
+        if (!tci_profile_exists()) {
+            tci_label_forget();
+        }
+#ifdef TC_DYNAMIC_SHAPES
         tci_dim_free_all();
-    }
 #endif
+    }
     tci_context_free_slots();
+}
+
+TC_API tc_status tc_ctx_stance(tc_ctx *ctx, tc_stance stance)
+{
+    tci_ctx *c = tci_ctx_of(ctx);
+    if (!c || stance < TC_STANCE_COMPILE || stance > TC_STANCE_LATER) {
+        return c ? TC_ERR_ARGUMENT : TC_ERR_HANDLE;
+    }
+    c->options.stance = stance;
+    return TC_OK;
 }
 
 /* Memory that the context's nodes hold; memory of the user is not counted. */

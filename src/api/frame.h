@@ -64,6 +64,10 @@ TCI_FN const char *tci_take_back(tci_ctx *ctx, tci_lent lent);
 TCI_FN tci_lent tci_frame_lend(const tci_frame *f);
 TCI_FN bool tci_frame_take_back(tci_frame *f, tci_lent lent);
 
+/* ---- api/context.c ---- */
+/* A context or program went: with the last of them goes what is kept between compiles but code. */
+TCI_FN void tci_ctx_tidy(void);
+
 /* ---- errors kept by api/handle.c, for api/scope.c ---- */
 TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope); /* those of this scope and deeper */
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the scope outside */
@@ -74,6 +78,10 @@ TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx);
 /* Keeps the text for tc_error(f), with the user's place in front; returns why. */
 TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
                                 const char *text);
+/* A run of a call, with strides and with symbolic sizes; the text of a failure is in c->last. */
+TCI_FN tc_status tci_run_through(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* Sizes of an output, into shape, which has room for its rank. c: a call of its program. */
+TCI_FN tc_status tci_run_output_shape(tc_call *c, tc_bufs inputs, int output, int64_t *shape);
 /* Why there is no call: a device may know more. */
 TCI_FN const char *tci_run_no_workspace(const tc_program *f);
 

@@ -10,11 +10,14 @@
  * A record lives as long as the scope its call was made in. An equal error in the same scope
  * shares its record, so a loop that fails for ever does not grow. A call that gives out a status
  * and no handle leaves no record: only ctx->last tells of it. */
+#include "../debug/dump.h"
 #include "frame.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+
+enum { TCI_HANDLE_MANY = 100000 }; /* tensors of a context from which on the log warns */
 
 typedef struct tci_poison_entry {
     tci_error error;
@@ -320,16 +323,6 @@ TC_API int64_t tc_nbytes(tc_tensor t)
     return known ? tci_dim_known(tci_node_count(n)) * bytes : -1;
 }
 
-TC_API int tc_dtype_size(tc_dtype dtype)
-{
-    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->bytes : 0;
-}
-
-TC_API const char *tc_dtype_name(tc_dtype dtype)
-{
-    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->name : "none";
-}
-
 /* ---- frames ---- */
 
 TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)
@@ -345,6 +338,7 @@ static void tci_frame_name(tci_frame *f)
     f->n_errors = f->ctx->n_poisons;
     (void)tci_dim_take_lost(); /* that of an earlier call */
     f->ctx->graph.site = f->here;
+    f->ctx->graph.region = f->ctx->region;
     f->ctx->graph.call = f->op ? f->op : f->ctx->graph.call; /* NULL: within another call */
 }
 
@@ -456,6 +450,18 @@ TCI_FN tc_status tci_frame_status(tci_frame *f)
     return status;
 }
 
+/* Many tensors are alive: most likely those of a loop whose results nobody reads. Said once for a
+ * context. */
+static void tci_frame_warn(const tci_frame *f)
+{
+    f->ctx->many_said = true;
+    tci_log(&f->ctx->options, "compile",
+            "%s:%d: %u tensors are alive in this context: expected tc_eval, tc_read or tc_keep of "
+            "what a loop makes, within tc_scope_begin and tc_scope_end; until then nothing is "
+            "computed and all are kept",
+            f->here.file ? f->here.file : "?", f->here.line, f->ctx->graph.n_nodes);
+}
+
 TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n)
 {
     if (!f->failed && !n) {
@@ -467,6 +473,9 @@ TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n)
     tci_frame_leave(f);
     if (f->failed) {
         return f->bad;
+    }
+    if (TCI_UNLIKELY(f->ctx->graph.n_nodes > TCI_HANDLE_MANY && !f->ctx->many_said)) {
+        tci_frame_warn(f);
     }
     tc_tensor t = {f->ctx->handle, n->id, n->generation};
     return t;

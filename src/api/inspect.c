@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../debug/recompile.h"
 #include "../run/dynamic.h"
+#include "../run/later.h"
 #include "frame.h"
 
 TC_API const char *tc_program_error(const tc_program *f)
@@ -18,52 +20,55 @@ TC_API const char *tc_call_error(const tc_call *call)
 
 TC_API const char *tc_source(const tc_program *f)
 {
-    return f ? tci_code_source(f->code) : "";
+    return f ? tci_code_source(tci_later_current((tc_program *)(uintptr_t)f)->code) : "";
 }
 
-static void tci_inspect_explain_times(const tc_program *f, FILE *out)
+TC_API tc_status tc_program_wait(tc_program *f, int64_t milliseconds)
 {
-    const tc_times *t = &f->code->times;
-    const char *found = f->from_memory ? "memory" : f->from_disk ? "disk" : NULL;
-    if (found) {
-        fprintf(out, "compile: found in the %s cache\n", found);
-        return;
-    }
-    fprintf(out,
-            "compile: %.2f ms = key %.2f + rewrite %.2f + plan %.2f + lower %.2f + emit %.2f + "
-            "compiler %.2f"
-            " + load %.2f\n",
-            (double)t->total / 1e6, (double)t->key / 1e6, (double)t->rewrite / 1e6,
-            (double)t->plan / 1e6, (double)t->lower / 1e6, (double)t->emit / 1e6,
-            (double)t->compiler / 1e6, (double)t->load / 1e6);
-}
-
-TC_API tc_status tc_explain(const tc_program *f, FILE *out)
-{
-    if (!f || !out) {
+    if (!f) {
         return TC_ERR_ARGUMENT;
     }
-    tci_fpenv caller = tci_fpenv_enter();
-#ifdef TC_DYNAMIC_SHAPES
-    if (f->dynamic) {
-        tci_dynamic_explain(f, out);
+    if (f->later && !tci_later_wait(f->later, milliseconds)) {
+        tci_program_record(f, TC_ERR_BUSY, "tc_program_wait", "it is still being compiled");
+        return TC_ERR_BUSY;
     }
-#endif
-    fputs(f->code->explain ? f->code->explain : "", out);
-    tci_inspect_explain_times(f, out);
-    tci_fpenv_leave(caller);
+    tc_status status = f->later ? f->later->why : TC_OK;
+    if (status) {
+        tci_program_record(f, status, "tc_program_wait", f->later->text);
+    }
+    return status;
+}
+
+TC_API bool tc_program_ready(const tc_program *f)
+{
+    return f && (!f->later ||
+                 __atomic_load_n(&f->later->state, __ATOMIC_ACQUIRE) != TCI_LATER_WAITING);
+}
+
+TC_API void tc_program_cancel(tc_program *f)
+{
+    if (f && f->later) {
+        tci_later_cancel(f->later);
+    }
+}
+
+static tc_status tci_inspect_recompiles(const tc_ctx *ctx, FILE *out, bool json)
+{
+    if (!out) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_recompile_print(out, ctx, json);
     return ferror(out) ? TC_ERR_IO : TC_OK;
 }
 
-/* How often launch t is done. */
-static int64_t tci_inspect_rounds(const tci_code *code, int t)
+TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out)
 {
-    int64_t rounds = 1;
-    for (int i = 0; i < code->n_repeats; i++) {
-        const tci_code_repeat *r = &code->repeats[i];
-        rounds *= r->first <= t && t < r->last && r->stops < 0 ? tci_dim_known(r->rounds) : 1;
-    }
-    return rounds;
+    return tci_inspect_recompiles(ctx, out, false);
+}
+
+TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out)
+{
+    return tci_inspect_recompiles(ctx, out, true);
 }
 
 /* What a run of that code moves and takes. */
@@ -71,7 +76,7 @@ static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
 {
     int64_t moved = 0;
     for (int i = code->n_init; i < code->n_steps; i++) {
-        int64_t rounds = tci_inspect_rounds(code, i);
+        int64_t rounds = tci_code_rounds(code, i);
         moved += rounds * tci_dim_known(code->kernels[code->steps[i].kernel].bytes);
         info->flops += rounds * tci_dim_known(code->kernels[code->steps[i].kernel].flops);
     }
@@ -87,6 +92,8 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
     if (!f || !info) {
         return TC_ERR_ARGUMENT;
     }
+    const tci_later *later = f->later;
+    f = tci_later_current((tc_program *)(uintptr_t)f);
     const tci_code *code = f->code;
     *info = (tc_program_info){.n_inputs = f->n_inputs,
                               .n_outputs = f->n_outputs,
@@ -96,7 +103,11 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
                               .kept_bytes = code->kept_bytes,
                               .backend = code->backend,
                               .from_memory = f->from_memory,
-                              .from_disk = f->from_disk};
+                              .from_disk = f->from_disk,
+                              .is_compiling = later && later->program == f &&
+                                              __atomic_load_n(&later->state, __ATOMIC_ACQUIRE) ==
+                                                  TCI_LATER_WAITING,
+                              .may_differ = later && later->may_differ};
 #ifdef TC_DYNAMIC_SHAPES
     if (f->dynamic) {
         tci_code *last = tci_dynamic_last((tc_program *)(uintptr_t)f);

@@ -53,6 +53,7 @@
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
  *   TC_NO_IO            leaves files, DLPack and tc_export_c out (18)
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
+ *   TC_BLOCKS           brings the schedules of blocks of threads of tc_cuda.h, for your own device
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
@@ -723,8 +724,9 @@
  *     tc_compile_times(f, &times);
  *     printf("%d kernels, %lld ns\n", info.n_kernels, (long long)times.total);
  *
- * tc_explain shows each kernel's schedule and those that come next. options.schedule (TC_SCHEDULE)
- * is a file of schedules to force, options.tune_ms a time in which a compile may measure the
+ * tc_explain shows each kernel's schedule and those that come next, and for each contraction the
+ * route that was taken and others that fit, with their prices. options.schedule (TC_SCHEDULE) is a
+ * file of schedules and routes to force, options.tune_ms a time in which a compile may measure the
  * likeliest ones of the kernels that take longest; the results are the same with any of them.
  * options.fusion = -1 (TC_FUSION=0) gives every op a kernel of its own: what fusing is worth.
  *
@@ -751,10 +753,14 @@
  *   TC_MATRIX       0: contractions never use matrix units, or pairs of bf16
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_FUSION       0: each op that computes has a kernel of its own
+ *   TC_STANCE       what no cache has: compile,fail,interpret,later (default compile)
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
- *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
+ *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot,html or
+ *                   all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
- *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
+ *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source,kernels or all
+ *   TC_EXPLAIN      file (-: stderr) for tc_explain of each program that is made
+ *   TC_CHECK        1: check each kernel of each run; or some of bits,nan,inf,crash
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
  *   TC_COMM         engine of tc_comm_from_env: shm or mpi (default: what the launcher set)

@@ -1,7 +1,9 @@
 /* api/run.c - the calls that run a program: the text of a failure is in the program or the call. */
 #include <stdio.h>
 
+#include "../run/device_memory.h"
 #include "../run/dynamic.h"
+#include "../run/later.h"
 #include "frame.h"
 
 TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
@@ -19,13 +21,16 @@ TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc
 TCI_FN const char *tci_run_no_workspace(const tc_program *f)
 {
     const tc_backend *device = f->code->device;
+    if (device && tci_device_memory_text()[0]) {
+        return tci_device_memory_text();
+    }
     const char *why = device && device->last_error ? device->last_error(device->user) : NULL;
     return why && why[0] ? why : "out of memory: no workspace for one more call";
 }
 
 /* A run of symbolic sizes may have to compile; what computes in others is the pool's, which sets
  * the caller's floating-point environment aside by itself. */
-static tc_status tci_run_through(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+TCI_FN tc_status tci_run_through(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
     if (TCI_UNLIKELY(tci_strided_any(&inputs, &outputs))) {
         tci_fpenv caller = tci_fpenv_enter();
@@ -49,15 +54,16 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
     if (TCI_UNLIKELY(!f)) {
         return TC_ERR_ARGUMENT;
     }
-    tc_call *c = tci_call_take(f);
+    tc_program *runs = tci_later_current(f);
+    tc_call *c = tci_call_take(runs);
     if (TCI_UNLIKELY(!c)) {
-        return tci_run_record(f, TC_ERR_MEMORY, "tc_run", here, tci_run_no_workspace(f));
+        return tci_run_record(f, TC_ERR_MEMORY, "tc_run", here, tci_run_no_workspace(runs));
     }
     tc_status status = tci_run_through(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
         tci_run_record(f, status, "tc_run", here, c->last.text);
     }
-    tci_call_give(f, c);
+    tci_call_give(runs, c);
     return status;
 }
 
@@ -78,12 +84,30 @@ TC_API tc_status tc_call_make_at(tc_program *f, tc_call **call, tc_site here)
     return TC_OK;
 }
 
+/* The call of the program's native form, made when that is there; until then, or where there is no
+ * memory for it, the call itself. */
+static tc_call *tci_run_native(tc_call *call)
+{
+    tc_program *native = tci_later_current(call->program);
+    if (!call->native && native != call->program) {
+        call->native = tci_call_make(native);
+        if (call->native) {
+            call->native->cancel = call->cancel;
+        }
+    }
+    return call->native ? call->native : call;
+}
+
 TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!call)) {
         return TC_ERR_ARGUMENT;
     }
-    tc_status status = tci_run_through(call, inputs, outputs);
+    tc_call *runs = TCI_UNLIKELY(call->program->later != NULL) ? tci_run_native(call) : call;
+    tc_status status = tci_run_through(runs, inputs, outputs);
+    if (TCI_UNLIKELY(status != TC_OK && runs != call)) {
+        call->last = runs->last;
+    }
     if (TCI_UNLIKELY(status != TC_OK && here.file)) {
         tci_error plain = call->last;
         snprintf(call->last.text, sizeof(call->last.text), "%.400s:%d: tc_run_call: %.512s",
@@ -108,24 +132,25 @@ TC_API void tc_call_free(tc_call *call)
     }
 }
 
-#ifdef TC_DYNAMIC_SHAPES
-
-/* Into shape, which has room for the rank of the output. c: a call of f. */
-static tc_status tci_run_output_shape(tc_call *c, tc_bufs inputs, int output, int64_t *shape)
+TCI_FN tc_status tci_run_output_shape(tc_call *c, tc_bufs inputs, int output, int64_t *shape)
 {
     const tci_code_port *port = &c->program->code->outputs[output];
     tc_bufs none = {NULL, c->program->n_outputs};
     if (inputs.n != c->program->n_inputs || (inputs.n && !inputs.items)) {
         return tci_call_check_lists(c, &inputs, &none);
     }
+#ifdef TC_DYNAMIC_SHAPES
     if (c->program->dynamic) {
         return tci_dynamic_output(c, inputs, output, shape);
     }
+#endif
     for (int i = 0; i < port->rank; i++) {
         shape[i] = tci_dim_known(port->shape[i]);
     }
     return TC_OK;
 }
+
+#ifdef TC_DYNAMIC_SHAPES
 
 /* The size of an axis of an output, or with axis NULL its number of elements. */
 static int64_t tci_run_output(tc_program *f, tc_bufs inputs, int output, const int *axis,

@@ -108,6 +108,9 @@ TC_API void tc_shutdown(void);
  * TC_ERR_ARGUMENT: stats is NULL. */
 TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats);
 #define tc_stats(ctx, stats) tc_stats_get((ctx), (stats))
+/* From now on compiles (and tc_eval and the like) of the context act as the stance says.
+ * TC_ERR_HANDLE: it is NULL or freed; TC_ERR_ARGUMENT: no stance. */
+TC_API tc_status tc_ctx_stance(tc_ctx *ctx, tc_stance stance);
 /* Text of a status: "shapes do not fit". Never NULL. */
 TC_API const char *tc_status_text(tc_status status);
 /* "major.minor.patch" of the linked implementation: equal to TC_VERSION if the object was built

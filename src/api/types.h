@@ -47,7 +47,9 @@ extern "C" {
     X(TC_ERR_CANCELLED, "cancelled")                                                               \
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
     X(TC_ERR_COMM, "a communicator failed")                                                        \
+    X(TC_ERR_CHECK, "a check of values failed")                                                    \
     X(TC_ERR_GRADIENT, "a gradient is not what differences say")                                   \
+    X(TC_ERR_FROZEN, "not compiled, as the stance forbids")                                        \
     X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
 typedef enum tc_status {
 #define TCI_ROW(id, text) id,
@@ -92,6 +94,7 @@ typedef struct tc_program tc_program;
 typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
 typedef struct tc_queue tc_queue;     /* asynchronous runs, done in order */
 typedef struct tc_event tc_event;     /* tells when one of them ended, and how */
+typedef struct tc_jit tc_jit;         /* a C function compiled once for each signature */
 
 /* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
  * context's graph and dies with the scope it was made in. A poisoned handle carries the first
@@ -181,15 +184,58 @@ typedef enum tc_remat { TC_REMAT_NONE, TC_REMAT_MINCUT, TC_REMAT_ALL } tc_remat;
  * in ml_dtypes: itself with bool and integers of 1 byte, f32 with f16 and integers of 2 bytes, f64
  * with wider ones */
 typedef enum tc_promotion { TC_TORCH, TC_NUMPY } tc_promotion;
+/* Of options.check, to be added: each kernel of a run is done by itself, and TC_ERR_CHECK names the
+ * first one whose output has other bits than the interpreter's on the same operands (BITS; where a
+ * matrix unit sums in an order of its own, more than its bound apart), has a NaN (NAN) or an
+ * infinity (INF) that no operand had, or that crashes (CRASH; a child process runs it first). A
+ * small program that shows the same is written to tc_repro_HASH.c in the current folder, or in
+ * TC_DUMP_DIR (not with NO_FILE). Not for programs of symbolic sizes */
+enum {
+    TC_CHECK_BITS = 1,
+    TC_CHECK_NAN = 2,
+    TC_CHECK_INF = 4,
+    TC_CHECK_CRASH = 8,
+    TC_CHECK_ALL = 15,
+    TC_CHECK_NO_FILE = 16
+};
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
+
+/* When a program that no cache has may be compiled. COMPILE: at once, the caller waits. FAIL:
+ * never, TC_ERR_FROZEN says what was asked for and how it differs from what there is. INTERPRET:
+ * never, the interpreter runs it. LATER: on a background thread, the interpreter runs it until
+ * then (tc_program_wait). For a context, a tc_jit and, as TC_STANCE, all contexts that are made */
+typedef enum tc_stance {
+    TC_STANCE_COMPILE,
+    TC_STANCE_FAIL,
+    TC_STANCE_INTERPRET,
+    TC_STANCE_LATER
+} tc_stance;
+
+/* How far a compile is. */
+typedef enum tc_phase {
+    TC_PHASE_PLAN,
+    TC_PHASE_SOURCE,
+    TC_PHASE_COMPILE,         /* with files_done of files */
+    TC_PHASE_DONE,
+    TC_PHASE_FAILED
+} tc_phase;
+typedef struct tc_progress {
+    tc_phase phase;
+    int files_done, files;    /* that the compiler is given; 0 where all kernels were found */
+    int programs;             /* that are compiled together */
+} tc_progress;
 
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
-    const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
+    /* "interp", "cpu", "cuda", ... (tc_backend_at). NULL: TC_BACKEND, else cpu, also where there
+     * is a GPU; where no code can be compiled the interpreter stands in. A GPU that is not there is
+     * replaced by cpu, unless fallback is REFUSE; the log says so under "compile" */
+    const char *backend;
     int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
+    tc_stance stance;         /* as TC_STANCE; tc_ctx_stance changes a context's later */
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
     tc_promotion promotion;   /* context only: the dtypes in which operands meet */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
@@ -215,6 +261,9 @@ typedef struct tc_options {
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;
+    /* 0: on a device that can, a run's launches are recorded once and replayed (CUDA graphs),
+     * unless the host must look in between. -1: never */
+    int record;
     /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */
     const char *cc;
     int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */
@@ -226,14 +275,20 @@ typedef struct tc_options {
     bool no_disk_cache;
     bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
     bool verify;              /* check every IR after every stage; part of the cache key */
+    int check;                /* TC_CHECK_...; as TC_CHECK. Such programs are not stored on disk */
     /* > 0: the schedules that tc thinks fastest of the kernels that take longest are measured, on
      * memory of their own, for so many milliseconds of a compile at most; what is found is kept
      * with the code. Results are the same. 0: none are */
     int tune_ms;
     /* a file with lines KERNEL: SCHEDULE, as tc_explain shows both (the name, or eight digits and
-     * more of the hash); # begins a remark. Kernels run as it says where that fits, with the same
-     * results; where it does not, the log says so under "compile" and tc chooses */
+     * more of the hash), or CONTRACTION: ROUTE, as "contract_64x64x512: plain"; # begins a remark.
+     * Kernels run and contractions are computed as it says where that fits, with the same results;
+     * where it does not, the log says so under "compile", or tc_explain of a contraction, and tc
+     * chooses */
     const char *schedule;
+    /* what the program is called in tc_explain, profiles, traces, logs and folders of dumps; not in
+     * the cache key. NULL: the first digits of its key */
+    const char *name;
     const char *dump;         /* as TC_DUMP */
     const char *dump_dir;
     const char *trace;        /* as TC_TRACE */
@@ -241,6 +296,12 @@ typedef struct tc_options {
     tc_allocator allocator;   /* context only: graph memory. Zero: libc or TC_MALLOC */
     void (*log)(void *user, const char *topic, const char *text);
     void *log_user;
+    /* Told of each phase of a compile of what no cache has, and of each file that the compiler is
+     * done with; one call at a time for a compile. On the thread that compiles or one of its
+     * helpers: under TC_STANCE_LATER a background thread, so `progress_user` must live until
+     * tc_program_ready or tc_shutdown. Must not call tc. NULL: nobody is told */
+    void (*progress)(void *user, const tc_progress *p);
+    void *progress_user;
     /* The host's own job system: must call task(arg, i) for every i in [0, n), in any order and on
      * any threads, and return when all are done. NULL: tc's own pool. */
     void (*parallel_for)(void *user, int n, void (*task)(void *arg, int i), void *arg);

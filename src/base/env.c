@@ -45,6 +45,19 @@ TCI_FN bool tci_env_has_word(tci_env id, const char *word)
     return false;
 }
 
+TCI_FN int tci_env_word(tci_env id, const char *words)
+{
+    const char *value = tci_env_get(id);
+    for (int i = 0; value && words; i++) {
+        size_t n = strcspn(words, ",");
+        if (strlen(value) == n && !memcmp(value, words, n)) {
+            return i;
+        }
+        words = words[n] ? words + n + 1 : NULL;
+    }
+    return -1;
+}
+
 /* Whether one of the words at text is none of the list: *n is its length. NULL: all are. */
 static const char *tci_env_odd_word(const char *text, const char *list, size_t *n)
 {
@@ -79,8 +92,14 @@ TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room)
             return true;
         }
     }
+    if (value && id == TCI_ENV_STANCE && tci_env_word(id, TCI_ENV_STANCES) < 0) {
+        snprintf(text, room, "%s is '%.40s': expected one of %s, taken as not set",
+                 tci_env_names[id], value, TCI_ENV_STANCES);
+        return true;
+    }
     const char *words = id == TCI_ENV_LOG    ? TCI_ENV_TOPICS
                         : id == TCI_ENV_DUMP ? TCI_ENV_STAGES
+                        : id == TCI_ENV_CHECK ? TCI_ENV_CHECKS ",0,1"
                                              : NULL;
     size_t n = 0;
     const char *odd = value && words ? tci_env_odd_word(value, words, &n) : NULL;
@@ -89,6 +108,24 @@ TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room)
                  (int)TCI_MIN(n, 40), odd, words);
     }
     return odd != NULL;
+}
+
+extern char **environ;
+
+TCI_FN const char *tci_env_unknown(int *at)
+{
+    while (environ && environ[*at] && !tci_os_is_setuid()) {
+        const char *text = environ[(*at)++];
+        size_t n = strcspn(text, "=");
+        bool known = strncmp(text, "TC_", 3) != 0 || !strncmp(text, "TC_TEST_", 8);
+        for (int i = 0; i < TCI_ENV_COUNT && !known; i++) {
+            known = strlen(tci_env_names[i]) == n && !memcmp(tci_env_names[i], text, n);
+        }
+        if (!known) {
+            return text;
+        }
+    }
+    return NULL;
 }
 
 TCI_FN void tci_env_help_once(void)

@@ -8,8 +8,12 @@
 #include "platform.h"
 
 /* The words that TC_LOG and TC_DUMP take, and "all". */
-#define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source"
-#define TCI_ENV_STAGES "graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot"
+#define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source,kernels"
+#define TCI_ENV_STAGES "graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot,html"
+/* Those that TC_CHECK takes. */
+#define TCI_ENV_CHECKS "bits,nan,inf,crash"
+/* Those of TC_STANCE, in the order of tc_stance. */
+#define TCI_ENV_STANCES "compile,fail,interpret,later"
 
 /* X(id, name, doc) */
 #define TCI_ENV_ROWS(X)                                                                            \
@@ -28,11 +32,14 @@
     X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units, or pairs of bf16")             \
     X(REPRODUCIBLE, "TC_REPRODUCIBLE", "1: the same bits on every backend and for symbolic sizes") \
     X(FUSION, "TC_FUSION", "0: each op that computes has a kernel of its own")                     \
+    X(STANCE, "TC_STANCE", "what no cache has: " TCI_ENV_STANCES " (default compile)")             \
     X(SCHEDULE, "TC_SCHEDULE", "file of schedules to force: lines KERNEL: SCHEDULE, as explained") \
     X(DUMP, "TC_DUMP",                                                                             \
       "to dump: " TCI_ENV_STAGES " or all")                                                        \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: " TCI_ENV_TOPICS " or all")                         \
+    X(EXPLAIN, "TC_EXPLAIN", "file (-: stderr) for tc_explain of each program that is made")       \
+    X(CHECK, "TC_CHECK", "1: check each kernel of each run; or some of bits,nan,inf,crash")         \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
     X(TRACE, "TC_TRACE", "file: chrome trace of compiles, runs and kernels")                       \
     X(COMM, "TC_COMM", "engine of tc_comm_from_env: shm or mpi (default: what the launcher set)")  \
@@ -49,9 +56,14 @@ typedef enum tci_env {
 
 TCI_FN const char *tci_env_get(tci_env id);                      /* NULL when unset or empty */
 TCI_FN int64_t tci_env_int(tci_env id, int64_t fallback);
+/* The place of the variable's value in a list of words; -1: it is not set, or none of them. */
+TCI_FN int tci_env_word(tci_env id, const char *words);
 TCI_FN bool tci_env_has_word(tci_env id, const char *word); /* in "a,b,c"; "all" has every word */
 /* True if the variable is set to what it cannot be; text then says so: "TC_THREADS is 'abc' ..." */
 TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room);
+/* A variable of the process that begins with TC_ and is none of the rows; *at counts from 0 on.
+ * NULL: there are no more. */
+TCI_FN const char *tci_env_unknown(int *at);
 TCI_FN void tci_env_help_once(void); /* TC_HELP=1: prints the rows to stderr, once a process */
 
 #endif

@@ -82,6 +82,7 @@ typedef struct tci_command {
     int64_t wall_ms;           /* until all of it is killed */
     size_t log_limit;          /* bytes of output that are kept; the rest is read and dropped */
     const char *temp_dir;      /* its TMPDIR; NULL: ours */
+    const int *cancel; /* atomic: all of it is killed once this is not 0; or NULL */
     int64_t used_ns;           /* out: processor time of it and all that it waited for */
 } tci_command;
 /* OK: it ended with code 0; FAILED: any other end (code, 128 + signal) or not started (-1). OK also

@@ -16,6 +16,13 @@
 #else
 #define TCI_FN static
 #endif
+/* The same of a function of src/tc_blocks.h that the core never calls: where it is not joined, a
+ * static one would be declared and never defined, of which compilers warn. */
+#if defined(TCI_SEPARATE) || defined(TCI_HAS_BLOCKS)
+#define TCI_BLOCK_FN TCI_FN
+#else
+#define TCI_BLOCK_FN extern
+#endif
 
 #if defined(__GNUC__) || defined(__clang__)
 #define TCI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -60,6 +67,13 @@
 #define TCI_BUILD_FORM TCI_BUILD " dynamic"
 #else
 #define TCI_BUILD_FORM TCI_BUILD
+#endif
+
+/* Whether programs remember where they come from, and the rooms of debug/ are there. */
+#ifdef TC_NO_DEBUG
+#define TCI_DEBUG 0
+#else
+#define TCI_DEBUG 1
 #endif
 
 #define TCI_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))

@@ -302,13 +302,13 @@ static bool tci_spawn_poll(tci_spawn_child *c, int wait_ms)
     return true;
 }
 
-/* Until the child has ended, or false at the deadline. */
-static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns)
+/* Until the child has ended, or false at the deadline or when it is cancelled. */
+static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, const int *cancel)
 {
     long pause_ns = 50000;
     while (!c->ended) {
         int64_t left_ns = deadline_ns - tci_os_now_ns();
-        if (left_ns <= 0) {
+        if (left_ns <= 0 || (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))) {
             return false;
         }
         if (c->from >= 0) {
@@ -370,7 +370,8 @@ TCI_FN tci_spawn tci_os_run(tci_command *command, tci_str *log, int *exit_code)
         return code == ENOENT ? TCI_SPAWN_MISSING : TCI_SPAWN_FAILED;
     }
     tci_spawn_look(&c);
-    bool in_time = tci_spawn_wait(&c, tci_os_now_ns() + command->wall_ms * 1000000);
+    bool in_time = tci_spawn_wait(&c, tci_os_now_ns() + command->wall_ms * 1000000,
+                                  command->cancel);
     tci_spawn_finish(&c);
     command->used_ns = c.used_ns;
     if (!in_time) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../base/os.h"
+#include "../loop/block_forms.h"
 #include "backend.h"
 
 #define TCI_BACKEND_MAX 16
@@ -163,11 +164,16 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     tc_status status = calls->target(calls->user, vector_bits, &target);
     target.features[sizeof(target.features) - 1] = 0;
     target.why[sizeof(target.why) - 1] = 0;
+    const tc_dialect *own = calls->own_dialect;
     const char *why = NULL;
     if (tci_os_is_setuid()) {
         why = "the process runs with more rights than its user";
     } else if (status != TC_OK || !target.usable) {
         why = target.why[0] ? target.why : "the backend cannot work on this machine";
+    } else if (target.block_threads > 0 && !tci_blocks_are_joined()) {
+        why = "it runs blocks of threads: define TC_BLOCKS where TC_IMPLEMENTATION is defined";
+    } else if (target.block_threads > 0 && !(own && own->make)) {
+        why = "it runs blocks of threads, which its dialect does not have (tc_dialect.make)";
     }
     if (why) {
         *b = tci_backend_interp;
@@ -181,8 +187,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
-    const tc_dialect *own = calls->own_dialect;
-    bool spelled = target.block_threads > 0 ? own && own->make : !own;
+    bool spelled = target.block_threads > 0 || !own;
     b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_pairs = spelled && target.has_pairs;
     b->target.unit_bytes = spelled && target.unit_bytes;
@@ -193,6 +198,29 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
     tci_backend_record(&b->target);
+}
+
+/* Caller holds the lock. */
+static const tci_backend *tci_backend_of_row(tci_backend_row *row, int vector_bits)
+{
+    int i = tci_backend_width_index(vector_bits);
+    if (!row->known[i]) {
+        tci_backend_ask(&row->picks[i], row->calls, vector_bits);
+        row->known[i] = true;
+    }
+    return &row->picks[i];
+}
+
+/* Caller holds the lock. The processor, where a device is not there: it computes the same. */
+static const tci_backend *tci_backend_instead(const tci_backend *picked, const tci_backend_row *row,
+                                              const tc_options *o)
+{
+    tci_backend_row *cpu = tci_backend_find("cpu");
+    if (!picked->fallback || !row->calls->launch || o->fallback == TC_FALLBACK_REFUSE || !cpu) {
+        return picked;
+    }
+    const tci_backend *instead = tci_backend_of_row(cpu, o->vector_bits);
+    return instead->fallback ? picked : instead;
 }
 
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
@@ -206,15 +234,57 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     const tci_backend *picked = row || name ? NULL : &tci_backend_interp_only;
     row = row ? tci_backend_find_device(row, o->device) : NULL;
     if (row) {
-        int i = tci_backend_width_index(o->vector_bits);
-        if (!row->known[i]) {
-            tci_backend_ask(&row->picks[i], row->calls, o->vector_bits);
-            row->known[i] = true;
-        }
-        picked = &row->picks[i];
+        picked = tci_backend_instead(tci_backend_of_row(row, o->vector_bits), row, o);
     }
     pthread_mutex_unlock(&tci_backends.lock);
     return picked;
+}
+
+TCI_FN const char *tci_backend_replaced(const tc_options *o)
+{
+    const tci_backend *b = tci_backend_pick(o);
+    const char *why = NULL;
+    if (b && b->calls && o->backend && strcmp(b->name, o->backend)) {
+        pthread_mutex_lock(&tci_backends.lock);
+        tci_backend_row *row = tci_backend_find(o->backend);
+        row = row ? tci_backend_find_device(row, o->device) : NULL;
+        const tci_backend *asked = row ? tci_backend_of_row(row, o->vector_bits) : NULL;
+        why = asked && asked->fallback ? asked->why : NULL;
+        pthread_mutex_unlock(&tci_backends.lock);
+    }
+    return why;
+}
+
+TCI_FN bool tci_backend_is_known(const char *name)
+{
+    pthread_mutex_lock(&tci_backends.lock);
+    bool known = !name || !strcmp(name, "interp") || !strcmp(name, "cpu") ||
+                 !strcmp(name, "cuda") || tci_backend_find(name);
+    pthread_mutex_unlock(&tci_backends.lock);
+    return known;
+}
+
+TC_API const tc_backend_entry *tc_backend_at(int i)
+{
+    static struct { tc_backend_entry entry; char found[400]; } entries[TCI_BACKEND_MAX + 1];
+    pthread_mutex_lock(&tci_backends.lock);
+    (void)tci_backend_find("");
+    tc_backend_entry *e = i >= 0 && i <= tci_backends.n ? &entries[i].entry : NULL;
+    if (e && !e->name) {
+        tci_backend_row *row = i ? &tci_backends.rows[i - 1] : NULL;
+        const tci_backend *b = row ? tci_backend_of_row(row, 0) : &tci_backend_interp;
+        tc_backend_compiler c = {0};
+        bool has_compiler = row && !row->calls->compiler(row->calls->user, NULL, &c) && c.path[0];
+        snprintf(entries[i].found, sizeof(entries[i].found), "%s%s%.200s",
+                 row ? b->target.features : "runs kernels without a compiler",
+                 has_compiler ? "; compiler " : "", has_compiler ? c.path : "");
+        *e = (tc_backend_entry){.name = row ? row->calls->name : "interp",
+                                .usable = !b->fallback,
+                                .found = b->fallback ? "" : entries[i].found,
+                                .why = b->fallback ? b->why : ""};
+    }
+    pthread_mutex_unlock(&tci_backends.lock);
+    return e;
 }
 
 TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o)

@@ -67,7 +67,7 @@ typedef struct tci_code_kernel {
     char *symbol;          /* C name; also in traces */
     char *note;            /* schedule, for explain */
     tci_kernel_fn fn;      /* native code; NULL: interpreted */
-    tci_interp *interp;    /* set when interpreted */
+    tci_interp *interp;    /* set when interpreted, or checked against that */
     int32_t module;        /* index in modules, when not interpreted */
     const tci_custom_call *call; /* set when it is a function of the user's */
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
@@ -78,6 +78,7 @@ typedef struct tci_code_kernel {
     int32_t n_operands, n_literals;
     uint8_t *writes;       /* per operand: whether it is written */
     bool faults;
+    struct tci_checker_info *check; /* of a program that is checked (debug/check.h), or NULL */
     /* of a family */
     tci_dim *dims; int32_t n_dims; /* whose values are words behind the literals: native code */
     tci_kernel *kernel;            /* to be interpreted, at the sizes of a run */
@@ -88,6 +89,8 @@ typedef struct tci_code_step {
     int32_t *operands;     /* buffer indices, kernel's n_operands, */
     tci_dim *offsets;      /* and at which byte of the buffer each begins */
     int32_t *literals;     /* program literal slots, kernel's n_literals */
+    /* nodes of the request that it computes, by their numbers in the key: what costs most first */
+    int32_t *origins; int32_t n_origins;
 } tci_code_step;
 
 /* Steps that are done again and again, as plan/plan.h says of spans and moves. */
@@ -162,6 +165,10 @@ typedef struct tci_backend {
 } tci_backend;
 /* The backend that `o` asks for, else the best that works here. NULL: no such backend. */
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
+/* Why another backend than the one that was asked for is picked; NULL: none is. */
+TCI_FN const char *tci_backend_replaced(const tc_options *o);
+/* Whether there is such a backend, or would be in a build with it. NULL is known. */
+TCI_FN bool tci_backend_is_known(const char *name);
 /* Whether a device was found whose memory the host may not be able to read; one load. */
 TCI_FN bool tci_backend_hides_any(void);
 /* The name of the backend that has the address in memory which the host cannot read; NULL: none
@@ -187,10 +194,14 @@ typedef struct tci_request {
     tci_node **collectives; int n_collectives; /* COLLECTIVE nodes in the order of creation */
     tci_hash *marks;                        /* if there are any: of each node's part of the key */
     tci_table places;                       /* of int32_t, where a node is (compile/key.c) */
-    const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
+    const uint8_t *key; size_t key_bytes;   /* options that matter, backend, target, build; and */
+    size_t key_graph;                       /* from this byte on the graph (debug/case.c) */
     tci_hash hash;
     uint64_t compiler;                      /* hash of options.cc, not of the key; 0: none given */
     tci_found found;                        /* set by tci_compile_requests */
+    const char *call; tc_site site;         /* the public call that asks, or NULL */
+    const tc_ctx *ctx;                      /* whose call it is */
+    const int *cancel;             /* atomic: ends its compile when it is not 0; or NULL */
     /* symbols of the program by number, and those of the user that they stand for */
     tci_dim *symbols, *user_symbols; int n_symbols;
 } tci_request;
@@ -229,6 +240,8 @@ TCI_FN bool tci_code_list(tci_code *c);
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */
 TCI_FN int64_t tci_code_workspace(const tci_code *c);
 TCI_FN int64_t tci_code_own(const tci_code *c, const tci_code_step *step);
+/* How often launch t is done in a run, within repetitions of known length. */
+TCI_FN int64_t tci_code_rounds(const tci_code *c, int t);
 /* The text of what it does: the list, its launches with their buffers. */
 TCI_FN void tci_code_print(tci_str *out, const tci_code *c);
 /* compile/verify.c */

@@ -22,10 +22,12 @@
 
 #include "../base/env.h"
 #include "../base/os.h"
+#include "../debug/check.h"
 #include "../debug/dump.h"
 #include "../debug/explain.h"
+#include "../debug/origin.h"
 #include "../debug/recompile.h"
-#include "../debug/trace.h"
+#include "../debug/profile.h"
 #include "../kernel/concrete.h"
 #include "../plan/group.h"
 #include "../rewrite/rewrite.h"
@@ -91,7 +93,7 @@ static int64_t tci_compile_lap(int64_t *since_ns, const char *phase)
 {
     int64_t now_ns = tci_os_now_ns();
     int64_t lap_ns = now_ns - *since_ns;
-    tci_trace_span("compile", phase, *since_ns, now_ns);
+    tci_profile_phase(phase, *since_ns, now_ns);
     *since_ns = now_ns;
     return lap_ns;
 }
@@ -124,6 +126,11 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
         tci_plan_print(&text, job->plan);
         tci_dump_file(&job->dump, "plan.txt", &text);
     }
+    if (tci_dump_wants(&job->dump, "dot")) {
+        tci_str text = {.s = &b->scratch};
+        tci_plan_print_dot(&text, job->plan);
+        tci_dump_file(&job->dump, "plan.dot", &text);
+    }
     if (tci_dump_wants(&job->dump, "groups")) {
         tci_str text = {.s = &b->scratch};
         tci_fusion_print(&text, job->plan->fusion);
@@ -139,7 +146,9 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
         tci_dump_file(&job->dump, "kernel.txt", &text);
     }
     if (job->plan->why.n) {
-        tci_log(b->options, "fusion", "%s", job->plan->why.text);
+        tci_str plain = {.s = &b->scratch};
+        tci_why_plain(&plain, job->plan->why.text);
+        tci_log(b->options, "fusion", "%s", tci_str_text(&plain));
     }
 }
 
@@ -180,6 +189,42 @@ static void tci_compile_dump_loops(tci_compile_batch_state *b)
     }
 }
 
+/* Before the kernel whose definition the line begins, where it is one of a job's: its nodes. */
+static void tci_compile_comment(const tci_compile_batch_state *b, tci_str *out, const char *line,
+                                size_t n)
+{
+    const char *open = memchr(line, '(', n);
+    if (!open || line[0] == ' ' || line[0] == '/' || line[0] == '#') {
+        return;
+    }
+    for (int j = 0; j < b->n_jobs; j++) {
+        const tci_compile_job *job = &b->jobs[j];
+        for (int t = 0; job->plan && t < job->plan->n_steps; t++) {
+            const tci_step *step = &job->plan->steps[t];
+            int unit = job->units[step->kernel];
+            const char *symbol = unit >= 0 ? b->jit.kernels[unit].symbol : NULL;
+            size_t length = symbol ? strlen(symbol) : 0;
+            if (length && (size_t)(open - line) >= length &&
+                !memcmp(open - length, symbol, length)) {
+                tci_origin_comment(out, job->request, step->origins, step->n_origins);
+                return;
+            }
+        }
+    }
+}
+
+/* The source with a comment before each kernel, which is in no cache. */
+static void tci_compile_comment_source(tci_compile_batch_state *b, tci_str *out, const char *source)
+{
+    while (*source) {
+        size_t n = strcspn(source, "\n");
+        n += source[n] == '\n';
+        tci_compile_comment(b, out, source, n);
+        tci_str_add_n(out, source, n);
+        source += n;
+    }
+}
+
 static void tci_compile_dump_source(tci_compile_batch_state *b)
 {
     for (int i = 0; i < b->jit.n_sources; i++) {
@@ -188,7 +233,9 @@ static void tci_compile_dump_source(tci_compile_batch_state *b)
             snprintf(file, sizeof(file), "source%d.c", i + 1);
         }
         if (tci_dump_wants(&b->jobs[0].dump, "source")) {
-            tci_dump_file(&b->jobs[0].dump, file, &b->jit.sources[i]);
+            tci_str commented = {.s = &b->scratch};
+            tci_compile_comment_source(b, &commented, b->jit.sources[i].text);
+            tci_dump_file(&b->jobs[0].dump, file, &commented);
         }
         tci_log(b->options, "source", "%s", b->jit.sources[i].text);
     }
@@ -219,6 +266,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
     tci_machine machine = tci_backend_machine(b->backend, b->options);
+    machine.routes = tci_str_text(&b->jit.forced);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     if (b->verify) {
@@ -270,10 +318,14 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     times.load = tci_compile_lap(&at, "kernels");
 
     tc_status status = jit->n_missing ? tci_jit_find_compiler(jit, b->log) : TC_OK;
+    if (jit->cancel && __atomic_load_n(jit->cancel, __ATOMIC_RELAXED)) {
+        status = TC_ERR_CANCELLED;
+    }
     if (status != TC_OK) {
         return status;
     }
     tci_tune(jit);
+    tci_jit_tell_phase(jit, TC_PHASE_SOURCE);
     tci_compile_write_source(b, &times, &at);
     if (!jit->n_missing && b->disk.writable) { /* entries say which compiler is behind them */
         tci_str nobody = {.s = &b->scratch};
@@ -418,6 +470,11 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         }
         for (int j = 0; j < k->n_literals; j++) {
             to->literals[j] = from->literals[j];
+        }
+        to->n_origins = from->n_origins;
+        to->origins = tci_compile_get(b, c, from->n_origins, sizeof(*to->origins));
+        for (int j = 0; j < from->n_origins; j++) {
+            to->origins[j] = from->origins[j];
         }
     }
 }
@@ -662,6 +719,12 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     } else {
         tci_compile_fill_interp(b, job, c);
     }
+    for (int i = 0; i < c->n_kernels && b->options->check && !c->n_symbols; i++) {
+        if (!c->kernels[i].call &&
+            !tci_checker_prepare(c, &c->kernels[i], job->plan->kernels[i], b->options->check)) {
+            tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a checked kernel");
+        }
+    }
     tci_compile_fill_source(b, c);
     if (!tci_code_list(c)) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
@@ -702,7 +765,8 @@ static void tci_compile_report(tci_compile_batch_state *b, const tci_compile_job
     tci_hash_hex(job->request->hash, hex);
     const tci_code *c = job->code;
     tci_log(b->options, "compile",
-            "%.8s: %d kernels for %s in %.2f ms (plan %.2f, source %.2f, compiler %.2f)", hex,
+            "%s%s%.8s: %d kernels for %s in %.2f ms (plan %.2f, source %.2f, compiler %.2f)",
+            b->options->name ? b->options->name : "", b->options->name ? " " : "", hex,
             c->n_kernels, c->backend, (double)c->times.total / 1e6, (double)c->times.plan / 1e6,
             (double)(c->times.lower + c->times.emit) / 1e6, (double)c->times.compiler / 1e6);
 }
@@ -720,14 +784,35 @@ static void tci_compile_say_found(const tc_options *o, const tci_request *r)
     }
 }
 
+/* What debug/recompile.c is told of a request; the graph's text in the batch's scratch. */
+static tci_recompile_asked tci_compile_asked(tci_compile_batch_state *b, tci_compile_job *job,
+                                             tci_str *text)
+{
+    const tci_request *r = job->request;
+    text->s = &b->scratch;
+    if (r->n_nodes <= TCI_RECOMPILE_NODES || tci_log_wants(b->options, "recompiles")) {
+        tci_graph_print(text, &b->scratch, r->roots, r->n_roots);
+    }
+    return (tci_recompile_asked){r->hash, r->call, r->site, r->ctx, text};
+}
+
 static tc_status tci_compile_say_why(tci_compile_batch_state *b, tci_compile_job *job)
 {
-    tci_str text = {.s = &b->scratch};
+    tci_str text = {0};
+    tci_recompile_asked asked = tci_compile_asked(b, job, &text);
+    tci_recompile_note(b->options, &asked, job->request->found == TCI_FOUND_DISK);
+    return TC_OK;
+}
+
+/* The stance allows no compile: says what was asked for, and how it differs from what there is. */
+static tc_status tci_compile_say_frozen(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str text = {0};
+    tci_recompile_asked asked = tci_compile_asked(b, job, &text);
     char hex[33];
-    tci_hash_hex(job->request->hash, hex);
-    hex[8] = 0;
-    tci_graph_print(&text, &b->scratch, job->request->roots, job->request->n_roots);
-    tci_recompile_say(b->options, hex, &text);
+    tci_hash_hex(asked.hash, hex);
+    tci_str_printf(b->log, "program %.8s is in no cache: ", hex);
+    tci_recompile_differs(b->log, &asked);
     return TC_OK;
 }
 
@@ -736,11 +821,12 @@ static void tci_compile_batch(tci_compile_batch_state *b)
 {
     int64_t begin_ns = tci_os_now_ns();
     tc_status back = TC_OK;
+    bool failed = false;
+    b->jit.progress.programs = b->n_jobs;
+    tci_jit_tell_phase(&b->jit, TC_PHASE_PLAN);
     for (int i = 0; i < b->n_jobs; i++) {
         tci_compile_say_found(b->options, b->jobs[i].request);
-        if (tci_log_wants(b->options, "recompiles")) {
-            tci_compile_guard(b, tci_compile_say_why, &b->jobs[i]);
-        }
+        tci_compile_guard(b, tci_compile_say_why, &b->jobs[i]);
         tci_dump_begin(&b->jobs[i].dump, b->options);
         b->jobs[i].status = tci_compile_guard(b, tci_compile_front, &b->jobs[i]);
         if (b->jobs[i].status != TC_OK) {
@@ -764,15 +850,17 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             job->status = tci_compile_guard(b, tci_compile_finish, job);
         }
         if (job->status != TC_OK) {
+            failed = true;
             tci_code_release(job->code);
             job->code = NULL;
         } else {
             job->code->times.total = tci_os_now_ns() - begin_ns;
+            tci_recompile_took(job->request->hash, job->code->times.total);
             TCI_COMPILE_COUNT(compiles);
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native) {
+            if (b->native && !b->options->check) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);
@@ -780,6 +868,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
         tci_dump_end(&job->dump);
     }
     tci_disk_evict(&b->disk, b->jit.written_bytes);
+    tci_jit_tell_phase(&b->jit, failed || b->why[0] ? TC_PHASE_FAILED : TC_PHASE_DONE);
 }
 
 /* ---- requests ---- */
@@ -833,15 +922,19 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->state != TCI_COMPILE_CLAIMED) {
             continue;
         }
-        bool look = b && backend->calls && !(o->dump && o->dump[0]);
+        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         job->status = b ? TC_OK : TC_ERR_MEMORY;
         if (job->code) {
             job->request->found = TCI_FOUND_DISK;
             TCI_COMPILE_COUNT(disk_hits);
             tci_compile_say_found(o, job->request);
+            tci_compile_guard(b, tci_compile_say_why, job);
+        } else if (b && o->stance != TC_STANCE_COMPILE) {
+            tci_compile_guard(b, tci_compile_say_frozen, job);
+            job->status = TC_ERR_FROZEN;
         }
-        if (job->code || !b) {
+        if (job->code || job->status) {
             tci_compile_settle(o, job);
         } else {
             TCI_COMPILE_COUNT(misses);
@@ -853,6 +946,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
     }
     if (n_misses) {
         tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
+        b->jit.cancel = misses[0].request->cancel;
         b->jobs = misses;
         b->n_jobs = n_misses;
         tci_compile_batch(b);
@@ -918,6 +1012,7 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
         n_found += codes[i] != NULL;
         if (codes[i]) {
             tci_compile_say_found(o, requests[i]);
+            tci_recompile_hit(requests[i]->hash);
         }
     }
     __atomic_add_fetch(&tci_counters_get()->memory_hits, n_found, __ATOMIC_RELAXED);
@@ -935,6 +1030,10 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
             tci_backend_missing(log, o);
         }
         return tci_compile_fail_all(n, statuses, backend ? TC_ERR_MEMORY : TC_ERR_BACKEND);
+    }
+    const char *why = tci_log_wants(o, "compile") ? tci_backend_replaced(o) : NULL;
+    if (why) {
+        tci_log(o, "compile", "%s instead of %s: %s", backend->name, o->backend, why);
     }
     int n_jobs = 0;
     for (int i = 0; i < n; i++) {

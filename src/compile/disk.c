@@ -30,7 +30,7 @@
 #include "../base/workdir.h"
 #include "../debug/dump.h"
 
-#define TCI_DISK_FORMAT 0x0000000704030201u /* format 7; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000804030201u /* format 8; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -640,6 +640,8 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
         s->operands = tci_wire_indices(w, s->operands, k->n_operands, c->n_buffers);
         tci_wire_offsets(w, c, k, s);
         s->literals = tci_wire_indices(w, s->literals, k->n_literals, c->n_literals);
+        s->n_origins = tci_wire_count(w, s->n_origins, sizeof(int64_t));
+        s->origins = tci_wire_indices(w, s->origins, s->n_origins, INT32_MAX);
     }
 }
 

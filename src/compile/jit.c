@@ -36,7 +36,9 @@ enum {
 TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
                           const tci_backend *backend, const tci_disk *disk)
 {
+    static const tci_mutex unlocked = TCI_MUTEX_INIT;
     memset(j, 0, sizeof(*j));
+    j->progress_lock = unlocked;
     j->s = s;
     j->options = o;
     j->backend = backend;
@@ -258,11 +260,12 @@ static void tci_jit_schedule_call(tci_jit *j, tci_jit_kernel *k)
                                  (long long)elements);
 }
 
-/* For tci_forced_check: whether one of the kernels has the name or hash. */
+/* For tci_forced_check: whether one of the kernels has the name or hash, or the word names a
+ * contraction (plan/route.c), as no kernel is named. */
 static bool tci_jit_has(const void *jit, const char *word, size_t n)
 {
     const tci_jit *j = jit;
-    bool found = false;
+    bool found = n > 9 && !memcmp(word, "contract_", 9) && word[9] >= '0' && word[9] <= '9';
     for (int i = 0; i < j->n_kernels && !found; i++) {
         char hex[33];
         tci_hash_hex(j->kernels[i].name, hex);
@@ -411,6 +414,26 @@ static void tci_jit_say(void *arg, const char *text)
     }
 }
 
+TCI_FN void tci_jit_tell_phase(tci_jit *j, tc_phase phase)
+{
+    const tc_options *o = j->options;
+    if (o->progress) {
+        pthread_mutex_lock(&j->progress_lock);
+        j->progress.phase = phase;
+        o->progress(o->progress_user, &j->progress);
+        pthread_mutex_unlock(&j->progress_lock);
+    }
+}
+
+static void tci_jit_file_is_built(void *jit)
+{
+    tci_jit *j = jit;
+    pthread_mutex_lock(&j->progress_lock);
+    j->progress.files_done++;
+    j->options->progress(j->options->progress_user, &j->progress);
+    pthread_mutex_unlock(&j->progress_lock);
+}
+
 static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
 {
     const tc_backend *calls = j->backend->calls;
@@ -439,6 +462,11 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     build.say = tci_jit_say;
     build.say_arg = &j->said;
     build.refused = -1;
+    build.cancel = j->cancel;
+    build.built = j->options->progress ? tci_jit_file_is_built : NULL;
+    build.built_arg = j;
+    j->progress.files = j->n_sources;
+    tci_jit_tell_phase(j, TC_PHASE_COMPILE);
     tc_status status = calls->compile(calls->user, &build);
     TCI_JIT_COUNT(compiler_runs, build.processes);
     b->refused = status == TC_ERR_COMPILER ? build.refused : -1;

@@ -37,6 +37,9 @@ typedef struct tci_jit {
     tci_str forced;                     /* heap: the user's file of schedules */
     tci_str said;                       /* heap: command lines and compiler output */
     int64_t written_bytes;
+    tci_mutex progress_lock;            /* guards */
+    tc_progress progress;               /* what options.progress was told last */
+    const int *cancel;         /* ends the compilers when it is not 0, or NULL */
 } tci_jit;
 
 TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
@@ -54,6 +57,8 @@ TCI_FN void tci_jit_emit(tci_jit *j);
 /* What launches of a kernel that was scheduled go by; its texts are the jit's. */
 TCI_FN tci_kernel_record tci_jit_record(const tci_jit_kernel *k);
 TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log);   /* log: why it failed, for the user */
+/* Tells options.progress. */
+TCI_FN void tci_jit_tell_phase(tci_jit *j, tc_phase phase);
 TCI_FN void tci_jit_end(tci_jit *j);
 
 #endif

@@ -473,7 +473,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     bool is_read = tci_forced_read(&forced, o);
     tci_hash sum = tci_hash_bytes(tci_str_text(&forced), forced.n);
     tci_str_free(&forced);
-    tci_key_reserve(k, 14 + sizeof(sum));
+    tci_key_reserve(k, 15 + sizeof(sum));
     *k->at++ = is_read;
     memcpy(k->at, &sum, sizeof(sum));
     k->at += sizeof(sum);
@@ -482,6 +482,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
                          (o->fusion < 0 ? 8 : 0) | ((unsigned)o->remat << 4) |
                          (o->verify ? 64 : 0)); /* a program found was verified if asked for */
     *k->at++ = (uint8_t)sizeof(void *);
+    *k->at++ = (uint8_t)(o->check & TC_CHECK_ALL); /* such code has more to it */
     tci_key_signed(k, TCI_MAX(o->memory_limit, 0)); /* what does not fit is planned leaner */
 }
 
@@ -490,6 +491,7 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
 {
     tci_key_bytes k = {s, NULL, NULL, NULL};
     tci_key_options(&k, o, backend, target);
+    r->key_graph = (size_t)(k.at - k.begin);
     tci_key_ranges(&k, r);
     tci_key_reserve(&k, 30);
     tci_key_number(&k, (uint64_t)r->n_user_inputs);
@@ -622,6 +624,14 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     return copy;
 }
 
+/* The name by which kernels that compute the node are called, where that is not its own op's. */
+static const char *tci_key_called(const tci_node *n)
+{
+    return n->op == TCI_OP_CUSTOM         ? tci_custom_get(n->attr[0])->op.name
+           : tci_op_is_composite(n->op) ? tci_op_name(n->op)
+                                          : NULL;
+}
+
 /* Values of literals stay behind: a stage that looked at one would make code that is wrong for
  * the next. */
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r)
@@ -635,6 +645,7 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     tci_node **places = TCI_NEW_ARRAY(s, tci_node *, r->n_user_inputs + r->n_nodes);
     for (int i = 0; i < r->n_user_inputs; i++) {
         const tci_node *n = r->inputs[i];
+        c.graph->region = (uint32_t)i + 1;
         c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
                                      tci_key_own_list(s, r, n->rank, n->shape), 0, NULL, 0, NULL);
         c.inputs[i]->name = tci_scratch_printf(s, "in%d", i);
@@ -643,6 +654,8 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     int n_captured = 0, n_literals = 0;
     for (int i = 0; i < r->n_nodes; i++) {
         const tci_node *n = r->nodes[i];
+        c.graph->region = (uint32_t)(r->n_user_inputs + i) + 1;
+        c.graph->call = tci_key_called(n);
         tci_node *copy = tci_key_copy_node(s, c.graph, r, n, places);
         places[r->n_user_inputs + i] = copy;
         if (tci_node_is_value(n)) {

@@ -187,3 +187,14 @@ TCI_FN void tci_code_print(tci_str *out, const tci_code *c)
                    (long long)tci_code_workspace(c),
                    (long long)c->kept_bytes);
 }
+
+TCI_FN int64_t tci_code_rounds(const tci_code *c, int t)
+{
+    int64_t rounds = 1;
+    for (int i = 0; i < c->n_repeats; i++) {
+        const tci_code_repeat *r = &c->repeats[i];
+        bool within = r->first <= t && t < r->last && r->stops < 0;
+        rounds *= within ? tci_dim_hint(r->rounds) : 1;
+    }
+    return rounds;
+}

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "../debug/profile.h"
 #include "../base/env.h"
 #include "../base/object.h"
 #include "../base/posix.h"
@@ -123,6 +124,7 @@ typedef struct tci_cc_task {
     tci_str source_path, log; /* heap */
     tci_spawn result;
     int exit_code;
+    const tc_build *build;
     pthread_t thread;
     bool beside;                /* thread runs it */
 } tci_cc_task;
@@ -208,7 +210,15 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
 static void *tci_cc_run(void *arg)
 {
     tci_cc_task *t = arg;
+    int64_t begin_ns = tci_os_now_ns();
     t->result = tci_os_run(&t->command, &t->log, &t->exit_code);
+    if (t->build->built) {
+        t->build->built(t->build->built_arg);
+    }
+    const char *file = strrchr(tci_str_text(&t->source_path), '/');
+    char name[80];
+    snprintf(name, sizeof(name), "compiler %s", file ? file + 1 : "");
+    tci_profile_phase(name, begin_ns, tci_os_now_ns());
     return NULL;
 }
 
@@ -227,11 +237,13 @@ static bool tci_cc_write_source(tci_cc_task *t, const tc_build *build, int i)
 
 static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
 {
+    t->build = build;
     t->command.argv = t->args;
     t->command.cpu_s = ((int64_t)build->timeout_ms + 999) / 1000;
     t->command.wall_ms = (int64_t)build->timeout_ms * TCI_CC_WALL;
     t->command.log_limit = TCI_CC_LOG_BYTES;
     t->command.temp_dir = build->directory; /* others may reach the usual one */
+    t->command.cancel = build->cancel;
 }
 
 /* The other processes run beside the first, each from a thread that lives as long as it does; one

@@ -238,6 +238,16 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
 
 static const tc_backend *tci_cuda_device_backend(void *user, int index);
 
+static tc_status tci_cuda_memory_left(void *user, int64_t *free_bytes, int64_t *all_bytes)
+{
+    size_t left = 0, all = 0;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(&in, in.cu->memory_left(&left, &all), "cuMemGetInfo");
+    *free_bytes = (int64_t)left;
+    *all_bytes = (int64_t)all;
+    return status;
+}
+
 static void tci_cuda_fill_backend(tc_backend *b, int index)
 {
     tci_cuda_device *d = tci_cuda_get(index);
@@ -269,6 +279,7 @@ static void tci_cuda_fill_backend(tc_backend *b, int index)
         .queues = tci_cuda_queues(),
         .device = tci_cuda_device_backend,
         .is_hidden = tci_cuda_is_hidden,
+        .memory_left = tci_cuda_memory_left,
     };
 }
 

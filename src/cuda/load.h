@@ -55,6 +55,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(function_attribute, "cuFuncGetAttribute", (int *, int, void *))                             \
     X(launch, "cuLaunchKernel", (void *, unsigned, unsigned, unsigned, unsigned, unsigned,        \
                                  unsigned, unsigned, void *, void **, void **))                   \
+    X(memory_left, "cuMemGetInfo_v2", (size_t *, size_t *))                                        \
     X(alloc, "cuMemAlloc_v2", (tci_cu_ptr *, size_t))                                             \
     X(free, "cuMemFree_v2", (tci_cu_ptr))                                                         \
     X(host_alloc, "cuMemHostAlloc", (void **, size_t, unsigned))                                  \

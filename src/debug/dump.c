@@ -6,6 +6,7 @@
 #include "dump.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "../base/env.h"
@@ -41,9 +42,24 @@ TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, 
     va_end(again);
 }
 
+/* Misspelt names, once a process. */
+static void tci_log_unknown(const tc_options *o)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    int at = 0;
+    if (!tci_log_wants(o, "compile") || atomic_flag_test_and_set(&told)) {
+        return;
+    }
+    for (const char *name; (name = tci_env_unknown(&at));) {
+        tci_log(o, "compile", "%.*s is no variable of tc: TC_HELP=1 lists them",
+                (int)TCI_MIN(strcspn(name, "="), (size_t)60), name);
+    }
+}
+
 TCI_FN void tci_log_environment(const tc_options *o)
 {
     char text[200];
+    tci_log_unknown(o);
     for (int i = 0; i < TCI_ENV_COUNT; i++) {
         if (!tci_env_is_wrong((tci_env)i, text, sizeof(text))) {
             continue;
@@ -58,7 +74,7 @@ TCI_FN void tci_log_environment(const tc_options *o)
 /* ---- dumps ---- */
 
 /* "graph,plan" has "plan"; "all" has everything. */
-static bool tci_dump_list_has(const char *list, const char *word)
+TCI_FN bool tci_dump_list_has(const char *list, const char *word)
 {
     size_t n = strlen(word);
     while (list) {
@@ -76,6 +92,18 @@ TCI_FN bool tci_dump_wants(const tci_dump *d, const char *stage)
     return d->stages && tci_dump_list_has(d->stages, stage);
 }
 
+/* What stands behind the last '/' becomes a plain file name. */
+static void tci_dump_clean_name(tci_str *path)
+{
+    char *name = path->failed ? NULL : strrchr(path->text, '/');
+    for (char *c = name ? name + 1 : NULL; c && *c; c++) {
+        bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
+                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_' ||
+                     (*c == '.' && c > name + 1);
+        *c = plain ? *c : '_';
+    }
+}
+
 TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o)
 {
     static int count;
@@ -88,7 +116,10 @@ TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o)
     int number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
     tci_str path = {0}, why = {0};
     tci_str_add(&path, base);
-    if (number > 1) {
+    if (o->name) {
+        tci_str_printf(&path, "/%.80s", o->name);
+        tci_dump_clean_name(&path);
+    } else if (number > 1) {
         tci_str_printf(&path, "/%d", number);
     }
     tci_dir dir;

@@ -20,9 +20,11 @@ typedef struct tci_dump {
     const char *stages; /* "graph,plan" or "all"; NULL: nothing is dumped */
     tci_str dir;        /* heap */
 } tci_dump;
-/* The first program of a process goes to the dump directory itself, the n-th into its folder n. */
+/* A program with options.name goes into the folder of that name; else the first of a process to the
+ * dump directory itself, the n-th into its folder n. */
 TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o);
 TCI_FN void tci_dump_end(tci_dump *d);
+TCI_FN bool tci_dump_list_has(const char *list, const char *word); /* "all" has every word */
 TCI_FN bool tci_dump_wants(const tci_dump *d, const char *stage);
 /* Writes the text to DIR/file. Failures are ignored: a dump never makes a compile fail. */
 TCI_FN void tci_dump_file(const tci_dump *d, const char *file, const tci_str *text);

@@ -1,10 +1,16 @@
-/* debug/explain.c - the text of tc_explain: what one run of the program does, kernel by kernel, and
- * why it is not fewer kernels. Written while the plan exists; kept with the code, also on disk. */
+/* debug/explain.c - the part of tc_explain that needs the plan: what one run does, launch by
+ * launch, and why it is not fewer kernels. Written while the plan exists; kept with the code, also
+ * on disk.
+ *
+ * In: plan and code. Out: sections of lines. The first tells totals; "launches, once:" and
+ * "launches:" list the launches; each other one has a title that ends in a colon and lines of its
+ * own below (tci_explain_text): a pass that has more to tell adds its section there. Ends of the
+ * lines behind a tab are for debug/summary.c, which shows all this to the user. */
 #include "explain.h"
 
 #include <string.h>
 
-static void tci_explain_bytes(tci_str *out, int64_t bytes)
+TCI_FN void tci_explain_bytes(tci_str *out, int64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double x = (double)bytes;
@@ -14,16 +20,6 @@ static void tci_explain_bytes(tci_str *out, int64_t bytes)
         u++;
     }
     tci_str_printf(out, u ? "%.1f %s" : "%.0f %s", x, units[u]);
-}
-
-static void tci_explain_port(tci_str *out, const char *what, int index, const tci_code_port *port)
-{
-    tci_str_printf(out, "  %s %d: %s [", what, index, tci_dtype_get((tc_dtype)port->dtype)->name);
-    for (int i = 0; i < port->rank; i++) {
-        tci_str_add(out, i ? ", " : "");
-        tci_dim_print(out, port->shape[i]);
-    }
-    tci_str_add(out, "]\n");
 }
 
 /* The numeric class of each reduction, neighbours of one class once. */
@@ -122,12 +118,6 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         tci_str_add(out, "interpreted instead of compiled, because:\n");
         tci_explain_lines(out, "  ", fallback);
     }
-    for (int i = 0; i < code->n_inputs; i++) {
-        tci_explain_port(out, "input", i, &code->inputs[i]);
-    }
-    for (int i = 0; i < code->n_outputs; i++) {
-        tci_explain_port(out, "output", i, &code->outputs[i]);
-    }
     if (plan->n_init) {
         tci_str_add(out, "launches, once:\n");
     }
@@ -138,6 +128,10 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     for (int t = plan->n_init; t < plan->n_steps; t++) {
         tci_explain_repeats(out, plan, t);
         tci_explain_step(out, plan, code, t);
+    }
+    if (plan->routes.n > 0) {
+        tci_str_add(out, "contractions, and other routes that fit:\n");
+        tci_explain_lines(out, "  ", tci_str_text(&plan->routes));
     }
     if (plan->orders.n > 0) {
         tci_str_add(out, "orders of sums:\n");

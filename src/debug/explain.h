@@ -6,6 +6,7 @@
 
 /* Kernels, traffic, flops, memory, and why what was not fused was not. `code` is complete but
  * for its explain text. fallback: why it is interpreted though native code was wanted, or "". */
+TCI_FN void tci_explain_bytes(tci_str *out, int64_t bytes); /* "12.3 KiB" */
 TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code *code,
                              const char *fallback);
 

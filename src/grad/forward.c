@@ -57,10 +57,9 @@ TCI_FN tci_node *tci_forward_visit(tci_forward *w, tci_node *root)
     for (int i = 0; i < list.n; i++) {
         tci_node *n = list.items[i];
         if (tci_table_add(&w->done, n) && tci_forward_changes(w, n)) {
-            tc_site site = w->g->site;
-            w->g->site = n->site;
+            tci_stamp stamp = tci_graph_stamp_as(w->g, n);
             *tci_forward_of(w, n) = w->rules->rule(w, n);
-            w->g->site = site;
+            tci_graph_restamp(w->g, stamp);
         }
     }
     return *tci_forward_of(w, root);

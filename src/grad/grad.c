@@ -247,7 +247,10 @@ static void tci_grad_run(tci_grad_walk w, tci_grad_pairs roots, tci_node *const 
     }
     for (int i = w.n - 1; i >= first; i--) {
         if (w.places[i].grad && w.places[i].passes) {
+            tci_stamp stamp = tci_graph_stamp_as(w.g, w.places[i].node);
+            w.g->region |= TCI_REGION_BACKWARD;
             tci_grad_node(&w, &w.places[i]);
+            tci_graph_restamp(w.g, stamp);
         }
     }
     for (int i = 0; i < n; i++) {

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "../graph/contraction.h"
+
 /* ---- helpers ---- */
 
 static tci_node *tci_rule_number(const tci_vjp *v, tc_dtype t, double x)
@@ -560,11 +562,8 @@ static tci_node *tci_vjp_SCAN(const tci_vjp *v)
 /* Labels of the operands (0, 1) or the result (2) of a CONTRACT; room for more behind them. */
 static int *tci_rule_labels(const tci_vjp *v, int which, int room)
 {
-    const int64_t *at = v->n->attr + 3;
+    const int64_t *at = tci_contract_labels(v->n, which);
     int *labels = TCI_NEW_ARRAY(v->s, int, v->n->attr[which] + room);
-    for (int i = 0; i < which; i++) {
-        at += v->n->attr[i];
-    }
     for (int i = 0; i < v->n->attr[which]; i++) {
         labels[i] = (int)at[i];
     }

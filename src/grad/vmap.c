@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+#include "../graph/contraction.h"
 #include "../ops/composite.h"
 #include "../ops/custom.h"
 #include "forward.h"
@@ -127,21 +128,17 @@ static tci_node *tci_vmap_same(tci_forward *v, tci_node *n, tci_vmap_rule rule)
 /* A label that nothing has, in front of the operands that differ and of the result. */
 static tci_node *tci_vmap_contract(tci_forward *v, tci_node *n)
 {
-    int64_t *words = TCI_NEW_ARRAY(v->s, int64_t, n->n_attr + 3), fresh = 0;
-    const int64_t *from = n->attr + 3;
+    int64_t *words = TCI_NEW_ARRAY(v->s, int64_t, n->n_attr + 3);
     int at = 3;
     tci_node *in[2];
-    for (int i = 3; i < n->n_attr; i++) {
-        fresh = TCI_MAX(fresh, n->attr[i] + 1);
-    }
     for (int part = 0; part < 3; part++) {
         tci_node *many = part < 2 ? *tci_forward_of(v, n->in[part]) : n;
         words[part] = n->attr[part] + (many ? 1 : 0);
         if (many) {
-            words[at++] = fresh;
+            words[at++] = tci_contract_fresh(n);
         }
         for (int64_t i = 0; i < n->attr[part]; i++) {
-            words[at++] = *from++;
+            words[at++] = tci_contract_labels(n, part)[i];
         }
         if (part < 2) {
             in[part] = many ? many : n->in[part];

@@ -357,8 +357,8 @@ static bool tci_contract_is_dots(const char *p)
 /* Reads one operand's or the result's labels: letters, spaces, at most one "...", which stands for
  * `n_dots` axes labelled TCI_CONTRACT_LETTERS + distance from the right. Stops at ',', '-' or the
  * end. labels NULL: only counts the letters and says whether there are dots. */
-static bool tci_contract_labels(tci_contract_parse *p, int n_dots, int64_t *labels, int *n_letters,
-                                bool *dots)
+static bool tci_contract_read_labels(tci_contract_parse *p, int n_dots, int64_t *labels,
+                                     int *n_letters, bool *dots)
 {
     int n = 0;
     *n_letters = 0;
@@ -419,7 +419,7 @@ static bool tci_contract_parse_inputs(tci_contract_parse *p, tci_contract_term *
         int n_letters;
         bool dots;
         const char *start = p->next;
-        if (!tci_contract_labels(p, 0, NULL, &n_letters, &dots)) {
+        if (!tci_contract_read_labels(p, 0, NULL, &n_letters, &dots)) {
             return false;
         }
         int n_dots = terms[t].node->rank - n_letters;
@@ -430,7 +430,7 @@ static bool tci_contract_parse_inputs(tci_contract_parse *p, tci_contract_term *
             return false;
         }
         p->next = start;
-        if (!tci_contract_labels(p, n_dots, terms[t].labels, &n_letters, &dots)) {
+        if (!tci_contract_read_labels(p, n_dots, terms[t].labels, &n_letters, &dots)) {
             return false;
         }
         *max_dots = TCI_MAX(*max_dots, n_dots);
@@ -458,7 +458,7 @@ static bool tci_contract_parse_output(tci_contract_parse *p, const tci_contract_
     int n_letters;
     bool dots;
     const char *start = p->next;
-    if (!tci_contract_labels(p, max_dots, NULL, &n_letters, &dots)) {
+    if (!tci_contract_read_labels(p, max_dots, NULL, &n_letters, &dots)) {
         return false;
     }
     if (*p->next) {
@@ -469,7 +469,7 @@ static bool tci_contract_parse_output(tci_contract_parse *p, const tci_contract_
     }
     p->next = start;
     *rank = n_letters + (dots ? max_dots : 0);
-    tci_contract_labels(p, max_dots, out, &n_letters, &dots);
+    tci_contract_read_labels(p, max_dots, out, &n_letters, &dots);
     for (int i = 0; i < *rank; i++) {
         bool known = false;
         for (int t = 0; t < n && !known; t++) {

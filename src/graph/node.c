@@ -339,6 +339,7 @@ static tci_node *tci_node_make(tci_graph *g, tci_node_want *w)
     n->generation = g->generations[id];
     n->site = g->site;
     n->call = g->call;
+    n->region = g->region;
     g->slots[id] = n;
     g->n_nodes++;
     if (!unique) {

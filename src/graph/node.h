@@ -133,7 +133,11 @@ typedef struct tci_node {
     const char *name;         /* INPUT */
     tc_site site;             /* the user's line that made it */
     const char *call;         /* the public call that stands there, "tc_gather"; NULL: unknown */
+    /* In a context's graph the region that was open (debug/label.h), with TCI_REGION_BACKWARD. In a
+     * compile's graph 1 + the canonical number of the node that it was made for; 0: unknown. */
+    uint32_t region;
 } tci_node;
+#define TCI_REGION_BACKWARD 0x80000000u /* made for the backward pass of that region */
 
 /* Has a value that stays: a leaf with memory, or evaluated and independent of parameters. */
 TCI_INLINE bool tci_node_is_value(const tci_node *n)
@@ -179,13 +183,36 @@ typedef struct tci_graph {
     void *slabs;                 /* memory those lists are cut from, newest first */
     char *slab_next, *slab_end;  /* uncut part of the newest slab */
     tc_site site;                /* stamped on new nodes: where the public call under way stands, */
-    const char *call;            /* and its name, which is never freed */
+    const char *call;            /* and its name, which is never freed; */
+    uint32_t region;             /* see tci_node */
     uint64_t n_inputs_made;      /* INPUT and COLLECTIVE nodes so far: their order of creation */
     struct tci_table *facts;     /* tci_graph_rebuild copies items to nodes it makes; NULL: none */
     int64_t bytes;
     tc_status error;             /* of the last builder that returned NULL */
     char message[512];
 } tci_graph;
+
+/* What new nodes are stamped with. */
+typedef struct tci_stamp {
+    tc_site site;
+    const char *call;
+    uint32_t region;
+} tci_stamp;
+/* New nodes are stamped as n is; returns the stamp until now, for tci_graph_restamp. */
+static inline tci_stamp tci_graph_stamp_as(tci_graph *g, const tci_node *n)
+{
+    tci_stamp before = {g->site, g->call, g->region};
+    g->site = n->site;
+    g->call = n->call;
+    g->region = n->region;
+    return before;
+}
+static inline void tci_graph_restamp(tci_graph *g, tci_stamp stamp)
+{
+    g->site = stamp.site;
+    g->call = stamp.call;
+    g->region = stamp.region;
+}
 
 /* Finds or makes a node. in, shape, attr are copied. NULL: out of memory (g->error set). */
 TCI_FN tci_node *tci_graph_node(tci_graph *g, int op, tc_dtype dtype, int rank,

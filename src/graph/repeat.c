@@ -71,13 +71,9 @@ static tci_node *tci_repeat_hold(tci_repeat_close *c, tci_node *n, tci_node *inn
 static tci_node *tci_repeat_over(const tci_repeat_close *c, tci_node *n)
 {
     tci_graph *g = c->g;
-    tc_site site = g->site;
-    const char *call = g->call;
-    g->site = n->site;
-    g->call = n->call;
+    tci_stamp stamp = tci_graph_stamp_as(g, n);
     tci_node *over = tci_graph_rebuild(c->s, g, n, &c->now);
-    g->site = site;
-    g->call = call;
+    tci_graph_restamp(g, stamp);
     return tci_repeat_built(c->s, g, over);
 }
 
@@ -279,10 +275,9 @@ TCI_FN tci_node *tci_repeat_sink(tci_scratch *s, tci_graph *g, tci_node *n)
     size_t bytes = sizeof(tci_node *) * (size_t)(r.n_carry + r.n_y);
     tci_node **body = tci_scratch_copy(s, r.next, bytes);
     tci_repeat_sink_body(&c, &r, body);
-    tc_site site = g->site;
-    g->site = n->site;
+    tci_stamp stamp = tci_graph_stamp_as(g, n);
     n = tci_repeat_built(s, g, tci_repeat_node(&c, &r, body));
-    g->site = site;
+    tci_graph_restamp(g, stamp);
     return n;
 }
 
@@ -306,10 +301,9 @@ TCI_FN tci_node **tci_repeat_over_others(tci_scratch *s, tci_graph *g, const tci
         for (int k = tci_node_n_outside(n); k < n->n_in; k++) {
             tci_table_put(&now, n->in[k], n->in[k]);
         }
-        tc_site site = g->site;
-        g->site = n->site;
+        tci_stamp stamp = tci_graph_stamp_as(g, n);
         tci_table_put(&now, n, tci_repeat_built(s, g, tci_graph_rebuild(s, g, n, &now)));
-        g->site = site;
+        tci_graph_restamp(g, stamp);
     }
     for (int i = 0; i < n_body; i++) {
         made[i] = tci_table_get(&now, r->next[i]);

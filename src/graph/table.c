@@ -97,6 +97,9 @@ TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, co
 {
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     bool changed = false;
+    if (g->scratch) {
+        (void)tci_graph_stamp_as(g, n);
+    }
     for (int i = 0; i < n->n_in; i++) {
         in[i] = tci_table_get(now, n->in[i]);
         changed = changed || in[i] != n->in[i];

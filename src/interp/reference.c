@@ -162,6 +162,8 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_LOG2: return log2(a);
     case TCI_P_LOG10: return log10(a);
     case TCI_P_ATAN2: return atan2(a, b);
+    case TCI_P_ASIN: return asin(a);
+    case TCI_P_ACOS: return acos(a);
     case TCI_P_LOG_LOW: return b > 0x1p-100 ? (double)(log1pl(expl(-a)) - b) : 0.0;
     case TCI_P_LOG2_LOW:
         return b > 0x1p-100 ? (double)(log1pl(exp2l(-a)) / logl(2.0L) - b) : 0.0;

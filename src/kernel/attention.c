@@ -330,11 +330,6 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
     return found;
 }
 
-TCI_FN bool tci_attention_has_threads(tci_machine machine)
-{
-    return machine.block_threads > 0 && !machine.no_exchange && !machine.apart;
-}
-
 /* Does a matrix unit of the machine take what was found? */
 static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
 {

@@ -39,33 +39,36 @@ typedef struct tci_attention {
 /* Is there a form of the machine for the kernel, and is it worth it? */
 TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile; false: it is no such kernel. */
-TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
+TCI_BLOCK_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
 /* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine);
 /* Has the kernel the class of such a kernel, by threads alone? */
 TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k);
 
 /* Parts of it (kernel/backward.c). Do blocks of the machine have a form by threads? */
-TCI_FN bool tci_attention_has_threads(tci_machine machine);
+static inline bool tci_attention_has_threads(tci_machine machine)
+{
+    return machine.block_threads > 0 && !machine.no_exchange && !machine.apart;
+}
 /* Instruction `inst` where it is such a PRIM, else NULL. */
-TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);
+TCI_BLOCK_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);
 /* The x - m of a power exp(x - m), else NULL. */
-TCI_FN const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst);
+TCI_BLOCK_FN const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst);
 /* What is rounded to dtype t, where it is. */
-TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
+TCI_BLOCK_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
 /* e and l of a weight e / l or e * (1 / l); false: it is none. */
-TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l);
+TCI_BLOCK_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l);
 /* The rows of x: the longest outer axis of the set `own`; the rest is the batch. False: there are
  * none. */
-TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x);
+TCI_BLOCK_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x);
 /* Enough to multiply, where each pair has so many products, and tiles that can be counted? */
-TCI_FN bool tci_attention_is_work(const tci_matrix *scores, double products);
+TCI_BLOCK_FN bool tci_attention_is_work(const tci_matrix *scores, double products);
 /* Are axes and batch few enough, and numbers? */
-TCI_FN bool tci_attention_has_sizes(const tci_kernel *k);
+TCI_BLOCK_FN bool tci_attention_has_sizes(const tci_kernel *k);
 /* Tiles of columns that a tile of rows goes through, on average; a cut leaves a triangle. */
-TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores);
+TCI_BLOCK_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores);
 /* The cut of `score`, whose queries and keys are these axes. */
-TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
-                                                int keys);
+TCI_BLOCK_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
+                                                      int keys);
 
 #endif

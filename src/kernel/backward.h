@@ -51,7 +51,7 @@ static inline int64_t tci_backward_columns_of(int64_t size)
 /* Is there a form of the machine for the kernel, and is it worth it? */
 TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile; false: it is no such kernel. */
-TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x);
+TCI_BLOCK_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x);
 /* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
 TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine);
 

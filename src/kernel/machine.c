@@ -17,7 +17,7 @@ static void tci_machine_complete_cores(const tci_machine *m, tc_machine *f)
     TCI_MACHINE_SET(f->cache_bytes[0], 32 << 10);
     TCI_MACHINE_SET(f->cache_bytes[1], 1 << 20);
     TCI_MACHINE_SET(f->cache_bytes[2], 32 << 20);
-    TCI_MACHINE_SET(f->near_bytes, 20);
+    TCI_MACHINE_SET(f->near_bytes, 32);
     TCI_MACHINE_SET(f->far_bytes, 12.5);
     TCI_MACHINE_SET(f->all_bytes, f->far_bytes * f->processors);
     TCI_MACHINE_SET(f->one_gbs, 12);

@@ -74,6 +74,8 @@ typedef struct tci_machine {
     int64_t memory_limit; /* plans: tc_options.memory_limit, */
     bool is_lean;     /* and whether no weights are copied into panels, to keep within it */
     bool is_fast;     /* TC_MATH_FAST (class TF32, plan/bf16x3.c, plan/winograd.c) */
+    const char *routes; /* plans: text of the file of forced schedules, which may name routes of
+                         * contractions (plan/route.c); NULL: none */
     tc_machine facts;
 } tci_machine;
 

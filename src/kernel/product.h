@@ -21,7 +21,7 @@ typedef struct tci_product_sides {
 
 /* A kernel whose first stage is a DOT of two factors and whose others are pointwise, of sizes that
  * are ints. */
-TCI_FN bool tci_product_find(const tci_kernel *k, tci_product_sides *p);
+TCI_BLOCK_FN bool tci_product_find(const tci_kernel *k, tci_product_sides *p);
 /* How a warp's matrix unit makes the sums. */
 typedef struct tci_product_unit {
     int insts[2];       /* the factors of rows and columns, bytes often before they are widened, */

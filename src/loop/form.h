@@ -33,8 +33,10 @@ struct tci_ask {
     tci_skew skew;            /* of neighbours along row_axis and the last inner axis */
     tci_dim n_vec;
     tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
+    double operations;        /* of the whole kernel, that its arithmetic begins */
     /* For the whole kernel, as the model has it: of one thread; of the device, where blocks are. */
     double ns;
+    double tasks_ns;          /* by which tasks are cut: sums and products count apart */
 };
 
 typedef struct tci_form tci_form;
@@ -87,7 +89,7 @@ TCI_FN bool tci_ask_is_far(const tci_ask *a);
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
 /* True if the roofline may be far off, so that instructions are counted (loop/count.h): of a kernel
  * for a processor, without contractions, that has several stages, which may evaluate a value each,
- * or accesses that are neither one element nor neighbours for all lanes of a vector (guards,
+ * long chains of operations, or accesses that are neither one element nor neighbours for all lanes of a vector (guards,
  * strides, divisions, loaded indices, an axis shorter than a vector). */
 TCI_FN bool tci_ask_counts(const tci_ask *a);
 /* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
@@ -125,11 +127,11 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
                                     tci_launch *launch);
 /* loop/form_rows.c: arrays for what two stages along one row compute and is dear. */
 TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);
-/* loop/map.c, tile.c, strip.c, rows.c, warps.c: each ends with NULL. */
+/* loop/map.c, tile.c, back_to_back_gemm.c, form_rows.c: each ends with NULL. Those of blocks of
+ * threads: loop/block_forms.h. */
 TCI_FN const tci_form *const *tci_map_forms(void);
 TCI_FN const tci_form *const *tci_tile_forms(void);
 TCI_FN const tci_form *const *tci_strip_forms(void);
 TCI_FN const tci_form *const *tci_rows_forms(void);
-TCI_FN const tci_form *const *tci_warps_forms(void);
 
 #endif

@@ -1,14 +1,13 @@
-/* loop/form_rows.c - schedule forms for row kernels (softmax, norms), vectorized along the inner
+/* loop/form_rows.c - schedule form for row kernels (softmax, norms), vectorized along the inner
  * axis.
  *
- *   row   a block of threads holds a whole row in its registers, or several of them
- *   (loop/row_block.c) rows  a unit is one outer point, whose stages run along their inner axes one
- *   after the other;
- *         what two stages both compute and is dear is kept in a local array, the next row of far
- *         memory is fetched ahead, an output too large for the caches may bypass them */
+ * rows: a unit is one outer point, whose stages run along their inner axes one after the other. A
+ * value that two stages compute and that costs more than a pass through the cache is kept in a
+ * local array; the next row of far memory is prefetched; an output larger than the caches may
+ * bypass them. */
+#include "block_forms.h"
 #include "cost.h"
 #include "row_buffer.h"
-#include "row_block.h"
 #include "unit.h"
 
 enum {
@@ -19,10 +18,6 @@ enum {
     TCI_ROWS_THREAD_OPS = 20,    /* of a thread for a row: indices, and what is the row's alone; */
     TCI_ROWS_STEP_OPS = 4,       /* then for each step in which threads join a reduction */
     TCI_ROWS_OP_CYCLES = 2,      /* for each of them, where few threads are there to take turns */
-    TCI_ROW_BLOCK = 256,         /* threads of a block of several rows */
-    TCI_ROW_FEW = 4,             /* threads that read whole sectors of a row, of halves too */
-    TCI_ROW_SPARE = 4,           /* vectors in registers that leave others enough */
-    TCI_ROW_BUSY = 2,            /* such blocks for each processor, at least */
     TCI_ROWS_START_NS = 80       /* of a processor, for each block that it starts */
 };
 enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
@@ -208,7 +203,7 @@ static int tci_rows_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][
     return TCI_FORM_CANDIDATES;
 }
 
-static int64_t tci_rows_blocks(const tci_ask *a, int64_t rows)
+TCI_FN int64_t tci_rows_blocks(const tci_ask *a, int64_t rows)
 {
     int64_t points = 1;
     for (int i = 0; i < a->k->n_outer; i++) {
@@ -227,9 +222,7 @@ static double tci_rows_thread_ops(const tci_ask *a, int64_t threads)
     return TCI_ROWS_THREAD_OPS + TCI_ROWS_STEP_OPS * steps * a->k->n_reds;
 }
 
-/* As tci_ask_ns, where so many threads take a row: with what each of them does besides, and no
- * sooner than one of them is done. */
-static double tci_rows_ns(const tci_ask *a, int64_t threads, double flops, double bytes)
+TCI_FN double tci_rows_ns(const tci_ask *a, int64_t threads, double flops, double bytes)
 {
     if (a->machine.block_threads == 0) {
         return tci_ask_ns(a, flops, bytes);
@@ -240,8 +233,7 @@ static double tci_rows_ns(const tci_ask *a, int64_t threads, double flops, doubl
     return TCI_MAX(tci_ask_ns(a, flops + all * own / body, bytes), one);
 }
 
-/* The time in which the blocks of a device start, of so many rows each. */
-static double tci_rows_start_ns(const tci_ask *a, int64_t rows)
+TCI_FN double tci_rows_start_ns(const tci_ask *a, int64_t rows)
 {
     double each = TCI_ROWS_START_NS / (double)a->machine.facts.processors;
     return a->machine.block_threads > 0 ? each * (double)tci_rows_blocks(a, rows) : 0;
@@ -286,112 +278,13 @@ static void tci_rows_note(const tci_ask *a, const int64_t *n, const tci_build *b
                    b->n_keeps > 0 ? ", row kept" : "");
 }
 
-/* ---- rows in registers ---- */
-
-enum { TCI_ROW_THREADS, TCI_ROW_ROWS };
-
-static int tci_row_held(const tci_ask *a, int64_t threads, int64_t rows)
-{
-    tci_loop shape = {0};
-    shape.threads = (int)threads;
-    shape.rows = (int)rows;
-    shape.lanes = shape.threads * (a->lanes / TCI_MAX(a->threads, 1));
-    return a->machine.facts.subgroup == TCI_WARP && a->threads >= TCI_WARP
-               ? tci_row_vectors(a->k, &shape)
-               : 0;
-}
-
-/* Is each warp full of rows, or without any? Its threads ask each other for values. */
-static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
-{
-    tci_dim points = 1;
-    for (int i = 0; i < a->k->n_outer; i++) {
-        points = tci_dim_mul(points, a->k->axes[i].size);
-    }
-    int64_t beside = TCI_WARP / TCI_MIN(threads, TCI_WARP);
-    return rows % beside == 0 && (beside == 1 || tci_dim_divides(beside, points));
-}
-
-static bool tci_row_fits(const tci_ask *a, const int64_t *n)
-{
-    int64_t threads = n[TCI_ROW_THREADS], rows = n[TCI_ROW_ROWS];
-    return !tci_ask_on_unit(a) && !tci_ask_is_flash(a) &&
-           tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
-           (rows == 1 ? threads >= TCI_WARP
-                      : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
-           (!tci_kernel_earlier(a->k) || (threads == a->threads && rows == 1)) &&
-           tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
-}
-
-/* Few threads do once what each of them does, and join less; but the row takes no more of their
- * registers than leave room for other rows, if it need not. */
-static bool tci_row_is_worth(const tci_ask *a, int threads, int held)
-{
-    bool spares = held <= TCI_ROW_SPARE && threads >= TCI_ROW_FEW;
-    return held == 1 || (held > 1 && (spares || threads == a->threads));
-}
-
-/* As few threads as hold the row, then more; in large blocks if there are enough. */
-static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    int64_t busy = (int64_t)a->machine.facts.processors * TCI_ROW_BUSY;
-    int count = 0;
-    for (int threads = 2; threads <= a->threads && count < TCI_FORM_CANDIDATES - 1; threads *= 2) {
-        int64_t rows = threads <= TCI_WARP ? TCI_ROW_BLOCK / threads : 1;
-        while (rows > 1 && tci_rows_blocks(a, rows) < busy) {
-            rows /= 2;
-        }
-        n[count][TCI_ROW_THREADS] = threads;
-        n[count][TCI_ROW_ROWS] = rows;
-        count += tci_row_is_worth(a, threads, tci_row_held(a, threads, rows));
-    }
-    n[count][TCI_ROW_THREADS] = a->threads;
-    n[count++][TCI_ROW_ROWS] = 1;
-    return count;
-}
-
-static double tci_row_cost(const tci_ask *a, const int64_t *n)
-{
-    return TCI_MAX(tci_rows_ns(a, n[TCI_ROW_THREADS], 1, 1),
-                   tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
-}
-
-static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
-{
-    (void)arg;
-    tci_build_lx(n->b, at->group);
-    tci_row_emit(n->b);
-}
-
-static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
-                               tci_launch *launch)
-{
-    tci_nest nest = tci_nest_make(a, b);
-    b->l->threads = (int)n[TCI_ROW_THREADS];
-    b->l->lanes = b->l->threads * (a->lanes / a->threads);
-    b->l->rows = nest.beside = (int)n[TCI_ROW_ROWS];
-    b->l->together = true;
-    tci_nest_run(&nest, tci_row_body, NULL, launch);
-}
-
-static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
-{
-    (void)a, (void)b;
-    tci_str_add(out, ", rows in registers");
-    if (n[TCI_ROW_ROWS] > 1) {
-        tci_str_printf(out, ", %d a block", (int)n[TCI_ROW_ROWS]);
-    }
-}
-
 /* ---- the forms ---- */
 
 TCI_FN const tci_form *const *tci_rows_forms(void)
 {
-    static const tci_form row = {"row", {"threads", "rows"}, tci_row_fits, tci_row_candidates,
-                                 tci_row_cost, tci_row_emit_units, tci_row_note};
     static const tci_form rows = {"rows", {"keep", "stream", "ahead"}, tci_rows_fits,
                                   tci_rows_candidates, tci_rows_cost, tci_rows_emit,
                                   tci_rows_note};
-    static const tci_form *const forms[] = {&row, &rows, NULL};
+    static const tci_form *const forms[] = {&rows, NULL};
     return forms;
 }

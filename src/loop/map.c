@@ -5,15 +5,14 @@
  *   short    by blocks of threads: short rows side by side, each by a few neighbouring threads
  *   block    small blocks of two axes, so that every cache line is used whole
  *   square   the same in squares that are turned in registers
- *   squares  by a block of threads: squares that are turned in shared memory
  *   weave    vectors of a few phases, whose elements take turns where they are stored
  *
  * In the model an access that strides along the vectors moves a whole cache line for each element,
  * a block two elements' worth, a square what it needs. */
 #include <string.h>
 
+#include "block_forms.h"
 #include "cost.h"
-#include "smem_transpose.h"
 #include "unit.h"
 #include "interleave_stores.h"
 
@@ -45,8 +44,7 @@ static double tci_map_off(int64_t n, int64_t best)
     return 1 + 0.01 * (times - 1);
 }
 
-/* By blocks of threads, vectors along so short an axis are empty for the most part. */
-static double tci_map_empty(const tci_ask *a)
+TCI_FN double tci_map_empty(const tci_ask *a)
 {
     bool empty = a->machine.block_threads > 0 && tci_dim_hint(a->n_vec) < TCI_SPREAD_SHORT / 2;
     return empty ? 1.1 : 1;
@@ -77,7 +75,8 @@ static double tci_map_idle(const tci_ask *a, int64_t threads)
     return n_vec > 0 ? TCI_MAX((double)all / (double)n_vec, 1) : 1;
 }
 
-/* Writing a value moves it twice where its line is read first; bypassing the caches does not. */
+/* Writing a value to far memory moves it twice where its line is read first; bypassing the caches
+ * does not. */
 static double tci_map_moved(const tci_ask *a, const tci_kstore *store, bool streams)
 {
     if (!store || streams) {
@@ -483,51 +482,6 @@ static void tci_turn_note(const tci_ask *a, const int64_t *n, const tci_build *b
     tci_map_note_stream(n[0] != 0, out);
 }
 
-/* ---- squares ---- */
-
-static bool tci_squares_fits(const tci_ask *a, const int64_t *n)
-{
-    tci_square q;
-    (void)n;
-    return a->is_map && a->machine.block_threads >= TCI_SQUARE_THREADS && !a->machine.no_exchange &&
-           tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
-}
-
-static double tci_squares_cost(const tci_ask *a, const int64_t *n)
-{
-    (void)n;
-    return tci_ask_ns(a, 1, 1) * tci_map_empty(a);
-}
-
-static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)
-{
-    int group = tci_build_lx(n->b, at->group);
-    tci_square_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
-}
-
-static void tci_squares_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
-{
-    tci_nest nest = tci_nest_make(a, b);
-    tci_square q;
-    (void)n;
-    tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
-    b->l->lanes = 1;
-    b->l->threads = TCI_SQUARE_THREADS;
-    nest.vec_axis = a->vec_axis;
-    nest.row_axis = a->row_axis;
-    nest.n_vec = a->n_vec;
-    nest.n_tiles = tci_dim_ceil_div(a->k->axes[a->row_axis].size, TCI_SQUARE);
-    nest.chunk = TCI_SQUARE;
-    tci_nest_run(&nest, tci_squares_body, &q, launch);
-}
-
-static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
-{
-    (void)a, (void)n;
-    tci_str_printf(out, ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE, b->l->threads);
-    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
-}
-
 /* ---- weave ---- */
 
 static bool tci_weave_fits(const tci_ask *a, const int64_t *n)
@@ -591,12 +545,9 @@ TCI_FN const tci_form *const *tci_map_forms(void)
                                    tci_block_cost, tci_block_emit, tci_block_note};
     static const tci_form square = {"square", {"stream"}, tci_turn_fits, tci_turn_candidates,
                                     tci_turn_cost, tci_turn_emit, tci_turn_note};
-    static const tci_form squares = {"squares", {0}, tci_squares_fits, NULL, tci_squares_cost,
-                                     tci_squares_emit, tci_squares_note};
     static const tci_form weave = {"weave", {"unroll", "lanes"}, tci_weave_fits,
                                    tci_weave_candidates, tci_weave_cost, tci_weave_emit,
                                    tci_weave_note};
-    static const tci_form *const forms[] = {&point,  &map,     &shorts, &block,
-                                            &square, &squares, &weave,  NULL};
+    static const tci_form *const forms[] = {&point, &map, &shorts, &block, &square, &weave, NULL};
     return forms;
 }

@@ -30,28 +30,29 @@ enum {
 
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
-TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
-TCI_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
-TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
-TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
+TCI_BLOCK_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
+TCI_BLOCK_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
+TCI_BLOCK_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
+TCI_BLOCK_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 /* Do the consumers hold more sums than twelve warps have registers for, if each has as many? */
-TCI_FN bool tci_matrix_is_wide(const tci_matrix *x);
+TCI_BLOCK_FN bool tci_matrix_is_wide(const tci_matrix *x);
 /* The tiles (consumers, sub_rows, columns, shares) that take least time by the model; returns how
  * many. */
-TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
-                                 int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+TCI_BLOCK_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
+                                       int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* The time of a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32 with a tile
  * (consumers, sub_rows, columns, shares); -1: it does not fit. */
-TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
+TCI_BLOCK_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine,
+                                  const int64_t *tile);
 /* Parts that other skeletons share. The rows of a tile that the chain takes at once, of a kernel
  * whose chain begins with stage `first`; */
-TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x);
+TCI_BLOCK_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x);
 /* where the main loop stands: on a whole number of columns or of groups of rows; */
-TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis);
+TCI_BLOCK_FN tci_lin tci_matrix_given(tci_build *b, int axis);
 /* the chain behind stage `stage`, for the rows at hand. */
-TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage);
+TCI_BLOCK_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
-TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                            tci_launch *launch);
+TCI_BLOCK_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                  tci_launch *launch);
 
 #endif

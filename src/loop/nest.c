@@ -21,7 +21,7 @@ TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b)
 static double tci_nest_target(const tci_nest *n)
 {
     double wake = n->a->machine.facts.wake_ns; /* tasks are longer than it takes to share them */
-    return TCI_MAX(TCI_MIN(n->a->ns / 64, 4 * wake), wake / 5);
+    return TCI_MAX(TCI_MIN(n->a->tasks_ns / 64, 4 * wake), wake / 5);
 }
 
 static void tci_nest_points(tci_nest *n)
@@ -43,7 +43,7 @@ static void tci_nest_points(tci_nest *n)
 static int64_t tci_nest_pieces(const tci_nest *n)
 {
     int64_t points = tci_dim_hint(n->points);
-    return points > 0 ? (int64_t)(n->a->ns / (double)points / tci_nest_target(n)) : 1;
+    return points > 0 ? (int64_t)(n->a->tasks_ns / (double)points / tci_nest_target(n)) : 1;
 }
 
 TCI_FN void tci_nest_cut(tci_nest *n, int64_t step, int64_t least)
@@ -64,7 +64,7 @@ static void tci_nest_shares(tci_nest *n)
     n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks),
                            tci_dim_mul(n->n_groups, n->group));
     int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
-    double share_ns = n->a->ns * (double)n->share / (double)units;
+    double share_ns = n->a->tasks_ns * (double)n->share / (double)units;
     n->grain = TCI_MAX((int64_t)(tci_nest_target(n) / share_ns), 1) * n->share;
     n->grain = TCI_MIN(n->grain, tci_ceil_div(units, n->share) * n->share);
 }
@@ -93,7 +93,7 @@ static void tci_nest_units(tci_nest *n)
     n->grain = n->beside;
     if (!blocks) {
         int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
-        double unit_ns = n->a->ns / (double)units;
+        double unit_ns = n->a->tasks_ns / (double)units;
         n->grain = TCI_MIN(TCI_MAX((int64_t)(tci_nest_target(n) / unit_ns), 1), units);
     }
 }
@@ -225,5 +225,5 @@ TCI_FN void tci_nest_run(tci_nest *n, tci_nest_body body, void *arg, tci_launch 
         tci_nest_loops(n, body, arg);
     }
     launch->n_tasks = n->units != 0 ? tci_dim_ceil_div(n->units, n->grain) : 0;
-    launch->task_ns = n->a->ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
+    launch->task_ns = n->a->tasks_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
 }

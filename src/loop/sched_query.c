@@ -16,6 +16,7 @@ enum {
     TCI_ASK_LINE_BYTES = 64,
     TCI_ASK_STREAM_RUN = 4096, /* bytes of a row that is worth bypassing the caches for */
     TCI_ASK_CUTS_COST = 60,    /* flops of a point from which a body is not written out often */
+    TCI_ASK_CHAIN = 48,        /* flops of a point that may take longer one after the other */
     TCI_ASK_FEW_CUTS = 4,
     TCI_ASK_FEW_VECTORS = 2,   /* chains side by side, too few to keep a processor busy */
     TCI_ASK_WINDOW = 16        /* inner points whose loads take longer than memory */
@@ -306,12 +307,29 @@ static double tci_ask_rate(const tci_ask *a)
     return m->ghz * m->ports * (a->machine.block_threads > 0 ? 1 : a->lanes);
 }
 
+/* Operations that a processor begins for the kernel: a product of a contraction and the sum that
+ * takes it are one. Blocks of threads count both. */
+static double tci_ask_operations(const tci_kernel *k, tci_machine machine)
+{
+    double operations = (double)k->flops;
+    for (int r = 0; r < k->n_reds && machine.block_threads == 0; r++) {
+        const tci_kstage *st = &k->stages[k->reds[r].stage];
+        double points = k->reds[r].op == TCI_RED_DOT ? 1 : 0;
+        for (int i = 0; i < k->n_outer + st->n_axes && points > 0; i++) {
+            int axis = i < k->n_outer ? i : st->axes[i - k->n_outer];
+            points *= (double)TCI_MAX(tci_dim_hint(k->axes[axis].size), 1);
+        }
+        operations -= points;
+    }
+    return TCI_MAX(operations, (double)k->flops / 2);
+}
+
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes)
 {
     bool blocks = a->machine.block_threads > 0;
     double rate = tci_ask_rate(a) * (blocks ? a->machine.facts.processors : 1);
     double bandwidth = blocks ? tci_ask_all_bandwidth(a) : tci_ask_one_bandwidth(a);
-    double flops_ns = flops * (double)a->k->flops / rate;
+    double flops_ns = flops * a->operations / rate;
     double bytes_ns = bytes * (double)a->k->bytes / bandwidth;
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
@@ -378,7 +396,7 @@ TCI_FN bool tci_ask_counts(const tci_ask *a)
 {
     const tci_kernel *k = a->k;
     bool moves = k->n_guards > 0 || k->n_stages > 1 ||
-                 (a->is_map && tci_dim_hint(a->n_vec) < a->lanes);
+                 (a->is_map && (tci_dim_hint(a->n_vec) < a->lanes || a->flops >= TCI_ASK_CHAIN));
     bool known = a->machine.block_threads == 0 && a->lanes > 1 && !tci_kernel_earlier(k) &&
                  (a->is_map || k->n_reds > 0);
     for (int r = 0; r < k->n_reds; r++) {
@@ -467,6 +485,9 @@ TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine ma
     a->n_vec = 1;
     a->widest = tci_cost_widest(k, a->machine.block_threads == 0);
     tci_ask_lanes(a);
+    a->operations = (double)k->flops;
+    a->tasks_ns = tci_ask_ns(a, 1, 1);
+    a->operations = tci_ask_operations(k, a->machine);
     a->ns = tci_ask_ns(a, 1, 1);
     for (int t = 0; t < k->n_stages; t++) {
         a->flops += tci_stage_cost(k, t);

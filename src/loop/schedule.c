@@ -10,17 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "block_forms.h"
 #include "count.h"
-#include "form.h"
-
-enum { TCI_SCHED_TRUST = 2 };
 
 /* ---- forms ---- */
 
 static const tci_form *tci_sched_form(int i)
 {
-    const tci_form *const *lists[] = {tci_map_forms(), tci_tile_forms(), tci_strip_forms(),
-                                         tci_rows_forms(), tci_warps_forms()};
+    const tci_form *const *lists[] = {tci_map_forms(), tci_block_forms(), tci_tile_forms(),
+                                      tci_strip_forms(), tci_rows_forms(), tci_warps_forms()};
     for (int list = 0; list < TCI_COUNT(lists); list++) {
         for (int at = 0; lists[list][at]; at++, i--) {
             if (i == 0) {
@@ -89,16 +87,15 @@ static tci_build *tci_sched_emit(const tci_ask *a, const tci_sched *s, tci_launc
     return b;
 }
 
-/* Counts instructions where that tells more than the roofline: the cheapest schedule is built until
- * it is one that was counted. A count is right to a factor of TCI_SCHED_TRUST, so a
- * lower one changes nothing. */
+/* Counts instructions where that tells more than the roofline, of which it says the larger one: the
+ * cheapest schedule is built until it is one that was counted. */
 static void tci_sched_count(const tci_ask *a, tci_sched *list, int n)
 {
     tci_launch launch;
     while (n > 0 && !list[0].counted) {
         tci_sched s = list[0];
         double ns = tci_loop_count_ns(a->s, tci_sched_emit(a, &s, &launch)->l, &a->machine.facts);
-        s.cost_ns = ns > TCI_SCHED_TRUST * s.cost_ns ? ns : s.cost_ns;
+        s.cost_ns = TCI_MAX(ns, s.cost_ns);
         s.counted = true;
         int at = 0;
         for (; at + 1 < n && list[at + 1].cost_ns < s.cost_ns; at++) {

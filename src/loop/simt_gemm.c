@@ -26,6 +26,7 @@
  * neighbours at a time, and what a warp takes at once is one line of each panel. There are two of
  * each panel: one is filled while the other is read. Places outside the result are computed from
  * the last element inside, and not stored. */
+#include "block_forms.h"
 #include "simt_gemm.h"
 
 #include <math.h>
@@ -632,4 +633,18 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
                                     tci_product_points_of(b, &s.panels[1])};
     points[1].in_pairs = points[1].n % TCI_PRODUCT_NEXT == 0;
     tci_product_finish(b, points, tci_product_sum, &s);
+}
+
+TCI_FN double tci_products_least_ns(const tci_ask *a)
+{
+    tci_product p = {0};
+    bool tiles = tci_product_plan(a->k, &a->machine, &p);
+    double least = -1;
+    for (int i = 0; tiles && i < TCI_PRODUCT_TILES; i++) {
+        const tci_product_tile *t = &tci_product_tiles()[i];
+        const int64_t n[] = {t->rows, t->columns, t->row_points, t->column_points};
+        double cost = tci_product_ns(a->k, &a->machine, n, &p);
+        least = cost >= 0 && (least < 0 || cost < least) ? cost : least;
+    }
+    return least;
 }

@@ -5,31 +5,20 @@
  *   panel    a few rows of far memory at a time, over a long stretch of columns
  *   (loop/column_reduction.c) packed   a contraction over packed panels (loop/gemm.c)
  *   unit     the same on a CPU's matrix unit (loop/amx.c)
- *   product  a contraction in tiles of a block of threads (loop/simt_gemm.c)
- *   spread   one whose points are spread over the threads of blocks (loop/thread_per_point.c)
- *   window   a short reduction in vectors of each thread (loop/window.c)
- *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
- *   attention  rows between two contractions there (loop/attention.c)
- *   backward   the gradients of these (loop/backward.c)
- *   flash, flash_back  both by threads alone (loop/flash.c)
  *
  * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
  * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
  * along rows does; and a contraction in place is a little slower than packed where packing pays. */
 #include <string.h>
 
-#include "gemm.h"
-#include "cost.h"
-#include "attention.h"
-#include "backward.h"
-#include "flash.h"
-#include "column_reduction.h"
-#include "simt_gemm.h"
-#include "gemm_operands.h"
-#include "thread_per_point.h"
+#include "../kernel/matrix.h"
 #include "amx.h"
+#include "block_forms.h"
+#include "column_reduction.h"
+#include "cost.h"
+#include "gemm.h"
+#include "gemm_operands.h"
 #include "unit.h"
-#include "window.h"
 
 enum {
     TCI_TILE_MAX_BODY = 800,     /* flops written out in one tile */
@@ -45,15 +34,11 @@ enum {
     TCI_TILE_PANEL_ROWS = 8,     /* rows taken in at a time, at most */
     TCI_TILE_PANEL_LIGHT = 8,    /* flops of a point up to which it has so many, */
     TCI_TILE_PANEL_HEAVY = 24,   /* and from which it does not pay */
-    TCI_TILE_PANEL_REDS = 2,
-    TCI_TILE_SPREAD = 8          /* points of a thread, at most */
+    TCI_TILE_PANEL_REDS = 2
 };
 
 /* How much longer tiles take whose rows come from the second cache (14 of 4608 numbers: 1.4). */
 #define TCI_TILE_FAR 1.4
-/* The same of a thread's own points over tiles of few rows, where loads are guarded: tiles fetch
- * each of these elements with twice as many instructions (grouped 3x3 windows: 50, not 65 us). */
-#define TCI_TILE_GUARDED 0.8
 
 /* ---- register tiles ---- */
 
@@ -73,7 +58,7 @@ static int tci_tile_accumulators(const tci_kernel *k)
     return most;
 }
 
-static bool tci_tile_has_dot(const tci_kernel *k)
+TCI_FN bool tci_tile_has_dot(const tci_kernel *k)
 {
     bool dot = false;
     for (int r = 0; r < k->n_reds; r++) {
@@ -132,7 +117,7 @@ static bool tci_tile_shape_fits(bool has_rows, int64_t rows, int64_t unroll)
     return rows >= 1 && rows <= (has_rows ? TCI_TILE_ROWS : 1) && unroll >= 1 && unroll <= 32;
 }
 
-static bool tci_tile_is_kernel(const tci_ask *a)
+TCI_FN bool tci_tile_is_kernel(const tci_ask *a)
 {
     return a->vec_axis >= 0 && !a->is_map && !tci_ask_on_unit(a);
 }
@@ -175,8 +160,7 @@ static double tci_tile_slower(const tci_ask *a, int64_t rows, int64_t unroll)
     return tci_tile_slower_of(a, tci_ask_vectors(a, a->lanes), rows, unroll);
 }
 
-/* Lanes of the vectors along the vector axis, for each of its elements. */
-static double tci_tile_lost(const tci_ask *a, int64_t lanes)
+TCI_FN double tci_tile_lost(const tci_ask *a, int64_t lanes)
 {
     double n = (double)TCI_MAX(tci_dim_hint(a->n_vec), 1);
     return (double)(TCI_MAX(tci_ask_vectors(a, lanes), 1) * lanes) / n;
@@ -214,20 +198,9 @@ static bool tci_tile_rows_are_far(const tci_ask *a, const int64_t *n)
            2 * bytes > (double)a->machine.facts.cache_bytes[0];
 }
 
-/* What a contraction costs that reads its operands in place: by blocks of threads, no less than in
- * tiles, which have been faster wherever there are rows and columns for them. */
-static double tci_tile_in_place(const tci_ask *a, double ns)
+TCI_FN double tci_tile_in_place(const tci_ask *a, double ns)
 {
-    tci_product p = {0};
-    bool tiles = tci_tile_has_dot(a->k) && tci_product_plan(a->k, &a->machine, &p);
-    double least = -1;
-    for (int i = 0; tiles && i < TCI_PRODUCT_TILES; i++) {
-        const tci_product_tile *t = &tci_product_tiles()[i];
-        const int64_t n[] = {t->rows, t->columns, t->row_points, t->column_points};
-        double cost = tci_product_ns(a->k, &a->machine, n, &p);
-        least = cost >= 0 && (least < 0 || cost < least) ? cost : least;
-    }
-    return 1.2 * TCI_MAX(ns, least);
+    return 1.2 * TCI_MAX(ns, tci_tile_has_dot(a->k) ? tci_products_least_ns(a) : -1);
 }
 
 static bool tci_tile_goes_down(const tci_ask *a);
@@ -669,440 +642,6 @@ static void tci_unit_note(const tci_ask *a, const int64_t *n, const tci_build *b
     }
 }
 
-/* ---- products by blocks of threads ---- */
-
-static bool tci_product_is_kernel(const tci_ask *a, tci_product *p)
-{
-    memset(p, 0, sizeof(*p));
-    return tci_tile_is_kernel(a) && tci_product_plan(a->k, &a->machine, p);
-}
-
-static bool tci_products_fits(const tci_ask *a, const int64_t *n)
-{
-    tci_product p;
-    return tci_product_is_kernel(a, &p) && tci_product_ns(a->k, &a->machine, n, &p) >= 0;
-}
-
-static int tci_products_candidates(const tci_ask *a,
-                                   int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    const tci_product_tile *tiles = tci_product_tiles();
-    (void)a;
-    for (int i = 0; i < TCI_PRODUCT_TILES; i++) {
-        n[i][0] = tiles[i].rows;
-        n[i][1] = tiles[i].columns;
-        n[i][2] = tiles[i].row_points;
-        n[i][3] = tiles[i].column_points;
-    }
-    return TCI_PRODUCT_TILES;
-}
-
-/* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
- * less to compute. */
-static double tci_tile_with_memory(const tci_ask *a, double ns)
-{
-    return TCI_MAX(ns, tci_ask_memory_ns(a)) + 0.01 * ns;
-}
-
-static double tci_products_cost(const tci_ask *a, const int64_t *n)
-{
-    tci_product p;
-    tci_product_is_kernel(a, &p);
-    return tci_tile_with_memory(a, tci_product_ns(a->k, &a->machine, n, &p));
-}
-
-static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
-{
-    int group = tci_build_lx(n->b, at->group);
-    tci_product_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
-}
-
-static void tci_products_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
-{
-    tci_nest nest = tci_nest_make(a, b);
-    tci_product p;
-    tci_product_is_kernel(a, &p);
-    tci_product_ns(a->k, &a->machine, n, &p);
-    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
-    for (int i = 0; i < a->k->n_outer; i++) {
-        tiled[i] = tci_product_has(&p, i);
-    }
-    b->l->lanes = 1;
-    b->l->threads = p.threads;
-    b->l->resident = p.resident;
-    nest.tiled = tiled;
-    nest.n_vec = p.columns.size;
-    nest.chunk = p.columns.extent;
-    nest.n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
-    tci_nest_run(&nest, tci_products_body, &p, launch);
-}
-
-static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
-{
-    (void)a;
-    tci_str_printf(out, ", tiles %dx%d by %d threads", (int)n[0], (int)n[1], b->l->threads);
-    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
-}
-
-/* ---- points by threads of blocks ---- */
-
-static bool tci_spread_is_kernel(const tci_ask *a, tci_spread *p)
-{
-    memset(p, 0, sizeof(*p));
-    return (tci_tile_is_kernel(a) || a->is_map) && tci_spread_plan(a->k, &a->machine, p);
-}
-
-static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
-{
-    tci_spread p;
-    if (!tci_spread_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
-        return false;
-    }
-    return n[0] == 1 || (p.row_axis >= 0 && tci_kernel_known(a->k, p.row_axis) % n[0] == 0);
-}
-
-/* So many rows, half and twice as many, one. */
-static int tci_tile_around(int rows, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    n[0][0] = rows;
-    n[1][0] = rows / 2;
-    n[2][0] = 2 * rows;
-    n[3][0] = 1;
-    return 4;
-}
-
-static int tci_spread_candidates(const tci_ask *a,
-                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    tci_spread p;
-    if (!tci_spread_is_kernel(a, &p)) {
-        return 0;
-    }
-    return tci_tile_around(p.rows, n);
-}
-
-/* Lines of memory of a factor that a warp's neighbouring points meet at once. */
-static double tci_spread_lines(const tci_ask *a, const tci_spread *p, int factor)
-{
-    double lines = 1;
-    int64_t points = 1;
-    for (int i = p->n_axes - 1; i >= 0 && points < TCI_WARP; i--) {
-        int64_t size = tci_kernel_known(a->k, p->axes[i]);
-        if (tci_build_depends(a->k->insts[factor].axes, p->axes[i])) {
-            lines *= (double)TCI_MIN(size, tci_ceil_div(TCI_WARP, points));
-        }
-        points *= size;
-    }
-    return lines;
-}
-
-/* What a contraction's threads with so many rows read: for each product neighbours of the factor
- * that has the last axis, and for each row one element of the other. */
-static double tci_spread_reads_ns(const tci_ask *a, const tci_spread *p, int64_t rows)
-{
-    const tci_kernel *k = a->k;
-    const tci_kred *red = &k->reds[0];
-    bool swap = tci_build_depends(k->insts[red->in[0]].axes, k->n_outer - 1);
-    double steps = (double)p->size / (double)rows / TCI_WARP / a->machine.facts.processors;
-    for (int i = 0; i < k->stages[0].n_axes; i++) {
-        steps *= (double)tci_kernel_known(k, k->stages[0].axes[i]);
-    }
-    steps *= p->row_axis < 0 ? 1 : (double)tci_kernel_known(k, p->row_axis);
-    double lines = tci_spread_lines(a, p, red->in[swap]);
-    return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
-}
-
-static double tci_spread_cost(const tci_ask *a, const int64_t *n)
-{
-    tci_spread p;
-    tci_spread_is_kernel(a, &p);
-    double off = (double)n[0] / (double)p.rows;
-    off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
-    if (a->is_map) { /* a short axis is stored together */
-        return p.row_axis < 0 ? a->ns : off * a->ns;
-    }
-    tci_product tiles = {0};
-    bool dot = tci_tile_has_dot(a->k);
-    bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) && !tci_product_fills(&tiles);
-    off *= few && p.by_lane ? TCI_TILE_GUARDED : 1;
-    double ns = few   ? TCI_MAX(a->ns, tci_spread_reads_ns(a, &p, n[0]))
-                : dot ? tci_tile_in_place(a, a->ns)
-                      : a->ns;
-    bool vectors = a->rows > 1 && !tci_tile_has_dot(a->k) && !p.by_lane &&
-                   tci_tile_lost(a, a->lanes) < 1.2; /* read more at once */
-    ns = TCI_MAX(ns * off, TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
-    return vectors ? 1.1 * ns : ns;
-}
-
-static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)
-{
-    int group = tci_build_lx(n->b, at->group);
-    tci_spread_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
-}
-
-static void tci_spread_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
-                                 tci_launch *launch)
-{
-    tci_nest nest = tci_nest_make(a, b);
-    tci_spread p;
-    tci_spread_is_kernel(a, &p);
-    p.rows = (int)n[0];
-    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
-    memset(tiled, true, (size_t)a->k->n_outer);
-    b->l->lanes = 1;
-    b->l->threads = TCI_SPREAD_THREADS;
-    nest.tiled = tiled;
-    nest.n_vec = p.size;
-    nest.chunk = TCI_SPREAD_THREADS;
-    nest.n_tiles = p.row_axis < 0 ? 1 : tci_dim_div(a->k->axes[p.row_axis].size, p.rows);
-    tci_nest_run(&nest, tci_spread_body, &p, launch);
-}
-
-static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
-{
-    (void)a;
-    tci_str_printf(out, ", points by %d threads, %d each", b->l->threads, (int)n[0]);
-    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
-}
-
-/* ---- vectors of each thread ---- */
-
-static bool tci_window_is_kernel(const tci_ask *a, int64_t rows, tci_window *p)
-{
-    memset(p, 0, sizeof(*p));
-    return (tci_tile_is_kernel(a) || a->is_map) && tci_window_plan(a->k, &a->machine, rows, p);
-}
-
-static bool tci_window_fits(const tci_ask *a, const int64_t *n)
-{
-    tci_window p;
-    return n[0] > 0 && tci_window_is_kernel(a, n[0], &p);
-}
-
-static int tci_window_candidates(const tci_ask *a,
-                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    tci_window p;
-    if (!tci_window_is_kernel(a, 0, &p)) {
-        return 0;
-    }
-    return tci_tile_around(p.rows, n);
-}
-
-/* Bounded by memory or arithmetic, where there are threads enough. */
-static double tci_window_cost(const tci_ask *a, const int64_t *n)
-{
-    tci_window own, p;
-    tci_window_is_kernel(a, 0, &own);
-    tci_window_is_kernel(a, n[0], &p);
-    double off = (double)n[0] / (double)own.rows;
-    double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
-    double ns = TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
-    ns = a->is_map ? 0.9 * a->ns : ns; /* a block of one short row has little to read at once */
-    return ns * TCI_MAX(busy / (double)p.size, 1) * (1 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
-}
-
-static void tci_window_body(tci_nest *n, void *arg, const tci_nest_at *at)
-{
-    tci_window_emit(n->b, arg, at->chunk);
-}
-
-static void tci_window_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
-                                 tci_launch *launch)
-{
-    tci_nest nest = tci_nest_make(a, b);
-    tci_window p;
-    tci_window_is_kernel(a, n[0], &p);
-    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
-    memset(tiled, true, (size_t)a->k->n_outer);
-    b->l->lanes = p.lanes;
-    b->l->rows = TCI_WINDOW_THREADS;
-    nest.tiled = tiled;
-    nest.n_vec = p.size;
-    nest.chunk = TCI_WINDOW_THREADS;
-    tci_nest_run(&nest, tci_window_body, &p, launch);
-}
-
-static void tci_window_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
-{
-    (void)a;
-    tci_str_printf(out, ", windows by %d threads, %d each", b->l->rows, (int)n[0]);
-}
-
-/* ---- a GPU's matrix unit ---- */
-
-static bool tci_matrix_form_is_for(const tci_ask *a)
-{
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 && a->machine.matrix_units > 0;
-}
-
-static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
-{
-    return tci_matrix_form_is_for(a) && tci_matrix_ns(a->k, &a->machine, n) >= 0;
-}
-
-static int tci_matrix_form_candidates(const tci_ask *a,
-                                      int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    return tci_matrix_form_is_for(a) ? tci_matrix_candidates(a->k, &a->machine, n) : 0;
-}
-
-static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)
-{
-    return tci_tile_with_memory(a, tci_matrix_ns(a->k, &a->machine, n));
-}
-
-static void tci_matrix_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
-                                 tci_launch *launch)
-{
-    (void)a;
-    tci_matrix_emit(b, &a->machine, n, launch);
-}
-
-static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
-                                 tci_str *out)
-{
-    const tci_matrix *x = b->l->matrix;
-    (void)a, (void)n;
-    const char *read = x->n_places > 0 ? ", places" : x->is_boxes ? ", boxes" : "";
-    tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages%s", x->rows,
-                   x->columns, tci_matrix_depth(x), x->stages, read);
-    if (x->shares) {
-        tci_str_printf(out, ", two blocks share %s", x->shares == 1 ? "rows" : "columns");
-    }
-}
-
-/* ---- attention ---- */
-
-static bool tci_attention_form_fits(const tci_ask *a, const int64_t *n)
-{
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_attention_ns(a->k, &a->machine, n) >= 0;
-}
-
-static int tci_attention_form_candidates(const tci_ask *a,
-                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a;
-    for (int i = 0; i < TCI_ATTENTION_TILES; i++) {
-        n[i][0] = i < 4 ? 2 : 1;
-        n[i][1] = i % 2 ? 64 : 128;
-        n[i][2] = i / 2 == 1;
-    }
-    return TCI_ATTENTION_TILES;
-}
-
-static double tci_attention_form_cost(const tci_ask *a, const int64_t *n)
-{
-    return tci_attention_ns(a->k, &a->machine, n);
-}
-
-static void tci_attention_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
-                                    tci_launch *launch)
-{
-    tci_attention_emit(b, &a->machine, n, launch);
-}
-
-static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
-                                    tci_str *out)
-{
-    const tci_attention *x = b->l->attention;
-    (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages%s%s",
-                   x->scores.rows, x->scores.columns, x->rings, x->turns ? ", in turns" : "",
-                   x->cut.is_cut ? ", longest first" : "");
-}
-
-static bool tci_backward_form_fits(const tci_ask *a, const int64_t *n)
-{
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_backward_ns(a->k, &a->machine, n) >= 0;
-}
-
-static int tci_backward_form_candidates(const tci_ask *a,
-                                        int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a;
-    return tci_backward_tiles(n);
-}
-
-static double tci_backward_form_cost(const tci_ask *a, const int64_t *n)
-{
-    return tci_backward_ns(a->k, &a->machine, n);
-}
-
-static void tci_backward_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
-                                   tci_launch *launch)
-{
-    tci_backward_emit(b, &a->machine, n, launch);
-}
-
-static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
-                                   tci_str *out)
-{
-    const tci_backward *x = b->l->backward;
-    (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, gradients of attention, %d %s and %d %s, %d stages%s",
-                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
-                   x->by_step ? "queries" : "keys", x->rings,
-                   x->cut.is_cut ? ", longest first" : "");
-}
-
-static bool tci_flash_form_fits(const tci_ask *a, const int64_t *n)
-{
-    return tci_ask_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
-}
-
-static bool tci_flash_back_fits(const tci_ask *a, const int64_t *n)
-{
-    return tci_ask_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
-}
-
-static int tci_flash_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    return tci_ask_is_flash(a) ? tci_flash_tiles(n) : 0;
-}
-
-static double tci_flash_cost(const tci_ask *a, const int64_t *n)
-{
-    return tci_flash_ns(a->k, &a->machine, n);
-}
-
-static double tci_flash_back_cost(const tci_ask *a, const int64_t *n)
-{
-    return tci_flash_back_ns(a->k, &a->machine, n);
-}
-
-static void tci_flash_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
-                                tci_launch *launch)
-{
-    tci_flash_emit(b, &a->machine, n, launch);
-}
-
-static void tci_flash_back_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
-                                     tci_launch *launch)
-{
-    tci_flash_back_emit(b, &a->machine, n, launch);
-}
-
-static void tci_flash_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
-{
-    const tci_attention *x = b->l->attention;
-    (void)a, (void)n;
-    tci_str_printf(out, "attention by steps of %d threads, %d queries and %d keys%s", x->threads,
-                   x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
-}
-
-static void tci_flash_back_note(const tci_ask *a, const int64_t *n, const tci_build *b,
-                                tci_str *out)
-{
-    const tci_backward *x = b->l->backward;
-    (void)a, (void)n;
-    tci_str_printf(out, "gradients of attention by %d threads, %d %s and %d %s%s", x->threads,
-                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
-                   x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
-}
-
 /* ---- rows ---- */
 
 TCI_FN const tci_form *const *tci_tile_forms(void)
@@ -1118,35 +657,6 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                     tci_packed_emit, tci_packed_note};
     static const tci_form unit = {"unit", {0}, tci_unit_fits, NULL, tci_unit_cost, tci_unit_emit,
                                   tci_unit_note};
-    static const tci_form product = {"product",
-                                     {"rows", "columns", "row_points", "column_points"},
-                                     tci_products_fits, tci_products_candidates,
-                                     tci_products_cost, tci_products_emit, tci_products_note};
-    static const tci_form spread = {"spread", {"rows"}, tci_spread_form_fits,
-                                    tci_spread_candidates, tci_spread_cost, tci_spread_form_emit,
-                                    tci_spread_note};
-    static const tci_form window = {"window", {"rows"}, tci_window_fits, tci_window_candidates,
-                                    tci_window_cost, tci_window_form_emit, tci_window_note};
-    static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns", "shares"},
-                                    tci_matrix_form_fits, tci_matrix_form_candidates,
-                                    tci_matrix_form_cost, tci_matrix_form_emit,
-                                    tci_matrix_form_note};
-    static const tci_form attention = {"attention", {"consumers", "keys", "turns"},
-                                       tci_attention_form_fits, tci_attention_form_candidates,
-                                       tci_attention_form_cost, tci_attention_form_emit,
-                                       tci_attention_form_note};
-    static const tci_form backward = {"backward", {"consumers", "steps"},
-                                      tci_backward_form_fits, tci_backward_form_candidates,
-                                      tci_backward_form_cost, tci_backward_form_emit,
-                                      tci_backward_form_note};
-    static const tci_form flash = {"flash", {"rows", "keys"}, tci_flash_form_fits,
-                                   tci_flash_candidates, tci_flash_cost, tci_flash_form_emit,
-                                   tci_flash_note};
-    static const tci_form flash_back = {"flash_back", {"rows", "steps"}, tci_flash_back_fits,
-                                        tci_flash_candidates, tci_flash_back_cost,
-                                        tci_flash_back_form_emit, tci_flash_back_note};
-    static const tci_form *const forms[] = {&product, &window, &spread,    &packed,   &panel,
-                                            &tile,    &unit,   &matrix,    &attention, &backward,
-                                            &flash,   &flash_back, NULL};
+    static const tci_form *const forms[] = {&packed, &panel, &tile, &unit, NULL};
     return forms;
 }

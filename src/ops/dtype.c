@@ -29,6 +29,16 @@ TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t)
     return &tci_dtype_rows[t - TC_BOOL];
 }
 
+TC_API int tc_dtype_size(tc_dtype dtype)
+{
+    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->bytes : 0;
+}
+
+TC_API const char *tc_dtype_name(tc_dtype dtype)
+{
+    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->name : "none";
+}
+
 /* ---- promotion ---- */
 
 TCI_FN tc_dtype tci_dtype_real(tc_promotion how, tc_dtype t)

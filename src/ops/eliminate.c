@@ -50,10 +50,14 @@ static bool tci_eliminate_bind(tci_eliminate *e, tci_node *const *of, int n, int
     return true;
 }
 
+/* A graph of a compile has its scratch, which an escape drops; a context's graph has none. */
 static tci_node *tci_eliminate_node(tci_graph *g, const tci_repeat *r)
 {
     tci_scratch s;
     tci_node *made = NULL;
+    if (g->scratch) {
+        return tci_build_repeat(g->scratch, g, r);
+    }
     tci_scratch_init(&s);
     if (setjmp(s.escape)) {
         tci_graph_fail(g, s.why, "%s", s.message);

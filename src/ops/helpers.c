@@ -85,9 +85,9 @@ static float tc_h_tan_slow_f32(float x) {
 
 /* sin(x + quarter * pi/2). x - n pi/2 = r + rl: as it is below pi/4; with pi/2 in three parts up to
  * 2^28; beyond from 192 bits of 2/pi cut out of the table, as in trig_slow_f32 but with a 53-bit m
- * in two words. */
+ * in two words. *lost: what the last rounding of the result took. */
 TCI_HELPER(trig_f64,
-static double tc_h_trig_f64(double x, int quarter) {
+static double tc_h_trig_f64(double x, int quarter, double *lost) {
     static const unsigned int table[38] = {0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
         0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561, 0xb7246e3a, 0x424dd2e0, 0x06492eea,
         0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41,
@@ -100,6 +100,7 @@ static double tc_h_trig_f64(double x, int quarter) {
     double r = x;
     double rl = 0.0;
     int q = 0;
+    *lost = 0.0;
     if (size < 0x1p-27) {
         return quarter ? 1.0 : x;
     }
@@ -168,35 +169,50 @@ static double tc_h_trig_f64(double x, int quarter) {
     q += quarter;
     double z = r * r;
     double y;
+    double low;
     if (q & 1) {
         double half = 0.5 * z;
         double w = 1.0 - half;
         double p = 0x1.5555555555555p-5 + z * (-0x1.6c16c16c16964p-10 + z * (0x1.a01a019f4df8fp-16
             + z * (-0x1.27e4fa16e89fap-22 + z * (0x1.1eeb67ea7a35cp-29
             + z * -0x1.907cea0cf7363p-37))));
-        y = w + (((1.0 - w) - half) + TC_FMA_F64(z * z, p, -(r * rl)));
+        low = ((1.0 - w) - half) + TC_FMA_F64(z * z, p, -(r * rl));
+        y = w + low;
+        low -= y - w;
     } else {
         double p = -0x1.5555555555555p-3 + z * (0x1.1111111110badp-7 + z * (-0x1.a01a019e82435p-13
             + z * (0x1.71de3794aecd1p-19 + z * (-0x1.ae60090c44cc4p-26
             + z * 0x1.5e0a62ed2b3p-33))));
-        y = r + TC_FMA_F64(r * z, p, TC_FMA_F64(-0.5 * z, rl, rl));
+        low = TC_FMA_F64(r * z, p, TC_FMA_F64(-0.5 * z, rl, rl));
+        y = r + low;
+        low -= y - r;
     }
+    *lost = q & 2 ? -low : low;
     return q & 2 ? -y : y;
 })
 
 TCI_HELPER(sin_f64,
 static double tc_h_sin_f64(double x) {
-    return tc_h_trig_f64(x, 0);
+    double lost;
+    return tc_h_trig_f64(x, 0, &lost);
 })
 
 TCI_HELPER(cos_f64,
 static double tc_h_cos_f64(double x) {
-    return tc_h_trig_f64(x, 1);
+    double lost;
+    return tc_h_trig_f64(x, 1, &lost);
 })
 
 TCI_HELPER(tan_f64,
 static double tc_h_tan_f64(double x) {
-    return tc_h_trig_f64(x, 0) / tc_h_trig_f64(x, 1);
+    double top_rest;
+    double bottom_rest;
+    double top = tc_h_trig_f64(x, 0, &top_rest);
+    double bottom = tc_h_trig_f64(x, 1, &bottom_rest);
+    double back = 1.0 / bottom;
+    double y = top * back;
+    double off = TC_FMA_F64(-y, bottom_rest, top_rest) + TC_FMA_F64(-y, bottom, top);
+    return x == 0.0 ? x : TC_FMA_F64(off, back, y);
 })
 
 /* log where x is not a finite number above 0: -inf at 0, inf at inf, else NaN. */

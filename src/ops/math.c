@@ -78,17 +78,9 @@ static const double tci_math_erfcx_0 = 0x1.058672p+0, tci_math_erfcx_0_rest = -0
 /* tan(r) / r - 1 over s = r^2, |r| <= pi/4 * 1.0002, error of the tangent 2^-25.6: s^5 .. s^0 */
 static const double tci_math_tan_c[] = {0x1.361e4ap-7, 0x1.864fbep-9, 0x1.91d374p-6,
                                         0x1.b54ebep-5, 0x1.112fbcp-3, 0x1.5554d4p-2};
-/* atan(z) / z - 1 over s = z^2, |z| <= tan(pi/8), error of the angle 2^-30.5: s^4 .. s^0 */
-static const double tci_math_atan_c[] = {-0x1.f33074p-5, 0x1.b2325ap-4, -0x1.23ba78p-3,
-                                         0x1.9991eap-3, -0x1.55554ap-2};
 
 /* ---- f64 constants of recipes of both widths ---- */
 
-/* as tci_math_atan_c, 2^-59.5: s^10 .. s^0 */
-static const double tci_math_atan_wide_c[] = {
-    -0x1.2597cf63e2428p-6, 0x1.37ea9a4c49097p-5, -0x1.9cdb0a716daacp-5, 0x1.df1123b20808ep-5,
-    -0x1.10ebd89091441p-4, 0x1.3b111be7791dep-4, -0x1.745cf9033d9f6p-4, 0x1.c71c70e751f3dp-4,
-    -0x1.24924922b02acp-3, 0x1.99999999958b9p-3, -0x1.555555555553dp-2};
 /* (e^r - 1 - r) / r^2, |r| <= 0.347, relative error of e^r - 1 2^-61.6: r^12 .. r^2 */
 static const double tci_math_exp_wide_c[] = {
     0x1.1f199062262bbp-29, 0x1.af5f39ea86203p-26, 0x1.27e513a240c35p-22, 0x1.71ddf808f8573p-19,
@@ -100,6 +92,13 @@ static const double tci_math_pow_c[] = {0x1.dfa302p-3, 0x1.24527ap-2, 0x1.999a00
 static const double tci_math_pow_wide_c[] = {
     0x1.e039c40bcae8cp-4, 0x1.df7b9e38ce30ap-4, 0x1.1118cdef6094bp-3, 0x1.3b1395b312ae4p-3,
     0x1.745d177ae7ca5p-3, 0x1.c71c71c6ea3a7p-3, 0x1.2492492492523p-2, 0x1.999999999999ap-2};
+/* (sinh(x) - x) / x^3 over x^2, |x| <= 1, relative error of sinh 2^-31.6 and 2^-63: x^6 .. x^0 and
+ * x^14 .. x^0 */
+static const double tci_math_sinh_c[] = {0x1.756ca6p-19, 0x1.a022bap-13, 0x1.1110ep-7,
+                                         0x1.555556p-3};
+static const double tci_math_sinh_wide_c[] = {
+    0x1.d446ef19ee2d8p-48, 0x1.a65b21a15ea09p-41, 0x1.613159333ed3ap-33, 0x1.ae6441159a1ccp-26,
+    0x1.71de3a68d6c00p-19, 0x1.a01a01a007335p-13, 0x1.111111111119bp-7, 0x1.5555555555555p-3};
 /* (2 atanh(z) - 2 z) / z^3 over z^2, |z| <= 0.1716, error of the log 2^-59.5: z^12 .. z^0 */
 static const double tci_math_log_wide_c[] = {
     0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3, 0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
@@ -399,23 +398,34 @@ static void tci_math_erfc_f32(tci_math *m)
     tci_math_select(m, tci_math_compare(m, TCI_P_LT, a, tci_math_k(m, 0.46875)), near, far);
 }
 
-/* tan(x): r = x - q pi/2 as for sin; -1 / tan(r) where q is odd. */
+/* tan(x): r = x - q pi/2 as for sin; -1 / tan(r) where q is odd. The last roundings of r and tan(r)
+ * are kept beside them until the quotient is rounded. */
 static void tci_math_tan_f32(tci_math *m)
 {
-    int x = tci_math_arg(m, 0);
-    int magic = tci_math_k(m, tci_math_magic);
+    int x = tci_math_arg(m, 0), magic = tci_math_k(m, tci_math_magic);
     int sum = tci_math_fma(m, x, tci_math_k(m, 0x1.45f306p-1), magic); /* 2 / pi */
     int q = tci_math_2(m, TCI_P_SUB, sum, magic);
-    int r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[0] / 2), x);
-    r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[1] / 2), r);
-    r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[2] / 2), r);
+    int first = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[0] / 2), x);
+    tci_math_pair second = tci_math_product(m, q, tci_math_k(m, tci_math_minus_pi[1] / 2));
+    int r = tci_math_2(m, TCI_P_ADD, first, second.hi);
+    int added = tci_math_2(m, TCI_P_SUB, r, first);
+    int low = tci_math_2(m, TCI_P_SUB, first, tci_math_2(m, TCI_P_SUB, r, added));
+    low = tci_math_2(m, TCI_P_ADD, low, tci_math_2(m, TCI_P_SUB, second.hi, added));
+    low = tci_math_2(m, TCI_P_ADD, low, second.lo);
+    low = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[2] / 2), low);
+    tci_math_pair angle = tci_math_sum(m, r, low);
+    r = angle.hi;
     int s = tci_math_2(m, TCI_P_MUL, r, r);
     int p = tci_math_poly(m, s, tci_math_tan_c, TCI_COUNT(tci_math_tan_c));
-    int t = tci_math_fma(m, p, tci_math_2(m, TCI_P_MUL, r, s), r);
+    low = tci_math_fma(m, s, angle.lo, angle.lo); /* tan'(r) is about 1 + r^2 */
+    tci_math_pair t = tci_math_sum(m, r, tci_math_fma(m, p, tci_math_2(m, TCI_P_MUL, r, s), low));
+    int one = tci_math_k(m, 1.0);
+    int back = tci_math_2(m, TCI_P_DIV, tci_math_k(m, -1.0), t.hi);
+    int off = tci_math_fma(m, back, t.lo, tci_math_fma(m, back, t.hi, one));
+    back = tci_math_fma(m, back, off, back);
     int odd = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, sum), tci_math_ki(m, 1));
     odd = tci_math_compare(m, TCI_P_EQ, odd, tci_math_ki(m, 1));
-    int y = tci_math_select(m, odd, tci_math_2(m, TCI_P_DIV, tci_math_k(m, -1.0), t), t);
-    y = tci_math_keep_zero(m, x, y);
+    int y = tci_math_keep_zero(m, x, tci_math_select(m, odd, back, t.hi));
     int size = tci_math_1(m, TCI_P_ABS, x);
     int big = tci_math_compare(m, TCI_P_LT, tci_math_k(m, tci_math_trig_bound), size);
     tci_math_select(m, big, tci_math_lane1(m, TCI_H_TAN_SLOW_F32, x, big), y);
@@ -483,7 +493,7 @@ static void tci_math_exp2(tci_math *m)
     tci_math_scale(m, p, tci_math_to_bits(m, sum));
 }
 
-/* With E = e^|x| - 1: (E + E / (E + 1)) / 2, in quarters of E; x itself where its cube is lost. */
+/* Below 1 x + x^3 P(x^2); else, with E = e^|x| - 1, (E + E / (E + 1)) / 2 in quarters of E. */
 static void tci_math_sinh(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
@@ -494,8 +504,13 @@ static void tci_math_sinh(tci_math *m)
     int whole = tci_math_fma(m, quarter, tci_math_k(m, 4.0), tci_math_k(m, 1.0));
     int y = tci_math_2(m, TCI_P_ADD, quarter, tci_math_2(m, TCI_P_DIV, quarter, whole));
     y = tci_math_2(m, TCI_P_MUL, y, tci_math_k(m, 2.0));
-    int small = tci_math_compare(m, TCI_P_LT, a, tci_math_k_of(m, 0x1p-13, 0x1p-28));
-    tci_math_copy_sign(m, tci_math_select(m, small, a, y), x);
+    int s = tci_math_2(m, TCI_P_MUL, a, a);
+    int c = tci_math_is_wide(m)
+                ? tci_math_poly(m, s, tci_math_sinh_wide_c, TCI_COUNT(tci_math_sinh_wide_c))
+                : tci_math_poly(m, s, tci_math_sinh_c, TCI_COUNT(tci_math_sinh_c));
+    int cubic = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, a, s), c, a);
+    int small = tci_math_compare(m, TCI_P_LT, a, tci_math_k(m, 1.0));
+    tci_math_copy_sign(m, tci_math_select(m, small, cubic, y), x);
 }
 
 /* With S = e^|x| / 4: 2 (S + 1 / (16 S)). */
@@ -618,52 +633,6 @@ static void tci_math_log1p(tci_math *m)
     int y = tci_math_2(m, TCI_P_ADD, p.f, low);
     y = tci_math_fma(m, p.k, tci_math_k_of(m, tci_math_ln2, 0x1.62e42fefa39efp-1), y);
     tci_math_keep_zero(m, x, tci_math_log_edges(m, u, y));
-}
-
-/* The angle of (x, y), by a quotient in [0, tan(pi/8)]: of a = |y| and b = |x| it is a / b, or pi/4
- * and that of (a - b) / (a + b), or pi/2 and that of -b / a. Two infinities count as 1 and 1, and
- * what could overflow in a + b is made smaller. */
-static void tci_math_atan2(tci_math *m)
-{
-    int y = tci_math_arg(m, 0), x = tci_math_arg(m, 1);
-    int zero = tci_math_k(m, 0.0), one = tci_math_k(m, 1.0);
-    int inf = tci_math_k(m, (double)INFINITY);
-    int a = tci_math_1(m, TCI_P_ABS, y), b = tci_math_1(m, TCI_P_ABS, x);
-    int both = tci_math_2(m, TCI_P_AND, tci_math_compare(m, TCI_P_EQ, a, inf),
-                          tci_math_compare(m, TCI_P_EQ, b, inf));
-    int large = tci_math_k_of(m, 0x1p100, 0x1p1000);
-    int above = tci_math_2(m, TCI_P_OR, tci_math_compare(m, TCI_P_LT, large, a),
-                           tci_math_compare(m, TCI_P_LT, large, b));
-    int scale = tci_math_select(m, above, tci_math_k(m, 0.25), one);
-    a = tci_math_select(m, both, one, tci_math_2(m, TCI_P_MUL, a, scale));
-    b = tci_math_select(m, both, one, tci_math_2(m, TCI_P_MUL, b, scale));
-    int limit = tci_math_2(m, TCI_P_MUL, b, tci_math_k(m, 0x1.a8279ap-2)); /* tan(pi/8) */
-    int steep = tci_math_2(m, TCI_P_MUL, b, tci_math_k(m, 0x1.3504f4p+1)); /* tan(3pi/8) */
-    int past = tci_math_compare(m, TCI_P_LT, limit, a);
-    int turned = tci_math_compare(m, TCI_P_LT, steep, a);
-    int top = tci_math_select(m, past, tci_math_2(m, TCI_P_SUB, a, b), a);
-    int bottom = tci_math_select(m, past, tci_math_2(m, TCI_P_ADD, a, b), b);
-    top = tci_math_select(m, turned, tci_math_1(m, TCI_P_NEG, b), top);
-    bottom = tci_math_select(m, turned, a, bottom);
-    bottom = tci_math_select(m, tci_math_compare(m, TCI_P_EQ, bottom, zero), one, bottom);
-    int z = tci_math_2(m, TCI_P_DIV, top, bottom);
-    int s = tci_math_2(m, TCI_P_MUL, z, z);
-    int p = tci_math_is_wide(m)
-                ? tci_math_poly(m, s, tci_math_atan_wide_c, TCI_COUNT(tci_math_atan_wide_c))
-                : tci_math_poly(m, s, tci_math_atan_c, TCI_COUNT(tci_math_atan_c));
-    int tail = tci_math_2(m, TCI_P_MUL, tci_math_2(m, TCI_P_MUL, z, s), p);
-    int minus = tci_math_compare(m, TCI_P_LT, tci_math_to_bits(m, x), tci_math_ki(m, 0));
-    /* so many eighths of a turn, and to which side of them */
-    int eighths = tci_math_select(m, past, one, zero);
-    eighths = tci_math_select(m, turned, tci_math_k(m, 2.0), eighths);
-    int back = tci_math_2(m, TCI_P_SUB, tci_math_k(m, 4.0), eighths);
-    eighths = tci_math_select(m, minus, back, eighths);
-    int side = tci_math_select(m, minus, tci_math_k(m, -1.0), one);
-    tail = tci_math_fma(m, eighths, tci_math_k_of(m, -0x1.777a5cp-26, 0x1.1a62633145c07p-55),
-                        tci_math_2(m, TCI_P_MUL, side, tail));
-    tail = tci_math_fma(m, side, z, tail);
-    int r = tci_math_fma(m, eighths, tci_math_k_of(m, 0x1.921fb6p-1, 0x1.921fb54442d18p-1), tail);
-    tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, r), y);
 }
 
 /* sin(pi r) / (pi r) - 1 over s = r^2, |r| <= 1/2, error of the sine 2^-28.5, 2^-56.7: s^4 .. s^0
@@ -912,26 +881,37 @@ static int tci_math_poly_apart(tci_math *m, int x, const double *c, int n)
     return y;
 }
 
-/* sin(r + rl) and cos(r + rl) */
-static int tci_math_sin_near(tci_math *m, const tci_math_turn *t, int z)
+/* a + b, |a| >= |b|; lost, if not NULL: what rounding took. */
+static int tci_math_sum_of(tci_math *m, int a, int b, int *lost)
+{
+    if (!lost) {
+        return tci_math_2(m, TCI_P_ADD, a, b);
+    }
+    tci_math_pair sum = tci_math_sum(m, a, b);
+    *lost = sum.lo;
+    return sum.hi;
+}
+
+/* sin(r + rl) and cos(r + rl); lost, if not NULL: what the last rounding took. */
+static int tci_math_sin_near(tci_math *m, const tci_math_turn *t, int z, int *lost)
 {
     int p = tci_math_poly_apart(m, z, tci_math_sin_f64_c, TCI_COUNT(tci_math_sin_f64_c));
     int low = tci_math_2(m, TCI_P_MUL, tci_math_k(m, -0.5), z);
     low = tci_math_fma(m, low, t->rl, t->rl);
     low = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, t->r, z), p, low);
-    return tci_math_2(m, TCI_P_ADD, t->r, low);
+    return tci_math_sum_of(m, t->r, low, lost);
 }
 
-static int tci_math_cos_near(tci_math *m, const tci_math_turn *t, int z)
+static int tci_math_cos_near(tci_math *m, const tci_math_turn *t, int z, int *lost)
 {
     int one = tci_math_k(m, 1.0);
     int p = tci_math_poly_apart(m, z, tci_math_cos_f64_c, TCI_COUNT(tci_math_cos_f64_c));
     int half = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 0.5), z);
     int w = tci_math_2(m, TCI_P_SUB, one, half);
-    int lost = tci_math_2(m, TCI_P_SUB, tci_math_2(m, TCI_P_SUB, one, w), half);
+    int rest = tci_math_2(m, TCI_P_SUB, tci_math_2(m, TCI_P_SUB, one, w), half);
     int minus = tci_math_1(m, TCI_P_NEG, tci_math_2(m, TCI_P_MUL, t->r, t->rl));
     int low = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, z, z), p, minus);
-    return tci_math_2(m, TCI_P_ADD, w, tci_math_2(m, TCI_P_ADD, lost, low));
+    return tci_math_sum_of(m, w, tci_math_2(m, TCI_P_ADD, rest, low), lost);
 }
 
 static int tci_math_has_bit(tci_math *m, int bits, int64_t bit)
@@ -954,7 +934,7 @@ static void tci_math_trig_f64(tci_math *m, bool cosine)
 {
     tci_math_turn t = tci_math_turn_of(m);
     int z = tci_math_2(m, TCI_P_MUL, t.r, t.r);
-    int sine = tci_math_sin_near(m, &t, z), other = tci_math_cos_near(m, &t, z);
+    int sine = tci_math_sin_near(m, &t, z, NULL), other = tci_math_cos_near(m, &t, z, NULL);
     int quarters = cosine ? tci_math_2(m, TCI_P_ADD, t.bits, tci_math_ki(m, 1)) : t.bits;
     int y = tci_math_select(m, tci_math_has_bit(m, quarters, 1), other, sine);
     int back = tci_math_has_bit(m, quarters, 2);
@@ -967,10 +947,19 @@ static void tci_math_tan_f64(tci_math *m)
 {
     tci_math_turn t = tci_math_turn_of(m);
     int z = tci_math_2(m, TCI_P_MUL, t.r, t.r);
-    int sine = tci_math_sin_near(m, &t, z), other = tci_math_cos_near(m, &t, z);
+    int sine_rest, other_rest, sine = tci_math_sin_near(m, &t, z, &sine_rest);
+    int other = tci_math_cos_near(m, &t, z, &other_rest);
     int odd = tci_math_has_bit(m, t.bits, 1);
-    int top = tci_math_select(m, odd, tci_math_1(m, TCI_P_NEG, other), sine);
-    int y = tci_math_2(m, TCI_P_DIV, top, tci_math_select(m, odd, sine, other));
+    int top = tci_math_select(m, odd, other, sine);
+    int top_rest = tci_math_select(m, odd, other_rest, sine_rest);
+    int bottom = tci_math_select(m, odd, sine, other);
+    int bottom_rest = tci_math_select(m, odd, sine_rest, other_rest);
+    int back = tci_math_2(m, TCI_P_DIV, tci_math_k(m, 1.0), bottom);
+    int y = tci_math_2(m, TCI_P_MUL, top, back), minus = tci_math_1(m, TCI_P_NEG, y);
+    int off = tci_math_fma(m, minus, bottom_rest, top_rest);
+    off = tci_math_2(m, TCI_P_ADD, off, tci_math_fma(m, minus, bottom, top));
+    y = tci_math_fma(m, off, back, y);
+    y = tci_math_select(m, odd, tci_math_1(m, TCI_P_NEG, y), y);
     tci_math_turn_edges(m, &t, t.x, y, TCI_H_TAN_F64);
 }
 
@@ -1131,6 +1120,8 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     case TCI_P_LOG2: tci_math_log2(m); break;
     case TCI_P_LOG10: tci_math_log10(m); break;
     case TCI_P_ATAN2: tci_math_atan2(m); break;
+    case TCI_P_ASIN: tci_math_asin(m); break;
+    case TCI_P_ACOS: tci_math_acos(m); break;
     case TCI_P_COPYSIGN: tci_math_copysign(m); break;
     case TCI_P_SINC: tci_math_sinc(m); break;
     case TCI_P_LOG_LOW: tci_math_log_low(m, false); break;

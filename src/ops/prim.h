@@ -69,6 +69,7 @@
     X(EXPM1, "expm1", 1, S, 14) X(EXP2, "exp2", 1, S, 14) X(SINH, "sinh", 1, S, 24)               \
     X(COSH, "cosh", 1, S, 20) X(LOG1P, "log1p", 1, S, 24) X(LOG2, "log2", 1, S, 20)               \
     X(LOG10, "log10", 1, S, 20) X(ATAN2, "atan2", 2, S, 30) X(COPYSIGN, "copysign", 2, S, 2) \
+    X(ASIN, "asin", 1, S, 28) X(ACOS, "acos", 1, S, 28)                                           \
     X(SINC, "sinc", 1, S, 22) X(LOG_LOW, "log_low", 2, S, 2) X(LOG2_LOW, "log2_low", 2, S, 2)
 
 typedef enum tci_prim {

@@ -214,6 +214,11 @@ TCI_FN int tci_math_log_of(tci_math *m, int x, int *lost);
 /* sin(pi r) / (pi r) - 1, |r| <= 1/2. */
 TCI_FN int tci_math_half_turn(tci_math *m, int r);
 
+/* ---- ops/inverse_trig.c ---- */
+TCI_FN void tci_math_atan2(tci_math *m);
+TCI_FN void tci_math_asin(tci_math *m);
+TCI_FN void tci_math_acos(tci_math *m);
+
 /* ---- ops/special.c ---- */
 TCI_FN void tci_math_erfinv(tci_math *m);
 TCI_FN void tci_math_lgamma(tci_math *m);

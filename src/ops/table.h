@@ -94,9 +94,9 @@
     X(ROUND, round, 1, NUMERIC, EXACT, RINT(A), FLAT, "nearest integer, ties to even")             \
     X(TAN, tan, 1, FLOAT, CALL, TAN(A), DA(MUL(G, ADD(K(1), SQUARE(Y)))),                          \
       "tangent of a in radians")                                                                   \
-    X(ASIN, asin, 1, FLOAT, CALL, ATAN2(A, SQRT(FMA(NEG(A), A, K(1)))),                            \
+    X(ASIN, asin, 1, FLOAT, CALL, ASIN(A),                                                         \
       DA(MUL(G, RSQRT(SUB(K(1), SQUARE(A))))), "angle in [-pi/2, pi/2] whose sine is a")           \
-    X(ACOS, acos, 1, FLOAT, CALL, ATAN2(SQRT(FMA(NEG(A), A, K(1))), A),                            \
+    X(ACOS, acos, 1, FLOAT, CALL, ACOS(A),                                                         \
       DA(NEG(MUL(G, RSQRT(SUB(K(1), SQUARE(A)))))), "angle in [0, pi] whose cosine is a")          \
     X(ATAN, atan, 1, FLOAT, CALL, ATAN2(A, K(1)), DA(DIV(G, ADD(K(1), SQUARE(A)))),                \
       "angle in [-pi/2, pi/2] whose tangent is a")                                                 \

@@ -20,6 +20,7 @@
  * memory between its kernels, so where there is one, it is faster. */
 #include "../graph/build.h"
 #include "../graph/repeat.h"
+#include "relayout.h"
 #include "score_recompute.h"
 
 #include <string.h>
@@ -78,9 +79,8 @@ static int tci_bands_axis(const tci_pairs_set *set, int kernel)
         for (int i = 0; i < set->n_pairs && fits; i++) {
             const tci_node *n = set->pairs[i];
             if (n->op == TCI_OP_CONTRACT) {
-                int64_t label = n->attr[3 + n->attr[0] + n->attr[1] + a];
-                fits = tci_build_label(n->attr + 3, n->attr[0], label) < 0 ||
-                       tci_build_label(n->attr + 3 + n->attr[0], n->attr[1], label) < 0;
+                int64_t label = tci_contract_labels(n, 2)[a];
+                fits = !tci_contract_has(n, 0, label) || !tci_contract_has(n, 1, label);
             }
         }
         bool longer = longest < 0 ||
@@ -282,9 +282,7 @@ static int tci_bands_in(const tci_node *n, int which, int axis)
         return -1;
     }
     if (n->op == TCI_OP_CONTRACT) {
-        const int64_t *labels = n->attr + 3;
-        int64_t label = labels[n->attr[0] + n->attr[1] + axis];
-        return tci_build_label(labels + (which ? n->attr[0] : 0), in->rank, label);
+        return tci_contract_axis(n, which, tci_contract_labels(n, 2)[axis]);
     }
     if (tci_op_is_reduce(n->op)) {
         for (int i = 0; i < n->n_attr; i++) {
@@ -307,12 +305,9 @@ static tci_node *tci_bands_operand(tci_bands_loop *l, const tci_node *n, int whi
 {
     tci_scratch *s = l->b->a->s;
     tci_graph *g = l->b->a->g;
-    const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
-    int at = n->rank > 0
-                 ? tci_build_label(labels + (which ? n->attr[0] : 0), in->rank, out[n->rank - 1])
-                 : -1;
+    int at = n->rank > 0 ? tci_contract_axis(n, which, n->attr[n->n_attr - 1]) : -1;
     bool once = l->b->a->machine.block_threads == 0 && at >= 0 &&
-                !tci_dim_is_known(n->shape[n->rank - 1]) && at != tci_plan_fastest_axis(in);
+                !tci_dim_is_known(n->shape[n->rank - 1]) && at != tci_fastest_axis(in);
     int64_t *perm = TCI_NEW_ARRAY(s, int64_t, in->rank + 1);
     int *back = TCI_NEW_ARRAY(s, int, in->rank + 1);
     if (!once) {
@@ -416,8 +411,7 @@ static int tci_bands_out(const tci_bands_loop *l, const tci_pairs_end *end)
     const tci_node *n = end->node, *pair = l->set->pairs[end->pair];
     int axis = l->axis;
     if (!end->folds) {
-        const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
-        return tci_build_label(out, n->rank, labels[(n->in[1] == pair ? n->attr[0] : 0) + axis]);
+        return tci_contract_axis(n, 2, tci_contract_labels(n, n->in[1] == pair)[axis]);
     }
     for (int i = n->n_attr - 1; i >= 0; i--) {
         axis -= n->attr[i] < l->axis;

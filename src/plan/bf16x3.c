@@ -9,7 +9,7 @@
  * gives NaN.
  *
  * The copies are memory to write and read, so each element must be multiplied often. */
-#include "group.h"
+#include "route.h"
 
 #include "../ops/composite.h"
 
@@ -28,70 +28,19 @@ typedef struct tci_halves {
 
 /* ---- whether ---- */
 
-TCI_FN bool tci_plan_is_zero(const tci_node *n)
+static bool tci_halves_pay(tci_halves *h, const tci_contraction *c)
 {
-    return n->op == TCI_OP_CONST && n->value.f == 0;
-}
-
-/* The value whose elements an operand moves and pads with zeros; NULL: some size is unknown. */
-static tci_node *tci_halves_source(tci_node *n)
-{
-    while (tci_op_is(n->op, TCI_IS_VIEW) || (n->op == TCI_OP_PAD && tci_plan_is_zero(n->in[1]))) {
-        for (int i = 0; i < n->n_attr; i++) {
-            if (!tci_dim_is_known(n->attr[i])) {
-                return NULL;
-            }
-        }
-        n = n->in[0];
-    }
-    for (int i = 0; i < n->rank; i++) {
-        if (!tci_dim_is_known(n->shape[i])) {
-            return NULL;
-        }
-    }
-    return n->rank > 0 ? n : NULL;
-}
-
-static bool tci_halves_has_label(const int64_t *labels, int64_t n, int64_t label)
-{
-    bool found = false;
-    for (int i = 0; i < n; i++) {
-        found = found || labels[i] == label;
-    }
-    return found;
-}
-
-TCI_FN double tci_plan_products(const tci_node *n)
-{
-    double products = 1;
-    const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
-    for (int i = 0; i < n->rank; i++) {
-        products *= tci_dim_is_known(n->shape[i]) ? (double)tci_dim_known(n->shape[i]) : -1;
-    }
-    for (int k = 0; k < 2; labels += n->attr[k++]) {
-        const tci_node *x = n->in[k];
-        for (int i = 0; i < x->rank; i++) {
-            if (!tci_dim_is_known(x->shape[i])) {
-                return -1;
-            }
-            bool kept = tci_halves_has_label(out, n->rank, labels[i]);
-            products *= k == 0 && !kept ? (double)tci_dim_known(x->shape[i]) : 1;
-        }
-    }
-    return products;
-}
-
-static bool tci_halves_pay(tci_halves *h)
-{
-    double products = tci_plan_products(h->n), elements = 0;
+    const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_ZEROS | TCI_THROUGH_KNOWN;
+    double elements = 0;
     for (int k = 0; k < 2; k++) {
-        h->source[k] = tci_halves_source(h->n->in[k]);
-        if (!h->source[k]) {
+        h->source[k] = tci_below(h->n->in[k], through, NULL);
+        if (!tci_is_known(h->source[k]) || h->source[k]->rank == 0) {
             return false;
         }
         elements += (double)tci_dim_known(tci_node_count(h->source[k]));
     }
-    return products >= TCI_HALVES_LEAST && products >= TCI_HALVES_REUSE * elements;
+    return c->is_known && c->products >= TCI_HALVES_LEAST &&
+           c->products >= TCI_HALVES_REUSE * elements;
 }
 
 /* ---- nodes ---- */
@@ -145,36 +94,65 @@ static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const t
 static int64_t *tci_halves_labels(const tci_halves *h)
 {
     const tci_node *n = h->n;
-    int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2), fresh = 0;
-    for (int i = 3; i < n->n_attr; i++) {
-        fresh = TCI_MAX(fresh, n->attr[i] + 1);
-    }
-    attr[0] = n->attr[0] + 1;
-    attr[1] = n->attr[1] + 1;
-    attr[2] = n->attr[2];
-    for (int i = 3, to = 3; i < n->n_attr; i++) {
-        if (i == 3 || i == 3 + n->attr[0]) {
-            attr[to++] = fresh;
+    int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2);
+    int to = 3;
+    for (int which = 0; which < 3; which++) {
+        attr[which] = n->attr[which] + (which < 2);
+        if (which < 2) {
+            attr[to++] = tci_contract_fresh(n);
         }
-        attr[to++] = n->attr[i];
+        for (int i = 0; i < n->attr[which]; i++) {
+            attr[to++] = tci_contract_labels(n, which)[i];
+        }
     }
     return attr;
 }
 
-TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n)
+/* The contraction of halves, for which a matrix unit has a route. */
+static bool tci_halves_fits(tci_offer *o)
 {
-    tci_halves h = {.a = a, .g = a->g, .n = n};
-    const tci_machine *m = &a->machine;
-    bool unit = m->block_threads > 0 && m->matrix_units > 0 && m->is_fast && !m->reproducible;
-    if (!unit || n->dtype != TC_F32 || n->in[0]->dtype != TC_F32 || n->rank < 2 ||
-        !tci_halves_pay(&h)) {
-        return NULL;
+    const tci_machine *m = &o->a->machine;
+    tci_halves h = {.a = o->a, .g = o->a->g, .n = o->n};
+    bool unit = m->block_threads > 0 && m->matrix_units > 0 && m->is_fast;
+    if (!unit || o->n->dtype != TC_F32 || o->n->in[0]->dtype != TC_F32 || o->n->rank < 2 ||
+        !tci_halves_pay(&h, o->c)) {
+        return false;
     }
     tci_node *in[2];
     for (int k = 0; k < 2; k++) {
         tci_node *stack = tci_halves_stack(&h, h.source[k], k);
-        in[k] = tci_build_cast(a->g, tci_halves_over(&h, n->in[k], h.source[k], stack), TC_F32);
+        in[k] = tci_build_cast(h.g, tci_halves_over(&h, h.n->in[k], h.source[k], stack), TC_F32);
     }
-    return tci_graph_node(a->g, TCI_OP_CONTRACT, TC_F32, n->rank, n->shape, 2, in, n->n_attr + 2,
-                          tci_halves_labels(&h));
+    tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
+                                    h.n->n_attr + 2, tci_halves_labels(&h));
+    tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
+    *choice = tci_route_choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
+    o->found = choice;
+    return choice->n > 0;
+}
+
+static const tci_offer *tci_halves_offer(const tci_offer *o)
+{
+    const tci_route_choice *choice = o->found;
+    return &choice->offers[choice->best];
+}
+
+static double tci_halves_cost(const tci_offer *o)
+{
+    return tci_route_copies_ns(o, TCI_BY_UNIT) + tci_halves_offer(o)->cost_ns;
+}
+
+static tci_node *tci_halves_build(const tci_offer *o)
+{
+    const tci_offer *unit = tci_halves_offer(o);
+    tci_str_add(o->a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
+                              "as math may be fast\n");
+    return unit->route->build(unit);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
+{
+    static const tci_route row = {"bf16x3", TCI_SUMS_FAST, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+                                  tci_halves_fits, tci_halves_cost, tci_halves_build};
+    return &row;
 }

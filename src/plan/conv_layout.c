@@ -10,9 +10,8 @@
  * neighbouring bytes and rows that begin at such; a copy of the image costs one reading and writing
  * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
  * is a contracted one. NULL: this is none of these, or too small for it. */
-#include "../graph/build.h"
 #include "../kernel/matrix.h"
-#include "group.h"
+#include "route.h"
 
 enum { TCI_IMAGES_LEAST = 32 /* elements of the axis that lies fastest */ };
 
@@ -21,36 +20,22 @@ typedef struct tci_images {
     tci_scratch *s;
     tci_graph *g;
     const tci_node *n;
+    const tci_contraction *c;
     tci_node *source[2];
-    const int64_t *labels[2], *out;
     bool has_window[2];
+    int axes[2];   /* of the operands, to be contiguous */
+    int64_t last;  /* the label that the result's columns should have; -1: as they are */
 } tci_images;
 
 /* ---- the values behind the operands ---- */
 
-static bool tci_images_moves(const tci_node *n)
-{
-    bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
-                  tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
-    return widens || n->op == TCI_OP_PAD || tci_op_is(n->op, TCI_IS_VIEW);
-}
-
-static bool tci_images_is_known(const tci_node *n)
-{
-    bool known = tci_build_is_known(n->rank, n->shape);
-    for (int i = 0; i < n->n_attr && n->op != TCI_OP_CONTRACT; i++) {
-        known = known && tci_dim_is_known(n->attr[i]);
-    }
-    return known;
-}
-
-/* The value behind operand x, below what tci_plan_image looks through; NULL: sizes are unknown. */
+/* The value of operand x below windows, padding, other movement and a widening that nothing stores;
+ * NULL: sizes are unknown. */
 static tci_node *tci_images_source(const tci_algo *a, tci_node *x)
 {
-    while (tci_images_moves(x) && tci_images_is_known(x) && !tci_table_has(a->forced, x)) {
-        x = x->in[0];
-    }
-    return tci_images_is_known(x) && x->rank > 0 ? x : NULL;
+    const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_WIDENING | TCI_THROUGH_PADS;
+    x = tci_below(x, through | TCI_THROUGH_KNOWN, a->forced);
+    return tci_is_known(x) && x->rank > 0 ? x : NULL;
 }
 
 TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
@@ -64,7 +49,6 @@ static bool tci_images_look(tci_images *m)
     bool windows = false;
     for (int i = 0; i < 2; i++) {
         m->source[i] = tci_images_source(m->a, m->n->in[i]);
-        m->labels[i] = m->n->attr + 3 + (i ? m->n->attr[0] : 0);
         const tci_node *from = m->source[i];
         if (!from || !(tci_dtype_is_half((tc_dtype)from->dtype) ||
                        (from->dtype == TC_F32 && m->a->machine.is_fast))) {
@@ -75,24 +59,7 @@ static bool tci_images_look(tci_images *m)
         }
         windows = windows || m->has_window[i];
     }
-    m->out = m->labels[1] + m->n->attr[1];
-    return windows && tci_images_is_known(m->n) && m->source[0]->dtype == m->source[1]->dtype;
-}
-
-TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a)
-{
-    const tci_node *from = n->in[0];
-    tci_dim before = 1, there = 1;
-    for (int i = 0; i < a; i++) {
-        before = tci_dim_mul(before, n->shape[i]);
-    }
-    for (int i = 0; i < from->rank; i++) {
-        if (there == before && from->shape[i] == n->shape[a] && n->shape[a] != 1) {
-            return i;
-        }
-        there = tci_dim_mul(there, from->shape[i]);
-    }
-    return -1;
+    return windows && tci_is_known(m->n) && m->source[0]->dtype == m->source[1]->dtype;
 }
 
 TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
@@ -125,7 +92,7 @@ static bool tci_images_suits(const tci_images *m, int which, int a)
            tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
 }
 
-/* Are the elements of windows kept in the result? */
+/* True if the result has elements of windows. */
 static bool tci_images_keeps_elements(const tci_images *m)
 {
     bool kept = false;
@@ -136,49 +103,47 @@ static bool tci_images_keeps_elements(const tci_images *m)
         }
         int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
         for (int i = 0; i < n; i++) {
-            int64_t label = m->labels[which][x->rank - 1 - i];
-            kept = kept || tci_build_label(m->out, m->n->rank, label) >= 0;
+            kept = kept || !tci_contract_sums(m->n, m->c->in[which].labels[x->rank - 1 - i]);
         }
     }
     return kept;
 }
 
-/* The operands' axes to lie fastest; *last: the label that the result's columns should have, -1 as
- * it is. */
-static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
+/* Chooses axes and last; false: there are none. */
+static bool tci_images_choose(tci_images *m)
 {
-    const tci_node *n = m->n;
-    axes[0] = axes[1] = -1;
-    *last = -1;
-    for (int i = 0; i < n->attr[0] && !tci_images_keeps_elements(m); i++) { /* contracted */
-        int64_t label = m->labels[0][i];
-        int j = tci_build_label(m->labels[1], n->attr[1], label);
-        bool summed = tci_build_label(m->out, n->rank, label) < 0 && j >= 0;
-        if (summed && tci_images_suits(m, 0, i) && tci_images_suits(m, 1, j) &&
-            (axes[0] < 0 || tci_dim_lt(n->in[0]->shape[axes[0]], n->in[0]->shape[i]))) {
-            axes[0] = i;
-            axes[1] = j;
+    bool kept = tci_images_keeps_elements(m);
+    m->axes[0] = m->axes[1] = -1;
+    m->last = -1;
+    for (int i = 0; i < m->c->n_axes && !kept; i++) {
+        const tci_contract_axis_of *axis = &m->c->axes[i];
+        if (axis->group == TCI_AXES_K && tci_images_suits(m, 0, axis->at[0]) &&
+            tci_images_suits(m, 1, axis->at[1]) &&
+            (m->axes[0] < 0 || tci_dim_lt(m->n->in[0]->shape[m->axes[0]], axis->size))) {
+            m->axes[0] = axis->at[0];
+            m->axes[1] = axis->at[1];
         }
     }
-    for (int which = 0; which < 2 && tci_images_keeps_elements(m); which++) { /* its own */
-        for (int i = 0; i < n->attr[which]; i++) {
-            int64_t label = m->labels[which][i], best = axes[which];
-            bool own = tci_build_label(m->out, n->rank, label) >= 0 &&
-                       tci_build_label(m->labels[1 - which], n->attr[1 - which], label) < 0;
-            bool longer = best < 0 || tci_dim_lt(n->in[which]->shape[best], n->in[which]->shape[i]);
+    for (int which = 0; which < 2 && kept; which++) { /* its own */
+        const tci_node *x = m->n->in[which];
+        for (int i = 0; i < x->rank; i++) {
+            int64_t label = m->c->in[which].labels[i], best = m->axes[which];
+            bool own = !tci_contract_sums(m->n, label) &&
+                       !tci_contract_has(m->n, 1 - which, label);
+            bool longer = best < 0 || tci_dim_lt(x->shape[best], x->shape[i]);
             if (own && longer && tci_images_suits(m, which, i)) {
-                axes[which] = i;
-                *last = m->has_window[which] ? label : *last;
+                m->axes[which] = i;
+                m->last = m->has_window[which] ? label : m->last;
             }
         }
     }
-    return axes[0] >= 0 && axes[1] >= 0;
+    return m->axes[0] >= 0 && m->axes[1] >= 0;
 }
 
 /* Is f32 multiplied often enough for copies, along a contracted axis? */
 static bool tci_images_pays(const tci_images *m)
 {
-    double elements = 0, products = tci_plan_products(m->n);
+    double elements = 0, products = m->c->products;
     for (int i = 0; i < 2; i++) {
         elements += (double)tci_dim_known(tci_node_count(m->source[i]));
     }
@@ -187,82 +152,59 @@ static bool tci_images_pays(const tci_images *m)
             products >= TCI_SINGLE_REUSE * elements);
 }
 
+static bool tci_images_fits(tci_offer *o)
+{
+    tci_images *m = TCI_NEW(o->a->s, tci_images);
+    *m = (tci_images){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n, .c = o->c};
+    o->found = m;
+    return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 && o->n->rank >= 2 &&
+           tci_images_look(m) && tci_images_choose(m) && tci_images_pays(m);
+}
+
+static double tci_images_cost(const tci_offer *o)
+{
+    const tci_images *m = o->found;
+    return tci_route_copies_ns(o, m->source[0]->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
+}
+
 /* ---- the copies ---- */
 
-/* The value behind an operand with that axis last, in memory, and permuted back. */
-static tci_node *tci_images_copy(const tci_images *m, tci_node *x, int axis)
-{
-    int64_t *perm = TCI_NEW_ARRAY(m->s, int64_t, x->rank);
-    int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, x->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, x->rank);
-    if (axis == x->rank - 1) {
-        tci_algo_force(m->a, x);
-        return x;
-    }
-    for (int i = 0; i < x->rank; i++) {
-        perm[i] = i < axis ? i : i + 1 < x->rank ? i + 1 : axis;
-        shape[i] = x->shape[perm[i]];
-        back[perm[i]] = i;
-    }
-    tci_node *copy = tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
-                                    x->rank, perm);
-    tci_algo_force(m->a, copy);
-    return tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, x->shape, 1, &copy,
-                          x->rank, back);
-}
-
-/* Operand x with `now` in the place of the value behind it. */
-static tci_node *tci_images_over(const tci_images *m, tci_node *x, const tci_node *source,
-                                 tci_node *now)
-{
-    if (x == source) {
-        return now;
-    }
-    tci_node *in[2] = {tci_images_over(m, x->in[0], source, now), x->n_in > 1 ? x->in[1] : NULL};
-    return tci_graph_node(m->g, x->op, (tc_dtype)x->dtype, x->rank, x->shape, x->n_in, in,
-                          x->n_attr, x->attr);
-}
-
-/* The contraction of `in`, its result's axes with label `last` behind all others; *back: the order
- * of axes that is the old one. */
-static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, int64_t last,
-                                     int64_t *back)
+/* The contraction of `in`, the axis of its result with label `last` behind all others; *back: the
+ * order of axes that is the old one. */
+static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, int64_t *back)
 {
     const tci_node *n = m->n;
-    int64_t *attr = tci_scratch_copy(m->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    int64_t *out = attr + (m->out - n->attr);
-    tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, n->rank);
-    int at = tci_build_label(m->out, n->rank, last);
+    int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
+    int at = tci_build_label(m->c->out, n->rank, m->last);
+    tci_relayout_last(n, at < 0 ? n->rank - 1 : at, order);
     for (int i = 0; i < n->rank; i++) {
-        int from = at < 0 || i < at ? i : i + 1 < n->rank ? i + 1 : at;
-        out[i] = m->out[from];
-        shape[i] = n->shape[from];
-        back[from] = i;
+        back[order[i]] = i;
     }
-    return tci_graph_node(m->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, in,
-                          n->n_attr, attr);
+    return tci_contract_in_order(m->s, m->g, n, in, order);
 }
 
-TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
+static tci_node *tci_images_build(const tci_offer *o)
 {
-    tci_images m = {.a = a, .s = a->s, .g = a->g, .n = n};
-    int axes[2];
-    int64_t last;
-    if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 || n->rank < 2 ||
-        !tci_images_look(&m) || !tci_images_choose(&m, axes, &last) || !tci_images_pays(&m)) {
-        return NULL;
-    }
+    const tci_images *m = o->found;
+    const tci_node *n = o->n;
     tci_node *in[2];
-    int64_t *back = TCI_NEW_ARRAY(m.s, int64_t, n->rank);
+    int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
     for (int i = 0; i < 2; i++) {
-        int axis = tci_plan_image_axis(n->in[i], m.source[i], axes[i]);
-        tci_node *copy = tci_images_copy(&m, m.source[i], axis);
-        in[i] = tci_images_over(&m, n->in[i], m.source[i], copy);
+        int axis = tci_plan_image_axis(n->in[i], m->source[i], m->axes[i]);
+        int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, m->source[i]->rank);
+        tci_relayout_last(m->source[i], axis, order);
+        tci_node *copy = tci_relayout(m->a, m->source[i], (tci_relayout_to){.order = order});
+        in[i] = tci_relayout_over(m->a, n->in[i], m->source[i], copy);
     }
-    tci_node *r = tci_images_contract(&m, in, last, back);
-    tci_node *parts = last < 0 ? NULL : tci_plan_parts(a, r);
+    tci_node *r = tci_images_contract(m, in, back);
+    tci_node *parts = m->last < 0 ? NULL : tci_plan_parts(m->a, r);
     r = parts ? parts : r;
-    return last < 0 ? r
-                    : tci_graph_node(m.g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
-                                     &r, n->rank, back);
+    return m->last < 0 ? r : tci_algo_permute(m->a, r, back);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
+{
+    static const tci_route row = {"channels-last copies", TCI_SUMS_UNIT, TCI_ROUTE_REORDERS,
+                                  tci_images_fits, tci_images_cost, tci_images_build};
+    return &row;
 }

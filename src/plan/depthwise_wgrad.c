@@ -8,8 +8,7 @@
  * line is written out: each place of both operands is read once and serves all of them. Parts are
  * so many lines, or stretches of one, that there are threads enough and a sum is one chain. NULL:
  * this is none of these. */
-#include "../graph/build.h"
-#include "group.h"
+#include "route.h"
 
 enum {
     TCI_ALONE_THREADS = 1 << 14, /* that keep any device busy, with several loads each */
@@ -31,20 +30,12 @@ typedef struct tci_alone {
 
 /* ---- whether ---- */
 
-static const tci_node *tci_alone_uncast(const tci_node *x)
-{
-    while (x->op == TCI_OP_CAST) {
-        x = x->in[0];
-    }
-    return x;
-}
-
 /* Has the result the elements, which the other operand lacks, and of all other axes one, the
  * channels, that has several places? What else there is of windows is summed, with the other's. */
 static bool tci_alone_fits(tci_alone *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
-    const int64_t *others = p->n->attr + 3 + (p->image ? 0 : p->n->attr[0]);
+    const int64_t *others = tci_contract_labels(p->n, 1 - p->image);
     int channels = 0, taken = 0;
     for (int i = 0; i < p->rank; i++) {
         bool kept = tci_build_label(p->out, p->n->rank, p->labels[i]) >= 0;
@@ -67,8 +58,8 @@ static bool tci_alone_look(tci_alone *p)
 {
     const tci_node *n = p->n;
     bool known = tci_build_is_known(n->rank, n->shape) && n->dtype != TC_F64;
-    p->image = tci_alone_uncast(n->in[0])->op == TCI_OP_WINDOW ? 0 : 1;
-    const tci_node *window = tci_alone_uncast(n->in[p->image]);
+    p->image = tci_below(n->in[0], TCI_THROUGH_CASTS, NULL)->op == TCI_OP_WINDOW ? 0 : 1;
+    const tci_node *window = tci_below(n->in[p->image], TCI_THROUGH_CASTS, NULL);
     for (int i = 0; i < 2; i++) {
         known = known && tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
                 tci_node_count(n->in[i]) != 0;
@@ -76,8 +67,8 @@ static bool tci_alone_look(tci_alone *p)
     if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_ALONE_AXES) {
         return false;
     }
-    p->labels = n->attr + 3 + (p->image ? n->attr[0] : 0);
-    p->out = n->attr + n->n_attr - n->rank;
+    p->labels = tci_contract_labels(n, p->image);
+    p->out = tci_contract_labels(n, 2);
     p->rank = window->rank;
     p->first = window->in[0]->rank;
     return tci_alone_fits(p);
@@ -87,8 +78,7 @@ static bool tci_alone_look(tci_alone *p)
 static int tci_alone_axis(const tci_alone *p, int which, tci_node **image)
 {
     tci_node *x = p->n->in[which];
-    const int64_t *labels = p->n->attr + 3 + (which ? p->n->attr[0] : 0);
-    int at = tci_build_label(labels, x->rank, p->labels[p->channel]);
+    int at = tci_contract_axis(p->n, which, p->labels[p->channel]);
     *image = tci_plan_image(p->a, x);
     return *image ? tci_plan_image_axis(x, *image, at) : -1;
 }
@@ -162,7 +152,7 @@ static tci_node *tci_alone_operand(const tci_alone *p, int which, int64_t fresh,
                                    int *rank)
 {
     tci_node *x = p->n->in[which];
-    const int64_t *from = p->n->attr + 3 + (which ? p->n->attr[0] : 0);
+    const int64_t *from = tci_contract_labels(p->n, which);
     tci_dim *shape = TCI_NEW_ARRAY(p->a->s, tci_dim, 2 * x->rank);
     *rank = 0;
     for (int i = 0; i < x->rank; i++) {
@@ -189,22 +179,34 @@ static void tci_alone_order(const tci_alone *p, int64_t *order)
     }
 }
 
-TCI_FN tci_node *tci_plan_alone(const tci_algo *a, tci_node *n)
+static bool tci_alone_route_fits(tci_offer *o)
 {
-    tci_alone p = {.a = a, .n = n};
-    if (!tci_plan_has_image_unit(a->machine) || !tci_alone_look(&p) || !tci_alone_lies(&p)) {
-        return NULL;
-    }
+    tci_alone *p = TCI_NEW(o->a->s, tci_alone);
+    *p = (tci_alone){.a = o->a, .n = o->n};
+    o->found = p;
+    return tci_plan_has_image_unit(o->a->machine) && tci_alone_look(p) && tci_alone_lies(p);
+}
+
+static double tci_alone_cost(const tci_offer *o)
+{
+    tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
+    work.launches++;
+    return tci_route_ns(o, work);
+}
+
+static tci_node *tci_alone_build(const tci_offer *o)
+{
+    const tci_algo *a = o->a;
+    tci_node *n = o->n;
+    tci_alone p = *(const tci_alone *)o->found;
     tci_alone_cut(&p);
-    int64_t fresh = 0, axes[TCI_ALONE_AXES], *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
+    int64_t fresh = tci_contract_fresh(n), axes[TCI_ALONE_AXES];
+    int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + p.first);
     tci_node *in[2];
     int at = 3, n_parts = 0, rank;
-    for (int i = 3; i < n->n_attr; i++) {
-        fresh = TCI_MAX(fresh, n->attr[i] + 1);
-    }
     for (int i = 0; i < 2; i++) {
         in[i] = tci_alone_operand(&p, i, fresh, attr + at, &rank);
         attr[i] = rank;
@@ -234,4 +236,11 @@ TCI_FN tci_node *tci_plan_alone(const tci_algo *a, tci_node *n)
         sum = cut ? cut : sum;
     }
     return tci_build_cast(a->g, tci_algo_permute(a, sum, back), (tc_dtype)n->dtype);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
+{
+    static const tci_route row = {"depthwise filter gradient", TCI_SUMS_LINES, TCI_ROUTE_REORDERS,
+                                  tci_alone_route_fits, tci_alone_cost, tci_alone_build};
+    return &row;
 }

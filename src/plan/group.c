@@ -806,8 +806,9 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 {
     for (int i = 0; i < f->n_refusals; i++) {
         const tci_refusal *r = &f->refusals[i];
-        tci_str_printf(why, "%s is not computed with %s: %s\n", tci_op_name(r->reader->op),
+        tci_str_printf(why, "%s is not computed with %s: %s", tci_op_name(r->reader->op),
                        tci_op_name(r->source->op), tci_why_text((tci_why)r->why));
+        tci_why_end(why, r->reader, r->source);
     }
 }
 

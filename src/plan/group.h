@@ -47,6 +47,7 @@
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
+#include "../graph/contraction.h"
 #include "../kernel/lower.h"
 #include "../loop/loop.h"
 #include "plan.h"
@@ -262,6 +263,7 @@ typedef struct tci_algo {
     tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
     tci_table *panels; /* as in tci_plan; NULL: nothing is computed once */
     tci_table *associations; /* of a processor, as in tci_fusion; else NULL */
+    tci_str *routes;   /* lines on how contractions are computed (plan/route.c); NULL: none */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -271,8 +273,6 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
     }
 }
 
-/* x with its axes in that order: one PERMUTE at most. */
-TCI_FN tci_node *tci_algo_permute(const tci_algo *a, tci_node *x, const int64_t *perm);
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
@@ -302,65 +302,33 @@ static inline bool tci_plan_has_image_unit(tci_machine machine)
 /* plan/conv_layout.c: the bf16 or f16 value behind operand x, of known sizes, below windows,
  * padding, other movements and a widening, unless one of these lies in memory; NULL: there is
  * none. */
-TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
+TCI_BLOCK_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
 /* The whole axis of that value that is axis a of x; -1: none is. */
-TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a);
-/* The axis of a reshaped node's input that is axis a of it; -1: none is. */
+TCI_BLOCK_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a);
+/* plan/shapes.c: the axis of a reshaped node's input that is its axis a; -1: none is. */
 TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
-/* Contraction n of windows with channels last; NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
-/* plan/small_channel_conv.c: convolution n of an image of few channels with rows of its windows as
- * runs of memory; NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n);
-/* plan/depthwise_wgrad.c: contraction n, the gradient of filters of one channel each, of operands
- * with their channels last, as a sum of parts; NULL: it stays as it is. Where those channels are in
- * the image behind operand `which` of such a gradient; -1: n is none. */
-TCI_FN tci_node *tci_plan_alone(const tci_algo *a, tci_node *n);
-TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, tci_node **image);
+/* plan/depthwise_wgrad.c: where the channels are in the image of operand `which` of contraction n,
+ * the gradient of filters of one channel each; -1: n is none. */
+TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which,
+                                     tci_node **image);
 /* plan/algorithm.c: reduction n as one of chunks; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
-/* plan/kmajor.c: contraction n of f32, with operands as a matrix unit takes them; NULL: it stays as
- * it is. */
-TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n);
-/* plan/bf16x3.c: the products of contraction n; -1: some size is unknown. */
-TCI_FN double tci_plan_products(const tci_node *n);
-/* plan/bf16x3.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
- * NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
-/* Is n the number zero? */
-TCI_FN bool tci_plan_is_zero(const tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
 /* plan/int8_dot.c: products of contraction n that lanes of a processor, or its unit, take at once
  * (tci_kred.points), 0: one. */
-TCI_FN int tci_plan_points(const tci_node *n, tci_machine machine);
-/* Does a processor's unit take contraction n, which is of bytes of any signs? */
-TCI_FN bool tci_plan_any_signs(const tci_node *n, tci_machine machine);
-/* plan/algorithm.c: operand n below a widening of halves or small integers, and movements of it,
- * that nothing stores; NULL: none. */
-TCI_FN tci_node *tci_plan_narrow(const tci_algo *a, tci_node *n);
+TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine);
+/* True if a processor's unit takes the contraction, which is of bytes of any signs. */
+TCI_FN bool tci_plan_any_signs(const tci_contraction *c, const tci_machine *machine);
 /* Contraction n of bytes that differ in their signs, where it takes four products; else n. */
 TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n);
-/* Contraction n of integers of few bits without the zero points that are subtracted from them;
- * NULL: it has none. And what that makes, as n. */
-TCI_FN tci_node *tci_plan_uncentred(const tci_algo *a, tci_node *n);
-TCI_FN tci_node *tci_plan_centre(const tci_algo *a, const tci_node *n, tci_node *sums);
-/* plan/prepack.c: contraction n over a copy of its weights that lies in panels, or (several) only
- * of one where these hold several points in an element; NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool several);
 /* Is n computed from nothing that a run gives or changes? */
 TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n);
 /* plan/scatter_sort.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
-/* plan/algorithm.c: the axis of n's source that lies fastest in memory, seen through permutations:
- * as an axis of n. */
-TCI_FN int tci_plan_fastest_axis(const tci_node *n);
-/* n in memory, in rows of a multiple of `align` elements. */
-TCI_FN tci_node *tci_plan_with_pitch(const tci_algo *a, tci_node *n, int align);
 /* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
@@ -370,15 +338,9 @@ TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line);
 /* plan/sort.c: TOPK n as what finds its places. */
 TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
-/* plan/split_k.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a
- * line in `orders`. NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
+/* plan/split_k.c: contraction n as a sum of parts, with a line in `orders`; NULL: it stays as it
+ * is. */
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
-/* Contraction n with the axes of each operand together, where a processor makes tiles of it only
- * then, and the order of its axes; NULL: it is left alone. And n of what was made of that. */
-TCI_FN tci_node *tci_plan_sides(const tci_algo *a, tci_node *n, int64_t *order);
-TCI_FN tci_node *tci_plan_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
-                                   const int64_t *order);
 /* plan/materialize.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */
@@ -446,10 +408,15 @@ TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
 TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why);
 /* plan/price.c. Prices of the kernels of all plans of a job. */
-typedef struct tci_prices_item { tci_hash text; tci_price price; } tci_prices_item;
+typedef struct tci_prices_item {
+    tci_hash text;
+    tci_price price;
+    bool settled;           /* no cut of such a kernel pays */
+} tci_prices_item;
 typedef struct tci_prices {
     tci_scratch *s;
     tci_machine machine;
+    double whole_ns;        /* of all kernels of the plan at hand */
     tci_prices_item *items; int n, cap;
 } tci_prices;
 enum { TCI_PRICE_EDGES = 8 };
@@ -457,13 +424,16 @@ enum { TCI_PRICE_EDGES = 8 };
  * the trials the best one that pays. */
 typedef struct tci_suspect {
     int32_t group;
-    double floor;           /* ns */
+    double floor, excess;   /* ns; of its price over that */
+    bool waits;             /* for a neighbour of higher excess */
     tci_node *edges[TCI_PRICE_EDGES];
     int n_edges;
     int best;               /* of edges; -1: none pays */
     double before, after;   /* ns of the same nodes in the plan and in that trial */
 } tci_suspect;
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list);
+/* The trials of s, a suspect of plan p, are over. */
+TCI_FN void tci_price_settle(tci_prices *all, const tci_plan *p, const tci_suspect *s);
 /* `trial`, which lies in scratch `of`, stores number `edge` of s->edges. */
 TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
                           const tci_plan *trial, int edge, tci_suspect *s);
@@ -512,6 +482,16 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
                                 const tci_group *g, tci_kernel *k);
 /* The steps are in order and have memory: those of bodies take their places. */
 TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p);
+/* plan/origin.c: canonical numbers of the nodes that the group computes; 0: how many of them. */
+TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
+                                  tci_step *step);
+/* How much an op tells of what a kernel takes its time for. */
+TCI_FN double tci_plan_op_weight(int op);
+/* The end of a line of p->why: a tab, the canonical numbers + 1 of reader and source (0: none) and
+ * the bytes that both together would save. debug/explain.c reads it; */
+TCI_FN void tci_why_end(tci_str *why, const tci_node *reader, const tci_node *source);
+/* the lines without these. */
+TCI_FN void tci_why_plain(tci_str *out, const char *why);
 /* plan/verify.c */
 TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 /* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;

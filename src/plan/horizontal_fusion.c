@@ -228,7 +228,11 @@ static tci_step tci_beside_step(tci_scratch *s, tci_plan *p, const tci_step *ste
 {
     tci_step joint = {.kernel = tci_beside_kernel(s, p, steps, n), .group = -1};
     const tci_kernel *k = p->kernels[joint.kernel];
-    int operand = 0, literal = 0;
+    int operand = 0, literal = 0, room = 0;
+    for (int i = 0; i < n; i++) {
+        room += steps[i].n_origins;
+    }
+    joint.origins = TCI_NEW_ARRAY(s, int32_t, room + 1);
     joint.members = tci_scratch_copy(s, steps, sizeof(*steps) * (size_t)n);
     joint.operands = TCI_NEW_ARRAY(s, int32_t, k->n_operands + 1);
     joint.offsets = TCI_NEW_ARRAY(s, tci_dim, k->n_operands + 1);
@@ -241,6 +245,9 @@ static tci_step tci_beside_step(tci_scratch *s, tci_plan *p, const tci_step *ste
         }
         for (int l = 0; l < m->n_literals; l++) {
             joint.literals[literal++] = steps[i].literals[l];
+        }
+        for (int k = 0; k < steps[i].n_origins; k++) {
+            joint.origins[joint.n_origins++] = steps[i].origins[k];
         }
     }
     return joint;

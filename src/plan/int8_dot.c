@@ -15,84 +15,65 @@
  * So it is with zero points, numbers that are the same along what is summed and may be of any size:
  *
  *     sum (a - y) (b - z)  =  sum a b  -  y sum (b - z)  -  z sum a */
-#include "../graph/build.h"
-#include "group.h"
+#include "route.h"
 
 enum { TCI_BYTES_REUSE = 16 /* products for each element that is summed beside, at least */ };
 
 /* The dtype that an operand in i32 widens, through views; TC_I32: it is not so. */
-static tc_dtype tci_bytes_source(const tci_node *n)
+static tc_dtype tci_bytes_source(tci_node *n)
 {
-    while (tci_op_is(n->op, TCI_IS_VIEW)) {
-        n = n->in[0];
-    }
+    n = tci_below(n, TCI_THROUGH_MOVEMENT, NULL);
     tc_dtype t = n->op == TCI_OP_CAST ? (tc_dtype)n->in[0]->dtype : TC_I32;
     return t == TC_I8 || t == TC_U8 || t == TC_I16 ? t : TC_I32;
 }
 
-/* The elements of a result along axes that only operand `which` has. */
-static double tci_bytes_own(const tci_node *n, int which)
-{
-    const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
-    const int64_t *out = labels[1] + n->attr[1];
-    double points = 1;
-    for (int i = 0; i < n->rank; i++) {
-        bool own = tci_build_label(labels[which], (int)n->attr[which], out[i]) >= 0 &&
-                   tci_build_label(labels[1 - which], (int)n->attr[1 - which], out[i]) < 0;
-        points *= own ? (double)tci_dim_known(n->shape[i]) : 1;
-    }
-    return points;
-}
-
 /* Is it of bytes that a matrix unit takes, of whatever signs, of `few` rows or columns at least?
  * Who sees the kernel decides. */
-static bool tci_bytes_for_unit(const tci_node *n, int few)
+static bool tci_bytes_for_unit(const tci_contraction *c, int few)
 {
-    if (!tci_build_is_known(n->rank, n->shape) ||
-        !tci_build_is_known(n->in[0]->rank, n->in[0]->shape) || tci_node_count(n) == 0) {
-        return false;
-    }
-    double a = tci_bytes_own(n, 0), b = tci_bytes_own(n, 1), products = tci_plan_products(n);
-    return TCI_MIN(a, b) >= few && TCI_MAX(a, b) >= TCI_MATRIX_COLUMNS &&
-           products >= TCI_MATRIX_COLUMNS * (double)tci_dim_known(tci_node_count(n)) &&
-           2 * products >= TCI_MATRIX_FLOPS;
+    double m = c->size[TCI_AXES_M], n = c->size[TCI_AXES_N];
+    return c->is_known && TCI_MIN(m, n) >= few && TCI_MAX(m, n) >= TCI_MATRIX_COLUMNS &&
+           c->products >= TCI_MATRIX_COLUMNS * (double)tci_dim_known(tci_node_count(c->n)) &&
+           2 * c->products >= TCI_MATRIX_FLOPS;
 }
 
 /* By a processor's unit (kernel/matrix.c)? */
-static bool tci_bytes_on_unit(const tci_node *n, tci_machine machine)
+static bool tci_bytes_on_unit(const tci_contraction *c, const tci_machine *machine)
 {
-    return machine.unit_bytes && tci_bytes_for_unit(n, TCI_MATRIX_FEW);
+    return machine->unit_bytes && tci_bytes_for_unit(c, TCI_MATRIX_FEW);
 }
 
 /* By a device's, or those of its warps (kernel/product.c)? */
-static bool tci_bytes_on_device(const tci_node *n, tci_machine machine)
+static bool tci_bytes_on_device(const tci_contraction *c, const tci_machine *machine)
 {
-    return machine.block_threads > 0 &&
-           (machine.matrix_units > 0 || (machine.warp_unit & TC_WARP_BYTES)) &&
-           tci_dtype_get(tci_bytes_source(n->in[0]))->bytes == 1 &&
-           tci_dtype_get(tci_bytes_source(n->in[1]))->bytes == 1 &&
-           tci_bytes_for_unit(n, TCI_GATHER_SIDE);
+    return machine->block_threads > 0 &&
+           (machine->matrix_units > 0 || (machine->warp_unit & TC_WARP_BYTES)) &&
+           tci_dtype_get(tci_bytes_source(c->n->in[0]))->bytes == 1 &&
+           tci_dtype_get(tci_bytes_source(c->n->in[1]))->bytes == 1 &&
+           tci_bytes_for_unit(c, TCI_GATHER_SIDE);
 }
 
-TCI_FN bool tci_plan_any_signs(const tci_node *n, tci_machine machine)
+TCI_FN bool tci_plan_any_signs(const tci_contraction *c, const tci_machine *machine)
 {
-    return n->dtype == TC_I32 && tci_plan_points(n, machine) == 4 && tci_bytes_on_unit(n, machine);
+    return c->n->dtype == TC_I32 && tci_plan_points(c, machine) == 4 &&
+           tci_bytes_on_unit(c, machine);
 }
 
-TCI_FN int tci_plan_points(const tci_node *n, tci_machine machine)
+TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine)
 {
-    if (machine.block_threads > 0 || n->op != TCI_OP_CONTRACT) {
+    const tci_node *n = c->n;
+    if (machine->block_threads > 0) {
         return 0;
     }
     if (n->dtype == TC_I32) {
         tc_dtype a = tci_bytes_source(n->in[0]), b = tci_bytes_source(n->in[1]);
         int bytes = TCI_MAX(tci_dtype_get(a)->bytes, tci_dtype_get(b)->bytes);
-        int fours = tci_bytes_on_unit(n, machine) ? 4 : machine.int_points;
-        return bytes == 1 ? fours : bytes == 2 ? TCI_MIN(machine.int_points, 2) : 0;
+        int fours = tci_bytes_on_unit(c, machine) ? 4 : machine->int_points;
+        return bytes == 1 ? fours : bytes == 2 ? TCI_MIN(machine->int_points, 2) : 0;
     }
-    bool unit = machine.matrix_units > 0 && tci_build_is_known(n->rank, n->shape) &&
-                2 * tci_plan_products(n) >= TCI_MATRIX_FLOPS; /* kernel/matrix.c */
-    bool pairs = (machine.has_pairs || unit) && !machine.reproducible &&
+    bool unit = machine->matrix_units > 0 && c->is_known &&
+                2 * c->products >= TCI_MATRIX_FLOPS; /* kernel/matrix.c */
+    bool pairs = (machine->has_pairs || unit) && !machine->reproducible &&
                  n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
     return pairs ? 2 : 0;
 }
@@ -104,15 +85,14 @@ TCI_FN int tci_plan_points(const tci_node *n, tci_machine machine)
 static tci_node *tci_bytes_beside(const tci_algo *a, const tci_node *n, int which, tci_node *x,
                                   bool is_same)
 {
-    const int64_t *labels = n->attr + 3 + (which ? n->attr[0] : 0);
-    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    const int64_t *labels = tci_contract_labels(n, which), *out = tci_contract_labels(n, 2);
     int all = x->rank, rank = 0, n_axes = 0;
     int64_t *axes = TCI_NEW_ARRAY(a->s, int64_t, all + 1);
     int64_t *left = TCI_NEW_ARRAY(a->s, int64_t, all + 1);
     tci_dim *kept = TCI_NEW_ARRAY(a->s, tci_dim, all + 1);
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + 1);
     for (int i = 0; i < all; i++) {
-        if (tci_build_label(out, n->rank, labels[i]) < 0) {
+        if (tci_contract_sums(n, labels[i])) {
             axes[n_axes++] = i;
         } else {
             left[rank] = labels[i];
@@ -141,12 +121,6 @@ static tci_node *tci_bytes_ew(const tci_algo *a, int op, tci_node *x, tci_node *
     return tci_build_ew(a->g, op, in);
 }
 
-static tci_node *tci_bytes_contract(const tci_algo *a, const tci_node *n, tci_node *const *in)
-{
-    return tci_graph_node(a->g, TCI_OP_CONTRACT, TC_I32, n->rank, n->shape, 2, in, n->n_attr,
-                          n->attr);
-}
-
 /* ---- signs ---- */
 
 static double tci_bytes_sum_cost(const tci_algo *a, const tci_node *x)
@@ -154,27 +128,16 @@ static double tci_bytes_sum_cost(const tci_algo *a, const tci_node *x)
     return tci_plan_is_fixed(a, x) ? 0 : (double)tci_dim_hint(tci_node_count(x));
 }
 
-/* Of all sums, where sizes are typical ones. */
-static double tci_bytes_products(const tci_node *n)
-{
-    const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
-    double products = (double)tci_dim_hint(tci_node_count(n));
-    for (int i = 0; i < n->in[0]->rank; i++) {
-        bool summed = tci_build_label(out, n->rank, labels[i]) < 0;
-        products *= summed ? (double)tci_dim_hint(n->in[0]->shape[i]) : 1;
-    }
-    return products;
-}
-
 TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
 {
-    tc_dtype t = tci_plan_points(n, a->machine) == 4 ? tci_bytes_source(n->in[0]) : TC_I32;
-    if (t == TC_I32 || t != tci_bytes_source(n->in[1]) || tci_plan_any_signs(n, a->machine)) {
+    const tci_contraction *c = tci_contraction_of(a->s, n);
+    tc_dtype t = tci_plan_points(c, &a->machine) == 4 ? tci_bytes_source(n->in[0]) : TC_I32;
+    if (t == TC_I32 || t != tci_bytes_source(n->in[1]) || tci_plan_any_signs(c, &a->machine)) {
         return n;
     }
     double cost[2] = {tci_bytes_sum_cost(a, n->in[0]), tci_bytes_sum_cost(a, n->in[1])};
     int changed = cost[1] <= cost[0] ? 0 : 1;
-    if (TCI_BYTES_REUSE * cost[1 - changed] > tci_bytes_products(n)) {
+    if (TCI_BYTES_REUSE * cost[1 - changed] > c->products) {
         return n;
     }
     tci_value by = {.i = t == TC_I8 ? 128 : -128};
@@ -182,7 +145,7 @@ TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
     tci_node *sum = tci_bytes_beside(a, n, 1 - changed, in[1 - changed], false);
     in[changed] = tci_bytes_ew(a, TCI_OP_ADD, in[changed], more);
     sum = tci_bytes_ew(a, TCI_OP_MUL, sum, more);
-    return tci_bytes_ew(a, TCI_OP_SUB, tci_bytes_contract(a, n, in), sum);
+    return tci_bytes_ew(a, TCI_OP_SUB, tci_contract_of(a->g, n, TC_I32, in), sum);
 }
 
 /* ---- zero points ---- */
@@ -198,8 +161,6 @@ static bool tci_bytes_is_same(const tci_node *z, int i)
  */
 static tci_node *tci_bytes_part(const tci_algo *a, const tci_node *n, int which, bool zero)
 {
-    const int64_t *labels = n->attr + 3 + (which ? n->attr[0] : 0);
-    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
     tci_node *x = n->in[which];
     const tci_node *turned = x->op == TCI_OP_PERMUTE ? x : NULL;
     x = turned ? x->in[0] : x;
@@ -209,7 +170,7 @@ static tci_node *tci_bytes_part(const tci_algo *a, const tci_node *n, int which,
         return NULL;
     }
     for (int i = 0; i < x->rank; i++) {
-        bool summed = tci_build_label(out, n->rank, labels[i]) < 0;
+        bool summed = tci_contract_sums(n, tci_contract_labels(n, which)[i]);
         if (summed && !tci_bytes_is_same(z, turned ? (int)turned->attr[i] : i)) {
             return NULL;
         }
@@ -218,24 +179,21 @@ static tci_node *tci_bytes_part(const tci_algo *a, const tci_node *n, int which,
     return turned && x->rank > 0 ? tci_algo_permute(a, x, turned->attr) : x;
 }
 
-TCI_FN tci_node *tci_plan_uncentred(const tci_algo *a, tci_node *n)
+/* Contraction n of integers of few bits without the zero points that are subtracted from them;
+ * NULL: it has none. */
+static tci_node *tci_bytes_uncentred(const tci_algo *a, tci_node *n)
 {
     tci_node *in[2];
-    if (n->dtype != TC_I32) {
-        return NULL;
-    }
     for (int i = 0; i < 2; i++) {
         tci_node *plain = tci_bytes_part(a, n, i, false);
         in[i] = plain ? plain : n->in[i];
     }
     bool same = in[0] == n->in[0] && in[1] == n->in[1];
-    tci_node *plain = same ? NULL : tci_bytes_contract(a, n, in);
-    bool pays = plain && (tci_plan_points(plain, a->machine) > 0 ||
-                          tci_bytes_on_device(plain, a->machine));
-    return pays ? plain : NULL;
+    return same ? NULL : tci_contract_of(a->g, n, TC_I32, in);
 }
 
-TCI_FN tci_node *tci_plan_centre(const tci_algo *a, const tci_node *n, tci_node *sums)
+/* What that makes, with the zero points. */
+static tci_node *tci_bytes_centre(const tci_algo *a, const tci_node *n, tci_node *sums)
 {
     for (int i = 0; i < 2; i++) { /* the second one beside the first one's bytes as they are */
         tci_node *zero = tci_bytes_part(a, n, i, true), *other = n->in[1 - i];
@@ -247,4 +205,37 @@ TCI_FN tci_node *tci_plan_centre(const tci_algo *a, const tci_node *n, tci_node 
         }
     }
     return sums;
+}
+
+/* ---- the route ---- */
+
+static bool tci_bytes_fits(tci_offer *o)
+{
+    const tci_machine *m = &o->a->machine;
+    tci_node *plain = o->n->dtype == TC_I32 ? tci_bytes_uncentred(o->a, o->n) : NULL;
+    const tci_contraction *c = plain ? tci_contraction_of(o->a->s, plain) : NULL;
+    o->found = plain;
+    return plain && ((m->block_threads > 0 && tci_bytes_on_device(c, m)) ||
+                     (tci_plan_points(c, m) > 0 && tci_route_packs(c, m)));
+}
+
+static double tci_bytes_cost(const tci_offer *o)
+{
+    tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
+    work.products /= 4;
+    work.bytes += o->c->in[0].bytes + o->c->in[1].bytes;
+    work.launches += 2;
+    return tci_route_ns(o, work);
+}
+
+static tci_node *tci_bytes_build(const tci_offer *o)
+{
+    return tci_bytes_centre(o->a, o->n, tci_route_contract(o->a, o->found));
+}
+
+TCI_FN const tci_route *tci_route_zero_points(void)
+{
+    static const tci_route row = {"zero points as sums", TCI_SUMS_EXACT, TCI_ROUTE_SPLITS,
+                                  tci_bytes_fits, tci_bytes_cost, tci_bytes_build};
+    return &row;
 }

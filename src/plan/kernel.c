@@ -11,6 +11,8 @@
 #include "../graph/build.h"
 #include "group.h"
 
+#include <string.h>
+
 enum { TCI_PK_SPLITS = 64 };
 
 typedef struct tci_pk_slot {
@@ -813,30 +815,63 @@ static void tci_pk_measure_all(tci_kernel *k)
 }
 #endif
 
-/* tc_k_<ops>: the ops of the group's roots and of what they inline, the first few distinct ones. */
+enum { TCI_PK_WORDS = 4, TCI_PK_WORDS_MOST = 32 };
+
+typedef struct tci_pk_word {
+    const char *name;
+    double weight;
+} tci_pk_word;
+
+static bool tci_pk_is_plain(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static void tci_pk_add_word(tci_pk_word *words, int *n, const tci_node *node)
+{
+    const char *name = tci_op_is(node->op, TCI_IS_QUIET) ? NULL
+                       : node->call                      ? node->call
+                                                         : tci_op_name(node->op);
+    double weight = tci_plan_op_weight(node->op);
+    for (int i = 0; i < *n && name; i++) {
+        if (!strcmp(words[i].name, name)) {
+            words[i].weight = TCI_MAX(words[i].weight, weight);
+            name = NULL;
+        }
+    }
+    if (name && *n < TCI_PK_WORDS_MOST) {
+        words[(*n)++] = (tci_pk_word){name, weight};
+    }
+}
+
+/* tc_k_<ops>: of the distinct ops of the group's roots and of what they inline the few that cost
+ * most. What a composite or an op of the user's became bears its name. */
 static void tci_pk_name(const tci_pk *p, tci_kernel *k)
 {
-    const char *seen[4];
-    int n_seen = 0;
+    tci_pk_word words[TCI_PK_WORDS_MOST];
+    int n = 0;
     size_t at = 4;
     for (int i = 0; i < 4; i++) {
         k->name[i] = "tc_k"[i];
     }
     for (int m = p->g->n_roots - 1; m >= 0; m--) {
         const tci_root *r = &p->f->roots[p->g->roots[m]];
-        for (int v = r->n_inlined; v >= 0 && n_seen < TCI_COUNT(seen); v--) {
-            int op = v == r->n_inlined ? r->node->op : r->inlined[v]->op;
-            const char *name = tci_op_is(op, TCI_IS_QUIET) ? NULL : tci_op_name(op);
-            for (int s = 0; name && s < n_seen; s++) {
-                name = seen[s] == name ? NULL : name;
-            }
-            if (name) {
-                seen[n_seen++] = name;
-                k->name[at++] = '_';
-                for (const char *c = name; *c && at + 2 < sizeof(k->name); c++) {
-                    k->name[at++] = *c;
-                }
-            }
+        for (int v = r->n_inlined; v >= 0; v--) {
+            tci_pk_add_word(words, &n, v == r->n_inlined ? r->node : r->inlined[v]);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        int heavier = 0;
+        for (int j = 0; j < n; j++) {
+            heavier += words[j].weight > words[i].weight ||
+                       (words[j].weight == words[i].weight && j < i);
+        }
+        for (const char *c = heavier < TCI_PK_WORDS ? words[i].name : ""; *c; c++) {
+            k->name[at] = '_';
+            at += c == words[i].name;
+            bool fits = at + 2 < sizeof(k->name);
+            k->name[at] = tci_pk_is_plain(*c) ? *c : '_';
+            at += fits;
         }
     }
     k->name[at] = 0;

@@ -14,8 +14,7 @@
  * stays as it was written. So does all of a graph that has gradients of filters for each channel
  * alone other than those of plan/depthwise_wgrad.c: with channels last they would be read one by
  * one. */
-#include "../graph/build.h"
-#include "group.h"
+#include "relayout.h"
 
 enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
 
@@ -205,9 +204,8 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
 static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;
-    const int64_t *out = n->attr + n->n_attr - n->rank;
     for (int i = 0; i < n->in[0]->rank && products <= TCI_WINDOW_FEW; i++) {
-        bool summed = tci_build_label(out, n->rank, n->attr[3 + i]) < 0;
+        bool summed = tci_contract_sums(n, tci_contract_labels(n, 0)[i]);
         axes += summed && tci_dim_lt(1, n->in[0]->shape[i]);
         products *= summed ? tci_dim_hint(n->in[0]->shape[i]) : 1;
     }
@@ -218,25 +216,17 @@ static bool tci_layout_has_few(const tci_node *n)
  * a convolution of each channel by itself, or sums are short, what is no image has it last, too. */
 static tci_node *tci_layout_contract(const tci_layout *l, tci_node *n, const int64_t *perm)
 {
-    int64_t *attr = tci_scratch_copy(l->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    int64_t *labels[2] = {attr + 3, attr + 3 + attr[0]}, *out = attr + n->n_attr - n->rank;
-    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
+    tci_node *r = tci_contract_in_order(l->s, l->a->g, n, n->in, perm);
+    int64_t *attr = tci_scratch_copy(l->s, r->attr, sizeof(int64_t) * (size_t)r->n_attr);
+    int64_t *labels[2] = {attr + 3, attr + 3 + attr[0]}, last = r->attr[r->n_attr - 1];
     tci_node *in[2] = {n->in[0], n->in[1]};
-    int found = 0;
-    for (int i = 0; i < n->rank; i++) {
-        out[i] = n->attr[n->n_attr - n->rank + perm[i]];
-        shape[i] = n->shape[perm[i]];
-    }
-    for (int i = 0; i < attr[0] + attr[1]; i++) {
-        found += labels[0][i] == out[n->rank - 1];
-    }
-    for (int i = 0; i < 2 && (found == 2 || tci_layout_has_few(n)); i++) {
-        if (in[i]->op != TCI_OP_WINDOW &&
-            tci_build_label(labels[i], in[i]->rank, out[n->rank - 1]) >= 0) {
-            in[i] = tci_layout_operand(l, in[i], labels[i], out[n->rank - 1]);
+    bool both = tci_contract_has(n, 0, last) && tci_contract_has(n, 1, last);
+    for (int i = 0; i < 2 && (both || tci_layout_has_few(n)); i++) {
+        if (in[i]->op != TCI_OP_WINDOW && tci_contract_has(n, i, last)) {
+            in[i] = tci_layout_operand(l, in[i], labels[i], last);
         }
     }
-    return tci_graph_node(l->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, in,
+    return tci_graph_node(l->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, r->shape, 2, in,
                           n->n_attr, attr);
 }
 
@@ -323,18 +313,12 @@ static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
  * windows, and their channels, which both operands have. */
 static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
 {
-    const int64_t *out = n->attr + n->n_attr - n->rank;
     for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
-        const tci_node *x = n->in[i];
-        const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
-        while (x->op == TCI_OP_CAST) {
-            x = x->in[0];
-        }
-        bool elements = x->op == TCI_OP_WINDOW &&
-                        tci_build_label(out, n->rank, labels[i][x->rank - 1]) >= 0;
+        const tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
+        const int64_t *labels = tci_contract_labels(n, i);
+        bool elements = x->op == TCI_OP_WINDOW && !tci_contract_sums(n, labels[x->rank - 1]);
         tci_layout_want want = tci_layout_of(l, n->in[i]);
-        if (elements && want.set &&
-            tci_build_label(labels[1 - i], n->attr[1 - i], labels[i][want.axis]) >= 0) {
+        if (elements && want.set && tci_contract_has(n, 1 - i, labels[want.axis])) {
             return !tci_layout_is_alone(l, n);
         }
     }

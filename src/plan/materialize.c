@@ -85,24 +85,12 @@ static bool tci_root_has(const int64_t *list, int n, int64_t v)
 /* Domain of a contraction: a size per output label, then per summed label in order of first use. */
 static void tci_root_contract_domain(tci_scratch *s, tci_root *r)
 {
-    const tci_node *n = r->node;
-    int rank_a = (int)n->attr[0], rank_b = (int)n->attr[1], rank_out = (int)n->attr[2];
-    const int64_t *labels = n->attr + 3, *out = labels + rank_a + rank_b;
-    r->domain = TCI_NEW_ARRAY(s, tci_dim, rank_a + rank_b + rank_out + 1);
-    int64_t *summed = TCI_NEW_ARRAY(s, int64_t, rank_a + rank_b + 1);
-    int n_summed = 0;
-    for (int i = 0; i < rank_out; i++) {
-        r->domain[i] = n->shape[i];
+    const tci_contraction *c = tci_contraction_of(s, r->node);
+    r->domain = TCI_NEW_ARRAY(s, tci_dim, c->n_axes + 1);
+    r->n_domain = c->n_axes;
+    for (int i = 0; i < c->n_axes; i++) {
+        r->domain[i] = c->axes[i].size;
     }
-    for (int i = 0; i < rank_a + rank_b; i++) {
-        if (!tci_root_has(out, rank_out, labels[i]) &&
-            !tci_root_has(summed, n_summed, labels[i])) {
-            r->domain[rank_out + n_summed] = i < rank_a ? n->in[0]->shape[i]
-                                                        : n->in[1]->shape[i - rank_a];
-            summed[n_summed++] = labels[i];
-        }
-    }
-    r->n_domain = rank_out + n_summed;
 }
 
 static bool tci_root_is_of_units(const tci_node *n)
@@ -289,24 +277,10 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
         }
         return idx;
     }
-    int rank_a = (int)n->attr[0], rank_b = (int)n->attr[1], rank_out = (int)n->attr[2];
-    const int64_t *labels = n->attr + 3, *out = labels + rank_a + rank_b;
-    int64_t *of = TCI_NEW_ARRAY(l->s, int64_t, rank_out + rank_a + rank_b + 1);
-    int n_of = 0;
-    for (int i = 0; i < rank_out; i++) {
-        of[n_of++] = out[i];
-    }
-    for (int i = 0; i < rank_a + rank_b; i++) {
-        if (!tci_root_has(of, n_of, labels[i])) {
-            of[n_of++] = labels[i];
-        }
-    }
-    for (int i = 0; i < in->rank; i++) {
-        int64_t label = labels[input * rank_a + i];
-        for (int d = 0; d < n_of; d++) {
-            if (of[d] == label) {
-                idx[i] = domain[d];
-            }
+    const tci_contraction *c = tci_contraction_of(l->s, n);
+    for (int d = 0; d < c->n_axes; d++) {
+        if (c->axes[d].at[input] >= 0) {
+            idx[c->axes[d].at[input]] = domain[d];
         }
     }
     return idx;

@@ -16,7 +16,8 @@
 enum {
     TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
     TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
-    TCI_PLAN_SPLITS = 2,  /* and until no more groups are split for their price */
+    TCI_PLAN_SPLITS = 8,  /* rounds until no more groups are split for their price, */
+    TCI_PLAN_TRIALS = 32, /* and plans that are made for it */
     TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
 };
 
@@ -174,8 +175,9 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tc
         bool view = low->n_dividing <= TCI_PLAN_VIEWS && tci_plan_is_moved_leaf(n);
         if (!view && !tci_plan_is_leaf(n) && tci_table_add(forced, n)) {
             any = true;
-            tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(n->op),
+            tci_str_printf(why, "%s gets memory: %s", tci_op_name(n->op),
                            tci_why_text(TCI_WHY_DIVISION));
+            tci_why_end(why, NULL, n);
         }
     }
     return any;
@@ -233,7 +235,8 @@ static void tci_plan_push_step(tci_scratch *s, tci_plan *p, const tci_fusion *f,
     tci_kernel_need_dims(s, low->kernel); /* and not only where all is verified */
     tci_step step = {tci_plan_kernel_index(s, p, texts, low->kernel), low->operand_buffers,
                      low->offsets, TCI_NEW_ARRAY(s, int32_t, low->kernel->n_literals + 1),
-                     group, NULL};
+                     group, NULL, NULL, 0};
+    tci_plan_find_origins(s, f, &f->groups[group], &step);
     for (int j = 0; j < low->kernel->n_literals; j++) {
         step.literals[j] = tci_pnode_of(f, low->literals[j])->buffer;
     }
@@ -337,9 +340,10 @@ static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start
     *to = *start;
     to->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
     to->cap_buffers = start->n_buffers;
-    to->why = to->orders = to->again = (tci_str){.s = s};
+    to->why = to->orders = to->routes = to->again = (tci_str){.s = s};
     tci_str_printf(&to->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
     tci_str_printf(&to->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+    tci_str_printf(&to->routes, "%.*s", (int)start->routes.n, tci_str_text(&p->routes));
 }
 
 static tci_table *tci_plan_copy_set(tci_scratch *s, const tci_table *set)
@@ -441,9 +445,10 @@ static void tci_plan_report_cuts(const tci_plan_job *j, const tci_suspect *list,
         if (list[i].best >= 0) {
             tci_str_printf(j->cut,
                            "%s gets memory: one kernel would take %.1f us by the model, several "
-                           "%.1f us\n",
+                           "%.1f us",
                            tci_op_name(list[i].edges[list[i].best]->op), list[i].before * 1e-3,
                            list[i].after * 1e-3);
+            tci_why_end(j->cut, NULL, list[i].edges[list[i].best]);
         }
     }
 }
@@ -476,17 +481,23 @@ static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci
 static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_plan *p)
 {
     tci_scratch *s = j->maker.s;
+    int trials = 0;
     for (int round = 0; round < TCI_PLAN_SPLITS; round++) {
         tci_suspect *list;
         int n = tci_price_suspects(j->prices, p, &list), kept = 0;
-        for (int edge = 0; tci_plan_has_edge(list, n, edge); edge++) {
+        for (int edge = 0; tci_plan_has_edge(list, n, edge) && trials < TCI_PLAN_TRIALS; edge++) {
             tci_plan_try(j, start, p, list, n, edge);
+            trials++;
         }
         for (int i = 0; i < n; i++) {
+            tci_price_settle(j->prices, p, &list[i]);
             kept += list[i].best >= 0;
         }
-        if (!kept) {
+        if (!n || trials == TCI_PLAN_TRIALS) {
             break;
+        }
+        if (!kept) {
+            continue;
         }
         *j = tci_plan_cut(s, j, list, n, -1);
         tci_plan_report_cuts(j, list, n);
@@ -571,6 +582,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
                           .g = m->g,
                           .machine = m->machine,
                           .orders = &p->orders,
+                          .routes = &p->routes,
                           .forced = &forced,
                           .associations = m->g->facts,
                           .changed = job.changed,
@@ -586,7 +598,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     job.pairs = &pairs;
     tci_table cuts = tci_table_in(s, sizeof(bool));
     tci_str cut = {.s = s};
-    tci_prices prices = {s, m->machine, NULL, 0, 0};
+    tci_prices prices = {s, m->machine, 0, NULL, 0, 0};
     job.cuts = &cuts;
     job.cut = &cut;
     job.prices = &prices;
@@ -606,6 +618,7 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
     tci_plan *p = TCI_NEW(s, tci_plan), *again = TCI_NEW(s, tci_plan);
     p->why.s = s;
     p->orders.s = s;
+    p->routes.s = s;
     p->again.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
     tci_node **changed = TCI_NEW_ARRAY(s, tci_node *, n_roots + 1);

@@ -51,6 +51,8 @@ typedef struct tci_step {
     int32_t *literals;      /* program literal slot of each literal of the kernel */
     int32_t group;          /* of plan.fusion; -1: of a joint */
     const struct tci_step *members; /* of a joint: the steps that it stands for */
+    /* canonical numbers of the nodes that its kernel computes, the one that costs most first */
+    int32_t *origins; int32_t n_origins;
 } tci_step;
 
 /* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
@@ -98,6 +100,7 @@ typedef struct tci_plan {
     int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
+    tci_str routes;         /* one line a contraction: how it is computed, and what else fits */
     tci_str again;          /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     struct tci_plan_made *made; /* per group of it: its kernel; while planning */
@@ -128,6 +131,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
  * stop one. */
 TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
+/* Kernels and the buffers between them, for Graphviz. */
+TCI_FN void tci_plan_print_dot(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
 
 #endif

@@ -27,8 +27,7 @@
  * memory, where sums along k (plan/split_k.c) wait for arithmetic. Where columns lie side by side
  * and rows are few, memory is the limit, and long runs of it are read at least as fast as
  * panels. */
-#include "../graph/build.h"
-#include "group.h"
+#include "route.h"
 
 enum {
     TCI_PANELS_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
@@ -44,8 +43,11 @@ enum {
 typedef struct tci_panels {
     const tci_algo *a;
     const tci_node *n;
+    const tci_contraction *c;
     int which;               /* the factor with the columns, */
     int axis;                /* and their axis of it */
+    tci_node *factor;        /* as it is copied: integers of few bits as such */
+    bool is_narrow;
     int64_t width;           /* of a panel */
     int points;              /* along k that an element of it holds */
     int walked;
@@ -80,23 +82,20 @@ static bool tci_panels_is_fixed(tci_panels *p, const tci_node *n)
  * one that is summed, or the contraction others that it lacks. */
 static bool tci_panels_look(tci_panels *p)
 {
-    const tci_node *n = p->n;
-    const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
-    int64_t last = n->attr[n->n_attr - 1];
-    int at[2] = {tci_build_label(labels[0], n->attr[0], last),
-                 tci_build_label(labels[1], n->attr[1], last)};
-    p->which = at[1] >= 0;
-    p->axis = at[p->which];
-    const tci_node *x = n->in[p->which];
-    bool one = (at[0] >= 0) != (at[1] >= 0) && x->rank == 2 && x->dtype == n->dtype;
-    if (!one || !tci_build_is_known(2, x->shape)) {
+    const tci_contraction *c = p->c;
+    if (c->columns < 0) {
         return false;
     }
-    int64_t summed = labels[p->which][1 - p->axis];
-    const int64_t *out = labels[1] + n->attr[1];
-    return tci_build_label(out, n->rank, summed) < 0 &&
-           tci_build_label(labels[1 - p->which], n->attr[1 - p->which], summed) >= 0 &&
-           n->attr[1 - p->which] == n->rank;
+    const tci_contract_axis_of *last = &c->axes[p->n->rank - 1];
+    p->which = c->columns;
+    p->axis = last->at[p->which];
+    const tci_node *x = p->n->in[p->which];
+    if (x->rank != 2 || x->dtype != p->n->dtype || !tci_build_is_known(2, x->shape)) {
+        return false;
+    }
+    int64_t summed = c->in[p->which].labels[1 - p->axis];
+    return tci_contract_sums(p->n, summed) && tci_contract_has(p->n, 1 - p->which, summed) &&
+           p->n->in[1 - p->which]->rank == p->n->rank;
 }
 
 /* Rows, but for those beyond `most`. */
@@ -111,7 +110,7 @@ static int64_t tci_panels_rows(const tci_node *n, int64_t most)
 
 static bool tci_panels_for_unit(const tci_panels *p)
 {
-    bool bytes = tci_plan_any_signs(p->n, p->a->machine);
+    bool bytes = tci_plan_any_signs(p->c, &p->a->machine);
     return bytes || (p->n->in[0]->dtype == TC_BF16 && p->points > 1 &&
                      p->a->machine.matrix_units > 0);
 }
@@ -126,7 +125,7 @@ static bool tci_panels_are_whole(const tci_panels *p)
 static bool tci_panels_pay(tci_panels *p)
 {
     const tci_node *n = p->n, *x = n->in[p->which];
-    bool straight = tci_plan_fastest_axis(x) == p->axis;
+    bool straight = p->c->in[p->which].fastest == p->axis;
     int64_t least = straight ? TCI_PANELS_FEW + 1 : 1;
     int64_t most = 100 * (straight ? TCI_PANELS_MOVE : TCI_PANELS_TURN) / TCI_PANELS_GAIN;
     most *= tci_panels_for_unit(p) ? TCI_PANELS_UNIT : p->points; /* multiplying is faster */
@@ -184,37 +183,109 @@ TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n)
     return tci_panels_is_fixed(&p, n);
 }
 
-TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool several)
+/* ---- the routes ---- */
+
+/* several: only where an element of a panel holds several points. */
+static bool tci_panels_find(tci_panels *p, bool several)
 {
-    tci_panels p = {.a = a, .n = n};
-    const tci_machine *m = &a->machine;
-    if (!a->panels || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
-        !tci_panels_look(&p)) {
-        return NULL;
+    const tci_machine *m = &p->a->machine;
+    if (!p->a->panels || m->block_threads > 0 || !m->has_work || p->n->rank < 2 ||
+        !tci_panels_look(p)) {
+        return false;
     }
-    p.points = tci_panels_rows(n, 1) > 1 ? TCI_MAX(tci_plan_points(n, *m), 1) : 1;
-    p.points = !tci_panels_for_unit(&p) || tci_panels_are_whole(&p) ? p.points : 1;
-    bool none = several || tci_plan_any_signs(n, *m);
-    if ((none && p.points == 1) || !tci_panels_pay(&p)) {
-        return NULL;
+    int points = tci_panels_rows(p->n, 1) > 1 ? TCI_MAX(tci_plan_points(p->c, m), 1) : 1;
+    p->points = points;
+    p->points = !tci_panels_for_unit(p) || tci_panels_are_whole(p) ? points : 1;
+    bool none = several || tci_plan_any_signs(p->c, m);
+    if ((none && p->points == 1) || !tci_panels_pay(p)) {
+        return false;
     }
-    tci_node *in[2] = {n->in[0], n->in[1]};
-    bool narrow = n->dtype == TC_I32 && p.points > 1;
-    if (narrow) {
-        tci_node *x = tci_plan_narrow(a, in[p.which]);
-        if (!x) {
-            return NULL;
-        }
-        in[p.which] = p.points == 2 ? tci_build_cast(a->g, x, TC_I16) : x;
+    p->factor = p->n->in[p->which];
+    p->is_narrow = p->n->dtype == TC_I32 && p->points > 1;
+    if (p->is_narrow) {
+        tci_node *x = tci_plan_narrow(p->a, p->factor);
+        p->factor = x && p->points == 2 ? tci_build_cast(p->a->g, x, TC_I16) : x;
     }
-    const tc_dtype made = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
-    p.width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get(made)->bytes;
-    if (p.width < 4 || !tci_panels_is_fixed(&p, in[p.which]) ||
-        tci_node_value_bytes(in[p.which]) > p.bytes) {
-        return NULL;
+    const tc_dtype made = (tc_dtype)tci_dtype_get((tc_dtype)p->n->dtype)->compute;
+    p->width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get(made)->bytes;
+    return p->factor && p->width >= 4 && tci_panels_is_fixed(p, p->factor) &&
+           tci_node_value_bytes(p->factor) <= p->bytes;
+}
+
+static tci_node *tci_panels_contract(const tci_panels *p)
+{
+    tci_node *in[2] = {p->n->in[0], p->n->in[1]};
+    tci_node *view = tci_panels_view(p, p->factor);
+    in[p->which] = p->is_narrow ? tci_build_cast(p->a->g, view, TC_I32) : view;
+    return tci_contract_of(p->a->g, p->n, (tc_dtype)p->n->dtype, in);
+}
+
+static bool tci_panels_fit(tci_offer *o, tci_node *n, bool several)
+{
+    tci_panels *p = TCI_NEW(o->a->s, tci_panels);
+    const tci_contraction *c = n == o->n ? o->c : tci_contraction_of(o->a->s, n);
+    *p = (tci_panels){.a = o->a, .n = n, .c = c};
+    o->found = p;
+    return tci_panels_find(p, several);
+}
+
+/* Products of several points are a stream of panels also where few rows would be sums along K. */
+static bool tci_panels_dot_fits(tci_offer *o)
+{
+    tci_offer rows;
+    const tci_machine *m = &o->a->machine;
+    return tci_panels_fit(o, o->n, true) &&
+           (m->matrix_units > 0 ||
+            (!m->reproducible && tci_route_fits(tci_route_gemv(), o->a, o->n, o->c, &rows)));
+}
+
+static bool tci_panels_plain_fits(tci_offer *o)
+{
+    if (o->a->machine.block_threads > 0) {
+        return false;
     }
-    in[p.which] = tci_panels_view(&p, in[p.which]);
-    in[p.which] = narrow ? tci_build_cast(a->g, in[p.which], TC_I32) : in[p.which];
-    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
-                          n->n_attr, n->attr);
+    tci_node *in[2] = {tci_relayout_pad_narrow(o->a, o->n->in[0]),
+                       tci_relayout_pad_narrow(o->a, o->n->in[1])};
+    tci_node *n = tci_contract_of(o->a->g, o->n, (tc_dtype)o->n->dtype, in);
+    return tci_panels_fit(o, n, false) &&
+           tci_route_packs(((const tci_panels *)o->found)->c, &o->a->machine);
+}
+
+/* Without packing, which the routes that pack in each run add. */
+static double tci_panels_cost(const tci_offer *o)
+{
+    const tci_panels *p = o->found;
+    bool unit = tci_panels_for_unit(p);
+    tci_route_work work = tci_route_work_of(o, unit ? TCI_BY_UNIT : TCI_BY_VECTORS);
+    work.products /= unit ? 1 : p->points;
+    return tci_route_ns(o, work);
+}
+
+static tci_node *tci_panels_dot_build(const tci_offer *o)
+{
+    tci_relayout_store(o->a, o->n->in[0]);
+    tci_relayout_store(o->a, o->n->in[1]);
+    return tci_plan_signs(o->a, tci_panels_contract(o->found));
+}
+
+static tci_node *tci_panels_plain_build(const tci_offer *o)
+{
+    tci_panels p = *(const tci_panels *)o->found;
+    p.n = tci_route_plain(o->a, o->n);
+    return tci_plan_signs(o->a, tci_panels_contract(&p));
+}
+
+TCI_FN const tci_route *tci_route_prepacked_dot(void)
+{
+    static const tci_route row = {"prepacked dots", TCI_SUMS_UNIT, 0, tci_panels_dot_fits,
+                                  tci_panels_cost, tci_panels_dot_build};
+    return &row;
+}
+
+TCI_FN const tci_route *tci_route_prepacked(void)
+{
+    static const tci_route row = {"prepacked", TCI_SUMS_CHAINS,
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_panels_plain_fits,
+                                  tci_panels_cost, tci_panels_plain_build};
+    return &row;
 }

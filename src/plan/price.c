@@ -10,24 +10,23 @@
  * the larger of the time of its memory traffic and the time of its arithmetic, each value evaluated
  * once. So a contraction in a form without packing, arithmetic that is repeated, and accesses that
  * no vector form takes make a group suspect, and a program without such kernels is planned once.
- * Groups of blocks of threads that keep rows are none: plan/pattern.c, which joined them, has
- * weighed them by how long their chains take, and attention by its form.
+ * Of suspects that read each other only the one that exceeds its floor by most is tried in a round,
+ * as their trials would be compared together; one of which no cut pays is not tried again.
  *
- * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.3 of the time
+ * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.2 of the time
  * of the plan's, or less: the suspect's values, those that kernels of the trial make with them, and
  * so on until both plans' kernels make the same. Both times are prices of the model for one thread
- * (on a device, for all of it), and each kernel has its launch. Of 200 random blocks of layers a
- * factor of 1.3 gave 1.14 times the speed of unfused ops, 1.6 and 2 gave 1.13 and 1.12
- * (bench/results/fusion.md). */
+ * (on a device, for all of it), and each kernel has its launch. How far prices of the forms are from
+ * what was measured stands in bench/results/fusion.md. */
 #include "group.h"
 
 enum {
-    TCI_PRICE_SUSPECT = 150,    /* percent of its floor; */
-    TCI_PRICE_KEEPS = 300,      /* of contractions that keep rows: strips of few rows pack often */
-    TCI_PRICE_LEAST_NS = 6000,  /* that a cut saves at least, */
+    TCI_PRICE_SUSPECT = 120,    /* percent of its floor; */
+    TCI_PRICE_LEAST_NS = 1000,  /* that a cut saves at least, */
+    TCI_PRICE_PART = 1024,      /* of a program's time, too; */
     TCI_PRICE_LAUNCHES = 4,     /* on a device so many launches */
     TCI_PRICE_NEAR = 4,         /* times the floor: a cut that comes so near ends the search */
-    TCI_PRICE_GAIN = 13,        /* what a group takes that is cut, over what its parts take, */
+    TCI_PRICE_GAIN = 12,        /* what a group takes that is cut, over what its parts take, */
     TCI_PRICE_TENTH = 10,       /* in tenths */
     TCI_PRICE_LAUNCH_NS = 300,  /* of a kernel on a processor */
     TCI_PRICE_CALL = 16,        /* flops of an op that is dear by itself */
@@ -37,19 +36,25 @@ enum {
 
 /* ---- prices ---- */
 
-/* The price of a kernel, found once for each text. */
-static tci_price tci_price_of(tci_prices *all, const tci_plan_made *made)
+/* What is known of a kernel, its price, found once for each text. */
+static tci_prices_item *tci_price_item(tci_prices *all, const tci_plan_made *made)
 {
     const tci_price nothing = {0, 0, 0};
     for (int i = 0; i < all->n; i++) {
         if (all->items[i].text.lo == made->text.lo && all->items[i].text.hi == made->text.hi) {
-            return all->items[i].price;
+            return &all->items[i];
         }
     }
     const tci_kernel *k = made->kernel; /* what finding its price takes lies in its own scratch */
-    tci_prices_item item = {made->text, k ? tci_loop_price(k->s, k, all->machine) : nothing};
+    tci_prices_item item = {made->text, k ? tci_loop_price(k->s, k, all->machine) : nothing,
+                            false};
     TCI_PUSH(all->s, all->items, all->n, all->cap, item);
-    return item.price;
+    return &all->items[all->n - 1];
+}
+
+static tci_price tci_price_of(tci_prices *all, const tci_plan_made *made)
+{
+    return tci_price_item(all, made)->price;
 }
 
 static double tci_price_of_group(tci_prices *all, const tci_plan *p, int group)
@@ -58,10 +63,12 @@ static double tci_price_of_group(tci_prices *all, const tci_plan *p, int group)
     return price.ns + TCI_MAX((double)all->machine.facts.launch_ns, TCI_PRICE_LAUNCH_NS);
 }
 
-/* What a cut saves at least. */
+/* What a cut saves at least: a part of the whole program too. */
 static double tci_price_least(const tci_prices *all)
 {
-    return TCI_MAX(TCI_PRICE_LAUNCHES * (double)all->machine.facts.launch_ns, TCI_PRICE_LEAST_NS);
+    double least = TCI_MAX(TCI_PRICE_LAUNCHES * (double)all->machine.facts.launch_ns,
+                           TCI_PRICE_LEAST_NS);
+    return TCI_MAX(least, all->whole_ns / TCI_PRICE_PART);
 }
 
 /* ---- suspects ---- */
@@ -223,11 +230,43 @@ static bool tci_price_is_high(tci_prices *all, const tci_plan *p, tci_suspect *s
     const tci_plan_made *made = &p->made[s->group];
     tci_price price = tci_price_of(all, made);
     double flops = TCI_MIN((double)made->kernel->flops, tci_price_flops(p->fusion, g));
-    double least = TCI_MAX(flops * price.flop_ns, price.move_ns);
-    s->floor = least;
-    double percent = g->keeps ? TCI_PRICE_KEEPS : TCI_PRICE_SUSPECT;
-    return 100 * price.ns > percent * least &&
-           price.ns > least + tci_price_least(all);
+    s->floor = TCI_MAX(flops * price.flop_ns, price.move_ns);
+    s->excess = price.ns - s->floor;
+    return 100 * price.ns > TCI_PRICE_SUSPECT * s->floor && s->excess > tci_price_least(all);
+}
+
+/* Does one of the two groups wait for the other? */
+static bool tci_price_is_near(const tci_fusion *f, int a, int b)
+{
+    bool near = false;
+    for (int i = 0; i < f->groups[a].n_deps; i++) {
+        near = near || f->groups[a].deps[i] == b;
+    }
+    for (int i = 0; i < f->groups[b].n_deps; i++) {
+        near = near || f->groups[b].deps[i] == a;
+    }
+    return near;
+}
+
+/* Keeps the suspects next to which there is none that exceeds its floor by more: trials of
+ * neighbours would be compared together. Returns how many these are. */
+static int tci_price_highest(const tci_fusion *f, tci_suspect *list, int n)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        list[i].waits = false;
+        for (int j = 0; j < n && !list[i].waits; j++) {
+            bool higher = list[j].excess > list[i].excess ||
+                          (list[j].excess == list[i].excess && j < i);
+            list[i].waits = j != i && higher && tci_price_is_near(f, list[i].group, list[j].group);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (!list[i].waits) {
+            list[kept++] = list[i];
+        }
+    }
+    return kept;
 }
 
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list)
@@ -235,24 +274,32 @@ TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **
     const tci_fusion *f = p->fusion;
     int n = 0, cap = 0;
     *list = NULL;
+    all->whole_ns = 0;
+    for (int i = 0; i < f->n_groups; i++) {
+        all->whole_ns += tci_price_of_group(all, p, i);
+    }
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[i];
         const tci_plan_made *made = &p->made[i];
         tci_suspect s = {.group = i, .best = -1};
         bool whole = g->has_repeat || g->has_scatter || g->kernel > 0 || !made->kernel ||
-                     (f->blocks && g->keeps) ||
                      tci_pnode_of(f, f->roots[g->roots[0]].node)->once;
-        if (whole) {
+        if (whole || tci_price_item(all, made)->settled || !tci_price_is_high(all, p, &s)) {
             continue;
         }
         tci_price_read_edges(f, &s);
         tci_price_move_edges(f, &s);
         tci_price_shared_edges(f, &s);
-        if (s.n_edges > 0 && tci_price_is_high(all, p, &s)) {
+        if (s.n_edges > 0) {
             TCI_PUSH(f->s, *list, n, cap, s);
         }
     }
-    return n;
+    return tci_price_highest(f, *list, n);
+}
+
+TCI_FN void tci_price_settle(tci_prices *all, const tci_plan *p, const tci_suspect *s)
+{
+    tci_price_item(all, &p->made[s->group])->settled = s->best < 0;
 }
 
 /* ---- trials ---- */

@@ -176,5 +176,32 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
     if (p->kept_bytes) {
         tci_str_printf(out, "kept %lld bytes\n", (long long)p->kept_bytes);
     }
-    tci_str_printf(out, "%s%s", tci_str_text(&p->orders), tci_str_text(&p->why));
+    tci_str_add(out, tci_str_text(&p->orders));
+    tci_why_plain(out, tci_str_text(&p->why));
+}
+
+TCI_FN void tci_plan_print_dot(tci_str *out, const tci_plan *p)
+{
+    tci_str_add(out, "digraph plan {\nnode [shape=box, fontname=monospace];\n");
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_step *step = &p->steps[t];
+        const tci_kernel *k = p->kernels[step->kernel];
+        tci_str_printf(out, "s%d [label=\"%d %s\\n%.3g flops, %.3g bytes\"];\n", t, t, k->name,
+                       (double)k->flops, (double)k->bytes);
+        for (int o = 0; o < k->n_operands; o++) {
+            bool written = k->operands[o].is_output;
+            for (int w = t - 1; w >= 0 && !written; w--) { /* from who wrote it last */
+                const tci_step *by = &p->steps[w];
+                const tci_kernel *from = p->kernels[by->kernel];
+                for (int q = 0; q < from->n_operands && !written; q++) {
+                    written = from->operands[q].is_output && by->operands[q] == step->operands[o];
+                }
+                if (written) {
+                    tci_str_printf(out, "s%d -> s%d [label=\"%lld\"];\n", w, t,
+                                   (long long)tci_dim_hint(p->buffers[step->operands[o]].bytes));
+                }
+            }
+        }
+    }
+    tci_str_add(out, "}\n");
 }

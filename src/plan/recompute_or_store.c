@@ -620,8 +620,9 @@ TCI_FN void tci_store_report(tci_fusion *f, tci_str *why)
             tci_pnode *p = tci_pnode_of(f, q->node);
             if (q->group != f->roots[i].group && p->why != TCI_WHY_COUNT && p->met != stamp) {
                 p->met = stamp;
-                tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(q->node->op),
+                tci_str_printf(why, "%s gets memory: %s", tci_op_name(q->node->op),
                                tci_why_text((tci_why)p->why));
+                tci_why_end(why, f->roots[i].node, q->node);
             }
         }
     }

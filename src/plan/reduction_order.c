@@ -393,12 +393,11 @@ static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine 
  * makes one axis of. */
 TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine)
 {
-    const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
     int64_t all = 1, step = 1, first = 0;
     bool known = true;
-    for (int i = 0; i < n->attr[0]; i++) {
+    for (int i = 0; i < n->in[0]->rank; i++) {
         int64_t size = TCI_MAX(tci_dim_most(n->in[0]->shape[i]), 1);
-        if (size == 1 || tci_build_label(out, n->rank, labels[i]) >= 0) {
+        if (size == 1 || !tci_contract_sums(n, tci_contract_labels(n, 0)[i])) {
             continue;
         }
         known = known && (first == 0 || tci_dim_is_known(n->in[0]->shape[i]));

@@ -537,7 +537,7 @@ static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, boo
         int n = body->kernels[from->kernel]->n_operands;
         tci_step step = {first + from->kernel, TCI_NEW_ARRAY(c->s, int32_t, n + 1),
                          TCI_NEW_ARRAY(c->s, tci_dim, n + 1), from->literals, -1,
-                         NULL};
+                         NULL, from->origins, from->n_origins};
         for (int o = 0; o < n; o++) {
             tci_repeat_spot spot = tci_repeat_spot_of(c, body, from->operands[o], temps, enters);
             tci_move move = {c->to.n_steps, o, spot.by, spot.back};
@@ -615,6 +615,7 @@ static void tci_repeat_add_texts(tci_plan *p)
         tci_str_add(&p->again, tci_str_text(&body->again));
         tci_str_add(&p->why, tci_str_text(&body->why));
         tci_str_add(&p->orders, tci_str_text(&body->orders));
+        tci_str_add(&p->routes, tci_str_text(&body->routes));
     }
 }
 

@@ -102,19 +102,13 @@ static void tci_pairs_read_graph(tci_pairs *p, tci_node *const *roots, int n_roo
 
 TCI_FN bool tci_pairs_sums(const tci_node *n, int64_t label)
 {
-    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
-    for (int i = 0; i < n->rank; i++) {
-        if (out[i] == label) {
-            return false;
-        }
-    }
-    return true;
+    return tci_contract_sums(n, label);
 }
 
 /* The axes of operand `which` that contraction n sums. */
 static uint64_t tci_pairs_summed(const tci_node *n, int which)
 {
-    const int64_t *labels = n->attr + 3 + (which ? n->attr[0] : 0);
+    const int64_t *labels = tci_contract_labels(n, which);
     uint64_t summed = 0;
     for (int i = 0; i < n->in[which]->rank; i++) {
         summed |= (uint64_t)tci_pairs_sums(n, labels[i]) << i;
@@ -127,7 +121,7 @@ static double tci_pairs_depth(const tci_node *n)
 {
     double depth = 1;
     for (int i = 0; i < n->in[0]->rank; i++) {
-        bool sums = tci_pairs_sums(n, n->attr[3 + i]);
+        bool sums = tci_pairs_sums(n, tci_contract_labels(n, 0)[i]);
         depth *= sums ? (double)tci_dim_hint(n->in[0]->shape[i]) : 1;
     }
     return depth;
@@ -309,8 +303,8 @@ static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *le
 static int64_t tci_pairs_width(const tci_pairs_set *set, const tci_pairs_end *end)
 {
     const tci_node *n = end->node, *pair = set->pairs[end->pair];
-    const int64_t *labels = n->attr + 3 + (n->in[1] == pair ? n->attr[0] : 0);
-    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    const int64_t *labels = tci_contract_labels(n, n->in[1] == pair);
+    const int64_t *out = tci_contract_labels(n, 2);
     int64_t width = 1;
     for (int i = 0; i < n->rank; i++) {
         bool own = tci_build_label(labels, pair->rank, out[i]) < 0;
@@ -566,8 +560,7 @@ static tci_node *tci_pairs_wide(const tci_pairs *p, const tci_node *n, const tci
         return NULL;
     }
     tci_node *of[2] = {tci_table_get(now, in->in[0]), tci_table_get(now, in->in[1])};
-    return tci_graph_node(p->a->g, TCI_OP_CONTRACT, TC_F32, in->rank, in->shape, 2, of, in->n_attr,
-                          in->attr);
+    return tci_contract_of(p->a->g, in, TC_F32, of);
 }
 
 /* The axes of what a taker sums, in the order of the pair's axes. */
@@ -584,8 +577,8 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
                                           const tci_pairs_end *end, bool cut)
 {
     const tci_node *n = end->node, *pair = set->pairs[end->pair];
-    const int64_t *labels = n->attr + 3 + (n->in[1] == pair ? n->attr[0] : 0);
-    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    const int64_t *labels = tci_contract_labels(n, n->in[1] == pair);
+    const int64_t *out = tci_contract_labels(n, 2);
     const int most = n->rank + pair->rank;
     tci_pairs_lines l = {.labels = TCI_NEW_ARRAY(p->a->s, int64_t, most),
                          .shape = TCI_NEW_ARRAY(p->a->s, tci_dim, most),

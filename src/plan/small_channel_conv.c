@@ -11,8 +11,7 @@
  * nothing else is multiplied. The gradient of a filter is a product of the same rows and the
  * gradient of what the filter gave, summed over places, and then over images. NULL: this is none of
  * these, or too small for the unit. */
-#include "../graph/build.h"
-#include "group.h"
+#include "route.h"
 
 enum {
     TCI_RUNS_CHANNELS = 8,  /* that are enough without */
@@ -23,19 +22,12 @@ enum {
 typedef struct tci_runs {
     const tci_algo *a;
     const tci_node *n, *window;
+    const tci_contraction *c;
     tci_node *other;                          /* the operand that has none */
     int image;                                /* which operand has the windows */
     const int64_t *labels, *other_labels, *out; /* of windows: image, channel, y, x, and elements */
     int64_t channels, wide, places;           /* wide: channels with zeros; places: of a run */
 } tci_runs;
-
-static const tci_node *tci_runs_uncast(const tci_node *n)
-{
-    while (n->op == TCI_OP_CAST && n->dtype == TC_F32) {
-        n = n->in[0];
-    }
-    return n;
-}
 
 /* Windows over the last two axes of an image [images, channels, height, width], places of a run
  * side by side. */
@@ -47,12 +39,9 @@ static bool tci_runs_are_windows(const tci_node *x)
 }
 
 /* The bf16 or f16 values that x is, below zeros around them; NULL: none. */
-static const tci_node *tci_runs_source(const tci_node *x)
+static const tci_node *tci_runs_source(tci_node *x)
 {
-    while (x->op == TCI_OP_PAD && tci_plan_is_zero(x->in[1])) {
-        x = x->in[0];
-    }
-    x = tci_runs_uncast(x);
+    x = tci_below(tci_below(x, TCI_THROUGH_ZEROS, NULL), TCI_THROUGH_F32, NULL);
     return tci_dtype_is_half((tc_dtype)x->dtype) ? x : NULL;
 }
 
@@ -60,17 +49,14 @@ static const tci_node *tci_runs_source(const tci_node *x)
 static bool tci_runs_find_operands(tci_runs *r)
 {
     const tci_node *n = r->n;
-    r->image = tci_runs_are_windows(tci_runs_uncast(n->in[0])) ? 0 : 1;
-    r->window = tci_runs_uncast(n->in[r->image]);
+    r->image = tci_runs_are_windows(tci_below(n->in[0], TCI_THROUGH_F32, NULL)) ? 0 : 1;
+    r->window = tci_below(n->in[r->image], TCI_THROUGH_F32, NULL);
     const tci_node *source = tci_runs_are_windows(r->window) ? tci_runs_source(r->window->in[0])
                                                              : NULL;
-    r->other = n->in[1 - r->image];
-    while (r->other->op == TCI_OP_CAST && r->other->dtype == TC_F32) {
-        r->other = r->other->in[0];
-    }
-    r->labels = n->attr + 3 + (r->image ? n->attr[0] : 0);
-    r->other_labels = n->attr + 3 + (r->image ? 0 : n->attr[0]);
-    r->out = n->attr + n->n_attr - n->rank;
+    r->other = tci_below(n->in[1 - r->image], TCI_THROUGH_F32, NULL);
+    r->labels = r->c->in[r->image].labels;
+    r->other_labels = r->c->in[1 - r->image].labels;
+    r->out = r->c->out;
     return source && r->other->dtype == source->dtype && r->other->rank == 4 && n->rank == 4 &&
            tci_build_is_known(4, r->other->shape);
 }
@@ -102,61 +88,33 @@ static bool tci_runs_measure(tci_runs *r)
     int64_t run = r->wide * r->places, deep = run * tci_dim_known(r->window->attr[1]);
     return r->channels < TCI_RUNS_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
            run >= TCI_RUNS_LEAST && run <= TCI_RUNS_MOST && deep >= TCI_MATRIX_DEPTH &&
-           2 * tci_plan_products(r->n) >= TCI_MATRIX_FLOPS;
+           r->c->is_known && 2 * r->c->products >= TCI_MATRIX_FLOPS;
 }
 
 /* ---- the copies ---- */
 
-/* x with zeros behind its elements along an axis. */
-static tci_node *tci_runs_pad(const tci_runs *r, tci_node *x, int axis, int64_t size)
-{
-    tci_value zero = {.u = 0};
-    tci_dim *shape = tci_scratch_copy(r->a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
-    int64_t *before = TCI_NEW_ARRAY(r->a->s, int64_t, x->rank);
-    if (tci_dim_known(x->shape[axis]) == size) {
-        return x;
-    }
-    shape[axis] = size;
-    tci_node *in[2] = {x, tci_graph_const(r->a->g, (tc_dtype)x->dtype, zero)};
-    return tci_graph_node(r->a->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
-                          before);
-}
-
 /* x, which is that of tci_runs_source, as the halves that it is. */
 static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
 {
-    if (tci_dtype_is_half((tc_dtype)x->dtype)) {
-        return x;
-    }
-    if (x->op == TCI_OP_CAST) {
-        return tci_runs_narrow(r, x->in[0]);
-    }
-    tci_value zero = {.u = 0};
-    tci_node *in[2] = {tci_runs_narrow(r, x->in[0]), NULL};
-    in[1] = tci_graph_const(r->a->g, (tc_dtype)in[0]->dtype, zero);
-    return tci_graph_node(r->a->g, TCI_OP_PAD, (tc_dtype)in[0]->dtype, x->rank, x->shape, 2, in,
-                          x->n_attr, x->attr);
+    tci_node *cast = tci_below(x, TCI_THROUGH_ZEROS, NULL);
+    return tci_relayout_over(r->a, x, cast, tci_below(cast, TCI_THROUGH_F32, NULL));
 }
 
-/* x in memory with its axes in that order and zeros along the axis before the last until rows of
- * both are whole 16 bytes; without these zeros, as it is read. */
+/* x in memory with its axes in that order, with zeros along its last axis until it is `wide`, and
+ * along the axis before that until rows of both are whole 16 bytes; without the latter, as it is
+ * read. */
 static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *perm)
 {
-    int along = (int)perm[2];
-    int64_t size = tci_dim_known(x->shape[along]), longer = size;
+    int64_t longer = tci_dim_known(x->shape[perm[2]]);
     while (longer * r->wide % TCI_MATRIX_ALIGN != 0) {
         longer++;
     }
-    x = tci_runs_pad(r, tci_runs_pad(r, x, (int)perm[3], r->wide), along, longer);
-    x = tci_algo_permute(r->a, x, perm);
-    tci_algo_force(r->a, x);
-    if (longer == size) {
-        return x;
+    if (tci_dim_known(x->shape[perm[3]]) != r->wide) {
+        tci_value zero = {.u = 0};
+        x = tci_algo_pad_axis(r->a, x, (int)perm[3], r->wide,
+                              tci_graph_const(r->a->g, (tc_dtype)x->dtype, zero));
     }
-    tci_dim *shape = tci_scratch_copy(r->a->s, x->shape, sizeof(tci_dim) * 4);
-    const int64_t whole[8] = {0, 1, 0, 1, 0, 1, 0, 1};
-    shape[2] = size;
-    return tci_graph_node(r->a->g, TCI_OP_SLICE, (tc_dtype)x->dtype, 4, shape, 1, &x, 8, whole);
+    return tci_relayout(r->a, x, (tci_relayout_to){perm, (int)perm[2], longer, true, false});
 }
 
 /* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
@@ -172,15 +130,6 @@ static tci_node *tci_runs_windows(const tci_runs *r)
     attr[4] = 2;
     x = tci_graph_node(r->a->g, TCI_OP_WINDOW, (tc_dtype)x->dtype, 6, shape, 1, &x, 8, attr);
     return tci_algo_permute(r->a, x, order);
-}
-
-/* The operand as wide as it was. */
-static tci_node *tci_runs_as(const tci_runs *r, tci_node *x, const tci_node *before)
-{
-    return x->dtype == before->dtype ? x
-                                     : tci_graph_node(r->a->g, TCI_OP_CAST,
-                                                      (tc_dtype)before->dtype, x->rank, x->shape,
-                                                      1, &x, 0, NULL);
 }
 
 /* The contraction of the windows and that operand, whose labels are given, as are its result's. */
@@ -202,8 +151,9 @@ static tci_node *tci_runs_contract(const tci_runs *r, tc_dtype t, tci_node *othe
         attr[13 + i] = out[i];
     }
     tci_node *in[2];
-    in[r->image] = tci_runs_as(r, tci_runs_windows(r), n->in[r->image]);
-    in[1 - r->image] = tci_runs_as(r, other, n->in[1 - r->image]);
+    in[r->image] = tci_build_cast(r->a->g, tci_runs_windows(r),
+                                  (tc_dtype)n->in[r->image]->dtype);
+    in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
     return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
 }
 
@@ -252,14 +202,32 @@ static tci_node *tci_runs_gradient(const tci_runs *r)
     return tci_build_cast(r->a->g, tci_algo_permute(r->a, n, back), (tc_dtype)r->n->dtype);
 }
 
-TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
+static bool tci_runs_fits(tci_offer *o)
 {
-    tci_runs r = {.a = a, .n = n};
-    if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 ||
-        !tci_runs_find_operands(&r) || !tci_runs_measure(&r)) {
-        return NULL;
-    }
-    return tci_runs_are(&r, false)  ? tci_runs_forward(&r)
-           : tci_runs_are(&r, true) ? tci_runs_gradient(&r)
-                                    : NULL;
+    tci_runs *r = TCI_NEW(o->a->s, tci_runs);
+    *r = (tci_runs){.a = o->a, .n = o->n, .c = o->c};
+    o->found = r;
+    return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 &&
+           tci_runs_find_operands(r) && tci_runs_measure(r) &&
+           (tci_runs_are(r, false) || tci_runs_are(r, true));
+}
+
+/* Zeros are multiplied as channels are. */
+static double tci_runs_cost(const tci_offer *o)
+{
+    const tci_runs *r = o->found;
+    return tci_route_copies_ns(o, TCI_BY_UNIT) * (double)r->wide / (double)r->channels;
+}
+
+static tci_node *tci_runs_build(const tci_offer *o)
+{
+    const tci_runs *r = o->found;
+    return tci_runs_are(r, false) ? tci_runs_forward(r) : tci_runs_gradient(r);
+}
+
+TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
+{
+    static const tci_route row = {"few channels as runs", TCI_SUMS_UNIT_RUNS, TCI_ROUTE_REORDERS,
+                                  tci_runs_fits, tci_runs_cost, tci_runs_build};
+    return &row;
 }

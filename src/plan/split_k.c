@@ -28,8 +28,7 @@
  *
  * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
  * before a run: such contractions stay as they are. */
-#include "../graph/build.h"
-#include "group.h"
+#include "split_k.h"
 
 #include <math.h>
 
@@ -42,9 +41,7 @@ enum {
     TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
     TCI_PARTS_POINTS = 1 << 22,  /* most partial sums of a machine of blocks, */
     TCI_PARTS_SHORT = 64,        /* of no fewer products, */
-    TCI_PARTS_MANY = 512,        /* in no more parts; */
     TCI_PARTS_HALVES = 1 << 21,  /* of halves partial sums that keep it busy, */
-    TCI_PARTS_LEAST_HALVES = 256, /* of no fewer products */
     TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows, */
     TCI_PARTS_FAR_READS = 2,     /* or of so many that its caches do not hold, */
     TCI_PARTS_FAR = 1 << 21,
@@ -55,32 +52,13 @@ enum {
     TCI_PARTS_NEIGHBOURS = 6,    /* results side by side for vectors of them, */
     TCI_PARTS_LINE = 16,         /* and products that lie side by side in a row of them */
     TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
-    /* Of the model of blocks, in cycles of a processor (measured on an H100, exact f32): */
-    TCI_PARTS_PROCESSORS = 132,
+    /* Of the model of blocks, in cycles (measured on an H100, exact f32): */
     TCI_PARTS_BUSY = 12,         /* warps that hide each other's waits, */
     TCI_PARTS_BUSY_FILTERS = 24, /* and those where elements of windows are fetched */
     TCI_PARTS_PLACES = 8192,     /* for sums over more places than this */
     TCI_PARTS_SLAB = 16,         /* products that a tile takes in at once, */
-    TCI_PARTS_WAIT = 800,        /* no faster than this, however small it is */
-    TCI_PARTS_LAUNCH = 3500,     /* of the kernel that adds up the parts */
-    TCI_PARTS_CYCLE_BYTES = 1500 /* of partial sums, for all processors together */
+    TCI_PARTS_WAIT = 800         /* no faster than this, however small it is */
 };
-
-typedef struct tci_parts {
-    const tci_algo *a;
-    tci_scratch *s;
-    tci_graph *g;
-    const tci_node *n;
-    tc_dtype sum;                /* of products and sums: n's, f32 for halves */
-    tci_node *in[2];
-    int64_t *labels[2];
-    const int64_t *out;
-    int64_t *summed, *sizes;     /* labels and their sizes, outermost first */
-    int n_summed;
-    int64_t fresh;               /* a label that nothing has */
-    int at;                      /* summed[at] is cut; those before it are parts as they are */
-    int64_t length;              /* elements of summed[at] in a part */
-} tci_parts;
 
 /* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
 typedef struct tci_parts_piece { int64_t start, parts, length; } tci_parts_piece;
@@ -91,38 +69,30 @@ typedef struct tci_parts_piece { int64_t start, parts, length; } tci_parts_piece
 static bool tci_parts_look(tci_parts *p)
 {
     const tci_node *n = p->n;
-    p->out = n->attr + 3 + n->attr[0] + n->attr[1];
+    p->c = tci_contraction_of(p->s, n);
+    p->out = p->c->out;
+    p->fresh = tci_contract_fresh(n);
+    p->summed = TCI_NEW_ARRAY(p->s, int64_t, p->c->n_axes + 1);
+    p->sizes = TCI_NEW_ARRAY(p->s, int64_t, p->c->n_axes + 1);
     for (int k = 0; k < 2; k++) {
         p->in[k] = n->in[k];
-        p->labels[k] = tci_scratch_copy(p->s, n->attr + 3 + (k ? n->attr[0] : 0),
+        p->labels[k] = tci_scratch_copy(p->s, p->c->in[k].labels,
                                         sizeof(int64_t) * (size_t)n->attr[k]);
     }
-    for (int i = 3; i < n->n_attr; i++) {
-        p->fresh = TCI_MAX(p->fresh, n->attr[i] + 1);
-    }
-    p->summed = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
-    p->sizes = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
-    if (!tci_build_is_known(p->in[0]->rank, p->in[0]->shape) ||
-        !tci_build_is_known(p->in[1]->rank, p->in[1]->shape)) {
-        return false;
-    }
-    int there = 0;
-    for (int i = 0; i < p->in[0]->rank; i++) {
-        int64_t label = p->labels[0][i];
-        if (tci_build_label(p->out, n->rank, label) < 0) {
-            p->sizes[p->n_summed] = tci_dim_known(p->in[0]->shape[i]);
-            p->summed[p->n_summed++] = label;
-            there += tci_build_label(p->labels[1], p->in[1]->rank, label) >= 0;
+    for (int i = 0; i < p->c->n_axes && p->c->is_known; i++) {
+        const tci_contract_axis_of *axis = &p->c->axes[i];
+        if (axis->group == TCI_AXES_ALONE) {
+            return false;
+        }
+        if (axis->group == TCI_AXES_K) {
+            p->sizes[p->n_summed] = tci_dim_known(axis->size);
+            p->summed[p->n_summed++] = axis->label;
         }
     }
-    int there_alone = -there;
-    for (int i = 0; i < p->in[1]->rank; i++) {
-        there_alone += tci_build_label(p->out, n->rank, p->labels[1][i]) < 0;
-    }
-    return there == p->n_summed && there_alone == 0;
+    return p->c->is_known;
 }
 
-static double tci_parts_products(const tci_parts *p)
+TCI_FN double tci_parts_products(const tci_parts *p)
 {
     double products = 1;
     for (int i = 0; i < p->n_summed; i++) {
@@ -239,13 +209,7 @@ static double tci_parts_reads(const tci_parts *p)
 /* Axes of the result that operand k alone has, as one. */
 static double tci_parts_own(const tci_parts *p, int k)
 {
-    double own = 1;
-    for (int i = 0; i < p->n->rank; i++) {
-        bool here = tci_build_label(p->labels[k], p->in[k]->rank, p->out[i]) >= 0;
-        bool there = tci_build_label(p->labels[1 - k], p->in[1 - k]->rank, p->out[i]) >= 0;
-        own *= here && !there ? (double)tci_dim_known(p->n->shape[i]) : 1;
-    }
-    return own;
+    return p->c->size[k ? TCI_AXES_N : TCI_AXES_M];
 }
 
 /* Products of a part that its sum, written and read, costs little of. */
@@ -481,7 +445,7 @@ static void tci_parts_widen(tci_parts *p)
 }
 
 /* Fills what n is; false where it is left alone whatever its sizes. */
-static bool tci_parts_begin(tci_parts *p)
+TCI_FN bool tci_parts_begin(tci_parts *p)
 {
     tc_dtype t = (tc_dtype)p->n->dtype;
     p->sum = tci_dtype_is_half(t) ? TC_F32 : t;
@@ -501,7 +465,7 @@ static bool tci_parts_are_rows(const tci_parts *p)
                    tci_dim_le(TCI_GATHER_SIDE, p->n->shape[p->n->rank - 1]);
         return reads <= (far ? TCI_PARTS_FAR_READS : TCI_PARTS_READS);
     }
-    bool several = tci_plan_points(p->n, p->a->machine) > 0;
+    bool several = tci_plan_points(p->c, &p->a->machine) > 0;
     int most = several ? TCI_PAIRS_ROWS - 1 : TCI_PARTS_READS_HERE;
     return reads <= 1 || (reads <= most && tci_parts_products(p) <= TCI_PARTS_NEAR);
 }
@@ -581,12 +545,10 @@ static void tci_parts_unpermute(tci_parts *p, int k)
 static bool tci_parts_order(const tci_node *n, int64_t *order)
 {
     int small = tci_dim_lt(tci_node_count(n->in[0]), tci_node_count(n->in[1])) ? 0 : 1, at = 0;
-    const int64_t *labels = n->attr + 3 + (small ? 0 : n->attr[0]);
-    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
     bool moves = false;
     for (int rows = 0; rows < 2; rows++) {
         for (int i = 0; i < n->rank; i++) {
-            bool lacks = tci_build_label(labels, (int)n->attr[1 - small], out[i]) < 0;
+            bool lacks = !tci_contract_has(n, 1 - small, tci_contract_labels(n, 2)[i]);
             if ((lacks && tci_dim_lt(1, n->shape[i])) == (rows == 1)) {
                 moves = moves || at != i;
                 order[at++] = i;
@@ -594,20 +556,6 @@ static bool tci_parts_order(const tci_node *n, int64_t *order)
         }
     }
     return moves;
-}
-
-/* Contraction n with its axes in that order. */
-static tci_node *tci_parts_in_order(const tci_algo *a, const tci_node *n, const int64_t *order)
-{
-    int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank);
-    int first = n->n_attr - n->rank;
-    for (int i = 0; i < n->rank; i++) {
-        attr[first + i] = n->attr[first + order[i]];
-        shape[i] = n->shape[order[i]];
-    }
-    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, n->in,
-                          n->n_attr, attr);
 }
 
 /* r, whose axes are those of n in that order, with these put back. */
@@ -622,63 +570,17 @@ static tci_node *tci_parts_put_back(const tci_algo *a, const tci_node *n, tci_no
                           n->rank, back);
 }
 
+static tci_node *tci_parts_rows(const tci_algo *a, const tci_node *n);
+
 /* Contraction n as rows over its axes in that order, and these put back. */
 static tci_node *tci_parts_ordered(const tci_algo *a, const tci_node *n, const int64_t *order)
 {
-    tci_node *r = tci_plan_rows(a, tci_parts_in_order(a, n, order));
+    tci_node *r = tci_parts_rows(a, tci_contract_in_order(a->s, a->g, n, n->in, order));
     return r ? tci_parts_put_back(a, n, r, order) : NULL;
 }
 
-/* ---- sides ---- */
-
-/* Which operand alone has axis i of the result; 2: both have it, or it is one element. */
-static int tci_parts_side(const tci_parts *p, int i)
-{
-    bool one = tci_build_label(p->labels[0], p->in[0]->rank, p->out[i]) >= 0;
-    bool other = tci_build_label(p->labels[1], p->in[1]->rank, p->out[i]) >= 0;
-    return p->n->shape[i] == 1 || (one && other) ? 2 : other;
-}
-
-TCI_FN tci_node *tci_plan_sides(const tci_algo *a, tci_node *n, int64_t *order)
-{
-    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
-    if (a->machine.block_threads > 0 || !a->machine.has_work || n->rank == 0 ||
-        !tci_parts_begin(&p) || tci_parts_products(&p) < TCI_PARTS_LINE) {
-        return NULL;
-    }
-    int side[3] = {2, 0, 0}, at = 0, i = n->rank - 1;
-    double together = 1;
-    while (i > 0 && tci_parts_side(&p, i) == 2) {
-        i--;
-    }
-    side[2] = tci_parts_side(&p, i); /* the columns, last as they are */
-    side[1] = 1 - side[2];
-    for (; i >= 0 && tci_parts_side(&p, i) != side[1]; i--) {
-        together *= tci_parts_side(&p, i) == side[2] ? (double)tci_dim_known(n->shape[i]) : 1;
-    }
-    if (side[2] == 2 || together >= TCI_PARTS_COLUMNS ||
-        tci_parts_own(&p, side[2]) < TCI_PARTS_COLUMNS ||
-        tci_parts_own(&p, side[1]) < TCI_PARTS_ROWS) {
-        return NULL;
-    }
-    for (int s = 0; s < 3; s++) {
-        for (int j = 0; j < n->rank; j++) {
-            if (tci_parts_side(&p, j) == side[s]) {
-                order[at++] = j;
-            }
-        }
-    }
-    return tci_parts_in_order(a, n, order);
-}
-
-TCI_FN tci_node *tci_plan_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
-                                   const int64_t *order)
-{
-    tci_algo_force(a, r);
-    return tci_parts_put_back(a, n, r, order);
-}
-
-TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
+/* The SUM of rows of products that contraction n is; NULL: it is none. */
+static tci_node *tci_parts_rows(const tci_algo *a, const tci_node *n)
 {
     tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
@@ -708,29 +610,174 @@ TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
     return tci_parts_sum_of_products(&p);
 }
 
+static bool tci_parts_rows_fit(tci_offer *o)
+{
+    o->found = tci_parts_rows(o->a, o->n);
+    return o->found != NULL;
+}
+
+static double tci_parts_rows_cost(const tci_offer *o)
+{
+    return tci_route_ns(o, tci_route_work_of(o, TCI_BY_VECTORS));
+}
+
+static tci_node *tci_parts_rows_build(const tci_offer *o)
+{
+    tci_node *rows = o->found;
+    tci_node *cut = rows->op == TCI_OP_SUM ? tci_plan_split(o->a, rows) : NULL;
+    tci_relayout_store(o->a, o->n->in[0]);
+    tci_relayout_store(o->a, o->n->in[1]);
+    return tci_build_cast(o->a->g, cut ? cut : rows, (tc_dtype)o->n->dtype);
+}
+
+TCI_FN const tci_route *tci_route_gemv(void)
+{
+    static const tci_route row = {"rows of products", TCI_SUMS_ROWS,
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_parts_rows_fit,
+                                  tci_parts_rows_cost, tci_parts_rows_build};
+    return &row;
+}
+
+/* ---- sides ---- */
+
+/* Which operand alone has axis i of the result; 2: both have it, or it is one element. */
+static int tci_parts_side(const tci_parts *p, int i)
+{
+    uint8_t group = p->c->axes[i].group;
+    return p->n->shape[i] == 1 || group == TCI_AXES_BATCH ? 2 : group == TCI_AXES_N;
+}
+
+/* The order of axes in which those of each operand are together; found: it. */
+static bool tci_parts_sides_fit(tci_offer *o)
+{
+    const tci_algo *a = o->a;
+    const tci_node *n = o->n;
+    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
+    o->found = order;
+    if (a->machine.block_threads > 0 || !a->machine.has_work || n->rank == 0 ||
+        !tci_parts_begin(&p) || tci_parts_products(&p) < TCI_PARTS_LINE) {
+        return false;
+    }
+    int side[3] = {2, 0, 0}, at = 0, i = n->rank - 1;
+    double together = 1;
+    while (i > 0 && tci_parts_side(&p, i) == 2) {
+        i--;
+    }
+    side[2] = tci_parts_side(&p, i); /* the columns, last as they are */
+    side[1] = 1 - side[2];
+    for (; i >= 0 && tci_parts_side(&p, i) != side[1]; i--) {
+        together *= tci_parts_side(&p, i) == side[2] ? (double)tci_dim_known(n->shape[i]) : 1;
+    }
+    if (side[2] == 2 || together >= TCI_PARTS_COLUMNS ||
+        tci_parts_own(&p, side[2]) < TCI_PARTS_COLUMNS ||
+        tci_parts_own(&p, side[1]) < TCI_PARTS_ROWS) {
+        return false;
+    }
+    for (int s = 0; s < 3; s++) {
+        for (int j = 0; j < n->rank; j++) {
+            if (tci_parts_side(&p, j) == side[s]) {
+                order[at++] = j;
+            }
+        }
+    }
+    return true;
+}
+
+static double tci_parts_sides_cost(const tci_offer *o)
+{
+    tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
+    work.bytes += 2 * tci_node_value_bytes(o->n);
+    work.launches++;
+    return tci_route_ns(o, work);
+}
+
+static tci_node *tci_parts_sides_build(const tci_offer *o)
+{
+    const tci_algo *a = o->a;
+    tci_node *r = tci_contract_in_order(a->s, a->g, o->n, o->n->in, o->found);
+    r = tci_route_contract(a, r);
+    tci_algo_force(a, r);
+    return tci_parts_put_back(a, o->n, r, o->found);
+}
+
+TCI_FN const tci_route *tci_route_grouped(void)
+{
+    static const tci_route row = {"axes of operands together", TCI_SUMS_INNER, TCI_ROUTE_SPLITS,
+                                  tci_parts_sides_fit, tci_parts_sides_cost,
+                                  tci_parts_sides_build};
+    return &row;
+}
+
 /* ---- parts ---- */
+
+/* The sum of parts, as they were chosen. */
+TCI_FN tci_node *tci_parts_made(tci_parts *p)
+{
+    double products = tci_parts_products(p);
+    tci_parts_widen(p);
+    int64_t size = p->sizes[p->at];
+    tci_parts_piece whole = {0, size / p->length, p->length};
+    tci_parts_piece rest = {size - size % p->length, 1, size % p->length};
+    tci_node *sum = tci_parts_add(p, tci_parts_add(p, NULL, whole), rest);
+    int64_t inner = 1, chains = whole.parts + (rest.length > 0);
+    for (int i = 0; i < p->n_summed; i++) {
+        inner *= i > p->at ? p->sizes[i] : 1;
+        chains *= i < p->at ? p->sizes[i] : 1;
+    }
+    tci_str_printf(p->a->orders, "contract of %lld products a sum: %lld parts of %lld\n",
+                   (long long)products, (long long)chains, (long long)(p->length * inner));
+    return tci_parts_cast(p, sum, (tc_dtype)p->n->dtype);
+}
+
+static bool tci_parts_find(tci_parts *p)
+{
+    return tci_parts_begin(p) && (p->a->machine.block_threads > 0 ? tci_parts_choose_of_blocks(p)
+                                                                  : tci_parts_choose(p));
+}
 
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
 {
     tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
-    if (!tci_parts_begin(&p)) {
-        return NULL;
+    return tci_parts_find(&p) ? tci_parts_made(&p) : NULL;
+}
+
+/* Partial sums, written and read. */
+TCI_FN double tci_parts_moved(const tci_parts *p)
+{
+    double parts = tci_parts_products(p) / (double)TCI_MAX(p->length, 1);
+    for (int i = p->at + 1; i < p->n_summed; i++) {
+        parts /= (double)TCI_MAX(p->sizes[i], 1);
     }
-    double products = tci_parts_products(&p);
-    if (!(a->machine.block_threads > 0 ? tci_parts_choose_of_blocks(&p) : tci_parts_choose(&p))) {
-        return NULL;
-    }
-    tci_parts_widen(&p);
-    int64_t size = p.sizes[p.at];
-    tci_parts_piece whole = {0, size / p.length, p.length};
-    tci_parts_piece rest = {size - size % p.length, 1, size % p.length};
-    tci_node *sum = tci_parts_add(&p, tci_parts_add(&p, NULL, whole), rest);
-    int64_t inner = 1, chains = whole.parts + (rest.length > 0);
-    for (int i = 0; i < p.n_summed; i++) {
-        inner *= i > p.at ? p.sizes[i] : 1;
-        chains *= i < p.at ? p.sizes[i] : 1;
-    }
-    tci_str_printf(a->orders, "contract of %lld products a sum: %lld parts of %lld\n",
-                   (long long)products, (long long)chains, (long long)(p.length * inner));
-    return tci_parts_cast(&p, sum, (tc_dtype)n->dtype);
+    return 2 * parts * (double)tci_dim_known(tci_node_count(p->n)) * tci_dtype_get(p->sum)->bytes;
+}
+
+static bool tci_parts_fit(tci_offer *o)
+{
+    tci_parts *p = TCI_NEW(o->a->s, tci_parts);
+    *p = (tci_parts){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n};
+    o->found = p;
+    return tci_parts_find(p);
+}
+
+static double tci_parts_cost(const tci_offer *o)
+{
+    tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
+    work.bytes += tci_parts_moved(o->found);
+    work.launches++;
+    return tci_route_ns(o, work);
+}
+
+static tci_node *tci_parts_build(const tci_offer *o)
+{
+    tci_node *parts = tci_plan_parts(o->a, tci_route_plain(o->a, o->n));
+    TCI_ASSERT(o->a->s, parts != NULL);
+    return parts;
+}
+
+TCI_FN const tci_route *tci_route_split_k(void)
+{
+    static const tci_route row = {"split-K", TCI_SUMS_PARTS, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+                                  tci_parts_fit, tci_parts_cost, tci_parts_build};
+    return &row;
 }

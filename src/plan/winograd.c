@@ -21,9 +21,8 @@
  * the three steps (8^2 of F(2, 3), 48^2 of F(4, 3)), for as many roundings as there are channels
  * and steps. Which m is a function of shapes alone, and of whether each run gives the filter, so
  * every executor takes the same. */
-#include "../graph/build.h"
 #include "../ops/composite.h"
-#include "group.h"
+#include "route.h"
 
 /* Times in those of a product, as measured on one core that has AVX-512 and a second cache of 2 MB:
  * ratios, which every executor must share, not facts of the machine at hand. */
@@ -80,7 +79,7 @@ static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, const in
                                     const int64_t *filter_labels)
 {
     const tci_node *n = w->n;
-    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    const int64_t *out = tci_contract_labels(n, 2);
     w->image_axes[1] = (int)tci_dim_known(x->attr[0]);
     w->image_axes[2] = (int)tci_dim_known(x->attr[4]);
     w->image_axes[0] = w->image_axes[3] = -1;
@@ -107,7 +106,7 @@ static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
                                      const int64_t *filter_labels)
 {
     const tci_node *n = w->n, *f = w->filter;
-    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    const int64_t *out = tci_contract_labels(n, 2);
     const int64_t summed[3] = {labels[4], labels[5], labels[w->image_axes[3]]};
     bool fits = true;
     int own = -1;
@@ -130,8 +129,8 @@ static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
 static bool tci_winograd_is_conv(tci_winograd *w, int windows)
 {
     const tci_node *n = w->n, *x = n->in[windows];
-    const int64_t *labels = n->attr + 3 + (windows ? n->attr[0] : 0);
-    const int64_t *filter_labels = n->attr + 3 + (windows ? 0 : n->attr[0]);
+    const int64_t *labels = tci_contract_labels(n, windows);
+    const int64_t *filter_labels = tci_contract_labels(n, 1 - windows);
     w->filter = n->in[1 - windows];
     if (!tci_winograd_has_windows(x) || !tci_winograd_is_known(x) || !tci_winograd_is_known(n) ||
         !tci_winograd_image_axes(w, x, labels, filter_labels) ||
@@ -160,10 +159,7 @@ static void tci_winograd_by(tci_winograd *w, int m)
 /* Does each run compute with another filter? */
 static bool tci_winograd_is_given(const tci_winograd *w)
 {
-    const tci_node *f = w->filter;
-    while (tci_op_is(f->op, TCI_IS_VIEW)) {
-        f = f->in[0];
-    }
+    const tci_node *f = tci_below(w->filter, TCI_THROUGH_MOVEMENT, NULL);
     bool given = f->op != TCI_OP_DATA;
     for (int i = 0; i < w->a->n_changed; i++) {
         given = given || w->a->changed[i] == f;
@@ -427,7 +423,7 @@ static tci_node *tci_winograd_results(const tci_winograd *w, tci_node *products)
 static tci_node *tci_winograd_as(const tci_winograd *w, tci_node *y)
 {
     const tci_node *n = w->n;
-    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    const int64_t *out = tci_contract_labels(n, 2);
     const int start[4] = {0};
     const tci_dim count[4] = {w->images, w->sizes[0], w->sizes[1], w->filters};
     int order[4], at = 0;
@@ -441,31 +437,63 @@ static tci_node *tci_winograd_as(const tci_winograd *w, tci_node *y)
     return tci_build_reshape(w->g, tci_build_permute(w->g, y, 4, order), n->rank, n->shape);
 }
 
-TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m)
+static tci_node *tci_winograd_build(const tci_winograd *w)
 {
     enum { sum, tile, channel, panel, column }; /* labels */
     static const int parts[3] = {sum, tile, channel}, filters[4] = {sum, panel, channel, column};
     static const int products[4] = {sum, tile, panel, column};
+    tci_str_printf(w->a->orders, "convolution: Winograd F(%d, 3), %d products for %d results, as "
+                   "math may be fast\n", w->m, w->tile * w->tile, w->m * w->m);
+    tci_node *sums = tci_build_contract(w->g, tci_winograd_parts(w), parts,
+                                        tci_winograd_filters(w), filters, 4, products);
+    return tci_winograd_as(w, tci_winograd_results(w, sums));
+}
+
+static bool tci_winograd_takes(tci_winograd *w)
+{
+    return w->n->dtype == TC_F32 && w->n->in[0]->dtype == TC_F32 &&
+           (tci_winograd_is_conv(w, 0) || tci_winograd_is_conv(w, 1));
+}
+
+TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m)
+{
     tci_winograd w = {.a = a, .g = a->g, .n = n};
-    if (n->dtype != TC_F32 || n->in[0]->dtype != TC_F32 ||
-        (!tci_winograd_is_conv(&w, 0) && !tci_winograd_is_conv(&w, 1))) {
+    if (!tci_winograd_takes(&w) || (m == 0 && !tci_winograd_pays(&w))) {
         return NULL;
     }
     if (m > 0) {
         tci_winograd_by(&w, m);
-    } else if (!tci_winograd_pays(&w)) {
-        return NULL;
     }
-    tci_str_printf(a->orders, "convolution: Winograd F(%d, 3), %d products for %d results, as math "
-                   "may be fast\n", w.m, w.tile * w.tile, w.m * w.m);
-    tci_node *sums = tci_build_contract(a->g, tci_winograd_parts(&w), parts,
-                                        tci_winograd_filters(&w), filters, 4, products);
-    return tci_winograd_as(&w, tci_winograd_results(&w, sums));
+    return tci_winograd_build(&w);
 }
 
-TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n)
+/* ---- the route ---- */
+
+static bool tci_winograd_fits(tci_offer *o)
 {
-    const tci_machine *m = &a->machine;
-    bool may = m->block_threads == 0 && m->is_fast && !m->reproducible;
-    return may ? tci_plan_winograd_by(a, n, 0) : NULL;
+    tci_winograd *w = TCI_NEW(o->a->s, tci_winograd);
+    *w = (tci_winograd){.a = o->a, .g = o->a->g, .n = o->n};
+    o->found = w;
+    return o->a->machine.block_threads == 0 && o->a->machine.is_fast && tci_winograd_takes(w) &&
+           tci_winograd_pays(w);
+}
+
+/* Products, as that model counts them. */
+static double tci_winograd_ns(const tci_offer *o)
+{
+    tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
+    work.products = tci_winograd_cost(o->found);
+    return tci_route_ns(o, work);
+}
+
+static tci_node *tci_winograd_route(const tci_offer *o)
+{
+    return tci_winograd_build(o->found);
+}
+
+TCI_FN const tci_route *tci_route_winograd(void)
+{
+    static const tci_route row = {"Winograd", TCI_SUMS_FAST, TCI_ROUTE_REORDERS,
+                                  tci_winograd_fits, tci_winograd_ns, tci_winograd_route};
+    return &row;
 }

@@ -572,19 +572,18 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
 static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
                             tci_node *(*rule)(tci_rewrite_pass *p, tci_node *n))
 {
-    tc_site site = p->g->site;
     tci_node_list list = tci_graph_sort(p->s, roots, n);
     tci_table now = tci_table_in(p->s, sizeof(tci_node *));
     for (int i = 0; i < list.n; i++) {
         tci_node *old = list.items[i];
-        p->g->site = old->site;
+        tci_stamp stamp = tci_graph_stamp_as(p->g, old);
         tci_node *over = tci_rewrite_built(p, tci_graph_rebuild(p->s, p->g, old, &now));
         tci_table_put(&now, old, tci_rewrite_built(p, rule(p, over)));
+        tci_graph_restamp(p->g, stamp);
     }
     for (int i = 0; i < n; i++) {
         roots[i] = tci_table_get(&now, roots[i]);
     }
-    p->g->site = site;
 }
 
 /* A result of a repetition of one step: its body is among the nodes that were expanded before. */

@@ -13,7 +13,7 @@
  * [out, in] is, is made so: what updates the weights is then made of its results where they are. */
 #include <string.h>
 
-#include "../graph/build.h"
+#include "../graph/contraction.h"
 #include "rewrite.h"
 
 typedef struct tci_crop {
@@ -244,19 +244,19 @@ static tci_node *tci_crop_pad(tci_crop *c, tci_node *x, tci_crop_part part)
 
 static tci_node *tci_crop_contract(tci_crop *c, tci_node *x, tci_crop_part part)
 {
-    const int64_t *labels = x->attr + 3, *out = labels + x->attr[0] + x->attr[1];
     int *cut = tci_table_at(&c->cuts, x);
     tci_node *in[2];
     bool below = c->below;
     c->split = c->split || *cut == c->round;
     *cut = c->round;
     c->met = c->below = true;
-    for (int which = 0; which < 2; which++, labels += x->attr[0]) {
+    for (int which = 0; which < 2; which++) {
         tci_crop_part own = tci_crop_whole(c->s, x->in[which]);
-        for (int i = 0; i < x->in[which]->rank; i++) {
-            for (int o = 0; o < x->rank; o++) {
-                own.start[i] = labels[i] == out[o] ? part.start[o] : own.start[i];
-                own.size[i] = labels[i] == out[o] ? part.size[o] : own.size[i];
+        for (int o = 0; o < x->rank; o++) {
+            int i = tci_contract_axis(x, which, tci_contract_labels(x, 2)[o]);
+            if (i >= 0) {
+                own.start[i] = part.start[o];
+                own.size[i] = part.size[o];
             }
         }
         in[which] = tci_crop_of(c, x->in[which], own);
@@ -318,13 +318,7 @@ static bool tci_crop_may_turn(const tci_node *n)
 static tci_node *tci_crop_turn(tci_crop *c, const tci_node *n)
 {
     tci_node *x = n->in[0];
-    int64_t *attr = tci_scratch_copy(c->s, x->attr, sizeof(int64_t) * (size_t)x->n_attr);
-    int64_t at = 3 + x->attr[0] + x->attr[1];
-    for (int i = 0; i < 2; i++) {
-        attr[at + i] = x->attr[at + n->attr[i]];
-    }
-    return tci_graph_node(c->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, 2, n->shape, 2, x->in,
-                          x->n_attr, attr);
+    return tci_contract_in_order(c->s, c->g, x, x->in, n->attr);
 }
 
 static tci_node *tci_crop_node(tci_crop *c, tci_node *n)

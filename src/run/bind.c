@@ -19,6 +19,7 @@
  * backend then records them once, and a run is one replay (run/execute.c). */
 #include "../base/alloc.h"
 #include "context.h"
+#include "device_memory.h"
 
 /* ---- on the host ---- */
 
@@ -77,7 +78,7 @@ static void tci_bind_drop_sequence(tc_call *c)
             device->sequence_free(device->user, loop->sequence);
         }
         if (loop->done) {
-            device->free(device->user, loop->done);
+            tci_device_memory_free(device, loop->done, sizeof(int64_t));
         }
     }
     tci_heap_free(c->device->loops);
@@ -97,7 +98,9 @@ TCI_FN void tci_bind_free(tc_call *c)
     }
     for (int i = 0; i < 1 + c->device->n_ports; i++) {
         if (c->device->memory[i]) {
-            device->free(device->user, c->device->memory[i]);
+            int64_t bytes = i ? tci_bind_bytes(c->program->code, i - 1)
+                              : tci_code_workspace(c->program->code);
+            tci_device_memory_free(device, c->device->memory[i], bytes);
         }
     }
     for (int i = 0; i < c->program->n_outputs; i++) {
@@ -123,7 +126,7 @@ static bool tci_bind_memory_make(tc_call *c)
     for (int i = 0; i < code->n_steps; i++) {
         own_at -= tci_code_own(code, &code->steps[i]);
     }
-    char *memory = bytes ? device->alloc(device->user, bytes) : NULL;
+    char *memory = bytes ? tci_device_memory_get(device, bytes) : NULL;
     char *zeros = bytes > own_at ? tci_heap_get((size_t)(bytes - own_at)) : NULL;
     c->device->memory[0] = memory;
     bool is_good = (memory || !bytes) && (zeros || bytes == own_at);
@@ -239,7 +242,7 @@ static tc_status tci_bind_memory(tc_call *c, int port, void *user_memory, void *
     *bound = user_memory;
     if (!known && !(user_memory && tci_bind_takes(device, user_memory))) {
         if (!*copy) {
-            *copy = device->alloc(device->user, tci_bind_bytes(code, port));
+            *copy = tci_device_memory_get(device, tci_bind_bytes(code, port));
         }
         *bound = *copy;
     }

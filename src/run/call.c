@@ -74,6 +74,7 @@ TCI_FN void tci_call_free(tc_call *c)
 #ifdef TC_DYNAMIC_SHAPES
         tci_dynamic_call_free(c);
 #endif
+        tci_call_free(c->native);
         tci_kept_drop(c);
         tci_bind_free(c);
         tci_heap_free_aligned(c->workspace);

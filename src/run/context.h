@@ -3,6 +3,7 @@
 #define TCI_RUN_CONTEXT_H
 
 #include "../base/os.h"
+#include "../api/jit.h"
 #include "../compile/code.h"
 #include "../graph/build.h"
 #include "pool.h"
@@ -27,10 +28,19 @@ typedef struct tci_ctx {
     uint32_t next_poison;      /* generation of the next one */
     struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
     uint32_t keep_serial, keep_order; /* values kept so far; since a scope ended */
+    uint32_t region;           /* open now (debug/label.h); */
+    uint32_t *regions; int n_regions, cap_regions; /* those around it */
     int n_lent;                /* functions of the user's that calls under way have called */
     int lent_scopes;           /* as many of the scopes are of before the last of these */
     bool freed_within;         /* one of these asked for the context's end */
+    bool many_said;            /* the log said that very many tensors are alive */
+    const struct tci_build_trace *trace; /* of a tc_jit whose context it is, or NULL */
 } tci_ctx;
+/* What the function of a tc_jit may ask for while it records (api/specialize.c). */
+typedef struct tci_build_trace {
+    const char *name;
+    const tc_statics *statics; /* NULL: none, or it does not record now */
+} tci_build_trace;
 #define TCI_POISON_FIRST 0xC0000000u
 
 /* One launch of a program, as the run loop wants it. */
@@ -127,13 +137,20 @@ typedef struct tci_port_room {
     size_t n_sizes, n_text;
 } tci_port_room;
 
-/* The last failing tc_run of one thread. Only that thread writes and reads the text. */
+/* The last failing run of one thread. Only that thread writes and reads the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
     uint64_t thread;           /* tci_os_thread_id */
     int32_t system_thread;     /* tci_os_thread, which tells whether it lives */
     tci_error error;
 } tci_thread_error;
+/* Those of one object, guarded by its lock. */
+typedef struct tci_thread_errors {
+    tci_thread_error *first;
+    int n, most;               /* how many there are, and when to look for those of dead threads */
+} tci_thread_errors;
+
+typedef struct tci_origin tci_origin; /* debug/origin.h */
 
 /* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
  * with symbols has no steps. */
@@ -154,6 +171,8 @@ struct tc_program {
     tci_kept_bind *kept_binds; int n_kept_binds;
     struct tc_program *keeper; /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
+    struct tc_program *next_on_device; /* of the list of those with a device (device_memory.c) */
+    struct tci_later *later;   /* interpreted until its native form is made, or NULL */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_repeat *repeats;   /* code->n_repeats; their moves: */
     tci_run_move *moves;
@@ -161,20 +180,25 @@ struct tc_program {
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
     tci_index_read *reads; int n_reads; /* none in an instance: its family has them */
     tc_port *ports;            /* of the user: inputs, then outputs; none in an instance */
+    tci_origin *origins; int n_origins; /* by canonical number; none in an instance */
+    uint32_t name;             /* options.name (debug/label.h), or 0 */
+    uint32_t cc;               /* options.cc of a checked program, the same way */
+    size_t key_graph;          /* as in the request */
+    uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
     int n_slots;               /* operand pointers of all steps */
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
     bool only_launches;        /* is all that the list has, and the host does them */
     tci_collectives *collectives; /* NULL: none; of an instance, those of its family */
+    bool has_collectives;      /* they are its own */
     bool agreed;               /* all ranks were found to have this program */
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
     tci_mutex *lock;           /* guards what follows; shared with other programs */
     tci_kept *kept;            /* computed last, or NULL */
     tc_call *idle;
-    tci_thread_error *errors;
-    int n_errors, most_errors; /* how many there are, and when to look for those of dead threads */
+    tci_thread_errors errors;
 };
 
 /* A piece of memory in a run, for the search for overlaps. */
@@ -199,8 +223,10 @@ struct tc_call {
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
+    tc_call *native;           /* of the program's native form, once that is there; or NULL */
     char *strided;             /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
+    void **check_inputs;       /* of a checked run (debug/check.h), or NULL */
     bool unclean;              /* `faults` may hold something of an earlier run */
     int32_t cancelled;         /* atomic: tc_call_cancel was called, and no run ended since */
     tc_status broke;           /* TC_OK, or why a collective of this run failed */
@@ -342,6 +368,9 @@ TCI_FN int64_t tci_program_lowest(const tci_node *n);
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
                                   tc_program **f);
+/* The same from other code of the same request, and what a program of it has captured. That one
+ * lives as long: its ports and readings serve both. */
+TCI_FN tc_status tci_program_make_like(tci_code *code, const tc_program *like, tc_program **f);
 #ifdef TC_DYNAMIC_SHAPES
 /* The same from code of known sizes and the family of a program: with what that captured, and words
  * for the literals that the family does not have. */
@@ -350,6 +379,11 @@ TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *fam
 #endif
 TCI_FN void tci_program_retain(tc_program *f);
 TCI_FN void tci_program_release(tc_program *f);
+/* The calling thread's last failure: "op: text" is recorded, read ("": none), freed with all. */
+TCI_FN void tci_errors_record(tci_thread_errors *list, tci_mutex *lock, tc_status why,
+                              const char *op, const char *text);
+TCI_FN const char *tci_errors_text(tci_thread_errors *list, tci_mutex *lock);
+TCI_FN void tci_errors_free(tci_thread_errors *list);
 /* Keeps the text for tc_program_error on this thread. */
 TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text);
 TCI_FN const char *tci_program_error_text(tc_program *f);
@@ -435,6 +469,9 @@ TCI_FN void tci_collectives_chain(tci_scratch *s, tc_launch *launches, int n);
 TCI_FN tc_status tci_collectives_finish(tc_call *c);
 /* One of the steps of a collective. */
 TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step);
+/* ---- run/execute.c, for debug/check.c ---- */
+TCI_FN void tci_call_launch_step(tc_call *c, const tci_run_step *step); /* on the host */
+TCI_FN tc_status tci_walk_launch_one(tc_call *c, int step);             /* on the device */
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */

@@ -14,6 +14,7 @@
  * and only then is anything ahead. */
 #include "../base/alloc.h"
 #include "context.h"
+#include "device_memory.h"
 
 struct tci_resident {
     tci_resident *next;
@@ -80,7 +81,7 @@ static tc_status tci_resident_fetch(tci_storage *s)
 static tci_resident *tci_resident_make(tci_storage *s, const tc_backend *device)
 {
     tci_resident *r = tci_heap_get(sizeof(*r));
-    void *memory = r ? device->alloc(device->user, s->bytes) : NULL;
+    void *memory = r ? tci_device_memory_try(device, s->bytes) : NULL;
     if (!memory) {
         tci_heap_free(r);
         return NULL;
@@ -122,6 +123,12 @@ TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, vo
     tci_resident_lock();
     tc_status status = tci_resident_update(s, device, memory);
     tci_resident_unlock();
+    if (status == TC_ERR_MEMORY) { /* what is given back takes other locks */
+        tci_device_memory_reclaim(device);
+        tci_resident_lock();
+        status = tci_resident_update(s, device, memory);
+        tci_resident_unlock();
+    }
     return status;
 }
 
@@ -163,7 +170,7 @@ TCI_FN void tci_resident_free(tci_storage *s)
     while (s->residents) {
         tci_resident *r = s->residents;
         s->residents = r->next;
-        r->device->free(r->device->user, r->memory);
+        tci_device_memory_free(r->device, r->memory, s->bytes);
         tci_heap_free(r);
     }
 }

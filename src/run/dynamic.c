@@ -304,7 +304,8 @@ static void tci_dynamic_steps(tci_dynamic_build *b)
                                             : first[step->kernel] + j - k->n_literals;
         }
         c->steps[i] = (tci_code_step){step->kernel, step->operands,
-                                      tci_dynamic_offsets(b, step, k->n_operands), literals};
+                                      tci_dynamic_offsets(b, step, k->n_operands), literals,
+                                      step->origins, step->n_origins};
     }
 }
 

@@ -32,8 +32,12 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "../debug/trace.h"
+#include "../debug/check.h"
+#include "../debug/device_spans.h"
+#include "../debug/probe.h"
+#include "../debug/profile.h"
 #include "context.h"
+#include "device_memory.h"
 
 /* True if the user wants the run to end. */
 TCI_INLINE bool tci_walk_is_cancelled(const tc_call *c)
@@ -60,6 +64,12 @@ static tc_status tci_walk_judge(tc_call *c, tc_status status)
     }
     if (TCI_UNLIKELY(status == TC_ERR_CANCELLED)) {
         return tci_call_refuse(c, status, "the run was cancelled before it ended");
+    }
+    if (TCI_UNLIKELY(status == TC_ERR_MEMORY && tci_device_memory_text()[0])) {
+        return tci_call_refuse(c, status, "%s", tci_device_memory_text());
+    }
+    if (TCI_UNLIKELY(status == TC_ERR_CHECK || (status && !device))) {
+        return status; /* debug/check.c has told why */
     }
     if (TCI_UNLIKELY(status)) {
         const char *why = device->last_error ? device->last_error(device->user) : NULL;
@@ -98,7 +108,7 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     }
 }
 
-static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
+TCI_FN void tci_call_launch_step(tc_call *c, const tci_run_step *step)
 {
     tci_call_part part = {c, step};
     if (step->threads == 1) {
@@ -109,24 +119,56 @@ static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
     }
 }
 
-static void tci_walk_launch_traced(tc_call *c, int begin, int end)
+/* The same with a record of the part of each thread. */
+static void tci_call_watch_part(void *arg, int worker, int64_t begin, int64_t end)
 {
-    const tci_code *code = c->program->code;
-    int64_t begin_ns = tci_os_now_ns(), step_ns = begin_ns;
-    for (int i = begin; i < end && !c->broke; i++) {
-        tci_call_launch_step(c, &c->program->steps[i]);
-        int64_t now_ns = tci_os_now_ns();
-        tci_trace_span("kernel", code->kernels[code->steps[i].kernel].symbol, step_ns, now_ns);
-        step_ns = now_ns;
+    const tci_call_part *part = arg;
+    const tc_program *f = part->call->program;
+    int64_t from = tci_os_now_ns();
+    tci_call_do_part(arg, worker, begin, end);
+    tci_profile_add(TCI_RECORD_PART, f, (int32_t)(part->step - f->steps), from, tci_os_now_ns());
+}
+
+static void tci_walk_watch_step(tc_call *c, int i, int watch)
+{
+    const tc_program *f = c->program;
+    const tci_run_step *step = &f->steps[i];
+    bool records = watch & TCI_PROFILE_RECORDS;
+    tci_call_part part = {c, step};
+    int64_t begin = tci_os_now_ns();
+    if (step->threads == 1 || !records) {
+        tci_call_launch_step(c, step);
+    } else {
+        tci_pool_run(&f->options, step->threads, step->n_tasks, step->least, tci_call_watch_part,
+                     &part);
     }
-    tci_trace_span("run", begin < code->n_init ? "init list" : "tc_run", begin_ns, step_ns);
+    int64_t end = tci_os_now_ns();
+    if (records) {
+        tci_profile_add(TCI_RECORD_KERNEL, f, i, begin, end);
+    }
+    if (watch & TCI_PROFILE_LOGS) {
+        tci_profile_log(f, i, end - begin);
+    }
+}
+
+static void tci_walk_watch_here(tc_call *c, int begin, int end)
+{
+    int watch = tci_profile_watch();
+    int64_t begin_ns = tci_os_now_ns();
+    for (int i = begin; i < end && !c->broke; i++) {
+        tci_walk_watch_step(c, i, watch);
+    }
+    if (watch & TCI_PROFILE_RECORDS) {
+        tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
+                        tci_os_now_ns());
+    }
 }
 
 TCI_INLINE void tci_walk_launch_here(tc_call *c, int begin, int end)
 {
     const tci_run_step *step = c->program->steps + begin, *last = c->program->steps + end;
-    if (TCI_UNLIKELY(tci_trace_is_on())) {
-        tci_walk_launch_traced(c, begin, end);
+    if (TCI_UNLIKELY(tci_profile_watch())) {
+        tci_walk_watch_here(c, begin, end);
         return;
     }
     for (; step < last && TCI_LIKELY(!c->broke); step++) {
@@ -205,6 +247,9 @@ static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
     const tc_backend *device = c->program->code->device;
     const tci_custom_call *call = step->call;
     int64_t bytes = 1;
+    if (call->comm.phase) {
+        return tci_collectives_step(c, step);
+    }
     tc_status status = device->sync(device->user);
     if (!status && !device->alloc) {
         tci_custom_run(call, c->slots + step->first_slot, step->n_operands - call->n_inputs);
@@ -221,16 +266,42 @@ static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
     return status;
 }
 
-static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
+TCI_FN tc_status tci_walk_launch_one(tc_call *c, int i)
 {
     const tc_backend *device = c->program->code->device;
+    const tci_run_step *step = &c->program->steps[i];
+    tc_launch launch = tci_device_launch(c, i);
+    return step->call ? tci_walk_call(c, step) : device->launch(device->user, &launch);
+}
+
+/* While a profile records: one by one, each timed by the device. */
+static tc_status tci_walk_watch_there(tc_call *c, void *queue, int begin, int end)
+{
+    tci_device_spans spans;
     tc_status status = TC_OK;
+    int64_t begin_ns = tci_os_now_ns();
+    if (!tci_device_spans_begin(&spans, c->program, queue, end - begin)) {
+        return TC_ERR_MEMORY;
+    }
     for (int i = begin; i < end && !status; i++) {
         const tci_run_step *step = &c->program->steps[i];
         tc_launch launch = tci_device_launch(c, i);
-        status = !step->call              ? device->launch(device->user, &launch)
-                 : step->call->comm.phase ? tci_collectives_step(c, step)
-                                          : tci_walk_call(c, step);
+        status = step->call ? tci_walk_call(c, step) : tci_device_spans_launch(&spans, i, &launch);
+    }
+    tc_status ended = tci_device_spans_end(&spans);
+    tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
+                    tci_os_now_ns());
+    return status ? status : ended;
+}
+
+static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
+{
+    if (TCI_UNLIKELY(tci_device_spans_wanted())) {
+        return tci_walk_watch_there(c, NULL, begin, end);
+    }
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        status = tci_walk_launch_one(c, i);
     }
     return status;
 }
@@ -364,6 +435,9 @@ static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t roun
 
 static tc_status tci_walk_plain(tc_call *c, int begin, int end)
 {
+    if (TCI_UNLIKELY(c->program->options.check)) {
+        return tci_checker_steps(c, begin, end);
+    }
     if (c->device && c->device->tape) {
         tci_walk_put(c, begin, end);
         return TC_OK;
@@ -444,8 +518,10 @@ static bool tci_walk_can_end(const tc_call *c, int i)
 {
     const tci_code *code = c->program->code;
     const tci_run_repeat *r = &c->program->repeats[i];
-    bool can = code->device && code->device->record_loop && c->device && c->device->runs > 1 &&
-               r->code->stops >= 0 && !r->n_within && !code->calls;
+    const tc_options *o = &c->program->options;
+    bool wanted = o->record >= 0 && !o->check && !tci_device_spans_wanted();
+    bool can = wanted && code->device && code->device->record_loop && c->device &&
+               c->device->runs > 1 && r->code->stops >= 0 && !r->n_within && !code->calls;
     for (int k = 0; k < r->n_moves; k++) {
         can = can && r->moves[k].back;
     }
@@ -473,7 +549,7 @@ static tc_status tci_walk_record_rounds(tci_scratch *s, tc_call *c, const tci_ru
     tci_walk_put(c, r->first, r->last);
     tci_walk_move_back(c, r, 1);
     c->device->tape = NULL;
-    loop->done = loop->done ? loop->done : device->alloc(device->user, sizeof(int64_t));
+    loop->done = loop->done ? loop->done : tci_device_memory_get(device, sizeof(int64_t));
     if (!loop->done) {
         return TC_ERR_MEMORY;
     }
@@ -580,7 +656,7 @@ static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int 
         int64_t round = 0, recorded = 0;
         status = tci_walk_plain(c, begin, r->first);
         const tci_walk_loop *loop = status ? NULL : tci_walk_record_loop(c, i, &status);
-        if (!status && r->is_plain && !tci_trace_is_on()) {
+        if (!status && r->is_plain && !tci_profile_watch()) {
             round = tci_walk_plain_rounds(c, r);
             status = round < r->rounds ? TC_ERR_CANCELLED : TC_OK;
         } else if (!status && (!loop || !tci_walk_run_loop(c, r, loop, &recorded, &status))) {
@@ -642,7 +718,8 @@ static tc_status tci_walk_wait(tc_call *c, const tci_run *r, const tci_list_step
 static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
 {
     const tci_code *code = c->program->code;
-    return r->splits && !c->program->n_params && !code->n_repeats && !code->calls;
+    return r->splits && !c->program->n_params && !code->n_repeats && !code->calls &&
+           !c->program->options.check;
 }
 
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
@@ -662,11 +739,16 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     tc_status status = TC_OK;
     bool again = !code->n_repeats || c->device->runs > 0;
     c->device->runs = TCI_MIN(c->device->runs + 1, 2);
-    if (again && tci_walk_recorded(c, begin, end) > 0) {
+    bool watched = tci_device_spans_wanted();
+    bool records = c->program->options.record >= 0 && !watched && !c->program->options.check;
+    if (again && records && tci_walk_recorded(c, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }
     if (!tci_walk_is_apart(c, r)) {
         return tci_walk_launch_rounds(c, begin, end);
+    }
+    if (watched) {
+        return tci_walk_watch_there(c, r->queues[TCI_QUEUE_WORK], begin, end);
     }
     for (int i = begin; i < end && !status; i++) {
         tc_launch launch = tci_device_launch(c, i);
@@ -857,6 +939,14 @@ static tc_status tci_walk_set(tc_call *c, int begin, int end)
     return status;
 }
 
+/* A condition of the user's that did not hold ends the run (tc_assert_finite and the like). */
+static tc_status tci_walk_probe(tc_call *c, tc_status status)
+{
+    char text[400];
+    bool failed = c->program->code->calls && tci_probe_take(text, sizeof(text));
+    return failed && !status ? tci_call_refuse(c, TC_ERR_CHECK, "%s", text) : status;
+}
+
 /* ---- the list ---- */
 
 static tc_status tci_walk_row(tc_call *c, tci_run *r, const tci_list_step *row)
@@ -976,6 +1066,7 @@ static tc_status tci_walk_list(tc_call *c, tci_run *r)
     if (!status) {
         status = tci_walk_rows(c, r, code->n_init_list, code->n_list);
     }
+    status = code->calls ? tci_walk_probe(c, status) : status;
     if (code->device && !r->waited) {
         /* Also when it failed: what was launched before writes to memory and faults. */
         tc_status synced = code->device->sync(code->device->user);
@@ -992,14 +1083,20 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
     if (TCI_LIKELY(c->program->only_launches)) {
         tci_walk_bind_user(c, r);
         tci_walk_launch_here(c, 0, c->program->code->n_steps);
-    } else if (TCI_LIKELY(!c->program->collectives)) {
-        status = tci_walk_list(c, r);
-    } else {
+        status = TCI_UNLIKELY(c->program->code->calls) ? tci_walk_probe(c, TC_OK) : TC_OK;
+    } else if (TCI_UNLIKELY(c->program->collectives != NULL)) {
         status = tci_collectives_begin(c);
         if (!status) {
             status = tci_walk_list(c, r);
             tci_collectives_end(c, status);
         }
+    } else if (TCI_UNLIKELY(c->program->options.check)) {
+        status = tci_checker_begin(c, r) ? tci_walk_list(c, r)
+                                       : tci_call_refuse(c, TC_ERR_MEMORY,
+                                                         "out of memory: copies of the inputs");
+        tci_checker_end(c);
+    } else {
+        status = tci_walk_list(c, r);
     }
     tci_fpenv_leave(saved);
     return status;

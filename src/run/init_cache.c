@@ -15,12 +15,14 @@
 
 #include "../base/alloc.h"
 #include "context.h"
+#include "device_memory.h"
 
 struct tci_kept {
     int32_t refs;
     bool is_ready;           /* computed, from these */
     const tc_backend *device; /* whose memory it is; NULL: the host's */
     void *memory;
+    int64_t bytes;
     uint64_t versions[];
 };
 
@@ -51,7 +53,7 @@ TCI_FN void *tci_kept_memory(const tc_call *c)
 static void tci_kept_destroy(tci_kept *k)
 {
     if (k->device) {
-        k->device->free(k->device->user, k->memory);
+        tci_device_memory_free(k->device, k->memory, k->bytes);
     } else {
         tci_heap_free_aligned(k->memory);
     }
@@ -69,7 +71,8 @@ static tci_kept *tci_kept_make(const tc_program *f)
     k->device = device && device->alloc ? device : NULL;
     int64_t bytes = TCI_MAX(f->code->kept_bytes, (int64_t)1);
     k->memory =
-        k->device ? device->alloc(device->user, bytes) : tci_heap_get_aligned((size_t)bytes);
+        k->device ? tci_device_memory_get(device, bytes) : tci_heap_get_aligned((size_t)bytes);
+    k->bytes = bytes;
     if (!k->memory) {
         tci_heap_free(k);
         k = NULL;

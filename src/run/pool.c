@@ -31,6 +31,7 @@
 #include "../base/alloc.h"
 #include "../base/env.h"
 #include "../base/os.h"
+#include "../debug/profile.h"
 #include "pool.h"
 #include "openmp_threads.h"
 
@@ -345,6 +346,7 @@ static void *tci_pool_worker_main(void *arg)
 {
     tci_pool_worker *w = arg;
     uint64_t seen = w->seen;
+    tci_profile_role("tc worker", w->index);
     for (;;) {
         seen = tci_pool_wait_ticket(w, seen);
         uint32_t threads = (uint32_t)seen;

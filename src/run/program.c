@@ -15,7 +15,11 @@
 #include <stdio.h>
 
 #include "../base/alloc.h"
+#include "../debug/label.h"
+#include "../debug/origin.h"
+#include "device_memory.h"
 #include "dynamic.h"
+#include "later.h"
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */
 
@@ -34,6 +38,7 @@ typedef struct tci_program_sizes {
     size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds, n_moves;
     tci_index_room index;      /* counted, then laid out */
     tci_port_room ports;       /* the same */
+    int n_origins;
 } tci_program_sizes;
 
 static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n_outputs,
@@ -109,6 +114,8 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
     ports->ports = tci_program_carve(block, &at, (size_t)ports->n_ports, sizeof(tc_port));
     ports->sizes = tci_program_carve(block, &at, ports->n_sizes, sizeof(int64_t));
     ports->text = tci_program_carve(block, &at, ports->n_text, 1);
+    size_t n_origins = (size_t)sizes->n_origins;
+    p->origins = tci_program_carve(n_origins ? block : NULL, &at, n_origins, sizeof(tci_origin));
     return at;
 }
 
@@ -165,7 +172,7 @@ static void tci_program_list_ports(tc_program *f, const tci_request *r, const tc
 static bool tci_program_is_simple(const tc_program *f)
 {
     bool holds = (!f->faults || f->code->intact) && !f->collectives;
-    return holds && (f->code->device ? f->code->device->alloc != NULL
+    return holds && !f->options.check && (f->code->device ? f->code->device->alloc != NULL
                                     : f->options.parallel_for == NULL);
 }
 
@@ -350,7 +357,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
 
 static bool tci_program_is_plain(const tc_program *f, const tci_code_repeat *r)
 {
-    bool plain = !r->n_within && r->stops < 0 && !f->code->device;
+    bool plain = !r->n_within && r->stops < 0 && !f->code->device && !f->options.check;
     for (int i = r->first; i < r->last; i++) {
         plain = plain && f->steps[i].fn && f->steps[i].threads == 1;
     }
@@ -401,6 +408,7 @@ static tc_options tci_program_options(const tc_options *o)
 {
     tc_options kept = *o;
     kept.backend = kept.cc = kept.cache_dir = kept.dump = kept.dump_dir = kept.trace = NULL;
+    kept.name = NULL;
     return kept;
 }
 
@@ -414,6 +422,7 @@ static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
 
 static void tci_program_keep_locks(void)
 {
+    tci_device_memory_announce();
     for (int i = 0; i < TCI_PROGRAM_LOCKS; i++) {
         tci_os_keep_over_fork(&tci_program_locks[i], NULL);
     }
@@ -454,6 +463,9 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
+    if (code->device && code->device->alloc) {
+        tci_device_memory_enter(p);
+    }
     *f = p;
     return TC_OK;
 }
@@ -470,7 +482,7 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     tci_program_sort_aliases(f);
     f->only_launches =
         !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats &&
-        !f->options.cancel && !f->collectives;
+        !f->options.cancel && !f->options.check && !f->collectives;
 }
 
 static int tci_program_count_params(const tci_request *r)
@@ -488,7 +500,8 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_sizes sizes = {.n_inputs = r->n_user_inputs,
                                .n_captured = r->n_captured,
                                .n_params = tci_program_count_params(r),
-                               .n_effects = r->n_effects};
+                               .n_effects = r->n_effects,
+                               .n_origins = TCI_DEBUG ? r->n_user_inputs + r->n_nodes : 0};
     int64_t *literal_words = NULL;
     tci_index_list(r, &sizes.index);
     tci_port_list(r, &sizes.ports);
@@ -498,6 +511,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     }
     tc_program *p = *f;
     status = tci_collectives_make(r, o, &p->collectives);
+    p->has_collectives = true;
     if (status) {
         tci_program_release(p);
         *f = NULL;
@@ -508,6 +522,13 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_capture(p, r);
     tci_program_list_reads(p, r, &sizes.index);
     tci_program_list_ports(p, r, &sizes.ports);
+    p->name = tci_label_of(o->name);
+    p->cc = o->check ? tci_label_of(o->cc) : 0;
+    p->key_graph = r->key_graph;
+    p->n_origins = sizes.n_origins;
+    if (p->n_origins) {
+        tci_origin_list(r, p->origins);
+    }
     tci_program_complete(p, sizes.n_steps, literal_words);
 #ifdef TC_DYNAMIC_SHAPES
     if (code->n_symbols && !tci_dynamic_make(p, r)) {
@@ -519,36 +540,67 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     return TC_OK;
 }
 
-#ifdef TC_DYNAMIC_SHAPES
-TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
-                                           const int64_t *words, tc_program **f)
+/* With what another program captured, and words for the literals that it does not have. keeper
+ * NULL: itself. */
+static tc_status tci_program_make_of(tci_code *code, const tc_program *like, const int64_t *words,
+                                     const tc_program *keeper, tc_program **f)
 {
-    tci_program_sizes sizes = {.n_inputs = family->n_inputs,
-                               .n_captured = family->n_captured,
-                               .n_params = family->n_params,
-                               .n_effects = family->n_effects};
+    tci_program_sizes sizes = {.n_inputs = like->n_inputs,
+                               .n_captured = like->n_captured,
+                               .n_params = like->n_params,
+                               .n_effects = like->n_effects};
     int64_t *literal_words = NULL;
-    tc_status status = tci_program_new(code, &sizes, &family->options, f, &literal_words);
+    tc_status status = tci_program_new(code, &sizes, &like->options, f, &literal_words);
     if (status) {
         return status;
     }
     tc_program *p = *f;
-    p->keeper = (tc_program *)(uintptr_t)family;
-    p->collectives = family->collectives;
-    int n_own = family->code->n_literals;
+    p->keeper = keeper ? (tc_program *)(uintptr_t)keeper : p;
+    p->collectives = like->collectives;
+    int n_own = like->code->n_literals;
     for (int i = 0; i < code->n_literals; i++) {
-        p->literals[i] = i < n_own ? family->literals[i] : words[i - n_own];
+        p->literals[i] = i < n_own ? like->literals[i] : words[i - n_own];
     }
     for (int i = 0; i < p->n_captured; i++) {
-        p->captured[i] = family->captured[i];
-        p->captured_data[i] = family->captured_data[i];
+        p->captured[i] = like->captured[i];
+        p->captured_data[i] = like->captured_data[i];
         tci_storage_retain(p->captured[i]);
     }
     for (int i = 0; i < p->n_effects; i++) {
-        p->effects[i].captured = family->effects[i].captured;
+        p->effects[i].captured = like->effects[i].captured;
     }
     tci_program_complete(p, sizes.n_steps, literal_words);
     return TC_OK;
+}
+
+TCI_FN tc_status tci_program_make_like(tci_code *code, const tc_program *like, tc_program **f)
+{
+    tc_status status = tci_program_make_of(code, like, NULL, NULL, f);
+    if (status) {
+        return status;
+    }
+    (*f)->ports = like->ports;
+    (*f)->reads = like->reads;
+    (*f)->n_reads = like->n_reads;
+#ifdef TC_DYNAMIC_SHAPES
+    if (code->n_symbols) {
+        const tci_request symbols = {.n_symbols = code->n_symbols,
+                                     .user_symbols = like->dynamic->user};
+        if (!tci_dynamic_make(*f, &symbols)) {
+            tci_program_release(*f);
+            *f = NULL;
+            return TC_ERR_MEMORY;
+        }
+    }
+#endif
+    return TC_OK;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
+                                           const int64_t *words, tc_program **f)
+{
+    return tci_program_make_of(code, family, words, family, f);
 }
 #endif
 
@@ -564,22 +616,22 @@ TCI_FN void tci_program_release(tc_program *f)
     if (!f || __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
+    if (f->code->device && f->code->device->alloc) {
+        tci_device_memory_leave(f);
+    }
     tci_call_free(f->spare);
     while (f->idle) {
         tc_call *next = f->idle->next;
         tci_call_free(f->idle);
         f->idle = next;
     }
-    while (f->errors) {
-        tci_thread_error *next = f->errors->next;
-        tci_heap_free(f->errors);
-        f->errors = next;
-    }
+    tci_errors_free(&f->errors);
+    tci_later_free(f->later);
 #ifdef TC_DYNAMIC_SHAPES
     tci_dynamic_free(f);
 #endif
     tci_kept_free(f);
-    if (f->keeper == f) { /* calls, and what they recorded, are gone */
+    if (f->has_collectives) { /* calls, and what they recorded, are gone */
         tci_collectives_free(f->collectives);
     }
     for (int i = 0; i < f->n_captured; i++) {
@@ -590,42 +642,43 @@ TCI_FN void tci_program_release(tc_program *f)
     tci_pool_release();
 }
 
-/* ---- errors of tc_run, by thread ---- */
+/* ---- errors of runs, by thread ---- */
 
-static tci_thread_error *tci_program_find_error(tc_program *f)
+static tci_thread_error *tci_errors_find(const tci_thread_errors *list, tci_mutex *lock)
 {
     uint64_t me = tci_os_thread_id();
-    pthread_mutex_lock(f->lock);
-    tci_thread_error *e = f->errors;
+    pthread_mutex_lock(lock);
+    tci_thread_error *e = list->first;
     while (e && e->thread != me) {
         e = e->next;
     }
-    pthread_mutex_unlock(f->lock);
+    pthread_mutex_unlock(lock);
     return e;
 }
 
 /* Frees those of dead threads once there are twice as many as there were of living ones, so the
  * list does not grow with threads that come and go. Caller holds the lock. */
-static void tci_program_sweep_errors(tc_program *f)
+static void tci_errors_sweep(tci_thread_errors *list)
 {
-    if (f->n_errors < f->most_errors) {
+    if (list->n < list->most) {
         return;
     }
-    for (tci_thread_error **at = &f->errors, *e; (e = *at);) {
+    for (tci_thread_error **at = &list->first, *e; (e = *at);) {
         if (tci_os_thread_lives(e->system_thread)) {
             at = &e->next;
         } else {
             *at = e->next;
-            f->n_errors--;
+            list->n--;
             tci_heap_free(e);
         }
     }
-    f->most_errors = TCI_MAX(2 * f->n_errors, (int)TCI_PROGRAM_ERRORS);
+    list->most = TCI_MAX(2 * list->n, (int)TCI_PROGRAM_ERRORS);
 }
 
-TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text)
+TCI_FN void tci_errors_record(tci_thread_errors *list, tci_mutex *lock, tc_status why,
+                              const char *op, const char *text)
 {
-    tci_thread_error *e = tci_program_find_error(f);
+    tci_thread_error *e = tci_errors_find(list, lock);
     if (!e) {
         e = tci_heap_get(sizeof(*e));
         if (!e) {
@@ -633,21 +686,40 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
         }
         e->thread = tci_os_thread_id();
         e->system_thread = tci_os_thread();
-        pthread_mutex_lock(f->lock);
-        tci_program_sweep_errors(f);
-        e->next = f->errors;
-        f->errors = e;
-        f->n_errors++;
-        pthread_mutex_unlock(f->lock);
+        pthread_mutex_lock(lock);
+        tci_errors_sweep(list);
+        e->next = list->first;
+        list->first = e;
+        list->n++;
+        pthread_mutex_unlock(lock);
     }
     e->error.status = why;
     snprintf(e->error.text, sizeof(e->error.text), "%s: %s", op, text);
 }
 
+TCI_FN const char *tci_errors_text(tci_thread_errors *list, tci_mutex *lock)
+{
+    tci_thread_error *e = tci_errors_find(list, lock);
+    return e ? e->error.text : "";
+}
+
+TCI_FN void tci_errors_free(tci_thread_errors *list)
+{
+    while (list->first) {
+        tci_thread_error *next = list->first->next;
+        tci_heap_free(list->first);
+        list->first = next;
+    }
+}
+
+TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text)
+{
+    tci_errors_record(&f->errors, f->lock, why, op, text);
+}
+
 TCI_FN const char *tci_program_error_text(tc_program *f)
 {
-    tci_thread_error *e = tci_program_find_error(f);
-    return e ? e->error.text : "";
+    return tci_errors_text(&f->errors, f->lock);
 }
 
 #undef TCI_PROGRAM_PART_NS

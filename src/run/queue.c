@@ -19,6 +19,7 @@
  * Locks: `gate` orders those that give tasks; `lock` guards the list and is never held for long. A
  * task holds a count of its program, and of its event. An event has a lock of its own and outlives
  * the queue. In a child made by fork there is no thread: every call says so. */
+#include "later.h"
 #include "queue.h"
 
 #include <signal.h>
@@ -26,6 +27,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "../debug/profile.h"
 
 enum { TCI_QUEUE_DEPTH = 8 }; /* tasks at once: who gives one more waits */
 
@@ -226,6 +228,7 @@ static void tci_queue_do(tc_queue *q, tci_task *t)
 static void *tci_queue_main(void *arg)
 {
     tc_queue *q = arg;
+    tci_profile_role("tc queue", 0);
     pthread_mutex_lock(&q->lock);
     for (;;) {
         tci_task *t = q->first;
@@ -544,6 +547,7 @@ TCI_FN tc_status tci_queue_run(tc_queue *q, tc_program *f, const tc_bufs *inputs
 {
     why->text[0] = 0;
     tc_status status = tci_queue_check(q, why);
+    f = tci_later_current(f);
     tc_call *c = status ? NULL : tci_call_take(f);
     if (!c) {
         return status ? status : TC_ERR_MEMORY;

@@ -123,7 +123,7 @@ TCT_UNUSED static void keep_explain(outcome *r, const tc_program *f)
 {
     FILE *text = tmpfile();
     REQUIRE(text);
-    CHECK_EQ_INT(tc_explain(f, text), TC_OK);
+    CHECK_EQ_INT(tc_explain_as(f, text, &(tc_explain_options){.all = true}), TC_OK);
     rewind(text);
     r->explain[fread(r->explain, 1, sizeof(r->explain) - 1, text)] = 0;
     fclose(text);

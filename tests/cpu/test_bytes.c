@@ -62,7 +62,7 @@ static bool explains(const tc_program *f, const char *words)
     static char text[1 << 15];
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     rewind(file);
     text[fread(text, 1, sizeof(text) - 1, file)] = 0;
     fclose(file);

@@ -72,7 +72,7 @@ static void run(const tc_options *o, float *out, char *text, size_t room)
           TC_OK);
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
-    CHECK(tc_explain(f, file) == TC_OK);
+    CHECK(tc_explain_as(f, file, &(tc_explain_options){.all = true}) == TC_OK);
     rewind(file);
     text[fread(text, 1, room - 1, file)] = 0;
     fclose(file);
@@ -174,6 +174,44 @@ TEST(refused_with_a_reason)
     run(&o, got, text, sizeof(text));
     CHECK_HAS(logged, "cannot be read");
     CHECK(!memcmp(want, got, sizeof(want)));
+    end();
+}
+
+/* y = x w for weights w that the program has: "prepacked" or, where the file says so, "plain". */
+TEST(a_route_is_forced_by_the_name_of_its_contraction)
+{
+    static float w[N * N], x[N * N], out[2][N * N];
+    static const char *const routes[] = {"prepacked", "plain"};
+    char path[100];
+    need_compiler();
+    tc_options o = options();
+    for (int i = 0; i < N * N; i++) {
+        w[i] = (float)(i % 11) * 0.3f - 1;
+        x[i] = (float)(i % 5) * 0.7f - 1;
+    }
+    for (int i = 0; i < 2; i++) {
+        char text[8000], line[100];
+        tc_ctx *ctx = NULL;
+        tc_program *f = NULL;
+        write_file(path, "contract_96x96x96: %s%s\n", routes[i], "");
+        o.schedule = path;
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_tensor a = tc_input(ctx, "a", TC_F32, N, N), b = tc_borrow(ctx, w, TC_F32, N, N);
+        REQUIRE(tc_compile(tc_matmul(a, b), &f) == TC_OK);
+        CHECK(tc_run(f, TC_BUFS(TC_BUF(x, N * N)), TC_BUFS(TC_BUF(out[i], N * N))) == TC_OK);
+        FILE *file = tmpfile();
+        REQUIRE(file != NULL);
+        CHECK(tc_explain_as(f, file, &(tc_explain_options){.all = true}) == TC_OK);
+        rewind(file);
+        text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+        fclose(file);
+        snprintf(line, sizeof(line), "contract_96x96x96: %s, ", routes[i]);
+        CHECK_HAS(text, line);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    CHECK(!memcmp(out[0], out[1], sizeof(out[0])));
+    CHECK(!strstr(logged, "names 'contract_"));
     end();
 }
 

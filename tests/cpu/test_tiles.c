@@ -92,7 +92,7 @@ static bool is_explained(const tc_program *f, const char *words)
     char text[4096] = "";
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     rewind(file);
     size_t n = fread(text, 1, sizeof(text) - 1, file);
     text[n] = 0;
@@ -272,7 +272,7 @@ static int count_on_unit(const tc_program *f)
     int count = 0;
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     rewind(file);
     text[fread(text, 1, sizeof(text) - 1, file)] = 0;
     fclose(file);

@@ -168,7 +168,7 @@ static void run(conv c, how h, const float *x, const float *w, float *y, bool *s
           TC_OK);
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     rewind(file);
     *said = false;
     while (fgets(line, sizeof(line), file)) {

@@ -257,6 +257,13 @@ static int fake_cuMemAlloc_v2(tci_cu_ptr *p, size_t n)
     *p = (tci_cu_ptr)(size_t)(block + 256);
     return 0;
 }
+static int fake_cuMemGetInfo_v2(size_t *left, size_t *all)
+{
+    FAKE_ENTER_INSIDE();
+    *all = (size_t)80 << 30;
+    *left = *all - ((size_t)fake_pages << 21);
+    return 0;
+}
 static int fake_cuMemFree_v2(tci_cu_ptr p)
 {
     FAKE_ENTER_INSIDE();
@@ -461,6 +468,7 @@ static bool fake_install(void)
         .module_free = fake_cuModuleUnload,
         .function_attribute = fake_cuFuncGetAttribute,
         .launch = fake_cuLaunchKernel,
+        .memory_left = fake_cuMemGetInfo_v2,
         .alloc = fake_cuMemAlloc_v2,
         .free = fake_cuMemFree_v2,
         .host_alloc = fake_cuMemHostAlloc,

@@ -50,7 +50,7 @@ static const char *explained(tc_program *f)
     FILE *file = tmpfile();
     memset(text, 0, sizeof(text));
     if (file) {
-        tc_explain(f, file);
+        tc_explain_as(f, file, &(tc_explain_options){.all = true});
         rewind(file);
         size_t n = fread(text, 1, sizeof(text) - 1, file);
         text[n] = 0;

@@ -292,7 +292,7 @@ static bool explains(const tc_program *f, const char *note)
     char *text = NULL;
     size_t n = 0;
     FILE *file = open_memstream(&text, &n);
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     fclose(file);
     bool found = strstr(text, note) != NULL;
     free(text);

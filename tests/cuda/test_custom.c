@@ -156,7 +156,7 @@ static void check_explained(tc_program *f, const tc_custom_op *op)
     char text[20000] = "";
     FILE *file = fmemopen(text, sizeof(text), "w");
     REQUIRE(f && file);
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     fclose(file);
     CHECK_HAS(text, op->cuda ? "the user's text of 'axpy', blocks of 64 threads, each for 64 el"
                              : "called by the host: operands are copied there");

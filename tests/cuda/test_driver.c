@@ -979,6 +979,70 @@ TEST(a_slab_that_is_not_there_is_told)
     CHECK(fake_pages == pages && fake_context_waits == waits + 1);
 }
 
+/* While a profile records, kernels are launched one by one between events, also of a program whose
+ * launches were recorded before; then the graph is replayed again. */
+TEST(a_profile_times_each_kernel_on_the_device)
+{
+    NEED_NVRTC();
+    tc_ctx *ctx = context("profile");
+    REQUIRE(ctx != NULL);
+    tc_program *f = chain(ctx, 1.0);
+    REQUIRE(f != NULL);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(run(f), TC_OK);
+    }
+    tc_profile *p;
+    int graphs = fake_graph_launches, launches = fake_launches, events = fake_n_events;
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    CHECK_EQ_INT(run(f), TC_OK);
+    CHECK_EQ_INT(run(f), TC_OK);
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    CHECK_EQ_INT(fake_graph_launches, graphs);
+    CHECK_EQ_INT(fake_launches, launches + 20);
+    CHECK_EQ_INT(fake_n_events, events);
+    int device = 0, host = 0;
+    for (int64_t i = 0; i < p->threads[0].n; i++) {
+        const tci_record *r = &p->threads[0].records[i];
+        device += r->kind == TCI_RECORD_DEVICE && r->flow && r->end_ns > r->begin_ns;
+        host += r->kind == TCI_RECORD_LAUNCH && r->flow;
+    }
+    CHECK_EQ_INT(device, 20);
+    CHECK_EQ_INT(host, 20);
+    tci_str text = {0};
+    tci_profile_json(&text, p);
+    CHECK_HAS(tci_str_text(&text), "\"cat\":\"device\",\"ph\":\"X\",\"pid\":2");
+    CHECK_HAS(tci_str_text(&text), "\"cat\":\"launch\",\"ph\":\"f\",\"bp\":\"e\"");
+    tci_str_free(&text);
+    tc_profile_free(p);
+    REQUIRE(tc_profile_begin(&(tc_profile_options){.no_device = true}, &p) == TC_OK);
+    CHECK_EQ_INT(run(f), TC_OK);
+    CHECK_EQ_INT(fake_graph_launches, graphs + 1);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(options_record_forbids_graphs)
+{
+    NEED_NVRTC();
+    tc_ctx *ctx = context("unrecorded");
+    REQUIRE(ctx != NULL);
+    tc_program *f = NULL;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, N, N);
+    tc_options o = {.record = -1};
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_cumsum(tc_cumsum(x, 0), 1)), &o, &f) ==
+            TC_OK);
+    int graphs = fake_graph_launches, launches = fake_launches;
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(run(f), TC_OK);
+    }
+    CHECK_EQ_INT(fake_graph_launches, graphs);
+    CHECK_EQ_INT(fake_launches, launches + 6);
+    CHECK_HAS(tci_summary_not_recorded(f), "options.record");
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 int main(int argc, char **argv)
 {
     const char *again = getenv("TC_TEST_START");

@@ -190,6 +190,8 @@ static const product_case cases[] = {
     {.batch = 1, .m = 2000, .n = 72, .k = 8, .b_turned = true}, /* and a tile of all columns */
     {.batch = 2, .m = 1009, .n = 24, .k = 24, .a_turned = true, .residual = true},
     {.batch = 1, .m = 4000, .n = 17, .k = 17, .bias = true},
+    {.batch = 1, .m = 24, .n = 40, .k = 8192, .b_turned = true, .bias = true}, /* split-K: along */
+    {.batch = 1, .m = 40, .n = 24, .k = 8200, .a_turned = true, .wide = true}, /* K, and across */
 };
 
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };

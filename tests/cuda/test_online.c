@@ -121,7 +121,7 @@ static void explain(tc_program *f)
     FILE *text = tmpfile();
     REQUIRE(text != NULL);
     memset(explained, 0, sizeof(explained));
-    CHECK_EQ_INT(tc_explain(f, text), TC_OK);
+    CHECK_EQ_INT(tc_explain_as(f, text, &(tc_explain_options){.all = true}), TC_OK);
     rewind(text);
     explained[fread(explained, 1, sizeof(explained) - 1, text)] = 0;
     fclose(text);

@@ -372,7 +372,7 @@ static bool rep_explains(bool reproducible, int which, const char *text)
     CHECK(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), NULL, &f) == TC_OK);
     char said[8192] = "";
     FILE *file = fmemopen(said, sizeof(said), "w");
-    REQUIRE(file && tc_explain(f, file) == TC_OK);
+    REQUIRE(file && tc_explain_as(f, file, &(tc_explain_options){.all = true}) == TC_OK);
     fclose(file);
     bool there = strstr(said, text) != NULL;
     CHECK_MSG(!reproducible || there, "no \"%s\" in\n%s", text, said);

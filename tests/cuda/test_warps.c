@@ -194,7 +194,7 @@ static double *run_case(const test_case *c, tc_ctx *ctx, test_dtypes t, bool siz
     CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
     FILE *file = text ? fmemopen(text, n_text, "w") : NULL;
     if (file) {
-        tc_explain(f, file);
+        tc_explain_as(f, file, &(tc_explain_options){.all = true});
         fclose(file);
     }
     tc_program_free(f);

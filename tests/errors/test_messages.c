@@ -355,7 +355,7 @@ TEST(variables_that_are_set_to_what_they_cannot_be_are_logged)
     setenv("TC_LOG", "cache,bogus", 1); /* also on stderr, as that is where it was asked for */
     begin();
     CHECK_HAS(logged, "TC_LOG has 'bogus': expected words of compile,cache,fusion,recompiles,"
-                      "source or all\n");
+                      "source,kernels or all\n");
     unsetenv("TC_LOG");
     tc_ctx_free(ctx);
     begin();

@@ -262,6 +262,20 @@ TEST(cuda_without_the_cpu_header)
                " $CC -std=gnu11 " FAST STRICT "$I cuda_only.c $L && ./a.out");
 }
 
+/* Schedules of blocks of threads are joined where a device asks for them, and change no plan of a
+ * processor. A device that lacks them, or a dialect for them, is refused with the reason. */
+TEST(a_device_of_blocks_asks_for_their_schedules)
+{
+    CHECK_RUNS("build() { $CC " FAST "$I $1 " CASES "blocks.c -o $T/$2 $L || exit 1; };"
+               " show() { $T/$1 | sed 's/^compile: .*//' >$T/$1.out || exit 1; };"
+               " build '' without; build -DTC_BLOCKS with; show without; show with;"
+               " for f in without with; do sed '/^== the device/,$d' $T/$f.out >$T/$f.plan; done;"
+               " head -n 60 $T/with.out; cmp $T/without.plan $T/with.plan || exit 1;"
+               " grep -q 'launches:' $T/with.plan || exit 1;"
+               " grep -q 'define TC_BLOCKS where TC_IMPLEMENTATION' $T/without.out || exit 1;"
+               " grep -q 'its dialect does not have' $T/with.out");
+}
+
 TEST(only_prefixed_macros_leak)
 {
     CHECK_RUNS("echo '#include \"tc.h\"' >$T/a.c;"

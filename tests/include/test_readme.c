@@ -107,8 +107,9 @@ static bool tct_write_sources(void)
         return false;
     }
     fputs(tct_blocks[0].text, first);
-    fputs("#include \"tc_comm.h\"\n", first); /* for docs/distributed.md */
-    fputs("#include \"tc_comm.h\"\n#include <stdlib.h>\n#include <string.h>\n", rest);
+    fputs("#include \"tc_onnx.h\"\n#include \"tc_comm.h\"\n", first); /* optional headers */
+    fputs("#include \"tc_onnx.h\"\n#include \"tc_comm.h\"\n", rest);
+    fputs("#include <stdlib.h>\n#include <string.h>\n", rest);
     fputs("int readme_first(void);\n", rest);
     for (int i = 0; i < tct_n_blocks; i++) {
         if (tct_is_fragment(&tct_blocks[i])) {
@@ -198,6 +199,40 @@ TEST(pieces_print_what_is_shown)
 TEST(pieces_print_the_same_interpreted)
 {
     tct_run_fragments("TC_BACKEND=interp");
+}
+
+/* Programs in docs/: as they stand, with the first program's implementation, which has symbolic
+ * sizes. */
+TEST(whole_programs_print_what_is_shown)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int n = 0;
+    tct_build();
+    for (int i = 1; i < tct_n_blocks; i++) {
+        const tct_block *b = &tct_blocks[i];
+        if (strcmp(b->language, "c") != 0 || tct_is_fragment(b)) {
+            continue;
+        }
+        char path[128];
+        snprintf(path, sizeof(path), "%s/whole.c", tct_dir);
+        FILE *f = fopen(path, "w");
+        REQUIRE(f);
+        fputs(b->text, f);
+        fclose(f);
+        int code = tct_shell(output, "%s -std=gnu11 -Wall -Wextra -Werror -I%s"
+                                     " %s %s/first.o -o %s/whole -lm -ldl -lpthread 2>&1",
+                             tct_env("TC_TEST_CC", "cc"), tct_env("TC_TEST_INCLUDE", "."), path,
+                             tct_dir, tct_dir);
+        CHECK_MSG(code == 0, "%s:%d: %s", b->file, b->line, output);
+        code = code ? code : tct_shell(output, "%s/whole 2>&1", tct_dir);
+        CHECK_MSG(code == 0, "%s:%d: ended with code %d: %s", b->file, b->line, code, output);
+        if (i + 1 < tct_n_blocks && !strcmp(b[1].language, "text")) {
+            CHECK_MSG(!strcmp(output, b[1].text), "%s:%d: printed\n%sexpected\n%s", b->file,
+                      b->line, output, b[1].text);
+        }
+        n++;
+    }
+    CHECK(n >= 1);
 }
 
 TEST(first_program_prints_what_is_said)

@@ -367,6 +367,7 @@ static void oom_try_all(const tc_options *o, bool sticky, long first, long step)
     }
     CHECK(!oom_walk_once(o, 0)); /* fills the disk cache, and what lasts as long as the process */
     tci_cache_trim();
+    tci_recompile_forget();
     long live = tci_test_alloc_live, at = first;
     bool over = false;
     for (; !over && tct_failures < 10; at += step) {
@@ -377,6 +378,7 @@ static void oom_try_all(const tc_options *o, bool sticky, long first, long step)
         CHECK_MSG(!refused || !over, "request %ld: refused without a failed allocation", at);
         oom_check_before(&before, at);
         tci_cache_trim(); /* programs come from disk or the pipeline, not from memory */
+        tci_recompile_forget();
         CHECK_MSG(tci_test_alloc_live <= live, "request %ld: %ld blocks are left, expected %ld", at,
                   (long)tci_test_alloc_live, live);
     }

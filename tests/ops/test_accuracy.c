@@ -151,7 +151,7 @@ static void explain(tc_program *f)
     FILE *text = tmpfile();
     memset(explained, 0, sizeof(explained));
     REQUIRE(text != NULL);
-    CHECK_EQ_INT(tc_explain(f, text), TC_OK);
+    CHECK_EQ_INT(tc_explain_as(f, text, &(tc_explain_options){.all = true}), TC_OK);
     rewind(text);
     explained[fread(explained, 1, sizeof(explained) - 1, text)] = 0;
     fclose(text);

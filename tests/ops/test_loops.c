@@ -96,7 +96,7 @@ static void explain(const tc_program *f, char *text, size_t room)
 {
     FILE *file = tmpfile();
     REQUIRE(file);
-    CHECK_EQ_INT(tc_explain(f, file), TC_OK);
+    CHECK_EQ_INT(tc_explain_as(f, file, &(tc_explain_options){.all = true}), TC_OK);
     rewind(file);
     text[fread(text, 1, room - 1, file)] = 0;
     fclose(file);

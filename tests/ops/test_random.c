@@ -312,7 +312,7 @@ static int lanes_of_dropout(int64_t rows)
     int lanes = 0;
     REQUIRE(out && tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_dropout(x, 0.5, 7)), NULL, &f) ==
                        TC_OK);
-    CHECK_EQ_INT(tc_explain(f, out), TC_OK);
+    CHECK_EQ_INT(tc_explain_as(f, out, &(tc_explain_options){.all = true}), TC_OK);
     rewind(out);
     text[fread(text, 1, sizeof(text) - 1, out)] = 0;
     fclose(out);

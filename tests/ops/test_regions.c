@@ -113,7 +113,7 @@ static const char *explained(const tc_program *f)
 {
     static char text[1 << 16];
     FILE *file = tmpfile();
-    REQUIRE(file && !tc_explain(f, file));
+    REQUIRE(file && !tc_explain_as(f, file, &(tc_explain_options){.all = true}));
     rewind(file);
     text[fread(text, 1, sizeof(text) - 1, file)] = 0;
     fclose(file);

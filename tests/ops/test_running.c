@@ -23,7 +23,7 @@ static bool is_in_parts(const tc_program *f)
     char *text = NULL;
     size_t n = 0;
     FILE *file = open_memstream(&text, &n);
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     fclose(file);
     bool found = strstr(text, "4 parts of 32768") != NULL;
     free(text);

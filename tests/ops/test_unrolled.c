@@ -192,7 +192,7 @@ static counts count(graph g)
     c.largest = largest_function(tc_source(f));
     FILE *text = tmpfile();
     if (text) {
-        CHECK_EQ_INT(tc_explain(f, text), TC_OK);
+        CHECK_EQ_INT(tc_explain_as(f, text, &(tc_explain_options){.all = true}), TC_OK);
         rewind(text);
         c.why[fread(c.why, 1, (1 << 20) - 1, text)] = 0;
         fclose(text);

@@ -29,7 +29,7 @@ static const char *explained(tc_tensor t)
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
     CHECK_MSG(tc_compile(t, &f) == TC_OK, "%s", tc_error(t));
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     rewind(file);
     text[fread(text, 1, sizeof(text) - 1, file)] = 0;
     fclose(file);

@@ -25,6 +25,40 @@ TEST(backends_are_registered_once_and_whole)
     CHECK_EQ_INT(tc_list_backends(NULL, 0), n);
 }
 
+TEST(backends_say_what_they_found_or_why_they_cannot_be_used)
+{
+    (void)tc_register_backend(&null_backend);
+    int n = tc_list_backends(NULL, 0), i = 0;
+    const tc_backend_entry *e;
+    for (; (e = tc_backend_at(i)); i++) {
+        CHECK(e->name && e->usable == !e->why[0] && e->usable == (e->found[0] != 0));
+        CHECK(tc_backend_at(i) == e);
+    }
+    CHECK_EQ_INT(i, n);
+    CHECK(tc_backend_at(-1) == NULL);
+    CHECK_STR(tc_backend_at(0)->name, "interp");
+    CHECK(tc_backend_at(0)->usable);
+    CHECK_STR(tc_backend_at(n - 1)->name, "null");
+}
+
+static char last_log[400];
+static void keep_log(void *user, const char *topic, const char *text)
+{
+    (void)user;
+    if (!strcmp(topic, "compile") && !strstr(text, "is no variable of tc")) {
+        snprintf(last_log, sizeof(last_log), "%s", text);
+    }
+}
+
+TEST(a_backend_that_does_not_exist_is_refused_when_the_context_is_made)
+{
+    tc_ctx *ctx;
+    tc_options o = {.backend = "cpuu", .log = keep_log};
+    CHECK_EQ_INT(tc_ctx_make(&ctx, &o), TC_ERR_BACKEND);
+    CHECK(ctx == NULL);
+    CHECK_HAS(last_log, "there is no backend 'cpuu': expected interp");
+}
+
 TEST(a_program_goes_through_every_function)
 {
     (void)tc_register_backend(&null_backend);
@@ -94,7 +128,7 @@ TEST(custom_ops_beside_launches)
     CHECK_EQ_INT(null_seen.downloads - before.downloads, 2);
     char text[4000] = "";
     FILE *file = fmemopen(text, sizeof(text), "w");
-    tc_explain(f, file);
+    tc_explain_as(f, file, &(tc_explain_options){.all = true});
     fclose(file);
     CHECK_HAS(text, "called by the host: operands are copied there");
     tc_program_free(f);

@@ -893,7 +893,7 @@ TEST(explain_names_the_sizes)
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
     REQUIRE(out);
-    CHECK_OK(tc_explain(f, out));
+    CHECK_OK(tc_explain_as(f, out, &(tc_explain_options){.all = true}));
     fclose(out);
     CHECK_HAS(text, "sizes: batch (s0) from 0 to 64, height (s1) from 1 to 9\n");
     CHECK_HAS(text, "input 0: f32 [s0{0..64}, 3, s1{1..9}, 6]");

@@ -530,7 +530,7 @@ static void check_again(const char *backend, int loop)
         CHECK_MSG(!memcmp(got[mode], got[0], sizeof(got[0])), "mode %d on %s, loop %d: other bits",
                   mode, backend, loop);
         FILE *shown = tmpfile();
-        REQUIRE(shown && tc_explain(f, shown) == TC_OK);
+        REQUIRE(shown && tc_explain_as(f, shown, &(tc_explain_options){.all = true}) == TC_OK);
         rewind(shown);
         text[fread(text, 1, sizeof(text) - 1, shown)] = 0;
         fclose(shown);

@@ -1,15 +1,15 @@
-/* 31_data_parallel.c - one program on several processes: each trains on its share of a batch, and
+/* 32_data_parallel.c - one program on several processes: each trains on its share of a batch, and
  * gradients are averaged over all of them while the rest of them is still computed.
  *
  * Alone it is one rank. On several:
- *     for r in 0 1; do RANK=$r WORLD_SIZE=2 ./31_data_parallel & done; wait    # shared memory
- *     torchrun --no-python --nproc-per-node 2 ./31_data_parallel
- *     mpirun -n 2 ./31_data_parallel                                          # MPI
+ *     for r in 0 1; do RANK=$r WORLD_SIZE=2 ./32_data_parallel & done; wait    # shared memory
+ *     torchrun --no-python --nproc-per-node 2 ./32_data_parallel
+ *     mpirun -n 2 ./32_data_parallel                                          # MPI
  *
  * Ranks start with equal weights (rank 0's) and see different points; the loss that is printed is
  * the mean over all of them. With options.reproducible the weights of any run have the same bits.
  *
- * Build, from the project's root: cc -O2 -I. examples/31_data_parallel.c -lm -ldl -lpthread */
+ * Build, from the project's root: cc -O2 -I. examples/32_data_parallel.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc_comm.h"
 

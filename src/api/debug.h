@@ -1,0 +1,107 @@
+/* api/debug.h - regions, and what shows a program from inside: explain, profile, check.
+ *
+ * All of it is off until it is asked for and then costs nothing. With TC_NO_DEBUG defined where
+ * TC_IMPLEMENTATION is, the code is left out: regions and marks do nothing, and the other calls
+ * return TC_ERR_UNSUPPORTED. */
+#ifndef TC_API_DEBUG_H
+#define TC_API_DEBUG_H
+
+#include "compile.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- regions: names for parts of a program ----
+ * Opens and closes a region: nodes made inside belong to it, gradients to the region that they are
+ * the backward pass of. tc_explain, profiles, dumps and reports show kernels with their region and
+ * the user's line. Regions nest; the name of one inside another is "outer.inner". They are no part
+ * of any cache key. The name is copied and kept until tc_shutdown.
+ *     tc_region_begin(ctx, "encoder");
+ *     x = tc_relu(tc_matmul(x, w));
+ *     tc_region_end(ctx);
+ * TC_ERR_HANDLE: the context is NULL or freed; TC_ERR_ARGUMENT: name is NULL or "", or at the end
+ * no region is open; TC_ERR_MEMORY. */
+TC_API tc_status tc_region_begin_at(tc_ctx *ctx, const char *name, tc_site here);
+#define tc_region_begin(ctx, name) tc_region_begin_at((ctx), (name), TC_HERE)
+TC_API tc_status tc_region_end_at(tc_ctx *ctx, tc_site here);
+#define tc_region_end(ctx) tc_region_end_at((ctx), TC_HERE)
+
+/* ---- profiles: what ran when, from the rings of the threads ----
+ * From tc_profile_begin to tc_profile_end runs, kernels, parts of kernels on threads of the pool,
+ * phases and compiler processes of compiles, steps and marks are recorded, 32 bytes each, in
+ * memory.
+ * Kernels of a GPU are launched one by one meanwhile, not as a recorded graph, each timed by the
+ * device's events (no_device: by nothing, and graphs are replayed). Any thread; one profile at a
+ * time.
+ *     tc_profile_begin(NULL, &p);
+ *     for (int i = 0; i < 3; i++) { tc_run(f, ...); tc_profile_step(p); }
+ *     tc_profile_end(p);
+ *     tc_profile_table(p, stdout, TC_BY_TIME, 20);
+ *     tc_profile_write(p, "t.json");
+ *     tc_profile_free(p);
+ * TC_TRACE=FILE (options.trace) is the same from the first context until tc_shutdown or the exit of
+ * the process. */
+typedef struct tc_profile tc_profile;
+typedef struct tc_profile_options {
+    int megabytes;     /* of records; then the oldest are dropped and counted. 0: 64 */
+    bool no_device;    /* kernels of devices are not timed one by one */
+} tc_profile_options;
+/* options NULL: defaults. The caller frees the profile. TC_ERR_ARGUMENT: profile is NULL;
+ * TC_ERR_BUSY: another profile, or TC_TRACE, records; TC_ERR_MEMORY. */
+TC_API tc_status tc_profile_begin(const tc_profile_options *options, tc_profile **profile);
+/* Ends the recording. TC_ERR_ARGUMENT: NULL, or it has ended; TC_ERR_MEMORY: records were lost. */
+TC_API tc_status tc_profile_end(tc_profile *profile);
+/* A step ends here and the next one begins: a span with its number. TC_ERR_ARGUMENT as above. */
+TC_API tc_status tc_profile_step(tc_profile *profile);
+/* A span of this thread with a name of the user's. They nest, up to 64 deep. */
+TC_API void tc_mark_begin(const char *name);
+TC_API void tc_mark_end(void);
+/* Of an ended profile: a line for each kernel (most; 0: 20, -1: all): time, share, calls, GB/s and
+ * Gflop/s by the plan's count of bytes and operations, how near the machine's limit ("at best" of
+ * tc_explain), program, line and region; and how long there was no kernel between kernels.
+ * TC_ERR_ARGUMENT: NULL, or not ended; TC_ERR_MEMORY; TC_ERR_IO. */
+TC_API tc_status tc_profile_table(const tc_profile *profile, FILE *out, tc_sort sort, int most);
+/* A timeline in Chrome's JSON format, for ui.perfetto.dev or chrome://tracing: a track for each
+ * thread and one for the device. Errors as above. */
+TC_API tc_status tc_profile_write(const tc_profile *profile, const char *path);
+TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is fine */
+
+/* ---- a wrong result: where it becomes wrong ----
+ * options.check (TC_CHECK=1) names the first kernel that is wrong; this the part of tc: it runs the
+ * program (its first output) in six ways, from the interpreter op by op, with every stage verified,
+ * over fused and scalar code to what it does, and CUDA where there is a GPU, writes a line for
+ * each, and with what the result changes.
+ *     tc_triage(f, TC_BUFS(TC_BUF(in, 64)), stdout);
+ * Inputs are of host memory. TC_ERR_ARGUMENT: NULL, or the number of inputs; TC_ERR_BUFFER: an
+ * input has another number of elements; TC_ERR_UNSUPPORTED: symbolic sizes; TC_ERR_IO;
+ * TC_ERR_MEMORY. */
+TC_API tc_status tc_triage(tc_program *f, tc_bufs inputs, FILE *out);
+
+/* ---- a picture ----
+ * Writes a page for a browser, one file that needs no network: launches from top to bottom in their
+ * regions, which fold, forward on the left and backward on the right, as wide as their time by the
+ * model; buffers between them; the memory plan; a click shows nodes, lines, schedule and source.
+ * TC_DUMP=html writes one for each program, and an index.html. TC_ERR_ARGUMENT: NULL; TC_ERR_IO;
+ * TC_ERR_MEMORY. */
+TC_API tc_status tc_report(const tc_program *f, const char *path);
+
+/* ---- values of a run ----
+ * Each returns x, of the same shape and dtype, and works when a run computes that result: use it in
+ * the place of x. In loops too, once a round; gradients pass through. On a GPU the value is
+ * copied to the host, and such a run is no recorded graph. */
+/* Prints a line to stderr: shape, least, largest, mean, how many are not finite, the first few. */
+TC_API tc_tensor tc_print_value_at(tc_tensor x, const char *name, tc_site here);
+#define tc_print_value(x, name) tc_print_value_at((x), (name), TC_HERE)
+/* Makes the run end with TC_ERR_CHECK where an element is NaN or infinite: tc_error has the line of
+ * this call and the element. Outputs are not valid then. */
+TC_API tc_tensor tc_assert_finite_at(tc_tensor x, tc_site here);
+#define tc_assert_finite(x) tc_assert_finite_at((x), TC_HERE)
+/* The same where an element of mask, of any shape, is 0; text says what should hold. */
+TC_API tc_tensor tc_assert_all_at(tc_tensor x, tc_tensor mask, const char *text, tc_site here);
+#define tc_assert_all(x, mask, text) tc_assert_all_at((x), (mask), (text), TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

@@ -1,0 +1,466 @@
+/* debug/check.c - options.check: the first kernel that computes something else than the
+ * interpreter, makes a NaN of numbers, or crashes.
+ *
+ * In: the launches of a run. Out: as without a check, or TC_ERR_CHECK with the kernel, its line and
+ * region, the element and both values; and a file with a small program that fails as well
+ * (debug/minify.c).
+ * The one idea: executors agree in every bit, so the first kernel whose output differs from the
+ * interpreter's on the same operands is the culprit. The operands are copied before the launch, the
+ * interpreter works on the copies. A kernel may crash, so a child runs it first. */
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../base/posix.h"
+#include "case.h"
+#include "minify.h"
+#include "origin.h"
+
+#ifndef TC_NO_DEBUG
+
+#include <sys/wait.h>
+
+TCI_FN int tci_checker_flags(const char *text, const char **odd)
+{
+    static const struct { const char *word; int flags; } words[] = {
+        {"bits", TC_CHECK_BITS}, {"nan", TC_CHECK_NAN}, {"inf", TC_CHECK_INF},
+        {"crash", TC_CHECK_CRASH}, {"all", TC_CHECK_ALL}, {"1", TC_CHECK_ALL}, {"0", 0}};
+    int flags = 0;
+    *odd = NULL;
+    while (text && *text) {
+        size_t n = strcspn(text, ",");
+        bool known = false;
+        for (int i = 0; i < TCI_COUNT(words); i++) {
+            if (strlen(words[i].word) == n && !memcmp(words[i].word, text, n)) {
+                flags |= words[i].flags;
+                known = true;
+            }
+        }
+        *odd = known || *odd ? *odd : text;
+        text += n + (text[n] != 0);
+    }
+    return flags;
+}
+
+/* ---- while compiling ---- */
+
+TCI_FN bool tci_checker_prepare(tci_code *c, tci_code_kernel *k, const tci_kernel *from, int check)
+{
+    struct tci_checker_info *info = tci_code_get(c, sizeof(*info));
+    int64_t *bytes = tci_code_get(c, sizeof(*bytes) * (size_t)(from->n_operands + 1));
+    int8_t *dtypes = tci_code_get(c, (size_t)(from->n_operands + 1));
+    if (!info || !bytes || !dtypes) {
+        return false;
+    }
+    for (int o = 0; o < from->n_operands; o++) {
+        dtypes[o] = from->operands[o].dtype;
+        bytes[o] = tci_dim_known(from->operands[o].n) *
+                   tci_dtype_get((tc_dtype)dtypes[o])->bytes;
+    }
+    for (int r = 0; r < from->n_reds; r++) {
+        info->loose |= from->reds[r].order == TCI_ORDER_MATRIX;
+    }
+    for (int m = 0; m < from->n_members; m++) {
+        for (int r = 0; r < from->members[m]->n_reds; r++) {
+            info->loose |= from->members[m]->reds[r].order == TCI_ORDER_MATRIX;
+        }
+    }
+    for (int i = 0; i < from->n_insts; i++) {
+        const tci_kinst *in = &from->insts[i];
+        info->infinite |= in->op == TCI_K_CONST && tci_dtype_is_float((tc_dtype)in->dtype) &&
+                          !isfinite(in->value.f);
+    }
+    info->bytes = bytes;
+    info->dtypes = dtypes;
+    k->check = info;
+    if (check & TC_CHECK_BITS && !k->interp && (k->fn || k->function)) {
+        k->interp = tci_interp_make(from);
+        info->workspace = k->interp ? tci_interp_workspace(k->interp) : 0;
+        return k->interp != NULL;
+    }
+    return true;
+}
+
+/* ---- elements ---- */
+
+static double tci_checker_element(const char *data, int8_t dtype, int64_t i)
+{
+    const int size = tci_dtype_get((tc_dtype)dtype)->bytes;
+    tci_value v = tci_value_load((tc_dtype)dtype, data + i * size);
+    return tci_dtype_is_float((tc_dtype)dtype) ? v.f
+           : dtype == TC_U64                   ? (double)v.u
+                                               : (double)v.i;
+}
+
+/* The first element that is no number, or infinite where that counts; -1: none. */
+static int64_t tci_checker_find_odd(const char *data, int64_t bytes, int8_t dtype, bool infinite)
+{
+    if (!tci_dtype_is_float((tc_dtype)dtype)) {
+        return -1;
+    }
+    int64_t n = bytes / tci_dtype_get((tc_dtype)dtype)->bytes;
+    for (int64_t i = 0; i < n; i++) {
+        double x = dtype == TC_F32 ? (double)((const float *)(const void *)data)[i]
+                                   : tci_checker_element(data, dtype, i);
+        if (x != x || (infinite && (x - x) != 0)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* The first element in which they differ: in bits, all NaN being equal, or by more than the bound
+ * of sums in another order; -1: none. */
+static int64_t tci_checker_compare(const char *a, const char *b, int64_t bytes, int8_t dtype,
+                                 bool loose)
+{
+    int size = tci_dtype_get((tc_dtype)dtype)->bytes;
+    bool is_float = tci_dtype_is_float((tc_dtype)dtype);
+    double most = 0;
+    if (!memcmp(a, b, (size_t)bytes)) {
+        return -1;
+    }
+    for (int64_t i = 0; loose && is_float && i < bytes / size; i++) {
+        double x = fabs(tci_checker_element(b, dtype, i));
+        most = x > most ? x : most;
+    }
+    double bound = most * (size < 4 ? 0x1p-5 : 0x1p-9);
+    for (int64_t i = 0; i < bytes / size; i++) {
+        if (!memcmp(a + i * size, b + i * size, (size_t)size)) {
+            continue;
+        }
+        double x = tci_checker_element(a, dtype, i), y = tci_checker_element(b, dtype, i);
+        bool same = is_float && ((x != x && y != y) || (loose && fabs(x - y) <= bound));
+        if (!same) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* ---- one launch ---- */
+
+typedef struct tci_checked {
+    tc_call *c;
+    int step;
+    const tci_code_kernel *k;
+    int n;
+    void **copies;           /* of the operands before the launch: the interpreter's */
+    char **after;            /* host memory of the operands after it */
+    tci_checker_found *found;
+} tci_checked;
+
+static const tc_backend *tci_checker_device(const tci_checked *t)
+{
+    const tc_backend *device = t->c->program->code->device;
+    return device && device->alloc ? device : NULL;
+}
+
+static void *tci_checker_copy(const tci_checked *t, int o)
+{
+    const tc_backend *device = tci_checker_device(t);
+    size_t bytes = (size_t)t->k->check->bytes[o];
+    const void *from = t->c->slots[t->c->program->steps[t->step].first_slot + o];
+    char *copy = tci_heap_get_aligned(bytes + 64);
+    if (copy && bytes && from) {
+        if (!device) {
+            memcpy(copy, from, bytes);
+        } else if (device->download(device->user, copy, from, (int64_t)bytes)) {
+            tci_heap_free_aligned(copy);
+            copy = NULL;
+        }
+    }
+    return copy;
+}
+
+/* A child runs the kernel on its copy of all memory. The signal that ends it; 0: none did. */
+static int tci_checker_in_child(const tci_checked *t)
+{
+    const tc_program *f = t->c->program;
+    const tci_run_step *step = &f->steps[t->step];
+    int ended = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        int64_t fault = 0;
+        static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
+        for (int i = 0; i < TCI_COUNT(signals); i++) {
+            signal(signals[i], SIG_DFL);
+        }
+        step->fn(t->c->slots + step->first_slot, step->literals, &fault, 0, step->n_tasks);
+        raise(SIGKILL); /* it went well: this ends the child alone, without its exit handlers */
+    }
+    while (child > 0 && waitpid(child, &ended, 0) < 0 && errno == EINTR) {
+    }
+    int number = child > 0 && WIFSIGNALED(ended) ? WTERMSIG(ended) : SIGKILL;
+    return number == SIGKILL ? 0 : number;
+}
+
+static void tci_checker_interpret(const tci_checked *t)
+{
+    const tci_run_step *step = &t->c->program->steps[t->step];
+    char *workspace = tci_heap_get_aligned(t->k->check->workspace + 64);
+    int64_t fault = 0;
+    if (workspace) {
+        tci_interp_run(t->k->interp, workspace, t->copies, step->literals, &fault, 0,
+                       tci_interp_tasks(t->k->interp));
+    }
+    tci_heap_free_aligned(workspace);
+}
+
+static void tci_checker_say(const tci_checked *t, int kind, int o, int64_t element,
+                            const char *format, double a, double b)
+{
+    tci_checker_found *found = t->found;
+    found->kind = kind;
+    found->step = t->step;
+    found->element = element;
+    int n = snprintf(found->what, sizeof(found->what), "element %lld of operand %d is ",
+                     (long long)element, o);
+    snprintf(found->what + n, sizeof(found->what) - (size_t)n, format, a, b);
+}
+
+/* Whether an operand that was read had what is not wanted in an output, or a number of the program
+ * is. */
+static bool tci_checker_had_odd(const tci_checked *t, bool infinite)
+{
+    const tci_run_step *step = &t->c->program->steps[t->step];
+    const tci_code *code = t->c->program->code;
+    for (int o = 0; o < t->n; o++) {
+        if (!t->k->writes[o] && t->copies[o] &&
+            tci_checker_find_odd(t->copies[o], t->k->check->bytes[o], t->k->check->dtypes[o],
+                               infinite) >= 0) {
+            return true;
+        }
+    }
+    for (int l = 0; l < t->k->n_literals; l++) {
+        int slot = code->steps[t->step].literals[l];
+        tci_value v = {.i = step->literals[l]};
+        if (tci_dtype_is_float((tc_dtype)code->literal_dtypes[slot]) && !isfinite(v.f)) {
+            return true;
+        }
+    }
+    return infinite && t->k->check->infinite;
+}
+
+static void tci_checker_numbers(const tci_checked *t, int check)
+{
+    bool infinite = check & TC_CHECK_INF;
+    for (int o = 0; o < t->n && !t->found->kind; o++) {
+        int8_t dtype = t->k->check->dtypes[o];
+        int64_t bytes = t->k->check->bytes[o];
+        bool writes = t->k->writes[o] != 0;
+        int64_t at = writes ? tci_checker_find_odd(t->after[o], bytes, dtype, infinite) : -1;
+        if (at >= 0) {
+            double x = tci_checker_element(t->after[o], dtype, at);
+            bool is_nan = x != x;
+            if (!tci_checker_had_odd(t, !is_nan)) {
+                tci_checker_say(t, is_nan ? TC_CHECK_NAN : TC_CHECK_INF, o, at,
+                              "%g, made of finite numbers", x, 0);
+            }
+        }
+    }
+}
+
+/* A difference says more than a NaN, so it is told instead of one. */
+static void tci_checker_outputs(const tci_checked *t)
+{
+    bool differs = false;
+    tci_checker_interpret(t);
+    for (int o = 0; o < t->n && !differs; o++) {
+        int8_t dtype = t->k->check->dtypes[o];
+        int64_t at = t->k->writes[o] ? tci_checker_compare(t->after[o], t->copies[o],
+                                                         t->k->check->bytes[o], dtype,
+                                                         t->k->check->loose)
+                                     : -1;
+        differs = at >= 0;
+        if (differs) {
+            tci_checker_say(t, TC_CHECK_BITS, o, at, "%.9g, the interpreter's is %.9g",
+                          tci_checker_element(t->after[o], dtype, at),
+                          tci_checker_element(t->copies[o], dtype, at));
+        }
+    }
+}
+
+static tc_status tci_checker_launch(tci_checked *t)
+{
+    tc_call *c = t->c;
+    const tc_backend *device = c->program->code->device;
+    if (!device) {
+        tci_call_launch_step(c, &c->program->steps[t->step]);
+        return TC_OK;
+    }
+    tc_status status = tci_walk_launch_one(c, t->step);
+    return status ? status : device->sync(device->user);
+}
+
+static tc_status tci_checker_in(tci_checked *t, int check)
+{
+    bool crash = check & TC_CHECK_CRASH && !t->c->program->code->device &&
+                 t->c->program->steps[t->step].fn;
+    for (int o = 0; o < t->n; o++) {
+        bool wanted = check & TC_CHECK_BITS || !t->k->writes[o];
+        t->copies[o] = wanted ? tci_checker_copy(t, o) : NULL;
+        if (wanted && !t->copies[o]) {
+            return TC_ERR_MEMORY;
+        }
+    }
+    int signal_number = crash ? tci_checker_in_child(t) : 0;
+    if (signal_number) {
+        t->found->kind = TC_CHECK_CRASH;
+        t->found->step = t->step;
+        snprintf(t->found->what, sizeof(t->found->what), "it ends with signal %d (%s)",
+                 signal_number, strsignal(signal_number));
+        return TC_OK;
+    }
+    tc_status status = tci_checker_launch(t);
+    for (int o = 0; o < t->n && !status; o++) {
+        t->after[o] = t->k->writes[o] ? tci_checker_copy(t, o) : NULL;
+        status = t->k->writes[o] && !t->after[o] ? TC_ERR_MEMORY : TC_OK;
+    }
+    if (!status && check & (TC_CHECK_NAN | TC_CHECK_INF)) {
+        tci_checker_numbers(t, check); /* before the interpreter works on the copies */
+    }
+    if (!status && check & TC_CHECK_BITS && t->k->interp && (t->k->fn || t->k->function)) {
+        tci_checker_outputs(t);
+    }
+    return status;
+}
+
+static tc_status tci_checker_step(tc_call *c, int step, tci_checker_found *found)
+{
+    const tci_code *code = c->program->code;
+    tci_checked t = {.c = c, .step = step, .k = &code->kernels[code->steps[step].kernel],
+                     .found = found};
+    if (!t.k->check) { /* a function of the user's, or symbolic sizes */
+        return tci_checker_launch(&t);
+    }
+    t.n = t.k->n_operands;
+    t.copies = tci_heap_get(sizeof(void *) * (size_t)(t.n + 1));
+    t.after = tci_heap_get(sizeof(char *) * (size_t)(t.n + 1));
+    tc_status status = t.copies && t.after ? tci_checker_in(&t, c->program->options.check)
+                                           : TC_ERR_MEMORY;
+    for (int o = 0; o < t.n; o++) {
+        tci_heap_free_aligned(t.copies ? t.copies[o] : NULL);
+        tci_heap_free_aligned(t.after ? t.after[o] : NULL);
+    }
+    tci_heap_free(t.copies);
+    tci_heap_free(t.after);
+    return status;
+}
+
+static tc_status tci_checker_tell(tc_call *c, const tci_checker_found *found)
+{
+    const tc_program *f = c->program;
+    char hex[33];
+    tci_str text = {0}, from = {0};
+    const char *symbol = f->code->kernels[f->code->steps[found->step].kernel].symbol;
+    *tci_case_last_kind() = found->kind;
+    tci_origin_text(&from, f, found->step);
+    tci_str_printf(&text, "check: %s, kernel %d %s (%s): %s", tci_program_name(f, hex),
+                   found->step + 1, symbol ? symbol : "", tci_str_text(&from), found->what);
+    if (!(f->options.check & TC_CHECK_NO_FILE)) {
+        tci_minify_run(c, found, &text);
+    }
+    tc_status status = tci_call_refuse(c, TC_ERR_CHECK, "%s", tci_str_text(&text));
+    tci_str_free(&text);
+    tci_str_free(&from);
+    return status;
+}
+
+TCI_FN bool tci_checker_begin(tc_call *c, const tci_run *r)
+{
+    const tc_program *f = c->program;
+    c->check_inputs = tci_heap_get(sizeof(void *) * (size_t)(f->n_inputs + 1));
+    for (int i = 0; c->check_inputs && i < f->n_inputs; i++) {
+        size_t bytes = (size_t)tci_dim_hint(f->code->inputs[i].bytes);
+        const void *from = r->inputs->items[i].data;
+        c->check_inputs[i] = tci_heap_get_aligned(bytes + 64);
+        if (!c->check_inputs[i]) {
+            return false;
+        }
+        const tc_backend *device = f->code->device;
+        if (from && device && device->is_device && device->is_device(device->user, from)) {
+            device->download(device->user, c->check_inputs[i], from, (int64_t)bytes);
+        } else if (from) {
+            memcpy(c->check_inputs[i], from, bytes);
+        }
+    }
+    return c->check_inputs != NULL;
+}
+
+TCI_FN void tci_checker_end(tc_call *c)
+{
+    for (int i = 0; c->check_inputs && i < c->program->n_inputs; i++) {
+        tci_heap_free_aligned(c->check_inputs[i]);
+    }
+    tci_heap_free(c->check_inputs);
+    c->check_inputs = NULL;
+}
+
+TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end)
+{
+    for (int i = begin; i < end; i++) {
+        tci_checker_found found = {0};
+        tc_status status = tci_checker_step(c, i, &found);
+        if (status) {
+            return status == TC_ERR_MEMORY
+                       ? tci_call_refuse(c, status, "out of memory: copies of a kernel's operands")
+                       : status;
+        }
+        if (found.kind) {
+            return tci_checker_tell(c, &found);
+        }
+    }
+    return TC_OK;
+}
+
+TCI_FN void tci_checker_compile(const tci_request *r, const tc_options *o, tc_status status,
+                              tci_str *text)
+{
+    bool wanted = o->check && !(o->check & TC_CHECK_NO_FILE);
+    if (wanted && (status == TC_ERR_COMPILER || status == TC_ERR_INTERNAL)) {
+        tci_minify_compile(r, o, status, text);
+    }
+}
+
+#else
+
+TCI_FN bool tci_checker_begin(tc_call *c, const tci_run *r)
+{
+    (void)c, (void)r;
+    return true;
+}
+
+TCI_FN void tci_checker_end(tc_call *c)
+{
+    (void)c;
+}
+
+TCI_FN int tci_checker_flags(const char *text, const char **odd)
+{
+    (void)text;
+    *odd = NULL;
+    return 0;
+}
+
+TCI_FN bool tci_checker_prepare(tci_code *c, tci_code_kernel *k, const tci_kernel *from, int check)
+{
+    (void)c, (void)k, (void)from, (void)check;
+    return true;
+}
+
+TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end)
+{
+    (void)c, (void)begin, (void)end;
+    return TC_ERR_UNSUPPORTED;
+}
+
+TCI_FN void tci_checker_compile(const tci_request *r, const tc_options *o, tc_status status,
+                              tci_str *text)
+{
+    (void)r, (void)o, (void)status, (void)text;
+}
+
+#endif

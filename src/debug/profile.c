@@ -1,0 +1,694 @@
+/* debug/profile.c - records of what ran.
+ *
+ * In: hooks in runs, compiles and the pool; marks of the user. Out: tc_profile, which
+ * debug/timeline.c shows.
+ *
+ * The one idea: a record is 32 bytes in a ring of its thread, so writing one takes no lock and no
+ * I/O, and a kernel of 20 ns is not drawn as 10 us. A ring grows by chunks until the profile's
+ * memory is used up; then it goes round, and the oldest records are dropped and counted. What a
+ * record means (names, lines, shapes) is noted once for each program, when its first record comes.
+ *
+ * Rings belong to threads and stay until the process ends: a thread that dies leaves its ring to
+ * the next one that asks. `busy` keeps a ring while its thread writes: the thread sets it and then
+ * looks whether the profile is on; who ends the profile turns it off and then waits for `busy`. */
+#include "profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../api/frame.h"
+#include "../base/os.h"
+#include "../base/posix.h"
+#include "label.h"
+#include "origin.h"
+#include "summary.h"
+
+#ifndef TC_NO_DEBUG
+
+enum {
+    TCI_RING_CHUNK = 2048,     /* records */
+    TCI_RING_MARKS = 64,       /* marks within each other */
+    TCI_RING_SEEN = 8,         /* names that a thread knows the labels of */
+    TCI_PROFILE_MB = 64
+};
+
+typedef struct tci_ring {
+    struct tci_ring *next;
+    int busy, taken;           /* atomic; taken: by a living thread */
+    uint32_t epoch;            /* of the profile that the records are of */
+    uint64_t id;
+    const char *role;
+    int number;
+    tci_record **chunks;
+    int n_chunks, cap_chunks;
+    int chunk, at;             /* where the next record goes */
+    bool wrapped;
+    int64_t dropped;
+    struct { uint32_t label; int64_t begin_ns; } marks[TCI_RING_MARKS];
+    int n_marks;
+    struct { const char *text; uint32_t label; } seen[TCI_RING_SEEN];
+} tci_ring;
+
+static struct tci_profile_process {
+    tci_mutex lock;
+    int watch;                 /* atomic: bits of tci_profile_watch */
+    tc_profile *now;           /* that records, or NULL */
+    tci_ring *rings;           /* atomic */
+    uint32_t epoch, flow;
+    int64_t budget;            /* atomic: chunks that may still be made */
+    int n_profiles, no_device;
+    tc_profile *trace;         /* TC_TRACE's, */
+    char *path;                /* its file, */
+    int64_t pid;               /* and its process: a child made by fork writes no trace */
+    pthread_key_t key;
+    bool has_key;
+} tci_profile_process = {.lock = TCI_MUTEX_INIT};
+
+static _Thread_local tci_ring *tci_ring_own;
+static _Thread_local const char *tci_ring_role;
+static _Thread_local int tci_ring_number;
+
+TCI_FN int tci_profile_watch(void)
+{
+    return __atomic_load_n(&tci_profile_process.watch, __ATOMIC_RELAXED);
+}
+
+TCI_FN bool tci_profile_exists(void)
+{
+    return tci_profile_process.n_profiles > 0;
+}
+
+TCI_FN bool tci_profile_times_devices(void)
+{
+    return !__atomic_load_n(&tci_profile_process.no_device, __ATOMIC_RELAXED);
+}
+
+TCI_FN uint32_t tci_profile_flow(void)
+{
+    return __atomic_add_fetch(&tci_profile_process.flow, 1, __ATOMIC_RELAXED);
+}
+
+TCI_FN void tci_profile_role(const char *role, int number)
+{
+    tci_ring_role = role;
+    tci_ring_number = number;
+}
+
+/* ---- rings ---- */
+
+/* The thread is gone: its ring may be another one's, after this profile. */
+static void tci_ring_leave(void *ring)
+{
+    __atomic_store_n(&((tci_ring *)ring)->taken, 0, __ATOMIC_RELEASE);
+}
+
+/* A ring that no thread has and that holds nothing of this profile, or a new one. */
+static tci_ring *tci_ring_take(void)
+{
+    struct tci_profile_process *p = &tci_profile_process;
+    tci_ring *r = p->rings;
+    pthread_mutex_lock(&p->lock);
+    for (; r; r = r->next) {
+        int none = 0;
+        if (r->epoch != p->epoch &&
+            __atomic_compare_exchange_n(&r->taken, &none, 1, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED)) {
+            break;
+        }
+    }
+    if (!r) {
+        r = tci_heap_get(sizeof(*r));
+        if (r) {
+            r->taken = 1;
+            r->next = p->rings;
+            __atomic_store_n(&p->rings, r, __ATOMIC_RELEASE);
+        }
+    }
+    if (!p->has_key) {
+        p->has_key = pthread_key_create(&p->key, tci_ring_leave) == 0;
+    }
+    if (r && p->has_key) {
+        pthread_setspecific(p->key, r);
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (r) {
+        r->id = tci_os_thread_id();
+    }
+    return r;
+}
+
+static void tci_ring_restart(tci_ring *r, uint32_t epoch)
+{
+    for (int i = 0; i < r->n_chunks; i++) {
+        tci_heap_free(r->chunks[i]);
+    }
+    tci_heap_free(r->chunks);
+    r->chunks = NULL;
+    r->n_chunks = r->cap_chunks = r->chunk = 0;
+    r->at = TCI_RING_CHUNK;
+    r->chunk = -1;
+    r->wrapped = false;
+    r->dropped = 0;
+    r->n_marks = 0;
+    memset(r->seen, 0, sizeof(r->seen));
+    r->role = tci_ring_role ? tci_ring_role : tci_os_thread() == getpid() ? "main" : NULL;
+    r->number = tci_ring_number;
+    r->epoch = epoch;
+}
+
+/* Room for more behind the last chunk. */
+static bool tci_ring_grow(tci_ring *r)
+{
+    if (__atomic_sub_fetch(&tci_profile_process.budget, 1, __ATOMIC_RELAXED) < 0) {
+        return false;
+    }
+    if (r->n_chunks == r->cap_chunks) {
+        int cap = TCI_MAX(2 * r->cap_chunks, 16);
+        tci_record **more = tci_heap_resize(r->chunks, (size_t)cap * sizeof(*more));
+        if (!more) {
+            return false;
+        }
+        r->chunks = more;
+        r->cap_chunks = cap;
+    }
+    tci_record *chunk = tci_heap_resize(NULL, TCI_RING_CHUNK * sizeof(*chunk));
+    if (chunk) {
+        r->chunks[r->n_chunks++] = chunk;
+    }
+    return chunk != NULL;
+}
+
+/* The next chunk: a new one, or the oldest. False: there is no memory at all. */
+static bool tci_ring_turn(tci_ring *r)
+{
+    if (!r->wrapped && tci_ring_grow(r)) {
+        r->chunk = r->n_chunks - 1;
+    } else if (r->n_chunks) {
+        r->wrapped = true;
+        r->chunk = (r->chunk + 1) % r->n_chunks;
+        r->dropped += TCI_RING_CHUNK;
+    } else {
+        r->dropped++;
+        return false;
+    }
+    r->at = 0;
+    return true;
+}
+
+/* The thread's ring, which is busy until tci_ring_close; NULL: nothing is recorded any more. */
+static tci_ring *tci_ring_open(void)
+{
+    tci_ring *r = tci_ring_own;
+    if (TCI_UNLIKELY(!r)) {
+        r = tci_ring_own = tci_ring_take();
+        if (!r) {
+            return NULL;
+        }
+    }
+    __atomic_store_n(&r->busy, 1, __ATOMIC_SEQ_CST);
+    if (!(__atomic_load_n(&tci_profile_process.watch, __ATOMIC_SEQ_CST) & TCI_PROFILE_RECORDS)) {
+        __atomic_store_n(&r->busy, 0, __ATOMIC_RELEASE);
+        return NULL;
+    }
+    uint32_t epoch = __atomic_load_n(&tci_profile_process.epoch, __ATOMIC_RELAXED);
+    if (TCI_UNLIKELY(r->epoch != epoch)) {
+        tci_ring_restart(r, epoch);
+    }
+    return r;
+}
+
+static void tci_ring_close(tci_ring *r)
+{
+    __atomic_store_n(&r->busy, 0, __ATOMIC_RELEASE);
+}
+
+static void tci_ring_put(tci_ring *r, tci_record record)
+{
+    if (TCI_UNLIKELY(r->at == TCI_RING_CHUNK) && !tci_ring_turn(r)) {
+        return;
+    }
+    r->chunks[r->chunk][r->at++] = record;
+}
+
+/* ---- programs ---- */
+
+static char *tci_profile_text(tci_str *text)
+{
+    return text->failed ? NULL : text->text; /* handed over */
+}
+
+static double tci_profile_best_ns(const char *note)
+{
+    const char *at = note ? strstr(note, ", at best ") : NULL;
+    char *unit;
+    double time = at ? strtod(at + 10, &unit) : 0;
+    return !at ? 0 : !strncmp(unit, " us", 3) ? time * 1e3 : !strncmp(unit, " ms", 3) ? time * 1e6
+                                                                                     : time;
+}
+
+static void tci_profile_args(tci_str *out, const tc_program *f, int step, const char *program)
+{
+    const tci_code_step *s = &f->code->steps[step];
+    const tci_code_kernel *k = &f->code->kernels[s->kernel];
+    const tci_origin *at = tci_origin_of(f, step);
+    tci_str region = {0}, line = {0};
+    tci_origin_region_text(&region, tci_origin_region(f, step));
+    tci_origin_line(&line, at);
+    tci_str_add(out, "\"program\":");
+    tci_summary_json_text(out, program);
+    tci_str_printf(out, ",\"bytes\":%lld,\"flops\":%lld,\"region\":",
+                   (long long)tci_dim_hint(k->bytes), (long long)tci_dim_hint(k->flops));
+    tci_summary_json_text(out, tci_str_text(&region));
+    tci_str_add(out, ",\"line\":");
+    tci_summary_json_text(out, tci_str_text(&line));
+    tci_str_add(out, ",\"operands\":[");
+    for (int o = 0; o < k->n_operands; o++) {
+        const tci_code_buffer *b = &f->code->buffers[s->operands[o]];
+        const tci_code_port *port = b->kind == TCI_BUF_INPUT    ? &f->code->inputs[b->index]
+                                    : b->kind == TCI_BUF_OUTPUT ? &f->code->outputs[b->index]
+                                                                : NULL;
+        tci_str_printf(out, "%s\"%s ", o ? "," : "", k->writes[o] ? "write" : "read");
+        if (port) {
+            tci_str_printf(out, "%s [", tci_dtype_get((tc_dtype)port->dtype)->name);
+            for (int d = 0; d < port->rank; d++) {
+                tci_str_printf(out, "%s%lld", d ? ", " : "",
+                               (long long)tci_dim_hint(port->shape[d]));
+            }
+            tci_str_add(out, "]\"");
+        } else {
+            tci_str_printf(out, "%lld bytes\"", (long long)tci_dim_hint(b->bytes));
+        }
+    }
+    tci_str_add(out, "]");
+    tci_str_free(&region);
+    tci_str_free(&line);
+}
+
+/* The first step that the step of a backward pass goes back to: of the same line, forward. */
+static int32_t tci_profile_forward(const tc_program *f, int step)
+{
+    const tci_origin *at = tci_origin_of(f, step);
+    if (!at || !(at->region & TCI_REGION_BACKWARD)) {
+        return -1;
+    }
+    for (int t = f->code->n_init; t < step; t++) {
+        const tci_origin *o = tci_origin_of(f, t);
+        if (o && !(o->region & TCI_REGION_BACKWARD) && o->line == at->line && o->file == at->file) {
+            return t;
+        }
+    }
+    return -1;
+}
+
+static bool tci_profile_note_program(tci_profile_program *to, const tc_program *f)
+{
+    char hex[33];
+    tci_str name = {0};
+    bool ok = true;
+    tci_str_add(&name, tci_program_name(f, hex));
+    to->name = tci_profile_text(&name);
+    to->n_steps = f->code->n_steps;
+    to->steps = tci_heap_get(sizeof(*to->steps) * (size_t)(to->n_steps + 1));
+    for (int t = 0; to->steps && t < to->n_steps; t++) {
+        const tci_code_kernel *k = &f->code->kernels[f->code->steps[t].kernel];
+        tci_profile_step *s = &to->steps[t];
+        tci_str symbol = {0}, args = {0}, from = {0};
+        tci_str_add(&symbol, k->symbol ? k->symbol : "");
+        tci_profile_args(&args, f, t, to->name ? to->name : "");
+        tci_str_add(&from, "");
+        tci_origin_text(&from, f, t);
+        *s = (tci_profile_step){.name = tci_profile_text(&symbol),
+                                .args = tci_profile_text(&args),
+                                .from = tci_profile_text(&from),
+                                .bytes = (double)tci_dim_hint(k->bytes),
+                                .flops = (double)tci_dim_hint(k->flops),
+                                .best_ns = tci_profile_best_ns(k->note),
+                                .forward = tci_profile_forward(f, t)};
+        ok = ok && s->name && s->args;
+    }
+    return ok && to->name && to->steps;
+}
+
+static void tci_profile_drop_program(tci_profile_program *p)
+{
+    for (int t = 0; p->steps && t < p->n_steps; t++) {
+        tci_heap_free(p->steps[t].name);
+        tci_heap_free(p->steps[t].args);
+        tci_heap_free(p->steps[t].from);
+    }
+    tci_heap_free(p->steps);
+    tci_heap_free(p->name);
+}
+
+/* f gets its number in the profile. 0: no memory. The ring of the caller is busy, so the profile
+ * stays. */
+static uint32_t tci_profile_register(tc_program *f)
+{
+    struct tci_profile_process *process = &tci_profile_process;
+    pthread_mutex_lock(&process->lock);
+    tc_profile *p = process->now;
+    uint32_t number = p && f->profile_epoch == p->epoch ? f->profile_number : 0;
+    if (p && !number) {
+        if (p->n_programs == p->cap_programs) {
+            int cap = TCI_MAX(2 * p->cap_programs, 16);
+            void *more = tci_heap_resize(p->programs, sizeof(*p->programs) * (size_t)cap);
+            p->programs = more ? more : p->programs;
+            p->cap_programs = more ? cap : p->cap_programs;
+        }
+        if (p->n_programs < p->cap_programs) {
+            tci_profile_program *to = &p->programs[p->n_programs];
+            memset(to, 0, sizeof(*to));
+            if (tci_profile_note_program(to, f)) {
+                number = (uint32_t)++p->n_programs;
+                f->profile_number = number;
+                __atomic_store_n(&f->profile_epoch, p->epoch, __ATOMIC_RELEASE);
+            } else {
+                tci_profile_drop_program(to);
+            }
+        }
+    }
+    pthread_mutex_unlock(&process->lock);
+    return number;
+}
+
+static uint32_t tci_profile_number(const tci_ring *r, const tc_program *f)
+{
+    if (!f) {
+        return 0;
+    }
+    return TCI_LIKELY(__atomic_load_n(&f->profile_epoch, __ATOMIC_ACQUIRE) == r->epoch)
+               ? f->profile_number
+               : tci_profile_register((tc_program *)(uintptr_t)f);
+}
+
+/* ---- records ---- */
+
+TCI_FN void tci_profile_add_flow(tci_record_kind kind, const tc_program *f, int32_t item,
+                                 int64_t begin_ns, int64_t end_ns, uint32_t flow)
+{
+    tci_ring *r = tci_ring_open();
+    if (r) {
+        uint32_t program = tci_profile_number(r, f);
+        tci_ring_put(r, (tci_record){begin_ns, end_ns, program, item, flow, (uint8_t)kind});
+        tci_ring_close(r);
+    }
+}
+
+TCI_FN void tci_profile_add(tci_record_kind kind, const tc_program *f, int32_t item,
+                            int64_t begin_ns, int64_t end_ns)
+{
+    tci_profile_add_flow(kind, f, item, begin_ns, end_ns, 0);
+}
+
+/* The label of a name that this thread has likely met before. */
+static uint32_t tci_ring_label(tci_ring *r, const char *name)
+{
+    int at = (int)((uintptr_t)name >> 3) & (TCI_RING_SEEN - 1);
+    if (r->seen[at].text != name || strcmp(tci_label_text(r->seen[at].label), name)) {
+        r->seen[at].text = name;
+        r->seen[at].label = tci_label_of(name);
+    }
+    return r->seen[at].label;
+}
+
+TCI_FN void tci_profile_phase(const char *name, int64_t begin_ns, int64_t end_ns)
+{
+    tci_ring *r = tci_profile_watch() & TCI_PROFILE_RECORDS ? tci_ring_open() : NULL;
+    if (r) {
+        int32_t label = (int32_t)tci_ring_label(r, name);
+        tci_ring_put(r, (tci_record){begin_ns, end_ns, 0, label, 0, TCI_RECORD_PHASE});
+        tci_ring_close(r);
+    }
+}
+
+TC_API void tc_mark_begin(const char *name)
+{
+    tci_ring *r = tci_profile_watch() & TCI_PROFILE_RECORDS ? tci_ring_open() : NULL;
+    if (!r) {
+        return;
+    }
+    if (r->n_marks < TCI_RING_MARKS) {
+        r->marks[r->n_marks].label = tci_ring_label(r, name ? name : "");
+        r->marks[r->n_marks].begin_ns = tci_os_now_ns();
+    }
+    r->n_marks++;
+    tci_ring_close(r);
+}
+
+TC_API void tc_mark_end(void)
+{
+    tci_ring *r = tci_profile_watch() & TCI_PROFILE_RECORDS ? tci_ring_open() : NULL;
+    if (!r) {
+        return;
+    }
+    if (r->n_marks && --r->n_marks < TCI_RING_MARKS) {
+        int32_t label = (int32_t)r->marks[r->n_marks].label;
+        tci_ring_put(r, (tci_record){r->marks[r->n_marks].begin_ns, tci_os_now_ns(), 0, label, 0,
+                                     TCI_RECORD_MARK});
+    }
+    tci_ring_close(r);
+}
+
+TCI_FN void tci_profile_log(const tc_program *f, int step, int64_t ns)
+{
+    const tci_code_kernel *k = &f->code->kernels[f->code->steps[step].kernel];
+    double time = (double)TCI_MAX(ns, (int64_t)1);
+    char hex[33];
+    tci_str from = {0};
+    tci_origin_text(&from, f, step);
+    fprintf(stderr, "tc kernels: %s %-40s %10.2f us %7.1f GB/s %8.1f Gflop/s  %s\n",
+            tci_program_name(f, hex), k->symbol ? k->symbol : "", time / 1e3,
+            (double)tci_dim_hint(k->bytes) / time, (double)tci_dim_hint(k->flops) / time,
+            tci_str_text(&from));
+    tci_str_free(&from);
+}
+
+TCI_FN void tci_profile_log_kernels(void)
+{
+    __atomic_or_fetch(&tci_profile_process.watch, TCI_PROFILE_LOGS, __ATOMIC_RELAXED);
+}
+
+/* ---- begin and end ---- */
+
+static tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status)
+{
+    struct tci_profile_process *process = &tci_profile_process;
+    tci_os_keep_over_fork(&process->lock, NULL);
+    tc_profile *p = tci_heap_get(sizeof(*p));
+    *status = p ? TC_OK : TC_ERR_MEMORY;
+    pthread_mutex_lock(&process->lock);
+    if (p && process->now) {
+        *status = TC_ERR_BUSY;
+    } else if (p) {
+        int64_t mb = o && o->megabytes > 0 ? o->megabytes : TCI_PROFILE_MB;
+        __atomic_store_n(&process->no_device, o && o->no_device, __ATOMIC_RELAXED);
+        p->epoch = ++process->epoch;
+        p->begin_ns = p->step_ns = tci_os_now_ns();
+        process->now = p;
+        process->n_profiles++;
+        __atomic_store_n(&process->budget,
+                         mb * (1 << 20) / (int64_t)(TCI_RING_CHUNK * sizeof(tci_record)),
+                         __ATOMIC_RELAXED);
+        __atomic_or_fetch(&process->watch, TCI_PROFILE_RECORDS, __ATOMIC_SEQ_CST);
+    }
+    pthread_mutex_unlock(&process->lock);
+    if (*status) {
+        tci_heap_free(p);
+        p = NULL;
+    }
+    return p;
+}
+
+/* The records of a ring, oldest first, in one array; the ring is given back empty. */
+static bool tci_profile_collect(tci_profile_thread *to, tci_ring *r)
+{
+    int n = r->n_chunks;
+    int64_t last = r->chunk >= 0 ? r->at : 0, total = 0;
+    to->id = r->id;
+    to->role = r->role;
+    to->number = r->number;
+    to->records = tci_heap_resize(NULL, (size_t)(n + 1) * TCI_RING_CHUNK * sizeof(*to->records));
+    for (int i = 1; i <= n && to->records; i++) {
+        int chunk = r->wrapped ? (r->chunk + i) % n : i - 1;
+        int64_t records = chunk == r->chunk ? last : TCI_RING_CHUNK;
+        memcpy(to->records + total, r->chunks[chunk], (size_t)records * sizeof(*to->records));
+        total += records;
+    }
+    to->n = total;
+    return to->records != NULL;
+}
+
+static tc_status tci_profile_stop(tc_profile *p)
+{
+    struct tci_profile_process *process = &tci_profile_process;
+    pthread_mutex_lock(&process->lock);
+    if (process->now != p) {
+        pthread_mutex_unlock(&process->lock);
+        return TC_ERR_ARGUMENT;
+    }
+    __atomic_and_fetch(&process->watch, ~TCI_PROFILE_RECORDS, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&process->lock); /* who writes may need it for a new program */
+    tc_status status = TC_OK;
+    int n = 0;
+    for (tci_ring *r = __atomic_load_n(&process->rings, __ATOMIC_ACQUIRE); r; r = r->next) {
+        while (__atomic_load_n(&r->busy, __ATOMIC_ACQUIRE)) {
+        }
+        n++;
+    }
+    pthread_mutex_lock(&process->lock);
+    process->now = NULL;
+    p->end_ns = tci_os_now_ns();
+    p->ended = true;
+    p->threads = tci_heap_get(sizeof(*p->threads) * (size_t)(n + 1));
+    for (tci_ring *r = process->rings; r && p->threads && p->n_threads < n; r = r->next) {
+        if (r->epoch == p->epoch) {
+            bool whole = tci_profile_collect(&p->threads[p->n_threads++], r);
+            status = whole ? status : TC_ERR_MEMORY;
+            p->dropped += r->dropped;
+            tci_ring_restart(r, 0);
+        }
+    }
+    status = p->threads ? status : TC_ERR_MEMORY;
+    pthread_mutex_unlock(&process->lock);
+    return status;
+}
+
+static void tci_profile_drop(tc_profile *p)
+{
+    for (int i = 0; i < p->n_programs; i++) {
+        tci_profile_drop_program(&p->programs[i]);
+    }
+    for (int i = 0; i < p->n_threads; i++) {
+        tci_heap_free(p->threads[i].records);
+    }
+    tci_heap_free(p->programs);
+    tci_heap_free(p->threads);
+    tci_heap_free(p);
+    __atomic_sub_fetch(&tci_profile_process.n_profiles, 1, __ATOMIC_RELAXED);
+}
+
+TC_API tc_status tc_profile_begin(const tc_profile_options *options, tc_profile **profile)
+{
+    tc_status status = TC_ERR_ARGUMENT;
+    if (profile) {
+        *profile = tci_profile_start(options, &status);
+    }
+    return status;
+}
+
+TC_API tc_status tc_profile_end(tc_profile *p)
+{
+    return p && !p->ended ? tci_profile_stop(p) : TC_ERR_ARGUMENT;
+}
+
+TC_API tc_status tc_profile_step(tc_profile *p)
+{
+    if (!p || p->ended) {
+        return TC_ERR_ARGUMENT;
+    }
+    int64_t now = tci_os_now_ns();
+    tci_profile_add(TCI_RECORD_STEP, NULL, p->n_steps++, p->step_ns, now);
+    p->step_ns = now;
+    return TC_OK;
+}
+
+TC_API void tc_profile_free(tc_profile *p)
+{
+    if (p) {
+        if (!p->ended) {
+            tci_profile_stop(p);
+        }
+        tci_profile_drop(p);
+    }
+}
+
+/* ---- TC_TRACE ---- */
+
+static void tci_profile_at_exit(void)
+{
+    tci_profile_flush();
+}
+
+TCI_FN bool tci_profile_trace(const char *path)
+{
+    struct tci_profile_process *process = &tci_profile_process;
+    static bool registered;
+    if (process->trace) {
+        return true;
+    }
+    FILE *file = fopen(path, "we");
+    if (!file) {
+        return false;
+    }
+    fputs("[]\n", file); /* until the end of the process */
+    fclose(file);
+    tc_status status;
+    size_t bytes = strlen(path) + 1;
+    process->path = tci_heap_get(bytes);
+    process->trace = process->path ? tci_profile_start(NULL, &status) : NULL;
+    if (!process->trace) {
+        tci_heap_free(process->path);
+        process->path = NULL;
+        return false;
+    }
+    memcpy(process->path, path, bytes);
+    process->pid = (int64_t)getpid();
+    if (!registered) {
+        registered = atexit(tci_profile_at_exit) == 0;
+    }
+    return true;
+}
+
+TCI_FN void tci_profile_flush(void)
+{
+    struct tci_profile_process *process = &tci_profile_process;
+    tc_profile *p = process->trace;
+    if (!p || process->pid != (int64_t)getpid()) {
+        return;
+    }
+    process->trace = NULL;
+    tci_profile_stop(p);
+    tc_profile_write(p, process->path);
+    tci_profile_drop(p);
+    tci_heap_free(process->path);
+    process->path = NULL;
+}
+
+#else
+
+TC_API void tc_mark_begin(const char *name)
+{
+    (void)name;
+}
+
+TC_API void tc_mark_end(void)
+{
+}
+
+TC_API tc_status tc_profile_begin(const tc_profile_options *options, tc_profile **profile)
+{
+    (void)options;
+    if (profile) {
+        *profile = NULL;
+    }
+    return TC_ERR_UNSUPPORTED;
+}
+
+TC_API tc_status tc_profile_end(tc_profile *p)
+{
+    (void)p;
+    return TC_ERR_UNSUPPORTED;
+}
+
+TC_API tc_status tc_profile_step(tc_profile *p)
+{
+    (void)p;
+    return TC_ERR_UNSUPPORTED;
+}
+
+TC_API void tc_profile_free(tc_profile *p)
+{
+    (void)p;
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* debug/profile.h - records of what ran, in memory: rings of threads, programs, and what is made of
+ * them. Off, a hook costs one load. */
+#ifndef TCI_DEBUG_PROFILE_H
+#define TCI_DEBUG_PROFILE_H
+
+#include "../api/debug.h"
+#include "../base/str.h"
+
+struct tci_run_step;
+
+/* X(id, category): kinds of records. */
+#define TCI_RECORD_ROWS(X)                                                                         \
+    X(RUN, "run")         /* item: 1 of the init list */                                           \
+    X(KERNEL, "kernel")   /* item: the step; of the host */                                        \
+    X(PART, "part")       /* of a kernel, by another thread of the pool */                         \
+    X(LAUNCH, "launch")   /* the host gives a kernel to a device */                                \
+    X(DEVICE, "device")   /* the device runs it: on the device's track */                          \
+    X(PHASE, "compile")   /* item: a label; of a compile, or a process of the compiler */          \
+    X(MARK, "mark")       /* item: a label */                                                      \
+    X(STEP, "step")       /* item: its number */
+typedef enum tci_record_kind {
+#define TCI_ROW(id, category) TCI_RECORD_##id,
+    TCI_RECORD_ROWS(TCI_ROW)
+#undef TCI_ROW
+        TCI_RECORD_KINDS
+} tci_record_kind;
+
+typedef struct tci_record {
+    int64_t begin_ns, end_ns;
+    uint32_t program; /* 1 + its number in the profile; 0: none */
+    int32_t item;
+    uint32_t flow;    /* of a LAUNCH and its DEVICE; 0: none */
+    uint8_t kind;
+} tci_record;
+
+enum { TCI_PROFILE_RECORDS = 1, TCI_PROFILE_LOGS = 2 }; /* bits of tci_profile_watch */
+
+#ifndef TC_NO_DEBUG
+/* 0: nobody looks at runs, and the hooks below must not be called. */
+TCI_FN int tci_profile_watch(void);
+/* A record of this thread. No lock and no I/O but at the first record of a thread or program. */
+TCI_FN void tci_profile_add(tci_record_kind kind, const struct tc_program *f, int32_t item,
+                            int64_t begin_ns, int64_t end_ns);
+TCI_FN void tci_profile_add_flow(tci_record_kind kind, const struct tc_program *f, int32_t item,
+                                 int64_t begin_ns, int64_t end_ns, uint32_t flow);
+TCI_FN uint32_t tci_profile_flow(void); /* a new number */
+TCI_FN bool tci_profile_times_devices(void); /* the profile that records wants that */
+/* The same of a phase of a compile, by its name. */
+TCI_FN void tci_profile_phase(const char *name, int64_t begin_ns, int64_t end_ns);
+/* TC_LOG=kernels: the line of a step that ran. */
+TCI_FN void tci_profile_log(const struct tc_program *f, int step, int64_t ns);
+/* What the calling thread is for, in names of tracks: static text, and a number (0: none). */
+TCI_FN void tci_profile_role(const char *role, int number);
+/* TC_TRACE, and TC_LOG=kernels. False: the file cannot be written. */
+TCI_FN bool tci_profile_trace(const char *path);
+TCI_FN void tci_profile_log_kernels(void);
+/* tc_shutdown's part: writes the trace. */
+TCI_FN void tci_profile_flush(void);
+TCI_FN bool tci_profile_exists(void); /* some profile has labels that must stay */
+#else
+#define tci_profile_watch() 0
+#define tci_profile_add(kind, f, item, begin_ns, end_ns) ((void)(begin_ns), (void)(end_ns))
+#define tci_profile_add_flow(kind, f, item, begin_ns, end_ns, flow) ((void)(flow))
+#define tci_profile_flow() 0u
+#define tci_profile_phase(name, begin_ns, end_ns) ((void)(begin_ns), (void)(end_ns))
+#define tci_profile_log(f, step, ns) ((void)(ns))
+#define tci_profile_role(role, number) ((void)0)
+#define tci_profile_trace(path) false
+#define tci_profile_log_kernels() ((void)0)
+#define tci_profile_flush() ((void)0)
+#define tci_profile_exists() false
+#endif
+
+/* ---- what a profile is, for debug/timeline.c ---- */
+typedef struct tci_profile_step {
+    char *name, *args;        /* the kernel; its arguments as members of a JSON object */
+    char *from;               /* "net.c:12 tc_cos, layer1" */
+    double bytes, flops, best_ns; /* best: no schedule is faster, by the model */
+    int32_t forward;          /* of a step of a backward pass: the step of the same line; -1 */
+} tci_profile_step;
+typedef struct tci_profile_program {
+    char *name;
+    tci_profile_step *steps; int n_steps;
+} tci_profile_program;
+typedef struct tci_profile_thread {
+    uint64_t id;
+    const char *role;
+    int number;
+    tci_record *records; int64_t n;
+} tci_profile_thread;
+struct tc_profile {
+    tci_profile_program *programs; int n_programs, cap_programs;
+    tci_profile_thread *threads; int n_threads;
+    int64_t begin_ns, end_ns, step_ns, dropped;
+    int n_steps;
+    bool ended;
+    uint32_t epoch;
+};
+TCI_FN const char *tci_record_category(tci_record_kind kind);
+TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p);
+
+#endif

@@ -1,0 +1,12 @@
+/* debug/report.h - a program as a page for a browser. */
+#ifndef TCI_DEBUG_REPORT_H
+#define TCI_DEBUG_REPORT_H
+
+#include "../run/context.h"
+
+/* The whole page. */
+TCI_FN void tci_report_html(tci_str *out, const tc_program *f);
+/* TC_DUMP=html: writes NAME.html and a line of index.html to the dump folder. */
+TCI_FN void tci_report_dump(const tc_program *f, const tc_options *o);
+
+#endif

@@ -1,0 +1,413 @@
+/* debug/timeline.c - what a profile shows: a table of kernels, and a timeline for Perfetto.
+ *
+ * In: an ended profile (debug/profile.c). Out: text, or Chrome's JSON trace format: complete events
+ * ("ph":"X") with arguments, names of threads, and flows ("s", "f") from a launch to the kernel on
+ * the device, and from a kernel to that of its backward pass. Process 1 is the host, with a track
+ * for each thread; process 2 is the device. */
+#include "profile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "label.h"
+#include "summary.h"
+
+#ifndef TC_NO_DEBUG
+
+TCI_FN const char *tci_record_category(tci_record_kind kind)
+{
+    static const char *const names[] = {
+#define TCI_ROW(id, category) category,
+        TCI_RECORD_ROWS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return names[kind];
+}
+
+/* The step of a record of a kernel; NULL: it is none, or its program is not known. */
+static const tci_profile_step *tci_timeline_step(const tc_profile *p, const tci_record *r)
+{
+    bool of_step = r->kind == TCI_RECORD_KERNEL || r->kind == TCI_RECORD_PART ||
+                   r->kind == TCI_RECORD_LAUNCH || r->kind == TCI_RECORD_DEVICE;
+    const tci_profile_program *f = r->program ? &p->programs[r->program - 1] : NULL;
+    return of_step && f && r->item >= 0 && r->item < f->n_steps ? &f->steps[r->item] : NULL;
+}
+
+/* ---- JSON ---- */
+
+typedef struct tci_timeline_spot { /* where the last kernel of a step was drawn */
+    int64_t at_ns;
+    int pid;
+    uint64_t tid;
+} tci_timeline_spot;
+
+typedef struct tci_timeline {
+    const tc_profile *p;
+    tci_str *out;
+    tci_timeline_spot **spots; /* by program and step */
+    int n_flows;
+    bool any;
+} tci_timeline;
+
+static double tci_timeline_us(const tci_timeline *t, int64_t ns)
+{
+    return (double)(ns - t->p->begin_ns) / 1000;
+}
+
+static void tci_timeline_next(tci_timeline *t)
+{
+    tci_str_add(t->out, t->any ? ",\n" : "\n");
+    t->any = true;
+}
+
+static void tci_timeline_flow(tci_timeline *t, const char *name, const char *id_kind, uint32_t id,
+                              const tci_timeline_spot *from, const tci_timeline_spot *to)
+{
+    for (int end = 0; end < 2; end++) {
+        const tci_timeline_spot *spot = end ? to : from;
+        tci_timeline_next(t);
+        tci_str_printf(t->out,
+                       "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"%s\",%s\"id\":\"%s%u\",\"pid\":%d,"
+                       "\"tid\":%llu,\"ts\":%.3f}",
+                       name, name, end ? "f" : "s", end ? "\"bp\":\"e\"," : "", id_kind, id,
+                       spot->pid, (unsigned long long)spot->tid, tci_timeline_us(t, spot->at_ns));
+    }
+}
+
+static void tci_timeline_name(tci_str *out, const tc_profile *p, const tci_record *r)
+{
+    const tci_profile_step *s = tci_timeline_step(p, r);
+    const char *program = r->program ? p->programs[r->program - 1].name : "";
+    tci_str text = {0};
+    switch ((tci_record_kind)r->kind) {
+    case TCI_RECORD_RUN:
+        tci_str_printf(&text, "%s %s", r->item ? "init list" : "tc_run", program);
+        break;
+    case TCI_RECORD_STEP:
+        tci_str_printf(&text, "step %d", r->item);
+        break;
+    case TCI_RECORD_PHASE:
+    case TCI_RECORD_MARK:
+        tci_str_add(&text, tci_label_text((uint32_t)r->item));
+        break;
+    case TCI_RECORD_LAUNCH:
+        tci_str_printf(&text, "launch %s", s ? s->name : "");
+        break;
+    case TCI_RECORD_KERNEL:
+    case TCI_RECORD_PART:
+    case TCI_RECORD_DEVICE:
+    case TCI_RECORD_KINDS:
+        tci_str_add(&text, s ? s->name : "?");
+        break;
+    }
+    tci_summary_json_text(out, tci_str_text(&text));
+    tci_str_free(&text);
+}
+
+/* From the kernel that this one is the backward pass of, where that was drawn before. */
+static void tci_timeline_link(tci_timeline *t, const tci_record *r, const tci_timeline_spot *here)
+{
+    const tci_profile_step *s = tci_timeline_step(t->p, r);
+    tci_timeline_spot *spots = r->program ? t->spots[r->program - 1] : NULL;
+    if (!s || !spots || (r->kind != TCI_RECORD_KERNEL && r->kind != TCI_RECORD_DEVICE)) {
+        return;
+    }
+    spots[r->item] = *here;
+    if (s->forward >= 0 && spots[s->forward].pid) {
+        tci_timeline_flow(t, "backward", "b", (uint32_t)++t->n_flows, &spots[s->forward], here);
+    }
+}
+
+static void tci_timeline_event(tci_timeline *t, const tci_profile_thread *thread,
+                               const tci_record *r)
+{
+    bool device = r->kind == TCI_RECORD_DEVICE;
+    const tci_profile_step *s = tci_timeline_step(t->p, r);
+    tci_timeline_spot here = {r->begin_ns, device ? 2 : 1, device ? 1 : thread->id};
+    tci_timeline_next(t);
+    tci_str_add(t->out, "{\"name\":");
+    tci_timeline_name(t->out, t->p, r);
+    tci_str_printf(t->out,
+                   ",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%llu,\"ts\":%.3f,\"dur\":%.3f",
+                   tci_record_category((tci_record_kind)r->kind), here.pid,
+                   (unsigned long long)here.tid, tci_timeline_us(t, r->begin_ns),
+                   (double)(r->end_ns - r->begin_ns) / 1000);
+    if (s && s->args && r->kind != TCI_RECORD_PART) {
+        tci_str_printf(t->out, ",\"args\":{%s}", s->args);
+    }
+    tci_str_add(t->out, "}");
+    if (r->flow && !device) { /* the host's half; the device's comes from where it is drawn */
+        tci_timeline_next(t);
+        tci_str_printf(t->out,
+                       "{\"name\":\"launch\",\"cat\":\"launch\",\"ph\":\"s\",\"id\":\"l%u\","
+                       "\"pid\":1,\"tid\":%llu,\"ts\":%.3f}",
+                       r->flow, (unsigned long long)here.tid, tci_timeline_us(t, r->begin_ns));
+    } else if (r->flow) {
+        tci_timeline_next(t);
+        tci_str_printf(t->out,
+                       "{\"name\":\"launch\",\"cat\":\"launch\",\"ph\":\"f\",\"bp\":\"e\",\"id\":"
+                       "\"l%u\",\"pid\":2,\"tid\":1,\"ts\":%.3f}",
+                       r->flow, tci_timeline_us(t, r->begin_ns));
+    }
+    tci_timeline_link(t, r, &here);
+}
+
+static void tci_timeline_track(tci_timeline *t, int pid, uint64_t tid, const char *what,
+                               const char *name)
+{
+    tci_timeline_next(t);
+    tci_str_printf(t->out,
+                   "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%llu,\"args\":{\"name\":",
+                   what, pid, (unsigned long long)tid);
+    tci_summary_json_text(t->out, name);
+    tci_str_add(t->out, "}}");
+}
+
+static void tci_timeline_tracks(tci_timeline *t)
+{
+    tci_timeline_track(t, 1, 0, "process_name", "host");
+    tci_timeline_track(t, 2, 0, "process_name", "device");
+    tci_timeline_track(t, 2, 1, "thread_name", "kernels");
+    for (int i = 0; i < t->p->n_threads; i++) {
+        const tci_profile_thread *thread = &t->p->threads[i];
+        char name[80];
+        if (thread->role && thread->number) {
+            snprintf(name, sizeof(name), "%s %d", thread->role, thread->number);
+        } else if (thread->role) {
+            snprintf(name, sizeof(name), "%s", thread->role);
+        } else {
+            snprintf(name, sizeof(name), "thread %llu", (unsigned long long)thread->id);
+        }
+        tci_timeline_track(t, 1, thread->id, "thread_name", name);
+    }
+}
+
+TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p)
+{
+    tci_timeline t = {.p = p, .out = out};
+    t.spots = tci_heap_get(sizeof(*t.spots) * (size_t)(p->n_programs + 1));
+    for (int i = 0; t.spots && i < p->n_programs; i++) {
+        t.spots[i] = tci_heap_get(sizeof(**t.spots) * (size_t)(p->programs[i].n_steps + 1));
+        out->failed |= !t.spots[i];
+    }
+    out->failed |= !t.spots;
+    tci_str_printf(out,
+                   "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":%lld},"
+                   "\"traceEvents\":[",
+                   (long long)p->dropped);
+    tci_timeline_tracks(&t);
+    for (int i = 0; i < p->n_threads && !out->failed; i++) {
+        for (int64_t k = 0; k < p->threads[i].n && !out->failed; k++) {
+            tci_timeline_event(&t, &p->threads[i], &p->threads[i].records[k]);
+        }
+    }
+    tci_str_add(out, "\n]}\n");
+    for (int i = 0; t.spots && i < p->n_programs; i++) {
+        tci_heap_free(t.spots[i]);
+    }
+    tci_heap_free(t.spots);
+}
+
+TC_API tc_status tc_profile_write(const tc_profile *p, const char *path)
+{
+    if (!p || !path || !p->ended) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_str text = {0};
+    tci_os_fresh file;
+    tci_profile_json(&text, p);
+    tc_status status = text.failed ? TC_ERR_MEMORY : TC_OK;
+    if (!status) {
+        tci_os_fresh_begin_users(&file, path);
+        tci_os_fresh_write(&file, text.text, text.n);
+        status = tci_os_fresh_end(&file, true, false) ? TC_ERR_IO : TC_OK;
+    }
+    tci_str_free(&text);
+    return status;
+}
+
+/* ---- the table ---- */
+
+typedef struct tci_timeline_row {
+    int program, step;       /* of the first record */
+    int64_t calls;
+    double ns, bytes, flops, best_ns;
+} tci_timeline_row;
+
+typedef struct tci_timeline_sum {
+    const tc_profile *p;
+    tci_timeline_row *rows; int n, cap;
+    double ns;                         /* of all kernels */
+    double run_ns, host_ns;            /* of runs, and of kernels of the host */
+    int64_t first_ns, last_ns;         /* of the device's kernels */
+    double device_ns;
+} tci_timeline_sum;
+
+static tci_timeline_row *tci_timeline_row_of(tci_timeline_sum *t, const tci_record *r)
+{
+    const tci_profile_program *f = &t->p->programs[r->program - 1];
+    for (int i = 0; i < t->n; i++) {
+        if (t->rows[i].program == (int)r->program - 1 &&
+            !strcmp(f->steps[t->rows[i].step].name, f->steps[r->item].name)) {
+            return &t->rows[i];
+        }
+    }
+    if (t->n == t->cap) {
+        int cap = TCI_MAX(2 * t->cap, 64);
+        void *more = tci_heap_resize(t->rows, sizeof(*t->rows) * (size_t)cap);
+        if (!more) {
+            return NULL;
+        }
+        t->rows = more;
+        t->cap = cap;
+    }
+    t->rows[t->n] = (tci_timeline_row){.program = (int)r->program - 1, .step = r->item};
+    return &t->rows[t->n++];
+}
+
+static bool tci_timeline_add(tci_timeline_sum *t, const tci_record *r)
+{
+    double ns = (double)(r->end_ns - r->begin_ns);
+    const tci_profile_step *s = tci_timeline_step(t->p, r);
+    t->run_ns += r->kind == TCI_RECORD_RUN ? ns : 0;
+    if (!s || (r->kind != TCI_RECORD_KERNEL && r->kind != TCI_RECORD_DEVICE)) {
+        return true;
+    }
+    if (r->kind == TCI_RECORD_DEVICE) {
+        t->first_ns = t->device_ns > 0 ? TCI_MIN(t->first_ns, r->begin_ns) : r->begin_ns;
+        t->last_ns = t->device_ns > 0 ? TCI_MAX(t->last_ns, r->end_ns) : r->end_ns;
+        t->device_ns += ns;
+    } else {
+        t->host_ns += ns;
+    }
+    tci_timeline_row *row = tci_timeline_row_of(t, r);
+    if (row) {
+        row->calls++;
+        row->ns += ns;
+        row->bytes += s->bytes;
+        row->flops += s->flops;
+        row->best_ns += s->best_ns;
+        t->ns += ns;
+    }
+    return row != NULL;
+}
+
+static const char *tci_timeline_row_name(const tc_profile *p, const tci_timeline_row *r)
+{
+    return p->programs[r->program].steps[r->step].name;
+}
+
+static bool tci_timeline_before(const tc_profile *p, const tci_timeline_row *a,
+                                const tci_timeline_row *b, tc_sort sort)
+{
+    double by = sort == TC_BY_TIME    ? a->ns - b->ns
+                : sort == TC_BY_CALLS ? (double)(a->calls - b->calls)
+                : sort == TC_BY_BYTES ? a->bytes - b->bytes
+                : sort == TC_BY_FLOPS ? a->flops - b->flops
+                : sort == TC_BY_NAME
+                    ? -(double)strcmp(tci_timeline_row_name(p, a), tci_timeline_row_name(p, b))
+                    : (double)(b->program - a->program) * 1e9 + b->step - a->step;
+    return by > 0;
+}
+
+/* Selection: the rows that are shown come first. */
+static void tci_timeline_sort(const tci_timeline_sum *t, tc_sort sort, int shown)
+{
+    for (int i = 0; i < shown; i++) {
+        for (int j = i + 1; j < t->n; j++) {
+            if (tci_timeline_before(t->p, &t->rows[j], &t->rows[i], sort)) {
+                tci_timeline_row row = t->rows[i];
+                t->rows[i] = t->rows[j];
+                t->rows[j] = row;
+            }
+        }
+    }
+}
+
+static void tci_timeline_idle(tci_str *out, const char *where, double idle_ns, double all_ns)
+{
+    if (all_ns > 0) {
+        tci_str_printf(out, "%s idle between kernels:", where);
+        tci_summary_time(out, TCI_MAX(idle_ns, 0));
+        tci_str_add(out, " of");
+        tci_summary_time(out, all_ns);
+        tci_str_printf(out, " (%.1f%%)%s\n", 100 * TCI_MAX(idle_ns, 0) / all_ns,
+                       idle_ns > all_ns / 2 ? ": launch-bound" : "");
+    }
+}
+
+static void tci_timeline_table(tci_str *out, const tci_timeline_sum *t, int shown)
+{
+    tci_str_add(out, "   total  share   calls     mean    GB/s  Gflop/s  of limit  kernel"
+                     "                                        from\n");
+    double rest = 0;
+    for (int i = 0; i < t->n; i++) {
+        const tci_timeline_row *r = &t->rows[i];
+        const tci_profile_program *f = &t->p->programs[r->program];
+        if (i >= shown) {
+            rest += r->ns;
+            continue;
+        }
+        tci_summary_time(out, r->ns);
+        tci_str_printf(out, " %5.1f%% %7lld ", t->ns > 0 ? 100 * r->ns / t->ns : 0.0,
+                       (long long)r->calls);
+        tci_summary_time(out, r->ns / (double)r->calls);
+        double ns = TCI_MAX(r->ns, 1);
+        tci_str_printf(out, " %7.1f %8.1f %8.0f%%  %-44s  %s%s%s\n", r->bytes / ns, r->flops / ns,
+                       100 * r->best_ns / ns, f->steps[r->step].name, f->name,
+                       *f->steps[r->step].from ? ": " : "", f->steps[r->step].from);
+    }
+    if (t->n > shown) {
+        tci_summary_time(out, rest);
+        tci_str_printf(out, " %5.1f%%  %d more kernels\n", t->ns > 0 ? 100 * rest / t->ns : 0.0,
+                       t->n - shown);
+    }
+    tci_timeline_idle(out, "host", t->run_ns - t->host_ns, t->host_ns > 0 ? t->run_ns : 0);
+    tci_timeline_idle(out, "device", (double)(t->last_ns - t->first_ns) - t->device_ns,
+                      (double)(t->last_ns - t->first_ns));
+    if (t->p->dropped) {
+        tci_str_printf(out,
+                       "%lld records were dropped, the oldest first: expected more megabytes\n",
+                       (long long)t->p->dropped);
+    }
+}
+
+TC_API tc_status tc_profile_table(const tc_profile *p, FILE *out, tc_sort sort, int most)
+{
+    if (!p || !out || !p->ended) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_timeline_sum t = {.p = p};
+    tci_str text = {0};
+    bool ok = true;
+    for (int i = 0; i < p->n_threads; i++) {
+        for (int64_t k = 0; k < p->threads[i].n && ok; k++) {
+            ok = tci_timeline_add(&t, &p->threads[i].records[k]);
+        }
+    }
+    int shown = most < 0 ? t.n : TCI_MIN(t.n, most ? most : 20);
+    tci_timeline_sort(&t, sort, shown);
+    tci_timeline_table(&text, &t, shown);
+    ok = ok && !text.failed;
+    fputs(ok ? tci_str_text(&text) : "", out);
+    tci_str_free(&text);
+    tci_heap_free(t.rows);
+    return !ok ? TC_ERR_MEMORY : ferror(out) ? TC_ERR_IO : TC_OK;
+}
+
+#else
+
+TC_API tc_status tc_profile_write(const tc_profile *p, const char *path)
+{
+    (void)p, (void)path;
+    return TC_ERR_UNSUPPORTED;
+}
+
+TC_API tc_status tc_profile_table(const tc_profile *p, FILE *out, tc_sort sort, int most)
+{
+    (void)p, (void)out, (void)sort, (void)most;
+    return TC_ERR_UNSUPPORTED;
+}
+
+#endif

@@ -1,0 +1,861 @@
+/* onnx/export.c - tc_export_onnx: a graph of tc as an ONNX file (opset 21, IR 10).
+ *
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
+ * weights, each complete or not at all.
+ *
+ * The one idea: every op leaves as one node or a few by the switch of tci_ox_leave, which has no
+ * default; composites that have an ONNX operator of the same meaning leave as that, others as what
+ * they expand into. Elementwise ops without an operator leave as the formula of their row. */
+#include "../api/batch.h"
+#include "../ops/formula.h"
+#include "import.h"
+#include "here.h"
+#include "write.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "../base/posix.h"
+
+enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
+
+typedef struct tci_ox_out_graph {
+    tci_ctx *ctx;
+    tc_site here;         /* of the user's call, for onnx/here.h */
+    tci_ow w;
+    tci_scratch s;
+    const char **names;   /* of values, by the id of their node; NULL: none yet */
+    uint32_t n_names;
+    tci_node *const *inputs; int n_inputs;
+} tci_ox_out_graph;
+
+static void tci_ox_refuse(tci_ox_out_graph *g, const tci_node *n, const char *why)
+{
+    tci_scratch_fail(&g->s, TC_ERR_UNSUPPORTED, "%s, made at %.60s:%d, has no form in ONNX%s%s",
+                     n->call ? n->call : tci_op_name(n->op), n->site.file ? n->site.file : "?",
+                     n->site.line, *why ? ": " : "", why);
+}
+
+/* ---- names of nodes ---- */
+
+static const char *tci_ox_named(const tci_ox_out_graph *g, const tci_node *n)
+{
+    return n->id < g->n_names ? g->names[n->id] : NULL;
+}
+
+static void tci_ox_set_name(tci_ox_out_graph *g, const tci_node *n, const char *name)
+{
+    if (n->id >= g->n_names) {
+        uint32_t room = n->id * 2 + 64;
+        const char **names = TCI_NEW_ARRAY(&g->s, const char *, room);
+        memcpy(names, g->names, sizeof(*names) * g->n_names);
+        g->names = names;
+        g->n_names = room;
+    }
+    g->names[n->id] = name;
+}
+
+/* ---- constants ---- */
+
+static const char *tci_ox_number(tci_ox_out_graph *g, tc_dtype dtype, tci_value v)
+{
+    char bytes[8];
+    tci_value_store(dtype, bytes, v);
+    return tci_ow_tensor(&g->w, NULL, dtype, 0, NULL, bytes);
+}
+
+static const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v)
+{
+    return tci_ox_number(g, dtype, tci_value_cast((tci_value){.f = v}, TC_F64, dtype));
+}
+
+static const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
+{
+    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
+    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
+}
+
+/* Floats to integers of one and two bytes saturate in tc; Cast of ONNX leaves that open. */
+static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    tc_dtype from = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
+    int bits = 8 * tc_dtype_size(to);
+    if (tci_ox_is_float(from) && !tci_ox_is_float(to) && to != TC_BOOL && bits <= 16) {
+        bool is_signed = to >= TC_I8;
+        double most = (double)((1 << (is_signed ? bits - 1 : bits)) - 1);
+        x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
+        from = from == TC_F64 ? from : TC_F32;
+        x = TCI_OW(&g->w, "Clip", x, tci_ox_float(g, from, is_signed ? -most - 1 : 0),
+                   tci_ox_float(g, from, most));
+    }
+    return tci_ox_to_dtype(g, x, to);
+}
+
+/* Memory of the graph, as it is now. */
+static const char *tci_ox_memory(tci_ox_out_graph *g, tci_node *n)
+{
+    const tci_ox_out_graph *o = g;
+    tc_tensor t = tci_handle_make(g->ctx, n, g->here);
+    int64_t bytes = tc_nbytes(t);
+    if (bytes < 0) {
+        tci_ox_refuse(g, n, "memory of a symbolic size");
+    }
+    char *data = tci_scratch_get(&g->s, (size_t)bytes + 8);
+    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, bytes), o->here);
+    if (status != TC_OK) {
+        tci_scratch_fail(&g->s, status, "%s", tc_error(t));
+    }
+    bool is_param = n->storage->param && *tc_name_of(t);
+    const char *name = is_param ? tci_scratch_printf(&g->s, "%s", tc_name_of(t)) : NULL;
+    return tci_ow_tensor(&g->w, name, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), data);
+}
+
+/* ---- sizes ---- */
+
+/* A size in the program: the axis of an input that has it. i64, [1]. */
+static const char *tci_ox_size_of(tci_ox_out_graph *g, const tci_node *n, tci_dim d)
+{
+    if (tci_dim_is_known(d)) {
+        const int64_t v = tci_dim_known(d);
+        return tci_ow_ints(&g->w, 1, &v);
+    }
+    for (int i = 0; i < g->n_inputs; i++) {
+        for (int a = 0; a < g->inputs[i]->rank; a++) {
+            if (g->inputs[i]->shape[a] == d) {
+                const char *x = tci_ox_named(g, g->inputs[i]);
+                const tci_ow_attr part[] = {TCI_OW_INT("start", a), TCI_OW_INT("end", a + 1)};
+                return tci_ow_op(&g->w, "Shape", 1, &x, 2, part);
+            }
+        }
+    }
+    tci_ox_refuse(g, n, "a symbolic size that is not that of an input");
+    return "";
+}
+
+/* A shape as an operand: numbers, or joined of numbers and sizes of inputs. */
+static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int rank,
+                                   const tci_dim *sizes)
+{
+    int symbols = 0;
+    for (int i = 0; i < rank; i++) {
+        symbols += !tci_dim_is_known(sizes[i]);
+    }
+    if (!symbols) {
+        return tci_ow_ints(&g->w, rank, tci_dim_words(sizes));
+    }
+    const char **parts = TCI_NEW_ARRAY(&g->s, const char *, rank);
+    const tci_ow_attr axis = TCI_OW_INT("axis", 0);
+    for (int i = 0; i < rank; i++) {
+        parts[i] = tci_ox_size_of(g, n, sizes[i]);
+    }
+    return tci_ow_op(&g->w, "Concat", rank, parts, 1, &axis);
+}
+
+/* ---- movement ---- */
+
+static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    int64_t *to = TCI_NEW_ARRAY(&g->s, int64_t, n->rank + 1);
+    const tci_ow_attr zeros = TCI_OW_INT("allowzero", 1);
+    int open = 0;
+    for (int i = 0; i < n->rank; i++) { /* 0 keeps the size of x there, -1 follows */
+        const tci_node *from = n->in[0];
+        bool known = tci_dim_is_known(n->shape[i]);
+        bool same = i < from->rank && from->shape[i] == n->shape[i];
+        to[i] = known ? tci_dim_known(n->shape[i]) : same ? 0 : -1;
+        open += to[i] == -1;
+        open += known && to[i] == 0 ? 2 : 0; /* an empty axis would be taken for one that stays */
+    }
+    if (open > 1) {
+        const char *in[] = {x, tci_ox_shape_of(g, n, n->rank, n->shape)};
+        return tci_ow_op(&g->w, "Reshape", 2, in, 1, &zeros);
+    }
+    return TCI_OW(&g->w, "Reshape", x, tci_ow_ints(&g->w, n->rank, to));
+}
+
+static const char *tci_ox_expand_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    tci_dim *to = TCI_NEW_ARRAY(&g->s, tci_dim, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) { /* 1 leaves an axis as it is */
+        to[i] = n->in[0]->shape[i] == n->shape[i] ? 1 : n->shape[i];
+    }
+    return TCI_OW(&g->w, "Expand", x, tci_ox_shape_of(g, n, n->rank, to));
+}
+
+static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    int64_t *words = TCI_NEW_ARRAY(&g->s, int64_t, 4 * n->rank + 1);
+    int64_t *starts = words, *ends = words + n->rank, *axes = ends + n->rank;
+    int64_t *steps = axes + n->rank;
+    int k = 0;
+    for (int i = 0; i < n->rank; i++) {
+        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
+        tci_dim size = n->shape[i], whole = n->in[0]->shape[i];
+        if (start == 0 && step == 1 && size == whole) {
+            continue;
+        }
+        bool to_end = step == 1 && tci_dim_add(start, size) == whole;
+        bool flips = step == -1 && size == whole; /* of any size */
+        if (!tci_dim_is_known(step) || (!flips && !tci_dim_is_known(start)) ||
+            (!flips && !to_end && !tci_dim_is_known(size))) {
+            tci_ox_refuse(g, n, "symbolic bounds");
+        }
+        starts[k] = flips ? INT64_MAX : start;
+        ends[k] = flips ? INT64_MIN : to_end ? INT64_MAX : start + tci_dim_known(size) * step;
+        ends[k] = step < 0 && ends[k] < 0 ? INT64_MIN : ends[k];
+        axes[k] = i;
+        steps[k++] = step;
+    }
+    return TCI_OW(&g->w, "Slice", x, tci_ow_ints(&g->w, k, starts), tci_ow_ints(&g->w, k, ends),
+                  tci_ow_ints(&g->w, k, axes), tci_ow_ints(&g->w, k, steps));
+}
+
+static const char *tci_ox_pad_out(tci_ox_out_graph *g, const tci_node *n, const char *x,
+                                  const char *fill)
+{
+    int64_t *pads = TCI_NEW_ARRAY(&g->s, int64_t, 2 * n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        tci_dim after = tci_dim_sub(n->shape[i], tci_dim_add(n->in[0]->shape[i], n->attr[i]));
+        if (!tci_dim_is_known(n->attr[i]) || !tci_dim_is_known(after)) {
+            tci_ox_refuse(g, n, "symbolic padding");
+        }
+        pads[i] = n->attr[i];
+        pads[i + n->rank] = tci_dim_known(after);
+    }
+    return TCI_OW(&g->w, "Pad", x, tci_ow_ints(&g->w, 2 * n->rank, pads), fill);
+}
+
+/* Windows along an axis are a Gather of places, whose second axis then moves to the end. */
+static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    int windows = n->n_attr / 4, rank = n->in[0]->rank;
+    for (int i = 0; i < windows; i++, rank++) {
+        const int64_t *a = n->attr + 4 * i;
+        int64_t axis = a[0], k = a[1];
+        if (!tci_dim_is_known(n->shape[axis])) {
+            tci_ox_refuse(g, n, "windows over a symbolic size");
+        }
+        int64_t steps = tci_dim_known(n->shape[axis]);
+        int64_t *places = TCI_NEW_ARRAY(&g->s, int64_t, steps * k + 1);
+        int64_t *order = TCI_NEW_ARRAY(&g->s, int64_t, rank + 1);
+        for (int64_t j = 0; j < steps * k; j++) {
+            places[j] = j / k * a[2] + j % k * a[3];
+        }
+        for (int d = 0; d <= rank; d++) {
+            order[d] = d <= axis ? d : d < rank ? d + 1 : axis + 1;
+        }
+        const int64_t grid[] = {steps, k};
+        const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 2, grid, places)};
+        const tci_ow_attr along = TCI_OW_INT("axis", axis);
+        const tci_ow_attr perm = TCI_OW_INTS("perm", rank + 1, order);
+        x = tci_ow_op(&g->w, "Gather", 2, in, 1, &along);
+        x = tci_ow_op(&g->w, "Transpose", 1, &x, 1, &perm);
+    }
+    return x;
+}
+
+static const char *tci_ox_iota_out(tci_ox_out_graph *g, const tci_node *n)
+{
+    const int64_t zero = 0, one = 1;
+    if (!tci_dim_is_known(n->shape[0])) {
+        const char *end = TCI_OW(&g->w, "Squeeze", tci_ox_size_of(g, n, n->shape[0]));
+        return TCI_OW(&g->w, "Range", tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &zero), end,
+                      tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &one));
+    }
+    int64_t *list = TCI_NEW_ARRAY(&g->s, int64_t, tci_dim_known(n->shape[0]) + 1);
+    for (int64_t i = 0; i < tci_dim_known(n->shape[0]); i++) {
+        list[i] = i;
+    }
+    return tci_ow_ints(&g->w, (int)tci_dim_known(n->shape[0]), list);
+}
+
+/* ---- reductions and contractions ---- */
+
+static const char *tci_ox_reduce_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                    const char *x)
+{
+    const tci_ow_attr keeps = TCI_OW_INT("keepdims", 0);
+    const char *in[] = {x, tci_ow_ints(&g->w, n->n_attr, n->attr)};
+    if (!n->n_attr) {
+        return TCI_OW(&g->w, "Identity", x);
+    }
+    return tci_ow_op(&g->w, op, 2, in, 1, &keeps);
+}
+
+/* Of the dtype of the result: sums of integers widen. */
+static const char *tci_ox_sum_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *x)
+{
+    x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
+    return tci_ox_reduce_as(g, op, n, x);
+}
+
+static const char *tci_ox_any_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *x)
+{
+    x = tci_ox_to_dtype(g, x, TC_BOOL); /* what is not 0 is 1 */
+    x = tci_ox_reduce_as(g, op, n, tci_ox_to_dtype(g, x, TC_I32));
+    return tci_ox_to_dtype(g, x, TC_BOOL);
+}
+
+static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_ow_attr keeps = TCI_OW_INT("keepdims", 1);
+    x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
+    const char *in[] = {x, tci_ow_ints(&g->w, n->n_attr, n->attr)};
+    const char *mean = tci_ow_op(&g->w, "ReduceMean", 2, in, 1, &keeps);
+    const char *d = TCI_OW(&g->w, "Sub", x, mean);
+    return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
+}
+
+static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *x)
+{
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("keepdims", 0)};
+    return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
+}
+
+/* True if it is [..., i, k] times [..., k, j]. */
+static bool tci_ox_is_matmul(const tci_node *n)
+{
+    int r = n->rank;
+    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *y = b + n->attr[1];
+    bool is = r >= 2 && n->attr[0] == r && n->attr[1] == r && a[r - 1] == b[r - 2] &&
+              a[r - 2] == y[r - 2] && b[r - 1] == y[r - 1] && a[r - 2] != b[r - 1];
+    for (int i = 0; i < r - 2 && is; i++) {
+        is = a[i] == y[i] && b[i] == y[i];
+    }
+    return is;
+}
+
+static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, const char *a,
+                                       const char *b)
+{
+    const char *in[] = {a, b};
+    for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
+        in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
+    }
+    if (tci_ox_is_matmul(n)) {
+        return tci_ow_op(&g->w, "MatMul", 2, in, 0, NULL);
+    }
+    char text[512];
+    int64_t count = n->attr[0] + n->attr[1] + n->attr[2];
+    size_t at = 0;
+    if (count > 400) {
+        tci_ox_refuse(g, n, "too many axes");
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t label = n->attr[3 + i];
+        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] ? "," : "");
+        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] + n->attr[1] ? "->" : "");
+        if (label < 0 || label >= 52) {
+            tci_ox_refuse(g, n, "more than 52 axes");
+        }
+        text[at++] = (char)(label < 26 ? 'a' + label : 'A' + label - 26);
+        text[at] = 0;
+    }
+    if (n->attr[1] == 0) {
+        tci_ox_refuse(g, n, "an operand of no axes");
+    }
+    strcat(text, n->rank == 0 ? "->" : "");
+    const tci_ow_attr spec = TCI_OW_TEXT("equation", text);
+    return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
+}
+
+static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_ow_attr back = TCI_OW_INT("reverse", n->attr[1]);
+    const int64_t axis = n->attr[0];
+    x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
+    const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
+    if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
+        tci_ox_refuse(g, n, "cumulative products and extremes");
+    }
+    return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
+}
+
+static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("largest", n->attr[1])};
+    const char *in[] = {x, tci_ox_size_of(g, n, n->shape[n->attr[0]])};
+    const char *out[] = {tci_ow_name(&g->w), tci_ow_name(&g->w)};
+    tci_ow_node(&g->w, "TopK", 2, in, 2, out, 2, attrs);
+    return out[1];
+}
+
+static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    static const char *const modes[] = {[TCI_MODE_SET] = "none", [TCI_MODE_ADD] = "add",
+                                        [TCI_MODE_MIN] = "min", [TCI_MODE_MAX] = "max",
+                                        [TCI_MODE_MUL] = "mul"};
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]),
+                                 TCI_OW_TEXT("reduction", modes[n->attr[1]])};
+    const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64), in[2]};
+    return tci_ow_op(&g->w, "ScatterElements", 3, with, 2, attrs);
+}
+
+/* ---- elementwise ops ---- */
+
+/* A prim of a value column, or one of its words, over values of dtype d; NULL: it has no form. */
+static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    bool is_bool = d == TC_BOOL, floats = tci_ox_is_float(d);
+    switch (word) {
+    case TCI_P_ADD: return TCI_OW(w, "Add", x[0], x[1]);
+    case TCI_P_SUB: return TCI_OW(w, "Sub", x[0], x[1]);
+    case TCI_P_MUL: return TCI_OW(w, is_bool ? "And" : "Mul", x[0], x[1]);
+    case TCI_P_DIV: return TCI_OW(w, "Div", x[0], x[1]);
+    case TCI_P_FMA: return TCI_OW(w, "Add", TCI_OW(w, "Mul", x[0], x[1]), x[2]);
+    case TCI_P_NEG: return TCI_OW(w, "Neg", x[0]);
+    case TCI_P_ABS: return TCI_OW(w, "Abs", x[0]);
+    case TCI_P_SQRT: return TCI_OW(w, "Sqrt", x[0]);
+    case TCI_P_FLOOR: return floats ? TCI_OW(w, "Floor", x[0]) : x[0];
+    case TCI_P_CEIL: return floats ? TCI_OW(w, "Ceil", x[0]) : x[0];
+    case TCI_P_RINT: return floats ? TCI_OW(w, "Round", x[0]) : x[0];
+    case TCI_P_TRUNC: {
+        const char *down = TCI_OW(w, "Floor", TCI_OW(w, "Abs", x[0]));
+        return floats ? TCI_OW(w, "Mul", TCI_OW(w, "Sign", x[0]), down) : x[0];
+    }
+    case TCI_P_EQ: return TCI_OW(w, "Equal", x[0], x[1]);
+    case TCI_P_LT: return TCI_OW(w, "Less", x[0], x[1]);
+    case TCI_P_LE: return TCI_OW(w, "LessOrEqual", x[0], x[1]);
+    case TCI_P_AND: return TCI_OW(w, is_bool ? "And" : "BitwiseAnd", x[0], x[1]);
+    case TCI_P_OR: return TCI_OW(w, is_bool ? "Or" : "BitwiseOr", x[0], x[1]);
+    case TCI_P_XOR: return TCI_OW(w, is_bool ? "Xor" : "BitwiseXor", x[0], x[1]);
+    case TCI_P_NOT: return TCI_OW(w, is_bool ? "Not" : "BitwiseNot", x[0]);
+    case TCI_P_SELECT: return TCI_OW(w, "Where", x[0], x[1], x[2]);
+    case TCI_P_EXP: return TCI_OW(w, "Exp", x[0]);
+    case TCI_P_LOG: return TCI_OW(w, "Log", x[0]);
+    case TCI_P_SIN: return TCI_OW(w, "Sin", x[0]);
+    case TCI_P_COS: return TCI_OW(w, "Cos", x[0]);
+    case TCI_P_TAN: return TCI_OW(w, "Tan", x[0]);
+    case TCI_P_TANH: return TCI_OW(w, "Tanh", x[0]);
+    case TCI_P_SINH: return TCI_OW(w, "Sinh", x[0]);
+    case TCI_P_COSH: return TCI_OW(w, "Cosh", x[0]);
+    case TCI_P_ERF: return TCI_OW(w, "Erf", x[0]);
+    case TCI_P_SIGMOID: return TCI_OW(w, "Sigmoid", x[0]);
+    case TCI_P_GELU: return TCI_OW(w, "Gelu", x[0]);
+    case TCI_P_POW: return TCI_OW(w, "Pow", x[0], x[1]);
+    case TCI_P_EXP2: return TCI_OW(w, "Pow", tci_ox_float(g, d, 2), x[0]);
+    case TCI_P_EXPM1: { /* (e^x + 1) tanh(x / 2), exact to some units where x is small */
+        const char *one = tci_ox_float(g, d, 1), *half = tci_ox_float(g, d, 0.5);
+        return TCI_OW(w, "Mul", TCI_OW(w, "Add", TCI_OW(w, "Exp", x[0]), one),
+                      TCI_OW(w, "Tanh", TCI_OW(w, "Mul", x[0], half)));
+    }
+    case TCI_P_LOG1P: { /* 2 atanh(x / (x + 2)) where x is small */
+        const char *one = tci_ox_float(g, d, 1), *two = tci_ox_float(g, d, 2);
+        const char *small = TCI_OW(w, "Less", TCI_OW(w, "Abs", x[0]), tci_ox_float(g, d, 0.5));
+        const char *ratio = TCI_OW(w, "Div", x[0], TCI_OW(w, "Add", x[0], two));
+        return TCI_OW(w, "Where", small, TCI_OW(w, "Mul", TCI_OW(w, "Atanh", ratio), two),
+                      TCI_OW(w, "Log", TCI_OW(w, "Add", x[0], one)));
+    }
+    case TCI_P_SHL:
+    case TCI_P_SHR: {
+        const tci_ow_attr way = TCI_OW_TEXT("direction", word == TCI_P_SHL ? "LEFT" : "RIGHT");
+        return d > TC_U64 ? NULL : tci_ow_op(w, "BitShift", 2, x, 1, &way); /* unsigned alone */
+    }
+    case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
+                                   tci_ox_float(g, d, 1.4426950408889634));
+    case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
+                                    tci_ox_float(g, d, 0.4342944819032518));
+    case TCI_W_MAX: return TCI_OW(w, "Where", TCI_OW(w, "Greater", x[0], x[1]), x[0], x[1]);
+    case TCI_W_MIN: return TCI_OW(w, "Where", TCI_OW(w, "Less", x[0], x[1]), x[0], x[1]);
+    default: return NULL;
+    }
+}
+
+/* The value column of an elementwise row, in f32 of halves. */
+static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    const char *stack[TCI_FORMULA_DEPTH + 1], *operands[3];
+    tc_dtype of = (tc_dtype)n->in[0]->dtype, d = tci_dtype_is_half(of) ? TC_F32 : of;
+    int top = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        operands[i] = d == of ? in[i] : tci_ox_to_dtype(g, in[i], d);
+    }
+    for (const uint8_t *word = tci_formula_value(n->op); *word != TCI_W_END; word++) {
+        const char *made;
+        if (*word >= TCI_W_A && *word <= TCI_W_C) {
+            made = operands[*word - TCI_W_A];
+        } else if (*word >= TCI_W_K) {
+            made = tci_ox_float(g, d, tci_formula_number(*word));
+        } else {
+            top -= tci_formula_value_operands(*word);
+            made = tci_ox_word(g, d, *word, stack + top);
+        }
+        if (!made) {
+            tci_ox_refuse(g, n, "");
+        }
+        stack[top++] = made;
+    }
+    return d == of || n->dtype == TC_BOOL ? stack[0] : tci_ox_to_dtype(g, stack[0], of);
+}
+
+/* The ONNX operator of an elementwise op, alike in all dtypes that it takes; NULL: the formula. */
+static const char *tci_ox_operator_of(const tci_node *n)
+{
+    bool is_bool = n->in[0]->dtype == TC_BOOL;
+    switch ((int)n->op) {
+    case TCI_OP_RECIPROCAL: return "Reciprocal";
+    case TCI_OP_SIGMOID: return "Sigmoid";
+    case TCI_OP_GELU: return "Gelu";
+    case TCI_OP_RELU: return "Relu";
+    case TCI_OP_ASIN: return "Asin";
+    case TCI_OP_ACOS: return "Acos";
+    case TCI_OP_ATAN: return "Atan";
+    case TCI_OP_ASINH: return "Asinh";
+    case TCI_OP_ACOSH: return "Acosh";
+    case TCI_OP_ATANH: return "Atanh";
+    case TCI_OP_LOG1PEXP: return "Softplus";
+    case TCI_OP_SIGN: return "Sign";
+    case TCI_OP_MAXIMUM: return is_bool ? "Or" : "Max";
+    case TCI_OP_MINIMUM: return is_bool ? "And" : "Min";
+    case TCI_OP_POW: return "Pow";
+    case TCI_OP_GT: return "Greater";
+    case TCI_OP_GE: return "GreaterOrEqual";
+    case TCI_OP_LOGICAL_NOT: return "Not";
+    case TCI_OP_LOGICAL_AND: return "And";
+    case TCI_OP_LOGICAL_OR: return "Or";
+    case TCI_OP_LOGICAL_XOR: return "Xor";
+    default: return NULL;
+    }
+}
+
+/* Of floats: what is left of a truncated division, moved to the sign of the divisor. */
+static const char *tci_ox_remainder_out(tci_ox_out_graph *g, tc_dtype d, const char *const *in)
+{
+    tci_ow *w = &g->w;
+    const tci_ow_attr fmod = TCI_OW_INT("fmod", 1);
+    const char *zero = tci_ox_float(g, d, 0), *r = tci_ow_op(w, "Mod", 2, in, 1, &fmod);
+    const char *below = TCI_OW(w, "Less", in[1], zero);
+    const char *other = TCI_OW(w, "Xor", TCI_OW(w, "Less", r, zero), below);
+    const char *moves = TCI_OW(w, "And", other, TCI_OW(w, "Not", TCI_OW(w, "Equal", r, zero)));
+    return TCI_OW(w, "Where", moves, TCI_OW(w, "Add", r, in[1]), r);
+}
+
+static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n,
+                                          const char *const *in)
+{
+    const tci_ow_attr fmod = TCI_OW_INT("fmod", 1), whole = TCI_OW_INT("fmod", 0);
+    const char *op = tci_ox_operator_of(n);
+    bool floats = tci_ox_is_float((tc_dtype)n->in[0]->dtype);
+    const char *x;
+    if (n->op == TCI_OP_FMOD) {
+        return tci_ow_op(&g->w, "Mod", 2, in, 1, &fmod);
+    } else if (n->op == TCI_OP_REMAINDER && !floats) {
+        return tci_ow_op(&g->w, "Mod", 2, in, 1, &whole);
+    } else if (n->op == TCI_OP_REMAINDER || n->op == TCI_OP_FLOOR_DIVIDE) {
+        if (!floats) {
+            x = tci_ow_op(&g->w, "Mod", 2, in, 1, &whole);
+            return TCI_OW(&g->w, "Div", TCI_OW(&g->w, "Sub", in[0], x), in[1]);
+        }
+        if (n->op == TCI_OP_FLOOR_DIVIDE) {
+            return TCI_OW(&g->w, "Floor", TCI_OW(&g->w, "Div", in[0], in[1]));
+        }
+        return tci_ox_remainder_out(g, (tc_dtype)n->dtype, in);
+    } else if (n->op == TCI_OP_NE) {
+        return TCI_OW(&g->w, "Not", TCI_OW(&g->w, "Equal", in[0], in[1]));
+    } else if (n->op == TCI_OP_ISNAN && floats) {
+        return TCI_OW(&g->w, "IsNaN", in[0]);
+    } else if (n->op == TCI_OP_ISINF && floats) {
+        return TCI_OW(&g->w, "IsInf", in[0]);
+    }
+    return op ? tci_ow_op(&g->w, op, n->n_in, in, 0, NULL) : tci_ox_formula_out(g, n, in);
+}
+
+/* ---- all ops ---- */
+
+static const char *tci_ox_layer_norm_out(tci_ox_out_graph *g, const tci_node *n,
+                                         const char *const *in)
+{
+    int axes = (int)n->attr[0];
+    bool has_weight = n->attr[1 + axes], has_bias = n->attr[2 + axes];
+    const tci_node *eps = n->in[1], *x = n->in[0];
+    bool number = eps->op == TCI_OP_CONST || eps->op == TCI_OP_LITERAL, last = has_weight;
+    for (int i = 0; i < axes; i++) {
+        last = last && n->attr[1 + i] == x->rank - axes + i;
+    }
+    if (!last || !number) {
+        return NULL;
+    }
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", x->rank - axes),
+                                 TCI_OW_FLOAT("epsilon", eps->value.f)};
+    const char *with[] = {in[0], in[2], has_bias ? in[3] : NULL};
+    return tci_ow_op(&g->w, "LayerNormalization", has_bias ? 3 : 2, with, 2, attrs);
+}
+
+/* A composite by its own operator; NULL: as what it expands into. */
+static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
+                                        const char *const *in)
+{
+    switch ((int)n->op) {
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX: {
+        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+        return tci_ow_op(&g->w, n->op == TCI_OP_SOFTMAX ? "Softmax" : "LogSoftmax", 1, in, 1,
+                         &axis);
+    }
+    case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
+    case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
+    case TCI_OP_STOP_GRADIENT: return in[0];
+    case TCI_OP_WITH_DERIVATIVE: return in[1];
+    default: return NULL;
+    }
+}
+
+static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+{
+    tci_ow *w = &g->w;
+    switch ((int)n->op) {
+    case TCI_OP_DATA: return tci_ox_memory(g, n);
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST: return tci_ox_number(g, (tc_dtype)n->dtype, n->value);
+    case TCI_OP_IOTA: return tci_ox_iota_out(g, n);
+    case TCI_OP_WHERE: return TCI_OW(w, "Where", in[0], in[1], in[2]);
+    case TCI_OP_CAST: return tci_ox_cast_out(g, n, in[0]);
+    case TCI_OP_RESHAPE: return tci_ox_reshape_out(g, n, in[0]);
+    case TCI_OP_PERMUTE: {
+        const tci_ow_attr perm = TCI_OW_INTS("perm", n->rank, n->attr);
+        return tci_ow_op(w, "Transpose", 1, in, 1, &perm);
+    }
+    case TCI_OP_EXPAND: return tci_ox_expand_out(g, n, in[0]);
+    case TCI_OP_SLICE: return tci_ox_slice_out(g, n, in[0]);
+    case TCI_OP_PAD: return tci_ox_pad_out(g, n, in[0], in[1]);
+    case TCI_OP_CAT: {
+        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+        return tci_ow_op(w, "Concat", n->n_in, in, 1, &axis);
+    }
+    case TCI_OP_WINDOW: return tci_ox_window_out(g, n, in[0]);
+    case TCI_OP_GATHER: {
+        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+        const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
+        return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
+    }
+    case TCI_OP_SCAN: return tci_ox_scan_out(g, n, in[0]);
+    case TCI_OP_TOPK: return tci_ox_topk_out(g, n, in[0]);
+    case TCI_OP_SCATTER: return tci_ox_scatter_out(g, n, in);
+    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in[0], in[1]);
+    case TCI_OP_BARRIER: return in[0];
+    case TCI_OP_INPUT: tci_ox_refuse(g, n, "an input that is not among those given"); return NULL;
+    case TCI_OP_RANDOM: tci_ox_refuse(g, n, "random numbers are tc's own"); return NULL;
+    case TCI_OP_BITCAST: tci_ox_refuse(g, n, "BitCast is of opset 26"); return NULL;
+    case TCI_OP_SEGMENT:
+    case TCI_OP_BOUND:
+    case TCI_OP_REPEAT:
+    case TCI_OP_RESULT: tci_ox_refuse(g, n, "repetitions are not exported"); return NULL;
+    case TCI_OP_CUSTOM: tci_ox_refuse(g, n, "an op of the user's own"); return NULL;
+    case TCI_OP_ASSIGN: tci_ox_refuse(g, n, "an effect"); return NULL;
+    default: return NULL;
+    }
+}
+
+/* Reductions; composites and elementwise ops have functions of their own. */
+static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    switch ((int)n->op) {
+    case TCI_OP_SUM: return tci_ox_sum_out(g, "ReduceSum", n, x);
+    case TCI_OP_PROD: return tci_ox_sum_out(g, "ReduceProd", n, x);
+    case TCI_OP_MAX: return tci_ox_reduce_as(g, "ReduceMax", n, x);
+    case TCI_OP_MIN: return tci_ox_reduce_as(g, "ReduceMin", n, x);
+    case TCI_OP_ANY: return tci_ox_any_out(g, "ReduceMax", n, x);
+    case TCI_OP_ALL: return tci_ox_any_out(g, "ReduceMin", n, x);
+    case TCI_OP_DEVSQ: return tci_ox_devsq_out(g, n, x);
+    case TCI_OP_ARGMAX: return tci_ox_arg_out(g, "ArgMax", n, x);
+    default: return tci_ox_arg_out(g, "ArgMin", n, x);
+    }
+}
+
+/* ---- the walk ---- */
+
+/* What n is computed from: its operands, or what it expands into. */
+static void tci_ox_leave(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+{
+    const char *made;
+    if (tci_node_is_value(n)) { /* evaluated already: a constant */
+        made = tci_ox_memory(g, n);
+    } else if (tci_op_is_ew(n->op)) {
+        made = tci_ox_elementwise_out(g, n, in);
+    } else if (tci_op_is_reduce(n->op)) {
+        made = tci_ox_reduction_out(g, n, in[0]);
+    } else if (tci_op_is_composite(n->op)) {
+        made = tci_ox_composite_out(g, n, in);
+    } else {
+        made = tci_ox_special_out(g, n, in);
+    }
+    tci_ox_set_name(g, n, made);
+}
+
+/* A list of nodes whose operands must leave before them. */
+typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
+
+static bool tci_ox_push_operands(tci_ox_out_graph *g, const tci_node *n, tci_ox_stack *stack)
+{
+    bool ready = true;
+    for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
+        if (!tci_ox_named(g, n->in[i])) {
+            TCI_PUSH(&g->s, stack->items, stack->n, stack->cap, n->in[i]);
+            ready = false;
+        }
+    }
+    return ready;
+}
+
+/* An expansion leaves in the place of its composite. */
+static void tci_ox_walk(tci_ox_out_graph *g, tci_node *root)
+{
+    tci_ox_stack stack = {NULL, 0, 0};
+    TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, root);
+    while (stack.n) {
+        tci_node *n = stack.items[stack.n - 1];
+        if (tci_ox_named(g, n)) {
+            stack.n--;
+            continue;
+        }
+        if (!tci_ox_push_operands(g, n, &stack)) {
+            continue;
+        }
+        const char **in = TCI_NEW_ARRAY(&g->s, const char *, n->n_in + 1);
+        for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
+            in[i] = tci_ox_named(g, n->in[i]);
+        }
+        tci_ox_leave(g, n, in);
+        if (!tci_ox_named(g, n)) {
+            tci_node *to = tci_op_is_composite(n->op) ? tci_expand_composite(&g->ctx->graph, n)
+                                                      : NULL;
+            if (!to) {
+                tci_ox_refuse(g, n, "");
+            }
+            if (tci_ox_named(g, to)) {
+                tci_ox_set_name(g, n, tci_ox_named(g, to));
+            } else {
+                TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, to);
+            }
+        }
+    }
+}
+
+static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
+{
+    tci_str opset = {.s = &g->s};
+    tci_ow_number(file, 1, TCI_OX_IR);
+    tci_ow_text(file, 2, "tc");
+    tci_ow_text(file, 3, TC_VERSION);
+    tci_ow_bytes(file, 7, tci_str_text(&g->w.graph), g->w.graph.n);
+    tci_ow_number(&opset, 2, TCI_OX_OPSET);
+    tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
+}
+
+/* Names of inputs are those of tc_input where these differ. */
+static const char *tci_ox_input_name(tci_ox_out_graph *g, int i)
+{
+    const char *name = g->inputs[i]->name;
+    bool clear = name && *name;
+    for (int j = 0; j < g->n_inputs && clear; j++) {
+        clear = j == i || !g->inputs[j]->name || strcmp(name, g->inputs[j]->name);
+    }
+    return clear ? tci_scratch_printf(&g->s, "%s", name) : tci_scratch_printf(&g->s, "input%d", i);
+}
+
+static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, int n,
+                                const tc_onnx_export *how)
+{
+    for (int i = 0; i < g->n_inputs; i++) {
+        tci_node *x = g->inputs[i];
+        const char *name = tci_ox_input_name(g, i);
+        tci_ox_set_name(g, x, name);
+        tci_ow_info(&g->w, 11, name, (tc_dtype)x->dtype, x->rank, x->shape);
+    }
+    for (int i = 0; i < n; i++) {
+        tci_ox_walk(g, outputs[i]);
+        const char *from = tci_ox_named(g, outputs[i]);
+        const char *name = how && how->output_names && how->output_names[i]
+                               ? how->output_names[i] : tci_scratch_printf(&g->s, "output%d", i);
+        tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
+        tci_ow_info(&g->w, 12, name, (tc_dtype)outputs[i]->dtype, outputs[i]->rank,
+                    outputs[i]->shape);
+    }
+    tci_ow_text(&g->w.graph, 2, "tc");
+}
+
+static void tci_ox_put_file(tci_ox_out_graph *g, const char *path, const tci_str *bytes)
+{
+    tci_os_fresh f = {.began = false};
+    tci_os_fresh_begin_users(&f, path);
+    tci_os_fresh_write(&f, tci_str_text(bytes), bytes->n);
+    int code = tci_os_fresh_end(&f, true, true);
+    if (code) {
+        tci_scratch_fail(&g->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
+                         "'%.120s' cannot be written: %s", path, tci_os_fresh_why(code));
+    }
+}
+
+static void tci_ox_export_file(tci_ox_out_graph *g, tci_node *const *outputs, int n,
+                               const tc_onnx_export *how, const char *path)
+{
+    tci_str file = {.s = &g->s};
+    const char *slash = strrchr(path, '/');
+    g->w.s = &g->s;
+    g->w.graph.s = g->w.weights.s = &g->s;
+    if (how && how->external) {
+        g->w.external = tci_scratch_printf(&g->s, "%s.data", slash ? slash + 1 : path);
+    }
+    tci_ox_export_graph(g, outputs, n, how);
+    tci_ox_write_model(g, &file);
+    if (file.n > INT32_MAX) {
+        tci_scratch_fail(&g->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
+                         "GiB (tc_onnx_export.external puts weights in a file of their own)",
+                         file.n);
+    }
+    if (g->w.external) {
+        tci_ox_put_file(g, tci_scratch_printf(&g->s, "%s.data", path), &g->w.weights);
+    }
+    tci_ox_put_file(g, path, &file);
+}
+
+/* The nodes of a list of handles; false: the frame failed. */
+static bool tci_ox_nodes_of(tci_frame *f, tc_tensors list, const char *what, tci_node **nodes,
+                            bool are_inputs)
+{
+    for (int i = 0; i < list.n && !f->failed; i++) {
+        nodes[i] = tci_frame_node(f, list.items[i], what);
+        if (!f->failed && are_inputs && nodes[i]->op != TCI_OP_INPUT) {
+            tci_frame_fail(f, TC_ERR_ARGUMENT, "input %d is no tc_input", i);
+        }
+    }
+    return !f->failed;
+}
+
+TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
+                                   const char *path, tc_site here)
+{
+    tci_ox_out_graph g = {.here = here};
+    tci_frame f = tci_frame_begin("tc_export_onnx", here);
+    tci_frame_list(&f, inputs.items, inputs.n, "the inputs");
+    tci_frame_list(&f, outputs.items, outputs.n, "the outputs");
+    for (int i = 0; i < outputs.n && !f.failed; i++) {
+        tci_frame_use(&f, outputs.items[i]);
+    }
+    for (int i = 0; i < inputs.n && !f.failed; i++) {
+        tci_frame_use(&f, inputs.items[i]);
+    }
+    if (!f.failed && (outputs.n < 1 || !path)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, path ? "there are no outputs" : "the path is NULL");
+    }
+    tci_scratch_init(&g.s);
+    if (!f.failed && setjmp(g.s.escape)) {
+        tci_frame_fail(&f, g.s.why, "%s", g.s.message);
+    } else if (!f.failed) {
+        tci_node **in = TCI_NEW_ARRAY(&g.s, tci_node *, inputs.n + 1);
+        tci_node **out = TCI_NEW_ARRAY(&g.s, tci_node *, outputs.n + 1);
+        if (tci_ox_nodes_of(&f, inputs, "an input", in, true) &&
+            tci_ox_nodes_of(&f, outputs, "an output", out, false)) {
+            g.ctx = f.ctx;
+            g.inputs = in;
+            g.n_inputs = inputs.n;
+            tci_ox_export_file(&g, out, outputs.n, how, path);
+        }
+    }
+    tci_scratch_free(&g.s);
+    return tci_frame_status(&f);
+}

@@ -1,0 +1,116 @@
+/* onnx/onnx.h - models of other frameworks: ONNX files in and out. The public half of tc_onnx.h. */
+#ifndef TC_ONNX_ONNX_H
+#define TC_ONNX_ONNX_H
+
+#include "../api/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- import ----
+ * tc_onnx_load(ctx, "net.onnx", &options, &model) reads an ONNX model (ai.onnx, opsets 1 to 28) and
+ * builds its graph as tensors of ctx; from there everything of tc applies: tc_compile_fn, tc_grad,
+ * tc_export_c. Weights are leaves over the mapped file where they are aligned, else copies;
+ * external data is read from files in the model's directory. Shape arithmetic (Shape, Gather,
+ * Concat, Reshape, ...) is computed while the graph is built, with symbolic sizes too, so that no
+ * trace of it is left in the program. docs/onnx.md lists the operators.
+ *
+ *     tc_onnx_model *model = NULL;
+ *     if (tc_onnx_load(ctx, "net.onnx", NULL, &model) != TC_OK) puts(tc_error(ctx));
+ *     tc_program *f = NULL;
+ *     tc_compile_fn(TC_TENSORS_N(model->inputs, model->n_inputs),
+ *                   TC_TENSORS_N(model->outputs, model->n_outputs), NULL, &f);
+ *
+ * A file may come from anybody: whatever its bytes are, they are refused or are a graph. Nothing in
+ * it is executed. It must not be written to or cut short while its weights are in use. */
+
+/* What the caller knows of an input of the graph. */
+typedef struct tc_onnx_input {
+    const char *name;
+    int rank;
+    const int64_t *sizes; /* NULL: as the model has it. Numbers, or TC_DIM */
+    /* The value that the input has in every run, n elements of its dtype in row-major order, or
+     * NULL. It is looked at where a shape, an axis or a condition follows from the input, which is
+     * then a constant of the graph and no input any more; n is the product of `sizes`. */
+    const void *value;
+} tc_onnx_input;
+/* A size that the model names, or leaves without a name: "x.2" is axis 2 of input x. For example
+ * {"height", tc_dim_mul(TC_DIM("rows", 1, 64), 32)}: a multiple of 32, as strided networks need. */
+typedef struct tc_onnx_size {
+    const char *name;
+    int64_t size;
+} tc_onnx_size;
+/* Zero in every field: defaults. */
+typedef struct tc_onnx_options {
+    const tc_onnx_input *inputs; /* about some or all inputs */
+    int n_inputs;
+    const tc_onnx_size *sizes; /* where `inputs` does not tell them */
+    int n_sizes;
+    /* A size that the model leaves open and that neither list tells: TC_DIM(its name,
+     * 1, largest) under TC_DYNAMIC_SHAPES. 0: 65536. Without TC_DYNAMIC_SHAPES it is an error,
+     * which names the input. */
+    int64_t largest;
+    bool parameters; /* float initializers become parameters (tc_param), named as in the model */
+} tc_onnx_options;
+
+/* One block of memory; the tensors live as long as the scope in which they were made. */
+typedef struct tc_onnx_model {
+    int n_inputs, n_outputs, n_parameters;
+    tc_tensor *inputs, *outputs, *parameters;
+    const char *const *input_names, *const *output_names; /* in the order of the graph */
+    /* counts[i]: TC_NONE, or, for an output whose size follows from values (NonZero, Compress,
+     * Unique), how many of its elements along axes[i] are valid, 0-d i64; the rest is 0. */
+    tc_tensor *counts;
+    int *axes;
+    int opset; /* of ai.onnx */
+} tc_onnx_model;
+
+/* On failure *model is NULL and tc_error(ctx) tells, with file, node and op: TC_ERR_IO (the file
+ * cannot be read, or is damaged), TC_ERR_UNSUPPORTED (an op, an attribute or a dtype that tc does
+ * not have, or a shape that follows from an input without a value), TC_ERR_SHAPE, TC_ERR_DTYPE and
+ * the other statuses of the ops (the model is wrong), TC_ERR_MEMORY. */
+TC_API tc_status tc_onnx_load_at(tc_ctx *ctx, const char *path, const tc_onnx_options *options,
+                                 tc_onnx_model **model, tc_site here);
+#define tc_onnx_load(ctx, path, options, model)                                                    \
+    tc_onnx_load_at((ctx), (path), (options), (model), TC_HERE)
+/* The same of a model in memory, whose weights are copied. External data is TC_ERR_UNSUPPORTED. */
+TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n,
+                                        const tc_onnx_options *options, tc_onnx_model **model,
+                                        tc_site here);
+#define tc_onnx_load_memory(ctx, bytes, n, options, model)                                         \
+    tc_onnx_load_memory_at((ctx), (bytes), (n), (options), (model), TC_HERE)
+/* NULL is fine. Tensors stay. */
+TC_API void tc_onnx_free(tc_onnx_model *model);
+/* ---- export ----
+ * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
+ * writes the graph as an ONNX model of opset 21: composites by the operator of the same meaning
+ * (Softmax, LayerNormalization, MatMul, ...), all else by primitive ones. Captured memory goes
+ * into the file with the value that it has now, parameters under their names; symbolic sizes
+ * become dim_params. Files appear complete or not at all.
+ *
+ *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
+ *
+ * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, repetitions, effects of
+ * tc_assign, ops of the user's own, symbolic sizes that are not those of an input), which the text
+ * names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
+ * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
+ * tells. */
+typedef struct tc_onnx_export {
+    const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
+    bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
+} tc_onnx_export;
+/* how NULL: defaults. */
+TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
+                                   const char *path, tc_site here);
+#define tc_export_onnx(...) tc_export_onnx_at(__VA_ARGS__, TC_HERE)
+
+/* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
+ * last one. */
+TC_API const char *tc_onnx_op_name(int i);
+TC_API const char *tc_onnx_op_how(int i);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

@@ -1,0 +1,44 @@
+/* plan/split_k.h - a contraction as parts of K, for the routes that cut it.
+ *
+ * In: a CONTRACT. Out: its summed axes, and the nodes of its parts once at and length are chosen. */
+#ifndef TCI_PLAN_SPLIT_K_H
+#define TCI_PLAN_SPLIT_K_H
+
+#include "route.h"
+
+/* Of the models of blocks of threads, in cycles of a processor (measured on an H100). */
+enum {
+    TCI_PARTS_MANY = 512,         /* parts, at most, */
+    TCI_PARTS_LEAST_HALVES = 256, /* of halves, of no fewer products */
+    TCI_PARTS_PROCESSORS = 132,
+    TCI_PARTS_LAUNCH = 3500,      /* of the kernel that adds up the parts */
+    TCI_PARTS_CYCLE_BYTES = 1500  /* of partial sums, for all processors together */
+};
+
+typedef struct tci_parts {
+    const tci_algo *a;
+    tci_scratch *s;
+    tci_graph *g;
+    const tci_node *n;
+    const tci_contraction *c;
+    tc_dtype sum;                /* of products and sums: n's, f32 for halves */
+    tci_node *in[2];
+    int64_t *labels[2];
+    const int64_t *out;
+    int64_t *summed, *sizes;     /* labels and their sizes, outermost first */
+    int n_summed;
+    int64_t fresh;               /* a label that nothing has */
+    int at;                      /* summed[at] is cut; those before it are parts as they are */
+    int64_t length;              /* elements of summed[at] in a part */
+} tci_parts;
+
+/* Fills what n is; false where it is left alone whatever its sizes. */
+TCI_FN bool tci_parts_begin(tci_parts *p);
+/* Products of a sum. */
+TCI_FN double tci_parts_products(const tci_parts *p);
+/* Bytes of partial sums, written and read. */
+TCI_FN double tci_parts_moved(const tci_parts *p);
+/* The sum of the parts that were chosen, and a line in `orders`. */
+TCI_FN tci_node *tci_parts_made(tci_parts *p);
+
+#endif

@@ -1,0 +1,155 @@
+/* run/device_memory.c - see run/device_memory.h.
+ *
+ * In: requests for memory of devices. Out: memory, or the reason why there is none.
+ * The one idea: what idle calls hold (workspaces, copies of the user's buffers) is a cache, which
+ * the next run fills again; so before a run fails for want of memory, all programs of that device
+ * give back their idle calls, and the request is tried once more. */
+#include "device_memory.h"
+
+#include <stdio.h>
+
+#include "../base/alloc.h"
+
+enum { TCI_DEVICE_MEMORY_DEVICES = 32 };
+
+static struct {
+    tci_mutex lock;
+    tc_program *first; /* programs that run on devices, by next_on_device */
+    /* bytes that tc holds, by device in order of first use; atomic */
+    const tc_backend *devices[TCI_DEVICE_MEMORY_DEVICES];
+    int64_t held[TCI_DEVICE_MEMORY_DEVICES];
+} tci_device_memory = {.lock = TCI_MUTEX_INIT};
+
+static _Thread_local char tci_device_memory_why[240];
+
+TCI_FN void tci_device_memory_announce(void)
+{
+    tci_os_keep_over_fork(&tci_device_memory.lock, NULL);
+}
+
+TCI_FN const char *tci_device_memory_text(void)
+{
+    return tci_device_memory_why;
+}
+
+TCI_FN void tci_device_memory_enter(tc_program *f)
+{
+    pthread_mutex_lock(&tci_device_memory.lock);
+    f->next_on_device = tci_device_memory.first;
+    tci_device_memory.first = f;
+    pthread_mutex_unlock(&tci_device_memory.lock);
+}
+
+TCI_FN void tci_device_memory_leave(tc_program *f)
+{
+    pthread_mutex_lock(&tci_device_memory.lock);
+    tc_program **at = &tci_device_memory.first;
+    while (*at != f) {
+        at = &(*at)->next_on_device;
+    }
+    *at = f->next_on_device;
+    pthread_mutex_unlock(&tci_device_memory.lock);
+}
+
+/* Where the device's bytes are counted; NULL: there are too many devices. */
+static int64_t *tci_device_memory_held(const tc_backend *device)
+{
+    for (int i = 0; i < TCI_DEVICE_MEMORY_DEVICES; i++) {
+        const tc_backend *none = NULL;
+        if (__atomic_load_n(&tci_device_memory.devices[i], __ATOMIC_RELAXED) == device ||
+            __atomic_compare_exchange_n(&tci_device_memory.devices[i], &none, device, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
+            none == device) {
+            return &tci_device_memory.held[i];
+        }
+    }
+    return NULL;
+}
+
+static void tci_device_memory_count(const tc_backend *device, int64_t bytes)
+{
+    int64_t *held = tci_device_memory_held(device);
+    if (held) {
+        __atomic_add_fetch(held, bytes, __ATOMIC_RELAXED);
+    }
+}
+
+TCI_FN void tci_device_memory_free(const tc_backend *device, void *memory, int64_t bytes)
+{
+    device->free(device->user, memory);
+    tci_device_memory_count(device, -bytes);
+}
+
+static void tci_device_memory_tell(const tc_backend *device, int64_t bytes)
+{
+    int64_t left = -1, all = -1, *held = tci_device_memory_held(device);
+    char room[80] = "";
+    if (device->memory_left && !device->memory_left(device->user, &left, &all)) {
+        snprintf(room, sizeof(room), ", %lld of its %lld bytes are free", (long long)left,
+                 (long long)all);
+    }
+    snprintf(tci_device_memory_why, sizeof(tci_device_memory_why),
+             "%s has no memory left: wanted %lld bytes%s, tc holds %lld; idle workspaces were "
+             "given back", device->name, (long long)bytes, room,
+             held ? (long long)__atomic_load_n(held, __ATOMIC_RELAXED) : -1LL);
+}
+
+TCI_FN void *tci_device_memory_try(const tc_backend *device, int64_t bytes)
+{
+    void *memory = device->alloc(device->user, bytes);
+    if (memory) {
+        tci_device_memory_count(device, bytes);
+    } else {
+        tci_device_memory_tell(device, bytes);
+    }
+    return memory;
+}
+
+/* The idle calls of f, as a list. Under the room's lock. */
+static tc_call *tci_device_memory_take_idle(tc_program *f, tc_call *list)
+{
+    tc_call *spare = __atomic_exchange_n(&f->spare, NULL, __ATOMIC_ACQUIRE);
+    pthread_mutex_lock(f->lock);
+    tc_call *idle = f->idle;
+    f->idle = NULL;
+    pthread_mutex_unlock(f->lock);
+    while (idle) {
+        tc_call *next = idle->next;
+        idle->next = list;
+        list = idle;
+        idle = next;
+    }
+    if (spare) {
+        spare->next = list;
+        list = spare;
+    }
+    return list;
+}
+
+TCI_FN void tci_device_memory_reclaim(const tc_backend *device)
+{
+    tc_call *list = NULL;
+    pthread_mutex_lock(&tci_device_memory.lock);
+    for (tc_program *f = tci_device_memory.first; f; f = f->next_on_device) {
+        if (f->code->device == device) {
+            list = tci_device_memory_take_idle(f, list);
+        }
+    }
+    pthread_mutex_unlock(&tci_device_memory.lock);
+    while (list) {
+        tc_call *next = list->next;
+        tci_call_free(list);
+        list = next;
+    }
+    tci_cache_trim();
+}
+
+TCI_FN void *tci_device_memory_get(const tc_backend *device, int64_t bytes)
+{
+    void *memory = tci_device_memory_try(device, bytes);
+    if (!memory) {
+        tci_device_memory_reclaim(device);
+        memory = tci_device_memory_try(device, bytes);
+    }
+    return memory;
+}

@@ -1,0 +1,36 @@
+/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not know it. Its code
+ * is where TC_IMPLEMENTATION is defined, together with that of tc.h. */
+#include "tc.h"
+
+#include "onnx/onnx.h"
+
+#if defined(TC_IMPLEMENTATION) && !defined(TC_ONNX_IMPLEMENTED)
+#define TC_ONNX_IMPLEMENTED
+
+#include "base/protect.h"
+
+#include "onnx/proto.c"
+#include "onnx/known.c"
+#include "onnx/value.c"
+#include "onnx/fold.c"
+#include "onnx/elementwise.c"
+#include "onnx/shape.c"
+#include "onnx/reduce.c"
+#include "onnx/index.c"
+#include "onnx/window.c"
+#include "onnx/resize.c"
+#include "onnx/quantize.c"
+#include "onnx/signal.c"
+#include "onnx/attention.c"
+#include "onnx/recurrent.c"
+#include "onnx/control.c"
+#include "onnx/rows.c"
+#include "onnx/import.c"
+#include "onnx/write.c"
+#include "onnx/export.c"
+
+#undef TC_HERE
+#define TC_HERE (tci_here(__FILE__, __LINE__))
+
+#include "base/unprotect.h"
+#endif

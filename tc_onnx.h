@@ -1,0 +1,7697 @@
+/* tc_onnx.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
+/* ---- src/tc_onnx.h ---- */
+/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not know it. Its code
+ * is where TC_IMPLEMENTATION is defined, together with that of tc.h. */
+#include "tc.h"
+
+/* ---- src/onnx/onnx.h ---- */
+/* onnx/onnx.h - models of other frameworks: ONNX files in and out. The public half of tc_onnx.h. */
+#ifndef TC_ONNX_ONNX_H
+#define TC_ONNX_ONNX_H
+
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- import ----
+ * tc_onnx_load(ctx, "net.onnx", &options, &model) reads an ONNX model (ai.onnx, opsets 1 to 28) and
+ * builds its graph as tensors of ctx; from there everything of tc applies: tc_compile_fn, tc_grad,
+ * tc_export_c. Weights are leaves over the mapped file where they are aligned, else copies;
+ * external data is read from files in the model's directory. Shape arithmetic (Shape, Gather,
+ * Concat, Reshape, ...) is computed while the graph is built, with symbolic sizes too, so that no
+ * trace of it is left in the program. docs/onnx.md lists the operators.
+ *
+ *     tc_onnx_model *model = NULL;
+ *     if (tc_onnx_load(ctx, "net.onnx", NULL, &model) != TC_OK) puts(tc_error(ctx));
+ *     tc_program *f = NULL;
+ *     tc_compile_fn(TC_TENSORS_N(model->inputs, model->n_inputs),
+ *                   TC_TENSORS_N(model->outputs, model->n_outputs), NULL, &f);
+ *
+ * A file may come from anybody: whatever its bytes are, they are refused or are a graph. Nothing in
+ * it is executed. It must not be written to or cut short while its weights are in use. */
+
+/* What the caller knows of an input of the graph. */
+typedef struct tc_onnx_input {
+    const char *name;
+    int rank;
+    const int64_t *sizes; /* NULL: as the model has it. Numbers, or TC_DIM */
+    /* The value that the input has in every run, n elements of its dtype in row-major order, or
+     * NULL. It is looked at where a shape, an axis or a condition follows from the input, which is
+     * then a constant of the graph and no input any more; n is the product of `sizes`. */
+    const void *value;
+} tc_onnx_input;
+/* A size that the model names, or leaves without a name: "x.2" is axis 2 of input x. For example
+ * {"height", tc_dim_mul(TC_DIM("rows", 1, 64), 32)}: a multiple of 32, as strided networks need. */
+typedef struct tc_onnx_size {
+    const char *name;
+    int64_t size;
+} tc_onnx_size;
+/* Zero in every field: defaults. */
+typedef struct tc_onnx_options {
+    const tc_onnx_input *inputs; /* about some or all inputs */
+    int n_inputs;
+    const tc_onnx_size *sizes; /* where `inputs` does not tell them */
+    int n_sizes;
+    /* A size that the model leaves open and that neither list tells: TC_DIM(its name,
+     * 1, largest) under TC_DYNAMIC_SHAPES. 0: 65536. Without TC_DYNAMIC_SHAPES it is an error,
+     * which names the input. */
+    int64_t largest;
+    bool parameters; /* float initializers become parameters (tc_param), named as in the model */
+} tc_onnx_options;
+
+/* One block of memory; the tensors live as long as the scope in which they were made. */
+typedef struct tc_onnx_model {
+    int n_inputs, n_outputs, n_parameters;
+    tc_tensor *inputs, *outputs, *parameters;
+    const char *const *input_names, *const *output_names; /* in the order of the graph */
+    /* counts[i]: TC_NONE, or, for an output whose size follows from values (NonZero, Compress,
+     * Unique), how many of its elements along axes[i] are valid, 0-d i64; the rest is 0. */
+    tc_tensor *counts;
+    int *axes;
+    int opset; /* of ai.onnx */
+} tc_onnx_model;
+
+/* On failure *model is NULL and tc_error(ctx) tells, with file, node and op: TC_ERR_IO (the file
+ * cannot be read, or is damaged), TC_ERR_UNSUPPORTED (an op, an attribute or a dtype that tc does
+ * not have, or a shape that follows from an input without a value), TC_ERR_SHAPE, TC_ERR_DTYPE and
+ * the other statuses of the ops (the model is wrong), TC_ERR_MEMORY. */
+TC_API tc_status tc_onnx_load_at(tc_ctx *ctx, const char *path, const tc_onnx_options *options,
+                                 tc_onnx_model **model, tc_site here);
+#define tc_onnx_load(ctx, path, options, model)                                                    \
+    tc_onnx_load_at((ctx), (path), (options), (model), TC_HERE)
+/* The same of a model in memory, whose weights are copied. External data is TC_ERR_UNSUPPORTED. */
+TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n,
+                                        const tc_onnx_options *options, tc_onnx_model **model,
+                                        tc_site here);
+#define tc_onnx_load_memory(ctx, bytes, n, options, model)                                         \
+    tc_onnx_load_memory_at((ctx), (bytes), (n), (options), (model), TC_HERE)
+/* NULL is fine. Tensors stay. */
+TC_API void tc_onnx_free(tc_onnx_model *model);
+/* ---- export ----
+ * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
+ * writes the graph as an ONNX model of opset 21: composites by the operator of the same meaning
+ * (Softmax, LayerNormalization, MatMul, ...), all else by primitive ones. Captured memory goes
+ * into the file with the value that it has now, parameters under their names; symbolic sizes
+ * become dim_params. Files appear complete or not at all.
+ *
+ *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
+ *
+ * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, repetitions, effects of
+ * tc_assign, ops of the user's own, symbolic sizes that are not those of an input), which the text
+ * names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
+ * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
+ * tells. */
+typedef struct tc_onnx_export {
+    const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
+    bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
+} tc_onnx_export;
+/* how NULL: defaults. */
+TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
+                                   const char *path, tc_site here);
+#define tc_export_onnx(...) tc_export_onnx_at(__VA_ARGS__, TC_HERE)
+
+/* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
+ * last one. */
+TC_API const char *tc_onnx_op_name(int i);
+TC_API const char *tc_onnx_op_how(int i);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif
+
+#if defined(TC_IMPLEMENTATION) && !defined(TC_ONNX_IMPLEMENTED)
+#define TC_ONNX_IMPLEMENTED
+
+/* ---- src/base/protect.h ---- */
+/* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
+ *
+ * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
+ * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
+ * nothing: words in capitals that the rooms use begin with TC_ or TCI_, or are only ever pasted or
+ * made text of.
+ *
+ * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
+ * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
+ * Machines that keep excess precision are refused. Clang has no pragma for -fwrapv and
+ * -fno-strict-aliasing, so the rooms rely on neither: signed sums do not overflow (the unit tests
+ * are clean under Clang's UBSan, which GCC's cannot show as wrapv turns its check off), and memory
+ * of the user's types is moved by memcpy.
+ *
+ * The library is compiled again with each edit of the user's file, so that has to be quick, and its
+ * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,
+ * and GCC without the passes that take long and gain little; TCI_QUICK_BEGIN marks what works on
+ * elements and gets more. System headers (base/posix.h) come before the options change, so that
+ * their inline functions keep the user's options and may still be inlined into the user's code. */
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Weverything"
+#elif defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Waggregate-return"
+#pragma GCC diagnostic ignored "-Warith-conversion"
+#pragma GCC diagnostic ignored "-Wbad-function-cast"
+#pragma GCC diagnostic ignored "-Wc++-compat"
+#pragma GCC diagnostic ignored "-Wcast-align"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wclobbered"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wdate-time"
+#pragma GCC diagnostic ignored "-Wdeclaration-after-statement"
+#pragma GCC diagnostic ignored "-Wdouble-promotion"
+#pragma GCC diagnostic ignored "-Wfloat-conversion"
+#pragma GCC diagnostic ignored "-Wfloat-equal"
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-truncation"
+#pragma GCC diagnostic ignored "-Winline"
+#pragma GCC diagnostic ignored "-Wjump-misses-init"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wmissing-declarations"
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#pragma GCC diagnostic ignored "-Wnull-dereference"
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+#pragma GCC diagnostic ignored "-Wpadded"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wredundant-decls"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wsuggest-attribute=const"
+#pragma GCC diagnostic ignored "-Wsuggest-attribute=noreturn"
+#pragma GCC diagnostic ignored "-Wsuggest-attribute=pure"
+#pragma GCC diagnostic ignored "-Wswitch-default"
+#pragma GCC diagnostic ignored "-Wswitch-enum"
+#pragma GCC diagnostic ignored "-Wtraditional-conversion"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wunsuffixed-float-constants"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-macros"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wvla"
+#endif
+
+
+/* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 && \
+    __FLT_EVAL_METHOD__ != 32
+#error "tc: float and double must be evaluated in their own type (32-bit x86: -msse2 -mfpmath=sse)"
+#endif
+
+#if defined(__clang__)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "tc: compile the file with TC_IMPLEMENTATION without -ffast-math and -ffinite-math-only"
+#endif
+#pragma float_control(precise, on, push)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#endif
+#pragma STDC FP_CONTRACT OFF
+
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
+#pragma GCC optimize("Os")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-gcse,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-thread-jumps,no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf,no-ipa-pure-const")
+#pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
+#pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
+#endif
+#pragma GCC optimize("fp-contract=off,no-fast-math,no-unsafe-math-optimizations")
+#pragma GCC optimize("no-finite-math-only,no-associative-math,no-reciprocal-math,signed-zeros")
+#pragma GCC optimize("trapping-math,no-cx-limited-range,wrapv,no-strict-aliasing")
+#pragma GCC optimize("no-single-precision-constant")
+#endif
+
+/* ---- src/onnx/proto.c ---- */
+/* onnx/proto.c - reads the wire format of ONNX files (onnx/proto.h).
+ *
+ * The one idea: a cursor over a message, whose every step is checked against its end, and a
+ * function for each message that takes the fields it knows and skips the rest. Lists of numbers
+ * come packed or one by one (models before 2020), or mixed: both are appended. */
+/* ---- src/onnx/proto.h ---- */
+/* onnx/proto.h - an ONNX file as structs: the wire format of protobuf, read without a library.
+ *
+ * In: bytes from anybody. Out: the model in a scratch; names and data point into the scratch or
+ * into the bytes. Whatever does not fit leaves by tci_scratch_fail with TC_ERR_IO. Field numbers
+ * are those of onnx.proto (github.com/onnx/onnx, IR version 13). */
+#ifndef TCI_ONNX_PROTO_H
+#define TCI_ONNX_PROTO_H
+
+
+struct tci_onnx_graph;
+
+/* TensorProto. data: dense, little-endian; NULL with `place` set: in another file. */
+typedef struct tci_onnx_tensor {
+    const char *name, *place;
+    int type;               /* TensorProto.DataType */
+    int rank;
+    const int64_t *sizes;
+    int64_t count, bytes;   /* bytes: of data */
+    int64_t offset, length; /* in that file; length -1: to its end */
+    const char *data;
+} tci_onnx_tensor;
+
+typedef enum tci_onnx_kind {
+    TCI_ONNX_NOTHING, TCI_ONNX_FLOAT, TCI_ONNX_INT, TCI_ONNX_STRING, TCI_ONNX_TENSOR,
+    TCI_ONNX_GRAPH, TCI_ONNX_FLOATS, TCI_ONNX_INTS, TCI_ONNX_STRINGS
+} tci_onnx_kind;
+
+typedef struct tci_onnx_attr {
+    const char *name;
+    const char *ref;        /* attribute of the enclosing function that it stands for, or NULL */
+    tci_onnx_kind kind;
+    double f;
+    int64_t i;
+    const char *s;
+    const tci_onnx_tensor *t;
+    const struct tci_onnx_graph *g;
+    int n;                  /* of the list */
+    const double *floats;
+    const int64_t *ints;
+    const char *const *strings;
+} tci_onnx_attr;
+
+typedef struct tci_onnx_node {
+    const char *name, *op, *domain;
+    const char **in, **out; /* "": left out */
+    tci_onnx_attr *attrs;
+    int n_in, n_out, n_attrs;
+    int cap_in, cap_out, cap_attrs;
+    int number;             /* in its graph */
+} tci_onnx_node;
+
+/* ValueInfoProto of a tensor. rank -1: not told. */
+typedef struct tci_onnx_info {
+    const char *name;
+    int type, rank;         /* type 0: no tensor */
+    int64_t *sizes;         /* -1: `params` has its name, or "" */
+    const char **params;
+} tci_onnx_info;
+
+typedef struct tci_onnx_graph {
+    const char *name;
+    tci_onnx_node *nodes; int n_nodes, cap_nodes;
+    tci_onnx_tensor *tensors; int n_tensors, cap_tensors;
+    tci_onnx_info *inputs; int n_inputs, cap_inputs;
+    tci_onnx_info *outputs; int n_outputs, cap_outputs;
+    bool is_sparse;         /* has a sparse initializer */
+} tci_onnx_graph;
+
+typedef struct tci_onnx_opset { const char *domain; int64_t version; } tci_onnx_opset;
+
+typedef struct tci_onnx_function {
+    const char *name, *domain;
+    const char **in, **out, **params; /* params: attributes without a default */
+    tci_onnx_attr *defaults;
+    tci_onnx_node *nodes;
+    tci_onnx_opset *opsets;
+    int n_in, n_out, n_params, n_defaults, n_nodes, n_opsets;
+    int cap_in, cap_out, cap_params, cap_defaults, cap_nodes, cap_opsets;
+} tci_onnx_function;
+
+typedef struct tci_onnx_proto {
+    int64_t ir;
+    tci_onnx_graph *graph;
+    tci_onnx_function *functions; int n_functions, cap_functions;
+    tci_onnx_opset *opsets; int n_opsets, cap_opsets;
+} tci_onnx_proto;
+
+/* Bytes of an element of a TensorProto.DataType that tc has, and its dtype; TC_DTYPE_COUNT and 0
+ * of others. */
+TCI_FN tc_dtype tci_onnx_dtype(int64_t type);
+TCI_FN int tci_onnx_type_of(tc_dtype dtype); /* and back */
+TCI_FN const char *tci_onnx_type_name(int64_t type); /* "FLOAT8E4M3FN" */
+TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t n);
+
+#endif
+
+
+/* ---- src/onnx/proto.c, continued ---- */
+#include <inttypes.h>
+#include <string.h>
+
+
+enum { TCI_PB_DEEPEST = 32, TCI_PB_RANK_MAX = 64 };
+
+typedef struct tci_pb {
+    const unsigned char *at, *end;
+    tci_scratch *s;
+    int depth;       /* graphs within graphs */
+} tci_pb;
+
+/* A field; wire 0: number, 1 and 5: number of 8 and 4 bytes, 2: bytes. */
+typedef struct tci_pb_field {
+    uint64_t id, value;
+    int wire;
+    tci_pb bytes;
+} tci_pb_field;
+
+static void tci_pb_bad(const tci_pb *p, const char *what)
+{
+    tci_scratch_fail(p->s, TC_ERR_IO, "it is damaged, or no ONNX model: %s", what);
+}
+
+static uint64_t tci_pb_varint(tci_pb *p)
+{
+    uint64_t v = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        if (p->at == p->end) {
+            tci_pb_bad(p, "it ends within a number");
+        }
+        unsigned char c = *p->at++;
+        v |= (uint64_t)(c & 0x7f) << shift;
+        if (!(c & 0x80)) {
+            return v;
+        }
+    }
+    tci_pb_bad(p, "a number has more than 64 bits");
+    return 0;
+}
+
+static uint64_t tci_pb_fixed(tci_pb *p, int bytes)
+{
+    uint64_t v = 0;
+    if (p->end - p->at < bytes) {
+        tci_pb_bad(p, "it ends within a number");
+    }
+    for (int i = 0; i < bytes; i++) {
+        v |= (uint64_t)p->at[i] << 8 * i;
+    }
+    p->at += bytes;
+    return v;
+}
+
+/* False at the end of the message. */
+static bool tci_pb_next(tci_pb *p, tci_pb_field *f)
+{
+    if (p->at == p->end) {
+        return false;
+    }
+    uint64_t key = tci_pb_varint(p);
+    f->id = key >> 3;
+    f->wire = (int)(key & 7);
+    f->bytes = *p;
+    if (f->wire == 0) {
+        f->value = tci_pb_varint(p);
+    } else if (f->wire == 1 || f->wire == 5) {
+        f->value = tci_pb_fixed(p, f->wire == 1 ? 8 : 4);
+    } else if (f->wire == 2) {
+        f->value = tci_pb_varint(p);
+        if (f->value > (uint64_t)(p->end - p->at)) {
+            tci_pb_bad(p, "a part of it is longer than the whole");
+        }
+        f->bytes.at = p->at;
+        f->bytes.end = p->at = p->at + f->value;
+    } else {
+        tci_pb_bad(p, "an unknown kind of field");
+    }
+    return true;
+}
+
+/* The field's bytes, which must be such. */
+static tci_pb *tci_pb_bytes(tci_pb_field *f)
+{
+    if (f->wire != 2) {
+        tci_pb_bad(&f->bytes, "a number where text or a message is expected");
+    }
+    return &f->bytes;
+}
+
+static const char *tci_pb_text(tci_pb_field *f)
+{
+    tci_pb *p = tci_pb_bytes(f);
+    size_t n = (size_t)(p->end - p->at);
+    char *text = tci_scratch_get(p->s, n + 1);
+    memcpy(text, p->at, n);
+    if (memchr(text, 0, n)) {
+        tci_pb_bad(p, "a name with a NUL in it");
+    }
+    return text;
+}
+
+static int64_t tci_pb_int(tci_pb_field *f)
+{
+    if (f->wire == 2) {
+        tci_pb_bad(&f->bytes, "text where a number is expected");
+    }
+    return (int64_t)f->value;
+}
+
+static double tci_pb_float(uint64_t bits, int wire)
+{
+    uint32_t narrow = (uint32_t)bits;
+    float x;
+    double y;
+    memcpy(&x, &narrow, sizeof(x));
+    memcpy(&y, &bits, sizeof(y));
+    return wire == 1 ? y : (double)x;
+}
+
+/* Numbers of one field, packed or not, appended to a list of 64-bit words. width: 0 for varints,
+ * else bytes of each. */
+typedef struct tci_pb_list { uint64_t *items; int n, cap; } tci_pb_list;
+
+static void tci_pb_append(tci_pb_field *f, int width, tci_pb_list *list)
+{
+    tci_scratch *s = f->bytes.s;
+    if (f->wire != 2) {
+        TCI_PUSH(s, list->items, list->n, list->cap, f->value);
+        return;
+    }
+    tci_pb p = f->bytes;
+    while (p.at < p.end) {
+        uint64_t v = width ? tci_pb_fixed(&p, width) : tci_pb_varint(&p);
+        TCI_PUSH(s, list->items, list->n, list->cap, v);
+    }
+}
+
+/* ---- TensorProto ---- */
+
+/* X(number, name, dtype): TensorProto.DataType. */
+#define TCI_ONNX_TYPES(X)                                                                          \
+    X(1, "FLOAT", TC_F32)                                                                          \
+    X(2, "UINT8", TC_U8)                                                                           \
+    X(3, "INT8", TC_I8)                                                                            \
+    X(4, "UINT16", TC_U16)                                                                         \
+    X(5, "INT16", TC_I16)                                                                          \
+    X(6, "INT32", TC_I32)                                                                          \
+    X(7, "INT64", TC_I64)                                                                          \
+    X(8, "STRING", TC_DTYPE_COUNT)                                                                 \
+    X(9, "BOOL", TC_BOOL)                                                                          \
+    X(10, "FLOAT16", TC_F16)                                                                       \
+    X(11, "DOUBLE", TC_F64)                                                                        \
+    X(12, "UINT32", TC_U32)                                                                        \
+    X(13, "UINT64", TC_U64)                                                                        \
+    X(14, "COMPLEX64", TC_DTYPE_COUNT)                                                             \
+    X(15, "COMPLEX128", TC_DTYPE_COUNT)                                                            \
+    X(16, "BFLOAT16", TC_BF16)                                                                     \
+    X(17, "FLOAT8E4M3FN", TC_DTYPE_COUNT)                                                          \
+    X(18, "FLOAT8E4M3FNUZ", TC_DTYPE_COUNT)                                                        \
+    X(19, "FLOAT8E5M2", TC_DTYPE_COUNT)                                                            \
+    X(20, "FLOAT8E5M2FNUZ", TC_DTYPE_COUNT)                                                        \
+    X(21, "UINT4", TC_DTYPE_COUNT)                                                                 \
+    X(22, "INT4", TC_DTYPE_COUNT)                                                                  \
+    X(23, "FLOAT4E2M1", TC_DTYPE_COUNT)                                                            \
+    X(24, "FLOAT8E8M0", TC_DTYPE_COUNT)                                                            \
+    X(25, "UINT2", TC_DTYPE_COUNT)                                                                 \
+    X(26, "INT2", TC_DTYPE_COUNT)
+
+typedef struct tci_onnx_type { int number; const char *name; tc_dtype dtype; } tci_onnx_type;
+static const tci_onnx_type tci_onnx_types[] = {
+#define TCI_ROW(number, name, dtype) {number, name, dtype},
+    TCI_ONNX_TYPES(TCI_ROW)
+#undef TCI_ROW
+};
+
+TCI_FN tc_dtype tci_onnx_dtype(int64_t type)
+{
+    return type >= 1 && type <= TCI_COUNT(tci_onnx_types) ? tci_onnx_types[type - 1].dtype
+                                                          : TC_DTYPE_COUNT;
+}
+
+TCI_FN int tci_onnx_type_of(tc_dtype dtype)
+{
+    for (int i = 0; i < TCI_COUNT(tci_onnx_types); i++) {
+        if (tci_onnx_types[i].dtype == dtype) {
+            return tci_onnx_types[i].number;
+        }
+    }
+    return 0;
+}
+
+TCI_FN const char *tci_onnx_type_name(int64_t type)
+{
+    return type >= 1 && type <= TCI_COUNT(tci_onnx_types) ? tci_onnx_types[type - 1].name
+                                                          : "an unknown type";
+}
+
+/* The typed lists of old files as dense bytes: words narrowed to elements. */
+static void tci_pb_dense(tci_pb *p, tci_onnx_tensor *t, const tci_pb_list *list)
+{
+    int width = tc_dtype_size(tci_onnx_dtype(t->type));
+    char *data = tci_scratch_get(p->s, (size_t)list->n * (size_t)width + 1);
+    for (int i = 0; i < list->n; i++) { /* little-endian */
+        for (int b = 0; b < width; b++) {
+            data[(int64_t)i * width + b] = (char)(list->items[i] >> 8 * b);
+        }
+    }
+    t->data = data;
+    t->bytes = (int64_t)list->n * width;
+}
+
+static void tci_pb_external(tci_pb *p, tci_onnx_tensor *t)
+{
+    const char *key = "", *value = "";
+    tci_pb_field f;
+    while (tci_pb_next(p, &f)) {
+        if (f.id == 1) {
+            key = tci_pb_text(&f);
+        } else if (f.id == 2) {
+            value = tci_pb_text(&f);
+        }
+    }
+    if (!strcmp(key, "location")) {
+        t->place = value;
+    } else if (!strcmp(key, "offset") || !strcmp(key, "length")) {
+        char *end;
+        errno = 0;
+        long long n = strtoll(value, &end, 10);
+        if (*end || end == value || n < 0 || errno) {
+            tci_pb_bad(p, "an offset or a length of external data is no number");
+        }
+        *(*key == 'o' ? &t->offset : &t->length) = n;
+    }
+}
+
+/* That the sizes and the data agree. */
+static void tci_pb_tensor_check(tci_pb *p, tci_onnx_tensor *t, bool external)
+{
+    int width = tc_dtype_size(tci_onnx_dtype(t->type));
+    t->count = 1;
+    for (int i = 0; i < t->rank; i++) {
+        if (t->sizes[i] < 0 || (t->sizes[i] && t->count > (INT64_C(1) << 48) / t->sizes[i])) {
+            tci_pb_bad(p, "a tensor has a negative or too large a size");
+        }
+        t->count *= t->sizes[i];
+    }
+    if (!external) {
+        t->place = NULL;
+        if (width && t->bytes != t->count * width) {
+            tci_scratch_fail(p->s, TC_ERR_IO, "it is damaged: tensor %.60s has %" PRId64 " bytes, "
+                             "its sizes need %" PRId64, t->name, t->bytes, t->count * width);
+        }
+    } else if (!t->place) {
+        tci_pb_bad(p, "external data without a location");
+    }
+}
+
+static void tci_pb_tensor(tci_pb *p, tci_onnx_tensor *t)
+{
+    tci_pb_list sizes = {NULL, 0, 0}, data = {NULL, 0, 0};
+    bool external = false;
+    tci_pb_field f;
+    *t = (tci_onnx_tensor){.name = "", .length = -1};
+    while (tci_pb_next(p, &f)) {
+        switch (f.id) {
+        case 1: tci_pb_append(&f, 0, &sizes); break;
+        case 2: t->type = (int)TCI_MIN(tci_pb_int(&f) & 0xffff, 0xffff); break;
+        case 4: tci_pb_append(&f, 4, &data); break;  /* float_data */
+        case 5:                                      /* int32_data */
+        case 7:                                      /* int64_data */
+        case 11: tci_pb_append(&f, 0, &data); break; /* uint64_data */
+        case 10: tci_pb_append(&f, 8, &data); break; /* double_data */
+        case 8: t->name = tci_pb_text(&f); break;
+        case 9:
+            t->data = (const char *)tci_pb_bytes(&f)->at;
+            t->bytes = f.bytes.end - f.bytes.at;
+            break;
+        case 13: tci_pb_external(tci_pb_bytes(&f), t); break;
+        case 14: external = tci_pb_int(&f) == 1; break;
+        default: break;
+        }
+    }
+    if (sizes.n > TCI_PB_RANK_MAX) {
+        tci_pb_bad(p, "a tensor has more than 64 axes");
+    }
+    t->rank = sizes.n;
+    t->sizes = (const int64_t *)(const void *)sizes.items;
+    if (!t->data) {
+        tci_pb_dense(p, t, &data);
+    }
+    tci_pb_tensor_check(p, t, external);
+}
+
+/* ---- AttributeProto, NodeProto ---- */
+
+static void tci_pb_graph(tci_pb *p, tci_onnx_graph *g);
+
+static void tci_pb_attr_value(tci_pb_field *f, tci_onnx_attr *a, tci_pb_list lists[2],
+                              const char ***strings, int *n_strings, int *cap_strings)
+{
+    tci_scratch *s = f->bytes.s;
+    switch (f->id) {
+    case 2: a->kind = TCI_ONNX_FLOAT; a->f = tci_pb_float((uint64_t)tci_pb_int(f), f->wire); break;
+    case 3: a->kind = TCI_ONNX_INT; a->i = tci_pb_int(f); break;
+    case 4: a->kind = TCI_ONNX_STRING; a->s = tci_pb_text(f); break;
+    case 5: {
+        tci_onnx_tensor *t = TCI_NEW(s, tci_onnx_tensor);
+        tci_pb_tensor(tci_pb_bytes(f), t);
+        a->kind = TCI_ONNX_TENSOR;
+        a->t = t;
+        break;
+    }
+    case 6: {
+        tci_onnx_graph *g = TCI_NEW(s, tci_onnx_graph);
+        tci_pb_graph(tci_pb_bytes(f), g);
+        a->kind = TCI_ONNX_GRAPH;
+        a->g = g;
+        break;
+    }
+    case 7: tci_pb_append(f, 4, &lists[0]); break;
+    case 8: tci_pb_append(f, 0, &lists[1]); break;
+    case 9: TCI_PUSH(s, *strings, *n_strings, *cap_strings, tci_pb_text(f)); break;
+    default: break;
+    }
+}
+
+/* Numbers of AttributeProto.AttributeType; an empty list has no field of its own. */
+static const tci_onnx_kind tci_pb_kinds[] = {
+    TCI_ONNX_NOTHING, TCI_ONNX_FLOAT, TCI_ONNX_INT, TCI_ONNX_STRING, TCI_ONNX_TENSOR,
+    TCI_ONNX_GRAPH, TCI_ONNX_FLOATS, TCI_ONNX_INTS, TCI_ONNX_STRINGS,
+};
+
+static void tci_pb_attr(tci_pb *p, tci_onnx_attr *a)
+{
+    tci_pb_list lists[2] = {{NULL, 0, 0}, {NULL, 0, 0}};
+    const char **strings = NULL;
+    int n_strings = 0, cap_strings = 0;
+    uint64_t type = 0;
+    tci_pb_field f;
+    *a = (tci_onnx_attr){.name = "", .s = ""};
+    while (tci_pb_next(p, &f)) {
+        if (f.id == 1) {
+            a->name = tci_pb_text(&f);
+        } else if (f.id == 20) {
+            type = (uint64_t)tci_pb_int(&f);
+        } else if (f.id == 21) {
+            a->ref = tci_pb_text(&f);
+        } else {
+            tci_pb_attr_value(&f, a, lists, &strings, &n_strings, &cap_strings);
+        }
+    }
+    double *floats = TCI_NEW_ARRAY(p->s, double, lists[0].n);
+    for (int i = 0; i < lists[0].n; i++) {
+        floats[i] = tci_pb_float(lists[0].items[i], 5);
+    }
+    if (lists[0].n) {
+        a->kind = TCI_ONNX_FLOATS;
+    } else if (lists[1].n) {
+        a->kind = TCI_ONNX_INTS;
+    } else if (n_strings) {
+        a->kind = TCI_ONNX_STRINGS;
+    }
+    a->kind = type && type < (uint64_t)TCI_COUNT(tci_pb_kinds) ? tci_pb_kinds[type] : a->kind;
+    bool broken = (a->kind == TCI_ONNX_TENSOR && !a->t) || (a->kind == TCI_ONNX_GRAPH && !a->g);
+    if (broken && !a->ref) {
+        tci_pb_bad(p, "an attribute without its value");
+    }
+    a->n = a->kind == TCI_ONNX_FLOATS ? lists[0].n : a->kind == TCI_ONNX_INTS ? lists[1].n
+                                                                              : n_strings;
+    a->floats = floats;
+    a->ints = (const int64_t *)(const void *)lists[1].items;
+    a->strings = strings;
+}
+
+static void tci_pb_node(tci_pb *p, tci_onnx_node *n, int number)
+{
+    tci_pb_field f;
+    *n = (tci_onnx_node){.name = "", .op = "", .domain = "", .number = number};
+    while (tci_pb_next(p, &f)) {
+        switch (f.id) {
+        case 1: TCI_PUSH(p->s, n->in, n->n_in, n->cap_in, tci_pb_text(&f)); break;
+        case 2: TCI_PUSH(p->s, n->out, n->n_out, n->cap_out, tci_pb_text(&f)); break;
+        case 3: n->name = tci_pb_text(&f); break;
+        case 4: n->op = tci_pb_text(&f); break;
+        case 5: {
+            tci_onnx_attr a;
+            tci_pb_attr(tci_pb_bytes(&f), &a);
+            TCI_PUSH(p->s, n->attrs, n->n_attrs, n->cap_attrs, a);
+            break;
+        }
+        case 7: n->domain = tci_pb_text(&f); break;
+        default: break;
+        }
+    }
+}
+
+/* ---- ValueInfoProto ---- */
+
+static void tci_pb_dim(tci_pb *p, int64_t *size, const char **param)
+{
+    tci_pb_field f;
+    *size = -1;
+    *param = "";
+    while (tci_pb_next(p, &f)) {
+        if (f.id == 1) {
+            *size = tci_pb_int(&f);
+        } else if (f.id == 2) {
+            *param = tci_pb_text(&f);
+        }
+    }
+    *size = *size < 0 ? -1 : *size;
+}
+
+static void tci_pb_shape(tci_pb *p, tci_onnx_info *v)
+{
+    int cap = 0, cap_params = 0, n = 0;
+    tci_pb_field f;
+    v->rank = 0;
+    while (tci_pb_next(p, &f)) {
+        if (f.id == 1) {
+            int64_t size;
+            const char *param;
+            tci_pb_dim(tci_pb_bytes(&f), &size, &param);
+            n = v->rank;
+            TCI_PUSH(p->s, v->sizes, v->rank, cap, size);
+            TCI_PUSH(p->s, v->params, n, cap_params, param);
+        }
+    }
+    if (v->rank > TCI_PB_RANK_MAX) {
+        tci_pb_bad(p, "a value has more than 64 axes");
+    }
+}
+
+/* TypeProto.Tensor */
+static void tci_pb_tensor_type(tci_pb *p, tci_onnx_info *v)
+{
+    tci_pb_field f;
+    while (tci_pb_next(p, &f)) {
+        if (f.id == 1) {
+            v->type = (int)(tci_pb_int(&f) & 0xffff);
+        } else if (f.id == 2) {
+            tci_pb_shape(tci_pb_bytes(&f), v);
+        }
+    }
+}
+
+static void tci_pb_info(tci_pb *p, tci_onnx_info *v)
+{
+    tci_pb_field f, inner;
+    *v = (tci_onnx_info){.name = "", .rank = -1};
+    while (tci_pb_next(p, &f)) {
+        if (f.id == 1) {
+            v->name = tci_pb_text(&f);
+        } else if (f.id == 2) {
+            tci_pb *type = tci_pb_bytes(&f);
+            while (tci_pb_next(type, &inner)) {
+                if (inner.id == 1) {
+                    tci_pb_tensor_type(tci_pb_bytes(&inner), v);
+                }
+            }
+        }
+    }
+}
+
+/* ---- GraphProto, FunctionProto, ModelProto ---- */
+
+static void tci_pb_graph(tci_pb *p, tci_onnx_graph *g)
+{
+    tci_pb_field f;
+    if (++p->depth > TCI_PB_DEEPEST) {
+        tci_pb_bad(p, "graphs nest more than 32 deep");
+    }
+    *g = (tci_onnx_graph){.name = ""};
+    while (tci_pb_next(p, &f)) {
+        switch (f.id) {
+        case 1: {
+            tci_onnx_node n;
+            tci_pb_node(tci_pb_bytes(&f), &n, g->n_nodes);
+            TCI_PUSH(p->s, g->nodes, g->n_nodes, g->cap_nodes, n);
+            break;
+        }
+        case 2: g->name = tci_pb_text(&f); break;
+        case 5: {
+            tci_onnx_tensor t;
+            tci_pb_tensor(tci_pb_bytes(&f), &t);
+            TCI_PUSH(p->s, g->tensors, g->n_tensors, g->cap_tensors, t);
+            break;
+        }
+        case 11:
+        case 12: {
+            tci_onnx_info v;
+            tci_pb_info(tci_pb_bytes(&f), &v);
+            if (f.id == 11) {
+                TCI_PUSH(p->s, g->inputs, g->n_inputs, g->cap_inputs, v);
+            } else {
+                TCI_PUSH(p->s, g->outputs, g->n_outputs, g->cap_outputs, v);
+            }
+            break;
+        }
+        case 15: g->is_sparse = true; break;
+        default: break;
+        }
+    }
+}
+
+static tci_onnx_opset tci_pb_opset(tci_pb *p)
+{
+    tci_onnx_opset o = {"", 1};
+    tci_pb_field f;
+    while (tci_pb_next(p, &f)) {
+        if (f.id == 1) {
+            o.domain = tci_pb_text(&f);
+        } else if (f.id == 2) {
+            o.version = tci_pb_int(&f);
+        }
+    }
+    return o;
+}
+
+static void tci_pb_function(tci_pb *p, tci_onnx_function *u)
+{
+    tci_scratch *s = p->s;
+    tci_pb_field f;
+    *u = (tci_onnx_function){.name = "", .domain = ""};
+    while (tci_pb_next(p, &f)) {
+        switch (f.id) {
+        case 1: u->name = tci_pb_text(&f); break;
+        case 4: TCI_PUSH(s, u->in, u->n_in, u->cap_in, tci_pb_text(&f)); break;
+        case 5: TCI_PUSH(s, u->out, u->n_out, u->cap_out, tci_pb_text(&f)); break;
+        case 6: TCI_PUSH(s, u->params, u->n_params, u->cap_params, tci_pb_text(&f)); break;
+        case 7: {
+            tci_onnx_node n;
+            tci_pb_node(tci_pb_bytes(&f), &n, u->n_nodes);
+            TCI_PUSH(s, u->nodes, u->n_nodes, u->cap_nodes, n);
+            break;
+        }
+        case 9: TCI_PUSH(s, u->opsets, u->n_opsets, u->cap_opsets, tci_pb_opset(tci_pb_bytes(&f)));
+            break;
+        case 10: u->domain = tci_pb_text(&f); break;
+        case 11: {
+            tci_onnx_attr a;
+            tci_pb_attr(tci_pb_bytes(&f), &a);
+            TCI_PUSH(s, u->defaults, u->n_defaults, u->cap_defaults, a);
+            break;
+        }
+        default: break;
+        }
+    }
+}
+
+TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t n)
+{
+    const unsigned char *at = bytes;
+    tci_pb p = {at, at + n, s, 0};
+    tci_onnx_proto *m = TCI_NEW(s, tci_onnx_proto);
+    tci_pb_field f;
+    while (tci_pb_next(&p, &f)) {
+        if (f.id == 1) {
+            m->ir = tci_pb_int(&f);
+        } else if (f.id == 7) {
+            m->graph = TCI_NEW(s, tci_onnx_graph);
+            tci_pb_graph(tci_pb_bytes(&f), m->graph);
+        } else if (f.id == 8) {
+            TCI_PUSH(s, m->opsets, m->n_opsets, m->cap_opsets, tci_pb_opset(tci_pb_bytes(&f)));
+        } else if (f.id == 25) {
+            tci_onnx_function u;
+            tci_pb_function(tci_pb_bytes(&f), &u);
+            TCI_PUSH(s, m->functions, m->n_functions, m->cap_functions, u);
+        }
+    }
+    if (!m->graph) {
+        tci_pb_bad(&p, "it has no graph");
+    }
+    return m;
+}
+/* ---- src/onnx/known.c ---- */
+/* onnx/known.c - known values: small arrays of numbers and symbolic sizes, and tensors of them. */
+/* ---- src/onnx/import.h ---- */
+/* onnx/import.h - an ONNX graph under way to tensors of tc: values, operators, and what their rooms
+ * share.
+ *
+ * A value is a tensor, or is known: its elements are numbers or symbolic sizes, computed while the
+ * graph is built (onnx/fold.c). A known value becomes a tensor when an operator wants one. Nodes
+ * are taken in order (onnx/import.c); onnx/rows.h names the function of each operator.
+ *
+ * Failures leave by tci_ox_fail, which names node and op; the functions own nothing but what is in
+ * the scratch. They build graphs with the public calls of tc.h (onnx/here.h). */
+#ifndef TCI_ONNX_IMPORT_H
+#define TCI_ONNX_IMPORT_H
+
+
+/* An element: integers and bool in i, which may be symbolic; floats in f or, if den > 0, i / den.
+ * */
+typedef struct tci_ox_cell { int64_t i, den; double f; } tci_ox_cell;
+typedef struct tci_ox_known {
+    tc_dtype dtype;
+    int rank;
+    const int64_t *sizes; /* numbers */
+    int64_t n;
+    tci_ox_cell *cells;
+} tci_ox_known;
+
+/* Inputs of the graph on which a value depends: bit i for input i, the last for all from
+ * TCI_OX_INPUTS on and for states of loops, which have no value while the graph is built. */
+enum { TCI_OX_INPUTS = 63, TCI_OX_FOLD_MOST = 4096, TCI_OX_LIST_MOST = 1 << 20,
+       TCI_OX_RANK = 64 };
+#define TCI_OX_UNKNOWABLE (UINT64_C(1) << TCI_OX_INPUTS)
+
+typedef struct tci_ox_value {
+    const char *name;
+    tc_tensor t;
+    bool is_made;                 /* t is set */
+    const tci_ox_known *known;    /* or NULL */
+    tci_onnx_tensor *initializer; /* or NULL */
+    uint64_t depends;
+    bool is_cut;                  /* only the first `count` elements along `axis` are valid */
+    tc_tensor count;
+    int axis;
+    struct tci_ox_value *next;    /* in its bucket */
+} tci_ox_value;
+
+/* Names of a graph, and those around it. */
+typedef struct tci_ox_names {
+    const struct tci_ox_names *around;
+    tci_ox_value **buckets;
+    uint32_t n_buckets, n;
+} tci_ox_names;
+
+/* A mapped file, counted: by the import, and by each leaf over it. */
+typedef struct tci_ox_file {
+    tci_owner owner; /* first */
+    int32_t refs;
+    char *map;
+    int64_t bytes;
+    const char *place;        /* as the model names it; in the scratch */
+    struct tci_ox_file *next;
+} tci_ox_file;
+
+struct tci_ox_op;
+typedef struct tci_ox {
+    tci_scratch *s;
+    /* Builds a graph within the one under way. inputs: its first n inputs; results: its outputs. */
+    void (*build)(const struct tci_ox_op *o, const tci_onnx_graph *g, tci_ox_value *inputs, int n,
+                  tci_ox_value **results);
+    tc_ctx *ctx;
+    tc_site here;
+    const tc_onnx_options *options;
+    const char *path;         /* of the model, or NULL: it is in memory */
+    tci_ox_file *files;
+    const tci_onnx_proto *proto;
+    uint64_t offered, fixed;  /* inputs whose value the caller told, and those that are constants */
+    bool again;               /* `fixed` grew: the graph is built anew */
+    const tci_ox_names *names;
+    const tci_onnx_node *caller; /* of the function under way, or NULL */
+    const tci_onnx_function *function;
+    const tci_onnx_opset *opsets; int n_opsets;
+    int depth;                /* graphs and functions within each other */
+    tc_tensor *parameters; int n_parameters, cap_parameters;
+} tci_ox;
+
+/* An operator under way. */
+typedef struct tci_ox_op {
+    tci_ox *m;
+    const struct tci_ox_row *row;
+    tc_site here;
+    tc_ctx *ctx;
+    tci_scratch *s;
+    const tci_onnx_node *node;
+    int64_t opset;
+    tci_ox_value **in, **out; /* in[i] NULL: left out */
+    int n_in, n_out;
+} tci_ox_op;
+
+TCI_FN void tci_ox_fail(const tci_ox_op *o, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
+/* ---- operands ---- */
+TCI_FN bool tci_ox_has(const tci_ox_op *o, int i);
+TCI_FN tc_tensor tci_ox_in(const tci_ox_op *o, int i);    /* fails where it is left out */
+TCI_FN tc_tensor tci_ox_maybe(const tci_ox_op *o, int i); /* TC_NONE */
+TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v);
+TCI_FN void tci_ox_out(const tci_ox_op *o, int i, tc_tensor t);
+TCI_FN void tci_ox_out_known(const tci_ox_op *o, int i, const tci_ox_known *k);
+TCI_FN bool tci_ox_wants(const tci_ox_op *o, int i);      /* output i is used */
+/* Elements of operand i, which must be known: computed, or read of a constant. `what` it is for. */
+TCI_FN const tci_ox_known *tci_ox_need(const tci_ox_op *o, int i, const char *what);
+TCI_FN const int64_t *tci_ox_need_ints(const tci_ox_op *o, int i, const char *what, int *n);
+TCI_FN int64_t tci_ox_need_int(const tci_ox_op *o, int i, const char *what);
+TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what);
+/* The same if it is known without asking for more; else NULL. */
+TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v);
+/* Whether the elements could be had by tci_ox_need. */
+TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
+/* ---- attributes ---- */
+TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name);
+TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise);
+TCI_FN double tci_ox_real(const tci_ox_op *o, const char *name, double otherwise);
+TCI_FN const char *tci_ox_text(const tci_ox_op *o, const char *name, const char *otherwise);
+TCI_FN const int64_t *tci_ox_ints(const tci_ox_op *o, const char *name, int *n); /* NULL */
+TCI_FN const tci_onnx_graph *tci_ox_body(const tci_ox_op *o, const char *name);
+TCI_FN tc_dtype tci_ox_dtype(const tci_ox_op *o, int64_t type);
+/* ---- shapes ---- */
+TCI_FN int tci_ox_axis(const tci_ox_op *o, int64_t axis, int rank);
+TCI_FN const int64_t *tci_ox_sizes(const tci_ox_op *o, tc_tensor t, int *rank); /* in the scratch */
+TCI_FN tc_tensor tci_ox_shape_as(const tci_ox_op *o, tc_tensor t, int rank, const int64_t *sizes);
+TCI_FN tc_tensor tci_ox_move(const tci_ox_op *o, tc_tensor t, const int64_t *order);
+static inline bool tci_ox_is_float(tc_dtype d) { return d >= TC_F16 && d <= TC_F64; }
+/* 0, 1, ... n - 1 along one of `rank` axes, i64. */
+TCI_FN tc_tensor tci_ox_places(const tci_ox_op *o, int64_t n, int rank, int axis);
+static inline bool tci_ox_given(tc_tensor t) { return !tci_is_none(t); }
+
+/* ---- known values: onnx/known.c, onnx/fold.c ---- */
+TCI_FN tci_ox_known *tci_ox_known_new(tci_scratch *s, tc_dtype dtype, int rank,
+                                      const int64_t *sizes);
+TCI_FN tci_ox_known *tci_ox_known_ints(tci_scratch *s, int n, const int64_t *items);
+/* Dense little-endian elements. */
+TCI_FN tci_ox_known *tci_ox_known_read(tci_scratch *s, tc_dtype dtype, int rank,
+                                       const int64_t *sizes, const void *data);
+TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at);
+static inline bool tci_ox_cell_is_number(tci_ox_cell c) { return tci_dim_is_known(c.i); }
+TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k);
+/* Computes the outputs if all operands are known and the op is one of shape arithmetic. */
+TCI_FN bool tci_ox_fold(tci_ox_op *o);
+
+/* ---- names, files and bodies: onnx/value.c ---- */
+TCI_FN void tci_ox_fail_tensor(const tci_ox_op *o, tc_tensor t); /* poisoned: with its text */
+TCI_FN const tci_onnx_attr *tci_ox_find_attr(const tci_onnx_attr *list, int n, const char *name);
+TCI_FN tci_ox_names tci_ox_names_new(tci_scratch *s, const tci_ox_names *around, int64_t expected);
+TCI_FN tci_ox_value *tci_ox_find(const tci_ox_names *names, const char *name); /* NULL: none */
+TCI_FN tci_ox_value *tci_ox_value_new(tci_scratch *s, const char *name);
+TCI_FN void tci_ox_declare(const tci_ox_op *o, tci_ox_names *names, tci_ox_value *v);
+/* Maps it and adds it to the import's files; place: as the model names it. */
+TCI_FN tci_ox_file *tci_ox_file_open(tci_ox *m, const char *path, const char *place);
+TCI_FN void tci_ox_file_release(tci_owner *owner);
+/* A value by its name, in the graph under way or around it; NULL. */
+TCI_FN tci_ox_value *tci_ox_lookup(const tci_ox_op *o, const char *name);
+/* For functions that tc calls while it builds a body: runs `build`, catching what leaves. */
+typedef void (*tci_ox_build)(tci_ox_op *o, void *user);
+TCI_FN tc_status tci_ox_within(tci_ox_op *o, tci_ox_build build, void *user);
+/* After a call with such a function failed: leaves as the body did, or with the call's error. */
+TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status);
+
+#endif
+/* ---- src/onnx/here.h ---- */
+/* onnx/here.h - the place of public calls that rooms of onnx/ make: that of the user's call.
+ * Included by the code of rooms alone; a variable `o` (tci_ox_op) must be in sight. src/tc_onnx.h
+ * ends it. */
+#undef TC_HERE
+#define TC_HERE (o->here)
+
+/* ---- src/onnx/known.c, continued ---- */
+#include <math.h>
+#include <string.h>
+
+TCI_FN tci_ox_known *tci_ox_known_new(tci_scratch *s, tc_dtype dtype, int rank,
+                                      const int64_t *sizes)
+{
+    tci_ox_known *k = TCI_NEW(s, tci_ox_known);
+    k->dtype = dtype;
+    k->rank = rank;
+    k->sizes = tci_scratch_copy(s, sizes, sizeof(*sizes) * (size_t)rank);
+    k->n = 1;
+    for (int i = 0; i < rank; i++) {
+        k->n *= sizes[i];
+    }
+    k->cells = TCI_NEW_ARRAY(s, tci_ox_cell, k->n);
+    return k;
+}
+
+TCI_FN tci_ox_known *tci_ox_known_ints(tci_scratch *s, int n, const int64_t *items)
+{
+    tci_ox_known *k = tci_ox_known_new(s, TC_I64, 1, (const int64_t[]){n});
+    for (int i = 0; i < n; i++) {
+        k->cells[i].i = items[i];
+    }
+    return k;
+}
+
+TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at)
+{
+    tci_ox_cell c = {0, 0, 0.0};
+    uint16_t half;
+    float x;
+    memcpy(&half, at, tc_dtype_size(dtype) >= 2 ? 2 : 0);
+    switch (dtype) {
+    case TC_BOOL: c.i = *at != 0; break;
+    case TC_U8: c.i = (unsigned char)*at; break;
+    case TC_I8: c.i = (signed char)*at; break;
+    case TC_U16: c.i = half; break;
+    case TC_I16: c.i = (int16_t)half; break;
+    case TC_U32: { uint32_t v; memcpy(&v, at, 4); c.i = v; break; }
+    case TC_I32: { int32_t v; memcpy(&v, at, 4); c.i = v; break; }
+    case TC_U64:
+    case TC_I64: memcpy(&c.i, at, 8); break;
+    case TC_F16: c.f = (double)tci_f16_bits_to_f32(half); break;
+    case TC_BF16: {
+        uint32_t bits = (uint32_t)half << 16;
+        memcpy(&x, &bits, 4);
+        c.f = (double)x;
+        break;
+    }
+    case TC_F32: memcpy(&x, at, 4); c.f = (double)x; break;
+    case TC_F64: memcpy(&c.f, at, 8); break;
+    default: break;
+    }
+    return c;
+}
+
+TCI_FN tci_ox_known *tci_ox_known_read(tci_scratch *s, tc_dtype dtype, int rank,
+                                       const int64_t *sizes, const void *data)
+{
+    tci_ox_known *k = tci_ox_known_new(s, dtype, rank, sizes);
+    for (int64_t i = 0; i < k->n; i++) {
+        k->cells[i] = tci_ox_read_cell(dtype, (const char *)data + i * tc_dtype_size(dtype));
+    }
+    return k;
+}
+
+/* ---- as tensors ---- */
+
+static bool tci_ox_is_uniform(const tci_ox_known *k)
+{
+    for (int64_t i = 1; i < k->n; i++) {
+        if (memcmp(&k->cells[i], &k->cells[0], sizeof(k->cells[0]))) {
+            return false;
+        }
+    }
+    return k->n > 0;
+}
+
+/* One element, 0-d. */
+static tc_tensor tci_ox_cell_tensor(const tci_ox_op *o, tc_dtype dtype, tci_ox_cell c)
+{
+    if (!tci_ox_is_float(dtype)) {
+        return tc_cast(tc_full(o->ctx, c.i, TC_I64), dtype);
+    }
+    if (c.den) {
+        return tc_cast(tc_div(tc_cast(tc_full(o->ctx, c.i, TC_I64), TC_F64), (double)c.den), dtype);
+    }
+    return tc_full(o->ctx, c.f, dtype);
+}
+
+TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k)
+{
+    bool floats = tci_ox_is_float(k->dtype), numbers = true;
+    for (int64_t i = 0; i < k->n; i++) {
+        numbers = numbers && tci_ox_cell_is_number(k->cells[i]) && !k->cells[i].den;
+    }
+    if (tci_ox_is_uniform(k)) {
+        tc_tensor one = tci_ox_cell_tensor(o, k->dtype, k->cells[0]);
+        return k->rank ? tc_expand_at(one, k->rank, k->sizes, o->here) : one;
+    }
+    if (numbers) {
+        int64_t *words = TCI_NEW_ARRAY(o->s, int64_t, k->n + 1);
+        for (int64_t i = 0; i < k->n; i++) {
+            if (floats) {
+                memcpy(&words[i], &k->cells[i].f, 8);
+            } else {
+                words[i] = k->cells[i].i;
+            }
+        }
+        return tc_cast(tc_copy_in_at(o->ctx, words, floats ? TC_F64 : TC_I64, k->rank, k->sizes,
+                                     NULL, o->here),
+                       k->dtype);
+    }
+    tc_tensor *items = TCI_NEW_ARRAY(o->s, tc_tensor, k->n);
+    for (int64_t i = 0; i < k->n; i++) {
+        items[i] = tci_ox_cell_tensor(o, k->dtype, k->cells[i]);
+    }
+    return tc_reshape_at(tc_stack(TC_TENSORS_N(items, (int)k->n), 0), k->rank, k->sizes, o->here);
+}
+/* ---- src/onnx/value.c ---- */
+/* onnx/value.c - what the functions of operators share: names, values, operands, attributes,
+ * shapes, weights in files, and bodies that tc calls while they are built.
+ *
+ * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. A
+ * function of an operator that builds a graph within the one under way does so by tci_ox.build. */
+
+#include <inttypes.h>
+#include <string.h>
+
+
+/* ---- failures ---- */
+
+TCI_FN void tci_ox_fail(const tci_ox_op *o, tc_status why, const char *format, ...)
+{
+    char text[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (o->node) {
+        tci_scratch_fail(o->s, why, "node %d %.40s%s(%.30s): %s", o->node->number, o->node->name,
+                         *o->node->name ? " " : "", o->node->op, text);
+    }
+    tci_scratch_fail(o->s, why, "%s", text);
+}
+
+/* The text of a poisoned tensor, from the name of the call on. */
+TCI_FN void tci_ox_fail_tensor(const tci_ox_op *o, tc_tensor t)
+{
+    const char *text = tc_error(t), *call = strstr(text, "tc_");
+    tci_ox_fail(o, tc_status_of(t), "%s", call ? call : text);
+}
+
+/* ---- names ---- */
+
+static uint32_t tci_ox_hash(const char *name)
+{
+    uint32_t h = 2166136261u;
+    for (; *name; name++) {
+        h = (h ^ (unsigned char)*name) * 16777619u;
+    }
+    return h;
+}
+
+TCI_FN tci_ox_value *tci_ox_find(const tci_ox_names *names, const char *name)
+{
+    uint32_t h = tci_ox_hash(name);
+    for (; names; names = names->around) {
+        for (tci_ox_value *v = names->buckets[h % names->n_buckets]; v; v = v->next) {
+            if (!strcmp(v->name, name)) {
+                return v;
+            }
+        }
+    }
+    return NULL;
+}
+
+TCI_FN tci_ox_value *tci_ox_lookup(const tci_ox_op *o, const char *name)
+{
+    return o->m->names ? tci_ox_find(o->m->names, name) : NULL;
+}
+
+TCI_FN tci_ox_names tci_ox_names_new(tci_scratch *s, const tci_ox_names *around, int64_t expected)
+{
+    tci_ox_names names = {.around = around, .n_buckets = (uint32_t)(expected * 2 + 16)};
+    names.buckets = TCI_NEW_ARRAY(s, tci_ox_value *, names.n_buckets);
+    return names;
+}
+
+TCI_FN void tci_ox_declare(const tci_ox_op *o, tci_ox_names *names, tci_ox_value *v)
+{
+    uint32_t at = tci_ox_hash(v->name) % names->n_buckets;
+    for (tci_ox_value *w = names->buckets[at]; w; w = w->next) {
+        if (!strcmp(v->name, w->name)) {
+            tci_ox_fail(o, TC_ERR_IO, "%.60s is given twice", v->name);
+        }
+    }
+    v->next = names->buckets[at];
+    names->buckets[at] = v;
+}
+
+TCI_FN tci_ox_value *tci_ox_value_new(tci_scratch *s, const char *name)
+{
+    tci_ox_value *v = TCI_NEW(s, tci_ox_value);
+    v->name = name;
+    v->t = v->count = TC_NONE;
+    return v;
+}
+
+/* ---- files ---- */
+
+TCI_FN void tci_ox_file_release(tci_owner *owner)
+{
+    tci_ox_file *f = (tci_ox_file *)(void *)owner;
+    if (__atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        munmap(f->map, (size_t)f->bytes);
+        tci_heap_free(f);
+    }
+}
+
+/* Maps it and adds it to the import's files. */
+TCI_FN tci_ox_file *tci_ox_file_open(tci_ox *m, const char *path, const char *place)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool is = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0;
+    const char *why = fd < 0 ? strerror(errno) : "it is empty, or no regular file";
+    void *map = is ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    why = is && map == MAP_FAILED ? strerror(errno) : why;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (map == MAP_FAILED) {
+        tci_scratch_fail(m->s, TC_ERR_IO, "%.80s cannot be read: %s", place, why);
+    }
+    tci_ox_file *f = tci_heap_get(sizeof(*f));
+    if (!f) {
+        munmap(map, (size_t)st.st_size);
+        tci_scratch_fail(m->s, TC_ERR_MEMORY, "out of memory");
+    }
+    *f = (tci_ox_file){.owner = {tci_ox_file_release}, .refs = 1, .map = map,
+                       .bytes = (int64_t)st.st_size, .place = place, .next = m->files};
+    m->files = f;
+    return f;
+}
+
+/* External data: a file next to the model, never outside of its directory. */
+static const tci_ox_file *tci_ox_external(const tci_ox_op *o, const tci_onnx_tensor *t)
+{
+    tci_ox *m = o->m;
+    for (const tci_ox_file *f = m->files; f; f = f->next) {
+        if (!strcmp(f->place, t->place)) {
+            return f;
+        }
+    }
+    if (!m->path) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "tensor %.40s is in the file %.40s: a model in memory "
+                    "has none (tc_onnx_load reads it)", t->name, t->place);
+    }
+    if (*t->place == '/' || !strcmp(t->place, "..") || !strncmp(t->place, "../", 3) ||
+        strstr(t->place, "/../")) {
+        tci_ox_fail(o, TC_ERR_IO, "tensor %.40s is in %.60s, outside of the model's directory",
+                    t->name, t->place);
+    }
+    const char *slash = strrchr(m->path, '/');
+    int n = slash ? (int)(slash - m->path) + 1 : 0;
+    return tci_ox_file_open(m, tci_scratch_printf(o->s, "%.*s%s", n, m->path, t->place), t->place);
+}
+
+/* Where the elements are; *file NULL: not in a file that can be borrowed from. */
+static const char *tci_ox_data(const tci_ox_op *o, const tci_onnx_tensor *t,
+                               const tci_ox_file **file)
+{
+    *file = NULL;
+    if (t->place) {
+        const tci_ox_file *f = tci_ox_external(o, t);
+        int64_t bytes = t->count * tc_dtype_size(tci_onnx_dtype(t->type));
+        if (t->offset > f->bytes || bytes > f->bytes - t->offset ||
+            (t->length >= 0 && t->length != bytes)) {
+            tci_ox_fail(o, TC_ERR_IO, "tensor %.40s needs %" PRId64 " bytes from %" PRId64 " on of "
+                        "%.40s, which has %" PRId64, t->name, bytes, t->offset, t->place, f->bytes);
+        }
+        *file = f;
+        return f->map + t->offset;
+    }
+    for (const tci_ox_file *f = o->m->files; f; f = f->next) {
+        if (t->data >= f->map && t->data < f->map + f->bytes) {
+            *file = f;
+        }
+    }
+    return t->data;
+}
+
+/* ---- values ---- */
+
+TCI_FN tc_dtype tci_ox_dtype(const tci_ox_op *o, int64_t type)
+{
+    tc_dtype d = tci_onnx_dtype(type);
+    if (d == TC_DTYPE_COUNT) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "dtype %s is not supported", tci_onnx_type_name(type));
+    }
+    return d;
+}
+
+static tc_tensor tci_ox_borrow(const tci_ox_op *o, const tci_onnx_tensor *t, tc_dtype dtype,
+                               const char *data, const tci_ox_file *file)
+{
+    tci_frame f = tci_frame_on(o->ctx, "tc_onnx_load", o->here);
+    tci_ox_file *owner = (tci_ox_file *)(uintptr_t)file;
+    __atomic_add_fetch(&owner->refs, 1, __ATOMIC_RELAXED);
+    tci_node *x = f.failed ? NULL : tci_leaf_borrow(&f, data, dtype, t->rank, t->sizes, NULL,
+                                                    &owner->owner);
+    if (!x) {
+        tci_ox_file_release(&owner->owner);
+    }
+    return tci_frame_end(&f, x);
+}
+
+static tc_tensor tci_ox_copy(const tci_ox_op *o, const tci_onnx_tensor *t, tc_dtype dtype,
+                             const char *data)
+{
+    int64_t bytes = t->count * tc_dtype_size(dtype);
+    char *copy = tci_scratch_get(o->s, (size_t)bytes + 1); /* aligned */
+    if (bytes) {
+        memcpy(copy, data, (size_t)bytes);
+    }
+    for (int64_t i = 0; dtype == TC_BOOL && i < bytes; i++) {
+        copy[i] = copy[i] != 0;
+    }
+    return tc_copy_in_at(o->ctx, copy, dtype, t->rank, t->sizes, NULL, o->here);
+}
+
+static tc_tensor tci_ox_parameter(const tci_ox_op *o, const tci_onnx_tensor *t, tc_dtype dtype,
+                                  const char *data)
+{
+    tci_ox *m = o->m;
+    int64_t *words = TCI_NEW_ARRAY(o->s, int64_t, t->rank + 1);
+    words[0] = dtype;
+    memcpy(words + 1, t->sizes, sizeof(*words) * (size_t)t->rank);
+    char *copy = tci_scratch_get(o->s, (size_t)(t->count * tc_dtype_size(dtype)) + 1);
+    memcpy(copy, data, (size_t)(t->count * tc_dtype_size(dtype)));
+    tc_tensor p = tc_named(tc_param_at(o->ctx, copy, t->rank + 1, words, o->here), t->name);
+    TCI_PUSH(m->s, m->parameters, m->n_parameters, m->cap_parameters, p);
+    return p;
+}
+
+/* A leaf for the elements of a TensorProto. */
+static tc_tensor tci_ox_leaf(const tci_ox_op *o, const tci_onnx_tensor *t, bool is_initializer)
+{
+    tc_dtype dtype = tci_ox_dtype(o, t->type);
+    const tci_ox_file *file;
+    const char *data = tci_ox_data(o, t, &file);
+    if (is_initializer && o->m->options->parameters && tci_ox_is_float(dtype) && t->count > 1) {
+        return tci_ox_parameter(o, t, dtype, data);
+    }
+    if (t->count <= 1) {
+        return tci_ox_known_tensor(o, tci_ox_known_read(o->s, dtype, t->rank, t->sizes, data));
+    }
+    if (file && dtype != TC_BOOL && tci_dtype_is_aligned(dtype, data)) {
+        return tci_ox_borrow(o, t, dtype, data, file);
+    }
+    return tci_ox_copy(o, t, dtype, data);
+}
+
+TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
+{
+    if (v->is_cut) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%.60s has as many elements as values say: it can only "
+                    "be an output of the graph", v->name);
+    }
+    if (!v->is_made) {
+        if (v->known) {
+            v->t = tci_ox_known_tensor(o, v->known);
+        } else if (v->initializer) {
+            v->t = tci_ox_leaf(o, v->initializer, true);
+        } else {
+            tci_ox_fail(o, TC_ERR_INTERNAL, "%.60s has no value", v->name);
+        }
+        v->is_made = true;
+        if (tc_status_of(v->t) != TC_OK) {
+            tci_ox_fail_tensor(o, v->t);
+        }
+    }
+    return v->t;
+}
+
+TCI_FN bool tci_ox_has(const tci_ox_op *o, int i)
+{
+    return i < o->n_in && o->in[i];
+}
+
+TCI_FN tc_tensor tci_ox_in(const tci_ox_op *o, int i)
+{
+    if (!tci_ox_has(o, i)) {
+        tci_ox_fail(o, TC_ERR_IO, "operand %d is left out", i);
+    }
+    return tci_ox_tensor(o, o->in[i]);
+}
+
+TCI_FN tc_tensor tci_ox_maybe(const tci_ox_op *o, int i)
+{
+    return tci_ox_has(o, i) ? tci_ox_in(o, i) : TC_NONE;
+}
+
+TCI_FN bool tci_ox_wants(const tci_ox_op *o, int i)
+{
+    return i < o->n_out && o->out[i];
+}
+
+TCI_FN void tci_ox_out(const tci_ox_op *o, int i, tc_tensor t)
+{
+    if (tc_status_of(t) != TC_OK) {
+        tci_ox_fail_tensor(o, t);
+    }
+    if (tci_ox_wants(o, i)) {
+        o->out[i]->t = t;
+        o->out[i]->is_made = true;
+    }
+}
+
+TCI_FN void tci_ox_out_known(const tci_ox_op *o, int i, const tci_ox_known *k)
+{
+    if (tci_ox_wants(o, i)) {
+        o->out[i]->known = k;
+        o->out[i]->depends = 0;
+    }
+}
+
+/* ---- known operands ---- */
+
+TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v)
+{
+    const tci_onnx_tensor *t = v->initializer;
+    if (!v->known && t && t->count <= TCI_OX_FOLD_MOST / 4) {
+        const tci_ox_file *file;
+        tc_dtype dtype = tci_ox_dtype(o, t->type);
+        v->known = tci_ox_known_read(o->s, dtype, t->rank, t->sizes, tci_ox_data(o, t, &file));
+    }
+    return v->known;
+}
+
+/* Elements of a tensor that depends on no input: computed now. */
+static const tci_ox_known *tci_ox_read(const tci_ox_op *o, tci_ox_value *v)
+{
+    int rank;
+    tc_tensor t = tci_ox_tensor(o, v);
+    const int64_t *sizes = tci_ox_sizes(o, t, &rank);
+    int64_t n = tc_nbytes(t);
+    if (n < 0 || tc_count(t) > TCI_OX_LIST_MOST) {
+        return NULL;
+    }
+    char *data = tci_scratch_get(o->s, (size_t)n + 1);
+    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, n), o->here);
+    if (status == TC_ERR_ARGUMENT) { /* a symbolic size is in it */
+        return NULL;
+    } else if (status != TC_OK) {
+        tci_ox_fail(o, status, "%s", tc_error(t));
+    }
+    return tci_ox_known_read(o->s, tc_dtype_of(t), rank, sizes, data);
+}
+
+TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v)
+{
+    if (!v->known && !v->initializer && !v->depends) {
+        v->known = tci_ox_read(o, v);
+        return v->known != NULL;
+    }
+    return v->known || v->initializer || !(v->depends & ~o->m->offered);
+}
+
+static void tci_ox_fail_unknown(const tci_ox_op *o, const tci_ox_value *v, const char *what)
+{
+    const tci_onnx_graph *g = o->m->proto->graph;
+    uint64_t missing = v->depends & ~o->m->offered;
+    if ((missing & TCI_OX_UNKNOWABLE) || !missing) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%s (%.40s) follows from values that only a run knows",
+                    what, v->name);
+    }
+    int i = 0;
+    while (i < TCI_OX_INPUTS && !(missing >> i & 1)) {
+        i++;
+    }
+    tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%s (%.40s) follows from the value of input %.40s, which "
+                "must be told (tc_onnx_options.inputs)", what, v->name,
+                i < g->n_inputs ? g->inputs[i].name : "");
+}
+
+TCI_FN const tci_ox_known *tci_ox_need(const tci_ox_op *o, int i, const char *what)
+{
+    if (!tci_ox_has(o, i)) {
+        tci_ox_fail(o, TC_ERR_IO, "%s is left out", what);
+    }
+    tci_ox_value *v = o->in[i];
+    if (tci_ox_known_of(o, v)) {
+        return v->known;
+    }
+    if (!v->depends) {
+        v->known = tci_ox_read(o, v);
+    } else if (!(v->depends & ~o->m->offered)) {
+        o->m->fixed |= v->depends;
+        o->m->again = true;
+        tci_scratch_fail(o->s, TC_ERR_INTERNAL, "inputs become constants");
+    }
+    if (!v->known) {
+        tci_ox_fail_unknown(o, v, what);
+    }
+    return v->known;
+}
+
+TCI_FN const int64_t *tci_ox_need_ints(const tci_ox_op *o, int i, const char *what, int *n)
+{
+    const tci_ox_known *k = tci_ox_need(o, i, what);
+    int64_t *list = TCI_NEW_ARRAY(o->s, int64_t, k->n + 1);
+    for (int64_t j = 0; j < k->n; j++) {
+        list[j] = k->cells[j].i;
+    }
+    if (k->n > TCI_OX_LIST_MOST || tci_ox_is_float(k->dtype)) {
+        tci_ox_fail(o, TC_ERR_DTYPE, "%s is no list of integers", what);
+    }
+    *n = (int)k->n;
+    return list;
+}
+
+TCI_FN int64_t tci_ox_need_int(const tci_ox_op *o, int i, const char *what)
+{
+    int n;
+    const int64_t *list = tci_ox_need_ints(o, i, what, &n);
+    if (n != 1) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%s has %d elements: expected one", what, n);
+    }
+    return list[0];
+}
+
+TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what)
+{
+    const tci_ox_known *k = tci_ox_need(o, i, what);
+    if (k->n != 1 || k->cells[0].den || !tci_dim_is_known(k->cells[0].i)) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%s is not one number", what);
+    }
+    return tci_ox_is_float(k->dtype) ? k->cells[0].f : (double)k->cells[0].i;
+}
+
+/* ---- attributes ---- */
+
+TCI_FN const tci_onnx_attr *tci_ox_find_attr(const tci_onnx_attr *list, int n, const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(list[i].name, name)) {
+            return &list[i];
+        }
+    }
+    return NULL;
+}
+
+TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name)
+{
+    const tci_onnx_attr *a = tci_ox_find_attr(o->node->attrs, o->node->n_attrs, name);
+    return a && a->kind != TCI_ONNX_NOTHING ? a : NULL;
+}
+
+/* NULL: not given. */
+static const tci_onnx_attr *tci_ox_attr_of(const tci_ox_op *o, const char *name, tci_onnx_kind kind)
+{
+    const tci_onnx_attr *a = tci_ox_attr(o, name);
+    if (a && a->kind != kind) {
+        tci_ox_fail(o, TC_ERR_IO, "attribute %.40s has another type than the op says", name);
+    }
+    return a;
+}
+
+TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_INT);
+    return a ? a->i : otherwise;
+}
+
+TCI_FN double tci_ox_real(const tci_ox_op *o, const char *name, double otherwise)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_FLOAT);
+    return a ? a->f : otherwise;
+}
+
+TCI_FN const char *tci_ox_text(const tci_ox_op *o, const char *name, const char *otherwise)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_STRING);
+    return a ? a->s : otherwise;
+}
+
+TCI_FN const int64_t *tci_ox_ints(const tci_ox_op *o, const char *name, int *n)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_INTS);
+    static const int64_t none = 0;
+    *n = a ? a->n : 0;
+    return a ? a->n ? a->ints : &none : NULL;
+}
+
+TCI_FN const tci_onnx_graph *tci_ox_body(const tci_ox_op *o, const char *name)
+{
+    const tci_onnx_attr *a = tci_ox_attr_of(o, name, TCI_ONNX_GRAPH);
+    if (!a) {
+        tci_ox_fail(o, TC_ERR_IO, "graph %s is missing", name);
+    }
+    return a->g;
+}
+
+/* ---- shapes ---- */
+
+TCI_FN int tci_ox_axis(const tci_ox_op *o, int64_t axis, int rank)
+{
+    int64_t at = axis < 0 ? axis + rank : axis;
+    if (at < 0 || at >= rank) {
+        tci_ox_fail(o, TC_ERR_AXIS, "axis %" PRId64 " of %d axes", axis, rank);
+    }
+    return (int)at;
+}
+
+TCI_FN const int64_t *tci_ox_sizes(const tci_ox_op *o, tc_tensor t, int *rank)
+{
+    *rank = tc_rank(t);
+    if (*rank < 0) {
+        tci_ox_fail_tensor(o, t);
+    }
+    int64_t *sizes = TCI_NEW_ARRAY(o->s, int64_t, *rank + 1);
+    for (int i = 0; i < *rank; i++) {
+        sizes[i] = tc_size(t, i);
+    }
+    return sizes;
+}
+
+TCI_FN tc_tensor tci_ox_shape_as(const tci_ox_op *o, tc_tensor t, int rank, const int64_t *sizes)
+{
+    return tc_reshape_at(t, rank, sizes, o->here);
+}
+
+TCI_FN tc_tensor tci_ox_move(const tci_ox_op *o, tc_tensor t, const int64_t *order)
+{
+    return tc_permute_at(t, tc_rank(t), order, o->here);
+}
+
+TCI_FN tc_tensor tci_ox_places(const tci_ox_op *o, int64_t n, int rank, int axis)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(o->s, int64_t, rank + 1);
+    for (int i = 0; i < rank; i++) {
+        sizes[i] = i == axis ? n : 1;
+    }
+    return tci_ox_shape_as(o, tc_arange(o->ctx, 0, n, 1, TC_I64), rank, sizes);
+}
+
+/* ---- bodies ---- */
+
+TCI_FN tc_status tci_ox_within(tci_ox_op *o, tci_ox_build build, void *user)
+{
+    jmp_buf outer;
+    tci_ox *m = o->m;
+    const tci_ox_names *names = m->names;
+    const int depth = m->depth;
+    tc_status status = TC_OK;
+    memcpy(&outer, &o->s->escape, sizeof(outer));
+    if (setjmp(o->s->escape)) {
+        status = o->s->why;
+        m->names = names;
+        m->depth = depth;
+    } else {
+        o->s->why = TC_OK;
+        build(o, user);
+    }
+    memcpy(&o->s->escape, &outer, sizeof(outer));
+    return status;
+}
+
+TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status)
+{
+    if (status == TC_OK) {
+        return;
+    }
+    if (o->s->why != TC_OK) { /* the text of what left the body is still there */
+        longjmp(o->s->escape, 1);
+    }
+    const char *text = tc_error(o->ctx), *call = strstr(text, "tc_");
+    tci_ox_fail(o, status, "%s", call ? call : text);
+}
+/* ---- src/onnx/fold.c ---- */
+/* onnx/fold.c - shape arithmetic: operators whose operands are known while the graph is built.
+ *
+ * In: small arrays of numbers and symbolic sizes. Out: the same. Integers compute as tc_dim_add and
+ * the like, floats in double, rounded to float for f32; a float that stands for a symbolic size is
+ * a quotient of it by a whole number, so that Floor(Cast(size) / 2) stays exact. What has no such
+ * form is left to the program. */
+
+#include <math.h>
+#include <string.h>
+
+/* ---- elements ---- */
+
+typedef enum tci_ox_scalar {
+    TCI_OX_ADD, TCI_OX_SUB, TCI_OX_MUL, TCI_OX_DIV, TCI_OX_MOD, TCI_OX_MIN, TCI_OX_MAX, TCI_OX_EQ,
+    TCI_OX_LT, TCI_OX_LE, TCI_OX_GT, TCI_OX_GE, TCI_OX_AND, TCI_OX_OR, TCI_OX_NOT, TCI_OX_NEG,
+    TCI_OX_ABS, TCI_OX_FLOOR, TCI_OX_CEIL, TCI_OX_SQRT, TCI_OX_CAST, TCI_OX_SAME
+} tci_ox_scalar;
+
+/* Of two sizes, if it is the same for all values of the symbols. */
+static bool tci_ox_compare(tci_ox_scalar op, int64_t a, int64_t b, int64_t *r)
+{
+    int64_t d = tc_dim_sub(a, b);
+    int64_t least = tci_dim_least(d), most = tci_dim_most(d);
+    bool decided = least == most || least > 0 || most < 0;
+    switch (op) {
+    case TCI_OX_EQ: *r = least == 0 && most == 0; break;
+    case TCI_OX_LT: *r = most < 0; decided = most < 0 || least >= 0; break;
+    case TCI_OX_LE: *r = most <= 0; decided = most <= 0 || least > 0; break;
+    case TCI_OX_GT: *r = least > 0; decided = least > 0 || most <= 0; break;
+    default: *r = least >= 0; decided = least >= 0 || most < 0; break;
+    }
+    return decided;
+}
+
+static bool tci_ox_fold_symbols(tci_ox_scalar op, tci_ox_cell a, tci_ox_cell b, tci_ox_cell *r)
+{
+    bool divides = tci_dim_is_known(b.i) && b.i > 0;
+    switch (op) {
+    case TCI_OX_ADD: r->i = tc_dim_add(a.i, b.i); return true;
+    case TCI_OX_SUB: r->i = tc_dim_sub(a.i, b.i); return true;
+    case TCI_OX_MUL: r->i = tc_dim_mul(a.i, b.i); return true;
+    case TCI_OX_DIV: /* truncates: as floor of what is not negative */
+        r->i = divides ? tc_dim_div(a.i, b.i) : 0;
+        return divides && tci_dim_least(a.i) >= 0;
+    case TCI_OX_MOD:
+        r->i = divides ? tc_dim_sub(a.i, tc_dim_mul(tc_dim_div(a.i, b.i), b.i)) : 0;
+        return divides;
+    case TCI_OX_MIN: r->i = tc_dim_min(a.i, b.i); return true;
+    case TCI_OX_MAX: r->i = tc_dim_max(a.i, b.i); return true;
+    case TCI_OX_NEG: r->i = tc_dim_sub(0, a.i); return true;
+    case TCI_OX_SAME: r->i = a.i; return true;
+    case TCI_OX_EQ:
+    case TCI_OX_LT:
+    case TCI_OX_LE:
+    case TCI_OX_GT:
+    case TCI_OX_GE: return tci_ox_compare(op, a.i, b.i, &r->i);
+    default: return false;
+    }
+}
+
+static bool tci_ox_fold_ints(tci_ox_scalar op, int64_t a, int64_t b, int64_t *r)
+{
+    const uint64_t x = (uint64_t)a, y = (uint64_t)b;
+    if ((op == TCI_OX_DIV || op == TCI_OX_MOD) && (b == 0 || b == -1)) {
+        *r = op == TCI_OX_MOD ? 0 : (int64_t)(0 - x);
+        return b == -1;
+    }
+    switch (op) {
+    case TCI_OX_ADD: *r = (int64_t)(x + y); return true;
+    case TCI_OX_SUB: *r = (int64_t)(x - y); return true;
+    case TCI_OX_MUL: *r = (int64_t)(x * y); return true;
+    case TCI_OX_DIV: *r = a / b; return true;
+    case TCI_OX_MOD: *r = a % b + (a % b && (a % b < 0) != (b < 0) ? b : 0); return true;
+    case TCI_OX_MIN: *r = TCI_MIN(a, b); return true;
+    case TCI_OX_MAX: *r = TCI_MAX(a, b); return true;
+    case TCI_OX_EQ: *r = a == b; return true;
+    case TCI_OX_LT: *r = a < b; return true;
+    case TCI_OX_LE: *r = a <= b; return true;
+    case TCI_OX_GT: *r = a > b; return true;
+    case TCI_OX_GE: *r = a >= b; return true;
+    case TCI_OX_AND: *r = a && b; return true;
+    case TCI_OX_OR: *r = a || b; return true;
+    case TCI_OX_NOT: *r = !a; return true;
+    case TCI_OX_NEG: *r = (int64_t)(0 - x); return true;
+    case TCI_OX_ABS: *r = a < 0 ? (int64_t)(0 - x) : a; return true;
+    case TCI_OX_SAME: *r = a; return true;
+    default: return false;
+    }
+}
+
+/* c as a whole number, or false. */
+static bool tci_ox_whole(double c, int64_t *n)
+{
+    *n = c > -1e15 && c < 1e15 ? (int64_t)c : 0;
+    return (double)*n == c;
+}
+
+/* Quotients of symbolic sizes by whole numbers. */
+static bool tci_ox_fold_quotients(tci_ox_scalar op, tci_ox_cell a, tci_ox_cell b, tci_ox_cell *r)
+{
+    int64_t n;
+    bool a_is = a.den > 0;
+    switch (op) {
+    case TCI_OX_FLOOR: *r = (tci_ox_cell){tc_dim_div(a.i, a.den), 1, 0.0}; return true;
+    case TCI_OX_CEIL:
+        *r = (tci_ox_cell){tc_dim_div(tc_dim_add(a.i, a.den - 1), a.den), 1, 0.0};
+        return true;
+    case TCI_OX_SAME: *r = a; return true;
+    case TCI_OX_MUL:
+        if (a.den > 0 && b.den > 0) {
+            *r = (tci_ox_cell){tc_dim_mul(a.i, b.i), a.den * b.den, 0.0};
+            return a.den < 1 << 20 && b.den < 1 << 20;
+        }
+        if (tci_ox_whole(a_is ? b.f : a.f, &n)) {
+            *r = a_is ? a : b;
+            r->i = tc_dim_mul(r->i, n);
+            return true;
+        }
+        if (tci_ox_whole(1 / (a_is ? b.f : a.f), &n) && n > 0 && n < 1 << 20) {
+            *r = a_is ? a : b;
+            r->den *= n;
+            return r->den < 1 << 20;
+        }
+        return false;
+    case TCI_OX_DIV:
+        if (a_is && b.den > 0 && a.i == b.i) {
+            *r = (tci_ox_cell){0, 0, (double)b.den / (double)a.den};
+            return true;
+        }
+        if (a_is && b.den == 0 && tci_ox_whole(b.f, &n) && n > 0 && n < 1 << 20) {
+            *r = (tci_ox_cell){a.i, a.den * n, 0.0};
+            return r->den < 1 << 20;
+        }
+        return a_is && b.den == 0 && tci_ox_whole(1 / b.f, &n) && n > 0 &&
+               (*r = (tci_ox_cell){tc_dim_mul(a.i, n), a.den, 0.0}, true);
+    case TCI_OX_ADD:
+    case TCI_OX_SUB: {
+        int64_t by = a_is ? a.den : b.den;
+        tci_ox_cell whole = a_is ? b : a;
+        if (whole.den > 0 ? whole.den != by : !tci_ox_whole(whole.f * (double)by, &n)) {
+            return false;
+        }
+        int64_t other = whole.den > 0 ? whole.i : n;
+        int64_t x = a_is ? a.i : other, y = a_is ? other : b.i;
+        *r = (tci_ox_cell){op == TCI_OX_ADD ? tc_dim_add(x, y) : tc_dim_sub(x, y), by, 0.0};
+        return true;
+    }
+    default: return false;
+    }
+}
+
+static bool tci_ox_fold_floats(tci_ox_scalar op, double a, double b, double *r)
+{
+    switch (op) {
+    case TCI_OX_ADD: *r = a + b; return true;
+    case TCI_OX_SUB: *r = a - b; return true;
+    case TCI_OX_MUL: *r = a * b; return true;
+    case TCI_OX_DIV: *r = a / b; return true;
+    case TCI_OX_MIN: *r = a < b || a != a ? a : b; return true;
+    case TCI_OX_MAX: *r = a > b || a != a ? a : b; return true;
+    case TCI_OX_NEG: *r = -a; return true;
+    case TCI_OX_ABS: *r = fabs(a); return true;
+    case TCI_OX_FLOOR: *r = floor(a); return true;
+    case TCI_OX_CEIL: *r = ceil(a); return true;
+    case TCI_OX_SQRT: *r = sqrt(a); return true;
+    case TCI_OX_SAME: *r = a; return true;
+    default: return false;
+    }
+}
+
+static bool tci_ox_fold_tests(tci_ox_scalar op, double a, double b, int64_t *r)
+{
+    switch (op) {
+    case TCI_OX_EQ: *r = a == b; return true;
+    case TCI_OX_LT: *r = a < b; return true;
+    case TCI_OX_LE: *r = a <= b; return true;
+    case TCI_OX_GT: *r = a > b; return true;
+    case TCI_OX_GE: *r = a >= b; return true;
+    default: return false;
+    }
+}
+
+static int64_t tci_ox_wrap(tc_dtype dtype, int64_t v)
+{
+    switch (dtype) {
+    case TC_BOOL: return v != 0;
+    case TC_U8: return (uint8_t)v;
+    case TC_I8: return (int8_t)v;
+    case TC_U16: return (uint16_t)v;
+    case TC_I16: return (int16_t)v;
+    case TC_U32: return (uint32_t)v;
+    case TC_I32: return (int32_t)v;
+    default: return v;
+    }
+}
+
+static bool tci_ox_fold_cast(tc_dtype from, tc_dtype to, tci_ox_cell a, tci_ox_cell *r)
+{
+    bool number = tci_ox_cell_is_number(a) && !a.den;
+    *r = (tci_ox_cell){0, 0, 0.0};
+    if (tci_ox_is_float(to) && tci_ox_is_float(from)) {
+        *r = a;
+        r->f = to == TC_F32 ? (double)(float)a.f : a.f;
+    } else if (tci_ox_is_float(to)) {
+        r->i = number ? 0 : a.i;
+        r->den = !number;
+        r->f = !number ? 0 : to == TC_F32 ? (double)(float)a.i : (double)a.i;
+    } else if (!number && tci_ox_is_float(from)) {
+        r->i = tc_dim_div(a.i, a.den); /* truncates, and sizes are not negative */
+        return to == TC_I64 || to == TC_I32;
+    } else if (!number) {
+        r->i = a.i;
+        return to == TC_I64 || to == TC_I32;
+    } else if (tci_ox_is_float(from)) {
+        bool fits = a.f > -9e18 && a.f < 9e18;
+        r->i = to == TC_BOOL ? a.f != 0 : fits ? (int64_t)a.f : 0;
+        return to == TC_BOOL || (fits && tci_ox_wrap(to, r->i) == r->i);
+    } else {
+        r->i = tci_ox_wrap(to, a.i);
+    }
+    return true;
+}
+
+/* to: dtype of the result. */
+static bool tci_ox_fold_cell(tci_ox_scalar op, tc_dtype from, tc_dtype to, tci_ox_cell a,
+                             tci_ox_cell b, tci_ox_cell *r)
+{
+    *r = (tci_ox_cell){0, 0, 0.0};
+    if (op == TCI_OX_CAST) {
+        return tci_ox_fold_cast(from, to, a, r);
+    }
+    if (tci_ox_is_float(from)) {
+        if (a.den || b.den) {
+            return tci_ox_fold_quotients(op, a, b, r);
+        }
+        if (!tci_ox_is_float(to)) {
+            return tci_ox_fold_tests(op, a.f, b.f, &r->i);
+        }
+        bool done = tci_ox_fold_floats(op, a.f, b.f, &r->f);
+        r->f = from == TC_F32 ? (double)(float)r->f : r->f;
+        return done && (from == TC_F32 || from == TC_F64 || op == TCI_OX_SAME);
+    }
+    if (!tci_ox_cell_is_number(a) || !tci_ox_cell_is_number(b)) {
+        return tci_ox_fold_symbols(op, a, b, r);
+    }
+    bool done = from != TC_U64 && tci_ox_fold_ints(op, a.i, b.i, &r->i);
+    r->i = tci_ox_wrap(to, r->i);
+    return done || (op == TCI_OX_SAME && (r->i = a.i, true));
+}
+
+/* ---- arrays ---- */
+
+/* The sizes that two broadcast to; false: they do not, or are too many elements. */
+static bool tci_ox_broadcast(const tci_ox_known *a, const tci_ox_known *b, int *rank,
+                             int64_t sizes[TCI_OX_RANK])
+{
+    int64_t n = 1;
+    *rank = TCI_MAX(a->rank, b->rank);
+    for (int i = 0; i < *rank && i < TCI_OX_RANK; i++) {
+        int at_a = i - (*rank - a->rank), at_b = i - (*rank - b->rank);
+        int64_t x = at_a >= 0 ? a->sizes[at_a] : 1, y = at_b >= 0 ? b->sizes[at_b] : 1;
+        if (x != y && x != 1 && y != 1) {
+            return false;
+        }
+        sizes[i] = x == 1 ? y : x;
+        n *= sizes[i];
+    }
+    return *rank <= TCI_OX_RANK && n <= TCI_OX_FOLD_MOST;
+}
+
+/* Element of k for element `at` of an array of these sizes. */
+static tci_ox_cell tci_ox_at(const tci_ox_known *k, int rank, const int64_t *sizes, int64_t at)
+{
+    int64_t index = 0, stride = 1;
+    for (int i = rank - 1, j = k->rank - 1; i >= 0; i--, j--) {
+        int64_t place = at % sizes[i];
+        at /= sizes[i];
+        if (j >= 0) {
+            index += k->sizes[j] == 1 ? 0 : place * stride;
+            stride *= k->sizes[j];
+        }
+    }
+    return k->cells[index];
+}
+
+typedef struct tci_ox_args { /* of one folding */
+    tci_ox_op *o;
+    const tci_ox_known *k[8];
+    int n;
+    tci_ox_scalar scalar;
+    bool tests; /* gives bool */
+} tci_ox_args;
+
+static bool tci_ox_fold_elements(tci_ox_args *x)
+{
+    const tci_ox_known *a = x->k[0];
+    tc_dtype to = x->tests ? TC_BOOL : a->dtype;
+    if (x->scalar == TCI_OX_CAST) {
+        to = tci_onnx_dtype(tci_ox_int(x->o, "to", 0));
+    }
+    const tci_ox_known *sum = a;
+    for (int i = x->n > 1 ? 1 : 0; i < x->n; i++) {
+        const tci_ox_known *b = x->k[i];
+        int64_t sizes[TCI_OX_RANK];
+        int rank;
+        if (b->dtype != sum->dtype || to == TC_DTYPE_COUNT ||
+            !tci_ox_broadcast(sum, b, &rank, sizes)) {
+            return false;
+        }
+        tci_ox_known *r = tci_ox_known_new(x->o->s, to, rank, sizes);
+        for (int64_t j = 0; j < r->n; j++) {
+            if (!tci_ox_fold_cell(x->scalar, sum->dtype, to, tci_ox_at(sum, rank, sizes, j),
+                                  tci_ox_at(b, rank, sizes, j), &r->cells[j])) {
+                return false;
+            }
+        }
+        sum = r;
+    }
+    tci_ox_out_known(x->o, 0, sum);
+    return true;
+}
+
+static bool tci_ox_fold_where(tci_ox_args *x)
+{
+    int rank, rank_all;
+    int64_t sizes[TCI_OX_RANK], all[TCI_OX_RANK];
+    tci_ox_known part = {.dtype = TC_BOOL};
+    if (x->n != 3 || !tci_ox_broadcast(x->k[0], x->k[1], &rank, sizes)) {
+        return false;
+    }
+    part.rank = rank;
+    part.sizes = sizes;
+    if (!tci_ox_broadcast(&part, x->k[2], &rank_all, all)) {
+        return false;
+    }
+    tci_ox_known *r = tci_ox_known_new(x->o->s, x->k[1]->dtype, rank_all, all);
+    for (int64_t j = 0; j < r->n; j++) {
+        r->cells[j] = tci_ox_at(x->k[tci_ox_at(x->k[0], rank_all, all, j).i ? 1 : 2], rank_all, all,
+                                j);
+    }
+    tci_ox_out_known(x->o, 0, r);
+    return true;
+}
+
+/* The same cells with other sizes, which are numbers whose product is the same. */
+static bool tci_ox_fold_view(const tci_ox_op *o, const tci_ox_known *a, int rank,
+                             const int64_t *sizes)
+{
+    tci_ox_known *r = TCI_NEW(o->s, tci_ox_known);
+    *r = *a;
+    r->rank = rank;
+    r->sizes = tci_scratch_copy(o->s, sizes, sizeof(*sizes) * (size_t)rank);
+    tci_ox_out_known(o, 0, r);
+    return true;
+}
+
+/* Numbers of an operand or, before it was one, of an attribute; NULL: none, or symbols. */
+static const int64_t *tci_ox_fold_list(const tci_ox_args *x, int i, const char *name, int *n)
+{
+    if (i >= x->n || !x->k[i]) {
+        return tci_ox_ints(x->o, name, n);
+    }
+    int64_t *list = TCI_NEW_ARRAY(x->o->s, int64_t, x->k[i]->n + 1);
+    *n = (int)x->k[i]->n;
+    for (int j = 0; j < *n; j++) {
+        list[j] = x->k[i]->cells[j].i;
+        if (!tci_ox_cell_is_number(x->k[i]->cells[j])) {
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static bool tci_ox_fold_reshape(tci_ox_args *x)
+{
+    int n = 0;
+    int64_t sizes[TCI_OX_RANK], known = 1;
+    const int64_t *want = tci_ox_fold_list(x, 1, "shape", &n);
+    int open = -1;
+    if (!want || n > TCI_OX_RANK) {
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        sizes[i] = want[i] == 0 && i < x->k[0]->rank ? x->k[0]->sizes[i] : want[i];
+        open = sizes[i] == -1 ? i : open;
+        known *= sizes[i] == -1 ? 1 : sizes[i];
+    }
+    if (open >= 0 && known > 0) {
+        sizes[open] = x->k[0]->n / known;
+        known *= sizes[open];
+    }
+    return known == x->k[0]->n && tci_ox_fold_view(x->o, x->k[0], n, sizes);
+}
+
+static bool tci_ox_fold_unsqueeze(tci_ox_args *x)
+{
+    int n = 0, at = 0;
+    int64_t sizes[TCI_OX_RANK];
+    const int64_t *axes = tci_ox_fold_list(x, 1, "axes", &n);
+    int rank = x->k[0]->rank + n;
+    if (!axes || rank > TCI_OX_RANK) {
+        return false;
+    }
+    for (int i = 0; i < rank; i++) {
+        bool is_new = false;
+        for (int j = 0; j < n; j++) {
+            is_new = is_new || axes[j] == i || axes[j] + rank == i;
+        }
+        if (!is_new && at == x->k[0]->rank) {
+            return false;
+        }
+        sizes[i] = is_new ? 1 : x->k[0]->sizes[at++];
+    }
+    return at == x->k[0]->rank && tci_ox_fold_view(x->o, x->k[0], rank, sizes);
+}
+
+static bool tci_ox_fold_squeeze(tci_ox_args *x)
+{
+    int n = 0, rank = 0;
+    int64_t sizes[TCI_OX_RANK], count = 1;
+    const int64_t *axes = tci_ox_fold_list(x, 1, "axes", &n);
+    const tci_ox_known *a = x->k[0];
+    for (int i = 0; i < a->rank; i++) {
+        bool goes = !axes && a->sizes[i] == 1;
+        for (int j = 0; j < n && axes; j++) {
+            goes = goes || axes[j] == i || axes[j] + a->rank == i;
+        }
+        if (!goes) {
+            sizes[rank++] = a->sizes[i];
+            count *= a->sizes[i];
+        }
+    }
+    return count == a->n && tci_ox_fold_view(x->o, a, rank, sizes);
+}
+
+/* Outer, along the axis, inner. */
+static void tci_ox_split_axes(const tci_ox_known *k, int axis, int64_t part[3])
+{
+    part[0] = part[2] = 1;
+    part[1] = k->sizes[axis];
+    for (int i = 0; i < k->rank; i++) {
+        part[i < axis ? 0 : 2] *= i == axis ? 1 : k->sizes[i];
+    }
+}
+
+static bool tci_ox_fold_gather(tci_ox_args *x)
+{
+    const tci_ox_known *a = x->k[0], *index = x->k[1];
+    if (x->n != 2 || a->rank < 1 || a->rank + index->rank - 1 > TCI_OX_RANK) {
+        return false;
+    }
+    int axis = tci_ox_axis(x->o, tci_ox_int(x->o, "axis", 0), a->rank);
+    int64_t part[3], sizes[TCI_OX_RANK];
+    int rank = 0;
+    tci_ox_split_axes(a, axis, part);
+    for (int i = 0; i < a->rank; i++) {
+        if (i != axis) {
+            sizes[rank++] = a->sizes[i];
+            continue;
+        }
+        for (int j = 0; j < index->rank; j++) {
+            sizes[rank++] = index->sizes[j];
+        }
+    }
+    if (part[0] * index->n * part[2] > TCI_OX_FOLD_MOST) {
+        return false;
+    }
+    tci_ox_known *r = tci_ox_known_new(x->o->s, a->dtype, rank, sizes);
+    for (int64_t j = 0; j < r->n; j++) {
+        int64_t outer = j / (index->n * part[2]), in = j % part[2];
+        int64_t at = index->cells[j / part[2] % index->n].i;
+        at = tci_dim_is_known(at) && at < 0 ? at + part[1] : at;
+        if (!tci_dim_is_known(at) || at < 0 || at >= part[1]) {
+            return false;
+        }
+        r->cells[j] = a->cells[(outer * part[1] + at) * part[2] + in];
+    }
+    tci_ox_out_known(x->o, 0, r);
+    return true;
+}
+
+static bool tci_ox_fold_concat(tci_ox_args *x)
+{
+    int64_t n = 0;
+    if (x->k[0]->rank != 1) {
+        return false;
+    }
+    for (int i = 0; i < x->n; i++) {
+        n += x->k[i]->n;
+        if (x->k[i]->rank != 1 || x->k[i]->dtype != x->k[0]->dtype) {
+            return false;
+        }
+    }
+    tci_ox_known *r = tci_ox_known_new(x->o->s, x->k[0]->dtype, 1, &n);
+    for (int64_t i = 0, at = 0; i < x->n; at += x->k[i++]->n) {
+        memcpy(r->cells + at, x->k[i]->cells, sizeof(*r->cells) * (size_t)x->k[i]->n);
+    }
+    tci_ox_out_known(x->o, 0, r);
+    return true;
+}
+
+/* Of lists, by Python's rules. */
+static bool tci_ox_fold_slice(tci_ox_args *x)
+{
+    int n = 0, m = 0;
+    const int64_t *starts = tci_ox_fold_list(x, 1, "starts", &n);
+    const int64_t *ends = tci_ox_fold_list(x, 2, "ends", &m);
+    int64_t step = x->n > 4 && x->k[4] && x->k[4]->n == 1 ? x->k[4]->cells[0].i : 1;
+    int64_t length = x->k[0]->n, count;
+    if (x->k[0]->rank != 1 || !starts || !ends || n != 1 || m != 1 || step == 0 ||
+        !tci_dim_is_known(step)) {
+        return false;
+    }
+    int64_t first = step > 0 ? 0 : -1, past = step > 0 ? length : length - 1;
+    int64_t a = starts[0] < 0 ? starts[0] + length : starts[0];
+    int64_t b = ends[0] < 0 ? ends[0] + length : ends[0];
+    a = a < first ? first : a > past ? past : a;
+    b = b < first || ends[0] < -length ? first : b > past ? past : b;
+    count = step > 0 ? (b - a + step - 1) / step : (a - b - step - 1) / -step;
+    count = count < 0 ? 0 : count;
+    tci_ox_known *r = tci_ox_known_new(x->o->s, x->k[0]->dtype, 1, &count);
+    for (int64_t i = 0; i < count; i++) {
+        r->cells[i] = x->k[0]->cells[a + i * step];
+    }
+    tci_ox_out_known(x->o, 0, r);
+    return true;
+}
+
+/* The product, sum, least or largest of all elements of a list of integers. */
+static bool tci_ox_fold_reduce(tci_ox_args *x)
+{
+    const tci_ox_known *a = x->k[0];
+    bool keeps = tci_ox_int(x->o, "keepdims", 1) != 0;
+    bool none = tci_ox_int(x->o, "noop_with_empty_axes", 0) != 0;
+    int n = 0;
+    tci_ox_fold_list(x, 1, "axes", &n);
+    if (a->rank > 1 || a->n < 1 || tci_ox_is_float(a->dtype) || (n == 0 && (none || x->n > 1))) {
+        return false;
+    }
+    tci_ox_cell sum = a->cells[0];
+    for (int64_t i = 1; i < a->n; i++) {
+        tci_ox_cell r;
+        if (!tci_ox_fold_cell(x->scalar, a->dtype, a->dtype, sum, a->cells[i], &r)) {
+            return false;
+        }
+        sum = r;
+    }
+    tci_ox_known *r = tci_ox_known_new(x->o->s, a->dtype, keeps ? a->rank : 0, (int64_t[]){1});
+    r->cells[0] = sum;
+    tci_ox_out_known(x->o, 0, r);
+    return true;
+}
+
+static bool tci_ox_fold_range(tci_ox_args *x)
+{
+    if (x->n != 3 || x->k[0]->n != 1 || x->k[1]->n != 1 || x->k[2]->n != 1) {
+        return false;
+    }
+    tci_ox_cell a = x->k[0]->cells[0], z = x->k[1]->cells[0], d = x->k[2]->cells[0];
+    bool floats = tci_ox_is_float(x->k[0]->dtype);
+    if (a.den || z.den || d.den || !tci_ox_cell_is_number(a) ||
+        !tci_ox_cell_is_number(z) || !tci_ox_cell_is_number(d) || (floats ? d.f == 0 : d.i == 0)) {
+        return false;
+    }
+    double count = ceil(floats ? (z.f - a.f) / d.f : ((double)z.i - (double)a.i) / (double)d.i);
+    int64_t n = count > 0 ? (int64_t)count : 0;
+    if (!(count <= TCI_OX_FOLD_MOST)) {
+        return false;
+    }
+    tci_ox_known *r = tci_ox_known_new(x->o->s, x->k[0]->dtype, 1, &n);
+    for (int64_t i = 0; i < n; i++) {
+        r->cells[i].i = floats ? 0 : a.i + i * d.i;
+        double f = a.f + (double)i * d.f;
+        r->cells[i].f = !floats ? 0 : x->k[0]->dtype == TC_F32 ? (double)(float)f : f;
+    }
+    tci_ox_out_known(x->o, 0, r);
+    return true;
+}
+
+static bool tci_ox_fold_constant_of_shape(tci_ox_args *x)
+{
+    int n;
+    const int64_t *sizes = tci_ox_fold_list(x, 0, "", &n);
+    const tci_onnx_attr *value = tci_ox_attr(x->o, "value");
+    int64_t count = 1;
+    for (int i = 0; sizes && i < n; i++) {
+        count *= sizes[i];
+        if (sizes[i] < 0 || count > TCI_OX_FOLD_MOST) {
+            return false;
+        }
+    }
+    if (!sizes || n > TCI_OX_RANK) {
+        return false;
+    }
+    tc_dtype dtype = value && value->t ? tci_onnx_dtype(value->t->type) : TC_F32;
+    if (dtype == TC_DTYPE_COUNT || (value && value->t && value->t->count != 1)) {
+        return false;
+    }
+    tci_ox_known *r = tci_ox_known_new(x->o->s, dtype, n, sizes);
+    for (int64_t i = 0; i < r->n && value && value->t; i++) {
+        r->cells[i] = tci_ox_read_cell(dtype, value->t->data);
+    }
+    tci_ox_out_known(x->o, 0, r);
+    return true;
+}
+
+static bool tci_ox_fold_expand(tci_ox_args *x)
+{
+    int n, rank;
+    int64_t sizes[TCI_OX_RANK];
+    const int64_t *want = tci_ox_fold_list(x, 1, "", &n);
+    if (!want) {
+        return false;
+    }
+    tci_ox_known shape = {.rank = n, .sizes = want};
+    if (!tci_ox_broadcast(x->k[0], &shape, &rank, sizes)) {
+        return false;
+    }
+    tci_ox_known *r = tci_ox_known_new(x->o->s, x->k[0]->dtype, rank, sizes);
+    for (int64_t j = 0; j < r->n; j++) {
+        r->cells[j] = tci_ox_at(x->k[0], rank, sizes, j);
+    }
+    tci_ox_out_known(x->o, 0, r);
+    return true;
+}
+
+/* X(ONNX's name, function, scalar, whether it gives bool) */
+#define TCI_OX_FOLDS(X)                                                                            \
+    X(Add, elements, ADD, false)                                                                   \
+    X(Sub, elements, SUB, false)                                                                   \
+    X(Mul, elements, MUL, false)                                                                   \
+    X(Div, elements, DIV, false)                                                                   \
+    X(Min, elements, MIN, false)                                                                   \
+    X(Max, elements, MAX, false)                                                                   \
+    X(Equal, elements, EQ, true)                                                                   \
+    X(Less, elements, LT, true)                                                                    \
+    X(LessOrEqual, elements, LE, true)                                                             \
+    X(Greater, elements, GT, true)                                                                 \
+    X(GreaterOrEqual, elements, GE, true)                                                          \
+    X(And, elements, AND, true)                                                                    \
+    X(Or, elements, OR, true)                                                                      \
+    X(Not, elements, NOT, true)                                                                    \
+    X(Neg, elements, NEG, false)                                                                   \
+    X(Abs, elements, ABS, false)                                                                   \
+    X(Floor, elements, FLOOR, false)                                                               \
+    X(Ceil, elements, CEIL, false)                                                                 \
+    X(Sqrt, elements, SQRT, false)                                                                 \
+    X(Cast, elements, CAST, false)                                                                 \
+    X(Identity, elements, SAME, false)                                                             \
+    X(Where, where, SAME, false)                                                                   \
+    X(Reshape, reshape, SAME, false)                                                               \
+    X(Unsqueeze, unsqueeze, SAME, false)                                                           \
+    X(Squeeze, squeeze, SAME, false)                                                               \
+    X(Gather, gather, SAME, false)                                                                 \
+    X(Concat, concat, SAME, false)                                                                 \
+    X(Slice, slice, SAME, false)                                                                   \
+    X(ReduceProd, reduce, MUL, false)                                                              \
+    X(ReduceSum, reduce, ADD, false)                                                               \
+    X(ReduceMin, reduce, MIN, false)                                                               \
+    X(ReduceMax, reduce, MAX, false)                                                               \
+    X(Range, range, SAME, false)                                                                   \
+    X(ConstantOfShape, constant_of_shape, SAME, false)                                             \
+    X(Expand, expand, SAME, false)
+
+TCI_FN bool tci_ox_fold(tci_ox_op *o)
+{
+    static const struct {
+        const char *op;
+        bool (*fold)(tci_ox_args *x);
+        tci_ox_scalar scalar;
+        bool tests;
+    } rows[] = {
+#define TCI_ROW(op, fold, scalar, tests) {#op, tci_ox_fold_##fold, TCI_OX_##scalar, tests},
+        TCI_OX_FOLDS(TCI_ROW)
+#undef TCI_ROW
+    };
+    int row = 0;
+    while (row < TCI_COUNT(rows) && strcmp(rows[row].op, o->node->op)) {
+        row++;
+    }
+    if (row == TCI_COUNT(rows) || o->n_in < 1 || o->n_in > 8 || !o->in[0]) {
+        return false;
+    }
+    tci_ox_args x = {.o = o, .n = o->n_in, .scalar = rows[row].scalar, .tests = rows[row].tests};
+    for (int i = 0; i < o->n_in; i++) {
+        x.k[i] = o->in[i] ? tci_ox_known_of(o, o->in[i]) : NULL;
+        bool left_out = !o->in[i] && rows[row].fold == tci_ox_fold_slice;
+        if (!left_out && (!x.k[i] || x.k[i]->n > TCI_OX_FOLD_MOST)) {
+            return false;
+        }
+    }
+    return rows[row].fold(&x);
+}
+/* ---- src/onnx/elementwise.c ---- */
+/* onnx/elementwise.c - ONNX operators that compute element by element. */
+/* ---- src/onnx/rows.h ---- */
+/* onnx/rows.h - THE rows of the ONNX operators that are imported.
+ *
+ * Row: X(ONNX's name, function, call, how): tci_ox_make_FUNCTION makes it, `call` tells it which of
+ * several it is, `how` is for docs/onnx.md. In the order of strcmp, as they are searched. */
+#ifndef TCI_ONNX_ROWS_H
+#define TCI_ONNX_ROWS_H
+
+
+#define TCI_OX_ROWS(X)                                                                             \
+    X(Abs, direct, "abs", "tc_abs")                                                                \
+    X(Acos, direct, "acos", "tc_acos")                                                             \
+    X(Acosh, direct, "acosh", "tc_acosh")                                                          \
+    X(Add, binary, "add", "tc_add")                                                                \
+    X(AffineGrid, affine_grid, "", "a grid of places times theta")                                 \
+    X(And, binary, "logical_and", "tc_logical_and")                                                \
+    X(ArgMax, arg, "argmax", "tc_argmax; the last index by tc_flip")                               \
+    X(ArgMin, arg, "argmin", "tc_argmin; the last index by tc_flip")                               \
+    X(Asin, direct, "asin", "tc_asin")                                                             \
+    X(Asinh, direct, "asinh", "tc_asinh")                                                          \
+    X(Atan, direct, "atan", "tc_atan")                                                             \
+    X(Atanh, direct, "atanh", "tc_atanh")                                                          \
+    X(Attention, attention, "",                                                                    \
+      "tc_scaled_dot_product_attention; step by step with softcap or scores")                      \
+    X(AveragePool, average_pool, "",                                                               \
+      "tc_avg_pool1d to 3d; unequal padding, dilation, ceil_mode by windows")                      \
+    X(BatchNormalization, batch_norm, "",                                                          \
+      "tc_batch_norm; running statistics in training from opset 14")                               \
+    X(BitCast, bit_cast, "", "tc_bitcast")                                                         \
+    X(BitShift, shift, "", "tc_bitwise_left_shift, tc_bitwise_right_shift")                        \
+    X(BitwiseAnd, binary, "bitwise_and", "tc_bitwise_and")                                         \
+    X(BitwiseNot, direct, "bitwise_not", "tc_bitwise_not")                                         \
+    X(BitwiseOr, binary, "bitwise_or", "tc_bitwise_or")                                            \
+    X(BitwiseXor, binary, "bitwise_xor", "tc_bitwise_xor")                                         \
+    X(BlackmanWindow, window, "b", "computed at import")                                           \
+    X(Cast, cast, "", "tc_cast")                                                                   \
+    X(CastLike, cast_like, "", "tc_cast")                                                          \
+    X(CausalConvWithState, causal_conv, "", "tc_conv1d of the state and x")                        \
+    X(Ceil, direct, "ceil", "tc_ceil")                                                             \
+    X(Celu, celu, "", "tc_celu")                                                                   \
+    X(CenterCropPad, center_crop_pad, "", "tc_slice or tc_pad")                                    \
+    X(Clip, clip, "", "tc_clamp")                                                                  \
+    X(Col2Im, col2im, "", "tc_scatter_add at places computed at import; 1 to 3 axes")              \
+    X(Compress, compress, "", "tc_nonzero and tc_index_select; an output with a count")            \
+    X(Concat, concat, "", "tc_cat")                                                                \
+    X(Constant, constant, "", "a weight, or known at import")                                      \
+    X(ConstantOfShape, constant_of_shape, "", "tc_full and tc_expand")                             \
+    X(Conv, conv, "", "tc_conv1d to 3d; SAME of symbolic sizes by tc_pad")                         \
+    X(ConvInteger, conv_integer, "", "tc_conv1d to 3d in i32")                                     \
+    X(ConvTranspose, conv_transpose, "", "tc_conv_transpose1d to 3d, then cropped or padded")      \
+    X(Cos, direct, "cos", "tc_cos")                                                                \
+    X(Cosh, direct, "cosh", "tc_cosh")                                                             \
+    X(CumProd, cumulative, "cumprod", "tc_cumprod; exclusive and reverse by tc_pad and tc_flip")   \
+    X(CumSum, cumulative, "cumsum", "tc_cumsum; exclusive and reverse by tc_pad and tc_flip")      \
+    X(DFT, dft, "", "tc_fft, tc_ifft, tc_rfft, tc_irfft")                                          \
+    X(DeformConv, deform_conv, "", "bilinear samples at offsets, then tc_matmul; two axes")        \
+    X(DepthToSpace, depth_to_space, "", "tc_reshape and tc_permute")                               \
+    X(DequantizeLinear, dequantize, "", "i32 and f32 arithmetic; per axis and in blocks")          \
+    X(Det, direct, "det", "tc_det")                                                                \
+    X(Div, div, "", "tc_div; of integers truncating, by tc_fmod and tc_floor_divide")              \
+    X(Dropout, dropout, "", "x itself; training only with ratio 0")                                \
+    X(DynamicQuantizeLinear, dynamic_quantize, "", "tc_min, tc_max and f32 arithmetic")            \
+    X(Einsum, einsum, "", "tc_einsum")                                                             \
+    X(Elu, elu, "", "tc_elu")                                                                      \
+    X(Equal, binary, "eq", "tc_eq")                                                                \
+    X(Erf, direct, "erf", "tc_erf")                                                                \
+    X(Exp, direct, "exp", "tc_exp")                                                                \
+    X(Expand, expand, "", "tc_expand")                                                             \
+    X(EyeLike, eye_like, "", "comparison of places")                                               \
+    X(Flatten, flatten, "", "tc_reshape")                                                          \
+    X(Floor, direct, "floor", "tc_floor")                                                          \
+    X(GRU, rnn, "3", "tc_scan; both directions, lengths, activations, linear_before_reset")        \
+    X(Gather, gather, "", "tc_index_select; tc_slice of a known index")                            \
+    X(GatherElements, gather_elements, "", "tc_gather")                                            \
+    X(GatherND, gather_nd, "", "tc_index_select of one index for all axes")                        \
+    X(Gelu, gelu, "", "tc_gelu, tc_gelu_tanh")                                                     \
+    X(Gemm, gemm, "", "tc_matmul, tc_mul, tc_add")                                                 \
+    X(GlobalAveragePool, global_pool, "mean", "tc_mean")                                           \
+    X(GlobalLpPool, global_pool, "norm", "tc_norm")                                                \
+    X(GlobalMaxPool, global_pool, "max", "tc_max")                                                 \
+    X(Greater, binary, "gt", "tc_gt")                                                              \
+    X(GreaterOrEqual, binary, "ge", "tc_ge")                                                       \
+    X(GridSample, grid_sample, "", "tc_grid_sample; cubic of two axes")                            \
+    X(GroupNormalization, group_norm, "", "tc_group_norm")                                         \
+    X(HammingWindow, window, "H", "computed at import")                                            \
+    X(HannWindow, window, "h", "computed at import")                                               \
+    X(HardSigmoid, hard_sigmoid, "", "tc_mul, tc_add, tc_clamp")                                   \
+    X(HardSwish, direct, "hardswish", "tc_hardswish")                                              \
+    X(Hardmax, hardmax, "", "tc_argmax and a comparison of places")                                \
+    X(Identity, identity, "", "x itself")                                                          \
+    X(If, if, "", "one branch where the condition is known, else tc_cond")                         \
+    X(InstanceNormalization, instance_norm, "", "tc_instance_norm")                                \
+    X(IsInf, is_inf, "", "tc_isinf, with the sign")                                                \
+    X(IsNaN, direct, "isnan", "tc_isnan")                                                          \
+    X(LRN, lrn, "", "windows of channels by tc_unfold")                                            \
+    X(LSTM, rnn, "4", "tc_scan; both directions, lengths, peepholes, activations, clip")           \
+    X(LayerNormalization, layer_norm, "", "tc_layer_norm; mean and 1 / deviation by tc_var_mean")  \
+    X(LeakyRelu, leaky_relu, "", "tc_leaky_relu")                                                  \
+    X(Less, binary, "lt", "tc_lt")                                                                 \
+    X(LessOrEqual, binary, "le", "tc_le")                                                          \
+    X(LinearAttention, linear_attention, "", "tc_scan")                                            \
+    X(Log, direct, "log", "tc_log")                                                                \
+    X(LogSoftmax, log_softmax, "", "tc_log_softmax")                                               \
+    X(Loop, loop, "", "unrolled, tc_scan or tc_while; stacked results need a known count")         \
+    X(LpNormalization, lp_norm, "", "tc_norm and tc_div")                                          \
+    X(LpPool, lp_pool, "", "windows by tc_unfold")                                                 \
+    X(MatMul, binary, "matmul", "tc_matmul")                                                       \
+    X(MatMulInteger, matmul_integer, "", "tc_matmul in i32")                                       \
+    X(Max, variadic, "maximum", "tc_maximum")                                                      \
+    X(MaxPool, max_pool, "", "tc_max_pool1d to 3d; unequal padding and ceil_mode by tc_pad")       \
+    X(MaxUnpool, max_unpool, "", "tc_scatter into zeros")                                          \
+    X(Mean, mean_of, "", "tc_add and tc_div")                                                      \
+    X(MeanVarianceNormalization, mean_variance, "", "tc_var_mean")                                 \
+    X(MelWeightMatrix, mel, "", "computed at import")                                              \
+    X(Min, variadic, "minimum", "tc_minimum")                                                      \
+    X(Mish, direct, "mish", "tc_mish")                                                             \
+    X(Mod, mod, "", "tc_remainder, tc_fmod")                                                       \
+    X(Mul, binary, "mul", "tc_mul")                                                                \
+    X(Neg, direct, "neg", "tc_neg")                                                                \
+    X(NegativeLogLikelihoodLoss, nll_loss, "", "tc_gather of the target's class, weighted")        \
+    X(NonZero, non_zero, "", "tc_nonzero; an output with a count")                                 \
+    X(Not, direct, "logical_not", "tc_logical_not")                                                \
+    X(OneHot, one_hot, "", "comparison with places")                                               \
+    X(Or, binary, "logical_or", "tc_logical_or")                                                   \
+    X(PRelu, prelu, "", "tc_where")                                                                \
+    X(Pad, pad, "", "tc_pad, tc_pad_mode")                                                         \
+    X(Pow, pow, "", "tc_pow, in the dtype of the base")                                            \
+    X(QLinearConv, qlinear_conv, "", "tc_conv1d to 3d in i32, scaled in f32")                      \
+    X(QLinearMatMul, qlinear_matmul, "", "tc_matmul in i32, scaled in f32")                        \
+    X(QuantizeLinear, quantize, "", "f32 arithmetic, saturated; per axis and in blocks")           \
+    X(RMSNormalization, rms_norm, "", "tc_rms_norm")                                               \
+    X(RNN, rnn, "1", "tc_scan; both directions, lengths, activations, clip")                       \
+    X(Range, range, "", "tc_arange; its numbers are known at import")                              \
+    X(Reciprocal, direct, "reciprocal", "tc_reciprocal")                                           \
+    X(ReduceL1, reduce, "l1", "tc_abs, tc_sum")                                                    \
+    X(ReduceL2, reduce, "l2", "tc_square, tc_sum, tc_sqrt")                                        \
+    X(ReduceLogSum, reduce, "log_sum", "tc_sum, tc_log")                                           \
+    X(ReduceLogSumExp, reduce, "logsumexp", "tc_logsumexp")                                        \
+    X(ReduceMax, reduce, "max", "tc_max")                                                          \
+    X(ReduceMean, reduce, "mean", "tc_mean")                                                       \
+    X(ReduceMin, reduce, "min", "tc_min")                                                          \
+    X(ReduceProd, reduce, "prod", "tc_prod")                                                       \
+    X(ReduceSum, reduce, "sum", "tc_sum")                                                          \
+    X(ReduceSumSquare, reduce, "sum_square", "tc_square, tc_sum")                                  \
+    X(Relu, direct, "relu", "tc_relu")                                                             \
+    X(Reshape, reshape, "", "tc_reshape; the shape is known at import")                            \
+    X(Resize, resize, "",                                                                          \
+      "weighted tc_index_select along each axis; symbolic sizes nearest and linear")               \
+    X(ReverseSequence, reverse_sequence, "", "tc_take_along_dim")                                  \
+    X(RoiAlign, roi_align, "", "bilinear samples by tc_gather; sampling_ratio above 0")            \
+    X(RotaryEmbedding, rotary, "", "tc_slice, tc_mul, tc_cat")                                     \
+    X(Round, direct, "round", "tc_round")                                                          \
+    X(STFT, stft, "", "tc_unfold and tc_fft")                                                      \
+    X(Scan, scan, "", "tc_scan; before opset 9 one for each element of the batch")                 \
+    X(Scatter, scatter_elements, "", "tc_scatter")                                                 \
+    X(ScatterElements, scatter_elements, "", "tc_scatter, _add, _prod, _min, _max")                \
+    X(ScatterND, scatter_nd, "", "tc_scatter and the like at one index for all axes")              \
+    X(Selu, selu, "", "tc_elu and tc_mul")                                                         \
+    X(Shape, shape, "", "known at import, symbolic sizes too")                                     \
+    X(Shrink, shrink, "", "tc_where")                                                              \
+    X(Sigmoid, direct, "sigmoid", "tc_sigmoid")                                                    \
+    X(Sign, direct, "sign", "tc_sign")                                                             \
+    X(Sin, direct, "sin", "tc_sin")                                                                \
+    X(Sinh, direct, "sinh", "tc_sinh")                                                             \
+    X(Size, size, "", "known at import, symbolic sizes too")                                       \
+    X(Slice, slice, "", "tc_slice")                                                                \
+    X(Softmax, softmax, "", "tc_softmax")                                                          \
+    X(SoftmaxCrossEntropyLoss, cross_entropy, "",                                                  \
+      "tc_log_softmax, then as NegativeLogLikelihoodLoss")                                         \
+    X(Softplus, direct, "log1pexp", "tc_log1pexp")                                                 \
+    X(Softsign, softsign, "", "tc_div")                                                            \
+    X(SpaceToDepth, space_to_depth, "", "tc_reshape and tc_permute")                               \
+    X(Split, split, "", "tc_slice")                                                                \
+    X(Sqrt, direct, "sqrt", "tc_sqrt")                                                             \
+    X(Squeeze, squeeze, "", "tc_reshape")                                                          \
+    X(Sub, binary, "sub", "tc_sub")                                                                \
+    X(Sum, variadic, "add", "tc_add")                                                              \
+    X(SwiGLU, swiglu, "", "tc_silu and tc_mul")                                                    \
+    X(Swish, swish, "", "tc_silu")                                                                 \
+    X(Tan, direct, "tan", "tc_tan")                                                                \
+    X(Tanh, direct, "tanh", "tc_tanh")                                                             \
+    X(TensorScatter, tensor_scatter, "", "tc_scatter")                                             \
+    X(ThresholdedRelu, thresholded_relu, "", "tc_where")                                           \
+    X(Tile, tile, "", "tc_tile")                                                                   \
+    X(TopK, top_k, "", "tc_topk")                                                                  \
+    X(Transpose, transpose, "", "tc_permute")                                                      \
+    X(Trilu, trilu, "", "tc_tril, tc_triu")                                                        \
+    X(Unique, unique, "", "tc_unique; outputs with a count")                                       \
+    X(Unsqueeze, unsqueeze, "", "tc_reshape")                                                      \
+    X(Upsample, resize, "", "as Resize before opset 11")                                           \
+    X(Where, where, "", "tc_where")                                                                \
+    X(Xor, binary, "logical_xor", "tc_logical_xor")
+
+typedef struct tci_ox_row {
+    const char *name;
+    void (*make)(tci_ox_op *o);
+    const char *call, *how;
+} tci_ox_row;
+
+#define TCI_OX_MAKE(name) TCI_FN void tci_ox_make_##name(tci_ox_op *o)
+#define TCI_ROW(name, make, call, how) TCI_OX_MAKE(make);
+TCI_OX_ROWS(TCI_ROW)
+#undef TCI_ROW
+
+TCI_FN const tci_ox_row *tci_ox_rows(void);
+TCI_FN int tci_ox_n_rows(void);
+
+#endif
+
+/* ---- src/onnx/elementwise.c, continued ---- */
+#include <string.h>
+
+/* Before opset 7 operand 1 had the axes of operand 0 from `axis` on, and only if `broadcast`. */
+static tc_tensor tci_ox_second(const tci_ox_op *o)
+{
+    tc_tensor a = tci_ox_in(o, 0), b = tci_ox_in(o, 1);
+    if (o->opset >= 7 || !tci_ox_int(o, "broadcast", 0) || !tci_ox_attr(o, "axis")) {
+        return b;
+    }
+    int rank_a = tc_rank(a), rank_b;
+    const int64_t *sizes = tci_ox_sizes(o, b, &rank_b);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank_a);
+    int64_t *wide = TCI_NEW_ARRAY(o->s, int64_t, rank_a + 1);
+    if (axis + rank_b > rank_a) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "operand 1 has more axes than operand 0 from axis %d on",
+                    axis);
+    }
+    for (int i = 0; i < rank_a - axis; i++) {
+        wide[i] = i < rank_b ? sizes[i] : 1;
+    }
+    return tci_ox_shape_as(o, b, rank_a - axis, wide);
+}
+
+TCI_OX_MAKE(direct)
+{
+    tci_ox_out(o, 0, tc_op(o->ctx, o->row->call, TC_TENSORS(tci_ox_in(o, 0)), TC_ATTRS()));
+}
+
+TCI_OX_MAKE(binary)
+{
+    tc_tensor b = tci_ox_second(o);
+    tci_ox_out(o, 0, tc_op(o->ctx, o->row->call, TC_TENSORS(tci_ox_in(o, 0), b), TC_ATTRS()));
+}
+
+/* Max, Min, Sum: of any number of operands. */
+TCI_OX_MAKE(variadic)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    for (int i = 1; i < o->n_in; i++) {
+        x = tc_op(o->ctx, o->row->call, TC_TENSORS(x, tci_ox_in(o, i)), TC_ATTRS());
+    }
+    tci_ox_out(o, 0, x);
+}
+
+TCI_OX_MAKE(mean_of)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    for (int i = 1; i < o->n_in; i++) {
+        x = tc_add(x, tci_ox_in(o, i));
+    }
+    tci_ox_out(o, 0, tc_div(x, o->n_in));
+}
+
+/* Integers truncate. */
+TCI_OX_MAKE(div)
+{
+    tc_tensor a = tci_ox_in(o, 0), b = tci_ox_second(o);
+    if (tci_ox_is_float(tc_dtype_of(a))) {
+        tci_ox_out(o, 0, tc_div(a, b));
+    } else {
+        tci_ox_out(o, 0, tc_floor_divide(tc_sub(a, tc_fmod(a, b)), b));
+    }
+}
+
+TCI_OX_MAKE(mod)
+{
+    tc_tensor a = tci_ox_in(o, 0), b = tci_ox_in(o, 1);
+    tci_ox_out(o, 0, tci_ox_int(o, "fmod", 0) ? tc_fmod(a, b) : tc_remainder(a, b));
+}
+
+/* In the dtype of the base; integers with a fraction in the exponent through f64. */
+TCI_OX_MAKE(pow)
+{
+    tc_tensor a = tci_ox_in(o, 0), b = tci_ox_second(o);
+    tc_dtype d = tc_dtype_of(a);
+    if (!tci_ox_is_float(d) && tci_ox_is_float(tc_dtype_of(b))) {
+        tci_ox_out(o, 0, tc_cast(tc_pow(tc_cast(a, TC_F64), tc_cast(b, TC_F64)), d));
+    } else {
+        tci_ox_out(o, 0, tc_cast(tc_pow(a, tc_cast(b, d)), d));
+    }
+}
+
+TCI_OX_MAKE(shift)
+{
+    tc_tensor a = tci_ox_in(o, 0), b = tci_ox_in(o, 1);
+    bool left = !strcmp(tci_ox_text(o, "direction", ""), "LEFT");
+    tci_ox_out(o, 0, left ? tc_bitwise_left_shift(a, b) : tc_bitwise_right_shift(a, b));
+}
+
+/* The dtype of attribute `to`, a number or, before opset 6, a name. */
+static tc_dtype tci_ox_target(const tci_ox_op *o)
+{
+    const tci_onnx_attr *a = tci_ox_attr(o, "to");
+    for (int i = 1; a && a->kind == TCI_ONNX_STRING && i <= 16; i++) {
+        if (!strcmp(tci_onnx_type_name(i), a->s)) {
+            return tci_ox_dtype(o, i);
+        }
+    }
+    return tci_ox_dtype(o, tci_ox_int(o, "to", 0));
+}
+
+TCI_OX_MAKE(cast)
+{
+    tci_ox_out(o, 0, tc_cast(tci_ox_in(o, 0), tci_ox_target(o)));
+}
+
+TCI_OX_MAKE(cast_like)
+{
+    tci_ox_out(o, 0, tc_cast(tci_ox_in(o, 0), tc_dtype_of(tci_ox_in(o, 1))));
+}
+
+TCI_OX_MAKE(bit_cast)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    tc_dtype to = tci_ox_target(o);
+    x = tc_dtype_of(x) == TC_BOOL ? tc_cast(x, TC_U8) : x;
+    x = to == tc_dtype_of(x) ? x : to == TC_BOOL ? tc_ne(tc_bitcast(x, TC_U8), 0)
+                                                 : tc_bitcast(x, to);
+    tci_ox_out(o, 0, x);
+}
+
+TCI_OX_MAKE(is_inf)
+{
+    tc_tensor x = tci_ox_in(o, 0), inf = tc_isinf(x);
+    if (!tci_ox_int(o, "detect_negative", 1)) {
+        inf = tc_logical_and(inf, tc_gt(x, 0));
+    }
+    if (!tci_ox_int(o, "detect_positive", 1)) {
+        inf = tc_logical_and(inf, tc_lt(x, 0));
+    }
+    tci_ox_out(o, 0, inf);
+}
+
+/* ---- activations ---- */
+
+TCI_OX_MAKE(clip)
+{
+    tc_tensor x = tci_ox_in(o, 0), low = tci_ox_maybe(o, 1), high = tci_ox_maybe(o, 2);
+    if (tci_ox_attr(o, "min")) {
+        low = tc_full(o->ctx, tci_ox_real(o, "min", 0), tc_dtype_of(x));
+    }
+    if (tci_ox_attr(o, "max")) {
+        high = tc_full(o->ctx, tci_ox_real(o, "max", 0), tc_dtype_of(x));
+    }
+    low = tci_ox_given(low) ? tc_reshape_at(low, 0, NULL, o->here) : low;
+    high = tci_ox_given(high) ? tc_reshape_at(high, 0, NULL, o->here) : high;
+    bool any = tci_ox_given(low) || tci_ox_given(high);
+    tci_ox_out(o, 0, any ? tc_clamp(x, low, high) : x);
+}
+
+TCI_OX_MAKE(leaky_relu)
+{
+    tci_ox_out(o, 0, tc_leaky_relu(tci_ox_in(o, 0), tci_ox_real(o, "alpha", 0.01)));
+}
+
+TCI_OX_MAKE(elu)
+{
+    tci_ox_out(o, 0, tc_elu(tci_ox_in(o, 0), tci_ox_real(o, "alpha", 1)));
+}
+
+TCI_OX_MAKE(celu)
+{
+    tci_ox_out(o, 0, tc_celu(tci_ox_in(o, 0), tci_ox_real(o, "alpha", 1)));
+}
+
+TCI_OX_MAKE(selu)
+{
+    const double old = o->opset < 6;
+    double alpha = tci_ox_real(o, "alpha", old ? 1.6732 : 1.67326319217681884765625);
+    double gamma = tci_ox_real(o, "gamma", old ? 1.0507 : 1.05070102214813232421875);
+    tci_ox_out(o, 0, tc_mul(tc_elu(tci_ox_in(o, 0), alpha), gamma));
+}
+
+TCI_OX_MAKE(thresholded_relu)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_out(o, 0, tc_where(tc_gt(x, tci_ox_real(o, "alpha", 1)), x, 0));
+}
+
+TCI_OX_MAKE(hard_sigmoid)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    x = tc_add(tc_mul(x, tci_ox_real(o, "alpha", 0.2)), tci_ox_real(o, "beta", 0.5));
+    tci_ox_out(o, 0, tc_clamp(x, 0, 1));
+}
+
+TCI_OX_MAKE(shrink)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    double bias = tci_ox_real(o, "bias", 0), lambd = tci_ox_real(o, "lambd", 0.5);
+    tc_tensor y = tc_where(tc_lt(x, -lambd), tc_add(x, bias),
+                           tc_where(tc_gt(x, lambd), tc_sub(x, bias), 0));
+    tci_ox_out(o, 0, tc_cast(y, tc_dtype_of(x)));
+}
+
+TCI_OX_MAKE(softsign)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_out(o, 0, tc_div(x, tc_add(tc_abs(x), 1)));
+}
+
+TCI_OX_MAKE(gelu)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    bool tanh = !strcmp(tci_ox_text(o, "approximate", "none"), "tanh");
+    tci_ox_out(o, 0, tanh ? tc_gelu_tanh(x) : tc_gelu(x));
+}
+
+static tc_tensor tci_ox_swish_of(const tci_ox_op *o, tc_tensor x)
+{
+    double alpha = tci_ox_real(o, "alpha", 1);
+    return alpha == 1 ? tc_silu(x) : tc_mul(x, tc_sigmoid(tc_mul(x, alpha)));
+}
+
+TCI_OX_MAKE(swish)
+{
+    tci_ox_out(o, 0, tci_ox_swish_of(o, tci_ox_in(o, 0)));
+}
+
+TCI_OX_MAKE(swiglu)
+{
+    tci_ox_out(o, 0, tc_mul(tci_ox_swish_of(o, tci_ox_in(o, 0)), tci_ox_in(o, 1)));
+}
+
+TCI_OX_MAKE(prelu)
+{
+    tc_tensor x = tci_ox_in(o, 0), slope = tci_ox_in(o, 1);
+    int rank = tc_rank(x);
+    if (o->opset < 7 && tc_rank(slope) == 1 && rank > 2 && tc_size(slope, 0) != 1) {
+        int64_t *sizes = TCI_NEW_ARRAY(o->s, int64_t, rank);
+        for (int i = 0; i < rank - 1; i++) {
+            sizes[i] = i ? 1 : tc_size(slope, 0);
+        }
+        slope = tci_ox_shape_as(o, slope, rank - 1, sizes);
+    }
+    tci_ox_out(o, 0, tc_where(tc_lt(x, 0), tc_mul(x, slope), x));
+}
+
+TCI_OX_MAKE(where)
+{
+    tci_ox_out(o, 0, tc_where(tci_ox_in(o, 0), tci_ox_in(o, 1), tci_ox_in(o, 2)));
+}
+
+/* ---- along an axis ---- */
+
+/* Before opset 13 a softmax is over all axes from `axis` on, as one. `by` takes a matrix, or the
+ * tensor, and the axis. */
+static void tci_ox_along(tci_ox_op *o, tc_tensor (*by)(const tci_ox_op *o, tc_tensor x, int axis))
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    int64_t axis = tci_ox_int(o, "axis", o->opset < 13 ? 1 : -1), parts[2] = {1, 1};
+    if (o->opset >= 13) {
+        tci_ox_out(o, 0, by(o, x, tci_ox_axis(o, axis, rank)));
+        return;
+    }
+    axis = axis == rank ? rank : tci_ox_axis(o, axis, rank);
+    for (int i = 0; i < rank; i++) {
+        parts[i >= axis] = tc_dim_mul(parts[i >= axis], sizes[i]);
+    }
+    tci_ox_out(o, 0, tci_ox_shape_as(o, by(o, tci_ox_shape_as(o, x, 2, parts), 1), rank, sizes));
+}
+
+static tc_tensor tci_ox_softmax_by(const tci_ox_op *o, tc_tensor x, int axis)
+{
+    return tc_softmax(x, axis);
+}
+
+static tc_tensor tci_ox_log_softmax_by(const tci_ox_op *o, tc_tensor x, int axis)
+{
+    return tc_log_softmax(x, axis);
+}
+
+static tc_tensor tci_ox_hardmax_by(const tci_ox_op *o, tc_tensor x, int axis)
+{
+    tc_tensor place = tci_ox_places(o, tc_size(x, axis), tc_rank(x), axis);
+    return tc_cast(tc_eq(tc_argmax(x, axis, true), place), tc_dtype_of(x));
+}
+
+TCI_OX_MAKE(softmax)
+{
+    tci_ox_along(o, tci_ox_softmax_by);
+}
+
+TCI_OX_MAKE(log_softmax)
+{
+    tci_ox_along(o, tci_ox_log_softmax_by);
+}
+
+TCI_OX_MAKE(hardmax)
+{
+    tci_ox_along(o, tci_ox_hardmax_by);
+}
+
+/* ---- products ---- */
+
+TCI_OX_MAKE(einsum)
+{
+    const char *from = tci_ox_text(o, "equation", "");
+    char *spec = tci_scratch_get(o->s, strlen(from) + 1), *to = spec;
+    tc_tensor *xs = TCI_NEW_ARRAY(o->s, tc_tensor, o->n_in + 1);
+    for (; *from; from++) {
+        *to = *from;
+        to += *from != ' ';
+    }
+    *to = 0;
+    for (int i = 0; i < o->n_in; i++) {
+        xs[i] = tci_ox_in(o, i);
+    }
+    tci_ox_out(o, 0, tc_einsum(spec, TC_TENSORS_N(xs, o->n_in)));
+}
+
+TCI_OX_MAKE(gemm)
+{
+    tc_tensor a = tci_ox_in(o, 0), b = tci_ox_in(o, 1), c = tci_ox_maybe(o, 2);
+    double alpha = tci_ox_real(o, "alpha", 1), beta = tci_ox_real(o, "beta", 1);
+    tc_dtype d = tc_dtype_of(a);
+    a = tci_ox_int(o, "transA", 0) ? tc_transpose(a, 0, 1) : a;
+    b = tci_ox_int(o, "transB", 0) ? tc_transpose(b, 0, 1) : b;
+    tc_tensor y = tc_matmul(a, b);
+    y = alpha == 1 ? y : tc_mul(y, alpha);
+    if (tci_ox_given(c)) {
+        y = tc_add(y, beta == 1 ? c : tc_mul(c, beta));
+    }
+    tci_ox_out(o, 0, tc_cast(y, d));
+}
+/* ---- src/onnx/shape.c ---- */
+/* onnx/shape.c - ONNX operators that say sizes, move elements or join tensors. */
+
+#include <string.h>
+
+/* ---- sizes ---- */
+
+/* Sizes of operand 0, which need not be a tensor. */
+static const int64_t *tci_ox_sizes_of(const tci_ox_op *o, int *rank)
+{
+    if (!tci_ox_has(o, 0)) {
+        tci_ox_fail(o, TC_ERR_IO, "operand 0 is left out");
+    }
+    const tci_ox_value *v = o->in[0];
+    if (!v->is_made && v->known) {
+        *rank = v->known->rank;
+        return v->known->sizes;
+    }
+    if (!v->is_made && v->initializer) {
+        *rank = v->initializer->rank;
+        return v->initializer->sizes;
+    }
+    return tci_ox_sizes(o, tci_ox_in(o, 0), rank);
+}
+
+TCI_OX_MAKE(shape)
+{
+    int rank;
+    const int64_t *sizes = tci_ox_sizes_of(o, &rank);
+    int64_t start = tci_ox_int(o, "start", 0), end = tci_ox_int(o, "end", rank);
+    start = start < 0 ? TCI_MAX(start + rank, 0) : TCI_MIN(start, rank);
+    end = end < 0 ? TCI_MAX(end + rank, 0) : TCI_MIN(end, rank);
+    tci_ox_out_known(o, 0, tci_ox_known_ints(o->s, (int)TCI_MAX(end - start, 0), sizes + start));
+}
+
+TCI_OX_MAKE(size)
+{
+    int rank;
+    const int64_t *sizes = tci_ox_sizes_of(o, &rank);
+    tci_ox_known *k = tci_ox_known_new(o->s, TC_I64, 0, NULL);
+    k->cells[0].i = 1;
+    for (int i = 0; i < rank; i++) {
+        k->cells[0].i = tc_dim_mul(k->cells[0].i, sizes[i]);
+    }
+    tci_ox_out_known(o, 0, k);
+}
+
+/* ---- constants ---- */
+
+TCI_OX_MAKE(constant)
+{
+    const tci_onnx_attr *a = o->node->n_attrs ? &o->node->attrs[0] : NULL;
+    if (a && a->kind == TCI_ONNX_TENSOR) {
+        tci_ox_dtype(o, a->t->type);
+        o->out[0]->initializer = tci_scratch_copy(o->s, a->t, sizeof(*a->t));
+        o->out[0]->initializer->name = o->out[0]->name;
+        return;
+    }
+    bool list = a && (a->kind == TCI_ONNX_INTS || a->kind == TCI_ONNX_FLOATS);
+    bool floats = a && (a->kind == TCI_ONNX_FLOATS || a->kind == TCI_ONNX_FLOAT);
+    if (!a || (!list && a->kind != TCI_ONNX_INT && a->kind != TCI_ONNX_FLOAT)) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "a constant that is no dense tensor of numbers");
+    }
+    tci_ox_known *k = tci_ox_known_new(o->s, floats ? TC_F32 : TC_I64, list, (int64_t[]){a->n});
+    for (int64_t i = 0; i < k->n; i++) {
+        k->cells[i].i = floats ? 0 : list ? a->ints[i] : a->i;
+        k->cells[i].f = !floats ? 0 : list ? a->floats[i] : a->f;
+    }
+    tci_ox_out_known(o, 0, k);
+}
+
+TCI_OX_MAKE(constant_of_shape)
+{
+    int n;
+    const int64_t *sizes = tci_ox_need_ints(o, 0, "the shape", &n);
+    const tci_onnx_attr *a = tci_ox_attr(o, "value");
+    tc_tensor one = tc_full(o->ctx, 0, TC_F32);
+    if (a && a->kind == TCI_ONNX_TENSOR) {
+        tc_dtype dtype = tci_ox_dtype(o, a->t->type);
+        if (a->t->count != 1 || a->t->place) {
+            tci_ox_fail(o, TC_ERR_SHAPE, "value has not one element");
+        }
+        one = tci_ox_known_tensor(o, tci_ox_known_read(o->s, dtype, 0, NULL, a->t->data));
+    }
+    tci_ox_out(o, 0, tc_expand_at(one, n, sizes, o->here));
+}
+
+/* Floats from a known number on by 1 to a symbolic size. */
+static bool tci_ox_range_symbolic(tci_ox_op *o, tc_dtype d)
+{
+    const tci_ox_known *limit = tci_ox_need(o, 1, "limit");
+    double from = tci_ox_need_real(o, 0, "start"), by = tci_ox_need_real(o, 2, "delta");
+    if (limit->n != 1 || limit->cells[0].den != 1 || from != 0 || by != 1) {
+        return false;
+    }
+    tci_ox_out(o, 0, tc_cast(tc_arange(o->ctx, 0, limit->cells[0].i, 1, TC_I64), d));
+    return true;
+}
+
+TCI_OX_MAKE(range)
+{
+    tc_dtype d = tc_dtype_of(tci_ox_in(o, 0));
+    if (tci_ox_is_float(d) && tci_ox_range_symbolic(o, d)) {
+        return;
+    }
+    if (tci_ox_is_float(d)) {
+        double from = tci_ox_need_real(o, 0, "start"), by = tci_ox_need_real(o, 2, "delta");
+        tci_ox_out(o, 0, tc_arange(o->ctx, from, tci_ox_need_real(o, 1, "limit"), by, d));
+        return;
+    }
+    int64_t from = tci_ox_need_int(o, 0, "start"), by = tci_ox_need_int(o, 2, "delta");
+    tci_ox_out(o, 0, tc_arange(o->ctx, from, tci_ox_need_int(o, 1, "limit"), by, d));
+}
+
+TCI_OX_MAKE(eye_like)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    tc_dtype d = tci_ox_attr(o, "dtype") ? tci_ox_dtype(o, tci_ox_int(o, "dtype", 1))
+                                         : tc_dtype_of(x);
+    tc_tensor row = tc_add(tci_ox_places(o, tc_size(x, 0), 2, 0), tci_ox_int(o, "k", 0));
+    tci_ox_out(o, 0, tc_cast(tc_eq(row, tci_ox_places(o, tc_size(x, 1), 2, 1)), d));
+}
+
+/* ---- other sizes ---- */
+
+TCI_OX_MAKE(identity)
+{
+    const char *name = o->out[0]->name;
+    if (tci_ox_has(o, 0)) {
+        *o->out[0] = *o->in[0];
+        o->out[0]->name = name;
+    }
+}
+
+/* A list of numbers in operand i or, before it was one, an attribute; NULL: neither. */
+static const int64_t *tci_ox_list(const tci_ox_op *o, int i, const char *name, int *n)
+{
+    *n = 0;
+    return tci_ox_has(o, i) ? tci_ox_need_ints(o, i, name, n) : tci_ox_ints(o, name, n);
+}
+
+TCI_OX_MAKE(reshape)
+{
+    int n, rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *want = tci_ox_list(o, 1, "shape", &n);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    int64_t *to = TCI_NEW_ARRAY(o->s, int64_t, n + 1);
+    bool zero = tci_ox_int(o, "allowzero", 0) != 0;
+    for (int i = 0; i < n && want; i++) {
+        to[i] = want[i] == 0 && !zero && i < rank ? sizes[i] : want[i];
+    }
+    tci_ox_out(o, 0, tci_ox_shape_as(o, x, n, to));
+}
+
+TCI_OX_MAKE(flatten)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    int64_t axis = tci_ox_int(o, "axis", 1), parts[2] = {1, 1};
+    axis = axis == rank ? rank : tci_ox_axis(o, axis, rank);
+    for (int i = 0; i < rank; i++) {
+        parts[i >= axis] = tc_dim_mul(parts[i >= axis], sizes[i]);
+    }
+    tci_ox_out(o, 0, tci_ox_shape_as(o, x, 2, parts));
+}
+
+TCI_OX_MAKE(squeeze)
+{
+    int n, rank, left = 0;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *axes = tci_ox_list(o, 1, "axes", &n);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    int64_t *to = TCI_NEW_ARRAY(o->s, int64_t, rank + 1);
+    for (int i = 0; i < rank; i++) {
+        bool goes = !axes && sizes[i] == 1;
+        for (int j = 0; j < n; j++) {
+            goes = goes || tci_ox_axis(o, axes[j], rank) == i;
+        }
+        to[left] = sizes[i];
+        left += !goes;
+    }
+    tci_ox_out(o, 0, tci_ox_shape_as(o, x, left, to));
+}
+
+TCI_OX_MAKE(unsqueeze)
+{
+    int n, rank, at = 0;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *axes = tci_ox_list(o, 1, "axes", &n);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    int64_t *to = TCI_NEW_ARRAY(o->s, int64_t, rank + n + 1);
+    for (int i = 0; i < rank + n; i++) {
+        bool is_new = false;
+        for (int j = 0; j < n; j++) {
+            is_new = is_new || tci_ox_axis(o, axes[j], rank + n) == i;
+        }
+        to[i] = is_new || at == rank ? 1 : sizes[at++];
+    }
+    tci_ox_out(o, 0, tci_ox_shape_as(o, x, rank + n, to));
+}
+
+TCI_OX_MAKE(expand)
+{
+    int n, rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *want = tci_ox_need_ints(o, 1, "the shape", &n);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    int all = TCI_MAX(n, rank);
+    int64_t *to = TCI_NEW_ARRAY(o->s, int64_t, all + 1);
+    for (int i = 0; i < all; i++) {
+        int64_t a = i >= all - rank ? sizes[i - (all - rank)] : 1;
+        int64_t b = i >= all - n ? want[i - (all - n)] : 1;
+        to[i] = b == 1 ? a : b;
+    }
+    tci_ox_out(o, 0, tc_expand_at(x, all, to, o->here));
+}
+
+TCI_OX_MAKE(tile)
+{
+    int n;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *repeats = tci_ox_need_ints(o, 1, "the repeats", &n);
+    tci_ox_out(o, 0, tc_tile_at(x, n, repeats, o->here));
+}
+
+TCI_OX_MAKE(transpose)
+{
+    int n, rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *order = tci_ox_ints(o, "perm", &n);
+    tci_ox_sizes(o, x, &rank);
+    int64_t *back = TCI_NEW_ARRAY(o->s, int64_t, rank + 1);
+    for (int i = 0; i < rank; i++) {
+        back[i] = rank - 1 - i;
+    }
+    if (order && n != rank) {
+        tci_ox_fail(o, TC_ERR_AXIS, "perm has %d axes of %d", n, rank);
+    }
+    tci_ox_out(o, 0, tci_ox_move(o, x, order ? order : back));
+}
+
+/* ---- parts ---- */
+
+TCI_OX_MAKE(concat)
+{
+    tc_tensor *xs = TCI_NEW_ARRAY(o->s, tc_tensor, o->n_in + 1);
+    for (int i = 0; i < o->n_in; i++) {
+        xs[i] = tci_ox_in(o, i);
+    }
+    int axis = (int)tci_ox_int(o, "axis", 1);
+    tci_ox_out(o, 0, tc_cat(TC_TENSORS_N(xs, o->n_in), axis));
+}
+
+TCI_OX_MAKE(split)
+{
+    int n, rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *sizes = tci_ox_list(o, 1, "split", &n);
+    const int64_t *all = tci_ox_sizes(o, x, &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank);
+    int64_t parts = tci_ox_int(o, "num_outputs", o->n_out), at = 0;
+    if (parts < 1 || (sizes && n < o->n_out)) {
+        tci_ox_fail(o, TC_ERR_ARGUMENT, "%d outputs of %d parts", o->n_out, n);
+    }
+    int64_t each = tc_dim_div(tc_dim_add(all[axis], parts - 1), parts);
+    for (int i = 0; i < o->n_out; i++) {
+        int64_t end = sizes ? tc_dim_add(at, sizes[i])
+                            : tc_dim_min(tc_dim_add(at, each), all[axis]);
+        if (o->out[i]) {
+            tci_ox_out(o, i, tc_slice(x, axis, at, end, 1));
+        }
+        at = end;
+    }
+}
+
+/* A bound as tc_slice takes it. */
+static int64_t tci_ox_bound(int64_t at, int64_t step, bool is_start)
+{
+    const int64_t far = INT64_C(1) << 40;
+    if (!tci_dim_is_known(at) || (at < far && at > -far)) {
+        return at;
+    }
+    if (at > 0) {
+        return !is_start ? step > 0 ? TC_END : far : step > 0 ? far : -1;
+    }
+    return is_start ? step > 0 ? 0 : -far : step < 0 ? TC_END : 0;
+}
+
+TCI_OX_MAKE(slice)
+{
+    int n, n_ends, n_axes = 0, n_steps = 0, rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *starts = tci_ox_list(o, 1, "starts", &n);
+    const int64_t *ends = tci_ox_list(o, 2, "ends", &n_ends);
+    const int64_t *axes = tci_ox_list(o, 3, "axes", &n_axes);
+    const int64_t *steps = tci_ox_list(o, 4, "steps", &n_steps);
+    tci_ox_sizes(o, x, &rank);
+    if (!starts || !ends || n_ends != n || (axes && n_axes != n) || (steps && n_steps != n)) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "starts, ends, axes and steps do not have one length");
+    }
+    for (int i = 0; i < n; i++) {
+        int64_t step = steps ? steps[i] : 1;
+        int axis = tci_ox_axis(o, axes ? axes[i] : i, rank);
+        if (step < 0 && ends[i] < 0 && tci_dim_is_known(tc_size(x, axis)) &&
+            ends[i] < -tc_size(x, axis)) {
+            x = tc_slice(x, axis, tci_ox_bound(starts[i], step, true), TC_END, step);
+            continue;
+        }
+        x = tc_slice(x, axis, tci_ox_bound(starts[i], step, true),
+                     tci_ox_bound(ends[i], step, false), step);
+    }
+    tci_ox_out(o, 0, x);
+}
+
+/* Operand i as 0-d, or a number of attribute `name`. */
+static tc_tensor tci_ox_pad_value(const tci_ox_op *o, tc_dtype d)
+{
+    if (tci_ox_has(o, 2)) {
+        return tc_reshape_at(tci_ox_in(o, 2), 0, NULL, o->here);
+    }
+    return tc_full(o->ctx, tci_ox_real(o, "value", 0), d);
+}
+
+TCI_OX_MAKE(pad)
+{
+    int n, n_axes = 0, rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *pads = tci_ox_list(o, 1, o->opset < 2 ? "paddings" : "pads", &n);
+    const int64_t *axes = tci_ox_has(o, 3) ? tci_ox_need_ints(o, 3, "the axes", &n_axes) : NULL;
+    const char *mode = tci_ox_text(o, "mode", "constant");
+    tci_ox_sizes(o, x, &rank);
+    n_axes = axes ? n_axes : rank;
+    if (!pads || n != 2 * n_axes) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d pads for %d axes", n, n_axes);
+    }
+    const char *how = !strcmp(mode, "wrap") ? "circular" : mode;
+    how = !strcmp(mode, "edge") ? "replicate" : how;
+    bool constant = !strcmp(mode, "constant");
+    tc_tensor value = constant ? tci_ox_pad_value(o, tc_dtype_of(x)) : TC_NONE;
+    for (int i = 0; i < n_axes; i++) {
+        int axis = tci_ox_axis(o, axes ? axes[i] : i, rank);
+        int64_t a = pads[i], b = pads[i + n_axes];
+        if (a == 0 && b == 0) {
+            continue;
+        }
+        if (constant) {
+            x = tc_pad(x, axis, a, b, value);
+            continue;
+        }
+        bool crops = (tci_dim_is_known(a) && a < 0) || (tci_dim_is_known(b) && b < 0);
+        if (crops) {
+            x = tc_pad(x, axis, tc_dim_min(a, 0), tc_dim_min(b, 0), 0);
+        }
+        x = tc_pad_mode(x, axis, crops ? tc_dim_max(a, 0) : a, crops ? tc_dim_max(b, 0) : b, how);
+    }
+    tci_ox_out(o, 0, x);
+}
+
+TCI_OX_MAKE(center_crop_pad)
+{
+    int n, n_axes, rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *want = tci_ox_need_ints(o, 1, "the shape", &n);
+    const int64_t *axes = tci_ox_ints(o, "axes", &n_axes);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    for (int i = 0; i < n; i++) {
+        int axis = tci_ox_axis(o, axes && i < n_axes ? axes[i] : i, rank);
+        int64_t more = tc_dim_sub(want[i], sizes[axis]);
+        if (tci_dim_least(more) >= 0) {
+            int64_t before = tc_dim_div(more, 2);
+            x = tc_pad(x, axis, before, tc_dim_sub(more, before), 0);
+        } else if (tci_dim_most(more) <= 0) {
+            int64_t start = tc_dim_div(tc_dim_sub(0, more), 2);
+            x = tc_slice(x, axis, start, tc_dim_add(start, want[i]), 1);
+        } else {
+            tci_ox_fail(o, TC_ERR_UNSUPPORTED, "axis %d is cut or padded as its size says", axis);
+        }
+    }
+    tci_ox_out(o, 0, x);
+}
+
+/* ---- blocks ---- */
+
+TCI_OX_MAKE(depth_to_space)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *z = tci_ox_sizes(o, x, &rank), b = tci_ox_int(o, "blocksize", 0);
+    if (rank != 4 || b < 1) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %d", rank, (int)b);
+    }
+    int64_t c = tc_dim_div(z[1], b * b);
+    bool crd = !strcmp(tci_ox_text(o, "mode", "DCR"), "CRD");
+    tc_tensor y = crd ? tc_permute(tc_reshape(x, z[0], c, b, b, z[2], z[3]), 0, 1, 4, 2, 5, 3)
+                      : tc_permute(tc_reshape(x, z[0], b, b, c, z[2], z[3]), 0, 3, 4, 1, 5, 2);
+    tci_ox_out(o, 0, tc_reshape(y, z[0], c, tc_dim_mul(z[2], b), tc_dim_mul(z[3], b)));
+}
+
+TCI_OX_MAKE(space_to_depth)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *z = tci_ox_sizes(o, x, &rank), b = tci_ox_int(o, "blocksize", 0);
+    if (rank != 4 || b < 1) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %d", rank, (int)b);
+    }
+    int64_t h = tc_dim_div(z[2], b), w = tc_dim_div(z[3], b);
+    tc_tensor y = tc_reshape(x, z[0], z[1], h, b, w, b);
+    bool crd = !strcmp(tci_ox_text(o, "mode", "DCR"), "CRD");
+    y = crd ? tc_permute(y, 0, 1, 3, 5, 2, 4) : tc_permute(y, 0, 3, 5, 1, 2, 4);
+    tci_ox_out(o, 0, tc_reshape(y, z[0], tc_dim_mul(z[1], b * b), h, w));
+}
+
+TCI_OX_MAKE(trilu)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    int64_t k = tci_ox_has(o, 1) ? tci_ox_need_int(o, 1, "k") : 0;
+    tci_ox_out(o, 0, tci_ox_int(o, "upper", 1) ? tc_triu(x, k) : tc_tril(x, k));
+}
+
+TCI_OX_MAKE(dropout)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    double ratio = tci_ox_has(o, 1) && tci_ox_has(o, 2) ? tci_ox_need_real(o, 1, "the ratio") : 0;
+    if (tci_ox_has(o, 2) && tci_ox_need_int(o, 2, "training_mode") && ratio != 0) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "dropout in training draws random numbers");
+    }
+    tci_ox_out(o, 0, x);
+    if (tci_ox_wants(o, 1)) {
+        int rank;
+        const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+        tc_dtype d = o->opset < 10 ? tc_dtype_of(x) : TC_BOOL;
+        tci_ox_out(o, 1, tc_expand_at(tc_full(o->ctx, 1, d), rank, sizes, o->here));
+    }
+}
+/* ---- src/onnx/reduce.c ---- */
+/* onnx/reduce.c - ONNX operators over axes: reductions, cumulative sums, places of extremes. */
+
+#include <math.h>
+#include <string.h>
+
+/* Axes of a reduction in operand 1 or, before it was one, attribute `axes`. *all: of all axes. */
+static const int *tci_ox_axes(const tci_ox_op *o, int rank, int *n, bool *all)
+{
+    const int64_t *list = tci_ox_has(o, 1) ? tci_ox_need_ints(o, 1, "the axes", n)
+                                           : tci_ox_ints(o, "axes", n);
+    *n = list ? *n : 0;
+    *all = *n == 0 && !tci_ox_int(o, "noop_with_empty_axes", 0);
+    int *axes = TCI_NEW_ARRAY(o->s, int, *n + 1);
+    for (int i = 0; i < *n; i++) {
+        axes[i] = tci_ox_axis(o, list[i], rank);
+    }
+    return axes;
+}
+
+/* Max and Min over nothing: the least and the largest number. */
+static tc_tensor tci_ox_extreme(const tci_ox_op *o, tc_tensor x, tc_axes axes, bool keeps, bool max)
+{
+    tc_dtype d = tc_dtype_of(x);
+    int64_t n = tc_count(x);
+    if (n != 0) {
+        return max ? tc_max(x, axes, keeps) : tc_min(x, axes, keeps);
+    }
+    tc_tensor ends = tc_full(o->ctx, max ? -HUGE_VAL : HUGE_VAL, TC_F64); /* the cast saturates */
+    tc_tensor shape = tc_sum(tc_cast(x, TC_F64), axes, keeps);
+    return d == TC_BOOL ? tc_eq(shape, max ? 1 : 0) : tc_cast(tc_add(shape, ends), d);
+}
+
+static tc_tensor tci_ox_reduce_by(const tci_ox_op *o, const char *call, tc_tensor x, tc_axes axes,
+                                  bool keeps)
+{
+    bool floats = tci_ox_is_float(tc_dtype_of(x));
+    if (!strcmp(call, "max") || !strcmp(call, "min")) {
+        return tci_ox_extreme(o, x, axes, keeps, !strcmp(call, "max"));
+    } else if (!strcmp(call, "prod")) {
+        return tc_prod(x, axes, keeps);
+    } else if (!strcmp(call, "mean")) {
+        return floats ? tc_mean(x, axes, keeps)
+                      : tc_trunc(tc_mean(tc_cast(x, TC_F64), axes, keeps));
+    } else if (!strcmp(call, "logsumexp")) {
+        return tc_logsumexp(floats ? x : tc_cast(x, TC_F64), axes, keeps);
+    } else if (!strcmp(call, "l1")) {
+        return tc_sum(tc_abs(x), axes, keeps);
+    } else if (!strcmp(call, "l2")) {
+        return tc_sqrt(tc_sum(tc_square(floats ? x : tc_cast(x, TC_F64)), axes, keeps));
+    } else if (!strcmp(call, "sum_square")) {
+        return tc_sum(tc_square(x), axes, keeps);
+    }
+    x = tc_sum(x, axes, keeps);
+    return strcmp(call, "log_sum") ? x : tc_log(floats ? x : tc_cast(x, TC_F64));
+}
+
+TCI_OX_MAKE(reduce)
+{
+    int n, rank;
+    bool all;
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_sizes(o, x, &rank);
+    const int *list = tci_ox_axes(o, rank, &n, &all);
+    tc_axes axes = all ? TC_ALL : TC_AXES_N(list, n);
+    bool keeps = tci_ox_int(o, "keepdims", 1) != 0;
+    tci_ox_out(o, 0, tc_cast(tci_ox_reduce_by(o, o->row->call, x, axes, keeps), tc_dtype_of(x)));
+}
+
+TCI_OX_MAKE(arg)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_sizes(o, x, &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank);
+    bool keeps = tci_ox_int(o, "keepdims", 1) != 0, max = !strcmp(o->row->call, "argmax");
+    bool last = tci_ox_int(o, "select_last_index", 0) != 0;
+    x = last ? tc_flip(x, axis) : x;
+    tc_tensor at = max ? tc_argmax(x, axis, keeps) : tc_argmin(x, axis, keeps);
+    tci_ox_out(o, 0, last ? tc_sub(tc_dim_sub(tc_size(x, axis), 1), at) : at);
+}
+
+TCI_OX_MAKE(cumulative)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    tc_dtype d = tc_dtype_of(x);
+    tci_ox_sizes(o, x, &rank);
+    int axis = tci_ox_axis(o, tci_ox_need_int(o, 1, "the axis"), rank);
+    bool back = tci_ox_int(o, "reverse", 0) != 0, sum = !strcmp(o->row->call, "cumsum");
+    x = back ? tc_flip(x, axis) : x;
+    if (tci_ox_int(o, "exclusive", 0)) {
+        x = tc_slice(x, axis, 0, tc_dim_sub(tc_size(x, axis), 1), 1);
+        x = tc_pad(x, axis, 1, 0, sum ? 0 : 1);
+    }
+    x = sum ? tc_cumsum(x, axis) : tc_cumprod(x, axis);
+    tci_ox_out(o, 0, tc_cast(back ? tc_flip(x, axis) : x, d));
+}
+
+TCI_OX_MAKE(top_k)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0), values, places;
+    tci_ox_sizes(o, x, &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", -1), rank);
+    int64_t k = tci_ox_has(o, 1) ? tci_ox_need_int(o, 1, "k") : tci_ox_int(o, "k", 1);
+    tc_topk(x, axis, k, tci_ox_int(o, "largest", 1) != 0, &values, &places);
+    tci_ox_out(o, 0, values);
+    tci_ox_out(o, 1, places);
+}
+
+/* ---- normalizations ---- */
+
+TCI_OX_MAKE(batch_norm)
+{
+    tc_tensor x = tci_ox_in(o, 0), scale = tci_ox_in(o, 1), bias = tci_ox_in(o, 2);
+    tc_tensor mean = tci_ox_in(o, 3), var = tci_ox_in(o, 4);
+    double eps = tci_ox_real(o, "epsilon", 1e-5), momentum = tci_ox_real(o, "momentum", 0.9);
+    tc_dtype d = tc_dtype_of(x);
+    if (o->opset < 7 && !tci_ox_int(o, "is_test", 0) && tci_ox_wants(o, 1)) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "training before opset 14 is not supported");
+    }
+    bool training = tci_ox_int(o, "training_mode", 0) != 0;
+    tci_ox_out(o, 0, tc_batch_norm(x, tc_cast(mean, d), tc_cast(var, d), tc_cast(scale, d),
+                                   tc_cast(bias, d), training, eps));
+    if (training && (tci_ox_wants(o, 1) || tci_ox_wants(o, 2))) {
+        int rank, n = 0;
+        tc_tensor now_var, now_mean;
+        tci_ox_sizes(o, x, &rank);
+        int *axes = TCI_NEW_ARRAY(o->s, int, rank);
+        for (int i = 0; i < rank; i++) {
+            axes[n] = i;
+            n += i != 1;
+        }
+        tc_var_mean(x, TC_AXES_N(axes, n), 0, false, &now_var, &now_mean);
+        tci_ox_out(o, 1, tc_add(tc_mul(mean, momentum), tc_mul(now_mean, 1 - momentum)));
+        tci_ox_out(o, 2, tc_add(tc_mul(var, momentum), tc_mul(now_var, 1 - momentum)));
+    }
+}
+
+TCI_OX_MAKE(instance_norm)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_out(o, 0, tc_instance_norm(x, tci_ox_in(o, 1), tci_ox_in(o, 2),
+                                      tci_ox_real(o, "epsilon", 1e-5)));
+}
+
+/* Axes from `axis` on. */
+static const int *tci_ox_axes_from(const tci_ox_op *o, tc_tensor x, int *n)
+{
+    int rank;
+    tci_ox_sizes(o, x, &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", -1), rank);
+    int *axes = TCI_NEW_ARRAY(o->s, int, rank);
+    *n = rank - axis;
+    for (int i = 0; i < *n; i++) {
+        axes[i] = axis + i;
+    }
+    return axes;
+}
+
+TCI_OX_MAKE(layer_norm)
+{
+    int n;
+    tc_tensor x = tci_ox_in(o, 0), scale = tci_ox_in(o, 1), bias = tci_ox_maybe(o, 2);
+    const int *axes = tci_ox_axes_from(o, x, &n);
+    double eps = tci_ox_real(o, "epsilon", 1e-5);
+    tc_tensor y = tc_layer_norm(x, TC_AXES_N(axes, n), TC_NONE, TC_NONE, eps);
+    y = tc_mul(y, scale);
+    tci_ox_out(o, 0, tc_cast(tci_ox_given(bias) ? tc_add(y, bias) : y, tc_dtype_of(x)));
+    if (tci_ox_wants(o, 1) || tci_ox_wants(o, 2)) {
+        tc_tensor var, mean;
+        tc_dtype d = tci_ox_dtype(o, tci_ox_int(o, "stash_type", 1));
+        tc_var_mean(tc_cast(x, d), TC_AXES_N(axes, n), 0, true, &var, &mean);
+        tci_ox_out(o, 1, mean);
+        tci_ox_out(o, 2, tc_rsqrt(tc_add(var, eps)));
+    }
+}
+
+TCI_OX_MAKE(rms_norm)
+{
+    int n;
+    tc_tensor x = tci_ox_in(o, 0), scale = tci_ox_in(o, 1);
+    const int *axes = tci_ox_axes_from(o, x, &n);
+    tc_dtype d = tci_ox_dtype(o, tci_ox_int(o, "stash_type", 1));
+    tc_tensor y = tc_rms_norm(tc_cast(x, d), TC_AXES_N(axes, n), TC_NONE,
+                              tci_ox_real(o, "epsilon", 1e-5));
+    tci_ox_out(o, 0, tc_mul(tc_cast(y, tc_dtype_of(x)), scale));
+}
+
+TCI_OX_MAKE(group_norm)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0), scale = tci_ox_in(o, 1), bias = tci_ox_in(o, 2);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    int64_t groups = tci_ox_int(o, "num_groups", 1);
+    if (rank < 2 || groups < 1) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in %d groups", rank, (int)groups);
+    }
+    if (o->opset < 21) { /* one scale for each group */
+        int64_t each = tc_dim_div(sizes[1], groups);
+        scale = tc_repeat_interleave(scale, each, 0, sizes[1]);
+        bias = tc_repeat_interleave(bias, each, 0, sizes[1]);
+    }
+    tci_ox_out(o, 0, tc_group_norm(x, groups, scale, bias, tci_ox_real(o, "epsilon", 1e-5)));
+}
+
+/* A window of channels is size - 1 - (size - 1) / 2 to the right: pools pad so on the left. */
+TCI_OX_MAKE(lrn)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    int64_t size = tci_ox_int(o, "size", 1);
+    double alpha = tci_ox_real(o, "alpha", 1e-4), k = tci_ox_real(o, "bias", 1);
+    if (size < 1 || size > 4096) {
+        tci_ox_fail(o, TC_ERR_ARGUMENT, "size %d", (int)size);
+    }
+    tc_tensor sum = tc_pad(tc_square(x), 1, (size - 1) / 2, size - 1 - (size - 1) / 2, 0);
+    sum = tc_sum(tc_unfold(sum, 1, size, 1), TC_AXES(-1), false);
+    sum = tc_add(tc_mul(sum, alpha / (double)size), k);
+    tci_ox_out(o, 0, tc_div(x, tc_pow(sum, tci_ox_real(o, "beta", 0.75))));
+}
+
+TCI_OX_MAKE(lp_norm)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_sizes(o, x, &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", -1), rank);
+    tc_tensor norm = tc_norm(x, (double)tci_ox_int(o, "p", 2), TC_AXES(axis), true);
+    tci_ox_out(o, 0, tc_where(tc_eq(norm, 0), 0, tc_div(x, norm)));
+}
+
+TCI_OX_MAKE(mean_variance)
+{
+    int n, rank;
+    tc_tensor x = tci_ox_in(o, 0), var, mean;
+    const int64_t *list = tci_ox_ints(o, "axes", &n);
+    static const int64_t usual[] = {0, 2, 3};
+    tci_ox_sizes(o, x, &rank);
+    n = list ? n : 3;
+    int *axes = TCI_NEW_ARRAY(o->s, int, n + 1);
+    for (int i = 0; i < n; i++) {
+        axes[i] = tci_ox_axis(o, (list ? list : usual)[i], rank);
+    }
+    tc_var_mean(x, TC_AXES_N(axes, n), 0, true, &var, &mean);
+    tci_ox_out(o, 0, tc_div(tc_sub(x, mean), tc_add(tc_sqrt(var), 1e-9)));
+}
+
+/* ---- losses ---- */
+
+static tc_reduction tci_ox_reduction(const tci_ox_op *o)
+{
+    const char *r = tci_ox_text(o, "reduction", "mean");
+    return !strcmp(r, "none") ? TC_REDUCE_NONE : !strcmp(r, "sum") ? TC_REDUCE_SUM : TC_REDUCE_MEAN;
+}
+
+/* Classes that do not count must be indices all the same: they become class 0 with weight 0. */
+static tc_tensor tci_ox_loss(const tci_ox_op *o, tc_tensor logs)
+{
+    tc_tensor target = tc_cast(tci_ox_in(o, 1), TC_I64), weight = tci_ox_maybe(o, 2);
+    int64_t ignored = tci_ox_int(o, "ignore_index", INT64_MIN);
+    tc_reduction how = tci_ox_reduction(o);
+    tc_tensor counts = tc_ne(target, ignored);
+    target = tc_where(counts, target, 0);
+    tc_tensor at = tc_gather(logs, 1, tc_unsqueeze(target, 1));
+    at = tc_neg(tc_squeeze(at, 1));
+    tc_tensor w = tc_cast(counts, tc_dtype_of(logs));
+    if (tci_ox_given(weight)) {
+        int rank;
+        const int64_t *sizes = tci_ox_sizes(o, target, &rank);
+        tc_tensor each = tc_index_select(weight, 0, tc_reshape(target, tc_count(target)));
+        w = tc_mul(w, tci_ox_shape_as(o, each, rank, sizes));
+    }
+    tc_tensor loss = tc_mul(at, w);
+    if (how == TC_REDUCE_NONE) {
+        return loss;
+    }
+    loss = tc_sum(loss, TC_ALL, false);
+    return how == TC_REDUCE_SUM ? loss : tc_div(loss, tc_sum(w, TC_ALL, false));
+}
+
+TCI_OX_MAKE(nll_loss)
+{
+    tci_ox_out(o, 0, tci_ox_loss(o, tci_ox_in(o, 0)));
+}
+
+TCI_OX_MAKE(cross_entropy)
+{
+    tc_tensor logs = tc_log_softmax(tci_ox_in(o, 0), 1);
+    tci_ox_out(o, 0, tci_ox_loss(o, logs));
+    tci_ox_out(o, 1, logs);
+}
+/* ---- src/onnx/index.c ---- */
+/* onnx/index.c - ONNX operators that read and write at indices, and those whose size follows from
+ * values. */
+
+#include <string.h>
+
+/* One axis of all elements. */
+static tc_tensor tci_ox_flat(const tci_ox_op *o, tc_tensor x)
+{
+    return tc_reshape(x, tc_count(x));
+}
+
+static int64_t tci_ox_product(const int64_t *sizes, int from, int to)
+{
+    int64_t n = 1;
+    for (int i = from; i < to; i++) {
+        n = tc_dim_mul(n, sizes[i]);
+    }
+    return n;
+}
+
+TCI_OX_MAKE(gather)
+{
+    int rank, rank_at, n = 0;
+    tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank), *places = tci_ox_sizes(o, at, &rank_at);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank);
+    int64_t *to = TCI_NEW_ARRAY(o->s, int64_t, rank + rank_at);
+    for (int i = 0; i < rank; i++) {
+        for (int j = 0; j < rank_at && i == axis; j++) {
+            to[n++] = places[j];
+        }
+        if (i != axis) {
+            to[n++] = sizes[i];
+        }
+    }
+    const tci_ox_known *known = tci_ox_known_of(o, o->in[1]);
+    if (known && known->n == 1 && tci_dim_is_known(known->cells[0].i)) {
+        int64_t i = known->cells[0].i;
+        i = i < 0 ? tc_dim_add(sizes[axis], i) : i;
+        x = tc_slice(x, axis, i, tc_dim_add(i, 1), 1);
+    } else {
+        x = tc_index_select(x, axis, tci_ox_flat(o, at));
+    }
+    tci_ox_out(o, 0, tci_ox_shape_as(o, x, n, to));
+}
+
+TCI_OX_MAKE(gather_elements)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_sizes(o, x, &rank);
+    tci_ox_out(o, 0, tc_gather(x, tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank), tci_ox_in(o, 1)));
+}
+
+/* Indices [..., k] into the axes of x from `first` on as one index into them as one axis. */
+static tc_tensor tci_ox_flat_index(const tci_ox_op *o, tc_tensor at, const int64_t *sizes,
+                                   int first, int k)
+{
+    tc_tensor sum = TC_NONE;
+    for (int i = 0; i < k; i++) {
+        tc_tensor one = tc_cast(tc_select(at, -1, i), TC_I64);
+        one = tc_where(tc_lt(one, 0), tc_add(one, sizes[first + i]), one);
+        one = tc_mul(one, tci_ox_product(sizes, first + i + 1, first + k));
+        sum = i ? tc_add(sum, one) : one;
+    }
+    return sum;
+}
+
+TCI_OX_MAKE(gather_nd)
+{
+    int rank, rank_at, n = 0, b = (int)tci_ox_int(o, "batch_dims", 0);
+    tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank), *places = tci_ox_sizes(o, at, &rank_at);
+    int k = rank_at > 0 ? (int)places[rank_at - 1] : 0;
+    if (rank_at < 1 || b < 0 || b >= rank_at || k < 1 || k > rank - b) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "indices do not fit the axes of operand 0");
+    }
+    int64_t *to = TCI_NEW_ARRAY(o->s, int64_t, rank + rank_at);
+    int64_t batch = tci_ox_product(sizes, 0, b), each = tci_ox_product(sizes, b, b + k);
+    for (int i = 0; i < rank_at - 1; i++) {
+        to[n++] = places[i];
+    }
+    for (int i = b + k; i < rank; i++) {
+        to[n++] = sizes[i];
+    }
+    tc_tensor flat = tci_ox_flat_index(o, at, sizes, b, k);
+    if (b) {
+        flat = tc_reshape(flat, batch, -1);
+        flat = tc_add(flat, tc_mul(tci_ox_places(o, batch, 2, 0), each));
+    }
+    x = tc_reshape(x, tc_dim_mul(batch, each), tci_ox_product(sizes, b + k, rank));
+    tci_ox_out(o, 0, tci_ox_shape_as(o, tc_index_select(x, 0, tci_ox_flat(o, flat)), n, to));
+}
+
+static tc_tensor tci_ox_scatter_by(const tci_ox_op *o, tc_tensor x, int axis, tc_tensor at,
+                                   tc_tensor src)
+{
+    const char *how = tci_ox_text(o, "reduction", "none");
+    src = tc_cast(src, tc_dtype_of(x));
+    return !strcmp(how, "add")   ? tc_scatter_add(x, axis, at, src)
+           : !strcmp(how, "mul") ? tc_scatter_prod(x, axis, at, src)
+           : !strcmp(how, "min") ? tc_scatter_min(x, axis, at, src)
+           : !strcmp(how, "max") ? tc_scatter_max(x, axis, at, src)
+                                 : tc_scatter(x, axis, at, src);
+}
+
+TCI_OX_MAKE(scatter_elements)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_sizes(o, x, &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank);
+    tci_ox_out(o, 0, tci_ox_scatter_by(o, x, axis, tci_ox_in(o, 1), tci_ox_in(o, 2)));
+}
+
+TCI_OX_MAKE(scatter_nd)
+{
+    int rank, rank_at;
+    tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1), src = tci_ox_in(o, 2);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank), *places = tci_ox_sizes(o, at, &rank_at);
+    int k = rank_at > 0 ? (int)places[rank_at - 1] : 0;
+    if (rank_at < 1 || k < 1 || k > rank) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "indices do not fit the axes of operand 0");
+    }
+    int64_t rows = tci_ox_product(places, 0, rank_at - 1), rest = tci_ox_product(sizes, k, rank);
+    tc_tensor flat = tc_reshape(tci_ox_flat_index(o, at, sizes, 0, k), rows, 1);
+    flat = tc_expand(flat, rows, rest);
+    x = tc_reshape(x, tci_ox_product(sizes, 0, k), rest);
+    x = tci_ox_scatter_by(o, x, 0, flat, tc_reshape(src, rows, rest));
+    tci_ox_out(o, 0, tci_ox_shape_as(o, x, rank, sizes));
+}
+
+/* A cache with an update written along an axis, from an index of each batch on. */
+TCI_OX_MAKE(tensor_scatter)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0), src = tci_ox_in(o, 1), from = tci_ox_maybe(o, 2);
+    tci_ox_sizes(o, x, &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", -2), rank);
+    const int64_t *sizes = tci_ox_sizes(o, src, &rank);
+    tc_tensor at = tci_ox_places(o, sizes[axis], rank, axis);
+    if (tci_ox_given(from)) {
+        int64_t *batch = TCI_NEW_ARRAY(o->s, int64_t, rank);
+        for (int i = 0; i < rank; i++) {
+            batch[i] = i ? 1 : sizes[0];
+        }
+        at = tc_add(at, tci_ox_shape_as(o, tc_cast(from, TC_I64), rank, batch));
+    }
+    if (!strcmp(tci_ox_text(o, "mode", "linear"), "circular")) {
+        at = tc_remainder(at, tc_size(x, axis));
+    }
+    tci_ox_out(o, 0, tc_scatter(x, axis, tc_expand_at(at, rank, sizes, o->here), src));
+}
+
+TCI_OX_MAKE(one_hot)
+{
+    int rank;
+    tc_tensor at = tc_cast(tci_ox_in(o, 0), TC_I64), values = tci_ox_in(o, 2);
+    int64_t depth = (int64_t)tci_ox_need_real(o, 1, "depth");
+    tci_ox_sizes(o, at, &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", -1), rank + 1);
+    at = tc_unsqueeze(tc_where(tc_lt(at, 0), tc_add(at, depth), at), axis);
+    tc_tensor on = tc_eq(at, tci_ox_places(o, depth, rank + 1, axis));
+    tci_ox_out(o, 0, tc_where(on, tc_select(values, 0, 1), tc_select(values, 0, 0)));
+}
+
+TCI_OX_MAKE(reverse_sequence)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0), lengths = tc_cast(tci_ox_in(o, 1), TC_I64);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    int batch = tci_ox_axis(o, tci_ox_int(o, "batch_axis", 1), rank);
+    int time = tci_ox_axis(o, tci_ox_int(o, "time_axis", 0), rank);
+    int64_t *wide = TCI_NEW_ARRAY(o->s, int64_t, rank);
+    for (int i = 0; i < rank; i++) {
+        wide[i] = i == batch ? sizes[i] : 1;
+    }
+    lengths = tci_ox_shape_as(o, lengths, rank, wide);
+    tc_tensor t = tci_ox_places(o, sizes[time], rank, time);
+    t = tc_where(tc_lt(t, lengths), tc_sub(tc_sub(lengths, 1), t), t);
+    tci_ox_out(o, 0, tc_take_along_dim(x, t, time));
+}
+
+/* ---- sizes that follow from values ---- */
+
+static void tci_ox_out_cut(const tci_ox_op *o, int i, tc_tensor t, tc_tensor count, int axis)
+{
+    tci_ox_out(o, i, t);
+    if (tci_ox_wants(o, i)) {
+        o->out[i]->is_cut = true;
+        o->out[i]->count = count;
+        o->out[i]->axis = axis;
+    }
+}
+
+TCI_OX_MAKE(non_zero)
+{
+    tc_tensor x = tci_ox_in(o, 0), at, count;
+    tc_nonzero(x, tc_count(x), &at, &count);
+    tci_ox_out_cut(o, 0, tc_transpose(at, 0, 1), count, 1);
+}
+
+TCI_OX_MAKE(compress)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0), condition = tci_ox_in(o, 1), at, count;
+    tci_ox_sizes(o, x, &rank);
+    bool flat = !tci_ox_attr(o, "axis");
+    x = flat ? tci_ox_flat(o, x) : x;
+    int axis = flat ? 0 : tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank);
+    tc_nonzero(condition, tc_count(condition), &at, &count);
+    tci_ox_out_cut(o, 0, tc_index_select(x, axis, tci_ox_flat(o, at)), count, axis);
+}
+
+/* Unsorted: in the order in which the first of equal ones come. */
+TCI_OX_MAKE(unique)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0), values, inverse, counts, count;
+    tci_ox_sizes(o, x, &rank);
+    bool flat = !tci_ox_attr(o, "axis");
+    x = flat ? tci_ox_flat(o, x) : x;
+    int axis = flat ? 0 : tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank);
+    int64_t n = tc_size(x, axis);
+    tc_unique(x, axis, n, &values, &inverse, &counts, &count);
+    tc_tensor first = tc_expand(tc_full(o->ctx, n, TC_I64), n);
+    first = tc_scatter_min(first, 0, inverse, tci_ox_places(o, n, 1, 0));
+    if (!tci_ox_int(o, "sorted", 1)) {
+        tc_tensor order = tc_argsort(first, 0, false);
+        values = tc_index_select(values, axis, order);
+        counts = tc_index_select(counts, 0, order);
+        first = tc_index_select(first, 0, order);
+        inverse = tc_index_select(tc_argsort(order, 0, false), 0, inverse);
+    }
+    tci_ox_out_cut(o, 0, values, count, axis);
+    tci_ox_out_cut(o, 1, first, count, 0);
+    tci_ox_out(o, 2, inverse);
+    tci_ox_out_cut(o, 3, counts, count, 0);
+}
+/* ---- src/onnx/window.c ---- */
+/* onnx/window.c - ONNX operators of windows over images: convolutions, pools, patches.
+ *
+ * Axes of an image are those after the first two. Where tc's call takes what the node says it is
+ * made; else padding comes first, and pools reduce windows axis by axis. */
+
+#include <math.h>
+#include <string.h>
+
+/* Windows along the axes of an image. */
+typedef struct tci_ox_windows {
+    int n;                  /* axes */
+    const int64_t *sizes;   /* of all axes of x */
+    int64_t kernel[3], stride[3], dilation[3], before[3], after[3];
+    bool ceil;
+} tci_ox_windows;
+
+static void tci_ox_fill(const tci_ox_op *o, const char *name, int n, int64_t *to, int64_t usual)
+{
+    int given;
+    const int64_t *list = tci_ox_ints(o, name, &given);
+    if (list && given != n) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%s has %d numbers: expected %d", name, given, n);
+    }
+    for (int i = 0; i < n; i++) {
+        to[i] = list ? list[i] : usual;
+    }
+}
+
+/* kernel NULL: attribute kernel_shape. */
+static tci_ox_windows tci_ox_windows_of(const tci_ox_op *o, tc_tensor x, const int64_t *kernel)
+{
+    int rank;
+    tci_ox_windows w = {.sizes = tci_ox_sizes(o, x, &rank)};
+    int64_t pads[6];
+    const char *pad = tci_ox_text(o, "auto_pad", "NOTSET");
+    w.n = rank - 2;
+    if (w.n < 1 || w.n > 3) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "windows over %d axes: expected 1 to 3", w.n);
+    }
+    tci_ox_fill(o, "strides", w.n, w.stride, 1);
+    tci_ox_fill(o, "dilations", w.n, w.dilation, 1);
+    tci_ox_fill(o, "pads", 2 * w.n, pads, 0);
+    w.ceil = tci_ox_int(o, "ceil_mode", 0) != 0;
+    if (kernel) {
+        memcpy(w.kernel, kernel, sizeof(*kernel) * (size_t)w.n);
+    } else {
+        tci_ox_fill(o, "kernel_shape", w.n, w.kernel, 0);
+    }
+    for (int i = 0; i < w.n; i++) {
+        bool same = !strncmp(pad, "SAME", 4);
+        int64_t size = w.sizes[i + 2], span = (w.kernel[i] - 1) * w.dilation[i] + 1;
+        w.before[i] = strcmp(pad, "VALID") ? pads[i] : 0;
+        w.after[i] = strcmp(pad, "VALID") ? pads[i + w.n] : 0;
+        if (w.kernel[i] < 1 || w.stride[i] < 1 || w.dilation[i] < 1 || w.kernel[i] > 1 << 20 ||
+            w.stride[i] > 1 << 20 || w.dilation[i] > 1 << 20) {
+            tci_ox_fail(o, TC_ERR_ARGUMENT, "a window, stride or dilation is not above 0");
+        }
+        if (same) {
+            int64_t steps = tc_dim_div(tc_dim_add(size, w.stride[i] - 1), w.stride[i]);
+            int64_t all = tc_dim_add(tc_dim_mul(tc_dim_sub(steps, 1), w.stride[i]), span);
+            all = tc_dim_max(tc_dim_sub(all, size), 0);
+            int64_t half = tc_dim_div(all, 2), rest = tc_dim_sub(all, half);
+            w.before[i] = strcmp(pad, "SAME_LOWER") ? half : rest;
+            w.after[i] = strcmp(pad, "SAME_LOWER") ? rest : half;
+        }
+    }
+    return w;
+}
+
+static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_ox_windows *w,
+                                    double value)
+{
+    for (int i = 0; i < w->n; i++) {
+        if (w->before[i] != 0 || w->after[i] != 0) {
+            x = tc_pad(x, i + 2, w->before[i], w->after[i], value);
+        }
+    }
+    return x;
+}
+
+/* ---- convolutions ---- */
+
+static tc_tensor tci_ox_conv_of(const tci_ox_op *o, tc_tensor x, tc_tensor weight, tc_tensor bias)
+{
+    int rank;
+    const int64_t *sizes = tci_ox_sizes(o, weight, &rank);
+    if (rank < 3 || tc_rank(x) != rank) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "x has %d axes, the weight %d", tc_rank(x), rank);
+    }
+    tci_ox_windows w = tci_ox_windows_of(o, x, sizes + 2);
+    tc_conv c = {.groups = tci_ox_int(o, "group", 1)};
+    bool plain = true;
+    for (int i = 0; i < w.n; i++) {
+        plain = plain && tci_dim_is_known(w.before[i]) && tci_dim_is_known(w.after[i]) &&
+                w.before[i] >= 0 && w.after[i] >= w.before[i];
+        c.stride[i] = w.stride[i];
+        c.dilation[i] = w.dilation[i];
+    }
+    for (int i = 0; i < w.n && plain; i++) {
+        c.padding[i] = w.before[i];
+        c.end_padding[i] = w.after[i] - w.before[i];
+    }
+    x = plain ? x : tci_ox_pad_windows(o, x, &w, 0);
+    return w.n == 1   ? tc_conv1d(x, weight, bias, &c)
+           : w.n == 2 ? tc_conv2d(x, weight, bias, &c)
+                      : tc_conv3d(x, weight, bias, &c);
+}
+
+TCI_OX_MAKE(conv)
+{
+    tci_ox_out(o, 0, tci_ox_conv_of(o, tci_ox_in(o, 0), tci_ox_in(o, 1), tci_ox_maybe(o, 2)));
+}
+
+/* A zero point of one element, or of each row of the weight, in i32. */
+static tc_tensor tci_ox_minus_zero(const tci_ox_op *o, tc_tensor x, int i, bool rows)
+{
+    tc_tensor wide = tc_cast(x, TC_I32);
+    if (!tci_ox_has(o, i)) {
+        return wide;
+    }
+    tc_tensor zero = tc_cast(tci_ox_in(o, i), TC_I32);
+    int rank = tc_rank(x);
+    if (rows && tc_rank(zero) == 1) {
+        int64_t *sizes = TCI_NEW_ARRAY(o->s, int64_t, rank + 1);
+        for (int d = 0; d < rank; d++) {
+            sizes[d] = d ? 1 : tc_size(zero, 0);
+        }
+        zero = tci_ox_shape_as(o, zero, rank, sizes);
+    } else if (!rows) {
+        zero = tc_rank(zero) == 1 && tc_size(zero, 0) == 1 ? tc_reshape_at(zero, 0, NULL, o->here)
+                                                           : zero;
+    }
+    return tc_sub(wide, zero);
+}
+
+TCI_OX_MAKE(conv_integer)
+{
+    tc_tensor x = tci_ox_minus_zero(o, tci_ox_in(o, 0), 2, false);
+    tc_tensor w = tci_ox_minus_zero(o, tci_ox_in(o, 1), 3, true);
+    tci_ox_out(o, 0, tci_ox_conv_of(o, x, w, TC_NONE));
+}
+
+TCI_OX_MAKE(qlinear_conv)
+{
+    tc_tensor x = tci_ox_minus_zero(o, tci_ox_in(o, 0), 2, false);
+    tc_tensor w = tci_ox_minus_zero(o, tci_ox_in(o, 3), 5, true);
+    tc_tensor sum = tci_ox_conv_of(o, x, w, tci_ox_maybe(o, 8));
+    tc_tensor scale = tci_ox_in(o, 4);
+    int rank = tc_rank(sum);
+    if (tc_rank(scale) == 1) {
+        int64_t *sizes = TCI_NEW_ARRAY(o->s, int64_t, rank);
+        for (int d = 0; d < rank - 1; d++) {
+            sizes[d] = d ? 1 : tc_size(scale, 0);
+        }
+        scale = tci_ox_shape_as(o, scale, rank - 1, sizes);
+    }
+    scale = tc_div(tc_mul(tc_reshape_at(tci_ox_in(o, 1), 0, NULL, o->here), scale),
+                   tc_reshape_at(tci_ox_in(o, 6), 0, NULL, o->here));
+    tc_tensor zero = tc_reshape_at(tci_ox_in(o, 7), 0, NULL, o->here);
+    tc_tensor y = tc_round(tc_mul(tc_cast(sum, TC_F32), scale));
+    y = tc_add(y, tc_cast(zero, TC_F32));
+    tci_ox_out(o, 0, tc_cast(y, tc_dtype_of(zero))); /* saturates */
+}
+
+/* The padding that output_shape or SAME asks for. */
+static void tci_ox_transposed_pads(const tci_ox_op *o, tci_ox_windows *w, const int64_t *extra)
+{
+    int given;
+    const int64_t *shape = tci_ox_ints(o, "output_shape", &given);
+    const char *pad = tci_ox_text(o, "auto_pad", "NOTSET");
+    bool same = !strncmp(pad, "SAME", 4);
+    for (int i = 0; i < w->n && (shape || same); i++) {
+        int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1 + extra[i];
+        int64_t full = tc_dim_add(tc_dim_mul(tc_dim_sub(w->sizes[i + 2], 1), w->stride[i]), span);
+        int64_t want = shape && given >= w->n ? shape[given - w->n + i]
+                                              : tc_dim_mul(w->sizes[i + 2], w->stride[i]);
+        int64_t all = tc_dim_sub(full, want), half = tc_dim_div(all, 2);
+        bool upper = !strcmp(pad, "SAME_UPPER");
+        w->before[i] = upper ? half : tc_dim_sub(all, half);
+        w->after[i] = upper ? tc_dim_sub(all, half) : half;
+    }
+}
+
+TCI_OX_MAKE(conv_transpose)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0), weight = tci_ox_in(o, 1), bias = tci_ox_maybe(o, 2), y;
+    const int64_t *sizes = tci_ox_sizes(o, weight, &rank);
+    if (rank < 3 || tc_rank(x) != rank) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "x has %d axes, the weight %d", tc_rank(x), rank);
+    }
+    tci_ox_windows w = tci_ox_windows_of(o, x, sizes + 2);
+    tc_conv c = {.groups = tci_ox_int(o, "group", 1)};
+    int64_t extra[3];
+    tci_ox_fill(o, "output_padding", w.n, extra, 0);
+    tci_ox_transposed_pads(o, &w, extra);
+    for (int i = 0; i < w.n; i++) {
+        c.stride[i] = w.stride[i];
+        c.dilation[i] = w.dilation[i];
+    }
+    y = w.n == 1   ? tc_conv_transpose1d(x, weight, bias, &c)
+        : w.n == 2 ? tc_conv_transpose2d(x, weight, bias, &c)
+                   : tc_conv_transpose3d(x, weight, bias, &c);
+    for (int i = 0; i < w.n; i++) { /* crops, or pads where more is asked for than there is */
+        int64_t after = tc_dim_sub(extra[i], w.after[i]), before = tc_dim_sub(0, w.before[i]);
+        bool grows = tci_dim_most(after) > 0 || tci_dim_most(before) > 0;
+        if (grows && tci_ox_given(bias)) {
+            tci_ox_fail(o, TC_ERR_UNSUPPORTED, "output padding with a bias");
+        }
+        y = tc_pad(y, i + 2, before, after, 0);
+    }
+    tci_ox_out(o, 0, y);
+}
+
+/* ---- pools ---- */
+
+/* With ceil_mode a last window may hang over the end: so many more elements there. */
+static void tci_ox_overhang(tci_ox_windows *w)
+{
+    for (int i = 0; i < w->n && w->ceil; i++) {
+        int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1, s = w->stride[i];
+        int64_t padded = tc_dim_add(w->sizes[i + 2], tc_dim_add(w->before[i], w->after[i]));
+        int64_t room = tc_dim_sub(padded, span);
+        int64_t steps = tc_dim_add(tc_dim_div(tc_dim_add(room, s - 1), s), 1);
+        /* the last window must begin within the image or the padding before it */
+        int64_t begun = tc_dim_div(tc_dim_sub(tc_dim_add(w->sizes[i + 2], w->before[i]), 1), s);
+        steps = tc_dim_min(steps, tc_dim_add(begun, 1));
+        int64_t need = tc_dim_add(tc_dim_mul(tc_dim_sub(steps, 1), s), span);
+        w->after[i] = tc_dim_add(w->after[i], tc_dim_max(tc_dim_sub(need, padded), 0));
+    }
+}
+
+/* A padded image reduced over windows, an axis after the other. */
+static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tci_ox_windows *w,
+                                       bool max)
+{
+    for (int i = 0; i < w->n; i++) {
+        int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1;
+        x = tc_unfold(x, i + 2, span, w->stride[i]);
+        x = w->dilation[i] > 1 ? tc_slice(x, -1, 0, TC_END, w->dilation[i]) : x;
+        x = max ? tc_max(x, TC_AXES(-1), false) : tc_sum(x, TC_AXES(-1), false);
+    }
+    return x;
+}
+
+/* True if tc's pools do it: known, equal padding of at most half the window, and no ceil_mode. */
+static bool tci_ox_is_plain_pool(const tci_ox_windows *w, tc_pool *p)
+{
+    bool plain = !w->ceil;
+    for (int i = 0; i < w->n; i++) {
+        plain = plain && w->before[i] == w->after[i] && tci_dim_is_known(w->before[i]) &&
+                w->before[i] >= 0 && 2 * w->before[i] <= w->kernel[i];
+        p->kernel[i] = w->kernel[i];
+        p->stride[i] = w->stride[i];
+        p->dilation[i] = w->dilation[i];
+        p->padding[i] = w->before[i];
+    }
+    return plain;
+}
+
+TCI_OX_MAKE(average_pool)
+{
+    tc_tensor x = tci_ox_in(o, 0), count;
+    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tc_dtype d = tc_dtype_of(x);
+    bool counts = tci_ox_int(o, "count_include_pad", 0) != 0, dilated = false;
+    tc_pool p = {.exclude_pad = !counts};
+    for (int i = 0; i < w.n; i++) {
+        dilated = dilated || w.dilation[i] > 1;
+    }
+    if (!dilated && tci_ox_is_plain_pool(&w, &p)) {
+        tci_ox_out(o, 0, w.n == 1   ? tc_avg_pool1d(x, &p)
+                         : w.n == 2 ? tc_avg_pool2d(x, &p)
+                                    : tc_avg_pool3d(x, &p));
+        return;
+    }
+    tc_tensor ones = tc_expand_at(tc_full(o->ctx, 1, TC_F32), w.n + 2, w.sizes, o->here);
+    ones = tc_slice(tc_slice(ones, 0, 0, 1, 1), 1, 0, 1, 1);
+    count = counts ? tci_ox_pad_windows(o, ones, &w, 1) : ones;
+    tci_ox_windows rest = w, all;
+    tci_ox_overhang(&w);
+    all = w;
+    for (int i = 0; i < w.n && counts; i++) { /* elements over the end never count */
+        all.before[i] = 0;
+        all.after[i] = tc_dim_sub(w.after[i], rest.after[i]);
+    }
+    count = tci_ox_windows_reduce(o, tci_ox_pad_windows(o, count, &all, 0), &w, false);
+    x = tci_ox_pad_windows(o, tc_cast(x, d == TC_F64 ? d : TC_F32), &w, 0);
+    tci_ox_out(o, 0, tc_cast(tc_div(tci_ox_windows_reduce(o, x, &w, false), count), d));
+}
+
+TCI_OX_MAKE(lp_pool)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    double p = o->opset < 2 ? tci_ox_real(o, "p", 2) : (double)tci_ox_int(o, "p", 2);
+    tci_ox_overhang(&w);
+    x = tci_ox_pad_windows(o, p == 2 ? tc_square(x) : tc_pow(tc_abs(x), p), &w, 0);
+    x = tci_ox_windows_reduce(o, x, &w, false);
+    tci_ox_out(o, 0, p == 2 ? tc_sqrt(x) : tc_pow(x, 1 / p));
+}
+
+/* Indices into the padded image as those into the image, column-major if storage_order. */
+static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci_ox_windows *w,
+                                     int64_t padded[3], const int64_t *sizes)
+{
+    tc_tensor place[3], sum = TC_NONE;
+    bool columns = tci_ox_int(o, "storage_order", 0) != 0;
+    for (int i = w->n - 1; i >= 0; i--) {
+        place[i] = tc_sub(tc_remainder(at, padded[i]), w->before[i]);
+        at = tc_floor_divide(at, padded[i]);
+    }
+    int64_t stride = 1;
+    for (int j = 0; j < w->n; j++) {
+        int i = columns ? j : w->n - 1 - j;
+        sum = j ? tc_add(sum, tc_mul(place[i], stride)) : place[i];
+        stride = tc_dim_mul(stride, sizes[i + 2]);
+    }
+    /* counted over batch and channels */
+    tc_tensor image = tc_add(tc_mul(tci_ox_places(o, sizes[0], w->n + 2, 0), sizes[1]),
+                             tci_ox_places(o, sizes[1], w->n + 2, 1));
+    return tc_add(sum, tc_mul(image, stride));
+}
+
+TCI_OX_MAKE(max_pool)
+{
+    tc_tensor x = tci_ox_in(o, 0), at;
+    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tc_dtype d = tc_dtype_of(x);
+    tc_pool p = {.ceil_mode = false};
+    bool plain = tci_ox_is_plain_pool(&w, &p) && !tci_ox_wants(o, 1);
+    int64_t padded[3];
+    if (!plain) {
+        tci_ox_overhang(&w);
+        double least = tci_ox_is_float(d) ? -HUGE_VAL : d == TC_I8 ? -128 : 0;
+        x = tci_ox_pad_windows(o, x, &w, least);
+        for (int i = 0; i < w.n; i++) {
+            p.padding[i] = 0;
+            padded[i] = tc_size(x, i + 2);
+        }
+    }
+    if (!tci_ox_wants(o, 1)) {
+        tci_ox_out(o, 0, w.n == 1   ? tc_max_pool1d(x, &p)
+                         : w.n == 2 ? tc_max_pool2d(x, &p)
+                                    : tc_max_pool3d(x, &p));
+        return;
+    }
+    tc_tensor y;
+    if (w.n == 1) {
+        tc_max_pool1d_with_indices(x, &p, &y, &at);
+    } else if (w.n == 2) {
+        tc_max_pool2d_with_indices(x, &p, &y, &at);
+    } else {
+        tc_max_pool3d_with_indices(x, &p, &y, &at);
+    }
+    tci_ox_out(o, 0, y);
+    tci_ox_out(o, 1, tci_ox_pool_indices(o, at, &w, padded, w.sizes));
+}
+
+/* Global pools: over all axes of the image. */
+TCI_OX_MAKE(global_pool)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    tci_ox_sizes(o, x, &rank);
+    int *axes = TCI_NEW_ARRAY(o->s, int, rank + 1);
+    for (int i = 2; i < rank; i++) {
+        axes[i - 2] = i;
+    }
+    tc_axes image = TC_AXES_N(axes, rank - 2);
+    if (!strcmp(o->row->call, "norm")) {
+        tci_ox_out(o, 0, tc_norm(x, (double)tci_ox_int(o, "p", 2), image, true));
+        return;
+    }
+    bool max = !strcmp(o->row->call, "max");
+    tci_ox_out(o, 0, max ? tc_max(x, image, true) : tc_mean(x, image, true));
+}
+
+TCI_OX_MAKE(max_unpool)
+{
+    int n;
+    tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
+    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    int64_t *sizes = tci_scratch_copy(o->s, w.sizes, sizeof(*sizes) * (size_t)(w.n + 2)), all = 1;
+    int64_t natural = 1;
+    for (int i = 0; i < w.n; i++) {
+        sizes[i + 2] = tc_dim_add(tc_dim_mul(tc_dim_sub(w.sizes[i + 2], 1), w.stride[i]),
+                                  w.kernel[i]);
+        sizes[i + 2] = tc_dim_sub(sizes[i + 2], tc_dim_add(w.before[i], w.after[i]));
+    }
+    int64_t *small = tci_scratch_copy(o->s, sizes, sizeof(*sizes) * (size_t)(w.n + 2));
+    if (tci_ox_has(o, 2)) {
+        const int64_t *want = tci_ox_need_ints(o, 2, "the output shape", &n);
+        for (int i = 0; i < n && n == w.n + 2; i++) {
+            sizes[i] = want[i];
+        }
+    }
+    for (int i = 0; i < w.n + 2; i++) {
+        all = tc_dim_mul(all, sizes[i]);
+        natural = tc_dim_mul(natural, small[i]);
+    }
+    tc_tensor y = tc_expand(tc_full(o->ctx, 0, tc_dtype_of(x)), natural);
+    y = tc_scatter(y, 0, tc_reshape(at, tc_count(at)), tc_reshape(x, tc_count(x)));
+    y = tci_ox_shape_as(o, y, w.n + 2, small);
+    for (int i = 0; i < w.n + 2; i++) {
+        y = tc_pad(y, i, 0, tc_dim_sub(sizes[i], small[i]), 0);
+    }
+    tci_ox_out(o, 0, y);
+}
+
+/* Where element j of the window at `place` (both counted row-major) is in the padded image. */
+static int64_t tci_ox_patch_place(int n, int64_t j, int64_t place, const tci_ox_windows *w,
+                                  const int64_t *steps, const int64_t *padded)
+{
+    int64_t at = 0, stride = 1;
+    for (int i = n - 1; i >= 0; i--) {
+        int64_t k = j % w->kernel[i], step = place % steps[i];
+        j /= w->kernel[i];
+        place /= steps[i];
+        at += (step * w->stride[i] + k * w->dilation[i]) * stride;
+        stride *= padded[i];
+    }
+    return at;
+}
+
+TCI_OX_MAKE(col2im)
+{
+    int n, n_block, rank;
+    tc_tensor x = tci_ox_in(o, 0);
+    const int64_t *image = tci_ox_need_ints(o, 1, "the image shape", &n);
+    const int64_t *block = tci_ox_need_ints(o, 2, "the block shape", &n_block);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    tci_ox_windows w = {.n = n};
+    int64_t pads[6], padded[3], steps[3], kernel = 1, windows = 1, all = 1;
+    if (n < 1 || n > 3 || n_block != n || rank != 3) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "an image of %d axes: expected 1 to 3", n);
+    }
+    tci_ox_fill(o, "pads", 2 * n, pads, 0);
+    tci_ox_fill(o, "strides", n, w.stride, 1);
+    tci_ox_fill(o, "dilations", n, w.dilation, 1);
+    for (int i = 0; i < n; i++) {
+        w.kernel[i] = block[i];
+        padded[i] = image[i] + pads[i] + pads[i + n];
+        int64_t room = padded[i] - w.dilation[i] * (block[i] - 1) - 1;
+        steps[i] = w.stride[i] < 1 ? -1 : room / w.stride[i] + 1;
+        if (block[i] < 1 || w.dilation[i] < 1 || steps[i] < 1 || steps[i] > 1 << 20 ||
+            block[i] > 1 << 20) {
+            tci_ox_fail(o, TC_ERR_SHAPE, "no window fits");
+        }
+        kernel *= block[i];
+        windows *= steps[i];
+        all *= padded[i];
+    }
+    if (kernel * windows > TCI_OX_LIST_MOST * 16 || sizes[2] != windows) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "there are %d windows", (int)windows);
+    }
+    int64_t *places = TCI_NEW_ARRAY(o->s, int64_t, kernel * windows);
+    for (int64_t i = 0; i < kernel * windows; i++) {
+        places[i] = tci_ox_patch_place(n, i / windows, i % windows, &w, steps, padded);
+    }
+    int64_t channels = tc_dim_div(sizes[1], kernel), to[5] = {sizes[0], channels};
+    tc_tensor at = tc_copy_in(o->ctx, (const void *)places, TC_I64, 1, 1, kernel * windows);
+    at = tc_expand(at, sizes[0], channels, kernel * windows);
+    tc_tensor y = tc_expand(tc_full(o->ctx, 0, tc_dtype_of(x)), sizes[0], channels, all);
+    y = tc_scatter_add(y, 2, at, tc_reshape(x, sizes[0], channels, kernel * windows));
+    memcpy(to + 2, padded, sizeof(*padded) * (size_t)n);
+    y = tci_ox_shape_as(o, y, n + 2, to);
+    for (int i = 0; i < n; i++) {
+        y = tc_pad(y, i + 2, -pads[i], -pads[i + n], 0);
+    }
+    tci_ox_out(o, 0, y);
+}
+/* ---- src/onnx/resize.c ---- */
+/* onnx/resize.c - ONNX operators that sample images between their elements: Resize and Upsample,
+ * GridSample, AffineGrid, RoiAlign, DeformConv.
+ *
+ * Resize, of sizes that are numbers: along each axis an element is a sum of a few elements of x
+ * (taps), whose places and weights are computed here. Of symbolic sizes nearest and linear sampling
+ * compute them in the program. */
+
+#include <math.h>
+#include <string.h>
+
+enum { TCI_OX_TAPS = 64 };
+
+typedef struct tci_ox_resize {
+    const char *mode, *where, *nearest;
+    double cubic, roi[2];
+    bool exclude, antialias;
+    int64_t in, out;
+    double scale;       /* 0: out / in */
+    /* taps of each element: [tap][element] */
+    int n;
+    int64_t *place;
+    double *weight;
+    bool *outside;      /* of tf_crop_and_resize */
+} tci_ox_resize;
+
+/* Where element i of the result is in x. */
+static double tci_ox_source(const tci_ox_resize *r, double i)
+{
+    double in = (double)r->in, scale = r->scale, out = scale * in;
+    if (!strcmp(r->where, "align_corners")) {
+        return out == 1 ? 0 : i * (in - 1) / (out - 1);
+    } else if (!strcmp(r->where, "asymmetric")) {
+        return i / scale;
+    } else if (!strcmp(r->where, "tf_crop_and_resize")) {
+        double first = r->roi[0] * (in - 1), span = (r->roi[1] - r->roi[0]) * (in - 1);
+        return first + (out == 1 ? span / 2 : i * span / (out - 1));
+    } else if (!strcmp(r->where, "pytorch_half_pixel") && out == 1) {
+        return -0.5;
+    } else if (!strcmp(r->where, "half_pixel_symmetric")) {
+        return in / 2 * (1 - (double)r->out / out) + (i + 0.5) / scale - 0.5;
+    }
+    return (i + 0.5) / scale - 0.5;
+}
+
+static double tci_ox_cubic(double x, double a)
+{
+    x = fabs(x);
+    return x <= 1 ? (a + 2) * x * x * x - (a + 3) * x * x + 1
+           : x < 2 ? a * x * x * x - 5 * a * x * x + 8 * a * x - 4 * a
+                   : 0;
+}
+
+static void tci_ox_resize_nearest(tci_ox_resize *r, int64_t i, double at, double low)
+{
+    double ratio = at - low;
+    bool up = !strcmp(r->nearest, "ceil") ? ratio > 0
+              : !strcmp(r->nearest, "round_prefer_ceil") ? ratio >= 0.5
+              : !strcmp(r->nearest, "floor") ? false : ratio > 0.5;
+    int64_t place = (int64_t)low + up;
+    r->place[i] = place < 0 ? 0 : place >= r->in ? r->in - 1 : place;
+    r->weight[i] = 1;
+}
+
+/* Weights of the taps around `at`; first: the first of them, from floor(at) on. */
+static void tci_ox_resize_taps(tci_ox_resize *r, int64_t i, double at, double low, int first)
+{
+    double stretch = r->antialias && r->scale < 1 ? r->scale : 1, sum = 0;
+    bool cubic = !strcmp(r->mode, "cubic");
+    for (int k = 0; k < r->n; k++) {
+        double d = (low + first + k - at) * stretch, w = 1 - fabs(d);
+        int64_t place = (int64_t)low + first + k;
+        w = cubic ? tci_ox_cubic(d, r->cubic) : w < 0 ? 0 : w;
+        w = r->exclude && (place < 0 || place >= r->in) ? 0 : w;
+        r->place[k * r->out + i] = place < 0 ? 0 : place >= r->in ? r->in - 1 : place;
+        r->weight[k * r->out + i] = w;
+        sum += w;
+    }
+    for (int k = 0; k < r->n && (r->exclude || r->antialias); k++) {
+        r->weight[k * r->out + i] /= sum;
+    }
+}
+
+static void tci_ox_resize_plan(const tci_ox_op *o, tci_ox_resize *r)
+{
+    bool nearest = !strcmp(r->mode, "nearest");
+    double stretch = r->antialias && r->scale < 1 ? r->scale : 1;
+    double reach = (strcmp(r->mode, "cubic") ? 1 : 2) / stretch;
+    int first = (int)floor(-fmin(reach, TCI_OX_TAPS)) + 1;
+    r->n = nearest ? 1 : 2 - 2 * first;
+    if (r->n > TCI_OX_TAPS || r->out > TCI_OX_LIST_MOST) {
+        tci_ox_fail(o, TC_ERR_LIMIT, "an axis of %d elements, each of %d", (int)r->out, r->n);
+    }
+    r->place = TCI_NEW_ARRAY(o->s, int64_t, r->n * r->out);
+    r->weight = TCI_NEW_ARRAY(o->s, double, r->n * r->out);
+    r->outside = TCI_NEW_ARRAY(o->s, bool, r->out);
+    for (int64_t i = 0; i < r->out; i++) {
+        double at = tci_ox_source(r, (double)i), low = floor(at);
+        r->outside[i] = at < 0 || at > (double)(r->in - 1);
+        if (nearest) {
+            tci_ox_resize_nearest(r, i, at, low);
+        } else {
+            tci_ox_resize_taps(r, i, at, low, first);
+        }
+    }
+}
+
+/* A list along one axis of x. */
+static tc_tensor tci_ox_axis_list(const tci_ox_op *o, tc_tensor list, int rank, int axis)
+{
+    int64_t *wide = TCI_NEW_ARRAY(o->s, int64_t, rank + 1);
+    for (int i = 0; i < rank; i++) {
+        wide[i] = i == axis ? tc_size(list, 0) : 1;
+    }
+    return tci_ox_shape_as(o, list, rank, wide);
+}
+
+static tc_tensor tci_ox_resize_known(const tci_ox_op *o, tc_tensor x, int axis, tci_ox_resize *r)
+{
+    tc_tensor sum = TC_NONE;
+    tci_ox_resize_plan(o, r);
+    for (int k = 0; k < r->n; k++) {
+        tc_tensor at = tc_copy_in(o->ctx, (const void *)(r->place + k * r->out), TC_I64, r->out);
+        tc_tensor part = tc_index_select(x, axis, at);
+        if (strcmp(r->mode, "nearest")) {
+            const void *weights = r->weight + k * r->out;
+            tc_tensor w = tc_copy_in(o->ctx, weights, TC_F64, r->out);
+            w = tc_cast(w, tc_dtype_of(x));
+            part = tc_mul(part, tci_ox_axis_list(o, w, tc_rank(x), axis));
+        }
+        sum = k ? tc_add(sum, part) : part;
+    }
+    return sum;
+}
+
+/* Sizes known in a run alone. by: elements of x for one of the result, or TC_NONE: in / out. */
+static tc_tensor tci_ox_resize_symbolic(const tci_ox_op *o, tc_tensor x, int axis,
+                                        const tci_ox_resize *r)
+{
+    bool nearest = !strcmp(r->mode, "nearest"), corners = !strcmp(r->where, "align_corners");
+    bool plain = !strcmp(r->where, "asymmetric"), half = strstr(r->where, "half_pixel") != NULL;
+    if ((!nearest && strcmp(r->mode, "linear")) || r->antialias || (!corners && !plain && !half)) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "mode %.20s at %.30s needs sizes that are numbers",
+                    r->mode, r->where);
+    }
+    tc_tensor i = tc_cast(tc_arange(o->ctx, 0, r->out, 1, TC_I64), TC_F32);
+    tc_tensor in = tc_cast(tc_full(o->ctx, r->in, TC_I64), TC_F32);
+    tc_tensor out = tc_cast(tc_full(o->ctx, r->out, TC_I64), TC_F32);
+    tc_tensor by = r->scale != 0 ? tc_full(o->ctx, 1 / r->scale, TC_F32) : tc_div(in, out);
+    by = corners ? tc_div(tc_sub(in, 1), tc_maximum(tc_sub(out, 1), 1)) : by;
+    tc_tensor at = half ? tc_sub(tc_mul(tc_add(i, 0.5), by), 0.5) : tc_mul(i, by), low;
+    at = tc_clamp(at, 0, tc_sub(in, 1));
+    if (nearest) {
+        low = !strcmp(r->nearest, "floor") ? tc_floor(at)
+              : !strcmp(r->nearest, "ceil") ? tc_ceil(at)
+              : !strcmp(r->nearest, "round_prefer_ceil") ? tc_floor(tc_add(at, 0.5))
+                                                         : tc_ceil(tc_sub(at, 0.5));
+        return tc_index_select(x, axis, tc_cast(low, TC_I64));
+    }
+    low = tc_floor(at);
+    tc_tensor w = tci_ox_axis_list(o, tc_cast(tc_sub(at, low), tc_dtype_of(x)), tc_rank(x), axis);
+    tc_tensor high = tc_minimum(tc_add(low, 1), tc_sub(in, 1));
+    tc_tensor a = tc_index_select(x, axis, tc_cast(low, TC_I64));
+    tc_tensor b = tc_index_select(x, axis, tc_cast(high, TC_I64));
+    return tc_add(a, tc_mul(tc_sub(b, a), w));
+}
+
+/* The size of an axis, and the scale that coordinates follow from. */
+typedef struct tci_ox_resizing {
+    int rank, n;
+    const int64_t *in, *axes;
+    int64_t *out;
+    double *scale;
+    bool given[TCI_OX_RANK];
+} tci_ox_resizing;
+
+/* keep_aspect_ratio_policy: one scale for all axes. */
+static void tci_ox_keep_aspect(const tci_ox_op *o, tci_ox_resizing *z, const char *policy)
+{
+    double one = 0;
+    for (int i = 0; i < z->n; i++) {
+        int axis = tci_ox_axis(o, z->axes ? z->axes[i] : i, z->rank);
+        double s = (double)z->out[axis] / (double)z->in[axis];
+        if (!tci_dim_is_known(z->out[axis]) || !tci_dim_is_known(z->in[axis])) {
+            tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%.20s needs sizes that are numbers", policy);
+        }
+        one = i == 0 ? s : !strcmp(policy, "not_larger") ? fmin(one, s) : fmax(one, s);
+    }
+    for (int i = 0; i < z->n; i++) {
+        int axis = tci_ox_axis(o, z->axes ? z->axes[i] : i, z->rank);
+        z->scale[axis] = one;
+        z->out[axis] = (int64_t)floor(one * (double)z->in[axis] + 0.5);
+    }
+}
+
+/* floor(size * scale), also of a symbolic size and a scale that is a quotient of small numbers. */
+static int64_t tci_ox_scaled(const tci_ox_op *o, int64_t in, double scale)
+{
+    if (tci_dim_is_known(in)) {
+        return (int64_t)floor((double)in * scale);
+    }
+    for (int64_t by = 1; by <= 64; by++) {
+        double up = scale * (double)by;
+        if (up == floor(up) && up < 1 << 20) {
+            return tc_dim_div(tc_dim_mul(in, (int64_t)up), by);
+        }
+    }
+    tci_ox_fail(o, TC_ERR_UNSUPPORTED, "a symbolic size times %g", scale);
+    return 0;
+}
+
+static tci_ox_resizing tci_ox_resizing_of(const tci_ox_op *o, tc_tensor x, int at_scales,
+                                          int at_sizes)
+{
+    tci_ox_resizing z = {.n = 0};
+    int n_axes, n = 0;
+    z.in = tci_ox_sizes(o, x, &z.rank);
+    if (z.rank > TCI_OX_RANK) {
+        tci_ox_fail(o, TC_ERR_LIMIT, "%d axes", z.rank);
+    }
+    z.axes = tci_ox_ints(o, "axes", &n_axes);
+    z.n = z.axes ? n_axes : z.rank;
+    z.out = tci_scratch_copy(o->s, z.in, sizeof(*z.out) * (size_t)z.rank);
+    z.scale = TCI_NEW_ARRAY(o->s, double, z.rank);
+    const int64_t *sizes = tci_ox_has(o, at_sizes) ? tci_ox_need_ints(o, at_sizes, "the sizes", &n)
+                                                   : NULL;
+    const tci_onnx_attr *old = tci_ox_attr(o, "scales");
+    const tci_ox_known *k = sizes || old ? NULL : tci_ox_need(o, at_scales, "the scales");
+    int64_t count = sizes ? n : old ? old->n : k->n;
+    if (count == 0 && tci_ox_has(o, at_sizes)) {
+        count = n;
+    }
+    if (count != z.n) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d scales or sizes for %d axes", (int)count, z.n);
+    }
+    for (int i = 0; i < z.n; i++) {
+        int axis = tci_ox_axis(o, z.axes ? z.axes[i] : i, z.rank);
+        z.given[axis] = true;
+        if (sizes) {
+            z.out[axis] = sizes[i];
+            z.scale[axis] = 0;
+            continue;
+        }
+        bool listed = old && old->kind == TCI_ONNX_FLOATS;
+        z.scale[axis] = listed ? old->floats[i] : k ? k->cells[i].f : 1;
+        if (k && k->cells[i].den) { /* a symbolic size over another */
+            tci_ox_fail(o, TC_ERR_UNSUPPORTED, "a scale that follows from symbolic sizes");
+        }
+        z.out[axis] = tci_ox_scaled(o, z.in[axis], z.scale[axis]);
+    }
+    const char *policy = tci_ox_text(o, "keep_aspect_ratio_policy", "stretch");
+    if (sizes && strcmp(policy, "stretch")) {
+        tci_ox_keep_aspect(o, &z, policy);
+    }
+    return z;
+}
+
+static tc_tensor tci_ox_resize_all(const tci_ox_op *o, tci_ox_resize how, const tci_ox_resizing *z,
+                                   const tci_ox_known *roi)
+{
+    tc_tensor x = tci_ox_in(o, 0), outside = TC_NONE;
+    tc_dtype d = tc_dtype_of(x);
+    bool nearest = !strcmp(how.mode, "nearest");
+    x = nearest || d == TC_F64 ? x : tc_cast(x, TC_F32);
+    for (int i = 0; i < z->rank; i++) {
+        tci_ox_resize r = how;
+        int place = i;
+        r.in = z->in[i];
+        r.out = z->out[i];
+        r.scale = z->scale[i];
+        bool crop = roi && z->given[i];
+        for (int j = 0; z->axes && j < z->n; j++) {
+            place = tci_ox_axis(o, z->axes[j], z->rank) == i ? j : place;
+        }
+        for (int j = 0; j < 2 && crop; j++) {
+            r.roi[j] = place + j * z->n < roi->n ? roi->cells[place + j * z->n].f : j;
+        }
+        if (!crop && r.in == r.out && (r.scale == 0 || r.scale == 1)) {
+            continue;
+        }
+        if (!tci_dim_is_known(r.in) || !tci_dim_is_known(r.out)) {
+            x = tci_ox_resize_symbolic(o, x, i, &r);
+            continue;
+        }
+        r.scale = r.scale != 0 ? r.scale : (double)r.out / (double)r.in;
+        x = tci_ox_resize_known(o, x, i, &r);
+        if (crop) {
+            tc_tensor list = tc_copy_in(o->ctx, (const void *)r.outside, TC_BOOL, r.out);
+            list = tci_ox_axis_list(o, list, z->rank, i);
+            outside = tci_ox_given(outside) ? tc_logical_or(outside, list) : list;
+        }
+    }
+    if (tci_ox_given(outside)) {
+        x = tc_where(outside, tci_ox_real(o, "extrapolation_value", 0), x);
+    }
+    return tc_cast(x, d);
+}
+
+TCI_OX_MAKE(resize)
+{
+    bool old = o->opset < 11; /* operands: x, scales */
+    tci_ox_resize how = {.mode = tci_ox_text(o, "mode", "nearest"), .cubic = -0.75};
+    how.mode = !strcmp(how.mode, "bilinear") ? "linear" : how.mode;
+    how.where = tci_ox_text(o, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
+    how.nearest = tci_ox_text(o, "nearest_mode", old ? "floor" : "round_prefer_floor");
+    how.cubic = tci_ox_real(o, "cubic_coeff_a", -0.75);
+    how.exclude = tci_ox_int(o, "exclude_outside", 0) != 0;
+    how.antialias = tci_ox_int(o, "antialias", 0) != 0;
+    tci_ox_resizing z = tci_ox_resizing_of(o, tci_ox_in(o, 0), old ? 1 : 2, old ? 99 : 3);
+    bool crop = !strcmp(how.where, "tf_crop_and_resize");
+    tci_ox_out(o, 0, tci_ox_resize_all(o, how, &z, crop ? tci_ox_need(o, 1, "the roi") : NULL));
+}
+
+/* ---- GridSample, AffineGrid ---- */
+
+TCI_OX_MAKE(grid_sample)
+{
+    tc_tensor x = tci_ox_in(o, 0), grid = tci_ox_in(o, 1);
+    const char *mode = tci_ox_text(o, "mode", "linear");
+    mode = !strcmp(mode, "linear") ? "bilinear" : !strcmp(mode, "cubic") ? "bicubic" : mode;
+    tc_tensor y = tc_grid_sample(x, tc_cast(grid, tc_dtype_of(x)), mode,
+                                 tci_ox_text(o, "padding_mode", "zeros"),
+                                 tci_ox_int(o, "align_corners", 0) != 0);
+    tci_ox_out(o, 0, y);
+}
+
+/* theta [n, 2, 3] or [n, 3, 4] times (x, y[, z], 1) of each place. */
+TCI_OX_MAKE(affine_grid)
+{
+    int n;
+    tc_tensor theta = tci_ox_in(o, 0), at[4], grid;
+    const int64_t *size = tci_ox_need_ints(o, 1, "the size", &n);
+    int axes = n - 2;
+    bool corners = tci_ox_int(o, "align_corners", 0) != 0;
+    if (axes != 2 && axes != 3) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "a size of %d numbers: expected 4 or 5", n);
+    }
+    for (int i = 0; i < axes; i++) {
+        int axis = axes - 1 - i; /* x is the last axis */
+        tc_tensor place = tc_cast(tci_ox_places(o, size[axis + 2], axes, axis), TC_F64);
+        tc_tensor m = tc_cast(tc_full(o->ctx, size[axis + 2], TC_I64), TC_F64);
+        place = corners ? tc_div(tc_mul(place, 2), tc_sub(m, 1))
+                        : tc_div(tc_add(tc_mul(place, 2), 1), m);
+        at[i] = tc_expand_at(tc_sub(place, 1), axes, size + 2, o->here);
+    }
+    at[axes] = tc_expand_at(tc_full(o->ctx, 1, TC_F64), axes, size + 2, o->here);
+    grid = tc_cast(tc_stack(TC_TENSORS_N(at, axes + 1), axes), tc_dtype_of(theta));
+    grid = tc_reshape(grid, 1, -1, axes + 1);
+    grid = tc_matmul(grid, tc_transpose(theta, 1, 2));
+    int64_t to[5] = {size[0], size[2], size[3], axes == 3 ? size[4] : axes, axes};
+    tci_ox_out(o, 0, tci_ox_shape_as(o, grid, axes + 2, to));
+}
+
+/* ---- samples at computed places of [n, c, h, w] ---- */
+
+/* Bilinear samples at rows y and columns x [n, m] of images [n, c, h, w]; outside of them 0: [n, c,
+ * m]. */
+static tc_tensor tci_ox_sample(const tci_ox_op *o, tc_tensor image, tc_tensor y, tc_tensor x,
+                               bool max)
+{
+    int64_t n = tc_size(image, 0), c = tc_size(image, 1), h = tc_size(image, 2);
+    int64_t w = tc_size(image, 3), m = tc_size(y, 1);
+    tc_tensor flat = tc_reshape(image, n, c, tc_dim_mul(h, w)), sum = TC_NONE;
+    tc_tensor y0 = tc_floor(y), x0 = tc_floor(x);
+    for (int i = 0; i < 4; i++) {
+        tc_tensor yi = tc_add(y0, i / 2), xi = tc_add(x0, i % 2);
+        tc_tensor wy = tc_sub(1, tc_abs(tc_sub(y, yi))), wx = tc_sub(1, tc_abs(tc_sub(x, xi)));
+        tc_tensor in = tc_logical_and(tc_logical_and(tc_ge(yi, 0), tc_lt(yi, h)),
+                                      tc_logical_and(tc_ge(xi, 0), tc_lt(xi, w)));
+        tc_tensor at = tc_add(tc_mul(tc_cast(yi, TC_I64), w), tc_cast(xi, TC_I64));
+        at = tc_expand(tc_unsqueeze(tc_where(in, at, 0), 1), n, c, m);
+        tc_tensor weight = tc_cast(tc_where(in, tc_mul(wy, wx), 0), tc_dtype_of(image));
+        tc_tensor part = tc_mul(tc_gather(flat, 2, at), tc_unsqueeze(weight, 1));
+        sum = i == 0 ? part : max ? tc_maximum(sum, part) : tc_add(sum, part);
+    }
+    return sum;
+}
+
+TCI_OX_MAKE(roi_align)
+{
+    tc_tensor image = tci_ox_in(o, 0), rois = tci_ox_in(o, 1), batch = tci_ox_in(o, 2), at[2];
+    int64_t out[2] = {tci_ox_int(o, "output_height", 1), tci_ox_int(o, "output_width", 1)};
+    int64_t grid = tci_ox_int(o, "sampling_ratio", 0), n = tc_size(rois, 0), all[2];
+    double scale = tci_ox_real(o, "spatial_scale", 1);
+    const char *usual = o->opset < 16 ? "output_half_pixel" : "half_pixel";
+    bool half = !strcmp(tci_ox_text(o, "coordinate_transformation_mode", usual), "half_pixel");
+    bool max = !strcmp(tci_ox_text(o, "mode", "avg"), "max");
+    if (grid < 1) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "sampling_ratio 0: the number of samples follows from "
+                    "values");
+    }
+    for (int d = 0; d < 2; d++) { /* rows, columns */
+        int64_t size = tc_size(image, 2 + d), m = out[d] * grid;
+        tc_tensor low = tc_sub(tc_mul(tc_select(rois, 1, 1 - d), scale), half ? 0.5 : 0.0);
+        tc_tensor high = tc_sub(tc_mul(tc_select(rois, 1, 3 - d), scale), half ? 0.5 : 0.0);
+        tc_tensor span = tc_sub(high, low);
+        span = half ? span : tc_maximum(span, 1);
+        tc_tensor place = tc_cast(tci_ox_places(o, m, 2, 1), tc_dtype_of(rois));
+        place = tc_mul(tc_div(tc_add(place, 0.5), (double)m), tc_unsqueeze(span, 1));
+        place = tc_add(place, tc_unsqueeze(low, 1));
+        tc_tensor in = tc_logical_and(tc_ge(place, -1), tc_le(place, size));
+        place = tc_clamp(place, 0, tc_dim_sub(size, 1));
+        at[d] = tc_where(in, place, -2); /* outside: 0 */
+        all[d] = m;
+    }
+    int64_t m = all[0] * all[1];
+    tc_tensor y = tc_reshape(tc_expand(tc_unsqueeze(at[0], 2), n, all[0], all[1]), n, m);
+    tc_tensor x = tc_reshape(tc_expand(tc_unsqueeze(at[1], 1), n, all[0], all[1]), n, m);
+    image = tc_index_select(image, 0, batch);
+    y = tci_ox_sample(o, image, y, x, max);
+    y = tc_reshape(y, n, tc_size(image, 1), out[0], grid, out[1], grid);
+    tci_ox_out(o, 0, max ? tc_max(y, TC_AXES(3, 5), false) : tc_mean(y, TC_AXES(3, 5), false));
+}
+
+/* Samples where offsets say, then a product with the weights. */
+TCI_OX_MAKE(deform_conv)
+{
+    int rank, n_pads, n_strides, n_dilations;
+    tc_tensor x = tci_ox_in(o, 0), w = tci_ox_in(o, 1), offset = tci_ox_in(o, 2), at[2];
+    tc_tensor mask = tci_ox_maybe(o, 4), bias = tci_ox_maybe(o, 3);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank), *ws = tci_ox_sizes(o, w, &rank);
+    const int64_t *pads = tci_ox_ints(o, "pads", &n_pads);
+    const int64_t *strides = tci_ox_ints(o, "strides", &n_strides);
+    const int64_t *dilations = tci_ox_ints(o, "dilations", &n_dilations);
+    int64_t group = tci_ox_int(o, "group", 1), og = tci_ox_int(o, "offset_group", 1);
+    if (rank != 4 || tc_rank(x) != 4 || tc_rank(offset) != 4 || og < 1 || group < 1) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "a weight of %d axes: expected 4", rank);
+    }
+    int64_t n = sizes[0], c = sizes[1], k = ws[2] * ws[3], oh = tc_size(offset, 2);
+    int64_t ow = tc_size(offset, 3), each = tc_dim_div(c, og), points = tc_dim_mul(oh, ow);
+    offset = tc_reshape(offset, n, og, ws[2], ws[3], 2, oh, ow);
+    for (int d = 0; d < 2; d++) {
+        tc_tensor place = tc_select(offset, 4, d); /* [n, og, kh, kw, oh, ow] */
+        tc_tensor out = tc_mul(tci_ox_places(o, d ? ow : oh, 6, 4 + d),
+                               strides && d < n_strides ? strides[d] : 1);
+        tc_tensor in = tc_mul(tci_ox_places(o, ws[2 + d], 6, 2 + d),
+                              dilations && d < n_dilations ? dilations[d] : 1);
+        place = tc_add(place, tc_sub(tc_add(out, in), pads && d < n_pads ? pads[d] : 0));
+        at[d] = tc_reshape(place, tc_dim_mul(n, og), tc_dim_mul(k, points));
+    }
+    tc_tensor image = tc_reshape(x, tc_dim_mul(n, og), each, sizes[2], sizes[3]);
+    tc_tensor y = tci_ox_sample(o, image, at[0], at[1], false);
+    y = tc_reshape(y, n, og, each, k, points);
+    if (tci_ox_given(mask)) {
+        y = tc_mul(y, tc_reshape(mask, n, og, 1, k, points));
+    }
+    y = tc_reshape(y, n, group, tc_dim_mul(tc_dim_div(c, group), k), points);
+    w = tc_reshape(w, 1, group, tc_dim_div(ws[0], group), ws[1] * k);
+    y = tc_reshape(tc_matmul(w, y), n, ws[0], oh, ow);
+    tci_ox_out(o, 0, tci_ox_given(bias) ? tc_add(y, tc_reshape(bias, ws[0], 1, 1)) : y);
+}
+/* ---- src/onnx/quantize.c ---- */
+/* onnx/quantize.c - ONNX operators on quantized integers, made of arithmetic in f32 and i32. */
+
+#include <string.h>
+
+/* A scale or zero point next to x: one element as 0-d; 1-d along an axis; or, in blocks of an axis,
+ * each element repeated. */
+static tc_tensor tci_ox_along_x(const tci_ox_op *o, tc_tensor x, tc_tensor v)
+{
+    int rank, rank_v;
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank), *given = tci_ox_sizes(o, v, &rank_v);
+    int64_t block = tci_ox_int(o, "block_size", 0);
+    if (rank_v == 0 || (rank_v == 1 && given[0] == 1)) {
+        return tc_reshape_at(v, 0, NULL, o->here);
+    }
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", 1), rank);
+    if (rank_v == 1) {
+        int64_t *wide = TCI_NEW_ARRAY(o->s, int64_t, rank);
+        for (int i = 0; i < rank; i++) {
+            wide[i] = i == axis ? given[0] : 1;
+        }
+        return tci_ox_shape_as(o, v, rank, wide);
+    }
+    if (block < 1) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "a scale of %d axes without blocks", rank_v);
+    }
+    v = tc_repeat_interleave(v, block, axis, tc_dim_mul(given[axis], block));
+    return tc_slice(v, axis, 0, sizes[axis], 1);
+}
+
+static tc_tensor tci_ox_saturated(const tci_ox_op *o, tc_tensor x, tc_tensor zero, tc_dtype d)
+{
+    x = tc_round(x);
+    x = tci_ox_given(zero) ? tc_add(x, tc_cast(zero, tc_dtype_of(x))) : x;
+    return tc_cast(x, d);
+}
+
+TCI_OX_MAKE(quantize)
+{
+    tc_tensor x = tci_ox_in(o, 0), scale = tci_ox_along_x(o, x, tci_ox_in(o, 1));
+    tc_tensor zero = tci_ox_maybe(o, 2);
+    int64_t type = tci_ox_int(o, "output_dtype", 0);
+    tc_dtype d = tci_ox_given(zero) ? tc_dtype_of(zero) : type ? tci_ox_dtype(o, type) : TC_U8;
+    zero = tci_ox_given(zero) ? tci_ox_along_x(o, x, zero) : zero;
+    x = tc_div(tc_cast(x, TC_F32), tc_cast(scale, TC_F32));
+    tci_ox_out(o, 0, tci_ox_saturated(o, x, zero, d));
+}
+
+TCI_OX_MAKE(dequantize)
+{
+    tc_tensor x = tci_ox_in(o, 0), scale = tci_ox_in(o, 1), zero = tci_ox_maybe(o, 2);
+    int64_t type = tci_ox_int(o, "output_dtype", 0);
+    tc_dtype d = type ? tci_ox_dtype(o, type) : tc_dtype_of(scale);
+    tc_tensor y = tc_cast(x, TC_I32);
+    if (tci_ox_given(zero)) {
+        y = tc_sub(y, tc_cast(tci_ox_along_x(o, x, zero), TC_I32));
+    }
+    y = tc_mul(tc_cast(y, TC_F32), tc_cast(tci_ox_along_x(o, x, scale), TC_F32));
+    tci_ox_out(o, 0, tc_cast(y, d));
+}
+
+TCI_OX_MAKE(dynamic_quantize)
+{
+    tc_tensor x = tci_ox_in(o, 0);
+    tc_tensor low = tc_minimum(tc_min(x, TC_ALL, false), 0);
+    tc_tensor high = tc_maximum(tc_max(x, TC_ALL, false), 0);
+    tc_tensor scale = tc_div(tc_sub(high, low), 255);
+    tc_tensor zero = tc_cast(tc_round(tc_neg(tc_div(low, scale))), TC_U8);
+    tci_ox_out(o, 0, tci_ox_saturated(o, tc_div(x, scale), zero, TC_U8));
+    tci_ox_out(o, 1, scale);
+    tci_ox_out(o, 2, zero);
+}
+
+/* x in i32 less its zero point, operand i: of one element, of each row, or of each column. */
+static tc_tensor tci_ox_centred(const tci_ox_op *o, tc_tensor x, int i, bool rows)
+{
+    tc_tensor wide = tc_cast(x, TC_I32);
+    if (!tci_ox_has(o, i)) {
+        return wide;
+    }
+    tc_tensor zero = tc_cast(tci_ox_in(o, i), TC_I32);
+    if (rows && tc_rank(zero) == 1 && tc_size(zero, 0) != 1) {
+        zero = tc_unsqueeze(zero, -1);
+    }
+    return tc_sub(wide, zero);
+}
+
+TCI_OX_MAKE(matmul_integer)
+{
+    tc_tensor a = tci_ox_centred(o, tci_ox_in(o, 0), 2, true);
+    tci_ox_out(o, 0, tc_matmul(a, tci_ox_centred(o, tci_ox_in(o, 1), 3, false)));
+}
+
+TCI_OX_MAKE(qlinear_matmul)
+{
+    tc_tensor a = tci_ox_centred(o, tci_ox_in(o, 0), 2, true);
+    tc_tensor sum = tc_matmul(a, tci_ox_centred(o, tci_ox_in(o, 3), 5, false));
+    tc_tensor scale = tci_ox_in(o, 1), zero = tci_ox_in(o, 7);
+    if (tc_rank(scale) == 1 && tc_size(scale, 0) != 1) {
+        scale = tc_unsqueeze(scale, -1);
+    }
+    scale = tc_mul(tc_cast(scale, TC_F32), tc_cast(tci_ox_in(o, 4), TC_F32));
+    scale = tc_div(scale, tc_cast(tci_ox_in(o, 6), TC_F32));
+    tc_tensor y = tc_mul(tc_cast(sum, TC_F32), scale);
+    tci_ox_out(o, 0, tci_ox_saturated(o, y, zero, tc_dtype_of(zero)));
+}
+/* ---- src/onnx/signal.c ---- */
+/* onnx/signal.c - ONNX operators of signals: Fourier transforms, windows, mel filters. */
+
+#include <math.h>
+#include <string.h>
+
+/* [..., 1] or [..., 2] as pairs. */
+static tc_tensor tci_ox_pairs(const tci_ox_op *o, tc_tensor x)
+{
+    return tc_size(x, -1) == 1 ? tc_pad(x, -1, 0, 1, 0) : x;
+}
+
+TCI_OX_MAKE(dft)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0), y;
+    tci_ox_sizes(o, x, &rank);
+    int64_t axis = o->opset >= 20 ? tci_ox_has(o, 2) ? tci_ox_need_int(o, 2, "the axis") : -2
+                                  : tci_ox_int(o, "axis", 1);
+    int at = tci_ox_axis(o, axis, rank);
+    bool inverse = tci_ox_int(o, "inverse", 0) != 0, half = tci_ox_int(o, "onesided", 0) != 0;
+    int64_t n = tci_ox_has(o, 1) ? tci_ox_need_int(o, 1, "dft_length") : 0;
+    if (inverse && half) {
+        y = tc_unsqueeze(tc_irfft(tci_ox_pairs(o, x), n, at, NULL), -1);
+    } else if (inverse) {
+        y = tc_ifft(tci_ox_pairs(o, x), n, at, NULL);
+    } else if (half) {
+        y = tc_rfft(tc_squeeze(x, -1), n, at, NULL);
+    } else {
+        y = tc_fft(tci_ox_pairs(o, x), n, at, NULL);
+    }
+    tci_ox_out(o, 0, tc_cast(y, tc_dtype_of(x)));
+}
+
+/* [batch, n, 1 or 2] to [batch, frames, bins, 2]. */
+TCI_OX_MAKE(stft)
+{
+    tc_tensor x = tci_ox_in(o, 0), window = tci_ox_maybe(o, 2);
+    int64_t step = tci_ox_need_int(o, 1, "frame_step");
+    int64_t size = tci_ox_has(o, 3) ? tci_ox_need_int(o, 3, "frame_length")
+                   : tci_ox_given(window) ? tc_size(window, 0) : 0;
+    bool half = tci_ox_int(o, "onesided", 1) != 0;
+    x = tc_unfold(tci_ox_pairs(o, x), 1, size, step); /* [batch, frames, 2, size] */
+    x = tci_ox_given(window) ? tc_mul(x, window) : x;
+    x = tc_fft(tc_transpose(x, 2, 3), size, 2, NULL);
+    tci_ox_out(o, 0, half ? tc_slice(x, 2, 0, tc_dim_add(tc_dim_div(size, 2), 1), 1) : x);
+}
+
+/* a - b cos(2 pi i / n) + c cos(4 pi i / n) */
+TCI_OX_MAKE(window)
+{
+    int64_t n = tci_ox_need_int(o, 0, "the size");
+    double span = (double)(n - (tci_ox_int(o, "periodic", 1) ? 0 : 1));
+    const char *kind = o->row->call;
+    double a = *kind == 'h' ? 0.5 : *kind == 'H' ? 25.0 / 46.0 : 0.42;
+    double b = *kind == 'H' ? 1 - a : 0.5, c = *kind == 'b' ? 0.08 : 0;
+    tci_ox_known *k;
+    if (n < 0 || n > TCI_OX_LIST_MOST) {
+        tci_ox_fail(o, TC_ERR_LIMIT, "a window of %d elements", (int)n);
+    }
+    k = tci_ox_known_new(o->s, TC_F64, 1, &n);
+    for (int64_t i = 0; i < n; i++) {
+        double angle = 2 * 3.14159265358979323846 * (double)i / span;
+        k->cells[i].f = a - b * cos(angle) + c * cos(2 * angle);
+    }
+    tci_ox_out(o, 0, tc_cast(tci_ox_known_tensor(o, k),
+                             tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
+}
+
+TCI_OX_MAKE(mel)
+{
+    int64_t bins = tci_ox_need_int(o, 0, "num_mel_bins"), n = tci_ox_need_int(o, 1, "dft_length");
+    double rate = tci_ox_need_real(o, 2, "sample_rate"), edge[2];
+    int64_t rows = n / 2 + 1;
+    if (bins < 1 || n < 1 || rows * bins > TCI_OX_LIST_MOST || !(rate > 0)) {
+        tci_ox_fail(o, TC_ERR_LIMIT, "%d bins of %d points", (int)bins, (int)n);
+    }
+    for (int i = 0; i < 2; i++) {
+        edge[i] = 2595 * log10(1 + tci_ox_need_real(o, 3 + i, "an edge") / 700);
+    }
+    int64_t *at = TCI_NEW_ARRAY(o->s, int64_t, bins + 2);
+    for (int64_t i = 0; i < bins + 2; i++) {
+        double mel = edge[0] + (double)i * (edge[1] - edge[0]) / (double)(bins + 2);
+        at[i] = (int64_t)floor((double)(n + 1) * 700 * (pow(10, mel / 2595) - 1) / rate);
+        at[i] = at[i] < 0 ? 0 : at[i] >= rows ? rows - 1 : at[i];
+    }
+    tci_ox_known *k = tci_ox_known_new(o->s, TC_F64, 2, (int64_t[]){rows, bins});
+    for (int64_t i = 0; i < bins; i++) {
+        int64_t low = at[i], mid = at[i + 1], high = at[i + 2];
+        for (int64_t j = low; j <= mid; j++) {
+            k->cells[j * bins + i].f = mid == low ? 1 : (double)(j - low) / (double)(mid - low);
+        }
+        for (int64_t j = mid; j < high; j++) {
+            k->cells[j * bins + i].f = (double)(high - j) / (double)(high - mid);
+        }
+    }
+    tci_ox_out(o, 0, tc_cast(tci_ox_known_tensor(o, k),
+                             tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
+}
+/* ---- src/onnx/attention.c ---- */
+/* onnx/attention.c - ONNX operators of language models: attention, rotary embeddings, states. */
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Attention ---- */
+
+/* [batch, rows, heads * width] as [batch, heads, rows, width]. */
+static tc_tensor tci_ox_heads(const tci_ox_op *o, tc_tensor x, const char *heads)
+{
+    int64_t n = tci_ox_int(o, heads, 0);
+    if (tc_rank(x) != 3) {
+        return x;
+    }
+    if (n < 1) {
+        tci_ox_fail(o, TC_ERR_ARGUMENT, "%s is missing", heads);
+    }
+    int64_t width = tc_dim_div(tc_size(x, 2), n);
+    return tc_permute(tc_reshape(x, tc_size(x, 0), tc_size(x, 1), n, width), 0, 2, 1, 3);
+}
+
+typedef struct tci_ox_attention {
+    tc_tensor q, k, v;
+    tc_tensor seen; /* bool, [..., q, k], or TC_NONE: all */
+    tc_tensor bias; /* added to scores, or TC_NONE */
+} tci_ox_attention;
+
+static void tci_ox_see(const tci_ox_op *o, tci_ox_attention *a, tc_tensor seen)
+{
+    a->seen = tci_ox_given(a->seen) ? tc_logical_and(a->seen, seen) : seen;
+}
+
+/* The mask of the node, of as many keys as there are. */
+static void tci_ox_attention_mask(const tci_ox_op *o, tci_ox_attention *a, int64_t keys)
+{
+    tc_tensor mask = tci_ox_maybe(o, 3);
+    if (!tci_ox_given(mask)) {
+        return;
+    }
+    bool is_bool = tc_dtype_of(mask) == TC_BOOL;
+    int64_t more = tc_dim_sub(keys, tc_size(mask, -1));
+    if (more != 0 && tc_size(mask, -1) != 1) {
+        mask = is_bool ? tc_pad(mask, -1, 0, more, 0) : tc_pad(mask, -1, 0, more, -HUGE_VAL);
+    }
+    if (is_bool) {
+        tci_ox_see(o, a, mask);
+    } else {
+        a->bias = mask;
+    }
+}
+
+/* Causal and window bounds, which count from the keys before the first query; and padding. */
+static void tci_ox_attention_bounds(const tci_ox_op *o, tci_ox_attention *a, int64_t keys)
+{
+    int64_t left = tci_ox_int(o, "left_window_size", -1);
+    int64_t right = tci_ox_int(o, "right_window_size", -1), rows = tc_size(a->q, 2);
+    bool causal = tci_ox_int(o, "is_causal", 0) != 0, padded = tci_ox_has(o, 6);
+    tc_tensor key = tci_ox_places(o, keys, 4, 3), row = tci_ox_places(o, rows, 4, 2);
+    tc_tensor valid = TC_NONE;
+    if (padded) {
+        valid = tc_cast(tci_ox_in(o, 6), TC_I64);
+        valid = tc_reshape(valid, tc_count(valid), 1, 1, 1);
+        row = tc_add(row, tc_sub(valid, rows));
+        tci_ox_see(o, a, tc_lt(key, valid));
+    } else if (tci_ox_has(o, 4)) {
+        row = tc_add(row, tc_size(tci_ox_in(o, 4), 2));
+    }
+    if (causal) {
+        tci_ox_see(o, a, tc_le(key, row));
+    }
+    if (left >= 0) {
+        tci_ox_see(o, a, tc_ge(key, tc_sub(row, left)));
+    }
+    if (right >= 0) {
+        tci_ox_see(o, a, tc_le(key, tc_add(row, right)));
+    }
+}
+
+static tc_tensor tci_ox_attention_out(const tci_ox_op *o, tc_tensor y)
+{
+    if (tc_rank(tci_ox_in(o, 0)) == 3) {
+        int64_t width = tc_dim_mul(tc_size(y, 1), tc_size(y, 3));
+        y = tc_reshape(tc_permute(y, 0, 2, 1, 3), tc_size(y, 0), tc_size(y, 2), width);
+    }
+    return y;
+}
+
+/* Step by step: scores can be capped, and looked at. */
+static void tci_ox_attention_steps(const tci_ox_op *o, tci_ox_attention *a, double scale)
+{
+    tc_dtype d = tc_dtype_of(a->q);
+    double cap = tci_ox_real(o, "softcap", 0);
+    int64_t mode = tci_ox_int(o, "qk_matmul_output_mode", 0);
+    int64_t heads = tc_size(a->q, 1), shared = tc_dim_div(heads, tc_size(a->k, 1));
+    tc_dtype inner = tci_ox_attr(o, "softmax_precision")
+                         ? tci_ox_dtype(o, tci_ox_int(o, "softmax_precision", 1)) : d;
+    if (shared != 1) {
+        a->k = tc_repeat_interleave(a->k, shared, 1, heads);
+        a->v = tc_repeat_interleave(a->v, shared, 1, heads);
+    }
+    double root = sqrt(scale);
+    tc_tensor qk = tc_matmul(tc_mul(a->q, root), tc_transpose(tc_mul(a->k, root), 2, 3));
+    qk = cap > 0 ? tc_mul(tc_tanh(tc_div(qk, cap)), cap) : qk;
+    tc_tensor shown = qk;
+    qk = tci_ox_given(a->bias) ? tc_add(qk, a->bias) : qk;
+    qk = tci_ox_given(a->seen) ? tc_where(a->seen, qk, -HUGE_VAL) : qk;
+    shown = mode == 2 ? qk : shown;
+    tc_tensor p = tc_softmax(tc_cast(qk, inner), 3);
+    tc_tensor none = tc_eq(tc_max(qk, TC_AXES(3), true), -HUGE_VAL);
+    p = tc_cast(tc_where(none, 0, p), d);
+    tci_ox_out(o, 0, tci_ox_attention_out(o, tc_matmul(p, a->v)));
+    tci_ox_out(o, 3, mode == 3 ? p : shown);
+}
+
+TCI_OX_MAKE(attention)
+{
+    tci_ox_attention a = {.seen = TC_NONE, .bias = TC_NONE};
+    a.q = tci_ox_heads(o, tci_ox_in(o, 0), "q_num_heads");
+    a.k = tci_ox_heads(o, tci_ox_in(o, 1), "kv_num_heads");
+    a.v = tci_ox_heads(o, tci_ox_in(o, 2), "kv_num_heads");
+    a.k = tci_ox_has(o, 4) ? tc_cat(TC_TENSORS(tci_ox_in(o, 4), a.k), 2) : a.k;
+    a.v = tci_ox_has(o, 5) ? tc_cat(TC_TENSORS(tci_ox_in(o, 5), a.v), 2) : a.v;
+    tci_ox_out(o, 1, a.k);
+    tci_ox_out(o, 2, a.v);
+    int64_t keys = tc_size(a.k, 2), width = tc_size(a.q, 3);
+    double scale = tci_ox_real(o, "scale", 1 / sqrt(tci_dim_is_known(width) ? (double)width : 1));
+    tci_ox_attention_mask(o, &a, keys);
+    tci_ox_attention_bounds(o, &a, keys);
+    if (tci_ox_wants(o, 3) || tci_ox_real(o, "softcap", 0) > 0 || scale == 0) {
+        tci_ox_attention_steps(o, &a, scale);
+        return;
+    }
+    tc_tensor mask = a.seen;
+    if (tci_ox_given(a.bias)) {
+        mask = tci_ox_given(a.seen) ? tc_where(a.seen, a.bias, -HUGE_VAL) : a.bias;
+    }
+    tc_tensor y = tc_scaled_dot_product_attention(a.q, a.k, a.v, mask, false, scale);
+    tci_ox_out(o, 0, tci_ox_attention_out(o, y));
+}
+
+/* ---- RotaryEmbedding ---- */
+
+/* Rows of a cache at the positions, next to x [batch, rows, heads, width]. */
+static tc_tensor tci_ox_rotation(const tci_ox_op *o, int i)
+{
+    tc_tensor cache = tci_ox_in(o, i);
+    if (tci_ox_has(o, 3)) {
+        cache = tc_embedding(tci_ox_in(o, 3), cache);
+    }
+    return tc_unsqueeze(cache, 2);
+}
+
+TCI_OX_MAKE(rotary)
+{
+    int rank;
+    tc_tensor x = tci_ox_in(o, 0), cosine = tci_ox_rotation(o, 1), sine = tci_ox_rotation(o, 2);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank);
+    int64_t heads = tci_ox_int(o, "num_heads", 0), part = tci_ox_int(o, "rotary_embedding_dim", 0);
+    bool flat = rank == 3, pairs = tci_ox_int(o, "interleaved", 0) != 0;
+    if (flat && heads < 1) {
+        tci_ox_fail(o, TC_ERR_ARGUMENT, "num_heads is missing");
+    }
+    x = flat ? tc_reshape(x, sizes[0], sizes[1], heads, tc_dim_div(sizes[2], heads))
+             : tc_transpose(x, 1, 2);
+    int64_t width = tc_size(x, 3);
+    part = part ? part : width;
+    tc_tensor turned = tc_slice(x, 3, 0, part, 1), rest = tc_slice(x, 3, part, width, 1);
+    int64_t half = tc_dim_div(part, 2);
+    tc_tensor a = pairs ? tc_slice(turned, 3, 0, part, 2) : tc_slice(turned, 3, 0, half, 1);
+    tc_tensor b = pairs ? tc_slice(turned, 3, 1, part, 2) : tc_slice(turned, 3, half, part, 1);
+    tc_tensor real = tc_sub(tc_mul(cosine, a), tc_mul(sine, b));
+    tc_tensor imag = tc_add(tc_mul(sine, a), tc_mul(cosine, b));
+    if (pairs) {
+        turned = tc_reshape(tc_stack(TC_TENSORS(real, imag), 4), tc_size(x, 0), tc_size(x, 1),
+                            tc_size(x, 2), part);
+    } else {
+        turned = tc_cat(TC_TENSORS(real, imag), 3);
+    }
+    x = part == width ? turned : tc_cat(TC_TENSORS(turned, rest), 3);
+    tci_ox_out(o, 0, flat ? tci_ox_shape_as(o, x, 3, sizes) : tc_transpose(x, 1, 2));
+}
+
+/* ---- states ---- */
+
+TCI_OX_MAKE(causal_conv)
+{
+    tc_tensor x = tci_ox_in(o, 0), weight = tci_ox_in(o, 1), bias = tci_ox_maybe(o, 2);
+    int64_t k = tc_size(weight, 2), before = tc_dim_sub(k, 1);
+    const char *act = tci_ox_text(o, "activation", "none");
+    tc_tensor all = tci_ox_has(o, 3) ? tc_cat(TC_TENSORS(tci_ox_in(o, 3), x), 2)
+                                     : tc_pad(x, 2, before, 0, 0);
+    tc_tensor y = tc_conv1d(all, weight, bias, &(tc_conv){.groups = tc_size(x, 1)});
+    y = !strcmp(act, "none") ? y : tc_silu(y);
+    tci_ox_out(o, 0, y);
+    tci_ox_out(o, 1, tc_slice(all, 2, tc_dim_sub(tc_size(all, 2), before), tc_size(all, 2), 1));
+}
+
+/* One step of LinearAttention: carry[0] the state [batch, heads, keys, values]; x: query, key,
+ * value, then decay and beta where there are such. */
+typedef struct tci_ox_linear {
+    tci_ox_op *o;
+    bool gates, corrects;
+    int64_t shared; /* heads of the query for each of the key */
+    double scale;
+} tci_ox_linear;
+
+static tc_status tci_ox_linear_step(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                    tc_tensor *next, tc_tensor *y)
+{
+    const tci_ox_linear *l = user;
+    const tci_ox_op *o = l->o;
+    tc_tensor state = carry[0], k = tc_unsqueeze(x[1], -1), v = tc_unsqueeze(x[2], -2);
+    if (l->gates) {
+        state = tc_mul(state, tc_unsqueeze(tc_exp(x[3]), -1));
+    }
+    if (l->corrects) {
+        tc_tensor was = tc_sum(tc_mul(state, k), TC_AXES(2), true);
+        v = tc_mul(tc_unsqueeze(x[l->gates ? 4 : 3], -1), tc_sub(v, was));
+    }
+    state = tc_add(state, tc_mul(k, v));
+    next[0] = state;
+    tc_tensor read = l->shared == 1 ? state
+                                    : tc_repeat_interleave(state, l->shared, 1, tc_size(x[0], 1));
+    y[0] = tc_mul(tc_sum(tc_mul(read, tc_unsqueeze(x[0], -1)), TC_AXES(2), false), l->scale);
+    return TC_OK;
+}
+
+/* [batch, steps, heads * width] as [steps, batch, heads, width] in f32. */
+static tc_tensor tci_ox_steps(const tci_ox_op *o, tc_tensor x, int64_t heads)
+{
+    int64_t width = tc_dim_div(tc_size(x, 2), heads);
+    x = tc_cast(tc_reshape(x, tc_size(x, 0), tc_size(x, 1), heads, width), TC_F32);
+    return tc_transpose(x, 0, 1);
+}
+
+TCI_OX_MAKE(linear_attention)
+{
+    const char *rule = tci_ox_text(o, "update_rule", "gated_delta");
+    int64_t q_heads = tci_ox_int(o, "q_num_heads", 0), heads = tci_ox_int(o, "kv_num_heads", 0);
+    tci_ox_linear l = {.o = o, .gates = !strncmp(rule, "gated", 5),
+                       .corrects = strstr(rule, "delta") != NULL};
+    tc_tensor q = tci_ox_in(o, 0), xs[5], last, ys, past = tci_ox_maybe(o, 3);
+    int n = 3;
+    if (heads < 1 || q_heads < heads || q_heads % heads) {
+        tci_ox_fail(o, TC_ERR_ARGUMENT, "%d heads of the query for %d of the key", (int)q_heads,
+                    (int)heads);
+    }
+    l.shared = q_heads / heads;
+    xs[0] = tci_ox_steps(o, q, q_heads);
+    xs[1] = tci_ox_steps(o, tci_ox_in(o, 1), heads);
+    xs[2] = tci_ox_steps(o, tci_ox_in(o, 2), heads);
+    if (l.gates) {
+        xs[n++] = tci_ox_steps(o, tci_ox_in(o, 4), heads);
+    }
+    if (l.corrects) {
+        tc_tensor beta = tci_ox_in(o, 5);
+        xs[n++] = tci_ox_steps(o, beta, tc_size(beta, 2));
+    }
+    int64_t keys = tc_size(xs[1], 3), values = tc_size(xs[2], 3), batch = tc_size(q, 0);
+    l.scale = tci_ox_real(o, "scale", 0);
+    l.scale = l.scale != 0 ? l.scale : 1 / sqrt(tci_dim_is_known(keys) ? (double)keys : 1);
+    tc_dtype kept = tci_ox_given(past) ? tc_dtype_of(past) : tc_dtype_of(q);
+    tc_tensor state = tci_ox_given(past)
+                          ? tc_cast(past, TC_F32)
+                          : tc_expand(tc_full(o->ctx, 0, TC_F32), batch, heads, keys, values);
+    tci_ox_rethrow(o, tc_scan(TC_TENSORS(state), TC_TENSORS_N(xs, n), 0, false, tci_ox_linear_step,
+                              &l, &last, &ys, 1));
+    ys = tc_reshape(tc_transpose(ys, 0, 1), batch, tc_size(q, 1), tc_dim_mul(q_heads, values));
+    tci_ox_out(o, 0, tc_cast(ys, tc_dtype_of(q)));
+    tci_ox_out(o, 1, tc_cast(last, kept));
+}
+/* ---- src/onnx/recurrent.c ---- */
+/* onnx/recurrent.c - RNN, GRU and LSTM of ONNX, a tc_scan for each direction.
+ *
+ * The products with the inputs of all steps come first; a step adds those with the state. Sequences
+ * of a batch may end early: from there on the state stays and outputs are 0. */
+
+#include <math.h>
+#include <string.h>
+
+typedef struct tci_ox_rnn {
+    const tci_ox_op *o;
+    int gates;              /* 1: RNN, 3: GRU, 4: LSTM */
+    int64_t width;
+    tc_tensor r;            /* weights of the state, transposed: [width, gates * width] */
+    tc_tensor rb;           /* their bias [gates * width], or TC_NONE */
+    tc_tensor peep[3];      /* of input, output and forget gate, or TC_NONE */
+    tc_tensor lengths;      /* [batch, 1], or TC_NONE */
+    const char *act[3];
+    double alpha[3], beta[3], clip;
+    bool couples, linear;   /* input_forget, linear_before_reset */
+} tci_ox_rnn;
+
+/* X(name, alpha, beta, value of x) */
+#define TCI_OX_ACTIVATIONS(X)                                                                      \
+    X(Sigmoid, 0, 0, tc_sigmoid(x))                                                                \
+    X(Tanh, 0, 0, tc_tanh(x))                                                                      \
+    X(Relu, 0, 0, tc_relu(x))                                                                      \
+    X(Affine, 1, 0, tc_add(tc_mul(x, a), b))                                                       \
+    X(LeakyRelu, 0.01, 0, tc_leaky_relu(x, a))                                                     \
+    X(ThresholdedRelu, 1, 0, tc_where(tc_gt(x, a), x, 0))                                          \
+    X(ScaledTanh, 1, 1, tc_mul(tc_tanh(tc_mul(x, b)), a))                                          \
+    X(HardSigmoid, 0.2, 0.5, tc_clamp(tc_add(tc_mul(x, a), b), 0, 1))                              \
+    X(Elu, 1, 0, tc_elu(x, a))                                                                     \
+    X(Softsign, 0, 0, tc_div(x, tc_add(tc_abs(x), 1)))                                             \
+    X(Softplus, 0, 0, tc_log1pexp(x))
+
+static tc_tensor tci_ox_activate(const tci_ox_rnn *n, int i, tc_tensor x)
+{
+    const tci_ox_op *o = n->o;
+    double a = n->alpha[i], b = n->beta[i];
+    (void)a;
+    (void)b;
+    x = n->clip > 0 ? tc_clamp(x, -n->clip, n->clip) : x;
+#define TCI_ROW(name, alpha, beta, value)                                                          \
+    if (!strcmp(n->act[i], #name)) {                                                               \
+        return value;                                                                              \
+    }
+    TCI_OX_ACTIVATIONS(TCI_ROW)
+#undef TCI_ROW
+    return x;
+}
+
+static tc_tensor tci_ox_gate(const tci_ox_rnn *n, tc_tensor all, int i)
+{
+    const tci_ox_op *o = n->o;
+    return tc_slice(all, 1, tc_dim_mul(n->width, i), tc_dim_mul(n->width, i + 1), 1);
+}
+
+static tc_tensor tci_ox_peep(const tci_ox_rnn *n, tc_tensor x, int i, tc_tensor c)
+{
+    const tci_ox_op *o = n->o;
+    return tci_ox_given(n->peep[i]) ? tc_add(x, tc_mul(n->peep[i], c)) : x;
+}
+
+/* Gates: input, output, forget, cell. */
+static void tci_ox_lstm_step(const tci_ox_rnn *n, const tc_tensor *carry, tc_tensor x, tc_tensor *h,
+                             tc_tensor *c)
+{
+    const tci_ox_op *o = n->o;
+    x = tc_add(x, tc_matmul(carry[0], n->r));
+    tc_tensor i = tci_ox_activate(n, 0, tci_ox_peep(n, tci_ox_gate(n, x, 0), 0, carry[1]));
+    tc_tensor f = tci_ox_activate(n, 0, tci_ox_peep(n, tci_ox_gate(n, x, 2), 2, carry[1]));
+    f = n->couples ? tc_sub(1, i) : f;
+    tc_tensor g = tci_ox_activate(n, 1, tci_ox_gate(n, x, 3));
+    *c = tc_add(tc_mul(f, carry[1]), tc_mul(i, g));
+    tc_tensor q = tci_ox_activate(n, 0, tci_ox_peep(n, tci_ox_gate(n, x, 1), 1, *c));
+    *h = tc_mul(q, tci_ox_activate(n, 2, *c));
+}
+
+/* Gates: update, reset, hidden. */
+static void tci_ox_gru_step(const tci_ox_rnn *n, const tc_tensor *carry, tc_tensor x, tc_tensor *h)
+{
+    const tci_ox_op *o = n->o;
+    tc_tensor was = carry[0], by = tc_matmul(was, n->r);
+    by = tci_ox_given(n->rb) ? tc_add(by, n->rb) : by;
+    tc_tensor z = tci_ox_activate(n, 0, tc_add(tci_ox_gate(n, x, 0), tci_ox_gate(n, by, 0)));
+    tc_tensor r = tci_ox_activate(n, 0, tc_add(tci_ox_gate(n, x, 1), tci_ox_gate(n, by, 1)));
+    tc_tensor hidden = tc_mul(r, tci_ox_gate(n, by, 2));
+    if (!n->linear) {
+        tc_tensor w = tc_slice(n->r, 1, tc_dim_mul(n->width, 2), tc_dim_mul(n->width, 3), 1);
+        hidden = tc_matmul(tc_mul(r, was), w);
+        hidden = tci_ox_given(n->rb)
+                     ? tc_add(hidden, tc_slice(n->rb, 0, tc_dim_mul(n->width, 2),
+                                               tc_dim_mul(n->width, 3), 1))
+                     : hidden;
+    }
+    hidden = tci_ox_activate(n, 1, tc_add(tci_ox_gate(n, x, 2), hidden));
+    *h = tc_add(tc_mul(tc_sub(1, z), hidden), tc_mul(z, was));
+}
+
+static tc_status tci_ox_rnn_step(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                 tc_tensor *next, tc_tensor *y)
+{
+    const tci_ox_rnn *n = user;
+    const tci_ox_op *o = n->o;
+    if (n->gates == 4) {
+        tci_ox_lstm_step(n, carry, x[0], &next[0], &next[1]);
+    } else if (n->gates == 3) {
+        tci_ox_gru_step(n, carry, x[0], &next[0]);
+    } else {
+        next[0] = tci_ox_activate(n, 0, tc_add(x[0], tc_matmul(carry[0], n->r)));
+    }
+    y[0] = next[0];
+    if (tci_ox_given(n->lengths)) {
+        tc_tensor goes = tc_lt(x[1], n->lengths);
+        y[0] = tc_where(goes, next[0], 0);
+        for (int i = 0; i < (n->gates == 4 ? 2 : 1); i++) {
+            next[i] = tc_where(goes, next[i], carry[i]);
+        }
+    }
+    return TC_OK;
+}
+
+/* Activations of direction d, or the usual ones. */
+static void tci_ox_rnn_activations(const tci_ox_op *o, tci_ox_rnn *n, int d)
+{
+    static const char *const usual[5][3] = {{NULL}, {"Tanh"}, {NULL}, {"Sigmoid", "Tanh"},
+                                            {"Sigmoid", "Tanh", "Tanh"}};
+    const tci_onnx_attr *names = tci_ox_attr(o, "activations");
+    const tci_onnx_attr *alphas = tci_ox_attr(o, "activation_alpha");
+    const tci_onnx_attr *betas = tci_ox_attr(o, "activation_beta");
+    int each = n->gates == 1 ? 1 : n->gates - 1;
+    bool lists = (!names || names->kind == TCI_ONNX_STRINGS) &&
+                 (!alphas || alphas->kind == TCI_ONNX_FLOATS) &&
+                 (!betas || betas->kind == TCI_ONNX_FLOATS);
+    if (!lists) {
+        tci_ox_fail(o, TC_ERR_IO, "activations of another type than the op says");
+    }
+    for (int i = 0; i < each; i++) {
+        int at = d * each + i;
+        bool known = false;
+        n->act[i] = names && at < names->n ? names->strings[at] : usual[n->gates][i];
+#define TCI_ROW(name, a, b, value)                                                                 \
+    if (!strcmp(n->act[i], #name)) {                                                               \
+        known = true;                                                                              \
+        n->alpha[i] = a;                                                                           \
+        n->beta[i] = b;                                                                            \
+    }
+        TCI_OX_ACTIVATIONS(TCI_ROW)
+#undef TCI_ROW
+        if (!known) {
+            tci_ox_fail(o, TC_ERR_UNSUPPORTED, "activation %.40s is not supported", n->act[i]);
+        }
+        n->alpha[i] = alphas && at < alphas->n ? alphas->floats[at] : n->alpha[i];
+        n->beta[i] = betas && at < betas->n ? betas->floats[at] : n->beta[i];
+    }
+}
+
+/* Element d of the first axis, or TC_NONE of none. */
+static tc_tensor tci_ox_direction(const tci_ox_op *o, int i, int d)
+{
+    return tci_ox_has(o, i) ? tc_select(tci_ox_in(o, i), 0, d) : TC_NONE;
+}
+
+/* x [steps, batch, inputs] through direction d. */
+static void tci_ox_rnn_run(tci_ox_op *o, tci_ox_rnn *n, tc_tensor x, int d, bool reverse,
+                           tc_tensor init[2], tc_tensor *ys, tc_tensor last[2])
+{
+    tc_tensor w = tci_ox_direction(o, 1, d), bias = tci_ox_direction(o, 3, d), xs[2];
+    int64_t gates = tc_dim_mul(n->width, n->gates);
+    n->r = tc_transpose(tci_ox_direction(o, 2, d), 0, 1);
+    n->rb = TC_NONE;
+    xs[0] = tc_matmul(x, tc_transpose(w, 0, 1));
+    if (tci_ox_given(bias)) {
+        tc_tensor rb = tc_slice(bias, 0, gates, tc_dim_mul(gates, 2), 1);
+        xs[0] = tc_add(xs[0], tc_slice(bias, 0, 0, gates, 1));
+        n->rb = n->gates == 3 ? rb : TC_NONE;
+        xs[0] = n->gates == 3 ? xs[0] : tc_add(xs[0], rb);
+    }
+    for (int i = 0; i < 3; i++) {
+        tc_tensor p = n->gates == 4 ? tci_ox_direction(o, 7, d) : TC_NONE;
+        n->peep[i] = tci_ox_given(p) ? tc_slice(p, 0, tc_dim_mul(n->width, i),
+                                                tc_dim_mul(n->width, i + 1), 1)
+                                     : TC_NONE;
+    }
+    xs[1] = tci_ox_places(o, tc_size(x, 0), 1, 0);
+    tci_ox_rnn_activations(o, n, d);
+    int states = n->gates == 4 ? 2 : 1, n_xs = tci_ox_given(n->lengths) ? 2 : 1;
+    tci_ox_rethrow(o, tc_scan(TC_TENSORS_N(init, states), TC_TENSORS_N(xs, n_xs), 0, reverse,
+                              tci_ox_rnn_step, n, last, ys, 1));
+}
+
+/* State i before the first step, of direction d; it has batch first if `layout`. */
+static tc_tensor tci_ox_rnn_init(const tci_ox_op *o, const tci_ox_rnn *n, tc_tensor x, int i, int d,
+                                 bool layout)
+{
+    if (!tci_ox_has(o, i)) {
+        return tc_expand(tc_full(o->ctx, 0, tc_dtype_of(x)), tc_size(x, 1), n->width);
+    }
+    return tc_select(tci_ox_in(o, i), layout ? 1 : 0, d);
+}
+
+TCI_OX_MAKE(rnn)
+{
+    const char *way = tci_ox_text(o, "direction", "forward");
+    tci_ox_rnn n = {.o = o, .gates = o->row->call[0] - '0', .lengths = TC_NONE};
+    tc_tensor x = tci_ox_in(o, 0), ys[2], last[2][2];
+    bool layout = tci_ox_int(o, "layout", 0) != 0;
+    int ways = strcmp(way, "bidirectional") ? 1 : 2;
+    n.width = tc_size(tci_ox_in(o, 2), 2);
+    n.clip = tci_ox_real(o, "clip", 0);
+    n.couples = tci_ox_int(o, "input_forget", 0) != 0;
+    n.linear = tci_ox_int(o, "linear_before_reset", 0) != 0;
+    x = layout ? tc_transpose(x, 0, 1) : x;
+    if (tci_ox_has(o, 4)) {
+        n.lengths = tc_unsqueeze(tc_cast(tci_ox_in(o, 4), TC_I64), 1);
+    }
+    for (int d = 0; d < ways; d++) {
+        bool reverse = d == 1 || !strcmp(way, "reverse");
+        tc_tensor init[2] = {tci_ox_rnn_init(o, &n, x, 5, d, layout), TC_NONE};
+        if (n.gates == 4) {
+            init[1] = tci_ox_rnn_init(o, &n, x, 6, d, layout);
+        }
+        tci_ox_rnn_run(o, &n, x, d, reverse, init, &ys[d], last[d]);
+    }
+    tc_tensor y = tc_stack(TC_TENSORS_N(ys, ways), 1);
+    tci_ox_out(o, 0, layout ? tc_permute(y, 2, 0, 1, 3) : y);
+    for (int i = 0; i < (n.gates == 4 ? 2 : 1); i++) {
+        tc_tensor ends[2] = {last[0][i], ways == 2 ? last[1][i] : TC_NONE};
+        tci_ox_out(o, i + 1, tc_stack(TC_TENSORS_N(ends, ways), layout ? 1 : 0));
+    }
+}
+/* ---- src/onnx/control.c ---- */
+/* onnx/control.c - If, Loop and Scan of ONNX.
+ *
+ * A condition or a count that is known picks a branch or unrolls; else the bodies become those of
+ * tc_cond, tc_scan and tc_while. Bodies see the values around them. */
+
+#include <string.h>
+
+enum { TCI_OX_UNROLL = 64, TCI_OX_CAPTURED = 4096 };
+
+static void tci_ox_give(const tci_ox_op *o, int i, const tci_ox_value *v)
+{
+    if (tci_ox_wants(o, i)) {
+        const char *name = o->out[i]->name;
+        *o->out[i] = *v;
+        o->out[i]->name = name;
+    }
+}
+
+/* ---- If ---- */
+
+typedef struct tci_ox_branch {
+    const tci_onnx_graph *g;
+    tci_ox_op *o;
+    tci_ox_value **captured; /* of values around, whose tensors are the operands */
+    int n_captured;
+    const tc_tensor *x;
+    tc_tensor *y;
+} tci_ox_branch;
+
+static void tci_ox_branch_build(tci_ox_op *o, void *user)
+{
+    tci_ox_branch *b = user;
+    tci_ox_value **results = TCI_NEW_ARRAY(o->s, tci_ox_value *, b->g->n_outputs + 1);
+    tc_tensor *outer = TCI_NEW_ARRAY(o->s, tc_tensor, b->n_captured + 1);
+    for (int i = 0; i < b->n_captured; i++) {
+        outer[i] = b->captured[i]->t;
+        b->captured[i]->t = b->x[i];
+    }
+    o->m->build(o, b->g, NULL, 0, results);
+    for (int i = 0; i < b->g->n_outputs; i++) {
+        b->y[i] = tci_ox_tensor(o, results[i]);
+    }
+    for (int i = 0; i < b->n_captured; i++) {
+        b->captured[i]->t = outer[i];
+    }
+}
+
+static tc_status tci_ox_branch_call(tci_ox_branch *b, const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor *outer = TCI_NEW_ARRAY(b->o->s, tc_tensor, b->n_captured + 1);
+    for (int i = 0; i < b->n_captured; i++) {
+        outer[i] = b->captured[i]->t;
+    }
+    b->x = x;
+    b->y = y;
+    tc_status status = tci_ox_within(b->o, tci_ox_branch_build, b);
+    for (int i = 0; i < b->n_captured; i++) { /* also after a failure */
+        b->captured[i]->t = outer[i];
+    }
+    return status;
+}
+
+static tc_status tci_ox_then(void *user, const tc_tensor *x, tc_tensor *y)
+{
+    return tci_ox_branch_call((tci_ox_branch *)user, x, y);
+}
+
+static tc_status tci_ox_otherwise(void *user, const tc_tensor *x, tc_tensor *y)
+{
+    return tci_ox_branch_call((tci_ox_branch *)user + 1, x, y);
+}
+
+/* Values around that the nodes of a graph read, which are tensors of their own. */
+static void tci_ox_captures(const tci_ox_op *o, const tci_onnx_graph *g, tci_ox_branch *b)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const tci_onnx_node *n = &g->nodes[i];
+        for (int j = 0; j < n->n_in; j++) {
+            tci_ox_value *v = *n->in[j] ? tci_ox_lookup(o, n->in[j]) : NULL;
+            bool seen = !v || !v->is_made || v->is_cut || !v->depends;
+            for (int k = 0; k < b->n_captured && !seen; k++) {
+                seen = b->captured[k] == v;
+            }
+            if (!seen && b->n_captured < TCI_OX_CAPTURED) {
+                b->captured[b->n_captured++] = v;
+            }
+        }
+        for (int j = 0; j < n->n_attrs; j++) {
+            if (n->attrs[j].g) {
+                tci_ox_captures(o, n->attrs[j].g, b);
+            }
+        }
+    }
+}
+
+TCI_OX_MAKE(if)
+{
+    tci_ox_branch both[2] = {{.g = tci_ox_body(o, "then_branch"), .o = o},
+                             {.g = tci_ox_body(o, "else_branch"), .o = o}};
+    if (!tci_ox_has(o, 0)) {
+        tci_ox_fail(o, TC_ERR_IO, "the condition is left out");
+    }
+    if (tci_ox_can_know(o, o->in[0])) {
+        const tci_ox_known *k = tci_ox_need(o, 0, "the condition");
+        const tci_onnx_graph *g = k->n > 0 && k->cells[0].i ? both[0].g : both[1].g;
+        tci_ox_value **results = TCI_NEW_ARRAY(o->s, tci_ox_value *, g->n_outputs + 1);
+        o->m->build(o, g, NULL, 0, results);
+        for (int i = 0; i < g->n_outputs; i++) {
+            tci_ox_give(o, i, results[i]);
+        }
+        return;
+    }
+    int n = both[0].g->n_outputs;
+    if (n != both[1].g->n_outputs || n < o->n_out) {
+        tci_ox_fail(o, TC_ERR_IO, "the branches have %d and %d outputs", n, both[1].g->n_outputs);
+    }
+    both[0].captured = TCI_NEW_ARRAY(o->s, tci_ox_value *, TCI_OX_CAPTURED);
+    tci_ox_captures(o, both[0].g, &both[0]);
+    tci_ox_captures(o, both[1].g, &both[0]);
+    both[1].captured = both[0].captured;
+    both[1].n_captured = both[0].n_captured;
+    tc_tensor *xs = TCI_NEW_ARRAY(o->s, tc_tensor, both[0].n_captured + 1);
+    tc_tensor *ys = TCI_NEW_ARRAY(o->s, tc_tensor, n + 1);
+    for (int i = 0; i < both[0].n_captured; i++) {
+        xs[i] = both[0].captured[i]->t;
+    }
+    tc_tensor condition = tc_reshape_at(tci_ox_in(o, 0), 0, NULL, o->here);
+    tci_ox_rethrow(o, tc_cond(condition, TC_TENSORS_N(xs, both[0].n_captured), tci_ox_then,
+                              tci_ox_otherwise, both, ys, n));
+    for (int i = 0; i < n; i++) {
+        tci_ox_out(o, i, ys[i]);
+    }
+}
+
+/* ---- bodies of loops ---- */
+
+typedef struct tci_ox_loop {
+    tci_ox_op *o;
+    const tci_onnx_graph *g;
+    int n_carry, n_x, n_y;  /* states; what a step reads; what it adds to results */
+    bool counts;            /* Loop: the body begins with count and condition, and ends with one */
+    const tc_tensor *carry, *x;
+    tc_tensor *next, *y;
+} tci_ox_loop;
+
+/* An input of a body. */
+static tci_ox_value tci_ox_bound_value(tc_tensor t)
+{
+    return (tci_ox_value){.name = "", .t = t, .is_made = true, .depends = TCI_OX_UNKNOWABLE,
+                          .count = TC_NONE};
+}
+
+static tci_ox_value tci_ox_known_value(const tci_ox_known *k)
+{
+    return (tci_ox_value){.name = "", .t = TC_NONE, .known = k, .count = TC_NONE};
+}
+
+static const tci_ox_known *tci_ox_scalar_known(const tci_ox_op *o, tc_dtype d, int64_t v)
+{
+    tci_ox_known *k = tci_ox_known_new(o->s, d, 0, NULL);
+    k->cells[0].i = v;
+    return k;
+}
+
+static void tci_ox_check_body(const tci_ox_op *o, const tci_onnx_graph *g, int in, int out)
+{
+    if (g->n_inputs != in || g->n_outputs != out || o->n_out > out) {
+        tci_ox_fail(o, TC_ERR_IO, "its body has %d inputs and %d outputs: expected %d and %d",
+                    g->n_inputs, g->n_outputs, in, out);
+    }
+}
+
+/* A step of tc_scan: carries, then what each step reads. A Loop's step reads its count. */
+static void tci_ox_loop_build(tci_ox_op *o, void *user)
+{
+    tci_ox_loop *l = user;
+    int n = l->g->n_inputs, at = 0, skip = l->counts ? 1 : 0;
+    tci_ox_value *in = TCI_NEW_ARRAY(o->s, tci_ox_value, n + 1);
+    tci_ox_value **out = TCI_NEW_ARRAY(o->s, tci_ox_value *, l->g->n_outputs + 1);
+    if (l->counts) {
+        in[at++] = tci_ox_bound_value(l->x[0]);
+        in[at++] = tci_ox_known_value(tci_ox_scalar_known(o, TC_BOOL, 1));
+    }
+    for (int i = 0; i < l->n_carry; i++) {
+        in[at++] = tci_ox_bound_value(l->carry[i]);
+    }
+    for (int i = 0; i < l->n_x && !l->counts; i++) {
+        in[at++] = tci_ox_bound_value(l->x[i]);
+    }
+    o->m->build(o, l->g, in, n, out);
+    for (int i = 0; i < l->n_carry; i++) {
+        l->next[i] = tci_ox_tensor(o, out[skip + i]);
+    }
+    for (int i = 0; i < l->n_y; i++) {
+        l->y[i] = tci_ox_tensor(o, out[skip + l->n_carry + i]);
+    }
+}
+
+static tc_status tci_ox_scan_step(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                  tc_tensor *next, tc_tensor *y)
+{
+    tci_ox_loop *l = user;
+    l->carry = carry;
+    l->x = x;
+    l->next = next;
+    l->y = y;
+    return tci_ox_within(l->o, tci_ox_loop_build, l);
+}
+
+/* ---- Scan ---- */
+
+/* xs have the axis of steps first; ys too. */
+static void tci_ox_scan_run(tci_ox_op *o, tci_ox_loop *l, tc_tensor *init, tc_tensor *xs,
+                            tc_tensor *last, tc_tensor *ys)
+{
+    tci_ox_rethrow(o, tc_scan(TC_TENSORS_N(init, l->n_carry), TC_TENSORS_N(xs, l->n_x), 0, false,
+                              tci_ox_scan_step, l, last, ys, l->n_y));
+}
+
+static int64_t tci_ox_each(const tci_ox_op *o, const char *name, int i)
+{
+    int n;
+    const int64_t *list = tci_ox_ints(o, name, &n);
+    return list && i < n ? list[i] : 0;
+}
+
+/* Opset 8: operand 0 has lengths, and all others a batch as their first axis. */
+static void tci_ox_scan_batches(tci_ox_op *o, tci_ox_loop *l)
+{
+    int n = l->n_carry + l->n_x, results = l->n_carry + l->n_y;
+    int64_t batch = tc_size(tci_ox_in(o, 1), 0);
+    if (tci_ox_has(o, 0) || !tci_dim_is_known(batch) || batch < 1 || batch > TCI_OX_UNROLL) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "lengths, or a batch of more than %d", TCI_OX_UNROLL);
+    }
+    tc_tensor *all = TCI_NEW_ARRAY(o->s, tc_tensor, batch * (results + 1));
+    for (int64_t b = 0; b < batch; b++) {
+        tc_tensor *in = TCI_NEW_ARRAY(o->s, tc_tensor, n + 1);
+        tc_tensor *out = TCI_NEW_ARRAY(o->s, tc_tensor, results + 1);
+        for (int i = 0; i < n; i++) {
+            in[i] = tc_select(tci_ox_in(o, i + 1), 0, b);
+            bool back = i >= l->n_carry && tci_ox_each(o, "directions", i - l->n_carry);
+            in[i] = back ? tc_flip(in[i], 0) : in[i];
+        }
+        tci_ox_scan_run(o, l, in, in + l->n_carry, out, out + l->n_carry);
+        for (int i = 0; i < results; i++) {
+            all[i * batch + b] = out[i];
+        }
+    }
+    for (int i = 0; i < results; i++) {
+        tci_ox_out(o, i, tc_stack(TC_TENSORS_N(all + i * batch, (int)batch), 0));
+    }
+}
+
+TCI_OX_MAKE(scan)
+{
+    tci_ox_loop l = {.o = o, .g = tci_ox_body(o, "body")};
+    int first = o->opset < 9 ? 1 : 0;
+    l.n_x = (int)tci_ox_int(o, "num_scan_inputs", 0);
+    l.n_carry = o->n_in - first - l.n_x;
+    l.n_y = l.g->n_outputs - l.n_carry;
+    if (l.n_x < 1 || l.n_carry < 0 || l.n_y < 0) {
+        tci_ox_fail(o, TC_ERR_IO, "%d operands, %d of them scanned", o->n_in, l.n_x);
+    }
+    tci_ox_check_body(o, l.g, l.n_carry + l.n_x, l.n_carry + l.n_y);
+    if (first) {
+        tci_ox_scan_batches(o, &l);
+        return;
+    }
+    tc_tensor *in = TCI_NEW_ARRAY(o->s, tc_tensor, o->n_in + 1);
+    tc_tensor *out = TCI_NEW_ARRAY(o->s, tc_tensor, l.g->n_outputs + 1);
+    for (int i = 0; i < o->n_in; i++) {
+        int j = i - l.n_carry;
+        in[i] = tci_ox_in(o, i);
+        if (j >= 0) {
+            int axis = tci_ox_axis(o, tci_ox_each(o, "scan_input_axes", j), tc_rank(in[i]));
+            for (; axis > 0; axis--) {
+                in[i] = tc_transpose(in[i], axis, axis - 1);
+            }
+            in[i] = tci_ox_each(o, "scan_input_directions", j) ? tc_flip(in[i], 0) : in[i];
+        }
+    }
+    tci_ox_scan_run(o, &l, in, in + l.n_carry, out, out + l.n_carry);
+    for (int i = 0; i < l.n_carry + l.n_y; i++) {
+        int j = i - l.n_carry;
+        if (j >= 0) {
+            int to = tci_ox_axis(o, tci_ox_each(o, "scan_output_axes", j), tc_rank(out[i]));
+            out[i] = tci_ox_each(o, "scan_output_directions", j) ? tc_flip(out[i], 0) : out[i];
+            for (int axis = 0; axis < to; axis++) {
+                out[i] = tc_transpose(out[i], axis, axis + 1);
+            }
+        }
+        tci_ox_out(o, i, out[i]);
+    }
+}
+
+/* ---- Loop ---- */
+
+/* A step whose count and condition are known; *goes: the condition after it, if that is known. */
+static tci_ox_value **tci_ox_loop_step(const tci_ox_op *o, const tci_ox_loop *l, int64_t i,
+                                       tci_ox_value *const *carry, const tci_ox_known **goes)
+{
+    int n = l->g->n_inputs;
+    tci_ox_value *in = TCI_NEW_ARRAY(o->s, tci_ox_value, n + 1);
+    tci_ox_value **out = TCI_NEW_ARRAY(o->s, tci_ox_value *, l->g->n_outputs + 1);
+    in[0] = tci_ox_known_value(tci_ox_scalar_known(o, TC_I64, i));
+    in[1] = tci_ox_known_value(tci_ox_scalar_known(o, TC_BOOL, 1));
+    for (int j = 0; j < l->n_carry; j++) {
+        in[j + 2] = *carry[j];
+        in[j + 2].next = NULL;
+    }
+    o->m->build(o, l->g, in, n, out);
+    *goes = tci_ox_known_of(o, out[0]);
+    return out;
+}
+
+static void tci_ox_loop_unrolled(tci_ox_op *o, tci_ox_loop *l, int64_t most)
+{
+    tci_ox_value **carry = o->in + 2, **out;
+    tc_tensor *ys = TCI_NEW_ARRAY(o->s, tc_tensor, (most + 1) * (l->n_y + 1));
+    int64_t done = 0;
+    const tci_ox_known *goes = tci_ox_scalar_known(o, TC_BOOL, 1);
+    for (; done < most && goes && goes->cells[0].i; done++) {
+        out = tci_ox_loop_step(o, l, done, carry, &goes);
+        carry = out + 1;
+        for (int i = 0; i < l->n_y; i++) {
+            ys[i * most + done] = tci_ox_tensor(o, out[1 + l->n_carry + i]);
+        }
+        if (!goes && done + 1 < most) {
+            tci_ox_fail(o, TC_ERR_UNSUPPORTED, "the number of steps follows from values");
+        }
+    }
+    for (int i = 0; i < l->n_carry; i++) {
+        tci_ox_give(o, i, carry[i]);
+    }
+    for (int i = 0; i < l->n_y && tci_ox_wants(o, l->n_carry + i); i++) {
+        if (!done) {
+            tci_ox_fail(o, TC_ERR_UNSUPPORTED, "results of no step have no shape");
+        }
+        tci_ox_out(o, l->n_carry + i, tc_stack(TC_TENSORS_N(ys + i * most, (int)done), 0));
+    }
+}
+
+/* carry[0] the count, carry[1] whether it goes on, then the states. */
+typedef struct tci_ox_while { tci_ox_loop l; tc_tensor most; } tci_ox_while;
+
+static tc_status tci_ox_while_test(void *user, const tc_tensor *carry, tc_tensor *go)
+{
+    const tci_ox_while *w = user;
+    const tci_ox_op *o = w->l.o;
+    *go = tci_ox_given(w->most) ? tc_logical_and(carry[1], tc_lt(carry[0], w->most)) : carry[1];
+    return TC_OK;
+}
+
+static void tci_ox_while_build(tci_ox_op *o, void *user)
+{
+    tci_ox_loop *l = user;
+    tci_ox_value *in = TCI_NEW_ARRAY(o->s, tci_ox_value, l->n_carry + 2);
+    tci_ox_value **out = TCI_NEW_ARRAY(o->s, tci_ox_value *, l->n_carry + 2);
+    for (int i = 0; i < l->n_carry + 2; i++) {
+        in[i] = tci_ox_bound_value(l->carry[i]);
+    }
+    o->m->build(o, l->g, in, l->n_carry + 2, out);
+    l->next[0] = tc_add(l->carry[0], 1);
+    for (int i = 0; i < l->n_carry + 1; i++) {
+        l->next[i + 1] = tci_ox_tensor(o, out[i]);
+    }
+    l->next[1] = tc_reshape_at(l->next[1], 0, NULL, o->here);
+}
+
+static tc_status tci_ox_while_step(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    tci_ox_while *w = user;
+    w->l.carry = carry;
+    w->l.next = next;
+    return tci_ox_within(w->l.o, tci_ox_while_build, &w->l);
+}
+
+static void tci_ox_loop_while(tci_ox_op *o, tci_ox_loop *l)
+{
+    tci_ox_while w = {*l, TC_NONE};
+    int n = l->n_carry + 2;
+    tc_tensor *init = TCI_NEW_ARRAY(o->s, tc_tensor, n), *last = TCI_NEW_ARRAY(o->s, tc_tensor, n);
+    for (int i = 0; i < l->n_y; i++) {
+        if (tci_ox_wants(o, l->n_carry + i)) {
+            tci_ox_fail(o, TC_ERR_UNSUPPORTED, "output %d has as many steps as values say",
+                        l->n_carry + i);
+        }
+    }
+    if (tci_ox_has(o, 0)) {
+        w.most = tc_cast(tc_reshape_at(tci_ox_in(o, 0), 0, NULL, o->here), TC_I64);
+    }
+    init[0] = tc_full(o->ctx, 0, TC_I64);
+    init[1] = tci_ox_has(o, 1) ? tc_reshape_at(tci_ox_in(o, 1), 0, NULL, o->here)
+                               : tc_full(o->ctx, 1, TC_BOOL);
+    for (int i = 0; i < l->n_carry; i++) {
+        init[i + 2] = tci_ox_in(o, i + 2);
+    }
+    tci_ox_rethrow(o, tc_while(TC_TENSORS_N(init, n), 0, tci_ox_while_test, tci_ox_while_step, &w,
+                               last));
+    for (int i = 0; i < l->n_carry; i++) {
+        tci_ox_out(o, i, last[i + 2]);
+    }
+}
+
+/* `steps` times, a number or symbolic: its condition never ends it. */
+static void tci_ox_loop_scan(tci_ox_op *o, tci_ox_loop *l, int64_t steps)
+{
+    tc_tensor *init = TCI_NEW_ARRAY(o->s, tc_tensor, l->n_carry + 1), count;
+    tc_tensor *out = TCI_NEW_ARRAY(o->s, tc_tensor, l->n_carry + l->n_y + 1);
+    for (int i = 0; i < l->n_carry; i++) {
+        init[i] = tci_ox_in(o, i + 2);
+    }
+    count = tc_arange(o->ctx, 0, steps, 1, TC_I64);
+    l->n_x = 1;
+    l->counts = true;
+    tci_ox_scan_run(o, l, init, &count, out, out + l->n_carry);
+    for (int i = 0; i < l->n_carry + l->n_y; i++) {
+        tci_ox_out(o, i, out[i]);
+    }
+}
+
+/* True if the body gives on the condition that it is given, or true. */
+static bool tci_ox_goes_on(const tci_onnx_graph *g)
+{
+    const char *name = g->n_outputs > 0 ? g->outputs[0].name : "";
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        const tci_onnx_node *n = &g->nodes[i];
+        bool makes = n->n_out > 0 && !strcmp(n->out[0], name);
+        if (makes && !strcmp(n->op, "Identity") && n->n_in == 1) {
+            name = n->in[0];
+        } else if (makes) {
+            return !strcmp(n->op, "Constant") && n->n_attrs == 1 && n->attrs[0].t &&
+                   n->attrs[0].t->bytes == 1 && n->attrs[0].t->data[0];
+        }
+    }
+    return g->n_inputs > 1 && !strcmp(name, g->inputs[1].name);
+}
+
+TCI_OX_MAKE(loop)
+{
+    tci_ox_loop l = {.o = o, .g = tci_ox_body(o, "body")};
+    bool counted = tci_ox_has(o, 0), tested = tci_ox_has(o, 1);
+    const tci_ox_known *test = NULL;
+    l.n_carry = TCI_MAX(o->n_in - 2, 0);
+    l.n_y = l.g->n_outputs - 1 - l.n_carry;
+    if (l.n_y < 0) {
+        tci_ox_fail(o, TC_ERR_IO, "its body has %d outputs", l.g->n_outputs);
+    }
+    tci_ox_check_body(o, l.g, l.n_carry + 2, l.n_carry + l.n_y + 1);
+    if (tested && tci_ox_can_know(o, o->in[1])) {
+        test = tci_ox_need(o, 1, "the condition");
+    }
+    bool starts = !tested || (test && test->n > 0 && test->cells[0].i);
+    bool endless = starts && tci_ox_goes_on(l.g);
+    if (counted && starts && tci_ox_can_know(o, o->in[0])) {
+        int64_t steps = tci_ox_need_int(o, 0, "the trip count");
+        if (tci_dim_is_known(steps) && steps <= TCI_OX_UNROLL && (endless || l.n_y > 0)) {
+            tci_ox_loop_unrolled(o, &l, TCI_MAX(steps, 0));
+            return;
+        }
+        if (endless) {
+            tci_ox_loop_scan(o, &l, steps);
+            return;
+        }
+    }
+    tci_ox_loop_while(o, &l);
+}
+/* ---- src/onnx/rows.c ---- */
+/* onnx/rows.c - the table that follows from onnx/rows.h. */
+
+static const tci_ox_row tci_ox_table[] = {
+#define TCI_ROW(name, make, call, how) {#name, tci_ox_make_##make, call, how},
+    TCI_OX_ROWS(TCI_ROW)
+#undef TCI_ROW
+};
+
+TCI_FN const tci_ox_row *tci_ox_rows(void)
+{
+    return tci_ox_table;
+}
+
+TCI_FN int tci_ox_n_rows(void)
+{
+    return TCI_COUNT(tci_ox_table);
+}
+/* ---- src/onnx/import.c ---- */
+/* onnx/import.c - an ONNX graph to tensors of tc: nodes in order, functions, graphs within graphs,
+ * and the public calls.
+ *
+ * The one idea: a graph is built once, in the order of its nodes; where a shape turns out to follow
+ * from the value of an input that the caller told, that input becomes a constant and the graph is
+ * built anew (tci_ox.again). So shapes never depend on what a run brings, and inputs stay inputs
+ * wherever they can. */
+
+#include <inttypes.h>
+#include <string.h>
+
+
+enum { TCI_OX_DEEPEST = 48 };
+
+/* ---- nodes ---- */
+
+static const tci_ox_row *tci_ox_row_of(const char *op)
+{
+    int low = 0, high = tci_ox_n_rows();
+    while (low < high) {
+        int at = (low + high) / 2, by = strcmp(op, tci_ox_rows()[at].name);
+        if (by == 0) {
+            return &tci_ox_rows()[at];
+        }
+        *(by < 0 ? &high : &low) = by < 0 ? at : at + 1;
+    }
+    return NULL;
+}
+
+static bool tci_ox_is_main(const char *domain)
+{
+    return !*domain || !strcmp(domain, "ai.onnx");
+}
+
+static int64_t tci_ox_opset(const tci_ox *m, const char *domain)
+{
+    for (int i = 0; i < m->n_opsets; i++) {
+        bool both = tci_ox_is_main(domain) && tci_ox_is_main(m->opsets[i].domain);
+        if (both || !strcmp(m->opsets[i].domain, domain)) {
+            return m->opsets[i].version;
+        }
+    }
+    return 1;
+}
+
+static const tci_onnx_function *tci_ox_function_of(const tci_ox *m, const tci_onnx_node *n)
+{
+    for (int i = 0; i < m->proto->n_functions; i++) {
+        const tci_onnx_function *u = &m->proto->functions[i];
+        bool both = tci_ox_is_main(u->domain) && tci_ox_is_main(n->domain);
+        if (!strcmp(u->name, n->op) && (both || !strcmp(u->domain, n->domain))) {
+            return u;
+        }
+    }
+    return NULL;
+}
+
+/* The node with attributes of the enclosing function in the place of references to them. */
+static tci_onnx_node *tci_ox_resolve(const tci_ox *m, const tci_onnx_node *n)
+{
+    tci_onnx_node *r = tci_scratch_copy(m->s, n, sizeof(*n));
+    r->attrs = tci_scratch_copy(m->s, n->attrs, sizeof(*n->attrs) * (size_t)n->n_attrs);
+    for (int i = 0; i < n->n_attrs; i++) {
+        if (!n->attrs[i].ref) {
+            continue;
+        }
+        const tci_onnx_attr *a = m->caller ? tci_ox_find_attr(m->caller->attrs, m->caller->n_attrs,
+                                                              n->attrs[i].ref)
+                                           : NULL;
+        if (!a && m->function) {
+            a = tci_ox_find_attr(m->function->defaults, m->function->n_defaults, n->attrs[i].ref);
+        }
+        r->attrs[i] = a ? *a : (tci_onnx_attr){.kind = TCI_ONNX_NOTHING};
+        r->attrs[i].name = n->attrs[i].name;
+        r->attrs[i].ref = NULL;
+    }
+    return r;
+}
+
+static void tci_ox_nodes(const tci_ox_op *o, const tci_onnx_node *nodes, int n,
+                         tci_ox_names *names);
+
+static void tci_ox_call(tci_ox_op *o, const tci_onnx_function *u)
+{
+    tci_ox *m = o->m;
+    tci_ox saved = *m;
+    if (o->n_in > u->n_in || o->n_out > u->n_out) {
+        tci_ox_fail(o, TC_ERR_IO, "function %.60s has %d inputs and %d outputs", u->name, u->n_in,
+                    u->n_out);
+    }
+    tci_ox_names names = tci_ox_names_new(o->s, NULL, u->n_nodes);
+    for (int i = 0; i < u->n_in; i++) {
+        if (tci_ox_has(o, i)) {
+            tci_ox_value *v = tci_scratch_copy(o->s, o->in[i], sizeof(*v));
+            v->name = u->in[i];
+            tci_ox_declare(o, &names, v);
+        }
+    }
+    m->caller = o->node;
+    m->function = u;
+    if (u->n_opsets) {
+        m->opsets = u->opsets;
+        m->n_opsets = u->n_opsets;
+    }
+    tci_ox_nodes(o, u->nodes, u->n_nodes, &names);
+    m->caller = saved.caller;
+    m->function = saved.function;
+    m->opsets = saved.opsets;
+    m->n_opsets = saved.n_opsets;
+    m->names = saved.names;
+    for (int i = 0; i < o->n_out; i++) {
+        const tci_ox_value *v = o->out[i] ? tci_ox_find(&names, u->out[i]) : NULL;
+        if (o->out[i] && !v) {
+            tci_ox_fail(o, TC_ERR_IO, "function %.60s does not make %.60s", u->name, u->out[i]);
+        } else if (o->out[i]) {
+            const char *name = o->out[i]->name;
+            *o->out[i] = *v;
+            o->out[i]->name = name;
+        }
+    }
+}
+
+/* Operands and results of a node as values. */
+static void tci_ox_bind(tci_ox_op *o, const tci_ox_names *names)
+{
+    const tci_onnx_node *n = o->node;
+    uint64_t depends = 0;
+    o->n_in = n->n_in;
+    o->n_out = n->n_out;
+    o->in = TCI_NEW_ARRAY(o->s, tci_ox_value *, n->n_in + 1);
+    o->out = TCI_NEW_ARRAY(o->s, tci_ox_value *, n->n_out + 1);
+    for (int i = 0; i < n->n_in; i++) {
+        if (!*n->in[i]) {
+            continue;
+        }
+        o->in[i] = tci_ox_find(names, n->in[i]);
+        if (!o->in[i]) {
+            tci_ox_fail(o, TC_ERR_IO, "it reads %.60s, which nothing before it makes: the graph is "
+                        "not in order, or has a cycle", n->in[i]);
+        }
+        depends |= o->in[i]->depends;
+    }
+    while (o->n_in > 0 && !o->in[o->n_in - 1]) {
+        o->n_in--;
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        if (*n->out[i]) {
+            o->out[i] = tci_ox_value_new(o->s, n->out[i]);
+            o->out[i]->depends = depends;
+        }
+    }
+}
+
+static void tci_ox_node(tci_ox *m, const tci_onnx_node *n, tci_ox_names *names)
+{
+    tci_ox_op op = {.m = m, .here = m->here, .ctx = m->ctx, .s = m->s}, *o = &op;
+    o->node = n;
+    o->node = tci_ox_resolve(m, n);
+    o->opset = tci_ox_opset(m, n->domain);
+    tci_ox_bind(o, names);
+    const tci_onnx_function *function = tci_ox_function_of(m, n);
+    const tci_ox_row *row = tci_ox_is_main(n->domain) ? tci_ox_row_of(n->op) : NULL;
+    if (++m->depth > TCI_OX_DEEPEST) {
+        tci_ox_fail(o, TC_ERR_LIMIT, "functions and graphs nest more than %d deep", TCI_OX_DEEPEST);
+    }
+    if (function) {
+        tci_ox_call(o, function);
+    } else if (!row) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "op %.60s of domain %.40s, opset %" PRId64 ", is not "
+                    "supported", n->op, *n->domain ? n->domain : "ai.onnx", o->opset);
+    } else if (!tci_ox_fold(o)) {
+        o->row = row;
+        row->make(o);
+    }
+    m->depth--;
+    for (int i = 0; i < o->n_out; i++) {
+        if (o->out[i] && !o->out[i]->is_made && !o->out[i]->known && !o->out[i]->initializer) {
+            tci_ox_fail(o, TC_ERR_UNSUPPORTED, "output %d is not supported", i);
+        }
+        if (o->out[i]) {
+            tci_ox_declare(o, names, o->out[i]);
+        }
+    }
+}
+
+static void tci_ox_nodes(const tci_ox_op *o, const tci_onnx_node *nodes, int n, tci_ox_names *names)
+{
+    tci_ox *m = o->m;
+    const tci_ox_names *around = m->names;
+    m->names = names;
+    for (int i = 0; i < n; i++) {
+        tci_ox_node(m, &nodes[i], names);
+    }
+    m->names = around;
+}
+
+/* ---- graphs ---- */
+
+static void tci_ox_initializers(const tci_ox_op *o, const tci_onnx_graph *g, tci_ox_names *names)
+{
+    if (g->is_sparse) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "sparse initializers are not supported");
+    }
+    for (int i = 0; i < g->n_tensors; i++) {
+        tci_ox_value *v = tci_ox_value_new(o->s, g->tensors[i].name);
+        v->initializer = &g->tensors[i];
+        tci_ox_declare(o, names, v);
+    }
+}
+
+static void tci_ox_graph(const tci_ox_op *o, const tci_onnx_graph *g, tci_ox_value *inputs, int n,
+                         tci_ox_value **results)
+{
+    tci_ox_names names = tci_ox_names_new(o->s, o->m->names, g->n_nodes + g->n_tensors);
+    if (g->n_inputs != n) {
+        tci_ox_fail(o, TC_ERR_IO, "its graph has %d inputs: expected %d", g->n_inputs, n);
+    }
+    for (int i = 0; i < n; i++) {
+        inputs[i].name = g->inputs[i].name;
+        tci_ox_declare(o, &names, &inputs[i]);
+    }
+    tci_ox_initializers(o, g, &names);
+    tci_ox_nodes(o, g->nodes, g->n_nodes, &names);
+    for (int i = 0; i < g->n_outputs; i++) {
+        results[i] = tci_ox_find(&names, g->outputs[i].name);
+        if (!results[i]) {
+            tci_ox_fail(o, TC_ERR_IO, "its graph does not make %.60s", g->outputs[i].name);
+        }
+    }
+}
+
+/* ---- the model ---- */
+
+static const tc_onnx_input *tci_ox_told(const tci_ox *m, const char *name)
+{
+    for (int i = 0; i < m->options->n_inputs; i++) {
+        if (m->options->inputs[i].name && !strcmp(m->options->inputs[i].name, name)) {
+            return &m->options->inputs[i];
+        }
+    }
+    return NULL;
+}
+
+/* The size of an axis that the model names or leaves open. */
+static int64_t tci_ox_open_size(const tci_ox_op *o, const tci_onnx_info *v, int axis)
+{
+    const char *name = v->params[axis];
+    name = *name ? name : tci_scratch_printf(o->s, "%s.%d", v->name, axis);
+    for (int i = 0; i < o->m->options->n_sizes; i++) {
+        if (!strcmp(o->m->options->sizes[i].name, name)) {
+            return o->m->options->sizes[i].size;
+        }
+    }
+#ifdef TC_DYNAMIC_SHAPES
+    int64_t most = o->m->options->largest ? o->m->options->largest : 65536;
+    return tc_dim_make(name, 1, most);
+#else
+    tci_ox_fail(o, TC_ERR_SHAPE, "axis %d of input %.60s has no size (\"%.40s\"): tell it "
+                "(tc_onnx_options.sizes), or define TC_DYNAMIC_SHAPES", axis, v->name, name);
+    return 0;
+#endif
+}
+
+static void tci_ox_input(const tci_ox_op *o, int i, tci_ox_value *v)
+{
+    const tci_onnx_info *info = &o->m->proto->graph->inputs[i];
+    const tc_onnx_input *told = tci_ox_told(o->m, info->name);
+    int rank = told && told->sizes ? told->rank : info->rank;
+    int64_t *words = TCI_NEW_ARRAY(o->s, int64_t, TCI_MAX(rank, 0) + 1);
+    if (!info->type) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "input %.60s is no tensor", info->name);
+    }
+    if (rank < 0) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "input %.60s has no shape in the model: tell it "
+                    "(tc_onnx_options.inputs)", info->name);
+    }
+    words[0] = tci_ox_dtype(o, info->type);
+    bool differs = info->rank >= 0 && rank != info->rank;
+    for (int d = 0; d < rank && !differs && told && told->sizes && info->rank >= 0; d++) {
+        differs = info->sizes[d] >= 0 && told->sizes[d] != info->sizes[d];
+    }
+    if (differs) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "input %.60s is told other sizes than the model has",
+                    info->name);
+    }
+    for (int d = 0; d < rank; d++) {
+        words[d + 1] = told && told->sizes ? told->sizes[d]
+                       : info->sizes[d] >= 0 ? info->sizes[d] : tci_ox_open_size(o, info, d);
+    }
+    uint64_t bit = i < TCI_OX_INPUTS ? UINT64_C(1) << i : TCI_OX_UNKNOWABLE;
+    if (told && told->value && i < TCI_OX_INPUTS) {
+        o->m->offered |= bit;
+    }
+    if (o->m->fixed & bit) {
+        tci_onnx_tensor *t = TCI_NEW(o->s, tci_onnx_tensor);
+        *t = (tci_onnx_tensor){.name = info->name, .type = info->type, .rank = rank, .count = 1,
+                               .sizes = words + 1, .data = told->value};
+        for (int d = 0; d < rank; d++) {
+            t->count *= words[d + 1];
+        }
+        t->bytes = t->count * tc_dtype_size((tc_dtype)words[0]);
+        v->initializer = t;
+        return;
+    }
+    v->depends = bit;
+    v->t = tc_input_at(o->ctx, info->name, rank + 1, words, o->here);
+    v->is_made = true;
+    if (tc_status_of(v->t) != TC_OK) {
+        tci_ox_fail_tensor(o, v->t);
+    }
+}
+
+typedef struct tci_ox_result { /* in the scratch */
+    tci_ox_value **inputs, **outputs;
+    int n_inputs, n_outputs;
+} tci_ox_result;
+
+/* Declares inputs, initializers and nodes of the graph. */
+static tci_ox_result tci_ox_build_main(const tci_ox_op *o)
+{
+    const tci_onnx_graph *g = o->m->proto->graph;
+    tci_ox_result r = {TCI_NEW_ARRAY(o->s, tci_ox_value *, g->n_inputs + 1),
+                       TCI_NEW_ARRAY(o->s, tci_ox_value *, g->n_outputs + 1), 0, g->n_outputs};
+    tci_ox_names *names = TCI_NEW(o->s, tci_ox_names);
+    *names = tci_ox_names_new(o->s, NULL, (int64_t)g->n_nodes + g->n_tensors + g->n_inputs);
+    tci_ox_initializers(o, g, names);
+    for (int i = 0; i < g->n_inputs; i++) {
+        if (tci_ox_find(names, g->inputs[i].name)) {
+            continue; /* before IR 4 initializers were inputs too */
+        }
+        tci_ox_value *v = tci_ox_value_new(o->s, g->inputs[i].name);
+        tci_ox_input(o, i, v);
+        tci_ox_declare(o, names, v);
+        if (!v->initializer) {
+            r.inputs[r.n_inputs++] = v;
+        }
+    }
+    tci_ox_nodes(o, g->nodes, g->n_nodes, names);
+    for (int i = 0; i < g->n_outputs; i++) {
+        r.outputs[i] = tci_ox_find(names, g->outputs[i].name);
+        if (!r.outputs[i]) {
+            tci_ox_fail(o, TC_ERR_IO, "nothing makes output %.60s", g->outputs[i].name);
+        }
+        bool cut = r.outputs[i]->is_cut;
+        r.outputs[i]->is_cut = false;
+        tci_ox_tensor(o, r.outputs[i]);
+        r.outputs[i]->is_cut = cut;
+    }
+    return r;
+}
+
+/* A block with the arrays and names behind the struct. */
+static tc_onnx_model *tci_ox_pack(const tci_ox_op *o, const tci_ox_result *r)
+{
+    const tci_ox *m = o->m;
+    size_t n = (size_t)(r->n_inputs + r->n_outputs), text = 0;
+    size_t tensors = n + (size_t)(r->n_outputs + m->n_parameters);
+    for (size_t i = 0; i < n; i++) {
+        const tci_ox_value *v = i < (size_t)r->n_inputs ? r->inputs[i]
+                                                        : r->outputs[i - (size_t)r->n_inputs];
+        text += strlen(v->name) + 1;
+    }
+    tc_onnx_model *out = tci_heap_get(sizeof(*out) + tensors * sizeof(tc_tensor) +
+                                      n * sizeof(char *) + (size_t)r->n_outputs * sizeof(int) +
+                                      text);
+    if (!out) {
+        tci_ox_fail(o, TC_ERR_MEMORY, "out of memory");
+    }
+    tc_tensor *t = (tc_tensor *)(out + 1);
+    const char **names = (const char **)(t + tensors);
+    out->axes = (int *)(names + n);
+    char *at = (char *)(out->axes + r->n_outputs);
+    out->n_inputs = r->n_inputs;
+    out->n_outputs = r->n_outputs;
+    out->n_parameters = m->n_parameters;
+    out->inputs = t;
+    out->outputs = t + r->n_inputs;
+    out->counts = out->outputs + r->n_outputs;
+    out->parameters = out->counts + r->n_outputs;
+    out->input_names = names;
+    out->output_names = names + r->n_inputs;
+    out->opset = (int)tci_ox_opset(m, "");
+    for (size_t i = 0; i < n; i++) {
+        size_t j = i - (size_t)r->n_inputs;
+        const tci_ox_value *v = i < (size_t)r->n_inputs ? r->inputs[i] : r->outputs[j];
+        t[i] = v->t;
+        names[i] = strcpy(at, v->name);
+        at += strlen(v->name) + 1;
+        if (i >= (size_t)r->n_inputs) {
+            out->counts[j] = v->is_cut ? v->count : TC_NONE;
+            out->axes[j] = v->axis;
+        }
+    }
+    memcpy(out->parameters, m->parameters, sizeof(tc_tensor) * (size_t)m->n_parameters);
+    return out;
+}
+
+static tc_onnx_model *tci_ox_import(tci_ox *m)
+{
+    tci_ox_op op = {.m = m, .here = m->here, .ctx = m->ctx, .s = m->s}, *o = &op;
+    int64_t opset;
+    m->opsets = m->proto->opsets;
+    m->n_opsets = m->proto->n_opsets;
+    m->build = tci_ox_graph;
+    m->names = NULL;
+    m->depth = 0;
+    m->n_parameters = 0;
+    m->again = false;
+    m->offered = 0;
+    opset = tci_ox_opset(m, "");
+    if (opset < 1 || opset > 28) {
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "opset %" PRId64 ": expected 1 to 28", opset);
+    }
+    tci_ox_result r = tci_ox_build_main(o);
+    return tci_ox_pack(o, &r);
+}
+
+/* ---- the public calls ---- */
+
+/* What a load is given, and what lives as long as it. */
+typedef struct tci_ox_load {
+    tci_scratch s;
+    tci_ox m;
+    const void *bytes;
+    size_t n;
+} tci_ox_load;
+
+/* Parses and imports; NULL: the scratch says why. */
+static tc_onnx_model *tci_ox_load_now(tci_ox_load *l)
+{
+    tci_ox *m = &l->m;
+    if (setjmp(l->s.escape)) {
+        if (!m->again) {
+            return NULL;
+        }
+    }
+    if (!m->proto) {
+        if (m->path) {
+            const tci_ox_file *f = tci_ox_file_open(m, m->path, m->path);
+            l->bytes = f->map;
+            l->n = (size_t)f->bytes;
+        }
+        m->proto = tci_onnx_parse(&l->s, l->bytes, l->n);
+    }
+    return tci_ox_import(m);
+}
+
+static tc_status tci_ox_load_all(tci_ox_load *l, const char *op, tc_onnx_model **model)
+{
+    static const tc_onnx_options defaults = {NULL, 0, NULL, 0, 0, false};
+    tci_ox *m = &l->m;
+    tci_frame f = tci_frame_on(m->ctx, op, m->here);
+    if (!f.failed && m->options) {
+        tci_frame_list(&f, m->options->inputs, m->options->n_inputs, "the inputs");
+        tci_frame_list(&f, m->options->sizes, m->options->n_sizes, "the sizes");
+    }
+    if (!f.failed && !model) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "model is NULL: expected where the model goes");
+    }
+    if (f.failed) {
+        return tci_frame_status(&f);
+    }
+    tci_frame_leave(&f);
+    m->options = m->options ? m->options : &defaults;
+    tci_scratch_init(&l->s);
+    m->s = &l->s;
+    *model = tci_ox_load_now(l);
+    while (m->files) {
+        tci_ox_file *next = m->files->next;
+        tci_ox_file_release(&m->files->owner);
+        m->files = next;
+    }
+    tc_status status = TC_OK;
+    if (!*model) {
+        f = tci_frame_on(m->ctx, op, m->here);
+        tci_frame_fail(&f, l->s.why, "%.200s: %s", m->path ? m->path : "model", l->s.message);
+        status = tci_frame_status(&f);
+    }
+    tci_scratch_free(&l->s);
+    return status;
+}
+
+TC_API tc_status tc_onnx_load_at(tc_ctx *ctx, const char *path, const tc_onnx_options *options,
+                                 tc_onnx_model **model, tc_site here)
+{
+    tci_ox_load l = {.m = {.ctx = ctx, .here = here, .options = options, .path = path}};
+    if (!path) {
+        l.m.path = "";
+    }
+    if (model) {
+        *model = NULL;
+    }
+    return tci_ox_load_all(&l, "tc_onnx_load", model);
+}
+
+TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n,
+                                        const tc_onnx_options *options, tc_onnx_model **model,
+                                        tc_site here)
+{
+    tci_ox_load l = {.m = {.ctx = ctx, .here = here, .options = options}, .bytes = bytes, .n = n};
+    if (model) {
+        *model = NULL;
+    }
+    l.n = bytes ? n : 0;
+    return tci_ox_load_all(&l, "tc_onnx_load_memory", model);
+}
+
+TC_API void tc_onnx_free(tc_onnx_model *model)
+{
+    tci_heap_free(model);
+}
+
+TC_API const char *tc_onnx_op_name(int i)
+{
+    return i >= 0 && i < tci_ox_n_rows() ? tci_ox_rows()[i].name : NULL;
+}
+
+TC_API const char *tc_onnx_op_how(int i)
+{
+    return i >= 0 && i < tci_ox_n_rows() ? tci_ox_rows()[i].how : NULL;
+}
+/* ---- src/onnx/write.c ---- */
+/* onnx/write.c - writes the wire format of ONNX files (onnx/write.h). */
+/* ---- src/onnx/write.h ---- */
+/* onnx/write.h - an ONNX graph being written: nodes, initializers and names of values.
+ *
+ * In: operators with attributes. Out: messages of protobuf in growing buffers. A name stands for a
+ * value; it is in the scratch. */
+#ifndef TCI_ONNX_WRITE_H
+#define TCI_ONNX_WRITE_H
+
+
+/* An attribute: text, a list (n >= 0), or one number (n == -1: integer, -2: float). */
+typedef struct tci_ow_attr {
+    const char *name;
+    int n;
+    const int64_t *ints;
+    int64_t i;
+    double f;
+    const char *text;
+} tci_ow_attr;
+#define TCI_OW_INT(name, v) {(name), -1, NULL, (v), 0, NULL}
+#define TCI_OW_FLOAT(name, v) {(name), -2, NULL, 0, (v), NULL}
+#define TCI_OW_INTS(name, n, v) {(name), (n), (v), 0, 0, NULL}
+#define TCI_OW_TEXT(name, v) {(name), 0, NULL, 0, 0, (v)}
+
+typedef struct tci_ow {
+    tci_scratch *s;
+    tci_str graph;        /* GraphProto so far: nodes and initializers */
+    tci_str weights;      /* of an external file */
+    const char *external; /* its name, or NULL: data is in the graph */
+    int n_values;
+} tci_ow;
+
+TCI_FN void tci_ow_number(tci_str *to, int field, uint64_t v);
+TCI_FN void tci_ow_text(tci_str *to, int field, const char *text);
+TCI_FN void tci_ow_bytes(tci_str *to, int field, const void *bytes, size_t n);
+/* A node with one result, whose name it returns. */
+TCI_FN const char *tci_ow_op(tci_ow *w, const char *op, int n_in, const char *const *in,
+                             int n_attrs, const tci_ow_attr *attrs);
+/* The same with the result's name given. */
+TCI_FN void tci_ow_node(tci_ow *w, const char *op, int n_in, const char *const *in, int n_out,
+                        const char *const *out, int n_attrs, const tci_ow_attr *attrs);
+TCI_FN const char *tci_ow_name(tci_ow *w);
+/* An initializer; name NULL: a new one. data: dense, little-endian. */
+TCI_FN const char *tci_ow_tensor(tci_ow *w, const char *name, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const void *data);
+TCI_FN const char *tci_ow_ints(tci_ow *w, int n, const int64_t *items); /* a list, i64 */
+/* ValueInfoProto as a field of the graph: a symbolic size becomes a dim_param. */
+TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, int rank,
+                        const tci_dim *sizes);
+
+#define TCI_OW(w, op, ...)                                                                         \
+    tci_ow_op((w), (op), TCI_COUNT(((const char *const[]){__VA_ARGS__})),                          \
+              (const char *const[]){__VA_ARGS__}, 0, NULL)
+
+#endif
+
+/* ---- src/onnx/write.c, continued ---- */
+#include <string.h>
+
+static void tci_ow_varint(tci_str *to, uint64_t v)
+{
+    unsigned char bytes[10];
+    size_t n = 0;
+    for (; v >= 128; v >>= 7) {
+        bytes[n++] = (unsigned char)(v | 128);
+    }
+    bytes[n++] = (unsigned char)v;
+    tci_str_add_n(to, bytes, n);
+}
+
+TCI_FN void tci_ow_number(tci_str *to, int field, uint64_t v)
+{
+    tci_ow_varint(to, (uint64_t)field << 3);
+    tci_ow_varint(to, v);
+}
+
+TCI_FN void tci_ow_bytes(tci_str *to, int field, const void *bytes, size_t n)
+{
+    tci_ow_varint(to, (uint64_t)field << 3 | 2);
+    tci_ow_varint(to, n);
+    if (n) {
+        tci_str_add_n(to, bytes, n);
+    }
+}
+
+TCI_FN void tci_ow_text(tci_str *to, int field, const char *text)
+{
+    tci_ow_bytes(to, field, text, strlen(text));
+}
+
+static void tci_ow_message(tci_str *to, int field, const tci_str *inner)
+{
+    tci_ow_bytes(to, field, tci_str_text(inner), inner->n);
+}
+
+TCI_FN const char *tci_ow_name(tci_ow *w)
+{
+    return tci_scratch_printf(w->s, "v%d", w->n_values++);
+}
+
+static void tci_ow_attribute(tci_str *node, tci_scratch *s, const tci_ow_attr *a)
+{
+    tci_str m = {.s = s};
+    tci_ow_text(&m, 1, a->name);
+    if (a->text) {
+        tci_ow_text(&m, 4, a->text);
+        tci_ow_number(&m, 20, 3);
+    } else if (a->n == -1) {
+        tci_ow_number(&m, 3, (uint64_t)a->i);
+        tci_ow_number(&m, 20, 2);
+    } else if (a->n == -2) {
+        float f = (float)a->f;
+        tci_ow_varint(&m, 2 << 3 | 5);
+        tci_str_add_n(&m, &f, sizeof(f));
+        tci_ow_number(&m, 20, 1);
+    } else {
+        for (int i = 0; i < a->n; i++) {
+            tci_ow_number(&m, 8, (uint64_t)a->ints[i]);
+        }
+        tci_ow_number(&m, 20, 7);
+    }
+    tci_ow_message(node, 5, &m);
+}
+
+TCI_FN void tci_ow_node(tci_ow *w, const char *op, int n_in, const char *const *in, int n_out,
+                        const char *const *out, int n_attrs, const tci_ow_attr *attrs)
+{
+    tci_str node = {.s = w->s};
+    for (int i = 0; i < n_in; i++) {
+        tci_ow_text(&node, 1, in[i]);
+    }
+    for (int i = 0; i < n_out; i++) {
+        tci_ow_text(&node, 2, out[i]);
+    }
+    tci_ow_text(&node, 4, op);
+    for (int i = 0; i < n_attrs; i++) {
+        tci_ow_attribute(&node, w->s, &attrs[i]);
+    }
+    tci_ow_message(&w->graph, 1, &node);
+}
+
+TCI_FN const char *tci_ow_op(tci_ow *w, const char *op, int n_in, const char *const *in,
+                             int n_attrs, const tci_ow_attr *attrs)
+{
+    const char *out = tci_ow_name(w);
+    tci_ow_node(w, op, n_in, in, 1, &out, n_attrs, attrs);
+    return out;
+}
+
+static void tci_ow_entry(tci_str *tensor, tci_scratch *s, const char *key, const char *value)
+{
+    tci_str m = {.s = s};
+    tci_ow_text(&m, 1, key);
+    tci_ow_text(&m, 2, value);
+    tci_ow_message(tensor, 13, &m);
+}
+
+TCI_FN const char *tci_ow_tensor(tci_ow *w, const char *name, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const void *data)
+{
+    enum { TCI_OW_SMALL = 1024, TCI_OW_ALIGN = 64 };
+    static const char zeros[TCI_OW_ALIGN];
+    tci_str m = {.s = w->s};
+    int64_t n = tc_dtype_size(dtype);
+    name = name ? name : tci_ow_name(w);
+    for (int i = 0; i < rank; i++) {
+        tci_ow_number(&m, 1, (uint64_t)sizes[i]);
+        n *= sizes[i];
+    }
+    tci_ow_number(&m, 2, (uint64_t)tci_onnx_type_of(dtype));
+    tci_ow_text(&m, 8, name);
+    if (!w->external || n < TCI_OW_SMALL) {
+        tci_ow_bytes(&m, 9, data, (size_t)n);
+        tci_ow_message(&w->graph, 5, &m);
+        return name;
+    }
+    tci_str_add_n(&w->weights, zeros, (TCI_OW_ALIGN - w->weights.n % TCI_OW_ALIGN) % TCI_OW_ALIGN);
+    tci_ow_entry(&m, w->s, "location", w->external);
+    tci_ow_entry(&m, w->s, "offset", tci_scratch_printf(w->s, "%zu", w->weights.n));
+    tci_ow_entry(&m, w->s, "length", tci_scratch_printf(w->s, "%lld", (long long)n));
+    tci_ow_number(&m, 14, 1);
+    tci_str_add_n(&w->weights, data, (size_t)n);
+    tci_ow_message(&w->graph, 5, &m);
+    return name;
+}
+
+TCI_FN const char *tci_ow_ints(tci_ow *w, int n, const int64_t *items)
+{
+    return tci_ow_tensor(w, NULL, TC_I64, 1, (const int64_t[]){n}, items);
+}
+
+TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, int rank,
+                        const tci_dim *sizes)
+{
+    tci_str shape = {.s = w->s}, tensor = {.s = w->s}, type = {.s = w->s}, info = {.s = w->s};
+    for (int i = 0; i < rank; i++) {
+        tci_str dim = {.s = w->s};
+        if (tci_dim_is_known(sizes[i])) {
+            tci_ow_number(&dim, 1, (uint64_t)tci_dim_known(sizes[i]));
+        } else {
+            tci_ow_text(&dim, 2, tci_dim_text_of(sizes[i]).text);
+        }
+        tci_ow_message(&shape, 1, &dim);
+    }
+    tci_ow_number(&tensor, 1, (uint64_t)tci_onnx_type_of(dtype));
+    tci_ow_message(&tensor, 2, &shape);
+    tci_ow_message(&type, 1, &tensor);
+    tci_ow_text(&info, 1, name);
+    tci_ow_message(&info, 2, &type);
+    tci_ow_message(&w->graph, field, &info);
+}
+/* ---- src/onnx/export.c ---- */
+/* onnx/export.c - tc_export_onnx: a graph of tc as an ONNX file (opset 21, IR 10).
+ *
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
+ * weights, each complete or not at all.
+ *
+ * The one idea: every op leaves as one node or a few by the switch of tci_ox_leave, which has no
+ * default; composites that have an ONNX operator of the same meaning leave as that, others as what
+ * they expand into. Elementwise ops without an operator leave as the formula of their row. */
+
+#include <inttypes.h>
+#include <string.h>
+
+
+enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
+
+typedef struct tci_ox_out_graph {
+    tci_ctx *ctx;
+    tc_site here;         /* of the user's call, for onnx/here.h */
+    tci_ow w;
+    tci_scratch s;
+    const char **names;   /* of values, by the id of their node; NULL: none yet */
+    uint32_t n_names;
+    tci_node *const *inputs; int n_inputs;
+} tci_ox_out_graph;
+
+static void tci_ox_refuse(tci_ox_out_graph *g, const tci_node *n, const char *why)
+{
+    tci_scratch_fail(&g->s, TC_ERR_UNSUPPORTED, "%s, made at %.60s:%d, has no form in ONNX%s%s",
+                     n->call ? n->call : tci_op_name(n->op), n->site.file ? n->site.file : "?",
+                     n->site.line, *why ? ": " : "", why);
+}
+
+/* ---- names of nodes ---- */
+
+static const char *tci_ox_named(const tci_ox_out_graph *g, const tci_node *n)
+{
+    return n->id < g->n_names ? g->names[n->id] : NULL;
+}
+
+static void tci_ox_set_name(tci_ox_out_graph *g, const tci_node *n, const char *name)
+{
+    if (n->id >= g->n_names) {
+        uint32_t room = n->id * 2 + 64;
+        const char **names = TCI_NEW_ARRAY(&g->s, const char *, room);
+        memcpy(names, g->names, sizeof(*names) * g->n_names);
+        g->names = names;
+        g->n_names = room;
+    }
+    g->names[n->id] = name;
+}
+
+/* ---- constants ---- */
+
+static const char *tci_ox_number(tci_ox_out_graph *g, tc_dtype dtype, tci_value v)
+{
+    char bytes[8];
+    tci_value_store(dtype, bytes, v);
+    return tci_ow_tensor(&g->w, NULL, dtype, 0, NULL, bytes);
+}
+
+static const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v)
+{
+    return tci_ox_number(g, dtype, tci_value_cast((tci_value){.f = v}, TC_F64, dtype));
+}
+
+static const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
+{
+    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
+    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
+}
+
+/* Floats to integers of one and two bytes saturate in tc; Cast of ONNX leaves that open. */
+static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    tc_dtype from = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
+    int bits = 8 * tc_dtype_size(to);
+    if (tci_ox_is_float(from) && !tci_ox_is_float(to) && to != TC_BOOL && bits <= 16) {
+        bool is_signed = to >= TC_I8;
+        double most = (double)((1 << (is_signed ? bits - 1 : bits)) - 1);
+        x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
+        from = from == TC_F64 ? from : TC_F32;
+        x = TCI_OW(&g->w, "Clip", x, tci_ox_float(g, from, is_signed ? -most - 1 : 0),
+                   tci_ox_float(g, from, most));
+    }
+    return tci_ox_to_dtype(g, x, to);
+}
+
+/* Memory of the graph, as it is now. */
+static const char *tci_ox_memory(tci_ox_out_graph *g, tci_node *n)
+{
+    const tci_ox_out_graph *o = g;
+    tc_tensor t = tci_handle_make(g->ctx, n, g->here);
+    int64_t bytes = tc_nbytes(t);
+    if (bytes < 0) {
+        tci_ox_refuse(g, n, "memory of a symbolic size");
+    }
+    char *data = tci_scratch_get(&g->s, (size_t)bytes + 8);
+    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, bytes), o->here);
+    if (status != TC_OK) {
+        tci_scratch_fail(&g->s, status, "%s", tc_error(t));
+    }
+    bool is_param = n->storage->param && *tc_name_of(t);
+    const char *name = is_param ? tci_scratch_printf(&g->s, "%s", tc_name_of(t)) : NULL;
+    return tci_ow_tensor(&g->w, name, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), data);
+}
+
+/* ---- sizes ---- */
+
+/* A size in the program: the axis of an input that has it. i64, [1]. */
+static const char *tci_ox_size_of(tci_ox_out_graph *g, const tci_node *n, tci_dim d)
+{
+    if (tci_dim_is_known(d)) {
+        const int64_t v = tci_dim_known(d);
+        return tci_ow_ints(&g->w, 1, &v);
+    }
+    for (int i = 0; i < g->n_inputs; i++) {
+        for (int a = 0; a < g->inputs[i]->rank; a++) {
+            if (g->inputs[i]->shape[a] == d) {
+                const char *x = tci_ox_named(g, g->inputs[i]);
+                const tci_ow_attr part[] = {TCI_OW_INT("start", a), TCI_OW_INT("end", a + 1)};
+                return tci_ow_op(&g->w, "Shape", 1, &x, 2, part);
+            }
+        }
+    }
+    tci_ox_refuse(g, n, "a symbolic size that is not that of an input");
+    return "";
+}
+
+/* A shape as an operand: numbers, or joined of numbers and sizes of inputs. */
+static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int rank,
+                                   const tci_dim *sizes)
+{
+    int symbols = 0;
+    for (int i = 0; i < rank; i++) {
+        symbols += !tci_dim_is_known(sizes[i]);
+    }
+    if (!symbols) {
+        return tci_ow_ints(&g->w, rank, tci_dim_words(sizes));
+    }
+    const char **parts = TCI_NEW_ARRAY(&g->s, const char *, rank);
+    const tci_ow_attr axis = TCI_OW_INT("axis", 0);
+    for (int i = 0; i < rank; i++) {
+        parts[i] = tci_ox_size_of(g, n, sizes[i]);
+    }
+    return tci_ow_op(&g->w, "Concat", rank, parts, 1, &axis);
+}
+
+/* ---- movement ---- */
+
+static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    int64_t *to = TCI_NEW_ARRAY(&g->s, int64_t, n->rank + 1);
+    const tci_ow_attr zeros = TCI_OW_INT("allowzero", 1);
+    int open = 0;
+    for (int i = 0; i < n->rank; i++) { /* 0 keeps the size of x there, -1 follows */
+        const tci_node *from = n->in[0];
+        bool known = tci_dim_is_known(n->shape[i]);
+        bool same = i < from->rank && from->shape[i] == n->shape[i];
+        to[i] = known ? tci_dim_known(n->shape[i]) : same ? 0 : -1;
+        open += to[i] == -1;
+        open += known && to[i] == 0 ? 2 : 0; /* an empty axis would be taken for one that stays */
+    }
+    if (open > 1) {
+        const char *in[] = {x, tci_ox_shape_of(g, n, n->rank, n->shape)};
+        return tci_ow_op(&g->w, "Reshape", 2, in, 1, &zeros);
+    }
+    return TCI_OW(&g->w, "Reshape", x, tci_ow_ints(&g->w, n->rank, to));
+}
+
+static const char *tci_ox_expand_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    tci_dim *to = TCI_NEW_ARRAY(&g->s, tci_dim, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) { /* 1 leaves an axis as it is */
+        to[i] = n->in[0]->shape[i] == n->shape[i] ? 1 : n->shape[i];
+    }
+    return TCI_OW(&g->w, "Expand", x, tci_ox_shape_of(g, n, n->rank, to));
+}
+
+static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    int64_t *words = TCI_NEW_ARRAY(&g->s, int64_t, 4 * n->rank + 1);
+    int64_t *starts = words, *ends = words + n->rank, *axes = ends + n->rank;
+    int64_t *steps = axes + n->rank;
+    int k = 0;
+    for (int i = 0; i < n->rank; i++) {
+        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
+        tci_dim size = n->shape[i], whole = n->in[0]->shape[i];
+        if (start == 0 && step == 1 && size == whole) {
+            continue;
+        }
+        bool to_end = step == 1 && tci_dim_add(start, size) == whole;
+        bool flips = step == -1 && size == whole; /* of any size */
+        if (!tci_dim_is_known(step) || (!flips && !tci_dim_is_known(start)) ||
+            (!flips && !to_end && !tci_dim_is_known(size))) {
+            tci_ox_refuse(g, n, "symbolic bounds");
+        }
+        starts[k] = flips ? INT64_MAX : start;
+        ends[k] = flips ? INT64_MIN : to_end ? INT64_MAX : start + tci_dim_known(size) * step;
+        ends[k] = step < 0 && ends[k] < 0 ? INT64_MIN : ends[k];
+        axes[k] = i;
+        steps[k++] = step;
+    }
+    return TCI_OW(&g->w, "Slice", x, tci_ow_ints(&g->w, k, starts), tci_ow_ints(&g->w, k, ends),
+                  tci_ow_ints(&g->w, k, axes), tci_ow_ints(&g->w, k, steps));
+}
+
+static const char *tci_ox_pad_out(tci_ox_out_graph *g, const tci_node *n, const char *x,
+                                  const char *fill)
+{
+    int64_t *pads = TCI_NEW_ARRAY(&g->s, int64_t, 2 * n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        tci_dim after = tci_dim_sub(n->shape[i], tci_dim_add(n->in[0]->shape[i], n->attr[i]));
+        if (!tci_dim_is_known(n->attr[i]) || !tci_dim_is_known(after)) {
+            tci_ox_refuse(g, n, "symbolic padding");
+        }
+        pads[i] = n->attr[i];
+        pads[i + n->rank] = tci_dim_known(after);
+    }
+    return TCI_OW(&g->w, "Pad", x, tci_ow_ints(&g->w, 2 * n->rank, pads), fill);
+}
+
+/* Windows along an axis are a Gather of places, whose second axis then moves to the end. */
+static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    int windows = n->n_attr / 4, rank = n->in[0]->rank;
+    for (int i = 0; i < windows; i++, rank++) {
+        const int64_t *a = n->attr + 4 * i;
+        int64_t axis = a[0], k = a[1];
+        if (!tci_dim_is_known(n->shape[axis])) {
+            tci_ox_refuse(g, n, "windows over a symbolic size");
+        }
+        int64_t steps = tci_dim_known(n->shape[axis]);
+        int64_t *places = TCI_NEW_ARRAY(&g->s, int64_t, steps * k + 1);
+        int64_t *order = TCI_NEW_ARRAY(&g->s, int64_t, rank + 1);
+        for (int64_t j = 0; j < steps * k; j++) {
+            places[j] = j / k * a[2] + j % k * a[3];
+        }
+        for (int d = 0; d <= rank; d++) {
+            order[d] = d <= axis ? d : d < rank ? d + 1 : axis + 1;
+        }
+        const int64_t grid[] = {steps, k};
+        const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 2, grid, places)};
+        const tci_ow_attr along = TCI_OW_INT("axis", axis);
+        const tci_ow_attr perm = TCI_OW_INTS("perm", rank + 1, order);
+        x = tci_ow_op(&g->w, "Gather", 2, in, 1, &along);
+        x = tci_ow_op(&g->w, "Transpose", 1, &x, 1, &perm);
+    }
+    return x;
+}
+
+static const char *tci_ox_iota_out(tci_ox_out_graph *g, const tci_node *n)
+{
+    const int64_t zero = 0, one = 1;
+    if (!tci_dim_is_known(n->shape[0])) {
+        const char *end = TCI_OW(&g->w, "Squeeze", tci_ox_size_of(g, n, n->shape[0]));
+        return TCI_OW(&g->w, "Range", tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &zero), end,
+                      tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &one));
+    }
+    int64_t *list = TCI_NEW_ARRAY(&g->s, int64_t, tci_dim_known(n->shape[0]) + 1);
+    for (int64_t i = 0; i < tci_dim_known(n->shape[0]); i++) {
+        list[i] = i;
+    }
+    return tci_ow_ints(&g->w, (int)tci_dim_known(n->shape[0]), list);
+}
+
+/* ---- reductions and contractions ---- */
+
+static const char *tci_ox_reduce_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                    const char *x)
+{
+    const tci_ow_attr keeps = TCI_OW_INT("keepdims", 0);
+    const char *in[] = {x, tci_ow_ints(&g->w, n->n_attr, n->attr)};
+    if (!n->n_attr) {
+        return TCI_OW(&g->w, "Identity", x);
+    }
+    return tci_ow_op(&g->w, op, 2, in, 1, &keeps);
+}
+
+/* Of the dtype of the result: sums of integers widen. */
+static const char *tci_ox_sum_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *x)
+{
+    x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
+    return tci_ox_reduce_as(g, op, n, x);
+}
+
+static const char *tci_ox_any_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *x)
+{
+    x = tci_ox_to_dtype(g, x, TC_BOOL); /* what is not 0 is 1 */
+    x = tci_ox_reduce_as(g, op, n, tci_ox_to_dtype(g, x, TC_I32));
+    return tci_ox_to_dtype(g, x, TC_BOOL);
+}
+
+static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_ow_attr keeps = TCI_OW_INT("keepdims", 1);
+    x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
+    const char *in[] = {x, tci_ow_ints(&g->w, n->n_attr, n->attr)};
+    const char *mean = tci_ow_op(&g->w, "ReduceMean", 2, in, 1, &keeps);
+    const char *d = TCI_OW(&g->w, "Sub", x, mean);
+    return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
+}
+
+static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *x)
+{
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("keepdims", 0)};
+    return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
+}
+
+/* True if it is [..., i, k] times [..., k, j]. */
+static bool tci_ox_is_matmul(const tci_node *n)
+{
+    int r = n->rank;
+    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *y = b + n->attr[1];
+    bool is = r >= 2 && n->attr[0] == r && n->attr[1] == r && a[r - 1] == b[r - 2] &&
+              a[r - 2] == y[r - 2] && b[r - 1] == y[r - 1] && a[r - 2] != b[r - 1];
+    for (int i = 0; i < r - 2 && is; i++) {
+        is = a[i] == y[i] && b[i] == y[i];
+    }
+    return is;
+}
+
+static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, const char *a,
+                                       const char *b)
+{
+    const char *in[] = {a, b};
+    for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
+        in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
+    }
+    if (tci_ox_is_matmul(n)) {
+        return tci_ow_op(&g->w, "MatMul", 2, in, 0, NULL);
+    }
+    char text[512];
+    int64_t count = n->attr[0] + n->attr[1] + n->attr[2];
+    size_t at = 0;
+    if (count > 400) {
+        tci_ox_refuse(g, n, "too many axes");
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t label = n->attr[3 + i];
+        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] ? "," : "");
+        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] + n->attr[1] ? "->" : "");
+        if (label < 0 || label >= 52) {
+            tci_ox_refuse(g, n, "more than 52 axes");
+        }
+        text[at++] = (char)(label < 26 ? 'a' + label : 'A' + label - 26);
+        text[at] = 0;
+    }
+    if (n->attr[1] == 0) {
+        tci_ox_refuse(g, n, "an operand of no axes");
+    }
+    strcat(text, n->rank == 0 ? "->" : "");
+    const tci_ow_attr spec = TCI_OW_TEXT("equation", text);
+    return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
+}
+
+static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_ow_attr back = TCI_OW_INT("reverse", n->attr[1]);
+    const int64_t axis = n->attr[0];
+    x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
+    const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
+    if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
+        tci_ox_refuse(g, n, "cumulative products and extremes");
+    }
+    return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
+}
+
+static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("largest", n->attr[1])};
+    const char *in[] = {x, tci_ox_size_of(g, n, n->shape[n->attr[0]])};
+    const char *out[] = {tci_ow_name(&g->w), tci_ow_name(&g->w)};
+    tci_ow_node(&g->w, "TopK", 2, in, 2, out, 2, attrs);
+    return out[1];
+}
+
+static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    static const char *const modes[] = {[TCI_MODE_SET] = "none", [TCI_MODE_ADD] = "add",
+                                        [TCI_MODE_MIN] = "min", [TCI_MODE_MAX] = "max",
+                                        [TCI_MODE_MUL] = "mul"};
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]),
+                                 TCI_OW_TEXT("reduction", modes[n->attr[1]])};
+    const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64), in[2]};
+    return tci_ow_op(&g->w, "ScatterElements", 3, with, 2, attrs);
+}
+
+/* ---- elementwise ops ---- */
+
+/* A prim of a value column, or one of its words, over values of dtype d; NULL: it has no form. */
+static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    bool is_bool = d == TC_BOOL, floats = tci_ox_is_float(d);
+    switch (word) {
+    case TCI_P_ADD: return TCI_OW(w, "Add", x[0], x[1]);
+    case TCI_P_SUB: return TCI_OW(w, "Sub", x[0], x[1]);
+    case TCI_P_MUL: return TCI_OW(w, is_bool ? "And" : "Mul", x[0], x[1]);
+    case TCI_P_DIV: return TCI_OW(w, "Div", x[0], x[1]);
+    case TCI_P_FMA: return TCI_OW(w, "Add", TCI_OW(w, "Mul", x[0], x[1]), x[2]);
+    case TCI_P_NEG: return TCI_OW(w, "Neg", x[0]);
+    case TCI_P_ABS: return TCI_OW(w, "Abs", x[0]);
+    case TCI_P_SQRT: return TCI_OW(w, "Sqrt", x[0]);
+    case TCI_P_FLOOR: return floats ? TCI_OW(w, "Floor", x[0]) : x[0];
+    case TCI_P_CEIL: return floats ? TCI_OW(w, "Ceil", x[0]) : x[0];
+    case TCI_P_RINT: return floats ? TCI_OW(w, "Round", x[0]) : x[0];
+    case TCI_P_TRUNC: {
+        const char *down = TCI_OW(w, "Floor", TCI_OW(w, "Abs", x[0]));
+        return floats ? TCI_OW(w, "Mul", TCI_OW(w, "Sign", x[0]), down) : x[0];
+    }
+    case TCI_P_EQ: return TCI_OW(w, "Equal", x[0], x[1]);
+    case TCI_P_LT: return TCI_OW(w, "Less", x[0], x[1]);
+    case TCI_P_LE: return TCI_OW(w, "LessOrEqual", x[0], x[1]);
+    case TCI_P_AND: return TCI_OW(w, is_bool ? "And" : "BitwiseAnd", x[0], x[1]);
+    case TCI_P_OR: return TCI_OW(w, is_bool ? "Or" : "BitwiseOr", x[0], x[1]);
+    case TCI_P_XOR: return TCI_OW(w, is_bool ? "Xor" : "BitwiseXor", x[0], x[1]);
+    case TCI_P_NOT: return TCI_OW(w, is_bool ? "Not" : "BitwiseNot", x[0]);
+    case TCI_P_SELECT: return TCI_OW(w, "Where", x[0], x[1], x[2]);
+    case TCI_P_EXP: return TCI_OW(w, "Exp", x[0]);
+    case TCI_P_LOG: return TCI_OW(w, "Log", x[0]);
+    case TCI_P_SIN: return TCI_OW(w, "Sin", x[0]);
+    case TCI_P_COS: return TCI_OW(w, "Cos", x[0]);
+    case TCI_P_TAN: return TCI_OW(w, "Tan", x[0]);
+    case TCI_P_TANH: return TCI_OW(w, "Tanh", x[0]);
+    case TCI_P_SINH: return TCI_OW(w, "Sinh", x[0]);
+    case TCI_P_COSH: return TCI_OW(w, "Cosh", x[0]);
+    case TCI_P_ERF: return TCI_OW(w, "Erf", x[0]);
+    case TCI_P_SIGMOID: return TCI_OW(w, "Sigmoid", x[0]);
+    case TCI_P_GELU: return TCI_OW(w, "Gelu", x[0]);
+    case TCI_P_POW: return TCI_OW(w, "Pow", x[0], x[1]);
+    case TCI_P_EXP2: return TCI_OW(w, "Pow", tci_ox_float(g, d, 2), x[0]);
+    case TCI_P_EXPM1: { /* (e^x + 1) tanh(x / 2), exact to some units where x is small */
+        const char *one = tci_ox_float(g, d, 1), *half = tci_ox_float(g, d, 0.5);
+        return TCI_OW(w, "Mul", TCI_OW(w, "Add", TCI_OW(w, "Exp", x[0]), one),
+                      TCI_OW(w, "Tanh", TCI_OW(w, "Mul", x[0], half)));
+    }
+    case TCI_P_LOG1P: { /* 2 atanh(x / (x + 2)) where x is small */
+        const char *one = tci_ox_float(g, d, 1), *two = tci_ox_float(g, d, 2);
+        const char *small = TCI_OW(w, "Less", TCI_OW(w, "Abs", x[0]), tci_ox_float(g, d, 0.5));
+        const char *ratio = TCI_OW(w, "Div", x[0], TCI_OW(w, "Add", x[0], two));
+        return TCI_OW(w, "Where", small, TCI_OW(w, "Mul", TCI_OW(w, "Atanh", ratio), two),
+                      TCI_OW(w, "Log", TCI_OW(w, "Add", x[0], one)));
+    }
+    case TCI_P_SHL:
+    case TCI_P_SHR: {
+        const tci_ow_attr way = TCI_OW_TEXT("direction", word == TCI_P_SHL ? "LEFT" : "RIGHT");
+        return d > TC_U64 ? NULL : tci_ow_op(w, "BitShift", 2, x, 1, &way); /* unsigned alone */
+    }
+    case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
+                                   tci_ox_float(g, d, 1.4426950408889634));
+    case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
+                                    tci_ox_float(g, d, 0.4342944819032518));
+    case TCI_W_MAX: return TCI_OW(w, "Where", TCI_OW(w, "Greater", x[0], x[1]), x[0], x[1]);
+    case TCI_W_MIN: return TCI_OW(w, "Where", TCI_OW(w, "Less", x[0], x[1]), x[0], x[1]);
+    default: return NULL;
+    }
+}
+
+/* The value column of an elementwise row, in f32 of halves. */
+static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    const char *stack[TCI_FORMULA_DEPTH + 1], *operands[3];
+    tc_dtype of = (tc_dtype)n->in[0]->dtype, d = tci_dtype_is_half(of) ? TC_F32 : of;
+    int top = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        operands[i] = d == of ? in[i] : tci_ox_to_dtype(g, in[i], d);
+    }
+    for (const uint8_t *word = tci_formula_value(n->op); *word != TCI_W_END; word++) {
+        const char *made;
+        if (*word >= TCI_W_A && *word <= TCI_W_C) {
+            made = operands[*word - TCI_W_A];
+        } else if (*word >= TCI_W_K) {
+            made = tci_ox_float(g, d, tci_formula_number(*word));
+        } else {
+            top -= tci_formula_value_operands(*word);
+            made = tci_ox_word(g, d, *word, stack + top);
+        }
+        if (!made) {
+            tci_ox_refuse(g, n, "");
+        }
+        stack[top++] = made;
+    }
+    return d == of || n->dtype == TC_BOOL ? stack[0] : tci_ox_to_dtype(g, stack[0], of);
+}
+
+/* The ONNX operator of an elementwise op, alike in all dtypes that it takes; NULL: the formula. */
+static const char *tci_ox_operator_of(const tci_node *n)
+{
+    bool is_bool = n->in[0]->dtype == TC_BOOL;
+    switch ((int)n->op) {
+    case TCI_OP_RECIPROCAL: return "Reciprocal";
+    case TCI_OP_SIGMOID: return "Sigmoid";
+    case TCI_OP_GELU: return "Gelu";
+    case TCI_OP_RELU: return "Relu";
+    case TCI_OP_ASIN: return "Asin";
+    case TCI_OP_ACOS: return "Acos";
+    case TCI_OP_ATAN: return "Atan";
+    case TCI_OP_ASINH: return "Asinh";
+    case TCI_OP_ACOSH: return "Acosh";
+    case TCI_OP_ATANH: return "Atanh";
+    case TCI_OP_LOG1PEXP: return "Softplus";
+    case TCI_OP_SIGN: return "Sign";
+    case TCI_OP_MAXIMUM: return is_bool ? "Or" : "Max";
+    case TCI_OP_MINIMUM: return is_bool ? "And" : "Min";
+    case TCI_OP_POW: return "Pow";
+    case TCI_OP_GT: return "Greater";
+    case TCI_OP_GE: return "GreaterOrEqual";
+    case TCI_OP_LOGICAL_NOT: return "Not";
+    case TCI_OP_LOGICAL_AND: return "And";
+    case TCI_OP_LOGICAL_OR: return "Or";
+    case TCI_OP_LOGICAL_XOR: return "Xor";
+    default: return NULL;
+    }
+}
+
+/* Of floats: what is left of a truncated division, moved to the sign of the divisor. */
+static const char *tci_ox_remainder_out(tci_ox_out_graph *g, tc_dtype d, const char *const *in)
+{
+    tci_ow *w = &g->w;
+    const tci_ow_attr fmod = TCI_OW_INT("fmod", 1);
+    const char *zero = tci_ox_float(g, d, 0), *r = tci_ow_op(w, "Mod", 2, in, 1, &fmod);
+    const char *below = TCI_OW(w, "Less", in[1], zero);
+    const char *other = TCI_OW(w, "Xor", TCI_OW(w, "Less", r, zero), below);
+    const char *moves = TCI_OW(w, "And", other, TCI_OW(w, "Not", TCI_OW(w, "Equal", r, zero)));
+    return TCI_OW(w, "Where", moves, TCI_OW(w, "Add", r, in[1]), r);
+}
+
+static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n,
+                                          const char *const *in)
+{
+    const tci_ow_attr fmod = TCI_OW_INT("fmod", 1), whole = TCI_OW_INT("fmod", 0);
+    const char *op = tci_ox_operator_of(n);
+    bool floats = tci_ox_is_float((tc_dtype)n->in[0]->dtype);
+    const char *x;
+    if (n->op == TCI_OP_FMOD) {
+        return tci_ow_op(&g->w, "Mod", 2, in, 1, &fmod);
+    } else if (n->op == TCI_OP_REMAINDER && !floats) {
+        return tci_ow_op(&g->w, "Mod", 2, in, 1, &whole);
+    } else if (n->op == TCI_OP_REMAINDER || n->op == TCI_OP_FLOOR_DIVIDE) {
+        if (!floats) {
+            x = tci_ow_op(&g->w, "Mod", 2, in, 1, &whole);
+            return TCI_OW(&g->w, "Div", TCI_OW(&g->w, "Sub", in[0], x), in[1]);
+        }
+        if (n->op == TCI_OP_FLOOR_DIVIDE) {
+            return TCI_OW(&g->w, "Floor", TCI_OW(&g->w, "Div", in[0], in[1]));
+        }
+        return tci_ox_remainder_out(g, (tc_dtype)n->dtype, in);
+    } else if (n->op == TCI_OP_NE) {
+        return TCI_OW(&g->w, "Not", TCI_OW(&g->w, "Equal", in[0], in[1]));
+    } else if (n->op == TCI_OP_ISNAN && floats) {
+        return TCI_OW(&g->w, "IsNaN", in[0]);
+    } else if (n->op == TCI_OP_ISINF && floats) {
+        return TCI_OW(&g->w, "IsInf", in[0]);
+    }
+    return op ? tci_ow_op(&g->w, op, n->n_in, in, 0, NULL) : tci_ox_formula_out(g, n, in);
+}
+
+/* ---- all ops ---- */
+
+static const char *tci_ox_layer_norm_out(tci_ox_out_graph *g, const tci_node *n,
+                                         const char *const *in)
+{
+    int axes = (int)n->attr[0];
+    bool has_weight = n->attr[1 + axes], has_bias = n->attr[2 + axes];
+    const tci_node *eps = n->in[1], *x = n->in[0];
+    bool number = eps->op == TCI_OP_CONST || eps->op == TCI_OP_LITERAL, last = has_weight;
+    for (int i = 0; i < axes; i++) {
+        last = last && n->attr[1 + i] == x->rank - axes + i;
+    }
+    if (!last || !number) {
+        return NULL;
+    }
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", x->rank - axes),
+                                 TCI_OW_FLOAT("epsilon", eps->value.f)};
+    const char *with[] = {in[0], in[2], has_bias ? in[3] : NULL};
+    return tci_ow_op(&g->w, "LayerNormalization", has_bias ? 3 : 2, with, 2, attrs);
+}
+
+/* A composite by its own operator; NULL: as what it expands into. */
+static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
+                                        const char *const *in)
+{
+    switch ((int)n->op) {
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX: {
+        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+        return tci_ow_op(&g->w, n->op == TCI_OP_SOFTMAX ? "Softmax" : "LogSoftmax", 1, in, 1,
+                         &axis);
+    }
+    case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
+    case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
+    case TCI_OP_STOP_GRADIENT: return in[0];
+    case TCI_OP_WITH_DERIVATIVE: return in[1];
+    default: return NULL;
+    }
+}
+
+static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+{
+    tci_ow *w = &g->w;
+    switch ((int)n->op) {
+    case TCI_OP_DATA: return tci_ox_memory(g, n);
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST: return tci_ox_number(g, (tc_dtype)n->dtype, n->value);
+    case TCI_OP_IOTA: return tci_ox_iota_out(g, n);
+    case TCI_OP_WHERE: return TCI_OW(w, "Where", in[0], in[1], in[2]);
+    case TCI_OP_CAST: return tci_ox_cast_out(g, n, in[0]);
+    case TCI_OP_RESHAPE: return tci_ox_reshape_out(g, n, in[0]);
+    case TCI_OP_PERMUTE: {
+        const tci_ow_attr perm = TCI_OW_INTS("perm", n->rank, n->attr);
+        return tci_ow_op(w, "Transpose", 1, in, 1, &perm);
+    }
+    case TCI_OP_EXPAND: return tci_ox_expand_out(g, n, in[0]);
+    case TCI_OP_SLICE: return tci_ox_slice_out(g, n, in[0]);
+    case TCI_OP_PAD: return tci_ox_pad_out(g, n, in[0], in[1]);
+    case TCI_OP_CAT: {
+        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+        return tci_ow_op(w, "Concat", n->n_in, in, 1, &axis);
+    }
+    case TCI_OP_WINDOW: return tci_ox_window_out(g, n, in[0]);
+    case TCI_OP_GATHER: {
+        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+        const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
+        return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
+    }
+    case TCI_OP_SCAN: return tci_ox_scan_out(g, n, in[0]);
+    case TCI_OP_TOPK: return tci_ox_topk_out(g, n, in[0]);
+    case TCI_OP_SCATTER: return tci_ox_scatter_out(g, n, in);
+    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in[0], in[1]);
+    case TCI_OP_BARRIER: return in[0];
+    case TCI_OP_INPUT: tci_ox_refuse(g, n, "an input that is not among those given"); return NULL;
+    case TCI_OP_RANDOM: tci_ox_refuse(g, n, "random numbers are tc's own"); return NULL;
+    case TCI_OP_BITCAST: tci_ox_refuse(g, n, "BitCast is of opset 26"); return NULL;
+    case TCI_OP_SEGMENT:
+    case TCI_OP_BOUND:
+    case TCI_OP_REPEAT:
+    case TCI_OP_RESULT: tci_ox_refuse(g, n, "repetitions are not exported"); return NULL;
+    case TCI_OP_CUSTOM: tci_ox_refuse(g, n, "an op of the user's own"); return NULL;
+    case TCI_OP_ASSIGN: tci_ox_refuse(g, n, "an effect"); return NULL;
+    default: return NULL;
+    }
+}
+
+/* Reductions; composites and elementwise ops have functions of their own. */
+static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    switch ((int)n->op) {
+    case TCI_OP_SUM: return tci_ox_sum_out(g, "ReduceSum", n, x);
+    case TCI_OP_PROD: return tci_ox_sum_out(g, "ReduceProd", n, x);
+    case TCI_OP_MAX: return tci_ox_reduce_as(g, "ReduceMax", n, x);
+    case TCI_OP_MIN: return tci_ox_reduce_as(g, "ReduceMin", n, x);
+    case TCI_OP_ANY: return tci_ox_any_out(g, "ReduceMax", n, x);
+    case TCI_OP_ALL: return tci_ox_any_out(g, "ReduceMin", n, x);
+    case TCI_OP_DEVSQ: return tci_ox_devsq_out(g, n, x);
+    case TCI_OP_ARGMAX: return tci_ox_arg_out(g, "ArgMax", n, x);
+    default: return tci_ox_arg_out(g, "ArgMin", n, x);
+    }
+}
+
+/* ---- the walk ---- */
+
+/* What n is computed from: its operands, or what it expands into. */
+static void tci_ox_leave(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+{
+    const char *made;
+    if (tci_node_is_value(n)) { /* evaluated already: a constant */
+        made = tci_ox_memory(g, n);
+    } else if (tci_op_is_ew(n->op)) {
+        made = tci_ox_elementwise_out(g, n, in);
+    } else if (tci_op_is_reduce(n->op)) {
+        made = tci_ox_reduction_out(g, n, in[0]);
+    } else if (tci_op_is_composite(n->op)) {
+        made = tci_ox_composite_out(g, n, in);
+    } else {
+        made = tci_ox_special_out(g, n, in);
+    }
+    tci_ox_set_name(g, n, made);
+}
+
+/* A list of nodes whose operands must leave before them. */
+typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
+
+static bool tci_ox_push_operands(tci_ox_out_graph *g, const tci_node *n, tci_ox_stack *stack)
+{
+    bool ready = true;
+    for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
+        if (!tci_ox_named(g, n->in[i])) {
+            TCI_PUSH(&g->s, stack->items, stack->n, stack->cap, n->in[i]);
+            ready = false;
+        }
+    }
+    return ready;
+}
+
+/* An expansion leaves in the place of its composite. */
+static void tci_ox_walk(tci_ox_out_graph *g, tci_node *root)
+{
+    tci_ox_stack stack = {NULL, 0, 0};
+    TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, root);
+    while (stack.n) {
+        tci_node *n = stack.items[stack.n - 1];
+        if (tci_ox_named(g, n)) {
+            stack.n--;
+            continue;
+        }
+        if (!tci_ox_push_operands(g, n, &stack)) {
+            continue;
+        }
+        const char **in = TCI_NEW_ARRAY(&g->s, const char *, n->n_in + 1);
+        for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
+            in[i] = tci_ox_named(g, n->in[i]);
+        }
+        tci_ox_leave(g, n, in);
+        if (!tci_ox_named(g, n)) {
+            tci_node *to = tci_op_is_composite(n->op) ? tci_expand_composite(&g->ctx->graph, n)
+                                                      : NULL;
+            if (!to) {
+                tci_ox_refuse(g, n, "");
+            }
+            if (tci_ox_named(g, to)) {
+                tci_ox_set_name(g, n, tci_ox_named(g, to));
+            } else {
+                TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, to);
+            }
+        }
+    }
+}
+
+static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
+{
+    tci_str opset = {.s = &g->s};
+    tci_ow_number(file, 1, TCI_OX_IR);
+    tci_ow_text(file, 2, "tc");
+    tci_ow_text(file, 3, TC_VERSION);
+    tci_ow_bytes(file, 7, tci_str_text(&g->w.graph), g->w.graph.n);
+    tci_ow_number(&opset, 2, TCI_OX_OPSET);
+    tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
+}
+
+/* Names of inputs are those of tc_input where these differ. */
+static const char *tci_ox_input_name(tci_ox_out_graph *g, int i)
+{
+    const char *name = g->inputs[i]->name;
+    bool clear = name && *name;
+    for (int j = 0; j < g->n_inputs && clear; j++) {
+        clear = j == i || !g->inputs[j]->name || strcmp(name, g->inputs[j]->name);
+    }
+    return clear ? tci_scratch_printf(&g->s, "%s", name) : tci_scratch_printf(&g->s, "input%d", i);
+}
+
+static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, int n,
+                                const tc_onnx_export *how)
+{
+    for (int i = 0; i < g->n_inputs; i++) {
+        tci_node *x = g->inputs[i];
+        const char *name = tci_ox_input_name(g, i);
+        tci_ox_set_name(g, x, name);
+        tci_ow_info(&g->w, 11, name, (tc_dtype)x->dtype, x->rank, x->shape);
+    }
+    for (int i = 0; i < n; i++) {
+        tci_ox_walk(g, outputs[i]);
+        const char *from = tci_ox_named(g, outputs[i]);
+        const char *name = how && how->output_names && how->output_names[i]
+                               ? how->output_names[i] : tci_scratch_printf(&g->s, "output%d", i);
+        tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
+        tci_ow_info(&g->w, 12, name, (tc_dtype)outputs[i]->dtype, outputs[i]->rank,
+                    outputs[i]->shape);
+    }
+    tci_ow_text(&g->w.graph, 2, "tc");
+}
+
+static void tci_ox_put_file(tci_ox_out_graph *g, const char *path, const tci_str *bytes)
+{
+    tci_os_fresh f = {.began = false};
+    tci_os_fresh_begin_users(&f, path);
+    tci_os_fresh_write(&f, tci_str_text(bytes), bytes->n);
+    int code = tci_os_fresh_end(&f, true, true);
+    if (code) {
+        tci_scratch_fail(&g->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
+                         "'%.120s' cannot be written: %s", path, tci_os_fresh_why(code));
+    }
+}
+
+static void tci_ox_export_file(tci_ox_out_graph *g, tci_node *const *outputs, int n,
+                               const tc_onnx_export *how, const char *path)
+{
+    tci_str file = {.s = &g->s};
+    const char *slash = strrchr(path, '/');
+    g->w.s = &g->s;
+    g->w.graph.s = g->w.weights.s = &g->s;
+    if (how && how->external) {
+        g->w.external = tci_scratch_printf(&g->s, "%s.data", slash ? slash + 1 : path);
+    }
+    tci_ox_export_graph(g, outputs, n, how);
+    tci_ox_write_model(g, &file);
+    if (file.n > INT32_MAX) {
+        tci_scratch_fail(&g->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
+                         "GiB (tc_onnx_export.external puts weights in a file of their own)",
+                         file.n);
+    }
+    if (g->w.external) {
+        tci_ox_put_file(g, tci_scratch_printf(&g->s, "%s.data", path), &g->w.weights);
+    }
+    tci_ox_put_file(g, path, &file);
+}
+
+/* The nodes of a list of handles; false: the frame failed. */
+static bool tci_ox_nodes_of(tci_frame *f, tc_tensors list, const char *what, tci_node **nodes,
+                            bool are_inputs)
+{
+    for (int i = 0; i < list.n && !f->failed; i++) {
+        nodes[i] = tci_frame_node(f, list.items[i], what);
+        if (!f->failed && are_inputs && nodes[i]->op != TCI_OP_INPUT) {
+            tci_frame_fail(f, TC_ERR_ARGUMENT, "input %d is no tc_input", i);
+        }
+    }
+    return !f->failed;
+}
+
+TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
+                                   const char *path, tc_site here)
+{
+    tci_ox_out_graph g = {.here = here};
+    tci_frame f = tci_frame_begin("tc_export_onnx", here);
+    tci_frame_list(&f, inputs.items, inputs.n, "the inputs");
+    tci_frame_list(&f, outputs.items, outputs.n, "the outputs");
+    for (int i = 0; i < outputs.n && !f.failed; i++) {
+        tci_frame_use(&f, outputs.items[i]);
+    }
+    for (int i = 0; i < inputs.n && !f.failed; i++) {
+        tci_frame_use(&f, inputs.items[i]);
+    }
+    if (!f.failed && (outputs.n < 1 || !path)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, path ? "there are no outputs" : "the path is NULL");
+    }
+    tci_scratch_init(&g.s);
+    if (!f.failed && setjmp(g.s.escape)) {
+        tci_frame_fail(&f, g.s.why, "%s", g.s.message);
+    } else if (!f.failed) {
+        tci_node **in = TCI_NEW_ARRAY(&g.s, tci_node *, inputs.n + 1);
+        tci_node **out = TCI_NEW_ARRAY(&g.s, tci_node *, outputs.n + 1);
+        if (tci_ox_nodes_of(&f, inputs, "an input", in, true) &&
+            tci_ox_nodes_of(&f, outputs, "an output", out, false)) {
+            g.ctx = f.ctx;
+            g.inputs = in;
+            g.n_inputs = inputs.n;
+            tci_ox_export_file(&g, out, outputs.n, how, path);
+        }
+    }
+    tci_scratch_free(&g.s);
+    return tci_frame_status(&f);
+}
+
+#undef TC_HERE
+#define TC_HERE (tci_here(__FILE__, __LINE__))
+
+/* ---- src/base/unprotect.h ---- */
+/* base/unprotect.h - closes what base/protect.h opened: the user's options and warnings
+ * are back. */
+
+#if defined(__clang__)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute pop
+#endif
+#pragma float_control(pop)
+#pragma clang diagnostic pop
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#pragma GCC diagnostic pop
+#endif
+#endif

@@ -1,0 +1,184 @@
+/* tests/cpu/test_check.c - options.check finds the kernel that computes something else, makes a NaN
+ * or crashes, and writes a program of a few nodes that fails as well. Compilers that miscompile are
+ * scripts that change the generated code. Needs a compiler. */
+#include "inside.h"
+
+#include "cache.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+enum { LENGTH = 100 };
+
+/* A compiler that edits kernels by a sed script before it compiles them. */
+static const char *compiler(const char *sed)
+{
+    static char path[600];
+    snprintf(path, sizeof(path), "%s", in_dir("badcc"));
+    FILE *f = fopen(path, "w");
+    REQUIRE(f != NULL);
+    fprintf(f,
+            "#!/bin/sh\nfor a in \"$@\"; do case \"$a\" in *.c)\n"
+            "sed -i '/^void tc_k_/,$ { %s\n}' \"$a\";; esac; done\nexec %s \"$@\"\n",
+            sed, getenv("TC_TEST_CC") ? getenv("TC_TEST_CC") : "cc");
+    fclose(f);
+    chmod(path, 0700);
+    return path;
+}
+
+/* Ops of several kinds, in a few kernels. */
+static tc_tensor network(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, LENGTH);
+    tc_region_begin(ctx, "body");
+    tc_tensor a = tc_sin(x), b = tc_cos(x);
+    tc_tensor c = tc_add(tc_mul(a, b), tc_div(x, 3)), d = tc_sqrt(tc_abs(c));
+    tc_tensor e = tc_sub(tc_exp(d), tc_mul(x, x));
+    tc_tensor f = tc_where(tc_lt(x, 0.5), tc_tanh(e), tc_maximum(e, a));
+    tc_region_end(ctx);
+    return tc_add(tc_sub(f, tc_max(f, TC_AXES(0), true)), tc_lgamma(tc_add(tc_abs(x), 1)));
+}
+
+/* What tc_run says of the network by that compiler; "" where it is right. */
+static const char *checked(const char *cc, int check, const char *dump_dir, tc_status *status)
+{
+    static char text[2000];
+    float in[LENGTH], out[LENGTH];
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_options o = {.backend = "cpu", .threads = 1, .no_disk_cache = true, .cc = cc,
+                    .check = check, .name = "net", .fallback = TC_FALLBACK_REFUSE};
+    for (int i = 0; i < LENGTH; i++) {
+        in[i] = 0.02f * (float)i - 0.7f;
+    }
+    setenv("TC_DUMP_DIR", dump_dir, 1);
+    tc_shutdown(); /* no kernel of another compiler stays in memory */
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor y = network(ctx);
+    *status = tc_compile(y, &f);
+    snprintf(text, sizeof(text), "%s", *status ? tc_error(y) : "");
+    if (f) {
+        *status = tc_run(f, TC_BUFS(TC_BUF(in, LENGTH)), TC_BUFS(TC_BUF(out, LENGTH)));
+        snprintf(text, sizeof(text), "%s", tc_error(f));
+    }
+    unsetenv("TC_DUMP_DIR");
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return text;
+}
+
+TEST(right_kernels_pass_every_check)
+{
+    begin();
+    tc_status status;
+    const char *text = checked(NULL, TC_CHECK_ALL, in_dir("."), &status);
+    CHECK_EQ_INT(status, TC_OK);
+    CHECK_STR(text, "");
+    end();
+}
+
+static const struct fault {
+    const char *what, *sed;
+    int check;
+    const char *says;
+} faults[] = {
+    {"cosine is sine", "s/tc_cos_f32/tc_sin_f32/", TC_CHECK_BITS, "the interpreter's is"},
+    {"sum is difference", "s/tc_add_f32/tc_sub_f32/", TC_CHECK_BITS, "the interpreter's is"},
+    {"product is sum", "s/tc_mul_f32/tc_add_f32/", TC_CHECK_BITS, "the interpreter's is"},
+    {"quotient is product", "s/tc_div_f32/tc_mul_f32/", TC_CHECK_BITS, "the interpreter's is"},
+    {"exponential is absolute", "s/tc_exp_f32/tc_abs_f32/", TC_CHECK_BITS, "interpreter's is"},
+    {"gamma is sine", "s/tc_lgamma_f32/tc_sin_f32/", TC_CHECK_BITS, "the interpreter's is"},
+    {"a choice is turned",
+     "s/tc_lt_f32\\([x0-9]*\\)(\\([^,]*\\), \\([^)]*\\))/tc_lt_f32\\1(\\3, \\2)/",
+     TC_CHECK_BITS, "the interpreter's is"},
+    {"loads are one element off", "s/(p0 + \\([^)]*\\))/(p0 + 1 + \\1)/", TC_CHECK_BITS,
+     "the interpreter's is"},
+    {"the last element is not stored",
+     "s/tc_store_n\\(.*\\), \\([0-9]*\\))/tc_store_n\\1, \\2 - 1)/",
+     TC_CHECK_BITS, "the interpreter's is"},
+    {"a root of negative numbers",
+     "s/tc_sqrt_f32\\([x0-9]*\\)(\\([^)]*\\))/tc_sqrt_f32\\1(tc_sub_f32\\1(\\2, "
+     "tc_add_f32\\1(\\2, \\2)))/",
+     TC_CHECK_NAN, "nan, made of finite numbers"},
+    {"a kernel crashes", "s/^\\(.*= tc_sqrt_f32\\)/*(volatile int *)8 = 1; \\1/", TC_CHECK_CRASH,
+     "signal 11"},
+    {"a kernel calls what is not there", "s/= tc_tanh_f32/= tc_not_there_f32/", TC_CHECK_BITS,
+     "the compiler is missing or failed"},
+};
+
+static const char *cc(void)
+{
+    const char *given = getenv("TC_TEST_CC");
+    return given ? given : "cc";
+}
+
+static int shell(const char *command, char *said, size_t room)
+{
+    FILE *p = popen(command, "r");
+    REQUIRE(p != NULL);
+    size_t n = fread(said, 1, room - 1, p);
+    said[n] = 0;
+    int ended = pclose(p);
+    return WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
+}
+
+static char library[1200], include[1000];
+
+/* One object of the library, for all that is written. */
+static void build_library(void)
+{
+    char here[600], command[3000], said[2000];
+    const char *form = getenv("TC_TEST_INCLUDE");
+    REQUIRE(getcwd(here, sizeof(here)) != NULL);
+    snprintf(include, sizeof(include), "%s/%s", here, form ? form : ".");
+    snprintf(library, sizeof(library), "%s", in_dir("library.o"));
+    snprintf(command, sizeof(command),
+             "echo '#include \"tc.h\"' | %s -w -O0 -DTC_IMPLEMENTATION -I%s -x c -c - -o %s 2>&1",
+             cc(), include, library);
+    CHECK_MSG(shell(command, said, sizeof(said)) == 0, "%s", said);
+}
+
+/* The exit code of what was written, built with the compiler of its options or (right) the usual
+ * one. */
+static int ends(const char *source, bool right, char *said, size_t room)
+{
+    char command[6000];
+    snprintf(command, sizeof(command),
+             "cd %s && sed '%s' %s > repro.c && %s -w -DTC_IMPLEMENTED -I%s repro.c %s -lm -ldl "
+             "-lpthread -o repro 2>&1 && ./repro",
+             in_dir("."), right ? "s/\\.cc = \"[^\"]*\",* *//" : "", source, cc(), include,
+             library);
+    return shell(command, said, room);
+}
+
+TEST(injected_faults_shrink_to_a_few_nodes_that_fail)
+{
+    begin();
+    build_library();
+    for (int i = 0; i < (int)(sizeof(faults) / sizeof(faults[0])); i++) {
+        tc_status status;
+        const char *text = checked(compiler(faults[i].sed), faults[i].check, in_dir("."), &status);
+        CHECK_MSG(status == TC_ERR_CHECK || status == TC_ERR_COMPILER, "%s: status %d, %s",
+                  faults[i].what, status, text);
+        CHECK_HAS(text, faults[i].says);
+        const char *wrote = strstr(text, "wrote "), *open = wrote ? strchr(wrote, '(') : NULL;
+        CHECK_MSG(open != NULL, "%s: %s", faults[i].what, text);
+        int nodes = open ? atoi(open + 1) : 99;
+        CHECK_MSG(nodes >= 1 && nodes <= 3, "%s: %s", faults[i].what, text);
+        if (open) {
+            char source[600] = "", said[2000];
+            snprintf(source, sizeof(source), "%.*s", (int)(open - 1 - (wrote + 6)), wrote + 6);
+            CHECK_MSG(ends(source, false, said, sizeof(said)) == 1, "%s: %s", faults[i].what, said);
+            CHECK_HAS(said, "FAIL: ");
+            CHECK_MSG(ends(source, true, said, sizeof(said)) == 0, "%s: %s", faults[i].what, said);
+            CHECK_STR(said, "PASS\n");
+        }
+        if (status == TC_ERR_CHECK) {
+            CHECK_HAS(text, "net, kernel ");
+            CHECK_HAS(text, "(test_check.c:");
+        }
+    }
+    end();
+}
+
+TEST_MAIN

@@ -1,0 +1,139 @@
+/* tests/cpu/test_explain.c - tc_explain: a program on one screen, by name and line of the user.
+ * Needs a compiler. */
+#include "inside.h"
+
+#include "cache.h"
+#include "json.h"
+
+static char text[1 << 18];
+
+static const char *told(const tc_program *f, const tc_explain_options *o)
+{
+    FILE *out = tmpfile();
+    REQUIRE(out != NULL);
+    CHECK_EQ_INT(tc_explain_as(f, out, o), TC_OK);
+    rewind(out);
+    text[fread(text, 1, sizeof(text) - 1, out)] = 0;
+    fclose(out);
+    return text;
+}
+
+static int lines(const char *t)
+{
+    int n = 0;
+    for (; *t; t++) {
+        n += *t == '\n';
+    }
+    return n;
+}
+
+/* A program of many kernels, one of which takes most of the time. */
+static tc_program *many(tc_ctx *ctx, int *slow_line)
+{
+    tc_program *f;
+    tc_tensor x = tc_input(ctx, "picture", TC_F32, 64, 64), y = x;
+    tc_tensor w = tc_named(tc_param(ctx, NULL, TC_F32, 64, 64), "fc.weight");
+    for (int i = 0; i < 30; i++) {
+        y = tc_materialize(i % 2 ? tc_add(tc_cumsum(y, i % 4 / 2), i) : tc_mul(y, x));
+    }
+    tc_region_begin(ctx, "slow");
+    *slow_line = __LINE__; tc_tensor z = tc_matmul(tc_lgamma(tc_matmul(w, y)), w);
+    tc_region_end(ctx);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(z),
+                          &(tc_options){.name = "step", .fusion = -1}, &f) == TC_OK);
+    return f;
+}
+
+TEST(one_screen_tells_names_lines_and_reasons)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    char want[100];
+    int line;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_program *f = many(ctx, &line);
+    told(f, NULL);
+    CHECK_MSG(lines(text) <= 60, "%d lines", lines(text));
+    CHECK_HAS(text, "step: ");
+    CHECK_HAS(text, "  input 0: f32 [64, 64] picture\n");
+    CHECK_HAS(text, "fc.weight f32 [64, 64]");
+    CHECK(!strstr(text, "input 1"));
+    snprintf(want, sizeof(want), "test_explain.c:%d tc_matmul, slow", line);
+    CHECK_HAS(text, want);
+    CHECK_HAS(text, "not fused:\n");
+    CHECK_HAS(text, "options.fusion keeps ops apart; together would save ");
+    CHECK(!strchr(text, '\t'));
+    told(f, &(tc_explain_options){.all = true});
+    CHECK_HAS(text, "launches:\n  ");
+    CHECK_HAS(text, "not fused, and why:\n");
+    CHECK(!strchr(text, '\t'));
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST(rows_are_sorted_and_cut_as_asked)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    int line;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_program *f = many(ctx, &line);
+    json *j = json_parse(told(f, &(tc_explain_options){.json = true, .sort = TC_BY_FLOPS}));
+    REQUIRE(j && j->kind == JSON_OBJECT);
+    CHECK_STR(json_get(j, "program")->string, "step");
+    const json *kernels = json_get(j, "kernels");
+    double last = INFINITY, launches = 0;
+    REQUIRE(kernels && kernels->n > 5);
+    for (const json *k = kernels->first; k; k = k->next) {
+        CHECK(json_get(k, "flops")->number <= last);
+        last = json_get(k, "flops")->number;
+        launches += json_get(k, "calls")->number;
+    }
+    CHECK_EQ_INT(launches, f->code->n_steps - f->code->n_init);
+    CHECK_STR(json_get(json_get(j, "inputs")->first, "name")->string, "picture");
+    CHECK(json_get(j, "not_fused")->n >= 1);
+    json_free(j);
+    j = json_parse(told(f, &(tc_explain_options){.json = true, .sort = TC_BY_ORDER, .most = 3}));
+    REQUIRE(j);
+    CHECK_EQ_INT(json_get(j, "kernels")->n, 3);
+    json_free(j);
+    j = json_parse(told(f, &(tc_explain_options){.json = true, .measure_ms = 50}));
+    REQUIRE(j);
+    for (const json *k = json_get(j, "kernels")->first; k; k = k->next) {
+        CHECK(json_get(k, "measured_ns")->number > 0);
+    }
+    json_free(j);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* The lazy form: which call made a program of which part. */
+TEST(a_variable_writes_each_program_with_the_call_that_made_it)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    float value;
+    char want[100];
+    setenv("TC_EXPLAIN", in_dir("explain.txt"), 1);
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_sum(tc_arange(ctx, 0, 100, 1, TC_F32), TC_ALL, 0);
+    int line = __LINE__; CHECK_EQ_INT(tc_read(x, &value, 1), TC_OK);
+    CHECK_EQ_INT(tc_read(tc_mul(x, 2), &value, 1), TC_OK);
+    unsetenv("TC_EXPLAIN");
+    bytes b = read_file(in_dir("explain.txt"));
+    b.data[b.n] = 0;
+    snprintf(want, sizeof(want), "made by tc_read at test_explain.c:%d\n", line);
+    CHECK_HAS((char *)b.data, want);
+    snprintf(want, sizeof(want), "made by tc_read at test_explain.c:%d\n", line + 1);
+    CHECK_HAS((char *)b.data, want);
+    free(b.data);
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST_MAIN

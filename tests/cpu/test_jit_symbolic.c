@@ -1,0 +1,304 @@
+/* tests/cpu/test_jit_symbolic.c - functions that specialize themselves where sizes may be symbols:
+ * how many programs there are, and that their results are right. */
+#define TC_DYNAMIC_SHAPES
+#include "inside.h"
+
+#include <pthread.h>
+
+#include "tc_test.h"
+
+#define REQUIRE_OK(call) REQUIRE((call) == TC_OK)
+
+enum { WIDTH = 6, MOST = 40 * 1024 };
+
+static float x[MOST], w[WIDTH], y[MOST], expected[MOST];
+
+static unsigned next_random(unsigned *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static tc_jit *make(tc_jit_build build, const tc_jit_options *options, const char *backend)
+{
+    tc_options o = {.backend = backend, .threads = 1, .no_disk_cache = true};
+    tc_jit_options all = options ? *options : (tc_jit_options){0};
+    tc_jit *fn;
+    all.options = &o;
+    REQUIRE_OK(tc_jit_make(build, NULL, &all, &fn));
+    return fn;
+}
+
+/* x [batch, length, WIDTH], w [WIDTH] -> sum over length of x * w, divided by length: [batch,
+ * WIDTH] */
+static tc_status build_pool(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
+                            void *user)
+{
+    (void)ctx, (void)n_in, (void)n_out, (void)user;
+    tc_tensor sum = tc_sum(tc_mul(in[0], in[1]), TC_AXES(1), false);
+    out[0] = tc_div(sum, tc_size(in[0], 1));
+    return TC_OK;
+}
+
+static int run_pool(tc_jit *fn, int batch, int length)
+{
+    for (int i = 0; i < batch * length * WIDTH; i++) {
+        x[i] = (float)(i % 13) - 4;
+    }
+    for (int i = 0; i < WIDTH; i++) {
+        w[i] = (float)(1 << i);
+    }
+    tc_status status =
+        tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, batch, length, WIDTH), TC_BUF_ND(w, WIDTH)),
+                   TC_BUFS(TC_BUF_ND(y, batch, WIDTH)));
+    CHECK_MSG(!status, "batch %d, length %d: %s", batch, length, tc_error(fn));
+    int wrong = 0;
+    for (int b = 0; b < batch && !status; b++) {
+        for (int c = 0; c < WIDTH; c++) {
+            float sum = 0; /* whole numbers: exact in any order */
+            for (int i = 0; i < length; i++) {
+                sum += x[(b * length + i) * WIDTH + c] * w[c];
+            }
+            float is = y[b * WIDTH + c], mean = sum / (float)length;
+            wrong += !(is == mean || (is != is && mean != mean));
+        }
+    }
+    CHECK_MSG(!wrong, "batch %d, length %d: %d elements are wrong", batch, length, wrong);
+    return wrong;
+}
+
+static void run_thousand(const char *backend)
+{
+    tc_jit *fn = make(build_pool, NULL, backend);
+    unsigned state = 7;
+    int wrong = run_pool(fn, 3, 17);
+    for (int i = 0; i < 1000 && wrong < 3; i++) {
+        int batch = (int)(next_random(&state) % 40), length = (int)(next_random(&state) % 90);
+        wrong += run_pool(fn, i % 50 == 7 ? i % 100 == 7 : batch, i % 50 == 9 ? 0 : length);
+    }
+    tc_jit_variant list[8];
+    int n = tc_jit_list(fn, list, 8);
+    CHECK_MSG(n <= 3, "%d programs, the last serves %s", n, list[n < 8 ? n - 1 : 7].signature);
+    int64_t hits = 0;
+    for (int i = 0; i < n && i < 8; i++) {
+        hits += list[i].hits;
+    }
+    CHECK_EQ_INT(hits, 1001);
+    tc_jit_free(fn);
+}
+
+TEST(a_thousand_sizes_are_three_programs_at_most)
+{
+    run_thousand("cpu");
+}
+
+TEST(a_thousand_sizes_are_three_programs_at_most_interpreted)
+{
+    run_thousand("interp");
+}
+
+/* ---- equal sizes ---- */
+
+/* x [n], w [n] -> x + w */
+static tc_status build_sum(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
+                           void *user)
+{
+    (void)ctx, (void)n_in, (void)n_out, (void)user;
+    out[0] = tc_add(in[0], in[1]);
+    return TC_OK;
+}
+
+static tc_status run_sum(tc_jit *fn, int n, int m)
+{
+    int most = n > m ? n : m;
+    for (int i = 0; i < most; i++) {
+        x[i] = (float)i;
+        expected[i] = 100.f * (float)i;
+    }
+    float *second = expected;
+    tc_status status = tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, n), TC_BUF_ND(second, m)),
+                                  TC_BUFS(TC_BUF(y, most)));
+    for (int i = 0; i < most && !status; i++) {
+        CHECK(y[i] == x[n == 1 ? 0 : i] + second[m == 1 ? 0 : i]);
+    }
+    return status;
+}
+
+TEST(sizes_that_were_always_equal_are_one_symbol)
+{
+    tc_jit *fn = make(build_sum, NULL, "interp");
+    tc_jit_variant list[8];
+    CHECK_EQ_INT(run_sum(fn, 5, 5), TC_OK);
+    CHECK_EQ_INT(run_sum(fn, 9, 9), TC_OK);
+    CHECK_EQ_INT(run_sum(fn, 1000, 1000), TC_OK);
+    CHECK_EQ_INT(tc_jit_list(fn, list, 8), 2);
+    CHECK_STR(list[1].signature, "f32[0..1048576] f32[as 0.0]");
+    CHECK_EQ_INT(run_sum(fn, 7, 1), TC_OK); /* the guard sees it, and 1 is no symbol */
+    CHECK_EQ_INT(run_sum(fn, 11, 1), TC_OK);
+    CHECK_EQ_INT(run_sum(fn, 11, 11), TC_OK);
+    CHECK(tc_jit_list(fn, list, 8) <= 4);
+    CHECK_EQ_INT(run_sum(fn, 7, 3), TC_ERR_SHAPE); /* as it is with numbers */
+    CHECK_HAS(tc_error(fn), "tc_add");
+    CHECK_EQ_INT(run_sum(fn, 0, 0), TC_OK);
+    CHECK_EQ_INT(run_sum(fn, 1, 1), TC_OK);
+    tc_jit_free(fn);
+}
+
+/* ---- what build does not allow ---- */
+
+/* reads the size as a number */
+static tc_status build_counted(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out,
+                               int n_out, void *user)
+{
+    (void)ctx, (void)n_in, (void)n_out, (void)user;
+    int64_t n = tc_size(in[0], 0);
+    tc_tensor y = in[0];
+    for (int64_t i = 0; i < n && i < 40; i++) {
+        y = tc_add(y, 1);
+    }
+    out[0] = y;
+    return TC_OK;
+}
+
+TEST(fixed_axes_are_never_symbols)
+{
+    tc_jit_axis axis = {0, -1};
+    tc_jit *fn = make(build_counted, &(tc_jit_options){.fixed_axes = &axis, .n_fixed_axes = 1},
+                      "interp");
+    for (int n = 2; n < 6; n++) {
+        float in[8] = {0}, out[8];
+        CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(in, n)), TC_BUFS(TC_BUF(out, n))),
+                     TC_OK);
+        CHECK(out[0] == (float)n && out[n - 1] == (float)n);
+    }
+    CHECK_EQ_INT(tc_jit_list(fn, NULL, 0), 4);
+    tc_jit_free(fn);
+}
+
+/* x [n, 4] -> rows of 8: only even n, and no symbol */
+static tc_status build_folded(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
+                              void *user)
+{
+    (void)ctx, (void)n_in, (void)n_out, (void)user;
+    out[0] = tc_sum(tc_reshape(in[0], -1, 8), TC_AXES(1), false);
+    return TC_OK;
+}
+
+static tc_status run_folded(tc_jit *fn, int n)
+{
+    for (int i = 0; i < n * 4; i++) {
+        x[i] = 1;
+    }
+    tc_status status =
+        tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, n, 4)), TC_BUFS(TC_BUF(y, n / 2)));
+    CHECK(status || y[n / 2 - 1] == 8);
+    return status;
+}
+
+typedef struct heard {
+    int n;
+    char text[1024];
+} heard;
+
+static void hear(void *user, const char *topic, const char *text)
+{
+    heard *h = user;
+    if (!strcmp(topic, "recompiles") && strstr(text, "max_variants")) {
+        h->n++;
+        snprintf(h->text, sizeof(h->text), "%s", text);
+    }
+}
+
+TEST(beyond_max_variants_it_is_as_the_options_say)
+{
+    for (int beyond = TC_BEYOND_GENERAL; beyond <= TC_BEYOND_FAIL; beyond++) {
+        heard h = {0};
+        tc_options o = {.backend = "cpu", .threads = 1, .no_disk_cache = true, .log = hear,
+                        .log_user = &h};
+        tc_jit_options options = {.options = &o, .max_variants = 2, .beyond = (tc_beyond)beyond};
+        tc_jit *fn;
+        REQUIRE_OK(tc_jit_make(build_folded, NULL, &options, &fn));
+        tc_stats before, after;
+        for (int n = 2; n <= 4; n += 2) {
+            CHECK_EQ_INT(run_folded(fn, n), TC_OK);
+        }
+        tc_stats(tc_jit_ctx(fn), &before);
+        for (int n = 6; n <= 20; n += 2) {
+            CHECK_EQ_INT(run_folded(fn, n), beyond == TC_BEYOND_FAIL ? TC_ERR_LIMIT : TC_OK);
+        }
+        tc_stats(tc_jit_ctx(fn), &after);
+        CHECK_EQ_INT(after.compiler_runs, before.compiler_runs);
+        CHECK_EQ_INT(h.n, 1);
+        CHECK_HAS(h.text, "test_jit_symbolic.c:");
+        CHECK_HAS(h.text, "axis 0 of input 0 had 2 to 6: write TC_DIM(\"in0_0\", 2, 6)");
+        CHECK_EQ_INT(tc_jit_list(fn, NULL, 0), beyond == TC_BEYOND_FAIL ? 2 : 4);
+        tc_jit_free(fn);
+    }
+}
+
+TEST(output_sizes_of_symbolic_programs_follow_the_inputs)
+{
+    tc_jit *fn = make(build_pool, NULL, "interp");
+    float *none = NULL;
+    for (int n = 1; n < 5; n++) {
+        CHECK_EQ_INT(tc_jit_output_size(fn, NULL, TC_BUFS(TC_BUF_ND(none, n, 7, WIDTH),
+                                                          TC_BUF_ND(none, WIDTH)), 0, 0), n);
+    }
+    CHECK_EQ_INT(tc_jit_list(fn, NULL, 0), 2);
+    tc_jit_free(fn);
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 32, ROUNDS = 40 };
+
+typedef struct runner {
+    pthread_t thread;
+    tc_jit *fn;
+    unsigned state;
+    int wrong;
+} runner;
+
+static void *run_sizes_and_drop(void *arg)
+{
+    runner *r = arg;
+    float a[64], b[64], sum[64];
+    for (int round = 0; round < ROUNDS; round++) {
+        int n = (int)(next_random(&r->state) % 64);
+        for (int i = 0; i < n; i++) {
+            a[i] = (float)(i * round);
+            b[i] = (float)round;
+        }
+        if (tc_jit_run(r->fn, NULL, TC_BUFS(TC_BUF_ND(a, n), TC_BUF_ND(b, n)),
+                       TC_BUFS(TC_BUF(sum, n)))) {
+            r->wrong++;
+            continue;
+        }
+        for (int i = 0; i < n; i++) {
+            r->wrong += sum[i] != a[i] + b[i];
+        }
+        if (next_random(&r->state) % 16 == 0) {
+            tc_jit_drop(r->fn, -1);
+        }
+    }
+    return NULL;
+}
+
+TEST(threads_run_any_sizes_while_programs_are_dropped)
+{
+    tc_jit *fn = make(build_sum, NULL, "interp");
+    static runner runners[THREADS];
+    int wrong = 0;
+    for (int i = 0; i < THREADS; i++) {
+        runners[i] = (runner){.fn = fn, .state = (unsigned)i + 1};
+        REQUIRE(pthread_create(&runners[i].thread, NULL, run_sizes_and_drop, &runners[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(runners[i].thread, NULL);
+        wrong += runners[i].wrong;
+    }
+    CHECK_MSG(!wrong, "%d are wrong", wrong);
+    tc_jit_free(fn);
+}
+
+TEST_MAIN

@@ -1,0 +1,352 @@
+/* tests/cpu/test_profile.c - profiles: what is recorded is what ran, and recording disturbs
+ * nothing.
+ * Needs a compiler. */
+#include "inside.h"
+
+#include "cache.h"
+#include "json.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum { LENGTH = 64, KERNELS = 50 };
+
+static float in[LENGTH], out[LENGTH];
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void run(tc_program *f)
+{
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, LENGTH)), TC_BUFS(TC_BUF(out, LENGTH))), TC_OK);
+}
+
+/* Many small kernels, each by itself. */
+static tc_program *chain(tc_ctx *ctx, const char *name)
+{
+    tc_program *f;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, LENGTH), y = x;
+    for (int i = 0; i < KERNELS; i++) {
+        y = tc_materialize(tc_sin(y));
+    }
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &(tc_options){.name = name}, &f) == TC_OK);
+    return f;
+}
+
+static tc_ctx *context(int threads)
+{
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    o.threads = threads;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    return ctx;
+}
+
+static bytes written;
+static json *timeline(tc_profile *p)
+{
+    CHECK_EQ_INT(tc_profile_write(p, in_dir("t.json")), TC_OK);
+    written = read_file(in_dir("t.json"));
+    written.data[written.n] = 0;
+    json *j = json_parse((char *)written.data);
+    REQUIRE(j && j->kind == JSON_OBJECT && json_get(j, "traceEvents"));
+    return j;
+}
+
+static const char *string_of(const json *e, const char *key)
+{
+    const json *v = json_get(e, key);
+    return v && v->kind == JSON_STRING ? v->string : "";
+}
+
+static double number_of(const json *e, const char *key)
+{
+    const json *v = json_get(e, key);
+    return v ? v->number : NAN;
+}
+
+static bool is(const json *e, const char *category)
+{
+    return !strcmp(string_of(e, "cat"), category) && !strcmp(string_of(e, "ph"), "X");
+}
+
+/* The event of that category on the same track that has e in it. */
+static const json *around(const json *events, const json *e, const char *category)
+{
+    double begin = number_of(e, "ts"), end = begin + number_of(e, "dur");
+    for (const json *o = events->first; o; o = o->next) {
+        double from = number_of(o, "ts"), to = from + number_of(o, "dur");
+        bool inside = from <= begin + 0.001 && to >= end - 0.001;
+        if (inside && is(o, category) && number_of(o, "tid") == number_of(e, "tid")) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+TEST(kernels_lie_in_runs_in_steps_and_add_up_to_the_time_that_passed)
+{
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f = chain(ctx, "train");
+    tc_profile *p;
+    run(f);
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    double wall = now_us();
+    for (int i = 0; i < 3; i++) {
+        tc_mark_begin("outer");
+        tc_mark_begin("inner \"1\"");
+        run(f);
+        tc_mark_end();
+        tc_mark_end();
+        CHECK_EQ_INT(tc_profile_step(p), TC_OK);
+    }
+    wall = now_us() - wall;
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    run(f); /* not recorded */
+    json *j = timeline(p);
+    const json *events = json_get(j, "traceEvents");
+    int kernels = 0, runs = 0, steps = 0, marks = 0;
+    double sum = 0;
+    for (const json *e = events->first; e; e = e->next) {
+        if (is(e, "kernel")) {
+            const json *args = json_get(e, "args");
+            kernels++;
+            sum += number_of(e, "dur");
+            CHECK(around(events, e, "run") && around(events, e, "step"));
+            CHECK_STR(string_of(args, "program"), "train");
+            CHECK(number_of(args, "bytes") == 2 * LENGTH * sizeof(float));
+            CHECK_HAS(string_of(args, "line"), "test_profile.c:");
+            CHECK_EQ_INT(json_get(args, "operands")->n, 2);
+        }
+        runs += is(e, "run") && !strcmp(string_of(e, "name"), "tc_run train");
+        steps += is(e, "step");
+        if (is(e, "mark") && !strcmp(string_of(e, "name"), "inner \"1\"")) {
+            marks++;
+            CHECK(around(events, e, "mark") != NULL);
+        }
+    }
+    CHECK_EQ_INT(kernels, 3 * KERNELS);
+    CHECK_EQ_INT(runs, 3);
+    CHECK_EQ_INT(steps, 3);
+    CHECK_EQ_INT(marks, 3);
+    CHECK_MSG(sum <= wall, "kernels %.3f us, passed %.3f us", sum, wall);
+    json_free(j);
+    free(written.data);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* A kernel of some 20 ns is drawn as that, and not as the time that writing its record takes. */
+TEST(tiny_kernels_are_drawn_tiny)
+{
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f = chain(ctx, "tiny");
+    tc_profile *p;
+    run(f);
+    double best = 1e9, drawn = 1e9;
+    for (int i = 0; i < 500; i++) {
+        double t = now_us();
+        run(f);
+        t = now_us() - t;
+        best = t < best ? t : best;
+    }
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int i = 0; i < 500; i++) {
+        run(f);
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    for (int64_t i = 0; i < p->threads[0].n; i++) {
+        const tci_record *r = &p->threads[0].records[i];
+        double us = (double)(r->end_ns - r->begin_ns) * 1e-3;
+        drawn = r->kind == TCI_RECORD_KERNEL && us < drawn ? us : drawn;
+    }
+    CHECK_MSG(drawn < best / KERNELS + 0.2, "drawn %.3f us, is %.3f us", drawn, best / KERNELS);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+static void *many_runs(void *f)
+{
+    tc_mark_begin("thread");
+    for (int i = 0; i < 20; i++) {
+        tc_run(f, TC_BUFS(TC_BUF(in, LENGTH)), TC_BUFS(TC_BUF((float[LENGTH]){0}, LENGTH)));
+    }
+    tc_mark_end();
+    return NULL;
+}
+
+TEST(threads_have_tracks_of_their_own_also_after_one_ended)
+{
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f = chain(ctx, "both");
+    tc_profile *p;
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int i = 0; i < 3; i++) { /* one after the other: the system's numbers are used again */
+        pthread_t t;
+        REQUIRE(pthread_create(&t, NULL, many_runs, f) == 0);
+        pthread_join(t, NULL);
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    json *j = timeline(p);
+    double tids[3];
+    int n = 0;
+    for (const json *e = json_get(j, "traceEvents")->first; e && n < 3; e = e->next) {
+        if (is(e, "mark")) {
+            tids[n++] = number_of(e, "tid");
+        }
+    }
+    CHECK_EQ_INT(n, 3);
+    CHECK(tids[0] != tids[1] && tids[1] != tids[2] && tids[0] != tids[2]);
+    json_free(j);
+    free(written.data);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST(parts_of_a_kernel_are_drawn_where_they_ran)
+{
+    begin();
+    enum { MANY = 1 << 20 };
+    tc_ctx *ctx = context(2);
+    tc_program *f;
+    tc_profile *p;
+    float *a = calloc(MANY, sizeof(float)), *b = calloc(MANY, sizeof(float));
+    REQUIRE(a && b);
+    REQUIRE(tc_compile(tc_exp(tc_sin(tc_input(ctx, "x", TC_F32, MANY))), &f) == TC_OK);
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(a, MANY)), TC_BUFS(TC_BUF(b, MANY))), TC_OK);
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    json *j = timeline(p);
+    int parts = 0;
+    for (const json *e = json_get(j, "traceEvents")->first; e; e = e->next) {
+        parts += is(e, "part");
+    }
+    CHECK(parts >= 10);
+    json_free(j);
+    free(written.data);
+    free(a);
+    free(b);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST(the_backward_pass_flows_from_the_forward_pass)
+{
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f;
+    tc_profile *p;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 8, 8), w = tc_input(ctx, "w", TC_F32, 8, 8), g;
+    tc_tensor y = tc_materialize(tc_tanh(tc_matmul(x, w)));
+    REQUIRE(tc_grad(tc_sum(tc_mul(y, y), TC_ALL, 0), &w, 1, &g) == TC_OK);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x, w), TC_TENSORS(g), &(tc_options){.fusion = -1}, &f) ==
+            TC_OK);
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, LENGTH), TC_BUF(in, LENGTH)),
+                        TC_BUFS(TC_BUF(out, LENGTH))),
+                 TC_OK);
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    json *j = timeline(p);
+    int begins = 0, ends = 0;
+    for (const json *e = json_get(j, "traceEvents")->first; e; e = e->next) {
+        if (!strcmp(string_of(e, "cat"), "backward")) {
+            begins += !strcmp(string_of(e, "ph"), "s");
+            ends += !strcmp(string_of(e, "ph"), "f");
+        }
+    }
+    CHECK(begins >= 1 && begins == ends);
+    json_free(j);
+    free(written.data);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST(memory_is_bounded_and_what_is_dropped_is_counted)
+{
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f = chain(ctx, "endless");
+    tc_profile *p;
+    char text[20000] = "";
+    REQUIRE(tc_profile_begin(&(tc_profile_options){.megabytes = 1}, &p) == TC_OK);
+    for (int i = 0; i < 100000; i++) {
+        tc_mark_begin("spin");
+        tc_mark_end();
+    }
+    run(f);
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    CHECK(p->dropped > 50000);
+    CHECK(p->threads[0].n * (int64_t)sizeof(tci_record) <= 1 << 20);
+    FILE *file = tmpfile();
+    REQUIRE(file != NULL);
+    CHECK_EQ_INT(tc_profile_table(p, file, TC_BY_TIME, 10), TC_OK);
+    rewind(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+    fclose(file);
+    CHECK_HAS(text, "tc_k_sin");
+    CHECK_HAS(text, "endless: test_profile.c:");
+    CHECK_HAS(text, "records were dropped");
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST(mistakes_are_told_and_the_run_goes_on)
+{
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f = chain(ctx, "train");
+    tc_profile *p, *second;
+    CHECK_EQ_INT(tc_profile_begin(NULL, NULL), TC_ERR_ARGUMENT);
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    CHECK_EQ_INT(tc_profile_begin(NULL, &second), TC_ERR_BUSY);
+    CHECK(second == NULL);
+    tc_mark_end(); /* of none */
+    for (int i = 0; i < 200; i++) {
+        tc_mark_begin("deep");
+    }
+    run(f);
+    for (int i = 0; i < 200; i++) {
+        tc_mark_end();
+    }
+    CHECK_EQ_INT(tc_profile_write(p, in_dir("t.json")), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_profile_table(p, stdout, TC_BY_TIME, 0), TC_ERR_ARGUMENT);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_shutdown(); /* the names are kept for the profile */
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    CHECK_EQ_INT(tc_profile_end(p), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_profile_step(p), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_profile_write(p, in_dir("none/t.json")), TC_ERR_IO);
+    CHECK_EQ_INT(tc_profile_write(p, "/dev/full/t.json"), TC_ERR_IO);
+    json *j = timeline(p);
+    CHECK_HAS((char *)written.data, "\"name\":\"deep\"");
+    json_free(j);
+    free(written.data);
+    tc_profile_free(p);
+    tc_profile_free(NULL);
+    end();
+}
+
+TEST_MAIN

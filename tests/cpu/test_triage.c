@@ -1,0 +1,145 @@
+/* tests/cpu/test_triage.c - the ladder of tc_triage, and values that are looked at within a run.
+ * Needs a compiler. */
+#include "inside.h"
+
+#include "cache.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LENGTH = 40 };
+
+static float in[LENGTH], out[LENGTH];
+
+static tc_ctx *context(const char *cc)
+{
+    tc_ctx *ctx;
+    tc_options o = {.backend = "cpu", .threads = 1, .no_disk_cache = true, .cc = cc,
+                    .check = cc ? TC_CHECK_NO_FILE : 0};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    for (int i = 0; i < LENGTH; i++) {
+        in[i] = 0.1f * (float)i;
+    }
+    return ctx;
+}
+
+static const char *ladder(tc_program *f)
+{
+    static char text[4000];
+    FILE *file = tmpfile();
+    REQUIRE(file != NULL);
+    CHECK_EQ_INT(tc_triage(f, TC_BUFS(TC_BUF(in, LENGTH)), file), TC_OK);
+    rewind(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
+TEST(a_right_program_is_the_same_on_every_rung)
+{
+    begin();
+    tc_ctx *ctx = context(NULL);
+    tc_program *f;
+    tc_tensor w = tc_param(ctx, in, TC_F32, LENGTH);
+    tc_tensor y = tc_cumsum(tc_mul(tc_sin(tc_input(ctx, "x", TC_F32, LENGTH)), w), 0);
+    REQUIRE(tc_compile(y, &f) == TC_OK);
+    const char *text = ladder(f);
+    CHECK_HAS(text, "interpreter, op by op    ok\n");
+    CHECK_HAS(text, "cpu, scalar              the same bits\n");
+    CHECK_HAS(text, "in all of them the result is the same\n");
+    CHECK_EQ_INT(tc_triage(f, TC_BUFS(TC_BUF(in, 3)), stdout), TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_triage(NULL, TC_BUFS(TC_BUF(in, 3)), stdout), TC_ERR_ARGUMENT);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST(a_compiler_that_breaks_vectors_is_found_at_that_rung)
+{
+    begin();
+    char path[600];
+    snprintf(path, sizeof(path), "%s", in_dir("badcc"));
+    FILE *script = fopen(path, "w");
+    REQUIRE(script != NULL);
+    fprintf(script,
+            "#!/bin/sh\nfor a in \"$@\"; do case \"$a\" in *.c)\n"
+            "sed -i '/^void tc_k_/,$ s/tc_sqrt_f32x\\([0-9]*\\)/tc_abs_f32x\\1/' \"$a\";; esac; "
+            "done\nexec %s \"$@\"\n",
+            getenv("TC_TEST_CC") ? getenv("TC_TEST_CC") : "cc");
+    fclose(script);
+    chmod(path, 0700);
+    tc_shutdown();
+    tc_ctx *ctx = context(path);
+    tc_program *f;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, LENGTH);
+    REQUIRE(tc_compile(tc_sqrt(tc_abs(x)), &f) == TC_OK);
+    const char *text = ladder(f);
+    CHECK_HAS(text, "cpu, scalar              the same bits\n");
+    CHECK_HAS(text, "the result changes with vectors in generated code\n");
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_shutdown();
+    end();
+}
+
+TEST(a_condition_that_does_not_hold_ends_the_run)
+{
+    begin();
+    tc_ctx *ctx = context(NULL);
+    tc_program *f, *g;
+    char want[100];
+    tc_tensor x = tc_input(ctx, "x", TC_F32, LENGTH), grad;
+    int line = __LINE__; tc_tensor y = tc_sum(tc_assert_finite(tc_log(x)), TC_ALL, false);
+    REQUIRE(tc_grad(y, &x, 1, &grad) == TC_OK);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, grad), NULL, &f) == TC_OK);
+    float sum;
+    tc_bufs to = TC_BUFS(TC_BUF(&sum, 1), TC_BUF(out, LENGTH));
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, LENGTH)), to), TC_ERR_CHECK); /* the log of 0 */
+    snprintf(want, sizeof(want), "test_triage.c:%d: element 0 is infinite", line);
+    CHECK_HAS(tc_error(f), want);
+    in[0] = 1;
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, LENGTH)), to), TC_OK);
+    CHECK_CLOSE(out[1], 10, 1e-5); /* gradients pass */
+    tc_tensor z = tc_assert_all(tc_mul(x, 2), tc_lt(x, 3), "x below 3");
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(z), NULL, &g) == TC_OK);
+    CHECK_EQ_INT(tc_run(g, TC_BUFS(TC_BUF(in, LENGTH)), TC_BUFS(TC_BUF(out, LENGTH))),
+                 TC_ERR_CHECK);
+    CHECK_HAS(tc_error(g), "x below 3 (test_triage.c:");
+    CHECK_HAS(tc_error(g), "element 30 does not hold");
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST(a_value_is_printed_when_a_run_reaches_it)
+{
+    begin();
+    tc_ctx *ctx = context(NULL);
+    tc_program *f;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, LENGTH);
+    tc_tensor y = tc_add(tc_print_value(tc_mul(x, 2), "twice"), 1);
+    REQUIRE(tc_compile(y, &f) == TC_OK);
+    fflush(stderr);
+    int fd = open(in_dir("stderr"), O_WRONLY | O_CREAT, 0600), saved = dup(2);
+    dup2(fd, 2);
+    tc_status status = tc_run(f, TC_BUFS(TC_BUF(in, LENGTH)), TC_BUFS(TC_BUF(out, LENGTH)));
+    fflush(stderr);
+    dup2(saved, 2);
+    close(saved);
+    close(fd);
+    CHECK_EQ_INT(status, TC_OK);
+    CHECK_CLOSE(out[2], 1.4, 1e-6);
+    bytes b = read_file(in_dir("stderr"));
+    b.data[b.n] = 0;
+    CHECK_HAS((char *)b.data, "tc value twice (test_triage.c:");
+    CHECK_HAS((char *)b.data, "f32 [40] 0 to 7.8, mean 3.9, not finite 0: 0 0.2 0.4");
+    free(b.data);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST_MAIN

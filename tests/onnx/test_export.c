@@ -1,0 +1,259 @@
+/* tests/onnx/test_export.c - graphs of tc as ONNX models, run by onnxruntime, which shares no code with
+ * tc. Needs a Python with onnxruntime: TC_TEST_PYTHON, build/venv/bin/python (.ci/run makes it) or
+ * python3; else those tests are skipped. */
+#define TC_DYNAMIC_SHAPES
+#include "inside.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "io.h"
+#include "tc_onnx.h"
+#include "tc_test.h"
+
+static tc_ctx *ctx;
+
+static void begin(void)
+{
+    tc_options o = {.backend = "interp", .threads = 1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+}
+
+static void end(void)
+{
+    tc_ctx_free(ctx);
+    io_clean();
+}
+
+static const char *python(void)
+{
+    static char found[256];
+    const char *candidates[] = {getenv("TC_TEST_PYTHON"), "build/venv/bin/python", "python3"};
+    for (int i = 0; i < 3 && !*found; i++) {
+        char command[400];
+        if (candidates[i]) {
+            snprintf(command, sizeof(command), "%s -c 'import onnxruntime' >/dev/null 2>&1",
+                     candidates[i]);
+            if (system(command) == 0) {
+                snprintf(found, sizeof(found), "%s", candidates[i]);
+            }
+        }
+    }
+    return *found ? found : NULL;
+}
+
+/* Runs net.onnx on in.npz by onnxruntime, into out.npz. */
+static void run_elsewhere(void)
+{
+    static const char script[] =
+        "import sys, numpy as np, onnxruntime as rt\\n"
+        "d = sys.argv[1]\\n"
+        "rt.set_default_logger_severity(4)\\n"
+        "s = rt.InferenceSession(d + '/net.onnx', providers=['CPUExecutionProvider'])\\n"
+        "x = np.load(d + '/in.npz')\\n"
+        "names = [o.name for o in s.get_outputs()]\\n"
+        "y = s.run(names, {i.name: x[i.name] for i in s.get_inputs()})\\n"
+        "np.savez(d + '/out.npz', **dict(zip(names, y)))\\n";
+    char command[2048];
+    snprintf(command, sizeof(command), "printf \"%s\" | %s - %s 2>&1", script, python(), io_dir);
+    CHECK_EQ_INT(system(command), 0);
+}
+
+/* What fills an input. */
+static tc_tensor numbers(int i, tc_dtype dtype, int rank, const int64_t *sizes)
+{
+    int64_t words[8] = {TC_F32};
+    memcpy(words + 1, sizes, sizeof(*sizes) * (size_t)rank);
+    return tc_cast(tc_mul(tc_randn_at(ctx, TC_ARG(7 + i), rank + 1, words, TC_HERE), 1.5), dtype);
+}
+
+typedef void (*network)(const tc_tensor *x, tc_tensor *y);
+
+/* y of x, by tc and by onnxruntime: both from the values of `numbers`. sizes[i]: of input i, its rank
+ * first; symbolic: axis 0 of all is one TC_DIM in the model. */
+static void compare(network build, int n_in, const int64_t (*sizes)[6], int n_out, bool symbolic)
+{
+    tc_tensor leaves[4], values[4], from_leaves[8] = {{0}}, from_values[8] = {{0}};
+    char names[4][8];
+    const char *in_names[4];
+    tc_file *file = NULL;
+    if (!python()) {
+        SKIP("no Python with onnxruntime (TC_TEST_PYTHON)");
+    }
+    begin();
+    for (int i = 0; i < n_in; i++) {
+        int64_t words[8] = {TC_F32};
+        int rank = (int)sizes[i][0];
+        memcpy(words + 1, sizes[i] + 1, sizeof(*words) * (size_t)rank);
+        words[1] = symbolic ? TC_DIM("n", 1, 64) : words[1];
+        snprintf(names[i], sizeof(names[i]), "x%d", i);
+        in_names[i] = names[i];
+        leaves[i] = tc_input_at(ctx, names[i], rank + 1, words, TC_HERE);
+        values[i] = numbers(i, TC_F32, rank, sizes[i] + 1);
+    }
+    build(leaves, from_leaves);
+    build(values, from_values);
+    CHECK(tc_file_write(ctx, io_path("in.npz"), in_names, TC_TENSORS_N(values, n_in), NULL) ==
+          TC_OK);
+    CHECK_MSG(tc_export_onnx(TC_TENSORS_N(leaves, n_in), TC_TENSORS_N(from_leaves, n_out), NULL,
+                             io_path("net.onnx")) == TC_OK, "%s", tc_error(ctx));
+    run_elsewhere();
+    REQUIRE(tc_file_open(ctx, io_path("out.npz"), &file) == TC_OK);
+    for (int i = 0; i < n_out; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "output%d", i);
+        tc_tensor other = tc_file_copy_in(ctx, file, name);
+        bool same = false;
+        CHECK_MSG(tc_dtype_of(other) == tc_dtype_of(from_values[i]), "output %d has dtype %s", i,
+                  tc_dtype_name(tc_dtype_of(other)));
+        tc_tensor close = tc_allclose(tc_cast(other, TC_F64), tc_cast(from_values[i], TC_F64), 1e-4,
+                                      1e-5, true);
+        CHECK_MSG(tc_read(close, &same, 1) == TC_OK, "output %d: %s", i, tc_error(close));
+        CHECK_MSG(same, "output %d has other values", i);
+    }
+    tc_file_close(file);
+    end();
+}
+
+/* ---- networks ---- */
+
+static void perceptron(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor w1 = tc_mul(tc_randn(ctx, 1, TC_F32, 12, 16), 0.3);
+    tc_tensor w2 = tc_mul(tc_randn(ctx, 2, TC_F32, 16, 5), 0.3), b = tc_randn(ctx, 3, TC_F32, 5);
+    REQUIRE(tc_eval_many(TC_TENSORS(w1, w2, b)) == TC_OK);
+    tc_tensor h = tc_gelu(tc_matmul(x[0], w1));
+    y[0] = tc_softmax(tc_add(tc_matmul(h, w2), b), -1);
+    y[1] = tc_log_softmax(tc_silu(h), -1);
+}
+
+TEST(a_perceptron_of_any_batch_runs_elsewhere)
+{
+    compare(perceptron, 1, (const int64_t[][6]){{2, 7, 12}}, 2, true);
+}
+
+static void convolutions(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor w = tc_mul(tc_randn(ctx, 1, TC_F32, 8, 3, 3, 3), 0.3);
+    tc_tensor v = tc_mul(tc_randn(ctx, 2, TC_F32, 8, 1, 3, 3), 0.3), b = tc_randn(ctx, 3, TC_F32, 8);
+    REQUIRE(tc_eval_many(TC_TENSORS(w, v, b)) == TC_OK);
+    tc_conv strided = {.stride = {2, 2}, .padding = {1, 1}}, deep = {.padding = {1, 1}, .groups = 8};
+    tc_tensor h = tc_relu(tc_conv2d(x[0], w, b, &strided));
+    h = tc_hardswish(tc_conv2d(h, v, TC_NONE, &deep));
+    y[0] = tc_max_pool2d(h, &(tc_pool){.kernel = {2, 2}});
+    y[1] = tc_mean(h, TC_AXES(2, 3), false);
+    y[2] = tc_flip(tc_pad(h, 3, 1, 2, 0.5), 2);
+}
+
+TEST(convolutions_and_pools_run_elsewhere)
+{
+    compare(convolutions, 1, (const int64_t[][6]){{4, 2, 3, 12, 10}}, 3, false);
+}
+
+static void attention(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor scale = tc_randn(ctx, 1, TC_F32, 8), bias = tc_randn(ctx, 2, TC_F32, 8);
+    REQUIRE(tc_eval_many(TC_TENSORS(scale, bias)) == TC_OK);
+    tc_tensor q = tc_layer_norm(x[0], TC_AXES(-1), scale, bias, 1e-5);
+    y[0] = tc_scaled_dot_product_attention(q, x[1], x[2], TC_NONE, true, 0);
+    y[1] = tc_rms_norm(x[1], TC_AXES(-1), scale, 1e-6);
+    y[2] = tc_einsum("bij,bkj->bik", TC_TENSORS(q, x[2]));
+}
+
+TEST(attention_and_norms_run_elsewhere)
+{
+    compare(attention, 3, (const int64_t[][6]){{3, 2, 6, 8}, {3, 2, 6, 8}, {3, 2, 6, 8}}, 3, false);
+}
+
+static void places(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor best, at;
+    tc_topk(x[0], 1, 3, true, &best, &at);
+    y[0] = best;
+    y[1] = at;
+    y[2] = tc_scatter_add(x[0], 1, at, best);
+    y[3] = tc_cumsum(x[0], 1);
+    y[4] = tc_argmax(x[0], 1, true);
+    y[5] = tc_where(tc_gt(x[0], 0), x[0], tc_expm1(x[0]));
+    y[6] = tc_remainder(x[0], 0.7);
+    y[7] = tc_cast(tc_mul(x[0], 200), TC_I8);
+}
+
+TEST(places_and_choices_run_elsewhere)
+{
+    compare(places, 1, (const int64_t[][6]){{2, 4, 9}}, 8, false);
+}
+
+/* Forward, backward and the new weights, which leave as outputs. */
+static void training(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor w = x[1], grad;
+    tc_tensor h = tc_tanh(tc_matmul(x[0], w));
+    tc_tensor loss = tc_mean(tc_square(tc_sub(h, 0.5)), TC_ALL, false);
+    REQUIRE(tc_grad(loss, &w, 1, &grad) == TC_OK);
+    y[0] = loss;
+    y[1] = tc_sub(w, tc_mul(grad, 0.1));
+}
+
+TEST(a_training_step_runs_elsewhere)
+{
+    compare(training, 2, (const int64_t[][6]){{2, 8, 6}, {2, 6, 4}}, 2, false);
+}
+
+/* ---- files ---- */
+
+TEST(weights_go_to_a_file_of_their_own)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 40), w = tc_randn(ctx, 1, TC_F32, 40, 40), got, want;
+    REQUIRE(tc_eval(w) == TC_OK);
+    tc_onnx_export how = {.external = true};
+    tc_onnx_model *m = NULL;
+    CHECK_MSG(tc_export_onnx(TC_TENSORS(x), TC_TENSORS(tc_matmul(x, w)), &how,
+                             io_path("net.onnx")) == TC_OK, "%s", tc_error(ctx));
+    CHECK_EQ_INT(io_count_files(), 2);
+    io_bytes data = io_slurp(io_path("net.onnx.data")), net = io_slurp(io_path("net.onnx"));
+    CHECK_EQ_INT(data.n, 40 * 40 * 4);
+    CHECK(net.n < 1000);
+    CHECK_MSG(tc_onnx_load(ctx, io_path("net.onnx"), NULL, &m) == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(m != NULL);
+    tc_program *f = NULL;
+    float in[80], out[80], expected[80];
+    for (int i = 0; i < 80; i++) {
+        in[i] = (float)i;
+    }
+    got = m->outputs[0];
+    REQUIRE(tc_compile_fn(TC_TENSORS_N(m->inputs, 1), TC_TENSORS(got), NULL, &f) == TC_OK);
+    CHECK(tc_run(f, TC_BUFS(TC_BUF(in, 80)), TC_BUFS(TC_BUF(out, 80))) == TC_OK);
+    want = tc_matmul(tc_copy_in(ctx, in, TC_F32, 2, 40), w);
+    CHECK(tc_read(want, expected, 80) == TC_OK && !memcmp(out, expected, sizeof(out)));
+    free(data.at);
+    free(net.at);
+    tc_program_free(f);
+    tc_onnx_free(m);
+    end();
+}
+
+TEST(what_has_no_form_is_refused_with_its_place)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4), y = tc_add(x, tc_rand(ctx, 1, TC_F32, 4));
+    CHECK(tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, io_path("net.onnx")) ==
+          TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(ctx), "tc_rand");
+    CHECK_HAS(tc_error(ctx), "test_export.c");
+    CHECK_EQ_INT(io_count_files(), 0);
+    tc_tensor other = tc_input(ctx, "other", TC_F32, 4);
+    CHECK(tc_export_onnx(TC_TENSORS(x), TC_TENSORS(tc_add(x, other)), NULL, io_path("net.onnx")) ==
+          TC_ERR_UNSUPPORTED);
+    CHECK(tc_export_onnx(TC_TENSORS(tc_add(x, 1)), TC_TENSORS(x), NULL, io_path("net.onnx")) ==
+          TC_ERR_ARGUMENT);
+    CHECK(tc_export_onnx(TC_TENSORS(x), TC_TENSORS(), NULL, io_path("net.onnx")) ==
+          TC_ERR_ARGUMENT);
+    CHECK(tc_export_onnx(TC_TENSORS(x), TC_TENSORS(tc_add(x, 1)), NULL, NULL) == TC_ERR_ARGUMENT);
+    CHECK(tc_export_onnx(TC_TENSORS(x), TC_TENSORS(tc_add(x, 1)), NULL, "/no/such/folder/x.onnx") ==
+          TC_ERR_IO);
+    end();
+}
+
+TEST_MAIN

@@ -1,0 +1,746 @@
+/* tests/onnx/test_import.c - ONNX models in, judged by the outputs that the ONNX project gives for
+ * them, and models made here. tests/data/onnx/README.md says where cases.safetensors is from. */
+#define TC_DYNAMIC_SHAPES
+#include "inside.h"
+
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io.h"
+#include "json.h"
+#include "tc_onnx.h"
+#include "tc_test.h"
+
+#define CASES "tests/data/onnx/cases.safetensors"
+enum { MAX = 64 };
+
+static tc_ctx *ctx;
+
+static void begin(const char *backend)
+{
+    tc_options o = {.backend = backend, .threads = 1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+}
+
+static void end(void) { tc_ctx_free(ctx); }
+
+/* ---- one case ---- */
+
+typedef struct values { /* arrays by name, in memory of their own */
+    int n;
+    const char *names[MAX];
+    const tc_array *arrays[MAX];
+    void *data[MAX];
+} values;
+
+static void *read_array(tc_file *file, const tc_array *a, int64_t *bytes)
+{
+    tc_tensor t = tc_file_copy_in(ctx, file, a->name);
+    *bytes = tc_nbytes(t);
+    void *data = malloc((size_t)*bytes + 1);
+    CHECK_MSG(tc_read(t, data, *bytes) == TC_OK, "%s: %s", a->name, tc_error(t));
+    return data;
+}
+
+static void free_values(values *v)
+{
+    for (int i = 0; i < v->n; i++) {
+        free(v->data[i]);
+    }
+}
+
+/* Element i as a number. */
+static double element(tc_dtype d, const void *data, int64_t i)
+{
+    switch ((int)d) {
+    case TC_BOOL:
+    case TC_U8: return ((const uint8_t *)data)[i];
+    case TC_I8: return ((const int8_t *)data)[i];
+    case TC_U16: return ((const uint16_t *)data)[i];
+    case TC_I16: return ((const int16_t *)data)[i];
+    case TC_U32: return ((const uint32_t *)data)[i];
+    case TC_I32: return ((const int32_t *)data)[i];
+    case TC_U64: return (double)((const uint64_t *)data)[i];
+    case TC_I64: return (double)((const int64_t *)data)[i];
+    case TC_F16: return (double)tci_f16_bits_to_f32(((const uint16_t *)data)[i]);
+    case TC_BF16: {
+        uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+        float x;
+        memcpy(&x, &bits, 4);
+        return (double)x;
+    }
+    case TC_F32: return (double)((const float *)data)[i];
+    default: return ((const double *)data)[i];
+    }
+}
+
+/* The judge's rule: the case's tolerances, and at least a millionth of the largest element; of
+ * halves two units in the last place; integers exactly. */
+static bool is_close(const tc_array *want, const void *data, const void *got, double rtol,
+                     double atol)
+{
+    bool floats = want->dtype >= TC_F16;
+    double largest = 0;
+    int64_t n = 1;
+    for (int d = 0; d < want->rank; d++) {
+        n *= want->sizes[d];
+    }
+    for (int64_t i = 0; i < n && floats; i++) {
+        double x = fabs(element(want->dtype, data, i));
+        largest = isfinite(x) && x > largest ? x : largest;
+    }
+    if (tc_dtype_size(want->dtype) == 2) {
+        double eps = want->dtype == TC_F16 ? ldexp(1, -10) : ldexp(1, -7);
+        rtol = fmax(rtol, 2 * eps);
+        atol = fmax(atol, 2 * eps);
+    }
+    atol = fmax(atol, fmax(1e-7, want->dtype == TC_F64 ? 0 : 1e-6 * largest));
+    for (int64_t i = 0; i < n; i++) {
+        double x = element(want->dtype, got, i), y = element(want->dtype, data, i);
+        bool same = x == y || (isnan(x) && isnan(y));
+        if (!same && (!floats || !(fabs(x - y) <= atol + rtol * fabs(y)) || isinf(y))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Output i of the model, evaluated with the values of its inputs, is what the case says. */
+static void judge_output(const char *name, tc_tensor y, tc_tensor count, int axis,
+                         const values *outs, int i, const double *tolerance)
+{
+    const tc_array *want = outs->arrays[i];
+    if (count.ctx) {
+        int64_t n = 0;
+        REQUIRE(tc_read(count, &n, 1) == TC_OK);
+        y = tc_slice(y, axis, 0, n, 1);
+    }
+    bool fits = tc_dtype_of(y) == want->dtype && tc_rank(y) == want->rank;
+    for (int d = 0; d < want->rank && fits; d++) {
+        fits = tc_size(y, d) == want->sizes[d];
+    }
+    CHECK_MSG(fits, "%s: output %s has another dtype or shape", name, outs->names[i]);
+    int64_t bytes = tc_nbytes(y);
+    void *got = malloc((size_t)TCI_MAX(bytes, 0) + 1);
+    CHECK_MSG(tc_read(y, got, bytes) == TC_OK, "%s: %s", name, tc_error(y));
+    CHECK_MSG(!fits || is_close(want, outs->data[i], got, tolerance[0], tolerance[1]),
+              "%s: output %s has other values", name, outs->names[i]);
+    free(got);
+}
+
+static int find(const values *v, const char *name)
+{
+    int i = 0;
+    while (i < v->n && strcmp(v->names[i], name)) {
+        i++;
+    }
+    REQUIRE(i < v->n);
+    return i;
+}
+
+/* Writes the model anew, with the sizes that it was told, and loads that; false: it has no form. */
+static bool round_trip(const char *name, tc_onnx_model **m)
+{
+    tc_onnx_export how = {.output_names = (*m)->output_names};
+    tc_onnx_model *again = NULL;
+    bool cut = false;
+    for (int i = 0; i < (*m)->n_outputs; i++) {
+        cut = cut || (*m)->counts[i].ctx;
+    }
+    tc_status status = cut ? TC_ERR_UNSUPPORTED
+                           : tc_export_onnx(TC_TENSORS_N((*m)->inputs, (*m)->n_inputs),
+                                            TC_TENSORS_N((*m)->outputs, (*m)->n_outputs), &how,
+                                            io_path("again.onnx"));
+    CHECK_MSG(status == TC_OK || status == TC_ERR_UNSUPPORTED, "%s: %s", name, tc_error(ctx));
+    if (status != TC_OK) {
+        return false;
+    }
+    CHECK_MSG(tc_onnx_load(ctx, io_path("again.onnx"), NULL, &again) == TC_OK, "%s: %s", name,
+              tc_error(ctx));
+    REQUIRE(again != NULL);
+    tc_onnx_free(*m);
+    *m = again;
+    return true;
+}
+
+/* Every value is told, so that shapes may follow from any; what is left of the inputs is bound by a
+ * run. Returns whether the model is supported. */
+static bool judge_case(const char *name, const void *model, size_t n, const values *ins,
+                       const values *outs, const double *tolerance, bool twice)
+{
+    tc_onnx_input told[MAX];
+    tc_onnx_model *m = NULL;
+    for (int i = 0; i < ins->n; i++) {
+        told[i] = (tc_onnx_input){ins->names[i], ins->arrays[i]->rank, ins->arrays[i]->sizes,
+                                  ins->data[i]};
+    }
+    tc_onnx_options options = {.inputs = told, .n_inputs = ins->n};
+    REQUIRE(tc_scope_begin(ctx) == TC_OK);
+    tc_status status = tc_onnx_load_memory(ctx, model, n, &options, &m);
+    CHECK_MSG(status == TC_OK || status == TC_ERR_UNSUPPORTED, "%s", tc_error(ctx));
+    if (status == TC_OK && twice && !round_trip(name, &m)) {
+        tc_onnx_free(m);
+        status = TC_ERR_UNSUPPORTED;
+    }
+    if (status == TC_OK) {
+        tc_tensor ys[2 * MAX], kept[2 * MAX];
+        tc_buf in[MAX], out[2 * MAX];
+        int n_out = m->n_outputs;
+        tc_program *f = NULL;
+        for (int i = 0; i < m->n_outputs; i++) {
+            ys[i] = m->outputs[i];
+            ys[n_out] = m->counts[i];
+            n_out += m->counts[i].ctx != NULL;
+        }
+        for (int i = 0; i < m->n_inputs; i++) {
+            int at = find(ins, m->input_names[i]);
+            in[i] = TC_BUF(ins->data[at], tc_nbytes(m->inputs[i]));
+        }
+        CHECK_MSG(tc_compile_fn(TC_TENSORS_N(m->inputs, m->n_inputs), TC_TENSORS_N(ys, n_out), NULL,
+                                &f) == TC_OK, "%s: %s", name, tc_error(ctx));
+        for (int i = 0; i < n_out; i++) {
+            out[i] = TC_BUF((void *)malloc((size_t)tc_nbytes(ys[i]) + 1), tc_nbytes(ys[i]));
+        }
+        CHECK_MSG(f && tc_run(f, TC_BUFS_N(in, m->n_inputs), TC_BUFS_N(out, n_out)) == TC_OK,
+                  "%s: %s", name, f ? tc_error(f) : "");
+        for (int i = 0; i < n_out; i++) {
+            int64_t sizes[16];
+            for (int d = 0; d < tc_rank(ys[i]); d++) {
+                sizes[d] = tc_size(ys[i], d);
+            }
+            kept[i] = tc_copy_in_at(ctx, out[i].data, tc_dtype_of(ys[i]), tc_rank(ys[i]), sizes,
+                                    NULL, TC_HERE);
+            free(out[i].data);
+        }
+        for (int i = 0, count = m->n_outputs; i < m->n_outputs; i++) {
+            bool cut = m->counts[i].ctx != NULL;
+            int at = find(outs, m->output_names[i]);
+            judge_output(name, kept[i], cut ? kept[count] : (tc_tensor){NULL, 0, 0}, m->axes[i],
+                         outs, at, tolerance);
+            count += cut;
+        }
+        tc_program_free(f);
+        tc_onnx_free(m);
+    }
+    CHECK(tc_scope_end(ctx) == TC_OK);
+    return status == TC_OK;
+}
+
+/* Arrays "CASE|in|NAME" of a file of cases. */
+static void collect(tc_file *file, const char *name, const char *kind, values *v)
+{
+    char prefix[256];
+    int64_t bytes;
+    size_t n = (size_t)snprintf(prefix, sizeof(prefix), "%s|%s|", name, kind);
+    v->n = 0;
+    for (int i = 0; tc_file_array(file, i); i++) {
+        const tc_array *a = tc_file_array(file, i);
+        if (!strncmp(a->name, prefix, n) && v->n < MAX) {
+            v->names[v->n] = a->name + n;
+            v->arrays[v->n] = a;
+            v->data[v->n++] = read_array(file, a, &bytes);
+        }
+    }
+}
+
+/* Each `step`-th of the kept cases; returns how many were judged. twice: as they are after export,
+ * where they have a form. */
+static int judge_kept(int step, bool twice)
+{
+    static values ins, outs;
+    tc_file *file = NULL;
+    int cases = 0, judged = 0;
+    REQUIRE(tc_file_open(ctx, CASES, &file) == TC_OK);
+    for (int i = 0; tc_file_array(file, i); i++) {
+        const tc_array *a = tc_file_array(file, i);
+        const char *end = strstr(a->name, "|model");
+        char name[200];
+        if (!end || cases++ % step) {
+            continue;
+        }
+        snprintf(name, sizeof(name), "%.*s", (int)(end - a->name), a->name);
+        collect(file, name, "in", &ins);
+        collect(file, name, "out", &outs);
+        int64_t bytes, tolerance_bytes;
+        char key[256];
+        snprintf(key, sizeof(key), "%s|tolerance", name);
+        void *model = read_array(file, a, &bytes);
+        double *tolerance = read_array(file, tc_file_find(file, key), &tolerance_bytes);
+        bool done = judge_case(name, model, (size_t)bytes, &ins, &outs, tolerance, twice);
+        CHECK_MSG(done || twice, "%s is refused: %s", name, tc_error(ctx));
+        judged += done;
+        free(model);
+        free(tolerance);
+        free_values(&ins);
+        free_values(&outs);
+    }
+    tc_file_close(file);
+    return judged;
+}
+
+TEST(kept_cases_give_their_outputs_interpreted)
+{
+    begin("interp");
+    CHECK_EQ_INT(judge_kept(1, false), 310);
+    end();
+}
+
+TEST(kept_cases_give_their_outputs_as_native_code)
+{
+    begin("cpu");
+    CHECK(judge_kept(tct_soak ? 1 : 8, false) >= 39);
+    end();
+}
+
+TEST(exported_cases_give_the_same_outputs_when_they_are_loaded_again)
+{
+    begin("interp");
+    int judged = judge_kept(1, true);
+    CHECK_MSG(judged >= 270, "%d", judged); /* others have no form, by name */
+    end();
+    io_clean();
+}
+
+/* ---- all cases, where they are ---- */
+
+static void file_values(const char *path, tc_file **file, values *v)
+{
+    int64_t bytes;
+    REQUIRE(tc_file_open(ctx, path, file) == TC_OK);
+    v->n = 0;
+    for (int i = 0; tc_file_array(*file, i) && v->n < MAX; i++) {
+        v->arrays[v->n] = tc_file_array(*file, i);
+        v->names[v->n] = v->arrays[v->n]->name;
+        v->data[v->n] = read_array(*file, v->arrays[v->n], &bytes);
+        v->n++;
+    }
+}
+
+static double number_of(const json *c, const char *key)
+{
+    const json *v = json_get(c, key);
+    return v ? v->number : 0;
+}
+
+TEST(cases_of_the_onnx_project_give_their_outputs)
+{
+    static values ins, outs;
+    char command[256], path[400];
+    int judged = 0, refused = 0;
+    if (access("../shared/onnx/cases.tar.gz", R_OK)) {
+        SKIP("../shared/onnx/cases.tar.gz is not there");
+    }
+    begin("interp");
+    snprintf(command, sizeof(command), "tar -xzf ../shared/onnx/cases.tar.gz -C %s",
+             (io_path("x"), io_dir));
+    REQUIRE(system(command) == 0);
+    io_bytes text = io_slurp(io_path("manifest.json"));
+    text.at[text.n] = 0;
+    json *manifest = json_parse((const char *)text.at);
+    REQUIRE(manifest != NULL);
+    for (const json *c = json_get(manifest, "cases")->first; c; c = c->next) {
+        const char *name = json_get(c, "name")->string;
+        const double tolerance[2] = {number_of(c, "rtol"), number_of(c, "atol")};
+        tc_file *in = NULL, *out = NULL;
+        snprintf(path, sizeof(path), "%s/%s.in.safetensors", io_dir, name);
+        file_values(path, &in, &ins);
+        snprintf(path, sizeof(path), "%s/%s.out.safetensors", io_dir, name);
+        file_values(path, &out, &outs);
+        snprintf(path, sizeof(path), "%s/%s.onnx", io_dir, name);
+        io_bytes model = io_slurp(path);
+        refused += !judge_case(name, model.at, model.n, &ins, &outs, tolerance, false);
+        judged++;
+        free(model.at);
+        free_values(&ins);
+        free_values(&outs);
+        tc_file_close(in);
+        tc_file_close(out);
+    }
+    CHECK_EQ_INT(judged, 574);
+    CHECK_EQ_INT(refused, 3); /* NonMaxSuppression */
+    json_free(manifest);
+    free(text.at);
+    end();
+    io_clean();
+}
+
+/* ---- models made here: messages of protobuf, as bytes ---- */
+
+typedef struct message { unsigned char at[4096]; size_t n; } message;
+
+static void add_varint(message *m, uint64_t v)
+{
+    for (; v >= 128; v >>= 7) {
+        m->at[m->n++] = (unsigned char)(v | 128);
+    }
+    m->at[m->n++] = (unsigned char)v;
+}
+
+static void add_number(message *m, int field, uint64_t v)
+{
+    add_varint(m, (uint64_t)field << 3);
+    add_varint(m, v);
+}
+
+static void add_bytes(message *m, int field, const void *bytes, size_t n)
+{
+    add_varint(m, (uint64_t)field << 3 | 2);
+    add_varint(m, n);
+    memcpy(m->at + m->n, bytes, n);
+    m->n += n;
+}
+
+static void add_text(message *m, int field, const char *text)
+{
+    add_bytes(m, field, text, strlen(text));
+}
+
+static void add_message(message *m, int field, const message *inner)
+{
+    add_bytes(m, field, inner->at, inner->n);
+}
+
+/* An input or output; names of sizes, "?" for numbers below. */
+static void add_info(message *graph, int field, const char *name, int type,
+                     const char *const *sizes)
+{
+    message shape = {.n = 0}, tensor = {.n = 0}, of = {.n = 0}, info = {.n = 0};
+    for (; sizes && *sizes; sizes++) {
+        message dim = {.n = 0};
+        if ((*sizes)[0] >= '0' && (*sizes)[0] <= '9') {
+            add_number(&dim, 1, (uint64_t)atoi(*sizes));
+        } else {
+            add_text(&dim, 2, *sizes);
+        }
+        add_message(&shape, 1, &dim);
+    }
+    add_number(&tensor, 1, (uint64_t)type);
+    add_message(&tensor, 2, &shape);
+    add_message(&of, 1, &tensor);
+    add_text(&info, 1, name);
+    add_message(&info, 2, &of);
+    add_message(graph, field, &info);
+}
+
+/* "Op a b > c" as a node; an attribute axis if it is not below 0. */
+static void add_node(message *graph, const char *line, int64_t axis)
+{
+    char text[200], *word;
+    message node = {.n = 0};
+    int field = 4;
+    snprintf(text, sizeof(text), "%s", line);
+    for (word = strtok(text, " "); word; word = strtok(NULL, " ")) {
+        if (*word == '>') {
+            field = 2;
+            continue;
+        }
+        add_text(&node, field, word);
+        field = field == 4 ? 1 : field;
+    }
+    add_text(&node, 3, "here");
+    if (axis >= 0) {
+        message attr = {.n = 0};
+        add_text(&attr, 1, "axis");
+        add_number(&attr, 3, (uint64_t)axis);
+        add_number(&attr, 20, 2);
+        add_message(&node, 5, &attr);
+    }
+    add_message(graph, 1, &node);
+}
+
+static void add_tensor(message *graph, const char *name, int type, int n, const void *data,
+                       size_t bytes)
+{
+    message t = {.n = 0};
+    if (n >= 0) {
+        add_number(&t, 1, (uint64_t)n);
+    }
+    add_number(&t, 2, (uint64_t)type);
+    add_text(&t, 8, name);
+    add_bytes(&t, 9, data, bytes);
+    add_message(graph, 5, &t);
+}
+
+static message model_of(const message *graph)
+{
+    message m = {.n = 0}, opset = {.n = 0};
+    add_number(&m, 1, 10);
+    add_message(&m, 7, graph);
+    add_number(&opset, 2, 21);
+    add_message(&m, 8, &opset);
+    return m;
+}
+
+static const char *const one_size[] = {"4", NULL};
+
+static tc_status load(const message *graph, const tc_onnx_options *options, tc_onnx_model **m)
+{
+    message bytes = model_of(graph);
+    return tc_onnx_load_memory(ctx, bytes.at, bytes.n, options, m);
+}
+
+TEST(an_op_that_is_not_supported_is_named_with_its_node)
+{
+    tc_onnx_model *m = NULL;
+    message g = {.n = 0};
+    begin("interp");
+    add_info(&g, 11, "x", 1, one_size);
+    add_node(&g, "Relu x > y", -1);
+    add_node(&g, "Fancy y > z", -1);
+    add_info(&g, 12, "z", 1, one_size);
+    CHECK(load(&g, NULL, &m) == TC_ERR_UNSUPPORTED);
+    CHECK(m == NULL);
+    CHECK_HAS(tc_error(ctx), "node 1 here (Fancy)");
+    CHECK_HAS(tc_error(ctx), "test_import.c");
+    end();
+}
+
+TEST(a_dtype_that_tc_lacks_is_refused_by_name)
+{
+    tc_onnx_model *m = NULL;
+    message g = {.n = 0};
+    begin("interp");
+    add_info(&g, 11, "x", 17, one_size);
+    add_node(&g, "Relu x > y", -1);
+    add_info(&g, 12, "y", 17, one_size);
+    CHECK(load(&g, NULL, &m) == TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(ctx), "FLOAT8E4M3FN");
+    end();
+}
+
+TEST(a_graph_that_is_not_in_order_is_refused)
+{
+    tc_onnx_model *m = NULL;
+    message g = {.n = 0};
+    begin("interp");
+    add_info(&g, 11, "x", 1, one_size);
+    add_node(&g, "Add x z > y", -1);
+    add_node(&g, "Relu y > z", -1);
+    add_info(&g, 12, "z", 1, one_size);
+    CHECK(load(&g, NULL, &m) == TC_ERR_IO);
+    CHECK_HAS(tc_error(ctx), "cycle");
+    end();
+}
+
+TEST(data_of_another_length_than_its_sizes_is_refused)
+{
+    tc_onnx_model *m = NULL;
+    message g = {.n = 0};
+    float three[3] = {1, 2, 3};
+    begin("interp");
+    add_tensor(&g, "w", 1, 4, three, sizeof(three));
+    add_info(&g, 12, "w", 1, one_size);
+    CHECK(load(&g, NULL, &m) == TC_ERR_IO);
+    CHECK_HAS(tc_error(ctx), "12 bytes");
+    end();
+}
+
+TEST(a_shape_that_follows_from_an_input_wants_its_value)
+{
+    static const char *const list[] = {"2", NULL};
+    static const int64_t shape[] = {2, 2}, two = 2, four = 4;
+    tc_onnx_model *m = NULL;
+    message g = {.n = 0};
+    begin("interp");
+    add_info(&g, 11, "x", 1, one_size);
+    add_info(&g, 11, "shape", 7, list);
+    add_node(&g, "Reshape x shape > y", -1);
+    add_info(&g, 12, "y", 1, NULL);
+    CHECK(load(&g, NULL, &m) == TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(ctx), "input shape");
+    tc_onnx_input told[] = {{"shape", 1, &two, shape}, {"x", 1, &four, NULL}};
+    tc_onnx_options o = {.inputs = told, .n_inputs = 2};
+    REQUIRE(load(&g, &o, &m) == TC_OK);
+    CHECK_EQ_INT(m->n_inputs, 1); /* the shape is a constant now */
+    CHECK_STR(m->input_names[0], "x");
+    CHECK_EQ_INT(tc_rank(m->outputs[0]), 2);
+    tc_onnx_free(m);
+    end();
+}
+
+/* y = reshape(x, [n / 2, 2 m]) by Shape, Gather, Div, Mul and Concat; z = sum of y along axis 1. */
+static message halved(void)
+{
+    static const char *const sizes[] = {"n", "m", NULL}, *const open[] = {"p", "q", NULL};
+    const int64_t zero = 0, one = 1, two = 2;
+    message g = {.n = 0};
+    add_info(&g, 11, "x", 1, sizes);
+    add_tensor(&g, "zero", 7, 1, &zero, 8);
+    add_tensor(&g, "one", 7, 1, &one, 8);
+    add_tensor(&g, "two", 7, 1, &two, 8);
+    add_node(&g, "Shape x > s", -1);
+    add_node(&g, "Gather s zero > n", 0);
+    add_node(&g, "Gather s one > m", 0);
+    add_node(&g, "Div n two > p", -1);
+    add_node(&g, "Mul m two > q", -1);
+    add_node(&g, "Concat p q > to", 0);
+    add_node(&g, "Reshape x to > y", -1);
+    add_info(&g, 12, "y", 1, open);
+    return g;
+}
+
+TEST(shape_arithmetic_with_symbolic_sizes_leaves_one_program)
+{
+    tc_onnx_model *m = NULL;
+    message g = halved();
+    begin("interp");
+    tc_onnx_size even[] = {{"n", tc_dim_mul(TC_DIM("pairs", 1, 100), 2)}};
+    tc_onnx_options o = {.sizes = even, .n_sizes = 1, .largest = 50};
+    CHECK_MSG(load(&g, &o, &m) == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(m != NULL);
+    tc_program *f = NULL;
+    REQUIRE(tc_compile_fn(TC_TENSORS_N(m->inputs, 1), TC_TENSORS_N(m->outputs, 1), NULL, &f) ==
+            TC_OK);
+    for (int n = 2; n <= 6; n += 2) {
+        float x[18], y[18];
+        for (int i = 0; i < n * 3; i++) {
+            x[i] = (float)i;
+        }
+        tc_bufs in = TC_BUFS(TC_BUF_ND(x, n, 3));
+        CHECK_EQ_INT(tc_output_size(f, in, 0, 0), n / 2);
+        CHECK_EQ_INT(tc_output_size(f, in, 0, 1), 6);
+        CHECK_MSG(tc_run(f, in, TC_BUFS(TC_BUF(y, n * 3))) == TC_OK, "%s", tc_error(f));
+        CHECK(!memcmp(x, y, sizeof(*x) * (size_t)(n * 3)));
+    }
+    tc_program_free(f);
+    tc_onnx_free(m);
+    end();
+}
+
+TEST(initializers_become_parameters_with_gradients)
+{
+    const float w[] = {1, 2, 3, 4};
+    tc_onnx_model *m = NULL;
+    message g = {.n = 0};
+    begin("interp");
+    add_info(&g, 11, "x", 1, one_size);
+    add_tensor(&g, "w", 1, 4, w, sizeof(w));
+    add_node(&g, "Mul x w > y", -1);
+    add_info(&g, 12, "y", 1, one_size);
+    tc_onnx_options o = {.parameters = true};
+    REQUIRE(load(&g, &o, &m) == TC_OK);
+    REQUIRE(m->n_parameters == 1);
+    CHECK_STR(tc_name_of(m->parameters[0]), "w");
+    tc_tensor loss = tc_sum(m->outputs[0], TC_ALL, false), grad;
+    REQUIRE(tc_grad(loss, m->parameters, 1, &grad) == TC_OK);
+    tc_program *f = NULL;
+    REQUIRE(tc_compile(grad, &f) == TC_OK);
+    float x[] = {5, 6, 7, 8}, got[4];
+    REQUIRE(tc_run(f, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(got, 4))) == TC_OK);
+    CHECK(!memcmp(x, got, sizeof(x)));
+    tc_program_free(f);
+    tc_onnx_free(m);
+    end();
+}
+
+/* The tensor says that its data is 16 bytes from offset 0 of `place`. */
+static message external(const char *place)
+{
+    message g = {.n = 0}, t = {.n = 0}, entry = {.n = 0};
+    add_number(&t, 1, 4);
+    add_number(&t, 2, 1);
+    add_text(&t, 8, "w");
+    add_text(&entry, 1, "location");
+    add_text(&entry, 2, place);
+    add_message(&t, 13, &entry);
+    add_number(&t, 14, 1);
+    add_message(&g, 5, &t);
+    add_info(&g, 12, "w", 1, one_size);
+    return g;
+}
+
+TEST(external_data_is_read_from_the_models_directory_alone)
+{
+    const float w[] = {1, 2, 3, 4};
+    float got[4] = {0};
+    tc_onnx_model *m = NULL;
+    begin("interp");
+    message g = external("w.bin"), model = model_of(&g);
+    io_spill(io_path("net.onnx"), model.at, model.n);
+    CHECK(tc_onnx_load(ctx, io_path("net.onnx"), NULL, &m) == TC_ERR_IO);
+    io_spill(io_path("w.bin"), w, 12);
+    CHECK(tc_onnx_load(ctx, io_path("net.onnx"), NULL, &m) == TC_ERR_IO);
+    CHECK_HAS(tc_error(ctx), "16 bytes");
+    io_spill(io_path("w.bin"), w, 16);
+    CHECK_MSG(tc_onnx_load(ctx, io_path("net.onnx"), NULL, &m) == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(m != NULL);
+    CHECK(tc_read(m->outputs[0], got, 4) == TC_OK && !memcmp(w, got, 16));
+    tc_onnx_free(m);
+    m = NULL;
+    static const char *const outside[] = {"../w.bin", "/etc/passwd", "a/../../w.bin", ".."};
+    for (int i = 0; i < TCI_COUNT(outside); i++) {
+        g = external(outside[i]);
+        model = model_of(&g);
+        io_spill(io_path("net.onnx"), model.at, model.n);
+        CHECK(tc_onnx_load(ctx, io_path("net.onnx"), NULL, &m) == TC_ERR_IO);
+        CHECK_HAS(tc_error(ctx), "outside");
+    }
+    CHECK(tc_onnx_load_memory(ctx, model.at, model.n, NULL, &m) == TC_ERR_UNSUPPORTED);
+    end();
+    io_clean();
+}
+
+TEST(bad_calls_are_refused)
+{
+    tc_onnx_model *m = NULL;
+    begin("interp");
+    CHECK(tc_onnx_load(ctx, "no such file", NULL, &m) == TC_ERR_IO);
+    CHECK_HAS(tc_error(ctx), "no such file");
+    CHECK(tc_onnx_load(ctx, NULL, NULL, &m) == TC_ERR_IO);
+    CHECK(tc_onnx_load(ctx, "x", NULL, NULL) == TC_ERR_ARGUMENT);
+    CHECK(tc_onnx_load(NULL, "x", NULL, &m) == TC_ERR_HANDLE);
+    CHECK(tc_onnx_load(ctx, "tests", NULL, &m) == TC_ERR_IO);
+    CHECK(tc_onnx_load_memory(ctx, NULL, 10, NULL, &m) == TC_ERR_IO);
+    CHECK(tc_onnx_op_name(-1) == NULL && tc_onnx_op_how(10000) == NULL);
+    end();
+}
+
+TEST(rows_are_in_the_order_in_which_they_are_searched)
+{
+    for (int i = 1; tc_onnx_op_name(i); i++) {
+        CHECK_MSG(strcmp(tc_onnx_op_name(i - 1), tc_onnx_op_name(i)) < 0, "%s", tc_onnx_op_name(i));
+    }
+}
+
+/* Whatever the bytes are, a status comes back; models that are still good are built. */
+TEST(damaged_models_are_refused_or_are_graphs)
+{
+    tc_file *file = NULL;
+    int rounds = tct_soak ? 400 : 12, refused = 0, built = 0;
+    begin("interp");
+    REQUIRE(tc_file_open(ctx, CASES, &file) == TC_OK);
+    for (int i = 0; tc_file_array(file, i); i++) {
+        const tc_array *a = tc_file_array(file, i);
+        if (!strstr(a->name, "|model")) {
+            continue;
+        }
+        int64_t n;
+        unsigned char *bytes = read_array(file, a, &n), *copy = malloc((size_t)n);
+        for (int r = 0; r < rounds; r++) {
+            tc_onnx_model *m = NULL;
+            size_t length = (size_t)n;
+            memcpy(copy, bytes, (size_t)n);
+            for (int k = (int)(tct_random() % 4); k >= 0; k--) {
+                copy[tct_random() % (uint64_t)n] = (unsigned char)tct_random();
+            }
+            length = r % 3 == 0 ? (size_t)(tct_random() % (uint64_t)n) : length;
+            REQUIRE(tc_scope_begin(ctx) == TC_OK);
+            tc_onnx_options o = {.largest = 8};
+            tc_status status = tc_onnx_load_memory(ctx, copy, length, &o, &m);
+            CHECK_MSG(status != TC_ERR_INTERNAL, "%s: %s", a->name, tc_error(ctx));
+            CHECK((status == TC_OK) == (m != NULL));
+            built += status == TC_OK;
+            refused += status != TC_OK;
+            tc_onnx_free(m);
+            CHECK(tc_scope_end(ctx) == TC_OK);
+        }
+        free(bytes);
+        free(copy);
+    }
+    CHECK(refused > built / 4 && built > 100);
+    tc_file_close(file);
+    end();
+}
+
+TEST_MAIN
