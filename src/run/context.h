@@ -227,6 +227,7 @@ struct tc_call {
     char *strided;             /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
     void **check_inputs;       /* of a checked run (debug/check.h), or NULL */
+    int check_kind, check_step; /* what its check found; 0: nothing */
     bool unclean;              /* `faults` may hold something of an earlier run */
     int32_t cancelled;         /* atomic: tc_call_cancel was called, and no run ended since */
     tc_status broke;           /* TC_OK, or why a collective of this run failed */
@@ -455,6 +456,7 @@ enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */
 TCI_FN tc_status tci_collectives_make(const tci_request *r, const tc_options *o,
                                       tci_collectives **out);
 TCI_FN void tci_collectives_free(tci_collectives *l);
+/* ---- run/together.c ---- */
 /* Around a run of a program that has collectives: takes the communicators and, before the first
  * run, compares the programs of all ranks; gives them back. The text of a failure is in c->last. */
 TCI_FN tc_status tci_collectives_begin(tc_call *c);
@@ -469,9 +471,6 @@ TCI_FN void tci_collectives_chain(tci_scratch *s, tc_launch *launches, int n);
 TCI_FN tc_status tci_collectives_finish(tc_call *c);
 /* One of the steps of a collective. */
 TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step);
-/* ---- run/execute.c, for debug/check.c ---- */
-TCI_FN void tci_call_launch_step(tc_call *c, const tci_run_step *step); /* on the host */
-TCI_FN tc_status tci_walk_launch_one(tc_call *c, int step);             /* on the device */
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */

@@ -211,7 +211,7 @@ TEST(buckets_start_while_gradients_are_computed_and_are_waited_for_late)
     FILE *said = tmpfile(); /* what tc_explain says of buckets */
     static char told[1 << 16];
     REQUIRE(said != NULL);
-    tc_explain(f, said);
+    CHECK_EQ_INT(tc_explain_as(f, said, &(tc_explain_options){.all = true}), TC_OK);
     rewind(said);
     told[fread(told, 1, sizeof(told) - 1, said)] = 0;
     fclose(said);
