@@ -169,7 +169,8 @@ static char *report_of(tc_ctx *ctx, bool as_json)
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
     REQUIRE(out);
-    CHECK_EQ_INT(as_json ? tc_recompile_report_json(ctx, out) : tc_recompile_report(ctx, out), TC_OK);
+    CHECK_EQ_INT(as_json ? tc_recompile_report_json(ctx, out) : tc_recompile_report(ctx, out),
+                 TC_OK);
     fclose(out);
     return text;
 }
