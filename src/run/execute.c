@@ -64,8 +64,9 @@ static tc_status tci_walk_judge(tc_call *c, tc_status status)
     if (TCI_UNLIKELY(status == TC_ERR_CANCELLED)) {
         return tci_call_refuse(c, status, "the run was cancelled before it ended");
     }
-    if (TCI_UNLIKELY(status == TC_ERR_MEMORY && tci_device_memory_text()[0])) {
-        return tci_call_refuse(c, status, "%s", tci_device_memory_text());
+    const char *memory = TCI_UNLIKELY(status == TC_ERR_MEMORY) ? tci_device_memory_text() : "";
+    if (TCI_UNLIKELY(memory[0])) {
+        return tci_call_refuse(c, status, "%s", memory);
     }
     if (TCI_UNLIKELY(status == TC_ERR_CHECK || (status && !device))) {
         return status; /* debug/check.c has told why */
