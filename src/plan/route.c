@@ -4,8 +4,7 @@
  * In: a CONTRACT of the rewritten graph. Out: the nodes of its route, with operands stored where
  * that route reads them often. The one idea: the rows that fit, which follows from
  * shapes and the kind of machine, give the association class, the first one of tci_sums; of the
- * rows of that class the cheapest by the model is built, and the others are reported with their
- * prices (tc_explain).
+ * rows of that class the cheapest by the model is built, and the others are reported with their prices (tc_explain).
  * A line of the file of forced schedules may name another row of the class. */
 #include "../kernel/matrix.h"
 #include "route.h"

@@ -57,8 +57,7 @@ struct tci_route {
 
 /* Contraction n as the nodes of the route that is taken. */
 TCI_FN tci_node *tci_route_contract(const tci_algo *a, tci_node *n);
-/* All rows up to class `last` that fit, with their costs, and the cheapest one of the first of
- * their
+/* All rows up to class `last` that fit, with their costs, and the cheapest one of the first of their
  * classes. */
 typedef struct tci_route_choice { tci_offer *offers; int n, best; } tci_route_choice;
 TCI_FN tci_route_choice tci_route_choose(const tci_algo *a, tci_node *n, const tci_contraction *c,

@@ -1,5 +1,4 @@
-/* tests/onnx/test_export.c - graphs of tc as ONNX models, run by onnxruntime, which shares no
- * code with
+/* tests/onnx/test_export.c - graphs of tc as ONNX models, run by onnxruntime, which shares no code with
  * tc. Needs a Python with onnxruntime: TC_TEST_PYTHON, build/venv/bin/python (.ci/run makes it) or
  * python3; else those tests are skipped. */
 #define TC_DYNAMIC_SHAPES
@@ -70,8 +69,7 @@ static tc_tensor numbers(int i, tc_dtype dtype, int rank, const int64_t *sizes)
 
 typedef void (*network)(const tc_tensor *x, tc_tensor *y);
 
-/* y of x, by tc and by onnxruntime: both from the values of `numbers`. sizes[i]: of input i, its
- * rank
+/* y of x, by tc and by onnxruntime: both from the values of `numbers`. sizes[i]: of input i, its rank
  * first; symbolic: axis 0 of all is one TC_DIM in the model. */
 static void compare(network build, int n_in, const int64_t (*sizes)[6], int n_out, bool symbolic)
 {
