@@ -2,12 +2,10 @@
  * Usage: 29_onnx [FOLDER [file ...]].
  *
  * FOLDER has model.onnx and config.min.json as the PyPI package magika (Google, Apache 2.0) has
- * them
- * in magika/models/standard_v3_3; `make data` puts them into data/magika, which is also where
- * they are
- * looked for. Without them nothing is read, and the example says so. tc_onnx_load makes tensors
- * of the
- * model, batch size and all; one program then names a file from its first and last 1,024 bytes.
+ * them in magika/models/standard_v3_3; `make data` puts them into data/magika, which is also where
+ * they are looked for. Without them nothing is read, and the example says so. tc_onnx_load makes
+ * tensors of the model, batch size and all; one program then names a file from its first and last
+ * 1,024 bytes.
  *
  * Build, from the project's root: cc -O2 -I. examples/29_onnx.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION

@@ -415,7 +415,7 @@ TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end,
         tc_status status = tci_checker_step(c, i, launch, &found);
         if (status) {
             return status == TC_ERR_MEMORY
-                       ? tci_checker_refuse(c, status, "out of memory: copies of a kernel's operands")
+                       ? tci_checker_refuse(c, status, "no memory to copy a kernel's operands")
                        : status;
         }
         if (found.kind) {

@@ -135,8 +135,8 @@ typedef struct tci_profile_process {
     int64_t pid;               /* and its process: a child made by fork writes no trace */
     pthread_key_t key;
     bool has_key;
-    /* Set by debug/profile.c: the number of a program in the profile that records (0: no memory), and
-     * the line of a kernel that ran. */
+    /* Set by debug/profile.c: the number of a program in the profile that records (0: no memory),
+     * and the line of a kernel that ran. */
     uint32_t (*note)(struct tc_program *f);
     void (*log)(const struct tc_program *f, int step, int64_t ns);
 } tci_profile_process;

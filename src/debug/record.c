@@ -9,8 +9,8 @@
  *
  * Rings belong to threads and stay until the process ends: a thread that dies leaves its ring to
  * the next one that asks. `busy` keeps a ring while its thread writes: the thread sets it and then
- * looks whether the profile is on; who ends the profile turns it off and then waits for `busy`. What
- * needs the rooms above (names of programs) is called through tci_profile_process. */
+ * looks whether the profile is on; who ends the profile turns it off and then waits for `busy`.
+ * What needs the rooms above (names of programs) is called through tci_profile_process. */
 #include "profile.h"
 
 #include <string.h>

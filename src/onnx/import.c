@@ -395,7 +395,9 @@ static tc_onnx_model *tci_ox_pack(const tci_ox_op *o, const tci_ox_result *r)
             out->axes[j] = v->axis;
         }
     }
-    memcpy(out->parameters, m->parameters, sizeof(tc_tensor) * (size_t)m->n_parameters);
+    if (m->n_parameters) {
+        memcpy(out->parameters, m->parameters, sizeof(tc_tensor) * (size_t)m->n_parameters);
+    }
     return out;
 }
 

@@ -1,6 +1,6 @@
-/* tests/onnx/test_export.c - graphs of tc as ONNX models, run by onnxruntime, which shares no code with
- * tc. Needs a Python with onnxruntime: TC_TEST_PYTHON, build/venv/bin/python (.ci/run makes it) or
- * python3; else those tests are skipped. */
+/* tests/onnx/test_export.c - graphs of tc as ONNX models, run by onnxruntime, which shares no
+ * code with tc. Needs a Python with onnxruntime: TC_TEST_PYTHON, build/venv/bin/python (.ci/run
+ * makes it) or python3; else those tests are skipped. */
 #define TC_DYNAMIC_SHAPES
 #include "inside.h"
 
@@ -69,8 +69,8 @@ static tc_tensor numbers(int i, tc_dtype dtype, int rank, const int64_t *sizes)
 
 typedef void (*network)(const tc_tensor *x, tc_tensor *y);
 
-/* y of x, by tc and by onnxruntime: both from the values of `numbers`. sizes[i]: of input i, its rank
- * first; symbolic: axis 0 of all is one TC_DIM in the model. */
+/* y of x, by tc and by onnxruntime: both from the values of `numbers`. sizes[i]: of input i, its
+ * rank first; symbolic: axis 0 of all is one TC_DIM in the model. */
 static void compare(network build, int n_in, const int64_t (*sizes)[6], int n_out, bool symbolic)
 {
     tc_tensor leaves[4], values[4], from_leaves[8] = {{0}}, from_values[8] = {{0}};
@@ -135,9 +135,11 @@ TEST(a_perceptron_of_any_batch_runs_elsewhere)
 static void convolutions(const tc_tensor *x, tc_tensor *y)
 {
     tc_tensor w = tc_mul(tc_randn(ctx, 1, TC_F32, 8, 3, 3, 3), 0.3);
-    tc_tensor v = tc_mul(tc_randn(ctx, 2, TC_F32, 8, 1, 3, 3), 0.3), b = tc_randn(ctx, 3, TC_F32, 8);
+    tc_tensor v = tc_mul(tc_randn(ctx, 2, TC_F32, 8, 1, 3, 3), 0.3);
+    tc_tensor b = tc_randn(ctx, 3, TC_F32, 8);
     REQUIRE(tc_eval_many(TC_TENSORS(w, v, b)) == TC_OK);
-    tc_conv strided = {.stride = {2, 2}, .padding = {1, 1}}, deep = {.padding = {1, 1}, .groups = 8};
+    tc_conv strided = {.stride = {2, 2}, .padding = {1, 1}};
+    tc_conv deep = {.padding = {1, 1}, .groups = 8};
     tc_tensor h = tc_relu(tc_conv2d(x[0], w, b, &strided));
     h = tc_hardswish(tc_conv2d(h, v, TC_NONE, &deep));
     y[0] = tc_max_pool2d(h, &(tc_pool){.kernel = {2, 2}});
@@ -205,7 +207,8 @@ TEST(a_training_step_runs_elsewhere)
 TEST(weights_go_to_a_file_of_their_own)
 {
     begin();
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 40), w = tc_randn(ctx, 1, TC_F32, 40, 40), got, want;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 40), w = tc_randn(ctx, 1, TC_F32, 40, 40);
+    tc_tensor got, want;
     REQUIRE(tc_eval(w) == TC_OK);
     tc_onnx_export how = {.external = true};
     tc_onnx_model *m = NULL;

@@ -703,6 +703,132 @@ TEST(rows_are_in_the_order_in_which_they_are_searched)
     }
 }
 
+/* ---- control flow whose conditions only a run knows ---- */
+
+static const char *const no_sizes[] = {NULL};
+
+/* A graph as an attribute of the last node that is being made. */
+static void add_body(message *node, const char *name, const message *body)
+{
+    message attr = {.n = 0};
+    add_text(&attr, 1, name);
+    add_message(&attr, 6, body);
+    add_number(&attr, 20, 5);
+    add_message(node, 5, &attr);
+}
+
+TEST(an_if_that_a_run_decides_reads_values_around_it)
+{
+    tc_onnx_model *m = NULL;
+    message g = {.n = 0}, yes = {.n = 0}, no = {.n = 0}, node = {.n = 0};
+    begin("interp");
+    add_info(&g, 11, "c", 9, no_sizes);
+    add_info(&g, 11, "x", 1, one_size);
+    add_node(&g, "Neg x > minus", -1);
+    add_node(&yes, "Add x x > a", -1);
+    add_info(&yes, 12, "a", 1, one_size);
+    add_node(&no, "Mul minus x > b", -1);
+    add_info(&no, 12, "b", 1, one_size);
+    add_text(&node, 1, "c");
+    add_text(&node, 2, "y");
+    add_text(&node, 4, "If");
+    add_body(&node, "then_branch", &yes);
+    add_body(&node, "else_branch", &no);
+    add_message(&g, 1, &node);
+    add_info(&g, 12, "y", 1, one_size);
+    CHECK_MSG(load(&g, NULL, &m) == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(m != NULL);
+    CHECK_EQ_INT(m->n_inputs, 2);
+    tc_program *f = NULL;
+    REQUIRE(tc_compile_fn(TC_TENSORS_N(m->inputs, 2), TC_TENSORS_N(m->outputs, 1), NULL, &f) ==
+            TC_OK);
+    for (int i = 0; i < 2; i++) {
+        bool c = i == 0;
+        float x[] = {1, 2, 3, 4}, y[4];
+        CHECK(tc_run(f, TC_BUFS(TC_BUF(&c, 1), TC_BUF(x, 4)), TC_BUFS(TC_BUF(y, 4))) == TC_OK);
+        for (int j = 0; j < 4; j++) {
+            CHECK(y[j] == (c ? 2 * x[j] : -x[j] * x[j]));
+        }
+    }
+    tc_program_free(f);
+    tc_onnx_free(m);
+    end();
+}
+
+/* while (v < limit) v += v, at most `most` times. */
+static message doubling(void)
+{
+    message g = {.n = 0}, body = {.n = 0}, node = {.n = 0};
+    const int64_t always = 1;
+    add_info(&g, 11, "most", 7, no_sizes);
+    add_info(&g, 11, "v", 1, no_sizes);
+    add_info(&g, 11, "limit", 1, no_sizes);
+    add_tensor(&g, "go", 9, -1, &always, 1);
+    add_info(&body, 11, "i", 7, no_sizes);
+    add_info(&body, 11, "goes", 9, no_sizes);
+    add_info(&body, 11, "was", 1, no_sizes);
+    add_node(&body, "Add was was > now", -1);
+    add_node(&body, "Less now limit > more", -1);
+    add_info(&body, 12, "more", 9, no_sizes);
+    add_info(&body, 12, "now", 1, no_sizes);
+    add_text(&node, 1, "most");
+    add_text(&node, 1, "go");
+    add_text(&node, 1, "v");
+    add_text(&node, 2, "y");
+    add_text(&node, 4, "Loop");
+    add_body(&node, "body", &body);
+    add_message(&g, 1, &node);
+    add_info(&g, 12, "y", 1, no_sizes);
+    return g;
+}
+
+TEST(a_loop_ends_by_its_condition_or_by_its_count)
+{
+    static const float limits[] = {100, 100, 3};
+    static const int64_t counts[] = {50, 4, 50};
+    static const float expected[] = {128, 16, 4};
+    tc_onnx_model *m = NULL;
+    message g = doubling();
+    begin("interp");
+    CHECK_MSG(load(&g, NULL, &m) == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(m != NULL);
+    tc_program *f = NULL;
+    REQUIRE(tc_compile_fn(TC_TENSORS_N(m->inputs, 3), TC_TENSORS_N(m->outputs, 1), NULL, &f) ==
+            TC_OK);
+    for (int i = 0; i < 3; i++) {
+        float one = i == 2 ? 2 : 1, y = 0;
+        tc_bufs in = TC_BUFS(TC_BUF(&counts[i], 1), TC_BUF(&one, 1), TC_BUF(&limits[i], 1));
+        CHECK_MSG(tc_run(f, in, TC_BUFS(TC_BUF(&y, 1))) == TC_OK, "%s", tc_error(f));
+        CHECK_MSG(y == expected[i], "%g", (double)y);
+    }
+    tc_program_free(f);
+    tc_onnx_free(m);
+    end();
+}
+
+TEST(a_body_that_is_wrong_is_named)
+{
+    tc_onnx_model *m = NULL;
+    message g = {.n = 0}, yes = {.n = 0}, no = {.n = 0}, node = {.n = 0};
+    begin("interp");
+    add_info(&g, 11, "c", 9, no_sizes);
+    add_info(&g, 11, "x", 1, one_size);
+    add_node(&yes, "Fancy x > a", -1);
+    add_info(&yes, 12, "a", 1, one_size);
+    add_node(&no, "Neg x > b", -1);
+    add_info(&no, 12, "b", 1, one_size);
+    add_text(&node, 1, "c");
+    add_text(&node, 2, "y");
+    add_text(&node, 4, "If");
+    add_body(&node, "then_branch", &yes);
+    add_body(&node, "else_branch", &no);
+    add_message(&g, 1, &node);
+    add_info(&g, 12, "y", 1, one_size);
+    CHECK(load(&g, NULL, &m) == TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(ctx), "(Fancy)");
+    end();
+}
+
 /* Whatever the bytes are, a status comes back; models that are still good are built. */
 TEST(damaged_models_are_refused_or_are_graphs)
 {
