@@ -7407,7 +7407,7 @@ static bool tci_halves_fits(tci_offer *o)
     tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
                                     h.n->n_attr + 2, tci_halves_labels(&h));
     tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
-    *choice = tci_route_choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
+    *choice = o->a->router->choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
     o->found = choice;
     return choice->n > 0;
 }
@@ -7714,17 +7714,9 @@ TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
 /* plan/block_routes.c - the rows of the table of routes that only machines of blocks of threads
  * have.
  *
- * In: nothing. Out: those rows, which plan/route.c weighs with its own, and the cost of copies. */
+ * In: nothing. Out: those rows, which plan/route.c weighs with its own. */
 
 #include <string.h>
-
-TCI_BLOCK_FN double tci_route_copies_ns(const tci_offer *o, tci_route_by by)
-{
-    tci_route_work work = tci_route_work_of(o, by);
-    work.bytes += 2 * (o->c->in[0].bytes + o->c->in[1].bytes);
-    work.launches += 2;
-    return tci_route_ns(o, work);
-}
 
 TCI_FN int tci_block_routes(const tci_route **rows)
 {

@@ -6480,7 +6480,9 @@ static tc_onnx_model *tci_ox_pack(const tci_ox_op *o, const tci_ox_result *r)
             out->axes[j] = v->axis;
         }
     }
-    memcpy(out->parameters, m->parameters, sizeof(tc_tensor) * (size_t)m->n_parameters);
+    if (m->n_parameters) {
+        memcpy(out->parameters, m->parameters, sizeof(tc_tensor) * (size_t)m->n_parameters);
+    }
     return out;
 }
 
@@ -6826,9 +6828,9 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
  * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
  * weights, each complete or not at all.
  *
- * The one idea: every op leaves as one node or a few by the switch of tci_ox_leave, which has no
- * default; composites that have an ONNX operator of the same meaning leave as that, others as what
- * they expand into. Elementwise ops without an operator leave as the formula of their row. */
+ * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
+ * composites that have an ONNX operator of the same meaning leave as that, others as what they
+ * expand into. Elementwise ops without an operator leave as the formula of their row. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -6865,7 +6867,9 @@ static void tci_ox_set_name(tci_ox_out_graph *g, const tci_node *n, const char *
     if (n->id >= g->n_names) {
         uint32_t room = n->id * 2 + 64;
         const char **names = TCI_NEW_ARRAY(&g->s, const char *, room);
-        memcpy(names, g->names, sizeof(*names) * g->n_names);
+        if (g->n_names) {
+            memcpy(names, g->names, sizeof(*names) * g->n_names);
+        }
         g->names = names;
         g->n_names = room;
     }
@@ -7383,6 +7387,61 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 
 /* ---- all ops ---- */
 
+/* How each special and composite op leaves: "": as nodes, in tci_ox_special_out or
+ * tci_ox_composite_out; TCI_OX_EXPANDS: as what it expands into; else why it does not. A row of
+ * ops/table.h that is not here does not compile. */
+#define TCI_OX_EXPANDS "expands"
+#define TCI_OX_WAY_INPUT "an input that is not among those given"
+#define TCI_OX_WAY_DATA ""
+#define TCI_OX_WAY_LITERAL ""
+#define TCI_OX_WAY_CONST ""
+#define TCI_OX_WAY_IOTA ""
+#define TCI_OX_WAY_RANDOM "random numbers are tc's own"
+#define TCI_OX_WAY_WHERE ""
+#define TCI_OX_WAY_CAST ""
+#define TCI_OX_WAY_BITCAST "BitCast is of opset 26"
+#define TCI_OX_WAY_RESHAPE ""
+#define TCI_OX_WAY_PERMUTE ""
+#define TCI_OX_WAY_EXPAND ""
+#define TCI_OX_WAY_SLICE ""
+#define TCI_OX_WAY_PAD ""
+#define TCI_OX_WAY_CAT ""
+#define TCI_OX_WAY_WINDOW ""
+#define TCI_OX_WAY_GATHER ""
+#define TCI_OX_WAY_SCAN ""
+#define TCI_OX_WAY_TOPK ""
+#define TCI_OX_WAY_SCATTER ""
+#define TCI_OX_WAY_SEGMENT "only plans have it"
+#define TCI_OX_WAY_CONTRACT ""
+#define TCI_OX_WAY_BOUND "repetitions are not exported"
+#define TCI_OX_WAY_REPEAT "repetitions are not exported"
+#define TCI_OX_WAY_RESULT "repetitions are not exported"
+#define TCI_OX_WAY_CUSTOM "an op of the user's own"
+#define TCI_OX_WAY_BARRIER ""
+#define TCI_OX_WAY_ASSIGN "an effect"
+#define TCI_OX_WAY_SOFTMAX ""
+#define TCI_OX_WAY_LOG_SOFTMAX ""
+#define TCI_OX_WAY_MEAN ""
+#define TCI_OX_WAY_LAYER_NORM ""
+#define TCI_OX_WAY_CROSS_ENTROPY TCI_OX_EXPANDS
+#define TCI_OX_WAY_LU TCI_OX_EXPANDS
+#define TCI_OX_WAY_SOLVE TCI_OX_EXPANDS
+#define TCI_OX_WAY_SOLVE_TRIANGULAR TCI_OX_EXPANDS
+#define TCI_OX_WAY_CHOLESKY TCI_OX_EXPANDS
+#define TCI_OX_WAY_STOP_GRADIENT ""
+#define TCI_OX_WAY_WITH_DERIVATIVE ""
+
+/* Of a special or composite op. */
+static const char *tci_ox_way_of(int op)
+{
+    static const char *const ways[] = {
+#define TCI_ROW(id, ...) [TCI_OP_##id - TCI_OP_REDUCE_END] = TCI_OX_WAY_##id,
+        TCI_SPECIAL_OPS(TCI_ROW) TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return ways[op - TCI_OP_REDUCE_END];
+}
+
 static const char *tci_ox_layer_norm_out(tci_ox_out_graph *g, const tci_node *n,
                                          const char *const *in)
 {
@@ -7454,15 +7513,6 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
     case TCI_OP_SCATTER: return tci_ox_scatter_out(g, n, in);
     case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in[0], in[1]);
     case TCI_OP_BARRIER: return in[0];
-    case TCI_OP_INPUT: tci_ox_refuse(g, n, "an input that is not among those given"); return NULL;
-    case TCI_OP_RANDOM: tci_ox_refuse(g, n, "random numbers are tc's own"); return NULL;
-    case TCI_OP_BITCAST: tci_ox_refuse(g, n, "BitCast is of opset 26"); return NULL;
-    case TCI_OP_SEGMENT:
-    case TCI_OP_BOUND:
-    case TCI_OP_REPEAT:
-    case TCI_OP_RESULT: tci_ox_refuse(g, n, "repetitions are not exported"); return NULL;
-    case TCI_OP_CUSTOM: tci_ox_refuse(g, n, "an op of the user's own"); return NULL;
-    case TCI_OP_ASSIGN: tci_ox_refuse(g, n, "an effect"); return NULL;
     default: return NULL;
     }
 }
@@ -7479,7 +7529,8 @@ static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, 
     case TCI_OP_ALL: return tci_ox_any_out(g, "ReduceMin", n, x);
     case TCI_OP_DEVSQ: return tci_ox_devsq_out(g, n, x);
     case TCI_OP_ARGMAX: return tci_ox_arg_out(g, "ArgMax", n, x);
-    default: return tci_ox_arg_out(g, "ArgMin", n, x);
+    case TCI_OP_ARGMIN: return tci_ox_arg_out(g, "ArgMin", n, x);
+    default: return NULL; /* a row without a form */
     }
 }
 
@@ -7488,7 +7539,10 @@ static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, 
 /* What n is computed from: its operands, or what it expands into. */
 static void tci_ox_leave(tci_ox_out_graph *g, tci_node *n, const char *const *in)
 {
-    const char *made;
+    const char *made, *way = n->op >= TCI_OP_REDUCE_END ? tci_ox_way_of(n->op) : "";
+    if (*way && strcmp(way, TCI_OX_EXPANDS) && !tci_node_is_value(n)) {
+        tci_ox_refuse(g, n, way);
+    }
     if (tci_node_is_value(n)) { /* evaluated already: a constant */
         made = tci_ox_memory(g, n);
     } else if (tci_op_is_ew(n->op)) {

@@ -3,9 +3,10 @@
  *
  *     price [PROGRAMS] [--first SEED] [--blocks] [--list] [--backend NAME] [--all] [--json]
  *
- * Default: 60 programs. One is random movement (pads, concatenations, slices with steps, upsampling,
- * transposes, reversals, rolls, gathers) of random images with element-wise ops between, then
- * stored, summed along an axis or normalized; --blocks: random blocks of layers (blocks.h). All
+ * Default: 60 programs. One is random movement (pads, concatenations, slices with steps,
+ * upsampling, transposes, reversals, rolls, gathers) of random images with element-wise ops
+ * between, then stored, summed along an axis or normalized; --blocks: random blocks of layers
+ * (blocks.h). All
  * kernels of a program are measured where they run, on one thread or on the device, and the best of
  * several runs counts. The model has a nominal clock, so a row's figure is the part of its kernels
  * whose ratio is within a factor 2 of the median over all kernels. --list: also kernels that the
@@ -66,7 +67,8 @@ static void call(int i, void *const *buffers, const int64_t *literals, int64_t *
 }
 
 /* A host function for each place of `functions`, as a program calls its kernels by address. */
-#define EACH8(make, d) make(d##0) make(d##1) make(d##2) make(d##3) make(d##4) make(d##5) make(d##6) make(d##7)
+#define EACH8(make, d)                                                                             \
+    make(d##0) make(d##1) make(d##2) make(d##3) make(d##4) make(d##5) make(d##6) make(d##7)
 #define EACH64(make)                                                                               \
     EACH8(make, 00) EACH8(make, 01) EACH8(make, 02) EACH8(make, 03) EACH8(make, 04)                \
     EACH8(make, 05) EACH8(make, 06) EACH8(make, 07)

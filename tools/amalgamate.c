@@ -25,7 +25,7 @@ typedef struct text {
 
 /* In include order. */
 static const char *const roots[] = {"tc.h", "tc_cpu.h", "tc_cuda.h", "tc_onnx.h"};
-enum { N_ROOTS = sizeof(roots) / sizeof(roots[0]), MAX_ROOMS = 512, MAX_PATH = 512 };
+enum { N_ROOTS = sizeof(roots) / sizeof(roots[0]), MAX_ROOMS = 1024, MAX_PATH = 512 };
 
 static char seen[MAX_ROOMS][MAX_PATH]; /* files joined so far, over all roots */
 static int n_seen;

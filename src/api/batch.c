@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../debug/check.h"
+#include "../debug/minify.h"
 #include "../debug/dump.h"
 #include "../debug/report.h"
 #include "../debug/summary.h"
@@ -291,7 +291,7 @@ static void tci_batch_refused(tci_batch *b, tci_batch_job *job, tc_status status
         status = tci_batch_armed(b, job, tci_batch_interpret);
     } else {
         tci_str written = {0};
-        tci_checker_compile(job->request, b->options, status, &written);
+        tci_minify_compile(job->request, b->options, status, &written);
         tci_batch_fail(b->f, job->about, &job->site, status, "%s%s%s%s", tc_status_text(status),
                        tci_str_text(&written), *text ? ": " : "", text);
         tci_str_free(&written);

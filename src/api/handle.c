@@ -33,16 +33,6 @@ TC_API const char *tc_version(void)
     return TC_VERSION;
 }
 
-TC_API const char *tc_status_text(tc_status status)
-{
-    static const char *const texts[] = {
-#define TCI_ROW(id, text) text,
-        TCI_STATUS_ROWS(TCI_ROW)
-#undef TCI_ROW
-    };
-    return (unsigned)status < TC_STATUS_COUNT ? texts[status] : "unknown status";
-}
-
 TCI_FN tci_node *tci_handle_node(tc_tensor t)
 {
     const tci_ctx *ctx = tci_ctx_of(t.ctx);

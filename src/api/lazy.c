@@ -4,6 +4,7 @@
  *
  * The one idea: the lazy form is a batch of one job without inputs (api/batch.h), whose program
  * runs once, into new memory that the nodes then hold. */
+#include "../debug/minify.h"
 #include "../run/dynamic.h"
 #include "batch.h"
 
@@ -114,6 +115,9 @@ static tc_status tci_lazy_run(tci_lazy *w, tc_program *f)
         tc_bufs none = {NULL, 0};
         tc_bufs outputs = {w->bufs, w->n_values};
         status = tci_call_run(c, none, outputs);
+        if (status == TC_ERR_CHECK) {
+            tci_minify_run(c);
+        }
         if (status) {
             tci_batch_fail(w->b.f, w->job.about, &w->job.site, status, "%s", c->last.text);
         }

@@ -760,7 +760,7 @@
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source,kernels or all
  *   TC_EXPLAIN      file (-: stderr) for tc_explain of each program that is made
- *   TC_CHECK        1: check each kernel of each run; or some of bits,nan,inf,crash
+ *   TC_CHECK        1: check each kernel of a run; or some of bits,nan,inf,crash
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
  *   XDG_CACHE_HOME  base of the default cache directory

@@ -1,6 +1,7 @@
 /* api/run.c - the calls that run a program: the text of a failure is in the program or the call. */
 #include <stdio.h>
 
+#include "../debug/minify.h"
 #include "../run/device_memory.h"
 #include "../run/dynamic.h"
 #include "../run/later.h"
@@ -60,6 +61,9 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
         return tci_run_record(f, TC_ERR_MEMORY, "tc_run", here, tci_run_no_workspace(runs));
     }
     tc_status status = tci_run_through(c, inputs, outputs);
+    if (TCI_UNLIKELY(status == TC_ERR_CHECK)) {
+        tci_minify_run(c);
+    }
     if (TCI_UNLIKELY(status != TC_OK)) {
         tci_run_record(f, status, "tc_run", here, c->last.text);
     }
@@ -105,6 +109,9 @@ TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, 
     }
     tc_call *runs = TCI_UNLIKELY(call->program->later != NULL) ? tci_run_native(call) : call;
     tc_status status = tci_run_through(runs, inputs, outputs);
+    if (TCI_UNLIKELY(status == TC_ERR_CHECK)) {
+        tci_minify_run(runs);
+    }
     if (TCI_UNLIKELY(status != TC_OK && runs != call)) {
         call->last = runs->last;
     }

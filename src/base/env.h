@@ -39,7 +39,7 @@
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: " TCI_ENV_TOPICS " or all")                         \
     X(EXPLAIN, "TC_EXPLAIN", "file (-: stderr) for tc_explain of each program that is made")       \
-    X(CHECK, "TC_CHECK", "1: check each kernel of each run; or some of bits,nan,inf,crash")         \
+    X(CHECK, "TC_CHECK", "1: check each kernel of a run; or some of bits,nan,inf,crash")         \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
     X(TRACE, "TC_TRACE", "file: chrome trace of compiles, runs and kernels")                       \
     X(HOME_CACHE, "XDG_CACHE_HOME", "base of the default cache directory")                         \

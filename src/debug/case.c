@@ -8,16 +8,9 @@
 
 #include <string.h>
 
-#include "../api/frame.h"
 #include "../base/alloc.h"
 
 #ifndef TC_NO_DEBUG
-
-TCI_FN int *tci_case_last_kind(void)
-{
-    static _Thread_local int kind;
-    return &kind;
-}
 
 TCI_FN bool tci_case_is_leaf(const tci_case_node *n)
 {
@@ -31,6 +24,23 @@ TCI_FN int64_t tci_case_bytes(const tci_case_node *n)
         bytes *= n->shape[i];
     }
     return bytes;
+}
+
+TCI_FN void tci_case_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
+                          const int64_t *strides)
+{
+    if (rank == 0) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    int64_t inner = (int64_t)bytes;
+    for (int i = 1; i < rank; i++) {
+        inner *= sizes[i];
+    }
+    for (int64_t i = 0; i < sizes[0]; i++) {
+        tci_case_copy(to + i * inner, from + i * strides[0] * (int64_t)bytes, bytes, rank - 1,
+                      sizes + 1, strides + 1);
+    }
 }
 
 /* ---- reading a key ---- */
@@ -135,7 +145,7 @@ static void tci_case_leaf(tci_case_reader *r, tci_case_node *n, const char *firs
         for (int i = 0; i < n->rank; i++) { /* `first` is the lowest address */
             first -= strides[i] < 0 ? (n->shape[i] - 1) * strides[i] * (int64_t)bytes : 0;
         }
-        tci_leaf_copy(data, first, bytes, n->rank, n->shape, strides);
+        tci_case_copy(data, first, bytes, n->rank, n->shape, strides);
         n->data = n->known = data;
     }
 }
@@ -262,24 +272,25 @@ TCI_FN int tci_case_size(const tci_case *k)
 
 /* ---- building and running ---- */
 
+/* A case as a program, made by the rooms below the public calls: no context takes part. */
 typedef struct tci_case_built {
-    tc_ctx *ctx;
-    tc_tensor *nodes;          /* by number; heap */
-    tc_tensor *inputs; int n_inputs;
-    tc_buf *bufs;              /* of the inputs */
-    char *zeros;               /* for leaves without data; heap */
+    tci_scratch s;
+    tci_node **nodes;          /* by number, */
+    tci_node **inputs; int n_inputs;
+    tc_buf *bufs;              /* of the inputs, */
+    tci_code *code;
+    tc_program *f;
 } tci_case_built;
 
 static void tci_case_drop(tci_case_built *b)
 {
-    tc_ctx_free(b->ctx);
-    tci_heap_free(b->nodes);
-    tci_heap_free(b->inputs);
-    tci_heap_free(b->bufs);
-    tci_heap_free_aligned(b->zeros);
+    tci_program_release(b->f);
+    tci_code_release(b->code);
+    tci_scratch_free(&b->s);
 }
 
-static tci_node *tci_case_build_node(tci_graph *g, const tci_case_node *n, tci_node **made)
+static tci_node *tci_case_build_node(tci_scratch *s, tci_graph *g, const tci_case_node *n,
+                                     tci_node **made)
 {
     if (n->op == TCI_OP_LITERAL) {
         return tci_graph_literal(g, (tc_dtype)n->dtype, n->value);
@@ -287,104 +298,92 @@ static tci_node *tci_case_build_node(tci_graph *g, const tci_case_node *n, tci_n
     if (n->op == TCI_OP_CONST) {
         return tci_graph_const(g, (tc_dtype)n->dtype, n->value);
     }
-    tci_node *in[64], **list = n->n_in <= TCI_COUNT(in) ? in : NULL;
-    if (!list) {
-        return NULL; /* a long list is not worth a case */
-    }
+    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in + 1);
     for (int i = 0; i < n->n_in; i++) {
-        list[i] = made[n->in[i]];
+        in[i] = made[n->in[i]];
     }
-    const tci_dim *shape = tci_dim_list(n->shape);
-    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, list, n->n_attr,
-                          n->attr);
+    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, tci_dim_list(n->shape), n->n_in,
+                          in, n->n_attr, n->attr);
 }
 
-/* Whether the rules of shapes and dtypes hold. */
-static bool tci_case_holds(tci_node *root)
+static void tci_case_build_nodes(const tci_case *k, tci_case_built *b)
 {
-    tci_scratch s;
-    tci_scratch_init(&s);
-    bool ok = setjmp(s.escape) == 0;
-    if (ok) {
-        tci_graph_verify(&s, &root, 1);
-    }
-    tci_scratch_free(&s);
-    return ok;
-}
-
-static bool tci_case_build_in(const tci_case *k, tci_case_built *b, tci_node **made)
-{
-    tci_graph *g = &tci_ctx_of(b->ctx)->graph;
-    tc_site nowhere = {NULL, 0};
-    int64_t zeros = 64;
+    tci_scratch *s = &b->s;
+    tci_graph *g = TCI_NEW(s, tci_graph);
+    tci_graph_init(g, s, NULL);
+    b->nodes = TCI_NEW_ARRAY(s, tci_node *, k->n + 1);
+    b->inputs = TCI_NEW_ARRAY(s, tci_node *, k->n + 1);
+    b->bufs = TCI_NEW_ARRAY(s, tc_buf, k->n + 1);
     for (int i = 0; i < k->n; i++) {
         const tci_case_node *n = &k->nodes[i];
-        made[i] = tci_case_build_node(g, n, made);
-        if (!made[i]) {
-            return false;
-        }
-        b->nodes[i] = tci_handle_make(tci_ctx_of(b->ctx), made[i], nowhere);
+        b->nodes[i] = tci_case_build_node(s, g, n, b->nodes);
         if (n->op == TCI_OP_INPUT) {
             int64_t bytes = tci_case_bytes(n);
-            zeros = TCI_MAX(zeros, n->data ? 0 : bytes);
-            b->bufs[b->n_inputs] = (tc_buf){.data = (void *)(uintptr_t)n->data,
+            const void *zeros = n->data ? NULL : tci_scratch_get(s, (size_t)bytes + 64);
+            b->bufs[b->n_inputs] = (tc_buf){.data = (void *)(uintptr_t)(n->data ? n->data : zeros),
                                             .n = bytes / tci_dtype_get((tc_dtype)n->dtype)->bytes,
                                             .dtype = n->dtype};
             b->inputs[b->n_inputs++] = b->nodes[i];
         }
     }
-    b->zeros = tci_heap_get_aligned((size_t)zeros);
-    if (b->zeros) {
-        memset(b->zeros, 0, (size_t)zeros);
-    }
-    for (int i = 0; i < b->n_inputs; i++) {
-        b->bufs[i].data = b->bufs[i].data ? b->bufs[i].data : b->zeros;
-    }
-    return b->zeros && tci_case_holds(made[k->root]);
 }
 
-/* A context with the case in it; what it has is freed by tci_case_drop in any case. */
-static bool tci_case_build(const tci_case *k, const tc_options *o, tci_case_built *b)
+/* The program of those results. What b has is freed by tci_case_drop in any case.
+ * TC_ERR_ARGUMENT: such a graph cannot be. */
+static tc_status tci_case_build(const tci_case *k, const int *roots, int n, const tc_options *o,
+                                tci_case_built *b)
 {
-    size_t n = (size_t)k->n + 1;
-    *b = (tci_case_built){.nodes = tci_heap_get(sizeof(tc_tensor) * n),
-                          .inputs = tci_heap_get(sizeof(tc_tensor) * n),
-                          .bufs = tci_heap_get(sizeof(tc_buf) * n)};
-    tci_node **made = tci_heap_get(sizeof(*made) * n);
-    bool ok = made && b->nodes && b->inputs && b->bufs && tc_ctx_make(&b->ctx, o) == TC_OK &&
-              tci_case_build_in(k, b, made);
-    tci_heap_free(made);
-    return ok;
+    *b = (tci_case_built){.n_inputs = 0};
+    tci_scratch_init(&b->s);
+    volatile bool holds = false;
+    if (setjmp(b->s.escape)) {
+        return holds ? b->s.why : TC_ERR_ARGUMENT;
+    }
+    tci_case_build_nodes(k, b);
+    tci_node **list = TCI_NEW_ARRAY(&b->s, tci_node *, n + 1);
+    for (int i = 0; i < n; i++) {
+        list[i] = b->nodes[roots[i]];
+    }
+    tci_graph_verify(&b->s, list, n);
+    holds = true;
+    tci_request *r = tci_request_make(&b->s, b->inputs, b->n_inputs, list, n, o, NULL, NULL);
+    tc_status status = TC_OK;
+    tci_str log = {0};
+    tci_compile_requests(&b->s, &r, 1, o, &b->code, &status, &log);
+    tci_str_free(&log);
+    return status ? status : tci_program_make(b->code, r, o, &b->f);
 }
 
-static tc_status tci_case_run(const tci_case *k, const tci_case_built *b, tc_program *f, char *out)
+/* One run, into memory for each root. The kind of the check that failed goes to *kind. */
+static tc_status tci_case_run(tci_case_built *b, tc_buf *to, int n, int *kind)
 {
-    const tci_case_node *root = &k->nodes[k->root];
-    tc_buf to = {.data = out,
-                 .n = tci_case_bytes(root) / tci_dtype_get((tc_dtype)root->dtype)->bytes,
-                 .dtype = root->dtype};
-    return tc_run(f, ((tc_bufs){b->bufs, b->n_inputs}), ((tc_bufs){&to, 1}));
+    tc_call *c = tci_call_make(b->f);
+    tc_status status = c ? tci_call_run(c, ((tc_bufs){b->bufs, b->n_inputs}), ((tc_bufs){to, n}))
+                         : TC_ERR_MEMORY;
+    *kind = c && status == TC_ERR_CHECK ? c->check_kind : 0;
+    tci_call_free(c);
+    return status;
 }
 
-TCI_FN tc_status tci_case_try(const tci_case *k, const tc_options *o, bool runs, int *kind)
+static tc_buf tci_case_buf(tci_scratch *s, const tci_case_node *n)
+{
+    int64_t bytes = tci_case_bytes(n);
+    return (tc_buf){.data = tci_scratch_get(s, (size_t)bytes + 64),
+                    .n = bytes / tci_dtype_get((tc_dtype)n->dtype)->bytes,
+                    .dtype = n->dtype};
+}
+
+TCI_FN tc_status tci_case_try(tci_scratch *s, const tci_case *k, const tc_options *o, bool runs,
+                              int *kind)
 {
     tci_case_built b;
-    tc_program *f = NULL;
-    char *out = tci_heap_get_aligned((size_t)tci_case_bytes(&k->nodes[k->root]) + 64);
-    bool built = tci_case_build(k, o, &b) && out;
-    *kind = *tci_case_last_kind() = 0;
-    tc_status status = TC_ERR_ARGUMENT; /* such a case cannot be */
-    if (built) {
-        status = tc_compile_fn(((tc_tensors){b.inputs, b.n_inputs}),
-                               ((tc_tensors){&b.nodes[k->root], 1}), NULL, &f);
+    tc_buf to = tci_case_buf(s, &k->nodes[k->root]);
+    tc_status status = tci_case_build(k, &k->root, 1, o, &b);
+    *kind = 0;
+    if (!status && runs) {
+        status = tci_case_run(&b, &to, 1, kind);
     }
-    if (f && runs) {
-        status = tci_case_run(k, &b, f, out);
-        *kind = status == TC_ERR_CHECK ? *tci_case_last_kind() : 0;
-    }
-    tc_program_free(f);
     tci_case_drop(&b);
-    tci_heap_free_aligned(out);
     return status;
 }
 
@@ -392,19 +391,12 @@ TCI_FN tc_status tci_case_result(tci_scratch *s, const tci_case *k, const tc_opt
                                  const char **out)
 {
     tci_case_built b;
-    tc_program *f = NULL;
-    char *memory = tci_scratch_get(s, (size_t)tci_case_bytes(&k->nodes[k->root]) + 64);
-    tc_status status = TC_ERR_ARGUMENT;
-    if (tci_case_build(k, o, &b)) {
-        status = tc_compile_fn(((tc_tensors){b.inputs, b.n_inputs}),
-                               ((tc_tensors){&b.nodes[k->root], 1}), NULL, &f);
-    }
-    if (f) {
-        status = tci_case_run(k, &b, f, memory);
-    }
-    tc_program_free(f);
+    int kind;
+    tc_buf to = tci_case_buf(s, &k->nodes[k->root]);
+    tc_status status = tci_case_build(k, &k->root, 1, o, &b);
+    status = status ? status : tci_case_run(&b, &to, 1, &kind);
     tci_case_drop(&b);
-    *out = status ? NULL : memory;
+    *out = status ? NULL : to.data;
     return status;
 }
 
@@ -419,32 +411,24 @@ static bool tci_case_is_wanted(const tci_case_node *n)
 TCI_FN bool tci_case_compute(tci_scratch *s, tci_case *k)
 {
     static const tc_options by_op = {.backend = "interp", .fusion = -1, .no_disk_cache = true,
-                                     .threads = 1, .check = TC_CHECK_NO_FILE};
+                                     .threads = 1};
     tci_case_built b;
-    tc_program *f = NULL;
-    tc_tensor *outs = TCI_NEW_ARRAY(s, tc_tensor, k->n + 1);
     tc_buf *bufs = TCI_NEW_ARRAY(s, tc_buf, k->n + 1);
-    int *of = TCI_NEW_ARRAY(s, int, k->n + 1), n = 0;
-    bool ok = tci_case_build(k, &by_op, &b);
-    for (int i = 0; i < k->n && ok; i++) {
-        const tci_case_node *x = &k->nodes[i];
-        if (tci_case_is_wanted(x)) {
-            int64_t bytes = tci_case_bytes(x);
-            bufs[n] = (tc_buf){.data = tci_scratch_get(s, (size_t)bytes + 64),
-                               .n = bytes / tci_dtype_get((tc_dtype)x->dtype)->bytes,
-                               .dtype = x->dtype};
-            of[n] = i;
-            outs[n++] = b.nodes[i];
+    int *of = TCI_NEW_ARRAY(s, int, k->n + 1), n = 0, kind;
+    for (int i = 0; i < k->n; i++) {
+        if (tci_case_is_wanted(&k->nodes[i])) {
+            bufs[n] = tci_case_buf(s, &k->nodes[i]);
+            of[n++] = i;
         }
     }
-    ok = ok && n > 0 &&
-         !tc_compile_fn(((tc_tensors){b.inputs, b.n_inputs}), ((tc_tensors){outs, n}), NULL, &f) &&
-         !tc_run(f, ((tc_bufs){b.bufs, b.n_inputs}), ((tc_bufs){bufs, n}));
+    bool ok = n > 0 && !tci_case_build(k, of, n, &by_op, &b);
+    ok = ok && !tci_case_run(&b, bufs, n, &kind);
     for (int i = 0; i < n && ok; i++) {
         k->nodes[of[i]].known = bufs[i].data;
     }
-    tc_program_free(f);
-    tci_case_drop(&b);
+    if (n > 0) {
+        tci_case_drop(&b);
+    }
     return ok;
 }
 

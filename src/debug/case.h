@@ -38,13 +38,15 @@ TCI_FN int tci_case_size(const tci_case *k);
 TCI_FN bool tci_case_is_leaf(const tci_case_node *n); /* memory or a number */
 TCI_FN int64_t tci_case_bytes(const tci_case_node *n);
 /* What compiling and running the case does: *kind is one of TC_CHECK_..., 0: no check failed. */
-TCI_FN tc_status tci_case_try(const tci_case *k, const tc_options *o, bool runs, int *kind);
+TCI_FN tc_status tci_case_try(tci_scratch *s, const tci_case *k, const tc_options *o, bool runs,
+                              int *kind);
 /* Sets `known` of all nodes that compute, by the interpreter, op by op. False: it failed. */
 TCI_FN bool tci_case_compute(tci_scratch *s, tci_case *k);
 /* Runs it with those options; *out: dense elements of the root, in s. NULL: it failed. */
 TCI_FN tc_status tci_case_result(tci_scratch *s, const tci_case *k, const tc_options *o,
                                  const char **out);
-/* Kind of the check that failed last in this thread, set by debug/check.c. */
-TCI_FN int *tci_case_last_kind(void);
+/* Copies a strided view, whose element 0...0 is at `from`, to dense memory. */
+TCI_FN void tci_case_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
+                          const int64_t *strides);
 
 #endif

@@ -10,12 +10,12 @@
 #include "check.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../base/posix.h"
-#include "case.h"
-#include "minify.h"
 #include "origin.h"
 
 #ifndef TC_NO_DEBUG
@@ -150,6 +150,7 @@ typedef struct tci_checked {
     void **copies;           /* of the operands before the launch: the interpreter's */
     char **after;            /* host memory of the operands after it */
     tci_checker_found *found;
+    tci_checker_launch_step launch;
 } tci_checked;
 
 static const tc_backend *tci_checker_device(const tci_checked *t)
@@ -285,14 +286,9 @@ static void tci_checker_outputs(const tci_checked *t)
 
 static tc_status tci_checker_launch(tci_checked *t)
 {
-    tc_call *c = t->c;
-    const tc_backend *device = c->program->code->device;
-    if (!device) {
-        tci_call_launch_step(c, &c->program->steps[t->step]);
-        return TC_OK;
-    }
-    tc_status status = tci_walk_launch_one(c, t->step);
-    return status ? status : device->sync(device->user);
+    const tc_backend *device = t->c->program->code->device;
+    tc_status status = t->launch(t->c, t->step);
+    return status || !device ? status : device->sync(device->user);
 }
 
 static tc_status tci_checker_in(tci_checked *t, int check)
@@ -328,11 +324,12 @@ static tc_status tci_checker_in(tci_checked *t, int check)
     return status;
 }
 
-static tc_status tci_checker_step(tc_call *c, int step, tci_checker_found *found)
+static tc_status tci_checker_step(tc_call *c, int step, tci_checker_launch_step launch,
+                                  tci_checker_found *found)
 {
     const tci_code *code = c->program->code;
     tci_checked t = {.c = c, .step = step, .k = &code->kernels[code->steps[step].kernel],
-                     .found = found};
+                     .found = found, .launch = launch};
     if (!t.k->check) { /* a function of the user's, or symbolic sizes */
         return tci_checker_launch(&t);
     }
@@ -350,28 +347,48 @@ static tc_status tci_checker_step(tc_call *c, int step, tci_checker_found *found
     return status;
 }
 
+/* As tci_call_refuse, which is of a room above. */
+TCI_PRINTF(3, 4)
+static tc_status tci_checker_refuse(tc_call *c, tc_status why, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->last.text, sizeof(c->last.text), format, args);
+    va_end(args);
+    c->last.status = why;
+    return why;
+}
+
 static tc_status tci_checker_tell(tc_call *c, const tci_checker_found *found)
 {
     const tc_program *f = c->program;
     char hex[33];
-    tci_str text = {0}, from = {0};
+    tci_str from = {0};
     const char *symbol = f->code->kernels[f->code->steps[found->step].kernel].symbol;
-    *tci_case_last_kind() = found->kind;
     tci_origin_text(&from, f, found->step);
-    tci_str_printf(&text, "check: %s, kernel %d %s (%s): %s", tci_program_name(f, hex),
-                   found->step + 1, symbol ? symbol : "", tci_str_text(&from), found->what);
-    if (!(f->options.check & TC_CHECK_NO_FILE)) {
-        tci_minify_run(c, found, &text);
-    }
-    tc_status status = tci_call_refuse(c, TC_ERR_CHECK, "%s", tci_str_text(&text));
-    tci_str_free(&text);
+    c->check_kind = found->kind;
+    c->check_step = found->step;
+    tc_status status = tci_checker_refuse(c, TC_ERR_CHECK, "check: %s, kernel %d %s (%s): %s",
+                                       tci_program_name(f, hex), found->step + 1,
+                                       symbol ? symbol : "", tci_str_text(&from), found->what);
     tci_str_free(&from);
     return status;
+}
+
+TCI_FN void tci_checker_end(tc_call *c)
+{
+    for (int i = 0; c->check_inputs && i < c->program->n_inputs; i++) {
+        tci_heap_free_aligned(c->check_inputs[i]);
+    }
+    tci_heap_free(c->check_inputs);
+    c->check_inputs = NULL;
 }
 
 TCI_FN bool tci_checker_begin(tc_call *c, const tci_run *r)
 {
     const tc_program *f = c->program;
+    tci_checker_end(c);
+    c->check_kind = 0;
     c->check_inputs = tci_heap_get(sizeof(void *) * (size_t)(f->n_inputs + 1));
     for (int i = 0; c->check_inputs && i < f->n_inputs; i++) {
         size_t bytes = (size_t)tci_dim_hint(f->code->inputs[i].bytes);
@@ -390,23 +407,15 @@ TCI_FN bool tci_checker_begin(tc_call *c, const tci_run *r)
     return c->check_inputs != NULL;
 }
 
-TCI_FN void tci_checker_end(tc_call *c)
-{
-    for (int i = 0; c->check_inputs && i < c->program->n_inputs; i++) {
-        tci_heap_free_aligned(c->check_inputs[i]);
-    }
-    tci_heap_free(c->check_inputs);
-    c->check_inputs = NULL;
-}
-
-TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end)
+TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end,
+                                   tci_checker_launch_step launch)
 {
     for (int i = begin; i < end; i++) {
         tci_checker_found found = {0};
-        tc_status status = tci_checker_step(c, i, &found);
+        tc_status status = tci_checker_step(c, i, launch, &found);
         if (status) {
             return status == TC_ERR_MEMORY
-                       ? tci_call_refuse(c, status, "out of memory: copies of a kernel's operands")
+                       ? tci_checker_refuse(c, status, "no memory to copy a kernel's operands")
                        : status;
         }
         if (found.kind) {
@@ -416,13 +425,23 @@ TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end)
     return TC_OK;
 }
 
-TCI_FN void tci_checker_compile(const tci_request *r, const tc_options *o, tc_status status,
-                              tci_str *text)
+static _Thread_local char tci_checker_failure[400];
+
+TCI_FN void tci_checker_fail(const char *text)
 {
-    bool wanted = o->check && !(o->check & TC_CHECK_NO_FILE);
-    if (wanted && (status == TC_ERR_COMPILER || status == TC_ERR_INTERNAL)) {
-        tci_minify_compile(r, o, status, text);
+    if (!tci_checker_failure[0]) {
+        snprintf(tci_checker_failure, sizeof(tci_checker_failure), "%s", text);
     }
+}
+
+TCI_FN bool tci_checker_failed(char *text, size_t room)
+{
+    bool failed = tci_checker_failure[0] != 0;
+    if (failed) {
+        snprintf(text, room, "%s", tci_checker_failure);
+        tci_checker_failure[0] = 0;
+    }
+    return failed;
 }
 
 #else
@@ -451,16 +470,22 @@ TCI_FN bool tci_checker_prepare(tci_code *c, tci_code_kernel *k, const tci_kerne
     return true;
 }
 
-TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end)
+TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end,
+                                   tci_checker_launch_step launch)
 {
-    (void)c, (void)begin, (void)end;
+    (void)c, (void)begin, (void)end, (void)launch;
     return TC_ERR_UNSUPPORTED;
 }
 
-TCI_FN void tci_checker_compile(const tci_request *r, const tc_options *o, tc_status status,
-                              tci_str *text)
+TCI_FN void tci_checker_fail(const char *text)
 {
-    (void)r, (void)o, (void)status, (void)text;
+    (void)text;
+}
+
+TCI_FN bool tci_checker_failed(char *text, size_t room)
+{
+    (void)text, (void)room;
+    return false;
 }
 
 #endif

@@ -24,15 +24,20 @@ typedef struct tci_checker_found {
 /* Fills k->check, and k->interp where bits are compared. Memory is the code's; false: there is
  * none. */
 TCI_FN bool tci_checker_prepare(tci_code *c, tci_code_kernel *k, const tci_kernel *from, int check);
-/* Around a run: the inputs as they were before it, for a case that is written. False: no memory. */
+/* Before a run: the inputs as they are, for a case that is written (debug/minify.c). False: no
+ * memory. They stay with the call until _end. */
 TCI_FN bool tci_checker_begin(tc_call *c, const tci_run *r);
 TCI_FN void tci_checker_end(tc_call *c);
-/* Launches [begin, end) one after the other. */
-TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end);
-/* The program could not be made, with that status: a case is written where options.check is set.
- * Adds to `text` what. */
-TCI_FN void tci_checker_compile(const tci_request *r, const tc_options *o, tc_status status,
-                              tci_str *text);
+/* Launches a step of the call, on whatever it runs on. */
+typedef tc_status (*tci_checker_launch_step)(tc_call *c, int step);
+/* Launches [begin, end) one after the other. TC_ERR_CHECK: c->check_kind and _step say what failed,
+ * and c->last in words. */
+TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end,
+                                   tci_checker_launch_step launch);
+/* A condition of the user's did not hold in a step of the run on this thread (debug/probe.c); */
+TCI_FN void tci_checker_fail(const char *text);
+/* true if one did not since the last call: text says which. */
+TCI_FN bool tci_checker_failed(char *text, size_t room);
 /* "bits,nan" or a number as flags; *odd: the first word that is none, or NULL. */
 TCI_FN int tci_checker_flags(const char *text, const char **odd);
 

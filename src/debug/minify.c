@@ -12,7 +12,6 @@
 
 #include "../base/alloc.h"
 #include "../base/env.h"
-#include "../api/frame.h"
 #include "label.h"
 #include "repro.h"
 
@@ -37,7 +36,7 @@ static bool tci_minify_fails(tci_minify *m, const tci_case *k)
     if (m->tries++ >= TCI_MINIFY_TRIES || tci_os_now_ns() > m->deadline) {
         return false;
     }
-    tc_status status = tci_case_try(k, &m->o, m->kind != 0, &kind);
+    tc_status status = tci_case_try(m->s, k, &m->o, m->kind != 0, &kind);
     return m->kind ? kind == m->kind : status == m->status;
 }
 
@@ -135,7 +134,7 @@ static const char *tci_minify_slice(tci_minify *m, const tci_case_node *from,
     }
     char *data = from->rank <= 32 ? tci_scratch_get(m->s, (size_t)tci_case_bytes(to) + 64) : NULL;
     if (data && tci_case_bytes(to)) {
-        tci_leaf_copy(data, from->data, bytes, to->rank, to->shape, strides);
+        tci_case_copy(data, from->data, bytes, to->rank, to->shape, strides);
     }
     return data;
 }
@@ -275,10 +274,9 @@ static tc_options tci_minify_options(const tc_options *from, const char *backend
 }
 
 /* The nodes of the failing kernel alone, or all of the program. */
-static bool tci_minify_begin(tci_minify *m, const tc_program *f, const tci_checker_found *found,
-                             tci_case *k)
+static bool tci_minify_begin(tci_minify *m, const tc_program *f, int at, tci_case *k)
 {
-    const tci_code_step *step = &f->code->steps[found->step];
+    const tci_code_step *step = &f->code->steps[at];
     bool *cut = TCI_NEW_ARRAY(m->s, bool, k->n + 1);
     int last = -1;
     tci_case whole = *k;
@@ -309,30 +307,21 @@ static bool tci_minify_begin(tci_minify *m, const tc_program *f, const tci_check
     return tci_minify_fails(m, k);
 }
 
-/* Memory of the captured leaves as the run has it: of a parameter that lies where its operand is.
- * */
-static void tci_minify_captured(tc_call *c, const char **captured)
+/* Memory of the captured leaves: a run that failed leaves parameters as they were. */
+static void tci_minify_captured(const tc_program *f, const char **captured)
 {
-    const tc_program *f = c->program;
     for (int i = 0; i < f->n_captured; i++) {
-        captured[i] = f->captured_data[i];
-    }
-    for (int i = 0; i < f->n_param_binds && !f->code->device; i++) {
-        const tci_run_bind *b = &f->param_binds[i];
-        if (b->arg < f->n_params) {
-            const char *at = c->slots[b->slot];
-            captured[f->params[b->arg].captured] = at ? at - b->offset : NULL;
-        }
+        const tci_storage *s = f->captured[i];
+        captured[i] = s->param ? s->data : f->captured_data[i];
     }
 }
 
-static void tci_minify_run_in(tci_minify *m, tc_call *c, const tci_checker_found *found,
-                              tci_str *text)
+static void tci_minify_run_in(tci_minify *m, tc_call *c, tci_str *text)
 {
     const tc_program *f = c->program;
     const char **captured = TCI_NEW_ARRAY(m->s, const char *, f->n_captured + 1);
     tci_case k;
-    tci_minify_captured(c, captured);
+    tci_minify_captured(f, captured);
     tci_case_memory memory = {.literals = f->literals,
                               .inputs = (const char *const *)c->check_inputs,
                               .captured = captured};
@@ -343,7 +332,7 @@ static void tci_minify_run_in(tci_minify *m, tc_call *c, const tci_checker_found
         return;
     }
     (void)tci_case_compute(m->s, &k);
-    if (!tci_minify_begin(m, f, found, &k)) {
+    if (!tci_minify_begin(m, f, c->check_step, &k)) {
         tci_str_add(text, "; by itself it does not fail again, so no program was written");
         return;
     }
@@ -351,20 +340,28 @@ static void tci_minify_run_in(tci_minify *m, tc_call *c, const tci_checker_found
     tci_minify_write(m, &k, tci_str_text(text), text);
 }
 
-TCI_FN void tci_minify_run(tc_call *c, const tci_checker_found *found, tci_str *text)
+TCI_FN void tci_minify_run(tc_call *c)
 {
     tci_scratch s;
+    tci_str text = {0};
     const tc_program *f = c->program;
-    tci_minify m = {.s = &s, .kind = found->kind, .deadline = tci_os_now_ns() + tci_minify_ns};
+    int kind = c->check_kind;
+    tci_minify m = {.s = &s, .kind = kind, .deadline = tci_os_now_ns() + tci_minify_ns};
+    if (!kind || f->options.check & TC_CHECK_NO_FILE) {
+        return;
+    }
     m.o = tci_minify_options(&f->options, f->code->backend, f->cc ? tci_label_text(f->cc) : NULL,
-                             found->kind);
+                             kind);
+    tci_str_add(&text, c->last.text);
     tci_scratch_init(&s);
     if (setjmp(s.escape) == 0) {
-        tci_minify_run_in(&m, c, found, text);
+        tci_minify_run_in(&m, c, &text);
     } else {
-        tci_str_printf(text, "; no program was written: %s", s.message);
+        tci_str_printf(&text, "; no program was written: %s", s.message);
     }
     tci_scratch_free(&s);
+    tci_call_refuse(c, TC_ERR_CHECK, "%s", tci_str_text(&text));
+    tci_str_free(&text);
 }
 
 TCI_FN void tci_minify_compile(const tci_request *r, const tc_options *o, tc_status status,
@@ -373,7 +370,11 @@ TCI_FN void tci_minify_compile(const tci_request *r, const tc_options *o, tc_sta
     tci_scratch s;
     tci_case k;
     tci_case_memory memory = {0};
+    bool wanted = o->check && !(o->check & TC_CHECK_NO_FILE);
     tci_minify m = {.s = &s, .status = status, .deadline = tci_os_now_ns() + tci_minify_ns};
+    if (!wanted || (status != TC_ERR_COMPILER && status != TC_ERR_INTERNAL)) {
+        return;
+    }
     m.o = tci_minify_options(o, o->backend ? o->backend : "cpu", o->cc, 0);
     tci_scratch_init(&s);
     if (setjmp(s.escape) == 0 &&
@@ -385,6 +386,19 @@ TCI_FN void tci_minify_compile(const tci_request *r, const tc_options *o, tc_sta
         }
     }
     tci_scratch_free(&s);
+}
+
+#else
+
+TCI_FN void tci_minify_run(tc_call *c)
+{
+    (void)c;
+}
+
+TCI_FN void tci_minify_compile(const tci_request *r, const tc_options *o, tc_status status,
+                               tci_str *text)
+{
+    (void)r, (void)o, (void)status, (void)text;
 }
 
 #endif

@@ -4,9 +4,10 @@
 
 #include "check.h"
 
-/* A kernel of the call's run failed its check: writes tc_repro_HASH.c and says so in text. */
-TCI_FN void tci_minify_run(tc_call *c, const tci_checker_found *found, tci_str *text);
-/* The request cannot be compiled. */
+/* After a run of the call that ended with TC_ERR_CHECK: writes tc_repro_HASH.c, where a kernel's
+ * check failed, and says so in c->last. */
+TCI_FN void tci_minify_run(tc_call *c);
+/* The request cannot be compiled, with that status: the same, where options.check is set. */
 TCI_FN void tci_minify_compile(const tci_request *r, const tc_options *o, tc_status status,
                                tci_str *text);
 

@@ -3,8 +3,8 @@
  * In: a tensor. Out: the same tensor, behind an op of the user's kind (api/custom.h) that looks at
  * it. The one idea: such an op is a step of a run like all others, in loops and on devices too; a
  * condition that does not hold leaves a text for the thread, and the run that ends on that thread
- * returns it (tci_probe_take). A program without such ops pays nothing. */
-#include "probe.h"
+ * returns it (debug/check.h). A program without such ops pays nothing. */
+#include "check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,18 +22,6 @@ typedef struct tci_probe {
     char *name; /* of the op, */
     char *says; /* and what it says: "h (net.c:12)" */
 } tci_probe;
-
-static _Thread_local char tci_probe_failure[400];
-
-TCI_FN bool tci_probe_take(char *text, size_t room)
-{
-    bool failed = tci_probe_failure[0] != 0;
-    if (failed) {
-        snprintf(text, room, "%s", tci_probe_failure);
-        tci_probe_failure[0] = 0;
-    }
-    return failed;
-}
 
 static double tci_probe_number(const tc_custom_array *x, int64_t i)
 {
@@ -80,10 +68,9 @@ static void tci_probe_print(void *user, const tc_custom_array *in, int n, tc_cus
 
 static void tci_probe_fail(const tci_probe *p, const char *what, int64_t at)
 {
-    if (!tci_probe_failure[0]) {
-        snprintf(tci_probe_failure, sizeof(tci_probe_failure), "%s: element %lld %s", p->says,
-                 (long long)at, what);
-    }
+    char text[400];
+    snprintf(text, sizeof(text), "%s: element %lld %s", p->says, (long long)at, what);
+    tci_checker_fail(text);
 }
 
 static void tci_probe_finite(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
@@ -170,12 +157,6 @@ TC_API tc_tensor tc_assert_all_at(tc_tensor x, tc_tensor mask, const char *text,
 }
 
 #else
-
-TCI_FN bool tci_probe_take(char *text, size_t room)
-{
-    (void)text, (void)room;
-    return false;
-}
 
 TC_API tc_tensor tc_print_value_at(tc_tensor x, const char *name, tc_site here)
 {

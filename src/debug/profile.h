@@ -4,6 +4,7 @@
 #define TCI_DEBUG_PROFILE_H
 
 #include "../api/debug.h"
+#include "../base/os.h"
 #include "../base/str.h"
 
 struct tci_run_step;
@@ -47,7 +48,7 @@ TCI_FN uint32_t tci_profile_flow(void); /* a new number */
 TCI_FN bool tci_profile_times_devices(void); /* the profile that records wants that */
 /* The same of a phase of a compile, by its name. */
 TCI_FN void tci_profile_phase(const char *name, int64_t begin_ns, int64_t end_ns);
-/* TC_LOG=kernels: the line of a step that ran. */
+/* TC_LOG=kernels: a step ran. */
 TCI_FN void tci_profile_log(const struct tc_program *f, int step, int64_t ns);
 /* What the calling thread is for, in names of tracks: static text, and a number (0: none). */
 TCI_FN void tci_profile_role(const char *role, int number);
@@ -96,6 +97,52 @@ struct tc_profile {
     bool ended;
     uint32_t epoch;
 };
+
+/* ---- the state of debug/record.c, for debug/profile.c ---- */
+enum {
+    TCI_RING_CHUNK = 2048,     /* records */
+    TCI_RING_MARKS = 64,       /* marks within each other */
+    TCI_RING_SEEN = 8          /* names that a thread knows the labels of */
+};
+
+typedef struct tci_ring {
+    struct tci_ring *next;
+    int busy, taken;           /* atomic; taken: by a living thread */
+    uint32_t epoch;            /* of the profile that the records are of */
+    uint64_t id;
+    const char *role;
+    int number;
+    tci_record **chunks;
+    int n_chunks, cap_chunks;
+    int chunk, at;             /* where the next record goes */
+    bool wrapped;
+    int64_t dropped;
+    struct { uint32_t label; int64_t begin_ns; } marks[TCI_RING_MARKS];
+    int n_marks;
+    struct { const char *text; uint32_t label; } seen[TCI_RING_SEEN];
+} tci_ring;
+
+typedef struct tci_profile_process {
+    tci_mutex lock;
+    int watch;                 /* atomic: bits of tci_profile_watch */
+    tc_profile *now;           /* that records, or NULL */
+    tci_ring *rings;           /* atomic */
+    uint32_t epoch, flow;
+    int64_t budget;            /* atomic: chunks that may still be made */
+    int n_profiles, no_device;
+    tc_profile *trace;         /* TC_TRACE's, */
+    char *path;                /* its file, */
+    int64_t pid;               /* and its process: a child made by fork writes no trace */
+    pthread_key_t key;
+    bool has_key;
+    /* Set by debug/profile.c: the number of a program in the profile that records (0: no memory),
+     * and the line of a kernel that ran. */
+    uint32_t (*note)(struct tc_program *f);
+    void (*log)(const struct tc_program *f, int step, int64_t ns);
+} tci_profile_process;
+TCI_FN tci_profile_process *tci_profile_state(void);
+TCI_FN void tci_ring_restart(tci_ring *r, uint32_t epoch); /* of a thread that is not busy */
+
 TCI_FN const char *tci_record_category(tci_record_kind kind);
 TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p);
 

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "../api/debug.h"
-#include "../api/frame.h"
 #include "case.h"
 #include "label.h"
 #include "origin.h"

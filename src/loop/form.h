@@ -89,8 +89,8 @@ TCI_FN bool tci_ask_is_far(const tci_ask *a);
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
 /* True if the roofline may be far off, so that instructions are counted (loop/count.h): of a kernel
  * for a processor, without contractions, that has several stages, which may evaluate a value each,
- * long chains of operations, or accesses that are neither one element nor neighbours for all lanes of a vector (guards,
- * strides, divisions, loaded indices, an axis shorter than a vector). */
+ * long chains of operations, or accesses that are neither one element nor neighbours for all lanes
+ * of a vector (guards, strides, divisions, loaded indices, an axis shorter than a vector). */
 TCI_FN bool tci_ask_counts(const tci_ask *a);
 /* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
  * bytes at the bandwidth of where they lie; the slower of the two, from the launch on. */

@@ -29,6 +29,16 @@ TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t)
     return &tci_dtype_rows[t - TC_BOOL];
 }
 
+TC_API const char *tc_status_text(tc_status status)
+{
+    static const char *const texts[] = {
+#define TCI_ROW(id, text) text,
+        TCI_STATUS_ROWS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return (unsigned)status < TC_STATUS_COUNT ? texts[status] : "unknown status";
+}
+
 TC_API int tc_dtype_size(tc_dtype dtype)
 {
     return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->bytes : 0;

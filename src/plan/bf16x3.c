@@ -126,7 +126,7 @@ static bool tci_halves_fits(tci_offer *o)
     tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
                                     h.n->n_attr + 2, tci_halves_labels(&h));
     tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
-    *choice = tci_route_choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
+    *choice = o->a->router->choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
     o->found = choice;
     return choice->n > 0;
 }

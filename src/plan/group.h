@@ -249,6 +249,7 @@ enum {
     TCI_SINGLE_BYTES_LEAST = 1 << 30
 };
 
+typedef struct tci_router tci_router; /* plan/route.h */
 /* The graph as plan/algorithm.c changes it. */
 typedef struct tci_algo {
     tci_scratch *s;
@@ -264,6 +265,7 @@ typedef struct tci_algo {
     tci_table *panels; /* as in tci_plan; NULL: nothing is computed once */
     tci_table *associations; /* of a processor, as in tci_fusion; else NULL */
     tci_str *routes;   /* lines on how contractions are computed (plan/route.c); NULL: none */
+    const tci_router *router; /* set by tci_plan_algorithm */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -311,25 +313,21 @@ TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
  * the gradient of filters of one channel each; -1: n is none. */
 TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which,
                                      tci_node **image);
-/* plan/algorithm.c: reduction n as one of chunks; NULL: it stays as it is. */
+/* plan/rfactor.c: what takes the place of reduction n; n as one of chunks, NULL: it stays
+ * whole. */
+TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
-/* plan/int8_dot.c: products of contraction n that lanes of a processor, or its unit, take at once
- * (tci_kred.points), 0: one. */
-TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine);
-/* True if a processor's unit takes the contraction, which is of bytes of any signs. */
-TCI_FN bool tci_plan_any_signs(const tci_contraction *c, const tci_machine *machine);
-/* Contraction n of bytes that differ in their signs, where it takes four products; else n. */
+/* plan/int8_dot.c: contraction n of bytes that differ in their signs, where it takes four products;
+ * else n. */
 TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n);
-/* Is n computed from nothing that a run gives or changes? */
-TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n);
 /* plan/scatter_sort.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
-/* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
+/* plan/rfactor.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
 /* On a machine of blocks: are so many rows better cut than gone through line by line? */
@@ -419,7 +417,7 @@ typedef struct tci_prices {
     double whole_ns;        /* of all kernels of the plan at hand */
     tci_prices_item *items; int n, cap;
 } tci_prices;
-enum { TCI_PRICE_EDGES = 8 };
+enum { TCI_PRICE_EDGES = 6 };
 /* A group that is priced far above its floor, the values that may be stored instead of it, and of
  * the trials the best one that pays. */
 typedef struct tci_suspect {

@@ -19,30 +19,6 @@
 
 enum { TCI_BYTES_REUSE = 16 /* products for each element that is summed beside, at least */ };
 
-/* The dtype that an operand in i32 widens, through views; TC_I32: it is not so. */
-static tc_dtype tci_bytes_source(tci_node *n)
-{
-    n = tci_below(n, TCI_THROUGH_MOVEMENT, NULL);
-    tc_dtype t = n->op == TCI_OP_CAST ? (tc_dtype)n->in[0]->dtype : TC_I32;
-    return t == TC_I8 || t == TC_U8 || t == TC_I16 ? t : TC_I32;
-}
-
-/* Is it of bytes that a matrix unit takes, of whatever signs, of `few` rows or columns at least?
- * Who sees the kernel decides. */
-static bool tci_bytes_for_unit(const tci_contraction *c, int few)
-{
-    double m = c->size[TCI_AXES_M], n = c->size[TCI_AXES_N];
-    return c->is_known && TCI_MIN(m, n) >= few && TCI_MAX(m, n) >= TCI_MATRIX_COLUMNS &&
-           c->products >= TCI_MATRIX_COLUMNS * (double)tci_dim_known(tci_node_count(c->n)) &&
-           2 * c->products >= TCI_MATRIX_FLOPS;
-}
-
-/* By a processor's unit (kernel/matrix.c)? */
-static bool tci_bytes_on_unit(const tci_contraction *c, const tci_machine *machine)
-{
-    return machine->unit_bytes && tci_bytes_for_unit(c, TCI_MATRIX_FEW);
-}
-
 /* By a device's, or those of its warps (kernel/product.c)? */
 static bool tci_bytes_on_device(const tci_contraction *c, const tci_machine *machine)
 {
@@ -51,31 +27,6 @@ static bool tci_bytes_on_device(const tci_contraction *c, const tci_machine *mac
            tci_dtype_get(tci_bytes_source(c->n->in[0]))->bytes == 1 &&
            tci_dtype_get(tci_bytes_source(c->n->in[1]))->bytes == 1 &&
            tci_bytes_for_unit(c, TCI_GATHER_SIDE);
-}
-
-TCI_FN bool tci_plan_any_signs(const tci_contraction *c, const tci_machine *machine)
-{
-    return c->n->dtype == TC_I32 && tci_plan_points(c, machine) == 4 &&
-           tci_bytes_on_unit(c, machine);
-}
-
-TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine)
-{
-    const tci_node *n = c->n;
-    if (machine->block_threads > 0) {
-        return 0;
-    }
-    if (n->dtype == TC_I32) {
-        tc_dtype a = tci_bytes_source(n->in[0]), b = tci_bytes_source(n->in[1]);
-        int bytes = TCI_MAX(tci_dtype_get(a)->bytes, tci_dtype_get(b)->bytes);
-        int fours = tci_bytes_on_unit(c, machine) ? 4 : machine->int_points;
-        return bytes == 1 ? fours : bytes == 2 ? TCI_MIN(machine->int_points, 2) : 0;
-    }
-    bool unit = machine->matrix_units > 0 && c->is_known &&
-                2 * c->products >= TCI_MATRIX_FLOPS; /* kernel/matrix.c */
-    bool pairs = (machine->has_pairs || unit) && !machine->reproducible &&
-                 n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
-    return pairs ? 2 : 0;
 }
 
 /* ---- sums beside ---- */
@@ -125,7 +76,8 @@ static tci_node *tci_bytes_ew(const tci_algo *a, int op, tci_node *x, tci_node *
 
 static double tci_bytes_sum_cost(const tci_algo *a, const tci_node *x)
 {
-    return tci_plan_is_fixed(a, x) ? 0 : (double)tci_dim_hint(tci_node_count(x));
+    double from = 0;
+    return tci_plan_is_fixed(a, x, &from) ? 0 : (double)tci_dim_hint(tci_node_count(x));
 }
 
 TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
@@ -230,7 +182,7 @@ static double tci_bytes_cost(const tci_offer *o)
 
 static tci_node *tci_bytes_build(const tci_offer *o)
 {
-    return tci_bytes_centre(o->a, o->n, tci_route_contract(o->a, o->found));
+    return tci_bytes_centre(o->a, o->n, o->a->router->contract(o->a, o->found));
 }
 
 TCI_FN const tci_route *tci_route_zero_points(void)

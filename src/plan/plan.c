@@ -17,7 +17,7 @@ enum {
     TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
     TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
     TCI_PLAN_SPLITS = 8,  /* rounds until no more groups are split for their price, */
-    TCI_PLAN_TRIALS = 32, /* and plans that are made for it */
+    TCI_PLAN_TRIALS = 12, /* and plans that are made for it */
     TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
 };
 
@@ -290,11 +290,11 @@ typedef struct tci_plan_job {
     tci_pairs_kernels *pairs;
 } tci_plan_job;
 
-/* A plan that has its inputs and effects, but for them. */
-static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
+/* The groups and kernels of a plan that has its inputs and effects; *stored says which values got
+ * memory. */
+static void tci_plan_kernels(const tci_plan_job *j, tci_plan *p, tci_str *stored)
 {
     const tci_repeat_maker *m = &j->maker;
-    tci_str stored = {.s = m->s};
     int n_buffers = p->n_buffers;
     size_t n_why = p->why.n;
     for (int round = 1;; round++) {
@@ -305,13 +305,21 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
         tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
         tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
         bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(m, p, f, last ? NULL : j->forced, &stored)) {
+        if (tci_plan_steps(m, p, f, last ? NULL : j->forced, stored)) {
             break;
         }
         p->n_buffers = n_buffers;
         p->n_steps = p->n_kernels = 0;
         p->why.n = n_why;
     }
+}
+
+/* The same, with the order of its steps and their memory. */
+static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
+{
+    const tci_repeat_maker *m = &j->maker;
+    tci_str stored = {.s = m->s};
+    tci_plan_kernels(j, p, &stored);
     for (int i = 0; i < p->n_kernels; i++) {
         tci_class_report(p->kernels[i], m->machine, &p->orders);
     }
@@ -454,8 +462,9 @@ static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci
     }
     const tci_plan_job trial = tci_plan_cut(&s, j, list, n, edge);
     tci_plan q;
+    tci_str stored = {.s = &s};
     tci_plan_restart(&s, &q, start, p);
-    tci_plan_fill(&trial, &q);
+    tci_plan_kernels(&trial, &q, &stored);
     for (int i = 0; i < n && tci_plan_is_joined(j, q.fusion); i++) {
         if (edge < list[i].n_edges) {
             tci_price_try(&s, j->prices, p, &q, edge, &list[i]);

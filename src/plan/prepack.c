@@ -36,8 +36,7 @@ enum {
     TCI_PANELS_TURN = 15,    /* and where columns do not lie side by side, as measured */
     TCI_PANELS_FEW = 32,     /* rows up to which those side by side are as fast as they lie */
     TCI_PANELS_GAIN = 3,     /* percent of the time of multiplying that packing is worth, least */
-    TCI_PANELS_UNIT = 16,    /* times as fast as f32 a unit is */
-    TCI_PANELS_WALK = 64     /* nodes that a factor is made of, at most */
+    TCI_PANELS_UNIT = 16     /* times as fast as f32 a unit is */
 };
 
 typedef struct tci_panels {
@@ -50,31 +49,7 @@ typedef struct tci_panels {
     bool is_narrow;
     int64_t width;           /* of a panel */
     int points;              /* along k that an element of it holds */
-    int walked;
-    double bytes;            /* that the factor is made of */
 } tci_panels;
-
-/* ---- what no run changes ---- */
-
-static bool tci_panels_is_fixed(tci_panels *p, const tci_node *n)
-{
-    if (++p->walked > TCI_PANELS_WALK || !tci_build_is_known(n->rank, n->shape)) {
-        return false;
-    }
-    if (n->n_in == 0) {
-        bool fixed = n->op == TCI_OP_DATA || !tci_op_is(n->op, TCI_IS_MEMORY);
-        for (int i = 0; i < p->a->n_changed; i++) {
-            fixed = fixed && p->a->changed[i] != n;
-        }
-        p->bytes += n->op == TCI_OP_DATA ? tci_node_value_bytes(n) : 0;
-        return fixed;
-    }
-    bool fixed = !tci_op_is(n->op, TCI_IS_UNIQUE);
-    for (int i = 0; i < n->n_in && fixed; i++) {
-        fixed = tci_panels_is_fixed(p, n->in[i]);
-    }
-    return fixed;
-}
 
 /* ---- what has columns ---- */
 
@@ -177,12 +152,6 @@ static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
     return p->axis == 0 ? y : tci_build_permute(g, y, 2, turn);
 }
 
-TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n)
-{
-    tci_panels p = {.a = a};
-    return tci_panels_is_fixed(&p, n);
-}
-
 /* ---- the routes ---- */
 
 /* several: only where an element of a panel holds several points. */
@@ -208,8 +177,9 @@ static bool tci_panels_find(tci_panels *p, bool several)
     }
     const tc_dtype made = (tc_dtype)tci_dtype_get((tc_dtype)p->n->dtype)->compute;
     p->width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get(made)->bytes;
-    return p->factor && p->width >= 4 && tci_panels_is_fixed(p, p->factor) &&
-           tci_node_value_bytes(p->factor) <= p->bytes;
+    double from = 0; /* bytes that the factor is made of */
+    return p->factor && p->width >= 4 && tci_plan_is_fixed(p->a, p->factor, &from) &&
+           tci_node_value_bytes(p->factor) <= from;
 }
 
 static tci_node *tci_panels_contract(const tci_panels *p)

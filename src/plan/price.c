@@ -16,14 +16,14 @@
  * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.2 of the time
  * of the plan's, or less: the suspect's values, those that kernels of the trial make with them, and
  * so on until both plans' kernels make the same. Both times are prices of the model for one thread
- * (on a device, for all of it), and each kernel has its launch. How far prices of the forms are from
- * what was measured stands in bench/results/fusion.md. */
+ * (on a device, for all of it), and each kernel has its launch. bench/results/fusion.md says how
+ * far prices of the forms are from what was measured. */
 #include "group.h"
 
 enum {
     TCI_PRICE_SUSPECT = 120,    /* percent of its floor; */
     TCI_PRICE_LEAST_NS = 1000,  /* that a cut saves at least, */
-    TCI_PRICE_PART = 1024,      /* of a program's time, too; */
+    TCI_PRICE_PART = 256,       /* of a program's time, too; */
     TCI_PRICE_LAUNCHES = 4,     /* on a device so many launches */
     TCI_PRICE_NEAR = 4,         /* times the floor: a cut that comes so near ends the search */
     TCI_PRICE_GAIN = 12,        /* what a group takes that is cut, over what its parts take, */

@@ -23,8 +23,8 @@ typedef enum tci_sums {
     TCI_SUMS_FAST,      /* other products than the graph's: TC_MATH_FAST */
     TCI_SUMS_LINES,     /* lines of an image, added up by a second kernel */
     TCI_SUMS_EXACT,     /* of integers: any order gives the same */
-    TCI_SUMS_INNER,     /* of the contraction that the route makes, with its axes turned */
     TCI_SUMS_ROWS,      /* a SUM of products: that of any reduction */
+    TCI_SUMS_INNER,     /* of the contraction that the route makes, with its axes turned */
     TCI_SUMS_PARTS,     /* parts of K as chains, added up by a second kernel */
     TCI_SUMS_CHAINS     /* along K, as plan/reduction_order.c says */
 } tci_sums;
@@ -35,16 +35,19 @@ enum {
 };
 
 typedef struct tci_route tci_route;
+typedef struct tci_offer tci_offer;
+/* Rows that fit, and which of them is taken. */
+typedef struct tci_route_choice { tci_offer *offers; int n, best; } tci_route_choice;
 
 /* A route for a contraction. */
-typedef struct tci_offer {
+struct tci_offer {
     const tci_route *route;
     const tci_algo *a;
     tci_node *n;
     const tci_contraction *c;
     void *found;    /* what fits has found out, for the other functions */
     double cost_ns;
-} tci_offer;
+};
 
 struct tci_route {
     const char *name;
@@ -55,20 +58,38 @@ struct tci_route {
     tci_node *(*build)(const tci_offer *o);
 };
 
-/* Contraction n as the nodes of the route that is taken. */
-TCI_FN tci_node *tci_route_contract(const tci_algo *a, tci_node *n);
-/* All rows up to class `last` that fit, with their costs, and the cheapest one of the first of their
- * classes. */
-typedef struct tci_route_choice { tci_offer *offers; int n, best; } tci_route_choice;
-TCI_FN tci_route_choice tci_route_choose(const tci_algo *a, tci_node *n, const tci_contraction *c,
-                                         tci_sums last);
+/* The choice, for routes that are made of others: contraction n as the nodes of the route that is
+ * taken; and all rows up to class `last` that fit, with their costs, and the cheapest one of the
+ * first of their classes. */
+struct tci_router {
+    tci_node *(*contract)(const tci_algo *a, tci_node *n);
+    tci_route_choice (*choose)(const tci_algo *a, tci_node *n, const tci_contraction *c,
+                               tci_sums last);
+};
+TCI_FN const tci_router *tci_route_router(void); /* plan/route.c */
+/* plan/operands.c: contraction n of operands in the order that loops read them. */
+TCI_FN tci_node *tci_route_plain(const tci_algo *a, tci_node *n);
+
+/* ---- facts: plan/route_facts.c ---- */
+
 /* The offer of that route; false: it does not fit. */
 TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *n,
                            const tci_contraction *c, tci_offer *o);
-/* Contraction n of operands in the order that loops read them, as plan/route.c stores them. */
-TCI_FN tci_node *tci_route_plain(const tci_algo *a, tci_node *n);
-/* True if the kernel of the contraction packs its operands (loop/gemm.c). */
+/* Products that lanes of a processor, or its unit, take at once (tci_kred.points), 0: one. */
+TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine);
+/* True if a processor's unit takes the contraction, which is of bytes of any signs. */
+TCI_FN bool tci_plan_any_signs(const tci_contraction *c, const tci_machine *machine);
+/* The dtype that an operand in i32 widens, through views; TC_I32: it is not so. */
+TCI_FN tc_dtype tci_bytes_source(tci_node *n);
+/* True if a matrix unit that takes bytes is worth it: `few` rows or columns at least. */
+TCI_FN bool tci_bytes_for_unit(const tci_contraction *c, int few);
+/* True if the kernel of the contraction packs its operands (loop/gemm.c); */
 TCI_FN bool tci_route_packs(const tci_contraction *c, const tci_machine *machine);
+/* if a block of threads makes tiles of it; if the threads of a block take points of it. */
+TCI_FN bool tci_route_gathers(const tci_contraction *c, const tci_machine *machine);
+TCI_FN bool tci_route_spreads(const tci_contraction *c, const tci_machine *machine);
+/* True if n is computed from nothing that a run gives or changes; from: bytes it is made of. */
+TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n, double *from);
 
 /* ---- costs ---- */
 
@@ -83,12 +104,20 @@ typedef struct tci_route_work {
 /* Of the contraction itself: its products, its operands and result once. */
 TCI_FN tci_route_work tci_route_work_of(const tci_offer *o, tci_route_by by);
 TCI_FN double tci_route_ns(const tci_offer *o, tci_route_work work);
-/* plan/block_routes.c: the same where both operands are copied first. */
-TCI_BLOCK_FN double tci_route_copies_ns(const tci_offer *o, tci_route_by by);
+/* What packing the operand with the columns takes. */
+TCI_FN double tci_route_pack_ns(const tci_offer *o);
+/* Of the contraction where both operands are copied first. */
+static inline double tci_route_copies_ns(const tci_offer *o, tci_route_by by)
+{
+    tci_route_work work = tci_route_work_of(o, by);
+    work.bytes += 2 * (o->c->in[0].bytes + o->c->in[1].bytes);
+    work.launches += 2;
+    return tci_route_ns(o, work);
+}
 
 /* ---- rows ---- */
 
-TCI_FN const tci_route *tci_route_unit(void);          /* route.c */
+TCI_FN const tci_route *tci_route_unit(void);          /* unit_gemm.c */
 TCI_FN const tci_route *tci_route_winograd(void);
 TCI_FN const tci_route *tci_route_zero_points(void);   /* int8_dot.c */
 TCI_FN const tci_route *tci_route_prepacked_dot(void); /* prepack.c */

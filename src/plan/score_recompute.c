@@ -645,7 +645,7 @@ static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
                                (tc_dtype)n->dtype);
     }
     for (int i = 0; i < l.rank; i++) { /* the labels that are left, and where each is to be */
-        int at = tci_build_label(n->attr + 3 + n_in, n->rank, l.labels[i]);
+        int at = tci_contract_axis(n, 2, l.labels[i]);
         if (at >= 0) {
             order[at] = left++;
         }

@@ -696,7 +696,7 @@ static tci_node *tci_parts_sides_build(const tci_offer *o)
 {
     const tci_algo *a = o->a;
     tci_node *r = tci_contract_in_order(a->s, a->g, o->n, o->n->in, o->found);
-    r = tci_route_contract(a, r);
+    r = a->router->contract(a, r);
     tci_algo_force(a, r);
     return tci_parts_put_back(a, o->n, r, o->found);
 }

@@ -1,6 +1,7 @@
 /* plan/split_k.h - a contraction as parts of K, for the routes that cut it.
  *
- * In: a CONTRACT. Out: its summed axes, and the nodes of its parts once at and length are chosen. */
+ * In: a CONTRACT. Out: its summed axes, and the nodes of its parts, where `at` and `length` are
+ * chosen. */
 #ifndef TCI_PLAN_SPLIT_K_H
 #define TCI_PLAN_SPLIT_K_H
 

@@ -12,6 +12,7 @@
  * Parameters: what a run reads and changes of them it finds at its begin and gives back at its end
  * (run/param.c); only programs that have some take a lock for that. */
 #include "../base/alloc.h"
+#include "../debug/check.h"
 #include "dynamic.h"
 
 /* ---- making ---- */
@@ -75,6 +76,7 @@ TCI_FN void tci_call_free(tc_call *c)
         tci_dynamic_call_free(c);
 #endif
         tci_call_free(c->native);
+        tci_checker_end(c);
         tci_kept_drop(c);
         tci_bind_free(c);
         tci_heap_free_aligned(c->workspace);

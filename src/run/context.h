@@ -222,6 +222,7 @@ struct tc_call {
     char *strided;             /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
     void **check_inputs;       /* of a checked run (debug/check.h), or NULL */
+    int check_kind, check_step; /* what its check found; 0: nothing */
     bool unclean;              /* `faults` may hold something of an earlier run */
     int32_t cancelled;         /* atomic: tc_call_cancel was called, and no run ended since */
     int32_t *cancel;           /* where runs look: there, or in the call of the program's family */
@@ -442,10 +443,6 @@ TCI_FN tc_status tci_call_check_memory(tc_call *c, const char *what, int i, cons
 TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
 enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */
-
-/* ---- run/execute.c, for debug/check.c ---- */
-TCI_FN void tci_call_launch_step(tc_call *c, const tci_run_step *step); /* on the host */
-TCI_FN tc_status tci_walk_launch_one(tc_call *c, int step);             /* on the device */
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */

@@ -14,6 +14,7 @@ enum { TCI_DEVICE_MEMORY_DEVICES = 32 };
 
 static struct {
     tci_mutex lock;
+    void (*free_call)(tc_call *c);
     tc_program *first; /* programs that run on devices, by next_on_device */
     /* bytes that tc holds, by device in order of first use; atomic */
     const tc_backend *devices[TCI_DEVICE_MEMORY_DEVICES];
@@ -32,9 +33,10 @@ TCI_FN const char *tci_device_memory_text(void)
     return tci_device_memory_why;
 }
 
-TCI_FN void tci_device_memory_enter(tc_program *f)
+TCI_FN void tci_device_memory_enter(tc_program *f, void (*free_call)(tc_call *c))
 {
     pthread_mutex_lock(&tci_device_memory.lock);
+    tci_device_memory.free_call = free_call;
     f->next_on_device = tci_device_memory.first;
     tci_device_memory.first = f;
     pthread_mutex_unlock(&tci_device_memory.lock);
@@ -129,16 +131,18 @@ static tc_call *tci_device_memory_take_idle(tc_program *f, tc_call *list)
 TCI_FN void tci_device_memory_reclaim(const tc_backend *device)
 {
     tc_call *list = NULL;
+    void (*free_call)(tc_call *c);
     pthread_mutex_lock(&tci_device_memory.lock);
     for (tc_program *f = tci_device_memory.first; f; f = f->next_on_device) {
         if (f->code->device == device) {
             list = tci_device_memory_take_idle(f, list);
         }
     }
+    free_call = tci_device_memory.free_call;
     pthread_mutex_unlock(&tci_device_memory.lock);
     while (list) {
         tc_call *next = list->next;
-        tci_call_free(list);
+        free_call(list);
         list = next;
     }
     tci_cache_trim();

@@ -16,8 +16,8 @@ TCI_FN void tci_device_memory_free(const tc_backend *device, void *memory, int64
 TCI_FN void tci_device_memory_reclaim(const tc_backend *device);
 /* "wanted 4096 bytes, ...", of this thread's last failure; "": there was none. */
 TCI_FN const char *tci_device_memory_text(void);
-/* A program that runs on a device comes, and goes. */
-TCI_FN void tci_device_memory_enter(tc_program *f);
+/* A program that runs on a device comes, and goes; free_call: what gives a call of it back. */
+TCI_FN void tci_device_memory_enter(tc_program *f, void (*free_call)(tc_call *c));
 TCI_FN void tci_device_memory_leave(tc_program *f);
 TCI_FN void tci_device_memory_announce(void); /* its lock, before those of programs */
 

@@ -34,7 +34,6 @@
 #include "../base/alloc.h"
 #include "../debug/check.h"
 #include "../debug/device_spans.h"
-#include "../debug/probe.h"
 #include "../debug/profile.h"
 #include "context.h"
 #include "device_memory.h"
@@ -103,7 +102,7 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     }
 }
 
-TCI_FN void tci_call_launch_step(tc_call *c, const tci_run_step *step)
+static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
 {
     tci_call_part part = {c, step};
     if (step->threads == 1) {
@@ -255,7 +254,7 @@ static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
     return status;
 }
 
-TCI_FN tc_status tci_walk_launch_one(tc_call *c, int i)
+static tc_status tci_walk_launch_one(tc_call *c, int i)
 {
     const tc_backend *device = c->program->code->device;
     const tci_run_step *step = &c->program->steps[i];
@@ -419,10 +418,20 @@ static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t roun
     }
 }
 
+/* A tci_checker_launch_step. */
+static tc_status tci_walk_launch_any(tc_call *c, int i)
+{
+    if (c->program->code->device) {
+        return tci_walk_launch_one(c, i);
+    }
+    tci_call_launch_step(c, &c->program->steps[i]);
+    return TC_OK;
+}
+
 static tc_status tci_walk_plain(tc_call *c, int begin, int end)
 {
     if (TCI_UNLIKELY(c->program->options.check)) {
-        return tci_checker_steps(c, begin, end);
+        return tci_checker_steps(c, begin, end, tci_walk_launch_any);
     }
     if (c->device && c->device->tape) {
         tci_walk_put(c, begin, end);
@@ -926,7 +935,7 @@ static tc_status tci_walk_set(tc_call *c, int begin, int end)
 static tc_status tci_walk_probe(tc_call *c, tc_status status)
 {
     char text[400];
-    bool failed = c->program->code->calls && tci_probe_take(text, sizeof(text));
+    bool failed = c->program->code->calls && tci_checker_failed(text, sizeof(text));
     return failed && !status ? tci_call_refuse(c, TC_ERR_CHECK, "%s", text) : status;
 }
 
@@ -1071,7 +1080,6 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
         status = tci_checker_begin(c, r) ? tci_walk_list(c, r)
                                        : tci_call_refuse(c, TC_ERR_MEMORY,
                                                          "out of memory: copies of the inputs");
-        tci_checker_end(c);
     } else {
         status = tci_walk_list(c, r);
     }

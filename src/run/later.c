@@ -350,6 +350,28 @@ static bool tci_later_join(tci_later *l, const tci_request *r, tci_later_job **m
     return !j || tci_later_start_thread();
 }
 
+/* Takes l out of its job's list; under the lock. */
+static void tci_later_leave(tci_later *l)
+{
+    tci_later **at = l->job ? &l->job->first : NULL;
+    while (at && *at && *at != l) {
+        at = &(*at)->next;
+    }
+    if (at && *at) {
+        *at = l->next;
+    }
+    l->job = NULL;
+}
+
+static void tci_later_free(tci_later *l)
+{
+    tci_later_lock();
+    tci_later_leave(l);
+    tci_later_unlock();
+    tci_program_release(l->native);
+    tci_heap_free(l);
+}
+
 TCI_FN void tci_later_start(tc_program *f, const tci_request *r, const tc_options *o)
 {
     tci_later *l = tci_heap_get(sizeof(*l));
@@ -357,6 +379,7 @@ TCI_FN void tci_later_start(tc_program *f, const tci_request *r, const tc_option
     if (!l) {
         return; /* it is interpreted for ever, as where there is no compiler */
     }
+    l->free = tci_later_free;
     l->program = f;
     l->may_differ = tci_later_may_differ(r, o);
     f->later = l;
@@ -374,30 +397,6 @@ TCI_FN void tci_later_start(tc_program *f, const tci_request *r, const tc_option
     }
     if (made) {
         tci_later_free_job(made);
-    }
-}
-
-/* Takes l out of its job's list; under the lock. */
-static void tci_later_leave(tci_later *l)
-{
-    tci_later **at = l->job ? &l->job->first : NULL;
-    while (at && *at && *at != l) {
-        at = &(*at)->next;
-    }
-    if (at && *at) {
-        *at = l->next;
-    }
-    l->job = NULL;
-}
-
-TCI_FN void tci_later_free(tci_later *l)
-{
-    if (l) {
-        tci_later_lock();
-        tci_later_leave(l);
-        tci_later_unlock();
-        tci_program_release(l->native);
-        tci_heap_free(l);
     }
 }
 

@@ -14,6 +14,7 @@ typedef enum tci_later_state {
 
 /* What a program knows of its compile. */
 typedef struct tci_later {
+    void (*free)(struct tci_later *l); /* the program goes: nobody waits for its code */
     tc_program *native;        /* atomic; NULL until it is ready: then runs are of this one */
     int32_t state;             /* atomic: tci_later_state; changed under the room's lock */
     bool may_differ;           /* native code may have other bits */
@@ -40,8 +41,6 @@ TCI_FN void tci_later_start(tc_program *f, const tci_request *r, const tc_option
 /* Until the compile has ended, or so many milliseconds (-1: any). False: it has not. */
 TCI_FN bool tci_later_wait(tci_later *l, int64_t ms);
 TCI_FN void tci_later_cancel(tci_later *l);
-/* The program goes: nobody waits for its code. */
-TCI_FN void tci_later_free(tci_later *l);
 /* The last context or program is gone: the thread is joined if it has nothing to do. */
 TCI_FN void tci_later_rest(void);
 /* tc_shutdown's part: compiles under way are cancelled, and the thread is joined. */

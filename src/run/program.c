@@ -464,7 +464,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     tci_code_retain(code);
     tci_pool_retain();
     if (code->device && code->device->alloc) {
-        tci_device_memory_enter(p);
+        tci_device_memory_enter(p, tci_call_free);
     }
     *f = p;
     return TC_OK;
@@ -618,7 +618,9 @@ TCI_FN void tci_program_release(tc_program *f)
         f->idle = next;
     }
     tci_errors_free(&f->errors);
-    tci_later_free(f->later);
+    if (f->later) {
+        f->later->free(f->later);
+    }
 #ifdef TC_DYNAMIC_SHAPES
     tci_dynamic_free(f);
 #endif

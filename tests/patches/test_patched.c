@@ -2,6 +2,9 @@
  * the rooms to which all of them are applied: tests/include/test_patches.c makes that, runs it. */
 #include "inside.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "../tc_test.h"
 
 static tc_ctx *ctx;
@@ -142,6 +145,31 @@ TEST(schedule)
         form++;
     }
     CHECK(*form != NULL);
+}
+
+/* Never the cheapest, so it is taken where a file says so alone. */
+TEST(route)
+{
+    static const float a[6] = {1, 2, 3, 4, 5, 6}, b[6] = {1, 0, 2, 1, 0, 3};
+    static const char *const want[] = {"; exchanged operands ", ": exchanged operands, "};
+    char path[] = "/tmp/tc_route_XXXXXX";
+    int file = mkstemp(path);
+    const char *line = "contract_2x2x3: exchanged operands\n";
+    REQUIRE(file >= 0 && write(file, line, strlen(line)) == (ssize_t)strlen(line));
+    close(file);
+    for (int forced = 0; forced < 2; forced++) {
+        tc_options options = {0};
+        options.backend = "interp";
+        options.schedule = forced ? path : NULL;
+        REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 3), y = tc_input(ctx, "y", TC_F32, 3, 2);
+        CHECK_HAS(explained(tc_matmul(x, y)), want[forced]);
+        x = tc_copy_in(ctx, a, TC_F32, 2, 3);
+        y = tc_copy_in(ctx, b, TC_F32, 3, 2);
+        CHECK_CLOSE(value_of(tc_sum(tc_matmul(x, y), TC_ALL, false)), 5 + 11 + 14 + 23, 0);
+        tc_ctx_free(ctx);
+    }
+    unlink(path);
 }
 
 TEST(room)

@@ -175,6 +175,82 @@ TEST(a_value_that_three_stages_would_evaluate_is_stored)
     end();
 }
 
+/* ---- what loops take ---- */
+
+/* ns of y as one kernel. */
+static double whole_ns(tc_tensor y)
+{
+    tci_machine whole = processor;
+    whole.facts.launch_ns = 1e9; /* then no cut pays */
+    tci_plan *p = plan_for(y, whole);
+    return p && p->n_kernels == 1 ? tci_loop_price(&scratch, p->kernels[0], processor).ns : -1;
+}
+
+/* A sum of products is one operation for each product. */
+TEST(a_product_and_its_sum_are_one_operation)
+{
+    begin();
+    const double products = 512.0 * 512 * 512, lanes = processor.vector_bytes / 4.0;
+    const tc_machine facts = tci_machine_complete(processor).facts;
+    double ns = whole_ns(tc_matmul(INPUT(512, 512), INPUT(512, 512)));
+    double least = products / (lanes * facts.ports * facts.ghz);
+    CHECK_MSG(ns >= least && ns < 1.5 * least, "%g ns, at least %g", ns, least);
+    end();
+}
+
+/* Nothing of the next element is begun in the time of a chain that is longer than a core looks
+ * ahead. */
+TEST(calls_that_wait_for_each_other_take_longer_than_their_operations)
+{
+    begin();
+    tc_tensor x = INPUT(64, 2048);
+    double one = whole_ns(tc_gelu(x)), two = whole_ns(tc_gelu(tc_gelu(x)));
+    CHECK_MSG(one > 0 && two > 2.3 * one, "%g, %g ns", one, two);
+    end();
+}
+
+/* A tile of vectors leaves one column block that is short: the price is that of all blocks. */
+TEST(a_short_block_of_columns_is_not_taken_for_all)
+{
+    begin();
+    double last = whole_ns(tc_softmax(INPUT(2, 50, 16 * 11), 1));
+    for (int vectors = 12; vectors <= 24; vectors++) {
+        double ns = whole_ns(tc_softmax(INPUT(2, 50, 16 * vectors), 1));
+        CHECK_MSG(ns > 0.8 * last, "%d vectors: %g, before %g ns", vectors, ns, last);
+        last = ns;
+    }
+    end();
+}
+
+/* Stores a row apart meet a line of memory again when it has left the first cache. */
+TEST(lines_that_come_again_from_a_farther_cache_are_paid_again)
+{
+    begin();
+    tc_tensor rows = tc_layer_norm(INPUT(56 * 56, 128), TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
+    tc_tensor turned = tc_layer_norm(tc_transpose(INPUT(128, 56 * 56), 0, 1), TC_AXES(-1), TC_NONE,
+                                     TC_NONE, 1e-5);
+    double near = whole_ns(rows), far = whole_ns(turned);
+    CHECK_MSG(near > 0 && far > 2 * near, "%g, %g ns", near, far);
+    end();
+}
+
+/* Groups that read each other and are both too dear are both cut. */
+TEST(neighbours_are_cut_one_after_the_other)
+{
+    begin();
+    const int64_t c = 32, h = 28;
+    tc_tensor image = affine(INPUT(1, c, h, h), c), skip = tc_relu(INPUT(1, 16, 2 * h, 2 * h));
+    tc_tensor both = tc_cat(TC_TENSORS(upsampled(image, c, h), skip), 1);
+    tc_tensor y = tc_conv2d(both, INPUT(c, c + 16, 3, 3), TC_NONE, &(tc_conv){.padding = {1, 1}});
+    y = tc_softmax(tc_tanh(tc_permute(y, 0, 2, 3, 1)), 1);
+    tci_plan *p = plan_for(y, processor);
+    REQUIRE(p);
+    CHECK(contractions(p) == 1);
+    CHECK(says(p, "reshape gets memory: one kernel would take "));
+    CHECK(says(p, "max gets memory: one kernel would take "));
+    end();
+}
+
 /* ---- what gains stays whole ---- */
 
 TEST(groups_that_gain_stay_whole)
