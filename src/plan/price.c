@@ -16,8 +16,8 @@
  * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.2 of the time
  * of the plan's, or less: the suspect's values, those that kernels of the trial make with them, and
  * so on until both plans' kernels make the same. Both times are prices of the model for one thread
- * (on a device, for all of it), and each kernel has its launch. bench/results/fusion.md says how far
- * prices of the forms are from what was measured. */
+ * (on a device, for all of it), and each kernel has its launch. bench/results/fusion.md says how
+ * far prices of the forms are from what was measured. */
 #include "group.h"
 
 enum {
