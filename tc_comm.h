@@ -2028,8 +2028,12 @@ static int tci_nccl_dtype(tc_dtype t)
     case TC_F32: return 7;
     case TC_F64: return 8;
     case TC_BF16: return 9;
-    default: return -1; /* 16-bit integers */
+    case TC_U16:
+    case TC_I16:
+    case TCI_DTYPE_BEFORE:
+    case TC_DTYPE_COUNT: break;
     }
+    return -1;
 }
 
 static int tci_nccl_op(tc_comm_how how)
