@@ -10,8 +10,8 @@ OPT = -O1
 TC = .
 SAN =
 # The long ones first, so that the processors finish together. make test-all runs ALL_PARTS.
-PARTS = cpu ops fuzz unit onnx golden errors oom
-ALL_PARTS = cuda cpu opencl include ops fuzz unit onnx golden errors oom
+PARTS = cpu ops comm fuzz unit onnx golden errors oom
+ALL_PARTS = cuda cpu opencl include ops comm fuzz unit onnx golden errors oom
 TESTS =
 TEST_ARGS =
 BENCH_ARGS =
@@ -35,7 +35,7 @@ B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$
 
 ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
 ROOM_C := $(wildcard src/*/*.c)
-SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h
+SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h tc_comm.h
 AMALGAMATE = build/amalgamate
 ifeq ($(TC),src)
 USED = $(ROOMS) build/headers.stamp
@@ -225,7 +225,8 @@ $(EXAMPLE_FORMS): $(B)/examples/tc%: tests/tc_impl.c $(USED)
 
 $(B)/declared/tc.h: Makefile
 	@mkdir -p $(@D)
-	@printf '#pragma GCC system_header\n#undef TC_IMPLEMENTATION\n#include_next "tc.h"\n' >$@
+	@for h in tc_comm.h tc.h; do \
+	    printf '#pragma GCC system_header\n#undef TC_IMPLEMENTATION\n#include_next "%s"\n' $$h >$(@D)/$$h; done
 
 $(EXAMPLE_PROGRAMS): $(B)/%: %.c $$(B)/examples/tc$$(call form,$$*.c).o $(B)/declared/tc.h \
     $(wildcard examples/*.h examples/*/*.h)

@@ -764,6 +764,7 @@
  *   TC_CHECK        1: check each kernel of a run; or some of bits,nan,inf,crash
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
+ *   TC_COMM         engine of tc_comm_from_env: shm or mpi (default: what the launcher set)
  *   XDG_CACHE_HOME  base of the default cache directory
  *   HOME            base of the default cache directory when XDG_CACHE_HOME is unset
  *   TMPDIR          where private build directories are made (default /tmp)

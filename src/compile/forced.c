@@ -21,7 +21,10 @@ TCI_FN bool tci_forced_read(tci_str *out, const tc_options *o)
 
 TCI_FN bool tci_forced_names(const char *word, size_t n, const char *name, const char *hex)
 {
-    bool by_name = strlen(name) == n && !memcmp(word, name, n);
+    size_t length = strlen(name);
+    /* also as tables of kernels show it, with the digits that make the function's name its own */
+    bool full = n == length + 1 + TCI_FORCED_DIGITS && word[length] == '_';
+    bool by_name = (length == n || full) && !memcmp(word, name, length);
     return by_name || (n >= TCI_FORCED_DIGITS && n <= strlen(hex) && !memcmp(word, hex, n));
 }
 

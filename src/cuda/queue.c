@@ -182,6 +182,9 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
         after[n_after] = launch->after[j] < first ? NULL : nodes[launch->after[j]];
         n_after += after[n_after] != NULL;
     }
+    if (launch->node) {
+        return launch->node(launch->comm, launch->job, graph, after, n_after, &nodes[i]);
+    }
     bool is_packed = tci_cuda_pack(launch, arguments);
     if (!tci_cuda_describe(launch, is_packed, &k)) {
         return TC_ERR_LIMIT;

@@ -331,7 +331,8 @@ static tci_node *tci_node_make(tci_graph *g, tci_node_want *w)
     }
     if (unique) {
         w->hash = tci_hash_mix(tci_hash_mix(w->hash, id), g->generations[id]);
-        w->value.u = w->op == TCI_OP_INPUT ? ++g->n_inputs_made : w->value.u;
+        bool counts = w->op == TCI_OP_INPUT || w->op == TCI_OP_COLLECTIVE;
+        w->value.u = counts ? ++g->n_inputs_made : w->value.u;
     }
     tci_node_fill(n, w);
     n->id = id;

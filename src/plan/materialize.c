@@ -26,7 +26,9 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
            : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_SEGMENT  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_RESULT   ? TCI_ROOT_REPEAT
-           : n->op == TCI_OP_CUSTOM   ? TCI_ROOT_CUSTOM
+           : n->op == TCI_OP_CUSTOM ||
+                     n->op == TCI_OP_COLLECTIVE
+               ? TCI_ROOT_CUSTOM
                                       : TCI_ROOT_VALUE;
 }
 
