@@ -276,7 +276,7 @@ TEST(a_device_of_blocks_asks_for_their_schedules)
                " build '' without; build -DTC_BLOCKS with; show without; show with;"
                " for f in without with; do sed '/^== the device/,$d' $T/$f.out >$T/$f.plan; done;"
                " cat $T/*.log; cmp $T/without.plan $T/with.plan || exit 1;"
-               " grep -q '^8 launches' $T/with.plan || exit 1;"
+               " grep -q '^[0-9]* launches' $T/with.plan || exit 1;"
                " grep -q 'define TC_BLOCKS where TC_IMPLEMENTATION' $T/without.log || exit 1;"
                " grep -q 'its dialect does not have' $T/with.log");
 }
