@@ -97,7 +97,8 @@ TEST(a_browser_draws_the_page_without_errors)
     CHECK_EQ_INT(tc_report(f, in_dir("p.html")), TC_OK);
     snprintf(command, sizeof(command),
              "timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir=%s "
-             "--dump-dom file://%s 2>/dev/null | grep -c '<rect'", in_dir("profile"), in_dir("p.html"));
+             "--dump-dom file://%s 2>/dev/null | grep -c '<rect'",
+             in_dir("profile"), in_dir("p.html"));
     FILE *p = popen(command, "r");
     REQUIRE(p != NULL);
     text[fread(text, 1, sizeof(text) - 1, p)] = 0;
