@@ -9,8 +9,9 @@ CC = cc
 OPT = -O1
 TC = .
 SAN =
-# The long ones first, so that the processors finish together.
-PARTS = cuda cpu opencl include ops fuzz unit onnx golden errors oom
+# The long ones first, so that the processors finish together. make test-all runs ALL_PARTS.
+PARTS = cpu ops comm fuzz unit onnx golden errors oom
+ALL_PARTS = cuda cpu opencl include ops comm fuzz unit onnx golden errors oom
 TESTS =
 TEST_ARGS =
 BENCH_ARGS =
@@ -19,19 +20,22 @@ ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 
+# --coverage: counts of lines and branches (make coverage)
+COVER =
+
 WARN = -Wall -Wextra -Wpedantic -Wshadow
-CFLAGS = -std=gnu11 -g $(OPT) $(WARN) $(SAN)
+CFLAGS = -std=gnu11 -g $(OPT) $(WARN) $(SAN) $(COVER)
 LIBS = -lm -ldl -lpthread
 
 # One build folder for each combination of compiler, form and sanitizer: they never meet.
 , := ,
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
-B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$(TC)),-rooms)$(firstword $(SAN))))
+B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$(TC)),-rooms)$(firstword $(SAN))$(COVER)))
 
 ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
 ROOM_C := $(wildcard src/*/*.c)
-SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h
+SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h tc_comm.h
 AMALGAMATE = build/amalgamate
 ifeq ($(TC),src)
 USED = $(ROOMS) build/headers.stamp
@@ -60,7 +64,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model tool lint golden size
+.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-table asan tsan openmp examples demo data bench bench-models oracle model tool lint golden size
 .PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -113,9 +117,12 @@ dims: build/headers.stamp ## no room computes with a size by C's operators
 
 # ---- tests ----
 
-test: $(TEST_OUTS) ## every part; the last line is the totals. make test-unit: one part
+test: $(TEST_OUTS) ## all parts but the long ones (cuda opencl include); the last line is the totals
 	@tests/run.sh sum $(B) $(TEST_OUTS) >$(B)/totals.tmp; code=$$?; mv $(B)/totals.tmp $(B)/totals; \
 	    cat $(B)/totals; exit $$code
+
+test-all: ## every part, as CI does. make test-unit: one part
+	@$(MAKE) --no-print-directory test PARTS="$(ALL_PARTS)"
 
 test-%:
 	@$(MAKE) --no-print-directory test PARTS=$*
@@ -150,7 +157,7 @@ $(TEST_PROGRAMS): $(B)/%: tests/%.c $$(call library,tests/$$*.c) $(TEST_HEADERS)
 	    { printf '#!/bin/sh\nrm "$$0"; echo "$<: FAIL does not compile"; exit 1\n' >$@; chmod +x $@; }
 
 soak: ## the long form of the tests (full cross products, more random graphs)
-	@TC_TEST_SOAK=1 TEST_LIMIT_S=7200 $(MAKE) --no-print-directory test
+	@TC_TEST_SOAK=1 TEST_LIMIT_S=7200 $(MAKE) --no-print-directory test-all
 
 asan: ## the tests under AddressSanitizer and UBSan; tsan: under ThreadSanitizer
 	@$(MAKE) --no-print-directory test OPT="-O0 -DTCI_KEEP_OPTIMIZE" SAN="-fsanitize=address,undefined \
@@ -161,6 +168,16 @@ tsan:
 
 openmp: ## the tests with OpenMP's threads in the place of the pool's
 	@$(MAKE) --no-print-directory test SAN="-fopenmp"
+
+coverage: ## lines and branches of each folder that the tests run; the files go to build/.../coverage.txt
+	@$(MAKE) --no-print-directory test TC=src OPT="-O0 -DTCI_KEEP_OPTIMIZE" COVER=--coverage \
+	    PARTS="$(COVERED)"; $(MAKE) --no-print-directory coverage-table TC=src \
+	    OPT="-O0 -DTCI_KEEP_OPTIMIZE" COVER=--coverage
+
+COVERED = unit ops errors golden oom onnx cpu cuda
+COVERED_LEAST = 0
+coverage-table:
+	@tools/coverage.sh $(B) $(COVERED_LEAST)
 
 golden: ## rewrites the expected texts of tests/golden from what comes out now
 	@TC_TEST_GOLDEN=update $(MAKE) --no-print-directory test PARTS=golden
@@ -208,7 +225,8 @@ $(EXAMPLE_FORMS): $(B)/examples/tc%: tests/tc_impl.c $(USED)
 
 $(B)/declared/tc.h: Makefile
 	@mkdir -p $(@D)
-	@printf '#pragma GCC system_header\n#undef TC_IMPLEMENTATION\n#include_next "tc.h"\n' >$@
+	@for h in tc_comm.h tc.h; do \
+	    printf '#pragma GCC system_header\n#undef TC_IMPLEMENTATION\n#include_next "%s"\n' $$h >$(@D)/$$h; done
 
 $(EXAMPLE_PROGRAMS): $(B)/%: %.c $$(B)/examples/tc$$(call form,$$*.c).o $(B)/declared/tc.h \
     $(wildcard examples/*.h examples/*/*.h)
@@ -278,6 +296,12 @@ install: $(INSTALLED)/libtc.a $(INSTALLED)/libtc.so ## headers, libtc.a, libtc.s
 
 lint: ## line width, forbidden calls, prefixes, order of the rooms
 	@CC="$(CC)" tools/lint.sh
+
+check-size: $(SHIPPED) ## headers and programs are no larger than tools/size_budget.txt says
+	@CC="$(CC)" tools/check_size.sh
+
+instructions: $(SHIPPED) ## six programs execute no more instructions than bench/results/instructions.txt says, + 3 %
+	@CC="$(CC)" tools/instructions.sh $(UPDATE)
 
 size: $(SHIPPED) ## of the headers and of a small stripped program; text, data and compile time of each room
 	@wc -lc $(SHIPPED)

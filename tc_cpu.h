@@ -2,8 +2,7 @@
 /* ---- src/tc_cpu.h ---- */
 /* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Brought in by tc.h. */
 /* ---- src/cpu/target.c ---- */
-/* cpu/target.c - what the processor offers to this process, and the compiler flags that follow from
- * it.
+/* cpu/target.c - CPU features of this process, and the compiler flags that follow from them.
  *
  * In: the vector width that was asked for. Out: a tci_target.
  * The one idea: ask from inside the process. __builtin_cpu_supports reads CPUID and the register
@@ -249,7 +248,7 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
 #endif
 }
 /* ---- src/cpu/machine.c ---- */
-/* cpu/machine.c - what there is to know of the processor: its caches, how many may be used.
+/* cpu/machine.c - facts of the processor: caches, and how many of it the process may use.
  *
  * In: /sys, the affinity mask. Out: a tc_machine; what cannot be asked stays 0. Sizes are rounded
  * to a power of two, so that processors of one make, whatever part of a cache they are given, have

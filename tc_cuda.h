@@ -7,7 +7,7 @@
 /* src/tc_blocks.h - what only machines of blocks of threads use: recognisers, schedules and passes.
  * Joined into tc_cuda.h; plan/no_blocks.c stands in its place where that is not brought in. */
 /* ---- src/kernel/product.c ---- */
-/* kernel/product.c - see kernel/product.h.
+/* kernel/product.c - contractions as M, N and K axes, and which of them mma.sync takes.
  *
  * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the matrix units
  * that every warp of newer cards has take it. These read factors from memory that a block shares
@@ -655,7 +655,8 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
            tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }
 /* ---- src/kernel/attention.c ---- */
-/* kernel/attention.c - which kernels of rows between two contractions are attention for a GPU.
+/* kernel/attention.c - recognizer of attention kernels for GPUs: two contractions with rows
+ * between them.
  *
  * In: a kernel, the machine. Out: whether it is
  *
@@ -1045,7 +1046,7 @@ TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
     return steps && !on_unit;
 }
 /* ---- src/kernel/backward.c ---- */
-/* kernel/backward.c - which kernels are gradients of attention for a GPU.
+/* kernel/backward.c - recognizer of kernels that are gradients of attention, for GPUs.
  *
  * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
  *
@@ -1513,7 +1514,7 @@ TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
     }
 }
 /* ---- src/loop/matrix.c ---- */
-/* loop/matrix.c - the schedule of contractions on a GPU's matrix units.
+/* loop/matrix.c - GEMM and implicit GEMM on tensor cores: tiles, pipeline stages, clusters, cost.
  *
  * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/matrix.h) whose hole is
  * the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the
@@ -1973,7 +1974,7 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     launch->task_ns = tci_matrix_ns(b->k, machine, tile);
 }
 /* ---- src/loop/attention.c ---- */
-/* loop/attention.c - the schedule of attention on a GPU's matrix units.
+/* loop/attention.c - fused attention on tensor cores: tiles, pipeline stages, cost.
  *
  * In: a kernel of class STEPS, the machine. Out: a skeleton (loop/attention.h) with two holes as
  * loop IR: the value of one score, and the chain behind the second product, which is that of any
@@ -2264,7 +2265,7 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
     launch->task_ns = tci_attention_ns(b->k, machine, tile);
 }
 /* ---- src/loop/backward.c ---- */
-/* loop/backward.c - the schedule of attention's gradients on a GPU's matrix units.
+/* loop/backward.c - gradients of fused attention on tensor cores: tiles, pipeline stages, cost.
  *
  * In: a kernel that kernel/backward.c recognises, the machine. Out: a skeleton (loop/backward.h)
  * with its holes as loop IR. */
@@ -2559,7 +2560,7 @@ TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const in
     launch->task_ns = tci_backward_ns(b->k, machine, tile);
 }
 /* ---- src/loop/flash.c ---- */
-/* loop/flash.c - the schedules of attention and its gradients on a GPU by threads alone.
+/* loop/flash.c - fused attention and its gradients on SIMT threads, without tensor cores.
  *
  * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/flash.h), whose
  * blocks and hole are those of loop/attention.c and loop/backward.c. */
@@ -3250,8 +3251,8 @@ TCI_FN void tci_row_emit(tci_build *b)
     }
 }
 /* ---- src/loop/smem_transpose.c ---- */
-/* loop/smem_transpose.c - transpose through shared memory, with one padding column against bank
- * conflicts.
+/* loop/smem_transpose.c - transpose through shared memory, with one padding column
+ * against bank conflicts.
  *
  * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
  * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
@@ -4373,9 +4374,8 @@ TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_
     }
 }
 /* ---- src/loop/window.c ---- */
-/* loop/window.c - short reductions, and maps of short rows, on blocks of threads whose last outer
- * axis lies together in memory: depthwise convolutions and gradients of their filters, pooling,
- * filters of few channels, norms, with channels last.
+/* loop/window.c - short reductions and short rows in vectors of each GPU thread: depthwise
+ * convolution and its filter gradients, pooling, filters of few channels, norms, channels last.
  *
  * In: a kernel whose first stage reduces few elements, or that is a map, of which every load runs
  * along the last outer axis or does not know it, and no guard does; its later stages are pointwise.
@@ -12246,7 +12246,7 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
     return TC_OK;
 }
 /* ---- src/cuda/memory.c ---- */
-/* cuda/memory.c - memory of GPUs.
+/* cuda/memory.c - memory of GPUs: allocation, for programs and for users.
  *
  * In: sizes. Out: memory of a device. The driver shares out what is small by itself, but gives all
  * else in pages of 2 MB, so that a network whose weights are of 1.2 MB each would take 2 for each.
@@ -12428,7 +12428,7 @@ TCI_FN void tci_cuda_free(void *user, void *memory)
     }
 }
 /* ---- src/cuda/queue.c ---- */
-/* cuda/queue.c - what a GPU is given to do: launches, recorded sequences, copies, on streams.
+/* cuda/queue.c - streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
  *
  * In: the calls of the seam (api/backend.h). A queue is a stream; NULL is the device's own. A
  * recorded sequence is a CUDA graph of explicit kernel nodes, each behind those that it must come
@@ -12609,6 +12609,9 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
     for (int j = 0; j < launch->n_after; j++) {
         after[n_after] = launch->after[j] < first ? NULL : nodes[launch->after[j]];
         n_after += after[n_after] != NULL;
+    }
+    if (launch->node) {
+        return launch->node(launch->comm, launch->job, graph, after, n_after, &nodes[i]);
     }
     bool is_packed = tci_cuda_pack(launch, arguments);
     if (!tci_cuda_describe(launch, is_packed, &k)) {

@@ -41,8 +41,9 @@ typedef struct tc_onnx_input {
      * then a constant of the graph and no input any more; n is the product of `sizes`. */
     const void *value;
 } tc_onnx_input;
-/* A size that the model names, or leaves without a name: "x.2" is axis 2 of input x. For example
- * {"height", tc_dim_mul(TC_DIM("rows", 1, 64), 32)}: a multiple of 32, as strided networks need. */
+/* A size that the model names, or leaves without a name ("?" is none): "x.2" is axis 2 of input x.
+ * For example {"height", tc_dim_mul(TC_DIM("rows", 1, 64), 32)}: a multiple of 32, as strided
+ * networks need. */
 typedef struct tc_onnx_size {
     const char *name;
     int64_t size;
@@ -1537,7 +1538,7 @@ static const tci_ox_known *tci_ox_read(const tci_ox_op *o, tci_ox_value *v)
     }
     char *data = tci_scratch_get(o->s, (size_t)n + 1);
     tc_status status = tc_read_as_at(t, TC_BUF((void *)data, n), o->here);
-    if (status == TC_ERR_ARGUMENT) { /* a symbolic size is in it */
+    if (status == TC_ERR_ARGUMENT || status == TC_ERR_SHAPE) { /* a symbolic size is in it */
         return NULL;
     } else if (status != TC_OK) {
         tci_ox_fail(o, status, "%s", tc_error(t));
@@ -6334,7 +6335,7 @@ static const tc_onnx_input *tci_ox_told(const tci_ox *m, const char *name)
 static int64_t tci_ox_open_size(const tci_ox_op *o, const tci_onnx_info *v, int axis)
 {
     const char *name = v->params[axis];
-    name = *name ? name : tci_scratch_printf(o->s, "%s.%d", v->name, axis);
+    name = *name && strcmp(name, "?") ? name : tci_scratch_printf(o->s, "%s.%d", v->name, axis);
     for (int i = 0; i < o->m->options->n_sizes; i++) {
         if (!strcmp(o->m->options->sizes[i].name, name)) {
             return o->m->options->sizes[i].size;
@@ -6497,6 +6498,7 @@ static tc_onnx_model *tci_ox_import(tci_ox *m)
     m->depth = 0;
     m->n_parameters = 0;
     m->again = false;
+    m->s->why = TC_OK;
     m->offered = 0;
     opset = tci_ox_opset(m, "");
     if (opset < 1 || opset > 28) {
@@ -7417,6 +7419,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_REPEAT "repetitions are not exported"
 #define TCI_OX_WAY_RESULT "repetitions are not exported"
 #define TCI_OX_WAY_CUSTOM "an op of the user's own"
+#define TCI_OX_WAY_COLLECTIVE "collectives have a communicator of the process"
 #define TCI_OX_WAY_BARRIER ""
 #define TCI_OX_WAY_ASSIGN "an effect"
 #define TCI_OX_WAY_SOFTMAX ""

@@ -6,8 +6,7 @@
  * Default: 60 programs. One is random movement (pads, concatenations, slices with steps,
  * upsampling, transposes, reversals, rolls, gathers) of random images with element-wise ops
  * between, then stored, summed along an axis or normalized; --blocks: random blocks of layers
- * (blocks.h). All
- * kernels of a program are measured where they run, on one thread or on the device, and the best of
+ * (blocks.h). All kernels of a program are measured where they run, on one thread or on the device, and the best of
  * several runs counts. The model has a nominal clock, so a row's figure is the part of its kernels
  * whose ratio is within a factor 2 of the median over all kernels. --list: also kernels that the
  * model prices above 5 times what no schedule can be faster than. --all: each kernel. */

@@ -1,9 +1,11 @@
 /* tests/onnx.c - runs an ONNX model on arrays from a file.
  *
- *     onnx MODEL.onnx INPUTS.safetensors OUTPUTS.safetensors [--symbolic [SIZE=FACTORxLEAST]...]
+ *     onnx MODEL.onnx INPUTS.safetensors OUTPUTS.safetensors [--symbolic [SIZE=FACTOR[xLEASTxMOST]]
+ *         ...]
  *
  * --symbolic: sizes that the model leaves open are TC_DIMs, so that the program is one for all
- * sizes. height=32x2: that named height is a multiple of 32, from 64 on.
+ * sizes. height=32x2x40: that named height is a multiple of 32, from 64 to 1280; height=48: it is
+ * 48.
  * onnx MODEL INPUTS OUTPUT.onnx --export: writes the model anew, with the sizes of the inputs.
  *
  * Inputs and outputs are named as those of the graph. 0: done; 77: not supported, and the last
@@ -130,7 +132,7 @@ int main(int argc, char **argv)
     symbolic = argc > 4 && !strcmp(argv[4], "--symbolic");
     bool exports = argc == 5 && !strcmp(argv[4], "--export");
     if (argc != 4 && !symbolic && !exports) {
-        fprintf(stderr, "usage: onnx MODEL INPUTS OUTPUTS [--symbolic [SIZE=FACTORxLEAST]...]\n");
+        fprintf(stderr, "usage: onnx MODEL INPUTS OUTPUTS [--symbolic [SIZE=FACTOR]...]\n");
         return 2;
     }
     if (tc_ctx_make(&ctx, NULL) != TC_OK) {
@@ -149,13 +151,18 @@ int main(int argc, char **argv)
     static tc_onnx_size told[MAX];
     int n_told = 0;
     for (int i = 5; i < argc; i++) {
-        char *name = argv[i], *at = strrchr(name, '='), *times = at ? strchr(at, 'x') : NULL;
-        if (!times) {
-            return failed(TC_ERR_ARGUMENT, "a size is NAME=FACTORxLEAST");
+        char *name = argv[i], *at = strrchr(name, '='), *end;
+        if (!at) {
+            return failed(TC_ERR_ARGUMENT, "a size is NAME=FACTOR[xLEASTxMOST]");
         }
         *at = 0;
+        int64_t size = strtol(at + 1, &end, 10);
+        if (*end == 'x') {
+            int64_t least = strtol(end + 1, &end, 10);
+            size = tc_dim_mul(TC_DIM(name, least, *end ? strtol(end + 1, NULL, 10) : 64), size);
+        }
         told[n_told].name = name;
-        told[n_told++].size = tc_dim_mul(TC_DIM(name, atoi(times + 1), 2048), atoi(at + 1));
+        told[n_told++].size = size;
     }
     tc_onnx_options o = {.sizes = told, .n_sizes = n_told, .inputs = inputs, .n_inputs = n};
     tc_status status = tc_onnx_load(ctx, argv[1], &o, &m);

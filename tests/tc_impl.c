@@ -2,6 +2,7 @@
  * public calls. A program that wants tci_ functions defines TC_IMPLEMENTATION itself. */
 #define TC_IMPLEMENTATION
 #include "tc_onnx.h"
+#include "tc_comm.h"
 
 #ifdef TCI_TEST_ALLOC /* with the rooms' functions visible: the judge, which no user needs, too */
 #include "../src/base/protect.h"

@@ -5,16 +5,16 @@
  *     cc -E ... src/tc.h | circles --uses A B   what files with A in their path use of those with B
  *
  * In: the preprocessed library with its line markers, so macros that make functions count as what
- * they make, and no particular compiler is needed. Inline functions of a header are a file of
- * their own; what a header and its .c use of each other does not count. Out: every circle, and for
- * each of its files one use that leads to another. */
+ * they make, and no particular compiler is needed. An inline function of a header is a node of its
+ * own between files, and no file; a call of debug/, whose rooms are hooks, does not count. Out:
+ * every circle, and for each of its files one use that leads to another. */
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILES = 1024, MAX_NAMES = 1 << 16, MAX_NAME = 128 };
+enum { MAX_FILES = 2048, MAX_NAMES = 1 << 16, MAX_NAME = 128 };
 
 typedef struct name {
     char text[MAX_NAME];
@@ -88,6 +88,24 @@ static int file_of(const char *line)
     return i;
 }
 
+/* The node of an inline function. */
+static int node_of_inline(int file, int what)
+{
+    if (n_files == MAX_FILES) {
+        fail("too many files");
+    }
+    char text[MAX_NAME];
+    snprintf(text, sizeof(text), "%.60s:%.60s", files[file], names[what].text);
+    memcpy(files[n_files], text, sizeof(text));
+    return n_files++;
+}
+
+static bool is_header(int file)
+{
+    size_t n = strlen(files[file]);
+    return n > 2 && !strcmp(files[file] + n - 2, ".h");
+}
+
 static void add_use(int file, int what)
 {
     if (n_uses == cap_uses) {
@@ -109,7 +127,8 @@ static const char *past_quote(const char *c)
 
 /* What stands at the top level, and how deep the text is in braces and parentheses. */
 typedef struct scan {
-    int file, braces, parens;
+    int file, inner;  /* inner: of the inline function around here; -1: none */
+    int braces, parens;
     int last, called; /* the name before here; the first one before a parenthesis, or a table's */
     bool is_type;     /* the braces are those of a struct, a union or an enum */
 } scan;
@@ -124,7 +143,7 @@ static void see_name(scan *s, const char *from, size_t n)
     }
     int at = name_of(from, n);
     if (s->braces > 0 && s->file >= 0) {
-        add_use(s->file, at);
+        add_use(s->inner >= 0 ? s->inner : s->file, at);
     }
     if (s->braces == 0 && s->parens == 0 && !strncmp(from, "tc", 2)) {
         s->last = at; /* not an attribute, nor a type of C */
@@ -142,10 +161,12 @@ static void see_mark(scan *s, char c)
         s->called = s->last; /* a table */
     } else if (c == '{') {
         if (s->braces++ == 0 && s->called >= 0 && s->file >= 0 && names[s->called].file < 0) {
-            names[s->called].file = s->file;
+            s->inner = is_header(s->file) ? node_of_inline(s->file, s->called) : -1;
+            names[s->called].file = s->inner >= 0 ? s->inner : s->file;
         }
     } else if (c == '}') {
         s->braces -= s->braces > 0;
+        s->inner = s->braces > 0 ? s->inner : -1;
     }
     if (s->braces == 0 && (c == ';' || c == '}')) {
         s->last = s->called = -1;
@@ -156,7 +177,7 @@ static void see_mark(scan *s, char c)
 static void read_all(FILE *in)
 {
     static char line[1 << 20];
-    scan s = {.file = -1, .last = -1, .called = -1};
+    scan s = {.file = -1, .inner = -1, .last = -1, .called = -1};
     while (fgets(line, sizeof(line), in)) {
         if (line[0] == '#') {
             if (isdigit((unsigned char)line[2])) {
@@ -181,18 +202,17 @@ static void read_all(FILE *in)
     }
 }
 
-/* A header and the .c of its name. */
-static bool is_pair(int a, int b)
+/* Rooms of debug/ are hooks that every stage may call: only their own uses count. */
+static bool is_hook(int file)
 {
-    size_t n = strcspn(files[a], ".");
-    return n == strcspn(files[b], ".") && !strncmp(files[a], files[b], n);
+    return !strncmp(files[file], "debug/", 6);
 }
 
 static void draw_arrows(void)
 {
     for (size_t i = 0; i < n_uses; i++) {
         int to = names[uses[i].name].file, from = uses[i].file;
-        if (to >= 0 && !is_pair(from, to)) {
+        if (to >= 0 && to != from && (!is_hook(to) || is_hook(from))) {
             arrows[from][to] = 1;
             example[from][to] = uses[i].name;
         }
@@ -229,6 +249,11 @@ static void visit(int v)
     }
 }
 
+static bool is_file(int v)
+{
+    return !strchr(files[v], ':');
+}
+
 static int print_circles(void)
 {
     int in_circles = 0;
@@ -240,7 +265,7 @@ static int print_circles(void)
     for (int p = 0; p < n_parts; p++) {
         int n = 0;
         for (int v = 0; v < n_files; v++) {
-            n += part[v] == p;
+            n += part[v] == p && is_file(v);
         }
         if (n < 2) {
             continue;
@@ -248,7 +273,7 @@ static int print_circles(void)
         in_circles += n;
         printf("circle of %d files:\n", n);
         for (int v = 0; v < n_files; v++) {
-            bool told = part[v] != p;
+            bool told = part[v] != p || !is_file(v);
             for (int w = 0; w < n_files && !told; w++) {
                 if (part[w] == p && arrows[v][w]) {
                     printf("  %s uses %s of %s\n", files[v], names[example[v][w]].text, files[w]);

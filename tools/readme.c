@@ -11,6 +11,7 @@
  *   env          the rows of src/base/env.h
  *   options      struct tc_options of src/api/types.h
  *   dtypes, statuses   the rows of src/api/types.h
+ *   rooms        in src/ROOMS.md: the files under src/ and what the head of each says first
  *   onnx         the rows of src/onnx/rows.h */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -422,6 +423,143 @@ static void make_options(text *out)
     free(t.at);
 }
 
+/* ---- src/ROOMS.md ---- */
+
+enum { MAX_DIRS = 64, ROOM_MOST = 300 }; /* folders; characters of a line */
+
+/* What the head of a file says first: the text behind "file - " up to its first full stop. */
+static text first_sentence(const char *path)
+{
+    text t = read_file(path), out = {0};
+    const char *at = strstr(t.at, " - "), *end = strstr(t.at, "*/");
+    add(&out, "");
+    if (!at || !end || at > end) {
+        fail(path, "no head: expected /* folder/file.c - what it is.");
+    }
+    for (at += 3; at < end; at++) {
+        if (at[0] == '\n' && !strncmp(at, "\n *\n", 4)) {
+            break;
+        }
+        if (at[0] == '\n') { /* the next line of the comment */
+            at += 2;
+        } else {
+            add_n(&out, at, 1);
+        }
+        if (at[0] == '.' && isspace((unsigned char)at[1])) {
+            break;
+        }
+    }
+    while (out.n > 0 && isspace((unsigned char)out.at[out.n - 1])) {
+        out.at[--out.n] = 0;
+    }
+    if (out.n > ROOM_MOST) {
+        fail(path, "the first sentence of its head is longer than 300 characters");
+    }
+    free(t.at);
+    return out;
+}
+
+static bool is_file(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    if (f) {
+        fclose(f);
+    }
+    return f != NULL;
+}
+
+static int is_room(const struct dirent *entry)
+{
+    const char *end = strrchr(entry->d_name, '.');
+    return end && (!strcmp(end, ".c") || !strcmp(end, ".h"));
+}
+
+/* One line for a .c and the header of its name; a .c that says "see" its header has its line. */
+static void add_room(text *out, const char *dir, const char *name)
+{
+    char path[600], header[600];
+    snprintf(path, sizeof(path), "src/%s/%s", dir, name);
+    snprintf(header, sizeof(header), "src/%s/%.*sc", dir, (int)strlen(name) - 1, name);
+    bool is_header = name[strlen(name) - 1] == 'h';
+    if (is_header && is_file(header)) {
+        return; /* told with its .c */
+    }
+    snprintf(header, sizeof(header), "src/%s/%.*sh", dir, (int)strlen(name) - 1, name);
+    bool pair = !is_header && is_file(header);
+    text says = first_sentence(path);
+    if (pair && !strncmp(says.at, "see ", 4)) {
+        free(says.at);
+        says = first_sentence(header);
+    }
+    add(out, "- `");
+    add(out, name);
+    add(out, pair ? "`, `.h`: " : "`: ");
+    add(out, says.at);
+    add(out, "\n");
+    free(says.at);
+}
+
+static void add_folder(text *out, const char *dir)
+{
+    char path[300];
+    struct dirent **entries = NULL;
+    snprintf(path, sizeof(path), "src/%s", dir);
+    int n = scandir(path, &entries, is_room, alphasort);
+    if (n < 0) {
+        fail(path, strerror(errno));
+    }
+    add(out, "\n## ");
+    add(out, dir);
+    add(out, "/\n\n");
+    for (int i = 0; i < n; i++) {
+        add_room(out, dir, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+/* Folders in the order in which the roots first name them, src/tc.h before the others. */
+static void add_root(text *out, const char *path, char done[][64], int *n_done)
+{
+    text t = read_file(path);
+    for (const char *at = strstr(t.at, "#include \""); at; at = strstr(at + 1, "#include \"")) {
+        char dir[64];
+        int i = 0;
+        if (sscanf(at, "#include \"%63[a-z]/", dir) != 1 || at[10 + strlen(dir)] != '/') {
+            continue;
+        }
+        while (i < *n_done && strcmp(done[i], dir)) {
+            i++;
+        }
+        if (i == *n_done && i < MAX_DIRS) {
+            strcpy(done[(*n_done)++], dir);
+            add_folder(out, dir);
+        }
+    }
+    free(t.at);
+}
+
+static int is_root(const struct dirent *entry)
+{
+    return !strncmp(entry->d_name, "tc_", 3) && is_room(entry);
+}
+
+static void make_rooms(text *out)
+{
+    char done[MAX_DIRS][64];
+    int n_done = 0;
+    struct dirent **entries = NULL;
+    add_root(out, "src/tc.h", done, &n_done);
+    int n = scandir("src", &entries, is_root, alphasort);
+    for (int i = 0; i < n; i++) {
+        char path[300];
+        snprintf(path, sizeof(path), "src/%.250s", entries[i]->d_name);
+        add_root(out, path, done, &n_done);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
 /* ONNX operators: name, and how each is made. */
 static void make_onnx(text *out)
 {
@@ -459,6 +597,8 @@ static void make_part(text *out, const char *name)
         make_env(out);
     } else if (!strcmp(name, "dtypes")) {
         make_list(out, "TCI_DTYPE_ROWS", 1, "");
+    } else if (!strcmp(name, "rooms")) {
+        make_rooms(out);
     } else if (!strcmp(name, "statuses")) {
         make_list(out, "TCI_STATUS_ROWS", 0, "`");
     } else {
@@ -575,6 +715,7 @@ int main(int argc, char **argv)
     text manual = read_file("src/api/manual.h"), new_manual = make_manual(&manual);
     bool same = settle("src/api/manual.h", &manual, &new_manual, checking);
     same = settle_document("README.md", checking) && same;
+    same = settle_document("src/ROOMS.md", checking) && same;
     DIR *docs = opendir("docs");
     for (struct dirent *entry; docs && (entry = readdir(docs)) != NULL;) {
         const size_t n = strlen(entry->d_name);

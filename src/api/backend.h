@@ -122,6 +122,7 @@ typedef struct tc_backend_compiler {
 /* One launch: tasks [task_begin, task_end) of a kernel. They are independent, but in a linked scan,
  * which only tc's CUDA dialect makes: there a block waits for results of blocks of lower index,
  * so the device must start blocks in the order of their indices. */
+struct tc_comm_job;
 typedef struct tc_launch {
     void *function;                 /* from `module_find` */
     void *const *buffers;           /* device memory of each operand */
@@ -135,6 +136,12 @@ typedef struct tc_launch {
      * it may run beside all others. */
     const int32_t *after;
     int n_after;
+    /* For `record`, NULL elsewhere: a step of a collective, which adds a node to the device's graph
+     * behind those of `after` itself (api/comm.h). job NULL: one that waits. */
+    tc_status (*node)(void *comm, struct tc_comm_job *job, void *graph, void *const *after,
+                      size_t n_after, void **node);
+    void *comm;
+    struct tc_comm_job *job;
 } tc_launch;
 
 /* A loop whose end the device finds. Launches of a round come each after the one before (`after` is

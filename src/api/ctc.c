@@ -1,4 +1,4 @@
-/* api/ctc.c - the loss of sequences whose places in time are not known.
+/* api/ctc.c - connectionist temporal classification (CTC) loss.
  *
  * In: the logarithms of probabilities at each time. Out: the loss.
  * The one idea: a sum over all ways through a row of labels is a recurrence over time, one

@@ -1,4 +1,4 @@
-/* api/factor.c - factors of small matrices that take iterations: QR, eigenvalues, singular values.
+/* api/factor.c - QR, eigenvalues and singular values of small matrices, by iterations.
  *
  * In: matrices [..., m, n]. Out: their factors, largest numbers of rows and columns as in
  * ops/linear.c; all steps of all matrices are one repetition (tc_scan), so that a program does not

@@ -1,4 +1,4 @@
-/* api/inspect.c - what there is to see of a program: errors, source, explanation, counts, times. */
+/* api/inspect.c - inspection of a program: errors, source, explanation, counts, times. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* api/linalg.c - what follows from factors of matrices: LU, least squares, pseudo-inverse, matrix
- * exponential, log-determinant, block-diagonal matrices.
+/* api/linalg.c - least squares, pseudo-inverse and functions of matrices, from their
+ * factors: matrix exponential, log-determinant; block-diagonal matrices.
  *
  * In: matrices [..., m, n] of floats. Out: the result of the calls in each definition.
  * The one idea: values come from the most stable factorization there is (SVD), gradients from

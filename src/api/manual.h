@@ -52,17 +52,18 @@
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
  *   TC_NO_IO            leaves files, DLPack and tc_export_c out (18)
+ *   TC_NO_NAMES         leaves tc_op out, calls of ops by their names
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
  *   TC_BLOCKS           brings the schedules of blocks of threads of tc_cuda.h, for your own device
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++ from C++11 on and cost less than 0.1 s to include; the
- * implementation is C11, for gcc and clang, takes 10 to 20 s to compile and 1.6 megabytes of a
- * program (`make size` in tc's folder shows what each room adds): give it a .c file of its own (a
- * program of C++ has to). The flags and macros of that file do not matter to results, but clang
- * refuses its fast-math flag there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_)
- * are taken.
+ * implementation is C11, for gcc and clang, takes 10 to 20 s to compile and 1.8 megabytes of a
+ * program (1.0 where what is not called is dropped: docs/performance.md): give it a .c file of its
+ * own (a program of C++ has to). The flags and macros of that file do not matter to results, but
+ * clang refuses its fast-math flag there. Only names that start with tc_ or TC_ (inner ones: tci_,
+ * TCI_) are taken.
  *
  * Without tc_cpu.h everything is interpreted, many times slower. Nothing is printed: tc_explain
  * says so, and the log under "compile"; asking for the backend "cpu" is TC_ERR_BACKEND.
@@ -763,6 +764,7 @@
  *   TC_CHECK        1: check each kernel of a run; or some of bits,nan,inf,crash
  *   TC_VERIFY       1: verify every IR after every stage
  *   TC_TRACE        file: chrome trace of compiles, runs and kernels
+ *   TC_COMM         engine of tc_comm_from_env: shm or mpi (default: what the launcher set)
  *   XDG_CACHE_HOME  base of the default cache directory
  *   HOME            base of the default cache directory when XDG_CACHE_HOME is unset
  *   TMPDIR          where private build directories are made (default /tmp)

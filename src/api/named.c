@@ -1,5 +1,4 @@
-/* api/named.c - ops by their names: what reads graphs from elsewhere, or binds another language,
- * calls them through this.
+/* api/named.c - calls of ops by name (tc_op), for model readers and language bindings.
  *
  * In: the name of an op, its input tensors in order, parameters by name. Out: what the public call
  * of that name returns.
@@ -23,19 +22,30 @@ typedef enum tci_param_kind {
 #undef TCI_ROW
 } tci_param_kind;
 
+/* No pointers: tables of these need no work when a program starts, and stay shared. */
 typedef struct tci_param_row {
-    const char *name;
-    uint8_t kind; /* tci_param_kind */
+    uint8_t kind;     /* tci_param_kind */
     bool needed;
-    tc_arg otherwise; /* the default, where it is a number */
+    uint8_t number;   /* the default's tc_arg.kind, where it is a number; 0: none */
+    union { int64_t i; double f; } otherwise; /* the default; of an operand always f */
 } tci_param_row;
 
-enum { TCI_PARAMS_MOST = 8, TCI_LISTS_MOST = 2 }; /* of one call */
+enum {
+    TCI_PARAMS_MOST = 8, TCI_LISTS_MOST = 2, /* of one call */
+    TCI_PARAM_ROOM = 32 /* of a parameter's name, with its end */
+};
 
-struct tci_call_row;
+/* A row of api/calls.h, as tci_named_row finds it in the tables. */
+typedef struct tci_call_row {
+    const char *name, *form; /* ", x: tensor, axis: integer" */
+    const tci_param_row *params;
+    int i, n_params, n_results;
+} tci_call_row;
+
 typedef struct tci_named {
     tci_frame f;
-    const struct tci_call_row *row;
+    tci_call_row row;
+    char names[TCI_PARAMS_MOST][TCI_PARAM_ROOM]; /* of its parameters */
     tc_ctx *ctx;
     tc_site here;
     tc_tensors inputs, list; /* all; those of a list among them */
@@ -44,19 +54,12 @@ typedef struct tci_named {
     tc_tensor *results;
 } tci_named;
 
-typedef struct tci_call_row {
-    const char *name, *form; /* ", x: tensor, axis: integer" */
-    const tci_param_row *params;
-    int n_params, n_results;
-    void (*make)(const tci_named *c);
-} tci_call_row;
-
 /* ---- what a call takes, of checked parameters ---- */
 
 static const tc_attr *tci_named_get(const tci_named *c, const char *name)
 {
     int i = 0;
-    while (strcmp(c->row->params[i].name, name)) {
+    while (strcmp(c->names[i], name)) {
         i++;
     }
     return &c->given[i];
@@ -102,8 +105,9 @@ static const int64_t *tci_named_items(const tci_named *c, const char *name)
 static int tci_named_list(const tci_named *c, const char *name)
 {
     int lists = 0;
-    for (const tci_param_row *p = c->row->params; strcmp(p->name, name); p++) {
-        lists += p->kind == TCI_PARAM_axes || p->kind == TCI_PARAM_typed;
+    for (int i = 0; strcmp(c->names[i], name); i++) {
+        int kind = c->row.params[i].kind;
+        lists += kind == TCI_PARAM_axes || kind == TCI_PARAM_typed;
     }
     return lists;
 }
@@ -190,8 +194,8 @@ TCI_CALLS
 #undef TCI_CALL_MANY
 
 /* Their parameters. */
-#define TCI_DEFAULT_NONE {{NULL, UINT32_MAX, 0}, 0, 0, 0.0}
-#define TCI_DEFAULT_integer(v) {{NULL, UINT32_MAX, 0}, 2, (v), 0.0}
+#define TCI_DEFAULT_NONE 0, {0}
+#define TCI_DEFAULT_integer(v) 2, {.i = (v)}
 #define TCI_DEFAULT_axis(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_single(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_pair(v) TCI_DEFAULT_integer(v)
@@ -200,27 +204,28 @@ TCI_CALLS
 #define TCI_DEFAULT_factor(v) TCI_DEFAULT_real(v)
 #define TCI_DEFAULT_text(v) TCI_DEFAULT_NONE /* NULL, which the call takes for it */
 #define TCI_DEFAULT_flag(v) TCI_DEFAULT_integer(v)
-#define TCI_DEFAULT_real(v) {{NULL, UINT32_MAX, 0}, 3, 0, (v)}
-#define TCI_DEFAULT_operand(v)                                                                     \
-    {{NULL, UINT32_MAX, 0}, (v) == (int)(v) ? 2 : 3, (int)(v), (v)}
+#define TCI_DEFAULT_real(v) 3, {.f = (v)}
+#define TCI_DEFAULT_operand(v) (v) == (int)(v) ? 2 : 3, {.f = (v)}
 #define TCI_DEFAULT_optional(v) TCI_DEFAULT_NONE
 #define TCI_DEFAULT_axes(v) TCI_DEFAULT_NONE
-#define TCI_DEFAULT_axis(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_maybe(v) TCI_DEFAULT_NONE
 #define TCI_DEFAULT_reduction(v) TCI_DEFAULT_NONE
-#define TCI_MUST(name, kind) {#name, TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
-#define TCI_MAY(name, kind, otherwise)                                                             \
-    {#name, TCI_PARAM_##kind, false, TCI_DEFAULT_##kind(otherwise)},
+#define TCI_MUST(name, kind) {TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
+#define TCI_MAY(name, kind, otherwise) {TCI_PARAM_##kind, false, TCI_DEFAULT_##kind(otherwise)},
 #define TCI_MUST_FIELD(name, kind) TCI_MUST(name, kind)
 #define TCI_FIELD(name, kind, otherwise) TCI_MAY(name, kind, otherwise)
 #define TCI_TYPED TCI_MUST(dtype, dtype) TCI_MUST(sizes, typed)
 #define TCI_FIELDS(type, params) params
 #define TCI_ON
 #define TCI_STORED(name, at)
-#define TCI_CALL(name, ...) static const tci_param_row tci_params_of_##name[] = {__VA_ARGS__};
-#define TCI_CALL_MANY(name, n, ...)                                                                \
-    static const tci_param_row tci_params_of_##name[] = {__VA_ARGS__};
-TCI_CALLS
+#define TCI_CALL(name, ...) __VA_ARGS__
+#define TCI_CALL_MANY(name, n, ...) __VA_ARGS__
+static const tci_param_row tci_param_rows[] = {TCI_CALLS}; /* of all calls, one after the other */
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+#define TCI_CALL(name, ...) {TCI_COUNT(((tci_param_row[]){__VA_ARGS__})), 1},
+#define TCI_CALL_MANY(name, n, ...) {TCI_COUNT(((tci_param_row[]){__VA_ARGS__})), n},
+static const uint8_t tci_call_counts[][2] = {TCI_CALLS}; /* parameters, results */
 #undef TCI_MUST
 #undef TCI_MAY
 #undef TCI_MUST_FIELD
@@ -229,20 +234,21 @@ TCI_CALLS
 #undef TCI_CALL
 #undef TCI_CALL_MANY
 
-/* The rows: what they take as a text, and what was made above. */
+/* Their names and what they take, as texts one after the other: name, end, ", x: tensor", end. */
 #define TCI_MUST(name, kind) ", " #name ": " #kind
 #define TCI_MAY(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
 #define TCI_MUST_FIELD(name, kind) ", " #name ": " #kind
 #define TCI_FIELD(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
 #define TCI_TYPED ", dtype: dtype, sizes: sizes"
 /* A name is pasted where it stands: handed on, it would be the user's macro of that name. */
-#define TCI_CALL_ROW(name, takes, params, n, call)                                                 \
-    {name, takes, params, TCI_COUNT(params), n, call},
-#define TCI_CALL(name, takes)                                                                      \
-    TCI_CALL_ROW(#name, takes, tci_params_of_##name, 1, tci_named_call_##name)
-#define TCI_CALL_MANY(name, n, takes)                                                              \
-    TCI_CALL_ROW(#name, takes, tci_params_of_##name, n, tci_named_call_##name)
-static const tci_call_row tci_call_rows[] = {TCI_CALLS};
+#define TCI_CALL(name, ...) char of_##name[sizeof(#name "\0" __VA_ARGS__)];
+#define TCI_CALL_MANY(name, n, ...) char of_##name[sizeof(#name "\0" __VA_ARGS__)];
+typedef struct tci_call_texts { TCI_CALLS } tci_call_texts;
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+#define TCI_CALL(name, ...) #name "\0" __VA_ARGS__,
+#define TCI_CALL_MANY(name, n, ...) #name "\0" __VA_ARGS__,
+static const tci_call_texts tci_call_text = {TCI_CALLS};
 #undef TCI_MUST
 #undef TCI_MAY
 #undef TCI_MUST_FIELD
@@ -252,17 +258,56 @@ static const tci_call_row tci_call_rows[] = {TCI_CALLS};
 #undef TCI_ON
 #undef TCI_STORED
 #undef TCI_CALL
-#undef TCI_CALL_ROW
 #undef TCI_CALL_MANY
+
+/* The call of row i. */
+#define TCI_CALL(name, ...) TCI_CALL_AT_##name,
+#define TCI_CALL_MANY(name, n, ...) TCI_CALL_AT_##name,
+enum { TCI_CALLS TCI_CALLS_N };
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+#define TCI_CALL(name, ...) case TCI_CALL_AT_##name: tci_named_call_##name(c); break;
+#define TCI_CALL_MANY(name, n, ...) TCI_CALL(name)
+static void tci_named_call(const tci_named *c)
+{
+    switch (c->row.i) { TCI_CALLS }
+}
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+
+/* The row behind `row`, the first behind none; false: there are no more. */
+static bool tci_named_next(tci_call_row *row)
+{
+    bool first = !row->name;
+    int i = first ? 0 : row->i + 1;
+    if (i >= TCI_CALLS_N) {
+        return false;
+    }
+    row->i = i;
+    row->name = first ? (const char *)&tci_call_text : row->form + strlen(row->form) + 1;
+    row->form = row->name + strlen(row->name) + 1;
+    row->params = first ? tci_param_rows : row->params + row->n_params;
+    row->n_params = tci_call_counts[i][0];
+    row->n_results = tci_call_counts[i][1];
+    return true;
+}
+
+static tci_call_row tci_named_row(int i)
+{
+    tci_call_row row = {0};
+    while (tci_named_next(&row) && row.i < i) {
+    }
+    return row;
+}
 
 TC_API const char *tc_op_name(int i)
 {
-    return i >= 0 && i < TCI_COUNT(tci_call_rows) ? tci_call_rows[i].name : NULL;
+    return i >= 0 && i < TCI_CALLS_N ? tci_named_row(i).name : NULL;
 }
 
 TC_API const char *tc_op_params(int i)
 {
-    return tc_op_name(i) ? tci_call_rows[i].form + 2 : NULL;
+    return tc_op_name(i) ? tci_named_row(i).form + 2 : NULL;
 }
 
 /* ---- what is wrong ---- */
@@ -276,14 +321,14 @@ static void tci_named_refuse(tci_named *c, const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
-    tci_frame_fail(&c->f, TC_ERR_ARGUMENT, "%s: expected %s(%s)", what, c->row->name,
-                   c->row->form + 2);
+    tci_frame_fail(&c->f, TC_ERR_ARGUMENT, "%s: expected %s(%s)", what, c->row.name,
+                   c->row.form + 2);
 }
 
 static void tci_named_refuse_value(tci_named *c, int i)
 {
     const tc_attr *a = &c->given[i];
-    const char *name = c->row->params[i].name;
+    const char *name = c->names[i];
     if (a->text) {
         tci_named_refuse(c, "'%s' is the text \"%.40s\"", name, a->text);
     } else if (a->items) {
@@ -323,8 +368,8 @@ static const char *tci_named_nearest(const char *name)
 {
     const char *nearest = NULL;
     int least = INT_MAX;
-    for (int i = 0; i < TCI_COUNT(tci_call_rows); i++) {
-        const char *other = tci_call_rows[i].name;
+    for (tci_call_row row = {0}; tci_named_next(&row);) {
+        const char *other = row.name;
         int edits = tci_named_edits(name, other);
         if (edits < least && 3 * edits <= (int)TCI_MAX(strlen(name), strlen(other))) {
             least = edits;
@@ -334,11 +379,24 @@ static const char *tci_named_nearest(const char *name)
     return nearest;
 }
 
+/* The names of the row's parameters, out of its form. */
+static void tci_named_set_names(tci_named *c)
+{
+    const char *at = c->row.form;
+    for (int i = 0; i < c->row.n_params; i++) {
+        at += 2;
+        int n = (int)strcspn(at, ":");
+        snprintf(c->names[i], TCI_PARAM_ROOM, "%.*s", n, at);
+        at = strstr(at, ", ");
+    }
+}
+
 static void tci_named_find_row(tci_named *c, const char *name)
 {
-    for (int i = 0; name && i < TCI_COUNT(tci_call_rows); i++) {
-        if (!strcmp(tci_call_rows[i].name, name)) {
-            c->row = &tci_call_rows[i];
+    for (tci_call_row row = {0}; name && tci_named_next(&row);) {
+        if (!strcmp(row.name, name)) {
+            c->row = row;
+            tci_named_set_names(c);
             return;
         }
     }
@@ -363,19 +421,19 @@ static void tci_named_take_inputs(tci_named *c)
     for (int i = 0; i < c->inputs.n; i++) {
         tci_frame_optional(&c->f, c->inputs.items[i], "an input");
     }
-    for (int i = c->row->n_params - 1; i >= 0 && c->row->params[i].kind != TCI_PARAM_tensors; i--) {
-        behind += tci_named_is_operand(c->row->params[i].kind);
+    for (int i = c->row.n_params - 1; i >= 0 && c->row.params[i].kind != TCI_PARAM_tensors; i--) {
+        behind += tci_named_is_operand(c->row.params[i].kind);
     }
-    for (int i = 0; i < c->row->n_params; i++) {
-        const tci_param_row *p = &c->row->params[i];
+    for (int i = 0; i < c->row.n_params; i++) {
+        const tci_param_row *p = &c->row.params[i];
         if (p->kind == TCI_PARAM_tensors) {
-            c->given[i].name = p->name;
+            c->given[i].name = c->names[i];
             c->list.items = c->inputs.items + n;
             c->list.n = TCI_MAX(c->inputs.n - behind - n, 0);
             n += c->list.n;
         } else if (tci_named_is_operand(p->kind) && n < c->inputs.n) {
             c->given[i].value = tci_arg_tensor(c->inputs.items[n]);
-            c->given[i].name = tci_is_none(c->inputs.items[n++]) ? NULL : p->name;
+            c->given[i].name = tci_is_none(c->inputs.items[n++]) ? NULL : c->names[i];
         }
     }
     if (n < c->inputs.n) {
@@ -387,10 +445,10 @@ static void tci_named_take_attr(tci_named *c, const tc_attr *a)
 {
     const char *name = a->name ? a->name : "(null)";
     int i = 0;
-    while (i < c->row->n_params && strcmp(c->row->params[i].name, name)) {
+    while (i < c->row.n_params && strcmp(c->names[i], name)) {
         i++;
     }
-    if (i == c->row->n_params) {
+    if (i == c->row.n_params) {
         tci_named_refuse(c, "there is no '%.60s'", name);
     } else if (c->given[i].name) {
         tci_named_refuse(c, "'%s' is given twice", name);
@@ -428,38 +486,49 @@ static bool tci_named_fits(const tc_attr *a, tci_param_kind kind)
     return false;
 }
 
+static tc_arg tci_named_default(const tci_param_row *p)
+{
+    tc_arg v = {{NULL, UINT32_MAX, 0}, p->number, 0, 0};
+    bool is_real = p->number == 3 || p->kind == TCI_PARAM_operand;
+    v.f = is_real ? p->otherwise.f : 0;
+    v.i = p->number != 2 ? 0 : is_real ? (int64_t)p->otherwise.f : p->otherwise.i;
+    return v;
+}
+
 /* That parameter i is there and of its kind, and of this context; else its default. */
 static void tci_named_check(tci_named *c, int i)
 {
-    const tci_param_row *p = &c->row->params[i];
+    const tci_param_row *p = &c->row.params[i];
     tc_attr *a = &c->given[i];
     if (!a->name && p->needed) {
-        tci_named_refuse(c, "'%s' is missing", p->name);
+        tci_named_refuse(c, "'%s' is missing", c->names[i]);
     } else if (!a->name) {
-        a->value = p->otherwise;
+        a->value = tci_named_default(p);
     } else if (!tci_named_fits(a, (tci_param_kind)p->kind)) {
         tci_named_refuse_value(c, i);
     } else if (tci_named_is_operand(p->kind) && !a->value.kind) {
-        tci_frame_optional(&c->f, a->value.tensor, p->name);
+        tci_frame_optional(&c->f, a->value.tensor, c->names[i]);
     }
 }
 
 /* A list in the form in which the call takes it: axes as ints, sizes behind their dtype. */
-static bool tci_named_make_list(tci_named *c, const tci_param_row *p)
+static bool tci_named_make_list(tci_named *c, int i)
 {
+    const tci_param_row *p = &c->row.params[i];
+    const char *name = c->names[i];
     tci_graph *g = &c->f.ctx->graph;
-    tci_words *words = &c->words[tci_named_list(c, p->name)];
-    int n = tci_named_count(c, p->name);
+    tci_words *words = &c->words[tci_named_list(c, name)];
+    int n = tci_named_count(c, name);
     if (p->kind == TCI_PARAM_axes) {
         int *axes = tci_words_ints(g, words, n);
-        for (int i = 0; axes && i < n; i++) {
-            axes[i] = tci_named_axis(tci_named_item(c, p->name, i));
+        for (int k = 0; axes && k < n; k++) {
+            axes[k] = tci_named_axis(tci_named_item(c, name, k));
         }
         return axes != NULL;
     }
     int64_t *sizes = tci_words_get(g, words, n + 1);
-    for (int i = 0; sizes && i < n; i++) {
-        sizes[i + 1] = tci_named_item(c, p->name, i);
+    for (int k = 0; sizes && k < n; k++) {
+        sizes[k + 1] = tci_named_item(c, name, k);
     }
     if (sizes) {
         sizes[0] = tci_named_value(c, "dtype").i;
@@ -482,13 +551,13 @@ static bool tci_named_take(tci_named *c, tc_attrs attrs)
     for (int i = 0; !c->f.failed && i < attrs.n; i++) {
         tci_named_take_attr(c, &attrs.items[i]);
     }
-    for (int i = 0; !c->f.failed && i < c->row->n_params; i++) {
+    for (int i = 0; !c->f.failed && i < c->row.n_params; i++) {
         tci_named_check(c, i);
     }
-    for (int i = 0; !c->f.failed && made && i < c->row->n_params; i++) {
-        const tci_param_row *p = &c->row->params[i];
+    for (int i = 0; !c->f.failed && made && i < c->row.n_params; i++) {
+        const tci_param_row *p = &c->row.params[i];
         if (p->kind == TCI_PARAM_axes || p->kind == TCI_PARAM_typed) {
-            made = tci_named_make_list(c, p);
+            made = tci_named_make_list(c, i);
         }
     }
     return !c->f.failed && made;
@@ -505,16 +574,16 @@ TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inpu
     if (!c.f.failed) {
         tci_named_find_row(&c, name);
     }
-    if (!c.f.failed && (n != c.row->n_results || !results)) {
+    if (!c.f.failed && (n != c.row.n_results || !results)) {
         tci_frame_fail(&c.f, TC_ERR_ARGUMENT, "%d results of %s are asked for: it has %d",
-                       results ? n : 0, name, c.row->n_results);
+                       results ? n : 0, name, c.row.n_results);
     }
     bool valid = !c.f.failed && tci_frame_list(&c.f, inputs.items, inputs.n, "the inputs") &&
                  tci_frame_list(&c.f, attrs.items, attrs.n, "the attributes") &&
                  tci_named_take(&c, attrs);
     if (valid) {
         tci_frame_leave(&c.f);
-        c.row->make(&c);
+        tci_named_call(&c);
         tci_named_drop_lists(&c);
         return tc_status_of(*results);
     }

@@ -1375,7 +1375,9 @@ TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
                             tc_tensor *outputs, const int *out_axes, int n, tc_site here);
 #define tc_vmap(f, user, inputs, ...) tc_vmap_at((f), (user), inputs, __VA_ARGS__, TC_HERE)
 
-/* ---- any op above by its name: for model files and language bindings ---- */
+#ifndef TC_NO_NAMES
+/* ---- any op above by its name: for model files and language bindings; TC_NO_NAMES leaves it out,
+ * and with it the table that makes every op part of the program ---- */
 /* tc_op(ctx, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", -1))) is tc_softmax(x, -1). Inputs
  * are the op's operands in order (TC_NONE: left out); each other parameter is given by its name,
  * and so may an operand be: TC_ATTR("b", 2.5). The parameters of an options struct are its fields;
@@ -1394,6 +1396,7 @@ TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inpu
  * 0, stop: integer = TC_END, step: integer = 1". NULL behind the last one. */
 TC_API const char *tc_op_name(int i);
 TC_API const char *tc_op_params(int i);
+#endif
 
 #ifdef __cplusplus
 } /* extern "C" */

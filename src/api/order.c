@@ -1,5 +1,5 @@
-/* api/order.c - the public operations that ask for the order of elements: sorts and what stands
- * where, running values, counts and sets.
+/* api/order.c - public operations on the order of elements: sort, search, running values, counts,
+ * sets.
  *
  * In: handles, axes, the caller's place. Out: handles to the nodes, or poisoned ones; of several
  * results those that are wanted. */

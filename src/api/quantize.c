@@ -1,4 +1,4 @@
-/* api/quantize.c - bytes that stand for floats, and products of matrices that are mostly zero.
+/* api/quantize.c - quantized integers (scale and zero point), and sparse products (COO, CSR).
  *
  * In: tensors, and what scales them or says where elements stand. Out: the calls that they are
  * made of.

@@ -22,8 +22,9 @@ TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc
 TCI_FN const char *tci_run_no_workspace(const tc_program *f)
 {
     const tc_backend *device = f->code->device;
-    if (device && tci_device_memory_text()[0]) {
-        return tci_device_memory_text();
+    const char *memory = device ? tci_device_memory_text() : "";
+    if (memory[0]) {
+        return memory;
     }
     const char *why = device && device->last_error ? device->last_error(device->user) : NULL;
     return why && why[0] ? why : "out of memory: no workspace for one more call";

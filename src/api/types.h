@@ -46,6 +46,7 @@ extern "C" {
     X(TC_ERR_BUSY, "in use by another thread")                                                     \
     X(TC_ERR_CANCELLED, "cancelled")                                                               \
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
+    X(TC_ERR_COMM, "a communicator failed")                                                        \
     X(TC_ERR_CHECK, "a check of values failed")                                                    \
     X(TC_ERR_GRADIENT, "a gradient is not what differences say")                                   \
     X(TC_ERR_FROZEN, "not compiled, as the stance forbids")                                        \

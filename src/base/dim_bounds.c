@@ -1,4 +1,5 @@
-/* base/dim_bounds.c - between which numbers a size lies, and what follows from it for certain.
+/* base/dim_bounds.c - bounds of symbolic sizes, and comparisons that follow from them for
+ * certain.
  *
  * In: sizes. Out: bounds, saturated at +-2^61, where they say nothing; whether a <= b whatever the
  * symbols are: "no" also means "not found out". */

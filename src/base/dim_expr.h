@@ -1,4 +1,4 @@
-/* base/dim_expr.h - what a symbolic size is made of; for the rooms dim*.c alone.
+/* base/dim_expr.h - representation of a symbolic size; for the rooms dim*.c alone.
  *
  *   atom   a symbol, or floor(a / b), min(a, b), max(a, b) of two expressions, one of them unknown
  *   term   coefficient * product of atoms (ascending, repeated for powers)

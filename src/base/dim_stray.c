@@ -1,4 +1,4 @@
-/* base/dim_stray.c - numbers that C arithmetic made of symbolic sizes, found out as far as can be.
+/* base/dim_stray.c - detection of numbers that C arithmetic made of symbolic sizes.
  *
  * In: a number that a user gave. Out: whether it is such a one.
  *

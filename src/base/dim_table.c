@@ -1,4 +1,4 @@
-/* base/dim_table.c - the symbolic sizes that there are, each once.
+/* base/dim_table.c - hash-consing table of symbolic sizes.
  *
  * In: sums of terms and atoms. Out: their numbers; from a number what it stands for. Tables are
  * lists of chunks that never move: readers take no lock, as an index only reaches them after the

@@ -1,4 +1,4 @@
-/* base/dim_value.c - sizes where the symbols have values, or other sizes in their place.
+/* base/dim_value.c - substitution: values of symbolic sizes where their symbols have values.
  *
  * In: a size; symbols and what they are replaced by, values or ranges by number. Out: the symbols
  * in it, another size, a value, bounds of it, which way it goes. */

@@ -1,4 +1,5 @@
-/* base/dir.c - opens directories that others cannot change, and works in them. See base/dir.h.
+/* base/dir.c - directories that other users cannot change: opened and used safely. See
+ * base/dir.h.
  *
  * In: a path, and what the directory is for. Out: a descriptor. The one idea: whoever may write to
  * a directory may swap what is in it, so a path is as good as the worst directory on it. It is

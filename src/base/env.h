@@ -42,6 +42,7 @@
     X(CHECK, "TC_CHECK", "1: check each kernel of a run; or some of bits,nan,inf,crash")         \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
     X(TRACE, "TC_TRACE", "file: chrome trace of compiles, runs and kernels")                       \
+    X(COMM, "TC_COMM", "engine of tc_comm_from_env: shm or mpi (default: what the launcher set)")  \
     X(HOME_CACHE, "XDG_CACHE_HOME", "base of the default cache directory")                         \
     X(HOME, "HOME", "base of the default cache directory when XDG_CACHE_HOME is unset")            \
     X(TMPDIR, "TMPDIR", "where private build directories are made (default /tmp)")

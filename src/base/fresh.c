@@ -1,4 +1,4 @@
-/* base/fresh.c - files that appear complete or not at all (atomic replacement). See base/os.h.
+/* base/fresh.c - atomic file replacement: a file appears complete or not at all. See base/os.h.
  *
  * In: a path, and bytes in order. Out: a file. The one idea: the bytes go to a temporary file in
  * the directory of the path, which is renamed over the path at the end. The directory is opened

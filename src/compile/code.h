@@ -191,6 +191,8 @@ typedef struct tci_request {
     tci_node **literals; int n_literals;    /* LITERAL nodes, first-use order: program slot i */
     tci_node **roots; int n_roots;          /* as given, but ASSIGN nodes last */
     int32_t *effects; int n_effects;        /* captured leaf that each of those changes */
+    tci_node **collectives; int n_collectives; /* COLLECTIVE nodes in the order of creation */
+    tci_hash *marks;                        /* if there are any: of each node's part of the key */
     tci_table places;                       /* of int32_t, where a node is (compile/key.c) */
     const uint8_t *key; size_t key_bytes;   /* options that matter, backend, target, build; and */
     size_t key_graph;                       /* from this byte on the graph (debug/case.c) */

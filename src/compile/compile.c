@@ -601,6 +601,22 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
     }
 }
 
+/* What a step of a collective is, for tc_explain. */
+static const char *tci_compile_collective(tci_compile_batch_state *b, const tci_custom_call *call)
+{
+    const tci_comm_step *s = &call->comm;
+    const tc_custom_array *in = &call->arrays[0];
+    tci_str text = {.s = &b->scratch};
+    tci_str_printf(&text, "collective %d: %s%s%s of %s %s", (int)s->number,
+                   tci_comm_verb_name(s->verb), tci_comm_verb_reduces(s->verb) ? " " : "",
+                   tci_comm_verb_reduces(s->verb) ? tci_comm_how_name(s->how) : "",
+                   TCI_DIM_TEXT((tci_dim)in->n), tc_dtype_name(in->dtype));
+    tci_str_printf(&text, ", %s bytes from each of %d ranks of communicator %lld",
+                   TCI_DIM_TEXT(tci_dim_mul((tci_dim)in->n, tc_dtype_size(in->dtype))),
+                   (int)s->ranks, (long long)s->comm);
+    return tci_str_text(&text);
+}
+
 /* Functions of the user's, which the host calls, wherever kernels run. */
 static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile_job *job,
                                    tci_code *c)
@@ -622,11 +638,15 @@ static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile
             memcpy(call->arrays[a].sizes, from->arrays[a].sizes, bytes);
         }
         c->kernels[i].call = call;
-        c->kernels[i].symbol = tci_compile_text(b, c, from->op->op.name);
+        bool joins = from->comm.phase != TCI_COMM_NONE;
+        const char *together = joins ? tci_compile_collective(b, from) : NULL;
+        c->kernels[i].symbol = tci_compile_text(b, c, joins ? job->plan->kernels[i]->name
+                                                            : from->op->op.name);
         c->kernels[i].note = tci_compile_text(
-            b, c, device ? "a function of the user's, called by the host: operands are copied "
+            b, c, joins    ? together
+                  : device ? "a function of the user's, called by the host: operands are copied "
                            "there, the result back; its text for the device would save that"
-                         : "a function of the user's");
+                           : "a function of the user's");
         c->kernels[i].n_tasks = 1;
         c->calls = true;
         c->device = device;

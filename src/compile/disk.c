@@ -528,16 +528,35 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
     }
 }
 
+/* A communicator's number is of this process: the key named it. */
+static void tci_wire_comm(tci_wire *w, tci_comm_step *c)
+{
+    c->phase = (uint8_t)tci_wire_range(w, c->phase, TCI_COMM_NONE, TCI_COMM_WAIT);
+    c->verb = (uint8_t)tci_wire_range(w, c->verb, 0, (int64_t)TC_COMM_VERB_COUNT - 1);
+    c->how = (uint8_t)tci_wire_range(w, c->how, TC_COMM_SUM, TC_COMM_MEAN);
+    c->ranks = (int32_t)tci_wire_range(w, c->ranks, 0, INT32_MAX);
+    c->peer = (int32_t)tci_wire_range(w, c->peer, 0, INT32_MAX);
+    c->number = (int32_t)tci_wire_range(w, c->number, 0, INT32_MAX);
+    c->comm = tci_wire_range(w, c->comm, 0, INT64_MAX);
+}
+
 /* A function of the user's, which this process knows: the key named it. */
 static void tci_wire_call(tci_wire *w, tci_code_kernel *k)
 {
     tci_custom_call *call = tci_wire_array(w, (void *)(uintptr_t)k->call, 1, sizeof(*call));
-    const char *own = w->out ? call->op->op.name : NULL;
-    const char *name = tci_wire_text(w, (char *)(uintptr_t)own);
-    int64_t version = tci_wire_range(w, w->out ? call->op->op.version : 0, INT32_MIN, INT32_MAX);
-    if (!w->out && !w->bad) {
-        call->op = tci_custom_find(name, (int)version);
-        w->bad |= !call->op;
+    if (w->bad) {
+        return;
+    }
+    tci_wire_comm(w, &call->comm);
+    if (call->comm.phase == TCI_COMM_NONE) {
+        const char *own = w->out ? call->op->op.name : NULL;
+        const char *name = tci_wire_text(w, (char *)(uintptr_t)own);
+        int64_t version =
+            tci_wire_range(w, w->out ? call->op->op.version : 0, INT32_MIN, INT32_MAX);
+        if (!w->out && !w->bad) {
+            call->op = tci_custom_find(name, (int)version);
+            w->bad |= !call->op;
+        }
     }
     if (w->bad) {
         return;

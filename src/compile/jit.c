@@ -91,7 +91,8 @@ static void tci_jit_grow_table(tci_jit *j)
 
 TCI_FN bool tci_jit_takes(const tci_jit *j, const tci_kernel *k)
 {
-    return !k->call || (k->call->op->op.cuda && !strcmp(j->backend->calls->dialect, "cuda"));
+    return !k->call || (k->call->op && k->call->op->op.cuda &&
+                        !strcmp(j->backend->calls->dialect, "cuda"));
 }
 
 TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)

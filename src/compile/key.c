@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "../base/env.h"
+#include "../ops/comm.h"
 #include "code.h"
 #include "forced.h"
 
@@ -27,7 +28,7 @@ typedef struct tci_key_frame {
 typedef struct tci_key_walk {
     tci_scratch *s;
     tci_request *r;
-    int cap_nodes, cap_inputs, cap_literals, cap_captured, cap_symbols;
+    int cap_nodes, cap_inputs, cap_literals, cap_captured, cap_symbols, cap_collectives;
     tci_node **captured; int n_captured;
     tci_key_frame *frames; int n_frames, cap_frames;
     bool inputs_given;
@@ -74,6 +75,8 @@ static void tci_key_add_node(tci_key_walk *w, tci_node *n)
         }
         tci_key_add_input(w, n);
         return;
+    } else if (n->op == TCI_OP_COLLECTIVE) {
+        TCI_PUSH(w->s, r->collectives, r->n_collectives, w->cap_collectives, n);
     }
     TCI_PUSH(w->s, r->nodes, r->n_nodes, w->cap_nodes, n);
     *tci_key_place(r, n) = r->n_nodes;
@@ -131,11 +134,9 @@ static void tci_key_sift(tci_node **a, int i, int n)
     }
 }
 
-/* Inputs that the walk found go by creation: an INPUT's value counts up with each one made. */
-static void tci_key_sort_inputs(tci_request *r)
+/* By creation: the value of an INPUT or COLLECTIVE counts up with each one made. */
+static void tci_key_sort(tci_node **a, int n)
 {
-    tci_node **a = r->inputs;
-    int n = r->n_user_inputs;
     for (int i = n / 2 - 1; i >= 0; i--) {
         tci_key_sift(a, i, n);
     }
@@ -145,9 +146,25 @@ static void tci_key_sort_inputs(tci_request *r)
         a[last] = t;
         tci_key_sift(a, 0, last);
     }
-    for (int i = 0; i < n; i++) {
-        *tci_key_place(r, a[i]) = -i - 1;
+}
+
+/* Inputs that the walk found go by creation. */
+static void tci_key_sort_inputs(tci_request *r)
+{
+    tci_key_sort(r->inputs, r->n_user_inputs);
+    for (int i = 0; i < r->n_user_inputs; i++) {
+        *tci_key_place(r, r->inputs[i]) = -i - 1;
     }
+}
+
+/* Where a COLLECTIVE is among those of the program. */
+static int64_t tci_key_collective_number(const tci_request *r, const tci_node *n)
+{
+    int64_t i = 0;
+    while (r->collectives[i] != n) {
+        i++;
+    }
+    return i;
 }
 
 static void tci_key_walk_all(tci_key_walk *w, tci_node *const *user_inputs, int n_inputs)
@@ -166,6 +183,7 @@ static void tci_key_walk_all(tci_key_walk *w, tci_node *const *user_inputs, int 
     if (!user_inputs) {
         tci_key_sort_inputs(r);
     }
+    tci_key_sort(r->collectives, r->n_collectives);
     r->n_inputs = r->n_user_inputs;
     for (int i = 0; i < w->n_captured; i++) {
         TCI_PUSH(w->s, r->inputs, r->n_inputs, w->cap_inputs, w->captured[i]);
@@ -433,6 +451,8 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     for (int i = 0; i < n->n_attr; i++) {
         if (tci_key_is_size(n, i)) {
             tci_key_dim(k, r, n->attr[i]);
+        } else if (n->op == TCI_OP_COLLECTIVE && i == TCI_COLLECTIVE_NUMBER) {
+            tci_key_signed(k, tci_key_collective_number(r, n));
         } else {
             tci_key_signed(k, n->attr[i]);
         }
@@ -481,8 +501,13 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
         tci_key_reserve(&k, tci_key_type_bytes(r, r->inputs[i]));
         tci_key_type(&k, r, r->inputs[i]);
     }
+    r->marks = r->n_collectives ? TCI_NEW_ARRAY(s, tci_hash, r->n_nodes) : NULL;
     for (int i = 0; i < r->n_nodes; i++) {
+        size_t at = (size_t)(k.at - k.begin);
         tci_key_node(&k, r, r->nodes[i]);
+        if (TCI_UNLIKELY(r->marks != NULL)) {
+            r->marks[i] = tci_hash_bytes(k.begin + at, (size_t)(k.at - k.begin) - at);
+        }
     }
     tci_key_reserve(&k, 10 * (size_t)r->n_roots);
     for (int i = 0; i < r->n_roots; i++) {
@@ -591,8 +616,12 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     }
     const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
     const int64_t *attr = tci_key_own_words(s, r, n);
-    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in, n->n_attr,
-                          attr);
+    tci_node *copy = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in,
+                                    n->n_attr, attr);
+    if (n->op == TCI_OP_COLLECTIVE) {
+        copy->attr[TCI_COLLECTIVE_NUMBER] = tci_key_collective_number(r, n);
+    }
+    return copy;
 }
 
 /* The name by which kernels that compute the node are called, where that is not its own op's. */

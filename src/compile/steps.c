@@ -1,4 +1,4 @@
-/* compile/steps.c - the list of steps of a program, and its text.
+/* compile/steps.c - the step list of a program, and its text.
  *
  * In: code whose launches and ports are there. Out: its list (compile/code.h).
  *

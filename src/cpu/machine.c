@@ -1,4 +1,4 @@
-/* cpu/machine.c - what there is to know of the processor: its caches, how many may be used.
+/* cpu/machine.c - facts of the processor: caches, and how many of it the process may use.
  *
  * In: /sys, the affinity mask. Out: a tc_machine; what cannot be asked stays 0. Sizes are rounded
  * to a power of two, so that processors of one make, whatever part of a cache they are given, have

@@ -1,5 +1,4 @@
-/* cpu/target.c - what the processor offers to this process, and the compiler flags that follow from
- * it.
+/* cpu/target.c - CPU features of this process, and the compiler flags that follow from them.
  *
  * In: the vector width that was asked for. Out: a tci_target.
  * The one idea: ask from inside the process. __builtin_cpu_supports reads CPUID and the register

@@ -1,4 +1,4 @@
-/* cuda/memory.c - memory of GPUs.
+/* cuda/memory.c - memory of GPUs: allocation, for programs and for users.
  *
  * In: sizes. Out: memory of a device. The driver shares out what is small by itself, but gives all
  * else in pages of 2 MB, so that a network whose weights are of 1.2 MB each would take 2 for each.

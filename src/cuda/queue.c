@@ -1,4 +1,4 @@
-/* cuda/queue.c - what a GPU is given to do: launches, recorded sequences, copies, on streams.
+/* cuda/queue.c - streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
  *
  * In: the calls of the seam (api/backend.h). A queue is a stream; NULL is the device's own. A
  * recorded sequence is a CUDA graph of explicit kernel nodes, each behind those that it must come
@@ -181,6 +181,9 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
     for (int j = 0; j < launch->n_after; j++) {
         after[n_after] = launch->after[j] < first ? NULL : nodes[launch->after[j]];
         n_after += after[n_after] != NULL;
+    }
+    if (launch->node) {
+        return launch->node(launch->comm, launch->job, graph, after, n_after, &nodes[i]);
     }
     bool is_packed = tci_cuda_pack(launch, arguments);
     if (!tci_cuda_describe(launch, is_packed, &k)) {

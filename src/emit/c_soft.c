@@ -1,5 +1,4 @@
-/* emit/c_soft.c - plain C for what some compiler or processor lacks: fma, square root, rounding,
- * fmod.
+/* emit/c_soft.c - software fallbacks in C: fma, square root, rounding, fmod.
  *
  * In: a name or a scalar prim. Out: its text in the dialect's definitions. gcc and clang for a
  * processor with the instruction take a builtin; the texts below #else are what tcc and plain

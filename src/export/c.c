@@ -1215,10 +1215,12 @@ static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
     tci_export *e = (tci_export *)(void *)job;
     e->request = job->request;
     if (job->code->calls) {
-        const tc_site *site = tci_export_site(e, TCI_OP_CUSTOM);
+        bool joins = e->request->n_collectives > 0;
+        const tc_site *site = tci_export_site(e, joins ? TCI_OP_COLLECTIVE : TCI_OP_CUSTOM);
         return tci_batch_fail(b->f, job->about, site, TC_ERR_UNSUPPORTED,
-                              "given a custom op, which is a function of this process, expected a "
-                              "program that can be written as C");
+                              "given %s of this process, expected a program that can be written "
+                              "as C", joins ? "a collective, which has a communicator"
+                                            : "a custom op, which is a function");
     }
     if (tci_export_meets(e)) {
         return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_ARGUMENT,

@@ -50,6 +50,9 @@ TCI_FN tci_node *tci_vjp_SOLVE(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_SOLVE_TRIANGULAR(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_CHOLESKY(const tci_vjp *v);
 
+/* grad/collective.c: rule of the row */
+TCI_FN tci_node *tci_vjp_COLLECTIVE(const tci_vjp *v);
+
 /* grad/products.c: of a SCAN and a SCATTER of mode MUL */
 TCI_FN tci_node *tci_product_running(const tci_vjp *v);
 TCI_FN tci_node *tci_product_scattered(const tci_vjp *v);

@@ -1,4 +1,4 @@
-/* grad/jvp.c - tangents: what changes of the inputs make of the results, in forward mode.
+/* grad/jvp.c - forward mode: tangents of results from tangents of inputs (JVP).
  *
  * In: inputs with their tangents, roots in the same graph. Out: a tangent node for each root.
  * The one idea: no op has a rule of its own for this. Nodes are visited inputs first
@@ -127,6 +127,17 @@ static tci_node *tci_jvp_transposed(tci_forward *w, tci_node *n)
     return sum;
 }
 
+/* Linear but for extremes. */
+static tci_node *tci_jvp_collective(tci_forward *w, tci_node *n)
+{
+    if (n->attr[TCI_COLLECTIVE_HOW] != TC_COMM_SUM) {
+        return tci_jvp_transposed(w, n);
+    }
+    const tc_comm_verb verb = (tc_comm_verb)n->attr[TCI_COLLECTIVE_VERB];
+    return tci_forward_built(
+        w, tci_build_collective_like(w->g, n, verb, *tci_forward_of(w, n->in[0])));
+}
+
 static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
 {
     switch ((tci_op)n->op) {
@@ -172,6 +183,7 @@ static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
     case TCI_OP_SOLVE_TRIANGULAR:
     case TCI_OP_CHOLESKY:
     case TCI_OP_CUSTOM: return tci_jvp_transposed(w, n);
+    case TCI_OP_COLLECTIVE: return tci_jvp_collective(w, n);
     case TCI_OP_BARRIER:
     case TCI_OP_WITH_DERIVATIVE: return *tci_forward_of(w, n->in[0]);
     }

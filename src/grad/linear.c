@@ -1,4 +1,4 @@
-/* grad/linear.c - gradients of factors of matrices and of solutions with them.
+/* grad/linear.c - gradients of matrix factors and of linear solves.
  *
  * In: a node of a row that ops/eliminate.c expands, and its gradient. Out: those of its operands,
  * in closed form: products, and solutions by the triangles that are there already. A solution's

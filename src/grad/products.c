@@ -1,4 +1,5 @@
-/* grad/products.c - gradients of products: PROD, and SCAN and SCATTER of mode MUL.
+/* grad/products.c - gradients of products (PROD, and SCAN and SCATTER of mode MUL), also where a
+ * factor is 0.
  *
  * In: a node, the gradient of its result. Out: what an operand takes from it.
  * The one idea: a factor's gradient is the product of the other factors, and two expressions of it

@@ -1,4 +1,4 @@
-/* grad/repeat.c - the gradient of a repetition: another one, which goes the other way.
+/* grad/repeat.c - gradient of a repetition: a repetition that runs backward over saved values.
  *
  * In: a REPEAT, the gradients of its results. Out: those of what it takes from outside.
  * The one idea: a step back is the body's gradient, and the body is nodes. Its carries are the

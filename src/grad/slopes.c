@@ -1,4 +1,4 @@
-/* grad/slopes.c - derivatives of rows that take more than a line of a gradient column.
+/* grad/slopes.c - derivatives of rows that take more than one line of a gradient column.
  *
  * In: x. Out: the derivative at x as elementwise nodes.
  * The one idea: where the closed form cancels or has a pole it is a series or a recurrence in its

@@ -1,4 +1,4 @@
-/* grad/vmap.c - a graph over one example as the same graph over many.
+/* grad/vmap.c - vectorization (tc_vmap): a graph over one example becomes a graph over many.
  *
  * In: roots over leaves that stand for one example each, and nodes with all examples of the leaves
  * along an axis in front. Out: nodes with all examples of the roots along an axis in front.
@@ -62,6 +62,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
     case TCI_OP_REPEAT:
     case TCI_OP_RESULT:
     case TCI_OP_CUSTOM:
+    case TCI_OP_COLLECTIVE:
     case TCI_OP_RANDOM:
     case TCI_OP_CONTRACT: return TCI_VMAP_OWN;
     case TCI_OP_LAYER_NORM: /* eps, weight, bias: one for all examples */
@@ -288,6 +289,20 @@ static tci_node *tci_vmap_custom(tci_forward *v, tci_node *n)
     return tci_forward_built(v, tci_build_result(v->g, repeat, 0));
 }
 
+/* The axis of examples is behind that of ranks while they exchange parts. */
+static tci_node *tci_vmap_collective(tci_forward *v, tci_node *n)
+{
+    const tc_comm_verb verb = (tc_comm_verb)n->attr[TCI_COLLECTIVE_VERB];
+    bool in = verb == TC_COMM_REDUCE_SCATTER || verb == TC_COMM_ALL_TO_ALL;
+    bool out = verb == TC_COMM_ALL_GATHER || verb == TC_COMM_ALL_TO_ALL;
+    tci_node *x = tci_forward_all(v, n->in[0]);
+    x = in ? tci_forward_built(v, tci_build_transpose(v->g, x, 0, 1)) : x;
+    tci_node *y = tci_forward_built(v, tci_build_collective_like(v->g, n, verb, x));
+    return verb == TC_COMM_BARRIER ? v->rules->whole(v, y)
+           : out ? tci_forward_built(v, tci_build_transpose(v->g, y, 0, 1))
+                 : y;
+}
+
 /* ---- the walk ---- */
 
 static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
@@ -299,6 +314,7 @@ static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
     case TCI_OP_REPEAT: return tci_vmap_repeat(v, n);
     case TCI_OP_RESULT: return tci_vmap_of_result(v, n);
     case TCI_OP_CUSTOM: return tci_vmap_custom(v, n);
+    case TCI_OP_COLLECTIVE: return tci_vmap_collective(v, n);
     default: TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM); return tci_vmap_random(v, n);
     }
 }

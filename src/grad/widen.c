@@ -26,17 +26,18 @@ static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const
         first = tci_build_cast(g, first, (tc_dtype)n->in[0]->dtype);
         return tci_build_cast(g, tci_build_bitcast(g, first, t), to);
     }
+    bool own = n->op == TCI_OP_CUSTOM || n->op == TCI_OP_COLLECTIVE;
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         in[i] = tci_table_get(wide, n->in[i]);
-        if (n->op == TCI_OP_CUSTOM) { /* a C function takes what it was written for */
+        if (own) { /* a C function takes what it was written for, as do other ranks */
             in[i] = tci_build_cast(g, in[i], (tc_dtype)n->in[i]->dtype);
         }
     }
-    if (n->op == TCI_OP_CUSTOM) {
-        tci_node *own = tci_graph_node(g, n->op, t, n->rank, n->shape, n->n_in, in, n->n_attr,
-                                       n->attr);
-        return tci_build_cast(g, own, to);
+    if (own) {
+        tci_node *narrow = tci_graph_node(g, n->op, t, n->rank, n->shape, n->n_in, in, n->n_attr,
+                                          n->attr);
+        return tci_build_cast(g, narrow, to);
     }
     return tci_graph_node(g, n->op, to, n->rank, n->shape, n->n_in, in, n->n_attr, n->attr);
 }

@@ -7,6 +7,7 @@
 #ifndef TCI_GRAPH_BUILD_H
 #define TCI_GRAPH_BUILD_H
 
+#include "../ops/comm.h"
 #include "node.h"
 
 /* Working memory of a builder: on the stack for ordinary ranks, from the graph's memory beyond. It
@@ -60,6 +61,13 @@ TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed);
 #define TCI_LEAST_NOTE(size, needed) ""
 #endif
 
+
+/* ---- collective.c ---- */
+TCI_FN tci_node *tci_build_collective(tci_graph *g, const tci_comm_step *c, tci_node *x);
+/* Another one on n's communicator, with n's peer, and its reduction if it is the same verb. */
+TCI_FN tci_node *tci_build_collective_like(tci_graph *g, const tci_node *n, tc_comm_verb verb,
+                                           tci_node *x);
+TCI_FN tci_comm_step tci_build_comm_step(const tci_node *n);
 
 /* ---- build.c: elementwise (promotes, broadcasts) and reductions ---- */
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands);

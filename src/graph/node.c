@@ -1,4 +1,4 @@
-/* graph/node.c - nodes: made, found again, forgotten.
+/* graph/node.c - nodes: hash-consing, lookup, release.
  *
  * In: an op with its inputs, shape and attributes. Out: the one node that stands for them.
  * The one idea: building is hash-consing, so an expression built twice is one node, and comparing
@@ -331,7 +331,8 @@ static tci_node *tci_node_make(tci_graph *g, tci_node_want *w)
     }
     if (unique) {
         w->hash = tci_hash_mix(tci_hash_mix(w->hash, id), g->generations[id]);
-        w->value.u = w->op == TCI_OP_INPUT ? ++g->n_inputs_made : w->value.u;
+        bool counts = w->op == TCI_OP_INPUT || w->op == TCI_OP_COLLECTIVE;
+        w->value.u = counts ? ++g->n_inputs_made : w->value.u;
     }
     tci_node_fill(n, w);
     n->id = id;

@@ -70,6 +70,12 @@
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first
+ *   COLLECTIVE       verb (tc_comm_verb), how (tc_comm_how, never MEAN), number of the communicator
+ *                    (ops/comm.h), its ranks, peer (root, destination, source), number: 0 in the
+ *                    user's graph; in a compile's graph its place among the program's collectives
+ *                    in the order in which they were made. Ranks are a first axis: ALL_GATHER adds
+ *                    it, REDUCE_SCATTER takes it away, ALL_TO_ALL has it on both sides; BARRIER
+ *                    gives a 0-d bool; all others the shape of input 0. Its dtype
  *   BARRIER          sinks; shape and dtype of input 0, which lies in memory and is read behind it
  *                    alone; the others have any shape and are waited for. sinks: rewrite/ may put
  *                    what input 0 is movement of into memory instead (made by gradients of regions)
@@ -119,7 +125,8 @@ typedef struct tci_node {
     struct tci_node *next;    /* hash bucket chain */
     struct tci_node *scope_next;
     tci_value
-        value; /* LITERAL, CONST: the number in `dtype`; INPUT: counts up with each one made */
+        value; /* LITERAL, CONST: the number in `dtype`; INPUT, COLLECTIVE: counts up with each one
+                  made */
     tci_storage *storage;     /* DATA, and any node once evaluated; else NULL */
     tci_dim *strides;         /* DATA: elements per axis, may be 0 or negative; NULL = dense */
     int64_t offset;           /* DATA: elements from storage->data to element 0...0 */
@@ -178,7 +185,7 @@ typedef struct tci_graph {
     tc_site site;                /* stamped on new nodes: where the public call under way stands, */
     const char *call;            /* and its name, which is never freed; */
     uint32_t region;             /* see tci_node */
-    uint64_t n_inputs_made;      /* INPUT nodes so far: their order of creation */
+    uint64_t n_inputs_made;      /* INPUT and COLLECTIVE nodes so far: their order of creation */
     struct tci_table *facts;     /* tci_graph_rebuild copies items to nodes it makes; NULL: none */
     int64_t bytes;
     tc_status error;             /* of the last builder that returned NULL */

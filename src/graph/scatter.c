@@ -1,4 +1,4 @@
-/* graph/scatter.c - writing at indices: SCATTER, the counterpart of GATHER.
+/* graph/scatter.c - constructors of writes at indices: SCATTER, the counterpart of GATHER.
  *
  * In: x, an index and what to put there. Out: SCATTER nodes over one shape, with x's dtype. What
  * differs between the public calls goes here: parts of src that no index names are sliced off, a

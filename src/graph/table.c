@@ -1,4 +1,4 @@
-/* graph/table.c - the order of nodes, and what a pass knows of them.
+/* graph/table.c - topological order of nodes, and side tables of a pass.
  *
  * In: roots; nodes. Out: lists, inputs first; items beside nodes.
  * The one idea: the slots of a graph are dense, so they index a table, page by page. */

@@ -4,6 +4,7 @@
  * Runs after each stage when options.verify (TC_VERIFY) asks for it. One function checks what holds
  * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
  * certainly broken is a breach: not every bound of an expression can be proven. */
+#include "../ops/comm.h"
 #include "../ops/custom.h"
 #include "build.h"
 #include "repeat.h"
@@ -514,6 +515,30 @@ static void tci_verify_custom(const tci_verify *v)
     tci_verify_that(v, known && tci_custom_get(v->n->attr[0]), "an op that nobody listed");
 }
 
+static void tci_verify_collective(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    const int64_t verb = n->attr[TCI_COLLECTIVE_VERB], ranks = n->attr[TCI_COLLECTIVE_RANKS];
+    int more = verb == TC_COMM_ALL_GATHER, less = verb == TC_COMM_REDUCE_SCATTER;
+    tci_verify_that(v, verb >= 0 && verb < (int64_t)TC_COMM_VERB_COUNT && ranks > 0 &&
+                           n->attr[TCI_COLLECTIVE_PEER] >= 0 &&
+                           n->attr[TCI_COLLECTIVE_PEER] < ranks &&
+                           n->attr[TCI_COLLECTIVE_HOW] < TC_COMM_MEAN,
+                    "no such collective");
+    if (verb == TC_COMM_BARRIER) {
+        tci_verify_that(v, n->dtype == TC_BOOL && n->rank == 0, "no 0-d bool");
+        return;
+    }
+    tci_verify_that(v, n->dtype == x->dtype && n->rank + less == x->rank + more,
+                    "unlike its input");
+    tci_verify_that(v, !more || n->shape[0] == ranks, "no axis of ranks");
+    tci_verify_that(v, !(less || verb == TC_COMM_ALL_TO_ALL) || x->shape[0] == ranks,
+                    "its input has no axis of ranks");
+    for (int d = more; d < n->rank; d++) {
+        tci_verify_that(v, n->shape[d] == x->shape[d - more + less], "of another shape");
+    }
+}
+
 static void tci_verify_composite(const tci_verify *v, void (*own)(const tci_verify *v))
 {
     const tci_node *n = v->n;
@@ -570,6 +595,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
     case TCI_OP_TOPK: tci_verify_topk(v); break;
     case TCI_OP_CUSTOM: tci_verify_custom(v); break;
+    case TCI_OP_COLLECTIVE: tci_verify_collective(v); break;
     }
 }
 

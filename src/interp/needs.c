@@ -1,4 +1,4 @@
-/* interp/needs.c - from what each node depends on follows which section evaluates it.
+/* interp/needs.c - section of each node of an interpreted kernel, from what the node depends on.
  *
  * In: nodes. Out: for each the axes along which it differs and the stages whose results it uses
  * (deps), and whether the outer level or a stage needs it, or both. */

@@ -1,4 +1,4 @@
-/* interp/place.c - memory of the values of an interpreted kernel.
+/* interp/place.c - placement: memory of the values of an interpreted kernel.
  *
  * In: values with the steps between which they live. Out: the length of a block, the layout of the
  * workspace, and which loads may use the memory of their operand. */

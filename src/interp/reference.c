@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../graph/repeat.h"
+#include "../ops/comm.h"
 #include "../ops/custom.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
@@ -1136,7 +1137,8 @@ static void tci_ref_custom(tci_ref *r, const tci_node *n, tci_value *out)
 {
     void *memory[TC_CUSTOM_MOST + 1];
     tc_custom_array arrays[TC_CUSTOM_MOST + 1];
-    tci_custom_call call = {tci_custom_get(n->attr[0]), n->n_in, arrays};
+    const tci_custom *op = tci_custom_get(n->attr[0]);
+    tci_custom_call call = {.op = op, .n_inputs = n->n_in, .arrays = arrays};
     for (int i = 0; i <= n->n_in; i++) {
         const tci_node *x = i < n->n_in ? n->in[i] : n;
         const tc_dtype t = (tc_dtype)x->dtype;
@@ -1158,6 +1160,18 @@ static void tci_ref_custom(tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t e = 0; e < tci_ref_count(n); e++) {
         const char *at = (const char *)memory[n->n_in] + e * tci_dtype_get(t)->bytes;
         out[e] = tci_ref_round(r, tci_value_load(t, at), t, t);
+    }
+}
+
+/* Of one rank, which has what it gives. */
+static void tci_ref_collective(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    if (n->attr[TCI_COLLECTIVE_RANKS] != 1) {
+        tci_scratch_fail(&r->s, TC_ERR_UNSUPPORTED, "a collective of several ranks");
+    }
+    for (int64_t e = 0; e < tci_ref_count(n); e++) {
+        out[e] = n->attr[TCI_COLLECTIVE_VERB] == TC_COMM_BARRIER ? (tci_value){.u = 1}
+                                                                 : tci_ref_of(r, n->in[0])[e];
     }
 }
 
@@ -1223,6 +1237,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_CHOLESKY: tci_ref_linear(r, n, out); break;
     case TCI_OP_TOPK: tci_ref_topk(r, n, out); break;
     case TCI_OP_CUSTOM: tci_ref_custom(r, n, out); break;
+    case TCI_OP_COLLECTIVE: tci_ref_collective(r, n, out); break;
     }
 }
 

@@ -1,4 +1,4 @@
-/* io/dlpack.c - tensors of other libraries in this process, and ours for them.
+/* io/dlpack.c - DLPack: tensors shared with other libraries, both ways.
  *
  * In: DLPack's managed tensors. Out: leaves over their memory; and the other way round.
  *

@@ -1,4 +1,4 @@
-/* io/gguf.c - .gguf, versions 2 and 3: what llama.cpp and its kin keep weights in.
+/* io/gguf.c - .gguf, versions 2 and 3: the weight files of llama.cpp.
  *
  * The format: "GGUF", the version, the numbers of tensors and of facts; the facts, each a key, a
  * kind and a value; of each tensor its name, sizes (the fastest first), type, and place in the

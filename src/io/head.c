@@ -1,4 +1,4 @@
-/* io/head.c - reads the texts in headers.
+/* io/head.c - parser of the texts in file headers.
  *
  * In: bytes of a file. Out: words, numbers, strings in the file's scratch.
  * The one idea: every function either takes the whole of what it names or leaves through

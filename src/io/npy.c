@@ -1,4 +1,4 @@
-/* io/npy.c - .npy, versions 1 to 3.
+/* io/npy.c - .npy, versions 1 to 3: header and data.
  *
  * The format: "\x93NUMPY", the version (2 bytes), the length of the header (2 bytes; 4 from version
  * 2 on), the header, a dictionary of Python {'descr': '<f4', 'fortran_order': False, 'shape': (3,

@@ -1,4 +1,4 @@
-/* io/safetensors.c - .safetensors.
+/* io/safetensors.c - .safetensors: header and tensors.
  *
  * The format: 8 bytes, the length of the header; the header, a JSON object {"name": {"dtype":
  * "F32", "shape": [3, 4], "data_offsets": [begin, end]}, ..., "__metadata__": {"key": "text"}}; the

@@ -1,4 +1,5 @@
-/* kernel/attention.c - which kernels of rows between two contractions are attention for a GPU.
+/* kernel/attention.c - recognizer of attention kernels for GPUs: two contractions with rows
+ * between them.
  *
  * In: a kernel, the machine. Out: whether it is
  *

@@ -1,4 +1,4 @@
-/* kernel/backward.c - which kernels are gradients of attention for a GPU.
+/* kernel/backward.c - recognizer of kernels that are gradients of attention, for GPUs.
  *
  * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
  *

@@ -1,4 +1,4 @@
-/* kernel/bits.c - values by their bits as prims: what BITCAST is.
+/* kernel/bits.c - BITCAST as prims: values by their bits.
  *
  * In: a value of a kernel and its dtype in memory. Out: the value that the same bits are in another
  * dtype of that size.

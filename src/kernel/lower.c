@@ -678,6 +678,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_SCATTER:                                                                           \
     case TCI_OP_SEGMENT:                                                                           \
     case TCI_OP_CUSTOM:                                                                            \
+    case TCI_OP_COLLECTIVE:                                                                        \
     case TCI_OP_CONTRACT:                                                                          \
     case TCI_OP_BOUND:                                                                             \
     case TCI_OP_REPEAT:                                                                            \

@@ -1,4 +1,5 @@
-/* kernel/machine.c - careful values for what is not known of a machine, and the record as text.
+/* kernel/machine.c - safe defaults for unknown facts of a machine, and the record of a machine as
+ * text.
  *
  * In: what a backend found out. Out: a record without zeros. The values are those of no machine in
  * particular: modest enough that a schedule made for them does well on most. */

@@ -1,4 +1,4 @@
-/* kernel/matrix.c - which contractions a matrix unit takes.
+/* kernel/matrix.c - contractions that a matrix unit takes: tensor cores (WGMMA), AMX.
  *
  * In: a kernel, the machine. Out: whether its sums may be made on the machine's unit, and the
  * product as the unit sees it (kernel/matrix.h). A function of shape, layout, dtype and the kind of

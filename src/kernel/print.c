@@ -179,7 +179,17 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
 
 static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
 {
-    tci_str_printf(out, "  call %s version %d:", call->op->op.name, call->op->op.version);
+    const tci_comm_step *c = &call->comm;
+    if (c->phase) {
+        tci_str_printf(out, "  %s %s", c->phase == TCI_COMM_START ? "start" : "wait for",
+                       tci_comm_verb_name(c->verb));
+        tci_str_printf(out, "%s%s %d of communicator %lld, %d ranks, peer %d:",
+                       tci_comm_verb_reduces(c->verb) ? " " : "",
+                       tci_comm_verb_reduces(c->verb) ? tci_comm_how_name(c->how) : "",
+                       (int)c->number, (long long)c->comm, (int)c->ranks, (int)c->peer);
+    } else {
+        tci_str_printf(out, "  call %s version %d:", call->op->op.name, call->op->op.version);
+    }
     for (int i = 0; i <= call->n_inputs; i++) {
         const tc_custom_array *a = &call->arrays[i];
         tci_str_printf(out, "%s %s [", i == call->n_inputs ? " ->" : "", tc_dtype_name(a->dtype));
@@ -189,8 +199,8 @@ static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
         tci_str_add(out, "]");
     }
     tci_str_add(out, "\n");
-    const tc_custom_op *op = &call->op->op;
-    if (op->cuda) { /* where a device runs it, the text is the kernel */
+    const tc_custom_op *op = call->op ? &call->op->op : NULL;
+    if (op && op->cuda) { /* where a device runs it, the text is the kernel */
         tci_str_printf(out, "  cuda, %d threads for %lld elements:\n%s\n",
                        tci_custom_threads(call->op), (long long)tci_custom_elements(call->op),
                        op->cuda);

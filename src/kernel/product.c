@@ -1,4 +1,4 @@
-/* kernel/product.c - see kernel/product.h.
+/* kernel/product.c - contractions as M, N and K axes, and which of them mma.sync takes.
  *
  * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the matrix units
  * that every warp of newer cards has take it. These read factors from memory that a block shares

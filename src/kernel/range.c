@@ -1,4 +1,4 @@
-/* kernel/range.c - see kernel/range.h.
+/* kernel/range.c - value ranges of instructions, for guards and narrowing.
  *
  * In: a kernel being made. Out: whether an index needs a check; which sign a float has. The one
  * idea: operands come before what is made of them, so one walk gives each integer a range; where a

@@ -1,4 +1,4 @@
-/* loop/attention.c - the schedule of attention on a GPU's matrix units.
+/* loop/attention.c - fused attention on tensor cores: tiles, pipeline stages, cost.
  *
  * In: a kernel of class STEPS, the machine. Out: a skeleton (loop/attention.h) with two holes as
  * loop IR: the value of one score, and the chain behind the second product, which is that of any

@@ -1,4 +1,4 @@
-/* loop/backward.c - the schedule of attention's gradients on a GPU's matrix units.
+/* loop/backward.c - gradients of fused attention on tensor cores: tiles, pipeline stages, cost.
  *
  * In: a kernel that kernel/backward.c recognises, the machine. Out: a skeleton (loop/backward.h)
  * with its holes as loop IR. */

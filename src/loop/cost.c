@@ -1,4 +1,4 @@
-/* loop/cost.c - what the stages of a kernel compute: which values, how dear, how wide.
+/* loop/cost.c - cost of the stages of a kernel: which values are computed, flops, widths.
  *
  * In: a kernel. Out: numbers that schedules weigh. They are counts of the kernel's own operations
  * (ops/prim.h has the cost of each), the same on every machine. */

@@ -1,4 +1,4 @@
-/* loop/flash.c - the schedules of attention and its gradients on a GPU by threads alone.
+/* loop/flash.c - fused attention and its gradients on SIMT threads, without tensor cores.
  *
  * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/flash.h), whose
  * blocks and hole are those of loop/attention.c and loop/backward.c. */

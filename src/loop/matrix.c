@@ -1,4 +1,4 @@
-/* loop/matrix.c - the schedule of contractions on a GPU's matrix units.
+/* loop/matrix.c - GEMM and implicit GEMM on tensor cores: tiles, pipeline stages, clusters, cost.
  *
  * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/matrix.h) whose hole is
  * the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the

@@ -1,4 +1,4 @@
-/* loop/nest.c - the loops around a form: tasks, units, and where a unit lies.
+/* loop/nest.c - loop nest around a form: tasks and units.
  *
  * In: what a form tiles, the size of a chunk. Out: the loop over a task's units, and for each a
  * call of the form's body with its place. Which elements fall into a unit changes no result. */

@@ -1,4 +1,4 @@
-/* loop/packing.c - the panels of a contraction and how they are filled.
+/* loop/packing.c - packing of GEMM operands into panels.
  *
  * In: how the kernel is blocked, where a block lies. Out: the panels as local arrays of work
  * memory, and statements that fill them.

@@ -1,4 +1,4 @@
-/* loop/scatter.c - stages that store at loaded indices, point after point (kernel/ir.h).
+/* loop/scatter.c - scatter stages: stores at loaded indices, one point after the other.
  *
  * In: a stage and a tile of outer points. Out: the stage for all of them, in the order of the inner
  * points. A machine of blocks waits long for each element that it adds to: there some points go

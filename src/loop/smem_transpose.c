@@ -1,5 +1,5 @@
-/* loop/smem_transpose.c - transpose through shared memory, with one padding column against bank
- * conflicts.
+/* loop/smem_transpose.c - transpose through shared memory, with one padding column
+ * against bank conflicts.
  *
  * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
  * some of its loads run along (row_axis). Out: the statements for one square of the two axes.

@@ -1,5 +1,5 @@
-/* loop/tile.c - forms for kernels whose vectors lie along the last outer axis and that do more than
- * one MAP: reductions along columns, contractions, scans.
+/* loop/tile.c - forms vectorized along the last outer axis: column reductions, contractions,
+ * scans.
  *
  *   tile     rows x vectors of accumulators in registers, loads shared along both sides
  *   panel    a few rows of far memory at a time, over a long stretch of columns

@@ -1,4 +1,4 @@
-/* loop/vectors.c - an axis walked in vectors.
+/* loop/vectors.c - an axis in vectors: whole ones, and a masked or scalar rest.
  *
  * In: a range of an axis, known or as index expressions, and how many vectors are taken at once.
  * Out: the loops, and for each piece a call of the body with the vectors' bindings. Pieces are made

@@ -1,6 +1,5 @@
-/* loop/window.c - short reductions, and maps of short rows, on blocks of threads whose last outer
- * axis lies together in memory: depthwise convolutions and gradients of their filters, pooling,
- * filters of few channels, norms, with channels last.
+/* loop/window.c - short reductions and short rows in vectors of each GPU thread: depthwise
+ * convolution and its filter gradients, pooling, filters of few channels, norms, channels last.
  *
  * In: a kernel whose first stage reduces few elements, or that is a map, of which every load runs
  * along the last outer axis or does not know it, and no guard does; its later stages are pointwise.

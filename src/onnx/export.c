@@ -598,6 +598,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_REPEAT "repetitions are not exported"
 #define TCI_OX_WAY_RESULT "repetitions are not exported"
 #define TCI_OX_WAY_CUSTOM "an op of the user's own"
+#define TCI_OX_WAY_COLLECTIVE "collectives have a communicator of the process"
 #define TCI_OX_WAY_BARRIER ""
 #define TCI_OX_WAY_ASSIGN "an effect"
 #define TCI_OX_WAY_SOFTMAX ""

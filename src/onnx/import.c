@@ -249,7 +249,7 @@ static const tc_onnx_input *tci_ox_told(const tci_ox *m, const char *name)
 static int64_t tci_ox_open_size(const tci_ox_op *o, const tci_onnx_info *v, int axis)
 {
     const char *name = v->params[axis];
-    name = *name ? name : tci_scratch_printf(o->s, "%s.%d", v->name, axis);
+    name = *name && strcmp(name, "?") ? name : tci_scratch_printf(o->s, "%s.%d", v->name, axis);
     for (int i = 0; i < o->m->options->n_sizes; i++) {
         if (!strcmp(o->m->options->sizes[i].name, name)) {
             return o->m->options->sizes[i].size;
@@ -412,6 +412,7 @@ static tc_onnx_model *tci_ox_import(tci_ox *m)
     m->depth = 0;
     m->n_parameters = 0;
     m->again = false;
+    m->s->why = TC_OK;
     m->offered = 0;
     opset = tci_ox_opset(m, "");
     if (opset < 1 || opset > 28) {

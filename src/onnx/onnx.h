@@ -35,8 +35,9 @@ typedef struct tc_onnx_input {
      * then a constant of the graph and no input any more; n is the product of `sizes`. */
     const void *value;
 } tc_onnx_input;
-/* A size that the model names, or leaves without a name: "x.2" is axis 2 of input x. For example
- * {"height", tc_dim_mul(TC_DIM("rows", 1, 64), 32)}: a multiple of 32, as strided networks need. */
+/* A size that the model names, or leaves without a name ("?" is none): "x.2" is axis 2 of input x.
+ * For example {"height", tc_dim_mul(TC_DIM("rows", 1, 64), 32)}: a multiple of 32, as strided
+ * networks need. */
 typedef struct tc_onnx_size {
     const char *name;
     int64_t size;

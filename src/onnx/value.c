@@ -334,7 +334,7 @@ static const tci_ox_known *tci_ox_read(const tci_ox_op *o, tci_ox_value *v)
     }
     char *data = tci_scratch_get(o->s, (size_t)n + 1);
     tc_status status = tc_read_as_at(t, TC_BUF((void *)data, n), o->here);
-    if (status == TC_ERR_ARGUMENT) { /* a symbolic size is in it */
+    if (status == TC_ERR_ARGUMENT || status == TC_ERR_SHAPE) { /* a symbolic size is in it */
         return NULL;
     } else if (status != TC_OK) {
         tci_ox_fail(o, status, "%s", tc_error(t));

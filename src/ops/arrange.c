@@ -1,4 +1,5 @@
-/* ops/arrange.c - arrangements: the elements of x elsewhere, several times, or beside others.
+/* ops/arrange.c - rearrangements: roll, rot90, unfold, pixel shuffle, diagonals, triangles,
+ * repeats.
  *
  * In: nodes, axes, counts. Out: movements of graph/move.c, so that nothing is copied where a reader
  * can look elsewhere, and gradients are movements too. */

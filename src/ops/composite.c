@@ -1,4 +1,4 @@
-/* ops/composite.c - ops that are made of other ops.
+/* ops/composite.c - composites: ops that expand into other ops.
  *
  * Two kinds. Composite rows (softmax, log_softmax, mean, layer_norm, cross_entropy) stay one node
  * until the compile, where tci_expand_composite replaces them: the planner or a backend may know

@@ -5,6 +5,7 @@
 #include "../api/custom.h"
 #include "../base/dim.h"
 #include "../base/platform.h"
+#include "comm.h"
 
 struct tci_graph;
 struct tci_node;
@@ -22,9 +23,11 @@ struct tci_custom {
     const tci_custom *next;
 };
 
-/* One call: the arrays of its inputs and, last, of its result, without their memory. */
+/* One call: the arrays of its inputs and, last, of its result, without their memory. Of a function
+ * of the user's, or one of the two steps of a collective. */
 typedef struct tci_custom_call {
-    const tci_custom *op;
+    const tci_custom *op;    /* NULL: a collective's */
+    tci_comm_step comm;
     int n_inputs;
     tc_custom_array *arrays;
 } tci_custom_call;

@@ -1,5 +1,4 @@
-/* ops/eliminate.c - factors of matrices and solutions with them, as repetitions of one step: what
- * the rows LU, SOLVE, SOLVE_TRIANGULAR and CHOLESKY expand into.
+/* ops/eliminate.c - LU, Cholesky and triangular solves as repetitions of one elimination step.
  *
  * In: square matrices [..., n, n] in the dtype that they are computed in. Out: nodes whose number
  * does not depend on n.

@@ -615,6 +615,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_REPEAT] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
     [TCI_OP_RESULT] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
     [TCI_OP_CUSTOM] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_COLLECTIVE] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
     [TCI_OP_BARRIER] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
     [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
     [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},

@@ -1,4 +1,5 @@
-/* ops/random.c - random numbers: RANDOM nodes, and what is made of their bits.
+/* ops/random.c - random numbers: distributions as elementwise ops over the bits of
+ * RANDOM nodes.
  *
  * In: a key (0-d, of an integer dtype), a dtype, a shape. Out: nodes.
  * The one idea: a RANDOM node is a pure function of a key, a stream and the index of an element

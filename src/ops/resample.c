@@ -1,5 +1,5 @@
-/* ops/resample.c - images read between their elements: interpolation to other sizes, and at the
- * points of a grid.
+/* ops/resample.c - resampling of images: interpolation to other sizes, and at the points of a
+ * grid.
  *
  * In: x [N, C, ...] of one to three more axes; sizes or factors, or a grid. Out: for each tap along
  * an axis, x read at an index that follows from the coordinate, times its weight.

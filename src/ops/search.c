@@ -1,5 +1,5 @@
-/* ops/search.c - places that follow from values: in what is sorted, of what is true, and x read and
- * written at several indices or under a mask.
+/* ops/search.c - positions that depend on values: searchsorted, nonzero, masked and indexed reads
+ * and writes.
  *
  * In: values, masks, indices. Out: reads and writes at indices (graph/move.c, scatter.c). Results
  * whose number depends on values have a size that the caller gives, and a count beside them.

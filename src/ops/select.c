@@ -1,4 +1,4 @@
-/* ops/select.c - elements by their rank, without an order of all of them.
+/* ops/select.c - selection: elements by rank, without sorting all of them.
  *
  * In: x and an axis. Out: words that are in order as the elements are; the word of a rank, and
  * where it stands; places with those of true elements in front.

@@ -1,4 +1,4 @@
-/* ops/sets.c - elements in order, how often they occur, and which of them there are.
+/* ops/sets.c - order statistics and sets: median, mode, kth value, histogram, unique, isin.
  *
  * In: x. Out: orders (TOPK), places in them (ops/search.c) and writes at indices.
  * The one idea: in sorted order equal elements are neighbours, so that a set is where an element

@@ -396,6 +396,8 @@
     X(REPEAT, repeat, 1, MANY, 0, REPEAT, NONE, "a body done for one step after the other")        \
     X(RESULT, result, 1, MANY, 0, RESULT, NONE, "one of the results of a repetition")              \
     X(CUSTOM, custom, 1, MANY, 0, CUSTOM, OWN, "a C function of the user's")                       \
+    X(COLLECTIVE, collective, 1, 1, TCI_IS_UNIQUE, COLLECTIVE, OWN,                                \
+      "what the ranks of a communicator compute or move together")                                 \
     X(BARRIER, barrier, 1, MANY, TCI_IS_EXACT | TCI_IS_QUIET, BARRIER, OWN,                        \
       "its first operand, read from memory when all of them are computed")                         \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
@@ -563,6 +565,9 @@
 #define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_CUSTOM(X) X(op, COUNT, FIRST)
+#define TCI_ATTRS_COLLECTIVE(X)                                                                    \
+    X(verb, COUNT, FIRST) X(how, COUNT, FIRST) X(comm, COUNT, FIRST) X(ranks, COUNT, FIRST)        \
+    X(peer, COUNT, FIRST) X(number, COUNT, FIRST)
 #define TCI_ATTRS_BARRIER(X) X(sinks, FLAG, FIRST)
 #define TCI_ATTRS_TOPK(X) X(axis, AXIS, FIRST) X(largest, FLAG, FIRST)
 #define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH)

@@ -1,4 +1,4 @@
-/* ops/window.c - ops over windows of images: convolutions, pools, patches as columns.
+/* ops/window.c - windows of images: convolution, pooling, im2col and col2im.
  *
  * In: x [N, C, ...] of one to three more axes, options whose zero fields mean a default. Out: PAD
  * and WINDOW nodes, and a contraction or a reduction over the elements of each window.

@@ -1,4 +1,4 @@
-/* plan/algorithm.c - one node into several, where that is how it should be computed.
+/* plan/algorithm.c - algorithm choice: rewrites a node as several where that is faster.
  *
  *   large reductions  in chunks, and what these gave (plan/rfactor.c)
  *   wide CAT          more than eight parts: a tree of CATs of eight, each in memory
@@ -42,8 +42,8 @@ static tci_node *tci_algo_cat(const tci_algo *a, tci_node *n)
 
 /* ---- calls ---- */
 
-/* A function of the user's reads dense memory. */
-static tci_node *tci_algo_custom(const tci_algo *a, tci_node *n)
+/* A function of the user's, or a communicator, reads dense memory. */
+static tci_node *tci_algo_call(const tci_algo *a, tci_node *n)
 {
     tci_node **in = TCI_NEW_ARRAY(a->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
@@ -57,8 +57,25 @@ static tci_node *tci_algo_custom(const tci_algo *a, tci_node *n)
         }
         in[i] = x;
     }
-    return tci_graph_node(a->g, TCI_OP_CUSTOM, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
+    return tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
                           n->n_attr, n->attr);
+}
+
+/* Reproducible: communicators only move floats, which are summed in the order of ranks here. */
+static tci_node *tci_algo_collective(const tci_algo *a, tci_node *n)
+{
+    const int64_t verb = n->attr[TCI_COLLECTIVE_VERB];
+    const int first[] = {0};
+    if (!a->machine.reproducible || !tci_comm_verb_reduces((int)verb) ||
+        n->attr[TCI_COLLECTIVE_HOW] != TC_COMM_SUM || !tci_dtype_is_float((tc_dtype)n->dtype)) {
+        return tci_algo_call(a, n);
+    }
+    tci_node *all = tci_build_collective_like(
+        a->g, n, verb == TC_COMM_ALL_REDUCE ? TC_COMM_ALL_GATHER : TC_COMM_ALL_TO_ALL, n->in[0]);
+    all = tci_algo_call(a, all);
+    tci_node *sum = tci_build_reduce(a->g, TCI_OP_SUM, all, (tc_axes){first, 1, false}, false);
+    tci_node *made = tci_rfactor(a, sum);
+    return made ? made : sum;
 }
 
 /* ---- the pass ---- */
@@ -79,7 +96,9 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
     } else if (n->op == TCI_OP_TOPK) {
         made = tci_plan_topk(a, n);
     } else if (n->op == TCI_OP_CUSTOM) {
-        made = tci_algo_custom(a, n);
+        made = tci_algo_call(a, n);
+    } else if (n->op == TCI_OP_COLLECTIVE) {
+        made = tci_algo_collective(a, n);
     }
     return made ? made : n;
 }

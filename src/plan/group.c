@@ -1,4 +1,5 @@
-/* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
+/* plan/group.c - fusion: groups of nodes that become one kernel. See plan/group.h for roots,
+ * probes and groups.
  *
  * A round goes through the nodes, which are in topological order: it probes each that is a root
  * (plan/materialize.c), puts it into a group that takes it, of those that it reads from and recent

@@ -60,7 +60,7 @@ typedef enum tci_root_kind {
     TCI_ROOT_SCAN,
     TCI_ROOT_SCATTER,
     TCI_ROOT_REPEAT,
-    TCI_ROOT_CUSTOM,   /* a call of the user's function: a group of its own */
+    TCI_ROOT_CUSTOM,   /* a call of the user's function, or a collective: a group of its own */
     TCI_ROOT_KINDS
 } tci_root_kind;
 
@@ -504,6 +504,15 @@ typedef struct tci_lowered {
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine);
+/* g is a collective's, which tci_plan_lower starts: the step that waits for it. */
+TCI_FN tci_lowered tci_plan_lower_wait(tci_scratch *s, const tci_fusion *f, const tci_group *g,
+                                       tci_plan *plan);
+/* The collective that a step is of (of either phase), or NULL. */
+static inline const tci_comm_step *tci_plan_comm(const tci_plan *p, int step)
+{
+    const tci_custom_call *call = p->kernels[p->steps[step].kernel]->call;
+    return call && call->comm.phase ? &call->comm : NULL;
+}
 /* plan/association.c: decides for all folds that the roots need, where `found` has none yet. */
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
                                  int n_roots);

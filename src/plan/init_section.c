@@ -142,12 +142,12 @@ static bool tci_once_kernel_is_known(const tci_kernel *k)
 }
 
 /* Steps that may leave the runs, given those that may not be read. What may fault stays in each
- * run, so that each says so. */
+ * run, so that each says so; so do collectives, as what one rank has may be new on another. */
 static bool tci_once_step(const tci_plan *p, tci_node *const *inputs, const bool *each_run, int t)
 {
     const tci_step *step = &p->steps[t];
     const tci_kernel *k = p->kernels[step->kernel];
-    bool once = !k->faults && !k->is_repeat && tci_once_kernel_is_known(k);
+    bool once = !k->faults && !k->is_repeat && !tci_plan_comm(p, t) && tci_once_kernel_is_known(k);
     for (int o = 0; o < k->n_operands; o++) {
         int b = step->operands[o];
         bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;

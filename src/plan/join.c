@@ -1,4 +1,4 @@
-/* plan/join.c - several groups as one.
+/* plan/join.c - joins several fusion groups into one.
  *
  * In: groups of a finished round, one of which gives the outer space. Out: the axes of all their
  * roots in the new group, tried in copies; then the group, or the reason why there is none.

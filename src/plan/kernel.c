@@ -8,6 +8,7 @@
  * same family, stores of values come last. Then the vector axis is chosen and the kernel brought
  * into final form. */
 #include "../kernel/simplify.h"
+#include "../graph/build.h"
 #include "group.h"
 
 #include <string.h>
@@ -965,13 +966,20 @@ static void tci_pk_call_operand(tci_pk *p, int buffer, bool is_output)
     p->k->all_bytes = tci_dim_add(p->k->all_bytes, b->bytes);
 }
 
-/* A kernel without stages: its operands are those of the user's function, in order. */
-static tci_lowered tci_pk_call(tci_pk *p)
+/* A kernel without stages: its operands are those of the user's function, in order. A collective is
+ * two of these over the same memory; the one that waits also reads the result, so that it comes
+ * after the one that starts. */
+static tci_lowered tci_pk_call(tci_pk *p, tci_comm_phase phase)
 {
     const tci_root *r = &p->f->roots[p->g->roots[0]];
     const tci_node *n = r->node;
     tci_custom_call *call = TCI_NEW(p->s, tci_custom_call);
-    call->op = tci_custom_get(n->attr[0]);
+    if (phase) {
+        call->comm = tci_build_comm_step(n);
+        call->comm.phase = (uint8_t)phase;
+    } else {
+        call->op = tci_custom_get(n->attr[0]);
+    }
     call->n_inputs = n->n_in;
     call->arrays = TCI_NEW_ARRAY(p->s, tc_custom_array, n->n_in + 1);
     p->k = tci_kernel_make(p->s);
@@ -981,6 +989,9 @@ static tci_lowered tci_pk_call(tci_pk *p)
         tci_pk_call_operand(p, tci_root_buffer_of(p->f, n->in[i]), false);
     }
     tci_pk_show_array(p->s, n, &call->arrays[n->n_in]);
+    if (phase == TCI_COMM_WAIT) {
+        tci_pk_call_operand(p, r->buffer, false);
+    }
     for (int o = -1; o < r->n_outputs; o++) {
         int buffer = o < 0 ? r->buffer : r->outputs[o];
         if (buffer >= 0) {
@@ -988,7 +999,16 @@ static tci_lowered tci_pk_call(tci_pk *p)
         }
     }
     p->k->bytes = tci_dim_hint(p->k->all_bytes);
-    tci_pk_name(p, p->k);
+    if (phase) {
+        tci_str name = {.s = p->s};
+        tci_str_printf(&name, "%s_%s", phase == TCI_COMM_START ? "start" : "wait",
+                       tci_comm_verb_name(call->comm.verb));
+        for (size_t i = 0; i <= name.n && i < sizeof(p->k->name); i++) {
+            p->k->name[i] = tci_str_text(&name)[i];
+        }
+    } else {
+        tci_pk_name(p, p->k);
+    }
     tci_lowered out = {p->k, p->operand_buffers, NULL, NULL, NULL, 0};
     out.offsets = TCI_NEW_ARRAY(p->s, tci_dim, p->k->n_operands + 1);
     return out;
@@ -1001,7 +1021,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
     p.red_of = plan->red_of;
     if (f->roots[g->roots[0]].kind == TCI_ROOT_CUSTOM) {
-        return tci_pk_call(&p);
+        bool joins = f->roots[g->roots[0]].node->op == TCI_OP_COLLECTIVE;
+        return tci_pk_call(&p, joins ? TCI_COMM_START : TCI_COMM_NONE);
     }
     tci_pk_find_families(&p);
     bool linked = tci_root_is_linked(f->roots[g->roots[0]].node);
@@ -1031,4 +1052,11 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
 #endif
     tci_pk_name(&p, out.kernel);
     return out;
+}
+
+TCI_FN tci_lowered tci_plan_lower_wait(tci_scratch *s, const tci_fusion *f, const tci_group *g,
+                                       tci_plan *plan)
+{
+    tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
+    return tci_pk_call(&p, TCI_COMM_WAIT);
 }

@@ -1,4 +1,4 @@
-/* plan/materialize.c - roots: the values that a kernel computes for itself, and what each of them
+/* plan/materialize.c - materialized values (roots): which values a kernel computes and which it
  * reads.
  *
  * In: the nodes, and those among them that get memory (`forced`). Out: a root with its domain, its
@@ -26,7 +26,9 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
            : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_SEGMENT  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_RESULT   ? TCI_ROOT_REPEAT
-           : n->op == TCI_OP_CUSTOM   ? TCI_ROOT_CUSTOM
+           : n->op == TCI_OP_CUSTOM ||
+                     n->op == TCI_OP_COLLECTIVE
+               ? TCI_ROOT_CUSTOM
                                       : TCI_ROOT_VALUE;
 }
 

@@ -1,5 +1,4 @@
-/* plan/memory.c - the memory of a plan: the order of its steps, lifetimes of buffers, their place
- * in the arena, and which outputs may lie on an input.
+/* plan/memory.c - memory of a plan: step order, lifetimes (liveness), arena, outputs in place.
  *
  * A temporary lives from the step that first writes it to the step that last reads it. An output
  * may lie on an input where nothing reads that later, and the step that writes it reads of each

@@ -1,4 +1,4 @@
-/* plan/pattern.c - groups that are better as one, over all groups of a finished round.
+/* plan/pattern.c - patterns of groups that are fused into one: attention, norms.
  *
  * In: the groups, the machine. Out: fewer groups. Each pattern is a row of tci_patterns: what it
  * matches around a group, and whether it pays here. All matches are found first and tried by the

@@ -91,7 +91,8 @@ static void tci_plan_temporary(tci_scratch *s, tci_plan *p, tci_root *r)
 }
 
 /* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads
- * them. So do results of a repetition of which all elements are cut off: its steps store them. */
+ * them. So do results of a repetition of which all elements are cut off, as its steps store them,
+ * and those of collectives that others only wait for. */
 static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
                                   tci_node *const *outputs, int n_outputs)
 {
@@ -112,7 +113,7 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
                 tci_plan_temporary(s, p, q);
             }
         }
-        if (f->roots[i].kind == TCI_ROOT_REPEAT) {
+        if (f->roots[i].kind == TCI_ROOT_REPEAT || f->roots[i].node->op == TCI_OP_COLLECTIVE) {
             tci_plan_temporary(s, p, &f->roots[i]);
         }
     }
@@ -227,6 +228,22 @@ static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
     return lines;
 }
 
+/* The step of group number `group` that a lowered kernel is. */
+static void tci_plan_push_step(tci_scratch *s, tci_plan *p, const tci_fusion *f,
+                               tci_plan_texts *texts, const tci_lowered *low, int group)
+{
+    tci_kernel_need_dims(s, low->kernel); /* and not only where all is verified */
+    tci_step step = {tci_plan_kernel_index(s, p, texts, low->kernel), low->operand_buffers,
+                     low->offsets, TCI_NEW_ARRAY(s, int32_t, low->kernel->n_literals + 1),
+                     group, NULL, NULL, 0};
+    tci_plan_find_origins(s, f, &f->groups[group], &step);
+    for (int j = 0; j < low->kernel->n_literals; j++) {
+        step.literals[j] = tci_pnode_of(f, low->literals[j])->buffer;
+    }
+    TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
+    p->made[group] = (tci_plan_made){low->kernel, texts->items[step.kernel].hash};
+}
+
 /* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
  * none are. */
 static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f,
@@ -252,16 +269,11 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
             continue;
         }
         tci_lowered low = tci_plan_lower(s, f, g, p, machine);
-        tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
-        tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
-                         low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1),
-                         f->order[i], NULL, NULL, 0};
-        tci_plan_find_origins(s, f, g, &step);
-        for (int j = 0; j < low.kernel->n_literals; j++) {
-            step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
+        tci_plan_push_step(s, p, f, &texts, &low, f->order[i]);
+        if (tci_plan_comm(p, p->n_steps - 1)) {
+            low = tci_plan_lower_wait(s, f, g, p);
+            tci_plan_push_step(s, p, f, &texts, &low, f->order[i]);
         }
-        TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
-        p->made[f->order[i]] = (tci_plan_made){low.kernel, texts.items[step.kernel].hash};
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
         any |= forced && tci_plan_part_scan(f, g, low.kernel, forced);

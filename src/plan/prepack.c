@@ -1,5 +1,4 @@
-/* plan/prepack.c - weight prepacking: GEMM panels of constant operands are packed once per
- * program.
+/* plan/prepack.c - weight prepacking: GEMM panels of constant operands are packed once per program.
  *
  * In: a CONTRACT that a processor makes from packed panels (loop/gemm.c), of which the factor
  * with the columns is computed from nothing that a run gives or changes: weights. Out: the same

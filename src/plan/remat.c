@@ -1,5 +1,5 @@
-/* plan/remat.c - values that are computed again behind the peak of memory instead of waiting there,
- * and the report of those that a user's regions compute again (grad/repeat.c).
+/* plan/remat.c - rematerialization: recomputes values instead of keeping them over the peak of
+ * memory, and reports what the regions of the user recompute (grad/repeat.c).
  *
  * In: a plan with its order of steps. Out: the outputs over a graph in which, behind the step with
  * the most bytes alive, values that are only kept for later steps are computed from others that are

@@ -1,4 +1,5 @@
-/* plan/scan.c - long running sums, extremes, and products of integers, in parts.
+/* plan/scan.c - scans in parts: long running sums, extremes and integer products (decoupled
+ * look-back).
  *
  * In: a SCAN. Out, or NULL where it is left alone: a SCAN whose parts each begin at what those
  * before it come to. They know that in one of two ways.

@@ -1,5 +1,5 @@
 /* plan/score_recompute.c - recomputation of attention scores in every kernel that consumes them,
- * so that no [queries, keys] array is stored.
+ * so that no [queries, keys] array is stored (as in FlashAttention, arXiv 2205.14135).
  *
  * In: the graph as plan/algorithm.c leaves it. Out: the graph with copies, and which nodes are to
  * be one kernel.

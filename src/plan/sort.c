@@ -1,4 +1,4 @@
-/* plan/sort.c - a TOPK as ordinary nodes: where the first k elements of an axis in order stand.
+/* plan/sort.c - top-k and sort as ordinary nodes: selection in chunks, or radix sort.
  *
  * In: a TOPK. Out: its places. The one idea: an element is an unsigned word that grows as it does
  * (tci_build_order_words) and its place behind it, so that no two are equal and the smallest come

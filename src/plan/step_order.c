@@ -8,14 +8,21 @@
  * what a step begins to need and what nobody needs after it (`growth`). Done as soon as they do not
  * add to what is needed, the gradients of weights and the updates let go of the values that the way
  * forward left for them. No rule is best for all programs: each is tried, and the one with the
- * lowest peak counts; of equal ones the first, which changes least. */
+ * lowest peak counts; of equal ones the first, which changes least.
+ *
+ * Collectives: their starts keep the order of the program, so that it is the same on all ranks. A
+ * program with any has one rule, a list schedule by deadlines: of the steps that may be done, one
+ * that the earliest start waits for; a start as soon as it may be done, and a step that waits for a
+ * collective when nothing else is left. So a layer's weight gradient comes before the data
+ * gradients that its bucket does not need, and buckets travel while those are computed. */
 #include "group.h"
 
 typedef enum tci_sequence_rule {
     TCI_SEQUENCE_FIRST,    /* what came first */
     TCI_SEQUENCE_RELEASE,  /* what adds nothing, the most negative growth before others; FIRST */
     TCI_SEQUENCE_LEAST,    /* the least growth */
-    TCI_SEQUENCE_AHEAD     /* RELEASE, with what up to two steps that follow let go */
+    TCI_SEQUENCE_AHEAD,    /* RELEASE, with what up to two steps that follow let go */
+    TCI_SEQUENCE_DEADLINES /* what the earliest start of a collective waits for; RELEASE */
 } tci_sequence_rule;
 
 enum {
@@ -29,6 +36,7 @@ typedef struct tci_sequence_step {
     int32_t n_before;                              /* how many such reasons it has itself */
     int32_t waits;                                 /* ... of steps that are not done yet */
     int32_t met;                                   /* the last walk that came here */
+    int32_t deadline;                              /* the first start that waits for it, or none */
 } tci_sequence_step;
 
 typedef struct tci_sequence_buffer {
@@ -49,6 +57,7 @@ typedef struct tci_sequence {
     int32_t *stack;
     int32_t walk;
     bool *was_alive; int most_touches; /* of tci_sequence_ahead: room for each depth */
+    int n_starts;                /* of collectives */
 } tci_sequence;
 
 /* ---- what waits for what ---- */
@@ -182,6 +191,27 @@ static void tci_sequence_update_last(tci_sequence *q, const tci_alias *assign)
     }
 }
 
+/* The starts of collectives in the order of their numbers, which is one of the graph too. */
+static void tci_sequence_order_starts(tci_sequence *q)
+{
+    int *starts = TCI_NEW_ARRAY(q->s, int, q->n + 1);
+    for (int t = q->first; t < q->n; t++) {
+        const tci_comm_step *c = tci_plan_comm(q->p, t);
+        q->steps[t].deadline = INT32_MAX;
+        if (!c || c->phase != TCI_COMM_START) {
+            continue;
+        }
+        int at = q->n_starts++;
+        for (; at > 0 && tci_plan_comm(q->p, starts[at - 1])->number > c->number; at--) {
+            starts[at] = starts[at - 1];
+        }
+        starts[at] = t;
+    }
+    for (int i = 1; i < q->n_starts; i++) {
+        tci_sequence_after(q, starts[i - 1], starts[i]);
+    }
+}
+
 static tci_sequence tci_sequence_make(tci_scratch *s, const tci_plan *p)
 {
     tci_sequence q = {.s = s, .p = p, .first = p->n_init, .n = p->n_steps};
@@ -195,6 +225,7 @@ static tci_sequence tci_sequence_make(tci_scratch *s, const tci_plan *p)
     }
     tci_sequence_find_order(&q);
     tci_sequence_find_waits(&q);
+    tci_sequence_order_starts(&q);
     for (int i = 0; i < p->n_assigns; i++) {
         tci_sequence_update_last(&q, &p->assigns[i]);
     }
@@ -259,11 +290,42 @@ static int64_t tci_sequence_ahead(tci_sequence *q, int t, int depth)
     return best;
 }
 
+/* Lower comes first: starts, then what the earliest of them waits for; last what waits itself. */
+static int64_t tci_sequence_rank(const tci_sequence *q, int t)
+{
+    const tci_comm_step *c = tci_plan_comm(q->p, t);
+    int64_t deadline = q->steps[t].deadline;
+    return !c                            ? deadline
+           : c->phase == TCI_COMM_START ? -1
+                                         : (int64_t)INT32_MAX + 1 + c->number;
+}
+
+/* As tci_sequence_choose, by deadlines. */
+static int tci_sequence_choose_due(tci_sequence *q)
+{
+    int best = -1;
+    int64_t rank = 0, least = 0;
+    for (int i = 0; i < q->n_ready; i++) {
+        int64_t own = tci_sequence_rank(q, q->ready[i]);
+        int64_t growth = TCI_MIN(tci_sequence_growth(q, q->ready[i]), 1);
+        bool tied = own == rank && growth == least && q->ready[i] < q->ready[best];
+        if (best < 0 || own < rank || (own == rank && growth < least) || tied) {
+            best = i;
+            rank = own;
+            least = growth;
+        }
+    }
+    return best;
+}
+
 /* The place among those that may be done of the one that is. */
 static int tci_sequence_choose(tci_sequence *q, tci_sequence_rule rule)
 {
     int best = -1;
     int64_t least = 0;
+    if (rule == TCI_SEQUENCE_DEADLINES) {
+        return tci_sequence_choose_due(q);
+    }
     for (int i = 0; i < q->n_ready; i++) {
         int64_t growth = rule == TCI_SEQUENCE_FIRST   ? 0
                          : rule == TCI_SEQUENCE_AHEAD ? tci_sequence_ahead(q, q->ready[i],
@@ -335,6 +397,26 @@ static int64_t tci_sequence_by_rule(tci_sequence *q, tci_sequence_rule rule, int
     return most;
 }
 
+/* Each step has the number of the first start that it leads to. */
+static void tci_sequence_find_deadlines(tci_sequence *q)
+{
+    int32_t *order = TCI_NEW_ARRAY(q->s, int32_t, q->n + 1);
+    if (!q->n_starts) {
+        return;
+    }
+    tci_sequence_by_rule(q, TCI_SEQUENCE_FIRST, order);
+    for (int i = q->n - 1; i >= q->first; i--) {
+        tci_sequence_step *step = &q->steps[order[i]];
+        const tci_comm_step *c = tci_plan_comm(q->p, order[i]);
+        for (int l = 0; l < step->n_leads; l++) {
+            step->deadline = TCI_MIN(step->deadline, q->steps[step->leads_to[l]].deadline);
+        }
+        if (c && c->phase == TCI_COMM_START) {
+            step->deadline = TCI_MIN(step->deadline, c->number);
+        }
+    }
+}
+
 /* ---- what others ask ---- */
 
 TCI_FN int64_t tci_plan_sequence(tci_scratch *s, tci_plan *p)
@@ -342,10 +424,13 @@ TCI_FN int64_t tci_plan_sequence(tci_scratch *s, tci_plan *p)
     tci_sequence q = tci_sequence_make(s, p);
     int last = p->fusion->late ? TCI_SEQUENCE_AHEAD : TCI_SEQUENCE_LEAST;
     int rules = p->n_steps < TCI_SEQUENCE_MANY ? last + 1 : 1;
+    int first = q.n_starts ? TCI_SEQUENCE_DEADLINES : TCI_SEQUENCE_FIRST;
+    rules = q.n_starts ? first + 1 : rules;
+    tci_sequence_find_deadlines(&q);
     int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1), *best = NULL;
     tci_step *steps = TCI_NEW_ARRAY(s, tci_step, p->n_steps + 1);
     int64_t least = 0;
-    for (int rule = TCI_SEQUENCE_FIRST; rule < rules; rule++) {
+    for (int rule = first; rule < rules; rule++) {
         int64_t most = tci_sequence_by_rule(&q, (tci_sequence_rule)rule, order);
         if (!best || most < least) {
             best = tci_scratch_copy(s, order, sizeof(*order) * (size_t)(p->n_steps + 1));

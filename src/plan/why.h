@@ -12,7 +12,7 @@
     X(CLASS, "their sums have different orders, which no kernel changes")                          \
     X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \
     X(REPEAT, "a repetition has kernels of its own, and its results are stored")                   \
-    X(CUSTOM, "a function of the user's reads and writes memory")                                  \
+    X(CUSTOM, "a function of the user's, or a collective, reads and writes memory")                \
     X(FEW, "the few points of the sums would leave most of the device idle")                       \
     X(CYCLE, "another kernel lies between them")                                                   \
     X(FAR, "so many kernels depend on one of them that a cycle is not ruled out")                  \

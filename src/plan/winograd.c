@@ -1,4 +1,4 @@
-/* plan/winograd.c - convolutions of 3 x 3 elements with fewer products.
+/* plan/winograd.c - Winograd convolution: 3 x 3 windows with fewer multiplications.
  *
  * In: a CONTRACT of f32 values of which one is windows of 3 x 3 elements at every place of an image
  * (a convolution of stride 1, or its gradient to the image), on a processor, where math may be

@@ -1,4 +1,5 @@
-/* rewrite/rewrite.c - the graph in simpler terms.
+/* rewrite/rewrite.c - graph rewriting: expansion of composites, constant folding, merged
+ * movement; bit-exact.
  *
  * In: roots in a graph. Out: nodes of the same graph that have the same values, bit for bit (any
  * NaN equals any NaN), in fewer and simpler ops: composites expanded, repetitions of one step put

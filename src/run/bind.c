@@ -1,4 +1,4 @@
-/* run/bind.c - where the operands of a run lie.
+/* run/bind.c - operand binding: pointers of the operands of a run.
  *
  * In: a checked call. Out: its slots, one pointer for each operand of each launch.
  *

@@ -1,4 +1,4 @@
-/* run/call.c - one run of a program.
+/* run/call.c - one run of a program, from buffers to results.
  *
  * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says
  * why. What is found after the fact (TC_ERR_INDEX, a device that fails) leaves outputs half

@@ -1,4 +1,4 @@
-/* run/check.c - are these the buffers that a program takes?
+/* run/check.c - checks of the buffers that a run is given.
  *
  * In: a call, the user's buffers. Out: they are, or c->last says what is wrong with the first that
  * is not.

@@ -90,6 +90,8 @@ typedef struct tci_run_effect {
     int64_t bytes;
 } tci_run_effect;
 
+typedef struct tci_collectives tci_collectives; /* run/collective.c */
+
 /* What the init list of a program computed; counted (run/init_cache.c). */
 typedef struct tci_kept tci_kept;
 /* slots[slot] of a call is so many bytes into that. */
@@ -188,6 +190,9 @@ struct tc_program {
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
     bool only_launches;        /* is all that the list has, and the host does them */
+    tci_collectives *collectives; /* NULL: none; of an instance, those of its family */
+    bool has_collectives;      /* they are its own */
+    bool agreed;               /* all ranks were found to have this program */
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
     tci_mutex *lock;           /* guards what follows; shared with other programs */
@@ -225,6 +230,7 @@ struct tc_call {
     int check_kind, check_step; /* what its check found; 0: nothing */
     bool unclean;              /* `faults` may hold something of an earlier run */
     int32_t cancelled;         /* atomic: tc_call_cancel was called, and no run ended since */
+    tc_status broke;           /* TC_OK, or why a collective of this run failed */
     int32_t *cancel;           /* where runs look: there, or in the call of the program's family */
     tci_error last;
 };
@@ -443,6 +449,28 @@ TCI_FN tc_status tci_call_check_memory(tc_call *c, const char *what, int i, cons
 TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
 enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */
+
+/* ---- run/collective.c ---- */
+/* What a program of r does with communicators, which it holds; *out NULL: nothing. TC_ERR_MEMORY,
+ * TC_ERR_COMM. */
+TCI_FN tc_status tci_collectives_make(const tci_request *r, const tc_options *o,
+                                      tci_collectives **out);
+TCI_FN void tci_collectives_free(tci_collectives *l);
+/* ---- run/together.c ---- */
+/* Around a run of a program that has collectives: takes the communicators and, before the first
+ * run, compares the programs of all ranks; gives them back. The text of a failure is in c->last. */
+TCI_FN tc_status tci_collectives_begin(tc_call *c);
+TCI_FN void tci_collectives_end(tc_call *c, tc_status status);
+/* Whether the steps of all collectives can be recorded on the program's device; and one of them as
+ * a launch that is. */
+TCI_FN bool tci_collectives_can_record(const tc_program *f);
+TCI_FN void tci_collectives_record(const tc_call *c, const tci_run_step *step, tc_launch *launch);
+/* Recorded operations come one after the other, in the order of the launches. */
+TCI_FN void tci_collectives_chain(tci_scratch *s, tc_launch *launches, int n);
+/* What was started on a device is done there. */
+TCI_FN tc_status tci_collectives_finish(tc_call *c);
+/* One of the steps of a collective. */
+TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step);
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */

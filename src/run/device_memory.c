@@ -7,6 +7,7 @@
 #include "device_memory.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "../base/alloc.h"
 
@@ -21,7 +22,8 @@ static struct {
     int64_t held[TCI_DEVICE_MEMORY_DEVICES];
 } tci_device_memory = {.lock = TCI_MUTEX_INIT};
 
-static _Thread_local char tci_device_memory_why[240];
+/* The last failure, and what was told of it. */
+static _Thread_local char tci_device_memory_why[400], tci_device_memory_told[400];
 
 TCI_FN void tci_device_memory_announce(void)
 {
@@ -30,7 +32,9 @@ TCI_FN void tci_device_memory_announce(void)
 
 TCI_FN const char *tci_device_memory_text(void)
 {
-    return tci_device_memory_why;
+    memcpy(tci_device_memory_told, tci_device_memory_why, sizeof(tci_device_memory_told));
+    tci_device_memory_why[0] = 0;
+    return tci_device_memory_told;
 }
 
 TCI_FN void tci_device_memory_enter(tc_program *f, void (*free_call)(tc_call *c))
@@ -85,15 +89,18 @@ TCI_FN void tci_device_memory_free(const tc_backend *device, void *memory, int64
 static void tci_device_memory_tell(const tc_backend *device, int64_t bytes)
 {
     int64_t left = -1, all = -1, *held = tci_device_memory_held(device);
-    char room[80] = "";
+    char room[80] = "", said[120] = "";
+    const char *why = device->last_error ? device->last_error(device->user) : NULL;
+    snprintf(said, sizeof(said), "%s", why ? why : "");
     if (device->memory_left && !device->memory_left(device->user, &left, &all)) {
         snprintf(room, sizeof(room), ", %lld of its %lld bytes are free", (long long)left,
                  (long long)all);
     }
     snprintf(tci_device_memory_why, sizeof(tci_device_memory_why),
-             "%s has no memory left: wanted %lld bytes%s, tc holds %lld; idle workspaces were "
-             "given back", device->name, (long long)bytes, room,
-             held ? (long long)__atomic_load_n(held, __ATOMIC_RELAXED) : -1LL);
+             "%s gave no memory: wanted %lld bytes%s, tc holds %lld; idle workspaces were "
+             "given back%s%s", device->name, (long long)bytes, room,
+             held ? (long long)__atomic_load_n(held, __ATOMIC_RELAXED) : -1LL,
+             said[0] ? "; it says: " : "", said);
 }
 
 TCI_FN void *tci_device_memory_try(const tc_backend *device, int64_t bytes)
@@ -101,6 +108,7 @@ TCI_FN void *tci_device_memory_try(const tc_backend *device, int64_t bytes)
     void *memory = device->alloc(device->user, bytes);
     if (memory) {
         tci_device_memory_count(device, bytes);
+        tci_device_memory_why[0] = 0;
     } else {
         tci_device_memory_tell(device, bytes);
     }

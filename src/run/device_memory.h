@@ -14,7 +14,7 @@ TCI_FN void *tci_device_memory_try(const tc_backend *device, int64_t bytes);
 TCI_FN void tci_device_memory_free(const tc_backend *device, void *memory, int64_t bytes);
 /* Gives back what idle calls hold. */
 TCI_FN void tci_device_memory_reclaim(const tc_backend *device);
-/* "wanted 4096 bytes, ...", of this thread's last failure; "": there was none. */
+/* "wanted 4096 bytes, ...", of this thread's last failure, once; "": there was none since. */
 TCI_FN const char *tci_device_memory_text(void);
 /* A program that runs on a device comes, and goes; free_call: what gives a call of it back. */
 TCI_FN void tci_device_memory_enter(tc_program *f, void (*free_call)(tc_call *c));

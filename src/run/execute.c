@@ -58,11 +58,15 @@ TCI_INLINE void tci_walk_take_cancel(tc_call *c)
 static tc_status tci_walk_judge(tc_call *c, tc_status status)
 {
     const tc_backend *device = c->program->code->device;
+    if (TCI_UNLIKELY(status == TC_ERR_COMM)) {
+        return status; /* it was told where it was found */
+    }
     if (TCI_UNLIKELY(status == TC_ERR_CANCELLED)) {
         return tci_call_refuse(c, status, "the run was cancelled before it ended");
     }
-    if (TCI_UNLIKELY(status == TC_ERR_MEMORY && tci_device_memory_text()[0])) {
-        return tci_call_refuse(c, status, "%s", tci_device_memory_text());
+    const char *memory = TCI_UNLIKELY(status == TC_ERR_MEMORY) ? tci_device_memory_text() : "";
+    if (TCI_UNLIKELY(memory[0])) {
+        return tci_call_refuse(c, status, "%s", memory);
     }
     if (TCI_UNLIKELY(status == TC_ERR_CHECK || (status && !device))) {
         return status; /* debug/check.c has told why */
@@ -94,6 +98,8 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
         step->fn(own, step->literals, fault, begin, end);
     } else if (step->fn) {
         step->fn(slots, step->literals, fault, begin, end);
+    } else if (step->call && step->call->comm.phase) {
+        c->broke = c->broke ? c->broke : tci_collectives_step(c, step);
     } else if (step->call) {
         tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
     } else {
@@ -149,7 +155,7 @@ static void tci_walk_watch_here(tc_call *c, int begin, int end)
 {
     int watch = tci_profile_watch();
     int64_t begin_ns = tci_os_now_ns();
-    for (int i = begin; i < end; i++) {
+    for (int i = begin; i < end && !c->broke; i++) {
         tci_walk_watch_step(c, i, watch);
     }
     if (watch & TCI_PROFILE_RECORDS) {
@@ -165,7 +171,7 @@ TCI_INLINE void tci_walk_launch_here(tc_call *c, int begin, int end)
         tci_walk_watch_here(c, begin, end);
         return;
     }
-    for (; step < last; step++) {
+    for (; step < last && TCI_LIKELY(!c->broke); step++) {
         if (TCI_LIKELY(step->threads == 1 && step->fn)) {
             step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL,
                      0, step->n_tasks);
@@ -197,6 +203,9 @@ static tc_launch tci_device_launch(const tc_call *c, int i)
                         .n_literals = kernel->n_literals,
                         .task_begin = 0,
                         .task_end = step->n_tasks};
+    if (TCI_UNLIKELY(c->program->collectives != NULL)) {
+        tci_collectives_record(c, step, &launch);
+    }
     return launch;
 }
 
@@ -238,6 +247,9 @@ static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
     const tc_backend *device = c->program->code->device;
     const tci_custom_call *call = step->call;
     int64_t bytes = 1;
+    if (call->comm.phase) {
+        return tci_collectives_step(c, step);
+    }
     tc_status status = device->sync(device->user);
     if (!status && !device->alloc) {
         tci_custom_run(call, c->slots + step->first_slot, step->n_operands - call->n_inputs);
@@ -319,14 +331,16 @@ static int64_t tci_walk_times(const tci_code *code, int launch)
 }
 
 /* Launches of a run; 0: they cannot be recorded. */
-static int64_t tci_walk_recorded(const tci_code *code, int begin, int end)
+static int64_t tci_walk_recorded(const tc_call *c, int begin, int end)
 {
+    const tci_code *code = c->program->code;
+    bool calls = code->calls && !tci_collectives_can_record(c->program);
     int64_t n = 0;
     for (int i = begin; i < end && n <= TCI_WALK_RECORDED; i++) {
         n += tci_walk_times(code, i);
     }
     bool fits = !code->n_repeats || n <= TCI_WALK_RECORDED;
-    return code->device->record && fits && !code->calls ? n : 0;
+    return code->device->record && fits && !calls ? n : 0;
 }
 
 static void tci_walk_put(tc_call *c, int begin, int end)
@@ -364,7 +378,7 @@ static void tci_walk_chain(tci_scratch *s, tci_walk_tape *t)
 static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end)
 {
     const tci_code *code = c->program->code;
-    int64_t n = tci_walk_recorded(code, begin, end), n_buffers = 0;
+    int64_t n = tci_walk_recorded(c, begin, end), n_buffers = 0;
     for (int i = begin; i < end; i++) {
         n_buffers += tci_walk_times(code, i) * tci_device_buffers(c, i);
     }
@@ -380,6 +394,7 @@ static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int e
         tci_walk_chain(s, &tape);
     } else {
         tci_after_launches(s, c, begin, tape.launches, tape.n);
+        tci_collectives_chain(s, tape.launches, tape.n);
     }
     return code->device->record(code->device->user, tape.launches, tape.n, &c->device->sequence);
 }
@@ -441,7 +456,7 @@ static tc_status tci_walk_plain(tc_call *c, int begin, int end)
         return tci_walk_launch_each(c, begin, end);
     }
     tci_walk_launch_here(c, begin, end);
-    return TC_OK;
+    return c->broke;
 }
 
 /* The carry of a turn, as it is after so many rounds. */
@@ -736,7 +751,7 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     c->device->runs = TCI_MIN(c->device->runs + 1, 2);
     bool watched = tci_device_spans_wanted();
     bool records = c->program->options.record >= 0 && !watched && !c->program->options.check;
-    if (again && records && tci_walk_recorded(code, begin, end) > 0) {
+    if (again && records && tci_walk_recorded(c, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }
     if (!tci_walk_is_apart(c, r)) {
@@ -800,6 +815,9 @@ static tc_status tci_walk_launch_there(tc_call *c, tci_run *r, int begin, int en
     if (!status) {
         status = tci_walk_claimed(c, r, begin, end);
         tci_param_unclaim(c);
+    }
+    if (!status && c->program->collectives) {
+        status = tci_collectives_finish(c);
     }
     return status;
 }
@@ -1076,6 +1094,12 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
         tci_walk_bind_user(c, r);
         tci_walk_launch_here(c, 0, c->program->code->n_steps);
         status = TCI_UNLIKELY(c->program->code->calls) ? tci_walk_probe(c, TC_OK) : TC_OK;
+    } else if (TCI_UNLIKELY(c->program->collectives != NULL)) {
+        status = tci_collectives_begin(c);
+        if (!status) {
+            status = tci_walk_list(c, r);
+            tci_collectives_end(c, status);
+        }
     } else if (TCI_UNLIKELY(c->program->options.check)) {
         status = tci_checker_begin(c, r) ? tci_walk_list(c, r)
                                        : tci_call_refuse(c, TC_ERR_MEMORY,
@@ -1113,7 +1137,9 @@ TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
     const tci_code *code = c->program->code;
     tci_fpenv saved = tci_fpenv_enter();
     r->at = tci_walk_until_check(code);
-    tc_status status = tci_walk_prepare(c, r);
+    tc_status status = c->program->collectives ? tci_collectives_begin(c) : TC_OK;
+    bool holds = !status && c->program->collectives;
+    status = status ? status : tci_walk_prepare(c, r);
     status = status ? status : tci_walk_rows(c, r, code->n_init_list, r->at);
     if (!status) { /* what is behind the run on its queue comes after all of it */
         void **q = r->queues;
@@ -1122,6 +1148,9 @@ TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
     if (status) {
         tci_walk_sync_all(c, r);
         tci_walk_take_cancel(c);
+        if (holds) {
+            tci_collectives_end(c, status);
+        }
     }
     tci_fpenv_leave(saved);
     return status;
@@ -1145,6 +1174,9 @@ TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r)
         }
     }
     tci_walk_take_cancel(c);
+    if (c->program->collectives) {
+        tci_collectives_end(c, status);
+    }
     tci_fpenv_leave(saved);
     return status;
 }

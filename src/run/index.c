@@ -1,4 +1,4 @@
-/* run/index.c - which index was outside its axis: the text of TC_ERR_INDEX.
+/* run/index.c - text of TC_ERR_INDEX: which index was outside its axis.
  *
  * In: the readings at indices of a request, when a program is made; the size of an axis, when a run
  * found an index outside of it. Out: a text that names the index, where it lies, the axis and the

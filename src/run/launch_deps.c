@@ -1,4 +1,4 @@
-/* run/launch_deps.c - dependences between the launches of a recorded run.
+/* run/launch_deps.c - dependencies between the launches of a recorded run.
  *
  * In: the launches of a run with all operands bound. Out: for each the numbers of earlier ones that
  * must be done before it, so that the device may do all others side by side.

@@ -1,4 +1,4 @@
-/* run/param.c - parameters: memory that runs read while others change it.
+/* run/param.c - parameters: versions of memory that runs read while others write it.
  *
  * In: runs that read or change parameters, and reads of the user. Out: each finds all parameters as
  * one run left them, and a run that fails leaves them as they were.

@@ -171,7 +171,7 @@ static void tci_program_list_ports(tc_program *f, const tci_request *r, const tc
  * there new values are kept apart, unless a run that meets an index outside computes old ones. */
 static bool tci_program_is_simple(const tc_program *f)
 {
-    bool holds = !f->faults || f->code->intact;
+    bool holds = (!f->faults || f->code->intact) && !f->collectives;
     return holds && !f->options.check && (f->code->device ? f->code->device->alloc != NULL
                                     : f->options.parallel_for == NULL);
 }
@@ -482,7 +482,7 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     tci_program_sort_aliases(f);
     f->only_launches =
         !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats &&
-        !f->options.cancel && !f->options.check;
+        !f->options.cancel && !f->options.check && !f->collectives;
 }
 
 static int tci_program_count_params(const tci_request *r)
@@ -510,6 +510,13 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
         return status;
     }
     tc_program *p = *f;
+    status = tci_collectives_make(r, o, &p->collectives);
+    p->has_collectives = true;
+    if (status) {
+        tci_program_release(p);
+        *f = NULL;
+        return status;
+    }
     p->from_memory = r->found == TCI_FOUND_MEMORY;
     p->from_disk = r->found == TCI_FOUND_DISK;
     tci_program_capture(p, r);
@@ -549,6 +556,7 @@ static tc_status tci_program_make_of(tci_code *code, const tc_program *like, con
     }
     tc_program *p = *f;
     p->keeper = keeper ? (tc_program *)(uintptr_t)keeper : p;
+    p->collectives = like->collectives;
     int n_own = like->code->n_literals;
     for (int i = 0; i < code->n_literals; i++) {
         p->literals[i] = i < n_own ? like->literals[i] : words[i - n_own];
@@ -625,6 +633,9 @@ TCI_FN void tci_program_release(tc_program *f)
     tci_dynamic_free(f);
 #endif
     tci_kept_free(f);
+    if (f->has_collectives) { /* calls, and what they recorded, are gone */
+        tci_collectives_free(f->collectives);
+    }
     for (int i = 0; i < f->n_captured; i++) {
         tci_storage_release(f->captured[i]);
     }

@@ -1,4 +1,4 @@
-/* run/strided.c - runs on buffers of the user whose elements do not lie side by side.
+/* run/strided.c - runs on strided buffers of the user.
  *
  * In: a call, buffers of which some have strides. Out: the run, on dense copies of these.
  * The one idea: generated code is made for dense memory, so the elements of an input are gathered

@@ -9,7 +9,11 @@
 
 #include "tc_test.h"
 
-#define REQUIRE_OK(call) REQUIRE((call) == TC_OK)
+#define REQUIRE_OK(call)                                                                           \
+    do {                                                                                           \
+        tc_status status_of_call = (call);                                                         \
+        REQUIRE(status_of_call == TC_OK);                                                          \
+    } while (0)
 
 enum { N = 513 };
 static float in[N], out[N], before[N];

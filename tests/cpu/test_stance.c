@@ -5,7 +5,11 @@
 #include "../json.h"
 #include "tc_test.h"
 
-#define REQUIRE_OK(call) REQUIRE((call) == TC_OK)
+#define REQUIRE_OK(call)                                                                           \
+    do {                                                                                           \
+        tc_status status_of_call = (call);                                                         \
+        REQUIRE(status_of_call == TC_OK);                                                          \
+    } while (0)
 
 static tc_ctx *make_context(tc_stance stance)
 {
@@ -159,13 +163,14 @@ TEST(a_frozen_function_serves_what_it_has)
 
 /* ---- the report ---- */
 
-static char *report_of(tc_ctx *ctx, bool json)
+static char *report_of(tc_ctx *ctx, bool as_json)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
     REQUIRE(out);
-    CHECK_EQ_INT(json ? tc_recompile_report_json(ctx, out) : tc_recompile_report(ctx, out), TC_OK);
+    CHECK_EQ_INT(as_json ? tc_recompile_report_json(ctx, out) : tc_recompile_report(ctx, out),
+                 TC_OK);
     fclose(out);
     return text;
 }
@@ -186,7 +191,7 @@ TEST(the_report_says_by_line_what_differed_and_what_to_write)
         tc_program_free(again);
     }
     char *text = report_of(ctx, false);
-    CHECK_HAS(text, "test_stance.c:183: tc_compile: 3 programs");
+    CHECK_HAS(text, "test_stance.c:187: tc_compile: 3 programs");
     CHECK_HAS(text, "3 hits\n");
     CHECK_HAS(text, "in %0 = input f32 [22, 3] \"rows\"; was %0 = input f32 [21, 3] \"rows\"");
     CHECK_HAS(text, "write TC_DIM(\"rows_0\", 20, 22) for axis 0 of \"rows\"");
@@ -195,7 +200,7 @@ TEST(the_report_says_by_line_what_differed_and_what_to_write)
     json *tree = json_parse(text);
     CHECK(tree != NULL);
     json_free(tree);
-    CHECK_HAS(text, "\"line\": 183, \"call\": \"tc_compile\"");
+    CHECK_HAS(text, "\"line\": 187, \"call\": \"tc_compile\"");
     CHECK_HAS(text, "\"write\": [{\"input\": \"rows\", \"axis\": 0, \"least\": 20, "
                     "\"most\": 22}]");
     free(text);

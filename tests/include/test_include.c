@@ -236,11 +236,15 @@ TEST(everything_static_and_no_cpu_header)
 TEST(files_are_left_out)
 {
     CHECK_RUNS("$CC -std=gnu11 " STRICT "-DTC_NO_IO $I -fsyntax-only " CASES "alone.c &&"
-               " $CC " FAST "-DTC_NO_IO $I -c tests/tc_impl.c -o $T/none.o &&"
+               " $CC " FAST "-DTC_NO_IO -DTC_NO_NAMES $I -c tests/tc_impl.c -o $T/none.o &&"
                " nm $T/none.o | grep -E 'tci?_(file|io|np[yz]|gguf|save|load)' && exit 1;"
+               " nm $T/none.o | grep -E 'tc_op_|tci_named' && exit 1;"
                " echo 'int x = sizeof(tc_array);' >$T/a.c;"
                " $CC $I -include tc.h -fsyntax-only $T/a.c || exit 1;"
-               " ! $CC -DTC_NO_IO $I -include tc.h -fsyntax-only $T/a.c");
+               " ! $CC -DTC_NO_IO $I -include tc.h -fsyntax-only $T/a.c || exit 1;"
+               " echo 'const void *f(void) { return tc_op_name(0); }' >$T/a.c;"
+               " $CC $I -include tc.h -fsyntax-only $T/a.c || exit 1;"
+               " ! $CC -Werror -DTC_NO_NAMES $I -include tc.h -fsyntax-only $T/a.c");
 }
 
 /* Without tc_cpu.h nothing is native: the log, tc_explain and the error of who insists name it. */

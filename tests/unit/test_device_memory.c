@@ -104,7 +104,7 @@ TEST(the_error_says_how_much_was_wanted_is_free_and_is_held)
     budget = 3 * N;
     CHECK_EQ_INT(run(f), TC_ERR_MEMORY);
     CHECK_HAS(tc_error(f), "test_device_memory.c:");
-    CHECK_HAS(tc_error(f), "small has no memory left: wanted 32768 bytes, ");
+    CHECK_HAS(tc_error(f), "small gave no memory: wanted 32768 bytes, ");
     CHECK_HAS(tc_error(f), " of its 12288 bytes are free, tc holds ");
     budget = INT64_MAX / 2;
     CHECK_EQ_INT(run(f), TC_OK);

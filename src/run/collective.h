@@ -1,0 +1,33 @@
+/* run/collective.h - what a program does with communicators. */
+#ifndef TCI_RUN_COLLECTIVE_H
+#define TCI_RUN_COLLECTIVE_H
+
+#include "context.h"
+
+/* A collective of a program, by its number; and of the run under way. */
+typedef struct tci_collective {
+    tc_comm *comm;
+    const char *file;          /* of the user's call, or NULL */
+    int line;
+    tc_comm_job job;
+    char *copies;              /* host memory of an operation on a device, or NULL */
+} tci_collective;
+
+/* What ranks compare of a node. */
+typedef struct tci_collective_mark {
+    uint64_t hash;
+    int32_t line;
+    uint16_t file, op;         /* of tci_collectives.files */
+} tci_collective_mark;
+
+struct tci_collectives {
+    tci_collective *items; int n;
+    tc_comm **comms; int n_comms;     /* each once, counted */
+    tci_collective_mark *marks; int n_marks;
+    char **files; int n_files, cap_files;
+    tci_hash graph;
+    bool has_pairs;            /* sends and receives, in which ranks differ */
+    uint64_t agreed[64]; int n_agreed; /* operations that were compared, the last so many */
+};
+
+#endif

@@ -1,0 +1,26 @@
+/* src/tc_comm.h - root of the engines of communicators: shared memory, MPI, and what is made of
+ * collectives. An optional header: it brings tc.h, and joins the implementation where that is. */
+#ifndef TC_COMM_H
+#define TC_COMM_H
+
+#include "tc.h"
+
+#include "comm/api.h"
+
+#endif
+
+#if defined(TC_IMPLEMENTATION) && !defined(TC_COMM_IMPLEMENTED)
+#define TC_COMM_IMPLEMENTED
+
+#include "base/protect.h"
+
+#include "comm/combine.c"
+#include "comm/shm.c"
+#include "comm/launch.c"
+#include "comm/mpi.c"
+#include "comm/nccl.c"
+#include "comm/environment.c"
+#include "comm/grads.c"
+
+#include "base/unprotect.h"
+#endif

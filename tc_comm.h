@@ -1,0 +1,2791 @@
+/* tc_comm.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
+/* ---- src/tc_comm.h ---- */
+/* src/tc_comm.h - root of the engines of communicators: shared memory, MPI, and what is made of
+ * collectives. An optional header: it brings tc.h, and joins the implementation where that is. */
+#ifndef TC_COMM_H
+#define TC_COMM_H
+
+#include "tc.h"
+
+/* ---- src/comm/api.h ---- */
+/* comm/api.h - the public half of tc_comm.h: communicators from the environment, MPI and NCCL; data
+ * parallel training. The collectives themselves are in tc.h (api/comm.h). */
+#ifndef TC_COMM_API_H
+#define TC_COMM_API_H
+
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The communicator of all processes that a launcher started together, by the variables that it set:
+ *     torchrun, or the user   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (LOCAL_RANK,
+ *                             LOCAL_WORLD_SIZE, TORCHELASTIC_RUN_ID)
+ *     mpirun of Open MPI      OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_SIZE
+ *     mpirun of MPICH, srun   PMI_RANK, PMI_SIZE, MPI_LOCALNRANKS
+ *     none of these           one rank, alone
+ * Engine: that of TC_COMM; else MPI if mpirun started the process and its library can be opened;
+ * else shared memory, if all ranks are on this host. Returns when all ranks have joined. Every rank
+ * makes its communicators in the same order. Free it with tc_comm_free, after or before the
+ * programs that use it. TC_ERR_COMM: a rank did not come within a minute, ranks on several hosts
+ * without MPI, no such engine or library (tc_comm_error(NULL) tells); TC_ERR_ARGUMENT: a variable
+ * is no number; TC_ERR_MEMORY. */
+TC_API tc_status tc_comm_from_env(tc_comm **out);
+/* The same with time limits. options NULL: defaults. */
+TC_API tc_status tc_comm_from_env_with(const tc_comm_options *options, tc_comm **out);
+
+/* A communicator over an MPI_Comm of the user's: its address (`&mpi_comm`), as its type is another
+ * one in each MPI. It is duplicated, so messages do not meet; MPI must have been initialized, with
+ * MPI_THREAD_MULTIPLE or _SERIALIZED if other threads use it, and be finalized after tc_comm_free.
+ * TC_ERR_COMM: no MPI in this process, or it failed. */
+TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *options,
+                                tc_comm **out);
+
+/* A communicator of GPUs over NCCL (libnccl.so.2, opened at run time): the ranks of base, which
+ * tells them of each other and compares their programs, each with the GPU of that number (as
+ * backends "cuda", "cuda:1" .. are numbered; with CUDA_VISIBLE_DEVICES of one GPU, 0). A collective
+ * call. Programs for that GPU run its collectives on a stream of their own, beside kernels; the
+ * order of a sum is NCCL's, but under options.reproducible, where tc sums in the order of ranks.
+ * base may be freed before. Without TC_CUDA: TC_ERR_UNSUPPORTED. TC_ERR_COMM: no NCCL, no GPU, or
+ * it failed. */
+TC_API tc_status tc_comm_nccl(tc_comm *base, int device, const tc_comm_options *options,
+                              tc_comm **out);
+/* The same with an ncclComm_t of the user's, whose ranks are those of base, in that order: it is
+ * neither ended nor freed here. */
+TC_API tc_status tc_comm_of_nccl(void *nccl_comm, tc_comm *base, int device,
+                                 const tc_comm_options *options, tc_comm **out);
+
+/* ---- data parallel training ---- */
+
+/* How gradients travel: several as one operation. */
+typedef struct tc_buckets {
+    int64_t bytes; /* of a bucket, about; 0: 25 MiB */
+    bool sum;      /* of all ranks, in the place of the mean */
+} tc_buckets;
+
+/* tc_all_reduce_grads(comm, grads, n, &buckets, out): out[i] is the mean of grads[i] over all
+ * ranks; float dtypes. Gradients that are ready one after the other travel together, and their
+ * operation starts as soon as the last of them is computed, while the others still are. out may be
+ * grads. buckets NULL: defaults. TC_ERR_ARGUMENT: NULL or n < 1; the first error of a gradient, or
+ * of a collective (tc_error(out[0]) tells). */
+TC_API tc_status tc_all_reduce_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
+                                        const tc_buckets *buckets, tc_tensor *out, tc_site here);
+#define tc_all_reduce_grads(comm, grads, n, buckets, out)                                          \
+    tc_all_reduce_grads_at((comm), (grads), (n), (buckets), (out), TC_HERE)
+
+/* Sharded optimizer state (ZeRO stages 1 and 2, arXiv 1910.02054): each rank updates its part of
+ * every parameter, and has what the optimizer remembers for that part alone.
+ *
+ *     tc_zero_shards(comm, params, n, shards);                        // once: this rank's parts
+ *     tc_zero_grads(comm, grads, n, NULL, shard_grads);               // a reduce_scatter
+ *     tc_adamw(shards, shard_grads, n, rate, NULL, effects, &k);      // any optimizer
+ *     tc_zero_effects(comm, params, shards, n, NULL, effects, &k);    // an all_gather
+ *
+ * shards[i] is a parameter of the ceil(count / ranks) elements of params[i] that this rank has, in
+ * row-major order, the last filled up with zeros. All ranks must have equal parameters when the
+ * shards are made. Optimizers that look at whole matrices (tc_muon), or at the norm of all
+ * gradients, see only a part. Errors as above, and of tc_param; TC_ERR_ARGUMENT too where
+ * tc_zero_effects finds a shard that no effect assigns. */
+TC_API tc_status tc_zero_shards_at(tc_comm *comm, const tc_tensor *params, int n, tc_tensor *shards,
+                                   tc_site here);
+#define tc_zero_shards(comm, params, n, shards)                                                    \
+    tc_zero_shards_at((comm), (params), (n), (shards), TC_HERE)
+TC_API tc_status tc_zero_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
+                                  const tc_buckets *buckets, tc_tensor *shard_grads, tc_site here);
+#define tc_zero_grads(comm, grads, n, buckets, shard_grads)                                        \
+    tc_zero_grads_at((comm), (grads), (n), (buckets), (shard_grads), TC_HERE)
+/* Adds an effect for each parameter: effects has room for TC_EFFECTS(n) + n. */
+TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, const tc_tensor *shards,
+                                    int n, const tc_buckets *buckets, tc_tensor *effects,
+                                    int *n_effects, tc_site here);
+#define tc_zero_effects(comm, params, shards, n, buckets, effects, n_effects)                      \
+    tc_zero_effects_at((comm), (params), (shards), (n), (buckets), (effects), (n_effects), TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif
+
+#endif
+
+#if defined(TC_IMPLEMENTATION) && !defined(TC_COMM_IMPLEMENTED)
+#define TC_COMM_IMPLEMENTED
+
+/* ---- src/base/protect.h ---- */
+/* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
+ *
+ * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
+ * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
+ * nothing: words in capitals that the rooms use begin with TC_ or TCI_, or are only ever pasted or
+ * made text of.
+ *
+ * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
+ * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
+ * Machines that keep excess precision are refused. Clang has no pragma for -fwrapv and
+ * -fno-strict-aliasing, so the rooms rely on neither: signed sums do not overflow (the unit tests
+ * are clean under Clang's UBSan, which GCC's cannot show as wrapv turns its check off), and memory
+ * of the user's types is moved by memcpy.
+ *
+ * The library is compiled again with each edit of the user's file, so that has to be quick, and its
+ * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,
+ * and GCC without the passes that take long and gain little; TCI_QUICK_BEGIN marks what works on
+ * elements and gets more. System headers (base/posix.h) come before the options change, so that
+ * their inline functions keep the user's options and may still be inlined into the user's code. */
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Weverything"
+#elif defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Waggregate-return"
+#pragma GCC diagnostic ignored "-Warith-conversion"
+#pragma GCC diagnostic ignored "-Wbad-function-cast"
+#pragma GCC diagnostic ignored "-Wc++-compat"
+#pragma GCC diagnostic ignored "-Wcast-align"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wclobbered"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wdate-time"
+#pragma GCC diagnostic ignored "-Wdeclaration-after-statement"
+#pragma GCC diagnostic ignored "-Wdouble-promotion"
+#pragma GCC diagnostic ignored "-Wfloat-conversion"
+#pragma GCC diagnostic ignored "-Wfloat-equal"
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-truncation"
+#pragma GCC diagnostic ignored "-Winline"
+#pragma GCC diagnostic ignored "-Wjump-misses-init"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wmissing-declarations"
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#pragma GCC diagnostic ignored "-Wnull-dereference"
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+#pragma GCC diagnostic ignored "-Wpadded"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wredundant-decls"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wsuggest-attribute=const"
+#pragma GCC diagnostic ignored "-Wsuggest-attribute=noreturn"
+#pragma GCC diagnostic ignored "-Wsuggest-attribute=pure"
+#pragma GCC diagnostic ignored "-Wswitch-default"
+#pragma GCC diagnostic ignored "-Wswitch-enum"
+#pragma GCC diagnostic ignored "-Wtraditional-conversion"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wunsuffixed-float-constants"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-macros"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wvla"
+#endif
+
+
+/* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 && \
+    __FLT_EVAL_METHOD__ != 32
+#error "tc: float and double must be evaluated in their own type (32-bit x86: -msse2 -mfpmath=sse)"
+#endif
+
+#if defined(__clang__)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "tc: compile the file with TC_IMPLEMENTATION without -ffast-math and -ffinite-math-only"
+#endif
+#pragma float_control(precise, on, push)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#endif
+#pragma STDC FP_CONTRACT OFF
+
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
+#pragma GCC optimize("Os")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-gcse,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-thread-jumps,no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf,no-ipa-pure-const")
+#pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
+#pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
+#endif
+#pragma GCC optimize("fp-contract=off,no-fast-math,no-unsafe-math-optimizations")
+#pragma GCC optimize("no-finite-math-only,no-associative-math,no-reciprocal-math,signed-zeros")
+#pragma GCC optimize("trapping-math,no-cx-limited-range,wrapv,no-strict-aliasing")
+#pragma GCC optimize("no-single-precision-constant")
+#endif
+
+/* ---- src/comm/combine.c ---- */
+/* comm/combine.c - see comm/combine.h. Elements are taken in blocks that stay in the nearest cache.
+ *
+ * min and max have the meaning of tc's own: a NaN wins. Integers wrap; bool is 0 or 1. */
+/* ---- src/comm/combine.h ---- */
+/* comm/combine.h - reductions over ranks, for engines that have the operands in host memory. */
+#ifndef TCI_COMM_COMBINE_H
+#define TCI_COMM_COMBINE_H
+
+
+/* n elements of each rank, in the order of ranks; those of a rank begin `stride` bytes after those
+ * of the one before. f16 and bf16 in f32, rounded once. out may be one of the operands. */
+TCI_FN void tci_comm_combine(tc_comm_how how, tc_dtype dtype, void *out, const void *in,
+                             int64_t stride, int ranks, int64_t n);
+
+#endif
+
+/* ---- src/comm/combine.c, continued ---- */
+#include <string.h>
+
+enum { TCI_COMBINE_BLOCK = 512 };
+
+#define TCI_COMBINE_FUNCTION(name, T, SUM)                                                         \
+    static void tci_combine_##name(tc_comm_how how, T *to, const T *from, int64_t n)               \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            T a = to[i], b = from[i];                                                              \
+            bool keeps = how == TC_COMM_MAX ? a > b || a != a : a < b || a != a;                   \
+            to[i] = how == TC_COMM_SUM ? (T)(SUM) : keeps ? a : b;                                 \
+        }                                                                                          \
+    }
+TCI_COMBINE_FUNCTION(f64, double, a + b)
+TCI_COMBINE_FUNCTION(f32, float, a + b)
+TCI_COMBINE_FUNCTION(u8, uint8_t, a + b)
+TCI_COMBINE_FUNCTION(i8, int8_t, (uint8_t)a + (uint8_t)b)
+TCI_COMBINE_FUNCTION(u16, uint16_t, a + b)
+TCI_COMBINE_FUNCTION(i16, int16_t, (uint16_t)a + (uint16_t)b)
+TCI_COMBINE_FUNCTION(u32, uint32_t, a + b)
+TCI_COMBINE_FUNCTION(i32, int32_t, (uint32_t)a + (uint32_t)b)
+TCI_COMBINE_FUNCTION(u64, uint64_t, a + b)
+TCI_COMBINE_FUNCTION(i64, int64_t, (uint64_t)a + (uint64_t)b)
+#undef TCI_COMBINE_FUNCTION
+
+static void tci_combine_block(tc_comm_how how, tc_dtype t, void *to, const void *from, int64_t n)
+{
+    switch (t) {
+#define TCI_CASE(id, name) case id: tci_combine_##name(how, to, from, n); break;
+        TCI_CASE(TC_BOOL, u8)
+        TCI_CASE(TC_U8, u8)
+        TCI_CASE(TC_I8, i8)
+        TCI_CASE(TC_U16, u16)
+        TCI_CASE(TC_I16, i16)
+        TCI_CASE(TC_U32, u32)
+        TCI_CASE(TC_I32, i32)
+        TCI_CASE(TC_U64, u64)
+        TCI_CASE(TC_I64, i64)
+        TCI_CASE(TC_F32, f32)
+        TCI_CASE(TC_F64, f64)
+#undef TCI_CASE
+    case TC_F16: /* f32 here */
+    case TC_BF16:
+    case TCI_DTYPE_BEFORE:
+    case TC_DTYPE_COUNT: break;
+    }
+}
+
+/* n elements of dtype t as `wide`, which is t or f32. */
+static void tci_combine_load(tc_dtype t, tc_dtype wide, void *to, const char *from, int64_t n)
+{
+    if (t == wide) {
+        memcpy(to, from, (size_t)(n * tc_dtype_size(t)));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        tci_value v = tci_value_load(t, from + i * tc_dtype_size(t));
+        tci_value_store(wide, (char *)to + i * tc_dtype_size(wide), tci_value_cast(v, t, wide));
+    }
+}
+
+TCI_FN void tci_comm_combine(tc_comm_how how, tc_dtype dtype, void *out, const void *in,
+                             int64_t stride, int ranks, int64_t n)
+{
+    double sums[TCI_COMBINE_BLOCK], next[TCI_COMBINE_BLOCK]; /* of any dtype */
+    const tc_dtype wide = tci_dtype_is_half(dtype) ? TC_F32 : dtype;
+    const int64_t bytes = tc_dtype_size(dtype);
+    for (int64_t at = 0; at < n; at += TCI_COMBINE_BLOCK) {
+        int64_t m = TCI_MIN(n - at, (int64_t)TCI_COMBINE_BLOCK);
+        tci_combine_load(dtype, wide, sums, (const char *)in + at * bytes, m);
+        for (int r = 1; r < ranks; r++) {
+            const char *from = (const char *)in + r * stride + at * bytes;
+            if (wide != dtype) {
+                tci_combine_load(dtype, wide, next, from, m);
+                from = (const char *)next;
+            }
+            tci_combine_block(how, wide, sums, from, m);
+        }
+        tci_combine_load(wide, dtype, (char *)out + at * bytes, (const char *)sums, m);
+    }
+}
+/* ---- src/comm/shm.c ---- */
+/* comm/shm.c - collectives of processes on one host, over a mapped file.
+ *
+ * In: operations in the order that all ranks give them. Out: the results, or which rank broke them.
+ *
+ * The one idea: each rank has two chunks of memory that all others can read and a counter of how
+ * many it has filled (`posted`). An operation fills a chunk, raises the counter, waits until all
+ * counters are as high, and reads. A rank that has raised its counter again has read what it needed
+ * before, so a chunk may be filled when all counters have passed the one after it: with two chunks
+ * in turns one wait per chunk is enough. Sends have channels of their own, one for each ordered
+ * pair of ranks.
+ *
+ * Reductions go in the order of ranks: each rank reduces its segment of a chunk, in its place, and
+ * all read the segments, so results have the same bits on all ranks, in each run.
+ *
+ * A thread of the communicator carries operations out while kernels run; it exists from the first
+ * start to the end of the communicator.
+ *
+ * Faults: each rank holds a record lock on its byte of the file, which the kernel drops when the
+ * process dies, however it does; who waits for a rank looks at it. The first rank that finds a
+ * fault writes the reason into the file, where all others find it while they wait. What an
+ * operation is (tag, text) lies next to the counters, so ranks that are in different operations
+ * find out.
+ *
+ * The file: rank 0 makes it under a name of its own and renames it to the one that follows from the
+ * group; the others open that, check that rank 0 lives, and take their place; when all are there it
+ * is removed. So what a killed group left behind is replaced, and never joined. */
+/* ---- src/comm/shm.h ---- */
+/* comm/shm.h - the engine for processes of one host: shared memory, no other library. */
+#ifndef TCI_COMM_SHM_H
+#define TCI_COMM_SHM_H
+
+
+typedef struct tci_shm tci_shm;
+
+/* Who the ranks are: `group` is a text that all of them, and no others at this time, give. */
+typedef struct tci_shm_group {
+    const char *group;
+    int rank, size;
+    int64_t join_ms, timeout_ms; /* until all have joined; of an operation */
+} tci_shm_group;
+
+/* Waits until all ranks are there. NULL: `why` has the reason (TC_COMM_WHY bytes). */
+TCI_FN tci_shm *tci_shm_join(const tci_shm_group *g, char *why);
+/* State: tci_shm. Size 1 is named "self". */
+TCI_FN const tc_comm_engine *tci_shm_engine(int size);
+
+#endif
+
+/* ---- src/comm/shm.c, continued ---- */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+
+enum {
+    TCI_SHM_CHUNK = 256 << 10,   /* bytes of one of a rank's two */
+    TCI_SHM_PACKET = 32 << 10,   /* bytes of one of a channel's two */
+    TCI_SHM_WHAT = 120,
+    TCI_SHM_LINE = 64,
+    TCI_SHM_SPINS = 200,         /* looks before a rank sleeps */
+    TCI_SHM_LOOK_NS = 5000000,   /* between two looks whether others live */
+    TCI_SHM_RANKS = 64
+};
+#define TCI_SHM_MAGIC 0x31306d6d6f636374u /* "tccomm01" */
+
+typedef struct tci_shm_what {
+    uint64_t sequence, tag;
+    char text[TCI_SHM_WHAT];     /* "all_reduce at net.c:12" */
+} tci_shm_what;
+
+typedef struct tci_shm_slot {    /* of a rank */
+    uint64_t posted;             /* atomic: chunks */
+    uint32_t joined;             /* atomic */
+    tci_shm_what what[2];        /* of operations in turns */
+} tci_shm_slot;
+
+typedef struct tci_shm_packet {
+    int64_t bytes;               /* of the whole message */
+    char text[TCI_SHM_WHAT];
+    char data[TCI_SHM_PACKET];
+} tci_shm_packet;
+
+typedef struct tci_shm_channel { /* from one rank to another */
+    uint64_t written, read;      /* atomic: packets */
+    tci_shm_packet packets[2];
+} tci_shm_channel;
+
+typedef struct tci_shm_head {
+    uint64_t magic, nonce;
+    int32_t size;
+    uint32_t joined;             /* atomic: ranks */
+    uint32_t broken;             /* atomic: 0, 1 while `why` is written, 2 */
+    char why[TC_COMM_WHY];
+} tci_shm_head;
+
+struct tci_shm {
+    int rank, size, fd;
+    int64_t process;             /* that joined */
+    int64_t timeout_ms;
+    char *base;
+    size_t bytes;
+    uint64_t posted, chunks, sequence; /* counters of this rank */
+    tci_shm_head *head;
+    uint32_t stopped;            /* atomic: abort was called here */
+    char why[TC_COMM_WHY];       /* ... for this reason */
+    tci_mutex lock;              /* of what follows */
+    tci_cond changed;
+    pthread_t thread;
+    bool has_thread, ends, works;
+    tc_comm_job *jobs[2 * TCI_SHM_RANKS]; /* started, in order, not done */
+    int n_jobs;
+    tc_status status;            /* of the first that failed */
+    char failed[TC_COMM_WHY];
+};
+
+/* ---- places in the file ---- */
+
+static size_t tci_shm_round(size_t n)
+{
+    return (n + 4095) & ~(size_t)4095;
+}
+
+static size_t tci_shm_slots_at(void) { return tci_shm_round(sizeof(tci_shm_head)); }
+static size_t tci_shm_chunks_at(int size)
+{
+    return tci_shm_slots_at() + tci_shm_round((sizeof(tci_shm_slot) + TCI_SHM_LINE) * (size_t)size);
+}
+static size_t tci_shm_channels_at(int size)
+{
+    return tci_shm_chunks_at(size) + 2 * (size_t)TCI_SHM_CHUNK * (size_t)size;
+}
+static size_t tci_shm_bytes(int size)
+{
+    return tci_shm_channels_at(size) +
+           tci_shm_round(sizeof(tci_shm_channel)) * (size_t)size * (size_t)size;
+}
+
+static tci_shm_slot *tci_shm_slot_of(const tci_shm *s, int rank)
+{
+    size_t line = (sizeof(tci_shm_slot) + TCI_SHM_LINE) / TCI_SHM_LINE * TCI_SHM_LINE;
+    return (tci_shm_slot *)(void *)(s->base + tci_shm_slots_at() + line * (size_t)rank);
+}
+
+/* The chunk that a rank fills now. */
+static char *tci_shm_chunk(const tci_shm *s, int rank)
+{
+    size_t at = 2 * (size_t)rank + (size_t)(s->chunks % 2);
+    return s->base + tci_shm_chunks_at(s->size) + at * (size_t)TCI_SHM_CHUNK;
+}
+
+static tci_shm_channel *tci_shm_channel_of(const tci_shm *s, int from, int to)
+{
+    size_t at = (size_t)from * (size_t)s->size + (size_t)to;
+    return (tci_shm_channel *)(void *)(s->base + tci_shm_channels_at(s->size) +
+                                       at * tci_shm_round(sizeof(tci_shm_channel)));
+}
+
+/* ---- faults ---- */
+
+/* Tells all ranks; the first reason stays, and is what the caller fails with. */
+static tc_status tci_shm_break(tci_shm *s, char *why)
+{
+    uint32_t whole = 0;
+    if (__atomic_compare_exchange_n(&s->head->broken, &whole, 1, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        snprintf(s->head->why, sizeof(s->head->why), "%s", why);
+        __atomic_store_n(&s->head->broken, 2, __ATOMIC_RELEASE);
+    }
+    return TC_ERR_COMM;
+}
+
+static bool tci_shm_is_broken(const tci_shm *s, char *why)
+{
+    if (__atomic_load_n(&s->stopped, __ATOMIC_ACQUIRE)) {
+        snprintf(why, TC_COMM_WHY, "%s", s->why);
+        return true;
+    }
+    uint32_t broken = __atomic_load_n(&s->head->broken, __ATOMIC_ACQUIRE);
+    if (broken == 2) {
+        snprintf(why, TC_COMM_WHY, "%s", s->head->why);
+    } else if (broken) {
+        snprintf(why, TC_COMM_WHY, "another rank broke off");
+    }
+    return broken != 0;
+}
+
+/* Does a rank's process hold its lock? */
+static bool tci_shm_lives(const tci_shm *s, int rank)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
+    return rank == s->rank || fcntl(s->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+/* ---- waiting ---- */
+
+typedef struct tci_shm_waiter {
+    int64_t begin_ns, limit_ms, look_ns;
+    int looks;
+} tci_shm_waiter;
+
+static tci_shm_waiter tci_shm_wait_begin(int64_t limit_ms)
+{
+    int64_t now = tci_os_now_ns();
+    return (tci_shm_waiter){now, limit_ms, now + TCI_SHM_LOOK_NS, 0};
+}
+
+static void tci_shm_pause(tci_shm_waiter *w)
+{
+    w->looks++;
+    if (w->looks < TCI_SHM_SPINS) {
+        sched_yield();
+    } else {
+        struct timespec t = {0, w->looks < 2 * TCI_SHM_SPINS ? 20000 : 200000};
+        nanosleep(&t, NULL);
+    }
+}
+
+/* What a rank was last known to do. */
+static const char *tci_shm_doing(const tci_shm *s, int rank, char text[TCI_SHM_WHAT])
+{
+    const tci_shm_slot *slot = tci_shm_slot_of(s, rank);
+    const tci_shm_what *last = &slot->what[slot->what[1].sequence > slot->what[0].sequence];
+    snprintf(text, TCI_SHM_WHAT, "%.100s", last->text[0] ? last->text : "no operation yet");
+    return text;
+}
+
+/* One look of a rank that waits for another. TC_OK: go on waiting; else the caller looks once more
+ * for what it waits for, which came before a process ended, and breaks. */
+static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why)
+{
+    char doing[TCI_SHM_WHAT];
+    if (tci_shm_is_broken(s, why)) {
+        return TC_ERR_COMM;
+    }
+    int64_t now = tci_os_now_ns();
+    if (now < w->look_ns) {
+        return TC_OK;
+    }
+    w->look_ns = now + TCI_SHM_LOOK_NS;
+    if (!tci_shm_lives(s, rank)) {
+        snprintf(why, TC_COMM_WHY, "rank %d ended (its process exited or was killed); it was last "
+                 "in %s", rank, tci_shm_doing(s, rank, doing));
+        return TC_ERR_COMM;
+    }
+    if (now - w->begin_ns > w->limit_ms * 1000000) {
+        snprintf(why, TC_COMM_WHY, "rank %d did not come within %lld ms; it was last in %s", rank,
+                 (long long)w->limit_ms, tci_shm_doing(s, rank, doing));
+        return TC_ERR_COMM;
+    }
+    return TC_OK;
+}
+
+/* This rank's chunk is filled. Returns when those of all are. */
+static tc_status tci_shm_post(tci_shm *s, int64_t limit_ms, char *why)
+{
+    s->posted++;
+    __atomic_store_n(&tci_shm_slot_of(s, s->rank)->posted, s->posted, __ATOMIC_RELEASE);
+    tci_shm_waiter w = tci_shm_wait_begin(limit_ms);
+    for (int r = 0; r < s->size; r++) {
+        const tci_shm_slot *slot = tci_shm_slot_of(s, r);
+        while (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < s->posted) {
+            tc_status status = tci_shm_look(s, &w, r, why);
+            bool late = __atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= s->posted;
+            if (status && !late) {
+                return tci_shm_break(s, why);
+            }
+            tci_shm_pause(&w);
+        }
+    }
+    return TC_OK;
+}
+
+/* ---- operations of all ranks ---- */
+
+/* An operation under way. */
+typedef struct tci_shm_op {
+    const tc_comm_job *job;
+    int64_t limit_ms;
+    uint64_t tag;
+    bool compared;
+} tci_shm_op;
+
+static void tci_shm_begin(tci_shm *s, tci_shm_op *op)
+{
+    tci_shm_what *what = &tci_shm_slot_of(s, s->rank)->what[++s->sequence % 2];
+    const tc_comm_job *j = op->job;
+    op->tag = tci_hash_mix(tci_hash_mix((uint64_t)j->verb, (uint64_t)j->how),
+                           tci_hash_mix((uint64_t)j->n, (uint64_t)j->dtype + 1000u) +
+                               (uint64_t)j->peer);
+    what->tag = op->tag;
+    snprintf(what->text, sizeof(what->text), "%s of %lld %s at %s:%d", j->name, (long long)j->n,
+             tc_dtype_name(j->dtype), j->site.file ? j->site.file : "?", j->site.line);
+    __atomic_store_n(&what->sequence, s->sequence, __ATOMIC_RELEASE);
+}
+
+/* Fills, waits for all, and at the first time compares what the others do. */
+static tc_status tci_shm_meet(tci_shm *s, tci_shm_op *op, char *why)
+{
+    tc_status status = tci_shm_post(s, op->limit_ms, why);
+    for (int r = 0; r < s->size && !status && !op->compared; r++) {
+        const tci_shm_what *what = &tci_shm_slot_of(s, r)->what[s->sequence % 2];
+        if (what->tag != op->tag) {
+            snprintf(why, TC_COMM_WHY, "rank %d is in %s, rank %d in %s", s->rank,
+                     tci_shm_slot_of(s, s->rank)->what[s->sequence % 2].text, r, what->text);
+            status = tci_shm_break(s, why);
+        }
+    }
+    op->compared = true;
+    return status;
+}
+
+/* [0, n) of a chunk in one segment for each rank. */
+static int64_t tci_shm_cut(const tci_shm *s, int64_t n, int rank)
+{
+    return n * rank / s->size;
+}
+
+/* Segment [from, to) of elements of this chunk, which all ranks have filled, reduced to `out`. */
+static void tci_shm_fold(const tci_shm *s, const tc_comm_job *j, int64_t from, int64_t n, void *out)
+{
+    tci_comm_combine(j->how, j->dtype, out, tci_shm_chunk(s, 0) + from * tc_dtype_size(j->dtype),
+                     2 * (int64_t)TCI_SHM_CHUNK, s->size, n);
+}
+
+static tc_status tci_shm_all_reduce(tci_shm *s, tci_shm_op *op, char *why)
+{
+    const tc_comm_job *j = op->job;
+    const int64_t bytes = tc_dtype_size(j->dtype), most = TCI_SHM_CHUNK / bytes;
+    tc_status status = TC_OK;
+    for (int64_t at = 0; at < j->n && !status; at += most) {
+        int64_t n = TCI_MIN(most, j->n - at);
+        char *own = tci_shm_chunk(s, s->rank);
+        memcpy(own, (const char *)j->in + at * bytes, (size_t)(n * bytes));
+        status = tci_shm_meet(s, op, why);
+        int64_t from = tci_shm_cut(s, n, s->rank), to = tci_shm_cut(s, n, s->rank + 1);
+        if (!status) {
+            tci_shm_fold(s, j, from, to - from, own + from * bytes);
+            status = tci_shm_meet(s, op, why);
+        }
+        for (int r = 0; r < s->size && !status; r++) {
+            from = tci_shm_cut(s, n, r);
+            to = tci_shm_cut(s, n, r + 1);
+            memcpy((char *)j->out + (at + from) * bytes, tci_shm_chunk(s, r) + from * bytes,
+                   (size_t)((to - from) * bytes));
+        }
+        s->chunks++;
+    }
+    return status;
+}
+
+/* Rank r's bytes to out + r * stride of all; of a broadcast only the root's, to out. */
+static tc_status tci_shm_spread(tci_shm *s, tci_shm_op *op, int64_t bytes, int root, char *why)
+{
+    const tc_comm_job *j = op->job;
+    tc_status status = TC_OK;
+    for (int64_t at = 0; at < bytes && !status; at += TCI_SHM_CHUNK) {
+        size_t n = (size_t)TCI_MIN((int64_t)TCI_SHM_CHUNK, bytes - at);
+        if (root < 0 || root == s->rank) {
+            memcpy(tci_shm_chunk(s, s->rank), (const char *)j->in + at, n);
+        }
+        status = tci_shm_meet(s, op, why);
+        for (int r = 0; r < s->size && !status; r++) {
+            char *to = (char *)j->out + (root < 0 ? r * bytes : 0) + at;
+            if (root < 0 || root == r) {
+                memcpy(to, tci_shm_chunk(s, r), n);
+            }
+        }
+        s->chunks++;
+    }
+    return status;
+}
+
+/* A part for each rank: reduced, or as they are. */
+static tc_status tci_shm_parts(tci_shm *s, tci_shm_op *op, char *why)
+{
+    const tc_comm_job *j = op->job;
+    const int64_t bytes = tc_dtype_size(j->dtype), part = j->n / s->size;
+    const int64_t most = TCI_SHM_CHUNK / bytes / s->size;
+    tc_status status = TC_OK;
+    for (int64_t at = 0; at < part && !status; at += most) {
+        int64_t n = TCI_MIN(most, part - at);
+        for (int r = 0; r < s->size; r++) {
+            memcpy(tci_shm_chunk(s, s->rank) + r * n * bytes,
+                   (const char *)j->in + (r * part + at) * bytes, (size_t)(n * bytes));
+        }
+        status = tci_shm_meet(s, op, why);
+        if (!status && j->verb == TC_COMM_REDUCE_SCATTER) {
+            tci_shm_fold(s, j, s->rank * n, n, (char *)j->out + at * bytes);
+        }
+        for (int r = 0; r < s->size && !status && j->verb == TC_COMM_ALL_TO_ALL; r++) {
+            memcpy((char *)j->out + (r * part + at) * bytes,
+                   tci_shm_chunk(s, r) + s->rank * n * bytes, (size_t)(n * bytes));
+        }
+        s->chunks++;
+    }
+    return status;
+}
+
+static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms, char *why)
+{
+    tci_shm_op op = {.job = j, .limit_ms = limit_ms};
+    tc_status status = TC_OK;
+    tci_shm_begin(s, &op);
+    switch (j->verb) {
+    case TC_COMM_ALL_REDUCE: status = tci_shm_all_reduce(s, &op, why); break;
+    case TC_COMM_ALL_GATHER:
+        status = tci_shm_spread(s, &op, j->n * tc_dtype_size(j->dtype), -1, why);
+        break;
+    case TC_COMM_BROADCAST:
+        status = tci_shm_spread(s, &op, j->n * tc_dtype_size(j->dtype), j->peer, why);
+        break;
+    case TC_COMM_REDUCE_SCATTER:
+    case TC_COMM_ALL_TO_ALL: status = tci_shm_parts(s, &op, why); break;
+    case TC_COMM_BARRIER:
+    case TC_COMM_SEND:
+    case TC_COMM_RECV:
+    case TC_COMM_VERB_COUNT: break;
+    }
+    if (!status && !op.compared) { /* a barrier, and what has no elements */
+        status = tci_shm_meet(s, &op, why);
+        s->chunks++;
+    }
+    return status;
+}
+
+/* ---- sends ---- */
+
+/* How far a send or receive is: bytes, in job->engine_data. Returns whether anything was done. */
+static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, char *why)
+{
+    bool sends = j->verb == TC_COMM_SEND;
+    tci_shm_channel *c = sends ? tci_shm_channel_of(s, s->rank, j->peer)
+                               : tci_shm_channel_of(s, j->peer, s->rank);
+    int64_t bytes = j->n * tc_dtype_size(j->dtype), at = (int64_t)(intptr_t)j->engine_data;
+    uint64_t written = __atomic_load_n(&c->written, __ATOMIC_ACQUIRE);
+    uint64_t read = __atomic_load_n(&c->read, __ATOMIC_ACQUIRE);
+    if (sends ? written - read == 2 : written == read) {
+        return false;
+    }
+    tci_shm_packet *p = &c->packets[(sends ? written : read) % 2];
+    size_t n = (size_t)TCI_MIN((int64_t)TCI_SHM_PACKET, bytes - at);
+    if (sends) {
+        p->bytes = bytes;
+        snprintf(p->text, sizeof(p->text), "%lld bytes (%s) at %s:%d", (long long)bytes,
+                 tc_dtype_name(j->dtype), j->site.file ? j->site.file : "?", j->site.line);
+        memcpy(p->data, (const char *)j->in + at, n);
+        __atomic_store_n(&c->written, written + 1, __ATOMIC_RELEASE);
+    } else if (p->bytes != bytes) {
+        snprintf(why, TC_COMM_WHY, "rank %d sends %s, rank %d receives %lld bytes (%s)", j->peer,
+                 p->text, s->rank, (long long)bytes, tc_dtype_name(j->dtype));
+        *status = tci_shm_break(s, why);
+        return false;
+    } else {
+        memcpy((char *)j->out + at, p->data, n);
+        __atomic_store_n(&c->read, read + 1, __ATOMIC_RELEASE);
+    }
+    j->engine_data = (void *)(intptr_t)(at + (int64_t)n);
+    j->done = at + (int64_t)n == bytes;
+    if (j->done && sends) {
+        memcpy(j->out, j->in, (size_t)bytes);
+    }
+    return true;
+}
+
+/* The sends and receives that were begun before any other operation: more may come at any time. */
+static int tci_shm_take_pairs(tci_shm *s, tc_comm_job **jobs)
+{
+    int n = 0;
+    pthread_mutex_lock(&s->lock);
+    while (n < s->n_jobs && tci_comm_verb_is_pair(s->jobs[n]->verb)) {
+        jobs[n] = s->jobs[n];
+        n++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+/* These side by side until the first of them is done. */
+static tc_status tci_shm_pairs(tci_shm *s, char *why)
+{
+    tci_shm_waiter w = tci_shm_wait_begin(s->timeout_ms);
+    tc_comm_job *jobs[2 * TCI_SHM_RANKS];
+    tc_status status = TC_OK, last = TC_OK;
+    int n = tci_shm_take_pairs(s, jobs);
+    for (; !jobs[0]->done && !status; n = tci_shm_take_pairs(s, jobs)) {
+        bool moved = false;
+        for (int i = 0; i < n && !status; i++) {
+            bool first = true; /* of its channel: messages keep their order */
+            for (int k = 0; k < i; k++) {
+                first = first && (jobs[k]->done || jobs[k]->verb != jobs[i]->verb ||
+                                  jobs[k]->peer != jobs[i]->peer);
+            }
+            moved |= first && !jobs[i]->done && tci_shm_pair_step(s, jobs[i], &status, why);
+        }
+        if (moved) {
+            w = tci_shm_wait_begin(s->timeout_ms);
+        } else if (last) {
+            status = tci_shm_break(s, why);
+        } else if (!status) {
+            last = tci_shm_look(s, &w, jobs[0]->peer, why);
+            tci_shm_pause(&w);
+        }
+        last = moved ? TC_OK : last;
+    }
+    return status;
+}
+
+/* ---- jobs ---- */
+
+/* Does the first job and drops it; the lock is held but for the time that it takes, in which nobody
+ * else takes jobs away. */
+static void tci_shm_do_first(tci_shm *s)
+{
+    tc_comm_job *job = s->jobs[0];
+    char why[TC_COMM_WHY] = "";
+    s->works = true;
+    pthread_mutex_unlock(&s->lock);
+    tc_status status = TC_OK;
+    if (!job->done) {
+        status = tci_comm_verb_is_pair(job->verb) ? tci_shm_pairs(s, why)
+                                                  : tci_shm_all(s, job, s->timeout_ms, why);
+    }
+    pthread_mutex_lock(&s->lock);
+    s->works = false;
+    job->done = true;
+    s->n_jobs--;
+    memmove(s->jobs, s->jobs + 1, sizeof(*s->jobs) * (size_t)s->n_jobs);
+    if (status && !s->status) {
+        s->status = status;
+        snprintf(s->failed, sizeof(s->failed), "%s", why);
+    }
+    pthread_cond_broadcast(&s->changed);
+}
+
+static void *tci_shm_work(void *state)
+{
+    tci_shm *s = state;
+    pthread_mutex_lock(&s->lock);
+    while (!s->ends) {
+        if (s->n_jobs && !s->status) {
+            tci_shm_do_first(s);
+        } else {
+            pthread_cond_wait(&s->changed, &s->lock);
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* Signals of the process go to other threads. Without a thread, who waits does the work. */
+static void tci_shm_need_thread(tci_shm *s)
+{
+    sigset_t all, before;
+    if (s->has_thread || s->size == 1) {
+        return;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    s->has_thread = pthread_create(&s->thread, NULL, tci_shm_work, s) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- the engine ---- */
+
+static tc_status tci_shm_start(void *state, tc_comm_job *job, char *why)
+{
+    tci_shm *s = state;
+    job->done = tci_comm_verb_is_pair(job->verb) && job->n == 0;
+    pthread_mutex_lock(&s->lock);
+    tci_shm_need_thread(s);
+    while (s->n_jobs == (int)TCI_COUNT(s->jobs) && !s->status && s->has_thread) {
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
+    while (s->n_jobs == (int)TCI_COUNT(s->jobs) && !s->status) {
+        tci_shm_do_first(s);
+    }
+    tc_status status = s->status;
+    if (status) {
+        snprintf(why, TC_COMM_WHY, "%s", s->failed);
+    } else {
+        s->jobs[s->n_jobs++] = job;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static tc_status tci_shm_wait(void *state, tc_comm_job *job, char *why)
+{
+    tci_shm *s = state;
+    pthread_mutex_lock(&s->lock);
+    bool waits = true;
+    while (waits && !s->status) {
+        waits = false;
+        for (int i = 0; i < s->n_jobs; i++) {
+            waits = waits || s->jobs[i] == job;
+        }
+        if (waits && s->has_thread) {
+            pthread_cond_wait(&s->changed, &s->lock);
+        } else if (waits) {
+            tci_shm_do_first(s);
+        }
+    }
+    tc_status status = s->status;
+    if (status) {
+        snprintf(why, TC_COMM_WHY, "%s", s->failed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static tc_status tci_shm_exchange(void *state, const void *mine, void *all, int64_t bytes,
+                                  int64_t limit_ms, const char *what, char *why)
+{
+    tci_shm *s = state;
+    tc_comm_job job = {.verb = TC_COMM_ALL_GATHER, .dtype = TC_U8, .n = bytes, .in = mine,
+                       .out = all, .name = what, .number = -1};
+    return tci_shm_all(s, &job, limit_ms, why); /* no job is under way between runs */
+}
+
+static void tci_shm_abort(void *state, const char *why)
+{
+    tci_shm *s = state;
+    char text[TC_COMM_WHY];
+    snprintf(text, sizeof(text), "rank %d ended it: %.180s", s->rank, why);
+    tci_shm_break(s, text);
+    snprintf(s->why, sizeof(s->why), "%.250s", why);
+    __atomic_store_n(&s->stopped, 1, __ATOMIC_RELEASE);
+    pthread_mutex_lock(&s->lock);
+    s->status = s->status ? s->status : TC_ERR_COMM;
+    while (s->works) { /* until the memory of its job is left alone */
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
+    s->n_jobs = 0;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static tc_status tci_shm_look_around(void *state, char *why)
+{
+    tci_shm *s = state;
+    char doing[TCI_SHM_WHAT];
+    for (int r = 0; r < s->size; r++) {
+        if (!tci_shm_lives(s, r)) {
+            snprintf(why, TC_COMM_WHY, "rank %d ended; it was last in %s", r,
+                     tci_shm_doing(s, r, doing));
+            return TC_ERR_COMM;
+        }
+    }
+    return tci_shm_is_broken(s, why) ? TC_ERR_COMM : TC_OK;
+}
+
+/* A child made by fork has neither the thread nor the locks: it only lets go of the memory. */
+static void tci_shm_free(void *state)
+{
+    tci_shm *s = state;
+    if (s->has_thread && s->process == (int64_t)getpid()) {
+        pthread_mutex_lock(&s->lock);
+        s->ends = true;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+    }
+    if (s->base) {
+        munmap(s->base, s->bytes);
+    }
+    if (s->fd >= 0) {
+        close(s->fd);
+    }
+    tci_heap_free(s);
+}
+
+/* ---- joining ---- */
+
+enum { TCI_SHM_PATH = 256 };
+
+static bool tci_shm_lock(const tci_shm *s)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = s->rank, .l_len = 1};
+    return fcntl(s->fd, F_SETLK, &lock) == 0;
+}
+
+static bool tci_shm_map(tci_shm *s)
+{
+    void *memory = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    s->base = memory == MAP_FAILED ? NULL : memory;
+    s->head = (tci_shm_head *)memory;
+    return s->base != NULL;
+}
+
+/* Where files go that are memory. */
+static const char *tci_shm_folder(void)
+{
+    const char *other = tci_os_getenv("TMPDIR");
+    return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : other && other[0] == '/' ? other : "/tmp";
+}
+
+static void tci_shm_name(char path[TCI_SHM_PATH], const char *group)
+{
+    tci_hash h = tci_hash_bytes(group, strlen(group));
+    snprintf(path, TCI_SHM_PATH, "%s/tc-comm-%ld-%016llx", tci_shm_folder(), (long)getuid(),
+             (unsigned long long)h.lo);
+}
+
+/* Rank 0's: a new file, complete and locked before others can see it. */
+static bool tci_shm_make(tci_shm *s, const char *path, char *why)
+{
+    char own[TCI_SHM_PATH + 32];
+    snprintf(own, sizeof(own), "%s.%016llx", path, (unsigned long long)tci_os_random());
+    s->fd = open(own, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int code = s->fd < 0 || ftruncate(s->fd, (off_t)s->bytes) ? errno : 0;
+#ifdef __linux__
+    if (!code) { /* channels take memory when they are used first, and few are */
+        code = posix_fallocate(s->fd, 0, (off_t)tci_shm_channels_at(s->size));
+    }
+#endif
+    bool made = s->fd >= 0 && !code && tci_shm_map(s) && tci_shm_lock(s);
+    if (made) {
+        s->head->nonce = tci_os_random();
+        s->head->size = s->size;
+        tci_shm_slot_of(s, 0)->joined = 1;
+        s->head->joined = 1;
+        __atomic_store_n(&s->head->magic, TCI_SHM_MAGIC, __ATOMIC_RELEASE);
+        made = rename(own, path) == 0;
+    }
+    if (!made) {
+        code = code ? code : errno;
+        snprintf(why, TC_COMM_WHY, "%zu bytes of shared memory at %.120s: %s", s->bytes, own,
+                 strerror(code));
+        if (s->fd >= 0) {
+            unlink(own);
+        }
+    }
+    return made;
+}
+
+/* Lets go of a file that was not the group's. */
+static void tci_shm_let_go(tci_shm *s)
+{
+    if (s->base) {
+        munmap(s->base, s->bytes);
+    }
+    close(s->fd);
+    s->base = NULL;
+    s->fd = -1;
+}
+
+/* Of another rank: true if the file is of a group that lives and whose place is free. */
+static bool tci_shm_open(tci_shm *s, const char *path)
+{
+    struct stat st;
+    s->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (s->fd < 0) {
+        return false;
+    }
+    bool fits = fstat(s->fd, &st) == 0 && st.st_uid == getuid() && (size_t)st.st_size == s->bytes &&
+                tci_shm_map(s) &&
+                __atomic_load_n(&s->head->magic, __ATOMIC_ACQUIRE) == TCI_SHM_MAGIC &&
+                s->head->size == s->size && tci_shm_lives(s, 0) && tci_shm_lock(s);
+    uint32_t free = 0;
+    fits = fits && __atomic_compare_exchange_n(&tci_shm_slot_of(s, s->rank)->joined, &free, 1,
+                                               false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    if (!fits) {
+        tci_shm_let_go(s);
+        return false;
+    }
+    __atomic_add_fetch(&s->head->joined, 1, __ATOMIC_ACQ_REL);
+    return true;
+}
+
+static void tci_shm_missing(const tci_shm *s, int64_t ms, char *why)
+{
+    int r = 1;
+    while (s->base && r < s->size - 1 && tci_shm_slot_of(s, r)->joined) {
+        r++;
+    }
+    r = s->base ? r : 0;
+    snprintf(why, TC_COMM_WHY, "rank %d did not join within %lld ms (rank %d of %d waited)", r,
+             (long long)ms, s->rank, s->size);
+}
+
+/* Waits until all are there. */
+static bool tci_shm_gather(tci_shm *s, const char *path, int64_t limit_ms, char *why)
+{
+    tci_shm_waiter w = tci_shm_wait_begin(limit_ms);
+    while (s->fd < 0 || __atomic_load_n(&s->head->joined, __ATOMIC_ACQUIRE) <
+                            (uint32_t)s->size) {
+        if (tci_os_now_ns() - w.begin_ns > limit_ms * 1000000) {
+            tci_shm_missing(s, limit_ms, why);
+            return false;
+        }
+        if (s->fd < 0) {
+            tci_shm_open(s, path);
+        } else if (!tci_shm_lives(s, 0)) { /* it was about to end: its successor comes */
+            tci_shm_let_go(s);
+        }
+        tci_shm_pause(&w);
+    }
+    return true;
+}
+
+static tci_shm *tci_shm_new(const tci_shm_group *g)
+{
+    tci_shm *s = tci_heap_get(sizeof(*s));
+    if (s) {
+        *s = (tci_shm){.rank = g->rank, .size = g->size, .fd = -1, .timeout_ms = g->timeout_ms,
+                       .process = (int64_t)getpid()};
+        s->bytes = tci_shm_bytes(g->size);
+        pthread_mutex_init(&s->lock, NULL);
+        pthread_cond_init(&s->changed, NULL);
+    }
+    return s;
+}
+
+/* One rank has the same memory to itself. */
+static bool tci_shm_alone(tci_shm *s, char *why)
+{
+    void *memory = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    s->base = memory == MAP_FAILED ? NULL : memory;
+    s->head = (tci_shm_head *)memory;
+    if (!s->base) {
+        snprintf(why, TC_COMM_WHY, "out of memory");
+    }
+    return s->base != NULL;
+}
+
+TCI_FN tci_shm *tci_shm_join(const tci_shm_group *g, char *why)
+{
+    char path[TCI_SHM_PATH];
+    if (g->size > TCI_SHM_RANKS) {
+        snprintf(why, TC_COMM_WHY, "%d ranks in shared memory, expected at most %d: use MPI",
+                 g->size, (int)TCI_SHM_RANKS);
+        return NULL;
+    }
+    tci_shm *s = tci_shm_new(g);
+    if (!s) {
+        snprintf(why, TC_COMM_WHY, "out of memory");
+        return NULL;
+    }
+    tci_shm_name(path, g->group);
+    bool joined = s->size == 1   ? tci_shm_alone(s, why)
+                  : s->rank == 0 ? tci_shm_make(s, path, why)
+                                 : true;
+    joined = joined && (s->size == 1 || tci_shm_gather(s, path, g->join_ms, why));
+    if (s->rank == 0 && s->size > 1) {
+        unlink(path);
+    }
+    if (!joined) {
+        tci_shm_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+/* ---- split ---- */
+
+typedef struct tci_shm_choice {
+    int32_t color, key;
+    uint64_t nonce;
+} tci_shm_choice;
+
+/* A group of its own for each color, named by what its first rank chose at random. */
+static tc_status tci_shm_split(void *state, int color, int key, void **out, int *rank, int *size,
+                               char *why)
+{
+    tci_shm *s = state;
+    tci_shm_choice mine = {color, key, tci_os_random()}, all[TCI_SHM_RANKS];
+    tc_status status = tci_shm_exchange(s, &mine, all, sizeof(mine), s->timeout_ms,
+                                        "tc_comm_split", why);
+    int first = -1;
+    *out = NULL;
+    *rank = *size = 0;
+    if (status || color < 0) {
+        return status;
+    }
+    for (int r = 0; r < s->size; r++) {
+        if (all[r].color == color) {
+            first = first < 0 ? r : first;
+            ++*size;
+            *rank += all[r].key < key || (all[r].key == key && r < s->rank);
+        }
+    }
+    char group[64];
+    snprintf(group, sizeof(group), "split %016llx", (unsigned long long)all[first].nonce);
+    const tci_shm_group g = {group, *rank, *size, s->timeout_ms, s->timeout_ms};
+    *out = tci_shm_join(&g, why);
+    return *out ? TC_OK : TC_ERR_COMM;
+}
+
+TCI_FN const tc_comm_engine *tci_shm_engine(int size)
+{
+    static const tc_comm_engine many = {"shm", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
+                                        tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
+                                        NULL, tci_shm_look_around};
+    static const tc_comm_engine one = {"self", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
+                                       tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
+                                       NULL, tci_shm_look_around};
+    return size == 1 ? &one : &many;
+}
+/* ---- src/comm/launch.c ---- */
+/* comm/launch.c - see comm/launch.h: a row for each launcher, the first whose rank is set
+ * counts. */
+/* ---- src/comm/launch.h ---- */
+/* comm/launch.h - what launchers tell a process of its group. */
+#ifndef TCI_COMM_LAUNCH_H
+#define TCI_COMM_LAUNCH_H
+
+
+enum { TCI_LAUNCH_TEXT = 256 };
+typedef struct tci_launch_group {
+    int rank, size, local_rank;
+    int local_size;              /* ranks on this host; 0: not known */
+    bool is_mpi;                 /* a launcher of MPI started the process */
+    bool is_local;               /* all ranks are on this host */
+    char group[TCI_LAUNCH_TEXT]; /* the same for all ranks, and no other group at this time */
+} tci_launch_group;
+
+/* False: a variable is not what it should be, `why` (TC_COMM_WHY bytes) says which. */
+TCI_FN bool tci_launch_read(tci_launch_group *g, char *why);
+
+#endif
+
+/* ---- src/comm/launch.c, continued ---- */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct tci_launcher {
+    const char *rank, *size, *local_rank, *local_size;
+    const char *job[3];          /* what names the group, as far as it is set */
+    bool is_mpi;
+} tci_launcher;
+
+static const tci_launcher tci_launchers[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", NULL}, true},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+     {"PMI_JOBID", "SLURM_JOB_ID", NULL}, true},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}, false},
+};
+
+/* fallback < 0: the variable must be set. */
+static bool tci_launch_number(const char *name, int fallback, int *to, char *why)
+{
+    const char *text = tci_os_getenv(name);
+    char *end = NULL;
+    errno = 0;
+    long n = text && *text ? strtol(text, &end, 10) : fallback;
+    if (n < 0 || n > INT32_MAX || (end && *end) || errno) {
+        snprintf(why, TC_COMM_WHY, "%s is %s%.60s%s, expected a number", name, text ? "'" : "",
+                 text ? text : "not set", text ? "'" : "");
+        return false;
+    }
+    *to = (int)n;
+    return true;
+}
+
+/* Launchers of MPI keep one process on each host, whose number names the group where nothing else
+ * does. Of other ranks there is one group without a name at a time, for each user. */
+static void tci_launch_name(tci_launch_group *g, const tci_launcher *l)
+{
+    size_t n = 0;
+    for (int i = 0; i < 3; i++) {
+        const char *text = l->job[i] ? tci_os_getenv(l->job[i]) : NULL;
+        int more = snprintf(g->group + n, sizeof(g->group) - n, "%.70s|", text ? text : "");
+        n += (size_t)TCI_MAX(more, 0);
+    }
+    if (n <= 3 && l->is_mpi) {
+        snprintf(g->group, sizeof(g->group), "parent %ld", (long)getppid());
+    }
+}
+
+static bool tci_launch_is_here(const char *address)
+{
+    char host[256] = "";
+    gethostname(host, sizeof(host) - 1);
+    return !address || !strcmp(address, "localhost") || !strncmp(address, "127.", 4) ||
+           !strcmp(address, "::1") || !strcmp(address, host);
+}
+
+TCI_FN bool tci_launch_read(tci_launch_group *g, char *why)
+{
+    size_t i = 0;
+    while (i < TCI_COUNT(tci_launchers) && !tci_os_getenv(tci_launchers[i].rank)) {
+        i++;
+    }
+    *g = (tci_launch_group){.size = 1, .local_size = 1, .is_local = true, .group = "alone"};
+    if (i == TCI_COUNT(tci_launchers)) {
+        return true;
+    }
+    const tci_launcher *l = &tci_launchers[i];
+    if (!tci_launch_number(l->rank, -1, &g->rank, why) ||
+        !tci_launch_number(l->size, -1, &g->size, why) ||
+        !tci_launch_number(l->local_rank, g->rank, &g->local_rank, why) ||
+        !tci_launch_number(l->local_size, 0, &g->local_size, why)) {
+        return false;
+    }
+    if (g->size < 1 || g->rank >= g->size) {
+        snprintf(why, TC_COMM_WHY, "%s is %d and %s is %d, expected a rank below the size", l->rank,
+                 g->rank, l->size, g->size);
+        return false;
+    }
+    g->is_mpi = l->is_mpi;
+    g->is_local = g->local_size ? g->local_size == g->size
+                                : l->is_mpi || tci_launch_is_here(tci_os_getenv("MASTER_ADDR"));
+    tci_launch_name(g, l);
+    return true;
+}
+/* ---- src/comm/mpi.c ---- */
+/* comm/mpi.c - collectives through MPI, whose library is opened at run time.
+ *
+ * In: operations. Out: nonblocking MPI calls, and tests of their requests until the time limit.
+ *
+ * One binary serves three binary interfaces: Open MPI, whose handles are addresses of symbols of
+ * the library; MPICH, whose handles are ints; and the standard ABI of MPI 5. An int handle is
+ * passed in the place of a pointer, which is the same register or stack slot in the calling
+ * conventions of 64-bit Linux; where MPI writes a handle there is room for a pointer that was zero.
+ * MPI has no f16 and bf16: these are gathered and summed here, in f32, in the order of ranks. Of
+ * all others the order of a sum is MPI's.
+ *
+ * MPI makes progress inside its calls, so what is started moves on while a program waits, and as
+ * far as the library does by itself. A rank that dies ends all of them: mpirun sees to that. */
+/* ---- src/comm/mpi.h ---- */
+/* comm/mpi.h - the engine over MPI, opened at run time. */
+#ifndef TCI_COMM_MPI_H
+#define TCI_COMM_MPI_H
+
+
+/* All ranks that mpirun started; initializes MPI unless the process did. */
+TCI_FN tc_status tci_mpi_world(const tc_comm_options *options, tc_comm **out, char *why);
+
+#endif
+
+/* ---- src/comm/mpi.c, continued ---- */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+
+typedef void *tci_mpi_handle;
+
+/* X(result, name, arguments) */
+#define TCI_MPI_FUNCTIONS(X)                                                                       \
+    X(Init_thread, (int *, char ***, int, int *))                                                  \
+    X(Initialized, (int *))                                                                        \
+    X(Finalized, (int *))                                                                          \
+    X(Finalize, (void))                                                                            \
+    X(Comm_rank, (tci_mpi_handle, int *))                                                          \
+    X(Comm_size, (tci_mpi_handle, int *))                                                          \
+    X(Comm_dup, (tci_mpi_handle, tci_mpi_handle *))                                                \
+    X(Comm_split, (tci_mpi_handle, int, int, tci_mpi_handle *))                                    \
+    X(Comm_free, (tci_mpi_handle *))                                                               \
+    X(Comm_set_errhandler, (tci_mpi_handle, tci_mpi_handle))                                       \
+    X(Error_string, (int, char *, int *))                                                          \
+    X(Test, (tci_mpi_handle *, int *, void *))                                                     \
+    X(Ibarrier, (tci_mpi_handle, tci_mpi_handle *))                                                \
+    X(Ibcast, (void *, int, tci_mpi_handle, int, tci_mpi_handle, tci_mpi_handle *))                \
+    X(Iallreduce, (const void *, void *, int, tci_mpi_handle, tci_mpi_handle, tci_mpi_handle,      \
+                   tci_mpi_handle *))                                                              \
+    X(Ireduce_scatter_block, (const void *, void *, int, tci_mpi_handle, tci_mpi_handle,           \
+                              tci_mpi_handle, tci_mpi_handle *))                                   \
+    X(Iallgather, (const void *, int, tci_mpi_handle, void *, int, tci_mpi_handle,                 \
+                   tci_mpi_handle, tci_mpi_handle *))                                              \
+    X(Ialltoall, (const void *, int, tci_mpi_handle, void *, int, tci_mpi_handle, tci_mpi_handle,  \
+                  tci_mpi_handle *))                                                               \
+    X(Isend, (const void *, int, tci_mpi_handle, int, int, tci_mpi_handle, tci_mpi_handle *))      \
+    X(Irecv, (void *, int, tci_mpi_handle, int, int, tci_mpi_handle, tci_mpi_handle *))
+
+/* The kinds of interface, and in which column of the handles below they are. */
+typedef enum tci_mpi_kind { TCI_MPI_OPEN, TCI_MPI_MPICH, TCI_MPI_STANDARD } tci_mpi_kind;
+
+/* X(id, Open MPI's symbol, MPICH's handle, that of the standard) */
+#define TCI_MPI_HANDLES(X)                                                                         \
+    X(WORLD, "ompi_mpi_comm_world", 0x44000000, 0x101)                                             \
+    X(ERRORS_RETURN, "ompi_mpi_errors_return", 0x54000001, 0x143)                                  \
+    X(SUM, "ompi_mpi_op_sum", 0x58000003, 0x21)                                                    \
+    X(MIN, "ompi_mpi_op_min", 0x58000002, 0x22)                                                    \
+    X(MAX, "ompi_mpi_op_max", 0x58000001, 0x23)                                                    \
+    X(BYTE, "ompi_mpi_byte", 0x4c00010d, 0x247)                                                    \
+    X(U8, "ompi_mpi_uint8_t", 0x4c00013b, 0x241)                                                   \
+    X(U16, "ompi_mpi_uint16_t", 0x4c00023c, 0x249)                                                 \
+    X(U32, "ompi_mpi_uint32_t", 0x4c00043d, 0x251)                                                 \
+    X(U64, "ompi_mpi_uint64_t", 0x4c00083e, 0x259)                                                 \
+    X(I8, "ompi_mpi_int8_t", 0x4c000137, 0x240)                                                    \
+    X(I16, "ompi_mpi_int16_t", 0x4c000238, 0x248)                                                  \
+    X(I32, "ompi_mpi_int32_t", 0x4c000439, 0x250)                                                  \
+    X(I64, "ompi_mpi_int64_t", 0x4c00083a, 0x258)                                                  \
+    X(F32, "ompi_mpi_float", 0x4c00040a, 0x210)                                                    \
+    X(F64, "ompi_mpi_double", 0x4c00080b, 0x214)
+typedef enum tci_mpi_named {
+#define TCI_ROW(id, symbol, mpich, standard) TCI_MPI_##id,
+    TCI_MPI_HANDLES(TCI_ROW)
+#undef TCI_ROW
+        TCI_MPI_NAMED
+} tci_mpi_named;
+
+typedef struct tci_mpi_api {
+    bool is_open, is_ours;       /* this process's MPI was initialized here */
+    int users;                   /* communicators */
+    tci_mpi_kind kind;
+    tci_mpi_handle named[TCI_MPI_NAMED];
+#define TCI_ROW(name, arguments) int (*name) arguments;
+    TCI_MPI_FUNCTIONS(TCI_ROW)
+#undef TCI_ROW
+} tci_mpi_api;
+
+static tci_mpi_api tci_mpi; /* guarded by the lock until it is open */
+static tci_mutex tci_mpi_lock = TCI_MUTEX_INIT;
+
+typedef struct tci_mpi_state {
+    tci_mpi_handle comm;
+    int rank, size;
+    int64_t timeout_ms;
+} tci_mpi_state;
+
+/* An operation under way. */
+typedef struct tci_mpi_request {
+    tci_mpi_handle handle;
+    char *parts;                 /* of all ranks, which are summed at the end; or NULL */
+} tci_mpi_request;
+
+/* ---- the library ---- */
+
+static bool tci_mpi_load(void *library, const char *name, char *why)
+{
+    static const struct {
+        const char *symbol;
+        intptr_t mpich, standard;
+    } rows[] = {
+#define TCI_ROW(id, symbol, mpich, standard) {symbol, mpich, standard},
+        TCI_MPI_HANDLES(TCI_ROW)
+#undef TCI_ROW
+    };
+    tci_mpi.kind = tci_os_dlsym(library, "ompi_mpi_comm_world") ? TCI_MPI_OPEN
+                   : strstr(name, "mpi_abi")                     ? TCI_MPI_STANDARD
+                                                                 : TCI_MPI_MPICH;
+    bool whole = true;
+    for (int i = 0; i < (int)TCI_MPI_NAMED; i++) {
+        tci_mpi.named[i] = tci_mpi.kind == TCI_MPI_OPEN ? tci_os_dlsym(library, rows[i].symbol)
+                           : tci_mpi.kind == TCI_MPI_MPICH ? (void *)rows[i].mpich
+                                                           : (void *)rows[i].standard;
+        whole = whole && tci_mpi.named[i];
+    }
+#define TCI_ROW(function, arguments)                                                               \
+    *(void **)&tci_mpi.function = tci_os_dlsym(library, "MPI_" #function);                         \
+    whole = whole && tci_mpi.function;
+    TCI_MPI_FUNCTIONS(TCI_ROW)
+#undef TCI_ROW
+    if (!whole) {
+        snprintf(why, TC_COMM_WHY, "%s lacks functions of MPI 3", name);
+    }
+    return whole;
+}
+
+/* The library that the launcher wants comes first: of two that are installed only that one can find
+ * the other ranks. */
+static bool tci_mpi_find(char *why)
+{
+    const char *names[3] = {"libmpi.so.40", "libmpich.so.12", "libmpi_abi.so"};
+    char reason[256] = "";
+    void *library = NULL;
+    int i = 0;
+    if (!tci_os_getenv("OMPI_COMM_WORLD_RANK")) {
+        names[0] = "libmpich.so.12";
+        names[1] = "libmpi_abi.so";
+        names[2] = "libmpi.so.40";
+    }
+    for (int k = 0; k < 3 && !library; k++) { /* what the process has already */
+        library = tci_os_dlopen_loaded(names[k]);
+        i = library ? k : i;
+    }
+    for (int k = 0; k < 3 && !library; k++) { /* its plugins look for its symbols: global */
+        library = dlopen(names[k], RTLD_NOW | RTLD_GLOBAL);
+        i = library ? k : i;
+    }
+    if (!library) {
+        snprintf(reason, sizeof(reason), "%s", dlerror());
+        snprintf(why, TC_COMM_WHY, "MPI is not installed: none of libmpi.so.40, libmpich.so.12 and "
+                 "libmpi_abi.so can be opened (%.120s)", reason);
+        return false;
+    }
+    return tci_mpi_load(library, names[i], why);
+}
+
+/* Opens the library once. */
+static bool tci_mpi_open(char *why)
+{
+    pthread_mutex_lock(&tci_mpi_lock);
+    tci_mpi.is_open = tci_mpi.is_open || tci_mpi_find(why);
+    bool open = tci_mpi.is_open;
+    pthread_mutex_unlock(&tci_mpi_lock);
+    return open;
+}
+
+static tc_status tci_mpi_judge(int code, const char *what, char *why)
+{
+    char text[8192] = "";
+    int n = 0;
+    if (code == 0) {
+        return TC_OK;
+    }
+    tci_mpi.Error_string(code, text, &n);
+    snprintf(why, TC_COMM_WHY, "%s: %.180s", what, text);
+    return TC_ERR_COMM;
+}
+
+/* ---- operations ---- */
+
+static tci_mpi_handle tci_mpi_dtype(tc_dtype t)
+{
+    switch (t) {
+#define TCI_CASE(id) case TC_##id: return tci_mpi.named[TCI_MPI_##id];
+        TCI_CASE(U8)
+        TCI_CASE(U16)
+        TCI_CASE(U32)
+        TCI_CASE(U64)
+        TCI_CASE(I8)
+        TCI_CASE(I16)
+        TCI_CASE(I32)
+        TCI_CASE(I64)
+        TCI_CASE(F32)
+        TCI_CASE(F64)
+#undef TCI_CASE
+    case TC_BOOL: return tci_mpi.named[TCI_MPI_U8];
+    case TC_F16:
+    case TC_BF16:
+    case TCI_DTYPE_BEFORE:
+    case TC_DTYPE_COUNT: break;
+    }
+    return NULL;
+}
+
+static tci_mpi_handle tci_mpi_op(tc_comm_how how)
+{
+    return tci_mpi.named[how == TC_COMM_SUM   ? TCI_MPI_SUM
+                         : how == TC_COMM_MIN ? TCI_MPI_MIN
+                                              : TCI_MPI_MAX];
+}
+
+/* Halves: those of all ranks. */
+static int tci_mpi_gather_parts(const tci_mpi_state *s, const tc_comm_job *j, tci_mpi_request *r)
+{
+    const tci_mpi_handle byte = tci_mpi.named[TCI_MPI_BYTE];
+    bool all = j->verb == TC_COMM_ALL_REDUCE;
+    int bytes = (int)(j->n * tc_dtype_size(j->dtype)), part = all ? bytes : bytes / s->size;
+    return all ? tci_mpi.Iallgather(j->in, part, byte, r->parts, part, byte, s->comm, &r->handle)
+               : tci_mpi.Ialltoall(j->in, part, byte, r->parts, part, byte, s->comm, &r->handle);
+}
+
+static int tci_mpi_call(const tci_mpi_state *s, const tc_comm_job *j, tci_mpi_request *r)
+{
+    const tci_mpi_handle byte = tci_mpi.named[TCI_MPI_BYTE], t = tci_mpi_dtype(j->dtype);
+    const int n = (int)j->n, bytes = (int)(j->n * tc_dtype_size(j->dtype)), part = bytes / s->size;
+    switch (j->verb) {
+    case TC_COMM_ALL_REDUCE:
+        return r->parts ? tci_mpi_gather_parts(s, j, r)
+                        : tci_mpi.Iallreduce(j->in, j->out, n, t, tci_mpi_op(j->how), s->comm,
+                                             &r->handle);
+    case TC_COMM_REDUCE_SCATTER:
+        return r->parts ? tci_mpi_gather_parts(s, j, r)
+                        : tci_mpi.Ireduce_scatter_block(j->in, j->out, n / s->size, t,
+                                                        tci_mpi_op(j->how), s->comm, &r->handle);
+    case TC_COMM_ALL_GATHER:
+        return tci_mpi.Iallgather(j->in, bytes, byte, j->out, bytes, byte, s->comm, &r->handle);
+    case TC_COMM_ALL_TO_ALL:
+        return tci_mpi.Ialltoall(j->in, part, byte, j->out, part, byte, s->comm, &r->handle);
+    case TC_COMM_BROADCAST:
+        if (s->rank == j->peer) {
+            memcpy(j->out, j->in, (size_t)bytes);
+        }
+        return tci_mpi.Ibcast(j->out, bytes, byte, j->peer, s->comm, &r->handle);
+    case TC_COMM_SEND:
+        memcpy(j->out, j->in, (size_t)bytes);
+        return tci_mpi.Isend(j->in, bytes, byte, j->peer, 1, s->comm, &r->handle);
+    case TC_COMM_RECV: return tci_mpi.Irecv(j->out, bytes, byte, j->peer, 1, s->comm, &r->handle);
+    case TC_COMM_BARRIER:
+    case TC_COMM_VERB_COUNT: break;
+    }
+    return tci_mpi.Ibarrier(s->comm, &r->handle);
+}
+
+static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
+{
+    tci_mpi_state *s = state;
+    int64_t bytes = job->n * tc_dtype_size(job->dtype);
+    bool sums = tci_comm_verb_reduces(job->verb) && tci_dtype_is_half(job->dtype);
+    int64_t parts = job->verb == TC_COMM_ALL_REDUCE ? bytes * s->size : bytes;
+    if (bytes > INT32_MAX) {
+        snprintf(why, TC_COMM_WHY, "%lld bytes in one operation, expected less than 2 GiB: MPI "
+                 "counts in int", (long long)bytes);
+        return TC_ERR_COMM;
+    }
+    tci_mpi_request *r = tci_heap_get(sizeof(*r));
+    if (r) {
+        *r = (tci_mpi_request){.parts = sums ? tci_heap_get((size_t)parts + 1) : NULL};
+    }
+    if (!r || (sums && !r->parts)) {
+        tci_heap_free(r);
+        snprintf(why, TC_COMM_WHY, "out of memory");
+        return TC_ERR_COMM;
+    }
+    job->engine_data = r;
+    return tci_mpi_judge(tci_mpi_call(s, job, r), "MPI refused the operation", why);
+}
+
+/* The sums of halves. */
+static void tci_mpi_finish(const tci_mpi_state *s, const tc_comm_job *j, const tci_mpi_request *r)
+{
+    const int64_t n = j->verb == TC_COMM_ALL_REDUCE ? j->n : j->n / s->size;
+    if (r->parts) {
+        tci_comm_combine(j->how, j->dtype, j->out, r->parts, n * tc_dtype_size(j->dtype), s->size,
+                         n);
+    }
+}
+
+/* Until the request is done or the time is over. */
+static tc_status tci_mpi_until(tci_mpi_request *r, int64_t limit_ms, char *why)
+{
+    char mpi_status[256]; /* larger than any MPI's */
+    int64_t begin = tci_os_now_ns();
+    int done = 0, looks = 0;
+    while (!done) {
+        tc_status status = tci_mpi_judge(tci_mpi.Test(&r->handle, &done, mpi_status),
+                                         "MPI failed", why);
+        if (status) {
+            return status;
+        }
+        if (!done && tci_os_now_ns() - begin > limit_ms * 1000000) {
+            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (MPI does not "
+                     "tell which)", (long long)limit_ms);
+            return TC_ERR_COMM;
+        }
+        if (!done && ++looks > 1000) {
+            struct timespec t = {0, 50000};
+            nanosleep(&t, NULL);
+        }
+    }
+    return TC_OK;
+}
+
+static tc_status tci_mpi_wait(void *state, tc_comm_job *job, char *why)
+{
+    tci_mpi_state *s = state;
+    tci_mpi_request *r = job->engine_data;
+    tc_status status = tci_mpi_until(r, s->timeout_ms, why);
+    if (!status) { /* else MPI may still write there */
+        tci_mpi_finish(s, job, r);
+        tci_heap_free(r->parts);
+        tci_heap_free(r);
+        job->engine_data = NULL;
+    }
+    return status;
+}
+
+static tc_status tci_mpi_exchange(void *state, const void *mine, void *all, int64_t bytes,
+                                  int64_t limit_ms, const char *what, char *why)
+{
+    tci_mpi_state *s = state;
+    const tci_mpi_handle byte = tci_mpi.named[TCI_MPI_BYTE];
+    tci_mpi_request r = {NULL, NULL};
+    tc_status status = tci_mpi_judge(tci_mpi.Iallgather(mine, (int)bytes, byte, all, (int)bytes,
+                                                        byte, s->comm, &r.handle), what, why);
+    return status ? status : tci_mpi_until(&r, limit_ms, why);
+}
+
+/* ---- communicators ---- */
+
+/* Takes over `comm`, which is freed on failure. */
+static tci_mpi_state *tci_mpi_state_of(tci_mpi_handle comm, int64_t timeout_ms)
+{
+    tci_mpi_state *s = tci_heap_get(sizeof(*s));
+    if (!s) {
+        tci_mpi.Comm_free(&comm);
+        return NULL;
+    }
+    *s = (tci_mpi_state){.comm = comm, .timeout_ms = timeout_ms};
+    tci_mpi.Comm_set_errhandler(comm, tci_mpi.named[TCI_MPI_ERRORS_RETURN]);
+    tci_mpi.Comm_rank(comm, &s->rank);
+    tci_mpi.Comm_size(comm, &s->size);
+    pthread_mutex_lock(&tci_mpi_lock);
+    tci_mpi.users++;
+    pthread_mutex_unlock(&tci_mpi_lock);
+    return s;
+}
+
+static tc_status tci_mpi_split(void *state, int color, int key, void **out, int *rank, int *size,
+                               char *why)
+{
+    tci_mpi_state *s = state, *made;
+    tci_mpi_handle comm = NULL;
+    tc_status status = tci_mpi_judge(
+        tci_mpi.Comm_split(s->comm, color < 0 ? -32766 : color, key, &comm), "MPI_Comm_split", why);
+    *out = NULL;
+    if (status || color < 0) {
+        return status;
+    }
+    made = tci_mpi_state_of(comm, s->timeout_ms);
+    if (!made) {
+        snprintf(why, TC_COMM_WHY, "out of memory");
+        return TC_ERR_COMM;
+    }
+    *out = made;
+    *rank = made->rank;
+    *size = made->size;
+    return TC_OK;
+}
+
+static void tci_mpi_abort(void *state, const char *why)
+{
+    tci_mpi_state *s = state;
+    (void)why;
+    s->timeout_ms = 0; /* requests stay: MPI has no way to take collectives back */
+}
+
+/* The last communicator of an MPI that was initialized here ends it. */
+static void tci_mpi_free(void *state)
+{
+    tci_mpi_state *s = state;
+    int over = 0;
+    tci_mpi.Finalized(&over);
+    pthread_mutex_lock(&tci_mpi_lock);
+    bool last = --tci_mpi.users == 0 && tci_mpi.is_ours;
+    pthread_mutex_unlock(&tci_mpi_lock);
+    if (!over && s->timeout_ms > 0) {
+        tci_mpi.Comm_free(&s->comm);
+        if (last) {
+            tci_mpi.Finalize();
+        }
+    }
+    tci_heap_free(s);
+}
+
+static const tc_comm_engine tci_mpi_engine = {"mpi", NULL, tci_mpi_start, tci_mpi_wait,
+                                              tci_mpi_exchange, tci_mpi_split, tci_mpi_abort,
+                                              tci_mpi_free, NULL, NULL, NULL};
+
+static tc_status tci_mpi_make(tci_mpi_handle of, const tc_comm_options *options, tc_comm **out,
+                              char *why)
+{
+    tci_mpi_handle comm = NULL;
+    int64_t limit = options && options->timeout_ms > 0 ? options->timeout_ms : TCI_COMM_TIMEOUT_MS;
+    tc_status status = tci_mpi_judge(tci_mpi.Comm_dup(of, &comm), "MPI_Comm_dup", why);
+    if (status) {
+        return status;
+    }
+    tci_mpi_state *s = tci_mpi_state_of(comm, limit);
+    status = s ? tc_comm_of_engine(&tci_mpi_engine, s, s->rank, s->size, options, out)
+               : TC_ERR_MEMORY;
+    if (status && s) {
+        tci_mpi_free(s);
+    }
+    if (status) {
+        snprintf(why, TC_COMM_WHY, "out of memory");
+    }
+    return status;
+}
+
+static bool tci_mpi_is_up(char *why)
+{
+    int up = 0, over = 0;
+    tci_mpi.Initialized(&up);
+    tci_mpi.Finalized(&over);
+    if (over) {
+        snprintf(why, TC_COMM_WHY, "MPI was finalized, and cannot be initialized again");
+    } else if (!up) {
+        snprintf(why, TC_COMM_WHY, "MPI is not initialized: expected MPI_Init_thread before");
+    }
+    return up && !over;
+}
+
+TCI_FN tc_status tci_mpi_world(const tc_comm_options *options, tc_comm **out, char *why)
+{
+    int up = 0, given = 0;
+    if (!tci_mpi_open(why)) {
+        return TC_ERR_COMM;
+    }
+    tci_mpi.Initialized(&up);
+    if (!up) {
+        tc_status status = tci_mpi_judge(tci_mpi.Init_thread(NULL, NULL, 3, &given),
+                                         "MPI_Init_thread", why);
+        if (status) {
+            return status;
+        }
+        tci_mpi.is_ours = true;
+    }
+    return tci_mpi_is_up(why) ? tci_mpi_make(tci_mpi.named[TCI_MPI_WORLD], options, out, why)
+                              : TC_ERR_COMM;
+}
+
+TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *options,
+                                tc_comm **out)
+{
+    char why[TC_COMM_WHY] = "";
+    tci_mpi_handle comm = NULL;
+    if (!mpi_comm || !out) {
+        return TC_ERR_ARGUMENT;
+    }
+    *out = NULL;
+    tc_status status = TC_ERR_COMM;
+    if (tci_mpi_open(why) && tci_mpi_is_up(why)) {
+        memcpy(&comm, mpi_comm, tci_mpi.kind == TCI_MPI_MPICH ? sizeof(int) : sizeof(comm));
+        status = tci_mpi_make(comm, options, out, why);
+    }
+    tci_comm_tell(status ? why : "");
+    return status;
+}
+/* ---- src/comm/nccl.c ---- */
+/* comm/nccl.c - collectives of GPUs through NCCL.
+ *
+ * In: operations on device memory. Out: NCCL's calls on a stream of the communicator.
+ *
+ * A start has that stream wait for what the device's own queue was given so far; a wait has the
+ * queue wait for the operation. So kernels between the two run beside it, and no host thread waits
+ * until the end of a run (finish). There the host looks whether the stream is done, whether NCCL or
+ * a rank failed, and whether the time is over; then the communicator is aborted, so that the stream
+ * ends.
+ *
+ * Where a program is recorded, an operation is captured from the stream, and a node of the
+ * program's graph; what waits for it is an empty node.
+ *
+ * Sends and receives that follow one another are one group, as each alone would wait for the other
+ * side. The base communicator carries what the host exchanges. */
+/* ---- src/comm/nccl.h ---- */
+/* comm/nccl.h - NCCL as a table of functions, opened at run time. Values: nccl.h of 2.28. */
+#ifndef TCI_COMM_NCCL_H
+#define TCI_COMM_NCCL_H
+
+
+typedef struct tci_nccl_id { char bytes[128]; } tci_nccl_id; /* ncclUniqueId, passed by value */
+
+/* X(field, symbol, arguments) */
+#define TCI_NCCL_ROWS(X)                                                                           \
+    X(get_id, "ncclGetUniqueId", (tci_nccl_id *))                                                  \
+    X(init, "ncclCommInitRank", (void **, int, tci_nccl_id, int))                                  \
+    X(destroy, "ncclCommDestroy", (void *))                                                        \
+    X(cancel, "ncclCommAbort", (void *))                                                           \
+    X(async_error, "ncclCommGetAsyncError", (void *, int *))                                       \
+    X(group_start, "ncclGroupStart", (void))                                                       \
+    X(group_end, "ncclGroupEnd", (void))                                                           \
+    X(all_reduce, "ncclAllReduce", (const void *, void *, size_t, int, int, void *, void *))       \
+    X(reduce_scatter, "ncclReduceScatter",                                                         \
+      (const void *, void *, size_t, int, int, void *, void *))                                    \
+    X(all_gather, "ncclAllGather", (const void *, void *, size_t, int, void *, void *))            \
+    X(broadcast, "ncclBroadcast", (const void *, void *, size_t, int, int, void *, void *))        \
+    X(send, "ncclSend", (const void *, size_t, int, int, void *, void *))                          \
+    X(recv, "ncclRecv", (void *, size_t, int, int, void *, void *))
+
+typedef struct tci_nccl_api {
+#define TCI_ROW(field, symbol, arguments) int (*field) arguments;
+    TCI_NCCL_ROWS(TCI_ROW)
+#undef TCI_ROW
+    const char *(*error)(int code);
+    /* of the driver */
+    int (*stream_query)(void *stream);
+    int (*capture_begin)(void *stream, int mode);
+    int (*capture_end)(void *stream, void **graph);
+    int (*graph_add_child)(void **node, void *graph, void *const *after, size_t n, void *child);
+    int (*graph_add_empty)(void **node, void *graph, void *const *after, size_t n);
+    int (*graph_free)(void *graph);
+} tci_nccl_api;
+
+#ifdef TCI_HAS_CUDA
+/* Opens it at the first call. NULL: `why` has the reason (TC_COMM_WHY bytes). */
+TCI_FN const tci_nccl_api *tci_nccl_open(char *why);
+/* For tests: what tci_nccl_open gives from now on. */
+TCI_FN void tci_nccl_use(const tci_nccl_api *api);
+#endif
+
+#endif
+
+/* ---- src/comm/nccl.c, continued ---- */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+
+#ifdef TCI_HAS_CUDA
+
+enum {
+    TCI_NCCL_PAIRS = 32,
+    TCI_NCCL_BYTE = 1,
+    TCI_CU_NOT_READY = 600,
+    TCI_CU_CAPTURE_RELAXED = 2
+};
+
+/* A captured operation, which its node in a recorded graph was made of; newest first. */
+typedef struct tci_nccl_child {
+    struct tci_nccl_child *next;
+    void *graph;
+} tci_nccl_child;
+
+typedef struct tci_nccl {
+    const tci_nccl_api *api;
+    void *comm;
+    bool is_ours;                /* else the user's */
+    tc_comm *base;               /* counted */
+    tci_cuda_device *device;
+    void *stream, *before, *after; /* after: what was started last */
+    int64_t timeout_ms;
+    const tc_comm_job *pairs[TCI_NCCL_PAIRS]; /* started, not given to NCCL yet */
+    int n_pairs;
+    bool aborted;
+    tci_nccl_child *children;
+} tci_nccl;
+
+static tci_mutex tci_nccl_lock = TCI_MUTEX_INIT;
+static tci_nccl_api tci_nccl_table;
+static const tci_nccl_api *tci_nccl_found;
+
+/* ---- the library ---- */
+
+TCI_FN void tci_nccl_use(const tci_nccl_api *api)
+{
+    pthread_mutex_lock(&tci_nccl_lock);
+    tci_nccl_found = api;
+    pthread_mutex_unlock(&tci_nccl_lock);
+}
+
+static bool tci_nccl_load_driver(void *driver)
+{
+    const struct {
+        void *at;
+        const char *symbol;
+    } rows[] = {{&tci_nccl_table.stream_query, "cuStreamQuery"},
+                {&tci_nccl_table.capture_begin, "cuStreamBeginCapture_v2"},
+                {&tci_nccl_table.capture_end, "cuStreamEndCapture"},
+                {&tci_nccl_table.graph_add_child, "cuGraphAddChildGraphNode"},
+                {&tci_nccl_table.graph_add_empty, "cuGraphAddEmptyNode"},
+                {&tci_nccl_table.graph_free, "cuGraphDestroy"}};
+    bool whole = true;
+    for (size_t i = 0; i < TCI_COUNT(rows); i++) {
+        void *symbol = tci_os_dlsym(driver, rows[i].symbol);
+        memcpy(rows[i].at, &symbol, sizeof(symbol));
+        whole = whole && symbol;
+    }
+    return whole;
+}
+
+static bool tci_nccl_load(char *why)
+{
+    char reason[256] = "";
+    void *library = tci_os_dlopen("libnccl.so.2", reason);
+    void *driver = library ? tci_os_dlopen("libcuda.so.1", reason) : NULL;
+    if (!driver) {
+        snprintf(why, TC_COMM_WHY, "NCCL cannot be opened: %.200s", reason);
+        return false;
+    }
+    bool whole = true;
+#define TCI_ROW(field, symbol, arguments)                                                          \
+    *(void **)&tci_nccl_table.field = tci_os_dlsym(library, symbol);                               \
+    whole = whole && tci_nccl_table.field;
+    TCI_NCCL_ROWS(TCI_ROW)
+#undef TCI_ROW
+    *(void **)&tci_nccl_table.error = tci_os_dlsym(library, "ncclGetErrorString");
+    whole = whole && tci_nccl_table.error && tci_nccl_load_driver(driver);
+    if (!whole) {
+        snprintf(why, TC_COMM_WHY, "libnccl.so.2 lacks functions of NCCL 2.7");
+    }
+    return whole;
+}
+
+TCI_FN const tci_nccl_api *tci_nccl_open(char *why)
+{
+    pthread_mutex_lock(&tci_nccl_lock);
+    if (!tci_nccl_found && tci_nccl_load(why)) {
+        tci_nccl_found = &tci_nccl_table;
+    }
+    const tci_nccl_api *api = tci_nccl_found;
+    pthread_mutex_unlock(&tci_nccl_lock);
+    return api;
+}
+
+static tc_status tci_nccl_check(const tci_nccl *s, int code, const char *what, char *why)
+{
+    if (code) {
+        snprintf(why, TC_COMM_WHY, "%s: %.150s", what, s->api->error(code));
+    }
+    return code ? TC_ERR_COMM : TC_OK;
+}
+
+static tc_status tci_nccl_device(tc_status status, char *why)
+{
+    if (status) {
+        snprintf(why, TC_COMM_WHY, "the GPU failed: %.150s", tci_cuda_last_error(NULL));
+    }
+    return status ? TC_ERR_COMM : TC_OK;
+}
+
+/* ---- operations ---- */
+
+static int tci_nccl_dtype(tc_dtype t)
+{
+    switch (t) {
+    case TC_I8: return 0;
+    case TC_BOOL:
+    case TC_U8: return TCI_NCCL_BYTE;
+    case TC_I32: return 2;
+    case TC_U32: return 3;
+    case TC_I64: return 4;
+    case TC_U64: return 5;
+    case TC_F16: return 6;
+    case TC_F32: return 7;
+    case TC_F64: return 8;
+    case TC_BF16: return 9;
+    default: return -1; /* 16-bit integers */
+    }
+}
+
+static int tci_nccl_op(tc_comm_how how)
+{
+    return how == TC_COMM_SUM ? 0 : how == TC_COMM_MAX ? 2 : 3;
+}
+
+/* Each part to its rank. */
+static int tci_nccl_parts(const tci_nccl *s, const tc_comm_job *j)
+{
+    size_t part = (size_t)(j->n * tc_dtype_size(j->dtype) / s->base->size);
+    int code = s->api->group_start();
+    for (int r = 0; r < s->base->size && !code; r++) {
+        code = s->api->send((const char *)j->in + (size_t)r * part, part, TCI_NCCL_BYTE, r, s->comm,
+                            s->stream);
+        code = code ? code : s->api->recv((char *)j->out + (size_t)r * part, part, TCI_NCCL_BYTE, r,
+                                          s->comm, s->stream);
+    }
+    int end = s->api->group_end();
+    return code ? code : end;
+}
+
+static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *j)
+{
+    static const uint8_t one = 1;
+    const tc_backend_queues *q = j->device->queues;
+    const int t = tci_nccl_dtype(j->dtype), op = tci_nccl_op(j->how);
+    const size_t n = (size_t)j->n, bytes = n * (size_t)tc_dtype_size(j->dtype);
+    switch (j->verb) {
+    case TC_COMM_ALL_REDUCE:
+        return s->api->all_reduce(j->in, j->out, n, t, op, s->comm, s->stream);
+    case TC_COMM_REDUCE_SCATTER:
+        return s->api->reduce_scatter(j->in, j->out, n / (size_t)s->base->size, t, op, s->comm,
+                                      s->stream);
+    case TC_COMM_ALL_GATHER:
+        return s->api->all_gather(j->in, j->out, bytes, TCI_NCCL_BYTE, s->comm, s->stream);
+    case TC_COMM_BROADCAST:
+        return s->api->broadcast(j->in, j->out, bytes, TCI_NCCL_BYTE, j->peer, s->comm, s->stream);
+    case TC_COMM_ALL_TO_ALL: return tci_nccl_parts(s, j);
+    case TC_COMM_SEND:
+        q->copy(j->device->user, s->stream, j->out, j->in, (int64_t)bytes);
+        return s->api->send(j->in, bytes, TCI_NCCL_BYTE, j->peer, s->comm, s->stream);
+    case TC_COMM_RECV:
+        return s->api->recv(j->out, bytes, TCI_NCCL_BYTE, j->peer, s->comm, s->stream);
+    case TC_COMM_BARRIER:
+    case TC_COMM_VERB_COUNT: break;
+    }
+    q->copy(j->device->user, s->stream, j->out, &one, 1); /* of a barrier: true */
+    return s->api->all_reduce(j->out, j->out, 1, TCI_NCCL_BYTE, 2, s->comm, s->stream);
+}
+
+/* Kernels before it come first. */
+static tc_status tci_nccl_behind(const tci_nccl *s, const tc_comm_job *j, char *why)
+{
+    const tc_backend_queues *q = j->device->queues;
+    tc_status status = q->event_record(j->device->user, NULL, s->before);
+    status = status ? status : q->event_wait(j->device->user, s->stream, s->before);
+    return tci_nccl_device(status, why);
+}
+
+static tc_status tci_nccl_give_pairs(tci_nccl *s, char *why)
+{
+    if (!s->n_pairs) {
+        return TC_OK;
+    }
+    int code = s->api->group_start();
+    for (int i = 0; i < s->n_pairs && !code; i++) {
+        code = tci_nccl_call(s, s->pairs[i]);
+    }
+    int end = s->api->group_end();
+    s->n_pairs = 0;
+    return tci_nccl_check(s, code ? code : end, "ncclSend and ncclRecv", why);
+}
+
+static tc_status tci_nccl_begin(tci_nccl *s, tc_comm_job *job, char *why)
+{
+    bool pair = tci_comm_verb_is_pair(job->verb);
+    tc_status status = TC_OK;
+    if (tci_comm_verb_reduces(job->verb) && tci_nccl_dtype(job->dtype) < 0) {
+        snprintf(why, TC_COMM_WHY, "NCCL has no %s, expected another dtype (tc_cast)",
+                 tc_dtype_name(job->dtype));
+        return TC_ERR_COMM;
+    }
+    if (!pair || s->n_pairs == TCI_NCCL_PAIRS) {
+        status = tci_nccl_give_pairs(s, why);
+    }
+    status = status ? status : tci_nccl_behind(s, job, why);
+    if (!status && pair) {
+        s->pairs[s->n_pairs++] = job;
+    } else if (!status) {
+        status = tci_nccl_check(s, tci_nccl_call(s, job), "NCCL refused the operation", why);
+    }
+    return status;
+}
+
+/* The context of the GPU is the thread's meanwhile. */
+static tc_status tci_nccl_start(void *state, tc_comm_job *job, char *why)
+{
+    tci_nccl *s = state;
+    tci_cuda_stay in = tci_cuda_enter(s->device);
+    tc_status status = in.status ? tci_nccl_device(in.status, why) : tci_nccl_begin(s, job, why);
+    tci_cuda_leave(&in, TC_OK);
+    return status;
+}
+
+static tc_status tci_nccl_wait(void *state, tc_comm_job *job, char *why)
+{
+    tci_nccl *s = state;
+    const tc_backend_queues *q = job->device->queues;
+    tci_cuda_stay in = tci_cuda_enter(s->device);
+    tc_status status = in.status ? tci_nccl_device(in.status, why) : tci_nccl_give_pairs(s, why);
+    tci_cuda_leave(&in, TC_OK);
+    if (!status) {
+        status = q->event_record(job->device->user, s->stream, s->after);
+        status = status ? status : q->event_wait(job->device->user, NULL, s->after);
+        status = tci_nccl_device(status, why);
+    }
+    return status;
+}
+
+/* The operation as a graph of its own. */
+static tc_status tci_nccl_capture(tci_nccl *s, const tc_comm_job *j, void **graph)
+{
+    int code = s->api->capture_begin(s->stream, TCI_CU_CAPTURE_RELAXED);
+    if (code) {
+        return tci_cuda_check(code, "cuStreamBeginCapture");
+    }
+    int refused = tci_nccl_call(s, j);
+    code = s->api->capture_end(s->stream, graph);
+    return refused ? tci_cuda_say("NCCL refused to be captured", s->api->error(refused))
+                   : tci_cuda_check(code, "cuStreamEndCapture");
+}
+
+static tc_status tci_nccl_add_child(tci_nccl *s, const tc_comm_job *j, void *graph,
+                                    void *const *after, size_t n_after, void **node)
+{
+    tci_nccl_child *child = tci_heap_get(sizeof(*child));
+    if (!child) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_nccl_capture(s, j, &child->graph);
+    if (!status) {
+        status = tci_cuda_check(s->api->graph_add_child(node, graph, after, n_after, child->graph),
+                                "cuGraphAddChildGraphNode");
+    }
+    if (!child->graph) {
+        tci_heap_free(child);
+        return status;
+    }
+    child->next = s->children;
+    s->children = child;
+    return status;
+}
+
+/* A member of tc_comm_engine; the context is the thread's. */
+static tc_status tci_nccl_node(void *state, tc_comm_job *job, void *graph, void *const *after,
+                               size_t n_after, void **node)
+{
+    tci_nccl *s = state;
+    return job ? tci_nccl_add_child(s, job, graph, after, n_after, node)
+               : tci_cuda_check(s->api->graph_add_empty(node, graph, after, n_after),
+                                "cuGraphAddEmptyNode");
+}
+
+/* One look at the device's own queue, which waits for all that was started. TC_OK with *done
+ * false: it goes on. */
+static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
+{
+    const tc_comm_engine *base = s->base->engine;
+    int code = 0, query = s->api->stream_query(s->device->stream);
+    *done = query == 0;
+    if (query != 0 && query != TCI_CU_NOT_READY) {
+        snprintf(why, TC_COMM_WHY, "the GPU failed: driver error %d", query);
+        return TC_ERR_COMM;
+    }
+    tc_status status = tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
+    bool failed = !status && code != 0 && code != 7; /* ncclInProgress */
+    status = failed ? tci_nccl_check(s, code, "NCCL failed", why) : status;
+    if (!status && !*done && base->look) {
+        status = base->look(s->base->state, why);
+    }
+    return status;
+}
+
+static tc_status tci_nccl_finish(void *state, char *why)
+{
+    tci_nccl *s = state;
+    const int64_t begin = tci_os_now_ns();
+    bool done = false;
+    tci_cuda_stay in = tci_cuda_enter(s->device);
+    tc_status status = tci_nccl_device(in.status, why);
+    for (int looks = 0; !done && !status; looks++) {
+        status = tci_nccl_look(s, &done, why);
+        if (!status && !done && tci_os_now_ns() - begin > s->timeout_ms * 1000000) {
+            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (NCCL does not "
+                     "tell which)", (long long)s->timeout_ms);
+            status = TC_ERR_COMM;
+        }
+        if (!done && looks > 2000) {
+            struct timespec t = {0, 20000};
+            nanosleep(&t, NULL);
+        }
+    }
+    tci_cuda_leave(&in, TC_OK);
+    return status;
+}
+
+static tc_status tci_nccl_exchange(void *state, const void *mine, void *all, int64_t bytes,
+                                   int64_t limit_ms, const char *what, char *why)
+{
+    tci_nccl *s = state;
+    return s->base->engine->exchange(s->base->state, mine, all, bytes, limit_ms, what, why);
+}
+
+/* Kernels of NCCL that wait for a rank end, and so does the stream. */
+static void tci_nccl_abort(void *state, const char *why)
+{
+    tci_nccl *s = state;
+    tci_comm_fail(s->base, why);
+    tci_cuda_stay in = tci_cuda_enter(s->device);
+    if (!in.status && s->is_ours && !s->aborted) {
+        s->api->cancel(s->comm);
+    }
+    s->aborted = true;
+    s->n_pairs = 0;
+    tci_cuda_leave(&in, TC_OK);
+}
+
+static void tci_nccl_free(void *state)
+{
+    tci_nccl *s = state;
+    const tc_backend_queues *q = tci_cuda_queues();
+    tci_cuda_stay in = tci_cuda_enter(s->device);
+    while (s->children) { /* graphs before the communicator that they are of */
+        tci_nccl_child *next = s->children->next;
+        if (!in.status) {
+            s->api->graph_free(s->children->graph);
+        }
+        tci_heap_free(s->children);
+        s->children = next;
+    }
+    if (!in.status && s->comm && s->is_ours && !s->aborted) {
+        s->api->destroy(s->comm);
+    }
+    tci_cuda_leave(&in, TC_OK);
+    if (s->before) {
+        q->event_free(s->device, s->before);
+    }
+    if (s->after) {
+        q->event_free(s->device, s->after);
+    }
+    if (s->stream) {
+        q->free(s->device, s->stream);
+    }
+    tci_comm_release(s->base);
+    tci_heap_free(s);
+}
+
+static const tc_comm_engine tci_nccl_engine = {
+    "nccl", "cuda", tci_nccl_start, tci_nccl_wait, tci_nccl_exchange,
+    NULL, tci_nccl_abort, tci_nccl_free, tci_nccl_finish, tci_nccl_node, NULL};
+
+/* ---- communicators ---- */
+
+/* NCCL's communicator of the ranks of base. Rank 0 chooses the id. */
+static tc_status tci_nccl_init(tci_nccl *s, char *why)
+{
+    tci_nccl_id mine = {{0}};
+    tc_comm *base = s->base;
+    tci_nccl_id *all = tci_heap_get(sizeof(*all) * (size_t)base->size);
+    tc_status status = all ? TC_OK : TC_ERR_MEMORY;
+    if (!status && base->rank == 0) {
+        status = tci_nccl_check(s, s->api->get_id(&mine), "ncclGetUniqueId", why);
+    }
+    status = status ? status
+                    : tci_nccl_exchange(s, &mine, all, sizeof(mine), base->options.timeout_ms,
+                                        "tc_comm_nccl", why);
+    status = status ? status
+                    : tci_nccl_check(s, s->api->init(&s->comm, base->size, all[0], base->rank),
+                                     "ncclCommInitRank", why);
+    tci_heap_free(all);
+    return status;
+}
+
+static tc_status tci_nccl_open_device(tci_nccl *s, int device, char *why)
+{
+    tc_backend_target target;
+    const tc_backend_queues *q = tci_cuda_queues();
+    s->device = tci_cuda_get(device);
+    tc_status status = s->device ? tci_cuda_target(s->device, 0, &target) : TC_ERR_BACKEND;
+    status = status ? status : q->make(s->device, &s->stream);
+    status = status ? status : q->event_make(s->device, &s->before);
+    status = status ? status : q->event_make(s->device, &s->after);
+    return tci_nccl_device(status, why);
+}
+
+static tc_status tci_nccl_set_up(tci_nccl *s, void *comm, int device, char *why)
+{
+    tc_status status = tci_nccl_open_device(s, device, why);
+    if (status) {
+        return status;
+    }
+    tci_cuda_stay in = tci_cuda_enter(s->device);
+    s->is_ours = !comm;
+    s->comm = comm;
+    status = comm ? TC_OK : tci_nccl_init(s, why);
+    tci_cuda_leave(&in, TC_OK);
+    return status;
+}
+
+static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
+                               const tc_comm_options *options, tc_comm **out, char *why)
+{
+    const tci_nccl_api *api = tci_nccl_open(why);
+    tci_nccl *s = api ? tci_heap_get(sizeof(*s)) : NULL;
+    if (!s) {
+        return api ? TC_ERR_MEMORY : TC_ERR_COMM;
+    }
+    *s = (tci_nccl){.api = api, .base = tci_comm_retain(base->number), .timeout_ms =
+                    options && options->timeout_ms > 0 ? options->timeout_ms : TCI_COMM_TIMEOUT_MS};
+    tc_status status = tci_nccl_set_up(s, comm, device, why);
+    if (!status) {
+        status = tc_comm_of_engine(&tci_nccl_engine, s, base->rank, base->size, options, out);
+    }
+    if (status) {
+        tci_nccl_free(s);
+    }
+    return status;
+}
+#endif
+
+TC_API tc_status tc_comm_of_nccl(void *nccl_comm, tc_comm *base, int device,
+                                 const tc_comm_options *options, tc_comm **out)
+{
+    char why[512] = "";
+    tc_comm *own = tci_comm_of(base);
+    if (!out || !own) {
+        return !out ? TC_ERR_ARGUMENT : TC_ERR_HANDLE;
+    }
+    *out = NULL;
+#ifdef TCI_HAS_CUDA
+    tc_status status = tci_comm_claim(own, why);
+    if (!status) {
+        status = tci_nccl_make(own, nccl_comm, device, options, out, why);
+        tci_comm_unclaim(own);
+    }
+#else
+    (void)nccl_comm, (void)device, (void)options;
+    tc_status status = TC_ERR_UNSUPPORTED;
+    snprintf(why, sizeof(why), "NCCL needs TC_CUDA, which is not defined");
+#endif
+    tci_comm_tell(status ? why : "");
+    return status;
+}
+
+TC_API tc_status tc_comm_nccl(tc_comm *base, int device, const tc_comm_options *options,
+                              tc_comm **out)
+{
+    return tc_comm_of_nccl(NULL, base, device, options, out);
+}
+/* ---- src/comm/environment.c ---- */
+/* comm/environment.c - tc_comm_from_env: the launcher's group, and the engine that fits it. */
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TCI_COMM_JOIN_MS = 60000 };
+
+static tc_status tci_environment_shm(const tci_launch_group *g, const tc_comm_options *o,
+                                     tc_comm **out, char *why)
+{
+    const int64_t limit = o && o->timeout_ms > 0 ? o->timeout_ms : TCI_COMM_TIMEOUT_MS;
+    const tci_shm_group group = {g->group, g->rank, g->size,
+                                 TCI_MIN(limit, (int64_t)TCI_COMM_JOIN_MS), limit};
+    if (!g->is_local) {
+        snprintf(why, TC_COMM_WHY, "%d ranks, of which %d are on this host: shared memory is for "
+                 "one host, expected mpirun with MPI for several", g->size, g->local_size);
+        return TC_ERR_COMM;
+    }
+    tci_shm *s = tci_shm_join(&group, why);
+    if (!s) {
+        return TC_ERR_COMM;
+    }
+    const tc_comm_engine *engine = tci_shm_engine(g->size);
+    tc_status status = tc_comm_of_engine(engine, s, g->rank, g->size, o, out);
+    if (status) {
+        engine->free(s);
+    }
+    return status;
+}
+
+TC_API tc_status tc_comm_from_env_with(const tc_comm_options *options, tc_comm **out)
+{
+    char why[TC_COMM_WHY] = "";
+    tci_launch_group g;
+    const char *wanted = tci_env_get(TCI_ENV_COMM);
+    tc_status status = TC_ERR_ARGUMENT;
+    if (!out) {
+        return status;
+    }
+    *out = NULL;
+    if (!tci_launch_read(&g, why)) {
+        tci_comm_tell(why);
+        return status;
+    }
+    bool tries_mpi = wanted ? !strcmp(wanted, "mpi") : g.is_mpi && g.size > 1;
+    status = TC_ERR_COMM;
+    if (tries_mpi) {
+        status = tci_mpi_world(options, out, why);
+    }
+    if (status && (wanted ? !strcmp(wanted, "shm") : g.is_local || !tries_mpi)) {
+        status = tci_environment_shm(&g, options, out, why);
+    } else if (status && !tries_mpi) {
+        snprintf(why, sizeof(why), "TC_COMM is '%.60s', expected shm or mpi", wanted);
+    }
+    tci_comm_tell(status ? why : "");
+    return status;
+}
+
+TC_API tc_status tc_comm_from_env(tc_comm **out)
+{
+    return tc_comm_from_env_with(NULL, out);
+}
+/* ---- src/comm/grads.c ---- */
+/* comm/grads.c - gradients in buckets, and optimizers of which each rank has a part.
+ *
+ * In: gradients of one graph. Out: the same over all ranks, as ordinary nodes: a bucket is a CAT of
+ * flat gradients, one collective, and slices of its result, which are views.
+ *
+ * Buckets hold gradients that are ready one after the other: they are in the order of the longest
+ * way from a leaf to each, which in a backward pass grows from the last layer to the first. The
+ * collectives are made in that order, and plan/step_order.c schedules the steps between them by the
+ * deadlines that follow. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+
+enum { TCI_GRADS_BYTES = 25 << 20 };
+
+typedef struct tci_grads {
+    tc_comm *comm;
+    tc_site here;
+    const tc_tensor *grads;    /* or new values of shards */
+    tc_tensor *out;
+    int n, ranks;
+    int64_t most;              /* bytes of a bucket */
+    bool sum;
+    int32_t *order;            /* by readiness */
+    tc_tensor *parts;          /* of the bucket being made */
+} tci_grads;
+
+/* ---- readiness ---- */
+
+/* Per gradient the longest way from a leaf. False: out of memory. */
+static bool tci_grads_depths(const tci_grads *b, int32_t *depths)
+{
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        tci_scratch_free(&s);
+        return false;
+    }
+    tci_node **roots = TCI_NEW_ARRAY(&s, tci_node *, b->n);
+    for (int i = 0; i < b->n; i++) {
+        roots[i] = tci_handle_node(b->grads[i]);
+    }
+    tci_node_list list = tci_graph_sort(&s, roots, b->n);
+    tci_table depth = tci_table_in(&s, sizeof(int32_t));
+    for (int i = 0; i < list.n; i++) {
+        int32_t d = 0;
+        for (int k = 0; k < list.items[i]->n_in; k++) {
+            d = TCI_MAX(d, *(int32_t *)tci_table_at(&depth, list.items[i]->in[k]) + 1);
+        }
+        *(int32_t *)tci_table_at(&depth, list.items[i]) = d;
+    }
+    for (int i = 0; i < b->n; i++) {
+        depths[i] = *(int32_t *)tci_table_at(&depth, roots[i]);
+    }
+    tci_scratch_free(&s);
+    return true;
+}
+
+/* Insertion sort, stable: of equal ones the last parameter first, as backward passes go. */
+static bool tci_grads_sort(tci_grads *b)
+{
+    int32_t *depths = tci_heap_get(sizeof(*depths) * (size_t)b->n);
+    bool known = depths && tci_grads_depths(b, depths);
+    for (int i = 0; i < b->n && known; i++) {
+        int32_t which = b->n - 1 - i;
+        int at = i;
+        for (; at > 0 && depths[b->order[at - 1]] > depths[which]; at--) {
+            b->order[at] = b->order[at - 1];
+        }
+        b->order[at] = which;
+    }
+    tci_heap_free(depths);
+    return known;
+}
+
+/* ---- a call ---- */
+
+/* The status of the first that failed; it is put into out[0], for tc_error. */
+static tc_status tci_grads_judge(tc_tensor *out, int n)
+{
+    char text[8];
+    for (int i = 0; i < n; i++) {
+        tc_status status = tci_handle_error(out[i], text, sizeof(text));
+        if (status) {
+            out[0] = out[i];
+            return status;
+        }
+    }
+    return TC_OK;
+}
+
+static tc_status tci_grads_begin(tci_grads *b, tc_comm *comm, const tc_tensor *grads, int n,
+                                 const tc_buckets *o, tc_tensor *out, tc_site here)
+{
+    char text[8];
+    *b = (tci_grads){.comm = comm, .here = here, .grads = grads, .out = out, .n = n,
+                     .ranks = tc_comm_size(comm), .sum = o && o->sum,
+                     .most = o && o->bytes > 0 ? o->bytes : TCI_GRADS_BYTES};
+    if (!grads || !out || n < 1 || b->ranks < 1) {
+        return b->ranks < 1 ? TC_ERR_HANDLE : TC_ERR_ARGUMENT;
+    }
+    for (int i = 0; i < n; i++) {
+        tc_status status = tci_handle_error(grads[i], text, sizeof(text));
+        if (status || !tci_dtype_is_float(tc_dtype_of(grads[i]))) {
+            out[0] = grads[i];
+            return status ? status : TC_ERR_DTYPE;
+        }
+    }
+    b->order = tci_heap_get(sizeof(*b->order) * (size_t)n);
+    b->parts = tci_heap_get(sizeof(*b->parts) * (size_t)n);
+    return b->order && b->parts && tci_grads_sort(b) ? TC_OK : TC_ERR_MEMORY;
+}
+
+static void tci_grads_end(tci_grads *b)
+{
+    tci_heap_free(b->order);
+    tci_heap_free(b->parts);
+}
+
+static int64_t tci_grads_count(tc_tensor x)
+{
+    return tc_nbytes(x) / tc_dtype_size(tc_dtype_of(x));
+}
+
+/* Elements of one rank's part. */
+static int64_t tci_grads_part(const tci_grads *b, tc_tensor x)
+{
+    return (tci_grads_count(x) + b->ranks - 1) / b->ranks;
+}
+
+/* One bucket from place `begin` on: where it ends. */
+static int tci_grads_bucket(const tci_grads *b, int begin)
+{
+    int64_t bytes = 0;
+    int end = begin;
+    while (end < b->n && (end == begin || (bytes < b->most &&
+                                           tc_dtype_of(b->grads[b->order[end]]) ==
+                                               tc_dtype_of(b->grads[b->order[begin]])))) {
+        bytes += tc_nbytes(b->grads[b->order[end]]);
+        end++;
+    }
+    return end;
+}
+
+static tc_tensor tci_grads_flat(const tci_grads *b, tc_tensor x)
+{
+    const int64_t n = tci_grads_count(x);
+    return tc_reshape_at(x, 1, &n, b->here);
+}
+
+static tc_tensor tci_grads_like(const tci_grads *b, tc_tensor flat, tc_tensor like)
+{
+    int64_t sizes[64];
+    int rank = tc_rank(like);
+    for (int d = 0; d < rank && d < 64; d++) {
+        sizes[d] = tc_size(like, d);
+    }
+    return tc_reshape_at(flat, rank, sizes, b->here);
+}
+
+static tc_tensor tci_grads_joined(const tci_grads *b, int n, int axis)
+{
+    return n == 1 ? b->parts[0] : tc_cat_at((tc_tensors){b->parts, n}, axis, b->here);
+}
+
+/* ---- all_reduce ---- */
+
+static void tci_grads_reduce(tci_grads *b, int begin, int end)
+{
+    int64_t at = 0;
+    for (int i = begin; i < end; i++) {
+        tc_tensor g = b->grads[b->order[i]];
+        b->parts[i - begin] = end - begin > 1 ? tci_grads_flat(b, g) : g;
+    }
+    tc_tensor all = tc_comm_all_reduce_at(b->comm, tci_grads_joined(b, end - begin, 0),
+                                          b->sum ? TC_COMM_SUM : TC_COMM_MEAN, b->here);
+    for (int i = begin; i < end; i++) {
+        tc_tensor g = b->grads[b->order[i]];
+        int64_t n = tci_grads_count(g);
+        b->out[b->order[i]] =
+            end - begin == 1
+                ? all
+                : tci_grads_like(b, tc_slice_at(all, 0, at, at + n, 1, b->here), g);
+        at += n;
+    }
+}
+
+TC_API tc_status tc_all_reduce_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
+                                        const tc_buckets *buckets, tc_tensor *out, tc_site here)
+{
+    tci_grads b;
+    tc_status status = tci_grads_begin(&b, comm, grads, n, buckets, out, here);
+    for (int begin = 0, end; begin < n && !status; begin = end) {
+        end = tci_grads_bucket(&b, begin);
+        tci_grads_reduce(&b, begin, end);
+    }
+    tci_grads_end(&b);
+    return status ? status : tci_grads_judge(out, n);
+}
+
+/* ---- parts of ranks ---- */
+
+/* [ranks, part] of x, filled up with zeros. */
+static tc_tensor tci_grads_parted(const tci_grads *b, tc_tensor x)
+{
+    const int64_t sizes[2] = {b->ranks, tci_grads_part(b, x)};
+    const int64_t more = sizes[0] * sizes[1] - tci_grads_count(x);
+    tc_tensor flat = tci_grads_flat(b, x);
+    if (more) {
+        flat = tc_pad_at(flat, 0, 0, more, TC_ARG(0), b->here);
+    }
+    return tc_reshape_at(flat, 2, sizes, b->here);
+}
+
+TC_API tc_status tc_zero_shards_at(tc_comm *comm, const tc_tensor *params, int n, tc_tensor *shards,
+                                   tc_site here)
+{
+    tci_grads b;
+    tc_status status = tci_grads_begin(&b, comm, params, n, NULL, shards, here);
+    for (int i = 0; i < n && !status; i++) {
+        int64_t part = tci_grads_part(&b, params[i]), rank = tc_comm_rank(comm);
+        tc_tensor own = tc_slice_at(tci_grads_parted(&b, params[i]), 0, rank, rank + 1, 1, here);
+        shards[i] = tc_param_from_at(tc_reshape_at(own, 1, &part, here), here);
+        status = tci_grads_judge(&shards[i], 1);
+    }
+    tci_grads_end(&b);
+    return status;
+}
+
+static void tci_grads_scatter(tci_grads *b, int begin, int end)
+{
+    int64_t at = 0;
+    for (int i = begin; i < end; i++) {
+        b->parts[i - begin] = tci_grads_parted(b, b->grads[b->order[i]]);
+    }
+    tc_tensor own = tc_comm_reduce_scatter_at(b->comm, tci_grads_joined(b, end - begin, 1), 0,
+                                              b->sum ? TC_COMM_SUM : TC_COMM_MEAN, b->here);
+    for (int i = begin; i < end; i++) {
+        int64_t part = tci_grads_part(b, b->grads[b->order[i]]);
+        tc_tensor mine = tc_slice_at(own, 1, at, at + part, 1, b->here);
+        b->out[b->order[i]] = tc_reshape_at(mine, 1, &part, b->here);
+        at += part;
+    }
+}
+
+TC_API tc_status tc_zero_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
+                                  const tc_buckets *buckets, tc_tensor *shard_grads, tc_site here)
+{
+    tci_grads b;
+    tc_status status = tci_grads_begin(&b, comm, grads, n, buckets, shard_grads, here);
+    for (int begin = 0, end; begin < n && !status; begin = end) {
+        end = tci_grads_bucket(&b, begin);
+        tci_grads_scatter(&b, begin, end);
+    }
+    tci_grads_end(&b);
+    return status ? status : tci_grads_judge(shard_grads, n);
+}
+
+/* What the effects assign to a parameter. TC_NONE: nothing. */
+static tc_tensor tci_grads_assigned(tc_tensor param, const tc_tensor *effects, int n, tc_site here)
+{
+    const tci_node *p = tci_handle_node(param);
+    for (int i = 0; p && i < n; i++) {
+        const tci_node *e = tci_handle_node(effects[i]);
+        if (e && e->op == TCI_OP_ASSIGN && e->in[0]->storage == p->storage) {
+            return tci_handle_make(tci_ctx_of(param.ctx), e->in[1], here);
+        }
+    }
+    return TC_NONE;
+}
+
+/* New values of shards to whole parameters: the effects of bucket [begin, end). */
+static void tci_grads_gather(tci_grads *b, const tc_tensor *params, int begin, int end)
+{
+    int64_t at = 0;
+    for (int i = begin; i < end; i++) {
+        const int64_t sizes[2] = {1, tci_grads_count(b->grads[b->order[i]])};
+        b->parts[i - begin] = tc_reshape_at(b->grads[b->order[i]], 2, sizes, b->here);
+    }
+    tc_tensor all = tc_comm_all_gather_at(b->comm, tci_grads_joined(b, end - begin, 1), 0, b->here);
+    for (int i = begin; i < end; i++) {
+        tc_tensor param = params[b->order[i]];
+        int64_t part = tci_grads_part(b, param);
+        tc_tensor own = tc_slice_at(all, 1, at, at + part, 1, b->here);
+        tc_tensor flat = tc_slice_at(tci_grads_flat(b, own), 0, 0, tci_grads_count(param), 1,
+                                     b->here);
+        b->out[b->order[i]] = tc_assign_at(param, tci_grads_like(b, flat, param), b->here);
+        at += part;
+    }
+}
+
+TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, const tc_tensor *shards,
+                                    int n, const tc_buckets *buckets, tc_tensor *effects,
+                                    int *n_effects, tc_site here)
+{
+    tci_grads b;
+    if (!params || !shards || !effects || !n_effects || n < 1) {
+        return TC_ERR_ARGUMENT;
+    }
+    tc_tensor *values = tci_heap_get(sizeof(*values) * (size_t)n);
+    tc_status status = values ? TC_OK : TC_ERR_MEMORY;
+    for (int i = 0; i < n && !status; i++) {
+        values[i] = tci_grads_assigned(shards[i], effects, *n_effects, here);
+        status = tci_is_none(values[i]) ? TC_ERR_ARGUMENT : TC_OK;
+    }
+    if (!status) {
+        status = tci_grads_begin(&b, comm, values, n, buckets, effects + *n_effects, here);
+        for (int begin = 0, end; begin < n && !status; begin = end) {
+            end = tci_grads_bucket(&b, begin);
+            tci_grads_gather(&b, params, begin, end);
+        }
+        tci_grads_end(&b);
+        status = status ? status : tci_grads_judge(effects + *n_effects, n);
+        *n_effects += status ? 0 : n;
+    }
+    tci_heap_free(values);
+    return status;
+}
+
+/* ---- src/base/unprotect.h ---- */
+/* base/unprotect.h - closes what base/protect.h opened: the user's options and warnings
+ * are back. */
+
+#if defined(__clang__)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute pop
+#endif
+#pragma float_control(pop)
+#pragma clang diagnostic pop
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#pragma GCC diagnostic pop
+#endif
+#endif

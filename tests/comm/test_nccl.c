@@ -1,0 +1,316 @@
+/* tests/comm/test_nccl.c - NCCL: on GPUs, where there are two, everything that the other engines
+ * do; and on a driver and an NCCL that only count, which stream waits for what. */
+#ifndef __clang__
+#pragma GCC optimize("O0") /* the whole library is in this file */
+#endif
+#define TC_CUDA
+#define TCI_KEEP_OPTIMIZE
+#define TC_IMPLEMENTATION
+#include "tc_comm.h"
+
+#include "tc_test.h"
+
+#include "../cuda/fake_driver.h"
+#include "ranks.h"
+#include "verbs.h"
+
+/* ---- two GPUs ---- */
+
+enum { NO_GPUS = 77 };
+
+/* Before anything else looks for GPUs. */
+static void see_one_gpu(int rank)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", rank);
+    setenv("CUDA_VISIBLE_DEVICES", text, 1);
+    setenv("NCCL_NVLS_ENABLE", "0", 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    verbs_backend = "cuda";
+}
+
+static void on_gpus(tc_comm *base)
+{
+    tc_comm *comm = NULL;
+    void *memory = NULL;
+    int rank = tc_comm_rank(base);
+    see_one_gpu(rank);
+    if (tc_cuda_alloc_on(0, 64, &memory) != TC_OK) {
+        _exit(NO_GPUS);
+    }
+    tc_cuda_free(memory);
+    const tc_comm_options o = {.timeout_ms = 20000};
+    if (tc_comm_nccl(base, 0, &o, &comm)) {
+        printf("rank %d: %s\n", rank, tc_comm_error(NULL));
+        _exit(strstr(tc_comm_error(NULL), "cannot be opened") ? NO_GPUS : 3);
+    }
+    verbs_check(comm);
+    tc_ctx *ctx = verbs_begin(true); /* in the order of ranks */
+    float in[1] = {rank ? 1e8f : 1.0f}, out[1];
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1);
+    CHECK_EQ_INT(verbs_run(tc_comm_all_reduce(comm, x, TC_COMM_SUM), TC_BUFS(TC_BUF(in, 1)),
+                           TC_BUFS(TC_BUF(out, 1))), TC_OK);
+    CHECK(out[0] == 1.0f + 1e8f);
+    /* a program of the GPU with a communicator of the host's memory */
+    CHECK_EQ_INT(verbs_run(tc_comm_all_reduce(base, x, TC_COMM_SUM), TC_BUFS(TC_BUF(in, 1)),
+                           TC_BUFS(TC_BUF(out, 1))), TC_OK);
+    CHECK(out[0] == 1.0f + 1e8f);
+    tc_ctx_free(ctx);
+    tc_comm_free(comm);
+}
+
+/* Rank 1 dies: rank 0 is told, and its GPU works on. */
+static void on_gpus_until(tc_comm *base)
+{
+    tc_comm *comm = NULL;
+    int rank = tc_comm_rank(base);
+    see_one_gpu(rank);
+    const tc_comm_options o = {.timeout_ms = 3000};
+    if (tc_comm_nccl(base, 0, &o, &comm)) {
+        _exit(NO_GPUS);
+    }
+    tc_ctx *ctx = verbs_begin(false);
+    float in[4] = {1, 2, 3, 4}, out[4];
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4);
+    tc_program *f = NULL;
+    CHECK_EQ_INT(tc_compile(tc_comm_all_reduce(comm, x, TC_COMM_SUM), &f), TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 4)), TC_BUFS(TC_BUF(out, 4))), TC_OK);
+    if (rank == 1) {
+        raise(SIGKILL);
+    }
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 4)), TC_BUFS(TC_BUF(out, 4))), TC_ERR_COMM);
+    printf("told: %s\n", tc_error(f));
+    CHECK(strstr(tc_error(f), "rank 1") != NULL);
+    CHECK_EQ_INT(verbs_run(tc_mul(x, 2), TC_BUFS(TC_BUF(in, 4)), TC_BUFS(TC_BUF(out, 4))), TC_OK);
+    CHECK(out[3] == 8);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_comm_free(comm);
+}
+
+static void ranks_of_gpus(ranks_function f, bool first_only)
+{
+    int state[2] = {0};
+    pid_t pids[2] = {ranks_start(0, 2, 20000, f), ranks_start(1, 2, 20000, f)};
+    for (int r = 0; r < 2; r++) {
+        waitpid(pids[r], &state[r], 0);
+    }
+    for (int r = 0; r < 2; r++) {
+        if (WIFEXITED(state[r]) && WEXITSTATUS(state[r]) == NO_GPUS) {
+            SKIP("there are no two GPUs with NCCL");
+        }
+    }
+    for (int r = 0; r < (first_only ? 1 : 2); r++) {
+        CHECK(WIFEXITED(state[r]) && WEXITSTATUS(state[r]) == 0);
+    }
+}
+
+TEST(each_collective_of_two_gpus) { ranks_of_gpus(on_gpus, false); }
+TEST(a_killed_rank_of_two_gpus_is_told) { ranks_of_gpus(on_gpus_until, true); }
+
+/* ---- an NCCL that only counts ---- */
+
+static char counted[256]; /* a letter for each call */
+static void *counted_stream;
+static int counted_fails, counted_busy, counted_aborts, counted_ends;
+
+static int count(char what, void *stream)
+{
+    size_t n = strlen(counted);
+    counted[n] = what;
+    counted[n + 1] = 0;
+    counted_stream = stream ? stream : counted_stream;
+    return counted_fails;
+}
+
+static int count_id(tci_nccl_id *id) { return id->bytes[0] = 7, 0; }
+static int count_init(void **c, int n, tci_nccl_id id, int rank)
+{
+    *c = &counted;
+    return n == 1 && rank == 0 && id.bytes[0] == 7 ? 0 : 4;
+}
+static int count_destroy(void *c) { return counted_ends++, c != (void *)&counted; }
+static int count_abort(void *c) { return counted_aborts++, c != (void *)&counted; }
+static int count_async(void *c, int *code) { return *code = 0, c != (void *)&counted; }
+static int count_begin(void) { return count('(', NULL); }
+static int count_end(void) { return count(')', NULL); }
+static int count_reduce(const void *in, void *out, size_t n, int t, int op, void *c, void *stream)
+{
+    memmove(out, in, n * (t == 7 ? 4 : 1));
+    return op > 3 || c != (void *)&counted ? 4 : count('r', stream);
+}
+static int count_gather(const void *in, void *out, size_t n, int t, void *c, void *stream)
+{
+    memcpy(out, in, n);
+    return t != 1 || c != (void *)&counted ? 4 : count('g', stream);
+}
+static int count_cast(const void *in, void *out, size_t n, int t, int root, void *c, void *stream)
+{
+    memcpy(out, in, n);
+    return t != 1 || root || c != (void *)&counted ? 4 : count('b', stream);
+}
+static int count_send(const void *in, size_t n, int t, int to, void *c, void *stream)
+{
+    (void)in, (void)n, (void)to;
+    return t != 1 || c != (void *)&counted ? 4 : count('s', stream);
+}
+static int count_recv(void *out, size_t n, int t, int from, void *c, void *stream)
+{
+    memset(out, 0, n);
+    (void)from;
+    return t != 1 || c != (void *)&counted ? 4 : count('v', stream);
+}
+static const char *count_error(int code) { return code ? "a counted failure" : ""; }
+static int count_query(void *stream) { return stream && counted_busy ? 600 : 0; }
+static int counted_graph, counted_after, counted_frees;
+static int count_capture(void *stream, int mode) { return mode != 2 || count('[', stream); }
+static int count_captured(void *stream, void **graph)
+{
+    *graph = &counted_graph;
+    return count(']', stream);
+}
+static int count_child(void **node, void *graph, void *const *after, size_t n, void *child)
+{
+    *node = (char *)graph + n + 1;
+    counted_after = (int)n;
+    return child != &counted_graph || (n && !after[0]) || count('c', NULL);
+}
+static int count_empty(void **node, void *graph, void *const *after, size_t n)
+{
+    *node = (char *)graph + 50;
+    counted_after = (int)n;
+    return (n && !after[0]) || count('e', NULL);
+}
+static int count_free(void *graph) { return counted_frees++, graph != &counted_graph; }
+
+static const tci_nccl_api counting = {count_id, count_init, count_destroy, count_abort, count_async,
+                                      count_begin, count_end, count_reduce, count_reduce,
+                                      count_gather, count_cast, count_send, count_recv, count_error,
+                                      count_query, count_capture, count_captured, count_child,
+                                      count_empty, count_free};
+
+static tc_comm *counting_comm(int64_t timeout_ms)
+{
+    tc_comm *base = NULL, *comm = NULL;
+    const tc_comm_options o = {.timeout_ms = timeout_ms};
+    fake_install();
+    tci_nccl_use(&counting);
+    counted[0] = 0;
+    counted_fails = counted_busy = counted_aborts = counted_ends = 0;
+    CHECK_EQ_INT(tc_comm_from_env(&base), TC_OK);
+    CHECK_EQ_INT(tc_comm_nccl(base, 0, &o, &comm), TC_OK);
+    tc_comm_free(base);
+    REQUIRE(comm != NULL);
+    return comm;
+}
+
+static tc_comm_job job_of(tc_comm_verb verb, float *in, float *out)
+{
+    static tc_backend device = {.name = "cuda"};
+    device.queues = tci_cuda_queues();
+    return (tc_comm_job){.verb = verb, .dtype = TC_F32, .n = 4, .in = in, .out = out, .peer = 0,
+                         .device = &device, .name = tci_comm_verb_name((int)verb)};
+}
+
+TEST(a_start_waits_for_kernels_before_it_and_a_wait_for_the_operation)
+{
+    tc_comm *comm = counting_comm(1000);
+    char why[TC_COMM_WHY] = "";
+    float in[4] = {1, 2, 3, 4}, out[4] = {0};
+    tc_comm_job job = job_of(TC_COMM_ALL_REDUCE, in, out);
+    int at = fake_n_log;
+    CHECK_EQ_INT(comm->engine->start(comm->state, &job, why), TC_OK);
+    CHECK(out[3] == 4 && !strcmp(counted, "r"));
+    CHECK(FAKE_LOG(at).what == 'r' && FAKE_LOG(at + 1).what == 'w');
+    CHECK(FAKE_LOG(at).stream != counted_stream && FAKE_LOG(at + 1).stream == counted_stream);
+    CHECK(FAKE_LOG(at).event == FAKE_LOG(at + 1).event);
+    at = fake_n_log;
+    CHECK_EQ_INT(comm->engine->wait(comm->state, &job, why), TC_OK);
+    CHECK(FAKE_LOG(at).what == 'r' && FAKE_LOG(at + 1).what == 'w');
+    CHECK(FAKE_LOG(at).stream == counted_stream && FAKE_LOG(at + 1).stream != counted_stream);
+    CHECK_EQ_INT(comm->engine->finish(comm->state, why), TC_OK);
+    tc_comm_free(comm);
+    CHECK_EQ_INT(counted_ends, 1);
+}
+
+TEST(sends_and_receives_are_one_group)
+{
+    tc_comm *comm = counting_comm(1000);
+    char why[TC_COMM_WHY] = "";
+    float in[4] = {1, 2, 3, 4}, out[4], got[4];
+    tc_comm_job send = job_of(TC_COMM_SEND, in, out), recv = job_of(TC_COMM_RECV, in, got);
+    tc_comm_job all = job_of(TC_COMM_ALL_GATHER, in, out), parts = job_of(TC_COMM_ALL_TO_ALL, in,
+                                                                          out);
+    CHECK_EQ_INT(comm->engine->start(comm->state, &send, why), TC_OK);
+    CHECK_EQ_INT(comm->engine->start(comm->state, &recv, why), TC_OK);
+    CHECK(!strcmp(counted, ""));
+    CHECK_EQ_INT(comm->engine->wait(comm->state, &send, why), TC_OK);
+    CHECK(!strcmp(counted, "(sv)"));
+    CHECK_EQ_INT(comm->engine->start(comm->state, &send, why), TC_OK);
+    CHECK_EQ_INT(comm->engine->start(comm->state, &all, why), TC_OK);
+    CHECK_EQ_INT(comm->engine->start(comm->state, &parts, why), TC_OK);
+    CHECK(!strcmp(counted, "(sv)(s)g(sv)"));
+    tc_comm_free(comm);
+}
+
+static tc_status comm_node(void *comm, tc_comm_job *job, void *graph, void *const *after, size_t n,
+                           void **node)
+{
+    return comm || job || graph || after || n || node ? TC_OK : TC_ERR_INTERNAL;
+}
+
+TEST(recorded_operations_are_nodes_one_after_the_other)
+{
+    tc_comm *comm = counting_comm(1000);
+    float in[4] = {1, 2, 3, 4}, out[4];
+    char graph[64];
+    void *node[3] = {NULL};
+    tc_comm_job job = job_of(TC_COMM_ALL_REDUCE, in, out);
+    counted_frees = 0;
+    CHECK_EQ_INT(comm->engine->node(comm->state, &job, graph, NULL, 0, &node[0]), TC_OK);
+    CHECK_EQ_INT(counted_after, 0);
+    CHECK_EQ_INT(comm->engine->node(comm->state, NULL, graph, node, 1, &node[1]), TC_OK);
+    CHECK_EQ_INT(counted_after, 1);
+    CHECK(!strcmp(counted, "[r]ce"));
+    tc_comm_free(comm);
+    CHECK_EQ_INT(counted_frees, 1);
+
+    static const int32_t first[] = {0}; /* launch 2 already comes after 0 */
+    tc_launch launches[5] = {{.n_buffers = 0}};
+    launches[0].node = launches[1].node = launches[2].node = launches[4].node = comm_node;
+    launches[0].job = launches[2].job = launches[4].job = &job;
+    launches[2].after = first;
+    launches[2].n_after = 1;
+    tci_scratch s;
+    tci_scratch_init(&s);
+    tci_collectives_chain(&s, launches, 5);
+    CHECK(launches[0].n_after == 0 && launches[1].n_after == 0 && launches[3].n_after == 0);
+    CHECK(launches[2].n_after == 1 && launches[2].after[0] == 0);
+    CHECK(launches[4].n_after == 1 && launches[4].after[0] == 2);
+    tci_scratch_free(&s);
+}
+
+TEST(an_operation_that_fails_or_takes_too_long_aborts)
+{
+    tc_comm *comm = counting_comm(50);
+    char why[TC_COMM_WHY] = "";
+    float in[4] = {1, 2, 3, 4}, out[4];
+    tc_comm_job job = job_of(TC_COMM_ALL_REDUCE, in, out);
+    counted_fails = 3;
+    CHECK_EQ_INT(comm->engine->start(comm->state, &job, why), TC_ERR_COMM);
+    CHECK(strstr(why, "a counted failure") != NULL);
+    counted_fails = 0;
+    counted_busy = 1;
+    CHECK_EQ_INT(comm->engine->start(comm->state, &job, why), TC_OK);
+    CHECK_EQ_INT(comm->engine->finish(comm->state, why), TC_ERR_COMM);
+    CHECK(strstr(why, "within 50 ms") != NULL);
+    job.dtype = TC_I16;
+    CHECK_EQ_INT(comm->engine->start(comm->state, &job, why), TC_ERR_COMM);
+    CHECK(strstr(why, "i16") != NULL);
+    tc_comm_abort(comm);
+    CHECK_EQ_INT(counted_aborts, 1);
+    tc_comm_free(comm);
+    CHECK_EQ_INT(counted_ends, 0);
+}
+
+TEST_MAIN
