@@ -125,8 +125,9 @@ typedef struct tc_comm_job {
 } tc_comm_job;
 
 /* An engine carries operations out. Calls on one state come from one thread at a time, those of a
- * run in the order of its program, which is the same on all ranks. `why` has room for TC_COMM_WHY bytes:
- * which rank, if it is known, and what was wrong; tc adds operation, file and line. */
+ * run in the order of its program, which is the same on all ranks. `why` has room for
+ * TC_COMM_WHY bytes: which rank, if it is known, and what was wrong; tc adds operation, file and
+ * line. */
 enum { TC_COMM_WHY = 256 };
 typedef struct tc_comm_engine {
     const char *name;
