@@ -87,7 +87,7 @@ $(SHIPPED): build/headers.stamp
 check-headers: $(AMALGAMATE) ## fails when a shipped header is not what the rooms give
 	@$(AMALGAMATE) --check
 
-readme: build/readme ## the generated parts of README.md and the manual: op table, variables
+readme: build/readme ## the generated parts of README.md and docs/: op table, variables
 	@build/readme
 
 build/readme: tools/readme.c

@@ -1,10 +1,9 @@
-/* tools/readme.c - writes the generated parts of README.md, docs/ and src/api/manual.h.
+/* tools/readme.c - writes the generated parts of README.md, src/ROOMS.md and docs/.
  *
  *     readme            from the project's root: rewrites them
  *     readme --check    writes nothing; fails when one of them is not what the sources give
  *
- * In the manual it is the list of variables in section 16. In README.md and docs/NAME.md a part
- * stands between the lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
+ * A part stands between the lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
  *   ops          the public calls of src/api/ops.gen.h (which comes from the rows of
  *                src/ops/table.h): a table for each section; and those of src/api/ops.h: prototypes
  *                with the comments above them
@@ -630,58 +629,6 @@ static text make_document(const char *path, const text *old)
     return made;
 }
 
-/* ---- the manual ---- */
-
-enum { WIDTH = 100, TEXT_AT = 21 }; /* columns; where the second one of the list begins */
-
-/* A line of the list, broken between words where it is too long. */
-static void add_variable(text *t, const row *r)
-{
-    char line[256];
-    int at = snprintf(line, sizeof(line), " *   %-*.*s ", TEXT_AT - 6, (int)r->fields[1].n,
-                      r->fields[1].at);
-    add(t, line);
-    const char *word = r->fields[2].at, *end = word + r->fields[2].n;
-    while (word < end) {
-        const char *stop = word;
-        while (stop < end && *stop != ' ') {
-            stop++;
-        }
-        int n = (int)(stop - word);
-        if (at + n > WIDTH) {
-            at = snprintf(line, sizeof(line), "\n *%*s", TEXT_AT - 2, "") - 1;
-            add(t, line);
-        }
-        add_n(t, word, (size_t)n);
-        at += n + 1;
-        word = stop + 1;
-        add(t, word < end && at < WIDTH ? " " : "");
-    }
-    add(t, "\n");
-}
-
-static text make_manual(const text *old)
-{
-    static const char env[] = "src/base/env.h", path[] = "src/api/manual.h";
-    const char *head = strstr(old->at, " * 16 ENVIRONMENT");
-    const char *end = strstr(old->at, " * In a setuid");
-    const char *begin = head ? strstr(head, " *\n") : NULL;
-    if (!begin || !end || begin > end) {
-        fail(path, "no list of variables in section 16");
-    }
-    text t = read_rows(env), made = {0};
-    row r;
-    add_n(&made, old->at, (size_t)(begin + 3 - old->at));
-    for (const char *at = next_row(find_macro(&t, env, "TCI_ENV_ROWS"), &r); at;
-         at = next_row(at, &r)) {
-        add_variable(&made, &r);
-    }
-    add(&made, " *\n");
-    add(&made, end);
-    free(t.at);
-    return made;
-}
-
 /* Writes or compares a file whose text should be `made`. False: it differs, or differed. */
 static bool settle(const char *path, text *old, text *made, bool checking)
 {
@@ -712,9 +659,7 @@ static bool settle_document(const char *path, bool checking)
 int main(int argc, char **argv)
 {
     bool checking = argc > 1 && !strcmp(argv[1], "--check");
-    text manual = read_file("src/api/manual.h"), new_manual = make_manual(&manual);
-    bool same = settle("src/api/manual.h", &manual, &new_manual, checking);
-    same = settle_document("README.md", checking) && same;
+    bool same = settle_document("README.md", checking);
     same = settle_document("src/ROOMS.md", checking) && same;
     DIR *docs = opendir("docs");
     for (struct dirent *entry; docs && (entry = readdir(docs)) != NULL;) {

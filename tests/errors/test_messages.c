@@ -245,7 +245,7 @@ TEST(parameters_tell_why_they_were_not_written)
     tc_ctx_free(ctx);
 }
 
-/* ---- which object tells: the rows of the table in the manual, 12 ---- */
+/* ---- which object tells: the rows of the table in docs/errors.md ---- */
 
 static tc_status fails(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
                        tc_tensor *y)

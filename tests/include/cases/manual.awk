@@ -1,6 +1,6 @@
 # Writes every example of src/api/manual.h to dir: lines that are indented by five columns.
 # N.c is one that compiles: a whole program as it stands, or a function that has a context, x, y,
-# in, out and a program f. Comment lines under a statement that prints say what it prints: N.want
+# in, out and a program f, whose first line is line 1 of app.c. Comment lines under a statement that prints say what it prints: N.want
 # is all of that, and N.main, for what is no whole program, calls the function.
 function flush_comment(text) { sub(/^ *\/\/ /, "", text); return text }
 
@@ -32,7 +32,7 @@ END {
         head = "void example(tc_ctx *ctx, tc_tensor x, tc_tensor y, float *in, float *out," \
                " tc_program *f)"
         if (!whole) {
-            print "#include \"tc.h\"\n" head ";\n" head "\n{" >(file ".c")
+            print "#include \"tc.h\"\n" head ";\n" head "\n{\n#line 1 \"app.c\"" >(file ".c")
         }
         print text[i] >(file ".c")
         if (!whole) {
