@@ -202,7 +202,7 @@ TEST(pieces_print_the_same_interpreted)
 }
 
 /* Programs in docs/: as they stand, with the first program's implementation, which has symbolic
- * sizes. */
+ * sizes. They may include examples/models. */
 TEST(whole_programs_print_what_is_shown)
 {
     static char output[TCT_MAX_OUTPUT];
@@ -219,8 +219,9 @@ TEST(whole_programs_print_what_is_shown)
         REQUIRE(f);
         fputs(b->text, f);
         fclose(f);
-        int code = tct_shell(output, "%s -std=gnu11 -Wall -Wextra -Werror -I%s"
-                                     " %s %s/first.o -o %s/whole -lm -ldl -lpthread 2>&1",
+        int code = tct_shell(output, "%s -std=gnu11 -Wall -Wextra -Werror -I%s -I."
+                                     " -DTC_DYNAMIC_SHAPES= %s %s/first.o -o %s/whole -lm -ldl"
+                                     " -lpthread 2>&1",
                              tct_env("TC_TEST_CC", "cc"), tct_env("TC_TEST_INCLUDE", "."), path,
                              tct_dir, tct_dir);
         CHECK_MSG(code == 0, "%s:%d: %s", b->file, b->line, output);
