@@ -3,7 +3,7 @@
  * In: the user's buffers. Out: dense copies whose sizes are powers of two, and the results cut
  * out of larger ones. Values of padding are zero, so ops that mix elements along a padded axis
  * see zeros there: which axes may be padded is the user's to say (options.fixed_axes).
- * Invariant: a list's buffers lie one after the other, each in whole lines of 64 bytes. */
+ * Invariant: the buffers of a list are adjacent, each padded to whole lines of 64 bytes. */
 #include "bucket.h"
 
 #include <stdio.h>

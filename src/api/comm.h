@@ -74,7 +74,7 @@ TC_API tc_tensor tc_comm_all_reduce_at(tc_comm *comm, tc_tensor x, tc_comm_how h
  * x must have an axis (TC_ERR_AXIS). */
 TC_API tc_tensor tc_comm_all_gather_at(tc_comm *comm, tc_tensor x, int axis, tc_site here);
 #define tc_comm_all_gather(comm, x, axis) tc_comm_all_gather_at((comm), (x), (axis), TC_HERE)
-/* As tc_comm_all_reduce, of which rank r keeps part r of `size` equal parts along the axis.
+/* tc_comm_all_reduce; then rank r keeps part r of `size` equal parts along the axis.
  * TC_ERR_SHAPE: the size of the axis is no multiple of the number of ranks, or a symbol of which
  * that is not known. */
 TC_API tc_tensor tc_comm_reduce_scatter_at(tc_comm *comm, tc_tensor x, int axis, tc_comm_how how,
@@ -93,9 +93,9 @@ TC_API tc_tensor tc_comm_all_to_all_at(tc_comm *comm, tc_tensor x, int cut, int 
  * sends back: the gradient of its tc_comm_recv. */
 TC_API tc_tensor tc_comm_send_at(tc_comm *comm, tc_tensor x, int to, tc_site here);
 #define tc_comm_send(comm, x, to) tc_comm_send_at((comm), (x), (to), TC_HERE)
-/* What rank `from` sends, of the shape and dtype of `like`, whose value has no influence but is
- * computed first. The gradient of `like` is zero, and computing it sends the gradient of the result
- * to rank `from`. */
+/* The value that rank `from` sends, with the shape and dtype of `like`. The value of `like` is
+ * computed first but has no influence. The gradient of `like` is zero, and computing it sends the
+ * gradient of the result to rank `from`. */
 TC_API tc_tensor tc_comm_recv_at(tc_comm *comm, tc_tensor like, int from, tc_site here);
 #define tc_comm_recv(comm, like, from) tc_comm_recv_at((comm), (like), (from), TC_HERE)
 /* x, which can be read when all ranks have computed theirs. */
@@ -124,9 +124,10 @@ typedef struct tc_comm_job {
     void *engine_data;   /* for the engine, NULL at the start */
 } tc_comm_job;
 
-/* What carries operations out. Calls on one state come from one thread at a time; those of a run in
- * the order of its program, which is the same on all ranks. `why` has room for TC_COMM_WHY bytes:
- * which rank, if it is known, and what was wrong; tc adds operation, file and line. */
+/* An engine carries operations out. Calls on one state come from one thread at a time, those of a
+ * run in the order of its program, which is the same on all ranks. `why` has room for
+ * TC_COMM_WHY bytes: which rank, if it is known, and what was wrong; tc adds operation, file and
+ * line. */
 enum { TC_COMM_WHY = 256 };
 typedef struct tc_comm_engine {
     const char *name;

@@ -4,7 +4,7 @@
  * integers. Out: the sizes that its next specialization serves. The one idea: a size that was
  * seen with a second value is likely to take a third. Axes whose sizes were equal each time are
  * one symbol; the guard of the specialization checks that they still are, and where they once
- * were not, the next one has two symbols. What the function's ops allow is not asked but tried:
+ * were not, the next one has two symbols. Ranges are found by trying, not by asking ops:
  * the widest range first, then without 0, then without 1 (which broadcasts), then smaller ranges
  * (whose products fit in memory), and at last the sizes as they are. */
 #include "generalize.h"

@@ -275,7 +275,7 @@ typedef struct tc_options {
     bool no_disk_cache;
     bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
     bool verify;              /* check every IR after every stage; part of the cache key */
-    int check;                /* TC_CHECK_...; as TC_CHECK. Such programs are not stored on disk */
+    int check;                /* TC_CHECK_...; as TC_CHECK. Not stored on disk */
     /* > 0: the schedules that tc thinks fastest of the kernels that take longest are measured, on
      * memory of their own, for so many milliseconds of a compile at most; what is found is kept
      * with the code. Results are the same. 0: none are */
