@@ -283,7 +283,7 @@ TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **
         const tci_plan_made *made = &p->made[i];
         tci_suspect s = {.group = i, .best = -1};
         bool whole = g->has_repeat || g->has_scatter || g->kernel > 0 || !made->kernel ||
-                     (f->blocks && g->on_unit) || /* attention, which has a form or is none */
+                     g->on_unit || /* attention, which keeps its scores out of memory */
                      tci_pnode_of(f, f->roots[g->roots[0]].node)->once;
         if (whole || tci_price_item(all, made)->settled || !tci_price_is_high(all, p, &s)) {
             continue;
