@@ -397,6 +397,18 @@ TEST(examples_say_how_they_are_built)
     CHECK_MSG(!output[0], "do not say how they are built:\n%s", output);
 }
 
+/* Each example says in its head what it prints, and examples/README.md has a line for it. */
+TEST(examples_say_what_they_print)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int code = tct_shell(output, "for f in examples/[0-9]*.c examples/[0-9]*.cc; do"
+                                 " n=${f##*/};"
+                                 " sed -n '/^#/q; p' $f | grep -qE '(^|[ .])Prints ' &&"
+                                 " grep -qF \"](${n})\" examples/README.md || echo \"$f\"; done");
+    CHECK(code == 0);
+    CHECK_MSG(!output[0], "do not say what they print, or have no line:\n%s", output);
+}
+
 /* bench/README.md has a word for every benchmark. */
 TEST(benchmarks_are_named)
 {
