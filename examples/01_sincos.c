@@ -1,10 +1,8 @@
-/* 01_sincos.c - the smallest whole program: y = sin(cos(x)) over 10,000 floats as ONE kernel that
- * reads memory once and writes it once, instead of two kernels that read and write twice.
- *
- * Build, from the project's root: cc -O2 -I. examples/01_sincos.c -lm -ldl -lpthread
- *
- * 10,000 floats stay in the processor's cache, where the arithmetic is what takes time; the same
- * formula over 16 million floats shows what a trip through memory costs. */
+/* 01_sincos.c - the smallest program: y = sin(cos(x)) as one kernel that reads and writes memory
+ * once, instead of two kernels that do so twice. 10,000 floats stay in the cache, where arithmetic
+ * takes the time; with 16 million floats the trips through memory do.
+ * Prints kernels, bytes and time, fused and op by op, and the largest error, for both sizes.
+ * Build, from the project's root: cc -O2 -I. examples/01_sincos.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 

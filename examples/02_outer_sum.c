@@ -1,8 +1,5 @@
-/* 02_outer_sum.c - the sum of an outer product, as in NumPy
- *     (X[:, :, None] * Y[:, None, :]).sum(axis=(-2, -1))        X, Y: 1024 x 64
- * NumPy makes the 1024 x 64 x 64 product first (16 MiB); tc computes it inside the reduction: one
- * kernel, no intermediate.
- *
+/* 02_outer_sum.c - (X[:, :, None] * Y[:, None, :]).sum(axis=(-2, -1)) in one kernel, without
+ * NumPy's product of 16 MiB. Prints kernels, bytes and time, fused and op by op; error; workspace.
  * Build, from the project's root: cc -O2 -I. examples/02_outer_sum.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

@@ -2,6 +2,8 @@
  * poisoned tensor or a status, the text says what was given, what was expected and where in the
  * user's file, and everything made before stays usable.
  *
+ * Prints each mistake with the text of tc_error, then the run of a program made before them.
+ *
  * Build, from the project's root: cc -O2 -I. examples/06_errors.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

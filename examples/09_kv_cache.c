@@ -1,10 +1,12 @@
 /* 09_kv_cache.c - a decoder's attention, word by word, over a cache of keys and values.
  *
  * The cache is plain memory of the caller. Step n reads the first n rows of it and writes row n
- * straight behind them: an output may lie in the same array as an input as long as the two do not
+ * right after them: an output may be in the same array as an input as long as the two do not
  * overlap, so nothing is copied. How many rows there are is a symbolic size, so all steps are one
  * program. The new word also attends to itself, whose row is joined to the cache by tc_cat, which
  * moves nothing either.
+ *
+ * Prints the time of a word, and the difference from attention over all words at once (none).
  *
  * Build, from the project's root: cc -O2 -I. examples/09_kv_cache.c -lm -ldl -lpthread */
 #define TC_DYNAMIC_SHAPES

@@ -5,6 +5,9 @@
  * thread at a time, so it records here and the threads only run. options.parallel_for hands large
  * kernels to a job system that the host already has; neither changes a bit of a result.
  *
+ * Prints the time of a run with four threads, the number of tasks, and how many results are wrong
+ * (none).
+ *
  * Build, from the project's root: cc -O2 -I. examples/10_threads.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

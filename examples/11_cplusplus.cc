@@ -5,6 +5,8 @@
 //     cc -O2 -I. -c tests/tc_impl.c -o tc.o
 //     c++ -std=c++17 -O2 -I. examples/11_cplusplus.cc tc.o -lm -ldl -lpthread
 //
+// Prints the curve's start, middle and end, the number of kernels and the backend.
+//
 // Handles are small values, so with TC_OPERATORS ordinary operators stand for the calls; what must
 // be freed is held by unique_ptr; lists are written as in C.
 #define TC_OPERATORS // before every include of tc.h that wants them

@@ -6,6 +6,8 @@
  * the end of a run. The rate is an input, so a schedule is a matter of the caller. The network, two
  * hidden layers of tanh, learns a curve.
  *
+ * Prints the mean square error before and after 3,000 steps, and the time of a step.
+ *
  * Build, from the project's root: cc -O2 -I. examples/12_adam.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

@@ -1,7 +1,10 @@
 /* 13_gpu.c - the same program on a GPU: with TC_CUDA the backend "cuda" is there, opened at run
  * time. Nothing of CUDA is needed to build this; where there is no GPU it says so and ends well.
  *
- * Build: cc -O2 -I. examples/13_gpu.c -lm -ldl -lpthread (tc_cuda.h lies beside tc.h)
+ * Prints the time of a step on the GPU and on the processor, and whether results have the same
+ * bits; "skipped" without a GPU.
+ *
+ * Build: cc -O2 -I. examples/13_gpu.c -lm -ldl -lpthread (tc_cuda.h is next to tc.h)
  *
  * Memory of the host is copied up and down by the run; memory of the device (tc_cuda_alloc, or the
  * CUDA runtime's) is used where it is, so that a loop on the device copies nothing. */

@@ -5,6 +5,8 @@
  * folds it into the key, so each step drops other units, and nothing is compiled again. The
  * backward pass draws the mask a second time rather than reading it from memory.
  *
+ * Prints pi by 4 million points, losses of two equal trainings, and that both give the same bits.
+ *
  * Build, from the project's root: cc -O2 -I. examples/14_dropout.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

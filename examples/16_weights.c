@@ -1,10 +1,13 @@
 /* 16_weights.c - weights in a file: trained in one context, used in another.
  *
  * The first half learns y = sin(3 x) with a small network, gives its parameters names and saves
- * them all by one call, beside a note of what they are. The second half knows nothing of that: it
+ * them all by one call, with a note of what they are. The second half knows nothing of that: it
  * asks the file what is in it, borrows the arrays (mapped memory, no copy) and computes with them.
  * Then a network of the same parameters loads them by name to train on, and one of another width
  * is told what does not fit.
+ *
+ * Prints the error after training, the arrays of the file, the text of a load that does not fit,
+ * and the errors with borrowed and loaded weights.
  *
  * Build, from the project's root: cc -O2 -I. examples/16_weights.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION

@@ -10,6 +10,8 @@
  *
  * Data: the fortunes of Debian and others. Debian: apt install fortunes-min fortunes
  *
+ * Prints losses, bits a character before and after, and a text that the network writes.
+ *
  * Build, from the project's root: cc -O2 -I. examples/18_fortunes.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

@@ -1,10 +1,13 @@
 /* 19_gpt2.c - GPT-2: weights from a file, a cache of keys and values, one program for all lengths.
  * Usage: 19_gpt2 [model.safetensors [token ...]]; without a file, random weights of GPT-2-small.
  *
- * The program takes m new tokens behind the n that the cache holds, n and m being symbolic sizes: a
+ * The program takes m new tokens after the n that the cache holds, n and m being symbolic sizes: a
  * prompt is one run with n = 0, each token after it one with m = 1. The new rows of the cache are
- * outputs that lie straight behind the rows that are read, so nothing is copied; the file is mapped
- * memory. Names and shapes are those of the published model. Tokens are numbers here, no text.
+ * outputs that are stored right after the rows that are read, so nothing is copied; the file is
+ * mapped memory. Names and shapes are those of the published model. Tokens are numbers, no text.
+ *
+ * Prints the tokens that follow the prompt, the time of a token, and the difference from a run
+ * without the cache.
  *
  * Build, from the project's root: cc -O2 -I. examples/19_gpt2.c -lm -ldl -lpthread */
 #define TC_DYNAMIC_SHAPES

@@ -9,6 +9,9 @@
  * Data: the network's weights (Silero Team, MIT license) and a sentence of "Sense and Sensibility",
  * read for LibriVox (public domain); see data/LICENSE.txt.
  *
+ * Prints how long the recording took to process, the stretches of speech in seconds, and the
+ * difference from PyTorch.
+ *
  * Build, from the project's root: cc -O2 -I. examples/20_voice.c -lm -ldl -lpthread */
 #define TC_DYNAMIC_SHAPES
 #define TC_IMPLEMENTATION

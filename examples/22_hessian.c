@@ -6,6 +6,9 @@
  * use of H is that product. The function is Rosenbrock's in many dimensions, whose narrow valley
  * stops plain gradient descent; the product is held against differences of gradients first.
  *
+ * Prints the time of a gradient and of a product, their error, and the steps, loss and gradient of
+ * Newton's method.
+ *
  * Build, from the project's root: cc -O2 -I. examples/22_hessian.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

@@ -7,6 +7,9 @@
  * them: lengths, cuts, noise and update are part of it, and it is one run. Checked against the
  * gradient of each example alone; what it costs is timed against the plain gradient of the batch.
  *
+ * Prints the time of the batch's gradient and of all lengths, and the loss before and after private
+ * steps.
+ *
  * Build, from the project's root: cc -O2 -I. examples/23_per_sample.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

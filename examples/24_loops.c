@@ -2,11 +2,13 @@
  * the Mandelbrot set, pendulums.
  * Usage: 24_loops [out]; out.ppm is then the picture.
  *
- * Equalizer: three filters of second order behind each other, over a million samples. A step of
+ * Equalizer: three filters of second order in series, over a million samples. A step of
  * tc_scan takes a sample and gives one; the filters' memory is the carry, six numbers.
  * Mandelbrot: tc_while goes on while any point is inside; how long that is nobody knows before.
  * Pendulums: a thousand of them, by the method of Runge and Kutta; tc_grad goes back through all
  * steps and tells how the place in the end moves with the place in the beginning.
+ *
+ * Prints the time of each loop and its largest error; writes the Mandelbrot set as OUT.ppm.
  *
  * Build, from the project's root: cc -O2 -I. examples/24_loops.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION

@@ -5,10 +5,12 @@
  * A model of characters, as 18_fortunes.c, but one that reads a character after the other: a layer
  * of gated recurrent units. tc_scan goes through a stretch of text, tc_grad back through it. What a
  * unit makes of the character alone is one product for all steps, outside of the loop.
- * Writing is one program too: a tc_scan over the characters that are given, and behind it one whose
+ * Writing is one program too: a tc_scan over the characters that are given, and after it one whose
  * steps each draw a character, which is what the next step reads.
  *
  * Data: the fortunes of Debian and others. Debian: apt install fortunes-min fortunes
+ *
+ * Prints losses, bits a character before and after, and a text that the network writes.
  *
  * Build, from the project's root: cc -O2 -I. examples/26_recurrent.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION

@@ -9,6 +9,9 @@
  * The weights are mapped memory and are not copied. A vector is the mean of the network's last
  * values over the words of a text, of length 1; the product of two says how near they are.
  *
+ * Prints a table of similarities with the nearest sentence of each marked, times, and the largest
+ * difference from the reference.
+ *
  * Build, from the project's root: cc -O2 -I. examples/27_sentences.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

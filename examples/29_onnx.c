@@ -7,6 +7,8 @@
  * tensors of the model, batch size and all; one program then names a file from its first and last
  * 1,024 bytes.
  *
+ * Prints each file with its label and score.
+ *
  * Build, from the project's root: cc -O2 -I. examples/29_onnx.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc_onnx.h"

@@ -6,6 +6,9 @@
  * stance is set to FAIL: a signature that would need a compile is an error that says what
  * differs, not a pause.
  *
+ * Prints the time of a request, the specializations with their runs, and the error of a signature
+ * that was not warmed.
+ *
  * Build, from the project's root: cc -O2 -I. examples/30_server.c -lm -ldl -lpthread */
 #define TC_DYNAMIC_SHAPES /* before every include of tc.h */
 #define TC_IMPLEMENTATION

@@ -1,6 +1,9 @@
 /* 31_later.c - no waiting for a compiler: the interpreter serves the first runs, and native code
  * takes over between two of them. A progress bar goes to stderr.
  *
+ * Prints when the first result came and by which backend, when native code took over, and that the
+ * bits are the same.
+ *
  * Build, from the project's root: cc -O2 -I. examples/31_later.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"

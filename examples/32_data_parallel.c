@@ -9,6 +9,9 @@
  * Ranks start with equal weights (rank 0's) and see different points; the loss that is printed is
  * the mean over all of them. With options.reproducible the weights of any run have the same bits.
  *
+ * Prints (rank 0) the number of ranks, the engine, losses before and after training, and the time
+ * of a step.
+ *
  * Build, from the project's root: cc -O2 -I. examples/32_data_parallel.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc_comm.h"

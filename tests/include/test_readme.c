@@ -202,7 +202,7 @@ TEST(pieces_print_the_same_interpreted)
 }
 
 /* Programs in docs/: as they stand, with the first program's implementation, which has symbolic
- * sizes. */
+ * sizes. They may include examples/models. */
 TEST(whole_programs_print_what_is_shown)
 {
     static char output[TCT_MAX_OUTPUT];
@@ -219,8 +219,9 @@ TEST(whole_programs_print_what_is_shown)
         REQUIRE(f);
         fputs(b->text, f);
         fclose(f);
-        int code = tct_shell(output, "%s -std=gnu11 -Wall -Wextra -Werror -I%s"
-                                     " %s %s/first.o -o %s/whole -lm -ldl -lpthread 2>&1",
+        int code = tct_shell(output, "%s -std=gnu11 -Wall -Wextra -Werror -I%s -I."
+                                     " -DTC_DYNAMIC_SHAPES= %s %s/first.o -o %s/whole -lm -ldl"
+                                     " -lpthread 2>&1",
                              tct_env("TC_TEST_CC", "cc"), tct_env("TC_TEST_INCLUDE", "."), path,
                              tct_dir, tct_dir);
         CHECK_MSG(code == 0, "%s:%d: %s", b->file, b->line, output);
@@ -394,6 +395,18 @@ TEST(examples_say_how_they_are_built)
                                  " grep -q \"c++ .*-I. $f tc.o -lm\" $f || echo \"$f\"; done");
     CHECK(code == 0);
     CHECK_MSG(!output[0], "do not say how they are built:\n%s", output);
+}
+
+/* Each example says in its head what it prints, and examples/README.md has a line for it. */
+TEST(examples_say_what_they_print)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int code = tct_shell(output, "for f in examples/[0-9]*.c examples/[0-9]*.cc; do"
+                                 " n=${f##*/};"
+                                 " sed -n '/^#/q; p' $f | grep -qE '(^|[ .])Prints ' &&"
+                                 " grep -qF \"](${n})\" examples/README.md || echo \"$f\"; done");
+    CHECK(code == 0);
+    CHECK_MSG(!output[0], "do not say what they print, or have no line:\n%s", output);
 }
 
 /* bench/README.md has a word for every benchmark. */
