@@ -30,8 +30,31 @@ typedef struct tci_param_row {
     union { int64_t i; double f; } otherwise; /* the default; of an operand always f */
 } tci_param_row;
 
+/* A member for each row, one byte longer than its parameters are many. */
+#define TCI_MUST(name, kind) +1
+#define TCI_MAY(name, kind, otherwise) +1
+#define TCI_MUST_FIELD(name, kind) +1
+#define TCI_FIELD(name, kind, otherwise) +1
+#define TCI_TYPED +2
+#define TCI_FIELDS(type, params) params
+#define TCI_ON
+#define TCI_STORED(name, at)
+#define TCI_CALL(name, ...) char of_##name[1 __VA_ARGS__];
+#define TCI_CALL_MANY(name, n, ...) char of_##name[1 __VA_ARGS__];
+typedef union tci_param_counts { TCI_CALLS } tci_param_counts;
+#undef TCI_MUST
+#undef TCI_MAY
+#undef TCI_MUST_FIELD
+#undef TCI_FIELD
+#undef TCI_TYPED
+#undef TCI_FIELDS
+#undef TCI_ON
+#undef TCI_STORED
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+
 enum {
-    TCI_PARAMS_MOST = 8, TCI_LISTS_MOST = 2, /* of one call */
+    TCI_PARAMS_MOST = sizeof(tci_param_counts) - 1, TCI_LISTS_MOST = 2, /* of one call */
     TCI_PARAM_ROOM = 32 /* of a parameter's name, with its end */
 };
 
@@ -267,7 +290,7 @@ enum { TCI_CALLS TCI_CALLS_N };
 #undef TCI_CALL
 #undef TCI_CALL_MANY
 #define TCI_CALL(name, ...) case TCI_CALL_AT_##name: tci_named_call_##name(c); break;
-#define TCI_CALL_MANY(name, n, ...) TCI_CALL(name)
+#define TCI_CALL_MANY(name, n, ...) TCI_CALL(name, n)
 static void tci_named_call(const tci_named *c)
 {
     switch (c->row.i) { TCI_CALLS }

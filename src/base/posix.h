@@ -99,6 +99,9 @@ extern pid_t wait4(pid_t pid, int *status, int flags, struct rusage *used);
 #ifndef CLOCK_MONOTONIC
 #define CLOCK_MONOTONIC 1
 #endif
+#ifndef CLOCK_REALTIME
+#define CLOCK_REALTIME 0
+#endif
 #ifndef F_DUPFD_CLOEXEC
 #define F_DUPFD_CLOEXEC 1030
 #endif

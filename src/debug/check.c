@@ -306,8 +306,14 @@ static tc_status tci_checker_in(tci_checked *t, int check)
     if (signal_number) {
         t->found->kind = TC_CHECK_CRASH;
         t->found->step = t->step;
-        snprintf(t->found->what, sizeof(t->found->what), "it ends with signal %d (%s)",
-                 signal_number, strsignal(signal_number));
+        const char *name = signal_number == SIGSEGV   ? ", a bad address"
+                           : signal_number == SIGBUS  ? ", a bad address"
+                           : signal_number == SIGFPE  ? ", a division"
+                           : signal_number == SIGILL  ? ", an instruction that is not there"
+                           : signal_number == SIGABRT ? ", abort"
+                                                      : "";
+        snprintf(t->found->what, sizeof(t->found->what), "it ends with signal %d%s",
+                 signal_number, name);
         return TC_OK;
     }
     tc_status status = tci_checker_launch(t);
