@@ -2,14 +2,18 @@
 # tools/instructions.sh [update] - counts the instructions of the six programs of bench/instructions.c
 # under callgrind and compares them with bench/results/instructions.txt. Run from the project's root
 # (make instructions). Fails where one executes more than 3 % more; update writes what it counts now.
-# Counts depend on compiler and library: others than those of the record are a skip.
+# Counts depend on compiler, library and processor (plans follow its caches and vectors): others than
+# those of the record are a skip.
 set -u
 CC=${CC:-cc}
 record=bench/results/instructions.txt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 command -v valgrind >/dev/null 2>&1 || { echo "instructions: skipped, no valgrind"; exit 0; }
+processor=$(sed -n -e 's/^\(cpu family\|model\|stepping\|cache size\)[[:space:]]*: /\1 /p' /proc/cpuinfo |
+    head -n 4 | tr '\n' ',')
 with="$($CC -dumpfullversion -dumpversion) $($CC -dumpmachine) glibc $(ldd --version 2>/dev/null | sed -n '1s/.* //p')"
+with="$with, $processor $(getconf _NPROCESSORS_ONLN 2>/dev/null) processors"
 if [ "${1:-}" != update ] && ! grep -qxF "# with $with" "$record"; then
     echo "instructions: skipped, the record is $(sed -n 's/^# with //p' "$record"), this is $with"
     exit 0
