@@ -246,7 +246,7 @@ TEST(cut_attention)
     static const attention cases[] = {
         {.name = "long", .heads = 2, .queries = 300, .keys = 300, .mask = CAUSAL, .never = -1e30},
         {.name = "long, -inf", .heads = 1, .queries = 300, .keys = 300, .mask = CAUSAL},
-        {.name = "parts", .heads = 1, .queries = 130, .keys = 1100, .mask = CAUSAL, .never = -1e9},
+        {.name = "parts", .heads = 1, .queries = 400, .keys = 1100, .mask = CAUSAL, .never = -1e9},
         {.name = "all parts", .heads = 1, .queries = 600, .keys = 600, .mask = CAUSAL,
          .never = -1e9},
         {.name = "more queries", .heads = 1, .queries = 200, .keys = 70, .mask = CAUSAL},
@@ -430,7 +430,7 @@ TEST(rows_of_a_product_are_one_kernel)
         CHECK_MSG(!memcmp(want, got, (size_t)bytes), "%s, interpreted: other bits", c.name);
         memset(got, 0, (size_t)bytes);
         int kernels = run_rows(c, "cpu", given, got, &bytes, false);
-        CHECK_MSG(kernels == 1 || !vector_bytes(NULL), "%s: %d kernels", c.name, kernels);
+        CHECK_MSG(kernels == 1 || vector_bytes(NULL) < 32, "%s: %d kernels", c.name, kernels);
         CHECK_MSG(!memcmp(want, got, (size_t)bytes), "%s: other bits", c.name);
         free(given);
         free(want);
