@@ -88,7 +88,7 @@ static tci_node *tci_comm_part(tci_frame *f, tci_node *x, int at, int ranks)
     return tci_words_put(g, &o, tci_build_permute(g, n, n ? n->rank : 0, order));
 }
 
-/* [ranks, .., d, ..] with the parts joined along axis `at` of what is behind the ranks. */
+/* Joins the parts of [ranks, .., d, ..] along axis `at`, counted without the axis of ranks. */
 static tci_node *tci_comm_join(tci_frame *f, tci_node *x, int at)
 {
     tci_graph *g = &f->ctx->graph;

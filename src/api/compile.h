@@ -78,7 +78,7 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 #endif
 
 /* ---- asynchronous compile: programs made under TC_STANCE_LATER ----
- * Such a program is interpreted until one background thread of the process has compiled it, in the
+ * Each is interpreted until one background thread of the process has compiled it, in the
  * order in which programs were asked for; the run after that is native. If the compile fails the
  * interpreter goes on, and the log says so once. The thread has a lower priority, and so have its
  * compilers. A tc_call follows its program. */

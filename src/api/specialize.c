@@ -195,7 +195,7 @@ static int tci_spec_misfits(const tci_spec_call *c, const tci_variant *x, int *i
     return n;
 }
 
-/* What was asked for, and how it differs from the nearest specialization that there is. */
+/* The error: the signature asked for, and how the nearest specialization differs from it. */
 static tc_status tci_spec_frozen(tci_spec_call *c)
 {
     const tci_variant_list *l = tci_variants_kind(&c->fn->variants, &c->sig);
@@ -413,7 +413,7 @@ static bool tci_spec_try_symbolic(tci_spec_call *c)
 }
 
 /* How many of the kind there are of known sizes: native ones, or those that the interpreter serves
- * beyond max_variants, of which *oldest is the first. */
+ * beyond max_variants; *oldest is the first of them. */
 static int tci_spec_count(const tci_variant_list *l, bool beyond, const tci_variant **oldest)
 {
     int n = 0;
@@ -545,7 +545,7 @@ static tc_status tci_spec_find(tci_spec_call *c, tci_variant **x)
     return TCI_LIKELY(*x != NULL) ? TC_OK : tci_spec_miss(c, x);
 }
 
-/* What was dropped is freed if no reader is left and nobody else is at it. */
+/* Frees the dropped specializations if no reader is left and no other thread frees them. */
 static void tci_spec_leave(tc_jit *fn, uint32_t ticket)
 {
     tci_variants_leave(&fn->variants, ticket);

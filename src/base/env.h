@@ -10,9 +10,9 @@
 /* The words that TC_LOG and TC_DUMP take, and "all". */
 #define TCI_ENV_TOPICS "compile,cache,fusion,recompiles,source,kernels"
 #define TCI_ENV_STAGES "graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot,html"
-/* Those that TC_CHECK takes. */
+/* The words that TC_CHECK takes. */
 #define TCI_ENV_CHECKS "bits,nan,inf,crash"
-/* Those of TC_STANCE, in the order of tc_stance. */
+/* The words of TC_STANCE, in the order of tc_stance. */
 #define TCI_ENV_STANCES "compile,fail,interpret,later"
 
 /* X(id, name, doc) */

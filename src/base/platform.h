@@ -16,8 +16,8 @@
 #else
 #define TCI_FN static
 #endif
-/* The same of a function of src/tc_blocks.h that the core never calls: where it is not joined, a
- * static one would be declared and never defined, of which compilers warn. */
+/* TCI_FN for a function of src/tc_blocks.h that the core never calls. Where that file is not
+ * joined, compilers would warn of a static function that is declared and never defined. */
 #if defined(TCI_SEPARATE) || defined(TCI_HAS_BLOCKS)
 #define TCI_BLOCK_FN TCI_FN
 #else

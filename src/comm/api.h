@@ -36,7 +36,7 @@ TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *opt
 /* A communicator of GPUs over NCCL (libnccl.so.2, opened at run time): the ranks of base, which
  * tells them of each other and compares their programs, each with the GPU of that number (as
  * backends "cuda", "cuda:1" .. are numbered; with CUDA_VISIBLE_DEVICES of one GPU, 0). A collective
- * call. Programs for that GPU run its collectives on a stream of their own, beside kernels; the
+ * call. Programs for that GPU run its collectives on a stream of their own, next to kernels; the
  * order of a sum is NCCL's, but under options.reproducible, where tc sums in the order of ranks.
  * base may be freed before. Without TC_CUDA: TC_ERR_UNSUPPORTED. TC_ERR_COMM: no NCCL, no GPU, or
  * it failed. */
