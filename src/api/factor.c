@@ -6,8 +6,9 @@
  * The one idea: rotations make rows orthogonal to each other, two by two (Jacobi, on one side): in
  * a round each row meets one other, and between rounds they change places as players of a
  * tournament do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on
- * halves of all rows. Householder's reflections give triangles; of these the rotations need few
- * sweeps.
+ * halves of all rows. Sweeps end (tc_while) with the first whose rows met nearly orthogonal, since
+ * convergence is quadratic. Householder's reflections give triangles; of these the rotations need
+ * few sweeps (Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
  *
  * Gradients do not go through the rotations. To what these gave a step of Newton's method is added
  * whose value is taken off again: its derivative is that of the factors, and after two such steps
@@ -19,12 +20,20 @@
 #undef TC_HERE
 #define TC_HERE here
 
-enum { TCI_FACTOR_MOST = 256, TCI_FACTOR_SWEEPS = 5 }; /* and one for each doubling of n */
+enum {
+    TCI_FACTOR_MOST = 4096,
+    TCI_FACTOR_SWEEPS = 5,   /* at most; and one for each doubling of n */
+    TCI_FACTOR_WHOLE = 256,  /* rows that are not turned in blocks */
+    TCI_FACTOR_BLOCK = 16
+};
 
 /* What the body of a repetition is to know. */
 typedef struct tci_factor {
     const tci_made *m;
     int64_t length; /* of rows: elements of which products are taken; of columns: all */
+    bool block;     /* what meets are blocks of rows */
+    double small;   /* cosine of rows that another rotation makes orthogonal */
+    tc_tensor done; /* bool [..., 1, 1]: matrices whose rows stay as they are */
 } tci_factor;
 
 /* Whether x is matrices that are small enough; square: of as many rows as columns. */
@@ -114,7 +123,7 @@ static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tenso
     tc_site here = m->here;
     const int64_t rows = tc_size(a, -2), columns = tc_size(a, -1), k = TCI_MIN(rows, columns);
     const int64_t steps = TCI_MIN(rows - 1, columns);
-    tci_factor f = {m, rows};
+    tci_factor f = {.m = m, .length = rows};
     *q = tci_factor_one(m, tc_slice(a, -1, 0, k, 1));
     *r = a;
     if (steps) {
@@ -156,7 +165,23 @@ TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
 
 /* ---- rotations ---- */
 
-/* A round: row i of the first half meets row i of the second. */
+/* Rows a and b [..., half, ...] after a round; axis: that of half. All but the first of a move on
+ * around the two halves. */
+static void tci_factor_move_on(tc_tensor a, tc_tensor b, int axis, tc_tensor next[2], tc_site here)
+{
+    const int64_t half = tc_size(a, axis);
+    next[0] = a;
+    next[1] = b;
+    if (half > 1) {
+        next[0] = tc_cat(TC_TENSORS(tc_slice(a, axis, 0, 1, 1), tc_slice(b, axis, 0, 1, 1),
+                                    tc_slice(a, axis, 1, half - 1, 1)), axis);
+        next[1] = tc_cat(TC_TENSORS(tc_slice(b, axis, 1, TC_END, 1),
+                                    tc_slice(a, axis, -1, TC_END, 1)), axis);
+    }
+}
+
+/* A round: row i of the first half meets row i of the second. carry[2] [..., 1, 1]: the largest
+ * cosine between rows that met. */
 static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_tensor *x,
                                   tc_tensor *next, tc_tensor *y)
 {
@@ -164,49 +189,110 @@ static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_t
     (void)y;
     const tci_factor *f = (const tci_factor *)user;
     tc_site here = f->m->here;
-    const int64_t half = tc_size(carry[0], -2);
     tc_tensor a = tc_slice(carry[0], -1, 0, f->length, 1);
     tc_tensor b = tc_slice(carry[1], -1, 0, f->length, 1);
-    tc_tensor product = tc_sum(tc_mul(a, b), TC_AXES(-1), true), apart = tc_eq(product, 0);
-    tc_tensor more = tc_sub(tc_sum(tc_square(b), TC_AXES(-1), true),
-                            tc_sum(tc_square(a), TC_AXES(-1), true));
-    tc_tensor zeta = tc_div(more, tc_where(apart, 1, tc_mul(product, 2)));
+    tc_tensor product = tc_sum(tc_mul(a, b), TC_AXES(-1), true), still, size, zeta;
+    tc_tensor aa = tc_sum(tc_square(a), TC_AXES(-1), true);
+    tc_tensor bb = tc_sum(tc_square(b), TC_AXES(-1), true);
+    still = tc_logical_or(tc_eq(product, 0), f->done);
+    size = tc_where(still, 1, tc_mul(tc_sqrt(aa), tc_sqrt(bb)));
+    tc_tensor cosine = tc_where(still, 0, tc_div(tc_abs(product), size));
+    next[2] = tc_maximum(carry[2], tc_max(cosine, TC_AXES(-2), true));
+    zeta = tc_div(tc_sub(bb, aa), tc_where(still, 1, tc_mul(product, 2)));
     tc_tensor root = tc_add(tc_abs(zeta), tc_sqrt(tc_add(tc_square(zeta), 1)));
     tc_tensor sign = tc_cast(tc_where(tc_lt(zeta, 0), -1, 1), tc_dtype_of(zeta));
-    tc_tensor tangent = tc_where(apart, 0, tc_div(sign, root));
-    tc_tensor cosine = tc_rsqrt(tc_add(tc_square(tangent), 1)), sine = tc_mul(cosine, tangent);
+    tc_tensor tangent = tc_where(still, 0, tc_div(sign, root));
+    cosine = tc_rsqrt(tc_add(tc_square(tangent), 1));
+    tc_tensor sine = tc_mul(cosine, tangent);
     a = tc_sub(tc_mul(cosine, carry[0]), tc_mul(sine, carry[1]));
     b = tc_add(tc_mul(sine, carry[0]), tc_mul(cosine, carry[1]));
-    next[0] = a;
-    next[1] = b;
-    if (half > 1) { /* all but the first row of a move on around the two halves */
-        next[0] = tc_cat(TC_TENSORS(tc_slice(a, -2, 0, 1, 1), tc_slice(b, -2, 0, 1, 1),
-                                    tc_slice(a, -2, 1, half - 1, 1)), -2);
-        next[1] = tc_cat(TC_TENSORS(tc_slice(b, -2, 1, TC_END, 1), tc_slice(a, -2, -1, TC_END, 1)),
-                         -2);
-    }
+    tci_factor_move_on(a, b, -2, next, here);
     return TC_OK;
 }
 
+static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_t length);
+
+/* A round of blocks [..., half, block, any], each of which meets one other: the eigenvectors of the
+ * Gram matrix of both turn their rows. carry[2] [..., 1, 1, 1] as above. */
+static tc_status tci_factor_block_round(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                        tc_tensor *next, tc_tensor *y)
+{
+    (void)x;
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    const int64_t block = tc_size(carry[0], -2);
+    tc_tensor both = tc_cat(TC_TENSORS(carry[0], carry[1]), -2);
+    tc_tensor gram = tc_matmul(both, tci_factor_turned(both, here));
+    tc_tensor one = tci_factor_one(f->m, gram), square = tc_diagonal(gram, 0, -2, -1);
+    tc_tensor less = tc_where(tc_eq(square, 0), 0, tc_rsqrt(square));
+    tc_tensor cosine = tc_mul(tc_mul(tc_abs(gram), tc_unsqueeze(less, -1)), tc_unsqueeze(less, -2));
+    cosine = tc_where(tc_logical_or(tc_ne(one, 0), f->done), 0, cosine);
+    next[2] = tc_maximum(carry[2], tc_max(cosine, TC_AXES(-3, -2, -1), true));
+    tc_tensor turn = tci_factor_orthogonal(f->m, gram, 2 * block);
+    square = tc_sum(tc_square(turn), TC_AXES(-1), true);
+    turn = tc_where(tc_eq(square, 0), 0, tc_mul(turn, tc_rsqrt(square)));
+    both = tc_matmul(tc_where(f->done, one, turn), both);
+    tci_factor_move_on(tc_slice(both, -2, 0, block, 1), tc_slice(both, -2, block, TC_END, 1), -3,
+                       next, here);
+    return TC_OK;
+}
+
+/* True while rows of a matrix met at more than a small cosine in the last sweep. */
+static tc_status tci_factor_unfinished(void *user, const tc_tensor *carry, tc_tensor *go)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    *go = tc_any(tc_gt(carry[2], f->small), TC_ALL, false);
+    return TC_OK;
+}
+
+/* A sweep: every row or block meets every other, and is where it was in the end. */
+static tc_status tci_factor_sweep(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    tci_factor f = *(const tci_factor *)user;
+    tc_site here = f.m->here;
+    const int64_t half = tc_size(carry[0], f.block ? -3 : -2);
+    tc_tensor last[3];
+    f.done = tc_le(carry[2], f.small);
+    tc_status status = tc_scan(TC_TENSORS(carry[0], carry[1], tc_mul(carry[2], 0)), TC_TENSORS(),
+                               2 * half - 1, false,
+                               f.block ? tci_factor_block_round : tci_factor_round, &f, last,
+                               NULL, 0);
+    next[0] = last[0];
+    next[1] = last[1];
+    next[2] = last[2];
+    return status;
+}
+
 /* Rows [..., n, any] turned among each other until the first `length` elements of one are
- * orthogonal to those of all others. */
+ * orthogonal to those of all others. Long rows are turned in blocks, which takes products of
+ * matrices in the place of passes over memory. */
 static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_t length)
 {
     tc_site here = m->here;
-    const int64_t n = tc_size(rows, -2), half = (n + 1) / 2;
-    tci_factor f = {m, length};
-    tc_tensor halves[2];
-    int sweeps = TCI_FACTOR_SWEEPS;
+    const int64_t n = tc_size(rows, -2), block = n > TCI_FACTOR_WHOLE ? TCI_FACTOR_BLOCK : 1;
+    const int64_t half = (n + 2 * block - 1) / (2 * block);
+    const double epsilon = tc_dtype_of(rows) == TC_F64 ? 0x1p-52 : 0x1p-23;
+    tci_factor f = {.m = m, .length = length, .block = block > 1,
+                    .small = sqrt(epsilon / (double)n)};
+    tc_tensor last[3], blocks, first = tc_slice(tc_slice(rows, -1, 0, 1, 1), -2, 0, 1, 1);
+    int sweeps = TCI_FACTOR_SWEEPS, axis = f.block ? -3 : -2;
     for (int64_t reached = 1; reached < n; reached *= 2) {
         sweeps++;
     }
     if (n == 1) {
         return rows;
     }
-    rows = tc_pad(rows, -2, 0, 2 * half - n, 0);
-    tc_scan(TC_TENSORS(tc_slice(rows, -2, 0, half, 1), tc_slice(rows, -2, half, TC_END, 1)),
-            TC_TENSORS(), sweeps * (2 * half - 1), false, tci_factor_round, &f, halves, NULL, 0);
-    return tc_slice(tc_cat(TC_TENSORS(halves[0], halves[1]), -2), -2, 0, n, 1);
+    rows = tc_pad(rows, -2, 0, 2 * half * block - n, 0);
+    tc_tensor apart = tci_made_like(tc_full(m->ctx->handle, 1, tc_dtype_of(rows)), first, here);
+    blocks = f.block ? tci_factor_turned(tc_unfold(rows, -2, block, block), here) : rows;
+    apart = f.block ? tc_unsqueeze(apart, -1) : apart;
+    tc_while(TC_TENSORS(tc_slice(blocks, axis, 0, half, 1), tc_slice(blocks, axis, half, TC_END, 1),
+                        apart),
+             sweeps, tci_factor_unfinished, tci_factor_sweep, &f, last);
+    blocks = tc_cat(TC_TENSORS(last[0], last[1]), axis);
+    return tc_slice(tci_made_shaped(blocks, rows, here), -2, 0, n, 1);
 }
 
 /* The rows by an order of their places. */
