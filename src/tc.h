@@ -297,6 +297,7 @@
 #include "api/matrices.c"
 #include "api/images.c"
 #include "api/source.c"
+#include "api/within.c"
 #include "api/functional.c"
 #include "api/split_concat.c"
 #include "api/quantize.c"
@@ -358,5 +359,6 @@
 #include "plan/no_blocks.c"
 #endif
 
+#include "api/within_end.h"
 #include "base/unprotect.h"
 #endif

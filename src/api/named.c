@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
 
 typedef enum tci_param_kind {
@@ -77,25 +78,11 @@ typedef struct tci_named {
     tc_tensor *results;
 } tci_named;
 
-/* ---- what a call takes, of checked parameters ---- */
+/* ---- what a call takes, of checked parameters: parameter i ---- */
 
-static const tc_attr *tci_named_get(const tci_named *c, const char *name)
+static double tci_named_real(const tci_named *c, int i)
 {
-    int i = 0;
-    while (strcmp(c->names[i], name)) {
-        i++;
-    }
-    return &c->given[i];
-}
-
-static tc_arg tci_named_value(const tci_named *c, const char *name)
-{
-    return tci_named_get(c, name)->value;
-}
-
-static double tci_named_real(const tci_named *c, const char *name)
-{
-    tc_arg v = tci_named_value(c, name);
+    tc_arg v = c->given[i].value;
     return v.kind == 3 ? v.f : (double)v.i;
 }
 
@@ -105,41 +92,52 @@ static int tci_named_axis(int64_t axis)
     return axis < INT_MIN || axis > INT_MAX ? INT_MAX : (int)axis;
 }
 
-/* Item i of a list, 0 behind its end; one number stands for a list of any length. */
-static int64_t tci_named_item(const tci_named *c, const char *name, int i)
+static int tci_named_axis_at(const tci_named *c, int i)
 {
-    const tc_attr *a = tci_named_get(c, name);
-    return !a->items ? a->value.i : i < a->n ? a->items[i] : 0;
+    return tci_named_axis(c->given[i].value.i);
 }
 
-static int tci_named_count(const tci_named *c, const char *name)
+/* Item k of a list, 0 behind its end; one number stands for a list of any length. */
+static int64_t tci_named_item(const tci_named *c, int i, int k)
 {
-    const tc_attr *a = tci_named_get(c, name);
+    const tc_attr *a = &c->given[i];
+    return !a->items ? a->value.i : k < a->n ? a->items[k] : 0;
+}
+
+static int tci_named_count(const tci_named *c, int i)
+{
+    const tc_attr *a = &c->given[i];
     return a->items ? a->n : 1;
 }
 
-static const int64_t *tci_named_items(const tci_named *c, const char *name)
+static const int64_t *tci_named_items(const tci_named *c, int i)
 {
-    const tc_attr *a = tci_named_get(c, name);
+    const tc_attr *a = &c->given[i];
     return a->items ? a->items : &a->value.i;
 }
 
+/* A list of tensors; a call has at most one. */
+static tc_tensors tci_named_tensors(const tci_named *c, int i)
+{
+    return c->given[i].name ? c->list : (tc_tensors){NULL, 0};
+}
+
 /* Which of the words are those of a list: they are made in the order of the parameters. */
-static int tci_named_list(const tci_named *c, const char *name)
+static int tci_named_list(const tci_named *c, int i)
 {
     int lists = 0;
-    for (int i = 0; strcmp(c->names[i], name); i++) {
-        int kind = c->row.params[i].kind;
+    for (int k = 0; k < i; k++) {
+        int kind = c->row.params[k].kind;
         lists += kind == TCI_PARAM_axes || kind == TCI_PARAM_typed;
     }
     return lists;
 }
 
-static tc_axes tci_named_axes(const tci_named *c, const char *name)
+static tc_axes tci_named_axes(const tci_named *c, int i)
 {
-    bool all = !tci_named_get(c, name)->name;
-    const void *items = c->words[tci_named_list(c, name)].items;
-    tc_axes axes = {(const int *)items, all ? 0 : tci_named_count(c, name), all};
+    bool all = !c->given[i].name;
+    const void *items = c->words[tci_named_list(c, i)].items;
+    tc_axes axes = {(const int *)items, all ? 0 : tci_named_count(c, i), all};
     return axes;
 }
 
@@ -160,32 +158,114 @@ static tc_reduction tci_named_reduction(const char *text)
     return (tc_reduction)(text ? tci_named_reduction_at(text) : TC_REDUCE_MEAN);
 }
 
-#define TCI_TAKE_tensor(name) tci_named_value(c, #name).tensor,
-#define TCI_TAKE_optional(name) tci_named_value(c, #name).tensor,
-#define TCI_TAKE_tensors(name) c->list,
-#define TCI_TAKE_operand(name) tci_named_value(c, #name),
-#define TCI_TAKE_maybe(name) tci_named_value(c, #name),
-#define TCI_TAKE_integer(name) tci_named_value(c, #name).i,
-#define TCI_TAKE_axis(name) tci_named_axis(tci_named_value(c, #name).i),
-#define TCI_TAKE_axes(name) tci_named_axes(c, #name),
-#define TCI_TAKE_sizes(name) tci_named_count(c, #name), tci_named_items(c, #name),
-#define TCI_TAKE_single(name) {tci_named_item(c, #name, 0)},
-#define TCI_TAKE_pair(name) {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1)},
+/* Where a parameter stands, by its name, in the call that tci_at is of. */
+#define TCI_AT(name) ((int)offsetof(tci_at, of_##name))
+#define TCI_TAKE_tensor(name) c->given[TCI_AT(name)].value.tensor,
+#define TCI_TAKE_optional(name) c->given[TCI_AT(name)].value.tensor,
+#define TCI_TAKE_tensors(name) tci_named_tensors(c, TCI_AT(name)),
+#define TCI_TAKE_operand(name) c->given[TCI_AT(name)].value,
+#define TCI_TAKE_maybe(name) c->given[TCI_AT(name)].value,
+#define TCI_TAKE_integer(name) c->given[TCI_AT(name)].value.i,
+#define TCI_TAKE_axis(name) tci_named_axis_at(c, TCI_AT(name)),
+#define TCI_TAKE_axes(name) tci_named_axes(c, TCI_AT(name)),
+#define TCI_TAKE_sizes(name)                                                                       \
+    tci_named_count(c, TCI_AT(name)), tci_named_items(c, TCI_AT(name)),
+#define TCI_TAKE_single(name) {tci_named_item(c, TCI_AT(name), 0)},
+#define TCI_TAKE_pair(name)                                                                        \
+    {tci_named_item(c, TCI_AT(name), 0), tci_named_item(c, TCI_AT(name), 1)},
 #define TCI_TAKE_triple(name)                                                                      \
-    {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1), tci_named_item(c, #name, 2)},
+    {tci_named_item(c, TCI_AT(name), 0), tci_named_item(c, TCI_AT(name), 1),                       \
+     tci_named_item(c, TCI_AT(name), 2)},
 #define TCI_TAKE_each(name) TCI_TAKE_triple(name)
-#define TCI_TAKE_real(name) tci_named_real(c, #name),
+#define TCI_TAKE_real(name) tci_named_real(c, TCI_AT(name)),
 #define TCI_TAKE_factor(name)                                                                      \
-    {tci_named_real(c, #name), tci_named_real(c, #name), tci_named_real(c, #name)},
-#define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
-#define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
-#define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words[0].items,
-#define TCI_TAKE_reduction(name) tci_named_reduction(tci_named_get(c, #name)->text),
-#define TCI_TAKE_text(name) tci_named_get(c, #name)->text,
+    {tci_named_real(c, TCI_AT(name)), tci_named_real(c, TCI_AT(name)),                             \
+     tci_named_real(c, TCI_AT(name))},
+#define TCI_TAKE_flag(name) c->given[TCI_AT(name)].value.i != 0,
+#define TCI_TAKE_dtype(name) (tc_dtype)c->given[TCI_AT(name)].value.i,
+#define TCI_TAKE_typed(name) tci_named_count(c, TCI_AT(name)) + 1, c->words[0].items,
+#define TCI_TAKE_reduction(name) tci_named_reduction(c->given[TCI_AT(name)].text),
+#define TCI_TAKE_text(name) c->given[TCI_AT(name)].text,
 
 /* ---- the rows ---- */
 
-/* The calls. */
+/* A struct for each row whose members, of one byte, are its parameters. */
+#define TCI_MUST(name, kind) char of_##name;
+#define TCI_MAY(name, kind, otherwise) char of_##name;
+#define TCI_MUST_FIELD(name, kind) char of_##name;
+#define TCI_FIELD(name, kind, otherwise) char of_##name;
+#define TCI_TYPED char of_dtype; char of_sizes;
+#define TCI_FIELDS(type, params) params
+#define TCI_ON
+#define TCI_STORED(name, at)
+#define TCI_CALL(name, ...) typedef struct tci_at_##name { __VA_ARGS__ } tci_at_##name;
+#define TCI_CALL_MANY(name, n, ...) TCI_CALL(name, __VA_ARGS__)
+TCI_CALLS
+#undef TCI_MUST
+#undef TCI_MAY
+#undef TCI_MUST_FIELD
+#undef TCI_FIELD
+#undef TCI_TYPED
+#undef TCI_FIELDS
+#undef TCI_ON
+#undef TCI_STORED
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+
+/* The calls. Those of op rows have few lists of parameters and share a function for each. */
+static void tci_named_call_1(const tci_named *c, tc_tensor (*f)(tc_arg, tc_site))
+{
+    *c->results = f(c->given[0].value, c->here);
+}
+
+static void tci_named_call_2(const tci_named *c, tc_tensor (*f)(tc_arg, tc_arg, tc_site))
+{
+    *c->results = f(c->given[0].value, c->given[1].value, c->here);
+}
+
+static void tci_named_call_3(const tci_named *c, tc_tensor (*f)(tc_arg, tc_arg, tc_arg, tc_site))
+{
+    *c->results = f(c->given[0].value, c->given[1].value, c->given[2].value, c->here);
+}
+
+static void tci_named_reduce(const tci_named *c,
+                             tc_tensor (*f)(tc_tensor, tc_axes, bool keepdims, tc_site))
+{
+    *c->results = f(c->given[0].value.tensor, tci_named_axes(c, 1), c->given[2].value.i != 0,
+                    c->here);
+}
+
+static void tci_named_reduce_axis(const tci_named *c,
+                                  tc_tensor (*f)(tc_tensor, int axis, bool keepdims, tc_site))
+{
+    *c->results = f(c->given[0].value.tensor, tci_named_axis_at(c, 1), c->given[2].value.i != 0,
+                    c->here);
+}
+
+#define TCI_CALL_EW(id, name, arity, ...)                                                          \
+    static void tci_named_call_##name(const tci_named *c)                                          \
+    {                                                                                              \
+        tci_named_call_##arity(c, tc_##name##_at);                                                 \
+    }
+#define TCI_CALL_REDUCE(id, name, rule, ...)                                                       \
+    static void tci_named_call_##name(const tci_named *c)                                          \
+    {                                                                                              \
+        TCI_CALL_REDUCE_##rule(c, tc_##name##_at);                                                 \
+    }
+#define TCI_CALL_REDUCE_SAME tci_named_reduce
+#define TCI_CALL_REDUCE_SUM tci_named_reduce
+#define TCI_CALL_REDUCE_BOOL tci_named_reduce
+#define TCI_CALL_REDUCE_FLOAT tci_named_reduce
+#define TCI_CALL_REDUCE_INDEX tci_named_reduce_axis
+TCI_EW_OPS(TCI_CALL_EW)
+TCI_REDUCE_OPS(TCI_CALL_REDUCE)
+#undef TCI_CALL_EW
+#undef TCI_CALL_REDUCE
+#undef TCI_CALL_REDUCE_SAME
+#undef TCI_CALL_REDUCE_SUM
+#undef TCI_CALL_REDUCE_BOOL
+#undef TCI_CALL_REDUCE_FLOAT
+#undef TCI_CALL_REDUCE_INDEX
 #define TCI_MUST(name, kind) TCI_TAKE_##kind(name)
 #define TCI_MAY(name, kind, otherwise) TCI_TAKE_##kind(name)
 #define TCI_MUST_FIELD(name, kind) .name = TCI_TAKE_##kind(name)
@@ -197,14 +277,16 @@ static tc_reduction tci_named_reduction(const char *text)
 #define TCI_CALL(name, ...)                                                                        \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
+        typedef tci_at_##name tci_at;                                                              \
         *c->results = tc_##name##_at(__VA_ARGS__ c->here);                                         \
     }
 #define TCI_CALL_MANY(name, n, ...)                                                                \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
+        typedef tci_at_##name tci_at;                                                              \
         tc_##name##_at(__VA_ARGS__ c->here);                                                       \
     }
-TCI_CALLS
+TCI_BUILT_OPS(TCI_CALL_OF_BUILT) TCI_OWN_CALLS TCI_MADE_CALLS
 #undef TCI_MUST
 #undef TCI_MAY
 #undef TCI_MUST_FIELD
@@ -538,23 +620,22 @@ static void tci_named_check(tci_named *c, int i)
 static bool tci_named_make_list(tci_named *c, int i)
 {
     const tci_param_row *p = &c->row.params[i];
-    const char *name = c->names[i];
     tci_graph *g = &c->f.ctx->graph;
-    tci_words *words = &c->words[tci_named_list(c, name)];
-    int n = tci_named_count(c, name);
+    tci_words *words = &c->words[tci_named_list(c, i)];
+    int n = tci_named_count(c, i);
     if (p->kind == TCI_PARAM_axes) {
         int *axes = tci_words_ints(g, words, n);
         for (int k = 0; axes && k < n; k++) {
-            axes[k] = tci_named_axis(tci_named_item(c, name, k));
+            axes[k] = tci_named_axis(tci_named_item(c, i, k));
         }
         return axes != NULL;
     }
     int64_t *sizes = tci_words_get(g, words, n + 1);
     for (int k = 0; sizes && k < n; k++) {
-        sizes[k + 1] = tci_named_item(c, name, k);
+        sizes[k + 1] = tci_named_item(c, i, k);
     }
     if (sizes) {
-        sizes[0] = tci_named_value(c, "dtype").i;
+        sizes[0] = c->given[i - 1].value.i; /* TCI_TYPED: behind its dtype */
     }
     return sizes != NULL;
 }
