@@ -26,6 +26,7 @@
 #include "onnx/control.c"
 #include "onnx/rows.c"
 #include "onnx/import.c"
+#include "onnx/walk.c"
 #include "onnx/write.c"
 #include "onnx/export.c"
 
