@@ -29,6 +29,8 @@
 #include "onnx/walk.c"
 #include "onnx/write.c"
 #include "onnx/export.c"
+#include "onnx/stablehlo_scalar.c"
+#include "onnx/stablehlo.c"
 
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))

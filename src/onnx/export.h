@@ -11,5 +11,8 @@
 TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
                               const tc_onnx_export *how, const char *data_name, tci_str *model,
                               tci_str *weights);
+/* The text of a StableHLO module whose function @main has the inputs and outputs in their order. */
+TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                   const tc_stablehlo_export *how, tci_str *text);
 
 #endif
