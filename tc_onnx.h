@@ -112,6 +112,34 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
                                    const char *path, tc_site here);
 #define tc_export_onnx(...) tc_export_onnx_at(__VA_ARGS__, TC_HERE)
 
+/* ---- StableHLO ----
+ * tc_export_stablehlo(inputs, outputs, how, "net.mlir") writes the graph as the text of a StableHLO
+ * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function @main
+ * has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory, as
+ * parameters, becomes constants with the values that it has now. Shapes are static: how->sizes says
+ * what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own integer
+ * arithmetic, so with the same bits.
+ *
+ *     tc_export_stablehlo(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.mlir");
+ *
+ * Values are those of tc within the engine's rounding: order of sums, exp and other functions, FMA
+ * in two roundings. An index outside of its axis is an error of a run in tc and is moved to the
+ * nearest element (gather) or ignored (scatter) in StableHLO.
+ *
+ * TC_ERR_UNSUPPORTED: an op without a form (effects of tc_assign, ops of the user's own,
+ * collectives), which the text names with the place where it was made; TC_ERR_ARGUMENT: no outputs,
+ * an input that is no tc_input, a size that is not told; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
+ * tells. */
+typedef struct tc_stablehlo_export {
+    const tc_onnx_size *sizes; /* of each TC_DIM in the sizes of inputs, by its name */
+    int n_sizes;
+} tc_stablehlo_export;
+/* how NULL: defaults. */
+TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
+                                        const tc_stablehlo_export *how, const char *path,
+                                        tc_site here);
+#define tc_export_stablehlo(...) tc_export_stablehlo_at(__VA_ARGS__, TC_HERE)
+
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */
 TC_API const char *tc_onnx_op_name(int i);
@@ -6612,6 +6640,252 @@ TC_API const char *tc_onnx_op_how(int i)
 {
     return i >= 0 && i < tci_ox_n_rows() ? tci_ox_rows()[i].how : NULL;
 }
+/* ---- src/onnx/walk.c ---- */
+/* onnx/walk.c - the walk over a graph that is exported (onnx/walk.h). */
+/* ---- src/onnx/walk.h ---- */
+/* onnx/walk.h - the walk over a graph that is exported: operands first, each node once.
+ *
+ * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text per node,
+ * its name in the file that is written. A composite that the function does not write is replaced by
+ * its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the public
+ * calls' frames, the names of inputs and the values of captured memory. */
+#ifndef TCI_ONNX_WALK_H
+#define TCI_ONNX_WALK_H
+
+
+typedef struct tci_ox_walk tci_ox_walk;
+struct tci_ox_walk {
+    tci_scratch *s;
+    tci_graph *graph;
+    const char *format;          /* "ONNX", for messages */
+    tci_node *const *inputs; int n_inputs; /* named before the walk; any nodes */
+    /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
+     * leaves as its expansion. */
+    const char *(*leave)(tci_ox_walk *w, tci_node *n, const char *const *in);
+    void *to;                    /* leave's own */
+    /* DATA nodes as an initializer or a constant; of a user's graph tci_ox_memory_of reads them */
+    tci_ctx *ctx;
+    tc_site here;
+    const char **names; uint32_t n_names; /* by the id of a node; NULL: none yet */
+};
+
+/* Ends the export: n, made at its place, has no form, and why; "" is no reason. */
+TCI_FN void tci_ox_refuse(const tci_ox_walk *w, const tci_node *n, const char *why);
+TCI_FN const char *tci_ox_named(const tci_ox_walk *w, const tci_node *n); /* NULL: none yet */
+TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name);
+/* Writes root and what it needs; returns its name. */
+TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root);
+/* The name of tc_input i where it is unlike all others, else "input<i>". */
+TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i);
+/* The elements of a node with a value, dense and row-major, as they are now. */
+TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *bytes);
+/* The name of a parameter; NULL: n is none, or has no name. */
+TCI_FN const char *tci_ox_parameter_name(const tci_ox_walk *w, tci_node *n);
+/* A file, complete or not at all. */
+TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_str *bytes);
+
+/* One public call that exports: checks the lists, then calls `write` with the outputs' nodes. */
+typedef struct tci_ox_export {
+    const char *call, *format;
+    tc_tensors inputs, outputs;
+    const void *how;  /* the caller's options */
+    void *to;         /* of the caller, for write */
+    void (*write)(tci_ox_walk *w, tci_node *const *outputs, int n, const struct tci_ox_export *e);
+} tci_ox_export;
+TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here);
+
+#endif
+
+/* ---- src/onnx/walk.c, continued ---- */
+#include <inttypes.h>
+#include <string.h>
+
+
+TCI_FN void tci_ox_refuse(const tci_ox_walk *w, const tci_node *n, const char *why)
+{
+    tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s, made at %.60s:%d, has no form in %s%s%s",
+                     n->call ? n->call : tci_op_name(n->op), n->site.file ? n->site.file : "?",
+                     n->site.line, w->format, *why ? ": " : "", why);
+}
+
+/* ---- names of nodes ---- */
+
+TCI_FN const char *tci_ox_named(const tci_ox_walk *w, const tci_node *n)
+{
+    return n->id < w->n_names ? w->names[n->id] : NULL;
+}
+
+TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name)
+{
+    if (n->id >= w->n_names) {
+        uint32_t room = n->id * 2 + 64;
+        const char **names = TCI_NEW_ARRAY(w->s, const char *, room);
+        if (w->n_names) {
+            memcpy(names, w->names, sizeof(*names) * w->n_names);
+        }
+        w->names = names;
+        w->n_names = room;
+    }
+    w->names[n->id] = name;
+}
+
+TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i)
+{
+    const char *name = w->inputs[i]->name;
+    bool clear = name && *name;
+    for (int j = 0; j < w->n_inputs && clear; j++) {
+        clear = j == i || !w->inputs[j]->name || strcmp(name, w->inputs[j]->name);
+    }
+    return clear ? tci_scratch_printf(w->s, "%s", name) : tci_scratch_printf(w->s, "input%d", i);
+}
+
+/* ---- memory ---- */
+
+TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *bytes)
+{
+    tc_tensor t = tci_handle_make(w->ctx, n, w->here);
+    *bytes = tc_nbytes(t);
+    if (*bytes < 0) {
+        tci_ox_refuse(w, n, "memory of a symbolic size");
+    }
+    char *data = tci_scratch_get(w->s, (size_t)*bytes + 8);
+    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, *bytes), w->here);
+    if (status != TC_OK) {
+        tci_scratch_fail(w->s, status, "%s", tc_error(t));
+    }
+    return data;
+}
+
+TCI_FN const char *tci_ox_parameter_name(const tci_ox_walk *w, tci_node *n)
+{
+    const char *name = n->storage && n->storage->param
+                           ? tc_name_of(tci_handle_make(w->ctx, n, w->here)) : "";
+    return *name ? tci_scratch_printf(w->s, "%s", name) : NULL;
+}
+
+TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_str *bytes)
+{
+    tci_os_fresh f = {.began = false};
+    tci_os_fresh_begin_users(&f, path);
+    tci_os_fresh_write(&f, tci_str_text(bytes), bytes->n);
+    int code = tci_os_fresh_end(&f, true, true);
+    if (code) {
+        tci_scratch_fail(w->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
+                         "'%.120s' cannot be written: %s", path, tci_os_fresh_why(code));
+    }
+}
+
+/* ---- the walk ---- */
+
+/* A list of nodes whose operands must leave before them. */
+typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
+
+/* Operands within a repetition's body are the repetition's own matter. */
+static int tci_ox_n_operands(const tci_node *n)
+{
+    return tci_node_is_value(n) ? 0 : tci_node_n_outside(n);
+}
+
+static bool tci_ox_push_operands(tci_ox_walk *w, const tci_node *n, tci_ox_stack *stack)
+{
+    bool ready = true;
+    for (int i = 0; i < tci_ox_n_operands(n); i++) {
+        if (!tci_ox_named(w, n->in[i])) {
+            TCI_PUSH(w->s, stack->items, stack->n, stack->cap, n->in[i]);
+            ready = false;
+        }
+    }
+    return ready;
+}
+
+/* An expansion leaves in the place of its composite: NULL once that has its name. */
+static tci_node *tci_ox_expansion(tci_ox_walk *w, tci_node *n)
+{
+    tci_node *to = tci_op_is_composite(n->op) ? tci_expand_composite(w->graph, n) : NULL;
+    if (!to) {
+        tci_ox_refuse(w, n, "");
+    } else if (tci_ox_named(w, to)) {
+        tci_ox_set_name(w, n, tci_ox_named(w, to));
+        return NULL;
+    }
+    return to;
+}
+
+TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
+{
+    tci_ox_stack stack = {NULL, 0, 0};
+    TCI_PUSH(w->s, stack.items, stack.n, stack.cap, root);
+    while (stack.n) {
+        tci_node *n = stack.items[stack.n - 1], *to;
+        if (tci_ox_named(w, n)) {
+            stack.n--;
+            continue;
+        }
+        if (!tci_ox_push_operands(w, n, &stack)) {
+            continue;
+        }
+        const char **in = TCI_NEW_ARRAY(w->s, const char *, n->n_in + 1);
+        for (int i = 0; i < tci_ox_n_operands(n); i++) {
+            in[i] = tci_ox_named(w, n->in[i]);
+        }
+        const char *name = w->leave(w, n, in);
+        if (name) {
+            tci_ox_set_name(w, n, name);
+        } else if ((to = tci_ox_expansion(w, n)) != NULL) {
+            TCI_PUSH(w->s, stack.items, stack.n, stack.cap, to);
+        }
+    }
+    return tci_ox_named(w, root);
+}
+
+/* ---- public calls ---- */
+
+/* The nodes of a list of handles; false: the frame failed. */
+static bool tci_ox_nodes_of(tci_frame *f, tc_tensors list, const char *what, tci_node **nodes,
+                            bool are_inputs)
+{
+    for (int i = 0; i < list.n && !f->failed; i++) {
+        nodes[i] = tci_frame_node(f, list.items[i], what);
+        if (!f->failed && are_inputs && nodes[i]->op != TCI_OP_INPUT) {
+            tci_frame_fail(f, TC_ERR_ARGUMENT, "input %d is no tc_input", i);
+        }
+    }
+    return !f->failed;
+}
+
+static void tci_ox_use_all(tci_frame *f, tc_tensors list, const char *what)
+{
+    tci_frame_list(f, list.items, list.n, what);
+    for (int i = 0; i < list.n && !f->failed; i++) {
+        tci_frame_use(f, list.items[i]);
+    }
+}
+
+TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
+{
+    tci_scratch s;
+    tci_frame f = tci_frame_begin(e->call, here);
+    tci_ox_use_all(&f, e->outputs, "the outputs");
+    tci_ox_use_all(&f, e->inputs, "the inputs");
+    if (!f.failed && e->outputs.n < 1) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "there are no outputs");
+    }
+    tci_scratch_init(&s);
+    if (!f.failed && setjmp(s.escape)) {
+        tci_frame_fail(&f, s.why, "%s", s.message);
+    } else if (!f.failed) {
+        tci_node **in = TCI_NEW_ARRAY(&s, tci_node *, e->inputs.n + 1);
+        tci_node **out = TCI_NEW_ARRAY(&s, tci_node *, e->outputs.n + 1);
+        if (tci_ox_nodes_of(&f, e->inputs, "an input", in, true) &&
+            tci_ox_nodes_of(&f, e->outputs, "an output", out, false)) {
+            tci_ox_walk w = {.s = &s, .graph = &f.ctx->graph, .format = e->format, .ctx = f.ctx,
+                             .here = here, .inputs = in, .n_inputs = e->inputs.n};
+            e->write(&w, out, e->outputs.n, e);
+        }
+    }
+    tci_scratch_free(&s);
+    return tci_frame_status(&f);
+}
 /* ---- src/onnx/write.c ---- */
 /* onnx/write.c - writes the wire format of ONNX files (onnx/write.h). */
 /* ---- src/onnx/write.h ---- */
@@ -6833,50 +7107,33 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
  * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
  * composites that have an ONNX operator of the same meaning leave as that, others as what they
  * expand into. Elementwise ops without an operator leave as the formula of their row. */
+/* ---- src/onnx/export.h ---- */
+/* onnx/export.h - models as bytes and text in memory, of any nodes of any graph: for the public
+ * calls and for backends that hand graphs to other engines. The walk w says which nodes are inputs
+ * (DATA and LITERAL nodes too). All memory is in w's scratch. Escapes. */
+#ifndef TCI_ONNX_EXPORT_H
+#define TCI_ONNX_EXPORT_H
 
-#include <inttypes.h>
+
+/* An ONNX model. weights: what belongs into a file named data_name, where how->external asks. */
+TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
+                              const tc_onnx_export *how, const char *data_name, tci_str *model,
+                              tci_str *weights);
+/* The text of a StableHLO module whose function @main has the inputs and outputs in their order. */
+TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                   const tc_stablehlo_export *how, tci_str *text);
+
+#endif
+
+/* ---- src/onnx/export.c, continued ---- */
 #include <string.h>
-
 
 enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
 
 typedef struct tci_ox_out_graph {
-    tci_ctx *ctx;
-    tc_site here;         /* of the user's call, for onnx/here.h */
+    tci_ox_walk *walk;
     tci_ow w;
-    tci_scratch s;
-    const char **names;   /* of values, by the id of their node; NULL: none yet */
-    uint32_t n_names;
-    tci_node *const *inputs; int n_inputs;
 } tci_ox_out_graph;
-
-static void tci_ox_refuse(tci_ox_out_graph *g, const tci_node *n, const char *why)
-{
-    tci_scratch_fail(&g->s, TC_ERR_UNSUPPORTED, "%s, made at %.60s:%d, has no form in ONNX%s%s",
-                     n->call ? n->call : tci_op_name(n->op), n->site.file ? n->site.file : "?",
-                     n->site.line, *why ? ": " : "", why);
-}
-
-/* ---- names of nodes ---- */
-
-static const char *tci_ox_named(const tci_ox_out_graph *g, const tci_node *n)
-{
-    return n->id < g->n_names ? g->names[n->id] : NULL;
-}
-
-static void tci_ox_set_name(tci_ox_out_graph *g, const tci_node *n, const char *name)
-{
-    if (n->id >= g->n_names) {
-        uint32_t room = n->id * 2 + 64;
-        const char **names = TCI_NEW_ARRAY(&g->s, const char *, room);
-        if (g->n_names) {
-            memcpy(names, g->names, sizeof(*names) * g->n_names);
-        }
-        g->names = names;
-        g->n_names = room;
-    }
-    g->names[n->id] = name;
-}
 
 /* ---- constants ---- */
 
@@ -6917,20 +7174,10 @@ static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const
 /* Memory of the graph, as it is now. */
 static const char *tci_ox_memory(tci_ox_out_graph *g, tci_node *n)
 {
-    const tci_ox_out_graph *o = g;
-    tc_tensor t = tci_handle_make(g->ctx, n, g->here);
-    int64_t bytes = tc_nbytes(t);
-    if (bytes < 0) {
-        tci_ox_refuse(g, n, "memory of a symbolic size");
-    }
-    char *data = tci_scratch_get(&g->s, (size_t)bytes + 8);
-    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, bytes), o->here);
-    if (status != TC_OK) {
-        tci_scratch_fail(&g->s, status, "%s", tc_error(t));
-    }
-    bool is_param = n->storage->param && *tc_name_of(t);
-    const char *name = is_param ? tci_scratch_printf(&g->s, "%s", tc_name_of(t)) : NULL;
-    return tci_ow_tensor(&g->w, name, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), data);
+    int64_t bytes;
+    const void *data = tci_ox_memory_of(g->walk, n, &bytes);
+    return tci_ow_tensor(&g->w, tci_ox_parameter_name(g->walk, n), (tc_dtype)n->dtype, n->rank,
+                         tci_dim_words(n->shape), data);
 }
 
 /* ---- sizes ---- */
@@ -6942,16 +7189,17 @@ static const char *tci_ox_size_of(tci_ox_out_graph *g, const tci_node *n, tci_di
         const int64_t v = tci_dim_known(d);
         return tci_ow_ints(&g->w, 1, &v);
     }
-    for (int i = 0; i < g->n_inputs; i++) {
-        for (int a = 0; a < g->inputs[i]->rank; a++) {
-            if (g->inputs[i]->shape[a] == d) {
-                const char *x = tci_ox_named(g, g->inputs[i]);
+    const tci_ox_walk *all = g->walk;
+    for (int i = 0; i < all->n_inputs; i++) {
+        for (int a = 0; a < all->inputs[i]->rank; a++) {
+            if (all->inputs[i]->shape[a] == d) {
+                const char *x = tci_ox_named(all, all->inputs[i]);
                 const tci_ow_attr part[] = {TCI_OW_INT("start", a), TCI_OW_INT("end", a + 1)};
                 return tci_ow_op(&g->w, "Shape", 1, &x, 2, part);
             }
         }
     }
-    tci_ox_refuse(g, n, "a symbolic size that is not that of an input");
+    tci_ox_refuse(g->walk, n, "a symbolic size that is not that of an input");
     return "";
 }
 
@@ -6966,7 +7214,7 @@ static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int r
     if (!symbols) {
         return tci_ow_ints(&g->w, rank, tci_dim_words(sizes));
     }
-    const char **parts = TCI_NEW_ARRAY(&g->s, const char *, rank);
+    const char **parts = TCI_NEW_ARRAY(g->walk->s, const char *, rank);
     const tci_ow_attr axis = TCI_OW_INT("axis", 0);
     for (int i = 0; i < rank; i++) {
         parts[i] = tci_ox_size_of(g, n, sizes[i]);
@@ -6978,7 +7226,7 @@ static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int r
 
 static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    int64_t *to = TCI_NEW_ARRAY(&g->s, int64_t, n->rank + 1);
+    int64_t *to = TCI_NEW_ARRAY(g->walk->s, int64_t, n->rank + 1);
     const tci_ow_attr zeros = TCI_OW_INT("allowzero", 1);
     int open = 0;
     for (int i = 0; i < n->rank; i++) { /* 0 keeps the size of x there, -1 follows */
@@ -6998,7 +7246,7 @@ static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, co
 
 static const char *tci_ox_expand_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    tci_dim *to = TCI_NEW_ARRAY(&g->s, tci_dim, n->rank + 1);
+    tci_dim *to = TCI_NEW_ARRAY(g->walk->s, tci_dim, n->rank + 1);
     for (int i = 0; i < n->rank; i++) { /* 1 leaves an axis as it is */
         to[i] = n->in[0]->shape[i] == n->shape[i] ? 1 : n->shape[i];
     }
@@ -7007,7 +7255,7 @@ static const char *tci_ox_expand_out(tci_ox_out_graph *g, const tci_node *n, con
 
 static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    int64_t *words = TCI_NEW_ARRAY(&g->s, int64_t, 4 * n->rank + 1);
+    int64_t *words = TCI_NEW_ARRAY(g->walk->s, int64_t, 4 * n->rank + 1);
     int64_t *starts = words, *ends = words + n->rank, *axes = ends + n->rank;
     int64_t *steps = axes + n->rank;
     int k = 0;
@@ -7021,7 +7269,7 @@ static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, cons
         bool flips = step == -1 && size == whole; /* of any size */
         if (!tci_dim_is_known(step) || (!flips && !tci_dim_is_known(start)) ||
             (!flips && !to_end && !tci_dim_is_known(size))) {
-            tci_ox_refuse(g, n, "symbolic bounds");
+            tci_ox_refuse(g->walk, n, "symbolic bounds");
         }
         starts[k] = flips ? INT64_MAX : start;
         ends[k] = flips ? INT64_MIN : to_end ? INT64_MAX : start + tci_dim_known(size) * step;
@@ -7036,11 +7284,11 @@ static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, cons
 static const char *tci_ox_pad_out(tci_ox_out_graph *g, const tci_node *n, const char *x,
                                   const char *fill)
 {
-    int64_t *pads = TCI_NEW_ARRAY(&g->s, int64_t, 2 * n->rank + 1);
+    int64_t *pads = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
         tci_dim after = tci_dim_sub(n->shape[i], tci_dim_add(n->in[0]->shape[i], n->attr[i]));
         if (!tci_dim_is_known(n->attr[i]) || !tci_dim_is_known(after)) {
-            tci_ox_refuse(g, n, "symbolic padding");
+            tci_ox_refuse(g->walk, n, "symbolic padding");
         }
         pads[i] = n->attr[i];
         pads[i + n->rank] = tci_dim_known(after);
@@ -7056,11 +7304,11 @@ static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, con
         const int64_t *a = n->attr + 4 * i;
         int64_t axis = a[0], k = a[1];
         if (!tci_dim_is_known(n->shape[axis])) {
-            tci_ox_refuse(g, n, "windows over a symbolic size");
+            tci_ox_refuse(g->walk, n, "windows over a symbolic size");
         }
         int64_t steps = tci_dim_known(n->shape[axis]);
-        int64_t *places = TCI_NEW_ARRAY(&g->s, int64_t, steps * k + 1);
-        int64_t *order = TCI_NEW_ARRAY(&g->s, int64_t, rank + 1);
+        int64_t *places = TCI_NEW_ARRAY(g->walk->s, int64_t, steps * k + 1);
+        int64_t *order = TCI_NEW_ARRAY(g->walk->s, int64_t, rank + 1);
         for (int64_t j = 0; j < steps * k; j++) {
             places[j] = j / k * a[2] + j % k * a[3];
         }
@@ -7085,7 +7333,7 @@ static const char *tci_ox_iota_out(tci_ox_out_graph *g, const tci_node *n)
         return TCI_OW(&g->w, "Range", tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &zero), end,
                       tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &one));
     }
-    int64_t *list = TCI_NEW_ARRAY(&g->s, int64_t, tci_dim_known(n->shape[0]) + 1);
+    int64_t *list = TCI_NEW_ARRAY(g->walk->s, int64_t, tci_dim_known(n->shape[0]) + 1);
     for (int64_t i = 0; i < tci_dim_known(n->shape[0]); i++) {
         list[i] = i;
     }
@@ -7165,20 +7413,20 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, c
     int64_t count = n->attr[0] + n->attr[1] + n->attr[2];
     size_t at = 0;
     if (count > 400) {
-        tci_ox_refuse(g, n, "too many axes");
+        tci_ox_refuse(g->walk, n, "too many axes");
     }
     for (int64_t i = 0; i < count; i++) {
         int64_t label = n->attr[3 + i];
         at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] ? "," : "");
         at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] + n->attr[1] ? "->" : "");
         if (label < 0 || label >= 52) {
-            tci_ox_refuse(g, n, "more than 52 axes");
+            tci_ox_refuse(g->walk, n, "more than 52 axes");
         }
         text[at++] = (char)(label < 26 ? 'a' + label : 'A' + label - 26);
         text[at] = 0;
     }
     if (n->attr[1] == 0) {
-        tci_ox_refuse(g, n, "an operand of no axes");
+        tci_ox_refuse(g->walk, n, "an operand of no axes");
     }
     strcat(text, n->rank == 0 ? "->" : "");
     const tci_ow_attr spec = TCI_OW_TEXT("equation", text);
@@ -7192,7 +7440,7 @@ static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const
     x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
     const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
     if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
-        tci_ox_refuse(g, n, "cumulative products and extremes");
+        tci_ox_refuse(g->walk, n, "cumulative products and extremes");
     }
     return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
 }
@@ -7308,7 +7556,7 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
             made = tci_ox_word(g, d, *word, stack + top);
         }
         if (!made) {
-            tci_ox_refuse(g, n, "");
+            tci_ox_refuse(g->walk, n, "");
         }
         stack[top++] = made;
     }
@@ -7537,81 +7785,29 @@ static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, 
     }
 }
 
-/* ---- the walk ---- */
+/* ---- the model ---- */
 
-/* What n is computed from: its operands, or what it expands into. */
-static void tci_ox_leave(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
 {
-    const char *made, *way = n->op >= TCI_OP_REDUCE_END ? tci_ox_way_of(n->op) : "";
-    if (*way && strcmp(way, TCI_OX_EXPANDS) && !tci_node_is_value(n)) {
-        tci_ox_refuse(g, n, way);
-    }
+    tci_ox_out_graph *g = (tci_ox_out_graph *)w->to;
+    const char *way = n->op >= TCI_OP_REDUCE_END ? tci_ox_way_of(n->op) : "";
     if (tci_node_is_value(n)) { /* evaluated already: a constant */
-        made = tci_ox_memory(g, n);
+        return tci_ox_memory(g, n);
+    } else if (*way && strcmp(way, TCI_OX_EXPANDS)) {
+        tci_ox_refuse(w, n, way);
     } else if (tci_op_is_ew(n->op)) {
-        made = tci_ox_elementwise_out(g, n, in);
+        return tci_ox_elementwise_out(g, n, in);
     } else if (tci_op_is_reduce(n->op)) {
-        made = tci_ox_reduction_out(g, n, in[0]);
+        return tci_ox_reduction_out(g, n, in[0]);
     } else if (tci_op_is_composite(n->op)) {
-        made = tci_ox_composite_out(g, n, in);
-    } else {
-        made = tci_ox_special_out(g, n, in);
+        return tci_ox_composite_out(g, n, in);
     }
-    tci_ox_set_name(g, n, made);
-}
-
-/* A list of nodes whose operands must leave before them. */
-typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
-
-static bool tci_ox_push_operands(tci_ox_out_graph *g, const tci_node *n, tci_ox_stack *stack)
-{
-    bool ready = true;
-    for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
-        if (!tci_ox_named(g, n->in[i])) {
-            TCI_PUSH(&g->s, stack->items, stack->n, stack->cap, n->in[i]);
-            ready = false;
-        }
-    }
-    return ready;
-}
-
-/* An expansion leaves in the place of its composite. */
-static void tci_ox_walk(tci_ox_out_graph *g, tci_node *root)
-{
-    tci_ox_stack stack = {NULL, 0, 0};
-    TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, root);
-    while (stack.n) {
-        tci_node *n = stack.items[stack.n - 1];
-        if (tci_ox_named(g, n)) {
-            stack.n--;
-            continue;
-        }
-        if (!tci_ox_push_operands(g, n, &stack)) {
-            continue;
-        }
-        const char **in = TCI_NEW_ARRAY(&g->s, const char *, n->n_in + 1);
-        for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
-            in[i] = tci_ox_named(g, n->in[i]);
-        }
-        tci_ox_leave(g, n, in);
-        if (!tci_ox_named(g, n)) {
-            tci_node *to = tci_op_is_composite(n->op) ? tci_expand_composite(&g->ctx->graph, n)
-                                                      : NULL;
-            if (!to) {
-                tci_ox_refuse(g, n, "");
-            }
-            if (tci_ox_named(g, to)) {
-                tci_ox_set_name(g, n, tci_ox_named(g, to));
-            } else {
-                TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, to);
-            }
-        }
-    }
+    return tci_ox_special_out(g, n, in);
 }
 
 static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
 {
-    tci_str opset = {.s = &g->s};
+    tci_str opset = {.s = g->walk->s};
     tci_ow_number(file, 1, TCI_OX_IR);
     tci_ow_text(file, 2, "tc");
     tci_ow_text(file, 3, TC_VERSION);
@@ -7620,31 +7816,20 @@ static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
     tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
 }
 
-/* Names of inputs are those of tc_input where these differ. */
-static const char *tci_ox_input_name(tci_ox_out_graph *g, int i)
-{
-    const char *name = g->inputs[i]->name;
-    bool clear = name && *name;
-    for (int j = 0; j < g->n_inputs && clear; j++) {
-        clear = j == i || !g->inputs[j]->name || strcmp(name, g->inputs[j]->name);
-    }
-    return clear ? tci_scratch_printf(&g->s, "%s", name) : tci_scratch_printf(&g->s, "input%d", i);
-}
-
 static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, int n,
                                 const tc_onnx_export *how)
 {
-    for (int i = 0; i < g->n_inputs; i++) {
-        tci_node *x = g->inputs[i];
-        const char *name = tci_ox_input_name(g, i);
-        tci_ox_set_name(g, x, name);
+    tci_ox_walk *w = g->walk;
+    for (int i = 0; i < w->n_inputs; i++) {
+        const tci_node *x = w->inputs[i];
+        const char *name = tci_ox_input_name(w, i);
+        tci_ox_set_name(w, x, name);
         tci_ow_info(&g->w, 11, name, (tc_dtype)x->dtype, x->rank, x->shape);
     }
     for (int i = 0; i < n; i++) {
-        tci_ox_walk(g, outputs[i]);
-        const char *from = tci_ox_named(g, outputs[i]);
+        const char *from = tci_ox_walk_to(w, outputs[i]);
         const char *name = how && how->output_names && how->output_names[i]
-                               ? how->output_names[i] : tci_scratch_printf(&g->s, "output%d", i);
+                               ? how->output_names[i] : tci_scratch_printf(w->s, "output%d", i);
         tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
         tci_ow_info(&g->w, 12, name, (tc_dtype)outputs[i]->dtype, outputs[i]->rank,
                     outputs[i]->shape);
@@ -7652,86 +7837,1460 @@ static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, i
     tci_ow_text(&g->w.graph, 2, "tc");
 }
 
-static void tci_ox_put_file(tci_ox_out_graph *g, const char *path, const tci_str *bytes)
+TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
+                              const tc_onnx_export *how, const char *data_name, tci_str *model,
+                              tci_str *weights)
 {
-    tci_os_fresh f = {.began = false};
-    tci_os_fresh_begin_users(&f, path);
-    tci_os_fresh_write(&f, tci_str_text(bytes), bytes->n);
-    int code = tci_os_fresh_end(&f, true, true);
-    if (code) {
-        tci_scratch_fail(&g->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                         "'%.120s' cannot be written: %s", path, tci_os_fresh_why(code));
-    }
-}
-
-static void tci_ox_export_file(tci_ox_out_graph *g, tci_node *const *outputs, int n,
-                               const tc_onnx_export *how, const char *path)
-{
-    tci_str file = {.s = &g->s};
-    const char *slash = strrchr(path, '/');
-    g->w.s = &g->s;
-    g->w.graph.s = g->w.weights.s = &g->s;
-    if (how && how->external) {
-        g->w.external = tci_scratch_printf(&g->s, "%s.data", slash ? slash + 1 : path);
-    }
-    tci_ox_export_graph(g, outputs, n, how);
-    tci_ox_write_model(g, &file);
-    if (file.n > INT32_MAX) {
-        tci_scratch_fail(&g->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
+    tci_ox_out_graph g = {.walk = w};
+    g.w.s = g.w.graph.s = g.w.weights.s = w->s;
+    g.w.external = how && how->external ? data_name : NULL;
+    w->to = &g;
+    w->leave = tci_ox_leave;
+    tci_ox_export_graph(&g, outputs, n, how);
+    tci_ox_write_model(&g, model);
+    *weights = g.w.weights;
+    if (model->n > INT32_MAX) {
+        tci_scratch_fail(w->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
                          "GiB (tc_onnx_export.external puts weights in a file of their own)",
-                         file.n);
+                         model->n);
     }
-    if (g->w.external) {
-        tci_ox_put_file(g, tci_scratch_printf(&g->s, "%s.data", path), &g->w.weights);
-    }
-    tci_ox_put_file(g, path, &file);
 }
 
-/* The nodes of a list of handles; false: the frame failed. */
-static bool tci_ox_nodes_of(tci_frame *f, tc_tensors list, const char *what, tci_node **nodes,
-                            bool are_inputs)
+static void tci_ox_export_file(tci_ox_walk *w, tci_node *const *outputs, int n,
+                               const tci_ox_export *e)
 {
-    for (int i = 0; i < list.n && !f->failed; i++) {
-        nodes[i] = tci_frame_node(f, list.items[i], what);
-        if (!f->failed && are_inputs && nodes[i]->op != TCI_OP_INPUT) {
-            tci_frame_fail(f, TC_ERR_ARGUMENT, "input %d is no tc_input", i);
-        }
+    const char *path = (const char *)e->to, *slash = path ? strrchr(path, '/') : NULL;
+    const tc_onnx_export *how = (const tc_onnx_export *)e->how;
+    tci_str file = {.s = w->s}, weights = {.s = w->s};
+    if (!path) {
+        tci_scratch_fail(w->s, TC_ERR_ARGUMENT, "the path is NULL");
     }
-    return !f->failed;
+    const char *data_name = tci_scratch_printf(w->s, "%s.data", slash ? slash + 1 : path);
+    tci_ox_write_onnx(w, outputs, n, how, data_name, &file, &weights);
+    if (how && how->external) {
+        tci_ox_put_file(w, tci_scratch_printf(w->s, "%s.data", path), &weights);
+    }
+    tci_ox_put_file(w, path, &file);
 }
 
 TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
                                    const char *path, tc_site here)
 {
-    tci_ox_out_graph g = {.here = here};
-    tci_frame f = tci_frame_begin("tc_export_onnx", here);
-    tci_frame_list(&f, inputs.items, inputs.n, "the inputs");
-    tci_frame_list(&f, outputs.items, outputs.n, "the outputs");
-    for (int i = 0; i < outputs.n && !f.failed; i++) {
-        tci_frame_use(&f, outputs.items[i]);
+    const tci_ox_export e = {"tc_export_onnx", "ONNX", inputs, outputs, how, (void *)path,
+                             tci_ox_export_file};
+    return tci_ox_export_call(&e, here);
+}
+/* ---- src/onnx/stablehlo_text.c ---- */
+/* onnx/stablehlo_text.c - the statements of a StableHLO module: types, constants, and the ops that
+ * several rooms write (onnx/stablehlo.h). */
+/* ---- src/onnx/stablehlo.h ---- */
+/* onnx/stablehlo.h - a StableHLO module being written, and what its rooms share.
+ *
+ * A value is its SSA name. Sizes are numbers everywhere: symbols have the values that the caller
+ * gave (tci_hlo_size). */
+#ifndef TCI_ONNX_STABLEHLO_H
+#define TCI_ONNX_STABLEHLO_H
+
+
+typedef struct tci_hlo {
+    tci_ox_walk *walk;
+    tci_str out;       /* statements so far */
+    int n_values;
+    tci_dim *symbols, *values; int n_symbols; /* symbolic sizes and what they are */
+} tci_hlo;
+
+/* The shape of the values of one elementwise computation. */
+typedef struct tci_hlo_shape {
+    int rank;
+    const int64_t *sizes;
+    const char *text; /* "2x3x", "" of rank 0 */
+} tci_hlo_shape;
+
+TCI_FN int64_t tci_hlo_size(const tci_hlo *h, tci_dim d);
+TCI_FN tci_hlo_shape tci_hlo_shape_of(const tci_hlo *h, int rank, const tci_dim *sizes);
+TCI_FN tci_hlo_shape tci_hlo_shape_known(const tci_hlo *h, int rank, const int64_t *sizes);
+/* "tensor<2x3xf32>" */
+TCI_FN const char *tci_hlo_type(const tci_hlo *h, tc_dtype dtype, const tci_hlo_shape *shape);
+TCI_FN const char *tci_hlo_node_type(const tci_hlo *h, const tci_node *n);
+/* "[1, 2]" */
+TCI_FN const char *tci_hlo_list(const tci_hlo *h, int n, const int64_t *items);
+/* A new value: its name, and "  %name = format...\n" is added. */
+TCI_FN const char *tci_hlo_let(tci_hlo *h, const char *format, ...) TCI_PRINTF(2, 3);
+TCI_FN const char *tci_hlo_name(tci_hlo *h);
+/* A constant, the same in every element. */
+TCI_FN const char *tci_hlo_splat(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, tci_value v);
+TCI_FN const char *tci_hlo_float(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, double v);
+TCI_FN const char *tci_hlo_whole(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, int64_t v);
+/* Conversion as StableHLO has it, for values that the dtype holds. */
+TCI_FN const char *tci_hlo_convert(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from,
+                                   tc_dtype to, const char *x);
+TCI_FN const char *tci_hlo_binary(tci_hlo *h, const char *op, const tci_hlo_shape *shape,
+                                  tc_dtype t, const char *a, const char *b);
+/* how: "EQ", "LT", ... of operands of dtype t. */
+TCI_FN const char *tci_hlo_compare(tci_hlo *h, const char *how, const tci_hlo_shape *shape,
+                                   tc_dtype t, const char *a, const char *b);
+TCI_FN const char *tci_hlo_select(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *c,
+                                  const char *a, const char *b);
+/* x, of `from`, in a shape of more axes: axis i of x is axis axes[i] there. */
+TCI_FN const char *tci_hlo_broadcast(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                     const tci_hlo_shape *to, const int64_t *axes, const char *x);
+
+/* "f32"; "array<i64: 1, 2>" */
+TCI_FN const char *tci_hlo_dtype(tc_dtype t);
+TCI_FN const char *tci_hlo_array(const tci_hlo *h, int n, const int64_t *items);
+/* n numbers of i64, in that shape. */
+TCI_FN const char *tci_hlo_ints(tci_hlo *h, const tci_hlo_shape *shape, const int64_t *items,
+                                int n);
+TCI_FN const char *tci_hlo_reshape(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const tci_hlo_shape *to, const char *x);
+/* Axis i of the result is axis order[i] of x. */
+TCI_FN const char *tci_hlo_transpose(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                     const int64_t *order, const char *x);
+
+/* ---- stablehlo_scalar.c ---- */
+/* The value of an elementwise op, WHERE, CAST, BITCAST or RANDOM, with tc's meaning of every scalar
+ * operation: the node is lowered as a kernel lowers it, and the instructions leave one by one. */
+TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const *in);
+
+#endif
+
+/* ---- src/onnx/stablehlo_text.c, continued ---- */
+#include <stdarg.h>
+#include <string.h>
+
+/* ---- text ---- */
+
+TCI_FN const char *tci_hlo_dtype(tc_dtype t)
+{
+    static const char *const names[TCI_DTYPE_N] = {
+        [TC_BOOL - TC_BOOL] = "i1", [TC_U8 - TC_BOOL] = "ui8", [TC_U16 - TC_BOOL] = "ui16",
+        [TC_U32 - TC_BOOL] = "ui32", [TC_U64 - TC_BOOL] = "ui64", [TC_I8 - TC_BOOL] = "i8",
+        [TC_I16 - TC_BOOL] = "i16", [TC_I32 - TC_BOOL] = "i32", [TC_I64 - TC_BOOL] = "i64",
+        [TC_F16 - TC_BOOL] = "f16", [TC_BF16 - TC_BOOL] = "bf16", [TC_F32 - TC_BOOL] = "f32",
+        [TC_F64 - TC_BOOL] = "f64"};
+    return names[t - TC_BOOL];
+}
+
+TCI_FN int64_t tci_hlo_size(const tci_hlo *h, tci_dim d)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    if (!tci_dim_is_known(d)) {
+        d = tci_dim_replace(d, h->n_symbols, h->symbols, h->values);
     }
-    for (int i = 0; i < inputs.n && !f.failed; i++) {
-        tci_frame_use(&f, inputs.items[i]);
+    if (!tci_dim_is_known(d)) {
+        tci_scratch_fail(h->walk->s, TC_ERR_ARGUMENT, "the size %s is symbolic: StableHLO is "
+                         "exported for known sizes (tc_stablehlo_export.sizes says what each "
+                         "TC_DIM is)", tci_dim_text_of(d).text);
     }
-    if (!f.failed && (outputs.n < 1 || !path)) {
-        tci_frame_fail(&f, TC_ERR_ARGUMENT, path ? "there are no outputs" : "the path is NULL");
+#endif
+    (void)h;
+    return tci_dim_known(d);
+}
+
+TCI_FN tci_hlo_shape tci_hlo_shape_known(const tci_hlo *h, int rank, const int64_t *sizes)
+{
+    tci_str text = {.s = h->walk->s};
+    for (int i = 0; i < rank; i++) {
+        tci_str_printf(&text, "%lldx", (long long)sizes[i]);
     }
-    tci_scratch_init(&g.s);
-    if (!f.failed && setjmp(g.s.escape)) {
-        tci_frame_fail(&f, g.s.why, "%s", g.s.message);
-    } else if (!f.failed) {
-        tci_node **in = TCI_NEW_ARRAY(&g.s, tci_node *, inputs.n + 1);
-        tci_node **out = TCI_NEW_ARRAY(&g.s, tci_node *, outputs.n + 1);
-        if (tci_ox_nodes_of(&f, inputs, "an input", in, true) &&
-            tci_ox_nodes_of(&f, outputs, "an output", out, false)) {
-            g.ctx = f.ctx;
-            g.inputs = in;
-            g.n_inputs = inputs.n;
-            tci_ox_export_file(&g, out, outputs.n, how, path);
+    return (tci_hlo_shape){rank, sizes, tci_str_text(&text)};
+}
+
+TCI_FN tci_hlo_shape tci_hlo_shape_of(const tci_hlo *h, int rank, const tci_dim *sizes)
+{
+    int64_t *known = TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1);
+    for (int i = 0; i < rank; i++) {
+        known[i] = tci_hlo_size(h, sizes[i]);
+    }
+    return tci_hlo_shape_known(h, rank, known);
+}
+
+TCI_FN const char *tci_hlo_type(const tci_hlo *h, tc_dtype dtype, const tci_hlo_shape *shape)
+{
+    return tci_scratch_printf(h->walk->s, "tensor<%s%s>", shape->text, tci_hlo_dtype(dtype));
+}
+
+TCI_FN const char *tci_hlo_node_type(const tci_hlo *h, const tci_node *n)
+{
+    tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    return tci_hlo_type(h, (tc_dtype)n->dtype, &shape);
+}
+
+TCI_FN const char *tci_hlo_list(const tci_hlo *h, int n, const int64_t *items)
+{
+    tci_str text = {.s = h->walk->s};
+    tci_str_add(&text, "[");
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s%lld", i ? ", " : "", (long long)(items ? items[i] : i));
+    }
+    tci_str_add(&text, "]");
+    return tci_str_text(&text);
+}
+
+TCI_FN const char *tci_hlo_array(const tci_hlo *h, int n, const int64_t *items)
+{
+    tci_str text = {.s = h->walk->s};
+    tci_str_add(&text, "array<i64");
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s %lld", i ? "," : ":", (long long)items[i]);
+    }
+    tci_str_add(&text, ">");
+    return tci_str_text(&text);
+}
+
+TCI_FN const char *tci_hlo_name(tci_hlo *h)
+{
+    return tci_scratch_printf(h->walk->s, "%%%d", h->n_values++);
+}
+
+TCI_FN const char *tci_hlo_let(tci_hlo *h, const char *format, ...)
+{
+    const char *name = tci_hlo_name(h);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = tci_scratch_get(h->walk->s, (size_t)n + 1);
+    va_start(args, format);
+    vsnprintf(text, (size_t)n + 1, format, args);
+    va_end(args);
+    tci_str_printf(&h->out, "  %s = ", name);
+    tci_str_add_n(&h->out, text, (size_t)n);
+    tci_str_add(&h->out, "\n");
+    return name;
+}
+
+/* ---- constants ---- */
+
+TCI_FN const char *tci_hlo_splat(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, tci_value v)
+{
+    const char *type = tci_hlo_type(h, t, shape);
+    uint64_t bits = 0;
+    int64_t count = 1;
+    for (int i = 0; i < shape->rank; i++) {
+        count *= shape->sizes[i];
+    }
+    if (!count) {
+        return tci_hlo_let(h, "stablehlo.constant dense<> : %s", type);
+    } else if (t == TC_BOOL) {
+        return tci_hlo_let(h, "stablehlo.constant dense<%s> : %s", v.u ? "true" : "false", type);
+    } else if (t == TC_U64) {
+        return tci_hlo_let(h, "stablehlo.constant dense<%llu> : %s", (unsigned long long)v.u, type);
+    } else if (!tci_dtype_is_float(t)) {
+        return tci_hlo_let(h, "stablehlo.constant dense<%lld> : %s", (long long)v.i, type);
+    }
+    tci_value_store(t, &bits, v); /* floats by their bits */
+    return tci_hlo_let(h, "stablehlo.constant dense<0x%0*llX> : %s", 2 * tci_dtype_get(t)->bytes,
+                       (unsigned long long)bits, type);
+}
+
+TCI_FN const char *tci_hlo_float(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, double v)
+{
+    return tci_hlo_splat(h, shape, t, tci_value_cast((tci_value){.f = v}, TC_F64, t));
+}
+
+TCI_FN const char *tci_hlo_whole(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, int64_t v)
+{
+    return tci_hlo_splat(h, shape, t, tci_value_cast((tci_value){.i = v}, TC_I64, t));
+}
+
+TCI_FN const char *tci_hlo_ints(tci_hlo *h, const tci_hlo_shape *shape, const int64_t *items, int n)
+{
+    tci_str text = {.s = h->walk->s};
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s%lld", i ? ", " : "", (long long)items[i]);
+    }
+    const tci_hlo_shape list = tci_hlo_shape_known(h, 1, (const int64_t[]){n});
+    const char *x = tci_hlo_let(h, "stablehlo.constant dense<[%s]> : %s", tci_str_text(&text),
+                                tci_hlo_type(h, TC_I64, &list));
+    return tci_hlo_let(h, "stablehlo.reshape %s : (%s) -> %s", x, tci_hlo_type(h, TC_I64, &list),
+                       tci_hlo_type(h, TC_I64, shape));
+}
+
+/* ---- ops on whole tensors ---- */
+
+TCI_FN const char *tci_hlo_convert(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from,
+                                   tc_dtype to, const char *x)
+{
+    return from == to ? x : tci_hlo_let(h, "stablehlo.convert %s : (%s) -> %s", x,
+                                        tci_hlo_type(h, from, shape), tci_hlo_type(h, to, shape));
+}
+
+TCI_FN const char *tci_hlo_binary(tci_hlo *h, const char *op, const tci_hlo_shape *shape,
+                                  tc_dtype t, const char *a, const char *b)
+{
+    return tci_hlo_let(h, "stablehlo.%s %s, %s : %s", op, a, b, tci_hlo_type(h, t, shape));
+}
+
+TCI_FN const char *tci_hlo_compare(tci_hlo *h, const char *how, const tci_hlo_shape *shape,
+                                   tc_dtype t, const char *a, const char *b)
+{
+    const char *kind = tci_dtype_is_float(t) ? "FLOAT" : tci_dtype_is_signed(t) ? "SIGNED"
+                                                                               : "UNSIGNED";
+    const char *type = tci_hlo_type(h, t, shape);
+    return tci_hlo_let(h, "stablehlo.compare %s, %s, %s, %s : (%s, %s) -> %s", how, a, b, kind,
+                       type, type, tci_hlo_type(h, TC_BOOL, shape));
+}
+
+TCI_FN const char *tci_hlo_select(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *c,
+                                  const char *a, const char *b)
+{
+    return tci_hlo_let(h, "stablehlo.select %s, %s, %s : %s, %s", c, a, b,
+                       tci_hlo_type(h, TC_BOOL, shape), tci_hlo_type(h, t, shape));
+}
+
+TCI_FN const char *tci_hlo_broadcast(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                     const tci_hlo_shape *to, const int64_t *axes, const char *x)
+{
+    return tci_hlo_let(h, "stablehlo.broadcast_in_dim %s, dims = %s : (%s) -> %s", x,
+                       tci_hlo_list(h, from->rank, axes), tci_hlo_type(h, t, from),
+                       tci_hlo_type(h, t, to));
+}
+
+TCI_FN const char *tci_hlo_reshape(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const tci_hlo_shape *to, const char *x)
+{
+    return tci_hlo_let(h, "stablehlo.reshape %s : (%s) -> %s", x, tci_hlo_type(h, t, from),
+                       tci_hlo_type(h, t, to));
+}
+
+TCI_FN const char *tci_hlo_transpose(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                     const int64_t *order, const char *x)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    for (int i = 0; i < from->rank; i++) {
+        sizes[i] = from->sizes[order[i]];
+    }
+    const tci_hlo_shape to = tci_hlo_shape_known(h, from->rank, sizes);
+    return tci_hlo_let(h, "stablehlo.transpose %s, dims = %s : (%s) -> %s", x,
+                       tci_hlo_list(h, from->rank, order), tci_hlo_type(h, t, from),
+                       tci_hlo_type(h, t, &to));
+}
+/* ---- src/onnx/stablehlo_scalar.c ---- */
+/* onnx/stablehlo_scalar.c - elementwise nodes as StableHLO.
+ *
+ * In: a node and the names of its operands. Out: statements, and the name of the result.
+ *
+ * The one idea: kernel/lower.c says what a node is in the scalar operations of ops/prim.h, corners
+ * included (saturating casts, rounding of halves, the sign of a remainder, Philox). Each of these
+ * leaves as one StableHLO op on whole tensors, or a few. A function without an op in StableHLO
+ * leaves as tc's own recipe (ops/math.h). Differences from tc's bits: StableHLO has no fused
+ * multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
+
+#include <string.h>
+
+/* ---- single operations ---- */
+
+static const char *tci_hlo_unary(tci_hlo *h, const char *op, const tci_hlo_shape *shape, tc_dtype t,
+                                 const char *a)
+{
+    return tci_hlo_let(h, "stablehlo.%s %s : %s", op, a, tci_hlo_type(h, t, shape));
+}
+
+static const char *tci_hlo_bits(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from, tc_dtype to,
+                                const char *a)
+{
+    return tci_hlo_let(h, "stablehlo.bitcast_convert %s : (%s) -> %s", a,
+                       tci_hlo_type(h, from, shape), tci_hlo_type(h, to, shape));
+}
+
+/* Truncates, saturates, NaN gives 0. */
+static const char *tci_hlo_float_to_int(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from,
+                                        tc_dtype to, const char *a)
+{
+    bool is_signed = tci_dtype_is_signed(to);
+    int bits = 8 * tci_dtype_get(to)->bytes - is_signed;
+    double above = (double)((uint64_t)1 << (bits - 1)) * 2, least = is_signed ? -above : 0;
+    uint64_t most = ~(uint64_t)0 >> (64 - bits);
+    const char *zero = tci_hlo_whole(h, shape, to, 0);
+    const char *low = tci_hlo_whole(h, shape, to, is_signed ? (int64_t)~most : 0);
+    const char *high = tci_hlo_whole(h, shape, to, (int64_t)most);
+    const char *is_nan = tci_hlo_compare(h, "NE", shape, from, a, a);
+    const char *is_low = tci_hlo_compare(h, "LE", shape, from, a,
+                                         tci_hlo_float(h, shape, from, least));
+    const char *is_high = tci_hlo_compare(h, "GE", shape, from, a,
+                                          tci_hlo_float(h, shape, from, above));
+    const char *y = tci_hlo_convert(h, shape, from, to, a);
+    y = tci_hlo_select(h, shape, to, is_high, high, y);
+    y = tci_hlo_select(h, shape, to, is_low, low, y);
+    return tci_hlo_select(h, shape, to, is_nan, zero, y);
+}
+
+static const char *tci_hlo_cast(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from, tc_dtype to,
+                                const char *a)
+{
+    if (to == TC_BOOL) {
+        return tci_hlo_compare(h, "NE", shape, from, a, tci_hlo_whole(h, shape, from, 0));
+    }
+    bool cuts = tci_dtype_is_float(from) && !tci_dtype_is_float(to);
+    return cuts ? tci_hlo_float_to_int(h, shape, from, to, a)
+                : tci_hlo_convert(h, shape, from, to, a);
+}
+
+/* DIV and REM of integers: 0 by 0; MIN by -1 without overflow. */
+static const char *tci_hlo_divide(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool rest,
+                                  const char *a, const char *b)
+{
+    const char *zero = tci_hlo_whole(h, shape, t, 0), *one = tci_hlo_whole(h, shape, t, 1);
+    const char *by_zero = tci_hlo_compare(h, "EQ", shape, t, b, zero), *y;
+    const char *by = tci_hlo_select(h, shape, t, by_zero, one, b);
+    if (!tci_dtype_is_signed(t)) {
+        y = tci_hlo_binary(h, rest ? "remainder" : "divide", shape, t, a, by);
+        return tci_hlo_select(h, shape, t, by_zero, zero, y);
+    }
+    const char *negates = tci_hlo_compare(h, "EQ", shape, t, b, tci_hlo_whole(h, shape, t, -1));
+    by = tci_hlo_select(h, shape, t, negates, one, by);
+    y = tci_hlo_binary(h, rest ? "remainder" : "divide", shape, t, a, by);
+    y = tci_hlo_select(h, shape, t, negates,
+                       rest ? zero : tci_hlo_unary(h, "negate", shape, t, a), y);
+    return tci_hlo_select(h, shape, t, by_zero, zero, y);
+}
+
+/* A right shift of any integers by a number of bits below the width. */
+static const char *tci_hlo_shift_right(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t,
+                                       const char *a, int by)
+{
+    return tci_hlo_binary(h, tci_dtype_is_signed(t) ? "shift_right_arithmetic"
+                                                    : "shift_right_logical",
+                          shape, t, a, tci_hlo_whole(h, shape, t, by));
+}
+
+/* The high half of the product of two u64, from those of their halves. */
+static const char *tci_hlo_high_u64(tci_hlo *h, const tci_hlo_shape *shape, const char *a,
+                                    const char *b)
+{
+    const tc_dtype t = TC_U64;
+    const char *half = tci_hlo_whole(h, shape, t, 0xffffffff);
+    const char *al = tci_hlo_binary(h, "and", shape, t, a, half);
+    const char *bl = tci_hlo_binary(h, "and", shape, t, b, half);
+    const char *ah = tci_hlo_shift_right(h, shape, t, a, 32);
+    const char *bh = tci_hlo_shift_right(h, shape, t, b, 32);
+    const char *low = tci_hlo_binary(h, "multiply", shape, t, al, bl);
+    const char *cross = tci_hlo_binary(h, "multiply", shape, t, ah, bl);
+    cross = tci_hlo_binary(h, "add", shape, t, cross, tci_hlo_shift_right(h, shape, t, low, 32));
+    const char *other = tci_hlo_binary(h, "multiply", shape, t, al, bh);
+    other = tci_hlo_binary(h, "add", shape, t, other,
+                           tci_hlo_binary(h, "and", shape, t, cross, half));
+    const char *high = tci_hlo_binary(h, "multiply", shape, t, ah, bh);
+    high = tci_hlo_binary(h, "add", shape, t, high, tci_hlo_shift_right(h, shape, t, cross, 32));
+    return tci_hlo_binary(h, "add", shape, t, high, tci_hlo_shift_right(h, shape, t, other, 32));
+}
+
+/* What is taken from the high half of the unsigned product where a is negative. */
+static const char *tci_hlo_sign_part(tci_hlo *h, const tci_hlo_shape *shape, const char *a,
+                                     const char *b)
+{
+    const char *zero = tci_hlo_whole(h, shape, TC_I64, 0);
+    const char *is = tci_hlo_compare(h, "LT", shape, TC_I64, a, zero);
+    return tci_hlo_select(h, shape, TC_I64, is, b, zero);
+}
+
+static const char *tci_hlo_mulhi(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *a,
+                                 const char *b)
+{
+    int bits = 8 * tci_dtype_get(t)->bytes;
+    tc_dtype wide = tci_dtype_is_signed(t) ? TC_I64 : TC_U64;
+    if (t == TC_BOOL) {
+        return tci_hlo_whole(h, shape, t, 0);
+    } else if (bits < 64) {
+        a = tci_hlo_binary(h, "multiply", shape, wide, tci_hlo_convert(h, shape, t, wide, a),
+                           tci_hlo_convert(h, shape, t, wide, b));
+        return tci_hlo_convert(h, shape, wide, t, tci_hlo_shift_right(h, shape, wide, a, bits));
+    } else if (t == TC_U64) {
+        return tci_hlo_high_u64(h, shape, a, b);
+    }
+    const char *high = tci_hlo_high_u64(h, shape, tci_hlo_bits(h, shape, t, TC_U64, a),
+                                        tci_hlo_bits(h, shape, t, TC_U64, b));
+    high = tci_hlo_bits(h, shape, TC_U64, t, high);
+    high = tci_hlo_binary(h, "subtract", shape, t, high, tci_hlo_sign_part(h, shape, a, b));
+    return tci_hlo_binary(h, "subtract", shape, t, high, tci_hlo_sign_part(h, shape, b, a));
+}
+
+/* a to the b of integers by repeated squaring; of b < 0 the integer part of 1 / a^-b, 0 of 0. */
+static const char *tci_hlo_powi(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *a,
+                                const char *b)
+{
+    const char *zero = tci_hlo_whole(h, shape, t, 0), *one = tci_hlo_whole(h, shape, t, 1);
+    const char *y = one, *square = a, *rest = b;
+    for (int bits = 8 * tci_dtype_get(t)->bytes - tci_dtype_is_signed(t), i = 0; i < bits; i++) {
+        const char *odd = tci_hlo_binary(h, "and", shape, t, rest, one);
+        odd = tci_hlo_compare(h, "NE", shape, t, odd, zero);
+        y = tci_hlo_select(h, shape, t, odd, tci_hlo_binary(h, "multiply", shape, t, y, square), y);
+        square = tci_hlo_binary(h, "multiply", shape, t, square, square);
+        rest = tci_hlo_shift_right(h, shape, t, rest, 1);
+    }
+    if (!tci_dtype_is_signed(t)) {
+        return y;
+    }
+    const char *minus = tci_hlo_whole(h, shape, t, -1);
+    const char *odd = tci_hlo_compare(h, "NE", shape, t,
+                                      tci_hlo_binary(h, "and", shape, t, b, one), zero);
+    const char *below = tci_hlo_select(h, shape, t, odd, minus, one);
+    below = tci_hlo_select(h, shape, t, tci_hlo_compare(h, "EQ", shape, t, a, minus), below, zero);
+    below = tci_hlo_select(h, shape, t, tci_hlo_compare(h, "EQ", shape, t, a, one), one, below);
+    return tci_hlo_select(h, shape, t, tci_hlo_compare(h, "LT", shape, t, b, zero), below, y);
+}
+
+/* Euclid's algorithm on the magnitudes, for all elements until each has come to its end. */
+static const char *tci_hlo_gcd(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *a,
+                               const char *b)
+{
+    static const tc_dtype unsigned_of[] = {TC_U8, TC_U16, TC_U32, TC_U64};
+    const tci_hlo_shape point = {0, NULL, ""};
+    int bytes = tci_dtype_get(t)->bytes;
+    tc_dtype u = unsigned_of[bytes == 8 ? 3 : bytes / 2];
+    const char *type = tci_hlo_type(h, u, shape), *bits = tci_hlo_type(h, TC_BOOL, shape);
+    const char *list = tci_hlo_list(h, shape->rank, NULL);
+    if (tci_dtype_is_signed(t)) {
+        a = tci_hlo_bits(h, shape, t, u, tci_hlo_unary(h, "abs", shape, t, a));
+        b = tci_hlo_bits(h, shape, t, u, tci_hlo_unary(h, "abs", shape, t, b));
+    }
+    const char *x = tci_hlo_name(h), *y = tci_hlo_name(h), *r = tci_hlo_name(h);
+    tci_str_printf(&h->out, "  %s:2 = stablehlo.while(%s = %s, %s = %s) : %s, %s\n  cond {\n", r, x,
+                   a, y, b, type, type);
+    const char *more = tci_hlo_compare(h, "NE", shape, u, y, tci_hlo_whole(h, shape, u, 0));
+    const char *none = tci_hlo_whole(h, &point, TC_BOOL, 0);
+    more = tci_hlo_let(h, "stablehlo.reduce(%s init: %s) applies stablehlo.or across dimensions = "
+                       "%s : (%s, tensor<i1>) -> tensor<i1>", more, none, list, bits);
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  } do {\n", more);
+    const char *zero = tci_hlo_whole(h, shape, u, 0);
+    const char *ended = tci_hlo_compare(h, "EQ", shape, u, y, zero);
+    const char *rest = tci_hlo_divide(h, shape, u, true, x, y);
+    const char *next = tci_hlo_select(h, shape, u, ended, x, y);
+    tci_str_printf(&h->out, "  stablehlo.return %s, %s : %s, %s\n  }\n", next, rest, type, type);
+    const char *first = tci_scratch_printf(h->walk->s, "%s#0", r);
+    return tci_dtype_is_signed(t) ? tci_hlo_bits(h, shape, u, t, first) : first;
+}
+
+/* Towards zero. */
+static const char *tci_hlo_trunc(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *a)
+{
+    const char *below = tci_hlo_compare(h, "LT", shape, t, a, tci_hlo_whole(h, shape, t, 0));
+    return tci_hlo_select(h, shape, t, below, tci_hlo_unary(h, "ceil", shape, t, a),
+                          tci_hlo_unary(h, "floor", shape, t, a));
+}
+
+/* To the nearest f16 or bf16, and back. */
+static const char *tci_hlo_round(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype half,
+                                 const char *a)
+{
+    return tci_hlo_convert(h, shape, half, TC_F32, tci_hlo_convert(h, shape, TC_F32, half, a));
+}
+
+/* The StableHLO op of a MATH prim; NULL: its recipe. */
+static const char *tci_hlo_math_op(tci_prim p)
+{
+    switch ((int)p) {
+    case TCI_P_EXP:
+    case TCI_P_EXPN: return "exponential";
+    case TCI_P_LOG: return "log";
+    case TCI_P_SIN: return "sine";
+    case TCI_P_COS: return "cosine";
+    case TCI_P_TAN: return "tan";
+    case TCI_P_TANH: return "tanh";
+    case TCI_P_SIGMOID: return "logistic";
+    case TCI_P_EXPM1: return "exponential_minus_one";
+    case TCI_P_LOG1P: return "log_plus_one";
+    default: return NULL;
+    }
+}
+
+static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
+                                tc_dtype to, const char *const *x);
+
+/* True if a step adds a constant so large that the sum is a whole number, as recipes round. XLA
+ * takes (x + c) - c for x, so what is added to must be rounded before. */
+static bool tci_hlo_rounds(const tci_recipe *r, const tci_step_inst *s)
+{
+    int last = s->args[s->n_args - 1];
+    double most = r->insts[last].dtype == TC_F32 ? 8388608.0 : 4503599627370496.0;
+    return (s->prim == TCI_P_ADD || s->prim == TCI_P_FMA) &&
+           r->insts[last].kind == TCI_RECIPE_CONST && r->insts[last].value.f >= most &&
+           r->insts[last].value.f < 2 * most;
+}
+
+/* One step of a recipe. */
+static const char *tci_hlo_step(tci_hlo *h, const tci_hlo_shape *shape, const tci_recipe *r,
+                                const tci_step_inst *s, const char **x)
+{
+    tc_dtype t = (tc_dtype)r->insts[s->args[s->prim == TCI_P_SELECT]].dtype;
+    if (!tci_hlo_rounds(r, s)) {
+        return tci_hlo_prim(h, shape, (tci_prim)s->prim, t, (tc_dtype)s->dtype, x);
+    }
+    const char *y = s->prim == TCI_P_FMA ? tci_hlo_binary(h, "multiply", shape, t, x[0], x[1])
+                                         : x[0];
+    y = tci_hlo_unary(h, "round_nearest_even", shape, t, y);
+    return tci_hlo_binary(h, "add", shape, t, y, x[s->n_args - 1]);
+}
+
+/* The recipe of a MATH prim, step by step. */
+static const char *tci_hlo_recipe(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
+                                  const char *const *x)
+{
+    const tci_recipe *r = tci_math_recipe(p, t);
+    const char **at = TCI_NEW_ARRAY(h->walk->s, const char *, r->n);
+    for (int i = 0; i < r->n; i++) {
+        const tci_step_inst *s = &r->insts[i];
+        const char *args[3] = {NULL, NULL, NULL};
+        for (int a = 0; a < s->n_args && s->kind == TCI_RECIPE_PRIM; a++) {
+            args[a] = at[s->args[a]];
+        }
+        if (s->kind == TCI_RECIPE_ARG) {
+            at[i] = x[s->imm];
+        } else if (s->kind == TCI_RECIPE_CONST) {
+            at[i] = tci_hlo_splat(h, shape, (tc_dtype)s->dtype, s->value);
+        } else {
+            at[i] = tci_hlo_step(h, shape, r, s, args);
         }
     }
-    tci_scratch_free(&g.s);
-    return tci_frame_status(&f);
+    return at[r->n - 1];
+}
+
+static const char *tci_hlo_math(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
+                                const char *const *x)
+{
+    const char *op = tci_hlo_math_op(p);
+    if (op) {
+        return tci_hlo_unary(h, op, shape, t, x[0]);
+    } else if (p == TCI_P_POW || p == TCI_P_ATAN2) {
+        return tci_hlo_binary(h, p == TCI_P_POW ? "power" : "atan2", shape, t, x[0], x[1]);
+    } else if (p == TCI_P_LOG_LOW || p == TCI_P_LOG2_LOW) {
+        return tci_hlo_whole(h, shape, t, 0); /* a correction below the engine's own error */
+    }
+    return tci_hlo_recipe(h, shape, p, t, x);
+}
+
+/* One scalar operation on operands of dtype t, with a result of dtype `to` where that is another
+ * one. */
+static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
+                                tc_dtype to, const char *const *x)
+{
+    bool whole = !tci_dtype_is_float(t);
+    switch (p) {
+    case TCI_P_ADD: return tci_hlo_binary(h, "add", shape, t, x[0], x[1]);
+    case TCI_P_SUB: return tci_hlo_binary(h, "subtract", shape, t, x[0], x[1]);
+    case TCI_P_MUL: return tci_hlo_binary(h, "multiply", shape, t, x[0], x[1]);
+    case TCI_P_DIV:
+    case TCI_P_REM:
+        return whole ? tci_hlo_divide(h, shape, t, p == TCI_P_REM, x[0], x[1])
+                     : tci_hlo_binary(h, p == TCI_P_REM ? "remainder" : "divide", shape, t, x[0],
+                                      x[1]);
+    case TCI_P_FMA:
+        return tci_hlo_binary(h, "add", shape, t,
+                              tci_hlo_binary(h, "multiply", shape, t, x[0], x[1]), x[2]);
+    case TCI_P_NEG: return tci_hlo_unary(h, "negate", shape, t, x[0]);
+    case TCI_P_ABS: return tci_hlo_unary(h, "abs", shape, t, x[0]);
+    case TCI_P_SQRT: return tci_hlo_unary(h, "sqrt", shape, t, x[0]);
+    case TCI_P_PMIN:
+    case TCI_P_PMAX:
+        return tci_hlo_select(h, shape, t, tci_hlo_compare(h, p == TCI_P_PMIN ? "LT" : "GT", shape,
+                                                           t, x[0], x[1]), x[0], x[1]);
+    case TCI_P_FLOOR: return tci_hlo_unary(h, "floor", shape, t, x[0]);
+    case TCI_P_CEIL: return tci_hlo_unary(h, "ceil", shape, t, x[0]);
+    case TCI_P_TRUNC: return tci_hlo_trunc(h, shape, t, x[0]);
+    case TCI_P_RINT: return tci_hlo_unary(h, "round_nearest_even", shape, t, x[0]);
+    case TCI_P_EQ: return tci_hlo_compare(h, "EQ", shape, t, x[0], x[1]);
+    case TCI_P_LT: return tci_hlo_compare(h, "LT", shape, t, x[0], x[1]);
+    case TCI_P_LE: return tci_hlo_compare(h, "LE", shape, t, x[0], x[1]);
+    case TCI_P_AND: return tci_hlo_binary(h, "and", shape, t, x[0], x[1]);
+    case TCI_P_OR: return tci_hlo_binary(h, "or", shape, t, x[0], x[1]);
+    case TCI_P_XOR: return tci_hlo_binary(h, "xor", shape, t, x[0], x[1]);
+    case TCI_P_NOT: return tci_hlo_unary(h, "not", shape, t, x[0]);
+    case TCI_P_SHL: return tci_hlo_binary(h, "shift_left", shape, t, x[0], x[1]);
+    case TCI_P_SHR:
+        return tci_hlo_binary(h, tci_dtype_is_signed(t) ? "shift_right_arithmetic"
+                                                        : "shift_right_logical",
+                              shape, t, x[0], x[1]);
+    case TCI_P_MULHI: return tci_hlo_mulhi(h, shape, t, x[0], x[1]);
+    case TCI_P_POWI: return tci_hlo_powi(h, shape, t, x[0], x[1]);
+    case TCI_P_GCD: return tci_hlo_gcd(h, shape, t, x[0], x[1]);
+    case TCI_P_SELECT: return tci_hlo_select(h, shape, t, x[0], x[1], x[2]);
+    case TCI_P_CAST: return tci_hlo_cast(h, shape, t, to, x[0]);
+    case TCI_P_BITS: return tci_hlo_bits(h, shape, t, to, x[0]);
+    case TCI_P_ROUND16: return tci_hlo_round(h, shape, TC_F16, x[0]);
+    case TCI_P_ROUNDB16: return tci_hlo_round(h, shape, TC_BF16, x[0]);
+    case TCI_P_TOINT: return tci_hlo_convert(h, shape, t, to, x[0]);
+    TCI_MATH_PRIMS(TCI_PRIM_CASE) return tci_hlo_math(h, shape, p, t, x);
+    case TCI_P_LANE1: /* slow paths of recipes that have an op: sine, cosine, tan, log */
+    case TCI_P_COUNT: break;
+    }
+    TCI_ASSERT(h->walk->s, false);
+    return "";
+}
+
+/* ---- the instructions of a node ---- */
+
+typedef struct tci_hlo_lowering {
+    const tci_node *n;
+    tci_kernel *k;
+} tci_hlo_lowering;
+
+/* Operands are loads, one each; numbers that tc knows stay constants, which prims are chosen by. */
+static int tci_hlo_access(tci_lower *l, tci_node *n, const int *idx, int guard)
+{
+    const tci_hlo_lowering *of = (const tci_hlo_lowering *)l->user;
+    (void)idx;
+    for (int i = 0; i < of->n->n_in; i++) {
+        if (of->n->in[i] == n && tci_below(n, TCI_THROUGH_VIEWS, NULL)->op != TCI_OP_CONST) {
+            return tci_lower_load(l, i, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
+                                  tci_kx_const(l->k, 0), guard);
+        }
+    }
+    return -1;
+}
+
+/* An index expression, in i64. */
+static const char *tci_hlo_index(tci_hlo *h, const tci_hlo_shape *shape, const tci_kernel *k, int x)
+{
+    const tci_kx *e = &k->kx[x];
+    const char *a = e->a >= 0 ? tci_hlo_index(h, shape, k, e->a) : NULL;
+    const char *c = e->op == TCI_KX_AXIS || e->op == TCI_KX_ADD
+                        ? NULL : tci_hlo_whole(h, shape, TC_I64, tci_hlo_size(h, e->c));
+    switch (e->op) {
+    case TCI_KX_CONST: return c;
+    case TCI_KX_AXIS:
+        return tci_hlo_let(h, "stablehlo.iota dim = %d : %s", tci_kx_number(e),
+                           tci_hlo_type(h, TC_I64, shape));
+    case TCI_KX_ADD:
+        return tci_hlo_binary(h, "add", shape, TC_I64, a, tci_hlo_index(h, shape, k, e->b));
+    case TCI_KX_MUL: return tci_hlo_binary(h, "multiply", shape, TC_I64, a, c);
+    case TCI_KX_DIV: return tci_hlo_binary(h, "divide", shape, TC_I64, a, c);
+    case TCI_KX_MOD: return tci_hlo_binary(h, "remainder", shape, TC_I64, a, c);
+    default: TCI_ASSERT(h->walk->s, false); /* BOUND and VALUE stand in no index of these nodes */
+    }
+    return "";
+}
+
+/* Operand i in the compute dtype and the shape of the result. */
+static const char *tci_hlo_loaded(tci_hlo *h, const tci_hlo_shape *shape, const tci_node *x,
+                                  tc_dtype t, const char *name)
+{
+    tci_hlo_shape own = tci_hlo_shape_of(h, x->rank, x->shape);
+    name = x->dtype == t ? name : tci_hlo_convert(h, &own, (tc_dtype)x->dtype, t, name);
+    return x->rank == shape->rank ? name : tci_hlo_broadcast(h, t, &own, shape, NULL, name);
+}
+
+static const char *tci_hlo_inst(tci_hlo *h, const tci_hlo_shape *shape, const tci_kernel *k,
+                                const tci_kinst *i, const tci_node *n, const char *const *in,
+                                const char *const *values)
+{
+    const char *args[3];
+    switch (i->op) {
+    case TCI_K_CONST: return tci_hlo_splat(h, shape, (tc_dtype)i->dtype, i->value);
+    case TCI_K_LOAD: {
+        int operand = tci_kinst_number(i);
+        return tci_hlo_loaded(h, shape, n->in[operand], (tc_dtype)i->dtype, in[operand]);
+    }
+    case TCI_K_INDEX:
+        return tci_hlo_convert(h, shape, TC_I64, (tc_dtype)i->dtype,
+                               tci_hlo_index(h, shape, k, i->x));
+    case TCI_K_PRIM:
+        for (int a = 0; a < i->n_args; a++) {
+            args[a] = values[i->args[a]];
+        }
+        return tci_hlo_prim(h, shape, (tci_prim)i->prim,
+                            (tc_dtype)k->insts[i->args[i->prim == TCI_P_SELECT]].dtype,
+                            (tc_dtype)i->dtype, args);
+    default: TCI_ASSERT(h->walk->s, false); /* no guards, reductions or literal slots in here */
+    }
+    return "";
+}
+
+/* Marks what the last instruction needs. */
+static bool *tci_hlo_live(tci_hlo *h, const tci_kernel *k, int root)
+{
+    bool *live = TCI_NEW_ARRAY(h->walk->s, bool, k->n_insts);
+    live[root] = true;
+    for (int i = root; i >= 0; i--) {
+        for (int a = 0; live[i] && a < k->insts[i].n_args; a++) {
+            live[k->insts[i].args[a]] = true;
+        }
+    }
+    return live;
+}
+
+TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const *in)
+{
+    tci_scratch *s = h->walk->s;
+    tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_kernel *k = tci_kernel_make(s);
+    tci_hlo_lowering of = {n, k};
+    tci_lower l;
+    int *idx = TCI_NEW_ARRAY(s, int, n->rank + 1);
+    tci_lower_init(&l, s, k);
+    l.user = &of;
+    l.access = tci_hlo_access;
+    for (int i = 0; i < n->rank; i++) {
+        idx[i] = tci_kx_axis(k, tci_kernel_axis(k, n->shape[i], false));
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        tci_kernel_operand(k, (tc_dtype)n->in[i]->dtype, false, tci_node_count(n->in[i]));
+    }
+    int root = tci_lower_value(&l, n, idx, 0);
+    const bool *live = tci_hlo_live(h, k, root);
+    const char **values = TCI_NEW_ARRAY(s, const char *, k->n_insts + 1);
+    for (int i = 0; i <= root; i++) {
+        values[i] = live[i] ? tci_hlo_inst(h, &shape, k, &k->insts[i], n, in, values) : NULL;
+    }
+    tc_dtype made = (tc_dtype)k->insts[root].dtype, to = (tc_dtype)n->dtype;
+    return made == to ? values[root] : tci_hlo_convert(h, &shape, made, to, values[root]);
+}
+/* ---- src/onnx/stablehlo.c ---- */
+/* onnx/stablehlo.c - tc_export_stablehlo: a graph of tc as the text of a StableHLO module.
+ *
+ * In: tensors, as tc_compile_fn takes them, and what symbolic sizes are. Out: the text of a module
+ * with one function, @main, as XLA's PJRT plugins compile it.
+ *
+ * The one idea: every op leaves by the list TCI_HLO_WAY_..., which has all. Elementwise ops, casts
+ * and random bits leave as the scalar operations that a kernel has for them (stablehlo_scalar.c);
+ * movement, reductions, contractions, sorts and repetitions by the StableHLO op of the same meaning;
+ * composites as their expansion, which XLA's own passes fuse. */
+
+#include <math.h>
+#include <string.h>
+
+/* Memory of the graph: its bytes as hexadecimal digits; of bool as bytes that are compared. */
+static const char *tci_hlo_memory(tci_hlo *h, tci_node *n)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    int64_t bytes;
+    const unsigned char *data = (const unsigned char *)tci_ox_memory_of(h->walk, n, &bytes);
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = (tc_dtype)n->dtype, as = t == TC_BOOL ? TC_U8 : t;
+    if (!bytes) {
+        return tci_hlo_whole(h, &shape, t, 0);
+    }
+    const char *name = tci_hlo_name(h);
+    char *text = tci_scratch_get(h->walk->s, (size_t)bytes * 2 + 1);
+    for (int64_t i = 0; i < bytes; i++) {
+        text[2 * i] = digits[data[i] >> 4];
+        text[2 * i + 1] = digits[data[i] & 15];
+    }
+    tci_str_printf(&h->out, "  %s = stablehlo.constant dense<\"0x", name);
+    tci_str_add_n(&h->out, text, (size_t)bytes * 2);
+    tci_str_printf(&h->out, "\"> : %s\n", tci_hlo_type(h, as, &shape));
+    return as == t ? name : tci_hlo_compare(h, "NE", &shape, as, name,
+                                            tci_hlo_whole(h, &shape, as, 0));
+}
+
+/* ---- movement ---- */
+
+/* A slice of x: of axis i the elements start[i], start[i] + step[i], ..., sizes[i] of them. */
+static const char *tci_hlo_slice(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                 const tci_hlo_shape *to, const int64_t *start, const int64_t *step,
+                                 const char *x)
+{
+    tci_str bounds = {.s = h->walk->s};
+    tci_str_add(&bounds, "[");
+    for (int i = 0; i < from->rank; i++) {
+        int64_t at = to->sizes[i] ? start[i] : 0;
+        int64_t end = to->sizes[i] ? at + (to->sizes[i] - 1) * step[i] + 1 : 0;
+        tci_str_printf(&bounds, "%s%lld:%lld:%lld", i ? ", " : "", (long long)at, (long long)end,
+                       (long long)step[i]);
+    }
+    return tci_hlo_let(h, "stablehlo.slice %s %s] : (%s) -> %s", x, tci_str_text(&bounds),
+                       tci_hlo_type(h, t, from), tci_hlo_type(h, t, to));
+}
+
+static const char *tci_hlo_slice_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    int64_t *start = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1), n_back = 0;
+    int64_t *step = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    int64_t *back = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        start[i] = tci_hlo_size(h, tci_node_dims(n)[2 * i]);
+        step[i] = tci_hlo_size(h, tci_node_dims(n)[2 * i + 1]);
+        if (step[i] < 0) { /* the axis is turned first */
+            start[i] = from.sizes[i] - 1 - start[i];
+            step[i] = -step[i];
+            back[n_back++] = i;
+        }
+    }
+    if (n_back) {
+        x = tci_hlo_let(h, "stablehlo.reverse %s, dims = %s : %s", x,
+                        tci_hlo_list(h, (int)n_back, back), tci_hlo_node_type(h, n->in[0]));
+    }
+    return tci_hlo_slice(h, (tc_dtype)n->dtype, &from, &to, start, step, x);
+}
+
+static const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                               const tci_hlo_shape *to, const int64_t *before, const char *fill,
+                               const char *x)
+{
+    int64_t *after = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    int64_t *none = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    for (int i = 0; i < from->rank; i++) {
+        after[i] = to->sizes[i] - from->sizes[i] - before[i];
+    }
+    return tci_hlo_let(h, "stablehlo.pad %s, %s, low = %s, high = %s, interior = %s : (%s, "
+                       "tensor<%s>) -> %s", x, fill, tci_hlo_list(h, from->rank, before),
+                       tci_hlo_list(h, from->rank, after), tci_hlo_list(h, from->rank, none),
+                       tci_hlo_type(h, t, from), tci_hlo_dtype(t), tci_hlo_type(h, t, to));
+}
+
+static const char *tci_hlo_pad_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    int64_t *before = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        before[i] = tci_hlo_size(h, tci_node_dims(n)[i]);
+    }
+    return tci_hlo_pad(h, (tc_dtype)n->dtype, &from, &to, before, in[1], in[0]);
+}
+
+static const char *tci_hlo_join(tci_hlo *h, int axis, int n, const char *const *parts,
+                                const char *const *types, const char *type)
+{
+    tci_str names = {.s = h->walk->s}, of = {.s = h->walk->s};
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&names, "%s%s", i ? ", " : "", parts[i]);
+        tci_str_printf(&of, "%s%s", i ? ", " : "", types[i]);
+    }
+    return tci_hlo_let(h, "stablehlo.concatenate %s, dim = %d : (%s) -> %s", tci_str_text(&names),
+                       axis, tci_str_text(&of), type);
+}
+
+static const char *tci_hlo_cat_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    const char **types = TCI_NEW_ARRAY(h->walk->s, const char *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        types[i] = tci_hlo_node_type(h, n->in[i]);
+    }
+    return tci_hlo_join(h, (int)n->attr[0], n->n_in, in, types, tci_hlo_node_type(h, n));
+}
+
+/* The elements of x that an index names along an axis: gathered, with all other axes whole. index:
+ * i64 of one axis; its axis takes the place of x's. */
+static const char *tci_hlo_take(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from, int axis,
+                                const char *index, int64_t count, const char *x)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1), n = 0;
+    int64_t *whole = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    int64_t *offsets = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    for (int i = 0; i < from->rank; i++) {
+        sizes[i] = i == axis ? count : from->sizes[i];
+        whole[i] = i == axis ? 1 : from->sizes[i];
+        if (i != axis) {
+            offsets[n++] = i;
+        }
+    }
+    const tci_hlo_shape to = tci_hlo_shape_known(h, from->rank, sizes);
+    return tci_hlo_let(h, "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
+                       "offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], "
+                       "index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = %s}> : "
+                       "(%s, tensor<%lldxi64>) -> %s", x, index, tci_hlo_list(h, (int)n, offsets),
+                       axis, axis, tci_hlo_array(h, from->rank, whole), tci_hlo_type(h, t, from),
+                       (long long)count, tci_hlo_type(h, t, &to));
+}
+
+/* Windows along an axis: its elements are taken in the order of the windows, and the axis of
+ * places within a window then moves to the end. */
+static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    tci_scratch *s = h->walk->s;
+    int windows = n->n_attr / 4, rank = n->in[0]->rank;
+    tci_hlo_shape at = tci_hlo_shape_of(h, rank, n->in[0]->shape);
+    tc_dtype t = (tc_dtype)n->dtype;
+    for (int i = 0; i < windows; i++, rank++) {
+        const tci_dim *a = tci_node_dims(n) + 4 * i;
+        int axis = (int)n->attr[4 * i];
+        int64_t k = tci_hlo_size(h, a[1]), steps = tci_hlo_size(h, n->shape[axis]);
+        int64_t stride = tci_hlo_size(h, a[2]), dilation = tci_hlo_size(h, a[3]);
+        int64_t *places = TCI_NEW_ARRAY(s, int64_t, steps * k + 1);
+        int64_t *flat = TCI_NEW_ARRAY(s, int64_t, rank + 2), *split = TCI_NEW_ARRAY(s, int64_t,
+                                                                                   rank + 2);
+        int64_t *order = TCI_NEW_ARRAY(s, int64_t, rank + 1), *last = TCI_NEW_ARRAY(s, int64_t,
+                                                                                    rank + 2);
+        for (int64_t j = 0; j < steps * k; j++) {
+            places[j] = j / k * stride + j % k * dilation;
+        }
+        for (int d = 0; d <= rank; d++) {
+            flat[d] = d == axis ? steps * k : d < rank ? at.sizes[d] : 0;
+            split[d] = d == axis ? steps : d == axis + 1 ? k : at.sizes[d - (d > axis)];
+            order[d] = d <= axis ? d : d < rank ? d + 1 : axis + 1;
+        }
+        for (int d = 0; d <= rank; d++) {
+            last[d] = split[order[d]];
+        }
+        const tci_hlo_shape list = tci_hlo_shape_known(h, 1, (const int64_t[]){steps * k});
+        const char *index = steps * k > 0 ? tci_hlo_ints(h, &list, places, (int)(steps * k))
+                                      : tci_hlo_whole(h, &list, TC_I64, 0);
+        x = tci_hlo_take(h, t, &at, axis, index, steps * k, x);
+        const tci_hlo_shape taken = tci_hlo_shape_known(h, rank, flat);
+        const tci_hlo_shape parted = tci_hlo_shape_known(h, rank + 1, split);
+        x = tci_hlo_reshape(h, t, &taken, &parted, x);
+        x = tci_hlo_transpose(h, t, &parted, order, x);
+        at = tci_hlo_shape_known(h, rank + 1, last);
+    }
+    return x;
+}
+
+/* ---- reductions ---- */
+
+/* The StableHLO op that joins two values, of dtype t; NULL: none does alone. */
+static const char *tci_hlo_joins(int op, tc_dtype t)
+{
+    bool is_bool = t == TC_BOOL;
+    switch (op) {
+    case TCI_OP_SUM: return is_bool ? "or" : "add";
+    case TCI_OP_PROD: return is_bool ? "and" : "multiply";
+    case TCI_OP_MAX: return is_bool ? "or" : "maximum";
+    case TCI_OP_MIN: return is_bool ? "and" : "minimum";
+    case TCI_OP_ANY: return "or";
+    case TCI_OP_ALL: return "and";
+    default: return NULL;
+    }
+}
+
+/* What changes nothing when it is joined to a value. */
+static tci_value tci_hlo_identity(int op, tc_dtype t)
+{
+    bool is_signed = tci_dtype_is_signed(t);
+    int bits = 8 * tci_dtype_get(t)->bytes;
+    uint64_t most = ~(uint64_t)0 >> (64 - bits + is_signed);
+    tci_value one = tci_value_cast((tci_value){.i = 1}, TC_I64, t), v = {.i = 0};
+    if (op == TCI_OP_PROD || op == TCI_OP_ALL) {
+        return one;
+    } else if (op != TCI_OP_MAX && op != TCI_OP_MIN) {
+        return v;
+    } else if (t == TC_BOOL) {
+        return op == TCI_OP_MIN ? one : v;
+    } else if (tci_dtype_is_float(t)) {
+        return (tci_value){.f = op == TCI_OP_MIN ? (double)INFINITY : -(double)INFINITY};
+    }
+    return (tci_value){.u = op == TCI_OP_MIN ? most : is_signed ? ~most : 0};
+}
+
+/* The shape without the axes. */
+static tci_hlo_shape tci_hlo_without(tci_hlo *h, const tci_hlo_shape *x, int n, const int64_t *axes)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, x->rank + 1);
+    int rank = 0;
+    for (int i = 0; i < x->rank; i++) {
+        bool drops = false;
+        for (int a = 0; a < n; a++) {
+            drops = drops || axes[a] == i;
+        }
+        if (!drops) {
+            sizes[rank++] = x->sizes[i];
+        }
+    }
+    return tci_hlo_shape_known(h, rank, sizes);
+}
+
+static const char *tci_hlo_reduce(tci_hlo *h, int op, tc_dtype t, const tci_hlo_shape *shape, int n,
+                                  const int64_t *axes, const char *x)
+{
+    const tci_hlo_shape point = {0, NULL, ""}, to = tci_hlo_without(h, shape, n, axes);
+    if (!n) {
+        return x;
+    }
+    const char *start = tci_hlo_splat(h, &point, t, tci_hlo_identity(op, t));
+    return tci_hlo_let(h, "stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = "
+                       "%s : (%s, tensor<%s>) -> %s", x, start, tci_hlo_joins(op, t),
+                       tci_hlo_list(h, n, axes), tci_hlo_type(h, t, shape), tci_hlo_dtype(t),
+                       tci_hlo_type(h, t, &to));
+}
+
+/* Sums of integers are of a wider dtype, those of halves of f32, rounded once. */
+static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = (tc_dtype)n->dtype, in = t;
+    bool adds = n->op == TCI_OP_SUM || n->op == TCI_OP_PROD || n->op == TCI_OP_DEVSQ;
+    in = adds && tci_dtype_is_half(t) ? TC_F32 : t;
+    if (n->op == TCI_OP_ANY || n->op == TCI_OP_ALL) {
+        x = n->in[0]->dtype == TC_BOOL
+                ? x : tci_hlo_compare(h, "NE", &shape, (tc_dtype)n->in[0]->dtype, x,
+                                      tci_hlo_whole(h, &shape, (tc_dtype)n->in[0]->dtype, 0));
+    } else {
+        x = tci_hlo_convert(h, &shape, (tc_dtype)n->in[0]->dtype, in, x);
+    }
+    x = tci_hlo_reduce(h, n->op, in, &shape, n->n_attr, n->attr, x);
+    return tci_hlo_convert(h, &to, in, t, x);
+}
+
+/* Axes that stay, in x of which n are reduced: where the result's axes stand in x. */
+static const int64_t *tci_hlo_kept(tci_hlo *h, int rank, int n, const int64_t *axes)
+{
+    int64_t *kept = TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1);
+    int k = 0;
+    for (int i = 0; i < rank; i++) {
+        bool drops = false;
+        for (int a = 0; a < n; a++) {
+            drops = drops || axes[a] == i;
+        }
+        if (!drops) {
+            kept[k++] = i;
+        }
+    }
+    return kept;
+}
+
+/* Two passes: the mean, then the squares of what differs from it. */
+static const char *tci_hlo_devsq_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = tci_dtype_is_half((tc_dtype)n->dtype) ? TC_F32 : (tc_dtype)n->dtype;
+    double count = 1;
+    for (int i = 0; i < n->n_attr; i++) {
+        count *= (double)shape.sizes[n->attr[i]];
+    }
+    x = tci_hlo_convert(h, &shape, (tc_dtype)n->in[0]->dtype, t, x);
+    const char *mean = tci_hlo_reduce(h, TCI_OP_SUM, t, &shape, n->n_attr, n->attr, x);
+    mean = tci_hlo_binary(h, "divide", &to, t, mean, tci_hlo_float(h, &to, t, count));
+    mean = tci_hlo_broadcast(h, t, &to, &shape, tci_hlo_kept(h, shape.rank, n->n_attr, n->attr),
+                             mean);
+    x = tci_hlo_binary(h, "subtract", &shape, t, x, mean);
+    x = tci_hlo_binary(h, "multiply", &shape, t, x, x);
+    x = tci_hlo_reduce(h, TCI_OP_SUM, t, &shape, n->n_attr, n->attr, x);
+    return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, x);
+}
+
+/* True where a stands before b: a NaN before all numbers, else the larger, or the smaller. */
+static const char *tci_hlo_before(tci_hlo *h, tc_dtype t, bool largest, const char *a,
+                                  const char *b)
+{
+    const tci_hlo_shape point = {0, NULL, ""};
+    const char *is = tci_hlo_compare(h, largest ? "GT" : "LT", &point, t, a, b);
+    if (!tci_dtype_is_float(t)) {
+        return is;
+    }
+    const char *a_nan = tci_hlo_compare(h, "NE", &point, t, a, a);
+    const char *b_not = tci_hlo_compare(h, "EQ", &point, t, b, b);
+    a_nan = tci_hlo_binary(h, "and", &point, TC_BOOL, a_nan, b_not);
+    return tci_hlo_binary(h, "or", &point, TC_BOOL, is, a_nan);
+}
+
+/* The first of the largest or smallest elements: values and places reduced together. */
+static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
+    const tci_hlo_shape point = {0, NULL, ""};
+    tc_dtype t = (tc_dtype)n->in[0]->dtype;
+    bool most = n->op == TCI_OP_ARGMAX;
+    const char *dtype = tci_hlo_dtype(t);
+    const char *at = tci_hlo_let(h, "stablehlo.iota dim = %lld : %s", (long long)n->attr[0],
+                                 tci_hlo_type(h, TC_I64, &shape));
+    const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(most ? TCI_OP_MAX : TCI_OP_MIN,
+                                                                    t));
+    const char *last = tci_hlo_whole(h, &point, TC_I64, INT64_MAX);
+    const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *i = tci_hlo_name(h);
+    const char *b = tci_hlo_name(h), *j = tci_hlo_name(h);
+    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) <{dimensions = "
+                   "array<i64: %lld>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<i64>, %s: tensor<%s>, "
+                   "%s: tensor<i64>):\n", r, x, at, none, last, (long long)n->attr[0], a, dtype, i,
+                   b, dtype, j);
+    const char *first = tci_hlo_before(h, t, most, a, b), *second = tci_hlo_before(h, t, most, b, a);
+    const char *level = tci_hlo_binary(h, "or", &point, TC_BOOL, first, second);
+    level = tci_hlo_let(h, "stablehlo.not %s : tensor<i1>", level);
+    const char *lower = tci_hlo_compare(h, "LT", &point, TC_I64, i, j);
+    level = tci_hlo_binary(h, "and", &point, TC_BOOL, level, lower);
+    first = tci_hlo_binary(h, "or", &point, TC_BOOL, first, level);
+    const char *value = tci_hlo_select(h, &point, t, first, a, b);
+    const char *place = tci_hlo_select(h, &point, TC_I64, first, i, j);
+    tci_str_printf(&h->out, "  stablehlo.return %s, %s : tensor<%s>, tensor<i64>\n  }) : (%s, %s, "
+                   "tensor<%s>, tensor<i64>) -> (", value, place, dtype, tci_hlo_type(h, t, &shape),
+                   tci_hlo_type(h, TC_I64, &shape), dtype);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_str_printf(&h->out, "%s, %s)\n", tci_hlo_type(h, t, &to), tci_hlo_type(h, TC_I64, &to));
+    return tci_scratch_printf(h->walk->s, "%s#1", r);
+}
+
+static const char *tci_hlo_reduction_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    switch ((int)n->op) {
+    case TCI_OP_SUM:
+    case TCI_OP_PROD:
+    case TCI_OP_MAX:
+    case TCI_OP_MIN:
+    case TCI_OP_ANY:
+    case TCI_OP_ALL: return tci_hlo_fold_out(h, n, x);
+    case TCI_OP_DEVSQ: return tci_hlo_devsq_out(h, n, x);
+    case TCI_OP_ARGMAX:
+    case TCI_OP_ARGMIN: return tci_hlo_arg_out(h, n, x);
+    default: return NULL; /* a row without a form */
+    }
+}
+
+/* ---- contractions ---- */
+
+/* An operand as dot_general takes it: summed over the axes that the other and the result lack. */
+static const char *tci_hlo_factor(tci_hlo *h, const tci_contraction *c, int which, const char *x,
+                                  tci_hlo_shape *shape, int *at)
+{
+    const tci_node *n = c->in[which].node;
+    int64_t *alone = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    tc_dtype t = (tc_dtype)n->dtype;
+    int n_alone = 0;
+    *shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    for (int d = 0; d < n->rank; d++) {
+        for (int i = 0; i < c->n_axes; i++) {
+            if (c->axes[i].group == TCI_AXES_ALONE && c->axes[i].at[which] == d) {
+                alone[n_alone++] = d;
+            }
+        }
+    }
+    const tci_hlo_shape left = tci_hlo_without(h, shape, n_alone, alone);
+    for (int i = 0; i < c->n_axes; i++) {
+        at[i] = c->axes[i].at[which];
+        for (int a = n_alone - 1; a >= 0; a--) {
+            at[i] -= c->axes[i].at[which] > alone[a];
+        }
+    }
+    x = tci_hlo_reduce(h, TCI_OP_SUM, t, shape, n_alone, alone, x);
+    *shape = left;
+    return x;
+}
+
+/* dot_general gives batch axes, then those of a, then those of b. */
+static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    tci_scratch *s = h->walk->s;
+    const tci_contraction *c = tci_contraction_of(s, n);
+    tci_hlo_shape shapes[2];
+    int *at[2], n_of[TCI_AXES_COUNT] = {0}, made = 0;
+    const char *x[2];
+    int64_t *lists[TCI_AXES_COUNT][2], *sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    int64_t *order = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    tc_dtype from = (tc_dtype)n->in[0]->dtype;
+    for (int i = 0; i < 2; i++) {
+        at[i] = TCI_NEW_ARRAY(s, int, c->n_axes + 1);
+        x[i] = tci_hlo_factor(h, c, i, in[i], &shapes[i], at[i]);
+        for (int g = 0; g < TCI_AXES_COUNT; g++) {
+            lists[g][i] = TCI_NEW_ARRAY(s, int64_t, c->n_axes + 1);
+        }
+    }
+    for (int i = 0; i < c->n_axes; i++) {
+        int g = c->axes[i].group;
+        lists[g][0][n_of[g]] = at[0][i];
+        lists[g][1][n_of[g]++] = at[1][i];
+    }
+    for (int g = TCI_AXES_BATCH; g <= TCI_AXES_N; g++) { /* axes of M and N in their own order */
+        int which = g == TCI_AXES_N, rank = shapes[which].rank;
+        for (int d = 0; d < (g == TCI_AXES_BATCH ? c->n_axes : rank); d++) {
+            for (int i = 0; i < c->n_axes; i++) {
+                bool is = c->axes[i].group == g &&
+                          (g == TCI_AXES_BATCH ? i == d : at[which][i] == d);
+                if (is) {
+                    sizes[made] = tci_hlo_size(h, c->axes[i].size);
+                    order[c->axes[i].at[2]] = made++;
+                }
+            }
+        }
+    }
+    const tci_hlo_shape to = tci_hlo_shape_known(h, n->rank, sizes);
+    bool is_f32 = from == TC_F32;
+    const char *y = tci_hlo_let(
+        h, "stablehlo.dot_general %s, %s, batching_dims = %s x %s, contracting_dims = %s x %s, "
+        "precision = [%s, %s] : (%s, %s) -> %s", x[0], x[1],
+        tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][0]),
+        tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][1]),
+        tci_hlo_list(h, n_of[TCI_AXES_K], lists[TCI_AXES_K][0]),
+        tci_hlo_list(h, n_of[TCI_AXES_K], lists[TCI_AXES_K][1]), is_f32 ? "HIGHEST" : "DEFAULT",
+        is_f32 ? "HIGHEST" : "DEFAULT", tci_hlo_type(h, from, &shapes[0]),
+        tci_hlo_type(h, from, &shapes[1]), tci_hlo_type(h, (tc_dtype)n->dtype, &to));
+    bool in_order = true;
+    for (int i = 0; i < n->rank; i++) {
+        in_order = in_order && order[i] == i;
+    }
+    return in_order ? y : tci_hlo_transpose(h, (tc_dtype)n->dtype, &to, order, y);
+}
+
+/* ---- all ops ---- */
+
+/* How each special and composite op leaves: "": as StableHLO ops, in tci_hlo_special_out;
+ * TCI_HLO_EXPANDS: as what it expands into; else why it does not. A row of ops/table.h that is not
+ * here does not compile. */
+#define TCI_HLO_EXPANDS "expands"
+#define TCI_HLO_WAY_INPUT "an input that is not among those given"
+#define TCI_HLO_WAY_DATA ""
+#define TCI_HLO_WAY_LITERAL ""
+#define TCI_HLO_WAY_CONST ""
+#define TCI_HLO_WAY_IOTA ""
+#define TCI_HLO_WAY_RANDOM ""
+#define TCI_HLO_WAY_WHERE ""
+#define TCI_HLO_WAY_CAST ""
+#define TCI_HLO_WAY_BITCAST ""
+#define TCI_HLO_WAY_RESHAPE ""
+#define TCI_HLO_WAY_PERMUTE ""
+#define TCI_HLO_WAY_EXPAND ""
+#define TCI_HLO_WAY_SLICE ""
+#define TCI_HLO_WAY_PAD ""
+#define TCI_HLO_WAY_CAT ""
+#define TCI_HLO_WAY_WINDOW ""
+#define TCI_HLO_WAY_GATHER ""
+#define TCI_HLO_WAY_SCAN ""
+#define TCI_HLO_WAY_TOPK ""
+#define TCI_HLO_WAY_SCATTER ""
+#define TCI_HLO_WAY_SEGMENT "only plans have it"
+#define TCI_HLO_WAY_CONTRACT ""
+#define TCI_HLO_WAY_BOUND ""
+#define TCI_HLO_WAY_REPEAT ""
+#define TCI_HLO_WAY_RESULT ""
+#define TCI_HLO_WAY_CUSTOM "an op of the user's own"
+#define TCI_HLO_WAY_COLLECTIVE "collectives have a communicator of the process"
+#define TCI_HLO_WAY_BARRIER ""
+#define TCI_HLO_WAY_ASSIGN "an effect"
+#define TCI_HLO_WAY_SOFTMAX TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_LOG_SOFTMAX TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_MEAN TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_LAYER_NORM TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_CROSS_ENTROPY TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_LU TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_SOLVE TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_SOLVE_TRIANGULAR TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_CHOLESKY TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
+
+/* Of a special or composite op. */
+static const char *tci_hlo_way_of(int op)
+{
+    static const char *const ways[] = {
+#define TCI_ROW(id, ...) [TCI_OP_##id - TCI_OP_REDUCE_END] = TCI_HLO_WAY_##id,
+        TCI_SPECIAL_OPS(TCI_ROW) TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return ways[op - TCI_OP_REDUCE_END];
+}
+
+static const char *tci_hlo_special_out(tci_hlo *h, tci_node *n, const char *const *in)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = (tc_dtype)n->dtype;
+    switch ((int)n->op) {
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST: return tci_hlo_splat(h, &shape, t, n->value);
+    case TCI_OP_IOTA:
+        return tci_hlo_let(h, "stablehlo.iota dim = 0 : %s", tci_hlo_type(h, t, &shape));
+    case TCI_OP_RANDOM:
+    case TCI_OP_WHERE:
+    case TCI_OP_CAST:
+    case TCI_OP_BITCAST: return tci_hlo_scalar_out(h, n, in);
+    case TCI_OP_RESHAPE: {
+        const tci_hlo_shape from = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
+        return tci_hlo_reshape(h, t, &from, &shape, in[0]);
+    }
+    case TCI_OP_PERMUTE: {
+        const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+        return tci_hlo_transpose(h, t, &from, n->attr, in[0]);
+    }
+    case TCI_OP_EXPAND: {
+        const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+        return tci_hlo_broadcast(h, t, &from, &shape, NULL, in[0]);
+    }
+    case TCI_OP_SLICE: return tci_hlo_slice_out(h, n, in[0]);
+    case TCI_OP_PAD: return tci_hlo_pad_out(h, n, in);
+    case TCI_OP_CAT: return tci_hlo_cat_out(h, n, in);
+    case TCI_OP_WINDOW: return tci_hlo_window_out(h, n, in[0]);
+    case TCI_OP_CONTRACT: return tci_hlo_contract_out(h, n, in);
+    case TCI_OP_BARRIER: return in[0];
+    default: return NULL;
+    }
+}
+
+/* ---- the module ---- */
+
+static const char *tci_hlo_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
+{
+    tci_hlo *h = (tci_hlo *)w->to;
+    const char *way = n->op >= TCI_OP_REDUCE_END ? tci_hlo_way_of(n->op) : "";
+    if (tci_node_is_value(n)) {
+        return tci_hlo_memory(h, n);
+    } else if (*way && strcmp(way, TCI_HLO_EXPANDS)) {
+        tci_ox_refuse(w, n, way);
+    } else if (tci_op_is_ew(n->op)) {
+        return tci_hlo_scalar_out(h, n, in);
+    } else if (tci_op_is_reduce(n->op)) {
+        return tci_hlo_reduction_out(h, n, in[0]);
+    }
+    return tci_op_is_composite(n->op) ? NULL : tci_hlo_special_out(h, n, in);
+}
+
+/* What the symbols of the inputs' sizes are. */
+static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
+{
+    int n = how ? how->n_sizes : 0;
+    h->symbols = TCI_NEW_ARRAY(h->walk->s, tci_dim, n + 1);
+    h->values = TCI_NEW_ARRAY(h->walk->s, tci_dim, n + 1);
+#ifdef TC_DYNAMIC_SHAPES
+    for (int i = 0; i < h->walk->n_inputs; i++) {
+        const tci_node *x = h->walk->inputs[i];
+        for (int a = 0; a < x->rank; a++) {
+            tci_dim list[16];
+            int count = 0;
+            tci_dim_symbols(x->shape[a], list, &count, 16);
+            for (int k = 0; k < count; k++) {
+                for (int j = 0; j < n; j++) {
+                    if (!strcmp(tci_dim_name(list[k]), how->sizes[j].name)) {
+                        h->symbols[j] = list[k];
+                        h->values[j] = (tci_dim)how->sizes[j].size;
+                    }
+                }
+            }
+        }
+    }
+    h->n_symbols = n;
+#endif
+}
+
+static void tci_hlo_signature(tci_hlo *h, tci_str *text, tci_node *const *outputs, int n)
+{
+    tci_ox_walk *w = h->walk;
+    tci_str_add(text, "module @tc {\n  func.func public @main(");
+    for (int i = 0; i < w->n_inputs; i++) {
+        const char *name = tci_scratch_printf(w->s, "%%arg%d", i);
+        tci_str_printf(text, "%s%s: %s", i ? ", " : "", name, tci_hlo_node_type(h, w->inputs[i]));
+        tci_ox_set_name(w, w->inputs[i], name);
+    }
+    tci_str_add(text, ") -> (");
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(text, "%s%s", i ? ", " : "", tci_hlo_node_type(h, outputs[i]));
+    }
+    tci_str_add(text, ") {\n");
+}
+
+TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                   const tc_stablehlo_export *how, tci_str *text)
+{
+    tci_hlo h = {.walk = w, .out = {.s = w->s}};
+    tci_str names = {.s = w->s}, types = {.s = w->s};
+    w->to = &h;
+    w->leave = tci_hlo_leave;
+    tci_hlo_tell_sizes(&h, how);
+    tci_hlo_signature(&h, text, outputs, n);
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&names, "%s%s", i ? ", " : "", tci_ox_walk_to(w, outputs[i]));
+        tci_str_printf(&types, "%s%s", i ? ", " : "", tci_hlo_node_type(&h, outputs[i]));
+    }
+    tci_str_add_n(text, tci_str_text(&h.out), h.out.n);
+    tci_str_printf(text, "  return %s : %s\n  }\n}\n", tci_str_text(&names), tci_str_text(&types));
+}
+
+static void tci_hlo_export_file(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                const tci_ox_export *e)
+{
+    tci_str text = {.s = w->s};
+    if (!e->to) {
+        tci_scratch_fail(w->s, TC_ERR_ARGUMENT, "the path is NULL");
+    }
+    tci_ox_write_stablehlo(w, outputs, n, (const tc_stablehlo_export *)e->how, &text);
+    tci_ox_put_file(w, (const char *)e->to, &text);
+}
+
+TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
+                                        const tc_stablehlo_export *how, const char *path,
+                                        tc_site here)
+{
+    const tci_ox_export e = {"tc_export_stablehlo", "StableHLO", inputs, outputs, how, (void *)path,
+                             tci_hlo_export_file};
+    return tci_ox_export_call(&e, here);
 }
 
 #undef TC_HERE

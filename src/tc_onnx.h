@@ -29,7 +29,10 @@
 #include "onnx/walk.c"
 #include "onnx/write.c"
 #include "onnx/export.c"
+#include "onnx/stablehlo_text.c"
 #include "onnx/stablehlo_scalar.c"
+#include "onnx/stablehlo_index.c"
+#include "onnx/stablehlo_repeat.c"
 #include "onnx/stablehlo.c"
 
 #undef TC_HERE

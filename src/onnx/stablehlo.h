@@ -1,4 +1,4 @@
-/* onnx/stablehlo.h - text of a StableHLO module being written (stablehlo.c, stablehlo_scalar.c).
+/* onnx/stablehlo.h - a StableHLO module being written, and what its rooms share.
  *
  * A value is its SSA name. Sizes are numbers everywhere: symbols have the values that the caller
  * gave (tci_hlo_size). */
@@ -7,11 +7,18 @@
 
 #include "export.h"
 
+/* A repetition that has left: the names of its results. */
+typedef struct tci_hlo_loop {
+    const tci_node *repeat;
+    const char **results;
+} tci_hlo_loop;
+
 typedef struct tci_hlo {
     tci_ox_walk *walk;
     tci_str out;       /* statements so far */
     int n_values;
     tci_dim *symbols, *values; int n_symbols; /* symbolic sizes and what they are */
+    tci_hlo_loop *loops; int n_loops, cap_loops;
 } tci_hlo;
 
 /* The shape of the values of one elementwise computation. */
@@ -50,9 +57,48 @@ TCI_FN const char *tci_hlo_select(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
 TCI_FN const char *tci_hlo_broadcast(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
                                      const tci_hlo_shape *to, const int64_t *axes, const char *x);
 
+/* "f32"; "array<i64: 1, 2>" */
+TCI_FN const char *tci_hlo_dtype(tc_dtype t);
+TCI_FN const char *tci_hlo_array(const tci_hlo *h, int n, const int64_t *items);
+/* n numbers of i64, in that shape. */
+TCI_FN const char *tci_hlo_ints(tci_hlo *h, const tci_hlo_shape *shape, const int64_t *items,
+                                int n);
+TCI_FN const char *tci_hlo_reshape(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const tci_hlo_shape *to, const char *x);
+/* Axis i of the result is axis order[i] of x. */
+TCI_FN const char *tci_hlo_transpose(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                     const int64_t *order, const char *x);
+
+TCI_FN const char *tci_hlo_join(tci_hlo *h, int axis, int n, const char *const *parts,
+                                const char *const *types, const char *type);
+/* A slice of x: of axis i the elements start[i], start[i] + step[i], ..., to->sizes[i] of them. */
+TCI_FN const char *tci_hlo_slice(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                 const tci_hlo_shape *to, const int64_t *start, const int64_t *step,
+                                 const char *x);
+/* before[i] elements of `fill`, 0-d, in front of axis i, and as many after it as `to` has room for;
+ * negative numbers crop. */
+TCI_FN const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                               const tci_hlo_shape *to, const int64_t *before, const char *fill,
+                               const char *x);
+/* Of a reduction row: the op that joins two values of dtype t, and what changes nothing. */
+TCI_FN const char *tci_hlo_joins(int op, tc_dtype t);
+TCI_FN tci_value tci_hlo_identity(int op, tc_dtype t);
+/* True where a stands before b: the larger, or the smaller; a NaN first, or last. */
+TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool largest,
+                                  bool nan_first, const char *a, const char *b);
+
 /* ---- stablehlo_scalar.c ---- */
 /* The value of an elementwise op, WHERE, CAST, BITCAST or RANDOM, with tc's meaning of every scalar
  * operation: the node is lowered as a kernel lowers it, and the instructions leave one by one. */
 TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const *in);
+
+/* ---- stablehlo_index.c: of the ops with these names ---- */
+TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in);
+TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in);
+TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x);
+TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x);
+/* ---- stablehlo_repeat.c ---- */
+TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const *in);
+TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n);
 
 #endif

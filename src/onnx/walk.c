@@ -20,21 +20,26 @@ TCI_FN void tci_ox_refuse(const tci_ox_walk *w, const tci_node *n, const char *w
 
 TCI_FN const char *tci_ox_named(const tci_ox_walk *w, const tci_node *n)
 {
-    return n->id < w->n_names ? w->names[n->id] : NULL;
+    return n->id < w->n_left ? w->left[n->id].name : NULL;
+}
+
+static tci_ox_left *tci_ox_left_of(tci_ox_walk *w, const tci_node *n)
+{
+    if (n->id >= w->n_left) {
+        uint32_t room = n->id * 2 + 64;
+        tci_ox_left *left = TCI_NEW_ARRAY(w->s, tci_ox_left, room);
+        if (w->n_left) {
+            memcpy(left, w->left, sizeof(*left) * w->n_left);
+        }
+        w->left = left;
+        w->n_left = room;
+    }
+    return &w->left[n->id];
 }
 
 TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name)
 {
-    if (n->id >= w->n_names) {
-        uint32_t room = n->id * 2 + 64;
-        const char **names = TCI_NEW_ARRAY(w->s, const char *, room);
-        if (w->n_names) {
-            memcpy(names, w->names, sizeof(*names) * w->n_names);
-        }
-        w->names = names;
-        w->n_names = room;
-    }
-    w->names[n->id] = name;
+    tci_ox_left_of(w, n)->name = name;
 }
 
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i)
@@ -109,7 +114,11 @@ static bool tci_ox_push_operands(tci_ox_walk *w, const tci_node *n, tci_ox_stack
 /* An expansion leaves in the place of its composite: NULL once that has its name. */
 static tci_node *tci_ox_expansion(tci_ox_walk *w, tci_node *n)
 {
-    tci_node *to = tci_op_is_composite(n->op) ? tci_expand_composite(w->graph, n) : NULL;
+    tci_node *to = tci_ox_left_of(w, n)->expansion;
+    if (!to) {
+        to = tci_op_is_composite(n->op) ? tci_expand_composite(w->graph, n) : NULL;
+        tci_ox_left_of(w, n)->expansion = to;
+    }
     if (!to) {
         tci_ox_refuse(w, n, "");
     } else if (tci_ox_named(w, to)) {

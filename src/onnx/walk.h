@@ -1,13 +1,20 @@
 /* onnx/walk.h - the walk over a graph that is exported: operands first, each node once.
  *
- * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text per node,
- * its name in the file that is written. A composite that the function does not write is replaced by
+ * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
+ * node, its name in the file that is written. A composite that the function does not write is replaced by
  * its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the public
  * calls' frames, the names of inputs and the values of captured memory. */
 #ifndef TCI_ONNX_WALK_H
 #define TCI_ONNX_WALK_H
 
 #include "../run/context.h"
+
+/* What is known of a node: its name, and what it was expanded into (an expansion that is made again
+ * may be another node). NULL: not yet. */
+typedef struct tci_ox_left {
+    const char *name;
+    tci_node *expansion;
+} tci_ox_left;
 
 typedef struct tci_ox_walk tci_ox_walk;
 struct tci_ox_walk {
@@ -22,7 +29,7 @@ struct tci_ox_walk {
     /* DATA nodes as an initializer or a constant; of a user's graph tci_ox_memory_of reads them */
     tci_ctx *ctx;
     tc_site here;
-    const char **names; uint32_t n_names; /* by the id of a node; NULL: none yet */
+    tci_ox_left *left; uint32_t n_left; /* by the id of a node */
 };
 
 /* Ends the export: n, made at its place, has no form, and why; "" is no reason. */

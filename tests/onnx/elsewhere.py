@@ -5,7 +5,7 @@
 For each FOLDER/N.onnx or N.mlir: inputs are arg0, arg1, ... of N.in.safetensors, in the order of
 the model; outputs go to N.out.safetensors as output0, output1, ..., or the error to N.error.
 The last line of stdout is how many ran."""
-import glob, json, os, sys
+import glob, json, os, signal, sys
 import numpy as np
 
 KINDS = {"BOOL": "bool", "U8": "u1", "U16": "u2", "U32": "u4", "U64": "u8", "I8": "i1", "I16": "i2",
@@ -87,6 +87,7 @@ def main(kind, folder):
     done = 0
     for path in sorted(glob.glob(f"{folder}/*.{'onnx' if kind == 'onnx' else 'mlir'}")):
         base = os.path.splitext(path)[0]
+        signal.alarm(60)  # of one case
         try:
             made = run(path, read(base + ".in.safetensors"))
             write(base + ".out.safetensors", {f"output{i}": np.asarray(m) for i, m in
