@@ -6645,13 +6645,20 @@ TC_API const char *tc_onnx_op_how(int i)
 /* ---- src/onnx/walk.h ---- */
 /* onnx/walk.h - the walk over a graph that is exported: operands first, each node once.
  *
- * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text per node,
- * its name in the file that is written. A composite that the function does not write is replaced by
+ * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
+ * node, its name in the file that is written. A composite that the function does not write is replaced by
  * its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the public
  * calls' frames, the names of inputs and the values of captured memory. */
 #ifndef TCI_ONNX_WALK_H
 #define TCI_ONNX_WALK_H
 
+
+/* What is known of a node: its name, and what it was expanded into (an expansion that is made again
+ * may be another node). NULL: not yet. */
+typedef struct tci_ox_left {
+    const char *name;
+    tci_node *expansion;
+} tci_ox_left;
 
 typedef struct tci_ox_walk tci_ox_walk;
 struct tci_ox_walk {
@@ -6666,7 +6673,7 @@ struct tci_ox_walk {
     /* DATA nodes as an initializer or a constant; of a user's graph tci_ox_memory_of reads them */
     tci_ctx *ctx;
     tc_site here;
-    const char **names; uint32_t n_names; /* by the id of a node; NULL: none yet */
+    tci_ox_left *left; uint32_t n_left; /* by the id of a node */
 };
 
 /* Ends the export: n, made at its place, has no form, and why; "" is no reason. */
@@ -6712,21 +6719,26 @@ TCI_FN void tci_ox_refuse(const tci_ox_walk *w, const tci_node *n, const char *w
 
 TCI_FN const char *tci_ox_named(const tci_ox_walk *w, const tci_node *n)
 {
-    return n->id < w->n_names ? w->names[n->id] : NULL;
+    return n->id < w->n_left ? w->left[n->id].name : NULL;
+}
+
+static tci_ox_left *tci_ox_left_of(tci_ox_walk *w, const tci_node *n)
+{
+    if (n->id >= w->n_left) {
+        uint32_t room = n->id * 2 + 64;
+        tci_ox_left *left = TCI_NEW_ARRAY(w->s, tci_ox_left, room);
+        if (w->n_left) {
+            memcpy(left, w->left, sizeof(*left) * w->n_left);
+        }
+        w->left = left;
+        w->n_left = room;
+    }
+    return &w->left[n->id];
 }
 
 TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name)
 {
-    if (n->id >= w->n_names) {
-        uint32_t room = n->id * 2 + 64;
-        const char **names = TCI_NEW_ARRAY(w->s, const char *, room);
-        if (w->n_names) {
-            memcpy(names, w->names, sizeof(*names) * w->n_names);
-        }
-        w->names = names;
-        w->n_names = room;
-    }
-    w->names[n->id] = name;
+    tci_ox_left_of(w, n)->name = name;
 }
 
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i)
@@ -6801,7 +6813,11 @@ static bool tci_ox_push_operands(tci_ox_walk *w, const tci_node *n, tci_ox_stack
 /* An expansion leaves in the place of its composite: NULL once that has its name. */
 static tci_node *tci_ox_expansion(tci_ox_walk *w, tci_node *n)
 {
-    tci_node *to = tci_op_is_composite(n->op) ? tci_expand_composite(w->graph, n) : NULL;
+    tci_node *to = tci_ox_left_of(w, n)->expansion;
+    if (!to) {
+        to = tci_op_is_composite(n->op) ? tci_expand_composite(w->graph, n) : NULL;
+        tci_ox_left_of(w, n)->expansion = to;
+    }
     if (!to) {
         tci_ox_refuse(w, n, "");
     } else if (tci_ox_named(w, to)) {
@@ -7892,11 +7908,18 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
 #define TCI_ONNX_STABLEHLO_H
 
 
+/* A repetition that has left: the names of its results. */
+typedef struct tci_hlo_loop {
+    const tci_node *repeat;
+    const char **results;
+} tci_hlo_loop;
+
 typedef struct tci_hlo {
     tci_ox_walk *walk;
     tci_str out;       /* statements so far */
     int n_values;
     tci_dim *symbols, *values; int n_symbols; /* symbolic sizes and what they are */
+    tci_hlo_loop *loops; int n_loops, cap_loops;
 } tci_hlo;
 
 /* The shape of the values of one elementwise computation. */
@@ -7947,14 +7970,42 @@ TCI_FN const char *tci_hlo_reshape(tci_hlo *h, tc_dtype t, const tci_hlo_shape *
 TCI_FN const char *tci_hlo_transpose(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
                                      const int64_t *order, const char *x);
 
+TCI_FN const char *tci_hlo_join(tci_hlo *h, int axis, int n, const char *const *parts,
+                                const char *const *types, const char *type);
+/* A slice of x: of axis i the elements start[i], start[i] + step[i], ..., to->sizes[i] of them. */
+TCI_FN const char *tci_hlo_slice(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                 const tci_hlo_shape *to, const int64_t *start, const int64_t *step,
+                                 const char *x);
+/* before[i] elements of `fill`, 0-d, in front of axis i, and as many after it as `to` has room for;
+ * negative numbers crop. */
+TCI_FN const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                               const tci_hlo_shape *to, const int64_t *before, const char *fill,
+                               const char *x);
+/* Of a reduction row: the op that joins two values of dtype t, and what changes nothing. */
+TCI_FN const char *tci_hlo_joins(int op, tc_dtype t);
+TCI_FN tci_value tci_hlo_identity(int op, tc_dtype t);
+/* True where a stands before b: the larger, or the smaller; a NaN first, or last. */
+TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool largest,
+                                  bool nan_first, const char *a, const char *b);
+
 /* ---- stablehlo_scalar.c ---- */
 /* The value of an elementwise op, WHERE, CAST, BITCAST or RANDOM, with tc's meaning of every scalar
  * operation: the node is lowered as a kernel lowers it, and the instructions leave one by one. */
 TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const *in);
 
+/* ---- stablehlo_index.c: of the ops with these names ---- */
+TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in);
+TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in);
+TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x);
+TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x);
+/* ---- stablehlo_repeat.c ---- */
+TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const *in);
+TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n);
+
 #endif
 
 /* ---- src/onnx/stablehlo_text.c, continued ---- */
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -8165,6 +8216,97 @@ TCI_FN const char *tci_hlo_transpose(tci_hlo *h, tc_dtype t, const tci_hlo_shape
     return tci_hlo_let(h, "stablehlo.transpose %s, dims = %s : (%s) -> %s", x,
                        tci_hlo_list(h, from->rank, order), tci_hlo_type(h, t, from),
                        tci_hlo_type(h, t, &to));
+}
+
+/* ---- movement and orders ---- */
+
+TCI_FN const char *tci_hlo_slice(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                 const tci_hlo_shape *to, const int64_t *start, const int64_t *step,
+                                 const char *x)
+{
+    tci_str bounds = {.s = h->walk->s};
+    tci_str_add(&bounds, "[");
+    for (int i = 0; i < from->rank; i++) {
+        int64_t at = to->sizes[i] ? start[i] : 0;
+        int64_t end = to->sizes[i] ? at + (to->sizes[i] - 1) * step[i] + 1 : 0;
+        tci_str_printf(&bounds, "%s%lld:%lld:%lld", i ? ", " : "", (long long)at, (long long)end,
+                       (long long)step[i]);
+    }
+    return tci_hlo_let(h, "stablehlo.slice %s %s] : (%s) -> %s", x, tci_str_text(&bounds),
+                       tci_hlo_type(h, t, from), tci_hlo_type(h, t, to));
+}
+
+TCI_FN const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                               const tci_hlo_shape *to, const int64_t *before, const char *fill,
+                               const char *x)
+{
+    int64_t *after = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    int64_t *none = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    for (int i = 0; i < from->rank; i++) {
+        after[i] = to->sizes[i] - from->sizes[i] - before[i];
+    }
+    return tci_hlo_let(h, "stablehlo.pad %s, %s, low = %s, high = %s, interior = %s : (%s, "
+                       "tensor<%s>) -> %s", x, fill, tci_hlo_list(h, from->rank, before),
+                       tci_hlo_list(h, from->rank, after), tci_hlo_list(h, from->rank, none),
+                       tci_hlo_type(h, t, from), tci_hlo_dtype(t), tci_hlo_type(h, t, to));
+}
+
+TCI_FN const char *tci_hlo_join(tci_hlo *h, int axis, int n, const char *const *parts,
+                                const char *const *types, const char *type)
+{
+    tci_str names = {.s = h->walk->s}, of = {.s = h->walk->s};
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&names, "%s%s", i ? ", " : "", parts[i]);
+        tci_str_printf(&of, "%s%s", i ? ", " : "", types[i]);
+    }
+    return tci_hlo_let(h, "stablehlo.concatenate %s, dim = %d : (%s) -> %s", tci_str_text(&names),
+                       axis, tci_str_text(&of), type);
+}
+
+TCI_FN const char *tci_hlo_joins(int op, tc_dtype t)
+{
+    bool is_bool = t == TC_BOOL;
+    switch (op) {
+    case TCI_OP_SUM: return is_bool ? "or" : "add";
+    case TCI_OP_PROD: return is_bool ? "and" : "multiply";
+    case TCI_OP_MAX: return is_bool ? "or" : "maximum";
+    case TCI_OP_MIN: return is_bool ? "and" : "minimum";
+    case TCI_OP_ANY: return "or";
+    case TCI_OP_ALL: return "and";
+    default: return NULL;
+    }
+}
+
+TCI_FN tci_value tci_hlo_identity(int op, tc_dtype t)
+{
+    bool is_signed = tci_dtype_is_signed(t);
+    int bits = 8 * tci_dtype_get(t)->bytes;
+    uint64_t most = ~(uint64_t)0 >> (64 - bits + is_signed);
+    tci_value one = tci_value_cast((tci_value){.i = 1}, TC_I64, t), v = {.i = 0};
+    if (op == TCI_OP_PROD || op == TCI_OP_ALL) {
+        return one;
+    } else if (op != TCI_OP_MAX && op != TCI_OP_MIN) {
+        return v;
+    } else if (t == TC_BOOL) {
+        return op == TCI_OP_MIN ? one : v;
+    } else if (tci_dtype_is_float(t)) {
+        return (tci_value){.f = op == TCI_OP_MIN ? (double)INFINITY : -(double)INFINITY};
+    }
+    return (tci_value){.u = op == TCI_OP_MIN ? most : is_signed ? ~most : 0};
+}
+
+TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool largest,
+                                  bool nan_first, const char *a, const char *b)
+{
+    const char *is = tci_hlo_compare(h, largest ? "GT" : "LT", shape, t, a, b);
+    if (!tci_dtype_is_float(t)) {
+        return is;
+    }
+    const char *first = nan_first ? a : b, *other = nan_first ? b : a;
+    const char *is_nan = tci_hlo_compare(h, "NE", shape, t, first, first);
+    const char *number = tci_hlo_compare(h, "EQ", shape, t, other, other);
+    is_nan = tci_hlo_binary(h, "and", shape, TC_BOOL, is_nan, number);
+    return tci_hlo_binary(h, "or", shape, TC_BOOL, is, is_nan);
 }
 /* ---- src/onnx/stablehlo_scalar.c ---- */
 /* onnx/stablehlo_scalar.c - elementwise nodes as StableHLO.
@@ -8635,6 +8777,474 @@ TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const
     tc_dtype made = (tc_dtype)k->insts[root].dtype, to = (tc_dtype)n->dtype;
     return made == to ? values[root] : tci_hlo_convert(h, &shape, made, to, values[root]);
 }
+/* ---- src/onnx/stablehlo_index.c ---- */
+/* onnx/stablehlo_index.c - gathers, scatters, sorts and running reductions as StableHLO.
+ *
+ * In: GATHER, SCATTER, TOPK and SCAN nodes. Out: gather, scatter and sort of StableHLO; a SCAN as
+ * log2(n) shifted copies that are joined (Hillis and Steele, "Data parallel algorithms", 1986).
+ *
+ * An index that is EXPANDed along an axis names whole slices there, as rows of an embedding. */
+
+/* How the axes of an index tensor are read. */
+typedef struct tci_hlo_places {
+    int axis, rank;
+    tci_hlo_shape shape;    /* of the index as it is indexed with: without the axes of slices */
+    const char *name;       /* its name, i64, from 0 on */
+    int64_t *slices; int n_slices; /* axes that are whole */
+    int64_t *points; int n_points; /* the others, but `axis` */
+} tci_hlo_places;
+
+/* True if axis d of the index is an EXPANDed one as large as x's. */
+static bool tci_hlo_is_slice(const tci_hlo *h, const tci_node *index, const tci_node *x, int d,
+                             int axis)
+{
+    return d != axis && index->op == TCI_OP_EXPAND && index->in[0]->shape[d] == 1 &&
+           tci_hlo_size(h, index->shape[d]) == tci_hlo_size(h, x->shape[d]);
+}
+
+static tci_hlo_places tci_hlo_places_of(tci_hlo *h, const tci_node *x, const tci_node *index,
+                                        int axis, const char *name)
+{
+    tci_scratch *s = h->walk->s;
+    tci_hlo_places p = {.axis = axis, .rank = index->rank};
+    p.slices = TCI_NEW_ARRAY(s, int64_t, p.rank + 1);
+    p.points = TCI_NEW_ARRAY(s, int64_t, p.rank + 1);
+    int64_t *kept = TCI_NEW_ARRAY(s, int64_t, p.rank + 1);
+    int n = 0;
+    for (int d = 0; d < p.rank; d++) {
+        bool whole = tci_hlo_is_slice(h, index, x, d, axis);
+        if (whole) {
+            p.slices[p.n_slices++] = d;
+        } else {
+            kept[n++] = tci_hlo_size(h, index->shape[d]);
+        }
+        if (!whole && d != axis) {
+            p.points[p.n_points++] = d;
+        }
+    }
+    p.shape = tci_hlo_shape_known(h, n, kept);
+    if (p.n_slices) { /* the same elements once; other axes of size 1 may be EXPANDed too */
+        const tci_node *from = index->in[0];
+        tci_hlo_shape own = tci_hlo_shape_of(h, from->rank, from->shape);
+        int64_t *few = TCI_NEW_ARRAY(s, int64_t, p.rank + 1);
+        n = 0;
+        for (int d = 0; d < p.rank; d++) {
+            if (!tci_hlo_is_slice(h, index, x, d, axis)) {
+                few[n++] = own.sizes[d];
+            }
+        }
+        const tci_hlo_shape once = tci_hlo_shape_known(h, n, few);
+        name = tci_hlo_reshape(h, (tc_dtype)index->dtype, &own, &once,
+                               tci_ox_named(h->walk, from));
+        name = tci_hlo_broadcast(h, (tc_dtype)index->dtype, &once, &p.shape, NULL, name);
+    }
+    name = tci_hlo_convert(h, &p.shape, (tc_dtype)index->dtype, TC_I64, name);
+    const char *below = tci_hlo_compare(h, "LT", &p.shape, TC_I64, name,
+                                        tci_hlo_whole(h, &p.shape, TC_I64, 0));
+    const char *size = tci_hlo_whole(h, &p.shape, TC_I64, tci_hlo_size(h, x->shape[axis]));
+    const char *from_end = tci_hlo_binary(h, "add", &p.shape, TC_I64, name, size);
+    p.name = tci_hlo_select(h, &p.shape, TC_I64, below, from_end, name);
+    return p;
+}
+
+/* Which axis of the index tensor, without those of slices, stands for axis d of the node. */
+static int64_t tci_hlo_index_axis(const tci_hlo_places *p, int64_t d)
+{
+    int64_t at = d;
+    for (int i = 0; i < p->n_slices; i++) {
+        at -= p->slices[i] < d;
+    }
+    return at;
+}
+
+/* x cut to the sizes that the index has off the axis. */
+static const char *tci_hlo_cut(tci_hlo *h, const tci_node *n, const tci_hlo_shape *from,
+                               const tci_hlo_shape *to, const char *x)
+{
+    int64_t *start = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    int64_t *step = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    bool same = true;
+    for (int i = 0; i < n->rank; i++) {
+        step[i] = 1;
+        same = same && from->sizes[i] == to->sizes[i];
+    }
+    return same ? x : tci_hlo_slice(h, (tc_dtype)n->dtype, from, to, start, step, x);
+}
+
+TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    tci_scratch *s = h->walk->s;
+    int axis = (int)n->attr[0];
+    const tci_hlo_shape whole = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+    const tci_hlo_places p = tci_hlo_places_of(h, n->in[0], n->in[1], axis, in[1]);
+    int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    int64_t *slice = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    int64_t *batch = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    for (int d = 0; d < n->rank; d++) {
+        sizes[d] = d == axis ? whole.sizes[d] : tci_hlo_size(h, n->shape[d]);
+        slice[d] = 1;
+    }
+    for (int i = 0; i < p.n_slices; i++) {
+        slice[p.slices[i]] = sizes[p.slices[i]];
+    }
+    for (int i = 0; i < p.n_points; i++) {
+        batch[i] = tci_hlo_index_axis(&p, p.points[i]);
+    }
+    const tci_hlo_shape from = tci_hlo_shape_known(h, n->rank, sizes);
+    const char *x = tci_hlo_cut(h, n, &whole, &from, in[0]);
+    return tci_hlo_let(h, "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
+                       "offset_dims = %s, collapsed_slice_dims = [%d], operand_batching_dims = %s, "
+                       "start_indices_batching_dims = %s, start_index_map = [%d], "
+                       "index_vector_dim = %d>, indices_are_sorted = false, slice_sizes = %s}> : "
+                       "(%s, %s) -> %s", x, p.name, tci_hlo_list(h, p.n_slices, p.slices), axis,
+                       tci_hlo_list(h, p.n_points, p.points), tci_hlo_list(h, p.n_points, batch),
+                       axis, p.shape.rank, tci_hlo_array(h, n->rank, slice),
+                       tci_hlo_type(h, (tc_dtype)n->dtype, &from), tci_hlo_type(h, TC_I64, &p.shape),
+                       tci_hlo_node_type(h, n));
+}
+
+/* The coordinates of each update: those of the axes of points, and the index. i64, [..., k]. */
+static const char *tci_hlo_coordinates(tci_hlo *h, const tci_hlo_places *p, int64_t *to,
+                                       tci_hlo_shape *shape)
+{
+    tci_scratch *s = h->walk->s;
+    int rank = p->shape.rank, n = 0;
+    int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, rank + 2);
+    const char **parts = TCI_NEW_ARRAY(s, const char *, rank + 2);
+    const char **types = TCI_NEW_ARRAY(s, const char *, rank + 2);
+    for (int d = 0; d < rank; d++) {
+        sizes[d] = p->shape.sizes[d];
+    }
+    sizes[rank] = 1;
+    const tci_hlo_shape one = tci_hlo_shape_known(h, rank + 1, sizes);
+    for (int i = 0; i < p->n_points; i++, n++) {
+        to[n] = p->points[i];
+        parts[n] = tci_hlo_let(h, "stablehlo.iota dim = %lld : %s",
+                               (long long)tci_hlo_index_axis(p, to[n]),
+                               tci_hlo_type(h, TC_I64, &one));
+    }
+    to[n] = p->axis;
+    parts[n++] = tci_hlo_reshape(h, TC_I64, &p->shape, &one, p->name);
+    for (int i = 0; i < n; i++) {
+        types[i] = tci_hlo_type(h, TC_I64, &one);
+    }
+    int64_t *joined = TCI_NEW_ARRAY(s, int64_t, rank + 2);
+    for (int d = 0; d <= rank; d++) {
+        joined[d] = d < rank ? sizes[d] : n;
+    }
+    *shape = tci_hlo_shape_known(h, rank + 1, joined);
+    return tci_hlo_join(h, rank, n, parts, types, tci_hlo_type(h, TC_I64, shape));
+}
+
+/* The statement of a region that joins a and b by a mode. */
+static const char *tci_hlo_mode(tci_hlo *h, int mode, tc_dtype t, const char *a, const char *b)
+{
+    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM, [TCI_MODE_MIN] = TCI_OP_MIN,
+                              [TCI_MODE_MAX] = TCI_OP_MAX, [TCI_MODE_MUL] = TCI_OP_PROD};
+    const tci_hlo_shape point = {0, NULL, ""};
+    return mode == TCI_MODE_SET ? b : tci_hlo_binary(h, tci_hlo_joins(ops[mode], t), &point, t, a,
+                                                     b);
+}
+
+TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    tci_scratch *s = h->walk->s;
+    tc_dtype t = (tc_dtype)n->dtype;
+    const tci_hlo_places p = tci_hlo_places_of(h, n, n->in[1], (int)n->attr[0], in[1]);
+    int64_t *to = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    tci_hlo_shape shape;
+    const char *at = tci_hlo_coordinates(h, &p, to, &shape), *dtype = tci_hlo_dtype(t);
+    const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
+    int k = p.n_points + 1;
+    int64_t *inserted = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    for (int i = 0, d = 0; d < n->rank; d++) {
+        bool whole = false;
+        for (int j = 0; j < p.n_slices; j++) {
+            whole = whole || p.slices[j] == d;
+        }
+        if (!whole) {
+            inserted[i++] = d;
+        }
+    }
+    tci_str_printf(&h->out, "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers = "
+                   "#stablehlo.scatter<update_window_dims = %s, inserted_window_dims = %s, "
+                   "scatter_dims_to_operand_dims = %s, index_vector_dim = %d>, indices_are_sorted "
+                   "= false, unique_indices = false}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>):\n",
+                   r, in[0], at, in[2], tci_hlo_list(h, p.n_slices, p.slices),
+                   tci_hlo_list(h, k, inserted), tci_hlo_list(h, k, to), shape.rank - 1, a, dtype,
+                   b, dtype);
+    const char *y = tci_hlo_mode(h, (int)n->attr[1], t, a, b);
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, %s, %s) -> %s\n", y,
+                   dtype, tci_hlo_node_type(h, n), tci_hlo_type(h, TC_I64, &shape),
+                   tci_hlo_node_type(h, n->in[2]), tci_hlo_node_type(h, n));
+    return r;
+}
+
+/* Values and places in order, by a stable sort; then the first of the places. */
+TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+    const tci_hlo_shape point = {0, NULL, ""}, to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = (tc_dtype)n->in[0]->dtype;
+    const char *type = tci_hlo_type(h, t, &shape), *places = tci_hlo_type(h, TC_I64, &shape);
+    const char *at = tci_hlo_let(h, "stablehlo.iota dim = %lld : %s", (long long)n->attr[0],
+                                 places);
+    const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
+    const char *dtype = tci_hlo_dtype(t);
+    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, is_stable "
+                   "= true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, %s: "
+                   "tensor<i64>):\n", r, x, at, (long long)n->attr[0], a, dtype, b, dtype,
+                   tci_hlo_name(h), tci_hlo_name(h));
+    const char *before = tci_hlo_before(h, &point, t, n->attr[1], n->attr[1], a, b);
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  }) : (%s, %s) -> (%s, %s)\n",
+                   before, type, places, type, places);
+    return tci_hlo_cut(h, n, &shape, &to, tci_scratch_printf(h->walk->s, "%s#1", r));
+}
+
+/* Joined with what stands 1, 2, 4, ... elements before. Sums of halves are f32. */
+TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM, [TCI_MODE_MIN] = TCI_OP_MIN,
+                              [TCI_MODE_MAX] = TCI_OP_MAX, [TCI_MODE_MUL] = TCI_OP_PROD};
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape), point = {0, NULL, ""};
+    int axis = (int)n->attr[0], op = ops[n->attr[2]];
+    bool adds = op == TCI_OP_SUM || op == TCI_OP_PROD;
+    tc_dtype t = adds && tci_dtype_is_half((tc_dtype)n->dtype) ? TC_F32 : (tc_dtype)n->dtype;
+    const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(op, t));
+    x = tci_hlo_convert(h, &shape, (tc_dtype)n->in[0]->dtype, t, x);
+    for (int64_t by = 1; by < shape.sizes[axis]; by *= 2) {
+        int64_t *before = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+        before[axis] = n->attr[1] ? -by : by;
+        const char *far = tci_hlo_pad(h, t, &shape, &shape, before, none, x);
+        x = tci_hlo_binary(h, tci_hlo_joins(op, t), &shape, t, far, x);
+    }
+    return tci_hlo_convert(h, &shape, t, (tc_dtype)n->dtype, x);
+}
+/* ---- src/onnx/stablehlo_repeat.c ---- */
+/* onnx/stablehlo_repeat.c - repetitions as stablehlo.while.
+ *
+ * In: a REPEAT node and the names of its operands outside. Out: one while whose state is the number
+ * of the step, the carries, the inputs and held values (which stay), a buffer for each output, and
+ * one for the rows of each carry where a node of the graph reads them. Nothing is captured, since
+ * not all readers of StableHLO take captures. */
+
+#include <string.h>
+
+typedef struct tci_hlo_state {
+    const char **names, **types; /* of the state in the body */
+    int n, n_rows;               /* n_rows: 0, or one for each carry */
+    int x, held, y, rows;        /* where each kind begins */
+} tci_hlo_state;
+
+/* True if a node of the graph reads the rows of a carry of the REPEAT. */
+static bool tci_hlo_rows_are_read(const tci_hlo *h, const tci_node *repeat, const tci_repeat *r)
+{
+    const tci_graph *g = h->walk->graph;
+    for (uint32_t i = 0; i < g->n_slots; i++) {
+        const tci_node *n = g->slots[i];
+        if (n && n->op == TCI_OP_RESULT && n->in[0] == repeat && n->attr[0] >= r->n_carry + r->n_y) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The shape of a value stacked along a new first axis. */
+static tci_hlo_shape tci_hlo_stacked(const tci_hlo *h, const tci_node *n, int64_t count)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 2);
+    sizes[0] = count;
+    for (int i = 0; i < n->rank; i++) {
+        sizes[i + 1] = tci_hlo_size(h, n->shape[i]);
+    }
+    return tci_hlo_shape_known(h, n->rank + 1, sizes);
+}
+
+/* Where the element `at` of a stack begins: its number, then zeros. */
+static const char *tci_hlo_corner(tci_hlo *h, const char *at, int rank, tci_str *types)
+{
+    const tci_hlo_shape point = {0, NULL, ""};
+    tci_str names = {.s = h->walk->s};
+    const char *zero = rank ? tci_hlo_whole(h, &point, TC_I64, 0) : NULL;
+    tci_str_add(&names, at);
+    tci_str_add(types, "tensor<i64>");
+    for (int i = 0; i < rank; i++) {
+        tci_str_printf(&names, ", %s", zero);
+        tci_str_add(types, ", tensor<i64>");
+    }
+    return tci_str_text(&names);
+}
+
+/* Element `at` of a stack; n has the element's shape. */
+static const char *tci_hlo_element(tci_hlo *h, const tci_node *n, int64_t count, const char *stack,
+                                   const char *at)
+{
+    tc_dtype t = (tc_dtype)n->dtype;
+    const tci_hlo_shape all = tci_hlo_stacked(h, n, count), one = tci_hlo_stacked(h, n, 1);
+    const tci_hlo_shape own = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_str types = {.s = h->walk->s};
+    const char *corner = tci_hlo_corner(h, at, n->rank, &types);
+    const char *x = tci_hlo_let(h, "stablehlo.dynamic_slice %s, %s, sizes = %s : (%s, %s) -> %s",
+                                stack, corner, tci_hlo_list(h, one.rank, one.sizes),
+                                tci_hlo_type(h, t, &all), tci_str_text(&types),
+                                tci_hlo_type(h, t, &one));
+    return tci_hlo_reshape(h, t, &one, &own, x);
+}
+
+/* The stack with x, of n's shape, as element `at`. */
+static const char *tci_hlo_put(tci_hlo *h, const tci_node *n, int64_t count, const char *stack,
+                               const char *x, const char *at)
+{
+    tc_dtype t = (tc_dtype)n->dtype;
+    const tci_hlo_shape all = tci_hlo_stacked(h, n, count), one = tci_hlo_stacked(h, n, 1);
+    const tci_hlo_shape own = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_str types = {.s = h->walk->s};
+    const char *corner = tci_hlo_corner(h, at, n->rank, &types);
+    x = tci_hlo_reshape(h, t, &own, &one, x);
+    return tci_hlo_let(h, "stablehlo.dynamic_update_slice %s, %s, %s : (%s, %s, %s) -> %s", stack,
+                       x, corner, tci_hlo_type(h, t, &all), tci_hlo_type(h, t, &one),
+                       tci_str_text(&types), tci_hlo_type(h, t, &all));
+}
+
+/* The state before the first step. */
+static tci_hlo_state tci_hlo_begin(tci_hlo *h, const tci_repeat *r, int64_t length, bool rows,
+                                   const char *const *in)
+{
+    const tci_hlo_shape point = {0, NULL, ""};
+    int outside = r->n_carry + r->n_x + r->n_held, n = 0;
+    tci_hlo_state s = {.n_rows = rows ? r->n_carry : 0};
+    s.x = 1 + r->n_carry;
+    s.held = s.x + r->n_x;
+    s.y = s.held + r->n_held;
+    s.rows = s.y + r->n_y;
+    s.n = s.rows + s.n_rows;
+    s.names = TCI_NEW_ARRAY(h->walk->s, const char *, s.n);
+    s.types = TCI_NEW_ARRAY(h->walk->s, const char *, s.n);
+    s.names[n] = tci_hlo_whole(h, &point, TC_I64, 0);
+    s.types[n++] = "tensor<i64>";
+    for (int i = 0; i < outside; i++, n++) {
+        s.names[n] = in[i];
+        s.types[n] = tci_hlo_node_type(h, r->init[i]); /* init, xs and held follow each other */
+    }
+    for (int i = 0; i < r->n_y + s.n_rows; i++, n++) {
+        bool is_row = i >= r->n_y;
+        const tci_node *one = is_row ? r->next[i - r->n_y] : r->y[i];
+        const tci_hlo_shape all = tci_hlo_stacked(h, one, length + is_row);
+        s.names[n] = tci_hlo_whole(h, &all, (tc_dtype)one->dtype, 0);
+        s.types[n] = tci_hlo_type(h, (tc_dtype)one->dtype, &all);
+        if (is_row) {
+            const char *at = tci_hlo_whole(h, &point, TC_I64, r->reverse ? length : 0);
+            s.names[n] = tci_hlo_put(h, one, length + 1, s.names[n], in[i - r->n_y], at);
+        }
+    }
+    return s;
+}
+
+/* The body: names of the state after a step, given those before it. */
+static void tci_hlo_body(tci_hlo *h, const tci_repeat *r, int64_t length, const tci_hlo_state *s,
+                         const char **names)
+{
+    const tci_hlo_shape point = {0, NULL, ""};
+    tci_ox_walk *w = h->walk;
+    tci_ox_left *outer = w->left;
+    uint32_t n_outer = w->n_left;
+    const char *at = names[0];
+    w->left = NULL; /* a body is closed */
+    w->n_left = 0;
+    if (r->reverse) {
+        at = tci_hlo_binary(h, "subtract", &point, TC_I64,
+                            tci_hlo_whole(h, &point, TC_I64, length - 1), at);
+    }
+    for (int i = 0; i < r->n_carry; i++) {
+        tci_ox_set_name(w, r->carry[i], names[1 + i]);
+    }
+    for (int i = 0; i < r->n_x; i++) {
+        tci_ox_set_name(w, r->x[i], tci_hlo_element(h, r->x[i], length, names[s->x + i], at));
+    }
+    for (int i = 0; i < r->n_held; i++) {
+        tci_ox_set_name(w, r->inner[i], names[s->held + i]);
+    }
+    const char *one = tci_hlo_whole(h, &point, TC_I64, 1);
+    const char *above = tci_hlo_binary(h, "add", &point, TC_I64, at, one);
+    for (int i = 0; i < r->n_y; i++) {
+        names[s->y + i] = tci_hlo_put(h, r->y[i], length, names[s->y + i],
+                                      tci_ox_walk_to(w, r->y[i]), at);
+    }
+    for (int i = 0; i < r->n_carry; i++) {
+        names[1 + i] = tci_ox_walk_to(w, r->next[i]);
+    }
+    for (int i = 0; i < s->n_rows; i++) {
+        names[s->rows + i] = tci_hlo_put(h, r->next[i], length + 1, names[s->rows + i],
+                                         names[1 + i], r->reverse ? at : above);
+    }
+    names[0] = tci_hlo_binary(h, "add", &point, TC_I64, names[0], one);
+    w->left = outer;
+    w->n_left = n_outer;
+}
+
+/* "a, b, c" */
+static const char *tci_hlo_all(const tci_hlo *h, int n, const char *const *items)
+{
+    tci_str text = {.s = h->walk->s};
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s%s", i ? ", " : "", items[i]);
+    }
+    return tci_str_text(&text);
+}
+
+/* The while; s->names are then those of its results. */
+static void tci_hlo_while(tci_hlo *h, const tci_repeat *r, int64_t length, tci_hlo_state *s)
+{
+    const tci_hlo_shape point = {0, NULL, ""};
+    const char **names = TCI_NEW_ARRAY(h->walk->s, const char *, s->n), *made = tci_hlo_name(h);
+    const char *types = tci_hlo_all(h, s->n, s->types);
+    tci_str_printf(&h->out, "  %s:%d = stablehlo.while(", made, s->n);
+    for (int i = 0; i < s->n; i++) {
+        names[i] = tci_hlo_name(h);
+        tci_str_printf(&h->out, "%s%s = %s", i ? ", " : "", names[i], s->names[i]);
+        s->names[i] = tci_scratch_printf(h->walk->s, "%s#%d", made, i);
+    }
+    tci_str_printf(&h->out, ") : %s\n  cond {\n", types);
+    const char *goes = tci_hlo_compare(h, "LT", &point, TC_I64, names[0],
+                                       tci_hlo_whole(h, &point, TC_I64, length));
+    if (r->stops >= 0) {
+        goes = tci_hlo_binary(h, "and", &point, TC_BOOL, goes, names[1 + r->stops]);
+    }
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  } do {\n", goes);
+    tci_hlo_body(h, r, length, s, names);
+    tci_str_printf(&h->out, "  stablehlo.return %s : %s\n  }\n", tci_hlo_all(h, s->n, names), types);
+}
+
+TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const *in)
+{
+    const tci_repeat r = tci_repeat_of(n);
+    int64_t length = tci_hlo_size(h, r.length);
+    bool rows = tci_hlo_rows_are_read(h, n, &r);
+    tci_hlo_state s = tci_hlo_begin(h, &r, length, rows, in);
+    if (length > 0) {
+        tci_hlo_while(h, &r, length, &s);
+    }
+    tci_hlo_loop loop = {n, TCI_NEW_ARRAY(h->walk->s, const char *, tci_repeat_n_results(&r))};
+    for (int i = 0; i < r.n_carry; i++) {
+        loop.results[i] = s.names[1 + i];
+        loop.results[r.n_carry + r.n_y + i] = s.n_rows ? s.names[s.rows + i] : NULL;
+    }
+    for (int i = 0; i < r.n_y; i++) {
+        loop.results[r.n_carry + i] = s.names[s.y + i];
+    }
+    TCI_PUSH(h->walk->s, h->loops, h->n_loops, h->cap_loops, loop);
+    return ""; /* a repetition has no value of its own */
+}
+
+TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
+{
+    for (int i = h->n_loops - 1; i >= 0; i--) {
+        if (h->loops[i].repeat == n->in[0]) {
+            return h->loops[i].results[n->attr[0]];
+        }
+    }
+    return NULL;
+}
 /* ---- src/onnx/stablehlo.c ---- */
 /* onnx/stablehlo.c - tc_export_stablehlo: a graph of tc as the text of a StableHLO module.
  *
@@ -8646,7 +9256,6 @@ TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const
  * movement, reductions, contractions, sorts and repetitions by the StableHLO op of the same meaning;
  * composites as their expansion, which XLA's own passes fuse. */
 
-#include <math.h>
 #include <string.h>
 
 /* Memory of the graph: its bytes as hexadecimal digits; of bool as bytes that are compared. */
@@ -8675,23 +9284,6 @@ static const char *tci_hlo_memory(tci_hlo *h, tci_node *n)
 
 /* ---- movement ---- */
 
-/* A slice of x: of axis i the elements start[i], start[i] + step[i], ..., sizes[i] of them. */
-static const char *tci_hlo_slice(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
-                                 const tci_hlo_shape *to, const int64_t *start, const int64_t *step,
-                                 const char *x)
-{
-    tci_str bounds = {.s = h->walk->s};
-    tci_str_add(&bounds, "[");
-    for (int i = 0; i < from->rank; i++) {
-        int64_t at = to->sizes[i] ? start[i] : 0;
-        int64_t end = to->sizes[i] ? at + (to->sizes[i] - 1) * step[i] + 1 : 0;
-        tci_str_printf(&bounds, "%s%lld:%lld:%lld", i ? ", " : "", (long long)at, (long long)end,
-                       (long long)step[i]);
-    }
-    return tci_hlo_let(h, "stablehlo.slice %s %s] : (%s) -> %s", x, tci_str_text(&bounds),
-                       tci_hlo_type(h, t, from), tci_hlo_type(h, t, to));
-}
-
 static const char *tci_hlo_slice_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
@@ -8715,21 +9307,6 @@ static const char *tci_hlo_slice_out(tci_hlo *h, const tci_node *n, const char *
     return tci_hlo_slice(h, (tc_dtype)n->dtype, &from, &to, start, step, x);
 }
 
-static const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
-                               const tci_hlo_shape *to, const int64_t *before, const char *fill,
-                               const char *x)
-{
-    int64_t *after = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
-    int64_t *none = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
-    for (int i = 0; i < from->rank; i++) {
-        after[i] = to->sizes[i] - from->sizes[i] - before[i];
-    }
-    return tci_hlo_let(h, "stablehlo.pad %s, %s, low = %s, high = %s, interior = %s : (%s, "
-                       "tensor<%s>) -> %s", x, fill, tci_hlo_list(h, from->rank, before),
-                       tci_hlo_list(h, from->rank, after), tci_hlo_list(h, from->rank, none),
-                       tci_hlo_type(h, t, from), tci_hlo_dtype(t), tci_hlo_type(h, t, to));
-}
-
 static const char *tci_hlo_pad_out(tci_hlo *h, const tci_node *n, const char *const *in)
 {
     const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
@@ -8739,18 +9316,6 @@ static const char *tci_hlo_pad_out(tci_hlo *h, const tci_node *n, const char *co
         before[i] = tci_hlo_size(h, tci_node_dims(n)[i]);
     }
     return tci_hlo_pad(h, (tc_dtype)n->dtype, &from, &to, before, in[1], in[0]);
-}
-
-static const char *tci_hlo_join(tci_hlo *h, int axis, int n, const char *const *parts,
-                                const char *const *types, const char *type)
-{
-    tci_str names = {.s = h->walk->s}, of = {.s = h->walk->s};
-    for (int i = 0; i < n; i++) {
-        tci_str_printf(&names, "%s%s", i ? ", " : "", parts[i]);
-        tci_str_printf(&of, "%s%s", i ? ", " : "", types[i]);
-    }
-    return tci_hlo_let(h, "stablehlo.concatenate %s, dim = %d : (%s) -> %s", tci_str_text(&names),
-                       axis, tci_str_text(&of), type);
 }
 
 static const char *tci_hlo_cat_out(tci_hlo *h, const tci_node *n, const char *const *in)
@@ -8829,40 +9394,6 @@ static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char 
 }
 
 /* ---- reductions ---- */
-
-/* The StableHLO op that joins two values, of dtype t; NULL: none does alone. */
-static const char *tci_hlo_joins(int op, tc_dtype t)
-{
-    bool is_bool = t == TC_BOOL;
-    switch (op) {
-    case TCI_OP_SUM: return is_bool ? "or" : "add";
-    case TCI_OP_PROD: return is_bool ? "and" : "multiply";
-    case TCI_OP_MAX: return is_bool ? "or" : "maximum";
-    case TCI_OP_MIN: return is_bool ? "and" : "minimum";
-    case TCI_OP_ANY: return "or";
-    case TCI_OP_ALL: return "and";
-    default: return NULL;
-    }
-}
-
-/* What changes nothing when it is joined to a value. */
-static tci_value tci_hlo_identity(int op, tc_dtype t)
-{
-    bool is_signed = tci_dtype_is_signed(t);
-    int bits = 8 * tci_dtype_get(t)->bytes;
-    uint64_t most = ~(uint64_t)0 >> (64 - bits + is_signed);
-    tci_value one = tci_value_cast((tci_value){.i = 1}, TC_I64, t), v = {.i = 0};
-    if (op == TCI_OP_PROD || op == TCI_OP_ALL) {
-        return one;
-    } else if (op != TCI_OP_MAX && op != TCI_OP_MIN) {
-        return v;
-    } else if (t == TC_BOOL) {
-        return op == TCI_OP_MIN ? one : v;
-    } else if (tci_dtype_is_float(t)) {
-        return (tci_value){.f = op == TCI_OP_MIN ? (double)INFINITY : -(double)INFINITY};
-    }
-    return (tci_value){.u = op == TCI_OP_MIN ? most : is_signed ? ~most : 0};
-}
 
 /* The shape without the axes. */
 static tci_hlo_shape tci_hlo_without(tci_hlo *h, const tci_hlo_shape *x, int n, const int64_t *axes)
@@ -8952,21 +9483,6 @@ static const char *tci_hlo_devsq_out(tci_hlo *h, const tci_node *n, const char *
     return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, x);
 }
 
-/* True where a stands before b: a NaN before all numbers, else the larger, or the smaller. */
-static const char *tci_hlo_before(tci_hlo *h, tc_dtype t, bool largest, const char *a,
-                                  const char *b)
-{
-    const tci_hlo_shape point = {0, NULL, ""};
-    const char *is = tci_hlo_compare(h, largest ? "GT" : "LT", &point, t, a, b);
-    if (!tci_dtype_is_float(t)) {
-        return is;
-    }
-    const char *a_nan = tci_hlo_compare(h, "NE", &point, t, a, a);
-    const char *b_not = tci_hlo_compare(h, "EQ", &point, t, b, b);
-    a_nan = tci_hlo_binary(h, "and", &point, TC_BOOL, a_nan, b_not);
-    return tci_hlo_binary(h, "or", &point, TC_BOOL, is, a_nan);
-}
-
 /* The first of the largest or smallest elements: values and places reduced together. */
 static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
 {
@@ -8986,7 +9502,8 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
                    "array<i64: %lld>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<i64>, %s: tensor<%s>, "
                    "%s: tensor<i64>):\n", r, x, at, none, last, (long long)n->attr[0], a, dtype, i,
                    b, dtype, j);
-    const char *first = tci_hlo_before(h, t, most, a, b), *second = tci_hlo_before(h, t, most, b, a);
+    const char *first = tci_hlo_before(h, &point, t, most, true, a, b);
+    const char *second = tci_hlo_before(h, &point, t, most, true, b, a);
     const char *level = tci_hlo_binary(h, "or", &point, TC_BOOL, first, second);
     level = tci_hlo_let(h, "stablehlo.not %s : tensor<i1>", level);
     const char *lower = tci_hlo_compare(h, "LT", &point, TC_I64, i, j);
@@ -9190,6 +9707,12 @@ static const char *tci_hlo_special_out(tci_hlo *h, tci_node *n, const char *cons
     case TCI_OP_CAT: return tci_hlo_cat_out(h, n, in);
     case TCI_OP_WINDOW: return tci_hlo_window_out(h, n, in[0]);
     case TCI_OP_CONTRACT: return tci_hlo_contract_out(h, n, in);
+    case TCI_OP_GATHER: return tci_hlo_gather_out(h, n, in);
+    case TCI_OP_SCATTER: return tci_hlo_scatter_out(h, n, in);
+    case TCI_OP_TOPK: return tci_hlo_topk_out(h, n, in[0]);
+    case TCI_OP_SCAN: return tci_hlo_scan_out(h, n, in[0]);
+    case TCI_OP_REPEAT: return tci_hlo_repeat_out(h, n, in);
+    case TCI_OP_RESULT: return tci_hlo_result_out(h, n);
     case TCI_OP_BARRIER: return in[0];
     default: return NULL;
     }

@@ -27,12 +27,14 @@
 #include "onnx/rows.c"
 #include "onnx/import.c"
 #include "onnx/walk.c"
+#include "onnx/windows.c"
 #include "onnx/write.c"
 #include "onnx/export.c"
 #include "onnx/stablehlo_text.c"
 #include "onnx/stablehlo_scalar.c"
 #include "onnx/stablehlo_index.c"
 #include "onnx/stablehlo_repeat.c"
+#include "onnx/stablehlo_conv.c"
 #include "onnx/stablehlo.c"
 
 #undef TC_HERE

@@ -5,8 +5,8 @@
  *
  * The one idea: every op leaves by the list TCI_HLO_WAY_..., which has all. Elementwise ops, casts
  * and random bits leave as the scalar operations that a kernel has for them (stablehlo_scalar.c);
- * movement, reductions, contractions, sorts and repetitions by the StableHLO op of the same meaning;
- * composites as their expansion, which XLA's own passes fuse. */
+ * movement, reductions, contractions, sorts and repetitions as the StableHLO op of the same
+ * meaning; composites as their expansion, which XLA's own passes fuse. */
 #include "stablehlo.h"
 #include "../graph/contraction.h"
 
@@ -275,6 +275,10 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
 
 static const char *tci_hlo_reduction_out(tci_hlo *h, const tci_node *n, const char *x)
 {
+    tci_ox_windows w;
+    if (tci_ox_pool_of(n, &w)) {
+        return tci_hlo_pool_out(h, &w, n, x);
+    }
     switch ((int)n->op) {
     case TCI_OP_SUM:
     case TCI_OP_PROD:
@@ -323,6 +327,10 @@ static const char *tci_hlo_factor(tci_hlo *h, const tci_contraction *c, int whic
 static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const char *const *in)
 {
     tci_scratch *s = h->walk->s;
+    tci_ox_conv conv;
+    if (tci_ox_conv_of(s, n, &conv)) {
+        return tci_hlo_conv_out(h, &conv, n, in);
+    }
     const tci_contraction *c = tci_contraction_of(s, n);
     tci_hlo_shape shapes[2];
     int *at[2], n_of[TCI_AXES_COUNT] = {0}, made = 0;
@@ -490,6 +498,11 @@ static const char *tci_hlo_leave(tci_ox_walk *w, tci_node *n, const char *const 
     return tci_op_is_composite(n->op) ? NULL : tci_hlo_special_out(h, n, in);
 }
 
+static int tci_hlo_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
+{
+    return tci_hlo_conv_needs((tci_hlo *)w->to, n, list);
+}
+
 /* What the symbols of the inputs' sizes are. */
 static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 {
@@ -540,6 +553,7 @@ TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int
     tci_str names = {.s = w->s}, types = {.s = w->s};
     w->to = &h;
     w->leave = tci_hlo_leave;
+    w->needs = tci_hlo_needs;
     tci_hlo_tell_sizes(&h, how);
     tci_hlo_signature(&h, text, outputs, n);
     for (int i = 0; i < n; i++) {

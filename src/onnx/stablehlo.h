@@ -6,6 +6,7 @@
 #define TCI_ONNX_STABLEHLO_H
 
 #include "export.h"
+#include "windows.h"
 
 /* A repetition that has left: the names of its results. */
 typedef struct tci_hlo_loop {
@@ -91,7 +92,17 @@ TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
 /* The value of an elementwise op, WHERE, CAST, BITCAST or RANDOM, with tc's meaning of every scalar
  * operation: the node is lowered as a kernel lowers it, and the instructions leave one by one. */
 TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const *in);
+/* As tci_hlo_transpose and tci_hlo_reshape; x itself where nothing changes. */
+TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const int64_t *order, const tci_hlo_shape *to, const char *x);
 
+/* ---- stablehlo_conv.c ---- */
+/* CONTRACT and reductions of windows: what they are written from (0: no such thing), and as what. */
+TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list);
+TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
+                                    const char *const *in);
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+                                    const char *x);
 /* ---- stablehlo_index.c: of the ops with these names ---- */
 TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in);
 TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in);

@@ -100,6 +100,10 @@ TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char 
     const tci_hlo_places p = tci_hlo_places_of(h, n->in[0], n->in[1], axis, in[1]);
     int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
     int64_t *slice = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    if (!whole.sizes[axis]) { /* nothing can be read: the result is empty */
+        const tci_hlo_shape none = tci_hlo_shape_of(h, n->rank, n->shape);
+        return tci_hlo_whole(h, &none, (tc_dtype)n->dtype, 0);
+    }
     int64_t *batch = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
     for (int d = 0; d < n->rank; d++) {
         sizes[d] = d == axis ? whole.sizes[d] : tci_hlo_size(h, n->shape[d]);
@@ -120,8 +124,8 @@ TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char 
                        "(%s, %s) -> %s", x, p.name, tci_hlo_list(h, p.n_slices, p.slices), axis,
                        tci_hlo_list(h, p.n_points, p.points), tci_hlo_list(h, p.n_points, batch),
                        axis, p.shape.rank, tci_hlo_array(h, n->rank, slice),
-                       tci_hlo_type(h, (tc_dtype)n->dtype, &from), tci_hlo_type(h, TC_I64, &p.shape),
-                       tci_hlo_node_type(h, n));
+                       tci_hlo_type(h, (tc_dtype)n->dtype, &from),
+                       tci_hlo_type(h, TC_I64, &p.shape), tci_hlo_node_type(h, n));
 }
 
 /* The coordinates of each update: those of the axes of points, and the index. i64, [..., k]. */
@@ -187,10 +191,11 @@ TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char
             inserted[i++] = d;
         }
     }
-    tci_str_printf(&h->out, "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers = "
-                   "#stablehlo.scatter<update_window_dims = %s, inserted_window_dims = %s, "
+    tci_str_printf(&h->out, "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers "
+                   "= #stablehlo.scatter<update_window_dims = %s, inserted_window_dims = %s, "
                    "scatter_dims_to_operand_dims = %s, index_vector_dim = %d>, indices_are_sorted "
-                   "= false, unique_indices = false}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>):\n",
+                   "= false, unique_indices = false}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>"
+                   "):\n",
                    r, in[0], at, in[2], tci_hlo_list(h, p.n_slices, p.slices),
                    tci_hlo_list(h, k, inserted), tci_hlo_list(h, k, to), shape.rank - 1, a, dtype,
                    b, dtype);
@@ -212,8 +217,8 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
                                  places);
     const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
     const char *dtype = tci_hlo_dtype(t);
-    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, is_stable "
-                   "= true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, %s: "
+    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, "
+                   "is_stable = true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, %s: "
                    "tensor<i64>):\n", r, x, at, (long long)n->attr[0], a, dtype, b, dtype,
                    tci_hlo_name(h), tci_hlo_name(h));
     const char *before = tci_hlo_before(h, &point, t, n->attr[1], n->attr[1], a, b);

@@ -21,7 +21,8 @@ static bool tci_hlo_rows_are_read(const tci_hlo *h, const tci_node *repeat, cons
     const tci_graph *g = h->walk->graph;
     for (uint32_t i = 0; i < g->n_slots; i++) {
         const tci_node *n = g->slots[i];
-        if (n && n->op == TCI_OP_RESULT && n->in[0] == repeat && n->attr[0] >= r->n_carry + r->n_y) {
+        bool reads = n && n->op == TCI_OP_RESULT && n->in[0] == repeat;
+        if (reads && n->attr[0] >= r->n_carry + r->n_y) {
             return true;
         }
     }
@@ -191,7 +192,8 @@ static void tci_hlo_while(tci_hlo *h, const tci_repeat *r, int64_t length, tci_h
     }
     tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  } do {\n", goes);
     tci_hlo_body(h, r, length, s, names);
-    tci_str_printf(&h->out, "  stablehlo.return %s : %s\n  }\n", tci_hlo_all(h, s->n, names), types);
+    tci_str_printf(&h->out, "  stablehlo.return %s : %s\n  }\n", tci_hlo_all(h, s->n, names),
+                   types);
 }
 
 TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const *in)

@@ -215,6 +215,21 @@ TCI_FN const char *tci_hlo_transpose(tci_hlo *h, tc_dtype t, const tci_hlo_shape
                        tci_hlo_type(h, t, &to));
 }
 
+TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const int64_t *order, const tci_hlo_shape *to, const char *x)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    bool in_order = true;
+    for (int i = 0; i < from->rank; i++) {
+        sizes[i] = from->sizes[order[i]];
+        in_order = in_order && order[i] == i;
+    }
+    const tci_hlo_shape moved = tci_hlo_shape_known(h, from->rank, sizes);
+    x = in_order ? x : tci_hlo_transpose(h, t, from, order, x);
+    bool same = moved.rank == to->rank && !strcmp(moved.text, to->text);
+    return same ? x : tci_hlo_reshape(h, t, &moved, to, x);
+}
+
 /* ---- movement and orders ---- */
 
 TCI_FN const char *tci_hlo_slice(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,

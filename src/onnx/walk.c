@@ -99,16 +99,25 @@ static int tci_ox_n_operands(const tci_node *n)
     return tci_node_is_value(n) ? 0 : tci_node_n_outside(n);
 }
 
-static bool tci_ox_push_operands(tci_ox_walk *w, const tci_node *n, tci_ox_stack *stack)
+/* Their names, where all have one; else NULL, and those without are on the stack. */
+static const char *const *tci_ox_operands(tci_ox_walk *w, tci_node *n, tci_ox_stack *stack)
 {
+    tci_node *const *list = n->in;
+    int count = w->needs && !tci_node_is_value(n) ? w->needs(w, n, &list) : 0;
+    if (!count) {
+        list = n->in;
+        count = tci_ox_n_operands(n);
+    }
+    const char **names = TCI_NEW_ARRAY(w->s, const char *, count + 1);
     bool ready = true;
-    for (int i = 0; i < tci_ox_n_operands(n); i++) {
-        if (!tci_ox_named(w, n->in[i])) {
-            TCI_PUSH(w->s, stack->items, stack->n, stack->cap, n->in[i]);
+    for (int i = 0; i < count; i++) {
+        names[i] = tci_ox_named(w, list[i]);
+        if (!names[i]) {
+            TCI_PUSH(w->s, stack->items, stack->n, stack->cap, list[i]);
             ready = false;
         }
     }
-    return ready;
+    return ready ? names : NULL;
 }
 
 /* An expansion leaves in the place of its composite: NULL once that has its name. */
@@ -138,12 +147,9 @@ TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
             stack.n--;
             continue;
         }
-        if (!tci_ox_push_operands(w, n, &stack)) {
+        const char *const *in = tci_ox_operands(w, n, &stack);
+        if (!in) {
             continue;
-        }
-        const char **in = TCI_NEW_ARRAY(w->s, const char *, n->n_in + 1);
-        for (int i = 0; i < tci_ox_n_operands(n); i++) {
-            in[i] = tci_ox_named(w, n->in[i]);
         }
         const char *name = w->leave(w, n, in);
         if (name) {

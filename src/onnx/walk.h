@@ -1,9 +1,9 @@
 /* onnx/walk.h - the walk over a graph that is exported: operands first, each node once.
  *
  * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
- * node, its name in the file that is written. A composite that the function does not write is replaced by
- * its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the public
- * calls' frames, the names of inputs and the values of captured memory. */
+ * node, its name in the file that is written. A composite that the function does not write is
+ * replaced by its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the
+ * public calls' frames, the names of inputs and the values of captured memory. */
 #ifndef TCI_ONNX_WALK_H
 #define TCI_ONNX_WALK_H
 
@@ -25,6 +25,9 @@ struct tci_ox_walk {
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
     const char *(*leave)(tci_ox_walk *w, tci_node *n, const char *const *in);
+    /* The nodes that n is written from, in the scratch, and how many: these, not n's operands, must
+     * have names, and their names are `in` then. 0, or the function NULL: n's operands. */
+    int (*needs)(tci_ox_walk *w, tci_node *n, tci_node *const **list);
     void *to;                    /* leave's own */
     /* DATA nodes as an initializer or a constant; of a user's graph tci_ox_memory_of reads them */
     tci_ctx *ctx;
