@@ -1,7 +1,7 @@
 /* api/expr.c - expressions as text: runs the steps of a parsed text and calls the public ops.
  *
- * In: a text, and values for its names. Out: the tensor that the same calls of C make, or a poisoned
- * handle whose text shows the place with a caret.
+ * In: a text, and values for its names. Out: the tensor that the same calls of C make, or a
+ * poisoned handle whose text shows the place with a caret.
  * The one idea: a machine with a stack of values. Numbers are computed at once; an operator or call
  * of which an operand is a tensor is a call by name (api/named.c), so the ops, their parameters and
  * their defaults are the rows of api/calls.h and no others.
@@ -723,8 +723,8 @@ static void tci_expr_attribute(tci_expr_machine *m, const tci_expr_step *step)
     } else if (tci_expr_same(m, step->at, step->length, "mT")) {
         y = tc_transpose_at(x, -2, -1, m->f.here);
     } else {
-        tci_expr_fail(m, step->at, step->length, "there is no such attribute: expected T, mT, shape "
-                      "or a call");
+        tci_expr_fail(m, step->at, step->length, "there is no such attribute: expected T, mT, "
+                      "shape or a call");
     }
     if (tc_status_of(y)) {
         tci_expr_fail_call(m, step->at, step->length, y);

@@ -72,10 +72,9 @@ static inline tc_tensor tci_expr_listed(const char *text, const char *names,
 #else
 #define TCI_EXPR_ARG(v) TCI_ARG_FN(v)(v)
 #define TCI_EXPR_UNPACK(...) __VA_ARGS__
-#define TCI_EXPR_ARRAY(values) (const tc_arg[]){TCI_EXPR_UNPACK values}
 #define TCI_EXPR_CALL(text, names, values, here)                                                   \
-    tc_expr_named_at((text), (names), TCI_EXPR_ARRAY(values),                                      \
-                     (int)(sizeof(TCI_EXPR_ARRAY(values)) / sizeof(tc_arg)), (here))
+    tc_expr_named_at((text), (names), (const tc_arg[16]){TCI_EXPR_UNPACK values},                  \
+                     tci_list_count(names), (here))
 #endif
 
 #endif

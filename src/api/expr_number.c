@@ -1,7 +1,7 @@
-/* api/expr_number.c - numbers in expressions: literals, and arithmetic as Python does it.
+/* api/expr_number.c - operators and numbers of expressions: literals, arithmetic as in Python.
  *
- * In: the bytes of a literal; numbers and an operator. Out: a number (bool, integer or real), or the
- * text of what is wrong.
+ * In: the bytes of a literal; numbers and an operator. Out: a number (bool, integer or real), or
+ * what is wrong.
  * The one idea: integers are exact or refused, never wrapped; / makes a real, // and % round down;
  * a symbolic size computes by tc_dim_add and the like. */
 #include "expr_code.h"
@@ -12,6 +12,19 @@
 
 #define TCI_EXPR_OVERFLOW "the result is outside of 64 bits"
 enum { TCI_EXPR_DIGITS = 64 }; /* characters of a literal */
+
+/* ---- operators ---- */
+
+static const tci_expr_op_row tci_expr_ops[] = {
+#define TCI_ROW(id, spelling, precedence, name) {spelling, name, precedence},
+    TCI_EXPR_BINARY(TCI_ROW) TCI_EXPR_UNARY(TCI_ROW)
+#undef TCI_ROW
+};
+
+TCI_FN const tci_expr_op_row *tci_expr_op_get(int op)
+{
+    return &tci_expr_ops[op];
+}
 
 /* ---- literals ---- */
 

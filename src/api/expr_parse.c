@@ -29,17 +29,6 @@ typedef struct tci_expr_parser {
     tci_expr_step nowhere;      /* a step that is not added, after a mistake */
 } tci_expr_parser;
 
-static const tci_expr_op_row tci_expr_ops[] = {
-#define TCI_ROW(id, spelling, precedence, name) {spelling, name, precedence},
-    TCI_EXPR_BINARY(TCI_ROW) TCI_EXPR_UNARY(TCI_ROW)
-#undef TCI_ROW
-};
-
-TCI_FN const tci_expr_op_row *tci_expr_op_get(int op)
-{
-    return &tci_expr_ops[op];
-}
-
 TCI_FN bool tci_expr_room(tci_graph *g, void *list, int *cap, int n, size_t item_bytes)
 {
     void *items;
@@ -162,8 +151,8 @@ static int tci_expr_lex_operator(const tci_expr_parser *p, int *length)
     int best = TCI_EXPR_OPS;
     *length = 0;
     for (int op = 0; op < TCI_EXPR_OPS; op++) {
-        int n = (int)strlen(tci_expr_ops[op].spelling), same = 0;
-        while (same < n && tci_expr_byte(p, p->at + same) == tci_expr_ops[op].spelling[same]) {
+        int n = (int)strlen(tci_expr_op_get(op)->spelling), same = 0;
+        while (same < n && tci_expr_byte(p, p->at + same) == tci_expr_op_get(op)->spelling[same]) {
             same++;
         }
         if (same == n && n > *length) {
@@ -218,7 +207,8 @@ static void tci_expr_next(tci_expr_parser *p)
         p->token = TCI_EXPR_END;
     } else if (tci_expr_is_letter(c)) {
         tci_expr_lex_name(p);
-    } else if (tci_expr_is_digit(c) || (c == '.' && tci_expr_is_digit(tci_expr_byte(p, p->at + 1)))) {
+    } else if (tci_expr_is_digit(c) ||
+               (c == '.' && tci_expr_is_digit(tci_expr_byte(p, p->at + 1)))) {
         tci_expr_lex_number(p);
     } else if (c == '"' || c == '\'') {
         tci_expr_lex_text(p);
@@ -298,7 +288,7 @@ static void tci_expr_any(tci_expr_parser *p)
     p->depth--;
 }
 
-/* Items up to the mark that closes, which is read; returns how many, *comma whether one was there. */
+/* Items up to the closing mark, which is read. Returns how many; *comma: one was there. */
 static int tci_expr_items(tci_expr_parser *p, char closing, void (*item)(tci_expr_parser *),
                           bool *comma)
 {
@@ -492,7 +482,7 @@ static void tci_expr_unary(tci_expr_parser *p)
 
 static bool tci_expr_goes_on(const tci_expr_parser *p, int least)
 {
-    return p->token < TCI_EXPR_NOT && tci_expr_ops[p->token].precedence >= least;
+    return p->token < TCI_EXPR_NOT && tci_expr_op_get(p->token)->precedence >= least;
 }
 
 /* Comparisons after their first operand: a < b < c is a < b and b < c, and b is one value. */
@@ -503,7 +493,8 @@ static void tci_expr_comparisons(tci_expr_parser *p)
         int op = p->token, at = p->at, length = p->length;
         tci_expr_next(p);
         tci_expr_binary(p, TCI_EXPR_AT_COMPARE + 1);
-        more = p->token < TCI_EXPR_NOT && tci_expr_ops[p->token].precedence == TCI_EXPR_AT_COMPARE;
+        more = p->token < TCI_EXPR_NOT &&
+               tci_expr_op_get(p->token)->precedence == TCI_EXPR_AT_COMPARE;
         tci_expr_do what = more ? TCI_EXPR_DO_LINK : TCI_EXPR_DO_BINARY;
         tci_expr_add(p, what, at, length)->op = (uint8_t)op;
     }
@@ -528,7 +519,7 @@ static void tci_expr_binary(tci_expr_parser *p, int least)
         tci_expr_unary(p);
     }
     while (tci_expr_goes_on(p, least)) {
-        int op = p->token, precedence = tci_expr_ops[op].precedence;
+        int op = p->token, precedence = tci_expr_op_get(op)->precedence;
         if (precedence == TCI_EXPR_AT_COMPARE) {
             tci_expr_comparisons(p);
             continue;

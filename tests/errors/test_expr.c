@@ -175,7 +175,8 @@ TEST(lengths_and_depths_are_bounded)
     REQUIRE(text != NULL);
     memset(text, '(', MANY);
     text[MANY] = 0;
-    CHECK_HAS(tc_error(tc_expr(ctx, text, TC_ATTRS())), "the text has 70000 bytes: expected at most");
+    CHECK_HAS(tc_error(tc_expr(ctx, text, TC_ATTRS())),
+              "the text has 70000 bytes: expected at most");
     static const char *const openings[] = {"(", "[", "-", "x**", "sin(", "not ", "x[", "x+(", "-("};
     for (size_t i = 0; i < sizeof(openings) / sizeof(*openings); i++) {
         text[0] = 0;

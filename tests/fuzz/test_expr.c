@@ -30,7 +30,8 @@ static void change(char *text)
     static const char bytes[] = "()[],:.=+-*/%@<>!&|^~'\"09eExaims_ \n\\\x80#";
     static const char *const words[] = {"None", "...", "not ", " and ", "**", "//", "1e999", "f32",
                                         "x.T", "axis=", "9223372036854775807", "(1, 2)", "[x, x]",
-                                        ".shape", "-1", "sum(", "True", "nan", "::-1", "how", "axes"};
+                                        ".shape", "-1", "sum(", "True", "nan", "::-1", "how",
+                                        "axes"};
     size_t n = strlen(text), at = n ? (size_t)tct_random_below((int)n) : 0;
     const char *word = words[tct_random_below((int)(sizeof(words) / sizeof(*words)))];
     const char *other = texts[tct_random_below(n_texts)];

@@ -57,7 +57,7 @@ TEST(precedence_and_values_are_those_of_python)
             double want = strtod(tab + 1, &tab);
             tab--;
             tab += *tab != ' ';
-            CHECK_MSG(fabs(got[i] - want) <= 1e-9 * fabs(want), "%s: element %d is %.17g, not %.17g",
+            CHECK_MSG(fabs(got[i] - want) <= 1e-9 * fabs(want), "%s: element %d: %.17g, not %.17g",
                       line, i, got[i], want);
         }
         count++;
