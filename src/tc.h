@@ -8,6 +8,9 @@
 #include "api/tensor.h"
 #include "api/ops.h"
 #include "api/operators.h"
+#ifndef TC_NO_NAMES
+#include "api/expr.h"
+#endif
 #include "api/optim.h"
 #include "api/compile.h"
 #include "api/jit.h"
@@ -316,6 +319,9 @@
 #include "api/ctc.c"
 #ifndef TC_NO_NAMES
 #include "api/named.c"
+#include "api/expr_number.c"
+#include "api/expr_parse.c"
+#include "api/expr.c"
 #endif
 #include "api/batch.c"
 #include "api/run.c"
