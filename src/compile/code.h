@@ -221,6 +221,21 @@ typedef struct tci_request_copy {
 } tci_request_copy;
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
 
+/* ---- compile/key_read.c ---- */
+/* The graph of a key: nodes by their canonical numbers, the user's inputs first. */
+typedef struct tci_key_graph {
+    tci_graph *graph;
+    tci_node **nodes; int n, n_inputs;
+    tci_node **roots; int n_roots;
+    tci_dim *symbols; int n_symbols; /* with names, as a user has them */
+    const char *missing;             /* where reading failed: the custom op that is not registered */
+} tci_key_graph;
+/* Reads the graph part of a key, which begins at byte `at`. symbols: their names by number; NULL:
+ * s0, s1, ... Leaves have no storage, inputs no name, literals no value. False: it is not
+ * understood. */
+TCI_FN bool tci_key_read(tci_scratch *s, const uint8_t *key, size_t n, size_t at,
+                         const char *const *symbols, tci_key_graph *g);
+
 /* ---- compile/compile.c: THE SPINE ---- */
 /* Finds (memory, disk) or makes the code of n requests, with one build by the compiler for all.
  * codes[i] is a counted reference or NULL with statuses[i] set; returns the first failure.
