@@ -129,8 +129,8 @@ static bool tci_disk_has_vectors(const tci_disk *d, const tc_backend *calls)
 /* The compiler that built it, whatever the options ask for. When it is gone the entry serves; when
  * it was replaced it does not, nor does a host's scalar code of a compiler without vectors where
  * another compiler is at hand. */
-static bool tci_disk_wire_compiler(tci_wire *w, const tc_backend_compiler *compiler, const tci_disk *d,
-                              const tc_backend *calls)
+static bool tci_disk_wire_compiler(tci_wire *w, const tc_backend_compiler *compiler,
+                                   const tci_disk *d, const tc_backend *calls)
 {
     tc_backend_compiler c;
     memset(&c, 0, sizeof(c));
@@ -302,7 +302,7 @@ static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *cal
 }
 
 /* Makes sure that the module's file lies in this directory too. */
-static bool tci_disk_has_object(const tci_disk *d, const tci_module *m)
+static bool tci_disk_has_object(const tci_disk *d, tci_module *m)
 {
     const char *name = tci_disk_base_name(m->path);
     tci_str file = {0};
@@ -310,9 +310,8 @@ static bool tci_disk_has_object(const tci_disk *d, const tci_module *m)
         return false;
     }
     bool good = tci_dir_has(&d->dir, name, m->bytes);
-    if (!good && tci_os_read_private(m->path, &file, NULL)) {
-        good = tci_disk_same_hash(tci_hash_bytes(file.text, file.n), m->sum)
-               && tci_disk_publish(d, name, &file, true);
+    if (!good && tci_module_bytes(m, &file)) {
+        good = tci_disk_publish(d, name, &file, true);
     }
     tci_str_free(&file);
     return good;
@@ -342,25 +341,6 @@ static bool tci_disk_load_modules(const tci_disk *d, tci_wire *w, tci_code *c,
         c->modules[c->n_modules++] = m;
     }
     return !w->bad;
-}
-
-/* Finds the functions of the kernels. */
-static bool tci_disk_bind(tci_code *c, const tc_backend *calls)
-{
-    for (int32_t i = 0; i < c->n_kernels; i++) {
-        tci_code_kernel *k = &c->kernels[i];
-        if (k->call) {
-            c->calls = true;
-            c->device = calls->launch ? calls : NULL;
-            continue;
-        }
-        void *function = calls->module_find(calls->user, c->modules[k->module]->handle, k->symbol);
-        if (!function) {
-            return false;
-        }
-        tci_code_set_function(c, k, calls, function);
-    }
-    return true;
 }
 
 static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request *r,
@@ -395,7 +375,7 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
               || c->n_user_inputs != r->n_user_inputs
               || c->n_user_outputs != r->n_roots - r->n_effects
               || c->n_literals != r->n_literals || c->n_symbols != r->n_symbols;
-    w->bad = w->bad || !tci_disk_bind(c, calls);
+    w->bad = w->bad || !tci_code_bind(c, calls);
     return !w->bad;
 }
 

@@ -112,9 +112,11 @@ static tci_dim tci_key_read_dim(tci_key_reader *r)
 }
 
 /* The ranges of the symbols. */
-static void tci_key_read_symbols(tci_key_reader *r, const char *const *names, tci_key_graph *g)
+static void tci_key_read_symbols(tci_key_reader *r, const char *const *names, int n_names,
+                                 tci_key_graph *g)
 {
     g->n_symbols = tci_key_read_count(r);
+    r->bad = r->bad || (names && n_names != g->n_symbols);
     g->symbols = TCI_NEW_ARRAY(r->s, tci_dim, g->n_symbols);
     for (int i = 0; i < g->n_symbols && !r->bad; i++) {
         int64_t least = tci_key_read_signed(r), most = tci_key_read_signed(r);
@@ -133,20 +135,20 @@ static tci_dim tci_key_read_dim(tci_key_reader *r)
     return tci_key_read_signed(r);
 }
 
-#define tci_key_read_symbols(r, names, g) ((void)(names))
+#define tci_key_read_symbols(r, names, n_names, g) ((void)(names), (void)(n_names))
 
 #endif
 
 /* ---- nodes ---- */
 
-typedef struct tci_key_type {
+typedef struct tci_key_read_kind {
     int dtype, rank;
     tci_dim *shape;
-} tci_key_type;
+} tci_key_read_kind;
 
-static tci_key_type tci_key_read_type(tci_key_reader *r)
+static tci_key_read_kind tci_key_read_type(tci_key_reader *r)
 {
-    tci_key_type t = {0};
+    tci_key_read_kind t = {0};
     t.dtype = (int8_t)tci_key_read_byte(r);
     t.rank = tci_key_read_count(r);
     t.shape = TCI_NEW_ARRAY(r->s, tci_dim, t.rank);
@@ -158,7 +160,7 @@ static tci_key_type tci_key_read_type(tci_key_reader *r)
 }
 
 /* A captured leaf, whose strides say how far its elements are apart. */
-static tci_node *tci_key_read_leaf(tci_key_reader *r, tci_graph *g, const tci_key_type *t)
+static tci_node *tci_key_read_leaf(tci_key_reader *r, tci_graph *g, const tci_key_read_kind *t)
 {
     bool dense = tci_key_read_byte(r) != 0;
     tci_dim *strides = dense ? NULL : TCI_NEW_ARRAY(r->s, tci_dim, t->rank);
@@ -192,7 +194,7 @@ static int64_t tci_key_read_custom(tci_key_reader *r)
 
 /* Any other node. n_before: inputs have smaller numbers. */
 static tci_node *tci_key_read_op(tci_key_reader *r, tci_key_graph *g, int op,
-                                 const tci_key_type *t, int n_before)
+                                 const tci_key_read_kind *t, int n_before)
 {
     tci_value value = {.i = 0};
     int64_t *attr = NULL;
@@ -229,7 +231,7 @@ static tci_node *tci_key_read_op(tci_key_reader *r, tci_key_graph *g, int op,
 static void tci_key_read_nodes(tci_key_reader *r, tci_key_graph *g, int n_nodes)
 {
     for (int i = 0; i < g->n_inputs && !r->bad; i++) {
-        tci_key_type t = tci_key_read_type(r);
+        tci_key_read_kind t = tci_key_read_type(r);
         if (!r->bad) {
             g->nodes[g->n++] = tci_graph_node(g->graph, TCI_OP_INPUT, (tc_dtype)t.dtype, t.rank,
                                               t.shape, 0, NULL, 0, NULL);
@@ -239,7 +241,7 @@ static void tci_key_read_nodes(tci_key_reader *r, tci_key_graph *g, int n_nodes)
         uint64_t number = tci_key_read_number(r);
         r->bad = r->bad || number >= TCI_OP_COUNT;
         int op = r->bad ? 0 : (int)number;
-        tci_key_type t = tci_key_read_type(r);
+        tci_key_read_kind t = tci_key_read_type(r);
         tci_node *n = r->bad              ? NULL
                       : op == TCI_OP_DATA ? tci_key_read_leaf(r, g->graph, &t)
                                           : tci_key_read_op(r, g, op, &t, g->n);
@@ -248,12 +250,12 @@ static void tci_key_read_nodes(tci_key_reader *r, tci_key_graph *g, int n_nodes)
 }
 
 TCI_FN bool tci_key_read(tci_scratch *s, const uint8_t *key, size_t n, size_t at,
-                         const char *const *symbols, tci_key_graph *g)
+                         const char *const *symbols, int n_symbols, tci_key_graph *g)
 {
     tci_key_reader r = {.s = s, .at = key + at, .end = key + n};
     *g = (tci_key_graph){.graph = TCI_NEW(s, tci_graph)};
     tci_graph_init(g->graph, s, NULL);
-    tci_key_read_symbols(&r, symbols, g);
+    tci_key_read_symbols(&r, symbols, n_symbols, g);
     g->n_inputs = tci_key_read_count(&r);
     int n_nodes = tci_key_read_count(&r);
     g->n_roots = tci_key_read_count(&r);

@@ -1,9 +1,9 @@
 /* compile/wire.c - see compile/wire.h: code as bytes, for the disk cache and for files of programs.
  *
- * In: code, or bytes of it that come from a file. Out: bytes, or the code again, but for its key and
- * modules. The one idea: one function describes a thing both ways, so what is written is what is
- * read. Reading believes nothing: each number has a range, each index is below the count it indexes,
- * and a breach makes all that follows void. */
+ * In: code, or bytes of it that come from a file. Out: bytes, or the code again, but for its key
+ * and modules. The one idea: one function describes a thing both ways, so what is written is what
+ * is read. Reading believes nothing: each number has a range, each index is below the count it
+ * indexes, and a breach makes all that follows void. */
 #include "wire.h"
 
 #include <string.h>

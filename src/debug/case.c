@@ -90,7 +90,7 @@ TCI_FN bool tci_case_read(tci_scratch *s, const uint8_t *key, size_t n, size_t a
     tci_key_graph g;
     tci_table numbers = tci_table_in(s, sizeof(int32_t));
     int n_captured = 0, n_literals = 0;
-    if (!tci_key_read(s, key, n, at, NULL, &g) || g.n_symbols || !g.n_roots) {
+    if (!tci_key_read(s, key, n, at, NULL, 0, &g) || g.n_symbols || !g.n_roots) {
         return false;
     }
     *k = (tci_case){.nodes = TCI_NEW_ARRAY(s, tci_case_node, g.n + 1), .n = g.n};
