@@ -21,6 +21,8 @@
 #include "comm/nccl.c"
 #include "comm/environment.c"
 #include "comm/grads.c"
+#include "comm/partition.c"
+#include "comm/partition_rules.c"
 
 #include "base/unprotect.h"
 #endif
