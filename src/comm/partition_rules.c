@@ -91,9 +91,33 @@ static void tci_part_as(tci_part *v, const tci_node *n, tci_node *e)
 
 /* ---- element by element ---- */
 
+/* A sum or difference of sums that are both partial over the same ranks stays partial: one message
+ * for both. */
+static bool tci_part_adds_partial(tci_part *v, tci_node *n)
+{
+    if (n->op != TCI_OP_ADD && n->op != TCI_OP_SUB) {
+        return false;
+    }
+    const tci_part_value *a = tci_part_of(v, n->in[0]), *b = tci_part_of(v, n->in[1]);
+    tci_part_plan p = tci_part_plan_of(v, n);
+    bool adds = a->partial && a->partial == b->partial && !a->forms && !b->forms &&
+                !memcmp(a->split, b->split, (size_t)n->rank);
+    if (adds) {
+        tci_node *in[2] = {a->node, b->node};
+        memcpy(p.out, a->split, (size_t)n->rank);
+        p.partial = a->partial;
+        tci_part_give(v, n, &p,
+                      v->dry ? n : tci_part_built(v, tci_build_ew(v->g, n->op, in)));
+    }
+    return adds;
+}
+
 static void tci_part_pointwise(tci_part *v, tci_node *n, int but)
 {
     tci_part_plan p = tci_part_plan_of(v, n);
+    if (tci_part_adds_partial(v, n)) {
+        return;
+    }
     for (int i = 0; i < n->n_in; i++) {
         const int8_t *split = tci_part_of(v, n->in[i])->split;
         for (int d = 0; d < n->rank; d++) {

@@ -170,7 +170,7 @@ static void train(const tc_mesh *mesh, marker mark, tc_comm *data, trained *t)
         mark(mesh, p);
     }
     all[2] = loss_of(in[0], in[1], p);
-    CHECK_EQ_INT(tc_grad(all[2], p, PARAMS, g), TC_OK);
+    CHECK_EQ_INT(tc_grad(all[2], all + 3, PARAMS, g), TC_OK);
     CHECK_EQ_INT(tc_adamw(all + 3, g, PARAMS, 0.01, NULL, effects, &n), TC_OK);
     if (mesh) {
         CHECK_EQ_INT(tc_partition(all, N + n, all), TC_OK);
@@ -251,6 +251,7 @@ static void tensor_parallel(tc_comm *comm)
 
 static void data_parallel(tc_comm *comm)
 {
+    verbs_backend = "interp";
     const tc_mesh mesh = {&comm, 1};
     check(comm, &mesh, NULL, comm, -1, -1);
 }
@@ -264,6 +265,7 @@ static void fully_sharded(tc_comm *comm)
 /* 2 x 2 ranks. */
 static void tensor_and_data(tc_comm *comm)
 {
+    verbs_backend = "interp";
     int rank = tc_comm_rank(comm);
     tc_comm *axes[2];
     CHECK_EQ_INT(tc_comm_split(comm, rank / 2, rank, &axes[0]), TC_OK);
@@ -275,10 +277,202 @@ static void tensor_and_data(tc_comm *comm)
     tc_comm_free(axes[1]);
 }
 
+/* ---- which collectives ---- */
+
+/* How often the explanation of y's program, and of its gradients, has the words. */
+static int count_in(tc_tensor *ys, int n, tc_tensors inputs, const char *words)
+{
+    static char told[1 << 17];
+    tc_program *f = NULL;
+    FILE *said = tmpfile();
+    int times = 0;
+    CHECK_EQ_INT(tc_compile_fn(inputs, (tc_tensors){ys, n}, NULL, &f), TC_OK);
+    CHECK_EQ_INT(tc_explain_as(f, said, &(tc_explain_options){.all = true}), TC_OK);
+    rewind(said);
+    told[fread(told, 1, sizeof(told) - 1, said)] = 0;
+    fclose(said);
+    for (const char *at = told; (at = strstr(at, words)) != NULL; at++) {
+        times++;
+    }
+    tc_program_free(f);
+    return times;
+}
+
+TEST(columns_and_rows_need_one_all_reduce_each_way)
+{
+    tc_comm *comm = NULL;
+    REQUIRE(tc_comm_from_env(&comm) == TC_OK); /* one rank: messages to itself */
+    const tc_mesh mesh = {&comm, 1};
+    tc_ctx *ctx = context = verbs_begin(false);
+    uint32_t seed = 5;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, BATCH, TOKENS, WIDTH), w[PER_BLOCK], ys[2], g;
+    for (int i = 1; i < 5; i++) {
+        w[i] = tc_shard(weight(ctx, &seed, WIDTH, WIDTH), &mesh,
+                        i < 4 ? TC_OVER(TC_WHOLE, 0) : TC_OVER(0, TC_WHOLE));
+    }
+    w[5] = tc_shard(weight(ctx, &seed, WIDTH, HIDDEN), &mesh, TC_OVER(TC_WHOLE, 0));
+    w[7] = tc_shard(weight(ctx, &seed, HIDDEN, WIDTH), &mesh, TC_OVER(0, TC_WHOLE));
+    tc_tensor mlp = tc_matmul(tc_gelu(tc_matmul(x, w[5])), w[7]);
+    CHECK_EQ_INT(tc_grad(tc_sum(tc_square(mlp), TC_ALL, false), &x, 1, &g), TC_OK);
+    ys[0] = mlp;
+    CHECK_EQ_INT(tc_partition(ys, 1, ys), TC_OK);
+    CHECK_EQ_INT(count_in(ys, 1, TC_TENSORS(x), "start_all_reduce:"), 1);
+    ys[0] = mlp;
+    ys[1] = g;
+    CHECK_EQ_INT(tc_partition(ys, 2, ys), TC_OK);
+    CHECK_EQ_INT(count_in(ys, 2, TC_TENSORS(x), "start_all_reduce:"), 2);
+    tc_tensor heads_out = attention(x, w);
+    CHECK_EQ_INT(tc_grad(tc_sum(tc_square(heads_out), TC_ALL, false), &x, 1, &g), TC_OK);
+    ys[0] = heads_out;
+    CHECK_EQ_INT(tc_partition(ys, 1, ys), TC_OK);
+    CHECK_EQ_INT(count_in(ys, 1, TC_TENSORS(x), "start_all_reduce:"), 1);
+    ys[0] = g;
+    CHECK_EQ_INT(tc_partition(ys, 1, ys), TC_OK);
+    CHECK_EQ_INT(count_in(ys, 1, TC_TENSORS(x), "start_all_reduce:"), 2);
+    /* sharded weights: gathered, and their gradients scattered */
+    tc_tensor p = weight(ctx, &seed, WIDTH, HIDDEN), m = tc_shard(p, &mesh, TC_OVER(0, TC_WHOLE));
+    tc_tensor in = tc_shard(x, &mesh, TC_OVER(0, TC_WHOLE, TC_WHOLE));
+    CHECK_EQ_INT(tc_grad(tc_sum(tc_square(tc_matmul(in, m)), TC_ALL, false), &p, 1, &g), TC_OK);
+    ys[0] = x;
+    ys[1] = g;
+    CHECK_EQ_INT(tc_partition(ys, 2, ys), TC_OK);
+    CHECK_EQ_INT(count_in(ys + 1, 1, TC_TENSORS(ys[0]), "start_all_gather:"), 1);
+    CHECK_EQ_INT(count_in(ys + 1, 1, TC_TENSORS(ys[0]), "start_reduce_scatter:"), 1);
+    tc_ctx_free(ctx);
+    tc_comm_free(comm);
+}
+
+/* ---- each op on parts ---- */
+
+enum { OPS = 31, ROWS = 8, COLUMNS = 4 };
+
+/* An op of x [8, 4] and w [4, 8]; i [8, 4] are indices below 4. */
+static tc_tensor op_of(int op, tc_tensor x, tc_tensor w, tc_tensor i)
+{
+    switch (op) {
+    case 0: return tc_sum(x, TC_AXES(0), false);
+    case 1: return tc_max(x, TC_AXES(1), true);
+    case 2: return tc_min(x, TC_ALL, false);
+    case 3: return tc_any(tc_gt(x, 0.5), TC_AXES(0), false);
+    case 4: return tc_all(tc_gt(x, -0.5), TC_AXES(1), false);
+    case 5: return tc_var(x, TC_AXES(0), 1, false);
+    case 6: return tc_argmax(x, 0, false);
+    case 7: return tc_prod(x, TC_AXES(1), false);
+    case 8: return tc_softmax(x, 0);
+    case 9: return tc_log_softmax(x, 1);
+    case 10: return tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
+    case 11: return tc_cumsum(x, 0);
+    case 12: return tc_cat(TC_TENSORS(x, tc_mul(x, 2)), 0);
+    case 13: return tc_cat(TC_TENSORS(x, tc_mul(x, 2)), 1);
+    case 14: return tc_slice(x, 0, 1, 7, 2);
+    case 15: return tc_pad(x, 1, 1, 2, 3.0);
+    case 16: return tc_flip(x, 0);
+    case 17: return tc_reshape(x, 4, 2, 4);
+    case 18: return tc_reshape(tc_reshape(x, 2, 16), 32);
+    case 19: return tc_mul(tc_transpose(x, 0, 1), tc_add(w, 1));
+    case 20: return tc_matmul(x, w);
+    case 21: return tc_matmul(w, x);
+    case 22: return tc_gather(x, 0, i);
+    case 23: return tc_gather(x, 1, tc_remainder(tc_sub(i, 8), 4));
+    case 24: return tc_index_select(x, 0, tc_reshape(tc_slice(i, 1, 0, 1, 1), ROWS));
+    case 25: return tc_scatter_add(tc_mul(tc_sum(x, TC_ALL, false), tc_cast(tc_ne(x, x), TC_F32)),
+                                   0, i, x);
+    case 26: return tc_expand(tc_unsqueeze(tc_mean(x, TC_AXES(0), false), 0), 3, COLUMNS);
+    case 27: {
+        tc_tensor values, places;
+        tc_sort(x, 0, false, &values, &places);
+        return values;
+    }
+    case 28: return tc_cross_entropy(x, tc_reshape(tc_slice(i, 1, 0, 1, 1), ROWS));
+    case 29: return tc_where(tc_gt(x, tc_mean(x, TC_ALL, false)), x, tc_transpose(w, 0, 1));
+    default: return tc_mul(x, tc_rand(context, 7, TC_F32, ROWS, COLUMNS));
+    }
+}
+
+static void ops_in_parts(tc_comm *comm)
+{
+    static const int marks[][2] = {{0, TC_WHOLE}, {TC_WHOLE, 0}};
+    float data[32], other[32], want[512], got[512];
+    int32_t index[32];
+    uint32_t seed = 17;
+    verbs_backend = "interp";
+    const tc_mesh mesh = {&comm, 1};
+    for (int k = 0; k < 32; k++) {
+        data[k] = noise(&seed);
+        other[k] = noise(&seed);
+        index[k] = (int32_t)(seed >> 20) % 4;
+    }
+    for (int op = 0; op < OPS; op++) {
+        for (int of = 0; of < 8; of++) { /* which of the operands have which mark */
+            tc_ctx *ctx = context = verbs_begin(false);
+            tc_tensor x = tc_borrow(ctx, data, TC_F32, ROWS, COLUMNS);
+            tc_tensor w = tc_borrow(ctx, other, TC_F32, COLUMNS, ROWS);
+            tc_tensor i = tc_borrow(ctx, index, TC_I32, ROWS, COLUMNS);
+            tc_tensor whole = op_of(op, x, w, i);
+            int64_t n = tc_nbytes(whole) / tc_dtype_size(tc_dtype_of(whole)), wrong = 0;
+            tc_tensor parts = op_of(op, tc_shard(x, &mesh, marks[of & 1]),
+                                    of & 2 ? tc_shard(w, &mesh, marks[of >> 2]) : w,
+                                    of & 4 ? tc_shard(i, &mesh, marks[of >> 1 & 1]) : i);
+            CHECK_EQ_INT(tc_partition(&parts, 1, &parts), TC_OK);
+            whole = tc_cast(whole, TC_F32);
+            parts = tc_cast(parts, TC_F32);
+            tc_status status = verbs_run(parts, (tc_bufs){NULL, 0}, TC_BUFS(TC_BUF(got, n)));
+            CHECK_EQ_INT(status, TC_OK);
+            CHECK_EQ_INT(tc_read(whole, want, n), TC_OK);
+            for (int64_t k = 0; k < n; k++) {
+                wrong += !(fabsf(got[k] - want[k]) <= 1e-5f * (1 + fabsf(want[k])));
+            }
+            if (wrong || status) {
+                printf("op %d, marks %d: %d wrong; %s\n", op, of, (int)wrong, tc_error(parts));
+            }
+            CHECK_EQ_INT((int)wrong, 0);
+            tc_ctx_free(ctx);
+        }
+    }
+}
+
+TEST(each_op_on_parts_is_the_op_on_the_whole) { CHECK(ranks_run(2, 0, ops_in_parts)); }
+
+TEST(marks_that_do_not_fit)
+{
+    tc_comm *comm = NULL;
+    REQUIRE(tc_comm_from_env(&comm) == TC_OK);
+    tc_comm *both[2] = {comm, comm};
+    const tc_mesh mesh = {both, 2};
+    tc_ctx *ctx = verbs_begin(false);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 5), y;
+    CHECK_EQ_INT(tc_rank(tc_shard(x, &mesh, TC_OVER(0, TC_WHOLE))), 2);
+    CHECK(strstr(tc_error(tc_shard(x, &mesh, TC_OVER(0, 2))), "mesh of 2") != NULL);
+    CHECK(strstr(tc_error(tc_shard(x, &mesh, TC_OVER(0, 1))), "one communicator") != NULL);
+    CHECK(strstr(tc_error(tc_shard(x, NULL, TC_OVER(0, 1))), "NULL") != NULL);
+    CHECK_EQ_INT(tc_partition(NULL, 1, &y), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_partition(&x, 0, &y), TC_ERR_ARGUMENT);
+    y = TC_NONE;
+    CHECK(tc_partition(&y, 1, &y) != TC_OK);
+    tc_tensor m = tc_shard(x, &mesh, TC_OVER(0, TC_WHOLE));
+    tc_comm_free(comm);
+    CHECK_EQ_INT(tc_partition(&m, 1, &y), TC_ERR_COMM);
+    CHECK(strstr(tc_error(y), "was freed") != NULL);
+    tc_ctx_free(ctx);
+}
+
+static void uneven(tc_comm *comm)
+{
+    const tc_mesh mesh = {&comm, 1};
+    tc_ctx *ctx = verbs_begin(false);
+    tc_tensor x = tc_shard(tc_input(ctx, "x", TC_F32, 3, 5), &mesh, TC_OVER(0, TC_WHOLE));
+    CHECK(strstr(tc_error(x), "multiple of 2") != NULL);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_size_that_ranks_do_not_divide) { CHECK(ranks_run(2, 0, uneven)); }
+
 TEST(tensor_parallel_training_is_that_of_one_process)
 {
     CHECK(ranks_run(2, 0, tensor_parallel));
+    verbs_backend = "interp";
     CHECK(ranks_run(4, 0, tensor_parallel));
+    verbs_backend = NULL;
 }
 TEST(a_batch_in_parts_is_data_parallel) { CHECK(ranks_run(2, 0, data_parallel)); }
 TEST(parameters_in_parts_are_gathered) { CHECK(ranks_run(2, 0, fully_sharded)); }
