@@ -23,6 +23,7 @@
 #include "comm/grads.c"
 #include "comm/partition.c"
 #include "comm/partition_rules.c"
+#include "comm/prefetch.c"
 
 #include "base/unprotect.h"
 #endif

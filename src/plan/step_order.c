@@ -103,16 +103,29 @@ TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p)
     return step_of;
 }
 
-/* A step waits for those that its BARRIERs name. */
+/* The number of the collective that step t starts; -1: it starts none. */
+static int32_t tci_sequence_start(const tci_sequence *q, int t)
+{
+    const tci_comm_step *c = tci_plan_comm(q->p, t);
+    return c && c->phase == TCI_COMM_START ? c->number : -1;
+}
+
+/* A step waits for those that its BARRIERs name: of a collective its start does. */
 static void tci_sequence_find_waits(tci_sequence *q)
 {
     const tci_fusion *f = q->p->fusion;
     const int32_t *step_of = tci_plan_steps_of_groups(q->s, q->p);
+    int32_t *begins = tci_scratch_copy(q->s, step_of, sizeof(*begins) * (size_t)(f->n_groups + 1));
+    for (int t = q->first; t < q->n; t++) {
+        if (tci_sequence_start(q, t) >= 0) {
+            begins[q->p->steps[t].group] = t;
+        }
+    }
     for (int i = 0; i < f->n_roots; i++) {
         const tci_root *r = &f->roots[i];
         for (int k = r->n_reads; k < tci_root_n_before(r); k++) {
             int before = step_of[f->roots[tci_root_before(f, r, k)].group];
-            int after = step_of[r->group];
+            int after = begins[r->group];
             if (before >= q->first && before != after) {
                 tci_sequence_after(q, before, after);
             }
@@ -190,13 +203,6 @@ static void tci_sequence_update_last(tci_sequence *q, const tci_alias *assign)
             tci_sequence_after(q, read->readers[i], writer);
         }
     }
-}
-
-/* The number of the collective that step t starts; -1: it starts none. */
-static int32_t tci_sequence_start(const tci_sequence *q, int t)
-{
-    const tci_comm_step *c = tci_plan_comm(q->p, t);
-    return c && c->phase == TCI_COMM_START ? c->number : -1;
 }
 
 /* Of the steps that may be done: one that starts nothing, else the start of the lowest number. */

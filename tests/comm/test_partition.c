@@ -149,6 +149,8 @@ static void fill(int32_t *tokens, int32_t *targets, int step, int part, int of)
     }
 }
 
+static int ahead = -1; /* of tc_prefetch; -1: not called */
+
 /* Trains; mesh NULL: whole. data: the communicator of the batch, or NULL. */
 static void train(const tc_mesh *mesh, marker mark, tc_comm *data, trained *t)
 {
@@ -177,6 +179,9 @@ static void train(const tc_mesh *mesh, marker mark, tc_comm *data, trained *t)
         if (tc_rank(all[0]) < 0) {
             printf("%s\n", tc_error(all[0]));
         }
+    }
+    if (mesh && ahead >= 0) {
+        CHECK_EQ_INT(tc_prefetch(all + 2, N - 2 + n, ahead, all + 2), TC_OK);
     }
     memcpy(t->p, all + 3, sizeof(t->p));
     all[N - 1] = all[2];
@@ -260,6 +265,8 @@ static void fully_sharded(tc_comm *comm)
 {
     const tc_mesh mesh = {&comm, 1};
     check(comm, &mesh, mark_params, comm, 0, -1);
+    ahead = 1;
+    check(comm, &mesh, mark_params, comm, 0, -1);
 }
 
 /* 2 x 2 ranks. */
@@ -340,6 +347,62 @@ TEST(columns_and_rows_need_one_all_reduce_each_way)
     CHECK_EQ_INT(count_in(ys + 1, 1, TC_TENSORS(ys[0]), "start_reduce_scatter:"), 1);
     tc_ctx_free(ctx);
     tc_comm_free(comm);
+}
+
+/* Layers of sharded weights: workspace of the program of a training step, and how many gathers. */
+static int64_t sharded_step(int how_far, bool trains, int *gathers)
+{
+    enum { LAYERS = 8, WIDE = 64 };
+    tc_comm *comm = NULL;
+    tc_program *f = NULL;
+    tc_program_info info;
+    tc_tensor p[LAYERS], g[LAYERS], all[1 + TC_EFFECTS(LAYERS)], *effects = all + 1;
+    uint32_t seed = 9;
+    int n = 0;
+    CHECK_EQ_INT(tc_comm_from_env(&comm), TC_OK);
+    const tc_mesh mesh = {&comm, 1};
+    tc_ctx *ctx = verbs_begin(false);
+    all[0] = tc_input(ctx, "x", TC_F32, 2, WIDE);
+    tc_tensor x = tc_shard(all[0], &mesh, TC_OVER(0, TC_WHOLE));
+    for (int i = 0; i < LAYERS; i++) {
+        p[i] = weight(ctx, &seed, WIDE, WIDE);
+        x = tc_tanh(tc_matmul(x, tc_shard(p[i], &mesh, TC_OVER(0, TC_WHOLE))));
+    }
+    CHECK_EQ_INT(tc_grad(tc_sum(x, TC_ALL, false), p, LAYERS, g), TC_OK);
+    CHECK_EQ_INT(tc_sgd(p, g, LAYERS, 0.01, NULL, effects, &n), TC_OK);
+    if (!trains) {
+        n = 1;
+        effects[0] = tc_sum(x, TC_ALL, false);
+    }
+    CHECK_EQ_INT(tc_partition(all, 1 + n, all), TC_OK);
+    if (how_far >= 0) {
+        CHECK_EQ_INT(tc_prefetch(effects, n, how_far, effects), TC_OK);
+    }
+    *gathers = count_in(effects, n, TC_TENSORS(all[0]), "start_all_gather:");
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(all[0]), (tc_tensors){effects, n}, NULL, &f), TC_OK);
+    tc_program_get_info(f, &info);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_comm_free(comm);
+    return info.arena_bytes;
+}
+
+TEST(gathered_parameters_are_free_between_uses)
+{
+    enum { WEIGHT = 64 * 64 * 4 };
+    int once, twice;
+    int64_t kept = sharded_step(-1, false, &once), freed = sharded_step(1, false, &twice);
+    int64_t far = sharded_step(3, false, &twice);
+    CHECK(once == 8 && twice == 8);
+    CHECK(kept >= 8 * WEIGHT && freed < far && far < kept && freed < 4 * WEIGHT);
+    kept = sharded_step(-1, true, &once);
+    freed = sharded_step(1, true, &twice);
+    CHECK_EQ_INT(once, 8);
+    CHECK(twice > 12 && twice <= 16); /* the last layers keep theirs */
+    CHECK(freed < kept - 5 * WEIGHT); /* on one rank parts of gradients are whole */
+    if (tct_failures) {
+        printf("workspace %lld, freed %lld\n", (long long)kept, (long long)freed);
+    }
 }
 
 /* ---- each op on parts ---- */
