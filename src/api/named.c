@@ -6,7 +6,7 @@
  * function that makes the call. What is given is sorted into the list and checked by kind, so that
  * the function finds something of the right type for each parameter. What the values mean is for
  * the call to check, which is given the caller's place. */
-#include "calls.h"
+#include "named.h"
 
 #include "../graph/build.h"
 #include "frame.h"
@@ -17,54 +17,7 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef enum tci_param_kind {
-#define TCI_ROW(id) TCI_PARAM_##id,
-    TCI_PARAM_KINDS(TCI_ROW)
-#undef TCI_ROW
-} tci_param_kind;
-
-/* No pointers: tables of these need no work when a program starts, and stay shared. */
-typedef struct tci_param_row {
-    uint8_t kind;     /* tci_param_kind */
-    bool needed;
-    uint8_t number;   /* the default's tc_arg.kind, where it is a number; 0: none */
-    union { int64_t i; double f; } otherwise; /* the default; of an operand always f */
-} tci_param_row;
-
-/* A member for each row, one byte longer than its parameters are many. */
-#define TCI_MUST(name, kind) +1
-#define TCI_MAY(name, kind, otherwise) +1
-#define TCI_MUST_FIELD(name, kind) +1
-#define TCI_FIELD(name, kind, otherwise) +1
-#define TCI_TYPED +2
-#define TCI_FIELDS(type, params) params
-#define TCI_ON
-#define TCI_STORED(name, at)
-#define TCI_CALL(name, ...) char of_##name[1 __VA_ARGS__];
-#define TCI_CALL_MANY(name, n, ...) char of_##name[1 __VA_ARGS__];
-typedef union tci_param_counts { TCI_CALLS } tci_param_counts;
-#undef TCI_MUST
-#undef TCI_MAY
-#undef TCI_MUST_FIELD
-#undef TCI_FIELD
-#undef TCI_TYPED
-#undef TCI_FIELDS
-#undef TCI_ON
-#undef TCI_STORED
-#undef TCI_CALL
-#undef TCI_CALL_MANY
-
-enum {
-    TCI_PARAMS_MOST = sizeof(tci_param_counts) - 1, TCI_LISTS_MOST = 2, /* of one call */
-    TCI_PARAM_ROOM = 32 /* of a parameter's name, with its end */
-};
-
-/* A row of api/calls.h, as tci_named_row finds it in the tables. */
-typedef struct tci_call_row {
-    const char *name, *form; /* ", x: tensor, axis: integer" */
-    const tci_param_row *params;
-    int i, n_params, n_results;
-} tci_call_row;
+enum { TCI_LISTS_MOST = 2 }; /* of one call */
 
 typedef struct tci_named {
     tci_frame f;
@@ -468,8 +421,7 @@ static int tci_named_edits(const char *a, const char *b)
     return best[n];
 }
 
-/* NULL: no name is near. */
-static const char *tci_named_nearest(const char *name)
+TCI_FN const char *tci_named_nearest(const char *name)
 {
     const char *nearest = NULL;
     int least = INT_MAX;
@@ -484,26 +436,33 @@ static const char *tci_named_nearest(const char *name)
     return nearest;
 }
 
-/* The names of the row's parameters, out of its form. */
-static void tci_named_set_names(tci_named *c)
+TCI_FN void tci_named_params(const tci_call_row *row, char (*names)[TCI_PARAM_ROOM])
 {
-    const char *at = c->row.form;
-    for (int i = 0; i < c->row.n_params; i++) {
+    const char *at = row->form;
+    for (int i = 0; i < row->n_params; i++) {
         at += 2;
         int n = (int)strcspn(at, ":");
-        snprintf(c->names[i], TCI_PARAM_ROOM, "%.*s", n, at);
+        snprintf(names[i], TCI_PARAM_ROOM, "%.*s", n, at);
         at = strstr(at, ", ");
     }
 }
 
+TCI_FN bool tci_named_find(const char *name, size_t n, tci_call_row *row)
+{
+    for (tci_call_row at = {0}; tci_named_next(&at);) {
+        if (!strncmp(at.name, name, n) && !at.name[n]) {
+            *row = at;
+            return true;
+        }
+    }
+    return false;
+}
+
 static void tci_named_find_row(tci_named *c, const char *name)
 {
-    for (tci_call_row row = {0}; name && tci_named_next(&row);) {
-        if (!strcmp(row.name, name)) {
-            c->row = row;
-            tci_named_set_names(c);
-            return;
-        }
+    if (name && tci_named_find(name, strlen(name), &c->row)) {
+        tci_named_params(&c->row, c->names);
+        return;
     }
     const char *near = name ? tci_named_nearest(name) : NULL;
     tci_frame_fail(&c->f, TC_ERR_ARGUMENT, near ? "there is no op '%.60s': %s is near"
@@ -669,10 +628,11 @@ static bool tci_named_take(tci_named *c, tc_attrs attrs)
 
 /* ---- the calls ---- */
 
-TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
-                                  tc_tensor *results, int n, tc_site here)
+TCI_FN tc_status tci_named_results(tc_ctx *ctx, const char *call, const char *name,
+                                   tc_tensors inputs, tc_attrs attrs, tc_tensor *results, int n,
+                                   tc_site here)
 {
-    tci_named c = {.f = tci_frame_on(ctx, "tc_op", here), .ctx = ctx, .here = here};
+    tci_named c = {.f = tci_frame_on(ctx, call, here), .ctx = ctx, .here = here};
     c.inputs = inputs;
     c.results = results;
     if (!c.f.failed) {
@@ -697,6 +657,12 @@ TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inpu
         results[i] = bad;
     }
     return tc_status_of(bad);
+}
+
+TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
+                                  tc_tensor *results, int n, tc_site here)
+{
+    return tci_named_results(ctx, "tc_op", name, inputs, attrs, results, n, here);
 }
 
 TC_API tc_tensor tc_op_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,

@@ -195,6 +195,11 @@ TC_API int64_t tc_nbytes(tc_tensor t); /* -1 also where a size is symbolic */
 /* Bytes of an element, and its name: 4 and "f32". Of no dtype 0 and "none". */
 TC_API int tc_dtype_size(tc_dtype dtype);
 TC_API const char *tc_dtype_name(tc_dtype dtype);
+/* The parameter of ctx that is alive and has this name. Poisoned: TC_ERR_ARGUMENT (none has it, or
+ * two do; NULL). Takes as long as ctx has tensors.
+ *     tc_read(tc_param_find(ctx, "fc1.weight"), w, 784 * 128); */
+TC_API tc_tensor tc_param_find_at(tc_ctx *ctx, const char *name, tc_site here);
+#define tc_param_find(ctx, name) tc_param_find_at((ctx), (name), TC_HERE)
 /* Of a parameter (tc_named) or a tc_input, borrowed until it is named anew or dies; "": none. */
 TC_API const char *tc_name_of(tc_tensor t);
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
