@@ -401,6 +401,7 @@ static double tc_h_log1pexp2_lo_f64(double d) {
 })
 
 TCI_QUICK_END
+/* clang-format on */
 
 /* id, name, dtype, the helper it needs */
 #define TCI_HELPER_ROW(id, word, type, other)                                                      \
