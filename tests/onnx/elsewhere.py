@@ -95,7 +95,8 @@ def main(kind, folder):
             done += 1
         except Exception as e:
             with open(base + ".error", "w") as f:
-                f.write(f"{type(e).__name__}: {e}"[:2000])
+                no_type = "No corresponding Numpy type" in str(e)  # bf16
+                f.write(("skip:" if no_type else "") + f"{type(e).__name__}: {e}"[:2000])
     print(done)
 
 
