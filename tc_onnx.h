@@ -243,10 +243,10 @@ TC_API const char *tc_onnx_op_how(int i);
 #pragma GCC push_options
 #if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
 #pragma GCC optimize("Os")
-#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-gcse,no-tree-vrp,no-tree-dominator-opts")
-#pragma GCC optimize("no-thread-jumps,no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-tree-pta,no-ivopts,no-expensive-optimizations")
 #pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
-#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf,no-ipa-pure-const")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf")
 #pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
 #pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
 #endif
@@ -6646,9 +6646,9 @@ TC_API const char *tc_onnx_op_how(int i)
 /* onnx/walk.h - the walk over a graph that is exported: operands first, each node once.
  *
  * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
- * node, its name in the file that is written. A composite that the function does not write is replaced by
- * its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the public
- * calls' frames, the names of inputs and the values of captured memory. */
+ * node, its name in the file that is written. A composite that the function does not write is
+ * replaced by its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the
+ * public calls' frames, the names of inputs and the values of captured memory. */
 #ifndef TCI_ONNX_WALK_H
 #define TCI_ONNX_WALK_H
 
@@ -6669,6 +6669,9 @@ struct tci_ox_walk {
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
     const char *(*leave)(tci_ox_walk *w, tci_node *n, const char *const *in);
+    /* The nodes that n is written from, in the scratch, and how many: these, not n's operands, must
+     * have names, and their names are `in` then. 0, or the function NULL: n's operands. */
+    int (*needs)(tci_ox_walk *w, tci_node *n, tci_node *const **list);
     void *to;                    /* leave's own */
     /* DATA nodes as an initializer or a constant; of a user's graph tci_ox_memory_of reads them */
     tci_ctx *ctx;
@@ -6798,16 +6801,25 @@ static int tci_ox_n_operands(const tci_node *n)
     return tci_node_is_value(n) ? 0 : tci_node_n_outside(n);
 }
 
-static bool tci_ox_push_operands(tci_ox_walk *w, const tci_node *n, tci_ox_stack *stack)
+/* Their names, where all have one; else NULL, and those without are on the stack. */
+static const char *const *tci_ox_operands(tci_ox_walk *w, tci_node *n, tci_ox_stack *stack)
 {
+    tci_node *const *list = n->in;
+    int count = w->needs && !tci_node_is_value(n) ? w->needs(w, n, &list) : 0;
+    if (!count) {
+        list = n->in;
+        count = tci_ox_n_operands(n);
+    }
+    const char **names = TCI_NEW_ARRAY(w->s, const char *, count + 1);
     bool ready = true;
-    for (int i = 0; i < tci_ox_n_operands(n); i++) {
-        if (!tci_ox_named(w, n->in[i])) {
-            TCI_PUSH(w->s, stack->items, stack->n, stack->cap, n->in[i]);
+    for (int i = 0; i < count; i++) {
+        names[i] = tci_ox_named(w, list[i]);
+        if (!names[i]) {
+            TCI_PUSH(w->s, stack->items, stack->n, stack->cap, list[i]);
             ready = false;
         }
     }
-    return ready;
+    return ready ? names : NULL;
 }
 
 /* An expansion leaves in the place of its composite: NULL once that has its name. */
@@ -6837,12 +6849,9 @@ TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
             stack.n--;
             continue;
         }
-        if (!tci_ox_push_operands(w, n, &stack)) {
+        const char *const *in = tci_ox_operands(w, n, &stack);
+        if (!in) {
             continue;
-        }
-        const char **in = TCI_NEW_ARRAY(w->s, const char *, n->n_in + 1);
-        for (int i = 0; i < tci_ox_n_operands(n); i++) {
-            in[i] = tci_ox_named(w, n->in[i]);
         }
         const char *name = w->leave(w, n, in);
         if (name) {
@@ -6901,6 +6910,228 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
     }
     tci_scratch_free(&s);
     return tci_frame_status(&f);
+}
+/* ---- src/onnx/windows.c ---- */
+/* onnx/windows.c - finds convolutions and pools in a graph that is exported (onnx/windows.h).
+ *
+ * In: a CONTRACT, or a reduction. Out: what a convolution or pool of it is over, with kernel,
+ * stride, dilation and padding of each axis; false where it is none. */
+/* ---- src/onnx/windows.h ---- */
+/* onnx/windows.h - convolutions and pools in a graph that is exported: a CONTRACT or a reduction of
+ * a WINDOW, described as other formats have it. */
+#ifndef TCI_ONNX_WINDOWS_H
+#define TCI_ONNX_WINDOWS_H
+
+
+enum { TCI_OX_SPATIAL = 3 };
+
+/* Windows along n axes of x. Their padding is x's own where that has the fill asked for. */
+typedef struct tci_ox_windows {
+    tci_node *x;
+    int n;
+    int axis[TCI_OX_SPATIAL];    /* of x */
+    int element[TCI_OX_SPATIAL]; /* of the WINDOW: the place within the window */
+    tci_dim kernel[TCI_OX_SPATIAL], stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL];
+    /* Elements of padding, negative ones cut; the last window ends with the padded axis. */
+    tci_dim before[TCI_OX_SPATIAL], after[TCI_OX_SPATIAL];
+} tci_ox_windows;
+
+/* A convolution. The axes of x that no window is along, those of f and those of the result are in
+ * lists, in x's order: batch (x and the result), groups (all three), channels (x and f, summed),
+ * filters (f and the result). Of a weight gradient the places are summed and the elements are the
+ * result: then stride and dilation are exchanged. */
+typedef struct tci_ox_conv {
+    tci_ox_windows w;
+    tci_node *f;
+    int f_axis[TCI_OX_SPATIAL], out_axis[TCI_OX_SPATIAL];
+    const tci_contract_axis_of **batch, **groups, **channels, **filters;
+    int n_batch, n_groups, n_channels, n_filters;
+    int which; /* operand of the CONTRACT that has the windows: at[which] is of x, at[!which] of f */
+} tci_ox_conv;
+
+TCI_FN bool tci_ox_conv_of(tci_scratch *s, const tci_node *contract, tci_ox_conv *c);
+/* A reduction over the elements of windows: of max where the padding is the least value, of the sum
+ * where it is 0. */
+TCI_FN bool tci_ox_pool_of(const tci_node *reduce, tci_ox_windows *w);
+
+#endif
+
+/* ---- src/onnx/windows.c, continued ---- */
+#include <math.h>
+
+/* ---- windows ---- */
+
+/* The padding of the windowed axes, taken off x, where x is a PAD by `fill` along no other axis. */
+static void tci_ox_take_padding(tci_ox_windows *w, bool (*fits)(const tci_node *fill))
+{
+    tci_node *pad = w->x;
+    if (pad->op != TCI_OP_PAD || tci_node_is_value(pad) || !fits(pad->in[1])) {
+        return;
+    }
+    for (int d = 0; d < pad->rank; d++) {
+        bool windowed = false;
+        for (int i = 0; i < w->n; i++) {
+            windowed = windowed || w->axis[i] == d;
+        }
+        if (!windowed && (tci_node_dims(pad)[d] != 0 || pad->shape[d] != pad->in[0]->shape[d])) {
+            return;
+        }
+    }
+    w->x = pad->in[0];
+    for (int i = 0; i < w->n; i++) {
+        w->before[i] = tci_node_dims(pad)[w->axis[i]];
+    }
+}
+
+static bool tci_ox_windows_of(const tci_node *n, tci_ox_windows *w,
+                              bool (*fits)(const tci_node *fill))
+{
+    if (n->op != TCI_OP_WINDOW || n->n_attr / 4 > TCI_OX_SPATIAL) {
+        return false;
+    }
+    *w = (tci_ox_windows){.x = n->in[0], .n = n->n_attr / 4};
+    for (int i = 0; i < w->n; i++) {
+        w->axis[i] = (int)n->attr[4 * i];
+        w->element[i] = n->in[0]->rank + i;
+        w->kernel[i] = tci_node_dims(n)[4 * i + 1];
+        w->stride[i] = tci_node_dims(n)[4 * i + 2];
+        w->dilation[i] = tci_node_dims(n)[4 * i + 3];
+        for (int j = 0; j < i; j++) {
+            if (w->axis[i] == w->axis[j]) {
+                return false;
+            }
+        }
+    }
+    tci_ox_take_padding(w, fits);
+    return true;
+}
+
+/* What follows the last element of axis i, for `count` places. */
+static void tci_ox_end_windows(tci_ox_windows *w, int i, tci_dim count)
+{
+    tci_dim reads = tci_dim_mul(tci_dim_add(count, -1), w->stride[i]);
+    reads = tci_dim_add(reads, tci_dim_mul(tci_dim_add(w->kernel[i], -1), w->dilation[i]));
+    reads = tci_dim_add(reads, 1);
+    w->after[i] = tci_dim_sub(reads, tci_dim_add(w->x->shape[w->axis[i]], w->before[i]));
+}
+
+/* ---- convolutions ---- */
+
+/* The axis of a contraction with that place in operand or result `which`. */
+static const tci_contract_axis_of *tci_ox_axis_at(const tci_contraction *c, int which, int place)
+{
+    for (int i = 0; i < c->n_axes; i++) {
+        if (c->axes[i].at[which] == place) {
+            return &c->axes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Spatial axis i: of a forward pass, or of a weight gradient. */
+static bool tci_ox_conv_axis(const tci_contraction *of, tci_ox_conv *c, int i)
+{
+    tci_ox_windows *w = &c->w;
+    const tci_contract_axis_of *place = tci_ox_axis_at(of, c->which, w->axis[i]);
+    const tci_contract_axis_of *element = tci_ox_axis_at(of, c->which, w->element[i]);
+    int f = !c->which;
+    bool forward = place->at[f] < 0 && place->at[2] >= 0 && element->at[f] >= 0 &&
+                   element->at[2] < 0;
+    bool weights = place->at[f] >= 0 && place->at[2] < 0 && element->at[f] < 0 &&
+                   element->at[2] >= 0;
+    if (weights) {
+        tci_dim stride = w->stride[i];
+        w->stride[i] = w->dilation[i];
+        w->dilation[i] = stride;
+        w->kernel[i] = place->size;
+    }
+    c->f_axis[i] = forward ? element->at[f] : place->at[f];
+    c->out_axis[i] = forward ? place->at[2] : element->at[2];
+    tci_ox_end_windows(w, i, forward ? place->size : element->size);
+    return forward || weights;
+}
+
+/* An axis that no window is along goes into its list. */
+static bool tci_ox_conv_list(tci_ox_conv *c, const tci_contract_axis_of *axis)
+{
+    bool x = axis->at[c->which] >= 0, f = axis->at[!c->which] >= 0, out = axis->at[2] >= 0;
+    if (x && f && out) {
+        c->groups[c->n_groups++] = axis;
+    } else if (x && f) {
+        c->channels[c->n_channels++] = axis;
+    } else if (x && out) {
+        c->batch[c->n_batch++] = axis;
+    } else if (f && out) {
+        c->filters[c->n_filters++] = axis;
+    }
+    return x + f + out > 1;
+}
+
+static bool tci_ox_is_zero(const tci_node *fill)
+{
+    return tci_is_zero(fill);
+}
+
+TCI_FN bool tci_ox_conv_of(tci_scratch *s, const tci_node *n, tci_ox_conv *c)
+{
+    *c = (tci_ox_conv){.which = 0};
+    if (n->op != TCI_OP_CONTRACT || !tci_dtype_is_float((tc_dtype)n->dtype)) {
+        return false;
+    }
+    while (c->which < 2 && !tci_ox_windows_of(n->in[c->which], &c->w, tci_ox_is_zero)) {
+        c->which++;
+    }
+    if (c->which == 2 || tci_node_is_value(n->in[c->which])) {
+        return false;
+    }
+    const tci_contraction *of = tci_contraction_of(s, n);
+    c->f = n->in[!c->which];
+    c->batch = TCI_NEW_ARRAY(s, const tci_contract_axis_of *, of->n_axes);
+    c->groups = TCI_NEW_ARRAY(s, const tci_contract_axis_of *, of->n_axes);
+    c->channels = TCI_NEW_ARRAY(s, const tci_contract_axis_of *, of->n_axes);
+    c->filters = TCI_NEW_ARRAY(s, const tci_contract_axis_of *, of->n_axes);
+    for (int i = 0; i < c->w.n; i++) {
+        if (!tci_ox_conv_axis(of, c, i)) {
+            return false;
+        }
+    }
+    for (int i = 0; i < of->n_axes; i++) {
+        bool windowed = false;
+        for (int k = 0; k < c->w.n; k++) {
+            windowed = windowed || of->axes[i].at[c->which] == c->w.axis[k] ||
+                       of->axes[i].at[c->which] == c->w.element[k];
+        }
+        if (!windowed && !tci_ox_conv_list(c, &of->axes[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- pools ---- */
+
+static bool tci_ox_is_least(const tci_node *fill)
+{
+    return (fill->op == TCI_OP_CONST || fill->op == TCI_OP_LITERAL) &&
+           tci_dtype_is_float((tc_dtype)fill->dtype) && isinf(fill->value.f) && fill->value.f < 0;
+}
+
+TCI_FN bool tci_ox_pool_of(const tci_node *n, tci_ox_windows *w)
+{
+    bool sums = n->op == TCI_OP_SUM;
+    if ((!sums && n->op != TCI_OP_MAX) || !tci_dtype_is_float((tc_dtype)n->dtype) ||
+        tci_node_is_value(n->in[0]) ||
+        !tci_ox_windows_of(n->in[0], w, sums ? tci_ox_is_zero : tci_ox_is_least) ||
+        n->n_attr != w->n) {
+        return false;
+    }
+    for (int i = 0; i < w->n; i++) {
+        if (n->attr[i] != w->element[i]) {
+            return false;
+        }
+        tci_ox_end_windows(w, i, n->in[0]->shape[w->axis[i]]);
+    }
+    return true;
 }
 /* ---- src/onnx/write.c ---- */
 /* onnx/write.c - writes the wire format of ONNX files (onnx/write.h). */
@@ -7697,6 +7928,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_CHOLESKY TCI_OX_EXPANDS
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
+#define TCI_OX_WAY_SHARD ""
 
 /* Of a special or composite op. */
 static const char *tci_ox_way_of(int op)
@@ -7741,7 +7973,8 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
     }
     case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
-    case TCI_OP_STOP_GRADIENT: return in[0];
+    case TCI_OP_STOP_GRADIENT:
+    case TCI_OP_SHARD: return in[0];
     case TCI_OP_WITH_DERIVATIVE: return in[1];
     default: return NULL;
     }
@@ -7992,7 +8225,17 @@ TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
 /* The value of an elementwise op, WHERE, CAST, BITCAST or RANDOM, with tc's meaning of every scalar
  * operation: the node is lowered as a kernel lowers it, and the instructions leave one by one. */
 TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const *in);
+/* As tci_hlo_transpose and tci_hlo_reshape; x itself where nothing changes. */
+TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const int64_t *order, const tci_hlo_shape *to, const char *x);
 
+/* ---- stablehlo_conv.c ---- */
+/* CONTRACT and reductions of windows: what they are written from (0: no such thing), and as what. */
+TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list);
+TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
+                                    const char *const *in);
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+                                    const char *x);
 /* ---- stablehlo_index.c: of the ops with these names ---- */
 TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in);
 TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in);
@@ -8216,6 +8459,21 @@ TCI_FN const char *tci_hlo_transpose(tci_hlo *h, tc_dtype t, const tci_hlo_shape
     return tci_hlo_let(h, "stablehlo.transpose %s, dims = %s : (%s) -> %s", x,
                        tci_hlo_list(h, from->rank, order), tci_hlo_type(h, t, from),
                        tci_hlo_type(h, t, &to));
+}
+
+TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const int64_t *order, const tci_hlo_shape *to, const char *x)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    bool in_order = true;
+    for (int i = 0; i < from->rank; i++) {
+        sizes[i] = from->sizes[order[i]];
+        in_order = in_order && order[i] == i;
+    }
+    const tci_hlo_shape moved = tci_hlo_shape_known(h, from->rank, sizes);
+    x = in_order ? x : tci_hlo_transpose(h, t, from, order, x);
+    bool same = moved.rank == to->rank && !strcmp(moved.text, to->text);
+    return same ? x : tci_hlo_reshape(h, t, &moved, to, x);
 }
 
 /* ---- movement and orders ---- */
@@ -8879,6 +9137,10 @@ TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char 
     const tci_hlo_places p = tci_hlo_places_of(h, n->in[0], n->in[1], axis, in[1]);
     int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
     int64_t *slice = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    if (!whole.sizes[axis]) { /* nothing can be read: the result is empty */
+        const tci_hlo_shape none = tci_hlo_shape_of(h, n->rank, n->shape);
+        return tci_hlo_whole(h, &none, (tc_dtype)n->dtype, 0);
+    }
     int64_t *batch = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
     for (int d = 0; d < n->rank; d++) {
         sizes[d] = d == axis ? whole.sizes[d] : tci_hlo_size(h, n->shape[d]);
@@ -8899,8 +9161,8 @@ TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char 
                        "(%s, %s) -> %s", x, p.name, tci_hlo_list(h, p.n_slices, p.slices), axis,
                        tci_hlo_list(h, p.n_points, p.points), tci_hlo_list(h, p.n_points, batch),
                        axis, p.shape.rank, tci_hlo_array(h, n->rank, slice),
-                       tci_hlo_type(h, (tc_dtype)n->dtype, &from), tci_hlo_type(h, TC_I64, &p.shape),
-                       tci_hlo_node_type(h, n));
+                       tci_hlo_type(h, (tc_dtype)n->dtype, &from),
+                       tci_hlo_type(h, TC_I64, &p.shape), tci_hlo_node_type(h, n));
 }
 
 /* The coordinates of each update: those of the axes of points, and the index. i64, [..., k]. */
@@ -8966,10 +9228,11 @@ TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char
             inserted[i++] = d;
         }
     }
-    tci_str_printf(&h->out, "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers = "
-                   "#stablehlo.scatter<update_window_dims = %s, inserted_window_dims = %s, "
+    tci_str_printf(&h->out, "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers "
+                   "= #stablehlo.scatter<update_window_dims = %s, inserted_window_dims = %s, "
                    "scatter_dims_to_operand_dims = %s, index_vector_dim = %d>, indices_are_sorted "
-                   "= false, unique_indices = false}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>):\n",
+                   "= false, unique_indices = false}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>"
+                   "):\n",
                    r, in[0], at, in[2], tci_hlo_list(h, p.n_slices, p.slices),
                    tci_hlo_list(h, k, inserted), tci_hlo_list(h, k, to), shape.rank - 1, a, dtype,
                    b, dtype);
@@ -8991,8 +9254,8 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
                                  places);
     const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
     const char *dtype = tci_hlo_dtype(t);
-    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, is_stable "
-                   "= true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, %s: "
+    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, "
+                   "is_stable = true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, %s: "
                    "tensor<i64>):\n", r, x, at, (long long)n->attr[0], a, dtype, b, dtype,
                    tci_hlo_name(h), tci_hlo_name(h));
     const char *before = tci_hlo_before(h, &point, t, n->attr[1], n->attr[1], a, b);
@@ -9042,7 +9305,8 @@ static bool tci_hlo_rows_are_read(const tci_hlo *h, const tci_node *repeat, cons
     const tci_graph *g = h->walk->graph;
     for (uint32_t i = 0; i < g->n_slots; i++) {
         const tci_node *n = g->slots[i];
-        if (n && n->op == TCI_OP_RESULT && n->in[0] == repeat && n->attr[0] >= r->n_carry + r->n_y) {
+        bool reads = n && n->op == TCI_OP_RESULT && n->in[0] == repeat;
+        if (reads && n->attr[0] >= r->n_carry + r->n_y) {
             return true;
         }
     }
@@ -9212,7 +9476,8 @@ static void tci_hlo_while(tci_hlo *h, const tci_repeat *r, int64_t length, tci_h
     }
     tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  } do {\n", goes);
     tci_hlo_body(h, r, length, s, names);
-    tci_str_printf(&h->out, "  stablehlo.return %s : %s\n  }\n", tci_hlo_all(h, s->n, names), types);
+    tci_str_printf(&h->out, "  stablehlo.return %s : %s\n  }\n", tci_hlo_all(h, s->n, names),
+                   types);
 }
 
 TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const *in)
@@ -9245,6 +9510,190 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
     }
     return NULL;
 }
+/* ---- src/onnx/stablehlo_conv.c ---- */
+/* onnx/stablehlo_conv.c - convolutions and pools as StableHLO.
+ *
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that are
+ * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
+ * reduce_window. */
+
+/* x and the filters, or x, as the list of what is needed. */
+TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list)
+{
+    tci_ox_conv c;
+    tci_ox_windows w;
+    tci_node **two = TCI_NEW_ARRAY(h->walk->s, tci_node *, 2);
+    *list = two;
+    if (tci_op_is_reduce(n->op) && tci_ox_pool_of(n, &w)) {
+        two[0] = w.x;
+        return 1;
+    } else if (tci_ox_conv_of(h->walk->s, n, &c)) {
+        two[0] = c.w.x;
+        two[1] = c.f;
+        return 2;
+    }
+    return 0;
+}
+
+/* Axes being put in order, which are merged into few. */
+typedef struct tci_hlo_order {
+    int64_t *axes, *sizes;
+    int n, n_merged;
+} tci_hlo_order;
+
+static tci_hlo_order tci_hlo_no_order(tci_hlo *h, int rank)
+{
+    return (tci_hlo_order){TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1),
+                           TCI_NEW_ARRAY(h->walk->s, int64_t, rank + TCI_OX_SPATIAL + 3), 0, 0};
+}
+
+/* The axes of lists follow as one axis. */
+static void tci_hlo_merge(tci_hlo *h, tci_hlo_order *o, int which, int n,
+                          const tci_contract_axis_of *const *list, bool goes_on)
+{
+    int64_t size = 1;
+    for (int i = 0; i < n; i++) {
+        o->axes[o->n++] = list[i]->at[which];
+        size *= tci_hlo_size(h, list[i]->size);
+    }
+    if (goes_on) {
+        o->sizes[o->n_merged - 1] *= size;
+    } else {
+        o->sizes[o->n_merged++] = size;
+    }
+}
+
+static void tci_hlo_places(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
+{
+    for (int i = 0; i < n; i++) {
+        o->axes[o->n++] = axes[i];
+        o->sizes[o->n_merged++] = sizes[axes[i]];
+    }
+}
+
+static const char *tci_hlo_ordered(tci_hlo *h, const tci_node *n, const tci_hlo_order *o,
+                                   const char *x, tci_hlo_shape *shape)
+{
+    const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->shape);
+    *shape = tci_hlo_shape_known(h, o->n_merged, o->sizes);
+    return tci_hlo_arrange(h, (tc_dtype)n->dtype, &from, o->axes, shape, x);
+}
+
+/* The result, [batch, groups * filters, places], as n has its axes. */
+static const char *tci_hlo_as_result(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
+                                     const tci_hlo_shape *from, const char *y)
+{
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_hlo_order o = tci_hlo_no_order(h, n->rank);
+    tci_hlo_merge(h, &o, 2, c->n_batch, c->batch, false);
+    tci_hlo_merge(h, &o, 2, c->n_groups, c->groups, false);
+    tci_hlo_merge(h, &o, 2, c->n_filters, c->filters, false);
+    tci_hlo_places(&o, c->w.n, c->out_axis, to.sizes);
+    int64_t *split = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    int64_t *back = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        split[i] = to.sizes[o.axes[i]];
+        back[o.axes[i]] = i;
+    }
+    const tci_hlo_shape parts = tci_hlo_shape_known(h, n->rank, split);
+    bool same = from->rank == parts.rank;
+    for (int i = 0; i < from->rank && same; i++) {
+        same = from->sizes[i] == parts.sizes[i];
+    }
+    y = same ? y : tci_hlo_reshape(h, (tc_dtype)n->dtype, from, &parts, y);
+    return tci_hlo_arrange(h, (tc_dtype)n->dtype, &parts, back, &to, y);
+}
+
+/* "[[1, 1], [0, 2]]" */
+static const char *tci_hlo_pairs(tci_hlo *h, int n, const int64_t *a, const int64_t *b)
+{
+    tci_str text = {.s = h->walk->s};
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s[%lld, %lld]", i ? ", " : "", (long long)a[i], (long long)b[i]);
+    }
+    return tci_scratch_printf(h->walk->s, "[%s]", tci_str_text(&text));
+}
+
+TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
+                                    const char *const *in)
+{
+    const tci_ox_windows *w = &c->w;
+    int xs = c->which, fs = !c->which, k = w->n;
+    int64_t groups = 1, stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL], before[TCI_OX_SPATIAL];
+    int64_t after[TCI_OX_SPATIAL], *made = TCI_NEW_ARRAY(h->walk->s, int64_t, k + 2);
+    tci_hlo_order ox = tci_hlo_no_order(h, w->x->rank), of = tci_hlo_no_order(h, c->f->rank);
+    tci_hlo_shape x_shape, f_shape;
+    tci_str places = {.s = h->walk->s};
+    tci_hlo_merge(h, &ox, xs, c->n_batch, c->batch, false);
+    tci_hlo_merge(h, &ox, xs, c->n_groups, c->groups, false);
+    tci_hlo_merge(h, &ox, xs, c->n_channels, c->channels, true);
+    tci_hlo_places(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
+    tci_hlo_merge(h, &of, fs, c->n_groups, c->groups, false);
+    groups = of.sizes[0];
+    tci_hlo_merge(h, &of, fs, c->n_filters, c->filters, true);
+    tci_hlo_merge(h, &of, fs, c->n_channels, c->channels, false);
+    tci_hlo_places(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
+    const char *x = tci_hlo_ordered(h, w->x, &ox, in[0], &x_shape);
+    const char *f = tci_hlo_ordered(h, c->f, &of, in[1], &f_shape);
+    made[0] = x_shape.sizes[0];
+    made[1] = f_shape.sizes[0];
+    for (int i = 0; i < k; i++) {
+        stride[i] = tci_hlo_size(h, w->stride[i]);
+        dilation[i] = tci_hlo_size(h, w->dilation[i]);
+        before[i] = tci_hlo_size(h, w->before[i]);
+        after[i] = tci_hlo_size(h, w->after[i]);
+        made[2 + i] = tci_hlo_size(h, n->shape[c->out_axis[i]]);
+        tci_str_printf(&places, ", %d", i);
+    }
+    const tci_hlo_shape to = tci_hlo_shape_known(h, k + 2, made);
+    const char *at = tci_str_text(&places), *exact = w->x->dtype == TC_F32 ? "HIGHEST" : "DEFAULT";
+    const char *y = tci_hlo_let(
+        h, "stablehlo.convolution(%s, %s) dim_numbers = [b, f%s]x[o, i%s]->[b, f%s], window = "
+        "{stride = %s, pad = %s, rhs_dilate = %s} {batch_group_count = 1 : i64, "
+        "feature_group_count = %lld : i64, precision_config = [#stablehlo<precision %s>, "
+        "#stablehlo<precision %s>]} : (%s, %s) -> %s", x, f, at, at, at, tci_hlo_list(h, k, stride),
+        tci_hlo_pairs(h, k, before, after), tci_hlo_list(h, k, dilation), (long long)groups, exact,
+        exact, tci_hlo_type(h, (tc_dtype)w->x->dtype, &x_shape),
+        tci_hlo_type(h, (tc_dtype)c->f->dtype, &f_shape), tci_hlo_type(h, (tc_dtype)n->dtype, &to));
+    return tci_hlo_as_result(h, c, n, &to, y);
+}
+
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+                                    const char *x)
+{
+    const tci_hlo_shape from = tci_hlo_shape_of(h, w->x->rank, w->x->shape), point = {0, NULL, ""};
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = n->op == TCI_OP_SUM && tci_dtype_is_half((tc_dtype)n->dtype) ? TC_F32
+                                                                             : (tc_dtype)n->dtype;
+    int64_t *lists[5]; /* kernel, stride, dilation, before, after */
+    for (int i = 0; i < 5; i++) {
+        lists[i] = TCI_NEW_ARRAY(h->walk->s, int64_t, from.rank + 1);
+        for (int d = 0; d < from.rank; d++) {
+            lists[i][d] = i < 3;
+        }
+    }
+    for (int i = 0; i < w->n; i++) {
+        lists[0][w->axis[i]] = tci_hlo_size(h, w->kernel[i]);
+        lists[1][w->axis[i]] = tci_hlo_size(h, w->stride[i]);
+        lists[2][w->axis[i]] = tci_hlo_size(h, w->dilation[i]);
+        lists[3][w->axis[i]] = tci_hlo_size(h, w->before[i]);
+        lists[4][w->axis[i]] = tci_hlo_size(h, w->after[i]);
+    }
+    x = tci_hlo_convert(h, &from, (tc_dtype)w->x->dtype, t, x);
+    const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(n->op, t));
+    const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
+    const char *dtype = tci_hlo_dtype(t);
+    tci_str_printf(&h->out, "  %s = \"stablehlo.reduce_window\"(%s, %s) <{window_dimensions = %s, "
+                   "window_strides = %s, window_dilations = %s, padding = dense<%s> : "
+                   "tensor<%dx2xi64>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>):\n", r, x, none,
+                   tci_hlo_array(h, from.rank, lists[0]), tci_hlo_array(h, from.rank, lists[1]),
+                   tci_hlo_array(h, from.rank, lists[2]),
+                   tci_hlo_pairs(h, from.rank, lists[3], lists[4]), from.rank, a, dtype, b, dtype);
+    const char *y = tci_hlo_binary(h, tci_hlo_joins(n->op, t), &point, t, a, b);
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n", y,
+                   dtype, tci_hlo_type(h, t, &from), dtype, tci_hlo_type(h, t, &to));
+    return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, r);
+}
 /* ---- src/onnx/stablehlo.c ---- */
 /* onnx/stablehlo.c - tc_export_stablehlo: a graph of tc as the text of a StableHLO module.
  *
@@ -9253,8 +9702,8 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
  *
  * The one idea: every op leaves by the list TCI_HLO_WAY_..., which has all. Elementwise ops, casts
  * and random bits leave as the scalar operations that a kernel has for them (stablehlo_scalar.c);
- * movement, reductions, contractions, sorts and repetitions by the StableHLO op of the same meaning;
- * composites as their expansion, which XLA's own passes fuse. */
+ * movement, reductions, contractions, sorts and repetitions as the StableHLO op of the same
+ * meaning; composites as their expansion, which XLA's own passes fuse. */
 
 #include <string.h>
 
@@ -9521,6 +9970,10 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
 
 static const char *tci_hlo_reduction_out(tci_hlo *h, const tci_node *n, const char *x)
 {
+    tci_ox_windows w;
+    if (tci_ox_pool_of(n, &w)) {
+        return tci_hlo_pool_out(h, &w, n, x);
+    }
     switch ((int)n->op) {
     case TCI_OP_SUM:
     case TCI_OP_PROD:
@@ -9569,6 +10022,10 @@ static const char *tci_hlo_factor(tci_hlo *h, const tci_contraction *c, int whic
 static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const char *const *in)
 {
     tci_scratch *s = h->walk->s;
+    tci_ox_conv conv;
+    if (tci_ox_conv_of(s, n, &conv)) {
+        return tci_hlo_conv_out(h, &conv, n, in);
+    }
     const tci_contraction *c = tci_contraction_of(s, n);
     tci_hlo_shape shapes[2];
     int *at[2], n_of[TCI_AXES_COUNT] = {0}, made = 0;
@@ -9736,6 +10193,11 @@ static const char *tci_hlo_leave(tci_ox_walk *w, tci_node *n, const char *const 
     return tci_op_is_composite(n->op) ? NULL : tci_hlo_special_out(h, n, in);
 }
 
+static int tci_hlo_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
+{
+    return tci_hlo_conv_needs((tci_hlo *)w->to, n, list);
+}
+
 /* What the symbols of the inputs' sizes are. */
 static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 {
@@ -9786,6 +10248,7 @@ TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int
     tci_str names = {.s = w->s}, types = {.s = w->s};
     w->to = &h;
     w->leave = tci_hlo_leave;
+    w->needs = tci_hlo_needs;
     tci_hlo_tell_sizes(&h, how);
     tci_hlo_signature(&h, text, outputs, n);
     for (int i = 0; i < n; i++) {

@@ -613,6 +613,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_CHOLESKY TCI_OX_EXPANDS
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
+#define TCI_OX_WAY_SHARD ""
 
 /* Of a special or composite op. */
 static const char *tci_ox_way_of(int op)
@@ -657,7 +658,8 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
     }
     case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
-    case TCI_OP_STOP_GRADIENT: return in[0];
+    case TCI_OP_STOP_GRADIENT:
+    case TCI_OP_SHARD: return in[0];
     case TCI_OP_WITH_DERIVATIVE: return in[1];
     default: return NULL;
     }
