@@ -7708,11 +7708,54 @@ static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, co
                                         [TCI_MODE_MUL] = "mul"};
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]),
                                  TCI_OW_TEXT("reduction", modes[n->attr[1]])};
-    const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64), in[2]};
-    return tci_ow_op(&g->w, "ScatterElements", 3, with, 2, attrs);
+    bool joins_bool = n->dtype == TC_BOOL && n->attr[1] != TCI_MODE_SET; /* 0 and 1 in order */
+    const char *x = joins_bool ? tci_ox_to_dtype(g, in[0], TC_I32) : in[0];
+    const char *src = joins_bool ? tci_ox_to_dtype(g, in[2], TC_I32) : in[2];
+    const char *with[] = {x, tci_ox_to_dtype(g, in[1], TC_I64), src};
+    x = tci_ow_op(&g->w, "ScatterElements", 3, with, 2, attrs);
+    return joins_bool ? tci_ox_to_dtype(g, x, TC_BOOL) : x;
 }
 
 /* ---- elementwise ops ---- */
+
+/* An order of two values: bool has one in tc, but not in ONNX. */
+static const char *tci_ox_ordered_out(tci_ox_out_graph *g, const char *op, tc_dtype d,
+                                      const char *const *x)
+{
+    const char *in[] = {x[0], x[1]};
+    for (int i = 0; i < 2 && d == TC_BOOL; i++) {
+        in[i] = tci_ox_to_dtype(g, x[i], TC_I32);
+    }
+    return tci_ow_op(&g->w, op, 2, in, 0, NULL);
+}
+
+static const char *tci_ox_whole(tci_ox_out_graph *g, int64_t v)
+{
+    return tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &v);
+}
+
+/* Of integers by repeated squaring in i64, since Pow of an engine may go through floats; of a
+ * negative b the integer part of 1 / a^-b, 0 of 0. */
+static const char *tci_ox_powi_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    const char *zero = tci_ox_whole(g, 0), *one = tci_ox_whole(g, 1), *two = tci_ox_whole(g, 2);
+    const char *minus = tci_ox_whole(g, -1), *a = tci_ox_to_dtype(g, x[0], TC_I64);
+    const char *b = tci_ox_to_dtype(g, x[1], TC_I64), *y = one, *square = a, *first_odd = NULL;
+    const char *rest = TCI_OW(w, "Abs", b);
+    for (int bits = 8 * tc_dtype_size(d) - (d >= TC_I8), i = 0; i < bits; i++) {
+        const char *odd = TCI_OW(w, "Equal", TCI_OW(w, "Mod", rest, two), one);
+        first_odd = first_odd ? first_odd : odd;
+        y = TCI_OW(w, "Where", odd, TCI_OW(w, "Mul", y, square), y);
+        square = TCI_OW(w, "Mul", square, square);
+        rest = TCI_OW(w, "Div", rest, two);
+    }
+    const char *below = TCI_OW(w, "Where", first_odd, minus, one);
+    below = TCI_OW(w, "Where", TCI_OW(w, "Equal", a, minus), below, zero);
+    below = TCI_OW(w, "Where", TCI_OW(w, "Equal", a, one), one, below);
+    y = d < TC_I8 ? y : TCI_OW(w, "Where", TCI_OW(w, "Less", b, zero), below, y);
+    return tci_ox_to_dtype(g, y, d);
+}
 
 /* A prim of a value column, or one of its words, over values of dtype d; NULL: it has no form. */
 static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
@@ -7720,8 +7763,8 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     tci_ow *w = &g->w;
     bool is_bool = d == TC_BOOL, floats = tci_ox_is_float(d);
     switch (word) {
-    case TCI_P_ADD: return TCI_OW(w, "Add", x[0], x[1]);
-    case TCI_P_SUB: return TCI_OW(w, "Sub", x[0], x[1]);
+    case TCI_P_ADD: return TCI_OW(w, is_bool ? "Or" : "Add", x[0], x[1]);
+    case TCI_P_SUB: return TCI_OW(w, is_bool ? "Xor" : "Sub", x[0], x[1]);
     case TCI_P_MUL: return TCI_OW(w, is_bool ? "And" : "Mul", x[0], x[1]);
     case TCI_P_DIV: return TCI_OW(w, "Div", x[0], x[1]);
     case TCI_P_FMA: return TCI_OW(w, "Add", TCI_OW(w, "Mul", x[0], x[1]), x[2]);
@@ -7736,8 +7779,8 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
         return floats ? TCI_OW(w, "Mul", TCI_OW(w, "Sign", x[0]), down) : x[0];
     }
     case TCI_P_EQ: return TCI_OW(w, "Equal", x[0], x[1]);
-    case TCI_P_LT: return TCI_OW(w, "Less", x[0], x[1]);
-    case TCI_P_LE: return TCI_OW(w, "LessOrEqual", x[0], x[1]);
+    case TCI_P_LT: return tci_ox_ordered_out(g, "Less", d, x);
+    case TCI_P_LE: return tci_ox_ordered_out(g, "LessOrEqual", d, x);
     case TCI_P_AND: return TCI_OW(w, is_bool ? "And" : "BitwiseAnd", x[0], x[1]);
     case TCI_P_OR: return TCI_OW(w, is_bool ? "Or" : "BitwiseOr", x[0], x[1]);
     case TCI_P_XOR: return TCI_OW(w, is_bool ? "Xor" : "BitwiseXor", x[0], x[1]);
@@ -7754,7 +7797,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     case TCI_P_ERF: return TCI_OW(w, "Erf", x[0]);
     case TCI_P_SIGMOID: return TCI_OW(w, "Sigmoid", x[0]);
     case TCI_P_GELU: return TCI_OW(w, "Gelu", x[0]);
-    case TCI_P_POW: return TCI_OW(w, "Pow", x[0], x[1]);
+    case TCI_P_POW: return floats ? TCI_OW(w, "Pow", x[0], x[1]) : tci_ox_powi_out(g, d, x);
     case TCI_P_EXP2: return TCI_OW(w, "Pow", tci_ox_float(g, d, 2), x[0]);
     case TCI_P_EXPM1: { /* (e^x + 1) tanh(x / 2), exact to some units where x is small */
         const char *one = tci_ox_float(g, d, 1), *half = tci_ox_float(g, d, 0.5);
@@ -7777,8 +7820,8 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
                                    tci_ox_float(g, d, 1.4426950408889634));
     case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
                                     tci_ox_float(g, d, 0.4342944819032518));
-    case TCI_W_MAX: return TCI_OW(w, "Where", TCI_OW(w, "Greater", x[0], x[1]), x[0], x[1]);
-    case TCI_W_MIN: return TCI_OW(w, "Where", TCI_OW(w, "Less", x[0], x[1]), x[0], x[1]);
+    case TCI_W_MAX: return is_bool ? TCI_OW(w, "Or", x[0], x[1]) : TCI_OW(w, "Where", TCI_OW(w, "Greater", x[0], x[1]), x[0], x[1]);
+    case TCI_W_MIN: return is_bool ? TCI_OW(w, "And", x[0], x[1]) : TCI_OW(w, "Where", TCI_OW(w, "Less", x[0], x[1]), x[0], x[1]);
     default: return NULL;
     }
 }
@@ -7787,6 +7830,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
 static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
 {
     const char *stack[TCI_FORMULA_DEPTH + 1], *operands[3];
+    tc_dtype types[TCI_FORMULA_DEPTH + 1]; /* of the stack: d, or bool of conditions */
     tc_dtype of = (tc_dtype)n->in[0]->dtype, d = tci_dtype_is_half(of) ? TC_F32 : of;
     int top = 0;
     for (int i = 0; i < n->n_in; i++) {
@@ -7794,17 +7838,21 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
     }
     for (const uint8_t *word = tci_formula_value(n->op); *word != TCI_W_END; word++) {
         const char *made;
+        tc_dtype type = d;
         if (*word >= TCI_W_A && *word <= TCI_W_C) {
             made = operands[*word - TCI_W_A];
         } else if (*word >= TCI_W_K) {
             made = tci_ox_float(g, d, tci_formula_number(*word));
         } else {
             top -= tci_formula_value_operands(*word);
-            made = tci_ox_word(g, d, *word, stack + top);
+            type = types[top + (*word == TCI_P_SELECT)];
+            made = tci_ox_word(g, type, *word, stack + top);
+            type = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE ? TC_BOOL : type;
         }
         if (!made) {
             tci_ox_refuse(g->walk, n, "");
         }
+        types[top] = type;
         stack[top++] = made;
     }
     return d == of || n->dtype == TC_BOOL ? stack[0] : tci_ox_to_dtype(g, stack[0], of);
@@ -7829,9 +7877,8 @@ static const char *tci_ox_operator_of(const tci_node *n)
     case TCI_OP_SIGN: return "Sign";
     case TCI_OP_MAXIMUM: return is_bool ? "Or" : "Max";
     case TCI_OP_MINIMUM: return is_bool ? "And" : "Min";
-    case TCI_OP_POW: return "Pow";
-    case TCI_OP_GT: return "Greater";
-    case TCI_OP_GE: return "GreaterOrEqual";
+    case TCI_OP_GT: return is_bool ? NULL : "Greater";
+    case TCI_OP_GE: return is_bool ? NULL : "GreaterOrEqual";
     case TCI_OP_LOGICAL_NOT: return "Not";
     case TCI_OP_LOGICAL_AND: return "And";
     case TCI_OP_LOGICAL_OR: return "Or";
@@ -8036,6 +8083,16 @@ static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, 
 
 /* ---- the model ---- */
 
+static bool tci_ox_is_empty(const tci_node *n)
+{
+    bool known = true, none = false;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+        none = none || n->shape[i] == 0;
+    }
+    return known && none;
+}
+
 static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
 {
     tci_ox_out_graph *g = (tci_ox_out_graph *)w->to;
@@ -8044,6 +8101,8 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
         return tci_ox_memory(g, n);
     } else if (*way && strcmp(way, TCI_OX_EXPANDS)) {
         tci_ox_refuse(w, n, way);
+    } else if (tci_ox_is_empty(n)) { /* engines differ in what they make of empty axes */
+        return tci_ow_tensor(&g->w, NULL, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), "");
     } else if (tci_op_is_ew(n->op)) {
         return tci_ox_elementwise_out(g, n, in);
     } else if (tci_op_is_reduce(n->op)) {

@@ -9,16 +9,12 @@
 #include "../ops/formula.h"
 #include "export.h"
 #include "import.h"
-#include "write.h"
+#include "out.h"
 
 #include <string.h>
 
-enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
-
-typedef struct tci_ox_out_graph {
-    tci_ox_walk *walk;
-    tci_ow w;
-} tci_ox_out_graph;
+/* A model is of the oldest opset that has what it needs. */
+enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26, TCI_OX_IR = 10 };
 
 /* ---- constants ---- */
 
@@ -32,12 +28,6 @@ static const char *tci_ox_number(tci_ox_out_graph *g, tc_dtype dtype, tci_value 
 static const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v)
 {
     return tci_ox_number(g, dtype, tci_value_cast((tci_value){.f = v}, TC_F64, dtype));
-}
-
-static const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
-{
-    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
-    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
 }
 
 /* Floats to integers of one and two bytes saturate in tc; Cast of ONNX leaves that open. */
@@ -284,10 +274,14 @@ static bool tci_ox_is_matmul(const tci_node *n)
     return is;
 }
 
-static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, const char *a,
-                                       const char *b)
+static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
+                                       const char *const *operands)
 {
-    const char *in[] = {a, b};
+    const char *in[] = {operands[0], operands[1]};
+    tci_ox_conv conv;
+    if (tci_ox_conv_of(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
+        return tci_ox_conv_out(g, &conv, n, operands);
+    }
     for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
         in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
     }
@@ -318,22 +312,46 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, c
     return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
 }
 
+/* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
+static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    static const char *const ops[] = {[TCI_MODE_ADD] = "Add", [TCI_MODE_MIN] = "Min",
+                                      [TCI_MODE_MAX] = "Max", [TCI_MODE_MUL] = "Mul"};
+    int64_t axis = n->attr[0], *pads = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * n->rank);
+    tc_dtype t = (tc_dtype)n->dtype;
+    if (!tci_dim_is_known(n->shape[axis]) || t == TC_BOOL) {
+        tci_ox_refuse(g->walk, n, "a running product or extreme of a symbolic size or of bool");
+    }
+    for (int64_t by = 1; by < tci_dim_known(n->shape[axis]); by *= 2) {
+        const tci_ow_attr mode = TCI_OW_TEXT("mode", "edge");
+        pads[axis] = n->attr[1] ? -by : by;
+        pads[n->rank + axis] = -pads[axis];
+        /* of extremes an element may be met twice; of products the padding is 1 */
+        bool extreme = n->attr[2] != TCI_MODE_MUL;
+        const char *at = tci_ow_ints(&g->w, 2 * n->rank, pads), *fill = tci_ox_float(g, t, 1);
+        const char *with[] = {x, at, fill};
+        const char *far = tci_ow_op(&g->w, "Pad", extreme ? 2 : 3, with, extreme, &mode);
+        x = TCI_OW(&g->w, ops[n->attr[2]], far, x);
+    }
+    return x;
+}
+
 static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     const tci_ow_attr back = TCI_OW_INT("reverse", n->attr[1]);
     const int64_t axis = n->attr[0];
     x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
     const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
-    if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
-        tci_ox_refuse(g->walk, n, "cumulative products and extremes");
-    }
-    return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
+    return n->attr[2] == TCI_MODE_ADD ? tci_ow_op(&g->w, "CumSum", 2, in, 1, &back)
+                                      : tci_ox_joined_out(g, n, x);
 }
 
 static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("largest", n->attr[1])};
-    const char *in[] = {x, tci_ox_size_of(g, n, n->shape[n->attr[0]])};
+    bool half = n->in[0]->dtype == TC_BF16;
+    const char *in[] = {half ? tci_ox_to_dtype(g, x, TC_F32) : x,
+                        tci_ox_size_of(g, n, n->shape[n->attr[0]])};
     const char *out[] = {tci_ow_name(&g->w), tci_ow_name(&g->w)};
     tci_ow_node(&g->w, "TopK", 2, in, 2, out, 2, attrs);
     return out[1];
@@ -365,6 +383,29 @@ static const char *tci_ox_ordered_out(tci_ox_out_graph *g, const char *op, tc_dt
         in[i] = tci_ox_to_dtype(g, x[i], TC_I32);
     }
     return tci_ow_op(&g->w, op, 2, in, 0, NULL);
+}
+
+/* BitShift is of unsigned integers and by less than their width: in u64. A negative value goes
+ * right by way of its complement; too far a shift gives 0, or then -1. */
+static const char *tci_ox_shift_out(tci_ox_out_graph *g, tc_dtype d, bool left,
+                                    const char *const *x)
+{
+    tci_ow *w = &g->w;
+    const tci_ow_attr way = TCI_OW_TEXT("direction", left ? "LEFT" : "RIGHT");
+    const char *zero = tci_ox_float(g, d, 0), *width = tci_ox_float(g, d, 8 * tc_dtype_size(d));
+    const char *inside = TCI_OW(w, "Less", x[1], width), *a = x[0], *negative = NULL;
+    if (d >= TC_I8) {
+        inside = TCI_OW(w, "And", inside, TCI_OW(w, "GreaterOrEqual", x[1], zero));
+    }
+    if (d >= TC_I8 && !left) {
+        negative = TCI_OW(w, "Less", a, zero);
+        a = TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", a), a);
+    }
+    const char *by = TCI_OW(w, "Where", inside, x[1], zero);
+    const char *in[] = {tci_ox_to_dtype(g, a, TC_U64), tci_ox_to_dtype(g, by, TC_U64)};
+    const char *y = tci_ox_to_dtype(g, tci_ow_op(w, "BitShift", 2, in, 1, &way), d);
+    y = TCI_OW(w, "Where", inside, y, zero);
+    return negative ? TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", y), y) : y;
 }
 
 static const char *tci_ox_whole(tci_ox_out_graph *g, int64_t v)
@@ -450,10 +491,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
                       TCI_OW(w, "Log", TCI_OW(w, "Add", x[0], one)));
     }
     case TCI_P_SHL:
-    case TCI_P_SHR: {
-        const tci_ow_attr way = TCI_OW_TEXT("direction", word == TCI_P_SHL ? "LEFT" : "RIGHT");
-        return d > TC_U64 ? NULL : tci_ow_op(w, "BitShift", 2, x, 1, &way); /* unsigned alone */
-    }
+    case TCI_P_SHR: return tci_ox_shift_out(g, d, word == TCI_P_SHL, x);
     case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
                                    tci_ox_float(g, d, 1.4426950408889634));
     case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
@@ -581,7 +619,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_RANDOM "random numbers are tc's own"
 #define TCI_OX_WAY_WHERE ""
 #define TCI_OX_WAY_CAST ""
-#define TCI_OX_WAY_BITCAST "BitCast is of opset 26"
+#define TCI_OX_WAY_BITCAST ""
 #define TCI_OX_WAY_RESHAPE ""
 #define TCI_OX_WAY_PERMUTE ""
 #define TCI_OX_WAY_EXPAND ""
@@ -595,9 +633,9 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_SCATTER ""
 #define TCI_OX_WAY_SEGMENT "only plans have it"
 #define TCI_OX_WAY_CONTRACT ""
-#define TCI_OX_WAY_BOUND "repetitions are not exported"
-#define TCI_OX_WAY_REPEAT "repetitions are not exported"
-#define TCI_OX_WAY_RESULT "repetitions are not exported"
+#define TCI_OX_WAY_BOUND ""
+#define TCI_OX_WAY_REPEAT ""
+#define TCI_OX_WAY_RESULT ""
 #define TCI_OX_WAY_CUSTOM "an op of the user's own"
 #define TCI_OX_WAY_COLLECTIVE "collectives have a communicator of the process"
 #define TCI_OX_WAY_BARRIER ""
@@ -693,10 +731,17 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
         const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
         return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
     }
+    case TCI_OP_BITCAST: {
+        const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of((tc_dtype)n->dtype));
+        g->opset = TCI_OX_OPSET_BITCAST;
+        return tci_ow_op(w, "BitCast", 1, in, 1, &to);
+    }
     case TCI_OP_SCAN: return tci_ox_scan_out(g, n, in[0]);
     case TCI_OP_TOPK: return tci_ox_topk_out(g, n, in[0]);
     case TCI_OP_SCATTER: return tci_ox_scatter_out(g, n, in);
-    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in[0], in[1]);
+    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in);
+    case TCI_OP_REPEAT: return tci_ox_repeat_out(g, n, in);
+    case TCI_OP_RESULT: return tci_ox_result_out(g, n);
     case TCI_OP_BARRIER: return in[0];
     default: return NULL;
     }
@@ -705,6 +750,10 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
 /* Reductions; composites and elementwise ops have functions of their own. */
 static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
+    tci_ox_windows w;
+    if (tci_ox_pool_of(n, &w) && tci_ox_pool_fits(&w, n)) {
+        return tci_ox_pool_out(g, &w, n, x);
+    }
     switch ((int)n->op) {
     case TCI_OP_SUM: return tci_ox_sum_out(g, "ReduceSum", n, x);
     case TCI_OP_PROD: return tci_ox_sum_out(g, "ReduceProd", n, x);
@@ -751,6 +800,24 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
     return tci_ox_special_out(g, n, in);
 }
 
+/* Convolutions and pools are written from what is below windows and padding. */
+static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
+{
+    tci_ox_conv c;
+    tci_ox_windows p;
+    tci_node **two = TCI_NEW_ARRAY(w->s, tci_node *, 2);
+    *list = two;
+    if (tci_op_is_reduce(n->op) && tci_ox_pool_of(n, &p) && tci_ox_pool_fits(&p, n)) {
+        two[0] = p.x;
+        return 1;
+    } else if (tci_ox_conv_of(w->s, n, &c) && tci_ox_conv_fits(&c)) {
+        two[0] = c.w.x;
+        two[1] = c.f;
+        return 2;
+    }
+    return 0;
+}
+
 static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
 {
     tci_str opset = {.s = g->walk->s};
@@ -758,7 +825,7 @@ static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
     tci_ow_text(file, 2, "tc");
     tci_ow_text(file, 3, TC_VERSION);
     tci_ow_bytes(file, 7, tci_str_text(&g->w.graph), g->w.graph.n);
-    tci_ow_number(&opset, 2, TCI_OX_OPSET);
+    tci_ow_number(&opset, 2, (uint64_t)g->opset);
     tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
 }
 
@@ -787,11 +854,12 @@ TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
                               const tc_onnx_export *how, const char *data_name, tci_str *model,
                               tci_str *weights)
 {
-    tci_ox_out_graph g = {.walk = w};
+    tci_ox_out_graph g = {.walk = w, .opset = TCI_OX_OPSET};
     g.w.s = g.w.graph.s = g.w.weights.s = w->s;
     g.w.external = how && how->external ? data_name : NULL;
     w->to = &g;
     w->leave = tci_ox_leave;
+    w->needs = tci_ox_needs;
     tci_ox_export_graph(&g, outputs, n, how);
     tci_ox_write_model(&g, model);
     *weights = g.w.weights;

@@ -415,6 +415,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_CUSTOM "an op of the user's own"
 #define TCI_HLO_WAY_COLLECTIVE "collectives have a communicator of the process"
 #define TCI_HLO_WAY_BARRIER ""
+#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_ASSIGN "an effect"
 #define TCI_HLO_WAY_SOFTMAX TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_LOG_SOFTMAX TCI_HLO_EXPANDS
@@ -533,6 +534,9 @@ static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 static void tci_hlo_signature(tci_hlo *h, tci_str *text, tci_node *const *outputs, int n)
 {
     tci_ox_walk *w = h->walk;
+    for (int i = 0; i < w->n_inputs; i++) {
+        tci_str_printf(text, "// %%arg%d: %s\n", i, tci_ox_input_name(w, i));
+    }
     tci_str_add(text, "module @tc {\n  func.func public @main(");
     for (int i = 0; i < w->n_inputs; i++) {
         const char *name = tci_scratch_printf(w->s, "%%arg%d", i);
