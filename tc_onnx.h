@@ -6685,6 +6685,8 @@ TCI_FN const char *tci_ox_named(const tci_ox_walk *w, const tci_node *n); /* NUL
 TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name);
 /* Writes root and what it needs; returns its name. */
 TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root);
+/* True if a node of the graph reads the rows of a carry of the REPEAT: others need not be stored. */
+TCI_FN bool tci_ox_rows_are_read(const tci_ox_walk *w, const tci_node *repeat);
 /* The name of tc_input i where it is unlike all others, else "input<i>". */
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i);
 /* The elements of a node with a value, dense and row-major, as they are now. */
@@ -6752,6 +6754,19 @@ TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i)
         clear = j == i || !w->inputs[j]->name || strcmp(name, w->inputs[j]->name);
     }
     return clear ? tci_scratch_printf(w->s, "%s", name) : tci_scratch_printf(w->s, "input%d", i);
+}
+
+TCI_FN bool tci_ox_rows_are_read(const tci_ox_walk *w, const tci_node *repeat)
+{
+    const tci_repeat r = tci_repeat_of(repeat);
+    for (uint32_t i = 0; i < w->graph->n_slots; i++) {
+        const tci_node *n = w->graph->slots[i];
+        bool reads = n && n->op == TCI_OP_RESULT && n->in[0] == repeat;
+        if (reads && n->attr[0] >= r.n_carry + r.n_y) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- memory ---- */
@@ -7144,7 +7159,7 @@ TCI_FN bool tci_ox_pool_of(const tci_node *n, tci_ox_windows *w)
 #define TCI_ONNX_WRITE_H
 
 
-/* An attribute: text, a list (n >= 0), or one number (n == -1: integer, -2: float). */
+/* An attribute: text, a list (n >= 0), one number (n == -1: integer, -2: float), or a graph (-3). */
 typedef struct tci_ow_attr {
     const char *name;
     int n;
@@ -7152,11 +7167,13 @@ typedef struct tci_ow_attr {
     int64_t i;
     double f;
     const char *text;
+    const tci_str *graph;
 } tci_ow_attr;
-#define TCI_OW_INT(name, v) {(name), -1, NULL, (v), 0, NULL}
-#define TCI_OW_FLOAT(name, v) {(name), -2, NULL, 0, (v), NULL}
-#define TCI_OW_INTS(name, n, v) {(name), (n), (v), 0, 0, NULL}
-#define TCI_OW_TEXT(name, v) {(name), 0, NULL, 0, 0, (v)}
+#define TCI_OW_INT(name, v) {(name), -1, NULL, (v), 0, NULL, NULL}
+#define TCI_OW_FLOAT(name, v) {(name), -2, NULL, 0, (v), NULL, NULL}
+#define TCI_OW_INTS(name, n, v) {(name), (n), (v), 0, 0, NULL, NULL}
+#define TCI_OW_TEXT(name, v) {(name), 0, NULL, 0, 0, (v), NULL}
+#define TCI_OW_GRAPH(name, v) {(name), -3, NULL, 0, 0, NULL, (v)}
 
 typedef struct tci_ow {
     tci_scratch *s;
@@ -7244,6 +7261,9 @@ static void tci_ow_attribute(tci_str *node, tci_scratch *s, const tci_ow_attr *a
     } else if (a->n == -1) {
         tci_ow_number(&m, 3, (uint64_t)a->i);
         tci_ow_number(&m, 20, 2);
+    } else if (a->n == -3) {
+        tci_ow_message(&m, 6, a->graph);
+        tci_ow_number(&m, 20, 5);
     } else if (a->n == -2) {
         float f = (float)a->f;
         tci_ow_varint(&m, 2 << 3 | 5);
@@ -7345,15 +7365,17 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
     tci_ow_message(&info, 2, &type);
     tci_ow_message(&w->graph, field, &info);
 }
-/* ---- src/onnx/export.c ---- */
-/* onnx/export.c - tc_export_onnx: a graph of tc as an ONNX file (opset 21, IR 10).
+/* ---- src/onnx/export_conv.c ---- */
+/* onnx/export_conv.c - convolutions and pools as Conv, MaxPool and AveragePool of ONNX.
  *
- * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
- * weights, each complete or not at all.
- *
- * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
- * composites that have an ONNX operator of the same meaning leave as that, others as what they
- * expand into. Elementwise ops without an operator leave as the formula of their row. */
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: the operator, over x as [batch,
+ * groups * channels, places] and filters as [groups * filters, channels, places], with a Transpose
+ * and a Reshape around it where the graph has other axes. */
+/* ---- src/onnx/out.h ---- */
+/* onnx/out.h - an ONNX model that is written from a graph: what the rooms of the export share. */
+#ifndef TCI_ONNX_OUT_H
+#define TCI_ONNX_OUT_H
+
 /* ---- src/onnx/export.h ---- */
 /* onnx/export.h - models as bytes and text in memory, of any nodes of any graph: for the public
  * calls and for backends that hand graphs to other engines. The walk w says which nodes are inputs
@@ -7372,15 +7394,381 @@ TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int
 
 #endif
 
-/* ---- src/onnx/export.c, continued ---- */
-#include <string.h>
-
-enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
+/* ---- src/onnx/out.h, continued ---- */
+/* A repetition that has left: the names of its results. */
+typedef struct tci_ox_loop {
+    const tci_node *repeat;
+    const char **results;
+} tci_ox_loop;
 
 typedef struct tci_ox_out_graph {
     tci_ox_walk *walk;
     tci_ow w;
+    int opset;
+    tci_ox_loop *loops; int n_loops, cap_loops;
 } tci_ox_out_graph;
+
+static inline const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
+{
+    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
+    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
+}
+
+/* ---- export_conv.c ---- */
+/* True if it can leave as Conv: sizes that are not merged may be symbolic. */
+TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);
+TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
+                                   const char *const *in);
+/* True if it can leave as MaxPool or AveragePool. */
+TCI_FN bool tci_ox_pool_fits(const tci_ox_windows *w, const tci_node *n);
+TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_windows *w, const tci_node *n,
+                                   const char *x);
+
+/* ---- export_loop.c ---- */
+TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const char *const *in);
+TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n);
+
+#endif
+
+/* ---- src/onnx/export_conv.c, continued ---- */
+/* Padding of ONNX is not negative, and no symbol. */
+static bool tci_ox_windows_fit(const tci_ox_windows *w)
+{
+    bool fit = true;
+    for (int i = 0; i < w->n && fit; i++) {
+        /* of a symbolic size what is left over follows the last window, or nothing does */
+        bool open = !tci_dim_is_known(w->after[i]);
+        fit = tci_dim_is_known(w->kernel[i]) && tci_dim_is_known(w->stride[i]) &&
+              tci_dim_is_known(w->dilation[i]) && tci_dim_is_known(w->before[i]) &&
+              tci_dim_le(0, w->before[i]) && !open;
+    }
+    return fit;
+}
+
+/* What Conv and pools would find behind the last window, and drop, may be cut. */
+static int64_t tci_ox_after(const tci_ox_windows *w, int i)
+{
+    return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);
+}
+
+/* True if the operator's own rule gives as many places as there are. */
+static bool tci_ox_places_follow(const tci_ox_windows *w)
+{
+    bool follow = true;
+    for (int i = 0; i < w->n && follow; i++) {
+        follow = tci_dim_known(w->after[i]) > -tci_dim_known(w->stride[i]);
+    }
+    return follow;
+}
+
+
+TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c)
+{
+    bool half = tci_dtype_is_half((tc_dtype)c->f->dtype);
+    bool known = tci_is_known(c->w.x) && tci_is_known(c->f);
+    bool plain = c->n_batch == 1 && c->n_groups == 0 && c->n_channels == 1 && c->n_filters == 1;
+    return !half && tci_ox_windows_fit(&c->w) && tci_ox_places_follow(&c->w) && (known || plain);
+}
+
+/* Axes put in order and merged into few; sizes are known, or no axis is merged. */
+typedef struct tci_ox_order {
+    int64_t *axes;
+    tci_dim *sizes;
+    int n, n_merged;
+} tci_ox_order;
+
+static tci_ox_order tci_ox_no_order(tci_ox_out_graph *g, int rank)
+{
+    return (tci_ox_order){TCI_NEW_ARRAY(g->walk->s, int64_t, rank + 1),
+                          TCI_NEW_ARRAY(g->walk->s, tci_dim, rank + TCI_OX_SPATIAL + 3), 0, 0};
+}
+
+static void tci_ox_merge(tci_ox_order *o, int which, int n,
+                         const tci_contract_axis_of *const *list, bool goes_on)
+{
+    tci_dim size = 1;
+    for (int i = 0; i < n; i++) {
+        o->axes[o->n++] = list[i]->at[which];
+        size = tci_dim_mul(size, list[i]->size);
+    }
+    if (goes_on) {
+        o->sizes[o->n_merged - 1] = tci_dim_mul(o->sizes[o->n_merged - 1], size);
+    } else {
+        o->sizes[o->n_merged++] = size;
+    }
+}
+
+static void tci_ox_places(tci_ox_order *o, int n, const int *axes, const tci_dim *sizes)
+{
+    for (int i = 0; i < n; i++) {
+        o->axes[o->n++] = axes[i];
+        o->sizes[o->n_merged++] = sizes[axes[i]];
+    }
+}
+
+static const char *tci_ox_transposed(tci_ox_out_graph *g, int rank, const int64_t *axes,
+                                     const char *x)
+{
+    bool in_order = true;
+    for (int i = 0; i < rank; i++) {
+        in_order = in_order && axes[i] == i;
+    }
+    const tci_ow_attr perm = TCI_OW_INTS("perm", rank, axes);
+    return in_order ? x : tci_ow_op(&g->w, "Transpose", 1, &x, 1, &perm);
+}
+
+/* x, of sizes `from`, in other sizes; as it is where they are the same. */
+static const char *tci_ox_resized(tci_ox_out_graph *g, int rank_from, const tci_dim *from, int rank,
+                                  const tci_dim *to, const char *x)
+{
+    bool same = rank_from == rank;
+    for (int i = 0; i < rank && same; i++) {
+        same = from[i] == to[i];
+    }
+    return same ? x : TCI_OW(&g->w, "Reshape", x, tci_ow_ints(&g->w, rank, tci_dim_words(to)));
+}
+
+static const char *tci_ox_ordered(tci_ox_out_graph *g, const tci_node *n, const tci_ox_order *o,
+                                  const char *x)
+{
+    tci_dim *moved = TCI_NEW_ARRAY(g->walk->s, tci_dim, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        moved[i] = n->shape[o->axes[i]];
+    }
+    x = tci_ox_transposed(g, n->rank, o->axes, x);
+    return tci_ox_resized(g, n->rank, moved, o->n_merged, o->sizes, x);
+}
+
+/* The result, [batch, groups * filters, places], as n has its axes. */
+static const char *tci_ox_as_result(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
+                                    const char *y)
+{
+    tci_ox_order o = tci_ox_no_order(g, n->rank);
+    tci_ox_merge(&o, 2, c->n_batch, c->batch, false);
+    tci_ox_merge(&o, 2, c->n_groups, c->groups, false);
+    tci_ox_merge(&o, 2, c->n_filters, c->filters, true);
+    tci_ox_places(&o, c->w.n, c->out_axis, n->shape);
+    tci_dim *split = TCI_NEW_ARRAY(g->walk->s, tci_dim, n->rank + 1);
+    int64_t *back = TCI_NEW_ARRAY(g->walk->s, int64_t, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        split[i] = n->shape[o.axes[i]];
+        back[o.axes[i]] = i;
+    }
+    y = tci_ox_resized(g, o.n_merged, o.sizes, n->rank, split, y);
+    return tci_ox_transposed(g, n->rank, back, y);
+}
+
+/* kernel_shape, strides, dilations, pads: four attributes. */
+static void tci_ox_window_attrs(tci_ox_out_graph *g, const tci_ox_windows *w, tci_ow_attr *to)
+{
+    static const char *const names[] = {"kernel_shape", "strides", "dilations", "pads"};
+    for (int k = 0; k < 4; k++) {
+        int64_t *list = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * w->n);
+        for (int i = 0; i < w->n; i++) {
+            list[i] = tci_dim_known(k == 0   ? w->kernel[i]
+                                    : k == 1 ? w->stride[i]
+                                    : k == 2 ? w->dilation[i]
+                                             : w->before[i]);
+            if (k == 3) {
+                list[w->n + i] = tci_ox_after(w, i);
+            }
+        }
+        to[k] = (tci_ow_attr)TCI_OW_INTS(names[k], k == 3 ? 2 * w->n : w->n, list);
+    }
+}
+
+TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
+                                   const char *const *in)
+{
+    const tci_ox_windows *w = &c->w;
+    tci_ox_order ox = tci_ox_no_order(g, w->x->rank), of = tci_ox_no_order(g, c->f->rank);
+    tci_ow_attr attrs[5];
+    tci_ox_merge(&ox, c->which, c->n_batch, c->batch, false);
+    tci_ox_merge(&ox, c->which, c->n_groups, c->groups, false);
+    tci_ox_merge(&ox, c->which, c->n_channels, c->channels, true);
+    tci_ox_places(&ox, w->n, w->axis, w->x->shape);
+    tci_ox_merge(&of, !c->which, c->n_groups, c->groups, false);
+    int64_t groups = tci_dim_known(of.sizes[0]);
+    tci_ox_merge(&of, !c->which, c->n_filters, c->filters, true);
+    tci_ox_merge(&of, !c->which, c->n_channels, c->channels, false);
+    tci_ox_places(&of, w->n, c->f_axis, c->f->shape);
+    const char *with[] = {tci_ox_ordered(g, w->x, &ox, in[0]), tci_ox_ordered(g, c->f, &of, in[1])};
+    tci_ox_window_attrs(g, w, attrs);
+    attrs[4] = (tci_ow_attr)TCI_OW_INT("group", groups);
+    return tci_ox_as_result(g, c, n, tci_ow_op(&g->w, "Conv", 2, with, 5, attrs));
+}
+
+/* ---- pools ---- */
+
+TCI_FN bool tci_ox_pool_fits(const tci_ox_windows *w, const tci_node *n)
+{
+    bool fits = w->x->rank == w->n + 2 && tci_ox_windows_fit(w) && tci_ox_places_follow(w) &&
+                n->dtype == TC_F32 && w->x->dtype == TC_F32;
+    for (int i = 0; i < w->n && fits; i++) {
+        tci_dim half = tci_dim_div(w->kernel[i], 2);
+        fits = w->axis[i] == 2 + i && tci_dim_le(w->before[i], half) &&
+               tci_ox_after(w, i) <= tci_dim_known(half) &&
+               (n->op == TCI_OP_MAX || w->dilation[i] == 1);
+    }
+    return fits;
+}
+
+/* A sum is the mean times the number of elements. */
+TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_windows *w, const tci_node *n,
+                                   const char *x)
+{
+    tci_ow_attr attrs[5];
+    float count = 1;
+    tci_ox_window_attrs(g, w, attrs);
+    if (n->op == TCI_OP_MAX) {
+        return tci_ow_op(&g->w, "MaxPool", 1, &x, 4, attrs);
+    }
+    for (int i = 0; i < w->n; i++) {
+        count *= (float)tci_dim_known(w->kernel[i]);
+    }
+    attrs[4] = (tci_ow_attr)TCI_OW_INT("count_include_pad", 1);
+    x = tci_ow_op(&g->w, "AveragePool", 1, &x, 5, attrs);
+    return TCI_OW(&g->w, "Mul", x, tci_ow_tensor(&g->w, NULL, TC_F32, 0, NULL, &count));
+}
+/* ---- src/onnx/export_loop.c ---- */
+/* onnx/export_loop.c - repetitions as Loop of ONNX.
+ *
+ * In: a REPEAT node and the names of its operands outside. Out: one Loop whose body reads the inputs
+ * at the number of the step, and held values by their names outside. Elements of outputs, and the
+ * rows of carries, are scan outputs, which come in the order of the steps. */
+
+/* The scan outputs of a reversed repetition, last step first. */
+static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, const char *x)
+{
+    const int64_t start = INT64_MAX, end = INT64_MIN, axis = 0, step = -1;
+    return r->reverse ? TCI_OW(&g->w, "Slice", x, tci_ow_ints(&g->w, 1, &start),
+                               tci_ow_ints(&g->w, 1, &end), tci_ow_ints(&g->w, 1, &axis),
+                               tci_ow_ints(&g->w, 1, &step))
+                      : x;
+}
+
+/* The rows of a carry: what it was at the start, and after each step. */
+static const char *tci_ox_rows(tci_ox_out_graph *g, const tci_repeat *r, const char *init,
+                               const char *steps)
+{
+    const int64_t zero = 0;
+    const tci_ow_attr axis = TCI_OW_INT("axis", 0);
+    const char *first = TCI_OW(&g->w, "Unsqueeze", init, tci_ow_ints(&g->w, 1, &zero));
+    const char *both[] = {r->reverse ? tci_ox_in_order(g, r, steps) : first,
+                          r->reverse ? first : steps};
+    return tci_ow_op(&g->w, "Concat", 2, both, 1, &axis);
+}
+
+/* Writes the body; `graph` is then its GraphProto. in: names of operands outside. outputs: how many
+ * results it has. */
+static void tci_ox_body(tci_ox_out_graph *g, const tci_repeat *r, const char *const *in,
+                        int outputs, tci_str *graph)
+{
+    tci_ox_walk *walk = g->walk;
+    tci_ow *w = &g->w;
+    tci_str outer = w->graph;
+    tci_ox_left *left = walk->left;
+    uint32_t n_left = walk->n_left;
+    const char *step = tci_ow_name(w), *goes = tci_ow_name(w), *at = step;
+    walk->left = NULL; /* a body is closed */
+    walk->n_left = 0;
+    w->graph = (tci_str){.s = walk->s};
+    tci_ow_info(w, 11, step, TC_I64, 0, NULL);
+    tci_ow_info(w, 11, goes, TC_BOOL, 0, NULL);
+    for (int i = 0; i < r->n_carry; i++) {
+        const char *name = tci_ow_name(w);
+        tci_ow_info(w, 11, name, (tc_dtype)r->carry[i]->dtype, r->carry[i]->rank,
+                    r->carry[i]->shape);
+        tci_ox_set_name(walk, r->carry[i], name);
+    }
+    if (r->reverse) {
+        int64_t last = tci_dim_known(r->length) - 1;
+        at = TCI_OW(w, "Sub", tci_ow_tensor(w, NULL, TC_I64, 0, NULL, &last), step);
+    }
+    for (int i = 0; i < r->n_x; i++) {
+        tci_ox_set_name(walk, r->x[i], TCI_OW(w, "Gather", in[r->n_carry + i], at));
+    }
+    for (int i = 0; i < r->n_held; i++) {
+        tci_ox_set_name(walk, r->inner[i], in[r->n_carry + r->n_x + i]);
+    }
+    const char *next = r->stops >= 0 ? tci_ox_walk_to(walk, r->next[r->stops]) : goes;
+    const char *name = TCI_OW(w, "Identity", next);
+    tci_ow_info(w, 12, name, TC_BOOL, 0, NULL);
+    for (int i = 0; i < outputs; i++) { /* carries, outputs, rows */
+        const tci_node *y = i < r->n_carry              ? r->next[i]
+                            : i < r->n_carry + r->n_y ? r->y[i - r->n_carry]
+                                                      : r->next[i - r->n_carry - r->n_y];
+        const char *from = tci_ox_walk_to(walk, (tci_node *)(uintptr_t)y);
+        name = TCI_OW(w, "Identity", from);
+        tci_ow_info(w, 12, name, (tc_dtype)y->dtype, y->rank, y->shape);
+    }
+    tci_ow_text(&w->graph, 2, "body");
+    *graph = w->graph;
+    w->graph = outer;
+    walk->left = left;
+    walk->n_left = n_left;
+}
+
+TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+{
+    const tci_repeat r = tci_repeat_of(n);
+    tci_scratch *s = g->walk->s;
+    int n_rows = tci_ox_rows_are_read(g->walk, n) ? r.n_carry : 0, k = 0;
+    int outputs = r.n_carry + r.n_y + n_rows;
+    const char yes = 1, **with = TCI_NEW_ARRAY(s, const char *, r.n_carry + 2);
+    tci_str graph;
+    if (!tci_dim_is_known(r.length)) {
+        tci_ox_refuse(g->walk, n, "a symbolic number of steps");
+    }
+    int64_t length = tci_dim_known(r.length);
+    with[k++] = tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &length);
+    with[k++] = r.stops >= 0 ? in[r.stops] : tci_ow_tensor(&g->w, NULL, TC_BOOL, 0, NULL, &yes);
+    for (int i = 0; i < r.n_carry; i++) {
+        with[k++] = in[i];
+    }
+    tci_ox_body(g, &r, in, outputs, &graph);
+    const tci_ow_attr body = TCI_OW_GRAPH("body", &graph);
+    tci_ox_loop loop = {n, TCI_NEW_ARRAY(s, const char *, tci_repeat_n_results(&r) + 1)};
+    for (int i = 0; i < outputs; i++) {
+        loop.results[i] = tci_ow_name(&g->w);
+    }
+    tci_ow_node(&g->w, "Loop", k, with, outputs, loop.results, 1, &body);
+    for (int i = 0; i < r.n_y; i++) {
+        const char **y = &loop.results[r.n_carry + i];
+        *y = tci_ox_in_order(g, &r, *y);
+    }
+    for (int i = 0; i < n_rows; i++) {
+        const char **rows = &loop.results[r.n_carry + r.n_y + i];
+        *rows = tci_ox_rows(g, &r, in[i], *rows);
+    }
+    TCI_PUSH(s, g->loops, g->n_loops, g->cap_loops, loop);
+    return ""; /* a repetition has no value of its own */
+}
+
+TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
+{
+    for (int i = g->n_loops - 1; i >= 0; i--) {
+        if (g->loops[i].repeat == n->in[0]) {
+            return g->loops[i].results[n->attr[0]];
+        }
+    }
+    return NULL;
+}
+/* ---- src/onnx/export.c ---- */
+/* onnx/export.c - tc_export_onnx: a graph of tc as an ONNX file (opset 21, IR 10).
+ *
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
+ * weights, each complete or not at all.
+ *
+ * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
+ * composites that have an ONNX operator of the same meaning leave as that, others as what they
+ * expand into. Elementwise ops without an operator leave as the formula of their row. */
+
+#include <math.h>
+#include <string.h>
+
+/* A model is of the oldest opset that has what it needs. */
+enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26, TCI_OX_IR = 10 };
 
 /* ---- constants ---- */
 
@@ -7396,26 +7784,31 @@ static const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v)
     return tci_ox_number(g, dtype, tci_value_cast((tci_value){.f = v}, TC_F64, dtype));
 }
 
-static const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
-{
-    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
-    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
-}
-
-/* Floats to integers of one and two bytes saturate in tc; Cast of ONNX leaves that open. */
+/* Floats to integers saturate in tc, and NaN gives 0; Cast of ONNX leaves that open. */
 static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
+    tci_ow *w = &g->w;
     tc_dtype from = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
-    int bits = 8 * tc_dtype_size(to);
-    if (tci_ox_is_float(from) && !tci_ox_is_float(to) && to != TC_BOOL && bits <= 16) {
-        bool is_signed = to >= TC_I8;
-        double most = (double)((1 << (is_signed ? bits - 1 : bits)) - 1);
-        x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
-        from = from == TC_F64 ? from : TC_F32;
-        x = TCI_OW(&g->w, "Clip", x, tci_ox_float(g, from, is_signed ? -most - 1 : 0),
-                   tci_ox_float(g, from, most));
+    bool is_signed = to >= TC_I8;
+    if (!tci_ox_is_float(from) || tci_ox_is_float(to) || to == TC_BOOL) {
+        return tci_ox_to_dtype(g, x, to);
     }
-    return tci_ox_to_dtype(g, x, to);
+    int bits = 8 * tc_dtype_size(to) - is_signed;
+    double above = ldexp(1, bits), least = is_signed ? -above : 0;
+    x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
+    from = from == TC_F64 ? from : TC_F32;
+    x = TCI_OW(w, "Where", TCI_OW(w, "IsNaN", x), tci_ox_float(g, from, 0), x);
+    if (bits <= 16) { /* the bounds are floats */
+        return tci_ox_to_dtype(g, TCI_OW(w, "Clip", x, tci_ox_float(g, from, least),
+                                         tci_ox_float(g, from, above - 1)), to);
+    }
+    uint64_t most = ~(uint64_t)0 >> (64 - bits);
+    const char *is_high = TCI_OW(w, "GreaterOrEqual", x, tci_ox_float(g, from, above));
+    const char *is_low = TCI_OW(w, "Less", x, tci_ox_float(g, from, least));
+    const char *high = tci_ox_number(g, to, (tci_value){.u = most});
+    const char *low = tci_ox_number(g, to, (tci_value){.u = is_signed ? ~most : 0});
+    const char *y = TCI_OW(w, "Where", is_high, high, tci_ox_to_dtype(g, x, to));
+    return TCI_OW(w, "Where", is_low, low, y);
 }
 
 /* Memory of the graph, as it is now. */
@@ -7626,10 +8019,19 @@ static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, cons
     return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
 }
 
+/* x, of n's dtype, in a dtype that ArgMax and TopK take. */
+static const char *tci_ox_ordered_type(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    return n->dtype == TC_BOOL   ? tci_ox_to_dtype(g, x, TC_I32)
+           : n->dtype == TC_BF16 ? tci_ox_to_dtype(g, x, TC_F32)
+                                 : x;
+}
+
 static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
                                   const char *x)
 {
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("keepdims", 0)};
+    x = tci_ox_ordered_type(g, n->in[0], x);
     return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
 }
 
@@ -7646,10 +8048,14 @@ static bool tci_ox_is_matmul(const tci_node *n)
     return is;
 }
 
-static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, const char *a,
-                                       const char *b)
+static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
+                                       const char *const *operands)
 {
-    const char *in[] = {a, b};
+    const char *in[] = {operands[0], operands[1]};
+    tci_ox_conv conv;
+    if (tci_ox_conv_of(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
+        return tci_ox_conv_out(g, &conv, n, operands);
+    }
     for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
         in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
     }
@@ -7680,22 +8086,45 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, c
     return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
 }
 
+/* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
+static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    static const char *const ops[] = {[TCI_MODE_ADD] = "Add", [TCI_MODE_MIN] = "Min",
+                                      [TCI_MODE_MAX] = "Max", [TCI_MODE_MUL] = "Mul"};
+    int64_t axis = n->attr[0], *pads = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * n->rank);
+    tc_dtype t = (tc_dtype)n->dtype;
+    if (!tci_dim_is_known(n->shape[axis]) || t == TC_BOOL) {
+        tci_ox_refuse(g->walk, n, "a running product or extreme of a symbolic size or of bool");
+    }
+    for (int64_t by = 1; by < tci_dim_known(n->shape[axis]); by *= 2) {
+        const tci_ow_attr mode = TCI_OW_TEXT("mode", "edge");
+        pads[axis] = n->attr[1] ? -by : by;
+        pads[n->rank + axis] = -pads[axis];
+        /* of extremes an element may be met twice; of products the padding is 1 */
+        bool extreme = n->attr[2] != TCI_MODE_MUL;
+        const char *at = tci_ow_ints(&g->w, 2 * n->rank, pads), *fill = tci_ox_float(g, t, 1);
+        const char *with[] = {x, at, fill};
+        const char *far = tci_ow_op(&g->w, "Pad", extreme ? 2 : 3, with, extreme, &mode);
+        x = TCI_OW(&g->w, ops[n->attr[2]], far, x);
+    }
+    return x;
+}
+
 static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     const tci_ow_attr back = TCI_OW_INT("reverse", n->attr[1]);
     const int64_t axis = n->attr[0];
     x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
     const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
-    if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
-        tci_ox_refuse(g->walk, n, "cumulative products and extremes");
-    }
-    return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
+    return n->attr[2] == TCI_MODE_ADD ? tci_ow_op(&g->w, "CumSum", 2, in, 1, &back)
+                                      : tci_ox_joined_out(g, n, x);
 }
 
 static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("largest", n->attr[1])};
-    const char *in[] = {x, tci_ox_size_of(g, n, n->shape[n->attr[0]])};
+    const char *in[] = {tci_ox_ordered_type(g, n->in[0], x),
+                        tci_ox_size_of(g, n, n->shape[n->attr[0]])};
     const char *out[] = {tci_ow_name(&g->w), tci_ow_name(&g->w)};
     tci_ow_node(&g->w, "TopK", 2, in, 2, out, 2, attrs);
     return out[1];
@@ -7718,6 +8147,15 @@ static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, co
 
 /* ---- elementwise ops ---- */
 
+/* Of bool by its logic, which more engines have than Where of bool. */
+static const char *tci_ox_where_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    return d != TC_BOOL ? TCI_OW(w, "Where", x[0], x[1], x[2])
+                        : TCI_OW(w, "Or", TCI_OW(w, "And", x[0], x[1]),
+                                 TCI_OW(w, "And", TCI_OW(w, "Not", x[0]), x[2]));
+}
+
 /* An order of two values: bool has one in tc, but not in ONNX. */
 static const char *tci_ox_ordered_out(tci_ox_out_graph *g, const char *op, tc_dtype d,
                                       const char *const *x)
@@ -7727,6 +8165,29 @@ static const char *tci_ox_ordered_out(tci_ox_out_graph *g, const char *op, tc_dt
         in[i] = tci_ox_to_dtype(g, x[i], TC_I32);
     }
     return tci_ow_op(&g->w, op, 2, in, 0, NULL);
+}
+
+/* BitShift is of unsigned integers and by less than their width: in u64. A negative value goes
+ * right by way of its complement; too far a shift gives 0, or then -1. */
+static const char *tci_ox_shift_out(tci_ox_out_graph *g, tc_dtype d, bool left,
+                                    const char *const *x)
+{
+    tci_ow *w = &g->w;
+    const tci_ow_attr way = TCI_OW_TEXT("direction", left ? "LEFT" : "RIGHT");
+    const char *zero = tci_ox_float(g, d, 0), *width = tci_ox_float(g, d, 8 * tc_dtype_size(d));
+    const char *inside = TCI_OW(w, "Less", x[1], width), *a = x[0], *negative = NULL;
+    if (d >= TC_I8) {
+        inside = TCI_OW(w, "And", inside, TCI_OW(w, "GreaterOrEqual", x[1], zero));
+    }
+    if (d >= TC_I8 && !left) {
+        negative = TCI_OW(w, "Less", a, zero);
+        a = TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", a), a);
+    }
+    const char *by = TCI_OW(w, "Where", inside, x[1], zero);
+    const char *in[] = {tci_ox_to_dtype(g, a, TC_U64), tci_ox_to_dtype(g, by, TC_U64)};
+    const char *y = tci_ox_to_dtype(g, tci_ow_op(w, "BitShift", 2, in, 1, &way), d);
+    y = TCI_OW(w, "Where", inside, y, zero);
+    return negative ? TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", y), y) : y;
 }
 
 static const char *tci_ox_whole(tci_ox_out_graph *g, int64_t v)
@@ -7785,7 +8246,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     case TCI_P_OR: return TCI_OW(w, is_bool ? "Or" : "BitwiseOr", x[0], x[1]);
     case TCI_P_XOR: return TCI_OW(w, is_bool ? "Xor" : "BitwiseXor", x[0], x[1]);
     case TCI_P_NOT: return TCI_OW(w, is_bool ? "Not" : "BitwiseNot", x[0]);
-    case TCI_P_SELECT: return TCI_OW(w, "Where", x[0], x[1], x[2]);
+    case TCI_P_SELECT: return tci_ox_where_out(g, d, x);
     case TCI_P_EXP: return TCI_OW(w, "Exp", x[0]);
     case TCI_P_LOG: return TCI_OW(w, "Log", x[0]);
     case TCI_P_SIN: return TCI_OW(w, "Sin", x[0]);
@@ -7812,10 +8273,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
                       TCI_OW(w, "Log", TCI_OW(w, "Add", x[0], one)));
     }
     case TCI_P_SHL:
-    case TCI_P_SHR: {
-        const tci_ow_attr way = TCI_OW_TEXT("direction", word == TCI_P_SHL ? "LEFT" : "RIGHT");
-        return d > TC_U64 ? NULL : tci_ow_op(w, "BitShift", 2, x, 1, &way); /* unsigned alone */
-    }
+    case TCI_P_SHR: return tci_ox_shift_out(g, d, word == TCI_P_SHL, x);
     case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
                                    tci_ox_float(g, d, 1.4426950408889634));
     case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
@@ -7866,7 +8324,7 @@ static const char *tci_ox_operator_of(const tci_node *n)
     case TCI_OP_RECIPROCAL: return "Reciprocal";
     case TCI_OP_SIGMOID: return "Sigmoid";
     case TCI_OP_GELU: return "Gelu";
-    case TCI_OP_RELU: return "Relu";
+    case TCI_OP_RELU: return tci_ox_is_float((tc_dtype)n->dtype) ? "Relu" : NULL;
     case TCI_OP_ASIN: return "Asin";
     case TCI_OP_ACOS: return "Acos";
     case TCI_OP_ATAN: return "Atan";
@@ -7874,7 +8332,7 @@ static const char *tci_ox_operator_of(const tci_node *n)
     case TCI_OP_ACOSH: return "Acosh";
     case TCI_OP_ATANH: return "Atanh";
     case TCI_OP_LOG1PEXP: return "Softplus";
-    case TCI_OP_SIGN: return "Sign";
+    case TCI_OP_SIGN: return is_bool ? "Identity" : "Sign";
     case TCI_OP_MAXIMUM: return is_bool ? "Or" : "Max";
     case TCI_OP_MINIMUM: return is_bool ? "And" : "Min";
     case TCI_OP_GT: return is_bool ? NULL : "Greater";
@@ -7943,7 +8401,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_RANDOM "random numbers are tc's own"
 #define TCI_OX_WAY_WHERE ""
 #define TCI_OX_WAY_CAST ""
-#define TCI_OX_WAY_BITCAST "BitCast is of opset 26"
+#define TCI_OX_WAY_BITCAST ""
 #define TCI_OX_WAY_RESHAPE ""
 #define TCI_OX_WAY_PERMUTE ""
 #define TCI_OX_WAY_EXPAND ""
@@ -7957,9 +8415,9 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_SCATTER ""
 #define TCI_OX_WAY_SEGMENT "only plans have it"
 #define TCI_OX_WAY_CONTRACT ""
-#define TCI_OX_WAY_BOUND "repetitions are not exported"
-#define TCI_OX_WAY_REPEAT "repetitions are not exported"
-#define TCI_OX_WAY_RESULT "repetitions are not exported"
+#define TCI_OX_WAY_BOUND ""
+#define TCI_OX_WAY_REPEAT ""
+#define TCI_OX_WAY_RESULT ""
 #define TCI_OX_WAY_CUSTOM "an op of the user's own"
 #define TCI_OX_WAY_COLLECTIVE "collectives have a communicator of the process"
 #define TCI_OX_WAY_BARRIER ""
@@ -8035,7 +8493,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: return tci_ox_number(g, (tc_dtype)n->dtype, n->value);
     case TCI_OP_IOTA: return tci_ox_iota_out(g, n);
-    case TCI_OP_WHERE: return TCI_OW(w, "Where", in[0], in[1], in[2]);
+    case TCI_OP_WHERE: return tci_ox_where_out(g, (tc_dtype)n->dtype, in);
     case TCI_OP_CAST: return tci_ox_cast_out(g, n, in[0]);
     case TCI_OP_RESHAPE: return tci_ox_reshape_out(g, n, in[0]);
     case TCI_OP_PERMUTE: {
@@ -8055,10 +8513,17 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
         const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
         return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
     }
+    case TCI_OP_BITCAST: {
+        const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of((tc_dtype)n->dtype));
+        g->opset = TCI_OX_OPSET_BITCAST;
+        return tci_ow_op(w, "BitCast", 1, in, 1, &to);
+    }
     case TCI_OP_SCAN: return tci_ox_scan_out(g, n, in[0]);
     case TCI_OP_TOPK: return tci_ox_topk_out(g, n, in[0]);
     case TCI_OP_SCATTER: return tci_ox_scatter_out(g, n, in);
-    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in[0], in[1]);
+    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in);
+    case TCI_OP_REPEAT: return tci_ox_repeat_out(g, n, in);
+    case TCI_OP_RESULT: return tci_ox_result_out(g, n);
     case TCI_OP_BARRIER: return in[0];
     default: return NULL;
     }
@@ -8067,6 +8532,10 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
 /* Reductions; composites and elementwise ops have functions of their own. */
 static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
+    tci_ox_windows w;
+    if (tci_ox_pool_of(n, &w) && tci_ox_pool_fits(&w, n)) {
+        return tci_ox_pool_out(g, &w, n, x);
+    }
     switch ((int)n->op) {
     case TCI_OP_SUM: return tci_ox_sum_out(g, "ReduceSum", n, x);
     case TCI_OP_PROD: return tci_ox_sum_out(g, "ReduceProd", n, x);
@@ -8113,6 +8582,24 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
     return tci_ox_special_out(g, n, in);
 }
 
+/* Convolutions and pools are written from what is below windows and padding. */
+static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
+{
+    tci_ox_conv c;
+    tci_ox_windows p;
+    tci_node **two = TCI_NEW_ARRAY(w->s, tci_node *, 2);
+    *list = two;
+    if (tci_op_is_reduce(n->op) && tci_ox_pool_of(n, &p) && tci_ox_pool_fits(&p, n)) {
+        two[0] = p.x;
+        return 1;
+    } else if (tci_ox_conv_of(w->s, n, &c) && tci_ox_conv_fits(&c)) {
+        two[0] = c.w.x;
+        two[1] = c.f;
+        return 2;
+    }
+    return 0;
+}
+
 static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
 {
     tci_str opset = {.s = g->walk->s};
@@ -8120,7 +8607,7 @@ static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
     tci_ow_text(file, 2, "tc");
     tci_ow_text(file, 3, TC_VERSION);
     tci_ow_bytes(file, 7, tci_str_text(&g->w.graph), g->w.graph.n);
-    tci_ow_number(&opset, 2, TCI_OX_OPSET);
+    tci_ow_number(&opset, 2, (uint64_t)g->opset);
     tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
 }
 
@@ -8149,11 +8636,12 @@ TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
                               const tc_onnx_export *how, const char *data_name, tci_str *model,
                               tci_str *weights)
 {
-    tci_ox_out_graph g = {.walk = w};
+    tci_ox_out_graph g = {.walk = w, .opset = TCI_OX_OPSET};
     g.w.s = g.w.graph.s = g.w.weights.s = w->s;
     g.w.external = how && how->external ? data_name : NULL;
     w->to = &g;
     w->leave = tci_ox_leave;
+    w->needs = tci_ox_needs;
     tci_ox_export_graph(&g, outputs, n, how);
     tci_ox_write_model(&g, model);
     *weights = g.w.weights;
@@ -9358,20 +9846,6 @@ typedef struct tci_hlo_state {
     int x, held, y, rows;        /* where each kind begins */
 } tci_hlo_state;
 
-/* True if a node of the graph reads the rows of a carry of the REPEAT. */
-static bool tci_hlo_rows_are_read(const tci_hlo *h, const tci_node *repeat, const tci_repeat *r)
-{
-    const tci_graph *g = h->walk->graph;
-    for (uint32_t i = 0; i < g->n_slots; i++) {
-        const tci_node *n = g->slots[i];
-        bool reads = n && n->op == TCI_OP_RESULT && n->in[0] == repeat;
-        if (reads && n->attr[0] >= r->n_carry + r->n_y) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The shape of a value stacked along a new first axis. */
 static tci_hlo_shape tci_hlo_stacked(const tci_hlo *h, const tci_node *n, int64_t count)
 {
@@ -9543,7 +10017,7 @@ TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const
 {
     const tci_repeat r = tci_repeat_of(n);
     int64_t length = tci_hlo_size(h, r.length);
-    bool rows = tci_hlo_rows_are_read(h, n, &r);
+    bool rows = tci_ox_rows_are_read(h->walk, n);
     tci_hlo_state s = tci_hlo_begin(h, &r, length, rows, in);
     if (length > 0) {
         tci_hlo_while(h, &r, length, &s);
@@ -10169,6 +10643,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_CUSTOM "an op of the user's own"
 #define TCI_HLO_WAY_COLLECTIVE "collectives have a communicator of the process"
 #define TCI_HLO_WAY_BARRIER ""
+#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_ASSIGN "an effect"
 #define TCI_HLO_WAY_SOFTMAX TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_LOG_SOFTMAX TCI_HLO_EXPANDS
@@ -10287,6 +10762,9 @@ static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 static void tci_hlo_signature(tci_hlo *h, tci_str *text, tci_node *const *outputs, int n)
 {
     tci_ox_walk *w = h->walk;
+    for (int i = 0; i < w->n_inputs; i++) {
+        tci_str_printf(text, "// %%arg%d: %s\n", i, tci_ox_input_name(w, i));
+    }
     tci_str_add(text, "module @tc {\n  func.func public @main(");
     for (int i = 0; i < w->n_inputs; i++) {
         const char *name = tci_scratch_printf(w->s, "%%arg%d", i);

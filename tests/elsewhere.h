@@ -129,7 +129,12 @@ static void else_judge(orc_run *r, orc_case *c, int n)
 static bool else_is_halved(const orc_case *c)
 {
     const char *op = json_string(c->spec, "op");
-    return c->gradients && (!strcmp(op, "fmax") || !strcmp(op, "fmin"));
+    static const char *const ops[] = {"fmax", "fmin", "clamp_max", "clamp_min"};
+    bool is = false;
+    for (int i = 0; i < 4; i++) {
+        is = is || !strcmp(op, ops[i]);
+    }
+    return c->gradients && is;
 }
 
 /* For orc_run.elsewhere: exports all cases, runs them in one process, compares. */

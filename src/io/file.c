@@ -243,7 +243,7 @@ static int tci_io_by_key(const void *a, const void *b)
     return strcmp(((const tci_io_pair *)a)->key, ((const tci_io_pair *)b)->key);
 }
 
-/* No two arrays share a byte or a name, no two pairs a key. */
+/* No two arrays share a byte, but for those that may, or a name, no two pairs a key. */
 static void tci_io_check_all(tc_file *file)
 {
     tci_io_array *a = file->arrays;
@@ -252,7 +252,8 @@ static void tci_io_check_all(tc_file *file)
         qsort(a, n, sizeof(*a), tci_io_by_place);
     }
     for (size_t i = 1; i < n; i++) {
-        if (a[i].at < a[i - 1].at + a[i - 1].held) {
+        bool share = a[i].shares && a[i - 1].shares;
+        if (a[i].at < a[i - 1].at + a[i - 1].held && !share) {
             tci_io_bad(file, "the data of %s and of %s overlap", TCI_IO_NAME(a[i - 1].seen.name),
                        TCI_IO_NAME(a[i].seen.name));
         }

@@ -11,6 +11,7 @@
 #include "import.h"
 #include "out.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A model is of the oldest opset that has what it needs. */
@@ -30,20 +31,31 @@ static const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v)
     return tci_ox_number(g, dtype, tci_value_cast((tci_value){.f = v}, TC_F64, dtype));
 }
 
-/* Floats to integers of one and two bytes saturate in tc; Cast of ONNX leaves that open. */
+/* Floats to integers saturate in tc, and NaN gives 0; Cast of ONNX leaves that open. */
 static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
+    tci_ow *w = &g->w;
     tc_dtype from = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
-    int bits = 8 * tc_dtype_size(to);
-    if (tci_ox_is_float(from) && !tci_ox_is_float(to) && to != TC_BOOL && bits <= 16) {
-        bool is_signed = to >= TC_I8;
-        double most = (double)((1 << (is_signed ? bits - 1 : bits)) - 1);
-        x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
-        from = from == TC_F64 ? from : TC_F32;
-        x = TCI_OW(&g->w, "Clip", x, tci_ox_float(g, from, is_signed ? -most - 1 : 0),
-                   tci_ox_float(g, from, most));
+    bool is_signed = to >= TC_I8;
+    if (!tci_ox_is_float(from) || tci_ox_is_float(to) || to == TC_BOOL) {
+        return tci_ox_to_dtype(g, x, to);
     }
-    return tci_ox_to_dtype(g, x, to);
+    int bits = 8 * tc_dtype_size(to) - is_signed;
+    double above = ldexp(1, bits), least = is_signed ? -above : 0;
+    x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
+    from = from == TC_F64 ? from : TC_F32;
+    x = TCI_OW(w, "Where", TCI_OW(w, "IsNaN", x), tci_ox_float(g, from, 0), x);
+    if (bits <= 16) { /* the bounds are floats */
+        return tci_ox_to_dtype(g, TCI_OW(w, "Clip", x, tci_ox_float(g, from, least),
+                                         tci_ox_float(g, from, above - 1)), to);
+    }
+    uint64_t most = ~(uint64_t)0 >> (64 - bits);
+    const char *is_high = TCI_OW(w, "GreaterOrEqual", x, tci_ox_float(g, from, above));
+    const char *is_low = TCI_OW(w, "Less", x, tci_ox_float(g, from, least));
+    const char *high = tci_ox_number(g, to, (tci_value){.u = most});
+    const char *low = tci_ox_number(g, to, (tci_value){.u = is_signed ? ~most : 0});
+    const char *y = TCI_OW(w, "Where", is_high, high, tci_ox_to_dtype(g, x, to));
+    return TCI_OW(w, "Where", is_low, low, y);
 }
 
 /* Memory of the graph, as it is now. */
@@ -254,10 +266,19 @@ static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, cons
     return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
 }
 
+/* x, of n's dtype, in a dtype that ArgMax and TopK take. */
+static const char *tci_ox_ordered_type(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    return n->dtype == TC_BOOL   ? tci_ox_to_dtype(g, x, TC_I32)
+           : n->dtype == TC_BF16 ? tci_ox_to_dtype(g, x, TC_F32)
+                                 : x;
+}
+
 static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
                                   const char *x)
 {
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("keepdims", 0)};
+    x = tci_ox_ordered_type(g, n->in[0], x);
     return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
 }
 
@@ -349,8 +370,7 @@ static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const
 static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("largest", n->attr[1])};
-    bool half = n->in[0]->dtype == TC_BF16;
-    const char *in[] = {half ? tci_ox_to_dtype(g, x, TC_F32) : x,
+    const char *in[] = {tci_ox_ordered_type(g, n->in[0], x),
                         tci_ox_size_of(g, n, n->shape[n->attr[0]])};
     const char *out[] = {tci_ow_name(&g->w), tci_ow_name(&g->w)};
     tci_ow_node(&g->w, "TopK", 2, in, 2, out, 2, attrs);
@@ -373,6 +393,15 @@ static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, co
 }
 
 /* ---- elementwise ops ---- */
+
+/* Of bool by its logic, which more engines have than Where of bool. */
+static const char *tci_ox_where_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    return d != TC_BOOL ? TCI_OW(w, "Where", x[0], x[1], x[2])
+                        : TCI_OW(w, "Or", TCI_OW(w, "And", x[0], x[1]),
+                                 TCI_OW(w, "And", TCI_OW(w, "Not", x[0]), x[2]));
+}
 
 /* An order of two values: bool has one in tc, but not in ONNX. */
 static const char *tci_ox_ordered_out(tci_ox_out_graph *g, const char *op, tc_dtype d,
@@ -464,7 +493,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     case TCI_P_OR: return TCI_OW(w, is_bool ? "Or" : "BitwiseOr", x[0], x[1]);
     case TCI_P_XOR: return TCI_OW(w, is_bool ? "Xor" : "BitwiseXor", x[0], x[1]);
     case TCI_P_NOT: return TCI_OW(w, is_bool ? "Not" : "BitwiseNot", x[0]);
-    case TCI_P_SELECT: return TCI_OW(w, "Where", x[0], x[1], x[2]);
+    case TCI_P_SELECT: return tci_ox_where_out(g, d, x);
     case TCI_P_EXP: return TCI_OW(w, "Exp", x[0]);
     case TCI_P_LOG: return TCI_OW(w, "Log", x[0]);
     case TCI_P_SIN: return TCI_OW(w, "Sin", x[0]);
@@ -542,7 +571,7 @@ static const char *tci_ox_operator_of(const tci_node *n)
     case TCI_OP_RECIPROCAL: return "Reciprocal";
     case TCI_OP_SIGMOID: return "Sigmoid";
     case TCI_OP_GELU: return "Gelu";
-    case TCI_OP_RELU: return "Relu";
+    case TCI_OP_RELU: return tci_ox_is_float((tc_dtype)n->dtype) ? "Relu" : NULL;
     case TCI_OP_ASIN: return "Asin";
     case TCI_OP_ACOS: return "Acos";
     case TCI_OP_ATAN: return "Atan";
@@ -550,7 +579,7 @@ static const char *tci_ox_operator_of(const tci_node *n)
     case TCI_OP_ACOSH: return "Acosh";
     case TCI_OP_ATANH: return "Atanh";
     case TCI_OP_LOG1PEXP: return "Softplus";
-    case TCI_OP_SIGN: return "Sign";
+    case TCI_OP_SIGN: return is_bool ? "Identity" : "Sign";
     case TCI_OP_MAXIMUM: return is_bool ? "Or" : "Max";
     case TCI_OP_MINIMUM: return is_bool ? "And" : "Min";
     case TCI_OP_GT: return is_bool ? NULL : "Greater";
@@ -711,7 +740,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: return tci_ox_number(g, (tc_dtype)n->dtype, n->value);
     case TCI_OP_IOTA: return tci_ox_iota_out(g, n);
-    case TCI_OP_WHERE: return TCI_OW(w, "Where", in[0], in[1], in[2]);
+    case TCI_OP_WHERE: return tci_ox_where_out(g, (tc_dtype)n->dtype, in);
     case TCI_OP_CAST: return tci_ox_cast_out(g, n, in[0]);
     case TCI_OP_RESHAPE: return tci_ox_reshape_out(g, n, in[0]);
     case TCI_OP_PERMUTE: {
