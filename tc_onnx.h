@@ -6941,7 +6941,7 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
 enum { TCI_OX_SPATIAL = 3 };
 
 /* Windows along n axes of x. Their padding is x's own where that has the fill asked for. */
-typedef struct tci_ox_windows {
+typedef struct tci_ox_sliding {
     tci_node *x;
     int n;
     int axis[TCI_OX_SPATIAL];    /* of x */
@@ -6949,14 +6949,14 @@ typedef struct tci_ox_windows {
     tci_dim kernel[TCI_OX_SPATIAL], stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL];
     /* Elements of padding, negative ones cut; the last window ends with the padded axis. */
     tci_dim before[TCI_OX_SPATIAL], after[TCI_OX_SPATIAL];
-} tci_ox_windows;
+} tci_ox_sliding;
 
 /* A convolution. The axes of x that no window is along, those of f and those of the result are in
  * lists, in x's order: batch (x and the result), groups (all three), channels (x and f, summed),
  * filters (f and the result). Of a weight gradient the places are summed and the elements are the
  * result: then stride and dilation are exchanged. */
 typedef struct tci_ox_conv {
-    tci_ox_windows w;
+    tci_ox_sliding w;
     tci_node *f;
     int f_axis[TCI_OX_SPATIAL], out_axis[TCI_OX_SPATIAL];
     const tci_contract_axis_of **batch, **groups, **channels, **filters;
@@ -6967,7 +6967,7 @@ typedef struct tci_ox_conv {
 TCI_FN bool tci_ox_conv_of(tci_scratch *s, const tci_node *contract, tci_ox_conv *c);
 /* A reduction over the elements of windows: of max where the padding is the least value, of the sum
  * where it is 0. */
-TCI_FN bool tci_ox_pool_of(const tci_node *reduce, tci_ox_windows *w);
+TCI_FN bool tci_ox_pool_of(const tci_node *reduce, tci_ox_sliding *w);
 
 #endif
 
@@ -6977,7 +6977,7 @@ TCI_FN bool tci_ox_pool_of(const tci_node *reduce, tci_ox_windows *w);
 /* ---- windows ---- */
 
 /* The padding of the windowed axes, taken off x, where x is a PAD by `fill` along no other axis. */
-static void tci_ox_take_padding(tci_ox_windows *w, bool (*fits)(const tci_node *fill))
+static void tci_ox_take_padding(tci_ox_sliding *w, bool (*fits)(const tci_node *fill))
 {
     tci_node *pad = w->x;
     if (pad->op != TCI_OP_PAD || tci_node_is_value(pad) || !fits(pad->in[1])) {
@@ -6998,13 +6998,13 @@ static void tci_ox_take_padding(tci_ox_windows *w, bool (*fits)(const tci_node *
     }
 }
 
-static bool tci_ox_windows_of(const tci_node *n, tci_ox_windows *w,
+static bool tci_ox_windows_of(const tci_node *n, tci_ox_sliding *w,
                               bool (*fits)(const tci_node *fill))
 {
     if (n->op != TCI_OP_WINDOW || n->n_attr / 4 > TCI_OX_SPATIAL) {
         return false;
     }
-    *w = (tci_ox_windows){.x = n->in[0], .n = n->n_attr / 4};
+    *w = (tci_ox_sliding){.x = n->in[0], .n = n->n_attr / 4};
     for (int i = 0; i < w->n; i++) {
         w->axis[i] = (int)n->attr[4 * i];
         w->element[i] = n->in[0]->rank + i;
@@ -7022,7 +7022,7 @@ static bool tci_ox_windows_of(const tci_node *n, tci_ox_windows *w,
 }
 
 /* What follows the last element of axis i, for `count` places. */
-static void tci_ox_end_windows(tci_ox_windows *w, int i, tci_dim count)
+static void tci_ox_end_windows(tci_ox_sliding *w, int i, tci_dim count)
 {
     tci_dim reads = tci_dim_mul(tci_dim_add(count, -1), w->stride[i]);
     reads = tci_dim_add(reads, tci_dim_mul(tci_dim_add(w->kernel[i], -1), w->dilation[i]));
@@ -7046,7 +7046,7 @@ static const tci_contract_axis_of *tci_ox_axis_at(const tci_contraction *c, int 
 /* Spatial axis i: of a forward pass, or of a weight gradient. */
 static bool tci_ox_conv_axis(const tci_contraction *of, tci_ox_conv *c, int i)
 {
-    tci_ox_windows *w = &c->w;
+    tci_ox_sliding *w = &c->w;
     const tci_contract_axis_of *place = tci_ox_axis_at(of, c->which, w->axis[i]);
     const tci_contract_axis_of *element = tci_ox_axis_at(of, c->which, w->element[i]);
     int f = !c->which;
@@ -7131,7 +7131,7 @@ static bool tci_ox_is_least(const tci_node *fill)
            tci_dtype_is_float((tc_dtype)fill->dtype) && isinf(fill->value.f) && fill->value.f < 0;
 }
 
-TCI_FN bool tci_ox_pool_of(const tci_node *n, tci_ox_windows *w)
+TCI_FN bool tci_ox_pool_of(const tci_node *n, tci_ox_sliding *w)
 {
     bool sums = n->op == TCI_OP_SUM;
     if ((!sums && n->op != TCI_OP_MAX) || !tci_dtype_is_float((tc_dtype)n->dtype) ||
@@ -7420,8 +7420,8 @@ TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);
 TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                    const char *const *in);
 /* True if it can leave as MaxPool or AveragePool. */
-TCI_FN bool tci_ox_pool_fits(const tci_ox_windows *w, const tci_node *n);
-TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_windows *w, const tci_node *n,
+TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
+TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
                                    const char *x);
 
 /* ---- export_loop.c ---- */
@@ -7432,7 +7432,7 @@ TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n);
 
 /* ---- src/onnx/export_conv.c, continued ---- */
 /* Padding of ONNX is not negative, and no symbol. */
-static bool tci_ox_windows_fit(const tci_ox_windows *w)
+static bool tci_ox_windows_fit(const tci_ox_sliding *w)
 {
     bool fit = true;
     for (int i = 0; i < w->n && fit; i++) {
@@ -7446,13 +7446,13 @@ static bool tci_ox_windows_fit(const tci_ox_windows *w)
 }
 
 /* What Conv and pools would find behind the last window, and drop, may be cut. */
-static int64_t tci_ox_after(const tci_ox_windows *w, int i)
+static int64_t tci_ox_after(const tci_ox_sliding *w, int i)
 {
     return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);
 }
 
 /* True if the operator's own rule gives as many places as there are. */
-static bool tci_ox_places_follow(const tci_ox_windows *w)
+static bool tci_ox_places_follow(const tci_ox_sliding *w)
 {
     bool follow = true;
     for (int i = 0; i < w->n && follow; i++) {
@@ -7559,7 +7559,7 @@ static const char *tci_ox_as_result(tci_ox_out_graph *g, const tci_ox_conv *c, c
 }
 
 /* kernel_shape, strides, dilations, pads: four attributes. */
-static void tci_ox_window_attrs(tci_ox_out_graph *g, const tci_ox_windows *w, tci_ow_attr *to)
+static void tci_ox_window_attrs(tci_ox_out_graph *g, const tci_ox_sliding *w, tci_ow_attr *to)
 {
     static const char *const names[] = {"kernel_shape", "strides", "dilations", "pads"};
     for (int k = 0; k < 4; k++) {
@@ -7580,7 +7580,7 @@ static void tci_ox_window_attrs(tci_ox_out_graph *g, const tci_ox_windows *w, tc
 TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                    const char *const *in)
 {
-    const tci_ox_windows *w = &c->w;
+    const tci_ox_sliding *w = &c->w;
     tci_ox_order ox = tci_ox_no_order(g, w->x->rank), of = tci_ox_no_order(g, c->f->rank);
     tci_ow_attr attrs[5];
     tci_ox_merge(&ox, c->which, c->n_batch, c->batch, false);
@@ -7600,7 +7600,7 @@ TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, co
 
 /* ---- pools ---- */
 
-TCI_FN bool tci_ox_pool_fits(const tci_ox_windows *w, const tci_node *n)
+TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n)
 {
     bool fits = w->x->rank == w->n + 2 && tci_ox_windows_fit(w) && tci_ox_places_follow(w) &&
                 n->dtype == TC_F32 && w->x->dtype == TC_F32;
@@ -7614,7 +7614,7 @@ TCI_FN bool tci_ox_pool_fits(const tci_ox_windows *w, const tci_node *n)
 }
 
 /* A sum is the mean times the number of elements. */
-TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_windows *w, const tci_node *n,
+TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
                                    const char *x)
 {
     tci_ow_attr attrs[5];
@@ -8532,7 +8532,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
 /* Reductions; composites and elementwise ops have functions of their own. */
 static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    tci_ox_windows w;
+    tci_ox_sliding w;
     if (tci_ox_pool_of(n, &w) && tci_ox_pool_fits(&w, n)) {
         return tci_ox_pool_out(g, &w, n, x);
     }
@@ -8586,7 +8586,7 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
 static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
-    tci_ox_windows p;
+    tci_ox_sliding p;
     tci_node **two = TCI_NEW_ARRAY(w->s, tci_node *, 2);
     *list = two;
     if (tci_op_is_reduce(n->op) && tci_ox_pool_of(n, &p) && tci_ox_pool_fits(&p, n)) {
@@ -8781,7 +8781,7 @@ TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *
 TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list);
 TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
                                     const char *const *in);
-TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const tci_node *n,
                                     const char *x);
 /* ---- stablehlo_index.c: of the ops with these names ---- */
 TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in);
@@ -10054,7 +10054,7 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
 TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
-    tci_ox_windows w;
+    tci_ox_sliding w;
     tci_node **two = TCI_NEW_ARRAY(h->walk->s, tci_node *, 2);
     *list = two;
     if (tci_op_is_reduce(n->op) && tci_ox_pool_of(n, &w)) {
@@ -10150,7 +10150,7 @@ static const char *tci_hlo_pairs(tci_hlo *h, int n, const int64_t *a, const int6
 TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
                                     const char *const *in)
 {
-    const tci_ox_windows *w = &c->w;
+    const tci_ox_sliding *w = &c->w;
     int xs = c->which, fs = !c->which, k = w->n;
     int64_t groups = 1, stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL], before[TCI_OX_SPATIAL];
     int64_t after[TCI_OX_SPATIAL], *made = TCI_NEW_ARRAY(h->walk->s, int64_t, k + 2);
@@ -10191,7 +10191,7 @@ TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_
     return tci_hlo_as_result(h, c, n, &to, y);
 }
 
-TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const tci_node *n,
                                     const char *x)
 {
     const tci_hlo_shape from = tci_hlo_shape_of(h, w->x->rank, w->x->shape), point = {0, NULL, ""};
@@ -10503,7 +10503,7 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
 
 static const char *tci_hlo_reduction_out(tci_hlo *h, const tci_node *n, const char *x)
 {
-    tci_ox_windows w;
+    tci_ox_sliding w;
     if (tci_ox_pool_of(n, &w)) {
         return tci_hlo_pool_out(h, &w, n, x);
     }

@@ -162,7 +162,8 @@ static double orc_least_error = 1e-5; /* engines other than tc may need more */
 /* The first element that is off, or -1. */
 static int64_t orc_compare(tc_dtype t, const void *got, const void *want, int64_t n, double ferr)
 {
-    double tolerance = 8 * ferr > orc_least_error ? 8 * ferr : orc_least_error, scale = orc_scale(t, want, n);
+    double tolerance = 8 * ferr > orc_least_error ? 8 * ferr : orc_least_error;
+    double scale = orc_scale(t, want, n);
     if (!orc_is_float(t)) {
         size_t bytes = orc_dtype_get(t)->bytes;
         for (int64_t i = 0; i < n; i++) {

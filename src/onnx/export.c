@@ -300,7 +300,7 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
 {
     const char *in[] = {operands[0], operands[1]};
     tci_ox_conv conv;
-    if (tci_ox_conv_of(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
+    if (tci_ox_find_conv(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
         return tci_ox_conv_out(g, &conv, n, operands);
     }
     for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
@@ -437,7 +437,7 @@ static const char *tci_ox_shift_out(tci_ox_out_graph *g, tc_dtype d, bool left,
     return negative ? TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", y), y) : y;
 }
 
-static const char *tci_ox_whole(tci_ox_out_graph *g, int64_t v)
+static const char *tci_ox_i64(tci_ox_out_graph *g, int64_t v)
 {
     return tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &v);
 }
@@ -447,8 +447,8 @@ static const char *tci_ox_whole(tci_ox_out_graph *g, int64_t v)
 static const char *tci_ox_powi_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
 {
     tci_ow *w = &g->w;
-    const char *zero = tci_ox_whole(g, 0), *one = tci_ox_whole(g, 1), *two = tci_ox_whole(g, 2);
-    const char *minus = tci_ox_whole(g, -1), *a = tci_ox_to_dtype(g, x[0], TC_I64);
+    const char *zero = tci_ox_i64(g, 0), *one = tci_ox_i64(g, 1), *two = tci_ox_i64(g, 2);
+    const char *minus = tci_ox_i64(g, -1), *a = tci_ox_to_dtype(g, x[0], TC_I64);
     const char *b = tci_ox_to_dtype(g, x[1], TC_I64), *y = one, *square = a, *first_odd = NULL;
     const char *rest = TCI_OW(w, "Abs", b);
     for (int bits = 8 * tc_dtype_size(d) - (d >= TC_I8), i = 0; i < bits; i++) {
@@ -779,8 +779,8 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
 /* Reductions; composites and elementwise ops have functions of their own. */
 static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    tci_ox_windows w;
-    if (tci_ox_pool_of(n, &w) && tci_ox_pool_fits(&w, n)) {
+    tci_ox_sliding w;
+    if (tci_ox_find_pool(n, &w) && tci_ox_pool_fits(&w, n)) {
         return tci_ox_pool_out(g, &w, n, x);
     }
     switch ((int)n->op) {
@@ -833,13 +833,13 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
 static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
-    tci_ox_windows p;
+    tci_ox_sliding p;
     tci_node **two = TCI_NEW_ARRAY(w->s, tci_node *, 2);
     *list = two;
-    if (tci_op_is_reduce(n->op) && tci_ox_pool_of(n, &p) && tci_ox_pool_fits(&p, n)) {
+    if (tci_op_is_reduce(n->op) && tci_ox_find_pool(n, &p) && tci_ox_pool_fits(&p, n)) {
         two[0] = p.x;
         return 1;
-    } else if (tci_ox_conv_of(w->s, n, &c) && tci_ox_conv_fits(&c)) {
+    } else if (tci_ox_find_conv(w->s, n, &c) && tci_ox_conv_fits(&c)) {
         two[0] = c.w.x;
         two[1] = c.f;
         return 2;

@@ -6,7 +6,7 @@
 #include "out.h"
 
 /* Padding of ONNX is not negative, and no symbol. */
-static bool tci_ox_windows_fit(const tci_ox_windows *w)
+static bool tci_ox_windows_fit(const tci_ox_sliding *w)
 {
     bool fit = true;
     for (int i = 0; i < w->n && fit; i++) {
@@ -20,13 +20,13 @@ static bool tci_ox_windows_fit(const tci_ox_windows *w)
 }
 
 /* What Conv and pools would find behind the last window, and drop, may be cut. */
-static int64_t tci_ox_after(const tci_ox_windows *w, int i)
+static int64_t tci_ox_after(const tci_ox_sliding *w, int i)
 {
     return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);
 }
 
 /* True if the operator's own rule gives as many places as there are. */
-static bool tci_ox_places_follow(const tci_ox_windows *w)
+static bool tci_ox_places_follow(const tci_ox_sliding *w)
 {
     bool follow = true;
     for (int i = 0; i < w->n && follow; i++) {
@@ -72,7 +72,7 @@ static void tci_ox_merge(tci_ox_order *o, int which, int n,
     }
 }
 
-static void tci_ox_places(tci_ox_order *o, int n, const int *axes, const tci_dim *sizes)
+static void tci_ox_spatial(tci_ox_order *o, int n, const int *axes, const tci_dim *sizes)
 {
     for (int i = 0; i < n; i++) {
         o->axes[o->n++] = axes[i];
@@ -121,7 +121,7 @@ static const char *tci_ox_as_result(tci_ox_out_graph *g, const tci_ox_conv *c, c
     tci_ox_merge(&o, 2, c->n_batch, c->batch, false);
     tci_ox_merge(&o, 2, c->n_groups, c->groups, false);
     tci_ox_merge(&o, 2, c->n_filters, c->filters, true);
-    tci_ox_places(&o, c->w.n, c->out_axis, n->shape);
+    tci_ox_spatial(&o, c->w.n, c->out_axis, n->shape);
     tci_dim *split = TCI_NEW_ARRAY(g->walk->s, tci_dim, n->rank + 1);
     int64_t *back = TCI_NEW_ARRAY(g->walk->s, int64_t, n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
@@ -133,7 +133,7 @@ static const char *tci_ox_as_result(tci_ox_out_graph *g, const tci_ox_conv *c, c
 }
 
 /* kernel_shape, strides, dilations, pads: four attributes. */
-static void tci_ox_window_attrs(tci_ox_out_graph *g, const tci_ox_windows *w, tci_ow_attr *to)
+static void tci_ox_window_attrs(tci_ox_out_graph *g, const tci_ox_sliding *w, tci_ow_attr *to)
 {
     static const char *const names[] = {"kernel_shape", "strides", "dilations", "pads"};
     for (int k = 0; k < 4; k++) {
@@ -154,18 +154,18 @@ static void tci_ox_window_attrs(tci_ox_out_graph *g, const tci_ox_windows *w, tc
 TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                    const char *const *in)
 {
-    const tci_ox_windows *w = &c->w;
+    const tci_ox_sliding *w = &c->w;
     tci_ox_order ox = tci_ox_no_order(g, w->x->rank), of = tci_ox_no_order(g, c->f->rank);
     tci_ow_attr attrs[5];
     tci_ox_merge(&ox, c->which, c->n_batch, c->batch, false);
     tci_ox_merge(&ox, c->which, c->n_groups, c->groups, false);
     tci_ox_merge(&ox, c->which, c->n_channels, c->channels, true);
-    tci_ox_places(&ox, w->n, w->axis, w->x->shape);
+    tci_ox_spatial(&ox, w->n, w->axis, w->x->shape);
     tci_ox_merge(&of, !c->which, c->n_groups, c->groups, false);
     int64_t groups = tci_dim_known(of.sizes[0]);
     tci_ox_merge(&of, !c->which, c->n_filters, c->filters, true);
     tci_ox_merge(&of, !c->which, c->n_channels, c->channels, false);
-    tci_ox_places(&of, w->n, c->f_axis, c->f->shape);
+    tci_ox_spatial(&of, w->n, c->f_axis, c->f->shape);
     const char *with[] = {tci_ox_ordered(g, w->x, &ox, in[0]), tci_ox_ordered(g, c->f, &of, in[1])};
     tci_ox_window_attrs(g, w, attrs);
     attrs[4] = (tci_ow_attr)TCI_OW_INT("group", groups);
@@ -174,7 +174,7 @@ TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, co
 
 /* ---- pools ---- */
 
-TCI_FN bool tci_ox_pool_fits(const tci_ox_windows *w, const tci_node *n)
+TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n)
 {
     bool fits = w->x->rank == w->n + 2 && tci_ox_windows_fit(w) && tci_ox_places_follow(w) &&
                 n->dtype == TC_F32 && w->x->dtype == TC_F32;
@@ -188,7 +188,7 @@ TCI_FN bool tci_ox_pool_fits(const tci_ox_windows *w, const tci_node *n)
 }
 
 /* A sum is the mean times the number of elements. */
-TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_windows *w, const tci_node *n,
+TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
                                    const char *x)
 {
     tci_ow_attr attrs[5];

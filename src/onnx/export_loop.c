@@ -17,7 +17,7 @@ static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, con
 }
 
 /* The rows of a carry: what it was at the start, and after each step. */
-static const char *tci_ox_rows(tci_ox_out_graph *g, const tci_repeat *r, const char *init,
+static const char *tci_ox_stacked(tci_ox_out_graph *g, const tci_repeat *r, const char *init,
                                const char *steps)
 {
     const int64_t zero = 0;
@@ -30,7 +30,7 @@ static const char *tci_ox_rows(tci_ox_out_graph *g, const tci_repeat *r, const c
 
 /* Writes the body; `graph` is then its GraphProto. in: names of operands outside. outputs: how many
  * results it has. */
-static void tci_ox_body(tci_ox_out_graph *g, const tci_repeat *r, const char *const *in,
+static void tci_ox_loop_body(tci_ox_out_graph *g, const tci_repeat *r, const char *const *in,
                         int outputs, tci_str *graph)
 {
     tci_ox_walk *walk = g->walk;
@@ -95,9 +95,9 @@ TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const cha
     for (int i = 0; i < r.n_carry; i++) {
         with[k++] = in[i];
     }
-    tci_ox_body(g, &r, in, outputs, &graph);
+    tci_ox_loop_body(g, &r, in, outputs, &graph);
     const tci_ow_attr body = TCI_OW_GRAPH("body", &graph);
-    tci_ox_loop loop = {n, TCI_NEW_ARRAY(s, const char *, tci_repeat_n_results(&r) + 1)};
+    tci_ox_left_loop loop = {n, TCI_NEW_ARRAY(s, const char *, tci_repeat_n_results(&r) + 1)};
     for (int i = 0; i < outputs; i++) {
         loop.results[i] = tci_ow_name(&g->w);
     }
@@ -108,7 +108,7 @@ TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const cha
     }
     for (int i = 0; i < n_rows; i++) {
         const char **rows = &loop.results[r.n_carry + r.n_y + i];
-        *rows = tci_ox_rows(g, &r, in[i], *rows);
+        *rows = tci_ox_stacked(g, &r, in[i], *rows);
     }
     TCI_PUSH(s, g->loops, g->n_loops, g->cap_loops, loop);
     return ""; /* a repetition has no value of its own */

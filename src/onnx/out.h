@@ -7,16 +7,16 @@
 #include "write.h"
 
 /* A repetition that has left: the names of its results. */
-typedef struct tci_ox_loop {
+typedef struct tci_ox_left_loop {
     const tci_node *repeat;
     const char **results;
-} tci_ox_loop;
+} tci_ox_left_loop;
 
 typedef struct tci_ox_out_graph {
     tci_ox_walk *walk;
     tci_ow w;
     int opset;
-    tci_ox_loop *loops; int n_loops, cap_loops;
+    tci_ox_left_loop *loops; int n_loops, cap_loops;
 } tci_ox_out_graph;
 
 static inline const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
@@ -31,8 +31,8 @@ TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);
 TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                    const char *const *in);
 /* True if it can leave as MaxPool or AveragePool. */
-TCI_FN bool tci_ox_pool_fits(const tci_ox_windows *w, const tci_node *n);
-TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_windows *w, const tci_node *n,
+TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
+TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
                                    const char *x);
 
 /* ---- export_loop.c ---- */
