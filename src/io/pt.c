@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Classes by module and name: X(id, module, name, dtype): STORAGE and DTYPE say what elements are. */
+/* Classes by module and name: X(id, module, name, dtype of elements). */
 #define TCI_PT_CLASSES(X)                                                                          \
     X(ORDERED_DICT, "collections", "OrderedDict", TC_BOOL)                                         \
     X(TENSOR_V2, "torch._utils", "_rebuild_tensor_v2", TC_BOOL)                                    \

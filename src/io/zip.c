@@ -1,7 +1,7 @@
 /* io/zip.c - the directory of a zip archive (io/zip.h).
  *
  * The format: each entry after a local header, a central directory that lists them, the end record
- * that says where that is. All is taken from the directory; of a local header only how long it is. */
+ * that says where that is. All is taken from the directory; of a local header only its length. */
 #include "zip.h"
 
 #include <inttypes.h>
@@ -33,8 +33,8 @@ static int64_t tci_zip_find_end(tc_file *file)
 
 static void tci_zip_unsupported(tc_file *file, const char *name, const char *what)
 {
-    tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "%s is %s: expected an archive of numpy.savez or "
-                     "torch.save", TCI_IO_NAME(name), what);
+    tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "%s is %s: expected an archive of numpy.savez "
+                     "or torch.save", TCI_IO_NAME(name), what);
 }
 
 /* The numbers of an entry that 32 bits do not hold are in its extra field of type 1, in order. */

@@ -525,8 +525,13 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
                                    tci_ox_float(g, d, 1.4426950408889634));
     case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
                                     tci_ox_float(g, d, 0.4342944819032518));
-    case TCI_W_MAX: return is_bool ? TCI_OW(w, "Or", x[0], x[1]) : TCI_OW(w, "Where", TCI_OW(w, "Greater", x[0], x[1]), x[0], x[1]);
-    case TCI_W_MIN: return is_bool ? TCI_OW(w, "And", x[0], x[1]) : TCI_OW(w, "Where", TCI_OW(w, "Less", x[0], x[1]), x[0], x[1]);
+    case TCI_W_MAX:
+    case TCI_W_MIN: {
+        bool most = word == TCI_W_MAX;
+        return is_bool ? TCI_OW(w, most ? "Or" : "And", x[0], x[1])
+                       : TCI_OW(w, "Where", TCI_OW(w, most ? "Greater" : "Less", x[0], x[1]), x[0],
+                                x[1]);
+    }
     default: return NULL;
     }
 }

@@ -1,7 +1,7 @@
 /* onnx/stablehlo_conv.c - convolutions and pools as StableHLO.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that are
- * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that
+ * are arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
  * reduce_window. */
 #include "stablehlo.h"
 
@@ -178,7 +178,7 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const t
                    tci_hlo_array(h, from.rank, lists[2]),
                    tci_hlo_pairs(h, from.rank, lists[3], lists[4]), from.rank, a, dtype, b, dtype);
     const char *y = tci_hlo_binary(h, tci_hlo_joins(n->op, t), &point, t, a, b);
-    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n", y,
-                   dtype, tci_hlo_type(h, t, &from), dtype, tci_hlo_type(h, t, &to));
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n",
+                   y, dtype, tci_hlo_type(h, t, &from), dtype, tci_hlo_type(h, t, &to));
     return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, r);
 }
