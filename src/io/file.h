@@ -79,7 +79,16 @@ struct tc_file {
     struct tci_io_window *window;                   /* while it is being opened */
 };
 
-/* ---- for readers of formats, on a file that is being opened ---- */
+/* What of the file was read last. */
+struct tci_io_window {
+    int64_t at, n;
+    char bytes[TCI_IO_WINDOW];
+};
+
+/* Bytes [at, at + n) of the file, which are in it. False: they are not there any more. */
+TCI_FN bool tci_io_read_now(const tc_file *file, int64_t at, void *to, int64_t n);
+
+/* ---- listing.c: for readers of formats, on a file that is being opened ---- */
 TCI_FN void tci_io_read(tc_file *file, int64_t at, void *to, int64_t n);
 TCI_FN uint64_t tci_io_number(tc_file *file, int64_t at, int bytes); /* little endian */
 /* The file is damaged: TC_ERR_IO with this text. Never returns. */

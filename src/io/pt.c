@@ -1,5 +1,5 @@
-/* io/pt.c - .pt and .pth: what torch.save writes since PyTorch 1.6, a state_dict or nested dicts and
- * lists of tensors.
+/* io/pt.c - .pt and .pth: what torch.save writes since PyTorch 1.6, a state_dict or nested dicts
+ * and lists of tensors.
  *
  * The format: a zip archive (io/zip.h) of PREFIX/data.pkl, a pickle (io/pickle.h) in which tensors
  * are calls of torch._utils._rebuild_tensor_v2 and the like, and of PREFIX/data/KEY, the bytes of

@@ -415,7 +415,6 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_CUSTOM "an op of the user's own"
 #define TCI_HLO_WAY_COLLECTIVE "collectives have a communicator of the process"
 #define TCI_HLO_WAY_BARRIER ""
-#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_ASSIGN "an effect"
 #define TCI_HLO_WAY_SOFTMAX TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_LOG_SOFTMAX TCI_HLO_EXPANDS
@@ -427,6 +426,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_SOLVE_TRIANGULAR TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_CHOLESKY TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
 
 /* Of a special or composite op. */

@@ -28,7 +28,7 @@ typedef struct tci_ox_conv {
     int f_axis[TCI_OX_SPATIAL], out_axis[TCI_OX_SPATIAL];
     const tci_contract_axis_of **batch, **groups, **channels, **filters;
     int n_batch, n_groups, n_channels, n_filters;
-    int which; /* operand of the CONTRACT that has the windows: at[which] is of x, at[!which] of f */
+    int which; /* operand of the CONTRACT with the windows: at[which] is of x, at[!which] of f */
 } tci_ox_conv;
 
 TCI_FN bool tci_ox_find_conv(tci_scratch *s, const tci_node *contract, tci_ox_conv *c);

@@ -8,7 +8,7 @@
 #include "../base/dim.h"
 #include "proto.h"
 
-/* An attribute: text, a list (n >= 0), one number (n == -1: integer, -2: float), or a graph (-3). */
+/* An attribute: text, a list (n >= 0), one number (n: -1 integer, -2 float), or a graph (-3). */
 typedef struct tci_ow_attr {
     const char *name;
     int n;
