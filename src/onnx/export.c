@@ -7,6 +7,7 @@
  * composites that have an ONNX operator of the same meaning leave as that, others as what they
  * expand into. Elementwise ops without an operator leave as the formula of their row. */
 #include "../api/batch.h"
+#include "../compile/graph_backend.h"
 #include "../ops/formula.h"
 #include "import.h"
 #include "here.h"
@@ -791,6 +792,7 @@ static void tci_ox_walk(tci_ox_out_graph *g, tci_node *root)
 static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
 {
     tci_str opset = {.s = &g->s};
+    tci_ow_text(&g->w.graph, 2, "tc");
     tci_ow_number(file, 1, TCI_OX_IR);
     tci_ow_text(file, 2, "tc");
     tci_ow_text(file, 3, TC_VERSION);
@@ -810,25 +812,37 @@ static const char *tci_ox_input_name(tci_ox_out_graph *g, int i)
     return clear ? tci_scratch_printf(&g->s, "%s", name) : tci_scratch_printf(&g->s, "input%d", i);
 }
 
+static void tci_ox_begin(tci_ox_out_graph *g)
+{
+    g->w.s = &g->s;
+    g->w.graph.s = g->w.weights.s = &g->s;
+}
+
+static void tci_ox_put_input(tci_ox_out_graph *g, tci_node *x, const char *name)
+{
+    tci_ox_set_name(g, x, name);
+    tci_ow_info(&g->w, 11, name, (tc_dtype)x->dtype, x->rank, x->shape);
+}
+
+static void tci_ox_put_output(tci_ox_out_graph *g, tci_node *y, const char *name)
+{
+    tci_ox_walk(g, y);
+    const char *from = tci_ox_named(g, y);
+    tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
+    tci_ow_info(&g->w, 12, name, (tc_dtype)y->dtype, y->rank, y->shape);
+}
+
 static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, int n,
                                 const tc_onnx_export *how)
 {
     for (int i = 0; i < g->n_inputs; i++) {
-        tci_node *x = g->inputs[i];
-        const char *name = tci_ox_input_name(g, i);
-        tci_ox_set_name(g, x, name);
-        tci_ow_info(&g->w, 11, name, (tc_dtype)x->dtype, x->rank, x->shape);
+        tci_ox_put_input(g, g->inputs[i], tci_ox_input_name(g, i));
     }
     for (int i = 0; i < n; i++) {
-        tci_ox_walk(g, outputs[i]);
-        const char *from = tci_ox_named(g, outputs[i]);
-        const char *name = how && how->output_names && how->output_names[i]
-                               ? how->output_names[i] : tci_scratch_printf(&g->s, "output%d", i);
-        tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
-        tci_ow_info(&g->w, 12, name, (tc_dtype)outputs[i]->dtype, outputs[i]->rank,
-                    outputs[i]->shape);
+        tci_ox_put_output(g, outputs[i], how && how->output_names && how->output_names[i]
+                                         ? how->output_names[i]
+                                         : tci_scratch_printf(&g->s, "output%d", i));
     }
-    tci_ow_text(&g->w.graph, 2, "tc");
 }
 
 static void tci_ox_put_file(tci_ox_out_graph *g, const char *path, const tci_str *bytes)
@@ -848,8 +862,7 @@ static void tci_ox_export_file(tci_ox_out_graph *g, tci_node *const *outputs, in
 {
     tci_str file = {.s = &g->s};
     const char *slash = strrchr(path, '/');
-    g->w.s = &g->s;
-    g->w.graph.s = g->w.weights.s = &g->s;
+    tci_ox_begin(g);
     if (how && how->external) {
         g->w.external = tci_scratch_printf(&g->s, "%s.data", slash ? slash + 1 : path);
     }
@@ -911,4 +924,45 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
     }
     tci_scratch_free(&g.s);
     return tci_frame_status(&f);
+}
+
+/* ---- models for graph-level backends ---- */
+
+static void tci_ox_write_graph(tci_ox_out_graph *g, const tci_model_graph *m, tci_str *out)
+{
+    tci_ox_begin(g);
+    for (int i = 0; i < m->n_inputs; i++) {
+        tci_ox_put_input(g, m->inputs[i], m->input_ports[i].name);
+    }
+    for (int i = 0; i < m->n_roots; i++) {
+        tci_node *root = m->roots[i];
+        bool is_effect = tci_op_is(root->op, TCI_IS_EFFECT);
+        tci_ox_put_output(g, is_effect ? root->in[1] : root, m->output_ports[i].name);
+    }
+    tci_ox_write_model(g, out);
+}
+
+/* A tc_graph_format's write. */
+static void tci_ox_format_write(tci_scratch *s, const tci_model_graph *m, tci_str *out)
+{
+    tci_ox_out_graph g = {.here = m->here, .ctx = tci_ctx_of(m->ctx), .inputs = m->inputs,
+                          .n_inputs = m->n_inputs};
+    tci_error e = {.status = TC_OK};
+    tci_scratch_init(&g.s);
+    if (setjmp(g.s.escape)) {
+        e.status = g.s.why;
+        snprintf(e.text, sizeof(e.text), "%s", g.s.message);
+    } else {
+        tci_ox_write_graph(&g, m, out);
+    }
+    tci_scratch_free(&g.s);
+    if (e.status) {
+        tci_scratch_fail(s, e.status, "%s", e.text);
+    }
+}
+
+TC_API const tc_graph_format *tc_onnx_format(void)
+{
+    static const tc_graph_format format = {"ONNX", tci_ox_format_write};
+    return &format;
 }

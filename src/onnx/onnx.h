@@ -2,7 +2,7 @@
 #ifndef TC_ONNX_ONNX_H
 #define TC_ONNX_ONNX_H
 
-#include "../api/tensor.h"
+#include "../api/graph_backend.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -105,6 +105,10 @@ typedef struct tc_onnx_export {
 TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
                                    const char *path, tc_site here);
 #define tc_export_onnx(...) tc_export_onnx_at(__VA_ARGS__, TC_HERE)
+
+/* The format of graph-level backends that read ONNX (tc_graph_backend.format): a model of opset 21
+ * with its weights inside. */
+TC_API const tc_graph_format *tc_onnx_format(void);
 
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */
