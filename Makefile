@@ -35,7 +35,7 @@ B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$
 
 ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
 ROOM_C := $(wildcard src/*/*.c)
-SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h tc_comm.h
+SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h tc_comm.h tc_engines.h
 AMALGAMATE = build/amalgamate
 ifeq ($(TC),src)
 USED = $(ROOMS) build/headers.stamp

@@ -43,6 +43,8 @@
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
     X(TRACE, "TC_TRACE", "file: chrome trace of compiles, runs and kernels")                       \
     X(COMM, "TC_COMM", "engine of tc_comm_from_env: shm or mpi (default: what the launcher set)")  \
+    X(ENGINES, "TC_ENGINES", "directories of engines' libraries or Python packages, split by ':'") \
+    X(VIRTUAL_ENV, "VIRTUAL_ENV", "Python environment whose packages are searched for engines")    \
     X(HOME_CACHE, "XDG_CACHE_HOME", "base of the default cache directory")                         \
     X(HOME, "HOME", "base of the default cache directory when XDG_CACHE_HOME is unset")            \
     X(TMPDIR, "TMPDIR", "where private build directories are made (default /tmp)")
