@@ -10,8 +10,8 @@ OPT = -O1
 TC = .
 SAN =
 # The long ones first, so that the processors finish together. make test-all runs ALL_PARTS.
-PARTS = cpu ops comm fuzz unit onnx golden errors oom
-ALL_PARTS = cuda cpu opencl include ops comm fuzz unit onnx golden errors oom
+PARTS = cpu ops comm fuzz unit onnx engines golden errors oom
+ALL_PARTS = cuda cpu opencl include ops comm fuzz unit onnx engines golden errors oom
 TESTS =
 TEST_ARGS =
 BENCH_ARGS =
@@ -174,7 +174,7 @@ coverage: ## lines and branches of each folder that the tests run; the files go 
 	    PARTS="$(COVERED)"; $(MAKE) --no-print-directory coverage-table TC=src \
 	    OPT="-O0 -DTCI_KEEP_OPTIMIZE" COVER=--coverage
 
-COVERED = unit ops errors golden oom onnx cpu cuda
+COVERED = unit ops errors golden oom onnx engines cpu cuda
 COVERED_LEAST = 0
 coverage-table:
 	@tools/coverage.sh $(B) $(COVERED_LEAST)
@@ -225,7 +225,7 @@ $(EXAMPLE_FORMS): $(B)/examples/tc%: tests/tc_impl.c $(USED)
 
 $(B)/declared/tc.h: Makefile
 	@mkdir -p $(@D)
-	@for h in tc_onnx.h tc_comm.h tc.h; do \
+	@for h in tc_onnx.h tc_comm.h tc_engines.h tc.h; do \
 	    printf '#pragma GCC system_header\n#undef TC_IMPLEMENTATION\n#include_next "%s"\n' $$h >$(@D)/$$h; done
 
 $(EXAMPLE_PROGRAMS): $(B)/%: %.c $$(B)/examples/tc$$(call form,$$*.c).o $(B)/declared/tc.h \

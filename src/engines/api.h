@@ -1,5 +1,5 @@
-/* engines/api.h - engines of others as backends by name: onnxruntime, OpenVINO, XLA. The public half
- * of tc_engines.h. */
+/* engines/api.h - engines of others as backends by name: onnxruntime, OpenVINO. The public half of
+ * tc_engines.h. */
 #ifndef TC_ENGINES_API_H
 #define TC_ENGINES_API_H
 
@@ -21,13 +21,13 @@ extern "C" {
  *
  * Nothing of them is needed to build. A library is looked for, when its name is asked for, in the
  * directories of TC_ENGINES (separated by ':'), in Python's site-packages ($VIRTUAL_ENV, ~/.local,
- * /usr/local, /usr), then in the system's library directories. An option that has a '/' is the path
- * of the library ("onnxrt:/opt/ort/lib/libonnxruntime.so"). It stays loaded. A library that crashes
- * while it is loaded does so in a child process, and is refused. */
+ * /usr/local, /usr), then in the system's library directories. An option that has a '/' is the
+ * path of the library ("onnxrt:/opt/ort/lib/libonnxruntime.so"). It stays loaded. A library that
+ * crashes while it is loaded does so in a child process, and is refused. */
 
 /* Compiles the graph (lists as tc_compile_fn takes them) for every backend that is usable here,
  * including engines, runs each for about `ms` milliseconds and sets *name to the fastest one, which
- * lives as long as the process. Inputs are zeros; sizes must be known. The results are not compared.
+ * lives as long as the process. Inputs are zeros; sizes must be known. Results are not compared.
  *
  *     const char *name;
  *     if (tc_best_backend(TC_TENSORS(x), TC_TENSORS(y), 50, &name) == TC_OK) puts(name);

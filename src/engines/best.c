@@ -1,7 +1,7 @@
 /* engines/best.c - which backend runs a graph fastest here: measured, not modelled.
  *
- * In: a graph and a budget of time. Out: the backends that compiled it, by the median time of a run.
- * Every backend runs with the options of the graph's context, on zeros. */
+ * In: a graph and a budget of time. Out: the backends that compiled it, by the median time of a
+ * run. Every backend runs with the options of the graph's context, on zeros. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -104,36 +104,45 @@ TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, cha
         snprintf(text, TC_GRAPH_TEXT, "%.480s", path);
     } else {
         found = false;
-        snprintf(text, TC_GRAPH_TEXT, "%s is not in TC_ENGINES, in Python's site-packages or in the "
-                 "system's library directories: %s, then set TC_ENGINES to its site-packages",
+        snprintf(text, TC_GRAPH_TEXT,
+                 "%s is not in TC_ENGINES, in Python's site-packages or in the system's library "
+                 "directories: %s, then set TC_ENGINES to its site-packages",
                  l->file, l->get);
     }
     return found;
 }
 
-/* True if a child was killed by a signal while it loaded the library. */
-static bool tci_engine_crashes(const char *path, int *signal_number)
+/* The signal that ends a child which loads the library; 0: none that says anything about it. */
+static int tci_engine_crash(const char *path)
 {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGALRM};
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
         int null = open("/dev/null", O_WRONLY);
         dup2(null, 1);
         dup2(null, 2);
-        signal(SIGALRM, SIG_DFL);
+        for (int i = 0; i < TCI_COUNT(signals); i++) {
+            signal(signals[i], SIG_DFL);
+        }
         alarm(TCI_ENGINE_SECONDS);
-        _exit(dlopen(path, RTLD_NOW | RTLD_LOCAL) ? 0 : 1);
+        (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        raise(SIGKILL); /* it went well: this ends the child alone, without its exit handlers */
     }
-    bool known = child > 0 && waitpid(child, &status, 0) == child;
-    *signal_number = known && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    return *signal_number && *signal_number != SIGALRM && *signal_number != SIGKILL;
+    while (child > 0 && waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR) {
+            return 0;
+        }
+    }
+    int number = child > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    return number == SIGKILL || number == SIGALRM ? 0 : number;
 }
 
 static void tci_engine_load(tci_engine_library *l)
 {
     char why[256];
-    int number;
-    if (tci_engine_crashes(l->path, &number)) {
+    int number = tci_engine_crash(l->path);
+    if (number) {
         snprintf(l->why, sizeof(l->why), "'%.300s' crashes while it is loaded (signal %d)", l->path,
                  number);
         return;

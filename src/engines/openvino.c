@@ -5,7 +5,6 @@
  * has bf16 (INFERENCE_PRECISION_HINT). The blob is OpenVINO's own (export_model). */
 #include "openvino.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,6 +25,7 @@ typedef struct tci_ov_version { /* ov_version_t */
 /* X(field, symbol, parameters): functions that return a status, 0 where all is well. */
 #define TCI_OV_ROWS(X)                                                                             \
     X(core_make, "ov_core_create", (void **core))                                                  \
+    X(property, "ov_core_set_property", (void *core, const char *device, ...))                     \
     X(read, "ov_core_read_model_from_memory_buffer",                                               \
       (void *core, const char *model, size_t n, void *weights, void **read))                       \
     X(compile, "ov_core_compile_model",                                                            \
@@ -39,6 +39,8 @@ typedef struct tci_ov_version { /* ov_version_t */
     X(tensor_bytes, "ov_tensor_get_byte_size", (void *tensor, size_t *bytes))                      \
     X(set, "ov_infer_request_set_tensor", (void *request, const char *name, void *tensor))         \
     X(infer, "ov_infer_request_infer", (void *request))                                            \
+    X(input, "ov_compiled_model_input_by_name",                                                    \
+      (void *compiled, const char *name, void **port))                                             \
     X(version, "ov_get_openvino_version", (tci_ov_version *version))
 
 /* X(field, symbol, result, parameters): the others. */
@@ -48,7 +50,8 @@ typedef struct tci_ov_version { /* ov_version_t */
     X(model_free, "ov_model_free", void, (void *model))                                            \
     X(compiled_free, "ov_compiled_model_free", void, (void *compiled))                             \
     X(request_free, "ov_infer_request_free", void, (void *request))                                \
-    X(tensor_free, "ov_tensor_free", void, (void *tensor))
+    X(tensor_free, "ov_tensor_free", void, (void *tensor))                                         \
+    X(port_free, "ov_output_const_port_free", void, (void *port))
 
 static tci_engine_library tci_ov_library = {.file = "libopenvino_c.so",
                                             .package = "openvino/libs",
@@ -76,7 +79,8 @@ typedef struct tci_ov_program {
     tci_mutex lock;
     tci_ov_request *idle;
     void *compiled;
-    void *blob; /* heap, made when it is asked for */
+    void *blob; /* aligned heap: what it was imported from, or was asked for; or NULL */
+    bool *takes; /* of each input: false: nothing reads it, and OpenVINO dropped it */
 } tci_ov_program;
 
 static bool tci_ov_fails(int status, char text[TC_GRAPH_TEXT])
@@ -181,7 +185,7 @@ static void tci_ov_device(const char *option, char device[64])
     bool word = option[0] && tci_engine_is_word(option);
     snprintf(device, 64, "%s", word ? option : "CPU");
     for (char *c = device; *c; c++) {
-        *c = (char)toupper((unsigned char)*c);
+        *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
     }
 }
 
@@ -206,11 +210,12 @@ static tc_status tci_ov_say_version(void *user, const char *option, char text[TC
     return TC_OK;
 }
 
-/* The CPU plugin computes f64 in f32, and u64 in i32 without a word. */
+/* The CPU plugin computes f64 in f32, u64 in i32, and short integers saturating, without a word. */
 static bool tci_ov_supports(void *user, const char *op, tc_dtype dtype)
 {
     (void)user, (void)op;
-    return dtype != TC_F64 && dtype != TC_U64;
+    return dtype == TC_F32 || dtype == TC_F16 || dtype == TC_BF16 || dtype == TC_I32 ||
+           dtype == TC_I64 || dtype == TC_BOOL;
 }
 
 static void tci_ov_free(void *user, void *compiled)
@@ -225,45 +230,79 @@ static void tci_ov_free(void *user, void *compiled)
     if (p->compiled) {
         tci_ov.compiled_free(p->compiled);
     }
-    tci_heap_free(p->blob);
+    tci_heap_free_aligned(p->blob);
     tci_heap_free(p);
 }
 
 static bool tci_ov_read_and_compile(const tc_graph_model *m, const char *device, void **compiled,
                                     char text[TC_GRAPH_TEXT])
 {
-    char threads[16];
     void *model = NULL;
     if (tci_ov_fails(tci_ov.read(tci_ov.core, m->bytes, m->n, NULL, &model), text)) {
         return false;
     }
-    snprintf(threads, sizeof(threads), "%d", m->threads);
-    bool cpu = !strcmp(device, "CPU");
-    int status = tci_ov.compile(tci_ov.core, model, device, cpu ? 6 : 2, compiled,
-                                "INFERENCE_PRECISION_HINT", "f32", "INFERENCE_NUM_THREADS", threads,
-                                "NUM_STREAMS", "1");
-    bool made = !tci_ov_fails(status, text);
+    bool made = !tci_ov_fails(tci_ov.compile(tci_ov.core, model, device, 0, compiled), text);
     tci_ov.model_free(model);
     return made;
+}
+
+/* Of the device, for what is compiled or imported next; caller holds the lock. */
+static bool tci_ov_set_properties(const tc_graph_model *m, const char *device,
+                                  char text[TC_GRAPH_TEXT])
+{
+    char threads[16];
+    snprintf(threads, sizeof(threads), "%d", m->threads);
+    const char *const rows[][2] = {{"INFERENCE_PRECISION_HINT", "f32"},
+                                   {"INFERENCE_NUM_THREADS", threads},
+                                   {"NUM_STREAMS", "1"}};
+    bool set = true;
+    for (int i = 0; i < (strcmp(device, "CPU") ? 1 : TCI_COUNT(rows)) && set; i++) {
+        set = !tci_ov_fails(tci_ov.property(tci_ov.core, device, rows[i][0], rows[i][1], NULL),
+                            text);
+    }
+    return set;
+}
+
+/* Constants of the imported program stay in the blob, which lives as long. */
+static bool tci_ov_import(tci_ov_program *p, const tc_graph_model *m, const char *device,
+                          char text[TC_GRAPH_TEXT])
+{
+    p->blob = tci_heap_get_aligned(m->n_blob);
+    if (p->blob) {
+        memcpy(p->blob, m->blob, m->n_blob);
+    }
+    return p->blob && !tci_ov_fails(tci_ov.import(tci_ov.core, p->blob, m->n_blob, device,
+                                                  &p->compiled), text);
 }
 
 static tc_status tci_ov_compile(void *user, const tc_graph_model *m, void **compiled,
                                 char text[TC_GRAPH_TEXT])
 {
     char device[64];
-    tci_ov_program *p = tci_heap_get(sizeof(*p));
+    tci_ov_program *p = tci_heap_get(sizeof(*p) + (size_t)m->n_inputs);
     (void)user;
     if (!p) {
         return TC_ERR_MEMORY;
     }
+    p->takes = (bool *)(p + 1);
     pthread_mutex_init(&p->lock, NULL);
     tci_ov_device(m->option, device);
-    bool made = m->blob && !tci_ov_fails(tci_ov.import(tci_ov.core, m->blob, m->n_blob, device,
-                                                       &p->compiled), text);
-    made = made || tci_ov_read_and_compile(m, device, &p->compiled, text);
+    pthread_mutex_lock(&tci_ov.lock);
+    bool made = tci_ov_set_properties(m, device, text);
+    if (made && !(m->blob && tci_ov_import(p, m, device, text))) {
+        made = tci_ov_read_and_compile(m, device, &p->compiled, text);
+    }
+    pthread_mutex_unlock(&tci_ov.lock);
     if (!made) {
         tci_ov_free(NULL, p);
         return TC_ERR_BACKEND;
+    }
+    for (int i = 0; i < m->n_inputs; i++) {
+        void *port = NULL;
+        p->takes[i] = !tci_ov.input(p->compiled, m->inputs[i].name, &port);
+        if (port) {
+            tci_ov.port_free(port);
+        }
     }
     *compiled = p;
     return TC_OK;
@@ -317,8 +356,9 @@ static tc_status tci_ov_run(void *user, void *compiled, const tc_custom_array *i
     (void)user;
     for (int i = 0; i < n_inputs + n_outputs && done; i++) {
         bool in = i < n_inputs;
-        done = tci_ov_bind(r->request, in ? "input" : "output", in ? i : i - n_inputs,
-                           in ? &inputs[i] : &outputs[i - n_inputs], text);
+        const tc_custom_array *a = in ? &inputs[i] : &outputs[i - n_inputs];
+        done = (in && !p->takes[i]) || tci_ov_bind(r->request, in ? "input" : "output",
+                                                   in ? i : i - n_inputs, a, text);
     }
     done = done && !tci_ov_fails(tci_ov.infer(r->request), text);
     if (r) {
@@ -339,7 +379,7 @@ static const void *tci_ov_blob(void *user, void *compiled, size_t *n)
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     bool written = fd >= 0 && !tci_ov.export(p->compiled, path) && !fstat(fd, &st) &&
                    st.st_size > 0;
-    p->blob = written ? tci_heap_get((size_t)st.st_size) : NULL;
+    p->blob = written ? tci_heap_get_aligned((size_t)st.st_size) : NULL;
     if (p->blob && pread(fd, p->blob, (size_t)st.st_size, 0) == (ssize_t)st.st_size) {
         *n = (size_t)st.st_size;
     } else {
