@@ -6,8 +6,8 @@
 #include "tc_onnx.h"
 
 /* ---- src/engines/api.h ---- */
-/* engines/api.h - engines of others as backends by name: onnxruntime, OpenVINO, XLA. The public half
- * of tc_engines.h. */
+/* engines/api.h - engines of others as backends by name: onnxruntime, OpenVINO. The public half of
+ * tc_engines.h. */
 #ifndef TC_ENGINES_API_H
 #define TC_ENGINES_API_H
 
@@ -28,13 +28,13 @@ extern "C" {
  *
  * Nothing of them is needed to build. A library is looked for, when its name is asked for, in the
  * directories of TC_ENGINES (separated by ':'), in Python's site-packages ($VIRTUAL_ENV, ~/.local,
- * /usr/local, /usr), then in the system's library directories. An option that has a '/' is the path
- * of the library ("onnxrt:/opt/ort/lib/libonnxruntime.so"). It stays loaded. A library that crashes
- * while it is loaded does so in a child process, and is refused. */
+ * /usr/local, /usr), then in the system's library directories. An option that has a '/' is the
+ * path of the library ("onnxrt:/opt/ort/lib/libonnxruntime.so"). It stays loaded. A library that
+ * crashes while it is loaded does so in a child process, and is refused. */
 
 /* Compiles the graph (lists as tc_compile_fn takes them) for every backend that is usable here,
  * including engines, runs each for about `ms` milliseconds and sets *name to the fastest one, which
- * lives as long as the process. Inputs are zeros; sizes must be known. The results are not compared.
+ * lives as long as the process. Inputs are zeros; sizes must be known. Results are not compared.
  *
  *     const char *name;
  *     if (tc_best_backend(TC_TENSORS(x), TC_TENSORS(y), 50, &name) == TC_OK) puts(name);
@@ -154,10 +154,10 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
 #pragma GCC push_options
 #if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
 #pragma GCC optimize("Os")
-#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-gcse,no-tree-vrp,no-tree-dominator-opts")
-#pragma GCC optimize("no-thread-jumps,no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-tree-pta,no-ivopts,no-expensive-optimizations")
 #pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
-#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf,no-ipa-pure-const")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf")
 #pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
 #pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
 #endif
@@ -307,36 +307,45 @@ TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, cha
         snprintf(text, TC_GRAPH_TEXT, "%.480s", path);
     } else {
         found = false;
-        snprintf(text, TC_GRAPH_TEXT, "%s is not in TC_ENGINES, in Python's site-packages or in the "
-                 "system's library directories: %s, then set TC_ENGINES to its site-packages",
+        snprintf(text, TC_GRAPH_TEXT,
+                 "%s is not in TC_ENGINES, in Python's site-packages or in the system's library "
+                 "directories: %s, then set TC_ENGINES to its site-packages",
                  l->file, l->get);
     }
     return found;
 }
 
-/* True if a child was killed by a signal while it loaded the library. */
-static bool tci_engine_crashes(const char *path, int *signal_number)
+/* The signal that ends a child which loads the library; 0: none that says anything about it. */
+static int tci_engine_crash(const char *path)
 {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGALRM};
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
         int null = open("/dev/null", O_WRONLY);
         dup2(null, 1);
         dup2(null, 2);
-        signal(SIGALRM, SIG_DFL);
+        for (int i = 0; i < TCI_COUNT(signals); i++) {
+            signal(signals[i], SIG_DFL);
+        }
         alarm(TCI_ENGINE_SECONDS);
-        _exit(dlopen(path, RTLD_NOW | RTLD_LOCAL) ? 0 : 1);
+        (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        raise(SIGKILL); /* it went well: this ends the child alone, without its exit handlers */
     }
-    bool known = child > 0 && waitpid(child, &status, 0) == child;
-    *signal_number = known && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    return *signal_number && *signal_number != SIGALRM && *signal_number != SIGKILL;
+    while (child > 0 && waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR) {
+            return 0;
+        }
+    }
+    int number = child > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    return number == SIGKILL || number == SIGALRM ? 0 : number;
 }
 
 static void tci_engine_load(tci_engine_library *l)
 {
     char why[256];
-    int number;
-    if (tci_engine_crashes(l->path, &number)) {
+    int number = tci_engine_crash(l->path);
+    if (number) {
         snprintf(l->why, sizeof(l->why), "'%.300s' crashes while it is loaded (signal %d)", l->path,
                  number);
         return;
@@ -758,7 +767,6 @@ TCI_FN const tc_graph_backend *tci_openvino_backend(void);
 #endif
 
 /* ---- src/engines/openvino.c, continued ---- */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -777,6 +785,7 @@ typedef struct tci_ov_version { /* ov_version_t */
 /* X(field, symbol, parameters): functions that return a status, 0 where all is well. */
 #define TCI_OV_ROWS(X)                                                                             \
     X(core_make, "ov_core_create", (void **core))                                                  \
+    X(property, "ov_core_set_property", (void *core, const char *device, ...))                     \
     X(read, "ov_core_read_model_from_memory_buffer",                                               \
       (void *core, const char *model, size_t n, void *weights, void **read))                       \
     X(compile, "ov_core_compile_model",                                                            \
@@ -790,6 +799,8 @@ typedef struct tci_ov_version { /* ov_version_t */
     X(tensor_bytes, "ov_tensor_get_byte_size", (void *tensor, size_t *bytes))                      \
     X(set, "ov_infer_request_set_tensor", (void *request, const char *name, void *tensor))         \
     X(infer, "ov_infer_request_infer", (void *request))                                            \
+    X(input, "ov_compiled_model_input_by_name",                                                    \
+      (void *compiled, const char *name, void **port))                                             \
     X(version, "ov_get_openvino_version", (tci_ov_version *version))
 
 /* X(field, symbol, result, parameters): the others. */
@@ -799,7 +810,8 @@ typedef struct tci_ov_version { /* ov_version_t */
     X(model_free, "ov_model_free", void, (void *model))                                            \
     X(compiled_free, "ov_compiled_model_free", void, (void *compiled))                             \
     X(request_free, "ov_infer_request_free", void, (void *request))                                \
-    X(tensor_free, "ov_tensor_free", void, (void *tensor))
+    X(tensor_free, "ov_tensor_free", void, (void *tensor))                                         \
+    X(port_free, "ov_output_const_port_free", void, (void *port))
 
 static tci_engine_library tci_ov_library = {.file = "libopenvino_c.so",
                                             .package = "openvino/libs",
@@ -827,7 +839,8 @@ typedef struct tci_ov_program {
     tci_mutex lock;
     tci_ov_request *idle;
     void *compiled;
-    void *blob; /* heap, made when it is asked for */
+    void *blob; /* aligned heap: what it was imported from, or was asked for; or NULL */
+    bool *takes; /* of each input: false: nothing reads it, and OpenVINO dropped it */
 } tci_ov_program;
 
 static bool tci_ov_fails(int status, char text[TC_GRAPH_TEXT])
@@ -932,7 +945,7 @@ static void tci_ov_device(const char *option, char device[64])
     bool word = option[0] && tci_engine_is_word(option);
     snprintf(device, 64, "%s", word ? option : "CPU");
     for (char *c = device; *c; c++) {
-        *c = (char)toupper((unsigned char)*c);
+        *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
     }
 }
 
@@ -957,11 +970,12 @@ static tc_status tci_ov_say_version(void *user, const char *option, char text[TC
     return TC_OK;
 }
 
-/* The CPU plugin computes f64 in f32, and u64 in i32 without a word. */
+/* The CPU plugin computes f64 in f32, u64 in i32, and short integers saturating, without a word. */
 static bool tci_ov_supports(void *user, const char *op, tc_dtype dtype)
 {
     (void)user, (void)op;
-    return dtype != TC_F64 && dtype != TC_U64;
+    return dtype == TC_F32 || dtype == TC_F16 || dtype == TC_BF16 || dtype == TC_I32 ||
+           dtype == TC_I64 || dtype == TC_BOOL;
 }
 
 static void tci_ov_free(void *user, void *compiled)
@@ -976,45 +990,79 @@ static void tci_ov_free(void *user, void *compiled)
     if (p->compiled) {
         tci_ov.compiled_free(p->compiled);
     }
-    tci_heap_free(p->blob);
+    tci_heap_free_aligned(p->blob);
     tci_heap_free(p);
 }
 
 static bool tci_ov_read_and_compile(const tc_graph_model *m, const char *device, void **compiled,
                                     char text[TC_GRAPH_TEXT])
 {
-    char threads[16];
     void *model = NULL;
     if (tci_ov_fails(tci_ov.read(tci_ov.core, m->bytes, m->n, NULL, &model), text)) {
         return false;
     }
-    snprintf(threads, sizeof(threads), "%d", m->threads);
-    bool cpu = !strcmp(device, "CPU");
-    int status = tci_ov.compile(tci_ov.core, model, device, cpu ? 6 : 2, compiled,
-                                "INFERENCE_PRECISION_HINT", "f32", "INFERENCE_NUM_THREADS", threads,
-                                "NUM_STREAMS", "1");
-    bool made = !tci_ov_fails(status, text);
+    bool made = !tci_ov_fails(tci_ov.compile(tci_ov.core, model, device, 0, compiled), text);
     tci_ov.model_free(model);
     return made;
+}
+
+/* Of the device, for what is compiled or imported next; caller holds the lock. */
+static bool tci_ov_set_properties(const tc_graph_model *m, const char *device,
+                                  char text[TC_GRAPH_TEXT])
+{
+    char threads[16];
+    snprintf(threads, sizeof(threads), "%d", m->threads);
+    const char *const rows[][2] = {{"INFERENCE_PRECISION_HINT", "f32"},
+                                   {"INFERENCE_NUM_THREADS", threads},
+                                   {"NUM_STREAMS", "1"}};
+    bool set = true;
+    for (int i = 0; i < (strcmp(device, "CPU") ? 1 : TCI_COUNT(rows)) && set; i++) {
+        set = !tci_ov_fails(tci_ov.property(tci_ov.core, device, rows[i][0], rows[i][1], NULL),
+                            text);
+    }
+    return set;
+}
+
+/* Constants of the imported program stay in the blob, which lives as long. */
+static bool tci_ov_import(tci_ov_program *p, const tc_graph_model *m, const char *device,
+                          char text[TC_GRAPH_TEXT])
+{
+    p->blob = tci_heap_get_aligned(m->n_blob);
+    if (p->blob) {
+        memcpy(p->blob, m->blob, m->n_blob);
+    }
+    return p->blob && !tci_ov_fails(tci_ov.import(tci_ov.core, p->blob, m->n_blob, device,
+                                                  &p->compiled), text);
 }
 
 static tc_status tci_ov_compile(void *user, const tc_graph_model *m, void **compiled,
                                 char text[TC_GRAPH_TEXT])
 {
     char device[64];
-    tci_ov_program *p = tci_heap_get(sizeof(*p));
+    tci_ov_program *p = tci_heap_get(sizeof(*p) + (size_t)m->n_inputs);
     (void)user;
     if (!p) {
         return TC_ERR_MEMORY;
     }
+    p->takes = (bool *)(p + 1);
     pthread_mutex_init(&p->lock, NULL);
     tci_ov_device(m->option, device);
-    bool made = m->blob && !tci_ov_fails(tci_ov.import(tci_ov.core, m->blob, m->n_blob, device,
-                                                       &p->compiled), text);
-    made = made || tci_ov_read_and_compile(m, device, &p->compiled, text);
+    pthread_mutex_lock(&tci_ov.lock);
+    bool made = tci_ov_set_properties(m, device, text);
+    if (made && !(m->blob && tci_ov_import(p, m, device, text))) {
+        made = tci_ov_read_and_compile(m, device, &p->compiled, text);
+    }
+    pthread_mutex_unlock(&tci_ov.lock);
     if (!made) {
         tci_ov_free(NULL, p);
         return TC_ERR_BACKEND;
+    }
+    for (int i = 0; i < m->n_inputs; i++) {
+        void *port = NULL;
+        p->takes[i] = !tci_ov.input(p->compiled, m->inputs[i].name, &port);
+        if (port) {
+            tci_ov.port_free(port);
+        }
     }
     *compiled = p;
     return TC_OK;
@@ -1068,8 +1116,9 @@ static tc_status tci_ov_run(void *user, void *compiled, const tc_custom_array *i
     (void)user;
     for (int i = 0; i < n_inputs + n_outputs && done; i++) {
         bool in = i < n_inputs;
-        done = tci_ov_bind(r->request, in ? "input" : "output", in ? i : i - n_inputs,
-                           in ? &inputs[i] : &outputs[i - n_inputs], text);
+        const tc_custom_array *a = in ? &inputs[i] : &outputs[i - n_inputs];
+        done = (in && !p->takes[i]) || tci_ov_bind(r->request, in ? "input" : "output",
+                                                   in ? i : i - n_inputs, a, text);
     }
     done = done && !tci_ov_fails(tci_ov.infer(r->request), text);
     if (r) {
@@ -1090,7 +1139,7 @@ static const void *tci_ov_blob(void *user, void *compiled, size_t *n)
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     bool written = fd >= 0 && !tci_ov.export(p->compiled, path) && !fstat(fd, &st) &&
                    st.st_size > 0;
-    p->blob = written ? tci_heap_get((size_t)st.st_size) : NULL;
+    p->blob = written ? tci_heap_get_aligned((size_t)st.st_size) : NULL;
     if (p->blob && pread(fd, p->blob, (size_t)st.st_size, 0) == (ssize_t)st.st_size) {
         *n = (size_t)st.st_size;
     } else {
@@ -1122,8 +1171,8 @@ __attribute__((constructor)) static void tci_engines_register(void)
 /* ---- src/engines/best.c ---- */
 /* engines/best.c - which backend runs a graph fastest here: measured, not modelled.
  *
- * In: a graph and a budget of time. Out: the backends that compiled it, by the median time of a run.
- * Every backend runs with the options of the graph's context, on zeros. */
+ * In: a graph and a budget of time. Out: the backends that compiled it, by the median time of a
+ * run. Every backend runs with the options of the graph's context, on zeros. */
 #include <stdlib.h>
 #include <string.h>
 

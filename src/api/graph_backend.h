@@ -16,7 +16,7 @@ extern "C" {
 
 enum { TC_GRAPH_TEXT = 512 }; /* bytes of the texts that functions of a graph backend write */
 
-/* A writer of models: tc_onnx_format (tc_onnx.h). */
+/* A writer of models: tc_onnx_format, tc_stablehlo_format (tc_onnx.h). */
 typedef struct tc_graph_format tc_graph_format;
 
 /* An input or output of a model: its dtype and sizes, of which symbolic ones are -1. */
