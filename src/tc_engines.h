@@ -1,6 +1,6 @@
-/* src/tc_engines.h - root of tc_engines.h: onnxruntime and OpenVINO as backends by name. Includes
- * tc_onnx.h, which writes the models that they are given; tc.h does not know it. Its code is where
- * TC_IMPLEMENTATION is defined. */
+/* src/tc_engines.h - root of tc_engines.h: onnxruntime, OpenVINO and XLA as backends by name.
+ * Includes tc_onnx.h, which writes the models that they are given; tc.h does not know it. Its code
+ * is where TC_IMPLEMENTATION is defined. */
 #include "tc_onnx.h"
 
 #include "engines/api.h"
@@ -13,6 +13,7 @@
 #include "engines/library.c"
 #include "engines/onnxrt.c"
 #include "engines/openvino.c"
+#include "engines/openxla.c"
 #include "engines/register.c"
 #include "engines/best.c"
 

@@ -98,6 +98,11 @@ TEST(openvino_gives_what_pytorch_gives)
     replay("openvino", 40);
 }
 
+TEST(xla_gives_what_pytorch_gives)
+{
+    replay("openxla", 60);
+}
+
 /* ---- networks ---- */
 
 static void run_network(const char *backend, const char *name, const char *manifest_path,
@@ -132,6 +137,11 @@ TEST(a_bert_runs_by_onnxruntime)
 TEST(a_bert_runs_by_openvino)
 {
     run_networks("openvino");
+}
+
+TEST(a_bert_runs_by_xla)
+{
+    run_networks("openxla");
 }
 
 TEST_MAIN
