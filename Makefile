@@ -64,7 +64,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-table asan tsan openmp fuzz-expr examples demo data bench bench-models oracle model tool lint golden size
+.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-table asan tsan openmp fuzz-expr examples demo data bench bench-models bench-engines oracle model tool lint golden size
 .PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -277,12 +277,14 @@ data/minilm:
 data/magika:
 	@tools/data_magika.sh
 
-bench: $(filter-out %/models,$(BENCH_PROGRAMS)) ## runs the benchmarks but bench_models; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
+bench: $(filter-out %/models %/engines,$(BENCH_PROGRAMS)) ## runs the benchmarks but bench_models and bench_engines; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
 	@for program in $^; do $$program $(BENCH_ARGS) || exit 1; done | tee build/bench.txt
 
 bench-models: build/bench_models ## build/bench_models [--backend NAME] [--train] [--batch N] [--dtype f32|bf16] [NAME...]
 
-build/bench_models: $(B)/bench/models FORCE
+bench-engines: build/bench_engines ## build/bench_engines [--threads N] [--batch N] [--backends A,B] [NAME...]
+
+build/bench_models build/bench_engines: build/bench_%: $(B)/bench/% FORCE
 	@cmp -s $< $@ || cp $< $@
 
 # ---- installation ----

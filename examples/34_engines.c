@@ -1,5 +1,5 @@
-/* 34_engines.c - one network on every engine that is installed: tc's own code, onnxruntime, OpenVINO
- * and XLA, by name. Engines are looked for in TC_ENGINES (a Python's site-packages, say) and in the
+/* 34_engines.c - one network on every engine that is installed: tc's own code, onnxruntime,
+ * OpenVINO and XLA, by name. Engines are looked for in TC_ENGINES (a Python's site-packages, say) and in the
  * usual places: pip install onnxruntime openvino fastatomstruct-xla-cpu. Without any, the network
  * runs by tc alone.
  *
