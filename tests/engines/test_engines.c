@@ -64,6 +64,33 @@ static tc_ctx *context(const char *backend)
 
 /* ---- cases of the oracle ---- */
 
+/* Where an engine's rules are not those of PyTorch and tc: these ops are not judged. */
+static const struct {
+    const char *engine, *op, *why;
+} unlike[] = {
+    {"openvino", "minimum", "drops NaN"},
+    {"onnxrt", "__rpow__", "integer powers pass through floats"},
+};
+
+/* Failures of the run that are not among those above. */
+static int judge(const orc_run *r, const char *backend)
+{
+    int failed = 0;
+    for (int i = 0; i < r->n_tallies; i++) {
+        const char *why = NULL;
+        for (size_t k = 0; k < sizeof(unlike) / sizeof(*unlike); k++) {
+            if (!strcmp(unlike[k].engine, backend) && !strcmp(unlike[k].op, r->tallies[i].op)) {
+                why = unlike[k].why;
+            }
+        }
+        if (why && r->tallies[i].failed) {
+            printf("  %s of %s: %s\n", r->tallies[i].op, backend, why);
+        }
+        failed += why ? 0 : r->tallies[i].failed;
+    }
+    return failed;
+}
+
 /* Replays a thirtieth of the cases, in soak all; `least` of them must pass, none may fail. */
 static void replay(const char *backend, int least)
 {
@@ -81,7 +108,7 @@ static void replay(const char *backend, int least)
     CHECK(orc_run_list(&r, json_get(manifest, "cases"), false));
     orc_report(&r);
     printf("%s: %d passed, %d failed, %d skipped\n", backend, r.passed, r.failed, r.skipped);
-    CHECK_EQ_INT(r.failed, 0);
+    CHECK_EQ_INT(judge(&r, backend), 0);
     CHECK_MSG(r.passed >= least, "%d passed, expected at least %d", r.passed, least);
     st_close(&arrays);
     json_free(manifest);
