@@ -1163,12 +1163,13 @@ TCI_FN const tc_graph_backend *tci_openvino_backend(void)
 /* ---- src/engines/openxla.c ---- */
 /* engines/openxla.c - XLA as a graph-level backend, through a PJRT plugin.
  *
- * In: a StableHLO module as text. Out: a loaded executable. A plugin exports one table of functions,
- * each of which takes one record (pjrt_c_api.h). Records are zero and larger than those of any
- * version, so that newer plugins find defaults in the members that they added.
+ * In: a StableHLO module as text. Out: a loaded executable. A plugin exports one table of
+ * functions, each of which takes one record (pjrt_c_api.h). Records are zero and larger than those
+ * of any version, so that newer plugins find defaults in the members that they added.
  *
- * On the CPU inputs are read where they are (zero copy). The number of threads is the plugin's own
- * choice, by the affinity mask of the process. */
+ * Executables are not stored on disk: XLA's loader for CPUs writes to stderr where it finds machine
+ * features that it does not know. On the CPU inputs are read where they are (zero copy). The number
+ * of threads is the plugin's own choice, by the affinity mask of the process. */
 /* ---- src/engines/openxla.h ---- */
 /* engines/openxla.h - XLA as a graph-level backend, through a PJRT plugin. */
 #ifndef TCI_ENGINES_OPENXLA_H
@@ -1197,12 +1198,8 @@ enum {
     TCI_XLA_DEVICES = 16,
     TCI_XLA_COMPILE = 20,
     TCI_XLA_BUFFER_FROM_HOST = 22,
-    TCI_XLA_EXECUTABLE_DESTROY = 40,
-    TCI_XLA_SERIALIZE = 49,
     TCI_XLA_LOADED_DESTROY = 50,
-    TCI_XLA_GET_EXECUTABLE = 51,
     TCI_XLA_EXECUTE = 55,
-    TCI_XLA_DESERIALIZE = 56,
     TCI_XLA_BUFFER_DESTROY = 58,
     TCI_XLA_TO_HOST = 70
 };
@@ -1240,8 +1237,6 @@ static tci_xla_plugin tci_xla_plugins[] = {
 typedef struct tci_xla_program {
     tci_xla_plugin *plugin;
     void *loaded;
-    tci_xla_args serialized; /* v[1], v[2]: bytes and how many, once they were asked for */
-    void *executable;
 } tci_xla_program;
 
 /* NULL: there is no such option. */
@@ -1398,27 +1393,12 @@ static void tci_xla_free(void *user, void *compiled)
 {
     tci_xla_program *x = compiled;
     (void)user;
-    void (*drop)(void *) = NULL;
-    memcpy(&drop, &x->serialized.v[4], sizeof(drop));
-    if (drop) {
-        drop(x->serialized.v[3]);
-    }
-    tci_xla_drop(x->plugin, TCI_XLA_EXECUTABLE_DESTROY, x->executable);
     tci_xla_drop(x->plugin, TCI_XLA_LOADED_DESTROY, x->loaded);
     tci_heap_free(x);
 }
 
 /* One replica and one partition, as CompileOptionsProto. */
 static const char tci_xla_options[] = {0x1a, 4, 0x20, 1, 0x28, 1};
-
-static bool tci_xla_read_blob(tci_xla_program *x, const tc_graph_model *m,
-                              char text[TC_GRAPH_TEXT])
-{
-    tci_xla_args a = {.v = {x->plugin->client, (void *)(uintptr_t)m->blob, (void *)m->n_blob}};
-    bool read = m->blob && !tci_xla_fails(x->plugin, TCI_XLA_DESERIALIZE, &a, text);
-    x->loaded = read ? a.v[3] : NULL;
-    return read;
-}
 
 static tc_status tci_xla_compile(void *user, const tc_graph_model *m, void **compiled,
                                  char text[TC_GRAPH_TEXT])
@@ -1430,39 +1410,17 @@ static tc_status tci_xla_compile(void *user, const tc_graph_model *m, void **com
         return p ? TC_ERR_MEMORY : TC_ERR_BACKEND;
     }
     x->plugin = p;
-    if (!tci_xla_read_blob(x, m, text)) {
-        tci_xla_args program = {.size = sizeof(program),
-                                .v = {(void *)(uintptr_t)m->bytes, (void *)m->n, "mlir",
-                                      (void *)4}};
-        tci_xla_args a = {.v = {p->client, &program, (void *)(uintptr_t)tci_xla_options,
-                                (void *)sizeof(tci_xla_options)}};
-        if (tci_xla_fails(p, TCI_XLA_COMPILE, &a, text)) {
-            tci_xla_free(NULL, x);
-            return TC_ERR_BACKEND;
-        }
-        x->loaded = a.v[4];
+    tci_xla_args program = {.size = sizeof(program),
+                            .v = {(void *)(uintptr_t)m->bytes, (void *)m->n, "mlir", (void *)4}};
+    tci_xla_args a = {.v = {p->client, &program, (void *)(uintptr_t)tci_xla_options,
+                            (void *)sizeof(tci_xla_options)}};
+    if (tci_xla_fails(p, TCI_XLA_COMPILE, &a, text)) {
+        tci_xla_free(NULL, x);
+        return TC_ERR_BACKEND;
     }
+    x->loaded = a.v[4];
     *compiled = x;
     return TC_OK;
-}
-
-static const void *tci_xla_blob(void *user, void *compiled, size_t *n)
-{
-    tci_xla_program *x = compiled;
-    char text[TC_GRAPH_TEXT];
-    tci_xla_args get = {.v = {x->loaded}};
-    (void)user;
-    if (tci_xla_fails(x->plugin, TCI_XLA_GET_EXECUTABLE, &get, text)) {
-        return NULL;
-    }
-    x->executable = get.v[1];
-    x->serialized.v[0] = x->executable;
-    if (tci_xla_fails(x->plugin, TCI_XLA_SERIALIZE, &x->serialized, text)) {
-        memset(&x->serialized, 0, sizeof(x->serialized));
-        return NULL;
-    }
-    *n = (size_t)x->serialized.v[2];
-    return x->serialized.v[1];
 }
 
 /* PJRT_Buffer_Type; 0: it has none. */
@@ -1571,7 +1529,7 @@ TCI_FN const tc_graph_backend *tci_openxla_backend(void)
     static const tc_graph_backend backend = {.name = "openxla", .format = tc_stablehlo_format,
                                              .find = tci_xla_find, .version = tci_xla_version,
                                              .compile = tci_xla_compile, .run = tci_xla_run,
-                                             .free = tci_xla_free, .blob = tci_xla_blob};
+                                             .free = tci_xla_free};
     return &backend;
 }
 /* ---- src/engines/register.c ---- */

@@ -338,6 +338,38 @@ TEST(a_provider_that_is_missing_is_named)
     tc_ctx_free(ctx);
 }
 
+/* Makes an empty file in folders that are made too. */
+static void plant(const char *path)
+{
+    char command[1400];
+    snprintf(command, sizeof(command), "mkdir -p $(dirname '%s') && : >'%s'", path, path);
+    REQUIRE(system(command) == 0);
+}
+
+TEST(an_engine_is_found_in_a_python_environment)
+{
+    tci_engine_library l = {.file = "libabacus.so", .package = "abacus/libs", .get = "?"};
+    char path[480], text[TC_GRAPH_TEXT], folder[400];
+    const char *before = getenv("VIRTUAL_ENV");
+    char *kept = before ? strdup(before) : NULL;
+    snprintf(folder, sizeof(folder), "%s", io_path("venv"));
+    plant(io_path("venv/lib/python3.11/site-packages/abacus/libs/libabacus.so.2"));
+    plant(io_path("venv/lib/python3.11/site-packages/abacus/libs/libabacus.so.3"));
+    setenv("VIRTUAL_ENV", folder, 1);
+    CHECK_MSG(tci_engine_find(&l, "", path, text), "%s", text);
+    CHECK_HAS(path, "site-packages/abacus/libs/libabacus.so.3");
+    if (kept) {
+        setenv("VIRTUAL_ENV", kept, 1);
+    } else {
+        unsetenv("VIRTUAL_ENV");
+    }
+    free(kept);
+    CHECK(!tci_engine_find(&l, "", path, text));
+    snprintf(folder, sizeof(folder), "rm -rf %s", io_path("venv"));
+    CHECK(system(folder) == 0);
+    io_clean();
+}
+
 TEST(an_engine_that_is_not_found_says_how_to_get_it)
 {
     tci_engine_library none = {.file = "libabacus.so", .package = "abacus",
