@@ -1,7 +1,7 @@
 /* 34_engines.c - one network on every engine that is installed: tc's own code, onnxruntime,
- * OpenVINO and XLA, by name. Engines are looked for in TC_ENGINES (a Python's site-packages, say) and in the
- * usual places: pip install onnxruntime openvino fastatomstruct-xla-cpu. Without any, the network
- * runs by tc alone.
+ * OpenVINO and XLA, by name. Engines are looked for in TC_ENGINES (a Python's site-packages, say)
+ * and in the usual places: pip install onnxruntime openvino fastatomstruct-xla-cpu. Without any,
+ * the network runs by tc alone.
  *
  * Prints every backend with what was found or is missing, the time of a run by each, fastest first,
  * and how far its results are from the interpreter's.
