@@ -141,6 +141,11 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
                                         tc_site here);
 #define tc_export_stablehlo(...) tc_export_stablehlo_at(__VA_ARGS__, TC_HERE)
 
+/* The formats of graph-level backends (tc_graph_backend.format): ONNX of opset 21 with its weights
+ * inside, for symbolic sizes too; StableHLO as text, of known sizes. */
+TC_API const tc_graph_format *tc_onnx_format(void);
+TC_API const tc_graph_format *tc_stablehlo_format(void);
+
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */
 TC_API const char *tc_onnx_op_name(int i);
@@ -6668,6 +6673,7 @@ struct tci_ox_walk {
     tci_graph *graph;
     const char *format;          /* "ONNX", for messages */
     tci_node *const *inputs; int n_inputs; /* named before the walk; any nodes */
+    const char *const *input_names;        /* of each; NULL: tci_ox_input_name chooses */
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
     const char *(*leave)(tci_ox_walk *w, tci_node *n, const char *const *in);
@@ -6689,7 +6695,8 @@ TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name)
 TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root);
 /* True if a node of the graph reads the rows of a carry of the REPEAT: else none is stored. */
 TCI_FN bool tci_ox_rows_are_read(const tci_ox_walk *w, const tci_node *repeat);
-/* The name of tc_input i where it is unlike all others, else "input<i>". */
+/* The name of input i: as given, else that of the tc_input where it is unlike all others, else
+ * "input<i>". */
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i);
 /* The elements of a node with a value, dense and row-major, as they are now. */
 TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *bytes);
@@ -6750,9 +6757,9 @@ TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name)
 
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i)
 {
-    const char *name = w->inputs[i]->name;
+    const char *name = w->input_names ? w->input_names[i] : w->inputs[i]->name;
     bool clear = name && *name;
-    for (int j = 0; j < w->n_inputs && clear; j++) {
+    for (int j = 0; j < w->n_inputs && clear && !w->input_names; j++) {
         clear = j == i || !w->inputs[j]->name || strcmp(name, w->inputs[j]->name);
     }
     return clear ? tci_scratch_printf(w->s, "%s", name) : tci_scratch_printf(w->s, "input%d", i);
@@ -10821,6 +10828,72 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
     const tci_ox_export e = {"tc_export_stablehlo", "StableHLO", inputs, outputs, how, (void *)path,
                              tci_hlo_export_file};
     return tci_ox_export_call(&e, here);
+}
+/* ---- src/onnx/formats.c ---- */
+/* onnx/formats.c - the formats of graph-level backends (api/graph_backend.h): ONNX, StableHLO.
+ *
+ * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.
+ * Inputs may be leaves of parameters; the output of an effect is the new value. */
+
+typedef void (*tci_ox_model_writer)(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                    const char *const *names, tci_str *out);
+
+static void tci_ox_format(tci_scratch *s, const tci_model_graph *m, const char *format,
+                          tci_ox_model_writer write, tci_str *out)
+{
+    tci_ctx *ctx = tci_ctx_of(m->ctx);
+    tci_ox_walk w = {.s = s, .graph = &ctx->graph, .format = format, .ctx = ctx, .here = m->here,
+                     .inputs = m->inputs, .n_inputs = m->n_inputs};
+    tci_node **outputs = TCI_NEW_ARRAY(s, tci_node *, m->n_roots + 1);
+    const char **names = TCI_NEW_ARRAY(s, const char *, m->n_inputs + m->n_roots + 1);
+    for (int i = 0; i < m->n_inputs; i++) {
+        names[i] = m->input_ports[i].name;
+    }
+    for (int i = 0; i < m->n_roots; i++) {
+        tci_node *root = m->roots[i];
+        outputs[i] = tci_op_is(root->op, TCI_IS_EFFECT) ? root->in[1] : root;
+        names[m->n_inputs + i] = m->output_ports[i].name;
+    }
+    w.input_names = names;
+    write(&w, outputs, m->n_roots, names + m->n_inputs, out);
+}
+
+static void tci_ox_format_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
+                               const char *const *names, tci_str *out)
+{
+    tci_str weights = {.s = w->s};
+    const tc_onnx_export how = {.output_names = names};
+    tci_ox_write_onnx(w, outputs, n, &how, "", out, &weights);
+}
+
+/* Names do not matter: @main has inputs and outputs in their order. */
+static void tci_ox_format_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                    const char *const *names, tci_str *out)
+{
+    (void)names;
+    tci_ox_write_stablehlo(w, outputs, n, NULL, out);
+}
+
+static void tci_ox_write_as_onnx(tci_scratch *s, const tci_model_graph *m, tci_str *out)
+{
+    tci_ox_format(s, m, "ONNX", tci_ox_format_onnx, out);
+}
+
+static void tci_ox_write_as_stablehlo(tci_scratch *s, const tci_model_graph *m, tci_str *out)
+{
+    tci_ox_format(s, m, "StableHLO", tci_ox_format_stablehlo, out);
+}
+
+TC_API const tc_graph_format *tc_onnx_format(void)
+{
+    static const tc_graph_format format = {"ONNX", tci_ox_write_as_onnx};
+    return &format;
+}
+
+TC_API const tc_graph_format *tc_stablehlo_format(void)
+{
+    static const tc_graph_format format = {"StableHLO", tci_ox_write_as_stablehlo};
+    return &format;
 }
 
 #undef TC_HERE

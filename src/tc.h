@@ -22,6 +22,7 @@
 #include "api/io.h"
 #endif
 #include "api/backend.h"
+#include "api/graph_backend.h"
 #ifdef TC_CUDA
 #include "api/cuda.h"
 #endif
@@ -233,6 +234,7 @@
 #include "interp/verify.c"
 #include "interp/print.c"
 
+#include "compile/graph_backend.c"
 #include "compile/backend.c"
 #include "compile/forced.c"
 #include "compile/key.c"
@@ -242,8 +244,10 @@
 #include "compile/disk.c"
 #include "compile/jit.c"
 #include "compile/tune.c"
+#include "compile/ports.c"
 #include "compile/steps.c"
 #include "compile/verify.c"
+#include "compile/graph_program.c"
 #include "compile/compile.c"
 
 #include "run/openmp_threads.c"

@@ -229,14 +229,16 @@ typedef struct tc_progress {
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
-    /* "interp", "cpu", "cuda", ... (tc_backend_at). NULL: TC_BACKEND, else cpu, also where there
-     * is a GPU; where no code can be compiled the interpreter stands in. A GPU that is not there is
-     * replaced by cpu, unless fallback is REFUSE; the log says so under "compile" */
+    /* "interp", "cpu", "cuda", "onnxrt:cuda", ... (tc_backend_at). NULL: TC_BACKEND, else cpu, also
+     * where there is a GPU; where no code can be compiled the interpreter stands in. A GPU that is
+     * not there, or an engine that is not or refuses the graph, is replaced by cpu, unless fallback
+     * is REFUSE; the log says so under "compile" */
     const char *backend;
     int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
     tc_stance stance;         /* as TC_STANCE; tc_ctx_stance changes a context's later */
-    tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
+    /* REFUSE: TC_ERR_COMPILER, _BACKEND or _UNSUPPORTED instead of another backend */
+    tc_fallback fallback;
     tc_promotion promotion;   /* context only: the dtypes in which operands meet */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;

@@ -3,6 +3,7 @@
  * In: code and kernels just built, or keys wanted. Out: files, or loaded code. A directory holds
  *   tc-p-HASH.bin   one program: its whole key and the code, but for machine code
  *   tc-k-HASH.bin   one kernel: its whole key and in which object file it is
+ *   tc-g-HASH.bin   what the engine of a graph-level backend made of a model
  *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is that of the object, so that
  *                   processes that race write one file, and the same bytes
  *
@@ -34,6 +35,7 @@
 #define TCI_DISK_FORMAT 0x0000000804030201u /* format 8; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
+#define TCI_DISK_BLOB 0x31626f6c622d6374u    /* "tc-blob1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
 #define TCI_DISK_HOUR_NS (3600 * (int64_t)1000000000)
@@ -93,7 +95,7 @@ TCI_FN void tci_disk_close(tci_disk *d)
     d->readable = d->writable = false;
 }
 
-/* kind 'p', 'k' or 'm'. */
+/* kind 'p', 'k', 'g' or 'm'. */
 static void tci_disk_name(char name[TCI_DISK_NAME_BYTES], char kind, tci_hash hash, const char *end)
 {
     char hex[33];
@@ -209,6 +211,32 @@ static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, t
     }
     tci_disk_reject(d, name, "it is damaged");
     return false;
+}
+
+TCI_FN size_t tci_disk_load_blob(const tci_disk *d, tci_hash sum, tci_str *file,
+                                 const void **bytes)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_disk_name(name, 'g', sum, "bin");
+    if (!d->readable || !tci_disk_read(d, name, TCI_DISK_BLOB, file)) {
+        return 0;
+    }
+    tci_dir_touch(&d->dir, name);
+    *bytes = file->text + TCI_DISK_HEADER_BYTES;
+    return file->n - TCI_DISK_HEADER_BYTES;
+}
+
+TCI_FN void tci_disk_store_blob(const tci_disk *d, tci_hash sum, const void *bytes, size_t n)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_str payload = {0};
+    if (d->writable && n <= TCI_DISK_ENTRY_MOST - TCI_DISK_HEADER_BYTES) {
+        tci_str_add_n(&payload, bytes, n);
+        tci_disk_name(name, 'g', sum, "bin");
+        tci_disk_write(d, name, TCI_DISK_BLOB, false, &payload);
+        tci_str_free(&payload);
+        tci_disk_evict(d, (int64_t)n);
+    }
 }
 
 /* ---- object files ---- */
@@ -617,7 +645,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 /* Files that a cache makes, their temporaries included; a directory may hold other things too. */
 static bool tci_disk_is_ours(const tci_dir_entry *e)
 {
-    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-m-"};
+    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-g-", "tc-m-"};
     bool ours = false;
     for (int i = 0; i < TCI_COUNT(prefixes); i++) {
         ours = ours || !strncmp(e->name, prefixes[i], 5);
@@ -700,5 +728,6 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
 #undef TCI_DISK_FORMAT
 #undef TCI_DISK_HOUR_NS
 #undef TCI_DISK_PROGRAM
+#undef TCI_DISK_BLOB
 #undef TCI_DISK_KERNEL
 #undef TCI_DISK_COUNT

@@ -35,6 +35,7 @@
 #include "../debug/check.h"
 #include "../debug/device_spans.h"
 #include "../debug/profile.h"
+#include "../compile/graph_program.h"
 #include "context.h"
 #include "device_memory.h"
 
@@ -81,6 +82,26 @@ static tc_status tci_walk_judge(tc_call *c, tc_status status)
 
 /* ---- launches on the host ---- */
 
+/* The step of a program of a graph-level backend, whose model has copies of captured memory. */
+static tc_status tci_call_engine(tc_call *c, const tci_run_step *step)
+{
+    const tci_graph_program *p = step->call->engine;
+    char text[TC_GRAPH_TEXT];
+    for (int i = 0; i < p->n_constants; i++) {
+        const tci_storage *s = c->program->captured[p->constants[i]];
+        if (__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) != p->versions[i]) {
+            return tci_call_refuse(c, TC_ERR_BACKEND, "%s: captured memory was changed (tc_touch) "
+                                   "after the program was compiled, and the model has its old "
+                                   "values: compile it again, or make the memory a tc_param",
+                                   p->entry->backend.name);
+        }
+    }
+    tc_status status = tci_graph_program_run(step->call, c->slots + step->first_slot, text);
+    return status ? tci_call_refuse(c, status, "%s: %s", p->entry->backend.name,
+                                    text[0] ? text : "no reason given")
+                  : TC_OK;
+}
+
 typedef struct tci_call_part { tc_call *call; const tci_run_step *step; } tci_call_part;
 
 /* A tci_pool_body. Every thread has a fault word and a workspace of its own. */
@@ -100,6 +121,8 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
         step->fn(slots, step->literals, fault, begin, end);
     } else if (step->call && step->call->comm.phase) {
         c->broke = c->broke ? c->broke : tci_collectives_step(c, step);
+    } else if (step->call && step->call->engine) {
+        c->broke = tci_call_engine(c, step);
     } else if (step->call) {
         tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
     } else {
@@ -954,6 +977,7 @@ static tc_status tci_walk_probe(tc_call *c, tc_status status)
 {
     char text[400];
     bool failed = c->program->code->calls && tci_checker_failed(text, sizeof(text));
+    c->broke = TC_OK;
     return failed && !status ? tci_call_refuse(c, TC_ERR_CHECK, "%s", text) : status;
 }
 
@@ -1112,7 +1136,7 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
     if (TCI_LIKELY(c->program->only_launches)) {
         tci_walk_bind_user(c, r);
         tci_walk_launch_here(c, 0, c->program->code->n_steps);
-        status = TCI_UNLIKELY(c->program->code->calls) ? tci_walk_probe(c, TC_OK) : TC_OK;
+        status = TCI_UNLIKELY(c->program->code->calls) ? tci_walk_probe(c, c->broke) : TC_OK;
     } else if (TCI_UNLIKELY(c->program->collectives != NULL)) {
         status = tci_collectives_begin(c);
         if (!status) {
