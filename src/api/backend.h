@@ -103,6 +103,7 @@ typedef struct tc_build {
     const char *compiler;           /* tc_options.cc or TC_CC, or NULL */
     int timeout_ms;                 /* of processor time, for each process started */
     bool keep;                      /* the user wants to debug: keep what helps */
+    bool quick;                     /* compile fast rather than well, with the same arithmetic */
     int processes;                  /* out: processes started, for tc_stats */
     int refused;                    /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */

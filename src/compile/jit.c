@@ -108,7 +108,8 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_str_printf(&text, "\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
                    TCI_BUILD_FORM);
     tci_str_add(&text, j->backend->target.record);
-    tci_str_printf(&text, "\n%s\n", forced ? forced : j->options->tune_ms > 0 ? "measured" : "");
+    tci_str_printf(&text, "\n%s\n%s", forced ? forced : j->options->tune_ms > 0 ? "measured" : "",
+                   j->options->quick_build ? "quick\n" : "");
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {
@@ -460,6 +461,7 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     seconds = seconds > 0 ? seconds : TCI_JIT_DEFAULT_TIMEOUT_S;
     build.timeout_ms = (int)TCI_MIN((int64_t)INT32_MAX / 2, 1000 * seconds);
     build.keep = b->dir.is_kept;
+    build.quick = j->options->quick_build;
     build.say = tci_jit_say;
     build.say_arg = &j->said;
     build.refused = -1;
