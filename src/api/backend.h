@@ -118,6 +118,7 @@ typedef struct tc_backend_compiler {
     char path[512];
     int64_t bytes, mtime_ns;
     int vector_bytes;               /* of vectors it knows: 0 for one without vector types */
+    bool has_quick;                 /* a build may be quick (tc_build.quick), and takes less then */
 } tc_backend_compiler;
 
 /* One launch: tasks [task_begin, task_end) of a kernel. They are independent, but in a linked scan,

@@ -100,7 +100,9 @@ TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler)
             && tci_os_stat(path.text, &compiler->bytes, &compiler->mtime_ns);
     if (found) {
         memcpy(compiler->path, path.text, path.n + 1);
-        compiler->vector_bytes = tci_cc_kind_of(path.text) == TCI_CC_TCC ? 0 : 64;
+        tci_cc_kind kind = tci_cc_kind_of(path.text);
+        compiler->vector_bytes = kind == TCI_CC_TCC ? 0 : 64;
+        compiler->has_quick = kind == TCI_CC_GCC;
     }
     tci_str_free(&path);
     return found;

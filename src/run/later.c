@@ -240,6 +240,16 @@ static void tci_later_deliver(tci_later_job *j, const tci_later_result *result)
     pthread_cond_broadcast(&tci_later_process.ended);
 }
 
+/* Whether a quick build is worth its time: the program is large, and its compiler has one. */
+static bool tci_later_is_quick(const tci_later_job *j)
+{
+    const tci_backend *b = tci_backend_pick(&j->options);
+    tc_backend_compiler compiler = {.has_quick = false};
+    return j->n_nodes >= TCI_LATER_QUICK_NODES && !j->options.quick_build && b && b->calls &&
+           b->calls->compiler && !b->calls->compiler(b->calls->user, j->options.cc, &compiler) &&
+           compiler.has_quick;
+}
+
 /* The first tier of a large program: code from a quick build serves while the usual one goes on. A
  * failure is told by the second tier, if that fails too. */
 static void tci_later_do_quick(tci_later_job *j)
@@ -261,7 +271,7 @@ static void tci_later_do_quick(tci_later_job *j)
 static void tci_later_do(tci_later_job *j)
 {
     tci_later_result result = {TC_OK, NULL, {0}};
-    if (j->n_nodes >= TCI_LATER_QUICK_NODES && !j->options.quick_build) {
+    if (tci_later_is_quick(j)) {
         tci_later_do_quick(j);
     }
     if (!__atomic_load_n(&j->cancel, __ATOMIC_RELAXED)) {
