@@ -242,6 +242,7 @@
 #include "compile/cache.c"
 #include "compile/wire.c"
 #include "compile/disk.c"
+#include "compile/build_cost.c"
 #include "compile/jit.c"
 #include "compile/tune.c"
 #include "compile/ports.c"

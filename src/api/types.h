@@ -282,6 +282,10 @@ typedef struct tc_options {
      * memory of their own, for so many milliseconds of a compile at most; what is found is kept
      * with the code. Results are the same. 0: none are */
     int tune_ms;
+    /* the C compiler works fast rather than well (gcc -Og: a third of its processor time); code is
+     * slower, results are the same. Part of the cache key, and not stored on disk. TC_STANCE_LATER
+     * builds large programs so first, and again as usual */
+    bool quick_build;
     /* a file with lines KERNEL: SCHEDULE, as tc_explain shows both (the name, or eight digits and
      * more of the hash), or CONTRACTION: ROUTE, as "contract_64x64x512: plain"; # begins a remark.
      * Kernels run and contractions are computed as it says where that fits, with the same results;

@@ -70,7 +70,7 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
     memset(d, 0, sizeof(*d));
     d->dir.fd = -1;
     d->options = o;
-    if (o->no_disk_cache) {
+    if (o->no_disk_cache || o->quick_build) {
         return;
     }
     if (!tci_disk_choose_dir(o, &path)) {

@@ -485,7 +485,8 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     *k->at++ = (uint8_t)o->math;
     *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0) | (o->tune_ms > 0 ? 4 : 0) |
                          (o->fusion < 0 ? 8 : 0) | ((unsigned)o->remat << 4) |
-                         (o->verify ? 64 : 0)); /* a program found was verified if asked for */
+                         (o->verify ? 64 : 0) /* a program found was verified if asked for */ |
+                         (o->quick_build ? 128 : 0));
     *k->at++ = (uint8_t)sizeof(void *);
     *k->at++ = (uint8_t)(o->check & TC_CHECK_ALL); /* such code has more to it */
     tci_key_signed(k, TCI_MAX(o->memory_limit, 0)); /* what does not fit is planned leaner */
