@@ -237,6 +237,7 @@
 #include "compile/cache.c"
 #include "compile/wire.c"
 #include "compile/disk.c"
+#include "compile/disk_export.c"
 #include "compile/jit.c"
 #include "compile/tune.c"
 #include "compile/steps.c"
@@ -332,6 +333,7 @@
 #include "api/custom.c"
 #include "api/comm.c"
 #include "api/inspect.c"
+#include "api/deploy.c"
 #include "api/print.c"
 #include "debug/probe.c"
 
