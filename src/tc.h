@@ -231,6 +231,7 @@
 #include "interp/print.c"
 
 #include "compile/backend.c"
+#include "compile/foreign.c"
 #include "compile/forced.c"
 #include "compile/key.c"
 #include "compile/key_read.c"

@@ -157,6 +157,27 @@ TCI_FN const char *tci_backend_hides(const void *memory)
     return NULL;
 }
 
+TCI_FN void tci_backend_fill(tci_backend *b, const tc_backend *calls,
+                             const tc_backend_target *target)
+{
+    bool spelled = target->block_threads > 0 || !calls->own_dialect;
+    b->name = calls->name;
+    b->calls = calls;
+    memcpy(b->target.arch, "c", 2);
+    b->target.vector_bytes = target->vector_bytes;
+    b->target.block_threads = target->block_threads;
+    b->target.matrix_units = spelled ? target->matrix_units : 0;
+    b->target.has_pairs = spelled && target->has_pairs;
+    b->target.unit_bytes = spelled && target->unit_bytes;
+    b->target.int_points = spelled ? target->int_points : 0;
+    b->target.warp_unit = spelled ? target->warp_unit : TC_WARP_NONE;
+    b->target.no_exchange = !spelled;
+    b->target.machine = target->machine;
+    b->target.has_fma = true;
+    memcpy(b->target.features, target->features, sizeof(b->target.features));
+    tci_backend_record(&b->target);
+}
+
 static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_bits)
 {
     tc_backend_target target;
@@ -182,22 +203,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
         return;
     }
     tci_backend_list_memory(calls);
-    b->name = calls->name;
-    b->calls = calls;
-    memcpy(b->target.arch, "c", 2);
-    b->target.vector_bytes = target.vector_bytes;
-    b->target.block_threads = target.block_threads;
-    bool spelled = target.block_threads > 0 || !own;
-    b->target.matrix_units = spelled ? target.matrix_units : 0;
-    b->target.has_pairs = spelled && target.has_pairs;
-    b->target.unit_bytes = spelled && target.unit_bytes;
-    b->target.int_points = spelled ? target.int_points : 0;
-    b->target.warp_unit = spelled ? target.warp_unit : TC_WARP_NONE;
-    b->target.no_exchange = !spelled;
-    b->target.machine = target.machine;
-    b->target.has_fma = true;
-    memcpy(b->target.features, target.features, sizeof(b->target.features));
-    tci_backend_record(&b->target);
+    tci_backend_fill(b, calls, &target);
 }
 
 /* Caller holds the lock. */
@@ -229,6 +235,9 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     if (name && !strcmp(name, "interp")) {
         return &tci_backend_interp;
     }
+    if (TCI_UNLIKELY(o->machine != NULL)) {
+        return tci_foreign_pick(o);
+    }
     pthread_mutex_lock(&tci_backends.lock);
     tci_backend_row *row = tci_backend_find(name);
     const tci_backend *picked = row || name ? NULL : &tci_backend_interp_only;
@@ -253,6 +262,15 @@ TCI_FN const char *tci_backend_replaced(const tc_options *o)
         pthread_mutex_unlock(&tci_backends.lock);
     }
     return why;
+}
+
+TCI_FN const tc_backend *tci_backend_calls(const char *name)
+{
+    pthread_mutex_lock(&tci_backends.lock);
+    const tci_backend_row *row = tci_backend_find(name);
+    const tc_backend *calls = row ? row->calls : NULL;
+    pthread_mutex_unlock(&tci_backends.lock);
+    return calls;
 }
 
 TCI_FN bool tci_backend_runs(const tci_backend *b, const char *features)
@@ -297,6 +315,10 @@ TC_API const tc_backend_entry *tc_backend_at(int i)
 TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o)
 {
     const char *names[TCI_BACKEND_MAX + 1], *name = o->backend ? o->backend : "";
+    if (o->machine) {
+        tci_foreign_missing(out, o);
+        return;
+    }
     pthread_mutex_lock(&tci_backends.lock);
     const tci_backend_row *row = tci_backend_find(o->backend);
     pthread_mutex_unlock(&tci_backends.lock);
