@@ -230,8 +230,8 @@
 #include "interp/verify.c"
 #include "interp/print.c"
 
-#include "compile/backend.c"
 #include "compile/foreign.c"
+#include "compile/backend.c"
 #include "compile/forced.c"
 #include "compile/key.c"
 #include "compile/key_read.c"

@@ -903,7 +903,8 @@ static void tci_compile_settle(const tc_options *o, tci_compile_job *job)
     job->state = TCI_COMPILE_DONE;
 }
 
-/* Where nothing can be compiled for this machine, or nothing stored, code for a lesser one serves. */
+/* Where nothing can be compiled for this machine, or nothing stored, code for a lesser one
+ * serves. */
 static tc_status tci_compile_find_other(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tc_backend *calls = b->backend->calls;

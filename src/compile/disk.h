@@ -26,8 +26,8 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c,
  * here, the most capable one first. It comes with r's key. Escapes by s. */
 TCI_FN tci_code *tci_disk_load_for_other(const tci_disk *d, tci_scratch *s, const tci_request *r,
                                          const tci_backend *backend);
-/* Copies the entries of this build, their objects and sources to another directory, with the list of
- * targets that they are for. TC_ERR_IO: something could not be written; *why says what. */
+/* Copies the entries of this build, their objects and sources to another directory, with the list
+ * of targets that they are for. TC_ERR_IO: something could not be written; *why says what. */
 TCI_FN tc_status tci_disk_export(const tci_disk *d, const tci_dir *to, tci_str *why);
 
 /* A kernel of that key in an object file of this cache; its module is retained. */

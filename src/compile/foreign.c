@@ -1,20 +1,13 @@
 /* compile/foreign.c - machines that are not here: records of machines as text, and backends that
  * compile for them.
  *
- * In: options.machine, a name of the table below or a file that tc_machine_write wrote. Out: a
- * tci_backend whose target is the record's. The one idea: such a backend is the real one with stubs
- * in place of what loads and runs, so all stages, both caches and saved programs work as they do for
- * this machine; only a run says that it cannot be. Where this machine has all that the record asks
- * for, the real backend's functions stay, and programs run here too.
- *
- * A record is made a backend once a process, and lives as long. */
-#include <ctype.h>
-#include <errno.h>
+ * In: a name of the table below, or a file that tc_machine_write wrote; the functions of a backend.
+ * Out: a target; functions that compile and do not run. The one idea: such a backend is the real
+ * one with stubs in place of what loads and runs, so all stages, both caches and saved programs
+ * work as they do for this machine; only a run says that it cannot be. */
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "../loop/block_forms.h"
 #include "backend.h"
 
 #define TCI_FOREIGN_HEAD "tc machine 1"
@@ -93,7 +86,7 @@ static bool tci_foreign_number(const char *text, double *value)
     *value = 0;
     bool good = text[0] != 0;
     for (; *text && good; text++) {
-        good = isdigit((unsigned char)*text) || (*text == '.' && scale == 0);
+        good = (*text >= '0' && *text <= '9') || (*text == '.' && scale == 0);
         if (*text == '.') {
             scale = 1;
         } else if (good) {
@@ -146,12 +139,6 @@ static double tci_foreign_get(const tc_backend_target *t, const tci_foreign_row 
     }
 }
 
-/* A machine of a record. */
-typedef struct tci_foreign_record {
-    char backend[16];
-    tc_backend_target target;
-} tci_foreign_record;
-
 /* Features reach the source as a comment, and keys as text. */
 static bool tci_foreign_features(tc_backend_target *t, const char *text)
 {
@@ -194,14 +181,14 @@ static const char *tci_foreign_judge(const tci_foreign_record *r)
                                 : NULL;
 }
 
-static tc_status tci_foreign_parse(tci_foreign_record *r, char *text, tci_str *why)
+static bool tci_foreign_parse(tci_foreign_record *r, char *text, tci_str *why)
 {
     int number = 0;
     bool good = true;
     memset(r, 0, sizeof(*r));
     for (char *line = text; *line && good;) {
         size_t n = strcspn(line, "\r\n");
-        char *next = line + n + (line[n] == '\r') + (line[n] && line[n + (line[n] == '\r')] == '\n');
+        char *next = line + n + strspn(line + n, "\r\n");
         line[n] = 0;
         number++;
         good = number == 1 ? !strcmp(line, TCI_FOREIGN_HEAD)
@@ -215,7 +202,10 @@ static tc_status tci_foreign_parse(tci_foreign_record *r, char *text, tci_str *w
     if (wrong) {
         tci_str_add(why, wrong);
     }
-    return good && number && !wrong ? TC_OK : TC_ERR_ARGUMENT;
+    if (!number) {
+        tci_str_add(why, "it is empty");
+    }
+    return good && number && !wrong;
 }
 
 /* The text of a record by its name or path, on the heap. */
@@ -241,13 +231,17 @@ static bool tci_foreign_text(const char *name, tci_str *text, tci_str *why)
     return true;
 }
 
-TC_API tc_status tc_machine_write(const tc_options *options, FILE *out)
+TCI_FN bool tci_foreign_read(const char *name, tci_foreign_record *r, tci_str *why)
 {
-    tc_options o = options ? *options : (tc_options){0};
-    const tci_backend *b = out ? tci_backend_pick(&o) : NULL;
-    if (!b || !b->calls) {
-        return out ? TC_ERR_BACKEND : TC_ERR_ARGUMENT;
-    }
+    tci_str text = {0};
+    bool good = tci_foreign_text(name, &text, why) && text.text &&
+                tci_foreign_parse(r, text.text, why);
+    tci_str_free(&text);
+    return good;
+}
+
+TCI_FN void tci_foreign_write(FILE *out, const tci_backend *b)
+{
     const tci_target *from = &b->target;
     tc_backend_target t = {.vector_bytes = from->vector_bytes,
                            .block_threads = from->block_threads,
@@ -259,17 +253,13 @@ TC_API tc_status tc_machine_write(const tc_options *options, FILE *out)
                            .machine = from->machine};
     fprintf(out, TCI_FOREIGN_HEAD "\nbackend %s\nfeatures %s\n", b->name, from->features);
     for (int i = 0; i < TCI_COUNT(tci_foreign_rows); i++) {
-        char text[64], *comma;
+        char text[64];
         double value = tci_foreign_get(&t, &tci_foreign_rows[i]);
         bool whole = value == (double)(int64_t)value;
         snprintf(text, sizeof(text), whole ? "%.0f" : "%.12f", value);
-        comma = strchr(text, ',');
-        if (comma) {
-            *comma = '.';
-        }
+        text[strcspn(text, ",")] = strchr(text, ',') ? '.' : 0; /* of the locale */
         fprintf(out, "%s %s\n", tci_foreign_rows[i].name, text);
     }
-    return ferror(out) ? TC_ERR_IO : TC_OK;
 }
 
 /* ---- a backend that only compiles ---- */
@@ -341,7 +331,7 @@ TCI_FN const tc_backend *tci_foreign_refuses(const tc_backend *calls)
 }
 
 /* The real backend's compiler, and stubs. */
-static tc_backend tci_foreign_stubs(const tc_backend *real)
+TCI_FN tc_backend tci_foreign_stubs(const tc_backend *real)
 {
     tc_backend b = {.name = real->name,
                     .dialect = real->dialect,
@@ -364,96 +354,6 @@ static tc_backend tci_foreign_stubs(const tc_backend *real)
         b.upload = b.download = tci_foreign_copy;
     }
     return b;
-}
-
-/* ---- which there are ---- */
-
-typedef struct tci_foreign {
-    struct tci_foreign *next;
-    char *name;
-    tc_backend calls;
-    tci_backend backend;
-} tci_foreign;
-
-static struct {
-    tci_mutex lock;
-    tci_foreign *first;
-} tci_foreign_process = {.lock = TCI_MUTEX_INIT};
-
-static tci_foreign *tci_foreign_make(const char *name, const tci_foreign_record *r, tci_str *why)
-{
-    const tc_backend *real = tci_backend_calls(r->backend);
-    const tc_dialect *own = real ? real->own_dialect : NULL;
-    const char *wrong = !real ? "this build has no such backend"
-                        : r->target.block_threads > 0 && !(tci_blocks_are_joined() && own && own->make)
-                            ? "it has blocks of threads: define TC_CUDA, or TC_BLOCKS"
-                        : !r->target.block_threads == !!real->launch ? "it is not of that backend"
-                                                                     : NULL;
-    if (wrong) {
-        tci_str_printf(why, "backend %s: %s", r->backend, wrong);
-        return NULL;
-    }
-    size_t n = strlen(name) + 1;
-    tci_foreign *x = tci_heap_get(sizeof(*x) + n);
-    if (!x) {
-        tci_str_add(why, "out of memory");
-        return NULL;
-    }
-    x->name = memcpy(x + 1, name, n);
-    tci_backend_fill(&x->backend, real, &r->target);
-    const tci_backend *here = tci_backend_pick(&(tc_options){.backend = r->backend});
-    if (!here || !here->calls || !tci_backend_runs(here, r->target.features)) {
-        x->calls = tci_foreign_stubs(real);
-        x->backend.calls = &x->calls;
-    }
-    return x;
-}
-
-/* NULL: *why says what is wrong. */
-static const tci_backend *tci_foreign_get_backend(const char *name, tci_str *why)
-{
-    tci_os_keep_over_fork(&tci_foreign_process.lock, NULL);
-    pthread_mutex_lock(&tci_foreign_process.lock);
-    tci_foreign *x = tci_foreign_process.first;
-    while (x && strcmp(x->name, name)) {
-        x = x->next;
-    }
-    if (!x) {
-        tci_foreign_record record;
-        tci_str text = {0};
-        if (tci_foreign_text(name, &text, why) && text.text &&
-            !tci_foreign_parse(&record, text.text, why)) {
-            x = tci_foreign_make(name, &record, why);
-        }
-        tci_str_free(&text);
-        if (x) {
-            x->next = tci_foreign_process.first;
-            tci_foreign_process.first = x;
-        }
-    }
-    pthread_mutex_unlock(&tci_foreign_process.lock);
-    return x ? &x->backend : NULL;
-}
-
-TCI_FN const tci_backend *tci_foreign_pick(const tc_options *o)
-{
-    tci_str why = {0};
-    const tci_backend *b = tci_foreign_get_backend(o->machine, &why);
-    tci_str_free(&why);
-    return b && o->backend && strcmp(o->backend, b->name) ? NULL : b;
-}
-
-TCI_FN void tci_foreign_missing(tci_str *out, const tc_options *o)
-{
-    tci_str why = {0};
-    const tci_backend *b = tci_foreign_get_backend(o->machine, &why);
-    if (b) {
-        tci_str_printf(out, "machine '%.80s' is of backend %s, given backend %.20s", o->machine,
-                       b->name, o->backend);
-    } else {
-        tci_str_printf(out, "machine '%.80s': %s", o->machine, tci_str_text(&why));
-    }
-    tci_str_free(&why);
 }
 
 #undef TCI_FOREIGN_HEAD

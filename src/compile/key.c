@@ -523,9 +523,9 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
     r->hash = tci_hash_bytes(r->key, r->key_bytes);
 }
 
-TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r, const tc_options *o,
-                                           const char *backend, const char *features,
-                                           const char *record)
+TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
+                                           const tc_options *o, const char *backend,
+                                           const char *features, const char *record)
 {
     tci_request *other = tci_scratch_copy(s, r, sizeof(*r));
     size_t graph = r->key_bytes - r->key_graph;
