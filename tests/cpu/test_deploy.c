@@ -238,6 +238,24 @@ static void check_machine_refused(const char *machine, const char *backend, cons
     tc_ctx_free(ctx);
 }
 
+TEST(the_machine_comes_from_the_environment_too)
+{
+    begin();
+    tc_options o = default_options();
+    CHECK_EQ_INT(setenv("TC_MACHINE", future(), 1), 0);
+    tc_ctx *ctx;
+    tc_program *f;
+    float in[COUNT] = {0}, out[COUNT];
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    REQUIRE(tc_compile(expression(ctx, 4), &f) == TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, COUNT)), TC_BUFS(TC_BUF(out, COUNT))),
+                 TC_ERR_UNSUPPORTED);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    CHECK_EQ_INT(unsetenv("TC_MACHINE"), 0);
+    end();
+}
+
 TEST(records_that_are_not_understood_are_refused_by_line)
 {
     begin();
