@@ -8,6 +8,9 @@
 #include "api/tensor.h"
 #include "api/ops.h"
 #include "api/operators.h"
+#ifndef TC_NO_NAMES
+#include "api/expr.h"
+#endif
 #include "api/optim.h"
 #include "api/compile.h"
 #include "api/jit.h"
@@ -301,6 +304,7 @@
 #include "api/matrices.c"
 #include "api/images.c"
 #include "api/source.c"
+#include "api/within.c"
 #include "api/functional.c"
 #include "api/split_concat.c"
 #include "api/quantize.c"
@@ -319,6 +323,9 @@
 #include "api/ctc.c"
 #ifndef TC_NO_NAMES
 #include "api/named.c"
+#include "api/expr_number.c"
+#include "api/expr_parse.c"
+#include "api/expr.c"
 #endif
 #include "api/batch.c"
 #include "api/run.c"
@@ -366,5 +373,6 @@
 #include "plan/no_blocks.c"
 #endif
 
+#include "api/within_end.h"
 #include "base/unprotect.h"
 #endif

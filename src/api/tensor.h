@@ -525,6 +525,11 @@ static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 
 #endif /* C */
 
+/* Calls of f, of one to three operands. */
+#define TCI_WITH_1(f, a) f(TC_ARG(a), TC_HERE)
+#define TCI_WITH_2(f, a, b) f(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define TCI_WITH_3(f, a, b, c) f(TC_ARG(a), TC_ARG(b), TC_ARG(c), TC_HERE)
+
 /* Lists that lie in memory: n items from an address, borrowed for the call. */
 static inline tc_tensors tci_tensors_n(const tc_tensor *items, int n)
 {
