@@ -25,6 +25,8 @@ typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC 
 
 /* cpu/target.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
+/* The compiler's flags for t->features. */
+TCI_FN void tci_target_set_flags(tci_target *t);
 /* True if this process may run code that was made for a target of these features. */
 TCI_FN bool tci_target_runs(const char *features);
 /* Why there is no native code where detection finds no fused multiply-add. */
@@ -212,6 +214,43 @@ TCI_FN const char *tci_target_why_none(void)
 #endif
 }
 
+/* True if the comma-separated list has that word of n characters. */
+static bool tci_cpu_list_has(const char *list, const char *word, size_t n)
+{
+    while (*list) {
+        size_t length = strcspn(list, ", ");
+        if (length == n && !memcmp(list, word, n)) {
+            return true;
+        }
+        list += length;
+        if (*list != ',') {
+            return false;
+        }
+        list++;
+    }
+    return false;
+}
+
+TCI_FN void tci_target_set_flags(tci_target *t)
+{
+    static const struct { const char *word, *flag; } more[] = {
+        {"amx", "-DTC_AMX=1"}, {"vnni", "-DTC_FOURS=1"}, {"bf16", "-DTC_PAIRS=1"}};
+    t->n_flags = 0;
+    for (int i = 0; i < TCI_COUNT(tci_cpu_levels) && !t->n_flags; i++) {
+        const tci_cpu_level *level = &tci_cpu_levels[i];
+        size_t n = strcspn(level->features, ",");
+        for (int k = 0; tci_cpu_list_has(t->features, level->features, n) &&
+                        k < TCI_COUNT(level->flags) && level->flags[k]; k++) {
+            t->flags[t->n_flags++] = level->flags[k];
+        }
+    }
+    for (int i = 0; i < TCI_COUNT(more); i++) {
+        if (tci_cpu_list_has(t->features, more[i].word, strlen(more[i].word))) {
+            t->flags[t->n_flags++] = more[i].flag;
+        }
+    }
+}
+
 /* Scalar code (vector_bits -1) keeps the flags of the machine's own level up to AVX2: fma needs
  * them. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
@@ -230,57 +269,26 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
     snprintf(t->arch, sizeof t->arch, "%s", t->has_fma ? "x86-64" : "c");
     int level_bytes = t->vector_bytes ? t->vector_bytes : TCI_MIN(widest, 32);
     const char *features = "none";
-    for (int i = 0; i < TCI_COUNT(tci_cpu_levels); i++) {
-        const tci_cpu_level *level = &tci_cpu_levels[i];
-        if (level->vector_bytes > level_bytes || t->n_flags) {
-            continue;
-        }
+    const tci_cpu_level *level = tci_cpu_levels, *end = level + TCI_COUNT(tci_cpu_levels);
+    while (level < end && level->vector_bytes > level_bytes) {
+        level++;
+    }
+    if (level < end) {
         features = level->features;
-        t->vector_bytes = t->vector_bytes ? level->vector_bytes : 0;
-        for (int k = 0; k < TCI_COUNT(level->flags) && level->flags[k]; k++) {
-            t->flags[t->n_flags++] = level->flags[k];
-        }
     }
-    if (!t->n_flags) {
-        t->vector_bytes = 0;
-    }
+    t->vector_bytes = level < end && t->vector_bytes ? level->vector_bytes : 0;
     t->matrix_units = t->vector_bytes == 64 && tci_cpu_has_tiles();
-    if (t->matrix_units) {
-        t->flags[t->n_flags++] = "-DTC_AMX=1";
-        t->unit_bytes = tci_cpu_has_byte_tiles();
-    }
+    t->unit_bytes = t->matrix_units && tci_cpu_has_byte_tiles();
     t->int_points = tci_cpu_int_points(t->vector_bytes);
-    if (t->int_points == 4) {
-        t->flags[t->n_flags++] = "-DTC_FOURS=1";
-    }
     t->has_pairs = t->vector_bytes == 64 && tci_cpu_has_pairs();
-    if (t->has_pairs) {
-        t->flags[t->n_flags++] = "-DTC_PAIRS=1";
-    }
     snprintf(t->features, sizeof t->features, "%s%s%s%s%s vector=%d", features,
              t->matrix_units ? ",amx" : "", t->unit_bytes ? ",bytes" : "",
              t->has_pairs ? ",bf16" : "", t->int_points == 4 ? ",vnni" : "", t->vector_bytes);
 #endif
+    tci_target_set_flags(t);
 }
 
 /* ---- code of another machine ---- */
-
-/* True if the comma-separated list has that word of n characters. */
-static bool tci_cpu_list_has(const char *list, const char *word, size_t n)
-{
-    while (*list) {
-        size_t length = strcspn(list, ", ");
-        if (length == n && !memcmp(list, word, n)) {
-            return true;
-        }
-        list += length;
-        if (*list != ',') {
-            return false;
-        }
-        list++;
-    }
-    return false;
-}
 
 /* True if the process may use one feature of code with such vectors: the code that is made here
  * would use it, or a lower level has it (AVX under AVX2). */
@@ -715,15 +723,6 @@ TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const c
 #include <string.h>
 
 
-enum { TCI_CPU_WIDTHS = 8 };
-
-/* Targets handed out so far: their compiler flags are found again by the features text. */
-static struct {
-    tci_mutex lock;
-    int n;
-    tci_target targets[TCI_CPU_WIDTHS];
-} tci_cpu_targets = {.lock = TCI_MUTEX_INIT};
-
 static _Thread_local char tci_cpu_error[512];
 
 static void tci_cpu_say(const char *text, const char *detail)
@@ -750,16 +749,6 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     if (!out->usable) {
         snprintf(out->why, sizeof(out->why), "%s", tci_target_why_none());
     }
-    tci_os_keep_over_fork(&tci_cpu_targets.lock, NULL);
-    pthread_mutex_lock(&tci_cpu_targets.lock);
-    bool known = false;
-    for (int i = 0; i < tci_cpu_targets.n; i++) {
-        known |= !strcmp(tci_cpu_targets.targets[i].features, t.features);
-    }
-    if (!known && tci_cpu_targets.n < TCI_CPU_WIDTHS) {
-        tci_cpu_targets.targets[tci_cpu_targets.n++] = t;
-    }
-    pthread_mutex_unlock(&tci_cpu_targets.lock);
     return TC_OK;
 }
 
@@ -783,13 +772,8 @@ static tc_status tci_cpu_compile(void *user, tc_build *build)
     tci_target target;
     (void)user;
     memset(&target, 0, sizeof(target));
-    pthread_mutex_lock(&tci_cpu_targets.lock);
-    for (int i = 0; i < tci_cpu_targets.n; i++) {
-        if (!strcmp(tci_cpu_targets.targets[i].features, build->features)) {
-            target = tci_cpu_targets.targets[i];
-        }
-    }
-    pthread_mutex_unlock(&tci_cpu_targets.lock);
+    snprintf(target.features, sizeof(target.features), "%s", build->features);
+    tci_target_set_flags(&target);
     tc_status status = tci_cc_build(build, &target, &why);
     if (status != TC_OK) {
         tci_cpu_say(why, "");

@@ -235,6 +235,7 @@
 #include "interp/print.c"
 
 #include "compile/graph_backend.c"
+#include "compile/foreign.c"
 #include "compile/backend.c"
 #include "compile/forced.c"
 #include "compile/key.c"
@@ -243,6 +244,7 @@
 #include "compile/wire.c"
 #include "compile/disk.c"
 #include "compile/build_cost.c"
+#include "compile/disk_export.c"
 #include "compile/jit.c"
 #include "compile/tune.c"
 #include "compile/ports.c"
@@ -344,6 +346,7 @@
 #include "api/custom.c"
 #include "api/comm.c"
 #include "api/inspect.c"
+#include "api/deploy.c"
 #include "api/print.c"
 #include "debug/probe.c"
 

@@ -258,6 +258,11 @@ typedef struct tc_backend {
     bool (*runs)(void *user, const char *features);
 } tc_backend;
 
+/* Writes the record of the machine that these options compile for (NULL: defaults, so this machine)
+ * as text: the backend, what generated code relies on (instruction set, widths), and the facts that
+ * schedules go by (tc_machine: cores, caches, rates). options.machine of another process names the
+ * file. TC_ERR_ARGUMENT: out is NULL; TC_ERR_BACKEND: nothing is compiled here; TC_ERR_IO. */
+TC_API tc_status tc_machine_write(const tc_options *options, FILE *out);
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.
  * TC_ERR_ARGUMENT: a required member is missing, or the name is taken; TC_ERR_LIMIT: there are 16
  * already. */

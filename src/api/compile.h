@@ -90,6 +90,17 @@ TC_API bool tc_program_ready(const tc_program *f); /* no compile is under way; d
 /* f stays interpreted. The compile ends if no other program waits for the same code. */
 TC_API void tc_program_cancel(tc_program *f);
 
+/* ---- caches for other machines ----
+ * tc_cache_export(ctx, "deploy/cache"): copies the disk cache of ctx, what this build of tc can use
+ * of it, to a directory that a fresh machine reads with options.cache_dir and cache_read_only, and
+ * needs no compiler for. The directory may have programs for several machines (options.machine):
+ * each takes those of its own, else of the most capable one whose instruction set it has. It is
+ * made where it is missing, and what it has stays; as any cache it must be closed to others.
+ * TC_ERR_ARGUMENT: NULL; TC_ERR_IO: there is no cache, or dir cannot be written or is open to
+ * others: tc_error(ctx) tells. */
+TC_API tc_status tc_cache_export_at(tc_ctx *ctx, const char *dir, tc_site here);
+#define tc_cache_export(ctx, dir) tc_cache_export_at((ctx), (dir), TC_HERE)
+
 /* ---- asynchronous runs ----
  * Runs of a queue are done in the order of their calls, those of different queues side by side. On
  * a processor (and in the interpreter) a thread of the queue does them, with the pool's help; on a

@@ -225,6 +225,10 @@ typedef struct tci_request_copy {
     tci_node **inputs, **literals, **roots;
 } tci_request_copy;
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
+/* The same request, with the key that it has where the target has those texts. */
+TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
+                                           const tc_options *o, const char *backend,
+                                           const char *features, const char *record);
 /* What every key says of this build: it begins with that. */
 TCI_FN const char *tci_key_build(void);
 

@@ -547,6 +547,28 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
     r->hash = tci_hash_bytes(r->key, r->key_bytes);
 }
 
+TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
+                                           const tc_options *o, const char *backend,
+                                           const char *features, const char *record)
+{
+    tci_request *other = tci_scratch_copy(s, r, sizeof(*r));
+    size_t graph = r->key_bytes - r->key_graph;
+    tci_key_bytes k = {s, NULL, NULL, NULL};
+    tci_target target;
+    memset(&target, 0, sizeof(target));
+    snprintf(target.features, sizeof(target.features), "%s", features);
+    snprintf(target.record, sizeof(target.record), "%s", record);
+    tci_key_options(&k, o, backend, &target);
+    other->key_graph = (size_t)(k.at - k.begin);
+    tci_key_reserve(&k, graph);
+    memcpy(k.at, r->key + r->key_graph, graph);
+    k.at += graph;
+    other->key = k.begin;
+    other->key_bytes = (size_t)(k.at - k.begin);
+    other->hash = tci_hash_bytes(other->key, other->key_bytes);
+    return other;
+}
+
 /* ---- effects ---- */
 
 /* Puts the effects behind the others and returns how many there are. */

@@ -137,7 +137,8 @@ static void tci_later_copy(tci_later_job *j, const tci_request *r)
 static void tci_later_options(tci_later_job *j, const tc_options *o)
 {
     j->options = *o;
-    const char **const texts[] = {&j->options.backend,  &j->options.cc,   &j->options.cache_dir,
+    const char **const texts[] = {&j->options.backend,  &j->options.machine,
+                                  &j->options.cc,       &j->options.cache_dir,
                                   &j->options.schedule, &j->options.dump, &j->options.dump_dir,
                                   &j->options.trace};
     for (int i = 0; i < TCI_COUNT(texts); i++) {
