@@ -143,6 +143,38 @@ TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_t
                                 tc_site here);
 #define tc_prefetch(tensors, n, ahead, out) tc_prefetch_at((tensors), (n), (ahead), (out), TC_HERE)
 
+/* ---- larger machines ---- */
+
+/* The link of a rank of the communicator, measured: all_reduces of 8 bytes and of 16 MiB. A
+ * collective call, of a second or less; tc_explain's model uses it from then on. backend: whose
+ * memory is reduced ("cuda", ..); NULL: the default one. TC_ERR_COMM, TC_ERR_HANDLE, TC_ERR_BACKEND,
+ * TC_ERR_MEMORY. */
+TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *link);
+
+/* A run of a program by the model: kernels by the cost model of the machine that it was compiled
+ * for, collectives by the alpha-beta model. */
+typedef struct tc_simulation {
+    double step_us;     /* of a run */
+    double compute_us;  /* of kernels */
+    double comm_us;     /* of collectives, without overlap */
+    double exposed_us;  /* of the run, in which kernels wait for collectives */
+    int collectives;
+} tc_simulation;
+
+/* What a run of f takes if `scaled` has so many ranks, all other communicators those that they have;
+ * scaled NULL: all of them. Each rank computes what it computes in f. An all_gather is taken to
+ * join the same whole of more and smaller parts. machine NULL: the links that tc_comm_measure found,
+ * or assumed ones, and one node.
+ *
+ *     const tc_cluster m = {.ranks_per_node = 8, .inner = {10, 300}, .outer = {20, 50}};
+ *     for (int ranks = 8; ranks <= 1024; ranks *= 8) {
+ *         tc_simulate(step, &m, NULL, ranks, &s);
+ *         printf("%d ranks: %.0f us, %.0f exposed\n", ranks, s.step_us, s.exposed_us);
+ *     }
+ * TC_ERR_ARGUMENT: NULL, ranks < 1, or a rate that is not above 0; TC_ERR_HANDLE; TC_ERR_MEMORY. */
+TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, const tc_comm *scaled,
+                             int ranks, tc_simulation *out);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -17,6 +17,7 @@
 #include "explain.h"
 #include "label.h"
 #include "measure.h"
+#include "../run/comm_model.h"
 #include "origin.h"
 
 enum {
@@ -512,6 +513,7 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
                            why ? why : "");
         }
         tci_summary_kernels(out, f, rows, n, o);
+        tci_comm_model_text(out, f);
         tci_summary_reason_text(out, f, reasons);
     }
     tci_heap_free(rows);
