@@ -4006,12 +4006,12 @@ TCI_OX_MAKE(unique)
 #include <string.h>
 
 /* Windows along the axes of an image. */
-typedef struct tci_ox_windows {
+typedef struct tci_ox_window_args {
     int n;                  /* axes */
     const int64_t *sizes;   /* of all axes of x */
     int64_t kernel[3], stride[3], dilation[3], before[3], after[3];
     bool ceil;
-} tci_ox_windows;
+} tci_ox_window_args;
 
 static void tci_ox_fill(const tci_ox_op *o, const char *name, int n, int64_t *to, int64_t usual)
 {
@@ -4026,10 +4026,11 @@ static void tci_ox_fill(const tci_ox_op *o, const char *name, int n, int64_t *to
 }
 
 /* kernel NULL: attribute kernel_shape. */
-static tci_ox_windows tci_ox_windows_of(const tci_ox_op *o, tc_tensor x, const int64_t *kernel)
+static tci_ox_window_args tci_ox_window_args_of(const tci_ox_op *o, tc_tensor x,
+                                                const int64_t *kernel)
 {
     int rank;
-    tci_ox_windows w = {.sizes = tci_ox_sizes(o, x, &rank)};
+    tci_ox_window_args w = {.sizes = tci_ox_sizes(o, x, &rank)};
     int64_t pads[6];
     const char *pad = tci_ox_text(o, "auto_pad", "NOTSET");
     w.n = rank - 2;
@@ -4066,7 +4067,7 @@ static tci_ox_windows tci_ox_windows_of(const tci_ox_op *o, tc_tensor x, const i
     return w;
 }
 
-static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_ox_windows *w,
+static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_ox_window_args *w,
                                     double value)
 {
     for (int i = 0; i < w->n; i++) {
@@ -4079,14 +4080,14 @@ static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_o
 
 /* ---- convolutions ---- */
 
-static tc_tensor tci_ox_conv_of(const tci_ox_op *o, tc_tensor x, tc_tensor weight, tc_tensor bias)
+static tc_tensor tci_ox_conv_args(const tci_ox_op *o, tc_tensor x, tc_tensor weight, tc_tensor bias)
 {
     int rank;
     const int64_t *sizes = tci_ox_sizes(o, weight, &rank);
     if (rank < 3 || tc_rank(x) != rank) {
         tci_ox_fail(o, TC_ERR_SHAPE, "x has %d axes, the weight %d", tc_rank(x), rank);
     }
-    tci_ox_windows w = tci_ox_windows_of(o, x, sizes + 2);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, sizes + 2);
     tc_conv c = {.groups = tci_ox_int(o, "group", 1)};
     bool plain = true;
     for (int i = 0; i < w.n; i++) {
@@ -4107,7 +4108,7 @@ static tc_tensor tci_ox_conv_of(const tci_ox_op *o, tc_tensor x, tc_tensor weigh
 
 TCI_OX_MAKE(conv)
 {
-    tci_ox_out(o, 0, tci_ox_conv_of(o, tci_ox_in(o, 0), tci_ox_in(o, 1), tci_ox_maybe(o, 2)));
+    tci_ox_out(o, 0, tci_ox_conv_args(o, tci_ox_in(o, 0), tci_ox_in(o, 1), tci_ox_maybe(o, 2)));
 }
 
 /* A zero point of one element, or of each row of the weight, in i32. */
@@ -4136,14 +4137,14 @@ TCI_OX_MAKE(conv_integer)
 {
     tc_tensor x = tci_ox_minus_zero(o, tci_ox_in(o, 0), 2, false);
     tc_tensor w = tci_ox_minus_zero(o, tci_ox_in(o, 1), 3, true);
-    tci_ox_out(o, 0, tci_ox_conv_of(o, x, w, TC_NONE));
+    tci_ox_out(o, 0, tci_ox_conv_args(o, x, w, TC_NONE));
 }
 
 TCI_OX_MAKE(qlinear_conv)
 {
     tc_tensor x = tci_ox_minus_zero(o, tci_ox_in(o, 0), 2, false);
     tc_tensor w = tci_ox_minus_zero(o, tci_ox_in(o, 3), 5, true);
-    tc_tensor sum = tci_ox_conv_of(o, x, w, tci_ox_maybe(o, 8));
+    tc_tensor sum = tci_ox_conv_args(o, x, w, tci_ox_maybe(o, 8));
     tc_tensor scale = tci_ox_in(o, 4);
     int rank = tc_rank(sum);
     if (tc_rank(scale) == 1) {
@@ -4162,7 +4163,7 @@ TCI_OX_MAKE(qlinear_conv)
 }
 
 /* The padding that output_shape or SAME asks for. */
-static void tci_ox_transposed_pads(const tci_ox_op *o, tci_ox_windows *w, const int64_t *extra)
+static void tci_ox_transposed_pads(const tci_ox_op *o, tci_ox_window_args *w, const int64_t *extra)
 {
     int given;
     const int64_t *shape = tci_ox_ints(o, "output_shape", &given);
@@ -4188,7 +4189,7 @@ TCI_OX_MAKE(conv_transpose)
     if (rank < 3 || tc_rank(x) != rank) {
         tci_ox_fail(o, TC_ERR_SHAPE, "x has %d axes, the weight %d", tc_rank(x), rank);
     }
-    tci_ox_windows w = tci_ox_windows_of(o, x, sizes + 2);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, sizes + 2);
     tc_conv c = {.groups = tci_ox_int(o, "group", 1)};
     int64_t extra[3];
     tci_ox_fill(o, "output_padding", w.n, extra, 0);
@@ -4214,7 +4215,7 @@ TCI_OX_MAKE(conv_transpose)
 /* ---- pools ---- */
 
 /* With ceil_mode a last window may hang over the end: so many more elements there. */
-static void tci_ox_overhang(tci_ox_windows *w)
+static void tci_ox_overhang(tci_ox_window_args *w)
 {
     for (int i = 0; i < w->n && w->ceil; i++) {
         int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1, s = w->stride[i];
@@ -4230,7 +4231,7 @@ static void tci_ox_overhang(tci_ox_windows *w)
 }
 
 /* A padded image reduced over windows, an axis after the other. */
-static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tci_ox_windows *w,
+static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tci_ox_window_args *w,
                                        bool max)
 {
     for (int i = 0; i < w->n; i++) {
@@ -4243,7 +4244,7 @@ static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tc
 }
 
 /* True if tc's pools do it: known, equal padding of at most half the window, and no ceil_mode. */
-static bool tci_ox_is_plain_pool(const tci_ox_windows *w, tc_pool *p)
+static bool tci_ox_is_plain_pool(const tci_ox_window_args *w, tc_pool *p)
 {
     bool plain = !w->ceil;
     for (int i = 0; i < w->n; i++) {
@@ -4260,7 +4261,7 @@ static bool tci_ox_is_plain_pool(const tci_ox_windows *w, tc_pool *p)
 TCI_OX_MAKE(average_pool)
 {
     tc_tensor x = tci_ox_in(o, 0), count;
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     tc_dtype d = tc_dtype_of(x);
     bool counts = tci_ox_int(o, "count_include_pad", 0) != 0, dilated = false;
     tc_pool p = {.exclude_pad = !counts};
@@ -4276,7 +4277,7 @@ TCI_OX_MAKE(average_pool)
     tc_tensor ones = tc_expand_at(tc_full(o->ctx, 1, TC_F32), w.n + 2, w.sizes, o->here);
     ones = tc_slice(tc_slice(ones, 0, 0, 1, 1), 1, 0, 1, 1);
     count = counts ? tci_ox_pad_windows(o, ones, &w, 1) : ones;
-    tci_ox_windows rest = w, all;
+    tci_ox_window_args rest = w, all;
     tci_ox_overhang(&w);
     all = w;
     for (int i = 0; i < w.n && counts; i++) { /* elements over the end never count */
@@ -4291,7 +4292,7 @@ TCI_OX_MAKE(average_pool)
 TCI_OX_MAKE(lp_pool)
 {
     tc_tensor x = tci_ox_in(o, 0);
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     double p = o->opset < 2 ? tci_ox_real(o, "p", 2) : (double)tci_ox_int(o, "p", 2);
     tci_ox_overhang(&w);
     x = tci_ox_pad_windows(o, p == 2 ? tc_square(x) : tc_pow(tc_abs(x), p), &w, 0);
@@ -4300,7 +4301,7 @@ TCI_OX_MAKE(lp_pool)
 }
 
 /* Indices into the padded image as those into the image, column-major if storage_order. */
-static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci_ox_windows *w,
+static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci_ox_window_args *w,
                                      int64_t padded[3], const int64_t *sizes)
 {
     tc_tensor place[3], sum = TC_NONE;
@@ -4324,7 +4325,7 @@ static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci
 TCI_OX_MAKE(max_pool)
 {
     tc_tensor x = tci_ox_in(o, 0), at;
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     tc_dtype d = tc_dtype_of(x);
     tc_pool p = {.ceil_mode = false};
     bool plain = tci_ox_is_plain_pool(&w, &p) && !tci_ox_wants(o, 1);
@@ -4379,7 +4380,7 @@ TCI_OX_MAKE(max_unpool)
 {
     int n;
     tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     int64_t *sizes = tci_scratch_copy(o->s, w.sizes, sizeof(*sizes) * (size_t)(w.n + 2)), all = 1;
     int64_t natural = 1;
     for (int i = 0; i < w.n; i++) {
@@ -4408,7 +4409,7 @@ TCI_OX_MAKE(max_unpool)
 }
 
 /* Where element j of the window at `place` (both counted row-major) is in the padded image. */
-static int64_t tci_ox_patch_place(int n, int64_t j, int64_t place, const tci_ox_windows *w,
+static int64_t tci_ox_patch_place(int n, int64_t j, int64_t place, const tci_ox_window_args *w,
                                   const int64_t *steps, const int64_t *padded)
 {
     int64_t at = 0, stride = 1;
@@ -4429,7 +4430,7 @@ TCI_OX_MAKE(col2im)
     const int64_t *image = tci_ox_need_ints(o, 1, "the image shape", &n);
     const int64_t *block = tci_ox_need_ints(o, 2, "the block shape", &n_block);
     const int64_t *sizes = tci_ox_sizes(o, x, &rank);
-    tci_ox_windows w = {.n = n};
+    tci_ox_window_args w = {.n = n};
     int64_t pads[6], padded[3], steps[3], kernel = 1, windows = 1, all = 1;
     if (n < 1 || n > 3 || n_block != n || rank != 3) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED, "an image of %d axes: expected 1 to 3", n);
@@ -9563,7 +9564,7 @@ static void tci_hlo_merge(tci_hlo *h, tci_hlo_order *o, int which, int n,
     }
 }
 
-static void tci_hlo_places(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
+static void tci_hlo_put_places(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
 {
     for (int i = 0; i < n; i++) {
         o->axes[o->n++] = axes[i];
@@ -9588,7 +9589,7 @@ static const char *tci_hlo_as_result(tci_hlo *h, const tci_ox_conv *c, const tci
     tci_hlo_merge(h, &o, 2, c->n_batch, c->batch, false);
     tci_hlo_merge(h, &o, 2, c->n_groups, c->groups, false);
     tci_hlo_merge(h, &o, 2, c->n_filters, c->filters, false);
-    tci_hlo_places(&o, c->w.n, c->out_axis, to.sizes);
+    tci_hlo_put_places(&o, c->w.n, c->out_axis, to.sizes);
     int64_t *split = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
     int64_t *back = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
@@ -9627,12 +9628,12 @@ TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_
     tci_hlo_merge(h, &ox, xs, c->n_batch, c->batch, false);
     tci_hlo_merge(h, &ox, xs, c->n_groups, c->groups, false);
     tci_hlo_merge(h, &ox, xs, c->n_channels, c->channels, true);
-    tci_hlo_places(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
+    tci_hlo_put_places(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
     tci_hlo_merge(h, &of, fs, c->n_groups, c->groups, false);
     groups = of.sizes[0];
     tci_hlo_merge(h, &of, fs, c->n_filters, c->filters, true);
     tci_hlo_merge(h, &of, fs, c->n_channels, c->channels, false);
-    tci_hlo_places(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
+    tci_hlo_put_places(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
     const char *x = tci_hlo_ordered(h, w->x, &ox, in[0], &x_shape);
     const char *f = tci_hlo_ordered(h, c->f, &of, in[1], &f_shape);
     made[0] = x_shape.sizes[0];
@@ -10121,6 +10122,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_SOLVE_TRIANGULAR TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_CHOLESKY TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
 
 /* Of a special or composite op. */

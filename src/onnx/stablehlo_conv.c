@@ -51,7 +51,7 @@ static void tci_hlo_merge(tci_hlo *h, tci_hlo_order *o, int which, int n,
     }
 }
 
-static void tci_hlo_places(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
+static void tci_hlo_put_places(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
 {
     for (int i = 0; i < n; i++) {
         o->axes[o->n++] = axes[i];
@@ -76,7 +76,7 @@ static const char *tci_hlo_as_result(tci_hlo *h, const tci_ox_conv *c, const tci
     tci_hlo_merge(h, &o, 2, c->n_batch, c->batch, false);
     tci_hlo_merge(h, &o, 2, c->n_groups, c->groups, false);
     tci_hlo_merge(h, &o, 2, c->n_filters, c->filters, false);
-    tci_hlo_places(&o, c->w.n, c->out_axis, to.sizes);
+    tci_hlo_put_places(&o, c->w.n, c->out_axis, to.sizes);
     int64_t *split = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
     int64_t *back = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
@@ -115,12 +115,12 @@ TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_
     tci_hlo_merge(h, &ox, xs, c->n_batch, c->batch, false);
     tci_hlo_merge(h, &ox, xs, c->n_groups, c->groups, false);
     tci_hlo_merge(h, &ox, xs, c->n_channels, c->channels, true);
-    tci_hlo_places(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
+    tci_hlo_put_places(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
     tci_hlo_merge(h, &of, fs, c->n_groups, c->groups, false);
     groups = of.sizes[0];
     tci_hlo_merge(h, &of, fs, c->n_filters, c->filters, true);
     tci_hlo_merge(h, &of, fs, c->n_channels, c->channels, false);
-    tci_hlo_places(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
+    tci_hlo_put_places(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
     const char *x = tci_hlo_ordered(h, w->x, &ox, in[0], &x_shape);
     const char *f = tci_hlo_ordered(h, c->f, &of, in[1], &f_shape);
     made[0] = x_shape.sizes[0];
