@@ -399,7 +399,7 @@ TCI_FN const char *tci_summary_not_recorded(const tc_program *f)
     if (f->options.record < 0) {
         return "options.record forbids it";
     }
-    if (code->calls) {
+    if (code->calls && !(f->collectives && tci_collectives_can_record(f))) {
         return "the host calls a function of the user's between launches";
     }
     for (int i = 0; i < code->n_repeats; i++) {
