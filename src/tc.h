@@ -268,6 +268,7 @@
 #include "run/bind.c"
 #include "run/launch_deps.c"
 #include "run/together.c"
+#include "run/comm_model.c"
 #include "run/execute.c"
 #include "run/call.c"
 #include "run/solve.c"
