@@ -253,8 +253,7 @@ static tci_step tci_beside_step(tci_scratch *s, tci_plan *p, const tci_step *ste
     return joint;
 }
 
-/* Kernels of no step go. */
-static void tci_beside_drop_kernels(tci_scratch *s, tci_plan *p)
+TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p)
 {
     int32_t *now = TCI_NEW_ARRAY(s, int32_t, p->n_kernels + 1);
     int n = 0;
@@ -293,7 +292,7 @@ static tci_plan tci_beside_apply(const tci_beside *b)
         tci_step step = n_members == 1 ? members[0] : tci_beside_step(s, &q, members, n_members);
         TCI_PUSH(s, q.steps, q.n_steps, q.cap_steps, step);
     }
-    tci_beside_drop_kernels(s, &q);
+    tci_plan_drop_kernels(s, &q);
     return q;
 }
 
