@@ -276,13 +276,20 @@ TCI_FN void tci_emit_fused_loop(tci_str *out, tci_dialect *d, const tci_kernel *
         }
     }
     tci_floop_open(&x);
+    if (k->loop->n_enter) {
+        tci_str_add(out, "    if (begin == 0) {\n");
+        for (int i = 0; i < k->loop->n_enter; i++) {
+            tci_floop_call(&x, i);
+        }
+        tci_str_add(out, "    }\n");
+    }
     tci_floop_load(&x);
     tci_str_add(out, "    for (; t < end; t++) {\n");
     if (k->loop->stops >= 0) {
         tci_str_printf(out, "        if (!c%d[0]) { break; }\n",
                        (int)k->loop->carries[k->loop->stops].cell);
     }
-    for (int i = 0; i < l->n_members; i++) {
+    for (int i = k->loop->n_enter; i < l->n_members; i++) {
         tci_floop_call(&x, i);
     }
     tci_floop_turn(&x);

@@ -46,7 +46,8 @@ typedef struct tci_iloop {
     const tci_interp_rounds *x;
     char *workspace;
     void *const *bufs;
-    int64_t begin;
+    const int64_t *lits;
+    int64_t *fault, begin;
 } tci_iloop;
 
 static char *tci_iloop_at(const tci_iloop *e, const tci_kplace *p, int64_t round)
@@ -105,23 +106,30 @@ static void tci_iloop_store(const tci_iloop *e, int64_t end)
     }
 }
 
+static void tci_iloop_member(const tci_iloop *e, const tci_interp_member *m, int64_t round)
+{
+    void **slots = (void **)(void *)(e->workspace + e->x->slots_at);
+    for (int o = m->operand; o < m[1].operand; o++) {
+        slots[o - m->operand] = tci_iloop_at(e, &e->x->of.places[o], round);
+    }
+    tci_interp_run(m->interp, e->workspace + e->x->members_at, slots, e->lits + m->literal,
+                   e->fault, 0, tci_interp_tasks(m->interp));
+}
+
 TCI_FN void tci_interp_run_loop(const tci_interp *p, char *workspace, void *const *bufs,
                                 const int64_t *lits, int64_t *fault, int64_t begin, int64_t end)
 {
     const tci_kloop *of = &p->loop->of;
-    const tci_iloop e = {p->loop, workspace, bufs, begin};
-    void **slots = (void **)(void *)(workspace + p->loop->slots_at);
+    const tci_iloop e = {p->loop, workspace, bufs, lits, fault, begin};
     const char *go = of->stops >= 0 ? tci_iloop_cell(&e, of->carries[of->stops].cell) : NULL;
     int64_t t = begin;
+    for (int i = 0; i < of->n_enter && begin == 0; i++) {
+        tci_iloop_member(&e, &p->members[i], 0);
+    }
     tci_iloop_load(&e);
     for (; t < end && (!go || *go); t++) {
-        for (int i = 0; i < p->n_members; i++) {
-            const tci_interp_member *m = &p->members[i];
-            for (int o = m->operand; o < m[1].operand; o++) {
-                slots[o - m->operand] = tci_iloop_at(&e, &of->places[o], t);
-            }
-            tci_interp_run(m->interp, workspace + p->loop->members_at, slots, lits + m->literal,
-                           fault, 0, tci_interp_tasks(m->interp));
+        for (int i = of->n_enter; i < p->n_members; i++) {
+            tci_iloop_member(&e, &p->members[i], t);
         }
         tci_iloop_turn(&e, t);
     }

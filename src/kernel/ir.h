@@ -269,8 +269,9 @@ typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
 
 /* ---- fused loops ----
  * The kernel of a whole repetition (plan/fused_loop.c). A task is a round, and one thread (or block
- * of threads) does the tasks in order; in each round the members run one after the other. Cells are
- * memory of the function: temporaries of a round, and carries small enough for registers. */
+ * of threads) does the tasks in order; in each round the members run one after the other, but for
+ * the first n_enter, which set the carries before round 0. Cells are memory of the function:
+ * temporaries of a round, and carries small enough for registers. */
 typedef enum tci_kstep {
     TCI_STEP_WALK,  /* an operand is `by` bytes further on after each round, */
     TCI_STEP_TURN,  /* or so far in odd rounds alone, */
@@ -297,6 +298,7 @@ typedef struct tci_kcarry {
 } tci_kcarry;
 typedef struct tci_kloop {
     tci_dim rounds;
+    int32_t n_enter;
     int32_t stops;  /* the carry, a bool in a cell, that must hold for another round; -1: none */
     tci_kplace *places; int n_places; /* of the operands of all members, in order */
     tci_kcell *cells; int n_cells, cap_cells;

@@ -246,7 +246,8 @@ static void tci_kernel_print_loop(tci_str *out, const tci_kernel *k)
         tci_str_add(out, "\n");
     }
     for (int i = 0, at = 0; i < k->n_members; i++) {
-        tci_str_printf(out, "  round %d:", tci_kernel_first_same(k, i));
+        tci_str_printf(out, "  %s %d:", i < loop->n_enter ? "enter" : "round",
+                       tci_kernel_first_same(k, i));
         for (int o = 0; o < k->members[i]->n_operands; o++) {
             tci_kernel_print_place(out, &loop->places[at++]);
         }

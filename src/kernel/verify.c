@@ -461,7 +461,7 @@ static void tci_kernel_verify_loop(tci_scratch *s, const tci_kernel *k)
         tci_kernel_verify_carry(s, k, &loop->carries[i]);
     }
     TCI_ASSERT(s, at == loop->n_places && literals == k->n_literals && !k->n_stages);
-    TCI_ASSERT(s, loop->stops < loop->n_carries);
+    TCI_ASSERT(s, loop->stops < loop->n_carries && loop->n_enter <= k->n_members);
     TCI_ASSERT(s, loop->stops < 0 || loop->carries[loop->stops].cell >= 0);
 }
 

@@ -82,7 +82,8 @@ static void tci_floop_launch(const tci_kernel *k, const tci_loop *l, const tci_l
     double ns = 0, rounds = (double)(k->loop->stops < 0 ? tci_dim_hint(k->loop->rounds) : 1);
     for (int i = 0; i < l->n_members; i++) {
         const tci_launch *member = &launches[i];
-        ns += member->call_ns + (double)tci_dim_hint(member->n_tasks) * member->task_ns;
+        double one = member->call_ns + (double)tci_dim_hint(member->n_tasks) * member->task_ns;
+        ns += i < k->loop->n_enter ? 0 : one;
         launch->lanes = TCI_MAX(launch->lanes, member->lanes);
     }
     launch->n_tasks = l->n_tasks;
@@ -91,8 +92,9 @@ static void tci_floop_launch(const tci_kernel *k, const tci_loop *l, const tci_l
     launch->dims = l->dims;
     launch->n_dims = l->n_dims;
     launch->work_bytes = l->work_bytes;
-    snprintf(launch->note, sizeof(launch->note), "a loop around %d kernel%s", k->n_members,
-             k->n_members == 1 ? "" : "s");
+    snprintf(launch->note, sizeof(launch->note), "a loop around %d kernel%s",
+             k->n_members - k->loop->n_enter,
+             k->n_members - k->loop->n_enter == 1 ? "" : "s");
 }
 
 TCI_FN tci_loop *tci_floop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,

@@ -3,7 +3,7 @@
  *
  * In: a plan whose repetitions are spans of steps. Out: the same; each span that qualifies is one
  * step now, whose kernel (tci_kloop, kernel/ir.h) has the kernels of the span's steps as members,
- * and its rounds as tasks. Spans within one were fused before, in the plan of its body, so members
+ * and its rounds as tasks; those that set the carries come first. Spans within one were fused before, in the plan of its body, so members
  * can be loops in turn. A joint's members become members of the loop.
  *
  * The gain: a round costs no calls through pointers and no moves of operands; temporaries of a
@@ -75,19 +75,19 @@ static bool tci_floop_is_small(const tci_floop *f)
 {
     double ns = 0;
     int calls = 0;
-    for (int t = f->span->first; t < f->span->last; t++) {
+    for (int t = f->span->enter; t < f->span->last; t++) {
         tci_kernel *const *kernels;
         int n = tci_floop_kernels(f, t, &kernels);
         calls += n;
         for (int i = 0; i < n && calls <= TCI_FLOOP_CALLS; i++) {
             double one = tci_floop_ns(f, kernels[i]);
-            ns += one;
+            ns += t < f->span->first ? 0 : one;
             if (one < 0 || ns > TCI_FLOOP_ROUND_NS) {
                 return false;
             }
         }
     }
-    return calls > 0 && calls <= TCI_FLOOP_CALLS;
+    return f->span->first < f->span->last && calls <= TCI_FLOOP_CALLS;
 }
 
 /* Blocks: one launch is the whole loop, which ends by itself after so little time that nobody waits
@@ -116,14 +116,23 @@ static bool tci_floop_has_room(const tci_floop *f, int8_t dtype, tci_dim n, int6
            f->cell_bytes + 2 * tci_dim_known(n) * bytes <= all;
 }
 
+static bool tci_floop_is_carry(const tci_floop *f, int b)
+{
+    bool is = false;
+    for (int i = 0; i < f->span->n_carries; i++) {
+        is = is || f->span->carries[i].buffer == b;
+    }
+    return is;
+}
+
 /* Temporaries of a round. */
 static void tci_floop_find_cells(tci_floop *f)
 {
     for (int b = 0; b < f->p->n_buffers; b++) {
         const tci_buffer *x = &f->p->buffers[b];
         int64_t bytes = tci_dtype_get((tc_dtype)x->dtype)->bytes;
-        bool within = x->kind == TCI_BUF_TEMP && x->last >= 0 && x->first >= f->span->first &&
-                      x->last < f->span->last;
+        bool within = x->kind == TCI_BUF_TEMP && x->last >= 0 && x->first >= f->span->enter &&
+                      x->last < f->span->last && !tci_floop_is_carry(f, b);
         if (within && tci_floop_has_room(f, x->dtype, x->n, TCI_FLOOP_CELL / bytes)) {
             f->cell_of[b] = tci_floop_add_cell(f, x->dtype, tci_dim_known(x->n)) + 1;
         }
@@ -274,11 +283,12 @@ static void tci_floop_make(tci_floop *f)
     f->cell_of = TCI_NEW_ARRAY(f->s, int32_t, f->p->n_buffers + 1);
     tci_floop_add_carries(f);
     tci_floop_find_cells(f);
-    for (int t = f->span->first; t < f->span->last; t++) {
+    for (int t = f->span->enter; t < f->span->last; t++) {
         tci_kernel *const *kernels;
         int n = tci_floop_kernels(f, t, &kernels), operand = 0, literal = 0;
+        f->loop->n_enter += t < f->span->first ? n : 0;
         for (int i = 0; i < n; i++) {
-            dearest = !dearest || kernels[i]->flops > dearest->flops ? kernels[i] : dearest;
+            dearest = !dearest || kernels[i]->flops >= dearest->flops ? kernels[i] : dearest;
             tci_floop_add_member(f, kernels[i], t, operand, literal);
             operand += kernels[i]->n_operands;
             literal += kernels[i]->n_literals;
@@ -310,7 +320,7 @@ static bool tci_floop_holds(const tci_floop *f)
 
 static int32_t tci_floop_now(const tci_span *span, int32_t t)
 {
-    return t < span->first ? t : t < span->last ? span->first : t - (span->last - span->first - 1);
+    return t < span->enter ? t : t < span->last ? span->enter : t - (span->last - span->enter - 1);
 }
 
 static void tci_floop_drop_span(tci_floop *f)
@@ -351,10 +361,10 @@ static void tci_floop_apply(tci_floop *f)
     const tci_span gone = *f->span;
     TCI_PUSH(f->s, p->kernels, p->n_kernels, p->cap_kernels, f->kernel);
     f->step.group = gone.group;
-    p->steps[gone.first] = f->step;
-    memmove(p->steps + gone.first + 1, p->steps + gone.last,
+    p->steps[gone.enter] = f->step;
+    memmove(p->steps + gone.enter + 1, p->steps + gone.last,
             sizeof(*p->steps) * (size_t)(p->n_steps - gone.last));
-    p->n_steps -= gone.last - gone.first - 1;
+    p->n_steps -= gone.last - gone.enter - 1;
     for (int b = 0; b < p->n_buffers; b++) {
         tci_buffer *x = &p->buffers[b];
         x->first = tci_floop_now(&gone, x->first);

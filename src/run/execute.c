@@ -113,7 +113,7 @@ static void tci_call_launch_loop(tc_call *c, const tci_run_step *step)
 {
     tci_call_part part = {c, step};
     const char *go = step->go >= 0 ? c->slots[step->first_slot + step->go] : NULL;
-    for (int64_t t = 0; t < step->rounds && !c->broke && (!go || *go); t += step->slice) {
+    for (int64_t t = 0; t < step->rounds && !c->broke && (!t || !go || *go); t += step->slice) {
         c->broke = tci_walk_is_cancelled(c) ? TC_ERR_CANCELLED : TC_OK;
         if (!c->broke) {
             tci_call_do_part(&part, 0, t, TCI_MIN(t + step->slice, step->rounds));
