@@ -165,7 +165,6 @@
 #include "loop/back_to_back_gemm.c"
 #include "loop/form_rows.c"
 #include "loop/grouped_launch.c"
-#include "loop/fused_loop.c"
 #include "loop/count.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
@@ -214,7 +213,6 @@
 
 #include "emit/c_like.c"
 #include "emit/grouped_launch.c"
-#include "emit/fused_loop.c"
 #include "emit/c_soft.c"
 #include "emit/c_memory.c"
 #include "emit/c_prims.c"

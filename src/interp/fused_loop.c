@@ -1,8 +1,8 @@
 /* interp/fused_loop.c - runs a fused loop (kernel/ir.h): its members in order, round after round.
  *
  * In: a loop whose members are prepared. Out: the bits that the members give one by one; the
- * memory is what the generated function has (emit/fused_loop.c): cells, which are in the workspace
- * here, and rows. */
+ * memory is what the generated function has (emit/grouped_launch.c): rows, and cells, which are in
+ * the workspace here. */
 #include <string.h>
 
 #include "steps.h"
@@ -48,6 +48,7 @@ typedef struct tci_iloop {
     void *const *bufs;
     const int64_t *lits;
     int64_t *fault, begin;
+    tci_interp_run_fn run;
 } tci_iloop;
 
 static char *tci_iloop_at(const tci_iloop *e, const tci_kplace *p, int64_t round)
@@ -112,15 +113,16 @@ static void tci_iloop_member(const tci_iloop *e, const tci_interp_member *m, int
     for (int o = m->operand; o < m[1].operand; o++) {
         slots[o - m->operand] = tci_iloop_at(e, &e->x->of.places[o], round);
     }
-    tci_interp_run(m->interp, e->workspace + e->x->members_at, slots, e->lits + m->literal,
-                   e->fault, 0, tci_interp_tasks(m->interp));
+    e->run(m->interp, e->workspace + e->x->members_at, slots, e->lits + m->literal, e->fault, 0,
+           m->tasks);
 }
 
-TCI_FN void tci_interp_run_loop(const tci_interp *p, char *workspace, void *const *bufs,
-                                const int64_t *lits, int64_t *fault, int64_t begin, int64_t end)
+TCI_FN void tci_interp_run_loop(const tci_interp *p, tci_interp_run_fn run, char *workspace,
+                                void *const *bufs, const int64_t *lits, int64_t *fault,
+                                int64_t begin, int64_t end)
 {
     const tci_kloop *of = &p->loop->of;
-    const tci_iloop e = {p->loop, workspace, bufs, lits, fault, begin};
+    const tci_iloop e = {p->loop, workspace, bufs, lits, fault, begin, run};
     const char *go = of->stops >= 0 ? tci_iloop_cell(&e, of->carries[of->stops].cell) : NULL;
     int64_t t = begin;
     for (int i = 0; i < of->n_enter && begin == 0; i++) {

@@ -944,7 +944,8 @@ static void tci_interp_join(tci_interp *p, const tci_kernel *k)
         p->n_members = i + 1;
         next.operand += k->members[i]->n_operands;
         next.literal += k->members[i]->n_literals;
-        next.first_task += k->loop ? 0 : tci_interp_tasks(m->interp);
+        m->tasks = tci_interp_tasks(m->interp);
+        next.first_task += k->loop ? 0 : m->tasks;
         p->workspace_bytes = TCI_MAX(p->workspace_bytes, m->interp->workspace_bytes);
     }
     p->members[k->n_members] = next;
@@ -1035,7 +1036,7 @@ TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bu
                   .n = 1,
                   .outer_n = 1};
     if (p->loop) {
-        tci_interp_run_loop(p, workspace, bufs, lits, fault, task_begin, task_end);
+        tci_interp_run_loop(p, tci_interp_run, workspace, bufs, lits, fault, task_begin, task_end);
         return;
     }
     if (p->n_members) {

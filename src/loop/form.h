@@ -127,8 +127,8 @@ TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci
 /* loop/grouped_launch.c: the loops of a joint's members. */
 TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                     tci_launch *launch);
-/* loop/fused_loop.c: those of a fused loop's members. */
-TCI_FN tci_loop *tci_floop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+/* loop/grouped_launch.c: those of a fused loop's members. */
+TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                     tci_launch *launch);
 /* loop/form_rows.c: arrays for what two stages along one row compute and is dear. */
 TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);

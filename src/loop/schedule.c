@@ -294,7 +294,7 @@ TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
 {
     tci_sched list[TCI_SCHED_MOST], wanted;
     if (k->loop) {
-        return tci_floop_schedule(scratch, k, machine, launch);
+        return tci_lfloop_schedule(scratch, k, machine, launch);
     }
     if (k->n_members) {
         return tci_joint_schedule(scratch, k, machine, launch);

@@ -3,16 +3,18 @@
  *
  * In: a plan whose repetitions are spans of steps. Out: the same; each span that qualifies is one
  * step now, whose kernel (tci_kloop, kernel/ir.h) has the kernels of the span's steps as members,
- * and its rounds as tasks; those that set the carries come first. Spans within one were fused before, in the plan of its body, so members
- * can be loops in turn. A joint's members become members of the loop.
+ * and its rounds as tasks; the steps that set the carries come first. Spans within one were fused
+ * before, in the plan of its body, so members can be loops in turn. A joint's members become
+ * members of the loop.
  *
  * The gain: a round costs no calls through pointers and no moves of operands; temporaries of a
  * round and small carries are cells, which the C compiler keeps in registers. The loss: all of it
  * runs on one thread, or one block of threads. So a span qualifies if its round takes less than
  * TCI_FLOOP_ROUND_NS by the schedules of its kernels, which is too little for several threads.
  *
- * Invariants: no other span's step, move or turn changes but by its number; the loop has one operand
- * for each buffer, from the buffer's first byte; a buffer that became cells lives in no step. */
+ * Invariants: of other spans only the numbers of steps, moves and turns change; the loop has one
+ * operand for each buffer, from the buffer's first byte; a buffer that became a cell lives in no
+ * step. */
 #include "group.h"
 
 #include <string.h>
@@ -317,6 +319,25 @@ static bool tci_floop_holds(const tci_floop *f)
 }
 
 /* ---- the plan without the span ---- */
+
+TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p)
+{
+    int32_t *now = TCI_NEW_ARRAY(s, int32_t, p->n_kernels + 1);
+    int n = 0;
+    for (int t = 0; t < p->n_steps; t++) {
+        now[p->steps[t].kernel] = 1;
+    }
+    for (int i = 0; i < p->n_kernels; i++) {
+        if (now[i]) {
+            p->kernels[n] = p->kernels[i];
+            now[i] = n++;
+        }
+    }
+    p->n_kernels = n;
+    for (int t = 0; t < p->n_steps; t++) {
+        p->steps[t].kernel = now[p->steps[t].kernel];
+    }
+}
 
 static int32_t tci_floop_now(const tci_span *span, int32_t t)
 {

@@ -253,25 +253,6 @@ static tci_step tci_beside_step(tci_scratch *s, tci_plan *p, const tci_step *ste
     return joint;
 }
 
-TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p)
-{
-    int32_t *now = TCI_NEW_ARRAY(s, int32_t, p->n_kernels + 1);
-    int n = 0;
-    for (int t = 0; t < p->n_steps; t++) {
-        now[p->steps[t].kernel] = 1;
-    }
-    for (int i = 0; i < p->n_kernels; i++) {
-        if (now[i]) {
-            p->kernels[n] = p->kernels[i];
-            now[i] = n++;
-        }
-    }
-    p->n_kernels = n;
-    for (int t = 0; t < p->n_steps; t++) {
-        p->steps[t].kernel = now[p->steps[t].kernel];
-    }
-}
-
 /* The plan with the steps of each unit as one. */
 static tci_plan tci_beside_apply(const tci_beside *b)
 {

@@ -26,7 +26,8 @@
  * written over the old ones lie in copies of the call and are set when everything else went well.
  *
  * Cancellation: whoever wants to end a run sets a flag (tc_call_cancel, options.cancel), which the
- * walk reads when it begins and before each round of a repetition. A loop that a device ends by
+ * walk reads when it begins, before each round of a repetition, and before each slice of a fused
+ * loop (about 1 ms of rounds). A loop that a device ends by
  * itself is replayed in slices of rounds, between which the host reads it. */
 #include <setjmp.h>
 #include <string.h>
