@@ -400,9 +400,9 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k);
 /* ---- the executable form, shared by every backend ----
  * A built kernel is called for a range of tasks: task t in [0, n_tasks) covers outer points
  * [t * grain, (t + 1) * grain) of the flattened outer domain as the schedule says; every task is
- * independent, but for those of a fused loop, which are done in order. bufs[i] is operand i. lits[i]
- * is literal slot i as tci_value in the literal's dtype
- * class (float kinds: double bits; integers: int64). fault: where FAULT writes imm + 1; NULL when
+ * independent, but for those of a fused loop, which are done in order. bufs[i] is operand i.
+ * lits[i] is literal slot i as tci_value in the literal's dtype class (float kinds: double bits;
+ * integers: int64). fault: where FAULT writes imm + 1; NULL when
  * !faults. */
 typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *fault,
                               int64_t task_begin, int64_t task_end);
