@@ -45,8 +45,17 @@ static void tci_joint_call(tci_dialect *d, tci_str *out, const tci_loop *l, cons
         tci_str_printf(out, "if (TC_THREAD >= %d) { TC_SURPLUS; return; } ",
                        of->threads * of->rows);
     }
-    tci_str_printf(out, "%s(bufs + m[1], lits + m[2], fault, from - m[0], to - m[0]); break;\n",
-                   tci_joint_symbol(d, symbol, member));
+    const char *operands = "bufs + m[1]";
+    if (of->work_bytes != 0) { /* work memory follows a member's own operands */
+        operands = "own";
+        tci_str_printf(out, "{ void *const own[] = {");
+        for (int o = 0; o < of->n_operands; o++) {
+            tci_str_printf(out, "bufs[m[1] + %d], ", o);
+        }
+        tci_str_printf(out, "bufs[%d]}; ", l->n_operands);
+    }
+    tci_str_printf(out, "%s(%s, lits + m[2], fault, from - m[0], to - m[0]); %sbreak;\n",
+                   tci_joint_symbol(d, symbol, member), operands, of->work_bytes != 0 ? "} " : "");
 }
 
 TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,

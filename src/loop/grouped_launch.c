@@ -5,8 +5,8 @@
  * where each begins in the tasks, operands and literals of the whole. Members that are one kernel
  * have one loop, so code does not grow with their number.
  *
- * A member gets no work memory, and one without sums none that its block shares: all members have
- * theirs at once. Threads of a block beyond those of a member end before it begins.
+ * A member gets no work memory, but for a GEMM on a processor, whose tasks have that of the thread.
+ * One without sums gets none that its block shares: all members have theirs at once. Threads of a block beyond those of a member end before it begins.
  *
  * In: a fused loop (kernel/ir.h). Out: the loops of its members likewise, and the symbolic numbers
  * that any of them, or a place of an operand, needs. On a processor a task is a round. On blocks of
@@ -26,6 +26,7 @@ static void tci_joint_launch(const tci_loop *l, const tci_launch *launches, tci_
         launch->lanes = TCI_MAX(launch->lanes, member->lanes);
     }
     launch->n_tasks = l->n_tasks;
+    launch->work_bytes = l->work_bytes;
     launch->task_ns = ns / (double)TCI_MAX(tci_dim_known(l->n_tasks), 1);
 }
 
@@ -48,8 +49,8 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
     tci_launch *launches = TCI_NEW_ARRAY(s, tci_launch, k->n_members);
     int32_t operand = 0, literal = 0;
     memset(launch, 0, sizeof(*launch));
-    const bool no_exchange = machine.no_exchange;
-    machine.has_work = machine.has_flags = false;
+    const bool no_exchange = machine.no_exchange, has_work = machine.has_work;
+    machine.has_flags = false;
     l->members = TCI_NEW_ARRAY(s, tci_loop_member, k->n_members);
     l->n_members = k->n_members;
     l->n_tasks = 0;
@@ -58,6 +59,8 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
         int same = tci_kernel_first_same(k, i);
         launches[i] = launches[same];
         machine.no_exchange = no_exchange || !m->n_reds;
+        machine.has_work = has_work && machine.block_threads == 0 && m->n_reds > 0 &&
+                           m->reds[0].op == TCI_RED_DOT;
         tci_loop *of = same < i ? l->members[same].loop
                                 : tci_loop_schedule(s, m, machine, &launches[i]);
         l->members[i] = (tci_loop_member){m, of, same, operand, literal, tci_dim_known(l->n_tasks)};
@@ -66,7 +69,8 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
         l->faults |= of->faults;
         operand += m->n_operands;
         literal += m->n_literals;
-        TCI_ASSERT(s, !of->work_bytes && !of->matrix && !of->n_dims);
+        l->work_bytes = tci_dim_max(l->work_bytes, of->work_bytes);
+        TCI_ASSERT(s, !of->matrix && !of->n_dims);
     }
     l->lanes = l->threads;
     tci_joint_launch(l, launches, launch);

@@ -351,7 +351,8 @@ static void tci_lverify_members(tci_scratch *s, const tci_loop *l)
         const tci_loop_member *m = &l->members[i];
         TCI_ASSERT(s, m->first_task == task && m->operand == operand && m->first_same <= i);
         TCI_ASSERT(s, l->members[m->first_same].loop == m->loop && !m->loop->n_members);
-        TCI_ASSERT(s, m->loop->threads * m->loop->rows <= l->threads && !m->loop->work_bytes);
+        TCI_ASSERT(s, m->loop->threads * m->loop->rows <= l->threads);
+        TCI_ASSERT(s, tci_dim_le(m->loop->work_bytes, l->work_bytes));
         task += tci_dim_known(m->loop->n_tasks);
         operand += m->kernel->n_operands;
         if (m->first_same == i) {
