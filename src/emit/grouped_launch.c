@@ -6,8 +6,8 @@
  * begin, and which function it is. So another member is another row. The text is C, whatever the
  * dialect, but for what stands before a function (tci_dialect.head).
  *
- * In: a fused loop's loop IR (loop/grouped_launch.c). Out: a function of each distinct member, which
- * is compiled into the one that calls it, and the function with the loop. Its arrays are the cells
+ * In: a fused loop's loop IR (loop/grouped_launch.c). Out: a function of each distinct member,
+ * compiled into the one that calls it, and the function with the loop. Its arrays are the cells
  * (c0, c1, ...) and each member's words (l0, l1, ...: literals, then symbolic numbers); none of
  * their addresses leaves the function, so the compiler keeps in registers what it can.
  *

@@ -6,7 +6,8 @@
  * have one loop, so code does not grow with their number.
  *
  * A member gets no work memory, but for a GEMM on a processor, whose tasks have that of the thread.
- * One without sums gets none that its block shares: all members have theirs at once. Threads of a block beyond those of a member end before it begins.
+ * One without sums gets none that its block shares: all members have theirs at once. Threads of a
+ * block beyond those of a member end before it begins.
  *
  * In: a fused loop (kernel/ir.h). Out: the loops of its members likewise, and the symbolic numbers
  * that any of them, or a place of an operand, needs. On a processor a task is a round. On blocks of

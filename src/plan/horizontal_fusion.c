@@ -158,7 +158,8 @@ static int tci_beside_one(tci_beside *b, const int32_t *steps, int first, int n)
         if (!tci_beside_is_there(b, steps, first, end)) {
             shared += tci_beside_shared(b, k);
         }
-        if (words > TCI_BESIDE_WORDS || (works && operands > TCI_WORK_OPERANDS) || (end > first && shared > b->shared)) {
+        bool full = words > TCI_BESIDE_WORDS || (works && operands > TCI_WORK_OPERANDS);
+        if (full || (end > first && shared > b->shared)) {
             break;
         }
         work += tci_beside_work(k);
