@@ -61,7 +61,8 @@ TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, 
 TC_API void tc_call_free(tc_call *call); /* NULL is fine */
 /* Ends the run of this call that is under way, or if there is none the next one, before a step of
  * a loop (tc_scan, tc_while, tc_cond): it returns TC_ERR_CANCELLED, its outputs are not valid, and
- * parameters are as they were. Does not wait for that. A run that does no further step of a loop
+ * parameters are as they were. A loop of little work, which is one launch, is looked at about
+ * once a millisecond instead. Does not wait for that. A run that does no further step of a loop
  * goes on to its end, and takes the request with it. From any thread and from a signal handler,
  * until tc_call_free; NULL is fine. What tc_run, tc_run_async and values without a run do is ended
  * by options.cancel. */

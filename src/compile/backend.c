@@ -447,6 +447,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.warp_unit = o->matrix < 0 ? TC_WARP_NONE : m.warp_unit;
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;
+    m.loops = b->calls && !m.no_exchange && !o->check; /* a check looks at each kernel */
     m.remat = o->remat;
     m.memory_limit = o->memory_limit;
     m.is_fast = o->math == TC_MATH_FAST;

@@ -676,6 +676,11 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
+        c->kernels[i].is_loop = from->loop != NULL;
+        c->kernels[i].rounds = from->loop ? from->loop->rounds : 0;
+        c->kernels[i].go = from->loop && from->loop->stops >= 0
+                               ? from->loop->carries[from->loop->stops].from.base
+                               : -1;
         c->kernels[i].writes = tci_compile_get(b, c, from->n_operands, 1);
         for (int o = 0; o < from->n_operands; o++) {
             c->kernels[i].writes[o] = from->operands[o].is_output;
