@@ -332,8 +332,16 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     const tci_repeat_maker *m = &j->maker;
     tci_str stored = {.s = m->s};
     tci_plan_kernels(j, p, &stored);
-    for (int i = 0; i < p->n_kernels; i++) {
-        tci_class_report(p->kernels[i], m->machine, &p->orders);
+    for (int i = 0; i < p->n_steps && m->machine.reproducible; i++) {
+        const tci_step *step = &p->steps[i];
+        bool first = true; /* of this kernel */
+        for (int j = 0; j < i && first; j++) {
+            first = p->steps[j].kernel != step->kernel;
+        }
+        if (first) {
+            tci_class_report(p->fusion, &p->fusion->groups[step->group], p->kernels[step->kernel],
+                             m->machine, &p->orders);
+        }
     }
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_str_add(&p->why, tci_str_text(j->cut));
@@ -666,15 +674,18 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
     return p;
 }
 
-/* On a processor the association classes are decided here, before anything else. A body of a
+/* On a processor the association classes are decided here, before anything else; on machines of
+ * blocks where they are first asked for, of the graph that groups are made of. A body of a
  * repetition finds those of the plan around it. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)
 {
     tci_table found = tci_table_in(s, sizeof(tci_association)), *before = g->facts;
-    if (machine.block_threads == 0 && !machine.reproducible) {
+    if (!machine.reproducible) {
         g->facts = before ? before : &found;
+    }
+    if (!machine.reproducible && machine.block_threads == 0) {
         tci_association_find(s, g->facts, roots, n_roots);
     }
     tci_plan *p = tci_plan_make_known(s, g, inputs, n_inputs, literals, n_literals, roots,
