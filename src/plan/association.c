@@ -416,7 +416,8 @@ static tci_association tci_assoc_choose(const tci_assoc_fold *f)
     bool wide = tci_assoc_is_wide(f, row, across);
     bool many = wide || ((f->blocks || row <= across) && f->results >= TCI_ASSOC_POINTS);
     bool brief = row < TCI_ASSOC_SHORT_ROW && many && (f->blocks || in > 0 || out > 0);
-    bool pairs = !f->blocks && wide && row <= TCI_ASSOC_PAIRS_ROW && in > 0 && in < tci_assoc_elements(f->x);
+    bool pairs = !f->blocks && wide && row <= TCI_ASSOC_PAIRS_ROW && in > 0 &&
+                 in < tci_assoc_elements(f->x);
     return brief || (wide && out > in) || pairs ? (tci_association){.known = true} : lanes;
 }
 

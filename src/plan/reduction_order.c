@@ -1,4 +1,4 @@
-/* plan/reduction_order.c - reduction orders (association classes) of contractions, units and groups.
+/* plan/reduction_order.c - reduction orders (association classes) of contractions and groups.
  *
  * In: nodes, groups, kernels before they are scheduled, the kind of machine. Out: the class of each
  * reduction. The one idea: results follow from the class alone, so it never follows from what a
@@ -287,8 +287,8 @@ static bool tci_class_pays_turning(const tci_root *r)
 TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r)
 {
     const tci_node *n = r->node;
-    bool may = f->associations && !f->blocks && tci_class_pays_turning(r) && !tci_class_is_of_halves(n->in[0]) &&
-               !tci_class_is_of_halves(n->in[1]);
+    bool halves = tci_class_is_of_halves(n->in[0]) || tci_class_is_of_halves(n->in[1]);
+    bool may = f->associations && !f->blocks && !halves && tci_class_pays_turning(r);
     const tci_kernel *k = may ? tci_class_alone(f, r) : NULL;
     return k && tci_skew_is_across(k, k->n_outer - 1);
 }

@@ -161,8 +161,8 @@ typedef struct tci_rfactor_chunks {
     tci_association as; /* class of what walks the elements of chunks, on a processor */
 } tci_rfactor_chunks;
 
-/* True if what a reduction is made of has its class: on a processor. Chunks of blocks of threads are
- * rows of another length. */
+/* True if what a reduction is made of has its class: on a processor. Chunks that blocks of threads
+ * reduce are rows of another length. */
 static bool tci_rfactor_hands_on(const tci_algo *a)
 {
     return a->associations && a->machine.block_threads == 0;

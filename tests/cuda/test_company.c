@@ -1,5 +1,5 @@
-/* tests/cuda/test_company.c - a value has the same bits in any company on the emulated CUDA dialect:
- * alone in its program, next to other reductions of the same inputs, and with a kernel for each op.
+/* tests/cuda/test_company.c - a value has the same bits in any company on the emulated CUDA
+ * dialect: alone in its program, next to other reductions, and with a kernel for each op.
  * A table of kinds of reductions; fuzz/test_block_bits.c draws random programs, without code. */
 #define TC_CUDA
 #include "inside.h"

@@ -250,7 +250,8 @@ static tc_tensor convolved(program *p)
 {
     tc_dtype t = p->large && below(p, 3) == 0 ? TC_BF16 : TC_F32;
     static const int64_t channels[] = {1, 2, 4, 8, 12, 16};
-    int64_t c = channels[below(p, 6)], side = 2 + below(p, p->large ? 40 : 9), k = 1 + 2 * below(p, 2);
+    int64_t c = channels[below(p, 6)], side = 2 + below(p, p->large ? 40 : 9);
+    int64_t k = 1 + 2 * below(p, 2);
     bool depthwise = below(p, 3) == 0;
     int64_t o = depthwise ? c : channels[below(p, 6)], x[4] = {1 + below(p, 4), c, side, side};
     int64_t w[4] = {o, depthwise ? 1 : c, k, k}, stride = 1 + below(p, 2);
