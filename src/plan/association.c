@@ -84,16 +84,35 @@ static void tci_assoc_memory(const tci_node *n, tci_assoc_axis *axes)
     }
 }
 
-static void tci_assoc_pointwise(const tci_table *known, const tci_node *n, tci_assoc_axis *axes)
+/* True if an axis of n is read with stride 1. */
+static bool tci_assoc_has_unit(const tci_node *n, const tci_assoc_axis *axes)
 {
+    bool has = false;
+    for (int i = 0; i < n->rank; i++) {
+        has = has || axes[i].along > 0;
+    }
+    return has;
+}
+
+/* On machines of blocks an operand that is read with stride 1 along no axis, as what a pool or a
+ * convolution of steps gives back, does not part axes that others walk as one: if it is not stored,
+ * its index is computed for each element in any case. */
+static void tci_assoc_pointwise(const tci_table *known, const tci_node *n, bool blocks,
+                                tci_assoc_axis *axes)
+{
+    bool units = false;
+    for (int k = 0; k < n->n_in && blocks; k++) {
+        units = units || tci_assoc_has_unit(n->in[k], tci_assoc_of(known, n->in[k]));
+    }
     for (int i = 0; i < n->rank; i++) {
         axes[i] = (tci_assoc_axis){0, true};
     }
     for (int k = 0; k < n->n_in; k++) {
         const tci_assoc_axis *in = tci_assoc_of(known, n->in[k]);
+        bool counts = !units || tci_assoc_has_unit(n->in[k], in);
         for (int i = 0; i < n->rank && n->in[k]->rank == n->rank; i++) {
             axes[i].along = TCI_MAX(axes[i].along, in[i].along);
-            axes[i].joined = axes[i].joined && in[i].joined;
+            axes[i].joined = axes[i].joined && (in[i].joined || !counts);
         }
     }
 }
@@ -262,12 +281,13 @@ static void tci_assoc_reshape(const tci_node *n, bool blocks, const tci_assoc_ax
 }
 
 /* Of values that are computed at an index of their own: along axis `axis` each element may be
- * another one. */
-static void tci_assoc_along(const tci_node *n, int64_t axis, tci_assoc_axis *axes)
+ * another one. On machines of blocks what is concatenated counts as if it were stored. */
+static void tci_assoc_along(const tci_node *n, int64_t axis, bool blocks, tci_assoc_axis *axes)
 {
+    bool parts = !blocks || n->op != TCI_OP_CAT;
     tci_assoc_row_major(n, axes);
     for (int i = 0; i < n->rank; i++) {
-        axes[i].joined = i != axis && i != axis + 1;
+        axes[i].joined = !parts || (i != axis && i != axis + 1);
     }
 }
 
@@ -285,10 +305,10 @@ static tci_assoc_axis *tci_assoc_look(tci_scratch *s, const tci_table *known, co
     case TCI_OP_RESHAPE: tci_assoc_reshape(n, blocks, in, axes); break;
     case TCI_OP_BARRIER: return tci_assoc_of(known, n->in[0]);
     case TCI_OP_CAT:
-    case TCI_OP_GATHER: tci_assoc_along(n, n->attr[0], axes); break;
+    case TCI_OP_GATHER: tci_assoc_along(n, n->attr[0], blocks, axes); break;
     default:
         if (tci_op_is(n->op, TCI_IS_POINTWISE)) {
-            tci_assoc_pointwise(known, n, axes);
+            tci_assoc_pointwise(known, n, blocks, axes);
         } else if (tci_op_is(n->op, TCI_IS_MEMORY) && n->strides) {
             tci_assoc_memory(n, axes);
         } else {

@@ -1,6 +1,7 @@
 /* tests/cuda/test_company.c - a value has the same bits in any company on the emulated CUDA
  * dialect: alone in its program, next to other reductions, and with a kernel for each op.
- * A table of kinds of reductions; fuzz/test_block_bits.c draws random programs, without code. */
+ * The same on a device, if there is one. A table of kinds of reductions; fuzz/test_block_bits.c
+ * draws random programs, which are planned only. */
 #define TC_CUDA
 #include "inside.h"
 
@@ -163,9 +164,10 @@ static void *numbers_of(tc_tensor x, unsigned seed)
 }
 
 /* The value, heap; with others where `both`. */
-static void *run(const company *c, int fusion, bool both, int64_t *n, tc_dtype *t)
+static void *run(const company *c, const char *backend, int fusion, bool both, int64_t *n,
+                 tc_dtype *t)
 {
-    tc_options o = {.backend = "emulated", .fallback = TC_FALLBACK_REFUSE, .fusion = fusion,
+    tc_options o = {.backend = backend, .fallback = TC_FALLBACK_REFUSE, .fusion = fusion,
                     .verify = true, .no_disk_cache = true};
     tc_ctx *ctx;
     tc_program *f = NULL;
@@ -197,19 +199,15 @@ static void *run(const company *c, int fusion, bool both, int64_t *n, tc_dtype *
     return got[0];
 }
 
-TEST(bits_of_a_value_do_not_depend_on_what_shares_its_kernel)
+static void compare_all(const char *backend)
 {
-    tc_backend_target target;
-    if (emu_target(NULL, 0, &target) != TC_OK || !target.usable) {
-        SKIP("there is no C++ compiler");
-    }
-    tc_register_backend(emulation());
     for (int i = 0; i < COMPANIES; i++) {
         const company *c = &companies[i];
         int64_t n, same_n;
         tc_dtype t, same_t;
-        void *alone = run(c, 0, false, &n, &t), *with = run(c, 0, true, &same_n, &same_t);
-        void *apart = run(c, -1, false, &same_n, &same_t);
+        void *alone = run(c, backend, 0, false, &n, &t);
+        void *with = run(c, backend, 0, true, &same_n, &same_t);
+        void *apart = run(c, backend, -1, false, &same_n, &same_t);
         REQUIRE(alone && with && apart);
         int64_t at = same_until(t, alone, with, n);
         CHECK_MSG(at < 0, "%s: differs at %lld next to others", c->name, (long long)at);
@@ -219,6 +217,31 @@ TEST(bits_of_a_value_do_not_depend_on_what_shares_its_kernel)
         free(with);
         free(apart);
     }
+}
+
+TEST(bits_of_a_value_do_not_depend_on_what_shares_its_kernel)
+{
+    tc_backend_target target;
+    if (emu_target(NULL, 0, &target) != TC_OK || !target.usable) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_register_backend(emulation());
+    compare_all("emulated");
+}
+
+TEST(bits_of_a_value_on_a_device_do_not_depend_on_what_shares_its_kernel)
+{
+    tc_options o = {.backend = "cuda", .fallback = TC_FALLBACK_REFUSE};
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_status status = tc_compile(tc_neg(tc_input(ctx, "x", TC_F32, 3)), &f);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    if (status) {
+        SKIP("there is no device");
+    }
+    compare_all("cuda");
 }
 
 TEST_MAIN
