@@ -64,7 +64,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-table asan tsan openmp examples demo data bench bench-models oracle model tool lint golden size
+.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-table asan tsan openmp fuzz-expr examples demo data bench bench-models oracle model tool lint golden size
 .PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -178,6 +178,21 @@ COVERED = unit ops errors golden oom onnx cpu cuda
 COVERED_LEAST = 0
 coverage-table:
 	@tools/coverage.sh $(B) $(COVERED_LEAST)
+
+FUZZ_S = 60
+fuzz-expr: build/fuzz-expr ## libFuzzer (clang) on expressions for FUZZ_S seconds; finds stay in build/corpus-expr
+	@mkdir -p build/corpus-expr
+	@awk '{ f = "build/corpus-expr/kept" NR; printf "%s", $$0 >f; close(f) }' \
+	    tests/data/expressions/corpus.txt
+	build/fuzz-expr -max_total_time=$(FUZZ_S) -max_len=400 -rss_limit_mb=4096 -timeout=10 \
+	    -print_final_stats=1 build/corpus-expr
+
+# Only what parses and runs expressions counts as coverage; a sanitizer watches all.
+build/fuzz-expr: tests/fuzz/libfuzzer_expr.c tests/fuzz/expression.h $(SHIPPED)
+	@mkdir -p build
+	@printf 'src:*\nfun:tci_expr*\n' >build/fuzz-expr.list
+	clang -std=gnu11 -g -O0 -w -DTC_NO_CPU -fsanitize=fuzzer,address \
+	    -fsanitize-coverage-allowlist=build/fuzz-expr.list -I. $< -o $@ $(LIBS)
 
 golden: ## rewrites the expected texts of tests/golden from what comes out now
 	@TC_TEST_GOLDEN=update $(MAKE) --no-print-directory test PARTS=golden

@@ -101,6 +101,56 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
 #define tc_zero_effects(comm, params, shards, n, buckets, effects, n_effects)                      \
     tc_zero_effects_at((comm), (params), (shards), (n), (buckets), (effects), (n_effects), TC_HERE)
 
+/* ---- tensors in parts: tensor parallel, data parallel and sharded parameters from marks ----
+ *
+ *     tc_mesh mesh = {.comms = (tc_comm *[]){comm}, .n = 1};
+ *     tc_tensor up = tc_shard(w1, &mesh, TC_OVER(TC_WHOLE, 0));       // columns
+ *     tc_tensor down = tc_shard(w2, &mesh, TC_OVER(0, TC_WHOLE));     // rows
+ *     tc_tensor y = tc_matmul(tc_gelu(tc_matmul(x, up)), down);       // over whole tensors
+ *     tc_partition(&y, 1, &y);                                        // one all_reduce, in y
+ *
+ * A program is written over whole tensors, gradients and updates included, and runs as it is on one
+ * process. tc_partition makes each rank's program of it. */
+
+/* Communicators as the axes of a grid of ranks: of a grid of 2 x 4 ranks each has one of 2 and one
+ * of 4 (tc_comm_split). */
+typedef struct tc_mesh {
+    tc_comm *const *comms;
+    int n;
+} tc_mesh;
+enum { TC_WHOLE = -1 }; /* an axis that is not cut */
+#define TC_OVER(...) ((const int[]){__VA_ARGS__})
+
+/* x, marked: axis d is cut in equal parts over communicator axes[d] of the mesh, or not (TC_WHOLE);
+ * rank r has part r. axes has an entry for each axis of x. Of an input or a parameter the mark says
+ * what a rank has, of another tensor how it is kept. Its gradient has the same mark. Without
+ * tc_partition it is x. TC_ERR_SHAPE: a size is no multiple of the ranks; TC_ERR_ARGUMENT: no such
+ * communicator, or one for two axes. */
+TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, tc_site here);
+#define tc_shard(x, mesh, axes) tc_shard_at((x), (mesh), (axes), TC_HERE)
+
+/* out[i]: tensors[i] as this rank computes it. A marked input is one of its part's shape, to be
+ * given to tc_compile_fn; a marked parameter is a parameter with a copy of its part (the same in
+ * each call; the whole one is no longer needed), and an update assigns to that; a marked tensor is
+ * its part; any other is whole, on every rank. Marks propagate from operands to results; a
+ * parameter without a mark is cut as what is assigned to it. Collectives are put in where a value is
+ * needed with another cut than it has. All ranks partition the same tensors in the same order; out
+ * may be tensors. The communicators of the marks then compare collectives alone
+ * (options.may_differ). A collective of the user's, a custom op or a loop takes its operands whole.
+ * Errors: those of the handles; TC_ERR_COMM: a communicator was freed (tc_error(out[0]) tells). */
+TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here);
+#define tc_partition(tensors, n, out) tc_partition_at((tensors), (n), (out), TC_HERE)
+
+/* Sharded parameters that are whole only while they are used (FSDP): out[i] has the value of
+ * tensors[i], but an all_gather of a parameter whose uses are far apart, as in a layer's forward and
+ * backward pass, is made for each of them, so that the whole parameter is free in between, and it
+ * starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers one
+ * parameter ahead of its layer. Apply it to all outputs of a program at once, after tc_partition,
+ * or where gathers were written with tc_comm_all_gather. Errors: those of the handles. */
+TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
+                                tc_site here);
+#define tc_prefetch(tensors, n, ahead, out) tc_prefetch_at((tensors), (n), (ahead), (out), TC_HERE)
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
@@ -201,10 +251,10 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
 #pragma GCC push_options
 #if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
 #pragma GCC optimize("Os")
-#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-gcse,no-tree-vrp,no-tree-dominator-opts")
-#pragma GCC optimize("no-thread-jumps,no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-tree-pta,no-ivopts,no-expensive-optimizations")
 #pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
-#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf,no-ipa-pure-const")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf")
 #pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
 #pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
 #endif
@@ -1839,7 +1889,9 @@ TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *opt
  * queue wait for the operation. So kernels between the two run beside it, and no host thread waits
  * until the end of a run (finish). There the host looks whether the stream is done, whether NCCL or
  * a rank failed, and whether the time is over; then the communicator is aborted, so that the stream
- * ends.
+ * ends. ncclCommAbort first has all kernels of the communicator end, but returns only when no graph
+ * has any: programs still hold theirs, so a thread of its own calls it, and ends when the last
+ * program with the communicator is freed.
  *
  * Where a program is recorded, an operation is captured from the stream, and a node of the
  * program's graph; what waits for it is an empty node.
@@ -1905,6 +1957,9 @@ TCI_FN void tci_nccl_use(const tci_nccl_api *api);
 enum {
     TCI_NCCL_PAIRS = 32,
     TCI_NCCL_BYTE = 1,
+    TCI_NCCL_IN_PROGRESS = 7,
+    TCI_NCCL_LINGER_MS = 500,  /* NCCL's error may come before the base sees which rank died */
+    TCI_NCCL_DRAIN_MS = 10000, /* of an aborted communicator's stream */
     TCI_CU_NOT_READY = 600,
     TCI_CU_CAPTURE_RELAXED = 2
 };
@@ -1925,7 +1980,9 @@ typedef struct tci_nccl {
     int64_t timeout_ms;
     const tc_comm_job *pairs[TCI_NCCL_PAIRS]; /* started, not given to NCCL yet */
     int n_pairs;
-    bool aborted;
+    bool aborted, has_canceller;
+    bool is_stuck;               /* aborted, but its kernels do not end */
+    pthread_t canceller;         /* in ncclCommAbort */
     tci_nccl_child *children;
 } tci_nccl;
 
@@ -2198,6 +2255,26 @@ static tc_status tci_nccl_node(void *state, tc_comm_job *job, void *graph, void 
                                 "cuGraphAddEmptyNode");
 }
 
+static void tci_nccl_nap(void)
+{
+    struct timespec t = {0, 20000};
+    nanosleep(&t, NULL);
+}
+
+/* NCCL failed: the base's reason, which names a rank, if it comes soon; else NCCL's. */
+static tc_status tci_nccl_explain(tci_nccl *s, int code, char *why)
+{
+    const tc_comm_engine *base = s->base->engine;
+    const int64_t begin = tci_os_now_ns();
+    while (base->look && tci_os_now_ns() - begin < TCI_NCCL_LINGER_MS * (int64_t)1000000) {
+        if (base->look(s->base->state, why)) {
+            return TC_ERR_COMM;
+        }
+        tci_nccl_nap();
+    }
+    return tci_nccl_check(s, code, "NCCL failed", why);
+}
+
 /* One look at the device's own queue, which waits for all that was started. TC_OK with *done
  * false: it goes on. */
 static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
@@ -2209,13 +2286,11 @@ static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
         snprintf(why, TC_COMM_WHY, "the GPU failed: driver error %d", query);
         return TC_ERR_COMM;
     }
-    tc_status status = tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
-    bool failed = !status && code != 0 && code != 7; /* ncclInProgress */
-    status = failed ? tci_nccl_check(s, code, "NCCL failed", why) : status;
-    if (!status && !*done && base->look) {
-        status = base->look(s->base->state, why);
-    }
-    return status;
+    tc_status status = *done || !base->look ? TC_OK : base->look(s->base->state, why);
+    status = status ? status
+                    : tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
+    bool failed = !status && code != 0 && code != TCI_NCCL_IN_PROGRESS;
+    return failed ? tci_nccl_explain(s, code, why) : status;
 }
 
 static tc_status tci_nccl_finish(void *state, char *why)
@@ -2233,8 +2308,7 @@ static tc_status tci_nccl_finish(void *state, char *why)
             status = TC_ERR_COMM;
         }
         if (!done && looks > 2000) {
-            struct timespec t = {0, 20000};
-            nanosleep(&t, NULL);
+            tci_nccl_nap();
         }
     }
     tci_cuda_leave(&in, TC_OK);
@@ -2248,6 +2322,27 @@ static tc_status tci_nccl_exchange(void *state, const void *mine, void *all, int
     return s->base->engine->exchange(s->base->state, mine, all, bytes, limit_ms, what, why);
 }
 
+static void *tci_nccl_cancel(void *state)
+{
+    tci_nccl *s = state;
+    s->api->cancel(s->comm);
+    return NULL;
+}
+
+/* Until both streams are done, so that no later call blocks on them. */
+static void tci_nccl_drain(tci_nccl *s)
+{
+    const int64_t begin = tci_os_now_ns();
+    s->is_stuck = true;
+    while (s->is_stuck && tci_os_now_ns() - begin < TCI_NCCL_DRAIN_MS * (int64_t)1000000) {
+        s->is_stuck = s->api->stream_query(s->device->stream) == TCI_CU_NOT_READY ||
+                      s->api->stream_query(s->stream) == TCI_CU_NOT_READY;
+        if (s->is_stuck) {
+            tci_nccl_nap();
+        }
+    }
+}
+
 /* Kernels of NCCL that wait for a rank end, and so does the stream. */
 static void tci_nccl_abort(void *state, const char *why)
 {
@@ -2255,11 +2350,27 @@ static void tci_nccl_abort(void *state, const char *why)
     tci_comm_fail(s->base, why);
     tci_cuda_stay in = tci_cuda_enter(s->device);
     if (!in.status && s->is_ours && !s->aborted) {
-        s->api->cancel(s->comm);
+        s->has_canceller = pthread_create(&s->canceller, NULL, tci_nccl_cancel, s) == 0;
+        if (!s->has_canceller) {
+            s->api->cancel(s->comm);
+        }
+        tci_nccl_drain(s);
     }
     s->aborted = true;
     s->n_pairs = 0;
     tci_cuda_leave(&in, TC_OK);
+}
+
+static void tci_nccl_free_children(tci_nccl *s, bool frees)
+{
+    while (s->children) {
+        tci_nccl_child *next = s->children->next;
+        if (frees) {
+            s->api->graph_free(s->children->graph);
+        }
+        tci_heap_free(s->children);
+        s->children = next;
+    }
 }
 
 static void tci_nccl_free(void *state)
@@ -2267,18 +2378,19 @@ static void tci_nccl_free(void *state)
     tci_nccl *s = state;
     const tc_backend_queues *q = tci_cuda_queues();
     tci_cuda_stay in = tci_cuda_enter(s->device);
-    while (s->children) { /* graphs before the communicator that they are of */
-        tci_nccl_child *next = s->children->next;
-        if (!in.status) {
-            s->api->graph_free(s->children->graph);
-        }
-        tci_heap_free(s->children);
-        s->children = next;
-    }
+    tci_nccl_free_children(s, !in.status); /* graphs before the communicator that they are of */
     if (!in.status && s->comm && s->is_ours && !s->aborted) {
         s->api->destroy(s->comm);
     }
     tci_cuda_leave(&in, TC_OK);
+    if (s->has_canceller && s->is_stuck) { /* it and its stream are given up */
+        pthread_detach(s->canceller);
+        tci_comm_release(s->base);
+        return;
+    }
+    if (s->has_canceller) {
+        pthread_join(s->canceller, NULL);
+    }
     if (s->before) {
         q->event_free(s->device, s->before);
     }
@@ -2776,6 +2888,1482 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
     }
     tci_heap_free(values);
     return status;
+}
+/* ---- src/comm/partition.c ---- */
+/* comm/partition.c - tc_shard and tc_partition: tensor parallel, data parallel and sharded
+ * parameters from marks (partition.h).
+ *
+ * In: tensors over whole inputs and parameters, some of them marked. Out: the tensors of one rank,
+ * over its parts of those.
+ *
+ * The one idea: one walk from leaves to roots. Each op says how its result is cut
+ * (partition_rules.c); where a value is wanted with another cut than it has, collectives are put
+ * in: of a partial sum an all_reduce, or a reduce_scatter where it is wanted in parts; of parts an
+ * all_gather, or an all_to_all where it is wanted in others. A whole value is cut by a slice.
+ *
+ * A parameter without a mark is cut as what is assigned to it: the state of optimizers follows
+ * their gradients. Dry walks find that first. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- src/comm/partition.h ---- */
+/* comm/partition.h - a graph over whole tensors becomes the graph of one rank's parts (SPMD
+ * partitioning, as in GSPMD, arXiv 2105.04663).
+ *
+ * A split says, for each axis of a value, over which communicator it is cut in equal parts: rank r
+ * has part r. 0: not cut; c + 1: over communicator c of the walk. An axis is cut over one
+ * communicator, and a communicator cuts one axis of a value. A value may in addition be partial
+ * over communicators: the sum over their ranks is the value. */
+#ifndef TCI_COMM_PARTITION_H
+#define TCI_COMM_PARTITION_H
+
+
+enum { TCI_PART_COMMS = 16 };
+
+typedef struct tci_part_form { /* a value with another split */
+    struct tci_part_form *next;
+    const int8_t *split;
+    tci_node *node;
+} tci_part_form;
+
+typedef struct tci_part_value {
+    tci_node *node;            /* this rank's part; NULL: not met yet. In a dry walk the whole */
+    int8_t *split;
+    uint32_t partial;          /* bits of communicators */
+    bool in_body;              /* computed in the body of a repetition */
+    struct tci_part_value *as; /* the value of another node; NULL: its own */
+    tci_part_form *forms;      /* whole sums among them: never partial */
+} tci_part_value;
+
+typedef struct tci_part {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_ctx *ctx;
+    tc_comm *comms[TCI_PART_COMMS]; /* counted */
+    int n_comms;
+    bool dry;                  /* splits are found, no node is made */
+    tci_table values;          /* tci_part_value by node of the whole graph */
+    tci_table leaves;          /* of INPUT and DATA: int8_t *, the split that was marked or found */
+} tci_part;
+
+/* ---- partition.c ---- */
+/* n; escapes with the graph's error where it is NULL. */
+TCI_FN tci_node *tci_part_built(tci_part *v, tci_node *n);
+TCI_FN tci_part_value *tci_part_of(tci_part *v, const tci_node *n);
+/* The whole operand's part with that split, no longer partial: collectives and slices make it. */
+TCI_FN tci_node *tci_part_want(tci_part *v, tci_node *n, const int8_t *split);
+/* True if the size is a multiple of the communicator's ranks. */
+TCI_FN bool tci_part_fits(const tci_part *v, tci_dim size, int split);
+TCI_FN int8_t *tci_part_none(tci_part *v, int rank);
+/* True if an axis of the split is cut over that communicator. */
+TCI_FN bool tci_part_uses(const int8_t *split, int rank, int comm);
+/* The shape of n cut by a split. */
+TCI_FN tci_dim *tci_part_shape(tci_part *v, const tci_node *n, const int8_t *split);
+/* Meets n's operands, then n. */
+TCI_FN void tci_part_reach(tci_part *v, tci_node *n);
+/* A reduction over the ranks of a communicator. */
+TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how how,
+                                 tc_site site);
+
+/* ---- partition_rules.c ---- */
+/* Fills in the value of n, whose operands were met. */
+TCI_FN void tci_part_visit(tci_part *v, tci_node *n);
+
+#endif
+
+/* ---- src/comm/partition.c, continued ---- */
+enum { TCI_PART_WALKS = 8 };
+
+/* This rank's part of a parameter, made once for all calls. */
+typedef struct tci_part_param {
+    struct tci_part_param *next;
+    tc_tensor whole, own;
+    int rank;
+    int64_t comms[];     /* numbers, per axis */
+} tci_part_param;
+
+static tci_mutex tci_part_lock = TCI_MUTEX_INIT;
+static tci_part_param *tci_part_params;
+
+/* ---- splits ---- */
+
+TCI_FN tci_node *tci_part_built(tci_part *v, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(v->s, v->g->error ? v->g->error : TC_ERR_INTERNAL, "%s", v->g->message);
+    }
+    return n;
+}
+
+TCI_FN tci_part_value *tci_part_of(tci_part *v, const tci_node *n)
+{
+    tci_part_value *value = tci_table_at(&v->values, n);
+    return value->as ? value->as : value;
+}
+
+TCI_FN int8_t *tci_part_none(tci_part *v, int rank)
+{
+    return TCI_NEW_ARRAY(v->s, int8_t, rank + 1);
+}
+
+TCI_FN bool tci_part_uses(const int8_t *split, int rank, int comm)
+{
+    for (int d = 0; d < rank; d++) {
+        if (split[d] == comm + 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+TCI_FN bool tci_part_fits(const tci_part *v, tci_dim size, int split)
+{
+    return tci_dim_divides(v->comms[split - 1]->size, size);
+}
+
+TCI_FN tci_dim *tci_part_shape(tci_part *v, const tci_node *n, const int8_t *split)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, n->rank + 1);
+    for (int d = 0; d < n->rank; d++) {
+        shape[d] = split[d] ? tci_dim_div(n->shape[d], v->comms[split[d] - 1]->size) : n->shape[d];
+    }
+    return shape;
+}
+
+/* ---- collectives ---- */
+
+/* What a public call gave. */
+static tci_node *tci_part_taken(tci_part *v, tc_tensor made)
+{
+    char text[512];
+    tci_node *n = tci_handle_node(made);
+    if (!n) {
+        tc_status status = tci_handle_error(made, text, sizeof(text));
+        tci_scratch_fail(v->s, status ? status : TC_ERR_INTERNAL, "%s", text);
+    }
+    return n;
+}
+
+TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how how, tc_site site)
+{
+    tc_tensor x = tci_handle_make(v->ctx, n, site);
+    return tci_part_taken(v, tc_comm_all_reduce_at(v->comms[comm], x, how, site));
+}
+
+/* A partial sum becomes a sum, in parts where they are wanted. */
+static tci_node *tci_part_summed(tci_part *v, tci_node *n, uint32_t partial, int8_t *split,
+                                 const int8_t *want, tc_site site)
+{
+    for (int c = 0; c < v->n_comms; c++) {
+        int at = -1;
+        for (int d = 0; d < n->rank && partial >> c & 1; d++) {
+            at = want[d] == c + 1 && !split[d] ? d : at;
+        }
+        if (at >= 0) {
+            tc_tensor x = tci_handle_make(v->ctx, n, site);
+            n = tci_part_taken(v, tc_comm_reduce_scatter_at(v->comms[c], x, at, TC_COMM_SUM, site));
+            split[at] = (int8_t)(c + 1);
+        } else if (partial >> c & 1) {
+            n = tci_part_reduce(v, n, c, TC_COMM_SUM, site);
+        }
+    }
+    return n;
+}
+
+/* Cuts that are not wanted are undone, or moved to the axis where they are. */
+static tci_node *tci_part_joined(tci_part *v, tci_node *n, int8_t *split, const int8_t *want,
+                                 tc_site site)
+{
+    for (int d = 0; d < n->rank; d++) {
+        int c = split[d] - 1, to = -1;
+        if (c < 0 || split[d] == want[d]) {
+            continue;
+        }
+        for (int k = 0; k < n->rank; k++) {
+            to = want[k] == c + 1 && !split[k] ? k : to;
+        }
+        tc_tensor x = tci_handle_make(v->ctx, n, site);
+        x = to >= 0 ? tc_comm_all_to_all_at(v->comms[c], x, to, d, site)
+                    : tc_comm_all_gather_at(v->comms[c], x, d, site);
+        n = tci_part_taken(v, x);
+        split[d] = 0;
+        if (to >= 0) {
+            split[to] = (int8_t)(c + 1);
+        }
+    }
+    return n;
+}
+
+static tci_node *tci_part_cut(tci_part *v, tci_node *n, const int8_t *split, const int8_t *want)
+{
+    for (int d = 0; d < n->rank; d++) {
+        if (want[d] && !split[d]) {
+            const tc_comm *c = v->comms[want[d] - 1];
+            tci_dim part = tci_dim_div(n->shape[d], c->size);
+            n = tci_part_built(v, tci_build_slice(v->g, n, d, tci_dim_mul(part, c->rank),
+                                                  tci_dim_mul(part, c->rank + 1), 1));
+        }
+    }
+    return n;
+}
+
+/* True if slices alone make `want` of `split`. */
+static bool tci_part_is_coarser(const int8_t *split, const int8_t *want, int rank)
+{
+    bool coarser = true;
+    for (int d = 0; d < rank; d++) {
+        coarser = coarser && (!split[d] || split[d] == want[d]);
+    }
+    return coarser;
+}
+
+TCI_FN tci_node *tci_part_want(tci_part *v, tci_node *n, const int8_t *want)
+{
+    tci_part_value *value = tci_part_of(v, n);
+    if (v->dry) {
+        return n;
+    }
+    tci_node *made = value->node;
+    int8_t *split = tci_part_none(v, n->rank);
+    uint32_t partial = value->partial;
+    memcpy(split, value->split, (size_t)n->rank);
+    for (const tci_part_form *f = value->forms; f; f = f->next) {
+        if (!memcmp(f->split, want, (size_t)n->rank)) {
+            return f->node;
+        }
+        if (tci_part_is_coarser(f->split, want, n->rank)) {
+            made = f->node;
+            partial = 0;
+            memcpy(split, f->split, (size_t)n->rank);
+        }
+    }
+    bool moves = partial || !tci_part_is_coarser(split, want, n->rank);
+    made = tci_part_summed(v, made, partial, split, want, n->site);
+    made = tci_part_joined(v, made, split, want, n->site);
+    made = tci_part_cut(v, made, split, want);
+    if (moves) {
+        tci_part_form *form = TCI_NEW_ARRAY(v->s, tci_part_form, 1);
+        int8_t *kept = tci_part_none(v, n->rank);
+        memcpy(kept, want, (size_t)n->rank);
+        *form = (tci_part_form){value->forms, kept, made};
+        value->forms = form;
+    }
+    return made;
+}
+
+/* ---- the walk ---- */
+
+TCI_FN void tci_part_reach(tci_part *v, tci_node *n)
+{
+    tci_node_list list = tci_graph_sort(v->s, &n, 1);
+    for (int i = 0; i < list.n; i++) {
+        if (!tci_part_of(v, list.items[i])->split) {
+            tci_stamp before = tci_graph_stamp_as(v->g, list.items[i]);
+            tci_part_visit(v, list.items[i]);
+            tci_graph_restamp(v->g, before);
+        }
+    }
+}
+
+static void tci_part_add_comm(tci_part *v, int64_t number)
+{
+    for (int c = 0; c < v->n_comms; c++) {
+        if (v->comms[c]->number == number) {
+            return;
+        }
+    }
+    tc_comm *comm = v->n_comms < TCI_PART_COMMS ? tci_comm_retain(number) : NULL;
+    if (!comm) {
+        tci_scratch_fail(v->s, v->n_comms < TCI_PART_COMMS ? TC_ERR_COMM : TC_ERR_LIMIT,
+                         "communicator %d of a mark was freed, or the marks have more than %d",
+                         (int)number, TCI_PART_COMMS);
+    }
+    v->comms[v->n_comms++] = comm;
+}
+
+static int8_t **tci_part_leaf_split(tci_part *v, const tci_node *leaf)
+{
+    return tci_table_at(&v->leaves, leaf);
+}
+
+/* The communicators of all marks, and the splits of leaves that have one. */
+static void tci_part_find_marks(tci_part *v, const tci_node_list *list)
+{
+    for (int i = 0; i < list->n; i++) {
+        const tci_node *n = list->items[i];
+        for (int d = 0; n->op == TCI_OP_SHARD && d < n->n_attr; d++) {
+            if (n->attr[d]) {
+                tci_part_add_comm(v, n->attr[d]);
+            }
+        }
+    }
+    for (int i = 0; i < list->n; i++) {
+        const tci_node *n = list->items[i];
+        bool leaf = n->op == TCI_OP_SHARD && (n->in[0]->op == TCI_OP_INPUT ||
+                                              n->in[0]->op == TCI_OP_DATA);
+        if (!leaf || *tci_part_leaf_split(v, n->in[0])) {
+            continue;
+        }
+        int8_t *split = tci_part_none(v, n->rank);
+        for (int d = 0; d < n->rank; d++) {
+            for (int c = 0; c < v->n_comms; c++) {
+                split[d] = n->attr[d] == v->comms[c]->number ? (int8_t)(c + 1) : split[d];
+            }
+        }
+        *tci_part_leaf_split(v, n->in[0]) = split;
+    }
+}
+
+static bool tci_part_is_cut(const int8_t *split, int rank)
+{
+    for (int d = 0; d < rank; d++) {
+        if (split[d]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void tci_part_begin_walk(tci_part *v, bool dry)
+{
+    v->values = tci_table_in(v->s, sizeof(tci_part_value));
+    v->dry = dry;
+}
+
+/* One dry walk. True: a parameter without a mark got the split of what is assigned to it. */
+static bool tci_part_infer(tci_part *v, const tci_node_list *list)
+{
+    bool found = false;
+    tci_part_begin_walk(v, true);
+    for (int i = 0; i < list->n; i++) {
+        tci_node *n = list->items[i];
+        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA)
+                            ? *tci_part_leaf_split(v, n)
+                            : NULL;
+        if (split) {
+            *tci_part_of(v, n) = (tci_part_value){.node = n, .split = split};
+        } else if (!tci_part_of(v, n)->split) {
+            tci_part_visit(v, n);
+        }
+        if (n->op == TCI_OP_ASSIGN && !*tci_part_leaf_split(v, n->in[0]) &&
+            n->in[1]->rank == n->rank && tci_part_is_cut(tci_part_of(v, n->in[1])->split, n->rank)) {
+            *tci_part_leaf_split(v, n->in[0]) = tci_part_of(v, n->in[1])->split;
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* ---- leaves ---- */
+
+static tci_node *tci_part_input(tci_part *v, const tci_node *n, const int8_t *split)
+{
+    int64_t *words = TCI_NEW_ARRAY(v->s, int64_t, n->rank + 1);
+    const tci_dim *shape = tci_part_shape(v, n, split);
+    words[0] = n->dtype;
+    for (int d = 0; d < n->rank; d++) {
+        words[d + 1] = tci_dim_words(shape)[d];
+    }
+    return tci_part_taken(v, tc_input_at(v->ctx->handle, n->name, n->rank + 1, words, n->site));
+}
+
+/* Of the parts that were made, those whose parameters are gone are forgotten. */
+static tc_tensor tci_part_known(tci_part *v, const tci_node *n, const int8_t *split)
+{
+    tc_tensor found = TC_NONE;
+    pthread_mutex_lock(&tci_part_lock);
+    for (tci_part_param **at = &tci_part_params; *at;) {
+        tci_part_param *p = *at;
+        const tci_node *whole = tci_handle_node(p->whole);
+        if (!whole || !tci_handle_node(p->own)) {
+            *at = p->next;
+            tci_heap_free(p);
+            continue;
+        }
+        bool same = whole->storage == n->storage && p->rank == n->rank;
+        for (int d = 0; d < n->rank && same; d++) {
+            same = p->comms[d] == (split[d] ? v->comms[split[d] - 1]->number : 0);
+        }
+        found = same ? p->own : found;
+        at = &p->next;
+    }
+    pthread_mutex_unlock(&tci_part_lock);
+    return found;
+}
+
+static tc_status tci_part_remember(tci_part *v, tci_node *n, const int8_t *split, tc_tensor own)
+{
+    tci_part_param *p = tci_heap_get(sizeof(*p) + sizeof(int64_t) * (size_t)n->rank);
+    if (!p) {
+        return TC_ERR_MEMORY;
+    }
+    p->whole = tci_handle_make(v->ctx, n, n->site);
+    p->own = own;
+    p->rank = n->rank;
+    for (int d = 0; d < n->rank; d++) {
+        p->comms[d] = split[d] ? v->comms[split[d] - 1]->number : 0;
+    }
+    pthread_mutex_lock(&tci_part_lock);
+    p->next = tci_part_params;
+    tci_part_params = p;
+    pthread_mutex_unlock(&tci_part_lock);
+    return TC_OK;
+}
+
+/* A parameter's part is a parameter; of other memory it is a view. */
+static tci_node *tci_part_data(tci_part *v, tci_node *n, const int8_t *split)
+{
+    tci_node *own = tci_part_cut(v, n, tci_part_none(v, n->rank), split);
+    if (!n->storage->param) {
+        return own;
+    }
+    tc_tensor known = tci_part_known(v, n, split);
+    if (!tci_is_none(known)) {
+        return tci_handle_node(known);
+    }
+    tc_tensor made = tc_param_from_at(tci_handle_make(v->ctx, own, n->site), n->site);
+    const char *name = tci_param_name_of(n->storage);
+    tci_node *part = tci_part_taken(v, made);
+    if ((name && !tci_param_name(part->storage, name)) || tci_part_remember(v, n, split, made)) {
+        tci_scratch_fail(v->s, TC_ERR_MEMORY, "out of memory for the part of a parameter");
+    }
+    return part;
+}
+
+/* All ranks make the parts of all marked leaves in the same order. */
+static void tci_part_make_leaves(tci_part *v, const tci_node_list *list)
+{
+    for (int i = 0; i < list->n; i++) {
+        tci_node *n = list->items[i];
+        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA)
+                            ? *tci_part_leaf_split(v, n)
+                            : NULL;
+        if (split && tci_part_is_cut(split, n->rank)) {
+            tci_part_value *value = tci_part_of(v, n);
+            value->node = n->op == TCI_OP_INPUT ? tci_part_input(v, n, split)
+                                                : tci_part_data(v, n, split);
+            value->split = split;
+        }
+    }
+}
+
+/* ---- calls ---- */
+
+static void tci_part_walk(tci_part *v, tci_node *const *roots, int n)
+{
+    tci_node_list list = tci_graph_sort(v->s, roots, n);
+    v->leaves = tci_table_in(v->s, sizeof(int8_t *));
+    tci_part_find_marks(v, &list);
+    for (int i = 0; i < TCI_PART_WALKS && tci_part_infer(v, &list); i++) {
+    }
+    tci_part_begin_walk(v, false);
+    tci_part_make_leaves(v, &list);
+    for (int i = 0; i < list.n; i++) {
+        tci_part_reach(v, list.items[i]);
+    }
+}
+
+/* Of a mark, a leaf or an effect its part; of any other the whole. */
+static tci_node *tci_part_root(tci_part *v, tci_node *n)
+{
+    bool own = n->op == TCI_OP_SHARD || n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA ||
+               n->op == TCI_OP_ASSIGN;
+    return own ? tci_part_of(v, n)->node : tci_part_want(v, n, tci_part_none(v, n->rank));
+}
+
+static void tci_part_all(tci_part *v, tci_frame *f, const tc_tensor *tensors, int n, tc_tensor *out)
+{
+    if (setjmp(v->s->escape)) {
+        tci_frame_fail(f, v->s->why, "%s", v->s->message);
+        v->g->error = TC_OK;
+        return;
+    }
+    tci_node **roots = TCI_NEW_ARRAY(v->s, tci_node *, n + 1);
+    for (int i = 0; i < n; i++) {
+        roots[i] = tci_handle_node(tensors[i]);
+    }
+    tci_part_walk(v, roots, n);
+    for (int i = 0; i < n; i++) {
+        out[i] = tci_handle_make(v->ctx, tci_part_root(v, roots[i]), f->here);
+        tci_part_taken(v, out[i]);
+    }
+    for (int c = 0; c < v->n_comms; c++) { /* offsets of parts are numbers of the graph */
+        v->comms[c]->options.may_differ = true;
+    }
+}
+
+TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here)
+{
+    if (!tensors || !out || n < 1) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_frame f = tci_frame_begin("tc_partition", here);
+    tci_scratch s;
+    tci_scratch_init(&s);
+    for (int i = 0; i < n; i++) {
+        tci_frame_use(&f, tensors[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        tci_frame_node(&f, tensors[i], "a tensor");
+    }
+    if (!f.failed) {
+        tci_part v = {.s = &s, .g = &f.ctx->graph, .ctx = f.ctx};
+        tci_part_all(&v, &f, tensors, n, out);
+        for (int c = 0; c < v.n_comms; c++) {
+            tci_comm_release(v.comms[c]);
+        }
+    }
+    tci_scratch_free(&s);
+    if (f.failed) {
+        out[0] = tci_frame_end(&f, NULL);
+        char text[8];
+        return tci_handle_error(out[0], text, sizeof(text));
+    }
+    tci_frame_leave(&f);
+    return TC_OK;
+}
+
+/* The communicator's number of an axis, 0 for TC_WHOLE; -1: the frame is failed. */
+static int64_t tci_part_mark_of(tci_frame *f, const tci_node *n, const tc_mesh *mesh, int d,
+                                int axis)
+{
+    const tc_comm *c = axis >= 0 && axis < mesh->n ? tci_comm_of(mesh->comms[axis]) : NULL;
+    if (axis == TC_WHOLE) {
+        return 0;
+    }
+    if (!c) {
+        tci_frame_fail(f, axis < 0 || axis >= mesh->n ? TC_ERR_ARGUMENT : TC_ERR_HANDLE,
+                       "axis %d is cut over axis %d of a mesh of %d communicators, expected "
+                       "TC_WHOLE, or one that was not freed", d, axis, mesh->n);
+    } else if (!tci_dim_divides(c->size, n->shape[d])) {
+        tci_frame_fail(f, TC_ERR_SHAPE, "axis %d of %s is cut in %d parts, expected a size that is "
+                       "a multiple of %d", d, TCI_SHAPE_TEXT(n), c->size, c->size);
+    }
+    return f->failed ? -1 : c->number;
+}
+
+TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_shard", here);
+    tci_words w;
+    tci_frame_use(&f, x);
+    tci_node *n = tci_frame_node(&f, x, "the tensor");
+    if (n && (!mesh || !mesh->comms || !axes)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the mesh, its communicators or the axes are NULL");
+    }
+    int64_t *words = f.failed ? NULL : tci_words_get(&f.ctx->graph, &w, n->rank + 1);
+    for (int d = 0; words && d < n->rank && !f.failed; d++) {
+        words[d] = tci_part_mark_of(&f, n, mesh, d, axes[d]);
+        for (int k = 0; k < d && !f.failed && words[d]; k++) {
+            if (words[k] == words[d]) {
+                tci_frame_fail(&f, TC_ERR_ARGUMENT, "axes %d and %d are cut over one communicator, "
+                               "expected one for each", k, d);
+            }
+        }
+    }
+    tci_node *made = NULL;
+    if (words) {
+        made = f.failed ? NULL
+                        : tci_build_node(&f.ctx->graph, TCI_OP_SHARD, (tc_dtype)n->dtype, n->rank,
+                                         n->shape, 1, &n, n->rank, words);
+        tci_words_put(&f.ctx->graph, &w, NULL);
+    }
+    return tci_frame_end(&f, made);
+}
+/* ---- src/comm/partition_rules.c ---- */
+/* comm/partition_rules.c - how each op is computed on parts: the split of its result follows from
+ * those of its operands.
+ *
+ * In: a node of the whole graph, and the splits of its operands. Out: the split of its result, the
+ * splits that it wants its operands in, and the op once more on parts.
+ *
+ * The one idea: an op keeps a cut of an axis that it treats element by element; a cut of an axis
+ * that it sums gives a partial sum; any other cut is undone first. A contraction of weights cut by
+ * columns needs no message, one of weights cut by rows gives a partial sum: the pairs of Megatron-LM
+ * (arXiv 1909.08053) need no rule of their own. */
+#include <string.h>
+
+
+/* What a rule finds. */
+typedef struct tci_part_plan {
+    int8_t *out;
+    int8_t **in;       /* of each operand */
+    uint32_t partial;  /* the result's */
+    uint32_t extremes; /* communicators over which the result's maximum or minimum is left */
+} tci_part_plan;
+
+static tci_part_plan tci_part_plan_of(tci_part *v, const tci_node *n)
+{
+    tci_part_plan p = {.out = tci_part_none(v, n->rank),
+                       .in = TCI_NEW_ARRAY(v->s, int8_t *, n->n_in + 1)};
+    for (int i = 0; i < n->n_in; i++) {
+        p.in[i] = tci_part_none(v, n->in[i]->rank);
+    }
+    return p;
+}
+
+/* Axis `to` of a split takes a cut, if it has none and no other axis has that. */
+static void tci_part_take(int8_t *split, int rank, int to, int8_t cut)
+{
+    if (cut && !split[to] && !tci_part_uses(split, rank, cut - 1)) {
+        split[to] = cut;
+    }
+}
+
+/* ---- the op on parts ---- */
+
+static bool tci_part_is_same(const tci_node *n, tci_node *const *in, const int8_t *out)
+{
+    bool same = true;
+    for (int i = 0; i < n->rank; i++) {
+        same = same && !out[i];
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        same = same && in[i] == n->in[i];
+    }
+    return same;
+}
+
+static void tci_part_give(tci_part *v, const tci_node *n, const tci_part_plan *p, tci_node *made)
+{
+    tci_part_value *value = tci_part_of(v, n);
+    value->node = made;
+    value->split = p->out;
+    value->partial = p->partial;
+}
+
+static void tci_part_make(tci_part *v, tci_node *n, tci_part_plan *p)
+{
+    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in + 1), *made = n;
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = tci_part_want(v, n->in[i], p->in[i]);
+    }
+    if (!v->dry && !tci_part_is_same(n, in, p->out)) {
+        made = tci_part_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank,
+                                                tci_part_shape(v, n, p->out), n->n_in, in,
+                                                n->n_attr, n->attr));
+    }
+    for (int c = 0; c < v->n_comms && !v->dry; c++) {
+        if (p->extremes >> c & 1) {
+            bool most = n->op == TCI_OP_MAX || n->op == TCI_OP_ANY;
+            made = tci_part_reduce(v, made, c, most ? TC_COMM_MAX : TC_COMM_MIN, n->site);
+        }
+    }
+    tci_part_give(v, n, p, made);
+}
+
+/* The value of n is that of e, which is made of ops of their own. */
+static void tci_part_as(tci_part *v, const tci_node *n, tci_node *e)
+{
+    tci_part_reach(v, tci_part_built(v, e));
+    tci_part_of(v, n)->as = tci_part_of(v, e);
+}
+
+/* ---- element by element ---- */
+
+/* A sum or difference of sums that are both partial over the same ranks stays partial: one message
+ * for both. */
+static bool tci_part_adds_partial(tci_part *v, tci_node *n)
+{
+    if (n->op != TCI_OP_ADD && n->op != TCI_OP_SUB) {
+        return false;
+    }
+    const tci_part_value *a = tci_part_of(v, n->in[0]), *b = tci_part_of(v, n->in[1]);
+    tci_part_plan p = tci_part_plan_of(v, n);
+    bool adds = a->partial && a->partial == b->partial && !a->forms && !b->forms &&
+                !memcmp(a->split, b->split, (size_t)n->rank);
+    if (adds) {
+        tci_node *in[2] = {a->node, b->node};
+        memcpy(p.out, a->split, (size_t)n->rank);
+        p.partial = a->partial;
+        tci_part_give(v, n, &p,
+                      v->dry ? n : tci_part_built(v, tci_build_ew(v->g, n->op, in)));
+    }
+    return adds;
+}
+
+static void tci_part_pointwise(tci_part *v, tci_node *n, int but)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    if (tci_part_adds_partial(v, n)) {
+        return;
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        const int8_t *split = tci_part_of(v, n->in[i])->split;
+        for (int d = 0; d < n->rank; d++) {
+            if (d != but) {
+                tci_part_take(p.out, n->rank, d, split[d]);
+            }
+        }
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        p.in[i] = p.out;
+    }
+    tci_part_make(v, n, &p);
+}
+
+/* Axis d of the result is axis from(d) of operand 0, cut as that; -1: no axis. A value that is
+ * partial stays so if nothing of it must be joined. */
+static void tci_part_moved(tci_part *v, tci_node *n, const int *from)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    const tci_part_value *x = tci_part_of(v, n->in[0]);
+    bool whole = true;
+    for (int d = 0; d < n->rank; d++) {
+        if (from[d] >= 0) {
+            p.out[d] = p.in[0][from[d]] = x->split[from[d]];
+        }
+    }
+    for (int d = 0; d < n->in[0]->rank; d++) {
+        whole = whole && p.in[0][d] == x->split[d];
+    }
+    bool keeps = n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE;
+    if (!x->partial || !whole || !keeps) {
+        tci_part_make(v, n, &p);
+        return;
+    }
+    p.partial = x->partial;
+    tci_node *in = x->node, *made = n;
+    if (!v->dry) {
+        made = tci_part_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank,
+                                                tci_part_shape(v, n, p.out), 1, &in, n->n_attr,
+                                                n->attr));
+    }
+    tci_part_give(v, n, &p, made);
+}
+
+/* ---- movement ---- */
+
+/* The group of axes [*i, i_end) of x has the elements of [*j, j_end) of y; the axes that lead them,
+ * the first that are no 1, or -1. Sizes that are symbols end the search: all that is left is one
+ * group. */
+static void tci_part_group(const tci_node *x, const tci_node *y, int *i, int *j)
+{
+    tci_dim have = *i < x->rank ? x->shape[(*i)++] : 1, want = *j < y->rank ? y->shape[(*j)++] : 1;
+    while (have != want) {
+        bool known = tci_dim_is_known(have) && tci_dim_is_known(want);
+        bool less = known && tci_dim_lt(have, want);
+        if (known && less && *i < x->rank) {
+            have = tci_dim_mul(have, x->shape[(*i)++]);
+        } else if (known && !less && *j < y->rank) {
+            want = tci_dim_mul(want, y->shape[(*j)++]);
+        } else {
+            *i = x->rank;
+            *j = y->rank;
+            return;
+        }
+    }
+}
+
+static int tci_part_leading(const tci_node *n, int begin, int end)
+{
+    while (begin < end && n->shape[begin] == 1) {
+        begin++;
+    }
+    return begin < end ? begin : -1;
+}
+
+static void tci_part_reshape(tci_part *v, tci_node *n)
+{
+    const tci_node *x = n->in[0];
+    const int8_t *split = tci_part_of(v, x)->split;
+    int *from = TCI_NEW_ARRAY(v->s, int, n->rank + 1), i = 0, j = 0;
+    for (int d = 0; d < n->rank; d++) {
+        from[d] = -1;
+    }
+    while (i < x->rank || j < n->rank) {
+        int first_i = i, first_j = j;
+        tci_part_group(x, n, &i, &j);
+        int a = tci_part_leading(x, first_i, i), b = tci_part_leading(n, first_j, j);
+        if (a >= 0 && b >= 0 && split[a] && tci_part_fits(v, n->shape[b], split[a])) {
+            from[b] = a;
+        }
+    }
+    tci_part_moved(v, n, from);
+}
+
+static void tci_part_permute(tci_part *v, tci_node *n)
+{
+    int *from = TCI_NEW_ARRAY(v->s, int, n->rank + 1);
+    for (int d = 0; d < n->rank; d++) {
+        from[d] = (int)n->attr[d];
+    }
+    tci_part_moved(v, n, from);
+}
+
+/* EXPAND, SLICE, PAD, WINDOW, SCAN and TOPK: axes that stay as they are keep their cuts. */
+static void tci_part_in_place(tci_part *v, tci_node *n)
+{
+    int *from = TCI_NEW_ARRAY(v->s, int, n->rank + 1), rank = n->in[0]->rank;
+    const tci_dim *words = tci_node_dims(n);
+    for (int d = 0; d < n->rank; d++) {
+        bool stays = d < rank && n->shape[d] == n->in[0]->shape[d];
+        if (stays && n->op == TCI_OP_SLICE) {
+            stays = words[2 * d] == 0 && words[2 * d + 1] == 1;
+        } else if (stays && n->op == TCI_OP_PAD) {
+            stays = words[d] == 0;
+        } else if (n->op == TCI_OP_SCAN || n->op == TCI_OP_TOPK) {
+            stays = stays && d != n->attr[0];
+        }
+        for (int i = 0; n->op == TCI_OP_WINDOW && i < n->n_attr; i += 4) {
+            stays = stays && d != n->attr[i];
+        }
+        from[d] = stays ? d : -1;
+    }
+    tci_part_moved(v, n, from);
+}
+
+/* ---- reductions and contractions ---- */
+
+/* The sum of squared differences from the mean as two sums. */
+static tci_node *tci_part_devsq(tci_part *v, tci_node *n)
+{
+    int *items = TCI_NEW_ARRAY(v->s, int, n->n_attr + 1);
+    const tc_axes axes = {items, n->n_attr, false};
+    const tc_dtype math = tci_composite_math(n);
+    tci_dim count = 1;
+    for (int i = 0; i < n->n_attr; i++) {
+        items[i] = (int)n->attr[i];
+        count = tci_dim_mul(count, n->in[0]->shape[n->attr[i]]);
+    }
+    tci_node *x = tci_build_cast(v->g, n->in[0], math);
+    tci_node *mean = tci_composite_binary(v->g, TCI_OP_DIV,
+                                          tci_build_reduce(v->g, TCI_OP_SUM, x, axes, true),
+                                          tci_build_size_value(v->g, count, math));
+    x = tci_composite_unary(v->g, TCI_OP_SQUARE, tci_composite_binary(v->g, TCI_OP_SUB, x, mean));
+    x = tci_build_reduce(v->g, TCI_OP_SUM, x, axes, false);
+    return tci_build_cast(v->g, x, (tc_dtype)n->dtype);
+}
+
+static void tci_part_reduction(tci_part *v, tci_node *n)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    const tci_node *x = n->in[0];
+    const int8_t *split = tci_part_of(v, x)->split;
+    bool adds = n->op == TCI_OP_SUM, cuts = false;
+    bool extreme = n->op == TCI_OP_MAX || n->op == TCI_OP_MIN || n->op == TCI_OP_ANY ||
+                   n->op == TCI_OP_ALL;
+    for (int d = 0, k = 0, at = 0; d < x->rank; d++) {
+        bool reduced = k < n->n_attr && n->attr[k] == d;
+        k += reduced;
+        if (!reduced) {
+            p.out[at++] = p.in[0][d] = split[d];
+        } else if (split[d] && (adds || extreme)) {
+            p.in[0][d] = split[d];
+            *(adds ? &p.partial : &p.extremes) |= 1u << (split[d] - 1);
+        }
+        cuts = cuts || (reduced && split[d]);
+    }
+    if (n->op == TCI_OP_DEVSQ && cuts) {
+        tci_part_as(v, n, tci_part_devsq(v, n));
+    } else {
+        tci_part_make(v, n, &p);
+    }
+}
+
+/* The label of operand `which` that communicator c cuts; -1: none. */
+static int64_t tci_part_label(tci_part *v, const tci_node *n, int which, int c)
+{
+    const int8_t *split = tci_part_of(v, n->in[which])->split;
+    for (int d = 0; d < n->in[which]->rank; d++) {
+        if (split[d] == c + 1) {
+            return tci_contract_labels(n, which)[d];
+        }
+    }
+    return -1;
+}
+
+/* Of two operands that one communicator cuts along different labels, the one that keeps its cut: a
+ * value rather than weights (whose parts are gathered), else the larger. */
+static int tci_part_keeper(const tci_node *n)
+{
+    bool leaf[2];
+    for (int i = 0; i < 2; i++) {
+        tci_node *below = tci_below(n->in[i], TCI_THROUGH_ALL, NULL);
+        while (below->op == TCI_OP_SHARD) {
+            below = tci_below(below->in[0], TCI_THROUGH_ALL, NULL);
+        }
+        leaf[i] = below->op == TCI_OP_DATA;
+    }
+    if (leaf[0] != leaf[1]) {
+        return leaf[0];
+    }
+    return tci_node_value_bytes(n->in[1]) > tci_node_value_bytes(n->in[0]);
+}
+
+static void tci_part_contract(tci_part *v, tci_node *n)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    for (int c = 0; c < v->n_comms; c++) {
+        const int64_t a = tci_part_label(v, n, 0, c), b = tci_part_label(v, n, 1, c);
+        const int64_t label = a < 0 ? b : b < 0 ? a : tci_part_keeper(n) ? b : a;
+        bool taken = label < 0;
+        int at[3];
+        for (int i = 0; i < 3 && !taken; i++) {
+            at[i] = tci_contract_axis(n, i, label);
+            taken = at[i] >= 0 && (i < 2 ? p.in[i] : p.out)[at[i]];
+        }
+        for (int i = 0; i < 3 && !taken; i++) {
+            if (at[i] >= 0) {
+                (i < 2 ? p.in[i] : p.out)[at[i]] = (int8_t)(c + 1);
+            }
+        }
+        if (!taken && at[2] < 0) {
+            p.partial |= 1u << c;
+        }
+    }
+    tci_part_make(v, n, &p);
+}
+
+/* ---- reads and writes at indices ---- */
+
+/* Off the axis, x and index are cut alike where they have one size. */
+static void tci_part_off_axis(tci_part *v, const tci_node *n, tci_part_plan *p, int axis)
+{
+    for (int i = n->n_in - 1; i >= 0; i--) {
+        const int8_t *split = tci_part_of(v, n->in[i])->split;
+        for (int d = 0; d < n->rank; d++) {
+            if (d != axis && n->in[0]->shape[d] == n->in[1]->shape[d]) {
+                tci_part_take(p->out, n->rank, d, split[d]);
+            }
+        }
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        memcpy(p->in[i], p->out, (size_t)n->rank);
+    }
+}
+
+static tci_node *tci_part_whole(tci_part *v, int64_t number)
+{
+    return tci_part_built(v, tci_composite_whole(v->g, number));
+}
+
+static tci_node *tci_part_binary(tci_part *v, int op, tci_node *a, tci_node *b)
+{
+    return tci_part_built(v, tci_composite_binary(v->g, op, a, b));
+}
+
+/* x cut along the axis that is read: each rank reads the elements that it has, and 0 for the
+ * others. An index outside of x is outside of the part too. */
+static tci_node *tci_part_own_rows(tci_part *v, tci_node *n, tci_node *x, tci_node *index, int c)
+{
+    const int axis = (int)n->attr[0];
+    const int64_t size = tci_dim_known(n->in[0]->shape[axis]), part = size / v->comms[c]->size;
+    tci_node *i = tci_part_built(v, tci_build_cast(v->g, index, TC_I64));
+    tci_node *zero = tci_part_whole(v, 0), *last = tci_part_whole(v, size);
+    tci_node *below = tci_part_binary(v, TCI_OP_LT, i, zero);
+    i = tci_part_built(v, tci_build_where(v->g, below, tci_part_binary(v, TCI_OP_ADD, i, last), i));
+    tci_node *j = tci_part_binary(v, TCI_OP_SUB, i,
+                                  tci_part_whole(v, part * v->comms[c]->rank));
+    tci_node *mine = tci_part_binary(
+        v, TCI_OP_LOGICAL_AND, tci_part_binary(v, TCI_OP_GE, j, zero),
+        tci_part_binary(v, TCI_OP_LT, j, tci_part_whole(v, part)));
+    tci_node *within = tci_part_binary(v, TCI_OP_LOGICAL_AND,
+                                       tci_part_binary(v, TCI_OP_GE, i, zero),
+                                       tci_part_binary(v, TCI_OP_LT, i, last));
+    tci_node *other = tci_part_built(v, tci_build_where(v->g, within, zero,
+                                                        tci_part_whole(v, part)));
+    j = tci_part_built(v, tci_build_where(v->g, mine, j, other));
+    tci_node *y = tci_part_built(v, tci_build_gather(v->g, x, axis, j));
+    tci_node *nothing = tci_part_built(v, tci_composite_number(v->g, (tc_dtype)n->dtype, 0));
+    return tci_part_built(v, tci_build_where(v->g, mine, y, nothing));
+}
+
+static void tci_part_gather(tci_part *v, tci_node *n)
+{
+    const int axis = (int)n->attr[0];
+    tci_part_plan p = tci_part_plan_of(v, n);
+    tci_part_off_axis(v, n, &p, axis);
+    const int8_t *x = tci_part_of(v, n->in[0])->split, *index = tci_part_of(v, n->in[1])->split;
+    tci_part_take(p.out, n->rank, axis, index[axis]);
+    p.in[1][axis] = p.out[axis];
+    int c = x[axis] - 1;
+    bool cut = c >= 0 && !tci_part_uses(p.out, n->rank, c) && n->dtype != TC_BOOL &&
+               tci_dim_is_known(n->in[0]->shape[axis]);
+    if (!cut) {
+        tci_part_make(v, n, &p);
+        return;
+    }
+    p.in[0][axis] = (int8_t)(c + 1);
+    p.partial = 1u << c;
+    tci_node *of[2] = {tci_part_want(v, n->in[0], p.in[0]), tci_part_want(v, n->in[1], p.in[1])};
+    tci_part_give(v, n, &p, v->dry ? n : tci_part_own_rows(v, n, of[0], of[1], c));
+}
+
+static void tci_part_scatter(tci_part *v, tci_node *n)
+{
+    const int axis = (int)n->attr[0];
+    tci_part_plan p = tci_part_plan_of(v, n);
+    tci_part_off_axis(v, n, &p, axis);
+    bool adds = n->attr[1] == TCI_MODE_ADD && n->n_in == 3 &&
+                tci_is_zero(tci_below(n->in[0], TCI_THROUGH_VIEWS, NULL));
+    for (int i = 1; i < 3 && adds && !p.partial; i++) {
+        int8_t cut = tci_part_of(v, n->in[i])->split[axis];
+        if (cut && !tci_part_uses(p.out, n->rank, cut - 1)) {
+            p.in[1][axis] = p.in[2][axis] = cut;
+            p.partial = 1u << (cut - 1);
+        }
+    }
+    tci_part_make(v, n, &p);
+}
+
+/* ---- composites ---- */
+
+/* True if an axis that n treats as one is cut. */
+static bool tci_part_cuts(tci_part *v, const tci_node *n)
+{
+    const int8_t *split = tci_part_of(v, n->in[0])->split;
+    const int64_t *axes = n->attr + (n->op == TCI_OP_LAYER_NORM);
+    int count = n->op == TCI_OP_LAYER_NORM ? (int)n->attr[0] : n->n_attr;
+    bool cuts = false;
+    for (int i = 0; i < count; i++) {
+        cuts = cuts || split[axes[i]];
+    }
+    for (int d = 0; n->op == TCI_OP_CROSS_ENTROPY && d < n->in[0]->rank; d++) {
+        cuts = cuts || split[d] || (d < n->in[1]->rank && tci_part_of(v, n->in[1])->split[d]);
+    }
+    return cuts;
+}
+
+static void tci_part_composite(tci_part *v, tci_node *n)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    const int8_t *split = tci_part_of(v, n->in[0])->split;
+    if (tci_part_cuts(v, n)) {
+        tci_part_as(v, n, tci_expand_composite(v->g, n));
+        return;
+    }
+    for (int d = 0, k = 0, at = 0; d < n->in[0]->rank && n->rank; d++) {
+        bool reduced = n->op == TCI_OP_MEAN && k < n->n_attr && n->attr[k] == d;
+        k += reduced;
+        p.in[0][d] = split[d];
+        if (!reduced) {
+            p.out[at++] = split[d];
+        }
+    }
+    tci_part_make(v, n, &p);
+}
+
+static void tci_part_mark(tci_part *v, tci_node *n)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    for (int d = 0; d < n->rank; d++) {
+        for (int c = 0; c < v->n_comms; c++) {
+            if (n->attr[d] == v->comms[c]->number) {
+                p.out[d] = p.in[0][d] = (int8_t)(c + 1);
+            }
+        }
+    }
+    tci_part_give(v, n, &p, tci_part_want(v, n->in[0], p.out));
+}
+
+/* ---- others ---- */
+
+static void tci_part_leaf(tci_part *v, tci_node *n)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    tci_part_value *value = tci_part_of(v, n);
+    if (!value->node) { /* else this rank's part was made */
+        tci_part_give(v, n, &p, n);
+    }
+    value->in_body = n->op == TCI_OP_BOUND;
+}
+
+static void tci_part_assign(tci_part *v, tci_node *n)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    const int8_t *split = tci_part_of(v, n->in[0])->split;
+    tci_node *in[2] = {tci_part_of(v, n->in[0])->node, tci_part_want(v, n->in[1], split)};
+    memcpy(p.out, split, (size_t)n->rank);
+    bool same = v->dry || (in[0] == n->in[0] && in[1] == n->in[1]);
+    tci_part_give(v, n, &p,
+                  same ? n : tci_part_built(v, tci_build_param_assign(v->g, in[0], in[1])));
+}
+
+/* Operands that are only waited for may have any split. */
+static void tci_part_barrier(tci_part *v, tci_node *n)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    memcpy(p.out, tci_part_of(v, n->in[0])->split, (size_t)n->rank);
+    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = i ? tci_part_of(v, n->in[i])->node : tci_part_want(v, n->in[0], p.out);
+    }
+    bool same = v->dry || tci_part_is_same(n, in, p.out);
+    tci_part_give(v, n, &p, same ? n : tci_part_built(v, tci_build_barrier(v->g, in[0], in + 1,
+                                                                           n->n_in - 1,
+                                                                           n->attr[0])));
+}
+
+/* All operands whole. */
+static void tci_part_undone(tci_part *v, tci_node *n)
+{
+    tci_part_plan p = tci_part_plan_of(v, n);
+    tci_part_make(v, n, &p);
+}
+
+static bool tci_part_visit_body(tci_part *v, tci_node *n)
+{
+    bool in_body = false;
+    for (int i = 0; i < n->n_in && n->op != TCI_OP_REPEAT; i++) {
+        in_body = in_body || tci_part_of(v, n->in[i])->in_body;
+    }
+    if (in_body) {
+        tci_part_undone(v, n);
+        tci_part_of(v, n)->in_body = true;
+    }
+    return in_body;
+}
+
+TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
+{
+    if (tci_part_visit_body(v, n)) {
+        return;
+    }
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE)
+    case TCI_OP_WHERE:
+    case TCI_OP_CAST:
+    case TCI_OP_BITCAST:
+    case TCI_OP_STOP_GRADIENT:
+    case TCI_OP_WITH_DERIVATIVE: tci_part_pointwise(v, n, -1); break;
+    TCI_REDUCE_OPS(TCI_OP_CASE) tci_part_reduction(v, n); break;
+    case TCI_OP_INPUT:
+    case TCI_OP_DATA:
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+    case TCI_OP_IOTA:
+    case TCI_OP_BOUND: tci_part_leaf(v, n); break;
+    case TCI_OP_RESHAPE: tci_part_reshape(v, n); break;
+    case TCI_OP_PERMUTE: tci_part_permute(v, n); break;
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+    case TCI_OP_PAD:
+    case TCI_OP_WINDOW:
+    case TCI_OP_SCAN:
+    case TCI_OP_TOPK: tci_part_in_place(v, n); break;
+    case TCI_OP_CAT: tci_part_pointwise(v, n, (int)n->attr[0]); break;
+    case TCI_OP_GATHER: tci_part_gather(v, n); break;
+    case TCI_OP_SCATTER: tci_part_scatter(v, n); break;
+    case TCI_OP_CONTRACT: tci_part_contract(v, n); break;
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX:
+    case TCI_OP_MEAN:
+    case TCI_OP_LAYER_NORM:
+    case TCI_OP_CROSS_ENTROPY: tci_part_composite(v, n); break;
+    case TCI_OP_SHARD: tci_part_mark(v, n); break;
+    case TCI_OP_ASSIGN: tci_part_assign(v, n); break;
+    case TCI_OP_BARRIER: tci_part_barrier(v, n); break;
+    case TCI_OP_RANDOM:
+    case TCI_OP_SEGMENT:
+    case TCI_OP_REPEAT:
+    case TCI_OP_RESULT:
+    case TCI_OP_CUSTOM:
+    case TCI_OP_COLLECTIVE:
+    case TCI_OP_LU:
+    case TCI_OP_SOLVE:
+    case TCI_OP_SOLVE_TRIANGULAR:
+    case TCI_OP_CHOLESKY: tci_part_undone(v, n); break;
+    }
+}
+/* ---- src/comm/prefetch.c ---- */
+/* comm/prefetch.c - tc_prefetch: sharded parameters that are whole only while they are used (FSDP,
+ * arXiv 2304.11277).
+ *
+ * In: a graph with all_gathers of parameters. Out: the same values; a gather whose uses are far
+ * apart, as in a layer's forward and backward pass, is made once for each, so that its result is
+ * free between them; and a gather starts when the uses of an earlier one begin. A reduce_scatter
+ * starts when an earlier one is done, so that whole gradients do not pile up.
+ *
+ * The one idea: uses in the order of their depth (the longest way from a leaf) are the order in
+ * which layers run. A gather is the view of a parameter that nodes of one stretch of that order use;
+ * its operand waits, by a BARRIER, for the first use of the gather `ahead` + 1 places before it.
+ * Every edge goes from a lower place to a higher one, so there is no cycle. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+
+enum { TCI_FETCH_BETWEEN = 2 }; /* uses of other gathers between two of one that are far apart */
+
+/* A node that uses a gather: directly, or through views and casts. */
+typedef struct tci_fetch_use {
+    tci_node *gather, *user;
+    int32_t depth;
+    int32_t stretch;         /* of the gather's uses: the place of its first in the list */
+} tci_fetch_use;
+
+/* A gather of one stretch of uses. */
+typedef struct tci_fetch_event {
+    tci_node *gather, *first; /* its first user */
+    tci_node *made;
+} tci_fetch_event;
+
+typedef struct tci_fetch {
+    tci_scratch *s;
+    tci_graph *g;
+    int ahead;
+    tci_table depths;        /* int32_t */
+    tci_table gathers;       /* of a gather, its views and their casts: tci_node *, the gather */
+    tci_table now;           /* of nodes that were built again */
+    tci_node_list list;      /* by depth */
+    tci_fetch_use *uses; int n_uses, cap_uses;
+    tci_fetch_event *events; int n_events;
+    tci_node **scatters; int n_scatters, cap_scatters; /* reduce_scatters, by depth */
+} tci_fetch;
+
+static int32_t *tci_fetch_depth(tci_fetch *f, const tci_node *n)
+{
+    return tci_table_at(&f->depths, n);
+}
+
+static tci_node **tci_fetch_gather(tci_fetch *f, const tci_node *n)
+{
+    return tci_table_at(&f->gathers, n);
+}
+
+/* ---- uses ---- */
+
+static bool tci_fetch_is(const tci_node *n, tc_comm_verb verb)
+{
+    return n->op == TCI_OP_COLLECTIVE && n->attr[TCI_COLLECTIVE_VERB] == (int64_t)verb;
+}
+
+static bool tci_fetch_is_gather(tci_node *n)
+{
+    return tci_fetch_is(n, TC_COMM_ALL_GATHER) &&
+           tci_below(n->in[0], TCI_THROUGH_ALL, NULL)->op == TCI_OP_DATA;
+}
+
+static void tci_fetch_look(tci_fetch *f, tci_node *n)
+{
+    int32_t depth = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        depth = TCI_MAX(depth, *tci_fetch_depth(f, n->in[i]) + 1);
+    }
+    *tci_fetch_depth(f, n) = depth;
+    if (tci_fetch_is(n, TC_COMM_REDUCE_SCATTER)) {
+        TCI_PUSH(f->s, f->scatters, f->n_scatters, f->cap_scatters, n);
+    }
+    bool passes = n->n_in && (tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST);
+    *tci_fetch_gather(f, n) = tci_fetch_is_gather(n) ? n
+                              : passes               ? *tci_fetch_gather(f, n->in[0])
+                                                     : NULL;
+    for (int i = 0; i < n->n_in && !*tci_fetch_gather(f, n); i++) {
+        tci_node *gather = *tci_fetch_gather(f, n->in[i]);
+        if (gather) {
+            const tci_fetch_use use = {.gather = gather, .user = n, .depth = depth};
+            TCI_PUSH(f->s, f->uses, f->n_uses, f->cap_uses, use);
+        }
+    }
+}
+
+/* Counting sort by depth, stable. */
+static void tci_fetch_sort(tci_fetch *f)
+{
+    int32_t most = 0;
+    for (int i = 0; i < f->list.n; i++) {
+        most = TCI_MAX(most, *tci_fetch_depth(f, f->list.items[i]));
+    }
+    int32_t *at = TCI_NEW_ARRAY(f->s, int32_t, most + 2);
+    tci_node **sorted = TCI_NEW_ARRAY(f->s, tci_node *, f->list.n + 1);
+    for (int i = 0; i < f->list.n; i++) {
+        at[*tci_fetch_depth(f, f->list.items[i]) + 1]++;
+    }
+    for (int d = 0; d < most; d++) {
+        at[d + 1] += at[d];
+    }
+    for (int i = 0; i < f->list.n; i++) {
+        sorted[at[*tci_fetch_depth(f, f->list.items[i])]++] = f->list.items[i];
+    }
+    f->list.items = sorted;
+}
+
+/* The last use of the gather before use u in the list; -1: u is its first. */
+static int tci_fetch_previous(const tci_fetch *f, int u)
+{
+    int i = u - 1;
+    while (i >= 0 && f->uses[i].gather != f->uses[u].gather) {
+        i--;
+    }
+    return i;
+}
+
+/* Uses are in the order of depth: the stretches of each gather. */
+static void tci_fetch_find_events(tci_fetch *f)
+{
+    f->events = TCI_NEW_ARRAY(f->s, tci_fetch_event, f->n_uses + 1);
+    for (int u = 0; u < f->n_uses; u++) {
+        tci_fetch_use *use = &f->uses[u];
+        int before = tci_fetch_previous(f, u), between = 0;
+        for (int i = before + 1; i < u && before >= 0; i++) {
+            between += f->uses[i].depth > f->uses[before].depth && f->uses[i].depth < use->depth;
+        }
+        if (before >= 0 && between < TCI_FETCH_BETWEEN) {
+            use->stretch = f->uses[before].stretch;
+        } else {
+            use->stretch = f->n_events;
+            f->events[f->n_events++] = (tci_fetch_event){use->gather, use->user, NULL};
+        }
+    }
+}
+
+/* ---- the graph once more ---- */
+
+static tci_node *tci_fetch_built(tci_fetch *f, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(f->s, f->g->error ? f->g->error : TC_ERR_INTERNAL, "%s", f->g->message);
+    }
+    return n;
+}
+
+static tci_node *tci_fetch_now(tci_fetch *f, tci_node *n);
+
+static tci_node *tci_fetch_event_made(tci_fetch *f, int e)
+{
+    tci_fetch_event *event = &f->events[e];
+    if (!event->made) {
+        const tci_comm_step step = tci_build_comm_step(event->gather);
+        tci_node *x = event->gather->in[0];
+        if (e > f->ahead) {
+            tci_node *after = tci_fetch_now(f, f->events[e - 1 - f->ahead].first);
+            x = tci_fetch_built(f, tci_build_barrier(f->g, x, &after, 1, false));
+        }
+        event->made = tci_fetch_built(f, tci_build_collective(f->g, &step, x));
+    }
+    return event->made;
+}
+
+/* A gather, or views and casts of it, as stretch e has it. */
+static tci_node *tci_fetch_viewed(tci_fetch *f, tci_node *n, int e)
+{
+    if (n == f->events[e].gather) {
+        return tci_fetch_event_made(f, e);
+    }
+    tci_table_put(&f->now, n->in[0], tci_fetch_viewed(f, n->in[0], e));
+    for (int i = 1; i < n->n_in; i++) {
+        tci_table_put(&f->now, n->in[i], n->in[i]);
+    }
+    return tci_fetch_built(f, tci_graph_rebuild(f->s, f->g, n, &f->now));
+}
+
+/* The stretch in which n uses the gather. */
+static int tci_fetch_stretch(const tci_fetch *f, const tci_node *gather, const tci_node *n)
+{
+    for (int u = 0; u < f->n_uses; u++) {
+        if (f->uses[u].gather == gather && f->uses[u].user == n) {
+            return f->uses[u].stretch;
+        }
+    }
+    return -1;
+}
+
+/* The operand of a reduce_scatter waits for the one `ahead` + 1 places before it. */
+static void tci_fetch_limit(tci_fetch *f, tci_node *n)
+{
+    int k = 0;
+    while (k < f->n_scatters && f->scatters[k] != n) {
+        k++;
+    }
+    if (k > f->ahead && k < f->n_scatters) {
+        tci_node *before = tci_fetch_now(f, f->scatters[k - 1 - f->ahead]);
+        tci_node *x = tci_table_get(&f->now, n->in[0]);
+        tci_table_put(&f->now, n->in[0],
+                      tci_fetch_built(f, tci_build_barrier(f->g, x, &before, 1, false)));
+    }
+}
+
+/* All nodes of less depth were built. */
+static tci_node *tci_fetch_now(tci_fetch *f, tci_node *n)
+{
+    tci_node **made = tci_table_at(&f->now, n);
+    if (*made || *tci_fetch_gather(f, n)) {
+        return *made;
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *gather = *tci_fetch_gather(f, n->in[i]);
+        if (gather) {
+            tci_node *x = tci_fetch_viewed(f, n->in[i], tci_fetch_stretch(f, gather, n));
+            tci_table_put(&f->now, n->in[i], x);
+        }
+    }
+    tci_stamp before = tci_graph_stamp_as(f->g, n);
+    if (tci_fetch_is(n, TC_COMM_REDUCE_SCATTER)) {
+        tci_fetch_limit(f, n);
+    }
+    *made = tci_fetch_built(f, tci_graph_rebuild(f->s, f->g, n, &f->now));
+    tci_graph_restamp(f->g, before);
+    return *made;
+}
+
+static void tci_fetch_walk(tci_fetch *f, tci_node *const *roots, int n)
+{
+    f->depths = tci_table_in(f->s, sizeof(int32_t));
+    f->gathers = tci_table_in(f->s, sizeof(tci_node *));
+    f->now = tci_table_in(f->s, sizeof(tci_node *));
+    f->list = tci_graph_sort(f->s, roots, n);
+    for (int i = 0; i < f->list.n; i++) {
+        tci_fetch_look(f, f->list.items[i]);
+    }
+    tci_fetch_sort(f);
+    f->n_uses = f->n_scatters = 0;
+    for (int i = 0; i < f->list.n; i++) { /* once more, in the order of depth */
+        tci_fetch_look(f, f->list.items[i]);
+    }
+    tci_fetch_find_events(f);
+    for (int i = 0; i < f->list.n; i++) {
+        tci_fetch_now(f, f->list.items[i]);
+    }
+}
+
+static void tci_fetch_all(tci_fetch *f, tci_frame *frame, const tc_tensor *tensors, int n,
+                          tc_tensor *out)
+{
+    if (setjmp(f->s->escape)) {
+        tci_frame_fail(frame, f->s->why, "%s", f->s->message);
+        f->g->error = TC_OK;
+        return;
+    }
+    tci_node **roots = TCI_NEW_ARRAY(f->s, tci_node *, n + 1);
+    for (int i = 0; i < n; i++) {
+        roots[i] = tci_handle_node(tensors[i]);
+    }
+    tci_fetch_walk(f, roots, n);
+    for (int i = 0; i < n; i++) { /* a root that is a gather stays that */
+        tci_node *made = *tci_fetch_gather(f, roots[i]) ? roots[i] : tci_fetch_now(f, roots[i]);
+        out[i] = tci_handle_make(frame->ctx, made, frame->here);
+    }
+}
+
+TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
+                                tc_site here)
+{
+    if (!tensors || !out || n < 1 || ahead < 0) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_frame f = tci_frame_begin("tc_prefetch", here);
+    tci_scratch s;
+    tci_scratch_init(&s);
+    for (int i = 0; i < n; i++) {
+        tci_frame_use(&f, tensors[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        tci_frame_node(&f, tensors[i], "a tensor");
+    }
+    if (!f.failed) {
+        tci_fetch walk = {.s = &s, .g = &f.ctx->graph, .ahead = ahead};
+        tci_fetch_all(&walk, &f, tensors, n, out);
+    }
+    tci_scratch_free(&s);
+    if (f.failed) {
+        out[0] = tci_frame_end(&f, NULL);
+        char text[8];
+        return tci_handle_error(out[0], text, sizeof(text));
+    }
+    tci_frame_leave(&f);
+    return TC_OK;
 }
 
 /* ---- src/base/unprotect.h ---- */

@@ -12,6 +12,7 @@
  * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units,
  * unit_bytes, has_pairs, int_points), never of the model. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- src/cpu/cc.h ---- */
@@ -24,6 +25,8 @@ typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC 
 
 /* cpu/target.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
+/* True if this process may run code that was made for a target of these features. */
+TCI_FN bool tci_target_runs(const char *features);
 /* Why there is no native code where detection finds no fused multiply-add. */
 TCI_FN const char *tci_target_why_none(void);
 
@@ -91,14 +94,21 @@ static void tci_cpu_features(unsigned page, unsigned *a, unsigned *c, unsigned *
     }
 }
 
-/* May this process multiply pairs of bf16 (AVX512_BF16), where that pays? Beside AMX it is slower
- * than multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
+/* True if the processor multiplies pairs of bf16 (AVX512_BF16). */
+static bool tci_cpu_takes_pairs(void)
+{
+    unsigned a, c, d;
+    tci_cpu_features(1, &a, &c, &d);
+    return (a & TCI_CPU_PAIRS) != 0;
+}
+
+/* May this process multiply pairs of bf16, where that pays? Beside AMX it is slower than
+ * multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
 static bool tci_cpu_has_pairs(void)
 {
-    unsigned a, c, d, more;
+    unsigned a, c, d;
     tci_cpu_features(0, &a, &c, &d);
-    tci_cpu_features(1, &a, &c, &more);
-    return !(d & TCI_CPU_TILE) && (a & TCI_CPU_PAIRS);
+    return !(d & TCI_CPU_TILE) && tci_cpu_takes_pairs();
 }
 
 /* Products of integers that a lane of these vectors takes at once: two in all of them, four bytes
@@ -114,6 +124,11 @@ static int tci_cpu_int_points(int vector_bytes)
     return vector_bytes < 16 ? 0 : fours ? 4 : 2;
 }
 #else
+static bool tci_cpu_takes_pairs(void)
+{
+    return false;
+}
+
 static bool tci_cpu_has_pairs(void)
 {
     return false;
@@ -246,6 +261,57 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
              t->matrix_units ? ",amx" : "", t->unit_bytes ? ",bytes" : "",
              t->has_pairs ? ",bf16" : "", t->int_points == 4 ? ",vnni" : "", t->vector_bytes);
 #endif
+}
+
+/* ---- code of another machine ---- */
+
+/* True if the comma-separated list has that word of n characters. */
+static bool tci_cpu_list_has(const char *list, const char *word, size_t n)
+{
+    while (*list) {
+        size_t length = strcspn(list, ", ");
+        if (length == n && !memcmp(list, word, n)) {
+            return true;
+        }
+        list += length;
+        if (*list != ',') {
+            return false;
+        }
+        list++;
+    }
+    return false;
+}
+
+/* True if the process may use one feature of code with such vectors: the code that is made here
+ * would use it, or a lower level has it (AVX under AVX2). */
+static bool tci_cpu_may_use(const tci_target *mine, const char *word, size_t n)
+{
+    bool has = tci_cpu_list_has(mine->features, word, n);
+    for (int i = 0; i < TCI_COUNT(tci_cpu_levels) && !has; i++) {
+        has = tci_cpu_levels[i].vector_bytes <= tci_cpu_widest() &&
+              tci_cpu_list_has(tci_cpu_levels[i].features, word, n);
+    }
+    bool is_pairs = n == 4 && !memcmp(word, "bf16", n);
+    return has || (is_pairs && mine->vector_bytes == 64 && tci_cpu_takes_pairs());
+}
+
+TCI_FN bool tci_target_runs(const char *features)
+{
+    tci_target mine;
+    const char *at = strstr(features, "vector=");
+    long vector_bytes = at ? strtol(at + strlen("vector="), NULL, 10) : -1;
+    if (vector_bytes < 0 || vector_bytes > tci_cpu_widest()) {
+        return false;
+    }
+    tci_target_detect(&mine, vector_bytes ? (int)vector_bytes * 8 : -1);
+    for (at = features; *at && *at != ' ';) {
+        size_t n = strcspn(at, ", ");
+        if (!tci_cpu_may_use(&mine, at, n)) {
+            return false;
+        }
+        at += n + (at[n] == ',');
+    }
+    return mine.has_fma && mine.vector_bytes == vector_bytes;
 }
 /* ---- src/cpu/machine.c ---- */
 /* cpu/machine.c - facts of the processor: caches, and how many of it the process may use.
@@ -751,6 +817,13 @@ static void tci_cpu_module_free(void *user, void *module)
     tci_os_dlclose(module);
 }
 
+/* Instrumented code needs a process that is, and no other. */
+static bool tci_cpu_runs(void *user, const char *features)
+{
+    (void)user;
+    return (strstr(features, " asan") != NULL) == tci_cc_instruments() && tci_target_runs(features);
+}
+
 static const char *tci_cpu_last_error(void *user)
 {
     (void)user;
@@ -769,6 +842,7 @@ TCI_FN const tc_backend *tci_cpu_backend(void)
         .module_find = tci_cpu_module_find,
         .module_free = tci_cpu_module_free,
         .last_error = tci_cpu_last_error,
+        .runs = tci_cpu_runs,
     };
     return &backend;
 }

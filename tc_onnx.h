@@ -112,6 +112,34 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
                                    const char *path, tc_site here);
 #define tc_export_onnx(...) tc_export_onnx_at(__VA_ARGS__, TC_HERE)
 
+/* ---- StableHLO ----
+ * tc_export_stablehlo(inputs, outputs, how, "net.mlir") writes the graph as the text of a StableHLO
+ * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function @main
+ * has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory, as
+ * parameters, becomes constants with the values that it has now. Shapes are static: how->sizes says
+ * what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own integer
+ * arithmetic, so with the same bits.
+ *
+ *     tc_export_stablehlo(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.mlir");
+ *
+ * Values are those of tc within the engine's rounding: order of sums, exp and other functions, FMA
+ * in two roundings. An index outside of its axis is an error of a run in tc and is moved to the
+ * nearest element (gather) or ignored (scatter) in StableHLO.
+ *
+ * TC_ERR_UNSUPPORTED: an op without a form (effects of tc_assign, ops of the user's own,
+ * collectives), which the text names with the place where it was made; TC_ERR_ARGUMENT: no outputs,
+ * an input that is no tc_input, a size that is not told; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
+ * tells. */
+typedef struct tc_stablehlo_export {
+    const tc_onnx_size *sizes; /* of each TC_DIM in the sizes of inputs, by its name */
+    int n_sizes;
+} tc_stablehlo_export;
+/* how NULL: defaults. */
+TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
+                                        const tc_stablehlo_export *how, const char *path,
+                                        tc_site here);
+#define tc_export_stablehlo(...) tc_export_stablehlo_at(__VA_ARGS__, TC_HERE)
+
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */
 TC_API const char *tc_onnx_op_name(int i);
@@ -215,10 +243,10 @@ TC_API const char *tc_onnx_op_how(int i);
 #pragma GCC push_options
 #if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
 #pragma GCC optimize("Os")
-#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-gcse,no-tree-vrp,no-tree-dominator-opts")
-#pragma GCC optimize("no-thread-jumps,no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-tree-pta,no-ivopts,no-expensive-optimizations")
 #pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
-#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf,no-ipa-pure-const")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf")
 #pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
 #pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
 #endif
@@ -3978,12 +4006,12 @@ TCI_OX_MAKE(unique)
 #include <string.h>
 
 /* Windows along the axes of an image. */
-typedef struct tci_ox_windows {
+typedef struct tci_ox_window_args {
     int n;                  /* axes */
     const int64_t *sizes;   /* of all axes of x */
     int64_t kernel[3], stride[3], dilation[3], before[3], after[3];
     bool ceil;
-} tci_ox_windows;
+} tci_ox_window_args;
 
 static void tci_ox_fill(const tci_ox_op *o, const char *name, int n, int64_t *to, int64_t usual)
 {
@@ -3998,10 +4026,11 @@ static void tci_ox_fill(const tci_ox_op *o, const char *name, int n, int64_t *to
 }
 
 /* kernel NULL: attribute kernel_shape. */
-static tci_ox_windows tci_ox_windows_of(const tci_ox_op *o, tc_tensor x, const int64_t *kernel)
+static tci_ox_window_args tci_ox_window_args_of(const tci_ox_op *o, tc_tensor x,
+                                                const int64_t *kernel)
 {
     int rank;
-    tci_ox_windows w = {.sizes = tci_ox_sizes(o, x, &rank)};
+    tci_ox_window_args w = {.sizes = tci_ox_sizes(o, x, &rank)};
     int64_t pads[6];
     const char *pad = tci_ox_text(o, "auto_pad", "NOTSET");
     w.n = rank - 2;
@@ -4038,7 +4067,7 @@ static tci_ox_windows tci_ox_windows_of(const tci_ox_op *o, tc_tensor x, const i
     return w;
 }
 
-static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_ox_windows *w,
+static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_ox_window_args *w,
                                     double value)
 {
     for (int i = 0; i < w->n; i++) {
@@ -4051,14 +4080,14 @@ static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_o
 
 /* ---- convolutions ---- */
 
-static tc_tensor tci_ox_conv_of(const tci_ox_op *o, tc_tensor x, tc_tensor weight, tc_tensor bias)
+static tc_tensor tci_ox_conv_args(const tci_ox_op *o, tc_tensor x, tc_tensor weight, tc_tensor bias)
 {
     int rank;
     const int64_t *sizes = tci_ox_sizes(o, weight, &rank);
     if (rank < 3 || tc_rank(x) != rank) {
         tci_ox_fail(o, TC_ERR_SHAPE, "x has %d axes, the weight %d", tc_rank(x), rank);
     }
-    tci_ox_windows w = tci_ox_windows_of(o, x, sizes + 2);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, sizes + 2);
     tc_conv c = {.groups = tci_ox_int(o, "group", 1)};
     bool plain = true;
     for (int i = 0; i < w.n; i++) {
@@ -4079,7 +4108,7 @@ static tc_tensor tci_ox_conv_of(const tci_ox_op *o, tc_tensor x, tc_tensor weigh
 
 TCI_OX_MAKE(conv)
 {
-    tci_ox_out(o, 0, tci_ox_conv_of(o, tci_ox_in(o, 0), tci_ox_in(o, 1), tci_ox_maybe(o, 2)));
+    tci_ox_out(o, 0, tci_ox_conv_args(o, tci_ox_in(o, 0), tci_ox_in(o, 1), tci_ox_maybe(o, 2)));
 }
 
 /* A zero point of one element, or of each row of the weight, in i32. */
@@ -4108,14 +4137,14 @@ TCI_OX_MAKE(conv_integer)
 {
     tc_tensor x = tci_ox_minus_zero(o, tci_ox_in(o, 0), 2, false);
     tc_tensor w = tci_ox_minus_zero(o, tci_ox_in(o, 1), 3, true);
-    tci_ox_out(o, 0, tci_ox_conv_of(o, x, w, TC_NONE));
+    tci_ox_out(o, 0, tci_ox_conv_args(o, x, w, TC_NONE));
 }
 
 TCI_OX_MAKE(qlinear_conv)
 {
     tc_tensor x = tci_ox_minus_zero(o, tci_ox_in(o, 0), 2, false);
     tc_tensor w = tci_ox_minus_zero(o, tci_ox_in(o, 3), 5, true);
-    tc_tensor sum = tci_ox_conv_of(o, x, w, tci_ox_maybe(o, 8));
+    tc_tensor sum = tci_ox_conv_args(o, x, w, tci_ox_maybe(o, 8));
     tc_tensor scale = tci_ox_in(o, 4);
     int rank = tc_rank(sum);
     if (tc_rank(scale) == 1) {
@@ -4134,7 +4163,7 @@ TCI_OX_MAKE(qlinear_conv)
 }
 
 /* The padding that output_shape or SAME asks for. */
-static void tci_ox_transposed_pads(const tci_ox_op *o, tci_ox_windows *w, const int64_t *extra)
+static void tci_ox_transposed_pads(const tci_ox_op *o, tci_ox_window_args *w, const int64_t *extra)
 {
     int given;
     const int64_t *shape = tci_ox_ints(o, "output_shape", &given);
@@ -4160,7 +4189,7 @@ TCI_OX_MAKE(conv_transpose)
     if (rank < 3 || tc_rank(x) != rank) {
         tci_ox_fail(o, TC_ERR_SHAPE, "x has %d axes, the weight %d", tc_rank(x), rank);
     }
-    tci_ox_windows w = tci_ox_windows_of(o, x, sizes + 2);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, sizes + 2);
     tc_conv c = {.groups = tci_ox_int(o, "group", 1)};
     int64_t extra[3];
     tci_ox_fill(o, "output_padding", w.n, extra, 0);
@@ -4186,7 +4215,7 @@ TCI_OX_MAKE(conv_transpose)
 /* ---- pools ---- */
 
 /* With ceil_mode a last window may hang over the end: so many more elements there. */
-static void tci_ox_overhang(tci_ox_windows *w)
+static void tci_ox_overhang(tci_ox_window_args *w)
 {
     for (int i = 0; i < w->n && w->ceil; i++) {
         int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1, s = w->stride[i];
@@ -4202,7 +4231,7 @@ static void tci_ox_overhang(tci_ox_windows *w)
 }
 
 /* A padded image reduced over windows, an axis after the other. */
-static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tci_ox_windows *w,
+static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tci_ox_window_args *w,
                                        bool max)
 {
     for (int i = 0; i < w->n; i++) {
@@ -4215,7 +4244,7 @@ static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tc
 }
 
 /* True if tc's pools do it: known, equal padding of at most half the window, and no ceil_mode. */
-static bool tci_ox_is_plain_pool(const tci_ox_windows *w, tc_pool *p)
+static bool tci_ox_is_plain_pool(const tci_ox_window_args *w, tc_pool *p)
 {
     bool plain = !w->ceil;
     for (int i = 0; i < w->n; i++) {
@@ -4232,7 +4261,7 @@ static bool tci_ox_is_plain_pool(const tci_ox_windows *w, tc_pool *p)
 TCI_OX_MAKE(average_pool)
 {
     tc_tensor x = tci_ox_in(o, 0), count;
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     tc_dtype d = tc_dtype_of(x);
     bool counts = tci_ox_int(o, "count_include_pad", 0) != 0, dilated = false;
     tc_pool p = {.exclude_pad = !counts};
@@ -4248,7 +4277,7 @@ TCI_OX_MAKE(average_pool)
     tc_tensor ones = tc_expand_at(tc_full(o->ctx, 1, TC_F32), w.n + 2, w.sizes, o->here);
     ones = tc_slice(tc_slice(ones, 0, 0, 1, 1), 1, 0, 1, 1);
     count = counts ? tci_ox_pad_windows(o, ones, &w, 1) : ones;
-    tci_ox_windows rest = w, all;
+    tci_ox_window_args rest = w, all;
     tci_ox_overhang(&w);
     all = w;
     for (int i = 0; i < w.n && counts; i++) { /* elements over the end never count */
@@ -4263,7 +4292,7 @@ TCI_OX_MAKE(average_pool)
 TCI_OX_MAKE(lp_pool)
 {
     tc_tensor x = tci_ox_in(o, 0);
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     double p = o->opset < 2 ? tci_ox_real(o, "p", 2) : (double)tci_ox_int(o, "p", 2);
     tci_ox_overhang(&w);
     x = tci_ox_pad_windows(o, p == 2 ? tc_square(x) : tc_pow(tc_abs(x), p), &w, 0);
@@ -4272,7 +4301,7 @@ TCI_OX_MAKE(lp_pool)
 }
 
 /* Indices into the padded image as those into the image, column-major if storage_order. */
-static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci_ox_windows *w,
+static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci_ox_window_args *w,
                                      int64_t padded[3], const int64_t *sizes)
 {
     tc_tensor place[3], sum = TC_NONE;
@@ -4296,7 +4325,7 @@ static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci
 TCI_OX_MAKE(max_pool)
 {
     tc_tensor x = tci_ox_in(o, 0), at;
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     tc_dtype d = tc_dtype_of(x);
     tc_pool p = {.ceil_mode = false};
     bool plain = tci_ox_is_plain_pool(&w, &p) && !tci_ox_wants(o, 1);
@@ -4351,7 +4380,7 @@ TCI_OX_MAKE(max_unpool)
 {
     int n;
     tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     int64_t *sizes = tci_scratch_copy(o->s, w.sizes, sizeof(*sizes) * (size_t)(w.n + 2)), all = 1;
     int64_t natural = 1;
     for (int i = 0; i < w.n; i++) {
@@ -4380,7 +4409,7 @@ TCI_OX_MAKE(max_unpool)
 }
 
 /* Where element j of the window at `place` (both counted row-major) is in the padded image. */
-static int64_t tci_ox_patch_place(int n, int64_t j, int64_t place, const tci_ox_windows *w,
+static int64_t tci_ox_patch_place(int n, int64_t j, int64_t place, const tci_ox_window_args *w,
                                   const int64_t *steps, const int64_t *padded)
 {
     int64_t at = 0, stride = 1;
@@ -4401,7 +4430,7 @@ TCI_OX_MAKE(col2im)
     const int64_t *image = tci_ox_need_ints(o, 1, "the image shape", &n);
     const int64_t *block = tci_ox_need_ints(o, 2, "the block shape", &n_block);
     const int64_t *sizes = tci_ox_sizes(o, x, &rank);
-    tci_ox_windows w = {.n = n};
+    tci_ox_window_args w = {.n = n};
     int64_t pads[6], padded[3], steps[3], kernel = 1, windows = 1, all = 1;
     if (n < 1 || n > 3 || n_block != n || rank != 3) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED, "an image of %d axes: expected 1 to 3", n);
@@ -6612,6 +6641,499 @@ TC_API const char *tc_onnx_op_how(int i)
 {
     return i >= 0 && i < tci_ox_n_rows() ? tci_ox_rows()[i].how : NULL;
 }
+/* ---- src/onnx/walk.c ---- */
+/* onnx/walk.c - the walk over a graph that is exported (onnx/walk.h). */
+/* ---- src/onnx/walk.h ---- */
+/* onnx/walk.h - the walk over a graph that is exported: operands first, each node once.
+ *
+ * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
+ * node, its name in the file that is written. A composite that the function does not write is
+ * replaced by its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the
+ * public calls' frames, the names of inputs and the values of captured memory. */
+#ifndef TCI_ONNX_WALK_H
+#define TCI_ONNX_WALK_H
+
+
+/* What is known of a node: its name, and what it was expanded into (an expansion that is made again
+ * may be another node). NULL: not yet. */
+typedef struct tci_ox_left {
+    const char *name;
+    tci_node *expansion;
+} tci_ox_left;
+
+typedef struct tci_ox_walk tci_ox_walk;
+struct tci_ox_walk {
+    tci_scratch *s;
+    tci_graph *graph;
+    const char *format;          /* "ONNX", for messages */
+    tci_node *const *inputs; int n_inputs; /* named before the walk; any nodes */
+    /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
+     * leaves as its expansion. */
+    const char *(*leave)(tci_ox_walk *w, tci_node *n, const char *const *in);
+    /* The nodes that n is written from, in the scratch, and how many: these, not n's operands, must
+     * have names, and their names are `in` then. 0, or the function NULL: n's operands. */
+    int (*needs)(tci_ox_walk *w, tci_node *n, tci_node *const **list);
+    void *to;                    /* leave's own */
+    /* DATA nodes as an initializer or a constant; of a user's graph tci_ox_memory_of reads them */
+    tci_ctx *ctx;
+    tc_site here;
+    tci_ox_left *left; uint32_t n_left; /* by the id of a node */
+};
+
+/* Ends the export: n, made at its place, has no form, and why; "" is no reason. */
+TCI_FN void tci_ox_refuse(const tci_ox_walk *w, const tci_node *n, const char *why);
+TCI_FN const char *tci_ox_named(const tci_ox_walk *w, const tci_node *n); /* NULL: none yet */
+TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name);
+/* Writes root and what it needs; returns its name. */
+TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root);
+/* The name of tc_input i where it is unlike all others, else "input<i>". */
+TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i);
+/* The elements of a node with a value, dense and row-major, as they are now. */
+TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *bytes);
+/* The name of a parameter; NULL: n is none, or has no name. */
+TCI_FN const char *tci_ox_parameter_name(const tci_ox_walk *w, tci_node *n);
+/* A file, complete or not at all. */
+TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_str *bytes);
+
+/* One public call that exports: checks the lists, then calls `write` with the outputs' nodes. */
+typedef struct tci_ox_export {
+    const char *call, *format;
+    tc_tensors inputs, outputs;
+    const void *how;  /* the caller's options */
+    void *to;         /* of the caller, for write */
+    void (*write)(tci_ox_walk *w, tci_node *const *outputs, int n, const struct tci_ox_export *e);
+} tci_ox_export;
+TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here);
+
+#endif
+
+/* ---- src/onnx/walk.c, continued ---- */
+#include <inttypes.h>
+#include <string.h>
+
+
+TCI_FN void tci_ox_refuse(const tci_ox_walk *w, const tci_node *n, const char *why)
+{
+    tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s, made at %.60s:%d, has no form in %s%s%s",
+                     n->call ? n->call : tci_op_name(n->op), n->site.file ? n->site.file : "?",
+                     n->site.line, w->format, *why ? ": " : "", why);
+}
+
+/* ---- names of nodes ---- */
+
+TCI_FN const char *tci_ox_named(const tci_ox_walk *w, const tci_node *n)
+{
+    return n->id < w->n_left ? w->left[n->id].name : NULL;
+}
+
+static tci_ox_left *tci_ox_left_of(tci_ox_walk *w, const tci_node *n)
+{
+    if (n->id >= w->n_left) {
+        uint32_t room = n->id * 2 + 64;
+        tci_ox_left *left = TCI_NEW_ARRAY(w->s, tci_ox_left, room);
+        if (w->n_left) {
+            memcpy(left, w->left, sizeof(*left) * w->n_left);
+        }
+        w->left = left;
+        w->n_left = room;
+    }
+    return &w->left[n->id];
+}
+
+TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name)
+{
+    tci_ox_left_of(w, n)->name = name;
+}
+
+TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i)
+{
+    const char *name = w->inputs[i]->name;
+    bool clear = name && *name;
+    for (int j = 0; j < w->n_inputs && clear; j++) {
+        clear = j == i || !w->inputs[j]->name || strcmp(name, w->inputs[j]->name);
+    }
+    return clear ? tci_scratch_printf(w->s, "%s", name) : tci_scratch_printf(w->s, "input%d", i);
+}
+
+/* ---- memory ---- */
+
+TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *bytes)
+{
+    tc_tensor t = tci_handle_make(w->ctx, n, w->here);
+    *bytes = tc_nbytes(t);
+    if (*bytes < 0) {
+        tci_ox_refuse(w, n, "memory of a symbolic size");
+    }
+    char *data = tci_scratch_get(w->s, (size_t)*bytes + 8);
+    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, *bytes), w->here);
+    if (status != TC_OK) {
+        tci_scratch_fail(w->s, status, "%s", tc_error(t));
+    }
+    return data;
+}
+
+TCI_FN const char *tci_ox_parameter_name(const tci_ox_walk *w, tci_node *n)
+{
+    const char *name = n->storage && n->storage->param
+                           ? tc_name_of(tci_handle_make(w->ctx, n, w->here)) : "";
+    return *name ? tci_scratch_printf(w->s, "%s", name) : NULL;
+}
+
+TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_str *bytes)
+{
+    tci_os_fresh f = {.began = false};
+    tci_os_fresh_begin_users(&f, path);
+    tci_os_fresh_write(&f, tci_str_text(bytes), bytes->n);
+    int code = tci_os_fresh_end(&f, true, true);
+    if (code) {
+        tci_scratch_fail(w->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
+                         "'%.120s' cannot be written: %s", path, tci_os_fresh_why(code));
+    }
+}
+
+/* ---- the walk ---- */
+
+/* A list of nodes whose operands must leave before them. */
+typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
+
+/* Operands within a repetition's body are the repetition's own matter. */
+static int tci_ox_n_operands(const tci_node *n)
+{
+    return tci_node_is_value(n) ? 0 : tci_node_n_outside(n);
+}
+
+/* Their names, where all have one; else NULL, and those without are on the stack. */
+static const char *const *tci_ox_operands(tci_ox_walk *w, tci_node *n, tci_ox_stack *stack)
+{
+    tci_node *const *list = n->in;
+    int count = w->needs && !tci_node_is_value(n) ? w->needs(w, n, &list) : 0;
+    if (!count) {
+        list = n->in;
+        count = tci_ox_n_operands(n);
+    }
+    const char **names = TCI_NEW_ARRAY(w->s, const char *, count + 1);
+    bool ready = true;
+    for (int i = 0; i < count; i++) {
+        names[i] = tci_ox_named(w, list[i]);
+        if (!names[i]) {
+            TCI_PUSH(w->s, stack->items, stack->n, stack->cap, list[i]);
+            ready = false;
+        }
+    }
+    return ready ? names : NULL;
+}
+
+/* An expansion leaves in the place of its composite: NULL once that has its name. */
+static tci_node *tci_ox_expansion(tci_ox_walk *w, tci_node *n)
+{
+    tci_node *to = tci_ox_left_of(w, n)->expansion;
+    if (!to) {
+        to = tci_op_is_composite(n->op) ? tci_expand_composite(w->graph, n) : NULL;
+        tci_ox_left_of(w, n)->expansion = to;
+    }
+    if (!to) {
+        tci_ox_refuse(w, n, "");
+    } else if (tci_ox_named(w, to)) {
+        tci_ox_set_name(w, n, tci_ox_named(w, to));
+        return NULL;
+    }
+    return to;
+}
+
+TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
+{
+    tci_ox_stack stack = {NULL, 0, 0};
+    TCI_PUSH(w->s, stack.items, stack.n, stack.cap, root);
+    while (stack.n) {
+        tci_node *n = stack.items[stack.n - 1], *to;
+        if (tci_ox_named(w, n)) {
+            stack.n--;
+            continue;
+        }
+        const char *const *in = tci_ox_operands(w, n, &stack);
+        if (!in) {
+            continue;
+        }
+        const char *name = w->leave(w, n, in);
+        if (name) {
+            tci_ox_set_name(w, n, name);
+        } else if ((to = tci_ox_expansion(w, n)) != NULL) {
+            TCI_PUSH(w->s, stack.items, stack.n, stack.cap, to);
+        }
+    }
+    return tci_ox_named(w, root);
+}
+
+/* ---- public calls ---- */
+
+/* The nodes of a list of handles; false: the frame failed. */
+static bool tci_ox_nodes_of(tci_frame *f, tc_tensors list, const char *what, tci_node **nodes,
+                            bool are_inputs)
+{
+    for (int i = 0; i < list.n && !f->failed; i++) {
+        nodes[i] = tci_frame_node(f, list.items[i], what);
+        if (!f->failed && are_inputs && nodes[i]->op != TCI_OP_INPUT) {
+            tci_frame_fail(f, TC_ERR_ARGUMENT, "input %d is no tc_input", i);
+        }
+    }
+    return !f->failed;
+}
+
+static void tci_ox_use_all(tci_frame *f, tc_tensors list, const char *what)
+{
+    tci_frame_list(f, list.items, list.n, what);
+    for (int i = 0; i < list.n && !f->failed; i++) {
+        tci_frame_use(f, list.items[i]);
+    }
+}
+
+TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
+{
+    tci_scratch s;
+    tci_frame f = tci_frame_begin(e->call, here);
+    tci_ox_use_all(&f, e->outputs, "the outputs");
+    tci_ox_use_all(&f, e->inputs, "the inputs");
+    if (!f.failed && e->outputs.n < 1) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "there are no outputs");
+    }
+    tci_scratch_init(&s);
+    if (!f.failed && setjmp(s.escape)) {
+        tci_frame_fail(&f, s.why, "%s", s.message);
+    } else if (!f.failed) {
+        tci_node **in = TCI_NEW_ARRAY(&s, tci_node *, e->inputs.n + 1);
+        tci_node **out = TCI_NEW_ARRAY(&s, tci_node *, e->outputs.n + 1);
+        if (tci_ox_nodes_of(&f, e->inputs, "an input", in, true) &&
+            tci_ox_nodes_of(&f, e->outputs, "an output", out, false)) {
+            tci_ox_walk w = {.s = &s, .graph = &f.ctx->graph, .format = e->format, .ctx = f.ctx,
+                             .here = here, .inputs = in, .n_inputs = e->inputs.n};
+            e->write(&w, out, e->outputs.n, e);
+        }
+    }
+    tci_scratch_free(&s);
+    return tci_frame_status(&f);
+}
+/* ---- src/onnx/windows.c ---- */
+/* onnx/windows.c - finds convolutions and pools in a graph that is exported (onnx/windows.h).
+ *
+ * In: a CONTRACT, or a reduction. Out: what a convolution or pool of it is over, with kernel,
+ * stride, dilation and padding of each axis; false where it is none. */
+/* ---- src/onnx/windows.h ---- */
+/* onnx/windows.h - convolutions and pools in a graph that is exported: a CONTRACT or a reduction of
+ * a WINDOW, described as other formats have it. */
+#ifndef TCI_ONNX_WINDOWS_H
+#define TCI_ONNX_WINDOWS_H
+
+
+enum { TCI_OX_SPATIAL = 3 };
+
+/* Windows along n axes of x. Their padding is x's own where that has the fill asked for. */
+typedef struct tci_ox_windows {
+    tci_node *x;
+    int n;
+    int axis[TCI_OX_SPATIAL];    /* of x */
+    int element[TCI_OX_SPATIAL]; /* of the WINDOW: the place within the window */
+    tci_dim kernel[TCI_OX_SPATIAL], stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL];
+    /* Elements of padding, negative ones cut; the last window ends with the padded axis. */
+    tci_dim before[TCI_OX_SPATIAL], after[TCI_OX_SPATIAL];
+} tci_ox_windows;
+
+/* A convolution. The axes of x that no window is along, those of f and those of the result are in
+ * lists, in x's order: batch (x and the result), groups (all three), channels (x and f, summed),
+ * filters (f and the result). Of a weight gradient the places are summed and the elements are the
+ * result: then stride and dilation are exchanged. */
+typedef struct tci_ox_conv {
+    tci_ox_windows w;
+    tci_node *f;
+    int f_axis[TCI_OX_SPATIAL], out_axis[TCI_OX_SPATIAL];
+    const tci_contract_axis_of **batch, **groups, **channels, **filters;
+    int n_batch, n_groups, n_channels, n_filters;
+    int which; /* operand of the CONTRACT that has the windows: at[which] is of x, at[!which] of f */
+} tci_ox_conv;
+
+TCI_FN bool tci_ox_conv_of(tci_scratch *s, const tci_node *contract, tci_ox_conv *c);
+/* A reduction over the elements of windows: of max where the padding is the least value, of the sum
+ * where it is 0. */
+TCI_FN bool tci_ox_pool_of(const tci_node *reduce, tci_ox_windows *w);
+
+#endif
+
+/* ---- src/onnx/windows.c, continued ---- */
+#include <math.h>
+
+/* ---- windows ---- */
+
+/* The padding of the windowed axes, taken off x, where x is a PAD by `fill` along no other axis. */
+static void tci_ox_take_padding(tci_ox_windows *w, bool (*fits)(const tci_node *fill))
+{
+    tci_node *pad = w->x;
+    if (pad->op != TCI_OP_PAD || tci_node_is_value(pad) || !fits(pad->in[1])) {
+        return;
+    }
+    for (int d = 0; d < pad->rank; d++) {
+        bool windowed = false;
+        for (int i = 0; i < w->n; i++) {
+            windowed = windowed || w->axis[i] == d;
+        }
+        if (!windowed && (tci_node_dims(pad)[d] != 0 || pad->shape[d] != pad->in[0]->shape[d])) {
+            return;
+        }
+    }
+    w->x = pad->in[0];
+    for (int i = 0; i < w->n; i++) {
+        w->before[i] = tci_node_dims(pad)[w->axis[i]];
+    }
+}
+
+static bool tci_ox_windows_of(const tci_node *n, tci_ox_windows *w,
+                              bool (*fits)(const tci_node *fill))
+{
+    if (n->op != TCI_OP_WINDOW || n->n_attr / 4 > TCI_OX_SPATIAL) {
+        return false;
+    }
+    *w = (tci_ox_windows){.x = n->in[0], .n = n->n_attr / 4};
+    for (int i = 0; i < w->n; i++) {
+        w->axis[i] = (int)n->attr[4 * i];
+        w->element[i] = n->in[0]->rank + i;
+        w->kernel[i] = tci_node_dims(n)[4 * i + 1];
+        w->stride[i] = tci_node_dims(n)[4 * i + 2];
+        w->dilation[i] = tci_node_dims(n)[4 * i + 3];
+        for (int j = 0; j < i; j++) {
+            if (w->axis[i] == w->axis[j]) {
+                return false;
+            }
+        }
+    }
+    tci_ox_take_padding(w, fits);
+    return true;
+}
+
+/* What follows the last element of axis i, for `count` places. */
+static void tci_ox_end_windows(tci_ox_windows *w, int i, tci_dim count)
+{
+    tci_dim reads = tci_dim_mul(tci_dim_add(count, -1), w->stride[i]);
+    reads = tci_dim_add(reads, tci_dim_mul(tci_dim_add(w->kernel[i], -1), w->dilation[i]));
+    reads = tci_dim_add(reads, 1);
+    w->after[i] = tci_dim_sub(reads, tci_dim_add(w->x->shape[w->axis[i]], w->before[i]));
+}
+
+/* ---- convolutions ---- */
+
+/* The axis of a contraction with that place in operand or result `which`. */
+static const tci_contract_axis_of *tci_ox_axis_at(const tci_contraction *c, int which, int place)
+{
+    for (int i = 0; i < c->n_axes; i++) {
+        if (c->axes[i].at[which] == place) {
+            return &c->axes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Spatial axis i: of a forward pass, or of a weight gradient. */
+static bool tci_ox_conv_axis(const tci_contraction *of, tci_ox_conv *c, int i)
+{
+    tci_ox_windows *w = &c->w;
+    const tci_contract_axis_of *place = tci_ox_axis_at(of, c->which, w->axis[i]);
+    const tci_contract_axis_of *element = tci_ox_axis_at(of, c->which, w->element[i]);
+    int f = !c->which;
+    bool forward = place->at[f] < 0 && place->at[2] >= 0 && element->at[f] >= 0 &&
+                   element->at[2] < 0;
+    bool weights = place->at[f] >= 0 && place->at[2] < 0 && element->at[f] < 0 &&
+                   element->at[2] >= 0;
+    if (weights) {
+        tci_dim stride = w->stride[i];
+        w->stride[i] = w->dilation[i];
+        w->dilation[i] = stride;
+        w->kernel[i] = place->size;
+    }
+    c->f_axis[i] = forward ? element->at[f] : place->at[f];
+    c->out_axis[i] = forward ? place->at[2] : element->at[2];
+    tci_ox_end_windows(w, i, forward ? place->size : element->size);
+    return forward || weights;
+}
+
+/* An axis that no window is along goes into its list. */
+static bool tci_ox_conv_list(tci_ox_conv *c, const tci_contract_axis_of *axis)
+{
+    bool x = axis->at[c->which] >= 0, f = axis->at[!c->which] >= 0, out = axis->at[2] >= 0;
+    if (x && f && out) {
+        c->groups[c->n_groups++] = axis;
+    } else if (x && f) {
+        c->channels[c->n_channels++] = axis;
+    } else if (x && out) {
+        c->batch[c->n_batch++] = axis;
+    } else if (f && out) {
+        c->filters[c->n_filters++] = axis;
+    }
+    return x + f + out > 1;
+}
+
+static bool tci_ox_is_zero(const tci_node *fill)
+{
+    return tci_is_zero(fill);
+}
+
+TCI_FN bool tci_ox_conv_of(tci_scratch *s, const tci_node *n, tci_ox_conv *c)
+{
+    *c = (tci_ox_conv){.which = 0};
+    if (n->op != TCI_OP_CONTRACT || !tci_dtype_is_float((tc_dtype)n->dtype)) {
+        return false;
+    }
+    while (c->which < 2 && !tci_ox_windows_of(n->in[c->which], &c->w, tci_ox_is_zero)) {
+        c->which++;
+    }
+    if (c->which == 2 || tci_node_is_value(n->in[c->which])) {
+        return false;
+    }
+    const tci_contraction *of = tci_contraction_of(s, n);
+    c->f = n->in[!c->which];
+    c->batch = TCI_NEW_ARRAY(s, const tci_contract_axis_of *, of->n_axes);
+    c->groups = TCI_NEW_ARRAY(s, const tci_contract_axis_of *, of->n_axes);
+    c->channels = TCI_NEW_ARRAY(s, const tci_contract_axis_of *, of->n_axes);
+    c->filters = TCI_NEW_ARRAY(s, const tci_contract_axis_of *, of->n_axes);
+    for (int i = 0; i < c->w.n; i++) {
+        if (!tci_ox_conv_axis(of, c, i)) {
+            return false;
+        }
+    }
+    for (int i = 0; i < of->n_axes; i++) {
+        bool windowed = false;
+        for (int k = 0; k < c->w.n; k++) {
+            windowed = windowed || of->axes[i].at[c->which] == c->w.axis[k] ||
+                       of->axes[i].at[c->which] == c->w.element[k];
+        }
+        if (!windowed && !tci_ox_conv_list(c, &of->axes[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- pools ---- */
+
+static bool tci_ox_is_least(const tci_node *fill)
+{
+    return (fill->op == TCI_OP_CONST || fill->op == TCI_OP_LITERAL) &&
+           tci_dtype_is_float((tc_dtype)fill->dtype) && isinf(fill->value.f) && fill->value.f < 0;
+}
+
+TCI_FN bool tci_ox_pool_of(const tci_node *n, tci_ox_windows *w)
+{
+    bool sums = n->op == TCI_OP_SUM;
+    if ((!sums && n->op != TCI_OP_MAX) || !tci_dtype_is_float((tc_dtype)n->dtype) ||
+        tci_node_is_value(n->in[0]) ||
+        !tci_ox_windows_of(n->in[0], w, sums ? tci_ox_is_zero : tci_ox_is_least) ||
+        n->n_attr != w->n) {
+        return false;
+    }
+    for (int i = 0; i < w->n; i++) {
+        if (n->attr[i] != w->element[i]) {
+            return false;
+        }
+        tci_ox_end_windows(w, i, n->in[0]->shape[w->axis[i]]);
+    }
+    return true;
+}
 /* ---- src/onnx/write.c ---- */
 /* onnx/write.c - writes the wire format of ONNX files (onnx/write.h). */
 /* ---- src/onnx/write.h ---- */
@@ -6833,50 +7355,33 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
  * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
  * composites that have an ONNX operator of the same meaning leave as that, others as what they
  * expand into. Elementwise ops without an operator leave as the formula of their row. */
+/* ---- src/onnx/export.h ---- */
+/* onnx/export.h - models as bytes and text in memory, of any nodes of any graph: for the public
+ * calls and for backends that hand graphs to other engines. The walk w says which nodes are inputs
+ * (DATA and LITERAL nodes too). All memory is in w's scratch. Escapes. */
+#ifndef TCI_ONNX_EXPORT_H
+#define TCI_ONNX_EXPORT_H
 
-#include <inttypes.h>
+
+/* An ONNX model. weights: what belongs into a file named data_name, where how->external asks. */
+TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
+                              const tc_onnx_export *how, const char *data_name, tci_str *model,
+                              tci_str *weights);
+/* The text of a StableHLO module whose function @main has the inputs and outputs in their order. */
+TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                   const tc_stablehlo_export *how, tci_str *text);
+
+#endif
+
+/* ---- src/onnx/export.c, continued ---- */
 #include <string.h>
-
 
 enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
 
 typedef struct tci_ox_out_graph {
-    tci_ctx *ctx;
-    tc_site here;         /* of the user's call, for onnx/here.h */
+    tci_ox_walk *walk;
     tci_ow w;
-    tci_scratch s;
-    const char **names;   /* of values, by the id of their node; NULL: none yet */
-    uint32_t n_names;
-    tci_node *const *inputs; int n_inputs;
 } tci_ox_out_graph;
-
-static void tci_ox_refuse(tci_ox_out_graph *g, const tci_node *n, const char *why)
-{
-    tci_scratch_fail(&g->s, TC_ERR_UNSUPPORTED, "%s, made at %.60s:%d, has no form in ONNX%s%s",
-                     n->call ? n->call : tci_op_name(n->op), n->site.file ? n->site.file : "?",
-                     n->site.line, *why ? ": " : "", why);
-}
-
-/* ---- names of nodes ---- */
-
-static const char *tci_ox_named(const tci_ox_out_graph *g, const tci_node *n)
-{
-    return n->id < g->n_names ? g->names[n->id] : NULL;
-}
-
-static void tci_ox_set_name(tci_ox_out_graph *g, const tci_node *n, const char *name)
-{
-    if (n->id >= g->n_names) {
-        uint32_t room = n->id * 2 + 64;
-        const char **names = TCI_NEW_ARRAY(&g->s, const char *, room);
-        if (g->n_names) {
-            memcpy(names, g->names, sizeof(*names) * g->n_names);
-        }
-        g->names = names;
-        g->n_names = room;
-    }
-    g->names[n->id] = name;
-}
 
 /* ---- constants ---- */
 
@@ -6917,20 +7422,10 @@ static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const
 /* Memory of the graph, as it is now. */
 static const char *tci_ox_memory(tci_ox_out_graph *g, tci_node *n)
 {
-    const tci_ox_out_graph *o = g;
-    tc_tensor t = tci_handle_make(g->ctx, n, g->here);
-    int64_t bytes = tc_nbytes(t);
-    if (bytes < 0) {
-        tci_ox_refuse(g, n, "memory of a symbolic size");
-    }
-    char *data = tci_scratch_get(&g->s, (size_t)bytes + 8);
-    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, bytes), o->here);
-    if (status != TC_OK) {
-        tci_scratch_fail(&g->s, status, "%s", tc_error(t));
-    }
-    bool is_param = n->storage->param && *tc_name_of(t);
-    const char *name = is_param ? tci_scratch_printf(&g->s, "%s", tc_name_of(t)) : NULL;
-    return tci_ow_tensor(&g->w, name, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), data);
+    int64_t bytes;
+    const void *data = tci_ox_memory_of(g->walk, n, &bytes);
+    return tci_ow_tensor(&g->w, tci_ox_parameter_name(g->walk, n), (tc_dtype)n->dtype, n->rank,
+                         tci_dim_words(n->shape), data);
 }
 
 /* ---- sizes ---- */
@@ -6942,16 +7437,17 @@ static const char *tci_ox_size_of(tci_ox_out_graph *g, const tci_node *n, tci_di
         const int64_t v = tci_dim_known(d);
         return tci_ow_ints(&g->w, 1, &v);
     }
-    for (int i = 0; i < g->n_inputs; i++) {
-        for (int a = 0; a < g->inputs[i]->rank; a++) {
-            if (g->inputs[i]->shape[a] == d) {
-                const char *x = tci_ox_named(g, g->inputs[i]);
+    const tci_ox_walk *all = g->walk;
+    for (int i = 0; i < all->n_inputs; i++) {
+        for (int a = 0; a < all->inputs[i]->rank; a++) {
+            if (all->inputs[i]->shape[a] == d) {
+                const char *x = tci_ox_named(all, all->inputs[i]);
                 const tci_ow_attr part[] = {TCI_OW_INT("start", a), TCI_OW_INT("end", a + 1)};
                 return tci_ow_op(&g->w, "Shape", 1, &x, 2, part);
             }
         }
     }
-    tci_ox_refuse(g, n, "a symbolic size that is not that of an input");
+    tci_ox_refuse(g->walk, n, "a symbolic size that is not that of an input");
     return "";
 }
 
@@ -6966,7 +7462,7 @@ static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int r
     if (!symbols) {
         return tci_ow_ints(&g->w, rank, tci_dim_words(sizes));
     }
-    const char **parts = TCI_NEW_ARRAY(&g->s, const char *, rank);
+    const char **parts = TCI_NEW_ARRAY(g->walk->s, const char *, rank);
     const tci_ow_attr axis = TCI_OW_INT("axis", 0);
     for (int i = 0; i < rank; i++) {
         parts[i] = tci_ox_size_of(g, n, sizes[i]);
@@ -6978,7 +7474,7 @@ static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int r
 
 static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    int64_t *to = TCI_NEW_ARRAY(&g->s, int64_t, n->rank + 1);
+    int64_t *to = TCI_NEW_ARRAY(g->walk->s, int64_t, n->rank + 1);
     const tci_ow_attr zeros = TCI_OW_INT("allowzero", 1);
     int open = 0;
     for (int i = 0; i < n->rank; i++) { /* 0 keeps the size of x there, -1 follows */
@@ -6998,7 +7494,7 @@ static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, co
 
 static const char *tci_ox_expand_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    tci_dim *to = TCI_NEW_ARRAY(&g->s, tci_dim, n->rank + 1);
+    tci_dim *to = TCI_NEW_ARRAY(g->walk->s, tci_dim, n->rank + 1);
     for (int i = 0; i < n->rank; i++) { /* 1 leaves an axis as it is */
         to[i] = n->in[0]->shape[i] == n->shape[i] ? 1 : n->shape[i];
     }
@@ -7007,7 +7503,7 @@ static const char *tci_ox_expand_out(tci_ox_out_graph *g, const tci_node *n, con
 
 static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    int64_t *words = TCI_NEW_ARRAY(&g->s, int64_t, 4 * n->rank + 1);
+    int64_t *words = TCI_NEW_ARRAY(g->walk->s, int64_t, 4 * n->rank + 1);
     int64_t *starts = words, *ends = words + n->rank, *axes = ends + n->rank;
     int64_t *steps = axes + n->rank;
     int k = 0;
@@ -7021,7 +7517,7 @@ static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, cons
         bool flips = step == -1 && size == whole; /* of any size */
         if (!tci_dim_is_known(step) || (!flips && !tci_dim_is_known(start)) ||
             (!flips && !to_end && !tci_dim_is_known(size))) {
-            tci_ox_refuse(g, n, "symbolic bounds");
+            tci_ox_refuse(g->walk, n, "symbolic bounds");
         }
         starts[k] = flips ? INT64_MAX : start;
         ends[k] = flips ? INT64_MIN : to_end ? INT64_MAX : start + tci_dim_known(size) * step;
@@ -7036,11 +7532,11 @@ static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, cons
 static const char *tci_ox_pad_out(tci_ox_out_graph *g, const tci_node *n, const char *x,
                                   const char *fill)
 {
-    int64_t *pads = TCI_NEW_ARRAY(&g->s, int64_t, 2 * n->rank + 1);
+    int64_t *pads = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
         tci_dim after = tci_dim_sub(n->shape[i], tci_dim_add(n->in[0]->shape[i], n->attr[i]));
         if (!tci_dim_is_known(n->attr[i]) || !tci_dim_is_known(after)) {
-            tci_ox_refuse(g, n, "symbolic padding");
+            tci_ox_refuse(g->walk, n, "symbolic padding");
         }
         pads[i] = n->attr[i];
         pads[i + n->rank] = tci_dim_known(after);
@@ -7056,11 +7552,11 @@ static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, con
         const int64_t *a = n->attr + 4 * i;
         int64_t axis = a[0], k = a[1];
         if (!tci_dim_is_known(n->shape[axis])) {
-            tci_ox_refuse(g, n, "windows over a symbolic size");
+            tci_ox_refuse(g->walk, n, "windows over a symbolic size");
         }
         int64_t steps = tci_dim_known(n->shape[axis]);
-        int64_t *places = TCI_NEW_ARRAY(&g->s, int64_t, steps * k + 1);
-        int64_t *order = TCI_NEW_ARRAY(&g->s, int64_t, rank + 1);
+        int64_t *places = TCI_NEW_ARRAY(g->walk->s, int64_t, steps * k + 1);
+        int64_t *order = TCI_NEW_ARRAY(g->walk->s, int64_t, rank + 1);
         for (int64_t j = 0; j < steps * k; j++) {
             places[j] = j / k * a[2] + j % k * a[3];
         }
@@ -7085,7 +7581,7 @@ static const char *tci_ox_iota_out(tci_ox_out_graph *g, const tci_node *n)
         return TCI_OW(&g->w, "Range", tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &zero), end,
                       tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &one));
     }
-    int64_t *list = TCI_NEW_ARRAY(&g->s, int64_t, tci_dim_known(n->shape[0]) + 1);
+    int64_t *list = TCI_NEW_ARRAY(g->walk->s, int64_t, tci_dim_known(n->shape[0]) + 1);
     for (int64_t i = 0; i < tci_dim_known(n->shape[0]); i++) {
         list[i] = i;
     }
@@ -7165,20 +7661,20 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, c
     int64_t count = n->attr[0] + n->attr[1] + n->attr[2];
     size_t at = 0;
     if (count > 400) {
-        tci_ox_refuse(g, n, "too many axes");
+        tci_ox_refuse(g->walk, n, "too many axes");
     }
     for (int64_t i = 0; i < count; i++) {
         int64_t label = n->attr[3 + i];
         at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] ? "," : "");
         at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] + n->attr[1] ? "->" : "");
         if (label < 0 || label >= 52) {
-            tci_ox_refuse(g, n, "more than 52 axes");
+            tci_ox_refuse(g->walk, n, "more than 52 axes");
         }
         text[at++] = (char)(label < 26 ? 'a' + label : 'A' + label - 26);
         text[at] = 0;
     }
     if (n->attr[1] == 0) {
-        tci_ox_refuse(g, n, "an operand of no axes");
+        tci_ox_refuse(g->walk, n, "an operand of no axes");
     }
     strcat(text, n->rank == 0 ? "->" : "");
     const tci_ow_attr spec = TCI_OW_TEXT("equation", text);
@@ -7192,7 +7688,7 @@ static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const
     x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
     const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
     if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
-        tci_ox_refuse(g, n, "cumulative products and extremes");
+        tci_ox_refuse(g->walk, n, "cumulative products and extremes");
     }
     return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
 }
@@ -7308,7 +7804,7 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
             made = tci_ox_word(g, d, *word, stack + top);
         }
         if (!made) {
-            tci_ox_refuse(g, n, "");
+            tci_ox_refuse(g->walk, n, "");
         }
         stack[top++] = made;
     }
@@ -7433,6 +7929,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_CHOLESKY TCI_OX_EXPANDS
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
+#define TCI_OX_WAY_SHARD ""
 
 /* Of a special or composite op. */
 static const char *tci_ox_way_of(int op)
@@ -7477,7 +7974,8 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
     }
     case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
-    case TCI_OP_STOP_GRADIENT: return in[0];
+    case TCI_OP_STOP_GRADIENT:
+    case TCI_OP_SHARD: return in[0];
     case TCI_OP_WITH_DERIVATIVE: return in[1];
     default: return NULL;
     }
@@ -7537,81 +8035,29 @@ static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, 
     }
 }
 
-/* ---- the walk ---- */
+/* ---- the model ---- */
 
-/* What n is computed from: its operands, or what it expands into. */
-static void tci_ox_leave(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
 {
-    const char *made, *way = n->op >= TCI_OP_REDUCE_END ? tci_ox_way_of(n->op) : "";
-    if (*way && strcmp(way, TCI_OX_EXPANDS) && !tci_node_is_value(n)) {
-        tci_ox_refuse(g, n, way);
-    }
+    tci_ox_out_graph *g = (tci_ox_out_graph *)w->to;
+    const char *way = n->op >= TCI_OP_REDUCE_END ? tci_ox_way_of(n->op) : "";
     if (tci_node_is_value(n)) { /* evaluated already: a constant */
-        made = tci_ox_memory(g, n);
+        return tci_ox_memory(g, n);
+    } else if (*way && strcmp(way, TCI_OX_EXPANDS)) {
+        tci_ox_refuse(w, n, way);
     } else if (tci_op_is_ew(n->op)) {
-        made = tci_ox_elementwise_out(g, n, in);
+        return tci_ox_elementwise_out(g, n, in);
     } else if (tci_op_is_reduce(n->op)) {
-        made = tci_ox_reduction_out(g, n, in[0]);
+        return tci_ox_reduction_out(g, n, in[0]);
     } else if (tci_op_is_composite(n->op)) {
-        made = tci_ox_composite_out(g, n, in);
-    } else {
-        made = tci_ox_special_out(g, n, in);
+        return tci_ox_composite_out(g, n, in);
     }
-    tci_ox_set_name(g, n, made);
-}
-
-/* A list of nodes whose operands must leave before them. */
-typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
-
-static bool tci_ox_push_operands(tci_ox_out_graph *g, const tci_node *n, tci_ox_stack *stack)
-{
-    bool ready = true;
-    for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
-        if (!tci_ox_named(g, n->in[i])) {
-            TCI_PUSH(&g->s, stack->items, stack->n, stack->cap, n->in[i]);
-            ready = false;
-        }
-    }
-    return ready;
-}
-
-/* An expansion leaves in the place of its composite. */
-static void tci_ox_walk(tci_ox_out_graph *g, tci_node *root)
-{
-    tci_ox_stack stack = {NULL, 0, 0};
-    TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, root);
-    while (stack.n) {
-        tci_node *n = stack.items[stack.n - 1];
-        if (tci_ox_named(g, n)) {
-            stack.n--;
-            continue;
-        }
-        if (!tci_ox_push_operands(g, n, &stack)) {
-            continue;
-        }
-        const char **in = TCI_NEW_ARRAY(&g->s, const char *, n->n_in + 1);
-        for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
-            in[i] = tci_ox_named(g, n->in[i]);
-        }
-        tci_ox_leave(g, n, in);
-        if (!tci_ox_named(g, n)) {
-            tci_node *to = tci_op_is_composite(n->op) ? tci_expand_composite(&g->ctx->graph, n)
-                                                      : NULL;
-            if (!to) {
-                tci_ox_refuse(g, n, "");
-            }
-            if (tci_ox_named(g, to)) {
-                tci_ox_set_name(g, n, tci_ox_named(g, to));
-            } else {
-                TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, to);
-            }
-        }
-    }
+    return tci_ox_special_out(g, n, in);
 }
 
 static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
 {
-    tci_str opset = {.s = &g->s};
+    tci_str opset = {.s = g->walk->s};
     tci_ow_number(file, 1, TCI_OX_IR);
     tci_ow_text(file, 2, "tc");
     tci_ow_text(file, 3, TC_VERSION);
@@ -7620,31 +8066,20 @@ static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
     tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
 }
 
-/* Names of inputs are those of tc_input where these differ. */
-static const char *tci_ox_input_name(tci_ox_out_graph *g, int i)
-{
-    const char *name = g->inputs[i]->name;
-    bool clear = name && *name;
-    for (int j = 0; j < g->n_inputs && clear; j++) {
-        clear = j == i || !g->inputs[j]->name || strcmp(name, g->inputs[j]->name);
-    }
-    return clear ? tci_scratch_printf(&g->s, "%s", name) : tci_scratch_printf(&g->s, "input%d", i);
-}
-
 static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, int n,
                                 const tc_onnx_export *how)
 {
-    for (int i = 0; i < g->n_inputs; i++) {
-        tci_node *x = g->inputs[i];
-        const char *name = tci_ox_input_name(g, i);
-        tci_ox_set_name(g, x, name);
+    tci_ox_walk *w = g->walk;
+    for (int i = 0; i < w->n_inputs; i++) {
+        const tci_node *x = w->inputs[i];
+        const char *name = tci_ox_input_name(w, i);
+        tci_ox_set_name(w, x, name);
         tci_ow_info(&g->w, 11, name, (tc_dtype)x->dtype, x->rank, x->shape);
     }
     for (int i = 0; i < n; i++) {
-        tci_ox_walk(g, outputs[i]);
-        const char *from = tci_ox_named(g, outputs[i]);
+        const char *from = tci_ox_walk_to(w, outputs[i]);
         const char *name = how && how->output_names && how->output_names[i]
-                               ? how->output_names[i] : tci_scratch_printf(&g->s, "output%d", i);
+                               ? how->output_names[i] : tci_scratch_printf(w->s, "output%d", i);
         tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
         tci_ow_info(&g->w, 12, name, (tc_dtype)outputs[i]->dtype, outputs[i]->rank,
                     outputs[i]->shape);
@@ -7652,86 +8087,2198 @@ static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, i
     tci_ow_text(&g->w.graph, 2, "tc");
 }
 
-static void tci_ox_put_file(tci_ox_out_graph *g, const char *path, const tci_str *bytes)
+TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
+                              const tc_onnx_export *how, const char *data_name, tci_str *model,
+                              tci_str *weights)
 {
-    tci_os_fresh f = {.began = false};
-    tci_os_fresh_begin_users(&f, path);
-    tci_os_fresh_write(&f, tci_str_text(bytes), bytes->n);
-    int code = tci_os_fresh_end(&f, true, true);
-    if (code) {
-        tci_scratch_fail(&g->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                         "'%.120s' cannot be written: %s", path, tci_os_fresh_why(code));
-    }
-}
-
-static void tci_ox_export_file(tci_ox_out_graph *g, tci_node *const *outputs, int n,
-                               const tc_onnx_export *how, const char *path)
-{
-    tci_str file = {.s = &g->s};
-    const char *slash = strrchr(path, '/');
-    g->w.s = &g->s;
-    g->w.graph.s = g->w.weights.s = &g->s;
-    if (how && how->external) {
-        g->w.external = tci_scratch_printf(&g->s, "%s.data", slash ? slash + 1 : path);
-    }
-    tci_ox_export_graph(g, outputs, n, how);
-    tci_ox_write_model(g, &file);
-    if (file.n > INT32_MAX) {
-        tci_scratch_fail(&g->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
+    tci_ox_out_graph g = {.walk = w};
+    g.w.s = g.w.graph.s = g.w.weights.s = w->s;
+    g.w.external = how && how->external ? data_name : NULL;
+    w->to = &g;
+    w->leave = tci_ox_leave;
+    tci_ox_export_graph(&g, outputs, n, how);
+    tci_ox_write_model(&g, model);
+    *weights = g.w.weights;
+    if (model->n > INT32_MAX) {
+        tci_scratch_fail(w->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
                          "GiB (tc_onnx_export.external puts weights in a file of their own)",
-                         file.n);
+                         model->n);
     }
-    if (g->w.external) {
-        tci_ox_put_file(g, tci_scratch_printf(&g->s, "%s.data", path), &g->w.weights);
-    }
-    tci_ox_put_file(g, path, &file);
 }
 
-/* The nodes of a list of handles; false: the frame failed. */
-static bool tci_ox_nodes_of(tci_frame *f, tc_tensors list, const char *what, tci_node **nodes,
-                            bool are_inputs)
+static void tci_ox_export_file(tci_ox_walk *w, tci_node *const *outputs, int n,
+                               const tci_ox_export *e)
 {
-    for (int i = 0; i < list.n && !f->failed; i++) {
-        nodes[i] = tci_frame_node(f, list.items[i], what);
-        if (!f->failed && are_inputs && nodes[i]->op != TCI_OP_INPUT) {
-            tci_frame_fail(f, TC_ERR_ARGUMENT, "input %d is no tc_input", i);
-        }
+    const char *path = (const char *)e->to, *slash = path ? strrchr(path, '/') : NULL;
+    const tc_onnx_export *how = (const tc_onnx_export *)e->how;
+    tci_str file = {.s = w->s}, weights = {.s = w->s};
+    if (!path) {
+        tci_scratch_fail(w->s, TC_ERR_ARGUMENT, "the path is NULL");
     }
-    return !f->failed;
+    const char *data_name = tci_scratch_printf(w->s, "%s.data", slash ? slash + 1 : path);
+    tci_ox_write_onnx(w, outputs, n, how, data_name, &file, &weights);
+    if (how && how->external) {
+        tci_ox_put_file(w, tci_scratch_printf(w->s, "%s.data", path), &weights);
+    }
+    tci_ox_put_file(w, path, &file);
 }
 
 TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
                                    const char *path, tc_site here)
 {
-    tci_ox_out_graph g = {.here = here};
-    tci_frame f = tci_frame_begin("tc_export_onnx", here);
-    tci_frame_list(&f, inputs.items, inputs.n, "the inputs");
-    tci_frame_list(&f, outputs.items, outputs.n, "the outputs");
-    for (int i = 0; i < outputs.n && !f.failed; i++) {
-        tci_frame_use(&f, outputs.items[i]);
+    const tci_ox_export e = {"tc_export_onnx", "ONNX", inputs, outputs, how, (void *)path,
+                             tci_ox_export_file};
+    return tci_ox_export_call(&e, here);
+}
+/* ---- src/onnx/stablehlo_text.c ---- */
+/* onnx/stablehlo_text.c - the statements of a StableHLO module: types, constants, and the ops that
+ * several rooms write (onnx/stablehlo.h). */
+/* ---- src/onnx/stablehlo.h ---- */
+/* onnx/stablehlo.h - a StableHLO module being written, and what its rooms share.
+ *
+ * A value is its SSA name. Sizes are numbers everywhere: symbols have the values that the caller
+ * gave (tci_hlo_size). */
+#ifndef TCI_ONNX_STABLEHLO_H
+#define TCI_ONNX_STABLEHLO_H
+
+
+/* A repetition that has left: the names of its results. */
+typedef struct tci_hlo_loop {
+    const tci_node *repeat;
+    const char **results;
+} tci_hlo_loop;
+
+typedef struct tci_hlo {
+    tci_ox_walk *walk;
+    tci_str out;       /* statements so far */
+    int n_values;
+    tci_dim *symbols, *values; int n_symbols; /* symbolic sizes and what they are */
+    tci_hlo_loop *loops; int n_loops, cap_loops;
+} tci_hlo;
+
+/* The shape of the values of one elementwise computation. */
+typedef struct tci_hlo_shape {
+    int rank;
+    const int64_t *sizes;
+    const char *text; /* "2x3x", "" of rank 0 */
+} tci_hlo_shape;
+
+TCI_FN int64_t tci_hlo_size(const tci_hlo *h, tci_dim d);
+TCI_FN tci_hlo_shape tci_hlo_shape_of(const tci_hlo *h, int rank, const tci_dim *sizes);
+TCI_FN tci_hlo_shape tci_hlo_shape_known(const tci_hlo *h, int rank, const int64_t *sizes);
+/* "tensor<2x3xf32>" */
+TCI_FN const char *tci_hlo_type(const tci_hlo *h, tc_dtype dtype, const tci_hlo_shape *shape);
+TCI_FN const char *tci_hlo_node_type(const tci_hlo *h, const tci_node *n);
+/* "[1, 2]" */
+TCI_FN const char *tci_hlo_list(const tci_hlo *h, int n, const int64_t *items);
+/* A new value: its name, and "  %name = format...\n" is added. */
+TCI_FN const char *tci_hlo_let(tci_hlo *h, const char *format, ...) TCI_PRINTF(2, 3);
+TCI_FN const char *tci_hlo_name(tci_hlo *h);
+/* A constant, the same in every element. */
+TCI_FN const char *tci_hlo_splat(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, tci_value v);
+TCI_FN const char *tci_hlo_float(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, double v);
+TCI_FN const char *tci_hlo_whole(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, int64_t v);
+/* Conversion as StableHLO has it, for values that the dtype holds. */
+TCI_FN const char *tci_hlo_convert(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from,
+                                   tc_dtype to, const char *x);
+TCI_FN const char *tci_hlo_binary(tci_hlo *h, const char *op, const tci_hlo_shape *shape,
+                                  tc_dtype t, const char *a, const char *b);
+/* how: "EQ", "LT", ... of operands of dtype t. */
+TCI_FN const char *tci_hlo_compare(tci_hlo *h, const char *how, const tci_hlo_shape *shape,
+                                   tc_dtype t, const char *a, const char *b);
+TCI_FN const char *tci_hlo_select(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *c,
+                                  const char *a, const char *b);
+/* x, of `from`, in a shape of more axes: axis i of x is axis axes[i] there. */
+TCI_FN const char *tci_hlo_broadcast(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                     const tci_hlo_shape *to, const int64_t *axes, const char *x);
+
+/* "f32"; "array<i64: 1, 2>" */
+TCI_FN const char *tci_hlo_dtype(tc_dtype t);
+TCI_FN const char *tci_hlo_array(const tci_hlo *h, int n, const int64_t *items);
+/* n numbers of i64, in that shape. */
+TCI_FN const char *tci_hlo_ints(tci_hlo *h, const tci_hlo_shape *shape, const int64_t *items,
+                                int n);
+TCI_FN const char *tci_hlo_reshape(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const tci_hlo_shape *to, const char *x);
+/* Axis i of the result is axis order[i] of x. */
+TCI_FN const char *tci_hlo_transpose(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                     const int64_t *order, const char *x);
+
+TCI_FN const char *tci_hlo_join(tci_hlo *h, int axis, int n, const char *const *parts,
+                                const char *const *types, const char *type);
+/* A slice of x: of axis i the elements start[i], start[i] + step[i], ..., to->sizes[i] of them. */
+TCI_FN const char *tci_hlo_slice(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                 const tci_hlo_shape *to, const int64_t *start, const int64_t *step,
+                                 const char *x);
+/* before[i] elements of `fill`, 0-d, in front of axis i, and as many after it as `to` has room for;
+ * negative numbers crop. */
+TCI_FN const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                               const tci_hlo_shape *to, const int64_t *before, const char *fill,
+                               const char *x);
+/* Of a reduction row: the op that joins two values of dtype t, and what changes nothing. */
+TCI_FN const char *tci_hlo_joins(int op, tc_dtype t);
+TCI_FN tci_value tci_hlo_identity(int op, tc_dtype t);
+/* True where a stands before b: the larger, or the smaller; a NaN first, or last. */
+TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool largest,
+                                  bool nan_first, const char *a, const char *b);
+
+/* ---- stablehlo_scalar.c ---- */
+/* The value of an elementwise op, WHERE, CAST, BITCAST or RANDOM, with tc's meaning of every scalar
+ * operation: the node is lowered as a kernel lowers it, and the instructions leave one by one. */
+TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const *in);
+/* As tci_hlo_transpose and tci_hlo_reshape; x itself where nothing changes. */
+TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const int64_t *order, const tci_hlo_shape *to, const char *x);
+
+/* ---- stablehlo_conv.c ---- */
+/* CONTRACT and reductions of windows: what they are written from (0: no such thing), and as what. */
+TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list);
+TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
+                                    const char *const *in);
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+                                    const char *x);
+/* ---- stablehlo_index.c: of the ops with these names ---- */
+TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in);
+TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in);
+TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x);
+TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x);
+/* ---- stablehlo_repeat.c ---- */
+TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const *in);
+TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n);
+
+#endif
+
+/* ---- src/onnx/stablehlo_text.c, continued ---- */
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* ---- text ---- */
+
+TCI_FN const char *tci_hlo_dtype(tc_dtype t)
+{
+    static const char *const names[TCI_DTYPE_N] = {
+        [TC_BOOL - TC_BOOL] = "i1", [TC_U8 - TC_BOOL] = "ui8", [TC_U16 - TC_BOOL] = "ui16",
+        [TC_U32 - TC_BOOL] = "ui32", [TC_U64 - TC_BOOL] = "ui64", [TC_I8 - TC_BOOL] = "i8",
+        [TC_I16 - TC_BOOL] = "i16", [TC_I32 - TC_BOOL] = "i32", [TC_I64 - TC_BOOL] = "i64",
+        [TC_F16 - TC_BOOL] = "f16", [TC_BF16 - TC_BOOL] = "bf16", [TC_F32 - TC_BOOL] = "f32",
+        [TC_F64 - TC_BOOL] = "f64"};
+    return names[t - TC_BOOL];
+}
+
+TCI_FN int64_t tci_hlo_size(const tci_hlo *h, tci_dim d)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    if (!tci_dim_is_known(d)) {
+        d = tci_dim_replace(d, h->n_symbols, h->symbols, h->values);
     }
-    for (int i = 0; i < inputs.n && !f.failed; i++) {
-        tci_frame_use(&f, inputs.items[i]);
+    if (!tci_dim_is_known(d)) {
+        tci_scratch_fail(h->walk->s, TC_ERR_ARGUMENT, "the size %s is symbolic: StableHLO is "
+                         "exported for known sizes (tc_stablehlo_export.sizes says what each "
+                         "TC_DIM is)", tci_dim_text_of(d).text);
     }
-    if (!f.failed && (outputs.n < 1 || !path)) {
-        tci_frame_fail(&f, TC_ERR_ARGUMENT, path ? "there are no outputs" : "the path is NULL");
+#endif
+    (void)h;
+    return tci_dim_known(d);
+}
+
+TCI_FN tci_hlo_shape tci_hlo_shape_known(const tci_hlo *h, int rank, const int64_t *sizes)
+{
+    tci_str text = {.s = h->walk->s};
+    for (int i = 0; i < rank; i++) {
+        tci_str_printf(&text, "%lldx", (long long)sizes[i]);
     }
-    tci_scratch_init(&g.s);
-    if (!f.failed && setjmp(g.s.escape)) {
-        tci_frame_fail(&f, g.s.why, "%s", g.s.message);
-    } else if (!f.failed) {
-        tci_node **in = TCI_NEW_ARRAY(&g.s, tci_node *, inputs.n + 1);
-        tci_node **out = TCI_NEW_ARRAY(&g.s, tci_node *, outputs.n + 1);
-        if (tci_ox_nodes_of(&f, inputs, "an input", in, true) &&
-            tci_ox_nodes_of(&f, outputs, "an output", out, false)) {
-            g.ctx = f.ctx;
-            g.inputs = in;
-            g.n_inputs = inputs.n;
-            tci_ox_export_file(&g, out, outputs.n, how, path);
+    return (tci_hlo_shape){rank, sizes, tci_str_text(&text)};
+}
+
+TCI_FN tci_hlo_shape tci_hlo_shape_of(const tci_hlo *h, int rank, const tci_dim *sizes)
+{
+    int64_t *known = TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1);
+    for (int i = 0; i < rank; i++) {
+        known[i] = tci_hlo_size(h, sizes[i]);
+    }
+    return tci_hlo_shape_known(h, rank, known);
+}
+
+TCI_FN const char *tci_hlo_type(const tci_hlo *h, tc_dtype dtype, const tci_hlo_shape *shape)
+{
+    return tci_scratch_printf(h->walk->s, "tensor<%s%s>", shape->text, tci_hlo_dtype(dtype));
+}
+
+TCI_FN const char *tci_hlo_node_type(const tci_hlo *h, const tci_node *n)
+{
+    tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    return tci_hlo_type(h, (tc_dtype)n->dtype, &shape);
+}
+
+TCI_FN const char *tci_hlo_list(const tci_hlo *h, int n, const int64_t *items)
+{
+    tci_str text = {.s = h->walk->s};
+    tci_str_add(&text, "[");
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s%lld", i ? ", " : "", (long long)(items ? items[i] : i));
+    }
+    tci_str_add(&text, "]");
+    return tci_str_text(&text);
+}
+
+TCI_FN const char *tci_hlo_array(const tci_hlo *h, int n, const int64_t *items)
+{
+    tci_str text = {.s = h->walk->s};
+    tci_str_add(&text, "array<i64");
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s %lld", i ? "," : ":", (long long)items[i]);
+    }
+    tci_str_add(&text, ">");
+    return tci_str_text(&text);
+}
+
+TCI_FN const char *tci_hlo_name(tci_hlo *h)
+{
+    return tci_scratch_printf(h->walk->s, "%%%d", h->n_values++);
+}
+
+TCI_FN const char *tci_hlo_let(tci_hlo *h, const char *format, ...)
+{
+    const char *name = tci_hlo_name(h);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = tci_scratch_get(h->walk->s, (size_t)n + 1);
+    va_start(args, format);
+    vsnprintf(text, (size_t)n + 1, format, args);
+    va_end(args);
+    tci_str_printf(&h->out, "  %s = ", name);
+    tci_str_add_n(&h->out, text, (size_t)n);
+    tci_str_add(&h->out, "\n");
+    return name;
+}
+
+/* ---- constants ---- */
+
+TCI_FN const char *tci_hlo_splat(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, tci_value v)
+{
+    const char *type = tci_hlo_type(h, t, shape);
+    uint64_t bits = 0;
+    int64_t count = 1;
+    for (int i = 0; i < shape->rank; i++) {
+        count *= shape->sizes[i];
+    }
+    if (!count) {
+        return tci_hlo_let(h, "stablehlo.constant dense<> : %s", type);
+    } else if (t == TC_BOOL) {
+        return tci_hlo_let(h, "stablehlo.constant dense<%s> : %s", v.u ? "true" : "false", type);
+    } else if (t == TC_U64) {
+        return tci_hlo_let(h, "stablehlo.constant dense<%llu> : %s", (unsigned long long)v.u, type);
+    } else if (!tci_dtype_is_float(t)) {
+        return tci_hlo_let(h, "stablehlo.constant dense<%lld> : %s", (long long)v.i, type);
+    }
+    tci_value_store(t, &bits, v); /* floats by their bits */
+    return tci_hlo_let(h, "stablehlo.constant dense<0x%0*llX> : %s", 2 * tci_dtype_get(t)->bytes,
+                       (unsigned long long)bits, type);
+}
+
+TCI_FN const char *tci_hlo_float(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, double v)
+{
+    return tci_hlo_splat(h, shape, t, tci_value_cast((tci_value){.f = v}, TC_F64, t));
+}
+
+TCI_FN const char *tci_hlo_whole(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, int64_t v)
+{
+    return tci_hlo_splat(h, shape, t, tci_value_cast((tci_value){.i = v}, TC_I64, t));
+}
+
+TCI_FN const char *tci_hlo_ints(tci_hlo *h, const tci_hlo_shape *shape, const int64_t *items, int n)
+{
+    tci_str text = {.s = h->walk->s};
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s%lld", i ? ", " : "", (long long)items[i]);
+    }
+    const tci_hlo_shape list = tci_hlo_shape_known(h, 1, (const int64_t[]){n});
+    const char *x = tci_hlo_let(h, "stablehlo.constant dense<[%s]> : %s", tci_str_text(&text),
+                                tci_hlo_type(h, TC_I64, &list));
+    return tci_hlo_let(h, "stablehlo.reshape %s : (%s) -> %s", x, tci_hlo_type(h, TC_I64, &list),
+                       tci_hlo_type(h, TC_I64, shape));
+}
+
+/* ---- ops on whole tensors ---- */
+
+TCI_FN const char *tci_hlo_convert(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from,
+                                   tc_dtype to, const char *x)
+{
+    return from == to ? x : tci_hlo_let(h, "stablehlo.convert %s : (%s) -> %s", x,
+                                        tci_hlo_type(h, from, shape), tci_hlo_type(h, to, shape));
+}
+
+TCI_FN const char *tci_hlo_binary(tci_hlo *h, const char *op, const tci_hlo_shape *shape,
+                                  tc_dtype t, const char *a, const char *b)
+{
+    return tci_hlo_let(h, "stablehlo.%s %s, %s : %s", op, a, b, tci_hlo_type(h, t, shape));
+}
+
+TCI_FN const char *tci_hlo_compare(tci_hlo *h, const char *how, const tci_hlo_shape *shape,
+                                   tc_dtype t, const char *a, const char *b)
+{
+    const char *kind = tci_dtype_is_float(t) ? "FLOAT" : tci_dtype_is_signed(t) ? "SIGNED"
+                                                                               : "UNSIGNED";
+    const char *type = tci_hlo_type(h, t, shape);
+    return tci_hlo_let(h, "stablehlo.compare %s, %s, %s, %s : (%s, %s) -> %s", how, a, b, kind,
+                       type, type, tci_hlo_type(h, TC_BOOL, shape));
+}
+
+TCI_FN const char *tci_hlo_select(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *c,
+                                  const char *a, const char *b)
+{
+    return tci_hlo_let(h, "stablehlo.select %s, %s, %s : %s, %s", c, a, b,
+                       tci_hlo_type(h, TC_BOOL, shape), tci_hlo_type(h, t, shape));
+}
+
+TCI_FN const char *tci_hlo_broadcast(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                     const tci_hlo_shape *to, const int64_t *axes, const char *x)
+{
+    return tci_hlo_let(h, "stablehlo.broadcast_in_dim %s, dims = %s : (%s) -> %s", x,
+                       tci_hlo_list(h, from->rank, axes), tci_hlo_type(h, t, from),
+                       tci_hlo_type(h, t, to));
+}
+
+TCI_FN const char *tci_hlo_reshape(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const tci_hlo_shape *to, const char *x)
+{
+    return tci_hlo_let(h, "stablehlo.reshape %s : (%s) -> %s", x, tci_hlo_type(h, t, from),
+                       tci_hlo_type(h, t, to));
+}
+
+TCI_FN const char *tci_hlo_transpose(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                     const int64_t *order, const char *x)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    for (int i = 0; i < from->rank; i++) {
+        sizes[i] = from->sizes[order[i]];
+    }
+    const tci_hlo_shape to = tci_hlo_shape_known(h, from->rank, sizes);
+    return tci_hlo_let(h, "stablehlo.transpose %s, dims = %s : (%s) -> %s", x,
+                       tci_hlo_list(h, from->rank, order), tci_hlo_type(h, t, from),
+                       tci_hlo_type(h, t, &to));
+}
+
+TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                   const int64_t *order, const tci_hlo_shape *to, const char *x)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    bool in_order = true;
+    for (int i = 0; i < from->rank; i++) {
+        sizes[i] = from->sizes[order[i]];
+        in_order = in_order && order[i] == i;
+    }
+    const tci_hlo_shape moved = tci_hlo_shape_known(h, from->rank, sizes);
+    x = in_order ? x : tci_hlo_transpose(h, t, from, order, x);
+    bool same = moved.rank == to->rank && !strcmp(moved.text, to->text);
+    return same ? x : tci_hlo_reshape(h, t, &moved, to, x);
+}
+
+/* ---- movement and orders ---- */
+
+TCI_FN const char *tci_hlo_slice(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                                 const tci_hlo_shape *to, const int64_t *start, const int64_t *step,
+                                 const char *x)
+{
+    tci_str bounds = {.s = h->walk->s};
+    tci_str_add(&bounds, "[");
+    for (int i = 0; i < from->rank; i++) {
+        int64_t at = to->sizes[i] ? start[i] : 0;
+        int64_t end = to->sizes[i] ? at + (to->sizes[i] - 1) * step[i] + 1 : 0;
+        tci_str_printf(&bounds, "%s%lld:%lld:%lld", i ? ", " : "", (long long)at, (long long)end,
+                       (long long)step[i]);
+    }
+    return tci_hlo_let(h, "stablehlo.slice %s %s] : (%s) -> %s", x, tci_str_text(&bounds),
+                       tci_hlo_type(h, t, from), tci_hlo_type(h, t, to));
+}
+
+TCI_FN const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
+                               const tci_hlo_shape *to, const int64_t *before, const char *fill,
+                               const char *x)
+{
+    int64_t *after = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    int64_t *none = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    for (int i = 0; i < from->rank; i++) {
+        after[i] = to->sizes[i] - from->sizes[i] - before[i];
+    }
+    return tci_hlo_let(h, "stablehlo.pad %s, %s, low = %s, high = %s, interior = %s : (%s, "
+                       "tensor<%s>) -> %s", x, fill, tci_hlo_list(h, from->rank, before),
+                       tci_hlo_list(h, from->rank, after), tci_hlo_list(h, from->rank, none),
+                       tci_hlo_type(h, t, from), tci_hlo_dtype(t), tci_hlo_type(h, t, to));
+}
+
+TCI_FN const char *tci_hlo_join(tci_hlo *h, int axis, int n, const char *const *parts,
+                                const char *const *types, const char *type)
+{
+    tci_str names = {.s = h->walk->s}, of = {.s = h->walk->s};
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&names, "%s%s", i ? ", " : "", parts[i]);
+        tci_str_printf(&of, "%s%s", i ? ", " : "", types[i]);
+    }
+    return tci_hlo_let(h, "stablehlo.concatenate %s, dim = %d : (%s) -> %s", tci_str_text(&names),
+                       axis, tci_str_text(&of), type);
+}
+
+TCI_FN const char *tci_hlo_joins(int op, tc_dtype t)
+{
+    bool is_bool = t == TC_BOOL;
+    switch (op) {
+    case TCI_OP_SUM: return is_bool ? "or" : "add";
+    case TCI_OP_PROD: return is_bool ? "and" : "multiply";
+    case TCI_OP_MAX: return is_bool ? "or" : "maximum";
+    case TCI_OP_MIN: return is_bool ? "and" : "minimum";
+    case TCI_OP_ANY: return "or";
+    case TCI_OP_ALL: return "and";
+    default: return NULL;
+    }
+}
+
+TCI_FN tci_value tci_hlo_identity(int op, tc_dtype t)
+{
+    bool is_signed = tci_dtype_is_signed(t);
+    int bits = 8 * tci_dtype_get(t)->bytes;
+    uint64_t most = ~(uint64_t)0 >> (64 - bits + is_signed);
+    tci_value one = tci_value_cast((tci_value){.i = 1}, TC_I64, t), v = {.i = 0};
+    if (op == TCI_OP_PROD || op == TCI_OP_ALL) {
+        return one;
+    } else if (op != TCI_OP_MAX && op != TCI_OP_MIN) {
+        return v;
+    } else if (t == TC_BOOL) {
+        return op == TCI_OP_MIN ? one : v;
+    } else if (tci_dtype_is_float(t)) {
+        return (tci_value){.f = op == TCI_OP_MIN ? (double)INFINITY : -(double)INFINITY};
+    }
+    return (tci_value){.u = op == TCI_OP_MIN ? most : is_signed ? ~most : 0};
+}
+
+TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool largest,
+                                  bool nan_first, const char *a, const char *b)
+{
+    const char *is = tci_hlo_compare(h, largest ? "GT" : "LT", shape, t, a, b);
+    if (!tci_dtype_is_float(t)) {
+        return is;
+    }
+    const char *first = nan_first ? a : b, *other = nan_first ? b : a;
+    const char *is_nan = tci_hlo_compare(h, "NE", shape, t, first, first);
+    const char *number = tci_hlo_compare(h, "EQ", shape, t, other, other);
+    is_nan = tci_hlo_binary(h, "and", shape, TC_BOOL, is_nan, number);
+    return tci_hlo_binary(h, "or", shape, TC_BOOL, is, is_nan);
+}
+/* ---- src/onnx/stablehlo_scalar.c ---- */
+/* onnx/stablehlo_scalar.c - elementwise nodes as StableHLO.
+ *
+ * In: a node and the names of its operands. Out: statements, and the name of the result.
+ *
+ * The one idea: kernel/lower.c says what a node is in the scalar operations of ops/prim.h, corners
+ * included (saturating casts, rounding of halves, the sign of a remainder, Philox). Each of these
+ * leaves as one StableHLO op on whole tensors, or a few. A function without an op in StableHLO
+ * leaves as tc's own recipe (ops/math.h). Differences from tc's bits: StableHLO has no fused
+ * multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
+
+#include <string.h>
+
+/* ---- single operations ---- */
+
+static const char *tci_hlo_unary(tci_hlo *h, const char *op, const tci_hlo_shape *shape, tc_dtype t,
+                                 const char *a)
+{
+    return tci_hlo_let(h, "stablehlo.%s %s : %s", op, a, tci_hlo_type(h, t, shape));
+}
+
+static const char *tci_hlo_bits(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from, tc_dtype to,
+                                const char *a)
+{
+    return tci_hlo_let(h, "stablehlo.bitcast_convert %s : (%s) -> %s", a,
+                       tci_hlo_type(h, from, shape), tci_hlo_type(h, to, shape));
+}
+
+/* Truncates, saturates, NaN gives 0. */
+static const char *tci_hlo_float_to_int(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from,
+                                        tc_dtype to, const char *a)
+{
+    bool is_signed = tci_dtype_is_signed(to);
+    int bits = 8 * tci_dtype_get(to)->bytes - is_signed;
+    double above = (double)((uint64_t)1 << (bits - 1)) * 2, least = is_signed ? -above : 0;
+    uint64_t most = ~(uint64_t)0 >> (64 - bits);
+    const char *zero = tci_hlo_whole(h, shape, to, 0);
+    const char *low = tci_hlo_whole(h, shape, to, is_signed ? (int64_t)~most : 0);
+    const char *high = tci_hlo_whole(h, shape, to, (int64_t)most);
+    const char *is_nan = tci_hlo_compare(h, "NE", shape, from, a, a);
+    const char *is_low = tci_hlo_compare(h, "LE", shape, from, a,
+                                         tci_hlo_float(h, shape, from, least));
+    const char *is_high = tci_hlo_compare(h, "GE", shape, from, a,
+                                          tci_hlo_float(h, shape, from, above));
+    const char *y = tci_hlo_convert(h, shape, from, to, a);
+    y = tci_hlo_select(h, shape, to, is_high, high, y);
+    y = tci_hlo_select(h, shape, to, is_low, low, y);
+    return tci_hlo_select(h, shape, to, is_nan, zero, y);
+}
+
+static const char *tci_hlo_cast(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from, tc_dtype to,
+                                const char *a)
+{
+    if (to == TC_BOOL) {
+        return tci_hlo_compare(h, "NE", shape, from, a, tci_hlo_whole(h, shape, from, 0));
+    }
+    bool cuts = tci_dtype_is_float(from) && !tci_dtype_is_float(to);
+    return cuts ? tci_hlo_float_to_int(h, shape, from, to, a)
+                : tci_hlo_convert(h, shape, from, to, a);
+}
+
+/* DIV and REM of integers: 0 by 0; MIN by -1 without overflow. */
+static const char *tci_hlo_divide(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool rest,
+                                  const char *a, const char *b)
+{
+    const char *zero = tci_hlo_whole(h, shape, t, 0), *one = tci_hlo_whole(h, shape, t, 1);
+    const char *by_zero = tci_hlo_compare(h, "EQ", shape, t, b, zero), *y;
+    const char *by = tci_hlo_select(h, shape, t, by_zero, one, b);
+    if (!tci_dtype_is_signed(t)) {
+        y = tci_hlo_binary(h, rest ? "remainder" : "divide", shape, t, a, by);
+        return tci_hlo_select(h, shape, t, by_zero, zero, y);
+    }
+    const char *negates = tci_hlo_compare(h, "EQ", shape, t, b, tci_hlo_whole(h, shape, t, -1));
+    by = tci_hlo_select(h, shape, t, negates, one, by);
+    y = tci_hlo_binary(h, rest ? "remainder" : "divide", shape, t, a, by);
+    y = tci_hlo_select(h, shape, t, negates,
+                       rest ? zero : tci_hlo_unary(h, "negate", shape, t, a), y);
+    return tci_hlo_select(h, shape, t, by_zero, zero, y);
+}
+
+/* A right shift of any integers by a number of bits below the width. */
+static const char *tci_hlo_shift_right(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t,
+                                       const char *a, int by)
+{
+    return tci_hlo_binary(h, tci_dtype_is_signed(t) ? "shift_right_arithmetic"
+                                                    : "shift_right_logical",
+                          shape, t, a, tci_hlo_whole(h, shape, t, by));
+}
+
+/* The high half of the product of two u64, from those of their halves. */
+static const char *tci_hlo_high_u64(tci_hlo *h, const tci_hlo_shape *shape, const char *a,
+                                    const char *b)
+{
+    const tc_dtype t = TC_U64;
+    const char *half = tci_hlo_whole(h, shape, t, 0xffffffff);
+    const char *al = tci_hlo_binary(h, "and", shape, t, a, half);
+    const char *bl = tci_hlo_binary(h, "and", shape, t, b, half);
+    const char *ah = tci_hlo_shift_right(h, shape, t, a, 32);
+    const char *bh = tci_hlo_shift_right(h, shape, t, b, 32);
+    const char *low = tci_hlo_binary(h, "multiply", shape, t, al, bl);
+    const char *cross = tci_hlo_binary(h, "multiply", shape, t, ah, bl);
+    cross = tci_hlo_binary(h, "add", shape, t, cross, tci_hlo_shift_right(h, shape, t, low, 32));
+    const char *other = tci_hlo_binary(h, "multiply", shape, t, al, bh);
+    other = tci_hlo_binary(h, "add", shape, t, other,
+                           tci_hlo_binary(h, "and", shape, t, cross, half));
+    const char *high = tci_hlo_binary(h, "multiply", shape, t, ah, bh);
+    high = tci_hlo_binary(h, "add", shape, t, high, tci_hlo_shift_right(h, shape, t, cross, 32));
+    return tci_hlo_binary(h, "add", shape, t, high, tci_hlo_shift_right(h, shape, t, other, 32));
+}
+
+/* What is taken from the high half of the unsigned product where a is negative. */
+static const char *tci_hlo_sign_part(tci_hlo *h, const tci_hlo_shape *shape, const char *a,
+                                     const char *b)
+{
+    const char *zero = tci_hlo_whole(h, shape, TC_I64, 0);
+    const char *is = tci_hlo_compare(h, "LT", shape, TC_I64, a, zero);
+    return tci_hlo_select(h, shape, TC_I64, is, b, zero);
+}
+
+static const char *tci_hlo_mulhi(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *a,
+                                 const char *b)
+{
+    int bits = 8 * tci_dtype_get(t)->bytes;
+    tc_dtype wide = tci_dtype_is_signed(t) ? TC_I64 : TC_U64;
+    if (t == TC_BOOL) {
+        return tci_hlo_whole(h, shape, t, 0);
+    } else if (bits < 64) {
+        a = tci_hlo_binary(h, "multiply", shape, wide, tci_hlo_convert(h, shape, t, wide, a),
+                           tci_hlo_convert(h, shape, t, wide, b));
+        return tci_hlo_convert(h, shape, wide, t, tci_hlo_shift_right(h, shape, wide, a, bits));
+    } else if (t == TC_U64) {
+        return tci_hlo_high_u64(h, shape, a, b);
+    }
+    const char *high = tci_hlo_high_u64(h, shape, tci_hlo_bits(h, shape, t, TC_U64, a),
+                                        tci_hlo_bits(h, shape, t, TC_U64, b));
+    high = tci_hlo_bits(h, shape, TC_U64, t, high);
+    high = tci_hlo_binary(h, "subtract", shape, t, high, tci_hlo_sign_part(h, shape, a, b));
+    return tci_hlo_binary(h, "subtract", shape, t, high, tci_hlo_sign_part(h, shape, b, a));
+}
+
+/* a to the b of integers by repeated squaring; of b < 0 the integer part of 1 / a^-b, 0 of 0. */
+static const char *tci_hlo_powi(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *a,
+                                const char *b)
+{
+    const char *zero = tci_hlo_whole(h, shape, t, 0), *one = tci_hlo_whole(h, shape, t, 1);
+    const char *y = one, *square = a, *rest = b;
+    for (int bits = 8 * tci_dtype_get(t)->bytes - tci_dtype_is_signed(t), i = 0; i < bits; i++) {
+        const char *odd = tci_hlo_binary(h, "and", shape, t, rest, one);
+        odd = tci_hlo_compare(h, "NE", shape, t, odd, zero);
+        y = tci_hlo_select(h, shape, t, odd, tci_hlo_binary(h, "multiply", shape, t, y, square), y);
+        square = tci_hlo_binary(h, "multiply", shape, t, square, square);
+        rest = tci_hlo_shift_right(h, shape, t, rest, 1);
+    }
+    if (!tci_dtype_is_signed(t)) {
+        return y;
+    }
+    const char *minus = tci_hlo_whole(h, shape, t, -1);
+    const char *odd = tci_hlo_compare(h, "NE", shape, t,
+                                      tci_hlo_binary(h, "and", shape, t, b, one), zero);
+    const char *below = tci_hlo_select(h, shape, t, odd, minus, one);
+    below = tci_hlo_select(h, shape, t, tci_hlo_compare(h, "EQ", shape, t, a, minus), below, zero);
+    below = tci_hlo_select(h, shape, t, tci_hlo_compare(h, "EQ", shape, t, a, one), one, below);
+    return tci_hlo_select(h, shape, t, tci_hlo_compare(h, "LT", shape, t, b, zero), below, y);
+}
+
+/* Euclid's algorithm on the magnitudes, for all elements until each has come to its end. */
+static const char *tci_hlo_gcd(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *a,
+                               const char *b)
+{
+    static const tc_dtype unsigned_of[] = {TC_U8, TC_U16, TC_U32, TC_U64};
+    const tci_hlo_shape point = {0, NULL, ""};
+    int bytes = tci_dtype_get(t)->bytes;
+    tc_dtype u = unsigned_of[bytes == 8 ? 3 : bytes / 2];
+    const char *type = tci_hlo_type(h, u, shape), *bits = tci_hlo_type(h, TC_BOOL, shape);
+    const char *list = tci_hlo_list(h, shape->rank, NULL);
+    if (tci_dtype_is_signed(t)) {
+        a = tci_hlo_bits(h, shape, t, u, tci_hlo_unary(h, "abs", shape, t, a));
+        b = tci_hlo_bits(h, shape, t, u, tci_hlo_unary(h, "abs", shape, t, b));
+    }
+    const char *x = tci_hlo_name(h), *y = tci_hlo_name(h), *r = tci_hlo_name(h);
+    tci_str_printf(&h->out, "  %s:2 = stablehlo.while(%s = %s, %s = %s) : %s, %s\n  cond {\n", r, x,
+                   a, y, b, type, type);
+    const char *more = tci_hlo_compare(h, "NE", shape, u, y, tci_hlo_whole(h, shape, u, 0));
+    const char *none = tci_hlo_whole(h, &point, TC_BOOL, 0);
+    more = tci_hlo_let(h, "stablehlo.reduce(%s init: %s) applies stablehlo.or across dimensions = "
+                       "%s : (%s, tensor<i1>) -> tensor<i1>", more, none, list, bits);
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  } do {\n", more);
+    const char *zero = tci_hlo_whole(h, shape, u, 0);
+    const char *ended = tci_hlo_compare(h, "EQ", shape, u, y, zero);
+    const char *rest = tci_hlo_divide(h, shape, u, true, x, y);
+    const char *next = tci_hlo_select(h, shape, u, ended, x, y);
+    tci_str_printf(&h->out, "  stablehlo.return %s, %s : %s, %s\n  }\n", next, rest, type, type);
+    const char *first = tci_scratch_printf(h->walk->s, "%s#0", r);
+    return tci_dtype_is_signed(t) ? tci_hlo_bits(h, shape, u, t, first) : first;
+}
+
+/* Towards zero. */
+static const char *tci_hlo_trunc(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, const char *a)
+{
+    const char *below = tci_hlo_compare(h, "LT", shape, t, a, tci_hlo_whole(h, shape, t, 0));
+    return tci_hlo_select(h, shape, t, below, tci_hlo_unary(h, "ceil", shape, t, a),
+                          tci_hlo_unary(h, "floor", shape, t, a));
+}
+
+/* To the nearest f16 or bf16, and back. */
+static const char *tci_hlo_round(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype half,
+                                 const char *a)
+{
+    return tci_hlo_convert(h, shape, half, TC_F32, tci_hlo_convert(h, shape, TC_F32, half, a));
+}
+
+/* The StableHLO op of a MATH prim; NULL: its recipe. */
+static const char *tci_hlo_math_op(tci_prim p)
+{
+    switch ((int)p) {
+    case TCI_P_EXP:
+    case TCI_P_EXPN: return "exponential";
+    case TCI_P_LOG: return "log";
+    case TCI_P_SIN: return "sine";
+    case TCI_P_COS: return "cosine";
+    case TCI_P_TAN: return "tan";
+    case TCI_P_TANH: return "tanh";
+    case TCI_P_SIGMOID: return "logistic";
+    case TCI_P_EXPM1: return "exponential_minus_one";
+    case TCI_P_LOG1P: return "log_plus_one";
+    default: return NULL;
+    }
+}
+
+static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
+                                tc_dtype to, const char *const *x);
+
+/* True if a step adds a constant so large that the sum is a whole number, as recipes round. XLA
+ * takes (x + c) - c for x, so what is added to must be rounded before. */
+static bool tci_hlo_rounds(const tci_recipe *r, const tci_step_inst *s)
+{
+    int last = s->args[s->n_args - 1];
+    double most = r->insts[last].dtype == TC_F32 ? 8388608.0 : 4503599627370496.0;
+    return (s->prim == TCI_P_ADD || s->prim == TCI_P_FMA) &&
+           r->insts[last].kind == TCI_RECIPE_CONST && r->insts[last].value.f >= most &&
+           r->insts[last].value.f < 2 * most;
+}
+
+/* One step of a recipe. */
+static const char *tci_hlo_step(tci_hlo *h, const tci_hlo_shape *shape, const tci_recipe *r,
+                                const tci_step_inst *s, const char **x)
+{
+    tc_dtype t = (tc_dtype)r->insts[s->args[s->prim == TCI_P_SELECT]].dtype;
+    if (!tci_hlo_rounds(r, s)) {
+        return tci_hlo_prim(h, shape, (tci_prim)s->prim, t, (tc_dtype)s->dtype, x);
+    }
+    const char *y = s->prim == TCI_P_FMA ? tci_hlo_binary(h, "multiply", shape, t, x[0], x[1])
+                                         : x[0];
+    y = tci_hlo_unary(h, "round_nearest_even", shape, t, y);
+    return tci_hlo_binary(h, "add", shape, t, y, x[s->n_args - 1]);
+}
+
+/* The recipe of a MATH prim, step by step. */
+static const char *tci_hlo_recipe(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
+                                  const char *const *x)
+{
+    const tci_recipe *r = tci_math_recipe(p, t);
+    const char **at = TCI_NEW_ARRAY(h->walk->s, const char *, r->n);
+    for (int i = 0; i < r->n; i++) {
+        const tci_step_inst *s = &r->insts[i];
+        const char *args[3] = {NULL, NULL, NULL};
+        for (int a = 0; a < s->n_args && s->kind == TCI_RECIPE_PRIM; a++) {
+            args[a] = at[s->args[a]];
+        }
+        if (s->kind == TCI_RECIPE_ARG) {
+            at[i] = x[s->imm];
+        } else if (s->kind == TCI_RECIPE_CONST) {
+            at[i] = tci_hlo_splat(h, shape, (tc_dtype)s->dtype, s->value);
+        } else {
+            at[i] = tci_hlo_step(h, shape, r, s, args);
         }
     }
-    tci_scratch_free(&g.s);
-    return tci_frame_status(&f);
+    return at[r->n - 1];
+}
+
+static const char *tci_hlo_math(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
+                                const char *const *x)
+{
+    const char *op = tci_hlo_math_op(p);
+    if (op) {
+        return tci_hlo_unary(h, op, shape, t, x[0]);
+    } else if (p == TCI_P_POW || p == TCI_P_ATAN2) {
+        return tci_hlo_binary(h, p == TCI_P_POW ? "power" : "atan2", shape, t, x[0], x[1]);
+    } else if (p == TCI_P_LOG_LOW || p == TCI_P_LOG2_LOW) {
+        return tci_hlo_whole(h, shape, t, 0); /* a correction below the engine's own error */
+    }
+    return tci_hlo_recipe(h, shape, p, t, x);
+}
+
+/* One scalar operation on operands of dtype t, with a result of dtype `to` where that is another
+ * one. */
+static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
+                                tc_dtype to, const char *const *x)
+{
+    bool whole = !tci_dtype_is_float(t);
+    switch (p) {
+    case TCI_P_ADD: return tci_hlo_binary(h, "add", shape, t, x[0], x[1]);
+    case TCI_P_SUB: return tci_hlo_binary(h, "subtract", shape, t, x[0], x[1]);
+    case TCI_P_MUL: return tci_hlo_binary(h, "multiply", shape, t, x[0], x[1]);
+    case TCI_P_DIV:
+    case TCI_P_REM:
+        return whole ? tci_hlo_divide(h, shape, t, p == TCI_P_REM, x[0], x[1])
+                     : tci_hlo_binary(h, p == TCI_P_REM ? "remainder" : "divide", shape, t, x[0],
+                                      x[1]);
+    case TCI_P_FMA:
+        return tci_hlo_binary(h, "add", shape, t,
+                              tci_hlo_binary(h, "multiply", shape, t, x[0], x[1]), x[2]);
+    case TCI_P_NEG: return tci_hlo_unary(h, "negate", shape, t, x[0]);
+    case TCI_P_ABS: return tci_hlo_unary(h, "abs", shape, t, x[0]);
+    case TCI_P_SQRT: return tci_hlo_unary(h, "sqrt", shape, t, x[0]);
+    case TCI_P_PMIN:
+    case TCI_P_PMAX:
+        return tci_hlo_select(h, shape, t, tci_hlo_compare(h, p == TCI_P_PMIN ? "LT" : "GT", shape,
+                                                           t, x[0], x[1]), x[0], x[1]);
+    case TCI_P_FLOOR: return tci_hlo_unary(h, "floor", shape, t, x[0]);
+    case TCI_P_CEIL: return tci_hlo_unary(h, "ceil", shape, t, x[0]);
+    case TCI_P_TRUNC: return tci_hlo_trunc(h, shape, t, x[0]);
+    case TCI_P_RINT: return tci_hlo_unary(h, "round_nearest_even", shape, t, x[0]);
+    case TCI_P_EQ: return tci_hlo_compare(h, "EQ", shape, t, x[0], x[1]);
+    case TCI_P_LT: return tci_hlo_compare(h, "LT", shape, t, x[0], x[1]);
+    case TCI_P_LE: return tci_hlo_compare(h, "LE", shape, t, x[0], x[1]);
+    case TCI_P_AND: return tci_hlo_binary(h, "and", shape, t, x[0], x[1]);
+    case TCI_P_OR: return tci_hlo_binary(h, "or", shape, t, x[0], x[1]);
+    case TCI_P_XOR: return tci_hlo_binary(h, "xor", shape, t, x[0], x[1]);
+    case TCI_P_NOT: return tci_hlo_unary(h, "not", shape, t, x[0]);
+    case TCI_P_SHL: return tci_hlo_binary(h, "shift_left", shape, t, x[0], x[1]);
+    case TCI_P_SHR:
+        return tci_hlo_binary(h, tci_dtype_is_signed(t) ? "shift_right_arithmetic"
+                                                        : "shift_right_logical",
+                              shape, t, x[0], x[1]);
+    case TCI_P_MULHI: return tci_hlo_mulhi(h, shape, t, x[0], x[1]);
+    case TCI_P_POWI: return tci_hlo_powi(h, shape, t, x[0], x[1]);
+    case TCI_P_GCD: return tci_hlo_gcd(h, shape, t, x[0], x[1]);
+    case TCI_P_SELECT: return tci_hlo_select(h, shape, t, x[0], x[1], x[2]);
+    case TCI_P_CAST: return tci_hlo_cast(h, shape, t, to, x[0]);
+    case TCI_P_BITS: return tci_hlo_bits(h, shape, t, to, x[0]);
+    case TCI_P_ROUND16: return tci_hlo_round(h, shape, TC_F16, x[0]);
+    case TCI_P_ROUNDB16: return tci_hlo_round(h, shape, TC_BF16, x[0]);
+    case TCI_P_TOINT: return tci_hlo_convert(h, shape, t, to, x[0]);
+    TCI_MATH_PRIMS(TCI_PRIM_CASE) return tci_hlo_math(h, shape, p, t, x);
+    case TCI_P_LANE1: /* slow paths of recipes that have an op: sine, cosine, tan, log */
+    case TCI_P_COUNT: break;
+    }
+    TCI_ASSERT(h->walk->s, false);
+    return "";
+}
+
+/* ---- the instructions of a node ---- */
+
+typedef struct tci_hlo_lowering {
+    const tci_node *n;
+    tci_kernel *k;
+} tci_hlo_lowering;
+
+/* Operands are loads, one each; numbers that tc knows stay constants, which prims are chosen by. */
+static int tci_hlo_access(tci_lower *l, tci_node *n, const int *idx, int guard)
+{
+    const tci_hlo_lowering *of = (const tci_hlo_lowering *)l->user;
+    (void)idx;
+    for (int i = 0; i < of->n->n_in; i++) {
+        if (of->n->in[i] == n && tci_below(n, TCI_THROUGH_VIEWS, NULL)->op != TCI_OP_CONST) {
+            return tci_lower_load(l, i, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
+                                  tci_kx_const(l->k, 0), guard);
+        }
+    }
+    return -1;
+}
+
+/* An index expression, in i64. */
+static const char *tci_hlo_index(tci_hlo *h, const tci_hlo_shape *shape, const tci_kernel *k, int x)
+{
+    const tci_kx *e = &k->kx[x];
+    const char *a = e->a >= 0 ? tci_hlo_index(h, shape, k, e->a) : NULL;
+    const char *c = e->op == TCI_KX_AXIS || e->op == TCI_KX_ADD
+                        ? NULL : tci_hlo_whole(h, shape, TC_I64, tci_hlo_size(h, e->c));
+    switch (e->op) {
+    case TCI_KX_CONST: return c;
+    case TCI_KX_AXIS:
+        return tci_hlo_let(h, "stablehlo.iota dim = %d : %s", tci_kx_number(e),
+                           tci_hlo_type(h, TC_I64, shape));
+    case TCI_KX_ADD:
+        return tci_hlo_binary(h, "add", shape, TC_I64, a, tci_hlo_index(h, shape, k, e->b));
+    case TCI_KX_MUL: return tci_hlo_binary(h, "multiply", shape, TC_I64, a, c);
+    case TCI_KX_DIV: return tci_hlo_binary(h, "divide", shape, TC_I64, a, c);
+    case TCI_KX_MOD: return tci_hlo_binary(h, "remainder", shape, TC_I64, a, c);
+    default: TCI_ASSERT(h->walk->s, false); /* BOUND and VALUE stand in no index of these nodes */
+    }
+    return "";
+}
+
+/* Operand i in the compute dtype and the shape of the result. */
+static const char *tci_hlo_loaded(tci_hlo *h, const tci_hlo_shape *shape, const tci_node *x,
+                                  tc_dtype t, const char *name)
+{
+    tci_hlo_shape own = tci_hlo_shape_of(h, x->rank, x->shape);
+    name = x->dtype == t ? name : tci_hlo_convert(h, &own, (tc_dtype)x->dtype, t, name);
+    return x->rank == shape->rank ? name : tci_hlo_broadcast(h, t, &own, shape, NULL, name);
+}
+
+static const char *tci_hlo_inst(tci_hlo *h, const tci_hlo_shape *shape, const tci_kernel *k,
+                                const tci_kinst *i, const tci_node *n, const char *const *in,
+                                const char *const *values)
+{
+    const char *args[3];
+    switch (i->op) {
+    case TCI_K_CONST: return tci_hlo_splat(h, shape, (tc_dtype)i->dtype, i->value);
+    case TCI_K_LOAD: {
+        int operand = tci_kinst_number(i);
+        return tci_hlo_loaded(h, shape, n->in[operand], (tc_dtype)i->dtype, in[operand]);
+    }
+    case TCI_K_INDEX:
+        return tci_hlo_convert(h, shape, TC_I64, (tc_dtype)i->dtype,
+                               tci_hlo_index(h, shape, k, i->x));
+    case TCI_K_PRIM:
+        for (int a = 0; a < i->n_args; a++) {
+            args[a] = values[i->args[a]];
+        }
+        return tci_hlo_prim(h, shape, (tci_prim)i->prim,
+                            (tc_dtype)k->insts[i->args[i->prim == TCI_P_SELECT]].dtype,
+                            (tc_dtype)i->dtype, args);
+    default: TCI_ASSERT(h->walk->s, false); /* no guards, reductions or literal slots in here */
+    }
+    return "";
+}
+
+/* Marks what the last instruction needs. */
+static bool *tci_hlo_live(tci_hlo *h, const tci_kernel *k, int root)
+{
+    bool *live = TCI_NEW_ARRAY(h->walk->s, bool, k->n_insts);
+    live[root] = true;
+    for (int i = root; i >= 0; i--) {
+        for (int a = 0; live[i] && a < k->insts[i].n_args; a++) {
+            live[k->insts[i].args[a]] = true;
+        }
+    }
+    return live;
+}
+
+TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const *in)
+{
+    tci_scratch *s = h->walk->s;
+    tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_kernel *k = tci_kernel_make(s);
+    tci_hlo_lowering of = {n, k};
+    tci_lower l;
+    int *idx = TCI_NEW_ARRAY(s, int, n->rank + 1);
+    tci_lower_init(&l, s, k);
+    l.user = &of;
+    l.access = tci_hlo_access;
+    for (int i = 0; i < n->rank; i++) {
+        idx[i] = tci_kx_axis(k, tci_kernel_axis(k, n->shape[i], false));
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        tci_kernel_operand(k, (tc_dtype)n->in[i]->dtype, false, tci_node_count(n->in[i]));
+    }
+    int root = tci_lower_value(&l, n, idx, 0);
+    const bool *live = tci_hlo_live(h, k, root);
+    const char **values = TCI_NEW_ARRAY(s, const char *, k->n_insts + 1);
+    for (int i = 0; i <= root; i++) {
+        values[i] = live[i] ? tci_hlo_inst(h, &shape, k, &k->insts[i], n, in, values) : NULL;
+    }
+    tc_dtype made = (tc_dtype)k->insts[root].dtype, to = (tc_dtype)n->dtype;
+    return made == to ? values[root] : tci_hlo_convert(h, &shape, made, to, values[root]);
+}
+/* ---- src/onnx/stablehlo_index.c ---- */
+/* onnx/stablehlo_index.c - gathers, scatters, sorts and running reductions as StableHLO.
+ *
+ * In: GATHER, SCATTER, TOPK and SCAN nodes. Out: gather, scatter and sort of StableHLO; a SCAN as
+ * log2(n) shifted copies that are joined (Hillis and Steele, "Data parallel algorithms", 1986).
+ *
+ * An index that is EXPANDed along an axis names whole slices there, as rows of an embedding. */
+
+/* How the axes of an index tensor are read. */
+typedef struct tci_hlo_places {
+    int axis, rank;
+    tci_hlo_shape shape;    /* of the index as it is indexed with: without the axes of slices */
+    const char *name;       /* its name, i64, from 0 on */
+    int64_t *slices; int n_slices; /* axes that are whole */
+    int64_t *points; int n_points; /* the others, but `axis` */
+} tci_hlo_places;
+
+/* True if axis d of the index is an EXPANDed one as large as x's. */
+static bool tci_hlo_is_slice(const tci_hlo *h, const tci_node *index, const tci_node *x, int d,
+                             int axis)
+{
+    return d != axis && index->op == TCI_OP_EXPAND && index->in[0]->shape[d] == 1 &&
+           tci_hlo_size(h, index->shape[d]) == tci_hlo_size(h, x->shape[d]);
+}
+
+static tci_hlo_places tci_hlo_places_of(tci_hlo *h, const tci_node *x, const tci_node *index,
+                                        int axis, const char *name)
+{
+    tci_scratch *s = h->walk->s;
+    tci_hlo_places p = {.axis = axis, .rank = index->rank};
+    p.slices = TCI_NEW_ARRAY(s, int64_t, p.rank + 1);
+    p.points = TCI_NEW_ARRAY(s, int64_t, p.rank + 1);
+    int64_t *kept = TCI_NEW_ARRAY(s, int64_t, p.rank + 1);
+    int n = 0;
+    for (int d = 0; d < p.rank; d++) {
+        bool whole = tci_hlo_is_slice(h, index, x, d, axis);
+        if (whole) {
+            p.slices[p.n_slices++] = d;
+        } else {
+            kept[n++] = tci_hlo_size(h, index->shape[d]);
+        }
+        if (!whole && d != axis) {
+            p.points[p.n_points++] = d;
+        }
+    }
+    p.shape = tci_hlo_shape_known(h, n, kept);
+    if (p.n_slices) { /* the same elements once; other axes of size 1 may be EXPANDed too */
+        const tci_node *from = index->in[0];
+        tci_hlo_shape own = tci_hlo_shape_of(h, from->rank, from->shape);
+        int64_t *few = TCI_NEW_ARRAY(s, int64_t, p.rank + 1);
+        n = 0;
+        for (int d = 0; d < p.rank; d++) {
+            if (!tci_hlo_is_slice(h, index, x, d, axis)) {
+                few[n++] = own.sizes[d];
+            }
+        }
+        const tci_hlo_shape once = tci_hlo_shape_known(h, n, few);
+        name = tci_hlo_reshape(h, (tc_dtype)index->dtype, &own, &once,
+                               tci_ox_named(h->walk, from));
+        name = tci_hlo_broadcast(h, (tc_dtype)index->dtype, &once, &p.shape, NULL, name);
+    }
+    name = tci_hlo_convert(h, &p.shape, (tc_dtype)index->dtype, TC_I64, name);
+    const char *below = tci_hlo_compare(h, "LT", &p.shape, TC_I64, name,
+                                        tci_hlo_whole(h, &p.shape, TC_I64, 0));
+    const char *size = tci_hlo_whole(h, &p.shape, TC_I64, tci_hlo_size(h, x->shape[axis]));
+    const char *from_end = tci_hlo_binary(h, "add", &p.shape, TC_I64, name, size);
+    p.name = tci_hlo_select(h, &p.shape, TC_I64, below, from_end, name);
+    return p;
+}
+
+/* Which axis of the index tensor, without those of slices, stands for axis d of the node. */
+static int64_t tci_hlo_index_axis(const tci_hlo_places *p, int64_t d)
+{
+    int64_t at = d;
+    for (int i = 0; i < p->n_slices; i++) {
+        at -= p->slices[i] < d;
+    }
+    return at;
+}
+
+/* x cut to the sizes that the index has off the axis. */
+static const char *tci_hlo_cut(tci_hlo *h, const tci_node *n, const tci_hlo_shape *from,
+                               const tci_hlo_shape *to, const char *x)
+{
+    int64_t *start = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    int64_t *step = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    bool same = true;
+    for (int i = 0; i < n->rank; i++) {
+        step[i] = 1;
+        same = same && from->sizes[i] == to->sizes[i];
+    }
+    return same ? x : tci_hlo_slice(h, (tc_dtype)n->dtype, from, to, start, step, x);
+}
+
+TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    tci_scratch *s = h->walk->s;
+    int axis = (int)n->attr[0];
+    const tci_hlo_shape whole = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+    const tci_hlo_places p = tci_hlo_places_of(h, n->in[0], n->in[1], axis, in[1]);
+    int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    int64_t *slice = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    if (!whole.sizes[axis]) { /* nothing can be read: the result is empty */
+        const tci_hlo_shape none = tci_hlo_shape_of(h, n->rank, n->shape);
+        return tci_hlo_whole(h, &none, (tc_dtype)n->dtype, 0);
+    }
+    int64_t *batch = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    for (int d = 0; d < n->rank; d++) {
+        sizes[d] = d == axis ? whole.sizes[d] : tci_hlo_size(h, n->shape[d]);
+        slice[d] = 1;
+    }
+    for (int i = 0; i < p.n_slices; i++) {
+        slice[p.slices[i]] = sizes[p.slices[i]];
+    }
+    for (int i = 0; i < p.n_points; i++) {
+        batch[i] = tci_hlo_index_axis(&p, p.points[i]);
+    }
+    const tci_hlo_shape from = tci_hlo_shape_known(h, n->rank, sizes);
+    const char *x = tci_hlo_cut(h, n, &whole, &from, in[0]);
+    return tci_hlo_let(h, "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
+                       "offset_dims = %s, collapsed_slice_dims = [%d], operand_batching_dims = %s, "
+                       "start_indices_batching_dims = %s, start_index_map = [%d], "
+                       "index_vector_dim = %d>, indices_are_sorted = false, slice_sizes = %s}> : "
+                       "(%s, %s) -> %s", x, p.name, tci_hlo_list(h, p.n_slices, p.slices), axis,
+                       tci_hlo_list(h, p.n_points, p.points), tci_hlo_list(h, p.n_points, batch),
+                       axis, p.shape.rank, tci_hlo_array(h, n->rank, slice),
+                       tci_hlo_type(h, (tc_dtype)n->dtype, &from),
+                       tci_hlo_type(h, TC_I64, &p.shape), tci_hlo_node_type(h, n));
+}
+
+/* The coordinates of each update: those of the axes of points, and the index. i64, [..., k]. */
+static const char *tci_hlo_coordinates(tci_hlo *h, const tci_hlo_places *p, int64_t *to,
+                                       tci_hlo_shape *shape)
+{
+    tci_scratch *s = h->walk->s;
+    int rank = p->shape.rank, n = 0;
+    int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, rank + 2);
+    const char **parts = TCI_NEW_ARRAY(s, const char *, rank + 2);
+    const char **types = TCI_NEW_ARRAY(s, const char *, rank + 2);
+    for (int d = 0; d < rank; d++) {
+        sizes[d] = p->shape.sizes[d];
+    }
+    sizes[rank] = 1;
+    const tci_hlo_shape one = tci_hlo_shape_known(h, rank + 1, sizes);
+    for (int i = 0; i < p->n_points; i++, n++) {
+        to[n] = p->points[i];
+        parts[n] = tci_hlo_let(h, "stablehlo.iota dim = %lld : %s",
+                               (long long)tci_hlo_index_axis(p, to[n]),
+                               tci_hlo_type(h, TC_I64, &one));
+    }
+    to[n] = p->axis;
+    parts[n++] = tci_hlo_reshape(h, TC_I64, &p->shape, &one, p->name);
+    for (int i = 0; i < n; i++) {
+        types[i] = tci_hlo_type(h, TC_I64, &one);
+    }
+    int64_t *joined = TCI_NEW_ARRAY(s, int64_t, rank + 2);
+    for (int d = 0; d <= rank; d++) {
+        joined[d] = d < rank ? sizes[d] : n;
+    }
+    *shape = tci_hlo_shape_known(h, rank + 1, joined);
+    return tci_hlo_join(h, rank, n, parts, types, tci_hlo_type(h, TC_I64, shape));
+}
+
+/* The statement of a region that joins a and b by a mode. */
+static const char *tci_hlo_mode(tci_hlo *h, int mode, tc_dtype t, const char *a, const char *b)
+{
+    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM, [TCI_MODE_MIN] = TCI_OP_MIN,
+                              [TCI_MODE_MAX] = TCI_OP_MAX, [TCI_MODE_MUL] = TCI_OP_PROD};
+    const tci_hlo_shape point = {0, NULL, ""};
+    return mode == TCI_MODE_SET ? b : tci_hlo_binary(h, tci_hlo_joins(ops[mode], t), &point, t, a,
+                                                     b);
+}
+
+TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    tci_scratch *s = h->walk->s;
+    tc_dtype t = (tc_dtype)n->dtype;
+    const tci_hlo_places p = tci_hlo_places_of(h, n, n->in[1], (int)n->attr[0], in[1]);
+    int64_t *to = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    tci_hlo_shape shape;
+    const char *at = tci_hlo_coordinates(h, &p, to, &shape), *dtype = tci_hlo_dtype(t);
+    const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
+    int k = p.n_points + 1;
+    int64_t *inserted = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    for (int i = 0, d = 0; d < n->rank; d++) {
+        bool whole = false;
+        for (int j = 0; j < p.n_slices; j++) {
+            whole = whole || p.slices[j] == d;
+        }
+        if (!whole) {
+            inserted[i++] = d;
+        }
+    }
+    tci_str_printf(&h->out, "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers "
+                   "= #stablehlo.scatter<update_window_dims = %s, inserted_window_dims = %s, "
+                   "scatter_dims_to_operand_dims = %s, index_vector_dim = %d>, indices_are_sorted "
+                   "= false, unique_indices = false}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>"
+                   "):\n",
+                   r, in[0], at, in[2], tci_hlo_list(h, p.n_slices, p.slices),
+                   tci_hlo_list(h, k, inserted), tci_hlo_list(h, k, to), shape.rank - 1, a, dtype,
+                   b, dtype);
+    const char *y = tci_hlo_mode(h, (int)n->attr[1], t, a, b);
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, %s, %s) -> %s\n", y,
+                   dtype, tci_hlo_node_type(h, n), tci_hlo_type(h, TC_I64, &shape),
+                   tci_hlo_node_type(h, n->in[2]), tci_hlo_node_type(h, n));
+    return r;
+}
+
+/* Values and places in order, by a stable sort; then the first of the places. */
+TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+    const tci_hlo_shape point = {0, NULL, ""}, to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = (tc_dtype)n->in[0]->dtype;
+    const char *type = tci_hlo_type(h, t, &shape), *places = tci_hlo_type(h, TC_I64, &shape);
+    const char *at = tci_hlo_let(h, "stablehlo.iota dim = %lld : %s", (long long)n->attr[0],
+                                 places);
+    const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
+    const char *dtype = tci_hlo_dtype(t);
+    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, "
+                   "is_stable = true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, %s: "
+                   "tensor<i64>):\n", r, x, at, (long long)n->attr[0], a, dtype, b, dtype,
+                   tci_hlo_name(h), tci_hlo_name(h));
+    const char *before = tci_hlo_before(h, &point, t, n->attr[1], n->attr[1], a, b);
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  }) : (%s, %s) -> (%s, %s)\n",
+                   before, type, places, type, places);
+    return tci_hlo_cut(h, n, &shape, &to, tci_scratch_printf(h->walk->s, "%s#1", r));
+}
+
+/* Joined with what stands 1, 2, 4, ... elements before. Sums of halves are f32. */
+TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM, [TCI_MODE_MIN] = TCI_OP_MIN,
+                              [TCI_MODE_MAX] = TCI_OP_MAX, [TCI_MODE_MUL] = TCI_OP_PROD};
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape), point = {0, NULL, ""};
+    int axis = (int)n->attr[0], op = ops[n->attr[2]];
+    bool adds = op == TCI_OP_SUM || op == TCI_OP_PROD;
+    tc_dtype t = adds && tci_dtype_is_half((tc_dtype)n->dtype) ? TC_F32 : (tc_dtype)n->dtype;
+    const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(op, t));
+    x = tci_hlo_convert(h, &shape, (tc_dtype)n->in[0]->dtype, t, x);
+    for (int64_t by = 1; by < shape.sizes[axis]; by *= 2) {
+        int64_t *before = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+        before[axis] = n->attr[1] ? -by : by;
+        const char *far = tci_hlo_pad(h, t, &shape, &shape, before, none, x);
+        x = tci_hlo_binary(h, tci_hlo_joins(op, t), &shape, t, far, x);
+    }
+    return tci_hlo_convert(h, &shape, t, (tc_dtype)n->dtype, x);
+}
+/* ---- src/onnx/stablehlo_repeat.c ---- */
+/* onnx/stablehlo_repeat.c - repetitions as stablehlo.while.
+ *
+ * In: a REPEAT node and the names of its operands outside. Out: one while whose state is the number
+ * of the step, the carries, the inputs and held values (which stay), a buffer for each output, and
+ * one for the rows of each carry where a node of the graph reads them. Nothing is captured, since
+ * not all readers of StableHLO take captures. */
+
+#include <string.h>
+
+typedef struct tci_hlo_state {
+    const char **names, **types; /* of the state in the body */
+    int n, n_rows;               /* n_rows: 0, or one for each carry */
+    int x, held, y, rows;        /* where each kind begins */
+} tci_hlo_state;
+
+/* True if a node of the graph reads the rows of a carry of the REPEAT. */
+static bool tci_hlo_rows_are_read(const tci_hlo *h, const tci_node *repeat, const tci_repeat *r)
+{
+    const tci_graph *g = h->walk->graph;
+    for (uint32_t i = 0; i < g->n_slots; i++) {
+        const tci_node *n = g->slots[i];
+        bool reads = n && n->op == TCI_OP_RESULT && n->in[0] == repeat;
+        if (reads && n->attr[0] >= r->n_carry + r->n_y) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The shape of a value stacked along a new first axis. */
+static tci_hlo_shape tci_hlo_stacked(const tci_hlo *h, const tci_node *n, int64_t count)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 2);
+    sizes[0] = count;
+    for (int i = 0; i < n->rank; i++) {
+        sizes[i + 1] = tci_hlo_size(h, n->shape[i]);
+    }
+    return tci_hlo_shape_known(h, n->rank + 1, sizes);
+}
+
+/* Where the element `at` of a stack begins: its number, then zeros. */
+static const char *tci_hlo_corner(tci_hlo *h, const char *at, int rank, tci_str *types)
+{
+    const tci_hlo_shape point = {0, NULL, ""};
+    tci_str names = {.s = h->walk->s};
+    const char *zero = rank ? tci_hlo_whole(h, &point, TC_I64, 0) : NULL;
+    tci_str_add(&names, at);
+    tci_str_add(types, "tensor<i64>");
+    for (int i = 0; i < rank; i++) {
+        tci_str_printf(&names, ", %s", zero);
+        tci_str_add(types, ", tensor<i64>");
+    }
+    return tci_str_text(&names);
+}
+
+/* Element `at` of a stack; n has the element's shape. */
+static const char *tci_hlo_element(tci_hlo *h, const tci_node *n, int64_t count, const char *stack,
+                                   const char *at)
+{
+    tc_dtype t = (tc_dtype)n->dtype;
+    const tci_hlo_shape all = tci_hlo_stacked(h, n, count), one = tci_hlo_stacked(h, n, 1);
+    const tci_hlo_shape own = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_str types = {.s = h->walk->s};
+    const char *corner = tci_hlo_corner(h, at, n->rank, &types);
+    const char *x = tci_hlo_let(h, "stablehlo.dynamic_slice %s, %s, sizes = %s : (%s, %s) -> %s",
+                                stack, corner, tci_hlo_list(h, one.rank, one.sizes),
+                                tci_hlo_type(h, t, &all), tci_str_text(&types),
+                                tci_hlo_type(h, t, &one));
+    return tci_hlo_reshape(h, t, &one, &own, x);
+}
+
+/* The stack with x, of n's shape, as element `at`. */
+static const char *tci_hlo_put(tci_hlo *h, const tci_node *n, int64_t count, const char *stack,
+                               const char *x, const char *at)
+{
+    tc_dtype t = (tc_dtype)n->dtype;
+    const tci_hlo_shape all = tci_hlo_stacked(h, n, count), one = tci_hlo_stacked(h, n, 1);
+    const tci_hlo_shape own = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_str types = {.s = h->walk->s};
+    const char *corner = tci_hlo_corner(h, at, n->rank, &types);
+    x = tci_hlo_reshape(h, t, &own, &one, x);
+    return tci_hlo_let(h, "stablehlo.dynamic_update_slice %s, %s, %s : (%s, %s, %s) -> %s", stack,
+                       x, corner, tci_hlo_type(h, t, &all), tci_hlo_type(h, t, &one),
+                       tci_str_text(&types), tci_hlo_type(h, t, &all));
+}
+
+/* The state before the first step. */
+static tci_hlo_state tci_hlo_begin(tci_hlo *h, const tci_repeat *r, int64_t length, bool rows,
+                                   const char *const *in)
+{
+    const tci_hlo_shape point = {0, NULL, ""};
+    int outside = r->n_carry + r->n_x + r->n_held, n = 0;
+    tci_hlo_state s = {.n_rows = rows ? r->n_carry : 0};
+    s.x = 1 + r->n_carry;
+    s.held = s.x + r->n_x;
+    s.y = s.held + r->n_held;
+    s.rows = s.y + r->n_y;
+    s.n = s.rows + s.n_rows;
+    s.names = TCI_NEW_ARRAY(h->walk->s, const char *, s.n);
+    s.types = TCI_NEW_ARRAY(h->walk->s, const char *, s.n);
+    s.names[n] = tci_hlo_whole(h, &point, TC_I64, 0);
+    s.types[n++] = "tensor<i64>";
+    for (int i = 0; i < outside; i++, n++) {
+        s.names[n] = in[i];
+        s.types[n] = tci_hlo_node_type(h, r->init[i]); /* init, xs and held follow each other */
+    }
+    for (int i = 0; i < r->n_y + s.n_rows; i++, n++) {
+        bool is_row = i >= r->n_y;
+        const tci_node *one = is_row ? r->next[i - r->n_y] : r->y[i];
+        const tci_hlo_shape all = tci_hlo_stacked(h, one, length + is_row);
+        s.names[n] = tci_hlo_whole(h, &all, (tc_dtype)one->dtype, 0);
+        s.types[n] = tci_hlo_type(h, (tc_dtype)one->dtype, &all);
+        if (is_row) {
+            const char *at = tci_hlo_whole(h, &point, TC_I64, r->reverse ? length : 0);
+            s.names[n] = tci_hlo_put(h, one, length + 1, s.names[n], in[i - r->n_y], at);
+        }
+    }
+    return s;
+}
+
+/* The body: names of the state after a step, given those before it. */
+static void tci_hlo_body(tci_hlo *h, const tci_repeat *r, int64_t length, const tci_hlo_state *s,
+                         const char **names)
+{
+    const tci_hlo_shape point = {0, NULL, ""};
+    tci_ox_walk *w = h->walk;
+    tci_ox_left *outer = w->left;
+    uint32_t n_outer = w->n_left;
+    const char *at = names[0];
+    w->left = NULL; /* a body is closed */
+    w->n_left = 0;
+    if (r->reverse) {
+        at = tci_hlo_binary(h, "subtract", &point, TC_I64,
+                            tci_hlo_whole(h, &point, TC_I64, length - 1), at);
+    }
+    for (int i = 0; i < r->n_carry; i++) {
+        tci_ox_set_name(w, r->carry[i], names[1 + i]);
+    }
+    for (int i = 0; i < r->n_x; i++) {
+        tci_ox_set_name(w, r->x[i], tci_hlo_element(h, r->x[i], length, names[s->x + i], at));
+    }
+    for (int i = 0; i < r->n_held; i++) {
+        tci_ox_set_name(w, r->inner[i], names[s->held + i]);
+    }
+    const char *one = tci_hlo_whole(h, &point, TC_I64, 1);
+    const char *above = tci_hlo_binary(h, "add", &point, TC_I64, at, one);
+    for (int i = 0; i < r->n_y; i++) {
+        names[s->y + i] = tci_hlo_put(h, r->y[i], length, names[s->y + i],
+                                      tci_ox_walk_to(w, r->y[i]), at);
+    }
+    for (int i = 0; i < r->n_carry; i++) {
+        names[1 + i] = tci_ox_walk_to(w, r->next[i]);
+    }
+    for (int i = 0; i < s->n_rows; i++) {
+        names[s->rows + i] = tci_hlo_put(h, r->next[i], length + 1, names[s->rows + i],
+                                         names[1 + i], r->reverse ? at : above);
+    }
+    names[0] = tci_hlo_binary(h, "add", &point, TC_I64, names[0], one);
+    w->left = outer;
+    w->n_left = n_outer;
+}
+
+/* "a, b, c" */
+static const char *tci_hlo_all(const tci_hlo *h, int n, const char *const *items)
+{
+    tci_str text = {.s = h->walk->s};
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s%s", i ? ", " : "", items[i]);
+    }
+    return tci_str_text(&text);
+}
+
+/* The while; s->names are then those of its results. */
+static void tci_hlo_while(tci_hlo *h, const tci_repeat *r, int64_t length, tci_hlo_state *s)
+{
+    const tci_hlo_shape point = {0, NULL, ""};
+    const char **names = TCI_NEW_ARRAY(h->walk->s, const char *, s->n), *made = tci_hlo_name(h);
+    const char *types = tci_hlo_all(h, s->n, s->types);
+    tci_str_printf(&h->out, "  %s:%d = stablehlo.while(", made, s->n);
+    for (int i = 0; i < s->n; i++) {
+        names[i] = tci_hlo_name(h);
+        tci_str_printf(&h->out, "%s%s = %s", i ? ", " : "", names[i], s->names[i]);
+        s->names[i] = tci_scratch_printf(h->walk->s, "%s#%d", made, i);
+    }
+    tci_str_printf(&h->out, ") : %s\n  cond {\n", types);
+    const char *goes = tci_hlo_compare(h, "LT", &point, TC_I64, names[0],
+                                       tci_hlo_whole(h, &point, TC_I64, length));
+    if (r->stops >= 0) {
+        goes = tci_hlo_binary(h, "and", &point, TC_BOOL, goes, names[1 + r->stops]);
+    }
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  } do {\n", goes);
+    tci_hlo_body(h, r, length, s, names);
+    tci_str_printf(&h->out, "  stablehlo.return %s : %s\n  }\n", tci_hlo_all(h, s->n, names),
+                   types);
+}
+
+TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const *in)
+{
+    const tci_repeat r = tci_repeat_of(n);
+    int64_t length = tci_hlo_size(h, r.length);
+    bool rows = tci_hlo_rows_are_read(h, n, &r);
+    tci_hlo_state s = tci_hlo_begin(h, &r, length, rows, in);
+    if (length > 0) {
+        tci_hlo_while(h, &r, length, &s);
+    }
+    tci_hlo_loop loop = {n, TCI_NEW_ARRAY(h->walk->s, const char *, tci_repeat_n_results(&r))};
+    for (int i = 0; i < r.n_carry; i++) {
+        loop.results[i] = s.names[1 + i];
+        loop.results[r.n_carry + r.n_y + i] = s.n_rows ? s.names[s.rows + i] : NULL;
+    }
+    for (int i = 0; i < r.n_y; i++) {
+        loop.results[r.n_carry + i] = s.names[s.y + i];
+    }
+    TCI_PUSH(h->walk->s, h->loops, h->n_loops, h->cap_loops, loop);
+    return ""; /* a repetition has no value of its own */
+}
+
+TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
+{
+    for (int i = h->n_loops - 1; i >= 0; i--) {
+        if (h->loops[i].repeat == n->in[0]) {
+            return h->loops[i].results[n->attr[0]];
+        }
+    }
+    return NULL;
+}
+/* ---- src/onnx/stablehlo_conv.c ---- */
+/* onnx/stablehlo_conv.c - convolutions and pools as StableHLO.
+ *
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that are
+ * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
+ * reduce_window. */
+
+/* x and the filters, or x, as the list of what is needed. */
+TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list)
+{
+    tci_ox_conv c;
+    tci_ox_windows w;
+    tci_node **two = TCI_NEW_ARRAY(h->walk->s, tci_node *, 2);
+    *list = two;
+    if (tci_op_is_reduce(n->op) && tci_ox_pool_of(n, &w)) {
+        two[0] = w.x;
+        return 1;
+    } else if (tci_ox_conv_of(h->walk->s, n, &c)) {
+        two[0] = c.w.x;
+        two[1] = c.f;
+        return 2;
+    }
+    return 0;
+}
+
+/* Axes being put in order, which are merged into few. */
+typedef struct tci_hlo_order {
+    int64_t *axes, *sizes;
+    int n, n_merged;
+} tci_hlo_order;
+
+static tci_hlo_order tci_hlo_no_order(tci_hlo *h, int rank)
+{
+    return (tci_hlo_order){TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1),
+                           TCI_NEW_ARRAY(h->walk->s, int64_t, rank + TCI_OX_SPATIAL + 3), 0, 0};
+}
+
+/* The axes of lists follow as one axis. */
+static void tci_hlo_merge(tci_hlo *h, tci_hlo_order *o, int which, int n,
+                          const tci_contract_axis_of *const *list, bool goes_on)
+{
+    int64_t size = 1;
+    for (int i = 0; i < n; i++) {
+        o->axes[o->n++] = list[i]->at[which];
+        size *= tci_hlo_size(h, list[i]->size);
+    }
+    if (goes_on) {
+        o->sizes[o->n_merged - 1] *= size;
+    } else {
+        o->sizes[o->n_merged++] = size;
+    }
+}
+
+static void tci_hlo_put_places(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
+{
+    for (int i = 0; i < n; i++) {
+        o->axes[o->n++] = axes[i];
+        o->sizes[o->n_merged++] = sizes[axes[i]];
+    }
+}
+
+static const char *tci_hlo_ordered(tci_hlo *h, const tci_node *n, const tci_hlo_order *o,
+                                   const char *x, tci_hlo_shape *shape)
+{
+    const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->shape);
+    *shape = tci_hlo_shape_known(h, o->n_merged, o->sizes);
+    return tci_hlo_arrange(h, (tc_dtype)n->dtype, &from, o->axes, shape, x);
+}
+
+/* The result, [batch, groups * filters, places], as n has its axes. */
+static const char *tci_hlo_as_result(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
+                                     const tci_hlo_shape *from, const char *y)
+{
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_hlo_order o = tci_hlo_no_order(h, n->rank);
+    tci_hlo_merge(h, &o, 2, c->n_batch, c->batch, false);
+    tci_hlo_merge(h, &o, 2, c->n_groups, c->groups, false);
+    tci_hlo_merge(h, &o, 2, c->n_filters, c->filters, false);
+    tci_hlo_put_places(&o, c->w.n, c->out_axis, to.sizes);
+    int64_t *split = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    int64_t *back = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        split[i] = to.sizes[o.axes[i]];
+        back[o.axes[i]] = i;
+    }
+    const tci_hlo_shape parts = tci_hlo_shape_known(h, n->rank, split);
+    bool same = from->rank == parts.rank;
+    for (int i = 0; i < from->rank && same; i++) {
+        same = from->sizes[i] == parts.sizes[i];
+    }
+    y = same ? y : tci_hlo_reshape(h, (tc_dtype)n->dtype, from, &parts, y);
+    return tci_hlo_arrange(h, (tc_dtype)n->dtype, &parts, back, &to, y);
+}
+
+/* "[[1, 1], [0, 2]]" */
+static const char *tci_hlo_pairs(tci_hlo *h, int n, const int64_t *a, const int64_t *b)
+{
+    tci_str text = {.s = h->walk->s};
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&text, "%s[%lld, %lld]", i ? ", " : "", (long long)a[i], (long long)b[i]);
+    }
+    return tci_scratch_printf(h->walk->s, "[%s]", tci_str_text(&text));
+}
+
+TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
+                                    const char *const *in)
+{
+    const tci_ox_windows *w = &c->w;
+    int xs = c->which, fs = !c->which, k = w->n;
+    int64_t groups = 1, stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL], before[TCI_OX_SPATIAL];
+    int64_t after[TCI_OX_SPATIAL], *made = TCI_NEW_ARRAY(h->walk->s, int64_t, k + 2);
+    tci_hlo_order ox = tci_hlo_no_order(h, w->x->rank), of = tci_hlo_no_order(h, c->f->rank);
+    tci_hlo_shape x_shape, f_shape;
+    tci_str places = {.s = h->walk->s};
+    tci_hlo_merge(h, &ox, xs, c->n_batch, c->batch, false);
+    tci_hlo_merge(h, &ox, xs, c->n_groups, c->groups, false);
+    tci_hlo_merge(h, &ox, xs, c->n_channels, c->channels, true);
+    tci_hlo_put_places(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
+    tci_hlo_merge(h, &of, fs, c->n_groups, c->groups, false);
+    groups = of.sizes[0];
+    tci_hlo_merge(h, &of, fs, c->n_filters, c->filters, true);
+    tci_hlo_merge(h, &of, fs, c->n_channels, c->channels, false);
+    tci_hlo_put_places(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
+    const char *x = tci_hlo_ordered(h, w->x, &ox, in[0], &x_shape);
+    const char *f = tci_hlo_ordered(h, c->f, &of, in[1], &f_shape);
+    made[0] = x_shape.sizes[0];
+    made[1] = f_shape.sizes[0];
+    for (int i = 0; i < k; i++) {
+        stride[i] = tci_hlo_size(h, w->stride[i]);
+        dilation[i] = tci_hlo_size(h, w->dilation[i]);
+        before[i] = tci_hlo_size(h, w->before[i]);
+        after[i] = tci_hlo_size(h, w->after[i]);
+        made[2 + i] = tci_hlo_size(h, n->shape[c->out_axis[i]]);
+        tci_str_printf(&places, ", %d", i);
+    }
+    const tci_hlo_shape to = tci_hlo_shape_known(h, k + 2, made);
+    const char *at = tci_str_text(&places), *exact = w->x->dtype == TC_F32 ? "HIGHEST" : "DEFAULT";
+    const char *y = tci_hlo_let(
+        h, "stablehlo.convolution(%s, %s) dim_numbers = [b, f%s]x[o, i%s]->[b, f%s], window = "
+        "{stride = %s, pad = %s, rhs_dilate = %s} {batch_group_count = 1 : i64, "
+        "feature_group_count = %lld : i64, precision_config = [#stablehlo<precision %s>, "
+        "#stablehlo<precision %s>]} : (%s, %s) -> %s", x, f, at, at, at, tci_hlo_list(h, k, stride),
+        tci_hlo_pairs(h, k, before, after), tci_hlo_list(h, k, dilation), (long long)groups, exact,
+        exact, tci_hlo_type(h, (tc_dtype)w->x->dtype, &x_shape),
+        tci_hlo_type(h, (tc_dtype)c->f->dtype, &f_shape), tci_hlo_type(h, (tc_dtype)n->dtype, &to));
+    return tci_hlo_as_result(h, c, n, &to, y);
+}
+
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+                                    const char *x)
+{
+    const tci_hlo_shape from = tci_hlo_shape_of(h, w->x->rank, w->x->shape), point = {0, NULL, ""};
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = n->op == TCI_OP_SUM && tci_dtype_is_half((tc_dtype)n->dtype) ? TC_F32
+                                                                             : (tc_dtype)n->dtype;
+    int64_t *lists[5]; /* kernel, stride, dilation, before, after */
+    for (int i = 0; i < 5; i++) {
+        lists[i] = TCI_NEW_ARRAY(h->walk->s, int64_t, from.rank + 1);
+        for (int d = 0; d < from.rank; d++) {
+            lists[i][d] = i < 3;
+        }
+    }
+    for (int i = 0; i < w->n; i++) {
+        lists[0][w->axis[i]] = tci_hlo_size(h, w->kernel[i]);
+        lists[1][w->axis[i]] = tci_hlo_size(h, w->stride[i]);
+        lists[2][w->axis[i]] = tci_hlo_size(h, w->dilation[i]);
+        lists[3][w->axis[i]] = tci_hlo_size(h, w->before[i]);
+        lists[4][w->axis[i]] = tci_hlo_size(h, w->after[i]);
+    }
+    x = tci_hlo_convert(h, &from, (tc_dtype)w->x->dtype, t, x);
+    const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(n->op, t));
+    const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
+    const char *dtype = tci_hlo_dtype(t);
+    tci_str_printf(&h->out, "  %s = \"stablehlo.reduce_window\"(%s, %s) <{window_dimensions = %s, "
+                   "window_strides = %s, window_dilations = %s, padding = dense<%s> : "
+                   "tensor<%dx2xi64>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>):\n", r, x, none,
+                   tci_hlo_array(h, from.rank, lists[0]), tci_hlo_array(h, from.rank, lists[1]),
+                   tci_hlo_array(h, from.rank, lists[2]),
+                   tci_hlo_pairs(h, from.rank, lists[3], lists[4]), from.rank, a, dtype, b, dtype);
+    const char *y = tci_hlo_binary(h, tci_hlo_joins(n->op, t), &point, t, a, b);
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n", y,
+                   dtype, tci_hlo_type(h, t, &from), dtype, tci_hlo_type(h, t, &to));
+    return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, r);
+}
+/* ---- src/onnx/stablehlo.c ---- */
+/* onnx/stablehlo.c - tc_export_stablehlo: a graph of tc as the text of a StableHLO module.
+ *
+ * In: tensors, as tc_compile_fn takes them, and what symbolic sizes are. Out: the text of a module
+ * with one function, @main, as XLA's PJRT plugins compile it.
+ *
+ * The one idea: every op leaves by the list TCI_HLO_WAY_..., which has all. Elementwise ops, casts
+ * and random bits leave as the scalar operations that a kernel has for them (stablehlo_scalar.c);
+ * movement, reductions, contractions, sorts and repetitions as the StableHLO op of the same
+ * meaning; composites as their expansion, which XLA's own passes fuse. */
+
+#include <string.h>
+
+/* Memory of the graph: its bytes as hexadecimal digits; of bool as bytes that are compared. */
+static const char *tci_hlo_memory(tci_hlo *h, tci_node *n)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    int64_t bytes;
+    const unsigned char *data = (const unsigned char *)tci_ox_memory_of(h->walk, n, &bytes);
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = (tc_dtype)n->dtype, as = t == TC_BOOL ? TC_U8 : t;
+    if (!bytes) {
+        return tci_hlo_whole(h, &shape, t, 0);
+    }
+    const char *name = tci_hlo_name(h);
+    char *text = tci_scratch_get(h->walk->s, (size_t)bytes * 2 + 1);
+    for (int64_t i = 0; i < bytes; i++) {
+        text[2 * i] = digits[data[i] >> 4];
+        text[2 * i + 1] = digits[data[i] & 15];
+    }
+    tci_str_printf(&h->out, "  %s = stablehlo.constant dense<\"0x", name);
+    tci_str_add_n(&h->out, text, (size_t)bytes * 2);
+    tci_str_printf(&h->out, "\"> : %s\n", tci_hlo_type(h, as, &shape));
+    return as == t ? name : tci_hlo_compare(h, "NE", &shape, as, name,
+                                            tci_hlo_whole(h, &shape, as, 0));
+}
+
+/* ---- movement ---- */
+
+static const char *tci_hlo_slice_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    int64_t *start = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1), n_back = 0;
+    int64_t *step = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    int64_t *back = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        start[i] = tci_hlo_size(h, tci_node_dims(n)[2 * i]);
+        step[i] = tci_hlo_size(h, tci_node_dims(n)[2 * i + 1]);
+        if (step[i] < 0) { /* the axis is turned first */
+            start[i] = from.sizes[i] - 1 - start[i];
+            step[i] = -step[i];
+            back[n_back++] = i;
+        }
+    }
+    if (n_back) {
+        x = tci_hlo_let(h, "stablehlo.reverse %s, dims = %s : %s", x,
+                        tci_hlo_list(h, (int)n_back, back), tci_hlo_node_type(h, n->in[0]));
+    }
+    return tci_hlo_slice(h, (tc_dtype)n->dtype, &from, &to, start, step, x);
+}
+
+static const char *tci_hlo_pad_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    int64_t *before = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        before[i] = tci_hlo_size(h, tci_node_dims(n)[i]);
+    }
+    return tci_hlo_pad(h, (tc_dtype)n->dtype, &from, &to, before, in[1], in[0]);
+}
+
+static const char *tci_hlo_cat_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    const char **types = TCI_NEW_ARRAY(h->walk->s, const char *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        types[i] = tci_hlo_node_type(h, n->in[i]);
+    }
+    return tci_hlo_join(h, (int)n->attr[0], n->n_in, in, types, tci_hlo_node_type(h, n));
+}
+
+/* The elements of x that an index names along an axis: gathered, with all other axes whole. index:
+ * i64 of one axis; its axis takes the place of x's. */
+static const char *tci_hlo_take(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from, int axis,
+                                const char *index, int64_t count, const char *x)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1), n = 0;
+    int64_t *whole = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    int64_t *offsets = TCI_NEW_ARRAY(h->walk->s, int64_t, from->rank + 1);
+    for (int i = 0; i < from->rank; i++) {
+        sizes[i] = i == axis ? count : from->sizes[i];
+        whole[i] = i == axis ? 1 : from->sizes[i];
+        if (i != axis) {
+            offsets[n++] = i;
+        }
+    }
+    const tci_hlo_shape to = tci_hlo_shape_known(h, from->rank, sizes);
+    return tci_hlo_let(h, "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
+                       "offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], "
+                       "index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = %s}> : "
+                       "(%s, tensor<%lldxi64>) -> %s", x, index, tci_hlo_list(h, (int)n, offsets),
+                       axis, axis, tci_hlo_array(h, from->rank, whole), tci_hlo_type(h, t, from),
+                       (long long)count, tci_hlo_type(h, t, &to));
+}
+
+/* Windows along an axis: its elements are taken in the order of the windows, and the axis of
+ * places within a window then moves to the end. */
+static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    tci_scratch *s = h->walk->s;
+    int windows = n->n_attr / 4, rank = n->in[0]->rank;
+    tci_hlo_shape at = tci_hlo_shape_of(h, rank, n->in[0]->shape);
+    tc_dtype t = (tc_dtype)n->dtype;
+    for (int i = 0; i < windows; i++, rank++) {
+        const tci_dim *a = tci_node_dims(n) + 4 * i;
+        int axis = (int)n->attr[4 * i];
+        int64_t k = tci_hlo_size(h, a[1]), steps = tci_hlo_size(h, n->shape[axis]);
+        int64_t stride = tci_hlo_size(h, a[2]), dilation = tci_hlo_size(h, a[3]);
+        int64_t *places = TCI_NEW_ARRAY(s, int64_t, steps * k + 1);
+        int64_t *flat = TCI_NEW_ARRAY(s, int64_t, rank + 2), *split = TCI_NEW_ARRAY(s, int64_t,
+                                                                                   rank + 2);
+        int64_t *order = TCI_NEW_ARRAY(s, int64_t, rank + 1), *last = TCI_NEW_ARRAY(s, int64_t,
+                                                                                    rank + 2);
+        for (int64_t j = 0; j < steps * k; j++) {
+            places[j] = j / k * stride + j % k * dilation;
+        }
+        for (int d = 0; d <= rank; d++) {
+            flat[d] = d == axis ? steps * k : d < rank ? at.sizes[d] : 0;
+            split[d] = d == axis ? steps : d == axis + 1 ? k : at.sizes[d - (d > axis)];
+            order[d] = d <= axis ? d : d < rank ? d + 1 : axis + 1;
+        }
+        for (int d = 0; d <= rank; d++) {
+            last[d] = split[order[d]];
+        }
+        const tci_hlo_shape list = tci_hlo_shape_known(h, 1, (const int64_t[]){steps * k});
+        const char *index = steps * k > 0 ? tci_hlo_ints(h, &list, places, (int)(steps * k))
+                                      : tci_hlo_whole(h, &list, TC_I64, 0);
+        x = tci_hlo_take(h, t, &at, axis, index, steps * k, x);
+        const tci_hlo_shape taken = tci_hlo_shape_known(h, rank, flat);
+        const tci_hlo_shape parted = tci_hlo_shape_known(h, rank + 1, split);
+        x = tci_hlo_reshape(h, t, &taken, &parted, x);
+        x = tci_hlo_transpose(h, t, &parted, order, x);
+        at = tci_hlo_shape_known(h, rank + 1, last);
+    }
+    return x;
+}
+
+/* ---- reductions ---- */
+
+/* The shape without the axes. */
+static tci_hlo_shape tci_hlo_without(tci_hlo *h, const tci_hlo_shape *x, int n, const int64_t *axes)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(h->walk->s, int64_t, x->rank + 1);
+    int rank = 0;
+    for (int i = 0; i < x->rank; i++) {
+        bool drops = false;
+        for (int a = 0; a < n; a++) {
+            drops = drops || axes[a] == i;
+        }
+        if (!drops) {
+            sizes[rank++] = x->sizes[i];
+        }
+    }
+    return tci_hlo_shape_known(h, rank, sizes);
+}
+
+static const char *tci_hlo_reduce(tci_hlo *h, int op, tc_dtype t, const tci_hlo_shape *shape, int n,
+                                  const int64_t *axes, const char *x)
+{
+    const tci_hlo_shape point = {0, NULL, ""}, to = tci_hlo_without(h, shape, n, axes);
+    if (!n) {
+        return x;
+    }
+    const char *start = tci_hlo_splat(h, &point, t, tci_hlo_identity(op, t));
+    return tci_hlo_let(h, "stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = "
+                       "%s : (%s, tensor<%s>) -> %s", x, start, tci_hlo_joins(op, t),
+                       tci_hlo_list(h, n, axes), tci_hlo_type(h, t, shape), tci_hlo_dtype(t),
+                       tci_hlo_type(h, t, &to));
+}
+
+/* Sums of integers are of a wider dtype, those of halves of f32, rounded once. */
+static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = (tc_dtype)n->dtype, in = t;
+    bool adds = n->op == TCI_OP_SUM || n->op == TCI_OP_PROD || n->op == TCI_OP_DEVSQ;
+    in = adds && tci_dtype_is_half(t) ? TC_F32 : t;
+    if (n->op == TCI_OP_ANY || n->op == TCI_OP_ALL) {
+        x = n->in[0]->dtype == TC_BOOL
+                ? x : tci_hlo_compare(h, "NE", &shape, (tc_dtype)n->in[0]->dtype, x,
+                                      tci_hlo_whole(h, &shape, (tc_dtype)n->in[0]->dtype, 0));
+    } else {
+        x = tci_hlo_convert(h, &shape, (tc_dtype)n->in[0]->dtype, in, x);
+    }
+    x = tci_hlo_reduce(h, n->op, in, &shape, n->n_attr, n->attr, x);
+    return tci_hlo_convert(h, &to, in, t, x);
+}
+
+/* Axes that stay, in x of which n are reduced: where the result's axes stand in x. */
+static const int64_t *tci_hlo_kept(tci_hlo *h, int rank, int n, const int64_t *axes)
+{
+    int64_t *kept = TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1);
+    int k = 0;
+    for (int i = 0; i < rank; i++) {
+        bool drops = false;
+        for (int a = 0; a < n; a++) {
+            drops = drops || axes[a] == i;
+        }
+        if (!drops) {
+            kept[k++] = i;
+        }
+    }
+    return kept;
+}
+
+/* Two passes: the mean, then the squares of what differs from it. */
+static const char *tci_hlo_devsq_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = tci_dtype_is_half((tc_dtype)n->dtype) ? TC_F32 : (tc_dtype)n->dtype;
+    double count = 1;
+    for (int i = 0; i < n->n_attr; i++) {
+        count *= (double)shape.sizes[n->attr[i]];
+    }
+    x = tci_hlo_convert(h, &shape, (tc_dtype)n->in[0]->dtype, t, x);
+    const char *mean = tci_hlo_reduce(h, TCI_OP_SUM, t, &shape, n->n_attr, n->attr, x);
+    mean = tci_hlo_binary(h, "divide", &to, t, mean, tci_hlo_float(h, &to, t, count));
+    mean = tci_hlo_broadcast(h, t, &to, &shape, tci_hlo_kept(h, shape.rank, n->n_attr, n->attr),
+                             mean);
+    x = tci_hlo_binary(h, "subtract", &shape, t, x, mean);
+    x = tci_hlo_binary(h, "multiply", &shape, t, x, x);
+    x = tci_hlo_reduce(h, TCI_OP_SUM, t, &shape, n->n_attr, n->attr, x);
+    return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, x);
+}
+
+/* The first of the largest or smallest elements: values and places reduced together. */
+static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
+    const tci_hlo_shape point = {0, NULL, ""};
+    tc_dtype t = (tc_dtype)n->in[0]->dtype;
+    bool most = n->op == TCI_OP_ARGMAX;
+    const char *dtype = tci_hlo_dtype(t);
+    const char *at = tci_hlo_let(h, "stablehlo.iota dim = %lld : %s", (long long)n->attr[0],
+                                 tci_hlo_type(h, TC_I64, &shape));
+    const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(most ? TCI_OP_MAX : TCI_OP_MIN,
+                                                                    t));
+    const char *last = tci_hlo_whole(h, &point, TC_I64, INT64_MAX);
+    const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *i = tci_hlo_name(h);
+    const char *b = tci_hlo_name(h), *j = tci_hlo_name(h);
+    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) <{dimensions = "
+                   "array<i64: %lld>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<i64>, %s: tensor<%s>, "
+                   "%s: tensor<i64>):\n", r, x, at, none, last, (long long)n->attr[0], a, dtype, i,
+                   b, dtype, j);
+    const char *first = tci_hlo_before(h, &point, t, most, true, a, b);
+    const char *second = tci_hlo_before(h, &point, t, most, true, b, a);
+    const char *level = tci_hlo_binary(h, "or", &point, TC_BOOL, first, second);
+    level = tci_hlo_let(h, "stablehlo.not %s : tensor<i1>", level);
+    const char *lower = tci_hlo_compare(h, "LT", &point, TC_I64, i, j);
+    level = tci_hlo_binary(h, "and", &point, TC_BOOL, level, lower);
+    first = tci_hlo_binary(h, "or", &point, TC_BOOL, first, level);
+    const char *value = tci_hlo_select(h, &point, t, first, a, b);
+    const char *place = tci_hlo_select(h, &point, TC_I64, first, i, j);
+    tci_str_printf(&h->out, "  stablehlo.return %s, %s : tensor<%s>, tensor<i64>\n  }) : (%s, %s, "
+                   "tensor<%s>, tensor<i64>) -> (", value, place, dtype, tci_hlo_type(h, t, &shape),
+                   tci_hlo_type(h, TC_I64, &shape), dtype);
+    const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
+    tci_str_printf(&h->out, "%s, %s)\n", tci_hlo_type(h, t, &to), tci_hlo_type(h, TC_I64, &to));
+    return tci_scratch_printf(h->walk->s, "%s#1", r);
+}
+
+static const char *tci_hlo_reduction_out(tci_hlo *h, const tci_node *n, const char *x)
+{
+    tci_ox_windows w;
+    if (tci_ox_pool_of(n, &w)) {
+        return tci_hlo_pool_out(h, &w, n, x);
+    }
+    switch ((int)n->op) {
+    case TCI_OP_SUM:
+    case TCI_OP_PROD:
+    case TCI_OP_MAX:
+    case TCI_OP_MIN:
+    case TCI_OP_ANY:
+    case TCI_OP_ALL: return tci_hlo_fold_out(h, n, x);
+    case TCI_OP_DEVSQ: return tci_hlo_devsq_out(h, n, x);
+    case TCI_OP_ARGMAX:
+    case TCI_OP_ARGMIN: return tci_hlo_arg_out(h, n, x);
+    default: return NULL; /* a row without a form */
+    }
+}
+
+/* ---- contractions ---- */
+
+/* An operand as dot_general takes it: summed over the axes that the other and the result lack. */
+static const char *tci_hlo_factor(tci_hlo *h, const tci_contraction *c, int which, const char *x,
+                                  tci_hlo_shape *shape, int *at)
+{
+    const tci_node *n = c->in[which].node;
+    int64_t *alone = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
+    tc_dtype t = (tc_dtype)n->dtype;
+    int n_alone = 0;
+    *shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    for (int d = 0; d < n->rank; d++) {
+        for (int i = 0; i < c->n_axes; i++) {
+            if (c->axes[i].group == TCI_AXES_ALONE && c->axes[i].at[which] == d) {
+                alone[n_alone++] = d;
+            }
+        }
+    }
+    const tci_hlo_shape left = tci_hlo_without(h, shape, n_alone, alone);
+    for (int i = 0; i < c->n_axes; i++) {
+        at[i] = c->axes[i].at[which];
+        for (int a = n_alone - 1; a >= 0; a--) {
+            at[i] -= c->axes[i].at[which] > alone[a];
+        }
+    }
+    x = tci_hlo_reduce(h, TCI_OP_SUM, t, shape, n_alone, alone, x);
+    *shape = left;
+    return x;
+}
+
+/* dot_general gives batch axes, then those of a, then those of b. */
+static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const char *const *in)
+{
+    tci_scratch *s = h->walk->s;
+    tci_ox_conv conv;
+    if (tci_ox_conv_of(s, n, &conv)) {
+        return tci_hlo_conv_out(h, &conv, n, in);
+    }
+    const tci_contraction *c = tci_contraction_of(s, n);
+    tci_hlo_shape shapes[2];
+    int *at[2], n_of[TCI_AXES_COUNT] = {0}, made = 0;
+    const char *x[2];
+    int64_t *lists[TCI_AXES_COUNT][2], *sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    int64_t *order = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    tc_dtype from = (tc_dtype)n->in[0]->dtype;
+    for (int i = 0; i < 2; i++) {
+        at[i] = TCI_NEW_ARRAY(s, int, c->n_axes + 1);
+        x[i] = tci_hlo_factor(h, c, i, in[i], &shapes[i], at[i]);
+        for (int g = 0; g < TCI_AXES_COUNT; g++) {
+            lists[g][i] = TCI_NEW_ARRAY(s, int64_t, c->n_axes + 1);
+        }
+    }
+    for (int i = 0; i < c->n_axes; i++) {
+        int g = c->axes[i].group;
+        lists[g][0][n_of[g]] = at[0][i];
+        lists[g][1][n_of[g]++] = at[1][i];
+    }
+    for (int g = TCI_AXES_BATCH; g <= TCI_AXES_N; g++) { /* axes of M and N in their own order */
+        int which = g == TCI_AXES_N, rank = shapes[which].rank;
+        for (int d = 0; d < (g == TCI_AXES_BATCH ? c->n_axes : rank); d++) {
+            for (int i = 0; i < c->n_axes; i++) {
+                bool is = c->axes[i].group == g &&
+                          (g == TCI_AXES_BATCH ? i == d : at[which][i] == d);
+                if (is) {
+                    sizes[made] = tci_hlo_size(h, c->axes[i].size);
+                    order[c->axes[i].at[2]] = made++;
+                }
+            }
+        }
+    }
+    const tci_hlo_shape to = tci_hlo_shape_known(h, n->rank, sizes);
+    bool is_f32 = from == TC_F32;
+    const char *y = tci_hlo_let(
+        h, "stablehlo.dot_general %s, %s, batching_dims = %s x %s, contracting_dims = %s x %s, "
+        "precision = [%s, %s] : (%s, %s) -> %s", x[0], x[1],
+        tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][0]),
+        tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][1]),
+        tci_hlo_list(h, n_of[TCI_AXES_K], lists[TCI_AXES_K][0]),
+        tci_hlo_list(h, n_of[TCI_AXES_K], lists[TCI_AXES_K][1]), is_f32 ? "HIGHEST" : "DEFAULT",
+        is_f32 ? "HIGHEST" : "DEFAULT", tci_hlo_type(h, from, &shapes[0]),
+        tci_hlo_type(h, from, &shapes[1]), tci_hlo_type(h, (tc_dtype)n->dtype, &to));
+    bool in_order = true;
+    for (int i = 0; i < n->rank; i++) {
+        in_order = in_order && order[i] == i;
+    }
+    return in_order ? y : tci_hlo_transpose(h, (tc_dtype)n->dtype, &to, order, y);
+}
+
+/* ---- all ops ---- */
+
+/* How each special and composite op leaves: "": as StableHLO ops, in tci_hlo_special_out;
+ * TCI_HLO_EXPANDS: as what it expands into; else why it does not. A row of ops/table.h that is not
+ * here does not compile. */
+#define TCI_HLO_EXPANDS "expands"
+#define TCI_HLO_WAY_INPUT "an input that is not among those given"
+#define TCI_HLO_WAY_DATA ""
+#define TCI_HLO_WAY_LITERAL ""
+#define TCI_HLO_WAY_CONST ""
+#define TCI_HLO_WAY_IOTA ""
+#define TCI_HLO_WAY_RANDOM ""
+#define TCI_HLO_WAY_WHERE ""
+#define TCI_HLO_WAY_CAST ""
+#define TCI_HLO_WAY_BITCAST ""
+#define TCI_HLO_WAY_RESHAPE ""
+#define TCI_HLO_WAY_PERMUTE ""
+#define TCI_HLO_WAY_EXPAND ""
+#define TCI_HLO_WAY_SLICE ""
+#define TCI_HLO_WAY_PAD ""
+#define TCI_HLO_WAY_CAT ""
+#define TCI_HLO_WAY_WINDOW ""
+#define TCI_HLO_WAY_GATHER ""
+#define TCI_HLO_WAY_SCAN ""
+#define TCI_HLO_WAY_TOPK ""
+#define TCI_HLO_WAY_SCATTER ""
+#define TCI_HLO_WAY_SEGMENT "only plans have it"
+#define TCI_HLO_WAY_CONTRACT ""
+#define TCI_HLO_WAY_BOUND ""
+#define TCI_HLO_WAY_REPEAT ""
+#define TCI_HLO_WAY_RESULT ""
+#define TCI_HLO_WAY_CUSTOM "an op of the user's own"
+#define TCI_HLO_WAY_COLLECTIVE "collectives have a communicator of the process"
+#define TCI_HLO_WAY_BARRIER ""
+#define TCI_HLO_WAY_ASSIGN "an effect"
+#define TCI_HLO_WAY_SOFTMAX TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_LOG_SOFTMAX TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_MEAN TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_LAYER_NORM TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_CROSS_ENTROPY TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_LU TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_SOLVE TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_SOLVE_TRIANGULAR TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_CHOLESKY TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
+
+/* Of a special or composite op. */
+static const char *tci_hlo_way_of(int op)
+{
+    static const char *const ways[] = {
+#define TCI_ROW(id, ...) [TCI_OP_##id - TCI_OP_REDUCE_END] = TCI_HLO_WAY_##id,
+        TCI_SPECIAL_OPS(TCI_ROW) TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return ways[op - TCI_OP_REDUCE_END];
+}
+
+static const char *tci_hlo_special_out(tci_hlo *h, tci_node *n, const char *const *in)
+{
+    const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape);
+    tc_dtype t = (tc_dtype)n->dtype;
+    switch ((int)n->op) {
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST: return tci_hlo_splat(h, &shape, t, n->value);
+    case TCI_OP_IOTA:
+        return tci_hlo_let(h, "stablehlo.iota dim = 0 : %s", tci_hlo_type(h, t, &shape));
+    case TCI_OP_RANDOM:
+    case TCI_OP_WHERE:
+    case TCI_OP_CAST:
+    case TCI_OP_BITCAST: return tci_hlo_scalar_out(h, n, in);
+    case TCI_OP_RESHAPE: {
+        const tci_hlo_shape from = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
+        return tci_hlo_reshape(h, t, &from, &shape, in[0]);
+    }
+    case TCI_OP_PERMUTE: {
+        const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+        return tci_hlo_transpose(h, t, &from, n->attr, in[0]);
+    }
+    case TCI_OP_EXPAND: {
+        const tci_hlo_shape from = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
+        return tci_hlo_broadcast(h, t, &from, &shape, NULL, in[0]);
+    }
+    case TCI_OP_SLICE: return tci_hlo_slice_out(h, n, in[0]);
+    case TCI_OP_PAD: return tci_hlo_pad_out(h, n, in);
+    case TCI_OP_CAT: return tci_hlo_cat_out(h, n, in);
+    case TCI_OP_WINDOW: return tci_hlo_window_out(h, n, in[0]);
+    case TCI_OP_CONTRACT: return tci_hlo_contract_out(h, n, in);
+    case TCI_OP_GATHER: return tci_hlo_gather_out(h, n, in);
+    case TCI_OP_SCATTER: return tci_hlo_scatter_out(h, n, in);
+    case TCI_OP_TOPK: return tci_hlo_topk_out(h, n, in[0]);
+    case TCI_OP_SCAN: return tci_hlo_scan_out(h, n, in[0]);
+    case TCI_OP_REPEAT: return tci_hlo_repeat_out(h, n, in);
+    case TCI_OP_RESULT: return tci_hlo_result_out(h, n);
+    case TCI_OP_BARRIER: return in[0];
+    default: return NULL;
+    }
+}
+
+/* ---- the module ---- */
+
+static const char *tci_hlo_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
+{
+    tci_hlo *h = (tci_hlo *)w->to;
+    const char *way = n->op >= TCI_OP_REDUCE_END ? tci_hlo_way_of(n->op) : "";
+    if (tci_node_is_value(n)) {
+        return tci_hlo_memory(h, n);
+    } else if (*way && strcmp(way, TCI_HLO_EXPANDS)) {
+        tci_ox_refuse(w, n, way);
+    } else if (tci_op_is_ew(n->op)) {
+        return tci_hlo_scalar_out(h, n, in);
+    } else if (tci_op_is_reduce(n->op)) {
+        return tci_hlo_reduction_out(h, n, in[0]);
+    }
+    return tci_op_is_composite(n->op) ? NULL : tci_hlo_special_out(h, n, in);
+}
+
+static int tci_hlo_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
+{
+    return tci_hlo_conv_needs((tci_hlo *)w->to, n, list);
+}
+
+/* What the symbols of the inputs' sizes are. */
+static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
+{
+    int n = how ? how->n_sizes : 0;
+    h->symbols = TCI_NEW_ARRAY(h->walk->s, tci_dim, n + 1);
+    h->values = TCI_NEW_ARRAY(h->walk->s, tci_dim, n + 1);
+#ifdef TC_DYNAMIC_SHAPES
+    for (int i = 0; i < h->walk->n_inputs; i++) {
+        const tci_node *x = h->walk->inputs[i];
+        for (int a = 0; a < x->rank; a++) {
+            tci_dim list[16];
+            int count = 0;
+            tci_dim_symbols(x->shape[a], list, &count, 16);
+            for (int k = 0; k < count; k++) {
+                for (int j = 0; j < n; j++) {
+                    if (!strcmp(tci_dim_name(list[k]), how->sizes[j].name)) {
+                        h->symbols[j] = list[k];
+                        h->values[j] = (tci_dim)how->sizes[j].size;
+                    }
+                }
+            }
+        }
+    }
+    h->n_symbols = n;
+#endif
+}
+
+static void tci_hlo_signature(tci_hlo *h, tci_str *text, tci_node *const *outputs, int n)
+{
+    tci_ox_walk *w = h->walk;
+    tci_str_add(text, "module @tc {\n  func.func public @main(");
+    for (int i = 0; i < w->n_inputs; i++) {
+        const char *name = tci_scratch_printf(w->s, "%%arg%d", i);
+        tci_str_printf(text, "%s%s: %s", i ? ", " : "", name, tci_hlo_node_type(h, w->inputs[i]));
+        tci_ox_set_name(w, w->inputs[i], name);
+    }
+    tci_str_add(text, ") -> (");
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(text, "%s%s", i ? ", " : "", tci_hlo_node_type(h, outputs[i]));
+    }
+    tci_str_add(text, ") {\n");
+}
+
+TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                   const tc_stablehlo_export *how, tci_str *text)
+{
+    tci_hlo h = {.walk = w, .out = {.s = w->s}};
+    tci_str names = {.s = w->s}, types = {.s = w->s};
+    w->to = &h;
+    w->leave = tci_hlo_leave;
+    w->needs = tci_hlo_needs;
+    tci_hlo_tell_sizes(&h, how);
+    tci_hlo_signature(&h, text, outputs, n);
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(&names, "%s%s", i ? ", " : "", tci_ox_walk_to(w, outputs[i]));
+        tci_str_printf(&types, "%s%s", i ? ", " : "", tci_hlo_node_type(&h, outputs[i]));
+    }
+    tci_str_add_n(text, tci_str_text(&h.out), h.out.n);
+    tci_str_printf(text, "  return %s : %s\n  }\n}\n", tci_str_text(&names), tci_str_text(&types));
+}
+
+static void tci_hlo_export_file(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                const tci_ox_export *e)
+{
+    tci_str text = {.s = w->s};
+    if (!e->to) {
+        tci_scratch_fail(w->s, TC_ERR_ARGUMENT, "the path is NULL");
+    }
+    tci_ox_write_stablehlo(w, outputs, n, (const tc_stablehlo_export *)e->how, &text);
+    tci_ox_put_file(w, (const char *)e->to, &text);
+}
+
+TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
+                                        const tc_stablehlo_export *how, const char *path,
+                                        tc_site here)
+{
+    const tci_ox_export e = {"tc_export_stablehlo", "StableHLO", inputs, outputs, how, (void *)path,
+                             tci_hlo_export_file};
+    return tci_ox_export_call(&e, here);
 }
 
 #undef TC_HERE

@@ -1,11 +1,17 @@
-/* examples/image_plain.h - the four pictures of 03_image.c in plain C loops, to check against.
- * Every value is a float and every formula in the order of the example, so even the last bit has
- * only one way to differ: the order in which the three colours are added. */
+/* examples/image_plain.h - around the formulas of 03_image.c: files, program and report, and the
+ * four pictures in plain C loops, to check against. Every value is a float; rounding differs only by
+ * the order in which colours and neighbours are added. */
 #ifndef IMAGE_PLAIN_H
 #define IMAGE_PLAIN_H
 
 #include <math.h>
 #include <stdlib.h>
+
+#include "example.h"
+#include "ppm.h"
+
+enum { R = 3, OUTS = 4 }; /* of the Gaussian; pictures */
+static const float weights[R + 1] = {0.266f, 0.213f, 0.109f, 0.045f};
 
 typedef struct plain_image {
     int w, h;
@@ -20,11 +26,10 @@ static inline float plain_at(const plain_image *p, int y, int x, int c)
     return (float)p->pixels[(y * p->w + x) * 3 + c] / 255.0f;
 }
 
-static inline float plain_column(const plain_image *p, const float *weights, int radius, int y,
-                                 int x, int c)
+static inline float plain_column(const plain_image *p, int y, int x, int c)
 {
     float sum = plain_at(p, y, x, c) * weights[0];
-    for (int r = 1; r <= radius; r++) {
+    for (int r = 1; r <= R; r++) {
         sum += (plain_at(p, y - r, x, c) + plain_at(p, y + r, x, c)) * weights[r];
     }
     return sum;
@@ -58,23 +63,22 @@ static inline double plain_differ(unsigned char found, float expected)
 }
 
 /* The largest difference of a byte in out[0..3]: blurred, sharpened, tone-mapped, edges. */
-static inline double plain_check(const plain_image *p, const float *weights, int radius,
-                                 unsigned char *const out[4])
+static inline double plain_check(const plain_image *p, unsigned char *const out[OUTS])
 {
     double worst = 0;
-    float *columns = malloc(sizeof(float) * (size_t)(p->w + 2 * radius));
+    float *columns = malloc(sizeof(float) * (size_t)(p->w + 2 * R));
     for (int i = 0; i < p->h * 3; i++) {
         int y = i / 3, c = i % 3;
         if (!columns) {
             return INFINITY;
         }
-        for (int x = -radius; x < p->w + radius; x++) {
-            columns[x + radius] = plain_column(p, weights, radius, y, x, c);
+        for (int x = -R; x < p->w + R; x++) {
+            columns[x + R] = plain_column(p, y, x, c);
         }
         for (int x = 0; x < p->w; x++) {
-            const float *at = columns + x + radius;
+            const float *at = columns + x + R;
             float soft = at[0] * weights[0];
-            for (int r = 1; r <= radius; r++) {
+            for (int r = 1; r <= R; r++) {
                 soft += (at[-r] + at[r]) * weights[r];
             }
             float here = plain_at(p, y, x, c);
@@ -90,6 +94,45 @@ static inline double plain_check(const plain_image *p, const float *weights, int
     }
     free(columns);
     return worst;
+}
+
+/* Compiles the formula for a photograph, runs it, writes and checks the pictures; the exit code. */
+static inline int pictures(int argc, char **argv,
+                           tc_tensors (*formula)(tc_tensor image, tc_tensor out[OUTS]))
+{
+    static const char *const names[] = {"blur", "sharp", "tone", "edges"};
+    const char *prefix = argc > 2 ? argv[2] : "build/chelsea_";
+    int w, h;
+    unsigned char *photo = ppm_read(argc > 1 ? argv[1] : "examples/data/chelsea.ppm", &w, &h);
+    unsigned char *out[OUTS];
+    int64_t n = (int64_t)w * h * 3;
+    double us;
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_tensor results[OUTS];
+    tc_buf bufs[OUTS];
+    if (tc_ctx_make(&ctx, NULL)) {
+        return 1;
+    }
+    tc_tensor image = tc_input(ctx, "image", TC_U8, h, w, 3);
+    CHECK_OK(tc_compile_fn(TC_TENSORS(image), formula(image, results), NULL, &f), ctx);
+    for (int i = 0; i < OUTS; i++) {
+        out[i] = malloc((size_t)n);
+        bufs[i] = TC_BUF(out[i], n);
+    }
+    printf("a photograph of %d x %d pixels: four pictures\n", w, h);
+    REPORT_FUSED(f, us, tc_run(f, TC_BUFS(TC_BUF(photo, n)), (tc_bufs){bufs, OUTS}));
+    REPORT_OP_BY_OP(formula(tc_borrow(ctx, photo, TC_U8, h, w, 3), results), us);
+    double worst = plain_check(&(plain_image){w, h, photo}, out);
+    for (int i = 0; i < OUTS; i++) {
+        ppm_write(prefix, names[i], out[i], w, h);
+        free(out[i]);
+    }
+    printf("  wrote %s{blur,sharp,tone,edges}.ppm\n", prefix);
+    free(photo);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return report_check(worst, 1, "difference of a byte");
 }
 
 #endif

@@ -8,6 +8,9 @@
 #include "api/tensor.h"
 #include "api/ops.h"
 #include "api/operators.h"
+#ifndef TC_NO_NAMES
+#include "api/expr.h"
+#endif
 #include "api/optim.h"
 #include "api/compile.h"
 #include "api/jit.h"
@@ -233,7 +236,9 @@
 #include "compile/backend.c"
 #include "compile/forced.c"
 #include "compile/key.c"
+#include "compile/key_read.c"
 #include "compile/cache.c"
+#include "compile/wire.c"
 #include "compile/disk.c"
 #include "compile/jit.c"
 #include "compile/tune.c"
@@ -297,6 +302,7 @@
 #include "api/matrices.c"
 #include "api/images.c"
 #include "api/source.c"
+#include "api/within.c"
 #include "api/functional.c"
 #include "api/split_concat.c"
 #include "api/quantize.c"
@@ -315,6 +321,9 @@
 #include "api/ctc.c"
 #ifndef TC_NO_NAMES
 #include "api/named.c"
+#include "api/expr_number.c"
+#include "api/expr_parse.c"
+#include "api/expr.c"
 #endif
 #include "api/batch.c"
 #include "api/run.c"
@@ -344,6 +353,9 @@
 #include "io/safetensors.c"
 #include "io/write.c"
 #include "io/params.c"
+#include "io/program_file.c"
+#include "io/program_save.c"
+#include "io/program_load.c"
 #include "io/dlpack.c"
 #include "export/names.c"
 #include "export/c.c"
@@ -358,5 +370,6 @@
 #include "plan/no_blocks.c"
 #endif
 
+#include "api/within_end.h"
 #include "base/unprotect.h"
 #endif

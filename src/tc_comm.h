@@ -21,6 +21,9 @@
 #include "comm/nccl.c"
 #include "comm/environment.c"
 #include "comm/grads.c"
+#include "comm/partition.c"
+#include "comm/partition_rules.c"
+#include "comm/prefetch.c"
 
 #include "base/unprotect.h"
 #endif

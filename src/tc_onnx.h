@@ -26,8 +26,16 @@
 #include "onnx/control.c"
 #include "onnx/rows.c"
 #include "onnx/import.c"
+#include "onnx/walk.c"
+#include "onnx/windows.c"
 #include "onnx/write.c"
 #include "onnx/export.c"
+#include "onnx/stablehlo_text.c"
+#include "onnx/stablehlo_scalar.c"
+#include "onnx/stablehlo_index.c"
+#include "onnx/stablehlo_repeat.c"
+#include "onnx/stablehlo_conv.c"
+#include "onnx/stablehlo.c"
 
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))

@@ -116,11 +116,12 @@ static void add_elementwise(text *t, const char *name, int arity, const char *ru
     for (int i = 0; i < arity; i++) {
         add(t, i ? ", " : "", operands[i], "");
     }
-    add(t, ") tc_", name, "_at(");
+    add(t, ") ", arity == 1 ? "TCI_WITH_1(" : arity == 2 ? "TCI_WITH_2(" : "TCI_WITH_3(", "tc_");
+    add(t, name, "_at", "");
     for (int i = 0; i < arity; i++) {
-        add(t, "TC_ARG(", operands[i], "), ");
+        add(t, ", ", operands[i], "");
     }
-    add(t, "TC_HERE)\n", "", "");
+    add(t, ")\n", "", "");
 }
 
 static void add_reduce(text *t, const char *name, const char *rule, const char *doc)

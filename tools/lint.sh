@@ -15,6 +15,9 @@ awk '/\t/ { print FILENAME ":" FNR ": tab" }
     { gsub(/[\200-\277]/, "") } # count characters, not bytes
     length($0) > 100 { print FILENAME ":" FNR ": " length($0) " columns" }' $files >>"$found"
 
+# ... and the first examples of a learner are short
+awk 'FNR == 60 { print FILENAME ": 60 lines and more" }' examples/0[1-5]_*.c >>"$found"
+
 # 2. the library never ends the process and never starts a shell; nothing is left for later
 grep -nE '(^|[^a-z_])(abort|exit|_exit|system|popen) *\(' $(find src -name '*.[ch]') \
     | sed 's/$/  <- forbidden call/' >>"$found"

@@ -251,6 +251,9 @@ typedef struct tc_backend {
     /* Optional, with device memory. Bytes that are free, and all that the device has: for the text
      * of TC_ERR_MEMORY. */
     tc_status (*memory_left)(void *user, int64_t *free_bytes, int64_t *all_bytes);
+    /* Optional. Whether code that was made for a target of these features, on another machine, runs
+     * here. NULL: only code of the very features that target gives. */
+    bool (*runs)(void *user, const char *features);
 } tc_backend;
 
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.

@@ -224,11 +224,11 @@ TC_API tc_tensor tc_popcount_at(tc_tensor x, tc_site here)
     int bytes = tci_dtype_get(t)->bytes;
     tc_dtype bits = bytes == 1 ? TC_U8 : bytes == 2 ? TC_U16 : bytes == 4 ? TC_U32 : TC_U64;
     tc_tensor v = tc_cast(tc_bitcast(x, bits), TC_U64);
-    v = tc_sub(v, tc_bitwise_and(tc_bitwise_right_shift(v, 1), 0x5555555555555555u));
-    v = tc_add(tc_bitwise_and(v, 0x3333333333333333u),
-               tc_bitwise_and(tc_bitwise_right_shift(v, 2), 0x3333333333333333u));
-    v = tc_bitwise_and(tc_add(v, tc_bitwise_right_shift(v, 4)), 0x0f0f0f0f0f0f0f0fu);
-    v = tc_bitwise_right_shift(tc_mul(v, 0x0101010101010101u), 56);
+    v = tc_sub(v, tc_bitwise_and(tc_bitwise_right_shift(v, 1), 0x5555555555555555));
+    v = tc_add(tc_bitwise_and(v, 0x3333333333333333),
+               tc_bitwise_and(tc_bitwise_right_shift(v, 2), 0x3333333333333333));
+    v = tc_bitwise_and(tc_add(v, tc_bitwise_right_shift(v, 4)), 0x0f0f0f0f0f0f0f0f);
+    v = tc_bitwise_right_shift(tc_mul(v, 0x0101010101010101), 56);
     return tci_made_end(&m, tc_cast(v, t));
 }
 

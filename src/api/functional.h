@@ -10,6 +10,7 @@
 
 #include "../graph/build.h"
 #include "frame.h"
+#include "within.h"
 
 typedef struct tci_made {
     const char *name, *outer; /* outer: of the call that this one stands in, or NULL */

@@ -77,6 +77,49 @@ TC_API tc_status tc_save_at(tc_ctx *ctx, const char *path, tc_site here);
 TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
 #define tc_load(ctx, path) tc_load_at((ctx), (path), TC_HERE)
 
+/* ---- programs in files ----
+ * A file holds one program: machine code, the memory that it captured with the value that it has
+ * now, parameters with their names, names and sizes of inputs and outputs, symbols (TC_DIM).
+ * Another process loads it without a compiler and without the code that recorded it:
+ *     tc_program_save(f, "net.tcp", NULL);
+ *     tc_program_load(ctx, "net.tcp", NULL, &f);
+ *     tc_run(f, TC_BUFS(TC_BUF(x, 784)), TC_BUFS(TC_BUF(y, 10)));
+ * An interpreted program (backend "interp") has no machine code in its file and is planned anew. */
+typedef struct tc_save_options {
+    /* also what the program computes once of captured memory (packed weights, folded constants),
+     * so that the first run after a load need not; the file is larger by
+     * tc_program_info.kept_bytes. A program of symbolic sizes must have run once. Nothing on a
+     * device */
+    bool packed;
+} tc_save_options;
+/* The file appears complete or not at all, and only its owner may write to it. options NULL: all
+ * zero. tc_error(f) tells. TC_ERR_ARGUMENT: NULL; TC_ERR_BUSY: f is still being compiled
+ * (TC_STANCE_LATER); TC_ERR_UNSUPPORTED: f has collectives, options.check, or memory borrowed from
+ * a device, or its machine code was dropped from the disk cache; TC_ERR_IO; TC_ERR_MEMORY. */
+TC_API tc_status tc_program_save_at(tc_program *f, const char *path,
+                                    const tc_save_options *options, tc_site here);
+#define tc_program_save(f, path, options) tc_program_save_at((f), (path), (options), TC_HERE)
+
+typedef struct tc_load_options {
+    /* false: the file is loaded only where nobody else can have put code, by the rules of the disk
+     * cache: it and its folder are yours or root's and closed to others' writing, as are all
+     * folders above (/tmp excepted), and it is no link. true: you vouch for the file, wherever it
+     * is */
+    bool trusted;
+} tc_load_options;
+/* Makes a program of the file; the caller frees it. Threads, pool, log, cancel and memory_limit are
+ * ctx's, what results depend on is as it was. Parameters of the program become parameters of ctx,
+ * in the scope that is open: tc_param_find gives their tensors, tc_save and tc_load take them by
+ * name. On failure *f is NULL and tc_error(ctx) tells. TC_ERR_IO: the file cannot be read, is no
+ * saved program, is damaged, or is where others could have written; TC_ERR_UNSUPPORTED: it is of
+ * another byte order, ABI, instruction set or build of tc, or needs a custom op that this process
+ * does not know; TC_ERR_BACKEND: its backend cannot work here; TC_ERR_LIMIT: memory_limit;
+ * TC_ERR_ARGUMENT; TC_ERR_MEMORY. */
+TC_API tc_status tc_program_load_at(tc_ctx *ctx, const char *path, const tc_load_options *options,
+                                    tc_program **f, tc_site here);
+#define tc_program_load(ctx, path, options, f)                                                     \
+    tc_program_load_at((ctx), (path), (options), (f), TC_HERE)
+
 /* ---- a program as C ----
  * tc_export_c(inputs, outputs, options, "net.c"), with the first three as tc_compile_fn takes them,
  * writes a file of C99 that needs nothing else: no tc, no library, not even libm; it is C++ too. It

@@ -29,7 +29,7 @@
  *   TC_BLOCKS           schedules of GPUs from tc_cuda.h, for a device backend of your own
  *   TC_NO_CPU           leave out tc_cpu.h: everything is interpreted
  *   TC_NO_IO            leave out files, DLPack and tc_export_c
- *   TC_NO_NAMES         leave out tc_op: calls of ops by name
+ *   TC_NO_NAMES         leave out tc_op, tc_expr, TC_EXPR: calls of ops by name
  *   TC_NO_DEBUG         leave out profiles, checks and tc_triage
  *   TC_API              decorates the public functions (export attributes)
  *   TC_MALLOC, TC_REALLOC, TC_FREE    replace libc's: all three or none

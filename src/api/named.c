@@ -6,7 +6,7 @@
  * function that makes the call. What is given is sorted into the list and checked by kind, so that
  * the function finds something of the right type for each parameter. What the values mean is for
  * the call to check, which is given the caller's place. */
-#include "calls.h"
+#include "named.h"
 
 #include "../graph/build.h"
 #include "frame.h"
@@ -14,56 +14,10 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
 
-typedef enum tci_param_kind {
-#define TCI_ROW(id) TCI_PARAM_##id,
-    TCI_PARAM_KINDS(TCI_ROW)
-#undef TCI_ROW
-} tci_param_kind;
-
-/* No pointers: tables of these need no work when a program starts, and stay shared. */
-typedef struct tci_param_row {
-    uint8_t kind;     /* tci_param_kind */
-    bool needed;
-    uint8_t number;   /* the default's tc_arg.kind, where it is a number; 0: none */
-    union { int64_t i; double f; } otherwise; /* the default; of an operand always f */
-} tci_param_row;
-
-/* A member for each row, one byte longer than its parameters are many. */
-#define TCI_MUST(name, kind) +1
-#define TCI_MAY(name, kind, otherwise) +1
-#define TCI_MUST_FIELD(name, kind) +1
-#define TCI_FIELD(name, kind, otherwise) +1
-#define TCI_TYPED +2
-#define TCI_FIELDS(type, params) params
-#define TCI_ON
-#define TCI_STORED(name, at)
-#define TCI_CALL(name, ...) char of_##name[1 __VA_ARGS__];
-#define TCI_CALL_MANY(name, n, ...) char of_##name[1 __VA_ARGS__];
-typedef union tci_param_counts { TCI_CALLS } tci_param_counts;
-#undef TCI_MUST
-#undef TCI_MAY
-#undef TCI_MUST_FIELD
-#undef TCI_FIELD
-#undef TCI_TYPED
-#undef TCI_FIELDS
-#undef TCI_ON
-#undef TCI_STORED
-#undef TCI_CALL
-#undef TCI_CALL_MANY
-
-enum {
-    TCI_PARAMS_MOST = sizeof(tci_param_counts) - 1, TCI_LISTS_MOST = 2, /* of one call */
-    TCI_PARAM_ROOM = 32 /* of a parameter's name, with its end */
-};
-
-/* A row of api/calls.h, as tci_named_row finds it in the tables. */
-typedef struct tci_call_row {
-    const char *name, *form; /* ", x: tensor, axis: integer" */
-    const tci_param_row *params;
-    int i, n_params, n_results;
-} tci_call_row;
+enum { TCI_LISTS_MOST = 2 }; /* of one call */
 
 typedef struct tci_named {
     tci_frame f;
@@ -77,25 +31,11 @@ typedef struct tci_named {
     tc_tensor *results;
 } tci_named;
 
-/* ---- what a call takes, of checked parameters ---- */
+/* ---- what a call takes, of checked parameters: parameter i ---- */
 
-static const tc_attr *tci_named_get(const tci_named *c, const char *name)
+static double tci_named_real(const tci_named *c, int i)
 {
-    int i = 0;
-    while (strcmp(c->names[i], name)) {
-        i++;
-    }
-    return &c->given[i];
-}
-
-static tc_arg tci_named_value(const tci_named *c, const char *name)
-{
-    return tci_named_get(c, name)->value;
-}
-
-static double tci_named_real(const tci_named *c, const char *name)
-{
-    tc_arg v = tci_named_value(c, name);
+    tc_arg v = c->given[i].value;
     return v.kind == 3 ? v.f : (double)v.i;
 }
 
@@ -105,41 +45,52 @@ static int tci_named_axis(int64_t axis)
     return axis < INT_MIN || axis > INT_MAX ? INT_MAX : (int)axis;
 }
 
-/* Item i of a list, 0 behind its end; one number stands for a list of any length. */
-static int64_t tci_named_item(const tci_named *c, const char *name, int i)
+static int tci_named_axis_at(const tci_named *c, int i)
 {
-    const tc_attr *a = tci_named_get(c, name);
-    return !a->items ? a->value.i : i < a->n ? a->items[i] : 0;
+    return tci_named_axis(c->given[i].value.i);
 }
 
-static int tci_named_count(const tci_named *c, const char *name)
+/* Item k of a list, 0 behind its end; one number stands for a list of any length. */
+static int64_t tci_named_item(const tci_named *c, int i, int k)
 {
-    const tc_attr *a = tci_named_get(c, name);
+    const tc_attr *a = &c->given[i];
+    return !a->items ? a->value.i : k < a->n ? a->items[k] : 0;
+}
+
+static int tci_named_count(const tci_named *c, int i)
+{
+    const tc_attr *a = &c->given[i];
     return a->items ? a->n : 1;
 }
 
-static const int64_t *tci_named_items(const tci_named *c, const char *name)
+static const int64_t *tci_named_items(const tci_named *c, int i)
 {
-    const tc_attr *a = tci_named_get(c, name);
+    const tc_attr *a = &c->given[i];
     return a->items ? a->items : &a->value.i;
 }
 
+/* A list of tensors; a call has at most one. */
+static tc_tensors tci_named_tensors(const tci_named *c, int i)
+{
+    return c->given[i].name ? c->list : (tc_tensors){NULL, 0};
+}
+
 /* Which of the words are those of a list: they are made in the order of the parameters. */
-static int tci_named_list(const tci_named *c, const char *name)
+static int tci_named_list(const tci_named *c, int i)
 {
     int lists = 0;
-    for (int i = 0; strcmp(c->names[i], name); i++) {
-        int kind = c->row.params[i].kind;
+    for (int k = 0; k < i; k++) {
+        int kind = c->row.params[k].kind;
         lists += kind == TCI_PARAM_axes || kind == TCI_PARAM_typed;
     }
     return lists;
 }
 
-static tc_axes tci_named_axes(const tci_named *c, const char *name)
+static tc_axes tci_named_axes(const tci_named *c, int i)
 {
-    bool all = !tci_named_get(c, name)->name;
-    const void *items = c->words[tci_named_list(c, name)].items;
-    tc_axes axes = {(const int *)items, all ? 0 : tci_named_count(c, name), all};
+    bool all = !c->given[i].name;
+    const void *items = c->words[tci_named_list(c, i)].items;
+    tc_axes axes = {(const int *)items, all ? 0 : tci_named_count(c, i), all};
     return axes;
 }
 
@@ -160,32 +111,114 @@ static tc_reduction tci_named_reduction(const char *text)
     return (tc_reduction)(text ? tci_named_reduction_at(text) : TC_REDUCE_MEAN);
 }
 
-#define TCI_TAKE_tensor(name) tci_named_value(c, #name).tensor,
-#define TCI_TAKE_optional(name) tci_named_value(c, #name).tensor,
-#define TCI_TAKE_tensors(name) c->list,
-#define TCI_TAKE_operand(name) tci_named_value(c, #name),
-#define TCI_TAKE_maybe(name) tci_named_value(c, #name),
-#define TCI_TAKE_integer(name) tci_named_value(c, #name).i,
-#define TCI_TAKE_axis(name) tci_named_axis(tci_named_value(c, #name).i),
-#define TCI_TAKE_axes(name) tci_named_axes(c, #name),
-#define TCI_TAKE_sizes(name) tci_named_count(c, #name), tci_named_items(c, #name),
-#define TCI_TAKE_single(name) {tci_named_item(c, #name, 0)},
-#define TCI_TAKE_pair(name) {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1)},
+/* Where a parameter stands, by its name, in the call that tci_at is of. */
+#define TCI_AT(name) ((int)offsetof(tci_at, of_##name))
+#define TCI_TAKE_tensor(name) c->given[TCI_AT(name)].value.tensor,
+#define TCI_TAKE_optional(name) c->given[TCI_AT(name)].value.tensor,
+#define TCI_TAKE_tensors(name) tci_named_tensors(c, TCI_AT(name)),
+#define TCI_TAKE_operand(name) c->given[TCI_AT(name)].value,
+#define TCI_TAKE_maybe(name) c->given[TCI_AT(name)].value,
+#define TCI_TAKE_integer(name) c->given[TCI_AT(name)].value.i,
+#define TCI_TAKE_axis(name) tci_named_axis_at(c, TCI_AT(name)),
+#define TCI_TAKE_axes(name) tci_named_axes(c, TCI_AT(name)),
+#define TCI_TAKE_sizes(name)                                                                       \
+    tci_named_count(c, TCI_AT(name)), tci_named_items(c, TCI_AT(name)),
+#define TCI_TAKE_single(name) {tci_named_item(c, TCI_AT(name), 0)},
+#define TCI_TAKE_pair(name)                                                                        \
+    {tci_named_item(c, TCI_AT(name), 0), tci_named_item(c, TCI_AT(name), 1)},
 #define TCI_TAKE_triple(name)                                                                      \
-    {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1), tci_named_item(c, #name, 2)},
+    {tci_named_item(c, TCI_AT(name), 0), tci_named_item(c, TCI_AT(name), 1),                       \
+     tci_named_item(c, TCI_AT(name), 2)},
 #define TCI_TAKE_each(name) TCI_TAKE_triple(name)
-#define TCI_TAKE_real(name) tci_named_real(c, #name),
+#define TCI_TAKE_real(name) tci_named_real(c, TCI_AT(name)),
 #define TCI_TAKE_factor(name)                                                                      \
-    {tci_named_real(c, #name), tci_named_real(c, #name), tci_named_real(c, #name)},
-#define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
-#define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
-#define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words[0].items,
-#define TCI_TAKE_reduction(name) tci_named_reduction(tci_named_get(c, #name)->text),
-#define TCI_TAKE_text(name) tci_named_get(c, #name)->text,
+    {tci_named_real(c, TCI_AT(name)), tci_named_real(c, TCI_AT(name)),                             \
+     tci_named_real(c, TCI_AT(name))},
+#define TCI_TAKE_flag(name) c->given[TCI_AT(name)].value.i != 0,
+#define TCI_TAKE_dtype(name) (tc_dtype)c->given[TCI_AT(name)].value.i,
+#define TCI_TAKE_typed(name) tci_named_count(c, TCI_AT(name)) + 1, c->words[0].items,
+#define TCI_TAKE_reduction(name) tci_named_reduction(c->given[TCI_AT(name)].text),
+#define TCI_TAKE_text(name) c->given[TCI_AT(name)].text,
 
 /* ---- the rows ---- */
 
-/* The calls. */
+/* A struct for each row whose members, of one byte, are its parameters. */
+#define TCI_MUST(name, kind) char of_##name;
+#define TCI_MAY(name, kind, otherwise) char of_##name;
+#define TCI_MUST_FIELD(name, kind) char of_##name;
+#define TCI_FIELD(name, kind, otherwise) char of_##name;
+#define TCI_TYPED char of_dtype; char of_sizes;
+#define TCI_FIELDS(type, params) params
+#define TCI_ON
+#define TCI_STORED(name, at)
+#define TCI_CALL(name, ...) typedef struct tci_at_##name { __VA_ARGS__ } tci_at_##name;
+#define TCI_CALL_MANY(name, n, ...) TCI_CALL(name, __VA_ARGS__)
+TCI_CALLS
+#undef TCI_MUST
+#undef TCI_MAY
+#undef TCI_MUST_FIELD
+#undef TCI_FIELD
+#undef TCI_TYPED
+#undef TCI_FIELDS
+#undef TCI_ON
+#undef TCI_STORED
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+
+/* The calls. Those of op rows have few lists of parameters and share a function for each. */
+static void tci_named_call_1(const tci_named *c, tc_tensor (*f)(tc_arg, tc_site))
+{
+    *c->results = f(c->given[0].value, c->here);
+}
+
+static void tci_named_call_2(const tci_named *c, tc_tensor (*f)(tc_arg, tc_arg, tc_site))
+{
+    *c->results = f(c->given[0].value, c->given[1].value, c->here);
+}
+
+static void tci_named_call_3(const tci_named *c, tc_tensor (*f)(tc_arg, tc_arg, tc_arg, tc_site))
+{
+    *c->results = f(c->given[0].value, c->given[1].value, c->given[2].value, c->here);
+}
+
+static void tci_named_reduce(const tci_named *c,
+                             tc_tensor (*f)(tc_tensor, tc_axes, bool keepdims, tc_site))
+{
+    *c->results = f(c->given[0].value.tensor, tci_named_axes(c, 1), c->given[2].value.i != 0,
+                    c->here);
+}
+
+static void tci_named_reduce_axis(const tci_named *c,
+                                  tc_tensor (*f)(tc_tensor, int axis, bool keepdims, tc_site))
+{
+    *c->results = f(c->given[0].value.tensor, tci_named_axis_at(c, 1), c->given[2].value.i != 0,
+                    c->here);
+}
+
+#define TCI_CALL_EW(id, name, arity, ...)                                                          \
+    static void tci_named_call_##name(const tci_named *c)                                          \
+    {                                                                                              \
+        tci_named_call_##arity(c, tc_##name##_at);                                                 \
+    }
+#define TCI_CALL_REDUCE(id, name, rule, ...)                                                       \
+    static void tci_named_call_##name(const tci_named *c)                                          \
+    {                                                                                              \
+        TCI_CALL_REDUCE_##rule(c, tc_##name##_at);                                                 \
+    }
+#define TCI_CALL_REDUCE_SAME tci_named_reduce
+#define TCI_CALL_REDUCE_SUM tci_named_reduce
+#define TCI_CALL_REDUCE_BOOL tci_named_reduce
+#define TCI_CALL_REDUCE_FLOAT tci_named_reduce
+#define TCI_CALL_REDUCE_INDEX tci_named_reduce_axis
+TCI_EW_OPS(TCI_CALL_EW)
+TCI_REDUCE_OPS(TCI_CALL_REDUCE)
+#undef TCI_CALL_EW
+#undef TCI_CALL_REDUCE
+#undef TCI_CALL_REDUCE_SAME
+#undef TCI_CALL_REDUCE_SUM
+#undef TCI_CALL_REDUCE_BOOL
+#undef TCI_CALL_REDUCE_FLOAT
+#undef TCI_CALL_REDUCE_INDEX
 #define TCI_MUST(name, kind) TCI_TAKE_##kind(name)
 #define TCI_MAY(name, kind, otherwise) TCI_TAKE_##kind(name)
 #define TCI_MUST_FIELD(name, kind) .name = TCI_TAKE_##kind(name)
@@ -197,14 +230,16 @@ static tc_reduction tci_named_reduction(const char *text)
 #define TCI_CALL(name, ...)                                                                        \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
+        typedef tci_at_##name tci_at;                                                              \
         *c->results = tc_##name##_at(__VA_ARGS__ c->here);                                         \
     }
 #define TCI_CALL_MANY(name, n, ...)                                                                \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
+        typedef tci_at_##name tci_at;                                                              \
         tc_##name##_at(__VA_ARGS__ c->here);                                                       \
     }
-TCI_CALLS
+TCI_BUILT_OPS(TCI_CALL_OF_BUILT) TCI_OWN_CALLS TCI_MADE_CALLS
 #undef TCI_MUST
 #undef TCI_MAY
 #undef TCI_MUST_FIELD
@@ -386,8 +421,7 @@ static int tci_named_edits(const char *a, const char *b)
     return best[n];
 }
 
-/* NULL: no name is near. */
-static const char *tci_named_nearest(const char *name)
+TCI_FN const char *tci_named_nearest(const char *name)
 {
     const char *nearest = NULL;
     int least = INT_MAX;
@@ -402,26 +436,33 @@ static const char *tci_named_nearest(const char *name)
     return nearest;
 }
 
-/* The names of the row's parameters, out of its form. */
-static void tci_named_set_names(tci_named *c)
+TCI_FN void tci_named_params(const tci_call_row *row, char (*names)[TCI_PARAM_ROOM])
 {
-    const char *at = c->row.form;
-    for (int i = 0; i < c->row.n_params; i++) {
+    const char *at = row->form;
+    for (int i = 0; i < row->n_params; i++) {
         at += 2;
         int n = (int)strcspn(at, ":");
-        snprintf(c->names[i], TCI_PARAM_ROOM, "%.*s", n, at);
+        snprintf(names[i], TCI_PARAM_ROOM, "%.*s", n, at);
         at = strstr(at, ", ");
     }
 }
 
+TCI_FN bool tci_named_find(const char *name, size_t n, tci_call_row *row)
+{
+    for (tci_call_row at = {0}; tci_named_next(&at);) {
+        if (!strncmp(at.name, name, n) && !at.name[n]) {
+            *row = at;
+            return true;
+        }
+    }
+    return false;
+}
+
 static void tci_named_find_row(tci_named *c, const char *name)
 {
-    for (tci_call_row row = {0}; name && tci_named_next(&row);) {
-        if (!strcmp(row.name, name)) {
-            c->row = row;
-            tci_named_set_names(c);
-            return;
-        }
+    if (name && tci_named_find(name, strlen(name), &c->row)) {
+        tci_named_params(&c->row, c->names);
+        return;
     }
     const char *near = name ? tci_named_nearest(name) : NULL;
     tci_frame_fail(&c->f, TC_ERR_ARGUMENT, near ? "there is no op '%.60s': %s is near"
@@ -538,23 +579,22 @@ static void tci_named_check(tci_named *c, int i)
 static bool tci_named_make_list(tci_named *c, int i)
 {
     const tci_param_row *p = &c->row.params[i];
-    const char *name = c->names[i];
     tci_graph *g = &c->f.ctx->graph;
-    tci_words *words = &c->words[tci_named_list(c, name)];
-    int n = tci_named_count(c, name);
+    tci_words *words = &c->words[tci_named_list(c, i)];
+    int n = tci_named_count(c, i);
     if (p->kind == TCI_PARAM_axes) {
         int *axes = tci_words_ints(g, words, n);
         for (int k = 0; axes && k < n; k++) {
-            axes[k] = tci_named_axis(tci_named_item(c, name, k));
+            axes[k] = tci_named_axis(tci_named_item(c, i, k));
         }
         return axes != NULL;
     }
     int64_t *sizes = tci_words_get(g, words, n + 1);
     for (int k = 0; sizes && k < n; k++) {
-        sizes[k + 1] = tci_named_item(c, name, k);
+        sizes[k + 1] = tci_named_item(c, i, k);
     }
     if (sizes) {
-        sizes[0] = tci_named_value(c, "dtype").i;
+        sizes[0] = c->given[i - 1].value.i; /* TCI_TYPED: behind its dtype */
     }
     return sizes != NULL;
 }
@@ -588,10 +628,11 @@ static bool tci_named_take(tci_named *c, tc_attrs attrs)
 
 /* ---- the calls ---- */
 
-TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
-                                  tc_tensor *results, int n, tc_site here)
+TCI_FN tc_status tci_named_results(tc_ctx *ctx, const char *call, const char *name,
+                                   tc_tensors inputs, tc_attrs attrs, tc_tensor *results, int n,
+                                   tc_site here)
 {
-    tci_named c = {.f = tci_frame_on(ctx, "tc_op", here), .ctx = ctx, .here = here};
+    tci_named c = {.f = tci_frame_on(ctx, call, here), .ctx = ctx, .here = here};
     c.inputs = inputs;
     c.results = results;
     if (!c.f.failed) {
@@ -616,6 +657,12 @@ TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inpu
         results[i] = bad;
     }
     return tc_status_of(bad);
+}
+
+TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
+                                  tc_tensor *results, int n, tc_site here)
+{
+    return tci_named_results(ctx, "tc_op", name, inputs, attrs, results, n, here);
 }
 
 TC_API tc_tensor tc_op_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,

@@ -9,265 +9,265 @@
  * TC_ERR_DTYPE: a number that the integer dtype does not hold. */
 /* -a; not of bool */
 TC_API tc_tensor tc_neg_at(tc_arg a, tc_site here);
-#define tc_neg(a) tc_neg_at(TC_ARG(a), TC_HERE)
+#define tc_neg(a) TCI_WITH_1(tc_neg_at, a)
 /* |a|; not of bool */
 TC_API tc_tensor tc_abs_at(tc_arg a, tc_site here);
-#define tc_abs(a) tc_abs_at(TC_ARG(a), TC_HERE)
+#define tc_abs(a) TCI_WITH_1(tc_abs_at, a)
 /* e to the a; float */
 TC_API tc_tensor tc_exp_at(tc_arg a, tc_site here);
-#define tc_exp(a) tc_exp_at(TC_ARG(a), TC_HERE)
+#define tc_exp(a) TCI_WITH_1(tc_exp_at, a)
 /* natural logarithm; float */
 TC_API tc_tensor tc_log_at(tc_arg a, tc_site here);
-#define tc_log(a) tc_log_at(TC_ARG(a), TC_HERE)
+#define tc_log(a) TCI_WITH_1(tc_log_at, a)
 /* square root; float */
 TC_API tc_tensor tc_sqrt_at(tc_arg a, tc_site here);
-#define tc_sqrt(a) tc_sqrt_at(TC_ARG(a), TC_HERE)
+#define tc_sqrt(a) TCI_WITH_1(tc_sqrt_at, a)
 /* 1 / sqrt(a); float */
 TC_API tc_tensor tc_rsqrt_at(tc_arg a, tc_site here);
-#define tc_rsqrt(a) tc_rsqrt_at(TC_ARG(a), TC_HERE)
+#define tc_rsqrt(a) TCI_WITH_1(tc_rsqrt_at, a)
 /* 1 / a; float */
 TC_API tc_tensor tc_reciprocal_at(tc_arg a, tc_site here);
-#define tc_reciprocal(a) tc_reciprocal_at(TC_ARG(a), TC_HERE)
+#define tc_reciprocal(a) TCI_WITH_1(tc_reciprocal_at, a)
 /* a * a */
 TC_API tc_tensor tc_square_at(tc_arg a, tc_site here);
-#define tc_square(a) tc_square_at(TC_ARG(a), TC_HERE)
+#define tc_square(a) TCI_WITH_1(tc_square_at, a)
 /* sine of a in radians; float */
 TC_API tc_tensor tc_sin_at(tc_arg a, tc_site here);
-#define tc_sin(a) tc_sin_at(TC_ARG(a), TC_HERE)
+#define tc_sin(a) TCI_WITH_1(tc_sin_at, a)
 /* cosine of a in radians; float */
 TC_API tc_tensor tc_cos_at(tc_arg a, tc_site here);
-#define tc_cos(a) tc_cos_at(TC_ARG(a), TC_HERE)
+#define tc_cos(a) TCI_WITH_1(tc_cos_at, a)
 /* hyperbolic tangent; float */
 TC_API tc_tensor tc_tanh_at(tc_arg a, tc_site here);
-#define tc_tanh(a) tc_tanh_at(TC_ARG(a), TC_HERE)
+#define tc_tanh(a) TCI_WITH_1(tc_tanh_at, a)
 /* 1 / (1 + exp(-a)); float */
 TC_API tc_tensor tc_sigmoid_at(tc_arg a, tc_site here);
-#define tc_sigmoid(a) tc_sigmoid_at(TC_ARG(a), TC_HERE)
+#define tc_sigmoid(a) TCI_WITH_1(tc_sigmoid_at, a)
 /* a * sigmoid(a); float */
 TC_API tc_tensor tc_silu_at(tc_arg a, tc_site here);
-#define tc_silu(a) tc_silu_at(TC_ARG(a), TC_HERE)
+#define tc_silu(a) TCI_WITH_1(tc_silu_at, a)
 /* error function; float */
 TC_API tc_tensor tc_erf_at(tc_arg a, tc_site here);
-#define tc_erf(a) tc_erf_at(TC_ARG(a), TC_HERE)
+#define tc_erf(a) TCI_WITH_1(tc_erf_at, a)
 /* a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf (arXiv 1606.08415); float */
 TC_API tc_tensor tc_gelu_at(tc_arg a, tc_site here);
-#define tc_gelu(a) tc_gelu_at(TC_ARG(a), TC_HERE)
+#define tc_gelu(a) TCI_WITH_1(tc_gelu_at, a)
 /* max(a, 0), NaN stays; not of bool */
 TC_API tc_tensor tc_relu_at(tc_arg a, tc_site here);
-#define tc_relu(a) tc_relu_at(TC_ARG(a), TC_HERE)
+#define tc_relu(a) TCI_WITH_1(tc_relu_at, a)
 /* largest integer not above; not of bool */
 TC_API tc_tensor tc_floor_at(tc_arg a, tc_site here);
-#define tc_floor(a) tc_floor_at(TC_ARG(a), TC_HERE)
+#define tc_floor(a) TCI_WITH_1(tc_floor_at, a)
 /* smallest integer not below; not of bool */
 TC_API tc_tensor tc_ceil_at(tc_arg a, tc_site here);
-#define tc_ceil(a) tc_ceil_at(TC_ARG(a), TC_HERE)
+#define tc_ceil(a) TCI_WITH_1(tc_ceil_at, a)
 /* towards zero; not of bool */
 TC_API tc_tensor tc_trunc_at(tc_arg a, tc_site here);
-#define tc_trunc(a) tc_trunc_at(TC_ARG(a), TC_HERE)
+#define tc_trunc(a) TCI_WITH_1(tc_trunc_at, a)
 /* nearest integer, ties to even; not of bool */
 TC_API tc_tensor tc_round_at(tc_arg a, tc_site here);
-#define tc_round(a) tc_round_at(TC_ARG(a), TC_HERE)
+#define tc_round(a) TCI_WITH_1(tc_round_at, a)
 /* tangent of a in radians; float */
 TC_API tc_tensor tc_tan_at(tc_arg a, tc_site here);
-#define tc_tan(a) tc_tan_at(TC_ARG(a), TC_HERE)
+#define tc_tan(a) TCI_WITH_1(tc_tan_at, a)
 /* angle in [-pi/2, pi/2] whose sine is a; float */
 TC_API tc_tensor tc_asin_at(tc_arg a, tc_site here);
-#define tc_asin(a) tc_asin_at(TC_ARG(a), TC_HERE)
+#define tc_asin(a) TCI_WITH_1(tc_asin_at, a)
 /* angle in [0, pi] whose cosine is a; float */
 TC_API tc_tensor tc_acos_at(tc_arg a, tc_site here);
-#define tc_acos(a) tc_acos_at(TC_ARG(a), TC_HERE)
+#define tc_acos(a) TCI_WITH_1(tc_acos_at, a)
 /* angle in [-pi/2, pi/2] whose tangent is a; float */
 TC_API tc_tensor tc_atan_at(tc_arg a, tc_site here);
-#define tc_atan(a) tc_atan_at(TC_ARG(a), TC_HERE)
+#define tc_atan(a) TCI_WITH_1(tc_atan_at, a)
 /* hyperbolic sine; float */
 TC_API tc_tensor tc_sinh_at(tc_arg a, tc_site here);
-#define tc_sinh(a) tc_sinh_at(TC_ARG(a), TC_HERE)
+#define tc_sinh(a) TCI_WITH_1(tc_sinh_at, a)
 /* hyperbolic cosine; float */
 TC_API tc_tensor tc_cosh_at(tc_arg a, tc_site here);
-#define tc_cosh(a) tc_cosh_at(TC_ARG(a), TC_HERE)
+#define tc_cosh(a) TCI_WITH_1(tc_cosh_at, a)
 /* inverse of sinh; float */
 TC_API tc_tensor tc_asinh_at(tc_arg a, tc_site here);
-#define tc_asinh(a) tc_asinh_at(TC_ARG(a), TC_HERE)
+#define tc_asinh(a) TCI_WITH_1(tc_asinh_at, a)
 /* inverse of cosh, at least 0; float */
 TC_API tc_tensor tc_acosh_at(tc_arg a, tc_site here);
-#define tc_acosh(a) tc_acosh_at(TC_ARG(a), TC_HERE)
+#define tc_acosh(a) TCI_WITH_1(tc_acosh_at, a)
 /* inverse of tanh; float */
 TC_API tc_tensor tc_atanh_at(tc_arg a, tc_site here);
-#define tc_atanh(a) tc_atanh_at(TC_ARG(a), TC_HERE)
+#define tc_atanh(a) TCI_WITH_1(tc_atanh_at, a)
 /* e to the a, less 1; float */
 TC_API tc_tensor tc_expm1_at(tc_arg a, tc_site here);
-#define tc_expm1(a) tc_expm1_at(TC_ARG(a), TC_HERE)
+#define tc_expm1(a) TCI_WITH_1(tc_expm1_at, a)
 /* 2 to the a; float */
 TC_API tc_tensor tc_exp2_at(tc_arg a, tc_site here);
-#define tc_exp2(a) tc_exp2_at(TC_ARG(a), TC_HERE)
+#define tc_exp2(a) TCI_WITH_1(tc_exp2_at, a)
 /* log(1 + a); float */
 TC_API tc_tensor tc_log1p_at(tc_arg a, tc_site here);
-#define tc_log1p(a) tc_log1p_at(TC_ARG(a), TC_HERE)
+#define tc_log1p(a) TCI_WITH_1(tc_log1p_at, a)
 /* log(1 + exp(a)); float */
 TC_API tc_tensor tc_log1pexp_at(tc_arg a, tc_site here);
-#define tc_log1pexp(a) tc_log1pexp_at(TC_ARG(a), TC_HERE)
+#define tc_log1pexp(a) TCI_WITH_1(tc_log1pexp_at, a)
 /* logarithm to base 2; float */
 TC_API tc_tensor tc_log2_at(tc_arg a, tc_site here);
-#define tc_log2(a) tc_log2_at(TC_ARG(a), TC_HERE)
+#define tc_log2(a) TCI_WITH_1(tc_log2_at, a)
 /* logarithm to base 10; float */
 TC_API tc_tensor tc_log10_at(tc_arg a, tc_site here);
-#define tc_log10(a) tc_log10_at(TC_ARG(a), TC_HERE)
+#define tc_log10(a) TCI_WITH_1(tc_log10_at, a)
 /* 1 - erf(a); float */
 TC_API tc_tensor tc_erfc_at(tc_arg a, tc_site here);
-#define tc_erfc(a) tc_erfc_at(TC_ARG(a), TC_HERE)
+#define tc_erfc(a) TCI_WITH_1(tc_erfc_at, a)
 /* inverse of erf; float */
 TC_API tc_tensor tc_erfinv_at(tc_arg a, tc_site here);
-#define tc_erfinv(a) tc_erfinv_at(TC_ARG(a), TC_HERE)
+#define tc_erfinv(a) TCI_WITH_1(tc_erfinv_at, a)
 /* log of the absolute gamma function; float */
 TC_API tc_tensor tc_lgamma_at(tc_arg a, tc_site here);
-#define tc_lgamma(a) tc_lgamma_at(TC_ARG(a), TC_HERE)
+#define tc_lgamma(a) TCI_WITH_1(tc_lgamma_at, a)
 /* derivative of lgamma; float */
 TC_API tc_tensor tc_digamma_at(tc_arg a, tc_site here);
-#define tc_digamma(a) tc_digamma_at(TC_ARG(a), TC_HERE)
+#define tc_digamma(a) TCI_WITH_1(tc_digamma_at, a)
 /* derivative of digamma; float */
 TC_API tc_tensor tc_trigamma_at(tc_arg a, tc_site here);
-#define tc_trigamma(a) tc_trigamma_at(TC_ARG(a), TC_HERE)
+#define tc_trigamma(a) TCI_WITH_1(tc_trigamma_at, a)
 /* sin(pi a) / (pi a), 1 at 0; float */
 TC_API tc_tensor tc_sinc_at(tc_arg a, tc_site here);
-#define tc_sinc(a) tc_sinc_at(TC_ARG(a), TC_HERE)
+#define tc_sinc(a) TCI_WITH_1(tc_sinc_at, a)
 /* -1, 0 or 1; 0 of NaN */
 TC_API tc_tensor tc_sign_at(tc_arg a, tc_site here);
-#define tc_sign(a) tc_sign_at(TC_ARG(a), TC_HERE)
+#define tc_sign(a) TCI_WITH_1(tc_sign_at, a)
 /* a < 0, or a is -0; of NaN either; bool */
 TC_API tc_tensor tc_signbit_at(tc_arg a, tc_site here);
-#define tc_signbit(a) tc_signbit_at(TC_ARG(a), TC_HERE)
+#define tc_signbit(a) TCI_WITH_1(tc_signbit_at, a)
 /* a - trunc(a); not of bool */
 TC_API tc_tensor tc_frac_at(tc_arg a, tc_site here);
-#define tc_frac(a) tc_frac_at(TC_ARG(a), TC_HERE)
+#define tc_frac(a) TCI_WITH_1(tc_frac_at, a)
 /* a is an infinity; bool */
 TC_API tc_tensor tc_isinf_at(tc_arg a, tc_site here);
-#define tc_isinf(a) tc_isinf_at(TC_ARG(a), TC_HERE)
+#define tc_isinf(a) TCI_WITH_1(tc_isinf_at, a)
 /* a is neither an infinity nor NaN; bool */
 TC_API tc_tensor tc_isfinite_at(tc_arg a, tc_site here);
-#define tc_isfinite(a) tc_isfinite_at(TC_ARG(a), TC_HERE)
+#define tc_isfinite(a) TCI_WITH_1(tc_isfinite_at, a)
 /* a is NaN; bool */
 TC_API tc_tensor tc_isnan_at(tc_arg a, tc_site here);
-#define tc_isnan(a) tc_isnan_at(TC_ARG(a), TC_HERE)
+#define tc_isnan(a) TCI_WITH_1(tc_isnan_at, a)
 /* a == 0; bool */
 TC_API tc_tensor tc_logical_not_at(tc_arg a, tc_site here);
-#define tc_logical_not(a) tc_logical_not_at(TC_ARG(a), TC_HERE)
+#define tc_logical_not(a) TCI_WITH_1(tc_logical_not_at, a)
 /* a + b */
 TC_API tc_tensor tc_add_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_add(a, b) tc_add_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_add(a, b) TCI_WITH_2(tc_add_at, a, b)
 /* a - b; not of bool */
 TC_API tc_tensor tc_sub_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_sub(a, b) tc_sub_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_sub(a, b) TCI_WITH_2(tc_sub_at, a, b)
 /* a * b */
 TC_API tc_tensor tc_mul_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_mul(a, b) tc_mul_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_mul(a, b) TCI_WITH_2(tc_mul_at, a, b)
 /* a / b, always in floats; float */
 TC_API tc_tensor tc_div_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_div(a, b) tc_div_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_div(a, b) TCI_WITH_2(tc_div_at, a, b)
 /* a to the b; of integers, a negative b: truncated, and 0 of 0; not of bool */
 TC_API tc_tensor tc_pow_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_pow(a, b) tc_pow_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_pow(a, b) TCI_WITH_2(tc_pow_at, a, b)
 /* a * b + c; of f32 and f64 rounded once; not of bool */
 TC_API tc_tensor tc_fma_at(tc_arg a, tc_arg b, tc_arg c, tc_site here);
-#define tc_fma(a, b, c) tc_fma_at(TC_ARG(a), TC_ARG(b), TC_ARG(c), TC_HERE)
+#define tc_fma(a, b, c) TCI_WITH_3(tc_fma_at, a, b, c)
 /* the larger; NaN if either is */
 TC_API tc_tensor tc_maximum_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_maximum(a, b) tc_maximum_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_maximum(a, b) TCI_WITH_2(tc_maximum_at, a, b)
 /* the smaller; NaN if either is */
 TC_API tc_tensor tc_minimum_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_minimum(a, b) tc_minimum_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_minimum(a, b) TCI_WITH_2(tc_minimum_at, a, b)
 /* a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0; not of bool */
 TC_API tc_tensor tc_remainder_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_remainder(a, b) tc_remainder_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_remainder(a, b) TCI_WITH_2(tc_remainder_at, a, b)
 /* floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0; not of bool */
 TC_API tc_tensor tc_floor_divide_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_floor_divide(a, b) tc_floor_divide_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_floor_divide(a, b) TCI_WITH_2(tc_floor_divide_at, a, b)
 /* the larger; the other where one is NaN */
 TC_API tc_tensor tc_fmax_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_fmax(a, b) tc_fmax_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_fmax(a, b) TCI_WITH_2(tc_fmax_at, a, b)
 /* the smaller; the other where one is NaN */
 TC_API tc_tensor tc_fmin_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_fmin(a, b) tc_fmin_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_fmin(a, b) TCI_WITH_2(tc_fmin_at, a, b)
 /* a - b * trunc(a / b), exactly: sign of a; integers: 0 where b is; not of bool */
 TC_API tc_tensor tc_fmod_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_fmod(a, b) tc_fmod_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_fmod(a, b) TCI_WITH_2(tc_fmod_at, a, b)
 /* angle in [-pi, pi] of the point (b, a); float */
 TC_API tc_tensor tc_atan2_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_atan2(a, b) tc_atan2_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_atan2(a, b) TCI_WITH_2(tc_atan2_at, a, b)
 /* sqrt(a * a + b * b); float */
 TC_API tc_tensor tc_hypot_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_hypot(a, b) tc_hypot_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_hypot(a, b) TCI_WITH_2(tc_hypot_at, a, b)
 /* |a| with the sign of b, either of NaN; float */
 TC_API tc_tensor tc_copysign_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_copysign(a, b) tc_copysign_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_copysign(a, b) TCI_WITH_2(tc_copysign_at, a, b)
 /* 0 below 0, b at 0, 1 above */
 TC_API tc_tensor tc_heaviside_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_heaviside(a, b) tc_heaviside_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_heaviside(a, b) TCI_WITH_2(tc_heaviside_at, a, b)
 /* a * 2 to the b; 0 where a is; float */
 TC_API tc_tensor tc_ldexp_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_ldexp(a, b) tc_ldexp_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_ldexp(a, b) TCI_WITH_2(tc_ldexp_at, a, b)
 /* log(exp(a) + exp(b)); float */
 TC_API tc_tensor tc_logaddexp_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_logaddexp(a, b) tc_logaddexp_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_logaddexp(a, b) TCI_WITH_2(tc_logaddexp_at, a, b)
 /* log2(exp2(a) + exp2(b)); float */
 TC_API tc_tensor tc_logaddexp2_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_logaddexp2(a, b) tc_logaddexp2_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_logaddexp2(a, b) TCI_WITH_2(tc_logaddexp2_at, a, b)
 /* a * log(b), 0 where a is; float */
 TC_API tc_tensor tc_xlogy_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_xlogy(a, b) tc_xlogy_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_xlogy(a, b) TCI_WITH_2(tc_xlogy_at, a, b)
 /* one is nonzero, the other not; bool */
 TC_API tc_tensor tc_logical_xor_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_logical_xor(a, b) tc_logical_xor_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_logical_xor(a, b) TCI_WITH_2(tc_logical_xor_at, a, b)
 /* greatest common divisor, at least 0; of integers */
 TC_API tc_tensor tc_gcd_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_gcd(a, b) tc_gcd_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_gcd(a, b) TCI_WITH_2(tc_gcd_at, a, b)
 /* least common multiple, at least 0; of integers */
 TC_API tc_tensor tc_lcm_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_lcm(a, b) tc_lcm_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_lcm(a, b) TCI_WITH_2(tc_lcm_at, a, b)
 /* a == b; bool */
 TC_API tc_tensor tc_eq_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_eq(a, b) tc_eq_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_eq(a, b) TCI_WITH_2(tc_eq_at, a, b)
 /* a != b; bool */
 TC_API tc_tensor tc_ne_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_ne(a, b) tc_ne_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_ne(a, b) TCI_WITH_2(tc_ne_at, a, b)
 /* a < b; bool */
 TC_API tc_tensor tc_lt_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_lt(a, b) tc_lt_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_lt(a, b) TCI_WITH_2(tc_lt_at, a, b)
 /* a <= b; bool */
 TC_API tc_tensor tc_le_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_le(a, b) tc_le_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_le(a, b) TCI_WITH_2(tc_le_at, a, b)
 /* a > b; bool */
 TC_API tc_tensor tc_gt_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_gt(a, b) tc_gt_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_gt(a, b) TCI_WITH_2(tc_gt_at, a, b)
 /* a >= b; bool */
 TC_API tc_tensor tc_ge_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_ge(a, b) tc_ge_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_ge(a, b) TCI_WITH_2(tc_ge_at, a, b)
 /* both nonzero; bool */
 TC_API tc_tensor tc_logical_and_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_logical_and(a, b) tc_logical_and_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_logical_and(a, b) TCI_WITH_2(tc_logical_and_at, a, b)
 /* either nonzero; bool */
 TC_API tc_tensor tc_logical_or_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_logical_or(a, b) tc_logical_or_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_logical_or(a, b) TCI_WITH_2(tc_logical_or_at, a, b)
 /* ~a; of integers and bool */
 TC_API tc_tensor tc_bitwise_not_at(tc_arg a, tc_site here);
-#define tc_bitwise_not(a) tc_bitwise_not_at(TC_ARG(a), TC_HERE)
+#define tc_bitwise_not(a) TCI_WITH_1(tc_bitwise_not_at, a)
 /* a & b; of integers and bool */
 TC_API tc_tensor tc_bitwise_and_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_bitwise_and(a, b) tc_bitwise_and_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_bitwise_and(a, b) TCI_WITH_2(tc_bitwise_and_at, a, b)
 /* a | b; of integers and bool */
 TC_API tc_tensor tc_bitwise_or_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_bitwise_or(a, b) tc_bitwise_or_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_bitwise_or(a, b) TCI_WITH_2(tc_bitwise_or_at, a, b)
 /* a ^ b; of integers and bool */
 TC_API tc_tensor tc_bitwise_xor_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_bitwise_xor(a, b) tc_bitwise_xor_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_bitwise_xor(a, b) TCI_WITH_2(tc_bitwise_xor_at, a, b)
 /* a << b; 0 where b is negative or no less than the width; of integers */
 TC_API tc_tensor tc_bitwise_left_shift_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_bitwise_left_shift(a, b) tc_bitwise_left_shift_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_bitwise_left_shift(a, b) TCI_WITH_2(tc_bitwise_left_shift_at, a, b)
 /* a >> b; 0, of a negative a -1, where b is negative or no less than the width; of integers */
 TC_API tc_tensor tc_bitwise_right_shift_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_bitwise_right_shift(a, b) tc_bitwise_right_shift_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_bitwise_right_shift(a, b) TCI_WITH_2(tc_bitwise_right_shift_at, a, b)
 /* the high half of the exact product a * b; of integers */
 TC_API tc_tensor tc_mul_high_at(tc_arg a, tc_arg b, tc_site here);
-#define tc_mul_high(a, b) tc_mul_high_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_mul_high(a, b) TCI_WITH_2(tc_mul_high_at, a, b)
 
 /* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count from the end ----
  * The axes are dropped, or stay with size 1 where keepdims. TC_ERR_AXIS: out of range,

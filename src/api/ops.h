@@ -34,7 +34,7 @@ typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_r
 /* c ? a : b, element by element; c, of any dtype, counts as true where it is not 0. The three
  * broadcast; the result has the dtype in which a and b meet. */
 TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here);
-#define tc_where(c, a, b) tc_where_at(TC_ARG(c), TC_ARG(a), TC_ARG(b), TC_HERE)
+#define tc_where(c, a, b) TCI_WITH_3(tc_where_at, c, a, b)
 /* From any dtype to any: float -> int truncates, saturates, NaN gives 0; int -> int wraps; to bool:
  * not 0; else to nearest even. */
 TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here);

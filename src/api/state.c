@@ -99,6 +99,30 @@ TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here)
     return tci_frame_end(&f, x);
 }
 
+TC_API tc_tensor tc_param_find_at(tc_ctx *ctx, const char *name, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_param_find", here);
+    tci_node *found = NULL;
+    if (!f.failed && !name) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the name is NULL");
+    }
+    for (uint32_t i = 0; !f.failed && i < f.ctx->graph.n_slots; i++) {
+        tci_node *x = f.ctx->graph.slots[i];
+        const char *own = x && x->op == TCI_OP_DATA ? tci_param_name_of(x->storage) : NULL;
+        if (!own || strcmp(own, name)) {
+            continue;
+        }
+        if (found && found->storage != x->storage) {
+            tci_frame_fail(&f, TC_ERR_ARGUMENT, "two parameters are named '%.60s'", name);
+        }
+        found = x;
+    }
+    if (!f.failed && !found) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "no parameter is named '%.60s' (tc_named)", name);
+    }
+    return tci_frame_end(&f, f.failed ? NULL : found);
+}
+
 TC_API const char *tc_name_of(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);

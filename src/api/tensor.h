@@ -195,6 +195,11 @@ TC_API int64_t tc_nbytes(tc_tensor t); /* -1 also where a size is symbolic */
 /* Bytes of an element, and its name: 4 and "f32". Of no dtype 0 and "none". */
 TC_API int tc_dtype_size(tc_dtype dtype);
 TC_API const char *tc_dtype_name(tc_dtype dtype);
+/* The parameter of ctx that is alive and has this name. Poisoned: TC_ERR_ARGUMENT (none has it, or
+ * two do; NULL). Takes as long as ctx has tensors.
+ *     tc_read(tc_param_find(ctx, "fc1.weight"), w, 784 * 128); */
+TC_API tc_tensor tc_param_find_at(tc_ctx *ctx, const char *name, tc_site here);
+#define tc_param_find(ctx, name) tc_param_find_at((ctx), (name), TC_HERE)
 /* Of a parameter (tc_named) or a tc_input, borrowed until it is named anew or dies; "": none. */
 TC_API const char *tc_name_of(tc_tensor t);
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
@@ -519,6 +524,11 @@ static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 }
 
 #endif /* C */
+
+/* Calls of f, of one to three operands. */
+#define TCI_WITH_1(f, a) f(TC_ARG(a), TC_HERE)
+#define TCI_WITH_2(f, a, b) f(TC_ARG(a), TC_ARG(b), TC_HERE)
+#define TCI_WITH_3(f, a, b, c) f(TC_ARG(a), TC_ARG(b), TC_ARG(c), TC_HERE)
 
 /* Lists that lie in memory: n items from an address, borrowed for the call. */
 static inline tc_tensors tci_tensors_n(const tc_tensor *items, int n)

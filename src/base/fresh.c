@@ -191,6 +191,16 @@ TCI_FN void tci_os_fresh_begin_users(tci_os_fresh *f, const char *path)
     }
 }
 
+TCI_FN void tci_os_fresh_close_to_others(tci_os_fresh *f)
+{
+    struct stat st;
+    const mode_t others = S_IWGRP | S_IWOTH;
+    f->mode &= ~(unsigned)others;
+    if (!f->code && !f->replaces && !fstat(f->fd, &st)) {
+        (void)fchmod(f->fd, st.st_mode & 0777 & ~others);
+    }
+}
+
 TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n)
 {
     f->code = f->code ? f->code : tci_os_write_all(f->fd, bytes, n);

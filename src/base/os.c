@@ -120,6 +120,13 @@ TCI_FN bool tci_os_is_ours(const struct stat *st)
     return st->st_uid == geteuid() || st->st_uid == 0;
 }
 
+TCI_FN void tci_os_close(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 /* Reads what is left of fd and closes it. */
 static bool tci_os_read_rest(int fd, int64_t most, tci_str *out, int *why)
 {
@@ -170,21 +177,60 @@ static int tci_os_judge_file(int fd, tci_os_trust trust, int64_t most)
     return st.st_size > most ? EFBIG : 0;
 }
 
-static bool tci_os_read(int at, const char *path, tci_os_trust trust, int64_t most, tci_str *out,
-                        int *why)
+/* -1: *why says what is wrong with it. */
+static int tci_os_open(int at, const char *path, tci_os_trust trust, int64_t most, int *why)
 {
     /* O_NONBLOCK: opening a planted FIFO must not wait for a writer. */
     int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (trust != TCI_OS_ANY_FILE ? O_NOFOLLOW : 0);
     int fd = openat(at, path, flags);
-    if (fd < 0) {
-        return tci_os_why(why, errno);
-    }
-    int code = tci_os_judge_file(fd, trust, most);
+    int code = fd < 0 ? errno : tci_os_judge_file(fd, trust, most);
     if (code) {
-        close(fd);
-        return tci_os_why(why, code);
+        tci_os_close(fd);
+        tci_os_why(why, code);
+        return -1;
     }
-    return tci_os_read_rest(fd, most, out, why);
+    return fd;
+}
+
+static bool tci_os_read(int at, const char *path, tci_os_trust trust, int64_t most, tci_str *out,
+                        int *why)
+{
+    int fd = tci_os_open(at, path, trust, most, why);
+    return fd >= 0 && tci_os_read_rest(fd, most, out, why);
+}
+
+TCI_FN int tci_os_open_private_at(int at, const char *name, bool closed, int *why)
+{
+    tci_os_trust trust = closed ? TCI_OS_OUR_FILE : TCI_OS_PRIVATE_FILE;
+    return tci_os_open(at, name, trust, INT64_MAX, why);
+}
+
+TCI_FN int tci_os_open_file(const char *path, int *why)
+{
+    return tci_os_open(AT_FDCWD, path, TCI_OS_ANY_FILE, INT64_MAX, why);
+}
+
+TCI_FN int64_t tci_os_file_bytes(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) ? -1 : (int64_t)st.st_size;
+}
+
+TCI_FN int tci_os_read_at(int fd, void *to, size_t n, int64_t at)
+{
+    char *next = to;
+    while (n) {
+        ssize_t got = pread(fd, next, TCI_MIN(n, (size_t)1 << 30), (off_t)at);
+        if (got == 0 || (got < 0 && errno != EINTR)) {
+            return got ? errno : EIO; /* it has become shorter */
+        }
+        if (got > 0) {
+            next += got;
+            at += got;
+            n -= (size_t)got;
+        }
+    }
+    return 0;
 }
 
 TCI_FN bool tci_os_read_private_at(int at, const char *name, bool closed, int64_t most,

@@ -31,6 +31,12 @@ TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
 TCI_FN bool tci_os_read_private_at(int at, const char *name, bool closed, int64_t most,
                                    tci_str *out, int *why);
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any regular file */
+/* The descriptors of such files, to be read piece by piece; -1: errno-like code in *why. */
+TCI_FN int tci_os_open_private_at(int at, const char *name, bool closed, int *why);
+TCI_FN int tci_os_open_file(const char *path, int *why);
+TCI_FN int64_t tci_os_file_bytes(int fd); /* -1: not known */
+TCI_FN int tci_os_read_at(int fd, void *to, size_t n, int64_t at); /* all n; an errno, or 0 */
+TCI_FN void tci_os_close(int fd); /* -1 is fine */
 /* ---- files that appear complete or not at all: base/fresh.c ---- */
 /* A temporary file in the directory of `path`, renamed into place at the end if all went well.
  * After an error the rest does nothing. */
@@ -51,6 +57,8 @@ TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path);
  * allows it, owner and group; a new one gets 0666 less the umask. Removes the temporary files that
  * dead processes left for that name. */
 TCI_FN void tci_os_fresh_begin_users(tci_os_fresh *f, const char *path);
+/* Nobody but the owner may write to the file that appears, whatever the umask is. */
+TCI_FN void tci_os_fresh_close_to_others(tci_os_fresh *f);
 TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n);
 /* durable: written through to the disk before the rename, so that it is whole also after a crash
  * of the machine; files of the user's always are. keep false: it goes away. Returns f->code. */

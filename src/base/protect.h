@@ -88,10 +88,10 @@
 #pragma GCC push_options
 #if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
 #pragma GCC optimize("Os")
-#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-gcse,no-tree-vrp,no-tree-dominator-opts")
-#pragma GCC optimize("no-thread-jumps,no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-tree-pta,no-ivopts,no-expensive-optimizations")
 #pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
-#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf,no-ipa-pure-const")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf")
 #pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
 #pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
 #endif

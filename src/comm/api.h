@@ -93,6 +93,56 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
 #define tc_zero_effects(comm, params, shards, n, buckets, effects, n_effects)                      \
     tc_zero_effects_at((comm), (params), (shards), (n), (buckets), (effects), (n_effects), TC_HERE)
 
+/* ---- tensors in parts: tensor parallel, data parallel and sharded parameters from marks ----
+ *
+ *     tc_mesh mesh = {.comms = (tc_comm *[]){comm}, .n = 1};
+ *     tc_tensor up = tc_shard(w1, &mesh, TC_OVER(TC_WHOLE, 0));       // columns
+ *     tc_tensor down = tc_shard(w2, &mesh, TC_OVER(0, TC_WHOLE));     // rows
+ *     tc_tensor y = tc_matmul(tc_gelu(tc_matmul(x, up)), down);       // over whole tensors
+ *     tc_partition(&y, 1, &y);                                        // one all_reduce, in y
+ *
+ * A program is written over whole tensors, gradients and updates included, and runs as it is on one
+ * process. tc_partition makes each rank's program of it. */
+
+/* Communicators as the axes of a grid of ranks: of a grid of 2 x 4 ranks each has one of 2 and one
+ * of 4 (tc_comm_split). */
+typedef struct tc_mesh {
+    tc_comm *const *comms;
+    int n;
+} tc_mesh;
+enum { TC_WHOLE = -1 }; /* an axis that is not cut */
+#define TC_OVER(...) ((const int[]){__VA_ARGS__})
+
+/* x, marked: axis d is cut in equal parts over communicator axes[d] of the mesh, or not (TC_WHOLE);
+ * rank r has part r. axes has an entry for each axis of x. Of an input or a parameter the mark says
+ * what a rank has, of another tensor how it is kept. Its gradient has the same mark. Without
+ * tc_partition it is x. TC_ERR_SHAPE: a size is no multiple of the ranks; TC_ERR_ARGUMENT: no such
+ * communicator, or one for two axes. */
+TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, tc_site here);
+#define tc_shard(x, mesh, axes) tc_shard_at((x), (mesh), (axes), TC_HERE)
+
+/* out[i]: tensors[i] as this rank computes it. A marked input is one of its part's shape, to be
+ * given to tc_compile_fn; a marked parameter is a parameter with a copy of its part (the same in
+ * each call; the whole one is no longer needed), and an update assigns to that; a marked tensor is
+ * its part; any other is whole, on every rank. Marks propagate from operands to results; a
+ * parameter without a mark is cut as what is assigned to it. Collectives are put in where a value is
+ * needed with another cut than it has. All ranks partition the same tensors in the same order; out
+ * may be tensors. The communicators of the marks then compare collectives alone
+ * (options.may_differ). A collective of the user's, a custom op or a loop takes its operands whole.
+ * Errors: those of the handles; TC_ERR_COMM: a communicator was freed (tc_error(out[0]) tells). */
+TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here);
+#define tc_partition(tensors, n, out) tc_partition_at((tensors), (n), (out), TC_HERE)
+
+/* Sharded parameters that are whole only while they are used (FSDP): out[i] has the value of
+ * tensors[i], but an all_gather of a parameter whose uses are far apart, as in a layer's forward and
+ * backward pass, is made for each of them, so that the whole parameter is free in between, and it
+ * starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers one
+ * parameter ahead of its layer. Apply it to all outputs of a program at once, after tc_partition,
+ * or where gathers were written with tc_comm_all_gather. Errors: those of the handles. */
+TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
+                                tc_site here);
+#define tc_prefetch(tensors, n, ahead, out) tc_prefetch_at((tensors), (n), (ahead), (out), TC_HERE)
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

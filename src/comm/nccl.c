@@ -6,7 +6,9 @@
  * queue wait for the operation. So kernels between the two run beside it, and no host thread waits
  * until the end of a run (finish). There the host looks whether the stream is done, whether NCCL or
  * a rank failed, and whether the time is over; then the communicator is aborted, so that the stream
- * ends.
+ * ends. ncclCommAbort first has all kernels of the communicator end, but returns only when no graph
+ * has any: programs still hold theirs, so a thread of its own calls it, and ends when the last
+ * program with the communicator is freed.
  *
  * Where a program is recorded, an operation is captured from the stream, and a node of the
  * program's graph; what waits for it is an empty node.
@@ -29,6 +31,9 @@
 enum {
     TCI_NCCL_PAIRS = 32,
     TCI_NCCL_BYTE = 1,
+    TCI_NCCL_IN_PROGRESS = 7,
+    TCI_NCCL_LINGER_MS = 500,  /* NCCL's error may come before the base sees which rank died */
+    TCI_NCCL_DRAIN_MS = 10000, /* of an aborted communicator's stream */
     TCI_CU_NOT_READY = 600,
     TCI_CU_CAPTURE_RELAXED = 2
 };
@@ -49,7 +54,9 @@ typedef struct tci_nccl {
     int64_t timeout_ms;
     const tc_comm_job *pairs[TCI_NCCL_PAIRS]; /* started, not given to NCCL yet */
     int n_pairs;
-    bool aborted;
+    bool aborted, has_canceller;
+    bool is_stuck;               /* aborted, but its kernels do not end */
+    pthread_t canceller;         /* in ncclCommAbort */
     tci_nccl_child *children;
 } tci_nccl;
 
@@ -322,6 +329,26 @@ static tc_status tci_nccl_node(void *state, tc_comm_job *job, void *graph, void 
                                 "cuGraphAddEmptyNode");
 }
 
+static void tci_nccl_nap(void)
+{
+    struct timespec t = {0, 20000};
+    nanosleep(&t, NULL);
+}
+
+/* NCCL failed: the base's reason, which names a rank, if it comes soon; else NCCL's. */
+static tc_status tci_nccl_explain(tci_nccl *s, int code, char *why)
+{
+    const tc_comm_engine *base = s->base->engine;
+    const int64_t begin = tci_os_now_ns();
+    while (base->look && tci_os_now_ns() - begin < TCI_NCCL_LINGER_MS * (int64_t)1000000) {
+        if (base->look(s->base->state, why)) {
+            return TC_ERR_COMM;
+        }
+        tci_nccl_nap();
+    }
+    return tci_nccl_check(s, code, "NCCL failed", why);
+}
+
 /* One look at the device's own queue, which waits for all that was started. TC_OK with *done
  * false: it goes on. */
 static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
@@ -333,13 +360,11 @@ static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
         snprintf(why, TC_COMM_WHY, "the GPU failed: driver error %d", query);
         return TC_ERR_COMM;
     }
-    tc_status status = tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
-    bool failed = !status && code != 0 && code != 7; /* ncclInProgress */
-    status = failed ? tci_nccl_check(s, code, "NCCL failed", why) : status;
-    if (!status && !*done && base->look) {
-        status = base->look(s->base->state, why);
-    }
-    return status;
+    tc_status status = *done || !base->look ? TC_OK : base->look(s->base->state, why);
+    status = status ? status
+                    : tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
+    bool failed = !status && code != 0 && code != TCI_NCCL_IN_PROGRESS;
+    return failed ? tci_nccl_explain(s, code, why) : status;
 }
 
 static tc_status tci_nccl_finish(void *state, char *why)
@@ -357,8 +382,7 @@ static tc_status tci_nccl_finish(void *state, char *why)
             status = TC_ERR_COMM;
         }
         if (!done && looks > 2000) {
-            struct timespec t = {0, 20000};
-            nanosleep(&t, NULL);
+            tci_nccl_nap();
         }
     }
     tci_cuda_leave(&in, TC_OK);
@@ -372,6 +396,27 @@ static tc_status tci_nccl_exchange(void *state, const void *mine, void *all, int
     return s->base->engine->exchange(s->base->state, mine, all, bytes, limit_ms, what, why);
 }
 
+static void *tci_nccl_cancel(void *state)
+{
+    tci_nccl *s = state;
+    s->api->cancel(s->comm);
+    return NULL;
+}
+
+/* Until both streams are done, so that no later call blocks on them. */
+static void tci_nccl_drain(tci_nccl *s)
+{
+    const int64_t begin = tci_os_now_ns();
+    s->is_stuck = true;
+    while (s->is_stuck && tci_os_now_ns() - begin < TCI_NCCL_DRAIN_MS * (int64_t)1000000) {
+        s->is_stuck = s->api->stream_query(s->device->stream) == TCI_CU_NOT_READY ||
+                      s->api->stream_query(s->stream) == TCI_CU_NOT_READY;
+        if (s->is_stuck) {
+            tci_nccl_nap();
+        }
+    }
+}
+
 /* Kernels of NCCL that wait for a rank end, and so does the stream. */
 static void tci_nccl_abort(void *state, const char *why)
 {
@@ -379,11 +424,27 @@ static void tci_nccl_abort(void *state, const char *why)
     tci_comm_fail(s->base, why);
     tci_cuda_stay in = tci_cuda_enter(s->device);
     if (!in.status && s->is_ours && !s->aborted) {
-        s->api->cancel(s->comm);
+        s->has_canceller = pthread_create(&s->canceller, NULL, tci_nccl_cancel, s) == 0;
+        if (!s->has_canceller) {
+            s->api->cancel(s->comm);
+        }
+        tci_nccl_drain(s);
     }
     s->aborted = true;
     s->n_pairs = 0;
     tci_cuda_leave(&in, TC_OK);
+}
+
+static void tci_nccl_free_children(tci_nccl *s, bool frees)
+{
+    while (s->children) {
+        tci_nccl_child *next = s->children->next;
+        if (frees) {
+            s->api->graph_free(s->children->graph);
+        }
+        tci_heap_free(s->children);
+        s->children = next;
+    }
 }
 
 static void tci_nccl_free(void *state)
@@ -391,18 +452,19 @@ static void tci_nccl_free(void *state)
     tci_nccl *s = state;
     const tc_backend_queues *q = tci_cuda_queues();
     tci_cuda_stay in = tci_cuda_enter(s->device);
-    while (s->children) { /* graphs before the communicator that they are of */
-        tci_nccl_child *next = s->children->next;
-        if (!in.status) {
-            s->api->graph_free(s->children->graph);
-        }
-        tci_heap_free(s->children);
-        s->children = next;
-    }
+    tci_nccl_free_children(s, !in.status); /* graphs before the communicator that they are of */
     if (!in.status && s->comm && s->is_ours && !s->aborted) {
         s->api->destroy(s->comm);
     }
     tci_cuda_leave(&in, TC_OK);
+    if (s->has_canceller && s->is_stuck) { /* it and its stream are given up */
+        pthread_detach(s->canceller);
+        tci_comm_release(s->base);
+        return;
+    }
+    if (s->has_canceller) {
+        pthread_join(s->canceller, NULL);
+    }
     if (s->before) {
         q->event_free(s->device, s->before);
     }

@@ -255,6 +255,13 @@ TCI_FN const char *tci_backend_replaced(const tc_options *o)
     return why;
 }
 
+TCI_FN bool tci_backend_runs(const tci_backend *b, const char *features)
+{
+    const tc_backend *calls = b->calls;
+    return !strcmp(b->target.features, features) ||
+           (calls && calls->runs && calls->runs(calls->user, features));
+}
+
 TCI_FN bool tci_backend_is_known(const char *name)
 {
     pthread_mutex_lock(&tci_backends.lock);

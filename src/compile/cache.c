@@ -101,6 +101,24 @@ TCI_FN void *tci_code_get(tci_code *c, size_t bytes)
     return p;
 }
 
+TCI_FN bool tci_code_bind(tci_code *c, const tc_backend *calls)
+{
+    for (int32_t i = 0; i < c->n_kernels; i++) {
+        tci_code_kernel *k = &c->kernels[i];
+        if (k->call) {
+            c->calls = true;
+            c->device = calls->launch ? calls : NULL;
+            continue;
+        }
+        void *function = calls->module_find(calls->user, c->modules[k->module]->handle, k->symbol);
+        if (!function) {
+            return false;
+        }
+        tci_code_set_function(c, k, calls, function);
+    }
+    return true;
+}
+
 TCI_FN char *tci_code_copy_text(tci_code *c, const char *text)
 {
     size_t n = strlen(text) + 1;
@@ -448,6 +466,7 @@ static void tci_module_free(tci_module *m)
     if (m->handle) {
         m->calls->module_free(m->calls->user, m->handle);
     }
+    tci_str_free(&m->object);
     tci_code_release(m->memory);
 }
 
@@ -502,6 +521,37 @@ TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
         return other;
     }
     return m;
+}
+
+TCI_FN void tci_module_hold(tci_module *m, const tci_str *object)
+{
+    tci_str copy = {0};
+    tci_str_add_n(&copy, object->text, object->n);
+    tci_cache_lock();
+    bool first = !m->object.n && !copy.failed;
+    if (first) {
+        m->object = copy;
+    }
+    pthread_mutex_unlock(&tci_cache.lock);
+    if (!first) {
+        tci_str_free(&copy);
+    }
+}
+
+TCI_FN bool tci_module_bytes(tci_module *m, tci_str *out)
+{
+    tci_cache_lock();
+    bool held = m->object.n > 0; /* set once */
+    pthread_mutex_unlock(&tci_cache.lock);
+    if (held) {
+        tci_str_add_n(out, m->object.text, m->object.n);
+        return !out->failed;
+    }
+    if (!m->stored || !tci_os_read_private(m->path, out, NULL)) {
+        return false;
+    }
+    tci_hash sum = tci_hash_bytes(out->text, out->n);
+    return sum.lo == m->sum.lo && sum.hi == m->sum.hi;
 }
 
 TCI_FN void tci_module_retain(tci_module *m)

@@ -12,6 +12,8 @@ TCI_FN tci_code *tci_code_make(void); /* unpublished, refs 1; NULL: out of memor
 /* What runs kernel k: a host function, or a device's handle. */
 TCI_FN void tci_code_set_function(tci_code *c, tci_code_kernel *k, const tc_backend *calls,
                                   void *function);
+/* Finds the functions of all kernels of a code whose modules are loaded. False: one is missing. */
+TCI_FN bool tci_code_bind(tci_code *c, const tc_backend *calls);
 TCI_FN char *tci_code_copy_text(tci_code *c, const char *text); /* NULL: out of memory */
 
 typedef enum tci_claim_result { TCI_CLAIM_FOUND, TCI_CLAIM_OURS, TCI_CLAIM_BUSY } tci_claim_result;
@@ -64,7 +66,8 @@ struct tci_module {
     int64_t bytes;             /* of the file, with its hash: compared before it is loaded again */
     tci_hash sum;
     int n_kernels;             /* that it offers */
-    bool stored;               /* the file lies in a disk cache */
+    bool stored;               /* the file is in a disk cache */
+    tci_str object;            /* heap: its bytes, where the file is in none (tci_module_hold) */
     tci_code *memory;          /* owns this struct, path, kernels and their texts */
     struct tci_module *next;
 };
@@ -75,6 +78,10 @@ TCI_FN tci_module *tci_module_find(const tc_backend *calls, const char *path);
  * memory. Somebody who loaded the same path meanwhile wins. The module comes retained. */
 TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
                                    const tci_str *object, tci_hash sum, char why[256]);
+/* Keeps the bytes of a module that no disk cache has, so that programs of it can be saved. */
+TCI_FN void tci_module_hold(tci_module *m, const tci_str *object);
+/* The bytes that m was loaded from, in out (heap). False: its file is gone from the cache. */
+TCI_FN bool tci_module_bytes(tci_module *m, tci_str *out);
 TCI_FN void tci_module_retain(tci_module *m);
 TCI_FN void tci_module_release(tci_module *m);
 /* Offers a kernel of m to later compiles; copies everything. Out of memory: it is not offered. */

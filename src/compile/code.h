@@ -167,6 +167,8 @@ typedef struct tci_backend {
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
 /* Why another backend than the one that was asked for is picked; NULL: none is. */
 TCI_FN const char *tci_backend_replaced(const tc_options *o);
+/* Whether code of that backend, made for a target of these features, runs here. */
+TCI_FN bool tci_backend_runs(const tci_backend *b, const char *features);
 /* Whether there is such a backend, or would be in a build with it. NULL is known. */
 TCI_FN bool tci_backend_is_known(const char *name);
 /* Whether a device was found whose memory the host may not be able to read; one load. */
@@ -220,6 +222,23 @@ typedef struct tci_request_copy {
     tci_node **inputs, **literals, **roots;
 } tci_request_copy;
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
+/* What every key says of this build: it begins with that. */
+TCI_FN const char *tci_key_build(void);
+
+/* ---- compile/key_read.c ---- */
+/* The graph of a key: nodes by their canonical numbers, the user's inputs first. */
+typedef struct tci_key_graph {
+    tci_graph *graph;
+    tci_node **nodes; int n, n_inputs;
+    tci_node **roots; int n_roots;
+    tci_dim *symbols; int n_symbols; /* with names, as a user has them */
+    const char *missing;             /* where reading failed: a custom op that is not known */
+} tci_key_graph;
+/* Reads the graph part of a key, which begins at byte `at`. symbols: names of the n_symbols there
+ * are, by number; NULL: s0, s1, ... Leaves have no storage, inputs no name, literals no value.
+ * False: it is not understood. */
+TCI_FN bool tci_key_read(tci_scratch *s, const uint8_t *key, size_t n, size_t at,
+                         const char *const *symbols, int n_symbols, tci_key_graph *g);
 
 /* ---- compile/compile.c: THE SPINE ---- */
 /* Finds (memory, disk) or makes the code of n requests, with one build by the compiler for all.

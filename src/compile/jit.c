@@ -491,6 +491,9 @@ static tc_status tci_jit_load(tci_jit *j, tci_jit_build *b, int i)
     file->module = tci_module_load(j->backend->calls, from, object, sum, why);
     if (file->module) {
         file->module->stored = stored;
+        if (!stored) {
+            tci_module_hold(file->module, object);
+        }
         j->written_bytes += stored ? (int64_t)(object->n + j->sources[i].n) : 0;
     } else {
         tci_str_printf(&j->said, "'%s' cannot be loaded: %s\n", file->output.text, why);

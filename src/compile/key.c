@@ -459,6 +459,11 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
 }
 
+TCI_FN const char *tci_key_build(void)
+{
+    return TCI_BUILD_FORM;
+}
+
 /* Options that change what is generated. threads and logs do not; nor does the compiler, whichever
  * it is: machines without one find what another one built. */
 static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend,

@@ -115,6 +115,13 @@ static void tci_cpu_module_free(void *user, void *module)
     tci_os_dlclose(module);
 }
 
+/* Instrumented code needs a process that is, and no other. */
+static bool tci_cpu_runs(void *user, const char *features)
+{
+    (void)user;
+    return (strstr(features, " asan") != NULL) == tci_cc_instruments() && tci_target_runs(features);
+}
+
 static const char *tci_cpu_last_error(void *user)
 {
     (void)user;
@@ -133,6 +140,7 @@ TCI_FN const tc_backend *tci_cpu_backend(void)
         .module_find = tci_cpu_module_find,
         .module_free = tci_cpu_module_free,
         .last_error = tci_cpu_last_error,
+        .runs = tci_cpu_runs,
     };
     return &backend;
 }

@@ -8,6 +8,7 @@
  * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units,
  * unit_bytes, has_pairs, int_points), never of the model. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../base/posix.h"
@@ -58,14 +59,21 @@ static void tci_cpu_features(unsigned page, unsigned *a, unsigned *c, unsigned *
     }
 }
 
-/* May this process multiply pairs of bf16 (AVX512_BF16), where that pays? Beside AMX it is slower
- * than multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
+/* True if the processor multiplies pairs of bf16 (AVX512_BF16). */
+static bool tci_cpu_takes_pairs(void)
+{
+    unsigned a, c, d;
+    tci_cpu_features(1, &a, &c, &d);
+    return (a & TCI_CPU_PAIRS) != 0;
+}
+
+/* May this process multiply pairs of bf16, where that pays? Beside AMX it is slower than
+ * multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
 static bool tci_cpu_has_pairs(void)
 {
-    unsigned a, c, d, more;
+    unsigned a, c, d;
     tci_cpu_features(0, &a, &c, &d);
-    tci_cpu_features(1, &a, &c, &more);
-    return !(d & TCI_CPU_TILE) && (a & TCI_CPU_PAIRS);
+    return !(d & TCI_CPU_TILE) && tci_cpu_takes_pairs();
 }
 
 /* Products of integers that a lane of these vectors takes at once: two in all of them, four bytes
@@ -81,6 +89,11 @@ static int tci_cpu_int_points(int vector_bytes)
     return vector_bytes < 16 ? 0 : fours ? 4 : 2;
 }
 #else
+static bool tci_cpu_takes_pairs(void)
+{
+    return false;
+}
+
 static bool tci_cpu_has_pairs(void)
 {
     return false;
@@ -213,4 +226,55 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
              t->matrix_units ? ",amx" : "", t->unit_bytes ? ",bytes" : "",
              t->has_pairs ? ",bf16" : "", t->int_points == 4 ? ",vnni" : "", t->vector_bytes);
 #endif
+}
+
+/* ---- code of another machine ---- */
+
+/* True if the comma-separated list has that word of n characters. */
+static bool tci_cpu_list_has(const char *list, const char *word, size_t n)
+{
+    while (*list) {
+        size_t length = strcspn(list, ", ");
+        if (length == n && !memcmp(list, word, n)) {
+            return true;
+        }
+        list += length;
+        if (*list != ',') {
+            return false;
+        }
+        list++;
+    }
+    return false;
+}
+
+/* True if the process may use one feature of code with such vectors: the code that is made here
+ * would use it, or a lower level has it (AVX under AVX2). */
+static bool tci_cpu_may_use(const tci_target *mine, const char *word, size_t n)
+{
+    bool has = tci_cpu_list_has(mine->features, word, n);
+    for (int i = 0; i < TCI_COUNT(tci_cpu_levels) && !has; i++) {
+        has = tci_cpu_levels[i].vector_bytes <= tci_cpu_widest() &&
+              tci_cpu_list_has(tci_cpu_levels[i].features, word, n);
+    }
+    bool is_pairs = n == 4 && !memcmp(word, "bf16", n);
+    return has || (is_pairs && mine->vector_bytes == 64 && tci_cpu_takes_pairs());
+}
+
+TCI_FN bool tci_target_runs(const char *features)
+{
+    tci_target mine;
+    const char *at = strstr(features, "vector=");
+    long vector_bytes = at ? strtol(at + strlen("vector="), NULL, 10) : -1;
+    if (vector_bytes < 0 || vector_bytes > tci_cpu_widest()) {
+        return false;
+    }
+    tci_target_detect(&mine, vector_bytes ? (int)vector_bytes * 8 : -1);
+    for (at = features; *at && *at != ' ';) {
+        size_t n = strcspn(at, ", ");
+        if (!tci_cpu_may_use(&mine, at, n)) {
+            return false;
+        }
+        at += n + (at[n] == ',');
+    }
+    return mine.has_fma && mine.vector_bytes == vector_bytes;
 }

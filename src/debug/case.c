@@ -45,104 +45,19 @@ TCI_FN void tci_case_copy(char *to, const char *from, size_t bytes, int rank, co
 
 /* ---- reading a key ---- */
 
-typedef struct tci_case_reader {
-    tci_scratch *s;
-    const uint8_t *at, *end;
-    bool bad;
-} tci_case_reader;
-
-static uint64_t tci_case_number(tci_case_reader *r)
+/* The elements of a captured leaf, densely. first: the lowest address. */
+static void tci_case_leaf(tci_scratch *s, tci_case_node *n, const tci_node *from, const char *first)
 {
-    uint64_t v = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-        if (r->at >= r->end) {
-            r->bad = true;
-            return 0;
-        }
-        uint8_t byte = *r->at++;
-        v |= (uint64_t)(byte & 127) << (shift < 64 ? shift : 63);
-        if (!(byte & 128)) {
-            return v;
-        }
-    }
-    r->bad = true;
-    return 0;
-}
-
-static int64_t tci_case_signed(tci_case_reader *r)
-{
-    uint64_t v = tci_case_number(r);
-    return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
-}
-
-static int tci_case_count(tci_case_reader *r)
-{
-    uint64_t n = tci_case_number(r);
-    r->bad = r->bad || n > (uint64_t)(r->end - r->at);
-    return r->bad ? 0 : (int)n;
-}
-
-static int tci_case_byte(tci_case_reader *r)
-{
-    r->bad = r->bad || r->at >= r->end;
-    return r->bad ? 0 : *r->at++;
-}
-
-static void tci_case_take(tci_case_reader *r, void *to, size_t n)
-{
-    r->bad = r->bad || (size_t)(r->end - r->at) < n;
-    if (!r->bad) {
-        memcpy(to, r->at, n);
-        r->at += n;
-    }
-}
-
-static const char *tci_case_text(tci_case_reader *r)
-{
-    const char *text = (const char *)r->at;
-    const uint8_t *end = memchr(r->at, 0, (size_t)(r->end - r->at));
-    r->bad = r->bad || !end;
-    r->at = r->bad ? r->at : end + 1;
-    return r->bad ? "" : text;
-}
-
-/* A size: in a build with symbols a byte says that it is a number. */
-static int64_t tci_case_dim(tci_case_reader *r)
-{
-#ifdef TC_DYNAMIC_SHAPES
-    r->bad = r->bad || !tci_case_byte(r);
-#endif
-    return tci_case_signed(r);
-}
-
-static void tci_case_type(tci_case_reader *r, tci_case_node *n)
-{
-    n->dtype = (int8_t)tci_case_byte(r);
-    n->rank = tci_case_count(r);
-    n->shape = TCI_NEW_ARRAY(r->s, int64_t, n->rank + 1);
-    for (int i = 0; i < n->rank; i++) {
-        n->shape[i] = tci_case_dim(r);
-    }
-    r->bad = r->bad || !tci_dtype_is_valid(n->dtype);
-}
-
-/* A captured leaf: its elements, densely. */
-static void tci_case_leaf(tci_case_reader *r, tci_case_node *n, const char *first)
-{
-    int64_t *strides = TCI_NEW_ARRAY(r->s, int64_t, n->rank + 1), stride = 1;
-    bool dense = tci_case_byte(r) != 0;
+    int64_t *strides = TCI_NEW_ARRAY(s, int64_t, n->rank + 1), stride = 1;
+    size_t bytes = (size_t)tci_dtype_get((tc_dtype)n->dtype)->bytes;
     for (int i = n->rank - 1; i >= 0; i--) {
-        strides[i] = stride;
+        strides[i] = from->strides ? tci_dim_known(from->strides[i]) : stride;
         stride *= n->shape[i];
     }
-    for (int i = 0; !dense && i < n->rank; i++) {
-        strides[i] = tci_case_signed(r);
-    }
     n->op = TCI_OP_INPUT;
-    if (first && !r->bad && stride > 0) {
-        size_t bytes = (size_t)tci_dtype_get((tc_dtype)n->dtype)->bytes;
-        char *data = tci_scratch_get(r->s, (size_t)tci_case_bytes(n) + 1);
-        for (int i = 0; i < n->rank; i++) { /* `first` is the lowest address */
+    if (first && stride > 0) {
+        char *data = tci_scratch_get(s, (size_t)tci_case_bytes(n) + 1);
+        for (int i = 0; i < n->rank; i++) {
             first -= strides[i] < 0 ? (n->shape[i] - 1) * strides[i] * (int64_t)bytes : 0;
         }
         tci_case_copy(data, first, bytes, n->rank, n->shape, strides);
@@ -150,79 +65,54 @@ static void tci_case_leaf(tci_case_reader *r, tci_case_node *n, const char *firs
     }
 }
 
-/* The part of a node behind its type. n_before: inputs have smaller numbers. */
-static void tci_case_rest(tci_case_reader *r, tci_case_node *n, int n_before)
+static void tci_case_take(tci_scratch *s, tci_case_node *n, const tci_node *from,
+                          const tci_table *numbers)
 {
-    if (n->op == TCI_OP_CONST) {
-        tci_case_take(r, &n->value, sizeof(n->value));
+    *n = (tci_case_node){.op = from->op, .dtype = from->dtype, .rank = from->rank,
+                         .n_in = from->n_in, .n_attr = from->n_attr, .value = from->value};
+    n->shape = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    n->attr = TCI_NEW_ARRAY(s, int64_t, n->n_attr + 1);
+    n->in = TCI_NEW_ARRAY(s, int32_t, n->n_in + 1);
+    for (int i = 0; i < n->rank; i++) {
+        n->shape[i] = tci_dim_known(from->shape[i]);
     }
-    n->n_in = tci_case_count(r);
-    n->in = TCI_NEW_ARRAY(r->s, int32_t, n->n_in + 1);
-    for (int i = 0; i < n->n_in; i++) {
-        uint64_t number = tci_case_number(r);
-        r->bad = r->bad || number >= (uint64_t)n_before;
-        n->in[i] = r->bad ? 0 : (int32_t)number;
-    }
-    if (n->op == TCI_OP_CUSTOM) {
-        const char *name = tci_case_text(r);
-        int64_t version = tci_case_signed(r);
-        tci_case_text(r);
-        tci_case_signed(r);
-        tci_case_signed(r);
-        const tci_custom *c = r->bad ? NULL : tci_custom_find(name, (int)version);
-        n->n_attr = 1;
-        n->attr = TCI_NEW_ARRAY(r->s, int64_t, 1);
-        n->attr[0] = c ? c->number : 0;
-        r->bad = r->bad || !c;
-        return;
-    }
-    n->n_attr = tci_case_count(r);
-    n->attr = TCI_NEW_ARRAY(r->s, int64_t, n->n_attr + 1);
     for (int i = 0; i < n->n_attr; i++) {
-        const tci_attr_info *a = tci_op_attr(n->op, n->n_attr, i);
-        n->attr[i] = a && tci_attr_is_dim(a) ? tci_case_dim(r) : tci_case_signed(r);
+        n->attr[i] = from->attr[i];
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        n->in[i] = *(const int32_t *)tci_table_item(numbers, from->in[i]);
     }
 }
 
 TCI_FN bool tci_case_read(tci_scratch *s, const uint8_t *key, size_t n, size_t at,
                           const tci_case_memory *memory, tci_case *k)
 {
-    tci_case_reader r = {.s = s, .at = key + at, .end = key + n};
-#ifdef TC_DYNAMIC_SHAPES
-    if (tci_case_number(&r)) {
+    tci_key_graph g;
+    tci_table numbers = tci_table_in(s, sizeof(int32_t));
+    int n_captured = 0, n_literals = 0;
+    if (!tci_key_read(s, key, n, at, NULL, 0, &g) || g.n_symbols || !g.n_roots) {
         return false;
     }
-#endif
-    int n_inputs = tci_case_count(&r), n_nodes = tci_case_count(&r), n_roots = tci_case_count(&r);
-    int n_captured = 0, n_literals = 0;
-    *k = (tci_case){.nodes = TCI_NEW_ARRAY(s, tci_case_node, n_inputs + n_nodes + 1)};
-    for (int i = 0; i < n_inputs && !r.bad; i++) {
-        tci_case_node *node = &k->nodes[k->n++];
-        node->op = TCI_OP_INPUT;
-        tci_case_type(&r, node);
-        node->data = node->known = memory->inputs ? memory->inputs[i] : NULL;
-    }
-    for (int i = 0; i < n_nodes && !r.bad; i++) {
-        tci_case_node *node = &k->nodes[k->n];
-        node->op = (int)tci_case_number(&r);
-        tci_case_type(&r, node);
-        if (node->op == TCI_OP_DATA) {
-            tci_case_leaf(&r, node, memory->captured ? memory->captured[n_captured] : NULL);
+    *k = (tci_case){.nodes = TCI_NEW_ARRAY(s, tci_case_node, g.n + 1), .n = g.n};
+    for (int i = 0; i < g.n; i++) {
+        tci_case_node *node = &k->nodes[i];
+        tci_case_take(s, node, g.nodes[i], &numbers);
+        *(int32_t *)tci_table_at(&numbers, g.nodes[i]) = i;
+        if (i < g.n_inputs) {
+            node->data = node->known = memory->inputs ? memory->inputs[i] : NULL;
+        } else if (node->op == TCI_OP_DATA) {
+            const char *first = memory->captured ? memory->captured[n_captured] : NULL;
+            tci_case_leaf(s, node, g.nodes[i], first);
             n_captured++;
-        } else {
-            tci_case_rest(&r, node, k->n);
-        }
-        if (node->op == TCI_OP_LITERAL) {
+        } else if (node->op == TCI_OP_LITERAL) {
             node->value.i = memory->literals ? memory->literals[n_literals] : 0;
             n_literals++;
         }
-        k->n++;
     }
-    k->root = n_roots > 0 ? (int)tci_case_number(&r) : -1;
-    if (!r.bad && k->root >= 0 && k->nodes[k->root].op == TCI_OP_ASSIGN) {
-        k->root = k->nodes[k->root].in[1];
-    }
-    return !r.bad && k->root >= 0 && k->root < k->n;
+    const tci_node *root = g.roots[0];
+    root = root->op == TCI_OP_ASSIGN ? root->in[1] : root;
+    k->root = *(const int32_t *)tci_table_item(&numbers, root);
+    return true;
 }
 
 /* ---- cutting ---- */

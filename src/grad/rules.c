@@ -872,6 +872,14 @@ static tci_node *tci_vjp_CUSTOM(const tci_vjp *v)
 static tci_node *tci_vjp_BARRIER(const tci_vjp *v) { return v->grad; }
 static tci_node *tci_vjp_WITH_DERIVATIVE(const tci_vjp *v) { return v->grad; }
 
+/* Split over the same communicators. */
+static tci_node *tci_vjp_SHARD(const tci_vjp *v)
+{
+    return tci_vjp_built(v, tci_build_node(v->g, TCI_OP_SHARD, (tc_dtype)v->grad->dtype,
+                                           v->grad->rank, v->grad->shape, 1,
+                                           (tci_node *const *)&v->grad, v->n->n_attr, v->n->attr));
+}
+
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 {
 #define TCI_VJP_CALL_OWN(op, call)                                                                 \

@@ -56,6 +56,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
     case TCI_OP_LOG_SOFTMAX:
     case TCI_OP_MEAN: return TCI_VMAP_AXES;
     case TCI_OP_PERMUTE:
+    case TCI_OP_SHARD:
     case TCI_OP_SLICE: return TCI_VMAP_EACH;
     case TCI_OP_PAD: return *tci_forward_of(v, n->in[1]) ? TCI_VMAP_OWN : TCI_VMAP_EACH;
     case TCI_OP_BARRIER:

@@ -67,6 +67,8 @@
  *   WITH_DERIVATIVE  none; inputs f, value, of one shape and dtype: value is what f is at this
  *                    point, computed another way, and its derivatives are those of f, which is
  *                    computed for derivatives alone
+ *   SHARD            per axis the number of the communicator (ops/comm.h) that it is split over by
+ *                    tc_partition, or 0; x itself where the graph is not partitioned
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first

@@ -42,7 +42,8 @@ static bool tci_table_grow(tci_table *t, uint32_t n_pages)
     return true;
 }
 
-TCI_FN void *tci_table_make(tci_table *t, const tci_node *n)
+/* The item of n on a new page. */
+static void *tci_table_make(tci_table *t, const tci_node *n)
 {
     uint32_t page = n->id / TCI_TABLE_PAGE;
     if (page >= t->n_pages && !tci_table_grow(t, page + 1)) {
@@ -50,6 +51,33 @@ TCI_FN void *tci_table_make(tci_table *t, const tci_node *n)
     }
     t->pages[page] = tci_table_new(t, TCI_TABLE_PAGE * t->item_bytes);
     return t->pages[page] ? tci_table_item(t, n) : NULL;
+}
+
+TCI_FN void *tci_table_at(tci_table *t, const tci_node *n)
+{
+    void *item = tci_table_find(t, n);
+    return TCI_LIKELY(item) ? item : tci_table_make(t, n);
+}
+
+TCI_FN bool tci_table_has(const tci_table *set, const tci_node *n)
+{
+    const bool *in = (const bool *)tci_table_find(set, n);
+    return in && *in;
+}
+
+TCI_FN bool tci_table_add(tci_table *set, const tci_node *n)
+{
+    bool *in = (bool *)tci_table_at(set, n);
+    if (!in || *in) {
+        return false;
+    }
+    *in = true;
+    return true;
+}
+
+TCI_FN void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands)
+{
+    *(tci_node **)tci_table_at(now, n) = stands;
 }
 
 TCI_FN tci_table tci_table_copy_set(tci_scratch *s, const tci_table *set)

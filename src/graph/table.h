@@ -39,7 +39,8 @@ static inline tci_table tci_table_on(tci_graph *g, size_t item_bytes)
     return t;
 }
 TCI_FN void tci_table_free(tci_table *t);
-TCI_FN void *tci_table_make(tci_table *t, const tci_node *n); /* of tci_table_at, for a new page */
+
+/* Lookups are not inlined: the passes have 300 of them, which would be 20 kB of code. */
 
 /* The item of n, which was asked for before. */
 TCI_INLINE void *tci_table_item(const tci_table *t, const tci_node *n)
@@ -56,40 +57,21 @@ TCI_INLINE void *tci_table_find(const tci_table *t, const tci_node *n)
 
 /* The item of n, to be written. NULL, but never in scratch: out of memory, as the graph's
  * error says. */
-TCI_INLINE void *tci_table_at(tci_table *t, const tci_node *n)
-{
-    void *item = tci_table_find(t, n);
-    return TCI_LIKELY(item) ? item : tci_table_make(t, n);
-}
+TCI_FN void *tci_table_at(tci_table *t, const tci_node *n);
 
 /* ---- sets: tables of bool ---- */
 
-TCI_INLINE bool tci_table_has(const tci_table *set, const tci_node *n)
-{
-    const bool *in = (const bool *)tci_table_find(set, n);
-    return in && *in;
-}
+TCI_FN bool tci_table_has(const tci_table *set, const tci_node *n);
 
 /* False: it was in the set before; or, but never in scratch, out of memory. */
-TCI_INLINE bool tci_table_add(tci_table *set, const tci_node *n)
-{
-    bool *in = (bool *)tci_table_at(set, n);
-    if (!in || *in) {
-        return false;
-    }
-    *in = true;
-    return true;
-}
+TCI_FN bool tci_table_add(tci_table *set, const tci_node *n);
 
 /* A set of the same nodes, in scratch. */
 TCI_FN tci_table tci_table_copy_set(tci_scratch *s, const tci_table *set);
 
 /* ---- tables of nodes: what stands for each ---- */
 
-TCI_INLINE void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands)
-{
-    *(tci_node **)tci_table_at(now, n) = stands;
-}
+TCI_FN void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands);
 
 /* One that was put. */
 TCI_INLINE tci_node *tci_table_get(const tci_table *now, const tci_node *n)

@@ -586,6 +586,7 @@ static void tci_verify_node(const tci_verify *v)
         tci_verify_composite(v, tci_verify_same_as_input);
         tci_verify_like(v, v->n, 0, v->n->in[1]);
         break;
+    case TCI_OP_SHARD: tci_verify_same_as_input(v); break;
     case TCI_OP_LU: tci_verify_composite(v, tci_verify_lu); break;
     case TCI_OP_SOLVE:
     case TCI_OP_SOLVE_TRIANGULAR: tci_verify_composite(v, tci_verify_solved); break;

@@ -6,56 +6,19 @@
  * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
  * composites that have an ONNX operator of the same meaning leave as that, others as what they
  * expand into. Elementwise ops without an operator leave as the formula of their row. */
-#include "../api/batch.h"
 #include "../ops/formula.h"
+#include "export.h"
 #include "import.h"
-#include "here.h"
 #include "write.h"
 
-#include <inttypes.h>
 #include <string.h>
-
-#include "../base/posix.h"
 
 enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
 
 typedef struct tci_ox_out_graph {
-    tci_ctx *ctx;
-    tc_site here;         /* of the user's call, for onnx/here.h */
+    tci_ox_walk *walk;
     tci_ow w;
-    tci_scratch s;
-    const char **names;   /* of values, by the id of their node; NULL: none yet */
-    uint32_t n_names;
-    tci_node *const *inputs; int n_inputs;
 } tci_ox_out_graph;
-
-static void tci_ox_refuse(tci_ox_out_graph *g, const tci_node *n, const char *why)
-{
-    tci_scratch_fail(&g->s, TC_ERR_UNSUPPORTED, "%s, made at %.60s:%d, has no form in ONNX%s%s",
-                     n->call ? n->call : tci_op_name(n->op), n->site.file ? n->site.file : "?",
-                     n->site.line, *why ? ": " : "", why);
-}
-
-/* ---- names of nodes ---- */
-
-static const char *tci_ox_named(const tci_ox_out_graph *g, const tci_node *n)
-{
-    return n->id < g->n_names ? g->names[n->id] : NULL;
-}
-
-static void tci_ox_set_name(tci_ox_out_graph *g, const tci_node *n, const char *name)
-{
-    if (n->id >= g->n_names) {
-        uint32_t room = n->id * 2 + 64;
-        const char **names = TCI_NEW_ARRAY(&g->s, const char *, room);
-        if (g->n_names) {
-            memcpy(names, g->names, sizeof(*names) * g->n_names);
-        }
-        g->names = names;
-        g->n_names = room;
-    }
-    g->names[n->id] = name;
-}
 
 /* ---- constants ---- */
 
@@ -96,20 +59,10 @@ static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const
 /* Memory of the graph, as it is now. */
 static const char *tci_ox_memory(tci_ox_out_graph *g, tci_node *n)
 {
-    const tci_ox_out_graph *o = g;
-    tc_tensor t = tci_handle_make(g->ctx, n, g->here);
-    int64_t bytes = tc_nbytes(t);
-    if (bytes < 0) {
-        tci_ox_refuse(g, n, "memory of a symbolic size");
-    }
-    char *data = tci_scratch_get(&g->s, (size_t)bytes + 8);
-    tc_status status = tc_read_as_at(t, TC_BUF((void *)data, bytes), o->here);
-    if (status != TC_OK) {
-        tci_scratch_fail(&g->s, status, "%s", tc_error(t));
-    }
-    bool is_param = n->storage->param && *tc_name_of(t);
-    const char *name = is_param ? tci_scratch_printf(&g->s, "%s", tc_name_of(t)) : NULL;
-    return tci_ow_tensor(&g->w, name, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), data);
+    int64_t bytes;
+    const void *data = tci_ox_memory_of(g->walk, n, &bytes);
+    return tci_ow_tensor(&g->w, tci_ox_parameter_name(g->walk, n), (tc_dtype)n->dtype, n->rank,
+                         tci_dim_words(n->shape), data);
 }
 
 /* ---- sizes ---- */
@@ -121,16 +74,17 @@ static const char *tci_ox_size_of(tci_ox_out_graph *g, const tci_node *n, tci_di
         const int64_t v = tci_dim_known(d);
         return tci_ow_ints(&g->w, 1, &v);
     }
-    for (int i = 0; i < g->n_inputs; i++) {
-        for (int a = 0; a < g->inputs[i]->rank; a++) {
-            if (g->inputs[i]->shape[a] == d) {
-                const char *x = tci_ox_named(g, g->inputs[i]);
+    const tci_ox_walk *all = g->walk;
+    for (int i = 0; i < all->n_inputs; i++) {
+        for (int a = 0; a < all->inputs[i]->rank; a++) {
+            if (all->inputs[i]->shape[a] == d) {
+                const char *x = tci_ox_named(all, all->inputs[i]);
                 const tci_ow_attr part[] = {TCI_OW_INT("start", a), TCI_OW_INT("end", a + 1)};
                 return tci_ow_op(&g->w, "Shape", 1, &x, 2, part);
             }
         }
     }
-    tci_ox_refuse(g, n, "a symbolic size that is not that of an input");
+    tci_ox_refuse(g->walk, n, "a symbolic size that is not that of an input");
     return "";
 }
 
@@ -145,7 +99,7 @@ static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int r
     if (!symbols) {
         return tci_ow_ints(&g->w, rank, tci_dim_words(sizes));
     }
-    const char **parts = TCI_NEW_ARRAY(&g->s, const char *, rank);
+    const char **parts = TCI_NEW_ARRAY(g->walk->s, const char *, rank);
     const tci_ow_attr axis = TCI_OW_INT("axis", 0);
     for (int i = 0; i < rank; i++) {
         parts[i] = tci_ox_size_of(g, n, sizes[i]);
@@ -157,7 +111,7 @@ static const char *tci_ox_shape_of(tci_ox_out_graph *g, const tci_node *n, int r
 
 static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    int64_t *to = TCI_NEW_ARRAY(&g->s, int64_t, n->rank + 1);
+    int64_t *to = TCI_NEW_ARRAY(g->walk->s, int64_t, n->rank + 1);
     const tci_ow_attr zeros = TCI_OW_INT("allowzero", 1);
     int open = 0;
     for (int i = 0; i < n->rank; i++) { /* 0 keeps the size of x there, -1 follows */
@@ -177,7 +131,7 @@ static const char *tci_ox_reshape_out(tci_ox_out_graph *g, const tci_node *n, co
 
 static const char *tci_ox_expand_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    tci_dim *to = TCI_NEW_ARRAY(&g->s, tci_dim, n->rank + 1);
+    tci_dim *to = TCI_NEW_ARRAY(g->walk->s, tci_dim, n->rank + 1);
     for (int i = 0; i < n->rank; i++) { /* 1 leaves an axis as it is */
         to[i] = n->in[0]->shape[i] == n->shape[i] ? 1 : n->shape[i];
     }
@@ -186,7 +140,7 @@ static const char *tci_ox_expand_out(tci_ox_out_graph *g, const tci_node *n, con
 
 static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    int64_t *words = TCI_NEW_ARRAY(&g->s, int64_t, 4 * n->rank + 1);
+    int64_t *words = TCI_NEW_ARRAY(g->walk->s, int64_t, 4 * n->rank + 1);
     int64_t *starts = words, *ends = words + n->rank, *axes = ends + n->rank;
     int64_t *steps = axes + n->rank;
     int k = 0;
@@ -200,7 +154,7 @@ static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, cons
         bool flips = step == -1 && size == whole; /* of any size */
         if (!tci_dim_is_known(step) || (!flips && !tci_dim_is_known(start)) ||
             (!flips && !to_end && !tci_dim_is_known(size))) {
-            tci_ox_refuse(g, n, "symbolic bounds");
+            tci_ox_refuse(g->walk, n, "symbolic bounds");
         }
         starts[k] = flips ? INT64_MAX : start;
         ends[k] = flips ? INT64_MIN : to_end ? INT64_MAX : start + tci_dim_known(size) * step;
@@ -215,11 +169,11 @@ static const char *tci_ox_slice_out(tci_ox_out_graph *g, const tci_node *n, cons
 static const char *tci_ox_pad_out(tci_ox_out_graph *g, const tci_node *n, const char *x,
                                   const char *fill)
 {
-    int64_t *pads = TCI_NEW_ARRAY(&g->s, int64_t, 2 * n->rank + 1);
+    int64_t *pads = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
         tci_dim after = tci_dim_sub(n->shape[i], tci_dim_add(n->in[0]->shape[i], n->attr[i]));
         if (!tci_dim_is_known(n->attr[i]) || !tci_dim_is_known(after)) {
-            tci_ox_refuse(g, n, "symbolic padding");
+            tci_ox_refuse(g->walk, n, "symbolic padding");
         }
         pads[i] = n->attr[i];
         pads[i + n->rank] = tci_dim_known(after);
@@ -235,11 +189,11 @@ static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, con
         const int64_t *a = n->attr + 4 * i;
         int64_t axis = a[0], k = a[1];
         if (!tci_dim_is_known(n->shape[axis])) {
-            tci_ox_refuse(g, n, "windows over a symbolic size");
+            tci_ox_refuse(g->walk, n, "windows over a symbolic size");
         }
         int64_t steps = tci_dim_known(n->shape[axis]);
-        int64_t *places = TCI_NEW_ARRAY(&g->s, int64_t, steps * k + 1);
-        int64_t *order = TCI_NEW_ARRAY(&g->s, int64_t, rank + 1);
+        int64_t *places = TCI_NEW_ARRAY(g->walk->s, int64_t, steps * k + 1);
+        int64_t *order = TCI_NEW_ARRAY(g->walk->s, int64_t, rank + 1);
         for (int64_t j = 0; j < steps * k; j++) {
             places[j] = j / k * a[2] + j % k * a[3];
         }
@@ -264,7 +218,7 @@ static const char *tci_ox_iota_out(tci_ox_out_graph *g, const tci_node *n)
         return TCI_OW(&g->w, "Range", tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &zero), end,
                       tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &one));
     }
-    int64_t *list = TCI_NEW_ARRAY(&g->s, int64_t, tci_dim_known(n->shape[0]) + 1);
+    int64_t *list = TCI_NEW_ARRAY(g->walk->s, int64_t, tci_dim_known(n->shape[0]) + 1);
     for (int64_t i = 0; i < tci_dim_known(n->shape[0]); i++) {
         list[i] = i;
     }
@@ -344,20 +298,20 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, c
     int64_t count = n->attr[0] + n->attr[1] + n->attr[2];
     size_t at = 0;
     if (count > 400) {
-        tci_ox_refuse(g, n, "too many axes");
+        tci_ox_refuse(g->walk, n, "too many axes");
     }
     for (int64_t i = 0; i < count; i++) {
         int64_t label = n->attr[3 + i];
         at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] ? "," : "");
         at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] + n->attr[1] ? "->" : "");
         if (label < 0 || label >= 52) {
-            tci_ox_refuse(g, n, "more than 52 axes");
+            tci_ox_refuse(g->walk, n, "more than 52 axes");
         }
         text[at++] = (char)(label < 26 ? 'a' + label : 'A' + label - 26);
         text[at] = 0;
     }
     if (n->attr[1] == 0) {
-        tci_ox_refuse(g, n, "an operand of no axes");
+        tci_ox_refuse(g->walk, n, "an operand of no axes");
     }
     strcat(text, n->rank == 0 ? "->" : "");
     const tci_ow_attr spec = TCI_OW_TEXT("equation", text);
@@ -371,7 +325,7 @@ static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const
     x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
     const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
     if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
-        tci_ox_refuse(g, n, "cumulative products and extremes");
+        tci_ox_refuse(g->walk, n, "cumulative products and extremes");
     }
     return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
 }
@@ -487,7 +441,7 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
             made = tci_ox_word(g, d, *word, stack + top);
         }
         if (!made) {
-            tci_ox_refuse(g, n, "");
+            tci_ox_refuse(g->walk, n, "");
         }
         stack[top++] = made;
     }
@@ -612,6 +566,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_CHOLESKY TCI_OX_EXPANDS
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
+#define TCI_OX_WAY_SHARD ""
 
 /* Of a special or composite op. */
 static const char *tci_ox_way_of(int op)
@@ -656,7 +611,8 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
     }
     case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
-    case TCI_OP_STOP_GRADIENT: return in[0];
+    case TCI_OP_STOP_GRADIENT:
+    case TCI_OP_SHARD: return in[0];
     case TCI_OP_WITH_DERIVATIVE: return in[1];
     default: return NULL;
     }
@@ -716,81 +672,29 @@ static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, 
     }
 }
 
-/* ---- the walk ---- */
+/* ---- the model ---- */
 
-/* What n is computed from: its operands, or what it expands into. */
-static void tci_ox_leave(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
 {
-    const char *made, *way = n->op >= TCI_OP_REDUCE_END ? tci_ox_way_of(n->op) : "";
-    if (*way && strcmp(way, TCI_OX_EXPANDS) && !tci_node_is_value(n)) {
-        tci_ox_refuse(g, n, way);
-    }
+    tci_ox_out_graph *g = (tci_ox_out_graph *)w->to;
+    const char *way = n->op >= TCI_OP_REDUCE_END ? tci_ox_way_of(n->op) : "";
     if (tci_node_is_value(n)) { /* evaluated already: a constant */
-        made = tci_ox_memory(g, n);
+        return tci_ox_memory(g, n);
+    } else if (*way && strcmp(way, TCI_OX_EXPANDS)) {
+        tci_ox_refuse(w, n, way);
     } else if (tci_op_is_ew(n->op)) {
-        made = tci_ox_elementwise_out(g, n, in);
+        return tci_ox_elementwise_out(g, n, in);
     } else if (tci_op_is_reduce(n->op)) {
-        made = tci_ox_reduction_out(g, n, in[0]);
+        return tci_ox_reduction_out(g, n, in[0]);
     } else if (tci_op_is_composite(n->op)) {
-        made = tci_ox_composite_out(g, n, in);
-    } else {
-        made = tci_ox_special_out(g, n, in);
+        return tci_ox_composite_out(g, n, in);
     }
-    tci_ox_set_name(g, n, made);
-}
-
-/* A list of nodes whose operands must leave before them. */
-typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
-
-static bool tci_ox_push_operands(tci_ox_out_graph *g, const tci_node *n, tci_ox_stack *stack)
-{
-    bool ready = true;
-    for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
-        if (!tci_ox_named(g, n->in[i])) {
-            TCI_PUSH(&g->s, stack->items, stack->n, stack->cap, n->in[i]);
-            ready = false;
-        }
-    }
-    return ready;
-}
-
-/* An expansion leaves in the place of its composite. */
-static void tci_ox_walk(tci_ox_out_graph *g, tci_node *root)
-{
-    tci_ox_stack stack = {NULL, 0, 0};
-    TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, root);
-    while (stack.n) {
-        tci_node *n = stack.items[stack.n - 1];
-        if (tci_ox_named(g, n)) {
-            stack.n--;
-            continue;
-        }
-        if (!tci_ox_push_operands(g, n, &stack)) {
-            continue;
-        }
-        const char **in = TCI_NEW_ARRAY(&g->s, const char *, n->n_in + 1);
-        for (int i = 0; i < n->n_in && !tci_node_is_value(n); i++) {
-            in[i] = tci_ox_named(g, n->in[i]);
-        }
-        tci_ox_leave(g, n, in);
-        if (!tci_ox_named(g, n)) {
-            tci_node *to = tci_op_is_composite(n->op) ? tci_expand_composite(&g->ctx->graph, n)
-                                                      : NULL;
-            if (!to) {
-                tci_ox_refuse(g, n, "");
-            }
-            if (tci_ox_named(g, to)) {
-                tci_ox_set_name(g, n, tci_ox_named(g, to));
-            } else {
-                TCI_PUSH(&g->s, stack.items, stack.n, stack.cap, to);
-            }
-        }
-    }
+    return tci_ox_special_out(g, n, in);
 }
 
 static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
 {
-    tci_str opset = {.s = &g->s};
+    tci_str opset = {.s = g->walk->s};
     tci_ow_number(file, 1, TCI_OX_IR);
     tci_ow_text(file, 2, "tc");
     tci_ow_text(file, 3, TC_VERSION);
@@ -799,31 +703,20 @@ static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
     tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
 }
 
-/* Names of inputs are those of tc_input where these differ. */
-static const char *tci_ox_input_name(tci_ox_out_graph *g, int i)
-{
-    const char *name = g->inputs[i]->name;
-    bool clear = name && *name;
-    for (int j = 0; j < g->n_inputs && clear; j++) {
-        clear = j == i || !g->inputs[j]->name || strcmp(name, g->inputs[j]->name);
-    }
-    return clear ? tci_scratch_printf(&g->s, "%s", name) : tci_scratch_printf(&g->s, "input%d", i);
-}
-
 static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, int n,
                                 const tc_onnx_export *how)
 {
-    for (int i = 0; i < g->n_inputs; i++) {
-        tci_node *x = g->inputs[i];
-        const char *name = tci_ox_input_name(g, i);
-        tci_ox_set_name(g, x, name);
+    tci_ox_walk *w = g->walk;
+    for (int i = 0; i < w->n_inputs; i++) {
+        const tci_node *x = w->inputs[i];
+        const char *name = tci_ox_input_name(w, i);
+        tci_ox_set_name(w, x, name);
         tci_ow_info(&g->w, 11, name, (tc_dtype)x->dtype, x->rank, x->shape);
     }
     for (int i = 0; i < n; i++) {
-        tci_ox_walk(g, outputs[i]);
-        const char *from = tci_ox_named(g, outputs[i]);
+        const char *from = tci_ox_walk_to(w, outputs[i]);
         const char *name = how && how->output_names && how->output_names[i]
-                               ? how->output_names[i] : tci_scratch_printf(&g->s, "output%d", i);
+                               ? how->output_names[i] : tci_scratch_printf(w->s, "output%d", i);
         tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
         tci_ow_info(&g->w, 12, name, (tc_dtype)outputs[i]->dtype, outputs[i]->rank,
                     outputs[i]->shape);
@@ -831,84 +724,46 @@ static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, i
     tci_ow_text(&g->w.graph, 2, "tc");
 }
 
-static void tci_ox_put_file(tci_ox_out_graph *g, const char *path, const tci_str *bytes)
+TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
+                              const tc_onnx_export *how, const char *data_name, tci_str *model,
+                              tci_str *weights)
 {
-    tci_os_fresh f = {.began = false};
-    tci_os_fresh_begin_users(&f, path);
-    tci_os_fresh_write(&f, tci_str_text(bytes), bytes->n);
-    int code = tci_os_fresh_end(&f, true, true);
-    if (code) {
-        tci_scratch_fail(&g->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                         "'%.120s' cannot be written: %s", path, tci_os_fresh_why(code));
-    }
-}
-
-static void tci_ox_export_file(tci_ox_out_graph *g, tci_node *const *outputs, int n,
-                               const tc_onnx_export *how, const char *path)
-{
-    tci_str file = {.s = &g->s};
-    const char *slash = strrchr(path, '/');
-    g->w.s = &g->s;
-    g->w.graph.s = g->w.weights.s = &g->s;
-    if (how && how->external) {
-        g->w.external = tci_scratch_printf(&g->s, "%s.data", slash ? slash + 1 : path);
-    }
-    tci_ox_export_graph(g, outputs, n, how);
-    tci_ox_write_model(g, &file);
-    if (file.n > INT32_MAX) {
-        tci_scratch_fail(&g->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
+    tci_ox_out_graph g = {.walk = w};
+    g.w.s = g.w.graph.s = g.w.weights.s = w->s;
+    g.w.external = how && how->external ? data_name : NULL;
+    w->to = &g;
+    w->leave = tci_ox_leave;
+    tci_ox_export_graph(&g, outputs, n, how);
+    tci_ox_write_model(&g, model);
+    *weights = g.w.weights;
+    if (model->n > INT32_MAX) {
+        tci_scratch_fail(w->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
                          "GiB (tc_onnx_export.external puts weights in a file of their own)",
-                         file.n);
+                         model->n);
     }
-    if (g->w.external) {
-        tci_ox_put_file(g, tci_scratch_printf(&g->s, "%s.data", path), &g->w.weights);
-    }
-    tci_ox_put_file(g, path, &file);
 }
 
-/* The nodes of a list of handles; false: the frame failed. */
-static bool tci_ox_nodes_of(tci_frame *f, tc_tensors list, const char *what, tci_node **nodes,
-                            bool are_inputs)
+static void tci_ox_export_file(tci_ox_walk *w, tci_node *const *outputs, int n,
+                               const tci_ox_export *e)
 {
-    for (int i = 0; i < list.n && !f->failed; i++) {
-        nodes[i] = tci_frame_node(f, list.items[i], what);
-        if (!f->failed && are_inputs && nodes[i]->op != TCI_OP_INPUT) {
-            tci_frame_fail(f, TC_ERR_ARGUMENT, "input %d is no tc_input", i);
-        }
+    const char *path = (const char *)e->to, *slash = path ? strrchr(path, '/') : NULL;
+    const tc_onnx_export *how = (const tc_onnx_export *)e->how;
+    tci_str file = {.s = w->s}, weights = {.s = w->s};
+    if (!path) {
+        tci_scratch_fail(w->s, TC_ERR_ARGUMENT, "the path is NULL");
     }
-    return !f->failed;
+    const char *data_name = tci_scratch_printf(w->s, "%s.data", slash ? slash + 1 : path);
+    tci_ox_write_onnx(w, outputs, n, how, data_name, &file, &weights);
+    if (how && how->external) {
+        tci_ox_put_file(w, tci_scratch_printf(w->s, "%s.data", path), &weights);
+    }
+    tci_ox_put_file(w, path, &file);
 }
 
 TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
                                    const char *path, tc_site here)
 {
-    tci_ox_out_graph g = {.here = here};
-    tci_frame f = tci_frame_begin("tc_export_onnx", here);
-    tci_frame_list(&f, inputs.items, inputs.n, "the inputs");
-    tci_frame_list(&f, outputs.items, outputs.n, "the outputs");
-    for (int i = 0; i < outputs.n && !f.failed; i++) {
-        tci_frame_use(&f, outputs.items[i]);
-    }
-    for (int i = 0; i < inputs.n && !f.failed; i++) {
-        tci_frame_use(&f, inputs.items[i]);
-    }
-    if (!f.failed && (outputs.n < 1 || !path)) {
-        tci_frame_fail(&f, TC_ERR_ARGUMENT, path ? "there are no outputs" : "the path is NULL");
-    }
-    tci_scratch_init(&g.s);
-    if (!f.failed && setjmp(g.s.escape)) {
-        tci_frame_fail(&f, g.s.why, "%s", g.s.message);
-    } else if (!f.failed) {
-        tci_node **in = TCI_NEW_ARRAY(&g.s, tci_node *, inputs.n + 1);
-        tci_node **out = TCI_NEW_ARRAY(&g.s, tci_node *, outputs.n + 1);
-        if (tci_ox_nodes_of(&f, inputs, "an input", in, true) &&
-            tci_ox_nodes_of(&f, outputs, "an output", out, false)) {
-            g.ctx = f.ctx;
-            g.inputs = in;
-            g.n_inputs = inputs.n;
-            tci_ox_export_file(&g, out, outputs.n, how, path);
-        }
-    }
-    tci_scratch_free(&g.s);
-    return tci_frame_status(&f);
+    const tci_ox_export e = {"tc_export_onnx", "ONNX", inputs, outputs, how, (void *)path,
+                             tci_ox_export_file};
+    return tci_ox_export_call(&e, here);
 }

@@ -106,6 +106,34 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
                                    const char *path, tc_site here);
 #define tc_export_onnx(...) tc_export_onnx_at(__VA_ARGS__, TC_HERE)
 
+/* ---- StableHLO ----
+ * tc_export_stablehlo(inputs, outputs, how, "net.mlir") writes the graph as the text of a StableHLO
+ * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function @main
+ * has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory, as
+ * parameters, becomes constants with the values that it has now. Shapes are static: how->sizes says
+ * what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own integer
+ * arithmetic, so with the same bits.
+ *
+ *     tc_export_stablehlo(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.mlir");
+ *
+ * Values are those of tc within the engine's rounding: order of sums, exp and other functions, FMA
+ * in two roundings. An index outside of its axis is an error of a run in tc and is moved to the
+ * nearest element (gather) or ignored (scatter) in StableHLO.
+ *
+ * TC_ERR_UNSUPPORTED: an op without a form (effects of tc_assign, ops of the user's own,
+ * collectives), which the text names with the place where it was made; TC_ERR_ARGUMENT: no outputs,
+ * an input that is no tc_input, a size that is not told; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
+ * tells. */
+typedef struct tc_stablehlo_export {
+    const tc_onnx_size *sizes; /* of each TC_DIM in the sizes of inputs, by its name */
+    int n_sizes;
+} tc_stablehlo_export;
+/* how NULL: defaults. */
+TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
+                                        const tc_stablehlo_export *how, const char *path,
+                                        tc_site here);
+#define tc_export_stablehlo(...) tc_export_stablehlo_at(__VA_ARGS__, TC_HERE)
+
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */
 TC_API const char *tc_onnx_op_name(int i);

@@ -9,12 +9,12 @@
 #include <string.h>
 
 /* Windows along the axes of an image. */
-typedef struct tci_ox_windows {
+typedef struct tci_ox_window_args {
     int n;                  /* axes */
     const int64_t *sizes;   /* of all axes of x */
     int64_t kernel[3], stride[3], dilation[3], before[3], after[3];
     bool ceil;
-} tci_ox_windows;
+} tci_ox_window_args;
 
 static void tci_ox_fill(const tci_ox_op *o, const char *name, int n, int64_t *to, int64_t usual)
 {
@@ -29,10 +29,11 @@ static void tci_ox_fill(const tci_ox_op *o, const char *name, int n, int64_t *to
 }
 
 /* kernel NULL: attribute kernel_shape. */
-static tci_ox_windows tci_ox_windows_of(const tci_ox_op *o, tc_tensor x, const int64_t *kernel)
+static tci_ox_window_args tci_ox_window_args_of(const tci_ox_op *o, tc_tensor x,
+                                                const int64_t *kernel)
 {
     int rank;
-    tci_ox_windows w = {.sizes = tci_ox_sizes(o, x, &rank)};
+    tci_ox_window_args w = {.sizes = tci_ox_sizes(o, x, &rank)};
     int64_t pads[6];
     const char *pad = tci_ox_text(o, "auto_pad", "NOTSET");
     w.n = rank - 2;
@@ -69,7 +70,7 @@ static tci_ox_windows tci_ox_windows_of(const tci_ox_op *o, tc_tensor x, const i
     return w;
 }
 
-static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_ox_windows *w,
+static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_ox_window_args *w,
                                     double value)
 {
     for (int i = 0; i < w->n; i++) {
@@ -82,14 +83,14 @@ static tc_tensor tci_ox_pad_windows(const tci_ox_op *o, tc_tensor x, const tci_o
 
 /* ---- convolutions ---- */
 
-static tc_tensor tci_ox_conv_of(const tci_ox_op *o, tc_tensor x, tc_tensor weight, tc_tensor bias)
+static tc_tensor tci_ox_conv_args(const tci_ox_op *o, tc_tensor x, tc_tensor weight, tc_tensor bias)
 {
     int rank;
     const int64_t *sizes = tci_ox_sizes(o, weight, &rank);
     if (rank < 3 || tc_rank(x) != rank) {
         tci_ox_fail(o, TC_ERR_SHAPE, "x has %d axes, the weight %d", tc_rank(x), rank);
     }
-    tci_ox_windows w = tci_ox_windows_of(o, x, sizes + 2);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, sizes + 2);
     tc_conv c = {.groups = tci_ox_int(o, "group", 1)};
     bool plain = true;
     for (int i = 0; i < w.n; i++) {
@@ -110,7 +111,7 @@ static tc_tensor tci_ox_conv_of(const tci_ox_op *o, tc_tensor x, tc_tensor weigh
 
 TCI_OX_MAKE(conv)
 {
-    tci_ox_out(o, 0, tci_ox_conv_of(o, tci_ox_in(o, 0), tci_ox_in(o, 1), tci_ox_maybe(o, 2)));
+    tci_ox_out(o, 0, tci_ox_conv_args(o, tci_ox_in(o, 0), tci_ox_in(o, 1), tci_ox_maybe(o, 2)));
 }
 
 /* A zero point of one element, or of each row of the weight, in i32. */
@@ -139,14 +140,14 @@ TCI_OX_MAKE(conv_integer)
 {
     tc_tensor x = tci_ox_minus_zero(o, tci_ox_in(o, 0), 2, false);
     tc_tensor w = tci_ox_minus_zero(o, tci_ox_in(o, 1), 3, true);
-    tci_ox_out(o, 0, tci_ox_conv_of(o, x, w, TC_NONE));
+    tci_ox_out(o, 0, tci_ox_conv_args(o, x, w, TC_NONE));
 }
 
 TCI_OX_MAKE(qlinear_conv)
 {
     tc_tensor x = tci_ox_minus_zero(o, tci_ox_in(o, 0), 2, false);
     tc_tensor w = tci_ox_minus_zero(o, tci_ox_in(o, 3), 5, true);
-    tc_tensor sum = tci_ox_conv_of(o, x, w, tci_ox_maybe(o, 8));
+    tc_tensor sum = tci_ox_conv_args(o, x, w, tci_ox_maybe(o, 8));
     tc_tensor scale = tci_ox_in(o, 4);
     int rank = tc_rank(sum);
     if (tc_rank(scale) == 1) {
@@ -165,7 +166,7 @@ TCI_OX_MAKE(qlinear_conv)
 }
 
 /* The padding that output_shape or SAME asks for. */
-static void tci_ox_transposed_pads(const tci_ox_op *o, tci_ox_windows *w, const int64_t *extra)
+static void tci_ox_transposed_pads(const tci_ox_op *o, tci_ox_window_args *w, const int64_t *extra)
 {
     int given;
     const int64_t *shape = tci_ox_ints(o, "output_shape", &given);
@@ -191,7 +192,7 @@ TCI_OX_MAKE(conv_transpose)
     if (rank < 3 || tc_rank(x) != rank) {
         tci_ox_fail(o, TC_ERR_SHAPE, "x has %d axes, the weight %d", tc_rank(x), rank);
     }
-    tci_ox_windows w = tci_ox_windows_of(o, x, sizes + 2);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, sizes + 2);
     tc_conv c = {.groups = tci_ox_int(o, "group", 1)};
     int64_t extra[3];
     tci_ox_fill(o, "output_padding", w.n, extra, 0);
@@ -217,7 +218,7 @@ TCI_OX_MAKE(conv_transpose)
 /* ---- pools ---- */
 
 /* With ceil_mode a last window may hang over the end: so many more elements there. */
-static void tci_ox_overhang(tci_ox_windows *w)
+static void tci_ox_overhang(tci_ox_window_args *w)
 {
     for (int i = 0; i < w->n && w->ceil; i++) {
         int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1, s = w->stride[i];
@@ -233,7 +234,7 @@ static void tci_ox_overhang(tci_ox_windows *w)
 }
 
 /* A padded image reduced over windows, an axis after the other. */
-static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tci_ox_windows *w,
+static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tci_ox_window_args *w,
                                        bool max)
 {
     for (int i = 0; i < w->n; i++) {
@@ -246,7 +247,7 @@ static tc_tensor tci_ox_windows_reduce(const tci_ox_op *o, tc_tensor x, const tc
 }
 
 /* True if tc's pools do it: known, equal padding of at most half the window, and no ceil_mode. */
-static bool tci_ox_is_plain_pool(const tci_ox_windows *w, tc_pool *p)
+static bool tci_ox_is_plain_pool(const tci_ox_window_args *w, tc_pool *p)
 {
     bool plain = !w->ceil;
     for (int i = 0; i < w->n; i++) {
@@ -263,7 +264,7 @@ static bool tci_ox_is_plain_pool(const tci_ox_windows *w, tc_pool *p)
 TCI_OX_MAKE(average_pool)
 {
     tc_tensor x = tci_ox_in(o, 0), count;
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     tc_dtype d = tc_dtype_of(x);
     bool counts = tci_ox_int(o, "count_include_pad", 0) != 0, dilated = false;
     tc_pool p = {.exclude_pad = !counts};
@@ -279,7 +280,7 @@ TCI_OX_MAKE(average_pool)
     tc_tensor ones = tc_expand_at(tc_full(o->ctx, 1, TC_F32), w.n + 2, w.sizes, o->here);
     ones = tc_slice(tc_slice(ones, 0, 0, 1, 1), 1, 0, 1, 1);
     count = counts ? tci_ox_pad_windows(o, ones, &w, 1) : ones;
-    tci_ox_windows rest = w, all;
+    tci_ox_window_args rest = w, all;
     tci_ox_overhang(&w);
     all = w;
     for (int i = 0; i < w.n && counts; i++) { /* elements over the end never count */
@@ -294,7 +295,7 @@ TCI_OX_MAKE(average_pool)
 TCI_OX_MAKE(lp_pool)
 {
     tc_tensor x = tci_ox_in(o, 0);
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     double p = o->opset < 2 ? tci_ox_real(o, "p", 2) : (double)tci_ox_int(o, "p", 2);
     tci_ox_overhang(&w);
     x = tci_ox_pad_windows(o, p == 2 ? tc_square(x) : tc_pow(tc_abs(x), p), &w, 0);
@@ -303,7 +304,7 @@ TCI_OX_MAKE(lp_pool)
 }
 
 /* Indices into the padded image as those into the image, column-major if storage_order. */
-static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci_ox_windows *w,
+static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci_ox_window_args *w,
                                      int64_t padded[3], const int64_t *sizes)
 {
     tc_tensor place[3], sum = TC_NONE;
@@ -327,7 +328,7 @@ static tc_tensor tci_ox_pool_indices(const tci_ox_op *o, tc_tensor at, const tci
 TCI_OX_MAKE(max_pool)
 {
     tc_tensor x = tci_ox_in(o, 0), at;
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     tc_dtype d = tc_dtype_of(x);
     tc_pool p = {.ceil_mode = false};
     bool plain = tci_ox_is_plain_pool(&w, &p) && !tci_ox_wants(o, 1);
@@ -382,7 +383,7 @@ TCI_OX_MAKE(max_unpool)
 {
     int n;
     tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
-    tci_ox_windows w = tci_ox_windows_of(o, x, NULL);
+    tci_ox_window_args w = tci_ox_window_args_of(o, x, NULL);
     int64_t *sizes = tci_scratch_copy(o->s, w.sizes, sizeof(*sizes) * (size_t)(w.n + 2)), all = 1;
     int64_t natural = 1;
     for (int i = 0; i < w.n; i++) {
@@ -411,7 +412,7 @@ TCI_OX_MAKE(max_unpool)
 }
 
 /* Where element j of the window at `place` (both counted row-major) is in the padded image. */
-static int64_t tci_ox_patch_place(int n, int64_t j, int64_t place, const tci_ox_windows *w,
+static int64_t tci_ox_patch_place(int n, int64_t j, int64_t place, const tci_ox_window_args *w,
                                   const int64_t *steps, const int64_t *padded)
 {
     int64_t at = 0, stride = 1;
@@ -432,7 +433,7 @@ TCI_OX_MAKE(col2im)
     const int64_t *image = tci_ox_need_ints(o, 1, "the image shape", &n);
     const int64_t *block = tci_ox_need_ints(o, 2, "the block shape", &n_block);
     const int64_t *sizes = tci_ox_sizes(o, x, &rank);
-    tci_ox_windows w = {.n = n};
+    tci_ox_window_args w = {.n = n};
     int64_t pads[6], padded[3], steps[3], kernel = 1, windows = 1, all = 1;
     if (n < 1 || n > 3 || n_block != n || rank != 3) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED, "an image of %d axes: expected 1 to 3", n);

@@ -416,6 +416,12 @@ static tci_node *tci_expand_STOP_GRADIENT(tci_graph *g, tci_node *n)
     return n->in[0];
 }
 
+static tci_node *tci_expand_SHARD(tci_graph *g, tci_node *n)
+{
+    (void)g;
+    return n->in[0];
+}
+
 static tci_node *tci_expand_WITH_DERIVATIVE(tci_graph *g, tci_node *n)
 {
     (void)g;

@@ -419,7 +419,8 @@
     X(CHOLESKY, cholesky, 1, 1, NONE, OWN, "the lower triangle l of l l' = x")                     \
     X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")             \
     X(WITH_DERIVATIVE, with_derivative, 2, 2, NONE, OWN,                                           \
-      "its second operand, differentiated as its first, which is equal to it")
+      "its second operand, differentiated as its first, which is equal to it")                      \
+    X(SHARD, shard, 1, 1, SHARD, OWN, "x, with the communicators that its axes are split over")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
 #define TCI_BUILT_OPS(X)                                                                           \
@@ -571,6 +572,7 @@
 #define TCI_ATTRS_BARRIER(X) X(sinks, FLAG, FIRST)
 #define TCI_ATTRS_TOPK(X) X(axis, AXIS, FIRST) X(largest, FLAG, FIRST)
 #define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH)
+#define TCI_ATTRS_SHARD(X) X(comm, COUNT, EACH)
 #define TCI_ATTRS_SLICE(X) X(start, PLACE, EACH) X(step, PLACE, EACH)
 #define TCI_ATTRS_PAD(X) X(before, PLACE, EACH)
 #define TCI_ATTRS_WINDOW(X)                                                                        \

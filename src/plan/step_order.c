@@ -10,11 +10,12 @@
  * forward left for them. No rule is best for all programs: each is tried, and the one with the
  * lowest peak counts; of equal ones the first, which changes least.
  *
- * Collectives: their starts keep the order of the program, so that it is the same on all ranks. A
- * program with any has one rule, a list schedule by deadlines: of the steps that may be done, one
- * that the earliest start waits for; a start as soon as it may be done, and a step that waits for a
- * collective when nothing else is left. So a layer's weight gradient comes before the data
- * gradients that its bucket does not need, and buckets travel while those are computed. */
+ * Collectives: their starts keep the order of the program as far as kernels allow, which is the
+ * same on all ranks. A program with any has one rule, a list schedule by deadlines: of the steps
+ * that may be done, one that the earliest start waits for; a start as soon as it may be done, and a
+ * step that waits for a collective when nothing else is left. So a layer's weight gradient comes
+ * before the data gradients that its bucket does not need, and buckets travel while those are
+ * computed. */
 #include "group.h"
 
 typedef enum tci_sequence_rule {
@@ -102,16 +103,29 @@ TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p)
     return step_of;
 }
 
-/* A step waits for those that its BARRIERs name. */
+/* The number of the collective that step t starts; -1: it starts none. */
+static int32_t tci_sequence_start(const tci_sequence *q, int t)
+{
+    const tci_comm_step *c = tci_plan_comm(q->p, t);
+    return c && c->phase == TCI_COMM_START ? c->number : -1;
+}
+
+/* A step waits for those that its BARRIERs name: of a collective its start does. */
 static void tci_sequence_find_waits(tci_sequence *q)
 {
     const tci_fusion *f = q->p->fusion;
     const int32_t *step_of = tci_plan_steps_of_groups(q->s, q->p);
+    int32_t *begins = tci_scratch_copy(q->s, step_of, sizeof(*begins) * (size_t)(f->n_groups + 1));
+    for (int t = q->first; t < q->n; t++) {
+        if (tci_sequence_start(q, t) >= 0) {
+            begins[q->p->steps[t].group] = t;
+        }
+    }
     for (int i = 0; i < f->n_roots; i++) {
         const tci_root *r = &f->roots[i];
         for (int k = r->n_reads; k < tci_root_n_before(r); k++) {
             int before = step_of[f->roots[tci_root_before(f, r, k)].group];
-            int after = step_of[r->group];
+            int after = begins[r->group];
             if (before >= q->first && before != after) {
                 tci_sequence_after(q, before, after);
             }
@@ -191,22 +205,45 @@ static void tci_sequence_update_last(tci_sequence *q, const tci_alias *assign)
     }
 }
 
-/* The starts of collectives in the order of their numbers, which is one of the graph too. */
+/* Of the steps that may be done: one that starts nothing, else the start of the lowest number. */
+static int tci_sequence_next_start(const tci_sequence *q)
+{
+    int best = 0;
+    for (int i = 0; i < q->n_ready; i++) {
+        if (tci_sequence_start(q, q->ready[i]) < tci_sequence_start(q, q->ready[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* The starts of collectives in the order of their numbers, as far as kernels allow: one that
+ * computes an operand of an early start and waits for a later collective moves the early start. The
+ * order follows from the steps alone, so it is the same on all ranks. */
 static void tci_sequence_order_starts(tci_sequence *q)
 {
     int *starts = TCI_NEW_ARRAY(q->s, int, q->n + 1);
     for (int t = q->first; t < q->n; t++) {
-        const tci_comm_step *c = tci_plan_comm(q->p, t);
         q->steps[t].deadline = INT32_MAX;
-        if (!c || c->phase != TCI_COMM_START) {
-            continue;
+        q->steps[t].waits = q->steps[t].n_before;
+        q->n_starts += tci_sequence_start(q, t) >= 0;
+        if (!q->steps[t].waits) {
+            q->ready[q->n_ready++] = t;
         }
-        int at = q->n_starts++;
-        for (; at > 0 && tci_plan_comm(q->p, starts[at - 1])->number > c->number; at--) {
-            starts[at] = starts[at - 1];
-        }
-        starts[at] = t;
     }
+    for (int n = 0; q->n_ready && n < q->n_starts;) {
+        int at = tci_sequence_next_start(q), t = q->ready[at];
+        q->ready[at] = q->ready[--q->n_ready];
+        if (tci_sequence_start(q, t) >= 0) {
+            starts[n++] = t;
+        }
+        for (int i = 0; i < q->steps[t].n_leads; i++) {
+            if (--q->steps[q->steps[t].leads_to[i]].waits == 0) {
+                q->ready[q->n_ready++] = q->steps[t].leads_to[i];
+            }
+        }
+    }
+    q->n_ready = 0;
     for (int i = 1; i < q->n_starts; i++) {
         tci_sequence_after(q, starts[i - 1], starts[i]);
     }

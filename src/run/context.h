@@ -401,6 +401,9 @@ TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready);
 /* It is computed: from now on other calls take it. c->kept may be another one then, as good. */
 TCI_FN void tci_kept_publish(tc_call *c);
 TCI_FN void *tci_kept_memory(const tc_call *c);
+/* f, which runs on the host and has not run yet, keeps these bytes: what its init list makes of the
+ * captured memory at version 0. TC_ERR_IO: another number of bytes; TC_ERR_MEMORY. */
+TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n);
 TCI_FN void tci_kept_drop(tc_call *c); /* c->kept is NULL then */
 TCI_FN void tci_kept_free(tc_program *f);
 
@@ -429,6 +432,9 @@ TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_l
 /* ---- run/execute.c: the steps ---- */
 /* Does what the list says; what failed is in c->last. Waits for the device in any case. */
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r);
+/* On the host: computes what is computed once, of the captured memory as it is now: c->kept is
+ * that. */
+TCI_FN tc_status tci_walk_once(tc_call *c);
 /* The same in two halves, r->splits: gives the queues what needs no look of the host between, and
  * nothing is under way where that fails; then, when the first half is done, the rest. */
 TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r);

@@ -1031,6 +1031,25 @@ static tc_status tci_walk_keep(tc_call *c, tci_run *r)
     return TC_OK;
 }
 
+TCI_FN tc_status tci_walk_once(tc_call *c)
+{
+    tci_run none = {.waited = true};
+    bool has_params = c->program->n_params > 0;
+    tc_status status = has_params ? tci_param_begin(c) : TC_OK;
+    if (!status) {
+        tci_fpenv saved = tci_fpenv_enter();
+        if (!has_params) { /* else it is noted where they are held */
+            tci_kept_note(c);
+        }
+        status = tci_walk_keep(c, &none);
+        tci_fpenv_leave(saved);
+        if (has_params) {
+            tci_param_end(c, false);
+        }
+    }
+    return status;
+}
+
 /* The operands that lie in memory of the user. */
 TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
 {

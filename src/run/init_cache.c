@@ -63,7 +63,7 @@ static void tci_kept_destroy(tci_kept *k)
 static tci_kept *tci_kept_make(const tc_program *f)
 {
     const tc_backend *device = f->code->device;
-    tci_kept *k = tci_heap_get(sizeof(*k) + sizeof(k->versions[0]) * (size_t)f->n_once);
+    tci_kept *k = tci_heap_get(sizeof(*k) + sizeof(k->versions[0]) * (size_t)f->n_captured);
     if (!k) {
         return NULL;
     }
@@ -145,6 +145,20 @@ TCI_FN void tci_kept_drop(tc_call *c)
     if (dropped) {
         tci_kept_destroy(dropped);
     }
+}
+
+TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n)
+{
+    if (n != f->code->kept_bytes || (f->code->device && f->code->device->alloc)) {
+        return TC_ERR_IO;
+    }
+    f->kept = tci_kept_make(f);
+    if (!f->kept) {
+        return TC_ERR_MEMORY;
+    }
+    memcpy(f->kept->memory, bytes, (size_t)n);
+    f->kept->is_ready = true;
+    return TC_OK;
 }
 
 TCI_FN void tci_kept_free(tc_program *f)

@@ -130,7 +130,20 @@ static int count_init(void **c, int n, tci_nccl_id id, int rank)
     return n == 1 && rank == 0 && id.bytes[0] == 7 ? 0 : 4;
 }
 static int count_destroy(void *c) { return counted_ends++, c != (void *)&counted; }
-static int count_abort(void *c) { return counted_aborts++, c != (void *)&counted; }
+/* As ncclCommAbort: kernels end, then it waits for graphs of the communicator, here for 2 s. */
+static int counted_graph, counted_after, counted_frees, counted_waits;
+static int count_abort(void *c)
+{
+    struct timespec t = {0, 1000000};
+    __atomic_store_n(&counted_busy, 0, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2000 && counted_waits; i++) {
+        if (__atomic_load_n(&counted_frees, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&counted_waits, 0, __ATOMIC_RELAXED);
+        }
+        nanosleep(&t, NULL);
+    }
+    return counted_aborts++, c != (void *)&counted;
+}
 static int count_async(void *c, int *code) { return *code = 0, c != (void *)&counted; }
 static int count_begin(void) { return count('(', NULL); }
 static int count_end(void) { return count(')', NULL); }
@@ -161,8 +174,10 @@ static int count_recv(void *out, size_t n, int t, int from, void *c, void *strea
     return t != 1 || c != (void *)&counted ? 4 : count('v', stream);
 }
 static const char *count_error(int code) { return code ? "a counted failure" : ""; }
-static int count_query(void *stream) { return stream && counted_busy ? 600 : 0; }
-static int counted_graph, counted_after, counted_frees;
+static int count_query(void *stream)
+{
+    return stream && __atomic_load_n(&counted_busy, __ATOMIC_RELAXED) ? 600 : 0;
+}
 static int count_capture(void *stream, int mode) { return mode != 2 || count('[', stream); }
 static int count_captured(void *stream, void **graph)
 {
@@ -181,7 +196,11 @@ static int count_empty(void **node, void *graph, void *const *after, size_t n)
     counted_after = (int)n;
     return (n && !after[0]) || count('e', NULL);
 }
-static int count_free(void *graph) { return counted_frees++, graph != &counted_graph; }
+static int count_free(void *graph)
+{
+    __atomic_add_fetch(&counted_frees, 1, __ATOMIC_RELAXED);
+    return graph != &counted_graph;
+}
 
 static const tci_nccl_api counting = {count_id, count_init, count_destroy, count_abort, count_async,
                                       count_begin, count_end, count_reduce, count_reduce,
@@ -196,7 +215,7 @@ static tc_comm *counting_comm(int64_t timeout_ms)
     fake_install();
     tci_nccl_use(&counting);
     counted[0] = 0;
-    counted_fails = counted_busy = counted_aborts = counted_ends = 0;
+    counted_fails = counted_busy = counted_aborts = counted_ends = counted_waits = 0;
     CHECK_EQ_INT(tc_comm_from_env(&base), TC_OK);
     CHECK_EQ_INT(tc_comm_nccl(base, 0, &o, &comm), TC_OK);
     tc_comm_free(base);
@@ -308,9 +327,28 @@ TEST(an_operation_that_fails_or_takes_too_long_aborts)
     CHECK_EQ_INT(comm->engine->start(comm->state, &job, why), TC_ERR_COMM);
     CHECK(strstr(why, "i16") != NULL);
     tc_comm_abort(comm);
-    CHECK_EQ_INT(counted_aborts, 1);
     tc_comm_free(comm);
+    CHECK_EQ_INT(counted_aborts, 1);
     CHECK_EQ_INT(counted_ends, 0);
+}
+
+TEST(an_abort_returns_although_nccl_waits_for_recorded_graphs)
+{
+    tc_comm *comm = counting_comm(50);
+    char why[TC_COMM_WHY] = "", graph[64];
+    float in[4] = {1, 2, 3, 4}, out[4];
+    void *node;
+    tc_comm_job job = job_of(TC_COMM_ALL_REDUCE, in, out);
+    CHECK_EQ_INT(comm->engine->node(comm->state, &job, graph, NULL, 0, &node), TC_OK);
+    counted_busy = counted_waits = 1; /* a rank never comes */
+    counted_frees = 0;
+    CHECK_EQ_INT(comm->engine->finish(comm->state, why), TC_ERR_COMM);
+    tc_comm_abort(comm);
+    CHECK(__atomic_load_n(&counted_waits, __ATOMIC_RELAXED)); /* still */
+    CHECK(!counted_busy); /* no call waits for the stream any more */
+    tc_comm_free(comm);
+    CHECK(!counted_waits && counted_frees == 1);
+    CHECK_EQ_INT(counted_aborts, 1);
 }
 
 TEST_MAIN

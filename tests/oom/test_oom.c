@@ -60,6 +60,21 @@ static void oom_record(oom_walk *w)
               (int)why);
 }
 
+/* An expression as text: lists, keywords, subscripts, a method and an operator. */
+static void oom_expression(oom_walk *w)
+{
+    tc_tensor x = tc_copy_in(w->ctx, oom_x, TC_F32, 3, 4);
+    tc_attr names[] = {TC_ATTR("x", x), TC_ATTR_LIST("axes", 0, 1), TC_ATTR_TEXT("how", "sum")};
+    tc_tensor y = tc_expr(w->ctx, "cat([x[:, 1:], x[::-1, :3]], axis=0).reshape(6, -1).T * 2 + "
+                                  "sum(x, axes) * mse_loss(x, x, how)", TC_ATTRS_N(names, 3));
+    float out[18];
+    if (oom_worked(w, "tc_expr", tc_status_of(y)) &&
+        oom_worked(w, "expression", tc_read(y, out, 18))) {
+        oom_close(w, out[0], 4);
+        oom_close(w, out[17], 6);
+    }
+}
+
 static tc_status oom_step(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
                           tc_tensor *y)
 {
@@ -257,6 +272,7 @@ static bool oom_walk_once(const tc_options *o, long at)
     oom_walk w = {.at = at};
     if (oom_worked(&w, "tc_ctx_make", tc_ctx_make(&w.ctx, o))) {
         oom_record(&w);
+        oom_expression(&w);
         oom_repeat(&w);
         oom_compile_and_run(&w);
         oom_evaluate(&w);

@@ -41,6 +41,8 @@ int operators()
     CHECK(~i, -7); CHECK(!i, 0); CHECK(1 << k, 8);
     CHECK(x == y, 0); CHECK(x != y, 1); CHECK(x < y, 0); CHECK(x <= 6, 1); CHECK(5 > x, 0);
     CHECK(x >= y, 1);
+    double three = 3;
+    CHECK(TC_EXPR(-x ** 2 + three * (y - 1), x, y, three), -27);
     tc_tensor sum = x;
     sum += y; CHECK(sum, 10);
     sum *= 2; CHECK(sum, 20);

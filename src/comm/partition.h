@@ -1,0 +1,66 @@
+/* comm/partition.h - a graph over whole tensors becomes the graph of one rank's parts (SPMD
+ * partitioning, as in GSPMD, arXiv 2105.04663).
+ *
+ * A split says, for each axis of a value, over which communicator it is cut in equal parts: rank r
+ * has part r. 0: not cut; c + 1: over communicator c of the walk. An axis is cut over one
+ * communicator, and a communicator cuts one axis of a value. A value may in addition be partial
+ * over communicators: the sum over their ranks is the value. */
+#ifndef TCI_COMM_PARTITION_H
+#define TCI_COMM_PARTITION_H
+
+#include "../graph/build.h"
+#include "../graph/table.h"
+#include "../run/context.h"
+
+enum { TCI_PART_COMMS = 16 };
+
+typedef struct tci_part_form { /* a value with another split */
+    struct tci_part_form *next;
+    const int8_t *split;
+    tci_node *node;
+} tci_part_form;
+
+typedef struct tci_part_value {
+    tci_node *node;            /* this rank's part; NULL: not met yet. In a dry walk the whole */
+    int8_t *split;
+    uint32_t partial;          /* bits of communicators */
+    bool in_body;              /* computed in the body of a repetition */
+    struct tci_part_value *as; /* the value of another node; NULL: its own */
+    tci_part_form *forms;      /* whole sums among them: never partial */
+} tci_part_value;
+
+typedef struct tci_part {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_ctx *ctx;
+    tc_comm *comms[TCI_PART_COMMS]; /* counted */
+    int n_comms;
+    bool dry;                  /* splits are found, no node is made */
+    tci_table values;          /* tci_part_value by node of the whole graph */
+    tci_table leaves;          /* of INPUT and DATA: int8_t *, the split that was marked or found */
+} tci_part;
+
+/* ---- partition.c ---- */
+/* n; escapes with the graph's error where it is NULL. */
+TCI_FN tci_node *tci_part_built(tci_part *v, tci_node *n);
+TCI_FN tci_part_value *tci_part_of(tci_part *v, const tci_node *n);
+/* The whole operand's part with that split, no longer partial: collectives and slices make it. */
+TCI_FN tci_node *tci_part_want(tci_part *v, tci_node *n, const int8_t *split);
+/* True if the size is a multiple of the communicator's ranks. */
+TCI_FN bool tci_part_fits(const tci_part *v, tci_dim size, int split);
+TCI_FN int8_t *tci_part_none(tci_part *v, int rank);
+/* True if an axis of the split is cut over that communicator. */
+TCI_FN bool tci_part_uses(const int8_t *split, int rank, int comm);
+/* The shape of n cut by a split. */
+TCI_FN tci_dim *tci_part_shape(tci_part *v, const tci_node *n, const int8_t *split);
+/* Meets n's operands, then n. */
+TCI_FN void tci_part_reach(tci_part *v, tci_node *n);
+/* A reduction over the ranks of a communicator. */
+TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how how,
+                                 tc_site site);
+
+/* ---- partition_rules.c ---- */
+/* Fills in the value of n, whose operands were met. */
+TCI_FN void tci_part_visit(tci_part *v, tci_node *n);
+
+#endif

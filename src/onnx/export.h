@@ -1,0 +1,18 @@
+/* onnx/export.h - models as bytes and text in memory, of any nodes of any graph: for the public
+ * calls and for backends that hand graphs to other engines. The walk w says which nodes are inputs
+ * (DATA and LITERAL nodes too). All memory is in w's scratch. Escapes. */
+#ifndef TCI_ONNX_EXPORT_H
+#define TCI_ONNX_EXPORT_H
+
+#include "onnx.h"
+#include "walk.h"
+
+/* An ONNX model. weights: what belongs into a file named data_name, where how->external asks. */
+TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
+                              const tc_onnx_export *how, const char *data_name, tci_str *model,
+                              tci_str *weights);
+/* The text of a StableHLO module whose function @main has the inputs and outputs in their order. */
+TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                   const tc_stablehlo_export *how, tci_str *text);
+
+#endif

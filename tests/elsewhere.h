@@ -1,0 +1,160 @@
+/* tests/elsewhere.h - programs of tc that others run: exports cases, lets tests/onnx/elsewhere.py
+ * run them by onnxruntime or XLA, and reads the results.
+ *
+ * Needs a Python with onnxruntime, or jax: TC_TEST_PYTHON, build/venv/bin/python (.ci/run makes it)
+ * or python3. */
+#ifndef TC_TEST_ELSEWHERE_H
+#define TC_TEST_ELSEWHERE_H
+
+#include "io.h"
+#include "oracle_run.h"
+#include "tc_onnx.h"
+
+typedef enum else_kind { ELSE_ONNX, ELSE_STABLEHLO } else_kind;
+static else_kind else_by; /* whom orc_run.elsewhere asks */
+
+static const char *else_module(else_kind kind)
+{
+    return kind == ELSE_ONNX ? "onnxruntime" : "jax";
+}
+
+/* A Python that has the engine; NULL: none here. */
+static const char *else_python(else_kind kind)
+{
+    static char found[2][256];
+    const char *candidates[] = {getenv("TC_TEST_PYTHON"), "build/venv/bin/python", "python3"};
+    for (int i = 0; i < 3 && !*found[kind]; i++) {
+        char command[400];
+        if (candidates[i]) {
+            snprintf(command, sizeof(command), "%s -c 'import %s' >/dev/null 2>&1", candidates[i],
+                     else_module(kind));
+            if (system(command) == 0) {
+                snprintf(found[kind], sizeof(found[kind]), "%s", candidates[i]);
+            }
+        }
+    }
+    return *found[kind] ? found[kind] : NULL;
+}
+
+/* The path of file `what` of case n; until the next call but three. */
+static const char *else_path(int n, const char *what)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%d.%s", n, what);
+    return io_path(name);
+}
+
+/* Exports case n, with its inputs' values in the order of the graph. */
+static tc_status else_export(else_kind kind, int n, tc_tensors inputs, tc_tensors outputs)
+{
+    return kind == ELSE_ONNX
+               ? tc_export_onnx(inputs, outputs, NULL, else_path(n, "onnx"))
+               : tc_export_stablehlo(inputs, outputs, NULL, else_path(n, "mlir"));
+}
+
+/* Runs all cases of the folder. */
+static void else_run(else_kind kind)
+{
+    char command[600];
+    snprintf(command, sizeof(command), "%s tests/onnx/elsewhere.py %s %s >%s 2>&1",
+             else_python(kind), kind == ELSE_ONNX ? "onnx" : "stablehlo", io_dir, io_path("log"));
+    int code = system(command);
+    if (code) {
+        io_bytes log = io_slurp(io_path("log"));
+        CHECK_MSG(!code, "elsewhere.py: %.*s", (int)(log.n < 800 ? log.n : 800), log.at);
+        free(log.at);
+    }
+}
+
+/* ---- cases of the oracle ---- */
+
+static bool else_write_inputs(const orc_run *r, const orc_case *c, int n)
+{
+    st_array arrays[ORC_MAX_TENSORS];
+    char names[ORC_MAX_TENSORS][16];
+    for (int i = 0; i < c->n_inputs; i++) {
+        const st_array *a = st_find(r->arrays, json_string(c->input_specs[i], "t"));
+        snprintf(names[i], sizeof(names[i]), "arg%d", i);
+        if (!a) {
+            return false;
+        }
+        arrays[i] = *a;
+        arrays[i].name = names[i];
+    }
+    return st_write(else_path(n, "in.safetensors"), arrays, c->n_inputs);
+}
+
+/* The outputs of case n as elsewhere.py wrote them: of tc's dtypes and sizes. */
+static void else_judge(orc_run *r, orc_case *c, int n)
+{
+    void *outputs[ORC_MAX_TENSORS] = {NULL};
+    st_file file;
+    char text[256] = "";
+    if (!st_open(&file, else_path(n, "out.safetensors"))) {
+        io_bytes why = io_slurp(else_path(n, "error"));
+        orc_fail(r, c->spec, "did not run: %.*s", (int)(why.n < 400 ? why.n : 400), why.at);
+        free(why.at);
+        return;
+    }
+    for (int i = 0; i < c->n_outputs && !*text; i++) {
+        char name[24];
+        snprintf(name, sizeof(name), "output%d", i);
+        const st_array *a = st_find(&file, name);
+        const orc_dtype *own = orc_dtype_get(tc_dtype_of(c->outputs[i]));
+        size_t bytes = (size_t)tc_count(c->outputs[i]) * own->bytes;
+        if (!a || strcmp(a->dtype, own->stored) || a->bytes != bytes) {
+            snprintf(text, sizeof(text), "output %d is %s of %zu bytes, expected %s of %zu", i,
+                     a ? a->dtype : "nothing", a ? a->bytes : 0, own->stored, bytes);
+        } else {
+            outputs[i] = orc_memory(bytes);
+            memcpy(outputs[i], a->data, bytes);
+        }
+    }
+    if (*text) {
+        orc_fail(r, c->spec, "%s", text);
+    } else {
+        orc_judge_outputs(r, c, outputs);
+    }
+    for (int i = 0; i < ORC_MAX_TENSORS; i++) {
+        free(outputs[i]);
+    }
+    st_close(&file);
+}
+
+/* For orc_run.elsewhere: exports all cases, runs them in one process, compares. */
+static void else_flush(orc_run *r, orc_pending *pending, int n)
+{
+    bool *runs = (bool *)calloc((size_t)n + 1, sizeof(*runs));
+    for (int i = 0; i < n; i++) {
+        orc_case *c = &pending[i].c;
+        tc_tensors in = {c->inputs, c->n_inputs}, out = {c->outputs, c->n_outputs};
+        tc_status status = c->n_outputs ? else_export(else_by, i, in, out) : TC_ERR_ARGUMENT;
+        runs[i] = status == TC_OK && else_write_inputs(r, c, i);
+        if (status == TC_ERR_UNSUPPORTED) {
+            orc_skipped(r, c->spec, tc_error(c->ctx));
+        } else if (!runs[i]) {
+            orc_fail(r, c->spec, "not exported: %s", tc_error(c->ctx));
+        }
+    }
+    else_run(else_by);
+    for (int i = 0; i < n; i++) {
+        if (runs[i]) {
+            else_judge(r, &pending[i].c, i);
+        }
+    }
+    free(runs);
+    io_clean();
+}
+
+/* Replays the cases of a manifest elsewhere; every: each so many. */
+static void else_oracle(orc_run *r, else_kind kind, int every)
+{
+    else_by = kind;
+    r->elsewhere = else_flush;
+    r->every = every;
+    r->quiet = true;
+    CHECK(orc_run_list(r, json_get(r->manifest, "cases"), false));
+    orc_report(r);
+}
+
+#endif
