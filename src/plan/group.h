@@ -430,6 +430,9 @@ typedef struct tci_suspect {
     int n_edges;
     int best;               /* of edges; -1: none pays */
     double before, after;   /* ns of the same nodes in the plan and in that trial */
+    int nearest;            /* of the edges whose trial does not pay the one that is cheapest; -1 */
+    int n_tried;
+    double kept, refused;   /* as before and after, of that trial */
 } tci_suspect;
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list);
 /* The trials of s, a suspect of plan p, are over. */

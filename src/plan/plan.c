@@ -297,6 +297,7 @@ typedef struct tci_plan_job {
     tci_table *forced;
     tci_table *cuts;        /* set of values that no reader shares a kernel with (plan/price.c) */
     tci_str *cut;           /* a line on each of them */
+    tci_str *tried;         /* a line on each kernel that no cut makes cheaper */
     tci_prices *prices;
     const tci_table *late;  /* NULL: nothing is computed again */
     tci_pairs_kernels *pairs;
@@ -469,6 +470,22 @@ static void tci_plan_report_cuts(const tci_plan_job *j, const tci_suspect *list,
     }
 }
 
+/* A line on each suspect of p that stays whole, though trials said what its parts would take. */
+static void tci_plan_report_trials(const tci_plan_job *j, const tci_plan *p,
+                                   const tci_suspect *list, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const tci_suspect *s = &list[i];
+        if (s->best < 0 && s->nearest >= 0) {
+            tci_str_printf(j->tried,
+                           "%s: %.1f us by the model as it is, %.1f us with %s in memory; best of "
+                           "%d values tried\n",
+                           p->made[s->group].kernel->name, s->kept * 1e-3, s->refused * 1e-3,
+                           tci_op_name(s->edges[s->nearest]->op), s->n_tried);
+        }
+    }
+}
+
 /* Plans anew with number `edge` of each suspect's values cut, and compares. The memory of that is
  * freed again, as a large program has many trials. */
 static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci_plan *p,
@@ -510,6 +527,7 @@ static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_pl
             tci_price_settle(j->prices, p, &list[i]);
             kept += list[i].best >= 0;
         }
+        tci_plan_report_trials(j, p, list, n);
         if (!n || trials == TCI_PLAN_TRIALS) {
             break;
         }
@@ -614,15 +632,17 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     job.forced = &forced;
     job.pairs = &pairs;
     tci_table cuts = tci_table_in(s, sizeof(bool));
-    tci_str cut = {.s = s};
+    tci_str cut = {.s = s}, tried = {.s = s};
     tci_prices prices = {s, m->machine, 0, NULL, 0, 0};
     job.cuts = &cuts;
     job.cut = &cut;
+    job.tried = &tried;
     job.prices = &prices;
     const tci_plan start = *p;
     tci_plan_with_pairs(&job, &algorithm, &start, p);
     p = m->machine.apart ? p : tci_plan_cheaper(&job, &start, p);
     p = remat != TC_REMAT_NONE ? tci_plan_leanest(&job, p, &start, remat) : p;
+    p->tried = tried;
     tci_plan_report_regions(s, m->g, p);
     return p;
 }

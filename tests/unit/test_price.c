@@ -175,6 +175,18 @@ TEST(a_value_that_three_stages_would_evaluate_is_stored)
     end();
 }
 
+TEST(a_plan_tells_the_cuts_that_it_tried_in_vain)
+{
+    begin();
+    tci_plan *p = plan_for(tc_softmax(tc_tanh(INPUT(64, 512)), 0), processor);
+    REQUIRE(p);
+    double whole = 0, parts = 0;
+    const char *at = strchr(tci_str_text(&p->tried), ':');
+    int found = at ? sscanf(at, ": %lf us by the model as it is, %lf us with ", &whole, &parts) : 0;
+    CHECK_MSG(found == 2 && whole > 0 && whole < 1.2 * parts, "%s", tci_str_text(&p->tried));
+    end();
+}
+
 /* ---- what loops take ---- */
 
 /* ns of y as one kernel. */
