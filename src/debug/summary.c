@@ -529,6 +529,9 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
                                TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "orders of sums:\n", TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "computed again, for less memory:\n", TCI_SUMMARY_LINES);
+        tci_summary_some_lines(out, text,
+                               "kernels that stay whole, as storing a value pays less:\n",
+                               TCI_SUMMARY_LINES);
     }
     tci_summary_times(out, f);
 }

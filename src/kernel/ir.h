@@ -26,7 +26,7 @@
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor: its numeric class
- * (tci_kred.order), which plan/reduction_order.c chooses and no schedule changes.
+ * (tci_kred.order), which plan/association.c and reduction_order.c choose and no schedule changes.
  *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
  *             FMAs.
  *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to

@@ -115,6 +115,7 @@ typedef struct tci_plan {
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
     tci_str routes;         /* one line a contraction: how it is computed, and what else fits */
+    tci_str tried;          /* kernels that trials leave whole, and what their parts would take */
     tci_str again;          /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     struct tci_plan_made *made; /* per group of it: its kernel; while planning */
