@@ -144,9 +144,10 @@ TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out
 /* Sharded parameters that are whole only while they are used (FSDP): out[i] has the value of
  * tensors[i], but an all_gather of a parameter whose uses are far apart, as in a layer's forward
  * and backward pass, is made for each of them, so that the whole parameter is free in between, and
- * it starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers one
- * parameter ahead of its layer. Apply it to all outputs of a program at once, after tc_partition,
- * or where gathers were written with tc_comm_all_gather. Errors: those of the handles. */
+ * it starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers
+ * one parameter ahead of its layer. Apply it to all outputs of a program at once, after
+ * tc_partition, or where gathers were written with tc_comm_all_gather. Errors: those of the
+ * handles. */
 TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
                                 tc_site here);
 #define tc_prefetch(tensors, n, ahead, out) tc_prefetch_at((tensors), (n), (ahead), (out), TC_HERE)
