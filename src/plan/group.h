@@ -495,6 +495,10 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
                                 const tci_group *g, tci_kernel *k);
 /* The steps are in order and have memory: those of bodies take their places. */
 TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p);
+/* plan/fused_loop.c: each repetition of little work becomes one step, if the machine takes it. */
+TCI_FN void tci_plan_fuse_loops(tci_scratch *s, tci_plan *p, tci_machine machine);
+/* Kernels of no step go. */
+TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p);
 /* plan/origin.c: canonical numbers of the nodes that the group computes; 0: how many of them. */
 TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_step *step);
