@@ -766,7 +766,7 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
     f->s = s;
     f->nodes = tci_graph_sort(s, outputs, n_outputs);
     f->known = tci_table_in(s, sizeof(tci_pnode));
-    f->probes = tci_table_in(s, sizeof(tci_probe *));
+    f->probes = tci_table_in(s, sizeof(tci_found_root *));
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode *p = tci_table_at(&f->known, f->nodes.items[i]);
         p->place = i;

@@ -100,10 +100,10 @@ typedef struct tci_root {
 } tci_root;
 
 /* A root as a probe of it found it, and what one found before. */
-typedef struct tci_probe {
+typedef struct tci_found_root {
     tci_root root;
-    struct tci_probe *next;
-} tci_probe;
+    struct tci_found_root *next;
+} tci_found_root;
 
 typedef struct tci_group {
     int32_t n_outer;
@@ -197,7 +197,7 @@ typedef struct tci_fusion {
     int32_t n_placed, n_probed;   /* roots, in all rounds: the work that was done */
     tci_node **walk; int cap_walk; /* a stack */
     tci_table known;               /* a tci_pnode for each of nodes */
-    tci_table probes;              /* of a node the tci_probe that was found last, or NULL */
+    tci_table probes;              /* of a node the tci_found_root that was found last, or NULL */
     tci_refusal *refusals; int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
 

@@ -446,8 +446,8 @@ static bool tci_root_is_as(tci_fusion *f, const tci_root *r)
 /* What is known of the root r; NULL: a probe has to find it. */
 static const tci_root *tci_root_known(tci_fusion *f, const tci_fusion *in, const tci_root *r)
 {
-    tci_probe *const *first = in ? tci_table_find(&in->probes, r->node) : NULL;
-    for (const tci_probe *p = first ? *first : NULL; p; p = p->next) {
+    tci_found_root *const *first = in ? tci_table_find(&in->probes, r->node) : NULL;
+    for (const tci_found_root *p = first ? *first : NULL; p; p = p->next) {
         if (p->root.kind == r->kind && tci_root_is_as(f, &p->root)) {
             return &p->root;
         }
@@ -457,9 +457,10 @@ static const tci_root *tci_root_known(tci_fusion *f, const tci_fusion *in, const
 
 static void tci_root_remember(tci_fusion *f, const tci_root *r)
 {
-    tci_probe **first = tci_table_at(&f->probes, r->node), *probe = TCI_NEW(f->s, tci_probe);
-    *probe = (tci_probe){*r, *first};
-    *first = probe;
+    tci_found_root **first = tci_table_at(&f->probes, r->node);
+    tci_found_root *found = TCI_NEW(f->s, tci_found_root);
+    *found = (tci_found_root){*r, *first};
+    *first = found;
 }
 
 /* Gives root r what is known of it; false: a probe has to. */
