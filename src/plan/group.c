@@ -766,6 +766,7 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
     f->s = s;
     f->nodes = tci_graph_sort(s, outputs, n_outputs);
     f->known = tci_table_in(s, sizeof(tci_pnode));
+    f->probes = tci_table_in(s, sizeof(tci_found_root *));
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode *p = tci_table_at(&f->known, f->nodes.items[i]);
         p->place = i;
@@ -820,13 +821,15 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_table *associations, const tci_table *forced,
+                                 tci_table *associations, const tci_fusion *like,
+                                 const tci_table *forced,
                                  const tci_table *cuts, const tci_table *late,
                                  const tci_pairs_kernels *pairs, tci_node *const *changed,
                                  int n_changed, tci_machine machine, tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts);
     f->associations = associations;
+    f->like = like;
     f->late = late;
     f->pairs = pairs;
     f->joined = TCI_NEW_ARRAY(s, bool, pairs->n + 1);

@@ -99,6 +99,12 @@ typedef struct tci_root {
     int32_t *outputs; int32_t n_outputs, cap_outputs;
 } tci_root;
 
+/* A root as a probe of it found it, and what one found before. */
+typedef struct tci_found_root {
+    tci_root root;
+    struct tci_found_root *next;
+} tci_found_root;
+
 typedef struct tci_group {
     int32_t n_outer;
     tci_dim *outer;
@@ -171,6 +177,8 @@ typedef struct tci_fusion {
     tci_scratch *s;
     tci_table *associations; /* a tci_association for each node; NULL: classes follow from what is
                               * reproducible */
+    const struct tci_fusion *like; /* an earlier one of the same graph, whose probes may hold; or
+                                    * NULL */
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
@@ -189,6 +197,7 @@ typedef struct tci_fusion {
     int32_t n_placed, n_probed;   /* roots, in all rounds: the work that was done */
     tci_node **walk; int cap_walk; /* a stack */
     tci_table known;               /* a tci_pnode for each of nodes */
+    tci_table probes;              /* of a node the tci_found_root that was found last, or NULL */
     tci_refusal *refusals; int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
 
@@ -382,7 +391,8 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
  * by all their readers (plan/price.c), NULL: none; late: as in
  * tci_fusion. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_table *associations, const tci_table *forced,
+                                 tci_table *associations, const tci_fusion *like,
+                                 const tci_table *forced,
                                  const tci_table *cuts,
                                  const tci_table *late,
                                  const tci_pairs_kernels *pairs, tci_node *const *changed,

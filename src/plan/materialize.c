@@ -420,11 +420,78 @@ static bool tci_root_holds(const tci_fusion *f, const tci_root *r)
     return true;
 }
 
+/* True if what a probe found of root r, in an earlier round or fusion of the same graph, is what it
+ * would find now: the same values are evaluated, and the same ones are roots or lie in memory.
+ * Inputs come before r, so they are decided. */
+static bool tci_root_is_as(tci_fusion *f, const tci_root *r)
+{
+    const int stamp = ++f->stamp;
+    bool same = r->n_waits == 0; /* the roots below a BARRIER may be others */
+    for (int i = 0; i < r->n_reads + r->n_leaves && same; i++) {
+        const tci_node *n = i < r->n_reads ? r->reads[i].node : r->leaves[i - r->n_reads];
+        tci_pnode *p = tci_table_find(&f->known, n);
+        bool in_memory = p && (tci_plan_is_leaf(n) || (p->root < 0 && p->forced));
+        same = p && (i < r->n_reads ? p->root >= 0 && !in_memory : in_memory);
+        p = same ? p : tci_pnode_of(f, r->node);
+        p->met = stamp;
+    }
+    for (int i = 0; i < r->n_inlined && same; i++) {
+        const tci_pnode *p = tci_table_find(&f->known, r->inlined[i]);
+        bool evaluates = p && p->root < 0 && !p->forced && !tci_plan_is_leaf(r->inlined[i]);
+        same = p && (r->inlined[i] == r->node || evaluates || p->met == stamp);
+    }
+    return same;
+}
+
+/* What is known of the root r; NULL: a probe has to find it. */
+static const tci_root *tci_root_known(tci_fusion *f, const tci_fusion *in, const tci_root *r)
+{
+    tci_found_root *const *first = in ? tci_table_find(&in->probes, r->node) : NULL;
+    for (const tci_found_root *p = first ? *first : NULL; p; p = p->next) {
+        if (p->root.kind == r->kind && tci_root_is_as(f, &p->root)) {
+            return &p->root;
+        }
+    }
+    return NULL;
+}
+
+static void tci_root_remember(tci_fusion *f, const tci_root *r)
+{
+    tci_found_root **first = tci_table_at(&f->probes, r->node);
+    tci_found_root *found = TCI_NEW(f->s, tci_found_root);
+    *found = (tci_found_root){*r, *first};
+    *first = found;
+}
+
+/* Gives root r what is known of it; false: a probe has to. */
+static bool tci_root_take(tci_fusion *f, tci_root *r)
+{
+    const tci_root *as = tci_root_known(f, f, r);
+    const tci_root *other = as ? as : tci_root_known(f, f->like, r);
+    if (!other) {
+        return false;
+    }
+    r->reads = tci_scratch_copy(f->s, other->reads, sizeof(*r->reads) * (size_t)other->n_reads);
+    r->n_reads = r->cap_reads = other->n_reads;
+    r->leaves = other->leaves;
+    r->n_leaves = r->cap_leaves = other->n_leaves;
+    r->inlined = other->inlined;
+    r->n_inlined = other->n_inlined;
+    r->weight = other->weight;
+    r->n_operands = other->n_operands;
+    r->round = f->round;
+    if (!as) {
+        tci_root_remember(f, r);
+    }
+    return true;
+}
+
 TCI_FN int tci_root_add(tci_fusion *f, tci_node *n)
 {
     tci_pnode *p = tci_pnode_of(f, n);
     bool holds = p->kept && tci_root_holds(f, p->kept);
     tci_root now = holds ? *p->kept : tci_root_make(f, n);
+    holds = holds || tci_root_take(f, &now);
     TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, now);
     p->root = f->n_roots - 1;
     for (int i = 0; i < now.n_reads; i++) { /* others stand before them by now */
@@ -432,6 +499,7 @@ TCI_FN int tci_root_add(tci_fusion *f, tci_node *n)
     }
     if (!holds) {
         tci_root_probe(f, p->root);
+        tci_root_remember(f, &f->roots[p->root]);
     }
     return p->root;
 }

@@ -299,6 +299,7 @@ typedef struct tci_plan_job {
     tci_str *cut;           /* a line on each of them */
     tci_str *tried;         /* a line on each kernel that no cut makes cheaper */
     tci_prices *prices;
+    const tci_fusion *like; /* of an earlier plan of the same graph; or NULL */
     const tci_table *late;  /* NULL: nothing is computed again */
     tci_pairs_kernels *pairs;
 } tci_plan_job;
@@ -310,11 +311,13 @@ static void tci_plan_kernels(const tci_plan_job *j, tci_plan *p, tci_str *stored
     const tci_repeat_maker *m = &j->maker;
     int n_buffers = p->n_buffers;
     size_t n_why = p->why.n;
+    const tci_fusion *like = j->like;
     for (int round = 1;; round++) {
-        tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, m->g->facts, j->forced,
+        tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, m->g->facts, like, j->forced,
                                       j->cuts, j->late, j->pairs, j->changed, p->n_assigns,
                                       m->machine, &p->why);
         p->fusion = f;
+        like = f;
         tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
         tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
         bool last = round == TCI_PLAN_ROUNDS;
@@ -497,7 +500,8 @@ static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci
         tci_scratch_free(&s);
         tci_scratch_fail(j->maker.s, s.why, "%s", s.message);
     }
-    const tci_plan_job trial = tci_plan_cut(&s, j, list, n, edge);
+    tci_plan_job trial = tci_plan_cut(&s, j, list, n, edge);
+    trial.like = p->fusion;
     tci_plan q;
     tci_str stored = {.s = &s};
     tci_plan_restart(&s, &q, start, p);
@@ -535,6 +539,7 @@ static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_pl
             continue;
         }
         *j = tci_plan_cut(s, j, list, n, -1);
+        j->like = p->fusion;
         tci_plan_report_cuts(j, list, n);
         tci_plan *q = TCI_NEW(s, tci_plan);
         tci_plan_restart(s, q, start, p);
