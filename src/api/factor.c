@@ -15,6 +15,8 @@
 #include "loops.h"
 #include "functional.h"
 
+#include <math.h>
+
 #pragma push_macro("TC_HERE")
 #undef TC_HERE
 #define TC_HERE here
