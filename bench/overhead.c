@@ -98,6 +98,47 @@ static void bench_run(void)
     tc_ctx_free(ctx);
 }
 
+/* ---- the same while a profile records ---- */
+
+static void mark_pair(void *arg)
+{
+    (void)arg;
+    tc_mark_begin("a mark");
+    tc_mark_end();
+}
+
+static double best_ns(void (*run)(void *arg), void *arg)
+{
+    bench_side side = {.name = "", .run = run, .arg = arg};
+    bench_measure(&side, 1, 41, 2);
+    return side.best_ns;
+}
+
+/* Off costs nothing: tc_run above and a mark here. On, a run writes two records, as a mark does. */
+static void bench_profile(void)
+{
+    tc_ctx *ctx = make_context(NULL);
+    tc_program *f;
+    tc_profile *p;
+    tc_tensor y = tc_add(tc_mul(tc_input(ctx, "x", TC_F32, SMALL), 0.25), 1);
+    if (tc_compile(y, &f)) {
+        fprintf(stderr, "%s\n", tc_error(y));
+        exit(1);
+    }
+    double run_off = best_ns(run_small, f), mark_off = best_ns(mark_pair, NULL);
+    if (tc_profile_begin(NULL, &p)) {
+        exit(1);
+    }
+    double run_on = best_ns(run_small, f), mark_on = best_ns(mark_pair, NULL);
+    tc_profile_end(p);
+    tc_profile_free(p);
+    bench_row("a mark without a profile", mark_off, "ns", BENCH_AT_MOST, 10);
+    bench_row("a mark while a profile records", mark_on, "ns", BENCH_AT_MOST, 120);
+    bench_row("a profile adds to a run of one kernel", run_on - run_off, "ns", BENCH_AT_MOST, 180);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* ---- many threads on one program ---- */
 
 typedef struct runner {
@@ -400,6 +441,7 @@ int main(int argc, char **argv)
 {
     bench_begin(argc, argv, "overhead");
     bench_run();
+    bench_profile();
     bench_threads();
     bench_lazy();
     bench_loop();

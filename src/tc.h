@@ -349,12 +349,16 @@
 
 #ifndef TC_NO_IO
 #include "io/inflate.c"
-#include "io/file.c"
+#include "io/listing.c"
 #include "io/head.c"
 #include "io/npy.c"
+#include "io/zip.c"
 #include "io/npz.c"
+#include "io/pickle.c"
+#include "io/pt.c"
 #include "io/gguf.c"
 #include "io/safetensors.c"
+#include "io/file.c"
 #include "io/write.c"
 #include "io/params.c"
 #include "io/program_file.c"

@@ -29,6 +29,8 @@
 #include "onnx/walk.c"
 #include "onnx/windows.c"
 #include "onnx/write.c"
+#include "onnx/export_conv.c"
+#include "onnx/export_loop.c"
 #include "onnx/export.c"
 #include "onnx/stablehlo_text.c"
 #include "onnx/stablehlo_scalar.c"

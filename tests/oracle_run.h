@@ -158,10 +158,13 @@ static double orc_scale(tc_dtype t, const void *want, int64_t n)
     return rms < 1e-3 ? 1e-3 : rms > 1 ? 1 : rms;
 }
 
+static double orc_least_error = 1e-5; /* engines other than tc may need more */
+
 /* The first element that is off, or -1. */
 static int64_t orc_compare(tc_dtype t, const void *got, const void *want, int64_t n, double ferr)
 {
-    double tolerance = 8 * ferr > 1e-5 ? 8 * ferr : 1e-5, scale = orc_scale(t, want, n);
+    double tolerance = 8 * ferr > orc_least_error ? 8 * ferr : orc_least_error;
+    double scale = orc_scale(t, want, n);
     if (!orc_is_float(t)) {
         size_t bytes = orc_dtype_get(t)->bytes;
         for (int64_t i = 0; i < n; i++) {

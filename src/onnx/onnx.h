@@ -85,16 +85,17 @@ TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n
 TC_API void tc_onnx_free(tc_onnx_model *model);
 /* ---- export ----
  * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
- * writes the graph as an ONNX model of opset 21: composites by the operator of the same meaning
- * (Softmax, LayerNormalization, MatMul, ...), all else by primitive ones. Captured memory goes
+ * writes the graph as an ONNX model of opset 21 (26 where it has tc_bitcast): composites by the
+ * operator of the same meaning (Softmax, LayerNormalization, MatMul, Conv, MaxPool, ...),
+ * repetitions as Loop, all else by primitive ones. Captured memory goes
  * into the file with the value that it has now, parameters under their names; symbolic sizes
  * become dim_params. Files appear complete or not at all.
  *
  *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
  *
- * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, repetitions, effects of
- * tc_assign, ops of the user's own, symbolic sizes that are not those of an input), which the text
- * names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
+ * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, lgamma and other functions that
+ * ONNX lacks, effects of tc_assign, ops of the user's own, symbolic sizes that are not those of an
+ * input), which the text names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
  * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
  * tells. */
 typedef struct tc_onnx_export {
@@ -108,9 +109,9 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
 
 /* ---- StableHLO ----
  * tc_export_stablehlo(inputs, outputs, how, "net.mlir") writes the graph as the text of a StableHLO
- * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function @main
- * has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory, as
- * parameters, becomes constants with the values that it has now. Shapes are static: how->sizes says
+ * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function
+ * @main has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory,
+ * as parameters, becomes constants with the values that it has now. Shapes are static: how->sizes says
  * what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own integer
  * arithmetic, so with the same bits.
  *

@@ -52,6 +52,19 @@ TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i)
     return clear ? tci_scratch_printf(w->s, "%s", name) : tci_scratch_printf(w->s, "input%d", i);
 }
 
+TCI_FN bool tci_ox_rows_are_read(const tci_ox_walk *w, const tci_node *repeat)
+{
+    const tci_repeat r = tci_repeat_of(repeat);
+    for (uint32_t i = 0; i < w->graph->n_slots; i++) {
+        const tci_node *n = w->graph->slots[i];
+        bool reads = n && n->op == TCI_OP_RESULT && n->in[0] == repeat;
+        if (reads && n->attr[0] >= r.n_carry + r.n_y) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- memory ---- */
 
 TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *bytes)

@@ -42,6 +42,8 @@ TCI_FN const char *tci_ox_named(const tci_ox_walk *w, const tci_node *n); /* NUL
 TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name);
 /* Writes root and what it needs; returns its name. */
 TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root);
+/* True if a node of the graph reads the rows of a carry of the REPEAT: else none is stored. */
+TCI_FN bool tci_ox_rows_are_read(const tci_ox_walk *w, const tci_node *repeat);
 /* The name of input i: as given, else that of the tc_input where it is unlike all others, else
  * "input<i>". */
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i);
