@@ -78,6 +78,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     }
     TCI_BATCH_TAKE(backend)
     TCI_BATCH_TAKE(device)
+    TCI_BATCH_TAKE(machine)
     TCI_BATCH_TAKE(math)
     TCI_BATCH_TAKE(stance)
     TCI_BATCH_TAKE(fallback)
@@ -100,6 +101,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(check)
     TCI_BATCH_TAKE(schedule)
     TCI_BATCH_TAKE(tune_ms)
+    TCI_BATCH_TAKE(quick_build)
     TCI_BATCH_TAKE(name)
     TCI_BATCH_TAKE(dump)
     TCI_BATCH_TAKE(dump_dir)
@@ -126,6 +128,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
 static tc_options tci_batch_export_options(tc_options o)
 {
     o.backend = "cpu";
+    o.machine = NULL;
     o.device = 0;
     o.vector_bits = o.vector_bits ? o.vector_bits : -1;
     o.matrix = -1;

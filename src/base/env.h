@@ -19,6 +19,7 @@
 #define TCI_ENV_ROWS(X)                                                                            \
     X(HELP, "TC_HELP", "1: print this list once to stderr")                                        \
     X(BACKEND, "TC_BACKEND", "interp, cpu, cuda, an engine (onnxrt) or a registered name")         \
+    X(MACHINE, "TC_MACHINE", "file or name of the machine to compile for: options.machine")        \
     X(CC, "TC_CC", "the C compiler: a name on PATH or a path (default cc, gcc, clang, tcc)")      \
     X(NVRTC, "TC_NVRTC", "the NVRTC library to use (default: where CUDA is usually installed)")   \
     X(CC_TIMEOUT, "TC_CC_TIMEOUT", "seconds of processor time a compiler may use (default 120)")   \

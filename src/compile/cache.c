@@ -139,8 +139,9 @@ TCI_FN tci_code *tci_code_make(void)
 TCI_FN void tci_code_set_function(tci_code *c, tci_code_kernel *k, const tc_backend *calls,
                                   void *function)
 {
-    if (calls->launch) {
-        c->device = calls;
+    const tc_backend *refuses = tci_foreign_refuses(calls);
+    if (calls->launch || refuses) {
+        c->device = calls->launch ? calls : refuses;
         k->function = function;
     } else {
         /* An object pointer that holds a function's address, as dlsym gives it. */

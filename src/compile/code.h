@@ -78,6 +78,11 @@ typedef struct tci_code_kernel {
     int32_t n_operands, n_literals;
     uint8_t *writes;       /* per operand: whether it is written */
     bool faults;
+    /* Of a fused loop: its tasks (on blocks its rounds) are done in order; 0: of no loop. */
+    bool is_loop;
+    tci_dim rounds;
+    /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
+    int32_t go;
     struct tci_checker_info *check; /* of a program that is checked (debug/check.h), or NULL */
     /* of a family */
     tci_dim *dims; int32_t n_dims; /* whose values are words behind the literals: native code */
@@ -225,6 +230,10 @@ typedef struct tci_request_copy {
     tci_node **inputs, **literals, **roots;
 } tci_request_copy;
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
+/* The same request, with the key that it has where the target has those texts. */
+TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
+                                           const tc_options *o, const char *backend,
+                                           const char *features, const char *record);
 /* What every key says of this build: it begins with that. */
 TCI_FN const char *tci_key_build(void);
 

@@ -676,6 +676,11 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
+        c->kernels[i].is_loop = from->loop != NULL;
+        c->kernels[i].rounds = from->loop ? from->loop->rounds : 0;
+        c->kernels[i].go = from->loop && from->loop->stops >= 0
+                               ? from->loop->carries[from->loop->stops].from.base
+                               : -1;
         c->kernels[i].writes = tci_compile_get(b, c, from->n_operands, 1);
         for (int o = 0; o < from->n_operands; o++) {
             c->kernels[i].writes[o] = from->operands[o].is_output;
@@ -872,6 +877,19 @@ static void tci_compile_settle(const tc_options *o, tci_compile_job *job)
     job->state = TCI_COMPILE_DONE;
 }
 
+/* Where nothing can be compiled for this machine, or nothing stored, code for a lesser one
+ * serves. */
+static tc_status tci_compile_find_other(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tc_backend *calls = b->backend->calls;
+    tc_backend_compiler c;
+    memset(&c, 0, sizeof(c));
+    if (!b->disk.writable || calls->compiler(calls->user, b->options->cc, &c)) {
+        job->code = tci_disk_load_for_other(&b->disk, &b->scratch, job->request, b->backend);
+    }
+    return TC_OK;
+}
+
 /* Disk first, then the spine, for all jobs that are claimed. */
 static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
                                 tci_compile_job *jobs, int n, tci_compile_job *misses, tci_str *log)
@@ -893,6 +911,9 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         }
         bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
+        if (look && !job->code) {
+            tci_compile_guard(b, tci_compile_find_other, job);
+        }
         job->status = b ? TC_OK : TC_ERR_MEMORY;
         if (job->code) {
             job->request->found = TCI_FOUND_DISK;

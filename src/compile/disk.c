@@ -6,6 +6,7 @@
  *   tc-g-HASH.bin   what the engine of a graph-level backend made of a model
  *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is that of the object, so that
  *                   processes that race write one file, and the same bytes
+ *   tc-t-HASH.bin   of an exported cache (compile/disk_export.c): a target that it has programs for
  *
  * The one idea: nothing read is believed. The directory must be one that others cannot change
  * (base/dir.c), and files ours; an entry's header must be exactly what we would have written, its
@@ -32,20 +33,11 @@
 #include "../debug/dump.h"
 #include "wire.h"
 
-#define TCI_DISK_FORMAT 0x0000000804030201u /* format 8; also tells the byte order */
-#define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
-#define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
-#define TCI_DISK_BLOB 0x31626f6c622d6374u    /* "tc-blob1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
 #define TCI_DISK_HOUR_NS (3600 * (int64_t)1000000000)
 
-enum {
-    TCI_DISK_HEADER_BYTES = 64,
-    TCI_DISK_DEFAULT_MB = 256,
-    TCI_DISK_NAME_BYTES = 64,
-    TCI_DISK_ENTRY_MOST = 1 << 28 /* bytes of an entry, which holds no machine code */
-};
+enum { TCI_DISK_DEFAULT_MB = 256 };
 
 /* ---- the directory ---- */
 
@@ -70,7 +62,7 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
     memset(d, 0, sizeof(*d));
     d->dir.fd = -1;
     d->options = o;
-    if (o->no_disk_cache) {
+    if (o->no_disk_cache || o->quick_build) {
         return;
     }
     if (!tci_disk_choose_dir(o, &path)) {
@@ -96,7 +88,7 @@ TCI_FN void tci_disk_close(tci_disk *d)
 }
 
 /* kind 'p', 'k', 'g' or 'm'. */
-static void tci_disk_name(char name[TCI_DISK_NAME_BYTES], char kind, tci_hash hash, const char *end)
+TCI_FN void tci_disk_name(char name[TCI_DISK_NAME_BYTES], char kind, tci_hash hash, const char *end)
 {
     char hex[33];
     tci_hash_hex(hash, hex);
@@ -165,7 +157,7 @@ static void tci_disk_seal(uint64_t header[8], uint64_t magic, const void *payloa
     header[4] = sum.hi;
 }
 
-static bool tci_disk_publish(const tci_disk *d, const char *name, const tci_str *bytes,
+TCI_FN bool tci_disk_publish(const tci_disk *d, const char *name, const tci_str *bytes,
                              bool durable)
 {
     int why = ENOMEM;
@@ -178,7 +170,7 @@ static bool tci_disk_publish(const tci_disk *d, const char *name, const tci_str 
     return good;
 }
 
-static void tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, bool durable,
+TCI_FN void tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, bool durable,
                            const tci_str *payload)
 {
     uint64_t header[8];
@@ -192,7 +184,7 @@ static void tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, 
 }
 
 /* Reads an entry and checks its frame. */
-static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, tci_str *file)
+TCI_FN bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, tci_str *file)
 {
     uint64_t expected[8];
     int why = 0;
@@ -645,7 +637,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 /* Files that a cache makes, their temporaries included; a directory may hold other things too. */
 static bool tci_disk_is_ours(const tci_dir_entry *e)
 {
-    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-g-", "tc-m-"};
+    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-g-", "tc-m-", "tc-t-"};
     bool ours = false;
     for (int i = 0; i < TCI_COUNT(prefixes); i++) {
         ours = ours || !strncmp(e->name, prefixes[i], 5);
@@ -725,9 +717,5 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
     }
 }
 
-#undef TCI_DISK_FORMAT
 #undef TCI_DISK_HOUR_NS
-#undef TCI_DISK_PROGRAM
-#undef TCI_DISK_BLOB
-#undef TCI_DISK_KERNEL
 #undef TCI_DISK_COUNT

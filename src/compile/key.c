@@ -485,7 +485,8 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     *k->at++ = (uint8_t)o->math;
     *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0) | (o->tune_ms > 0 ? 4 : 0) |
                          (o->fusion < 0 ? 8 : 0) | ((unsigned)o->remat << 4) |
-                         (o->verify ? 64 : 0)); /* a program found was verified if asked for */
+                         (o->verify ? 64 : 0) /* a program found was verified if asked for */ |
+                         (o->quick_build ? 128 : 0));
     *k->at++ = (uint8_t)sizeof(void *);
     *k->at++ = (uint8_t)(o->check & TC_CHECK_ALL); /* such code has more to it */
     tci_key_signed(k, TCI_MAX(o->memory_limit, 0)); /* what does not fit is planned leaner */
@@ -544,6 +545,28 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
     r->key = k.begin;
     r->key_bytes = (size_t)(k.at - k.begin);
     r->hash = tci_hash_bytes(r->key, r->key_bytes);
+}
+
+TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
+                                           const tc_options *o, const char *backend,
+                                           const char *features, const char *record)
+{
+    tci_request *other = tci_scratch_copy(s, r, sizeof(*r));
+    size_t graph = r->key_bytes - r->key_graph;
+    tci_key_bytes k = {s, NULL, NULL, NULL};
+    tci_target target;
+    memset(&target, 0, sizeof(target));
+    snprintf(target.features, sizeof(target.features), "%s", features);
+    snprintf(target.record, sizeof(target.record), "%s", record);
+    tci_key_options(&k, o, backend, &target);
+    other->key_graph = (size_t)(k.at - k.begin);
+    tci_key_reserve(&k, graph);
+    memcpy(k.at, r->key + r->key_graph, graph);
+    k.at += graph;
+    other->key = k.begin;
+    other->key_bytes = (size_t)(k.at - k.begin);
+    other->hash = tci_hash_bytes(other->key, other->key_bytes);
+    return other;
 }
 
 /* ---- effects ---- */

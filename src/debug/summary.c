@@ -17,6 +17,7 @@
 #include "explain.h"
 #include "label.h"
 #include "measure.h"
+#include "../run/comm_model.h"
 #include "origin.h"
 
 enum {
@@ -398,7 +399,7 @@ TCI_FN const char *tci_summary_not_recorded(const tc_program *f)
     if (f->options.record < 0) {
         return "options.record forbids it";
     }
-    if (code->calls) {
+    if (code->calls && !(f->collectives && tci_collectives_can_record(f))) {
         return "the host calls a function of the user's between launches";
     }
     for (int i = 0; i < code->n_repeats; i++) {
@@ -516,6 +517,7 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
                            why ? why : "");
         }
         tci_summary_kernels(out, f, rows, n, o);
+        tci_comm_model_text(out, f);
         tci_summary_reason_text(out, f, reasons);
     }
     tci_heap_free(rows);
@@ -527,6 +529,9 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
                                TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "orders of sums:\n", TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "computed again, for less memory:\n", TCI_SUMMARY_LINES);
+        tci_summary_some_lines(out, text,
+                               "kernels that stay whole, as storing a value pays less:\n",
+                               TCI_SUMMARY_LINES);
     }
     tci_summary_times(out, f);
 }

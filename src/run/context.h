@@ -52,10 +52,13 @@ typedef struct tci_run_step {
     int64_t n_tasks;
     int64_t least;             /* tasks that a thread takes at a time, at least */
     int32_t first_slot;        /* of its operands among tc_call.slots */
-    int32_t threads;           /* parts it is cut into; 1: serial */
+    int32_t threads;           /* parts it is cut into; 1: serial; 0: see slice */
     bool faults;
     int32_t n_operands;
     int64_t work_bytes;        /* a slot behind the operands: work memory (here thread 0's) */
+    int64_t rounds;            /* of a fused loop; 0: it is none */
+    int64_t slice;             /* rounds between two looks whether the run is cancelled; 0: all */
+    int32_t go;                /* operand whose first byte ends the loop; -1: none does */
 } tci_run_step;
 /* A repetition of launches [first, last), and those of its moves: slots of a call. */
 typedef struct tci_run_move {

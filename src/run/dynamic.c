@@ -248,6 +248,7 @@ static void tci_dynamic_kernels(tci_dynamic_build *b)
         to->n_dims = 0;
         to->n_tasks = tci_dynamic_size(b, from->n_tasks);
         to->work_bytes = tci_dynamic_size(b, from->work_bytes);
+        to->rounds = tci_dynamic_size(b, from->rounds);
         to->flops = tci_dim_value(from->flops, b->values);
         to->bytes = tci_dim_value(from->bytes, b->values);
         if (from->call) {

@@ -26,7 +26,8 @@
  * written over the old ones lie in copies of the call and are set when everything else went well.
  *
  * Cancellation: whoever wants to end a run sets a flag (tc_call_cancel, options.cancel), which the
- * walk reads when it begins and before each round of a repetition. A loop that a device ends by
+ * walk reads when it begins, before each round of a repetition, and before each slice of a fused
+ * loop (about 1 ms of rounds). A loop that a device ends by
  * itself is replayed in slices of rounds, between which the host reads it. */
 #include <setjmp.h>
 #include <string.h>
@@ -131,10 +132,25 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     }
 }
 
+/* A fused loop, slice by slice. */
+static void tci_call_launch_loop(tc_call *c, const tci_run_step *step)
+{
+    tci_call_part part = {c, step};
+    const char *go = step->go >= 0 ? c->slots[step->first_slot + step->go] : NULL;
+    for (int64_t t = 0; t < step->rounds && !c->broke && (!t || !go || *go); t += step->slice) {
+        c->broke = tci_walk_is_cancelled(c) ? TC_ERR_CANCELLED : TC_OK;
+        if (!c->broke) {
+            tci_call_do_part(&part, 0, t, TCI_MIN(t + step->slice, step->rounds));
+        }
+    }
+}
+
 static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
 {
     tci_call_part part = {c, step};
-    if (step->threads == 1) {
+    if (step->slice) {
+        tci_call_launch_loop(c, step);
+    } else if (step->threads == 1) {
         tci_call_do_part(&part, 0, 0, step->n_tasks);
     } else {
         tci_pool_run(&c->program->options, step->threads, step->n_tasks, step->least,
@@ -159,7 +175,7 @@ static void tci_walk_watch_step(tc_call *c, int i, int watch)
     bool records = watch & TCI_PROFILE_RECORDS;
     tci_call_part part = {c, step};
     int64_t begin = tci_os_now_ns();
-    if (step->threads == 1 || !records) {
+    if (step->threads <= 1 || !records) {
         tci_call_launch_step(c, step);
     } else {
         tci_pool_run(&f->options, step->threads, step->n_tasks, step->least, tci_call_watch_part,
@@ -223,7 +239,7 @@ static tc_launch tci_device_launch(const tc_call *c, int i)
                         .literals = step->literals,
                         .fault = step->faults ? c->faults : NULL,
                         .n_buffers = tci_device_buffers(c, i),
-                        .n_literals = kernel->n_literals,
+                        .n_literals = kernel->n_literals + 2 * kernel->is_loop,
                         .task_begin = 0,
                         .task_end = step->n_tasks};
     if (TCI_UNLIKELY(c->program->collectives != NULL)) {
@@ -479,7 +495,9 @@ static tc_status tci_walk_plain(tc_call *c, int begin, int end)
         return tci_walk_launch_each(c, begin, end);
     }
     tci_walk_launch_here(c, begin, end);
-    return c->broke;
+    tc_status broke = c->broke;
+    c->broke = broke == TC_ERR_CANCELLED ? TC_OK : broke; /* of this run alone */
+    return broke;
 }
 
 /* The carry of a turn, as it is after so many rounds. */
