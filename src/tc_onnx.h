@@ -29,6 +29,8 @@
 #include "onnx/walk.c"
 #include "onnx/windows.c"
 #include "onnx/write.c"
+#include "onnx/export_conv.c"
+#include "onnx/export_loop.c"
 #include "onnx/export.c"
 #include "onnx/stablehlo_text.c"
 #include "onnx/stablehlo_scalar.c"
@@ -36,6 +38,7 @@
 #include "onnx/stablehlo_repeat.c"
 #include "onnx/stablehlo_conv.c"
 #include "onnx/stablehlo.c"
+#include "onnx/formats.c"
 
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))

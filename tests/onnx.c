@@ -6,7 +6,8 @@
  * --symbolic: sizes that the model leaves open are TC_DIMs, so that the program is one for all
  * sizes. height=32x2x40: that named height is a multiple of 32, from 64 to 1280; height=48: it is
  * 48.
- * onnx MODEL INPUTS OUTPUT.onnx --export: writes the model anew, with the sizes of the inputs.
+ * onnx MODEL INPUTS OUTPUT --export: writes the model anew, with the sizes of the inputs: as ONNX,
+ * or as StableHLO where OUTPUT ends in .mlir.
  *
  * Inputs and outputs are named as those of the graph. 0: done; 77: not supported, and the last
  * line of stderr says why; 1: another failure. Built with TC_IMPLEMENTATION, by `make onnx`. */
@@ -171,8 +172,10 @@ int main(int argc, char **argv)
     }
     if (exports) {
         tc_onnx_export how = {.output_names = m->output_names};
-        status = tc_export_onnx(TC_TENSORS_N(m->inputs, m->n_inputs),
-                                TC_TENSORS_N(m->outputs, m->n_outputs), &how, argv[3]);
+        tc_tensors in = TC_TENSORS_N(m->inputs, m->n_inputs);
+        tc_tensors out = TC_TENSORS_N(m->outputs, m->n_outputs);
+        status = strstr(argv[3], ".mlir") ? tc_export_stablehlo(in, out, NULL, argv[3])
+                                          : tc_export_onnx(in, out, &how, argv[3]);
         return status == TC_OK ? 0 : failed(status, tc_error(ctx));
     }
     int code = m->n_inputs > MAX || m->n_outputs > MAX ? failed(TC_ERR_LIMIT, "too many inputs")

@@ -103,6 +103,7 @@ typedef struct tc_build {
     const char *compiler;           /* tc_options.cc or TC_CC, or NULL */
     int timeout_ms;                 /* of processor time, for each process started */
     bool keep;                      /* the user wants to debug: keep what helps */
+    bool quick;                     /* compile fast rather than well, with the same arithmetic */
     int processes;                  /* out: processes started, for tc_stats */
     int refused;                    /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
@@ -117,6 +118,7 @@ typedef struct tc_backend_compiler {
     char path[512];
     int64_t bytes, mtime_ns;
     int vector_bytes;               /* of vectors it knows: 0 for one without vector types */
+    bool has_quick;                 /* a build may be quick (tc_build.quick), and takes less then */
 } tc_backend_compiler;
 
 /* One launch: tasks [task_begin, task_end) of a kernel. They are independent, but in a linked scan,

@@ -10,8 +10,9 @@ extern "C" {
 #endif
 
 /* ---- files of arrays ----
- * .npy and .npz of NumPy, .safetensors, and .gguf: told apart by what is in them, not by their
- * names. TC_ERR_IO: the file cannot be opened, read or written, is none of these, or is damaged;
+ * .npy and .npz of NumPy, .safetensors, .gguf, and .pt or .pth of PyTorch 1.6 and later: told
+ * apart by what is in them, not by their names. Of a .pt nothing is executed. TC_ERR_IO: the file
+ * cannot be opened, read or written, is none of these, or is damaged;
  * TC_ERR_UNSUPPORTED: it holds what tc does not read (the text says what); TC_ERR_MEMORY. A file
  * may come from anybody: whatever its bytes are, they are refused or are numbers of arrays. */
 
@@ -36,7 +37,7 @@ typedef struct tc_array {
 TC_API const tc_array *tc_file_array(const tc_file *file, int i);
 /* By name; NULL: there is none. */
 TC_API const tc_array *tc_file_find(const tc_file *file, const char *name);
-/* What a .safetensors or .gguf says of itself under this key, a number as its digits; NULL:
+/* What a .safetensors, .gguf or .pt says of itself under this key, a number as its digits; NULL:
  * nothing, or a list. Until the file is closed. */
 TC_API const char *tc_file_metadata(const tc_file *file, const char *key);
 

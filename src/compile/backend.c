@@ -10,6 +10,7 @@
 #include "../base/os.h"
 #include "../loop/block_forms.h"
 #include "backend.h"
+#include "graph_backend.h"
 
 #define TCI_BACKEND_MAX 16
 #define TCI_BACKEND_WIDTHS 5
@@ -347,7 +348,7 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
         picked = tci_backend_instead(tci_backend_of_row(row, o->vector_bits), row, o);
     }
     pthread_mutex_unlock(&tci_backends.lock);
-    return picked;
+    return picked || !name ? picked : tci_graph_backend_pick(name);
 }
 
 TCI_FN const char *tci_backend_replaced(const tc_options *o)
@@ -378,7 +379,7 @@ TCI_FN bool tci_backend_is_known(const char *name)
     bool known = !name || !strcmp(name, "interp") || !strcmp(name, "cpu") ||
                  !strcmp(name, "cuda") || tci_backend_find(name);
     pthread_mutex_unlock(&tci_backends.lock);
-    return known;
+    return known || tci_graph_backend_pick(name);
 }
 
 TC_API const tc_backend_entry *tc_backend_at(int i)
@@ -386,7 +387,8 @@ TC_API const tc_backend_entry *tc_backend_at(int i)
     static struct { tc_backend_entry entry; char found[400]; } entries[TCI_BACKEND_MAX + 1];
     pthread_mutex_lock(&tci_backends.lock);
     (void)tci_backend_find("");
-    tc_backend_entry *e = i >= 0 && i <= tci_backends.n ? &entries[i].entry : NULL;
+    int n = tci_backends.n + 1;
+    tc_backend_entry *e = i >= 0 && i < n ? &entries[i].entry : NULL;
     if (e && !e->name) {
         tci_backend_row *row = i ? &tci_backends.rows[i - 1] : NULL;
         const tci_backend *b = row ? tci_backend_of_row(row, 0) : &tci_backend_interp;
@@ -401,12 +403,12 @@ TC_API const tc_backend_entry *tc_backend_at(int i)
                                 .why = b->fallback ? b->why : ""};
     }
     pthread_mutex_unlock(&tci_backends.lock);
-    return e;
+    return e || i < n ? e : tci_graph_backend_at(i - n);
 }
 
 TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o)
 {
-    const char *names[TCI_BACKEND_MAX + 1], *name = o->backend ? o->backend : "";
+    const char *names[2 * TCI_BACKEND_MAX + 1], *name = o->backend ? o->backend : "";
     if (o->machine) {
         tci_backend_missing_foreign(out, o);
         return;
@@ -445,6 +447,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.warp_unit = o->matrix < 0 ? TC_WARP_NONE : m.warp_unit;
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;
+    m.loops = b->calls && !m.no_exchange && !o->check; /* a check looks at each kernel */
     m.remat = o->remat;
     m.memory_limit = o->memory_limit;
     m.is_fast = o->math == TC_MATH_FAST;
@@ -500,7 +503,7 @@ TC_API tc_status tc_register_backend(const tc_backend *backend)
     }
     tc_status status = TC_OK;
     pthread_mutex_lock(&tci_backends.lock);
-    if (tci_backend_find(backend->name)) {
+    if (tci_backend_find(backend->name) || tci_graph_backend_pick(backend->name)) {
         status = TC_ERR_ARGUMENT;
     } else if (tci_backends.n == TCI_BACKEND_MAX) {
         status = TC_ERR_LIMIT;
@@ -509,6 +512,12 @@ TC_API tc_status tc_register_backend(const tc_backend *backend)
     }
     pthread_mutex_unlock(&tci_backends.lock);
     return status;
+}
+
+TC_API tc_status tc_register_graph_backend(const tc_graph_backend *backend)
+{
+    bool free = tci_graph_backend_is_complete(backend) && !tci_backend_is_known(backend->name);
+    return free ? tci_graph_backend_add(backend) : TC_ERR_ARGUMENT;
 }
 
 TC_API int tc_list_backends(const char **names, int room)
@@ -520,6 +529,12 @@ TC_API int tc_list_backends(const char **names, int room)
         names[i] = i ? tci_backends.rows[i - 1].calls->name : "interp";
     }
     pthread_mutex_unlock(&tci_backends.lock);
+    const char *name;
+    for (int i = 0; (name = tci_graph_backend_name(i)); i++, n++) {
+        if (names && n < room) {
+            names[n] = name;
+        }
+    }
     return n;
 }
 

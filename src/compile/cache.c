@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "../base/os.h"
+#include "graph_backend.h"
 
 enum {
     TCI_CACHE_BUCKETS = 1024,
@@ -163,6 +164,7 @@ static void tci_code_free(tci_code *c)
     for (int i = 0; i < c->n_modules; i++) {
         tci_module_release(c->modules[i]);
     }
+    tci_graph_backend_free(c->engine);
     tci_heap_free(c->late_source);
     tci_code_release(c->family);
     while (c->chunks) {

@@ -3,6 +3,7 @@
  * In: code and kernels just built, or keys wanted. Out: files, or loaded code. A directory holds
  *   tc-p-HASH.bin   one program: its whole key and the code, but for machine code
  *   tc-k-HASH.bin   one kernel: its whole key and in which object file it is
+ *   tc-g-HASH.bin   what the engine of a graph-level backend made of a model
  *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is that of the object, so that
  *                   processes that race write one file, and the same bytes
  *   tc-t-HASH.bin   of an exported cache (compile/disk_export.c): a target that it has programs for
@@ -61,7 +62,7 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
     memset(d, 0, sizeof(*d));
     d->dir.fd = -1;
     d->options = o;
-    if (o->no_disk_cache) {
+    if (o->no_disk_cache || o->quick_build) {
         return;
     }
     if (!tci_disk_choose_dir(o, &path)) {
@@ -86,7 +87,7 @@ TCI_FN void tci_disk_close(tci_disk *d)
     d->readable = d->writable = false;
 }
 
-/* kind 'p', 'k' or 'm'. */
+/* kind 'p', 'k', 'g' or 'm'. */
 TCI_FN void tci_disk_name(char name[TCI_DISK_NAME_BYTES], char kind, tci_hash hash, const char *end)
 {
     char hex[33];
@@ -202,6 +203,32 @@ TCI_FN bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, t
     }
     tci_disk_reject(d, name, "it is damaged");
     return false;
+}
+
+TCI_FN size_t tci_disk_load_blob(const tci_disk *d, tci_hash sum, tci_str *file,
+                                 const void **bytes)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_disk_name(name, 'g', sum, "bin");
+    if (!d->readable || !tci_disk_read(d, name, TCI_DISK_BLOB, file)) {
+        return 0;
+    }
+    tci_dir_touch(&d->dir, name);
+    *bytes = file->text + TCI_DISK_HEADER_BYTES;
+    return file->n - TCI_DISK_HEADER_BYTES;
+}
+
+TCI_FN void tci_disk_store_blob(const tci_disk *d, tci_hash sum, const void *bytes, size_t n)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_str payload = {0};
+    if (d->writable && n <= TCI_DISK_ENTRY_MOST - TCI_DISK_HEADER_BYTES) {
+        tci_str_add_n(&payload, bytes, n);
+        tci_disk_name(name, 'g', sum, "bin");
+        tci_disk_write(d, name, TCI_DISK_BLOB, false, &payload);
+        tci_str_free(&payload);
+        tci_disk_evict(d, (int64_t)n);
+    }
 }
 
 /* ---- object files ---- */
@@ -610,7 +637,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 /* Files that a cache makes, their temporaries included; a directory may hold other things too. */
 static bool tci_disk_is_ours(const tci_dir_entry *e)
 {
-    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-m-", "tc-t-"};
+    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-g-", "tc-m-", "tc-t-"};
     bool ours = false;
     for (int i = 0; i < TCI_COUNT(prefixes); i++) {
         ours = ours || !strncmp(e->name, prefixes[i], 5);

@@ -42,14 +42,20 @@ TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str
                                   const tci_str *source, tci_str *path);
 /* Takes it out again. */
 TCI_FN void tci_disk_remove_object(const tci_disk *d, tci_hash sum);
+/* What an engine made of a model (compile/graph_program.c), under a hash of all that it depends on.
+ * Returns its length, 0: it is not there; *bytes lie in file (heap). */
+TCI_FN size_t tci_disk_load_blob(const tci_disk *d, tci_hash sum, tci_str *file,
+                                 const void **bytes);
+TCI_FN void tci_disk_store_blob(const tci_disk *d, tci_hash sum, const void *bytes, size_t n);
 /* Brings the directory under its cap, oldest use first, and removes what dead processes left there.
  * Cheap when little was written since. */
 TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes);
 
 /* ---- entries: a header of 64 bytes, which has the checksum, and a payload ---- */
-#define TCI_DISK_FORMAT 0x0000000804030201u  /* format 8; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000904030201u  /* format 9; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
+#define TCI_DISK_BLOB 0x31626f6c622d6374u    /* "tc-blob1" */
 #define TCI_DISK_TARGET 0x31677261742d6374u  /* "tc-targ1" */
 enum {
     TCI_DISK_HEADER_BYTES = 64,

@@ -11,7 +11,7 @@
 
 /* X(name). ORDER formats: asked in turn whether a file is theirs; the last one takes what is
  * left. */
-#define TCI_IO_READERS(X) X(npy) X(npz) X(gguf) X(safetensors)
+#define TCI_IO_READERS(X) X(npy) X(pt) X(npz) X(gguf) X(safetensors)
 /* X(name, has_names, has_metadata): paths of files that are written end in ".name". Without names a
  * file has exactly one array. */
 #define TCI_IO_WRITERS(X) X(npy, false, false) X(npz, true, false) X(safetensors, true, true)
@@ -55,6 +55,7 @@ typedef struct tci_io_array {
     int64_t bytes;     /* of its elements; of an unknown type 0 */
     bool fortran;      /* the first axis is the fastest */
     bool swapped;      /* elements are big-endian */
+    bool shares;       /* others may have the same bytes, as tensors of one storage do */
     bool deflated;     /* what the file holds is a deflate stream, of */
     int64_t skip;      /* so many bytes and then the elements, with */
     uint32_t crc;      /* this CRC-32 */
@@ -78,7 +79,16 @@ struct tc_file {
     struct tci_io_window *window;                   /* while it is being opened */
 };
 
-/* ---- for readers of formats, on a file that is being opened ---- */
+/* What of the file was read last. */
+struct tci_io_window {
+    int64_t at, n;
+    char bytes[TCI_IO_WINDOW];
+};
+
+/* Bytes [at, at + n) of the file, which are in it. False: they are not there any more. */
+TCI_FN bool tci_io_read_now(const tc_file *file, int64_t at, void *to, int64_t n);
+
+/* ---- listing.c: for readers of formats, on a file that is being opened ---- */
 TCI_FN void tci_io_read(tc_file *file, int64_t at, void *to, int64_t n);
 TCI_FN uint64_t tci_io_number(tc_file *file, int64_t at, int bytes); /* little endian */
 /* The file is damaged: TC_ERR_IO with this text. Never returns. */

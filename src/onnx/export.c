@@ -9,16 +9,13 @@
 #include "../ops/formula.h"
 #include "export.h"
 #include "import.h"
-#include "write.h"
+#include "out.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
-
-typedef struct tci_ox_out_graph {
-    tci_ox_walk *walk;
-    tci_ow w;
-} tci_ox_out_graph;
+/* A model is of the oldest opset that has what it needs. */
+enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26, TCI_OX_IR = 10 };
 
 /* ---- constants ---- */
 
@@ -34,26 +31,31 @@ static const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v)
     return tci_ox_number(g, dtype, tci_value_cast((tci_value){.f = v}, TC_F64, dtype));
 }
 
-static const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
-{
-    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
-    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
-}
-
-/* Floats to integers of one and two bytes saturate in tc; Cast of ONNX leaves that open. */
+/* Floats to integers saturate in tc, and NaN gives 0; Cast of ONNX leaves that open. */
 static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
+    tci_ow *w = &g->w;
     tc_dtype from = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
-    int bits = 8 * tc_dtype_size(to);
-    if (tci_ox_is_float(from) && !tci_ox_is_float(to) && to != TC_BOOL && bits <= 16) {
-        bool is_signed = to >= TC_I8;
-        double most = (double)((1 << (is_signed ? bits - 1 : bits)) - 1);
-        x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
-        from = from == TC_F64 ? from : TC_F32;
-        x = TCI_OW(&g->w, "Clip", x, tci_ox_float(g, from, is_signed ? -most - 1 : 0),
-                   tci_ox_float(g, from, most));
+    bool is_signed = to >= TC_I8;
+    if (!tci_ox_is_float(from) || tci_ox_is_float(to) || to == TC_BOOL) {
+        return tci_ox_to_dtype(g, x, to);
     }
-    return tci_ox_to_dtype(g, x, to);
+    int bits = 8 * tc_dtype_size(to) - is_signed;
+    double above = ldexp(1, bits), least = is_signed ? -above : 0;
+    x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
+    from = from == TC_F64 ? from : TC_F32;
+    x = TCI_OW(w, "Where", TCI_OW(w, "IsNaN", x), tci_ox_float(g, from, 0), x);
+    if (bits <= 16) { /* the bounds are floats */
+        return tci_ox_to_dtype(g, TCI_OW(w, "Clip", x, tci_ox_float(g, from, least),
+                                         tci_ox_float(g, from, above - 1)), to);
+    }
+    uint64_t most = ~(uint64_t)0 >> (64 - bits);
+    const char *is_high = TCI_OW(w, "GreaterOrEqual", x, tci_ox_float(g, from, above));
+    const char *is_low = TCI_OW(w, "Less", x, tci_ox_float(g, from, least));
+    const char *high = tci_ox_number(g, to, (tci_value){.u = most});
+    const char *low = tci_ox_number(g, to, (tci_value){.u = is_signed ? ~most : 0});
+    const char *y = TCI_OW(w, "Where", is_high, high, tci_ox_to_dtype(g, x, to));
+    return TCI_OW(w, "Where", is_low, low, y);
 }
 
 /* Memory of the graph, as it is now. */
@@ -264,10 +266,19 @@ static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, cons
     return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
 }
 
+/* x, of n's dtype, in a dtype that ArgMax and TopK take. */
+static const char *tci_ox_ordered_type(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    return n->dtype == TC_BOOL   ? tci_ox_to_dtype(g, x, TC_I32)
+           : n->dtype == TC_BF16 ? tci_ox_to_dtype(g, x, TC_F32)
+                                 : x;
+}
+
 static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
                                   const char *x)
 {
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("keepdims", 0)};
+    x = tci_ox_ordered_type(g, n->in[0], x);
     return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
 }
 
@@ -284,10 +295,14 @@ static bool tci_ox_is_matmul(const tci_node *n)
     return is;
 }
 
-static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, const char *a,
-                                       const char *b)
+static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
+                                       const char *const *operands)
 {
-    const char *in[] = {a, b};
+    const char *in[] = {operands[0], operands[1]};
+    tci_ox_conv conv;
+    if (tci_ox_find_conv(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
+        return tci_ox_conv_out(g, &conv, n, operands);
+    }
     for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
         in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
     }
@@ -318,22 +333,45 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, c
     return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
 }
 
+/* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
+static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    static const char *const ops[] = {[TCI_MODE_ADD] = "Add", [TCI_MODE_MIN] = "Min",
+                                      [TCI_MODE_MAX] = "Max", [TCI_MODE_MUL] = "Mul"};
+    int64_t axis = n->attr[0], *pads = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * n->rank);
+    tc_dtype t = (tc_dtype)n->dtype;
+    if (!tci_dim_is_known(n->shape[axis]) || t == TC_BOOL) {
+        tci_ox_refuse(g->walk, n, "a running product or extreme of a symbolic size or of bool");
+    }
+    for (int64_t by = 1; by < tci_dim_known(n->shape[axis]); by *= 2) {
+        const tci_ow_attr mode = TCI_OW_TEXT("mode", "edge");
+        pads[axis] = n->attr[1] ? -by : by;
+        pads[n->rank + axis] = -pads[axis];
+        /* of extremes an element may be met twice; of products the padding is 1 */
+        bool extreme = n->attr[2] != TCI_MODE_MUL;
+        const char *at = tci_ow_ints(&g->w, 2 * n->rank, pads), *fill = tci_ox_float(g, t, 1);
+        const char *with[] = {x, at, fill};
+        const char *far = tci_ow_op(&g->w, "Pad", extreme ? 2 : 3, with, extreme, &mode);
+        x = TCI_OW(&g->w, ops[n->attr[2]], far, x);
+    }
+    return x;
+}
+
 static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     const tci_ow_attr back = TCI_OW_INT("reverse", n->attr[1]);
     const int64_t axis = n->attr[0];
     x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
     const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
-    if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
-        tci_ox_refuse(g->walk, n, "cumulative products and extremes");
-    }
-    return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
+    return n->attr[2] == TCI_MODE_ADD ? tci_ow_op(&g->w, "CumSum", 2, in, 1, &back)
+                                      : tci_ox_joined_out(g, n, x);
 }
 
 static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("largest", n->attr[1])};
-    const char *in[] = {x, tci_ox_size_of(g, n, n->shape[n->attr[0]])};
+    const char *in[] = {tci_ox_ordered_type(g, n->in[0], x),
+                        tci_ox_size_of(g, n, n->shape[n->attr[0]])};
     const char *out[] = {tci_ow_name(&g->w), tci_ow_name(&g->w)};
     tci_ow_node(&g->w, "TopK", 2, in, 2, out, 2, attrs);
     return out[1];
@@ -346,11 +384,86 @@ static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, co
                                         [TCI_MODE_MUL] = "mul"};
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]),
                                  TCI_OW_TEXT("reduction", modes[n->attr[1]])};
-    const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64), in[2]};
-    return tci_ow_op(&g->w, "ScatterElements", 3, with, 2, attrs);
+    bool joins_bool = n->dtype == TC_BOOL && n->attr[1] != TCI_MODE_SET; /* 0 and 1 in order */
+    const char *x = joins_bool ? tci_ox_to_dtype(g, in[0], TC_I32) : in[0];
+    const char *src = joins_bool ? tci_ox_to_dtype(g, in[2], TC_I32) : in[2];
+    const char *with[] = {x, tci_ox_to_dtype(g, in[1], TC_I64), src};
+    x = tci_ow_op(&g->w, "ScatterElements", 3, with, 2, attrs);
+    return joins_bool ? tci_ox_to_dtype(g, x, TC_BOOL) : x;
 }
 
 /* ---- elementwise ops ---- */
+
+/* Of bool by its logic, which more engines have than Where of bool. */
+static const char *tci_ox_where_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    return d != TC_BOOL ? TCI_OW(w, "Where", x[0], x[1], x[2])
+                        : TCI_OW(w, "Or", TCI_OW(w, "And", x[0], x[1]),
+                                 TCI_OW(w, "And", TCI_OW(w, "Not", x[0]), x[2]));
+}
+
+/* An order of two values: bool has one in tc, but not in ONNX. */
+static const char *tci_ox_ordered_out(tci_ox_out_graph *g, const char *op, tc_dtype d,
+                                      const char *const *x)
+{
+    const char *in[] = {x[0], x[1]};
+    for (int i = 0; i < 2 && d == TC_BOOL; i++) {
+        in[i] = tci_ox_to_dtype(g, x[i], TC_I32);
+    }
+    return tci_ow_op(&g->w, op, 2, in, 0, NULL);
+}
+
+/* BitShift is of unsigned integers and by less than their width: in u64. A negative value goes
+ * right by way of its complement; too far a shift gives 0, or then -1. */
+static const char *tci_ox_shift_out(tci_ox_out_graph *g, tc_dtype d, bool left,
+                                    const char *const *x)
+{
+    tci_ow *w = &g->w;
+    const tci_ow_attr way = TCI_OW_TEXT("direction", left ? "LEFT" : "RIGHT");
+    const char *zero = tci_ox_float(g, d, 0), *width = tci_ox_float(g, d, 8 * tc_dtype_size(d));
+    const char *inside = TCI_OW(w, "Less", x[1], width), *a = x[0], *negative = NULL;
+    if (d >= TC_I8) {
+        inside = TCI_OW(w, "And", inside, TCI_OW(w, "GreaterOrEqual", x[1], zero));
+    }
+    if (d >= TC_I8 && !left) {
+        negative = TCI_OW(w, "Less", a, zero);
+        a = TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", a), a);
+    }
+    const char *by = TCI_OW(w, "Where", inside, x[1], zero);
+    const char *in[] = {tci_ox_to_dtype(g, a, TC_U64), tci_ox_to_dtype(g, by, TC_U64)};
+    const char *y = tci_ox_to_dtype(g, tci_ow_op(w, "BitShift", 2, in, 1, &way), d);
+    y = TCI_OW(w, "Where", inside, y, zero);
+    return negative ? TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", y), y) : y;
+}
+
+static const char *tci_ox_i64(tci_ox_out_graph *g, int64_t v)
+{
+    return tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &v);
+}
+
+/* Of integers by repeated squaring in i64, since Pow of an engine may go through floats; of a
+ * negative b the integer part of 1 / a^-b, 0 of 0. */
+static const char *tci_ox_powi_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    const char *zero = tci_ox_i64(g, 0), *one = tci_ox_i64(g, 1), *two = tci_ox_i64(g, 2);
+    const char *minus = tci_ox_i64(g, -1), *a = tci_ox_to_dtype(g, x[0], TC_I64);
+    const char *b = tci_ox_to_dtype(g, x[1], TC_I64), *y = one, *square = a, *first_odd = NULL;
+    const char *rest = TCI_OW(w, "Abs", b);
+    for (int bits = 8 * tc_dtype_size(d) - (d >= TC_I8), i = 0; i < bits; i++) {
+        const char *odd = TCI_OW(w, "Equal", TCI_OW(w, "Mod", rest, two), one);
+        first_odd = first_odd ? first_odd : odd;
+        y = TCI_OW(w, "Where", odd, TCI_OW(w, "Mul", y, square), y);
+        square = TCI_OW(w, "Mul", square, square);
+        rest = TCI_OW(w, "Div", rest, two);
+    }
+    const char *below = TCI_OW(w, "Where", first_odd, minus, one);
+    below = TCI_OW(w, "Where", TCI_OW(w, "Equal", a, minus), below, zero);
+    below = TCI_OW(w, "Where", TCI_OW(w, "Equal", a, one), one, below);
+    y = d < TC_I8 ? y : TCI_OW(w, "Where", TCI_OW(w, "Less", b, zero), below, y);
+    return tci_ox_to_dtype(g, y, d);
+}
 
 /* A prim of a value column, or one of its words, over values of dtype d; NULL: it has no form. */
 static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
@@ -358,8 +471,8 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     tci_ow *w = &g->w;
     bool is_bool = d == TC_BOOL, floats = tci_ox_is_float(d);
     switch (word) {
-    case TCI_P_ADD: return TCI_OW(w, "Add", x[0], x[1]);
-    case TCI_P_SUB: return TCI_OW(w, "Sub", x[0], x[1]);
+    case TCI_P_ADD: return TCI_OW(w, is_bool ? "Or" : "Add", x[0], x[1]);
+    case TCI_P_SUB: return TCI_OW(w, is_bool ? "Xor" : "Sub", x[0], x[1]);
     case TCI_P_MUL: return TCI_OW(w, is_bool ? "And" : "Mul", x[0], x[1]);
     case TCI_P_DIV: return TCI_OW(w, "Div", x[0], x[1]);
     case TCI_P_FMA: return TCI_OW(w, "Add", TCI_OW(w, "Mul", x[0], x[1]), x[2]);
@@ -374,13 +487,13 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
         return floats ? TCI_OW(w, "Mul", TCI_OW(w, "Sign", x[0]), down) : x[0];
     }
     case TCI_P_EQ: return TCI_OW(w, "Equal", x[0], x[1]);
-    case TCI_P_LT: return TCI_OW(w, "Less", x[0], x[1]);
-    case TCI_P_LE: return TCI_OW(w, "LessOrEqual", x[0], x[1]);
+    case TCI_P_LT: return tci_ox_ordered_out(g, "Less", d, x);
+    case TCI_P_LE: return tci_ox_ordered_out(g, "LessOrEqual", d, x);
     case TCI_P_AND: return TCI_OW(w, is_bool ? "And" : "BitwiseAnd", x[0], x[1]);
     case TCI_P_OR: return TCI_OW(w, is_bool ? "Or" : "BitwiseOr", x[0], x[1]);
     case TCI_P_XOR: return TCI_OW(w, is_bool ? "Xor" : "BitwiseXor", x[0], x[1]);
     case TCI_P_NOT: return TCI_OW(w, is_bool ? "Not" : "BitwiseNot", x[0]);
-    case TCI_P_SELECT: return TCI_OW(w, "Where", x[0], x[1], x[2]);
+    case TCI_P_SELECT: return tci_ox_where_out(g, d, x);
     case TCI_P_EXP: return TCI_OW(w, "Exp", x[0]);
     case TCI_P_LOG: return TCI_OW(w, "Log", x[0]);
     case TCI_P_SIN: return TCI_OW(w, "Sin", x[0]);
@@ -392,7 +505,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     case TCI_P_ERF: return TCI_OW(w, "Erf", x[0]);
     case TCI_P_SIGMOID: return TCI_OW(w, "Sigmoid", x[0]);
     case TCI_P_GELU: return TCI_OW(w, "Gelu", x[0]);
-    case TCI_P_POW: return TCI_OW(w, "Pow", x[0], x[1]);
+    case TCI_P_POW: return floats ? TCI_OW(w, "Pow", x[0], x[1]) : tci_ox_powi_out(g, d, x);
     case TCI_P_EXP2: return TCI_OW(w, "Pow", tci_ox_float(g, d, 2), x[0]);
     case TCI_P_EXPM1: { /* (e^x + 1) tanh(x / 2), exact to some units where x is small */
         const char *one = tci_ox_float(g, d, 1), *half = tci_ox_float(g, d, 0.5);
@@ -407,16 +520,18 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
                       TCI_OW(w, "Log", TCI_OW(w, "Add", x[0], one)));
     }
     case TCI_P_SHL:
-    case TCI_P_SHR: {
-        const tci_ow_attr way = TCI_OW_TEXT("direction", word == TCI_P_SHL ? "LEFT" : "RIGHT");
-        return d > TC_U64 ? NULL : tci_ow_op(w, "BitShift", 2, x, 1, &way); /* unsigned alone */
-    }
+    case TCI_P_SHR: return tci_ox_shift_out(g, d, word == TCI_P_SHL, x);
     case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
                                    tci_ox_float(g, d, 1.4426950408889634));
     case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
                                     tci_ox_float(g, d, 0.4342944819032518));
-    case TCI_W_MAX: return TCI_OW(w, "Where", TCI_OW(w, "Greater", x[0], x[1]), x[0], x[1]);
-    case TCI_W_MIN: return TCI_OW(w, "Where", TCI_OW(w, "Less", x[0], x[1]), x[0], x[1]);
+    case TCI_W_MAX:
+    case TCI_W_MIN: {
+        bool most = word == TCI_W_MAX;
+        return is_bool ? TCI_OW(w, most ? "Or" : "And", x[0], x[1])
+                       : TCI_OW(w, "Where", TCI_OW(w, most ? "Greater" : "Less", x[0], x[1]), x[0],
+                                x[1]);
+    }
     default: return NULL;
     }
 }
@@ -425,6 +540,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
 static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
 {
     const char *stack[TCI_FORMULA_DEPTH + 1], *operands[3];
+    tc_dtype types[TCI_FORMULA_DEPTH + 1]; /* of the stack: d, or bool of conditions */
     tc_dtype of = (tc_dtype)n->in[0]->dtype, d = tci_dtype_is_half(of) ? TC_F32 : of;
     int top = 0;
     for (int i = 0; i < n->n_in; i++) {
@@ -432,17 +548,21 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
     }
     for (const uint8_t *word = tci_formula_value(n->op); *word != TCI_W_END; word++) {
         const char *made;
+        tc_dtype type = d;
         if (*word >= TCI_W_A && *word <= TCI_W_C) {
             made = operands[*word - TCI_W_A];
         } else if (*word >= TCI_W_K) {
             made = tci_ox_float(g, d, tci_formula_number(*word));
         } else {
             top -= tci_formula_value_operands(*word);
-            made = tci_ox_word(g, d, *word, stack + top);
+            type = types[top + (*word == TCI_P_SELECT)];
+            made = tci_ox_word(g, type, *word, stack + top);
+            type = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE ? TC_BOOL : type;
         }
         if (!made) {
             tci_ox_refuse(g->walk, n, "");
         }
+        types[top] = type;
         stack[top++] = made;
     }
     return d == of || n->dtype == TC_BOOL ? stack[0] : tci_ox_to_dtype(g, stack[0], of);
@@ -456,7 +576,7 @@ static const char *tci_ox_operator_of(const tci_node *n)
     case TCI_OP_RECIPROCAL: return "Reciprocal";
     case TCI_OP_SIGMOID: return "Sigmoid";
     case TCI_OP_GELU: return "Gelu";
-    case TCI_OP_RELU: return "Relu";
+    case TCI_OP_RELU: return tci_ox_is_float((tc_dtype)n->dtype) ? "Relu" : NULL;
     case TCI_OP_ASIN: return "Asin";
     case TCI_OP_ACOS: return "Acos";
     case TCI_OP_ATAN: return "Atan";
@@ -464,12 +584,11 @@ static const char *tci_ox_operator_of(const tci_node *n)
     case TCI_OP_ACOSH: return "Acosh";
     case TCI_OP_ATANH: return "Atanh";
     case TCI_OP_LOG1PEXP: return "Softplus";
-    case TCI_OP_SIGN: return "Sign";
+    case TCI_OP_SIGN: return is_bool ? "Identity" : "Sign";
     case TCI_OP_MAXIMUM: return is_bool ? "Or" : "Max";
     case TCI_OP_MINIMUM: return is_bool ? "And" : "Min";
-    case TCI_OP_POW: return "Pow";
-    case TCI_OP_GT: return "Greater";
-    case TCI_OP_GE: return "GreaterOrEqual";
+    case TCI_OP_GT: return is_bool ? NULL : "Greater";
+    case TCI_OP_GE: return is_bool ? NULL : "GreaterOrEqual";
     case TCI_OP_LOGICAL_NOT: return "Not";
     case TCI_OP_LOGICAL_AND: return "And";
     case TCI_OP_LOGICAL_OR: return "Or";
@@ -534,7 +653,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_RANDOM "random numbers are tc's own"
 #define TCI_OX_WAY_WHERE ""
 #define TCI_OX_WAY_CAST ""
-#define TCI_OX_WAY_BITCAST "BitCast is of opset 26"
+#define TCI_OX_WAY_BITCAST ""
 #define TCI_OX_WAY_RESHAPE ""
 #define TCI_OX_WAY_PERMUTE ""
 #define TCI_OX_WAY_EXPAND ""
@@ -548,9 +667,9 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_SCATTER ""
 #define TCI_OX_WAY_SEGMENT "only plans have it"
 #define TCI_OX_WAY_CONTRACT ""
-#define TCI_OX_WAY_BOUND "repetitions are not exported"
-#define TCI_OX_WAY_REPEAT "repetitions are not exported"
-#define TCI_OX_WAY_RESULT "repetitions are not exported"
+#define TCI_OX_WAY_BOUND ""
+#define TCI_OX_WAY_REPEAT ""
+#define TCI_OX_WAY_RESULT ""
 #define TCI_OX_WAY_CUSTOM "an op of the user's own"
 #define TCI_OX_WAY_COLLECTIVE "collectives have a communicator of the process"
 #define TCI_OX_WAY_BARRIER ""
@@ -626,7 +745,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: return tci_ox_number(g, (tc_dtype)n->dtype, n->value);
     case TCI_OP_IOTA: return tci_ox_iota_out(g, n);
-    case TCI_OP_WHERE: return TCI_OW(w, "Where", in[0], in[1], in[2]);
+    case TCI_OP_WHERE: return tci_ox_where_out(g, (tc_dtype)n->dtype, in);
     case TCI_OP_CAST: return tci_ox_cast_out(g, n, in[0]);
     case TCI_OP_RESHAPE: return tci_ox_reshape_out(g, n, in[0]);
     case TCI_OP_PERMUTE: {
@@ -646,10 +765,17 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
         const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
         return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
     }
+    case TCI_OP_BITCAST: {
+        const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of((tc_dtype)n->dtype));
+        g->opset = TCI_OX_OPSET_BITCAST;
+        return tci_ow_op(w, "BitCast", 1, in, 1, &to);
+    }
     case TCI_OP_SCAN: return tci_ox_scan_out(g, n, in[0]);
     case TCI_OP_TOPK: return tci_ox_topk_out(g, n, in[0]);
     case TCI_OP_SCATTER: return tci_ox_scatter_out(g, n, in);
-    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in[0], in[1]);
+    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in);
+    case TCI_OP_REPEAT: return tci_ox_repeat_out(g, n, in);
+    case TCI_OP_RESULT: return tci_ox_result_out(g, n);
     case TCI_OP_BARRIER: return in[0];
     default: return NULL;
     }
@@ -658,6 +784,10 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
 /* Reductions; composites and elementwise ops have functions of their own. */
 static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
+    tci_ox_sliding w;
+    if (tci_ox_find_pool(n, &w) && tci_ox_pool_fits(&w, n)) {
+        return tci_ox_pool_out(g, &w, n, x);
+    }
     switch ((int)n->op) {
     case TCI_OP_SUM: return tci_ox_sum_out(g, "ReduceSum", n, x);
     case TCI_OP_PROD: return tci_ox_sum_out(g, "ReduceProd", n, x);
@@ -674,6 +804,16 @@ static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, 
 
 /* ---- the model ---- */
 
+static bool tci_ox_is_empty(const tci_node *n)
+{
+    bool known = true, none = false;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+        none = none || n->shape[i] == 0;
+    }
+    return known && none;
+}
+
 static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
 {
     tci_ox_out_graph *g = (tci_ox_out_graph *)w->to;
@@ -682,6 +822,8 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
         return tci_ox_memory(g, n);
     } else if (*way && strcmp(way, TCI_OX_EXPANDS)) {
         tci_ox_refuse(w, n, way);
+    } else if (tci_ox_is_empty(n)) { /* engines differ in what they make of empty axes */
+        return tci_ow_tensor(&g->w, NULL, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), "");
     } else if (tci_op_is_ew(n->op)) {
         return tci_ox_elementwise_out(g, n, in);
     } else if (tci_op_is_reduce(n->op)) {
@@ -692,6 +834,24 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
     return tci_ox_special_out(g, n, in);
 }
 
+/* Convolutions and pools are written from what is below windows and padding. */
+static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
+{
+    tci_ox_conv c;
+    tci_ox_sliding p;
+    tci_node **two = TCI_NEW_ARRAY(w->s, tci_node *, 2);
+    *list = two;
+    if (tci_op_is_reduce(n->op) && tci_ox_find_pool(n, &p) && tci_ox_pool_fits(&p, n)) {
+        two[0] = p.x;
+        return 1;
+    } else if (tci_ox_find_conv(w->s, n, &c) && tci_ox_conv_fits(&c)) {
+        two[0] = c.w.x;
+        two[1] = c.f;
+        return 2;
+    }
+    return 0;
+}
+
 static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
 {
     tci_str opset = {.s = g->walk->s};
@@ -699,7 +859,7 @@ static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
     tci_ow_text(file, 2, "tc");
     tci_ow_text(file, 3, TC_VERSION);
     tci_ow_bytes(file, 7, tci_str_text(&g->w.graph), g->w.graph.n);
-    tci_ow_number(&opset, 2, TCI_OX_OPSET);
+    tci_ow_number(&opset, 2, (uint64_t)g->opset);
     tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
 }
 
@@ -728,11 +888,12 @@ TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
                               const tc_onnx_export *how, const char *data_name, tci_str *model,
                               tci_str *weights)
 {
-    tci_ox_out_graph g = {.walk = w};
+    tci_ox_out_graph g = {.walk = w, .opset = TCI_OX_OPSET};
     g.w.s = g.w.graph.s = g.w.weights.s = w->s;
     g.w.external = how && how->external ? data_name : NULL;
     w->to = &g;
     w->leave = tci_ox_leave;
+    w->needs = tci_ox_needs;
     tci_ox_export_graph(&g, outputs, n, how);
     tci_ox_write_model(&g, model);
     *weights = g.w.weights;

@@ -2,7 +2,7 @@
 #ifndef TC_ONNX_ONNX_H
 #define TC_ONNX_ONNX_H
 
-#include "../api/tensor.h"
+#include "../api/graph_backend.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -85,18 +85,19 @@ TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n
 TC_API void tc_onnx_free(tc_onnx_model *model);
 /* ---- export ----
  * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
- * writes the graph as an ONNX model of opset 21: composites by the operator of the same meaning
- * (Softmax, LayerNormalization, MatMul, ...), all else by primitive ones. Captured memory goes
+ * writes the graph as an ONNX model of opset 21 (26 where it has tc_bitcast): composites by the
+ * operator of the same meaning (Softmax, LayerNormalization, MatMul, Conv, MaxPool, ...),
+ * repetitions as Loop, all else by primitive ones. Captured memory goes
  * into the file with the value that it has now, parameters under their names; symbolic sizes
  * become dim_params. Files appear complete or not at all.
  *
  *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
  *
- * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, repetitions, effects of
- * tc_assign, ops of the user's own, symbolic sizes that are not those of an input), which the text
- * names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
- * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
- * tells. */
+ * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, lgamma and other functions that
+ * ONNX lacks, effects of tc_assign, ops of the user's own, symbolic sizes that are not those of an
+ * input), which the text names with the place where it was made; TC_ERR_ARGUMENT: no
+ * outputs, an input that is no tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO;
+ * TC_ERR_MEMORY. tc_error(ctx) tells. */
 typedef struct tc_onnx_export {
     const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
     bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
@@ -108,11 +109,11 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
 
 /* ---- StableHLO ----
  * tc_export_stablehlo(inputs, outputs, how, "net.mlir") writes the graph as the text of a StableHLO
- * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function @main
- * has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory, as
- * parameters, becomes constants with the values that it has now. Shapes are static: how->sizes says
- * what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own integer
- * arithmetic, so with the same bits.
+ * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function
+ * @main has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory,
+ * as parameters, becomes constants with the values that it has now. Shapes are static: how->sizes
+ * says what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own
+ * integer arithmetic, so with the same bits.
  *
  *     tc_export_stablehlo(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.mlir");
  *
@@ -133,6 +134,11 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
                                         const tc_stablehlo_export *how, const char *path,
                                         tc_site here);
 #define tc_export_stablehlo(...) tc_export_stablehlo_at(__VA_ARGS__, TC_HERE)
+
+/* The formats of graph-level backends (tc_graph_backend.format): ONNX of opset 21 with its weights
+ * inside, for symbolic sizes too; StableHLO as text, of known sizes. */
+TC_API const tc_graph_format *tc_onnx_format(void);
+TC_API const tc_graph_format *tc_stablehlo_format(void);
 
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */

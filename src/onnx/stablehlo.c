@@ -275,8 +275,8 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
 
 static const char *tci_hlo_reduction_out(tci_hlo *h, const tci_node *n, const char *x)
 {
-    tci_ox_windows w;
-    if (tci_ox_pool_of(n, &w)) {
+    tci_ox_sliding w;
+    if (tci_ox_find_pool(n, &w)) {
         return tci_hlo_pool_out(h, &w, n, x);
     }
     switch ((int)n->op) {
@@ -328,7 +328,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 {
     tci_scratch *s = h->walk->s;
     tci_ox_conv conv;
-    if (tci_ox_conv_of(s, n, &conv)) {
+    if (tci_ox_find_conv(s, n, &conv)) {
         return tci_hlo_conv_out(h, &conv, n, in);
     }
     const tci_contraction *c = tci_contraction_of(s, n);
@@ -428,6 +428,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 
 /* Of a special or composite op. */
 static const char *tci_hlo_way_of(int op)
@@ -534,6 +535,9 @@ static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 static void tci_hlo_signature(tci_hlo *h, tci_str *text, tci_node *const *outputs, int n)
 {
     tci_ox_walk *w = h->walk;
+    for (int i = 0; i < w->n_inputs; i++) {
+        tci_str_printf(text, "// %%arg%d: %s\n", i, tci_ox_input_name(w, i));
+    }
     tci_str_add(text, "module @tc {\n  func.func public @main(");
     for (int i = 0; i < w->n_inputs; i++) {
         const char *name = tci_scratch_printf(w->s, "%%arg%d", i);

@@ -97,11 +97,11 @@ TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *
                                    const int64_t *order, const tci_hlo_shape *to, const char *x);
 
 /* ---- stablehlo_conv.c ---- */
-/* CONTRACT and reductions of windows: what they are written from (0: no such thing), and as what. */
+/* CONTRACT and reductions of windows: what they are written from (0: neither), and as what. */
 TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list);
 TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
                                     const char *const *in);
-TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const tci_node *n,
                                     const char *x);
 /* ---- stablehlo_index.c: of the ops with these names ---- */
 TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in);

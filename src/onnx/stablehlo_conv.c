@@ -1,7 +1,7 @@
 /* onnx/stablehlo_conv.c - convolutions and pools as StableHLO.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that are
- * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that
+ * are arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
  * reduce_window. */
 #include "stablehlo.h"
 
@@ -9,13 +9,13 @@
 TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
-    tci_ox_windows w;
+    tci_ox_sliding w;
     tci_node **two = TCI_NEW_ARRAY(h->walk->s, tci_node *, 2);
     *list = two;
-    if (tci_op_is_reduce(n->op) && tci_ox_pool_of(n, &w)) {
+    if (tci_op_is_reduce(n->op) && tci_ox_find_pool(n, &w)) {
         two[0] = w.x;
         return 1;
-    } else if (tci_ox_conv_of(h->walk->s, n, &c)) {
+    } else if (tci_ox_find_conv(h->walk->s, n, &c)) {
         two[0] = c.w.x;
         two[1] = c.f;
         return 2;
@@ -51,7 +51,7 @@ static void tci_hlo_merge(tci_hlo *h, tci_hlo_order *o, int which, int n,
     }
 }
 
-static void tci_hlo_put_places(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
+static void tci_hlo_spatial(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
 {
     for (int i = 0; i < n; i++) {
         o->axes[o->n++] = axes[i];
@@ -76,7 +76,7 @@ static const char *tci_hlo_as_result(tci_hlo *h, const tci_ox_conv *c, const tci
     tci_hlo_merge(h, &o, 2, c->n_batch, c->batch, false);
     tci_hlo_merge(h, &o, 2, c->n_groups, c->groups, false);
     tci_hlo_merge(h, &o, 2, c->n_filters, c->filters, false);
-    tci_hlo_put_places(&o, c->w.n, c->out_axis, to.sizes);
+    tci_hlo_spatial(&o, c->w.n, c->out_axis, to.sizes);
     int64_t *split = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
     int64_t *back = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
@@ -105,7 +105,7 @@ static const char *tci_hlo_pairs(tci_hlo *h, int n, const int64_t *a, const int6
 TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
                                     const char *const *in)
 {
-    const tci_ox_windows *w = &c->w;
+    const tci_ox_sliding *w = &c->w;
     int xs = c->which, fs = !c->which, k = w->n;
     int64_t groups = 1, stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL], before[TCI_OX_SPATIAL];
     int64_t after[TCI_OX_SPATIAL], *made = TCI_NEW_ARRAY(h->walk->s, int64_t, k + 2);
@@ -115,12 +115,12 @@ TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_
     tci_hlo_merge(h, &ox, xs, c->n_batch, c->batch, false);
     tci_hlo_merge(h, &ox, xs, c->n_groups, c->groups, false);
     tci_hlo_merge(h, &ox, xs, c->n_channels, c->channels, true);
-    tci_hlo_put_places(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
+    tci_hlo_spatial(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
     tci_hlo_merge(h, &of, fs, c->n_groups, c->groups, false);
     groups = of.sizes[0];
     tci_hlo_merge(h, &of, fs, c->n_filters, c->filters, true);
     tci_hlo_merge(h, &of, fs, c->n_channels, c->channels, false);
-    tci_hlo_put_places(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
+    tci_hlo_spatial(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
     const char *x = tci_hlo_ordered(h, w->x, &ox, in[0], &x_shape);
     const char *f = tci_hlo_ordered(h, c->f, &of, in[1], &f_shape);
     made[0] = x_shape.sizes[0];
@@ -146,7 +146,7 @@ TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_
     return tci_hlo_as_result(h, c, n, &to, y);
 }
 
-TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const tci_node *n,
                                     const char *x)
 {
     const tci_hlo_shape from = tci_hlo_shape_of(h, w->x->rank, w->x->shape), point = {0, NULL, ""};
@@ -178,7 +178,7 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const t
                    tci_hlo_array(h, from.rank, lists[2]),
                    tci_hlo_pairs(h, from.rank, lists[3], lists[4]), from.rank, a, dtype, b, dtype);
     const char *y = tci_hlo_binary(h, tci_hlo_joins(n->op, t), &point, t, a, b);
-    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n", y,
-                   dtype, tci_hlo_type(h, t, &from), dtype, tci_hlo_type(h, t, &to));
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n",
+                   y, dtype, tci_hlo_type(h, t, &from), dtype, tci_hlo_type(h, t, &to));
     return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, r);
 }

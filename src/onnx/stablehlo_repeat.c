@@ -15,20 +15,6 @@ typedef struct tci_hlo_state {
     int x, held, y, rows;        /* where each kind begins */
 } tci_hlo_state;
 
-/* True if a node of the graph reads the rows of a carry of the REPEAT. */
-static bool tci_hlo_rows_are_read(const tci_hlo *h, const tci_node *repeat, const tci_repeat *r)
-{
-    const tci_graph *g = h->walk->graph;
-    for (uint32_t i = 0; i < g->n_slots; i++) {
-        const tci_node *n = g->slots[i];
-        bool reads = n && n->op == TCI_OP_RESULT && n->in[0] == repeat;
-        if (reads && n->attr[0] >= r->n_carry + r->n_y) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The shape of a value stacked along a new first axis. */
 static tci_hlo_shape tci_hlo_stacked(const tci_hlo *h, const tci_node *n, int64_t count)
 {
@@ -200,7 +186,7 @@ TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const
 {
     const tci_repeat r = tci_repeat_of(n);
     int64_t length = tci_hlo_size(h, r.length);
-    bool rows = tci_hlo_rows_are_read(h, n, &r);
+    bool rows = tci_ox_rows_are_read(h->walk, n);
     tci_hlo_state s = tci_hlo_begin(h, &r, length, rows, in);
     if (length > 0) {
         tci_hlo_while(h, &r, length, &s);

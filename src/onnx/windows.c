@@ -9,7 +9,7 @@
 /* ---- windows ---- */
 
 /* The padding of the windowed axes, taken off x, where x is a PAD by `fill` along no other axis. */
-static void tci_ox_take_padding(tci_ox_windows *w, bool (*fits)(const tci_node *fill))
+static void tci_ox_take_padding(tci_ox_sliding *w, bool (*fits)(const tci_node *fill))
 {
     tci_node *pad = w->x;
     if (pad->op != TCI_OP_PAD || tci_node_is_value(pad) || !fits(pad->in[1])) {
@@ -30,13 +30,13 @@ static void tci_ox_take_padding(tci_ox_windows *w, bool (*fits)(const tci_node *
     }
 }
 
-static bool tci_ox_windows_of(const tci_node *n, tci_ox_windows *w,
+static bool tci_ox_sliding_of(const tci_node *n, tci_ox_sliding *w,
                               bool (*fits)(const tci_node *fill))
 {
     if (n->op != TCI_OP_WINDOW || n->n_attr / 4 > TCI_OX_SPATIAL) {
         return false;
     }
-    *w = (tci_ox_windows){.x = n->in[0], .n = n->n_attr / 4};
+    *w = (tci_ox_sliding){.x = n->in[0], .n = n->n_attr / 4};
     for (int i = 0; i < w->n; i++) {
         w->axis[i] = (int)n->attr[4 * i];
         w->element[i] = n->in[0]->rank + i;
@@ -54,7 +54,7 @@ static bool tci_ox_windows_of(const tci_node *n, tci_ox_windows *w,
 }
 
 /* What follows the last element of axis i, for `count` places. */
-static void tci_ox_end_windows(tci_ox_windows *w, int i, tci_dim count)
+static void tci_ox_end_windows(tci_ox_sliding *w, int i, tci_dim count)
 {
     tci_dim reads = tci_dim_mul(tci_dim_add(count, -1), w->stride[i]);
     reads = tci_dim_add(reads, tci_dim_mul(tci_dim_add(w->kernel[i], -1), w->dilation[i]));
@@ -78,7 +78,7 @@ static const tci_contract_axis_of *tci_ox_axis_at(const tci_contraction *c, int 
 /* Spatial axis i: of a forward pass, or of a weight gradient. */
 static bool tci_ox_conv_axis(const tci_contraction *of, tci_ox_conv *c, int i)
 {
-    tci_ox_windows *w = &c->w;
+    tci_ox_sliding *w = &c->w;
     const tci_contract_axis_of *place = tci_ox_axis_at(of, c->which, w->axis[i]);
     const tci_contract_axis_of *element = tci_ox_axis_at(of, c->which, w->element[i]);
     int f = !c->which;
@@ -119,13 +119,13 @@ static bool tci_ox_is_zero(const tci_node *fill)
     return tci_is_zero(fill);
 }
 
-TCI_FN bool tci_ox_conv_of(tci_scratch *s, const tci_node *n, tci_ox_conv *c)
+TCI_FN bool tci_ox_find_conv(tci_scratch *s, const tci_node *n, tci_ox_conv *c)
 {
     *c = (tci_ox_conv){.which = 0};
     if (n->op != TCI_OP_CONTRACT || !tci_dtype_is_float((tc_dtype)n->dtype)) {
         return false;
     }
-    while (c->which < 2 && !tci_ox_windows_of(n->in[c->which], &c->w, tci_ox_is_zero)) {
+    while (c->which < 2 && !tci_ox_sliding_of(n->in[c->which], &c->w, tci_ox_is_zero)) {
         c->which++;
     }
     if (c->which == 2 || tci_node_is_value(n->in[c->which])) {
@@ -163,12 +163,12 @@ static bool tci_ox_is_least(const tci_node *fill)
            tci_dtype_is_float((tc_dtype)fill->dtype) && isinf(fill->value.f) && fill->value.f < 0;
 }
 
-TCI_FN bool tci_ox_pool_of(const tci_node *n, tci_ox_windows *w)
+TCI_FN bool tci_ox_find_pool(const tci_node *n, tci_ox_sliding *w)
 {
     bool sums = n->op == TCI_OP_SUM;
     if ((!sums && n->op != TCI_OP_MAX) || !tci_dtype_is_float((tc_dtype)n->dtype) ||
         tci_node_is_value(n->in[0]) ||
-        !tci_ox_windows_of(n->in[0], w, sums ? tci_ox_is_zero : tci_ox_is_least) ||
+        !tci_ox_sliding_of(n->in[0], w, sums ? tci_ox_is_zero : tci_ox_is_least) ||
         n->n_attr != w->n) {
         return false;
     }

@@ -55,6 +55,9 @@ static void tci_ow_attribute(tci_str *node, tci_scratch *s, const tci_ow_attr *a
     } else if (a->n == -1) {
         tci_ow_number(&m, 3, (uint64_t)a->i);
         tci_ow_number(&m, 20, 2);
+    } else if (a->n == -3) {
+        tci_ow_message(&m, 6, a->graph);
+        tci_ow_number(&m, 20, 5);
     } else if (a->n == -2) {
         float f = (float)a->f;
         tci_ow_varint(&m, 2 << 3 | 5);

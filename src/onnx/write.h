@@ -8,7 +8,7 @@
 #include "../base/dim.h"
 #include "proto.h"
 
-/* An attribute: text, a list (n >= 0), or one number (n == -1: integer, -2: float). */
+/* An attribute: text, a list (n >= 0), one number (n: -1 integer, -2 float), or a graph (-3). */
 typedef struct tci_ow_attr {
     const char *name;
     int n;
@@ -16,11 +16,13 @@ typedef struct tci_ow_attr {
     int64_t i;
     double f;
     const char *text;
+    const tci_str *graph;
 } tci_ow_attr;
-#define TCI_OW_INT(name, v) {(name), -1, NULL, (v), 0, NULL}
-#define TCI_OW_FLOAT(name, v) {(name), -2, NULL, 0, (v), NULL}
-#define TCI_OW_INTS(name, n, v) {(name), (n), (v), 0, 0, NULL}
-#define TCI_OW_TEXT(name, v) {(name), 0, NULL, 0, 0, (v)}
+#define TCI_OW_INT(name, v) {(name), -1, NULL, (v), 0, NULL, NULL}
+#define TCI_OW_FLOAT(name, v) {(name), -2, NULL, 0, (v), NULL, NULL}
+#define TCI_OW_INTS(name, n, v) {(name), (n), (v), 0, 0, NULL, NULL}
+#define TCI_OW_TEXT(name, v) {(name), 0, NULL, 0, 0, (v), NULL}
+#define TCI_OW_GRAPH(name, v) {(name), -3, NULL, 0, 0, NULL, (v)}
 
 typedef struct tci_ow {
     tci_scratch *s;

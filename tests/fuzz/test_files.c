@@ -257,6 +257,8 @@ TEST(npy_by_columns) { fuzz(DATA "fortran.npy", ROUNDS / 2); }
 TEST(npz) { fuzz(DATA "numpy.npz", ROUNDS); }
 TEST(npz_deflated) { fuzz(DATA "deflated.npz", ROUNDS); }
 TEST(npz_with_foreign_entries) { fuzz(DATA "foreign.npz", ROUNDS / 2); }
+TEST(pytorch) { fuzz(DATA "torch.pt", ROUNDS); }
+TEST(pytorch_checkpoint) { fuzz(DATA "checkpoint.pth", ROUNDS); }
 TEST(safetensors) { fuzz(DATA "library.safetensors", ROUNDS); }
 TEST(gguf) { fuzz(DATA "library.gguf", ROUNDS); }
 

@@ -7,8 +7,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "io.h"
-#include "tc_onnx.h"
+#include "elsewhere.h"
 #include "tc_test.h"
 
 static tc_ctx *ctx;
@@ -25,23 +24,6 @@ static void end(void)
     io_clean();
 }
 
-static const char *python(void)
-{
-    static char found[256];
-    const char *candidates[] = {getenv("TC_TEST_PYTHON"), "build/venv/bin/python", "python3"};
-    for (int i = 0; i < 3 && !*found; i++) {
-        char command[400];
-        if (candidates[i]) {
-            snprintf(command, sizeof(command), "%s -c 'import onnxruntime' >/dev/null 2>&1",
-                     candidates[i]);
-            if (system(command) == 0) {
-                snprintf(found, sizeof(found), "%s", candidates[i]);
-            }
-        }
-    }
-    return *found ? found : NULL;
-}
-
 /* Runs net.onnx on in.npz by onnxruntime, into out.npz. */
 static void run_elsewhere(void)
 {
@@ -55,7 +37,8 @@ static void run_elsewhere(void)
         "y = s.run(names, {i.name: x[i.name] for i in s.get_inputs()})\\n"
         "np.savez(d + '/out.npz', **dict(zip(names, y)))\\n";
     char command[2048];
-    snprintf(command, sizeof(command), "printf \"%s\" | %s - %s 2>&1", script, python(), io_dir);
+    snprintf(command, sizeof(command), "printf \"%s\" | %s - %s 2>&1", script,
+             else_python(ELSE_ONNX), io_dir);
     CHECK_EQ_INT(system(command), 0);
 }
 
@@ -77,7 +60,7 @@ static void compare(network build, int n_in, const int64_t (*sizes)[6], int n_ou
     char names[4][8];
     const char *in_names[4];
     tc_file *file = NULL;
-    if (!python()) {
+    if (!else_python(ELSE_ONNX)) {
         SKIP("no Python with onnxruntime (TC_TEST_PYTHON)");
     }
     begin();
@@ -200,6 +183,18 @@ static void training(const tc_tensor *x, tc_tensor *y)
 TEST(a_training_step_runs_elsewhere)
 {
     compare(training, 2, (const int64_t[][6]){{2, 8, 6}, {2, 6, 4}}, 2, false);
+}
+
+/* ---- reference cases computed by PyTorch ---- */
+
+TEST(reference_cases_run_in_onnxruntime)
+{
+    else_replay(ELSE_ONNX, "tests/data/opinfo", false, tct_soak ? 1600 : 160);
+}
+
+TEST(reference_gradients_run_in_onnxruntime)
+{
+    else_replay(ELSE_ONNX, "../shared/oracles/opinfo", true, tct_soak ? 600 : 60);
 }
 
 /* ---- files ---- */

@@ -21,36 +21,14 @@ TEST(a_perceptron_is_exported)
     io_clean();
 }
 
-/* Reference cases computed by PyTorch. A tenth of them; all in soak. */
-static void replay(const char *base, int every, int least)
-{
-    static orc_run r;
-    static st_file arrays;
-    char path[300];
-    size_t bytes;
-    if (!else_python(ELSE_STABLEHLO)) {
-        SKIP("no Python with jax (TC_TEST_PYTHON)");
-    }
-    snprintf(path, sizeof(path), "%s.json", base);
-    char *text = json_read_file(path, &bytes);
-    json *manifest = text ? json_parse(text) : NULL;
-    snprintf(path, sizeof(path), "%s.safetensors", base);
-    REQUIRE(manifest && st_open(&arrays, path));
-    memset(&r, 0, sizeof(r));
-    r.manifest = manifest;
-    r.arrays = &arrays;
-    else_oracle(&r, ELSE_STABLEHLO, every);
-    CHECK_EQ_INT(r.failed, 0);
-    CHECK_MSG(r.passed >= least, "only %d cases passed, %d are skipped", r.passed, r.skipped);
-    printf("onnx/stablehlo: %d reference cases passed, %d skipped\n", r.passed, r.skipped);
-    st_close(&arrays);
-    json_free(manifest);
-    free(text);
-}
-
 TEST(reference_cases_run_in_xla)
 {
-    replay("tests/data/opinfo", tct_soak ? 0 : 10, 100);
+    else_replay(ELSE_STABLEHLO, "tests/data/opinfo", false, tct_soak ? 1600 : 160);
+}
+
+TEST(reference_gradients_run_in_xla)
+{
+    else_replay(ELSE_STABLEHLO, "../shared/oracles/opinfo", true, tct_soak ? 600 : 60);
 }
 
 TEST_MAIN

@@ -1,0 +1,42 @@
+/* onnx/out.h - an ONNX model that is written from a graph: what the rooms of the export share. */
+#ifndef TCI_ONNX_OUT_H
+#define TCI_ONNX_OUT_H
+
+#include "export.h"
+#include "windows.h"
+#include "write.h"
+
+/* A repetition that has left: the names of its results. */
+typedef struct tci_ox_left_loop {
+    const tci_node *repeat;
+    const char **results;
+} tci_ox_left_loop;
+
+typedef struct tci_ox_out_graph {
+    tci_ox_walk *walk;
+    tci_ow w;
+    int opset;
+    tci_ox_left_loop *loops; int n_loops, cap_loops;
+} tci_ox_out_graph;
+
+static inline const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
+{
+    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
+    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
+}
+
+/* ---- export_conv.c ---- */
+/* True if it can leave as Conv: sizes that are not merged may be symbolic. */
+TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);
+TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
+                                   const char *const *in);
+/* True if it can leave as MaxPool or AveragePool. */
+TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
+TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
+                                   const char *x);
+
+/* ---- export_loop.c ---- */
+TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const char *const *in);
+TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n);
+
+#endif
