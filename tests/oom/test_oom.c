@@ -449,7 +449,7 @@ static void oom_saved(const tc_options *o, const char *dir)
         tc_program_free(g);
         tc_scope_end(ctx);
         /* the memory cache has the code */
-        CHECK_MSG(tci_test_alloc_live <= live + 40, "request %ld: %ld blocks are left, at first %ld",
+        CHECK_MSG(tci_test_alloc_live <= live + 40, "request %ld: %ld blocks, at first %ld",
                   at, (long)tci_test_alloc_live, live);
     }
     CHECK(over);
