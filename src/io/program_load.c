@@ -345,6 +345,9 @@ static tc_status tci_load_armed(tci_load *l)
     for (int k = 0; k < l->v.n_storages; k++) {
         tci_load_storage(l, &l->v.storages[k]);
     }
+    for (int k = 1; k < l->v.n_storages; k++) { /* one version for all: tci_kept_install */
+        l->v.storages[k].storage->version = l->v.storages[0].storage->version;
+    }
     tci_request *r = tci_saved_request(&l->s, &l->v, &o, b);
     r->call = l->frame->op;
     r->site = l->frame->here;
