@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../debug/dump.h"
+
 enum { TCI_TARGET_TEXTS = 3 }; /* backend, features, record: as in a key, behind the build */
 
 /* ---- targets ---- */

@@ -53,15 +53,18 @@ static int tci_load_open_private(tci_load *l, int *code)
                                                                  (int)(slash - l->path), l->path);
     tci_dir dir;
     tci_str why = {0};
-    bool open = tci_os_stat(l->path, NULL, NULL) && tci_dir_open(&dir, folder, TCI_DIR_CODE, &why);
-    if (!open) {
-        char *text = why.n ? tci_scratch_printf(&l->s, "%s", tci_str_text(&why)) : NULL;
-        tci_str_free(&why);
-        if (text) {
-            tci_load_untrusted(l, text);
-        }
+    if (!tci_os_stat(l->path, NULL, NULL)) { /* a folder that is missing would be made */
         *code = ENOENT;
         return -1;
+    }
+    if (!tci_dir_open(&dir, folder, TCI_DIR_CODE, &why)) {
+        char text[200];
+        snprintf(text, sizeof(text), "%s", tci_str_text(&why));
+        tci_str_free(&why);
+        if (!text[0]) {
+            tci_scratch_fail(&l->s, TC_ERR_MEMORY, "out of memory");
+        }
+        tci_load_untrusted(l, text);
     }
     int fd = tci_os_open_private_at(dir.fd, name, dir.closed, code);
     tci_dir_close(&dir);
@@ -329,7 +332,8 @@ static tc_status tci_load_armed(tci_load *l)
     int code = 0;
     l->fd = l->trusted ? tci_os_open_file(l->path, &code) : tci_load_open_private(l, &code);
     if (l->fd < 0) {
-        tci_scratch_fail(&l->s, TC_ERR_IO, "it cannot be opened: %s", strerror(code));
+        tci_scratch_fail(&l->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
+                         "it cannot be opened: %s", strerror(code));
     }
     l->bytes = tci_os_file_bytes(l->fd);
     tci_load_describe(l);
@@ -340,6 +344,9 @@ static tc_status tci_load_armed(tci_load *l)
     o.name = l->v.name[0] ? l->v.name : NULL;
     for (int k = 0; k < l->v.n_storages; k++) {
         tci_load_storage(l, &l->v.storages[k]);
+    }
+    for (int k = 1; k < l->v.n_storages; k++) { /* one version for all: tci_kept_install */
+        l->v.storages[k].storage->version = l->v.storages[0].storage->version;
     }
     tci_request *r = tci_saved_request(&l->s, &l->v, &o, b);
     r->call = l->frame->op;

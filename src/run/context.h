@@ -406,7 +406,8 @@ TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready);
 TCI_FN void tci_kept_publish(tc_call *c);
 TCI_FN void *tci_kept_memory(const tc_call *c);
 /* f, which runs on the host and has not run yet, keeps these bytes: what its init list makes of the
- * captured memory at version 0. TC_ERR_IO: another number of bytes; TC_ERR_MEMORY. */
+ * captured memory, all of which has one version. TC_ERR_IO: another number of bytes;
+ * TC_ERR_MEMORY. */
 TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n);
 TCI_FN void tci_kept_drop(tc_call *c); /* c->kept is NULL then */
 TCI_FN void tci_kept_free(tc_program *f);

@@ -157,6 +157,9 @@ TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n)
         return TC_ERR_MEMORY;
     }
     memcpy(f->kept->memory, bytes, (size_t)n);
+    for (int i = 0; i < f->n_captured; i++) {
+        f->kept->versions[i] = f->captured[0]->version;
+    }
     f->kept->is_ready = true;
     return TC_OK;
 }

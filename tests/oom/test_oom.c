@@ -405,6 +405,70 @@ static void oom_try_all(const tc_options *o, bool sticky, long first, long step)
     tc_shutdown();
 }
 
+/* A saved program, loaded and saved again; and a cache, exported. dir: a private folder. */
+static void oom_saved(const tc_options *o, const char *dir)
+{
+    char path[96], again[96], out[96];
+    float x[4] = {1, 2, 3, 4}, y[3];
+    tc_ctx *ctx;
+    tc_program *f, *g;
+    REQUIRE(tc_ctx_make(&ctx, o) == TC_OK);
+    snprintf(path, sizeof(path), "%s/a.tcp", dir);
+    snprintf(again, sizeof(again), "%s/b.tcp", dir);
+    snprintf(out, sizeof(out), "%s/out", dir);
+    tc_tensor w = tc_named(tc_param(ctx, oom_x, TC_F32, 3, 4), "w");
+    tc_tensor in = tc_input(ctx, "x", TC_F32, 4);
+    REQUIRE(tc_compile(tc_matmul(w, in), &f) == TC_OK);
+    REQUIRE(tc_program_save(f, path, NULL) == TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_shutdown();
+    REQUIRE(tc_ctx_make(&ctx, o) == TC_OK); /* before the count, as others are */
+    long live = tci_test_alloc_live;
+    bool over = false;
+    for (long at = 1; !over && at < 5000; at++) {
+        tci_test_alloc_count = 0;
+        tci_test_alloc_sticky = at % 2 == 0;
+        tci_test_alloc_fail_at = at;
+        tc_scope_begin(ctx);
+        tc_status loaded = tc_program_load(ctx, path, NULL, &f), saved = TC_OK, ran = TC_OK;
+        if (!loaded) {
+            ran = tc_run(f, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(y, 3)));
+            saved = tc_program_save(f, again, NULL);
+        }
+        tc_status exported = o->no_disk_cache ? TC_OK : tc_cache_export(ctx, out);
+        over = tci_test_alloc_count < at;
+        tci_test_alloc_fail_at = 0;
+        CHECK_MSG(!over || (!loaded && !ran && !saved && !exported), "%d %d %d %d: %s", loaded, ran,
+                  saved, exported, tc_ctx_error(ctx));
+        CHECK_MSG(!loaded || loaded == TC_ERR_MEMORY || loaded == TC_ERR_BACKEND,
+                  "request %ld: %d (%s)", at, loaded, tc_ctx_error(ctx));
+        CHECK(loaded || ran || (y[0] == 30 && y[1] == 70 && y[2] == 110));
+        tc_program_free(f);
+        CHECK(!tc_program_load(ctx, path, NULL, &g)); /* nothing was spoiled */
+        tc_program_free(g);
+        tc_scope_end(ctx);
+        /* the memory cache has the code */
+        CHECK_MSG(tci_test_alloc_live <= live + 40, "request %ld: %ld blocks, at first %ld",
+                  at, (long)tci_test_alloc_live, live);
+    }
+    CHECK(over);
+    tc_ctx_free(ctx);
+    tc_shutdown();
+}
+
+TEST(saved_programs)
+{
+    char dir[] = "/tmp/tc-oom-XXXXXX", command[64];
+    REQUIRE(mkdtemp(dir) != NULL);
+    tc_options interp = {.backend = "interp", .no_disk_cache = true, .threads = 1};
+    tc_options cpu = {.backend = "cpu", .cache_dir = dir, .threads = 1};
+    oom_saved(&interp, dir);
+    oom_saved(&cpu, dir);
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    CHECK_EQ_INT(system(command), 0);
+}
+
 TEST(interpreter)
 {
     tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
