@@ -204,11 +204,11 @@ static void else_flush(orc_run *r, orc_pending *pending, int n)
 
 /* Replays the cases of BASE.json, or their gradients: a tenth of them, in soak all. At least so
  * many must pass, and none fail. */
-static void else_replay(else_kind kind, const char *base, bool gradients, int least)
+TCT_UNUSED static void else_replay(else_kind kind, const char *base, bool gradients, int least)
 {
     static orc_run r;
     static st_file arrays;
-    char path[300];
+    char path[200];
     size_t bytes;
     if (!else_python(kind)) {
         SKIP("no Python with %s (TC_TEST_PYTHON)", else_module(kind));

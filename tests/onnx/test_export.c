@@ -172,6 +172,15 @@ TEST(repetitions_run_elsewhere)
 
 /* ---- the round trip ---- */
 
+static bool holds(const io_bytes *b, const char *word)
+{
+    size_t n = strlen(word), at = 0;
+    while (at + n <= b->n && memcmp(b->at + at, word, n)) {
+        at++;
+    }
+    return at + n <= b->n;
+}
+
 TEST(what_is_exported_is_imported_again_with_the_same_values)
 {
     begin();
@@ -186,8 +195,7 @@ TEST(what_is_exported_is_imported_again_with_the_same_values)
     tc_tensor out = tc_max_pool2d(tc_relu(tc_conv2d(in, w, TC_NONE, &same)), &half);
     CHECK(tc_export_onnx(TC_TENSORS(in), TC_TENSORS(out), NULL, io_path("net.onnx")) == TC_OK);
     io_bytes net = io_slurp(io_path("net.onnx"));
-    CHECK(memmem(net.at, net.n, "Conv", 4) && memmem(net.at, net.n, "MaxPool", 7));
-    CHECK(!memmem(net.at, net.n, "Gather", 6));
+    CHECK(holds(&net, "Conv") && holds(&net, "MaxPool") && !holds(&net, "Gather"));
     CHECK_MSG(tc_onnx_load(ctx, io_path("net.onnx"), NULL, &m) == TC_OK, "%s", tc_error(ctx));
     REQUIRE(m != NULL && tc_read(x, from, 384) == TC_OK);
     got = m->outputs[0];
