@@ -10,8 +10,8 @@ OPT = -O1
 TC = .
 SAN =
 # The long ones first, so that the processors finish together. make test-all runs ALL_PARTS.
-PARTS = cpu ops comm fuzz unit onnx golden errors oom
-ALL_PARTS = cuda cpu opencl include ops comm fuzz unit onnx golden errors oom
+PARTS = cpu ops comm fuzz unit onnx engines golden errors oom
+ALL_PARTS = cuda cpu opencl include ops comm fuzz unit onnx engines golden errors oom
 TESTS =
 TEST_ARGS =
 BENCH_ARGS =
@@ -35,7 +35,7 @@ B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$
 
 ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
 ROOM_C := $(wildcard src/*/*.c)
-SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h tc_comm.h
+SHIPPED = tc.h tc_cpu.h tc_cuda.h tc_onnx.h tc_comm.h tc_engines.h
 AMALGAMATE = build/amalgamate
 ifeq ($(TC),src)
 USED = $(ROOMS) build/headers.stamp
@@ -64,7 +64,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-table asan tsan openmp fuzz-expr examples demo data bench bench-models oracle model tool lint golden size
+.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-table asan tsan openmp fuzz-expr examples demo data bench bench-models bench-engines oracle model tool lint golden size
 .PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -174,7 +174,7 @@ coverage: ## lines and branches of each folder that the tests run; the files go 
 	    PARTS="$(COVERED)"; $(MAKE) --no-print-directory coverage-table TC=src \
 	    OPT="-O0 -DTCI_KEEP_OPTIMIZE" COVER=--coverage
 
-COVERED = unit ops errors golden oom onnx cpu cuda
+COVERED = unit ops errors golden oom onnx engines cpu cuda
 COVERED_LEAST = 0
 coverage-table:
 	@tools/coverage.sh $(B) $(COVERED_LEAST)
@@ -240,7 +240,7 @@ $(EXAMPLE_FORMS): $(B)/examples/tc%: tests/tc_impl.c $(USED)
 
 $(B)/declared/tc.h: Makefile
 	@mkdir -p $(@D)
-	@for h in tc_onnx.h tc_comm.h tc.h; do \
+	@for h in tc_onnx.h tc_comm.h tc_engines.h tc.h; do \
 	    printf '#pragma GCC system_header\n#undef TC_IMPLEMENTATION\n#include_next "%s"\n' $$h >$(@D)/$$h; done
 
 $(EXAMPLE_PROGRAMS): $(B)/%: %.c $$(B)/examples/tc$$(call form,$$*.c).o $(B)/declared/tc.h \
@@ -277,12 +277,14 @@ data/minilm:
 data/magika:
 	@tools/data_magika.sh
 
-bench: $(filter-out %/models,$(BENCH_PROGRAMS)) ## runs the benchmarks but bench_models; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
+bench: $(filter-out %/models %/engines,$(BENCH_PROGRAMS)) ## runs the benchmarks but bench_models and bench_engines; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
 	@for program in $^; do $$program $(BENCH_ARGS) || exit 1; done | tee build/bench.txt
 
 bench-models: build/bench_models ## build/bench_models [--backend NAME] [--train] [--batch N] [--dtype f32|bf16] [NAME...]
 
-build/bench_models: $(B)/bench/models FORCE
+bench-engines: build/bench_engines ## build/bench_engines [--threads N] [--batch N] [--backends A,B] [NAME...]
+
+build/bench_models build/bench_engines: build/bench_%: $(B)/bench/% FORCE
 	@cmp -s $< $@ || cp $< $@
 
 # ---- installation ----

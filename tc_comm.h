@@ -133,23 +133,56 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
  * given to tc_compile_fn; a marked parameter is a parameter with a copy of its part (the same in
  * each call; the whole one is no longer needed), and an update assigns to that; a marked tensor is
  * its part; any other is whole, on every rank. Marks propagate from operands to results; a
- * parameter without a mark is cut as what is assigned to it. Collectives are put in where a value is
- * needed with another cut than it has. All ranks partition the same tensors in the same order; out
- * may be tensors. The communicators of the marks then compare collectives alone
+ * parameter without a mark is cut as what is assigned to it. Collectives are put in where a value
+ * is needed with another cut than it has. All ranks partition the same tensors in the same order;
+ * out may be tensors. The communicators of the marks then compare collectives alone
  * (options.may_differ). A collective of the user's, a custom op or a loop takes its operands whole.
  * Errors: those of the handles; TC_ERR_COMM: a communicator was freed (tc_error(out[0]) tells). */
 TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here);
 #define tc_partition(tensors, n, out) tc_partition_at((tensors), (n), (out), TC_HERE)
 
 /* Sharded parameters that are whole only while they are used (FSDP): out[i] has the value of
- * tensors[i], but an all_gather of a parameter whose uses are far apart, as in a layer's forward and
- * backward pass, is made for each of them, so that the whole parameter is free in between, and it
- * starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers one
- * parameter ahead of its layer. Apply it to all outputs of a program at once, after tc_partition,
- * or where gathers were written with tc_comm_all_gather. Errors: those of the handles. */
+ * tensors[i], but an all_gather of a parameter whose uses are far apart, as in a layer's forward
+ * and backward pass, is made for each of them, so that the whole parameter is free in between, and
+ * it starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers
+ * one parameter ahead of its layer. Apply it to all outputs of a program at once, after
+ * tc_partition, or where gathers were written with tc_comm_all_gather. Errors: those of the
+ * handles. */
 TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
                                 tc_site here);
 #define tc_prefetch(tensors, n, ahead, out) tc_prefetch_at((tensors), (n), (ahead), (out), TC_HERE)
+
+/* ---- larger machines ---- */
+
+/* The link of a rank of the communicator, measured: all_reduces of 8 bytes and of 16 MiB. A
+ * collective call, of a second or less; tc_explain's model uses it from then on. backend: whose
+ * memory is reduced ("cuda", ..); NULL: the default one. TC_ERR_COMM, TC_ERR_HANDLE,
+ * TC_ERR_BACKEND, TC_ERR_MEMORY. */
+TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *link);
+
+/* A run of a program by the model: kernels by the cost model of the machine that it was compiled
+ * for, collectives by the alpha-beta model. */
+typedef struct tc_simulation {
+    double step_us;     /* of a run */
+    double compute_us;  /* of kernels */
+    double comm_us;     /* of collectives, without overlap */
+    double exposed_us;  /* of the run, in which kernels wait for collectives */
+    int collectives;
+} tc_simulation;
+
+/* What a run of f takes if `scaled` has so many ranks, all other communicators those that they
+ * have; scaled NULL: all of them. Each rank computes what it computes in f. An all_gather is taken
+ * to join the same whole of more and smaller parts. machine NULL: the links that tc_comm_measure
+ * found, or assumed ones, and one node.
+ *
+ *     const tc_cluster m = {.ranks_per_node = 8, .inner = {10, 300}, .outer = {20, 50}};
+ *     for (int ranks = 8; ranks <= 1024; ranks *= 8) {
+ *         tc_simulate(step, &m, NULL, ranks, &s);
+ *         printf("%d ranks: %.0f us, %.0f exposed\n", ranks, s.step_us, s.exposed_us);
+ *     }
+ * TC_ERR_ARGUMENT: NULL, ranks < 1, or a rate that is not above 0; TC_ERR_HANDLE; TC_ERR_MEMORY. */
+TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, const tc_comm *scaled,
+                             int ranks, tc_simulation *out);
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -3247,7 +3280,8 @@ static bool tci_part_infer(tci_part *v, const tci_node_list *list)
             tci_part_visit(v, n);
         }
         if (n->op == TCI_OP_ASSIGN && !*tci_part_leaf_split(v, n->in[0]) &&
-            n->in[1]->rank == n->rank && tci_part_is_cut(tci_part_of(v, n->in[1])->split, n->rank)) {
+            n->in[1]->rank == n->rank &&
+            tci_part_is_cut(tci_part_of(v, n->in[1])->split, n->rank)) {
             *tci_part_leaf_split(v, n->in[0]) = tci_part_of(v, n->in[1])->split;
             found = true;
         }
@@ -3480,8 +3514,8 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
  *
  * The one idea: an op keeps a cut of an axis that it treats element by element; a cut of an axis
  * that it sums gives a partial sum; any other cut is undone first. A contraction of weights cut by
- * columns needs no message, one of weights cut by rows gives a partial sum: the pairs of Megatron-LM
- * (arXiv 1909.08053) need no rule of their own. */
+ * columns needs no message, one of weights cut by rows gives a partial sum: the pairs of
+ * Megatron-LM (arXiv 1909.08053) need no rule of their own. */
 #include <string.h>
 
 
@@ -4077,9 +4111,9 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
  * starts when an earlier one is done, so that whole gradients do not pile up.
  *
  * The one idea: uses in the order of their depth (the longest way from a leaf) are the order in
- * which layers run. A gather is the view of a parameter that nodes of one stretch of that order use;
- * its operand waits, by a BARRIER, for the first use of the gather `ahead` + 1 places before it.
- * Every edge goes from a lower place to a higher one, so there is no cycle. */
+ * which layers run. A gather is the view of a parameter that nodes of one stretch of that order
+ * use; its operand waits, by a BARRIER, for the first use of the gather `ahead` + 1 places before
+ * it. Every edge goes from a lower place to a higher one, so there is no cycle. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -4363,6 +4397,94 @@ TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_t
         return tci_handle_error(out[0], text, sizeof(text));
     }
     tci_frame_leave(&f);
+    return TC_OK;
+}
+/* ---- src/comm/simulate.c ---- */
+/* comm/simulate.c - tc_simulate, and the links of a communicator, measured.
+ *
+ * In: a program; a communicator. Out: times by the model (run/comm_model.c); the constants of its
+ * links.
+ *
+ * A link is measured by what a program with CHAIN all_reduces one after the other takes more than
+ * one with one: launches, and what the host does in a run, cancel. */
+#include <math.h>
+
+
+enum { TCI_LINK_CHAIN = 9, TCI_LINK_RUNS = 8, TCI_LINK_SMALL = 2, TCI_LINK_LARGE = 4 << 20 };
+
+/* The least time of a run of n all_reduces, ns. */
+static tc_status tci_link_run(tc_comm *comm, const char *backend, int64_t elements, int n,
+                              double *best)
+{
+    tc_ctx *ctx = NULL;
+    tc_program *f = NULL;
+    const tc_options o = {.backend = backend};
+    tc_status status = tc_ctx_make(&ctx, &o);
+    tc_tensor p = tc_param(ctx, NULL, TC_F32, elements), x = p;
+    for (int i = 0; i < n; i++) {
+        x = tc_comm_all_reduce(comm, x, TC_COMM_MAX);
+    }
+    tc_tensor effect = tc_assign(p, x);
+    status = status ? status : tc_compile_fn((tc_tensors){NULL, 0}, TC_TENSORS(effect), NULL, &f);
+    for (int i = 0; i < TCI_LINK_RUNS && !status; i++) {
+        const int64_t begin = tci_os_now_ns();
+        status = tc_run(f, (tc_bufs){NULL, 0}, (tc_bufs){NULL, 0});
+        const double ns = (double)(tci_os_now_ns() - begin);
+        *best = i == 0 || ns < *best ? ns : *best;
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return status;
+}
+
+static tc_status tci_link_time(tc_comm *comm, const char *backend, int64_t elements, double *ns)
+{
+    double one = 0, chain = 0;
+    tc_status status = tci_link_run(comm, backend, elements, 1, &one);
+    status = status ? status : tci_link_run(comm, backend, elements, TCI_LINK_CHAIN, &chain);
+    *ns = TCI_MAX((chain - one) / (TCI_LINK_CHAIN - 1), 1);
+    return status;
+}
+
+TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *link)
+{
+    tc_comm *own = tci_comm_of(comm);
+    double small = 0, large = 0;
+    if (!own || !link) {
+        return own ? TC_ERR_ARGUMENT : TC_ERR_HANDLE;
+    }
+    tc_status status = tci_link_time(comm, backend, TCI_LINK_SMALL, &small);
+    status = status ? status : tci_link_time(comm, backend, TCI_LINK_LARGE, &large);
+    if (status) {
+        return status;
+    }
+    const double p = own->size, rounds = TCI_MAX(ceil(log2(p)), 1);
+    const double bytes = (double)TCI_LINK_LARGE * 4, moved = p > 1 ? (p - 1) / p : 1;
+    own->link.latency_us = small / 1e3 / (2 * rounds);
+    own->link.gb_per_s = 2 * moved * bytes / TCI_MAX(large - small, 1);
+    own->link_measured = true;
+    *link = own->link;
+    return TC_OK;
+}
+
+TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, const tc_comm *scaled,
+                             int ranks, tc_simulation *out)
+{
+    const tc_comm *of = scaled ? tci_comm_of(scaled) : NULL;
+    tci_comm_model m;
+    bool rates = !machine || (machine->inner.gb_per_s > 0 &&
+                              (!machine->ranks_per_node || machine->outer.gb_per_s > 0));
+    if (!f || !out || ranks < 1 || !rates) {
+        return TC_ERR_ARGUMENT;
+    }
+    if (scaled && !of) {
+        return TC_ERR_HANDLE;
+    }
+    if (!tci_comm_model_of(f, machine, of ? of->number : 0, ranks, &m)) {
+        return TC_ERR_MEMORY;
+    }
+    *out = (tc_simulation){m.step_ns / 1e3, m.compute_ns / 1e3, m.comm_ns / 1e3,
+                           m.exposed_ns / 1e3, m.n};
     return TC_OK;
 }
 

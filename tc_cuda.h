@@ -11946,7 +11946,6 @@ typedef struct tci_cuda_device {
     void *context;           /* the primary one, retained for the rest of the process; NULL: none */
     void *stream;            /* of what is given to no other queue */
     void *decide;            /* atomic: the kernel of cuda/loop.c, made when first needed */
-    char architecture[48];   /* NVRTC's option */
     tc_backend_target target;
 } tci_cuda_device;
 
@@ -12218,8 +12217,6 @@ static void tci_cuda_detect(tci_cuda_device *d)
     int minor = tci_cuda_attribute(TCI_CU_MINOR, device);
     tci_cuda_machine(device, &t->machine);
     int processors = t->machine.processors;
-    snprintf(d->architecture, sizeof(d->architecture), "--gpu-architecture=sm_%d%d%s", major, minor,
-             major == 9 ? "a" : "");
     t->matrix_units = major == 9 && cu->tensor_map && cu->place_map ? processors : 0;
     tci_cuda_warps(10 * major + minor, t);
     snprintf(t->features, sizeof(t->features), "cuda sm_%d%d, %d processors, driver %d", major,
@@ -13055,14 +13052,49 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
     return TC_ERR_COMPILER;
 }
 
+/* What the features of a target say. */
+typedef struct tci_cuda_facts { int capability, processors, driver; } tci_cuda_facts;
+
+static bool tci_cuda_read_facts(const char *features, tci_cuda_facts *f)
+{
+    return sscanf(features, "cuda sm_%d, %d processors, driver %d", &f->capability, &f->processors,
+                  &f->driver) == 3;
+}
+
+/* Of the target's architecture, which need not be that of a device here. Hopper's matrix units are
+ * of its very architecture. */
 static tc_status tci_cuda_compile(void *user, tc_build *build)
 {
-    const char *why = "";
-    tc_status status = tci_nvrtc_build(build, tci_cuda_of(user)->architecture, &why);
+    const char *why = "the target is no GPU of CUDA";
+    char option[48];
+    tci_cuda_facts target;
+    tc_status status = TC_ERR_COMPILER;
+    (void)user;
+    if (tci_cuda_read_facts(build->features, &target)) {
+        snprintf(option, sizeof(option), "--gpu-architecture=sm_%d%s", target.capability,
+                 target.capability / 10 == 9 ? "a" : "");
+        status = tci_nvrtc_build(build, option, &why);
+    }
     if (status) {
         tci_cuda_say(why, "");
     }
     return status;
+}
+
+/* A cubin runs on devices of its generation that are no older (CUDA programming guide, "Binary
+ * Compatibility"); on Hopper on the very one. */
+static bool tci_cuda_runs(void *user, const char *features)
+{
+    tci_cuda_facts code, mine;
+    const tci_cuda_device *d = tci_cuda_of(user);
+    if (!d->target.usable || !tci_cuda_read_facts(features, &code) ||
+        !tci_cuda_read_facts(d->target.features, &mine)) {
+        return false;
+    }
+    bool same = code.capability / 10 == mine.capability / 10 &&
+                (code.capability / 10 == 9 ? code.capability == mine.capability
+                                           : code.capability <= mine.capability);
+    return same && code.processors <= mine.processors && code.driver <= mine.driver;
 }
 
 /* ---- modules ---- */
@@ -13290,6 +13322,7 @@ static void tci_cuda_fill_backend(tc_backend *b, int index)
         .device = tci_cuda_device_backend,
         .is_hidden = tci_cuda_is_hidden,
         .memory_left = tci_cuda_memory_left,
+        .runs = tci_cuda_runs,
     };
 }
 

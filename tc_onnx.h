@@ -91,18 +91,19 @@ TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n
 TC_API void tc_onnx_free(tc_onnx_model *model);
 /* ---- export ----
  * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
- * writes the graph as an ONNX model of opset 21: composites by the operator of the same meaning
- * (Softmax, LayerNormalization, MatMul, ...), all else by primitive ones. Captured memory goes
+ * writes the graph as an ONNX model of opset 21 (26 where it has tc_bitcast): composites by the
+ * operator of the same meaning (Softmax, LayerNormalization, MatMul, Conv, MaxPool, ...),
+ * repetitions as Loop, all else by primitive ones. Captured memory goes
  * into the file with the value that it has now, parameters under their names; symbolic sizes
  * become dim_params. Files appear complete or not at all.
  *
  *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
  *
- * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, repetitions, effects of
- * tc_assign, ops of the user's own, symbolic sizes that are not those of an input), which the text
- * names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
- * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
- * tells. */
+ * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, lgamma and other functions that
+ * ONNX lacks, effects of tc_assign, ops of the user's own, symbolic sizes that are not those of an
+ * input), which the text names with the place where it was made; TC_ERR_ARGUMENT: no
+ * outputs, an input that is no tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO;
+ * TC_ERR_MEMORY. tc_error(ctx) tells. */
 typedef struct tc_onnx_export {
     const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
     bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
@@ -114,11 +115,11 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
 
 /* ---- StableHLO ----
  * tc_export_stablehlo(inputs, outputs, how, "net.mlir") writes the graph as the text of a StableHLO
- * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function @main
- * has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory, as
- * parameters, becomes constants with the values that it has now. Shapes are static: how->sizes says
- * what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own integer
- * arithmetic, so with the same bits.
+ * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function
+ * @main has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory,
+ * as parameters, becomes constants with the values that it has now. Shapes are static: how->sizes
+ * says what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own
+ * integer arithmetic, so with the same bits.
  *
  *     tc_export_stablehlo(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.mlir");
  *
@@ -139,6 +140,11 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
                                         const tc_stablehlo_export *how, const char *path,
                                         tc_site here);
 #define tc_export_stablehlo(...) tc_export_stablehlo_at(__VA_ARGS__, TC_HERE)
+
+/* The formats of graph-level backends (tc_graph_backend.format): ONNX of opset 21 with its weights
+ * inside, for symbolic sizes too; StableHLO as text, of known sizes. */
+TC_API const tc_graph_format *tc_onnx_format(void);
+TC_API const tc_graph_format *tc_stablehlo_format(void);
 
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */
@@ -6667,6 +6673,7 @@ struct tci_ox_walk {
     tci_graph *graph;
     const char *format;          /* "ONNX", for messages */
     tci_node *const *inputs; int n_inputs; /* named before the walk; any nodes */
+    const char *const *input_names;        /* of each; NULL: tci_ox_input_name chooses */
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
     const char *(*leave)(tci_ox_walk *w, tci_node *n, const char *const *in);
@@ -6686,7 +6693,10 @@ TCI_FN const char *tci_ox_named(const tci_ox_walk *w, const tci_node *n); /* NUL
 TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name);
 /* Writes root and what it needs; returns its name. */
 TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root);
-/* The name of tc_input i where it is unlike all others, else "input<i>". */
+/* True if a node of the graph reads the rows of a carry of the REPEAT: else none is stored. */
+TCI_FN bool tci_ox_rows_are_read(const tci_ox_walk *w, const tci_node *repeat);
+/* The name of input i: as given, else that of the tc_input where it is unlike all others, else
+ * "input<i>". */
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i);
 /* The elements of a node with a value, dense and row-major, as they are now. */
 TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *bytes);
@@ -6747,12 +6757,25 @@ TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name)
 
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i)
 {
-    const char *name = w->inputs[i]->name;
+    const char *name = w->input_names ? w->input_names[i] : w->inputs[i]->name;
     bool clear = name && *name;
-    for (int j = 0; j < w->n_inputs && clear; j++) {
+    for (int j = 0; j < w->n_inputs && clear && !w->input_names; j++) {
         clear = j == i || !w->inputs[j]->name || strcmp(name, w->inputs[j]->name);
     }
     return clear ? tci_scratch_printf(w->s, "%s", name) : tci_scratch_printf(w->s, "input%d", i);
+}
+
+TCI_FN bool tci_ox_rows_are_read(const tci_ox_walk *w, const tci_node *repeat)
+{
+    const tci_repeat r = tci_repeat_of(repeat);
+    for (uint32_t i = 0; i < w->graph->n_slots; i++) {
+        const tci_node *n = w->graph->slots[i];
+        bool reads = n && n->op == TCI_OP_RESULT && n->in[0] == repeat;
+        if (reads && n->attr[0] >= r.n_carry + r.n_y) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- memory ---- */
@@ -6927,7 +6950,7 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
 enum { TCI_OX_SPATIAL = 3 };
 
 /* Windows along n axes of x. Their padding is x's own where that has the fill asked for. */
-typedef struct tci_ox_windows {
+typedef struct tci_ox_sliding {
     tci_node *x;
     int n;
     int axis[TCI_OX_SPATIAL];    /* of x */
@@ -6935,25 +6958,25 @@ typedef struct tci_ox_windows {
     tci_dim kernel[TCI_OX_SPATIAL], stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL];
     /* Elements of padding, negative ones cut; the last window ends with the padded axis. */
     tci_dim before[TCI_OX_SPATIAL], after[TCI_OX_SPATIAL];
-} tci_ox_windows;
+} tci_ox_sliding;
 
 /* A convolution. The axes of x that no window is along, those of f and those of the result are in
  * lists, in x's order: batch (x and the result), groups (all three), channels (x and f, summed),
  * filters (f and the result). Of a weight gradient the places are summed and the elements are the
  * result: then stride and dilation are exchanged. */
 typedef struct tci_ox_conv {
-    tci_ox_windows w;
+    tci_ox_sliding w;
     tci_node *f;
     int f_axis[TCI_OX_SPATIAL], out_axis[TCI_OX_SPATIAL];
     const tci_contract_axis_of **batch, **groups, **channels, **filters;
     int n_batch, n_groups, n_channels, n_filters;
-    int which; /* operand of the CONTRACT that has the windows: at[which] is of x, at[!which] of f */
+    int which; /* operand of the CONTRACT with the windows: at[which] is of x, at[!which] of f */
 } tci_ox_conv;
 
-TCI_FN bool tci_ox_conv_of(tci_scratch *s, const tci_node *contract, tci_ox_conv *c);
+TCI_FN bool tci_ox_find_conv(tci_scratch *s, const tci_node *contract, tci_ox_conv *c);
 /* A reduction over the elements of windows: of max where the padding is the least value, of the sum
  * where it is 0. */
-TCI_FN bool tci_ox_pool_of(const tci_node *reduce, tci_ox_windows *w);
+TCI_FN bool tci_ox_find_pool(const tci_node *reduce, tci_ox_sliding *w);
 
 #endif
 
@@ -6963,7 +6986,7 @@ TCI_FN bool tci_ox_pool_of(const tci_node *reduce, tci_ox_windows *w);
 /* ---- windows ---- */
 
 /* The padding of the windowed axes, taken off x, where x is a PAD by `fill` along no other axis. */
-static void tci_ox_take_padding(tci_ox_windows *w, bool (*fits)(const tci_node *fill))
+static void tci_ox_take_padding(tci_ox_sliding *w, bool (*fits)(const tci_node *fill))
 {
     tci_node *pad = w->x;
     if (pad->op != TCI_OP_PAD || tci_node_is_value(pad) || !fits(pad->in[1])) {
@@ -6984,13 +7007,13 @@ static void tci_ox_take_padding(tci_ox_windows *w, bool (*fits)(const tci_node *
     }
 }
 
-static bool tci_ox_windows_of(const tci_node *n, tci_ox_windows *w,
+static bool tci_ox_sliding_of(const tci_node *n, tci_ox_sliding *w,
                               bool (*fits)(const tci_node *fill))
 {
     if (n->op != TCI_OP_WINDOW || n->n_attr / 4 > TCI_OX_SPATIAL) {
         return false;
     }
-    *w = (tci_ox_windows){.x = n->in[0], .n = n->n_attr / 4};
+    *w = (tci_ox_sliding){.x = n->in[0], .n = n->n_attr / 4};
     for (int i = 0; i < w->n; i++) {
         w->axis[i] = (int)n->attr[4 * i];
         w->element[i] = n->in[0]->rank + i;
@@ -7008,7 +7031,7 @@ static bool tci_ox_windows_of(const tci_node *n, tci_ox_windows *w,
 }
 
 /* What follows the last element of axis i, for `count` places. */
-static void tci_ox_end_windows(tci_ox_windows *w, int i, tci_dim count)
+static void tci_ox_end_windows(tci_ox_sliding *w, int i, tci_dim count)
 {
     tci_dim reads = tci_dim_mul(tci_dim_add(count, -1), w->stride[i]);
     reads = tci_dim_add(reads, tci_dim_mul(tci_dim_add(w->kernel[i], -1), w->dilation[i]));
@@ -7032,7 +7055,7 @@ static const tci_contract_axis_of *tci_ox_axis_at(const tci_contraction *c, int 
 /* Spatial axis i: of a forward pass, or of a weight gradient. */
 static bool tci_ox_conv_axis(const tci_contraction *of, tci_ox_conv *c, int i)
 {
-    tci_ox_windows *w = &c->w;
+    tci_ox_sliding *w = &c->w;
     const tci_contract_axis_of *place = tci_ox_axis_at(of, c->which, w->axis[i]);
     const tci_contract_axis_of *element = tci_ox_axis_at(of, c->which, w->element[i]);
     int f = !c->which;
@@ -7073,13 +7096,13 @@ static bool tci_ox_is_zero(const tci_node *fill)
     return tci_is_zero(fill);
 }
 
-TCI_FN bool tci_ox_conv_of(tci_scratch *s, const tci_node *n, tci_ox_conv *c)
+TCI_FN bool tci_ox_find_conv(tci_scratch *s, const tci_node *n, tci_ox_conv *c)
 {
     *c = (tci_ox_conv){.which = 0};
     if (n->op != TCI_OP_CONTRACT || !tci_dtype_is_float((tc_dtype)n->dtype)) {
         return false;
     }
-    while (c->which < 2 && !tci_ox_windows_of(n->in[c->which], &c->w, tci_ox_is_zero)) {
+    while (c->which < 2 && !tci_ox_sliding_of(n->in[c->which], &c->w, tci_ox_is_zero)) {
         c->which++;
     }
     if (c->which == 2 || tci_node_is_value(n->in[c->which])) {
@@ -7117,12 +7140,12 @@ static bool tci_ox_is_least(const tci_node *fill)
            tci_dtype_is_float((tc_dtype)fill->dtype) && isinf(fill->value.f) && fill->value.f < 0;
 }
 
-TCI_FN bool tci_ox_pool_of(const tci_node *n, tci_ox_windows *w)
+TCI_FN bool tci_ox_find_pool(const tci_node *n, tci_ox_sliding *w)
 {
     bool sums = n->op == TCI_OP_SUM;
     if ((!sums && n->op != TCI_OP_MAX) || !tci_dtype_is_float((tc_dtype)n->dtype) ||
         tci_node_is_value(n->in[0]) ||
-        !tci_ox_windows_of(n->in[0], w, sums ? tci_ox_is_zero : tci_ox_is_least) ||
+        !tci_ox_sliding_of(n->in[0], w, sums ? tci_ox_is_zero : tci_ox_is_least) ||
         n->n_attr != w->n) {
         return false;
     }
@@ -7145,7 +7168,7 @@ TCI_FN bool tci_ox_pool_of(const tci_node *n, tci_ox_windows *w)
 #define TCI_ONNX_WRITE_H
 
 
-/* An attribute: text, a list (n >= 0), or one number (n == -1: integer, -2: float). */
+/* An attribute: text, a list (n >= 0), one number (n: -1 integer, -2 float), or a graph (-3). */
 typedef struct tci_ow_attr {
     const char *name;
     int n;
@@ -7153,11 +7176,13 @@ typedef struct tci_ow_attr {
     int64_t i;
     double f;
     const char *text;
+    const tci_str *graph;
 } tci_ow_attr;
-#define TCI_OW_INT(name, v) {(name), -1, NULL, (v), 0, NULL}
-#define TCI_OW_FLOAT(name, v) {(name), -2, NULL, 0, (v), NULL}
-#define TCI_OW_INTS(name, n, v) {(name), (n), (v), 0, 0, NULL}
-#define TCI_OW_TEXT(name, v) {(name), 0, NULL, 0, 0, (v)}
+#define TCI_OW_INT(name, v) {(name), -1, NULL, (v), 0, NULL, NULL}
+#define TCI_OW_FLOAT(name, v) {(name), -2, NULL, 0, (v), NULL, NULL}
+#define TCI_OW_INTS(name, n, v) {(name), (n), (v), 0, 0, NULL, NULL}
+#define TCI_OW_TEXT(name, v) {(name), 0, NULL, 0, 0, (v), NULL}
+#define TCI_OW_GRAPH(name, v) {(name), -3, NULL, 0, 0, NULL, (v)}
 
 typedef struct tci_ow {
     tci_scratch *s;
@@ -7245,6 +7270,9 @@ static void tci_ow_attribute(tci_str *node, tci_scratch *s, const tci_ow_attr *a
     } else if (a->n == -1) {
         tci_ow_number(&m, 3, (uint64_t)a->i);
         tci_ow_number(&m, 20, 2);
+    } else if (a->n == -3) {
+        tci_ow_message(&m, 6, a->graph);
+        tci_ow_number(&m, 20, 5);
     } else if (a->n == -2) {
         float f = (float)a->f;
         tci_ow_varint(&m, 2 << 3 | 5);
@@ -7346,15 +7374,17 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
     tci_ow_message(&info, 2, &type);
     tci_ow_message(&w->graph, field, &info);
 }
-/* ---- src/onnx/export.c ---- */
-/* onnx/export.c - tc_export_onnx: a graph of tc as an ONNX file (opset 21, IR 10).
+/* ---- src/onnx/export_conv.c ---- */
+/* onnx/export_conv.c - convolutions and pools as Conv, MaxPool and AveragePool of ONNX.
  *
- * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
- * weights, each complete or not at all.
- *
- * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
- * composites that have an ONNX operator of the same meaning leave as that, others as what they
- * expand into. Elementwise ops without an operator leave as the formula of their row. */
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: the operator, over x as [batch,
+ * groups * channels, places] and filters as [groups * filters, channels, places], with a Transpose
+ * and a Reshape around it where the graph has other axes. */
+/* ---- src/onnx/out.h ---- */
+/* onnx/out.h - an ONNX model that is written from a graph: what the rooms of the export share. */
+#ifndef TCI_ONNX_OUT_H
+#define TCI_ONNX_OUT_H
+
 /* ---- src/onnx/export.h ---- */
 /* onnx/export.h - models as bytes and text in memory, of any nodes of any graph: for the public
  * calls and for backends that hand graphs to other engines. The walk w says which nodes are inputs
@@ -7373,15 +7403,381 @@ TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int
 
 #endif
 
-/* ---- src/onnx/export.c, continued ---- */
-#include <string.h>
-
-enum { TCI_OX_OPSET = 21, TCI_OX_IR = 10 };
+/* ---- src/onnx/out.h, continued ---- */
+/* A repetition that has left: the names of its results. */
+typedef struct tci_ox_left_loop {
+    const tci_node *repeat;
+    const char **results;
+} tci_ox_left_loop;
 
 typedef struct tci_ox_out_graph {
     tci_ox_walk *walk;
     tci_ow w;
+    int opset;
+    tci_ox_left_loop *loops; int n_loops, cap_loops;
 } tci_ox_out_graph;
+
+static inline const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
+{
+    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
+    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
+}
+
+/* ---- export_conv.c ---- */
+/* True if it can leave as Conv: sizes that are not merged may be symbolic. */
+TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);
+TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
+                                   const char *const *in);
+/* True if it can leave as MaxPool or AveragePool. */
+TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
+TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
+                                   const char *x);
+
+/* ---- export_loop.c ---- */
+TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const char *const *in);
+TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n);
+
+#endif
+
+/* ---- src/onnx/export_conv.c, continued ---- */
+/* Padding of ONNX is not negative, and no symbol. */
+static bool tci_ox_windows_fit(const tci_ox_sliding *w)
+{
+    bool fit = true;
+    for (int i = 0; i < w->n && fit; i++) {
+        /* of a symbolic size what is left over follows the last window, or nothing does */
+        bool open = !tci_dim_is_known(w->after[i]);
+        fit = tci_dim_is_known(w->kernel[i]) && tci_dim_is_known(w->stride[i]) &&
+              tci_dim_is_known(w->dilation[i]) && tci_dim_is_known(w->before[i]) &&
+              tci_dim_le(0, w->before[i]) && !open;
+    }
+    return fit;
+}
+
+/* What Conv and pools would find behind the last window, and drop, may be cut. */
+static int64_t tci_ox_after(const tci_ox_sliding *w, int i)
+{
+    return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);
+}
+
+/* True if the operator's own rule gives as many places as there are. */
+static bool tci_ox_places_follow(const tci_ox_sliding *w)
+{
+    bool follow = true;
+    for (int i = 0; i < w->n && follow; i++) {
+        follow = tci_dim_known(w->after[i]) > -tci_dim_known(w->stride[i]);
+    }
+    return follow;
+}
+
+
+TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c)
+{
+    bool half = tci_dtype_is_half((tc_dtype)c->f->dtype);
+    bool known = tci_is_known(c->w.x) && tci_is_known(c->f);
+    bool plain = c->n_batch == 1 && c->n_groups == 0 && c->n_channels == 1 && c->n_filters == 1;
+    return !half && tci_ox_windows_fit(&c->w) && tci_ox_places_follow(&c->w) && (known || plain);
+}
+
+/* Axes put in order and merged into few; sizes are known, or no axis is merged. */
+typedef struct tci_ox_order {
+    int64_t *axes;
+    tci_dim *sizes;
+    int n, n_merged;
+} tci_ox_order;
+
+static tci_ox_order tci_ox_no_order(tci_ox_out_graph *g, int rank)
+{
+    return (tci_ox_order){TCI_NEW_ARRAY(g->walk->s, int64_t, rank + 1),
+                          TCI_NEW_ARRAY(g->walk->s, tci_dim, rank + TCI_OX_SPATIAL + 3), 0, 0};
+}
+
+static void tci_ox_merge(tci_ox_order *o, int which, int n,
+                         const tci_contract_axis_of *const *list, bool goes_on)
+{
+    tci_dim size = 1;
+    for (int i = 0; i < n; i++) {
+        o->axes[o->n++] = list[i]->at[which];
+        size = tci_dim_mul(size, list[i]->size);
+    }
+    if (goes_on) {
+        o->sizes[o->n_merged - 1] = tci_dim_mul(o->sizes[o->n_merged - 1], size);
+    } else {
+        o->sizes[o->n_merged++] = size;
+    }
+}
+
+static void tci_ox_spatial(tci_ox_order *o, int n, const int *axes, const tci_dim *sizes)
+{
+    for (int i = 0; i < n; i++) {
+        o->axes[o->n++] = axes[i];
+        o->sizes[o->n_merged++] = sizes[axes[i]];
+    }
+}
+
+static const char *tci_ox_transposed(tci_ox_out_graph *g, int rank, const int64_t *axes,
+                                     const char *x)
+{
+    bool in_order = true;
+    for (int i = 0; i < rank; i++) {
+        in_order = in_order && axes[i] == i;
+    }
+    const tci_ow_attr perm = TCI_OW_INTS("perm", rank, axes);
+    return in_order ? x : tci_ow_op(&g->w, "Transpose", 1, &x, 1, &perm);
+}
+
+/* x, of sizes `from`, in other sizes; as it is where they are the same. */
+static const char *tci_ox_resized(tci_ox_out_graph *g, int rank_from, const tci_dim *from, int rank,
+                                  const tci_dim *to, const char *x)
+{
+    bool same = rank_from == rank;
+    for (int i = 0; i < rank && same; i++) {
+        same = from[i] == to[i];
+    }
+    return same ? x : TCI_OW(&g->w, "Reshape", x, tci_ow_ints(&g->w, rank, tci_dim_words(to)));
+}
+
+static const char *tci_ox_ordered(tci_ox_out_graph *g, const tci_node *n, const tci_ox_order *o,
+                                  const char *x)
+{
+    tci_dim *moved = TCI_NEW_ARRAY(g->walk->s, tci_dim, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        moved[i] = n->shape[o->axes[i]];
+    }
+    x = tci_ox_transposed(g, n->rank, o->axes, x);
+    return tci_ox_resized(g, n->rank, moved, o->n_merged, o->sizes, x);
+}
+
+/* The result, [batch, groups * filters, places], as n has its axes. */
+static const char *tci_ox_as_result(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
+                                    const char *y)
+{
+    tci_ox_order o = tci_ox_no_order(g, n->rank);
+    tci_ox_merge(&o, 2, c->n_batch, c->batch, false);
+    tci_ox_merge(&o, 2, c->n_groups, c->groups, false);
+    tci_ox_merge(&o, 2, c->n_filters, c->filters, true);
+    tci_ox_spatial(&o, c->w.n, c->out_axis, n->shape);
+    tci_dim *split = TCI_NEW_ARRAY(g->walk->s, tci_dim, n->rank + 1);
+    int64_t *back = TCI_NEW_ARRAY(g->walk->s, int64_t, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        split[i] = n->shape[o.axes[i]];
+        back[o.axes[i]] = i;
+    }
+    y = tci_ox_resized(g, o.n_merged, o.sizes, n->rank, split, y);
+    return tci_ox_transposed(g, n->rank, back, y);
+}
+
+/* kernel_shape, strides, dilations, pads: four attributes. */
+static void tci_ox_window_attrs(tci_ox_out_graph *g, const tci_ox_sliding *w, tci_ow_attr *to)
+{
+    static const char *const names[] = {"kernel_shape", "strides", "dilations", "pads"};
+    for (int k = 0; k < 4; k++) {
+        int64_t *list = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * w->n);
+        for (int i = 0; i < w->n; i++) {
+            list[i] = tci_dim_known(k == 0   ? w->kernel[i]
+                                    : k == 1 ? w->stride[i]
+                                    : k == 2 ? w->dilation[i]
+                                             : w->before[i]);
+            if (k == 3) {
+                list[w->n + i] = tci_ox_after(w, i);
+            }
+        }
+        to[k] = (tci_ow_attr)TCI_OW_INTS(names[k], k == 3 ? 2 * w->n : w->n, list);
+    }
+}
+
+TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
+                                   const char *const *in)
+{
+    const tci_ox_sliding *w = &c->w;
+    tci_ox_order ox = tci_ox_no_order(g, w->x->rank), of = tci_ox_no_order(g, c->f->rank);
+    tci_ow_attr attrs[5];
+    tci_ox_merge(&ox, c->which, c->n_batch, c->batch, false);
+    tci_ox_merge(&ox, c->which, c->n_groups, c->groups, false);
+    tci_ox_merge(&ox, c->which, c->n_channels, c->channels, true);
+    tci_ox_spatial(&ox, w->n, w->axis, w->x->shape);
+    tci_ox_merge(&of, !c->which, c->n_groups, c->groups, false);
+    int64_t groups = tci_dim_known(of.sizes[0]);
+    tci_ox_merge(&of, !c->which, c->n_filters, c->filters, true);
+    tci_ox_merge(&of, !c->which, c->n_channels, c->channels, false);
+    tci_ox_spatial(&of, w->n, c->f_axis, c->f->shape);
+    const char *with[] = {tci_ox_ordered(g, w->x, &ox, in[0]), tci_ox_ordered(g, c->f, &of, in[1])};
+    tci_ox_window_attrs(g, w, attrs);
+    attrs[4] = (tci_ow_attr)TCI_OW_INT("group", groups);
+    return tci_ox_as_result(g, c, n, tci_ow_op(&g->w, "Conv", 2, with, 5, attrs));
+}
+
+/* ---- pools ---- */
+
+TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n)
+{
+    bool fits = w->x->rank == w->n + 2 && tci_ox_windows_fit(w) && tci_ox_places_follow(w) &&
+                n->dtype == TC_F32 && w->x->dtype == TC_F32;
+    for (int i = 0; i < w->n && fits; i++) {
+        tci_dim half = tci_dim_div(w->kernel[i], 2);
+        fits = w->axis[i] == 2 + i && tci_dim_le(w->before[i], half) &&
+               tci_ox_after(w, i) <= tci_dim_known(half) &&
+               (n->op == TCI_OP_MAX || w->dilation[i] == 1);
+    }
+    return fits;
+}
+
+/* A sum is the mean times the number of elements. */
+TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
+                                   const char *x)
+{
+    tci_ow_attr attrs[5];
+    float count = 1;
+    tci_ox_window_attrs(g, w, attrs);
+    if (n->op == TCI_OP_MAX) {
+        return tci_ow_op(&g->w, "MaxPool", 1, &x, 4, attrs);
+    }
+    for (int i = 0; i < w->n; i++) {
+        count *= (float)tci_dim_known(w->kernel[i]);
+    }
+    attrs[4] = (tci_ow_attr)TCI_OW_INT("count_include_pad", 1);
+    x = tci_ow_op(&g->w, "AveragePool", 1, &x, 5, attrs);
+    return TCI_OW(&g->w, "Mul", x, tci_ow_tensor(&g->w, NULL, TC_F32, 0, NULL, &count));
+}
+/* ---- src/onnx/export_loop.c ---- */
+/* onnx/export_loop.c - repetitions as Loop of ONNX.
+ *
+ * In: a REPEAT node and the names of its operands outside. Out: one Loop whose body reads the
+ * inputs at the number of the step, and held values by their names outside. Elements of outputs,
+ * and the rows of carries, are scan outputs, which come in the order of the steps. */
+
+/* The scan outputs of a reversed repetition, last step first. */
+static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, const char *x)
+{
+    const int64_t start = INT64_MAX, end = INT64_MIN, axis = 0, step = -1;
+    return r->reverse ? TCI_OW(&g->w, "Slice", x, tci_ow_ints(&g->w, 1, &start),
+                               tci_ow_ints(&g->w, 1, &end), tci_ow_ints(&g->w, 1, &axis),
+                               tci_ow_ints(&g->w, 1, &step))
+                      : x;
+}
+
+/* The rows of a carry: what it was at the start, and after each step. */
+static const char *tci_ox_stacked(tci_ox_out_graph *g, const tci_repeat *r, const char *init,
+                               const char *steps)
+{
+    const int64_t zero = 0;
+    const tci_ow_attr axis = TCI_OW_INT("axis", 0);
+    const char *first = TCI_OW(&g->w, "Unsqueeze", init, tci_ow_ints(&g->w, 1, &zero));
+    const char *both[] = {r->reverse ? tci_ox_in_order(g, r, steps) : first,
+                          r->reverse ? first : steps};
+    return tci_ow_op(&g->w, "Concat", 2, both, 1, &axis);
+}
+
+/* Writes the body; `graph` is then its GraphProto. in: names of operands outside. outputs: how many
+ * results it has. */
+static void tci_ox_loop_body(tci_ox_out_graph *g, const tci_repeat *r, const char *const *in,
+                        int outputs, tci_str *graph)
+{
+    tci_ox_walk *walk = g->walk;
+    tci_ow *w = &g->w;
+    tci_str outer = w->graph;
+    tci_ox_left *left = walk->left;
+    uint32_t n_left = walk->n_left;
+    const char *step = tci_ow_name(w), *goes = tci_ow_name(w), *at = step;
+    walk->left = NULL; /* a body is closed */
+    walk->n_left = 0;
+    w->graph = (tci_str){.s = walk->s};
+    tci_ow_info(w, 11, step, TC_I64, 0, NULL);
+    tci_ow_info(w, 11, goes, TC_BOOL, 0, NULL);
+    for (int i = 0; i < r->n_carry; i++) {
+        const char *name = tci_ow_name(w);
+        tci_ow_info(w, 11, name, (tc_dtype)r->carry[i]->dtype, r->carry[i]->rank,
+                    r->carry[i]->shape);
+        tci_ox_set_name(walk, r->carry[i], name);
+    }
+    if (r->reverse) {
+        int64_t last = tci_dim_known(r->length) - 1;
+        at = TCI_OW(w, "Sub", tci_ow_tensor(w, NULL, TC_I64, 0, NULL, &last), step);
+    }
+    for (int i = 0; i < r->n_x; i++) {
+        tci_ox_set_name(walk, r->x[i], TCI_OW(w, "Gather", in[r->n_carry + i], at));
+    }
+    for (int i = 0; i < r->n_held; i++) {
+        tci_ox_set_name(walk, r->inner[i], in[r->n_carry + r->n_x + i]);
+    }
+    const char *next = r->stops >= 0 ? tci_ox_walk_to(walk, r->next[r->stops]) : goes;
+    const char *name = TCI_OW(w, "Identity", next);
+    tci_ow_info(w, 12, name, TC_BOOL, 0, NULL);
+    for (int i = 0; i < outputs; i++) { /* carries, outputs, rows */
+        const tci_node *y = i < r->n_carry              ? r->next[i]
+                            : i < r->n_carry + r->n_y ? r->y[i - r->n_carry]
+                                                      : r->next[i - r->n_carry - r->n_y];
+        const char *from = tci_ox_walk_to(walk, (tci_node *)(uintptr_t)y);
+        name = TCI_OW(w, "Identity", from);
+        tci_ow_info(w, 12, name, (tc_dtype)y->dtype, y->rank, y->shape);
+    }
+    tci_ow_text(&w->graph, 2, "body");
+    *graph = w->graph;
+    w->graph = outer;
+    walk->left = left;
+    walk->n_left = n_left;
+}
+
+TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const char *const *in)
+{
+    const tci_repeat r = tci_repeat_of(n);
+    tci_scratch *s = g->walk->s;
+    int n_rows = tci_ox_rows_are_read(g->walk, n) ? r.n_carry : 0, k = 0;
+    int outputs = r.n_carry + r.n_y + n_rows;
+    const char yes = 1, **with = TCI_NEW_ARRAY(s, const char *, r.n_carry + 2);
+    tci_str graph;
+    if (!tci_dim_is_known(r.length)) {
+        tci_ox_refuse(g->walk, n, "a symbolic number of steps");
+    }
+    int64_t length = tci_dim_known(r.length);
+    with[k++] = tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &length);
+    with[k++] = r.stops >= 0 ? in[r.stops] : tci_ow_tensor(&g->w, NULL, TC_BOOL, 0, NULL, &yes);
+    for (int i = 0; i < r.n_carry; i++) {
+        with[k++] = in[i];
+    }
+    tci_ox_loop_body(g, &r, in, outputs, &graph);
+    const tci_ow_attr body = TCI_OW_GRAPH("body", &graph);
+    tci_ox_left_loop loop = {n, TCI_NEW_ARRAY(s, const char *, tci_repeat_n_results(&r) + 1)};
+    for (int i = 0; i < outputs; i++) {
+        loop.results[i] = tci_ow_name(&g->w);
+    }
+    tci_ow_node(&g->w, "Loop", k, with, outputs, loop.results, 1, &body);
+    for (int i = 0; i < r.n_y; i++) {
+        const char **y = &loop.results[r.n_carry + i];
+        *y = tci_ox_in_order(g, &r, *y);
+    }
+    for (int i = 0; i < n_rows; i++) {
+        const char **rows = &loop.results[r.n_carry + r.n_y + i];
+        *rows = tci_ox_stacked(g, &r, in[i], *rows);
+    }
+    TCI_PUSH(s, g->loops, g->n_loops, g->cap_loops, loop);
+    return ""; /* a repetition has no value of its own */
+}
+
+TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
+{
+    for (int i = g->n_loops - 1; i >= 0; i--) {
+        if (g->loops[i].repeat == n->in[0]) {
+            return g->loops[i].results[n->attr[0]];
+        }
+    }
+    return NULL;
+}
+/* ---- src/onnx/export.c ---- */
+/* onnx/export.c - tc_export_onnx: a graph of tc as an ONNX file (opset 21, IR 10).
+ *
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
+ * weights, each complete or not at all.
+ *
+ * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
+ * composites that have an ONNX operator of the same meaning leave as that, others as what they
+ * expand into. Elementwise ops without an operator leave as the formula of their row. */
+
+#include <math.h>
+#include <string.h>
+
+/* A model is of the oldest opset that has what it needs. */
+enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26, TCI_OX_IR = 10 };
 
 /* ---- constants ---- */
 
@@ -7397,26 +7793,31 @@ static const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v)
     return tci_ox_number(g, dtype, tci_value_cast((tci_value){.f = v}, TC_F64, dtype));
 }
 
-static const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
-{
-    tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(dtype));
-    return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
-}
-
-/* Floats to integers of one and two bytes saturate in tc; Cast of ONNX leaves that open. */
+/* Floats to integers saturate in tc, and NaN gives 0; Cast of ONNX leaves that open. */
 static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
+    tci_ow *w = &g->w;
     tc_dtype from = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
-    int bits = 8 * tc_dtype_size(to);
-    if (tci_ox_is_float(from) && !tci_ox_is_float(to) && to != TC_BOOL && bits <= 16) {
-        bool is_signed = to >= TC_I8;
-        double most = (double)((1 << (is_signed ? bits - 1 : bits)) - 1);
-        x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
-        from = from == TC_F64 ? from : TC_F32;
-        x = TCI_OW(&g->w, "Clip", x, tci_ox_float(g, from, is_signed ? -most - 1 : 0),
-                   tci_ox_float(g, from, most));
+    bool is_signed = to >= TC_I8;
+    if (!tci_ox_is_float(from) || tci_ox_is_float(to) || to == TC_BOOL) {
+        return tci_ox_to_dtype(g, x, to);
     }
-    return tci_ox_to_dtype(g, x, to);
+    int bits = 8 * tc_dtype_size(to) - is_signed;
+    double above = ldexp(1, bits), least = is_signed ? -above : 0;
+    x = from == TC_F64 ? x : tci_ox_to_dtype(g, x, TC_F32);
+    from = from == TC_F64 ? from : TC_F32;
+    x = TCI_OW(w, "Where", TCI_OW(w, "IsNaN", x), tci_ox_float(g, from, 0), x);
+    if (bits <= 16) { /* the bounds are floats */
+        return tci_ox_to_dtype(g, TCI_OW(w, "Clip", x, tci_ox_float(g, from, least),
+                                         tci_ox_float(g, from, above - 1)), to);
+    }
+    uint64_t most = ~(uint64_t)0 >> (64 - bits);
+    const char *is_high = TCI_OW(w, "GreaterOrEqual", x, tci_ox_float(g, from, above));
+    const char *is_low = TCI_OW(w, "Less", x, tci_ox_float(g, from, least));
+    const char *high = tci_ox_number(g, to, (tci_value){.u = most});
+    const char *low = tci_ox_number(g, to, (tci_value){.u = is_signed ? ~most : 0});
+    const char *y = TCI_OW(w, "Where", is_high, high, tci_ox_to_dtype(g, x, to));
+    return TCI_OW(w, "Where", is_low, low, y);
 }
 
 /* Memory of the graph, as it is now. */
@@ -7627,10 +8028,19 @@ static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, cons
     return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
 }
 
+/* x, of n's dtype, in a dtype that ArgMax and TopK take. */
+static const char *tci_ox_ordered_type(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    return n->dtype == TC_BOOL   ? tci_ox_to_dtype(g, x, TC_I32)
+           : n->dtype == TC_BF16 ? tci_ox_to_dtype(g, x, TC_F32)
+                                 : x;
+}
+
 static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci_node *n,
                                   const char *x)
 {
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("keepdims", 0)};
+    x = tci_ox_ordered_type(g, n->in[0], x);
     return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
 }
 
@@ -7647,10 +8057,14 @@ static bool tci_ox_is_matmul(const tci_node *n)
     return is;
 }
 
-static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, const char *a,
-                                       const char *b)
+static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
+                                       const char *const *operands)
 {
-    const char *in[] = {a, b};
+    const char *in[] = {operands[0], operands[1]};
+    tci_ox_conv conv;
+    if (tci_ox_find_conv(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
+        return tci_ox_conv_out(g, &conv, n, operands);
+    }
     for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
         in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
     }
@@ -7681,22 +8095,45 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n, c
     return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
 }
 
+/* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
+static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    static const char *const ops[] = {[TCI_MODE_ADD] = "Add", [TCI_MODE_MIN] = "Min",
+                                      [TCI_MODE_MAX] = "Max", [TCI_MODE_MUL] = "Mul"};
+    int64_t axis = n->attr[0], *pads = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * n->rank);
+    tc_dtype t = (tc_dtype)n->dtype;
+    if (!tci_dim_is_known(n->shape[axis]) || t == TC_BOOL) {
+        tci_ox_refuse(g->walk, n, "a running product or extreme of a symbolic size or of bool");
+    }
+    for (int64_t by = 1; by < tci_dim_known(n->shape[axis]); by *= 2) {
+        const tci_ow_attr mode = TCI_OW_TEXT("mode", "edge");
+        pads[axis] = n->attr[1] ? -by : by;
+        pads[n->rank + axis] = -pads[axis];
+        /* of extremes an element may be met twice; of products the padding is 1 */
+        bool extreme = n->attr[2] != TCI_MODE_MUL;
+        const char *at = tci_ow_ints(&g->w, 2 * n->rank, pads), *fill = tci_ox_float(g, t, 1);
+        const char *with[] = {x, at, fill};
+        const char *far = tci_ow_op(&g->w, "Pad", extreme ? 2 : 3, with, extreme, &mode);
+        x = TCI_OW(&g->w, ops[n->attr[2]], far, x);
+    }
+    return x;
+}
+
 static const char *tci_ox_scan_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     const tci_ow_attr back = TCI_OW_INT("reverse", n->attr[1]);
     const int64_t axis = n->attr[0];
     x = n->in[0]->dtype == n->dtype ? x : tci_ox_to_dtype(g, x, (tc_dtype)n->dtype);
     const char *in[] = {x, tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &axis)};
-    if (n->attr[2] != TCI_MODE_ADD || n->n_in != 1) {
-        tci_ox_refuse(g->walk, n, "cumulative products and extremes");
-    }
-    return tci_ow_op(&g->w, "CumSum", 2, in, 1, &back);
+    return n->attr[2] == TCI_MODE_ADD ? tci_ow_op(&g->w, "CumSum", 2, in, 1, &back)
+                                      : tci_ox_joined_out(g, n, x);
 }
 
 static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]), TCI_OW_INT("largest", n->attr[1])};
-    const char *in[] = {x, tci_ox_size_of(g, n, n->shape[n->attr[0]])};
+    const char *in[] = {tci_ox_ordered_type(g, n->in[0], x),
+                        tci_ox_size_of(g, n, n->shape[n->attr[0]])};
     const char *out[] = {tci_ow_name(&g->w), tci_ow_name(&g->w)};
     tci_ow_node(&g->w, "TopK", 2, in, 2, out, 2, attrs);
     return out[1];
@@ -7709,11 +8146,86 @@ static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, co
                                         [TCI_MODE_MUL] = "mul"};
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]),
                                  TCI_OW_TEXT("reduction", modes[n->attr[1]])};
-    const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64), in[2]};
-    return tci_ow_op(&g->w, "ScatterElements", 3, with, 2, attrs);
+    bool joins_bool = n->dtype == TC_BOOL && n->attr[1] != TCI_MODE_SET; /* 0 and 1 in order */
+    const char *x = joins_bool ? tci_ox_to_dtype(g, in[0], TC_I32) : in[0];
+    const char *src = joins_bool ? tci_ox_to_dtype(g, in[2], TC_I32) : in[2];
+    const char *with[] = {x, tci_ox_to_dtype(g, in[1], TC_I64), src};
+    x = tci_ow_op(&g->w, "ScatterElements", 3, with, 2, attrs);
+    return joins_bool ? tci_ox_to_dtype(g, x, TC_BOOL) : x;
 }
 
 /* ---- elementwise ops ---- */
+
+/* Of bool by its logic, which more engines have than Where of bool. */
+static const char *tci_ox_where_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    return d != TC_BOOL ? TCI_OW(w, "Where", x[0], x[1], x[2])
+                        : TCI_OW(w, "Or", TCI_OW(w, "And", x[0], x[1]),
+                                 TCI_OW(w, "And", TCI_OW(w, "Not", x[0]), x[2]));
+}
+
+/* An order of two values: bool has one in tc, but not in ONNX. */
+static const char *tci_ox_ordered_out(tci_ox_out_graph *g, const char *op, tc_dtype d,
+                                      const char *const *x)
+{
+    const char *in[] = {x[0], x[1]};
+    for (int i = 0; i < 2 && d == TC_BOOL; i++) {
+        in[i] = tci_ox_to_dtype(g, x[i], TC_I32);
+    }
+    return tci_ow_op(&g->w, op, 2, in, 0, NULL);
+}
+
+/* BitShift is of unsigned integers and by less than their width: in u64. A negative value goes
+ * right by way of its complement; too far a shift gives 0, or then -1. */
+static const char *tci_ox_shift_out(tci_ox_out_graph *g, tc_dtype d, bool left,
+                                    const char *const *x)
+{
+    tci_ow *w = &g->w;
+    const tci_ow_attr way = TCI_OW_TEXT("direction", left ? "LEFT" : "RIGHT");
+    const char *zero = tci_ox_float(g, d, 0), *width = tci_ox_float(g, d, 8 * tc_dtype_size(d));
+    const char *inside = TCI_OW(w, "Less", x[1], width), *a = x[0], *negative = NULL;
+    if (d >= TC_I8) {
+        inside = TCI_OW(w, "And", inside, TCI_OW(w, "GreaterOrEqual", x[1], zero));
+    }
+    if (d >= TC_I8 && !left) {
+        negative = TCI_OW(w, "Less", a, zero);
+        a = TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", a), a);
+    }
+    const char *by = TCI_OW(w, "Where", inside, x[1], zero);
+    const char *in[] = {tci_ox_to_dtype(g, a, TC_U64), tci_ox_to_dtype(g, by, TC_U64)};
+    const char *y = tci_ox_to_dtype(g, tci_ow_op(w, "BitShift", 2, in, 1, &way), d);
+    y = TCI_OW(w, "Where", inside, y, zero);
+    return negative ? TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", y), y) : y;
+}
+
+static const char *tci_ox_i64(tci_ox_out_graph *g, int64_t v)
+{
+    return tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &v);
+}
+
+/* Of integers by repeated squaring in i64, since Pow of an engine may go through floats; of a
+ * negative b the integer part of 1 / a^-b, 0 of 0. */
+static const char *tci_ox_powi_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    const char *zero = tci_ox_i64(g, 0), *one = tci_ox_i64(g, 1), *two = tci_ox_i64(g, 2);
+    const char *minus = tci_ox_i64(g, -1), *a = tci_ox_to_dtype(g, x[0], TC_I64);
+    const char *b = tci_ox_to_dtype(g, x[1], TC_I64), *y = one, *square = a, *first_odd = NULL;
+    const char *rest = TCI_OW(w, "Abs", b);
+    for (int bits = 8 * tc_dtype_size(d) - (d >= TC_I8), i = 0; i < bits; i++) {
+        const char *odd = TCI_OW(w, "Equal", TCI_OW(w, "Mod", rest, two), one);
+        first_odd = first_odd ? first_odd : odd;
+        y = TCI_OW(w, "Where", odd, TCI_OW(w, "Mul", y, square), y);
+        square = TCI_OW(w, "Mul", square, square);
+        rest = TCI_OW(w, "Div", rest, two);
+    }
+    const char *below = TCI_OW(w, "Where", first_odd, minus, one);
+    below = TCI_OW(w, "Where", TCI_OW(w, "Equal", a, minus), below, zero);
+    below = TCI_OW(w, "Where", TCI_OW(w, "Equal", a, one), one, below);
+    y = d < TC_I8 ? y : TCI_OW(w, "Where", TCI_OW(w, "Less", b, zero), below, y);
+    return tci_ox_to_dtype(g, y, d);
+}
 
 /* A prim of a value column, or one of its words, over values of dtype d; NULL: it has no form. */
 static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
@@ -7721,8 +8233,8 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     tci_ow *w = &g->w;
     bool is_bool = d == TC_BOOL, floats = tci_ox_is_float(d);
     switch (word) {
-    case TCI_P_ADD: return TCI_OW(w, "Add", x[0], x[1]);
-    case TCI_P_SUB: return TCI_OW(w, "Sub", x[0], x[1]);
+    case TCI_P_ADD: return TCI_OW(w, is_bool ? "Or" : "Add", x[0], x[1]);
+    case TCI_P_SUB: return TCI_OW(w, is_bool ? "Xor" : "Sub", x[0], x[1]);
     case TCI_P_MUL: return TCI_OW(w, is_bool ? "And" : "Mul", x[0], x[1]);
     case TCI_P_DIV: return TCI_OW(w, "Div", x[0], x[1]);
     case TCI_P_FMA: return TCI_OW(w, "Add", TCI_OW(w, "Mul", x[0], x[1]), x[2]);
@@ -7737,13 +8249,13 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
         return floats ? TCI_OW(w, "Mul", TCI_OW(w, "Sign", x[0]), down) : x[0];
     }
     case TCI_P_EQ: return TCI_OW(w, "Equal", x[0], x[1]);
-    case TCI_P_LT: return TCI_OW(w, "Less", x[0], x[1]);
-    case TCI_P_LE: return TCI_OW(w, "LessOrEqual", x[0], x[1]);
+    case TCI_P_LT: return tci_ox_ordered_out(g, "Less", d, x);
+    case TCI_P_LE: return tci_ox_ordered_out(g, "LessOrEqual", d, x);
     case TCI_P_AND: return TCI_OW(w, is_bool ? "And" : "BitwiseAnd", x[0], x[1]);
     case TCI_P_OR: return TCI_OW(w, is_bool ? "Or" : "BitwiseOr", x[0], x[1]);
     case TCI_P_XOR: return TCI_OW(w, is_bool ? "Xor" : "BitwiseXor", x[0], x[1]);
     case TCI_P_NOT: return TCI_OW(w, is_bool ? "Not" : "BitwiseNot", x[0]);
-    case TCI_P_SELECT: return TCI_OW(w, "Where", x[0], x[1], x[2]);
+    case TCI_P_SELECT: return tci_ox_where_out(g, d, x);
     case TCI_P_EXP: return TCI_OW(w, "Exp", x[0]);
     case TCI_P_LOG: return TCI_OW(w, "Log", x[0]);
     case TCI_P_SIN: return TCI_OW(w, "Sin", x[0]);
@@ -7755,7 +8267,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     case TCI_P_ERF: return TCI_OW(w, "Erf", x[0]);
     case TCI_P_SIGMOID: return TCI_OW(w, "Sigmoid", x[0]);
     case TCI_P_GELU: return TCI_OW(w, "Gelu", x[0]);
-    case TCI_P_POW: return TCI_OW(w, "Pow", x[0], x[1]);
+    case TCI_P_POW: return floats ? TCI_OW(w, "Pow", x[0], x[1]) : tci_ox_powi_out(g, d, x);
     case TCI_P_EXP2: return TCI_OW(w, "Pow", tci_ox_float(g, d, 2), x[0]);
     case TCI_P_EXPM1: { /* (e^x + 1) tanh(x / 2), exact to some units where x is small */
         const char *one = tci_ox_float(g, d, 1), *half = tci_ox_float(g, d, 0.5);
@@ -7770,16 +8282,18 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
                       TCI_OW(w, "Log", TCI_OW(w, "Add", x[0], one)));
     }
     case TCI_P_SHL:
-    case TCI_P_SHR: {
-        const tci_ow_attr way = TCI_OW_TEXT("direction", word == TCI_P_SHL ? "LEFT" : "RIGHT");
-        return d > TC_U64 ? NULL : tci_ow_op(w, "BitShift", 2, x, 1, &way); /* unsigned alone */
-    }
+    case TCI_P_SHR: return tci_ox_shift_out(g, d, word == TCI_P_SHL, x);
     case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
                                    tci_ox_float(g, d, 1.4426950408889634));
     case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
                                     tci_ox_float(g, d, 0.4342944819032518));
-    case TCI_W_MAX: return TCI_OW(w, "Where", TCI_OW(w, "Greater", x[0], x[1]), x[0], x[1]);
-    case TCI_W_MIN: return TCI_OW(w, "Where", TCI_OW(w, "Less", x[0], x[1]), x[0], x[1]);
+    case TCI_W_MAX:
+    case TCI_W_MIN: {
+        bool most = word == TCI_W_MAX;
+        return is_bool ? TCI_OW(w, most ? "Or" : "And", x[0], x[1])
+                       : TCI_OW(w, "Where", TCI_OW(w, most ? "Greater" : "Less", x[0], x[1]), x[0],
+                                x[1]);
+    }
     default: return NULL;
     }
 }
@@ -7788,6 +8302,7 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
 static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
 {
     const char *stack[TCI_FORMULA_DEPTH + 1], *operands[3];
+    tc_dtype types[TCI_FORMULA_DEPTH + 1]; /* of the stack: d, or bool of conditions */
     tc_dtype of = (tc_dtype)n->in[0]->dtype, d = tci_dtype_is_half(of) ? TC_F32 : of;
     int top = 0;
     for (int i = 0; i < n->n_in; i++) {
@@ -7795,17 +8310,21 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
     }
     for (const uint8_t *word = tci_formula_value(n->op); *word != TCI_W_END; word++) {
         const char *made;
+        tc_dtype type = d;
         if (*word >= TCI_W_A && *word <= TCI_W_C) {
             made = operands[*word - TCI_W_A];
         } else if (*word >= TCI_W_K) {
             made = tci_ox_float(g, d, tci_formula_number(*word));
         } else {
             top -= tci_formula_value_operands(*word);
-            made = tci_ox_word(g, d, *word, stack + top);
+            type = types[top + (*word == TCI_P_SELECT)];
+            made = tci_ox_word(g, type, *word, stack + top);
+            type = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE ? TC_BOOL : type;
         }
         if (!made) {
             tci_ox_refuse(g->walk, n, "");
         }
+        types[top] = type;
         stack[top++] = made;
     }
     return d == of || n->dtype == TC_BOOL ? stack[0] : tci_ox_to_dtype(g, stack[0], of);
@@ -7819,7 +8338,7 @@ static const char *tci_ox_operator_of(const tci_node *n)
     case TCI_OP_RECIPROCAL: return "Reciprocal";
     case TCI_OP_SIGMOID: return "Sigmoid";
     case TCI_OP_GELU: return "Gelu";
-    case TCI_OP_RELU: return "Relu";
+    case TCI_OP_RELU: return tci_ox_is_float((tc_dtype)n->dtype) ? "Relu" : NULL;
     case TCI_OP_ASIN: return "Asin";
     case TCI_OP_ACOS: return "Acos";
     case TCI_OP_ATAN: return "Atan";
@@ -7827,12 +8346,11 @@ static const char *tci_ox_operator_of(const tci_node *n)
     case TCI_OP_ACOSH: return "Acosh";
     case TCI_OP_ATANH: return "Atanh";
     case TCI_OP_LOG1PEXP: return "Softplus";
-    case TCI_OP_SIGN: return "Sign";
+    case TCI_OP_SIGN: return is_bool ? "Identity" : "Sign";
     case TCI_OP_MAXIMUM: return is_bool ? "Or" : "Max";
     case TCI_OP_MINIMUM: return is_bool ? "And" : "Min";
-    case TCI_OP_POW: return "Pow";
-    case TCI_OP_GT: return "Greater";
-    case TCI_OP_GE: return "GreaterOrEqual";
+    case TCI_OP_GT: return is_bool ? NULL : "Greater";
+    case TCI_OP_GE: return is_bool ? NULL : "GreaterOrEqual";
     case TCI_OP_LOGICAL_NOT: return "Not";
     case TCI_OP_LOGICAL_AND: return "And";
     case TCI_OP_LOGICAL_OR: return "Or";
@@ -7897,7 +8415,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_RANDOM "random numbers are tc's own"
 #define TCI_OX_WAY_WHERE ""
 #define TCI_OX_WAY_CAST ""
-#define TCI_OX_WAY_BITCAST "BitCast is of opset 26"
+#define TCI_OX_WAY_BITCAST ""
 #define TCI_OX_WAY_RESHAPE ""
 #define TCI_OX_WAY_PERMUTE ""
 #define TCI_OX_WAY_EXPAND ""
@@ -7911,9 +8429,9 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_SCATTER ""
 #define TCI_OX_WAY_SEGMENT "only plans have it"
 #define TCI_OX_WAY_CONTRACT ""
-#define TCI_OX_WAY_BOUND "repetitions are not exported"
-#define TCI_OX_WAY_REPEAT "repetitions are not exported"
-#define TCI_OX_WAY_RESULT "repetitions are not exported"
+#define TCI_OX_WAY_BOUND ""
+#define TCI_OX_WAY_REPEAT ""
+#define TCI_OX_WAY_RESULT ""
 #define TCI_OX_WAY_CUSTOM "an op of the user's own"
 #define TCI_OX_WAY_COLLECTIVE "collectives have a communicator of the process"
 #define TCI_OX_WAY_BARRIER ""
@@ -7989,7 +8507,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: return tci_ox_number(g, (tc_dtype)n->dtype, n->value);
     case TCI_OP_IOTA: return tci_ox_iota_out(g, n);
-    case TCI_OP_WHERE: return TCI_OW(w, "Where", in[0], in[1], in[2]);
+    case TCI_OP_WHERE: return tci_ox_where_out(g, (tc_dtype)n->dtype, in);
     case TCI_OP_CAST: return tci_ox_cast_out(g, n, in[0]);
     case TCI_OP_RESHAPE: return tci_ox_reshape_out(g, n, in[0]);
     case TCI_OP_PERMUTE: {
@@ -8009,10 +8527,17 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
         const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
         return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
     }
+    case TCI_OP_BITCAST: {
+        const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of((tc_dtype)n->dtype));
+        g->opset = TCI_OX_OPSET_BITCAST;
+        return tci_ow_op(w, "BitCast", 1, in, 1, &to);
+    }
     case TCI_OP_SCAN: return tci_ox_scan_out(g, n, in[0]);
     case TCI_OP_TOPK: return tci_ox_topk_out(g, n, in[0]);
     case TCI_OP_SCATTER: return tci_ox_scatter_out(g, n, in);
-    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in[0], in[1]);
+    case TCI_OP_CONTRACT: return tci_ox_contract_out(g, n, in);
+    case TCI_OP_REPEAT: return tci_ox_repeat_out(g, n, in);
+    case TCI_OP_RESULT: return tci_ox_result_out(g, n);
     case TCI_OP_BARRIER: return in[0];
     default: return NULL;
     }
@@ -8021,6 +8546,10 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
 /* Reductions; composites and elementwise ops have functions of their own. */
 static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
+    tci_ox_sliding w;
+    if (tci_ox_find_pool(n, &w) && tci_ox_pool_fits(&w, n)) {
+        return tci_ox_pool_out(g, &w, n, x);
+    }
     switch ((int)n->op) {
     case TCI_OP_SUM: return tci_ox_sum_out(g, "ReduceSum", n, x);
     case TCI_OP_PROD: return tci_ox_sum_out(g, "ReduceProd", n, x);
@@ -8037,6 +8566,16 @@ static const char *tci_ox_reduction_out(tci_ox_out_graph *g, const tci_node *n, 
 
 /* ---- the model ---- */
 
+static bool tci_ox_is_empty(const tci_node *n)
+{
+    bool known = true, none = false;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+        none = none || n->shape[i] == 0;
+    }
+    return known && none;
+}
+
 static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
 {
     tci_ox_out_graph *g = (tci_ox_out_graph *)w->to;
@@ -8045,6 +8584,8 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
         return tci_ox_memory(g, n);
     } else if (*way && strcmp(way, TCI_OX_EXPANDS)) {
         tci_ox_refuse(w, n, way);
+    } else if (tci_ox_is_empty(n)) { /* engines differ in what they make of empty axes */
+        return tci_ow_tensor(&g->w, NULL, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), "");
     } else if (tci_op_is_ew(n->op)) {
         return tci_ox_elementwise_out(g, n, in);
     } else if (tci_op_is_reduce(n->op)) {
@@ -8055,6 +8596,24 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
     return tci_ox_special_out(g, n, in);
 }
 
+/* Convolutions and pools are written from what is below windows and padding. */
+static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
+{
+    tci_ox_conv c;
+    tci_ox_sliding p;
+    tci_node **two = TCI_NEW_ARRAY(w->s, tci_node *, 2);
+    *list = two;
+    if (tci_op_is_reduce(n->op) && tci_ox_find_pool(n, &p) && tci_ox_pool_fits(&p, n)) {
+        two[0] = p.x;
+        return 1;
+    } else if (tci_ox_find_conv(w->s, n, &c) && tci_ox_conv_fits(&c)) {
+        two[0] = c.w.x;
+        two[1] = c.f;
+        return 2;
+    }
+    return 0;
+}
+
 static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
 {
     tci_str opset = {.s = g->walk->s};
@@ -8062,7 +8621,7 @@ static void tci_ox_write_model(tci_ox_out_graph *g, tci_str *file)
     tci_ow_text(file, 2, "tc");
     tci_ow_text(file, 3, TC_VERSION);
     tci_ow_bytes(file, 7, tci_str_text(&g->w.graph), g->w.graph.n);
-    tci_ow_number(&opset, 2, TCI_OX_OPSET);
+    tci_ow_number(&opset, 2, (uint64_t)g->opset);
     tci_ow_bytes(file, 8, tci_str_text(&opset), opset.n);
 }
 
@@ -8091,11 +8650,12 @@ TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
                               const tc_onnx_export *how, const char *data_name, tci_str *model,
                               tci_str *weights)
 {
-    tci_ox_out_graph g = {.walk = w};
+    tci_ox_out_graph g = {.walk = w, .opset = TCI_OX_OPSET};
     g.w.s = g.w.graph.s = g.w.weights.s = w->s;
     g.w.external = how && how->external ? data_name : NULL;
     w->to = &g;
     w->leave = tci_ox_leave;
+    w->needs = tci_ox_needs;
     tci_ox_export_graph(&g, outputs, n, how);
     tci_ox_write_model(&g, model);
     *weights = g.w.weights;
@@ -8231,11 +8791,11 @@ TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *
                                    const int64_t *order, const tci_hlo_shape *to, const char *x);
 
 /* ---- stablehlo_conv.c ---- */
-/* CONTRACT and reductions of windows: what they are written from (0: no such thing), and as what. */
+/* CONTRACT and reductions of windows: what they are written from (0: neither), and as what. */
 TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list);
 TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
                                     const char *const *in);
-TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const tci_node *n,
                                     const char *x);
 /* ---- stablehlo_index.c: of the ops with these names ---- */
 TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in);
@@ -9256,8 +9816,8 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
     const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
     const char *dtype = tci_hlo_dtype(t);
     tci_str_printf(&h->out, "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, "
-                   "is_stable = true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, %s: "
-                   "tensor<i64>):\n", r, x, at, (long long)n->attr[0], a, dtype, b, dtype,
+                   "is_stable = true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, "
+                   "%s: tensor<i64>):\n", r, x, at, (long long)n->attr[0], a, dtype, b, dtype,
                    tci_hlo_name(h), tci_hlo_name(h));
     const char *before = tci_hlo_before(h, &point, t, n->attr[1], n->attr[1], a, b);
     tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  }) : (%s, %s) -> (%s, %s)\n",
@@ -9299,20 +9859,6 @@ typedef struct tci_hlo_state {
     int n, n_rows;               /* n_rows: 0, or one for each carry */
     int x, held, y, rows;        /* where each kind begins */
 } tci_hlo_state;
-
-/* True if a node of the graph reads the rows of a carry of the REPEAT. */
-static bool tci_hlo_rows_are_read(const tci_hlo *h, const tci_node *repeat, const tci_repeat *r)
-{
-    const tci_graph *g = h->walk->graph;
-    for (uint32_t i = 0; i < g->n_slots; i++) {
-        const tci_node *n = g->slots[i];
-        bool reads = n && n->op == TCI_OP_RESULT && n->in[0] == repeat;
-        if (reads && n->attr[0] >= r->n_carry + r->n_y) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* The shape of a value stacked along a new first axis. */
 static tci_hlo_shape tci_hlo_stacked(const tci_hlo *h, const tci_node *n, int64_t count)
@@ -9485,7 +10031,7 @@ TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const
 {
     const tci_repeat r = tci_repeat_of(n);
     int64_t length = tci_hlo_size(h, r.length);
-    bool rows = tci_hlo_rows_are_read(h, n, &r);
+    bool rows = tci_ox_rows_are_read(h->walk, n);
     tci_hlo_state s = tci_hlo_begin(h, &r, length, rows, in);
     if (length > 0) {
         tci_hlo_while(h, &r, length, &s);
@@ -9514,21 +10060,21 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
 /* ---- src/onnx/stablehlo_conv.c ---- */
 /* onnx/stablehlo_conv.c - convolutions and pools as StableHLO.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that are
- * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that
+ * are arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
  * reduce_window. */
 
 /* x and the filters, or x, as the list of what is needed. */
 TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
-    tci_ox_windows w;
+    tci_ox_sliding w;
     tci_node **two = TCI_NEW_ARRAY(h->walk->s, tci_node *, 2);
     *list = two;
-    if (tci_op_is_reduce(n->op) && tci_ox_pool_of(n, &w)) {
+    if (tci_op_is_reduce(n->op) && tci_ox_find_pool(n, &w)) {
         two[0] = w.x;
         return 1;
-    } else if (tci_ox_conv_of(h->walk->s, n, &c)) {
+    } else if (tci_ox_find_conv(h->walk->s, n, &c)) {
         two[0] = c.w.x;
         two[1] = c.f;
         return 2;
@@ -9564,7 +10110,7 @@ static void tci_hlo_merge(tci_hlo *h, tci_hlo_order *o, int which, int n,
     }
 }
 
-static void tci_hlo_put_places(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
+static void tci_hlo_spatial(tci_hlo_order *o, int n, const int *axes, const int64_t *sizes)
 {
     for (int i = 0; i < n; i++) {
         o->axes[o->n++] = axes[i];
@@ -9589,7 +10135,7 @@ static const char *tci_hlo_as_result(tci_hlo *h, const tci_ox_conv *c, const tci
     tci_hlo_merge(h, &o, 2, c->n_batch, c->batch, false);
     tci_hlo_merge(h, &o, 2, c->n_groups, c->groups, false);
     tci_hlo_merge(h, &o, 2, c->n_filters, c->filters, false);
-    tci_hlo_put_places(&o, c->w.n, c->out_axis, to.sizes);
+    tci_hlo_spatial(&o, c->w.n, c->out_axis, to.sizes);
     int64_t *split = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
     int64_t *back = TCI_NEW_ARRAY(h->walk->s, int64_t, n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
@@ -9618,7 +10164,7 @@ static const char *tci_hlo_pairs(tci_hlo *h, int n, const int64_t *a, const int6
 TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
                                     const char *const *in)
 {
-    const tci_ox_windows *w = &c->w;
+    const tci_ox_sliding *w = &c->w;
     int xs = c->which, fs = !c->which, k = w->n;
     int64_t groups = 1, stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL], before[TCI_OX_SPATIAL];
     int64_t after[TCI_OX_SPATIAL], *made = TCI_NEW_ARRAY(h->walk->s, int64_t, k + 2);
@@ -9628,12 +10174,12 @@ TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_
     tci_hlo_merge(h, &ox, xs, c->n_batch, c->batch, false);
     tci_hlo_merge(h, &ox, xs, c->n_groups, c->groups, false);
     tci_hlo_merge(h, &ox, xs, c->n_channels, c->channels, true);
-    tci_hlo_put_places(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
+    tci_hlo_spatial(&ox, k, w->axis, tci_hlo_shape_of(h, w->x->rank, w->x->shape).sizes);
     tci_hlo_merge(h, &of, fs, c->n_groups, c->groups, false);
     groups = of.sizes[0];
     tci_hlo_merge(h, &of, fs, c->n_filters, c->filters, true);
     tci_hlo_merge(h, &of, fs, c->n_channels, c->channels, false);
-    tci_hlo_put_places(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
+    tci_hlo_spatial(&of, k, c->f_axis, tci_hlo_shape_of(h, c->f->rank, c->f->shape).sizes);
     const char *x = tci_hlo_ordered(h, w->x, &ox, in[0], &x_shape);
     const char *f = tci_hlo_ordered(h, c->f, &of, in[1], &f_shape);
     made[0] = x_shape.sizes[0];
@@ -9659,7 +10205,7 @@ TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_
     return tci_hlo_as_result(h, c, n, &to, y);
 }
 
-TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const tci_node *n,
+TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const tci_node *n,
                                     const char *x)
 {
     const tci_hlo_shape from = tci_hlo_shape_of(h, w->x->rank, w->x->shape), point = {0, NULL, ""};
@@ -9691,8 +10237,8 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_windows *w, const t
                    tci_hlo_array(h, from.rank, lists[2]),
                    tci_hlo_pairs(h, from.rank, lists[3], lists[4]), from.rank, a, dtype, b, dtype);
     const char *y = tci_hlo_binary(h, tci_hlo_joins(n->op, t), &point, t, a, b);
-    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n", y,
-                   dtype, tci_hlo_type(h, t, &from), dtype, tci_hlo_type(h, t, &to));
+    tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n",
+                   y, dtype, tci_hlo_type(h, t, &from), dtype, tci_hlo_type(h, t, &to));
     return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, r);
 }
 /* ---- src/onnx/stablehlo.c ---- */
@@ -9971,8 +10517,8 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
 
 static const char *tci_hlo_reduction_out(tci_hlo *h, const tci_node *n, const char *x)
 {
-    tci_ox_windows w;
-    if (tci_ox_pool_of(n, &w)) {
+    tci_ox_sliding w;
+    if (tci_ox_find_pool(n, &w)) {
         return tci_hlo_pool_out(h, &w, n, x);
     }
     switch ((int)n->op) {
@@ -10024,7 +10570,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 {
     tci_scratch *s = h->walk->s;
     tci_ox_conv conv;
-    if (tci_ox_conv_of(s, n, &conv)) {
+    if (tci_ox_find_conv(s, n, &conv)) {
         return tci_hlo_conv_out(h, &conv, n, in);
     }
     const tci_contraction *c = tci_contraction_of(s, n);
@@ -10124,6 +10670,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 
 /* Of a special or composite op. */
 static const char *tci_hlo_way_of(int op)
@@ -10230,6 +10777,9 @@ static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 static void tci_hlo_signature(tci_hlo *h, tci_str *text, tci_node *const *outputs, int n)
 {
     tci_ox_walk *w = h->walk;
+    for (int i = 0; i < w->n_inputs; i++) {
+        tci_str_printf(text, "// %%arg%d: %s\n", i, tci_ox_input_name(w, i));
+    }
     tci_str_add(text, "module @tc {\n  func.func public @main(");
     for (int i = 0; i < w->n_inputs; i++) {
         const char *name = tci_scratch_printf(w->s, "%%arg%d", i);
@@ -10279,6 +10829,72 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
     const tci_ox_export e = {"tc_export_stablehlo", "StableHLO", inputs, outputs, how, (void *)path,
                              tci_hlo_export_file};
     return tci_ox_export_call(&e, here);
+}
+/* ---- src/onnx/formats.c ---- */
+/* onnx/formats.c - the formats of graph-level backends (api/graph_backend.h): ONNX, StableHLO.
+ *
+ * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.
+ * Inputs may be leaves of parameters; the output of an effect is the new value. */
+
+typedef void (*tci_ox_model_writer)(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                    const char *const *names, tci_str *out);
+
+static void tci_ox_format(tci_scratch *s, const tci_model_graph *m, const char *format,
+                          tci_ox_model_writer write, tci_str *out)
+{
+    tci_ctx *ctx = tci_ctx_of(m->ctx);
+    tci_ox_walk w = {.s = s, .graph = &ctx->graph, .format = format, .ctx = ctx, .here = m->here,
+                     .inputs = m->inputs, .n_inputs = m->n_inputs};
+    tci_node **outputs = TCI_NEW_ARRAY(s, tci_node *, m->n_roots + 1);
+    const char **names = TCI_NEW_ARRAY(s, const char *, m->n_inputs + m->n_roots + 1);
+    for (int i = 0; i < m->n_inputs; i++) {
+        names[i] = m->input_ports[i].name;
+    }
+    for (int i = 0; i < m->n_roots; i++) {
+        tci_node *root = m->roots[i];
+        outputs[i] = tci_op_is(root->op, TCI_IS_EFFECT) ? root->in[1] : root;
+        names[m->n_inputs + i] = m->output_ports[i].name;
+    }
+    w.input_names = names;
+    write(&w, outputs, m->n_roots, names + m->n_inputs, out);
+}
+
+static void tci_ox_format_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
+                               const char *const *names, tci_str *out)
+{
+    tci_str weights = {.s = w->s};
+    const tc_onnx_export how = {.output_names = names};
+    tci_ox_write_onnx(w, outputs, n, &how, "", out, &weights);
+}
+
+/* Names do not matter: @main has inputs and outputs in their order. */
+static void tci_ox_format_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int n,
+                                    const char *const *names, tci_str *out)
+{
+    (void)names;
+    tci_ox_write_stablehlo(w, outputs, n, NULL, out);
+}
+
+static void tci_ox_write_as_onnx(tci_scratch *s, const tci_model_graph *m, tci_str *out)
+{
+    tci_ox_format(s, m, "ONNX", tci_ox_format_onnx, out);
+}
+
+static void tci_ox_write_as_stablehlo(tci_scratch *s, const tci_model_graph *m, tci_str *out)
+{
+    tci_ox_format(s, m, "StableHLO", tci_ox_format_stablehlo, out);
+}
+
+TC_API const tc_graph_format *tc_onnx_format(void)
+{
+    static const tc_graph_format format = {"ONNX", tci_ox_write_as_onnx};
+    return &format;
+}
+
+TC_API const tc_graph_format *tc_stablehlo_format(void)
+{
+    static const tc_graph_format format = {"StableHLO", tci_ox_write_as_stablehlo};
+    return &format;
 }
 
 #undef TC_HERE

@@ -98,6 +98,47 @@ static void bench_run(void)
     tc_ctx_free(ctx);
 }
 
+/* ---- the same while a profile records ---- */
+
+static void mark_pair(void *arg)
+{
+    (void)arg;
+    tc_mark_begin("a mark");
+    tc_mark_end();
+}
+
+static double best_ns(void (*run)(void *arg), void *arg)
+{
+    bench_side side = {.name = "", .run = run, .arg = arg};
+    bench_measure(&side, 1, 41, 2);
+    return side.best_ns;
+}
+
+/* Off costs nothing: tc_run above and a mark here. On, a run writes two records, as a mark does. */
+static void bench_profile(void)
+{
+    tc_ctx *ctx = make_context(NULL);
+    tc_program *f;
+    tc_profile *p;
+    tc_tensor y = tc_add(tc_mul(tc_input(ctx, "x", TC_F32, SMALL), 0.25), 1);
+    if (tc_compile(y, &f)) {
+        fprintf(stderr, "%s\n", tc_error(y));
+        exit(1);
+    }
+    double run_off = best_ns(run_small, f), mark_off = best_ns(mark_pair, NULL);
+    if (tc_profile_begin(NULL, &p)) {
+        exit(1);
+    }
+    double run_on = best_ns(run_small, f), mark_on = best_ns(mark_pair, NULL);
+    tc_profile_end(p);
+    tc_profile_free(p);
+    bench_row("a mark without a profile", mark_off, "ns", BENCH_AT_MOST, 10);
+    bench_row("a mark while a profile records", mark_on, "ns", BENCH_AT_MOST, 120);
+    bench_row("a profile adds to a run of one kernel", run_on - run_off, "ns", BENCH_AT_MOST, 180);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* ---- many threads on one program ---- */
 
 typedef struct runner {
@@ -396,13 +437,174 @@ static void bench_pipeline(void)
     }
 }
 
+/* ---- loops of little work, each against plain C in the same process ---- */
+
+enum { STEPS = 100000, COUNTS = 300000, CELL = 16, CELL_STEPS = 2000 };
+static float loop_in[STEPS], loop_out[STEPS], loop_w[CELL * CELL], loop_last[4];
+
+static tc_status biquad(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                        tc_tensor *y)
+{
+    (void)user;
+    y[0] = tc_add(tc_mul(x[0], 0.2f), c[0]);
+    next[0] = tc_add(tc_sub(tc_mul(x[0], 0.4f), tc_mul(y[0], -0.3f)), c[1]);
+    next[1] = tc_sub(tc_mul(x[0], 0.2f), tc_mul(y[0], 0.2f));
+    return TC_OK;
+}
+
+__attribute__((noinline)) static void plain_biquad(const float *x, float *y)
+{
+    float a = 0, b = 0;
+    for (int i = 0; i < STEPS; i++) {
+        float v = 0.2f * x[i] + a;
+        a = 0.4f * x[i] - -0.3f * v + b;
+        b = 0.2f * x[i] - 0.2f * v;
+        y[i] = v;
+    }
+}
+
+static tc_status counts_on(void *user, const tc_tensor *c, tc_tensor *go)
+{
+    (void)user;
+    *go = tc_lt(c[0], (float)COUNTS);
+    return TC_OK;
+}
+
+static tc_status count_one(void *user, const tc_tensor *c, tc_tensor *next)
+{
+    (void)user;
+    next[0] = tc_add(c[0], 1);
+    next[1] = tc_add(tc_mul(c[1], 0.999), 0.5);
+    return TC_OK;
+}
+
+__attribute__((noinline)) static float plain_count(float most)
+{
+    float i = 0, v = 0;
+    for (; i < most; i += 1) {
+        v = v * 0.999f + 0.5f;
+    }
+    return v;
+}
+
+static tc_status cell(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                      tc_tensor *y)
+{
+    (void)y;
+    next[0] = tc_maximum(tc_add(tc_matmul(*(const tc_tensor *)user, c[0]), x[0]), 0);
+    return TC_OK;
+}
+
+__attribute__((noinline)) static void plain_cell(const float *w, const float *x, float *h)
+{
+    for (int t = 0; t < CELL_STEPS; t++) {
+        float sum[CELL];
+        for (int i = 0; i < CELL; i++) {
+            sum[i] = 0;
+            for (int k = 0; k < CELL; k++) {
+                sum[i] += w[i * CELL + k] * h[k];
+            }
+        }
+        for (int i = 0; i < CELL; i++) {
+            h[i] = sum[i] + x[t * CELL + i] > 0 ? sum[i] + x[t * CELL + i] : 0;
+        }
+    }
+}
+
+typedef struct small_loop {
+    const char *name;
+    tc_program *f;
+    tc_bufs in, out;
+    double steps, most;
+} small_loop;
+
+static void run_plain_loop(int which)
+{
+    if (which == 0) {
+        plain_biquad(loop_in, loop_out);
+    } else if (which == 1) {
+        loop_last[0] = plain_count((float)COUNTS);
+    } else {
+        memset(loop_last, 0, sizeof(loop_last));
+        float h[CELL] = {0};
+        plain_cell(loop_w, loop_in, h);
+        loop_last[0] = h[0];
+    }
+}
+
+/* Times of both, in turns: the least of many. */
+static void time_small_loop(const small_loop *l, int which)
+{
+    enum { ROUNDS = 60 };
+    double ours[ROUNDS], plain[ROUNDS];
+    char text[80];
+    for (int i = 0; i < ROUNDS; i++) {
+        double begin = bench_now_ns();
+        if (tc_run(l->f, l->in, l->out)) {
+            fprintf(stderr, "%s\n", tc_error(l->f));
+            exit(1);
+        }
+        double middle = bench_now_ns();
+        run_plain_loop(which);
+        ours[i] = (middle - begin) / l->steps;
+        plain[i] = (bench_now_ns() - middle) / l->steps;
+    }
+    snprintf(text, sizeof(text), "%s: a step", l->name);
+    bench_row(text, bench_least(ours, ROUNDS), "ns", BENCH_INFO, 0);
+    snprintf(text, sizeof(text), "%s: against plain C", l->name);
+    bench_row(text, bench_least(ours, ROUNDS) / bench_least(plain, ROUNDS), "times", BENCH_AT_MOST,
+              l->most);
+}
+
+static void bench_small_loops(void)
+{
+    tc_ctx *ctx = make_context(NULL);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, STEPS), zero = tc_full(ctx, 0, TC_F32), y, last[2];
+    tc_tensor w = tc_input(ctx, "w", TC_F32, CELL, CELL), h;
+    tc_tensor xs = tc_input(ctx, "xs", TC_F32, CELL_STEPS, CELL);
+    small_loop loops[3] = {{.name = "a filter by tc_scan", .steps = STEPS, .most = 1.3},
+                           {.name = "tc_while of scalars", .steps = COUNTS, .most = 1.3},
+                           {.name = "a cell of 16 by tc_scan", .steps = CELL_STEPS, .most = 1.3}};
+    for (int i = 0; i < STEPS; i++) {
+        loop_in[i] = (float)(i % 17) / 17;
+        loop_w[i % (CELL * CELL)] = (float)(i % 13) / 100 - 0.05f;
+    }
+    tc_status status = tc_scan(TC_TENSORS(zero, zero), TC_TENSORS(x), 0, false, biquad, NULL, NULL,
+                               &y, 1);
+    status = status ? status : tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), NULL, &loops[0].f);
+    loops[0].in = TC_BUFS(TC_BUF(loop_in, STEPS));
+    loops[0].out = TC_BUFS(TC_BUF(loop_out, STEPS));
+    status = status ? status : tc_while(TC_TENSORS(zero, zero), 0, counts_on, count_one, NULL,
+                                        last);
+    status = status ? status : tc_compile_fn((tc_tensors){0}, TC_TENSORS(last[1]), NULL,
+                                             &loops[1].f);
+    loops[1].out = TC_BUFS(TC_BUF(loop_last, 1));
+    status = status ? status : tc_scan(TC_TENSORS(tc_full(ctx, 0, TC_F32, CELL)), TC_TENSORS(xs), 0,
+                                       false, cell, &w, &h, NULL, 0);
+    status = status ? status : tc_compile_fn(TC_TENSORS(xs, w), TC_TENSORS(tc_slice(h, 0, 0, 1, 1)),
+                                             NULL, &loops[2].f);
+    loops[2].in = TC_BUFS(TC_BUF(loop_in, CELL_STEPS * CELL), TC_BUF(loop_w, CELL * CELL));
+    loops[2].out = TC_BUFS(TC_BUF(loop_last, 1));
+    if (status) {
+        fprintf(stderr, "%s\n", tc_ctx_error(ctx));
+        exit(1);
+    }
+    for (int i = 0; i < 3; i++) {
+        time_small_loop(&loops[i], i);
+        tc_program_free(loops[i].f);
+    }
+    tc_ctx_free(ctx);
+}
+
 int main(int argc, char **argv)
 {
     bench_begin(argc, argv, "overhead");
     bench_run();
+    bench_profile();
     bench_threads();
     bench_lazy();
     bench_loop();
+    bench_small_loops();
     bench_pipeline();
     return bench_end();
 }

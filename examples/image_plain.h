@@ -1,6 +1,6 @@
 /* examples/image_plain.h - around the formulas of 03_image.c: files, program and report, and the
- * four pictures in plain C loops, to check against. Every value is a float; rounding differs only by
- * the order in which colours and neighbours are added. */
+ * four pictures in plain C loops, to check against. Every value is a float; rounding differs
+ * only by the order in which colours and neighbours are added. */
 #ifndef IMAGE_PLAIN_H
 #define IMAGE_PLAIN_H
 

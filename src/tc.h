@@ -22,6 +22,7 @@
 #include "api/io.h"
 #endif
 #include "api/backend.h"
+#include "api/graph_backend.h"
 #ifdef TC_CUDA
 #include "api/cuda.h"
 #endif
@@ -201,6 +202,7 @@
 #include "plan/kernel.c"
 #include "plan/step_order.c"
 #include "plan/horizontal_fusion.c"
+#include "plan/fused_loop.c"
 #include "plan/buffer_alloc.c"
 #include "plan/memory.c"
 #include "plan/init_section.c"
@@ -229,10 +231,13 @@
 #include "interp/steps.c"
 #include "interp/place.c"
 #include "interp/prepare.c"
+#include "interp/fused_loop.c"
 #include "interp/kernels.c"
 #include "interp/verify.c"
 #include "interp/print.c"
 
+#include "compile/graph_backend.c"
+#include "compile/foreign.c"
 #include "compile/backend.c"
 #include "compile/forced.c"
 #include "compile/key.c"
@@ -240,10 +245,14 @@
 #include "compile/cache.c"
 #include "compile/wire.c"
 #include "compile/disk.c"
+#include "compile/build_cost.c"
+#include "compile/disk_export.c"
 #include "compile/jit.c"
 #include "compile/tune.c"
+#include "compile/ports.c"
 #include "compile/steps.c"
 #include "compile/verify.c"
+#include "compile/graph_program.c"
 #include "compile/compile.c"
 
 #include "run/openmp_threads.c"
@@ -261,6 +270,7 @@
 #include "run/bind.c"
 #include "run/launch_deps.c"
 #include "run/together.c"
+#include "run/comm_model.c"
 #include "run/execute.c"
 #include "run/call.c"
 #include "run/solve.c"
@@ -339,6 +349,7 @@
 #include "api/custom.c"
 #include "api/comm.c"
 #include "api/inspect.c"
+#include "api/deploy.c"
 #include "api/print.c"
 #include "debug/probe.c"
 

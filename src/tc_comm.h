@@ -24,6 +24,7 @@
 #include "comm/partition.c"
 #include "comm/partition_rules.c"
 #include "comm/prefetch.c"
+#include "comm/simulate.c"
 
 #include "base/unprotect.h"
 #endif

@@ -38,6 +38,7 @@
 #include "onnx/stablehlo_repeat.c"
 #include "onnx/stablehlo_conv.c"
 #include "onnx/stablehlo.c"
+#include "onnx/formats.c"
 
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))

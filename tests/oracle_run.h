@@ -33,6 +33,7 @@ struct orc_run {
     bool grad;                /* then replay the gradients too */
     bool differentiate;       /* that is under way */
     int every;                /* each so many cases of a list; 0: all */
+    bool may_refuse;          /* the backend is an engine: what it refuses is skipped */
     bool symbolic;            /* under TC_DYNAMIC_SHAPES: inputs have symbolic sizes */
     orc_tally tallies[1024];
     int n_tallies;
@@ -459,6 +460,9 @@ static void orc_flush(orc_run *r, tc_ctx *ctx, orc_pending *pending, int n)
             orc_pass(r, pending[i].c.spec);
         } else if (r->symbolic && jobs[i].status != TC_ERR_INTERNAL) {
             orc_skipped(r, pending[i].c.spec, "refused with symbolic sizes");
+        } else if (r->may_refuse && (jobs[i].status == TC_ERR_UNSUPPORTED ||
+                                     jobs[i].status == TC_ERR_BACKEND)) {
+            orc_skipped(r, pending[i].c.spec, tc_error(pending[i].c.outputs[0]));
         } else {
             const char *said = pending[i].c.n_outputs ? tc_error(pending[i].c.outputs[0]) : "";
             orc_fail(r, pending[i].c.spec, "does not compile (%s): %s",

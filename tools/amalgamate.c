@@ -24,7 +24,8 @@ typedef struct text {
 } text;
 
 /* In include order. */
-static const char *const roots[] = {"tc.h", "tc_cpu.h", "tc_cuda.h", "tc_onnx.h", "tc_comm.h"};
+static const char *const roots[] = {"tc.h",      "tc_cpu.h",  "tc_cuda.h",
+                                    "tc_onnx.h", "tc_comm.h", "tc_engines.h"};
 enum { N_ROOTS = sizeof(roots) / sizeof(roots[0]), MAX_ROOMS = 1024, MAX_PATH = 512 };
 
 static char seen[MAX_ROOMS][MAX_PATH]; /* files joined so far, over all roots */

@@ -7,7 +7,7 @@ set -eu
 build=$1
 to=$DESTDIR$PREFIX
 mkdir -p "$to/include" "$to/lib/pkgconfig" "$to/lib/cmake/tc"
-install -m 644 tc.h tc_cpu.h tc_cuda.h tc_onnx.h tc_comm.h "$to/include"
+install -m 644 tc.h tc_cpu.h tc_cuda.h tc_onnx.h tc_comm.h tc_engines.h "$to/include"
 install -m 644 "$build/libtc.a" "$to/lib"
 install -m 755 "$build/libtc.so" "$to/lib/libtc.so.$VERSION"
 ln -sf "libtc.so.$VERSION" "$to/lib/$SONAME"

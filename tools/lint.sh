@@ -29,7 +29,7 @@ grep -nE '\b(TO''DO|FIX''ME|XX''X)\b' $files | sed 's/$/  <- unfinished/' >>"$fo
 cat >"$work/all.c" <<'END'
 #define TC_CUDA
 #define TC_IMPLEMENTATION
-#include "tc_onnx.h"
+#include "tc_engines.h"
 END
 cat >"$work/system.c" <<'END'
 #include "base/posix.h"
@@ -51,7 +51,7 @@ fi
 #    the first .c of its folder; so do headers of src/tc_blocks.h, of which the core asks. The
 #    headers of debug/ are hooks that every stage may call.
 grep -hoE '^#include "[a-z0-9_/]+\.[ch]"' src/tc.h src/tc_cpu.h src/tc_blocks.h src/tc_cuda.h \
-    src/tc_onnx.h src/tc_comm.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
+    src/tc_onnx.h src/tc_comm.h src/tc_engines.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
 for room in $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h'); do
     sed -n 's/^#include "\([^"]*\)".*/\1/p' "$room" | while read -r name; do
         at=$(dirname "$room")/$name

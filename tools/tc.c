@@ -143,32 +143,27 @@ static bool is_entry(const char *name)
     return !strncmp(name, "tc-p-", 5) || !strncmp(name, "tc-k-", 5) || !strncmp(name, "tc-m-", 5);
 }
 
-static bool copy_file(const char *from, const char *to)
+/* Those of this build, for machines without a compiler. */
+static bool cache_export(const char *to)
 {
-    char block[1 << 16];
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    size_t n = 0;
-    bool ok = in && out;
-    while (ok && (n = fread(block, 1, sizeof(block), in)) > 0) {
-        ok = fwrite(block, 1, n, out) == n;
+    tc_ctx *ctx;
+    bool ok = !tc_ctx_make(&ctx, NULL) && !tc_cache_export(ctx, to);
+    if (!ok) {
+        fprintf(stderr, "%s\n", tc_ctx_error(ctx));
     }
-    ok = in && !ferror(in) && ok;
-    if (in) {
-        fclose(in);
-    }
-    ok = out && fclose(out) == 0 && ok;
-    return ok && chmod(to, 0600) == 0;
+    tc_ctx_free(ctx);
+    return ok;
 }
 
-/* One entry for a command; false: it failed. */
-static bool cache_entry(const char *dir, const char *name, const char *command, const char *arg,
+/* One entry for a command. */
+static void cache_entry(const char *dir, const char *name, const char *command, const char *arg,
                         cache_sums *sums)
 {
-    char path[4096], to[4096];
+    char path[4096];
     struct stat st;
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     if (stat(path, &st)) {
-        return true; /* gone meanwhile */
+        return; /* gone meanwhile */
     }
     sums->programs += name[3] == 'p';
     sums->kernels += name[3] == 'k';
@@ -180,9 +175,6 @@ static bool cache_entry(const char *dir, const char *name, const char *command, 
                (long long)st.st_size, difftime(time(NULL), st.st_mtime) / 3600, name);
     } else if (!strcmp(command, "clear")) {
         sums->removed += unlink(path) == 0;
-    } else if (!strcmp(command, "export")) {
-        snprintf(to, sizeof(to), "%s/%s", arg, name);
-        return copy_file(path, to);
     } else if (!strcmp(command, "show") && strstr(name, arg) && strstr(name, ".c")) {
         char line[4096];
         FILE *in = fopen(path, "r");
@@ -193,7 +185,6 @@ static bool cache_entry(const char *dir, const char *name, const char *command, 
             fclose(in);
         }
     }
-    return true;
 }
 
 static int cache(const char *command, const char *arg)
@@ -210,15 +201,11 @@ static int cache(const char *command, const char *arg)
         puts("there is no cache (TC_LOG=cache says why)");
         return 1;
     }
-    if (!strcmp(command, "export") && mkdir(arg, 0700) && errno != EEXIST) {
-        fprintf(stderr, "'%s' cannot be made: %s\n", arg, strerror(errno));
-        return 1;
-    }
     DIR *dir = opendir(d.dir.path.text);
-    bool ok = dir != NULL;
+    bool ok = dir != NULL && (strcmp(command, "export") || cache_export(arg));
     for (struct dirent *e; dir && (e = readdir(dir));) {
         if (is_entry(e->d_name)) {
-            ok = cache_entry(d.dir.path.text, e->d_name, command, arg, &sums) && ok;
+            cache_entry(d.dir.path.text, e->d_name, command, arg, &sums);
         }
     }
     if (dir) {

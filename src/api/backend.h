@@ -103,6 +103,7 @@ typedef struct tc_build {
     const char *compiler;           /* tc_options.cc or TC_CC, or NULL */
     int timeout_ms;                 /* of processor time, for each process started */
     bool keep;                      /* the user wants to debug: keep what helps */
+    bool quick;                     /* compile fast rather than well, with the same arithmetic */
     int processes;                  /* out: processes started, for tc_stats */
     int refused;                    /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
@@ -117,6 +118,7 @@ typedef struct tc_backend_compiler {
     char path[512];
     int64_t bytes, mtime_ns;
     int vector_bytes;               /* of vectors it knows: 0 for one without vector types */
+    bool has_quick;                 /* a build may be quick (tc_build.quick), and takes less then */
 } tc_backend_compiler;
 
 /* One launch: tasks [task_begin, task_end) of a kernel. They are independent, but in a linked scan,
@@ -256,6 +258,11 @@ typedef struct tc_backend {
     bool (*runs)(void *user, const char *features);
 } tc_backend;
 
+/* Writes the record of the machine that these options compile for (NULL: defaults, so this machine)
+ * as text: the backend, what generated code relies on (instruction set, widths), and the facts that
+ * schedules go by (tc_machine: cores, caches, rates). options.machine of another process names the
+ * file. TC_ERR_ARGUMENT: out is NULL; TC_ERR_BACKEND: nothing is compiled here; TC_ERR_IO. */
+TC_API tc_status tc_machine_write(const tc_options *options, FILE *out);
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.
  * TC_ERR_ARGUMENT: a required member is missing, or the name is taken; TC_ERR_LIMIT: there are 16
  * already. */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../debug/label.h"
 #include "../debug/minify.h"
 #include "../debug/dump.h"
 #include "../debug/report.h"
@@ -77,6 +78,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     }
     TCI_BATCH_TAKE(backend)
     TCI_BATCH_TAKE(device)
+    TCI_BATCH_TAKE(machine)
     TCI_BATCH_TAKE(math)
     TCI_BATCH_TAKE(stance)
     TCI_BATCH_TAKE(fallback)
@@ -99,6 +101,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(check)
     TCI_BATCH_TAKE(schedule)
     TCI_BATCH_TAKE(tune_ms)
+    TCI_BATCH_TAKE(quick_build)
     TCI_BATCH_TAKE(name)
     TCI_BATCH_TAKE(dump)
     TCI_BATCH_TAKE(dump_dir)
@@ -125,6 +128,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
 static tc_options tci_batch_export_options(tc_options o)
 {
     o.backend = "cpu";
+    o.machine = NULL;
     o.device = 0;
     o.vector_bits = o.vector_bits ? o.vector_bits : -1;
     o.matrix = -1;
@@ -262,14 +266,13 @@ static tc_status tci_batch_compile_export(tci_batch *b, tci_str *log)
     return status;
 }
 
-/* The stance leaves what no cache has to the interpreter: the same program, for that. */
-static tc_status tci_batch_interpret(tci_batch *b, tci_batch_job *job)
+/* The same program for another backend; NULL: tc's default. */
+static tc_status tci_batch_compile_for(tci_batch *b, tci_batch_job *job, tc_options o,
+                                       const char *backend)
 {
     const tci_request *r = job->request;
     tci_str log = {.s = &b->s};
-    tc_options o = *b->options;
-    o.backend = "interp";
-    o.stance = TC_STANCE_COMPILE;
+    o.backend = backend;
     o.progress = NULL;
     job->request = tci_request_make(&b->s, r->inputs, r->n_user_inputs, r->roots, r->n_roots, &o,
                                     NULL, NULL);
@@ -283,12 +286,43 @@ static tc_status tci_batch_interpret(tci_batch *b, tci_batch_job *job)
     return status;
 }
 
-/* A request that the stance refuses is interpreted instead, where it says so; else it failed. */
+/* The stance leaves what no cache has to the interpreter. */
+static tc_status tci_batch_interpret(tci_batch *b, tci_batch_job *job)
+{
+    tc_options o = *b->options;
+    o.stance = TC_STANCE_COMPILE;
+    return tci_batch_compile_for(b, job, o, "interp");
+}
+
+/* An engine is not there, or refused the graph: tc's own backend compiles it. */
+static tc_status tci_batch_instead(tci_batch *b, tci_batch_job *job)
+{
+    job->instead = tci_scratch_printf(&b->s, "%.900s", job->instead);
+    return tci_batch_compile_for(b, job, *b->options, NULL);
+}
+
+/* True if tc's own backend may compile what the engine did not, as it said with that status. */
+static bool tci_batch_may_replace(const tci_batch *b, tc_status status)
+{
+    bool about_engine = status == TC_ERR_BACKEND || status == TC_ERR_UNSUPPORTED;
+    if (!about_engine || b->options->fallback == TC_FALLBACK_REFUSE) {
+        return false;
+    }
+    const tci_backend *asked = tci_backend_pick(b->options);
+    return asked && asked->graph;
+}
+
+/* A request that the stance refuses is interpreted instead, where it says so, and one that an
+ * engine refuses is compiled by tc; else it failed. */
 static void tci_batch_refused(tci_batch *b, tci_batch_job *job, tc_status status, const char *text)
 {
     if (status == TC_ERR_FROZEN && b->options->stance >= TC_STANCE_INTERPRET) {
         job->later = b->options->stance == TC_STANCE_LATER ? job->request : NULL;
         status = tci_batch_armed(b, job, tci_batch_interpret);
+    } else if (tci_batch_may_replace(b, status)) {
+        job->instead = text;
+        tci_log(b->options, "compile", "tc's own backend instead of the engine: %s", text);
+        status = tci_batch_armed(b, job, tci_batch_instead);
     } else {
         tci_str written = {0};
         tci_minify_compile(job->request, b->options, status, &written);
@@ -327,6 +361,7 @@ TCI_FN void tci_batch_compile(tci_batch *b)
         }
         tc_status status = b->statuses[r];
         job->code = b->codes[r++];
+        job->instead = NULL;
         if (!job->code) {
             tci_batch_refused(b, job, status ? status : TC_ERR_INTERNAL, tci_str_text(&log));
         }
@@ -364,6 +399,9 @@ TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
                               untold);
     }
 #endif
+    if (!status && job->instead) {
+        (*job->program)->instead = tci_label_of(job->instead);
+    }
     if (!status && job->later) {
         tci_later_start(*job->program, job->later, b->options);
     }

@@ -19,6 +19,7 @@ typedef struct tci_batch_job {
     tc_site site;              /* where that was made */
     tci_request *request;
     tci_code *code;            /* counted */
+    const char *instead;       /* why it is not compiled by the engine that was asked for; NULL */
     tci_request *later;        /* of the native form, which is made in the background; NULL: none */
     tci_batch_form *forms; int n_forms; /* of an export; none where the options say a width */
 } tci_batch_job;

@@ -156,6 +156,17 @@ typedef struct tc_comm_engine {
     tc_status (*look)(void *state, char *why);
 } tc_comm_engine;
 
+/* A link of a rank, in the alpha-beta model: a message of n bytes takes latency + n / rate. */
+typedef struct tc_link {
+    double latency_us, gb_per_s;
+} tc_link;
+/* A machine for the model of tc_explain and of tc_simulate (tc_comm.h). */
+typedef struct tc_cluster {
+    int ranks_per_node;    /* 0: all ranks are on one node */
+    tc_link inner, outer;  /* within a node; between nodes, of each rank */
+    double compute;        /* kernels take so many times the model's time; 0: 1 */
+} tc_cluster;
+
 typedef struct tc_comm_options {
     int64_t timeout_ms;       /* of an operation, from when this rank waits for it; 0: 5 minutes */
     int64_t first_timeout_ms; /* of the first run, at which ranks may still compile; 0: 1 hour */

@@ -61,7 +61,8 @@ TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, 
 TC_API void tc_call_free(tc_call *call); /* NULL is fine */
 /* Ends the run of this call that is under way, or if there is none the next one, before a step of
  * a loop (tc_scan, tc_while, tc_cond): it returns TC_ERR_CANCELLED, its outputs are not valid, and
- * parameters are as they were. Does not wait for that. A run that does no further step of a loop
+ * parameters are as they were. A loop of little work, which is one launch, is looked at about
+ * once a millisecond instead. Does not wait for that. A run that does no further step of a loop
  * goes on to its end, and takes the request with it. From any thread and from a signal handler,
  * until tc_call_free; NULL is fine. What tc_run, tc_run_async and values without a run do is ended
  * by options.cancel. */
@@ -89,6 +90,17 @@ TC_API tc_status tc_program_wait(tc_program *f, int64_t milliseconds);
 TC_API bool tc_program_ready(const tc_program *f); /* no compile is under way; does not block */
 /* f stays interpreted. The compile ends if no other program waits for the same code. */
 TC_API void tc_program_cancel(tc_program *f);
+
+/* ---- caches for other machines ----
+ * tc_cache_export(ctx, "deploy/cache"): copies the disk cache of ctx, what this build of tc can use
+ * of it, to a directory that a fresh machine reads with options.cache_dir and cache_read_only, and
+ * needs no compiler for. The directory may have programs for several machines (options.machine):
+ * each takes those of its own, else of the most capable one whose instruction set it has. It is
+ * made where it is missing, and what it has stays; as any cache it must be closed to others.
+ * TC_ERR_ARGUMENT: NULL; TC_ERR_IO: there is no cache, or dir cannot be written or is open to
+ * others: tc_error(ctx) tells. */
+TC_API tc_status tc_cache_export_at(tc_ctx *ctx, const char *dir, tc_site here);
+#define tc_cache_export(ctx, dir) tc_cache_export_at((ctx), (dir), TC_HERE)
 
 /* ---- asynchronous runs ----
  * Runs of a queue are done in the order of their calls, those of different queues side by side. On
@@ -237,7 +249,8 @@ typedef struct tc_program_info {
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);
 /* Which programs were compiled or found on disk, by line of the call that asked, newest 256 of
  * the process: milliseconds, how often a later compile found each in memory, in what it differs
- * from the nearest one before, and the TC_DIM that would make one program of them. ctx: whose
+ * from the nearest one before, and the TC_DIM that would make one program of them; and at how many
+ * lines tc_read, tc_eval, tc_keep and tc_print cut the graph of the lazy form. ctx: whose
  * calls (of a tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
 TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
 /* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs":

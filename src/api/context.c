@@ -21,6 +21,7 @@
 /* The options that are strings. */
 #define TCI_CONTEXT_STRINGS(X)                                                                     \
     X(backend, BACKEND)                                                                            \
+    X(machine, MACHINE)                                                                            \
     X(cc, CC)                                                                                      \
     X(cache_dir, CACHE_DIR)                                                                        \
     X(schedule, SCHEDULE)                                                                          \

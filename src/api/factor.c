@@ -1,13 +1,13 @@
-/* api/factor.c - QR, eigenvalues and singular values of small matrices, by iterations.
+/* api/factor.c - QR, eigenvalues and singular values of matrices, by iterations.
  *
- * In: matrices [..., m, n]. Out: their factors, largest numbers of rows and columns as in
- * ops/linear.c; all steps of all matrices are one repetition (tc_scan), so that a program does not
- * grow with n.
+ * In: matrices [..., m, n]. Out: their factors; all steps of all matrices are one repetition
+ * (tc_scan), so that a program does not grow with n.
  * The one idea: rotations make rows orthogonal to each other, two by two (Jacobi, on one side): in
  * a round each row meets one other, and between rounds they change places as players of a
  * tournament do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on
- * halves of all rows. Householder's reflections give triangles; of these the rotations need few
- * sweeps.
+ * halves of all rows. Sweeps end (tc_while) when all rows that met were orthogonal but for
+ * rounding. QR is by Householder's reflectors, in panels of columns; rotations need few sweeps for
+ * triangles (Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
  *
  * Gradients do not go through the rotations. To what these gave a step of Newton's method is added
  * whose value is taken off again: its derivative is that of the factors, and after two such steps
@@ -19,16 +19,25 @@
 #undef TC_HERE
 #define TC_HERE here
 
-enum { TCI_FACTOR_MOST = 256, TCI_FACTOR_SWEEPS = 5 }; /* and one for each doubling of n */
+enum {
+    TCI_FACTOR_MOST = 256,     /* rows that rotations take */
+    TCI_FACTOR_QR_MOST = 4096,
+    TCI_FACTOR_SWEEPS = 5,     /* at most; and one for each doubling of n */
+    TCI_FACTOR_UNBLOCKED = 48, /* columns of which QR takes one after the other */
+    TCI_FACTOR_PANEL = 32
+};
 
 /* What the body of a repetition is to know. */
 typedef struct tci_factor {
     const tci_made *m;
     int64_t length; /* of rows: elements of which products are taken; of columns: all */
+    double small;   /* cosine of rows that are orthogonal but for rounding */
+    tc_tensor done; /* bool [..., 1, 1]: matrices whose rows stay as they are */
 } tci_factor;
 
 /* Whether x is matrices that are small enough; square: of as many rows as columns. */
-static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, tc_tensor *bad)
+static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, int64_t most,
+                             tc_tensor *bad)
 {
     const int rank = tc_rank(x);
     const int64_t rows = rank < 2 ? 0 : tc_size(x, -2), columns = rank < 2 ? 0 : tc_size(x, -1);
@@ -37,10 +46,10 @@ static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, tc_ten
         *bad = tci_made_fail(m, rank < 2 || square ? TC_ERR_SHAPE : TC_ERR_DTYPE,
                              "given %s of rank %d: expected %smatrices of floats",
                              tci_dtype_get(tc_dtype_of(x))->name, rank, square ? "square " : "");
-    } else if (!known || rows < 1 || columns < 1 || TCI_MIN(rows, columns) > TCI_FACTOR_MOST) {
+    } else if (!known || rows < 1 || columns < 1 || TCI_MIN(rows, columns) > most) {
         *bad = tci_made_fail(m, TC_ERR_LIMIT, "matrices of %s rows and %s columns: expected "
                              "numbers of them, the lesser 1 to %d", TCI_DIM_TEXT(rows),
-                             TCI_DIM_TEXT(columns), TCI_FACTOR_MOST);
+                             TCI_DIM_TEXT(columns), (int)most);
     } else {
         return true;
     }
@@ -108,22 +117,71 @@ static tc_status tci_factor_gather(void *user, const tc_tensor *carry, const tc_
     return TC_OK;
 }
 
-/* a [..., m, n] as q [..., m, k] and r [..., k, n], k the lesser. */
+/* Reflectors of a step, [panel, ..., any, 1], as the columns of a matrix [..., any, panel]. */
+static tc_tensor tci_factor_columns(tc_tensor of_steps, tc_site here)
+{
+    return tc_squeeze(tc_transpose(of_steps, 0, -1), 0);
+}
+
+/* x less v (t (v^T x)): panel reflectors at once, in the compact WY form (Schreiber and Van Loan,
+ * SIAM J. Sci. Stat. Comput. 10, 1989). */
+static tc_tensor tci_factor_reflected_block(tc_tensor x, tc_tensor v, tc_tensor t, tc_site here)
+{
+    return tc_sub(x, tc_matmul(v, tc_matmul(t, tc_matmul(tci_factor_turned(v, here), x))));
+}
+
+/* A panel of columns, the first of which has the index x[0]; then it goes to the back. y: its
+ * reflectors v [..., m, panel], and the triangle t of their compact form. */
+static tc_status tci_factor_panel(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                  tc_tensor *next, tc_tensor *y)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    tc_tensor panel = tc_slice(carry[0], -1, 0, TCI_FACTOR_PANEL, 1), last, reflectors[2];
+    tc_tensor places = tc_add(tc_arange(f->m->ctx->handle, 0, TCI_FACTOR_PANEL, 1, TC_I64), x[0]);
+    tc_status status = tc_scan(TC_TENSORS(panel), TC_TENSORS(places), 0, false, tci_factor_reflect,
+                               user, &last, reflectors, 2);
+    tc_tensor v = tci_factor_columns(reflectors[0], here);
+    tc_tensor tau = tci_factor_columns(reflectors[1], here);
+    tc_tensor inner = tc_triu(tc_matmul(tci_factor_turned(v, here), v), 1);
+    tc_tensor one = tci_factor_one(f->m, inner);
+    inner = tc_add(one, tc_mul(tci_factor_turned(tau, here), inner));
+    y[0] = v;
+    y[1] = tc_solve_triangular(inner, tc_mul(one, tau), true, true, true);
+    next[0] = tci_factor_reflected_block(carry[0], v, tci_factor_turned(y[1], here), here);
+    next[0] = tc_roll(next[0], -TCI_FACTOR_PANEL, -1);
+    return status;
+}
+
+static tc_status tci_factor_gather_block(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                         tc_tensor *next, tc_tensor *y)
+{
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    next[0] = tci_factor_reflected_block(carry[0], x[0], x[1], f->m->here);
+    return TC_OK;
+}
+
+/* a [..., m, n] as q [..., m, k] and r [..., k, n], k the lesser. Columns are taken one after the
+ * other, or in panels, each of which changes all others by products of matrices. */
 static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tensor *r)
 {
     tc_site here = m->here;
     const int64_t rows = tc_size(a, -2), columns = tc_size(a, -1), k = TCI_MIN(rows, columns);
-    const int64_t steps = TCI_MIN(rows - 1, columns);
-    tci_factor f = {m, rows};
+    const bool panels = k > TCI_FACTOR_UNBLOCKED;
+    const int64_t width = panels ? TCI_FACTOR_PANEL : 1;
+    const int64_t steps = (TCI_MIN(rows - 1, columns) + width - 1) / width * width;
+    tci_factor f = {.m = m, .length = rows};
     *q = tci_factor_one(m, tc_slice(a, -1, 0, k, 1));
     *r = a;
     if (steps) {
-        tc_tensor reflections[2], place = tc_arange(m->ctx->handle, 0, steps, 1, TC_I64);
-        tc_scan(TC_TENSORS(a), TC_TENSORS(place), 0, false, tci_factor_reflect, &f, r, reflections,
-                2);
-        *r = tc_roll(*r, steps, -1);
-        tc_scan(TC_TENSORS(*q), ((tc_tensors){reflections, 2}), 0, true, tci_factor_gather, &f, q,
-                NULL, 0);
+        tc_tensor reflectors[2], places = tc_arange(m->ctx->handle, 0, steps, width, TC_I64);
+        a = tc_pad(a, -1, 0, TCI_MAX(steps - columns, 0), 0);
+        tc_scan(TC_TENSORS(a), TC_TENSORS(places), 0, false,
+                panels ? tci_factor_panel : tci_factor_reflect, &f, r, reflectors, 2);
+        *r = tc_slice(tc_roll(*r, steps, -1), -1, 0, columns, 1);
+        tc_scan(TC_TENSORS(*q), ((tc_tensors){reflectors, 2}), 0, true,
+                panels ? tci_factor_gather_block : tci_factor_gather, &f, q, NULL, 0);
     }
     *r = tc_triu(tc_slice(*r, -2, 0, k, 1), 0);
 }
@@ -138,7 +196,8 @@ static void tci_factor_two(const char *name, tc_tensor x, bool square,
     tc_tensor results[2];
     if (!tci_made_begin(&m, name, x, here)) {
         results[0] = results[1] = m.bad;
-    } else if (tci_factor_takes(&m, x, square, &results[0])) {
+    } else if (tci_factor_takes(&m, x, square, square ? TCI_FACTOR_MOST : TCI_FACTOR_QR_MOST,
+                                &results[0])) {
         make(&m, tci_made_wide(&m, x), &results[0], &results[1]);
         results[0] = tci_made_round(&m, results[0]);
         results[1] = tci_made_round(&m, results[1]);
@@ -156,7 +215,8 @@ TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
 
 /* ---- rotations ---- */
 
-/* A round: row i of the first half meets row i of the second. */
+/* A round: row i of the first half meets row i of the second. carry[2] [..., 1, 1]: the largest
+ * cosine between rows that met. */
 static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_tensor *x,
                                   tc_tensor *next, tc_tensor *y)
 {
@@ -167,14 +227,19 @@ static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_t
     const int64_t half = tc_size(carry[0], -2);
     tc_tensor a = tc_slice(carry[0], -1, 0, f->length, 1);
     tc_tensor b = tc_slice(carry[1], -1, 0, f->length, 1);
-    tc_tensor product = tc_sum(tc_mul(a, b), TC_AXES(-1), true), apart = tc_eq(product, 0);
-    tc_tensor more = tc_sub(tc_sum(tc_square(b), TC_AXES(-1), true),
-                            tc_sum(tc_square(a), TC_AXES(-1), true));
-    tc_tensor zeta = tc_div(more, tc_where(apart, 1, tc_mul(product, 2)));
+    tc_tensor product = tc_sum(tc_mul(a, b), TC_AXES(-1), true), still, size, zeta;
+    tc_tensor aa = tc_sum(tc_square(a), TC_AXES(-1), true);
+    tc_tensor bb = tc_sum(tc_square(b), TC_AXES(-1), true);
+    still = tc_logical_or(tc_eq(product, 0), f->done);
+    size = tc_where(still, 1, tc_mul(tc_sqrt(aa), tc_sqrt(bb)));
+    tc_tensor cosine = tc_where(still, 0, tc_div(tc_abs(product), size));
+    next[2] = tc_maximum(carry[2], tc_max(cosine, TC_AXES(-2), true));
+    zeta = tc_div(tc_sub(bb, aa), tc_where(still, 1, tc_mul(product, 2)));
     tc_tensor root = tc_add(tc_abs(zeta), tc_sqrt(tc_add(tc_square(zeta), 1)));
     tc_tensor sign = tc_cast(tc_where(tc_lt(zeta, 0), -1, 1), tc_dtype_of(zeta));
-    tc_tensor tangent = tc_where(apart, 0, tc_div(sign, root));
-    tc_tensor cosine = tc_rsqrt(tc_add(tc_square(tangent), 1)), sine = tc_mul(cosine, tangent);
+    tc_tensor tangent = tc_where(still, 0, tc_div(sign, root));
+    cosine = tc_rsqrt(tc_add(tc_square(tangent), 1));
+    tc_tensor sine = tc_mul(cosine, tangent);
     a = tc_sub(tc_mul(cosine, carry[0]), tc_mul(sine, carry[1]));
     b = tc_add(tc_mul(sine, carry[0]), tc_mul(cosine, carry[1]));
     next[0] = a;
@@ -188,14 +253,41 @@ static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_t
     return TC_OK;
 }
 
+/* True while rows of a matrix met at more than a small cosine in the last sweep. */
+static tc_status tci_factor_unfinished(void *user, const tc_tensor *carry, tc_tensor *go)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    *go = tc_any(tc_gt(carry[2], f->small), TC_ALL, false);
+    return TC_OK;
+}
+
+/* A sweep: every row meets every other, and is where it was in the end. */
+static tc_status tci_factor_sweep(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    tci_factor f = *(const tci_factor *)user;
+    tc_site here = f.m->here;
+    tc_tensor last[3];
+    f.done = tc_le(carry[2], f.small);
+    tc_status status = tc_scan(TC_TENSORS(carry[0], carry[1], tc_mul(carry[2], 0)), TC_TENSORS(),
+                               2 * tc_size(carry[0], -2) - 1, false, tci_factor_round, &f, last,
+                               NULL, 0);
+    next[0] = last[0];
+    next[1] = last[1];
+    next[2] = last[2];
+    return status;
+}
+
 /* Rows [..., n, any] turned among each other until the first `length` elements of one are
  * orthogonal to those of all others. */
 static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_t length)
 {
     tc_site here = m->here;
     const int64_t n = tc_size(rows, -2), half = (n + 1) / 2;
-    tci_factor f = {m, length};
-    tc_tensor halves[2];
+    const double epsilon = tc_dtype_of(rows) == TC_F64 ? 0x1p-52 : 0x1p-23;
+    tci_factor f = {.m = m, .length = length, .small = 4 * epsilon * sqrt((double)length)};
+    tc_tensor last[3], first = tc_slice(tc_slice(rows, -1, 0, 1, 1), -2, 0, 1, 1);
+    tc_tensor apart = tci_made_like(tc_full(m->ctx->handle, 1, tc_dtype_of(rows)), first, here);
     int sweeps = TCI_FACTOR_SWEEPS;
     for (int64_t reached = 1; reached < n; reached *= 2) {
         sweeps++;
@@ -204,9 +296,9 @@ static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_
         return rows;
     }
     rows = tc_pad(rows, -2, 0, 2 * half - n, 0);
-    tc_scan(TC_TENSORS(tc_slice(rows, -2, 0, half, 1), tc_slice(rows, -2, half, TC_END, 1)),
-            TC_TENSORS(), sweeps * (2 * half - 1), false, tci_factor_round, &f, halves, NULL, 0);
-    return tc_slice(tc_cat(TC_TENSORS(halves[0], halves[1]), -2), -2, 0, n, 1);
+    tc_while(TC_TENSORS(tc_slice(rows, -2, 0, half, 1), tc_slice(rows, -2, half, TC_END, 1), apart),
+             sweeps, tci_factor_unfinished, tci_factor_sweep, &f, last);
+    return tc_slice(tc_cat(TC_TENSORS(last[0], last[1]), -2), -2, 0, n, 1);
 }
 
 /* The rows by an order of their places. */
@@ -234,19 +326,25 @@ static tc_tensor tci_factor_refined(const tci_made *m, tc_tensor v, tc_tensor w,
     return tci_factor_like(v, tc_matmul(v, off), here);
 }
 
+/* Eigenvectors of symmetric matrices a as rows, in any order, without derivatives. */
+static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
+{
+    tc_site here = m->here;
+    /* with so much more on the diagonal all values are positive, and rows become multiples of
+     * vectors */
+    tc_tensor bound = tc_max(tc_sum(tc_abs(a), TC_AXES(-1), true), TC_AXES(-2), true);
+    bound = tc_where(tc_eq(bound, 0), 1, tc_mul(bound, 1.5));
+    tc_tensor rows = tc_add(a, tc_mul(tci_factor_one(m, a), bound));
+    rows = tci_factor_orthogonal(m, rows, tc_size(a, -1));
+    return tc_mul(rows, tc_rsqrt(tc_sum(tc_square(rows), TC_AXES(-1), true)));
+}
+
 /* Values [..., n] from the least on, and vectors [..., n, n] as columns. */
 static void tci_factor_eigen(const tci_made *m, tc_tensor x, tc_tensor *values, tc_tensor *vectors)
 {
     tc_site here = m->here;
     tc_tensor order, w, twice, a = tc_mul(tc_add(x, tci_factor_turned(x, here)), 0.5);
-    tc_tensor given = tc_stop_gradient(a);
-    /* with so much more on the diagonal all values are positive, and rows become multiples of
-     * vectors */
-    tc_tensor bound = tc_max(tc_sum(tc_abs(given), TC_AXES(-1), true), TC_AXES(-2), true);
-    bound = tc_where(tc_eq(bound, 0), 1, tc_mul(bound, 1.5));
-    tc_tensor rows = tc_add(given, tc_mul(tci_factor_one(m, given), bound));
-    rows = tci_factor_orthogonal(m, rows, tc_size(x, -1));
-    rows = tc_mul(rows, tc_rsqrt(tc_sum(tc_square(rows), TC_AXES(-1), true)));
+    tc_tensor given = tc_stop_gradient(a), rows = tci_factor_eigenvectors(m, given);
     w = tc_sum(tc_mul(tc_matmul(rows, given), rows), TC_AXES(-1), false);
     tc_sort(w, -1, false, &w, &order);
     tc_tensor v = tci_factor_turned(tci_factor_ordered(rows, order, here), here);
@@ -262,14 +360,25 @@ TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_si
 
 /* ---- singular values ---- */
 
-/* u, s and v of a that has no fewer rows than columns, without derivatives. a = q r, and the
+/* u [..., m, n] that spans rows [..., n, m], which are orthogonal and shorten; those of length 0
+ * become rows that are orthogonal to all others. */
+static tc_tensor tci_factor_unit_columns(const tci_made *m, tc_tensor rows)
+{
+    tc_site here = m->here;
+    tc_tensor u, r;
+    tci_factor_qr(m, tci_factor_turned(rows, here), &u, &r);
+    tc_tensor signs = tc_where(tc_lt(tc_diagonal(r, 0, -2, -1), 0), -1.0, 1.0);
+    return tc_mul(u, tc_unsqueeze(tc_cast(signs, tc_dtype_of(rows)), -2));
+}
+
+/* u, s and v of a in f64 that has no fewer rows than columns, without derivatives. a = q r, and the
  * transpose of r once more so; the rows of that are what the rotations turn. */
-static void tci_factor_singular(const tci_made *m, tc_tensor a, tc_tensor u[1], tc_tensor s[1],
-                                tc_tensor v[1])
+static void tci_factor_singular(const tci_made *m, tc_tensor a, tc_tensor *u, tc_tensor *s,
+                                tc_tensor *v)
 {
     tc_site here = m->here;
     const int64_t n = tc_size(a, -1);
-    tc_tensor q, r, other, order, turns, signs;
+    tc_tensor q, r, other, order, turns;
     tci_factor_qr(m, a, &q, &r);
     tci_factor_qr(m, tci_factor_turned(r, here), &other, &r);
     tc_tensor rows = tc_cat(TC_TENSORS(r, tci_factor_one(m, r)), -1);
@@ -279,10 +388,22 @@ static void tci_factor_singular(const tci_made *m, tc_tensor a, tc_tensor u[1], 
     rows = tci_factor_ordered(rows, order, here);
     turns = tci_factor_turned(tc_slice(rows, -1, n, TC_END, 1), here);
     *v = tc_matmul(other, turns);
-    /* columns orthogonal already; those of 0 become the ones that are left */
-    tci_factor_qr(m, tci_factor_turned(tc_slice(rows, -1, 0, n, 1), here), u, &r);
-    signs = tc_where(tc_lt(tc_diagonal(r, 0, -2, -1), 0), -1.0, 1.0);
-    *u = tc_matmul(q, tc_mul(*u, tc_unsqueeze(tc_cast(signs, tc_dtype_of(a)), -2)));
+    *u = tc_matmul(q, tci_factor_unit_columns(m, tc_slice(rows, -1, 0, n, 1)));
+}
+
+/* The same of a whose elements are f32 or shorter, in f64: eigenvectors of its Gram matrix. The
+ * square of a value is off by 2^-52 of the largest square, so a value by 2^-26 of the largest value
+ * at most, which f32 does not tell from 0. */
+static void tci_factor_singular_short(const tci_made *m, tc_tensor a, tc_tensor *u, tc_tensor *s,
+                                      tc_tensor *v)
+{
+    tc_site here = m->here;
+    tc_tensor turned = tci_factor_turned(a, here), order;
+    tc_tensor rows = tci_factor_eigenvectors(m, tc_matmul(turned, a));
+    tc_tensor images = tc_matmul(rows, turned);
+    tc_sort(tc_sqrt(tc_sum(tc_square(images), TC_AXES(-1), false)), -1, true, s, &order);
+    *u = tci_factor_unit_columns(m, tci_factor_ordered(images, order, here));
+    *v = tci_factor_turned(tci_factor_ordered(rows, order, here), here);
 }
 
 TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here)
@@ -291,12 +412,13 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
     tc_tensor results[3], *const to[3] = {u, s, vh};
     if (!tci_made_begin(&m, "tc_svd", x, here)) {
         results[0] = results[1] = results[2] = m.bad;
-    } else if (tci_factor_takes(&m, x, false, &results[0])) {
+    } else if (tci_factor_takes(&m, x, false, TCI_FACTOR_MOST, &results[0])) {
         const bool wide = tc_size(x, -2) < tc_size(x, -1);
         /* in f64: of f32 a small value's vectors would have the errors of a large one's */
         tc_tensor a = tc_cast(x, TC_F64), left, right, values, squares;
         a = wide ? tci_factor_turned(a, here) : a;
-        tci_factor_singular(&m, tc_stop_gradient(a), &left, &values, &right);
+        (tc_dtype_of(x) == TC_F64 ? tci_factor_singular : tci_factor_singular_short)(
+            &m, tc_stop_gradient(a), &left, &values, &right);
         left = tc_stop_gradient(left);
         values = tc_stop_gradient(values);
         tc_tensor gram = tc_matmul(tci_factor_turned(a, here), a);

@@ -46,7 +46,8 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
  * the test twice; they make a bool of shape [], and the next carries, of the shapes and dtypes that
  * the carries have. A step that is not to be done is not. There is no gradient
  * (TC_ERR_UNSUPPORTED); tc_jvp goes through the steps that are done, and under tc_vmap the loop
- * goes on while any example does, and leaves the others as they are. On a device the host looks at
+ * goes on while any example does, and leaves the others as they are. A loop of little work is one
+ * launch on a CPU, its scalars in registers. On a device the host looks at
  * the test after every step; in later runs with arrays at the same places a CUDA device does itself
  * (drivers from 12.4 on, of a loop that is in no other and has none). A run that does not end is
  * cancelled by tc_call_cancel or options.cancel. Errors as of tc_scan. */

@@ -54,10 +54,10 @@ typedef enum tci_ops_rule {
     TCI_OPS_RULE_LOSS
 } tci_ops_rule;
 typedef struct tci_ops_built_row {
-    const char *name;
+    char name[36]; /* no pointers, which a program would relocate when it starts */
     tci_ops_rule rule;
     struct {
-        const char *name;
+        char name[16];
         double otherwise; /* the number that TC_NONE stands for; NaN: none */
     } operands[TCI_OPS_MOST];
 } tci_ops_built_row;

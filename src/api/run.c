@@ -94,10 +94,12 @@ TC_API tc_status tc_call_make_at(tc_program *f, tc_call **call, tc_site here)
 static tc_call *tci_run_native(tc_call *call)
 {
     tc_program *native = tci_later_current(call->program);
-    if (!call->native && native != call->program) {
-        call->native = tci_call_make(native);
-        if (call->native) {
-            call->native->cancel = call->cancel;
+    if (native != (call->native ? call->native->program : call->program)) {
+        tc_call *made = tci_call_make(native); /* a second one where a quick build came first */
+        if (made) {
+            made->cancel = call->cancel;
+            tci_call_free(call->native);
+            call->native = made;
         }
     }
     return call->native ? call->native : call;

@@ -229,14 +229,16 @@ typedef struct tc_progress {
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
-    /* "interp", "cpu", "cuda", ... (tc_backend_at). NULL: TC_BACKEND, else cpu, also where there
-     * is a GPU; where no code can be compiled the interpreter stands in. A GPU that is not there is
-     * replaced by cpu, unless fallback is REFUSE; the log says so under "compile" */
+    /* "interp", "cpu", "cuda", "onnxrt:cuda", ... (tc_backend_at). NULL: TC_BACKEND, else cpu, also
+     * where there is a GPU; where no code can be compiled the interpreter stands in. A GPU that is
+     * not there, or an engine that is not or refuses the graph, is replaced by cpu, unless fallback
+     * is REFUSE; the log says so under "compile" */
     const char *backend;
     int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
     tc_stance stance;         /* as TC_STANCE; tc_ctx_stance changes a context's later */
-    tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
+    /* REFUSE: TC_ERR_COMPILER, _BACKEND or _UNSUPPORTED instead of another backend */
+    tc_fallback fallback;
     tc_promotion promotion;   /* context only: the dtypes in which operands meet */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
@@ -264,6 +266,12 @@ typedef struct tc_options {
     /* 0: on a device that can, a run's launches are recorded once and replayed (CUDA graphs),
      * unless the host must look in between. -1: never */
     int record;
+    /* The machine to compile for, where that is not this one: a file that tc_machine_write wrote
+     * there, or x86-64-v3, x86-64-v4, x86-64-amx, sm_80, sm_90. Its backend counts, and vector_bits
+     * does not. A program for a machine that can do more than this one does not run here (a run is
+     * TC_ERR_UNSUPPORTED): save it, or export the cache. A file is read once a process. NULL:
+     * TC_MACHINE, else this machine */
+    const char *machine;
     /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */
     const char *cc;
     int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */
@@ -280,6 +288,10 @@ typedef struct tc_options {
      * memory of their own, for so many milliseconds of a compile at most; what is found is kept
      * with the code. Results are the same. 0: none are */
     int tune_ms;
+    /* the C compiler works fast rather than well (gcc -Og: a third of its processor time); code is
+     * slower, results are the same. Part of the cache key, and not stored on disk. TC_STANCE_LATER
+     * builds large programs so first, and again as usual */
+    bool quick_build;
     /* a file with lines KERNEL: SCHEDULE, as tc_explain shows both (the name, or eight digits and
      * more of the hash), or CONTRACTION: ROUTE, as "contract_64x64x512: plain"; # begins a remark.
      * Kernels run and contractions are computed as it says where that fits, with the same results;

@@ -18,7 +18,8 @@
 /* X(id, name, doc) */
 #define TCI_ENV_ROWS(X)                                                                            \
     X(HELP, "TC_HELP", "1: print this list once to stderr")                                        \
-    X(BACKEND, "TC_BACKEND", "interp, cpu, cuda or a registered name")                             \
+    X(BACKEND, "TC_BACKEND", "interp, cpu, cuda, an engine (onnxrt) or a registered name")         \
+    X(MACHINE, "TC_MACHINE", "file or name of the machine to compile for: options.machine")        \
     X(CC, "TC_CC", "the C compiler: a name on PATH or a path (default cc, gcc, clang, tcc)")      \
     X(NVRTC, "TC_NVRTC", "the NVRTC library to use (default: where CUDA is usually installed)")   \
     X(CC_TIMEOUT, "TC_CC_TIMEOUT", "seconds of processor time a compiler may use (default 120)")   \
@@ -43,6 +44,8 @@
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
     X(TRACE, "TC_TRACE", "file: chrome trace of compiles, runs and kernels")                       \
     X(COMM, "TC_COMM", "engine of tc_comm_from_env: shm or mpi (default: what the launcher set)")  \
+    X(ENGINES, "TC_ENGINES", "directories of engines' libraries or Python packages, split by ':'") \
+    X(VIRTUAL_ENV, "VIRTUAL_ENV", "Python environment whose packages are searched for engines")    \
     X(HOME_CACHE, "XDG_CACHE_HOME", "base of the default cache directory")                         \
     X(HOME, "HOME", "base of the default cache directory when XDG_CACHE_HOME is unset")            \
     X(TMPDIR, "TMPDIR", "where private build directories are made (default /tmp)")

@@ -125,23 +125,56 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
  * given to tc_compile_fn; a marked parameter is a parameter with a copy of its part (the same in
  * each call; the whole one is no longer needed), and an update assigns to that; a marked tensor is
  * its part; any other is whole, on every rank. Marks propagate from operands to results; a
- * parameter without a mark is cut as what is assigned to it. Collectives are put in where a value is
- * needed with another cut than it has. All ranks partition the same tensors in the same order; out
- * may be tensors. The communicators of the marks then compare collectives alone
+ * parameter without a mark is cut as what is assigned to it. Collectives are put in where a value
+ * is needed with another cut than it has. All ranks partition the same tensors in the same order;
+ * out may be tensors. The communicators of the marks then compare collectives alone
  * (options.may_differ). A collective of the user's, a custom op or a loop takes its operands whole.
  * Errors: those of the handles; TC_ERR_COMM: a communicator was freed (tc_error(out[0]) tells). */
 TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here);
 #define tc_partition(tensors, n, out) tc_partition_at((tensors), (n), (out), TC_HERE)
 
 /* Sharded parameters that are whole only while they are used (FSDP): out[i] has the value of
- * tensors[i], but an all_gather of a parameter whose uses are far apart, as in a layer's forward and
- * backward pass, is made for each of them, so that the whole parameter is free in between, and it
- * starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers one
- * parameter ahead of its layer. Apply it to all outputs of a program at once, after tc_partition,
- * or where gathers were written with tc_comm_all_gather. Errors: those of the handles. */
+ * tensors[i], but an all_gather of a parameter whose uses are far apart, as in a layer's forward
+ * and backward pass, is made for each of them, so that the whole parameter is free in between, and
+ * it starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers
+ * one parameter ahead of its layer. Apply it to all outputs of a program at once, after
+ * tc_partition, or where gathers were written with tc_comm_all_gather. Errors: those of the
+ * handles. */
 TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
                                 tc_site here);
 #define tc_prefetch(tensors, n, ahead, out) tc_prefetch_at((tensors), (n), (ahead), (out), TC_HERE)
+
+/* ---- larger machines ---- */
+
+/* The link of a rank of the communicator, measured: all_reduces of 8 bytes and of 16 MiB. A
+ * collective call, of a second or less; tc_explain's model uses it from then on. backend: whose
+ * memory is reduced ("cuda", ..); NULL: the default one. TC_ERR_COMM, TC_ERR_HANDLE,
+ * TC_ERR_BACKEND, TC_ERR_MEMORY. */
+TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *link);
+
+/* A run of a program by the model: kernels by the cost model of the machine that it was compiled
+ * for, collectives by the alpha-beta model. */
+typedef struct tc_simulation {
+    double step_us;     /* of a run */
+    double compute_us;  /* of kernels */
+    double comm_us;     /* of collectives, without overlap */
+    double exposed_us;  /* of the run, in which kernels wait for collectives */
+    int collectives;
+} tc_simulation;
+
+/* What a run of f takes if `scaled` has so many ranks, all other communicators those that they
+ * have; scaled NULL: all of them. Each rank computes what it computes in f. An all_gather is taken
+ * to join the same whole of more and smaller parts. machine NULL: the links that tc_comm_measure
+ * found, or assumed ones, and one node.
+ *
+ *     const tc_cluster m = {.ranks_per_node = 8, .inner = {10, 300}, .outer = {20, 50}};
+ *     for (int ranks = 8; ranks <= 1024; ranks *= 8) {
+ *         tc_simulate(step, &m, NULL, ranks, &s);
+ *         printf("%d ranks: %.0f us, %.0f exposed\n", ranks, s.step_us, s.exposed_us);
+ *     }
+ * TC_ERR_ARGUMENT: NULL, ranks < 1, or a rate that is not above 0; TC_ERR_HANDLE; TC_ERR_MEMORY. */
+TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, const tc_comm *scaled,
+                             int ranks, tc_simulation *out);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -294,7 +294,8 @@ static bool tci_part_infer(tci_part *v, const tci_node_list *list)
             tci_part_visit(v, n);
         }
         if (n->op == TCI_OP_ASSIGN && !*tci_part_leaf_split(v, n->in[0]) &&
-            n->in[1]->rank == n->rank && tci_part_is_cut(tci_part_of(v, n->in[1])->split, n->rank)) {
+            n->in[1]->rank == n->rank &&
+            tci_part_is_cut(tci_part_of(v, n->in[1])->split, n->rank)) {
             *tci_part_leaf_split(v, n->in[0]) = tci_part_of(v, n->in[1])->split;
             found = true;
         }

@@ -10,6 +10,7 @@
 #include "../base/os.h"
 #include "../loop/block_forms.h"
 #include "backend.h"
+#include "graph_backend.h"
 
 #define TCI_BACKEND_MAX 16
 #define TCI_BACKEND_WIDTHS 5
@@ -157,6 +158,28 @@ TCI_FN const char *tci_backend_hides(const void *memory)
     return NULL;
 }
 
+/* A backend with that target. */
+static void tci_backend_fill(tci_backend *b, const tc_backend *calls,
+                             const tc_backend_target *target)
+{
+    bool spelled = target->block_threads > 0 || !calls->own_dialect;
+    b->name = calls->name;
+    b->calls = calls;
+    memcpy(b->target.arch, "c", 2);
+    b->target.vector_bytes = target->vector_bytes;
+    b->target.block_threads = target->block_threads;
+    b->target.matrix_units = spelled ? target->matrix_units : 0;
+    b->target.has_pairs = spelled && target->has_pairs;
+    b->target.unit_bytes = spelled && target->unit_bytes;
+    b->target.int_points = spelled ? target->int_points : 0;
+    b->target.warp_unit = spelled ? target->warp_unit : TC_WARP_NONE;
+    b->target.no_exchange = !spelled;
+    b->target.machine = target->machine;
+    b->target.has_fma = true;
+    memcpy(b->target.features, target->features, sizeof(b->target.features));
+    tci_backend_record(&b->target);
+}
+
 static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_bits)
 {
     tc_backend_target target;
@@ -182,22 +205,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
         return;
     }
     tci_backend_list_memory(calls);
-    b->name = calls->name;
-    b->calls = calls;
-    memcpy(b->target.arch, "c", 2);
-    b->target.vector_bytes = target.vector_bytes;
-    b->target.block_threads = target.block_threads;
-    bool spelled = target.block_threads > 0 || !own;
-    b->target.matrix_units = spelled ? target.matrix_units : 0;
-    b->target.has_pairs = spelled && target.has_pairs;
-    b->target.unit_bytes = spelled && target.unit_bytes;
-    b->target.int_points = spelled ? target.int_points : 0;
-    b->target.warp_unit = spelled ? target.warp_unit : TC_WARP_NONE;
-    b->target.no_exchange = !spelled;
-    b->target.machine = target.machine;
-    b->target.has_fma = true;
-    memcpy(b->target.features, target.features, sizeof(b->target.features));
-    tci_backend_record(&b->target);
+    tci_backend_fill(b, calls, &target);
 }
 
 /* Caller holds the lock. */
@@ -223,11 +231,114 @@ static const tci_backend *tci_backend_instead(const tci_backend *picked, const t
     return instead->fallback ? picked : instead;
 }
 
+/* The functions of the backend of that name, whether or not it can work here; NULL: none. */
+static const tc_backend *tci_backend_calls(const char *name)
+{
+    pthread_mutex_lock(&tci_backends.lock);
+    const tci_backend_row *row = tci_backend_find(name);
+    const tc_backend *calls = row ? row->calls : NULL;
+    pthread_mutex_unlock(&tci_backends.lock);
+    return calls;
+}
+
+/* ---- machines that are not here ---- */
+
+/* Of one record: made once a process. */
+typedef struct tci_backend_foreign {
+    struct tci_backend_foreign *next;
+    char *name;
+    tc_backend calls;
+    tci_backend backend;
+} tci_backend_foreign;
+
+static struct {
+    tci_mutex lock;
+    tci_backend_foreign *first;
+} tci_backend_foreigners = {.lock = TCI_MUTEX_INIT};
+
+static tci_backend_foreign *tci_backend_make_foreign(const char *name, const tci_foreign_record *r,
+                                                     tci_str *why)
+{
+    const tc_backend *real = tci_backend_calls(r->backend);
+    const tc_dialect *own = real ? real->own_dialect : NULL;
+    bool blocks = r->target.block_threads > 0;
+    bool has_blocks = tci_blocks_are_joined() && own && own->make;
+    const char *wrong = !real                   ? "this build has no such backend"
+                        : blocks && !has_blocks ? "this build has no blocks of threads (TC_CUDA)"
+                        : blocks != !!real->launch ? "the machine is not of that backend"
+                                                   : NULL;
+    if (wrong) {
+        tci_str_printf(why, "backend %s: %s", r->backend, wrong);
+        return NULL;
+    }
+    size_t n = strlen(name) + 1;
+    tci_backend_foreign *x = tci_heap_get(sizeof(*x) + n);
+    if (!x) {
+        tci_str_add(why, "out of memory");
+        return NULL;
+    }
+    x->name = memcpy(x + 1, name, n);
+    tci_backend_fill(&x->backend, real, &r->target);
+    const tci_backend *here = tci_backend_pick(&(tc_options){.backend = r->backend});
+    if (!here || !here->calls || !tci_backend_runs(here, r->target.features)) {
+        x->calls = tci_foreign_stubs(real);
+        x->backend.calls = &x->calls;
+    }
+    return x;
+}
+
+/* NULL: *why says what is wrong. */
+static const tci_backend *tci_backend_of_machine(const char *name, tci_str *why)
+{
+    tci_os_keep_over_fork(&tci_backend_foreigners.lock, NULL);
+    pthread_mutex_lock(&tci_backend_foreigners.lock);
+    tci_backend_foreign *x = tci_backend_foreigners.first;
+    while (x && strcmp(x->name, name)) {
+        x = x->next;
+    }
+    if (!x) {
+        tci_foreign_record record;
+        if (tci_foreign_read(name, &record, why)) {
+            x = tci_backend_make_foreign(name, &record, why);
+        }
+        if (x) {
+            x->next = tci_backend_foreigners.first;
+            tci_backend_foreigners.first = x;
+        }
+    }
+    pthread_mutex_unlock(&tci_backend_foreigners.lock);
+    return x ? &x->backend : NULL;
+}
+
+static const tci_backend *tci_backend_pick_foreign(const tc_options *o)
+{
+    tci_str why = {0};
+    const tci_backend *b = tci_backend_of_machine(o->machine, &why);
+    tci_str_free(&why);
+    return b && o->backend && strcmp(o->backend, b->name) ? NULL : b;
+}
+
+static void tci_backend_missing_foreign(tci_str *out, const tc_options *o)
+{
+    tci_str why = {0};
+    const tci_backend *b = tci_backend_of_machine(o->machine, &why);
+    if (b) {
+        tci_str_printf(out, "machine '%.80s' is of backend %s, given backend %.20s", o->machine,
+                       b->name, o->backend);
+    } else {
+        tci_str_printf(out, "machine '%.80s': %s", o->machine, tci_str_text(&why));
+    }
+    tci_str_free(&why);
+}
+
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
 {
     const char *name = o->backend;
     if (name && !strcmp(name, "interp")) {
         return &tci_backend_interp;
+    }
+    if (TCI_UNLIKELY(o->machine != NULL)) {
+        return tci_backend_pick_foreign(o);
     }
     pthread_mutex_lock(&tci_backends.lock);
     tci_backend_row *row = tci_backend_find(name);
@@ -237,7 +348,7 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
         picked = tci_backend_instead(tci_backend_of_row(row, o->vector_bits), row, o);
     }
     pthread_mutex_unlock(&tci_backends.lock);
-    return picked;
+    return picked || !name ? picked : tci_graph_backend_pick(name);
 }
 
 TCI_FN const char *tci_backend_replaced(const tc_options *o)
@@ -268,7 +379,7 @@ TCI_FN bool tci_backend_is_known(const char *name)
     bool known = !name || !strcmp(name, "interp") || !strcmp(name, "cpu") ||
                  !strcmp(name, "cuda") || tci_backend_find(name);
     pthread_mutex_unlock(&tci_backends.lock);
-    return known;
+    return known || tci_graph_backend_pick(name);
 }
 
 TC_API const tc_backend_entry *tc_backend_at(int i)
@@ -276,7 +387,8 @@ TC_API const tc_backend_entry *tc_backend_at(int i)
     static struct { tc_backend_entry entry; char found[400]; } entries[TCI_BACKEND_MAX + 1];
     pthread_mutex_lock(&tci_backends.lock);
     (void)tci_backend_find("");
-    tc_backend_entry *e = i >= 0 && i <= tci_backends.n ? &entries[i].entry : NULL;
+    int n = tci_backends.n + 1;
+    tc_backend_entry *e = i >= 0 && i < n ? &entries[i].entry : NULL;
     if (e && !e->name) {
         tci_backend_row *row = i ? &tci_backends.rows[i - 1] : NULL;
         const tci_backend *b = row ? tci_backend_of_row(row, 0) : &tci_backend_interp;
@@ -291,12 +403,16 @@ TC_API const tc_backend_entry *tc_backend_at(int i)
                                 .why = b->fallback ? b->why : ""};
     }
     pthread_mutex_unlock(&tci_backends.lock);
-    return e;
+    return e || i < n ? e : tci_graph_backend_at(i - n);
 }
 
 TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o)
 {
-    const char *names[TCI_BACKEND_MAX + 1], *name = o->backend ? o->backend : "";
+    const char *names[2 * TCI_BACKEND_MAX + 1], *name = o->backend ? o->backend : "";
+    if (o->machine) {
+        tci_backend_missing_foreign(out, o);
+        return;
+    }
     pthread_mutex_lock(&tci_backends.lock);
     const tci_backend_row *row = tci_backend_find(o->backend);
     pthread_mutex_unlock(&tci_backends.lock);
@@ -331,10 +447,22 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.warp_unit = o->matrix < 0 ? TC_WARP_NONE : m.warp_unit;
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;
+    m.loops = b->calls && !m.no_exchange && !o->check; /* a check looks at each kernel */
     m.remat = o->remat;
     m.memory_limit = o->memory_limit;
     m.is_fast = o->math == TC_MATH_FAST;
     return m;
+}
+
+TC_API tc_status tc_machine_write(const tc_options *options, FILE *out)
+{
+    tc_options o = options ? *options : (tc_options){0};
+    const tci_backend *b = out ? tci_backend_pick(&o) : NULL;
+    if (!b || !b->calls) {
+        return out ? TC_ERR_BACKEND : TC_ERR_ARGUMENT;
+    }
+    tci_foreign_write(out, b);
+    return ferror(out) ? TC_ERR_IO : TC_OK;
 }
 
 static bool tci_backend_has_dialect(const tc_backend *b)
@@ -375,7 +503,7 @@ TC_API tc_status tc_register_backend(const tc_backend *backend)
     }
     tc_status status = TC_OK;
     pthread_mutex_lock(&tci_backends.lock);
-    if (tci_backend_find(backend->name)) {
+    if (tci_backend_find(backend->name) || tci_graph_backend_pick(backend->name)) {
         status = TC_ERR_ARGUMENT;
     } else if (tci_backends.n == TCI_BACKEND_MAX) {
         status = TC_ERR_LIMIT;
@@ -384,6 +512,12 @@ TC_API tc_status tc_register_backend(const tc_backend *backend)
     }
     pthread_mutex_unlock(&tci_backends.lock);
     return status;
+}
+
+TC_API tc_status tc_register_graph_backend(const tc_graph_backend *backend)
+{
+    bool free = tci_graph_backend_is_complete(backend) && !tci_backend_is_known(backend->name);
+    return free ? tci_graph_backend_add(backend) : TC_ERR_ARGUMENT;
 }
 
 TC_API int tc_list_backends(const char **names, int room)
@@ -395,6 +529,12 @@ TC_API int tc_list_backends(const char **names, int room)
         names[i] = i ? tci_backends.rows[i - 1].calls->name : "interp";
     }
     pthread_mutex_unlock(&tci_backends.lock);
+    const char *name;
+    for (int i = 0; (name = tci_graph_backend_name(i)); i++, n++) {
+        if (names && n < room) {
+            names[n] = name;
+        }
+    }
     return n;
 }
 

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "../base/os.h"
+#include "graph_backend.h"
 
 enum {
     TCI_CACHE_BUCKETS = 1024,
@@ -138,8 +139,9 @@ TCI_FN tci_code *tci_code_make(void)
 TCI_FN void tci_code_set_function(tci_code *c, tci_code_kernel *k, const tc_backend *calls,
                                   void *function)
 {
-    if (calls->launch) {
-        c->device = calls;
+    const tc_backend *refuses = tci_foreign_refuses(calls);
+    if (calls->launch || refuses) {
+        c->device = calls->launch ? calls : refuses;
         k->function = function;
     } else {
         /* An object pointer that holds a function's address, as dlsym gives it. */
@@ -162,6 +164,7 @@ static void tci_code_free(tci_code *c)
     for (int i = 0; i < c->n_modules; i++) {
         tci_module_release(c->modules[i]);
     }
+    tci_graph_backend_free(c->engine);
     tci_heap_free(c->late_source);
     tci_code_release(c->family);
     while (c->chunks) {

@@ -78,6 +78,11 @@ typedef struct tci_code_kernel {
     int32_t n_operands, n_literals;
     uint8_t *writes;       /* per operand: whether it is written */
     bool faults;
+    /* Of a fused loop: its tasks (on blocks its rounds) are done in order; 0: of no loop. */
+    bool is_loop;
+    tci_dim rounds;
+    /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
+    int32_t go;
     struct tci_checker_info *check; /* of a program that is checked (debug/check.h), or NULL */
     /* of a family */
     tci_dim *dims; int32_t n_dims; /* whose values are words behind the literals: native code */
@@ -111,12 +116,13 @@ typedef struct tci_code_buffer {
     int32_t first, last;   /* steps between which it lives */
 } tci_code_buffer;
 
+typedef struct tci_graph_program tci_graph_program; /* compile/graph_program.h */
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/cache.h) */
 
 typedef struct tci_code {
     int32_t refs;              /* atomic */
     uint8_t *key; size_t key_bytes; tci_hash hash;
-    char backend[16];          /* that runs it: "cpu", "interp" */
+    char backend[32];          /* that runs it: "cpu", "interp", "onnxrt:cuda" */
     const tc_backend *device;  /* launches; NULL: the host runs kernels' fn or interp */
     tci_code_port *inputs; int32_t n_inputs;    /* user inputs first, then captured leaves */
     tci_code_port *outputs; int32_t n_outputs;
@@ -145,6 +151,7 @@ typedef struct tci_code {
     bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */
     uint64_t compiler;         /* as in the request; matters where fallback is true */
+    tci_graph_program *engine; /* owned: what a graph-level backend made of it, or NULL */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
     struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
     struct tci_code *next;     /* bucket chain of the memory cache */
@@ -158,7 +165,8 @@ typedef struct tci_code {
 /* Who compiles and where it runs. Process lifetime; detecting the target is done once a process. */
 typedef struct tci_backend {
     const char *name;          /* "interp", "cpu", ... */
-    const tc_backend *calls;   /* NULL: the interpreter */
+    const tc_backend *calls;   /* NULL: the interpreter, or an engine: */
+    const struct tci_graph_entry *graph; /* runs whole graphs (compile/graph_backend.h); or NULL */
     tci_target target;
     bool fallback;             /* the interpreter, though it was not asked for by name */
     char why[128];             /* fallback: the reason */
@@ -222,6 +230,10 @@ typedef struct tci_request_copy {
     tci_node **inputs, **literals, **roots;
 } tci_request_copy;
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
+/* The same request, with the key that it has where the target has those texts. */
+TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
+                                           const tc_options *o, const char *backend,
+                                           const char *features, const char *record);
 /* What every key says of this build: it begins with that. */
 TCI_FN const char *tci_key_build(void);
 
@@ -253,6 +265,11 @@ TCI_FN tc_status tci_compile_export(tci_request *request, const tc_options *o, t
                                     tci_str *log);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
+/* compile/ports.c: n items of it; escapes where there is no memory. */
+TCI_FN void *tci_code_need(tci_scratch *s, tci_code *c, int64_t n, size_t item_bytes);
+/* Fills the ports and literals of a code under construction. */
+TCI_FN void tci_code_fill_ports(tci_scratch *s, tci_code *c, const tci_request *r,
+                                const tci_request_copy *copy);
 /* compile/steps.c: the list of a code that is otherwise complete. False: out of memory. */
 TCI_FN bool tci_code_list(tci_code *c);
 /* Bytes of each call: temporaries, and behind them, in order, what the steps of code without

@@ -33,6 +33,7 @@
 #include "../rewrite/rewrite.h"
 #include "backend.h"
 #include "disk.h"
+#include "graph_program.h"
 #include "jit.h"
 #include "tune.h"
 
@@ -362,76 +363,15 @@ static tc_status tci_compile_export_back(tci_compile_batch_state *b, tci_compile
 
 /* ---- plan to code ---- */
 
-/* Bytes from the lowest to past the highest element that a strided leaf touches. */
-static tci_dim tci_compile_extent(const tci_node *n)
-{
-    int64_t elements = 1, bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
-    if (!n->strides) {
-        return tci_dim_mul(tci_node_count(n), bytes);
-    }
-    for (int i = 0; i < n->rank; i++) { /* only memory has strides, and its sizes are known */
-        if (!n->shape[i]) {
-            return 0;
-        }
-        int64_t stride = tci_dim_known(n->strides[i]);
-        elements += (tci_dim_known(n->shape[i]) - 1) * (stride < 0 ? -stride : stride);
-    }
-    return elements * bytes;
-}
-
-/* Memory of a code under construction escapes like scratch; the code itself is dropped by the
- * batch. */
 static void *tci_compile_get(tci_compile_batch_state *b, tci_code *c, int64_t n, size_t item_bytes)
 {
-    void *p = tci_code_get(c, (size_t)n * item_bytes);
-    if (!p) {
-        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory: %lld bytes for a program",
-                         (long long)n * (long long)item_bytes);
-    }
-    return p;
+    return tci_code_need(&b->scratch, c, n, item_bytes);
 }
 
 static char *tci_compile_text(tci_compile_batch_state *b, tci_code *c, const char *text)
 {
     size_t n = strlen(text) + 1;
     return memcpy(tci_compile_get(b, c, (int64_t)n, 1), text, n);
-}
-
-static void tci_compile_port(tci_compile_batch_state *b, tci_code *c, tci_code_port *p,
-                             const tci_node *n)
-{
-    p->dtype = n->dtype;
-    p->rank = n->rank;
-    p->shape = tci_compile_get(b, c, n->rank, sizeof(*p->shape));
-    for (int i = 0; i < n->rank; i++) {
-        p->shape[i] = n->shape[i];
-    }
-    p->n = tci_node_count(n);
-    p->bytes = tci_dim_mul(p->n, tci_dtype_get((tc_dtype)n->dtype)->bytes);
-}
-
-static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile_job *job,
-                                   tci_code *c)
-{
-    const tci_request *r = job->request;
-    c->n_inputs = r->n_inputs;
-    c->n_user_inputs = r->n_user_inputs;
-    c->n_user_outputs = r->n_roots - r->n_effects;
-    c->inputs = tci_compile_get(b, c, r->n_inputs, sizeof(*c->inputs));
-    for (int i = 0; i < r->n_inputs; i++) {
-        tci_compile_port(b, c, &c->inputs[i], job->copy.inputs[i]);
-        c->inputs[i].bytes = tci_compile_extent(job->copy.inputs[i]);
-    }
-    c->n_outputs = r->n_roots;
-    c->outputs = tci_compile_get(b, c, r->n_roots, sizeof(*c->outputs));
-    for (int i = 0; i < r->n_roots; i++) {
-        tci_compile_port(b, c, &c->outputs[i], job->copy.roots[i]);
-    }
-    c->n_literals = r->n_literals;
-    c->literal_dtypes = tci_compile_get(b, c, r->n_literals, 1);
-    for (int i = 0; i < r->n_literals; i++) {
-        c->literal_dtypes[i] = r->literals[i]->dtype;
-    }
 }
 
 static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p, tci_code *c)
@@ -674,7 +614,8 @@ static void tci_compile_fill_source(tci_compile_batch_state *b, tci_code *c)
     c->source = tci_compile_text(b, c, tci_str_text(&text));
 }
 
-static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job *job)
+/* The job's code with what does not follow from a plan. */
+static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tci_request *r = job->request;
     job->code = tci_code_make();
@@ -686,17 +627,44 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     memcpy(c->key, r->key, r->key_bytes);
     c->key_bytes = r->key_bytes;
     c->hash = r->hash;
-    c->exports = b->jit.exports;
-    c->intact = job->intact;
-    c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
     c->compiler = r->compiler;
-    snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
     c->n_symbols = r->n_symbols;
     c->symbols = tci_compile_get(b, c, r->n_symbols, sizeof(*c->symbols));
     for (int i = 0; i < r->n_symbols; i++) {
         c->symbols[i] = r->symbols[i];
     }
-    tci_compile_fill_ports(b, job, c);
+    return c;
+}
+
+/* The only stage of a program of a graph-level backend. */
+static tc_status tci_compile_engine(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tci_request *r = job->request;
+    int64_t at = tci_os_now_ns();
+    job->copy = tci_request_copy_graph(&b->scratch, r);
+    tci_compile_dump_graph(b, job, "graph", "graph.txt", job->copy.roots);
+    job->times.key = tci_compile_lap(&at, "graph");
+    tci_code *c = tci_compile_begin_code(b, job);
+    snprintf(c->backend, sizeof(c->backend), "%s", b->backend->name);
+    tci_graph_program_make(&b->scratch, c, r, &job->copy, b->backend, &b->disk);
+    job->times.compiler = tci_compile_lap(&at, "engine");
+    c->times = job->times;
+    if (b->verify) {
+        tci_code_verify(&b->scratch, c);
+    }
+    tci_compile_dump_code(b, job);
+    return TC_OK;
+}
+
+static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tci_request *r = job->request;
+    tci_code *c = tci_compile_begin_code(b, job);
+    c->exports = b->jit.exports;
+    c->intact = job->intact;
+    c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
+    snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
+    tci_code_fill_ports(&b->scratch, c, r, &job->copy);
     tci_compile_fill_plan(b, job->plan, c);
     tci_compile_fill_repeats(b, job->plan, c);
     c->kernels = tci_compile_get(b, c, job->plan->n_kernels, sizeof(*c->kernels));
@@ -708,6 +676,11 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
+        c->kernels[i].is_loop = from->loop != NULL;
+        c->kernels[i].rounds = from->loop ? from->loop->rounds : 0;
+        c->kernels[i].go = from->loop && from->loop->stops >= 0
+                               ? from->loop->carries[from->loop->stops].from.base
+                               : -1;
         c->kernels[i].writes = tci_compile_get(b, c, from->n_operands, 1);
         for (int o = 0; o < from->n_operands; o++) {
             c->kernels[i].writes[o] = from->operands[o].is_output;
@@ -828,7 +801,8 @@ static void tci_compile_batch(tci_compile_batch_state *b)
         tci_compile_say_found(b->options, b->jobs[i].request);
         tci_compile_guard(b, tci_compile_say_why, &b->jobs[i]);
         tci_dump_begin(&b->jobs[i].dump, b->options);
-        b->jobs[i].status = tci_compile_guard(b, tci_compile_front, &b->jobs[i]);
+        b->jobs[i].status = tci_compile_guard(
+            b, b->backend->graph ? tci_compile_engine : tci_compile_front, &b->jobs[i]);
         if (b->jobs[i].status != TC_OK) {
             b->jobs[i].plan = NULL;
         }
@@ -846,7 +820,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
     for (int i = 0; i < b->n_jobs; i++) {
         tci_compile_job *job = &b->jobs[i];
         job->status = job->status != TC_OK ? job->status : back;
-        if (job->status == TC_OK) {
+        if (job->status == TC_OK && !b->backend->graph) {
             job->status = tci_compile_guard(b, tci_compile_finish, job);
         }
         if (job->status != TC_OK) {
@@ -903,6 +877,19 @@ static void tci_compile_settle(const tc_options *o, tci_compile_job *job)
     job->state = TCI_COMPILE_DONE;
 }
 
+/* Where nothing can be compiled for this machine, or nothing stored, code for a lesser one
+ * serves. */
+static tc_status tci_compile_find_other(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tc_backend *calls = b->backend->calls;
+    tc_backend_compiler c;
+    memset(&c, 0, sizeof(c));
+    if (!b->disk.writable || calls->compiler(calls->user, b->options->cc, &c)) {
+        job->code = tci_disk_load_for_other(&b->disk, &b->scratch, job->request, b->backend);
+    }
+    return TC_OK;
+}
+
 /* Disk first, then the spine, for all jobs that are claimed. */
 static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
                                 tci_compile_job *jobs, int n, tci_compile_job *misses, tci_str *log)
@@ -924,13 +911,17 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         }
         bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
+        if (look && !job->code) {
+            tci_compile_guard(b, tci_compile_find_other, job);
+        }
         job->status = b ? TC_OK : TC_ERR_MEMORY;
         if (job->code) {
             job->request->found = TCI_FOUND_DISK;
             TCI_COMPILE_COUNT(disk_hits);
             tci_compile_say_found(o, job->request);
             tci_compile_guard(b, tci_compile_say_why, job);
-        } else if (b && o->stance != TC_STANCE_COMPILE) {
+        } else if (b && o->stance != TC_STANCE_COMPILE &&
+                   !(backend->graph && o->stance == TC_STANCE_LATER)) {
             tci_compile_guard(b, tci_compile_say_frozen, job);
             job->status = TC_ERR_FROZEN;
         }

@@ -3,8 +3,10 @@
  * In: code and kernels just built, or keys wanted. Out: files, or loaded code. A directory holds
  *   tc-p-HASH.bin   one program: its whole key and the code, but for machine code
  *   tc-k-HASH.bin   one kernel: its whole key and in which object file it is
+ *   tc-g-HASH.bin   what the engine of a graph-level backend made of a model
  *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is that of the object, so that
  *                   processes that race write one file, and the same bytes
+ *   tc-t-HASH.bin   of an exported cache (compile/disk_export.c): a target that it has programs for
  *
  * The one idea: nothing read is believed. The directory must be one that others cannot change
  * (base/dir.c), and files ours; an entry's header must be exactly what we would have written, its
@@ -31,19 +33,11 @@
 #include "../debug/dump.h"
 #include "wire.h"
 
-#define TCI_DISK_FORMAT 0x0000000804030201u /* format 8; also tells the byte order */
-#define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
-#define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
 #define TCI_DISK_HOUR_NS (3600 * (int64_t)1000000000)
 
-enum {
-    TCI_DISK_HEADER_BYTES = 64,
-    TCI_DISK_DEFAULT_MB = 256,
-    TCI_DISK_NAME_BYTES = 64,
-    TCI_DISK_ENTRY_MOST = 1 << 28 /* bytes of an entry, which holds no machine code */
-};
+enum { TCI_DISK_DEFAULT_MB = 256 };
 
 /* ---- the directory ---- */
 
@@ -68,7 +62,7 @@ TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
     memset(d, 0, sizeof(*d));
     d->dir.fd = -1;
     d->options = o;
-    if (o->no_disk_cache) {
+    if (o->no_disk_cache || o->quick_build) {
         return;
     }
     if (!tci_disk_choose_dir(o, &path)) {
@@ -93,8 +87,8 @@ TCI_FN void tci_disk_close(tci_disk *d)
     d->readable = d->writable = false;
 }
 
-/* kind 'p', 'k' or 'm'. */
-static void tci_disk_name(char name[TCI_DISK_NAME_BYTES], char kind, tci_hash hash, const char *end)
+/* kind 'p', 'k', 'g' or 'm'. */
+TCI_FN void tci_disk_name(char name[TCI_DISK_NAME_BYTES], char kind, tci_hash hash, const char *end)
 {
     char hex[33];
     tci_hash_hex(hash, hex);
@@ -163,7 +157,7 @@ static void tci_disk_seal(uint64_t header[8], uint64_t magic, const void *payloa
     header[4] = sum.hi;
 }
 
-static bool tci_disk_publish(const tci_disk *d, const char *name, const tci_str *bytes,
+TCI_FN bool tci_disk_publish(const tci_disk *d, const char *name, const tci_str *bytes,
                              bool durable)
 {
     int why = ENOMEM;
@@ -176,7 +170,7 @@ static bool tci_disk_publish(const tci_disk *d, const char *name, const tci_str 
     return good;
 }
 
-static void tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, bool durable,
+TCI_FN void tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, bool durable,
                            const tci_str *payload)
 {
     uint64_t header[8];
@@ -190,7 +184,7 @@ static void tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, 
 }
 
 /* Reads an entry and checks its frame. */
-static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, tci_str *file)
+TCI_FN bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, tci_str *file)
 {
     uint64_t expected[8];
     int why = 0;
@@ -209,6 +203,32 @@ static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, t
     }
     tci_disk_reject(d, name, "it is damaged");
     return false;
+}
+
+TCI_FN size_t tci_disk_load_blob(const tci_disk *d, tci_hash sum, tci_str *file,
+                                 const void **bytes)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_disk_name(name, 'g', sum, "bin");
+    if (!d->readable || !tci_disk_read(d, name, TCI_DISK_BLOB, file)) {
+        return 0;
+    }
+    tci_dir_touch(&d->dir, name);
+    *bytes = file->text + TCI_DISK_HEADER_BYTES;
+    return file->n - TCI_DISK_HEADER_BYTES;
+}
+
+TCI_FN void tci_disk_store_blob(const tci_disk *d, tci_hash sum, const void *bytes, size_t n)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_str payload = {0};
+    if (d->writable && n <= TCI_DISK_ENTRY_MOST - TCI_DISK_HEADER_BYTES) {
+        tci_str_add_n(&payload, bytes, n);
+        tci_disk_name(name, 'g', sum, "bin");
+        tci_disk_write(d, name, TCI_DISK_BLOB, false, &payload);
+        tci_str_free(&payload);
+        tci_disk_evict(d, (int64_t)n);
+    }
 }
 
 /* ---- object files ---- */
@@ -617,7 +637,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 /* Files that a cache makes, their temporaries included; a directory may hold other things too. */
 static bool tci_disk_is_ours(const tci_dir_entry *e)
 {
-    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-m-"};
+    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-g-", "tc-m-", "tc-t-"};
     bool ours = false;
     for (int i = 0; i < TCI_COUNT(prefixes); i++) {
         ours = ours || !strncmp(e->name, prefixes[i], 5);
@@ -697,8 +717,5 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
     }
 }
 
-#undef TCI_DISK_FORMAT
 #undef TCI_DISK_HOUR_NS
-#undef TCI_DISK_PROGRAM
-#undef TCI_DISK_KERNEL
 #undef TCI_DISK_COUNT

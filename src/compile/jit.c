@@ -3,8 +3,8 @@
  * In: the kernels of all programs of a batch. Out: for each a function in a loaded module. The one
  * idea: a kernel's canonical text is its identity. Equal kernels are compiled once, kernels that
  * any program before had compiled are found again (in this process or on disk), and only the rest
- * go into new source: one file, or where that would be long several that take about as long, which
- * are compiled side by side, as many as there are processors.
+ * go into new source: one file, or where that would take long several that take a compiler equally
+ * long (compile/build_cost.c), which are compiled at once, as many as there are processors.
  *
  * Invariants: is_found or loop is set once the kernel is scheduled; after tci_jit_compile all
  * are found. The prelude is printed after the kernels, because printing them says what they need;
@@ -19,12 +19,13 @@
 #include "../debug/dump.h"
 #include "../loop/ir.h"
 #include "backend.h"
+#include "build_cost.h"
 #include "forced.h"
 
 enum {
-    TCI_JIT_FILE_BYTES = 40000, /* of kernels: for less another process does not pay */
-    TCI_JIT_UNIT_BYTES = 40000, /* that take as long as a main loop on a matrix unit, about */
-    TCI_JIT_FILES_MOST = 16,
+    TCI_JIT_FILE_COST = 1000,   /* statements: for less another process does not pay */
+    TCI_JIT_UNIT_COST = 1000,   /* statements that take as long as a main loop on a matrix unit */
+    TCI_JIT_FILES_MOST = 64,
     TCI_JIT_DEFAULT_TIMEOUT_S = 120,
     TCI_JIT_LOG_BYTES = 3000,
     TCI_JIT_OBJECT_MOST = 1 << 30 /* bytes */
@@ -107,7 +108,8 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_str_printf(&text, "\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
                    TCI_BUILD_FORM);
     tci_str_add(&text, j->backend->target.record);
-    tci_str_printf(&text, "\n%s\n", forced ? forced : j->options->tune_ms > 0 ? "measured" : "");
+    tci_str_printf(&text, "\n%s\n%s", forced ? forced : j->options->tune_ms > 0 ? "measured" : "",
+                   j->options->quick_build ? "quick\n" : "");
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {
@@ -294,21 +296,21 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 
 /* A kernel that is missing, and what it takes a compiler. */
 typedef struct tci_jit_weight {
-    size_t bytes;               /* of text that takes as long */
+    int64_t cost;               /* statements */
     int kernel;
 } tci_jit_weight;
 
 static int tci_jit_heavier(const void *a, const void *b)
 {
     const tci_jit_weight *x = a, *y = b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->kernel - y->kernel;
+    return x->cost != y->cost ? (x->cost < y->cost ? 1 : -1) : x->kernel - y->kernel;
 }
 
 /* The kernels of weights, which are tc's own, go to n files: the heaviest first, each to the file
  * that has the least so far. One of the user's has a file of its own behind these. */
 static void tci_jit_share_out(tci_jit *j, tci_jit_weight *weights, int n_weights, int n)
 {
-    size_t *sums = TCI_NEW_ARRAY(j->s, size_t, n + 1);
+    int64_t *sums = TCI_NEW_ARRAY(j->s, int64_t, n + 1);
     int own = n;
     qsort(weights, (size_t)n_weights, sizeof(*weights), tci_jit_heavier);
     for (int i = 0; i < n_weights; i++) {
@@ -317,7 +319,7 @@ static void tci_jit_share_out(tci_jit *j, tci_jit_weight *weights, int n_weights
             least = sums[f] < sums[least] ? f : least;
         }
         j->kernels[weights[i].kernel].file = least;
-        sums[least] += weights[i].bytes;
+        sums[least] += weights[i].cost;
     }
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
@@ -338,8 +340,8 @@ static int tci_jit_print(tci_jit *j, tci_dialect *d, tci_str *texts, tci_jit_wei
             d->call(d, &texts[i], k->kernel, &k->launch, k->symbol);
         } else if (!k->is_found) {
             tci_emit_kernel(&texts[i], d, k->kernel, k->loop, k->symbol);
-            size_t unit = k->loop->matrix ? TCI_JIT_UNIT_BYTES : 0;
-            weights[n++] = (tci_jit_weight){texts[i].n + unit, i};
+            int64_t unit = k->loop->matrix ? TCI_JIT_UNIT_COST : 0;
+            weights[n++] = (tci_jit_weight){tci_build_cost(k->loop, texts[i].n) + unit, i};
         }
     }
     return n;
@@ -349,11 +351,11 @@ static int tci_jit_print(tci_jit *j, tci_dialect *d, tci_str *texts, tci_jit_wei
 static int tci_jit_files(const tci_jit *j, const tci_jit_weight *weights, int n)
 {
     int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
-    size_t total = 0;
+    int64_t total = 0;
     for (int i = 0; i < n; i++) {
-        total += weights[i].bytes;
+        total += weights[i].cost;
     }
-    return (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)TCI_MIN(most, n));
+    return (int)TCI_MIN(total / TCI_JIT_FILE_COST + 1, (int64_t)TCI_MIN(most, n));
 }
 
 TCI_FN void tci_jit_emit(tci_jit *j)
@@ -459,6 +461,7 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     seconds = seconds > 0 ? seconds : TCI_JIT_DEFAULT_TIMEOUT_S;
     build.timeout_ms = (int)TCI_MIN((int64_t)INT32_MAX / 2, 1000 * seconds);
     build.keep = b->dir.is_kept;
+    build.quick = j->options->quick_build;
     build.say = tci_jit_say;
     build.say_arg = &j->said;
     build.refused = -1;

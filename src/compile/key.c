@@ -15,8 +15,8 @@
 
 #include "../base/env.h"
 #include "../ops/comm.h"
-#include "code.h"
 #include "forced.h"
+#include "graph_backend.h"
 
 /* ---- the walk ---- */
 
@@ -485,14 +485,35 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     *k->at++ = (uint8_t)o->math;
     *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0) | (o->tune_ms > 0 ? 4 : 0) |
                          (o->fusion < 0 ? 8 : 0) | ((unsigned)o->remat << 4) |
-                         (o->verify ? 64 : 0)); /* a program found was verified if asked for */
+                         (o->verify ? 64 : 0) /* a program found was verified if asked for */ |
+                         (o->quick_build ? 128 : 0));
     *k->at++ = (uint8_t)sizeof(void *);
     *k->at++ = (uint8_t)(o->check & TC_CHECK_ALL); /* such code has more to it */
     tci_key_signed(k, TCI_MAX(o->memory_limit, 0)); /* what does not fit is planned leaner */
 }
 
+/* An engine's model has constants: the values of numbers, and leaves in their versions. Those name
+ * memory of this process, so the bytes of leaves need not be read. */
+static void tci_key_constants(tci_key_bytes *k, const tci_request *r, const tc_options *o)
+{
+    tci_key_reserve(k, 10 + 10 * (size_t)r->n_literals);
+    tci_key_number(k, (uint64_t)tci_graph_backend_threads(o));
+    for (int i = 0; i < r->n_literals; i++) {
+        tci_key_number(k, r->literals[i]->value.u);
+    }
+    tci_key_reserve(k, 30 * (size_t)r->n_captured);
+    for (int i = 0; i < r->n_captured; i++) {
+        const tci_node *leaf = r->captured[i];
+        bool embeds = tci_graph_backend_embeds(leaf);
+        tci_key_number(k, embeds ? (uint64_t)(uintptr_t)leaf->storage : 0);
+        tci_key_number(k, embeds ? __atomic_load_n(&leaf->storage->version, __ATOMIC_ACQUIRE) : 0);
+        tci_key_number(k, embeds ? (uint64_t)leaf->offset : 0);
+    }
+}
+
+/* embeds: for an engine. */
 static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, const char *backend,
-                          const tci_target *target)
+                          const tci_target *target, bool embeds)
 {
     tci_key_bytes k = {s, NULL, NULL, NULL};
     tci_key_options(&k, o, backend, target);
@@ -518,9 +539,34 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
     for (int i = 0; i < r->n_roots; i++) {
         tci_key_number(&k, (uint64_t)tci_key_number_of(r, r->roots[i]));
     }
+    if (TCI_UNLIKELY(embeds)) {
+        tci_key_constants(&k, r, o);
+    }
     r->key = k.begin;
     r->key_bytes = (size_t)(k.at - k.begin);
     r->hash = tci_hash_bytes(r->key, r->key_bytes);
+}
+
+TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
+                                           const tc_options *o, const char *backend,
+                                           const char *features, const char *record)
+{
+    tci_request *other = tci_scratch_copy(s, r, sizeof(*r));
+    size_t graph = r->key_bytes - r->key_graph;
+    tci_key_bytes k = {s, NULL, NULL, NULL};
+    tci_target target;
+    memset(&target, 0, sizeof(target));
+    snprintf(target.features, sizeof(target.features), "%s", features);
+    snprintf(target.record, sizeof(target.record), "%s", record);
+    tci_key_options(&k, o, backend, &target);
+    other->key_graph = (size_t)(k.at - k.begin);
+    tci_key_reserve(&k, graph);
+    memcpy(k.at, r->key + r->key_graph, graph);
+    k.at += graph;
+    other->key = k.begin;
+    other->key_bytes = (size_t)(k.at - k.begin);
+    other->hash = tci_hash_bytes(other->key, other->key_bytes);
+    return other;
 }
 
 /* ---- effects ---- */
@@ -564,6 +610,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
                                      tci_node *const *roots, int n_roots, const tc_options *o,
                                      const char *backend, const tci_target *target)
 {
+    bool embeds = false;
     if (!backend || !target) {
         const tci_backend *b = tci_backend_pick(o);
         if (!b) {
@@ -573,6 +620,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
         }
         backend = b->name;
         target = &b->target;
+        embeds = b->graph != NULL;
     }
     tci_request *r = TCI_NEW(s, tci_request);
     r->n_roots = n_roots;
@@ -585,7 +633,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     tci_key_walk_all(&w, user_inputs, n_inputs);
     tci_key_find_symbols(&w);
     tci_key_find_effects(s, r);
-    tci_key_write(s, r, o, backend, target);
+    tci_key_write(s, r, o, backend, target, embeds);
     r->compiler = o->cc ? tci_hash_bytes(o->cc, strlen(o->cc)).lo : 0;
     return r;
 }

@@ -352,7 +352,8 @@ static void tci_tune_decide(tci_tuning *t, int first, int end)
 
 TCI_FN void tci_tune(tci_jit *j)
 {
-    if (j->options->tune_ms <= 0 || !j->n_missing) {
+    bool runs = !tci_foreign_refuses(j->backend->calls);
+    if (j->options->tune_ms <= 0 || !j->n_missing || !runs) {
         return;
     }
     tci_tuning *t = TCI_NEW(j->s, tci_tuning);

@@ -26,6 +26,7 @@ static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_
     TCI_ASSERT(s, !k->function || c->device);
     TCI_ASSERT(s, !native || c->family || (k->module >= 0 && k->module < c->n_modules));
     TCI_ASSERT(s, !tci_dim_is_known(k->n_tasks) || tci_dim_le(0, k->n_tasks));
+    TCI_ASSERT(s, k->is_loop ? k->go < k->n_operands && !k->call : k->go < 0 && k->rounds == 0);
     TCI_ASSERT(s, !tci_dim_is_known(k->work_bytes) || tci_dim_le(0, k->work_bytes));
 }
 

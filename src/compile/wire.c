@@ -274,6 +274,9 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->n_operands = (int32_t)tci_wire_range(w, k->n_operands, 0, INT32_MAX);
     k->n_literals = (int32_t)tci_wire_range(w, k->n_literals, 0, INT32_MAX);
     k->faults = tci_wire_range(w, k->faults, 0, 1) != 0;
+    k->is_loop = tci_wire_range(w, k->is_loop, 0, 1) != 0;
+    k->rounds = tci_wire_dim(w, k->rounds, 0, INT64_MAX);
+    k->go = (int32_t)tci_wire_range(w, k->go, -1, (int64_t)k->n_operands - 1);
     w->bad |= !w->out && k->n_operands > w->end - w->at;
     w->bad |= k->call && k->n_operands <= k->call->n_inputs;
     k->writes = tci_wire_array(w, k->writes, w->bad ? 0 : k->n_operands, 1);

@@ -9,15 +9,6 @@
 #include "../base/object.h"
 #include "cc.h"
 
-enum { TCI_CPU_WIDTHS = 8 };
-
-/* Targets handed out so far: their compiler flags are found again by the features text. */
-static struct {
-    tci_mutex lock;
-    int n;
-    tci_target targets[TCI_CPU_WIDTHS];
-} tci_cpu_targets = {.lock = TCI_MUTEX_INIT};
-
 static _Thread_local char tci_cpu_error[512];
 
 static void tci_cpu_say(const char *text, const char *detail)
@@ -44,16 +35,6 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     if (!out->usable) {
         snprintf(out->why, sizeof(out->why), "%s", tci_target_why_none());
     }
-    tci_os_keep_over_fork(&tci_cpu_targets.lock, NULL);
-    pthread_mutex_lock(&tci_cpu_targets.lock);
-    bool known = false;
-    for (int i = 0; i < tci_cpu_targets.n; i++) {
-        known |= !strcmp(tci_cpu_targets.targets[i].features, t.features);
-    }
-    if (!known && tci_cpu_targets.n < TCI_CPU_WIDTHS) {
-        tci_cpu_targets.targets[tci_cpu_targets.n++] = t;
-    }
-    pthread_mutex_unlock(&tci_cpu_targets.lock);
     return TC_OK;
 }
 
@@ -77,13 +58,8 @@ static tc_status tci_cpu_compile(void *user, tc_build *build)
     tci_target target;
     (void)user;
     memset(&target, 0, sizeof(target));
-    pthread_mutex_lock(&tci_cpu_targets.lock);
-    for (int i = 0; i < tci_cpu_targets.n; i++) {
-        if (!strcmp(tci_cpu_targets.targets[i].features, build->features)) {
-            target = tci_cpu_targets.targets[i];
-        }
-    }
-    pthread_mutex_unlock(&tci_cpu_targets.lock);
+    snprintf(target.features, sizeof(target.features), "%s", build->features);
+    tci_target_set_flags(&target);
     tc_status status = tci_cc_build(build, &target, &why);
     if (status != TC_OK) {
         tci_cpu_say(why, "");

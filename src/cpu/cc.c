@@ -11,7 +11,8 @@
  * rare call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2;
  * its loops must not become calls of memset and memcpy. Where x86 has 16 vector registers gcc may
  * not move what a loop leaves alone before it: it does so whether or not registers are left, and
- * spills sums of a tile then (a convolution with a bias took twice as long).
+ * spills sums of a tile then (a convolution with a bias took twice as long). A quick build is
+ * -Og: of 40 kernels it takes 0.37 of the processor time (-O0: 0.30, -O1: 0.92).
  *
  * Generated code includes nothing and calls nothing but compiler helpers, so no libc is linked.
  * Nothing unwinds through a kernel: the tables for that, a fortieth of the time, are left out
@@ -99,7 +100,9 @@ TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler)
             && tci_os_stat(path.text, &compiler->bytes, &compiler->mtime_ns);
     if (found) {
         memcpy(compiler->path, path.text, path.n + 1);
-        compiler->vector_bytes = tci_cc_kind_of(path.text) == TCI_CC_TCC ? 0 : 64;
+        tci_cc_kind kind = tci_cc_kind_of(path.text);
+        compiler->vector_bytes = kind == TCI_CC_TCC ? 0 : 64;
+        compiler->has_quick = kind == TCI_CC_GCC;
     }
     tci_str_free(&path);
     return found;
@@ -139,6 +142,7 @@ static void tci_cc_arg(tci_cc_task *t, const char *arg)
 /* Lists that end in NULL. */
 static const char *const tci_cc_gcc_flags[] = {"-O1", "-fexpensive-optimizations", "-fgcse",
                                                "-fcaller-saves", "-fipa-ra", NULL};
+static const char *const tci_cc_gcc_quick[] = {"-Og", NULL};
 static const char *const tci_cc_gcc_few_registers[] = {"-fno-move-loop-invariants", NULL};
 static const char *const tci_cc_clang_flags[] = {"-O2", "-fno-builtin-memset",
                                                  "-fno-builtin-memcpy", NULL};
@@ -174,7 +178,7 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
         tci_cc_arg(t, "-nostdlib");
         tci_cc_arg(t, "-w");
     } else {
-        tci_cc_list(t, kind == TCI_CC_GCC     ? tci_cc_gcc_flags
+        tci_cc_list(t, kind == TCI_CC_GCC     ? build->quick ? tci_cc_gcc_quick : tci_cc_gcc_flags
                        : kind == TCI_CC_CLANG ? tci_cc_clang_flags
                                               : tci_cc_other_flags);
         tci_cc_list(t, tci_cc_common_flags);

@@ -177,6 +177,43 @@ TCI_FN const char *tci_target_why_none(void)
 #endif
 }
 
+/* True if the comma-separated list has that word of n characters. */
+static bool tci_cpu_list_has(const char *list, const char *word, size_t n)
+{
+    while (*list) {
+        size_t length = strcspn(list, ", ");
+        if (length == n && !memcmp(list, word, n)) {
+            return true;
+        }
+        list += length;
+        if (*list != ',') {
+            return false;
+        }
+        list++;
+    }
+    return false;
+}
+
+TCI_FN void tci_target_set_flags(tci_target *t)
+{
+    static const struct { const char *word, *flag; } more[] = {
+        {"amx", "-DTC_AMX=1"}, {"vnni", "-DTC_FOURS=1"}, {"bf16", "-DTC_PAIRS=1"}};
+    t->n_flags = 0;
+    for (int i = 0; i < TCI_COUNT(tci_cpu_levels) && !t->n_flags; i++) {
+        const tci_cpu_level *level = &tci_cpu_levels[i];
+        size_t n = strcspn(level->features, ",");
+        for (int k = 0; tci_cpu_list_has(t->features, level->features, n) &&
+                        k < TCI_COUNT(level->flags) && level->flags[k]; k++) {
+            t->flags[t->n_flags++] = level->flags[k];
+        }
+    }
+    for (int i = 0; i < TCI_COUNT(more); i++) {
+        if (tci_cpu_list_has(t->features, more[i].word, strlen(more[i].word))) {
+            t->flags[t->n_flags++] = more[i].flag;
+        }
+    }
+}
+
 /* Scalar code (vector_bits -1) keeps the flags of the machine's own level up to AVX2: fma needs
  * them. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
@@ -195,57 +232,26 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
     snprintf(t->arch, sizeof t->arch, "%s", t->has_fma ? "x86-64" : "c");
     int level_bytes = t->vector_bytes ? t->vector_bytes : TCI_MIN(widest, 32);
     const char *features = "none";
-    for (int i = 0; i < TCI_COUNT(tci_cpu_levels); i++) {
-        const tci_cpu_level *level = &tci_cpu_levels[i];
-        if (level->vector_bytes > level_bytes || t->n_flags) {
-            continue;
-        }
+    const tci_cpu_level *level = tci_cpu_levels, *end = level + TCI_COUNT(tci_cpu_levels);
+    while (level < end && level->vector_bytes > level_bytes) {
+        level++;
+    }
+    if (level < end) {
         features = level->features;
-        t->vector_bytes = t->vector_bytes ? level->vector_bytes : 0;
-        for (int k = 0; k < TCI_COUNT(level->flags) && level->flags[k]; k++) {
-            t->flags[t->n_flags++] = level->flags[k];
-        }
     }
-    if (!t->n_flags) {
-        t->vector_bytes = 0;
-    }
+    t->vector_bytes = level < end && t->vector_bytes ? level->vector_bytes : 0;
     t->matrix_units = t->vector_bytes == 64 && tci_cpu_has_tiles();
-    if (t->matrix_units) {
-        t->flags[t->n_flags++] = "-DTC_AMX=1";
-        t->unit_bytes = tci_cpu_has_byte_tiles();
-    }
+    t->unit_bytes = t->matrix_units && tci_cpu_has_byte_tiles();
     t->int_points = tci_cpu_int_points(t->vector_bytes);
-    if (t->int_points == 4) {
-        t->flags[t->n_flags++] = "-DTC_FOURS=1";
-    }
     t->has_pairs = t->vector_bytes == 64 && tci_cpu_has_pairs();
-    if (t->has_pairs) {
-        t->flags[t->n_flags++] = "-DTC_PAIRS=1";
-    }
     snprintf(t->features, sizeof t->features, "%s%s%s%s%s vector=%d", features,
              t->matrix_units ? ",amx" : "", t->unit_bytes ? ",bytes" : "",
              t->has_pairs ? ",bf16" : "", t->int_points == 4 ? ",vnni" : "", t->vector_bytes);
 #endif
+    tci_target_set_flags(t);
 }
 
 /* ---- code of another machine ---- */
-
-/* True if the comma-separated list has that word of n characters. */
-static bool tci_cpu_list_has(const char *list, const char *word, size_t n)
-{
-    while (*list) {
-        size_t length = strcspn(list, ", ");
-        if (length == n && !memcmp(list, word, n)) {
-            return true;
-        }
-        list += length;
-        if (*list != ',') {
-            return false;
-        }
-        list++;
-    }
-    return false;
-}
 
 /* True if the process may use one feature of code with such vectors: the code that is made here
  * would use it, or a lower level has it (AVX under AVX2). */

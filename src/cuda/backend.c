@@ -45,14 +45,49 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
     return TC_ERR_COMPILER;
 }
 
+/* What the features of a target say. */
+typedef struct tci_cuda_facts { int capability, processors, driver; } tci_cuda_facts;
+
+static bool tci_cuda_read_facts(const char *features, tci_cuda_facts *f)
+{
+    return sscanf(features, "cuda sm_%d, %d processors, driver %d", &f->capability, &f->processors,
+                  &f->driver) == 3;
+}
+
+/* Of the target's architecture, which need not be that of a device here. Hopper's matrix units are
+ * of its very architecture. */
 static tc_status tci_cuda_compile(void *user, tc_build *build)
 {
-    const char *why = "";
-    tc_status status = tci_nvrtc_build(build, tci_cuda_of(user)->architecture, &why);
+    const char *why = "the target is no GPU of CUDA";
+    char option[48];
+    tci_cuda_facts target;
+    tc_status status = TC_ERR_COMPILER;
+    (void)user;
+    if (tci_cuda_read_facts(build->features, &target)) {
+        snprintf(option, sizeof(option), "--gpu-architecture=sm_%d%s", target.capability,
+                 target.capability / 10 == 9 ? "a" : "");
+        status = tci_nvrtc_build(build, option, &why);
+    }
     if (status) {
         tci_cuda_say(why, "");
     }
     return status;
+}
+
+/* A cubin runs on devices of its generation that are no older (CUDA programming guide, "Binary
+ * Compatibility"); on Hopper on the very one. */
+static bool tci_cuda_runs(void *user, const char *features)
+{
+    tci_cuda_facts code, mine;
+    const tci_cuda_device *d = tci_cuda_of(user);
+    if (!d->target.usable || !tci_cuda_read_facts(features, &code) ||
+        !tci_cuda_read_facts(d->target.features, &mine)) {
+        return false;
+    }
+    bool same = code.capability / 10 == mine.capability / 10 &&
+                (code.capability / 10 == 9 ? code.capability == mine.capability
+                                           : code.capability <= mine.capability);
+    return same && code.processors <= mine.processors && code.driver <= mine.driver;
 }
 
 /* ---- modules ---- */
@@ -280,6 +315,7 @@ static void tci_cuda_fill_backend(tc_backend *b, int index)
         .device = tci_cuda_device_backend,
         .is_hidden = tci_cuda_is_hidden,
         .memory_left = tci_cuda_memory_left,
+        .runs = tci_cuda_runs,
     };
 }
 

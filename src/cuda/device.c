@@ -200,8 +200,6 @@ static void tci_cuda_detect(tci_cuda_device *d)
     int minor = tci_cuda_attribute(TCI_CU_MINOR, device);
     tci_cuda_machine(device, &t->machine);
     int processors = t->machine.processors;
-    snprintf(d->architecture, sizeof(d->architecture), "--gpu-architecture=sm_%d%d%s", major, minor,
-             major == 9 ? "a" : "");
     t->matrix_units = major == 9 && cu->tensor_map && cu->place_map ? processors : 0;
     tci_cuda_warps(10 * major + minor, t);
     snprintf(t->features, sizeof(t->features), "cuda sm_%d%d, %d processors, driver %d", major,

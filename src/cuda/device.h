@@ -16,7 +16,6 @@ typedef struct tci_cuda_device {
     void *context;           /* the primary one, retained for the rest of the process; NULL: none */
     void *stream;            /* of what is given to no other queue */
     void *decide;            /* atomic: the kernel of cuda/loop.c, made when first needed */
-    char architecture[48];   /* NVRTC's option */
     tc_backend_target target;
 } tci_cuda_device;
 

@@ -141,6 +141,10 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         tci_str_add(out, "computed again, for less memory:\n");
         tci_explain_lines(out, "  ", tci_str_text(&plan->again));
     }
+    if (plan->tried.n > 0) {
+        tci_str_add(out, "kernels that stay whole, as storing a value pays less:\n");
+        tci_explain_lines(out, "  ", tci_str_text(&plan->tried));
+    }
     if (plan->why.n > 0) {
         tci_str_printf(out, "not fused, and why:\n%s", tci_str_text(&plan->why));
     }

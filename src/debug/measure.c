@@ -86,8 +86,8 @@ static bool tci_measure_launch(tci_measure *m, int step, int64_t calls)
         if (device) {
             ok = device->launch(device->user, &launch) == TC_OK;
         } else {
-            tci_pool_run(&m->f->options, m->step->threads, m->step->n_tasks, m->step->least,
-                         tci_measure_part, m);
+            tci_pool_run(&m->f->options, TCI_MAX(m->step->threads, 1), m->step->n_tasks,
+                         m->step->least, tci_measure_part, m);
         }
     }
     return ok && (!device || device->sync(device->user) == TC_OK);
@@ -126,7 +126,8 @@ static bool tci_measure_can(const tc_program *f, int step)
     bool host = f->code->device == NULL;
     bool runs = host ? (k->fn || k->interp) && k->n_operands <= TCI_WORK_OPERANDS
                      : k->function != NULL;
-    return f->steps && !f->code->n_symbols && !k->call && !k->faults && runs;
+    bool ends = !k->is_loop || (host && k->go < 0); /* whatever its memory holds */
+    return f->steps && !f->code->n_symbols && !k->call && !k->faults && runs && ends;
 }
 
 static double tci_measure_step(const tc_program *f, int step, int64_t until)

@@ -16,6 +16,7 @@ struct tci_run_step;
     X(PART, "part")       /* of a kernel, by another thread of the pool */                         \
     X(LAUNCH, "launch")   /* the host gives a kernel to a device */                                \
     X(DEVICE, "device")   /* the device runs it: on the device's track */                          \
+    X(COMM, "communication") /* item: the step that waits; from its start, or the wait before */   \
     X(PHASE, "compile")   /* item: a label; of a compile, or a process of the compiler */          \
     X(MARK, "mark")       /* item: a label */                                                      \
     X(STEP, "step")       /* item: its number */

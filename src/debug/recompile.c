@@ -515,6 +515,26 @@ static void tci_recompile_print_place(const tci_recompile_report *r, int first, 
     fputs(r->json ? "]}" : "", r->out);
 }
 
+/* How many programs calls that want a value (not tc_compile or a tc_jit) have made of the graph. */
+static void tci_recompile_print_cuts(const tci_recompile_report *r)
+{
+    static const char *const calls[] = {"tc_eval", "tc_eval_many", "tc_read",
+                                         "tc_keep", "tc_print"};
+    int places = 0, programs = 0;
+    for (int i = 0; i < r->n; i++) {
+        bool cuts = false;
+        for (int k = 0; k < TCI_COUNT(calls); k++) {
+            cuts = cuts || !strcmp(r->list[i]->call, calls[k]);
+        }
+        programs += cuts;
+        places += cuts && tci_recompile_is_first(r, i);
+    }
+    if (places) {
+        fprintf(r->out, "the lazy form cuts the graph at %d line%s into %d program%s\n", places,
+                places == 1 ? "" : "s", programs, programs == 1 ? "" : "s");
+    }
+}
+
 TCI_FN void tci_recompile_print(FILE *out, const tc_ctx *ctx, bool json)
 {
     tci_recompile_report r = {.out = out, .json = json};
@@ -533,6 +553,9 @@ TCI_FN void tci_recompile_print(FILE *out, const tc_ctx *ctx, bool json)
             tci_recompile_print_place(&r, i, comma);
             comma = ",";
         }
+    }
+    if (!json) {
+        tci_recompile_print_cuts(&r);
     }
     fputs(json ? "]}\n" : r.n ? "" : "no program was compiled\n", out);
     tci_recompile_unlock();

@@ -4,7 +4,8 @@
  * draws them. Launches are boxes from top to bottom in their order, forward on the left and
  * backward on the right, within their regions, which fold; the width of a box is its time by the
  * model; lines are buffers, as wide as they have bytes; below is the memory plan over the launches.
- * A click shows what a kernel computes and its source. The one idea: the order of launches is a
+ * A click on a box shows the nodes of the kernel with their lines, its schedule and its source;
+ * elsewhere the summary and the phases of the compile. The one idea: the order of launches is a
  * layout already, so nothing has to be computed that grows faster than the program (a graph of
  * 3,000 nodes is nothing that a layout program ends with). */
 #include "report.h"
@@ -25,6 +26,7 @@ static const char tci_report_head[] =
     "#map{flex:2;overflow:auto;padding:8px;position:relative}\n"
     "#side{flex:1;overflow:auto;padding:8px;border-left:1px solid #bbb;background:#fafafa}\n"
     "pre{font:11px monospace;white-space:pre-wrap}\n"
+    ".p b{display:inline-block;height:9px;margin-right:4px;background:#a8c8f0}\n"
     ".k{cursor:pointer}.k:hover rect{stroke:#000}.r{cursor:pointer}\n"
     "text{font:11px sans-serif;pointer-events:none}\n"
     "</style></head><body><div id=\"map\"></div><div id=\"side\"></div>\n"
@@ -45,8 +47,12 @@ static const char tci_report_script_1[] =
     "b.kind+o.buffer+' '+kb(b.bytes)+'\\n'});\n"
     " t+='</pre><p>nodes</p><pre>'+esc(s.nodes.join('\\n'))+'</pre><p>source</p><pre>'+"
     "esc(k.source)+'</pre>';document.getElementById('side').innerHTML=t}\n"
-    "function home(){document.getElementById('side').innerHTML='<h2>'+esc(D.name)+'</h2><pre>'+"
-    "esc(D.explain)+'</pre>'}\n"
+    "function home(){var t='<h2>'+esc(D.name)+'</h2><pre>'+esc(D.explain)+'</pre><h3>compile</h3>',"
+    "top=0;D.phases.forEach(function(p){top+=p[1]});\n"
+    " D.phases.forEach(function(p){t+='<div class=\"p\"><b style=\"width:'+(top?100*p[1]/top:0)."
+    "toFixed(1)+'px\"></b>'+p[0]+' '+us(p[1])+'</div>'});\n"
+    " document.getElementById('side').innerHTML=t+(D.found?'<p>found in the '+D.found+' cache</p>':"
+    "'')}\n"
     "function groups(){var g=[],last=null;S.forEach(function(s,i){var n=(s.region||'').replace("
     "/^backward of /,'').split('.')[0]||'(no region)';if(!last||last.name!=n||last.back!=s.back)"
     "{last={name:n,back:s.back,steps:[]};g.push(last)}last.steps.push(i)});return g}\n";
@@ -67,8 +73,8 @@ static const char tci_report_script_2[] =
     "+'\">'+(f?'+ ':'- ')+esc(g.name)+' ('+g.steps.length+', '+us(t)+')</text></g>'+h;y+=8});\n"
     " var e='';D.edges.forEach(function(q){var a=at[q[0]],b=at[q[1]];if(a&&b)e+='<path d=\"M'+a[0]+"
     "' '+a[1]+'C'+(a[0]+40)+' '+a[1]+' '+(b[0]+40)+' '+b[1]+' '+b[0]+' '+b[1]+'\" fill=\"none\" "
-    "stroke=\"#888\" stroke-opacity=\"0.35\" stroke-width=\"'+Math.min(5,0.5+Math.log2(1+q[2]/4096)"
-    "/3).toFixed(1)+'\"/>'});\n"
+    "stroke=\"#888\" stroke-opacity=\"'+(q[1]-q[0]>20?0.1:0.35)+'\" stroke-width=\"'+"
+    "Math.min(5,0.5+Math.log2(1+q[2]/4096)/3).toFixed(1)+'\"/>'});\n"
     " var m='',M=D.arena||1,n=Math.max(1,S.length),H=160;D.buffers.forEach(function(b){if(b.kind=="
     "'temp'&&b.last>=0)m+='<rect x=\"'+(20+b.first/n*(W-40)).toFixed(1)+'\" y=\"'+(y+24+H*(b.offset"
     "/M)).toFixed(1)+'\" width=\"'+((b.last-b.first+1)/n*(W-40)).toFixed(1)+'\" height=\"'+Math."
@@ -208,6 +214,21 @@ static void tci_report_buffers(tci_str *out, const tci_code *code)
     tci_str_add(out, "]");
 }
 
+/* What the compile took, and the cache in which the program was found instead. */
+static void tci_report_phases(tci_str *out, const tc_program *f)
+{
+    const tc_times *t = &f->code->times;
+    const struct { const char *name; int64_t ns; } phases[] = {
+        {"key", t->key},   {"rewrite", t->rewrite},   {"plan", t->plan}, {"lower", t->lower},
+        {"emit", t->emit}, {"compiler", t->compiler}, {"load", t->load}};
+    for (int i = 0; i < TCI_COUNT(phases); i++) {
+        tci_str_printf(out, "%s[\"%s\",%lld]", i ? "," : ",\n\"phases\":[", phases[i].name,
+                       (long long)phases[i].ns);
+    }
+    tci_str_printf(out, "],\"found\":\"%s\"",
+                   f->from_memory ? "memory" : f->from_disk ? "disk" : "");
+}
+
 TCI_FN void tci_report_html(tci_str *out, const tc_program *f)
 {
     static const tc_explain_options screen;
@@ -227,6 +248,7 @@ TCI_FN void tci_report_html(tci_str *out, const tc_program *f)
     tci_str_add(out, "]");
     tci_report_edges(out, f);
     tci_report_buffers(out, f->code);
+    tci_report_phases(out, f);
     tci_str_add(out, "}");
     tci_str_add(out, tci_report_script_1);
     tci_str_add(out, tci_report_script_2);

@@ -17,6 +17,7 @@
 #include "explain.h"
 #include "label.h"
 #include "measure.h"
+#include "../run/comm_model.h"
 #include "origin.h"
 
 enum {
@@ -398,7 +399,7 @@ TCI_FN const char *tci_summary_not_recorded(const tc_program *f)
     if (f->options.record < 0) {
         return "options.record forbids it";
     }
-    if (code->calls) {
+    if (code->calls && !(f->collectives && tci_collectives_can_record(f))) {
         return "the host calls a function of the user's between launches";
     }
     for (int i = 0; i < code->n_repeats; i++) {
@@ -487,6 +488,10 @@ static void tci_summary_begin(tci_str *out, const tc_program *f, bool all)
     }
     tci_summary_sizes(out, f);
     tci_str_add_n(out, text, tci_summary_head(text));
+    if (f->instead) {
+        tci_str_printf(out, "not on the engine that was asked for: %s\n",
+                       tci_label_text(f->instead));
+    }
     tci_summary_ports(out, f, false, all ? INT32_MAX : (int)TCI_SUMMARY_PORTS);
     tci_summary_ports(out, f, true, all ? INT32_MAX : (int)TCI_SUMMARY_PORTS);
     tci_summary_params(out, f, all ? INT32_MAX : (int)TCI_SUMMARY_PARAMS);
@@ -512,6 +517,7 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
                            why ? why : "");
         }
         tci_summary_kernels(out, f, rows, n, o);
+        tci_comm_model_text(out, f);
         tci_summary_reason_text(out, f, reasons);
     }
     tci_heap_free(rows);
@@ -523,6 +529,9 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
                                TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "orders of sums:\n", TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "computed again, for less memory:\n", TCI_SUMMARY_LINES);
+        tci_summary_some_lines(out, text,
+                               "kernels that stay whole, as storing a value pays less:\n",
+                               TCI_SUMMARY_LINES);
     }
     tci_summary_times(out, f);
 }

@@ -29,7 +29,8 @@ TCI_FN const char *tci_record_category(tci_record_kind kind)
 static const tci_profile_step *tci_timeline_step(const tc_profile *p, const tci_record *r)
 {
     bool of_step = r->kind == TCI_RECORD_KERNEL || r->kind == TCI_RECORD_PART ||
-                   r->kind == TCI_RECORD_LAUNCH || r->kind == TCI_RECORD_DEVICE;
+                   r->kind == TCI_RECORD_LAUNCH || r->kind == TCI_RECORD_DEVICE ||
+                   r->kind == TCI_RECORD_COMM;
     const tci_profile_program *f = r->program ? &p->programs[r->program - 1] : NULL;
     return of_step && f && r->item >= 0 && r->item < f->n_steps ? &f->steps[r->item] : NULL;
 }
@@ -97,6 +98,7 @@ static void tci_timeline_name(tci_str *out, const tc_profile *p, const tci_recor
     case TCI_RECORD_KERNEL:
     case TCI_RECORD_PART:
     case TCI_RECORD_DEVICE:
+    case TCI_RECORD_COMM:
     case TCI_RECORD_KINDS:
         tci_str_add(&text, s ? s->name : "?");
         break;
@@ -124,7 +126,8 @@ static void tci_timeline_event(tci_timeline *t, const tci_profile_thread *thread
 {
     bool device = r->kind == TCI_RECORD_DEVICE;
     const tci_profile_step *s = tci_timeline_step(t->p, r);
-    tci_timeline_spot here = {r->begin_ns, device ? 2 : 1, device ? 1 : thread->id};
+    int pid = device ? 2 : r->kind == TCI_RECORD_COMM ? 3 : 1;
+    tci_timeline_spot here = {r->begin_ns, pid, pid > 1 ? 1 : thread->id};
     tci_timeline_next(t);
     tci_str_add(t->out, "{\"name\":");
     tci_timeline_name(t->out, t->p, r);
@@ -169,6 +172,8 @@ static void tci_timeline_tracks(tci_timeline *t)
     tci_timeline_track(t, 1, 0, "process_name", "host");
     tci_timeline_track(t, 2, 0, "process_name", "device");
     tci_timeline_track(t, 2, 1, "thread_name", "kernels");
+    tci_timeline_track(t, 3, 0, "process_name", "communication");
+    tci_timeline_track(t, 3, 1, "thread_name", "collectives");
     for (int i = 0; i < t->p->n_threads; i++) {
         const tci_profile_thread *thread = &t->p->threads[i];
         char name[80];

@@ -547,6 +547,8 @@ static const tc_dialect tci_cd_words = {
     .head = "__attribute__((visibility(\"default\")))\n" TCI_CD_HEAD};
 static const tc_dialect tci_cd_hidden_words = {
     .prelude = "", .space = "", .operand = "bufs[#]", .head = "static " TCI_CD_HEAD};
+static const tc_dialect tci_cd_inner_words = {
+    .prelude = "", .space = "", .operand = "bufs[#]", .head = "TC_I " TCI_CD_HEAD};
 #undef TCI_CD_HEAD
 
 TCI_FN void tci_dialect_hide(tci_dialect *d)
@@ -568,7 +570,9 @@ TCI_FN void tci_dialect_number(tci_str *out, const char *text, int number)
 static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                         int n_words)
 {
-    const tc_dialect *words = l->is_member ? &tci_cd_hidden_words : d->words;
+    const tc_dialect *words = l->is_inner    ? &tci_cd_inner_words
+                              : l->is_member ? &tci_cd_hidden_words
+                                             : d->words;
     (void)d->type(d, TC_I64, 1);
     for (const char *at = words->head; *at; at++) {
         const char *end = at[0] == '$' && at[1] == '(' ? strstr(at, "$)") : NULL;

@@ -1,9 +1,18 @@
-/* emit/grouped_launch.c - grouped launch: the text of several kernels as one function.
+/* emit/grouped_launch.c - grouped launch and fused loop: the text of several kernels as
+ * one function.
  *
  * In: a joint's loop. Out: a function of each of its kernels, and one that finds whose tasks it was
  * given: a table has, for each member, the first of its tasks, where its operands and literals
  * begin, and which function it is. So another member is another row. The text is C, whatever the
- * dialect, but for what stands before a function (tci_dialect.head). */
+ * dialect, but for what stands before a function (tci_dialect.head).
+ *
+ * In: a fused loop's loop IR (loop/grouped_launch.c). Out: a function of each distinct member,
+ * compiled into the one that calls it, and the function with the loop. Its arrays are the cells
+ * (c0, c1, ...) and each member's words (l0, l1, ...: literals, then symbolic numbers); none of
+ * their addresses leaves the function, so the compiler keeps in registers what it can.
+ *
+ * Blocks of threads: cells are shared, thread 0 moves carries, and a barrier follows each member
+ * and each such move. */
 #include "dialect.h"
 #include "../loop/ir.h"
 
@@ -36,8 +45,17 @@ static void tci_joint_call(tci_dialect *d, tci_str *out, const tci_loop *l, cons
         tci_str_printf(out, "if (TC_THREAD >= %d) { TC_SURPLUS; return; } ",
                        of->threads * of->rows);
     }
-    tci_str_printf(out, "%s(bufs + m[1], lits + m[2], fault, from - m[0], to - m[0]); break;\n",
-                   tci_joint_symbol(d, symbol, member));
+    const char *operands = "bufs + m[1]";
+    if (of->work_bytes != 0) { /* work memory follows a member's own operands */
+        operands = "own";
+        tci_str_printf(out, "{ void *const own[] = {");
+        for (int o = 0; o < of->n_operands; o++) {
+            tci_str_printf(out, "bufs[m[1] + %d], ", o);
+        }
+        tci_str_printf(out, "bufs[%d]}; ", l->n_operands);
+    }
+    tci_str_printf(out, "%s(%s, lits + m[2], fault, from - m[0], to - m[0]); %sbreak;\n",
+                   tci_joint_symbol(d, symbol, member), operands, of->work_bytes != 0 ? "} " : "");
 }
 
 TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
@@ -75,5 +93,295 @@ TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, co
         }
     }
     tci_str_add(out, "        }\n    }\n");
+    d->tail(d, out, symbol, l);
+}
+
+/* ---- fused loops ---- */
+
+typedef struct tci_efloop_text {
+    tci_dialect *d;
+    tci_str *out;
+    const tci_kernel *k;
+    const tci_loop *l;
+    const char *symbol, *word;
+    bool blocks;
+} tci_efloop_text;
+
+static void tci_efloop_number(const tci_efloop_text *x, tci_dim d)
+{
+    int i = 0;
+    if (tci_dim_is_known(d)) {
+        tci_str_printf(x->out, "%lld", (long long)d);
+        return;
+    }
+    while (i < x->l->n_dims && x->l->dims[i] != d) {
+        i++;
+    }
+    TCI_ASSERT(x->d->s, i < x->l->n_dims);
+    tci_str_printf(x->out, "n%d", i);
+}
+
+/* The address of a place in round t. */
+static void tci_efloop_address(const tci_efloop_text *x, const tci_kplace *p)
+{
+    static const char *const rounds[] = {"t", "(t & 1)", "((t - begin) & 1)"};
+    bool is_cell = p->base < 0;
+    tci_str_printf(x->out, is_cell ? "(char *)c%d" : "(char *)bufs[%d]",
+                   (int)(is_cell ? ~p->base : p->base));
+    if (p->offset != 0) {
+        tci_str_add(x->out, " + ");
+        tci_efloop_number(x, p->offset);
+    }
+    if (p->by != 0) {
+        tci_str_printf(x->out, " + %s * (", rounds[p->step]);
+        tci_efloop_number(x, p->by);
+        tci_str_add(x->out, ")");
+    }
+}
+
+static const char *tci_efloop_ctype(const tci_efloop_text *x, int cell)
+{
+    return tci_dtype_get((tc_dtype)x->k->loop->cells[cell].dtype)->ctype;
+}
+
+static void tci_efloop_barrier(const tci_efloop_text *x, int depth)
+{
+    if (x->blocks) {
+        tci_str_printf(x->out, "%*s%s();\n", 4 * depth, "",
+                       x->d->mem(x->d, TCI_MEM_BARRIER, TC_F32, TC_F32, 1));
+    }
+}
+
+/* A row of a carry to its cell, or a cell to the row. */
+static void tci_efloop_move(const tci_efloop_text *x, const tci_kplace *row, int cell, bool loads,
+                           int depth)
+{
+    const char *type = tci_efloop_ctype(x, cell);
+    tci_str_printf(x->out, "%*s{ %s *r = (%s *)(", 4 * depth, "", type, type);
+    tci_efloop_address(x, row);
+    tci_str_add(x->out, ");");
+    for (int64_t i = 0; i < x->k->loop->cells[cell].n; i++) {
+        if (loads) {
+            tci_str_printf(x->out, " c%d[%lld] = r[%lld];", cell, (long long)i, (long long)i);
+        } else {
+            tci_str_printf(x->out, " r[%lld] = c%d[%lld];", (long long)i, cell, (long long)i);
+        }
+    }
+    tci_str_add(x->out, " }\n");
+}
+
+static bool tci_efloop_has_cells(const tci_efloop_text *x)
+{
+    bool has = false;
+    for (int i = 0; i < x->k->loop->n_carries; i++) {
+        has = has || x->k->loop->carries[i].cell >= 0;
+    }
+    return has;
+}
+
+/* Begins and ends what one thread of a block does for all. */
+static void tci_efloop_alone(const tci_efloop_text *x, bool begins, int depth)
+{
+    if (x->blocks && begins) {
+        tci_str_printf(x->out, "%*sif (TC_THREAD == 0) {\n", 4 * depth, "");
+    } else if (x->blocks) {
+        tci_str_printf(x->out, "%*s}\n", 4 * depth, "");
+    }
+}
+
+static void tci_efloop_load(const tci_efloop_text *x)
+{
+    if (!tci_efloop_has_cells(x)) {
+        return;
+    }
+    tci_efloop_alone(x, true, 1);
+    for (int i = 0; i < x->k->loop->n_carries; i++) {
+        const tci_kcarry *c = &x->k->loop->carries[i];
+        if (c->cell >= 0) {
+            tci_efloop_move(x, &c->from, c->cell, true, 1);
+        }
+    }
+    tci_efloop_alone(x, false, 1);
+    tci_efloop_barrier(x, 1);
+}
+
+/* What the round left is what the next one reads. */
+static void tci_efloop_turn(const tci_efloop_text *x)
+{
+    if (!tci_efloop_has_cells(x)) {
+        return;
+    }
+    tci_efloop_alone(x, true, 2);
+    for (int i = 0; i < x->k->loop->n_carries; i++) {
+        const tci_kcarry *c = &x->k->loop->carries[i];
+        if (c->cell >= 0 && c->to.step == TCI_STEP_WALK) {
+            tci_efloop_move(x, &c->to, c->next, false, 2);
+        }
+        for (int64_t n = 0; c->cell >= 0 && n < x->k->loop->cells[c->cell].n; n++) {
+            tci_str_printf(x->out, "        c%d[%lld] = c%d[%lld];\n", (int)c->cell, (long long)n,
+                           (int)c->next, (long long)n);
+        }
+    }
+    tci_efloop_alone(x, false, 2);
+    tci_efloop_barrier(x, 2);
+}
+
+/* The second row of a carry to the first. */
+static void tci_efloop_settle(const tci_efloop_text *x, const tci_kcarry *c)
+{
+    const char *type =
+        tci_dtype_get((tc_dtype)x->k->operands[c->from.base].dtype)->ctype;
+    tci_str_printf(x->out, "    for (%s i = %s; i < ((t - begin) & 1) * ", x->word,
+                   x->blocks ? "TC_THREAD" : "0");
+    tci_efloop_number(x, c->bytes);
+    tci_str_printf(x->out, " / (int)sizeof(%s); i += %d) {\n        ((%s *)((char *)bufs[%d] + ",
+                   type, x->l->threads, type, (int)c->from.base);
+    tci_efloop_number(x, c->from.offset);
+    tci_str_printf(x->out, "))[i] = ((%s *)(", type);
+    tci_efloop_address(x, &c->from);
+    tci_str_add(x->out, "))[i];\n    }\n");
+}
+
+static void tci_efloop_store(const tci_efloop_text *x)
+{
+    if (tci_efloop_has_cells(x)) {
+        tci_efloop_alone(x, true, 1);
+    }
+    for (int i = 0; i < x->k->loop->n_carries; i++) {
+        const tci_kcarry *c = &x->k->loop->carries[i];
+        tci_kplace row = c->from;
+        row.by = row.step == TCI_STEP_ANEW ? 0 : row.by;
+        if (c->cell >= 0 && c->from.step != TCI_STEP_WALK) {
+            tci_efloop_move(x, &row, c->cell, false, 1);
+        }
+    }
+    if (tci_efloop_has_cells(x)) {
+        tci_efloop_alone(x, false, 1);
+    }
+    for (int i = 0; i < x->k->loop->n_carries; i++) {
+        const tci_kcarry *c = &x->k->loop->carries[i];
+        if (c->cell < 0 && c->from.step == TCI_STEP_ANEW) {
+            tci_efloop_settle(x, c);
+        }
+    }
+}
+
+/* ---- members ---- */
+
+static const char *tci_efloop_symbol(const tci_efloop_text *x, int member)
+{
+    return tci_scratch_printf(x->d->s, "%s_%d", x->symbol, member);
+}
+
+static void tci_efloop_words(const tci_efloop_text *x, int member)
+{
+    const tci_loop_member *m = &x->l->members[member];
+    int n = m->kernel->n_literals, all = n + m->loop->n_dims;
+    if (!all) {
+        return;
+    }
+    tci_str_printf(x->out, "    const %s l%d[] = {", x->word, member);
+    for (int i = 0; i < all; i++) {
+        tci_str_add(x->out, i ? ", " : "");
+        if (i < n) {
+            tci_str_printf(x->out, "lits[%d]", (int)m->literal + i);
+        } else {
+            tci_efloop_number(x, m->loop->dims[i - n]);
+        }
+    }
+    tci_str_add(x->out, "};\n");
+}
+
+static void tci_efloop_call(const tci_efloop_text *x, int member)
+{
+    const tci_loop_member *m = &x->l->members[member];
+    const tci_kernel *k = m->kernel;
+    bool has_words = k->n_literals + m->loop->n_dims > 0, works = m->loop->work_bytes != 0;
+    int threads = m->loop->threads * m->loop->rows;
+    tci_str_add(x->out, "        ");
+    if (x->blocks && threads < x->l->threads) {
+        tci_str_printf(x->out, "if (TC_THREAD < %d) ", threads);
+    }
+    tci_str_add(x->out, "{\n            void *const b[] = {");
+    for (int o = 0; o < k->n_operands; o++) {
+        tci_str_add(x->out, o ? ",\n                               " : "");
+        tci_efloop_address(x, &x->k->loop->places[m->operand + o]);
+    }
+    if (works) {
+        tci_str_printf(x->out, "%sbufs[%d]", k->n_operands ? ", " : "", x->k->n_operands);
+    }
+    tci_str_add(x->out, "};\n            ");
+    if (x->blocks) {
+        tci_str_printf(x->out, "for (%s i = 0; i < %lld; i++) ", x->word,
+                       (long long)tci_dim_known(m->loop->n_tasks));
+    }
+    tci_str_printf(x->out, "%s(b, ", tci_efloop_symbol(x, m->first_same));
+    tci_str_printf(x->out, has_words ? "l%d" : "0", member);
+    tci_str_add(x->out, x->blocks ? ", fault, i, i + 1" : ", fault, 0, ");
+    if (!x->blocks) {
+        tci_efloop_number(x, m->loop->n_tasks);
+    }
+    tci_str_add(x->out, ");\n        }\n");
+    tci_efloop_barrier(x, 2);
+}
+
+static void tci_efloop_open(const tci_efloop_text *x)
+{
+    const tci_loop *l = x->l;
+    int words = x->k->n_literals + l->n_dims;
+    tci_str_printf(x->out, "/* %s: %s */\n", x->k->name, l->note);
+    x->d->head(x->d, x->out, x->symbol, l, words + (x->blocks ? 2 : 0));
+    for (int i = 0; i < l->n_dims; i++) {
+        tci_str_printf(x->out, "    const %s n%d = lits[%d];\n", x->word, i, x->k->n_literals + i);
+    }
+    for (int i = 0; i < l->n_members; i++) {
+        tci_efloop_words(x, i);
+    }
+    for (int i = 0; i < x->k->loop->n_cells; i++) {
+        tci_str_printf(x->out, "    %s%s c%d[%lld] __attribute__((aligned(64)));\n",
+                       x->d->local_word, tci_efloop_ctype(x, i), i,
+                       (long long)x->k->loop->cells[i].n);
+    }
+    if (x->blocks) {
+        tci_str_printf(x->out, "    const %s begin = lits[%d], end = lits[%d];\n", x->word, words,
+                       words + 1);
+    } else {
+        tci_str_printf(x->out, "    const %s begin = task_begin, end = task_end;\n", x->word);
+    }
+    tci_str_printf(x->out, "    %s t = begin;\n", x->word);
+}
+
+TCI_FN void tci_emit_fused_loop(tci_str *out, tci_dialect *d, const tci_kernel *k,
+                                const tci_loop *l, const char *symbol)
+{
+    tci_efloop_text x = {d, out, k, l, symbol, d->type(d, TC_I64, 1), d->local_word[0] != 0};
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_loop_member *m = &l->members[i];
+        if (m->first_same == i) {
+            tci_loop of = *m->loop;
+            of.is_member = of.is_inner = true;
+            tci_emit_kernel(out, d, m->kernel, &of, tci_efloop_symbol(&x, i));
+        }
+    }
+    tci_efloop_open(&x);
+    if (k->loop->n_enter) {
+        tci_str_add(out, "    if (begin == 0) {\n");
+        for (int i = 0; i < k->loop->n_enter; i++) {
+            tci_efloop_call(&x, i);
+        }
+        tci_str_add(out, "    }\n");
+    }
+    tci_efloop_load(&x);
+    tci_str_add(out, "    for (; t < end; t++) {\n");
+    if (k->loop->stops >= 0) {
+        tci_str_printf(out, "        if (!c%d[0]) { break; }\n",
+                       (int)k->loop->carries[k->loop->stops].cell);
+    }
+    for (int i = k->loop->n_enter; i < l->n_members; i++) {
+        tci_efloop_call(&x, i);
+    }
+    tci_efloop_turn(&x);
+    tci_str_add(out, "    }\n");
+    tci_efloop_store(&x);
     d->tail(d, out, symbol, l);
 }

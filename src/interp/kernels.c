@@ -944,7 +944,8 @@ static void tci_interp_join(tci_interp *p, const tci_kernel *k)
         p->n_members = i + 1;
         next.operand += k->members[i]->n_operands;
         next.literal += k->members[i]->n_literals;
-        next.first_task += tci_interp_tasks(m->interp);
+        m->tasks = tci_interp_tasks(m->interp);
+        next.first_task += k->loop ? 0 : m->tasks;
         p->workspace_bytes = TCI_MAX(p->workspace_bytes, m->interp->workspace_bytes);
     }
     p->members[k->n_members] = next;
@@ -963,6 +964,9 @@ TCI_FN tci_interp *tci_interp_make(const tci_kernel *k)
     }
     if (k->n_members) {
         tci_interp_join(p, k);
+        if (k->loop) {
+            tci_interp_prepare_loop(p, k);
+        }
     } else {
         tci_interp_prepare(p, k);
     }
@@ -995,8 +999,9 @@ TCI_FN size_t tci_interp_bytes(const tci_interp *p)
 
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p)
 {
-    return p->n_members ? p->members[p->n_members].first_task
-                        : (p->points + p->grain - 1) / p->grain;
+    return p->loop        ? tci_dim_known(p->loop->of.rounds)
+           : p->n_members ? p->members[p->n_members].first_task
+                          : (p->points + p->grain - 1) / p->grain;
 }
 
 TCI_FN size_t tci_interp_workspace(const tci_interp *p)
@@ -1030,6 +1035,10 @@ TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bu
                   .fault = fault,
                   .n = 1,
                   .outer_n = 1};
+    if (p->loop) {
+        tci_interp_run_loop(p, tci_interp_run, workspace, bufs, lits, fault, task_begin, task_end);
+        return;
+    }
     if (p->n_members) {
         tci_interp_run_joint(p, workspace, bufs, lits, fault, task_begin, task_end);
         return;

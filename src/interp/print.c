@@ -221,6 +221,9 @@ static void tci_iprint_stage(tci_str *out, const tci_interp *p, int stage)
 
 TCI_FN void tci_interp_print(tci_str *out, const tci_interp *p)
 {
+    if (p->loop) {
+        tci_str_printf(out, "%" PRId64 " rounds of\n", tci_interp_tasks(p));
+    }
     for (int i = 0; i < p->n_members; i++) {
         const tci_interp_member *m = &p->members[i];
         tci_str_printf(out, "from task %" PRId64 ", operand %d: %d\n", m->first_task,

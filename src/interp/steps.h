@@ -193,11 +193,22 @@ typedef struct tci_interp_member {
     struct tci_interp *interp;    /* the first that has it owns it */
     int32_t first_same, operand, literal;
     int64_t first_task;
+    int64_t tasks;                /* of a fused loop's: all its own */
 } tci_interp_member;
+
+/* Of a fused loop (interp/fused_loop.c): all its numbers are known. In the workspace: cell i at
+ * cell_at[i], room for the operands of a member, and the members' workspace. */
+typedef struct tci_interp_rounds {
+    tci_kloop of;
+    int64_t *cell_at;
+    int64_t slots_at, members_at;
+} tci_interp_rounds;
 
 struct tci_interp {
     tci_scratch s;          /* owns all of it */
-    tci_interp_member *members; int n_members; /* of a joint, which has no more; and an end */
+    /* of a joint or a fused loop, which has no more but `loop`; and an end */
+    tci_interp_member *members; int n_members;
+    const tci_interp_rounds *loop; /* NULL: it is none */
     bool inner;             /* TCI_VEC_INNER */
     int vlanes;             /* virtual lanes of its reductions, */
     int near;               /* of which so many neighbours are joined first; 0 */
@@ -217,6 +228,16 @@ struct tci_interp {
     int64_t axes_offset, flags_offset, spare_offset, workspace_bytes;
 };
 
+/* As tci_interp_run. */
+typedef void (*tci_interp_run_fn)(const tci_interp *p, void *workspace, void *const *bufs,
+                                  const int64_t *lits, int64_t *fault, int64_t task_begin,
+                                  int64_t task_end);
+/* interp/fused_loop.c: of a fused loop, whose members p has; escapes on failure. And its rounds,
+ * whose members `run` runs. */
+TCI_FN void tci_interp_prepare_loop(tci_interp *p, const tci_kernel *k);
+TCI_FN void tci_interp_run_loop(const tci_interp *p, tci_interp_run_fn run, char *workspace,
+                                void *const *bufs, const int64_t *lits, int64_t *fault,
+                                int64_t begin, int64_t end);
 /* interp/prepare.c: fills p (p->s is ready; escapes on failure). */
 TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k);
 

@@ -185,6 +185,7 @@ static const tci_backend *tci_load_backend(tci_load *l, tc_options *o)
     }
     o->device = o->backend && !strcmp(o->backend, v->backend) ? o->device : 0;
     o->backend = v->backend;
+    o->machine = NULL; /* it is to run here */
     o->fallback = TC_FALLBACK_REFUSE;
     const tci_backend *b = tci_backend_pick(o);
     if (!b || (native && !b->calls)) {

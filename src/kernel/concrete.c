@@ -30,6 +30,32 @@ static void *tci_concrete_copy(tci_concrete_keep *c, const void *items, int n, s
     return copy && bytes ? memcpy(copy, items, bytes) : copy;
 }
 
+/* The members of a joint or fused loop, and its loop. */
+static void tci_concrete_keep_members(tci_concrete_keep *c, tci_kernel *to, const tci_kernel *k)
+{
+    to->members = tci_concrete_copy(c, k->members, k->n_members, sizeof(*k->members));
+    for (int i = 0; i < k->n_members && !c->failed; i++) {
+        int same = tci_kernel_first_same(k, i);
+        to->members[i] = same < i ? to->members[same]
+                                  : tci_kernel_keep(c->get, c->arg, k->members[i]);
+        c->failed = !to->members[i];
+    }
+    if (k->loop) {
+        tci_kloop *loop = tci_concrete_copy(c, k->loop, 1, sizeof(*loop));
+        tci_kplace *places = tci_concrete_copy(c, k->loop->places, k->loop->n_places,
+                                               sizeof(*places));
+        tci_kcell *cells = tci_concrete_copy(c, k->loop->cells, k->loop->n_cells, sizeof(*cells));
+        tci_kcarry *carries = tci_concrete_copy(c, k->loop->carries, k->loop->n_carries,
+                                                sizeof(*carries));
+        if (!c->failed) {
+            loop->places = places;
+            loop->cells = cells;
+            loop->carries = carries;
+            to->loop = loop;
+        }
+    }
+}
+
 TCI_FN tci_kernel *tci_kernel_keep(void *(*get)(void *arg, size_t bytes), void *arg,
                                    const tci_kernel *k)
 {
@@ -53,6 +79,9 @@ TCI_FN tci_kernel *tci_kernel_keep(void *(*get)(void *arg, size_t bytes), void *
         const tci_kstage *stage = &k->stages[t];
         to->stages[t].axes = tci_concrete_copy(&c, stage->axes, stage->n_axes,
                                                sizeof(*stage->axes));
+    }
+    if (k->n_members) {
+        tci_concrete_keep_members(&c, to, k);
     }
     return c.failed ? NULL : to;
 }
@@ -181,9 +210,48 @@ static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const
     return to;
 }
 
+static tci_kplace tci_concrete_place(tci_kplace p, const int64_t *values)
+{
+    p.offset = tci_dim_value(p.offset, values);
+    p.by = tci_dim_value(p.by, values);
+    return p;
+}
+
+static void tci_concrete_members(tci_scratch *s, tci_kernel *to, const tci_kernel *k,
+                                 const int64_t *values)
+{
+    to->n_members = k->n_members;
+    to->members = TCI_NEW_ARRAY(s, tci_kernel *, k->n_members);
+    for (int i = 0; i < k->n_members; i++) {
+        int same = tci_kernel_first_same(k, i);
+        to->members[i] = same < i ? to->members[same] : tci_kernel_at(s, k->members[i], values);
+    }
+    if (k->loop) {
+        tci_kloop *loop = TCI_NEW(s, tci_kloop);
+        *loop = *k->loop;
+        loop->rounds = tci_dim_value(loop->rounds, values);
+        loop->places = TCI_NEW_ARRAY(s, tci_kplace, loop->n_places + 1);
+        loop->carries = TCI_NEW_ARRAY(s, tci_kcarry, loop->n_carries + 1);
+        for (int i = 0; i < loop->n_places; i++) {
+            loop->places[i] = tci_concrete_place(k->loop->places[i], values);
+        }
+        for (int i = 0; i < loop->n_carries; i++) {
+            loop->carries[i] = k->loop->carries[i];
+            loop->carries[i].from = tci_concrete_place(k->loop->carries[i].from, values);
+            loop->carries[i].to = tci_concrete_place(k->loop->carries[i].to, values);
+            loop->carries[i].bytes = tci_dim_value(loop->carries[i].bytes, values);
+        }
+        to->loop = loop;
+    }
+}
+
 TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int64_t *values)
 {
     tci_kernel *to = tci_concrete_frame(s, k, values);
+    if (k->n_members) {
+        tci_concrete_members(s, to, k, values);
+        return to;
+    }
     tci_concrete c = {k, to, values, TCI_NEW_ARRAY(s, int, k->n_kx + 1),
                       TCI_NEW_ARRAY(s, int, k->n_insts + 1)};
     for (int x = 0; x < k->n_kx; x++) {

@@ -26,7 +26,7 @@
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor: its numeric class
- * (tci_kred.order), which plan/reduction_order.c chooses and no schedule changes.
+ * (tci_kred.order), which plan/association.c and reduction_order.c choose and no schedule changes.
  *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
  *             FMAs.
  *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
@@ -267,6 +267,44 @@ typedef struct tci_kaxis {
 } tci_kaxis;
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
 
+/* ---- fused loops ----
+ * The kernel of a whole repetition (plan/fused_loop.c). A task is a round, and one thread (or block
+ * of threads) does the tasks in order; in each round the members run one after the other, but for
+ * the first n_enter, which set the carries before round 0. Cells are memory of the function:
+ * temporaries of a round, and carries small enough for registers. */
+typedef enum tci_kstep {
+    TCI_STEP_WALK,  /* an operand is `by` bytes further on after each round, */
+    TCI_STEP_TURN,  /* or so far in odd rounds alone, */
+    TCI_STEP_ANEW   /* in the odd rounds of a call */
+} tci_kstep;
+typedef struct tci_kplace { /* where an operand of a member is */
+    int32_t base;   /* an operand of the loop; ~c: cell c */
+    uint8_t step;   /* tci_kstep */
+    tci_dim offset; /* bytes from the base in round 0 */
+    tci_dim by;
+} tci_kplace;
+typedef struct tci_kcell {
+    int8_t dtype;
+    int64_t n;
+} tci_kcell;
+/* A carry. With cells (of equal size) the members read `cell` and write `next`; it is loaded from
+ * row `from` when a call begins. WALK: each round stores what it wrote in row `to` as well; else
+ * the call stores it when it ends, where a next call loads it. Without cells (-1) the members use
+ * the rows in place, and a carry of ANEW is copied to row `from` after an odd number of rounds. */
+typedef struct tci_kcarry {
+    tci_kplace from, to;
+    int32_t cell, next;
+    tci_dim bytes;  /* of a row's elements */
+} tci_kcarry;
+typedef struct tci_kloop {
+    tci_dim rounds;
+    int32_t n_enter;
+    int32_t stops;  /* the carry, a bool in a cell, that must hold for another round; -1: none */
+    tci_kplace *places; int n_places; /* of the operands of all members, in order */
+    tci_kcell *cells; int n_cells, cap_cells;
+    tci_kcarry *carries; int n_carries;
+} tci_kloop;
+
 typedef struct tci_kernel {
     tci_scratch *s;
     tci_kaxis *axes; int n_axes, cap_axes;   /* outer axes first, in loop order; then inner axes */
@@ -285,7 +323,9 @@ typedef struct tci_kernel {
     /* A function of the user's in the place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
-    struct tci_kernel **members; int n_members; /* of a joint; equal ones are one pointer */
+    /* of a joint, or a fused loop; equal ones are one pointer */
+    struct tci_kernel **members; int n_members;
+    const tci_kloop *loop;                   /* of a fused loop; NULL: it is none */
     bool faults;                             /* holds a FAULT instruction */
     bool is_repeat;                          /* none: stands for a body, within plan/ */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
@@ -333,7 +373,7 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci
 TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
-/* The first member of a joint that is the same kernel as member i. */
+/* The first member of a joint or loop that is the same kernel as member i. */
 TCI_FN int tci_kernel_first_same(const tci_kernel *k, int i);
 /* The reduction that is of what is EARLIER; NULL: outer points need nothing of each other. And the
  * parts of each row of its. */
@@ -360,8 +400,9 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k);
 /* ---- the executable form, shared by every backend ----
  * A built kernel is called for a range of tasks: task t in [0, n_tasks) covers outer points
  * [t * grain, (t + 1) * grain) of the flattened outer domain as the schedule says; every task is
- * independent. bufs[i] is operand i. lits[i] is literal slot i as tci_value in the literal's dtype
- * class (float kinds: double bits; integers: int64). fault: where FAULT writes imm + 1; NULL when
+ * independent, but for those of a fused loop, which are done in order. bufs[i] is operand i.
+ * lits[i] is literal slot i as tci_value in the literal's dtype class (float kinds: double bits;
+ * integers: int64). fault: where FAULT writes imm + 1; NULL when
  * !faults. */
 typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *fault,
                               int64_t task_begin, int64_t task_end);

@@ -207,14 +207,65 @@ static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
     }
 }
 
+static void tci_kernel_print_place(tci_str *out, const tci_kplace *p)
+{
+    static const char *const steps[] = {"walk", "turn", "anew"};
+    bool is_cell = p->base < 0;
+    tci_str_printf(out, " %c%d+", is_cell ? 'c' : 'p', (int)(is_cell ? ~p->base : p->base));
+    tci_dim_print(out, p->offset);
+    if (p->by != 0) {
+        tci_str_printf(out, " %s ", steps[p->step]);
+        tci_dim_print(out, p->by);
+    }
+}
+
+static void tci_kernel_print_loop(tci_str *out, const tci_kernel *k)
+{
+    const tci_kloop *loop = k->loop;
+    tci_str_printf(out, "%s", loop->stops >= 0 ? "up to " : "");
+    tci_dim_print(out, loop->rounds);
+    tci_str_printf(out, " rounds, stops %d, literals %d\n", (int)loop->stops, k->n_literals);
+    for (int p = 0; p < k->n_operands; p++) {
+        tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
+                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
+        tci_kernel_print_dim(out, k->operands[p].n, "]\n");
+    }
+    for (int i = 0; i < loop->n_cells; i++) {
+        tci_str_printf(out, "  c%d: %s[%lld]\n", i,
+                       tci_dtype_get((tc_dtype)loop->cells[i].dtype)->name,
+                       (long long)loop->cells[i].n);
+    }
+    for (int i = 0; i < loop->n_carries; i++) {
+        const tci_kcarry *c = &loop->carries[i];
+        tci_str_printf(out, "  carry %d %d of ", (int)c->cell, (int)c->next);
+        tci_dim_print(out, c->bytes);
+        tci_str_add(out, ":");
+        tci_kernel_print_place(out, &c->from);
+        tci_str_add(out, " to");
+        tci_kernel_print_place(out, &c->to);
+        tci_str_add(out, "\n");
+    }
+    for (int i = 0, at = 0; i < k->n_members; i++) {
+        tci_str_printf(out, "  %s %d:", i < loop->n_enter ? "enter" : "round",
+                       tci_kernel_first_same(k, i));
+        for (int o = 0; o < k->members[i]->n_operands; o++) {
+            tci_kernel_print_place(out, &loop->places[at++]);
+        }
+        tci_str_add(out, "\n");
+    }
+}
+
 /* Each kernel once, and which of them the members are. */
 static void tci_kernel_print_joint(tci_str *out, const tci_kernel *k)
 {
-    tci_str_add(out, "joint of");
+    tci_str_add(out, k->loop ? "loop of" : "joint of");
     for (int i = 0; i < k->n_members; i++) {
         tci_str_printf(out, " %d", tci_kernel_first_same(k, i));
     }
     tci_str_add(out, "\n");
+    if (k->loop) {
+        tci_kernel_print_loop(out, k);
+    }
     for (int i = 0; i < k->n_members; i++) {
         if (tci_kernel_first_same(k, i) == i) {
             tci_str_printf(out, "%d: ", i);

@@ -408,8 +408,69 @@ static void tci_kernel_verify_joint(tci_scratch *s, const tci_kernel *k)
     TCI_ASSERT(s, operand == k->n_operands && literals == k->n_literals && !k->n_stages);
 }
 
+static void tci_kernel_verify_place(tci_scratch *s, const tci_kernel *k, const tci_kplace *p)
+{
+    TCI_ASSERT(s, p->base < 0 ? ~p->base < k->loop->n_cells : p->base < k->n_operands);
+    TCI_ASSERT(s, p->base >= 0 || (p->by == 0 && tci_dim_is_known(p->offset)));
+    TCI_ASSERT(s, p->step <= TCI_STEP_ANEW);
+}
+
+static void tci_kernel_verify_carry(tci_scratch *s, const tci_kernel *k, const tci_kcarry *c)
+{
+    TCI_ASSERT(s, c->from.base >= 0 && c->from.base == c->to.base);
+    TCI_ASSERT(s, k->operands[c->from.base].is_output && c->from.step == c->to.step);
+    TCI_ASSERT(s, (c->cell < 0) == (c->next < 0) && c->cell < k->loop->n_cells);
+    tci_kernel_verify_place(s, k, &c->from);
+    tci_kernel_verify_place(s, k, &c->to);
+    if (c->cell >= 0) {
+        const tci_kcell *x = &k->loop->cells[c->cell], *y = &k->loop->cells[c->next];
+        TCI_ASSERT(s, c->cell != c->next && x->dtype == y->dtype && x->n == y->n);
+        TCI_ASSERT(s, c->bytes == x->n * tci_dtype_get((tc_dtype)x->dtype)->bytes);
+    }
+}
+
+/* Members are kernels or fused loops; each of their operands has a place, which is an output of the
+ * loop, or a cell, where the member writes. */
+static void tci_kernel_verify_loop(tci_scratch *s, const tci_kernel *k)
+{
+    const tci_kloop *loop = k->loop;
+    int at = 0, literals = 0;
+    for (int i = 0; i < k->n_members; i++) {
+        const tci_kernel *m = k->members[i];
+        TCI_ASSERT(s, (!m->n_members || m->loop) && !m->call && !m->is_repeat);
+        TCI_ASSERT(s, k->faults || !m->faults);
+        for (int o = 0; o < m->n_operands; o++, at++) {
+            const tci_kplace *p = &loop->places[at];
+            const tci_koperand *x = &m->operands[o];
+            tci_kernel_verify_place(s, k, p);
+            TCI_ASSERT(s, !x->is_output || p->base < 0 || k->operands[p->base].is_output);
+            if (p->base < 0) {
+                const tci_kcell *c = &loop->cells[~p->base];
+                TCI_ASSERT(s, c->dtype == x->dtype && tci_dim_is_known(x->n));
+                TCI_ASSERT(s, tci_dim_known(p->offset) + tci_dim_known(x->n) *
+                                      tci_dtype_get((tc_dtype)x->dtype)->bytes <=
+                                  c->n * tci_dtype_get((tc_dtype)x->dtype)->bytes);
+            }
+        }
+        literals += m->n_literals;
+        if (tci_kernel_first_same(k, i) == i) {
+            tci_kernel_verify(s, m);
+        }
+    }
+    for (int i = 0; i < loop->n_carries; i++) {
+        tci_kernel_verify_carry(s, k, &loop->carries[i]);
+    }
+    TCI_ASSERT(s, at == loop->n_places && literals == k->n_literals && !k->n_stages);
+    TCI_ASSERT(s, loop->stops < loop->n_carries && loop->n_enter <= k->n_members);
+    TCI_ASSERT(s, loop->stops < 0 || loop->carries[loop->stops].cell >= 0);
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
+    if (k->loop) {
+        tci_kernel_verify_loop(s, k);
+        return;
+    }
     if (k->n_members) {
         tci_kernel_verify_joint(s, k);
         return;

@@ -116,6 +116,8 @@ TCI_FN bool tci_sched_fits(const tci_ask *a, const tci_sched *s);
 /* The text of a schedule, and back: false, and *why says why. */
 TCI_FN void tci_sched_print(tci_str *out, const tci_sched *s);
 TCI_FN bool tci_sched_parse(const char *text, tci_sched *s, tci_str *why);
+/* A time as "12 ns", "3.4 us" or "5.6 ms". */
+TCI_FN void tci_sched_time(tci_str *out, double ns);
 /* The loops of a schedule that fits; fills *launch but for `why`. */
 TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launch *launch);
 /* launch.why, for s out of the list of candidates. In scratch. */
@@ -124,6 +126,9 @@ TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci
 
 /* loop/grouped_launch.c: the loops of a joint's members. */
 TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                    tci_launch *launch);
+/* loop/grouped_launch.c: those of a fused loop's members. */
+TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                     tci_launch *launch);
 /* loop/form_rows.c: arrays for what two stages along one row compute and is dear. */
 TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);

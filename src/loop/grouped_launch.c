@@ -1,11 +1,17 @@
-/* loop/grouped_launch.c - grouped launch: the loops of several kernels as one function.
+/* loop/grouped_launch.c - grouped launch and fused loop: the loops of several kernels as one
+ * function.
  *
  * In: a joint (kernel/ir.h). Out: the loops of its members, each with a schedule of its own, and
  * where each begins in the tasks, operands and literals of the whole. Members that are one kernel
  * have one loop, so code does not grow with their number.
  *
- * A member gets no work memory, and one without sums none that its block shares: all members have
- * theirs at once. Threads of a block beyond those of a member end before it begins. */
+ * A member gets no work memory, but for a GEMM on a processor, whose tasks have that of the thread.
+ * One without sums gets none that its block shares: all members have theirs at once. Threads of a
+ * block beyond those of a member end before it begins.
+ *
+ * In: a fused loop (kernel/ir.h). Out: the loops of its members likewise, and the symbolic numbers
+ * that any of them, or a place of an operand, needs. On a processor a task is a round. On blocks of
+ * threads the one block that is launched runs the rounds between two words that it is given. */
 #include "form.h"
 
 #include <string.h>
@@ -21,6 +27,7 @@ static void tci_joint_launch(const tci_loop *l, const tci_launch *launches, tci_
         launch->lanes = TCI_MAX(launch->lanes, member->lanes);
     }
     launch->n_tasks = l->n_tasks;
+    launch->work_bytes = l->work_bytes;
     launch->task_ns = ns / (double)TCI_MAX(tci_dim_known(l->n_tasks), 1);
 }
 
@@ -43,8 +50,8 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
     tci_launch *launches = TCI_NEW_ARRAY(s, tci_launch, k->n_members);
     int32_t operand = 0, literal = 0;
     memset(launch, 0, sizeof(*launch));
-    const bool no_exchange = machine.no_exchange;
-    machine.has_work = machine.has_flags = false;
+    const bool no_exchange = machine.no_exchange, has_work = machine.has_work;
+    machine.has_flags = false;
     l->members = TCI_NEW_ARRAY(s, tci_loop_member, k->n_members);
     l->n_members = k->n_members;
     l->n_tasks = 0;
@@ -53,6 +60,8 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
         int same = tci_kernel_first_same(k, i);
         launches[i] = launches[same];
         machine.no_exchange = no_exchange || !m->n_reds;
+        machine.has_work = has_work && machine.block_threads == 0 && m->n_reds > 0 &&
+                           m->reds[0].op == TCI_RED_DOT;
         tci_loop *of = same < i ? l->members[same].loop
                                 : tci_loop_schedule(s, m, machine, &launches[i]);
         l->members[i] = (tci_loop_member){m, of, same, operand, literal, tci_dim_known(l->n_tasks)};
@@ -61,12 +70,135 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
         l->faults |= of->faults;
         operand += m->n_operands;
         literal += m->n_literals;
-        TCI_ASSERT(s, !of->work_bytes && !of->matrix && !of->n_dims);
+        l->work_bytes = tci_dim_max(l->work_bytes, of->work_bytes);
+        TCI_ASSERT(s, !of->matrix && !of->n_dims);
     }
     l->lanes = l->threads;
     tci_joint_launch(l, launches, launch);
     snprintf(launch->note, sizeof(launch->note), "%d kernels side by side", k->n_members);
     l->note = tci_scratch_printf(s, "%s", launch->note);
     launch->why = tci_joint_why(s, l, launches);
+    return l;
+}
+
+/* ---- fused loops ---- */
+
+TCI_FN tci_machine tci_loop_member_machine(const tci_kernel *k, tci_machine machine)
+{
+    if (machine.block_threads > 0) {
+        machine.has_work = machine.has_flags = false;
+        machine.no_exchange = machine.no_exchange || !k->n_reds;
+    }
+    return machine;
+}
+
+static void tci_lfloop_need(tci_loop *l, tci_dim d)
+{
+    bool known = tci_dim_is_known(d);
+    for (int i = 0; !known && i < l->n_dims; i++) {
+        known = l->dims[i] == d;
+    }
+    if (!known) {
+        TCI_PUSH(l->s, l->dims, l->n_dims, l->cap_dims, d);
+    }
+}
+
+static void tci_lfloop_need_place(tci_loop *l, const tci_kplace *p)
+{
+    tci_lfloop_need(l, p->offset);
+    tci_lfloop_need(l, p->by);
+}
+
+static void tci_lfloop_find_dims(tci_loop *l)
+{
+    const tci_kloop *loop = l->rounds;
+    for (int i = 0; i < loop->n_places; i++) {
+        tci_lfloop_need_place(l, &loop->places[i]);
+    }
+    for (int i = 0; i < loop->n_carries; i++) {
+        tci_lfloop_need_place(l, &loop->carries[i].from);
+        tci_lfloop_need_place(l, &loop->carries[i].to);
+        tci_lfloop_need(l, loop->carries[i].bytes);
+    }
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_loop *of = l->members[i].loop;
+        tci_lfloop_need(l, of->n_tasks);
+        for (int d = 0; d < of->n_dims; d++) {
+            tci_lfloop_need(l, of->dims[d]);
+        }
+    }
+}
+
+/* The loop's time first, then what each member is. */
+static const char *tci_lfloop_why(tci_scratch *s, const tci_loop *l, const tci_launch *launches,
+                                 double ns)
+{
+    tci_str why = {.s = s};
+    tci_str_printf(&why, "%s in ", l->rounds->stops >= 0 ? "each round" : "all rounds");
+    tci_sched_time(&why, ns);
+    tci_str_add(&why, " by the model, of\n  ");
+    bool first = true;
+    for (int i = 0; i < l->n_members; i++) {
+        if (l->members[i].first_same == i) {
+            tci_str_printf(&why, "%s%s: %s, %s", first ? "" : "\n  ", l->members[i].kernel->name,
+                           launches[i].note, launches[i].why);
+            first = false;
+        }
+    }
+    return tci_str_text(&why);
+}
+
+static void tci_lfloop_launch(const tci_kernel *k, const tci_loop *l, const tci_launch *launches,
+                             bool blocks, tci_launch *launch)
+{
+    double ns = 0, rounds = (double)(k->loop->stops < 0 ? tci_dim_hint(k->loop->rounds) : 1);
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_launch *member = &launches[i];
+        double one = member->call_ns + (double)tci_dim_hint(member->n_tasks) * member->task_ns;
+        ns += i < k->loop->n_enter ? 0 : one;
+        launch->lanes = TCI_MAX(launch->lanes, member->lanes);
+    }
+    launch->n_tasks = l->n_tasks;
+    launch->task_ns = blocks ? ns * rounds : ns;
+    launch->why = tci_lfloop_why(l->s, l, launches, ns * rounds);
+    launch->dims = l->dims;
+    launch->n_dims = l->n_dims;
+    launch->work_bytes = l->work_bytes;
+    snprintf(launch->note, sizeof(launch->note), "a loop around %d kernel%s",
+             k->n_members - k->loop->n_enter,
+             k->n_members - k->loop->n_enter == 1 ? "" : "s");
+}
+
+TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                    tci_launch *launch)
+{
+    tci_loop *l = tci_loop_make(s, k);
+    tci_launch *launches = TCI_NEW_ARRAY(s, tci_launch, k->n_members);
+    bool blocks = machine.block_threads > 0;
+    int32_t operand = 0, literal = 0;
+    memset(launch, 0, sizeof(*launch));
+    l->rounds = k->loop;
+    l->members = TCI_NEW_ARRAY(s, tci_loop_member, k->n_members);
+    l->n_members = k->n_members;
+    l->n_tasks = blocks ? 1 : k->loop->rounds;
+    for (int i = 0; i < k->n_members; i++) {
+        const tci_kernel *m = k->members[i];
+        int same = tci_kernel_first_same(k, i);
+        launches[i] = launches[same];
+        tci_loop *of = same < i ? l->members[same].loop
+                                : tci_loop_schedule(s, m, tci_loop_member_machine(m, machine),
+                                                    &launches[i]);
+        l->members[i] = (tci_loop_member){m, of, same, operand, literal, 0};
+        l->threads = TCI_MAX(l->threads, of->threads * of->rows);
+        l->faults |= of->faults;
+        l->work_bytes = tci_dim_max(l->work_bytes, of->work_bytes);
+        operand += m->n_operands;
+        literal += m->n_literals;
+        TCI_ASSERT(s, !of->matrix && (!blocks || of->work_bytes == 0));
+    }
+    l->lanes = l->threads;
+    tci_lfloop_find_dims(l);
+    tci_lfloop_launch(k, l, launches, blocks, launch);
+    l->note = tci_scratch_printf(s, "%s", launch->note);
     return l;
 }

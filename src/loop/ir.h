@@ -147,7 +147,12 @@ struct tci_loop {
     /* Not NULL: a joint, of a kernel's members in their order. Nothing else is here but operands,
      * n_tasks, faults, and as `threads` the most that a member has. */
     tci_loop_member *members; int n_members;
-    bool is_member; /* the function is called by that of a joint */
+    /* Not NULL: a fused loop, of members as a joint (whose first_task is 0). n_tasks are the
+     * rounds; of blocks 1, and two words behind the literals and dims are the first round and the
+     * one behind the last. */
+    const tci_kloop *rounds;
+    bool is_member; /* the function is called by that of a joint, */
+    bool is_inner;  /* or is compiled into that of a fused loop */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
     const struct tci_matrix *matrix;
     /* Not NULL: a skeleton of attention, `matrix` is its second product, and `scores` the blocks

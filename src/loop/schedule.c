@@ -215,7 +215,7 @@ TCI_FN bool tci_sched_parse(const char *text, tci_sched *s, tci_str *why)
 
 /* ---- the notes ---- */
 
-static void tci_sched_time(tci_str *out, double ns)
+TCI_FN void tci_sched_time(tci_str *out, double ns)
 {
     if (ns < 1e4) {
         tci_str_printf(out, "%.0f ns", ns);
@@ -293,6 +293,9 @@ TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
                                       tci_launch *launch)
 {
     tci_sched list[TCI_SCHED_MOST], wanted;
+    if (k->loop) {
+        return tci_lfloop_schedule(scratch, k, machine, launch);
+    }
     if (k->n_members) {
         return tci_joint_schedule(scratch, k, machine, launch);
     }

@@ -329,6 +329,19 @@ static void tci_lverify_block(tci_lverify *v, int block, int loop_index)
     }
 }
 
+static void tci_lverify_rounds(tci_scratch *s, const tci_loop *l)
+{
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_loop_member *m = &l->members[i];
+        TCI_ASSERT(s, m->first_same <= i && l->members[m->first_same].loop == m->loop);
+        TCI_ASSERT(s, !m->loop->n_members || m->loop->rounds);
+        TCI_ASSERT(s, m->loop->threads * m->loop->rows <= l->threads && !m->loop->matrix);
+        if (m->first_same == i) {
+            tci_loop_verify(s, m->loop);
+        }
+    }
+}
+
 /* One after the other, without gaps. */
 static void tci_lverify_members(tci_scratch *s, const tci_loop *l)
 {
@@ -338,7 +351,8 @@ static void tci_lverify_members(tci_scratch *s, const tci_loop *l)
         const tci_loop_member *m = &l->members[i];
         TCI_ASSERT(s, m->first_task == task && m->operand == operand && m->first_same <= i);
         TCI_ASSERT(s, l->members[m->first_same].loop == m->loop && !m->loop->n_members);
-        TCI_ASSERT(s, m->loop->threads * m->loop->rows <= l->threads && !m->loop->work_bytes);
+        TCI_ASSERT(s, m->loop->threads * m->loop->rows <= l->threads);
+        TCI_ASSERT(s, tci_dim_le(m->loop->work_bytes, l->work_bytes));
         task += tci_dim_known(m->loop->n_tasks);
         operand += m->kernel->n_operands;
         if (m->first_same == i) {
@@ -350,6 +364,10 @@ static void tci_lverify_members(tci_scratch *s, const tci_loop *l)
 
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
 {
+    if (l->rounds) {
+        tci_lverify_rounds(s, l);
+        return;
+    }
     if (l->n_members) {
         tci_lverify_members(s, l);
         return;

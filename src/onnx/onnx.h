@@ -2,7 +2,7 @@
 #ifndef TC_ONNX_ONNX_H
 #define TC_ONNX_ONNX_H
 
-#include "../api/tensor.h"
+#include "../api/graph_backend.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -134,6 +134,11 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
                                         const tc_stablehlo_export *how, const char *path,
                                         tc_site here);
 #define tc_export_stablehlo(...) tc_export_stablehlo_at(__VA_ARGS__, TC_HERE)
+
+/* The formats of graph-level backends (tc_graph_backend.format): ONNX of opset 21 with its weights
+ * inside, for symbolic sizes too; StableHLO as text, of known sizes. */
+TC_API const tc_graph_format *tc_onnx_format(void);
+TC_API const tc_graph_format *tc_stablehlo_format(void);
 
 /* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
  * last one. */

@@ -44,9 +44,9 @@ TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name)
 
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i)
 {
-    const char *name = w->inputs[i]->name;
+    const char *name = w->input_names ? w->input_names[i] : w->inputs[i]->name;
     bool clear = name && *name;
-    for (int j = 0; j < w->n_inputs && clear; j++) {
+    for (int j = 0; j < w->n_inputs && clear && !w->input_names; j++) {
         clear = j == i || !w->inputs[j]->name || strcmp(name, w->inputs[j]->name);
     }
     return clear ? tci_scratch_printf(w->s, "%s", name) : tci_scratch_printf(w->s, "input%d", i);

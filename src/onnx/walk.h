@@ -22,6 +22,7 @@ struct tci_ox_walk {
     tci_graph *graph;
     const char *format;          /* "ONNX", for messages */
     tci_node *const *inputs; int n_inputs; /* named before the walk; any nodes */
+    const char *const *input_names;        /* of each; NULL: tci_ox_input_name chooses */
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
     const char *(*leave)(tci_ox_walk *w, tci_node *n, const char *const *in);
@@ -43,7 +44,8 @@ TCI_FN void tci_ox_set_name(tci_ox_walk *w, const tci_node *n, const char *name)
 TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root);
 /* True if a node of the graph reads the rows of a carry of the REPEAT: else none is stored. */
 TCI_FN bool tci_ox_rows_are_read(const tci_ox_walk *w, const tci_node *repeat);
-/* The name of tc_input i where it is unlike all others, else "input<i>". */
+/* The name of input i: as given, else that of the tc_input where it is unlike all others, else
+ * "input<i>". */
 TCI_FN const char *tci_ox_input_name(const tci_ox_walk *w, int i);
 /* The elements of a node with a value, dense and row-major, as they are now. */
 TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *bytes);

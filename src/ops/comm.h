@@ -23,6 +23,8 @@ struct tc_comm {
     const tc_comm_engine *engine;
     void *state;
     tc_comm_options options;
+    tc_link link;           /* assumed, or measured */
+    bool link_measured;
     char error[512];        /* of the first failure */
 };
 

@@ -23,12 +23,14 @@ struct tci_custom {
     const tci_custom *next;
 };
 
-/* One call: the arrays of its inputs and, last, of its result, without their memory. Of a function
- * of the user's, or one of the two steps of a collective. */
+/* One call: the arrays of its inputs and, last, of its results, without their memory. Of a
+ * function of the user's, one of the two steps of a collective, or of an engine that runs the whole
+ * graph. */
 typedef struct tci_custom_call {
-    const tci_custom *op;    /* NULL: a collective's */
+    const tci_custom *op;    /* NULL: a collective's, or an engine's */
     tci_comm_step comm;
-    int n_inputs;
+    struct tci_graph_program *engine; /* compile/graph_program.h, or NULL */
+    int n_inputs, n_more;    /* n_more: results of an engine after the first */
     tc_custom_array *arrays;
 } tci_custom_call;
 

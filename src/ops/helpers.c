@@ -21,6 +21,8 @@ TCI_QUICK_BEGIN
     static const char tci_text_##name[] = #__VA_ARGS__;
 #define TC_FMA_F64(a, b, c) fma((a), (b), (c))
 
+/* clang-format off: functions as arguments of a macro */
+
 /* sin(x + quarter * pi/2) of a large float. |x| = m * 2^s; the 96 bits of 2/pi whose product with m
  * has weights 2^1 .. 2^-94 are cut out of the table (one zero word, then 2/pi), so p holds the
  * quadrant in two bits and the fraction of it in 62. Polynomials on |r| <= pi/4: 2^-35 (sin), 2^-30
@@ -399,6 +401,7 @@ static double tc_h_log1pexp2_lo_f64(double d) {
 })
 
 TCI_QUICK_END
+/* clang-format on */
 
 /* id, name, dtype, the helper it needs */
 #define TCI_HELPER_ROW(id, word, type, other)                                                      \

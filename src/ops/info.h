@@ -68,7 +68,7 @@ typedef struct tci_attr_list {
 } tci_attr_list;
 
 typedef struct tci_op_info {
-    const char *name;
+    char name[24];  /* no pointer, which a program would relocate when it starts */
     uint16_t facts; /* of tci_fact */
     uint8_t cost;   /* flops of one evaluation, of a CAT for each operand; 0: moves only */
     int32_t least, most; /* operands */

@@ -419,7 +419,7 @@
     X(CHOLESKY, cholesky, 1, 1, NONE, OWN, "the lower triangle l of l l' = x")                     \
     X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")             \
     X(WITH_DERIVATIVE, with_derivative, 2, 2, NONE, OWN,                                           \
-      "its second operand, differentiated as its first, which is equal to it")                      \
+      "its second operand, differentiated as its first, which is equal to it")                     \
     X(SHARD, shard, 1, 1, SHARD, OWN, "x, with the communicators that its axes are split over")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */

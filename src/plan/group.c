@@ -412,12 +412,18 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
     return true;
 }
 
-/* True if group g has no fold of another class than root r, as far as classes are given. */
+/* True if group g has no fold of another class than root r. */
 static bool tci_group_has_class(const tci_fusion *f, const tci_root *r, const tci_group *g)
 {
-    bool folds = r->kind == TCI_ROOT_REDUCE || (r->kind == TCI_ROOT_SCAN && !f->reproducible);
-    return !tci_class_is_given(f) || !folds || !(g->has_reduce || g->has_scan) ||
-           tci_class_is_row(f, r->node) == tci_class_has_rows(f, g);
+    bool same = r->kind != TCI_ROOT_REDUCE && (r->kind != TCI_ROOT_SCAN || f->reproducible);
+    for (int i = 0; i < g->n_roots && !same; i++) {
+        const tci_root *o = &f->roots[g->roots[i]];
+        bool folds = o->kind == TCI_ROOT_REDUCE || o->kind == TCI_ROOT_SCAN;
+        if (folds && !tci_class_is_same(f, r->node, o->node)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Puts root into a group it reads from, if one takes it. */

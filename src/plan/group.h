@@ -156,10 +156,12 @@ typedef struct tci_assoc_axis {
     bool joined;  /* everything walks it and the axis before it as one */
 } tci_assoc_axis;
 
-/* The association class of a REDUCE or SCAN on a processor (plan/association.c). */
+/* The association class of a REDUCE or SCAN (plan/association.c). */
 typedef struct tci_association {
     bool known;
-    bool lanes;    /* LANES or BLOCK_SCAN; else CHAIN */
+    bool lanes;    /* LANES(n/near) or BLOCK_SCAN(n); else CHAIN */
+    int16_t n;
+    uint8_t near;
     int16_t run;   /* LANES: so many of its axes, the last ones, are the axis of lanes */
     tci_assoc_axis *axes; /* of any node, from which the class of others may follow; NULL: not
                            * looked at */
@@ -167,8 +169,8 @@ typedef struct tci_association {
 
 typedef struct tci_fusion {
     tci_scratch *s;
-    tci_table *associations; /* a tci_association for each node; NULL: classes follow from
-                                    * kernels, or from what is reproducible */
+    tci_table *associations; /* a tci_association for each node; NULL: classes follow from what is
+                              * reproducible */
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
@@ -263,7 +265,7 @@ typedef struct tci_algo {
                         * nor of copies of f32 */
     tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
     tci_table *panels; /* as in tci_plan; NULL: nothing is computed once */
-    tci_table *associations; /* of a processor, as in tci_fusion; else NULL */
+    tci_table *associations; /* as in tci_fusion */
     tci_str *routes;   /* lines on how contractions are computed (plan/route.c); NULL: none */
     const tci_router *router; /* set by tci_plan_algorithm */
 } tci_algo;
@@ -428,6 +430,9 @@ typedef struct tci_suspect {
     int n_edges;
     int best;               /* of edges; -1: none pays */
     double before, after;   /* ns of the same nodes in the plan and in that trial */
+    int nearest;            /* of the edges whose trial does not pay the one that is cheapest; -1 */
+    int n_tried;
+    double kept, refused;   /* as before and after, of that trial */
 } tci_suspect;
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list);
 /* The trials of s, a suspect of plan p, are over. */
@@ -480,6 +485,10 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
                                 const tci_group *g, tci_kernel *k);
 /* The steps are in order and have memory: those of bodies take their places. */
 TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p);
+/* plan/fused_loop.c: each repetition of little work becomes one step, if the machine takes it. */
+TCI_FN void tci_plan_fuse_loops(tci_scratch *s, tci_plan *p, tci_machine machine);
+/* Kernels of no step go. */
+TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p);
 /* plan/origin.c: canonical numbers of the nodes that the group computes; 0: how many of them. */
 TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_step *step);
@@ -517,35 +526,32 @@ static inline const tci_comm_step *tci_plan_comm(const tci_plan *p, int step)
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
                                  int n_roots);
 /* That of n, which is one of them or was made later. */
-TCI_FN tci_association tci_association_of(tci_scratch *s, tci_table *found, const tci_node *n);
-/* plan/reduction_order.c. True if the classes of a kernel's folds are given by its nodes: on a
- * processor, and where results are reproducible. Then a group has folds of one class. */
-TCI_FN bool tci_class_is_given(const tci_fusion *f);
-/* True if the class of REDUCE or SCAN n is LANES or BLOCK_SCAN; the same of those of group g. */
-TCI_FN bool tci_class_is_row(const tci_fusion *f, const tci_node *n);
-TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
+TCI_FN tci_association tci_association_of(tci_table *found, const tci_node *n, bool blocks);
+/* Fold n has class `as`, unless it has one. */
+TCI_FN void tci_association_as(tci_table *found, const tci_node *n, tci_association as);
+/* plan/reduction_order.c. The class of REDUCE or SCAN n, and of all those of group g: those whose
+ * results follow from no order have that of the others. */
+TCI_FN tci_association tci_class_of(const tci_fusion *f, const tci_node *n);
+TCI_FN tci_association tci_class_of_group(const tci_fusion *f, const tci_group *g);
+/* True if one kernel may hold REDUCEs or SCANs a and b. */
+TCI_FN bool tci_class_is_same(const tci_fusion *f, const tci_node *a, const tci_node *b);
 /* True if a kernel that keeps rows may hold REDUCE n. */
 TCI_FN bool tci_class_may_keep(const tci_fusion *f, const tci_node *n);
 /* How many of its last axes are one axis of lanes, of LANES that are given; else 0. */
 TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n);
 /* The value x whose largest elements m SUM n of exp(x - m) is made with in one pass (class ONLINE),
  * on a processor; NULL: it is not. */
-TCI_FN tci_node *tci_class_online_of(tci_scratch *s, const tci_node *n);
+TCI_FN tci_node *tci_class_online_of(const tci_fusion *f, const tci_node *n);
 /* The products of a part of CONTRACT n's sums (SPLIT), 0: they are chains. */
 TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
 /* True if the last two axes that CONTRACT root r sums, over windows, change places on a processor:
  * the one along which neighbouring rows of places meet the same row of an image comes last. */
 TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
-/* Where they are not given: where the vectors of a kernel lie (tci_kvec), asked before its axes are
- * in final form. */
-TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine);
-/* The numeric classes of the kernel's reductions. */
+/* The classes of units and instructions that kernel k's reductions have. */
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
-/* By blocks of threads, of a SUM over stage `row`: the MAX that it is better made with in one pass
- * (class ONLINE); -1: there is none. */
-TCI_FN int tci_class_online(const tci_kernel *k, const tci_kstage *row, const tci_kred *red,
-                            tci_machine machine);
-TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders);
+/* Lines on which class kernel k of group g would have if it need not be reproducible. */
+TCI_FN void tci_class_report(const tci_fusion *f, const tci_group *g, tci_kernel *k,
+                             tci_machine machine, tci_str *orders);
 /* REDUCE n as reductions whose classes do not follow from sizes. */
 TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
 /* plan/memory.c: order, lifetimes, arena offsets and input/output aliases of a step list. */

@@ -11,7 +11,9 @@
  *
  * Joined are kernels whose time is short beside that of a launch, and that lose nothing by it;
  * where launches cost nothing (a processor), those whose time is short beside waking a thread, if
- * together they are worth several.
+ * together they are worth several. On a processor these may be GEMMs: products of one operand, such
+ * as q, k and v, are one parallel region, each with its own epilogue. (Concatenated weights would
+ * cost a copy, and break the epilogues.)
  * A joint holds its members' memory at once: where the workspace grows by more than a part of it
  * and what one member may move, only smaller kernels are joined, or none. */
 #include "group.h"
@@ -25,6 +27,7 @@ enum {
     TCI_BESIDE_TRIES = 3,     /* limits of a member's size, */
     TCI_BESIDE_SMALLER = 16,  /* each so many times smaller than the one before */
     TCI_BESIDE_TURNED = 16,   /* a turned array's bytes count so often */
+    TCI_BESIDE_REUSE = 8,     /* flops of a GEMM in the time of a byte */
     TCI_BESIDE_GROWTH = 32    /* part by which the workspace may grow */
 };
 /* A member's time, in those of a launch, or of waking a thread, at most; that of the members of a
@@ -45,9 +48,20 @@ typedef struct tci_beside {
 
 /* ---- which steps ---- */
 
+/* True if a GEMM, which has work memory on a processor, is in the kernel. */
+static bool tci_beside_multiplies(const tci_kernel *k)
+{
+    bool any = false;
+    for (int r = 0; r < k->n_reds; r++) {
+        any = any || k->reds[r].op == TCI_RED_DOT;
+    }
+    return any;
+}
+
 static double tci_beside_work(const tci_kernel *k)
 {
-    return (double)TCI_MAX(k->bytes, k->flops);
+    int64_t flops = tci_beside_multiplies(k) ? k->flops / TCI_BESIDE_REUSE : k->flops;
+    return (double)TCI_MAX(k->bytes, flops);
 }
 
 /* No values along inner axes but sums of them: such a kernel needs no memory of its own. Nor that
@@ -67,7 +81,8 @@ static bool tci_beside_stages_fit(const tci_beside *b, const tci_kernel *k)
         fit = fit && walks == 1 && k->vector == TCI_VEC_INNER;
     }
     for (int r = 0; r < k->n_reds; r++) {
-        fit = fit && k->reds[r].op != TCI_RED_DOT;
+        bool plain = k->reds[r].order != TCI_ORDER_MATRIX;
+        fit = fit && (k->reds[r].op != TCI_RED_DOT || (!b->blocks && plain));
     }
     return fit;
 }
@@ -131,16 +146,20 @@ static bool tci_beside_is_there(const tci_beside *b, const int32_t *steps, int f
  * that pays. Returns the next one, behind them. */
 static int tci_beside_one(tci_beside *b, const int32_t *steps, int first, int n)
 {
-    int words = 0, end = first;
+    int words = 0, operands = 0, end = first;
+    bool works = false;
     int64_t shared = 0;
     double work = 0;
     for (; end < n && b->distance[steps[end]] == b->distance[steps[first]]; end++) {
         const tci_kernel *k = b->p->kernels[b->p->steps[steps[end]].kernel];
         words += tci_beside_words(k);
+        operands += k->n_operands;
+        works = works || tci_beside_multiplies(k);
         if (!tci_beside_is_there(b, steps, first, end)) {
             shared += tci_beside_shared(b, k);
         }
-        if (words > TCI_BESIDE_WORDS || (end > first && shared > b->shared)) {
+        bool full = words > TCI_BESIDE_WORDS || (works && operands > TCI_WORK_OPERANDS);
+        if (full || (end > first && shared > b->shared)) {
             break;
         }
         work += tci_beside_work(k);
@@ -253,26 +272,6 @@ static tci_step tci_beside_step(tci_scratch *s, tci_plan *p, const tci_step *ste
     return joint;
 }
 
-/* Kernels of no step go. */
-static void tci_beside_drop_kernels(tci_scratch *s, tci_plan *p)
-{
-    int32_t *now = TCI_NEW_ARRAY(s, int32_t, p->n_kernels + 1);
-    int n = 0;
-    for (int t = 0; t < p->n_steps; t++) {
-        now[p->steps[t].kernel] = 1;
-    }
-    for (int i = 0; i < p->n_kernels; i++) {
-        if (now[i]) {
-            p->kernels[n] = p->kernels[i];
-            now[i] = n++;
-        }
-    }
-    p->n_kernels = n;
-    for (int t = 0; t < p->n_steps; t++) {
-        p->steps[t].kernel = now[p->steps[t].kernel];
-    }
-}
-
 /* The plan with the steps of each unit as one. */
 static tci_plan tci_beside_apply(const tci_beside *b)
 {
@@ -293,7 +292,7 @@ static tci_plan tci_beside_apply(const tci_beside *b)
         tci_step step = n_members == 1 ? members[0] : tci_beside_step(s, &q, members, n_members);
         TCI_PUSH(s, q.steps, q.n_steps, q.cap_steps, step);
     }
-    tci_beside_drop_kernels(s, &q);
+    tci_plan_drop_kernels(s, &q);
     return q;
 }
 

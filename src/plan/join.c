@@ -309,17 +309,21 @@ static bool tci_join_is_cut(const tci_join *j)
     return cut;
 }
 
-/* True if all folds have one class, as far as it is given. */
+/* True if all folds have one class. */
 static bool tci_join_check_classes(const tci_join *j)
 {
-    int chains = 0, rows = 0;
-    for (int i = 0; i < j->n_roots && tci_class_is_given(j->f); i++) {
+    bool same = true;
+    for (int i = 0; i < j->n_roots && same; i++) {
         const tci_root *r = &j->f->roots[j->roots[i]];
         if (r->kind == TCI_ROOT_REDUCE || r->kind == TCI_ROOT_SCAN) {
-            *(tci_class_is_row(j->f, r->node) ? &rows : &chains) += 1;
+            for (int o = 0; o < i && same; o++) {
+                const tci_root *of = &j->f->roots[j->roots[o]];
+                bool folds = of->kind == TCI_ROOT_REDUCE || of->kind == TCI_ROOT_SCAN;
+                same = !folds || tci_class_is_same(j->f, r->node, of->node);
+            }
         }
     }
-    return chains == 0 || rows == 0;
+    return same;
 }
 
 /* pairs: values that are kept need no row beside them. */

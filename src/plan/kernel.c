@@ -22,7 +22,7 @@ typedef struct tci_pk_slot {
     int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
     int32_t kx;
     int32_t attempt;    /* for which it has axes */
-    bool has_lanes;     /* a class counts lanes along it: */
+    int32_t lanes;      /* which a class counts along it, 0: none does: */
     bool is_scanned;    /* it stays one axis; else parts of it are a multiple of the lanes */
 } tci_pk_slot;
 
@@ -211,7 +211,7 @@ static void tci_pk_mark_lanes(const tci_pk *p, const tci_root *r, const tci_pk_m
     bool any_order = tci_op_is(r->node->op, TCI_IS_ARG) || /* the first one in every order */
                      !tci_dtype_is_float((tc_dtype)r->node->dtype);
     if (tci_pk_run(p, r) > 0 && f->n > 0 && (!any_order || r->kind == TCI_ROOT_SCAN)) {
-        f->slots[f->n - 1]->has_lanes = true;
+        f->slots[f->n - 1]->lanes = tci_class_of(p->f, r->node).n;
         f->slots[f->n - 1]->is_scanned |= r->kind == TCI_ROOT_SCAN;
     }
 }
@@ -295,7 +295,7 @@ static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, tci_dim factor)
     for (int i = 0; i < f->n; i++) {
         tci_pk_slot *slot = f->slots[i];
         int at = axis - slot->first_axis;
-        bool lanes = slot->has_lanes && (slot->is_scanned || !tci_dim_divides(TCI_VLANES, factor));
+        bool lanes = slot->lanes > 0 && (slot->is_scanned || !tci_dim_divides(slot->lanes, factor));
         if (slot->size == 1 || lanes || at < 0 || at >= slot->n_factors) {
             continue;
         }
@@ -528,22 +528,6 @@ static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kre
     tci_pk_element(p, r, domain, red->in[0], red);
 }
 
-/* Makes a SUM that should be ONLINE one: by blocks of threads of what the MAX before it takes in. A
- * matrix unit's rows have a class of their own (kernel/attention.c). */
-static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *domain,
-                          tci_kred *red)
-{
-    const tci_pk_family *f = &p->families[family];
-    const tci_kstage row = {TCI_STAGE_REDUCE, f->n_axes, f->axes, f->n_kept, -1, -1};
-    bool given = p->machine.block_threads == 0;
-    int max = p->g->on_unit || given ? -1 : tci_class_online(p->k, &row, red, p->machine);
-    if (max >= 0) {
-        red->op = TCI_RED_ONLINE;
-        red->part = 1;
-        tci_pk_element(p, r, domain, p->k->reds[max].in[0], red);
-    }
-}
-
 /* Adds a reduction; the value that it gives. */
 static int tci_pk_add_red(tci_pk *p, tci_kred red)
 {
@@ -561,6 +545,8 @@ static int tci_pk_add_red(tci_pk *p, tci_kred red)
 static int tci_pk_earlier(tci_pk *p, const tci_root *r, int family, tci_kred scan)
 {
     int axis = (int)tci_dim_known(r->node->attr[0]);
+    scan.order = TCI_ORDER_LANES;
+    scan.near = tci_class_of_group(p->f, p->g).near;
     scan.earlier = (uint8_t)p->outer.slots[r->outer_of[r->out_axis[axis]]]->n_factors;
     scan.stage = tci_pk_stage(p, TCI_STAGE_REDUCE, family, p->k->insts[scan.in[0]].stage);
     return tci_pk_add_red(p, scan);
@@ -577,20 +563,19 @@ static int tci_pk_started(tci_pk *p, const tci_root *r, const int *domain, int v
                           tci_lower_convert(p->k, start, t), value);
 }
 
-/* The order that the node gives, on a processor. */
+/* The order that the node gives; where any gives the same, that of the group. */
 static void tci_pk_order(const tci_pk *p, const tci_root *r, tci_kred *red)
 {
-    if (p->machine.block_threads > 0) {
+    if (r->kind == TCI_ROOT_CONTRACT) {
+        red->order_n = tci_class_part_of(r->node, p->machine);
+        red->order = red->order_n > 0 ? TCI_ORDER_SPLIT : TCI_ORDER_CHAIN;
         return;
     }
-    bool scan = r->kind == TCI_ROOT_SCAN, contract = r->kind == TCI_ROOT_CONTRACT;
-    int part = contract ? tci_class_part_of(r->node, p->machine) : 0;
-    if (part > 0) {
-        red->order = TCI_ORDER_SPLIT;
-        red->order_n = part;
-    } else if (!contract && tci_class_is_row(p->f, r->node)) {
-        red->order = scan ? TCI_ORDER_BLOCK_SCAN : TCI_ORDER_LANES;
-        red->order_n = TCI_VLANES;
+    tci_association as = tci_class_of_group(p->f, p->g);
+    if (as.lanes) {
+        red->order = r->kind == TCI_ROOT_SCAN ? TCI_ORDER_BLOCK_SCAN : TCI_ORDER_LANES;
+        red->order_n = as.n;
+        red->near = red->order == TCI_ORDER_LANES ? as.near : 0;
     }
 }
 
@@ -605,7 +590,8 @@ static void tci_pk_reduce(tci_pk *p, int member)
     bool arg = tci_op_is(n->op, TCI_IS_ARG);
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
     tci_kred red = tci_pk_red(n, t);
-    tci_node *online = p->f->associations ? tci_class_online_of(p->s, n) : NULL;
+    bool two_passes = p->f->reproducible || p->g->on_unit; /* or a class of its own */
+    tci_node *online = two_passes ? NULL : tci_class_online_of(p->f, n);
     if (online) {
         red.op = TCI_RED_ONLINE;
         red.part = 1;
@@ -613,7 +599,6 @@ static void tci_pk_reduce(tci_pk *p, int member)
         tci_pk_element(p, r, domain, tci_lower_value(&p->l, online, idx, 0), &red);
     } else {
         tci_pk_take(p, r, domain, &red);
-        tci_pk_online(p, r, p->members[member].family, domain, &red);
     }
     tci_pk_order(p, r, &red);
     int after = -1;
@@ -1026,22 +1011,15 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     }
     tci_pk_find_families(&p);
     bool linked = tci_root_is_linked(f->roots[g->roots[0]].node);
-    bool given = tci_class_is_given(f), rows = given && tci_class_has_rows(f, g);
+    const bool rows = tci_class_of_group(f, g).lanes;
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
         if (!tci_pk_split_any(&p, (machine.reproducible && rows) || linked)) {
             break;
         }
     }
-    p.k->vector = !given            ? tci_class_vector(p.k, machine)
-                  : rows || g->keeps ? TCI_VEC_INNER
-                                     : TCI_VEC_OUTER;
+    p.k->vector = rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER;
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
-    uint8_t vector = given ? out.kernel->vector : tci_class_vector(out.kernel, machine);
-    if (vector != out.kernel->vector) { /* axes may have become one, and long */
-        p.k->vector = vector;
-        out.kernel = tci_kernel_finish(p.k);
-    }
     out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
     out.kernel = tci_kernel_crop(out.kernel, out.offsets);
     tci_class_choose(out.kernel, machine);

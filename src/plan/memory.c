@@ -322,5 +322,6 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine)
     tci_memory_lifetimes(p);
     tci_memory_aliases(s, p);
     tci_repeat_place(s, p);
+    tci_plan_fuse_loops(s, p, machine);
     tci_memory_place(s, p, machine.block_threads > 0);
 }

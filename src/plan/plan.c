@@ -297,6 +297,7 @@ typedef struct tci_plan_job {
     tci_table *forced;
     tci_table *cuts;        /* set of values that no reader shares a kernel with (plan/price.c) */
     tci_str *cut;           /* a line on each of them */
+    tci_str *tried;         /* a line on each kernel that no cut makes cheaper */
     tci_prices *prices;
     const tci_table *late;  /* NULL: nothing is computed again */
     tci_pairs_kernels *pairs;
@@ -332,8 +333,16 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     const tci_repeat_maker *m = &j->maker;
     tci_str stored = {.s = m->s};
     tci_plan_kernels(j, p, &stored);
-    for (int i = 0; i < p->n_kernels; i++) {
-        tci_class_report(p->kernels[i], m->machine, &p->orders);
+    for (int i = 0; i < p->n_steps && m->machine.reproducible; i++) {
+        const tci_step *step = &p->steps[i];
+        bool first = true; /* of this kernel */
+        for (int j = 0; j < i && first; j++) {
+            first = p->steps[j].kernel != step->kernel;
+        }
+        if (first) {
+            tci_class_report(p->fusion, &p->fusion->groups[step->group], p->kernels[step->kernel],
+                             m->machine, &p->orders);
+        }
     }
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_str_add(&p->why, tci_str_text(j->cut));
@@ -461,6 +470,22 @@ static void tci_plan_report_cuts(const tci_plan_job *j, const tci_suspect *list,
     }
 }
 
+/* A line on each suspect of p that stays whole, though trials said what its parts would take. */
+static void tci_plan_report_trials(const tci_plan_job *j, const tci_plan *p,
+                                   const tci_suspect *list, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const tci_suspect *s = &list[i];
+        if (s->best < 0 && s->nearest >= 0) {
+            tci_str_printf(j->tried,
+                           "%s: %.1f us by the model as it is, %.1f us with %s in memory; best of "
+                           "%d values tried\n",
+                           p->made[s->group].kernel->name, s->kept * 1e-3, s->refused * 1e-3,
+                           tci_op_name(s->edges[s->nearest]->op), s->n_tried);
+        }
+    }
+}
+
 /* Plans anew with number `edge` of each suspect's values cut, and compares. The memory of that is
  * freed again, as a large program has many trials. */
 static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci_plan *p,
@@ -502,6 +527,7 @@ static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_pl
             tci_price_settle(j->prices, p, &list[i]);
             kept += list[i].best >= 0;
         }
+        tci_plan_report_trials(j, p, list, n);
         if (!n || trials == TCI_PLAN_TRIALS) {
             break;
         }
@@ -606,15 +632,17 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     job.forced = &forced;
     job.pairs = &pairs;
     tci_table cuts = tci_table_in(s, sizeof(bool));
-    tci_str cut = {.s = s};
+    tci_str cut = {.s = s}, tried = {.s = s};
     tci_prices prices = {s, m->machine, 0, NULL, 0, 0};
     job.cuts = &cuts;
     job.cut = &cut;
+    job.tried = &tried;
     job.prices = &prices;
     const tci_plan start = *p;
     tci_plan_with_pairs(&job, &algorithm, &start, p);
     p = m->machine.apart ? p : tci_plan_cheaper(&job, &start, p);
     p = remat != TC_REMAT_NONE ? tci_plan_leanest(&job, p, &start, remat) : p;
+    p->tried = tried;
     tci_plan_report_regions(s, m->g, p);
     return p;
 }
@@ -666,15 +694,18 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
     return p;
 }
 
-/* On a processor the association classes are decided here, before anything else. A body of a
+/* On a processor the association classes are decided here, before anything else; on machines of
+ * blocks where they are first asked for, of the graph that groups are made of. A body of a
  * repetition finds those of the plan around it. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)
 {
     tci_table found = tci_table_in(s, sizeof(tci_association)), *before = g->facts;
-    if (machine.block_threads == 0 && !machine.reproducible) {
+    if (!machine.reproducible) {
         g->facts = before ? before : &found;
+    }
+    if (!machine.reproducible && machine.block_threads == 0) {
         tci_association_find(s, g->facts, roots, n_roots);
     }
     tci_plan *p = tci_plan_make_known(s, g, inputs, n_inputs, literals, n_literals, roots,

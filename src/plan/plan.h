@@ -18,7 +18,8 @@
  * the first time. An operand whose memory differs from round to round has a move: by how many bytes
  * it lies further on after each round, or, `back`, there and back in turn. Such an operand lies in
  * its buffer in every round, and is not all of it. Repetitions nest: an outer one comes before
- * those within it, and moves their operands too. None is in the init list. */
+ * those within it, and moves their operands too. None is in the init list. A repetition of little
+ * work is one step instead, whose kernel holds the loop (plan/fused_loop.c). */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -69,6 +70,16 @@ typedef struct tci_turn {       /* a carry of two rows, whose last value goes to
     int32_t step, operand;      /* where the first row is written, before the rounds */
     tci_dim bytes;              /* from row to row */
 } tci_turn;
+/* While planning: a carry of a span, and the operands of its steps that are in a carry's rows. */
+typedef struct tci_span_carry {
+    int32_t buffer;
+    tci_dim from, to;           /* offsets of the row that round 0 reads, and of that it writes */
+    tci_dim by;                 /* what it reads is so much further on in the next round; */
+    bool back;                  /* or, of two rows, in odd rounds */
+    bool settles;               /* see tci_turn */
+    tci_dim bytes;              /* of a row's elements */
+} tci_span_carry;
+typedef struct tci_carried { int32_t step, operand, carry; bool next; } tci_carried;
 typedef struct tci_span {       /* steps that are repeated */
     int32_t enter;              /* steps [enter, first) set the carries, */
     int32_t first, last;        /* steps [first, last) are done in each round */
@@ -80,6 +91,9 @@ typedef struct tci_span {       /* steps that are repeated */
      * end is in their first rows. stops: the number among them (then all carries, in order) of that
      * which says whether there is another round; -1: it does not stop. */
     int32_t first_turn, n_turns, stops;
+    /* of a span within no other; for plan/fused_loop.c */
+    tci_span_carry *carries; int32_t n_carries;
+    tci_carried *carried; int32_t n_carried, cap_carried;
 } tci_span;
 
 /* The kernel that a group became, and the hash of its text. */
@@ -101,6 +115,7 @@ typedef struct tci_plan {
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
     tci_str routes;         /* one line a contraction: how it is computed, and what else fits */
+    tci_str tried;          /* kernels that trials leave whole, and what their parts would take */
     tci_str again;          /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     struct tci_plan_made *made; /* per group of it: its kernel; while planning */

@@ -281,7 +281,7 @@ TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[i];
         const tci_plan_made *made = &p->made[i];
-        tci_suspect s = {.group = i, .best = -1};
+        tci_suspect s = {.group = i, .best = -1, .nearest = -1};
         bool whole = g->has_repeat || g->has_scatter || g->kernel > 0 || !made->kernel ||
                      g->on_unit || /* attention, which keeps its scores out of memory */
                      tci_pnode_of(f, f->roots[g->roots[0]].node)->once;
@@ -351,6 +351,12 @@ TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
     double before = tci_price_sum(all, p, was), after = tci_price_sum(all, trial, now);
     bool pays = before * TCI_PRICE_TENTH >= after * TCI_PRICE_GAIN &&
                 before >= after + tci_price_least(all);
+    s->n_tried++;
+    if (!pays && (s->nearest < 0 || after * s->kept < s->refused * before)) {
+        s->nearest = edge;
+        s->kept = before;
+        s->refused = after;
+    }
     if (pays && (s->best < 0 || before - after > s->before - s->after)) {
         s->best = edge;
         s->before = before;

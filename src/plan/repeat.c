@@ -524,10 +524,36 @@ static void tci_repeat_add_turns(tci_repeat_placer *c, tci_span *span)
     span->n_turns = c->to.n_turns - span->first_turn;
 }
 
-/* The steps and kernels of a plan become ours; enters: of that which is done once, before all
- * rounds. */
-static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, bool enters)
+/* Operand o of step t of the body is in a row of a carry. */
+static void tci_repeat_note_carried(tci_repeat_placer *c, tci_span *span, const tci_buffer *b,
+                                    int t, int o)
 {
+    bool next = b->kind == TCI_BUF_OUTPUT;
+    if ((next || b->kind == TCI_BUF_INPUT) && b->index < c->x->r.n_carry) {
+        tci_carried carried = {t, o, b->index, next};
+        TCI_PUSH(c->s, span->carried, span->n_carried, span->cap_carried, carried);
+    }
+}
+
+static void tci_repeat_add_carries(tci_repeat_placer *c, tci_span *span)
+{
+    const tci_repeat *r = &c->x->r;
+    span->n_carries = r->n_carry;
+    span->carries = TCI_NEW_ARRAY(c->s, tci_span_carry, r->n_carry + 1);
+    for (int i = 0; i < r->n_carry; i++) {
+        const tci_repeat_spot *from = &c->inputs[i], *to = &c->outputs[i];
+        tci_dim bytes = tci_dim_mul(tci_node_count(r->carry[i]), tci_repeat_bytes(r->carry[i]));
+        span->carries[i] = (tci_span_carry){from->buffer, from->offset, to->offset, from->by,
+                                            from->back, from->back && tci_repeat_settles(r),
+                                            bytes};
+    }
+}
+
+/* The steps and kernels of a plan become ours; span NULL: of that which is done once, before all
+ * rounds. */
+static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, tci_span *span)
+{
+    const bool enters = !span;
     int32_t first = c->to.n_kernels, *temps = tci_repeat_add_temps(c, body);
     for (int i = 0; i < body->n_kernels; i++) {
         TCI_PUSH(c->s, c->to.kernels, c->to.n_kernels, c->to.cap_kernels, body->kernels[i]);
@@ -543,8 +569,12 @@ static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, boo
             tci_move move = {c->to.n_steps, o, spot.by, spot.back};
             step.operands[o] = spot.buffer;
             step.offsets[o] = tci_dim_add(spot.offset, from->offsets[o]);
-            if (!enters && spot.by != 0) {
+            if (span && spot.by != 0) {
                 TCI_PUSH(c->s, c->to.moves, c->to.n_moves, c->to.cap_moves, move);
+            }
+            if (span) {
+                tci_repeat_note_carried(c, span, &body->buffers[from->operands[o]],
+                                        c->to.n_steps, o);
             }
         }
         TCI_PUSH(c->s, c->to.steps, c->to.n_steps, c->to.cap_steps, step);
@@ -557,11 +587,12 @@ static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
     tci_span span = {.enter = c->to.n_steps, .rounds = c->x->r.length,
                      .n_within = body->n_spans, .group = step->group};
     tci_repeat_find_spots(c, step);
-    tci_repeat_add_steps(c, c->x->enter, true);
+    tci_repeat_add_steps(c, c->x->enter, NULL);
     tci_repeat_add_turns(c, &span);
+    tci_repeat_add_carries(c, &span);
     span.first = c->to.n_steps;
     span.first_move = c->to.n_moves;
-    tci_repeat_add_steps(c, body, false);
+    tci_repeat_add_steps(c, body, &span);
     span.last = c->to.n_steps;
     span.n_moves = c->to.n_moves - span.first_move;
     TCI_PUSH(c->s, c->to.spans, c->to.n_spans, c->to.cap_spans, span);

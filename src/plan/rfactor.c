@@ -161,6 +161,13 @@ typedef struct tci_rfactor_chunks {
     tci_association as; /* class of what walks the elements of chunks, on a processor */
 } tci_rfactor_chunks;
 
+/* True if what a reduction is made of has its class: on a processor. Chunks that blocks of threads
+ * reduce are rows of another length. */
+static bool tci_rfactor_hands_on(const tci_algo *a)
+{
+    return a->associations && a->machine.block_threads == 0;
+}
+
 /* False: n is better left alone. */
 static bool tci_rfactor_cut(const tci_algo *a, const tci_node *n, tci_rfactor_chunks *c)
 {
@@ -175,8 +182,8 @@ static bool tci_rfactor_cut(const tci_algo *a, const tci_node *n, tci_rfactor_ch
     bool half = tci_dtype_is_half((tc_dtype)x->dtype);
     tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
     c->padded = !even;
-    if (a->associations) {
-        c->as = tci_association_of(a->s, a->associations, n);
+    if (tci_rfactor_hands_on(a)) {
+        c->as = tci_association_of(a->associations, n, false);
         c->as.run = (int16_t)TCI_MIN(c->as.run, n->n_attr - at);
     }
     if (!even && tci_op_get(n->op)->identity >= TCI_IDENTITY_LOWEST) {
@@ -217,10 +224,8 @@ static bool tci_rfactor_cut(const tci_algo *a, const tci_node *n, tci_rfactor_ch
 /* Fold n, whose class is `as` unless it has one. */
 static tci_node *tci_rfactor_as(const tci_algo *a, tci_node *n, tci_association as)
 {
-    tci_association *is = a->associations ? tci_table_at(a->associations, n) : NULL;
-    if (is && !is->known) {
-        as.axes = is->axes;
-        *is = as;
+    if (tci_rfactor_hands_on(a)) {
+        tci_association_as(a->associations, n, as);
     }
     return n;
 }
@@ -392,8 +397,9 @@ static tci_node *tci_rfactor_sum_like(const tci_algo *a, const tci_node *n, tci_
     tci_node *sum = tci_graph_node(a->g, TCI_OP_SUM, (tc_dtype)x->dtype, n->rank, n->shape, 1, &x,
                                    n->n_attr, n->attr);
     tci_association none = {0};
-    return tci_rfactor_as(a, sum, a->associations ? tci_association_of(a->s, a->associations, n)
-                                               : none);
+    return tci_rfactor_as(a, sum, tci_rfactor_hands_on(a)
+                                      ? tci_association_of(a->associations, n, false)
+                                      : none);
 }
 
 /* x less the first element of each of its rows, whose deviations are the same: sums of numbers that

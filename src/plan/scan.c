@@ -239,6 +239,11 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
     int64_t attr[TCI_SCAN_PARTS + 1] = {n->attr[0], n->attr[1], n->attr[2], parts};
     tci_node *scan = tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)n->dtype, n->rank, in[0]->shape,
                                     linked ? 1 : 2, in, TCI_SCAN_PARTS + linked, attr);
+    bool each = !linked && tci_op_is_reduce(in[1]->op);
+    if (each && a->associations && a->machine.block_threads > 0) { /* one kernel has both */
+        tci_association as = tci_association_of(a->associations, scan, true);
+        tci_association_as(a->associations, in[1], as);
+    }
     return cut.even ? scan
                     : tci_scan_built(a, tci_build_slice(g, scan, axis, 0, n->shape[axis], 1));
 }

@@ -15,6 +15,13 @@
 #define TCI_BUFFER_HEADER ((size_t)64)
 _Static_assert(sizeof(tci_storage) <= 64, "the header must fit in front of the data");
 
+/* Storages have no versions in common, so a version and an address name the bytes of one. */
+static uint64_t tci_buffer_version(void)
+{
+    static uint32_t serial; /* atomic */
+    return (uint64_t)__atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED) << 32;
+}
+
 TCI_FN tci_storage *tci_storage_make(int64_t bytes)
 {
     if (bytes < 0 || (uint64_t)bytes > SIZE_MAX / 2) {
@@ -22,7 +29,8 @@ TCI_FN tci_storage *tci_storage_make(int64_t bytes)
     }
     tci_storage *s = tci_heap_get_aligned(TCI_BUFFER_HEADER + (size_t)bytes);
     if (s) {
-        *s = (tci_storage){.refs = 1, .data = (char *)s + TCI_BUFFER_HEADER, .bytes = bytes};
+        *s = (tci_storage){.refs = 1, .data = (char *)s + TCI_BUFFER_HEADER, .bytes = bytes,
+                           .version = tci_buffer_version()};
     }
     return s;
 }
@@ -32,7 +40,8 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes)
     tci_storage *s = tci_heap_get(sizeof(*s));
     if (s) {
         *s = (tci_storage){
-            .refs = 1, .borrowed = true, .data = (void *)(uintptr_t)data, .bytes = bytes};
+            .refs = 1, .borrowed = true, .data = (void *)(uintptr_t)data, .bytes = bytes,
+            .version = tci_buffer_version()};
     }
     return s;
 }

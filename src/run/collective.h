@@ -11,6 +11,7 @@ typedef struct tci_collective {
     int line;
     tc_comm_job job;
     char *copies;              /* host memory of an operation on a device, or NULL */
+    int64_t begin_ns;          /* of its start */
 } tci_collective;
 
 /* What ranks compare of a node. */
@@ -27,6 +28,8 @@ struct tci_collectives {
     char **files; int n_files, cap_files;
     tci_hash graph;
     bool has_pairs;            /* sends and receives, in which ranks differ */
+    int64_t exposed_ns, done_ns; /* time in steps of collectives, of all runs; end of the last */
+    int64_t n_runs;
     uint64_t agreed[64]; int n_agreed; /* operations that were compared, the last so many */
 };
 

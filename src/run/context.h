@@ -52,10 +52,13 @@ typedef struct tci_run_step {
     int64_t n_tasks;
     int64_t least;             /* tasks that a thread takes at a time, at least */
     int32_t first_slot;        /* of its operands among tc_call.slots */
-    int32_t threads;           /* parts it is cut into; 1: serial */
+    int32_t threads;           /* parts it is cut into; 1: serial; 0: see slice */
     bool faults;
     int32_t n_operands;
     int64_t work_bytes;        /* a slot behind the operands: work memory (here thread 0's) */
+    int64_t rounds;            /* of a fused loop; 0: it is none */
+    int64_t slice;             /* rounds between two looks whether the run is cancelled; 0: all */
+    int32_t go;                /* operand whose first byte ends the loop; -1: none does */
 } tci_run_step;
 /* A repetition of launches [first, last), and those of its moves: slots of a call. */
 typedef struct tci_run_move {
@@ -182,6 +185,7 @@ struct tc_program {
     tc_port *ports;            /* of the user: inputs, then outputs; none in an instance */
     tci_origin *origins; int n_origins; /* by canonical number; none in an instance */
     uint32_t name;             /* options.name (debug/label.h), or 0 */
+    uint32_t instead;          /* why its code is not of the engine that was asked for, or 0 */
     uint32_t cc;               /* options.cc of a checked program, the same way */
     size_t key_graph;          /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
@@ -230,7 +234,7 @@ struct tc_call {
     int check_kind, check_step; /* what its check found; 0: nothing */
     bool unclean;              /* `faults` may hold something of an earlier run */
     int32_t cancelled;         /* atomic: tc_call_cancel was called, and no run ended since */
-    tc_status broke;           /* TC_OK, or why a collective of this run failed */
+    tc_status broke;           /* TC_OK, or why a collective or engine of this run failed */
     int32_t *cancel;           /* where runs look: there, or in the call of the program's family */
     tci_error last;
 };

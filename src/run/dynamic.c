@@ -220,8 +220,9 @@ static const tci_custom_call *tci_dynamic_custom(tci_dynamic_build *b, const tci
 {
     tci_custom_call *call = tci_dynamic_get(b, 1, sizeof(*call));
     *call = *from;
-    call->arrays = tci_dynamic_get(b, call->n_inputs + 1, sizeof(*call->arrays));
-    for (int i = 0; i <= call->n_inputs; i++) {
+    int n = call->n_inputs + 1 + call->n_more;
+    call->arrays = tci_dynamic_get(b, n, sizeof(*call->arrays));
+    for (int i = 0; i < n; i++) {
         tc_custom_array *a = &call->arrays[i];
         *a = from->arrays[i];
         a->n = tci_dynamic_size(b, (tci_dim)a->n);
@@ -247,6 +248,7 @@ static void tci_dynamic_kernels(tci_dynamic_build *b)
         to->n_dims = 0;
         to->n_tasks = tci_dynamic_size(b, from->n_tasks);
         to->work_bytes = tci_dynamic_size(b, from->work_bytes);
+        to->rounds = tci_dynamic_size(b, from->rounds);
         to->flops = tci_dim_value(from->flops, b->values);
         to->bytes = tci_dim_value(from->bytes, b->values);
         if (from->call) {

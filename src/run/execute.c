@@ -26,7 +26,8 @@
  * written over the old ones lie in copies of the call and are set when everything else went well.
  *
  * Cancellation: whoever wants to end a run sets a flag (tc_call_cancel, options.cancel), which the
- * walk reads when it begins and before each round of a repetition. A loop that a device ends by
+ * walk reads when it begins, before each round of a repetition, and before each slice of a fused
+ * loop (about 1 ms of rounds). A loop that a device ends by
  * itself is replayed in slices of rounds, between which the host reads it. */
 #include <setjmp.h>
 #include <string.h>
@@ -35,6 +36,7 @@
 #include "../debug/check.h"
 #include "../debug/device_spans.h"
 #include "../debug/profile.h"
+#include "../compile/graph_program.h"
 #include "context.h"
 #include "device_memory.h"
 
@@ -81,6 +83,26 @@ static tc_status tci_walk_judge(tc_call *c, tc_status status)
 
 /* ---- launches on the host ---- */
 
+/* The step of a program of a graph-level backend, whose model has copies of captured memory. */
+static tc_status tci_call_engine(tc_call *c, const tci_run_step *step)
+{
+    const tci_graph_program *p = step->call->engine;
+    char text[TC_GRAPH_TEXT];
+    for (int i = 0; i < p->n_constants; i++) {
+        const tci_storage *s = c->program->captured[p->constants[i]];
+        if (__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) != p->versions[i]) {
+            return tci_call_refuse(c, TC_ERR_BACKEND, "%s: captured memory was changed (tc_touch) "
+                                   "after the program was compiled, and the model has its old "
+                                   "values: compile it again, or make the memory a tc_param",
+                                   p->entry->backend.name);
+        }
+    }
+    tc_status status = tci_graph_program_run(step->call, c->slots + step->first_slot, text);
+    return status ? tci_call_refuse(c, status, "%s: %s", p->entry->backend.name,
+                                    text[0] ? text : "no reason given")
+                  : TC_OK;
+}
+
 typedef struct tci_call_part { tc_call *call; const tci_run_step *step; } tci_call_part;
 
 /* A tci_pool_body. Every thread has a fault word and a workspace of its own. */
@@ -100,6 +122,8 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
         step->fn(slots, step->literals, fault, begin, end);
     } else if (step->call && step->call->comm.phase) {
         c->broke = c->broke ? c->broke : tci_collectives_step(c, step);
+    } else if (step->call && step->call->engine) {
+        c->broke = tci_call_engine(c, step);
     } else if (step->call) {
         tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
     } else {
@@ -108,10 +132,25 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     }
 }
 
+/* A fused loop, slice by slice. */
+static void tci_call_launch_loop(tc_call *c, const tci_run_step *step)
+{
+    tci_call_part part = {c, step};
+    const char *go = step->go >= 0 ? c->slots[step->first_slot + step->go] : NULL;
+    for (int64_t t = 0; t < step->rounds && !c->broke && (!t || !go || *go); t += step->slice) {
+        c->broke = tci_walk_is_cancelled(c) ? TC_ERR_CANCELLED : TC_OK;
+        if (!c->broke) {
+            tci_call_do_part(&part, 0, t, TCI_MIN(t + step->slice, step->rounds));
+        }
+    }
+}
+
 static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
 {
     tci_call_part part = {c, step};
-    if (step->threads == 1) {
+    if (step->slice) {
+        tci_call_launch_loop(c, step);
+    } else if (step->threads == 1) {
         tci_call_do_part(&part, 0, 0, step->n_tasks);
     } else {
         tci_pool_run(&c->program->options, step->threads, step->n_tasks, step->least,
@@ -136,7 +175,7 @@ static void tci_walk_watch_step(tc_call *c, int i, int watch)
     bool records = watch & TCI_PROFILE_RECORDS;
     tci_call_part part = {c, step};
     int64_t begin = tci_os_now_ns();
-    if (step->threads == 1 || !records) {
+    if (step->threads <= 1 || !records) {
         tci_call_launch_step(c, step);
     } else {
         tci_pool_run(&f->options, step->threads, step->n_tasks, step->least, tci_call_watch_part,
@@ -200,7 +239,7 @@ static tc_launch tci_device_launch(const tc_call *c, int i)
                         .literals = step->literals,
                         .fault = step->faults ? c->faults : NULL,
                         .n_buffers = tci_device_buffers(c, i),
-                        .n_literals = kernel->n_literals,
+                        .n_literals = kernel->n_literals + 2 * kernel->is_loop,
                         .task_begin = 0,
                         .task_end = step->n_tasks};
     if (TCI_UNLIKELY(c->program->collectives != NULL)) {
@@ -456,7 +495,9 @@ static tc_status tci_walk_plain(tc_call *c, int begin, int end)
         return tci_walk_launch_each(c, begin, end);
     }
     tci_walk_launch_here(c, begin, end);
-    return c->broke;
+    tc_status broke = c->broke;
+    c->broke = broke == TC_ERR_CANCELLED ? TC_OK : broke; /* of this run alone */
+    return broke;
 }
 
 /* The carry of a turn, as it is after so many rounds. */
@@ -954,6 +995,7 @@ static tc_status tci_walk_probe(tc_call *c, tc_status status)
 {
     char text[400];
     bool failed = c->program->code->calls && tci_checker_failed(text, sizeof(text));
+    c->broke = TC_OK;
     return failed && !status ? tci_call_refuse(c, TC_ERR_CHECK, "%s", text) : status;
 }
 
@@ -1112,7 +1154,7 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
     if (TCI_LIKELY(c->program->only_launches)) {
         tci_walk_bind_user(c, r);
         tci_walk_launch_here(c, 0, c->program->code->n_steps);
-        status = TCI_UNLIKELY(c->program->code->calls) ? tci_walk_probe(c, TC_OK) : TC_OK;
+        status = TCI_UNLIKELY(c->program->code->calls) ? tci_walk_probe(c, c->broke) : TC_OK;
     } else if (TCI_UNLIKELY(c->program->collectives != NULL)) {
         status = tci_collectives_begin(c);
         if (!status) {

@@ -5,9 +5,10 @@
  * background thread compiles as any caller does (compile/compile.c), from a copy of the user's
  * nodes, as their context may change or end meanwhile. The code goes to the caches; the program
  * is made from that and from the interpreted one, and is published by one store, so a run has
- * the one or the other. Programs of equal keys share a job.
+ * the one or the other. Programs of equal keys share a job. A large program has two tiers: code
+ * from a quick build is published first, then the usual one (options.quick_build).
  *
- * Rule for bits: both forms have the bits of the same program compiled at once, and those agree
+ * Rule for bits: all forms have the bits of the same program compiled at once, and those agree
  * but for what tci_later_may_differ lists (a matrix unit, Winograd, TF32, a GPU). */
 #include "later.h"
 
@@ -25,6 +26,9 @@
 #include "../debug/dump.h"
 #include "dynamic.h"
 
+/* Nodes of a program from which on a quick build comes first: seconds of compilers. */
+enum { TCI_LATER_QUICK_NODES = 150 };
+
 typedef struct tci_later_job {
     struct tci_later_job *next;
     tci_scratch s;             /* of the copy, and of all that follows */
@@ -34,6 +38,7 @@ typedef struct tci_later_job {
     tci_node **roots; int n_roots;
     const char *call; tc_site site;
     const tc_ctx *ctx;
+    int n_nodes;               /* of the request */
     tci_later *first;          /* programs that wait for it */
     int cancel;                /* atomic: looked at by the compile */
 } tci_later_job;
@@ -132,7 +137,8 @@ static void tci_later_copy(tci_later_job *j, const tci_request *r)
 static void tci_later_options(tci_later_job *j, const tc_options *o)
 {
     j->options = *o;
-    const char **const texts[] = {&j->options.backend,  &j->options.cc,   &j->options.cache_dir,
+    const char **const texts[] = {&j->options.backend,  &j->options.machine,
+                                  &j->options.cc,       &j->options.cache_dir,
                                   &j->options.schedule, &j->options.dump, &j->options.dump_dir,
                                   &j->options.trace};
     for (int i = 0; i < TCI_COUNT(texts); i++) {
@@ -166,6 +172,7 @@ static tci_later_job *tci_later_make_job(const tci_request *r, const tc_options 
     j->site = r->site;
     j->site.file = r->site.file ? tci_scratch_printf(&j->s, "%s", r->site.file) : NULL;
     j->ctx = r->ctx;
+    j->n_nodes = r->n_nodes;
     tci_later_options(j, o);
     tci_later_copy(j, r);
     return j;
@@ -179,7 +186,7 @@ typedef struct tci_later_result {
     tci_str log;
 } tci_later_result;
 
-static void tci_later_compile(tci_later_job *j, tci_later_result *result)
+static void tci_later_compile(tci_later_job *j, const tc_options *o, tci_later_result *result)
 {
     tci_scratch s;
     tci_scratch_init(&s);
@@ -188,12 +195,12 @@ static void tci_later_compile(tci_later_job *j, tci_later_result *result)
         tci_str_printf(&result->log, "%s", s.message);
     } else {
         tci_request *r = tci_request_make(&s, j->inputs, j->n_inputs, j->roots, j->n_roots,
-                                          &j->options, NULL, NULL);
+                                          o, NULL, NULL);
         r->call = j->call;
         r->site = j->site;
         r->ctx = j->ctx;
         r->cancel = &j->cancel;
-        tci_compile_requests(&s, &r, 1, &j->options, &result->code, &result->status, &result->log);
+        tci_compile_requests(&s, &r, 1, o, &result->code, &result->status, &result->log);
     }
     tci_scratch_free(&s);
 }
@@ -210,29 +217,67 @@ static void tci_later_settle(tci_later *l, tc_status status, const char *text)
     __atomic_store_n(&l->state, state, __ATOMIC_RELEASE);
 }
 
+/* The program's native form from now on. Under the lock. */
+static tc_status tci_later_swap(tci_later *l, tci_code *code)
+{
+    tc_program *native = NULL;
+    tc_status status = tci_program_make_like(code, l->program, &native);
+    if (!status) {
+        l->quick = l->native;
+        __atomic_store_n(&l->native, native, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
 /* Every program that waits for the job gets its native form. Under the lock. */
 static void tci_later_deliver(tci_later_job *j, const tci_later_result *result)
 {
     for (tci_later *l = j->first, *next; l; l = next) {
-        tc_program *native = NULL;
-        tc_status status = result->status;
+        tc_status status = result->status ? result->status : tci_later_swap(l, result->code);
         next = l->next;
-        if (!status) {
-            status = tci_program_make_like(result->code, l->program, &native);
-        }
-        if (!status) {
-            __atomic_store_n(&l->native, native, __ATOMIC_RELEASE);
-        }
         tci_later_settle(l, status, status ? tci_str_text((tci_str *)(uintptr_t)&result->log) : "");
     }
     j->first = NULL;
     pthread_cond_broadcast(&tci_later_process.ended);
 }
 
+/* Whether a quick build is worth its time: the program is large, and its compiler has one. */
+static bool tci_later_is_quick(const tci_later_job *j)
+{
+    const tci_backend *b = tci_backend_pick(&j->options);
+    tc_backend_compiler compiler = {.has_quick = false};
+    return j->n_nodes >= TCI_LATER_QUICK_NODES && !j->options.quick_build && b && b->calls &&
+           b->calls->compiler && !b->calls->compiler(b->calls->user, j->options.cc, &compiler) &&
+           compiler.has_quick;
+}
+
+/* The first tier of a large program: code from a quick build serves while the usual one goes on. A
+ * failure is told by the second tier, if that fails too. */
+static void tci_later_do_quick(tci_later_job *j)
+{
+    tci_later_result result = {TC_OK, NULL, {0}};
+    tc_options quick = j->options;
+    quick.quick_build = true;
+    quick.progress = NULL;
+    tci_later_compile(j, &quick, &result);
+    tci_later_lock();
+    for (tci_later *l = j->first; l && !result.status; l = l->next) {
+        tci_later_swap(l, result.code);
+    }
+    tci_later_unlock();
+    tci_code_release(result.code);
+    tci_str_free(&result.log);
+}
+
 static void tci_later_do(tci_later_job *j)
 {
     tci_later_result result = {TC_OK, NULL, {0}};
-    tci_later_compile(j, &result);
+    if (tci_later_is_quick(j)) {
+        tci_later_do_quick(j);
+    }
+    if (!__atomic_load_n(&j->cancel, __ATOMIC_RELAXED)) {
+        tci_later_compile(j, &j->options, &result);
+    }
     tci_later_lock();
     if (__atomic_load_n(&j->cancel, __ATOMIC_RELAXED)) {
         result.status = TC_ERR_CANCELLED;
@@ -369,6 +414,7 @@ static void tci_later_free(tci_later *l)
     tci_later_leave(l);
     tci_later_unlock();
     tci_program_release(l->native);
+    tci_program_release(l->quick);
     tci_heap_free(l);
 }
 

@@ -26,6 +26,7 @@ enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a lo
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
+#define TCI_PROGRAM_SLICE_NS 1e6   /* a fused loop runs for so long before the host looks up */
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, at least, */
 #define TCI_PROGRAM_CALLS 256.0    /* and so many times what a call does besides, over the square */
 #define TCI_PROGRAM_CALLS_LEAST 4.0 /* of the threads, as the slowest of many is far behind */
@@ -62,7 +63,7 @@ static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
         sizes->n_slots += (size_t)kernel->n_operands + (tci_dim_known(kernel->work_bytes) > 0);
-        sizes->n_literal_words += (size_t)kernel->n_literals;
+        sizes->n_literal_words += (size_t)kernel->n_literals + (kernel->is_loop ? 2 : 0);
         for (int j = 0; j < kernel->n_operands; j++) {
             bool user = tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
                                                    step->operands[j]);
@@ -184,6 +185,9 @@ static bool tci_program_is_last(const tc_program *f, int effect)
     for (int i = 0; i < f->code->n_repeats; i++) {
         end = TCI_MAX(end, f->code->repeats[i].last);
     }
+    for (int i = 0; i < f->code->n_steps && !f->code->n_symbols; i++) {
+        end = f->steps[i].slice ? TCI_MAX(end, i + 1) : end;
+    }
     for (int i = 0; end && i < f->n_param_binds; i++) {
         const tci_run_bind *b = &f->param_binds[i];
         int first_slot = end < f->code->n_steps ? f->steps[end].first_slot : f->n_slots;
@@ -276,6 +280,21 @@ static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks,
     return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
 
+/* Of a fused loop: rounds, and how many of them take about TCI_PROGRAM_SLICE_NS. */
+static void tci_program_fill_loop(const tci_code_kernel *kernel, bool device, tci_run_step *step)
+{
+    step->go = kernel->go;
+    if (!kernel->is_loop) {
+        return;
+    }
+    step->rounds = tci_dim_known(kernel->rounds);
+    double each = kernel->fn ? 1 : TCI_PROGRAM_INTERP_FACTOR;
+    each *= device ? kernel->task_ns / (double)TCI_MAX(step->rounds, (int64_t)1) : kernel->task_ns;
+    int64_t slice = TCI_MAX((int64_t)(TCI_PROGRAM_SLICE_NS / TCI_MAX(each, 1.0)), (int64_t)1);
+    step->slice = step->go >= 0 || step->rounds > slice ? slice : 0;
+    step->threads = step->slice ? 0 : 1;
+}
+
 /* For tci_run_bind: which parameter or effect the buffer, none of the user's, is; -1: neither. */
 static int32_t tci_program_param_arg(const tc_program *f, const tci_code_buffer *b)
 {
@@ -327,11 +346,16 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
                                                       : tci_dim_known(kernel->n_tasks);
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
         step->least = tci_program_least(kernel, step->n_tasks, step->threads);
+        tci_program_fill_loop(kernel, code->device != NULL, step);
         step->faults = kernel->faults;
         step->literals = literal_words;
         step->first_slot = f->n_slots;
         for (int j = 0; j < kernel->n_literals; j++) {
             *literal_words++ = f->literals[from->literals[j]];
+        }
+        if (kernel->is_loop) { /* the rounds of one launch: see tci_loop.rounds */
+            *literal_words++ = 0;
+            *literal_words++ = step->rounds;
         }
         for (int j = 0; j < kernel->n_operands; j++) {
             const tci_code_buffer *b = &code->buffers[from->operands[j]];
@@ -408,7 +432,7 @@ static tc_options tci_program_options(const tc_options *o)
 {
     tc_options kept = *o;
     kept.backend = kept.cc = kept.cache_dir = kept.dump = kept.dump_dir = kept.trace = NULL;
-    kept.name = NULL;
+    kept.name = kept.machine = NULL;
     return kept;
 }
 
@@ -480,8 +504,12 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     }
     tci_program_place_effects(f);
     tci_program_sort_aliases(f);
+    bool slices = false;
+    for (int i = 0; i < n_steps; i++) {
+        slices = slices || f->steps[i].slice;
+    }
     f->only_launches =
-        !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats &&
+        !slices && !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats &&
         !f->options.cancel && !f->options.check && !f->collectives;
 }
 
@@ -725,6 +753,7 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
 }
 
 #undef TCI_PROGRAM_PART_NS
+#undef TCI_PROGRAM_SLICE_NS
 #undef TCI_PROGRAM_TAKE_NS
 #undef TCI_PROGRAM_CALLS
 #undef TCI_PROGRAM_CALLS_LEAST

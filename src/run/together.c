@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "../debug/profile.h"
 #include "collective.h"
 
 enum { TCI_COLLECTIVE_SITE = 96 };
@@ -274,6 +275,7 @@ static void tci_collective_drop(tci_collective *item)
 TCI_FN void tci_collectives_end(tc_call *c, tc_status status)
 {
     tci_collectives *l = c->program->collectives;
+    l->n_runs += !status;
     bool done = !status || status == TC_ERR_INDEX || status == TC_ERR_CHECK; /* all steps were */
     for (int i = 0; i < l->n_comms && !done; i++) {
         tci_comm_fail(l->comms[i], status == TC_ERR_CANCELLED
@@ -476,8 +478,27 @@ TCI_FN void tci_collectives_chain(tci_scratch *s, tc_launch *launches, int n)
     }
 }
 
+/* The host was in this step from begin_ns on. */
+static void tci_collective_note(tc_call *c, tci_collective *item, const tci_run_step *step,
+                                int64_t begin_ns)
+{
+    tci_collectives *l = c->program->collectives;
+    const int64_t end_ns = tci_os_now_ns();
+    l->exposed_ns += end_ns - begin_ns;
+    if (step->call->comm.phase == TCI_COMM_START) {
+        item->begin_ns = begin_ns;
+        return;
+    }
+    if (tci_profile_watch() & TCI_PROFILE_RECORDS) {
+        tci_profile_add(TCI_RECORD_COMM, c->program, (int32_t)(step - c->program->steps),
+                        TCI_MAX(item->begin_ns, l->done_ns), end_ns);
+    }
+    l->done_ns = end_ns;
+}
+
 TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step)
 {
+    const int64_t begin_ns = tci_os_now_ns();
     tci_collective *item = &c->program->collectives->items[step->call->comm.number];
     bool near = tci_collective_is_near(c->program, item->comm);
     if (item->comm->engine->device && !near) {
@@ -485,6 +506,9 @@ TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step)
         return tci_collective_judge(c, item, TC_ERR_COMM, "the engine takes memory of a device, on "
                                     "which this program does not run");
     }
-    return step->call->comm.phase == TCI_COMM_START ? tci_collective_start(c, item, step, near)
-                                                    : tci_collective_wait(c, item, step, near);
+    tc_status status = step->call->comm.phase == TCI_COMM_START
+                           ? tci_collective_start(c, item, step, near)
+                           : tci_collective_wait(c, item, step, near);
+    tci_collective_note(c, item, step, begin_ns);
+    return status;
 }

@@ -10,7 +10,7 @@
 
 /* ---- shared out ---- */
 
-enum { OPS = 3000, MOST_FILES = 16 };
+enum { OPS = 3000, MOST_FILES = 64 };
 
 static int n_files;
 static size_t lengths[MOST_FILES], largest_kernel;

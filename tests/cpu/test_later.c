@@ -131,6 +131,69 @@ TEST(runs_are_interpreted_until_native_code_is_there_with_the_same_bits)
     tc_ctx_free(ctx);
 }
 
+/* 240 nodes, so that a quick build comes first. */
+static tc_tensor make_large_graph(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, N), y = x;
+    for (int i = 0; i < 60; i++) {
+        y = tc_add(tc_mul(tc_sin(y), 0.3 + i), tc_div(x, 1.7 + i));
+    }
+    return tc_softmax(y, -1);
+}
+
+TEST(a_large_program_has_a_quick_build_first_with_the_same_bits)
+{
+    char path[64];
+    tci_str gcc = {0};
+    bool has_gcc = tci_os_find_program("gcc", &gcc);
+    tci_str_free(&gcc);
+    if (!has_gcc) {
+        SKIP("there is no gcc");
+    }
+    snprintf(path, sizeof(path), "/tmp/tc-later-gcc-%d.sh", (int)getpid()); /* its kind by name */
+    REQUIRE(rename(make_compiler("0", "case \"$*\" in *-Og*) ;; *) sleep 2;; esac\n"
+                                      "exec gcc \"$@\""), path) == 0);
+    tc_ctx *ctx = make_context(path);
+    tc_program *f = NULL;
+    tc_call *call;
+    tc_program_info info;
+    fill();
+    REQUIRE_OK(tc_compile(make_large_graph(ctx), &f));
+    REQUIRE_OK(tc_call_make(f, &call));
+    CHECK_STR(backend_of(f), "interp");
+    REQUIRE_OK(run(f, 0));
+    memcpy(before, out, sizeof(out));
+    REQUIRE_OK(tc_run_call(call, TC_BUFS(TC_BUF(in, N)), TC_BUFS(TC_BUF(out, N))));
+    for (int i = 0; i < 3000 && !strcmp(backend_of(f), "interp"); i++) {
+        usleep(10000);
+    }
+    CHECK_STR(backend_of(f), "cpu");
+    const tc_program *quick = __atomic_load_n(&f->later->native, __ATOMIC_ACQUIRE);
+    if (tc_program_ready(f)) {
+        unlink(path);
+        SKIP("the machine is so slow that the quick build was not seen");
+    }
+    REQUIRE_OK(tc_program_get_info(f, &info));
+    CHECK_EQ_INT(tc_program_wait(f, 0), TC_ERR_BUSY);
+    memset(out, 0, sizeof(out));
+    REQUIRE_OK(run(f, 0));
+    CHECK(!memcmp(out, before, sizeof(out)));
+    memset(out, 0, sizeof(out));
+    REQUIRE_OK(tc_run_call(call, TC_BUFS(TC_BUF(in, N)), TC_BUFS(TC_BUF(out, N))));
+    CHECK(!memcmp(out, before, sizeof(out)) && call->native && call->native->program == quick);
+    CHECK_EQ_INT(tc_program_wait(f, -1), TC_OK);
+    CHECK(f->later->native != quick && f->later->quick == quick);
+    memset(out, 0, sizeof(out));
+    REQUIRE_OK(run(f, 0));
+    CHECK(!memcmp(out, before, sizeof(out)));
+    REQUIRE_OK(tc_run_call(call, TC_BUFS(TC_BUF(in, N)), TC_BUFS(TC_BUF(out, N))));
+    CHECK(!memcmp(out, before, sizeof(out)) && call->native->program == f->later->native);
+    unlink(path);
+    tc_call_free(call);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(programs_of_one_key_share_a_compile)
 {
     tc_ctx *ctx = make_context(make_compiler("0.3", real_compiler()));

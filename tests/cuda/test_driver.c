@@ -244,18 +244,40 @@ static bool nvrtc_is_mapped(void)
     return found;
 }
 
-/* In the second process: 0 when the program came from disk without NVRTC. */
-static int start_again(void)
+/* In the second process: 0 when the program came from disk without NVRTC. path: of a saved one. */
+static int start_again(const char *path)
 {
     tc_program_info info;
     memset(&info, 0, sizeof(info));
     tc_ctx *ctx = context("warm");
-    tc_program *f = ctx ? chain(ctx, 3.0) : NULL;
+    tc_program *f = NULL;
+    if (path && ctx && tc_program_load(ctx, path, NULL, &f)) {
+        fprintf(stderr, "%s\n", tc_error(ctx));
+    }
+    f = ctx && !path ? chain(ctx, 3.0) : f;
     bool good = f && tc_program_get_info(f, &info) == TC_OK && info.from_disk;
     good = good && !strcmp(info.backend, "cuda") && run(f) == TC_OK && !nvrtc_is_mapped();
     tc_program_free(f);
     tc_ctx_free(ctx);
     return !good;
+}
+
+/* How it ended: 0 when all was well. */
+static int second_process(const char *path)
+{
+    int ended = -1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("TC_TEST_START", folder, 1);
+        setenv("TC_NVRTC", "/nowhere/libnvrtc.so", 1);
+        if (path) {
+            setenv("TC_TEST_SAVED", path, 1);
+        }
+        execl("/proc/self/exe", "test_driver", (char *)NULL);
+        _exit(99);
+    }
+    return waitpid(child, &ended, 0) == child ? ended : -1;
 }
 
 TEST(a_warm_start_does_not_open_nvrtc)
@@ -267,17 +289,62 @@ TEST(a_warm_start_does_not_open_nvrtc)
     CHECK(f && run(f) == TC_OK && nvrtc_is_mapped());
     tc_program_free(f);
     tc_ctx_free(ctx);
-    fflush(stdout);
-    pid_t child = fork();
-    int ended = -1;
-    if (child == 0) {
-        setenv("TC_TEST_START", folder, 1);
-        setenv("TC_NVRTC", "/nowhere/libnvrtc.so", 1);
-        execl("/proc/self/exe", "test_driver", (char *)NULL);
-        _exit(99);
+    CHECK_EQ_INT(second_process(NULL), 0);
+}
+
+TEST(a_saved_program_runs_in_another_process_without_nvrtc)
+{
+    NEED_NVRTC();
+    tc_ctx *ctx = context("saved");
+    REQUIRE(ctx != NULL);
+    tc_program *f = chain(ctx, 5.0);
+    char path[96];
+    snprintf(path, sizeof(path), "%s/chain.tcp", folder);
+    CHECK_MSG(tc_program_save(f, path, &(tc_save_options){.packed = true}) == TC_OK, "%s",
+              tc_error(f));
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    CHECK_EQ_INT(second_process(path), 0);
+}
+
+/* Bytes of a cubin name the architecture that it is for. */
+static bool file_has(const char *path, const char *text)
+{
+    tci_str file = {0};
+    bool found = false;
+    REQUIRE(tci_os_read_file(path, &file, NULL));
+    for (size_t i = 0; i + strlen(text) <= file.n && !found; i++) {
+        found = !memcmp(file.text + i, text, strlen(text));
     }
-    CHECK_EQ_INT(waitpid(child, &ended, 0), child);
-    CHECK_EQ_INT(ended, 0);
+    tci_str_free(&file);
+    return found;
+}
+
+TEST(programs_for_devices_that_are_not_here_are_compiled_and_saved)
+{
+    NEED_NVRTC();
+    static const char *const machines[] = {"sm_80", "sm_90"};
+    for (int i = 0; i < 2; i++) {
+        char path[96];
+        tc_options o = {.machine = machines[i], .no_disk_cache = true};
+        tc_ctx *ctx = NULL;
+        tc_program *g;
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_program *f = chain(ctx, 6.0);
+        REQUIRE(f != NULL);
+        snprintf(path, sizeof(path), "%s/%s.tcp", folder, machines[i]);
+        CHECK_MSG(tc_program_save(f, path, NULL) == TC_OK, "%s", tc_error(f));
+        CHECK(file_has(path, machines[i]));
+        CHECK(file_has(path, "\177ELF"));
+        if (i == 0) { /* the device here is of the generation 9 */
+            CHECK_EQ_INT(run(f), TC_ERR_UNSUPPORTED);
+            CHECK_HAS(tc_error(f), "compiled for another machine");
+            CHECK_EQ_INT(tc_program_load(ctx, path, NULL, &g), TC_ERR_UNSUPPORTED);
+            CHECK_HAS(tc_ctx_error(ctx), "needs cuda sm_80");
+        }
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
 }
 
 /* ---- fork ---- */
@@ -1055,7 +1122,7 @@ int main(int argc, char **argv)
     }
     if (again) {
         snprintf(folder, sizeof(folder), "%s", again);
-        return start_again();
+        return start_again(getenv("TC_TEST_SAVED"));
     }
     if (!mkdtemp(folder)) {
         return 1;

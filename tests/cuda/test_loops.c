@@ -198,12 +198,14 @@ TEST(steps_as_launches)
     compare("emulated", tct_soak);
 }
 
-/* The second run with operands at the same places records all rounds, and the third replays them.
- * Of loops that stop by their values two rounds are recorded with the test, where that can be. */
+/* The second run with operands at the same places records all rounds, and the third replays them;
+ * where the whole loop is one launch, the first run records it. Of loops that stop by their values
+ * two rounds are recorded with the test, where that can be. */
 TEST(rounds_are_recorded)
 {
     static values looped;
     NEED("recording");
+    int fused = 0, launched = 0;
     n_recorded = n_replayed = 0;
     for (int i = 0; i < CASES; i++) {
         if (strcmp(cases[i].name, "large")) {
@@ -211,9 +213,12 @@ TEST(rounds_are_recorded)
             run_case(&cases[i], "recording", false, &looped);
             check_reference(&cases[i], "recording", &looped);
             CHECK_EQ_INT(n_recorded - recorded, 1);
-            CHECK_EQ_INT(n_replayed - replayed, 2);
+            fused += n_replayed - replayed == 3;
+            launched += n_replayed - replayed == 2;
+            CHECK(n_replayed - replayed == 2 || n_replayed - replayed == 3);
         }
     }
+    CHECK_MSG(fused >= 2 && launched >= 2, "%d fused, %d not", fused, launched);
     int recorded = n_recorded;
     for (int i = 0; i < 2; i++) {
         no_loops = i == 1;

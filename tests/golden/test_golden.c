@@ -46,6 +46,13 @@ static const made_for pairs = {{.vector_bytes = 64, .has_work = true, .has_pairs
                                tci_dialect_c, "packed rows=2 unroll=1 depth=16 columns=16"};
 static const made_for unit = {{.vector_bytes = 64, .has_work = true, .matrix_units = 1},
                               tci_dialect_c, NULL};
+static const made_for loops = {{.vector_bytes = 32, .has_work = true, .loops = true},
+                               tci_dialect_c, NULL};
+static const made_for block_loops = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
+                                      .block_threads = TCI_CUDA_MAX_THREADS,
+                                      .loops = true,
+                                      .facts = {.processors = 132}},
+                                     tci_dialect_cuda, NULL};
 static const made_for opencl = {{.vector_bytes = 0}, opencl_dialect, NULL};
 
 /* ---- from a tensor to text ---- */
@@ -467,6 +474,40 @@ TEST(gradient)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 10), g;
     REQUIRE(tc_grad(tc_sum(tc_exp(tc_mul(x, x)), TC_ALL, false), &x, 1, &g) == TC_OK);
     check_golden("gradient", TC_TENSORS(x), g);
+    tc_ctx_free(ctx);
+}
+
+static tc_status filter(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
+                        tc_tensor *y)
+{
+    (void)user;
+    y[0] = tc_add(tc_mul(x[0], 0.3), carry[0]);
+    next[0] = tc_sub(carry[1], tc_mul(y[0], 0.7));
+    next[1] = tc_mul(x[0], 0.1);
+    return TC_OK;
+}
+
+/* The filter has its carries in cells; a cell of a network has them in rows, where vectors are. */
+static tc_status recur(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
+                       tc_tensor *y)
+{
+    tc_tensor sum = tc_matmul(*(const tc_tensor *)user, carry[0]);
+    (void)y;
+    next[0] = tc_maximum(tc_add(x[0], sum), 0);
+    return TC_OK;
+}
+
+TEST(fused_loops)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 100), zero = tc_full(ctx, 0, TC_F32), y;
+    REQUIRE(!tc_scan(TC_TENSORS(zero, zero), TC_TENSORS(x), 0, false, filter, NULL, NULL, &y, 1));
+    check_on("loop", TC_TENSORS(x), y, loops);
+    check_on("cuda_loop", TC_TENSORS(x), y, block_loops);
+    tc_tensor w = tc_input(ctx, "w", TC_F32, 16, 16), xs = tc_input(ctx, "xs", TC_F32, 9, 16),
+              h = tc_input(ctx, "h", TC_F32, 16), last;
+    REQUIRE(!tc_scan(TC_TENSORS(h), TC_TENSORS(xs), 0, true, recur, &w, &last, NULL, 0));
+    check_on("loop_rows", TC_TENSORS(w, xs, h), last, loops);
     tc_ctx_free(ctx);
 }
 

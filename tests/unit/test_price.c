@@ -273,6 +273,23 @@ TEST(groups_that_gain_stay_whole)
     end();
 }
 
+/* Attention costs more than its floor; its trials, which gain less than a cut must, are told. */
+TEST(a_plan_tells_the_cuts_that_it_tried_in_vain)
+{
+    begin();
+    tc_tensor q = INPUT(2, 4, 256, 32), k = INPUT(2, 4, 256, 32), v = INPUT(2, 4, 256, 32);
+    tci_plan *p = plan_for(tc_scaled_dot_product_attention(q, k, v, TC_NONE, false, 0), processor);
+    REQUIRE(p && p->n_kernels == 1);
+    double whole = 0, parts = 0;
+    int tried = 0;
+    const char *text = tci_str_text(&p->tried), *at = strchr(text, ':'), *best = strchr(text, ';');
+    int found = at ? sscanf(at, ": %lf us by the model as it is, %lf us with ", &whole, &parts) : 0;
+    found += best ? sscanf(best, "; best of %d values tried", &tried) : 0;
+    CHECK_MSG(found == 3 && whole > 0 && whole < 1.2 * parts && tried > 1, "%s", text);
+    CHECK(!strncmp(text, p->kernels[0]->name, strlen(p->kernels[0]->name)));
+    end();
+}
+
 /* Ops that are kept apart are not priced. */
 TEST(ops_that_are_kept_apart_are_left_alone)
 {

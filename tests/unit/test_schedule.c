@@ -277,6 +277,39 @@ TEST(turned_images_have_a_launch_of_their_own)
     end();
 }
 
+/* Products of one operand that are too short for several threads each are one launch on a
+ * processor, those that are not have one each. */
+TEST(products_of_one_operand_share_a_launch)
+{
+    begin();
+    tci_machine machine = {.vector_bytes = 64, .has_work = true, .joins = true,
+                           .facts = {.processors = 4}};
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        end();
+        return;
+    }
+    machine = tci_machine_complete(machine);
+    for (int size = 64; size <= 1024; size *= 16) {
+        tc_tensor x = tc_input(ctx, "x", TC_F32, size, size), y[8];
+        for (int i = 0; i < 8; i++) {
+            tc_tensor w = tc_input(ctx, "w", TC_F32, size, size);
+            y[i] = tc_maximum(tc_matmul(x, w), 0);
+        }
+        const tci_plan *p = plan_for(tc_cat(TC_TENSORS_N(y, 8), 0), machine);
+        int joined = 0, alone = 0;
+        for (int t = 0; t < p->n_steps; t++) {
+            const tci_kernel *k = p->kernels[p->steps[t].kernel];
+            joined += k->n_members == 8 && k->members[0]->n_reds == 1 &&
+                      k->members[0]->reds[0].op == TCI_RED_DOT;
+            alone += k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
+        }
+        CHECK_EQ_INT(joined, size == 64 ? 1 : 0);
+        CHECK_EQ_INT(alone, size == 64 ? 0 : 8);
+    }
+    end();
+}
+
 /* Sums down columns have neighbours in neighbouring lanes also where each row has a factor that is
  * read from memory: such a factor is the same for all columns. */
 TEST(columns_with_a_factor_a_row)

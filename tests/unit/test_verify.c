@@ -608,6 +608,51 @@ TEST(joints)
     end();
 }
 
+static tc_status step_of_loop(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                              tc_tensor *y)
+{
+    (void)user;
+    next[0] = tc_add(tc_mul(c[0], 0.5), x[0]);
+    y[0] = tc_sum(tc_exp(c[0]), TC_ALL, false);
+    return TC_OK;
+}
+
+/* A fused loop, in a plan, as loops and as steps of the interpreter. */
+TEST(fused_loops)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 20), y;
+    tci_machine machine = tci_machine_complete((tci_machine){.vector_bytes = 32, .loops = true});
+    REQUIRE(!tc_scan(TC_TENSORS(tc_full(ctx, 0, TC_F32)), TC_TENSORS(x), 0, false, step_of_loop,
+                     NULL, NULL, &y, 1));
+    tci_plan *p = plan_for(y, machine);
+    REQUIRE(p && p->n_spans == 0);
+    tci_kernel *k = p->kernels[p->steps[p->n_steps - 1].kernel];
+    REQUIRE(k->loop && k->loop->n_carries == 1 && k->loop->n_enter == 1);
+    tci_kloop *loop = (tci_kloop *)(uintptr_t)k->loop;
+    CHECK(!complains(plan_verifier, p));
+    BREAK(kernel_verifier, k, loop->n_places, loop->n_places - 1);
+    BREAK(kernel_verifier, k, loop->n_enter, k->n_members + 1);
+    BREAK(kernel_verifier, k, loop->stops, 1);
+    BREAK(kernel_verifier, k, loop->places[0].base, k->n_operands);
+    BREAK(kernel_verifier, k, loop->carries[0].next, loop->carries[0].cell);
+    BREAK(kernel_verifier, k, loop->carries[0].bytes, 8);
+    BREAK(kernel_verifier, k, loop->cells[loop->carries[0].cell].n, 2);
+    BREAK(kernel_verifier, k, k->n_literals, k->n_literals + 1);
+    BREAK(kernel_verifier, k, k->operands[loop->carries[0].from.base].is_output, false);
+    tci_launch launch;
+    tci_loop *l = tci_loop_schedule(&scratch, k, machine, &launch);
+    CHECK(!complains(loop_verifier, l));
+    BREAK(loop_verifier, l, l->members[1].first_same, 0);
+    BREAK(loop_verifier, l, l->threads, 0);
+    tci_interp *i = tci_interp_make(k);
+    REQUIRE(i != NULL);
+    CHECK(!complains(interp_verifier, i));
+    BREAK(interp_verifier, i, i->members[1].first_task, 1);
+    tci_interp_free(i);
+    end();
+}
+
 static tci_lstmt *find_mem(tci_loop *l, tci_mem mem)
 {
     for (int b = 0; b < l->n_blocks; b++) {

@@ -1,0 +1,193 @@
+/* engines/library.c - finds and loads the shared libraries of engines (engines/library.h).
+ *
+ * A library that a user names, or that is in a usual place, may crash in its constructors: it is
+ * loaded in a child process first, with its output thrown away. Where the child cannot tell (it is
+ * reaped by the host, or hangs on a lock that another thread held at the fork), the library is
+ * loaded all the same. */
+#include "library.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../base/env.h"
+#include "../base/posix.h"
+
+enum { TCI_ENGINE_SECONDS = 20 }; /* that a child may take to load a library */
+
+TCI_FN bool tci_engine_is_word(const char *option)
+{
+    return !strchr(option, '/');
+}
+
+/* The greatest entry of a directory that begins so, appended to dir; false: there is none. */
+static bool tci_engine_entry(char dir[480], const char *begins)
+{
+    char best[256] = "";
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!strncmp(e->d_name, begins, strlen(begins)) && strcmp(e->d_name, best) > 0) {
+            snprintf(best, sizeof(best), "%s", e->d_name);
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+    size_t n = strlen(dir);
+    if (!best[0] || n + strlen(best) + 2 > 480) {
+        return false;
+    }
+    snprintf(dir + n, 480 - n, "/%s", best);
+    return true;
+}
+
+/* Of a directory: the library itself, or below a package of it. */
+static bool tci_engine_in(const tci_engine_library *l, const char *dir, size_t n, char path[480])
+{
+    snprintf(path, 480, "%.*s", (int)n, dir);
+    if (n && tci_engine_entry(path, l->file)) {
+        return true;
+    }
+    snprintf(path, 480, "%.*s/%s", (int)n, dir, l->package);
+    return n && tci_engine_entry(path, l->file);
+}
+
+/* Of a prefix with Python packages: PREFIX/lib/python3.X/site-packages. */
+static bool tci_engine_in_python(const tci_engine_library *l, const char *prefix, char path[480])
+{
+    static const char *const folders[] = {"site-packages", "dist-packages"};
+    bool found = false;
+    for (int i = 0; i < 2 && !found && prefix && prefix[0]; i++) {
+        char dir[480];
+        snprintf(dir, sizeof(dir), "%s/lib", prefix);
+        if (tci_engine_entry(dir, "python3.") || tci_engine_entry(dir, "python3")) {
+            size_t n = strlen(dir);
+            snprintf(dir + n, sizeof(dir) - n, "/%s", folders[i]);
+            found = tci_engine_in(l, dir, strlen(dir), path);
+        }
+    }
+    return found;
+}
+
+static bool tci_engine_look(const tci_engine_library *l, char path[480])
+{
+    static const char *const dirs[] = {"/usr/local/lib", "/usr/lib", "/usr/lib64",
+                                       "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"};
+    const char *at = tci_env_get(TCI_ENV_ENGINES), *home = tci_env_get(TCI_ENV_HOME);
+    bool found = false;
+    for (size_t n; at && *at && !found; at += n + (at[n] == ':')) {
+        n = strcspn(at, ":");
+        found = tci_engine_in(l, at, n, path);
+    }
+    char local[480] = "";
+    snprintf(local, sizeof(local), home ? "%s/.local" : "", home ? home : "");
+    found = found || tci_engine_in_python(l, tci_env_get(TCI_ENV_VIRTUAL_ENV), path) ||
+            tci_engine_in_python(l, local, path) || tci_engine_in_python(l, "/usr/local", path) ||
+            tci_engine_in_python(l, "/usr", path);
+    for (int i = 0; i < TCI_COUNT(dirs) && !found; i++) {
+        snprintf(path, 480, "%s", dirs[i]);
+        found = tci_engine_entry(path, l->file);
+    }
+    return found;
+}
+
+TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, char path[480],
+                            char text[TC_GRAPH_TEXT])
+{
+    bool found = true;
+    if (!tci_engine_is_word(option)) {
+        snprintf(path, 480, "%s", option);
+        found = tci_os_stat(path, NULL, NULL);
+        snprintf(text, TC_GRAPH_TEXT, found ? "%.400s" : "there is no file '%.400s'", path);
+    } else if (tci_engine_look(l, path)) {
+        snprintf(text, TC_GRAPH_TEXT, "%.480s", path);
+    } else {
+        found = false;
+        snprintf(text, TC_GRAPH_TEXT,
+                 "%s is not in TC_ENGINES, in Python's site-packages or in the system's library "
+                 "directories: %s, then set TC_ENGINES to its site-packages",
+                 l->file, l->get);
+    }
+    return found;
+}
+
+/* The signal that ends a child which loads the library; 0: none that says anything about it. */
+static int tci_engine_crash(const char *path)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGALRM};
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        int null = open("/dev/null", O_WRONLY);
+        dup2(null, 1);
+        dup2(null, 2);
+        for (int i = 0; i < TCI_COUNT(signals); i++) {
+            signal(signals[i], SIG_DFL);
+        }
+        alarm(TCI_ENGINE_SECONDS);
+        (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        raise(SIGKILL); /* it went well: this ends the child alone, without its exit handlers */
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR) {
+            return 0;
+        }
+    }
+    int number = child > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    return number == SIGKILL || number == SIGALRM ? 0 : number;
+}
+
+static void tci_engine_load(tci_engine_library *l)
+{
+    char why[256];
+    int number = tci_engine_crash(l->path);
+    if (number) {
+        snprintf(l->why, sizeof(l->why), "'%.300s' crashes while it is loaded (signal %d)", l->path,
+                 number);
+        return;
+    }
+    l->handle = tci_os_dlopen(l->path, why);
+    if (!l->handle) {
+        snprintf(l->why, sizeof(l->why), "'%.200s' cannot be loaded: %.255s", l->path, why);
+    }
+}
+
+TCI_FN void *tci_engine_open(tci_engine_library *l, const char *option, char text[TC_GRAPH_TEXT])
+{
+    char path[480];
+    void *handle = NULL;
+    if (!tci_engine_find(l, option, path, text)) {
+        return NULL;
+    }
+    pthread_mutex_lock(&l->lock);
+    if (!l->tried || (!l->handle && strcmp(l->path, path))) {
+        l->tried = true;
+        memcpy(l->path, path, sizeof(path));
+        tci_engine_load(l);
+    }
+    if (l->handle && strcmp(l->path, path)) {
+        snprintf(text, TC_GRAPH_TEXT, "the process has loaded '%.400s' already", l->path);
+    } else if (!l->handle) {
+        snprintf(text, TC_GRAPH_TEXT, "%s", l->why);
+    } else {
+        handle = l->handle;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return handle;
+}
+
+TCI_FN bool tci_engine_symbols(const tci_engine_library *l, const tci_engine_symbol *rows, int n,
+                               char text[TC_GRAPH_TEXT])
+{
+    for (int i = 0; i < n; i++) {
+        void *symbol = tci_os_dlsym(l->handle, rows[i].name);
+        memcpy(rows[i].at, &symbol, sizeof(symbol));
+        if (!symbol) {
+            snprintf(text, TC_GRAPH_TEXT, "'%.300s' lacks %s: it is too old", l->path,
+                     rows[i].name);
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,36 @@
+/* engines/library.h - the shared library of an engine: found without loading it, then loaded once.
+ *
+ * In: names and usual places. Out: a handle, or a text that says what is missing. */
+#ifndef TCI_ENGINES_LIBRARY_H
+#define TCI_ENGINES_LIBRARY_H
+
+#include "../base/os.h"
+#include "api.h"
+
+typedef struct tci_engine_library {
+    const char *file;    /* beginning of its name: "libonnxruntime.so" */
+    const char *package; /* where it is below site-packages: "onnxruntime/capi" */
+    const char *get;     /* how to get it: "pip install onnxruntime" */
+    tci_mutex lock;      /* guards what follows */
+    bool tried;
+    void *handle;        /* NULL: it could not be loaded, */
+    char path[480], why[TC_GRAPH_TEXT]; /* as `why` says */
+} tci_engine_library;
+
+/* True if option is empty or a word; false if it is a path. */
+TCI_FN bool tci_engine_is_word(const char *option);
+/* The path of the library, of the option or as found; false: text says what is missing. */
+TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, char path[480],
+                            char text[TC_GRAPH_TEXT]);
+/* The library, loaded at the first call; NULL: text says why not. One process has one of each. */
+TCI_FN void *tci_engine_open(tci_engine_library *l, const char *option, char text[TC_GRAPH_TEXT]);
+/* A row of a table of functions: where a function's address goes, and its name. */
+typedef struct tci_engine_symbol {
+    void *at;
+    const char *name;
+} tci_engine_symbol;
+/* False: the library lacks one, as text says. */
+TCI_FN bool tci_engine_symbols(const tci_engine_library *l, const tci_engine_symbol *rows, int n,
+                               char text[TC_GRAPH_TEXT]);
+
+#endif

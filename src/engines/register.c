@@ -1,0 +1,11 @@
+/* engines/register.c - makes the engines known before main, so that TC_BACKEND can name them. */
+#include "onnxrt.h"
+#include "openvino.h"
+#include "openxla.h"
+
+__attribute__((constructor)) static void tci_engines_register(void)
+{
+    (void)tc_register_graph_backend(tci_onnxrt_backend());
+    (void)tc_register_graph_backend(tci_openvino_backend());
+    (void)tc_register_graph_backend(tci_openxla_backend());
+}

@@ -1,0 +1,21 @@
+/* src/tc_engines.h - root of tc_engines.h: onnxruntime, OpenVINO and XLA as backends by name.
+ * Includes tc_onnx.h, which writes the models that they are given; tc.h does not know it. Its code
+ * is where TC_IMPLEMENTATION is defined. */
+#include "tc_onnx.h"
+
+#include "engines/api.h"
+
+#if defined(TC_IMPLEMENTATION) && !defined(TC_ENGINES_IMPLEMENTED)
+#define TC_ENGINES_IMPLEMENTED
+
+#include "base/protect.h"
+
+#include "engines/library.c"
+#include "engines/onnxrt.c"
+#include "engines/openvino.c"
+#include "engines/openxla.c"
+#include "engines/register.c"
+#include "engines/best.c"
+
+#include "base/unprotect.h"
+#endif

@@ -1,0 +1,1707 @@
+/* tc_engines.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
+/* ---- src/tc_engines.h ---- */
+/* src/tc_engines.h - root of tc_engines.h: onnxruntime, OpenVINO and XLA as backends by name.
+ * Includes tc_onnx.h, which writes the models that they are given; tc.h does not know it. Its code
+ * is where TC_IMPLEMENTATION is defined. */
+#include "tc_onnx.h"
+
+/* ---- src/engines/api.h ---- */
+/* engines/api.h - engines of others as backends by name: onnxruntime, OpenVINO. The public half of
+ * tc_engines.h. */
+#ifndef TC_ENGINES_API_H
+#define TC_ENGINES_API_H
+
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Including this header where TC_IMPLEMENTATION is defined registers graph-level backends
+ * (api/graph_backend.h) under these names, for options.backend and TC_BACKEND:
+ *
+ *     name      library                   options after ':'
+ *     onnxrt    libonnxruntime.so 1.18+   cpu (default), cuda, tensorrt, openvino, dnnl
+ *     openvino  libopenvino_c.so 2025.0+  cpu (default), gpu, npu, auto
+ *
+ *     tc_options o = {.backend = "onnxrt"};
+ *     if (tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &o, &f) != TC_OK) puts(tc_error(y));
+ *
+ * Nothing of them is needed to build. A library is looked for, when its name is asked for, in the
+ * directories of TC_ENGINES (separated by ':'), in Python's site-packages ($VIRTUAL_ENV, ~/.local,
+ * /usr/local, /usr), then in the system's library directories. An option that has a '/' is the
+ * path of the library ("onnxrt:/opt/ort/lib/libonnxruntime.so"). It stays loaded. A library that
+ * crashes while it is loaded does so in a child process, and is refused. */
+
+/* Compiles the graph (lists as tc_compile_fn takes them) for every backend that is usable here,
+ * including engines, runs each for about `ms` milliseconds and sets *name to the fastest one, which
+ * lives as long as the process. Inputs are zeros; sizes must be known. Results are not compared.
+ *
+ *     const char *name;
+ *     if (tc_best_backend(TC_TENSORS(x), TC_TENSORS(y), 50, &name) == TC_OK) puts(name);
+ *
+ * TC_ERR_ARGUMENT: ms is not positive, or name is NULL; TC_ERR_SHAPE: a symbolic size;
+ * TC_ERR_MEMORY; else the status of the last backend, where none compiled the graph. tc_error of an
+ * output tells. */
+TC_API tc_status tc_best_backend_at(tc_tensors inputs, tc_tensors outputs, double ms,
+                                    const char **name, tc_site here);
+#define tc_best_backend(...) tc_best_backend_at(__VA_ARGS__, TC_HERE)
+/* The same with the time of each: the entries of tc_backend_at(i) that were measured, best first,
+ * into list[0..room); *n: how many there are. */
+typedef struct tc_backend_time {
+    const char *name;
+    double us;       /* of a run: the median */
+    double first_ms; /* of the compile */
+} tc_backend_time;
+TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, double ms,
+                                     tc_backend_time *list, int room, int *n, tc_site here);
+#define tc_time_backends(...) tc_time_backends_at(__VA_ARGS__, TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif
+
+#if defined(TC_IMPLEMENTATION) && !defined(TC_ENGINES_IMPLEMENTED)
+#define TC_ENGINES_IMPLEMENTED
+
+/* ---- src/base/protect.h ---- */
+/* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
+ *
+ * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
+ * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
+ * nothing: words in capitals that the rooms use begin with TC_ or TCI_, or are only ever pasted or
+ * made text of.
+ *
+ * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
+ * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
+ * Machines that keep excess precision are refused. Clang has no pragma for -fwrapv and
+ * -fno-strict-aliasing, so the rooms rely on neither: signed sums do not overflow (the unit tests
+ * are clean under Clang's UBSan, which GCC's cannot show as wrapv turns its check off), and memory
+ * of the user's types is moved by memcpy.
+ *
+ * The library is compiled again with each edit of the user's file, so that has to be quick, and its
+ * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,
+ * and GCC without the passes that take long and gain little; TCI_QUICK_BEGIN marks what works on
+ * elements and gets more. System headers (base/posix.h) come before the options change, so that
+ * their inline functions keep the user's options and may still be inlined into the user's code. */
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Weverything"
+#elif defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Waggregate-return"
+#pragma GCC diagnostic ignored "-Warith-conversion"
+#pragma GCC diagnostic ignored "-Wbad-function-cast"
+#pragma GCC diagnostic ignored "-Wc++-compat"
+#pragma GCC diagnostic ignored "-Wcast-align"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wclobbered"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wdate-time"
+#pragma GCC diagnostic ignored "-Wdeclaration-after-statement"
+#pragma GCC diagnostic ignored "-Wdouble-promotion"
+#pragma GCC diagnostic ignored "-Wfloat-conversion"
+#pragma GCC diagnostic ignored "-Wfloat-equal"
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-truncation"
+#pragma GCC diagnostic ignored "-Winline"
+#pragma GCC diagnostic ignored "-Wjump-misses-init"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wmissing-declarations"
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#pragma GCC diagnostic ignored "-Wnull-dereference"
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+#pragma GCC diagnostic ignored "-Wpadded"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wredundant-decls"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wsuggest-attribute=const"
+#pragma GCC diagnostic ignored "-Wsuggest-attribute=noreturn"
+#pragma GCC diagnostic ignored "-Wsuggest-attribute=pure"
+#pragma GCC diagnostic ignored "-Wswitch-default"
+#pragma GCC diagnostic ignored "-Wswitch-enum"
+#pragma GCC diagnostic ignored "-Wtraditional-conversion"
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wunsuffixed-float-constants"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-macros"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wvla"
+#endif
+
+
+/* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 && \
+    __FLT_EVAL_METHOD__ != 32
+#error "tc: float and double must be evaluated in their own type (32-bit x86: -msse2 -mfpmath=sse)"
+#endif
+
+#if defined(__clang__)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "tc: compile the file with TC_IMPLEMENTATION without -ffast-math and -ffinite-math-only"
+#endif
+#pragma float_control(precise, on, push)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#endif
+#pragma STDC FP_CONTRACT OFF
+
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
+#pragma GCC optimize("Os")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf")
+#pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
+#pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
+#endif
+#pragma GCC optimize("fp-contract=off,no-fast-math,no-unsafe-math-optimizations")
+#pragma GCC optimize("no-finite-math-only,no-associative-math,no-reciprocal-math,signed-zeros")
+#pragma GCC optimize("trapping-math,no-cx-limited-range,wrapv,no-strict-aliasing")
+#pragma GCC optimize("no-single-precision-constant")
+#endif
+
+/* ---- src/engines/library.c ---- */
+/* engines/library.c - finds and loads the shared libraries of engines (engines/library.h).
+ *
+ * A library that a user names, or that is in a usual place, may crash in its constructors: it is
+ * loaded in a child process first, with its output thrown away. Where the child cannot tell (it is
+ * reaped by the host, or hangs on a lock that another thread held at the fork), the library is
+ * loaded all the same. */
+/* ---- src/engines/library.h ---- */
+/* engines/library.h - the shared library of an engine: found without loading it, then loaded once.
+ *
+ * In: names and usual places. Out: a handle, or a text that says what is missing. */
+#ifndef TCI_ENGINES_LIBRARY_H
+#define TCI_ENGINES_LIBRARY_H
+
+
+typedef struct tci_engine_library {
+    const char *file;    /* beginning of its name: "libonnxruntime.so" */
+    const char *package; /* where it is below site-packages: "onnxruntime/capi" */
+    const char *get;     /* how to get it: "pip install onnxruntime" */
+    tci_mutex lock;      /* guards what follows */
+    bool tried;
+    void *handle;        /* NULL: it could not be loaded, */
+    char path[480], why[TC_GRAPH_TEXT]; /* as `why` says */
+} tci_engine_library;
+
+/* True if option is empty or a word; false if it is a path. */
+TCI_FN bool tci_engine_is_word(const char *option);
+/* The path of the library, of the option or as found; false: text says what is missing. */
+TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, char path[480],
+                            char text[TC_GRAPH_TEXT]);
+/* The library, loaded at the first call; NULL: text says why not. One process has one of each. */
+TCI_FN void *tci_engine_open(tci_engine_library *l, const char *option, char text[TC_GRAPH_TEXT]);
+/* A row of a table of functions: where a function's address goes, and its name. */
+typedef struct tci_engine_symbol {
+    void *at;
+    const char *name;
+} tci_engine_symbol;
+/* False: the library lacks one, as text says. */
+TCI_FN bool tci_engine_symbols(const tci_engine_library *l, const tci_engine_symbol *rows, int n,
+                               char text[TC_GRAPH_TEXT]);
+
+#endif
+
+/* ---- src/engines/library.c, continued ---- */
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+
+enum { TCI_ENGINE_SECONDS = 20 }; /* that a child may take to load a library */
+
+TCI_FN bool tci_engine_is_word(const char *option)
+{
+    return !strchr(option, '/');
+}
+
+/* The greatest entry of a directory that begins so, appended to dir; false: there is none. */
+static bool tci_engine_entry(char dir[480], const char *begins)
+{
+    char best[256] = "";
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!strncmp(e->d_name, begins, strlen(begins)) && strcmp(e->d_name, best) > 0) {
+            snprintf(best, sizeof(best), "%s", e->d_name);
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+    size_t n = strlen(dir);
+    if (!best[0] || n + strlen(best) + 2 > 480) {
+        return false;
+    }
+    snprintf(dir + n, 480 - n, "/%s", best);
+    return true;
+}
+
+/* Of a directory: the library itself, or below a package of it. */
+static bool tci_engine_in(const tci_engine_library *l, const char *dir, size_t n, char path[480])
+{
+    snprintf(path, 480, "%.*s", (int)n, dir);
+    if (n && tci_engine_entry(path, l->file)) {
+        return true;
+    }
+    snprintf(path, 480, "%.*s/%s", (int)n, dir, l->package);
+    return n && tci_engine_entry(path, l->file);
+}
+
+/* Of a prefix with Python packages: PREFIX/lib/python3.X/site-packages. */
+static bool tci_engine_in_python(const tci_engine_library *l, const char *prefix, char path[480])
+{
+    static const char *const folders[] = {"site-packages", "dist-packages"};
+    bool found = false;
+    for (int i = 0; i < 2 && !found && prefix && prefix[0]; i++) {
+        char dir[480];
+        snprintf(dir, sizeof(dir), "%s/lib", prefix);
+        if (tci_engine_entry(dir, "python3.") || tci_engine_entry(dir, "python3")) {
+            size_t n = strlen(dir);
+            snprintf(dir + n, sizeof(dir) - n, "/%s", folders[i]);
+            found = tci_engine_in(l, dir, strlen(dir), path);
+        }
+    }
+    return found;
+}
+
+static bool tci_engine_look(const tci_engine_library *l, char path[480])
+{
+    static const char *const dirs[] = {"/usr/local/lib", "/usr/lib", "/usr/lib64",
+                                       "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"};
+    const char *at = tci_env_get(TCI_ENV_ENGINES), *home = tci_env_get(TCI_ENV_HOME);
+    bool found = false;
+    for (size_t n; at && *at && !found; at += n + (at[n] == ':')) {
+        n = strcspn(at, ":");
+        found = tci_engine_in(l, at, n, path);
+    }
+    char local[480] = "";
+    snprintf(local, sizeof(local), home ? "%s/.local" : "", home ? home : "");
+    found = found || tci_engine_in_python(l, tci_env_get(TCI_ENV_VIRTUAL_ENV), path) ||
+            tci_engine_in_python(l, local, path) || tci_engine_in_python(l, "/usr/local", path) ||
+            tci_engine_in_python(l, "/usr", path);
+    for (int i = 0; i < TCI_COUNT(dirs) && !found; i++) {
+        snprintf(path, 480, "%s", dirs[i]);
+        found = tci_engine_entry(path, l->file);
+    }
+    return found;
+}
+
+TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, char path[480],
+                            char text[TC_GRAPH_TEXT])
+{
+    bool found = true;
+    if (!tci_engine_is_word(option)) {
+        snprintf(path, 480, "%s", option);
+        found = tci_os_stat(path, NULL, NULL);
+        snprintf(text, TC_GRAPH_TEXT, found ? "%.400s" : "there is no file '%.400s'", path);
+    } else if (tci_engine_look(l, path)) {
+        snprintf(text, TC_GRAPH_TEXT, "%.480s", path);
+    } else {
+        found = false;
+        snprintf(text, TC_GRAPH_TEXT,
+                 "%s is not in TC_ENGINES, in Python's site-packages or in the system's library "
+                 "directories: %s, then set TC_ENGINES to its site-packages",
+                 l->file, l->get);
+    }
+    return found;
+}
+
+/* The signal that ends a child which loads the library; 0: none that says anything about it. */
+static int tci_engine_crash(const char *path)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGALRM};
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        int null = open("/dev/null", O_WRONLY);
+        dup2(null, 1);
+        dup2(null, 2);
+        for (int i = 0; i < TCI_COUNT(signals); i++) {
+            signal(signals[i], SIG_DFL);
+        }
+        alarm(TCI_ENGINE_SECONDS);
+        (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        raise(SIGKILL); /* it went well: this ends the child alone, without its exit handlers */
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR) {
+            return 0;
+        }
+    }
+    int number = child > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    return number == SIGKILL || number == SIGALRM ? 0 : number;
+}
+
+static void tci_engine_load(tci_engine_library *l)
+{
+    char why[256];
+    int number = tci_engine_crash(l->path);
+    if (number) {
+        snprintf(l->why, sizeof(l->why), "'%.300s' crashes while it is loaded (signal %d)", l->path,
+                 number);
+        return;
+    }
+    l->handle = tci_os_dlopen(l->path, why);
+    if (!l->handle) {
+        snprintf(l->why, sizeof(l->why), "'%.200s' cannot be loaded: %.255s", l->path, why);
+    }
+}
+
+TCI_FN void *tci_engine_open(tci_engine_library *l, const char *option, char text[TC_GRAPH_TEXT])
+{
+    char path[480];
+    void *handle = NULL;
+    if (!tci_engine_find(l, option, path, text)) {
+        return NULL;
+    }
+    pthread_mutex_lock(&l->lock);
+    if (!l->tried || (!l->handle && strcmp(l->path, path))) {
+        l->tried = true;
+        memcpy(l->path, path, sizeof(path));
+        tci_engine_load(l);
+    }
+    if (l->handle && strcmp(l->path, path)) {
+        snprintf(text, TC_GRAPH_TEXT, "the process has loaded '%.400s' already", l->path);
+    } else if (!l->handle) {
+        snprintf(text, TC_GRAPH_TEXT, "%s", l->why);
+    } else {
+        handle = l->handle;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return handle;
+}
+
+TCI_FN bool tci_engine_symbols(const tci_engine_library *l, const tci_engine_symbol *rows, int n,
+                               char text[TC_GRAPH_TEXT])
+{
+    for (int i = 0; i < n; i++) {
+        void *symbol = tci_os_dlsym(l->handle, rows[i].name);
+        memcpy(rows[i].at, &symbol, sizeof(symbol));
+        if (!symbol) {
+            snprintf(text, TC_GRAPH_TEXT, "'%.300s' lacks %s: it is too old", l->path,
+                     rows[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+/* ---- src/engines/onnxrt.c ---- */
+/* engines/onnxrt.c - onnxruntime as a graph-level backend.
+ *
+ * In: an ONNX model. Out: a session, whose runs read and write the user's memory. onnxruntime's C
+ * interface is a table of functions to which releases only append (onnxruntime_c_api.h, OrtApi), so
+ * places of the table are enough and no header is needed. Its log goes nowhere: errors come as
+ * texts. */
+/* ---- src/engines/onnxrt.h ---- */
+/* engines/onnxrt.h - onnxruntime as a graph-level backend, with its execution providers. */
+#ifndef TCI_ENGINES_ONNXRT_H
+#define TCI_ENGINES_ONNXRT_H
+
+
+TCI_FN const tc_graph_backend *tci_onnxrt_backend(void);
+
+#endif
+
+/* ---- src/engines/onnxrt.c, continued ---- */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* X(field, place, result, parameters): the rows of OrtApi in use. A status is NULL where all is
+ * well. */
+#define TCI_ORT_ROWS(X)                                                                            \
+    X(message, 2, const char *, (void *status))                                                    \
+    X(env_make, 4, void *, (void (*log)(void *, int, const char *, const char *, const char *,     \
+                                        const char *), void *user, int level, const char *name,    \
+                            void **env))                                                           \
+    X(session_make, 8, void *, (void *env, const void *model, size_t n, void *options,             \
+                                void **session))                                                   \
+    X(run, 9, void *, (void *session, void *how, const char *const *inputs, void *const *values,   \
+                       size_t n_inputs, const char *const *outputs, size_t n_outputs,              \
+                       void **results))                                                            \
+    X(options_make, 10, void *, (void **options))                                                  \
+    X(intra_threads, 24, void *, (void *options, int threads))                                     \
+    X(inter_threads, 25, void *, (void *options, int threads))                                     \
+    X(tensor_make, 49, void *, (void *memory, void *data, size_t bytes, const int64_t *sizes,      \
+                                size_t rank, int type, void **value))                              \
+    X(memory_make, 69, void *, (int allocator, int kind, void **memory))                           \
+    X(status_free, 93, void, (void *status))                                                       \
+    X(session_free, 95, void, (void *session))                                                     \
+    X(value_free, 96, void, (void *value))                                                         \
+    X(options_free, 100, void, (void *options))                                                    \
+    X(providers, 125, void *, (char ***names, int *n))                                             \
+    X(providers_free, 126, void *, (char **names, int n))                                          \
+    X(tensorrt_use, 170, void *, (void *options, const void *provider))                            \
+    X(tensorrt_make, 171, void *, (void **provider))                                               \
+    X(cuda_use, 204, void *, (void *options, const void *provider))                                \
+    X(cuda_make, 205, void *, (void **provider))                                                   \
+    X(dnnl_use, 239, void *, (void *options, const void *provider))                                \
+    X(dnnl_make, 240, void *, (void **provider))                                                   \
+    X(openvino_use, 275, void *, (void *options, const char *const *keys,                          \
+                                  const char *const *values, size_t n))
+
+typedef struct tci_ort_api {
+#define TCI_ROW(field, place, result, parameters) result(*field) parameters;
+    TCI_ORT_ROWS(TCI_ROW)
+#undef TCI_ROW
+} tci_ort_api;
+
+static tci_engine_library tci_ort_library = {.file = "libonnxruntime.so",
+                                             .package = "onnxruntime/capi",
+                                             .get = "pip install onnxruntime",
+                                             .lock = TCI_MUTEX_INIT};
+static struct {
+    tci_mutex lock;
+    bool ready;
+    tci_ort_api api;
+    char version[32];
+    void *env, *memory; /* for the rest of the process */
+} tci_ort = {.lock = TCI_MUTEX_INIT};
+
+typedef struct tci_ort_session {
+    void *session;
+    char **names; /* of inputs, then outputs */
+    int n_names;
+} tci_ort_session;
+
+static bool tci_ort_fails(void *status, char text[TC_GRAPH_TEXT])
+{
+    if (status) {
+        snprintf(text, TC_GRAPH_TEXT, "%s", tci_ort.api.message(status));
+        tci_ort.api.status_free(status);
+    }
+    return status != NULL;
+}
+
+static void tci_ort_log(void *user, int level, const char *category, const char *name,
+                        const char *place, const char *text)
+{
+    (void)user, (void)level, (void)category, (void)name, (void)place, (void)text;
+}
+
+/* ---- the library ---- */
+
+/* Caller holds the lock. */
+static bool tci_ort_start(char text[TC_GRAPH_TEXT])
+{
+    enum { TCI_ORT_LEAST = 18, TCI_ORT_FATAL = 4, TCI_ORT_ARENA = 1, TCI_ORT_DEFAULT = 0 };
+    typedef struct {
+        const void *const *(*get)(uint32_t version);
+        const char *(*version)(void);
+    } tci_ort_base;
+    const tci_ort_base *(*base)(void) = NULL;
+    const tci_engine_symbol rows[] = {{&base, "OrtGetApiBase"}};
+    if (!tci_engine_symbols(&tci_ort_library, rows, 1, text)) {
+        return false;
+    }
+    snprintf(tci_ort.version, sizeof(tci_ort.version), "%.31s", base()->version());
+    const char *dot = strchr(tci_ort.version, '.');
+    const void *const *table = base()->get(1);
+    if (atoi(tci_ort.version) < 1 || !dot || !table ||
+        (atoi(tci_ort.version) == 1 && atoi(dot + 1) < TCI_ORT_LEAST)) {
+        snprintf(text, TC_GRAPH_TEXT, "onnxruntime %s is too old: expected 1.%d or later",
+                 tci_ort.version, (int)TCI_ORT_LEAST);
+        return false;
+    }
+#define TCI_ROW(field, place, result, parameters)                                                  \
+    memcpy(&tci_ort.api.field, &table[place], sizeof(tci_ort.api.field));
+    TCI_ORT_ROWS(TCI_ROW)
+#undef TCI_ROW
+    tci_ort.ready = !tci_ort_fails(tci_ort.api.env_make(tci_ort_log, NULL, TCI_ORT_FATAL, "tc",
+                                                        &tci_ort.env), text) &&
+                    !tci_ort_fails(tci_ort.api.memory_make(TCI_ORT_ARENA, TCI_ORT_DEFAULT,
+                                                           &tci_ort.memory), text);
+    return tci_ort.ready;
+}
+
+static bool tci_ort_open(const char *option, char text[TC_GRAPH_TEXT])
+{
+    bool open = tci_engine_open(&tci_ort_library, option, text) != NULL;
+    pthread_mutex_lock(&tci_ort.lock);
+    open = open && (tci_ort.ready || tci_ort_start(text));
+    pthread_mutex_unlock(&tci_ort.lock);
+    return open;
+}
+
+/* ---- providers ---- */
+
+/* X(option, onnxruntime's name, package): a provider other than the CPU's. */
+#define TCI_ORT_PROVIDERS(X)                                                                       \
+    X("cuda", "CUDAExecutionProvider", "onnxruntime-gpu")                                          \
+    X("tensorrt", "TensorrtExecutionProvider", "onnxruntime-gpu")                                  \
+    X("openvino", "OpenVINOExecutionProvider", "onnxruntime-openvino")                             \
+    X("dnnl", "DnnlExecutionProvider", "an onnxruntime built with --use_dnnl")
+
+static bool tci_ort_is_cpu(const char *option)
+{
+    return !option[0] || !strcmp(option, "cpu") || !tci_engine_is_word(option);
+}
+
+/* True if the library has the provider of the option; else text says what it has. */
+static bool tci_ort_has(const char *option, char text[TC_GRAPH_TEXT])
+{
+    static const char *const rows[][3] = {
+#define TCI_ROW(option, name, package) {option, name, package},
+        TCI_ORT_PROVIDERS(TCI_ROW)
+#undef TCI_ROW
+    };
+    char **names = NULL, had[256] = "";
+    int n = 0;
+    const char *const *row = NULL;
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        row = strcmp(rows[i][0], option) ? row : rows[i];
+    }
+    if (!row) {
+        snprintf(text, TC_GRAPH_TEXT, "there is no provider '%.60s': expected cpu, cuda, tensorrt, "
+                 "openvino, dnnl or the path of the library", option);
+        return false;
+    }
+    if (tci_ort_fails(tci_ort.api.providers(&names, &n), text)) {
+        return false;
+    }
+    bool has = false;
+    for (int i = 0; i < n; i++) {
+        size_t at = strlen(had);
+        snprintf(had + at, sizeof(had) - at, "%s%s", i ? ", " : "", names[i]);
+        has = has || !strcmp(names[i], row[1]);
+    }
+    tci_ort_fails(tci_ort.api.providers_free(names, n), text);
+    if (!has) {
+        snprintf(text, TC_GRAPH_TEXT, "onnxruntime %s has no %s, but %s: %s has it",
+                 tci_ort.version, row[1], had, row[2]);
+    }
+    return has;
+}
+
+static bool tci_ort_use(void *options, const char *option, char text[TC_GRAPH_TEXT])
+{
+    const tci_ort_api *a = &tci_ort.api;
+    void *provider = NULL;
+    if (!strcmp(option, "cuda")) {
+        return !tci_ort_fails(a->cuda_make(&provider), text) &&
+               !tci_ort_fails(a->cuda_use(options, provider), text);
+    } else if (!strcmp(option, "tensorrt")) {
+        return !tci_ort_fails(a->tensorrt_make(&provider), text) &&
+               !tci_ort_fails(a->tensorrt_use(options, provider), text);
+    } else if (!strcmp(option, "dnnl")) {
+        return !tci_ort_fails(a->dnnl_make(&provider), text) &&
+               !tci_ort_fails(a->dnnl_use(options, provider), text);
+    } else if (!strcmp(option, "openvino")) {
+        static const char *const keys[] = {"device_type"}, *const values[] = {"CPU"};
+        return !tci_ort_fails(a->openvino_use(options, keys, values, 1), text);
+    }
+    return true;
+}
+
+/* ---- the backend ---- */
+
+static bool tci_ort_find(void *user, const char *option, char text[TC_GRAPH_TEXT])
+{
+    char path[480];
+    (void)user;
+    return tci_engine_find(&tci_ort_library, option, path, text);
+}
+
+static tc_status tci_ort_version(void *user, const char *option, char text[TC_GRAPH_TEXT])
+{
+    (void)user;
+    if (!tci_ort_open(option, text) || (!tci_ort_is_cpu(option) && !tci_ort_has(option, text))) {
+        return TC_ERR_BACKEND;
+    }
+    snprintf(text, TC_GRAPH_TEXT, "onnxruntime %s, provider %s", tci_ort.version,
+             tci_ort_is_cpu(option) ? "cpu" : option);
+    return TC_OK;
+}
+
+static void tci_ort_free(void *user, void *compiled)
+{
+    tci_ort_session *s = compiled;
+    (void)user;
+    if (s->session) {
+        tci_ort.api.session_free(s->session);
+    }
+    tci_heap_free(s);
+}
+
+/* One block: the session, pointers to the names, the names. */
+static tci_ort_session *tci_ort_make(const tc_graph_model *m)
+{
+    int n = m->n_inputs + m->n_outputs;
+    size_t bytes = sizeof(tci_ort_session) + sizeof(char *) * (size_t)n;
+    for (int i = 0; i < n; i++) {
+        bytes += strlen(i < m->n_inputs ? m->inputs[i].name : m->outputs[i - m->n_inputs].name) + 1;
+    }
+    tci_ort_session *s = tci_heap_get(bytes);
+    char *at = s ? (char *)(s + 1) + sizeof(char *) * (size_t)n : NULL;
+    if (s) {
+        s->names = (char **)(s + 1);
+        s->n_names = n;
+    }
+    for (int i = 0; i < n && s; i++) {
+        const char *name = i < m->n_inputs ? m->inputs[i].name : m->outputs[i - m->n_inputs].name;
+        size_t length = strlen(name) + 1;
+        s->names[i] = memcpy(at, name, length);
+        at += length;
+    }
+    return s;
+}
+
+static tc_status tci_ort_compile(void *user, const tc_graph_model *m, void **compiled,
+                                 char text[TC_GRAPH_TEXT])
+{
+    const tci_ort_api *a = &tci_ort.api;
+    tci_ort_session *s = tci_ort_make(m);
+    void *options = NULL;
+    (void)user;
+    if (!s) {
+        return TC_ERR_MEMORY;
+    }
+    bool made = !tci_ort_fails(a->options_make(&options), text) &&
+                !tci_ort_fails(a->intra_threads(options, m->threads), text) &&
+                !tci_ort_fails(a->inter_threads(options, 1), text) &&
+                tci_ort_use(options, m->option, text) &&
+                !tci_ort_fails(a->session_make(tci_ort.env, m->bytes, m->n, options, &s->session),
+                               text);
+    if (options) {
+        a->options_free(options);
+    }
+    if (!made) {
+        tci_ort_free(NULL, s);
+        return TC_ERR_BACKEND;
+    }
+    *compiled = s;
+    return TC_OK;
+}
+
+/* ONNX's number of a dtype; -1: it has none. */
+static int tci_ort_type(tc_dtype t)
+{
+    switch (t) {
+    case TC_F32: return 1;
+    case TC_U8: return 2;
+    case TC_I8: return 3;
+    case TC_U16: return 4;
+    case TC_I16: return 5;
+    case TC_I32: return 6;
+    case TC_I64: return 7;
+    case TC_BOOL: return 9;
+    case TC_F16: return 10;
+    case TC_F64: return 11;
+    case TC_U32: return 12;
+    case TC_U64: return 13;
+    case TC_BF16: return 16;
+    case TCI_DTYPE_BEFORE:
+    case TC_DTYPE_COUNT: break;
+    }
+    return -1;
+}
+
+/* A value of the engine over an array's memory. */
+static bool tci_ort_wrap(const tc_custom_array *a, void **value, char text[TC_GRAPH_TEXT])
+{
+    static char nothing[8];
+    size_t bytes = (size_t)(a->n * tc_dtype_size(a->dtype));
+    return !tci_ort_fails(tci_ort.api.tensor_make(tci_ort.memory, bytes ? a->data : nothing, bytes,
+                                                  a->sizes, (size_t)a->rank,
+                                                  tci_ort_type(a->dtype), value), text);
+}
+
+static tc_status tci_ort_run(void *user, void *compiled, const tc_custom_array *inputs,
+                             int n_inputs, tc_custom_array *outputs, int n_outputs,
+                             char text[TC_GRAPH_TEXT])
+{
+    tci_ort_session *s = compiled;
+    const char *const *names = (const char *const *)s->names;
+    int n = n_inputs + n_outputs;
+    void **values = tci_heap_get(sizeof(void *) * (size_t)n);
+    bool done = values != NULL;
+    (void)user;
+    for (int i = 0; i < n && done; i++) {
+        const tc_custom_array *a = i < n_inputs ? &inputs[i] : &outputs[i - n_inputs];
+        done = tci_ort_wrap(a, &values[i], text);
+    }
+    done = done && !tci_ort_fails(tci_ort.api.run(s->session, NULL, names, values, (size_t)n_inputs,
+                                                  names + n_inputs, (size_t)n_outputs,
+                                                  values + n_inputs), text);
+    for (int i = 0; i < n && values; i++) {
+        if (values[i]) {
+            tci_ort.api.value_free(values[i]);
+        }
+    }
+    tci_heap_free(values);
+    return done ? TC_OK : TC_ERR_BACKEND;
+}
+
+TCI_FN const tc_graph_backend *tci_onnxrt_backend(void)
+{
+    static const tc_graph_backend backend = {.name = "onnxrt", .format = tc_onnx_format,
+                                             .find = tci_ort_find, .version = tci_ort_version,
+                                             .compile = tci_ort_compile, .run = tci_ort_run,
+                                             .free = tci_ort_free};
+    return &backend;
+}
+/* ---- src/engines/openvino.c ---- */
+/* engines/openvino.c - OpenVINO as a graph-level backend.
+ *
+ * In: an ONNX model. Out: a compiled model, of which each run takes a request: requests belong to
+ * one run at a time and are kept for the next. Floats are computed as f32 also where the processor
+ * has bf16 (INFERENCE_PRECISION_HINT). The blob is OpenVINO's own (export_model). */
+/* ---- src/engines/openvino.h ---- */
+/* engines/openvino.h - OpenVINO as a graph-level backend. */
+#ifndef TCI_ENGINES_OPENVINO_H
+#define TCI_ENGINES_OPENVINO_H
+
+
+TCI_FN const tc_graph_backend *tci_openvino_backend(void);
+
+#endif
+
+/* ---- src/engines/openvino.c, continued ---- */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+
+typedef struct tci_ov_shape { /* ov_shape_t */
+    int64_t rank;
+    int64_t *sizes;
+} tci_ov_shape;
+typedef struct tci_ov_version { /* ov_version_t */
+    const char *build, *description;
+} tci_ov_version;
+
+/* X(field, symbol, parameters): functions that return a status, 0 where all is well. */
+#define TCI_OV_ROWS(X)                                                                             \
+    X(core_make, "ov_core_create", (void **core))                                                  \
+    X(property, "ov_core_set_property", (void *core, const char *device, ...))                     \
+    X(read, "ov_core_read_model_from_memory_buffer",                                               \
+      (void *core, const char *model, size_t n, void *weights, void **read))                       \
+    X(compile, "ov_core_compile_model",                                                            \
+      (void *core, void *model, const char *device, size_t n_words, void **compiled, ...))         \
+    X(import, "ov_core_import_model",                                                              \
+      (void *core, const char *blob, size_t n, const char *device, void **compiled))               \
+    X(export, "ov_compiled_model_export_model", (void *compiled, const char *path))                \
+    X(request_make, "ov_compiled_model_create_infer_request", (void *compiled, void **request))    \
+    X(tensor_make, "ov_tensor_create_from_host_ptr",                                               \
+      (int type, tci_ov_shape shape, void *data, void **tensor))                                   \
+    X(tensor_bytes, "ov_tensor_get_byte_size", (void *tensor, size_t *bytes))                      \
+    X(set, "ov_infer_request_set_tensor", (void *request, const char *name, void *tensor))         \
+    X(infer, "ov_infer_request_infer", (void *request))                                            \
+    X(input, "ov_compiled_model_input_by_name",                                                    \
+      (void *compiled, const char *name, void **port))                                             \
+    X(version, "ov_get_openvino_version", (tci_ov_version *version))
+
+/* X(field, symbol, result, parameters): the others. */
+#define TCI_OV_OTHER_ROWS(X)                                                                       \
+    X(error, "ov_get_error_info", const char *, (int status))                                      \
+    X(last, "ov_get_last_err_msg", const char *, (void))                                           \
+    X(model_free, "ov_model_free", void, (void *model))                                            \
+    X(compiled_free, "ov_compiled_model_free", void, (void *compiled))                             \
+    X(request_free, "ov_infer_request_free", void, (void *request))                                \
+    X(tensor_free, "ov_tensor_free", void, (void *tensor))                                         \
+    X(port_free, "ov_output_const_port_free", void, (void *port))
+
+static tci_engine_library tci_ov_library = {.file = "libopenvino_c.so",
+                                            .package = "openvino/libs",
+                                            .get = "pip install openvino",
+                                            .lock = TCI_MUTEX_INIT};
+static struct {
+    tci_mutex lock;
+    bool ready;
+#define TCI_ROW(field, symbol, parameters) int(*field) parameters;
+    TCI_OV_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(field, symbol, result, parameters) result(*field) parameters;
+    TCI_OV_OTHER_ROWS(TCI_ROW)
+#undef TCI_ROW
+    void *core; /* for the rest of the process */
+    char build[64];
+} tci_ov = {.lock = TCI_MUTEX_INIT};
+
+typedef struct tci_ov_request {
+    struct tci_ov_request *next;
+    void *request;
+} tci_ov_request;
+
+typedef struct tci_ov_program {
+    tci_mutex lock;
+    tci_ov_request *idle;
+    void *compiled;
+    void *blob; /* aligned heap: what it was imported from, or was asked for; or NULL */
+    bool *takes; /* of each input: false: nothing reads it, and OpenVINO dropped it */
+} tci_ov_program;
+
+static bool tci_ov_fails(int status, char text[TC_GRAPH_TEXT])
+{
+    if (status) {
+        const char *last = tci_ov.last();
+        snprintf(text, TC_GRAPH_TEXT, "%s%s%.400s", tci_ov.error(status), last && *last ? ": " : "",
+                 last ? last : "");
+    }
+    return status != 0;
+}
+
+/* ov_element_type_e since 2025.0; -1: it has none. */
+static int tci_ov_type(tc_dtype t)
+{
+    switch (t) {
+    case TC_BOOL: return 1;
+    case TC_BF16: return 2;
+    case TC_F16: return 3;
+    case TC_F32: return 4;
+    case TC_F64: return 5;
+    case TC_I8: return 7;
+    case TC_I16: return 8;
+    case TC_I32: return 9;
+    case TC_I64: return 10;
+    case TC_U8: return 16;
+    case TC_U16: return 17;
+    case TC_U32: return 18;
+    case TC_U64: return 19;
+    case TCI_DTYPE_BEFORE:
+    case TC_DTYPE_COUNT: break;
+    }
+    return -1;
+}
+
+/* ---- the library ---- */
+
+static bool tci_ov_wrap(const tc_custom_array *a, void **tensor, char text[TC_GRAPH_TEXT])
+{
+    static int64_t nothing[1];
+    tci_ov_shape shape = {a->rank, a->sizes};
+    return !tci_ov_fails(tci_ov.tensor_make(tci_ov_type(a->dtype), shape,
+                                            a->n ? a->data : nothing, tensor), text);
+}
+
+/* Numbers of dtypes changed between releases: asks one of each size. */
+static bool tci_ov_knows_types(char text[TC_GRAPH_TEXT])
+{
+    static const tc_dtype asked[] = {TC_F32, TC_F64, TC_I16, TC_I64, TC_U8, TC_U16, TC_U64};
+    int64_t one = 1, data[1] = {0};
+    bool known = true;
+    for (int i = 0; i < TCI_COUNT(asked) && known; i++) {
+        const tc_custom_array a = {data, asked[i], 1, &one, 1};
+        void *tensor = NULL;
+        size_t bytes = 0;
+        known = tci_ov_wrap(&a, &tensor, text) && !tci_ov.tensor_bytes(tensor, &bytes) &&
+                bytes == (size_t)tc_dtype_size(asked[i]);
+        if (tensor) {
+            tci_ov.tensor_free(tensor);
+        }
+    }
+    if (!known) {
+        snprintf(text, TC_GRAPH_TEXT, "OpenVINO %s is too old: expected 2025.0 or later",
+                 tci_ov.build);
+    }
+    return known;
+}
+
+/* Caller holds the lock. */
+static bool tci_ov_start(char text[TC_GRAPH_TEXT])
+{
+    const tci_engine_symbol rows[] = {
+#define TCI_ROW(field, symbol, ...) {&tci_ov.field, symbol},
+        TCI_OV_ROWS(TCI_ROW) TCI_OV_OTHER_ROWS(TCI_ROW)
+#undef TCI_ROW
+    };
+    tci_ov_version version = {NULL, NULL};
+    if (!tci_engine_symbols(&tci_ov_library, rows, TCI_COUNT(rows), text)) {
+        return false;
+    }
+    if (!tci_ov.version(&version) && version.build) {
+        size_t n = strcspn(version.build, "-");
+        snprintf(tci_ov.build, sizeof(tci_ov.build), "%.*s", (int)TCI_MIN(n, (size_t)40),
+                 version.build);
+    }
+    tci_ov.ready = tci_ov_knows_types(text) && !tci_ov_fails(tci_ov.core_make(&tci_ov.core), text);
+    return tci_ov.ready;
+}
+
+static bool tci_ov_open(const char *option, char text[TC_GRAPH_TEXT])
+{
+    bool open = tci_engine_open(&tci_ov_library, option, text) != NULL;
+    pthread_mutex_lock(&tci_ov.lock);
+    open = open && (tci_ov.ready || tci_ov_start(text));
+    pthread_mutex_unlock(&tci_ov.lock);
+    return open;
+}
+
+/* OpenVINO's name of the device: "GPU" of "gpu". */
+static void tci_ov_device(const char *option, char device[64])
+{
+    bool word = option[0] && tci_engine_is_word(option);
+    snprintf(device, 64, "%s", word ? option : "CPU");
+    for (char *c = device; *c; c++) {
+        *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+    }
+}
+
+/* ---- the backend ---- */
+
+static bool tci_ov_find(void *user, const char *option, char text[TC_GRAPH_TEXT])
+{
+    char path[480];
+    (void)user;
+    return tci_engine_find(&tci_ov_library, option, path, text);
+}
+
+static tc_status tci_ov_say_version(void *user, const char *option, char text[TC_GRAPH_TEXT])
+{
+    char device[64];
+    (void)user;
+    tci_ov_device(option, device);
+    if (!tci_ov_open(option, text)) {
+        return TC_ERR_BACKEND;
+    }
+    snprintf(text, TC_GRAPH_TEXT, "OpenVINO %s, device %s", tci_ov.build, device);
+    return TC_OK;
+}
+
+/* The CPU plugin computes f64 in f32, u64 in i32, and short integers saturating, without a word. */
+static bool tci_ov_supports(void *user, const char *op, tc_dtype dtype)
+{
+    (void)user, (void)op;
+    return dtype == TC_F32 || dtype == TC_F16 || dtype == TC_BF16 || dtype == TC_I32 ||
+           dtype == TC_I64 || dtype == TC_BOOL;
+}
+
+static void tci_ov_free(void *user, void *compiled)
+{
+    tci_ov_program *p = compiled;
+    (void)user;
+    for (tci_ov_request *r = p->idle, *next; r; r = next) {
+        next = r->next;
+        tci_ov.request_free(r->request);
+        tci_heap_free(r);
+    }
+    if (p->compiled) {
+        tci_ov.compiled_free(p->compiled);
+    }
+    tci_heap_free_aligned(p->blob);
+    tci_heap_free(p);
+}
+
+static bool tci_ov_read_and_compile(const tc_graph_model *m, const char *device, void **compiled,
+                                    char text[TC_GRAPH_TEXT])
+{
+    void *model = NULL;
+    if (tci_ov_fails(tci_ov.read(tci_ov.core, m->bytes, m->n, NULL, &model), text)) {
+        return false;
+    }
+    bool made = !tci_ov_fails(tci_ov.compile(tci_ov.core, model, device, 0, compiled), text);
+    tci_ov.model_free(model);
+    return made;
+}
+
+/* Of the device, for what is compiled or imported next; caller holds the lock. */
+static bool tci_ov_set_properties(const tc_graph_model *m, const char *device,
+                                  char text[TC_GRAPH_TEXT])
+{
+    char threads[16];
+    snprintf(threads, sizeof(threads), "%d", m->threads);
+    const char *const rows[][2] = {{"INFERENCE_PRECISION_HINT", "f32"},
+                                   {"INFERENCE_NUM_THREADS", threads},
+                                   {"NUM_STREAMS", "1"}};
+    bool set = true;
+    for (int i = 0; i < (strcmp(device, "CPU") ? 1 : TCI_COUNT(rows)) && set; i++) {
+        set = !tci_ov_fails(tci_ov.property(tci_ov.core, device, rows[i][0], rows[i][1], NULL),
+                            text);
+    }
+    return set;
+}
+
+/* Constants of the imported program stay in the blob, which lives as long. */
+static bool tci_ov_import(tci_ov_program *p, const tc_graph_model *m, const char *device,
+                          char text[TC_GRAPH_TEXT])
+{
+    p->blob = tci_heap_get_aligned(m->n_blob);
+    if (p->blob) {
+        memcpy(p->blob, m->blob, m->n_blob);
+    }
+    return p->blob && !tci_ov_fails(tci_ov.import(tci_ov.core, p->blob, m->n_blob, device,
+                                                  &p->compiled), text);
+}
+
+static tc_status tci_ov_compile(void *user, const tc_graph_model *m, void **compiled,
+                                char text[TC_GRAPH_TEXT])
+{
+    char device[64];
+    tci_ov_program *p = tci_heap_get(sizeof(*p) + (size_t)m->n_inputs);
+    (void)user;
+    if (!p) {
+        return TC_ERR_MEMORY;
+    }
+    p->takes = (bool *)(p + 1);
+    pthread_mutex_init(&p->lock, NULL);
+    tci_ov_device(m->option, device);
+    pthread_mutex_lock(&tci_ov.lock);
+    bool made = tci_ov_set_properties(m, device, text);
+    if (made && !(m->blob && tci_ov_import(p, m, device, text))) {
+        made = tci_ov_read_and_compile(m, device, &p->compiled, text);
+    }
+    pthread_mutex_unlock(&tci_ov.lock);
+    if (!made) {
+        tci_ov_free(NULL, p);
+        return TC_ERR_BACKEND;
+    }
+    for (int i = 0; i < m->n_inputs; i++) {
+        void *port = NULL;
+        p->takes[i] = !tci_ov.input(p->compiled, m->inputs[i].name, &port);
+        if (port) {
+            tci_ov.port_free(port);
+        }
+    }
+    *compiled = p;
+    return TC_OK;
+}
+
+/* A request that nobody else uses. */
+static tci_ov_request *tci_ov_take(tci_ov_program *p, char text[TC_GRAPH_TEXT])
+{
+    pthread_mutex_lock(&p->lock);
+    tci_ov_request *r = p->idle;
+    p->idle = r ? r->next : NULL;
+    pthread_mutex_unlock(&p->lock);
+    if (!r && (r = tci_heap_get(sizeof(*r))) &&
+        tci_ov_fails(tci_ov.request_make(p->compiled, &r->request), text)) {
+        tci_heap_free(r);
+        r = NULL;
+    }
+    return r;
+}
+
+static void tci_ov_give(tci_ov_program *p, tci_ov_request *r)
+{
+    pthread_mutex_lock(&p->lock);
+    r->next = p->idle;
+    p->idle = r;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* The request keeps a count of the tensor. */
+static bool tci_ov_bind(void *request, const char *kind, int i, const tc_custom_array *a,
+                        char text[TC_GRAPH_TEXT])
+{
+    char name[32];
+    void *tensor = NULL;
+    snprintf(name, sizeof(name), "%s%d", kind, i);
+    bool bound = tci_ov_wrap(a, &tensor, text) &&
+                 !tci_ov_fails(tci_ov.set(request, name, tensor), text);
+    if (tensor) {
+        tci_ov.tensor_free(tensor);
+    }
+    return bound;
+}
+
+static tc_status tci_ov_run(void *user, void *compiled, const tc_custom_array *inputs,
+                            int n_inputs, tc_custom_array *outputs, int n_outputs,
+                            char text[TC_GRAPH_TEXT])
+{
+    tci_ov_program *p = compiled;
+    tci_ov_request *r = tci_ov_take(p, text);
+    bool done = r != NULL;
+    (void)user;
+    for (int i = 0; i < n_inputs + n_outputs && done; i++) {
+        bool in = i < n_inputs;
+        const tc_custom_array *a = in ? &inputs[i] : &outputs[i - n_inputs];
+        done = (in && !p->takes[i]) || tci_ov_bind(r->request, in ? "input" : "output",
+                                                   in ? i : i - n_inputs, a, text);
+    }
+    done = done && !tci_ov_fails(tci_ov.infer(r->request), text);
+    if (r) {
+        tci_ov_give(p, r);
+    }
+    return done ? TC_OK : TC_ERR_BACKEND;
+}
+
+/* OpenVINO writes to a path: here that of memory without a name. */
+static const void *tci_ov_blob(void *user, void *compiled, size_t *n)
+{
+    tci_ov_program *p = compiled;
+    char path[64];
+    struct stat st;
+    const int close_on_exec = 1; /* MFD_CLOEXEC */
+    int fd = (int)syscall(SYS_memfd_create, "tc-openvino", close_on_exec);
+    (void)user;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    bool written = fd >= 0 && !tci_ov.export(p->compiled, path) && !fstat(fd, &st) &&
+                   st.st_size > 0;
+    p->blob = written ? tci_heap_get_aligned((size_t)st.st_size) : NULL;
+    if (p->blob && pread(fd, p->blob, (size_t)st.st_size, 0) == (ssize_t)st.st_size) {
+        *n = (size_t)st.st_size;
+    } else {
+        *n = 0;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return *n ? p->blob : NULL;
+}
+
+TCI_FN const tc_graph_backend *tci_openvino_backend(void)
+{
+    static const tc_graph_backend backend = {.name = "openvino", .format = tc_onnx_format,
+                                             .find = tci_ov_find, .version = tci_ov_say_version,
+                                             .supports = tci_ov_supports,
+                                             .compile = tci_ov_compile, .run = tci_ov_run,
+                                             .free = tci_ov_free, .blob = tci_ov_blob};
+    return &backend;
+}
+/* ---- src/engines/openxla.c ---- */
+/* engines/openxla.c - XLA as a graph-level backend, through a PJRT plugin.
+ *
+ * In: a StableHLO module as text. Out: a loaded executable. A plugin exports one table of
+ * functions, each of which takes one record (pjrt_c_api.h). Records are zero and larger than those
+ * of any version, so that newer plugins find defaults in the members that they added.
+ *
+ * Executables are not stored on disk: XLA's loader for CPUs writes to stderr where it finds machine
+ * features that it does not know. On the CPU inputs are read where they are (zero copy). The number
+ * of threads is the plugin's own choice, by the affinity mask of the process. */
+/* ---- src/engines/openxla.h ---- */
+/* engines/openxla.h - XLA as a graph-level backend, through a PJRT plugin. */
+#ifndef TCI_ENGINES_OPENXLA_H
+#define TCI_ENGINES_OPENXLA_H
+
+
+TCI_FN const tc_graph_backend *tci_openxla_backend(void);
+
+#endif
+
+/* ---- src/engines/openxla.c, continued ---- */
+#include <stdio.h>
+#include <string.h>
+
+
+/* Places of PJRT_Api, counted from the first function. */
+enum {
+    TCI_XLA_ERROR_DESTROY = 0,
+    TCI_XLA_ERROR_MESSAGE = 1,
+    TCI_XLA_PLUGIN_INITIALIZE = 3,
+    TCI_XLA_EVENT_DESTROY = 5,
+    TCI_XLA_EVENT_AWAIT = 8,
+    TCI_XLA_CLIENT_CREATE = 10,
+    TCI_XLA_PLATFORM_NAME = 12,
+    TCI_XLA_PLATFORM_VERSION = 14,
+    TCI_XLA_DEVICES = 16,
+    TCI_XLA_COMPILE = 20,
+    TCI_XLA_BUFFER_FROM_HOST = 22,
+    TCI_XLA_LOADED_DESTROY = 50,
+    TCI_XLA_EXECUTE = 55,
+    TCI_XLA_BUFFER_DESTROY = 58,
+    TCI_XLA_TO_HOST = 70
+};
+
+/* A record: members by number. */
+typedef struct tci_xla_args {
+    size_t size;
+    void *extension;
+    void *v[62];
+} tci_xla_args;
+
+typedef struct tci_xla_plugin {
+    tci_engine_library library;
+    const char *option;
+    bool ready, is_cpu; /* under the lock of the library */
+    void *const *table;
+    void *client, *device; /* for the rest of the process */
+    char version[200];
+} tci_xla_plugin;
+
+/* By option; the last is for paths. */
+static tci_xla_plugin tci_xla_plugins[] = {
+    {.option = "cpu",
+     .library = {.file = "libpjrt_cpu.so", .package = "fastatomstruct_xla_cpu",
+                 .get = "pip install fastatomstruct-xla-cpu", .lock = TCI_MUTEX_INIT}},
+    {.option = "cuda",
+     .library = {.file = "xla_cuda_plugin.so", .package = "jax_plugins/xla_cuda13",
+                 .get = "pip install jax-cuda13-pjrt", .lock = TCI_MUTEX_INIT}},
+    {.option = "rocm",
+     .library = {.file = "xla_rocm_plugin.so", .package = "jax_plugins/xla_rocm7",
+                 .get = "pip install jax-rocm7-pjrt", .lock = TCI_MUTEX_INIT}},
+    {.option = "/", .library = {.file = "a PJRT plugin", .package = "", .get = "give its path",
+                                .lock = TCI_MUTEX_INIT}}};
+
+typedef struct tci_xla_program {
+    tci_xla_plugin *plugin;
+    void *loaded;
+} tci_xla_program;
+
+/* NULL: there is no such option. */
+static tci_xla_plugin *tci_xla_plugin_of(const char *option)
+{
+    int n = TCI_COUNT(tci_xla_plugins), i = 0;
+    option = option[0] ? option : "cpu";
+    while (i < n && strcmp(tci_xla_plugins[i].option, option)) {
+        i++;
+    }
+    return !tci_engine_is_word(option) ? &tci_xla_plugins[n - 1]
+           : i < n - 1                 ? &tci_xla_plugins[i]
+                                       : NULL;
+}
+
+/* Calls a function of the table; true: it failed. */
+static bool tci_xla_fails(const tci_xla_plugin *p, int place, tci_xla_args *a,
+                          char text[TC_GRAPH_TEXT])
+{
+    void *(*call)(tci_xla_args *) = NULL;
+    void (*tell)(tci_xla_args *) = NULL;
+    memcpy(&call, &p->table[place], sizeof(call));
+    a->size = sizeof(*a);
+    void *error = call(a);
+    if (error) {
+        tci_xla_args m = {.size = sizeof(m), .v = {error}};
+        memcpy(&tell, &p->table[TCI_XLA_ERROR_MESSAGE], sizeof(tell));
+        tell(&m);
+        snprintf(text, TC_GRAPH_TEXT, "%.*s", (int)TCI_MIN((size_t)m.v[2], (size_t)400),
+                 m.v[1] ? (const char *)m.v[1] : "");
+        tci_xla_args e = {.size = sizeof(e), .v = {error}};
+        memcpy(&tell, &p->table[TCI_XLA_ERROR_DESTROY], sizeof(tell));
+        tell(&e);
+    }
+    return error != NULL;
+}
+
+/* Calls one that takes an object and gives nothing. */
+static void tci_xla_drop(const tci_xla_plugin *p, int place, void *object)
+{
+    char text[TC_GRAPH_TEXT];
+    tci_xla_args a = {.v = {object}};
+    if (object) {
+        (void)tci_xla_fails(p, place, &a, text);
+    }
+}
+
+/* Waits for an event, and drops it. */
+static bool tci_xla_await_fails(const tci_xla_plugin *p, void *event, char text[TC_GRAPH_TEXT])
+{
+    tci_xla_args a = {.v = {event}};
+    bool fails = event && tci_xla_fails(p, TCI_XLA_EVENT_AWAIT, &a, text);
+    tci_xla_drop(p, TCI_XLA_EVENT_DESTROY, event);
+    return fails;
+}
+
+/* ---- the plugin ---- */
+
+/* The name and version of the platform. */
+static bool tci_xla_describe(tci_xla_plugin *p, const int *api, char text[TC_GRAPH_TEXT])
+{
+    tci_xla_args name = {.v = {p->client}}, version = {.v = {p->client}};
+    if (tci_xla_fails(p, TCI_XLA_PLATFORM_NAME, &name, text) ||
+        tci_xla_fails(p, TCI_XLA_PLATFORM_VERSION, &version, text)) {
+        return false;
+    }
+    const char *of = version.v[1];
+    int n = 0;
+    while (of && n < (int)(size_t)version.v[2] && n < 100 && of[n] != '\n') {
+        n++;
+    }
+    p->is_cpu = (size_t)name.v[2] == 3 && !memcmp(name.v[1], "cpu", 3);
+    snprintf(p->version, sizeof(p->version), "XLA %.*s by PJRT %d.%d, platform %.*s", n,
+             of ? of : "", api[0], api[1], (int)TCI_MIN((size_t)name.v[2], (size_t)40),
+             (const char *)name.v[1]);
+    return true;
+}
+
+/* Caller holds the lock. */
+static bool tci_xla_start(tci_xla_plugin *p, char text[TC_GRAPH_TEXT])
+{
+    enum { TCI_XLA_VERSION_AT = 32, TCI_XLA_TABLE_AT = 40, TCI_XLA_LEAST = 50 };
+    char *(*get)(void) = NULL;
+    const tci_engine_symbol rows[] = {{&get, "GetPjrtApi"}};
+    if (!tci_engine_symbols(&p->library, rows, 1, text)) {
+        return false;
+    }
+    char *api = get();
+    int version[2];
+    memcpy(version, api + TCI_XLA_VERSION_AT, sizeof(version));
+    p->table = (void *const *)(void *)(api + TCI_XLA_TABLE_AT);
+    if (version[0] != 0 || version[1] < TCI_XLA_LEAST) {
+        snprintf(text, TC_GRAPH_TEXT, "the plugin has PJRT %d.%d, expected 0.%d or later",
+                 version[0], version[1], (int)TCI_XLA_LEAST);
+        return false;
+    }
+    tci_xla_args init = {0}, client = {0};
+    if (tci_xla_fails(p, TCI_XLA_PLUGIN_INITIALIZE, &init, text) ||
+        tci_xla_fails(p, TCI_XLA_CLIENT_CREATE, &client, text)) {
+        return false;
+    }
+    p->client = client.v[6];
+    tci_xla_args devices = {.v = {p->client}};
+    if (tci_xla_fails(p, TCI_XLA_DEVICES, &devices, text)) {
+        return false;
+    }
+    if (!devices.v[2]) {
+        snprintf(text, TC_GRAPH_TEXT, "the plugin found no device");
+        return false;
+    }
+    p->device = *(void **)devices.v[1];
+    p->ready = tci_xla_describe(p, version, text);
+    return p->ready;
+}
+
+static tci_xla_plugin *tci_xla_open(const char *option, char text[TC_GRAPH_TEXT])
+{
+    tci_xla_plugin *p = tci_xla_plugin_of(option);
+    if (!p) {
+        snprintf(text, TC_GRAPH_TEXT, "there is no platform '%.60s': expected cpu, cuda, rocm or "
+                 "the path of a PJRT plugin", option);
+        return NULL;
+    }
+    if (!tci_engine_open(&p->library, option, text)) {
+        return NULL;
+    }
+    pthread_mutex_lock(&p->library.lock);
+    bool ready = p->ready || tci_xla_start(p, text);
+    pthread_mutex_unlock(&p->library.lock);
+    return ready ? p : NULL;
+}
+
+/* ---- the backend ---- */
+
+static bool tci_xla_find(void *user, const char *option, char text[TC_GRAPH_TEXT])
+{
+    char path[480];
+    const tci_xla_plugin *p = tci_xla_plugin_of(option);
+    (void)user;
+    return !p || tci_engine_find(&p->library, option, path, text);
+}
+
+static tc_status tci_xla_version(void *user, const char *option, char text[TC_GRAPH_TEXT])
+{
+    const tci_xla_plugin *p = tci_xla_open(option, text);
+    (void)user;
+    if (p) {
+        snprintf(text, TC_GRAPH_TEXT, "%s", p->version);
+    }
+    return p ? TC_OK : TC_ERR_BACKEND;
+}
+
+static void tci_xla_free(void *user, void *compiled)
+{
+    tci_xla_program *x = compiled;
+    (void)user;
+    tci_xla_drop(x->plugin, TCI_XLA_LOADED_DESTROY, x->loaded);
+    tci_heap_free(x);
+}
+
+/* One replica and one partition, as CompileOptionsProto. */
+static const char tci_xla_options[] = {0x1a, 4, 0x20, 1, 0x28, 1};
+
+static tc_status tci_xla_compile(void *user, const tc_graph_model *m, void **compiled,
+                                 char text[TC_GRAPH_TEXT])
+{
+    tci_xla_plugin *p = tci_xla_open(m->option, text);
+    tci_xla_program *x = p ? tci_heap_get(sizeof(*x)) : NULL;
+    (void)user;
+    if (!x) {
+        return p ? TC_ERR_MEMORY : TC_ERR_BACKEND;
+    }
+    x->plugin = p;
+    tci_xla_args program = {.size = sizeof(program),
+                            .v = {(void *)(uintptr_t)m->bytes, (void *)m->n, "mlir", (void *)4}};
+    tci_xla_args a = {.v = {p->client, &program, (void *)(uintptr_t)tci_xla_options,
+                            (void *)sizeof(tci_xla_options)}};
+    if (tci_xla_fails(p, TCI_XLA_COMPILE, &a, text)) {
+        tci_xla_free(NULL, x);
+        return TC_ERR_BACKEND;
+    }
+    x->loaded = a.v[4];
+    *compiled = x;
+    return TC_OK;
+}
+
+/* PJRT_Buffer_Type; 0: it has none. */
+static int tci_xla_type(tc_dtype t)
+{
+    switch (t) {
+    case TC_BOOL: return 1;
+    case TC_I8: return 2;
+    case TC_I16: return 3;
+    case TC_I32: return 4;
+    case TC_I64: return 5;
+    case TC_U8: return 6;
+    case TC_U16: return 7;
+    case TC_U32: return 8;
+    case TC_U64: return 9;
+    case TC_F16: return 10;
+    case TC_F32: return 11;
+    case TC_F64: return 12;
+    case TC_BF16: return 13;
+    case TCI_DTYPE_BEFORE:
+    case TC_DTYPE_COUNT: break;
+    }
+    return 0;
+}
+
+/* A buffer of the plugin over, or with a copy of, an array. */
+static bool tci_xla_give(const tci_xla_plugin *p, const tc_custom_array *a, void **buffer,
+                         char text[TC_GRAPH_TEXT])
+{
+    enum { TCI_XLA_UNTIL_TRANSFERRED = 1, TCI_XLA_ZERO_COPY = 2 };
+    struct {
+        size_t size;
+        void *extension, *client;
+        const void *data;
+        int type;
+        const int64_t *sizes;
+        size_t rank;
+        const int64_t *strides;
+        size_t n_strides;
+        int semantics;
+        void *device, *memory, *layout, *done, *buffer;
+        void *more[16];
+    } h = {.client = p->client, .data = a->data, .type = tci_xla_type(a->dtype), .sizes = a->sizes,
+           .rank = (size_t)a->rank, .device = p->device,
+           .semantics = p->is_cpu ? TCI_XLA_ZERO_COPY : TCI_XLA_UNTIL_TRANSFERRED};
+    tci_xla_args record = {0};
+    _Static_assert(sizeof(h) <= sizeof(record), "the record must fit");
+    memcpy(&record, &h, sizeof(h));
+    if (tci_xla_fails(p, TCI_XLA_BUFFER_FROM_HOST, &record, text)) {
+        return false;
+    }
+    memcpy(&h, &record, sizeof(h));
+    *buffer = h.buffer;
+    if (p->is_cpu) { /* the event waits for the end of the buffer */
+        tci_xla_drop(p, TCI_XLA_EVENT_DESTROY, h.done);
+        return true;
+    }
+    return !tci_xla_await_fails(p, h.done, text);
+}
+
+static bool tci_xla_take(const tci_xla_plugin *p, const tc_custom_array *a, void *buffer,
+                         char text[TC_GRAPH_TEXT])
+{
+    size_t bytes = (size_t)(a->n * tc_dtype_size(a->dtype));
+    tci_xla_args h = {.v = {buffer, NULL, a->data, (void *)bytes}};
+    return !bytes || (!tci_xla_fails(p, TCI_XLA_TO_HOST, &h, text) &&
+                      !tci_xla_await_fails(p, h.v[4], text));
+}
+
+static bool tci_xla_execute(const tci_xla_program *x, void **in, int n_inputs, void **out,
+                            char text[TC_GRAPH_TEXT])
+{
+    tci_xla_args options = {.size = sizeof(options)};
+    void *done = NULL;
+    tci_xla_args a = {.v = {x->loaded, &options, &in, (void *)1, (void *)(size_t)n_inputs, &out,
+                            &done}};
+    return !tci_xla_fails(x->plugin, TCI_XLA_EXECUTE, &a, text) &&
+           !tci_xla_await_fails(x->plugin, done, text);
+}
+
+static tc_status tci_xla_run(void *user, void *compiled, const tc_custom_array *inputs,
+                             int n_inputs, tc_custom_array *outputs, int n_outputs,
+                             char text[TC_GRAPH_TEXT])
+{
+    const tci_xla_program *x = compiled;
+    int n = n_inputs + n_outputs;
+    void **buffers = tci_heap_get(sizeof(void *) * (size_t)n);
+    bool done = buffers != NULL;
+    (void)user;
+    for (int i = 0; i < n_inputs && done; i++) {
+        done = tci_xla_give(x->plugin, &inputs[i], &buffers[i], text);
+    }
+    done = done && tci_xla_execute(x, buffers, n_inputs, buffers + n_inputs, text);
+    for (int i = 0; i < n_outputs && done; i++) {
+        done = tci_xla_take(x->plugin, &outputs[i], buffers[n_inputs + i], text);
+    }
+    for (int i = 0; i < n && buffers; i++) {
+        tci_xla_drop(x->plugin, TCI_XLA_BUFFER_DESTROY, buffers[i]);
+    }
+    tci_heap_free(buffers);
+    return done ? TC_OK : TC_ERR_BACKEND;
+}
+
+TCI_FN const tc_graph_backend *tci_openxla_backend(void)
+{
+    static const tc_graph_backend backend = {.name = "openxla", .format = tc_stablehlo_format,
+                                             .find = tci_xla_find, .version = tci_xla_version,
+                                             .compile = tci_xla_compile, .run = tci_xla_run,
+                                             .free = tci_xla_free};
+    return &backend;
+}
+/* ---- src/engines/register.c ---- */
+/* engines/register.c - makes the engines known before main, so that TC_BACKEND can name them. */
+
+__attribute__((constructor)) static void tci_engines_register(void)
+{
+    (void)tc_register_graph_backend(tci_onnxrt_backend());
+    (void)tc_register_graph_backend(tci_openvino_backend());
+    (void)tc_register_graph_backend(tci_openxla_backend());
+}
+/* ---- src/engines/best.c ---- */
+/* engines/best.c - which backend runs a graph fastest here: measured, not modelled.
+ *
+ * In: a graph and a budget of time. Out: the backends that compiled it, by the median time of a
+ * run. Every backend runs with the options of the graph's context, on zeros. */
+#include <stdlib.h>
+#include <string.h>
+
+
+enum { TCI_BEST_BACKENDS = 40, TCI_BEST_RUNS = 1001, TCI_BEST_PORTS = 64 };
+
+/* Buffers of a program, full of zeros. */
+typedef struct tci_best_buffers {
+    tc_buf items[TCI_BEST_PORTS];
+    int n;
+} tci_best_buffers;
+
+static void tci_best_free(tci_best_buffers *b)
+{
+    for (int i = 0; i < b->n; i++) {
+        tci_heap_free_aligned(b->items[i].data);
+    }
+    b->n = 0;
+}
+
+/* False: no memory. */
+static tc_status tci_best_get(const tc_program *f, bool outputs, int n, tci_best_buffers *b)
+{
+    for (b->n = 0; b->n < n; b->n++) {
+        tc_port port;
+        tc_status status = outputs ? tc_program_get_output(f, b->n, &port)
+                                   : tc_program_get_input(f, b->n, &port);
+        int64_t count = 1;
+        for (int a = 0; a < port.rank && !status; a++) {
+            count *= port.sizes[a];
+        }
+        size_t bytes = status ? 0 : (size_t)(count * tc_dtype_size(port.dtype));
+        void *data = status ? NULL : tci_heap_get_aligned(bytes + 1);
+        if (!data) {
+            return status ? status : TC_ERR_MEMORY;
+        }
+        memset(data, 0, bytes);
+        b->items[b->n] = (tc_buf){.data = data, .n = count, .dtype = (int)port.dtype};
+    }
+    return TC_OK;
+}
+
+static int tci_best_compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median time of a run, of about `ms` milliseconds of runs after one that is not counted. */
+static tc_status tci_best_measure(tc_program *f, tc_bufs in, tc_bufs out, double ms, double *us)
+{
+    double *times = tci_heap_get(sizeof(*times) * TCI_BEST_RUNS);
+    tc_status status = times ? tc_run(f, in, out) : TC_ERR_MEMORY;
+    int64_t begin = tci_os_now_ns(), now = begin;
+    int n = 0;
+    while (!status && n < TCI_BEST_RUNS && (n < 3 || (double)(now - begin) < ms * 1e6)) {
+        int64_t at = now;
+        status = tc_run(f, in, out);
+        now = tci_os_now_ns();
+        times[n++] = (double)(now - at) / 1e3;
+    }
+    if (!status) {
+        qsort(times, (size_t)n, sizeof(*times), tci_best_compare);
+        *us = times[n / 2];
+    }
+    tci_heap_free(times);
+    return status;
+}
+
+static tc_status tci_best_try(tc_tensors inputs, tc_tensors outputs, double ms,
+                              tc_backend_time *time, tc_site here)
+{
+    tc_options o = {.backend = time->name, .fallback = TC_FALLBACK_REFUSE};
+    tc_program *f = NULL;
+    tci_best_buffers in = {.n = 0}, out = {.n = 0};
+    int64_t begin = tci_os_now_ns();
+    tc_status status = tc_compile_fn_at(inputs, outputs, &o, &f, here);
+    time->first_ms = (double)(tci_os_now_ns() - begin) / 1e6;
+    status = status ? status : tci_best_get(f, false, inputs.n, &in);
+    status = status ? status : tci_best_get(f, true, outputs.n, &out);
+    status = status ? status : tci_best_measure(f, (tc_bufs){in.items, in.n},
+                                                (tc_bufs){out.items, out.n}, ms, &time->us);
+    tci_best_free(&in);
+    tci_best_free(&out);
+    tc_program_free(f);
+    return status;
+}
+
+static tc_status tci_best_fail(tc_tensors outputs, tc_site here, tc_status why, const char *text)
+{
+    return outputs.n > 0 && outputs.items
+               ? tci_fail(outputs.items[0], "tc_time_backends", here, why, "%s", text) : why;
+}
+
+TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, double ms,
+                                     tc_backend_time *list, int room, int *n, tc_site here)
+{
+    const tc_backend_entry *e;
+    tc_status last = TC_ERR_BACKEND;
+    int found = 0;
+    if (!(ms > 0) || !list || !n || inputs.n > TCI_BEST_PORTS || outputs.n > TCI_BEST_PORTS ||
+        inputs.n < 0 || outputs.n < 1 || !outputs.items) {
+        return tci_best_fail(outputs, here, TC_ERR_ARGUMENT,
+                             "given no place for the result, no output, ms that is not positive, "
+                             "or more than 64 inputs or outputs");
+    }
+    for (int i = 0; (e = tc_backend_at(i)); i++) {
+        tc_backend_time time = {.name = e->name};
+        tc_status status = e->usable ? tci_best_try(inputs, outputs, ms, &time, here)
+                                     : TC_ERR_BACKEND;
+        int at = found;
+        last = e->usable ? status : last;
+        if (status) {
+            continue;
+        }
+        while (at > 0 && list[at - 1].us > time.us) {
+            at--;
+        }
+        found = TCI_MIN(found + 1, room);
+        if (at < found) {
+            memmove(&list[at + 1], &list[at], sizeof(*list) * (size_t)(found - at - 1));
+            list[at] = time;
+        }
+    }
+    *n = found;
+    return found ? TC_OK : last;
+}
+
+TC_API tc_status tc_best_backend_at(tc_tensors inputs, tc_tensors outputs, double ms,
+                                    const char **name, tc_site here)
+{
+    tc_backend_time list[TCI_BEST_BACKENDS];
+    int n = 0;
+    if (!name) {
+        return tci_best_fail(outputs, here, TC_ERR_ARGUMENT, "name is NULL");
+    }
+    *name = NULL;
+    tc_status status = tc_time_backends_at(inputs, outputs, ms, list, TCI_BEST_BACKENDS, &n, here);
+    if (!status) {
+        *name = list[0].name;
+    }
+    return status;
+}
+
+/* ---- src/base/unprotect.h ---- */
+/* base/unprotect.h - closes what base/protect.h opened: the user's options and warnings
+ * are back. */
+
+#if defined(__clang__)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute pop
+#endif
+#pragma float_control(pop)
+#pragma clang diagnostic pop
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#pragma GCC diagnostic pop
+#endif
+#endif

@@ -1,0 +1,383 @@
+/* tests/engines/test_engines.c - onnxruntime, OpenVINO and XLA as backends by name: cases and
+ * networks that other libraries computed, through each engine that is installed. Libraries are
+ * looked for in TC_ENGINES, else in build/venv (.ci/run makes it); an engine that is not there is a
+ * skip. TC_TEST_SOAK replays all cases. */
+#define TC_DYNAMIC_SHAPES
+#include "inside.h"
+
+#include "../examples/models/sentences.h"
+#include "io.h"
+#include "model_case.h"
+#include "oracle_run.h"
+#include "tc_engines.h"
+#include "tc_test.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <unistd.h>
+
+/* ---- engines ---- */
+
+/* Before anything asks for an engine. */
+static void look_in_venv(void)
+{
+    static bool done;
+    char path[4096] = "", found[300] = "";
+    DIR *d = done ? NULL : opendir("build/venv/lib");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!strncmp(e->d_name, "python3", 7)) {
+            snprintf(found, sizeof(found), "%s", e->d_name);
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+    if (*found && !getenv("TC_ENGINES") && getcwd(path, sizeof(path) - 400)) {
+        size_t n = strlen(path);
+        snprintf(path + n, sizeof(path) - n, "/build/venv/lib/%s/site-packages", found);
+        setenv("TC_ENGINES", path, 1);
+    }
+    done = true;
+}
+
+/* A context of the backend, which refuses rather than replaces; NULL: the engine is not there. */
+static tc_ctx *context(const char *backend)
+{
+    const tc_backend_entry *e;
+    tc_ctx *ctx = NULL;
+    look_in_venv();
+    size_t n = strcspn(backend, ":");
+    for (int i = 0; (e = tc_backend_at(i)); i++) {
+        if (strlen(e->name) == n && !memcmp(e->name, backend, n) && e->usable) {
+            tc_options o = {.backend = backend, .fallback = TC_FALLBACK_REFUSE, .threads = 2};
+            REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        }
+    }
+    return ctx;
+}
+
+#define NEED(backend)                                                                              \
+    tc_ctx *ctx = context(backend);                                                                \
+    if (!ctx) {                                                                                    \
+        SKIP("%s is not installed (TC_ENGINES)", backend);                                         \
+    }
+
+/* ---- cases of the oracle ---- */
+
+/* Where an engine's rules are not those of PyTorch and tc: these ops are not judged. */
+static const struct {
+    const char *engine, *op, *why;
+} unlike[] = {
+    {"openvino", "minimum", "drops NaN"},
+    {"onnxrt", "__rpow__", "integer powers pass through floats"},
+};
+
+/* Failures of the run that are not among those above. */
+static int judge(const orc_run *r, const char *backend)
+{
+    int failed = 0;
+    for (int i = 0; i < r->n_tallies; i++) {
+        const char *why = NULL;
+        for (size_t k = 0; k < sizeof(unlike) / sizeof(*unlike); k++) {
+            if (!strcmp(unlike[k].engine, backend) && !strcmp(unlike[k].op, r->tallies[i].op)) {
+                why = unlike[k].why;
+            }
+        }
+        if (why && r->tallies[i].failed) {
+            printf("  %s of %s: %s\n", r->tallies[i].op, backend, why);
+        }
+        failed += why ? 0 : r->tallies[i].failed;
+    }
+    return failed;
+}
+
+/* Replays a thirtieth of the cases, in soak all; `least` of them must pass, none may fail. */
+static void replay(const char *backend, int least)
+{
+    NEED(backend);
+    size_t bytes;
+    char *text = json_read_file("tests/data/opinfo.json", &bytes);
+    json *manifest = text ? json_parse(text) : NULL;
+    st_file arrays;
+    REQUIRE(manifest != NULL);
+    REQUIRE(st_open(&arrays, "tests/data/opinfo.safetensors"));
+    bool soak = getenv("TC_TEST_SOAK") != NULL;
+    static orc_run r;
+    r = (orc_run){.manifest = manifest, .arrays = &arrays, .backend = backend, .quiet = true,
+                  .may_refuse = true, .every = soak ? 0 : 12};
+    CHECK(orc_run_list(&r, json_get(manifest, "cases"), false));
+    orc_report(&r);
+    printf("%s: %d passed, %d failed, %d skipped\n", backend, r.passed, r.failed, r.skipped);
+    CHECK_EQ_INT(judge(&r, backend), 0);
+    CHECK_MSG(r.passed >= least, "%d passed, expected at least %d", r.passed, least);
+    st_close(&arrays);
+    json_free(manifest);
+    free(text);
+    tc_ctx_free(ctx);
+}
+
+TEST(onnxruntime_gives_what_pytorch_gives)
+{
+    replay("onnxrt", 60);
+}
+
+TEST(openvino_gives_what_pytorch_gives)
+{
+    replay("openvino", 40);
+}
+
+TEST(xla_gives_what_pytorch_gives)
+{
+    replay("openxla", 60);
+}
+
+/* ---- networks ---- */
+
+static void run_network(const char *backend, const char *name, const char *manifest_path,
+                        const char *path)
+{
+    size_t bytes;
+    char *text = json_read_file(manifest_path, &bytes);
+    json *manifest = text ? json_parse(text) : NULL;
+    REQUIRE(manifest != NULL);
+    mdl_run r = {.name = name, .backend = backend, .out = stdout};
+    r.meta = json_get(json_get(manifest, "tiny"), name);
+    mdl_replay(&r, path);
+    CHECK_EQ_INT(r.failed, 0);
+    CHECK_MSG(r.passed > 0, "%s: nothing was compared", name);
+    json_free(manifest);
+    free(text);
+}
+
+static void run_networks(const char *backend)
+{
+    NEED(backend);
+    run_network(backend, "bert", "tests/data/models/models.json",
+                "tests/data/models/bert.safetensors");
+    tc_ctx_free(ctx);
+}
+
+TEST(a_bert_runs_by_onnxruntime)
+{
+    run_networks("onnxrt");
+}
+
+TEST(a_bert_runs_by_openvino)
+{
+    run_networks("openvino");
+}
+
+TEST(a_bert_runs_by_xla)
+{
+    run_networks("openxla");
+}
+
+/* ---- runs ---- */
+
+/* softmax(x w + p) of 3 rows by the engine against the interpreter, twice in each of 4 threads. */
+typedef struct runner {
+    tc_program *f;
+    const float *x, *want;
+    int wrong;
+} runner;
+
+static void *run_twice(void *arg)
+{
+    runner *r = arg;
+    for (int k = 0; k < 2; k++) {
+        float y[15];
+        r->wrong += tc_run(r->f, TC_BUFS(TC_BUF((float *)(uintptr_t)r->x, 36)),
+                           TC_BUFS(TC_BUF(y, 15))) != TC_OK;
+        for (int i = 0; i < 15; i++) {
+            r->wrong += !(fabs(y[i] - r->want[i]) < 1e-5);
+        }
+    }
+    return NULL;
+}
+
+static tc_program *compile_rows(tc_ctx *ctx, const float *w, const float *p)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 12);
+    tc_tensor y = tc_softmax(tc_add(tc_matmul(x, tc_copy_in(ctx, w, TC_F32, 12, 5)),
+                                    tc_param(ctx, p, TC_F32, 5)), 1);
+    tc_program *f = NULL;
+    CHECK_MSG(tc_compile(y, &f) == TC_OK, "%s", tc_error(y));
+    return f;
+}
+
+static void run_rows(const char *backend)
+{
+    NEED(backend);
+    float x[36], w[60], p[5] = {0, 1, 2, 3, 4}, want[15];
+    tc_ctx *plain;
+    REQUIRE(tc_ctx_make(&plain, &(tc_options){.backend = "interp"}) == TC_OK);
+    for (int i = 0; i < 60; i++) {
+        w[i] = (float)sin(i);
+        x[i % 36] = (float)cos(3 * i);
+    }
+    tc_program *f = compile_rows(ctx, w, p), *g = compile_rows(plain, w, p);
+    REQUIRE(f && g);
+    CHECK(tc_run(g, TC_BUFS(TC_BUF(x, 36)), TC_BUFS(TC_BUF(want, 15))) == TC_OK);
+    pthread_t threads[4];
+    runner runners[4];
+    for (int i = 0; i < 4; i++) {
+        runners[i] = (runner){f, x, want, 0};
+        REQUIRE(pthread_create(&threads[i], NULL, run_twice, &runners[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK_EQ_INT(runners[i].wrong, 0);
+    }
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_ctx_free(plain);
+    tc_ctx_free(ctx);
+}
+
+TEST(threads_run_one_program_of_onnxruntime)
+{
+    run_rows("onnxrt");
+}
+
+TEST(threads_run_one_program_of_openvino)
+{
+    run_rows("openvino");
+}
+
+TEST(threads_run_one_program_of_xla)
+{
+    run_rows("openxla");
+}
+
+TEST(the_fastest_backend_is_measured)
+{
+    tc_ctx *ctx;
+    tc_backend_time list[16];
+    const char *name = NULL;
+    int n = 0;
+    look_in_venv();
+    REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64), y = tc_exp(x);
+    CHECK_MSG(tc_time_backends(TC_TENSORS(x), TC_TENSORS(y), 2, list, 16, &n) == TC_OK, "%s",
+              tc_error(y));
+    CHECK(n >= 2); /* the interpreter and native code, at least */
+    for (int i = 0; i < n; i++) {
+        CHECK(list[i].us > 0 && (i == 0 || list[i - 1].us <= list[i].us));
+    }
+    CHECK(tc_best_backend(TC_TENSORS(x), TC_TENSORS(y), 2, &name) == TC_OK);
+    CHECK(name != NULL);
+    CHECK_EQ_INT(tc_best_backend(TC_TENSORS(x), TC_TENSORS(y), 0, &name), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(y), "not positive");
+    CHECK_EQ_INT(tc_best_backend(TC_TENSORS(x), TC_TENSORS(y), 2, NULL), TC_ERR_ARGUMENT);
+    tc_ctx_free(ctx);
+}
+
+/* ---- what is not there, or is no engine ---- */
+
+/* Status and text of a compile for the backend, which runs nothing. */
+static void refused(const char *backend, const char *text)
+{
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    tc_options o = {.backend = backend, .fallback = TC_FALLBACK_REFUSE};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor y = tc_exp(tc_input(ctx, "x", TC_F32, 3));
+    CHECK_EQ_INT(tc_compile(y, &f), TC_ERR_BACKEND);
+    CHECK_HAS(tc_error(y), text);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* The path of a shared library made of that source; NULL: there is no compiler. */
+static const char *library(const char *name, const char *source)
+{
+    char command[1200];
+    io_spill(io_path("library.c"), source, strlen(source));
+    snprintf(command, sizeof(command), "%s -shared -fPIC %s -o %s 2>/dev/null",
+             getenv("TC_TEST_CC") ? getenv("TC_TEST_CC") : "cc", io_path("library.c"),
+             io_path(name));
+    return system(command) ? NULL : io_path(name);
+}
+
+TEST(a_library_that_is_missing_or_no_engine_is_refused)
+{
+    char backend[600];
+    refused("openxla:/nowhere/plugin.so", "there is no file '/nowhere/plugin.so'");
+    refused("openxla:abacus", "there is no platform 'abacus'");
+    const char *path = library("empty.so", "int nothing;");
+    if (!path) {
+        SKIP("no C compiler");
+    }
+    snprintf(backend, sizeof(backend), "openxla:%s", path);
+    refused(backend, "lacks GetPjrtApi");
+    path = library("crash.so", "#include <stdlib.h>\n"
+                   "__attribute__((constructor)) static void f(void) { abort(); }\n");
+    snprintf(backend, sizeof(backend), "openxla:%s", path);
+    refused(backend, "the process has loaded");
+    io_clean();
+}
+
+TEST(a_library_that_crashes_while_it_is_loaded_is_refused)
+{
+    char backend[600];
+    const char *path = library("crash.so", "#include <stdlib.h>\n"
+                               "__attribute__((constructor)) static void f(void) { abort(); }\n");
+    if (!path) {
+        SKIP("no C compiler");
+    }
+    snprintf(backend, sizeof(backend), "onnxrt:%s", path);
+    refused(backend, "crashes while it is loaded (signal 6)");
+    io_clean();
+}
+
+TEST(a_provider_that_is_missing_is_named)
+{
+    NEED("onnxrt");
+    refused("onnxrt:abacus", "there is no provider 'abacus'");
+    refused("onnxrt:dnnl", "has no DnnlExecutionProvider, but");
+    tc_ctx_free(ctx);
+}
+
+/* Makes an empty file in folders that are made too. */
+static void plant(const char *path)
+{
+    char command[1400];
+    snprintf(command, sizeof(command), "mkdir -p $(dirname '%s') && : >'%s'", path, path);
+    REQUIRE(system(command) == 0);
+}
+
+TEST(an_engine_is_found_in_a_python_environment)
+{
+    tci_engine_library l = {.file = "libabacus.so", .package = "abacus/libs", .get = "?"};
+    char path[480], text[TC_GRAPH_TEXT], folder[400];
+    const char *before = getenv("VIRTUAL_ENV");
+    char *kept = before ? strdup(before) : NULL;
+    snprintf(folder, sizeof(folder), "%s", io_path("venv"));
+    plant(io_path("venv/lib/python3.11/site-packages/abacus/libs/libabacus.so.2"));
+    plant(io_path("venv/lib/python3.11/site-packages/abacus/libs/libabacus.so.3"));
+    setenv("VIRTUAL_ENV", folder, 1);
+    CHECK_MSG(tci_engine_find(&l, "", path, text), "%s", text);
+    CHECK_HAS(path, "site-packages/abacus/libs/libabacus.so.3");
+    if (kept) {
+        setenv("VIRTUAL_ENV", kept, 1);
+    } else {
+        unsetenv("VIRTUAL_ENV");
+    }
+    free(kept);
+    CHECK(!tci_engine_find(&l, "", path, text));
+    snprintf(folder, sizeof(folder), "rm -rf %s", io_path("venv"));
+    CHECK(system(folder) == 0);
+    io_clean();
+}
+
+TEST(an_engine_that_is_not_found_says_how_to_get_it)
+{
+    tci_engine_library none = {.file = "libabacus.so", .package = "abacus",
+                               .get = "pip install abacus"};
+    char path[480], text[TC_GRAPH_TEXT];
+    CHECK(!tci_engine_find(&none, "", path, text));
+    CHECK_HAS(text, "libabacus.so is not in TC_ENGINES");
+    CHECK_HAS(text, "pip install abacus");
+}
+
+TEST_MAIN

@@ -1,0 +1,404 @@
+/* tests/engines/test_seam.c - graph-level backends, by one that needs no engine: it reads the model
+ * that it is given with tc_onnx_load_memory, and runs it by the interpreter of a context of its
+ * own. It counts what it is asked for, and fails where a test wants it to. */
+#define TC_DYNAMIC_SHAPES
+#include "inside.h"
+
+#include <string.h>
+
+#include "io.h"
+#include "tc_onnx.h"
+#include "tc_test.h"
+
+/* ---- the backend ---- */
+
+static struct {
+    int compiles, frees, runs, from_blobs;
+    int threads;
+    char option[32];
+    bool missing, refuses, fails, takes_no_tanh;
+} mock;
+
+typedef struct mock_program {
+    tc_ctx *ctx;
+    tc_onnx_model *model;
+    tc_program *f;
+    char blob[16];
+} mock_program;
+
+static bool mock_find(void *user, const char *option, char text[TC_GRAPH_TEXT])
+{
+    (void)user, (void)option;
+    snprintf(text, TC_GRAPH_TEXT, mock.missing ? "libmock.so is not there: pip install mock"
+                                               : "libmock.so");
+    return !mock.missing;
+}
+
+static tc_status mock_version(void *user, const char *option, char text[TC_GRAPH_TEXT])
+{
+    (void)user;
+    snprintf(text, TC_GRAPH_TEXT, "mock 1.2%s%s", *option ? ", " : "", option);
+    return TC_OK;
+}
+
+static bool mock_supports(void *user, const char *op, tc_dtype dtype)
+{
+    (void)user, (void)dtype;
+    return !mock.takes_no_tanh || strcmp(op, "tanh");
+}
+
+static void mock_free(void *user, void *compiled)
+{
+    mock_program *p = compiled;
+    (void)user;
+    mock.frees++;
+    tc_program_free(p->f);
+    tc_onnx_free(p->model);
+    tc_ctx_free(p->ctx);
+    free(p);
+}
+
+static tc_status mock_compile(void *user, const tc_graph_model *m, void **compiled,
+                              char text[TC_GRAPH_TEXT])
+{
+    mock_program *p = calloc(1, sizeof(*p));
+    (void)user;
+    mock.compiles++;
+    mock.threads = m->threads;
+    mock.from_blobs += m->blob != NULL && !memcmp(m->blob, "a blob", m->n_blob);
+    snprintf(mock.option, sizeof(mock.option), "%s", m->option);
+    REQUIRE(p && tc_ctx_make(&p->ctx, &(tc_options){.backend = "interp", .threads = 1}) == TC_OK);
+    tc_status status = tc_onnx_load_memory(p->ctx, m->bytes, m->n, NULL, &p->model);
+    if (!status) {
+        CHECK_EQ_INT(p->model->n_inputs, m->n_inputs);
+        status = tc_compile_fn(TC_TENSORS_N(p->model->inputs, p->model->n_inputs),
+                               TC_TENSORS_N(p->model->outputs, p->model->n_outputs), NULL, &p->f);
+    }
+    if (status || mock.refuses) {
+        snprintf(text, TC_GRAPH_TEXT, "%s",
+                 status ? tc_error(p->ctx) : "node 7 is not to my taste");
+        mock_free(NULL, p);
+        return TC_ERR_BACKEND;
+    }
+    *compiled = p;
+    return TC_OK;
+}
+
+static tc_status mock_run(void *user, void *compiled, const tc_custom_array *inputs, int n_inputs,
+                          tc_custom_array *outputs, int n_outputs, char text[TC_GRAPH_TEXT])
+{
+    mock_program *p = compiled;
+    tc_buf in[8], out[8];
+    (void)user;
+    mock.runs++;
+    for (int i = 0; i < n_inputs + n_outputs; i++) {
+        const tc_custom_array *a = i < n_inputs ? &inputs[i] : &outputs[i - n_inputs];
+        tc_buf *b = i < n_inputs ? &in[i] : &out[i - n_inputs];
+        *b = (tc_buf){.data = a->data, .dtype = a->dtype, .n = a->n, .rank = a->rank,
+                      .sizes = a->sizes};
+    }
+    if (mock.fails) {
+        snprintf(text, TC_GRAPH_TEXT, "the mock is out of order");
+        return TC_ERR_BACKEND;
+    }
+    tc_status status = tc_run(p->f, (tc_bufs){in, n_inputs}, (tc_bufs){out, n_outputs});
+    snprintf(text, TC_GRAPH_TEXT, "%s", status ? tc_program_error(p->f) : "");
+    return status;
+}
+
+static const void *mock_blob(void *user, void *compiled, size_t *n)
+{
+    mock_program *p = compiled;
+    (void)user;
+    *n = 6;
+    return memcpy(p->blob, "a blob", 6);
+}
+
+static const tc_graph_backend mock_backend = {.name = "mock", .format = tc_onnx_format,
+                                              .find = mock_find, .version = mock_version,
+                                              .supports = mock_supports, .compile = mock_compile,
+                                              .run = mock_run, .free = mock_free,
+                                              .blob = mock_blob};
+
+static tc_ctx *ctx;
+
+static void begin(const char *backend, tc_fallback fallback)
+{
+    static bool registered;
+    if (!registered) {
+        REQUIRE(tc_register_graph_backend(&mock_backend) == TC_OK);
+        registered = true;
+    }
+    memset(&mock, 0, sizeof(mock));
+    tc_options o = {.backend = backend, .fallback = fallback, .no_disk_cache = true, .threads = 3};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+}
+
+static void end(void)
+{
+    tc_ctx_free(ctx);
+    ctx = NULL;
+}
+
+static const char *explained(tc_program *f)
+{
+    static char text[4096];
+    memset(text, 0, sizeof(text));
+    FILE *out = fmemopen(text, sizeof(text) - 1, "w");
+    REQUIRE(out != NULL);
+    CHECK(tc_explain(f, out) == TC_OK);
+    fclose(out);
+    return text;
+}
+
+/* ---- programs ---- */
+
+TEST(a_program_runs_by_the_engine_and_says_so)
+{
+    begin("mock:fast", TC_FALLBACK_REFUSE);
+    float x[] = {-1, 0, 1, 2}, w[] = {1, 2, 3, 4}, y[4], z[4];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 4);
+    tc_tensor p = tc_tanh(tc_mul(t, tc_borrow(ctx, w, TC_F32, 4))), q = tc_add(t, 10);
+    tc_program *f = NULL;
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(t), TC_TENSORS(p, q), NULL, &f) == TC_OK, "%s",
+              tc_error(ctx));
+    CHECK(tc_run(f, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(y, 4), TC_BUF(z, 4))) == TC_OK);
+    for (int i = 0; i < 4; i++) {
+        CHECK_CLOSE(y[i], tanh(x[i] * w[i]), 1e-6);
+        CHECK_CLOSE(z[i], x[i] + 10, 0);
+    }
+    CHECK_EQ_INT(mock.compiles, 1);
+    CHECK_EQ_INT(mock.runs, 1);
+    CHECK_EQ_INT(mock.threads, 3);
+    CHECK_STR(mock.option, "fast");
+    tc_program_info info;
+    CHECK(tc_program_get_info(f, &info) == TC_OK);
+    CHECK_STR(info.backend, "mock:fast");
+    CHECK_EQ_INT(info.n_kernels, 1);
+    CHECK_HAS(explained(f), "mock 1.2, fast");
+    CHECK_HAS(explained(f), "a model in ONNX");
+    tc_program_free(f);
+    end();
+    tc_shutdown();
+    CHECK_EQ_INT(mock.frees, 1);
+}
+
+TEST(strided_buffers_are_taken)
+{
+    begin("mock", TC_FALLBACK_REFUSE);
+    float x[] = {1, 2, 3, 4, 5, 6}, y[6] = {0};
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 2, 3), r = tc_mul(t, 2);
+    tc_program *f = NULL;
+    REQUIRE(tc_compile(r, &f) == TC_OK);
+    tc_buf transposed = {.data = x, .dtype = TC_F32, .n = 6, .rank = 2,
+                         .sizes = (int64_t[]){2, 3}, .strides = (int64_t[]){1, 2}};
+    CHECK_MSG(tc_run(f, (tc_bufs){&transposed, 1}, TC_BUFS(TC_BUF(y, 6))) == TC_OK, "%s",
+              tc_program_error(f));
+    const float expected[] = {2, 6, 10, 4, 8, 12};
+    for (int i = 0; i < 6; i++) {
+        CHECK_CLOSE(y[i], expected[i], 0);
+    }
+    tc_program_free(f);
+    end();
+}
+
+TEST(parameters_are_inputs_and_effects_set_them)
+{
+    begin("mock", TC_FALLBACK_REFUSE);
+    float w[] = {1, 2}, x[] = {3, 5}, y[2], now[2];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 2);
+    tc_tensor p = tc_param(ctx, w, TC_F32, 2);
+    tc_tensor y_of = tc_mul(t, p), step = tc_assign(p, tc_sub(p, t));
+    tc_program *f = NULL;
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(t), TC_TENSORS(y_of, step), NULL, &f) == TC_OK, "%s",
+              tc_error(ctx));
+    for (int k = 0; k < 3; k++) {
+        CHECK(tc_run(f, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(y, 2))) == TC_OK);
+        CHECK_CLOSE(y[0], (1 - 3 * k) * 3, 0);
+    }
+    CHECK(tc_read(p, now, 2) == TC_OK);
+    CHECK_CLOSE(now[0], -8, 0);
+    CHECK_CLOSE(now[1], -13, 0);
+    mock.fails = true; /* a run that fails changes nothing */
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(y, 2))), TC_ERR_BACKEND);
+    CHECK(tc_read(p, now, 2) == TC_OK);
+    CHECK_CLOSE(now[0], -8, 0);
+    CHECK_EQ_INT(mock.compiles, 1);
+    tc_program_free(f);
+    end();
+}
+
+TEST(one_program_serves_symbolic_sizes)
+{
+    begin("mock", TC_FALLBACK_REFUSE);
+    tc_tensor t = tc_input(ctx, "x", TC_F32, TC_DIM("n", 1, 16), 2);
+    tc_tensor s = tc_add(tc_sum(t, TC_AXES(1), false), 1);
+    tc_program *f = NULL;
+    CHECK_MSG(tc_compile(s, &f) == TC_OK, "%s", tc_error(s));
+    for (int n = 1; f && n <= 5; n += 2) {
+        float x[10], y[5];
+        for (int i = 0; i < 2 * n; i++) {
+            x[i] = (float)i;
+        }
+        CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(x, 2 * n)), TC_BUFS(TC_BUF(y, n))) == TC_OK, "%s",
+                  tc_program_error(f));
+        CHECK_CLOSE(y[n - 1], 4 * n - 2, 0);
+    }
+    CHECK_EQ_INT(mock.compiles, 1);
+    CHECK_EQ_INT(mock.runs, 3);
+    tc_program_free(f);
+    end();
+}
+
+TEST(equal_graphs_share_a_program_and_other_constants_do_not)
+{
+    begin("mock", TC_FALLBACK_REFUSE);
+    float w[] = {1, 2}, v[] = {3, 4}, x[] = {1, 1}, y[2];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 2), a = tc_borrow(ctx, w, TC_F32, 2);
+    tc_tensor b = tc_borrow(ctx, v, TC_F32, 2);
+    tc_program *f[4] = {NULL};
+    CHECK(tc_compile(tc_mul(t, a), &f[0]) == TC_OK);
+    CHECK(tc_compile(tc_mul(t, a), &f[1]) == TC_OK);
+    CHECK_EQ_INT(mock.compiles, 1);
+    CHECK(tc_compile(tc_mul(t, b), &f[2]) == TC_OK);
+    CHECK_EQ_INT(mock.compiles, 2);
+    CHECK(tc_compile(tc_mul(t, 5.5), &f[3]) == TC_OK);
+    CHECK_EQ_INT(mock.compiles, 3);
+    CHECK(tc_run(f[2], TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(y, 2))) == TC_OK);
+    CHECK_CLOSE(y[1], 4, 0);
+    w[0] = 7;
+    CHECK(tc_touch(a) == TC_OK);
+    CHECK_EQ_INT(tc_run(f[0], TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(y, 2))), TC_ERR_BACKEND);
+    CHECK_HAS(tc_program_error(f[0]), "compile it again");
+    tc_program_free(f[1]);
+    CHECK(tc_compile(tc_mul(t, a), &f[1]) == TC_OK);
+    CHECK(tc_run(f[1], TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(y, 2))) == TC_OK);
+    CHECK_CLOSE(y[0], 7, 0);
+    for (int i = 0; i < 4; i++) {
+        tc_program_free(f[i]);
+    }
+    end();
+}
+
+/* ---- refusals ---- */
+
+TEST(a_run_that_fails_has_the_engines_words)
+{
+    begin("mock", TC_FALLBACK_REFUSE);
+    float x[] = {1}, y[1];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 1);
+    tc_program *f = NULL;
+    REQUIRE(tc_compile(tc_exp(t), &f) == TC_OK);
+    mock.fails = true;
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 1)), TC_BUFS(TC_BUF(y, 1))), TC_ERR_BACKEND);
+    CHECK_HAS(tc_program_error(f), "mock: the mock is out of order");
+    mock.fails = false;
+    CHECK(tc_run(f, TC_BUFS(TC_BUF(x, 1)), TC_BUFS(TC_BUF(y, 1))) == TC_OK);
+    tc_program_free(f);
+    end();
+}
+
+/* Status and text of y's compile. */
+static void refused(tc_tensor y, tc_status status, const char *text)
+{
+    tc_program *f = NULL;
+    CHECK_EQ_INT(tc_compile(y, &f), status);
+    CHECK_HAS(tc_error(y), text);
+    tc_program_free(f);
+}
+
+TEST(what_the_engine_refuses_is_refused_with_its_words)
+{
+    begin("mock", TC_FALLBACK_REFUSE);
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 3);
+    mock.refuses = true;
+    refused(tc_exp(t), TC_ERR_BACKEND, "mock: node 7 is not to my taste");
+    mock.refuses = false;
+    mock.missing = true;
+    refused(tc_exp(t), TC_ERR_BACKEND, "pip install mock");
+    mock.missing = false;
+    mock.takes_no_tanh = true;
+    refused(tc_tanh(t), TC_ERR_UNSUPPORTED, "mock does not take tc_tanh of f32, made at");
+    refused(tc_add(t, tc_randn(ctx, 1, TC_F32, 3)), TC_ERR_UNSUPPORTED, "has no form in ONNX");
+    end();
+}
+
+TEST(what_the_engine_refuses_is_compiled_by_tc_where_that_is_allowed)
+{
+    begin("mock", TC_FALLBACK_ALLOW);
+    float x[] = {1, 2, 3}, y[3];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 3);
+    tc_program *f = NULL;
+    mock.refuses = true;
+    CHECK_MSG(tc_compile(tc_add(t, 1), &f) == TC_OK, "%s", tc_error(ctx));
+    CHECK(tc_run(f, TC_BUFS(TC_BUF(x, 3)), TC_BUFS(TC_BUF(y, 3))) == TC_OK);
+    CHECK_CLOSE(y[2], 4, 0);
+    tc_program_info info;
+    CHECK(tc_program_get_info(f, &info) == TC_OK);
+    CHECK(strcmp(info.backend, "mock") != 0);
+    CHECK_HAS(explained(f), "node 7 is not to my taste");
+    CHECK_EQ_INT(mock.runs, 0);
+    tc_program_free(f);
+    end();
+}
+
+/* ---- the registry ---- */
+
+TEST(backends_are_listed_with_what_was_found)
+{
+    begin("mock", TC_FALLBACK_ALLOW);
+    const char *names[32];
+    int n = tc_list_backends(names, 32);
+    CHECK_STR(names[n - 1], "mock");
+    const tc_backend_entry *e = tc_backend_at(n - 1);
+    REQUIRE(e != NULL);
+    CHECK_STR(e->name, "mock");
+    CHECK(e->usable);
+    CHECK_STR(e->found, "libmock.so");
+    CHECK(tc_backend_at(n) == NULL);
+    CHECK_EQ_INT(mock.compiles, 0);
+    end();
+}
+
+TEST(a_name_that_is_taken_or_malformed_is_refused)
+{
+    begin("mock", TC_FALLBACK_ALLOW);
+    tc_graph_backend b = mock_backend;
+    CHECK_EQ_INT(tc_register_graph_backend(&b), TC_ERR_ARGUMENT);
+    const char *const bad[] = {"cpu", "interp", "cuda", "", "a:b", "sixteen_letters_", NULL};
+    for (int i = 0; i < 7; i++) {
+        b.name = bad[i];
+        CHECK_EQ_INT(tc_register_graph_backend(&b), TC_ERR_ARGUMENT);
+    }
+    b.name = "mock2";
+    b.run = NULL;
+    CHECK_EQ_INT(tc_register_graph_backend(&b), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_register_graph_backend(NULL), TC_ERR_ARGUMENT);
+    tc_ctx *none = NULL;
+    CHECK_EQ_INT(tc_ctx_make(&none, &(tc_options){.backend = "mock2"}), TC_ERR_BACKEND);
+    end();
+}
+
+TEST(the_engines_blob_is_found_on_disk)
+{
+    begin("mock", TC_FALLBACK_REFUSE);
+    end();
+    for (int k = 0; k < 2; k++) {
+        tc_options o = {.backend = "mock", .fallback = TC_FALLBACK_REFUSE,
+                        .cache_dir = io_path("cache")};
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_tensor t = tc_input(ctx, "x", TC_F32, 3);
+        float w[] = {1, 2, 3}, x[] = {1, 1, 1}, y[3];
+        tc_program *f = NULL;
+        tc_tensor r = tc_add(t, tc_borrow(ctx, w, TC_F32, 3));
+        CHECK_MSG(tc_compile(r, &f) == TC_OK, "%s", tc_error(ctx));
+        CHECK_EQ_INT(mock.from_blobs, k);
+        CHECK(tc_run(f, TC_BUFS(TC_BUF(x, 3)), TC_BUFS(TC_BUF(y, 3))) == TC_OK);
+        CHECK_CLOSE(y[2], 4, 0);
+        tc_program_free(f);
+        end();
+    }
+    io_clean();
+}
+
+TEST_MAIN
