@@ -22,8 +22,12 @@ typedef struct mdl_value {
     bool failed;
 } mdl_value;
 
-typedef struct mdl_run {
+typedef struct mdl_run mdl_run;
+struct mdl_run {
     const char *name, *backend;
+    /* Computes the n tensors, into the buffers, by other means than tc's programs, without effects
+     * (tests/elsewhere.h); NULL: none */
+    bool (*elsewhere)(mdl_run *r, const tc_tensor *outs, const tc_buf *bufs, int n);
     bool train;
     const json *meta;    /* of this network */
     FILE *out;           /* for what fails; NULL: nowhere */
@@ -38,7 +42,7 @@ typedef struct mdl_run {
     int n_in;
     mdl_value *values;
     int n_values;
-} mdl_run;
+};
 
 static void mdl_say(mdl_run *r, const char *name, const char *format, ...)
 {
@@ -155,13 +159,29 @@ static tc_tensor mdl_input(mdl_run *r, const char *name)
     return input;
 }
 
+/* Compiles and runs the program of n tensors and the effects after them. */
+static bool mdl_evaluate_here(mdl_run *r, const tc_tensor *outs, const tc_buf *bufs, int n)
+{
+    tc_program *f = NULL;
+    bool works = false;
+    tc_tensors all = TC_TENSORS_N(outs, n + r->model.n_effects);
+    if (tc_compile_fn(TC_TENSORS_N(r->in_tensors, r->n_in), all, NULL, &f)) {
+        mdl_say(r, "compile", "%s", tc_error(r->model.ctx));
+    } else if (tc_run(f, TC_BUFS_N(r->in, r->n_in), TC_BUFS_N(bufs, n))) {
+        mdl_say(r, "run", "%s", tc_error(f));
+    } else {
+        works = true;
+    }
+    tc_program_free(f);
+    return works;
+}
+
 /* Runs one program of all values from the first on, and after it the effects. */
 static bool mdl_evaluate(mdl_run *r, int first)
 {
     int n = r->n_values - first;
     tc_tensor *outs = malloc((size_t)(n + r->model.n_effects + 1) * sizeof(*outs));
     tc_buf *bufs = calloc((size_t)n + 1, sizeof(*bufs));
-    tc_program *f = NULL;
     for (int i = 0; i < n; i++) {
         tc_tensor t = outs[i] = r->values[first + i].tensor;
         int64_t bytes = tc_nbytes(t);
@@ -172,13 +192,10 @@ static bool mdl_evaluate(mdl_run *r, int first)
         outs[n + i] = r->model.effects[i];
     }
     bool works = !*nn_error(&r->model);
-    tc_tensors all = TC_TENSORS_N(outs, n + r->model.n_effects);
-    works = works && !tc_compile_fn(TC_TENSORS_N(r->in_tensors, r->n_in), all, NULL, &f);
     if (!works) {
-        mdl_say(r, "compile", "%s", nn_error(&r->model));
-    } else if (tc_run(f, TC_BUFS_N(r->in, r->n_in), TC_BUFS_N(bufs, n))) {
-        mdl_say(r, "run", "%s", tc_error(f));
-        works = false;
+        mdl_say(r, "build", "%s", nn_error(&r->model));
+    } else {
+        works = r->elsewhere ? r->elsewhere(r, outs, bufs, n) : mdl_evaluate_here(r, outs, bufs, n);
     }
     for (int i = 0; i < n; i++) {
         mdl_value *v = &r->values[first + i];
@@ -189,7 +206,6 @@ static bool mdl_evaluate(mdl_run *r, int first)
         }
         free(bufs[i].data);
     }
-    tc_program_free(f);
     free(outs);
     free(bufs);
     return works;
@@ -258,7 +274,9 @@ static bool mdl_step(mdl_run *r)
     }
     for (int i = 0; i < r->model.n_state; i++) {
         const nn_named *s = &r->model.state[i];
-        if (s->kind > NN_SCALE) {
+        if (s->kind > NN_SCALE && r->elsewhere) {
+            mdl_add(r, "after", s->name, s->tensor); /* no effects: without a value */
+        } else if (s->kind > NN_SCALE) {
             mdl_add(r, "after", s->name, s->tensor);
             mdl_value *v = &r->values[r->n_values - 1];
             v->data = mdl_numbers(r, v->name, s->tensor);

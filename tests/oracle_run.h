@@ -602,7 +602,7 @@ static void orc_report(orc_run *r)
     }
 }
 
-static bool orc_replay(orc_run *r)
+static inline bool orc_replay(orc_run *r)
 {
     const json *cases = json_get(r->manifest, "cases");
     bool works = orc_run_list(r, cases, false) &&

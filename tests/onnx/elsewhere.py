@@ -87,7 +87,7 @@ def main(kind, folder):
     done = 0
     for path in sorted(glob.glob(f"{folder}/*.{'onnx' if kind == 'onnx' else 'mlir'}")):
         base = os.path.splitext(path)[0]
-        signal.alarm(60)  # of one case
+        signal.alarm(300)  # of one case: ends the process
         try:
             made = run(path, read(base + ".in.safetensors"))
             write(base + ".out.safetensors", {f"output{i}": np.asarray(m) for i, m in
