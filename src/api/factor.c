@@ -1,7 +1,7 @@
 /* api/factor.c - QR, eigenvalues and singular values of matrices, by iterations.
  *
- * In: matrices [..., m, n]. Out: their factors; all steps of all matrices are one repetition (tc_scan), so that a program does not
- * grow with n.
+ * In: matrices [..., m, n]. Out: their factors; all steps of all matrices are one repetition
+ * (tc_scan), so that a program does not grow with n.
  * The one idea: rotations make rows orthogonal to each other, two by two (Jacobi, on one side): in
  * a round each row meets one other, and between rounds they change places as players of a
  * tournament do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on

@@ -12,7 +12,8 @@ extern "C" {
 /* ---- files of arrays ----
  * .npy and .npz of NumPy, .safetensors, .gguf, and .pt or .pth of PyTorch 1.6 and later: told
  * apart by what is in them, not by their names. Of a .pt nothing is executed. TC_ERR_IO: the file
- * cannot be opened, read or written, is none of these, or is damaged; TC_ERR_UNSUPPORTED: it holds what tc does not read (the text says what); TC_ERR_MEMORY. A file
+ * cannot be opened, read or written, is none of these, or is damaged;
+ * TC_ERR_UNSUPPORTED: it holds what tc does not read (the text says what); TC_ERR_MEMORY. A file
  * may come from anybody: whatever its bytes are, they are refused or are numbers of arrays. */
 
 /* An open file. Nothing in it changes until it is closed, so any number of threads may ask. */

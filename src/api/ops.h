@@ -1043,7 +1043,8 @@ TC_API tc_tensor tc_block_diag_at(tc_tensors xs, tc_site here);
 #define tc_block_diag(xs) tc_block_diag_at((xs), TC_HERE)
 
 /* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 256,
- * of tc_qr to 4096 (else TC_ERR_LIMIT); NULL: not wanted, and on a mistake all are handles that say it ---- */
+ * of tc_qr to 4096 (else TC_ERR_LIMIT); NULL: not wanted, and on a mistake all are handles that say
+ * it ---- */
 /* QR decomposition x = q r: q [..., m, k] with orthonormal columns, r [..., k, n] upper
  * triangular. */
 TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here);

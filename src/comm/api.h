@@ -126,8 +126,8 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
  * each call; the whole one is no longer needed), and an update assigns to that; a marked tensor is
  * its part; any other is whole, on every rank. Marks propagate from operands to results; a
  * parameter without a mark is cut as what is assigned to it. Collectives are put in where a value
- * is needed with another cut than it has. All ranks partition the same tensors in the same order; out
- * may be tensors. The communicators of the marks then compare collectives alone
+ * is needed with another cut than it has. All ranks partition the same tensors in the same order;
+ * out may be tensors. The communicators of the marks then compare collectives alone
  * (options.may_differ). A collective of the user's, a custom op or a loop takes its operands whole.
  * Errors: those of the handles; TC_ERR_COMM: a communicator was freed (tc_error(out[0]) tells). */
 TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here);
@@ -135,10 +135,11 @@ TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out
 
 /* Sharded parameters that are whole only while they are used (FSDP): out[i] has the value of
  * tensors[i], but an all_gather of a parameter whose uses are far apart, as in a layer's forward
- * and backward pass, is made for each of them, so that the whole parameter is free in between, and it
- * starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers one
- * parameter ahead of its layer. Apply it to all outputs of a program at once, after tc_partition,
- * or where gathers were written with tc_comm_all_gather. Errors: those of the handles. */
+ * and backward pass, is made for each of them, so that the whole parameter is free in between, and
+ * it starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers
+ * one parameter ahead of its layer. Apply it to all outputs of a program at once, after
+ * tc_partition, or where gathers were written with tc_comm_all_gather. Errors: those of the
+ * handles. */
 TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
                                 tc_site here);
 #define tc_prefetch(tensors, n, ahead, out) tc_prefetch_at((tensors), (n), (ahead), (out), TC_HERE)

@@ -1,5 +1,5 @@
-/* io/listing.c - what readers of formats call: bytes of a file that is being opened, and its list of
- * arrays (io/file.h). */
+/* io/listing.c - what readers of formats call: bytes of a file that is being opened, and its list
+ * of arrays (io/file.h). */
 #include "file.h"
 
 #include <inttypes.h>

@@ -95,9 +95,9 @@ TC_API void tc_onnx_free(tc_onnx_model *model);
  *
  * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, lgamma and other functions that
  * ONNX lacks, effects of tc_assign, ops of the user's own, symbolic sizes that are not those of an
- * input), which the text names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an input that is no
- * tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
- * tells. */
+ * input), which the text names with the place where it was made; TC_ERR_ARGUMENT: no
+ * outputs, an input that is no tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO;
+ * TC_ERR_MEMORY. tc_error(ctx) tells. */
 typedef struct tc_onnx_export {
     const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
     bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
@@ -111,9 +111,9 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
  * tc_export_stablehlo(inputs, outputs, how, "net.mlir") writes the graph as the text of a StableHLO
  * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function
  * @main has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory,
- * as parameters, becomes constants with the values that it has now. Shapes are static: how->sizes says
- * what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own integer
- * arithmetic, so with the same bits.
+ * as parameters, becomes constants with the values that it has now. Shapes are static: how->sizes
+ * says what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own
+ * integer arithmetic, so with the same bits.
  *
  *     tc_export_stablehlo(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.mlir");
  *
