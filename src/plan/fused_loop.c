@@ -21,6 +21,7 @@
 
 enum {
     TCI_FLOOP_CALLS = 16,      /* members of a loop, at most */
+    TCI_FLOOP_ROUNDS = 1 << 14, /* of a loop on blocks, at most */
     TCI_FLOOP_CARRY = 4,       /* elements of a carry in a cell, at most, */
     TCI_FLOOP_CELL = 2048,     /* bytes of a temporary in a cell, */
     TCI_FLOOP_CELLS = 16384,   /* and of all cells; */
@@ -92,11 +93,11 @@ static bool tci_floop_is_small(const tci_floop *f)
     return f->span->first < f->span->last && calls <= TCI_FLOOP_CALLS;
 }
 
-/* Blocks: one launch is the whole loop, which ends by itself after so little time that nobody waits
- * for it in vain. */
+/* Blocks: one launch is the whole loop, which nobody can cancel, so it must end soon by itself. */
 static bool tci_floop_ends_soon(const tci_floop *f)
 {
-    return f->span->stops < 0 && tci_dim_is_known(f->span->rounds);
+    return f->span->stops < 0 && tci_dim_is_known(f->span->rounds) &&
+           tci_dim_known(f->span->rounds) <= TCI_FLOOP_ROUNDS;
 }
 
 /* ---- cells ---- */
