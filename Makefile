@@ -64,7 +64,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-table asan tsan openmp fuzz-expr examples demo data bench bench-models bench-engines oracle model tool lint golden size
+.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-fast coverage-table asan tsan openmp fuzz-expr examples demo data bench bench-models bench-engines oracle model tool lint golden size
 .PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -176,6 +176,10 @@ coverage: ## lines and branches of each folder that the tests run; the files go 
 
 COVERED = unit ops errors golden oom onnx engines cpu cuda
 COVERED_LEAST = 0
+
+coverage-fast: ## the same of the parts that take the least time; fails under 60 % of the lines
+	@$(MAKE) --no-print-directory coverage COVERED="unit errors golden" COVERED_LEAST=60
+
 coverage-table:
 	@tools/coverage.sh $(B) $(COVERED_LEAST)
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tools/coverage.sh FOLDER [LEAST] - lines and branches of src/ that the tests of a build with
 # COVER=--coverage TC=src have run, by folder and in all. Run from the project's root (make coverage).
-# A line or branch counts as run if it is in any form of the library (symbolic sizes, CUDA). The least
+# A line or branch counts as run if it is in any form of the library (symbolic sizes, CUDA, as shipped). The least
 # covered files go to FOLDER/coverage.txt. Fails if fewer percent of the lines than LEAST were run.
 set -u
 folder=$1
@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 command -v gcov >/dev/null 2>&1 || { echo "coverage: skipped, no gcov"; exit 0; }
 
-for notes in "$folder"/inside*.gcno; do
+for notes in "$folder"/inside*.gcno "$folder"/tc*.gcno; do
     [ -f "${notes%.gcno}.gcda" ] || continue
     gcov -t -b -c "$notes" 2>/dev/null
 done >"$work/gcov"

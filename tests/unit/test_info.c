@@ -8,7 +8,7 @@ TEST(every_op_has_a_row)
 {
     for (int op = 0; op < TCI_OP_COUNT; op++) {
         const tci_op_info *row = tci_op_get(op);
-        CHECK_MSG(row->name && row->attrs, "op %d", op);
+        CHECK_MSG(row->name[0] && row->attrs, "op %d", op);
         CHECK_MSG(row->results == !tci_op_is(op, TCI_IS_EFFECT), "%s: results", row->name);
         CHECK_MSG((row->cost > 0) == tci_op_is(op, TCI_IS_STORABLE), "%s: cost", row->name);
     }
