@@ -60,7 +60,7 @@ TC_API tc_status tc_comm_of_nccl(void *nccl_comm, tc_comm *base, int device,
 /* How gradients travel: several as one operation. */
 typedef struct tc_buckets {
     int64_t bytes; /* of a bucket, about; 0: 25 MiB */
-    bool sum;      /* of all ranks, in the place of the mean */
+    bool sum; /* of all ranks, in the place of the mean */
 } tc_buckets;
 
 /* tc_all_reduce_grads(comm, grads, n, &buckets, out): out[i] is the mean of grads[i] over all
@@ -163,10 +163,10 @@ TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *li
 /* A run of a program by the model: kernels by the cost model of the machine that it was compiled
  * for, collectives by the alpha-beta model. */
 typedef struct tc_simulation {
-    double step_us;     /* of a run */
-    double compute_us;  /* of kernels */
-    double comm_us;     /* of collectives, without overlap */
-    double exposed_us;  /* of the run, in which kernels wait for collectives */
+    double step_us; /* of a run */
+    double compute_us; /* of kernels */
+    double comm_us; /* of collectives, without overlap */
+    double exposed_us; /* of the run, in which kernels wait for collectives */
     int collectives;
 } tc_simulation;
 
@@ -265,7 +265,7 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
 
 
 /* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 && \
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 &&       \
     __FLT_EVAL_METHOD__ != 32
 #error "tc: float and double must be evaluated in their own type (32-bit x86: -msse2 -mfpmath=sse)"
 #endif
@@ -526,7 +526,10 @@ static size_t tci_shm_round(size_t n)
     return (n + 4095) & ~(size_t)4095;
 }
 
-static size_t tci_shm_slots_at(void) { return tci_shm_round(sizeof(tci_shm_head)); }
+static size_t tci_shm_slots_at(void)
+{
+    return tci_shm_round(sizeof(tci_shm_head));
+}
 static size_t tci_shm_chunks_at(int size)
 {
     return tci_shm_slots_at() + tci_shm_round((sizeof(tci_shm_slot) + TCI_SHM_LINE) * (size_t)size);
@@ -644,8 +647,10 @@ static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why
     }
     w->look_ns = now + TCI_SHM_LOOK_NS;
     if (!tci_shm_lives(s, rank)) {
-        snprintf(why, TC_COMM_WHY, "rank %d ended (its process exited or was killed); it was last "
-                 "in %s", rank, tci_shm_doing(s, rank, doing));
+        snprintf(why, TC_COMM_WHY,
+                 "rank %d ended (its process exited or was killed); it was last "
+                 "in %s",
+                 rank, tci_shm_doing(s, rank, doing));
         return TC_ERR_COMM;
     }
     if (now - w->begin_ns > w->limit_ms * 1000000) {
@@ -1019,8 +1024,13 @@ static tc_status tci_shm_exchange(void *state, const void *mine, void *all, int6
                                   int64_t limit_ms, const char *what, char *why)
 {
     tci_shm *s = state;
-    tc_comm_job job = {.verb = TC_COMM_ALL_GATHER, .dtype = TC_U8, .n = bytes, .in = mine,
-                       .out = all, .name = what, .number = -1};
+    tc_comm_job job = {.verb = TC_COMM_ALL_GATHER,
+                       .dtype = TC_U8,
+                       .n = bytes,
+                       .in = mine,
+                       .out = all,
+                       .name = what,
+                       .number = -1};
     return tci_shm_all(s, &job, limit_ms, why); /* no job is under way between runs */
 }
 
@@ -1188,8 +1198,7 @@ static void tci_shm_missing(const tci_shm *s, int64_t ms, char *why)
 static bool tci_shm_gather(tci_shm *s, const char *path, int64_t limit_ms, char *why)
 {
     tci_shm_waiter w = tci_shm_wait_begin(limit_ms);
-    while (s->fd < 0 || __atomic_load_n(&s->head->joined, __ATOMIC_ACQUIRE) <
-                            (uint32_t)s->size) {
+    while (s->fd < 0 || __atomic_load_n(&s->head->joined, __ATOMIC_ACQUIRE) < (uint32_t)s->size) {
         if (tci_os_now_ns() - w.begin_ns > limit_ms * 1000000) {
             tci_shm_missing(s, limit_ms, why);
             return false;
@@ -1208,7 +1217,10 @@ static tci_shm *tci_shm_new(const tci_shm_group *g)
 {
     tci_shm *s = tci_heap_get(sizeof(*s));
     if (s) {
-        *s = (tci_shm){.rank = g->rank, .size = g->size, .fd = -1, .timeout_ms = g->timeout_ms,
+        *s = (tci_shm){.rank = g->rank,
+                       .size = g->size,
+                       .fd = -1,
+                       .timeout_ms = g->timeout_ms,
                        .process = (int64_t)getpid()};
         s->bytes = tci_shm_bytes(g->size);
         pthread_mutex_init(&s->lock, NULL);
@@ -1270,8 +1282,8 @@ static tc_status tci_shm_split(void *state, int color, int key, void **out, int 
 {
     tci_shm *s = state;
     tci_shm_choice mine = {color, key, tci_os_random()}, all[TCI_SHM_RANKS];
-    tc_status status = tci_shm_exchange(s, &mine, all, sizeof(mine), s->timeout_ms,
-                                        "tc_comm_split", why);
+    tc_status status = tci_shm_exchange(s, &mine, all, sizeof(mine), s->timeout_ms, "tc_comm_split",
+                                        why);
     int first = -1;
     *out = NULL;
     *rank = *size = 0;
@@ -1294,12 +1306,12 @@ static tc_status tci_shm_split(void *state, int color, int key, void **out, int 
 
 TCI_FN const tc_comm_engine *tci_shm_engine(int size)
 {
-    static const tc_comm_engine many = {"shm", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
-                                        tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
-                                        NULL, tci_shm_look_around};
-    static const tc_comm_engine one = {"self", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
-                                       tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
-                                       NULL, tci_shm_look_around};
+    static const tc_comm_engine many = {
+        "shm",         NULL,         tci_shm_start, tci_shm_wait, tci_shm_exchange,   tci_shm_split,
+        tci_shm_abort, tci_shm_free, NULL,          NULL,         tci_shm_look_around};
+    static const tc_comm_engine one = {
+        "self",        NULL,         tci_shm_start, tci_shm_wait, tci_shm_exchange,   tci_shm_split,
+        tci_shm_abort, tci_shm_free, NULL,          NULL,         tci_shm_look_around};
     return size == 1 ? &one : &many;
 }
 /* ---- src/comm/launch.c ---- */
@@ -1339,12 +1351,24 @@ typedef struct tci_launcher {
 } tci_launcher;
 
 static const tci_launcher tci_launchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", NULL}, true},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-     {"PMI_JOBID", "SLURM_JOB_ID", NULL}, true},
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}, false},
+    {"OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", NULL},
+     true},
+    {"PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
+     {"PMI_JOBID", "SLURM_JOB_ID", NULL},
+     true},
+    {"RANK",
+     "WORLD_SIZE",
+     "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
+     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"},
+     false},
 };
 
 /* fallback < 0: the variable must be set. */
@@ -1541,11 +1565,11 @@ static bool tci_mpi_load(void *library, const char *name, char *why)
 #undef TCI_ROW
     };
     tci_mpi.kind = tci_os_dlsym(library, "ompi_mpi_comm_world") ? TCI_MPI_OPEN
-                   : strstr(name, "mpi_abi")                     ? TCI_MPI_STANDARD
-                                                                 : TCI_MPI_MPICH;
+                   : strstr(name, "mpi_abi")                    ? TCI_MPI_STANDARD
+                                                                : TCI_MPI_MPICH;
     bool whole = true;
     for (int i = 0; i < (int)TCI_MPI_NAMED; i++) {
-        tci_mpi.named[i] = tci_mpi.kind == TCI_MPI_OPEN ? tci_os_dlsym(library, rows[i].symbol)
+        tci_mpi.named[i] = tci_mpi.kind == TCI_MPI_OPEN    ? tci_os_dlsym(library, rows[i].symbol)
                            : tci_mpi.kind == TCI_MPI_MPICH ? (void *)rows[i].mpich
                                                            : (void *)rows[i].standard;
         whole = whole && tci_mpi.named[i];
@@ -1584,8 +1608,10 @@ static bool tci_mpi_find(char *why)
     }
     if (!library) {
         snprintf(reason, sizeof(reason), "%s", dlerror());
-        snprintf(why, TC_COMM_WHY, "MPI is not installed: none of libmpi.so.40, libmpich.so.12 and "
-                 "libmpi_abi.so can be opened (%.120s)", reason);
+        snprintf(why, TC_COMM_WHY,
+                 "MPI is not installed: none of libmpi.so.40, libmpich.so.12 and "
+                 "libmpi_abi.so can be opened (%.120s)",
+                 reason);
         return false;
     }
     return tci_mpi_load(library, names[i], why);
@@ -1695,8 +1721,10 @@ static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
     bool sums = tci_comm_verb_reduces(job->verb) && tci_dtype_is_half(job->dtype);
     int64_t parts = job->verb == TC_COMM_ALL_REDUCE ? bytes * s->size : bytes;
     if (bytes > INT32_MAX) {
-        snprintf(why, TC_COMM_WHY, "%lld bytes in one operation, expected less than 2 GiB: MPI "
-                 "counts in int", (long long)bytes);
+        snprintf(why, TC_COMM_WHY,
+                 "%lld bytes in one operation, expected less than 2 GiB: MPI "
+                 "counts in int",
+                 (long long)bytes);
         return TC_ERR_COMM;
     }
     tci_mpi_request *r = tci_heap_get(sizeof(*r));
@@ -1729,14 +1757,16 @@ static tc_status tci_mpi_until(tci_mpi_request *r, int64_t limit_ms, char *why)
     int64_t begin = tci_os_now_ns();
     int done = 0, looks = 0;
     while (!done) {
-        tc_status status = tci_mpi_judge(tci_mpi.Test(&r->handle, &done, mpi_status),
-                                         "MPI failed", why);
+        tc_status status = tci_mpi_judge(tci_mpi.Test(&r->handle, &done, mpi_status), "MPI failed",
+                                         why);
         if (status) {
             return status;
         }
         if (!done && tci_os_now_ns() - begin > limit_ms * 1000000) {
-            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (MPI does not "
-                     "tell which)", (long long)limit_ms);
+            snprintf(why, TC_COMM_WHY,
+                     "another rank did not come within %lld ms (MPI does not "
+                     "tell which)",
+                     (long long)limit_ms);
             return TC_ERR_COMM;
         }
         if (!done && ++looks > 1000) {
@@ -1768,7 +1798,8 @@ static tc_status tci_mpi_exchange(void *state, const void *mine, void *all, int6
     const tci_mpi_handle byte = tci_mpi.named[TCI_MPI_BYTE];
     tci_mpi_request r = {NULL, NULL};
     tc_status status = tci_mpi_judge(tci_mpi.Iallgather(mine, (int)bytes, byte, all, (int)bytes,
-                                                        byte, s->comm, &r.handle), what, why);
+                                                        byte, s->comm, &r.handle),
+                                     what, why);
     return status ? status : tci_mpi_until(&r, limit_ms, why);
 }
 
@@ -1839,9 +1870,9 @@ static void tci_mpi_free(void *state)
     tci_heap_free(s);
 }
 
-static const tc_comm_engine tci_mpi_engine = {"mpi", NULL, tci_mpi_start, tci_mpi_wait,
-                                              tci_mpi_exchange, tci_mpi_split, tci_mpi_abort,
-                                              tci_mpi_free, NULL, NULL, NULL};
+static const tc_comm_engine tci_mpi_engine = {
+    "mpi",        NULL, tci_mpi_start, tci_mpi_wait, tci_mpi_exchange, tci_mpi_split, tci_mpi_abort,
+    tci_mpi_free, NULL, NULL,          NULL};
 
 static tc_status tci_mpi_make(tci_mpi_handle of, const tc_comm_options *options, tc_comm **out,
                               char *why)
@@ -1896,8 +1927,7 @@ TCI_FN tc_status tci_mpi_world(const tc_comm_options *options, tc_comm **out, ch
                               : TC_ERR_COMM;
 }
 
-TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *options,
-                                tc_comm **out)
+TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *options, tc_comm **out)
 {
     char why[TC_COMM_WHY] = "";
     tci_mpi_handle comm = NULL;
@@ -1937,7 +1967,9 @@ TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *opt
 #define TCI_COMM_NCCL_H
 
 
-typedef struct tci_nccl_id { char bytes[128]; } tci_nccl_id; /* ncclUniqueId, passed by value */
+typedef struct tci_nccl_id {
+    char bytes[128];
+} tci_nccl_id; /* ncclUniqueId, passed by value */
 
 /* X(field, symbol, arguments) */
 #define TCI_NCCL_ROWS(X)                                                                           \
@@ -2139,8 +2171,9 @@ static int tci_nccl_parts(const tci_nccl *s, const tc_comm_job *j)
     for (int r = 0; r < s->base->size && !code; r++) {
         code = s->api->send((const char *)j->in + (size_t)r * part, part, TCI_NCCL_BYTE, r, s->comm,
                             s->stream);
-        code = code ? code : s->api->recv((char *)j->out + (size_t)r * part, part, TCI_NCCL_BYTE, r,
-                                          s->comm, s->stream);
+        code = code ? code
+                    : s->api->recv((char *)j->out + (size_t)r * part, part, TCI_NCCL_BYTE, r,
+                                   s->comm, s->stream);
     }
     int end = s->api->group_end();
     return code ? code : end;
@@ -2153,8 +2186,7 @@ static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *j)
     const int t = tci_nccl_dtype(j->dtype), op = tci_nccl_op(j->how);
     const size_t n = (size_t)j->n, bytes = n * (size_t)tc_dtype_size(j->dtype);
     switch (j->verb) {
-    case TC_COMM_ALL_REDUCE:
-        return s->api->all_reduce(j->in, j->out, n, t, op, s->comm, s->stream);
+    case TC_COMM_ALL_REDUCE: return s->api->all_reduce(j->in, j->out, n, t, op, s->comm, s->stream);
     case TC_COMM_REDUCE_SCATTER:
         return s->api->reduce_scatter(j->in, j->out, n / (size_t)s->base->size, t, op, s->comm,
                                       s->stream);
@@ -2320,8 +2352,7 @@ static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
         return TC_ERR_COMM;
     }
     tc_status status = *done || !base->look ? TC_OK : base->look(s->base->state, why);
-    status = status ? status
-                    : tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
+    status = status ? status : tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
     bool failed = !status && code != 0 && code != TCI_NCCL_IN_PROGRESS;
     return failed ? tci_nccl_explain(s, code, why) : status;
 }
@@ -2336,8 +2367,10 @@ static tc_status tci_nccl_finish(void *state, char *why)
     for (int looks = 0; !done && !status; looks++) {
         status = tci_nccl_look(s, &done, why);
         if (!status && !done && tci_os_now_ns() - begin > s->timeout_ms * 1000000) {
-            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (NCCL does not "
-                     "tell which)", (long long)s->timeout_ms);
+            snprintf(why, TC_COMM_WHY,
+                     "another rank did not come within %lld ms (NCCL does not "
+                     "tell which)",
+                     (long long)s->timeout_ms);
             status = TC_ERR_COMM;
         }
         if (!done && looks > 2000) {
@@ -2438,8 +2471,9 @@ static void tci_nccl_free(void *state)
 }
 
 static const tc_comm_engine tci_nccl_engine = {
-    "nccl", "cuda", tci_nccl_start, tci_nccl_wait, tci_nccl_exchange,
-    NULL, tci_nccl_abort, tci_nccl_free, tci_nccl_finish, tci_nccl_node, NULL};
+    "nccl", "cuda",         tci_nccl_start, tci_nccl_wait,   tci_nccl_exchange,
+    NULL,   tci_nccl_abort, tci_nccl_free,  tci_nccl_finish, tci_nccl_node,
+    NULL};
 
 /* ---- communicators ---- */
 
@@ -2497,8 +2531,10 @@ static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
     if (!s) {
         return api ? TC_ERR_MEMORY : TC_ERR_COMM;
     }
-    *s = (tci_nccl){.api = api, .base = tci_comm_retain(base->number), .timeout_ms =
-                    options && options->timeout_ms > 0 ? options->timeout_ms : TCI_COMM_TIMEOUT_MS};
+    *s = (tci_nccl){.api = api,
+                    .base = tci_comm_retain(base->number),
+                    .timeout_ms = options && options->timeout_ms > 0 ? options->timeout_ms
+                                                                     : TCI_COMM_TIMEOUT_MS};
     tc_status status = tci_nccl_set_up(s, comm, device, why);
     if (!status) {
         status = tc_comm_of_engine(&tci_nccl_engine, s, base->rank, base->size, options, out);
@@ -2554,8 +2590,10 @@ static tc_status tci_environment_shm(const tci_launch_group *g, const tc_comm_op
     const tci_shm_group group = {g->group, g->rank, g->size,
                                  TCI_MIN(limit, (int64_t)TCI_COMM_JOIN_MS), limit};
     if (!g->is_local) {
-        snprintf(why, TC_COMM_WHY, "%d ranks, of which %d are on this host: shared memory is for "
-                 "one host, expected mpirun with MPI for several", g->size, g->local_size);
+        snprintf(why, TC_COMM_WHY,
+                 "%d ranks, of which %d are on this host: shared memory is for "
+                 "one host, expected mpirun with MPI for several",
+                 g->size, g->local_size);
         return TC_ERR_COMM;
     }
     tci_shm *s = tci_shm_join(&group, why);
@@ -2699,8 +2737,13 @@ static tc_status tci_grads_begin(tci_grads *b, tc_comm *comm, const tc_tensor *g
                                  const tc_buckets *o, tc_tensor *out, tc_site here)
 {
     char text[8];
-    *b = (tci_grads){.comm = comm, .here = here, .grads = grads, .out = out, .n = n,
-                     .ranks = tc_comm_size(comm), .sum = o && o->sum,
+    *b = (tci_grads){.comm = comm,
+                     .here = here,
+                     .grads = grads,
+                     .out = out,
+                     .n = n,
+                     .ranks = tc_comm_size(comm),
+                     .sum = o && o->sum,
                      .most = o && o->bytes > 0 ? o->bytes : TCI_GRADS_BYTES};
     if (!grads || !out || n < 1 || b->ranks < 1) {
         return b->ranks < 1 ? TC_ERR_HANDLE : TC_ERR_ARGUMENT;
@@ -2739,9 +2782,9 @@ static int tci_grads_bucket(const tci_grads *b, int begin)
 {
     int64_t bytes = 0;
     int end = begin;
-    while (end < b->n && (end == begin || (bytes < b->most &&
-                                           tc_dtype_of(b->grads[b->order[end]]) ==
-                                               tc_dtype_of(b->grads[b->order[begin]])))) {
+    while (end < b->n &&
+           (end == begin || (bytes < b->most && tc_dtype_of(b->grads[b->order[end]]) ==
+                                                    tc_dtype_of(b->grads[b->order[begin]])))) {
         bytes += tc_nbytes(b->grads[b->order[end]]);
         end++;
     }
@@ -2783,10 +2826,10 @@ static void tci_grads_reduce(tci_grads *b, int begin, int end)
     for (int i = begin; i < end; i++) {
         tc_tensor g = b->grads[b->order[i]];
         int64_t n = tci_grads_count(g);
-        b->out[b->order[i]] =
-            end - begin == 1
-                ? all
-                : tci_grads_like(b, tc_slice_at(all, 0, at, at + n, 1, b->here), g);
+        b->out[b->order[i]] = end - begin == 1
+                                  ? all
+                                  : tci_grads_like(b, tc_slice_at(all, 0, at, at + n, 1, b->here),
+                                                   g);
         at += n;
     }
 }
@@ -2977,7 +3020,7 @@ typedef struct tci_part {
     int n_comms;
     bool dry;                  /* splits are found, no node is made */
     tci_table values;          /* tci_part_value by node of the whole graph */
-    tci_table leaves;          /* of INPUT and DATA: int8_t *, the split that was marked or found */
+    tci_table leaves; /* of INPUT and DATA: int8_t *, the split that was marked or found */
 } tci_part;
 
 /* ---- partition.c ---- */
@@ -2996,8 +3039,7 @@ TCI_FN tci_dim *tci_part_shape(tci_part *v, const tci_node *n, const int8_t *spl
 /* Meets n's operands, then n. */
 TCI_FN void tci_part_reach(tci_part *v, tci_node *n);
 /* A reduction over the ranks of a communicator. */
-TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how how,
-                                 tc_site site);
+TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how how, tc_site site);
 
 /* ---- partition_rules.c ---- */
 /* Fills in the value of n, whose operands were met. */
@@ -3233,8 +3275,8 @@ static void tci_part_find_marks(tci_part *v, const tci_node_list *list)
     }
     for (int i = 0; i < list->n; i++) {
         const tci_node *n = list->items[i];
-        bool leaf = n->op == TCI_OP_SHARD && (n->in[0]->op == TCI_OP_INPUT ||
-                                              n->in[0]->op == TCI_OP_DATA);
+        bool leaf = n->op == TCI_OP_SHARD &&
+                    (n->in[0]->op == TCI_OP_INPUT || n->in[0]->op == TCI_OP_DATA);
         if (!leaf || *tci_part_leaf_split(v, n->in[0])) {
             continue;
         }
@@ -3271,9 +3313,8 @@ static bool tci_part_infer(tci_part *v, const tci_node_list *list)
     tci_part_begin_walk(v, true);
     for (int i = 0; i < list->n; i++) {
         tci_node *n = list->items[i];
-        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA)
-                            ? *tci_part_leaf_split(v, n)
-                            : NULL;
+        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA) ? *tci_part_leaf_split(v, n)
+                                                                        : NULL;
         if (split) {
             *tci_part_of(v, n) = (tci_part_value){.node = n, .split = split};
         } else if (!tci_part_of(v, n)->split) {
@@ -3370,9 +3411,8 @@ static void tci_part_make_leaves(tci_part *v, const tci_node_list *list)
 {
     for (int i = 0; i < list->n; i++) {
         tci_node *n = list->items[i];
-        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA)
-                            ? *tci_part_leaf_split(v, n)
-                            : NULL;
+        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA) ? *tci_part_leaf_split(v, n)
+                                                                        : NULL;
         if (split && tci_part_is_cut(split, n->rank)) {
             tci_part_value *value = tci_part_of(v, n);
             value->node = n->op == TCI_OP_INPUT ? tci_part_input(v, n, split)
@@ -3469,10 +3509,13 @@ static int64_t tci_part_mark_of(tci_frame *f, const tci_node *n, const tc_mesh *
     if (!c) {
         tci_frame_fail(f, axis < 0 || axis >= mesh->n ? TC_ERR_ARGUMENT : TC_ERR_HANDLE,
                        "axis %d is cut over axis %d of a mesh of %d communicators, expected "
-                       "TC_WHOLE, or one that was not freed", d, axis, mesh->n);
+                       "TC_WHOLE, or one that was not freed",
+                       d, axis, mesh->n);
     } else if (!tci_dim_divides(c->size, n->shape[d])) {
-        tci_frame_fail(f, TC_ERR_SHAPE, "axis %d of %s is cut in %d parts, expected a size that is "
-                       "a multiple of %d", d, TCI_SHAPE_TEXT(n), c->size, c->size);
+        tci_frame_fail(f, TC_ERR_SHAPE,
+                       "axis %d of %s is cut in %d parts, expected a size that is "
+                       "a multiple of %d",
+                       d, TCI_SHAPE_TEXT(n), c->size, c->size);
     }
     return f->failed ? -1 : c->number;
 }
@@ -3491,8 +3534,10 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
         words[d] = tci_part_mark_of(&f, n, mesh, d, axes[d]);
         for (int k = 0; k < d && !f.failed && words[d]; k++) {
             if (words[k] == words[d]) {
-                tci_frame_fail(&f, TC_ERR_ARGUMENT, "axes %d and %d are cut over one communicator, "
-                               "expected one for each", k, d);
+                tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                               "axes %d and %d are cut over one communicator, "
+                               "expected one for each",
+                               k, d);
             }
         }
     }
@@ -3611,8 +3656,7 @@ static bool tci_part_adds_partial(tci_part *v, tci_node *n)
         tci_node *in[2] = {a->node, b->node};
         memcpy(p.out, a->split, (size_t)n->rank);
         p.partial = a->partial;
-        tci_part_give(v, n, &p,
-                      v->dry ? n : tci_part_built(v, tci_build_ew(v->g, n->op, in)));
+        tci_part_give(v, n, &p, v->dry ? n : tci_part_built(v, tci_build_ew(v->g, n->op, in)));
     }
     return adds;
 }
@@ -3888,16 +3932,14 @@ static tci_node *tci_part_own_rows(tci_part *v, tci_node *n, tci_node *x, tci_no
     tci_node *zero = tci_part_whole(v, 0), *last = tci_part_whole(v, size);
     tci_node *below = tci_part_binary(v, TCI_OP_LT, i, zero);
     i = tci_part_built(v, tci_build_where(v->g, below, tci_part_binary(v, TCI_OP_ADD, i, last), i));
-    tci_node *j = tci_part_binary(v, TCI_OP_SUB, i,
-                                  tci_part_whole(v, part * v->comms[c]->rank));
-    tci_node *mine = tci_part_binary(
-        v, TCI_OP_LOGICAL_AND, tci_part_binary(v, TCI_OP_GE, j, zero),
-        tci_part_binary(v, TCI_OP_LT, j, tci_part_whole(v, part)));
+    tci_node *j = tci_part_binary(v, TCI_OP_SUB, i, tci_part_whole(v, part * v->comms[c]->rank));
+    tci_node *mine = tci_part_binary(v, TCI_OP_LOGICAL_AND, tci_part_binary(v, TCI_OP_GE, j, zero),
+                                     tci_part_binary(v, TCI_OP_LT, j, tci_part_whole(v, part)));
     tci_node *within = tci_part_binary(v, TCI_OP_LOGICAL_AND,
                                        tci_part_binary(v, TCI_OP_GE, i, zero),
                                        tci_part_binary(v, TCI_OP_LT, i, last));
-    tci_node *other = tci_part_built(v, tci_build_where(v->g, within, zero,
-                                                        tci_part_whole(v, part)));
+    tci_node *other = tci_part_built(v,
+                                     tci_build_where(v->g, within, zero, tci_part_whole(v, part)));
     j = tci_part_built(v, tci_build_where(v->g, mine, j, other));
     tci_node *y = tci_part_built(v, tci_build_gather(v->g, x, axis, j));
     tci_node *nothing = tci_part_built(v, tci_composite_number(v->g, (tc_dtype)n->dtype, 0));
@@ -4025,9 +4067,10 @@ static void tci_part_barrier(tci_part *v, tci_node *n)
         in[i] = i ? tci_part_of(v, n->in[i])->node : tci_part_want(v, n->in[0], p.out);
     }
     bool same = v->dry || tci_part_is_same(n, in, p.out);
-    tci_part_give(v, n, &p, same ? n : tci_part_built(v, tci_build_barrier(v->g, in[0], in + 1,
-                                                                           n->n_in - 1,
-                                                                           n->attr[0])));
+    tci_part_give(v, n, &p,
+                  same ? n
+                       : tci_part_built(v, tci_build_barrier(v->g, in[0], in + 1, n->n_in - 1,
+                                                             n->attr[0])));
 }
 
 /* All operands whole. */
@@ -4056,13 +4099,16 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
         return;
     }
     switch ((tci_op)n->op) {
-    TCI_EW_OPS(TCI_OP_CASE)
+        TCI_EW_OPS(TCI_OP_CASE)
     case TCI_OP_WHERE:
     case TCI_OP_CAST:
     case TCI_OP_BITCAST:
     case TCI_OP_STOP_GRADIENT:
-    case TCI_OP_WITH_DERIVATIVE: tci_part_pointwise(v, n, -1); break;
-    TCI_REDUCE_OPS(TCI_OP_CASE) tci_part_reduction(v, n); break;
+    case TCI_OP_WITH_DERIVATIVE:
+        tci_part_pointwise(v, n, -1);
+        break;
+        TCI_REDUCE_OPS(TCI_OP_CASE) tci_part_reduction(v, n);
+        break;
     case TCI_OP_INPUT:
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:
@@ -4142,9 +4188,12 @@ typedef struct tci_fetch {
     tci_table gathers;       /* of a gather, its views and their casts: tci_node *, the gather */
     tci_table now;           /* of nodes that were built again */
     tci_node_list list;      /* by depth */
-    tci_fetch_use *uses; int n_uses, cap_uses;
-    tci_fetch_event *events; int n_events;
-    tci_node **scatters; int n_scatters, cap_scatters; /* reduce_scatters, by depth */
+    tci_fetch_use *uses;
+    int n_uses, cap_uses;
+    tci_fetch_event *events;
+    int n_events;
+    tci_node **scatters;
+    int n_scatters, cap_scatters; /* reduce_scatters, by depth */
 } tci_fetch;
 
 static int32_t *tci_fetch_depth(tci_fetch *f, const tci_node *n)
@@ -4483,8 +4532,8 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
     if (!tci_comm_model_of(f, machine, of ? of->number : 0, ranks, &m)) {
         return TC_ERR_MEMORY;
     }
-    *out = (tc_simulation){m.step_ns / 1e3, m.compute_ns / 1e3, m.comm_ns / 1e3,
-                           m.exposed_ns / 1e3, m.n};
+    *out = (tc_simulation){m.step_ns / 1e3, m.compute_ns / 1e3, m.comm_ns / 1e3, m.exposed_ns / 1e3,
+                           m.n};
     return TC_OK;
 }
 

@@ -193,8 +193,8 @@ static int tci_cpu_widest(void)
     if (!__builtin_cpu_supports("avx2")) {
         return 16;
     }
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
-                  && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return avx512 ? 64 : 32;
 #elif defined(__aarch64__)
     return 16;
@@ -233,14 +233,16 @@ static bool tci_cpu_list_has(const char *list, const char *word, size_t n)
 
 TCI_FN void tci_target_set_flags(tci_target *t)
 {
-    static const struct { const char *word, *flag; } more[] = {
-        {"amx", "-DTC_AMX=1"}, {"vnni", "-DTC_FOURS=1"}, {"bf16", "-DTC_PAIRS=1"}};
+    static const struct {
+        const char *word, *flag;
+    } more[] = {{"amx", "-DTC_AMX=1"}, {"vnni", "-DTC_FOURS=1"}, {"bf16", "-DTC_PAIRS=1"}};
     t->n_flags = 0;
     for (int i = 0; i < TCI_COUNT(tci_cpu_levels) && !t->n_flags; i++) {
         const tci_cpu_level *level = &tci_cpu_levels[i];
         size_t n = strcspn(level->features, ",");
         for (int k = 0; tci_cpu_list_has(t->features, level->features, n) &&
-                        k < TCI_COUNT(level->flags) && level->flags[k]; k++) {
+                        k < TCI_COUNT(level->flags) && level->flags[k];
+             k++) {
             t->flags[t->n_flags++] = level->flags[k];
         }
     }
@@ -477,8 +479,8 @@ TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler)
         }
     }
     memset(compiler, 0, sizeof(*compiler));
-    found = found && !path.failed && path.n < sizeof(compiler->path)
-            && tci_os_stat(path.text, &compiler->bytes, &compiler->mtime_ns);
+    found = found && !path.failed && path.n < sizeof(compiler->path) &&
+            tci_os_stat(path.text, &compiler->bytes, &compiler->mtime_ns);
     if (found) {
         memcpy(compiler->path, path.text, path.n + 1);
         tci_cc_kind kind = tci_cc_kind_of(path.text);
@@ -521,15 +523,16 @@ static void tci_cc_arg(tci_cc_task *t, const char *arg)
 }
 
 /* Lists that end in NULL. */
-static const char *const tci_cc_gcc_flags[] = {"-O1", "-fexpensive-optimizations", "-fgcse",
-                                               "-fcaller-saves", "-fipa-ra", NULL};
+static const char *const tci_cc_gcc_flags[] = {"-O1",      "-fexpensive-optimizations",
+                                               "-fgcse",   "-fcaller-saves",
+                                               "-fipa-ra", NULL};
 static const char *const tci_cc_gcc_quick[] = {"-Og", NULL};
 static const char *const tci_cc_gcc_few_registers[] = {"-fno-move-loop-invariants", NULL};
 static const char *const tci_cc_clang_flags[] = {"-O2", "-fno-builtin-memset",
                                                  "-fno-builtin-memcpy", NULL};
 static const char *const tci_cc_other_flags[] = {"-O2", NULL};
 static const char *const tci_cc_common_flags[] = {
-    "-fPIC",          "-ffp-contract=off",     "-fwrapv", "-fno-strict-aliasing",
+    "-fPIC",           "-ffp-contract=off",    "-fwrapv", "-fno-strict-aliasing",
     "-fno-math-errno", "-fno-stack-protector", "-w",      NULL};
 
 /* Constants in the pages of the code. A page of constants alone may never be asked for, where all
@@ -614,8 +617,8 @@ static bool tci_cc_write_source(tci_cc_task *t, const tc_build *build, int i)
     tci_str text = {0};
     tci_str_printf(&text, "%s\n" TCI_OBJECT_END_LINE, build->sources[i]);
     tci_str_printf(&t->source_path, "%s/tc_%d.c", build->directory, i);
-    bool good = !text.failed && !t->source_path.failed
-                && tci_os_publish(t->source_path.text, text.text, text.n, NULL);
+    bool good = !text.failed && !t->source_path.failed &&
+                tci_os_publish(t->source_path.text, text.text, text.n, NULL);
     tci_str_free(&text);
     return good;
 }
@@ -668,8 +671,7 @@ static const char *tci_cc_tell(const tci_cc_task *t, tc_build *build)
     } else if (t->result == TCI_SPAWN_FAILED) {
         why = "the compiler failed";
         tci_str_printf(&text, "\nended with code %d after %.3g s of processor time (of %lld s)",
-                       t->exit_code, (double)t->command.used_ns / 1e9,
-                       (long long)t->command.cpu_s);
+                       t->exit_code, (double)t->command.used_ns / 1e9, (long long)t->command.cpu_s);
     }
     build->say(build->say_arg, tci_str_text(&text));
     tci_str_free(&text);

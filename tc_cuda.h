@@ -179,10 +179,10 @@ static int tci_product_unit_of(const tci_kernel *k, const tci_machine *machine,
     tci_product_is_of_floats(k, p, unit);
     tc_dtype t = unit->dtypes[0];
     bool single = t == TC_BF16 || (t == TC_F32 && machine->is_fast);
-    return single          ? TC_WARP_SINGLES
-           : t == TC_F16   ? TC_WARP_HALVES
-           : t == TC_F64   ? TC_WARP_DOUBLES
-                           : 0;
+    return single        ? TC_WARP_SINGLES
+           : t == TC_F16 ? TC_WARP_HALVES
+           : t == TC_F64 ? TC_WARP_DOUBLES
+                         : 0;
 }
 
 TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine,
@@ -724,8 +724,7 @@ static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
     axes[0] = k->stages[TCI_ATTENTION_SCORES].axes[0];
     axes[1] = k->stages[TCI_ATTENTION_SCORES].axes[1];
     axes[2] = k->stages[TCI_ATTENTION_RESULT].axes[1];
-    bool fits = k->n_axes == k->n_outer + 3 &&
-                k->stages[TCI_ATTENTION_RESULT].axes[0] == axes[1];
+    bool fits = k->n_axes == k->n_outer + 3 && k->stages[TCI_ATTENTION_RESULT].axes[0] == axes[1];
     for (int r = TCI_ATTENTION_MOST; r <= TCI_ATTENTION_WEIGHTS; r++) {
         fits = fits && k->stages[r].axes[0] == axes[1];
     }
@@ -839,8 +838,7 @@ static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, i
     int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
     int e, l;
     bool rounds = from != inst || of != kept->in[0] || t == TC_F32;
-    return rounds && from == kept->inst &&
-           tci_attention_weight(k, of, &e, &l) && e == power &&
+    return rounds && from == kept->inst && tci_attention_weight(k, of, &e, &l) && e == power &&
            l == k->reds[TCI_ATTENTION_SUM].inst;
 }
 
@@ -1445,8 +1443,8 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
     int load = k->reds[f.in[0]].in[0];
     f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
     bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
-    if (!known || !tci_backward_has_weight(&f, x) ||
-        !tci_backward_has_takers(&f, x) || !tci_backward_orders_in(&f, x)) {
+    if (!known || !tci_backward_has_weight(&f, x) || !tci_backward_has_takers(&f, x) ||
+        !tci_backward_orders_in(&f, x)) {
         return false;
     }
     x->n_in = f.n_in;
@@ -1459,8 +1457,7 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
         return false;
     }
     int queries = x->by_step ? f.steps : x->in[0].m_axis;
-    x->cut = tci_attention_find_cut(k, x->score, queries,
-                                    x->by_step ? x->in[0].m_axis : f.steps);
+    x->cut = tci_attention_find_cut(k, x->score, queries, x->by_step ? x->in[0].m_axis : f.steps);
     return true;
 }
 
@@ -1506,9 +1503,7 @@ TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
         bool is_in = tci_backward_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
                      tci_backward_is_load(k, red->in[1]);
         if (red->op == TCI_RED_DOT) {
-            red->order = !is_in    ? TCI_ORDER_STEPS
-                         : on_unit ? TCI_ORDER_MATRIX
-                                   : TCI_ORDER_CHAIN;
+            red->order = !is_in ? TCI_ORDER_STEPS : on_unit ? TCI_ORDER_MATRIX : TCI_ORDER_CHAIN;
             red->order_n = 0;
         }
     }
@@ -1541,8 +1536,8 @@ enum {
     TCI_MATRIX_LATENCY = 2200,       /* cycles of a load while all units load, */
     TCI_MATRIX_FAR = 3300,           /* of boxes of images, */
     TCI_MATRIX_BOTH = 3000,          /* and of what blocks share, which wait for each other */
-    TCI_MATRIX_ISSUE = 4,            /* warps whose instructions are all that can be begun, about */
-    TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
+    TCI_MATRIX_ISSUE = 4, /* warps whose instructions are all that can be begun, about */
+    TCI_MATRIX_LIGHT = 24 /* cost of a chain of which four rows are taken at once */
 };
 
 /* How much longer it takes to load rows that lie in two lines each. */
@@ -1575,8 +1570,8 @@ TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
 
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
 {
-    return TCI_MATRIX_ALIGNED + x->stages * tci_matrix_stage_bytes(x) +
-           tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
+    return TCI_MATRIX_ALIGNED + x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x) +
+           TCI_MATRIX_BARRIERS;
 }
 
 static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine *facts)
@@ -1591,8 +1586,7 @@ static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine 
 static double tci_matrix_asked_bytes(const tci_matrix *x)
 {
     double rows = (double)x->rows / tci_matrix_sharing(x, 0);
-    return (rows + (double)tci_matrix_held_columns(x) / tci_matrix_sharing(x, 1)) *
-           TCI_MATRIX_LINE;
+    return (rows + (double)tci_matrix_held_columns(x) / tci_matrix_sharing(x, 1)) * TCI_MATRIX_LINE;
 }
 
 /* The part of the unit's rate that a tile reaches: fewer columns read more of A for each product,
@@ -1931,16 +1925,13 @@ TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage)
     tci_matrix_keep(b, x, stage);
     for (int i = 0; i < x->n_batch; i++) {
         tci_lin at = tci_matrix_given(b, x->batch_axis[i]);
-        tci_build_set(b, x->batch_axis[i],
-                      tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
+        tci_build_set(b, x->batch_axis[i], tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
     }
     for (int i = 1; i < x->n_places; i++) { /* the fastest axis of the rows counts for all */
-        tci_build_set(b, x->place_axis[i],
-                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+        tci_build_set(b, x->place_axis[i], tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     }
     if (x->y_axis >= 0) { /* the other axis of the columns counts for both */
-        tci_build_set(b, x->y_axis,
-                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+        tci_build_set(b, x->y_axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     }
     b->stage = stage + 1;
     int64_t own = x->own_columns / x->chunks;
@@ -2034,14 +2025,14 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
 enum {
     TCI_ATTENTION_BARRIERS = 512,  /* bytes for them, and for words between warps */
     TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
-    TCI_ATTENTION_SLOTS = 2,       /* of queries, where there is room for those of the next tile */
-    TCI_ATTENTION_RINGS = 2,       /* steps that are there at once, at least, */
-    TCI_ATTENTION_MOST_RINGS = 4,  /* and at most */
-    TCI_ATTENTION_HELD = 176,      /* registers of a thread for sums, scores and powers */
-    TCI_ATTENTION_FILL = 3000,     /* cycles to a tile's first scores, and to leave its sums */
-    TCI_ATTENTION_MEET = 300,      /* cycles of a step for barriers, and to scale the sums */
-    TCI_ATTENTION_POWERS = 16,     /* that a processor makes in a cycle */
-    TCI_ATTENTION_ROUND = 8        /* columns of a product: a multiple of twice this */
+    TCI_ATTENTION_SLOTS = 2, /* of queries, where there is room for those of the next tile */
+    TCI_ATTENTION_RINGS = 2, /* steps that are there at once, at least, */
+    TCI_ATTENTION_MOST_RINGS = 4, /* and at most */
+    TCI_ATTENTION_HELD = 176, /* registers of a thread for sums, scores and powers */
+    TCI_ATTENTION_FILL = 3000, /* cycles to a tile's first scores, and to leave its sums */
+    TCI_ATTENTION_MEET = 300, /* cycles of a step for barriers, and to scale the sums */
+    TCI_ATTENTION_POWERS = 16, /* that a processor makes in a cycle */
+    TCI_ATTENTION_ROUND = 8 /* columns of a product: a multiple of twice this */
 };
 
 TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x)
@@ -2102,8 +2093,8 @@ TCI_FN void tci_attention_columns(tci_matrix *x)
 }
 
 /* The kernel with that tile; false: it does not fit. */
-static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
-                               const int64_t *tile, tci_attention *x)
+static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_attention *x)
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128) &&
                  (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2));
@@ -2142,8 +2133,7 @@ static double tci_attention_step(const tci_attention *x, double multiply, double
     return TCI_ATTENTION_MEET + (x->scores.consumers == 1 ? multiply + powers : both);
 }
 
-TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
-                               const int64_t *tile)
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
 {
     tci_attention x;
     if (!tci_attention_with(k, machine, tile, &x)) {
@@ -2176,8 +2166,8 @@ TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t
     for (int a = 0; a < k->n_axes; a++) {
         if (axes >> a & 1) {
             tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
-            tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
-                                               false, -1));
+            tci_build_set(b, a,
+                          tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1, false, -1));
         }
     }
     b->stage = k->n_stages;
@@ -2223,8 +2213,9 @@ static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
     }
     b->stage = stage + 1;
     for (int r = 0; r < x->group_rows; r++) {
-        tci_build_set(b, x->m_axis, tci_build_bind(b, tci_lin_plus(at, r), r,
-                                                   x->m - x->group_rows + r, false, -1));
+        tci_build_set(b, x->m_axis,
+                      tci_build_bind(b, tci_lin_plus(at, r), r, x->m - x->group_rows + r, false,
+                                     -1));
         for (int i = 0; i < k->n_stores; i++) {
             if (k->stages[k->stores[i].stage].n_axes == 0) {
                 tci_build_store(b, &k->stores[i], tci_build_value(b, k->stores[i].value), false);
@@ -2245,8 +2236,7 @@ TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
     const int32_t *product = &b->k->reds[0].inst, score[2] = {x->score, x->cut.seen};
     uint64_t axes = (((uint64_t)1 << b->k->n_outer) - 1) | (uint64_t)1 << s->n_axis;
     for (int i = 0; i < 1 + x->cut.is_cut; i++) {
-        b->l->scores[b->l->n_scores++] =
-            tci_attention_hole(b, s, axes, product, 1, &score[i], 1);
+        b->l->scores[b->l->n_scores++] = tci_attention_hole(b, s, axes, product, 1, &score[i], 1);
     }
     if (x->tells) {
         tci_attention_tell_rows(b, x);
@@ -2314,8 +2304,7 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x);
 /* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
 TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* The time of a kernel with such a tile; -1: it does not fit. */
-TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
-                              const int64_t *tile);
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                               tci_launch *launch);
@@ -2426,8 +2415,8 @@ static int64_t tci_backward_room(const tci_machine *machine, tci_backward *x, in
 }
 
 /* The kernel with that tile; false: it does not fit. */
-static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine,
-                              const int64_t *tile, tci_backward *x)
+static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                              tci_backward *x)
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
                  tile[1] % 16 == 0;
@@ -2466,8 +2455,7 @@ TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
     return TCI_BACKWARD_TILES;
 }
 
-TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
-                              const int64_t *tile)
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
 {
     tci_backward x;
     if (!tci_backward_with(k, machine, tile, &x)) {
@@ -2524,8 +2512,8 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
     }
     const tci_matrix *m = &x->in[0];
     const int32_t *product = &x->scores;
-    l->scores[l->n_scores++] =
-        tci_attention_hole(b, m, batch | query, NULL, 0, x->values, x->n_values);
+    l->scores[l->n_scores++] = tci_attention_hole(b, m, batch | query, NULL, 0, x->values,
+                                                  x->n_values);
     if (x->cut.is_cut) {
         l->scores[l->n_scores++] = tci_attention_hole(b, m, 0, NULL, 0, &x->cut.off, 1);
     }
@@ -2534,8 +2522,7 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
         l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->cut.seen, 1);
     }
     if (x->n_in > 1) {
-        l->scores[l->n_scores++] =
-            tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
     }
     int stage = 0; /* the last one that reduces */
     for (int r = 0; r < k->n_reds; r++) {
@@ -2786,8 +2773,7 @@ TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
     double steps = tci_attention_steps(&x.cut, s);
     int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
     int64_t summed = s->k + (x.n_in > 1 ? x.in[1].k : 0);
-    double cycles = (double)s->rows * s->columns * (double)(summed + columns) /
-                    TCI_FLASH_PRODUCTS *
+    double cycles = (double)s->rows * s->columns * (double)(summed + columns) / TCI_FLASH_PRODUCTS *
                     tci_flash_product(tile, tci_flash_held(tile, x.n_in, columns));
     return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
 }
@@ -2928,7 +2914,7 @@ static int tci_row_copy(tci_build *b, int part, int unused)
 
 /* The accumulator of every `apart`-th vector from number `first` on. */
 static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int first, int apart, int n,
-                                   const tci_bind **vecs)
+                                    const tci_bind **vecs)
 {
     int axis = b->k->stages[red->stage].axes[0];
     tci_stage_tuple acc = tci_stage_accumulator(b, red, b->l->lanes);
@@ -2948,7 +2934,7 @@ static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int first
 /* Of `all` parts of the class, a power of two, the first n, which have elements: part i takes in
  * part i + h, for h = all / 2 ... 1. */
 static tci_stage_tuple tci_row_join_parts(tci_build *b, const tci_kred *red, int all, int n,
-                                         tci_stage_tuple *parts)
+                                          tci_stage_tuple *parts)
 {
     for (int h = all / 2; h >= 1; h /= 2) {
         for (int i = 0; i < h && i + h < n; i++) {
@@ -2960,7 +2946,7 @@ static tci_stage_tuple tci_row_join_parts(tci_build *b, const tci_kred *red, int
 
 /* The lanes of one vector, whose neighbours are joined. */
 static tci_stage_tuple tci_row_join_vectors(tci_build *b, const tci_kred *red, int n,
-                                           const tci_bind **vecs)
+                                            const tci_bind **vecs)
 {
     int all = TCI_MAX(tci_kernel_lanes(b->k) / b->l->lanes, 1), held = TCI_MIN(all, n);
     tci_stage_tuple *parts = TCI_NEW_ARRAY(b->s, tci_stage_tuple, held);
@@ -3271,31 +3257,35 @@ TCI_FN void tci_row_emit(tci_build *b)
 #define TCI_LOOP_SMEM_TRANSPOSE_H
 
 
-enum { TCI_SQUARE = 64, TCI_SQUARE_THREADS = 256 }; /* side; a multiple of it in threads */
+enum { TCI_SQUARE = 64, TCI_SMEM_TRANSPOSE_THREADS = 256 }; /* side; a multiple of it in threads */
 
 /* A pointwise kernel walked in squares of `row_axis` x `vec_axis`. */
-typedef struct tci_square {
+typedef struct tci_smem_transpose {
     int row_axis, vec_axis;
-    int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
-} tci_square;
+    int32_t *loads;
+    int n_loads; /* instructions that run along row_axis: turned */
+} tci_smem_transpose;
 
 /* False: nothing to turn, or too little to fill squares. */
-TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
+TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_axis,
+                                    tci_smem_transpose *q);
 /* The square with these numbers along the two axes; the other outer axes are bound. */
-TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
+TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, tci_lin row,
+                                    tci_lin vec);
 
 #endif
 
 /* ---- src/loop/smem_transpose.c, continued ---- */
 enum {
-    TCI_SQUARE_PITCH = TCI_SQUARE + 1,
-    TCI_SQUARE_BYTES = 40960,                                     /* of all arrays together */
-    TCI_SQUARE_STEP = TCI_SQUARE_THREADS / TCI_SQUARE,            /* lines walked at once */
-    TCI_SQUARE_FAR_BYTES = 64,                                    /* a stride that wants turning */
-    TCI_SQUARE_FILL = -2                                          /* the stage of the first walk */
+    TCI_SMEM_TRANSPOSE_PITCH = TCI_SQUARE + 1,
+    TCI_SMEM_TRANSPOSE_BYTES = 40960, /* of all arrays together */
+    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE, /* lines walked at once */
+    TCI_SMEM_TRANSPOSE_FAR_BYTES = 64, /* a stride that wants turning */
+    TCI_SMEM_TRANSPOSE_FILL = -2 /* the stage of the first walk */
 };
 
-static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
+static bool tci_smem_transpose_turns(const tci_kernel *k, const tci_kinst *in, int row_axis,
+                                     int vec_axis)
 {
     tci_dim along = 0, across = 0;
     if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
@@ -3306,12 +3296,13 @@ static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_a
     int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes;
     int64_t stride = tci_dim_known(across);
     return (along == 1 || along == -1) &&
-           (stride < 0 ? -stride : stride) * bytes >= TCI_SQUARE_FAR_BYTES;
+           (stride < 0 ? -stride : stride) * bytes >= TCI_SMEM_TRANSPOSE_FAR_BYTES;
 }
 
-TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q)
+TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_axis,
+                                    tci_smem_transpose *q)
 {
-    int64_t room = TCI_SQUARE_BYTES;
+    int64_t room = TCI_SMEM_TRANSPOSE_BYTES;
     q->row_axis = row_axis;
     q->vec_axis = vec_axis;
     q->loads = TCI_NEW_ARRAY(k->s, int32_t, k->n_insts + 1);
@@ -3323,9 +3314,9 @@ TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci
         return false;
     }
     for (int i = 0; i < k->n_insts; i++) {
-        int64_t bytes = (int64_t)TCI_SQUARE * TCI_SQUARE_PITCH *
+        int64_t bytes = (int64_t)TCI_SQUARE * TCI_SMEM_TRANSPOSE_PITCH *
                         tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes;
-        if (tci_square_turns(k, &k->insts[i], row_axis, vec_axis) && bytes <= room) {
+        if (tci_smem_transpose_turns(k, &k->insts[i], row_axis, vec_axis) && bytes <= room) {
             q->loads[q->n_loads++] = i;
             room -= bytes;
         }
@@ -3335,44 +3326,44 @@ TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci
 
 /* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
  * TCI_SQUARE of them. */
-typedef struct tci_square_walk {
-    const tci_square *q;
+typedef struct tci_smem_transpose_walk {
+    const tci_smem_transpose *q;
     int fast_axis, slow_axis;
-    tci_lin fast, slow;       /* of the first element */
+    tci_lin fast, slow; /* of the first element */
     int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
-    bool edge;                /* elements may lie outside */
-} tci_square_walk;
+    bool edge; /* elements may lie outside */
+} tci_smem_transpose_walk;
 
-static tci_lin tci_square_at(const tci_square_walk *w, int step)
+static tci_lin tci_smem_transpose_at(const tci_smem_transpose_walk *w, int step)
 {
-    return tci_lin_plus(w->slow, (int64_t)step * TCI_SQUARE_STEP);
+    return tci_lin_plus(w->slow, (int64_t)step * TCI_SMEM_TRANSPOSE_STEP);
 }
 
-static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
+static void tci_smem_transpose_bind(tci_build *b, const tci_smem_transpose_walk *w, int step)
 {
-    int64_t skip = (int64_t)step * TCI_SQUARE_STEP;
+    int64_t skip = (int64_t)step * TCI_SMEM_TRANSPOSE_STEP;
     int64_t n_slow = tci_kernel_known(b->k, w->slow_axis);
     int64_t n_fast = tci_kernel_known(b->k, w->fast_axis);
     tci_build_set(b, w->fast_axis,
                   tci_build_bind(b, w->fast, 0, TCI_MIN(w->fast_hi + TCI_SQUARE, n_fast) - 1, false,
                                  -1));
     tci_build_set(b, w->slow_axis,
-                  tci_build_bind(b, tci_square_at(w, step), TCI_MIN(skip, n_slow - 1),
-                                 TCI_MIN(w->slow_hi + skip + TCI_SQUARE_STEP, n_slow) - 1, false,
-                                 -1));
+                  tci_build_bind(b, tci_smem_transpose_at(w, step), TCI_MIN(skip, n_slow - 1),
+                                 TCI_MIN(w->slow_hi + skip + TCI_SMEM_TRANSPOSE_STEP, n_slow) - 1,
+                                 false, -1));
 }
 
-static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fill)
+static void tci_smem_transpose_elements(tci_build *b, const tci_smem_transpose_walk *w, bool fill)
 {
-    for (int step = 0; step < TCI_SQUARE / TCI_SQUARE_STEP; step++) {
+    for (int step = 0; step < TCI_SQUARE / TCI_SMEM_TRANSPOSE_STEP; step++) {
         tci_lopen open;
         if (w->edge) {
             int args[2] = {tci_build_inside(b, w->fast, b->k->axes[w->fast_axis].size),
-                           tci_build_inside(b, tci_square_at(w, step),
+                           tci_build_inside(b, tci_smem_transpose_at(w, step),
                                             b->k->axes[w->slow_axis].size)};
             tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
         }
-        tci_square_bind(b, w, step);
+        tci_smem_transpose_bind(b, w, step);
         for (int i = 0; fill && i < w->q->n_loads; i++) {
             tci_build_value(b, w->q->loads[i]);
         }
@@ -3388,7 +3379,8 @@ static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fil
 }
 
 /* Both walks. */
-static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec, bool edge)
+static void tci_smem_transpose_walks(tci_build *b, const tci_smem_transpose *q, tci_lin row,
+                                     tci_lin vec, bool edge)
 {
     tci_loop *l = b->l;
     int thread = tci_lx_make(l, TCI_LX_THREAD, -1, -1, 0);
@@ -3398,20 +3390,23 @@ static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci
     int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
     int64_t row_hi = (n_row - 1) / TCI_SQUARE * TCI_SQUARE;
     int64_t vec_hi = (n_vec - 1) / TCI_SQUARE * TCI_SQUARE;
-    tci_square_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
-                             tci_lin_add(b, vec, high), row_hi, vec_hi, edge};
-    tci_square_walk across = {q, q->vec_axis, q->row_axis, tci_lin_add(b, vec, low),
-                              tci_lin_add(b, row, high), vec_hi, row_hi, edge};
-    b->stage = TCI_SQUARE_FILL;
-    tci_square_elements(b, &along, true);
+    tci_smem_transpose_walk along = {
+        q,      q->row_axis, q->vec_axis, tci_lin_add(b, row, low), tci_lin_add(b, vec, high),
+        row_hi, vec_hi,      edge};
+    tci_smem_transpose_walk across = {
+        q,      q->vec_axis, q->row_axis, tci_lin_add(b, vec, low), tci_lin_add(b, row, high),
+        vec_hi, row_hi,      edge};
+    b->stage = TCI_SMEM_TRANSPOSE_FILL;
+    tci_smem_transpose_elements(b, &along, true);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_BARRIER;
     tci_loop_append(l, b->cur, st);
     b->stage = 0;
-    tci_square_elements(b, &across, false);
+    tci_smem_transpose_elements(b, &across, false);
 }
 
-TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec)
+TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, tci_lin row,
+                                    tci_lin vec)
 {
     int64_t n_row = tci_kernel_known(b->k, q->row_axis);
     int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
@@ -3421,15 +3416,15 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     for (int i = 0; i < q->n_loads; i++) {
         int inst = q->loads[i];
         int local = tci_build_local(b, (tc_dtype)b->k->insts[inst].dtype,
-                                    TCI_SQUARE * TCI_SQUARE_PITCH, b->cur);
-        tci_lkeep *keep = tci_build_keep(b, inst, local, TCI_SQUARE_FILL);
+                                    TCI_SQUARE * TCI_SMEM_TRANSPOSE_PITCH, b->cur);
+        tci_lkeep *keep = tci_build_keep(b, inst, local, TCI_SMEM_TRANSPOSE_FILL);
         keep->coef[q->row_axis] = 1;
-        keep->coef[q->vec_axis] = TCI_SQUARE_PITCH;
+        keep->coef[q->vec_axis] = TCI_SMEM_TRANSPOSE_PITCH;
         keep->origin[q->row_axis] = row;
         keep->origin[q->vec_axis] = vec;
     }
     if (n_row % TCI_SQUARE == 0 && n_vec % TCI_SQUARE == 0) {
-        tci_square_walks(b, q, row, vec, false);
+        tci_smem_transpose_walks(b, q, row, vec, false);
         return;
     }
     int args[2] = {tci_build_inside(b, row_square, n_row / TCI_SQUARE),
@@ -3437,10 +3432,10 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     int whole = tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
     tci_lopen open;
     tci_build_if(b, whole, &open);
-    tci_square_walks(b, q, row, vec, false);
+    tci_smem_transpose_walks(b, q, row, vec, false);
     tci_build_close(b, &open);
     tci_build_if(b, tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &whole, 0), &open);
-    tci_square_walks(b, q, row, vec, true);
+    tci_smem_transpose_walks(b, q, row, vec, true);
     tci_build_close(b, &open);
 }
 /* ---- src/loop/simt_gemm.c ---- */
@@ -3684,9 +3679,10 @@ static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine
 
 TCI_FN const tci_product_tile *tci_product_tiles(void)
 {
-    static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {
-        {128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},  {64, 64, 8, 8},
-        {64, 64, 4, 8},   {16, 128, 4, 4}, {128, 32, 4, 4}, {64, 64, 4, 4}};
+    static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {{128, 128, 8, 8}, {128, 64, 8, 8},
+                                                              {64, 128, 8, 8},  {64, 64, 8, 8},
+                                                              {64, 64, 4, 8},   {16, 128, 4, 4},
+                                                              {128, 32, 4, 4},  {64, 64, 4, 4}};
     return tiles;
 }
 
@@ -3761,8 +3757,7 @@ static int64_t tci_product_pitch(const tci_product_side *side)
 /* A thread's n-th point along a side, from its first one. */
 static int64_t tci_product_skip(const tci_product_side *side, int n)
 {
-    return (int64_t)(n / TCI_PRODUCT_NEXT) * side->places * TCI_PRODUCT_NEXT +
-           n % TCI_PRODUCT_NEXT;
+    return (int64_t)(n / TCI_PRODUCT_NEXT) * side->places * TCI_PRODUCT_NEXT + n % TCI_PRODUCT_NEXT;
 }
 
 TCI_FN tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
@@ -3956,8 +3951,8 @@ static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
             bool swap = s->p->rows.inst != red->in[0];
-            tci_stage_tuple v =
-                tci_stage_tuple_of(swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]);
+            tci_stage_tuple v = tci_stage_tuple_of(swap ? columns[c] : rows[r],
+                                                   swap ? rows[r] : columns[c]);
             tci_stage_tuple acc = s->acc[r * n_columns + c];
             tci_stage_assign(b, acc, tci_stage_combine(b, red, acc, v));
         }
@@ -4167,7 +4162,7 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     tci_product_finish(b, points, tci_product_sum, &s);
 }
 
-TCI_FN double tci_products_least_ns(const tci_ask *a)
+TCI_FN double tci_products_least_ns(const tci_query *a)
 {
     tci_product p = {0};
     bool tiles = tci_product_plan(a->k, &a->machine, &p);
@@ -4202,41 +4197,41 @@ TCI_FN double tci_products_least_ns(const tci_ask *a)
 #define TCI_LOOP_THREAD_PER_POINT_H
 
 
-enum { TCI_SPREAD_THREADS = 256 };
+enum { TCI_PER_POINT_THREADS = 256 };
 
 /* Threads are told apart by all outer axes but one, counted as one in row-major order; each has
  * `rows` neighbours along that one. */
-typedef struct tci_spread {
+typedef struct tci_per_point {
     int n_axes, *axes;
     int64_t size;       /* of those axes; 0: it is no such kernel */
     int row_axis, rows; /* -1, 1: there is none */
     bool by_lane;       /* a vector along the last axis would be read lane by lane */
-} tci_spread;
+} tci_per_point;
 
 /* False: not such a kernel, or one that is better made of vectors along the last axis. */
-TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p);
+TCI_FN bool tci_per_point_plan(const tci_kernel *k, const tci_machine *machine, tci_per_point *p);
 /* Block number `chunk`, rows from rows * row on. */
-TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk);
+TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row, tci_lin chunk);
 
 #endif
 
 
 /* ---- src/loop/thread_per_point.c, continued ---- */
 enum {
-    TCI_SPREAD_ROWS = 8,       /* of a thread, at most */
-    TCI_SPREAD_BUSY = 512      /* threads that keep a processor busy */
+    TCI_PER_POINT_ROWS = 8,       /* of a thread, at most */
+    TCI_PER_POINT_BUSY = 512      /* threads that keep a processor busy */
 };
 
 /* ---- whether and how ---- */
 
-static bool tci_spread_is_dot(const tci_kernel *k)
+static bool tci_per_point_is_dot(const tci_kernel *k)
 {
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
 }
 
 /* Would a vector along the last outer axis be read lane by lane? A load of the first stage has a
  * guard, or, as windows of an image do, takes its neighbours some elements apart. */
-static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
+static bool tci_per_point_is_lane_by_lane(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), found = false;
     tci_cost_mark(k, 0, false, live);
@@ -4245,7 +4240,7 @@ static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
         tci_dim coef = 0;
         if (live[i] && in->op == TCI_K_LOAD) {
             bool linear = tci_build_coef(k, in->x, k->n_outer - 1, &coef);
-            bool apart = !tci_spread_is_dot(k) && (!linear || tci_dim_lt(1, coef));
+            bool apart = !tci_per_point_is_dot(k) && (!linear || tci_dim_lt(1, coef));
             found |= in->n_guards > 0 || apart;
         }
     }
@@ -4253,13 +4248,13 @@ static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
 }
 
 /* A short axis along which a map stores neighbours: -1 none. */
-static int tci_spread_together(const tci_kernel *k)
+static int tci_per_point_together(const tci_kernel *k)
 {
     int found = -1;
     bool map = k->n_reds == 0 && k->n_stages == 1 && k->n_outer > 1;
     for (int a = 0; a < k->n_outer - 1 && map && found < 0; a++) {
         int64_t size = tci_dim_hint(k->axes[a].size);
-        bool together = size > 1 && size <= TCI_SPREAD_ROWS;
+        bool together = size > 1 && size <= TCI_PER_POINT_ROWS;
         for (int i = 0; i < k->n_stores && together; i++) {
             tci_dim coef = 0;
             together = tci_build_coef(k, k->stores[i].x, a, &coef) && coef == 1;
@@ -4269,7 +4264,7 @@ static int tci_spread_together(const tci_kernel *k)
     return found;
 }
 
-static bool tci_spread_fits(const tci_kernel *k)
+static bool tci_per_point_fits(const tci_kernel *k)
 {
     bool reduces = k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE;
     bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 &&
@@ -4284,19 +4279,19 @@ static bool tci_spread_fits(const tci_kernel *k)
         fits = tci_dim_is_known(k->axes[a].size);
     }
     int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
-    bool is_short = last < (reduces ? TCI_SPREAD_SHORT : TCI_SPREAD_SHORT / 2) ||
-                    tci_spread_together(k) >= 0;
-    bool is_ragged = !tci_spread_is_dot(k) && last % TCI_VLANES != 0;
-    return fits && (reduces ? is_short || is_ragged || tci_spread_is_lane_by_lane(k)
+    bool is_short = last < (reduces ? TCI_PER_POINT_SHORT : TCI_PER_POINT_SHORT / 2) ||
+                    tci_per_point_together(k) >= 0;
+    bool is_ragged = !tci_per_point_is_dot(k) && last % TCI_VLANES != 0;
+    return fits && (reduces ? is_short || is_ragged || tci_per_point_is_lane_by_lane(k)
                             : is_short && k->n_outer > 1);
 }
 
 /* The last outer axis that the factor with the very last one lacks; -1: none. */
-static int tci_spread_row_axis(const tci_kernel *k)
+static int tci_per_point_row_axis(const tci_kernel *k)
 {
     const tci_kred *red = &k->reds[0];
-    if (!tci_spread_is_dot(k)) {
-        return tci_spread_together(k);
+    if (!tci_per_point_is_dot(k)) {
+        return tci_per_point_together(k);
     }
     uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
     int last = k->n_outer - 1, row = last - 1;
@@ -4310,15 +4305,15 @@ static int tci_spread_row_axis(const tci_kernel *k)
     return row;
 }
 
-TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p)
+TCI_FN bool tci_per_point_plan(const tci_kernel *k, const tci_machine *machine, tci_per_point *p)
 {
-    if (machine->block_threads < TCI_SPREAD_THREADS || !tci_spread_fits(k)) {
+    if (machine->block_threads < TCI_PER_POINT_THREADS || !tci_per_point_fits(k)) {
         return false;
     }
     int64_t all = 1;
-    p->row_axis = tci_spread_row_axis(k);
+    p->row_axis = tci_per_point_row_axis(k);
     p->rows = 1;
-    p->by_lane = tci_spread_is_lane_by_lane(k);
+    p->by_lane = tci_per_point_is_lane_by_lane(k);
     p->n_axes = 0;
     p->axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
     for (int a = 0; a < k->n_outer; a++) {
@@ -4327,10 +4322,10 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci
             p->axes[p->n_axes++] = a;
         }
     }
-    int64_t busy = (int64_t)machine->facts.processors * TCI_SPREAD_BUSY;
+    int64_t busy = (int64_t)machine->facts.processors * TCI_PER_POINT_BUSY;
     int64_t rows = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
     p->size = rows > 0 ? all / rows : 0;
-    for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
+    for (int r = 2; r <= TCI_PER_POINT_ROWS; r++) {
         bool worth = k->n_reds > 0 ? all / r >= busy : r == rows;
         p->rows = rows % r == 0 && worth ? r : p->rows;
     }
@@ -4339,14 +4334,14 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci
 
 /* ---- a thread ---- */
 
-TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk)
+TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row, tci_lin chunk)
 {
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, p->n_axes + p->rows);
     const tci_bind **rows = binds + p->n_axes;
-    bool cut = p->size % TCI_SPREAD_THREADS != 0;
+    bool cut = p->size % TCI_PER_POINT_THREADS != 0;
     tci_lopen open;
     tci_lin thread = tci_build_let(b, tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0));
-    tci_lin point = tci_lin_add(b, tci_lin_mul(b, chunk, TCI_SPREAD_THREADS), thread);
+    tci_lin point = tci_lin_add(b, tci_lin_mul(b, chunk, TCI_PER_POINT_THREADS), thread);
     if (cut) {
         tci_build_if(b, tci_build_inside(b, point, p->size), &open);
     }
@@ -4474,9 +4469,8 @@ static bool tci_window_is_apart(const tci_kernel *k, int axis, int64_t elements)
         for (int i = 0; i < takes; i++) {
             along += tci_build_depends(k->insts[red->in[i]].axes, axis);
         }
-        apart = red->stage == 0 && red->order != TCI_ORDER_MATRIX &&
-                red->order != TCI_ORDER_TF32 && red->order != TCI_ORDER_SPLIT &&
-                (along == takes || (along > 0 && few));
+        apart = red->stage == 0 && red->order != TCI_ORDER_MATRIX && red->order != TCI_ORDER_TF32 &&
+                red->order != TCI_ORDER_SPLIT && (along == takes || (along > 0 && few));
     }
     return apart;
 }
@@ -4652,8 +4646,8 @@ TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
  *   row        rows in the registers of a block or warp (loop/row_block.c)
  *   (loop/mma_gemm.c) warps  GEMM by the tensor cores of each warp
  *
- * In: a kernel on a machine (tci_ask). Out: rows of loop/form.h, which loop/schedule.c weighs next
- * to those of processors. */
+ * In: a kernel on a machine (tci_query). Out: rows of loop/form.h, which loop/schedule.c weighs
+ * next to those of processors. */
 #include <string.h>
 
 
@@ -4676,19 +4670,19 @@ TCI_FN bool tci_blocks_are_joined(void)
 
 /* ---- products by blocks of threads ---- */
 
-static bool tci_product_is_kernel(const tci_ask *a, tci_product *p)
+static bool tci_product_is_kernel(const tci_query *a, tci_product *p)
 {
     memset(p, 0, sizeof(*p));
     return tci_tile_is_kernel(a) && tci_product_plan(a->k, &a->machine, p);
 }
 
-static bool tci_products_fits(const tci_ask *a, const int64_t *n)
+static bool tci_products_fits(const tci_query *a, const int64_t *n)
 {
     tci_product p;
     return tci_product_is_kernel(a, &p) && tci_product_ns(a->k, &a->machine, n, &p) >= 0;
 }
 
-static int tci_products_candidates(const tci_ask *a,
+static int tci_products_candidates(const tci_query *a,
                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     const tci_product_tile *tiles = tci_product_tiles();
@@ -4704,12 +4698,12 @@ static int tci_products_candidates(const tci_ask *a,
 
 /* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
  * less to compute. */
-static double tci_tile_with_memory(const tci_ask *a, double ns)
+static double tci_tile_with_memory(const tci_query *a, double ns)
 {
-    return TCI_MAX(ns, tci_ask_memory_ns(a)) + 0.01 * ns;
+    return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
 }
 
-static double tci_products_cost(const tci_ask *a, const int64_t *n)
+static double tci_products_cost(const tci_query *a, const int64_t *n)
 {
     tci_product p;
     tci_product_is_kernel(a, &p);
@@ -4722,7 +4716,8 @@ static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
     tci_product_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
-static void tci_products_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_products_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                              tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_product p;
@@ -4742,7 +4737,8 @@ static void tci_products_emit(const tci_ask *a, const int64_t *n, tci_build *b, 
     tci_nest_run(&nest, tci_products_body, &p, launch);
 }
 
-static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_products_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                              tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", tiles %dx%d by %d threads", (int)n[0], (int)n[1], b->l->threads);
@@ -4751,16 +4747,16 @@ static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_buil
 
 /* ---- points by threads of blocks ---- */
 
-static bool tci_spread_is_kernel(const tci_ask *a, tci_spread *p)
+static bool tci_per_point_is_kernel(const tci_query *a, tci_per_point *p)
 {
     memset(p, 0, sizeof(*p));
-    return (tci_tile_is_kernel(a) || a->is_map) && tci_spread_plan(a->k, &a->machine, p);
+    return (tci_tile_is_kernel(a) || a->is_map) && tci_per_point_plan(a->k, &a->machine, p);
 }
 
-static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_per_point_form_fits(const tci_query *a, const int64_t *n)
 {
-    tci_spread p;
-    if (!tci_spread_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
+    tci_per_point p;
+    if (!tci_per_point_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
         return false;
     }
     return n[0] == 1 || (p.row_axis >= 0 && tci_kernel_known(a->k, p.row_axis) % n[0] == 0);
@@ -4776,18 +4772,18 @@ static int tci_tile_around(int rows, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUM
     return 4;
 }
 
-static int tci_spread_candidates(const tci_ask *a,
-                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_per_point_candidates(const tci_query *a,
+                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    tci_spread p;
-    if (!tci_spread_is_kernel(a, &p)) {
+    tci_per_point p;
+    if (!tci_per_point_is_kernel(a, &p)) {
         return 0;
     }
     return tci_tile_around(p.rows, n);
 }
 
 /* Lines of memory of a factor that a warp's neighbouring points meet at once. */
-static double tci_spread_lines(const tci_ask *a, const tci_spread *p, int factor)
+static double tci_per_point_lines(const tci_query *a, const tci_per_point *p, int factor)
 {
     double lines = 1;
     int64_t points = 1;
@@ -4803,7 +4799,7 @@ static double tci_spread_lines(const tci_ask *a, const tci_spread *p, int factor
 
 /* What a contraction's threads with so many rows read: for each product neighbours of the factor
  * that has the last axis, and for each row one element of the other. */
-static double tci_spread_reads_ns(const tci_ask *a, const tci_spread *p, int64_t rows)
+static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p, int64_t rows)
 {
     const tci_kernel *k = a->k;
     const tci_kred *red = &k->reds[0];
@@ -4813,14 +4809,14 @@ static double tci_spread_reads_ns(const tci_ask *a, const tci_spread *p, int64_t
         steps *= (double)tci_kernel_known(k, k->stages[0].axes[i]);
     }
     steps *= p->row_axis < 0 ? 1 : (double)tci_kernel_known(k, p->row_axis);
-    double lines = tci_spread_lines(a, p, red->in[swap]);
+    double lines = tci_per_point_lines(a, p, red->in[swap]);
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
-static double tci_spread_cost(const tci_ask *a, const int64_t *n)
+static double tci_per_point_cost(const tci_query *a, const int64_t *n)
 {
-    tci_spread p;
-    tci_spread_is_kernel(a, &p);
+    tci_per_point p;
+    tci_per_point_is_kernel(a, &p);
     double off = (double)n[0] / (double)p.rows;
     off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
     if (a->is_map) { /* a short axis is stored together */
@@ -4830,40 +4826,41 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
     bool dot = tci_tile_has_dot(a->k);
     bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) && !tci_product_fills(&tiles);
     off *= few && p.by_lane ? TCI_TILE_GUARDED : 1;
-    double ns = few   ? TCI_MAX(a->ns, tci_spread_reads_ns(a, &p, n[0]))
+    double ns = few   ? TCI_MAX(a->ns, tci_per_point_reads_ns(a, &p, n[0]))
                 : dot ? tci_tile_in_place(a, a->ns)
                       : a->ns;
     bool vectors = a->rows > 1 && !tci_tile_has_dot(a->k) && !p.by_lane &&
                    tci_tile_lost(a, a->lanes) < 1.2; /* read more at once */
-    ns = TCI_MAX(ns * off, TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
+    ns = TCI_MAX(ns * off, TCI_MAX(tci_query_arithmetic_ns(a), tci_query_memory_ns(a)));
     return vectors ? 1.1 * ns : ns;
 }
 
-static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)
+static void tci_per_point_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
     int group = tci_build_lx(n->b, at->group);
-    tci_spread_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+    tci_per_point_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
-static void tci_spread_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
-                                 tci_launch *launch)
+static void tci_per_point_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_spread p;
-    tci_spread_is_kernel(a, &p);
+    tci_per_point p;
+    tci_per_point_is_kernel(a, &p);
     p.rows = (int)n[0];
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     memset(tiled, true, (size_t)a->k->n_outer);
     b->l->lanes = 1;
-    b->l->threads = TCI_SPREAD_THREADS;
+    b->l->threads = TCI_PER_POINT_THREADS;
     nest.tiled = tiled;
     nest.n_vec = p.size;
-    nest.chunk = TCI_SPREAD_THREADS;
+    nest.chunk = TCI_PER_POINT_THREADS;
     nest.n_tiles = p.row_axis < 0 ? 1 : tci_dim_div(a->k->axes[p.row_axis].size, p.rows);
-    tci_nest_run(&nest, tci_spread_body, &p, launch);
+    tci_nest_run(&nest, tci_per_point_body, &p, launch);
 }
 
-static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_per_point_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                               tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", points by %d threads, %d each", b->l->threads, (int)n[0]);
@@ -4872,19 +4869,19 @@ static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build 
 
 /* ---- vectors of each thread ---- */
 
-static bool tci_window_is_kernel(const tci_ask *a, int64_t rows, tci_window *p)
+static bool tci_window_is_kernel(const tci_query *a, int64_t rows, tci_window *p)
 {
     memset(p, 0, sizeof(*p));
     return (tci_tile_is_kernel(a) || a->is_map) && tci_window_plan(a->k, &a->machine, rows, p);
 }
 
-static bool tci_window_fits(const tci_ask *a, const int64_t *n)
+static bool tci_window_fits(const tci_query *a, const int64_t *n)
 {
     tci_window p;
     return n[0] > 0 && tci_window_is_kernel(a, n[0], &p);
 }
 
-static int tci_window_candidates(const tci_ask *a,
+static int tci_window_candidates(const tci_query *a,
                                  int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     tci_window p;
@@ -4895,14 +4892,14 @@ static int tci_window_candidates(const tci_ask *a,
 }
 
 /* Bounded by memory or arithmetic, where there are threads enough. */
-static double tci_window_cost(const tci_ask *a, const int64_t *n)
+static double tci_window_cost(const tci_query *a, const int64_t *n)
 {
     tci_window own, p;
     tci_window_is_kernel(a, 0, &own);
     tci_window_is_kernel(a, n[0], &p);
     double off = (double)n[0] / (double)own.rows;
     double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
-    double ns = TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
+    double ns = TCI_MAX(tci_query_arithmetic_ns(a), tci_query_memory_ns(a));
     ns = a->is_map ? 0.9 * a->ns : ns; /* a block of one short row has little to read at once */
     return ns * TCI_MAX(busy / (double)p.size, 1) * (1 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
@@ -4912,7 +4909,7 @@ static void tci_window_body(tci_nest *n, void *arg, const tci_nest_at *at)
     tci_window_emit(n->b, arg, at->chunk);
 }
 
-static void tci_window_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_window_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                  tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
@@ -4928,7 +4925,7 @@ static void tci_window_form_emit(const tci_ask *a, const int64_t *n, tci_build *
     tci_nest_run(&nest, tci_window_body, &p, launch);
 }
 
-static void tci_window_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_window_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", windows by %d threads, %d each", b->l->rows, (int)n[0]);
@@ -4936,35 +4933,35 @@ static void tci_window_note(const tci_ask *a, const int64_t *n, const tci_build 
 
 /* ---- a GPU's matrix unit ---- */
 
-static bool tci_matrix_form_is_for(const tci_ask *a)
+static bool tci_matrix_form_is_for(const tci_query *a)
 {
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 && a->machine.matrix_units > 0;
+    return tci_query_on_unit(a) && a->machine.block_threads > 0 && a->machine.matrix_units > 0;
 }
 
-static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_matrix_form_fits(const tci_query *a, const int64_t *n)
 {
     return tci_matrix_form_is_for(a) && tci_matrix_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_matrix_form_candidates(const tci_ask *a,
+static int tci_matrix_form_candidates(const tci_query *a,
                                       int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     return tci_matrix_form_is_for(a) ? tci_matrix_candidates(a->k, &a->machine, n) : 0;
 }
 
-static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)
+static double tci_matrix_form_cost(const tci_query *a, const int64_t *n)
 {
     return tci_tile_with_memory(a, tci_matrix_ns(a->k, &a->machine, n));
 }
 
-static void tci_matrix_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_matrix_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                  tci_launch *launch)
 {
     (void)a;
     tci_matrix_emit(b, &a->machine, n, launch);
 }
 
-static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+static void tci_matrix_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                  tci_str *out)
 {
     const tci_matrix *x = b->l->matrix;
@@ -4979,13 +4976,13 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
 
 /* ---- attention ---- */
 
-static bool tci_attention_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_attention_form_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+    return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
            tci_attention_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_attention_form_candidates(const tci_ask *a,
+static int tci_attention_form_candidates(const tci_query *a,
                                          int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     (void)a;
@@ -4997,18 +4994,18 @@ static int tci_attention_form_candidates(const tci_ask *a,
     return TCI_ATTENTION_TILES;
 }
 
-static double tci_attention_form_cost(const tci_ask *a, const int64_t *n)
+static double tci_attention_form_cost(const tci_query *a, const int64_t *n)
 {
     return tci_attention_ns(a->k, &a->machine, n);
 }
 
-static void tci_attention_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_attention_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                     tci_launch *launch)
 {
     tci_attention_emit(b, &a->machine, n, launch);
 }
 
-static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+static void tci_attention_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                     tci_str *out)
 {
     const tci_attention *x = b->l->attention;
@@ -5018,31 +5015,31 @@ static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tc
                    x->cut.is_cut ? ", longest first" : "");
 }
 
-static bool tci_backward_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_backward_form_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+    return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
            tci_backward_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_backward_form_candidates(const tci_ask *a,
+static int tci_backward_form_candidates(const tci_query *a,
                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     (void)a;
     return tci_backward_tiles(n);
 }
 
-static double tci_backward_form_cost(const tci_ask *a, const int64_t *n)
+static double tci_backward_form_cost(const tci_query *a, const int64_t *n)
 {
     return tci_backward_ns(a->k, &a->machine, n);
 }
 
-static void tci_backward_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_backward_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                    tci_launch *launch)
 {
     tci_backward_emit(b, &a->machine, n, launch);
 }
 
-static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+static void tci_backward_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                    tci_str *out)
 {
     const tci_backward *x = b->l->backward;
@@ -5053,44 +5050,45 @@ static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci
                    x->cut.is_cut ? ", longest first" : "");
 }
 
-static bool tci_flash_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_flash_form_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
+    return tci_query_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
 }
 
-static bool tci_flash_back_fits(const tci_ask *a, const int64_t *n)
+static bool tci_flash_back_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
+    return tci_query_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_flash_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_flash_candidates(const tci_query *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    return tci_ask_is_flash(a) ? tci_flash_tiles(n) : 0;
+    return tci_query_is_flash(a) ? tci_flash_tiles(n) : 0;
 }
 
-static double tci_flash_cost(const tci_ask *a, const int64_t *n)
+static double tci_flash_cost(const tci_query *a, const int64_t *n)
 {
     return tci_flash_ns(a->k, &a->machine, n);
 }
 
-static double tci_flash_back_cost(const tci_ask *a, const int64_t *n)
+static double tci_flash_back_cost(const tci_query *a, const int64_t *n)
 {
     return tci_flash_back_ns(a->k, &a->machine, n);
 }
 
-static void tci_flash_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_flash_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                 tci_launch *launch)
 {
     tci_flash_emit(b, &a->machine, n, launch);
 }
 
-static void tci_flash_back_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_flash_back_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                      tci_launch *launch)
 {
     tci_flash_back_emit(b, &a->machine, n, launch);
 }
 
-static void tci_flash_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_flash_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     const tci_attention *x = b->l->attention;
     (void)a, (void)n;
@@ -5098,7 +5096,7 @@ static void tci_flash_note(const tci_ask *a, const int64_t *n, const tci_build *
                    x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
 }
 
-static void tci_flash_back_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+static void tci_flash_back_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                 tci_str *out)
 {
     const tci_backward *x = b->l->backward;
@@ -5110,34 +5108,34 @@ static void tci_flash_back_note(const tci_ask *a, const int64_t *n, const tci_bu
 
 /* ---- squares ---- */
 
-static bool tci_squares_fits(const tci_ask *a, const int64_t *n)
+static bool tci_squares_fits(const tci_query *a, const int64_t *n)
 {
-    tci_square q;
+    tci_smem_transpose q;
     (void)n;
-    return a->is_map && a->machine.block_threads >= TCI_SQUARE_THREADS && !a->machine.no_exchange &&
-           tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+    return a->is_map && a->machine.block_threads >= TCI_SMEM_TRANSPOSE_THREADS &&
+           !a->machine.no_exchange && tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
 }
 
-static double tci_squares_cost(const tci_ask *a, const int64_t *n)
+static double tci_squares_cost(const tci_query *a, const int64_t *n)
 {
     (void)n;
-    return tci_ask_ns(a, 1, 1) * tci_map_empty(a);
+    return tci_query_ns(a, 1, 1) * tci_map_empty(a);
 }
 
 static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
     int group = tci_build_lx(n->b, at->group);
-    tci_square_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+    tci_smem_transpose_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
-static void tci_squares_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_squares_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_square q;
+    tci_smem_transpose q;
     (void)n;
-    tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+    tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
     b->l->lanes = 1;
-    b->l->threads = TCI_SQUARE_THREADS;
+    b->l->threads = TCI_SMEM_TRANSPOSE_THREADS;
     nest.vec_axis = a->vec_axis;
     nest.row_axis = a->row_axis;
     nest.n_vec = a->n_vec;
@@ -5146,7 +5144,7 @@ static void tci_squares_emit(const tci_ask *a, const int64_t *n, tci_build *b, t
     tci_nest_run(&nest, tci_squares_body, &q, launch);
 }
 
-static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_squares_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a, (void)n;
     tci_str_printf(out, ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE, b->l->threads);
@@ -5157,7 +5155,7 @@ static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build
 
 enum { TCI_ROW_THREADS, TCI_ROW_ROWS };
 
-static int tci_row_held(const tci_ask *a, int64_t threads, int64_t rows)
+static int tci_row_held(const tci_query *a, int64_t threads, int64_t rows)
 {
     tci_loop shape = {0};
     shape.threads = (int)threads;
@@ -5169,7 +5167,7 @@ static int tci_row_held(const tci_ask *a, int64_t threads, int64_t rows)
 }
 
 /* Is each warp full of rows, or without any? Its threads ask each other for values. */
-static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
+static bool tci_row_fills_warps(const tci_query *a, int64_t threads, int64_t rows)
 {
     tci_dim points = 1;
     for (int i = 0; i < a->k->n_outer; i++) {
@@ -5179,11 +5177,12 @@ static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
     return rows % beside == 0 && (beside == 1 || tci_dim_divides(beside, points));
 }
 
-static bool tci_row_fits(const tci_ask *a, const int64_t *n)
+static bool tci_row_fits(const tci_query *a, const int64_t *n)
 {
     int64_t threads = n[TCI_ROW_THREADS], rows = n[TCI_ROW_ROWS];
-    return !tci_ask_on_unit(a) && !tci_ask_is_flash(a) &&
-           tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
+    return !tci_query_on_unit(a) && !tci_query_is_flash(a) &&
+           tci_query_is_power(threads, 2, a->threads) &&
+           tci_query_is_power(rows, 1, TCI_ROW_BLOCK) &&
            (rows == 1 ? threads >= TCI_WARP
                       : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
            (!tci_kernel_earlier(a->k) || (threads == a->threads && rows == 1)) &&
@@ -5192,14 +5191,14 @@ static bool tci_row_fits(const tci_ask *a, const int64_t *n)
 
 /* Few threads do once what each of them does, and join less; but the row takes no more of their
  * registers than leave room for other rows, if it need not. */
-static bool tci_row_is_worth(const tci_ask *a, int threads, int held)
+static bool tci_row_is_worth(const tci_query *a, int threads, int held)
 {
     bool spares = held <= TCI_ROW_SPARE && threads >= TCI_ROW_FEW;
     return held == 1 || (held > 1 && (spares || threads == a->threads));
 }
 
 /* As few threads as hold the row, then more; in large blocks if there are enough. */
-static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_row_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     int64_t busy = (int64_t)a->machine.facts.processors * TCI_ROW_BUSY;
     int count = 0;
@@ -5217,10 +5216,9 @@ static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][T
     return count;
 }
 
-static double tci_row_cost(const tci_ask *a, const int64_t *n)
+static double tci_row_cost(const tci_query *a, const int64_t *n)
 {
-    return TCI_MAX(tci_rows_ns(a, n[TCI_ROW_THREADS], 1, 1),
-                   tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
+    return TCI_MAX(tci_rows_ns(a, n[TCI_ROW_THREADS], 1, 1), tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
 }
 
 static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -5230,7 +5228,7 @@ static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
     tci_row_emit(n->b);
 }
 
-static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_row_emit_units(const tci_query *a, const int64_t *n, tci_build *b,
                                tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
@@ -5241,7 +5239,7 @@ static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
     tci_nest_run(&nest, tci_row_body, NULL, launch);
 }
 
-static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_row_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a, (void)b;
     tci_str_add(out, ", rows in registers");
@@ -5254,37 +5252,58 @@ static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b,
 
 TCI_FN const tci_form *const *tci_block_forms(void)
 {
-    static const tci_form product = {"product",
-                                     {"rows", "columns", "row_points", "column_points"},
-                                     tci_products_fits, tci_products_candidates,
-                                     tci_products_cost, tci_products_emit, tci_products_note};
-    static const tci_form spread = {"spread", {"rows"}, tci_spread_form_fits,
-                                    tci_spread_candidates, tci_spread_cost, tci_spread_form_emit,
-                                    tci_spread_note};
-    static const tci_form window = {"window", {"rows"}, tci_window_fits, tci_window_candidates,
-                                    tci_window_cost, tci_window_form_emit, tci_window_note};
-    static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns", "shares"},
-                                    tci_matrix_form_fits, tci_matrix_form_candidates,
-                                    tci_matrix_form_cost, tci_matrix_form_emit,
+    static const tci_form product = {
+        "product",         {"rows", "columns", "row_points", "column_points"},
+        tci_products_fits, tci_products_candidates,
+        tci_products_cost, tci_products_emit,
+        tci_products_note};
+    static const tci_form spread = {"spread",
+                                    {"rows"},
+                                    tci_per_point_form_fits,
+                                    tci_per_point_candidates,
+                                    tci_per_point_cost,
+                                    tci_per_point_form_emit,
+                                    tci_per_point_note};
+    static const tci_form window = {"window",        {"rows"},
+                                    tci_window_fits, tci_window_candidates,
+                                    tci_window_cost, tci_window_form_emit,
+                                    tci_window_note};
+    static const tci_form matrix = {"matrix",
+                                    {"consumers", "sub_rows", "columns", "shares"},
+                                    tci_matrix_form_fits,
+                                    tci_matrix_form_candidates,
+                                    tci_matrix_form_cost,
+                                    tci_matrix_form_emit,
                                     tci_matrix_form_note};
-    static const tci_form attention = {"attention", {"consumers", "keys", "turns"},
-                                       tci_attention_form_fits, tci_attention_form_candidates,
-                                       tci_attention_form_cost, tci_attention_form_emit,
+    static const tci_form attention = {"attention",
+                                       {"consumers", "keys", "turns"},
+                                       tci_attention_form_fits,
+                                       tci_attention_form_candidates,
+                                       tci_attention_form_cost,
+                                       tci_attention_form_emit,
                                        tci_attention_form_note};
-    static const tci_form backward = {"backward", {"consumers", "steps"},
-                                      tci_backward_form_fits, tci_backward_form_candidates,
-                                      tci_backward_form_cost, tci_backward_form_emit,
+    static const tci_form backward = {"backward",
+                                      {"consumers", "steps"},
+                                      tci_backward_form_fits,
+                                      tci_backward_form_candidates,
+                                      tci_backward_form_cost,
+                                      tci_backward_form_emit,
                                       tci_backward_form_note};
-    static const tci_form flash = {"flash", {"rows", "keys"}, tci_flash_form_fits,
-                                   tci_flash_candidates, tci_flash_cost, tci_flash_form_emit,
-                                   tci_flash_note};
-    static const tci_form flash_back = {"flash_back", {"rows", "steps"}, tci_flash_back_fits,
-                                        tci_flash_candidates, tci_flash_back_cost,
-                                        tci_flash_back_form_emit, tci_flash_back_note};
-    static const tci_form squares = {"squares", {0}, tci_squares_fits, NULL, tci_squares_cost,
-                                     tci_squares_emit, tci_squares_note};
-    static const tci_form row = {"row", {"threads", "rows"}, tci_row_fits, tci_row_candidates,
-                                 tci_row_cost, tci_row_emit_units, tci_row_note};
+    static const tci_form flash = {
+        "flash",        {"rows", "keys"},    tci_flash_form_fits, tci_flash_candidates,
+        tci_flash_cost, tci_flash_form_emit, tci_flash_note};
+    static const tci_form flash_back = {"flash_back",        {"rows", "steps"},
+                                        tci_flash_back_fits, tci_flash_candidates,
+                                        tci_flash_back_cost, tci_flash_back_form_emit,
+                                        tci_flash_back_note};
+    static const tci_form squares = {"squares",        {0},
+                                     tci_squares_fits, NULL,
+                                     tci_squares_cost, tci_squares_emit,
+                                     tci_squares_note};
+    static const tci_form row = {"row",        {"threads", "rows"},
+                                 tci_row_fits, tci_row_candidates,
+                                 tci_row_cost, tci_row_emit_units,
+                                 tci_row_note};
     static const tci_form *const forms[] = {&product,   &window,   &spread, &matrix,
                                             &attention, &backward, &flash,  &flash_back,
                                             &squares,   &row,      NULL};
@@ -5341,40 +5360,40 @@ TCI_FN const tci_form *const *tci_block_forms(void)
 
 
 enum {
-    TCI_WARPS_TILES = 8,
-    TCI_WARPS_SIDE = 16,      /* rows of a factor */
-    TCI_WARPS_STEP = 32,      /* bytes of the depth that a product takes, */
-    TCI_WARPS_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
-    TCI_WARPS_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
-    TCI_WARPS_WIDE = 8,       /* times that a product of f64 takes as long as others, */
-    TCI_WARPS_BESIDE = 3,     /* and one of what a block's unit takes as that does */
-    TCI_WARPS_MOVE = 12,      /* instructions to move 16 bytes or an element */
-    TCI_WARPS_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
-    TCI_WARPS_RESIDENT = 256, /* threads that a processor should hold at once, at least */
-    TCI_WARPS_LINE = 128,     /* bytes of shared memory in a cycle */
-    TCI_WARPS_ROWS = 8        /* rows of a panel that threads take in turns */
+    TCI_MMA_TILES = 8,
+    TCI_MMA_SIDE = 16,      /* rows of a factor */
+    TCI_MMA_STEP = 32,      /* bytes of the depth that a product takes, */
+    TCI_MMA_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
+    TCI_MMA_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
+    TCI_MMA_WIDE = 8,       /* times that a product of f64 takes as long as others, */
+    TCI_MMA_BESIDE = 3,     /* and one of what a block's unit takes as that does */
+    TCI_MMA_MOVE = 12,      /* instructions to move 16 bytes or an element */
+    TCI_MMA_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
+    TCI_MMA_RESIDENT = 256, /* threads that a processor should hold at once, at least */
+    TCI_MMA_LINE = 128,     /* bytes of shared memory in a cycle */
+    TCI_MMA_ROWS = 8        /* rows of a panel that threads take in turns */
 };
 
-typedef struct tci_warps_tile {
+typedef struct tci_mma_tile {
     int16_t rows, columns;
     int8_t row_warps, column_warps;
-} tci_warps_tile;
+} tci_mma_tile;
 
-typedef struct tci_warps {
+typedef struct tci_mma {
     tci_product p;          /* its sides' extents, of a tile; threads and resident */
     tci_product_unit unit;
     int warps[2];           /* along the rows, along the columns */
     int bytes;              /* of an element in a panel */
     bool moves[2];          /* a side is moved 16 bytes at once */
-} tci_warps;
+} tci_mma;
 
 /* ---- whether and how ---- */
 
-static bool tci_warps_is_kernel(const tci_ask *a, tci_warps *w)
+static bool tci_mma_is_kernel(const tci_query *a, tci_mma *w)
 {
     memset(w, 0, sizeof(*w));
     if (!tci_product_by_warps(a->k, &a->machine, &w->unit) ||
-        !(w->unit.is_exact || tci_ask_on_unit(a)) || !tci_product_take_sides(a->k, &w->p)) {
+        !(w->unit.is_exact || tci_query_on_unit(a)) || !tci_product_take_sides(a->k, &w->p)) {
         return false;
     }
     w->p.rows.inst = w->unit.insts[0];
@@ -5384,28 +5403,27 @@ static bool tci_warps_is_kernel(const tci_ask *a, tci_warps *w)
 }
 
 /* Bytes of the depth that a product takes. */
-static int64_t tci_warps_step(const tci_warps *w)
+static int64_t tci_mma_step(const tci_mma *w)
 {
-    return w->bytes > 4 ? TCI_WARPS_SLAB : TCI_WARPS_STEP;
+    return w->bytes > 4 ? TCI_MMA_SLAB : TCI_MMA_STEP;
 }
 
 /* Are elements 2 i and 2 i + 1 of the side the rows i and i + 8 of a factor? */
-static bool tci_warps_is_paired(const tci_warps *w, const tci_product_side *side)
+static bool tci_mma_is_paired(const tci_mma *w, const tci_product_side *side)
 {
     return !side->along_depth && (w->bytes == 1 || w->bytes > 4);
 }
 
 /* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
  * elements of memory at a multiple of n, all there or none? */
-static bool tci_warps_moves(const tci_kernel *k, const tci_product_side *side, int64_t n)
+static bool tci_mma_moves(const tci_kernel *k, const tci_product_side *side, int64_t n)
 {
     const tci_kinst *in = &k->insts[side->inst];
     const tci_kstage *stage = &k->stages[0];
     int n_axes = side->along_depth ? stage->n_axes : side->n_axes;
     const int *axes = side->along_depth ? stage->axes : side->axes;
     int64_t offset = 0, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), run = 1;
-    if (in->op != TCI_K_LOAD || in->value.u != 0 ||
-        !tci_kx_affine_known(k, in->x, coef, &offset)) {
+    if (in->op != TCI_K_LOAD || in->value.u != 0 || !tci_kx_affine_known(k, in->x, coef, &offset)) {
         return false;
     }
     uint64_t within = 0; /* axes that follow each other in memory */
@@ -5423,72 +5441,71 @@ static bool tci_warps_moves(const tci_kernel *k, const tci_product_side *side, i
     return fits && within != 0;
 }
 
-static const tci_warps_tile *tci_warps_tiles(void)
+static const tci_mma_tile *tci_mma_tiles(void)
 {
-    static const tci_warps_tile tiles[TCI_WARPS_TILES] = {
-        {128, 128, 2, 2}, {128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4},
-        {64, 64, 2, 2},   {32, 128, 1, 4},  {128, 32, 4, 1}, {32, 64, 1, 2}};
+    static const tci_mma_tile tiles[TCI_MMA_TILES] = {{128, 128, 2, 2}, {128, 128, 2, 4},
+                                                      {128, 64, 4, 2},  {64, 128, 2, 4},
+                                                      {64, 64, 2, 2},   {32, 128, 1, 4},
+                                                      {128, 32, 4, 1},  {32, 64, 1, 2}};
     return tiles;
 }
 
-static void tci_warps_set_side(const tci_kernel *k, tci_warps *w, tci_product_side *side, int f,
-                               int64_t extent)
+static void tci_mma_set_side(const tci_kernel *k, tci_mma *w, tci_product_side *side, int f,
+                             int64_t extent)
 {
     side->extent = extent;
-    side->points = (int)(extent / w->warps[f] / TCI_WARPS_SIDE) * (f == 0 ? 2 : 4);
-    w->moves[f] = tci_warps_moves(k, side, TCI_ALIGNED_BYTES / w->bytes);
+    side->points = (int)(extent / w->warps[f] / TCI_MMA_SIDE) * (f == 0 ? 2 : 4);
+    w->moves[f] = tci_mma_moves(k, side, TCI_ALIGNED_BYTES / w->bytes);
 }
 
 /* Gives *w the tile; false: there is no such tile. */
-static bool tci_warps_set_tile(const tci_ask *a, const int64_t *n, tci_warps *w)
+static bool tci_mma_set_tile(const tci_query *a, const int64_t *n, tci_mma *w)
 {
-    const tci_warps_tile *tiles = tci_warps_tiles();
-    for (int i = 0; i < TCI_WARPS_TILES; i++) {
+    const tci_mma_tile *tiles = tci_mma_tiles();
+    for (int i = 0; i < TCI_MMA_TILES; i++) {
         if (tiles[i].rows == n[0] && tiles[i].columns == n[1] && tiles[i].row_warps == n[2] &&
             tiles[i].column_warps == n[3]) {
             w->warps[0] = tiles[i].row_warps;
             w->warps[1] = tiles[i].column_warps;
             w->p.threads = TCI_WARP * w->warps[0] * w->warps[1];
-            w->p.resident = TCI_MAX(TCI_WARPS_RESIDENT / w->p.threads, 2);
-            tci_warps_set_side(a->k, w, &w->p.rows, 0, n[0]);
-            tci_warps_set_side(a->k, w, &w->p.columns, 1, n[1]);
-            return n[0] * n[1] * w->p.resident * tci_dtype_get(w->unit.sums)->bytes <=
-                   TCI_WARPS_SUMS;
+            w->p.resident = TCI_MAX(TCI_MMA_RESIDENT / w->p.threads, 2);
+            tci_mma_set_side(a->k, w, &w->p.rows, 0, n[0]);
+            tci_mma_set_side(a->k, w, &w->p.columns, 1, n[1]);
+            return n[0] * n[1] * w->p.resident * tci_dtype_get(w->unit.sums)->bytes <= TCI_MMA_SUMS;
         }
     }
     return false;
 }
 
-static bool tci_warps_fits(const tci_ask *a, const int64_t *n)
+static bool tci_mma_fits(const tci_query *a, const int64_t *n)
 {
-    tci_warps w;
-    return tci_warps_is_kernel(a, &w) && tci_warps_set_tile(a, n, &w);
+    tci_mma w;
+    return tci_mma_is_kernel(a, &w) && tci_mma_set_tile(a, n, &w);
 }
 
-static int tci_warps_candidates(const tci_ask *a,
-                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_mma_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    const tci_warps_tile *tiles = tci_warps_tiles();
+    const tci_mma_tile *tiles = tci_mma_tiles();
     (void)a;
-    for (int i = 0; i < TCI_WARPS_TILES; i++) {
+    for (int i = 0; i < TCI_MMA_TILES; i++) {
         const int64_t numbers[] = {tiles[i].rows, tiles[i].columns, tiles[i].row_warps,
                                    tiles[i].column_warps};
         memcpy(n[i], numbers, sizeof(numbers));
     }
-    return TCI_WARPS_TILES;
+    return TCI_MMA_TILES;
 }
 
 /* Instructions of a warp for a slab: what moves, and what multiplies. */
-static double tci_warps_moved(const tci_warps *w, const tci_product_side *side, int f)
+static double tci_mma_moved(const tci_mma *w, const tci_product_side *side, int f)
 {
-    double elements = (double)side->extent * TCI_WARPS_SLAB / w->bytes;
+    double elements = (double)side->extent * TCI_MMA_SLAB / w->bytes;
     double pieces = w->moves[f] ? elements * w->bytes / TCI_ALIGNED_BYTES : elements;
-    return pieces / w->p.threads * TCI_WARPS_MOVE;
+    return pieces / w->p.threads * TCI_MMA_MOVE;
 }
 
 /* Cycles of the busiest processor for a slab: the slowest of its unit, shared memory and issuing,
  * and more where few warps hide each other's waits. */
-static double tci_warps_cycles(const tci_ask *a, const tci_warps *w)
+static double tci_mma_cycles(const tci_query *a, const tci_mma *w)
 {
     const tci_kernel *k = a->k;
     double points = 1;
@@ -5499,40 +5516,40 @@ static double tci_warps_cycles(const tci_ask *a, const tci_warps *w)
     double tiles = points * (double)tci_ceil_div(rows->size, rows->extent) *
                    (double)tci_ceil_div(columns->size, columns->extent);
     double rounds = ceil(tiles / a->machine.facts.processors), warps = w->p.threads / TCI_WARP;
-    double steps = TCI_WARPS_SLAB / (double)tci_warps_step(w);
-    double row_takes = (double)rows->extent / w->warps[0] / TCI_WARPS_SIDE;
-    double column_takes = (double)columns->extent / w->warps[1] / TCI_WARPS_SIDE;
+    double steps = TCI_MMA_SLAB / (double)tci_mma_step(w);
+    double row_takes = (double)rows->extent / w->warps[0] / TCI_MMA_SIDE;
+    double column_takes = (double)columns->extent / w->warps[1] / TCI_MMA_SIDE;
     double takes = warps * steps * (row_takes + column_takes);
     double products = warps * steps * row_takes * column_takes;
     /* of 16 x 16 x 16 halves, or of as many bytes of others, which take as long */
     double unit = products * 2 * 16 * 16 * 16 / a->machine.facts.matrix_flops;
-    unit *= w->bytes > 4 ? TCI_WARPS_WIDE : 1;
-    double stored = (double)(rows->extent + columns->extent) * TCI_WARPS_SLAB;
-    double taken = takes * TCI_WARPS_SIDE * (double)tci_warps_step(w);
-    double shared = (taken + stored) / TCI_WARPS_LINE;
-    double moved = tci_warps_moved(w, rows, 0) + tci_warps_moved(w, columns, 1);
+    unit *= w->bytes > 4 ? TCI_MMA_WIDE : 1;
+    double stored = (double)(rows->extent + columns->extent) * TCI_MMA_SLAB;
+    double taken = takes * TCI_MMA_SIDE * (double)tci_mma_step(w);
+    double shared = (taken + stored) / TCI_MMA_LINE;
+    double moved = tci_mma_moved(w, rows, 0) + tci_mma_moved(w, columns, 1);
     double issued = (2 * products + takes + warps * moved) / 4;
     double busy = TCI_MIN(rounds, w->p.resident) * warps;
-    double needed = w->bytes > 4 ? 2 * TCI_WARPS_BUSY : TCI_WARPS_BUSY;
+    double needed = w->bytes > 4 ? 2 * TCI_MMA_BUSY : TCI_MMA_BUSY;
     double hidden = busy >= needed ? 1 : 0.5 + 0.5 * busy / needed;
     return rounds * TCI_MAX(unit, TCI_MAX(shared, issued)) / hidden;
 }
 
-static double tci_warps_cost(const tci_ask *a, const int64_t *n)
+static double tci_mma_cost(const tci_query *a, const int64_t *n)
 {
-    tci_warps w;
-    tci_warps_is_kernel(a, &w);
-    tci_warps_set_tile(a, n, &w);
-    double slabs = (double)tci_ceil_div(w.p.depth * w.bytes, TCI_WARPS_SLAB);
-    double ns = tci_warps_cycles(a, &w) * slabs / a->machine.facts.ghz;
-    ns *= a->machine.matrix_units > 0 && tci_ask_on_unit(a) ? TCI_WARPS_BESIDE : 1;
-    return TCI_MAX(ns, tci_ask_memory_ns(a)) + 0.01 * ns;
+    tci_mma w;
+    tci_mma_is_kernel(a, &w);
+    tci_mma_set_tile(a, n, &w);
+    double slabs = (double)tci_ceil_div(w.p.depth * w.bytes, TCI_MMA_SLAB);
+    double ns = tci_mma_cycles(a, &w) * slabs / a->machine.facts.ghz;
+    ns *= a->machine.matrix_units > 0 && tci_query_on_unit(a) ? TCI_MMA_BESIDE : 1;
+    return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
 }
 
 /* ---- the state of one tile ---- */
 
 /* One factor: its panel, and what waits for its turn. */
-typedef struct tci_warps_panel {
+typedef struct tci_mma_panel {
     const tci_product_side *side;
     bool moves;
     tci_lin base;        /* of the tile along the axis */
@@ -5545,22 +5562,22 @@ typedef struct tci_warps_panel {
     int *waiting;        /* n mutable values */
     tci_lin take;        /* where the warp's part begins along the axis */
     int n_takes;         /* factors in it */
-} tci_warps_panel;
+} tci_mma_panel;
 
-typedef struct tci_warps_state {
+typedef struct tci_mma_state {
     tci_build *b;
-    const tci_warps *w;
-    tci_warps_panel panels[2]; /* rows, columns */
+    const tci_mma *w;
+    tci_mma_panel panels[2]; /* rows, columns */
     int *acc;                  /* take of the rows * takes of the columns + take of these */
-} tci_warps_state;
+} tci_mma_state;
 
-static int64_t tci_warps_slab(const tci_warps *w)
+static int64_t tci_mma_slab(const tci_mma *w)
 {
-    return TCI_WARPS_SLAB / w->bytes;
+    return TCI_MMA_SLAB / w->bytes;
 }
 
 /* Bytes between the lines of a panel. */
-static int64_t tci_warps_gap(const tci_warps *w, const tci_product_side *side)
+static int64_t tci_mma_gap(const tci_mma *w, const tci_product_side *side)
 {
     int64_t turned = w->bytes == 4 ? 2 * TCI_ALIGNED_BYTES : TCI_ALIGNED_BYTES;
     return !side->along_depth ? turned : w->bytes > 4 ? 0 : TCI_ALIGNED_BYTES;
@@ -5568,47 +5585,47 @@ static int64_t tci_warps_gap(const tci_warps *w, const tci_product_side *side)
 
 /* Pieces of a thread: so many across a line of the panel; moved along the depth, those that are
  * stored at once are all of two lines, four apart. */
-static void tci_warps_place(tci_build *b, const tci_warps *w, tci_warps_panel *panel)
+static void tci_mma_place(tci_build *b, const tci_mma *w, tci_mma_panel *panel)
 {
     bool along = panel->side->along_depth;
     int64_t piece = panel->moves ? TCI_ALIGNED_BYTES / w->bytes : 1;
-    int64_t line = along ? tci_warps_slab(w) : panel->side->extent, across = line / piece;
+    int64_t line = along ? tci_mma_slab(w) : panel->side->extent, across = line / piece;
     tci_lin low, high;
     low = tci_product_thread(b, TCI_LX_MOD, across);
     high = tci_product_thread(b, TCI_LX_DIV, across);
     if (along && panel->moves && w->bytes <= 4) {
         tci_lin far = tci_product_digit(b, across, 2), near = tci_product_digit(b, 2 * across, 4);
-        high = tci_product_thread(b, TCI_LX_DIV, TCI_WARPS_ROWS * across);
-        high = tci_lin_add(b, tci_lin_mul(b, high, TCI_WARPS_ROWS), near);
-        high = tci_lin_add(b, high, tci_lin_mul(b, far, TCI_WARPS_ROWS / 2));
+        high = tci_product_thread(b, TCI_LX_DIV, TCI_MMA_ROWS * across);
+        high = tci_lin_add(b, tci_lin_mul(b, high, TCI_MMA_ROWS), near);
+        high = tci_lin_add(b, high, tci_lin_mul(b, far, TCI_MMA_ROWS / 2));
     }
     low = tci_lin_mul(b, low, piece);
     panel->depth = along ? low : high;
     panel->at = along ? high : low;
     panel->step = w->p.threads / across;
-    panel->n = (int)(panel->side->extent * tci_warps_slab(w) / piece / w->p.threads);
+    panel->n = (int)(panel->side->extent * tci_mma_slab(w) / piece / w->p.threads);
 }
 
-static void tci_warps_open_panel(tci_build *b, const tci_warps *w, int f, tci_lin tile,
-                                 tci_warps_panel *panel)
+static void tci_mma_open_panel(tci_build *b, const tci_mma *w, int f, tci_lin tile,
+                               tci_mma_panel *panel)
 {
     const tci_product_side *side = f == 0 ? &w->p.rows : &w->p.columns;
-    int64_t slab = tci_warps_slab(w), part = side->extent / w->warps[f];
+    int64_t slab = tci_mma_slab(w), part = side->extent / w->warps[f];
     panel->side = side;
     panel->moves = w->moves[f];
     panel->base = tci_lin_mul(b, tile, side->extent);
-    tci_warps_place(b, w, panel);
-    panel->pitch = (side->along_depth ? slab : side->extent) + tci_warps_gap(w, side) / w->bytes;
+    tci_mma_place(b, w, panel);
+    panel->pitch = (side->along_depth ? slab : side->extent) + tci_mma_gap(w, side) / w->bytes;
     panel->half = panel->pitch * (side->along_depth ? side->extent : slab);
     panel->local = tci_build_local(b, w->unit.dtypes[f], 2 * panel->half, b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
     tci_lin warp = f == 0 ? tci_product_thread(b, TCI_LX_DIV, TCI_WARP * w->warps[1])
                           : tci_product_digit(b, TCI_WARP, w->warps[1]);
     panel->take = tci_lin_mul(b, warp, part);
-    panel->n_takes = (int)(part / TCI_WARPS_SIDE);
+    panel->n_takes = (int)(part / TCI_MMA_SIDE);
 }
 
-static tci_lstmt tci_warps_stmt(tci_mem mem, int base, int x)
+static tci_lstmt tci_mma_stmt(tci_mem mem, int base, int x)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = (uint8_t)mem;
@@ -5618,21 +5635,21 @@ static tci_lstmt tci_warps_stmt(tci_mem mem, int base, int x)
 }
 
 /* TCI_UNIT_WORDS of each thread. */
-static int tci_warps_words(tci_build *b, tci_lstmt st, tc_dtype t)
+static int tci_mma_words(tci_build *b, tci_lstmt st, tc_dtype t)
 {
     return tci_build_mem(b, st, t, TCI_UNIT_WORDS * b->l->threads, b->cur);
 }
 
 /* ---- slabs ---- */
 
-static int tci_warps_and(tci_build *b, int x, int y)
+static int tci_mma_and(tci_build *b, int x, int y)
 {
     int args[2] = {x, y};
     return x < 0 ? y : tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
 }
 
 /* Whether a load's guards hold at the current bindings, and `also` (-1: true); -1: always. */
-static int tci_warps_guards(tci_build *b, const tci_kinst *in, int also)
+static int tci_mma_guards(tci_build *b, const tci_kinst *in, int also)
 {
     for (int i = 0; i < in->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[in->guard + i];
@@ -5640,24 +5657,24 @@ static int tci_warps_guards(tci_build *b, const tci_kinst *in, int also)
         tci_build_range(b, g->x, &lo, &hi);
         if (!tci_dim_le(g->lo, lo) || !tci_dim_le(hi, g->hi)) {
             int x = tci_build_lx(b, tci_build_kx(b, g->x));
-            also = tci_warps_and(b, also, tci_build_in_range(b, x, g->lo, g->hi));
+            also = tci_mma_and(b, also, tci_build_in_range(b, x, g->lo, g->hi));
         }
     }
     return also;
 }
 
 /* The piece at the current bindings; zeros where `there` (-1: true) does not hold. */
-static int tci_warps_piece(tci_build *b, const tci_warps_panel *panel, int there)
+static int tci_mma_piece(tci_build *b, const tci_mma_panel *panel, int there)
 {
     int inst = panel->side->inst;
     const tci_kinst *in = &b->k->insts[inst];
     if (panel->moves) {
         int x = tci_build_lx(b, tci_build_kx(b, in->x));
-        int condition = tci_warps_guards(b, in, there);
-        tci_lstmt st = tci_warps_stmt(condition < 0 ? TCI_MEM_WORDS : TCI_MEM_WORDS_IF,
-                                      tci_kinst_number(in), x);
+        int condition = tci_mma_guards(b, in, there);
+        tci_lstmt st = tci_mma_stmt(condition < 0 ? TCI_MEM_WORDS : TCI_MEM_WORDS_IF,
+                                    tci_kinst_number(in), x);
         st.args[0] = condition;
-        return tci_warps_words(b, st, TC_U32);
+        return tci_mma_words(b, st, TC_U32);
     }
     tc_dtype held = (tc_dtype)b->l->locals[panel->local].dtype;
     tc_dtype t = tci_dtype_is_byte(held) ? held : (tc_dtype)in->dtype;
@@ -5669,21 +5686,21 @@ static int tci_warps_piece(tci_build *b, const tci_warps_panel *panel, int there
 }
 
 /* An axis at the last piece inside, at most. */
-static tci_lin tci_warps_inside(tci_build *b, const tci_warps *w, const tci_warps_panel *panel,
-                                tci_lin x, int64_t size, bool runs)
+static tci_lin tci_mma_inside(tci_build *b, const tci_mma *w, const tci_mma_panel *panel, tci_lin x,
+                              int64_t size, bool runs)
 {
     int64_t piece = panel->moves && runs ? TCI_ALIGNED_BYTES / w->bytes : 1;
     return tci_product_inside(b, x, size - piece + 1);
 }
 
 /* Evaluates this thread's pieces of the slab from `from` on; first: the values are made. */
-static void tci_warps_load(tci_warps_state *s, tci_warps_panel *panel, tci_lin from, bool first)
+static void tci_mma_load(tci_mma_state *s, tci_mma_panel *panel, tci_lin from, bool first)
 {
     tci_build *b = s->b;
     const tci_product_side *side = panel->side;
     tci_product_walk walk = tci_product_walk_of(b, side);
     int64_t size = s->w->p.depth;
-    bool cut = side->size % side->extent != 0, tail = size % tci_warps_slab(s->w) != 0;
+    bool cut = side->size % side->extent != 0, tail = size % tci_mma_slab(s->w) != 0;
     for (int i = 0; i < panel->n; i++) {
         int64_t skip = i * panel->step;
         tci_lin depth = tci_lin_plus(tci_lin_add(b, from, panel->depth),
@@ -5691,34 +5708,34 @@ static void tci_warps_load(tci_warps_state *s, tci_warps_panel *panel, tci_lin f
         tci_lin at = tci_lin_plus(tci_lin_add(b, panel->base, panel->at),
                                   side->along_depth ? skip : 0);
         int there = tail ? tci_build_inside(b, depth, size) : -1;
-        depth = tail ? tci_warps_inside(b, s->w, panel, depth, size, side->along_depth) : depth;
-        at = cut ? tci_warps_inside(b, s->w, panel, at, side->size, !side->along_depth) : at;
+        depth = tail ? tci_mma_inside(b, s->w, panel, depth, size, side->along_depth) : depth;
+        at = cut ? tci_mma_inside(b, s->w, panel, at, side->size, !side->along_depth) : at;
         tci_product_bind(b, &walk, depth, at);
-        tci_product_wait(b, &panel->waiting[i], tci_warps_piece(b, panel, there), first);
+        tci_product_wait(b, &panel->waiting[i], tci_mma_piece(b, panel, there), first);
     }
     tci_product_unbind(b, &walk);
 }
 
-static void tci_warps_load_both(tci_warps_state *s, tci_lin from, bool first)
+static void tci_mma_load_both(tci_mma_state *s, tci_lin from, bool first)
 {
-    tci_warps_load(s, &s->panels[0], from, first);
-    tci_warps_load(s, &s->panels[1], from, first);
+    tci_mma_load(s, &s->panels[0], from, first);
+    tci_mma_load(s, &s->panels[1], from, first);
 }
 
 /* What waits becomes the panels number `half`. */
-static void tci_warps_publish(tci_warps_state *s, tci_lin half)
+static void tci_mma_publish(tci_mma_state *s, tci_lin half)
 {
     tci_build *b = s->b;
     for (int f = 0; f < 2; f++) {
-        const tci_warps_panel *panel = &s->panels[f];
+        const tci_mma_panel *panel = &s->panels[f];
         bool along = panel->side->along_depth;
         tci_lin line = along ? panel->at : panel->depth, in_line = along ? panel->depth : panel->at;
         tci_lin first = tci_lin_add(b, tci_lin_mul(b, line, panel->pitch), in_line);
         first = tci_lin_add(b, first, tci_lin_mul(b, half, panel->half));
         for (int i = 0; i < panel->n; i++) {
             int x = tci_build_lx(b, tci_lin_plus(first, i * panel->step * panel->pitch));
-            tci_lstmt st = tci_warps_stmt(panel->moves ? TCI_MEM_STORE_WORDS : TCI_MEM_STORE_UNIT,
-                                          ~panel->local, x);
+            tci_lstmt st = tci_mma_stmt(panel->moves ? TCI_MEM_STORE_WORDS : TCI_MEM_STORE_UNIT,
+                                        ~panel->local, x);
             st.args[0] = panel->waiting[i];
             tci_build_mem(b, st, TC_F32, 1, b->cur);
         }
@@ -5726,16 +5743,16 @@ static void tci_warps_publish(tci_warps_state *s, tci_lin half)
     tci_product_barrier(b);
 }
 
-static tc_dtype tci_warps_factor(tc_dtype t)
+static tc_dtype tci_mma_factor(tc_dtype t)
 {
     return t == TC_F64 ? TC_F64 : t == TC_I8 ? TC_I32 : TC_U32;
 }
 
 /* The warp's factors of a side, from a place of the panel along the depth. */
-static void tci_warps_take(tci_warps_state *s, int f, tci_lin half, tci_lin depth, int *factors)
+static void tci_mma_take(tci_mma_state *s, int f, tci_lin half, tci_lin depth, int *factors)
 {
     tci_build *b = s->b;
-    const tci_warps_panel *panel = &s->panels[f];
+    const tci_mma_panel *panel = &s->panels[f];
     static const tci_mem takes[2][2] = {{TCI_MEM_UNIT_ROWS_TURNED, TCI_MEM_UNIT_ROWS},
                                         {TCI_MEM_UNIT_COLUMNS_TURNED, TCI_MEM_UNIT_COLUMNS}};
     bool along = panel->side->along_depth;
@@ -5743,28 +5760,28 @@ static void tci_warps_take(tci_warps_state *s, int f, tci_lin half, tci_lin dept
     first = tci_lin_add(b, first, tci_lin_mul(b, panel->take, along ? panel->pitch : 1));
     first = tci_lin_add(b, first, tci_lin_mul(b, depth, along ? 1 : panel->pitch));
     for (int i = 0; i < panel->n_takes; i++) {
-        int64_t skip = (int64_t)i * TCI_WARPS_SIDE * (along ? panel->pitch : 1);
-        tci_lstmt st = tci_warps_stmt(takes[f][along], ~panel->local,
-                                      tci_build_lx(b, tci_lin_plus(first, skip)));
+        int64_t skip = (int64_t)i * TCI_MMA_SIDE * (along ? panel->pitch : 1);
+        tci_lstmt st = tci_mma_stmt(takes[f][along], ~panel->local,
+                                    tci_build_lx(b, tci_lin_plus(first, skip)));
         st.imm = panel->pitch;
-        factors[i] = tci_warps_words(b, st, tci_warps_factor(s->w->unit.dtypes[f]));
+        factors[i] = tci_mma_words(b, st, tci_mma_factor(s->w->unit.dtypes[f]));
     }
 }
 
 /* The panels number `half`. */
-static void tci_warps_multiply(tci_warps_state *s, tci_lin half)
+static void tci_mma_multiply(tci_mma_state *s, tci_lin half)
 {
     tci_build *b = s->b;
     int n_rows = s->panels[0].n_takes, n_columns = s->panels[1].n_takes;
     int *rows = TCI_NEW_ARRAY(b->s, int, n_rows), *columns = TCI_NEW_ARRAY(b->s, int, n_columns);
-    int64_t step = tci_warps_step(s->w) / s->w->bytes;
+    int64_t step = tci_mma_step(s->w) / s->w->bytes;
     tci_lopen open;
-    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, tci_warps_slab(s->w)), step,
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, tci_mma_slab(s->w)), step,
                           &open);
-    open.st.unroll = (int)(TCI_WARPS_SLAB / tci_warps_step(s->w));
+    open.st.unroll = (int)(TCI_MMA_SLAB / tci_mma_step(s->w));
     b->l->indices[i].multiple = step;
-    tci_warps_take(s, 0, half, tci_lin_var(b, i), rows);
-    tci_warps_take(s, 1, half, tci_lin_var(b, i), columns);
+    tci_mma_take(s, 0, half, tci_lin_var(b, i), rows);
+    tci_mma_take(s, 1, half, tci_lin_var(b, i), columns);
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -5773,29 +5790,30 @@ static void tci_warps_multiply(tci_warps_state *s, tci_lin half)
             st.args[1] = rows[r];
             st.args[2] = columns[c];
             st.imm = (int64_t)(s->w->bytes == 1 ? TC_I8 : s->w->unit.dtypes[0]);
-            tci_build_assign(b, st.args[0], tci_build_mem(b, st, s->w->unit.sums,
-                                                          TCI_UNIT_SUMS * b->l->threads, b->cur));
+            tci_build_assign(b, st.args[0],
+                             tci_build_mem(b, st, s->w->unit.sums, TCI_UNIT_SUMS * b->l->threads,
+                                           b->cur));
         }
     }
     tci_build_close(b, &open);
 }
 
-static void tci_warps_slabs(tci_warps_state *s)
+static void tci_mma_slabs(tci_mma_state *s)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
-    int64_t slab = tci_warps_slab(s->w), n = tci_ceil_div(s->w->p.depth, slab) - 1;
+    int64_t slab = tci_mma_slab(s->w), n = tci_ceil_div(s->w->p.depth, slab) - 1;
     tci_lopen open;
-    tci_warps_load_both(s, tci_lin_const(0), true);
-    tci_warps_publish(s, tci_lin_const(0));
+    tci_mma_load_both(s, tci_lin_const(0), true);
+    tci_mma_publish(s, tci_lin_const(0));
     int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
     tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
     tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
-    tci_warps_load_both(s, tci_lin_mul(b, after, slab), false);
-    tci_warps_multiply(s, half);
-    tci_warps_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
+    tci_mma_load_both(s, tci_lin_mul(b, after, slab), false);
+    tci_mma_multiply(s, half);
+    tci_mma_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
-    tci_warps_multiply(s, tci_lin_const(n % 2));
+    tci_mma_multiply(s, tci_lin_const(n % 2));
 }
 
 /* ---- the result ---- */
@@ -5803,16 +5821,16 @@ static void tci_warps_slabs(tci_warps_state *s)
 /* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
  * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
  * in pairs the halves are what is even and what is odd. */
-static tci_product_points tci_warps_points(tci_build *b, const tci_warps *w,
-                                           const tci_warps_panel *panel, int f)
+static tci_product_points tci_mma_points(tci_build *b, const tci_mma *w, const tci_mma_panel *panel,
+                                         int f)
 {
     int n = panel->side->points, each = n / panel->n_takes;
-    bool paired = tci_warps_is_paired(w, panel->side);
+    bool paired = tci_mma_is_paired(w, panel->side);
     int64_t *skip = TCI_NEW_ARRAY(b->s, int64_t, n);
     for (int i = 0; i < n; i++) {
         int within = i % each;
         int apart = f == 0 ? 8 * within : within / 2 * 8 + within % 2;
-        skip[i] = (int64_t)(i / each) * TCI_WARPS_SIDE + (paired ? within : apart);
+        skip[i] = (int64_t)(i / each) * TCI_MMA_SIDE + (paired ? within : apart);
     }
     tci_lin lane = f == 0 ? tci_product_digit(b, 4, TCI_WARP / 4)
                           : tci_product_thread(b, TCI_LX_MOD, 4);
@@ -5821,12 +5839,12 @@ static tci_product_points tci_warps_points(tci_build *b, const tci_warps *w,
     return (tci_product_points){panel->side, first, n, skip, f == 1};
 }
 
-static tci_stage_tuple tci_warps_sum(tci_build *b, void *arg, int row, int column)
+static tci_stage_tuple tci_mma_sum(tci_build *b, void *arg, int row, int column)
 {
-    const tci_warps_state *s = arg;
+    const tci_mma_state *s = arg;
     tc_dtype sums = s->w->unit.sums, t = (tc_dtype)b->k->reds[0].dtype;
     int high = column % 4 / 2, low = column % 2;
-    bool paired = tci_warps_is_paired(s->w, s->panels[1].side);
+    bool paired = tci_mma_is_paired(s->w, s->panels[1].side);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_UNIT_SUM;
     st.args[0] = s->acc[row / 2 * s->panels[1].n_takes + column / 4];
@@ -5836,12 +5854,12 @@ static tci_stage_tuple tci_warps_sum(tci_build *b, void *arg, int row, int colum
                               -1);
 }
 
-static void tci_warps_tile_body(tci_build *b, const tci_warps *w, tci_lin row, tci_lin column)
+static void tci_mma_tile_body(tci_build *b, const tci_mma *w, tci_lin row, tci_lin column)
 {
-    tci_warps_state s = {b, w, {{0}}, NULL};
+    tci_mma_state s = {b, w, {{0}}, NULL};
     b->stage = 0;
-    tci_warps_open_panel(b, w, 0, row, &s.panels[0]);
-    tci_warps_open_panel(b, w, 1, column, &s.panels[1]);
+    tci_mma_open_panel(b, w, 0, row, &s.panels[0]);
+    tci_mma_open_panel(b, w, 1, column, &s.panels[1]);
     int n = s.panels[0].n_takes * s.panels[1].n_takes;
     s.acc = TCI_NEW_ARRAY(b->s, int, n);
     for (int i = 0; i < n; i++) {
@@ -5850,26 +5868,26 @@ static void tci_warps_tile_body(tci_build *b, const tci_warps *w, tci_lin row, t
         int zero = tci_build_mem(b, st, w->unit.sums, TCI_UNIT_SUMS * b->l->threads, b->cur);
         s.acc[i] = tci_build_mutable(b, zero);
     }
-    tci_warps_slabs(&s);
-    const tci_product_points points[2] = {tci_warps_points(b, w, &s.panels[0], 0),
-                                          tci_warps_points(b, w, &s.panels[1], 1)};
-    tci_product_finish(b, points, tci_warps_sum, &s);
+    tci_mma_slabs(&s);
+    const tci_product_points points[2] = {tci_mma_points(b, w, &s.panels[0], 0),
+                                          tci_mma_points(b, w, &s.panels[1], 1)};
+    tci_product_finish(b, points, tci_mma_sum, &s);
 }
 
 /* ---- the form ---- */
 
-static void tci_warps_body(tci_nest *n, void *arg, const tci_nest_at *at)
+static void tci_mma_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
     int group = tci_build_lx(n->b, at->group);
-    tci_warps_tile_body(n->b, arg, tci_build_let(n->b, group), at->chunk);
+    tci_mma_tile_body(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
-static void tci_warps_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_mma_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_warps w;
-    tci_warps_is_kernel(a, &w);
-    tci_warps_set_tile(a, n, &w);
+    tci_mma w;
+    tci_mma_is_kernel(a, &w);
+    tci_mma_set_tile(a, n, &w);
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     for (int i = 0; i < a->k->n_outer; i++) {
         tiled[i] = tci_product_has(&w.p, i);
@@ -5881,14 +5899,14 @@ static void tci_warps_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     nest.n_vec = w.p.columns.size;
     nest.chunk = w.p.columns.extent;
     nest.n_tiles = tci_dim_ceil_div(w.p.rows.size, w.p.rows.extent);
-    tci_nest_run(&nest, tci_warps_body, &w, launch);
+    tci_nest_run(&nest, tci_mma_body, &w, launch);
 }
 
-static void tci_warps_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_mma_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
-    tci_warps w;
-    tci_warps_is_kernel(a, &w);
-    tci_warps_set_tile(a, n, &w);
+    tci_mma w;
+    tci_mma_is_kernel(a, &w);
+    tci_mma_set_tile(a, n, &w);
     const tc_dtype *t = w.unit.dtypes;
     const char *names[2] = {tci_dtype_get(t[0])->name, tci_dtype_get(t[1])->name};
     tci_str_printf(out, ", matrix unit of each warp, %s%s%s, tiles %dx%d by %d threads",
@@ -5896,11 +5914,12 @@ static void tci_warps_note(const tci_ask *a, const int64_t *n, const tci_build *
                    t[0] == t[1] ? "" : names[1], (int)n[0], (int)n[1], b->l->threads);
 }
 
-TCI_FN const tci_form *const *tci_warps_forms(void)
+TCI_FN const tci_form *const *tci_mma_forms(void)
 {
-    static const tci_form warps = {"warps", {"rows", "columns", "row_warps", "column_warps"},
-                                   tci_warps_fits, tci_warps_candidates, tci_warps_cost,
-                                   tci_warps_emit, tci_warps_note};
+    static const tci_form warps = {"warps",      {"rows", "columns", "row_warps", "column_warps"},
+                                   tci_mma_fits, tci_mma_candidates,
+                                   tci_mma_cost, tci_mma_emit,
+                                   tci_mma_note};
     static const tci_form *const forms[] = {&warps, NULL};
     return forms;
 }
@@ -6036,8 +6055,8 @@ static tci_node *tci_order_greater(const tci_order *o, tci_node *words)
     greater = tci_order_cast(o, greater, TC_I32);
     const tci_dim shape[2] = {o->chunks, o->n};
     const int64_t axes[2] = {0, 2};
-    return tci_order_kept(o, tci_graph_node(o->g, TCI_OP_SUM, TC_I32, 2, shape, 1, &greater, 2,
-                                            axes));
+    return tci_order_kept(o,
+                          tci_graph_node(o->g, TCI_OP_SUM, TC_I32, 2, shape, 1, &greater, 2, axes));
 }
 
 static tci_node *tci_order_by_ranks(const tci_order *o, tci_node *words)
@@ -6145,8 +6164,7 @@ static tci_node *tci_order_starts(const tci_order *o, tci_node *keys)
         tci_node *last = tci_order_ew(o, TCI_OP_SUB, tci_order_ew(o, TCI_OP_MINIMUM, more, all),
                                       one);
         tci_node *found = tci_order_built(o, tci_build_gather(o->g, keys, 0, last));
-        tci_node *there = tci_order_ew(o, TCI_OP_LOGICAL_AND,
-                                       tci_order_ew(o, TCI_OP_LE, more, all),
+        tci_node *there = tci_order_ew(o, TCI_OP_LOGICAL_AND, tci_order_ew(o, TCI_OP_LE, more, all),
                                        tci_order_ew(o, TCI_OP_LT, found, key));
         less = tci_order_built(o, tci_build_where(o->g, there, more, less));
     }
@@ -6227,9 +6245,9 @@ TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
  * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
  * is a contracted one. NULL: this is none of these, or too small for it. */
 
-enum { TCI_IMAGES_LEAST = 32 /* elements of the axis that lies fastest */ };
+enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that lies fastest */ };
 
-typedef struct tci_images {
+typedef struct tci_conv_layout {
     const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
@@ -6239,13 +6257,13 @@ typedef struct tci_images {
     bool has_window[2];
     int axes[2];   /* of the operands, to be contiguous */
     int64_t last;  /* the label that the result's columns should have; -1: as they are */
-} tci_images;
+} tci_conv_layout;
 
 /* ---- the values behind the operands ---- */
 
 /* The value of operand x below windows, padding, other movement and a widening that nothing stores;
  * NULL: sizes are unknown. */
-static tci_node *tci_images_source(const tci_algo *a, tci_node *x)
+static tci_node *tci_conv_layout_source(const tci_algo *a, tci_node *x)
 {
     const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_WIDENING | TCI_THROUGH_PADS;
     x = tci_below(x, through | TCI_THROUGH_KNOWN, a->forced);
@@ -6254,15 +6272,15 @@ static tci_node *tci_images_source(const tci_algo *a, tci_node *x)
 
 TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
 {
-    tci_node *source = tci_images_source(a, x);
+    tci_node *source = tci_conv_layout_source(a, x);
     return source && tci_dtype_is_half((tc_dtype)source->dtype) ? source : NULL;
 }
 
-static bool tci_images_look(tci_images *m)
+static bool tci_conv_layout_look(tci_conv_layout *m)
 {
     bool windows = false;
     for (int i = 0; i < 2; i++) {
-        m->source[i] = tci_images_source(m->a, m->n->in[i]);
+        m->source[i] = tci_conv_layout_source(m->a, m->n->in[i]);
         const tci_node *from = m->source[i];
         if (!from || !(tci_dtype_is_half((tc_dtype)from->dtype) ||
                        (from->dtype == TC_F32 && m->a->machine.is_fast))) {
@@ -6298,16 +6316,15 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
 
 /* ---- which axes lie fastest ---- */
 
-static bool tci_images_suits(const tci_images *m, int which, int a)
+static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a)
 {
     int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
-    return size >= TCI_IMAGES_LEAST &&
-           size % tci_matrix_align(m->source[which]->dtype) == 0 &&
+    return size >= TCI_CONV_LAYOUT_LEAST && size % tci_matrix_align(m->source[which]->dtype) == 0 &&
            tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
 }
 
 /* True if the result has elements of windows. */
-static bool tci_images_keeps_elements(const tci_images *m)
+static bool tci_conv_layout_keeps_elements(const tci_conv_layout *m)
 {
     bool kept = false;
     for (int which = 0; which < 2; which++) {
@@ -6324,15 +6341,15 @@ static bool tci_images_keeps_elements(const tci_images *m)
 }
 
 /* Chooses axes and last; false: there are none. */
-static bool tci_images_choose(tci_images *m)
+static bool tci_conv_layout_choose(tci_conv_layout *m)
 {
-    bool kept = tci_images_keeps_elements(m);
+    bool kept = tci_conv_layout_keeps_elements(m);
     m->axes[0] = m->axes[1] = -1;
     m->last = -1;
     for (int i = 0; i < m->c->n_axes && !kept; i++) {
         const tci_contract_axis_of *axis = &m->c->axes[i];
-        if (axis->group == TCI_AXES_K && tci_images_suits(m, 0, axis->at[0]) &&
-            tci_images_suits(m, 1, axis->at[1]) &&
+        if (axis->group == TCI_AXES_K && tci_conv_layout_suits(m, 0, axis->at[0]) &&
+            tci_conv_layout_suits(m, 1, axis->at[1]) &&
             (m->axes[0] < 0 || tci_dim_lt(m->n->in[0]->shape[m->axes[0]], axis->size))) {
             m->axes[0] = axis->at[0];
             m->axes[1] = axis->at[1];
@@ -6342,10 +6359,9 @@ static bool tci_images_choose(tci_images *m)
         const tci_node *x = m->n->in[which];
         for (int i = 0; i < x->rank; i++) {
             int64_t label = m->c->in[which].labels[i], best = m->axes[which];
-            bool own = !tci_contract_sums(m->n, label) &&
-                       !tci_contract_has(m->n, 1 - which, label);
+            bool own = !tci_contract_sums(m->n, label) && !tci_contract_has(m->n, 1 - which, label);
             bool longer = best < 0 || tci_dim_lt(x->shape[best], x->shape[i]);
-            if (own && longer && tci_images_suits(m, which, i)) {
+            if (own && longer && tci_conv_layout_suits(m, which, i)) {
                 m->axes[which] = i;
                 m->last = m->has_window[which] ? label : m->last;
             }
@@ -6355,29 +6371,29 @@ static bool tci_images_choose(tci_images *m)
 }
 
 /* Is f32 multiplied often enough for copies, along a contracted axis? */
-static bool tci_images_pays(const tci_images *m)
+static bool tci_conv_layout_pays(const tci_conv_layout *m)
 {
     double elements = 0, products = m->c->products;
     for (int i = 0; i < 2; i++) {
         elements += (double)tci_dim_known(tci_node_count(m->source[i]));
     }
     return m->source[0]->dtype != TC_F32 ||
-           (!tci_images_keeps_elements(m) && products >= TCI_SINGLE_LEAST &&
-            products >= TCI_SINGLE_REUSE * elements);
+           (!tci_conv_layout_keeps_elements(m) && products >= TCI_KMAJOR_LEAST &&
+            products >= TCI_KMAJOR_REUSE * elements);
 }
 
-static bool tci_images_fits(tci_offer *o)
+static bool tci_conv_layout_fits(tci_offer *o)
 {
-    tci_images *m = TCI_NEW(o->a->s, tci_images);
-    *m = (tci_images){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n, .c = o->c};
+    tci_conv_layout *m = TCI_NEW(o->a->s, tci_conv_layout);
+    *m = (tci_conv_layout){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n, .c = o->c};
     o->found = m;
     return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 && o->n->rank >= 2 &&
-           tci_images_look(m) && tci_images_choose(m) && tci_images_pays(m);
+           tci_conv_layout_look(m) && tci_conv_layout_choose(m) && tci_conv_layout_pays(m);
 }
 
-static double tci_images_cost(const tci_offer *o)
+static double tci_conv_layout_cost(const tci_offer *o)
 {
-    const tci_images *m = o->found;
+    const tci_conv_layout *m = o->found;
     return tci_route_copies_ns(o, m->source[0]->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
 }
 
@@ -6385,7 +6401,8 @@ static double tci_images_cost(const tci_offer *o)
 
 /* The contraction of `in`, the axis of its result with label `last` behind all others; *back: the
  * order of axes that is the old one. */
-static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, int64_t *back)
+static tci_node *tci_conv_layout_contract(const tci_conv_layout *m, tci_node *const *in,
+                                          int64_t *back)
 {
     const tci_node *n = m->n;
     int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
@@ -6397,9 +6414,9 @@ static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, i
     return tci_contract_in_order(m->s, m->g, n, in, order);
 }
 
-static tci_node *tci_images_build(const tci_offer *o)
+static tci_node *tci_conv_layout_build(const tci_offer *o)
 {
-    const tci_images *m = o->found;
+    const tci_conv_layout *m = o->found;
     const tci_node *n = o->n;
     tci_node *in[2];
     int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
@@ -6410,7 +6427,7 @@ static tci_node *tci_images_build(const tci_offer *o)
         tci_node *copy = tci_relayout(m->a, m->source[i], (tci_relayout_to){.order = order});
         in[i] = tci_relayout_over(m->a, n->in[i], m->source[i], copy);
     }
-    tci_node *r = tci_images_contract(m, in, back);
+    tci_node *r = tci_conv_layout_contract(m, in, back);
     tci_node *parts = m->last < 0 ? NULL : tci_plan_parts(m->a, r);
     r = parts ? parts : r;
     return m->last < 0 ? r : tci_algo_permute(m->a, r, back);
@@ -6418,8 +6435,9 @@ static tci_node *tci_images_build(const tci_offer *o)
 
 TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
 {
-    static const tci_route row = {"channels-last copies", TCI_SUMS_UNIT, TCI_ROUTE_REORDERS,
-                                  tci_images_fits, tci_images_cost, tci_images_build};
+    static const tci_route row = {"channels-last copies", TCI_SUMS_UNIT,
+                                  TCI_ROUTE_REORDERS,     tci_conv_layout_fits,
+                                  tci_conv_layout_cost,   tci_conv_layout_build};
     return &row;
 }
 /* ---- src/plan/layout.c ---- */
@@ -6469,8 +6487,8 @@ static void tci_layout_ask(tci_layout *l, const tci_node *n, int axis, bool stor
         w->axis = axis;
         w->set = true;
     }
-    w->stored = w->stored || (stored && w->set && !tci_plan_is_leaf(n) &&
-                              !tci_table_has(&l->roots, n));
+    w->stored = w->stored ||
+                (stored && w->set && !tci_plan_is_leaf(n) && !tci_table_has(&l->roots, n));
 }
 
 /* ---- who wants what ---- */
@@ -6534,8 +6552,8 @@ static int tci_layout_below(const tci_node *n, int a)
     if (tci_op_is_reduce(n->op)) {
         return tci_layout_reduced(n, a);
     }
-    bool spread = n->op == TCI_OP_EXPAND && (x->shape[a] != n->shape[a] ||
-                                             tci_node_count(x) == x->shape[a]);
+    bool spread = n->op == TCI_OP_EXPAND &&
+                  (x->shape[a] != n->shape[a] || tci_node_count(x) == x->shape[a]);
     bool moved = n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE || n->op == TCI_OP_CAT;
     return tci_op_is(n->op, TCI_IS_POINTWISE) || (n->op == TCI_OP_EXPAND && !spread) || moved ? a
            : n->op == TCI_OP_PERMUTE ? (int)n->attr[a]
@@ -6817,24 +6835,25 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
  * these, or too small for the unit. */
 
 enum {
-    TCI_RUNS_CHANNELS = 8,  /* that are enough without */
-    TCI_RUNS_LEAST = 28,    /* elements of a run: of shorter ones most of a step would be zeros */
-    TCI_RUNS_MOST = 64
+    TCI_SMALL_CONV_CHANNELS = 8,  /* that are enough without */
+    TCI_SMALL_CONV_LEAST =
+        28,    /* elements of a run: of shorter ones most of a step would be zeros */
+    TCI_SMALL_CONV_MOST = 64
 };
 
-typedef struct tci_runs {
+typedef struct tci_small_conv {
     const tci_algo *a;
     const tci_node *n, *window;
     const tci_contraction *c;
     tci_node *other;                          /* the operand that has none */
     int image;                                /* which operand has the windows */
     const int64_t *labels, *other_labels, *out; /* of windows: image, channel, y, x, and elements */
-    int64_t channels, wide, places;           /* wide: channels with zeros; places: of a run */
-} tci_runs;
+    int64_t channels, wide, places; /* wide: channels with zeros; places: of a run */
+} tci_small_conv;
 
 /* Windows over the last two axes of an image [images, channels, height, width], places of a run
  * side by side. */
-static bool tci_runs_are_windows(const tci_node *x)
+static bool tci_small_conv_are_windows(const tci_node *x)
 {
     return x->op == TCI_OP_WINDOW && x->in[0]->rank == 4 && x->n_attr == 8 && x->attr[0] == 2 &&
            x->attr[4] == 3 && x->attr[7] == 1 && tci_build_is_known(x->rank, x->shape) &&
@@ -6842,20 +6861,21 @@ static bool tci_runs_are_windows(const tci_node *x)
 }
 
 /* The bf16 or f16 values that x is, below zeros around them; NULL: none. */
-static const tci_node *tci_runs_source(tci_node *x)
+static const tci_node *tci_small_conv_source(tci_node *x)
 {
     x = tci_below(tci_below(x, TCI_THROUGH_ZEROS, NULL), TCI_THROUGH_F32, NULL);
     return tci_dtype_is_half((tc_dtype)x->dtype) ? x : NULL;
 }
 
 /* Finds the windows and the other operand, four axes of the same halves. */
-static bool tci_runs_find_operands(tci_runs *r)
+static bool tci_small_conv_find_operands(tci_small_conv *r)
 {
     const tci_node *n = r->n;
-    r->image = tci_runs_are_windows(tci_below(n->in[0], TCI_THROUGH_F32, NULL)) ? 0 : 1;
+    r->image = tci_small_conv_are_windows(tci_below(n->in[0], TCI_THROUGH_F32, NULL)) ? 0 : 1;
     r->window = tci_below(n->in[r->image], TCI_THROUGH_F32, NULL);
-    const tci_node *source = tci_runs_are_windows(r->window) ? tci_runs_source(r->window->in[0])
-                                                             : NULL;
+    const tci_node *source = tci_small_conv_are_windows(r->window)
+                                 ? tci_small_conv_source(r->window->in[0])
+                                 : NULL;
     r->other = tci_below(n->in[1 - r->image], TCI_THROUGH_F32, NULL);
     r->labels = r->c->in[r->image].labels;
     r->other_labels = r->c->in[1 - r->image].labels;
@@ -6866,7 +6886,7 @@ static bool tci_runs_find_operands(tci_runs *r)
 
 /* Has the other operand the windows' channels and elements, which are summed: is it a filter? Or
  * their images and places, which leave those: is it the gradient of what a filter gave? */
-static bool tci_runs_are(const tci_runs *r, bool gradient)
+static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
 {
     bool fits = true;
     for (int i = 0; i < 6 && fits; i++) {
@@ -6878,26 +6898,26 @@ static bool tci_runs_are(const tci_runs *r, bool gradient)
 }
 
 /* How long a run is; false: the unit does without, or not even so. */
-static bool tci_runs_measure(tci_runs *r)
+static bool tci_small_conv_measure(tci_small_conv *r)
 {
     int64_t step = tci_dim_known(r->window->attr[6]);
     r->channels = tci_dim_known(r->window->shape[1]);
     r->places = tci_dim_known(r->window->attr[5]);
     r->wide = r->channels;
-    while (r->wide < TCI_RUNS_CHANNELS && (step * r->wide % TCI_MATRIX_ALIGN != 0 ||
-                                           r->wide * r->places < TCI_RUNS_LEAST)) {
+    while (r->wide < TCI_SMALL_CONV_CHANNELS &&
+           (step * r->wide % TCI_MATRIX_ALIGN != 0 || r->wide * r->places < TCI_SMALL_CONV_LEAST)) {
         r->wide++;
     }
     int64_t run = r->wide * r->places, deep = run * tci_dim_known(r->window->attr[1]);
-    return r->channels < TCI_RUNS_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
-           run >= TCI_RUNS_LEAST && run <= TCI_RUNS_MOST && deep >= TCI_MATRIX_DEPTH &&
+    return r->channels < TCI_SMALL_CONV_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
+           run >= TCI_SMALL_CONV_LEAST && run <= TCI_SMALL_CONV_MOST && deep >= TCI_MATRIX_DEPTH &&
            r->c->is_known && 2 * r->c->products >= TCI_MATRIX_FLOPS;
 }
 
 /* ---- the copies ---- */
 
-/* x, which is that of tci_runs_source, as the halves that it is. */
-static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
+/* x, which is that of tci_small_conv_source, as the halves that it is. */
+static tci_node *tci_small_conv_narrow(const tci_small_conv *r, tci_node *x)
 {
     tci_node *cast = tci_below(x, TCI_THROUGH_ZEROS, NULL);
     return tci_relayout_over(r->a, x, cast, tci_below(cast, TCI_THROUGH_F32, NULL));
@@ -6906,7 +6926,7 @@ static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
 /* x in memory with its axes in that order, with zeros along its last axis until it is `wide`, and
  * along the axis before that until rows of both are whole 16 bytes; without the latter, as it is
  * read. */
-static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *perm)
+static tci_node *tci_small_conv_copy(const tci_small_conv *r, tci_node *x, const int64_t *perm)
 {
     int64_t longer = tci_dim_known(x->shape[perm[2]]);
     while (longer * r->wide % TCI_MATRIX_ALIGN != 0) {
@@ -6921,13 +6941,13 @@ static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *pe
 }
 
 /* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
-static tci_node *tci_runs_windows(const tci_runs *r)
+static tci_node *tci_small_conv_windows(const tci_small_conv *r)
 {
     const tci_node *w = r->window;
     const int64_t last[4] = {0, 2, 3, 1}, order[6] = {0, 1, 2, 4, 5, 3};
-    tci_node *x = tci_runs_copy(r, tci_runs_narrow(r, w->in[0]), last);
+    tci_node *x = tci_small_conv_copy(r, tci_small_conv_narrow(r, w->in[0]), last);
     const tci_dim shape[6] = {w->shape[0], w->shape[2], w->shape[3],
-                              r->wide, w->shape[4], w->shape[5]};
+                              r->wide,     w->shape[4], w->shape[5]};
     int64_t *attr = tci_scratch_copy(r->a->s, w->attr, sizeof(int64_t) * 8);
     attr[0] = 1;
     attr[4] = 2;
@@ -6936,9 +6956,9 @@ static tci_node *tci_runs_windows(const tci_runs *r)
 }
 
 /* The contraction of the windows and that operand, whose labels are given, as are its result's. */
-static tci_node *tci_runs_contract(const tci_runs *r, tc_dtype t, tci_node *other,
-                                   const int64_t *other_labels, int rank, const tci_dim *shape,
-                                   const int64_t *out)
+static tci_node *tci_small_conv_contract(const tci_small_conv *r, tc_dtype t, tci_node *other,
+                                         const int64_t *other_labels, int rank,
+                                         const tci_dim *shape, const int64_t *out)
 {
     const tci_node *n = r->n;
     const int64_t order[6] = {0, 2, 3, 4, 5, 1};
@@ -6954,13 +6974,13 @@ static tci_node *tci_runs_contract(const tci_runs *r, tc_dtype t, tci_node *othe
         attr[13 + i] = out[i];
     }
     tci_node *in[2];
-    in[r->image] = tci_build_cast(r->a->g, tci_runs_windows(r),
+    in[r->image] = tci_build_cast(r->a->g, tci_small_conv_windows(r),
                                   (tc_dtype)n->in[r->image]->dtype);
     in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
     return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
 }
 
-static tci_node *tci_runs_forward(const tci_runs *r)
+static tci_node *tci_small_conv_forward(const tci_small_conv *r)
 {
     const int64_t summed[3] = {r->labels[4], r->labels[5], r->labels[1]};
     int64_t perm[4] = {0, 0, 0, 0}, labels[4];
@@ -6971,14 +6991,14 @@ static tci_node *tci_runs_forward(const tci_runs *r)
     for (int i = 0; i < 4; i++) {
         labels[i] = r->other_labels[perm[i]];
     }
-    return tci_runs_contract(r, (tc_dtype)r->n->dtype, tci_runs_copy(r, r->other, perm), labels, 4,
-                             r->n->shape, r->out);
+    return tci_small_conv_contract(r, (tc_dtype)r->n->dtype, tci_small_conv_copy(r, r->other, perm),
+                                   labels, 4, r->n->shape, r->out);
 }
 
 /* Of the gradient of what a filter gave, with its filters last in memory: that of the filter, in
  * rows of windows, of which those of the channels that are zeros are left out. Each image is a part
  * of the sum. */
-static tci_node *tci_runs_gradient(const tci_runs *r)
+static tci_node *tci_small_conv_gradient(const tci_small_conv *r)
 {
     const int64_t places[3] = {r->labels[0], r->labels[2], r->labels[3]}, images = 0;
     int64_t perm[4] = {0, 0, 0, 0}, labels[4], back[4], whole[8] = {0, 1, 0, 1, 0, 1, 0, 1};
@@ -6998,40 +7018,41 @@ static tci_node *tci_runs_gradient(const tci_runs *r)
     }
     tci_node *other = tci_algo_permute(r->a, r->other, perm);
     tci_algo_force(r->a, other);
-    tci_node *n = tci_runs_contract(r, TC_F32, other, labels, 5, shape, out);
+    tci_node *n = tci_small_conv_contract(r, TC_F32, other, labels, 5, shape, out);
     n = tci_graph_node(r->a->g, TCI_OP_SUM, TC_F32, 4, shape + 1, 1, &n, 1, &images);
     shape[4] = r->channels;
     n = tci_graph_node(r->a->g, TCI_OP_SLICE, TC_F32, 4, shape + 1, 1, &n, 8, whole);
     return tci_build_cast(r->a->g, tci_algo_permute(r->a, n, back), (tc_dtype)r->n->dtype);
 }
 
-static bool tci_runs_fits(tci_offer *o)
+static bool tci_small_conv_fits(tci_offer *o)
 {
-    tci_runs *r = TCI_NEW(o->a->s, tci_runs);
-    *r = (tci_runs){.a = o->a, .n = o->n, .c = o->c};
+    tci_small_conv *r = TCI_NEW(o->a->s, tci_small_conv);
+    *r = (tci_small_conv){.a = o->a, .n = o->n, .c = o->c};
     o->found = r;
     return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 &&
-           tci_runs_find_operands(r) && tci_runs_measure(r) &&
-           (tci_runs_are(r, false) || tci_runs_are(r, true));
+           tci_small_conv_find_operands(r) && tci_small_conv_measure(r) &&
+           (tci_small_conv_are(r, false) || tci_small_conv_are(r, true));
 }
 
 /* Zeros are multiplied as channels are. */
-static double tci_runs_cost(const tci_offer *o)
+static double tci_small_conv_cost(const tci_offer *o)
 {
-    const tci_runs *r = o->found;
+    const tci_small_conv *r = o->found;
     return tci_route_copies_ns(o, TCI_BY_UNIT) * (double)r->wide / (double)r->channels;
 }
 
-static tci_node *tci_runs_build(const tci_offer *o)
+static tci_node *tci_small_conv_build(const tci_offer *o)
 {
-    const tci_runs *r = o->found;
-    return tci_runs_are(r, false) ? tci_runs_forward(r) : tci_runs_gradient(r);
+    const tci_small_conv *r = o->found;
+    return tci_small_conv_are(r, false) ? tci_small_conv_forward(r) : tci_small_conv_gradient(r);
 }
 
 TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
 {
-    static const tci_route row = {"few channels as runs", TCI_SUMS_UNIT_RUNS, TCI_ROUTE_REORDERS,
-                                  tci_runs_fits, tci_runs_cost, tci_runs_build};
+    static const tci_route row = {"few channels as runs", TCI_SUMS_UNIT_RUNS,
+                                  TCI_ROUTE_REORDERS,     tci_small_conv_fits,
+                                  tci_small_conv_cost,    tci_small_conv_build};
     return &row;
 }
 /* ---- src/plan/depthwise_wgrad.c ---- */
@@ -7047,13 +7068,13 @@ TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
  * this is none of these. */
 
 enum {
-    TCI_ALONE_THREADS = 1 << 14, /* that keep any device busy, with several loads each */
-    TCI_ALONE_CHAIN = TCI_WINDOW_CHAIN, /* products of a part, at most, */
-    TCI_ALONE_EVEN = 64,         /* and where there are few */
-    TCI_ALONE_AXES = 16
+    TCI_DWGRAD_THREADS = 1 << 14, /* that keep any device busy, with several loads each */
+    TCI_DWGRAD_CHAIN = TCI_WINDOW_CHAIN, /* products of a part, at most, */
+    TCI_DWGRAD_EVEN = 64,         /* and where there are few */
+    TCI_DWGRAD_AXES = 16
 };
 
-typedef struct tci_alone {
+typedef struct tci_dwgrad {
     const tci_algo *a;
     const tci_node *n;
     int image;                     /* which operand has the windows */
@@ -7061,14 +7082,14 @@ typedef struct tci_alone {
     int rank;                      /* of the windows, */
     int first;                     /* of which the elements are the last axes, from here on */
     int channel;
-    int64_t places[TCI_ALONE_AXES]; /* of an axis of windows in a part */
-} tci_alone;
+    int64_t places[TCI_DWGRAD_AXES]; /* of an axis of windows in a part */
+} tci_dwgrad;
 
 /* ---- whether ---- */
 
 /* Has the result the elements, which the other operand lacks, and of all other axes one, the
  * channels, that has several places? What else there is of windows is summed, with the other's. */
-static bool tci_alone_fits(tci_alone *p)
+static bool tci_dwgrad_fits(tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
     const int64_t *others = tci_contract_labels(p->n, 1 - p->image);
@@ -7090,7 +7111,7 @@ static bool tci_alone_fits(tci_alone *p)
            tci_dim_known(x->shape[p->channel]) % TCI_MATRIX_ALIGN == 0;
 }
 
-static bool tci_alone_look(tci_alone *p)
+static bool tci_dwgrad_look(tci_dwgrad *p)
 {
     const tci_node *n = p->n;
     bool known = tci_build_is_known(n->rank, n->shape) && n->dtype != TC_F64;
@@ -7100,18 +7121,18 @@ static bool tci_alone_look(tci_alone *p)
         known = known && tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
                 tci_node_count(n->in[i]) != 0;
     }
-    if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_ALONE_AXES) {
+    if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_DWGRAD_AXES) {
         return false;
     }
     p->labels = tci_contract_labels(n, p->image);
     p->out = tci_contract_labels(n, 2);
     p->rank = window->rank;
     p->first = window->in[0]->rank;
-    return tci_alone_fits(p);
+    return tci_dwgrad_fits(p);
 }
 
 /* The axis of the channels in the image behind operand `which`; -1: it is none. */
-static int tci_alone_axis(const tci_alone *p, int which, tci_node **image)
+static int tci_dwgrad_axis(const tci_dwgrad *p, int which, tci_node **image)
 {
     tci_node *x = p->n->in[which];
     int at = tci_contract_axis(p->n, which, p->labels[p->channel]);
@@ -7121,16 +7142,16 @@ static int tci_alone_axis(const tci_alone *p, int which, tci_node **image)
 
 TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, tci_node **image)
 {
-    tci_alone p = {.a = a, .n = n};
-    return tci_alone_look(&p) ? tci_alone_axis(&p, which, image) : -1;
+    tci_dwgrad p = {.a = a, .n = n};
+    return tci_dwgrad_look(&p) ? tci_dwgrad_axis(&p, which, image) : -1;
 }
 
-static bool tci_alone_lies(const tci_alone *p)
+static bool tci_dwgrad_lies(const tci_dwgrad *p)
 {
     bool lies = true;
     for (int i = 0; i < 2; i++) {
         tci_node *image;
-        int axis = tci_alone_axis(p, i, &image);
+        int axis = tci_dwgrad_axis(p, i, &image);
         lies = lies && axis >= 0 && axis == image->rank - 1;
     }
     return lies;
@@ -7139,7 +7160,7 @@ static bool tci_alone_lies(const tci_alone *p)
 /* ---- parts ---- */
 
 /* The largest divisor up to `most`; the next one, up to `limit`, where that is less than half. */
-static int64_t tci_alone_divisor(int64_t n, int64_t most, int64_t limit)
+static int64_t tci_dwgrad_divisor(int64_t n, int64_t most, int64_t limit)
 {
     int64_t d = TCI_MAX(TCI_MIN(n, most), 1), next = d;
     while (n % d != 0) {
@@ -7153,7 +7174,7 @@ static int64_t tci_alone_divisor(int64_t n, int64_t most, int64_t limit)
 
 /* Places of a part: as many as leave threads enough, or about as many as there are parts, so that
  * adding these takes no longer than making them. */
-static int64_t tci_alone_most(const tci_alone *p)
+static int64_t tci_dwgrad_most(const tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image];
     int64_t all = tci_dim_known(tci_node_count(x)), last = tci_dim_known(x->shape[p->rank - 1]);
@@ -7161,20 +7182,20 @@ static int64_t tci_alone_most(const tci_alone *p)
     for (int i = 0; i < p->first; i++) {
         places *= i == p->channel ? 1 : tci_dim_known(x->shape[i]);
     }
-    while (even < TCI_ALONE_EVEN && even * even < places) {
+    while (even < TCI_DWGRAD_EVEN && even * even < places) {
         even++;
     }
-    return TCI_MIN(TCI_MAX(all / last / TCI_MATRIX_ALIGN / TCI_ALONE_THREADS, even),
-                   TCI_ALONE_CHAIN);
+    return TCI_MIN(TCI_MAX(all / last / TCI_MATRIX_ALIGN / TCI_DWGRAD_THREADS, even),
+                   TCI_DWGRAD_CHAIN);
 }
 
 /* From the innermost summed axis on, so many places. */
-static void tci_alone_cut(tci_alone *p)
+static void tci_dwgrad_cut(tci_dwgrad *p)
 {
-    int64_t most = tci_alone_most(p), limit = TCI_ALONE_CHAIN;
+    int64_t most = tci_dwgrad_most(p), limit = TCI_DWGRAD_CHAIN;
     for (int i = p->first - 1; i >= 0; i--) {
         int64_t size = tci_dim_known(p->n->in[p->image]->shape[i]);
-        p->places[i] = i == p->channel ? size : tci_alone_divisor(size, most, limit);
+        p->places[i] = i == p->channel ? size : tci_dwgrad_divisor(size, most, limit);
         if (i != p->channel) {
             most = p->places[i] < size ? 1 : most / size;
             limit /= p->places[i];
@@ -7184,8 +7205,8 @@ static void tci_alone_cut(tci_alone *p)
 
 /* Operand `which` with each axis of windows that is cut as two, of parts and of places of a part;
  * `labels` follow, those of the parts from `fresh` on. */
-static tci_node *tci_alone_operand(const tci_alone *p, int which, int64_t fresh, int64_t *labels,
-                                   int *rank)
+static tci_node *tci_dwgrad_operand(const tci_dwgrad *p, int which, int64_t fresh, int64_t *labels,
+                                    int *rank)
 {
     tci_node *x = p->n->in[which];
     const int64_t *from = tci_contract_labels(p->n, which);
@@ -7206,7 +7227,7 @@ static tci_node *tci_alone_operand(const tci_alone *p, int which, int64_t fresh,
 }
 
 /* The axes of n with the channels behind the others: order[i] is the i-th of them. */
-static void tci_alone_order(const tci_alone *p, int64_t *order)
+static void tci_dwgrad_order(const tci_dwgrad *p, int64_t *order)
 {
     int rank = p->n->rank, at = 0;
     for (int i = 0; i < rank; i++) {
@@ -7215,28 +7236,28 @@ static void tci_alone_order(const tci_alone *p, int64_t *order)
     }
 }
 
-static bool tci_alone_route_fits(tci_offer *o)
+static bool tci_dwgrad_route_fits(tci_offer *o)
 {
-    tci_alone *p = TCI_NEW(o->a->s, tci_alone);
-    *p = (tci_alone){.a = o->a, .n = o->n};
+    tci_dwgrad *p = TCI_NEW(o->a->s, tci_dwgrad);
+    *p = (tci_dwgrad){.a = o->a, .n = o->n};
     o->found = p;
-    return tci_plan_has_image_unit(o->a->machine) && tci_alone_look(p) && tci_alone_lies(p);
+    return tci_plan_has_image_unit(o->a->machine) && tci_dwgrad_look(p) && tci_dwgrad_lies(p);
 }
 
-static double tci_alone_cost(const tci_offer *o)
+static double tci_dwgrad_cost(const tci_offer *o)
 {
     tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
     work.launches++;
     return tci_route_ns(o, work);
 }
 
-static tci_node *tci_alone_build(const tci_offer *o)
+static tci_node *tci_dwgrad_build(const tci_offer *o)
 {
     const tci_algo *a = o->a;
     tci_node *n = o->n;
-    tci_alone p = *(const tci_alone *)o->found;
-    tci_alone_cut(&p);
-    int64_t fresh = tci_contract_fresh(n), axes[TCI_ALONE_AXES];
+    tci_dwgrad p = *(const tci_dwgrad *)o->found;
+    tci_dwgrad_cut(&p);
+    int64_t fresh = tci_contract_fresh(n), axes[TCI_DWGRAD_AXES];
     int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
@@ -7244,7 +7265,7 @@ static tci_node *tci_alone_build(const tci_offer *o)
     tci_node *in[2];
     int at = 3, n_parts = 0, rank;
     for (int i = 0; i < 2; i++) {
-        in[i] = tci_alone_operand(&p, i, fresh, attr + at, &rank);
+        in[i] = tci_dwgrad_operand(&p, i, fresh, attr + at, &rank);
         attr[i] = rank;
         at += rank;
     }
@@ -7256,7 +7277,7 @@ static tci_node *tci_alone_build(const tci_offer *o)
             attr[at++] = fresh + i;
         }
     }
-    tci_alone_order(&p, order);
+    tci_dwgrad_order(&p, order);
     for (int i = 0; i < n->rank; i++) {
         shape[n_parts + i] = n->shape[order[i]];
         attr[at++] = p.out[order[i]];
@@ -7276,8 +7297,8 @@ static tci_node *tci_alone_build(const tci_offer *o)
 
 TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
 {
-    static const tci_route row = {"depthwise filter gradient", TCI_SUMS_LINES, TCI_ROUTE_REORDERS,
-                                  tci_alone_route_fits, tci_alone_cost, tci_alone_build};
+    static const tci_route row = {"depthwise filter gradient", TCI_SUMS_LINES,  TCI_ROUTE_REORDERS,
+                                  tci_dwgrad_route_fits,       tci_dwgrad_cost, tci_dwgrad_build};
     return &row;
 }
 /* ---- src/plan/bf16x3.c ---- */
@@ -7295,21 +7316,21 @@ TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
 
 
 enum {
-    TCI_HALVES_PARTS = 3,
-    TCI_HALVES_REUSE = 192,     /* products of each element of the factors, at least, */
-    TCI_HALVES_LEAST = 1 << 27  /* and of all */
+    TCI_BF16X3_PARTS = 3,
+    TCI_BF16X3_REUSE = 192,     /* products of each element of the factors, at least, */
+    TCI_BF16X3_LEAST = 1 << 27  /* and of all */
 };
 
-typedef struct tci_halves {
+typedef struct tci_bf16x3 {
     const tci_algo *a;
     tci_graph *g;
     tci_node *n;
     tci_node *source[2];
-} tci_halves;
+} tci_bf16x3;
 
 /* ---- whether ---- */
 
-static bool tci_halves_pay(tci_halves *h, const tci_contraction *c)
+static bool tci_bf16x3_pay(tci_bf16x3 *h, const tci_contraction *c)
 {
     const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_ZEROS | TCI_THROUGH_KNOWN;
     double elements = 0;
@@ -7320,14 +7341,14 @@ static bool tci_halves_pay(tci_halves *h, const tci_contraction *c)
         }
         elements += (double)tci_dim_known(tci_node_count(h->source[k]));
     }
-    return c->is_known && c->products >= TCI_HALVES_LEAST &&
-           c->products >= TCI_HALVES_REUSE * elements;
+    return c->is_known && c->products >= TCI_BF16X3_LEAST &&
+           c->products >= TCI_BF16X3_REUSE * elements;
 }
 
 /* ---- nodes ---- */
 
 /* x three times along a first axis, in bf16: the low part in place low_at, else the high one. */
-static tci_node *tci_halves_stack(const tci_halves *h, tci_node *x, int low_at)
+static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
 {
     tci_graph *g = h->g;
     tci_dim *shape = TCI_NEW_ARRAY(h->a->s, tci_dim, x->rank + 1);
@@ -7338,13 +7359,13 @@ static tci_node *tci_halves_stack(const tci_halves *h, tci_node *x, int low_at)
     tci_node *all = tci_build_reshape(g, x, x->rank + 1, shape);
     tci_node *high = tci_build_cast(g, tci_build_cast(g, all, TC_BF16), TC_F32);
     tci_node *low = tci_composite_binary(g, TCI_OP_SUB, all, high);
-    tci_node *place = tci_composite_ramp(g, TCI_HALVES_PARTS, x->rank + 1, 0);
+    tci_node *place = tci_composite_ramp(g, TCI_BF16X3_PARTS, x->rank + 1, 0);
     tci_node *is_low = tci_composite_binary(g, TCI_OP_EQ, place, tci_composite_whole(g, low_at));
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
 /* What moves x's elements, over `stack` in the place of the value behind it. */
-static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const tci_node *source,
+static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {
     if (x == source) {
@@ -7354,7 +7375,7 @@ static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const t
     int each = x->op == TCI_OP_SLICE ? 2 : x->op == TCI_OP_PERMUTE || x->op == TCI_OP_PAD ? 1 : 0;
     tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank + 1);
     int64_t *attr = TCI_NEW_ARRAY(s, int64_t, x->n_attr + 2);
-    shape[0] = TCI_HALVES_PARTS;
+    shape[0] = TCI_BF16X3_PARTS;
     for (int i = 0; i < x->rank; i++) {
         shape[i + 1] = x->shape[i];
     }
@@ -7363,7 +7384,7 @@ static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const t
         bool axis = x->op == TCI_OP_PERMUTE || (x->op == TCI_OP_WINDOW && i % 4 == 0);
         attr[each + i] = x->attr[i] + axis;
     }
-    tci_node *in[2] = {tci_halves_over(h, x->in[0], source, stack), NULL};
+    tci_node *in[2] = {tci_bf16x3_over(h, x->in[0], source, stack), NULL};
     if (x->op == TCI_OP_PAD) {
         in[1] = tci_graph_const(h->g, TC_BF16, (tci_value){.u = 0});
     }
@@ -7372,7 +7393,7 @@ static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const t
 }
 
 /* The labels of both factors with a new one in front of each. */
-static int64_t *tci_halves_labels(const tci_halves *h)
+static int64_t *tci_bf16x3_labels(const tci_bf16x3 *h)
 {
     const tci_node *n = h->n;
     int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2);
@@ -7390,42 +7411,42 @@ static int64_t *tci_halves_labels(const tci_halves *h)
 }
 
 /* The contraction of halves, for which a matrix unit has a route. */
-static bool tci_halves_fits(tci_offer *o)
+static bool tci_bf16x3_fits(tci_offer *o)
 {
     const tci_machine *m = &o->a->machine;
-    tci_halves h = {.a = o->a, .g = o->a->g, .n = o->n};
+    tci_bf16x3 h = {.a = o->a, .g = o->a->g, .n = o->n};
     bool unit = m->block_threads > 0 && m->matrix_units > 0 && m->is_fast;
     if (!unit || o->n->dtype != TC_F32 || o->n->in[0]->dtype != TC_F32 || o->n->rank < 2 ||
-        !tci_halves_pay(&h, o->c)) {
+        !tci_bf16x3_pay(&h, o->c)) {
         return false;
     }
     tci_node *in[2];
     for (int k = 0; k < 2; k++) {
-        tci_node *stack = tci_halves_stack(&h, h.source[k], k);
-        in[k] = tci_build_cast(h.g, tci_halves_over(&h, h.n->in[k], h.source[k], stack), TC_F32);
+        tci_node *stack = tci_bf16x3_stack(&h, h.source[k], k);
+        in[k] = tci_build_cast(h.g, tci_bf16x3_over(&h, h.n->in[k], h.source[k], stack), TC_F32);
     }
     tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
-                                    h.n->n_attr + 2, tci_halves_labels(&h));
+                                    h.n->n_attr + 2, tci_bf16x3_labels(&h));
     tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
     *choice = o->a->router->choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
     o->found = choice;
     return choice->n > 0;
 }
 
-static const tci_offer *tci_halves_offer(const tci_offer *o)
+static const tci_offer *tci_bf16x3_offer(const tci_offer *o)
 {
     const tci_route_choice *choice = o->found;
     return &choice->offers[choice->best];
 }
 
-static double tci_halves_cost(const tci_offer *o)
+static double tci_bf16x3_cost(const tci_offer *o)
 {
-    return tci_route_copies_ns(o, TCI_BY_UNIT) + tci_halves_offer(o)->cost_ns;
+    return tci_route_copies_ns(o, TCI_BY_UNIT) + tci_bf16x3_offer(o)->cost_ns;
 }
 
-static tci_node *tci_halves_build(const tci_offer *o)
+static tci_node *tci_bf16x3_build(const tci_offer *o)
 {
-    const tci_offer *unit = tci_halves_offer(o);
+    const tci_offer *unit = tci_bf16x3_offer(o);
     tci_str_add(o->a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
                               "as math may be fast\n");
     return unit->route->build(unit);
@@ -7433,8 +7454,9 @@ static tci_node *tci_halves_build(const tci_offer *o)
 
 TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
 {
-    static const tci_route row = {"bf16x3", TCI_SUMS_FAST, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
-                                  tci_halves_fits, tci_halves_cost, tci_halves_build};
+    static const tci_route row = {
+        "bf16x3",        TCI_SUMS_FAST,   TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+        tci_bf16x3_fits, tci_bf16x3_cost, tci_bf16x3_build};
     return &row;
 }
 /* ---- src/plan/kmajor.c ---- */
@@ -7449,21 +7471,21 @@ TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
  * plan/reduction_order.c gives the class to kernels that kernel/matrix.c, which sees them, says
  * fit. */
 
-typedef struct tci_single {
+typedef struct tci_kmajor {
     const tci_algo *a;
     const tci_node *n;
     const tci_contraction *c;
     tci_node *in[2], *source[2]; /* what is multiplied: the operands, bytes as they are given */
     const tci_contract_axis_of *along; /* of K: to be contiguous in both operands */
     bool lies[2];
-} tci_single;
+} tci_kmajor;
 
-static bool tci_single_widens(const tci_node *n)
+static bool tci_kmajor_widens(const tci_node *n)
 {
     return n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
 }
 
-static bool tci_single_look(tci_single *m)
+static bool tci_kmajor_look(tci_kmajor *m)
 {
     const tci_node *n = m->n;
     bool fits = n->rank >= 2 && tci_build_is_known(n->rank, n->shape);
@@ -7478,7 +7500,7 @@ static bool tci_single_look(tci_single *m)
                tci_build_is_known(m->source[i]->rank, m->source[i]->shape) &&
                m->source[i]->rank > 0;
     }
-    bool halves = tci_single_widens(m->source[0]) && tci_single_widens(m->source[1]);
+    bool halves = tci_kmajor_widens(m->source[0]) && tci_kmajor_widens(m->source[1]);
     return fits && !halves;
 }
 
@@ -7486,7 +7508,7 @@ static bool tci_single_look(tci_single *m)
 
 /* The axis of K that is contiguous in the larger one of the operands that have such an axis
  * contiguous, else the longest; false: there is none. */
-static bool tci_single_choose(tci_single *m)
+static bool tci_kmajor_choose(tci_kmajor *m)
 {
     int64_t most = -1, longest = 0;
     for (int i = 0; i < m->c->n_axes; i++) {
@@ -7510,7 +7532,7 @@ static bool tci_single_choose(tci_single *m)
 }
 
 /* Does operand `which` lie along it, in rows that the unit reads? */
-static bool tci_single_lies(const tci_single *m, int which)
+static bool tci_kmajor_lies(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
     return tci_fastest_axis(x) == m->along->at[which] &&
@@ -7518,7 +7540,7 @@ static bool tci_single_lies(const tci_single *m, int which)
 }
 
 /* Are there rows, columns, no batch, and products enough for each element of a copy? */
-static bool tci_single_pays(const tci_single *m)
+static bool tci_kmajor_pays(const tci_kmajor *m)
 {
     double products = m->c->products, copied = 0;
     int64_t most[2] = {0, 0};
@@ -7534,34 +7556,34 @@ static bool tci_single_pays(const tci_single *m)
         copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
     }
     bool bytes = m->n->dtype == TC_I32;
-    bool large = products >= (bytes ? TCI_SINGLE_BYTES_LEAST : TCI_SINGLE_LEAST) &&
-                 products >= (bytes ? TCI_SINGLE_BYTES_REUSE : TCI_SINGLE_REUSE) * copied;
+    bool large = products >= (bytes ? TCI_KMAJOR_BYTES_LEAST : TCI_KMAJOR_LEAST) &&
+                 products >= (bytes ? TCI_KMAJOR_BYTES_REUSE : TCI_KMAJOR_REUSE) * copied;
     return most[0] >= TCI_MATRIX_SINGLE && most[1] >= TCI_MATRIX_SINGLE &&
            2 * products >= TCI_MATRIX_FLOPS && (copied == 0 || large);
 }
 
-static bool tci_single_fits(tci_offer *o)
+static bool tci_kmajor_fits(tci_offer *o)
 {
-    tci_single *m = TCI_NEW(o->a->s, tci_single);
-    *m = (tci_single){.a = o->a, .n = o->n, .c = o->c};
+    tci_kmajor *m = TCI_NEW(o->a->s, tci_kmajor);
+    *m = (tci_kmajor){.a = o->a, .n = o->n, .c = o->c};
     const tci_machine *machine = &o->a->machine;
     bool exact = o->n->dtype == TC_I32;
     bool unit = machine->block_threads > 0 && machine->matrix_units > 0 &&
                 (exact || (o->n->dtype == TC_F32 && machine->is_fast));
     o->found = m;
-    if (!unit || !tci_single_look(m) || !tci_single_choose(m)) {
+    if (!unit || !tci_kmajor_look(m) || !tci_kmajor_choose(m)) {
         return false;
     }
-    m->lies[0] = tci_single_lies(m, 0);
-    m->lies[1] = tci_single_lies(m, 1);
-    return tci_single_pays(m);
+    m->lies[0] = tci_kmajor_lies(m, 0);
+    m->lies[1] = tci_kmajor_lies(m, 1);
+    return tci_kmajor_pays(m);
 }
 
-static double tci_single_cost(const tci_offer *o)
+static double tci_kmajor_cost(const tci_offer *o)
 {
-    const tci_single *m = o->found;
-    tci_route_work work = tci_route_work_of(o, o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32
-                                                                     : TCI_BY_UNIT);
+    const tci_kmajor *m = o->found;
+    tci_route_work work = tci_route_work_of(o,
+                                            o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
     for (int i = 0; i < 2; i++) {
         work.bytes += m->lies[i] ? 0 : 2 * o->c->in[i].bytes;
         work.launches += !m->lies[i];
@@ -7572,7 +7594,7 @@ static double tci_single_cost(const tci_offer *o)
 /* ---- the copies ---- */
 
 /* Operand `which` with that axis contiguous: as it is in memory, or a copy; its labels follow. */
-static tci_node *tci_single_operand(const tci_single *m, int which, int64_t *labels)
+static tci_node *tci_kmajor_operand(const tci_kmajor *m, int which, int64_t *labels)
 {
     tci_node *x = m->in[which];
     if (m->lies[which]) {
@@ -7588,22 +7610,22 @@ static tci_node *tci_single_operand(const tci_single *m, int which, int64_t *lab
     return tci_build_cast(m->a->g, x, (tc_dtype)m->n->dtype);
 }
 
-static tci_node *tci_single_build(const tci_offer *o)
+static tci_node *tci_kmajor_build(const tci_offer *o)
 {
-    const tci_single *m = o->found;
+    const tci_kmajor *m = o->found;
     tci_node *n = o->n;
     int64_t *attr = tci_scratch_copy(o->a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    tci_node *in[2] = {tci_single_operand(m, 0, attr + 3),
-                       tci_single_operand(m, 1, attr + 3 + attr[0])};
+    tci_node *in[2] = {tci_kmajor_operand(m, 0, attr + 3),
+                       tci_kmajor_operand(m, 1, attr + 3 + attr[0])};
     return tci_graph_node(o->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
                           n->n_attr, attr);
 }
 
 TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
 {
-    static const tci_route row = {"K-major copies", TCI_SUMS_UNIT,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_single_fits,
-                                  tci_single_cost, tci_single_build};
+    static const tci_route row = {
+        "K-major copies", TCI_SUMS_UNIT,   TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+        tci_kmajor_fits,  tci_kmajor_cost, tci_kmajor_build};
     return &row;
 }
 /* ---- src/plan/unit_split_k.c ---- */
@@ -7619,37 +7641,38 @@ TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
 #include <math.h>
 
 enum {
-    TCI_PARTS_UNIT_SLAB = 64,    /* products along K that a tile takes in at once */
-    TCI_PARTS_UNIT_BEGIN = 3900, /* cycles until the first slab is there, and for the results */
-    TCI_PARTS_UNIT_BYTES = 1900  /* that memory gives to all processors in a cycle */
+    TCI_SPLIT_K_UNIT_SLAB = 64,    /* products along K that a tile takes in at once */
+    TCI_SPLIT_K_UNIT_BEGIN = 3900, /* cycles until the first slab is there, and for the results */
+    TCI_SPLIT_K_UNIT_BYTES = 1900  /* that memory gives to all processors in a cycle */
 };
 /* Times of a whole product in which parts must be done. */
-#define TCI_PARTS_UNIT_GAIN 0.85
+#define TCI_SPLIT_K_UNIT_GAIN 0.85
 
-/* Cycles of a device with matrix units for so many parts, as tci_parts_cycles: waves of blocks that
- * each make a tile, no faster than memory gives the operands. */
-static double tci_parts_unit_cycles(const tci_parts *p, double parts)
+/* Cycles of a device with matrix units for so many parts, as tci_split_k_cycles: waves of blocks
+ * that each make a tile, no faster than memory gives the operands. */
+static double tci_split_k_unit_cycles(const tci_split_k *p, double parts)
 {
-    static const struct { int m, n, slab; } tiles[] = {{64, 64, 265}, {128, 64, 400},
-                                                       {64, 128, 400}, {128, 128, 491}};
+    static const struct {
+        int m, n, slab;
+    } tiles[] = {{64, 64, 265}, {128, 64, 400}, {64, 128, 400}, {128, 128, 491}};
     const double *size = p->c->size;
-    double slabs = ceil(tci_parts_products(p) / parts / TCI_PARTS_UNIT_SLAB), least = HUGE_VAL;
+    double slabs = ceil(tci_split_k_products(p) / parts / TCI_SPLIT_K_UNIT_SLAB), least = HUGE_VAL;
     for (int i = 0; i < TCI_COUNT(tiles); i++) {
         double n = ceil(size[TCI_AXES_M] / tiles[i].m) * ceil(size[TCI_AXES_N] / tiles[i].n);
-        double waves = ceil(parts * n * size[TCI_AXES_BATCH] / TCI_PARTS_PROCESSORS);
-        least = TCI_MIN(least, waves * (slabs * tiles[i].slab + TCI_PARTS_UNIT_BEGIN));
+        double waves = ceil(parts * n * size[TCI_AXES_BATCH] / TCI_SPLIT_K_PROCESSORS);
+        least = TCI_MIN(least, waves * (slabs * tiles[i].slab + TCI_SPLIT_K_UNIT_BEGIN));
     }
-    double operands = (p->c->in[0].bytes + p->c->in[1].bytes) / TCI_PARTS_UNIT_BYTES;
+    double operands = (p->c->in[0].bytes + p->c->in[1].bytes) / TCI_SPLIT_K_UNIT_BYTES;
     double results = (double)tci_dim_known(tci_node_count(p->n));
-    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_PARTS_CYCLE_BYTES;
-    double cycles = TCI_MAX(least, operands + TCI_PARTS_UNIT_BEGIN);
-    return parts > 1 ? cycles + TCI_PARTS_LAUNCH + moved : cycles;
+    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_SPLIT_K_CYCLE_BYTES;
+    double cycles = TCI_MAX(least, operands + TCI_SPLIT_K_UNIT_BEGIN);
+    return parts > 1 ? cycles + TCI_SPLIT_K_LAUNCH + moved : cycles;
 }
 
 /* Cuts K in about so many parts, each of a length at which rows begin where a unit reads them. */
-static bool tci_parts_unit_cut(tci_parts *p, double parts)
+static bool tci_split_k_unit_cut(tci_split_k *p, double parts)
 {
-    int64_t inner = 1, want = (int64_t)ceil(tci_parts_products(p) / parts);
+    int64_t inner = 1, want = (int64_t)ceil(tci_split_k_products(p) / parts);
     p->at = p->n_summed - 1;
     while (p->at > 0 && inner * p->sizes[p->at] <= want) {
         inner *= p->sizes[p->at--];
@@ -7665,49 +7688,50 @@ static bool tci_parts_unit_cut(tci_parts *p, double parts)
 
 /* Few tiles leave most units of a device idle: then parts of K are tiles of their own. Windows are
  * left to plan/conv_layout.c. */
-static bool tci_parts_unit_fit(tci_offer *o)
+static bool tci_split_k_unit_fit(tci_offer *o)
 {
     tci_offer unit;
-    tci_parts *p = TCI_NEW(o->a->s, tci_parts);
-    *p = (tci_parts){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n};
+    tci_split_k *p = TCI_NEW(o->a->s, tci_split_k);
+    *p = (tci_split_k){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n};
     o->found = p;
     if (o->a->machine.block_threads == 0 || o->c->in[0].window || o->c->in[1].window ||
-        !tci_route_fits(tci_route_unit(), o->a, o->n, o->c, &unit) || !tci_parts_begin(p)) {
+        !tci_route_fits(tci_route_unit(), o->a, o->n, o->c, &unit) || !tci_split_k_begin(p)) {
         return false;
     }
-    double products = tci_parts_products(p), best = 1;
-    for (double parts = 2; parts <= TCI_PARTS_MANY && parts * TCI_PARTS_LEAST_HALVES <= products;
-         parts *= 2) {
-        bool faster = tci_parts_unit_cycles(p, parts) < 0.9 * tci_parts_unit_cycles(p, best);
+    double products = tci_split_k_products(p), best = 1;
+    for (double parts = 2;
+         parts <= TCI_SPLIT_K_MANY && parts * TCI_SPLIT_K_LEAST_HALVES <= products; parts *= 2) {
+        bool faster = tci_split_k_unit_cycles(p, parts) < 0.9 * tci_split_k_unit_cycles(p, best);
         best = faster ? parts : best;
     }
-    return tci_parts_unit_cycles(p, best) < TCI_PARTS_UNIT_GAIN * tci_parts_unit_cycles(p, 1) &&
-           tci_parts_unit_cut(p, best);
+    return tci_split_k_unit_cycles(p, best) <
+               TCI_SPLIT_K_UNIT_GAIN * tci_split_k_unit_cycles(p, 1) &&
+           tci_split_k_unit_cut(p, best);
 }
 
-static double tci_parts_unit_cost(const tci_offer *o)
+static double tci_split_k_unit_cost(const tci_offer *o)
 {
-    const tci_parts *p = o->found;
-    double parts = tci_parts_moved(p) / 2 / tci_node_value_bytes(o->n);
-    return tci_parts_unit_cycles(p, TCI_MAX(parts, 2)) /
+    const tci_split_k *p = o->found;
+    double parts = tci_split_k_moved(p) / 2 / tci_node_value_bytes(o->n);
+    return tci_split_k_unit_cycles(p, TCI_MAX(parts, 2)) /
            tci_machine_complete(o->a->machine).facts.ghz;
 }
 
-static tci_node *tci_parts_unit_build(const tci_offer *o)
+static tci_node *tci_split_k_unit_build(const tci_offer *o)
 {
-    const tci_parts *found = o->found;
-    tci_parts p = {.a = o->a, .s = o->a->s, .g = o->a->g, .n = tci_route_unit()->build(o)};
-    TCI_ASSERT(o->a->s, tci_parts_begin(&p));
+    const tci_split_k *found = o->found;
+    tci_split_k p = {.a = o->a, .s = o->a->s, .g = o->a->g, .n = tci_route_unit()->build(o)};
+    TCI_ASSERT(o->a->s, tci_split_k_begin(&p));
     p.at = found->at;
     p.length = found->length;
-    return tci_parts_made(&p);
+    return tci_split_k_made(&p);
 }
 
 TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
 {
-    static const tci_route row = {"split-K MMA", TCI_SUMS_UNIT_PARTS,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_parts_unit_fit,
-                                  tci_parts_unit_cost, tci_parts_unit_build};
+    static const tci_route row = {
+        "split-K MMA",        TCI_SUMS_UNIT_PARTS,   TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+        tci_split_k_unit_fit, tci_split_k_unit_cost, tci_split_k_unit_build};
     return &row;
 }
 /* ---- src/plan/block_routes.c ---- */
@@ -7787,8 +7811,8 @@ typedef struct tci_cuda_map {
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */
 typedef struct tci_cuda_skeleton {
     int64_t shared_bytes;
-    int64_t block_x;   /* threads that a row of the tile is spread over */
-    int64_t block_y;   /* 32 * warps / block_x */
+    int64_t block_x; /* threads that a row of the tile is spread over */
+    int64_t block_y; /* 32 * warps / block_x */
     int64_t n_maps;
     tci_cuda_map maps[TCI_CUDA_MAPS];
 } tci_cuda_skeleton;
@@ -7814,8 +7838,7 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
 /* What its holes read of them. */
 TCI_FN void tci_cuda_skeleton_args(tci_str *out);
 /* The kernel up to the hole; and what follows on the hole. */
-TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                 int n_words);
+TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
 TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol);
 
 #endif
@@ -7865,7 +7888,8 @@ static int64_t tci_cuda_matrix_extent(const tci_matrix *x, int which, int axis)
     if (images && axis == x->y_axis) {
         return x->own_columns / x->image_row;
     }
-    return axis != own ? 1 : images ? x->image_row
+    return axis != own              ? 1
+           : images                 ? x->image_row
            : x->side[which].along_k ? tci_cuda_matrix_loaded(x, which)
                                     : TCI_MATRIX_SUB;
 }
@@ -8201,7 +8225,6 @@ static const char tci_cuda_matrix_multiplying[] =
     "        }\n        tc_warp_arrive<S>(tc_ready<S>(at, group));\n    }\n"
     "    tc_warp_arrive<S>(tc_done<S>(at));\n}\n";
 
-
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_matrix_ptx);
@@ -8273,8 +8296,10 @@ TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_
 {
     int64_t words[sizeof(*k) / sizeof(int64_t)];
     memcpy(words, k, sizeof(*k));
-    tci_str_printf(out, "extern \"C\" __constant__ long long "
-                   "%s_skeleton[] = {", symbol);
+    tci_str_printf(out,
+                   "extern \"C\" __constant__ long long "
+                   "%s_skeleton[] = {",
+                   symbol);
     for (int i = 0; i < TCI_COUNT(words); i++) {
         tci_str_printf(out, "%s%lld", i ? ", " : "", (long long)words[i]);
     }
@@ -8288,11 +8313,12 @@ static void tci_cuda_matrix_load_head(tci_str *out, const char *name, const tci_
     int64_t below = tci_matrix_depth(x);
     tci_str_printf(out,
                    "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
-                   "tc_place p, int k) {\n", name);
+                   "tc_place p, int k) {\n",
+                   name);
     for (int i = x->n_k - 1; i >= 0; i--) {
         int64_t n = tci_dim_known(tci_dim_ceil_div(x->k_sizes[i], x->k_block[i]));
-        tci_str_printf(out, "        const int k%d = k / %lld %% %lld * %d;\n", i,
-                       (long long)below, (long long)n, x->k_block[i]);
+        tci_str_printf(out, "        const int k%d = k / %lld %% %lld * %d;\n", i, (long long)below,
+                       (long long)n, x->k_block[i]);
         below *= n;
     }
 }
@@ -8442,8 +8468,7 @@ TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
                    (long long)x->tiles_n * band, beside, x->rows, (long long)x->tiles_n * band,
                    beside, beside, beside, x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
-        tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each,
-                       (long long)x->batch[i]);
+        tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each, (long long)x->batch[i]);
         each *= x->batch[i];
     }
     tci_str_add(out, "        return p;\n    }\n");
@@ -8462,17 +8487,15 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld,\n"
                    "        blocks = %d, readers = %d\n"
                    "    };\n",
-                   symbol, (long long)depth,
-                   (long long)x->tiles, x->stages, x->consumers,
+                   symbol, (long long)depth, (long long)x->tiles, x->stages, x->consumers,
                    x->last_warps, x->sub_rows, x->columns, x->row_threads,
-                   x->rows * TCI_MATRIX_LINE,
-                   (int)tci_matrix_stage_bytes(x),
+                   x->rows * TCI_MATRIX_LINE, (int)tci_matrix_stage_bytes(x),
                    (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_MATRIX_LINE /
                        tci_matrix_depth(x) * x->k_rows,
                    tci_matrix_depth(x), x->k_rows, x->side[0].along_k ? 2 : TCI_MATRIX_LINE,
                    x->side[1].along_k ? 2 : TCI_MATRIX_LINE, x->buffers, (int)x->staged_pitch,
-                   tci_dtype_get((tc_dtype)x->staged)->bytes,
-                   (long long)barriers, x->shares ? 2 : 1, (x->shares ? 2 : 4) * x->consumers);
+                   tci_dtype_get((tc_dtype)x->staged)->bytes, (long long)barriers,
+                   x->shares ? 2 : 1, (x->shares ? 2 : 4) * x->consumers);
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
                    "}\n"
@@ -8509,8 +8532,8 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
                    "        return;\n    }\n",
                    symbol, symbol, loader, take, symbol, x->dtype == TC_I8 ? ", int" : "",
                    !take[0] ? ""
-                         : "        tc_leave_registers<88>();\n    } else {\n"
-                           "        tc_leave_registers<88>();\n",
+                            : "        tc_leave_registers<88>();\n    } else {\n"
+                              "        tc_leave_registers<88>();\n",
                    loader, symbol, symbol);
 }
 
@@ -8532,8 +8555,8 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
                    "    for (int t = helps ? last : blockIdx.x; t <= last; t += gridDim.x, "
                    "ready ^= 1) {\n"
                    "    const tc_place p = %s_shape::place(t);\n",
-                   consumers, groups, x->last_warps, consumers + 1, groups,
-                   (long long)x->tiles, symbol, symbol);
+                   consumers, groups, x->last_warps, consumers + 1, groups, (long long)x->tiles,
+                   symbol, symbol);
     tci_str_printf(out,
                    "    for (int part = 0; part < %d; part++) {\n"
                    "    const bool all = t == last%s;\n"
@@ -8584,15 +8607,13 @@ TCI_FN void tci_cuda_skeleton_args(tci_str *out)
                      "    tc_i64 *fault = args.fault;\n");
 }
 
-TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                 int n_words)
+TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
 {
     const tci_matrix *x = l->matrix;
     tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
     tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_matrix_class(out, symbol, x);
-    tci_cuda_skeleton_open(out, symbol, l, 2, n_words,
-                           4 * x->consumers + 1 + x->last_warps, 1);
+    tci_cuda_skeleton_open(out, symbol, l, 2, n_words, 4 * x->consumers + 1 + x->last_warps, 1);
     tci_cuda_matrix_split(out, symbol, x);
     tci_cuda_skeleton_args(out);
     tci_cuda_matrix_rows(out, symbol, x);
@@ -8652,8 +8673,7 @@ TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci
 TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile);
 /* order: the number of the tile that is in place t, longest first, by so many heads that what all
  * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
-TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
-                                     bool rises);
+TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes, bool rises);
 /* seen: how many keys a query sees, and so all below it; steps_seen: of n keys whole steps up to
  * the last one that a query of the tile sees, one at least. */
 TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
@@ -9000,8 +9020,7 @@ TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
     }
 }
 
-TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
-                                     bool rises)
+TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes, bool rises)
 {
     long long tiles = (long long)s->tiles_m, all = s->tiles / tiles;
     long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
@@ -9016,8 +9035,7 @@ TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t 
                    rises ? "" : last);
 }
 
-TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
-                                    const tci_matrix *s)
+TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut, const tci_matrix *s)
 {
     long long last = (long long)s->m - 1;
     tci_str_printf(out,
@@ -9052,26 +9070,24 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
     long long values_at = keys_at + x->rings * tci_attention_keys_bytes(x);
     long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
     const char *type = tci_cuda_matrix_type(s);
-    tci_str_printf(out,
-                   "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
-                   "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, tells = %d, "
-                   "lanes = %d, slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
-                   "        queries_bytes = %d, queries_slab = %d, queries_loaded = %d,\n"
-                   "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
-                   "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
-                   "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
-                   "barriers = %lld\n    };\n",
-                   symbol, (long long)s->k, (long long)s->n, s->columns, r->columns,
-                   (long long)s->tiles, s->consumers, x->turns, x->tells, r->lanes, x->slots,
-                   x->rings, 2 * x->rings + x->slots, r->row_threads,
-                   (int)tci_attention_queries_bytes(x), s->rows * line,
-                   tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at,
-                   (int)tci_attention_keys_bytes(x), s->columns * line,
-                   tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
-                   (int)tci_attention_values_bytes(x),
-                   TCI_MATRIX_SUB * line * tci_attention_slabs(r->n), staged_at,
-                   (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
-                   staged_at + (long long)tci_matrix_staged_bytes(r));
+    tci_str_printf(
+        out,
+        "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
+        "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, tells = %d, "
+        "lanes = %d, slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
+        "        queries_bytes = %d, queries_slab = %d, queries_loaded = %d,\n"
+        "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
+        "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
+        "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
+        "barriers = %lld\n    };\n",
+        symbol, (long long)s->k, (long long)s->n, s->columns, r->columns, (long long)s->tiles,
+        s->consumers, x->turns, x->tells, r->lanes, x->slots, x->rings, 2 * x->rings + x->slots,
+        r->row_threads, (int)tci_attention_queries_bytes(x), s->rows * line,
+        tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_keys_bytes(x),
+        s->columns * line, tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
+        (int)tci_attention_values_bytes(x), TCI_MATRIX_SUB * line * tci_attention_slabs(r->n),
+        staged_at, (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
+        staged_at + (long long)tci_matrix_staged_bytes(r));
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
                    "}\n"
@@ -9512,8 +9528,7 @@ TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x)
         columns[tci_backward_taken(x, i)] = x->out[i].columns;
         weighs |= tci_backward_taken(x, i) == 1;
     }
-    tci_str_printf(out,
-                   "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
+    tci_str_printf(out, "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
                    x->n_in > 1, weighs, columns[0], columns[1]);
 }
 
@@ -9561,8 +9576,7 @@ static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
                        "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
                        "unsigned long long b, int add) {\n"
                        "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                       tci_backward_taken(x, i), x->out[i].columns / 2, type,
-                       x->out[i].columns);
+                       tci_backward_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
     }
 }
 
@@ -9627,8 +9641,7 @@ static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_
     }
 }
 
-TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                   int n_words)
+TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
 {
     const tci_backward *x = l->backward;
     tci_cuda_skeleton k = tci_cuda_backward_describe(x);
@@ -9649,8 +9662,7 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
 TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i)
 {
     bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
-    return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) +
-           (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
+    return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) + (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
 }
 
 /* Of a pair of a row and a step. */
@@ -10375,11 +10387,10 @@ static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tc
                    "        by_step = %d, rounds = %d, values = %d, queries = %lld, tiles = "
                    "%lld, staged_pitch = %d,\n        rows_1 = %d, steps_at = %d, steps_1 = %d, "
                    "pairs_at = %d\n    };\n",
-                   symbol, x->threads, x->out[0].row_threads, width[0], width[1],
-                   (long long)s->n, s->columns, s->rows / TCI_FLASH_GROUPS,
-                   s->columns / TCI_FLASH_LANES, x->by_step, x->rounds, x->n_values,
-                   (long long)(x->by_step ? s->n : s->m), (long long)s->tiles,
-                   (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
+                   symbol, x->threads, x->out[0].row_threads, width[0], width[1], (long long)s->n,
+                   s->columns, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, x->by_step,
+                   x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
+                   (long long)s->tiles, (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
                    steps_1 + s->columns * tci_flash_pitch(width[1]));
     tci_cuda_backward_sums(out, x);
     tci_cuda_flash_dtype(out, s);
@@ -10392,8 +10403,8 @@ static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tc
             tci_cuda_flash_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
                                 s->m, s->rows, in->k, width[i]);
         }
-        tci_cuda_flash_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1],
-                            s->n, s->columns, in->k, width[i]);
+        tci_cuda_flash_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1], s->n,
+                            s->columns, in->k, width[i]);
     }
     tci_cuda_matrix_place(out, &x->out[0]);
     tci_str_add(out, "};\n");
@@ -10433,8 +10444,8 @@ static void tci_cuda_flash_rows(tci_str *out, const tci_matrix *o, int threads)
                    "threadIdx.y / %d * %d + %d; row < end; row += %d) {\n"
                    "    if (p.m + row >= %lld) {\n        break;\n    }\n"
                    "    void *given = at + row * %d;\n",
-                   groups, rows, groups, o->group_rows, groups, rows, rows,
-                   groups * o->group_rows, (long long)o->m, (int)o->staged_pitch);
+                   groups, rows, groups, o->group_rows, groups, rows, rows, groups * o->group_rows,
+                   (long long)o->m, (int)o->staged_pitch);
 }
 
 static void tci_cuda_flash_run(tci_str *out, const char *symbol, const tci_attention *x)
@@ -10535,7 +10546,10 @@ TCI_FN void tci_cuda_flash_tail(tci_str *out)
 
 
 /* How an access is spelled: see tci_cuda_rows in cuda/dialect.c. */
-typedef struct tci_cuda_row { uint8_t mem; const char *name, *text; } tci_cuda_row;
+typedef struct tci_cuda_row {
+    uint8_t mem;
+    const char *name, *text;
+} tci_cuda_row;
 
 /* The row of a statement of the unit; NULL: it is none. */
 TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m);
@@ -10728,8 +10742,7 @@ static const tci_cuda_row tci_cuda_warps_rows[] = {
     {TCI_MEM_STORE_WORDS, "store_words",
      "TC_I void $n($S *p, $T x) {\n    " TCI_CUDA_SIXTEEN " w;\n    TC_LANES(x) {\n"
      "        w.e[i] = $U(x.v[i]);\n    }\n    *(" TCI_CUDA_SIXTEEN " *)p = w;\n}\n"},
-    {TCI_MEM_STORE_UNIT, "store_unit",
-     "TC_I void $n($S *p, $E x) {\n    $W(p, $X);\n}\n"},
+    {TCI_MEM_STORE_UNIT, "store_unit", "TC_I void $n($S *p, $E x) {\n    $W(p, $X);\n}\n"},
     {TCI_MEM_UNIT_ROWS, "unit_rows", TCI_CUDA_TAKE("tc_rows")},
     {TCI_MEM_UNIT_COLUMNS, "unit_columns", TCI_CUDA_TAKE("tc_columns")},
     {TCI_MEM_UNIT_ROWS_TURNED, "unit_rows_turned", TCI_CUDA_TAKE("tc_rows_turned")},
@@ -10739,8 +10752,7 @@ static const tci_cuda_row tci_cuda_warps_rows[] = {
      "template <class A, class B> TC_I $T $n($T c, const A &a, const B &b) {\n"
      "    tc_multiply_$D(c.v, a.v, b.v[0], b.v[1]);\n"
      "    tc_multiply_$D(c.v + 4, a.v, b.v[2], b.v[3]);\n    return c;\n}\n"},
-    {TCI_MEM_UNIT_SUM, "unit_sum",
-     "TC_I $E $n(const $T &c, int i) {\n    return c.v[i];\n}\n"},
+    {TCI_MEM_UNIT_SUM, "unit_sum", "TC_I $E $n(const $T &c, int i) {\n    return c.v[i];\n}\n"},
 };
 
 TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m)
@@ -10814,11 +10826,18 @@ static const char *tci_cuda_type(tci_dialect *d, tc_dtype t, int lanes)
 /* ---- prims: the scalar one on each of the thread's lanes ---- */
 
 /* Scalars with an instruction or an exact function of their own; the others are the C dialect's. */
-static const struct { uint8_t prim; const char *args, *f32, *f64; } tci_cuda_scalars[] = {
-    {TCI_P_FMA, "a, b, c", "__fmaf_rn", "__fma_rn"}, {TCI_P_ABS, "a", "fabsf", "fabs"},
-    {TCI_P_SQRT, "a", "__fsqrt_rn", "__dsqrt_rn"},   {TCI_P_FLOOR, "a", "floorf", "floor"},
-    {TCI_P_CEIL, "a", "ceilf", "ceil"},              {TCI_P_TRUNC, "a", "truncf", "trunc"},
-    {TCI_P_RINT, "a", "rintf", "rint"},              {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
+static const struct {
+    uint8_t prim;
+    const char *args, *f32, *f64;
+} tci_cuda_scalars[] = {
+    {TCI_P_FMA, "a, b, c", "__fmaf_rn", "__fma_rn"},
+    {TCI_P_ABS, "a", "fabsf", "fabs"},
+    {TCI_P_SQRT, "a", "__fsqrt_rn", "__dsqrt_rn"},
+    {TCI_P_FLOOR, "a", "floorf", "floor"},
+    {TCI_P_CEIL, "a", "ceilf", "ceil"},
+    {TCI_P_TRUNC, "a", "truncf", "trunc"},
+    {TCI_P_RINT, "a", "rintf", "rint"},
+    {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
 };
 
 /* Where nothing under- or overflows: Newton's step on the reciprocal that the unit gives, and two
@@ -11088,8 +11107,8 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
                                           lanes);
     case 'I':
         return pairs ? "tc_half_of(w.e[i / 2], i % 2)"
-                     : tci_scratch_printf(d->s, "%s(w.e + i)", scalar.mem(d, TCI_MEM_LOAD_ONE, t,
-                                                                         storage, 1));
+                     : tci_scratch_printf(d->s, "%s(w.e + i)",
+                                          scalar.mem(d, TCI_MEM_LOAD_ONE, t, storage, 1));
     case 'O':
         return pairs ? "w.e[i / 2] = tc_pair_bf16(x.v[i / 2 * 2], x.v[i / 2 * 2 + 1]);"
                      : tci_scratch_printf(d->s, "%s(w.e + i, x.v[i]);",
@@ -11106,8 +11125,8 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'D': return tci_dtype_get(storage)->name;
     case 'U': return storage == TC_F32 ? "tc_tf32" : "";
     case 'X':
-        return storage == TC_F32
-                   ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))" : "x";
+        return storage == TC_F32 ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))"
+                                 : "x";
     case 'G': return tci_scratch_printf(d->s, "%d", scalar.group);
     case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
@@ -11366,8 +11385,8 @@ static void tci_cuda_flash_need(tci_dialect *d)
     }
 }
 
-static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol,
-                                const tci_loop *l, int i)
+static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                                int i)
 {
     (void)d;
     if (tci_cuda_is_flash(l)) {
@@ -11379,8 +11398,8 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
     }
 }
 
-static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol,
-                                const tci_loop *l, int i)
+static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                                int i)
 {
     (void)d;
     if (tci_cuda_is_flash(l)) {
@@ -11439,8 +11458,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     if (l->is_member) {
         tci_str_printf(out,
                        "TC_I void %s(void *const *bufs, const %s *lits, %s *fault, "
-                       "const %s task_begin, const %s task_end)\n{\n", symbol, word, word, word,
-                       word);
+                       "const %s task_begin, const %s task_end)\n{\n",
+                       symbol, word, word, word, word);
         tci_cuda_beside(d, out, word);
         return;
     }
@@ -11455,8 +11474,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
                    symbol, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1), word,
-                   TCI_MAX(n_words, 1), word,
-                   l->threads * l->rows, resident, symbol, indexed, symbol, word, word, word);
+                   TCI_MAX(n_words, 1), word, l->threads * l->rows, resident, symbol, indexed,
+                   symbol, word, word, word);
     tci_cuda_beside(d, out, word);
 }
 
@@ -11688,9 +11707,9 @@ TCI_FN const tci_cu *tci_cu_get(const char **why)
     if (!tci_cu_tables.cu_known) {
         void *library = tci_os_dlopen("libcuda.so.1", tci_cu_tables.cu_why);
         tci_cu_tables.cu_known = true;
-        tci_cu_tables.cu_works =
-            library && tci_cu_fill(library, tci_cu_symbols, TCI_COUNT(tci_cu_symbols),
-                                   &tci_cu_tables.cu, tci_cu_tables.cu_why);
+        tci_cu_tables.cu_works = library &&
+                                 tci_cu_fill(library, tci_cu_symbols, TCI_COUNT(tci_cu_symbols),
+                                             &tci_cu_tables.cu, tci_cu_tables.cu_why);
         char missing[256];
         if (tci_cu_tables.cu_works) {
             tci_cu_fill(library, tci_cu_newer_symbols, TCI_COUNT(tci_cu_newer_symbols),
@@ -11704,9 +11723,9 @@ TCI_FN const tci_cu *tci_cu_get(const char **why)
 
 /* Where distributions, NVIDIA's installers and containers put it; newest first. */
 static const char *const tci_nvrtc_names[] = {
-    "/usr/local/cuda/lib64/libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so.12",
-    "/usr/local/cuda-13.0/lib/libnvrtc.so.13", "/usr/local/cuda/lib/libnvrtc.so.13",
-    "/usr/lib/x86_64-linux-gnu/libnvrtc.so.13", "/usr/lib/x86_64-linux-gnu/libnvrtc.so.12",
+    "/usr/local/cuda/lib64/libnvrtc.so.13",      "/usr/local/cuda/lib64/libnvrtc.so.12",
+    "/usr/local/cuda-13.0/lib/libnvrtc.so.13",   "/usr/local/cuda/lib/libnvrtc.so.13",
+    "/usr/lib/x86_64-linux-gnu/libnvrtc.so.13",  "/usr/lib/x86_64-linux-gnu/libnvrtc.so.12",
     "/usr/lib/aarch64-linux-gnu/libnvrtc.so.13", "/usr/lib64/libnvrtc.so.13",
     "/usr/local/cuda/lib64/libnvrtc.so"};
 
@@ -11755,9 +11774,10 @@ TCI_FN const tci_nvrtc *tci_nvrtc_get(const char **why)
     if (!tci_cu_tables.nvrtc_known) {
         void *library = tci_nvrtc_open(tci_cu_tables.nvrtc_why);
         tci_cu_tables.nvrtc_known = true;
-        tci_cu_tables.nvrtc_works =
-            library && tci_cu_fill(library, tci_nvrtc_symbols, TCI_COUNT(tci_nvrtc_symbols),
-                                   &tci_cu_tables.nvrtc, tci_cu_tables.nvrtc_why);
+        tci_cu_tables.nvrtc_works = library &&
+                                    tci_cu_fill(library, tci_nvrtc_symbols,
+                                                TCI_COUNT(tci_nvrtc_symbols), &tci_cu_tables.nvrtc,
+                                                tci_cu_tables.nvrtc_why);
     }
     pthread_mutex_unlock(&tci_cu_tables.lock);
     *why = tci_cu_tables.nvrtc_why;
@@ -11900,8 +11920,11 @@ TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, cons
         return rtc ? TC_ERR_MEMORY : TC_ERR_COMPILER;
     }
     for (int i = 0; i < build->n; i++) {
-        tasks[i] = (tci_nvrtc_task){.rtc = rtc, .build = build, .i = i,
-                                    .architecture = architecture, .why = ""};
+        tasks[i] = (tci_nvrtc_task){.rtc = rtc,
+                                    .build = build,
+                                    .i = i,
+                                    .architecture = architecture,
+                                    .why = ""};
     }
     tci_nvrtc_run_all(tasks, build->n);
     for (int i = 0; i < build->n; i++) {
@@ -11943,16 +11966,16 @@ typedef struct tci_cuda_device {
     char name[16];           /* of its backend: "cuda", "cuda:1" */
     int index;
     bool known;              /* it was tried to open it */
-    void *context;           /* the primary one, retained for the rest of the process; NULL: none */
-    void *stream;            /* of what is given to no other queue */
-    void *decide;            /* atomic: the kernel of cuda/loop.c, made when first needed */
+    void *context; /* the primary one, retained for the rest of the process; NULL: none */
+    void *stream; /* of what is given to no other queue */
+    void *decide; /* atomic: the kernel of cuda/loop.c, made when first needed */
     tc_backend_target target;
 } tci_cuda_device;
 
 typedef struct tci_cuda_function {
     void *handle;
     int threads;
-    bool is_skeleton;        /* its argument begins with encoded tensor maps */
+    bool is_skeleton; /* its argument begins with encoded tensor maps */
     tci_cuda_skeleton skeleton;
     struct tci_cuda_function *next;
 } tci_cuda_function;
@@ -11991,7 +12014,9 @@ TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status);
     tci_cuda_leave((in), (in)->status ? TC_OK : tci_cuda_check((call), (what)))
 
 /* A recorded sequence: graphs, one behind the other. */
-typedef struct tci_cuda_graph { void *graph, *executable; } tci_cuda_graph;
+typedef struct tci_cuda_graph {
+    void *graph, *executable;
+} tci_cuda_graph;
 typedef struct tci_cuda_sequence {
     int n;
     tci_cuda_graph *graphs;
@@ -12131,8 +12156,8 @@ TCI_FN void tci_cuda_keep_over_fork(void)
 static tc_status tci_cuda_open(tci_cuda_device *d, int device)
 {
     const tci_cu *cu = tci_cuda.cu;
-    tc_status status =
-        tci_cuda_check(cu->context_retain(&d->context, device), "cuDevicePrimaryCtxRetain");
+    tc_status status = tci_cuda_check(cu->context_retain(&d->context, device),
+                                      "cuDevicePrimaryCtxRetain");
     tci_cuda.is_used = tci_cuda.is_used || !status;
     if (status) {
         return status;
@@ -12151,15 +12176,15 @@ static int tci_cuda_attribute(int which, int device)
 static void tci_cuda_machine(int device, tc_machine *m)
 {
     enum { /* CU_DEVICE_ATTRIBUTE_... */
-        TCI_CU_SHARED = 8,          /* MAX_SHARED_MEMORY_PER_BLOCK */
-        TCI_CU_WARP = 10,           /* WARP_SIZE */
-        TCI_CU_CLOCK = 13,          /* CLOCK_RATE, kHz */
-        TCI_CU_PROCESSORS = 16,     /* MULTIPROCESSOR_COUNT */
-        TCI_CU_MEMORY_CLOCK = 36,   /* MEMORY_CLOCK_RATE, kHz */
-        TCI_CU_BUS = 37,            /* GLOBAL_MEMORY_BUS_WIDTH, bits */
-        TCI_CU_CACHE = 38,          /* L2_CACHE_SIZE */
-        TCI_CU_REGISTERS = 82,      /* MAX_REGISTERS_PER_MULTIPROCESSOR */
-        TCI_CU_SHARED_MOST = 97     /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
+           TCI_CU_SHARED = 8,          /* MAX_SHARED_MEMORY_PER_BLOCK */
+           TCI_CU_WARP = 10,           /* WARP_SIZE */
+           TCI_CU_CLOCK = 13,          /* CLOCK_RATE, kHz */
+           TCI_CU_PROCESSORS = 16,     /* MULTIPROCESSOR_COUNT */
+           TCI_CU_MEMORY_CLOCK = 36,   /* MEMORY_CLOCK_RATE, kHz */
+           TCI_CU_BUS = 37,            /* GLOBAL_MEMORY_BUS_WIDTH, bits */
+           TCI_CU_CACHE = 38,          /* L2_CACHE_SIZE */
+           TCI_CU_REGISTERS = 82,      /* MAX_REGISTERS_PER_MULTIPROCESSOR */
+           TCI_CU_SHARED_MOST = 97     /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
     };
     m->processors = tci_cuda_attribute(TCI_CU_PROCESSORS, device);
     m->ghz = tci_cuda_attribute(TCI_CU_CLOCK, device) * 1e-6;
@@ -12258,15 +12283,17 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
 
 
 enum { /* bytes */
-    TCI_CUDA_ALIGN = 256,
-    TCI_CUDA_SMALL = 1 << 20,       /* up to here the driver shares out pages */
-    TCI_CUDA_PAGE = 2 << 20,
-    TCI_CUDA_PIECE_MOST = 8 << 20,
-    TCI_CUDA_SLAB_MOST = 16 << 20
+       TCI_CUDA_ALIGN = 256,
+       TCI_CUDA_SMALL = 1 << 20,       /* up to here the driver shares out pages */
+       TCI_CUDA_PAGE = 2 << 20,
+       TCI_CUDA_PIECE_MOST = 8 << 20,
+       TCI_CUDA_SLAB_MOST = 16 << 20
 };
 enum { TCI_CUDA_WASTE = 16 };       /* one in so many bytes may be wasted */
 
-typedef struct tci_cuda_piece { int64_t begin, end; } tci_cuda_piece;
+typedef struct tci_cuda_piece {
+    int64_t begin, end;
+} tci_cuda_piece;
 
 typedef struct tci_cuda_slab tci_cuda_slab;
 struct tci_cuda_slab {
@@ -12521,7 +12548,8 @@ static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_ke
     }
     if (!is_packed || launch->task_begin != 0 || blocks > INT32_MAX) {
         tci_cuda_say("a kernel has more operands or blocks than a launch can have, or an operand "
-                     "that a tensor map cannot describe", "");
+                     "that a tensor map cannot describe",
+                     "");
         return false;
     }
     return true;
@@ -12616,9 +12644,8 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
     }
     void *params[] = {arguments};
     k.params = params;
-    return tci_cuda_check(
-        tci_cuda_driver()->graph_add_kernel(&nodes[i], graph, after, n_after, &k),
-        "cuGraphAddKernelNode");
+    return tci_cuda_check(tci_cuda_driver()->graph_add_kernel(&nodes[i], graph, after, n_after, &k),
+                          "cuGraphAddKernelNode");
 }
 
 /* Launches [first, last) of those. after: room for as many as there are. */
@@ -12652,8 +12679,8 @@ static tc_status tci_cuda_make_graphs(tci_cuda_sequence *s, const tc_launch *lau
 
 TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
 {
-    tci_cuda_sequence *s = tci_cuda_sequence_make(TCI_MAX((n + TCI_CUDA_NODES - 1) / TCI_CUDA_NODES,
-                                                          1));
+    tci_cuda_sequence *s = tci_cuda_sequence_make(
+        TCI_MAX((n + TCI_CUDA_NODES - 1) / TCI_CUDA_NODES, 1));
     *sequence = NULL;
     if (!s) {
         return TC_ERR_MEMORY;
@@ -12786,8 +12813,8 @@ static tc_status tci_cuda_event_elapsed(void *user, void *from, void *to, double
 {
     float elapsed = 0;
     tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
-    tc_status status =
-        TCI_CUDA_DO(&in, in.cu->event_elapsed(&elapsed, from, to), "cuEventElapsedTime");
+    tc_status status = TCI_CUDA_DO(&in, in.cu->event_elapsed(&elapsed, from, to),
+                                   "cuEventElapsedTime");
     *ms = elapsed;
     return status;
 }
@@ -12896,8 +12923,8 @@ typedef struct tci_cuda_looping {
     tci_cuda_device *d;
     const tc_backend_loop *loop;
     void *decide;
-    void **nodes, **after;      /* room for the launches of a round */
-    unsigned long long again;   /* handle of the while */
+    void **nodes, **after; /* room for the launches of a round */
+    unsigned long long again; /* handle of the while */
 } tci_cuda_looping;
 
 /* Behind `before`, if that is not NULL; *node is it. */
@@ -12908,10 +12935,17 @@ static tc_status tci_cuda_loop_decide(const tci_cuda_looping *x, void *graph, vo
     uint64_t go = (uintptr_t)x->loop->go[parity], done = (uintptr_t)x->loop->done;
     uint64_t most = (uint64_t)x->loop->most, again = x->again, also = other;
     void *params[] = {&go, &done, &step, &most, &again, &also};
-    tci_cu_kernel_params k = {.function = x->decide, .grid_x = 1, .grid_y = 1, .grid_z = 1,
-                              .block_x = 1, .block_y = 1, .block_z = 1, .params = params};
+    tci_cu_kernel_params k = {.function = x->decide,
+                              .grid_x = 1,
+                              .grid_y = 1,
+                              .grid_z = 1,
+                              .block_x = 1,
+                              .block_y = 1,
+                              .block_z = 1,
+                              .params = params};
     return tci_cuda_check(tci_cuda_driver()->graph_add_kernel(node, graph, &before, before != NULL,
-                                                              &k), "cuGraphAddKernelNode");
+                                                              &k),
+                          "cuGraphAddKernelNode");
 }
 
 /* A conditional node behind another; *body is its graph. */
@@ -12919,8 +12953,11 @@ static tc_status tci_cuda_loop_node(const tci_cuda_looping *x, void *graph, void
                                     unsigned long long handle, int kind, void **body)
 {
     enum { TCI_CU_CONDITIONAL = 13 }; /* CU_GRAPH_NODE_TYPE_... */
-    tci_cu_conditional c = {.type = TCI_CU_CONDITIONAL, .handle = handle, .kind = kind,
-                            .n_bodies = 1, .context = x->d->context};
+    tci_cu_conditional c = {.type = TCI_CU_CONDITIONAL,
+                            .handle = handle,
+                            .kind = kind,
+                            .n_bodies = 1,
+                            .context = x->d->context};
     void *node = NULL;
     tc_status status = tci_cuda_check(tci_cuda_driver()->graph_add(&node, graph, &before, 1, &c),
                                       "cuGraphAddNode");
@@ -13053,7 +13090,9 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
 }
 
 /* What the features of a target say. */
-typedef struct tci_cuda_facts { int capability, processors, driver; } tci_cuda_facts;
+typedef struct tci_cuda_facts {
+    int capability, processors, driver;
+} tci_cuda_facts;
 
 static bool tci_cuda_read_facts(const char *features, tci_cuda_facts *f)
 {
@@ -13134,8 +13173,7 @@ static bool tci_cuda_read_skeleton(const tci_cuda_device *d, const tci_cuda_modu
         return true;
     }
     f->is_skeleton = true;
-    return bytes == sizeof(*k) &&
-           !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, d->stream) &&
+    return bytes == sizeof(*k) && !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, d->stream) &&
            !cu->stream_wait(d->stream) && k->n_maps <= TCI_CUDA_MAPS &&
            !cu->function_set(f->handle, TCI_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes);
 }
@@ -13146,10 +13184,9 @@ static bool tci_cuda_describe_function(const tci_cuda_device *d, const tci_cuda_
     /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
     enum { TCI_CU_MAX_THREADS_PER_BLOCK = 0 };
     tci_cuda_stay in = tci_cuda_enter(d);
-    bool found =
-        !in.status && !in.cu->module_find(&f->handle, m->handle, symbol) &&
-        !in.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
-        tci_cuda_read_skeleton(d, m, symbol, f);
+    bool found = !in.status && !in.cu->module_find(&f->handle, m->handle, symbol) &&
+                 !in.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
+                 tci_cuda_read_skeleton(d, m, symbol, f);
     tci_cuda_leave(&in, TC_OK);
     return found;
 }
@@ -13200,8 +13237,8 @@ static bool tci_cuda_is_device(void *user, const void *memory)
     tci_cu_ptr p = (tci_cu_ptr)(uintptr_t)memory;
     tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
     bool is_own = !in.status && !in.cu->pointer_attribute(&type, TCI_CU_MEMORY_TYPE, p) &&
-                  type == TCI_CU_DEVICE &&
-                  !in.cu->pointer_attribute(&ordinal, TCI_CU_ORDINAL, p) && ordinal == in.d->index;
+                  type == TCI_CU_DEVICE && !in.cu->pointer_attribute(&ordinal, TCI_CU_ORDINAL, p) &&
+                  ordinal == in.d->index;
     tci_cuda_leave(&in, TC_OK);
     return is_own;
 }

@@ -135,7 +135,7 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
 
 
 /* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 && \
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 &&       \
     __FLT_EVAL_METHOD__ != 32
 #error "tc: float and double must be evaluated in their own type (32-bit x86: -msse2 -mfpmath=sse)"
 #endif
@@ -517,10 +517,11 @@ static bool tci_ort_start(char text[TC_GRAPH_TEXT])
     memcpy(&tci_ort.api.field, &table[place], sizeof(tci_ort.api.field));
     TCI_ORT_ROWS(TCI_ROW)
 #undef TCI_ROW
-    tci_ort.ready = !tci_ort_fails(tci_ort.api.env_make(tci_ort_log, NULL, TCI_ORT_FATAL, "tc",
-                                                        &tci_ort.env), text) &&
-                    !tci_ort_fails(tci_ort.api.memory_make(TCI_ORT_ARENA, TCI_ORT_DEFAULT,
-                                                           &tci_ort.memory), text);
+    tci_ort.ready =
+        !tci_ort_fails(tci_ort.api.env_make(tci_ort_log, NULL, TCI_ORT_FATAL, "tc", &tci_ort.env),
+                       text) &&
+        !tci_ort_fails(tci_ort.api.memory_make(TCI_ORT_ARENA, TCI_ORT_DEFAULT, &tci_ort.memory),
+                       text);
     return tci_ort.ready;
 }
 
@@ -562,8 +563,10 @@ static bool tci_ort_has(const char *option, char text[TC_GRAPH_TEXT])
         row = strcmp(rows[i][0], option) ? row : rows[i];
     }
     if (!row) {
-        snprintf(text, TC_GRAPH_TEXT, "there is no provider '%.60s': expected cpu, cuda, tensorrt, "
-                 "openvino, dnnl or the path of the library", option);
+        snprintf(text, TC_GRAPH_TEXT,
+                 "there is no provider '%.60s': expected cpu, cuda, tensorrt, "
+                 "openvino, dnnl or the path of the library",
+                 option);
         return false;
     }
     if (tci_ort_fails(tci_ort.api.providers(&names, &n), text)) {
@@ -712,8 +715,9 @@ static bool tci_ort_wrap(const tc_custom_array *a, void **value, char text[TC_GR
     static char nothing[8];
     size_t bytes = (size_t)(a->n * tc_dtype_size(a->dtype));
     return !tci_ort_fails(tci_ort.api.tensor_make(tci_ort.memory, bytes ? a->data : nothing, bytes,
-                                                  a->sizes, (size_t)a->rank,
-                                                  tci_ort_type(a->dtype), value), text);
+                                                  a->sizes, (size_t)a->rank, tci_ort_type(a->dtype),
+                                                  value),
+                          text);
 }
 
 static tc_status tci_ort_run(void *user, void *compiled, const tc_custom_array *inputs,
@@ -730,9 +734,10 @@ static tc_status tci_ort_run(void *user, void *compiled, const tc_custom_array *
         const tc_custom_array *a = i < n_inputs ? &inputs[i] : &outputs[i - n_inputs];
         done = tci_ort_wrap(a, &values[i], text);
     }
-    done = done && !tci_ort_fails(tci_ort.api.run(s->session, NULL, names, values, (size_t)n_inputs,
-                                                  names + n_inputs, (size_t)n_outputs,
-                                                  values + n_inputs), text);
+    done = done &&
+           !tci_ort_fails(tci_ort.api.run(s->session, NULL, names, values, (size_t)n_inputs,
+                                          names + n_inputs, (size_t)n_outputs, values + n_inputs),
+                          text);
     for (int i = 0; i < n && values; i++) {
         if (values[i]) {
             tci_ort.api.value_free(values[i]);
@@ -744,9 +749,12 @@ static tc_status tci_ort_run(void *user, void *compiled, const tc_custom_array *
 
 TCI_FN const tc_graph_backend *tci_onnxrt_backend(void)
 {
-    static const tc_graph_backend backend = {.name = "onnxrt", .format = tc_onnx_format,
-                                             .find = tci_ort_find, .version = tci_ort_version,
-                                             .compile = tci_ort_compile, .run = tci_ort_run,
+    static const tc_graph_backend backend = {.name = "onnxrt",
+                                             .format = tc_onnx_format,
+                                             .find = tci_ort_find,
+                                             .version = tci_ort_version,
+                                             .compile = tci_ort_compile,
+                                             .run = tci_ort_run,
                                              .free = tci_ort_free};
     return &backend;
 }
@@ -882,8 +890,8 @@ static bool tci_ov_wrap(const tc_custom_array *a, void **tensor, char text[TC_GR
 {
     static int64_t nothing[1];
     tci_ov_shape shape = {a->rank, a->sizes};
-    return !tci_ov_fails(tci_ov.tensor_make(tci_ov_type(a->dtype), shape,
-                                            a->n ? a->data : nothing, tensor), text);
+    return !tci_ov_fails(
+        tci_ov.tensor_make(tci_ov_type(a->dtype), shape, a->n ? a->data : nothing, tensor), text);
 }
 
 /* Numbers of dtypes changed between releases: asks one of each size. */
@@ -1031,8 +1039,9 @@ static bool tci_ov_import(tci_ov_program *p, const tc_graph_model *m, const char
     if (p->blob) {
         memcpy(p->blob, m->blob, m->n_blob);
     }
-    return p->blob && !tci_ov_fails(tci_ov.import(tci_ov.core, p->blob, m->n_blob, device,
-                                                  &p->compiled), text);
+    return p->blob &&
+           !tci_ov_fails(tci_ov.import(tci_ov.core, p->blob, m->n_blob, device, &p->compiled),
+                         text);
 }
 
 static tc_status tci_ov_compile(void *user, const tc_graph_model *m, void **compiled,
@@ -1106,9 +1115,8 @@ static bool tci_ov_bind(void *request, const char *kind, int i, const tc_custom_
     return bound;
 }
 
-static tc_status tci_ov_run(void *user, void *compiled, const tc_custom_array *inputs,
-                            int n_inputs, tc_custom_array *outputs, int n_outputs,
-                            char text[TC_GRAPH_TEXT])
+static tc_status tci_ov_run(void *user, void *compiled, const tc_custom_array *inputs, int n_inputs,
+                            tc_custom_array *outputs, int n_outputs, char text[TC_GRAPH_TEXT])
 {
     tci_ov_program *p = compiled;
     tci_ov_request *r = tci_ov_take(p, text);
@@ -1118,8 +1126,8 @@ static tc_status tci_ov_run(void *user, void *compiled, const tc_custom_array *i
         bool in = i < n_inputs;
         const tc_custom_array *a = in ? &inputs[i] : &outputs[i - n_inputs];
         bool matters = in ? p->takes[i] : a->n > 0; /* an empty result is one element there */
-        done = !matters || tci_ov_bind(r->request, in ? "input" : "output", in ? i : i - n_inputs,
-                                       a, text);
+        done = !matters ||
+               tci_ov_bind(r->request, in ? "input" : "output", in ? i : i - n_inputs, a, text);
     }
     done = done && !tci_ov_fails(tci_ov.infer(r->request), text);
     if (r) {
@@ -1154,11 +1162,15 @@ static const void *tci_ov_blob(void *user, void *compiled, size_t *n)
 
 TCI_FN const tc_graph_backend *tci_openvino_backend(void)
 {
-    static const tc_graph_backend backend = {.name = "openvino", .format = tc_onnx_format,
-                                             .find = tci_ov_find, .version = tci_ov_say_version,
+    static const tc_graph_backend backend = {.name = "openvino",
+                                             .format = tc_onnx_format,
+                                             .find = tci_ov_find,
+                                             .version = tci_ov_say_version,
                                              .supports = tci_ov_supports,
-                                             .compile = tci_ov_compile, .run = tci_ov_run,
-                                             .free = tci_ov_free, .blob = tci_ov_blob};
+                                             .compile = tci_ov_compile,
+                                             .run = tci_ov_run,
+                                             .free = tci_ov_free,
+                                             .blob = tci_ov_blob};
     return &backend;
 }
 /* ---- src/engines/openxla.c ---- */
@@ -1222,18 +1234,26 @@ typedef struct tci_xla_plugin {
 } tci_xla_plugin;
 
 /* By option; the last is for paths. */
-static tci_xla_plugin tci_xla_plugins[] = {
-    {.option = "cpu",
-     .library = {.file = "libpjrt_cpu.so", .package = "fastatomstruct_xla_cpu",
-                 .get = "pip install fastatomstruct-xla-cpu", .lock = TCI_MUTEX_INIT}},
-    {.option = "cuda",
-     .library = {.file = "xla_cuda_plugin.so", .package = "jax_plugins/xla_cuda13",
-                 .get = "pip install jax-cuda13-pjrt", .lock = TCI_MUTEX_INIT}},
-    {.option = "rocm",
-     .library = {.file = "xla_rocm_plugin.so", .package = "jax_plugins/xla_rocm7",
-                 .get = "pip install jax-rocm7-pjrt", .lock = TCI_MUTEX_INIT}},
-    {.option = "/", .library = {.file = "a PJRT plugin", .package = "", .get = "give its path",
-                                .lock = TCI_MUTEX_INIT}}};
+static tci_xla_plugin tci_xla_plugins[] = {{.option = "cpu",
+                                            .library = {.file = "libpjrt_cpu.so",
+                                                        .package = "fastatomstruct_xla_cpu",
+                                                        .get = "pip install fastatomstruct-xla-cpu",
+                                                        .lock = TCI_MUTEX_INIT}},
+                                           {.option = "cuda",
+                                            .library = {.file = "xla_cuda_plugin.so",
+                                                        .package = "jax_plugins/xla_cuda13",
+                                                        .get = "pip install jax-cuda13-pjrt",
+                                                        .lock = TCI_MUTEX_INIT}},
+                                           {.option = "rocm",
+                                            .library = {.file = "xla_rocm_plugin.so",
+                                                        .package = "jax_plugins/xla_rocm7",
+                                                        .get = "pip install jax-rocm7-pjrt",
+                                                        .lock = TCI_MUTEX_INIT}},
+                                           {.option = "/",
+                                            .library = {.file = "a PJRT plugin",
+                                                        .package = "",
+                                                        .get = "give its path",
+                                                        .lock = TCI_MUTEX_INIT}}};
 
 typedef struct tci_xla_program {
     tci_xla_plugin *plugin;
@@ -1357,8 +1377,10 @@ static tci_xla_plugin *tci_xla_open(const char *option, char text[TC_GRAPH_TEXT]
 {
     tci_xla_plugin *p = tci_xla_plugin_of(option);
     if (!p) {
-        snprintf(text, TC_GRAPH_TEXT, "there is no platform '%.60s': expected cpu, cuda, rocm or "
-                 "the path of a PJRT plugin", option);
+        snprintf(text, TC_GRAPH_TEXT,
+                 "there is no platform '%.60s': expected cpu, cuda, rocm or "
+                 "the path of a PJRT plugin",
+                 option);
         return NULL;
     }
     if (!tci_engine_open(&p->library, option, text)) {
@@ -1464,8 +1486,12 @@ static bool tci_xla_give(const tci_xla_plugin *p, const tc_custom_array *a, void
         int semantics;
         void *device, *memory, *layout, *done, *buffer;
         void *more[16];
-    } h = {.client = p->client, .data = a->data, .type = tci_xla_type(a->dtype), .sizes = a->sizes,
-           .rank = (size_t)a->rank, .device = p->device,
+    } h = {.client = p->client,
+           .data = a->data,
+           .type = tci_xla_type(a->dtype),
+           .sizes = a->sizes,
+           .rank = (size_t)a->rank,
+           .device = p->device,
            .semantics = p->is_cpu ? TCI_XLA_ZERO_COPY : TCI_XLA_UNTIL_TRANSFERRED};
     tci_xla_args record = {0};
     _Static_assert(sizeof(h) <= sizeof(record), "the record must fit");
@@ -1487,8 +1513,8 @@ static bool tci_xla_take(const tci_xla_plugin *p, const tc_custom_array *a, void
 {
     size_t bytes = (size_t)(a->n * tc_dtype_size(a->dtype));
     tci_xla_args h = {.v = {buffer, NULL, a->data, (void *)bytes}};
-    return !bytes || (!tci_xla_fails(p, TCI_XLA_TO_HOST, &h, text) &&
-                      !tci_xla_await_fails(p, h.v[4], text));
+    return !bytes ||
+           (!tci_xla_fails(p, TCI_XLA_TO_HOST, &h, text) && !tci_xla_await_fails(p, h.v[4], text));
 }
 
 static bool tci_xla_execute(const tci_xla_program *x, void **in, int n_inputs, void **out,
@@ -1496,8 +1522,8 @@ static bool tci_xla_execute(const tci_xla_program *x, void **in, int n_inputs, v
 {
     tci_xla_args options = {.size = sizeof(options)};
     void *done = NULL;
-    tci_xla_args a = {.v = {x->loaded, &options, &in, (void *)1, (void *)(size_t)n_inputs, &out,
-                            &done}};
+    tci_xla_args a = {
+        .v = {x->loaded, &options, &in, (void *)1, (void *)(size_t)n_inputs, &out, &done}};
     return !tci_xla_fails(x->plugin, TCI_XLA_EXECUTE, &a, text) &&
            !tci_xla_await_fails(x->plugin, done, text);
 }
@@ -1527,9 +1553,12 @@ static tc_status tci_xla_run(void *user, void *compiled, const tc_custom_array *
 
 TCI_FN const tc_graph_backend *tci_openxla_backend(void)
 {
-    static const tc_graph_backend backend = {.name = "openxla", .format = tc_stablehlo_format,
-                                             .find = tci_xla_find, .version = tci_xla_version,
-                                             .compile = tci_xla_compile, .run = tci_xla_run,
+    static const tc_graph_backend backend = {.name = "openxla",
+                                             .format = tc_stablehlo_format,
+                                             .find = tci_xla_find,
+                                             .version = tci_xla_version,
+                                             .compile = tci_xla_compile,
+                                             .run = tci_xla_run,
                                              .free = tci_xla_free};
     return &backend;
 }
@@ -1627,8 +1656,9 @@ static tc_status tci_best_try(tc_tensors inputs, tc_tensors outputs, double ms,
     time->first_ms = (double)(tci_os_now_ns() - begin) / 1e6;
     status = status ? status : tci_best_get(f, false, inputs.n, &in);
     status = status ? status : tci_best_get(f, true, outputs.n, &out);
-    status = status ? status : tci_best_measure(f, (tc_bufs){in.items, in.n},
-                                                (tc_bufs){out.items, out.n}, ms, &time->us);
+    status = status ? status
+                    : tci_best_measure(f, (tc_bufs){in.items, in.n}, (tc_bufs){out.items, out.n},
+                                       ms, &time->us);
     tci_best_free(&in);
     tci_best_free(&out);
     tc_program_free(f);
@@ -1638,7 +1668,8 @@ static tc_status tci_best_try(tc_tensors inputs, tc_tensors outputs, double ms,
 static tc_status tci_best_fail(tc_tensors outputs, tc_site here, tc_status why, const char *text)
 {
     return outputs.n > 0 && outputs.items
-               ? tci_fail(outputs.items[0], "tc_time_backends", here, why, "%s", text) : why;
+               ? tci_fail(outputs.items[0], "tc_time_backends", here, why, "%s", text)
+               : why;
 }
 
 TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, double ms,

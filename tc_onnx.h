@@ -230,7 +230,7 @@ TC_API const char *tc_onnx_op_how(int i);
 
 
 /* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 && \
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 &&       \
     __FLT_EVAL_METHOD__ != 32
 #error "tc: float and double must be evaluated in their own type (32-bit x86: -msse2 -mfpmath=sse)"
 #endif
@@ -292,8 +292,15 @@ typedef struct tci_onnx_tensor {
 } tci_onnx_tensor;
 
 typedef enum tci_onnx_kind {
-    TCI_ONNX_NOTHING, TCI_ONNX_FLOAT, TCI_ONNX_INT, TCI_ONNX_STRING, TCI_ONNX_TENSOR,
-    TCI_ONNX_GRAPH, TCI_ONNX_FLOATS, TCI_ONNX_INTS, TCI_ONNX_STRINGS
+    TCI_ONNX_NOTHING,
+    TCI_ONNX_FLOAT,
+    TCI_ONNX_INT,
+    TCI_ONNX_STRING,
+    TCI_ONNX_TENSOR,
+    TCI_ONNX_GRAPH,
+    TCI_ONNX_FLOATS,
+    TCI_ONNX_INTS,
+    TCI_ONNX_STRINGS
 } tci_onnx_kind;
 
 typedef struct tci_onnx_attr {
@@ -330,14 +337,21 @@ typedef struct tci_onnx_info {
 
 typedef struct tci_onnx_graph {
     const char *name;
-    tci_onnx_node *nodes; int n_nodes, cap_nodes;
-    tci_onnx_tensor *tensors; int n_tensors, cap_tensors;
-    tci_onnx_info *inputs; int n_inputs, cap_inputs;
-    tci_onnx_info *outputs; int n_outputs, cap_outputs;
+    tci_onnx_node *nodes;
+    int n_nodes, cap_nodes;
+    tci_onnx_tensor *tensors;
+    int n_tensors, cap_tensors;
+    tci_onnx_info *inputs;
+    int n_inputs, cap_inputs;
+    tci_onnx_info *outputs;
+    int n_outputs, cap_outputs;
     bool is_sparse;         /* has a sparse initializer */
 } tci_onnx_graph;
 
-typedef struct tci_onnx_opset { const char *domain; int64_t version; } tci_onnx_opset;
+typedef struct tci_onnx_opset {
+    const char *domain;
+    int64_t version;
+} tci_onnx_opset;
 
 typedef struct tci_onnx_function {
     const char *name, *domain;
@@ -352,8 +366,10 @@ typedef struct tci_onnx_function {
 typedef struct tci_onnx_proto {
     int64_t ir;
     tci_onnx_graph *graph;
-    tci_onnx_function *functions; int n_functions, cap_functions;
-    tci_onnx_opset *opsets; int n_opsets, cap_opsets;
+    tci_onnx_function *functions;
+    int n_functions, cap_functions;
+    tci_onnx_opset *opsets;
+    int n_opsets, cap_opsets;
 } tci_onnx_proto;
 
 /* Bytes of an element of a TensorProto.DataType that tc has, and its dtype; TC_DTYPE_COUNT and 0
@@ -489,7 +505,10 @@ static double tci_pb_float(uint64_t bits, int wire)
 
 /* Numbers of one field, packed or not, appended to a list of 64-bit words. width: 0 for varints,
  * else bytes of each. */
-typedef struct tci_pb_list { uint64_t *items; int n, cap; } tci_pb_list;
+typedef struct tci_pb_list {
+    uint64_t *items;
+    int n, cap;
+} tci_pb_list;
 
 static void tci_pb_append(tci_pb_field *f, int width, tci_pb_list *list)
 {
@@ -536,7 +555,11 @@ static void tci_pb_append(tci_pb_field *f, int width, tci_pb_list *list)
     X(25, "UINT2", TC_DTYPE_COUNT)                                                                 \
     X(26, "INT2", TC_DTYPE_COUNT)
 
-typedef struct tci_onnx_type { int number; const char *name; tc_dtype dtype; } tci_onnx_type;
+typedef struct tci_onnx_type {
+    int number;
+    const char *name;
+    tc_dtype dtype;
+} tci_onnx_type;
 static const tci_onnx_type tci_onnx_types[] = {
 #define TCI_ROW(number, name, dtype) {number, name, dtype},
     TCI_ONNX_TYPES(TCI_ROW)
@@ -617,8 +640,10 @@ static void tci_pb_tensor_check(tci_pb *p, tci_onnx_tensor *t, bool external)
     if (!external) {
         t->place = NULL;
         if (width && t->bytes != t->count * width) {
-            tci_scratch_fail(p->s, TC_ERR_IO, "it is damaged: tensor %.60s has %" PRId64 " bytes, "
-                             "its sizes need %" PRId64, t->name, t->bytes, t->count * width);
+            tci_scratch_fail(p->s, TC_ERR_IO,
+                             "it is damaged: tensor %.60s has %" PRId64 " bytes, "
+                             "its sizes need %" PRId64,
+                             t->name, t->bytes, t->count * width);
         }
     } else if (!t->place) {
         tci_pb_bad(p, "external data without a location");
@@ -670,9 +695,18 @@ static void tci_pb_attr_value(tci_pb_field *f, tci_onnx_attr *a, tci_pb_list lis
 {
     tci_scratch *s = f->bytes.s;
     switch (f->id) {
-    case 2: a->kind = TCI_ONNX_FLOAT; a->f = tci_pb_float((uint64_t)tci_pb_int(f), f->wire); break;
-    case 3: a->kind = TCI_ONNX_INT; a->i = tci_pb_int(f); break;
-    case 4: a->kind = TCI_ONNX_STRING; a->s = tci_pb_text(f); break;
+    case 2:
+        a->kind = TCI_ONNX_FLOAT;
+        a->f = tci_pb_float((uint64_t)tci_pb_int(f), f->wire);
+        break;
+    case 3:
+        a->kind = TCI_ONNX_INT;
+        a->i = tci_pb_int(f);
+        break;
+    case 4:
+        a->kind = TCI_ONNX_STRING;
+        a->s = tci_pb_text(f);
+        break;
     case 5: {
         tci_onnx_tensor *t = TCI_NEW(s, tci_onnx_tensor);
         tci_pb_tensor(tci_pb_bytes(f), t);
@@ -696,8 +730,8 @@ static void tci_pb_attr_value(tci_pb_field *f, tci_onnx_attr *a, tci_pb_list lis
 
 /* Numbers of AttributeProto.AttributeType; an empty list has no field of its own. */
 static const tci_onnx_kind tci_pb_kinds[] = {
-    TCI_ONNX_NOTHING, TCI_ONNX_FLOAT, TCI_ONNX_INT, TCI_ONNX_STRING, TCI_ONNX_TENSOR,
-    TCI_ONNX_GRAPH, TCI_ONNX_FLOATS, TCI_ONNX_INTS, TCI_ONNX_STRINGS,
+    TCI_ONNX_NOTHING, TCI_ONNX_FLOAT,  TCI_ONNX_INT,  TCI_ONNX_STRING,  TCI_ONNX_TENSOR,
+    TCI_ONNX_GRAPH,   TCI_ONNX_FLOATS, TCI_ONNX_INTS, TCI_ONNX_STRINGS,
 };
 
 static void tci_pb_attr(tci_pb *p, tci_onnx_attr *a)
@@ -735,8 +769,9 @@ static void tci_pb_attr(tci_pb *p, tci_onnx_attr *a)
     if (broken && !a->ref) {
         tci_pb_bad(p, "an attribute without its value");
     }
-    a->n = a->kind == TCI_ONNX_FLOATS ? lists[0].n : a->kind == TCI_ONNX_INTS ? lists[1].n
-                                                                              : n_strings;
+    a->n = a->kind == TCI_ONNX_FLOATS ? lists[0].n
+           : a->kind == TCI_ONNX_INTS ? lists[1].n
+                                      : n_strings;
     a->floats = floats;
     a->ints = (const int64_t *)(const void *)lists[1].items;
     a->strings = strings;
@@ -904,7 +939,8 @@ static void tci_pb_function(tci_pb *p, tci_onnx_function *u)
             TCI_PUSH(s, u->nodes, u->n_nodes, u->cap_nodes, n);
             break;
         }
-        case 9: TCI_PUSH(s, u->opsets, u->n_opsets, u->cap_opsets, tci_pb_opset(tci_pb_bytes(&f)));
+        case 9:
+            TCI_PUSH(s, u->opsets, u->n_opsets, u->cap_opsets, tci_pb_opset(tci_pb_bytes(&f)));
             break;
         case 10: u->domain = tci_pb_text(&f); break;
         case 11: {
@@ -961,7 +997,10 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
 
 /* An element: integers and bool in i, which may be symbolic; floats in f or, if den > 0, i / den.
  * */
-typedef struct tci_ox_cell { int64_t i, den; double f; } tci_ox_cell;
+typedef struct tci_ox_cell {
+    int64_t i, den;
+    double f;
+} tci_ox_cell;
 typedef struct tci_ox_known {
     tc_dtype dtype;
     int rank;
@@ -972,21 +1011,20 @@ typedef struct tci_ox_known {
 
 /* Inputs of the graph on which a value depends: bit i for input i, the last for all from
  * TCI_OX_INPUTS on and for states of loops, which have no value while the graph is built. */
-enum { TCI_OX_INPUTS = 63, TCI_OX_FOLD_MOST = 4096, TCI_OX_LIST_MOST = 1 << 20,
-       TCI_OX_RANK = 64 };
+enum { TCI_OX_INPUTS = 63, TCI_OX_FOLD_MOST = 4096, TCI_OX_LIST_MOST = 1 << 20, TCI_OX_RANK = 64 };
 #define TCI_OX_UNKNOWABLE (UINT64_C(1) << TCI_OX_INPUTS)
 
 typedef struct tci_ox_value {
     const char *name;
     tc_tensor t;
-    bool is_made;                 /* t is set */
-    const tci_ox_known *known;    /* or NULL */
+    bool is_made; /* t is set */
+    const tci_ox_known *known; /* or NULL */
     tci_onnx_tensor *initializer; /* or NULL */
     uint64_t depends;
-    bool is_cut;                  /* only the first `count` elements along `axis` are valid */
+    bool is_cut; /* only the first `count` elements along `axis` are valid */
     tc_tensor count;
     int axis;
-    struct tci_ox_value *next;    /* in its bucket */
+    struct tci_ox_value *next; /* in its bucket */
 } tci_ox_value;
 
 /* Names of a graph, and those around it. */
@@ -1002,7 +1040,7 @@ typedef struct tci_ox_file {
     int32_t refs;
     char *map;
     int64_t bytes;
-    const char *place;        /* as the model names it; in the scratch */
+    const char *place; /* as the model names it; in the scratch */
     struct tci_ox_file *next;
 } tci_ox_file;
 
@@ -1015,17 +1053,19 @@ typedef struct tci_ox {
     tc_ctx *ctx;
     tc_site here;
     const tc_onnx_options *options;
-    const char *path;         /* of the model, or NULL: it is in memory */
+    const char *path; /* of the model, or NULL: it is in memory */
     tci_ox_file *files;
     const tci_onnx_proto *proto;
-    uint64_t offered, fixed;  /* inputs whose value the caller told, and those that are constants */
-    bool again;               /* `fixed` grew: the graph is built anew */
+    uint64_t offered, fixed; /* inputs whose value the caller told, and those that are constants */
+    bool again; /* `fixed` grew: the graph is built anew */
     const tci_ox_names *names;
     const tci_onnx_node *caller; /* of the function under way, or NULL */
     const tci_onnx_function *function;
-    const tci_onnx_opset *opsets; int n_opsets;
-    int depth;                /* graphs and functions within each other */
-    tc_tensor *parameters; int n_parameters, cap_parameters;
+    const tci_onnx_opset *opsets;
+    int n_opsets;
+    int depth; /* graphs and functions within each other */
+    tc_tensor *parameters;
+    int n_parameters, cap_parameters;
 } tci_ox;
 
 /* An operator under way. */
@@ -1045,12 +1085,12 @@ TCI_FN void tci_ox_fail(const tci_ox_op *o, tc_status why, const char *format, .
     TCI_PRINTF(3, 4);
 /* ---- operands ---- */
 TCI_FN bool tci_ox_has(const tci_ox_op *o, int i);
-TCI_FN tc_tensor tci_ox_in(const tci_ox_op *o, int i);    /* fails where it is left out */
+TCI_FN tc_tensor tci_ox_in(const tci_ox_op *o, int i); /* fails where it is left out */
 TCI_FN tc_tensor tci_ox_maybe(const tci_ox_op *o, int i); /* TC_NONE */
 TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v);
 TCI_FN void tci_ox_out(const tci_ox_op *o, int i, tc_tensor t);
 TCI_FN void tci_ox_out_known(const tci_ox_op *o, int i, const tci_ox_known *k);
-TCI_FN bool tci_ox_wants(const tci_ox_op *o, int i);      /* output i is used */
+TCI_FN bool tci_ox_wants(const tci_ox_op *o, int i); /* output i is used */
 /* Elements of operand i, which must be known: computed, or read of a constant. `what` it is for. */
 TCI_FN const tci_ox_known *tci_ox_need(const tci_ox_op *o, int i, const char *what);
 TCI_FN const int64_t *tci_ox_need_ints(const tci_ox_op *o, int i, const char *what, int *n);
@@ -1073,10 +1113,16 @@ TCI_FN int tci_ox_axis(const tci_ox_op *o, int64_t axis, int rank);
 TCI_FN const int64_t *tci_ox_sizes(const tci_ox_op *o, tc_tensor t, int *rank); /* in the scratch */
 TCI_FN tc_tensor tci_ox_shape_as(const tci_ox_op *o, tc_tensor t, int rank, const int64_t *sizes);
 TCI_FN tc_tensor tci_ox_move(const tci_ox_op *o, tc_tensor t, const int64_t *order);
-static inline bool tci_ox_is_float(tc_dtype d) { return d >= TC_F16 && d <= TC_F64; }
+static inline bool tci_ox_is_float(tc_dtype d)
+{
+    return d >= TC_F16 && d <= TC_F64;
+}
 /* 0, 1, ... n - 1 along one of `rank` axes, i64. */
 TCI_FN tc_tensor tci_ox_places(const tci_ox_op *o, int64_t n, int rank, int axis);
-static inline bool tci_ox_given(tc_tensor t) { return !tci_is_none(t); }
+static inline bool tci_ox_given(tc_tensor t)
+{
+    return !tci_is_none(t);
+}
 
 /* ---- known values: onnx/known.c, onnx/fold.c ---- */
 TCI_FN tci_ox_known *tci_ox_known_new(tci_scratch *s, tc_dtype dtype, int rank,
@@ -1086,7 +1132,10 @@ TCI_FN tci_ox_known *tci_ox_known_ints(tci_scratch *s, int n, const int64_t *ite
 TCI_FN tci_ox_known *tci_ox_known_read(tci_scratch *s, tc_dtype dtype, int rank,
                                        const int64_t *sizes, const void *data);
 TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at);
-static inline bool tci_ox_cell_is_number(tci_ox_cell c) { return tci_dim_is_known(c.i); }
+static inline bool tci_ox_cell_is_number(tci_ox_cell c)
+{
+    return tci_dim_is_known(c.i);
+}
 TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k);
 /* Computes the outputs if all operands are known and the op is one of shape arithmetic. */
 TCI_FN bool tci_ox_fold(tci_ox_op *o);
@@ -1157,8 +1206,18 @@ TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at)
     case TC_I8: c.i = (signed char)*at; break;
     case TC_U16: c.i = half; break;
     case TC_I16: c.i = (int16_t)half; break;
-    case TC_U32: { uint32_t v; memcpy(&v, at, 4); c.i = v; break; }
-    case TC_I32: { int32_t v; memcpy(&v, at, 4); c.i = v; break; }
+    case TC_U32: {
+        uint32_t v;
+        memcpy(&v, at, 4);
+        c.i = v;
+        break;
+    }
+    case TC_I32: {
+        int32_t v;
+        memcpy(&v, at, 4);
+        c.i = v;
+        break;
+    }
     case TC_U64:
     case TC_I64: memcpy(&c.i, at, 8); break;
     case TC_F16: c.f = (double)tci_f16_bits_to_f32(half); break;
@@ -1168,7 +1227,10 @@ TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at)
         c.f = (double)x;
         break;
     }
-    case TC_F32: memcpy(&x, at, 4); c.f = (double)x; break;
+    case TC_F32:
+        memcpy(&x, at, 4);
+        c.f = (double)x;
+        break;
     case TC_F64: memcpy(&c.f, at, 8); break;
     default: break;
     }
@@ -1359,8 +1421,12 @@ TCI_FN tci_ox_file *tci_ox_file_open(tci_ox *m, const char *path, const char *pl
         munmap(map, (size_t)st.st_size);
         tci_scratch_fail(m->s, TC_ERR_MEMORY, "out of memory");
     }
-    *f = (tci_ox_file){.owner = {tci_ox_file_release}, .refs = 1, .map = map,
-                       .bytes = (int64_t)st.st_size, .place = place, .next = m->files};
+    *f = (tci_ox_file){.owner = {tci_ox_file_release},
+                       .refs = 1,
+                       .map = map,
+                       .bytes = (int64_t)st.st_size,
+                       .place = place,
+                       .next = m->files};
     m->files = f;
     return f;
 }
@@ -1375,8 +1441,10 @@ static const tci_ox_file *tci_ox_external(const tci_ox_op *o, const tci_onnx_ten
         }
     }
     if (!m->path) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "tensor %.40s is in the file %.40s: a model in memory "
-                    "has none (tc_onnx_load reads it)", t->name, t->place);
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                    "tensor %.40s is in the file %.40s: a model in memory "
+                    "has none (tc_onnx_load reads it)",
+                    t->name, t->place);
     }
     if (*t->place == '/' || !strcmp(t->place, "..") || !strncmp(t->place, "../", 3) ||
         strstr(t->place, "/../")) {
@@ -1398,8 +1466,10 @@ static const char *tci_ox_data(const tci_ox_op *o, const tci_onnx_tensor *t,
         int64_t bytes = t->count * tc_dtype_size(tci_onnx_dtype(t->type));
         if (t->offset > f->bytes || bytes > f->bytes - t->offset ||
             (t->length >= 0 && t->length != bytes)) {
-            tci_ox_fail(o, TC_ERR_IO, "tensor %.40s needs %" PRId64 " bytes from %" PRId64 " on of "
-                        "%.40s, which has %" PRId64, t->name, bytes, t->offset, t->place, f->bytes);
+            tci_ox_fail(o, TC_ERR_IO,
+                        "tensor %.40s needs %" PRId64 " bytes from %" PRId64 " on of "
+                        "%.40s, which has %" PRId64,
+                        t->name, bytes, t->offset, t->place, f->bytes);
         }
         *file = f;
         return f->map + t->offset;
@@ -1429,8 +1499,9 @@ static tc_tensor tci_ox_borrow(const tci_ox_op *o, const tci_onnx_tensor *t, tc_
     tci_frame f = tci_frame_on(o->ctx, "tc_onnx_load", o->here);
     tci_ox_file *owner = (tci_ox_file *)(uintptr_t)file;
     __atomic_add_fetch(&owner->refs, 1, __ATOMIC_RELAXED);
-    tci_node *x = f.failed ? NULL : tci_leaf_borrow(&f, data, dtype, t->rank, t->sizes, NULL,
-                                                    &owner->owner);
+    tci_node *x = f.failed
+                      ? NULL
+                      : tci_leaf_borrow(&f, data, dtype, t->rank, t->sizes, NULL, &owner->owner);
     if (!x) {
         tci_ox_file_release(&owner->owner);
     }
@@ -1486,8 +1557,10 @@ static tc_tensor tci_ox_leaf(const tci_ox_op *o, const tci_onnx_tensor *t, bool 
 TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
 {
     if (v->is_cut) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%.60s has as many elements as values say: it can only "
-                    "be an output of the graph", v->name);
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                    "%.60s has as many elements as values say: it can only "
+                    "be an output of the graph",
+                    v->name);
     }
     if (!v->is_made) {
         if (v->known) {
@@ -1601,9 +1674,10 @@ static void tci_ox_fail_unknown(const tci_ox_op *o, const tci_ox_value *v, const
     while (i < TCI_OX_INPUTS && !(missing >> i & 1)) {
         i++;
     }
-    tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%s (%.40s) follows from the value of input %.40s, which "
-                "must be told (tc_onnx_options.inputs)", what, v->name,
-                i < g->n_inputs ? g->inputs[i].name : "");
+    tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                "%s (%.40s) follows from the value of input %.40s, which "
+                "must be told (tc_onnx_options.inputs)",
+                what, v->name, i < g->n_inputs ? g->inputs[i].name : "");
 }
 
 TCI_FN const tci_ox_known *tci_ox_need(const tci_ox_op *o, int i, const char *what)
@@ -1814,9 +1888,28 @@ TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status)
 /* ---- elements ---- */
 
 typedef enum tci_ox_scalar {
-    TCI_OX_ADD, TCI_OX_SUB, TCI_OX_MUL, TCI_OX_DIV, TCI_OX_MOD, TCI_OX_MIN, TCI_OX_MAX, TCI_OX_EQ,
-    TCI_OX_LT, TCI_OX_LE, TCI_OX_GT, TCI_OX_GE, TCI_OX_AND, TCI_OX_OR, TCI_OX_NOT, TCI_OX_NEG,
-    TCI_OX_ABS, TCI_OX_FLOOR, TCI_OX_CEIL, TCI_OX_SQRT, TCI_OX_CAST, TCI_OX_SAME
+    TCI_OX_ADD,
+    TCI_OX_SUB,
+    TCI_OX_MUL,
+    TCI_OX_DIV,
+    TCI_OX_MOD,
+    TCI_OX_MIN,
+    TCI_OX_MAX,
+    TCI_OX_EQ,
+    TCI_OX_LT,
+    TCI_OX_LE,
+    TCI_OX_GT,
+    TCI_OX_GE,
+    TCI_OX_AND,
+    TCI_OX_OR,
+    TCI_OX_NOT,
+    TCI_OX_NEG,
+    TCI_OX_ABS,
+    TCI_OX_FLOOR,
+    TCI_OX_CEIL,
+    TCI_OX_SQRT,
+    TCI_OX_CAST,
+    TCI_OX_SAME
 } tci_ox_scalar;
 
 /* Of two sizes, if it is the same for all values of the symbols. */
@@ -1827,10 +1920,22 @@ static bool tci_ox_compare(tci_ox_scalar op, int64_t a, int64_t b, int64_t *r)
     bool decided = least == most || least > 0 || most < 0;
     switch (op) {
     case TCI_OX_EQ: *r = least == 0 && most == 0; break;
-    case TCI_OX_LT: *r = most < 0; decided = most < 0 || least >= 0; break;
-    case TCI_OX_LE: *r = most <= 0; decided = most <= 0 || least > 0; break;
-    case TCI_OX_GT: *r = least > 0; decided = least > 0 || most <= 0; break;
-    default: *r = least >= 0; decided = least >= 0 || most < 0; break;
+    case TCI_OX_LT:
+        *r = most < 0;
+        decided = most < 0 || least >= 0;
+        break;
+    case TCI_OX_LE:
+        *r = most <= 0;
+        decided = most <= 0 || least > 0;
+        break;
+    case TCI_OX_GT:
+        *r = least > 0;
+        decided = least > 0 || most <= 0;
+        break;
+    default:
+        *r = least >= 0;
+        decided = least >= 0 || most < 0;
+        break;
     }
     return decided;
 }
@@ -2361,8 +2466,8 @@ static bool tci_ox_fold_range(tci_ox_args *x)
     }
     tci_ox_cell a = x->k[0]->cells[0], z = x->k[1]->cells[0], d = x->k[2]->cells[0];
     bool floats = tci_ox_is_float(x->k[0]->dtype);
-    if (a.den || z.den || d.den || !tci_ox_cell_is_number(a) ||
-        !tci_ox_cell_is_number(z) || !tci_ox_cell_is_number(d) || (floats ? d.f == 0 : d.i == 0)) {
+    if (a.den || z.den || d.den || !tci_ox_cell_is_number(a) || !tci_ox_cell_is_number(z) ||
+        !tci_ox_cell_is_number(d) || (floats ? d.f == 0 : d.i == 0)) {
         return false;
     }
     double count = ceil(floats ? (z.f - a.f) / d.f : ((double)z.i - (double)a.i) / (double)d.i);
@@ -2822,8 +2927,9 @@ TCI_OX_MAKE(bit_cast)
     tc_tensor x = tci_ox_in(o, 0);
     tc_dtype to = tci_ox_target(o);
     x = tc_dtype_of(x) == TC_BOOL ? tc_cast(x, TC_U8) : x;
-    x = to == tc_dtype_of(x) ? x : to == TC_BOOL ? tc_ne(tc_bitcast(x, TC_U8), 0)
-                                                 : tc_bitcast(x, to);
+    x = to == tc_dtype_of(x) ? x
+        : to == TC_BOOL      ? tc_ne(tc_bitcast(x, TC_U8), 0)
+                             : tc_bitcast(x, to);
     tci_ox_out(o, 0, x);
 }
 
@@ -3593,8 +3699,9 @@ TCI_OX_MAKE(batch_norm)
         tci_ox_fail(o, TC_ERR_UNSUPPORTED, "training before opset 14 is not supported");
     }
     bool training = tci_ox_int(o, "training_mode", 0) != 0;
-    tci_ox_out(o, 0, tc_batch_norm(x, tc_cast(mean, d), tc_cast(var, d), tc_cast(scale, d),
-                                   tc_cast(bias, d), training, eps));
+    tci_ox_out(o, 0,
+               tc_batch_norm(x, tc_cast(mean, d), tc_cast(var, d), tc_cast(scale, d),
+                             tc_cast(bias, d), training, eps));
     if (training && (tci_ox_wants(o, 1) || tci_ox_wants(o, 2))) {
         int rank, n = 0;
         tc_tensor now_var, now_mean;
@@ -3613,8 +3720,9 @@ TCI_OX_MAKE(batch_norm)
 TCI_OX_MAKE(instance_norm)
 {
     tc_tensor x = tci_ox_in(o, 0);
-    tci_ox_out(o, 0, tc_instance_norm(x, tci_ox_in(o, 1), tci_ox_in(o, 2),
-                                      tci_ox_real(o, "epsilon", 1e-5)));
+    tci_ox_out(o, 0,
+               tc_instance_norm(x, tci_ox_in(o, 1), tci_ox_in(o, 2),
+                                tci_ox_real(o, "epsilon", 1e-5)));
 }
 
 /* Axes from `axis` on. */
@@ -4275,9 +4383,10 @@ TCI_OX_MAKE(average_pool)
         dilated = dilated || w.dilation[i] > 1;
     }
     if (!dilated && tci_ox_is_plain_pool(&w, &p)) {
-        tci_ox_out(o, 0, w.n == 1   ? tc_avg_pool1d(x, &p)
-                         : w.n == 2 ? tc_avg_pool2d(x, &p)
-                                    : tc_avg_pool3d(x, &p));
+        tci_ox_out(o, 0,
+                   w.n == 1   ? tc_avg_pool1d(x, &p)
+                   : w.n == 2 ? tc_avg_pool2d(x, &p)
+                              : tc_avg_pool3d(x, &p));
         return;
     }
     tc_tensor ones = tc_expand_at(tc_full(o->ctx, 1, TC_F32), w.n + 2, w.sizes, o->here);
@@ -4346,9 +4455,10 @@ TCI_OX_MAKE(max_pool)
         }
     }
     if (!tci_ox_wants(o, 1)) {
-        tci_ox_out(o, 0, w.n == 1   ? tc_max_pool1d(x, &p)
-                         : w.n == 2 ? tc_max_pool2d(x, &p)
-                                    : tc_max_pool3d(x, &p));
+        tci_ox_out(o, 0,
+                   w.n == 1   ? tc_max_pool1d(x, &p)
+                   : w.n == 2 ? tc_max_pool2d(x, &p)
+                              : tc_max_pool3d(x, &p));
         return;
     }
     tc_tensor y;
@@ -4460,7 +4570,7 @@ TCI_OX_MAKE(col2im)
     if (kernel * windows > TCI_OX_LIST_MOST * 16 || sizes[2] != windows) {
         tci_ox_fail(o, TC_ERR_SHAPE, "there are %d windows", (int)windows);
     }
-    int64_t *places = TCI_NEW_ARRAY(o->s, int64_t, kernel * windows);
+    int64_t *places = TCI_NEW_ARRAY(o->s, int64_t, kernel *windows);
     for (int64_t i = 0; i < kernel * windows; i++) {
         places[i] = tci_ox_patch_place(n, i / windows, i % windows, &w, steps, padded);
     }
@@ -4524,7 +4634,7 @@ static double tci_ox_source(const tci_ox_resize *r, double i)
 static double tci_ox_cubic(double x, double a)
 {
     x = fabs(x);
-    return x <= 1 ? (a + 2) * x * x * x - (a + 3) * x * x + 1
+    return x <= 1  ? (a + 2) * x * x * x - (a + 3) * x * x + 1
            : x < 2 ? a * x * x * x - 5 * a * x * x + 8 * a * x - 4 * a
                    : 0;
 }
@@ -4532,9 +4642,10 @@ static double tci_ox_cubic(double x, double a)
 static void tci_ox_resize_nearest(tci_ox_resize *r, int64_t i, double at, double low)
 {
     double ratio = at - low;
-    bool up = !strcmp(r->nearest, "ceil") ? ratio > 0
+    bool up = !strcmp(r->nearest, "ceil")                ? ratio > 0
               : !strcmp(r->nearest, "round_prefer_ceil") ? ratio >= 0.5
-              : !strcmp(r->nearest, "floor") ? false : ratio > 0.5;
+              : !strcmp(r->nearest, "floor")             ? false
+                                                         : ratio > 0.5;
     int64_t place = (int64_t)low + up;
     r->place[i] = place < 0 ? 0 : place >= r->in ? r->in - 1 : place;
     r->weight[i] = 1;
@@ -4629,8 +4740,8 @@ static tc_tensor tci_ox_resize_symbolic(const tci_ox_op *o, tc_tensor x, int axi
     tc_tensor at = half ? tc_sub(tc_mul(tc_add(i, 0.5), by), 0.5) : tc_mul(i, by), low;
     at = tc_clamp(at, 0, tc_sub(in, 1));
     if (nearest) {
-        low = !strcmp(r->nearest, "floor") ? tc_floor(at)
-              : !strcmp(r->nearest, "ceil") ? tc_ceil(at)
+        low = !strcmp(r->nearest, "floor")               ? tc_floor(at)
+              : !strcmp(r->nearest, "ceil")              ? tc_ceil(at)
               : !strcmp(r->nearest, "round_prefer_ceil") ? tc_floor(tc_add(at, 0.5))
                                                          : tc_ceil(tc_sub(at, 0.5));
         return tc_index_select(x, axis, tc_cast(low, TC_I64));
@@ -4864,7 +4975,8 @@ TCI_OX_MAKE(roi_align)
     bool half = !strcmp(tci_ox_text(o, "coordinate_transformation_mode", usual), "half_pixel");
     bool max = !strcmp(tci_ox_text(o, "mode", "avg"), "max");
     if (grid < 1) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "sampling_ratio 0: the number of samples follows from "
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                    "sampling_ratio 0: the number of samples follows from "
                     "values");
     }
     for (int d = 0; d < 2; d++) { /* rows, columns */
@@ -5072,8 +5184,9 @@ TCI_OX_MAKE(stft)
 {
     tc_tensor x = tci_ox_in(o, 0), window = tci_ox_maybe(o, 2);
     int64_t step = tci_ox_need_int(o, 1, "frame_step");
-    int64_t size = tci_ox_has(o, 3) ? tci_ox_need_int(o, 3, "frame_length")
-                   : tci_ox_given(window) ? tc_size(window, 0) : 0;
+    int64_t size = tci_ox_has(o, 3)       ? tci_ox_need_int(o, 3, "frame_length")
+                   : tci_ox_given(window) ? tc_size(window, 0)
+                                          : 0;
     bool half = tci_ox_int(o, "onesided", 1) != 0;
     x = tc_unfold(tci_ox_pairs(o, x), 1, size, step); /* [batch, frames, 2, size] */
     x = tci_ox_given(window) ? tc_mul(x, window) : x;
@@ -5098,8 +5211,9 @@ TCI_OX_MAKE(window)
         double angle = 2 * 3.14159265358979323846 * (double)i / span;
         k->cells[i].f = a - b * cos(angle) + c * cos(2 * angle);
     }
-    tci_ox_out(o, 0, tc_cast(tci_ox_known_tensor(o, k),
-                             tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
+    tci_ox_out(o, 0,
+               tc_cast(tci_ox_known_tensor(o, k),
+                       tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
 }
 
 TCI_OX_MAKE(mel)
@@ -5129,8 +5243,9 @@ TCI_OX_MAKE(mel)
             k->cells[j * bins + i].f = (double)(high - j) / (double)(high - mid);
         }
     }
-    tci_ox_out(o, 0, tc_cast(tci_ox_known_tensor(o, k),
-                             tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
+    tci_ox_out(o, 0,
+               tc_cast(tci_ox_known_tensor(o, k),
+                       tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
 }
 /* ---- src/onnx/attention.c ---- */
 /* onnx/attention.c - ONNX operators of language models: attention, rotary embeddings, states. */
@@ -5228,7 +5343,8 @@ static void tci_ox_attention_steps(const tci_ox_op *o, tci_ox_attention *a, doub
     int64_t mode = tci_ox_int(o, "qk_matmul_output_mode", 0);
     int64_t heads = tc_size(a->q, 1), shared = tc_dim_div(heads, tc_size(a->k, 1));
     tc_dtype inner = tci_ox_attr(o, "softmax_precision")
-                         ? tci_ox_dtype(o, tci_ox_int(o, "softmax_precision", 1)) : d;
+                         ? tci_ox_dtype(o, tci_ox_int(o, "softmax_precision", 1))
+                         : d;
     if (shared != 1) {
         a->k = tc_repeat_interleave(a->k, shared, 1, heads);
         a->v = tc_repeat_interleave(a->v, shared, 1, heads);
@@ -5372,7 +5488,8 @@ TCI_OX_MAKE(linear_attention)
 {
     const char *rule = tci_ox_text(o, "update_rule", "gated_delta");
     int64_t q_heads = tci_ox_int(o, "q_num_heads", 0), heads = tci_ox_int(o, "kv_num_heads", 0);
-    tci_ox_linear l = {.o = o, .gates = !strncmp(rule, "gated", 5),
+    tci_ox_linear l = {.o = o,
+                       .gates = !strncmp(rule, "gated", 5),
                        .corrects = strstr(rule, "delta") != NULL};
     tc_tensor q = tci_ox_in(o, 0), xs[5], last, ys, past = tci_ox_maybe(o, 3);
     int n = 3;
@@ -5495,10 +5612,9 @@ static void tci_ox_gru_step(const tci_ox_rnn *n, const tc_tensor *carry, tc_tens
     if (!n->linear) {
         tc_tensor w = tc_slice(n->r, 1, tc_dim_mul(n->width, 2), tc_dim_mul(n->width, 3), 1);
         hidden = tc_matmul(tc_mul(r, was), w);
-        hidden = tci_ox_given(n->rb)
-                     ? tc_add(hidden, tc_slice(n->rb, 0, tc_dim_mul(n->width, 2),
-                                               tc_dim_mul(n->width, 3), 1))
-                     : hidden;
+        hidden = tci_ox_given(n->rb) ? tc_add(hidden, tc_slice(n->rb, 0, tc_dim_mul(n->width, 2),
+                                                               tc_dim_mul(n->width, 3), 1))
+                                     : hidden;
     }
     hidden = tci_ox_activate(n, 1, tc_add(tci_ox_gate(n, x, 2), hidden));
     *h = tc_add(tc_mul(tc_sub(1, z), hidden), tc_mul(z, was));
@@ -5530,7 +5646,10 @@ static tc_status tci_ox_rnn_step(void *user, const tc_tensor *carry, const tc_te
 /* Activations of direction d, or the usual ones. */
 static void tci_ox_rnn_activations(const tci_ox_op *o, tci_ox_rnn *n, int d)
 {
-    static const char *const usual[5][3] = {{NULL}, {"Tanh"}, {NULL}, {"Sigmoid", "Tanh"},
+    static const char *const usual[5][3] = {{NULL},
+                                            {"Tanh"},
+                                            {NULL},
+                                            {"Sigmoid", "Tanh"},
                                             {"Sigmoid", "Tanh", "Tanh"}};
     const tci_onnx_attr *names = tci_ox_attr(o, "activations");
     const tci_onnx_attr *alphas = tci_ox_attr(o, "activation_alpha");
@@ -5585,9 +5704,9 @@ static void tci_ox_rnn_run(tci_ox_op *o, tci_ox_rnn *n, tc_tensor x, int d, bool
     }
     for (int i = 0; i < 3; i++) {
         tc_tensor p = n->gates == 4 ? tci_ox_direction(o, 7, d) : TC_NONE;
-        n->peep[i] = tci_ox_given(p) ? tc_slice(p, 0, tc_dim_mul(n->width, i),
-                                                tc_dim_mul(n->width, i + 1), 1)
-                                     : TC_NONE;
+        n->peep[i] = tci_ox_given(p)
+                         ? tc_slice(p, 0, tc_dim_mul(n->width, i), tc_dim_mul(n->width, i + 1), 1)
+                         : TC_NONE;
     }
     xs[1] = tci_ox_places(o, tc_size(x, 0), 1, 0);
     tci_ox_rnn_activations(o, n, d);
@@ -5777,7 +5896,7 @@ typedef struct tci_ox_loop {
     tci_ox_op *o;
     const tci_onnx_graph *g;
     int n_carry, n_x, n_y;  /* states; what a step reads; what it adds to results */
-    bool counts;            /* Loop: the body begins with count and condition, and ends with one */
+    bool counts; /* Loop: the body begins with count and condition, and ends with one */
     const tc_tensor *carry, *x;
     tc_tensor *next, *y;
 } tci_ox_loop;
@@ -5785,7 +5904,10 @@ typedef struct tci_ox_loop {
 /* An input of a body. */
 static tci_ox_value tci_ox_bound_value(tc_tensor t)
 {
-    return (tci_ox_value){.name = "", .t = t, .is_made = true, .depends = TCI_OX_UNKNOWABLE,
+    return (tci_ox_value){.name = "",
+                          .t = t,
+                          .is_made = true,
+                          .depends = TCI_OX_UNKNOWABLE,
                           .count = TC_NONE};
 }
 
@@ -5980,7 +6102,10 @@ static void tci_ox_loop_unrolled(tci_ox_op *o, tci_ox_loop *l, int64_t most)
 }
 
 /* carry[0] the count, carry[1] whether it goes on, then the states. */
-typedef struct tci_ox_while { tci_ox_loop l; tc_tensor most; } tci_ox_while;
+typedef struct tci_ox_while {
+    tci_ox_loop l;
+    tc_tensor most;
+} tci_ox_while;
 
 static tc_status tci_ox_while_test(void *user, const tc_tensor *carry, tc_tensor *go)
 {
@@ -6260,8 +6385,10 @@ static void tci_ox_bind(tci_ox_op *o, const tci_ox_names *names)
         }
         o->in[i] = tci_ox_find(names, n->in[i]);
         if (!o->in[i]) {
-            tci_ox_fail(o, TC_ERR_IO, "it reads %.60s, which nothing before it makes: the graph is "
-                        "not in order, or has a cycle", n->in[i]);
+            tci_ox_fail(o, TC_ERR_IO,
+                        "it reads %.60s, which nothing before it makes: the graph is "
+                        "not in order, or has a cycle",
+                        n->in[i]);
         }
         depends |= o->in[i]->depends;
     }
@@ -6291,8 +6418,10 @@ static void tci_ox_node(tci_ox *m, const tci_onnx_node *n, tci_ox_names *names)
     if (function) {
         tci_ox_call(o, function);
     } else if (!row) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "op %.60s of domain %.40s, opset %" PRId64 ", is not "
-                    "supported", n->op, *n->domain ? n->domain : "ai.onnx", o->opset);
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                    "op %.60s of domain %.40s, opset %" PRId64 ", is not "
+                    "supported",
+                    n->op, *n->domain ? n->domain : "ai.onnx", o->opset);
     } else if (!tci_ox_fold(o)) {
         o->row = row;
         row->make(o);
@@ -6380,8 +6509,10 @@ static int64_t tci_ox_open_size(const tci_ox_op *o, const tci_onnx_info *v, int 
     int64_t most = o->m->options->largest ? o->m->options->largest : 65536;
     return tc_dim_make(name, 1, most);
 #else
-    tci_ox_fail(o, TC_ERR_SHAPE, "axis %d of input %.60s has no size (\"%.40s\"): tell it "
-                "(tc_onnx_options.sizes), or define TC_DYNAMIC_SHAPES", axis, v->name, name);
+    tci_ox_fail(o, TC_ERR_SHAPE,
+                "axis %d of input %.60s has no size (\"%.40s\"): tell it "
+                "(tc_onnx_options.sizes), or define TC_DYNAMIC_SHAPES",
+                axis, v->name, name);
     return 0;
 #endif
 }
@@ -6396,8 +6527,10 @@ static void tci_ox_input(const tci_ox_op *o, int i, tci_ox_value *v)
         tci_ox_fail(o, TC_ERR_UNSUPPORTED, "input %.60s is no tensor", info->name);
     }
     if (rank < 0) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "input %.60s has no shape in the model: tell it "
-                    "(tc_onnx_options.inputs)", info->name);
+        tci_ox_fail(o, TC_ERR_SHAPE,
+                    "input %.60s has no shape in the model: tell it "
+                    "(tc_onnx_options.inputs)",
+                    info->name);
     }
     words[0] = tci_ox_dtype(o, info->type);
     bool differs = info->rank >= 0 && rank != info->rank;
@@ -6409,8 +6542,9 @@ static void tci_ox_input(const tci_ox_op *o, int i, tci_ox_value *v)
                     info->name);
     }
     for (int d = 0; d < rank; d++) {
-        words[d + 1] = told && told->sizes ? told->sizes[d]
-                       : info->sizes[d] >= 0 ? info->sizes[d] : tci_ox_open_size(o, info, d);
+        words[d + 1] = told && told->sizes   ? told->sizes[d]
+                       : info->sizes[d] >= 0 ? info->sizes[d]
+                                             : tci_ox_open_size(o, info, d);
     }
     uint64_t bit = i < TCI_OX_INPUTS ? UINT64_C(1) << i : TCI_OX_UNKNOWABLE;
     if (told && told->value && i < TCI_OX_INPUTS) {
@@ -6418,8 +6552,12 @@ static void tci_ox_input(const tci_ox_op *o, int i, tci_ox_value *v)
     }
     if (o->m->fixed & bit) {
         tci_onnx_tensor *t = TCI_NEW(o->s, tci_onnx_tensor);
-        *t = (tci_onnx_tensor){.name = info->name, .type = info->type, .rank = rank, .count = 1,
-                               .sizes = words + 1, .data = told->value};
+        *t = (tci_onnx_tensor){.name = info->name,
+                               .type = info->type,
+                               .rank = rank,
+                               .count = 1,
+                               .sizes = words + 1,
+                               .data = told->value};
         for (int d = 0; d < rank; d++) {
             t->count *= words[d + 1];
         }
@@ -6671,20 +6809,22 @@ typedef struct tci_ox_walk tci_ox_walk;
 struct tci_ox_walk {
     tci_scratch *s;
     tci_graph *graph;
-    const char *format;          /* "ONNX", for messages */
-    tci_node *const *inputs; int n_inputs; /* named before the walk; any nodes */
-    const char *const *input_names;        /* of each; NULL: tci_ox_input_name chooses */
+    const char *format; /* "ONNX", for messages */
+    tci_node *const *inputs;
+    int n_inputs; /* named before the walk; any nodes */
+    const char *const *input_names; /* of each; NULL: tci_ox_input_name chooses */
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
     const char *(*leave)(tci_ox_walk *w, tci_node *n, const char *const *in);
     /* The nodes that n is written from, in the scratch, and how many: these, not n's operands, must
      * have names, and their names are `in` then. 0, or the function NULL: n's operands. */
     int (*needs)(tci_ox_walk *w, tci_node *n, tci_node *const **list);
-    void *to;                    /* leave's own */
+    void *to; /* leave's own */
     /* DATA nodes as an initializer or a constant; of a user's graph tci_ox_memory_of reads them */
     tci_ctx *ctx;
     tc_site here;
-    tci_ox_left *left; uint32_t n_left; /* by the id of a node */
+    tci_ox_left *left;
+    uint32_t n_left; /* by the id of a node */
 };
 
 /* Ends the export: n, made at its place, has no form, and why; "" is no reason. */
@@ -6709,8 +6849,8 @@ TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_st
 typedef struct tci_ox_export {
     const char *call, *format;
     tc_tensors inputs, outputs;
-    const void *how;  /* the caller's options */
-    void *to;         /* of the caller, for write */
+    const void *how; /* the caller's options */
+    void *to; /* of the caller, for write */
     void (*write)(tci_ox_walk *w, tci_node *const *outputs, int n, const struct tci_ox_export *e);
 } tci_ox_export;
 TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here);
@@ -6798,7 +6938,8 @@ TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *
 TCI_FN const char *tci_ox_parameter_name(const tci_ox_walk *w, tci_node *n)
 {
     const char *name = n->storage && n->storage->param
-                           ? tc_name_of(tci_handle_make(w->ctx, n, w->here)) : "";
+                           ? tc_name_of(tci_handle_make(w->ctx, n, w->here))
+                           : "";
     return *name ? tci_scratch_printf(w->s, "%s", name) : NULL;
 }
 
@@ -6817,7 +6958,10 @@ TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_st
 /* ---- the walk ---- */
 
 /* A list of nodes whose operands must leave before them. */
-typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
+typedef struct tci_ox_stack {
+    tci_node **items;
+    int n, cap;
+} tci_ox_stack;
 
 /* Operands within a repetition's body are the repetition's own matter. */
 static int tci_ox_n_operands(const tci_node *n)
@@ -6927,8 +7071,13 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
         tci_node **out = TCI_NEW_ARRAY(&s, tci_node *, e->outputs.n + 1);
         if (tci_ox_nodes_of(&f, e->inputs, "an input", in, true) &&
             tci_ox_nodes_of(&f, e->outputs, "an output", out, false)) {
-            tci_ox_walk w = {.s = &s, .graph = &f.ctx->graph, .format = e->format, .ctx = f.ctx,
-                             .here = here, .inputs = in, .n_inputs = e->inputs.n};
+            tci_ox_walk w = {.s = &s,
+                             .graph = &f.ctx->graph,
+                             .format = e->format,
+                             .ctx = f.ctx,
+                             .here = here,
+                             .inputs = in,
+                             .n_inputs = e->inputs.n};
             e->write(&w, out, e->outputs.n, e);
         }
     }
@@ -6953,7 +7102,7 @@ enum { TCI_OX_SPATIAL = 3 };
 typedef struct tci_ox_sliding {
     tci_node *x;
     int n;
-    int axis[TCI_OX_SPATIAL];    /* of x */
+    int axis[TCI_OX_SPATIAL]; /* of x */
     int element[TCI_OX_SPATIAL]; /* of the WINDOW: the place within the window */
     tci_dim kernel[TCI_OX_SPATIAL], stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL];
     /* Elements of padding, negative ones cut; the last window ends with the padded axis. */
@@ -7414,7 +7563,8 @@ typedef struct tci_ox_out_graph {
     tci_ox_walk *walk;
     tci_ow w;
     int opset;
-    tci_ox_left_loop *loops; int n_loops, cap_loops;
+    tci_ox_left_loop *loops;
+    int n_loops, cap_loops;
 } tci_ox_out_graph;
 
 static inline const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)
@@ -7470,7 +7620,6 @@ static bool tci_ox_places_follow(const tci_ox_sliding *w)
     return follow;
 }
 
-
 TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c)
 {
     bool half = tci_dtype_is_half((tc_dtype)c->f->dtype);
@@ -7492,8 +7641,8 @@ static tci_ox_order tci_ox_no_order(tci_ox_out_graph *g, int rank)
                           TCI_NEW_ARRAY(g->walk->s, tci_dim, rank + TCI_OX_SPATIAL + 3), 0, 0};
 }
 
-static void tci_ox_merge(tci_ox_order *o, int which, int n,
-                         const tci_contract_axis_of *const *list, bool goes_on)
+static void tci_ox_merge(tci_ox_order *o, int which, int n, const tci_contract_axis_of *const *list,
+                         bool goes_on)
 {
     tci_dim size = 1;
     for (int i = 0; i < n; i++) {
@@ -7658,7 +7807,7 @@ static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, con
 
 /* The rows of a carry: what it was at the start, and after each step. */
 static const char *tci_ox_stacked(tci_ox_out_graph *g, const tci_repeat *r, const char *init,
-                               const char *steps)
+                                  const char *steps)
 {
     const int64_t zero = 0;
     const tci_ow_attr axis = TCI_OW_INT("axis", 0);
@@ -7671,7 +7820,7 @@ static const char *tci_ox_stacked(tci_ox_out_graph *g, const tci_repeat *r, cons
 /* Writes the body; `graph` is then its GraphProto. in: names of operands outside. outputs: how many
  * results it has. */
 static void tci_ox_loop_body(tci_ox_out_graph *g, const tci_repeat *r, const char *const *in,
-                        int outputs, tci_str *graph)
+                             int outputs, tci_str *graph)
 {
     tci_ox_walk *walk = g->walk;
     tci_ow *w = &g->w;
@@ -7704,7 +7853,7 @@ static void tci_ox_loop_body(tci_ox_out_graph *g, const tci_repeat *r, const cha
     const char *name = TCI_OW(w, "Identity", next);
     tci_ow_info(w, 12, name, TC_BOOL, 0, NULL);
     for (int i = 0; i < outputs; i++) { /* carries, outputs, rows */
-        const tci_node *y = i < r->n_carry              ? r->next[i]
+        const tci_node *y = i < r->n_carry            ? r->next[i]
                             : i < r->n_carry + r->n_y ? r->y[i - r->n_carry]
                                                       : r->next[i - r->n_carry - r->n_y];
         const char *from = tci_ox_walk_to(walk, (tci_node *)(uintptr_t)y);
@@ -7808,8 +7957,9 @@ static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const
     from = from == TC_F64 ? from : TC_F32;
     x = TCI_OW(w, "Where", TCI_OW(w, "IsNaN", x), tci_ox_float(g, from, 0), x);
     if (bits <= 16) { /* the bounds are floats */
-        return tci_ox_to_dtype(g, TCI_OW(w, "Clip", x, tci_ox_float(g, from, least),
-                                         tci_ox_float(g, from, above - 1)), to);
+        return tci_ox_to_dtype(
+            g, TCI_OW(w, "Clip", x, tci_ox_float(g, from, least), tci_ox_float(g, from, above - 1)),
+            to);
     }
     uint64_t most = ~(uint64_t)0 >> (64 - bits);
     const char *is_high = TCI_OW(w, "GreaterOrEqual", x, tci_ox_float(g, from, above));
@@ -7956,7 +8106,7 @@ static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, con
             tci_ox_refuse(g->walk, n, "windows over a symbolic size");
         }
         int64_t steps = tci_dim_known(n->shape[axis]);
-        int64_t *places = TCI_NEW_ARRAY(g->walk->s, int64_t, steps * k + 1);
+        int64_t *places = TCI_NEW_ARRAY(g->walk->s, int64_t, steps *k + 1);
         int64_t *order = TCI_NEW_ARRAY(g->walk->s, int64_t, rank + 1);
         for (int64_t j = 0; j < steps * k; j++) {
             places[j] = j / k * a[2] + j % k * a[3];
@@ -8098,8 +8248,10 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
 /* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
 static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    static const char *const ops[] = {[TCI_MODE_ADD] = "Add", [TCI_MODE_MIN] = "Min",
-                                      [TCI_MODE_MAX] = "Max", [TCI_MODE_MUL] = "Mul"};
+    static const char *const ops[] = {[TCI_MODE_ADD] = "Add",
+                                      [TCI_MODE_MIN] = "Min",
+                                      [TCI_MODE_MAX] = "Max",
+                                      [TCI_MODE_MUL] = "Mul"};
     int64_t axis = n->attr[0], *pads = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * n->rank);
     tc_dtype t = (tc_dtype)n->dtype;
     if (!tci_dim_is_known(n->shape[axis]) || t == TC_BOOL) {
@@ -8141,8 +8293,10 @@ static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const
 
 static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
 {
-    static const char *const modes[] = {[TCI_MODE_SET] = "none", [TCI_MODE_ADD] = "add",
-                                        [TCI_MODE_MIN] = "min", [TCI_MODE_MAX] = "max",
+    static const char *const modes[] = {[TCI_MODE_SET] = "none",
+                                        [TCI_MODE_ADD] = "add",
+                                        [TCI_MODE_MIN] = "min",
+                                        [TCI_MODE_MAX] = "max",
                                         [TCI_MODE_MUL] = "mul"};
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]),
                                  TCI_OW_TEXT("reduction", modes[n->attr[1]])};
@@ -8283,10 +8437,10 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     }
     case TCI_P_SHL:
     case TCI_P_SHR: return tci_ox_shift_out(g, d, word == TCI_P_SHL, x);
-    case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
-                                   tci_ox_float(g, d, 1.4426950408889634));
-    case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
-                                    tci_ox_float(g, d, 0.4342944819032518));
+    case TCI_P_LOG2:
+        return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]), tci_ox_float(g, d, 1.4426950408889634));
+    case TCI_P_LOG10:
+        return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]), tci_ox_float(g, d, 0.4342944819032518));
     case TCI_W_MAX:
     case TCI_W_MIN: {
         bool most = word == TCI_W_MAX;
@@ -8638,7 +8792,8 @@ static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, i
     for (int i = 0; i < n; i++) {
         const char *from = tci_ox_walk_to(w, outputs[i]);
         const char *name = how && how->output_names && how->output_names[i]
-                               ? how->output_names[i] : tci_scratch_printf(w->s, "output%d", i);
+                               ? how->output_names[i]
+                               : tci_scratch_printf(w->s, "output%d", i);
         tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
         tci_ow_info(&g->w, 12, name, (tc_dtype)outputs[i]->dtype, outputs[i]->rank,
                     outputs[i]->shape);
@@ -8660,7 +8815,8 @@ TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
     tci_ox_write_model(&g, model);
     *weights = g.w.weights;
     if (model->n > INT32_MAX) {
-        tci_scratch_fail(w->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
+        tci_scratch_fail(w->s, TC_ERR_LIMIT,
+                         "the file would have %zu bytes: protobuf ends at 2 "
                          "GiB (tc_onnx_export.external puts weights in a file of their own)",
                          model->n);
     }
@@ -8686,7 +8842,7 @@ static void tci_ox_export_file(tci_ox_walk *w, tci_node *const *outputs, int n,
 TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
                                    const char *path, tc_site here)
 {
-    const tci_ox_export e = {"tc_export_onnx", "ONNX", inputs, outputs, how, (void *)path,
+    const tci_ox_export e = {"tc_export_onnx",  "ONNX", inputs, outputs, how, (void *)path,
                              tci_ox_export_file};
     return tci_ox_export_call(&e, here);
 }
@@ -8712,8 +8868,10 @@ typedef struct tci_hlo {
     tci_ox_walk *walk;
     tci_str out;       /* statements so far */
     int n_values;
-    tci_dim *symbols, *values; int n_symbols; /* symbolic sizes and what they are */
-    tci_hlo_loop *loops; int n_loops, cap_loops;
+    tci_dim *symbols, *values;
+    int n_symbols; /* symbolic sizes and what they are */
+    tci_hlo_loop *loops;
+    int n_loops, cap_loops;
 } tci_hlo;
 
 /* The shape of the values of one elementwise computation. */
@@ -8818,10 +8976,10 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n);
 TCI_FN const char *tci_hlo_dtype(tc_dtype t)
 {
     static const char *const names[TCI_DTYPE_N] = {
-        [TC_BOOL - TC_BOOL] = "i1", [TC_U8 - TC_BOOL] = "ui8", [TC_U16 - TC_BOOL] = "ui16",
-        [TC_U32 - TC_BOOL] = "ui32", [TC_U64 - TC_BOOL] = "ui64", [TC_I8 - TC_BOOL] = "i8",
-        [TC_I16 - TC_BOOL] = "i16", [TC_I32 - TC_BOOL] = "i32", [TC_I64 - TC_BOOL] = "i64",
-        [TC_F16 - TC_BOOL] = "f16", [TC_BF16 - TC_BOOL] = "bf16", [TC_F32 - TC_BOOL] = "f32",
+        [TC_BOOL - TC_BOOL] = "i1",  [TC_U8 - TC_BOOL] = "ui8",    [TC_U16 - TC_BOOL] = "ui16",
+        [TC_U32 - TC_BOOL] = "ui32", [TC_U64 - TC_BOOL] = "ui64",  [TC_I8 - TC_BOOL] = "i8",
+        [TC_I16 - TC_BOOL] = "i16",  [TC_I32 - TC_BOOL] = "i32",   [TC_I64 - TC_BOOL] = "i64",
+        [TC_F16 - TC_BOOL] = "f16",  [TC_BF16 - TC_BOOL] = "bf16", [TC_F32 - TC_BOOL] = "f32",
         [TC_F64 - TC_BOOL] = "f64"};
     return names[t - TC_BOOL];
 }
@@ -8833,9 +8991,11 @@ TCI_FN int64_t tci_hlo_size(const tci_hlo *h, tci_dim d)
         d = tci_dim_replace(d, h->n_symbols, h->symbols, h->values);
     }
     if (!tci_dim_is_known(d)) {
-        tci_scratch_fail(h->walk->s, TC_ERR_ARGUMENT, "the size %s is symbolic: StableHLO is "
+        tci_scratch_fail(h->walk->s, TC_ERR_ARGUMENT,
+                         "the size %s is symbolic: StableHLO is "
                          "exported for known sizes (tc_stablehlo_export.sizes says what each "
-                         "TC_DIM is)", tci_dim_text_of(d).text);
+                         "TC_DIM is)",
+                         tci_dim_text_of(d).text);
     }
 #endif
     (void)h;
@@ -8967,8 +9127,9 @@ TCI_FN const char *tci_hlo_ints(tci_hlo *h, const tci_hlo_shape *shape, const in
 TCI_FN const char *tci_hlo_convert(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from,
                                    tc_dtype to, const char *x)
 {
-    return from == to ? x : tci_hlo_let(h, "stablehlo.convert %s : (%s) -> %s", x,
-                                        tci_hlo_type(h, from, shape), tci_hlo_type(h, to, shape));
+    return from == to ? x
+                      : tci_hlo_let(h, "stablehlo.convert %s : (%s) -> %s", x,
+                                    tci_hlo_type(h, from, shape), tci_hlo_type(h, to, shape));
 }
 
 TCI_FN const char *tci_hlo_binary(tci_hlo *h, const char *op, const tci_hlo_shape *shape,
@@ -8980,8 +9141,9 @@ TCI_FN const char *tci_hlo_binary(tci_hlo *h, const char *op, const tci_hlo_shap
 TCI_FN const char *tci_hlo_compare(tci_hlo *h, const char *how, const tci_hlo_shape *shape,
                                    tc_dtype t, const char *a, const char *b)
 {
-    const char *kind = tci_dtype_is_float(t) ? "FLOAT" : tci_dtype_is_signed(t) ? "SIGNED"
-                                                                               : "UNSIGNED";
+    const char *kind = tci_dtype_is_float(t)    ? "FLOAT"
+                       : tci_dtype_is_signed(t) ? "SIGNED"
+                                                : "UNSIGNED";
     const char *type = tci_hlo_type(h, t, shape);
     return tci_hlo_let(h, "stablehlo.compare %s, %s, %s, %s : (%s, %s) -> %s", how, a, b, kind,
                        type, type, tci_hlo_type(h, TC_BOOL, shape));
@@ -9064,8 +9226,10 @@ TCI_FN const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from
     for (int i = 0; i < from->rank; i++) {
         after[i] = to->sizes[i] - from->sizes[i] - before[i];
     }
-    return tci_hlo_let(h, "stablehlo.pad %s, %s, low = %s, high = %s, interior = %s : (%s, "
-                       "tensor<%s>) -> %s", x, fill, tci_hlo_list(h, from->rank, before),
+    return tci_hlo_let(h,
+                       "stablehlo.pad %s, %s, low = %s, high = %s, interior = %s : (%s, "
+                       "tensor<%s>) -> %s",
+                       x, fill, tci_hlo_list(h, from->rank, before),
                        tci_hlo_list(h, from->rank, after), tci_hlo_list(h, from->rank, none),
                        tci_hlo_type(h, t, from), tci_hlo_dtype(t), tci_hlo_type(h, t, to));
 }
@@ -9202,8 +9366,8 @@ static const char *tci_hlo_divide(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
     const char *negates = tci_hlo_compare(h, "EQ", shape, t, b, tci_hlo_whole(h, shape, t, -1));
     by = tci_hlo_select(h, shape, t, negates, one, by);
     y = tci_hlo_binary(h, rest ? "remainder" : "divide", shape, t, a, by);
-    y = tci_hlo_select(h, shape, t, negates,
-                       rest ? zero : tci_hlo_unary(h, "negate", shape, t, a), y);
+    y = tci_hlo_select(h, shape, t, negates, rest ? zero : tci_hlo_unary(h, "negate", shape, t, a),
+                       y);
     return tci_hlo_select(h, shape, t, by_zero, zero, y);
 }
 
@@ -9211,8 +9375,8 @@ static const char *tci_hlo_divide(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
 static const char *tci_hlo_shift_right(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t,
                                        const char *a, int by)
 {
-    return tci_hlo_binary(h, tci_dtype_is_signed(t) ? "shift_right_arithmetic"
-                                                    : "shift_right_logical",
+    return tci_hlo_binary(h,
+                          tci_dtype_is_signed(t) ? "shift_right_arithmetic" : "shift_right_logical",
                           shape, t, a, tci_hlo_whole(h, shape, t, by));
 }
 
@@ -9284,8 +9448,8 @@ static const char *tci_hlo_powi(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype
         return y;
     }
     const char *minus = tci_hlo_whole(h, shape, t, -1);
-    const char *odd = tci_hlo_compare(h, "NE", shape, t,
-                                      tci_hlo_binary(h, "and", shape, t, b, one), zero);
+    const char *odd = tci_hlo_compare(h, "NE", shape, t, tci_hlo_binary(h, "and", shape, t, b, one),
+                                      zero);
     const char *below = tci_hlo_select(h, shape, t, odd, minus, one);
     below = tci_hlo_select(h, shape, t, tci_hlo_compare(h, "EQ", shape, t, a, minus), below, zero);
     below = tci_hlo_select(h, shape, t, tci_hlo_compare(h, "EQ", shape, t, a, one), one, below);
@@ -9311,8 +9475,10 @@ static const char *tci_hlo_gcd(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype 
                    a, y, b, type, type);
     const char *more = tci_hlo_compare(h, "NE", shape, u, y, tci_hlo_whole(h, shape, u, 0));
     const char *none = tci_hlo_whole(h, &point, TC_BOOL, 0);
-    more = tci_hlo_let(h, "stablehlo.reduce(%s init: %s) applies stablehlo.or across dimensions = "
-                       "%s : (%s, tensor<i1>) -> tensor<i1>", more, none, list, bits);
+    more = tci_hlo_let(h,
+                       "stablehlo.reduce(%s init: %s) applies stablehlo.or across dimensions = "
+                       "%s : (%s, tensor<i1>) -> tensor<i1>",
+                       more, none, list, bits);
     tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  } do {\n", more);
     const char *zero = tci_hlo_whole(h, shape, u, 0);
     const char *ended = tci_hlo_compare(h, "EQ", shape, u, y, zero);
@@ -9444,8 +9610,9 @@ static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim
     case TCI_P_SQRT: return tci_hlo_unary(h, "sqrt", shape, t, x[0]);
     case TCI_P_PMIN:
     case TCI_P_PMAX:
-        return tci_hlo_select(h, shape, t, tci_hlo_compare(h, p == TCI_P_PMIN ? "LT" : "GT", shape,
-                                                           t, x[0], x[1]), x[0], x[1]);
+        return tci_hlo_select(
+            h, shape, t, tci_hlo_compare(h, p == TCI_P_PMIN ? "LT" : "GT", shape, t, x[0], x[1]),
+            x[0], x[1]);
     case TCI_P_FLOOR: return tci_hlo_unary(h, "floor", shape, t, x[0]);
     case TCI_P_CEIL: return tci_hlo_unary(h, "ceil", shape, t, x[0]);
     case TCI_P_TRUNC: return tci_hlo_trunc(h, shape, t, x[0]);
@@ -9459,8 +9626,9 @@ static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim
     case TCI_P_NOT: return tci_hlo_unary(h, "not", shape, t, x[0]);
     case TCI_P_SHL: return tci_hlo_binary(h, "shift_left", shape, t, x[0], x[1]);
     case TCI_P_SHR:
-        return tci_hlo_binary(h, tci_dtype_is_signed(t) ? "shift_right_arithmetic"
-                                                        : "shift_right_logical",
+        return tci_hlo_binary(h,
+                              tci_dtype_is_signed(t) ? "shift_right_arithmetic"
+                                                     : "shift_right_logical",
                               shape, t, x[0], x[1]);
     case TCI_P_MULHI: return tci_hlo_mulhi(h, shape, t, x[0], x[1]);
     case TCI_P_POWI: return tci_hlo_powi(h, shape, t, x[0], x[1]);
@@ -9470,8 +9638,9 @@ static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim
     case TCI_P_BITS: return tci_hlo_bits(h, shape, t, to, x[0]);
     case TCI_P_ROUND16: return tci_hlo_round(h, shape, TC_F16, x[0]);
     case TCI_P_ROUNDB16: return tci_hlo_round(h, shape, TC_BF16, x[0]);
-    case TCI_P_TOINT: return tci_hlo_convert(h, shape, t, to, x[0]);
-    TCI_MATH_PRIMS(TCI_PRIM_CASE) return tci_hlo_math(h, shape, p, t, x);
+    case TCI_P_TOINT:
+        return tci_hlo_convert(h, shape, t, to, x[0]);
+        TCI_MATH_PRIMS(TCI_PRIM_CASE) return tci_hlo_math(h, shape, p, t, x);
     case TCI_P_LANE1: /* slow paths of recipes that have an op: sine, cosine, tan, log */
     case TCI_P_COUNT: break;
     }
@@ -9506,7 +9675,8 @@ static const char *tci_hlo_index(tci_hlo *h, const tci_hlo_shape *shape, const t
     const tci_kx *e = &k->kx[x];
     const char *a = e->a >= 0 ? tci_hlo_index(h, shape, k, e->a) : NULL;
     const char *c = e->op == TCI_KX_AXIS || e->op == TCI_KX_ADD
-                        ? NULL : tci_hlo_whole(h, shape, TC_I64, tci_hlo_size(h, e->c));
+                        ? NULL
+                        : tci_hlo_whole(h, shape, TC_I64, tci_hlo_size(h, e->c));
     switch (e->op) {
     case TCI_KX_CONST: return c;
     case TCI_KX_AXIS:
@@ -9609,8 +9779,10 @@ typedef struct tci_hlo_places {
     int axis, rank;
     tci_hlo_shape shape;    /* of the index as it is indexed with: without the axes of slices */
     const char *name;       /* its name, i64, from 0 on */
-    int64_t *slices; int n_slices; /* axes that are whole */
-    int64_t *points; int n_points; /* the others, but `axis` */
+    int64_t *slices;
+    int n_slices; /* axes that are whole */
+    int64_t *points;
+    int n_points; /* the others, but `axis` */
 } tci_hlo_places;
 
 /* True if axis d of the index is an EXPANDed one as large as x's. */
@@ -9653,8 +9825,7 @@ static tci_hlo_places tci_hlo_places_of(tci_hlo *h, const tci_node *x, const tci
             }
         }
         const tci_hlo_shape once = tci_hlo_shape_known(h, n, few);
-        name = tci_hlo_reshape(h, (tc_dtype)index->dtype, &own, &once,
-                               tci_ox_named(h->walk, from));
+        name = tci_hlo_reshape(h, (tc_dtype)index->dtype, &own, &once, tci_ox_named(h->walk, from));
         name = tci_hlo_broadcast(h, (tc_dtype)index->dtype, &once, &p.shape, NULL, name);
     }
     name = tci_hlo_convert(h, &p.shape, (tc_dtype)index->dtype, TC_I64, name);
@@ -9715,11 +9886,13 @@ TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char 
     }
     const tci_hlo_shape from = tci_hlo_shape_known(h, n->rank, sizes);
     const char *x = tci_hlo_cut(h, n, &whole, &from, in[0]);
-    return tci_hlo_let(h, "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
+    return tci_hlo_let(h,
+                       "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
                        "offset_dims = %s, collapsed_slice_dims = [%d], operand_batching_dims = %s, "
                        "start_indices_batching_dims = %s, start_index_map = [%d], "
                        "index_vector_dim = %d>, indices_are_sorted = false, slice_sizes = %s}> : "
-                       "(%s, %s) -> %s", x, p.name, tci_hlo_list(h, p.n_slices, p.slices), axis,
+                       "(%s, %s) -> %s",
+                       x, p.name, tci_hlo_list(h, p.n_slices, p.slices), axis,
                        tci_hlo_list(h, p.n_points, p.points), tci_hlo_list(h, p.n_points, batch),
                        axis, p.shape.rank, tci_hlo_array(h, n->rank, slice),
                        tci_hlo_type(h, (tc_dtype)n->dtype, &from),
@@ -9762,11 +9935,13 @@ static const char *tci_hlo_coordinates(tci_hlo *h, const tci_hlo_places *p, int6
 /* The statement of a region that joins a and b by a mode. */
 static const char *tci_hlo_mode(tci_hlo *h, int mode, tc_dtype t, const char *a, const char *b)
 {
-    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM, [TCI_MODE_MIN] = TCI_OP_MIN,
-                              [TCI_MODE_MAX] = TCI_OP_MAX, [TCI_MODE_MUL] = TCI_OP_PROD};
+    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM,
+                              [TCI_MODE_MIN] = TCI_OP_MIN,
+                              [TCI_MODE_MAX] = TCI_OP_MAX,
+                              [TCI_MODE_MUL] = TCI_OP_PROD};
     const tci_hlo_shape point = {0, NULL, ""};
-    return mode == TCI_MODE_SET ? b : tci_hlo_binary(h, tci_hlo_joins(ops[mode], t), &point, t, a,
-                                                     b);
+    return mode == TCI_MODE_SET ? b
+                                : tci_hlo_binary(h, tci_hlo_joins(ops[mode], t), &point, t, a, b);
 }
 
 TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in)
@@ -9789,7 +9964,8 @@ TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char
             inserted[i++] = d;
         }
     }
-    tci_str_printf(&h->out, "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers "
+    tci_str_printf(&h->out,
+                   "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers "
                    "= #stablehlo.scatter<update_window_dims = %s, inserted_window_dims = %s, "
                    "scatter_dims_to_operand_dims = %s, index_vector_dim = %d>, indices_are_sorted "
                    "= false, unique_indices = false}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>"
@@ -9815,10 +9991,12 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
                                  places);
     const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
     const char *dtype = tci_hlo_dtype(t);
-    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, "
+    tci_str_printf(&h->out,
+                   "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, "
                    "is_stable = true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, "
-                   "%s: tensor<i64>):\n", r, x, at, (long long)n->attr[0], a, dtype, b, dtype,
-                   tci_hlo_name(h), tci_hlo_name(h));
+                   "%s: tensor<i64>):\n",
+                   r, x, at, (long long)n->attr[0], a, dtype, b, dtype, tci_hlo_name(h),
+                   tci_hlo_name(h));
     const char *before = tci_hlo_before(h, &point, t, n->attr[1], n->attr[1], a, b);
     tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  }) : (%s, %s) -> (%s, %s)\n",
                    before, type, places, type, places);
@@ -9828,8 +10006,10 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
 /* Joined with what stands 1, 2, 4, ... elements before. Sums of halves are f32. */
 TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x)
 {
-    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM, [TCI_MODE_MIN] = TCI_OP_MIN,
-                              [TCI_MODE_MAX] = TCI_OP_MAX, [TCI_MODE_MUL] = TCI_OP_PROD};
+    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM,
+                              [TCI_MODE_MIN] = TCI_OP_MIN,
+                              [TCI_MODE_MAX] = TCI_OP_MAX,
+                              [TCI_MODE_MUL] = TCI_OP_PROD};
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape), point = {0, NULL, ""};
     int axis = (int)n->attr[0], op = ops[n->attr[2]];
     bool adds = op == TCI_OP_SUM || op == TCI_OP_PROD;
@@ -10195,12 +10375,14 @@ TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_
     const tci_hlo_shape to = tci_hlo_shape_known(h, k + 2, made);
     const char *at = tci_str_text(&places), *exact = w->x->dtype == TC_F32 ? "HIGHEST" : "DEFAULT";
     const char *y = tci_hlo_let(
-        h, "stablehlo.convolution(%s, %s) dim_numbers = [b, f%s]x[o, i%s]->[b, f%s], window = "
+        h,
+        "stablehlo.convolution(%s, %s) dim_numbers = [b, f%s]x[o, i%s]->[b, f%s], window = "
         "{stride = %s, pad = %s, rhs_dilate = %s} {batch_group_count = 1 : i64, "
         "feature_group_count = %lld : i64, precision_config = [#stablehlo<precision %s>, "
-        "#stablehlo<precision %s>]} : (%s, %s) -> %s", x, f, at, at, at, tci_hlo_list(h, k, stride),
-        tci_hlo_pairs(h, k, before, after), tci_hlo_list(h, k, dilation), (long long)groups, exact,
-        exact, tci_hlo_type(h, (tc_dtype)w->x->dtype, &x_shape),
+        "#stablehlo<precision %s>]} : (%s, %s) -> %s",
+        x, f, at, at, at, tci_hlo_list(h, k, stride), tci_hlo_pairs(h, k, before, after),
+        tci_hlo_list(h, k, dilation), (long long)groups, exact, exact,
+        tci_hlo_type(h, (tc_dtype)w->x->dtype, &x_shape),
         tci_hlo_type(h, (tc_dtype)c->f->dtype, &f_shape), tci_hlo_type(h, (tc_dtype)n->dtype, &to));
     return tci_hlo_as_result(h, c, n, &to, y);
 }
@@ -10211,7 +10393,7 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const t
     const tci_hlo_shape from = tci_hlo_shape_of(h, w->x->rank, w->x->shape), point = {0, NULL, ""};
     const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
     tc_dtype t = n->op == TCI_OP_SUM && tci_dtype_is_half((tc_dtype)n->dtype) ? TC_F32
-                                                                             : (tc_dtype)n->dtype;
+                                                                              : (tc_dtype)n->dtype;
     int64_t *lists[5]; /* kernel, stride, dilation, before, after */
     for (int i = 0; i < 5; i++) {
         lists[i] = TCI_NEW_ARRAY(h->walk->s, int64_t, from.rank + 1);
@@ -10230,11 +10412,12 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const t
     const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(n->op, t));
     const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
     const char *dtype = tci_hlo_dtype(t);
-    tci_str_printf(&h->out, "  %s = \"stablehlo.reduce_window\"(%s, %s) <{window_dimensions = %s, "
+    tci_str_printf(&h->out,
+                   "  %s = \"stablehlo.reduce_window\"(%s, %s) <{window_dimensions = %s, "
                    "window_strides = %s, window_dilations = %s, padding = dense<%s> : "
-                   "tensor<%dx2xi64>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>):\n", r, x, none,
-                   tci_hlo_array(h, from.rank, lists[0]), tci_hlo_array(h, from.rank, lists[1]),
-                   tci_hlo_array(h, from.rank, lists[2]),
+                   "tensor<%dx2xi64>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>):\n",
+                   r, x, none, tci_hlo_array(h, from.rank, lists[0]),
+                   tci_hlo_array(h, from.rank, lists[1]), tci_hlo_array(h, from.rank, lists[2]),
                    tci_hlo_pairs(h, from.rank, lists[3], lists[4]), from.rank, a, dtype, b, dtype);
     const char *y = tci_hlo_binary(h, tci_hlo_joins(n->op, t), &point, t, a, b);
     tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n",
@@ -10274,8 +10457,8 @@ static const char *tci_hlo_memory(tci_hlo *h, tci_node *n)
     tci_str_printf(&h->out, "  %s = stablehlo.constant dense<\"0x", name);
     tci_str_add_n(&h->out, text, (size_t)bytes * 2);
     tci_str_printf(&h->out, "\"> : %s\n", tci_hlo_type(h, as, &shape));
-    return as == t ? name : tci_hlo_compare(h, "NE", &shape, as, name,
-                                            tci_hlo_whole(h, &shape, as, 0));
+    return as == t ? name
+                   : tci_hlo_compare(h, "NE", &shape, as, name, tci_hlo_whole(h, &shape, as, 0));
 }
 
 /* ---- movement ---- */
@@ -10339,11 +10522,13 @@ static const char *tci_hlo_take(tci_hlo *h, tc_dtype t, const tci_hlo_shape *fro
         }
     }
     const tci_hlo_shape to = tci_hlo_shape_known(h, from->rank, sizes);
-    return tci_hlo_let(h, "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
+    return tci_hlo_let(h,
+                       "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
                        "offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], "
                        "index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = %s}> : "
-                       "(%s, tensor<%lldxi64>) -> %s", x, index, tci_hlo_list(h, (int)n, offsets),
-                       axis, axis, tci_hlo_array(h, from->rank, whole), tci_hlo_type(h, t, from),
+                       "(%s, tensor<%lldxi64>) -> %s",
+                       x, index, tci_hlo_list(h, (int)n, offsets), axis, axis,
+                       tci_hlo_array(h, from->rank, whole), tci_hlo_type(h, t, from),
                        (long long)count, tci_hlo_type(h, t, &to));
 }
 
@@ -10360,11 +10545,11 @@ static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char 
         int axis = (int)n->attr[4 * i];
         int64_t k = tci_hlo_size(h, a[1]), steps = tci_hlo_size(h, n->shape[axis]);
         int64_t stride = tci_hlo_size(h, a[2]), dilation = tci_hlo_size(h, a[3]);
-        int64_t *places = TCI_NEW_ARRAY(s, int64_t, steps * k + 1);
-        int64_t *flat = TCI_NEW_ARRAY(s, int64_t, rank + 2), *split = TCI_NEW_ARRAY(s, int64_t,
-                                                                                   rank + 2);
-        int64_t *order = TCI_NEW_ARRAY(s, int64_t, rank + 1), *last = TCI_NEW_ARRAY(s, int64_t,
-                                                                                    rank + 2);
+        int64_t *places = TCI_NEW_ARRAY(s, int64_t, steps *k + 1);
+        int64_t *flat = TCI_NEW_ARRAY(s, int64_t, rank + 2),
+                *split = TCI_NEW_ARRAY(s, int64_t, rank + 2);
+        int64_t *order = TCI_NEW_ARRAY(s, int64_t, rank + 1),
+                *last = TCI_NEW_ARRAY(s, int64_t, rank + 2);
         for (int64_t j = 0; j < steps * k; j++) {
             places[j] = j / k * stride + j % k * dilation;
         }
@@ -10378,7 +10563,7 @@ static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char 
         }
         const tci_hlo_shape list = tci_hlo_shape_known(h, 1, (const int64_t[]){steps * k});
         const char *index = steps * k > 0 ? tci_hlo_ints(h, &list, places, (int)(steps * k))
-                                      : tci_hlo_whole(h, &list, TC_I64, 0);
+                                          : tci_hlo_whole(h, &list, TC_I64, 0);
         x = tci_hlo_take(h, t, &at, axis, index, steps * k, x);
         const tci_hlo_shape taken = tci_hlo_shape_known(h, rank, flat);
         const tci_hlo_shape parted = tci_hlo_shape_known(h, rank + 1, split);
@@ -10416,10 +10601,11 @@ static const char *tci_hlo_reduce(tci_hlo *h, int op, tc_dtype t, const tci_hlo_
         return x;
     }
     const char *start = tci_hlo_splat(h, &point, t, tci_hlo_identity(op, t));
-    return tci_hlo_let(h, "stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = "
-                       "%s : (%s, tensor<%s>) -> %s", x, start, tci_hlo_joins(op, t),
-                       tci_hlo_list(h, n, axes), tci_hlo_type(h, t, shape), tci_hlo_dtype(t),
-                       tci_hlo_type(h, t, &to));
+    return tci_hlo_let(h,
+                       "stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = "
+                       "%s : (%s, tensor<%s>) -> %s",
+                       x, start, tci_hlo_joins(op, t), tci_hlo_list(h, n, axes),
+                       tci_hlo_type(h, t, shape), tci_hlo_dtype(t), tci_hlo_type(h, t, &to));
 }
 
 /* Sums of integers are of a wider dtype, those of halves of f32, rounded once. */
@@ -10432,8 +10618,9 @@ static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x
     in = adds && tci_dtype_is_half(t) ? TC_F32 : t;
     if (n->op == TCI_OP_ANY || n->op == TCI_OP_ALL) {
         x = n->in[0]->dtype == TC_BOOL
-                ? x : tci_hlo_compare(h, "NE", &shape, (tc_dtype)n->in[0]->dtype, x,
-                                      tci_hlo_whole(h, &shape, (tc_dtype)n->in[0]->dtype, 0));
+                ? x
+                : tci_hlo_compare(h, "NE", &shape, (tc_dtype)n->in[0]->dtype, x,
+                                  tci_hlo_whole(h, &shape, (tc_dtype)n->in[0]->dtype, 0));
     } else {
         x = tci_hlo_convert(h, &shape, (tc_dtype)n->in[0]->dtype, in, x);
     }
@@ -10489,15 +10676,16 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
     const char *dtype = tci_hlo_dtype(t);
     const char *at = tci_hlo_let(h, "stablehlo.iota dim = %lld : %s", (long long)n->attr[0],
                                  tci_hlo_type(h, TC_I64, &shape));
-    const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(most ? TCI_OP_MAX : TCI_OP_MIN,
-                                                                    t));
+    const char *none = tci_hlo_splat(h, &point, t,
+                                     tci_hlo_identity(most ? TCI_OP_MAX : TCI_OP_MIN, t));
     const char *last = tci_hlo_whole(h, &point, TC_I64, INT64_MAX);
     const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *i = tci_hlo_name(h);
     const char *b = tci_hlo_name(h), *j = tci_hlo_name(h);
-    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) <{dimensions = "
+    tci_str_printf(&h->out,
+                   "  %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) <{dimensions = "
                    "array<i64: %lld>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<i64>, %s: tensor<%s>, "
-                   "%s: tensor<i64>):\n", r, x, at, none, last, (long long)n->attr[0], a, dtype, i,
-                   b, dtype, j);
+                   "%s: tensor<i64>):\n",
+                   r, x, at, none, last, (long long)n->attr[0], a, dtype, i, b, dtype, j);
     const char *first = tci_hlo_before(h, &point, t, most, true, a, b);
     const char *second = tci_hlo_before(h, &point, t, most, true, b, a);
     const char *level = tci_hlo_binary(h, "or", &point, TC_BOOL, first, second);
@@ -10507,9 +10695,11 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
     first = tci_hlo_binary(h, "or", &point, TC_BOOL, first, level);
     const char *value = tci_hlo_select(h, &point, t, first, a, b);
     const char *place = tci_hlo_select(h, &point, TC_I64, first, i, j);
-    tci_str_printf(&h->out, "  stablehlo.return %s, %s : tensor<%s>, tensor<i64>\n  }) : (%s, %s, "
-                   "tensor<%s>, tensor<i64>) -> (", value, place, dtype, tci_hlo_type(h, t, &shape),
-                   tci_hlo_type(h, TC_I64, &shape), dtype);
+    tci_str_printf(&h->out,
+                   "  stablehlo.return %s, %s : tensor<%s>, tensor<i64>\n  }) : (%s, %s, "
+                   "tensor<%s>, tensor<i64>) -> (",
+                   value, place, dtype, tci_hlo_type(h, t, &shape), tci_hlo_type(h, TC_I64, &shape),
+                   dtype);
     const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
     tci_str_printf(&h->out, "%s, %s)\n", tci_hlo_type(h, t, &to), tci_hlo_type(h, TC_I64, &to));
     return tci_scratch_printf(h->walk->s, "%s#1", r);
@@ -10608,9 +10798,10 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
     const tci_hlo_shape to = tci_hlo_shape_known(h, n->rank, sizes);
     bool is_f32 = from == TC_F32;
     const char *y = tci_hlo_let(
-        h, "stablehlo.dot_general %s, %s, batching_dims = %s x %s, contracting_dims = %s x %s, "
-        "precision = [%s, %s] : (%s, %s) -> %s", x[0], x[1],
-        tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][0]),
+        h,
+        "stablehlo.dot_general %s, %s, batching_dims = %s x %s, contracting_dims = %s x %s, "
+        "precision = [%s, %s] : (%s, %s) -> %s",
+        x[0], x[1], tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][0]),
         tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][1]),
         tci_hlo_list(h, n_of[TCI_AXES_K], lists[TCI_AXES_K][0]),
         tci_hlo_list(h, n_of[TCI_AXES_K], lists[TCI_AXES_K][1]), is_f32 ? "HIGHEST" : "DEFAULT",
@@ -10826,8 +11017,8 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
                                         const tc_stablehlo_export *how, const char *path,
                                         tc_site here)
 {
-    const tci_ox_export e = {"tc_export_stablehlo", "StableHLO", inputs, outputs, how, (void *)path,
-                             tci_hlo_export_file};
+    const tci_ox_export e = {"tc_export_stablehlo", "StableHLO",        inputs, outputs, how,
+                             (void *)path,          tci_hlo_export_file};
     return tci_ox_export_call(&e, here);
 }
 /* ---- src/onnx/formats.c ---- */
@@ -10843,8 +11034,13 @@ static void tci_ox_format(tci_scratch *s, const tci_model_graph *m, const char *
                           tci_ox_model_writer write, tci_str *out)
 {
     tci_ctx *ctx = tci_ctx_of(m->ctx);
-    tci_ox_walk w = {.s = s, .graph = &ctx->graph, .format = format, .ctx = ctx, .here = m->here,
-                     .inputs = m->inputs, .n_inputs = m->n_inputs};
+    tci_ox_walk w = {.s = s,
+                     .graph = &ctx->graph,
+                     .format = format,
+                     .ctx = ctx,
+                     .here = m->here,
+                     .inputs = m->inputs,
+                     .n_inputs = m->n_inputs};
     tci_node **outputs = TCI_NEW_ARRAY(s, tci_node *, m->n_roots + 1);
     const char **names = TCI_NEW_ARRAY(s, const char *, m->n_inputs + m->n_roots + 1);
     for (int i = 0; i < m->n_inputs; i++) {

@@ -89,7 +89,7 @@ static bool tci_tune_can_run(const tci_kernel *k)
     return bytes <= tci_tune_bytes;
 }
 
-static void tci_tune_add(tci_tuning *t, tci_jit_kernel *k, const tci_ask *a)
+static void tci_tune_add(tci_tuning *t, tci_jit_kernel *k, const tci_query *a)
 {
     tci_sched list[TCI_TUNE_EACH];
     int n = tci_sched_candidates(a, list, TCI_TUNE_EACH);
@@ -127,7 +127,7 @@ static void tci_tune_choose(tci_tuning *t)
             return;
         }
         taken[best] = true;
-        tci_tune_add(t, &j->kernels[best], tci_ask_make(j->s, j->kernels[best].kernel, machine));
+        tci_tune_add(t, &j->kernels[best], tci_query_make(j->s, j->kernels[best].kernel, machine));
     }
 }
 

@@ -16,12 +16,12 @@
 #include "dialect.h"
 #include "../loop/ir.h"
 
-static const char *tci_joint_symbol(tci_dialect *d, const char *symbol, int member)
+static const char *tci_grouped_symbol(tci_dialect *d, const char *symbol, int member)
 {
     return tci_scratch_printf(d->s, "%s_%d", symbol, member);
 }
 
-static void tci_joint_table(tci_dialect *d, tci_str *out, const tci_loop *l, const char *symbol)
+static void tci_grouped_table(tci_dialect *d, tci_str *out, const tci_loop *l, const char *symbol)
 {
     tci_str_printf(out, "%s%s %s_table[%d][4] = {", d->table_word, d->type(d, TC_I64, 1), symbol,
                    l->n_members + 1);
@@ -36,7 +36,7 @@ static void tci_joint_table(tci_dialect *d, tci_str *out, const tci_loop *l, con
     tci_str_add(out, "};\n");
 }
 
-static void tci_joint_call(tci_dialect *d, tci_str *out, const tci_loop *l, const char *symbol,
+static void tci_grouped_call(tci_dialect *d, tci_str *out, const tci_loop *l, const char *symbol,
                            int member)
 {
     const tci_loop *of = l->members[member].loop;
@@ -55,7 +55,7 @@ static void tci_joint_call(tci_dialect *d, tci_str *out, const tci_loop *l, cons
         tci_str_printf(out, "bufs[%d]}; ", l->n_operands);
     }
     tci_str_printf(out, "%s(%s, lits + m[2], fault, from - m[0], to - m[0]); %sbreak;\n",
-                   tci_joint_symbol(d, symbol, member), operands, of->work_bytes != 0 ? "} " : "");
+                   tci_grouped_symbol(d, symbol, member), operands, of->work_bytes != 0 ? "} " : "");
 }
 
 TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
@@ -67,10 +67,10 @@ TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, co
         if (m->first_same == i) {
             tci_loop of = *m->loop;
             of.is_member = true;
-            tci_emit_kernel(out, d, m->kernel, &of, tci_joint_symbol(d, symbol, i));
+            tci_emit_kernel(out, d, m->kernel, &of, tci_grouped_symbol(d, symbol, i));
         }
     }
-    tci_joint_table(d, out, l, symbol);
+    tci_grouped_table(d, out, l, symbol);
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
     d->head(d, out, symbol, l, k->n_literals);
     tci_str_printf(out,
@@ -89,7 +89,7 @@ TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, co
                    l->n_members, symbol, symbol, word, symbol, word, word, symbol, word);
     for (int i = 0; i < l->n_members; i++) {
         if (l->members[i].first_same == i) {
-            tci_joint_call(d, out, l, symbol, i);
+            tci_grouped_call(d, out, l, symbol, i);
         }
     }
     tci_str_add(out, "        }\n    }\n");

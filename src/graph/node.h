@@ -93,7 +93,7 @@
 #include "../ops/info.h"
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
-typedef struct tci_resident tci_resident; /* run/device_copies.c */
+typedef struct tci_copies tci_copies; /* run/device_copies.c */
 typedef struct tci_param tci_param;       /* run/param.c */
 /* Who has the memory that a storage borrows: told, on any thread, when the last one let go. */
 typedef struct tci_owner {
@@ -106,7 +106,7 @@ typedef struct tci_storage {
     void *data;        /* of a parameter: the newest value in host memory (run/param.c) */
     int64_t bytes;
     uint64_t version;  /* atomic; raised when the bytes change: by tc_touch, or a run (ASSIGN) */
-    tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
+    tci_copies *residents, *ahead; /* on devices; the one that is newer than `data` */
     tci_param *param;  /* of a parameter: programs may change it (ASSIGN) */
     tci_owner *owner;  /* of borrowed memory; NULL: the user, who is not told */
 } tci_storage;

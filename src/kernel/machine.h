@@ -26,13 +26,13 @@ enum {
     TCI_MATRIX_DEPTH = 8,
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21,
-    TCI_PAIRS_ROWS = 4,       /* from which a product of bf16 is packed as pairs in each run */
+    TCI_SCORES_ROWS = 4,       /* from which a product of bf16 is packed as pairs in each run */
     TCI_GATHER_THREADS = 256, /* of a block that makes tiles of a contraction (loop/simt_gemm.c) */
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
     TCI_GATHER_DEPTH = 16,
     TCI_GATHER_FEW = 2,       /* or so few of one side: of rows whatever else there is, where the
                                * columns' factor lies along products */
-    TCI_SPREAD_SHORT = 128,   /* columns; below it a thread per point (loop/thread_per_point.c) */
+    TCI_PER_POINT_SHORT = 128,   /* columns; below it a thread per point (loop/thread_per_point.c) */
     TCI_WINDOW_FEW = 32,      /* products with filters that a thread sums (loop/window.c), */
     TCI_WINDOW_CHAIN = 512    /* and of a gradient of filters */
 };

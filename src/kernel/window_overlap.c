@@ -8,11 +8,11 @@
 #include "window_overlap.h"
 
 enum {
-    TCI_SKEW_LEAST = 3, /* elements of a window's side, */
-    TCI_SKEW_MOST = 16  /* at most, and places between two of them */
+    TCI_WINDOW_OVERLAP_LEAST = 3, /* elements of a window's side, */
+    TCI_WINDOW_OVERLAP_MOST = 16  /* at most, and places between two of them */
 };
 
-static int64_t tci_skew_gcd(int64_t a, int64_t b)
+static int64_t tci_window_overlap_gcd(int64_t a, int64_t b)
 {
     while (b != 0) {
         int64_t rest = a % b;
@@ -22,15 +22,15 @@ static int64_t tci_skew_gcd(int64_t a, int64_t b)
     return a < 0 ? -a : a;
 }
 
-TCI_FN tci_skew tci_skew_find(const tci_kernel *k, int vec, int axis, int inner)
+TCI_FN tci_window_overlap tci_window_overlap_find(const tci_kernel *k, int vec, int axis, int inner)
 {
-    tci_skew found = {0, 0};
+    tci_window_overlap found = {0, 0};
     tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     tci_dim size = k->axes[inner].size;
     bool sums = k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT &&
                 k->reds[0].order == TCI_ORDER_CHAIN && k->reds[0].points == 0 &&
-                tci_dim_is_known(size) && tci_dim_known(size) >= TCI_SKEW_LEAST &&
-                tci_dim_known(size) <= TCI_SKEW_MOST;
+                tci_dim_is_known(size) && tci_dim_known(size) >= TCI_WINDOW_OVERLAP_LEAST &&
+                tci_dim_known(size) <= TCI_WINDOW_OVERLAP_MOST;
     for (int i = 0; i < k->n_insts && sums; i++) {
         const tci_kinst *in = &k->insts[i];
         if (in->op != TCI_K_LOAD || !tci_kx_affine(k, in->x, coef, &base) || coef[vec] == 0 ||
@@ -39,26 +39,26 @@ TCI_FN tci_skew tci_skew_find(const tci_kernel *k, int vec, int axis, int inner)
             continue;
         }
         int64_t row = tci_dim_known(coef[axis]), element = tci_dim_known(coef[inner]);
-        int64_t both = tci_skew_gcd(row, element);
-        if (row / both < tci_dim_known(size) && element / both <= TCI_SKEW_MOST &&
-            element / both >= -TCI_SKEW_MOST) {
-            found = (tci_skew){(int)(row / both), (int)(element / both)};
+        int64_t both = tci_window_overlap_gcd(row, element);
+        if (row / both < tci_dim_known(size) && element / both <= TCI_WINDOW_OVERLAP_MOST &&
+            element / both >= -TCI_WINDOW_OVERLAP_MOST) {
+            found = (tci_window_overlap){(int)(row / both), (int)(element / both)};
         }
     }
     return found;
 }
 
 /* Do neighbours along any outer axis but that of vectors meet at elements of `inner`? */
-static bool tci_skew_any(const tci_kernel *k, int vec, int inner)
+static bool tci_window_overlap_any(const tci_kernel *k, int vec, int inner)
 {
     bool any = false;
     for (int a = 0; a < k->n_outer; a++) {
-        any = any || (a != vec && tci_skew_find(k, vec, a, inner).row > 0);
+        any = any || (a != vec && tci_window_overlap_find(k, vec, a, inner).row > 0);
     }
     return any;
 }
 
-TCI_FN bool tci_skew_is_across(const tci_kernel *k, int vec)
+TCI_FN bool tci_window_overlap_is_across(const tci_kernel *k, int vec)
 {
     const tci_kstage *st = &k->stages[0];
     if (k->n_reds != 1 || k->reds[0].op != TCI_RED_DOT || st->kind != TCI_STAGE_REDUCE ||
@@ -68,6 +68,6 @@ TCI_FN bool tci_skew_is_across(const tci_kernel *k, int vec)
     uint64_t outer = k->n_outer < 63 ? ((uint64_t)1 << k->n_outer) - 1 : ~(uint64_t)0;
     uint64_t one = k->insts[k->reds[0].in[0]].axes, other = k->insts[k->reds[0].in[1]].axes;
     bool alone = (one & ~other & outer) == 0 || (other & ~one & outer) == 0;
-    return alone && tci_skew_any(k, vec, st->axes[st->n_axes - 2]) &&
-           !tci_skew_any(k, vec, st->axes[st->n_axes - 1]);
+    return alone && tci_window_overlap_any(k, vec, st->axes[st->n_axes - 2]) &&
+           !tci_window_overlap_any(k, vec, st->axes[st->n_axes - 1]);
 }

@@ -7,15 +7,15 @@
 
 /* At element i of an inner axis the neighbour number j along an outer axis meets what lies at place
  * j * row + i * element of an image. */
-typedef struct tci_skew {
+typedef struct tci_window_overlap {
     int row, element; /* > 0; any but 0. Row 0: no two neighbours meet anything */
-} tci_skew;
+} tci_window_overlap;
 
 /* Of a sum of products in the order of their axes: of neighbours along outer axis `axis` and the
  * elements of inner axis `inner`, which is short, in a factor that knows outer axis `vec`. */
-TCI_FN tci_skew tci_skew_find(const tci_kernel *k, int vec, int axis, int inner);
+TCI_FN tci_window_overlap tci_window_overlap_find(const tci_kernel *k, int vec, int axis, int inner);
 /* Is the stage's last axis but one such an inner axis, and the last one none, in a contraction of
  * which one factor has no outer axes of its own? */
-TCI_FN bool tci_skew_is_across(const tci_kernel *k, int vec);
+TCI_FN bool tci_window_overlap_is_across(const tci_kernel *k, int vec);
 
 #endif

@@ -5,17 +5,17 @@
 #include "gemm.h"
 
 /* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
-TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
-/* As tci_blocked_emit. */
-TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+TCI_FN void tci_amx_plan(const tci_kernel *k, tci_gemm *p);
+/* As tci_gemm_emit. */
+TCI_FN void tci_amx_emit(tci_build *b, const tci_gemm *p, tci_lin chunk, int begin, int end);
 
 /* The unit is set up, and left, around all that follows. */
-TCI_FN void tci_tiles_begin(tci_build *b);
-TCI_FN void tci_tiles_end(tci_build *b);
+TCI_FN void tci_amx_begin(tci_build *b);
+TCI_FN void tci_amx_end(tci_build *b);
 /* A register: cleared, or loaded or stored, 16 rows `stride` elements apart. */
-TCI_FN void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x,
+TCI_FN void tci_amx_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x,
                            int64_t stride);
 /* Register `sums` takes in the product of two others. */
-TCI_FN void tci_tiles_add(tci_build *b, const tci_blocked *p, int sums, int rows, int columns);
+TCI_FN void tci_amx_add(tci_build *b, const tci_gemm *p, int sums, int rows, int columns);
 
 #endif

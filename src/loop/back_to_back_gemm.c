@@ -28,30 +28,30 @@
 #include <math.h>
 
 enum {
-    TCI_STRIP_NEAR = 1 << 17,   /* bytes of the arrays of a strip, or half a processor's cache */
-    TCI_STRIP_MOST = 256,       /* rows of a strip */
-    TCI_STRIP_LEAST = 8,
-    TCI_STRIP_UNROLL = 2,       /* vectors of a tile */
-    TCI_STRIP_PACKS = 8,        /* rows whose products take as long as packing for them, */
-    TCI_STRIP_UNIT_PACKS = 24   /* on a unit */
+    TCI_B2B_NEAR = 1 << 17,   /* bytes of the arrays of a strip, or half a processor's cache */
+    TCI_B2B_MOST = 256,       /* rows of a strip */
+    TCI_B2B_LEAST = 8,
+    TCI_B2B_UNROLL = 2,       /* vectors of a tile */
+    TCI_B2B_PACKS = 8,        /* rows whose products take as long as packing for them, */
+    TCI_B2B_UNIT_PACKS = 24   /* on a unit */
 };
-enum { TCI_STRIP_N_ROWS };
+enum { TCI_B2B_N_ROWS };
 
-typedef struct tci_strip {
+typedef struct tci_b2b {
     int axis;               /* the outer axis of the rows */
     bool on_unit;           /* AMX multiplies (loop/amx_packed.h): whole tiles of rows */
-    tci_dim n_tiles;        /* register tiles of them: as tci_blocked has it, */
+    tci_dim n_tiles;        /* register tiles of them: as tci_gemm has it, */
     int64_t base, extra;
     tci_dim group;          /* tiles of a strip, */
     int64_t most;           /* and how many at most */
-    tci_blocked *dots;      /* per stage: how it is packed, where columns > 0 */
+    tci_gemm *dots;      /* per stage: how it is packed, where columns > 0 */
     bool is_cut;
-    tci_cut cut;            /* of the rows, where they are */
-} tci_strip;
+    tci_causal cut;            /* of the rows, where they are */
+} tci_b2b;
 
 /* ---- what fits ---- */
 
-static bool tci_strip_has_form(const tci_ask *a)
+static bool tci_b2b_has_form(const tci_query *a)
 {
     const tci_kernel *k = a->k;
     bool fits = tci_kernel_keeps(k) && a->machine.has_work && a->machine.block_threads == 0 &&
@@ -60,19 +60,19 @@ static bool tci_strip_has_form(const tci_ask *a)
     for (int i = TCI_MAX(k->n_outer - 1, 0); i < k->n_axes && fits; i++) {
         fits = !tci_dim_le(k->axes[i].size, 0);
     }
-    return fits && !tci_dim_lt(k->axes[k->n_outer - 1].size, TCI_STRIP_LEAST);
+    return fits && !tci_dim_lt(k->axes[k->n_outer - 1].size, TCI_B2B_LEAST);
 }
 
-static int64_t tci_strip_near(const tci_ask *a)
+static int64_t tci_b2b_near(const tci_query *a)
 {
-    return TCI_MAX(a->machine.facts.cache_bytes[1] / 2, TCI_STRIP_NEAR);
+    return TCI_MAX(a->machine.facts.cache_bytes[1] / 2, TCI_B2B_NEAR);
 }
 
 /* Strips of `rows` rows, about, all of as many tiles as can be: each is one thread's. */
-static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
+static void tci_b2b_cut(const tci_query *a, int64_t rows, tci_b2b *p)
 {
     int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
-    int64_t most = p->on_unit ? TCI_MATRIX_WHOLE : (registers - 1) / TCI_STRIP_UNROLL - 1;
+    int64_t most = p->on_unit ? TCI_MATRIX_WHOLE : (registers - 1) / TCI_B2B_UNROLL - 1;
     tci_dim size = a->k->axes[p->axis].size, bytes = tci_keep_bytes(a->k, a->lanes);
     p->base = most;
     p->n_tiles = tci_dim_ceil_div(size, most);
@@ -87,14 +87,14 @@ static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
     p->group = p->most;
     if (!tci_dim_is_known(bytes)) {
         int64_t tile = p->base + (p->extra > 0);
-        tci_dim near = tci_dim_div(tci_strip_near(a), tci_dim_mul(bytes, tile));
+        tci_dim near = tci_dim_div(tci_b2b_near(a), tci_dim_mul(bytes, tile));
         p->group = tci_dim_max(tci_dim_min(near, p->most), 1);
     }
 }
 
 /* A contraction is the only reduction of its stage. */
-static bool tci_strip_plan_stage(const tci_kernel *k, int stage, int lanes, const tci_strip *p,
-                                tci_blocked *dot)
+static bool tci_b2b_plan_stage(const tci_kernel *k, int stage, int lanes, const tci_b2b *p,
+                                tci_gemm *dot)
 {
     const tci_kstage *st = &k->stages[stage];
     int n_reds = 0;
@@ -108,47 +108,47 @@ static bool tci_strip_plan_stage(const tci_kernel *k, int stage, int lanes, cons
     int64_t columns = tci_dim_most(k->axes[st->axes[st->n_axes - 1]].size);
     dot->stage = stage;
     dot->row_axis = p->axis;
-    dot->unroll = (int)TCI_MIN(tci_ceil_div(columns, lanes), TCI_STRIP_UNROLL);
+    dot->unroll = (int)TCI_MIN(tci_ceil_div(columns, lanes), TCI_B2B_UNROLL);
     dot->n_tiles = p->n_tiles;
     dot->base = p->base;
     dot->extra = p->extra;
     dot->group = p->most;
-    return n_reds == 1 && tci_blocked_plan_row(k, lanes, dot);
+    return n_reds == 1 && tci_gemm_plan_row(k, lanes, dot);
 }
 
 /* Where rows are cut a contraction that keeps what they see computes no more of it, and one over
  * rows of zeros, in whole parts of its sums, leaves out what all rows of a strip have there. */
-static void tci_strip_cut_stage(const tci_kernel *k, const tci_strip *p, tci_blocked *dot)
+static void tci_b2b_cut_stage(const tci_kernel *k, const tci_b2b *p, tci_gemm *dot)
 {
     bool whole = dot->part == 0 || dot->is_part;
     if (dot->columns == 0 || !p->is_cut) {
         return;
     }
-    dot->hides_columns = dot->vec_axis == p->cut.axis && tci_cut_hides(k, &p->cut, dot->red, NULL);
+    dot->hides_columns = dot->vec_axis == p->cut.axis && tci_causal_hides(k, &p->cut, dot->red, NULL);
     bool zeros = dot->is_row_there && dot->n_inner == 1 && whole &&
                  k->stages[dot->stage].axes[0] == p->cut.axis && p->cut.is_one[dot->row_inst];
     dot->masked = dot->hides_columns || zeros ? &p->cut : NULL;
 }
 
-static bool tci_strip_plan(const tci_ask *a, int64_t rows, tci_strip *p)
+static bool tci_b2b_plan(const tci_query *a, int64_t rows, tci_b2b *p)
 {
-    bool fits = tci_strip_has_form(a);
+    bool fits = tci_b2b_has_form(a);
     if (!fits) {
         return false;
     }
     p->axis = a->k->n_outer - 1;
-    p->on_unit = tci_ask_on_unit(a);
-    p->dots = TCI_NEW_ARRAY(a->s, tci_blocked, a->k->n_stages);
-    tci_strip_cut(a, rows, p);
-    p->is_cut = tci_cut_find(a->k, p->axis, &p->cut);
+    p->on_unit = tci_query_on_unit(a);
+    p->dots = TCI_NEW_ARRAY(a->s, tci_gemm, a->k->n_stages);
+    tci_b2b_cut(a, rows, p);
+    p->is_cut = tci_causal_find(a->k, p->axis, &p->cut);
     for (int t = 0; t < a->k->n_stages && fits; t++) {
-        fits = tci_strip_plan_stage(a->k, t, a->lanes, p, &p->dots[t]);
-        tci_strip_cut_stage(a->k, p, &p->dots[t]);
+        fits = tci_b2b_plan_stage(a->k, t, a->lanes, p, &p->dots[t]);
+        tci_b2b_cut_stage(a->k, p, &p->dots[t]);
     }
     return fits;
 }
 
-static int64_t tci_strip_most(const tci_strip *p)
+static int64_t tci_b2b_most(const tci_b2b *p)
 {
     return p->most * (p->base + (p->extra > 0));
 }
@@ -156,7 +156,7 @@ static int64_t tci_strip_most(const tci_strip *p)
 /* ---- the nest ---- */
 
 /* The first row of tile number `tile`, the number of rows behind the last one. */
-static tci_lin tci_strip_first(tci_build *b, const tci_strip *p, int tile)
+static tci_lin tci_b2b_first(tci_build *b, const tci_b2b *p, int tile)
 {
     tci_loop *l = b->l;
     int row = tci_lx_make(l, TCI_LX_MUL, tile, -1, p->base);
@@ -170,21 +170,21 @@ static tci_lin tci_strip_first(tci_build *b, const tci_strip *p, int tile)
 }
 
 /* Tiles [begin, end) of a contraction, one block of columns after the other. */
-static void tci_strip_contract(tci_build *b, const tci_blocked *dot, int begin, int end)
+static void tci_b2b_contract(tci_build *b, const tci_gemm *dot, int begin, int end)
 {
     tci_dim n = tci_dim_ceil_div(b->k->axes[dot->vec_axis].size, dot->columns);
     tci_lopen open;
     if (n == 1) {
-        tci_blocked_emit(b, dot, tci_lin_const(0), begin, end);
+        tci_gemm_emit(b, dot, tci_lin_const(0), begin, end);
         return;
     }
     int chunk = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
-    tci_blocked_emit(b, dot, tci_lin_var(b, chunk), begin, end);
+    tci_gemm_emit(b, dot, tci_lin_var(b, chunk), begin, end);
     tci_build_close(b, &open);
 }
 
 /* Stages [begin, end) for each of the rows [first, last). */
-static void tci_strip_rows(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
+static void tci_b2b_rows(tci_build *b, const tci_b2b *p, int begin, int end, tci_lin first,
                           tci_lin last)
 {
     tci_tile tile = {0};
@@ -204,7 +204,7 @@ static void tci_strip_rows(tci_build *b, const tci_strip *p, int begin, int end,
 
 /* The only reduction of stages [begin, end), if it keeps a row that contractions leave out, and
  * nothing else reads, before the place where all rows of a strip are cut; -1: there is none. */
-static int tci_strip_left(const tci_kernel *k, const tci_strip *p, int begin, int end)
+static int tci_b2b_left(const tci_kernel *k, const tci_b2b *p, int begin, int end)
 {
     bool *leaves = TCI_NEW_ARRAY(k->s, bool, k->n_stages);
     int only = -1;
@@ -220,30 +220,30 @@ static int tci_strip_left(const tci_kernel *k, const tci_strip *p, int begin, in
     }
     const tci_kstage *st = &k->stages[begin];
     bool left = st->n_axes == 1 && st->n_kept == 1 && st->axes[0] == p->cut.axis &&
-                p->cut.is_one[k->reds[only].inst] && tci_cut_hides(k, &p->cut, only, leaves);
+                p->cut.is_one[k->reds[only].inst] && tci_causal_hides(k, &p->cut, only, leaves);
     return left ? only : -1;
 }
 
 /* The same for a strip. What contractions leave out the first row has, which shows that they may,
  * and the others need not have. */
-static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
+static void tci_b2b_walk(tci_build *b, const tci_b2b *p, int begin, int end, tci_lin first,
                            tci_lin last)
 {
-    int left = tci_strip_left(b->k, p, begin, end);
+    int left = tci_b2b_left(b->k, p, begin, end);
     tci_lin next = left < 0 ? last : tci_lin_plus(first, 1);
-    tci_strip_rows(b, p, begin, end, first, next);
+    tci_b2b_rows(b, p, begin, end, first, next);
     if (left >= 0) {
         b->stage = end;
-        b->cut_from = tci_cut_zeros(b, &p->cut, b->k->reds[left].inst, first, last);
-        tci_strip_rows(b, p, begin, end, next, last);
+        b->cut_from = tci_causal_zeros(b, &p->cut, b->k->reds[left].inst, first, last);
+        tci_b2b_rows(b, p, begin, end, next, last);
         b->cut_from = tci_lx_const(b->l, 0);
     }
 }
 
 /* A unit: the strip at->group of the rows. */
-static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
+static void tci_b2b_body(tci_nest *nest, void *arg, const tci_nest_at *at)
 {
-    const tci_strip *p = arg;
+    const tci_b2b *p = arg;
     tci_build *b = nest->b;
     tci_loop *l = b->l;
     int begin = tci_lx_make(l, TCI_LX_MUL, tci_build_lx(b, at->group), -1, p->group);
@@ -251,66 +251,66 @@ static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
     end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, p->n_tiles), 0);
     begin = tci_build_lx(b, tci_build_let(b, begin));
     end = tci_build_lx(b, tci_build_let(b, end));
-    tci_lin first = tci_strip_first(b, p, begin), last = tci_strip_first(b, p, end);
+    tci_lin first = tci_b2b_first(b, p, begin), last = tci_b2b_first(b, p, end);
     for (int i = 0; i < b->n_keeps; i++) {
         b->keeps[i]->origin[p->axis] = first;
     }
     if (p->on_unit) {
-        tci_tiles_begin(b);
+        tci_amx_begin(b);
     }
     for (int t = 0, next = 0; t < b->k->n_stages; t = next) {
         next = t + 1;
         if (p->dots[t].columns > 0) {
-            tci_blocked dot = p->dots[t];
+            tci_gemm dot = p->dots[t];
             if (dot.masked) {
                 b->stage = t;
                 tci_lin row = dot.masked->low ? first : tci_lin_plus(last, -1);
                 dot.cut_at = dot.hides_columns
-                                 ? tci_cut_at(b, dot.masked, row)
-                                 : tci_cut_zeros(b, dot.masked, dot.row_inst, first, last);
+                                 ? tci_causal_at(b, dot.masked, row)
+                                 : tci_causal_zeros(b, dot.masked, dot.row_inst, first, last);
             }
-            tci_strip_contract(b, &dot, begin, end);
+            tci_b2b_contract(b, &dot, begin, end);
             continue;
         }
         while (next < b->k->n_stages && p->dots[next].columns == 0) {
             next++;
         }
-        tci_strip_walk(b, p, t, next, first, last);
+        tci_b2b_walk(b, p, t, next, first, last);
     }
     if (p->on_unit) {
-        tci_tiles_end(b);
+        tci_amx_end(b);
     }
 }
 
 /* ---- the form ---- */
 
-static bool tci_strip_fits(const tci_ask *a, const int64_t *n)
+static bool tci_b2b_fits(const tci_query *a, const int64_t *n)
 {
-    tci_strip p = {0};
-    int64_t rows = n[TCI_STRIP_N_ROWS];
-    return rows >= 1 && rows <= TCI_STRIP_MOST && tci_strip_plan(a, rows, &p) &&
+    tci_b2b p = {0};
+    int64_t rows = n[TCI_B2B_N_ROWS];
+    return rows >= 1 && rows <= TCI_B2B_MOST && tci_b2b_plan(a, rows, &p) &&
            !tci_dim_lt(TCI_WORK_MOST / 2, tci_dim_mul(tci_keep_bytes(a->k, a->lanes),
-                                                      tci_strip_most(&p)));
+                                                      tci_b2b_most(&p)));
 }
 
-static int tci_strip_candidates(const tci_ask *a,
+static int tci_b2b_candidates(const tci_query *a,
                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    if (!tci_strip_has_form(a)) {
+    if (!tci_b2b_has_form(a)) {
         return 0;
     }
-    int64_t near = tci_strip_near(a) / TCI_MAX(tci_dim_hint(tci_keep_bytes(a->k, a->lanes)), 1);
-    n[0][TCI_STRIP_N_ROWS] = TCI_MAX(TCI_MIN(near, TCI_STRIP_MOST / 2), 1);
-    n[1][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 2;
-    n[2][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 4;
-    n[3][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 8;
-    n[4][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 16;
+    int64_t near = tci_b2b_near(a) / TCI_MAX(tci_dim_hint(tci_keep_bytes(a->k, a->lanes)), 1);
+    n[0][TCI_B2B_N_ROWS] = TCI_MAX(TCI_MIN(near, TCI_B2B_MOST / 2), 1);
+    n[1][TCI_B2B_N_ROWS] = TCI_B2B_MOST / 2;
+    n[2][TCI_B2B_N_ROWS] = TCI_B2B_MOST / 4;
+    n[3][TCI_B2B_N_ROWS] = TCI_B2B_MOST / 8;
+    n[4][TCI_B2B_N_ROWS] = TCI_B2B_MOST / 16;
     return 5;
 }
 
 /* How much longer it takes than if every processor had a share: of 9 strips for 8 processors one
  * runs alone. */
-static double tci_strip_uneven(const tci_ask *a, const tci_strip *p)
+static double tci_b2b_uneven(const tci_query *a, const tci_b2b *p)
 {
     double strips = (double)tci_ceil_div(TCI_MAX(tci_dim_hint(p->n_tiles), 1),
                                          TCI_MAX(tci_dim_hint(p->group), 1));
@@ -323,24 +323,24 @@ static double tci_strip_uneven(const tci_ask *a, const tci_strip *p)
 
 /* Each strip packs anew; what does not stay near comes from a farther cache. The processors that
  * have no strip count as if the one thread of the model did their share. */
-static double tci_strip_cost(const tci_ask *a, const int64_t *n)
+static double tci_b2b_cost(const tci_query *a, const int64_t *n)
 {
-    tci_strip p = {0};
-    tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    tci_b2b p = {0};
+    tci_b2b_plan(a, n[TCI_B2B_N_ROWS], &p);
     tci_dim bytes = tci_keep_bytes(a->k, a->lanes);
-    double rows = (double)tci_strip_most(&p);
+    double rows = (double)tci_b2b_most(&p);
     bool far = tci_dim_is_known(bytes) &&
-               rows * (double)tci_dim_known(bytes) > (double)tci_strip_near(a);
-    double packs = p.on_unit ? TCI_STRIP_UNIT_PACKS : TCI_STRIP_PACKS;
-    double slower = 1.2 * (1 + packs / rows) * (far ? 1.05 : 1) * tci_strip_uneven(a, &p);
-    return tci_ask_ns(a, slower, slower);
+               rows * (double)tci_dim_known(bytes) > (double)tci_b2b_near(a);
+    double packs = p.on_unit ? TCI_B2B_UNIT_PACKS : TCI_B2B_PACKS;
+    double slower = 1.2 * (1 + packs / rows) * (far ? 1.05 : 1) * tci_b2b_uneven(a, &p);
+    return tci_query_ns(a, slower, slower);
 }
 
-static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_b2b_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_strip p = {0};
-    tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    tci_b2b p = {0};
+    tci_b2b_plan(a, n[TCI_B2B_N_ROWS], &p);
     b->l->lanes = a->lanes;
     b->l->threads = a->threads;
     nest.row_axis = p.axis;
@@ -351,22 +351,22 @@ static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     tci_keep_rows rows = {p.axis, tci_dim_mul(p.group, p.base + (p.extra > 0)), true};
     tci_keep_arrays(b, rows);
     tci_rows_keep(a, b);
-    tci_nest_run(&nest, tci_strip_body, &p, launch);
+    tci_nest_run(&nest, tci_b2b_body, &p, launch);
 }
 
-static void tci_strip_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_b2b_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
-    tci_strip p = {0};
-    tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    tci_b2b p = {0};
+    tci_b2b_plan(a, n[TCI_B2B_N_ROWS], &p);
     tci_str_printf(out, "%s, strips of %d rows, tile %dx%d", p.on_unit ? ", matrix unit" : "",
-                   (int)tci_strip_most(&p), (int)(p.base + (p.extra > 0)), TCI_STRIP_UNROLL);
+                   (int)tci_b2b_most(&p), (int)(p.base + (p.extra > 0)), TCI_B2B_UNROLL);
     (void)b;
 }
 
-TCI_FN const tci_form *const *tci_strip_forms(void)
+TCI_FN const tci_form *const *tci_b2b_forms(void)
 {
-    static const tci_form strip = {"strip", {"rows"}, tci_strip_fits, tci_strip_candidates,
-                                   tci_strip_cost, tci_strip_emit, tci_strip_note};
+    static const tci_form strip = {"strip", {"rows"}, tci_b2b_fits, tci_b2b_candidates,
+                                   tci_b2b_cost, tci_b2b_emit, tci_b2b_note};
     static const tci_form *const forms[] = {&strip, NULL};
     return forms;
 }

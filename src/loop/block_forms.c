@@ -11,7 +11,7 @@
  *   row        rows in the registers of a block or warp (loop/row_block.c)
  *   (loop/mma_gemm.c) warps  GEMM by the tensor cores of each warp
  *
- * In: a kernel on a machine (tci_ask). Out: rows of loop/form.h, which loop/schedule.c weighs next
+ * In: a kernel on a machine (tci_query). Out: rows of loop/form.h, which loop/schedule.c weighs next
  * to those of processors. */
 #include <string.h>
 
@@ -45,19 +45,19 @@ TCI_FN bool tci_blocks_are_joined(void)
 
 /* ---- products by blocks of threads ---- */
 
-static bool tci_product_is_kernel(const tci_ask *a, tci_product *p)
+static bool tci_product_is_kernel(const tci_query *a, tci_product *p)
 {
     memset(p, 0, sizeof(*p));
     return tci_tile_is_kernel(a) && tci_product_plan(a->k, &a->machine, p);
 }
 
-static bool tci_products_fits(const tci_ask *a, const int64_t *n)
+static bool tci_products_fits(const tci_query *a, const int64_t *n)
 {
     tci_product p;
     return tci_product_is_kernel(a, &p) && tci_product_ns(a->k, &a->machine, n, &p) >= 0;
 }
 
-static int tci_products_candidates(const tci_ask *a,
+static int tci_products_candidates(const tci_query *a,
                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     const tci_product_tile *tiles = tci_product_tiles();
@@ -73,12 +73,12 @@ static int tci_products_candidates(const tci_ask *a,
 
 /* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
  * less to compute. */
-static double tci_tile_with_memory(const tci_ask *a, double ns)
+static double tci_tile_with_memory(const tci_query *a, double ns)
 {
-    return TCI_MAX(ns, tci_ask_memory_ns(a)) + 0.01 * ns;
+    return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
 }
 
-static double tci_products_cost(const tci_ask *a, const int64_t *n)
+static double tci_products_cost(const tci_query *a, const int64_t *n)
 {
     tci_product p;
     tci_product_is_kernel(a, &p);
@@ -91,7 +91,7 @@ static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
     tci_product_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
-static void tci_products_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_products_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_product p;
@@ -111,7 +111,7 @@ static void tci_products_emit(const tci_ask *a, const int64_t *n, tci_build *b, 
     tci_nest_run(&nest, tci_products_body, &p, launch);
 }
 
-static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_products_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", tiles %dx%d by %d threads", (int)n[0], (int)n[1], b->l->threads);
@@ -120,16 +120,16 @@ static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_buil
 
 /* ---- points by threads of blocks ---- */
 
-static bool tci_spread_is_kernel(const tci_ask *a, tci_spread *p)
+static bool tci_per_point_is_kernel(const tci_query *a, tci_per_point *p)
 {
     memset(p, 0, sizeof(*p));
-    return (tci_tile_is_kernel(a) || a->is_map) && tci_spread_plan(a->k, &a->machine, p);
+    return (tci_tile_is_kernel(a) || a->is_map) && tci_per_point_plan(a->k, &a->machine, p);
 }
 
-static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_per_point_form_fits(const tci_query *a, const int64_t *n)
 {
-    tci_spread p;
-    if (!tci_spread_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
+    tci_per_point p;
+    if (!tci_per_point_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
         return false;
     }
     return n[0] == 1 || (p.row_axis >= 0 && tci_kernel_known(a->k, p.row_axis) % n[0] == 0);
@@ -145,18 +145,18 @@ static int tci_tile_around(int rows, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUM
     return 4;
 }
 
-static int tci_spread_candidates(const tci_ask *a,
+static int tci_per_point_candidates(const tci_query *a,
                                  int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    tci_spread p;
-    if (!tci_spread_is_kernel(a, &p)) {
+    tci_per_point p;
+    if (!tci_per_point_is_kernel(a, &p)) {
         return 0;
     }
     return tci_tile_around(p.rows, n);
 }
 
 /* Lines of memory of a factor that a warp's neighbouring points meet at once. */
-static double tci_spread_lines(const tci_ask *a, const tci_spread *p, int factor)
+static double tci_per_point_lines(const tci_query *a, const tci_per_point *p, int factor)
 {
     double lines = 1;
     int64_t points = 1;
@@ -172,7 +172,7 @@ static double tci_spread_lines(const tci_ask *a, const tci_spread *p, int factor
 
 /* What a contraction's threads with so many rows read: for each product neighbours of the factor
  * that has the last axis, and for each row one element of the other. */
-static double tci_spread_reads_ns(const tci_ask *a, const tci_spread *p, int64_t rows)
+static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p, int64_t rows)
 {
     const tci_kernel *k = a->k;
     const tci_kred *red = &k->reds[0];
@@ -182,14 +182,14 @@ static double tci_spread_reads_ns(const tci_ask *a, const tci_spread *p, int64_t
         steps *= (double)tci_kernel_known(k, k->stages[0].axes[i]);
     }
     steps *= p->row_axis < 0 ? 1 : (double)tci_kernel_known(k, p->row_axis);
-    double lines = tci_spread_lines(a, p, red->in[swap]);
+    double lines = tci_per_point_lines(a, p, red->in[swap]);
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
-static double tci_spread_cost(const tci_ask *a, const int64_t *n)
+static double tci_per_point_cost(const tci_query *a, const int64_t *n)
 {
-    tci_spread p;
-    tci_spread_is_kernel(a, &p);
+    tci_per_point p;
+    tci_per_point_is_kernel(a, &p);
     double off = (double)n[0] / (double)p.rows;
     off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
     if (a->is_map) { /* a short axis is stored together */
@@ -199,40 +199,40 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
     bool dot = tci_tile_has_dot(a->k);
     bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) && !tci_product_fills(&tiles);
     off *= few && p.by_lane ? TCI_TILE_GUARDED : 1;
-    double ns = few   ? TCI_MAX(a->ns, tci_spread_reads_ns(a, &p, n[0]))
+    double ns = few   ? TCI_MAX(a->ns, tci_per_point_reads_ns(a, &p, n[0]))
                 : dot ? tci_tile_in_place(a, a->ns)
                       : a->ns;
     bool vectors = a->rows > 1 && !tci_tile_has_dot(a->k) && !p.by_lane &&
                    tci_tile_lost(a, a->lanes) < 1.2; /* read more at once */
-    ns = TCI_MAX(ns * off, TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
+    ns = TCI_MAX(ns * off, TCI_MAX(tci_query_arithmetic_ns(a), tci_query_memory_ns(a)));
     return vectors ? 1.1 * ns : ns;
 }
 
-static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)
+static void tci_per_point_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
     int group = tci_build_lx(n->b, at->group);
-    tci_spread_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+    tci_per_point_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
-static void tci_spread_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_per_point_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                  tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_spread p;
-    tci_spread_is_kernel(a, &p);
+    tci_per_point p;
+    tci_per_point_is_kernel(a, &p);
     p.rows = (int)n[0];
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     memset(tiled, true, (size_t)a->k->n_outer);
     b->l->lanes = 1;
-    b->l->threads = TCI_SPREAD_THREADS;
+    b->l->threads = TCI_PER_POINT_THREADS;
     nest.tiled = tiled;
     nest.n_vec = p.size;
-    nest.chunk = TCI_SPREAD_THREADS;
+    nest.chunk = TCI_PER_POINT_THREADS;
     nest.n_tiles = p.row_axis < 0 ? 1 : tci_dim_div(a->k->axes[p.row_axis].size, p.rows);
-    tci_nest_run(&nest, tci_spread_body, &p, launch);
+    tci_nest_run(&nest, tci_per_point_body, &p, launch);
 }
 
-static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_per_point_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", points by %d threads, %d each", b->l->threads, (int)n[0]);
@@ -241,19 +241,19 @@ static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build 
 
 /* ---- vectors of each thread ---- */
 
-static bool tci_window_is_kernel(const tci_ask *a, int64_t rows, tci_window *p)
+static bool tci_window_is_kernel(const tci_query *a, int64_t rows, tci_window *p)
 {
     memset(p, 0, sizeof(*p));
     return (tci_tile_is_kernel(a) || a->is_map) && tci_window_plan(a->k, &a->machine, rows, p);
 }
 
-static bool tci_window_fits(const tci_ask *a, const int64_t *n)
+static bool tci_window_fits(const tci_query *a, const int64_t *n)
 {
     tci_window p;
     return n[0] > 0 && tci_window_is_kernel(a, n[0], &p);
 }
 
-static int tci_window_candidates(const tci_ask *a,
+static int tci_window_candidates(const tci_query *a,
                                  int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     tci_window p;
@@ -264,14 +264,14 @@ static int tci_window_candidates(const tci_ask *a,
 }
 
 /* Bounded by memory or arithmetic, where there are threads enough. */
-static double tci_window_cost(const tci_ask *a, const int64_t *n)
+static double tci_window_cost(const tci_query *a, const int64_t *n)
 {
     tci_window own, p;
     tci_window_is_kernel(a, 0, &own);
     tci_window_is_kernel(a, n[0], &p);
     double off = (double)n[0] / (double)own.rows;
     double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
-    double ns = TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
+    double ns = TCI_MAX(tci_query_arithmetic_ns(a), tci_query_memory_ns(a));
     ns = a->is_map ? 0.9 * a->ns : ns; /* a block of one short row has little to read at once */
     return ns * TCI_MAX(busy / (double)p.size, 1) * (1 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
@@ -281,7 +281,7 @@ static void tci_window_body(tci_nest *n, void *arg, const tci_nest_at *at)
     tci_window_emit(n->b, arg, at->chunk);
 }
 
-static void tci_window_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_window_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                  tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
@@ -297,7 +297,7 @@ static void tci_window_form_emit(const tci_ask *a, const int64_t *n, tci_build *
     tci_nest_run(&nest, tci_window_body, &p, launch);
 }
 
-static void tci_window_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_window_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", windows by %d threads, %d each", b->l->rows, (int)n[0]);
@@ -305,35 +305,35 @@ static void tci_window_note(const tci_ask *a, const int64_t *n, const tci_build 
 
 /* ---- a GPU's matrix unit ---- */
 
-static bool tci_matrix_form_is_for(const tci_ask *a)
+static bool tci_matrix_form_is_for(const tci_query *a)
 {
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 && a->machine.matrix_units > 0;
+    return tci_query_on_unit(a) && a->machine.block_threads > 0 && a->machine.matrix_units > 0;
 }
 
-static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_matrix_form_fits(const tci_query *a, const int64_t *n)
 {
     return tci_matrix_form_is_for(a) && tci_matrix_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_matrix_form_candidates(const tci_ask *a,
+static int tci_matrix_form_candidates(const tci_query *a,
                                       int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     return tci_matrix_form_is_for(a) ? tci_matrix_candidates(a->k, &a->machine, n) : 0;
 }
 
-static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)
+static double tci_matrix_form_cost(const tci_query *a, const int64_t *n)
 {
     return tci_tile_with_memory(a, tci_matrix_ns(a->k, &a->machine, n));
 }
 
-static void tci_matrix_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_matrix_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                  tci_launch *launch)
 {
     (void)a;
     tci_matrix_emit(b, &a->machine, n, launch);
 }
 
-static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+static void tci_matrix_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                  tci_str *out)
 {
     const tci_matrix *x = b->l->matrix;
@@ -348,13 +348,13 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
 
 /* ---- attention ---- */
 
-static bool tci_attention_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_attention_form_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+    return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
            tci_attention_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_attention_form_candidates(const tci_ask *a,
+static int tci_attention_form_candidates(const tci_query *a,
                                          int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     (void)a;
@@ -366,18 +366,18 @@ static int tci_attention_form_candidates(const tci_ask *a,
     return TCI_ATTENTION_TILES;
 }
 
-static double tci_attention_form_cost(const tci_ask *a, const int64_t *n)
+static double tci_attention_form_cost(const tci_query *a, const int64_t *n)
 {
     return tci_attention_ns(a->k, &a->machine, n);
 }
 
-static void tci_attention_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_attention_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                     tci_launch *launch)
 {
     tci_attention_emit(b, &a->machine, n, launch);
 }
 
-static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+static void tci_attention_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                     tci_str *out)
 {
     const tci_attention *x = b->l->attention;
@@ -387,31 +387,31 @@ static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tc
                    x->cut.is_cut ? ", longest first" : "");
 }
 
-static bool tci_backward_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_backward_form_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+    return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
            tci_backward_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_backward_form_candidates(const tci_ask *a,
+static int tci_backward_form_candidates(const tci_query *a,
                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     (void)a;
     return tci_backward_tiles(n);
 }
 
-static double tci_backward_form_cost(const tci_ask *a, const int64_t *n)
+static double tci_backward_form_cost(const tci_query *a, const int64_t *n)
 {
     return tci_backward_ns(a->k, &a->machine, n);
 }
 
-static void tci_backward_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_backward_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                    tci_launch *launch)
 {
     tci_backward_emit(b, &a->machine, n, launch);
 }
 
-static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+static void tci_backward_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                    tci_str *out)
 {
     const tci_backward *x = b->l->backward;
@@ -422,44 +422,44 @@ static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci
                    x->cut.is_cut ? ", longest first" : "");
 }
 
-static bool tci_flash_form_fits(const tci_ask *a, const int64_t *n)
+static bool tci_flash_form_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
+    return tci_query_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
 }
 
-static bool tci_flash_back_fits(const tci_ask *a, const int64_t *n)
+static bool tci_flash_back_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
+    return tci_query_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_flash_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_flash_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    return tci_ask_is_flash(a) ? tci_flash_tiles(n) : 0;
+    return tci_query_is_flash(a) ? tci_flash_tiles(n) : 0;
 }
 
-static double tci_flash_cost(const tci_ask *a, const int64_t *n)
+static double tci_flash_cost(const tci_query *a, const int64_t *n)
 {
     return tci_flash_ns(a->k, &a->machine, n);
 }
 
-static double tci_flash_back_cost(const tci_ask *a, const int64_t *n)
+static double tci_flash_back_cost(const tci_query *a, const int64_t *n)
 {
     return tci_flash_back_ns(a->k, &a->machine, n);
 }
 
-static void tci_flash_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_flash_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                 tci_launch *launch)
 {
     tci_flash_emit(b, &a->machine, n, launch);
 }
 
-static void tci_flash_back_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_flash_back_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                      tci_launch *launch)
 {
     tci_flash_back_emit(b, &a->machine, n, launch);
 }
 
-static void tci_flash_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_flash_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     const tci_attention *x = b->l->attention;
     (void)a, (void)n;
@@ -467,7 +467,7 @@ static void tci_flash_note(const tci_ask *a, const int64_t *n, const tci_build *
                    x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
 }
 
-static void tci_flash_back_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+static void tci_flash_back_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                 tci_str *out)
 {
     const tci_backward *x = b->l->backward;
@@ -479,34 +479,34 @@ static void tci_flash_back_note(const tci_ask *a, const int64_t *n, const tci_bu
 
 /* ---- squares ---- */
 
-static bool tci_squares_fits(const tci_ask *a, const int64_t *n)
+static bool tci_squares_fits(const tci_query *a, const int64_t *n)
 {
-    tci_square q;
+    tci_smem_transpose q;
     (void)n;
-    return a->is_map && a->machine.block_threads >= TCI_SQUARE_THREADS && !a->machine.no_exchange &&
-           tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+    return a->is_map && a->machine.block_threads >= TCI_SMEM_TRANSPOSE_THREADS && !a->machine.no_exchange &&
+           tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
 }
 
-static double tci_squares_cost(const tci_ask *a, const int64_t *n)
+static double tci_squares_cost(const tci_query *a, const int64_t *n)
 {
     (void)n;
-    return tci_ask_ns(a, 1, 1) * tci_map_empty(a);
+    return tci_query_ns(a, 1, 1) * tci_map_empty(a);
 }
 
 static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
     int group = tci_build_lx(n->b, at->group);
-    tci_square_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+    tci_smem_transpose_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
-static void tci_squares_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_squares_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_square q;
+    tci_smem_transpose q;
     (void)n;
-    tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+    tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
     b->l->lanes = 1;
-    b->l->threads = TCI_SQUARE_THREADS;
+    b->l->threads = TCI_SMEM_TRANSPOSE_THREADS;
     nest.vec_axis = a->vec_axis;
     nest.row_axis = a->row_axis;
     nest.n_vec = a->n_vec;
@@ -515,7 +515,7 @@ static void tci_squares_emit(const tci_ask *a, const int64_t *n, tci_build *b, t
     tci_nest_run(&nest, tci_squares_body, &q, launch);
 }
 
-static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_squares_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a, (void)n;
     tci_str_printf(out, ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE, b->l->threads);
@@ -526,7 +526,7 @@ static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build
 
 enum { TCI_ROW_THREADS, TCI_ROW_ROWS };
 
-static int tci_row_held(const tci_ask *a, int64_t threads, int64_t rows)
+static int tci_row_held(const tci_query *a, int64_t threads, int64_t rows)
 {
     tci_loop shape = {0};
     shape.threads = (int)threads;
@@ -538,7 +538,7 @@ static int tci_row_held(const tci_ask *a, int64_t threads, int64_t rows)
 }
 
 /* Is each warp full of rows, or without any? Its threads ask each other for values. */
-static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
+static bool tci_row_fills_warps(const tci_query *a, int64_t threads, int64_t rows)
 {
     tci_dim points = 1;
     for (int i = 0; i < a->k->n_outer; i++) {
@@ -548,11 +548,11 @@ static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
     return rows % beside == 0 && (beside == 1 || tci_dim_divides(beside, points));
 }
 
-static bool tci_row_fits(const tci_ask *a, const int64_t *n)
+static bool tci_row_fits(const tci_query *a, const int64_t *n)
 {
     int64_t threads = n[TCI_ROW_THREADS], rows = n[TCI_ROW_ROWS];
-    return !tci_ask_on_unit(a) && !tci_ask_is_flash(a) &&
-           tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
+    return !tci_query_on_unit(a) && !tci_query_is_flash(a) &&
+           tci_query_is_power(threads, 2, a->threads) && tci_query_is_power(rows, 1, TCI_ROW_BLOCK) &&
            (rows == 1 ? threads >= TCI_WARP
                       : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
            (!tci_kernel_earlier(a->k) || (threads == a->threads && rows == 1)) &&
@@ -561,14 +561,14 @@ static bool tci_row_fits(const tci_ask *a, const int64_t *n)
 
 /* Few threads do once what each of them does, and join less; but the row takes no more of their
  * registers than leave room for other rows, if it need not. */
-static bool tci_row_is_worth(const tci_ask *a, int threads, int held)
+static bool tci_row_is_worth(const tci_query *a, int threads, int held)
 {
     bool spares = held <= TCI_ROW_SPARE && threads >= TCI_ROW_FEW;
     return held == 1 || (held > 1 && (spares || threads == a->threads));
 }
 
 /* As few threads as hold the row, then more; in large blocks if there are enough. */
-static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_row_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     int64_t busy = (int64_t)a->machine.facts.processors * TCI_ROW_BUSY;
     int count = 0;
@@ -586,7 +586,7 @@ static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][T
     return count;
 }
 
-static double tci_row_cost(const tci_ask *a, const int64_t *n)
+static double tci_row_cost(const tci_query *a, const int64_t *n)
 {
     return TCI_MAX(tci_rows_ns(a, n[TCI_ROW_THREADS], 1, 1),
                    tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
@@ -599,7 +599,7 @@ static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
     tci_row_emit(n->b);
 }
 
-static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
+static void tci_row_emit_units(const tci_query *a, const int64_t *n, tci_build *b,
                                tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
@@ -610,7 +610,7 @@ static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
     tci_nest_run(&nest, tci_row_body, NULL, launch);
 }
 
-static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_row_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a, (void)b;
     tci_str_add(out, ", rows in registers");
@@ -627,9 +627,9 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                      {"rows", "columns", "row_points", "column_points"},
                                      tci_products_fits, tci_products_candidates,
                                      tci_products_cost, tci_products_emit, tci_products_note};
-    static const tci_form spread = {"spread", {"rows"}, tci_spread_form_fits,
-                                    tci_spread_candidates, tci_spread_cost, tci_spread_form_emit,
-                                    tci_spread_note};
+    static const tci_form spread = {"spread", {"rows"}, tci_per_point_form_fits,
+                                    tci_per_point_candidates, tci_per_point_cost, tci_per_point_form_emit,
+                                    tci_per_point_note};
     static const tci_form window = {"window", {"rows"}, tci_window_fits, tci_window_candidates,
                                     tci_window_cost, tci_window_form_emit, tci_window_note};
     static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns", "shares"},

@@ -69,7 +69,7 @@ typedef struct tci_build {
     int cur;                      /* block under construction */
     int floor;                    /* innermost open branch, or 0 */
     int stage;                    /* stage being emitted */
-    const struct tci_cut *cut;    /* of its rows (loop/causal_bound.h); NULL: none known, */
+    const struct tci_causal *cut;    /* of its rows (loop/causal_bound.h); NULL: none known, */
     int guard;                    /* and its GUARD where its truth is known here, -1 not, */
     int8_t guard_truth;           /* tci_truth */
     const bool *holds;            /* per guard: does it hold at all points here? NULL: not known */

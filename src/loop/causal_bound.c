@@ -1,6 +1,6 @@
 /* loop/causal_bound.c - trip counts shortened by a triangular (causal) mask.
  *
- * In: a kernel. Out: a tci_cut where a GUARD is a diagonal of an outer axis and an inner one, as a
+ * In: a kernel. Out: a tci_causal where a GUARD is a diagonal of an outer axis and an inner one, as a
  * causal mask is, and what follows for the masked values: each instruction is asked with the
  * guard's truth there. Rows of queries see the first keys, rows of keys the last queries: the side
  * is that on which some contraction need not be computed. A masked score that is computed is as
@@ -8,10 +8,10 @@
  * sees nothing has others, so it is looked at when the kernel runs. */
 #include "causal_bound.h"
 
-enum { TCI_CUT_FAR = 1 << 29 }; /* of a cut's base, at most */
+enum { TCI_CAUSAL_FAR = 1 << 29 }; /* of a cut's base, at most */
 
 /* Is guard i such a diagonal? Of the two sides that which is masked is `low`. */
-static bool tci_cut_of_guard(const tci_kernel *k, const tci_kinst *i, tci_cut *c)
+static bool tci_causal_of_guard(const tci_kernel *k, const tci_kinst *i, tci_causal *c)
 {
     tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1), base;
     const tci_kguard *g = &k->guards[i->guard];
@@ -34,10 +34,10 @@ static bool tci_cut_of_guard(const tci_kernel *k, const tci_kinst *i, tci_cut *c
     c->base = sign > 0 ? at - lo + 1 : lo - at;
     c->masked = (sign > 0) != c->low ? TCI_NEVER : TCI_ALWAYS;
     return (sign == 1 || sign == -1) && c->step >= 0 && c->step <= 1 &&
-           c->base > -TCI_CUT_FAR && c->base < TCI_CUT_FAR;
+           c->base > -TCI_CAUSAL_FAR && c->base < TCI_CAUSAL_FAR;
 }
 
-static int8_t tci_cut_truth(const tci_cut *c, const tci_kinst *i)
+static int8_t tci_causal_truth(const tci_causal *c, const tci_kinst *i)
 {
     const int8_t *t = c->truth;
     const int32_t *a = i->args;
@@ -55,7 +55,7 @@ static int8_t tci_cut_truth(const tci_cut *c, const tci_kinst *i)
 }
 
 /* Is argument number n of a masked instruction evaluated? */
-static bool tci_cut_needs(const tci_cut *c, const tci_kinst *i, int n)
+static bool tci_causal_needs(const tci_causal *c, const tci_kinst *i, int n)
 {
     int8_t truth = i->op == TCI_K_PRIM && i->prim == TCI_P_SELECT ? c->truth[i->args[0]]
                                                                   : TCI_SOMETIMES;
@@ -63,39 +63,39 @@ static bool tci_cut_needs(const tci_cut *c, const tci_kinst *i, int n)
 }
 
 /* What a RED instruction keeps of each element, as it is; -1: it is none of those. */
-static int tci_cut_kept(const tci_kernel *k, const tci_kinst *i)
+static int tci_causal_kept(const tci_kernel *k, const tci_kinst *i)
 {
     const tci_kred *red = i->op == TCI_K_RED ? &k->reds[tci_kinst_number(i)] : NULL;
     const tci_kstage *st = red ? &k->stages[red->stage] : NULL;
     return st && st->n_kept > 0 && st->n_kept == st->n_axes ? red->in[0] : -1;
 }
 
-static void tci_cut_derive(const tci_kernel *k, tci_cut *c)
+static void tci_causal_derive(const tci_kernel *k, tci_causal *c)
 {
     for (int n = 0; n < k->n_insts; n++) {
         const tci_kinst *i = &k->insts[n];
-        int kept = tci_cut_kept(k, i);
+        int kept = tci_causal_kept(k, i);
         int other = c->low ? c->row_axis : c->axis;
         bool one = i->op == TCI_K_PRIM || !tci_build_depends(i->axes, other);
         for (int a = 0; a < i->n_args; a++) {
-            one = one && (c->is_one[i->args[a]] || !tci_cut_needs(c, i, a));
+            one = one && (c->is_one[i->args[a]] || !tci_causal_needs(c, i, a));
         }
         c->is_one[n] = kept >= 0 && kept < n ? c->is_one[kept] : one;
         if (i->op == TCI_K_PRIM && i->dtype == TC_BOOL) {
-            c->truth[n] = tci_cut_truth(c, i);
+            c->truth[n] = tci_causal_truth(c, i);
         }
     }
 }
 
-TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red, const bool *leaves)
+TCI_FN bool tci_causal_hides(const tci_kernel *k, const tci_causal *c, int red, const bool *leaves)
 {
     bool *shown = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), hides = true;
     for (int n = 0; n < k->n_insts; n++) {
         const tci_kinst *i = &k->insts[n];
-        int kept = tci_cut_kept(k, i);
+        int kept = tci_causal_kept(k, i);
         shown[n] = n == k->reds[red].inst || (kept >= 0 && kept < n && shown[kept]);
         for (int a = 0; a < i->n_args; a++) {
-            shown[n] = shown[n] || (shown[i->args[a]] && tci_cut_needs(c, i, a));
+            shown[n] = shown[n] || (shown[i->args[a]] && tci_causal_needs(c, i, a));
         }
     }
     for (int r = 0; r < k->n_reds; r++) {
@@ -115,7 +115,7 @@ TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red, const 
 }
 
 /* The first diagonal among the guards, whose side `low` is masked. */
-static bool tci_cut_first(const tci_kernel *k, bool low, tci_cut *c)
+static bool tci_causal_first(const tci_kernel *k, bool low, tci_causal *c)
 {
     c->is_one = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     c->truth = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);
@@ -124,37 +124,37 @@ static bool tci_cut_first(const tci_kernel *k, bool low, tci_cut *c)
         c->truth[i] = TCI_SOMETIMES;
     }
     for (int i = 0; i < k->n_insts; i++) {
-        if (k->insts[i].op == TCI_K_GUARD && tci_cut_of_guard(k, &k->insts[i], c)) {
+        if (k->insts[i].op == TCI_K_GUARD && tci_causal_of_guard(k, &k->insts[i], c)) {
             c->guard = i;
             c->truth[i] = c->masked;
-            tci_cut_derive(k, c);
+            tci_causal_derive(k, c);
             return true;
         }
     }
     return false;
 }
 
-static bool tci_cut_hides_any(const tci_kernel *k, const tci_cut *c)
+static bool tci_causal_hides_any(const tci_kernel *k, const tci_causal *c)
 {
     bool hides = false;
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kstage *st = &k->stages[k->reds[r].stage];
         bool keeps = st->n_kept > 0 && st->n_kept < st->n_axes &&
                      st->axes[st->n_axes - 1] == c->axis;
-        hides = hides || (keeps && tci_cut_hides(k, c, r, NULL));
+        hides = hides || (keeps && tci_causal_hides(k, c, r, NULL));
     }
     return hides;
 }
 
-TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c)
+TCI_FN bool tci_causal_find(const tci_kernel *k, int row_axis, tci_causal *c)
 {
-    tci_cut low = {.row_axis = row_axis};
+    tci_causal low = {.row_axis = row_axis};
     c->row_axis = row_axis;
-    if (!tci_cut_first(k, false, c)) {
+    if (!tci_causal_first(k, false, c)) {
         return false;
     }
-    if (!tci_cut_hides_any(k, c) && tci_cut_first(k, true, &low) &&
-        tci_cut_hides_any(k, &low)) {
+    if (!tci_causal_hides_any(k, c) && tci_causal_first(k, true, &low) &&
+        tci_causal_hides_any(k, &low)) {
         *c = low;
     }
     return true;
@@ -162,13 +162,13 @@ TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c)
 
 /* ---- in a loop ---- */
 
-TCI_FN bool tci_cut_is_bound(const tci_build *b, int axis)
+TCI_FN bool tci_causal_is_bound(const tci_build *b, int axis)
 {
     const tci_bind *row = b->cut ? b->bind[b->cut->row_axis] : NULL;
     return row && !row->is_vector && b->cut->axis == axis;
 }
 
-TCI_FN int tci_cut_at(tci_build *b, const tci_cut *c, tci_lin row)
+TCI_FN int tci_causal_at(tci_build *b, const tci_causal *c, tci_lin row)
 {
     tci_loop *l = b->l;
     int size = tci_lx_const(l, b->k->axes[c->axis].size);
@@ -178,7 +178,7 @@ TCI_FN int tci_cut_at(tci_build *b, const tci_cut *c, tci_lin row)
 }
 
 /* Is value `inst` +0 at all points of `axis` from `from` up to `to`? */
-static int tci_cut_is_zero(tci_build *b, int inst, int axis, int from, int to)
+static int tci_causal_is_zero(tci_build *b, int inst, int axis, int from, int to)
 {
     tc_dtype t = (tc_dtype)b->k->insts[inst].dtype, bits = t == TC_F64 ? TC_I64 : TC_I32;
     tci_value zero = {.i = 0};
@@ -196,20 +196,20 @@ static int tci_cut_is_zero(tci_build *b, int inst, int axis, int from, int to)
     return tci_build_prim(b, TCI_P_EQ, TC_BOOL, 2, same, 0);
 }
 
-TCI_FN int tci_cut_zeros(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last)
+TCI_FN int tci_causal_zeros(tci_build *b, const tci_causal *c, int inst, tci_lin first, tci_lin last)
 {
     tci_dim size = b->k->axes[c->axis].size, last_one = tci_dim_max(tci_dim_add(size, -1), 0);
     tci_dim rows = b->k->axes[c->row_axis].size;
-    int at = tci_cut_at(b, c, c->low ? first : tci_lin_plus(last, -1)), zeros;
+    int at = tci_causal_at(b, c, c->low ? first : tci_lin_plus(last, -1)), zeros;
     if (c->low) { /* the rows have the same there: those of the first one */
         tci_build_set(b, c->row_axis,
                       tci_build_bind(b, first, 0, tci_dim_add(rows, -1), false, -1));
-        zeros = tci_cut_is_zero(b, inst, c->axis, tci_lx_const(b->l, 0), at);
+        zeros = tci_causal_is_zero(b, inst, c->axis, tci_lx_const(b->l, 0), at);
         tci_build_set(b, c->row_axis, NULL);
     } else { /* a row has one value there: that of the last element */
         tci_build_set(b, c->axis,
                       tci_build_bind(b, tci_lin_const(last_one), last_one, last_one, false, -1));
-        zeros = tci_cut_is_zero(b, inst, c->row_axis, tci_build_lx(b, first),
+        zeros = tci_causal_is_zero(b, inst, c->row_axis, tci_build_lx(b, first),
                                 tci_build_lx(b, last));
         tci_build_set(b, c->axis, NULL);
     }

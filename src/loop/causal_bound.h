@@ -6,7 +6,7 @@
 
 /* Row i of the outer axis `row_axis` sees the elements below base + step * i of the inner axis
  * `axis` alone, or, `low`, those from there on; step 0 or 1. */
-typedef struct tci_cut {
+typedef struct tci_causal {
     int row_axis, axis;
     bool low;               /* the elements below are masked */
     int64_t base, step;
@@ -16,19 +16,19 @@ typedef struct tci_cut {
      * for all rows that mask an element? */
     bool *is_one;
     int8_t *truth;          /* of a bool there, tci_truth */
-} tci_cut;
+} tci_causal;
 
 /* False: there is none. */
-TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c);
+TCI_FN bool tci_causal_find(const tci_kernel *k, int row_axis, tci_causal *c);
 /* Is the row along the axis cut, at a row that is bound alone? */
-TCI_FN bool tci_cut_is_bound(const tci_build *b, int axis);
+TCI_FN bool tci_causal_is_bound(const tci_build *b, int axis);
 /* Is the row that reduction `red` keeps along the cut axis read where it is seen alone? leaves:
  * stages that sum such rows and leave out what is masked, NULL: none. */
-TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red, const bool *leaves);
+TCI_FN bool tci_causal_hides(const tci_kernel *k, const tci_causal *c, int red, const bool *leaves);
 /* Where row `row` is cut, as an index. */
-TCI_FN int tci_cut_at(tci_build *b, const tci_cut *c, tci_lin row);
+TCI_FN int tci_causal_at(tci_build *b, const tci_causal *c, tci_lin row);
 /* Where all rows of [first, last) are masked, on one side of it; but no elements are where those of
  * `inst`, which is_one, are not +0 there in each row. */
-TCI_FN int tci_cut_zeros(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last);
+TCI_FN int tci_causal_zeros(tci_build *b, const tci_causal *c, int inst, tci_lin first, tci_lin last);
 
 #endif

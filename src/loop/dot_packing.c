@@ -28,30 +28,30 @@
 #include "dot_packing.h"
 
 enum {
-    TCI_TWOS_STEPS = 2,   /* elements of a tile that are written out, */
-    TCI_TWOS_WINDOW = 49, /* and points of a window that is packed at once, */
-    TCI_TWOS_WINDOWS = 100 /* and of all such windows, at most */
+    TCI_DOT_PACK_STEPS = 2,   /* elements of a tile that are written out, */
+    TCI_DOT_PACK_WINDOW = 49, /* and points of a window that is packed at once, */
+    TCI_DOT_PACK_WINDOWS = 100 /* and of all such windows, at most */
 };
 
-TCI_FN tc_dtype tci_twos_dtype(tc_dtype t, int points)
+TCI_FN tc_dtype tci_dot_pack_dtype(tc_dtype t, int points)
 {
     return t == TC_F32 ? TC_BF16 : points == 4 ? TC_I8 : TC_I16;
 }
 
 /* Of the elements. */
-static tc_dtype tci_twos_type(const tci_blocked_state *s)
+static tc_dtype tci_dot_pack_type(const tci_gemm_state *s)
 {
     return (tc_dtype)s->b->k->reds[s->p->red].dtype;
 }
 
-TCI_FN bool tci_twos_by_two(const tci_blocked *p)
+TCI_FN bool tci_dot_pack_by_two(const tci_gemm *p)
 {
     return p->points > 1 && p->n_inner == 1 && p->of_columns.n_axes == 1;
 }
 
 /* body at element number `step`, which has n points. */
-static void tci_twos_at(tci_blocked_state *s, tci_lin step, int n,
-                        void (*body)(tci_blocked_state *))
+static void tci_dot_pack_at(tci_gemm_state *s, tci_lin step, int n,
+                        void (*body)(tci_gemm_state *))
 {
     tci_build *b = s->b;
     int64_t size = tci_kernel_known(b->k, b->k->stages[s->p->stage].axes[0]);
@@ -64,8 +64,8 @@ static void tci_twos_at(tci_blocked_state *s, tci_lin step, int n,
     body(s);
 }
 
-TCI_FN void tci_twos_walk(tci_blocked_state *s, int from, int to, int unroll,
-                          void (*body)(tci_blocked_state *))
+TCI_FN void tci_dot_pack_walk(tci_gemm_state *s, int from, int to, int unroll,
+                          void (*body)(tci_gemm_state *))
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -77,22 +77,22 @@ TCI_FN void tci_twos_walk(tci_blocked_state *s, int from, int to, int unroll,
         b, tci_build_for(b, tci_lx_make(l, TCI_LX_DIV, from, -1, points), end, 1, &open));
     open.st.unroll = unroll;
     if (size >= points) {
-        tci_twos_at(s, step, points, body);
+        tci_dot_pack_at(s, step, points, body);
     }
     tci_build_close(b, &open);
     if (rest != 0) { /* only the last block may end with a part of an element */
         int part = tci_lx_make(l, TCI_LX_MOD, to, -1, points);
         tci_build_if(b, tci_build_in_range(b, part, rest, rest), &open);
-        tci_twos_at(s, tci_build_let(b, end), rest, body);
+        tci_dot_pack_at(s, tci_build_let(b, end), rest, body);
         tci_build_close(b, &open);
     }
 }
 
 /* The element of an instruction at these places. */
-static int tci_twos_value(tci_blocked_state *s, int inst)
+static int tci_dot_pack_value(tci_gemm_state *s, int inst)
 {
     tci_build *b = s->b;
-    int axis = b->k->stages[s->p->stage].axes[0], n = 0, points[TCI_TWOS_MOST];
+    int axis = b->k->stages[s->p->stage].axes[0], n = 0, points[TCI_DOT_PACK_MOST];
     for (; n < s->p->points && s->places[n]; n++) {
         tci_build_set(b, axis, s->places[n]);
         points[n] = tci_build_value(b, inst);
@@ -109,14 +109,14 @@ static int tci_twos_value(tci_blocked_state *s, int inst)
     return tci_build_widen(b, word, b->l->lanes);
 }
 
-static void tci_twos_put(tci_blocked_state *s, int local, tci_lin at, int value)
+static void tci_dot_pack_put(tci_gemm_state *s, int local, tci_lin at, int value)
 {
     tci_stage_array_set(s->b, tci_stage_tuple_of(local, -1), tci_build_lx(s->b, at),
                         tci_stage_tuple_of(value, -1));
 }
 
 /* Vector i of the columns at s->step, in elements of the panel. */
-static tci_lin tci_twos_vector_at(tci_blocked_state *s, tci_lin step, int64_t i)
+static tci_lin tci_dot_pack_vector_at(tci_gemm_state *s, tci_lin step, int64_t i)
 {
     tci_build *b = s->b;
     int64_t wide = s->p->is_vec_there ? s->p->points : 1; /* that an element is there */
@@ -124,51 +124,51 @@ static tci_lin tci_twos_vector_at(tci_blocked_state *s, tci_lin step, int64_t i)
     return tci_lin_plus(at, wide * i * b->l->lanes);
 }
 
-TCI_FN void tci_twos_pack(tci_blocked_state *s)
+TCI_FN void tci_dot_pack_pack(tci_gemm_state *s)
 {
     tci_build *b = s->b;
     int kept = s->vec->inst;
     s->vec->inst = -1; /* stored here */
     for (int i = 0; i < s->n_vecs; i++) {
         tci_build_set(b, s->p->vec_axis, s->vecs[i]);
-        int value = tci_twos_value(s, s->p->vec_inst);
-        tci_twos_put(s, s->vec_pairs, tci_twos_vector_at(s, s->step, i), value);
+        int value = tci_dot_pack_value(s, s->p->vec_inst);
+        tci_dot_pack_put(s, s->vec_pairs, tci_dot_pack_vector_at(s, s->step, i), value);
     }
     tci_build_set(b, s->p->vec_axis, NULL);
     s->vec->inst = kept;
 }
 
-TCI_FN void tci_twos_pack_rows(tci_blocked_state *s, int64_t skip)
+TCI_FN void tci_dot_pack_pack_rows(tci_gemm_state *s, int64_t skip)
 {
     tci_build *b = s->b;
     int kept = s->row->inst;
     s->row->inst = -1;
-    int value = tci_twos_value(s, s->p->row_inst);
+    int value = tci_dot_pack_value(s, s->p->row_inst);
     tci_lin at = tci_lin_add(b, s->row_base, tci_lin_mul(b, s->step, s->row_step));
-    tci_twos_put(s, s->row_pairs, tci_lin_plus(at, skip), value);
+    tci_dot_pack_put(s, s->row_pairs, tci_lin_plus(at, skip), value);
     s->row->inst = kept;
 }
 
 /* ---- windows ---- */
 
 /* Windows whose points are whole elements. */
-static int64_t tci_twos_whole(const tci_blocked *p)
+static int64_t tci_dot_pack_whole(const tci_gemm *p)
 {
     return p->points / tci_lx_gcd(p->inner, p->points);
 }
 
-TCI_FN bool tci_twos_by_window(const tci_blocked *p)
+TCI_FN bool tci_dot_pack_by_window(const tci_gemm *p)
 {
-    int64_t whole = tci_twos_whole(p);
-    return p->points > 1 && !tci_twos_by_two(p) && p->inner <= TCI_TWOS_WINDOW &&
-           whole * p->inner <= TCI_TWOS_WINDOWS && (p->n_depths == 1 || p->depth % whole == 0);
+    int64_t whole = tci_dot_pack_whole(p);
+    return p->points > 1 && !tci_dot_pack_by_two(p) && p->inner <= TCI_DOT_PACK_WINDOW &&
+           whole * p->inner <= TCI_DOT_PACK_WINDOWS && (p->n_depths == 1 || p->depth % whole == 0);
 }
 
 /* The value at point number `point` of `n` windows from the place `at` of the cut axis on. */
-static int tci_twos_window_value(tci_blocked_state *s, tci_lin at, int64_t n, int64_t point)
+static int tci_dot_pack_window_value(tci_gemm_state *s, tci_lin at, int64_t n, int64_t point)
 {
     tci_build *b = s->b;
-    const tci_blocked *p = s->p;
+    const tci_gemm *p = s->p;
     const int32_t *axes = b->k->stages[p->stage].axes;
     for (int i = p->n_inner - 1; i >= p->cut; i--) {
         int64_t size = tci_kernel_known(b->k, axes[i]);
@@ -183,18 +183,18 @@ static int tci_twos_window_value(tci_blocked_state *s, tci_lin at, int64_t n, in
 }
 
 /* `n` windows from the place `at` on, whose first element is `word`. */
-static void tci_twos_windows(tci_blocked_state *s, tci_lin at, int64_t n, tci_lin word, int n_vecs,
+static void tci_dot_pack_windows(tci_gemm_state *s, tci_lin at, int64_t n, tci_lin word, int n_vecs,
                              const tci_bind *const *vecs)
 {
     tci_build *b = s->b;
     int64_t points = n * s->p->inner;
-    int each = s->p->points, values[TCI_TWOS_MOST];
+    int each = s->p->points, values[TCI_DOT_PACK_MOST];
     for (int64_t j = 0; j < points; j += each) {
         for (int i = 0; i < n_vecs; i++) {
             int count = (int)TCI_MIN(points - j, each);
             tci_build_set(b, s->p->vec_axis, vecs[i]);
             for (int of = 0; of < count; of++) {
-                values[of] = tci_twos_window_value(s, at, n, j + of);
+                values[of] = tci_dot_pack_window_value(s, at, n, j + of);
             }
             tci_build_keep_word(b, s->vec, tci_lin_plus(word, j / each),
                                 tci_build_word(b, count, each, values));
@@ -202,14 +202,14 @@ static void tci_twos_windows(tci_blocked_state *s, tci_lin at, int64_t n, tci_li
     }
 }
 
-TCI_FN void tci_twos_pack_window(tci_blocked_state *s, int n, const tci_bind *const *vecs)
+TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *const *vecs)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
-    const tci_blocked *p = s->p;
+    const tci_gemm *p = s->p;
     const int32_t *axes = b->k->stages[p->stage].axes;
     tci_lopen open;
-    int64_t whole = tci_twos_whole(p), size = tci_kernel_known(b->k, axes[p->cut]);
+    int64_t whole = tci_dot_pack_whole(p), size = tci_kernel_known(b->k, axes[p->cut]);
     int64_t words = whole * p->inner / p->points, rest = size % whole;
     int kept = s->vec->inst, depth = tci_build_lx(b, s->depth);
     tci_lin before = tci_lin_add(b, s->first, tci_lin_mul(b, s->vec->origin[axes[p->cut]], -1));
@@ -222,14 +222,14 @@ TCI_FN void tci_twos_pack_window(tci_blocked_state *s, int n, const tci_bind *co
     tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), tci_build_lx(b, end), 1,
                                              &open));
     if (size >= whole) {
-        tci_twos_windows(s, tci_lin_add(b, s->first, tci_lin_mul(b, i, whole)), whole,
+        tci_dot_pack_windows(s, tci_lin_add(b, s->first, tci_lin_mul(b, i, whole)), whole,
                          tci_lin_mul(b, tci_lin_add(b, before, i), words), n, vecs);
     }
     tci_build_close(b, &open);
     if (rest != 0) { /* only the last block may end with so many */
         int left = tci_lx_make(l, TCI_LX_MOD, depth, -1, whole);
         tci_build_if(b, tci_build_in_range(b, left, rest, rest), &open);
-        tci_twos_windows(s, tci_lin_add(b, s->first, tci_lin_mul(b, end, whole)), rest,
+        tci_dot_pack_windows(s, tci_lin_add(b, s->first, tci_lin_mul(b, end, whole)), rest,
                          tci_lin_mul(b, tci_lin_add(b, before, end), words), n, vecs);
         tci_build_close(b, &open);
     }
@@ -242,7 +242,7 @@ TCI_FN void tci_twos_pack_window(tci_blocked_state *s, int n, const tci_bind *co
 
 /* ---- what lies along the points ---- */
 
-TCI_FN bool tci_twos_lie(const tci_build *b, const tci_blocked *p, int load)
+TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load)
 {
     const tci_kernel *k = b->k;
     const tci_kinst *in = &k->insts[TCI_MAX(load, 0)];
@@ -256,7 +256,7 @@ TCI_FN bool tci_twos_lie(const tci_build *b, const tci_blocked *p, int load)
            tci_build_coef(k, in->x, axis, &coef) && coef == 1;
 }
 
-static int tci_twos_shifted(tci_build *b, tci_prim p, int word)
+static int tci_dot_pack_shifted(tci_build *b, tci_prim p, int word)
 {
     tci_value half = {.u = 16};
     int args[2] = {word, tci_build_const(b, TC_U32, half)};
@@ -265,10 +265,10 @@ static int tci_twos_shifted(tci_build *b, tci_prim p, int word)
 
 /* Elements of points as they lie in memory, as those of the panel: of bf16 the halves change
  * places, of bytes that flip the highest bit of each changes. */
-static int tci_twos_arranged(tci_blocked_state *s, int words, bool flips)
+static int tci_dot_pack_arranged(tci_gemm_state *s, int words, bool flips)
 {
     tci_build *b = s->b;
-    bool is_float = tci_twos_type(s) == TC_F32;
+    bool is_float = tci_dot_pack_type(s) == TC_F32;
     if (s->p->in_order || (!is_float && !flips)) {
         return words;
     }
@@ -276,17 +276,17 @@ static int tci_twos_arranged(tci_blocked_state *s, int words, bool flips)
     int word = tci_build_prim(b, is_float ? TCI_P_BITS : TCI_P_CAST, TC_U32, 1, &words, 0);
     int both[2] = {word, -1};
     if (is_float) {
-        both[0] = tci_twos_shifted(b, TCI_P_SHL, word);
-        both[1] = tci_twos_shifted(b, TCI_P_SHR, word);
+        both[0] = tci_dot_pack_shifted(b, TCI_P_SHL, word);
+        both[1] = tci_dot_pack_shifted(b, TCI_P_SHR, word);
     } else {
         both[1] = tci_build_const(b, TC_U32, highest);
     }
     word = tci_build_prim(b, is_float ? TCI_P_OR : TCI_P_XOR, TC_U32, 2, both, 0);
-    return tci_build_prim(b, is_float ? TCI_P_BITS : TCI_P_CAST, tci_twos_type(s), 1, &word, 0);
+    return tci_build_prim(b, is_float ? TCI_P_BITS : TCI_P_CAST, tci_dot_pack_type(s), 1, &word, 0);
 }
 
 /* The elements from the point that is bound on, `skip` points further. */
-static int tci_twos_load(tci_blocked_state *s, int load, tci_dim skip)
+static int tci_dot_pack_load(tci_gemm_state *s, int load, tci_dim skip)
 {
     tci_build *b = s->b;
     const tci_kinst *in = &b->k->insts[load];
@@ -294,12 +294,12 @@ static int tci_twos_load(tci_blocked_state *s, int load, tci_dim skip)
     st.mem = TCI_MEM_LOAD_PAIRS;
     st.base = tci_kinst_number(in);
     st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, in->x), skip));
-    return tci_build_mem(b, st, tci_twos_type(s), b->l->lanes, b->cur);
+    return tci_build_mem(b, st, tci_dot_pack_type(s), b->l->lanes, b->cur);
 }
 
 /* A loop over the block, a vector of elements after the other: binds its points, gives its
  * number. */
-static tci_lin tci_twos_open(tci_blocked_state *s, tci_lopen *open)
+static tci_lin tci_dot_pack_open(tci_gemm_state *s, tci_lopen *open)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -312,24 +312,24 @@ static tci_lin tci_twos_open(tci_blocked_state *s, tci_lopen *open)
     return i;
 }
 
-static void tci_twos_close(tci_blocked_state *s, const tci_lopen *open)
+static void tci_dot_pack_close(tci_gemm_state *s, const tci_lopen *open)
 {
     tci_build_set(s->b, s->b->k->stages[s->p->stage].axes[0], NULL);
     tci_build_close(s->b, open);
 }
 
-TCI_FN void tci_twos_copy_row(tci_blocked_state *s, tci_lin at)
+TCI_FN void tci_dot_pack_copy_row(tci_gemm_state *s, tci_lin at)
 {
     tci_build *b = s->b;
     tci_lopen open;
-    tci_lin i = tci_twos_open(s, &open);
-    int words = tci_twos_load(s, s->p->row_load, 0);
-    tci_twos_put(s, s->row_pairs, tci_lin_add(b, at, tci_lin_mul(b, i, b->l->lanes)),
-                 tci_twos_arranged(s, words, s->p->row_flips));
-    tci_twos_close(s, &open);
+    tci_lin i = tci_dot_pack_open(s, &open);
+    int words = tci_dot_pack_load(s, s->p->row_load, 0);
+    tci_dot_pack_put(s, s->row_pairs, tci_lin_add(b, at, tci_lin_mul(b, i, b->l->lanes)),
+                 tci_dot_pack_arranged(s, words, s->p->row_flips));
+    tci_dot_pack_close(s, &open);
 }
 
-TCI_FN void tci_twos_transpose(tci_build *b, int *v)
+TCI_FN void tci_dot_pack_transpose(tci_build *b, int *v)
 {
     for (int h = b->l->lanes / 2; h > 0; h /= 2) {
         for (int j = 0; j < b->l->lanes; j++) {
@@ -343,7 +343,7 @@ TCI_FN void tci_twos_transpose(tci_build *b, int *v)
 }
 
 /* Squares of elements and columns. */
-static void tci_twos_turn(tci_blocked_state *s, tci_lin first, int vector)
+static void tci_dot_pack_turn(tci_gemm_state *s, tci_lin first, int vector)
 {
     tci_build *b = s->b;
     const tci_kinst *in = &b->k->insts[s->p->vec_load];
@@ -357,31 +357,31 @@ static void tci_twos_turn(tci_blocked_state *s, tci_lin first, int vector)
     tci_build_coef(b->k, in->x, s->p->vec_axis, &coef);
     for (int j = 0; j < lanes; j++) {
         v[j] = j < tci_dim_known(count)
-                   ? tci_twos_load(s, s->p->vec_load, tci_dim_mul(coef, j))
-                   : tci_build_splat(b, tci_build_const(b, tci_twos_type(s), zero));
+                   ? tci_dot_pack_load(s, s->p->vec_load, tci_dim_mul(coef, j))
+                   : tci_build_splat(b, tci_build_const(b, tci_dot_pack_type(s), zero));
     }
     tci_build_set(b, s->p->vec_axis, NULL);
-    tci_twos_transpose(b, v);
+    tci_dot_pack_transpose(b, v);
     for (int j = 0; j < lanes; j++) {
         tci_lin step = tci_lin_plus(first, j);
-        tci_twos_put(s, s->vec_pairs, tci_twos_vector_at(s, step, vector),
-                     tci_twos_arranged(s, v[j], s->p->vec_flips));
+        tci_dot_pack_put(s, s->vec_pairs, tci_dot_pack_vector_at(s, step, vector),
+                     tci_dot_pack_arranged(s, v[j], s->p->vec_flips));
     }
 }
 
-TCI_FN void tci_twos_pack_turned(tci_blocked_state *s)
+TCI_FN void tci_dot_pack_pack_turned(tci_gemm_state *s)
 {
     tci_build *b = s->b;
     tci_lopen open;
-    tci_lin i = tci_twos_open(s, &open);
+    tci_lin i = tci_dot_pack_open(s, &open);
     for (int v = 0; v < s->n_vecs; v++) {
-        tci_twos_turn(s, tci_lin_mul(b, i, b->l->lanes), v);
+        tci_dot_pack_turn(s, tci_lin_mul(b, i, b->l->lanes), v);
     }
-    tci_twos_close(s, &open);
+    tci_dot_pack_close(s, &open);
 }
 
 /* Zeros behind the last point of a row, up to a whole element and perhaps further. */
-static void tci_twos_fill_row(tci_blocked_state *s, tci_lin at, int points)
+static void tci_dot_pack_fill_row(tci_gemm_state *s, tci_lin at, int points)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -390,7 +390,7 @@ static void tci_twos_fill_row(tci_blocked_state *s, tci_lin at, int points)
     tci_dim known = 1;
     bool whole = tci_lx_is_const(l, points, &known) && tci_dim_known(known) % each == 0;
     int local = s->row->local, begin = tci_build_lx(b, tci_lin_mul(b, at, each));
-    tc_dtype t = tci_twos_type(s) == TC_F32 ? TC_F32 : (tc_dtype)l->locals[local].dtype;
+    tc_dtype t = tci_dot_pack_type(s) == TC_F32 ? TC_F32 : (tc_dtype)l->locals[local].dtype;
     for (int i = 0; i < each - 1 && !whole; i++) {
         tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
         int end = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, i), 0);
@@ -402,7 +402,7 @@ static void tci_twos_fill_row(tci_blocked_state *s, tci_lin at, int points)
     }
 }
 
-TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
+TCI_FN void tci_dot_pack_finish_row(tci_gemm_state *s, tci_lin at)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -410,8 +410,8 @@ TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
     int64_t lanes = l->lanes;
     int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
     at = tci_build_let(b, tci_build_lx(b, at));
-    tci_twos_fill_row(s, at, points);
-    if (s->p->in_order || tci_twos_type(s) != TC_F32) {
+    tci_dot_pack_fill_row(s, at, points);
+    if (s->p->in_order || tci_dot_pack_type(s) != TC_F32) {
         return; /* they lie as elements do */
     }
     int vectors = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, 2 * lanes - 1), 0);
@@ -423,7 +423,7 @@ TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
     st.base = ~s->row_pairs;
     st.x = tci_build_lx(b, at);
     int pairs = tci_build_mem(b, st, TC_F32, l->lanes, b->cur);
-    tci_twos_put(s, s->row_pairs, at, tci_twos_arranged(s, pairs, false));
+    tci_dot_pack_put(s, s->row_pairs, at, tci_dot_pack_arranged(s, pairs, false));
     tci_build_close(b, &open);
 }
 
@@ -431,7 +431,7 @@ TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
 
 /* A square: the rows that are bound, from row `skip` of the tile on, at `n` points from `first` on,
  * which is the point `at` of the axis; element number `step` of the block. */
-static void tci_twos_turn_rows(tci_blocked_state *s, tci_lin at, int64_t n, tci_lin step,
+static void tci_dot_pack_turn_rows(tci_gemm_state *s, tci_lin at, int64_t n, tci_lin step,
                                int64_t skip)
 {
     tci_build *b = s->b;
@@ -444,18 +444,18 @@ static void tci_twos_turn_rows(tci_blocked_state *s, tci_lin at, int64_t n, tci_
                                                          false, -1)
                                         : NULL;
         }
-        v[j] = each * j < n ? tci_twos_value(s, s->p->row_inst)
-                            : tci_build_splat(b, tci_build_const(b, tci_twos_type(s), zero));
+        v[j] = each * j < n ? tci_dot_pack_value(s, s->p->row_inst)
+                            : tci_build_splat(b, tci_build_const(b, tci_dot_pack_type(s), zero));
     }
-    tci_twos_transpose(b, v);
+    tci_dot_pack_transpose(b, v);
     for (int64_t j = 0; j < lanes; j++) {
         tci_lin to = tci_lin_plus(s->row_base, (skip + j) * s->row_step);
-        tci_twos_put(s, s->row_pairs, tci_lin_add(b, to, step), v[j]);
+        tci_dot_pack_put(s, s->row_pairs, tci_lin_add(b, to, step), v[j]);
     }
 }
 
 /* The rows that are bound: squares, and what is left of the axis. */
-static void tci_twos_turn_all(tci_blocked_state *s, int64_t skip)
+static void tci_dot_pack_turn_all(tci_gemm_state *s, int64_t skip)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -465,20 +465,20 @@ static void tci_twos_turn_all(tci_blocked_state *s, int64_t skip)
     int squares = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, whole);
     if (size >= whole) {
         tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), squares, 1, &open));
-        tci_twos_turn_rows(s, tci_lin_add(b, s->first, tci_lin_mul(b, i, whole)), whole,
+        tci_dot_pack_turn_rows(s, tci_lin_add(b, s->first, tci_lin_mul(b, i, whole)), whole,
                            tci_lin_mul(b, i, lanes), skip);
         tci_build_close(b, &open);
     }
     if (rest > 0) { /* of the last block */
         int left = tci_lx_make(l, TCI_LX_MOD, tci_build_lx(b, s->depth), -1, whole);
         tci_build_if(b, tci_build_in_range(b, left, rest, rest), &open);
-        tci_twos_turn_rows(s, tci_lin_const(size - rest), rest,
+        tci_dot_pack_turn_rows(s, tci_lin_const(size - rest), rest,
                            tci_lin_mul(b, tci_build_let(b, squares), lanes), skip);
         tci_build_close(b, &open);
     }
 }
 
-TCI_FN void tci_twos_pack_turned_rows(tci_blocked_state *s)
+TCI_FN void tci_dot_pack_pack_turned_rows(tci_gemm_state *s)
 {
     tci_build *b = s->b;
     const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
@@ -491,7 +491,7 @@ TCI_FN void tci_twos_pack_turned_rows(tci_blocked_state *s)
         tci_build_set(b, s->p->row_axis,
                       tci_build_bind(b, tci_lin_plus(first->at, r), tci_dim_add(first->lo, r), hi,
                                      true, count));
-        tci_twos_turn_all(s, r);
+        tci_dot_pack_turn_all(s, r);
     }
     tci_build_set(b, s->p->row_axis, NULL);
     s->row->inst = kept;
@@ -500,7 +500,7 @@ TCI_FN void tci_twos_pack_turned_rows(tci_blocked_state *s)
 /* ---- multiplying ---- */
 
 /* The element of row r of the tile, in each lane. */
-static int tci_twos_row(tci_blocked_state *s, tci_lin step, int64_t r)
+static int tci_dot_pack_row(tci_gemm_state *s, tci_lin step, int64_t r)
 {
     tci_build *b = s->b;
     bool across = s->p->row_by_vector;
@@ -509,16 +509,16 @@ static int tci_twos_row(tci_blocked_state *s, tci_lin step, int64_t r)
     st.mem = TCI_MEM_LOAD_ONE;
     st.base = ~s->row_pairs;
     st.x = tci_build_lx(b, tci_lin_plus(at, r * (across ? 1 : s->row_step)));
-    int word = tci_build_mem(b, st, tci_twos_type(s), 1, b->cur);
+    int word = tci_build_mem(b, st, tci_dot_pack_type(s), 1, b->cur);
     return tci_build_widen(b, word, b->l->lanes);
 }
 
-static void tci_twos_add(tci_blocked_state *s, tci_lin step, const int *vecs)
+static void tci_dot_pack_add(tci_gemm_state *s, tci_lin step, const int *vecs)
 {
     tci_build *b = s->b;
     int n_vecs = s->n_vecs;
     for (int r = 0; r < s->at.n_rows; r++) {
-        int row = tci_twos_row(s, step, r);
+        int row = tci_dot_pack_row(s, step, r);
         for (int i = 0; i < n_vecs; i++) {
             tci_stage_tuple acc = s->acc[r * n_vecs + i];
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -526,14 +526,14 @@ static void tci_twos_add(tci_blocked_state *s, tci_lin step, const int *vecs)
             st.args[0] = acc.part[0];
             st.args[1] = s->p->vec_unsigned ? vecs[i] : row;
             st.args[2] = s->p->vec_unsigned ? row : vecs[i];
-            int sum = tci_build_mem(b, st, tci_twos_type(s), b->l->lanes, b->cur);
+            int sum = tci_build_mem(b, st, tci_dot_pack_type(s), b->l->lanes, b->cur);
             tci_stage_assign(b, acc, tci_stage_tuple_of(sum, -1));
         }
     }
 }
 
 /* The columns as they are read, which stay in the panel for the other row tiles. */
-static void tci_twos_add_read(tci_blocked_state *s)
+static void tci_dot_pack_add_read(tci_gemm_state *s)
 {
     tci_build *b = s->b;
     int axis = b->k->stages[s->p->stage].axes[0], kept = s->vec->inst;
@@ -541,23 +541,23 @@ static void tci_twos_add_read(tci_blocked_state *s)
     bool stays = tci_dim_known(s->p->n_tiles) > 1;
     for (int i = 0; i < s->p->points && s->places[i]; i++) {
         tci_build_set(b, axis, s->places[i]);
-        tci_blocked_fetch_vectors(s, s->n_vecs, s->vecs, 0, s->tile);
+        tci_gemm_fetch_vectors(s, s->n_vecs, s->vecs, 0, s->tile);
         tci_build_set(b, axis, NULL);
     }
     s->vec->inst = -1;
     for (int i = 0; i < s->n_vecs; i++) {
         tci_build_set(b, s->p->vec_axis, s->vecs[i]);
-        vecs[i] = tci_twos_value(s, s->p->vec_inst);
+        vecs[i] = tci_dot_pack_value(s, s->p->vec_inst);
         if (stays) {
-            tci_twos_put(s, s->vec_pairs, tci_twos_vector_at(s, s->step, i), vecs[i]);
+            tci_dot_pack_put(s, s->vec_pairs, tci_dot_pack_vector_at(s, s->step, i), vecs[i]);
         }
     }
     tci_build_set(b, s->p->vec_axis, NULL);
     s->vec->inst = kept;
-    tci_twos_add(s, s->step, vecs);
+    tci_dot_pack_add(s, s->step, vecs);
 }
 
-TCI_FN void tci_twos_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+TCI_FN void tci_dot_pack_dot(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
                           const tci_stage_tuple *acc, int from, int to)
 {
     tci_build *b = s->b;
@@ -569,30 +569,30 @@ TCI_FN void tci_twos_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin num
     s->vecs = tile->vecs;
     s->n_vecs = tile->n_vecs;
     if (s->packs) {
-        tci_twos_walk(s, from, to, TCI_TWOS_STEPS, tci_twos_add_read);
+        tci_dot_pack_walk(s, from, to, TCI_DOT_PACK_STEPS, tci_dot_pack_add_read);
         return;
     }
     int points = s->p->points, end = tci_lx_make(l, TCI_LX_ADD, to, tci_lx_const(l, points - 1), 0);
     end = tci_lx_make(l, TCI_LX_DIV, end, -1, points);
     from = tci_lx_make(l, TCI_LX_DIV, from, -1, points);
     tci_lin step = tci_lin_var(b, tci_build_for(b, from, end, 1, &open));
-    open.st.unroll = TCI_TWOS_STEPS;
+    open.st.unroll = TCI_DOT_PACK_STEPS;
     if (!s->p->fused) {
-        tci_blocked_fetch_panel(s, tile->n_vecs, step);
+        tci_gemm_fetch_panel(s, tile->n_vecs, step);
     }
     if (s->p->fetch_rows) {
         tci_lin at = tci_lin_add(b, s->first, tci_lin_mul(b, step, points));
         tci_build_set(b, axis, tci_build_bind(b, at, 0, 0, false, -1));
-        tci_blocked_fetch_rows(s, tile, number);
+        tci_gemm_fetch_rows(s, tile, number);
         tci_build_set(b, axis, NULL);
     }
     for (int i = 0; i < tile->n_vecs; i++) {
         tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
         st.mem = s->p->is_vec_there ? TCI_MEM_LOAD_PAIRS : TCI_MEM_LOAD;
         st.base = ~s->vec_pairs;
-        st.x = tci_build_lx(b, tci_twos_vector_at(s, step, i));
-        vecs[i] = tci_build_mem(b, st, tci_twos_type(s), l->lanes, b->cur);
+        st.x = tci_build_lx(b, tci_dot_pack_vector_at(s, step, i));
+        vecs[i] = tci_build_mem(b, st, tci_dot_pack_type(s), l->lanes, b->cur);
     }
-    tci_twos_add(s, step, vecs);
+    tci_dot_pack_add(s, step, vecs);
     tci_build_close(b, &open);
 }

@@ -6,36 +6,36 @@
 #include "packing.h"
 
 /* What a point is, of elements of dtype t that hold so many. */
-TCI_FN tc_dtype tci_twos_dtype(tc_dtype t, int points);
+TCI_FN tc_dtype tci_dot_pack_dtype(tc_dtype t, int points);
 /* Are the points of an element evaluated together, rather than each and put beside those before? */
-TCI_FN bool tci_twos_by_two(const tci_blocked *p);
+TCI_FN bool tci_dot_pack_by_two(const tci_gemm *p);
 /* Are all points of the inner axes behind the cut one, of a few places of that, packed at once? */
-TCI_FN bool tci_twos_by_window(const tci_blocked *p);
+TCI_FN bool tci_dot_pack_by_window(const tci_gemm *p);
 /* These `n` vectors of columns, at the points of the block. */
-TCI_FN void tci_twos_pack_window(tci_blocked_state *s, int n, const tci_bind *const *vecs);
+TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *const *vecs);
 /* body for each element of points [from, to), index expressions of points of the block, which begin
  * with an element: at s->places, NULL where there is no point any more, and for number s->step. */
-TCI_FN void tci_twos_walk(tci_blocked_state *s, int from, int to, int unroll,
-                           void (*body)(tci_blocked_state *));
+TCI_FN void tci_dot_pack_walk(tci_gemm_state *s, int from, int to, int unroll,
+                           void (*body)(tci_gemm_state *));
 /* The vectors s->vecs of columns at these places: into the panel. */
-TCI_FN void tci_twos_pack(tci_blocked_state *s);
+TCI_FN void tci_dot_pack_pack(tci_gemm_state *s);
 /* A vector of rows there, from row `skip` of the tile on. */
-TCI_FN void tci_twos_pack_rows(tci_blocked_state *s, int64_t skip);
+TCI_FN void tci_dot_pack_pack_rows(tci_gemm_state *s, int64_t skip);
 /* The rows that lie side by side, for a unit: each is its pairs. */
-TCI_FN void tci_twos_pack_turned_rows(tci_blocked_state *s);
+TCI_FN void tci_dot_pack_pack_turned_rows(tci_gemm_state *s);
 /* Do points lie side by side along the one inner axis, in whole vectors of elements, as this load
  * (-1: it is none) reads them? Then a row is copied to element `at` of the panel, and the vectors
  * s->vecs are turned as elements. */
-TCI_FN bool tci_twos_lie(const tci_build *b, const tci_blocked *p, int load);
-TCI_FN void tci_twos_copy_row(tci_blocked_state *s, tci_lin at);
-TCI_FN void tci_twos_pack_turned(tci_blocked_state *s);
+TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load);
+TCI_FN void tci_dot_pack_copy_row(tci_gemm_state *s, tci_lin at);
+TCI_FN void tci_dot_pack_pack_turned(tci_gemm_state *s);
 /* Turns a square of as many vectors as they have lanes: blocks of two are exchanged. */
-TCI_FN void tci_twos_transpose(tci_build *b, int *v);
+TCI_FN void tci_dot_pack_transpose(tci_build *b, int *v);
 /* Makes elements of the points of a row, which lie side by side from element `at` of the panel
  * on. */
-TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at);
+TCI_FN void tci_dot_pack_finish_row(tci_gemm_state *s, tci_lin at);
 /* The products of the points [from, to) of the block. */
-TCI_FN void tci_twos_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+TCI_FN void tci_dot_pack_dot(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
                           const tci_stage_tuple *acc, int from, int to);
 
 #endif

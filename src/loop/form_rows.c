@@ -86,7 +86,7 @@ static void tci_rows_mark_roots(const tci_kernel *k, int stage, bool *roots)
 /* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of
  * them that cost more than a pass through the cache are kept in a local array. One that does not
  * change along every axis of the row is written fewer times than it is read, so it is not kept. */
-static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_rows_keeps *keeps)
+static void tci_rows_keep_between(const tci_query *a, int first, int later, tci_rows_keeps *keeps)
 {
     const tci_kernel *k = a->k;
     uint64_t axes = tci_cost_stage_axes(k, first);
@@ -97,7 +97,7 @@ static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_ro
     for (int i = 0; i < k->stages[first].n_axes; i++) {
         int axis = k->stages[first].axes[i];
         extent = tci_dim_mul(extent, k->axes[axis].size);
-        changing |= tci_ask_many(k->axes[axis].size) ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+        changing |= tci_query_many(k->axes[axis].size) ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
     }
     if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
         return;
@@ -128,7 +128,7 @@ static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_ro
 }
 
 /* What is worth keeping, in the order in which it is found. */
-static tci_rows_keeps tci_rows_find_keeps(const tci_ask *a)
+static tci_rows_keeps tci_rows_find_keeps(const tci_query *a)
 {
     int64_t shared = a->machine.facts.shared_bytes; /* a sixth is for what reductions exchange */
     tci_rows_keeps keeps = {0};
@@ -143,7 +143,7 @@ static tci_rows_keeps tci_rows_find_keeps(const tci_ask *a)
     return keeps;
 }
 
-TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b)
+TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b)
 {
     const tci_kernel *k = a->k;
     tci_rows_keeps keeps = tci_rows_find_keeps(a);
@@ -165,7 +165,7 @@ TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b)
 /* ---- rows one stage after the other ---- */
 
 /* The axis along which the next unit lies: -1 none. */
-static int tci_rows_next_axis(const tci_ask *a)
+static int tci_rows_next_axis(const tci_query *a)
 {
     const tci_kernel *k = a->k;
     int stage = tci_stage_ahead(k), axis = k->n_outer - 1;
@@ -182,17 +182,17 @@ static bool tci_rows_is_bit(int64_t n)
     return n == 0 || n == 1;
 }
 
-static bool tci_rows_fits(const tci_ask *a, const int64_t *n)
+static bool tci_rows_fits(const tci_query *a, const int64_t *n)
 {
-    return a->k->vector == TCI_VEC_INNER && !tci_ask_on_unit(a) && !tci_kernel_earlier(a->k) &&
+    return a->k->vector == TCI_VEC_INNER && !tci_query_on_unit(a) && !tci_kernel_earlier(a->k) &&
            tci_rows_is_bit(n[TCI_ROWS_KEEP]) &&
            tci_rows_is_bit(n[TCI_ROWS_STREAM]) && tci_rows_is_bit(n[TCI_ROWS_AHEAD]) &&
            (n[TCI_ROWS_KEEP] == 0 || tci_rows_find_keeps(a).n > 0) &&
-           (n[TCI_ROWS_STREAM] == 0 || tci_ask_stream(a, -1, a->lanes) != NULL) &&
+           (n[TCI_ROWS_STREAM] == 0 || tci_query_stream(a, -1, a->lanes) != NULL) &&
            (n[TCI_ROWS_AHEAD] == 0 || tci_rows_next_axis(a) >= 0);
 }
 
-static int tci_rows_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_rows_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     for (int i = 0; i < TCI_FORM_CANDIDATES; i++) { /* all; those that fit are few */
         n[i][TCI_ROWS_KEEP] = !(i & 1);
@@ -203,7 +203,7 @@ static int tci_rows_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][
     return TCI_FORM_CANDIDATES;
 }
 
-TCI_FN int64_t tci_rows_blocks(const tci_ask *a, int64_t rows)
+TCI_FN int64_t tci_rows_blocks(const tci_query *a, int64_t rows)
 {
     int64_t points = 1;
     for (int i = 0; i < a->k->n_outer; i++) {
@@ -213,7 +213,7 @@ TCI_FN int64_t tci_rows_blocks(const tci_ask *a, int64_t rows)
 }
 
 /* What a thread of so many does for its row besides what it does for each element. */
-static double tci_rows_thread_ops(const tci_ask *a, int64_t threads)
+static double tci_rows_thread_ops(const tci_query *a, int64_t threads)
 {
     int steps = 0;
     while (threads >> (steps + 1) > 0) {
@@ -222,18 +222,18 @@ static double tci_rows_thread_ops(const tci_ask *a, int64_t threads)
     return TCI_ROWS_THREAD_OPS + TCI_ROWS_STEP_OPS * steps * a->k->n_reds;
 }
 
-TCI_FN double tci_rows_ns(const tci_ask *a, int64_t threads, double flops, double bytes)
+TCI_FN double tci_rows_ns(const tci_query *a, int64_t threads, double flops, double bytes)
 {
     if (a->machine.block_threads == 0) {
-        return tci_ask_ns(a, flops, bytes);
+        return tci_query_ns(a, flops, bytes);
     }
     double all = (double)(tci_rows_blocks(a, 1) * threads), own = tci_rows_thread_ops(a, threads);
     double body = TCI_MAX((double)a->k->flops, 1.0);
     double one = TCI_ROWS_OP_CYCLES * (flops * body / all + own) / a->machine.facts.ghz;
-    return TCI_MAX(tci_ask_ns(a, flops + all * own / body, bytes), one);
+    return TCI_MAX(tci_query_ns(a, flops + all * own / body, bytes), one);
 }
 
-TCI_FN double tci_rows_start_ns(const tci_ask *a, int64_t rows)
+TCI_FN double tci_rows_start_ns(const tci_query *a, int64_t rows)
 {
     double each = TCI_ROWS_START_NS / (double)a->machine.facts.processors;
     return a->machine.block_threads > 0 ? each * (double)tci_rows_blocks(a, rows) : 0;
@@ -241,20 +241,20 @@ TCI_FN double tci_rows_start_ns(const tci_ask *a, int64_t rows)
 
 /* Computing a row's values again takes longer than keeping them; far memory that was not fetched,
  * or that a store reads first, is moved more slowly. */
-static double tci_rows_cost(const tci_ask *a, const int64_t *n)
+static double tci_rows_cost(const tci_query *a, const int64_t *n)
 {
-    bool far = tci_ask_is_far(a);
+    bool far = tci_query_is_far(a);
     double again = n[TCI_ROWS_KEEP] ? 1 : 1 + 0.3 * tci_rows_find_keeps(a).n;
     double late = far == (n[TCI_ROWS_AHEAD] != 0) || tci_rows_next_axis(a) < 0 ? 1 : 1.1;
     double unpacked = tci_kernel_keeps(a->k) && a->lanes > 1 ? TCI_ROWS_UNPACKED : 1;
-    double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
+    double twice = n[TCI_ROWS_STREAM] || !tci_query_stream(a, -1, a->lanes) ? 1 : 1.3;
     twice *= a->machine.block_threads > 0 ? 1.1 : 1; /* what no register holds is read again */
     double slower = 1 + 0.01 * (again * late * twice - 1); /* where the other roof is higher */
     double ns = tci_rows_ns(a, a->threads, again, late * twice) * slower * unpacked;
     return TCI_MAX(ns, tci_rows_start_ns(a, 1));
 }
 
-static void tci_rows_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_rows_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_unit unit = tci_unit_make(&nest);
@@ -265,13 +265,13 @@ static void tci_rows_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     if (n[TCI_ROWS_KEEP]) {
         tci_rows_keep(a, b);
     }
-    unit.stream = n[TCI_ROWS_STREAM] ? tci_ask_stream(a, -1, a->lanes) : NULL;
+    unit.stream = n[TCI_ROWS_STREAM] ? tci_query_stream(a, -1, a->lanes) : NULL;
     unit.next_axis = n[TCI_ROWS_AHEAD] ? tci_rows_next_axis(a) : -1;
     nest.fence = unit.stream != NULL;
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-static void tci_rows_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_rows_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", rows%s%s", n[TCI_ROWS_STREAM] ? ", stream" : "",

@@ -19,7 +19,7 @@
  * for the others.
  *
  * Where the sizes enter: loop/gemm_blocking.c (K, M as row tiles, N as blocks of columns),
- * tci_blocked_columns (tails of N), tci_blocked_row_loop (ranges of M). What rows and columns are
+ * tci_gemm_columns (tails of N), tci_gemm_row_loop (ranges of M). What rows and columns are
  * says loop/gemm_operands.c, how a panel is filled loop/packing.c.
  *
  * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
@@ -35,13 +35,13 @@
 
 /* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
  * all rows share one sum of them. */
-static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
+static void tci_gemm_zero_vectors(tci_gemm_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[s->p->red];
     tci_value zero = {.i = 0};
     int n, axis = b->k->stages[s->p->stage].axes[0];
-    const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    const tci_bind **vecs = tci_gemm_vectors(s, tile, count, &n);
     int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->row_inst].dtype, zero);
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n + 1);
     tci_lopen open;
@@ -71,7 +71,7 @@ static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     }
 }
 
-static void tci_blocked_add_zeros(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+static void tci_gemm_add_zeros(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
                                   const tci_stage_tuple *acc)
 {
     tci_build *b = s->b;
@@ -89,7 +89,7 @@ static void tci_blocked_add_zeros(tci_blocked_state *s, const tci_tile *tile, tc
 
 /* Loops over the inner axes from the cut one on that are no part of the flat loop; returns the
  * inner points of the block before the place where they are. */
-static tci_lin tci_blocked_open_nest(tci_blocked_state *s, tci_lopen *open)
+static tci_lin tci_gemm_open_nest(tci_gemm_state *s, tci_lopen *open)
 {
     tci_build *b = s->b;
     const int32_t *axes = b->k->stages[s->p->stage].axes;
@@ -107,19 +107,19 @@ static tci_lin tci_blocked_open_nest(tci_blocked_state *s, tci_lopen *open)
 
 /* The flat loop over inner points [from, to) of the block: the last axis stands for all of them, or
  * for those of a run where axes before it are loops of their own. */
-static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+static void tci_gemm_dot(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
                             const tci_stage_tuple *acc, int from, int to)
 {
     tci_build *b = s->b;
-    const tci_blocked *p = s->p;
+    const tci_gemm *p = s->p;
     const tci_kstage *st = &b->k->stages[p->stage];
     const tci_kred *red = &b->k->reds[p->red];
     if (p->points > 1) {
-        tci_twos_dot(s, tile, number, acc, from, to);
+        tci_dot_pack_dot(s, tile, number, acc, from, to);
         return;
     }
     tci_lopen open, *nest = TCI_NEW_ARRAY(b->s, tci_lopen, p->n_inner);
-    tci_lin before = tci_blocked_open_nest(s, nest);
+    tci_lin before = tci_gemm_open_nest(s, nest);
     if (p->nest > 0) {
         from = tci_lx_const(b->l, 0);
         to = tci_lx_const(b->l, p->run);
@@ -135,12 +135,12 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         }
     }
     if (s->packs) {
-        tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
+        tci_gemm_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
     } else if (!p->fused) {
-        tci_blocked_fetch_panel(s, tile->n_vecs, tci_lin_add(b, before, at));
+        tci_gemm_fetch_panel(s, tile->n_vecs, tci_lin_add(b, before, at));
     }
     if (p->fetch_rows) {
-        tci_blocked_fetch_rows(s, tile, number);
+        tci_gemm_fetch_rows(s, tile, number);
     }
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         tci_stage_point(b, tile, i);
@@ -157,7 +157,7 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
 }
 
 /* Partial sums of point 0 of the current tile; the tile's points follow each other. */
-static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
+static tci_lin tci_gemm_partial_at(tci_gemm_state *s, tci_lin number)
 {
     tci_build *b = s->b;
     tci_lin skip = tci_build_let(b, s->first_row);
@@ -167,12 +167,12 @@ static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
 }
 
 /* In depth block lo .. hi. */
-static void tci_blocked_if(tci_blocked_state *s, tci_dim lo, tci_dim hi, tci_lopen *open)
+static void tci_gemm_if(tci_gemm_state *s, tci_dim lo, tci_dim hi, tci_lopen *open)
 {
     tci_build_if(s->b, tci_build_in_range(s->b, s->block, lo, hi), open);
 }
 
-static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
+static void tci_gemm_move(tci_gemm_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
                              bool load)
 {
     tci_build *b = s->b;
@@ -188,7 +188,7 @@ static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_
 }
 
 /* With the sums of earlier parts, which lie at index `at`, added; back: they lie there again. */
-static void tci_blocked_join(tci_blocked_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
+static void tci_gemm_join(tci_gemm_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
                              tci_stage_tuple array, bool back)
 {
     tci_build *b = s->b;
@@ -207,7 +207,7 @@ static void tci_blocked_join(tci_blocked_state *s, tci_lin at, int n, const tci_
 
 /* A part ends before the stretch that begins at index `from` of the block, part number `part`: its
  * sums join those before it, if there are any, and another one begins. */
-static void tci_blocked_next_part(tci_blocked_state *s, tci_lin at, int n,
+static void tci_gemm_next_part(tci_gemm_state *s, tci_lin at, int n,
                                   const tci_stage_tuple *acc, int from, int part)
 {
     tci_build *b = s->b;
@@ -221,7 +221,7 @@ static void tci_blocked_next_part(tci_blocked_state *s, tci_lin at, int n,
     }
     tci_build_close(b, &open);
     tci_build_if(b, tci_build_in_range(b, part, 2, parts), &open);
-    tci_blocked_join(s, at, n, acc, s->total, true);
+    tci_gemm_join(s, at, n, acc, s->total, true);
     tci_build_close(b, &open);
     tci_build_if(b, tci_build_in_range(b, part, 1, parts), &open);
     for (int i = 0; i < n; i++) {
@@ -234,7 +234,7 @@ static void tci_blocked_next_part(tci_blocked_state *s, tci_lin at, int n,
 }
 
 /* The products of the block, stretch by stretch of the parts that they lie in. */
-static void tci_blocked_dot_parts(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+static void tci_gemm_dot_parts(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
                                   const tci_stage_tuple *acc, tci_lin at)
 {
     tci_build *b = s->b;
@@ -250,16 +250,16 @@ static void tci_blocked_dot_parts(tci_blocked_state *s, const tci_tile *tile, tc
     tci_lin part = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
     tci_lin begin = tci_lin_add(b, tci_lin_mul(b, part, length), tci_lin_mul(b, before, -1));
     from = tci_build_lx(b, begin);
-    tci_blocked_next_part(s, at, n, acc, from, tci_build_lx(b, part));
+    tci_gemm_next_part(s, at, n, acc, from, tci_build_lx(b, part));
     to = tci_build_lx(b, tci_lin_plus(begin, length));
     to = tci_lx_make(l, TCI_LX_MIN, to, tci_build_lx(b, points), 0);
-    tci_blocked_dot(s, tile, number, acc,
+    tci_gemm_dot(s, tile, number, acc,
                     tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0), to);
     tci_build_close(b, &open);
 }
 
 /* The later stages for one row after the other, whose sums lie at index `at` of the array. */
-static void tci_blocked_finish_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin at)
+static void tci_gemm_finish_rows(tci_gemm_state *s, const tci_tile *tile, tci_lin at)
 {
     tci_build *b = s->b;
     const tci_bind *first = tile->rows[0];
@@ -283,7 +283,7 @@ static void tci_blocked_finish_rows(tci_blocked_state *s, const tci_tile *tile, 
     tci_build_close(b, &open);
 }
 
-static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
+static void tci_gemm_finish(tci_gemm_state *s, const tci_tile *tile,
                                const tci_stage_tuple *acc, tci_lin partial)
 {
     tci_build *b = s->b;
@@ -293,8 +293,8 @@ static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
             tci_build_leave(b, b->k->reds[s->p->red].inst, tci_build_copy(b, acc[i].part[0]));
         }
     } else if (s->p->by_rows) {
-        tci_blocked_move(s, partial, tile->n_rows * tile->n_vecs, acc, false);
-        tci_blocked_finish_rows(s, tile, partial);
+        tci_gemm_move(s, partial, tile->n_rows * tile->n_vecs, acc, false);
+        tci_gemm_finish_rows(s, tile, partial);
     } else {
         for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
             tci_stage_point(b, tile, i);
@@ -306,19 +306,19 @@ static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
 }
 
 /* A tile by a unit. */
-static void tci_blocked_pane(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+static void tci_gemm_pane(tci_gemm_state *s, const tci_tile *tile, tci_lin number)
 {
     tci_build *b = s->b;
     int64_t last = tci_dim_known(s->p->n_depths) - 1;
     tci_lopen open;
-    tci_lin sums = tci_panes_multiply(s, tile, number);
+    tci_lin sums = tci_amx_packed_multiply(s, tile, number);
     if (s->p->keeps) {
         return;
     }
     if (last > 0) {
-        tci_blocked_if(s, last, last, &open);
+        tci_gemm_if(s, last, last, &open);
     }
-    tci_blocked_finish_rows(s, tile, sums);
+    tci_gemm_finish_rows(s, tile, sums);
     b->stage = s->p->stage;
     if (last > 0) {
         tci_build_close(b, &open);
@@ -326,7 +326,7 @@ static void tci_blocked_pane(tci_blocked_state *s, const tci_tile *tile, tci_lin
 }
 
 /* A tile by vectors. */
-static void tci_blocked_lanes(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+static void tci_gemm_lanes(tci_gemm_state *s, const tci_tile *tile, tci_lin number)
 {
     tci_build *b = s->b;
     tci_dim last = tci_dim_add(s->p->n_depths, -1);
@@ -337,76 +337,76 @@ static void tci_blocked_lanes(tci_blocked_state *s, const tci_tile *tile, tci_li
     for (int i = 0; i < n; i++) {
         acc[i] = tci_stage_accumulator(b, &b->k->reds[s->p->red], b->l->lanes);
     }
-    tci_lin partial = tci_blocked_partial_at(s, number);
+    tci_lin partial = tci_gemm_partial_at(s, number);
     bool is_part = s->p->is_part;
     if (deep) {
         if (!is_part) {
-            tci_blocked_if(s, 1, last, &open);
-            tci_blocked_move(s, partial, n, acc, true);
+            tci_gemm_if(s, 1, last, &open);
+            tci_gemm_move(s, partial, n, acc, true);
             tci_build_close(b, &open);
         }
-        tci_blocked_fetch_partial(s, partial, n);
-        tci_blocked_if(s, last, last, &open);
-        tci_blocked_fetch_results(s, tile);
+        tci_gemm_fetch_partial(s, partial, n);
+        tci_gemm_if(s, last, last, &open);
+        tci_gemm_fetch_results(s, tile);
         tci_build_close(b, &open);
     } else {
-        tci_blocked_fetch_results(s, tile);
+        tci_gemm_fetch_results(s, tile);
     }
     bool low = s->p->masked && s->p->masked->low;
     if (s->zeros.part[0] >= 0 && low) {
-        tci_blocked_add_zeros(s, tile, number, acc);
+        tci_gemm_add_zeros(s, tile, number, acc);
     }
     if (s->total.part[0] < 0) {
         int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
-        tci_blocked_dot(s, tile, number, acc, tci_lx_const(b->l, 0), points);
+        tci_gemm_dot(s, tile, number, acc, tci_lx_const(b->l, 0), points);
     } else {
-        tci_blocked_dot_parts(s, tile, number, acc, partial);
+        tci_gemm_dot_parts(s, tile, number, acc, partial);
     }
     if (s->zeros.part[0] >= 0 && !low) {
-        tci_blocked_add_zeros(s, tile, number, acc);
+        tci_gemm_add_zeros(s, tile, number, acc);
     }
     if (deep && is_part) {
-        tci_blocked_if(s, 1, last, &open);
-        tci_blocked_join(s, partial, n, acc, s->partial, false);
+        tci_gemm_if(s, 1, last, &open);
+        tci_gemm_join(s, partial, n, acc, s->partial, false);
         tci_build_close(b, &open);
     }
     if (deep) {
-        tci_blocked_if(s, 0, tci_dim_add(last, -1), &open);
-        tci_blocked_move(s, partial, n, acc, false);
+        tci_gemm_if(s, 0, tci_dim_add(last, -1), &open);
+        tci_gemm_move(s, partial, n, acc, false);
         tci_build_close(b, &open);
-        tci_blocked_if(s, last, last, &open);
+        tci_gemm_if(s, last, last, &open);
     }
     if (s->total.part[0] >= 0) {
-        tci_blocked_join(s, partial, n, acc, s->total, false);
+        tci_gemm_join(s, partial, n, acc, s->total, false);
     }
-    tci_blocked_finish(s, tile, acc, partial);
+    tci_gemm_finish(s, tile, acc, partial);
     if (deep) {
         tci_build_close(b, &open);
     }
 }
 
-static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count)
+static void tci_gemm_tile(tci_gemm_state *s, tci_lin number, int64_t count)
 {
     tci_build *b = s->b;
     tci_tile tile = s->at;
     tile.vec_axis = s->p->vec_axis;
-    tile.vecs = tci_blocked_vectors(s, number, count, &tile.n_vecs);
-    tci_blocked_set_others(s, &s->p->of_columns, s->zero);
+    tile.vecs = tci_gemm_vectors(s, number, count, &tile.n_vecs);
+    tci_gemm_set_others(s, &s->p->of_columns, s->zero);
     if (s->row) {
         s->row->origin[s->p->row_axis] = tile.rows[0]->at;
     }
     if (s->p->on_unit) {
-        tci_blocked_pane(s, &tile, number);
+        tci_gemm_pane(s, &tile, number);
     } else {
-        tci_blocked_lanes(s, &tile, number);
+        tci_gemm_lanes(s, &tile, number);
     }
-    tci_blocked_set_others(s, &s->p->of_columns, NULL);
+    tci_gemm_set_others(s, &s->p->of_columns, NULL);
     tci_build_set(b, s->p->vec_axis, NULL);
 }
 
 /* One row tile: `rows` rows from `at` on, row panel number `panel`. */
-static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel, int64_t rows,
-                                 void (*body)(tci_blocked_state *))
+static void tci_gemm_row_tile(tci_gemm_state *s, tci_lin at, tci_lin panel, int64_t rows,
+                                 void (*body)(tci_gemm_state *))
 {
     tci_build *b = s->b;
     tci_dim size = s->p->of_rows.size;
@@ -430,81 +430,81 @@ static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel
         tci_lin begin = tci_build_let(b, s->begin);
         s->tile_row = tci_lin_add(b, panel, tci_lin_mul(b, begin, -1));
     }
-    tci_blocked_set_others(s, &s->p->of_rows, s->zero);
+    tci_gemm_set_others(s, &s->p->of_rows, s->zero);
     body(s);
-    tci_blocked_set_others(s, &s->p->of_rows, NULL);
+    tci_gemm_set_others(s, &s->p->of_rows, NULL);
     tci_build_set(b, s->p->row_axis, NULL);
 }
 
 /* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
-static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
-                                 int64_t skip, void (*body)(tci_blocked_state *))
+static void tci_gemm_row_loop(tci_gemm_state *s, int begin, int end, int64_t rows,
+                                 int64_t skip, void (*body)(tci_gemm_state *))
 {
     tci_build *b = s->b;
     tci_lopen open;
     tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
     at = tci_build_let(b, tci_build_lx(b, at));
-    tci_blocked_row_tile(s, at, tile, rows, body);
+    tci_gemm_row_tile(s, at, tile, rows, body);
     tci_build_close(b, &open);
 }
 
-typedef struct tci_blocked_rest {
-    tci_blocked_state *s;
-    void (*body)(tci_blocked_state *);
-} tci_blocked_rest;
+typedef struct tci_gemm_rest {
+    tci_gemm_state *s;
+    void (*body)(tci_gemm_state *);
+} tci_gemm_rest;
 
-static void tci_blocked_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
+static void tci_gemm_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {
-    const tci_blocked_rest *rest = arg;
+    const tci_gemm_rest *rest = arg;
     (void)b;
-    tci_blocked_row_tile(rest->s, tci_lin_const(first), tci_lin_const(0), rows, rest->body);
+    tci_gemm_row_tile(rest->s, tci_lin_const(first), tci_lin_const(0), rows, rest->body);
 }
 
-static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
-                             void (*body)(tci_blocked_state *))
+static void tci_gemm_rows(tci_gemm_state *s, int begin, int end,
+                             void (*body)(tci_gemm_state *))
 {
     tci_loop *l = s->b->l;
-    const tci_blocked *p = s->p;
+    const tci_gemm *p = s->p;
     tci_dim size = p->of_rows.size;
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
-        tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
+        tci_gemm_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
                              body);
         begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
     }
     if (tci_dim_is_known(size)) {
-        tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+        tci_gemm_row_loop(s, begin, end, p->base, p->extra, body);
         return;
     }
     tci_dim whole = tci_dim_div(size, p->base);
-    tci_blocked_rest rest = {s, body};
+    tci_gemm_rest rest = {s, body};
     tci_lopen open;
     int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
-    tci_blocked_row_loop(s, begin, stop, p->base, 0, body);
+    tci_gemm_row_loop(s, begin, stop, p->base, 0, body);
     tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), p->n_tiles), &open);
-    tci_stage_rest_rows(s->b, size, p->base, tci_blocked_rest_body, &rest);
+    tci_stage_rest_rows(s->b, size, p->base, tci_gemm_rest_body, &rest);
     tci_build_close(s->b, &open);
 }
 
 /* ---- the two orders of tiles ---- */
 
-static void tci_blocked_row_body(tci_blocked_state *s)
+static void tci_gemm_row_body(tci_gemm_state *s)
 {
-    tci_blocked_pack_rows(s);
-    tci_blocked_columns(s, s->chunk, tci_blocked_tile);
+    tci_gemm_pack_rows(s);
+    tci_gemm_columns(s, s->chunk, tci_gemm_tile);
 }
 
-static void tci_blocked_fused_body(tci_blocked_state *s)
+static void tci_gemm_fused_body(tci_gemm_state *s)
 {
-    tci_blocked_tile(s, s->number, s->count);
+    tci_gemm_tile(s, s->number, s->count);
 }
 
 /* All row tiles for one tile of columns; the first leaves what it reads in the panel. */
-static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64_t count)
+static void tci_gemm_fused_column(tci_gemm_state *s, tci_lin number, int64_t count)
 {
     tci_loop *l = s->b->l;
-    const tci_blocked *p = s->p;
+    const tci_gemm *p = s->p;
     bool more = tci_dim_known(p->n_tiles) > 1;
     int one = tci_lx_const(l, 1);
     s->number = number;
@@ -512,35 +512,35 @@ static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64
     s->packs = true;
     s->vec->stage = s->p->stage;
     s->vec->inst = more ? p->vec_inst : -1; /* one row tile needs no panel */
-    tci_blocked_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
-                         tci_blocked_fused_body);
+    tci_gemm_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
+                         tci_gemm_fused_body);
     s->packs = false;
     s->vec->stage = -1;
     if (more) {
-        tci_blocked_rows(s, one, tci_lx_const(l, p->n_tiles), tci_blocked_fused_body);
+        tci_gemm_rows(s, one, tci_lx_const(l, p->n_tiles), tci_gemm_fused_body);
     }
 }
 
-static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
+static void tci_gemm_block(tci_gemm_state *s, int begin, int end)
 {
     if (s->p->fused) {
-        tci_blocked_rows(s, begin, end, tci_blocked_pack_rows);
-        tci_blocked_columns(s, s->chunk, tci_blocked_fused_column);
+        tci_gemm_rows(s, begin, end, tci_gemm_pack_rows);
+        tci_gemm_columns(s, s->chunk, tci_gemm_fused_column);
     } else {
         s->at.n_rows = 0;
-        tci_blocked_pack_vec(s, s->chunk);
+        tci_gemm_pack_vec(s, s->chunk);
         if (s->zeros.part[0] >= 0 && !s->p->on_unit) {
-            tci_blocked_columns(s, s->chunk, tci_blocked_zero_vectors);
+            tci_gemm_columns(s, s->chunk, tci_gemm_zero_vectors);
         }
-        tci_blocked_rows(s, begin, end, tci_blocked_row_body);
+        tci_gemm_rows(s, begin, end, tci_gemm_row_body);
     }
 }
 
 /* Where depth block `block` lies on the inner axes. */
-static void tci_blocked_place(tci_blocked_state *s, tci_lin block)
+static void tci_gemm_place(tci_gemm_state *s, tci_lin block)
 {
     tci_build *b = s->b;
-    const tci_blocked *p = s->p;
+    const tci_gemm *p = s->p;
     const int32_t *axes = b->k->stages[p->stage].axes;
     tci_dim size = b->k->axes[axes[p->cut]].size;
     tci_lin skipped = tci_lin_const(0);
@@ -559,7 +559,7 @@ static void tci_blocked_place(tci_blocked_state *s, tci_lin block)
 }
 
 /* The block without the points on the masked side of the cut, at which row factors are +0. */
-static void tci_blocked_leave_zeros(tci_blocked_state *s)
+static void tci_gemm_leave_zeros(tci_gemm_state *s)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -587,34 +587,34 @@ static void tci_blocked_leave_zeros(tci_blocked_state *s)
 }
 
 /* What those of all blocks add, which a unit's sums begin with. */
-static void tci_blocked_begin_zeros(tci_blocked_state *s)
+static void tci_gemm_begin_zeros(tci_gemm_state *s)
 {
     tci_lin first = s->first, depth = s->depth;
-    tci_blocked_leave_zeros(s);
-    tci_blocked_columns(s, s->chunk, tci_blocked_zero_vectors);
+    tci_gemm_leave_zeros(s);
+    tci_gemm_columns(s, s->chunk, tci_gemm_zero_vectors);
     s->first = first;
     s->depth = depth;
 }
 
-TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
+TCI_FN void tci_gemm_emit(tci_build *b, const tci_gemm *p, tci_lin chunk, int begin, int end)
 {
     tci_loop *l = b->l;
     const tci_kstage *st = &b->k->stages[p->stage];
-    tci_blocked_state s = {.b = b, .p = p};
+    tci_gemm_state s = {.b = b, .p = p};
     int cut = st->axes[p->cut];
     tci_lopen open;
     b->stage = p->stage;
     s.chunk = tci_build_lx(b, chunk);
     s.column = tci_lin_mul(b, chunk, p->columns);
-    /* first row of the group: see tci_blocked_rows */
+    /* first row of the group: see tci_gemm_rows */
     int from = tci_lx_make(l, TCI_LX_MUL, begin, -1, p->base);
     s.first_row = tci_lx_make(l, TCI_LX_ADD, from,
                               tci_lx_make(l, TCI_LX_MIN, begin, tci_lx_const(l, p->extra), 0), 0);
-    tci_blocked_make_panels(&s, p->group);
+    tci_gemm_make_panels(&s, p->group);
     s.begin = begin;
     bool opens = p->on_unit && !p->keeps; /* else the strip does (loop/back_to_back_gemm.c) */
     if (opens) {
-        tci_tiles_begin(b);
+        tci_amx_begin(b);
     }
     s.block = tci_lx_const(l, 0);
     s.before = s.first = tci_lin_const(0);
@@ -622,26 +622,26 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     s.fixed = TCI_NEW_ARRAY(b->s, const tci_bind *, p->n_inner);
     s.zero = tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1);
     if (p->on_unit && s.zeros.part[0] >= 0) {
-        tci_blocked_begin_zeros(&s);
+        tci_gemm_begin_zeros(&s);
     }
     if (p->n_depths != 1) {
         int block = tci_build_for(b, s.block, tci_lx_const(l, p->n_depths), 1, &open);
         s.block = tci_lx_var(l, block);
-        tci_blocked_place(&s, tci_lin_var(b, block));
+        tci_gemm_place(&s, tci_lin_var(b, block));
     }
     if (p->masked && !p->hides_columns) {
-        tci_blocked_leave_zeros(&s);
+        tci_gemm_leave_zeros(&s);
     }
     s.vec->origin[cut] = s.first;
     if (s.row) {
         s.row->origin[cut] = s.first;
     }
-    tci_blocked_block(&s, begin, end);
+    tci_gemm_block(&s, begin, end);
     if (p->n_depths != 1) {
         tci_build_close(b, &open);
     }
     if (opens) {
-        tci_tiles_end(b);
+        tci_amx_end(b);
     }
     s.vec->inst = -1; /* the panels are this stage's alone */
     if (s.row) {

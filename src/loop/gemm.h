@@ -5,25 +5,25 @@
 
 #include "stage.h"
 
-enum { TCI_BLOCKED_AXES = 4 /* of a side, at most */ };
+enum { TCI_GEMM_AXES = 4 /* of a side, at most */ };
 
 /* Outer axes that one factor has and the other lacks, counted as one in row-major order: what the
  * later stages access lies as if they were. Only one that is alone may have an unknown size. */
-typedef struct tci_blocked_side {
+typedef struct tci_gemm_side {
     int n_axes;
-    int32_t axes[TCI_BLOCKED_AXES];
+    int32_t axes[TCI_GEMM_AXES];
     tci_dim size;
-} tci_blocked_side;
+} tci_gemm_side;
 
 /* How a kernel is blocked; columns are what vectors run along. */
-typedef struct tci_blocked {
+typedef struct tci_gemm {
     int stage, red;         /* the DOT */
     int n_inner;            /* axes of its stage that it sums */
     bool keeps;             /* its results are a row that the kernel keeps */
     bool is_row_there;      /* the row factor is such a row, or lies in memory as it is read */
     bool is_vec_there;      /* the vector factor lies in panels of a tile's columns already, */
     bool is_vec_paired;     /* several points in each element */
-    tci_blocked_side of_rows, of_columns;
+    tci_gemm_side of_rows, of_columns;
     int vec_axis, row_axis; /* the last ones of the two */
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's; where the size is not known, all
@@ -36,7 +36,7 @@ typedef struct tci_blocked {
     int64_t share;          /* of them that two threads may part at */
     int cut;                /* the inner axis that blocks cut: one point of those before it each */
     int64_t depth;          /* of that axis, in a block; its size is known but of rows of a kernel
-                               that keeps them (tci_blocked_plan_row) */
+                               that keeps them (tci_gemm_plan_row) */
     tci_dim n_depths;       /* 1 or more */
     int64_t part;           /* products of a part of the sums (class SPLIT), 0: they are chains */
     bool is_part;           /* every block is a part */
@@ -68,27 +68,27 @@ typedef struct tci_blocked {
     double lost;            /* lanes that vectors of columns have, for each column */
     /* Rows that are masked on one side of a place, NULL: there is none. `cut_at` is an index
      * expression that who emits sets, */
-    const tci_cut *masked;
+    const tci_causal *masked;
     bool hides_columns;     /* of the columns that the rows see, else */
     int cut_at;             /* of the inner points at which a row factor is not +0 */
-} tci_blocked;
+} tci_gemm;
 
 /* Fills the sides, axes and factors of *p; false where the kernel is no such contraction. */
-TCI_FN bool tci_blocked_sides(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+TCI_FN bool tci_gemm_sides(const tci_kernel *k, tci_machine machine, int lanes, tci_gemm *p);
 /* Is the outer axis one of the rows' or the columns'? */
-TCI_FN bool tci_blocked_has(const tci_blocked *p, int axis);
+TCI_FN bool tci_gemm_has(const tci_gemm *p, int axis);
 /* Fills the rest of *p from what the register tile is (unroll, n_tiles, base, extra) and the depth
  * and columns wished for, 0: those that have served best. False: the kernel does not fit. */
-TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+TCI_FN bool tci_gemm_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_gemm *p);
 /* Are all blocks whole steps of a unit? */
-TCI_FN bool tci_blocked_is_whole(const tci_kernel *k, const tci_blocked *p);
+TCI_FN bool tci_gemm_is_whole(const tci_kernel *k, const tci_gemm *p);
 /* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
  * their group. */
-TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p);
+TCI_FN bool tci_gemm_plan_row(const tci_kernel *k, int lanes, tci_gemm *p);
 /* Time of packing so many columns, in all their depth. */
-TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
-                                  const tci_blocked *p, double columns);
+TCI_FN double tci_gemm_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
+                                  const tci_gemm *p, double columns);
 /* The columns of block `chunk` for row tiles [begin, end), index expressions. */
-TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+TCI_FN void tci_gemm_emit(tci_build *b, const tci_gemm *p, tci_lin chunk, int begin, int end);
 
 #endif

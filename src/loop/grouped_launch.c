@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* The first so many of a function's blocks of threads are the first member's, and so on. */
-static void tci_joint_launch(const tci_loop *l, const tci_launch *launches, tci_launch *launch)
+static void tci_grouped_launch(const tci_loop *l, const tci_launch *launches, tci_launch *launch)
 {
     double ns = 0;
     for (int i = 0; i < l->n_members; i++) {
@@ -31,7 +31,7 @@ static void tci_joint_launch(const tci_loop *l, const tci_launch *launches, tci_
     launch->task_ns = ns / (double)TCI_MAX(tci_dim_known(l->n_tasks), 1);
 }
 
-static const char *tci_joint_why(tci_scratch *s, const tci_loop *l, const tci_launch *launches)
+static const char *tci_grouped_why(tci_scratch *s, const tci_loop *l, const tci_launch *launches)
 {
     tci_str why = {.s = s};
     for (int i = 0; i < l->n_members; i++) {
@@ -43,7 +43,7 @@ static const char *tci_joint_why(tci_scratch *s, const tci_loop *l, const tci_la
     return tci_str_text(&why);
 }
 
-TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                     tci_launch *launch)
 {
     tci_loop *l = tci_loop_make(s, k);
@@ -74,10 +74,10 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
         TCI_ASSERT(s, !of->matrix && !of->n_dims);
     }
     l->lanes = l->threads;
-    tci_joint_launch(l, launches, launch);
+    tci_grouped_launch(l, launches, launch);
     snprintf(launch->note, sizeof(launch->note), "%d kernels side by side", k->n_members);
     l->note = tci_scratch_printf(s, "%s", launch->note);
-    launch->why = tci_joint_why(s, l, launches);
+    launch->why = tci_grouped_why(s, l, launches);
     return l;
 }
 

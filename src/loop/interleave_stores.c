@@ -7,12 +7,12 @@
  * take turns by their halves, as often as the phases can be halved. */
 #include "interleave_stores.h"
 
-TCI_FN int tci_weave_axis(const tci_kernel *k, int vec_axis)
+TCI_FN int tci_interleave_axis(const tci_kernel *k, int vec_axis)
 {
     int found = -1;
     for (int axis = 0; axis < k->n_outer && k->n_stores > 0 && found < 0; axis++) {
         tci_dim size = k->axes[axis].size;
-        bool fits = axis != vec_axis && (size == 2 || size == TCI_WEAVE_MOST);
+        bool fits = axis != vec_axis && (size == 2 || size == TCI_INTERLEAVE_MOST);
         for (int i = 0; i < k->n_stores && fits; i++) {
             const tci_kstore *store = &k->stores[i];
             tci_dim phase = 0, place = 0;
@@ -26,15 +26,15 @@ TCI_FN int tci_weave_axis(const tci_kernel *k, int vec_axis)
 }
 
 /* n vectors, `step` apart, as they lie together: out[0] .. out[n - 1]. */
-static void tci_weave_vectors(tci_build *b, const int *v, int n, int step, int *out)
+static void tci_interleave_vectors(tci_build *b, const int *v, int n, int step, int *out)
 {
-    int halves[2][TCI_WEAVE_MOST];
+    int halves[2][TCI_INTERLEAVE_MOST];
     if (n == 1) {
         out[0] = v[0];
         return;
     }
     for (int i = 0; i < 2; i++) {
-        tci_weave_vectors(b, v + i * step, n / 2, 2 * step, halves[i]);
+        tci_interleave_vectors(b, v + i * step, n / 2, 2 * step, halves[i]);
     }
     for (int i = 0; i < n / 2; i++) {
         out[2 * i] = tci_build_swap(b, TCI_MEM_WEAVE_LOW, halves[0][i], halves[1][i], 0);
@@ -43,7 +43,7 @@ static void tci_weave_vectors(tci_build *b, const int *v, int n, int step, int *
 }
 
 /* The statement where `left`, an index expression, is from lo to hi. */
-static void tci_weave_where(tci_build *b, tci_lstmt st, int left, int64_t lo, int64_t hi)
+static void tci_interleave_where(tci_build *b, tci_lstmt st, int left, int64_t lo, int64_t hi)
 {
     tci_dim known = 0;
     tci_lopen some;
@@ -62,7 +62,7 @@ static void tci_weave_where(tci_build *b, tci_lstmt st, int left, int64_t lo, in
 
 /* Those of the n vectors at hand that have elements among the first `count`: an index expression,
  * -1: all. */
-static void tci_weave_store(tci_build *b, const tci_kstore *store, tci_lin at, const int *v, int n,
+static void tci_interleave_store(tci_build *b, const tci_kstore *store, tci_lin at, const int *v, int n,
                             int count)
 {
     tci_loop *l = b->l;
@@ -75,14 +75,14 @@ static void tci_weave_store(tci_build *b, const tci_kstore *store, tci_lin at, c
         st.base = store->operand;
         st.x = tci_build_lx(b, tci_lin_plus(at, i * lanes));
         st.args[0] = v[i];
-        tci_weave_where(b, st, left, lanes, all);
+        tci_interleave_where(b, st, left, lanes, all);
         st.mem = TCI_MEM_STORE_N;
         st.n = left;
-        tci_weave_where(b, st, left, 1, lanes - 1);
+        tci_interleave_where(b, st, left, 1, lanes - 1);
     }
 }
 
-TCI_FN void tci_weave_stores(tci_build *b, int stage, const tci_tile *tile)
+TCI_FN void tci_interleave_stores(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kernel *k = b->k;
     int rows = tile->n_rows, vecs = tile->n_vecs, points = rows * vecs;
@@ -96,14 +96,14 @@ TCI_FN void tci_weave_stores(tci_build *b, int stage, const tci_tile *tile)
     }
     for (int i = 0; i < k->n_stores * vecs; i++) {
         const tci_kstore *store = &k->stores[i / vecs];
-        int out[TCI_WEAVE_MOST], vec = i % vecs, n = tile->vecs[vec]->n;
+        int out[TCI_INTERLEAVE_MOST], vec = i % vecs, n = tile->vecs[vec]->n;
         if (store->stage != stage) {
             continue;
         }
         tci_stage_point(b, tile, vec);
         tci_lin at = tci_build_kx(b, store->x);
-        tci_weave_vectors(b, values + i / vecs * points + vec, rows, vecs, out);
-        tci_weave_store(b, store, at, out, rows,
+        tci_interleave_vectors(b, values + i / vecs * points + vec, rows, vecs, out);
+        tci_interleave_store(b, store, at, out, rows,
                         n < 0 ? -1 : tci_lx_make(b->l, TCI_LX_MUL, n, -1, rows));
     }
 }

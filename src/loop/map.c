@@ -44,28 +44,28 @@ static double tci_map_off(int64_t n, int64_t best)
     return 1 + 0.01 * (times - 1);
 }
 
-TCI_FN double tci_map_empty(const tci_ask *a)
+TCI_FN double tci_map_empty(const tci_query *a)
 {
-    bool empty = a->machine.block_threads > 0 && tci_dim_hint(a->n_vec) < TCI_SPREAD_SHORT / 2;
+    bool empty = a->machine.block_threads > 0 && tci_dim_hint(a->n_vec) < TCI_PER_POINT_SHORT / 2;
     return empty ? 1.1 : 1;
 }
 
 /* Elements of the i-th piece of a row, between two cuts. */
-static int64_t tci_map_piece(const tci_ask *a, int i)
+static int64_t tci_map_piece(const tci_query *a, int i)
 {
     int64_t begin = i > 0 ? tci_dim_hint(a->cuts[i - 1]) : 0;
     return TCI_MAX(tci_dim_hint(i < a->n_cuts ? a->cuts[i] : a->n_vec) - begin, 0);
 }
 
 /* Lanes of so many threads. */
-static int64_t tci_map_lanes_of(const tci_ask *a, int64_t threads)
+static int64_t tci_map_lanes_of(const tci_query *a, int64_t threads)
 {
     return threads * (a->lanes / a->threads);
 }
 
 /* By blocks of threads: the lanes that the warps of a row have, or the few threads that take it,
  * for each of its elements; those beyond a piece's end wait. */
-static double tci_map_idle(const tci_ask *a, int64_t threads)
+static double tci_map_idle(const tci_query *a, int64_t threads)
 {
     int64_t lanes = tci_map_lanes_of(a, TCI_MIN(threads, TCI_WARP));
     int64_t all = 0, n_vec = tci_dim_hint(a->n_vec);
@@ -77,7 +77,7 @@ static double tci_map_idle(const tci_ask *a, int64_t threads)
 
 /* Writing a value to far memory moves it twice where its line is read first; bypassing the caches
  * does not. */
-static double tci_map_moved(const tci_ask *a, const tci_kstore *store, bool streams)
+static double tci_map_moved(const tci_query *a, const tci_kstore *store, bool streams)
 {
     if (!store || streams) {
         return 1;
@@ -94,19 +94,19 @@ static void tci_map_note_stream(bool streams, tci_str *out)
 
 /* ---- point ---- */
 
-static bool tci_point_fits(const tci_ask *a, const int64_t *n)
+static bool tci_point_fits(const tci_query *a, const int64_t *n)
 {
     (void)n;
-    return a->k->n_outer == 0 && a->k->vector == TCI_VEC_OUTER && !tci_ask_on_unit(a);
+    return a->k->n_outer == 0 && a->k->vector == TCI_VEC_OUTER && !tci_query_on_unit(a);
 }
 
-static double tci_point_cost(const tci_ask *a, const int64_t *n)
+static double tci_point_cost(const tci_query *a, const int64_t *n)
 {
     (void)n;
     return a->ns;
 }
 
-static void tci_point_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_point_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_unit unit = tci_unit_make(&nest);
@@ -114,43 +114,43 @@ static void tci_point_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-static void tci_point_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_point_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a, (void)n, (void)b, (void)out;
 }
 
 /* ---- map ---- */
 
-static bool tci_map_fits(const tci_ask *a, const int64_t *n)
+static bool tci_map_fits(const tci_query *a, const int64_t *n)
 {
     return a->is_map && n[TCI_MAP_UNROLL] >= 1 && n[TCI_MAP_UNROLL] <= TCI_MAP_UNROLL_MOST &&
-           tci_ask_lanes_fit(a, n[TCI_MAP_LANES], n[TCI_MAP_THREADS]) &&
+           tci_query_lanes_fit(a, n[TCI_MAP_LANES], n[TCI_MAP_THREADS]) &&
            (n[TCI_MAP_STREAM] == 0 ||
             (n[TCI_MAP_STREAM] == 1 &&
-             tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
+             tci_query_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
 }
 
 /* Do blocks of threads take two vectors at a time: is it arithmetic that takes longest, and are
  * there several pairs for each processor? */
-static bool tci_map_pairs(const tci_ask *a, int64_t lanes)
+static bool tci_map_pairs(const tci_query *a, int64_t lanes)
 {
     double vectors = 1 / (double)lanes;
     for (int i = 0; i < a->k->n_outer; i++) {
         vectors *= (double)tci_dim_hint(a->k->axes[i].size);
     }
-    return a->machine.block_threads > 0 && tci_ask_ns(a, 1, 0) >= tci_ask_ns(a, 0, 1) &&
+    return a->machine.block_threads > 0 && tci_query_ns(a, 1, 0) >= tci_query_ns(a, 0, 1) &&
            vectors >= (double)TCI_MAP_PAIRED * a->machine.facts.processors;
 }
 
-static int64_t tci_map_unroll(const tci_ask *a, int64_t lanes)
+static int64_t tci_map_unroll(const tci_query *a, int64_t lanes)
 {
     int64_t unroll = tci_map_pairs(a, lanes) ? 2 : tci_stage_unroll(a->k, 0, (int)lanes);
-    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, lanes)), 1);
+    return TCI_MAX(TCI_MIN(unroll, tci_query_vectors(a, lanes)), 1);
 }
 
-static int tci_map_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_map_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    bool stream = a->is_map && tci_ask_stream(a, a->vec_axis, a->lanes);
+    bool stream = a->is_map && tci_query_stream(a, a->vec_axis, a->lanes);
     bool blocks = a->machine.block_threads > 0;
     int64_t half = blocks ? 1 : 2; /* of the lanes: blocks have fewer threads instead */
     int64_t some = a->lanes / half, few = some / half;
@@ -168,7 +168,7 @@ static int tci_map_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][T
 }
 
 /* Is some access gathered from, or scattered over, elements that are no neighbours? */
-static bool tci_map_gathers(const tci_ask *a)
+static bool tci_map_gathers(const tci_query *a)
 {
     const tci_kernel *k = a->k;
     bool gathers = false;
@@ -187,7 +187,7 @@ static bool tci_map_gathers(const tci_ask *a)
 /* What the vectors along one row take, in steps of about three cycles: each of them a step, a wide
  * one more, and its arithmetic; one that is not full a step more. Elements that are no neighbours
  * go one by one, and slower where the vector is not full. */
-static double tci_map_row(const tci_ask *a, int64_t lanes, bool gathers)
+static double tci_map_row(const tci_query *a, int64_t lanes, bool gathers)
 {
     double each = 1 + (double)lanes / a->lanes + (double)a->flops / TCI_MAP_STEP_FLOPS;
     double one = gathers ? 0.25 : 0, row = 0;
@@ -200,7 +200,7 @@ static double tci_map_row(const tci_ask *a, int64_t lanes, bool gathers)
 }
 
 /* How much longer than in the vectors that suit a row best; by blocks of threads, wide ones do. */
-static double tci_map_narrow(const tci_ask *a, int64_t lanes, bool gathers)
+static double tci_map_narrow(const tci_query *a, int64_t lanes, bool gathers)
 {
     if (a->machine.block_threads > 0) {
         return tci_map_off(lanes, a->lanes) * tci_map_idle(a, TCI_WARP);
@@ -212,23 +212,23 @@ static double tci_map_narrow(const tci_ask *a, int64_t lanes, bool gathers)
     return least > 0 ? TCI_MAX(tci_map_row(a, lanes, gathers) / least, 1) : 1;
 }
 
-static double tci_map_cost(const tci_ask *a, const int64_t *n)
+static double tci_map_cost(const tci_query *a, const int64_t *n)
 {
     int64_t lanes = n[TCI_MAP_LANES];
-    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, (int)lanes);
+    const tci_kstore *store = tci_query_stream(a, a->vec_axis, (int)lanes);
     double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
     double off = tci_map_off(n[TCI_MAP_UNROLL], tci_map_unroll(a, lanes)) *
                  tci_map_narrow(a, lanes, tci_map_gathers(a));
     double moved = strided * tci_map_moved(a, store, n[TCI_MAP_STREAM] != 0);
-    bool weaves = a->machine.block_threads == 0 && tci_weave_axis(a->k, a->vec_axis) >= 0;
+    bool weaves = a->machine.block_threads == 0 && tci_interleave_axis(a->k, a->vec_axis) >= 0;
     off *= weaves ? TCI_MAP_APART : 1;
     double flops = a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
-    return tci_ask_ns(a, flops, moved) * off * tci_map_empty(a);
+    return tci_query_ns(a, flops, moved) * off * tci_map_empty(a);
 }
 
 /* The other axis along which a load has its neighbouring rows, where it steps far along the last
  * one: -1 none. */
-static int tci_map_neighbours(const tci_ask *a, const tci_kinst *load, int last)
+static int tci_map_neighbours(const tci_query *a, const tci_kinst *load, int last)
 {
     const tci_kernel *k = a->k;
     int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(load)].dtype)->bytes;
@@ -247,7 +247,7 @@ static int tci_map_neighbours(const tci_ask *a, const tci_kinst *load, int last)
 
 /* Short rows that are stored in another order than they are loaded: blocks of the last other axis
  * are stored together, as their neighbours in memory are read soon after. */
-static void tci_map_block_rows(const tci_ask *a, tci_nest *nest)
+static void tci_map_block_rows(const tci_query *a, tci_nest *nest)
 {
     const tci_kernel *k = a->k;
     int last = a->vec_axis - 1;
@@ -267,7 +267,7 @@ static void tci_map_block_rows(const tci_ask *a, tci_nest *nest)
     }
 }
 
-static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_map_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_unit unit = tci_unit_make(&nest);
@@ -276,7 +276,7 @@ static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_l
     nest.vec_axis = a->vec_axis;
     nest.n_vec = a->n_vec;
     unit.unroll = (int)n[TCI_MAP_UNROLL];
-    unit.stream = n[TCI_MAP_STREAM] ? tci_ask_stream(a, a->vec_axis, b->l->lanes) : NULL;
+    unit.stream = n[TCI_MAP_STREAM] ? tci_query_stream(a, a->vec_axis, b->l->lanes) : NULL;
     nest.fence = unit.stream != NULL;
     int64_t step = (int64_t)unit.unroll * b->l->lanes;
     tci_map_block_rows(a, &nest);
@@ -284,7 +284,7 @@ static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_l
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-static void tci_map_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_map_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a, (void)b;
     tci_map_note_stream(n[TCI_MAP_STREAM] != 0, out);
@@ -293,7 +293,7 @@ static void tci_map_note(const tci_ask *a, const int64_t *n, const tci_build *b,
 /* ---- short ---- */
 
 /* Rows that there are. */
-static tci_dim tci_short_points(const tci_ask *a)
+static tci_dim tci_short_points(const tci_query *a)
 {
     tci_dim points = 1;
     for (int i = 0; i < a->k->n_outer; i++) {
@@ -302,17 +302,17 @@ static tci_dim tci_short_points(const tci_ask *a)
     return points;
 }
 
-static bool tci_short_fits(const tci_ask *a, const int64_t *n)
+static bool tci_short_fits(const tci_query *a, const int64_t *n)
 {
     int64_t threads = n[TCI_SHORT_THREADS], rows = n[TCI_SHORT_ROWS];
     return a->is_map && a->lanes > 1 && a->machine.block_threads > 0 &&
-           tci_ask_is_power(threads, 1, TCI_WARP / 2) && tci_map_lanes_of(a, threads) > 1 &&
-           tci_ask_is_power(rows, 2, a->machine.block_threads / threads) &&
+           tci_query_is_power(threads, 1, TCI_WARP / 2) && tci_map_lanes_of(a, threads) > 1 &&
+           tci_query_is_power(rows, 2, a->machine.block_threads / threads) &&
            tci_dim_hint(tci_short_points(a)) >= rows;
 }
 
 /* As many threads as hold the longest piece of a row, and fewer. */
-static int tci_short_candidates(const tci_ask *a,
+static int tci_short_candidates(const tci_query *a,
                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     int64_t longest = 1, threads = 1;
@@ -330,16 +330,16 @@ static int tci_short_candidates(const tci_ask *a,
     return count;
 }
 
-static double tci_short_cost(const tci_ask *a, const int64_t *n)
+static double tci_short_cost(const tci_query *a, const int64_t *n)
 {
     int64_t threads = n[TCI_SHORT_THREADS];
     double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
-    return tci_ask_ns(a, 1, strided) * tci_map_idle(a, threads) *
+    return tci_query_ns(a, 1, strided) * tci_map_idle(a, threads) *
            tci_map_off(n[TCI_SHORT_ROWS] * threads, TCI_SHORT_BLOCK) *
            tci_map_off(tci_map_lanes_of(a, threads), TCI_MAX(tci_dim_hint(a->n_vec), 1));
 }
 
-static void tci_short_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_short_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_unit unit = tci_unit_make(&nest);
@@ -348,11 +348,11 @@ static void tci_short_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     b->l->rows = nest.beside = (int)n[TCI_SHORT_ROWS];
     nest.vec_axis = a->vec_axis;
     nest.n_vec = a->n_vec;
-    nest.chunk = TCI_MAX(tci_ask_vectors(a, b->l->lanes), 1) * b->l->lanes; /* a row whole */
+    nest.chunk = TCI_MAX(tci_query_vectors(a, b->l->lanes), 1) * b->l->lanes; /* a row whole */
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-static void tci_short_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_short_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a, (void)b;
     tci_str_printf(out, ", %d rows a block", (int)n[TCI_SHORT_ROWS]);
@@ -360,20 +360,20 @@ static void tci_short_note(const tci_ask *a, const int64_t *n, const tci_build *
 
 /* ---- block ---- */
 
-static bool tci_block_fits(const tci_ask *a, const int64_t *n)
+static bool tci_block_fits(const tci_query *a, const int64_t *n)
 {
     return a->is_map && a->row_axis >= 0 && a->machine.block_threads == 0 && n[0] >= 1 &&
            n[0] <= TCI_MAP_BLOCK_VECTOR;
 }
 
-static int64_t tci_block_unroll(const tci_ask *a)
+static int64_t tci_block_unroll(const tci_query *a)
 {
     int64_t unroll = TCI_MIN(TCI_MAX(TCI_MAP_BLOCK_VECTOR / a->lanes, 1), TCI_MAP_UNROLL_MOST);
     unroll = a->flops > TCI_MAP_HEAVY ? 1 : unroll;
-    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, a->lanes)), 1);
+    return TCI_MAX(TCI_MIN(unroll, tci_query_vectors(a, a->lanes)), 1);
 }
 
-static int tci_block_candidates(const tci_ask *a,
+static int tci_block_candidates(const tci_query *a,
                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     n[0][0] = tci_block_unroll(a);
@@ -382,12 +382,12 @@ static int tci_block_candidates(const tci_ask *a,
     return 3;
 }
 
-static double tci_block_cost(const tci_ask *a, const int64_t *n)
+static double tci_block_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_ns(a, 1.1, 1.2) * tci_map_off(n[0], tci_block_unroll(a));
+    return tci_query_ns(a, 1.1, 1.2) * tci_map_off(n[0], tci_block_unroll(a));
 }
 
-static void tci_block_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_block_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_unit unit = tci_unit_make(&nest);
@@ -401,7 +401,7 @@ static void tci_block_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-static void tci_block_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_block_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", block %dx%d", TCI_MAP_BLOCK, (int)n[0] * b->l->lanes);
@@ -409,45 +409,45 @@ static void tci_block_note(const tci_ask *a, const int64_t *n, const tci_build *
 
 /* ---- square ---- */
 
-static int tci_square_lanes(const tci_ask *a)
+static int tci_smem_transpose_lanes(const tci_query *a)
 {
     return TCI_MIN(a->lanes, TCI_MAP_SQUARE);
 }
 
-static bool tci_turn_fits(const tci_ask *a, const int64_t *n)
+static bool tci_turn_fits(const tci_query *a, const int64_t *n)
 {
     return a->is_map && a->turns && a->machine.block_threads == 0 && n[0] >= 0 && n[0] <= 1 &&
-           (n[0] == 0 || tci_ask_stream_lines(a, tci_square_lanes(a)) != NULL);
+           (n[0] == 0 || tci_query_stream_lines(a, tci_smem_transpose_lanes(a)) != NULL);
 }
 
-static int tci_turn_candidates(const tci_ask *a,
+static int tci_turn_candidates(const tci_query *a,
                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    n[0][0] = a->turns && tci_ask_stream_lines(a, tci_square_lanes(a)) != NULL;
+    n[0][0] = a->turns && tci_query_stream_lines(a, tci_smem_transpose_lanes(a)) != NULL;
     n[1][0] = 0;
     return 2;
 }
 
-static double tci_turn_cost(const tci_ask *a, const int64_t *n)
+static double tci_turn_cost(const tci_query *a, const int64_t *n)
 {
-    const tci_kstore *store = tci_ask_stream_lines(a, tci_square_lanes(a));
-    return tci_ask_ns(a, 1, tci_map_moved(a, store, n[0] != 0));
+    const tci_kstore *store = tci_query_stream_lines(a, tci_smem_transpose_lanes(a));
+    return tci_query_ns(a, 1, tci_map_moved(a, store, n[0] != 0));
 }
 
 /* Whole cache lines of what is stored. */
-static int tci_turn_unroll(const tci_ask *a, int lanes)
+static int tci_turn_unroll(const tci_query *a, int lanes)
 {
     const tci_koperand *o = &a->k->operands[a->k->stores[0].operand];
     int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes;
     int64_t unroll = TCI_MAX(TCI_MAP_LINE_BYTES / (lanes * bytes), 1);
-    return (int)TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, lanes)), 1);
+    return (int)TCI_MAX(TCI_MIN(unroll, tci_query_vectors(a, lanes)), 1);
 }
 
-static void tci_turn_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_turn_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_unit unit = tci_unit_make(&nest);
-    int lanes = b->l->lanes = tci_square_lanes(a);
+    int lanes = b->l->lanes = tci_smem_transpose_lanes(a);
     tci_dim rows = a->k->axes[a->row_axis].size;
     nest.vec_axis = a->vec_axis;
     nest.row_axis = a->row_axis;
@@ -463,13 +463,13 @@ static void tci_turn_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     }
     unit.unroll = tci_turn_unroll(a, lanes);
     unit.turn = true;
-    unit.stream = n[0] ? tci_ask_stream_lines(a, lanes) : NULL;
+    unit.stream = n[0] ? tci_query_stream_lines(a, lanes) : NULL;
     nest.fence = unit.stream != NULL;
     nest.chunk = (int64_t)unit.unroll * lanes;
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-static void tci_turn_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_turn_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     tci_dim size = a->k->axes[a->row_axis].size;
     int lanes = b->l->lanes;
@@ -484,14 +484,14 @@ static void tci_turn_note(const tci_ask *a, const int64_t *n, const tci_build *b
 
 /* ---- weave ---- */
 
-static bool tci_weave_fits(const tci_ask *a, const int64_t *n)
+static bool tci_interleave_fits(const tci_query *a, const int64_t *n)
 {
     return a->is_map && a->machine.block_threads == 0 && n[TCI_MAP_UNROLL] >= 1 &&
            n[TCI_MAP_UNROLL] <= TCI_MAP_UNROLL_MOST &&
-           tci_ask_lanes_fit(a, n[TCI_MAP_LANES], 1) && tci_weave_axis(a->k, a->vec_axis) >= 0;
+           tci_query_lanes_fit(a, n[TCI_MAP_LANES], 1) && tci_interleave_axis(a->k, a->vec_axis) >= 0;
 }
 
-static int tci_weave_candidates(const tci_ask *a,
+static int tci_interleave_candidates(const tci_query *a,
                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     for (int i = 0; i < 3; i++) {
@@ -501,17 +501,17 @@ static int tci_weave_candidates(const tci_ask *a,
     return 3;
 }
 
-static double tci_weave_cost(const tci_ask *a, const int64_t *n)
+static double tci_interleave_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_ask_ns(a, 1, 1) * tci_map_off(n[TCI_MAP_UNROLL], 1) *
+    return tci_query_ns(a, 1, 1) * tci_map_off(n[TCI_MAP_UNROLL], 1) *
            tci_map_narrow(a, n[TCI_MAP_LANES], false);
 }
 
-static void tci_weave_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_interleave_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_unit unit = tci_unit_make(&nest);
-    int axis = tci_weave_axis(a->k, a->vec_axis);
+    int axis = tci_interleave_axis(a->k, a->vec_axis);
     b->l->lanes = (int)n[TCI_MAP_LANES];
     nest.vec_axis = a->vec_axis;
     nest.n_vec = a->n_vec;
@@ -523,11 +523,11 @@ static void tci_weave_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-static void tci_weave_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_interleave_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)n, (void)b;
     tci_str_printf(out, ", %d in turns",
-                   (int)tci_kernel_known(a->k, tci_weave_axis(a->k, a->vec_axis)));
+                   (int)tci_kernel_known(a->k, tci_interleave_axis(a->k, a->vec_axis)));
 }
 
 /* ---- rows ---- */
@@ -545,9 +545,9 @@ TCI_FN const tci_form *const *tci_map_forms(void)
                                    tci_block_cost, tci_block_emit, tci_block_note};
     static const tci_form square = {"square", {"stream"}, tci_turn_fits, tci_turn_candidates,
                                     tci_turn_cost, tci_turn_emit, tci_turn_note};
-    static const tci_form weave = {"weave", {"unroll", "lanes"}, tci_weave_fits,
-                                   tci_weave_candidates, tci_weave_cost, tci_weave_emit,
-                                   tci_weave_note};
+    static const tci_form weave = {"weave", {"unroll", "lanes"}, tci_interleave_fits,
+                                   tci_interleave_candidates, tci_interleave_cost, tci_interleave_emit,
+                                   tci_interleave_note};
     static const tci_form *const forms[] = {&point, &map, &shorts, &block, &square, &weave, NULL};
     return forms;
 }

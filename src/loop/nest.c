@@ -4,7 +4,7 @@
  * call of the form's body with its place. Which elements fall into a unit changes no result. */
 #include "nest.h"
 
-TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b)
+TCI_FN tci_nest tci_nest_make(const tci_query *a, tci_build *b)
 {
     tci_nest n = {0};
     n.a = a;
@@ -184,7 +184,7 @@ static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
     tci_loop *l = b->l;
     tci_lopen open;
     tci_lin u = tci_lin_const(0);
-    bool many = tci_ask_many(n->units), loops = many && n->a->machine.block_threads == 0;
+    bool many = tci_query_many(n->units), loops = many && n->a->machine.block_threads == 0;
     bool rest = n->beside > 1 && !tci_dim_divides(n->beside, n->units);
     tci_nest_at at = {u, u, u, tci_lx_const(l, 0), tci_lx_const(l, n->units)};
     if (many && !loops) {

@@ -9,7 +9,7 @@
  * neighbouring units; on a machine of blocks a task is a block, of one unit or of several side by
  * side. */
 typedef struct tci_nest {
-    const tci_ask *a;
+    const tci_query *a;
     tci_build *b;
     int vec_axis, row_axis;   /* -1 none: not fixed by a unit, */
     const bool *tiled;        /* nor are these outer axes; NULL: no others */
@@ -35,7 +35,7 @@ typedef struct tci_nest_at { tci_lin unit, chunk, group; int begin, end; } tci_n
 typedef void (*tci_nest_body)(tci_nest *n, void *arg, const tci_nest_at *at);
 
 /* One unit with nothing tiled; the caller sets what it tiles. */
-TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b);
+TCI_FN tci_nest tci_nest_make(const tci_query *a, tci_build *b);
 /* A chunk of `step` elements times so many that there are units enough, at least `least`. */
 TCI_FN void tci_nest_cut(tci_nest *n, int64_t step, int64_t least);
 /* The loops; of the launch, n_tasks and task_ns. */

@@ -19,7 +19,7 @@ typedef struct tci_tile {
     bool weave;           /* what is stored of all rows lies in turns (loop/interleave_stores.h) */
     bool written;         /* the last axis of a reduction, and what is met again there read once;
                            * of a map, what all points read before the first of them is stored */
-    tci_skew skew;        /* row > 0: a reduction's last axis is written out by what rows meet */
+    tci_window_overlap skew;        /* row > 0: a reduction's last axis is written out by what rows meet */
     int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
 } tci_tile;
 

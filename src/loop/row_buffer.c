@@ -282,9 +282,9 @@ static void tci_keep_groups(tci_build *b, tci_keep_walk *m, int from, int to, tc
 static void tci_keep_cut_row(tci_build *b, tci_keep_walk *m, tci_dim whole)
 {
     tci_loop *l = b->l;
-    const tci_cut *cut = b->cut;
+    const tci_causal *cut = b->cut;
     int64_t group = (int64_t)l->lanes * TCI_KEEP_UNROLL;
-    int at = tci_cut_at(b, cut, b->bind[cut->row_axis]->at);
+    int at = tci_causal_at(b, cut, b->bind[cut->row_axis]->at);
     int from = tci_lx_make(l, TCI_LX_DIV, b->cut_from, -1, group);
     from = tci_lx_make(l, TCI_LX_MUL, from, -1, group);
     for (int part = 0; part < 3; part++) {
@@ -310,7 +310,7 @@ TCI_FN void tci_keep_reduce(tci_build *b, int stage)
     tci_keep_walk m = {stage, st->axes[last], n_folded};
     tci_lopen *open = tci_stage_open(b, st->axes + n_folded, st->n_kept - 1);
     tci_dim begin = 0, size = b->k->axes[m.axis].size;
-    if (n_folded == 0 && tci_cut_is_bound(b, m.axis)) {
+    if (n_folded == 0 && tci_causal_is_bound(b, m.axis)) {
         int64_t group = (int64_t)b->l->lanes * TCI_KEEP_UNROLL;
         begin = tci_dim_mul(tci_dim_div(size, group), group);
         tci_keep_cut_row(b, &m, begin);

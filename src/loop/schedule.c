@@ -18,7 +18,7 @@
 static const tci_form *tci_sched_form(int i)
 {
     const tci_form *const *lists[] = {tci_map_forms(), tci_block_forms(), tci_tile_forms(),
-                                      tci_strip_forms(), tci_rows_forms(), tci_warps_forms()};
+                                      tci_b2b_forms(), tci_rows_forms(), tci_mma_forms()};
     for (int list = 0; list < TCI_COUNT(lists); list++) {
         for (int at = 0; lists[list][at]; at++, i--) {
             if (i == 0) {
@@ -70,12 +70,12 @@ static int tci_sched_insert(tci_sched *list, int n, int most, const tci_sched *s
     return n;
 }
 
-static double tci_sched_cost(const tci_ask *a, const tci_form *form, const int64_t *n)
+static double tci_sched_cost(const tci_query *a, const tci_form *form, const int64_t *n)
 {
     return a->machine.facts.launch_ns + form->cost_ns(a, n);
 }
 
-static tci_build *tci_sched_emit(const tci_ask *a, const tci_sched *s, tci_launch *launch)
+static tci_build *tci_sched_emit(const tci_query *a, const tci_sched *s, tci_launch *launch)
 {
     tci_build *b = tci_build_make(a->s, a->k, tci_loop_make(a->s, a->k));
     memset(launch, 0, sizeof(*launch));
@@ -89,7 +89,7 @@ static tci_build *tci_sched_emit(const tci_ask *a, const tci_sched *s, tci_launc
 
 /* Counts instructions where that tells more than the roofline, of which it says the larger one: the
  * cheapest schedule is built until it is one that was counted. */
-static void tci_sched_count(const tci_ask *a, tci_sched *list, int n)
+static void tci_sched_count(const tci_query *a, tci_sched *list, int n)
 {
     tci_launch launch;
     while (n > 0 && !list[0].counted) {
@@ -105,7 +105,7 @@ static void tci_sched_count(const tci_ask *a, tci_sched *list, int n)
     }
 }
 
-TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
+TCI_FN int tci_sched_candidates(const tci_query *a, tci_sched *list, int most)
 {
     int n = 0;
     const tci_form *form;
@@ -120,7 +120,7 @@ TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
             }
         }
     }
-    if (tci_ask_counts(a)) {
+    if (tci_query_counts(a)) {
         tci_sched_count(a, list, n);
     }
     return n;
@@ -224,7 +224,7 @@ TCI_FN void tci_sched_time(tci_str *out, double ns)
     }
 }
 
-static void tci_sched_note(const tci_ask *a, const tci_sched *s, tci_build *b, tci_launch *launch)
+static void tci_sched_note(const tci_query *a, const tci_sched *s, tci_build *b, tci_launch *launch)
 {
     tci_str note = {.s = a->s};
     const tci_loop *l = b->l;
@@ -237,7 +237,7 @@ static void tci_sched_note(const tci_ask *a, const tci_sched *s, tci_build *b, t
     b->l->note = tci_scratch_printf(a->s, "%s", launch->note);
 }
 
-TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list, int n)
+TCI_FN const char *tci_sched_why(const tci_query *a, const tci_sched *s, const tci_sched *list, int n)
 {
     tci_str why = {.s = a->s};
     tci_sched_print(&why, s);
@@ -245,11 +245,11 @@ TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci
     tci_sched_time(&why, s->cost_ns);
     tci_str_printf(&why, " %sby the model, at best ",
                    a->machine.block_threads > 0 ? "" : "of one thread ");
-    tci_sched_time(&why, tci_ask_least_ns(a));
+    tci_sched_time(&why, tci_query_least_ns(a));
     tci_str_add(&why, " (arithmetic ");
-    tci_sched_time(&why, tci_ask_arithmetic_ns(a));
+    tci_sched_time(&why, tci_query_arithmetic_ns(a));
     tci_str_add(&why, ", memory ");
-    tci_sched_time(&why, tci_ask_memory_ns(a));
+    tci_sched_time(&why, tci_query_memory_ns(a));
     tci_str_add(&why, ")");
     const char *before = "; then ";
     for (int i = 0, shown = 0; i < n && shown < TCI_SCHED_SHOWN; i++) {
@@ -267,7 +267,7 @@ TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci
 
 /* ---- the whole ---- */
 
-TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launch *launch)
+TCI_FN tci_loop *tci_sched_build(const tci_query *a, const tci_sched *s, tci_launch *launch)
 {
     tci_build *b = tci_sched_emit(a, s, launch);
     tci_loop *l = b->l;
@@ -283,7 +283,7 @@ TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launc
     return l;
 }
 
-TCI_FN bool tci_sched_fits(const tci_ask *a, const tci_sched *s)
+TCI_FN bool tci_sched_fits(const tci_query *a, const tci_sched *s)
 {
     return s->form->fits(a, s->n);
 }
@@ -297,9 +297,9 @@ TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
         return tci_lfloop_schedule(scratch, k, machine, launch);
     }
     if (k->n_members) {
-        return tci_joint_schedule(scratch, k, machine, launch);
+        return tci_grouped_schedule(scratch, k, machine, launch);
     }
-    const tci_ask *a = tci_ask_make(scratch, k, machine);
+    const tci_query *a = tci_query_make(scratch, k, machine);
     int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
     TCI_ASSERT(scratch, n > 0);
     const tci_sched *s = &list[0];
@@ -326,12 +326,12 @@ TCI_FN tci_price tci_loop_price(tci_scratch *s, const tci_kernel *k, tci_machine
     if (machine.block_threads == 0) { /* one thread waits for no other one */
         machine.facts.processors = 1;
     }
-    const tci_ask *a = tci_ask_make(s, k, machine);
+    const tci_query *a = tci_query_make(s, k, machine);
     int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
     TCI_ASSERT(s, n > 0);
     price.ns = list[0].cost_ns - machine.facts.launch_ns;
-    price.flop_ns = tci_ask_ns(a, 1, 0) / (double)TCI_MAX(k->flops, 1);
-    price.move_ns = tci_ask_ns(a, 0, 1);
+    price.flop_ns = tci_query_ns(a, 1, 0) / (double)TCI_MAX(k->flops, 1);
+    price.move_ns = tci_query_ns(a, 0, 1);
     return price;
 }
 

@@ -635,7 +635,7 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     tci_product_finish(b, points, tci_product_sum, &s);
 }
 
-TCI_FN double tci_products_least_ns(const tci_ask *a)
+TCI_FN double tci_products_least_ns(const tci_query *a)
 {
     tci_product p = {0};
     bool tiles = tci_product_plan(a->k, &a->machine, &p);

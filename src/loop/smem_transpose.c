@@ -14,14 +14,14 @@
 #include "smem_transpose.h"
 
 enum {
-    TCI_SQUARE_PITCH = TCI_SQUARE + 1,
-    TCI_SQUARE_BYTES = 40960,                                     /* of all arrays together */
-    TCI_SQUARE_STEP = TCI_SQUARE_THREADS / TCI_SQUARE,            /* lines walked at once */
-    TCI_SQUARE_FAR_BYTES = 64,                                    /* a stride that wants turning */
-    TCI_SQUARE_FILL = -2                                          /* the stage of the first walk */
+    TCI_SMEM_TRANSPOSE_PITCH = TCI_SQUARE + 1,
+    TCI_SMEM_TRANSPOSE_BYTES = 40960,                                     /* of all arrays together */
+    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE,            /* lines walked at once */
+    TCI_SMEM_TRANSPOSE_FAR_BYTES = 64,                                    /* a stride that wants turning */
+    TCI_SMEM_TRANSPOSE_FILL = -2                                          /* the stage of the first walk */
 };
 
-static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
+static bool tci_smem_transpose_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
 {
     tci_dim along = 0, across = 0;
     if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
@@ -32,12 +32,12 @@ static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_a
     int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes;
     int64_t stride = tci_dim_known(across);
     return (along == 1 || along == -1) &&
-           (stride < 0 ? -stride : stride) * bytes >= TCI_SQUARE_FAR_BYTES;
+           (stride < 0 ? -stride : stride) * bytes >= TCI_SMEM_TRANSPOSE_FAR_BYTES;
 }
 
-TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q)
+TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_smem_transpose *q)
 {
-    int64_t room = TCI_SQUARE_BYTES;
+    int64_t room = TCI_SMEM_TRANSPOSE_BYTES;
     q->row_axis = row_axis;
     q->vec_axis = vec_axis;
     q->loads = TCI_NEW_ARRAY(k->s, int32_t, k->n_insts + 1);
@@ -49,9 +49,9 @@ TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci
         return false;
     }
     for (int i = 0; i < k->n_insts; i++) {
-        int64_t bytes = (int64_t)TCI_SQUARE * TCI_SQUARE_PITCH *
+        int64_t bytes = (int64_t)TCI_SQUARE * TCI_SMEM_TRANSPOSE_PITCH *
                         tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes;
-        if (tci_square_turns(k, &k->insts[i], row_axis, vec_axis) && bytes <= room) {
+        if (tci_smem_transpose_turns(k, &k->insts[i], row_axis, vec_axis) && bytes <= room) {
             q->loads[q->n_loads++] = i;
             room -= bytes;
         }
@@ -61,44 +61,44 @@ TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci
 
 /* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
  * TCI_SQUARE of them. */
-typedef struct tci_square_walk {
-    const tci_square *q;
+typedef struct tci_smem_transpose_walk {
+    const tci_smem_transpose *q;
     int fast_axis, slow_axis;
     tci_lin fast, slow;       /* of the first element */
     int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
     bool edge;                /* elements may lie outside */
-} tci_square_walk;
+} tci_smem_transpose_walk;
 
-static tci_lin tci_square_at(const tci_square_walk *w, int step)
+static tci_lin tci_smem_transpose_at(const tci_smem_transpose_walk *w, int step)
 {
-    return tci_lin_plus(w->slow, (int64_t)step * TCI_SQUARE_STEP);
+    return tci_lin_plus(w->slow, (int64_t)step * TCI_SMEM_TRANSPOSE_STEP);
 }
 
-static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
+static void tci_smem_transpose_bind(tci_build *b, const tci_smem_transpose_walk *w, int step)
 {
-    int64_t skip = (int64_t)step * TCI_SQUARE_STEP;
+    int64_t skip = (int64_t)step * TCI_SMEM_TRANSPOSE_STEP;
     int64_t n_slow = tci_kernel_known(b->k, w->slow_axis);
     int64_t n_fast = tci_kernel_known(b->k, w->fast_axis);
     tci_build_set(b, w->fast_axis,
                   tci_build_bind(b, w->fast, 0, TCI_MIN(w->fast_hi + TCI_SQUARE, n_fast) - 1, false,
                                  -1));
     tci_build_set(b, w->slow_axis,
-                  tci_build_bind(b, tci_square_at(w, step), TCI_MIN(skip, n_slow - 1),
-                                 TCI_MIN(w->slow_hi + skip + TCI_SQUARE_STEP, n_slow) - 1, false,
+                  tci_build_bind(b, tci_smem_transpose_at(w, step), TCI_MIN(skip, n_slow - 1),
+                                 TCI_MIN(w->slow_hi + skip + TCI_SMEM_TRANSPOSE_STEP, n_slow) - 1, false,
                                  -1));
 }
 
-static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fill)
+static void tci_smem_transpose_elements(tci_build *b, const tci_smem_transpose_walk *w, bool fill)
 {
-    for (int step = 0; step < TCI_SQUARE / TCI_SQUARE_STEP; step++) {
+    for (int step = 0; step < TCI_SQUARE / TCI_SMEM_TRANSPOSE_STEP; step++) {
         tci_lopen open;
         if (w->edge) {
             int args[2] = {tci_build_inside(b, w->fast, b->k->axes[w->fast_axis].size),
-                           tci_build_inside(b, tci_square_at(w, step),
+                           tci_build_inside(b, tci_smem_transpose_at(w, step),
                                             b->k->axes[w->slow_axis].size)};
             tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
         }
-        tci_square_bind(b, w, step);
+        tci_smem_transpose_bind(b, w, step);
         for (int i = 0; fill && i < w->q->n_loads; i++) {
             tci_build_value(b, w->q->loads[i]);
         }
@@ -114,7 +114,7 @@ static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fil
 }
 
 /* Both walks. */
-static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec, bool edge)
+static void tci_smem_transpose_walks(tci_build *b, const tci_smem_transpose *q, tci_lin row, tci_lin vec, bool edge)
 {
     tci_loop *l = b->l;
     int thread = tci_lx_make(l, TCI_LX_THREAD, -1, -1, 0);
@@ -124,20 +124,20 @@ static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci
     int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
     int64_t row_hi = (n_row - 1) / TCI_SQUARE * TCI_SQUARE;
     int64_t vec_hi = (n_vec - 1) / TCI_SQUARE * TCI_SQUARE;
-    tci_square_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
+    tci_smem_transpose_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
                              tci_lin_add(b, vec, high), row_hi, vec_hi, edge};
-    tci_square_walk across = {q, q->vec_axis, q->row_axis, tci_lin_add(b, vec, low),
+    tci_smem_transpose_walk across = {q, q->vec_axis, q->row_axis, tci_lin_add(b, vec, low),
                               tci_lin_add(b, row, high), vec_hi, row_hi, edge};
-    b->stage = TCI_SQUARE_FILL;
-    tci_square_elements(b, &along, true);
+    b->stage = TCI_SMEM_TRANSPOSE_FILL;
+    tci_smem_transpose_elements(b, &along, true);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_BARRIER;
     tci_loop_append(l, b->cur, st);
     b->stage = 0;
-    tci_square_elements(b, &across, false);
+    tci_smem_transpose_elements(b, &across, false);
 }
 
-TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec)
+TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, tci_lin row, tci_lin vec)
 {
     int64_t n_row = tci_kernel_known(b->k, q->row_axis);
     int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
@@ -147,15 +147,15 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     for (int i = 0; i < q->n_loads; i++) {
         int inst = q->loads[i];
         int local = tci_build_local(b, (tc_dtype)b->k->insts[inst].dtype,
-                                    TCI_SQUARE * TCI_SQUARE_PITCH, b->cur);
-        tci_lkeep *keep = tci_build_keep(b, inst, local, TCI_SQUARE_FILL);
+                                    TCI_SQUARE * TCI_SMEM_TRANSPOSE_PITCH, b->cur);
+        tci_lkeep *keep = tci_build_keep(b, inst, local, TCI_SMEM_TRANSPOSE_FILL);
         keep->coef[q->row_axis] = 1;
-        keep->coef[q->vec_axis] = TCI_SQUARE_PITCH;
+        keep->coef[q->vec_axis] = TCI_SMEM_TRANSPOSE_PITCH;
         keep->origin[q->row_axis] = row;
         keep->origin[q->vec_axis] = vec;
     }
     if (n_row % TCI_SQUARE == 0 && n_vec % TCI_SQUARE == 0) {
-        tci_square_walks(b, q, row, vec, false);
+        tci_smem_transpose_walks(b, q, row, vec, false);
         return;
     }
     int args[2] = {tci_build_inside(b, row_square, n_row / TCI_SQUARE),
@@ -163,9 +163,9 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     int whole = tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
     tci_lopen open;
     tci_build_if(b, whole, &open);
-    tci_square_walks(b, q, row, vec, false);
+    tci_smem_transpose_walks(b, q, row, vec, false);
     tci_build_close(b, &open);
     tci_build_if(b, tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &whole, 0), &open);
-    tci_square_walks(b, q, row, vec, true);
+    tci_smem_transpose_walks(b, q, row, vec, true);
     tci_build_close(b, &open);
 }

@@ -17,20 +17,20 @@
 #include "cost.h"
 
 enum {
-    TCI_SPREAD_ROWS = 8,       /* of a thread, at most */
-    TCI_SPREAD_BUSY = 512      /* threads that keep a processor busy */
+    TCI_PER_POINT_ROWS = 8,       /* of a thread, at most */
+    TCI_PER_POINT_BUSY = 512      /* threads that keep a processor busy */
 };
 
 /* ---- whether and how ---- */
 
-static bool tci_spread_is_dot(const tci_kernel *k)
+static bool tci_per_point_is_dot(const tci_kernel *k)
 {
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
 }
 
 /* Would a vector along the last outer axis be read lane by lane? A load of the first stage has a
  * guard, or, as windows of an image do, takes its neighbours some elements apart. */
-static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
+static bool tci_per_point_is_lane_by_lane(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), found = false;
     tci_cost_mark(k, 0, false, live);
@@ -39,7 +39,7 @@ static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
         tci_dim coef = 0;
         if (live[i] && in->op == TCI_K_LOAD) {
             bool linear = tci_build_coef(k, in->x, k->n_outer - 1, &coef);
-            bool apart = !tci_spread_is_dot(k) && (!linear || tci_dim_lt(1, coef));
+            bool apart = !tci_per_point_is_dot(k) && (!linear || tci_dim_lt(1, coef));
             found |= in->n_guards > 0 || apart;
         }
     }
@@ -47,13 +47,13 @@ static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
 }
 
 /* A short axis along which a map stores neighbours: -1 none. */
-static int tci_spread_together(const tci_kernel *k)
+static int tci_per_point_together(const tci_kernel *k)
 {
     int found = -1;
     bool map = k->n_reds == 0 && k->n_stages == 1 && k->n_outer > 1;
     for (int a = 0; a < k->n_outer - 1 && map && found < 0; a++) {
         int64_t size = tci_dim_hint(k->axes[a].size);
-        bool together = size > 1 && size <= TCI_SPREAD_ROWS;
+        bool together = size > 1 && size <= TCI_PER_POINT_ROWS;
         for (int i = 0; i < k->n_stores && together; i++) {
             tci_dim coef = 0;
             together = tci_build_coef(k, k->stores[i].x, a, &coef) && coef == 1;
@@ -63,7 +63,7 @@ static int tci_spread_together(const tci_kernel *k)
     return found;
 }
 
-static bool tci_spread_fits(const tci_kernel *k)
+static bool tci_per_point_fits(const tci_kernel *k)
 {
     bool reduces = k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE;
     bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 &&
@@ -78,19 +78,19 @@ static bool tci_spread_fits(const tci_kernel *k)
         fits = tci_dim_is_known(k->axes[a].size);
     }
     int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
-    bool is_short = last < (reduces ? TCI_SPREAD_SHORT : TCI_SPREAD_SHORT / 2) ||
-                    tci_spread_together(k) >= 0;
-    bool is_ragged = !tci_spread_is_dot(k) && last % TCI_VLANES != 0;
-    return fits && (reduces ? is_short || is_ragged || tci_spread_is_lane_by_lane(k)
+    bool is_short = last < (reduces ? TCI_PER_POINT_SHORT : TCI_PER_POINT_SHORT / 2) ||
+                    tci_per_point_together(k) >= 0;
+    bool is_ragged = !tci_per_point_is_dot(k) && last % TCI_VLANES != 0;
+    return fits && (reduces ? is_short || is_ragged || tci_per_point_is_lane_by_lane(k)
                             : is_short && k->n_outer > 1);
 }
 
 /* The last outer axis that the factor with the very last one lacks; -1: none. */
-static int tci_spread_row_axis(const tci_kernel *k)
+static int tci_per_point_row_axis(const tci_kernel *k)
 {
     const tci_kred *red = &k->reds[0];
-    if (!tci_spread_is_dot(k)) {
-        return tci_spread_together(k);
+    if (!tci_per_point_is_dot(k)) {
+        return tci_per_point_together(k);
     }
     uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
     int last = k->n_outer - 1, row = last - 1;
@@ -104,15 +104,15 @@ static int tci_spread_row_axis(const tci_kernel *k)
     return row;
 }
 
-TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p)
+TCI_FN bool tci_per_point_plan(const tci_kernel *k, const tci_machine *machine, tci_per_point *p)
 {
-    if (machine->block_threads < TCI_SPREAD_THREADS || !tci_spread_fits(k)) {
+    if (machine->block_threads < TCI_PER_POINT_THREADS || !tci_per_point_fits(k)) {
         return false;
     }
     int64_t all = 1;
-    p->row_axis = tci_spread_row_axis(k);
+    p->row_axis = tci_per_point_row_axis(k);
     p->rows = 1;
-    p->by_lane = tci_spread_is_lane_by_lane(k);
+    p->by_lane = tci_per_point_is_lane_by_lane(k);
     p->n_axes = 0;
     p->axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
     for (int a = 0; a < k->n_outer; a++) {
@@ -121,10 +121,10 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci
             p->axes[p->n_axes++] = a;
         }
     }
-    int64_t busy = (int64_t)machine->facts.processors * TCI_SPREAD_BUSY;
+    int64_t busy = (int64_t)machine->facts.processors * TCI_PER_POINT_BUSY;
     int64_t rows = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
     p->size = rows > 0 ? all / rows : 0;
-    for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
+    for (int r = 2; r <= TCI_PER_POINT_ROWS; r++) {
         bool worth = k->n_reds > 0 ? all / r >= busy : r == rows;
         p->rows = rows % r == 0 && worth ? r : p->rows;
     }
@@ -133,14 +133,14 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci
 
 /* ---- a thread ---- */
 
-TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk)
+TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row, tci_lin chunk)
 {
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, p->n_axes + p->rows);
     const tci_bind **rows = binds + p->n_axes;
-    bool cut = p->size % TCI_SPREAD_THREADS != 0;
+    bool cut = p->size % TCI_PER_POINT_THREADS != 0;
     tci_lopen open;
     tci_lin thread = tci_build_let(b, tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0));
-    tci_lin point = tci_lin_add(b, tci_lin_mul(b, chunk, TCI_SPREAD_THREADS), thread);
+    tci_lin point = tci_lin_add(b, tci_lin_mul(b, chunk, TCI_PER_POINT_THREADS), thread);
     if (cut) {
         tci_build_if(b, tci_build_inside(b, point, p->size), &open);
     }

@@ -5,20 +5,20 @@
 
 #include "stage.h"
 
-enum { TCI_SPREAD_THREADS = 256 };
+enum { TCI_PER_POINT_THREADS = 256 };
 
 /* Threads are told apart by all outer axes but one, counted as one in row-major order; each has
  * `rows` neighbours along that one. */
-typedef struct tci_spread {
+typedef struct tci_per_point {
     int n_axes, *axes;
     int64_t size;       /* of those axes; 0: it is no such kernel */
     int row_axis, rows; /* -1, 1: there is none */
     bool by_lane;       /* a vector along the last axis would be read lane by lane */
-} tci_spread;
+} tci_per_point;
 
 /* False: not such a kernel, or one that is better made of vectors along the last axis. */
-TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p);
+TCI_FN bool tci_per_point_plan(const tci_kernel *k, const tci_machine *machine, tci_per_point *p);
 /* Block number `chunk`, rows from rows * row on. */
-TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk);
+TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row, tci_lin chunk);
 
 #endif

@@ -69,7 +69,7 @@ TCI_FN bool tci_tile_has_dot(const tci_kernel *k)
 
 /* Registers that a processor's contraction holds besides: what rounding to bf16 goes by, and
  * factors that all rows meet. */
-static int tci_tile_constants(const tci_ask *a)
+static int tci_tile_constants(const tci_query *a)
 {
     const tci_kernel *k = a->k;
     bool rounds = false;
@@ -83,7 +83,7 @@ static int tci_tile_constants(const tci_ask *a)
 
 /* The largest tile whose accumulators fit in registers, of so many vectors and of several rows
  * where there are any; flops of a point bound what is written out. */
-static void tci_tile_largest_of(const tci_ask *a, int64_t vectors, bool has_rows, int64_t flops,
+static void tci_tile_largest_of(const tci_query *a, int64_t vectors, bool has_rows, int64_t flops,
                                 int64_t *rows, int64_t *unroll)
 {
     const tci_kernel *k = a->k;
@@ -107,9 +107,9 @@ static void tci_tile_largest_of(const tci_ask *a, int64_t vectors, bool has_rows
     *unroll = TCI_MAX(*unroll, 1);
 }
 
-static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int64_t *unroll)
+static void tci_tile_largest(const tci_query *a, int64_t flops, int64_t *rows, int64_t *unroll)
 {
-    tci_tile_largest_of(a, tci_ask_vectors(a, a->lanes), a->row_axis >= 0, flops, rows, unroll);
+    tci_tile_largest_of(a, tci_query_vectors(a, a->lanes), a->row_axis >= 0, flops, rows, unroll);
 }
 
 static bool tci_tile_shape_fits(bool has_rows, int64_t rows, int64_t unroll)
@@ -117,19 +117,19 @@ static bool tci_tile_shape_fits(bool has_rows, int64_t rows, int64_t unroll)
     return rows >= 1 && rows <= (has_rows ? TCI_TILE_ROWS : 1) && unroll >= 1 && unroll <= 32;
 }
 
-TCI_FN bool tci_tile_is_kernel(const tci_ask *a)
+TCI_FN bool tci_tile_is_kernel(const tci_query *a)
 {
-    return a->vec_axis >= 0 && !a->is_map && !tci_ask_on_unit(a);
+    return a->vec_axis >= 0 && !a->is_map && !tci_query_on_unit(a);
 }
 
-static bool tci_tile_fits(const tci_ask *a, const int64_t *n)
+static bool tci_tile_fits(const tci_query *a, const int64_t *n)
 {
     return tci_tile_is_kernel(a) &&
            tci_tile_shape_fits(a->row_axis >= 0, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) &&
-           tci_ask_lanes_fit(a, n[TCI_TILE_N_LANES], n[TCI_TILE_N_THREADS]);
+           tci_query_lanes_fit(a, n[TCI_TILE_N_LANES], n[TCI_TILE_N_THREADS]);
 }
 
-static int tci_tile_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_tile_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     int64_t rows, unroll;
     tci_tile_largest(a, a->flops, &rows, &unroll);
@@ -144,7 +144,7 @@ static int tci_tile_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][
 
 /* Cycles of the inner step over those that its arithmetic alone would take, and vectors that are
  * walked over those that there are. */
-static double tci_tile_slower_of(const tci_ask *a, int64_t n_vecs, int64_t rows, int64_t unroll)
+static double tci_tile_slower_of(const tci_query *a, int64_t n_vecs, int64_t rows, int64_t unroll)
 {
     double ports = a->machine.block_threads > 0 ? 1 : a->machine.facts.ports;
     double work = (double)(rows * unroll * tci_tile_accumulators(a->k)) / ports;
@@ -155,20 +155,20 @@ static double tci_tile_slower_of(const tci_ask *a, int64_t n_vecs, int64_t rows,
     return step / work * walked / vectors;
 }
 
-static double tci_tile_slower(const tci_ask *a, int64_t rows, int64_t unroll)
+static double tci_tile_slower(const tci_query *a, int64_t rows, int64_t unroll)
 {
-    return tci_tile_slower_of(a, tci_ask_vectors(a, a->lanes), rows, unroll);
+    return tci_tile_slower_of(a, tci_query_vectors(a, a->lanes), rows, unroll);
 }
 
-TCI_FN double tci_tile_lost(const tci_ask *a, int64_t lanes)
+TCI_FN double tci_tile_lost(const tci_query *a, int64_t lanes)
 {
     double n = (double)TCI_MAX(tci_dim_hint(a->n_vec), 1);
-    return (double)(TCI_MAX(tci_ask_vectors(a, lanes), 1) * lanes) / n;
+    return (double)(TCI_MAX(tci_query_vectors(a, lanes), 1) * lanes) / n;
 }
 
 /* A contraction's strided loads along the vectors, which the rows of a tile share, over its
  * multiplying. */
-static double tci_tile_gathering(const tci_ask *a, int64_t rows, int64_t lanes)
+static double tci_tile_gathering(const tci_query *a, int64_t rows, int64_t lanes)
 {
     const tci_kernel *k = a->k;
     bool *live = TCI_NEW_ARRAY(a->s, bool, k->n_insts + 1);
@@ -186,7 +186,7 @@ static double tci_tile_gathering(const tci_ask *a, int64_t rows, int64_t lanes)
 
 /* Does a tile have all columns that there are, and do its rows, which are then read for it alone,
  * take more than half of the first cache? */
-static bool tci_tile_rows_are_far(const tci_ask *a, const int64_t *n)
+static bool tci_tile_rows_are_far(const tci_query *a, const int64_t *n)
 {
     const tci_kstage *st = &a->k->stages[0];
     double bytes = (double)n[TCI_TILE_N_ROWS] * tci_dtype_get((tc_dtype)a->k->reds[0].dtype)->bytes;
@@ -194,21 +194,21 @@ static bool tci_tile_rows_are_far(const tci_ask *a, const int64_t *n)
         bytes *= (double)TCI_MAX(tci_dim_hint(a->k->axes[st->axes[i]].size), 1);
     }
     return a->row_axis >= 0 &&
-           tci_ask_vectors(a, n[TCI_TILE_N_LANES]) <= n[TCI_TILE_N_UNROLL] &&
+           tci_query_vectors(a, n[TCI_TILE_N_LANES]) <= n[TCI_TILE_N_UNROLL] &&
            2 * bytes > (double)a->machine.facts.cache_bytes[0];
 }
 
-TCI_FN double tci_tile_in_place(const tci_ask *a, double ns)
+TCI_FN double tci_tile_in_place(const tci_query *a, double ns)
 {
     return 1.2 * TCI_MAX(ns, tci_tile_has_dot(a->k) ? tci_products_least_ns(a) : -1);
 }
 
-static bool tci_tile_goes_down(const tci_ask *a);
+static bool tci_tile_goes_down(const tci_query *a);
 
 /* By blocks of threads: how much longer it takes than if every processor had a tile. */
-static double tci_tile_idle(const tci_ask *a, const int64_t *n)
+static double tci_tile_idle(const tci_query *a, const int64_t *n)
 {
-    int64_t vectors = tci_ask_vectors(a, n[TCI_TILE_N_LANES]);
+    int64_t vectors = tci_query_vectors(a, n[TCI_TILE_N_LANES]);
     double tiles = (double)tci_ceil_div(vectors, n[TCI_TILE_N_UNROLL]);
     for (int i = 0; i < a->vec_axis; i++) {
         int64_t size = TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);
@@ -219,7 +219,7 @@ static double tci_tile_idle(const tci_ask *a, const int64_t *n)
     return idle ? processors / tiles : 1;
 }
 
-static double tci_tile_cost(const tci_ask *a, const int64_t *n)
+static double tci_tile_cost(const tci_query *a, const int64_t *n)
 {
     double off = 1 + 0.01 * (double)(a->lanes - n[TCI_TILE_N_LANES]) / (double)a->lanes;
     int64_t rows, unroll;
@@ -227,7 +227,7 @@ static double tci_tile_cost(const tci_ask *a, const int64_t *n)
     double slower = tci_tile_slower(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) /
                     tci_tile_slower(a, rows, unroll);
     slower = TCI_MAX(slower, 1) * tci_tile_idle(a, n);
-    double ns = tci_ask_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * slower;
+    double ns = tci_query_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * slower;
     if (tci_tile_has_dot(a->k) && a->machine.block_threads == 0) { /* what packing may not lose */
         ns *= tci_tile_rows_are_far(a, n) ? TCI_TILE_FAR : 1;
         ns *= tci_tile_lost(a, n[TCI_TILE_N_LANES]) *
@@ -236,7 +236,7 @@ static double tci_tile_cost(const tci_ask *a, const int64_t *n)
     return tci_tile_has_dot(a->k) ? tci_tile_in_place(a, ns) : ns;
 }
 
-static tci_unit tci_tile_unit(const tci_ask *a, const int64_t *n, tci_nest *nest)
+static tci_unit tci_tile_unit(const tci_query *a, const int64_t *n, tci_nest *nest)
 {
     tci_unit unit = tci_unit_make(nest);
     unit.unroll = (int)n[TCI_TILE_N_UNROLL];
@@ -247,12 +247,12 @@ static tci_unit tci_tile_unit(const tci_ask *a, const int64_t *n, tci_nest *nest
     return unit;
 }
 
-static void tci_tile_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_tile_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     b->l->lanes = (int)n[TCI_TILE_N_LANES];
     b->l->threads = (int)n[TCI_TILE_N_THREADS];
-    b->l->rows = nest.beside = tci_ask_rows(a, b->l->threads);
+    b->l->rows = nest.beside = tci_query_rows(a, b->l->threads);
     nest.vec_axis = a->vec_axis;
     nest.n_vec = a->n_vec;
     tci_unit unit = tci_tile_unit(a, n, &nest);
@@ -262,7 +262,7 @@ static void tci_tile_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-static void tci_tile_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_tile_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     if (a->k->n_reds > 0) {
         tci_nest nest = tci_nest_make(a, (tci_build *)b);
@@ -276,7 +276,7 @@ static void tci_tile_note(const tci_ask *a, const int64_t *n, const tci_build *b
 
 enum { TCI_PANEL_N_ROWS, TCI_PANEL_N_COLUMNS, TCI_PANEL_N_UNROLL };
 
-static bool tci_panel_is_kernel(const tci_ask *a)
+static bool tci_panel_is_kernel(const tci_query *a)
 {
     const tci_kernel *k = a->k;
     bool fits = tci_tile_is_kernel(a) && a->lanes > 1 && a->machine.block_threads == 0 &&
@@ -295,22 +295,22 @@ static bool tci_panel_is_kernel(const tci_ask *a)
 
 /* A cheap reduction over the rows of memory that is far away: reading a few long rows at once is
  * twice as fast as going down narrow columns. */
-static bool tci_tile_goes_down(const tci_ask *a)
+static bool tci_tile_goes_down(const tci_query *a)
 {
     const tci_kernel *k = a->k;
-    return tci_panel_is_kernel(a) && tci_ask_is_far(a) && a->flops <= TCI_TILE_PANEL_HEAVY &&
+    return tci_panel_is_kernel(a) && tci_query_is_far(a) && a->flops <= TCI_TILE_PANEL_HEAVY &&
            tci_dim_hint(a->n_vec) >= TCI_TILE_PANEL_LEAST &&
            tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= TCI_TILE_PANEL_ROWS;
 }
 
-static int64_t tci_panel_columns(const tci_ask *a, int64_t unroll)
+static int64_t tci_panel_columns(const tci_query *a, int64_t unroll)
 {
     int64_t step = unroll * a->lanes, n_vec = tci_dim_hint(a->n_vec);
     int64_t columns = TCI_MIN(TCI_MAX(n_vec / 2, TCI_TILE_PANEL_LEAST), TCI_TILE_PANEL_MOST);
     return tci_ceil_div(columns, step) * step;
 }
 
-static int64_t tci_panel_rows(const tci_ask *a)
+static int64_t tci_panel_rows(const tci_query *a)
 {
     return a->flops > TCI_TILE_PANEL_LIGHT ? TCI_TILE_PANEL_ROWS / 2 : TCI_TILE_PANEL_ROWS;
 }
@@ -321,7 +321,7 @@ static bool tci_panel_ends_parts(const tci_kernel *k, int64_t rows)
     return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % rows == 0;
 }
 
-static bool tci_panel_fits(const tci_ask *a, const int64_t *n)
+static bool tci_panel_fits(const tci_query *a, const int64_t *n)
 {
     int64_t columns = n[TCI_PANEL_N_COLUMNS], unroll = n[TCI_PANEL_N_UNROLL];
     return tci_panel_is_kernel(a) && n[TCI_PANEL_N_ROWS] >= 1 &&
@@ -330,7 +330,7 @@ static bool tci_panel_fits(const tci_ask *a, const int64_t *n)
            columns > 0 && columns <= 2 * TCI_TILE_PANEL_MOST && columns % (unroll * a->lanes) == 0;
 }
 
-static int tci_panel_candidates(const tci_ask *a,
+static int tci_panel_candidates(const tci_query *a,
                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     int64_t rows = tci_panel_rows(a), columns = tci_panel_columns(a, 2);
@@ -342,13 +342,13 @@ static int tci_panel_candidates(const tci_ask *a,
     return (int)TCI_COUNT(all);
 }
 
-static double tci_panel_cost(const tci_ask *a, const int64_t *n)
+static double tci_panel_cost(const tci_query *a, const int64_t *n)
 {
     double rows = (double)tci_panel_rows(a) / (double)n[TCI_PANEL_N_ROWS];
     double columns = (double)tci_panel_columns(a, 2) / (double)n[TCI_PANEL_N_COLUMNS];
     double off = TCI_MAX(rows, 1 / rows) * TCI_MAX(columns, 1 / columns);
     double array = tci_tile_goes_down(a) ? 1 : 2; /* accumulators pass through memory */
-    return tci_ask_ns(a, array, array) * (1 + 0.01 * (off - 1));
+    return tci_query_ns(a, array, array) * (1 + 0.01 * (off - 1));
 }
 
 /* Rows are read over the chunks of the call that follow each other: the longer a run of memory,
@@ -376,7 +376,7 @@ static void tci_panel_body(tci_nest *nest, void *arg, const tci_nest_at *at)
     tci_stage_panel(b, &panel);
 }
 
-static void tci_panel_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_panel_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     int64_t numbers[TCI_FORM_NUMBERS];
@@ -393,7 +393,7 @@ static void tci_panel_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     tci_nest_run(&nest, tci_panel_body, numbers, launch);
 }
 
-static void tci_panel_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_panel_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     (void)a, (void)b;
     tci_str_printf(out, ", panel %dx%d", (int)n[TCI_PANEL_N_ROWS], (int)n[TCI_PANEL_N_COLUMNS]);
@@ -404,20 +404,20 @@ static void tci_panel_note(const tci_ask *a, const int64_t *n, const tci_build *
 enum { TCI_PACKED_N_ROWS, TCI_PACKED_N_UNROLL, TCI_PACKED_N_DEPTH, TCI_PACKED_N_COLUMNS };
 enum { TCI_PACKED_LEFT = 10 /* vectors of columns of which one too many is worth another tile */ };
 
-static int64_t tci_packed_vectors(const tci_ask *a, const tci_blocked *p)
+static int64_t tci_packed_vectors(const tci_query *a, const tci_gemm *p)
 {
     return tci_ceil_div(tci_dim_hint(p->of_columns.size), a->lanes);
 }
 
 /* The plan with these numbers; depth and columns 0: its own. */
-static bool tci_packed_plan(const tci_ask *a, const int64_t *n, tci_blocked *p)
+static bool tci_packed_plan(const tci_query *a, const int64_t *n, tci_gemm *p)
 {
     tci_nest nest = tci_nest_make(a, NULL);
     tci_unit unit = tci_unit_make(&nest);
     memset(p, 0, sizeof(*p));
     if (!tci_tile_is_kernel(a) ||
         !tci_tile_shape_fits(true, n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL]) ||
-        !tci_blocked_sides(a->k, a->machine, a->lanes, p)) {
+        !tci_gemm_sides(a->k, a->machine, a->lanes, p)) {
         return false;
     }
     tci_unit_tiles(&unit, p->of_rows.size, (int)n[TCI_PACKED_N_ROWS]);
@@ -427,29 +427,29 @@ static bool tci_packed_plan(const tci_ask *a, const int64_t *n, tci_blocked *p)
     p->extra = unit.extra;
     p->depth = n[TCI_PACKED_N_DEPTH];
     p->columns = n[TCI_PACKED_N_COLUMNS];
-    return tci_blocked_plan(a->k, a->machine, a->lanes, p);
+    return tci_gemm_plan(a->k, a->machine, a->lanes, p);
 }
 
-static bool tci_packed_fits(const tci_ask *a, const int64_t *n)
+static bool tci_packed_fits(const tci_query *a, const int64_t *n)
 {
-    tci_blocked p;
+    tci_gemm p;
     return n[TCI_PACKED_N_DEPTH] > 0 && n[TCI_PACKED_N_COLUMNS] > 0 &&
            n[TCI_PACKED_N_COLUMNS] <= TCI_TILE_PANEL_MOST && tci_packed_plan(a, n, &p) &&
            p.depth == n[TCI_PACKED_N_DEPTH] && p.columns == n[TCI_PACKED_N_COLUMNS];
 }
 
 /* The largest tile: not bounded by what packing and later stages do. */
-static void tci_packed_largest(const tci_ask *a, const tci_blocked *p, int64_t *rows,
+static void tci_packed_largest(const tci_query *a, const tci_gemm *p, int64_t *rows,
                                int64_t *unroll)
 {
     bool paired;
-    int64_t vectors = p->is_vec_there ? tci_blocked_panel(a->k, p, &paired) / a->lanes
+    int64_t vectors = p->is_vec_there ? tci_gemm_panel(a->k, p, &paired) / a->lanes
                                       : tci_packed_vectors(a, p);
     tci_tile_largest_of(a, vectors, true, 1, rows, unroll);
 }
 
 /* The same of one vector; false: the larger tile hardly walks more vectors than there are. */
-static bool tci_packed_single(const tci_ask *a, const tci_blocked *p, int64_t unroll,
+static bool tci_packed_single(const tci_query *a, const tci_gemm *p, int64_t unroll,
                               int64_t *rows)
 {
     int64_t one, vectors = tci_packed_vectors(a, p);
@@ -458,13 +458,13 @@ static bool tci_packed_single(const tci_ask *a, const tci_blocked *p, int64_t un
     return !p->is_vec_there && TCI_PACKED_LEFT * (walked - vectors) >= vectors;
 }
 
-static int tci_packed_candidates(const tci_ask *a,
+static int tci_packed_candidates(const tci_query *a,
                                  int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     int64_t rows, unroll, single;
     int count = 0;
-    tci_blocked p = {0};
-    if (!tci_tile_is_kernel(a) || !tci_blocked_sides(a->k, a->machine, a->lanes, &p)) {
+    tci_gemm p = {0};
+    if (!tci_tile_is_kernel(a) || !tci_gemm_sides(a->k, a->machine, a->lanes, &p)) {
         return 0;
     }
     tci_packed_largest(a, &p, &rows, &unroll);
@@ -486,7 +486,7 @@ static int tci_packed_candidates(const tci_ask *a,
 }
 
 /* The tile's time, by what it walks and loads, over that of the best tile. */
-static double tci_packed_slower(const tci_ask *a, const tci_blocked *p, const int64_t *n)
+static double tci_packed_slower(const tci_query *a, const tci_gemm *p, const int64_t *n)
 {
     int64_t rows, unroll, single, vectors = tci_packed_vectors(a, p);
     tci_packed_largest(a, p, &rows, &unroll);
@@ -499,10 +499,10 @@ static double tci_packed_slower(const tci_ask *a, const tci_blocked *p, const in
     return TCI_MAX(slower / least, 1);
 }
 
-static double tci_packed_cost(const tci_ask *a, const int64_t *n)
+static double tci_packed_cost(const tci_query *a, const int64_t *n)
 {
     const int64_t wish[TCI_FORM_NUMBERS] = {n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL]};
-    tci_blocked own, p;
+    tci_gemm own, p;
     tci_packed_plan(a, n, &p);
     tci_packed_plan(a, wish, &own);
     double depth = (double)p.depth / (double)own.depth;
@@ -510,11 +510,11 @@ static double tci_packed_cost(const tci_ask *a, const int64_t *n)
     double off = TCI_MAX(depth, 1 / depth) * TCI_MAX(columns, 1 / columns);
     bool plain = p.of_columns.n_axes == 1 && !p.is_turned; /* whose packing p.pays weighs */
     double packed = p.pays ? plain ? 1 : 1 + p.beside : 1.5;
-    double ns = p.points > 1 ? tci_ask_ns(a, 1.0 / p.points, 1) : a->ns;
+    double ns = p.points > 1 ? tci_query_ns(a, 1.0 / p.points, 1) : a->ns;
     return ns * p.lost * packed * (1 + 0.01 * (off - 1)) * tci_packed_slower(a, &p, n);
 }
 
-typedef struct tci_packed { const tci_blocked *p; bool as_it_lies; } tci_packed;
+typedef struct tci_packed { const tci_gemm *p; bool as_it_lies; } tci_packed;
 
 /* The row tiles of the group, of those that the call is for. */
 static void tci_packed_body(tci_nest *nest, void *arg, const tci_nest_at *at)
@@ -537,13 +537,13 @@ static void tci_packed_body(tci_nest *nest, void *arg, const tci_nest_at *at)
     first = tci_build_lx(b, tci_build_let(b, first));
     last = tci_build_lx(b, tci_build_let(b, last));
     if (packed->as_it_lies) {
-        tci_tiles_emit(b, packed->p, at->chunk, first, last);
+        tci_amx_emit(b, packed->p, at->chunk, first, last);
     } else {
-        tci_blocked_emit(b, packed->p, at->chunk, first, last);
+        tci_gemm_emit(b, packed->p, at->chunk, first, last);
     }
 }
 
-static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool as_it_lies, tci_build *b,
+static void tci_packed_run(const tci_query *a, const tci_gemm *p, bool as_it_lies, tci_build *b,
                            tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
@@ -551,7 +551,7 @@ static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool as_it_li
     b->l->lanes = a->lanes;
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     for (int i = 0; i < a->k->n_outer; i++) {
-        tiled[i] = tci_blocked_has(p, i);
+        tiled[i] = tci_gemm_has(p, i);
     }
     nest.tiled = tiled;
     nest.n_vec = p->of_columns.size;
@@ -562,19 +562,19 @@ static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool as_it_li
     tci_nest_run(&nest, tci_packed_body, &packed, launch);
     double columns = (double)TCI_MIN(p->columns, tci_dim_known(p->of_columns.size));
     launch->call_ns =
-        p->fused ? 0 : tci_blocked_pack_ns(a->k, a->machine, a->lanes, p, columns);
+        p->fused ? 0 : tci_gemm_pack_ns(a->k, a->machine, a->lanes, p, columns);
 }
 
-static void tci_packed_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_packed_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
-    tci_blocked p;
+    tci_gemm p;
     tci_packed_plan(a, n, &p);
     tci_packed_run(a, &p, false, b, launch);
 }
 
-static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_packed_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
-    tci_blocked p;
+    tci_gemm p;
     (void)b;
     tci_packed_plan(a, n, &p);
     tci_str_printf(out, ", packed %dx%d, tile %dx%d%s%s%s", (int)(p.depth * p.inner),
@@ -586,52 +586,52 @@ static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build 
 
 /* ---- a CPU's matrix unit ---- */
 
-static bool tci_unit_fits(const tci_ask *a, const int64_t *n)
+static bool tci_unit_fits(const tci_query *a, const int64_t *n)
 {
     (void)n;
-    return tci_ask_on_unit(a) && a->machine.block_threads == 0 && !tci_kernel_keeps(a->k);
+    return tci_query_on_unit(a) && a->machine.block_threads == 0 && !tci_kernel_keeps(a->k);
 }
 
 /* Fills *p; does the unit read the factors as they lie, rather than panels of pairs? */
-static bool tci_unit_plan(const tci_ask *a, tci_blocked *p)
+static bool tci_unit_plan(const tci_query *a, tci_gemm *p)
 {
     if (tci_matrix_fits(a->k, a->machine)) {
-        tci_tiles_plan(a->k, p);
+        tci_amx_plan(a->k, p);
         return true;
     }
     tci_nest nest = tci_nest_make(a, NULL);
     tci_unit unit = tci_unit_make(&nest);
     memset(p, 0, sizeof(*p));
-    bool fits = tci_blocked_sides(a->k, a->machine, a->lanes, p);
+    bool fits = tci_gemm_sides(a->k, a->machine, a->lanes, p);
     tci_unit_tiles(&unit, p->of_rows.size, TCI_MATRIX_WHOLE);
     p->unroll = TCI_MATRIX_WHOLE / a->lanes;
     p->n_tiles = nest.n_tiles;
     p->base = unit.base;
     p->extra = unit.extra;
-    fits = fits && tci_blocked_plan(a->k, a->machine, a->lanes, p);
+    fits = fits && tci_gemm_plan(a->k, a->machine, a->lanes, p);
     TCI_ASSERT(a->s, fits); /* whatever tci_matrix_packs says yes to */
     return false;
 }
 
-static double tci_unit_cost(const tci_ask *a, const int64_t *n)
+static double tci_unit_cost(const tci_query *a, const int64_t *n)
 {
     const tc_machine *m = &a->machine.facts;
     (void)n;
-    double rate = tci_ask_unit_flops(a) * m->ghz;
-    return TCI_MAX((double)a->k->flops / rate, tci_ask_ns(a, 0, 1));
+    double rate = tci_query_unit_flops(a) * m->ghz;
+    return TCI_MAX((double)a->k->flops / rate, tci_query_ns(a, 0, 1));
 }
 
-static void tci_unit_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_unit_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
-    tci_blocked p;
+    tci_gemm p;
     (void)n;
     bool as_it_lies = tci_unit_plan(a, &p);
     tci_packed_run(a, &p, as_it_lies, b, launch);
 }
 
-static void tci_unit_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_unit_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
-    tci_blocked p;
+    tci_gemm p;
     (void)n, (void)b;
     bool as_it_lies = tci_unit_plan(a, &p);
     tci_str_printf(out, ", matrix unit, %d columns", (int)p.columns);

@@ -117,7 +117,7 @@ static void tci_unit_group(const tci_unit *u, tci_tile *tile, int group)
     tci_dim size = b->k->axes[n->row_axis].size;
     int begin = tci_lx_const(l, 0), end = tci_lx_const(l, n->n_tiles);
     int extra = tci_lx_const(l, u->extra);
-    bool many = tci_ask_many(n->n_groups);
+    bool many = tci_query_many(n->n_groups);
     if (many) {
         begin = tci_lx_make(l, TCI_LX_MUL, group, -1, n->group);
         int next = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, n->group), 0);
@@ -178,7 +178,7 @@ static void tci_unit_dynamic(tci_unit_place *place, tci_lin chunk, tci_dim begin
     tci_loop *l = b->l;
     int head = -1, from = tci_lx_const(l, begin), to = tci_lx_const(l, end);
     tci_dim last = tci_dim_add(end, -1);
-    if (tci_ask_many(n->n_chunks)) {
+    if (tci_query_many(n->n_chunks)) {
         tci_lin at = tci_lin_mul(b, chunk, n->chunk);
         from = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, at), from, 0);
         to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, n->chunk)), to, 0);
@@ -239,7 +239,7 @@ static void tci_unit_chunk(tci_unit_place *place, tci_lin chunk)
 TCI_FN void tci_unit_walk(tci_nest *n, void *arg, const tci_nest_at *at)
 {
     const tci_unit *u = arg;
-    const tci_ask *a = n->a;
+    const tci_query *a = n->a;
     tci_unit_place place = {u, tci_build_lx(n->b, at->group)};
     tci_dim begin = 0;
     if (n->vec_axis < 0) {
@@ -247,13 +247,13 @@ TCI_FN void tci_unit_walk(tci_nest *n, void *arg, const tci_nest_at *at)
         tci_unit_group(u, &tile, place.group);
         return;
     }
-    if (a->n_cuts == 0 && (!u->stream || u->turn) && tci_ask_many(n->n_chunks)) {
+    if (a->n_cuts == 0 && (!u->stream || u->turn) && tci_query_many(n->n_chunks)) {
         tci_unit_chunk(&place, at->chunk);
         return;
     }
     for (int i = 0; i <= a->n_cuts; i++) {
         tci_dim end = i < a->n_cuts ? a->cuts[i] : n->n_vec;
-        if (u->stream || tci_ask_many(n->n_chunks)) {
+        if (u->stream || tci_query_many(n->n_chunks)) {
             tci_unit_dynamic(&place, at->chunk, begin, end);
         } else {
             tci_stage_vectors(n->b, begin, end, u->unroll, tci_unit_body, &place);

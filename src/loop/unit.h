@@ -16,7 +16,7 @@ typedef struct tci_unit {
     int64_t base, extra;
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     bool turn, weave;         /* as in tci_tile, as is */
-    tci_skew skew;
+    tci_window_overlap skew;
     int next_axis;
 } tci_unit;
 

@@ -127,8 +127,8 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, tci_dim
 {
     tci_loop *l = b->l;
     int64_t vlanes = tci_kernel_lanes(b->k);
-    const tci_cut *cut = b->cut;
-    int seen = tci_cut_at(b, cut, b->bind[cut->row_axis]->at), from = tci_lx_const(l, begin);
+    const tci_causal *cut = b->cut;
+    int seen = tci_causal_at(b, cut, b->bind[cut->row_axis]->at), from = tci_lx_const(l, begin);
     for (int part = 0; part < 3; part++) {
         int to = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, part * (vlanes - 1)), 0);
         to = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, to, -1, vlanes), -1, vlanes);
@@ -149,7 +149,7 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, tci_dim
 /* Does a row along the axis end where it is cut? */
 static bool tci_stage_is_cut(const tci_build *b, int axis)
 {
-    return tci_cut_is_bound(b, axis) && !b->cut->low;
+    return tci_causal_is_bound(b, axis) && !b->cut->low;
 }
 
 /* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */

@@ -369,7 +369,7 @@ TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kstage *st = &b->k->stages[stage];
     if (tile->weave) {
-        tci_weave_stores(b, stage, tile);
+        tci_interleave_stores(b, stage, tile);
         return;
     }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);

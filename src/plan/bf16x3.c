@@ -14,21 +14,21 @@
 #include "../ops/composite.h"
 
 enum {
-    TCI_HALVES_PARTS = 3,
-    TCI_HALVES_REUSE = 192,     /* products of each element of the factors, at least, */
-    TCI_HALVES_LEAST = 1 << 27  /* and of all */
+    TCI_BF16X3_PARTS = 3,
+    TCI_BF16X3_REUSE = 192,     /* products of each element of the factors, at least, */
+    TCI_BF16X3_LEAST = 1 << 27  /* and of all */
 };
 
-typedef struct tci_halves {
+typedef struct tci_bf16x3 {
     const tci_algo *a;
     tci_graph *g;
     tci_node *n;
     tci_node *source[2];
-} tci_halves;
+} tci_bf16x3;
 
 /* ---- whether ---- */
 
-static bool tci_halves_pay(tci_halves *h, const tci_contraction *c)
+static bool tci_bf16x3_pay(tci_bf16x3 *h, const tci_contraction *c)
 {
     const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_ZEROS | TCI_THROUGH_KNOWN;
     double elements = 0;
@@ -39,14 +39,14 @@ static bool tci_halves_pay(tci_halves *h, const tci_contraction *c)
         }
         elements += (double)tci_dim_known(tci_node_count(h->source[k]));
     }
-    return c->is_known && c->products >= TCI_HALVES_LEAST &&
-           c->products >= TCI_HALVES_REUSE * elements;
+    return c->is_known && c->products >= TCI_BF16X3_LEAST &&
+           c->products >= TCI_BF16X3_REUSE * elements;
 }
 
 /* ---- nodes ---- */
 
 /* x three times along a first axis, in bf16: the low part in place low_at, else the high one. */
-static tci_node *tci_halves_stack(const tci_halves *h, tci_node *x, int low_at)
+static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
 {
     tci_graph *g = h->g;
     tci_dim *shape = TCI_NEW_ARRAY(h->a->s, tci_dim, x->rank + 1);
@@ -57,13 +57,13 @@ static tci_node *tci_halves_stack(const tci_halves *h, tci_node *x, int low_at)
     tci_node *all = tci_build_reshape(g, x, x->rank + 1, shape);
     tci_node *high = tci_build_cast(g, tci_build_cast(g, all, TC_BF16), TC_F32);
     tci_node *low = tci_composite_binary(g, TCI_OP_SUB, all, high);
-    tci_node *place = tci_composite_ramp(g, TCI_HALVES_PARTS, x->rank + 1, 0);
+    tci_node *place = tci_composite_ramp(g, TCI_BF16X3_PARTS, x->rank + 1, 0);
     tci_node *is_low = tci_composite_binary(g, TCI_OP_EQ, place, tci_composite_whole(g, low_at));
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
 /* What moves x's elements, over `stack` in the place of the value behind it. */
-static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const tci_node *source,
+static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {
     if (x == source) {
@@ -73,7 +73,7 @@ static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const t
     int each = x->op == TCI_OP_SLICE ? 2 : x->op == TCI_OP_PERMUTE || x->op == TCI_OP_PAD ? 1 : 0;
     tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank + 1);
     int64_t *attr = TCI_NEW_ARRAY(s, int64_t, x->n_attr + 2);
-    shape[0] = TCI_HALVES_PARTS;
+    shape[0] = TCI_BF16X3_PARTS;
     for (int i = 0; i < x->rank; i++) {
         shape[i + 1] = x->shape[i];
     }
@@ -82,7 +82,7 @@ static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const t
         bool axis = x->op == TCI_OP_PERMUTE || (x->op == TCI_OP_WINDOW && i % 4 == 0);
         attr[each + i] = x->attr[i] + axis;
     }
-    tci_node *in[2] = {tci_halves_over(h, x->in[0], source, stack), NULL};
+    tci_node *in[2] = {tci_bf16x3_over(h, x->in[0], source, stack), NULL};
     if (x->op == TCI_OP_PAD) {
         in[1] = tci_graph_const(h->g, TC_BF16, (tci_value){.u = 0});
     }
@@ -91,7 +91,7 @@ static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const t
 }
 
 /* The labels of both factors with a new one in front of each. */
-static int64_t *tci_halves_labels(const tci_halves *h)
+static int64_t *tci_bf16x3_labels(const tci_bf16x3 *h)
 {
     const tci_node *n = h->n;
     int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2);
@@ -109,42 +109,42 @@ static int64_t *tci_halves_labels(const tci_halves *h)
 }
 
 /* The contraction of halves, for which a matrix unit has a route. */
-static bool tci_halves_fits(tci_offer *o)
+static bool tci_bf16x3_fits(tci_offer *o)
 {
     const tci_machine *m = &o->a->machine;
-    tci_halves h = {.a = o->a, .g = o->a->g, .n = o->n};
+    tci_bf16x3 h = {.a = o->a, .g = o->a->g, .n = o->n};
     bool unit = m->block_threads > 0 && m->matrix_units > 0 && m->is_fast;
     if (!unit || o->n->dtype != TC_F32 || o->n->in[0]->dtype != TC_F32 || o->n->rank < 2 ||
-        !tci_halves_pay(&h, o->c)) {
+        !tci_bf16x3_pay(&h, o->c)) {
         return false;
     }
     tci_node *in[2];
     for (int k = 0; k < 2; k++) {
-        tci_node *stack = tci_halves_stack(&h, h.source[k], k);
-        in[k] = tci_build_cast(h.g, tci_halves_over(&h, h.n->in[k], h.source[k], stack), TC_F32);
+        tci_node *stack = tci_bf16x3_stack(&h, h.source[k], k);
+        in[k] = tci_build_cast(h.g, tci_bf16x3_over(&h, h.n->in[k], h.source[k], stack), TC_F32);
     }
     tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
-                                    h.n->n_attr + 2, tci_halves_labels(&h));
+                                    h.n->n_attr + 2, tci_bf16x3_labels(&h));
     tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
     *choice = o->a->router->choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
     o->found = choice;
     return choice->n > 0;
 }
 
-static const tci_offer *tci_halves_offer(const tci_offer *o)
+static const tci_offer *tci_bf16x3_offer(const tci_offer *o)
 {
     const tci_route_choice *choice = o->found;
     return &choice->offers[choice->best];
 }
 
-static double tci_halves_cost(const tci_offer *o)
+static double tci_bf16x3_cost(const tci_offer *o)
 {
-    return tci_route_copies_ns(o, TCI_BY_UNIT) + tci_halves_offer(o)->cost_ns;
+    return tci_route_copies_ns(o, TCI_BY_UNIT) + tci_bf16x3_offer(o)->cost_ns;
 }
 
-static tci_node *tci_halves_build(const tci_offer *o)
+static tci_node *tci_bf16x3_build(const tci_offer *o)
 {
-    const tci_offer *unit = tci_halves_offer(o);
+    const tci_offer *unit = tci_bf16x3_offer(o);
     tci_str_add(o->a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
                               "as math may be fast\n");
     return unit->route->build(unit);
@@ -153,6 +153,6 @@ static tci_node *tci_halves_build(const tci_offer *o)
 TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
 {
     static const tci_route row = {"bf16x3", TCI_SUMS_FAST, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
-                                  tci_halves_fits, tci_halves_cost, tci_halves_build};
+                                  tci_bf16x3_fits, tci_bf16x3_cost, tci_bf16x3_build};
     return &row;
 }

@@ -13,9 +13,9 @@
 #include "../kernel/matrix.h"
 #include "route.h"
 
-enum { TCI_IMAGES_LEAST = 32 /* elements of the axis that lies fastest */ };
+enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that lies fastest */ };
 
-typedef struct tci_images {
+typedef struct tci_conv_layout {
     const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
@@ -25,13 +25,13 @@ typedef struct tci_images {
     bool has_window[2];
     int axes[2];   /* of the operands, to be contiguous */
     int64_t last;  /* the label that the result's columns should have; -1: as they are */
-} tci_images;
+} tci_conv_layout;
 
 /* ---- the values behind the operands ---- */
 
 /* The value of operand x below windows, padding, other movement and a widening that nothing stores;
  * NULL: sizes are unknown. */
-static tci_node *tci_images_source(const tci_algo *a, tci_node *x)
+static tci_node *tci_conv_layout_source(const tci_algo *a, tci_node *x)
 {
     const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_WIDENING | TCI_THROUGH_PADS;
     x = tci_below(x, through | TCI_THROUGH_KNOWN, a->forced);
@@ -40,15 +40,15 @@ static tci_node *tci_images_source(const tci_algo *a, tci_node *x)
 
 TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
 {
-    tci_node *source = tci_images_source(a, x);
+    tci_node *source = tci_conv_layout_source(a, x);
     return source && tci_dtype_is_half((tc_dtype)source->dtype) ? source : NULL;
 }
 
-static bool tci_images_look(tci_images *m)
+static bool tci_conv_layout_look(tci_conv_layout *m)
 {
     bool windows = false;
     for (int i = 0; i < 2; i++) {
-        m->source[i] = tci_images_source(m->a, m->n->in[i]);
+        m->source[i] = tci_conv_layout_source(m->a, m->n->in[i]);
         const tci_node *from = m->source[i];
         if (!from || !(tci_dtype_is_half((tc_dtype)from->dtype) ||
                        (from->dtype == TC_F32 && m->a->machine.is_fast))) {
@@ -84,16 +84,16 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
 
 /* ---- which axes lie fastest ---- */
 
-static bool tci_images_suits(const tci_images *m, int which, int a)
+static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a)
 {
     int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
-    return size >= TCI_IMAGES_LEAST &&
+    return size >= TCI_CONV_LAYOUT_LEAST &&
            size % tci_matrix_align(m->source[which]->dtype) == 0 &&
            tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
 }
 
 /* True if the result has elements of windows. */
-static bool tci_images_keeps_elements(const tci_images *m)
+static bool tci_conv_layout_keeps_elements(const tci_conv_layout *m)
 {
     bool kept = false;
     for (int which = 0; which < 2; which++) {
@@ -110,15 +110,15 @@ static bool tci_images_keeps_elements(const tci_images *m)
 }
 
 /* Chooses axes and last; false: there are none. */
-static bool tci_images_choose(tci_images *m)
+static bool tci_conv_layout_choose(tci_conv_layout *m)
 {
-    bool kept = tci_images_keeps_elements(m);
+    bool kept = tci_conv_layout_keeps_elements(m);
     m->axes[0] = m->axes[1] = -1;
     m->last = -1;
     for (int i = 0; i < m->c->n_axes && !kept; i++) {
         const tci_contract_axis_of *axis = &m->c->axes[i];
-        if (axis->group == TCI_AXES_K && tci_images_suits(m, 0, axis->at[0]) &&
-            tci_images_suits(m, 1, axis->at[1]) &&
+        if (axis->group == TCI_AXES_K && tci_conv_layout_suits(m, 0, axis->at[0]) &&
+            tci_conv_layout_suits(m, 1, axis->at[1]) &&
             (m->axes[0] < 0 || tci_dim_lt(m->n->in[0]->shape[m->axes[0]], axis->size))) {
             m->axes[0] = axis->at[0];
             m->axes[1] = axis->at[1];
@@ -131,7 +131,7 @@ static bool tci_images_choose(tci_images *m)
             bool own = !tci_contract_sums(m->n, label) &&
                        !tci_contract_has(m->n, 1 - which, label);
             bool longer = best < 0 || tci_dim_lt(x->shape[best], x->shape[i]);
-            if (own && longer && tci_images_suits(m, which, i)) {
+            if (own && longer && tci_conv_layout_suits(m, which, i)) {
                 m->axes[which] = i;
                 m->last = m->has_window[which] ? label : m->last;
             }
@@ -141,29 +141,29 @@ static bool tci_images_choose(tci_images *m)
 }
 
 /* Is f32 multiplied often enough for copies, along a contracted axis? */
-static bool tci_images_pays(const tci_images *m)
+static bool tci_conv_layout_pays(const tci_conv_layout *m)
 {
     double elements = 0, products = m->c->products;
     for (int i = 0; i < 2; i++) {
         elements += (double)tci_dim_known(tci_node_count(m->source[i]));
     }
     return m->source[0]->dtype != TC_F32 ||
-           (!tci_images_keeps_elements(m) && products >= TCI_SINGLE_LEAST &&
-            products >= TCI_SINGLE_REUSE * elements);
+           (!tci_conv_layout_keeps_elements(m) && products >= TCI_KMAJOR_LEAST &&
+            products >= TCI_KMAJOR_REUSE * elements);
 }
 
-static bool tci_images_fits(tci_offer *o)
+static bool tci_conv_layout_fits(tci_offer *o)
 {
-    tci_images *m = TCI_NEW(o->a->s, tci_images);
-    *m = (tci_images){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n, .c = o->c};
+    tci_conv_layout *m = TCI_NEW(o->a->s, tci_conv_layout);
+    *m = (tci_conv_layout){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n, .c = o->c};
     o->found = m;
     return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 && o->n->rank >= 2 &&
-           tci_images_look(m) && tci_images_choose(m) && tci_images_pays(m);
+           tci_conv_layout_look(m) && tci_conv_layout_choose(m) && tci_conv_layout_pays(m);
 }
 
-static double tci_images_cost(const tci_offer *o)
+static double tci_conv_layout_cost(const tci_offer *o)
 {
-    const tci_images *m = o->found;
+    const tci_conv_layout *m = o->found;
     return tci_route_copies_ns(o, m->source[0]->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
 }
 
@@ -171,7 +171,7 @@ static double tci_images_cost(const tci_offer *o)
 
 /* The contraction of `in`, the axis of its result with label `last` behind all others; *back: the
  * order of axes that is the old one. */
-static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, int64_t *back)
+static tci_node *tci_conv_layout_contract(const tci_conv_layout *m, tci_node *const *in, int64_t *back)
 {
     const tci_node *n = m->n;
     int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
@@ -183,9 +183,9 @@ static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, i
     return tci_contract_in_order(m->s, m->g, n, in, order);
 }
 
-static tci_node *tci_images_build(const tci_offer *o)
+static tci_node *tci_conv_layout_build(const tci_offer *o)
 {
-    const tci_images *m = o->found;
+    const tci_conv_layout *m = o->found;
     const tci_node *n = o->n;
     tci_node *in[2];
     int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
@@ -196,7 +196,7 @@ static tci_node *tci_images_build(const tci_offer *o)
         tci_node *copy = tci_relayout(m->a, m->source[i], (tci_relayout_to){.order = order});
         in[i] = tci_relayout_over(m->a, n->in[i], m->source[i], copy);
     }
-    tci_node *r = tci_images_contract(m, in, back);
+    tci_node *r = tci_conv_layout_contract(m, in, back);
     tci_node *parts = m->last < 0 ? NULL : tci_plan_parts(m->a, r);
     r = parts ? parts : r;
     return m->last < 0 ? r : tci_algo_permute(m->a, r, back);
@@ -205,6 +205,6 @@ static tci_node *tci_images_build(const tci_offer *o)
 TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
 {
     static const tci_route row = {"channels-last copies", TCI_SUMS_UNIT, TCI_ROUTE_REORDERS,
-                                  tci_images_fits, tci_images_cost, tci_images_build};
+                                  tci_conv_layout_fits, tci_conv_layout_cost, tci_conv_layout_build};
     return &row;
 }

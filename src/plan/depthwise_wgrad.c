@@ -11,13 +11,13 @@
 #include "route.h"
 
 enum {
-    TCI_ALONE_THREADS = 1 << 14, /* that keep any device busy, with several loads each */
-    TCI_ALONE_CHAIN = TCI_WINDOW_CHAIN, /* products of a part, at most, */
-    TCI_ALONE_EVEN = 64,         /* and where there are few */
-    TCI_ALONE_AXES = 16
+    TCI_DWGRAD_THREADS = 1 << 14, /* that keep any device busy, with several loads each */
+    TCI_DWGRAD_CHAIN = TCI_WINDOW_CHAIN, /* products of a part, at most, */
+    TCI_DWGRAD_EVEN = 64,         /* and where there are few */
+    TCI_DWGRAD_AXES = 16
 };
 
-typedef struct tci_alone {
+typedef struct tci_dwgrad {
     const tci_algo *a;
     const tci_node *n;
     int image;                     /* which operand has the windows */
@@ -25,14 +25,14 @@ typedef struct tci_alone {
     int rank;                      /* of the windows, */
     int first;                     /* of which the elements are the last axes, from here on */
     int channel;
-    int64_t places[TCI_ALONE_AXES]; /* of an axis of windows in a part */
-} tci_alone;
+    int64_t places[TCI_DWGRAD_AXES]; /* of an axis of windows in a part */
+} tci_dwgrad;
 
 /* ---- whether ---- */
 
 /* Has the result the elements, which the other operand lacks, and of all other axes one, the
  * channels, that has several places? What else there is of windows is summed, with the other's. */
-static bool tci_alone_fits(tci_alone *p)
+static bool tci_dwgrad_fits(tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
     const int64_t *others = tci_contract_labels(p->n, 1 - p->image);
@@ -54,7 +54,7 @@ static bool tci_alone_fits(tci_alone *p)
            tci_dim_known(x->shape[p->channel]) % TCI_MATRIX_ALIGN == 0;
 }
 
-static bool tci_alone_look(tci_alone *p)
+static bool tci_dwgrad_look(tci_dwgrad *p)
 {
     const tci_node *n = p->n;
     bool known = tci_build_is_known(n->rank, n->shape) && n->dtype != TC_F64;
@@ -64,18 +64,18 @@ static bool tci_alone_look(tci_alone *p)
         known = known && tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
                 tci_node_count(n->in[i]) != 0;
     }
-    if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_ALONE_AXES) {
+    if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_DWGRAD_AXES) {
         return false;
     }
     p->labels = tci_contract_labels(n, p->image);
     p->out = tci_contract_labels(n, 2);
     p->rank = window->rank;
     p->first = window->in[0]->rank;
-    return tci_alone_fits(p);
+    return tci_dwgrad_fits(p);
 }
 
 /* The axis of the channels in the image behind operand `which`; -1: it is none. */
-static int tci_alone_axis(const tci_alone *p, int which, tci_node **image)
+static int tci_dwgrad_axis(const tci_dwgrad *p, int which, tci_node **image)
 {
     tci_node *x = p->n->in[which];
     int at = tci_contract_axis(p->n, which, p->labels[p->channel]);
@@ -85,16 +85,16 @@ static int tci_alone_axis(const tci_alone *p, int which, tci_node **image)
 
 TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, tci_node **image)
 {
-    tci_alone p = {.a = a, .n = n};
-    return tci_alone_look(&p) ? tci_alone_axis(&p, which, image) : -1;
+    tci_dwgrad p = {.a = a, .n = n};
+    return tci_dwgrad_look(&p) ? tci_dwgrad_axis(&p, which, image) : -1;
 }
 
-static bool tci_alone_lies(const tci_alone *p)
+static bool tci_dwgrad_lies(const tci_dwgrad *p)
 {
     bool lies = true;
     for (int i = 0; i < 2; i++) {
         tci_node *image;
-        int axis = tci_alone_axis(p, i, &image);
+        int axis = tci_dwgrad_axis(p, i, &image);
         lies = lies && axis >= 0 && axis == image->rank - 1;
     }
     return lies;
@@ -103,7 +103,7 @@ static bool tci_alone_lies(const tci_alone *p)
 /* ---- parts ---- */
 
 /* The largest divisor up to `most`; the next one, up to `limit`, where that is less than half. */
-static int64_t tci_alone_divisor(int64_t n, int64_t most, int64_t limit)
+static int64_t tci_dwgrad_divisor(int64_t n, int64_t most, int64_t limit)
 {
     int64_t d = TCI_MAX(TCI_MIN(n, most), 1), next = d;
     while (n % d != 0) {
@@ -117,7 +117,7 @@ static int64_t tci_alone_divisor(int64_t n, int64_t most, int64_t limit)
 
 /* Places of a part: as many as leave threads enough, or about as many as there are parts, so that
  * adding these takes no longer than making them. */
-static int64_t tci_alone_most(const tci_alone *p)
+static int64_t tci_dwgrad_most(const tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image];
     int64_t all = tci_dim_known(tci_node_count(x)), last = tci_dim_known(x->shape[p->rank - 1]);
@@ -125,20 +125,20 @@ static int64_t tci_alone_most(const tci_alone *p)
     for (int i = 0; i < p->first; i++) {
         places *= i == p->channel ? 1 : tci_dim_known(x->shape[i]);
     }
-    while (even < TCI_ALONE_EVEN && even * even < places) {
+    while (even < TCI_DWGRAD_EVEN && even * even < places) {
         even++;
     }
-    return TCI_MIN(TCI_MAX(all / last / TCI_MATRIX_ALIGN / TCI_ALONE_THREADS, even),
-                   TCI_ALONE_CHAIN);
+    return TCI_MIN(TCI_MAX(all / last / TCI_MATRIX_ALIGN / TCI_DWGRAD_THREADS, even),
+                   TCI_DWGRAD_CHAIN);
 }
 
 /* From the innermost summed axis on, so many places. */
-static void tci_alone_cut(tci_alone *p)
+static void tci_dwgrad_cut(tci_dwgrad *p)
 {
-    int64_t most = tci_alone_most(p), limit = TCI_ALONE_CHAIN;
+    int64_t most = tci_dwgrad_most(p), limit = TCI_DWGRAD_CHAIN;
     for (int i = p->first - 1; i >= 0; i--) {
         int64_t size = tci_dim_known(p->n->in[p->image]->shape[i]);
-        p->places[i] = i == p->channel ? size : tci_alone_divisor(size, most, limit);
+        p->places[i] = i == p->channel ? size : tci_dwgrad_divisor(size, most, limit);
         if (i != p->channel) {
             most = p->places[i] < size ? 1 : most / size;
             limit /= p->places[i];
@@ -148,7 +148,7 @@ static void tci_alone_cut(tci_alone *p)
 
 /* Operand `which` with each axis of windows that is cut as two, of parts and of places of a part;
  * `labels` follow, those of the parts from `fresh` on. */
-static tci_node *tci_alone_operand(const tci_alone *p, int which, int64_t fresh, int64_t *labels,
+static tci_node *tci_dwgrad_operand(const tci_dwgrad *p, int which, int64_t fresh, int64_t *labels,
                                    int *rank)
 {
     tci_node *x = p->n->in[which];
@@ -170,7 +170,7 @@ static tci_node *tci_alone_operand(const tci_alone *p, int which, int64_t fresh,
 }
 
 /* The axes of n with the channels behind the others: order[i] is the i-th of them. */
-static void tci_alone_order(const tci_alone *p, int64_t *order)
+static void tci_dwgrad_order(const tci_dwgrad *p, int64_t *order)
 {
     int rank = p->n->rank, at = 0;
     for (int i = 0; i < rank; i++) {
@@ -179,28 +179,28 @@ static void tci_alone_order(const tci_alone *p, int64_t *order)
     }
 }
 
-static bool tci_alone_route_fits(tci_offer *o)
+static bool tci_dwgrad_route_fits(tci_offer *o)
 {
-    tci_alone *p = TCI_NEW(o->a->s, tci_alone);
-    *p = (tci_alone){.a = o->a, .n = o->n};
+    tci_dwgrad *p = TCI_NEW(o->a->s, tci_dwgrad);
+    *p = (tci_dwgrad){.a = o->a, .n = o->n};
     o->found = p;
-    return tci_plan_has_image_unit(o->a->machine) && tci_alone_look(p) && tci_alone_lies(p);
+    return tci_plan_has_image_unit(o->a->machine) && tci_dwgrad_look(p) && tci_dwgrad_lies(p);
 }
 
-static double tci_alone_cost(const tci_offer *o)
+static double tci_dwgrad_cost(const tci_offer *o)
 {
     tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
     work.launches++;
     return tci_route_ns(o, work);
 }
 
-static tci_node *tci_alone_build(const tci_offer *o)
+static tci_node *tci_dwgrad_build(const tci_offer *o)
 {
     const tci_algo *a = o->a;
     tci_node *n = o->n;
-    tci_alone p = *(const tci_alone *)o->found;
-    tci_alone_cut(&p);
-    int64_t fresh = tci_contract_fresh(n), axes[TCI_ALONE_AXES];
+    tci_dwgrad p = *(const tci_dwgrad *)o->found;
+    tci_dwgrad_cut(&p);
+    int64_t fresh = tci_contract_fresh(n), axes[TCI_DWGRAD_AXES];
     int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
@@ -208,7 +208,7 @@ static tci_node *tci_alone_build(const tci_offer *o)
     tci_node *in[2];
     int at = 3, n_parts = 0, rank;
     for (int i = 0; i < 2; i++) {
-        in[i] = tci_alone_operand(&p, i, fresh, attr + at, &rank);
+        in[i] = tci_dwgrad_operand(&p, i, fresh, attr + at, &rank);
         attr[i] = rank;
         at += rank;
     }
@@ -220,7 +220,7 @@ static tci_node *tci_alone_build(const tci_offer *o)
             attr[at++] = fresh + i;
         }
     }
-    tci_alone_order(&p, order);
+    tci_dwgrad_order(&p, order);
     for (int i = 0; i < n->rank; i++) {
         shape[n_parts + i] = n->shape[order[i]];
         attr[at++] = p.out[order[i]];
@@ -241,6 +241,6 @@ static tci_node *tci_alone_build(const tci_offer *o)
 TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
 {
     static const tci_route row = {"depthwise filter gradient", TCI_SUMS_LINES, TCI_ROUTE_REORDERS,
-                                  tci_alone_route_fits, tci_alone_cost, tci_alone_build};
+                                  tci_dwgrad_route_fits, tci_dwgrad_cost, tci_dwgrad_build};
     return &row;
 }

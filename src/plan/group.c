@@ -106,7 +106,7 @@ static bool tci_group_is_large(tci_fusion *f, const tci_root *r, int group)
 static void tci_group_read(tci_fusion *f, const tci_node *n, int group)
 {
     tci_pnode *p = tci_pnode_of(f, n);
-    tci_trail_node(f, p);
+    tci_undo_node(f, p);
     p->operand_of = group;
 }
 
@@ -114,7 +114,7 @@ static void tci_group_put(tci_fusion *f, int group, int root)
 {
     tci_root *r = &f->roots[root];
     tci_group *g = &f->groups[group];
-    tci_trail_group(f, group);
+    tci_undo_group(f, group);
     r->group = group;
     g->kernel = TCI_MAX(g->kernel, tci_pnode_of(f, r->node)->kernel);
     TCI_PUSH(f->s, g->roots, g->n_roots, g->cap_roots, root);
@@ -270,7 +270,7 @@ static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
             }
         }
     }
-    tci_trail_group(f, group);
+    tci_undo_group(f, group);
     for (int m = 0; m < g->n_roots; m++) {
         tci_root *q = &f->roots[g->roots[m]];
         for (int a = 0; a < q->n_domain; a++) {
@@ -790,7 +790,7 @@ static void tci_group_mark_kernels(const tci_fusion *f)
 
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode)
 {
-    tci_trail_undo(f, from);
+    tci_undo_undo(f, from);
     f->round++;
     f->first_forced = f->nodes.n;
     for (int i = from; i < f->nodes.n; i++) {
@@ -799,7 +799,7 @@ TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode)
             continue;
         }
         int r = tci_root_add(f, n);
-        tci_trail_begin(f);
+        tci_undo_begin(f);
         if (mode != TCI_STORE_NOTHING && tci_store_is_large(&f->roots[r])) {
             tci_group_put(f, tci_group_new(f, r), r); /* it will be divided */
         } else {
@@ -824,7 +824,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                                  tci_table *associations, const tci_fusion *like,
                                  const tci_table *forced,
                                  const tci_table *cuts, const tci_table *late,
-                                 const tci_pairs_kernels *pairs, tci_node *const *changed,
+                                 const tci_scores_kernels *pairs, tci_node *const *changed,
                                  int n_changed, tci_machine machine, tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts);
@@ -838,7 +838,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     f->apart = machine.apart;
     f->blocks = machine.block_threads > 0;
     f->joins = f->blocks && machine.joins;
-    tci_once_find(f, outputs, n_outputs, changed, n_changed);
+    tci_init_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     tci_store_begin(f);
     for (int i = 0; i < n_outputs; i++) {

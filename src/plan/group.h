@@ -118,7 +118,7 @@ typedef struct tci_group {
     int32_t n_inner; tci_dim *inner; /* inner axes, which its roots share */
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
     int32_t stamp;                                     /* of the last graph walk */
-    int32_t kernel;               /* as tci_pairs_kernels.of says of a root; 0: of none */
+    int32_t kernel;               /* as tci_scores_kernels.of says of a root; 0: of none */
 } tci_group;
 
 /* What kept a root out of the group that has `source`. */
@@ -129,32 +129,32 @@ typedef struct tci_refusal {
 
 /* What placing a root changed (plan/undo_log.c): the group that it joined, -1 if it has a new one;
  * how much there was of the rest. */
-typedef struct tci_trail_mark {
+typedef struct tci_undo_mark {
     int32_t n_groups, n_refusals, n_facts;
     int32_t group;
     tci_group was;
-} tci_trail_mark;
+} tci_undo_mark;
 struct tci_pnode;
 /* What was known of a node. */
-typedef struct tci_trail_fact {
+typedef struct tci_undo_fact {
     struct tci_pnode *of;
     int32_t home, n_homes, group, operand_of;
-} tci_trail_fact;
-typedef struct tci_trail {
-    tci_trail_mark *marks; int32_t n_marks, cap_marks; /* one for each root */
-    tci_trail_fact *facts; int32_t n_facts, cap_facts;
-} tci_trail;
+} tci_undo_fact;
+typedef struct tci_undo {
+    tci_undo_mark *marks; int32_t n_marks, cap_marks; /* one for each root */
+    tci_undo_fact *facts; int32_t n_facts, cap_facts;
+} tci_undo;
 
 /* Nodes that are to be one kernel, as they compute pairs for themselves. */
-typedef struct tci_pairs_kernel {
+typedef struct tci_scores_kernel {
     tci_node *product;  /* a contraction of them, */
     const tci_node *set; /* the first pair of the graph before, */
     uint64_t summed;    /* and the axes of pairs that the kernel sums */
-} tci_pairs_kernel;
-typedef struct tci_pairs_kernels {
+} tci_scores_kernel;
+typedef struct tci_scores_kernels {
     tci_table of;       /* int32_t: the number of a node's kernel, from 1 on; 0: it has none */
-    tci_pairs_kernel *items; int n, cap;
-} tci_pairs_kernels;
+    tci_scores_kernel *items; int n, cap;
+} tci_scores_kernels;
 
 /* What is read along one axis of a value, through movement and elementwise ops. */
 typedef struct tci_assoc_axis {
@@ -183,7 +183,7 @@ typedef struct tci_fusion {
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
     bool joins;             /* blocks: small kernels are joined (plan/horizontal_fusion.c) */
-    const tci_pairs_kernels *pairs; /* what is to be one kernel */
+    const tci_scores_kernels *pairs; /* what is to be one kernel */
     bool *joined;                 /* per item of it: is it one? */
     const tci_table *late;        /* set of what is computed behind the peak; NULL: none is */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
@@ -193,7 +193,7 @@ typedef struct tci_fusion {
     int32_t stamp;                /* counts the walks that mark what they met */
     int32_t round;                /* the one at hand, from 1 on; 0 before the first */
     int32_t first_forced;         /* place of the first value that it forced into memory */
-    tci_trail trail;
+    tci_undo trail;
     int32_t n_placed, n_probed;   /* roots, in all rounds: the work that was done */
     tci_node **walk; int cap_walk; /* a stack */
     tci_table known;               /* a tci_pnode for each of nodes */
@@ -204,7 +204,7 @@ typedef struct tci_fusion {
 /* What is known of each node while a plan is made. */
 typedef struct tci_pnode {
     int32_t place;       /* in tci_fusion.nodes */
-    int32_t kernel;      /* as tci_pairs_kernels.of says */
+    int32_t kernel;      /* as tci_scores_kernels.of says */
     int32_t root;        /* its index, or -1 */
     tci_root *kept;      /* the root that it was when it was last undone, or NULL */
     bool forced;         /* is a root, from the next round on if it is none in this one */
@@ -254,10 +254,10 @@ static inline int tci_plan_n_evaluated(const tci_node *n)
 /* Copies of f32 for a matrix unit pay from so many products on of each element that is copied, and
  * of all; of bytes, which warps multiply as they lie, from so many. */
 enum {
-    TCI_SINGLE_REUSE = 128,
-    TCI_SINGLE_LEAST = 1 << 27,
-    TCI_SINGLE_BYTES_REUSE = 256,
-    TCI_SINGLE_BYTES_LEAST = 1 << 30
+    TCI_KMAJOR_REUSE = 128,
+    TCI_KMAJOR_LEAST = 1 << 27,
+    TCI_KMAJOR_BYTES_REUSE = 256,
+    TCI_KMAJOR_BYTES_LEAST = 1 << 30
 };
 
 typedef struct tci_router tci_router; /* plan/route.h */
@@ -291,17 +291,17 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
 /* Sets of pairs, each by its first one, for whose kernels there was no form: with takers as they
  * are, and at all. */
-typedef struct tci_pairs_refused {
+typedef struct tci_scores_refused {
     tci_table lines, whole;
-} tci_pairs_refused;
+} tci_scores_refused;
 /* plan/score_recompute.c. Changes the roots to what is to be computed; sets that are refused as a
  * whole are left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
-                           const tci_pairs_refused *refused, tci_pairs_kernels *out);
+                           const tci_scores_refused *refused, tci_scores_kernels *out);
 /* On a machine of blocks: contractions that are to be kernels of attention are left whole. */
-TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
+TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
-TCI_FN bool tci_pairs_taken(tci_machine machine);
+TCI_FN bool tci_scores_taken(tci_machine machine);
 /* plan/attention_blocks.c: outputs whose attention has no array of pairs, where plan p has one;
  * false: it has none, or they stay as they are. */
 TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs);
@@ -375,15 +375,15 @@ TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
 /* plan/undo_log.c. The last root is about to be placed; */
-TCI_FN void tci_trail_begin(tci_fusion *f);
+TCI_FN void tci_undo_begin(tci_fusion *f);
 /* that will change this group, and what is known of this node. */
-TCI_FN void tci_trail_group(tci_fusion *f, int group);
-TCI_FN void tci_trail_node(tci_fusion *f, tci_pnode *p);
+TCI_FN void tci_undo_group(tci_fusion *f, int group);
+TCI_FN void tci_undo_node(tci_fusion *f, tci_pnode *p);
 /* Undoes the roots whose nodes have this place or a later one. */
-TCI_FN void tci_trail_undo(tci_fusion *f, int place);
+TCI_FN void tci_undo_undo(tci_fusion *f, int place);
 /* plan/init_section.c: marks what is computed once, and forces into memory what each run reads of
  * it. changed: leaves that the program's effects change. */
-TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
+TCI_FN void tci_init_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
                           tci_node *const *changed, int n_changed);
 /* Its steps become the first ones, and what the others read of it is kept. */
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
@@ -395,7 +395,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                                  const tci_table *forced,
                                  const tci_table *cuts,
                                  const tci_table *late,
-                                 const tci_pairs_kernels *pairs, tci_node *const *changed,
+                                 const tci_scores_kernels *pairs, tci_node *const *changed,
                                  int n_changed, tci_machine machine, tci_str *why);
 /* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
  * to what the next plan is to compute; forced grows by what has memory in it; in pairs nodes stand
@@ -406,7 +406,7 @@ typedef struct tci_remat_result {
 } tci_remat_result;
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
-                                       tci_pairs_kernels *pairs, tci_table *late);
+                                       tci_scores_kernels *pairs, tci_table *late);
 /* plan/step_order.c: the step that does each group, by itself or in a joint. */
 TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p);
 /* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */

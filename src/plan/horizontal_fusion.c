@@ -21,21 +21,21 @@
 #include <string.h>
 
 enum {
-    TCI_BESIDE_WORDS = 480,   /* operands and literals of a joint: what a launch can be given */
-    TCI_BESIDE_BOXES = 16384, /* bytes that the definitions of a block's exchanges share besides */
-    TCI_BESIDE_STEPS = 4096,  /* of a plan that is looked at */
-    TCI_BESIDE_TRIES = 3,     /* limits of a member's size, */
-    TCI_BESIDE_SMALLER = 16,  /* each so many times smaller than the one before */
-    TCI_BESIDE_TURNED = 16,   /* a turned array's bytes count so often */
-    TCI_BESIDE_REUSE = 8,     /* flops of a GEMM in the time of a byte */
-    TCI_BESIDE_GROWTH = 32    /* part by which the workspace may grow */
+    TCI_HORIZONTAL_WORDS = 480,   /* operands and literals of a joint: what a launch can be given */
+    TCI_HORIZONTAL_BOXES = 16384, /* bytes that the definitions of a block's exchanges share besides */
+    TCI_HORIZONTAL_STEPS = 4096,  /* of a plan that is looked at */
+    TCI_HORIZONTAL_TRIES = 3,     /* limits of a member's size, */
+    TCI_HORIZONTAL_SMALLER = 16,  /* each so many times smaller than the one before */
+    TCI_HORIZONTAL_TURNED = 16,   /* a turned array's bytes count so often */
+    TCI_HORIZONTAL_REUSE = 8,     /* flops of a GEMM in the time of a byte */
+    TCI_HORIZONTAL_GROWTH = 32    /* part by which the workspace may grow */
 };
 /* A member's time, in those of a launch, or of waking a thread, at most; that of the members of a
  * joint together where launches cost nothing, at least. */
-#define TCI_BESIDE_MOST 4.0
-#define TCI_BESIDE_LEAST 4.0
+#define TCI_HORIZONTAL_MOST 4.0
+#define TCI_HORIZONTAL_LEAST 4.0
 
-typedef struct tci_beside {
+typedef struct tci_horizontal {
     tci_scratch *s;
     const tci_plan *p;
     bool blocks;
@@ -44,12 +44,12 @@ typedef struct tci_beside {
     const int32_t *distance; /* per step */
     int32_t *writers;        /* per buffer */
     int32_t *unit; int n_units; /* per step: which step it becomes */
-} tci_beside;
+} tci_horizontal;
 
 /* ---- which steps ---- */
 
 /* True if a GEMM, which has work memory on a processor, is in the kernel. */
-static bool tci_beside_multiplies(const tci_kernel *k)
+static bool tci_horizontal_multiplies(const tci_kernel *k)
 {
     bool any = false;
     for (int r = 0; r < k->n_reds; r++) {
@@ -58,15 +58,15 @@ static bool tci_beside_multiplies(const tci_kernel *k)
     return any;
 }
 
-static double tci_beside_work(const tci_kernel *k)
+static double tci_horizontal_work(const tci_kernel *k)
 {
-    int64_t flops = tci_beside_multiplies(k) ? k->flops / TCI_BESIDE_REUSE : k->flops;
+    int64_t flops = tci_horizontal_multiplies(k) ? k->flops / TCI_HORIZONTAL_REUSE : k->flops;
     return (double)TCI_MAX(k->bytes, flops);
 }
 
 /* No values along inner axes but sums of them: such a kernel needs no memory of its own. Nor that
  * of a block of threads, where it walks one row once. */
-static bool tci_beside_stages_fit(const tci_beside *b, const tci_kernel *k)
+static bool tci_horizontal_stages_fit(const tci_horizontal *b, const tci_kernel *k)
 {
     bool fit = k->n_stages > 0;
     int walks = 0;
@@ -89,7 +89,7 @@ static bool tci_beside_stages_fit(const tci_beside *b, const tci_kernel *k)
 
 /* Does it turn an array, so that neighbours of the result are read some elements apart? A block
  * would exchange squares of it (loop/smem_transpose.c), for which a member has no memory. */
-static bool tci_beside_turns(const tci_beside *b, const tci_kernel *k)
+static bool tci_horizontal_turns(const tci_horizontal *b, const tci_kernel *k)
 {
     tci_dim base, *coef = TCI_NEW_ARRAY(b->s, tci_dim, k->n_axes + 1);
     int last = k->n_outer - 1;
@@ -101,12 +101,12 @@ static bool tci_beside_turns(const tci_beside *b, const tci_kernel *k)
     return turns;
 }
 
-static bool tci_beside_fits(const tci_beside *b, int t)
+static bool tci_horizontal_fits(const tci_horizontal *b, int t)
 {
     const tci_step *step = &b->p->steps[t];
     const tci_kernel *k = b->p->kernels[step->kernel];
-    bool fits = !k->call && !k->is_repeat && tci_beside_stages_fit(b, k) &&
-                tci_beside_work(k) * (tci_beside_turns(b, k) ? TCI_BESIDE_TURNED : 1) <= b->most;
+    bool fits = !k->call && !k->is_repeat && tci_horizontal_stages_fit(b, k) &&
+                tci_horizontal_work(k) * (tci_horizontal_turns(b, k) ? TCI_HORIZONTAL_TURNED : 1) <= b->most;
     for (int a = 0; a < k->n_axes; a++) {
         fits = fits && tci_dim_is_known(k->axes[a].size);
     }
@@ -117,13 +117,13 @@ static bool tci_beside_fits(const tci_beside *b, int t)
     return fits;
 }
 
-static int tci_beside_words(const tci_kernel *k)
+static int tci_horizontal_words(const tci_kernel *k)
 {
     return k->n_operands + k->n_literals;
 }
 
 /* Bytes that a block of threads shares to exchange what it sums up, at most. */
-static int64_t tci_beside_shared(const tci_beside *b, const tci_kernel *k)
+static int64_t tci_horizontal_shared(const tci_horizontal *b, const tci_kernel *k)
 {
     int64_t bytes = 0;
     for (int r = 0; r < k->n_reds && b->blocks; r++) {
@@ -134,7 +134,7 @@ static int64_t tci_beside_shared(const tci_beside *b, const tci_kernel *k)
 }
 
 /* Is the kernel of steps[at] one of those from `first` on? */
-static bool tci_beside_is_there(const tci_beside *b, const int32_t *steps, int first, int at)
+static bool tci_horizontal_is_there(const tci_horizontal *b, const int32_t *steps, int first, int at)
 {
     while (first < at && b->p->steps[steps[first]].kernel != b->p->steps[steps[at]].kernel) {
         first++;
@@ -144,7 +144,7 @@ static bool tci_beside_is_there(const tci_beside *b, const int32_t *steps, int f
 
 /* Steps of one distance, from `first`: as many as one launch takes are one unit from now on, if
  * that pays. Returns the next one, behind them. */
-static int tci_beside_one(tci_beside *b, const int32_t *steps, int first, int n)
+static int tci_horizontal_one(tci_horizontal *b, const int32_t *steps, int first, int n)
 {
     int words = 0, operands = 0, end = first;
     bool works = false;
@@ -152,17 +152,17 @@ static int tci_beside_one(tci_beside *b, const int32_t *steps, int first, int n)
     double work = 0;
     for (; end < n && b->distance[steps[end]] == b->distance[steps[first]]; end++) {
         const tci_kernel *k = b->p->kernels[b->p->steps[steps[end]].kernel];
-        words += tci_beside_words(k);
+        words += tci_horizontal_words(k);
         operands += k->n_operands;
-        works = works || tci_beside_multiplies(k);
-        if (!tci_beside_is_there(b, steps, first, end)) {
-            shared += tci_beside_shared(b, k);
+        works = works || tci_horizontal_multiplies(k);
+        if (!tci_horizontal_is_there(b, steps, first, end)) {
+            shared += tci_horizontal_shared(b, k);
         }
-        bool full = words > TCI_BESIDE_WORDS || (works && operands > TCI_WORK_OPERANDS);
+        bool full = words > TCI_HORIZONTAL_WORDS || (works && operands > TCI_WORK_OPERANDS);
         if (full || (end > first && shared > b->shared)) {
             break;
         }
-        work += tci_beside_work(k);
+        work += tci_horizontal_work(k);
     }
     for (int i = first; i < end && work >= b->least; i++) {
         b->unit[steps[i]] = b->unit[steps[first]];
@@ -171,7 +171,7 @@ static int tci_beside_one(tci_beside *b, const int32_t *steps, int first, int n)
 }
 
 /* By distance, and in their order. */
-static void tci_beside_sort(const tci_beside *b, int32_t *steps, int n)
+static void tci_horizontal_sort(const tci_horizontal *b, int32_t *steps, int n)
 {
     int32_t *begin = TCI_NEW_ARRAY(b->s, int32_t, b->p->n_steps + 2);
     int32_t *sorted = TCI_NEW_ARRAY(b->s, int32_t, n + 1);
@@ -188,19 +188,19 @@ static void tci_beside_sort(const tci_beside *b, int32_t *steps, int n)
 }
 
 /* False: nothing is joined. */
-static bool tci_beside_choose(tci_beside *b)
+static bool tci_horizontal_choose(tci_horizontal *b)
 {
     int32_t *steps = TCI_NEW_ARRAY(b->s, int32_t, b->p->n_steps + 1);
     int n = 0;
     for (int t = 0; t < b->p->n_steps; t++) {
         b->unit[t] = t;
-        if (t >= b->p->n_init && tci_beside_fits(b, t)) {
+        if (t >= b->p->n_init && tci_horizontal_fits(b, t)) {
             steps[n++] = t;
         }
     }
-    tci_beside_sort(b, steps, n);
+    tci_horizontal_sort(b, steps, n);
     for (int i = 0; i < n;) {
-        i = tci_beside_one(b, steps, i, n);
+        i = tci_horizontal_one(b, steps, i, n);
     }
     bool any = false;
     for (int t = 0; t < b->p->n_steps; t++) {
@@ -212,7 +212,7 @@ static bool tci_beside_choose(tci_beside *b)
 /* ---- joints ---- */
 
 /* The kernel of n steps, which the plan may have already. */
-static int tci_beside_kernel(tci_scratch *s, tci_plan *p, const tci_step *steps, int n)
+static int tci_horizontal_kernel(tci_scratch *s, tci_plan *p, const tci_step *steps, int n)
 {
     for (int i = p->n_kernels - 1; i >= 0 && p->kernels[i]->n_members; i--) {
         bool same = p->kernels[i]->n_members == n;
@@ -243,9 +243,9 @@ static int tci_beside_kernel(tci_scratch *s, tci_plan *p, const tci_step *steps,
     return p->n_kernels - 1;
 }
 
-static tci_step tci_beside_step(tci_scratch *s, tci_plan *p, const tci_step *steps, int n)
+static tci_step tci_horizontal_step(tci_scratch *s, tci_plan *p, const tci_step *steps, int n)
 {
-    tci_step joint = {.kernel = tci_beside_kernel(s, p, steps, n), .group = -1};
+    tci_step joint = {.kernel = tci_horizontal_kernel(s, p, steps, n), .group = -1};
     const tci_kernel *k = p->kernels[joint.kernel];
     int operand = 0, literal = 0, room = 0;
     for (int i = 0; i < n; i++) {
@@ -273,7 +273,7 @@ static tci_step tci_beside_step(tci_scratch *s, tci_plan *p, const tci_step *ste
 }
 
 /* The plan with the steps of each unit as one. */
-static tci_plan tci_beside_apply(const tci_beside *b)
+static tci_plan tci_horizontal_apply(const tci_horizontal *b)
 {
     tci_scratch *s = b->s;
     const int n = b->p->n_steps;
@@ -289,7 +289,7 @@ static tci_plan tci_beside_apply(const tci_beside *b)
         for (; i < n && b->unit[order[i]] == unit; i++) {
             members[n_members++] = b->p->steps[order[i]];
         }
-        tci_step step = n_members == 1 ? members[0] : tci_beside_step(s, &q, members, n_members);
+        tci_step step = n_members == 1 ? members[0] : tci_horizontal_step(s, &q, members, n_members);
         TCI_PUSH(s, q.steps, q.n_steps, q.cap_steps, step);
     }
     tci_plan_drop_kernels(s, &q);
@@ -298,16 +298,16 @@ static tci_plan tci_beside_apply(const tci_beside *b)
 
 TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak)
 {
-    tci_beside b = {.s = s, .p = p, .blocks = machine.block_threads > 0};
-    if (!machine.joins || machine.apart || p->n_steps > TCI_BESIDE_STEPS) {
+    tci_horizontal b = {.s = s, .p = p, .blocks = machine.block_threads > 0};
+    if (!machine.joins || machine.apart || p->n_steps > TCI_HORIZONTAL_STEPS) {
         return;
     }
     const tc_machine *f = &machine.facts;
-    b.shared = b.blocks ? f->shared_bytes - TCI_BESIDE_BOXES : 0;
+    b.shared = b.blocks ? f->shared_bytes - TCI_HORIZONTAL_BOXES : 0;
     double one = f->one_gbs * f->wake_ns; /* what a thread moves while another is woken */
-    b.most = TCI_BESIDE_MOST * (b.blocks ? f->memory_gbs * f->launch_ns
+    b.most = TCI_HORIZONTAL_MOST * (b.blocks ? f->memory_gbs * f->launch_ns
                                          : one * tci_machine_threads(&machine));
-    b.least = b.blocks ? 0 : TCI_BESIDE_LEAST * one;
+    b.least = b.blocks ? 0 : TCI_HORIZONTAL_LEAST * one;
     b.distance = tci_plan_distances(s, p);
     b.unit = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
     b.writers = TCI_NEW_ARRAY(s, int32_t, p->n_buffers + 1);
@@ -317,16 +317,16 @@ TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, in
             b.writers[p->steps[t].operands[o]] += k->operands[o].is_output;
         }
     }
-    const int64_t room = peak + peak / TCI_BESIDE_GROWTH + (int64_t)b.most;
-    for (int i = 0; i < TCI_BESIDE_TRIES && tci_beside_choose(&b); i++) {
-        tci_plan q = tci_beside_apply(&b);
+    const int64_t room = peak + peak / TCI_HORIZONTAL_GROWTH + (int64_t)b.most;
+    for (int i = 0; i < TCI_HORIZONTAL_TRIES && tci_horizontal_choose(&b); i++) {
+        tci_plan q = tci_horizontal_apply(&b);
         if (tci_plan_sequence(s, &q) <= room) {
             *p = q;
             return;
         }
-        b.most /= TCI_BESIDE_SMALLER;
+        b.most /= TCI_HORIZONTAL_SMALLER;
     }
 }
 
-#undef TCI_BESIDE_MOST
-#undef TCI_BESIDE_LEAST
+#undef TCI_HORIZONTAL_MOST
+#undef TCI_HORIZONTAL_LEAST

@@ -19,13 +19,13 @@
 #include "why.h"
 
 enum {
-    TCI_ONCE_FLOPS = 4, /* of one element: above products and sums */
-    TCI_ONCE_WALK = 256 /* nodes looked at for one value */
+    TCI_INIT_FLOPS = 4, /* of one element: above products and sums */
+    TCI_INIT_WALK = 256 /* nodes looked at for one value */
 };
 
 /* ---- values ---- */
 
-static bool tci_once_is_listed(const tci_node *n, tci_node *const *list, int n_list)
+static bool tci_init_is_listed(const tci_node *n, tci_node *const *list, int n_list)
 {
     for (int i = 0; i < n_list; i++) {
         if (list[i] == n) {
@@ -36,7 +36,7 @@ static bool tci_once_is_listed(const tci_node *n, tci_node *const *list, int n_l
 }
 
 /* changed: leaves that the program's effects change. */
-static void tci_once_find_values(tci_fusion *f, tci_node *const *outputs, int n_outputs,
+static void tci_init_find_values(tci_fusion *f, tci_node *const *outputs, int n_outputs,
                                  tci_node *const *changed, int n_changed)
 {
     bool has_inputs = false;
@@ -47,8 +47,8 @@ static void tci_once_find_values(tci_fusion *f, tci_node *const *outputs, int n_
         const tci_node *n = f->nodes.items[i];
         bool once = n->op != TCI_OP_INPUT && tci_build_is_known(n->rank, n->shape) &&
                     (n->n_in == 0 || !tci_op_is(n->op, TCI_IS_UNIQUE)) &&
-                    !tci_once_is_listed(n, outputs, n_outputs) &&
-                    !tci_once_is_listed(n, changed, n_changed);
+                    !tci_init_is_listed(n, outputs, n_outputs) &&
+                    !tci_init_is_listed(n, changed, n_changed);
         for (int j = 0; j < n->n_in; j++) {
             once = once && tci_pnode_of(f, n->in[j])->once;
         }
@@ -57,16 +57,16 @@ static void tci_once_find_values(tci_fusion *f, tci_node *const *outputs, int n_
 }
 
 /* What evaluating a value takes, down to what lies in memory. */
-typedef struct tci_once_cost { double bytes, flops; } tci_once_cost;
+typedef struct tci_init_cost { double bytes, flops; } tci_init_cost;
 
-static tci_once_cost tci_once_evaluate(tci_fusion *f, const tci_node *top)
+static tci_init_cost tci_init_evaluate(tci_fusion *f, const tci_node *top)
 {
-    tci_once_cost cost = {0, 0};
+    tci_init_cost cost = {0, 0};
     tci_node **stack = NULL;
     int n_stack = 0, cap = 0, stamp = ++f->stamp;
     double elements = TCI_MAX(1.0, (double)tci_dim_hint(tci_node_count(top)));
     TCI_PUSH(f->s, stack, n_stack, cap, (tci_node *)(uintptr_t)top);
-    for (int walked = 0; n_stack && walked < TCI_ONCE_WALK; walked++) {
+    for (int walked = 0; n_stack && walked < TCI_INIT_WALK; walked++) {
         tci_node *n = stack[--n_stack];
         tci_pnode *p = tci_pnode_of(f, n);
         if (p->met == stamp) {
@@ -87,27 +87,27 @@ static tci_once_cost tci_once_evaluate(tci_fusion *f, const tci_node *top)
 }
 
 /* Whether n, which runs read and which is computed once, should lie in memory for them. */
-static bool tci_once_pays(tci_fusion *f, const tci_node *n)
+static bool tci_init_pays(tci_fusion *f, const tci_node *n)
 {
     bool moves = tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_LEAF);
     if (moves || tci_pnode_of(f, n)->forced || tci_dim_hint(tci_node_count(n)) < 2) {
         return false;
     }
     double bytes = tci_node_value_bytes(n);
-    tci_once_cost cost = tci_once_evaluate(f, n);
-    return bytes < cost.bytes || (bytes == cost.bytes && cost.flops >= TCI_ONCE_FLOPS);
+    tci_init_cost cost = tci_init_evaluate(f, n);
+    return bytes < cost.bytes || (bytes == cost.bytes && cost.flops >= TCI_INIT_FLOPS);
 }
 
 /* Users come first: what is evaluated in each run asks for what it is computed from. */
-TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
+TCI_FN void tci_init_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
                           tci_node *const *changed, int n_changed)
 {
-    tci_once_find_values(f, outputs, n_outputs, changed, n_changed);
+    tci_init_find_values(f, outputs, n_outputs, changed, n_changed);
     for (int i = f->nodes.n - 1; i >= 0; i--) {
         const tci_node *n = f->nodes.items[i];
         tci_pnode *p = tci_pnode_of(f, n);
         bool stored = p->once && (p->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE);
-        if (p->once && p->asked && !stored && tci_once_pays(f, n)) {
+        if (p->once && p->asked && !stored && tci_init_pays(f, n)) {
             p->forced = stored = true;
             p->why = TCI_WHY_ONCE;
         }
@@ -119,7 +119,7 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
 
 /* ---- steps ---- */
 
-static bool tci_once_is_fixed(const tci_plan *p, tci_node *const *inputs, int buffer)
+static bool tci_init_is_fixed(const tci_plan *p, tci_node *const *inputs, int buffer)
 {
     const tci_buffer *b = &p->buffers[buffer];
     bool fixed = b->kind == TCI_BUF_INPUT && inputs[b->index]->op == TCI_OP_DATA;
@@ -129,7 +129,7 @@ static bool tci_once_is_fixed(const tci_plan *p, tci_node *const *inputs, int bu
     return fixed;
 }
 
-static bool tci_once_kernel_is_known(const tci_kernel *k)
+static bool tci_init_kernel_is_known(const tci_kernel *k)
 {
     bool known = tci_dim_is_known(k->all_flops) && tci_dim_is_known(k->all_bytes);
     for (int i = 0; i < k->n_axes; i++) {
@@ -143,21 +143,21 @@ static bool tci_once_kernel_is_known(const tci_kernel *k)
 
 /* Steps that may leave the runs, given those that may not be read. What may fault stays in each
  * run, so that each says so; so do collectives, as what one rank has may be new on another. */
-static bool tci_once_step(const tci_plan *p, tci_node *const *inputs, const bool *each_run, int t)
+static bool tci_init_step(const tci_plan *p, tci_node *const *inputs, const bool *each_run, int t)
 {
     const tci_step *step = &p->steps[t];
     const tci_kernel *k = p->kernels[step->kernel];
-    bool once = !k->faults && !k->is_repeat && !tci_plan_comm(p, t) && tci_once_kernel_is_known(k);
+    bool once = !k->faults && !k->is_repeat && !tci_plan_comm(p, t) && tci_init_kernel_is_known(k);
     for (int o = 0; o < k->n_operands; o++) {
         int b = step->operands[o];
         bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
-        once = once && (is_temp ? !each_run[b] : tci_once_is_fixed(p, inputs, b));
+        once = once && (is_temp ? !each_run[b] : tci_init_is_fixed(p, inputs, b));
     }
     return once;
 }
 
 /* Per step, whether it is computed once: the most that can be. */
-static bool *tci_once_find_steps(tci_scratch *s, const tci_plan *p, tci_node *const *inputs)
+static bool *tci_init_find_steps(tci_scratch *s, const tci_plan *p, tci_node *const *inputs)
 {
     bool *once = TCI_NEW_ARRAY(s, bool, p->n_steps + 1);
     bool *each_run = TCI_NEW_ARRAY(s, bool, p->n_buffers + 1);
@@ -168,7 +168,7 @@ static bool *tci_once_find_steps(tci_scratch *s, const tci_plan *p, tci_node *co
     while (changed) {
         changed = false;
         for (int t = 0; t < p->n_steps; t++) {
-            if (!once[t] || tci_once_step(p, inputs, each_run, t)) {
+            if (!once[t] || tci_init_step(p, inputs, each_run, t)) {
                 continue;
             }
             const tci_kernel *k = p->kernels[p->steps[t].kernel];
@@ -184,7 +184,7 @@ static bool *tci_once_find_steps(tci_scratch *s, const tci_plan *p, tci_node *co
 }
 
 /* Temporaries that a run reads and the init list wrote. */
-static void tci_once_keep(tci_plan *p)
+static void tci_init_keep(tci_plan *p)
 {
     for (int t = p->n_init; t < p->n_steps; t++) {
         const tci_kernel *k = p->kernels[p->steps[t].kernel];
@@ -211,7 +211,7 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
     if (!n_inputs || !has_inputs) {
         return;
     }
-    const bool *once = tci_once_find_steps(s, p, inputs);
+    const bool *once = tci_init_find_steps(s, p, inputs);
     tci_step *steps = TCI_NEW_ARRAY(s, tci_step, p->n_steps + 1);
     int at = 0;
     for (int first = 1; first >= 0; first--) {
@@ -230,5 +230,5 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
             p->buffers[p->steps[t].operands[o]].once |= k->operands[o].is_output;
         }
     }
-    tci_once_keep(p);
+    tci_init_keep(p);
 }

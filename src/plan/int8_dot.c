@@ -17,23 +17,23 @@
  *     sum (a - y) (b - z)  =  sum a b  -  y sum (b - z)  -  z sum a */
 #include "route.h"
 
-enum { TCI_BYTES_REUSE = 16 /* products for each element that is summed beside, at least */ };
+enum { TCI_INT8_REUSE = 16 /* products for each element that is summed beside, at least */ };
 
 /* By a device's, or those of its warps (kernel/product.c)? */
-static bool tci_bytes_on_device(const tci_contraction *c, const tci_machine *machine)
+static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *machine)
 {
     return machine->block_threads > 0 &&
            (machine->matrix_units > 0 || (machine->warp_unit & TC_WARP_BYTES)) &&
-           tci_dtype_get(tci_bytes_source(c->n->in[0]))->bytes == 1 &&
-           tci_dtype_get(tci_bytes_source(c->n->in[1]))->bytes == 1 &&
-           tci_bytes_for_unit(c, TCI_GATHER_SIDE);
+           tci_dtype_get(tci_int8_source(c->n->in[0]))->bytes == 1 &&
+           tci_dtype_get(tci_int8_source(c->n->in[1]))->bytes == 1 &&
+           tci_int8_for_unit(c, TCI_GATHER_SIDE);
 }
 
 /* ---- sums beside ---- */
 
 /* The sums of x, of the axes of operand `which`, over what is summed; or (is_same) what has one
  * element there. With an axis for each one of the result. */
-static tci_node *tci_bytes_beside(const tci_algo *a, const tci_node *n, int which, tci_node *x,
+static tci_node *tci_int8_beside(const tci_algo *a, const tci_node *n, int which, tci_node *x,
                                   bool is_same)
 {
     const int64_t *labels = tci_contract_labels(n, which), *out = tci_contract_labels(n, 2);
@@ -66,7 +66,7 @@ static tci_node *tci_bytes_beside(const tci_algo *a, const tci_node *n, int whic
     return tci_graph_node(a->g, TCI_OP_RESHAPE, TC_I32, n->rank, shape, 1, &x, 0, NULL);
 }
 
-static tci_node *tci_bytes_ew(const tci_algo *a, int op, tci_node *x, tci_node *y)
+static tci_node *tci_int8_ew(const tci_algo *a, int op, tci_node *x, tci_node *y)
 {
     tci_node *in[2] = {x, y};
     return tci_build_ew(a->g, op, in);
@@ -74,7 +74,7 @@ static tci_node *tci_bytes_ew(const tci_algo *a, int op, tci_node *x, tci_node *
 
 /* ---- signs ---- */
 
-static double tci_bytes_sum_cost(const tci_algo *a, const tci_node *x)
+static double tci_int8_sum_cost(const tci_algo *a, const tci_node *x)
 {
     double from = 0;
     return tci_plan_is_fixed(a, x, &from) ? 0 : (double)tci_dim_hint(tci_node_count(x));
@@ -83,27 +83,27 @@ static double tci_bytes_sum_cost(const tci_algo *a, const tci_node *x)
 TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
 {
     const tci_contraction *c = tci_contraction_of(a->s, n);
-    tc_dtype t = tci_plan_points(c, &a->machine) == 4 ? tci_bytes_source(n->in[0]) : TC_I32;
-    if (t == TC_I32 || t != tci_bytes_source(n->in[1]) || tci_plan_any_signs(c, &a->machine)) {
+    tc_dtype t = tci_plan_points(c, &a->machine) == 4 ? tci_int8_source(n->in[0]) : TC_I32;
+    if (t == TC_I32 || t != tci_int8_source(n->in[1]) || tci_plan_any_signs(c, &a->machine)) {
         return n;
     }
-    double cost[2] = {tci_bytes_sum_cost(a, n->in[0]), tci_bytes_sum_cost(a, n->in[1])};
+    double cost[2] = {tci_int8_sum_cost(a, n->in[0]), tci_int8_sum_cost(a, n->in[1])};
     int changed = cost[1] <= cost[0] ? 0 : 1;
-    if (TCI_BYTES_REUSE * cost[1 - changed] > c->products) {
+    if (TCI_INT8_REUSE * cost[1 - changed] > c->products) {
         return n;
     }
     tci_value by = {.i = t == TC_I8 ? 128 : -128};
     tci_node *more = tci_graph_const(a->g, TC_I32, by), *in[2] = {n->in[0], n->in[1]};
-    tci_node *sum = tci_bytes_beside(a, n, 1 - changed, in[1 - changed], false);
-    in[changed] = tci_bytes_ew(a, TCI_OP_ADD, in[changed], more);
-    sum = tci_bytes_ew(a, TCI_OP_MUL, sum, more);
-    return tci_bytes_ew(a, TCI_OP_SUB, tci_contract_of(a->g, n, TC_I32, in), sum);
+    tci_node *sum = tci_int8_beside(a, n, 1 - changed, in[1 - changed], false);
+    in[changed] = tci_int8_ew(a, TCI_OP_ADD, in[changed], more);
+    sum = tci_int8_ew(a, TCI_OP_MUL, sum, more);
+    return tci_int8_ew(a, TCI_OP_SUB, tci_contract_of(a->g, n, TC_I32, in), sum);
 }
 
 /* ---- zero points ---- */
 
 /* Is z, of an operand, the same along axis i of that? */
-static bool tci_bytes_is_same(const tci_node *z, int i)
+static bool tci_int8_is_same(const tci_node *z, int i)
 {
     return z->in[0]->rank == 0 || z->in[0]->shape[i] == 1;
 }
@@ -111,19 +111,19 @@ static bool tci_bytes_is_same(const tci_node *z, int i)
 /* Operand `which` is, but for the order of its axes, the difference of what it widens and of what
  * is expanded along all that is summed: the former, or (zero) what is expanded; NULL: it is none.
  */
-static tci_node *tci_bytes_part(const tci_algo *a, const tci_node *n, int which, bool zero)
+static tci_node *tci_int8_part(const tci_algo *a, const tci_node *n, int which, bool zero)
 {
     tci_node *x = n->in[which];
     const tci_node *turned = x->op == TCI_OP_PERMUTE ? x : NULL;
     x = turned ? x->in[0] : x;
     tci_node *z = x->op == TCI_OP_SUB ? x->in[1] : NULL;
-    if (!z || z->op != TCI_OP_EXPAND || tci_bytes_source(x->in[0]) == TC_I32 ||
+    if (!z || z->op != TCI_OP_EXPAND || tci_int8_source(x->in[0]) == TC_I32 ||
         (z->in[0]->rank != 0 && z->in[0]->rank != z->rank)) {
         return NULL;
     }
     for (int i = 0; i < x->rank; i++) {
         bool summed = tci_contract_sums(n, tci_contract_labels(n, which)[i]);
-        if (summed && !tci_bytes_is_same(z, turned ? (int)turned->attr[i] : i)) {
+        if (summed && !tci_int8_is_same(z, turned ? (int)turned->attr[i] : i)) {
             return NULL;
         }
     }
@@ -133,11 +133,11 @@ static tci_node *tci_bytes_part(const tci_algo *a, const tci_node *n, int which,
 
 /* Contraction n of integers of few bits without the zero points that are subtracted from them;
  * NULL: it has none. */
-static tci_node *tci_bytes_uncentred(const tci_algo *a, tci_node *n)
+static tci_node *tci_int8_uncentred(const tci_algo *a, tci_node *n)
 {
     tci_node *in[2];
     for (int i = 0; i < 2; i++) {
-        tci_node *plain = tci_bytes_part(a, n, i, false);
+        tci_node *plain = tci_int8_part(a, n, i, false);
         in[i] = plain ? plain : n->in[i];
     }
     bool same = in[0] == n->in[0] && in[1] == n->in[1];
@@ -145,15 +145,15 @@ static tci_node *tci_bytes_uncentred(const tci_algo *a, tci_node *n)
 }
 
 /* What that makes, with the zero points. */
-static tci_node *tci_bytes_centre(const tci_algo *a, const tci_node *n, tci_node *sums)
+static tci_node *tci_int8_centre(const tci_algo *a, const tci_node *n, tci_node *sums)
 {
     for (int i = 0; i < 2; i++) { /* the second one beside the first one's bytes as they are */
-        tci_node *zero = tci_bytes_part(a, n, i, true), *other = n->in[1 - i];
-        tci_node *plain = i == 1 ? tci_bytes_part(a, n, 0, false) : NULL;
+        tci_node *zero = tci_int8_part(a, n, i, true), *other = n->in[1 - i];
+        tci_node *plain = i == 1 ? tci_int8_part(a, n, 0, false) : NULL;
         if (zero) {
-            zero = zero->rank > 0 ? tci_bytes_beside(a, n, i, zero, true) : zero;
-            other = tci_bytes_beside(a, n, 1 - i, plain ? plain : other, false);
-            sums = tci_bytes_ew(a, TCI_OP_SUB, sums, tci_bytes_ew(a, TCI_OP_MUL, zero, other));
+            zero = zero->rank > 0 ? tci_int8_beside(a, n, i, zero, true) : zero;
+            other = tci_int8_beside(a, n, 1 - i, plain ? plain : other, false);
+            sums = tci_int8_ew(a, TCI_OP_SUB, sums, tci_int8_ew(a, TCI_OP_MUL, zero, other));
         }
     }
     return sums;
@@ -161,17 +161,17 @@ static tci_node *tci_bytes_centre(const tci_algo *a, const tci_node *n, tci_node
 
 /* ---- the route ---- */
 
-static bool tci_bytes_fits(tci_offer *o)
+static bool tci_int8_fits(tci_offer *o)
 {
     const tci_machine *m = &o->a->machine;
-    tci_node *plain = o->n->dtype == TC_I32 ? tci_bytes_uncentred(o->a, o->n) : NULL;
+    tci_node *plain = o->n->dtype == TC_I32 ? tci_int8_uncentred(o->a, o->n) : NULL;
     const tci_contraction *c = plain ? tci_contraction_of(o->a->s, plain) : NULL;
     o->found = plain;
-    return plain && ((m->block_threads > 0 && tci_bytes_on_device(c, m)) ||
+    return plain && ((m->block_threads > 0 && tci_int8_on_device(c, m)) ||
                      (tci_plan_points(c, m) > 0 && tci_route_packs(c, m)));
 }
 
-static double tci_bytes_cost(const tci_offer *o)
+static double tci_int8_cost(const tci_offer *o)
 {
     tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
     work.products /= 4;
@@ -180,14 +180,14 @@ static double tci_bytes_cost(const tci_offer *o)
     return tci_route_ns(o, work);
 }
 
-static tci_node *tci_bytes_build(const tci_offer *o)
+static tci_node *tci_int8_build(const tci_offer *o)
 {
-    return tci_bytes_centre(o->a, o->n, o->a->router->contract(o->a, o->found));
+    return tci_int8_centre(o->a, o->n, o->a->router->contract(o->a, o->found));
 }
 
 TCI_FN const tci_route *tci_route_zero_points(void)
 {
     static const tci_route row = {"zero points as sums", TCI_SUMS_EXACT, TCI_ROUTE_SPLITS,
-                                  tci_bytes_fits, tci_bytes_cost, tci_bytes_build};
+                                  tci_int8_fits, tci_int8_cost, tci_int8_build};
     return &row;
 }

@@ -11,21 +11,21 @@
 #include "../kernel/matrix.h"
 #include "route.h"
 
-typedef struct tci_single {
+typedef struct tci_kmajor {
     const tci_algo *a;
     const tci_node *n;
     const tci_contraction *c;
     tci_node *in[2], *source[2]; /* what is multiplied: the operands, bytes as they are given */
     const tci_contract_axis_of *along; /* of K: to be contiguous in both operands */
     bool lies[2];
-} tci_single;
+} tci_kmajor;
 
-static bool tci_single_widens(const tci_node *n)
+static bool tci_kmajor_widens(const tci_node *n)
 {
     return n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
 }
 
-static bool tci_single_look(tci_single *m)
+static bool tci_kmajor_look(tci_kmajor *m)
 {
     const tci_node *n = m->n;
     bool fits = n->rank >= 2 && tci_build_is_known(n->rank, n->shape);
@@ -40,7 +40,7 @@ static bool tci_single_look(tci_single *m)
                tci_build_is_known(m->source[i]->rank, m->source[i]->shape) &&
                m->source[i]->rank > 0;
     }
-    bool halves = tci_single_widens(m->source[0]) && tci_single_widens(m->source[1]);
+    bool halves = tci_kmajor_widens(m->source[0]) && tci_kmajor_widens(m->source[1]);
     return fits && !halves;
 }
 
@@ -48,7 +48,7 @@ static bool tci_single_look(tci_single *m)
 
 /* The axis of K that is contiguous in the larger one of the operands that have such an axis
  * contiguous, else the longest; false: there is none. */
-static bool tci_single_choose(tci_single *m)
+static bool tci_kmajor_choose(tci_kmajor *m)
 {
     int64_t most = -1, longest = 0;
     for (int i = 0; i < m->c->n_axes; i++) {
@@ -72,7 +72,7 @@ static bool tci_single_choose(tci_single *m)
 }
 
 /* Does operand `which` lie along it, in rows that the unit reads? */
-static bool tci_single_lies(const tci_single *m, int which)
+static bool tci_kmajor_lies(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
     return tci_fastest_axis(x) == m->along->at[which] &&
@@ -80,7 +80,7 @@ static bool tci_single_lies(const tci_single *m, int which)
 }
 
 /* Are there rows, columns, no batch, and products enough for each element of a copy? */
-static bool tci_single_pays(const tci_single *m)
+static bool tci_kmajor_pays(const tci_kmajor *m)
 {
     double products = m->c->products, copied = 0;
     int64_t most[2] = {0, 0};
@@ -96,32 +96,32 @@ static bool tci_single_pays(const tci_single *m)
         copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
     }
     bool bytes = m->n->dtype == TC_I32;
-    bool large = products >= (bytes ? TCI_SINGLE_BYTES_LEAST : TCI_SINGLE_LEAST) &&
-                 products >= (bytes ? TCI_SINGLE_BYTES_REUSE : TCI_SINGLE_REUSE) * copied;
+    bool large = products >= (bytes ? TCI_KMAJOR_BYTES_LEAST : TCI_KMAJOR_LEAST) &&
+                 products >= (bytes ? TCI_KMAJOR_BYTES_REUSE : TCI_KMAJOR_REUSE) * copied;
     return most[0] >= TCI_MATRIX_SINGLE && most[1] >= TCI_MATRIX_SINGLE &&
            2 * products >= TCI_MATRIX_FLOPS && (copied == 0 || large);
 }
 
-static bool tci_single_fits(tci_offer *o)
+static bool tci_kmajor_fits(tci_offer *o)
 {
-    tci_single *m = TCI_NEW(o->a->s, tci_single);
-    *m = (tci_single){.a = o->a, .n = o->n, .c = o->c};
+    tci_kmajor *m = TCI_NEW(o->a->s, tci_kmajor);
+    *m = (tci_kmajor){.a = o->a, .n = o->n, .c = o->c};
     const tci_machine *machine = &o->a->machine;
     bool exact = o->n->dtype == TC_I32;
     bool unit = machine->block_threads > 0 && machine->matrix_units > 0 &&
                 (exact || (o->n->dtype == TC_F32 && machine->is_fast));
     o->found = m;
-    if (!unit || !tci_single_look(m) || !tci_single_choose(m)) {
+    if (!unit || !tci_kmajor_look(m) || !tci_kmajor_choose(m)) {
         return false;
     }
-    m->lies[0] = tci_single_lies(m, 0);
-    m->lies[1] = tci_single_lies(m, 1);
-    return tci_single_pays(m);
+    m->lies[0] = tci_kmajor_lies(m, 0);
+    m->lies[1] = tci_kmajor_lies(m, 1);
+    return tci_kmajor_pays(m);
 }
 
-static double tci_single_cost(const tci_offer *o)
+static double tci_kmajor_cost(const tci_offer *o)
 {
-    const tci_single *m = o->found;
+    const tci_kmajor *m = o->found;
     tci_route_work work = tci_route_work_of(o, o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32
                                                                      : TCI_BY_UNIT);
     for (int i = 0; i < 2; i++) {
@@ -134,7 +134,7 @@ static double tci_single_cost(const tci_offer *o)
 /* ---- the copies ---- */
 
 /* Operand `which` with that axis contiguous: as it is in memory, or a copy; its labels follow. */
-static tci_node *tci_single_operand(const tci_single *m, int which, int64_t *labels)
+static tci_node *tci_kmajor_operand(const tci_kmajor *m, int which, int64_t *labels)
 {
     tci_node *x = m->in[which];
     if (m->lies[which]) {
@@ -150,13 +150,13 @@ static tci_node *tci_single_operand(const tci_single *m, int which, int64_t *lab
     return tci_build_cast(m->a->g, x, (tc_dtype)m->n->dtype);
 }
 
-static tci_node *tci_single_build(const tci_offer *o)
+static tci_node *tci_kmajor_build(const tci_offer *o)
 {
-    const tci_single *m = o->found;
+    const tci_kmajor *m = o->found;
     tci_node *n = o->n;
     int64_t *attr = tci_scratch_copy(o->a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    tci_node *in[2] = {tci_single_operand(m, 0, attr + 3),
-                       tci_single_operand(m, 1, attr + 3 + attr[0])};
+    tci_node *in[2] = {tci_kmajor_operand(m, 0, attr + 3),
+                       tci_kmajor_operand(m, 1, attr + 3 + attr[0])};
     return tci_graph_node(o->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
                           n->n_attr, attr);
 }
@@ -164,7 +164,7 @@ static tci_node *tci_single_build(const tci_offer *o)
 TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
 {
     static const tci_route row = {"K-major copies", TCI_SUMS_UNIT,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_single_fits,
-                                  tci_single_cost, tci_single_build};
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_kmajor_fits,
+                                  tci_kmajor_cost, tci_kmajor_build};
     return &row;
 }

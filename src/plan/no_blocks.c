@@ -26,12 +26,12 @@ TCI_FN const tci_form *const *tci_block_forms(void)
     return tci_no_forms;
 }
 
-TCI_FN const tci_form *const *tci_warps_forms(void)
+TCI_FN const tci_form *const *tci_mma_forms(void)
 {
     return tci_no_forms;
 }
 
-TCI_FN double tci_products_least_ns(const tci_ask *a)
+TCI_FN double tci_products_least_ns(const tci_query *a)
 {
     (void)a;
     return -1;

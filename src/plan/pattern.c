@@ -592,7 +592,7 @@ static bool tci_pattern_follows(const tci_fusion *f, int g, const int32_t *group
 }
 
 static bool tci_pattern_join_pairs(tci_fusion *f, tci_machine machine,
-                                   const tci_pairs_kernel *kernel, const int32_t *groups,
+                                   const tci_scores_kernel *kernel, const int32_t *groups,
                                    int n_groups, tci_join *j)
 {
     tci_why why;
@@ -611,7 +611,7 @@ static bool tci_pattern_join_pairs(tci_fusion *f, tci_machine machine,
 /* The groups of kernel number `number` as one, with values made of what it stores. */
 static bool tci_pattern_pairs(tci_fusion *f, tci_machine machine, int number)
 {
-    const tci_pairs_kernel *kernel = &f->pairs->items[number - 1];
+    const tci_scores_kernel *kernel = &f->pairs->items[number - 1];
     int32_t *groups = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
     int n = 0;
     tci_join j, more;

@@ -301,7 +301,7 @@ typedef struct tci_plan_job {
     tci_prices *prices;
     const tci_fusion *like; /* of an earlier plan of the same graph; or NULL */
     const tci_table *late;  /* NULL: nothing is computed again */
-    tci_pairs_kernels *pairs;
+    tci_scores_kernels *pairs;
 } tci_plan_job;
 
 /* The groups and kernels of a plan that has its inputs and effects; *stored says which values got
@@ -376,11 +376,11 @@ static tci_table *tci_plan_copy_set(tci_scratch *s, const tci_table *set)
 /* Refuses the sets of pairs of whose kernels one was not joined; false: all were. A kernel that
  * sums several axes may have a form by lines. */
 static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
-                                  tci_pairs_refused *refused)
+                                  tci_scores_refused *refused)
 {
     bool any = false;
     for (int i = 0; i < 2 * j->pairs->n; i++) { /* whole sets first */
-        const tci_pairs_kernel *k = &j->pairs->items[i % j->pairs->n];
+        const tci_scores_kernel *k = &j->pairs->items[i % j->pairs->n];
         bool several = (k->summed & (k->summed - 1)) != 0;
         if (f->joined[i % j->pairs->n]) {
             continue;
@@ -402,7 +402,7 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
 {
     tci_scratch *s = j->maker.s;
     tci_node **before = tci_scratch_copy(s, j->outputs, sizeof(tci_node *) * (size_t)j->n_outputs);
-    tci_pairs_refused refused = {tci_table_in(s, sizeof(bool)), tci_table_in(s, sizeof(bool))};
+    tci_scores_refused refused = {tci_table_in(s, sizeof(bool)), tci_table_in(s, sizeof(bool))};
     const tci_table *forced = j->forced;
     for (bool whole = false; !whole;) {
         tci_plan q;
@@ -411,7 +411,7 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
         for (int i = 0; i < j->n_outputs; i++) {
             j->outputs[i] = before[i];
         }
-        *j->pairs = (tci_pairs_kernels){.n = 0};
+        *j->pairs = (tci_scores_kernels){.n = 0};
         tci_algo of = *a; /* what pairs force is this trial's too */
         of.forced = j->forced;
         tci_plan_pairs(&of, j->outputs, j->n_outputs, &refused, j->pairs);
@@ -631,9 +631,9 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
                           .images = &images,
                           .panels = has_inputs && !m->machine.is_lean ? panels : NULL};
     tci_plan_layout(&algorithm, job.outputs, job.n_outputs);
-    tci_pairs_keep_whole(&algorithm, job.outputs, job.n_outputs);
+    tci_scores_keep_whole(&algorithm, job.outputs, job.n_outputs);
     tci_plan_algorithm(&algorithm, job.outputs, job.n_outputs);
-    tci_pairs_kernels pairs = {.n = 0};
+    tci_scores_kernels pairs = {.n = 0};
     job.forced = &forced;
     job.pairs = &pairs;
     tci_table cuts = tci_table_in(s, sizeof(bool));

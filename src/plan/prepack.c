@@ -29,16 +29,16 @@
 #include "route.h"
 
 enum {
-    TCI_PANELS_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
-    TCI_PANELS_LEAST = 64,   /* columns, and products of a sum, */
-    TCI_PANELS_MOVE = 7,     /* time to pack an element, in those of its product with a row, */
-    TCI_PANELS_TURN = 15,    /* and where columns do not lie side by side, as measured */
-    TCI_PANELS_FEW = 32,     /* rows up to which those side by side are as fast as they lie */
-    TCI_PANELS_GAIN = 3,     /* percent of the time of multiplying that packing is worth, least */
-    TCI_PANELS_UNIT = 16     /* times as fast as f32 a unit is */
+    TCI_PREPACK_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
+    TCI_PREPACK_LEAST = 64,   /* columns, and products of a sum, */
+    TCI_PREPACK_MOVE = 7,     /* time to pack an element, in those of its product with a row, */
+    TCI_PREPACK_TURN = 15,    /* and where columns do not lie side by side, as measured */
+    TCI_PREPACK_FEW = 32,     /* rows up to which those side by side are as fast as they lie */
+    TCI_PREPACK_GAIN = 3,     /* percent of the time of multiplying that packing is worth, least */
+    TCI_PREPACK_UNIT = 16     /* times as fast as f32 a unit is */
 };
 
-typedef struct tci_panels {
+typedef struct tci_prepack {
     const tci_algo *a;
     const tci_node *n;
     const tci_contraction *c;
@@ -48,13 +48,13 @@ typedef struct tci_panels {
     bool is_narrow;
     int64_t width;           /* of a panel */
     int points;              /* along k that an element of it holds */
-} tci_panels;
+} tci_prepack;
 
 /* ---- what has columns ---- */
 
 /* Finds the factor that has the result's last axis; false where it has other axes than this and
  * one that is summed, or the contraction others that it lacks. */
-static bool tci_panels_look(tci_panels *p)
+static bool tci_prepack_look(tci_prepack *p)
 {
     const tci_contraction *c = p->c;
     if (c->columns < 0) {
@@ -73,7 +73,7 @@ static bool tci_panels_look(tci_panels *p)
 }
 
 /* Rows, but for those beyond `most`. */
-static int64_t tci_panels_rows(const tci_node *n, int64_t most)
+static int64_t tci_prepack_rows(const tci_node *n, int64_t most)
 {
     int64_t rows = 1;
     for (int i = 0; i < n->rank - 1; i++) {
@@ -82,7 +82,7 @@ static int64_t tci_panels_rows(const tci_node *n, int64_t most)
     return rows;
 }
 
-static bool tci_panels_for_unit(const tci_panels *p)
+static bool tci_prepack_for_unit(const tci_prepack *p)
 {
     bool bytes = tci_plan_any_signs(p->c, &p->a->machine);
     return bytes || (p->n->in[0]->dtype == TC_BF16 && p->points > 1 &&
@@ -90,36 +90,36 @@ static bool tci_panels_for_unit(const tci_panels *p)
 }
 
 /* A unit reads whole steps of a panel. */
-static bool tci_panels_are_whole(const tci_panels *p)
+static bool tci_prepack_are_whole(const tci_prepack *p)
 {
     int64_t step = TCI_MATRIX_WHOLE / 2 * p->points;
     return tci_dim_known(p->n->in[p->which]->shape[1 - p->axis]) % step == 0;
 }
 
-static bool tci_panels_pay(tci_panels *p)
+static bool tci_prepack_pay(tci_prepack *p)
 {
     const tci_node *n = p->n, *x = n->in[p->which];
     bool straight = p->c->in[p->which].fastest == p->axis;
-    int64_t least = straight ? TCI_PANELS_FEW + 1 : 1;
-    int64_t most = 100 * (straight ? TCI_PANELS_MOVE : TCI_PANELS_TURN) / TCI_PANELS_GAIN;
-    most *= tci_panels_for_unit(p) ? TCI_PANELS_UNIT : p->points; /* multiplying is faster */
-    int64_t rows = tci_panels_rows(n, most);
-    return rows >= least && rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
-           tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
+    int64_t least = straight ? TCI_PREPACK_FEW + 1 : 1;
+    int64_t most = 100 * (straight ? TCI_PREPACK_MOVE : TCI_PREPACK_TURN) / TCI_PREPACK_GAIN;
+    most *= tci_prepack_for_unit(p) ? TCI_PREPACK_UNIT : p->points; /* multiplying is faster */
+    int64_t rows = tci_prepack_rows(n, most);
+    return rows >= least && rows <= most && tci_dim_known(x->shape[0]) >= TCI_PREPACK_LEAST &&
+           tci_dim_known(x->shape[1]) >= TCI_PREPACK_LEAST;
 }
 
 /* ---- the copy and the view ---- */
 
 /* Panels [columns / width, width, k] as the copy has them, and back; of several points
  * [columns / width, width, k / points, points]. */
-static tci_node *tci_panels_turn(const tci_panels *p, tci_node *y)
+static tci_node *tci_prepack_turn(const tci_prepack *p, tci_node *y)
 {
     const int cut[4] = {0, 2, 1, 3};
     y = y->dtype == TC_BF16 && p->points > 1 ? tci_build_flip(p->a->g, y, 3) : y;
     return tci_build_permute(p->a->g, y, y->rank, cut);
 }
 
-static tci_node *tci_panels_fill(const tci_panels *p, tci_node *y, int axis, int64_t size)
+static tci_node *tci_prepack_fill(const tci_prepack *p, tci_node *y, int axis, int64_t size)
 {
     tci_value zero = {.u = 0};
     int64_t more = size - tci_dim_known(y->shape[axis]);
@@ -128,7 +128,7 @@ static tci_node *tci_panels_fill(const tci_panels *p, tci_node *y, int axis, int
                                      tci_graph_const(p->a->g, (tc_dtype)y->dtype, zero));
 }
 
-static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
+static tci_node *tci_prepack_view(const tci_prepack *p, tci_node *x)
 {
     const tci_algo *a = p->a;
     tci_graph *g = a->g;
@@ -140,12 +140,12 @@ static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
     const tci_dim flat[3] = {panels, p->width, whole};
     const tci_dim several[4] = {panels, p->width, words, p->points};
     tci_node *y = p->axis == 0 ? x : tci_build_permute(g, x, 2, turn);
-    y = tci_panels_fill(p, tci_panels_fill(p, y, 0, all), 1, whole);
+    y = tci_prepack_fill(p, tci_prepack_fill(p, y, 0, all), 1, whole);
     y = tci_build_reshape(g, y, p->points > 1 ? 4 : 3, p->points > 1 ? several : flat);
-    tci_node *copy = tci_panels_turn(p, y);
+    tci_node *copy = tci_prepack_turn(p, y);
     tci_algo_force(a, copy);
     *(int32_t *)tci_table_at(a->panels, copy) = (int32_t)p->width;
-    y = tci_build_reshape(g, tci_panels_turn(p, copy), 2, (const tci_dim[]){all, whole});
+    y = tci_build_reshape(g, tci_prepack_turn(p, copy), 2, (const tci_dim[]){all, whole});
     y = all > columns ? tci_build_slice(g, y, 0, 0, columns, 1) : y;
     y = whole > depth ? tci_build_slice(g, y, 1, 0, depth, 1) : y;
     return p->axis == 0 ? y : tci_build_permute(g, y, 2, turn);
@@ -154,18 +154,18 @@ static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
 /* ---- the routes ---- */
 
 /* several: only where an element of a panel holds several points. */
-static bool tci_panels_find(tci_panels *p, bool several)
+static bool tci_prepack_find(tci_prepack *p, bool several)
 {
     const tci_machine *m = &p->a->machine;
     if (!p->a->panels || m->block_threads > 0 || !m->has_work || p->n->rank < 2 ||
-        !tci_panels_look(p)) {
+        !tci_prepack_look(p)) {
         return false;
     }
-    int points = tci_panels_rows(p->n, 1) > 1 ? TCI_MAX(tci_plan_points(p->c, m), 1) : 1;
+    int points = tci_prepack_rows(p->n, 1) > 1 ? TCI_MAX(tci_plan_points(p->c, m), 1) : 1;
     p->points = points;
-    p->points = !tci_panels_for_unit(p) || tci_panels_are_whole(p) ? points : 1;
+    p->points = !tci_prepack_for_unit(p) || tci_prepack_are_whole(p) ? points : 1;
     bool none = several || tci_plan_any_signs(p->c, m);
-    if ((none && p->points == 1) || !tci_panels_pay(p)) {
+    if ((none && p->points == 1) || !tci_prepack_pay(p)) {
         return false;
     }
     p->factor = p->n->in[p->which];
@@ -175,40 +175,40 @@ static bool tci_panels_find(tci_panels *p, bool several)
         p->factor = x && p->points == 2 ? tci_build_cast(p->a->g, x, TC_I16) : x;
     }
     const tc_dtype made = (tc_dtype)tci_dtype_get((tc_dtype)p->n->dtype)->compute;
-    p->width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get(made)->bytes;
+    p->width = TCI_PREPACK_VECTORS * m->vector_bytes / tci_dtype_get(made)->bytes;
     double from = 0; /* bytes that the factor is made of */
     return p->factor && p->width >= 4 && tci_plan_is_fixed(p->a, p->factor, &from) &&
            tci_node_value_bytes(p->factor) <= from;
 }
 
-static tci_node *tci_panels_contract(const tci_panels *p)
+static tci_node *tci_prepack_contract(const tci_prepack *p)
 {
     tci_node *in[2] = {p->n->in[0], p->n->in[1]};
-    tci_node *view = tci_panels_view(p, p->factor);
+    tci_node *view = tci_prepack_view(p, p->factor);
     in[p->which] = p->is_narrow ? tci_build_cast(p->a->g, view, TC_I32) : view;
     return tci_contract_of(p->a->g, p->n, (tc_dtype)p->n->dtype, in);
 }
 
-static bool tci_panels_fit(tci_offer *o, tci_node *n, bool several)
+static bool tci_prepack_fit(tci_offer *o, tci_node *n, bool several)
 {
-    tci_panels *p = TCI_NEW(o->a->s, tci_panels);
+    tci_prepack *p = TCI_NEW(o->a->s, tci_prepack);
     const tci_contraction *c = n == o->n ? o->c : tci_contraction_of(o->a->s, n);
-    *p = (tci_panels){.a = o->a, .n = n, .c = c};
+    *p = (tci_prepack){.a = o->a, .n = n, .c = c};
     o->found = p;
-    return tci_panels_find(p, several);
+    return tci_prepack_find(p, several);
 }
 
 /* Products of several points are a stream of panels also where few rows would be sums along K. */
-static bool tci_panels_dot_fits(tci_offer *o)
+static bool tci_prepack_dot_fits(tci_offer *o)
 {
     tci_offer rows;
     const tci_machine *m = &o->a->machine;
-    return tci_panels_fit(o, o->n, true) &&
+    return tci_prepack_fit(o, o->n, true) &&
            (m->matrix_units > 0 ||
             (!m->reproducible && tci_route_fits(tci_route_gemv(), o->a, o->n, o->c, &rows)));
 }
 
-static bool tci_panels_plain_fits(tci_offer *o)
+static bool tci_prepack_plain_fits(tci_offer *o)
 {
     if (o->a->machine.block_threads > 0) {
         return false;
@@ -216,45 +216,45 @@ static bool tci_panels_plain_fits(tci_offer *o)
     tci_node *in[2] = {tci_relayout_pad_narrow(o->a, o->n->in[0]),
                        tci_relayout_pad_narrow(o->a, o->n->in[1])};
     tci_node *n = tci_contract_of(o->a->g, o->n, (tc_dtype)o->n->dtype, in);
-    return tci_panels_fit(o, n, false) &&
-           tci_route_packs(((const tci_panels *)o->found)->c, &o->a->machine);
+    return tci_prepack_fit(o, n, false) &&
+           tci_route_packs(((const tci_prepack *)o->found)->c, &o->a->machine);
 }
 
 /* Without packing, which the routes that pack in each run add. */
-static double tci_panels_cost(const tci_offer *o)
+static double tci_prepack_cost(const tci_offer *o)
 {
-    const tci_panels *p = o->found;
-    bool unit = tci_panels_for_unit(p);
+    const tci_prepack *p = o->found;
+    bool unit = tci_prepack_for_unit(p);
     tci_route_work work = tci_route_work_of(o, unit ? TCI_BY_UNIT : TCI_BY_VECTORS);
     work.products /= unit ? 1 : p->points;
     return tci_route_ns(o, work);
 }
 
-static tci_node *tci_panels_dot_build(const tci_offer *o)
+static tci_node *tci_prepack_dot_build(const tci_offer *o)
 {
     tci_relayout_store(o->a, o->n->in[0]);
     tci_relayout_store(o->a, o->n->in[1]);
-    return tci_plan_signs(o->a, tci_panels_contract(o->found));
+    return tci_plan_signs(o->a, tci_prepack_contract(o->found));
 }
 
-static tci_node *tci_panels_plain_build(const tci_offer *o)
+static tci_node *tci_prepack_plain_build(const tci_offer *o)
 {
-    tci_panels p = *(const tci_panels *)o->found;
+    tci_prepack p = *(const tci_prepack *)o->found;
     p.n = tci_route_plain(o->a, o->n);
-    return tci_plan_signs(o->a, tci_panels_contract(&p));
+    return tci_plan_signs(o->a, tci_prepack_contract(&p));
 }
 
 TCI_FN const tci_route *tci_route_prepacked_dot(void)
 {
-    static const tci_route row = {"prepacked dots", TCI_SUMS_UNIT, 0, tci_panels_dot_fits,
-                                  tci_panels_cost, tci_panels_dot_build};
+    static const tci_route row = {"prepacked dots", TCI_SUMS_UNIT, 0, tci_prepack_dot_fits,
+                                  tci_prepack_cost, tci_prepack_dot_build};
     return &row;
 }
 
 TCI_FN const tci_route *tci_route_prepacked(void)
 {
     static const tci_route row = {"prepacked", TCI_SUMS_CHAINS,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_panels_plain_fits,
-                                  tci_panels_cost, tci_panels_plain_build};
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_prepack_plain_fits,
+                                  tci_prepack_cost, tci_prepack_plain_build};
     return &row;
 }

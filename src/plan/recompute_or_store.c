@@ -484,7 +484,7 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
             tci_store_cover_inputs(f, n, stamp);
             continue;
         }
-        tci_trail_node(f, p);
+        tci_undo_node(f, p);
         p->n_homes += p->home != where;
         p->home = where;
         p->group = r->group;

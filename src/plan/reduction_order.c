@@ -290,7 +290,7 @@ TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r)
     bool halves = tci_class_is_of_halves(n->in[0]) || tci_class_is_of_halves(n->in[1]);
     bool may = f->associations && !f->blocks && !halves && tci_class_pays_turning(r);
     const tci_kernel *k = may ? tci_class_alone(f, r) : NULL;
-    return k && tci_skew_is_across(k, k->n_outer - 1);
+    return k && tci_window_overlap_is_across(k, k->n_outer - 1);
 }
 
 /* ---- reproducible ---- */

@@ -296,19 +296,19 @@ static tci_node *tci_remat_now(tci_remat *m, tci_node *u, tci_table *late)
 
 /* `now` is of the kernel of pairs that u is of. */
 static void tci_remat_keep_kernel(const tci_fusion *f, const tci_node *u, tci_node *now,
-                                  tci_pairs_kernels *pairs)
+                                  tci_scores_kernels *pairs)
 {
     int kernel = tci_pnode_of(f, u)->kernel;
     if (kernel > 0) {
         *(int32_t *)tci_table_at(&pairs->of, now) = kernel;
-        tci_pairs_kernel *k = &pairs->items[kernel - 1];
+        tci_scores_kernel *k = &pairs->items[kernel - 1];
         k->product = k->product == u ? now : k->product;
     }
 }
 
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
-                                       tci_pairs_kernels *pairs, tci_table *late)
+                                       tci_scores_kernels *pairs, tci_table *late)
 {
     const tci_fusion *f = p->fusion;
     const int32_t *step_of = tci_plan_steps_of_groups(s, p);

@@ -80,9 +80,9 @@ TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine)
 /* True if a processor's unit takes the contraction, which is of bytes of any signs. */
 TCI_FN bool tci_plan_any_signs(const tci_contraction *c, const tci_machine *machine);
 /* The dtype that an operand in i32 widens, through views; TC_I32: it is not so. */
-TCI_FN tc_dtype tci_bytes_source(tci_node *n);
+TCI_FN tc_dtype tci_int8_source(tci_node *n);
 /* True if a matrix unit that takes bytes is worth it: `few` rows or columns at least. */
-TCI_FN bool tci_bytes_for_unit(const tci_contraction *c, int few);
+TCI_FN bool tci_int8_for_unit(const tci_contraction *c, int few);
 /* True if the kernel of the contraction packs its operands (loop/gemm.c); */
 TCI_FN bool tci_route_packs(const tci_contraction *c, const tci_machine *machine);
 /* if a block of threads makes tiles of it; if the threads of a block take points of it. */

@@ -70,7 +70,7 @@ TCI_FN double tci_route_pack_ns(const tci_offer *o)
 /* ---- products of a lane ---- */
 
 /* The dtype that an operand in i32 widens, through views; TC_I32: it is not so. */
-TCI_FN tc_dtype tci_bytes_source(tci_node *n)
+TCI_FN tc_dtype tci_int8_source(tci_node *n)
 {
     n = tci_below(n, TCI_THROUGH_MOVEMENT, NULL);
     tc_dtype t = n->op == TCI_OP_CAST ? (tc_dtype)n->in[0]->dtype : TC_I32;
@@ -79,7 +79,7 @@ TCI_FN tc_dtype tci_bytes_source(tci_node *n)
 
 /* Is it of bytes that a matrix unit takes, of whatever signs, of `few` rows or columns at least?
  * Who sees the kernel decides. */
-TCI_FN bool tci_bytes_for_unit(const tci_contraction *c, int few)
+TCI_FN bool tci_int8_for_unit(const tci_contraction *c, int few)
 {
     double m = c->size[TCI_AXES_M], n = c->size[TCI_AXES_N];
     return c->is_known && TCI_MIN(m, n) >= few && TCI_MAX(m, n) >= TCI_MATRIX_COLUMNS &&
@@ -88,15 +88,15 @@ TCI_FN bool tci_bytes_for_unit(const tci_contraction *c, int few)
 }
 
 /* By a processor's unit (kernel/matrix.c)? */
-static bool tci_bytes_on_unit(const tci_contraction *c, const tci_machine *machine)
+static bool tci_int8_on_unit(const tci_contraction *c, const tci_machine *machine)
 {
-    return machine->unit_bytes && tci_bytes_for_unit(c, TCI_MATRIX_FEW);
+    return machine->unit_bytes && tci_int8_for_unit(c, TCI_MATRIX_FEW);
 }
 
 TCI_FN bool tci_plan_any_signs(const tci_contraction *c, const tci_machine *machine)
 {
     return c->n->dtype == TC_I32 && tci_plan_points(c, machine) == 4 &&
-           tci_bytes_on_unit(c, machine);
+           tci_int8_on_unit(c, machine);
 }
 
 TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine)
@@ -106,9 +106,9 @@ TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine)
         return 0;
     }
     if (n->dtype == TC_I32) {
-        tc_dtype a = tci_bytes_source(n->in[0]), b = tci_bytes_source(n->in[1]);
+        tc_dtype a = tci_int8_source(n->in[0]), b = tci_int8_source(n->in[1]);
         int bytes = TCI_MAX(tci_dtype_get(a)->bytes, tci_dtype_get(b)->bytes);
-        int fours = tci_bytes_on_unit(c, machine) ? 4 : machine->int_points;
+        int fours = tci_int8_on_unit(c, machine) ? 4 : machine->int_points;
         return bytes == 1 ? fours : bytes == 2 ? TCI_MIN(machine->int_points, 2) : 0;
     }
     bool unit = machine->matrix_units > 0 && c->is_known &&
@@ -129,7 +129,7 @@ TCI_FN bool tci_route_packs(const tci_contraction *c, const tci_machine *machine
         tci_dim_hint(n->shape[n->rank - 1]) < TCI_ROUTE_PACK_COLUMNS || c->columns < 0) {
         return false;
     }
-    int row = n->rank - 2, least = tci_plan_points(c, machine) > 0 ? TCI_PAIRS_ROWS
+    int row = n->rank - 2, least = tci_plan_points(c, machine) > 0 ? TCI_SCORES_ROWS
                                                                    : TCI_ROUTE_PACK_ROWS;
     while (row >= 0 && (n->shape[row] == 1 || c->axes[row].at[c->columns] >= 0)) {
         row--;
@@ -176,7 +176,7 @@ TCI_FN bool tci_route_spreads(const tci_contraction *c, const tci_machine *machi
     const tci_node *n = c->n;
     return c->is_known && machine->block_threads >= TCI_GATHER_THREADS && n->dtype != TC_BOOL &&
            n->rank > 0 &&
-           (tci_dim_lt(n->shape[n->rank - 1], TCI_SPREAD_SHORT) ||
+           (tci_dim_lt(n->shape[n->rank - 1], TCI_PER_POINT_SHORT) ||
             c->in[0].source->op == TCI_OP_PAD || c->in[1].source->op == TCI_OP_PAD);
 }
 

@@ -30,7 +30,7 @@
  *
  * There is no form for takers that go over several axes which are no line, as those of keys and
  * values that heads of queries share, where a mask tells queries apart: where that was found out
- * (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own, of rows
+ * (tci_scores_refused), such a taker sums the longest of the axes, and a SUM of its own, of rows
  * that are no halves, the others.
  *
  * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
@@ -41,17 +41,17 @@
 #include "score_recompute.h"
 
 enum {
-    TCI_PAIRS_DEPTH = 256,   /* products of a pair, which are computed again */
-    TCI_PAIRS_LEVELS = 4,
-    TCI_PAIRS_ROW = 8,       /* operations between a fold and what pairs read of it */
-    TCI_PAIRS_BUSY = 16,     /* rows for each processor: fewer have time for an array of pairs */
-    TCI_PAIRS_SHORT = 64,    /* numbers of a short head */
-    TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
+    TCI_SCORES_DEPTH = 256,   /* products of a pair, which are computed again */
+    TCI_SCORES_LEVELS = 4,
+    TCI_SCORES_ROW = 8,       /* operations between a fold and what pairs read of it */
+    TCI_SCORES_BUSY = 16,     /* rows for each processor: fewer have time for an array of pairs */
+    TCI_SCORES_SHORT = 64,    /* numbers of a short head */
+    TCI_SCORES_MORE = 1       /* times as many elements as what their contraction reads */
 };
 
 /* ---- the graph ---- */
 
-static bool tci_pairs_same_shape(const tci_node *a, const tci_node *b)
+static bool tci_scores_same_shape(const tci_node *a, const tci_node *b)
 {
     bool same = a->rank == b->rank;
     for (int i = 0; i < a->rank && same; i++) {
@@ -60,32 +60,32 @@ static bool tci_pairs_same_shape(const tci_node *a, const tci_node *b)
     return same;
 }
 
-static bool tci_pairs_is_made(const tci_pairs *p, const tci_node *n)
+static bool tci_scores_is_made(const tci_scores *p, const tci_node *n)
 {
     bool made = n->op == TCI_OP_CONTRACT && n->rank >= 2;
     for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE); i++) {
-        made = made || (tci_pairs_same_shape(n, n->in[i]) && tci_pairs_of(p, n->in[i])->is_made);
+        made = made || (tci_scores_same_shape(n, n->in[i]) && tci_scores_of(p, n->in[i])->is_made);
     }
     return made;
 }
 
-static void tci_pairs_read_graph(tci_pairs *p, tci_node *const *roots, int n_roots)
+static void tci_scores_read_graph(tci_scores *p, tci_node *const *roots, int n_roots)
 {
     tci_scratch *s = p->a->s;
     p->list = tci_graph_sort(s, roots, n_roots);
-    p->facts = tci_table_in(s, sizeof(tci_pairs_fact));
+    p->facts = tci_table_in(s, sizeof(tci_scores_fact));
     p->first_user = TCI_NEW_ARRAY(s, int32_t, p->list.n + 2);
     for (int i = 0; i < p->list.n; i++) {
         const tci_node *n = p->list.items[i];
-        tci_pairs_fact *fact = tci_table_at(&p->facts, n);
+        tci_scores_fact *fact = tci_table_at(&p->facts, n);
         fact->at = i;
-        fact->is_made = tci_pairs_is_made(p, n);
+        fact->is_made = tci_scores_is_made(p, n);
         for (int j = 0; j < n->n_in; j++) {
-            p->first_user[tci_pairs_of(p, n->in[j])->at + 2]++;
+            p->first_user[tci_scores_of(p, n->in[j])->at + 2]++;
         }
     }
     for (int i = 0; i < n_roots; i++) {
-        tci_pairs_of(p, roots[i])->is_output = true;
+        tci_scores_of(p, roots[i])->is_output = true;
     }
     for (int i = 0; i <= p->list.n; i++) {
         p->first_user[i + 1] += p->first_user[i];
@@ -93,69 +93,69 @@ static void tci_pairs_read_graph(tci_pairs *p, tci_node *const *roots, int n_roo
     p->users = TCI_NEW_ARRAY(s, int32_t, p->first_user[p->list.n + 1] + 1);
     for (int i = 0; i < p->list.n; i++) {
         for (int j = 0; j < p->list.items[i]->n_in; j++) {
-            p->users[p->first_user[tci_pairs_of(p, p->list.items[i]->in[j])->at + 1]++] = i;
+            p->users[p->first_user[tci_scores_of(p, p->list.items[i]->in[j])->at + 1]++] = i;
         }
     }
 }
 
 /* ---- a set of pairs ---- */
 
-TCI_FN bool tci_pairs_sums(const tci_node *n, int64_t label)
+TCI_FN bool tci_scores_sums(const tci_node *n, int64_t label)
 {
     return tci_contract_sums(n, label);
 }
 
 /* The axes of operand `which` that contraction n sums. */
-static uint64_t tci_pairs_summed(const tci_node *n, int which)
+static uint64_t tci_scores_summed(const tci_node *n, int which)
 {
     const int64_t *labels = tci_contract_labels(n, which);
     uint64_t summed = 0;
     for (int i = 0; i < n->in[which]->rank; i++) {
-        summed |= (uint64_t)tci_pairs_sums(n, labels[i]) << i;
+        summed |= (uint64_t)tci_scores_sums(n, labels[i]) << i;
     }
     return summed;
 }
 
 /* Products of an element of contraction n, typically. */
-static double tci_pairs_depth(const tci_node *n)
+static double tci_scores_depth(const tci_node *n)
 {
     double depth = 1;
     for (int i = 0; i < n->in[0]->rank; i++) {
-        bool sums = tci_pairs_sums(n, tci_contract_labels(n, 0)[i]);
+        bool sums = tci_scores_sums(n, tci_contract_labels(n, 0)[i]);
         depth *= sums ? (double)tci_dim_hint(n->in[0]->shape[i]) : 1;
     }
     return depth;
 }
 
-static bool tci_pairs_is_known(const tci_node *n)
+static bool tci_scores_is_known(const tci_node *n)
 {
     return n->rank < 64 && tci_build_is_known(n->rank, n->shape);
 }
 
 /* Typically. */
-static double tci_pairs_count(const tci_node *n)
+static double tci_scores_count(const tci_node *n)
 {
     return (double)tci_dim_hint(tci_node_count(n));
 }
 
 /* Is it worth computing again? On a GPU, where memory is farther away than sums, always, but its
  * forms take known sizes alone. */
-static bool tci_pairs_is_cheap(const tci_pairs *p, const tci_node *n)
+static bool tci_scores_is_cheap(const tci_scores *p, const tci_node *n)
 {
     const tci_machine machine = p->a->machine;
-    if (n->op != TCI_OP_CONTRACT || (p->bands && !tci_pairs_is_known(n))) {
-        return n->op != TCI_OP_CONTRACT || tci_pairs_depth(n) <= TCI_PAIRS_DEPTH;
+    if (n->op != TCI_OP_CONTRACT || (p->bands && !tci_scores_is_known(n))) {
+        return n->op != TCI_OP_CONTRACT || tci_scores_depth(n) <= TCI_SCORES_DEPTH;
     }
     bool fits = machine.block_threads > 0
-                    ? tci_pairs_is_known(n) && tci_pairs_is_known(n->in[0]) &&
-                          tci_pairs_is_known(n->in[1])
-                    : tci_pairs_count(n) > TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) +
-                                                             tci_pairs_count(n->in[1]));
-    return fits && n->rank < 64 && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH;
+                    ? tci_scores_is_known(n) && tci_scores_is_known(n->in[0]) &&
+                          tci_scores_is_known(n->in[1])
+                    : tci_scores_count(n) > TCI_SCORES_MORE * (tci_scores_count(n->in[0]) +
+                                                             tci_scores_count(n->in[1]));
+    return fits && n->rank < 64 && tci_scores_depth(n) <= TCI_SCORES_DEPTH;
 }
 
 /* A GPU has forms for products of f32 and of halves; a processor's unit for those of bf16. */
-static bool tci_pairs_is_for(const tci_pairs *p, const tci_node *n)
+static bool tci_scores_is_for(const tci_scores *p, const tci_node *n)
 {
     const tci_machine machine = p->a->machine;
     if (p->bands) {
@@ -168,31 +168,31 @@ static bool tci_pairs_is_for(const tci_pairs *p, const tci_node *n)
            tci_dtype_is_half((tc_dtype)n->dtype);
 }
 
-static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
+static void tci_scores_add(tci_scores *p, tci_scores_set *set, tci_node *n)
 {
-    tci_pairs_fact *fact = tci_pairs_of(p, n);
+    tci_scores_fact *fact = tci_scores_of(p, n);
     if (fact->set != set->number) {
         set->fits = set->fits && fact->set == 0 && !fact->is_output &&
-                    tci_pairs_is_for(p, n) && tci_pairs_is_cheap(p, n);
+                    tci_scores_is_for(p, n) && tci_scores_is_cheap(p, n);
         fact->set = set->number;
         TCI_PUSH(p->a->s, set->pairs, set->n_pairs, set->cap_pairs, n);
     }
 }
 
 /* A user of pair n: another pair, a taker, a fold, or what asks for the pairs in memory. */
-static void tci_pairs_use(tci_pairs *p, tci_pairs_set *set, tci_node *n, tci_node *user)
+static void tci_scores_use(tci_scores *p, tci_scores_set *set, tci_node *n, tci_node *user)
 {
-    tci_pairs_end end = {.node = user};
+    tci_scores_end end = {.node = user};
     if (user->op == TCI_OP_CONTRACT) {
         set->fits = set->fits && user->in[0] != user->in[1];
-        end.summed = tci_pairs_summed(user, user->in[1] == n);
+        end.summed = tci_scores_summed(user, user->in[1] == n);
     } else if (tci_op_is_reduce(user->op) && !tci_op_is(user->op, TCI_IS_ARG)) {
         end.folds = true;
         for (int i = 0; i < user->n_attr; i++) {
             end.summed |= (uint64_t)1 << user->attr[i];
         }
     } else if (tci_op_is(user->op, TCI_IS_POINTWISE)) {
-        tci_pairs_add(p, set, user);
+        tci_scores_add(p, set, user);
         return;
     }
     set->fits = set->fits && end.summed != 0;
@@ -200,50 +200,50 @@ static void tci_pairs_use(tci_pairs *p, tci_pairs_set *set, tci_node *n, tci_nod
 }
 
 /* Everything that hangs together with `first`, a value that a contraction takes. */
-static void tci_pairs_flood(tci_pairs *p, tci_pairs_set *set, tci_node *first)
+static void tci_scores_flood(tci_scores *p, tci_scores_set *set, tci_node *first)
 {
-    tci_pairs_add(p, set, first);
-    for (int at = 0; at < set->n_pairs && set->fits && at < TCI_PAIRS_NODES; at++) {
+    tci_scores_add(p, set, first);
+    for (int at = 0; at < set->n_pairs && set->fits && at < TCI_SCORES_NODES; at++) {
         tci_node *n = set->pairs[at];
-        int place = tci_pairs_of(p, n)->at;
+        int place = tci_scores_of(p, n)->at;
         for (int i = 0; i < n->n_in && n->op != TCI_OP_CONTRACT; i++) {
-            if (tci_pairs_of(p, n->in[i])->is_made && tci_pairs_same_shape(n, n->in[i])) {
-                tci_pairs_add(p, set, n->in[i]);
+            if (tci_scores_of(p, n->in[i])->is_made && tci_scores_same_shape(n, n->in[i])) {
+                tci_scores_add(p, set, n->in[i]);
             }
         }
         for (int u = p->first_user[place]; u < p->first_user[place + 1]; u++) {
-            tci_pairs_use(p, set, n, p->list.items[p->users[u]]);
+            tci_scores_use(p, set, n, p->list.items[p->users[u]]);
         }
     }
-    set->fits = set->fits && set->n_pairs <= TCI_PAIRS_NODES;
+    set->fits = set->fits && set->n_pairs <= TCI_SCORES_NODES;
 }
 
 /* In the order of the list, each end once, with the pair that it reads. */
-static void tci_pairs_order(const tci_pairs *p, tci_pairs_set *set)
+static void tci_scores_order(const tci_scores *p, tci_scores_set *set)
 {
     int n_ends = 0;
     for (int i = 0; i < set->n_pairs; i++) {
         tci_node *n = set->pairs[i];
         int to = i;
-        for (; to > 0 && tci_pairs_of(p, set->pairs[to - 1])->at > tci_pairs_of(p, n)->at; to--) {
+        for (; to > 0 && tci_scores_of(p, set->pairs[to - 1])->at > tci_scores_of(p, n)->at; to--) {
             set->pairs[to] = set->pairs[to - 1];
         }
         set->pairs[to] = n;
     }
     for (int i = 0; i < set->n_pairs; i++) {
-        tci_pairs_of(p, set->pairs[i])->index = i;
+        tci_scores_of(p, set->pairs[i])->index = i;
     }
     for (int e = 0; e < set->n_ends; e++) {
-        tci_pairs_end *end = &set->ends[e];
+        tci_scores_end *end = &set->ends[e];
         int read = 0, times = 0;
         for (int i = 0; i < end->node->n_in; i++) {
-            const tci_pairs_fact *fact = tci_pairs_of(p, end->node->in[i]);
+            const tci_scores_fact *fact = tci_scores_of(p, end->node->in[i]);
             bool reads = fact->set == set->number;
             times += reads;
             read = reads ? fact->index : read;
         }
         end->pair = read;
-        set->fits = set->fits && times == 1 && tci_pairs_of(p, end->node)->set != set->number;
+        set->fits = set->fits && times == 1 && tci_scores_of(p, end->node)->set != set->number;
         set->ends[n_ends++] = *end;
     }
 }
@@ -252,7 +252,7 @@ static void tci_pairs_order(const tci_pairs *p, tci_pairs_set *set)
 
 /* An end that no other one needs comes as late as the last one that sums the same axes: they are
  * one kernel then. */
-static void tci_pairs_delay(const tci_pairs *p, tci_pairs_set *set, int begin, int last)
+static void tci_scores_delay(const tci_scores *p, tci_scores_set *set, int begin, int last)
 {
     bool *needed = TCI_NEW_ARRAY(p->a->s, bool, p->list.n + 1);
     for (int i = last; i >= begin; i--) {
@@ -262,11 +262,11 @@ static void tci_pairs_delay(const tci_pairs *p, tci_pairs_set *set, int begin, i
             is_end = is_end || set->ends[e].node == n;
         }
         for (int j = 0; j < n->n_in && (is_end || needed[i]); j++) {
-            needed[tci_pairs_of(p, n->in[j])->at] = true;
+            needed[tci_scores_of(p, n->in[j])->at] = true;
         }
     }
     for (int e = 0; e < set->n_ends; e++) {
-        bool is_needed = needed[tci_pairs_of(p, set->ends[e].node)->at];
+        bool is_needed = needed[tci_scores_of(p, set->ends[e].node)->at];
         for (int o = 0; o < set->n_ends && !is_needed; o++) {
             bool same = set->ends[o].summed == set->ends[e].summed;
             set->ends[e].level = TCI_MAX(set->ends[e].level, same ? set->ends[o].level : 0);
@@ -275,12 +275,12 @@ static void tci_pairs_delay(const tci_pairs *p, tci_pairs_set *set, int begin, i
 }
 
 /* How many takers lie one behind the other below each end and pair. */
-static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *level)
+static void tci_scores_levels(const tci_scores *p, tci_scores_set *set, int32_t *level)
 {
-    int begin = tci_pairs_of(p, set->pairs[0])->at, last = begin;
+    int begin = tci_scores_of(p, set->pairs[0])->at, last = begin;
     bool *takes = TCI_NEW_ARRAY(p->a->s, bool, p->list.n + 1);
     for (int e = 0; e < set->n_ends; e++) {
-        int at = tci_pairs_of(p, set->ends[e].node)->at;
+        int at = tci_scores_of(p, set->ends[e].node)->at;
         takes[at] = !set->ends[e].folds;
         last = TCI_MAX(last, at);
     }
@@ -288,19 +288,19 @@ static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *le
         const tci_node *n = p->list.items[i];
         level[i] = 0;
         for (int j = 0; j < n->n_in; j++) {
-            int in = tci_pairs_of(p, n->in[j])->at;
+            int in = tci_scores_of(p, n->in[j])->at;
             level[i] = in >= begin ? TCI_MAX(level[i], level[in] + takes[in]) : level[i];
         }
     }
     for (int e = 0; e < set->n_ends; e++) {
-        set->ends[e].level = level[tci_pairs_of(p, set->ends[e].node)->at];
-        set->fits = set->fits && set->ends[e].level < TCI_PAIRS_LEVELS;
+        set->ends[e].level = level[tci_scores_of(p, set->ends[e].node)->at];
+        set->fits = set->fits && set->ends[e].level < TCI_SCORES_LEVELS;
     }
-    tci_pairs_delay(p, set, begin, last);
+    tci_scores_delay(p, set, begin, last);
 }
 
 /* Elements that a taker stores for each row of its pair: of the axes that the pair has not. */
-static int64_t tci_pairs_width(const tci_pairs_set *set, const tci_pairs_end *end)
+static int64_t tci_scores_width(const tci_scores_set *set, const tci_scores_end *end)
 {
     const tci_node *n = end->node, *pair = set->pairs[end->pair];
     const int64_t *labels = tci_contract_labels(n, n->in[1] == pair);
@@ -314,17 +314,17 @@ static int64_t tci_pairs_width(const tci_pairs_set *set, const tci_pairs_end *en
 }
 
 /* Is it one of several takers, the sums of all of which a unit does not hold? */
-static bool tci_pairs_is_apart(const tci_pairs *p, const tci_pairs_set *set,
-                               const tci_pairs_end *end)
+static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
+                               const tci_scores_end *end)
 {
     const tci_machine *m = &p->a->machine;
     bool halves = tci_dtype_is_half((tc_dtype)end->node->in[0]->dtype);
     int64_t columns = 0;
     int n = 0;
     for (int e = 0; e < set->n_ends; e++) {
-        const tci_pairs_end *of = &set->ends[e];
+        const tci_scores_end *of = &set->ends[e];
         if (!of->folds && of->summed == end->summed && of->level == end->level) {
-            columns += tci_backward_columns_of(tci_pairs_width(set, of));
+            columns += tci_backward_columns_of(tci_scores_width(set, of));
             n++;
         }
     }
@@ -333,15 +333,15 @@ static bool tci_pairs_is_apart(const tci_pairs *p, const tci_pairs_set *set,
 }
 
 /* The number of the kernel that sums those axes on that level. */
-static int tci_pairs_kernel_of(const tci_pairs *p, tci_pairs_set *set, const tci_pairs_end *end)
+static int tci_scores_kernel_of(const tci_scores *p, tci_scores_set *set, const tci_scores_end *end)
 {
-    bool apart = tci_pairs_is_apart(p, set, end);
+    bool apart = tci_scores_is_apart(p, set, end);
     for (int k = 0; k < set->n_kernels && !apart; k++) {
         if (set->kernels[k].summed == end->summed && set->kernels[k].level == end->level) {
             return k;
         }
     }
-    set->fits = set->fits && set->n_kernels < TCI_PAIRS_KERNELS;
+    set->fits = set->fits && set->n_kernels < TCI_SCORES_KERNELS;
     if (set->fits) {
         set->kernels[set->n_kernels].summed = end->summed;
         set->kernels[set->n_kernels].level = end->level;
@@ -351,7 +351,7 @@ static int tci_pairs_kernel_of(const tci_pairs *p, tci_pairs_set *set, const tci
 }
 
 /* Kernels in their order: by level, first that of the folds, which all sum the same axes. */
-static void tci_pairs_find_kernels(const tci_pairs *p, tci_pairs_set *set)
+static void tci_scores_find_kernels(const tci_scores *p, tci_scores_set *set)
 {
     uint64_t folded = 0;
     for (int e = 0; e < set->n_ends; e++) {
@@ -360,12 +360,12 @@ static void tci_pairs_find_kernels(const tci_pairs *p, tci_pairs_set *set)
         folded = summed ? summed : folded;
     }
     set->fits = set->fits && folded != 0;
-    for (int level = 0; level < TCI_PAIRS_LEVELS; level++) {
+    for (int level = 0; level < TCI_SCORES_LEVELS; level++) {
         for (int pass = 0; pass < 2; pass++) {
             for (int e = 0; e < set->n_ends && set->fits; e++) {
                 bool first = set->ends[e].summed == folded;
                 if (set->ends[e].level == level && first == (pass == 0)) {
-                    set->ends[e].kernel = tci_pairs_kernel_of(p, set, &set->ends[e]);
+                    set->ends[e].kernel = tci_scores_kernel_of(p, set, &set->ends[e]);
                 }
             }
         }
@@ -373,7 +373,7 @@ static void tci_pairs_find_kernels(const tci_pairs *p, tci_pairs_set *set)
 }
 
 /* What each kernel needs: the pairs of its ends, and those that they are made of. */
-static void tci_pairs_find_needs(const tci_pairs *p, tci_pairs_set *set)
+static void tci_scores_find_needs(const tci_scores *p, tci_scores_set *set)
 {
     for (int e = 0; e < set->n_ends; e++) {
         set->kernels[set->ends[e].kernel].needs |= (uint64_t)1 << set->ends[e].pair;
@@ -383,7 +383,7 @@ static void tci_pairs_find_needs(const tci_pairs *p, tci_pairs_set *set)
             const tci_node *n = set->pairs[i];
             bool needs = set->kernels[k].needs >> i & 1;
             for (int j = 0; j < n->n_in && needs && n->op != TCI_OP_CONTRACT; j++) {
-                const tci_pairs_fact *in = tci_pairs_of(p, n->in[j]);
+                const tci_scores_fact *in = tci_scores_of(p, n->in[j]);
                 bool pair = in->set == set->number;
                 set->kernels[k].needs |= pair ? (uint64_t)1 << in->index : 0;
             }
@@ -393,7 +393,7 @@ static void tci_pairs_find_needs(const tci_pairs *p, tci_pairs_set *set)
 }
 
 /* Two contractions of pairs, or two kernels: what one that has one of each does by itself. */
-static bool tci_pairs_is_worth(const tci_pairs_set *set)
+static bool tci_scores_is_worth(const tci_scores_set *set)
 {
     int products = 0;
     for (int i = 0; i < set->n_pairs; i++) {
@@ -402,11 +402,11 @@ static bool tci_pairs_is_worth(const tci_pairs_set *set)
     return set->n_kernels > 1 || products > 1;
 }
 
-TCI_FN const tci_pairs_end *tci_pairs_end_of(const tci_pairs *p, const tci_node *n,
-                                             const tci_pairs_set **set)
+TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_node *n,
+                                             const tci_scores_set **set)
 {
     for (int i = 0; i < n->n_in; i++) {
-        int number = tci_pairs_of(p, n->in[i])->set;
+        int number = tci_scores_of(p, n->in[i])->set;
         bool found = number > 0 && number <= p->n_sets && p->sets[number - 1].fits;
         *set = found ? &p->sets[number - 1] : NULL;
         for (int e = 0; found && e < (*set)->n_ends; e++) {
@@ -419,41 +419,41 @@ TCI_FN const tci_pairs_end *tci_pairs_end_of(const tci_pairs *p, const tci_node 
 }
 
 /* Are its pairs no ends of a set found before, nor its ends pairs of one? */
-static bool tci_pairs_is_alone(const tci_pairs *p, const tci_pairs_set *set)
+static bool tci_scores_is_alone(const tci_scores *p, const tci_scores_set *set)
 {
-    const tci_pairs_set *other;
+    const tci_scores_set *other;
     bool alone = true;
     for (int i = 0; i < set->n_pairs; i++) {
-        alone = alone && !tci_pairs_end_of(p, set->pairs[i], &other);
+        alone = alone && !tci_scores_end_of(p, set->pairs[i], &other);
     }
     for (int e = 0; e < set->n_ends; e++) {
-        int number = tci_pairs_of(p, set->ends[e].node)->set;
+        int number = tci_scores_of(p, set->ends[e].node)->set;
         alone = alone && (number == 0 || !p->sets[number - 1].fits);
     }
     return alone;
 }
 
-static void tci_pairs_find(tci_pairs *p)
+static void tci_scores_find(tci_scores *p)
 {
     int32_t *level = TCI_NEW_ARRAY(p->a->s, int32_t, p->list.n + 1);
     for (int i = 0; i < 2 * p->list.n; i++) {
         tci_node *n = p->list.items[i / 2], *pair = n->n_in == 2 ? n->in[i % 2] : n;
-        const tci_pairs_fact *fact = tci_pairs_of(p, pair);
+        const tci_scores_fact *fact = tci_scores_of(p, pair);
         if (n->op != TCI_OP_CONTRACT || !fact->is_made || fact->set != 0) {
             continue;
         }
-        tci_pairs_set set = {.number = p->n_sets + 1, .fits = true};
-        tci_pairs_flood(p, &set, pair);
-        tci_pairs_order(p, &set);
+        tci_scores_set set = {.number = p->n_sets + 1, .fits = true};
+        tci_scores_flood(p, &set, pair);
+        tci_scores_order(p, &set);
         set.fits = set.fits && !tci_table_has(&p->refused->whole, set.pairs[0]) &&
-                   tci_pairs_is_alone(p, &set);
+                   tci_scores_is_alone(p, &set);
         if (set.fits) {
-            tci_pairs_levels(p, &set, level);
-            tci_pairs_find_kernels(p, &set);
+            tci_scores_levels(p, &set, level);
+            tci_scores_find_kernels(p, &set);
         }
-        set.fits = set.fits && (!p->out || tci_pairs_is_worth(&set));
+        set.fits = set.fits && (!p->out || tci_scores_is_worth(&set));
         if (set.fits) {
-            tci_pairs_find_needs(p, &set);
+            tci_scores_find_needs(p, &set);
         }
         TCI_PUSH(p->a->s, p->sets, p->n_sets, p->cap_sets, set);
     }
@@ -463,7 +463,7 @@ static void tci_pairs_find(tci_pairs *p)
 
 /* `made` stands for n: on the same line of the user, and in memory where n is, if in another order
  * of axes. */
-static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node *made)
+static tci_node *tci_scores_like(const tci_scores *p, const tci_node *n, tci_node *made)
 {
     tci_node *lies = made;
     made->site = made->site.file ? made->site : n->site;
@@ -476,7 +476,7 @@ static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node 
     return made;
 }
 
-static tci_node *tci_pairs_without_casts(tci_node *n)
+static tci_node *tci_scores_without_casts(tci_node *n)
 {
     while (n->op == TCI_OP_CAST) {
         n = n->in[0];
@@ -484,7 +484,7 @@ static tci_node *tci_pairs_without_casts(tci_node *n)
     return n;
 }
 
-static bool tci_pairs_has_label(const int *labels, int n, int label)
+static bool tci_scores_has_label(const int *labels, int n, int label)
 {
     bool has = false;
     for (int i = 0; i < n; i++) {
@@ -496,18 +496,18 @@ static bool tci_pairs_has_label(const int *labels, int n, int label)
 /* The sum over pairs of w (g v), where g and v are contracted to pairs, is that of g (w v) over the
  * axes of g that are none of pairs: what is stored of w v, one row for each, serves. `fold` is
  * such a sum, else NULL; nodes are those of `now`. */
-static tci_node *tci_pairs_row_sum(const tci_pairs *p, const tci_node *fold, const tci_table *now)
+static tci_node *tci_scores_row_sum(const tci_scores *p, const tci_node *fold, const tci_table *now)
 {
     tci_graph *g = p->a->g;
     const tci_node *product = fold->op == TCI_OP_SUM ? fold->in[0] : fold;
     tci_node *change = NULL, *w = NULL;
     for (int i = 0; i < 2 && product->op == TCI_OP_MUL; i++) {
-        tci_node *in = tci_pairs_without_casts(product->in[i]);
-        bool found = in->op == TCI_OP_CONTRACT && tci_pairs_same_shape(in, product);
+        tci_node *in = tci_scores_without_casts(product->in[i]);
+        bool found = in->op == TCI_OP_CONTRACT && tci_scores_same_shape(in, product);
         change = found ? in : change;
-        w = found ? tci_pairs_without_casts(product->in[1 - i]) : w;
+        w = found ? tci_scores_without_casts(product->in[1 - i]) : w;
     }
-    if (!change || !tci_pairs_same_shape(w, change)) {
+    if (!change || !tci_scores_same_shape(w, change)) {
         return NULL;
     }
     int *labels[3], rank[3], axes[64], n_axes = 0, at = 3;
@@ -521,7 +521,7 @@ static tci_node *tci_pairs_row_sum(const tci_pairs *p, const tci_node *fold, con
     int own = -1, kept = 0; /* own: the operand without what is summed */
     for (int i = 0; i < fold->n_attr; i++) {
         for (int k = 0; k < 2; k++) {
-            bool has = tci_pairs_has_label(labels[k], rank[k], labels[2][fold->attr[i]]);
+            bool has = tci_scores_has_label(labels[k], rank[k], labels[2][fold->attr[i]]);
             own = has ? own : own < 0 || own == k ? k : 2;
         }
     }
@@ -529,11 +529,11 @@ static tci_node *tci_pairs_row_sum(const tci_pairs *p, const tci_node *fold, con
         return NULL;
     }
     for (int i = 0, out = 0; i < rank[own]; i++) {
-        if (!tci_pairs_has_label(labels[2], rank[2], labels[own][i])) {
+        if (!tci_scores_has_label(labels[2], rank[2], labels[own][i])) {
             axes[n_axes++] = i;
             continue;
         }
-        while (out < rank[2] && !tci_pairs_has_label(labels[own], rank[own], labels[2][out])) {
+        while (out < rank[2] && !tci_scores_has_label(labels[own], rank[own], labels[2][out])) {
             out++;
         }
         kept += out < rank[2] && labels[2][out++] == labels[own][i];
@@ -552,10 +552,10 @@ static tci_node *tci_pairs_row_sum(const tci_pairs *p, const tci_node *fold, con
 
 /* A product of halves that is a pair and taken as f32 is not rounded on the way: a unit's sums are
  * f32, and rounding them costs as much as the power of a weight. NULL: n is no such cast. */
-static tci_node *tci_pairs_wide(const tci_pairs *p, const tci_node *n, const tci_table *now)
+static tci_node *tci_scores_wide(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     const tci_node *in = n->op == TCI_OP_CAST && n->dtype == TC_F32 ? n->in[0] : NULL;
-    int number = in && in->op == TCI_OP_CONTRACT ? tci_pairs_of(p, in)->set : 0;
+    int number = in && in->op == TCI_OP_CONTRACT ? tci_scores_of(p, in)->set : 0;
     if (number == 0 || !p->sets[number - 1].fits || !tci_dtype_is_half((tc_dtype)in->dtype)) {
         return NULL;
     }
@@ -564,23 +564,23 @@ static tci_node *tci_pairs_wide(const tci_pairs *p, const tci_node *n, const tci
 }
 
 /* The axes of what a taker sums, in the order of the pair's axes. */
-typedef struct tci_pairs_lines {
+typedef struct tci_scores_lines {
     int64_t *labels;
     tci_dim *shape;
     int rank;
     int *more, n_more; /* axes that are summed then */
     bool is_other;     /* than the taker's */
-} tci_pairs_lines;
+} tci_scores_lines;
 
 /* cut: it sums the longest axis alone. */
-static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_set *set,
-                                          const tci_pairs_end *end, bool cut)
+static tci_scores_lines tci_scores_lines_of(const tci_scores *p, const tci_scores_set *set,
+                                          const tci_scores_end *end, bool cut)
 {
     const tci_node *n = end->node, *pair = set->pairs[end->pair];
     const int64_t *labels = tci_contract_labels(n, n->in[1] == pair);
     const int64_t *out = tci_contract_labels(n, 2);
     const int most = n->rank + pair->rank;
-    tci_pairs_lines l = {.labels = TCI_NEW_ARRAY(p->a->s, int64_t, most),
+    tci_scores_lines l = {.labels = TCI_NEW_ARRAY(p->a->s, int64_t, most),
                          .shape = TCI_NEW_ARRAY(p->a->s, tci_dim, most),
                          .more = TCI_NEW_ARRAY(p->a->s, int, most)};
     int longest = -1;
@@ -614,14 +614,14 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
 /* A taker of a set with rows as the pair has them, so that a row's elements lie together. Where
  * kernels cannot sum several axes it sums the longest one, of halves in f32, and a SUM the others.
  * NULL: it is so. */
-static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
-                                   const tci_pairs_end *end, const tci_table *now)
+static tci_node *tci_scores_by_line(const tci_scores *p, const tci_scores_set *set,
+                                   const tci_scores_end *end, const tci_table *now)
 {
     tci_graph *g = p->a->g;
     const tci_node *n = end->node;
     const int n_in = (int)(n->attr[0] + n->attr[1]);
-    tci_pairs_lines l =
-        tci_pairs_lines_of(p, set, end, tci_table_has(&p->refused->lines, set->pairs[0]));
+    tci_scores_lines l =
+        tci_scores_lines_of(p, set, end, tci_table_has(&p->refused->lines, set->pairs[0]));
     int64_t *attr = TCI_NEW_ARRAY(p->a->s, int64_t, 3 + n_in + l.rank);
     int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank), left = 0;
     if (!l.is_other) {
@@ -654,29 +654,29 @@ static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
 }
 
 /* What is to be computed instead of n; NULL: n is. */
-typedef tci_node *(*tci_pairs_rule)(const tci_pairs *p, const tci_node *n, const tci_table *now);
+typedef tci_node *(*tci_scores_rule)(const tci_scores *p, const tci_node *n, const tci_table *now);
 
-static tci_node *tci_pairs_of_rows(const tci_pairs *p, const tci_node *n, const tci_table *now)
+static tci_node *tci_scores_of_rows(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
-    const tci_pairs_set *set;
-    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    const tci_scores_set *set;
+    const tci_scores_end *end = tci_scores_end_of(p, n, &set);
     bool folds = end && end->folds;
-    return folds ? tci_pairs_row_sum(p, n, now) : tci_pairs_wide(p, n, now);
+    return folds ? tci_scores_row_sum(p, n, now) : tci_scores_wide(p, n, now);
 }
 
 /* A processor's rows lie in any order, as their own are packed. */
-static tci_node *tci_pairs_of_lines(const tci_pairs *p, const tci_node *n, const tci_table *now)
+static tci_node *tci_scores_of_lines(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
-    const tci_pairs_set *set;
-    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    const tci_scores_set *set;
+    const tci_scores_end *end = tci_scores_end_of(p, n, &set);
     bool takes = end && !end->folds &&
                  (p->a->machine.block_threads > 0 ||
                   tci_table_has(&p->refused->lines, set->pairs[0]));
-    return takes ? tci_pairs_by_line(p, set, end, now) : NULL;
+    return takes ? tci_scores_by_line(p, set, end, now) : NULL;
 }
 
 /* The graph by such a rule. */
-static bool tci_pairs_rewrite(tci_pairs *p, tci_pairs_rule rule, tci_node **roots, int n_roots)
+static bool tci_scores_rewrite(tci_scores *p, tci_scores_rule rule, tci_node **roots, int n_roots)
 {
     tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
     bool any = false;
@@ -684,7 +684,7 @@ static bool tci_pairs_rewrite(tci_pairs *p, tci_pairs_rule rule, tci_node **root
         tci_node *n = p->list.items[i], *made = rule(p, n, &now);
         any = any || made;
         made = made ? made : tci_graph_rebuild(p->a->s, p->a->g, n, &now);
-        tci_table_put(&now, n, made == n ? n : tci_pairs_like(p, n, made));
+        tci_table_put(&now, n, made == n ? n : tci_scores_like(p, n, made));
     }
     for (int i = 0; i < n_roots && any; i++) {
         roots[i] = tci_table_get(&now, roots[i]);
@@ -695,41 +695,41 @@ static bool tci_pairs_rewrite(tci_pairs *p, tci_pairs_rule rule, tci_node **root
 /* ---- the graph with copies ---- */
 
 /* Is n made of folds, one value for each of their rows? */
-static bool tci_pairs_is_row(const tci_pairs *p, const tci_node *n, int depth)
+static bool tci_scores_is_row(const tci_scores *p, const tci_node *n, int depth)
 {
-    const tci_pairs_set *set;
-    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    const tci_scores_set *set;
+    const tci_scores_end *end = tci_scores_end_of(p, n, &set);
     bool row = end && end->folds;
-    for (int i = 0; i < n->n_in && !row && depth < TCI_PAIRS_ROW; i++) {
+    for (int i = 0; i < n->n_in && !row && depth < TCI_SCORES_ROW; i++) {
         row = tci_op_is(n->op, TCI_IS_POINTWISE | TCI_IS_VIEW) &&
-              tci_pairs_is_row(p, n->in[i], depth + 1);
+              tci_scores_is_row(p, n->in[i], depth + 1);
     }
     return row;
 }
 
 /* What a kernel reads of the rows of another one is computed there, once, and lies in memory. */
-static void tci_pairs_store_row(const tci_pairs *p, const tci_node *n, const tci_table *now)
+static void tci_scores_store_row(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     while (tci_op_is(n->op, TCI_IS_VIEW)) {
         n = n->in[0];
     }
-    if (tci_pairs_is_row(p, n, 0)) {
+    if (tci_scores_is_row(p, n, 0)) {
         tci_algo_force(p->a, tci_table_get(now, n));
     }
 }
 
 /* Node n in kernel k of a set: pairs are those of the kernel. Copy number `copy` of a contraction
  * reads its first operand through so many RESHAPEs. */
-static tci_node *tci_pairs_in_kernel(const tci_pairs *p, const tci_pairs_set *set, int k,
+static tci_node *tci_scores_in_kernel(const tci_scores *p, const tci_scores_set *set, int k,
                                      const tci_node *n, const tci_table *now, int copy)
 {
     tci_node **in = TCI_NEW_ARRAY(p->a->s, tci_node *, n->n_in + 1);
     for (int i = 0; i < n->n_in; i++) {
-        const tci_pairs_fact *fact = tci_pairs_of(p, n->in[i]);
+        const tci_scores_fact *fact = tci_scores_of(p, n->in[i]);
         bool pair = fact->set == set->number;
         in[i] = pair ? set->kernels[k].own[fact->index] : tci_table_get(now, n->in[i]);
         if (!pair && copy > 0 && p->a->machine.block_threads == 0) { /* blocks hide a division */
-            tci_pairs_store_row(p, n->in[i], now);
+            tci_scores_store_row(p, n->in[i], now);
         }
     }
     for (int i = 0; i < copy && n->op == TCI_OP_CONTRACT; i++) {
@@ -738,37 +738,37 @@ static tci_node *tci_pairs_in_kernel(const tci_pairs *p, const tci_pairs_set *se
     }
     tci_node *made = tci_graph_node(p->a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in,
                                     in, n->n_attr, n->attr);
-    tci_pairs_like(p, n, made);
+    tci_scores_like(p, n, made);
     *(int32_t *)tci_table_at(&p->out->of, made) = set->first_kernel + k + 1;
     return made;
 }
 
 /* Pair n in each kernel that needs it; the first of them for whoever else reads it. */
-static tci_node *tci_pairs_copy(const tci_pairs *p, const tci_pairs_set *set, const tci_node *n,
+static tci_node *tci_scores_copy(const tci_scores *p, const tci_scores_set *set, const tci_node *n,
                                 const tci_table *now)
 {
-    int index = tci_pairs_of(p, n)->index, copy = 0;
+    int index = tci_scores_of(p, n)->index, copy = 0;
     tci_node *first = NULL;
     for (int k = 0; k < set->n_kernels; k++) {
         if (set->kernels[k].needs >> index & 1) {
-            set->kernels[k].own[index] = tci_pairs_in_kernel(p, set, k, n, now, copy++);
+            set->kernels[k].own[index] = tci_scores_in_kernel(p, set, k, n, now, copy++);
             first = first ? first : set->kernels[k].own[index];
         }
     }
     return first;
 }
 
-static void tci_pairs_add_kernels(tci_pairs *p, tci_pairs_set *set)
+static void tci_scores_add_kernels(tci_scores *p, tci_scores_set *set)
 {
     set->first_kernel = p->out->n;
     for (int k = 0; k < set->n_kernels; k++) {
-        tci_pairs_kernel kernel = {NULL, set->pairs[0], set->kernels[k].summed};
+        tci_scores_kernel kernel = {NULL, set->pairs[0], set->kernels[k].summed};
         TCI_PUSH(p->a->s, p->out->items, p->out->n, p->out->cap, kernel);
     }
 }
 
 /* Each kernel knows a contraction among its pairs, by which its outer axes are found. */
-static void tci_pairs_name_kernels(const tci_pairs *p, const tci_pairs_set *set)
+static void tci_scores_name_kernels(const tci_scores *p, const tci_scores_set *set)
 {
     for (int k = 0; k < set->n_kernels; k++) {
         for (int i = set->n_pairs - 1; i >= 0; i--) {
@@ -781,35 +781,35 @@ static void tci_pairs_name_kernels(const tci_pairs *p, const tci_pairs_set *set)
 }
 
 /* What stands for n: of a pair or an end that of its kernel. */
-static tci_node *tci_pairs_now(const tci_pairs *p, tci_node *n, const tci_table *now)
+static tci_node *tci_scores_now(const tci_scores *p, tci_node *n, const tci_table *now)
 {
-    int number = tci_pairs_of(p, n)->set;
-    const tci_pairs_set *set = number > 0 ? &p->sets[number - 1] : NULL;
+    int number = tci_scores_of(p, n)->set;
+    const tci_scores_set *set = number > 0 ? &p->sets[number - 1] : NULL;
     if (set && set->fits) {
-        return tci_pairs_copy(p, set, n, now);
+        return tci_scores_copy(p, set, n, now);
     }
-    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    const tci_scores_end *end = tci_scores_end_of(p, n, &set);
     if (end) {
-        return tci_pairs_in_kernel(p, set, end->kernel, n, now, 0);
+        return tci_scores_in_kernel(p, set, end->kernel, n, now, 0);
     }
     tci_node *made = tci_graph_rebuild(p->a->s, p->a->g, n, now);
-    return made == n ? n : tci_pairs_like(p, n, made);
+    return made == n ? n : tci_scores_like(p, n, made);
 }
 
-static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
+static void tci_scores_build(tci_scores *p, tci_node **roots, int n_roots)
 {
     tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
     for (int i = 0; i < p->n_sets; i++) {
         if (p->sets[i].fits) {
-            tci_pairs_add_kernels(p, &p->sets[i]);
+            tci_scores_add_kernels(p, &p->sets[i]);
         }
     }
     for (int i = 0; i < p->list.n; i++) {
-        tci_table_put(&now, p->list.items[i], tci_pairs_now(p, p->list.items[i], &now));
+        tci_table_put(&now, p->list.items[i], tci_scores_now(p, p->list.items[i], &now));
     }
     for (int i = 0; i < p->n_sets; i++) {
         if (p->sets[i].fits) {
-            tci_pairs_name_kernels(p, &p->sets[i]);
+            tci_scores_name_kernels(p, &p->sets[i]);
         }
     }
     for (int i = 0; i < n_roots; i++) {
@@ -817,28 +817,28 @@ static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
     }
 }
 
-TCI_FN void tci_pairs_look(tci_pairs *p, tci_node *const *roots, int n_roots)
+TCI_FN void tci_scores_look(tci_scores *p, tci_node *const *roots, int n_roots)
 {
     p->n_sets = 0;
-    tci_pairs_read_graph(p, roots, n_roots);
-    tci_pairs_find(p);
+    tci_scores_read_graph(p, roots, n_roots);
+    tci_scores_find(p);
 }
 
 /* ---- what is left whole ---- */
 
 /* Rows of a taker's pairs, if it sums the longest axis that it may. */
-static double tci_pairs_rows(const tci_node *pair, uint64_t summed)
+static double tci_scores_rows(const tci_node *pair, uint64_t summed)
 {
     int64_t longest = 1;
     for (int i = 0; i < pair->rank; i++) {
         longest = TCI_MAX(longest, summed >> i & 1 ? tci_dim_known(pair->shape[i]) : 1);
     }
-    return tci_pairs_count(pair) / (double)longest;
+    return tci_scores_count(pair) / (double)longest;
 }
 
 /* Is it attention, or part of its gradient: powers of pairs, and a taker of them that takes
  * something else than the first pair is made of? And are there as many rows as keep a card busy? */
-static bool tci_pairs_is_attention(const tci_pairs_set *set, tci_machine machine)
+static bool tci_scores_is_attention(const tci_scores_set *set, tci_machine machine)
 {
     const tci_node *first = set->pairs[0];
     bool powers = false, other = false, busy = first->op == TCI_OP_CONTRACT;
@@ -850,47 +850,47 @@ static bool tci_pairs_is_attention(const tci_pairs_set *set, tci_machine machine
         const tci_node *with = n->in[n->in[0] == pair && n->n_in > 1];
         bool taken = !set->ends[e].folds;
         other = other || (taken && with != first->in[0] && with != first->in[1]);
-        busy = tci_pairs_rows(pair, set->ends[e].summed) >=
-               (double)TCI_PAIRS_BUSY * machine.facts.processors;
+        busy = tci_scores_rows(pair, set->ends[e].summed) >=
+               (double)TCI_SCORES_BUSY * machine.facts.processors;
     }
     return powers && other && busy;
 }
 
 /* Attention alone in short heads: by threads it takes no longer than products of halves do, which
  * leave an array of pairs. */
-static bool tci_pairs_is_short(const tci_pairs_set *set)
+static bool tci_scores_is_short(const tci_scores_set *set)
 {
     int products = 0;
     bool fits = true;
     for (int i = 0; i < set->n_pairs; i++) {
         bool is_product = set->pairs[i]->op == TCI_OP_CONTRACT;
         products += is_product;
-        fits = fits && (!is_product || tci_pairs_depth(set->pairs[i]) <= TCI_PAIRS_SHORT);
+        fits = fits && (!is_product || tci_scores_depth(set->pairs[i]) <= TCI_SCORES_SHORT);
     }
     for (int e = 0; e < set->n_ends; e++) {
-        const tci_pairs_end *end = &set->ends[e];
-        double rows = tci_pairs_rows(set->pairs[end->pair], end->summed);
-        bool known = tci_pairs_is_known(end->node);
-        fits = fits && (end->folds || (known && tci_pairs_count(end->node) <=
-                                                    TCI_PAIRS_SHORT * rows));
+        const tci_scores_end *end = &set->ends[e];
+        double rows = tci_scores_rows(set->pairs[end->pair], end->summed);
+        bool known = tci_scores_is_known(end->node);
+        fits = fits && (end->folds || (known && tci_scores_count(end->node) <=
+                                                    TCI_SCORES_SHORT * rows));
     }
     return fits && products == 1;
 }
 
-TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots)
+TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots)
 {
-    tci_pairs_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool))};
-    if (a->machine.block_threads == 0 || !tci_pairs_taken(a->machine)) {
+    tci_scores_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool))};
+    if (a->machine.block_threads == 0 || !tci_scores_taken(a->machine)) {
         return;
     }
     const tci_machine machine = tci_machine_complete(a->machine);
-    tci_pairs p = {.a = a, .refused = &none};
-    tci_pairs_look(&p, roots, n_roots);
+    tci_scores p = {.a = a, .refused = &none};
+    tci_scores_look(&p, roots, n_roots);
     for (int i = 0; i < p.n_sets; i++) {
-        const tci_pairs_set *set = &p.sets[i];
+        const tci_scores_set *set = &p.sets[i];
         bool by_halves = machine.is_fast && machine.matrix_units > 0;
-        bool whole = set->fits && tci_pairs_is_attention(set, machine) &&
-                     (!by_halves || tci_pairs_is_short(set));
+        bool whole = set->fits && tci_scores_is_attention(set, machine) &&
+                     (!by_halves || tci_scores_is_short(set));
         for (int e = 0; e < set->n_ends && whole; e++) {
             if (!set->ends[e].folds) {
                 tci_table_add(a->whole, set->ends[e].node);
@@ -906,26 +906,26 @@ TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int 
 
 /* ---- the pass ---- */
 
-TCI_FN bool tci_pairs_taken(tci_machine m)
+TCI_FN bool tci_scores_taken(tci_machine m)
 {
     bool takes = m.block_threads > 0 ? !m.no_exchange : m.has_work || m.vector_bytes == 0;
     return takes && !m.reproducible && !m.apart;
 }
 
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
-                           const tci_pairs_refused *refused, tci_pairs_kernels *out)
+                           const tci_scores_refused *refused, tci_scores_kernels *out)
 {
-    static const tci_pairs_rule rules[] = {tci_pairs_of_rows, tci_pairs_of_lines};
+    static const tci_scores_rule rules[] = {tci_scores_of_rows, tci_scores_of_lines};
     out->of = tci_table_in(a->s, sizeof(int32_t));
-    if (!tci_pairs_taken(a->machine)) {
+    if (!tci_scores_taken(a->machine)) {
         return;
     }
-    tci_pairs p = {.a = a, .refused = refused, .out = out};
-    tci_pairs_look(&p, roots, n_roots);
+    tci_scores p = {.a = a, .refused = refused, .out = out};
+    tci_scores_look(&p, roots, n_roots);
     for (int i = a->machine.block_threads > 0 ? 0 : 1; i < TCI_COUNT(rules); i++) {
-        if (tci_pairs_rewrite(&p, rules[i], roots, n_roots)) {
-            tci_pairs_look(&p, roots, n_roots);
+        if (tci_scores_rewrite(&p, rules[i], roots, n_roots)) {
+            tci_scores_look(&p, roots, n_roots);
         }
     }
-    tci_pairs_build(&p, roots, n_roots);
+    tci_scores_build(&p, roots, n_roots);
 }

@@ -14,12 +14,12 @@
 #include "route.h"
 
 enum {
-    TCI_RUNS_CHANNELS = 8,  /* that are enough without */
-    TCI_RUNS_LEAST = 28,    /* elements of a run: of shorter ones most of a step would be zeros */
-    TCI_RUNS_MOST = 64
+    TCI_SMALL_CONV_CHANNELS = 8,  /* that are enough without */
+    TCI_SMALL_CONV_LEAST = 28,    /* elements of a run: of shorter ones most of a step would be zeros */
+    TCI_SMALL_CONV_MOST = 64
 };
 
-typedef struct tci_runs {
+typedef struct tci_small_conv {
     const tci_algo *a;
     const tci_node *n, *window;
     const tci_contraction *c;
@@ -27,11 +27,11 @@ typedef struct tci_runs {
     int image;                                /* which operand has the windows */
     const int64_t *labels, *other_labels, *out; /* of windows: image, channel, y, x, and elements */
     int64_t channels, wide, places;           /* wide: channels with zeros; places: of a run */
-} tci_runs;
+} tci_small_conv;
 
 /* Windows over the last two axes of an image [images, channels, height, width], places of a run
  * side by side. */
-static bool tci_runs_are_windows(const tci_node *x)
+static bool tci_small_conv_are_windows(const tci_node *x)
 {
     return x->op == TCI_OP_WINDOW && x->in[0]->rank == 4 && x->n_attr == 8 && x->attr[0] == 2 &&
            x->attr[4] == 3 && x->attr[7] == 1 && tci_build_is_known(x->rank, x->shape) &&
@@ -39,19 +39,19 @@ static bool tci_runs_are_windows(const tci_node *x)
 }
 
 /* The bf16 or f16 values that x is, below zeros around them; NULL: none. */
-static const tci_node *tci_runs_source(tci_node *x)
+static const tci_node *tci_small_conv_source(tci_node *x)
 {
     x = tci_below(tci_below(x, TCI_THROUGH_ZEROS, NULL), TCI_THROUGH_F32, NULL);
     return tci_dtype_is_half((tc_dtype)x->dtype) ? x : NULL;
 }
 
 /* Finds the windows and the other operand, four axes of the same halves. */
-static bool tci_runs_find_operands(tci_runs *r)
+static bool tci_small_conv_find_operands(tci_small_conv *r)
 {
     const tci_node *n = r->n;
-    r->image = tci_runs_are_windows(tci_below(n->in[0], TCI_THROUGH_F32, NULL)) ? 0 : 1;
+    r->image = tci_small_conv_are_windows(tci_below(n->in[0], TCI_THROUGH_F32, NULL)) ? 0 : 1;
     r->window = tci_below(n->in[r->image], TCI_THROUGH_F32, NULL);
-    const tci_node *source = tci_runs_are_windows(r->window) ? tci_runs_source(r->window->in[0])
+    const tci_node *source = tci_small_conv_are_windows(r->window) ? tci_small_conv_source(r->window->in[0])
                                                              : NULL;
     r->other = tci_below(n->in[1 - r->image], TCI_THROUGH_F32, NULL);
     r->labels = r->c->in[r->image].labels;
@@ -63,7 +63,7 @@ static bool tci_runs_find_operands(tci_runs *r)
 
 /* Has the other operand the windows' channels and elements, which are summed: is it a filter? Or
  * their images and places, which leave those: is it the gradient of what a filter gave? */
-static bool tci_runs_are(const tci_runs *r, bool gradient)
+static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
 {
     bool fits = true;
     for (int i = 0; i < 6 && fits; i++) {
@@ -75,26 +75,26 @@ static bool tci_runs_are(const tci_runs *r, bool gradient)
 }
 
 /* How long a run is; false: the unit does without, or not even so. */
-static bool tci_runs_measure(tci_runs *r)
+static bool tci_small_conv_measure(tci_small_conv *r)
 {
     int64_t step = tci_dim_known(r->window->attr[6]);
     r->channels = tci_dim_known(r->window->shape[1]);
     r->places = tci_dim_known(r->window->attr[5]);
     r->wide = r->channels;
-    while (r->wide < TCI_RUNS_CHANNELS && (step * r->wide % TCI_MATRIX_ALIGN != 0 ||
-                                           r->wide * r->places < TCI_RUNS_LEAST)) {
+    while (r->wide < TCI_SMALL_CONV_CHANNELS && (step * r->wide % TCI_MATRIX_ALIGN != 0 ||
+                                           r->wide * r->places < TCI_SMALL_CONV_LEAST)) {
         r->wide++;
     }
     int64_t run = r->wide * r->places, deep = run * tci_dim_known(r->window->attr[1]);
-    return r->channels < TCI_RUNS_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
-           run >= TCI_RUNS_LEAST && run <= TCI_RUNS_MOST && deep >= TCI_MATRIX_DEPTH &&
+    return r->channels < TCI_SMALL_CONV_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
+           run >= TCI_SMALL_CONV_LEAST && run <= TCI_SMALL_CONV_MOST && deep >= TCI_MATRIX_DEPTH &&
            r->c->is_known && 2 * r->c->products >= TCI_MATRIX_FLOPS;
 }
 
 /* ---- the copies ---- */
 
-/* x, which is that of tci_runs_source, as the halves that it is. */
-static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
+/* x, which is that of tci_small_conv_source, as the halves that it is. */
+static tci_node *tci_small_conv_narrow(const tci_small_conv *r, tci_node *x)
 {
     tci_node *cast = tci_below(x, TCI_THROUGH_ZEROS, NULL);
     return tci_relayout_over(r->a, x, cast, tci_below(cast, TCI_THROUGH_F32, NULL));
@@ -103,7 +103,7 @@ static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
 /* x in memory with its axes in that order, with zeros along its last axis until it is `wide`, and
  * along the axis before that until rows of both are whole 16 bytes; without the latter, as it is
  * read. */
-static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *perm)
+static tci_node *tci_small_conv_copy(const tci_small_conv *r, tci_node *x, const int64_t *perm)
 {
     int64_t longer = tci_dim_known(x->shape[perm[2]]);
     while (longer * r->wide % TCI_MATRIX_ALIGN != 0) {
@@ -118,11 +118,11 @@ static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *pe
 }
 
 /* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
-static tci_node *tci_runs_windows(const tci_runs *r)
+static tci_node *tci_small_conv_windows(const tci_small_conv *r)
 {
     const tci_node *w = r->window;
     const int64_t last[4] = {0, 2, 3, 1}, order[6] = {0, 1, 2, 4, 5, 3};
-    tci_node *x = tci_runs_copy(r, tci_runs_narrow(r, w->in[0]), last);
+    tci_node *x = tci_small_conv_copy(r, tci_small_conv_narrow(r, w->in[0]), last);
     const tci_dim shape[6] = {w->shape[0], w->shape[2], w->shape[3],
                               r->wide, w->shape[4], w->shape[5]};
     int64_t *attr = tci_scratch_copy(r->a->s, w->attr, sizeof(int64_t) * 8);
@@ -133,7 +133,7 @@ static tci_node *tci_runs_windows(const tci_runs *r)
 }
 
 /* The contraction of the windows and that operand, whose labels are given, as are its result's. */
-static tci_node *tci_runs_contract(const tci_runs *r, tc_dtype t, tci_node *other,
+static tci_node *tci_small_conv_contract(const tci_small_conv *r, tc_dtype t, tci_node *other,
                                    const int64_t *other_labels, int rank, const tci_dim *shape,
                                    const int64_t *out)
 {
@@ -151,13 +151,13 @@ static tci_node *tci_runs_contract(const tci_runs *r, tc_dtype t, tci_node *othe
         attr[13 + i] = out[i];
     }
     tci_node *in[2];
-    in[r->image] = tci_build_cast(r->a->g, tci_runs_windows(r),
+    in[r->image] = tci_build_cast(r->a->g, tci_small_conv_windows(r),
                                   (tc_dtype)n->in[r->image]->dtype);
     in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
     return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
 }
 
-static tci_node *tci_runs_forward(const tci_runs *r)
+static tci_node *tci_small_conv_forward(const tci_small_conv *r)
 {
     const int64_t summed[3] = {r->labels[4], r->labels[5], r->labels[1]};
     int64_t perm[4] = {0, 0, 0, 0}, labels[4];
@@ -168,14 +168,14 @@ static tci_node *tci_runs_forward(const tci_runs *r)
     for (int i = 0; i < 4; i++) {
         labels[i] = r->other_labels[perm[i]];
     }
-    return tci_runs_contract(r, (tc_dtype)r->n->dtype, tci_runs_copy(r, r->other, perm), labels, 4,
+    return tci_small_conv_contract(r, (tc_dtype)r->n->dtype, tci_small_conv_copy(r, r->other, perm), labels, 4,
                              r->n->shape, r->out);
 }
 
 /* Of the gradient of what a filter gave, with its filters last in memory: that of the filter, in
  * rows of windows, of which those of the channels that are zeros are left out. Each image is a part
  * of the sum. */
-static tci_node *tci_runs_gradient(const tci_runs *r)
+static tci_node *tci_small_conv_gradient(const tci_small_conv *r)
 {
     const int64_t places[3] = {r->labels[0], r->labels[2], r->labels[3]}, images = 0;
     int64_t perm[4] = {0, 0, 0, 0}, labels[4], back[4], whole[8] = {0, 1, 0, 1, 0, 1, 0, 1};
@@ -195,39 +195,39 @@ static tci_node *tci_runs_gradient(const tci_runs *r)
     }
     tci_node *other = tci_algo_permute(r->a, r->other, perm);
     tci_algo_force(r->a, other);
-    tci_node *n = tci_runs_contract(r, TC_F32, other, labels, 5, shape, out);
+    tci_node *n = tci_small_conv_contract(r, TC_F32, other, labels, 5, shape, out);
     n = tci_graph_node(r->a->g, TCI_OP_SUM, TC_F32, 4, shape + 1, 1, &n, 1, &images);
     shape[4] = r->channels;
     n = tci_graph_node(r->a->g, TCI_OP_SLICE, TC_F32, 4, shape + 1, 1, &n, 8, whole);
     return tci_build_cast(r->a->g, tci_algo_permute(r->a, n, back), (tc_dtype)r->n->dtype);
 }
 
-static bool tci_runs_fits(tci_offer *o)
+static bool tci_small_conv_fits(tci_offer *o)
 {
-    tci_runs *r = TCI_NEW(o->a->s, tci_runs);
-    *r = (tci_runs){.a = o->a, .n = o->n, .c = o->c};
+    tci_small_conv *r = TCI_NEW(o->a->s, tci_small_conv);
+    *r = (tci_small_conv){.a = o->a, .n = o->n, .c = o->c};
     o->found = r;
     return tci_plan_has_image_unit(o->a->machine) && o->n->dtype != TC_F64 &&
-           tci_runs_find_operands(r) && tci_runs_measure(r) &&
-           (tci_runs_are(r, false) || tci_runs_are(r, true));
+           tci_small_conv_find_operands(r) && tci_small_conv_measure(r) &&
+           (tci_small_conv_are(r, false) || tci_small_conv_are(r, true));
 }
 
 /* Zeros are multiplied as channels are. */
-static double tci_runs_cost(const tci_offer *o)
+static double tci_small_conv_cost(const tci_offer *o)
 {
-    const tci_runs *r = o->found;
+    const tci_small_conv *r = o->found;
     return tci_route_copies_ns(o, TCI_BY_UNIT) * (double)r->wide / (double)r->channels;
 }
 
-static tci_node *tci_runs_build(const tci_offer *o)
+static tci_node *tci_small_conv_build(const tci_offer *o)
 {
-    const tci_runs *r = o->found;
-    return tci_runs_are(r, false) ? tci_runs_forward(r) : tci_runs_gradient(r);
+    const tci_small_conv *r = o->found;
+    return tci_small_conv_are(r, false) ? tci_small_conv_forward(r) : tci_small_conv_gradient(r);
 }
 
 TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
 {
     static const tci_route row = {"few channels as runs", TCI_SUMS_UNIT_RUNS, TCI_ROUTE_REORDERS,
-                                  tci_runs_fits, tci_runs_cost, tci_runs_build};
+                                  tci_small_conv_fits, tci_small_conv_cost, tci_small_conv_build};
     return &row;
 }

@@ -18,7 +18,7 @@
  * for the others. What they cost beside the products is counted first. On a processor a part has
  * products enough that its sum, written and read, costs a few percent of reading the elements or of
  * multiplying them, and there are never more partial sums than elements. By blocks of threads
- * (tci_parts_cycles) few tiles wait for memory slab after slab, so the parts are as many as make a
+ * (tci_split_k_cycles) few tiles wait for memory slab after slab, so the parts are as many as make a
  * model of such tiles fastest, a second kernel and the partial sums counted in. (The digits need no
  * parts: the class of a long sum, SPLIT, keeps them inside one kernel.)
  *
@@ -33,40 +33,40 @@
 #include <math.h>
 
 enum {
-    TCI_PARTS_LONG = 1024,       /* products up to which a sum is left whole */
-    TCI_PARTS_LONG_ROW = 256,    /* the same where every element is read once */
-    TCI_PARTS_LENGTH = 512,      /* products of a part: at least, */
-    TCI_PARTS_LENGTH_MOST = 4096, /* and wanted */
-    TCI_PARTS_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
-    TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
-    TCI_PARTS_POINTS = 1 << 22,  /* most partial sums of a machine of blocks, */
-    TCI_PARTS_SHORT = 64,        /* of no fewer products, */
-    TCI_PARTS_HALVES = 1 << 21,  /* of halves partial sums that keep it busy, */
-    TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows, */
-    TCI_PARTS_FAR_READS = 2,     /* or of so many that its caches do not hold, */
-    TCI_PARTS_FAR = 1 << 21,
-    TCI_PARTS_READS_HERE = 7,    /* and a processor: more often is worth packing them for tiles */
-    TCI_PARTS_NEAR = 16384,      /* products of rows that it then reads from its caches */
-    TCI_PARTS_ROWS = 8,          /* rows of a tile that packs its operands, at least, */
-    TCI_PARTS_COLUMNS = 16,      /* and columns, */
-    TCI_PARTS_NEIGHBOURS = 6,    /* results side by side for vectors of them, */
-    TCI_PARTS_LINE = 16,         /* and products that lie side by side in a row of them */
-    TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
+    TCI_SPLIT_K_LONG = 1024,       /* products up to which a sum is left whole */
+    TCI_SPLIT_K_LONG_ROW = 256,    /* the same where every element is read once */
+    TCI_SPLIT_K_LENGTH = 512,      /* products of a part: at least, */
+    TCI_SPLIT_K_LENGTH_MOST = 4096, /* and wanted */
+    TCI_SPLIT_K_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
+    TCI_SPLIT_K_TILED = 16384,     /* of another one, which is made in tiles */
+    TCI_SPLIT_K_POINTS = 1 << 22,  /* most partial sums of a machine of blocks, */
+    TCI_SPLIT_K_SHORT = 64,        /* of no fewer products, */
+    TCI_SPLIT_K_HALVES = 1 << 21,  /* of halves partial sums that keep it busy, */
+    TCI_SPLIT_K_READS = 16,        /* how often such a machine reads elements of rows, */
+    TCI_SPLIT_K_FAR_READS = 2,     /* or of so many that its caches do not hold, */
+    TCI_SPLIT_K_FAR = 1 << 21,
+    TCI_SPLIT_K_READS_HERE = 7,    /* and a processor: more often is worth packing them for tiles */
+    TCI_SPLIT_K_NEAR = 16384,      /* products of rows that it then reads from its caches */
+    TCI_SPLIT_K_ROWS = 8,          /* rows of a tile that packs its operands, at least, */
+    TCI_SPLIT_K_COLUMNS = 16,      /* and columns, */
+    TCI_SPLIT_K_NEIGHBOURS = 6,    /* results side by side for vectors of them, */
+    TCI_SPLIT_K_LINE = 16,         /* and products that lie side by side in a row of them */
+    TCI_SPLIT_K_FEW = 128,         /* elements of operands for each partial sum, where that can be */
     /* Of the model of blocks, in cycles (measured on an H100, exact f32): */
-    TCI_PARTS_BUSY = 12,         /* warps that hide each other's waits, */
-    TCI_PARTS_BUSY_FILTERS = 24, /* and those where elements of windows are fetched */
-    TCI_PARTS_PLACES = 8192,     /* for sums over more places than this */
-    TCI_PARTS_SLAB = 16,         /* products that a tile takes in at once, */
-    TCI_PARTS_WAIT = 800         /* no faster than this, however small it is */
+    TCI_SPLIT_K_BUSY = 12,         /* warps that hide each other's waits, */
+    TCI_SPLIT_K_BUSY_FILTERS = 24, /* and those where elements of windows are fetched */
+    TCI_SPLIT_K_PLACES = 8192,     /* for sums over more places than this */
+    TCI_SPLIT_K_SLAB = 16,         /* products that a tile takes in at once, */
+    TCI_SPLIT_K_WAIT = 800         /* no faster than this, however small it is */
 };
 
 /* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
-typedef struct tci_parts_piece { int64_t start, parts, length; } tci_parts_piece;
+typedef struct tci_split_k_piece { int64_t start, parts, length; } tci_split_k_piece;
 
 /* ---- what is summed ---- */
 
 /* Fills what n sums; false where an operand lacks one of the labels or a size is unknown. */
-static bool tci_parts_look(tci_parts *p)
+static bool tci_split_k_look(tci_split_k *p)
 {
     const tci_node *n = p->n;
     p->c = tci_contraction_of(p->s, n);
@@ -92,7 +92,7 @@ static bool tci_parts_look(tci_parts *p)
     return p->c->is_known;
 }
 
-TCI_FN double tci_parts_products(const tci_parts *p)
+TCI_FN double tci_split_k_products(const tci_split_k *p)
 {
     double products = 1;
     for (int i = 0; i < p->n_summed; i++) {
@@ -105,7 +105,7 @@ TCI_FN double tci_parts_products(const tci_parts *p)
 
 /* Are the summed axes the last ones of operand k, in their order, and is its last axis the one that
  * lies fastest in memory? */
-static bool tci_parts_is_row(const tci_parts *p, int k)
+static bool tci_split_k_is_row(const tci_split_k *p, int k)
 {
     const tci_node *x = p->in[k];
     if (x->rank < p->n_summed) {
@@ -127,7 +127,7 @@ static bool tci_parts_is_row(const tci_parts *p, int k)
 }
 
 /* Axes of the result that have one element come first in operand k: they part no neighbours. */
-static void tci_parts_turn_ones(tci_parts *p, int k)
+static void tci_split_k_turn_ones(tci_split_k *p, int k)
 {
     tci_node *x = p->in[k];
     int64_t *order = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
@@ -154,9 +154,9 @@ static void tci_parts_turn_ones(tci_parts *p, int k)
 }
 
 /* The summed axes as one. */
-static void tci_parts_merge(tci_parts *p)
+static void tci_split_k_merge(tci_split_k *p)
 {
-    int64_t size = (int64_t)tci_parts_products(p);
+    int64_t size = (int64_t)tci_split_k_products(p);
     for (int k = 0; k < 2 && p->n_summed > 1; k++) {
         tci_node *x = p->in[k];
         int rank = x->rank - p->n_summed + 1;
@@ -170,7 +170,7 @@ static void tci_parts_merge(tci_parts *p)
 }
 
 /* The least divisor of n from `least` to below its double; 0: there is none. */
-static int64_t tci_parts_divisor(int64_t n, int64_t least)
+static int64_t tci_split_k_divisor(int64_t n, int64_t least)
 {
     for (int64_t d = least; d < 2 * least && d <= n; d++) {
         if (n % d == 0) {
@@ -181,7 +181,7 @@ static int64_t tci_parts_divisor(int64_t n, int64_t least)
 }
 
 /* Which axis is cut, and the length of a part of `want` products, about, and at least `least`. */
-static bool tci_parts_choose_axis(tci_parts *p, int64_t want, int64_t least)
+static bool tci_split_k_choose_axis(tci_split_k *p, int64_t want, int64_t least)
 {
     int64_t inner = 1;
     p->at = p->n_summed - 1;
@@ -191,61 +191,61 @@ static bool tci_parts_choose_axis(tci_parts *p, int64_t want, int64_t least)
     int64_t size = p->sizes[p->at], length = TCI_MAX(want / inner, (least + inner - 1) / inner);
     if (size < 2 * length) {
         length = size;
-    } else if (tci_parts_divisor(size, length)) {
-        length = tci_parts_divisor(size, length);
+    } else if (tci_split_k_divisor(size, length)) {
+        length = tci_split_k_divisor(size, length);
     }
     p->length = length;
     return p->at > 0 || length < size;
 }
 
 /* How often an element is read. */
-static double tci_parts_reads(const tci_parts *p)
+static double tci_split_k_reads(const tci_split_k *p)
 {
     double elements = (double)tci_dim_known(tci_node_count(p->in[0])) +
                       (double)tci_dim_known(tci_node_count(p->in[1]));
-    return (double)tci_dim_known(tci_node_count(p->n)) * tci_parts_products(p) / elements;
+    return (double)tci_dim_known(tci_node_count(p->n)) * tci_split_k_products(p) / elements;
 }
 
 /* Axes of the result that operand k alone has, as one. */
-static double tci_parts_own(const tci_parts *p, int k)
+static double tci_split_k_own(const tci_split_k *p, int k)
 {
     return p->c->size[k ? TCI_AXES_N : TCI_AXES_M];
 }
 
 /* Products of a part that its sum, written and read, costs little of. */
-static int64_t tci_parts_wanted(double reads, int64_t least)
+static int64_t tci_split_k_wanted(double reads, int64_t least)
 {
-    int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
-    return reads <= 1 ? TCI_PARTS_LENGTH_MOST /* memory is the limit: long streams */
-                      : TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
+    int64_t few = TCI_MAX(TCI_SPLIT_K_LENGTH, TCI_SPLIT_K_FEW * least);
+    return reads <= 1 ? TCI_SPLIT_K_LENGTH_MOST /* memory is the limit: long streams */
+                      : TCI_MAX(TCI_MIN(TCI_SPLIT_K_LENGTH_MOST, few), least);
 }
 
 /* Of a processor: are there too few results to go round, each of so many products that parts of
  * them are worth a kernel of their own? Then how long they are. */
-static bool tci_parts_choose(tci_parts *p)
+static bool tci_split_k_choose(tci_split_k *p)
 {
-    double products = tci_parts_products(p), reads = tci_parts_reads(p);
+    double products = tci_split_k_products(p), reads = tci_split_k_reads(p);
     double results = (double)tci_dim_known(tci_node_count(p->n));
-    double most = reads <= 1 ? TCI_PARTS_RESULTS : TCI_PARTS_TILED;
+    double most = reads <= 1 ? TCI_SPLIT_K_RESULTS : TCI_SPLIT_K_TILED;
     int64_t least = (int64_t)ceil(reads);
-    return products > TCI_PARTS_LONG && results <= most &&
-           products >= 2 * TCI_PARTS_LENGTH_MOST &&
-           tci_parts_choose_axis(p, tci_parts_wanted(reads, least), least);
+    return products > TCI_SPLIT_K_LONG && results <= most &&
+           products >= 2 * TCI_SPLIT_K_LENGTH_MOST &&
+           tci_split_k_choose_axis(p, tci_split_k_wanted(reads, least), least);
 }
 
 /* What x looks at in another way, or is a function of; NULL: of nothing, or of several. */
-static const tci_node *tci_parts_below(const tci_node *x)
+static const tci_node *tci_split_k_below(const tci_node *x)
 {
     return x->n_in == 1 || x->op == TCI_OP_PAD ? x->in[0] : NULL;
 }
 
 /* Is it the gradient of filters of images: sums over all places of an operand that is read through
  * windows, so that each element takes many instructions to fetch? */
-static bool tci_parts_is_of_filters(const tci_parts *p)
+static bool tci_split_k_is_of_filters(const tci_split_k *p)
 {
     bool found = false;
-    for (int k = 0; k < 2 && tci_parts_products(p) > TCI_PARTS_PLACES; k++) {
-        for (const tci_node *x = p->in[k]; x && !found; x = tci_parts_below(x)) {
+    for (int k = 0; k < 2 && tci_split_k_products(p) > TCI_SPLIT_K_PLACES; k++) {
+        for (const tci_node *x = p->in[k]; x && !found; x = tci_split_k_below(x)) {
             found = x->op == TCI_OP_WINDOW;
         }
     }
@@ -254,16 +254,16 @@ static bool tci_parts_is_of_filters(const tci_parts *p)
 
 /* A tile of the larger side and of the smaller one: cycles of a busy processor for a slab of it,
  * warps of its block, and how many a processor holds at once. */
-typedef struct tci_parts_tile { int16_t large, small, cycles, warps, resident; } tci_parts_tile;
+typedef struct tci_split_k_tile { int16_t large, small, cycles, warps, resident; } tci_split_k_tile;
 
 /* Those that results with sides so large may be made of. */
-static const tci_parts_tile *tci_parts_tiles(const tci_parts *p, double large, double small, int *n)
+static const tci_split_k_tile *tci_split_k_tiles(const tci_split_k *p, double large, double small, int *n)
 {
-    static const tci_parts_tile singles[] = {{128, 128, 2560, 8, 2}, {64, 64, 800, 4, 6},
+    static const tci_split_k_tile singles[] = {{128, 128, 2560, 8, 2}, {64, 64, 800, 4, 6},
                                              {128, 16, 570, 4, 12}};
-    static const tci_parts_tile doubles[] = {{64, 32, 400, 2, 8}};
-    static const tci_parts_tile lines[] = {{128, 1, 250, 24, 32}}; /* of a matrix, times a vector */
-    static const tci_parts_tile points[] = {{32, 1, 40, 24, 64}};  /* thread_per_point.c */
+    static const tci_split_k_tile doubles[] = {{64, 32, 400, 2, 8}};
+    static const tci_split_k_tile lines[] = {{128, 1, 250, 24, 32}}; /* of a matrix, times a vector */
+    static const tci_split_k_tile points[] = {{32, 1, 40, 24, 64}};  /* thread_per_point.c */
     bool several = large >= TCI_GATHER_SIDE && small > 1 && p->sum != TC_F64;
     *n = several ? (int)TCI_COUNT(singles) : 1;
     return several                   ? singles
@@ -275,36 +275,36 @@ static const tci_parts_tile *tci_parts_tiles(const tci_parts *p, double large, d
 /* Cycles of the busiest of a machine's processors for so many parts of blocks of threads
  * (loop/simt_gemm.c): a slab of all its tiles takes what they compute, longer where few warps hide
  * each other's waits, or what those that it holds at once wait for memory. */
-static double tci_parts_cycles(const tci_parts *p, double parts)
+static double tci_split_k_cycles(const tci_split_k *p, double parts)
 {
-    double large = TCI_MAX(tci_parts_own(p, 0), tci_parts_own(p, 1));
-    double small = TCI_MIN(tci_parts_own(p, 0), tci_parts_own(p, 1));
+    double large = TCI_MAX(tci_split_k_own(p, 0), tci_split_k_own(p, 1));
+    double small = TCI_MIN(tci_split_k_own(p, 0), tci_split_k_own(p, 1));
     double results = (double)tci_dim_known(tci_node_count(p->n)), least = HUGE_VAL;
-    double enough = tci_parts_is_of_filters(p) ? TCI_PARTS_BUSY_FILTERS : TCI_PARTS_BUSY;
-    double slabs = ceil(tci_parts_products(p) / parts / TCI_PARTS_SLAB);
+    double enough = tci_split_k_is_of_filters(p) ? TCI_SPLIT_K_BUSY_FILTERS : TCI_SPLIT_K_BUSY;
+    double slabs = ceil(tci_split_k_products(p) / parts / TCI_SPLIT_K_SLAB);
     int n_tiles;
-    const tci_parts_tile *tiles = tci_parts_tiles(p, large, small, &n_tiles);
+    const tci_split_k_tile *tiles = tci_split_k_tiles(p, large, small, &n_tiles);
     for (int i = 0; i < n_tiles; i++) {
-        const tci_parts_tile *t = &tiles[i];
+        const tci_split_k_tile *t = &tiles[i];
         double tiled = ceil(large / t->large) * ceil(small / t->small) / (large * small);
         tiled = results * (large < TCI_GATHER_SIDE ? 1.0 / t->large : tiled);
-        double each = ceil(parts * tiled / TCI_PARTS_PROCESSORS);
+        double each = ceil(parts * tiled / TCI_SPLIT_K_PROCESSORS);
         double busy = TCI_MIN(each, t->resident) * t->warps / enough;
         double slab = each * t->cycles / (0.5 + 0.5 * TCI_MIN(busy, 1));
-        slab = TCI_MAX(slab, ceil(each / t->resident) * TCI_PARTS_WAIT);
+        slab = TCI_MAX(slab, ceil(each / t->resident) * TCI_SPLIT_K_WAIT);
         least = TCI_MIN(least, slabs * slab);
     }
-    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_PARTS_CYCLE_BYTES;
-    return parts > 1 ? least + TCI_PARTS_LAUNCH + moved : least;
+    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_SPLIT_K_CYCLE_BYTES;
+    return parts > 1 ? least + TCI_SPLIT_K_LAUNCH + moved : least;
 }
 
 /* Are the factors made of halves, of which matrix units make other tiles than the model's? */
-static bool tci_parts_are_halves(const tci_parts *p)
+static bool tci_split_k_are_halves(const tci_split_k *p)
 {
     bool halves = true;
     for (int k = 0; k < 2; k++) {
         bool half = false;
-        for (const tci_node *x = p->in[k]; x && !half; x = tci_parts_below(x)) {
+        for (const tci_node *x = p->in[k]; x && !half; x = tci_split_k_below(x)) {
             half = tci_dtype_is_half((tc_dtype)x->dtype);
         }
         halves = halves && half;
@@ -313,38 +313,38 @@ static bool tci_parts_are_halves(const tci_parts *p)
 }
 
 /* Of such halves: parts no shorter than units are worth, however many partial sums there are. */
-static bool tci_parts_choose_of_halves(tci_parts *p)
+static bool tci_split_k_choose_of_halves(tci_split_k *p)
 {
-    double products = tci_parts_products(p), reads = tci_parts_reads(p);
+    double products = tci_split_k_products(p), reads = tci_split_k_reads(p);
     double results = (double)tci_dim_known(tci_node_count(p->n));
-    int64_t least = (int64_t)ceil(TCI_MIN(reads, TCI_PARTS_LENGTH));
-    int64_t most = (int64_t)TCI_MAX(products * results / TCI_PARTS_HALVES, TCI_PARTS_LEAST_HALVES);
-    int64_t want = TCI_MAX(TCI_MIN(tci_parts_wanted(reads, least), most), least);
-    return products > TCI_PARTS_LONG && tci_parts_choose_axis(p, want, least);
+    int64_t least = (int64_t)ceil(TCI_MIN(reads, TCI_SPLIT_K_LENGTH));
+    int64_t most = (int64_t)TCI_MAX(products * results / TCI_SPLIT_K_HALVES, TCI_SPLIT_K_LEAST_HALVES);
+    int64_t want = TCI_MAX(TCI_MIN(tci_split_k_wanted(reads, least), most), least);
+    return products > TCI_SPLIT_K_LONG && tci_split_k_choose_axis(p, want, least);
 }
 
 /* Of blocks of threads: how many parts, by powers of two, are clearly faster than fewer of them. */
-static bool tci_parts_choose_of_blocks(tci_parts *p)
+static bool tci_split_k_choose_of_blocks(tci_split_k *p)
 {
-    double products = tci_parts_products(p), best = 1;
-    if (tci_parts_are_halves(p)) {
-        return tci_parts_choose_of_halves(p);
+    double products = tci_split_k_products(p), best = 1;
+    if (tci_split_k_are_halves(p)) {
+        return tci_split_k_choose_of_halves(p);
     }
     double results = (double)tci_dim_known(tci_node_count(p->n));
-    for (double parts = 2; parts <= TCI_PARTS_MANY && parts * TCI_PARTS_SHORT <= products &&
-                           parts * results <= TCI_PARTS_POINTS;
+    for (double parts = 2; parts <= TCI_SPLIT_K_MANY && parts * TCI_SPLIT_K_SHORT <= products &&
+                           parts * results <= TCI_SPLIT_K_POINTS;
          parts *= 2) {
-        best = tci_parts_cycles(p, parts) < 0.9 * tci_parts_cycles(p, best) ? parts : best;
+        best = tci_split_k_cycles(p, parts) < 0.9 * tci_split_k_cycles(p, best) ? parts : best;
     }
     return best > 1 &&
-           tci_parts_choose_axis(p, (int64_t)ceil(products / best), TCI_PARTS_SHORT);
+           tci_split_k_choose_axis(p, (int64_t)ceil(products / best), TCI_SPLIT_K_SHORT);
 }
 
 /* ---- nodes ---- */
 
 /* Operand k with the piece's stretch of summed[at], and that as axes of parts and length; the
  * labels follow. An axis of one part is none. */
-static tci_node *tci_parts_operand(const tci_parts *p, int k, tci_parts_piece c, int64_t *labels)
+static tci_node *tci_split_k_operand(const tci_split_k *p, int k, tci_split_k_piece c, int64_t *labels)
 {
     tci_node *x = p->in[k];
     int axis = tci_build_label(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
@@ -373,7 +373,7 @@ static tci_node *tci_parts_operand(const tci_parts *p, int k, tci_parts_piece c,
 }
 
 /* Appends an axis of the partial sums, which the sum of parts takes away. */
-static void tci_parts_axis(tci_dim *shape, int64_t *labels, int *rank, int64_t *axes, int *n_axes,
+static void tci_split_k_axis(tci_dim *shape, int64_t *labels, int *rank, int64_t *axes, int *n_axes,
                            int64_t size, int64_t label)
 {
     axes[(*n_axes)++] = *rank;
@@ -382,7 +382,7 @@ static void tci_parts_axis(tci_dim *shape, int64_t *labels, int *rank, int64_t *
 }
 
 /* The sums of one piece. */
-static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
+static tci_node *tci_split_k_sum(const tci_split_k *p, tci_split_k_piece c)
 {
     const tci_node *n = p->n;
     int most = p->in[0]->rank + p->in[1]->rank + n->rank + 8, rank = 0, n_axes = 0;
@@ -391,10 +391,10 @@ static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
     int64_t *axes = TCI_NEW_ARRAY(p->s, int64_t, most);
     int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * most);
     for (int i = 0; i < p->at; i++) {
-        tci_parts_axis(shape, labels, &rank, axes, &n_axes, p->sizes[i], p->summed[i]);
+        tci_split_k_axis(shape, labels, &rank, axes, &n_axes, p->sizes[i], p->summed[i]);
     }
     if (c.parts > 1) {
-        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
+        tci_split_k_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
     }
     for (int i = 0; i < n->rank; i++) {
         shape[rank] = n->shape[i];
@@ -403,7 +403,7 @@ static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
     tci_node *in[2];
     int at = 3;
     for (int k = 0; k < 2; k++) {
-        in[k] = tci_parts_operand(p, k, c, attr + at);
+        in[k] = tci_split_k_operand(p, k, c, attr + at);
         attr[k] = in[k]->rank;
         at += in[k]->rank;
     }
@@ -418,18 +418,18 @@ static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
 }
 
 /* Adds the sums of a piece, unless it is empty, to those before it. */
-static tci_node *tci_parts_add(const tci_parts *p, tci_node *before, tci_parts_piece c)
+static tci_node *tci_split_k_add(const tci_split_k *p, tci_node *before, tci_split_k_piece c)
 {
     if (c.parts * c.length == 0) {
         return before;
     }
-    tci_node *in[2] = {before, tci_parts_sum(p, c)};
+    tci_node *in[2] = {before, tci_split_k_sum(p, c)};
     return !before ? in[1]
                    : tci_graph_node(p->g, TCI_OP_ADD, p->sum, p->n->rank, p->n->shape, 2, in, 0,
                                     NULL);
 }
 
-static tci_node *tci_parts_cast(const tci_parts *p, tci_node *x, tc_dtype t)
+static tci_node *tci_split_k_cast(const tci_split_k *p, tci_node *x, tc_dtype t)
 {
     return x->dtype == t
                ? x
@@ -437,41 +437,41 @@ static tci_node *tci_parts_cast(const tci_parts *p, tci_node *x, tc_dtype t)
 }
 
 /* Operands of the dtype of the sums. */
-static void tci_parts_widen(tci_parts *p)
+static void tci_split_k_widen(tci_split_k *p)
 {
     for (int k = 0; k < 2; k++) {
-        p->in[k] = tci_parts_cast(p, p->in[k], p->sum);
+        p->in[k] = tci_split_k_cast(p, p->in[k], p->sum);
     }
 }
 
 /* Fills what n is; false where it is left alone whatever its sizes. */
-TCI_FN bool tci_parts_begin(tci_parts *p)
+TCI_FN bool tci_split_k_begin(tci_split_k *p)
 {
     tc_dtype t = (tc_dtype)p->n->dtype;
     p->sum = tci_dtype_is_half(t) ? TC_F32 : t;
-    return tci_parts_look(p) && tci_node_count(p->n) != 0;
+    return tci_split_k_look(p) && tci_node_count(p->n) != 0;
 }
 
 /* ---- rows ---- */
 
 /* Is each row of the larger factor read so often at most, and then from near, that the sums are a
  * stream of that factor? On a machine of blocks, where it is far, tiles read it once. */
-static bool tci_parts_are_rows(const tci_parts *p)
+static bool tci_split_k_are_rows(const tci_split_k *p)
 {
-    double reads = tci_parts_reads(p);
+    double reads = tci_split_k_reads(p);
     if (p->a->machine.block_threads > 0) {
         tci_dim elements = tci_dim_max(tci_node_count(p->in[0]), tci_node_count(p->in[1]));
-        bool far = tci_dim_le(TCI_PARTS_FAR, elements) && p->n->rank > 0 &&
+        bool far = tci_dim_le(TCI_SPLIT_K_FAR, elements) && p->n->rank > 0 &&
                    tci_dim_le(TCI_GATHER_SIDE, p->n->shape[p->n->rank - 1]);
-        return reads <= (far ? TCI_PARTS_FAR_READS : TCI_PARTS_READS);
+        return reads <= (far ? TCI_SPLIT_K_FAR_READS : TCI_SPLIT_K_READS);
     }
     bool several = tci_plan_points(p->c, &p->a->machine) > 0;
-    int most = several ? TCI_PAIRS_ROWS - 1 : TCI_PARTS_READS_HERE;
-    return reads <= 1 || (reads <= most && tci_parts_products(p) <= TCI_PARTS_NEAR);
+    int most = several ? TCI_SCORES_ROWS - 1 : TCI_SPLIT_K_READS_HERE;
+    return reads <= 1 || (reads <= most && tci_split_k_products(p) <= TCI_SPLIT_K_NEAR);
 }
 
 /* Operand k with an axis for each one of the result, then the summed ones. */
-static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whole)
+static tci_node *tci_split_k_spread(const tci_split_k *p, int k, const tci_dim *whole)
 {
     const tci_node *n = p->n;
     tci_node *x = p->in[k];
@@ -494,7 +494,7 @@ static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whol
 }
 
 /* The SUM of the products over the summed axes. */
-static tci_node *tci_parts_sum_of_products(const tci_parts *p)
+static tci_node *tci_split_k_sum_of_products(const tci_split_k *p)
 {
     const tci_node *n = p->n;
     int all = n->rank + p->n_summed;
@@ -506,7 +506,7 @@ static tci_node *tci_parts_sum_of_products(const tci_parts *p)
     for (int i = 0; i < p->n_summed; i++) {
         axes[i] = n->rank + i;
     }
-    tci_node *in[2] = {tci_parts_spread(p, 0, whole), tci_parts_spread(p, 1, whole)};
+    tci_node *in[2] = {tci_split_k_spread(p, 0, whole), tci_split_k_spread(p, 1, whole)};
     tci_node *product = tci_graph_node(p->g, TCI_OP_MUL, p->sum, all, whole, 2, in, 0, NULL);
     return tci_graph_node(p->g, TCI_OP_SUM, p->sum, n->rank, n->shape, 1, &product, p->n_summed,
                           axes);
@@ -514,18 +514,18 @@ static tci_node *tci_parts_sum_of_products(const tci_parts *p)
 
 /* Has a processor no tiles of the results, nor a vector of neighbours among them? Those are filters
  * of images of which each channel is alone, or few are together: each sum is of rows of images. */
-static bool tci_parts_have_no_tiles(const tci_parts *p)
+static bool tci_split_k_have_no_tiles(const tci_split_k *p)
 {
     int rank = p->n->rank;
     return p->a->machine.block_threads == 0 && rank > 0 && p->n_summed > 1 &&
-           TCI_MIN(tci_parts_own(p, 0), tci_parts_own(p, 1)) < TCI_PARTS_ROWS &&
-           tci_dim_lt(p->n->shape[rank - 1], TCI_PARTS_NEIGHBOURS) &&
-           p->sizes[p->n_summed - 1] >= TCI_PARTS_LINE;
+           TCI_MIN(tci_split_k_own(p, 0), tci_split_k_own(p, 1)) < TCI_SPLIT_K_ROWS &&
+           tci_dim_lt(p->n->shape[rank - 1], TCI_SPLIT_K_NEIGHBOURS) &&
+           p->sizes[p->n_summed - 1] >= TCI_SPLIT_K_LINE;
 }
 
 /* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out, also
  * below a cast. */
-static void tci_parts_unpermute(tci_parts *p, int k)
+static void tci_split_k_unpermute(tci_split_k *p, int k)
 {
     tci_node *whole = p->in[k], *x = whole;
     bool below = x->op == TCI_OP_CAST && !tci_table_has(p->a->forced, x);
@@ -537,12 +537,12 @@ static void tci_parts_unpermute(tci_parts *p, int k)
         }
         p->labels[k] = labels;
     }
-    p->in[k] = tci_parts_cast(p, x, (tc_dtype)whole->dtype);
+    p->in[k] = tci_split_k_cast(p, x, (tc_dtype)whole->dtype);
 }
 
 /* The order of n's axes in which those that only the smaller operand has are behind the others, so
  * that rows that read the same are neighbours; false: it is that already. */
-static bool tci_parts_order(const tci_node *n, int64_t *order)
+static bool tci_split_k_order(const tci_node *n, int64_t *order)
 {
     int small = tci_dim_lt(tci_node_count(n->in[0]), tci_node_count(n->in[1])) ? 0 : 1, at = 0;
     bool moves = false;
@@ -559,7 +559,7 @@ static bool tci_parts_order(const tci_node *n, int64_t *order)
 }
 
 /* r, whose axes are those of n in that order, with these put back. */
-static tci_node *tci_parts_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
+static tci_node *tci_split_k_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
                                     const int64_t *order)
 {
     int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
@@ -570,58 +570,58 @@ static tci_node *tci_parts_put_back(const tci_algo *a, const tci_node *n, tci_no
                           n->rank, back);
 }
 
-static tci_node *tci_parts_rows(const tci_algo *a, const tci_node *n);
+static tci_node *tci_split_k_rows(const tci_algo *a, const tci_node *n);
 
 /* Contraction n as rows over its axes in that order, and these put back. */
-static tci_node *tci_parts_ordered(const tci_algo *a, const tci_node *n, const int64_t *order)
+static tci_node *tci_split_k_ordered(const tci_algo *a, const tci_node *n, const int64_t *order)
 {
-    tci_node *r = tci_parts_rows(a, tci_contract_in_order(a->s, a->g, n, n->in, order));
-    return r ? tci_parts_put_back(a, n, r, order) : NULL;
+    tci_node *r = tci_split_k_rows(a, tci_contract_in_order(a->s, a->g, n, n->in, order));
+    return r ? tci_split_k_put_back(a, n, r, order) : NULL;
 }
 
 /* The SUM of rows of products that contraction n is; NULL: it is none. */
-static tci_node *tci_parts_rows(const tci_algo *a, const tci_node *n)
+static tci_node *tci_split_k_rows(const tci_algo *a, const tci_node *n)
 {
-    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    tci_split_k p = {.a = a, .s = a->s, .g = a->g, .n = n};
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
-    if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW) {
+    if (!tci_split_k_begin(&p) || tci_split_k_products(&p) <= TCI_SPLIT_K_LONG_ROW) {
         return NULL;
     }
-    if (tci_parts_have_no_tiles(&p)) {
-        tci_parts_widen(&p);
-        return tci_parts_sum_of_products(&p);
+    if (tci_split_k_have_no_tiles(&p)) {
+        tci_split_k_widen(&p);
+        return tci_split_k_sum_of_products(&p);
     }
-    if (!tci_parts_are_rows(&p)) {
+    if (!tci_split_k_are_rows(&p)) {
         return NULL;
     }
-    if (tci_parts_order(n, order)) {
-        return tci_parts_ordered(a, n, order);
+    if (tci_split_k_order(n, order)) {
+        return tci_split_k_ordered(a, n, order);
     }
     for (int k = 0; k < 2; k++) {
-        tci_parts_unpermute(&p, k);
+        tci_split_k_unpermute(&p, k);
     }
-    tci_parts_turn_ones(&p, 0);
-    tci_parts_turn_ones(&p, 1);
-    if (!tci_parts_is_row(&p, 0) || !tci_parts_is_row(&p, 1)) {
+    tci_split_k_turn_ones(&p, 0);
+    tci_split_k_turn_ones(&p, 1);
+    if (!tci_split_k_is_row(&p, 0) || !tci_split_k_is_row(&p, 1)) {
         return NULL;
     }
-    tci_parts_widen(&p);
-    tci_parts_merge(&p);
-    return tci_parts_sum_of_products(&p);
+    tci_split_k_widen(&p);
+    tci_split_k_merge(&p);
+    return tci_split_k_sum_of_products(&p);
 }
 
-static bool tci_parts_rows_fit(tci_offer *o)
+static bool tci_split_k_rows_fit(tci_offer *o)
 {
-    o->found = tci_parts_rows(o->a, o->n);
+    o->found = tci_split_k_rows(o->a, o->n);
     return o->found != NULL;
 }
 
-static double tci_parts_rows_cost(const tci_offer *o)
+static double tci_split_k_rows_cost(const tci_offer *o)
 {
     return tci_route_ns(o, tci_route_work_of(o, TCI_BY_VECTORS));
 }
 
-static tci_node *tci_parts_rows_build(const tci_offer *o)
+static tci_node *tci_split_k_rows_build(const tci_offer *o)
 {
     tci_node *rows = o->found;
     tci_node *cut = rows->op == TCI_OP_SUM ? tci_plan_split(o->a, rows) : NULL;
@@ -633,50 +633,50 @@ static tci_node *tci_parts_rows_build(const tci_offer *o)
 TCI_FN const tci_route *tci_route_gemv(void)
 {
     static const tci_route row = {"rows of products", TCI_SUMS_ROWS,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_parts_rows_fit,
-                                  tci_parts_rows_cost, tci_parts_rows_build};
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_split_k_rows_fit,
+                                  tci_split_k_rows_cost, tci_split_k_rows_build};
     return &row;
 }
 
 /* ---- sides ---- */
 
 /* Which operand alone has axis i of the result; 2: both have it, or it is one element. */
-static int tci_parts_side(const tci_parts *p, int i)
+static int tci_split_k_side(const tci_split_k *p, int i)
 {
     uint8_t group = p->c->axes[i].group;
     return p->n->shape[i] == 1 || group == TCI_AXES_BATCH ? 2 : group == TCI_AXES_N;
 }
 
 /* The order of axes in which those of each operand are together; found: it. */
-static bool tci_parts_sides_fit(tci_offer *o)
+static bool tci_split_k_sides_fit(tci_offer *o)
 {
     const tci_algo *a = o->a;
     const tci_node *n = o->n;
-    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    tci_split_k p = {.a = a, .s = a->s, .g = a->g, .n = n};
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
     o->found = order;
     if (a->machine.block_threads > 0 || !a->machine.has_work || n->rank == 0 ||
-        !tci_parts_begin(&p) || tci_parts_products(&p) < TCI_PARTS_LINE) {
+        !tci_split_k_begin(&p) || tci_split_k_products(&p) < TCI_SPLIT_K_LINE) {
         return false;
     }
     int side[3] = {2, 0, 0}, at = 0, i = n->rank - 1;
     double together = 1;
-    while (i > 0 && tci_parts_side(&p, i) == 2) {
+    while (i > 0 && tci_split_k_side(&p, i) == 2) {
         i--;
     }
-    side[2] = tci_parts_side(&p, i); /* the columns, last as they are */
+    side[2] = tci_split_k_side(&p, i); /* the columns, last as they are */
     side[1] = 1 - side[2];
-    for (; i >= 0 && tci_parts_side(&p, i) != side[1]; i--) {
-        together *= tci_parts_side(&p, i) == side[2] ? (double)tci_dim_known(n->shape[i]) : 1;
+    for (; i >= 0 && tci_split_k_side(&p, i) != side[1]; i--) {
+        together *= tci_split_k_side(&p, i) == side[2] ? (double)tci_dim_known(n->shape[i]) : 1;
     }
-    if (side[2] == 2 || together >= TCI_PARTS_COLUMNS ||
-        tci_parts_own(&p, side[2]) < TCI_PARTS_COLUMNS ||
-        tci_parts_own(&p, side[1]) < TCI_PARTS_ROWS) {
+    if (side[2] == 2 || together >= TCI_SPLIT_K_COLUMNS ||
+        tci_split_k_own(&p, side[2]) < TCI_SPLIT_K_COLUMNS ||
+        tci_split_k_own(&p, side[1]) < TCI_SPLIT_K_ROWS) {
         return false;
     }
     for (int s = 0; s < 3; s++) {
         for (int j = 0; j < n->rank; j++) {
-            if (tci_parts_side(&p, j) == side[s]) {
+            if (tci_split_k_side(&p, j) == side[s]) {
                 order[at++] = j;
             }
         }
@@ -684,7 +684,7 @@ static bool tci_parts_sides_fit(tci_offer *o)
     return true;
 }
 
-static double tci_parts_sides_cost(const tci_offer *o)
+static double tci_split_k_sides_cost(const tci_offer *o)
 {
     tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
     work.bytes += 2 * tci_node_value_bytes(o->n);
@@ -692,34 +692,34 @@ static double tci_parts_sides_cost(const tci_offer *o)
     return tci_route_ns(o, work);
 }
 
-static tci_node *tci_parts_sides_build(const tci_offer *o)
+static tci_node *tci_split_k_sides_build(const tci_offer *o)
 {
     const tci_algo *a = o->a;
     tci_node *r = tci_contract_in_order(a->s, a->g, o->n, o->n->in, o->found);
     r = a->router->contract(a, r);
     tci_algo_force(a, r);
-    return tci_parts_put_back(a, o->n, r, o->found);
+    return tci_split_k_put_back(a, o->n, r, o->found);
 }
 
 TCI_FN const tci_route *tci_route_grouped(void)
 {
     static const tci_route row = {"axes of operands together", TCI_SUMS_INNER, TCI_ROUTE_SPLITS,
-                                  tci_parts_sides_fit, tci_parts_sides_cost,
-                                  tci_parts_sides_build};
+                                  tci_split_k_sides_fit, tci_split_k_sides_cost,
+                                  tci_split_k_sides_build};
     return &row;
 }
 
 /* ---- parts ---- */
 
 /* The sum of parts, as they were chosen. */
-TCI_FN tci_node *tci_parts_made(tci_parts *p)
+TCI_FN tci_node *tci_split_k_made(tci_split_k *p)
 {
-    double products = tci_parts_products(p);
-    tci_parts_widen(p);
+    double products = tci_split_k_products(p);
+    tci_split_k_widen(p);
     int64_t size = p->sizes[p->at];
-    tci_parts_piece whole = {0, size / p->length, p->length};
-    tci_parts_piece rest = {size - size % p->length, 1, size % p->length};
-    tci_node *sum = tci_parts_add(p, tci_parts_add(p, NULL, whole), rest);
+    tci_split_k_piece whole = {0, size / p->length, p->length};
+    tci_split_k_piece rest = {size - size % p->length, 1, size % p->length};
+    tci_node *sum = tci_split_k_add(p, tci_split_k_add(p, NULL, whole), rest);
     int64_t inner = 1, chains = whole.parts + (rest.length > 0);
     for (int i = 0; i < p->n_summed; i++) {
         inner *= i > p->at ? p->sizes[i] : 1;
@@ -727,48 +727,48 @@ TCI_FN tci_node *tci_parts_made(tci_parts *p)
     }
     tci_str_printf(p->a->orders, "contract of %lld products a sum: %lld parts of %lld\n",
                    (long long)products, (long long)chains, (long long)(p->length * inner));
-    return tci_parts_cast(p, sum, (tc_dtype)p->n->dtype);
+    return tci_split_k_cast(p, sum, (tc_dtype)p->n->dtype);
 }
 
-static bool tci_parts_find(tci_parts *p)
+static bool tci_split_k_find(tci_split_k *p)
 {
-    return tci_parts_begin(p) && (p->a->machine.block_threads > 0 ? tci_parts_choose_of_blocks(p)
-                                                                  : tci_parts_choose(p));
+    return tci_split_k_begin(p) && (p->a->machine.block_threads > 0 ? tci_split_k_choose_of_blocks(p)
+                                                                  : tci_split_k_choose(p));
 }
 
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
 {
-    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
-    return tci_parts_find(&p) ? tci_parts_made(&p) : NULL;
+    tci_split_k p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    return tci_split_k_find(&p) ? tci_split_k_made(&p) : NULL;
 }
 
 /* Partial sums, written and read. */
-TCI_FN double tci_parts_moved(const tci_parts *p)
+TCI_FN double tci_split_k_moved(const tci_split_k *p)
 {
-    double parts = tci_parts_products(p) / (double)TCI_MAX(p->length, 1);
+    double parts = tci_split_k_products(p) / (double)TCI_MAX(p->length, 1);
     for (int i = p->at + 1; i < p->n_summed; i++) {
         parts /= (double)TCI_MAX(p->sizes[i], 1);
     }
     return 2 * parts * (double)tci_dim_known(tci_node_count(p->n)) * tci_dtype_get(p->sum)->bytes;
 }
 
-static bool tci_parts_fit(tci_offer *o)
+static bool tci_split_k_fit(tci_offer *o)
 {
-    tci_parts *p = TCI_NEW(o->a->s, tci_parts);
-    *p = (tci_parts){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n};
+    tci_split_k *p = TCI_NEW(o->a->s, tci_split_k);
+    *p = (tci_split_k){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n};
     o->found = p;
-    return tci_parts_find(p);
+    return tci_split_k_find(p);
 }
 
-static double tci_parts_cost(const tci_offer *o)
+static double tci_split_k_cost(const tci_offer *o)
 {
     tci_route_work work = tci_route_work_of(o, TCI_BY_VECTORS);
-    work.bytes += tci_parts_moved(o->found);
+    work.bytes += tci_split_k_moved(o->found);
     work.launches++;
     return tci_route_ns(o, work);
 }
 
-static tci_node *tci_parts_build(const tci_offer *o)
+static tci_node *tci_split_k_build(const tci_offer *o)
 {
     tci_node *parts = tci_plan_parts(o->a, tci_route_plain(o->a, o->n));
     TCI_ASSERT(o->a->s, parts != NULL);
@@ -778,6 +778,6 @@ static tci_node *tci_parts_build(const tci_offer *o)
 TCI_FN const tci_route *tci_route_split_k(void)
 {
     static const tci_route row = {"split-K", TCI_SUMS_PARTS, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
-                                  tci_parts_fit, tci_parts_cost, tci_parts_build};
+                                  tci_split_k_fit, tci_split_k_cost, tci_split_k_build};
     return &row;
 }

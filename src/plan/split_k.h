@@ -9,14 +9,14 @@
 
 /* Of the models of blocks of threads, in cycles of a processor (measured on an H100). */
 enum {
-    TCI_PARTS_MANY = 512,         /* parts, at most, */
-    TCI_PARTS_LEAST_HALVES = 256, /* of halves, of no fewer products */
-    TCI_PARTS_PROCESSORS = 132,
-    TCI_PARTS_LAUNCH = 3500,      /* of the kernel that adds up the parts */
-    TCI_PARTS_CYCLE_BYTES = 1500  /* of partial sums, for all processors together */
+    TCI_SPLIT_K_MANY = 512,         /* parts, at most, */
+    TCI_SPLIT_K_LEAST_HALVES = 256, /* of halves, of no fewer products */
+    TCI_SPLIT_K_PROCESSORS = 132,
+    TCI_SPLIT_K_LAUNCH = 3500,      /* of the kernel that adds up the parts */
+    TCI_SPLIT_K_CYCLE_BYTES = 1500  /* of partial sums, for all processors together */
 };
 
-typedef struct tci_parts {
+typedef struct tci_split_k {
     const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
@@ -31,15 +31,15 @@ typedef struct tci_parts {
     int64_t fresh;               /* a label that nothing has */
     int at;                      /* summed[at] is cut; those before it are parts as they are */
     int64_t length;              /* elements of summed[at] in a part */
-} tci_parts;
+} tci_split_k;
 
 /* Fills what n is; false where it is left alone whatever its sizes. */
-TCI_FN bool tci_parts_begin(tci_parts *p);
+TCI_FN bool tci_split_k_begin(tci_split_k *p);
 /* Products of a sum. */
-TCI_FN double tci_parts_products(const tci_parts *p);
+TCI_FN double tci_split_k_products(const tci_split_k *p);
 /* Bytes of partial sums, written and read. */
-TCI_FN double tci_parts_moved(const tci_parts *p);
+TCI_FN double tci_split_k_moved(const tci_split_k *p);
 /* The sum of the parts that were chosen, and a line in `orders`. */
-TCI_FN tci_node *tci_parts_made(tci_parts *p);
+TCI_FN tci_node *tci_split_k_made(tci_split_k *p);
 
 #endif

@@ -18,66 +18,66 @@
  * computed. */
 #include "group.h"
 
-typedef enum tci_sequence_rule {
-    TCI_SEQUENCE_FIRST,    /* what came first */
-    TCI_SEQUENCE_RELEASE,  /* what adds nothing, the most negative growth before others; FIRST */
-    TCI_SEQUENCE_LEAST,    /* the least growth */
-    TCI_SEQUENCE_AHEAD,    /* RELEASE, with what up to two steps that follow let go */
-    TCI_SEQUENCE_DEADLINES /* what the earliest start of a collective waits for; RELEASE */
-} tci_sequence_rule;
+typedef enum tci_step_order_rule {
+    TCI_STEP_ORDER_FIRST,    /* what came first */
+    TCI_STEP_ORDER_RELEASE,  /* what adds nothing, the most negative growth before others; FIRST */
+    TCI_STEP_ORDER_LEAST,    /* the least growth */
+    TCI_STEP_ORDER_AHEAD,    /* RELEASE, with what up to two steps that follow let go */
+    TCI_STEP_ORDER_DEADLINES /* what the earliest start of a collective waits for; RELEASE */
+} tci_step_order_rule;
 
 enum {
-    TCI_SEQUENCE_MANY = 4096, /* steps from which the first rule has to do */
-    TCI_SEQUENCE_DEPTH = 2    /* steps that AHEAD looks at behind one */
+    TCI_STEP_ORDER_MANY = 4096, /* steps from which the first rule has to do */
+    TCI_STEP_ORDER_DEPTH = 2    /* steps that AHEAD looks at behind one */
 };
 
-typedef struct tci_sequence_step {
+typedef struct tci_step_order_step {
     int32_t *touches; int32_t n_touches;           /* buffers, each once */
     int32_t *leads_to; int32_t n_leads, cap_leads; /* steps that wait for it, once per reason */
     int32_t n_before;                              /* how many such reasons it has itself */
     int32_t waits;                                 /* ... of steps that are not done yet */
     int32_t met;                                   /* the last walk that came here */
     int32_t deadline;                              /* the first start that waits for it, or none */
-} tci_sequence_step;
+} tci_step_order_step;
 
-typedef struct tci_sequence_buffer {
+typedef struct tci_step_order_buffer {
     int64_t bytes;          /* of a temporary; 0 of others */
     int32_t n_touched, left;
     bool is_alive;
     int32_t *writers; int32_t n_writers, cap_writers;
     int32_t *readers; int32_t n_readers, cap_readers;
-} tci_sequence_buffer;
+} tci_step_order_buffer;
 
-typedef struct tci_sequence {
+typedef struct tci_step_order {
     tci_scratch *s;
     const tci_plan *p;
     int first, n;                /* of the steps: those from `first` to before n */
-    tci_sequence_step *steps;
-    tci_sequence_buffer *buffers;
+    tci_step_order_step *steps;
+    tci_step_order_buffer *buffers;
     int32_t *ready; int n_ready; /* steps that may be done */
     int32_t *stack;
     int32_t walk;
-    bool *was_alive; int most_touches; /* of tci_sequence_ahead: room for each depth */
+    bool *was_alive; int most_touches; /* of tci_step_order_ahead: room for each depth */
     int n_starts;                /* of collectives */
-} tci_sequence;
+} tci_step_order;
 
 /* ---- what waits for what ---- */
 
-static const tci_kernel *tci_sequence_kernel(const tci_sequence *q, int step)
+static const tci_kernel *tci_step_order_kernel(const tci_step_order *q, int step)
 {
     return q->p->kernels[q->p->steps[step].kernel];
 }
 
-static void tci_sequence_after(tci_sequence *q, int before, int after)
+static void tci_step_order_after(tci_step_order *q, int before, int after)
 {
-    tci_sequence_step *b = &q->steps[before];
+    tci_step_order_step *b = &q->steps[before];
     TCI_PUSH(q->s, b->leads_to, b->n_leads, b->cap_leads, after);
     q->steps[after].n_before++;
 }
 
-static void tci_sequence_touch(tci_sequence *q, int step, int buffer)
+static void tci_step_order_touch(tci_step_order *q, int step, int buffer)
 {
-    tci_sequence_step *t = &q->steps[step];
+    tci_step_order_step *t = &q->steps[step];
     for (int i = 0; i < t->n_touches; i++) {
         if (t->touches[i] == buffer) {
             return;
@@ -104,20 +104,20 @@ TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p)
 }
 
 /* The number of the collective that step t starts; -1: it starts none. */
-static int32_t tci_sequence_start(const tci_sequence *q, int t)
+static int32_t tci_step_order_start(const tci_step_order *q, int t)
 {
     const tci_comm_step *c = tci_plan_comm(q->p, t);
     return c && c->phase == TCI_COMM_START ? c->number : -1;
 }
 
 /* A step waits for those that its BARRIERs name: of a collective its start does. */
-static void tci_sequence_find_waits(tci_sequence *q)
+static void tci_step_order_find_waits(tci_step_order *q)
 {
     const tci_fusion *f = q->p->fusion;
     const int32_t *step_of = tci_plan_steps_of_groups(q->s, q->p);
     int32_t *begins = tci_scratch_copy(q->s, step_of, sizeof(*begins) * (size_t)(f->n_groups + 1));
     for (int t = q->first; t < q->n; t++) {
-        if (tci_sequence_start(q, t) >= 0) {
+        if (tci_step_order_start(q, t) >= 0) {
             begins[q->p->steps[t].group] = t;
         }
     }
@@ -127,31 +127,31 @@ static void tci_sequence_find_waits(tci_sequence *q)
             int before = step_of[f->roots[tci_root_before(f, r, k)].group];
             int after = begins[r->group];
             if (before >= q->first && before != after) {
-                tci_sequence_after(q, before, after);
+                tci_step_order_after(q, before, after);
             }
         }
     }
 }
 
 /* A step waits for all that wrote what it reads; one that writes what was read, for the readers. */
-static void tci_sequence_find_order(tci_sequence *q)
+static void tci_step_order_find_order(tci_step_order *q)
 {
     for (int t = q->first; t < q->n; t++) {
-        const tci_kernel *k = tci_sequence_kernel(q, t);
+        const tci_kernel *k = tci_step_order_kernel(q, t);
         q->steps[t].touches = TCI_NEW_ARRAY(q->s, int32_t, k->n_operands + 1);
         for (int o = 0; o < k->n_operands; o++) {
-            tci_sequence_buffer *b = &q->buffers[q->p->steps[t].operands[o]];
+            tci_step_order_buffer *b = &q->buffers[q->p->steps[t].operands[o]];
             bool writes = k->operands[o].is_output;
             const int32_t *others = writes ? b->readers : b->writers;
             for (int i = 0; i < (writes ? b->n_readers : b->n_writers); i++) {
                 if (others[i] != t) {
-                    tci_sequence_after(q, others[i], t);
+                    tci_step_order_after(q, others[i], t);
                 }
             }
-            tci_sequence_touch(q, t, q->p->steps[t].operands[o]);
+            tci_step_order_touch(q, t, q->p->steps[t].operands[o]);
         }
         for (int o = 0; o < k->n_operands; o++) {
-            tci_sequence_buffer *b = &q->buffers[q->p->steps[t].operands[o]];
+            tci_step_order_buffer *b = &q->buffers[q->p->steps[t].operands[o]];
             if (k->operands[o].is_output) {
                 TCI_PUSH(q->s, b->writers, b->n_writers, b->cap_writers, t);
             } else {
@@ -162,7 +162,7 @@ static void tci_sequence_find_order(tci_sequence *q)
 }
 
 /* Does a reader of that buffer wait for `step`? */
-static bool tci_sequence_leads_to(tci_sequence *q, int step, const tci_sequence_buffer *read)
+static bool tci_step_order_leads_to(tci_step_order *q, int step, const tci_step_order_buffer *read)
 {
     int n = 0, walk = ++q->walk;
     for (int i = 0; i < read->n_readers; i++) {
@@ -171,9 +171,9 @@ static bool tci_sequence_leads_to(tci_sequence *q, int step, const tci_sequence_
     q->steps[step].met = walk;
     q->stack[n++] = step;
     while (n > 0) {
-        const tci_sequence_step *t = &q->steps[q->stack[--n]];
+        const tci_step_order_step *t = &q->steps[q->stack[--n]];
         for (int i = 0; i < t->n_leads; i++) {
-            tci_sequence_step *next = &q->steps[t->leads_to[i]];
+            tci_step_order_step *next = &q->steps[t->leads_to[i]];
             if (next->met == -walk) {
                 return true;
             }
@@ -188,29 +188,29 @@ static bool tci_sequence_leads_to(tci_sequence *q, int step, const tci_sequence_
 
 /* The step that writes the new value of a parameter where the old one lies waits for those that
  * read the old one, unless one of these waits for it. */
-static void tci_sequence_update_last(tci_sequence *q, const tci_alias *assign)
+static void tci_step_order_update_last(tci_step_order *q, const tci_alias *assign)
 {
     int out = tci_plan_port(q->p, TCI_BUF_OUTPUT, assign->output);
     int in = tci_plan_port(q->p, TCI_BUF_INPUT, assign->input);
-    const tci_sequence_buffer *read = &q->buffers[in], *written = &q->buffers[out];
+    const tci_step_order_buffer *read = &q->buffers[in], *written = &q->buffers[out];
     int writer = written->n_writers == 1 ? written->writers[0] : -1;
     if (writer < 0 || !tci_plan_step_in_place(q->s, q->p, writer, out, in) ||
-        tci_sequence_leads_to(q, writer, read)) {
+        tci_step_order_leads_to(q, writer, read)) {
         return;
     }
     for (int i = 0; i < read->n_readers; i++) {
         if (read->readers[i] != writer) {
-            tci_sequence_after(q, read->readers[i], writer);
+            tci_step_order_after(q, read->readers[i], writer);
         }
     }
 }
 
 /* Of the steps that may be done: one that starts nothing, else the start of the lowest number. */
-static int tci_sequence_next_start(const tci_sequence *q)
+static int tci_step_order_next_start(const tci_step_order *q)
 {
     int best = 0;
     for (int i = 0; i < q->n_ready; i++) {
-        if (tci_sequence_start(q, q->ready[i]) < tci_sequence_start(q, q->ready[best])) {
+        if (tci_step_order_start(q, q->ready[i]) < tci_step_order_start(q, q->ready[best])) {
             best = i;
         }
     }
@@ -220,21 +220,21 @@ static int tci_sequence_next_start(const tci_sequence *q)
 /* The starts of collectives in the order of their numbers, as far as kernels allow: one that
  * computes an operand of an early start and waits for a later collective moves the early start. The
  * order follows from the steps alone, so it is the same on all ranks. */
-static void tci_sequence_order_starts(tci_sequence *q)
+static void tci_step_order_order_starts(tci_step_order *q)
 {
     int *starts = TCI_NEW_ARRAY(q->s, int, q->n + 1);
     for (int t = q->first; t < q->n; t++) {
         q->steps[t].deadline = INT32_MAX;
         q->steps[t].waits = q->steps[t].n_before;
-        q->n_starts += tci_sequence_start(q, t) >= 0;
+        q->n_starts += tci_step_order_start(q, t) >= 0;
         if (!q->steps[t].waits) {
             q->ready[q->n_ready++] = t;
         }
     }
     for (int n = 0; q->n_ready && n < q->n_starts;) {
-        int at = tci_sequence_next_start(q), t = q->ready[at];
+        int at = tci_step_order_next_start(q), t = q->ready[at];
         q->ready[at] = q->ready[--q->n_ready];
-        if (tci_sequence_start(q, t) >= 0) {
+        if (tci_step_order_start(q, t) >= 0) {
             starts[n++] = t;
         }
         for (int i = 0; i < q->steps[t].n_leads; i++) {
@@ -245,71 +245,71 @@ static void tci_sequence_order_starts(tci_sequence *q)
     }
     q->n_ready = 0;
     for (int i = 1; i < q->n_starts; i++) {
-        tci_sequence_after(q, starts[i - 1], starts[i]);
+        tci_step_order_after(q, starts[i - 1], starts[i]);
     }
 }
 
-static tci_sequence tci_sequence_make(tci_scratch *s, const tci_plan *p)
+static tci_step_order tci_step_order_make(tci_scratch *s, const tci_plan *p)
 {
-    tci_sequence q = {.s = s, .p = p, .first = p->n_init, .n = p->n_steps};
-    q.steps = TCI_NEW_ARRAY(s, tci_sequence_step, p->n_steps + 1);
-    q.buffers = TCI_NEW_ARRAY(s, tci_sequence_buffer, p->n_buffers + 1);
+    tci_step_order q = {.s = s, .p = p, .first = p->n_init, .n = p->n_steps};
+    q.steps = TCI_NEW_ARRAY(s, tci_step_order_step, p->n_steps + 1);
+    q.buffers = TCI_NEW_ARRAY(s, tci_step_order_buffer, p->n_buffers + 1);
     q.ready = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
     q.stack = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
     for (int b = 0; b < p->n_buffers; b++) {
         bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
         q.buffers[b].bytes = is_temp ? tci_dim_hint(p->buffers[b].bytes) : 0;
     }
-    tci_sequence_find_order(&q);
-    tci_sequence_find_waits(&q);
-    tci_sequence_order_starts(&q);
+    tci_step_order_find_order(&q);
+    tci_step_order_find_waits(&q);
+    tci_step_order_order_starts(&q);
     for (int i = 0; i < p->n_assigns; i++) {
-        tci_sequence_update_last(&q, &p->assigns[i]);
+        tci_step_order_update_last(&q, &p->assigns[i]);
     }
     for (int t = 0; t < p->n_steps; t++) {
         q.most_touches = TCI_MAX(q.most_touches, q.steps[t].n_touches);
     }
-    q.was_alive = TCI_NEW_ARRAY(s, bool, (TCI_SEQUENCE_DEPTH + 1) * q.most_touches + 1);
+    q.was_alive = TCI_NEW_ARRAY(s, bool, (TCI_STEP_ORDER_DEPTH + 1) * q.most_touches + 1);
     return q;
 }
 
 /* ---- one order ---- */
 
 /* Bytes that step t begins to need. */
-static int64_t tci_sequence_begins(const tci_sequence *q, int t)
+static int64_t tci_step_order_begins(const tci_step_order *q, int t)
 {
     int64_t bytes = 0;
     for (int i = 0; i < q->steps[t].n_touches; i++) {
-        const tci_sequence_buffer *b = &q->buffers[q->steps[t].touches[i]];
+        const tci_step_order_buffer *b = &q->buffers[q->steps[t].touches[i]];
         bytes += b->is_alive ? 0 : b->bytes;
     }
     return bytes;
 }
 
 /* Bytes that nobody needs after it. */
-static int64_t tci_sequence_ends(const tci_sequence *q, int t)
+static int64_t tci_step_order_ends(const tci_step_order *q, int t)
 {
     int64_t bytes = 0;
     for (int i = 0; i < q->steps[t].n_touches; i++) {
-        const tci_sequence_buffer *b = &q->buffers[q->steps[t].touches[i]];
+        const tci_step_order_buffer *b = &q->buffers[q->steps[t].touches[i]];
         bytes += b->left == 1 ? b->bytes : 0;
     }
     return bytes;
 }
 
-static int64_t tci_sequence_growth(const tci_sequence *q, int t)
+static int64_t tci_step_order_growth(const tci_step_order *q, int t)
 {
-    return tci_sequence_begins(q, t) - tci_sequence_ends(q, t);
+    return tci_step_order_begins(q, t) - tci_step_order_ends(q, t);
 }
 
-static void tci_sequence_done(tci_sequence *q, int t);
-static void tci_sequence_undone(tci_sequence *q, int t, int n_ready, const bool *was_alive);
+static void tci_step_order_done(tci_step_order *q, int t);
+static void tci_step_order_undone(tci_step_order *q, int t, int n_ready, const bool *was_alive);
 
 /* The least growth by t and up to `depth` steps that t alone still holds up: where a value is
  * computed again, what follows lets go of it. */
-static int64_t tci_sequence_ahead(tci_sequence *q, int t, int depth)
+static int64_t tci_step_order_ahead(tci_step_order *q, int t, int depth)
 {
-    int64_t own = tci_sequence_growth(q, t), best = own;
+    int64_t own = tci_step_order_growth(q, t), best = own;
     int n_ready = q->n_ready;
     if (depth == 0) {
         return own;
@@ -318,17 +318,17 @@ static int64_t tci_sequence_ahead(tci_sequence *q, int t, int depth)
     for (int i = 0; i < q->steps[t].n_touches; i++) {
         was_alive[i] = q->buffers[q->steps[t].touches[i]].is_alive;
     }
-    tci_sequence_done(q, t);
+    tci_step_order_done(q, t);
     for (int i = n_ready, end = q->n_ready; i < end; i++) {
-        int64_t more = own + tci_sequence_ahead(q, q->ready[i], depth - 1);
+        int64_t more = own + tci_step_order_ahead(q, q->ready[i], depth - 1);
         best = TCI_MIN(best, more);
     }
-    tci_sequence_undone(q, t, n_ready, was_alive);
+    tci_step_order_undone(q, t, n_ready, was_alive);
     return best;
 }
 
 /* Lower comes first: starts, then what the earliest of them waits for; last what waits itself. */
-static int64_t tci_sequence_rank(const tci_sequence *q, int t)
+static int64_t tci_step_order_rank(const tci_step_order *q, int t)
 {
     const tci_comm_step *c = tci_plan_comm(q->p, t);
     int64_t deadline = q->steps[t].deadline;
@@ -337,14 +337,14 @@ static int64_t tci_sequence_rank(const tci_sequence *q, int t)
                                          : (int64_t)INT32_MAX + 1 + c->number;
 }
 
-/* As tci_sequence_choose, by deadlines. */
-static int tci_sequence_choose_due(tci_sequence *q)
+/* As tci_step_order_choose, by deadlines. */
+static int tci_step_order_choose_due(tci_step_order *q)
 {
     int best = -1;
     int64_t rank = 0, least = 0;
     for (int i = 0; i < q->n_ready; i++) {
-        int64_t own = tci_sequence_rank(q, q->ready[i]);
-        int64_t growth = TCI_MIN(tci_sequence_growth(q, q->ready[i]), 1);
+        int64_t own = tci_step_order_rank(q, q->ready[i]);
+        int64_t growth = TCI_MIN(tci_step_order_growth(q, q->ready[i]), 1);
         bool tied = own == rank && growth == least && q->ready[i] < q->ready[best];
         if (best < 0 || own < rank || (own == rank && growth < least) || tied) {
             best = i;
@@ -356,19 +356,19 @@ static int tci_sequence_choose_due(tci_sequence *q)
 }
 
 /* The place among those that may be done of the one that is. */
-static int tci_sequence_choose(tci_sequence *q, tci_sequence_rule rule)
+static int tci_step_order_choose(tci_step_order *q, tci_step_order_rule rule)
 {
     int best = -1;
     int64_t least = 0;
-    if (rule == TCI_SEQUENCE_DEADLINES) {
-        return tci_sequence_choose_due(q);
+    if (rule == TCI_STEP_ORDER_DEADLINES) {
+        return tci_step_order_choose_due(q);
     }
     for (int i = 0; i < q->n_ready; i++) {
-        int64_t growth = rule == TCI_SEQUENCE_FIRST   ? 0
-                         : rule == TCI_SEQUENCE_AHEAD ? tci_sequence_ahead(q, q->ready[i],
-                                                                           TCI_SEQUENCE_DEPTH)
-                                                      : tci_sequence_growth(q, q->ready[i]);
-        growth = rule != TCI_SEQUENCE_LEAST && growth > 0 ? INT64_MAX : growth;
+        int64_t growth = rule == TCI_STEP_ORDER_FIRST   ? 0
+                         : rule == TCI_STEP_ORDER_AHEAD ? tci_step_order_ahead(q, q->ready[i],
+                                                                           TCI_STEP_ORDER_DEPTH)
+                                                      : tci_step_order_growth(q, q->ready[i]);
+        growth = rule != TCI_STEP_ORDER_LEAST && growth > 0 ? INT64_MAX : growth;
         if (best < 0 || growth < least || (growth == least && q->ready[i] < q->ready[best])) {
             best = i;
             least = growth;
@@ -377,9 +377,9 @@ static int tci_sequence_choose(tci_sequence *q, tci_sequence_rule rule)
     return best;
 }
 
-static void tci_sequence_done(tci_sequence *q, int t)
+static void tci_step_order_done(tci_step_order *q, int t)
 {
-    const tci_sequence_step *step = &q->steps[t];
+    const tci_step_order_step *step = &q->steps[t];
     for (int i = 0; i < step->n_touches; i++) {
         q->buffers[step->touches[i]].is_alive = true;
         q->buffers[step->touches[i]].left--;
@@ -392,9 +392,9 @@ static void tci_sequence_done(tci_sequence *q, int t)
 }
 
 /* As it was before t was done. */
-static void tci_sequence_undone(tci_sequence *q, int t, int n_ready, const bool *was_alive)
+static void tci_step_order_undone(tci_step_order *q, int t, int n_ready, const bool *was_alive)
 {
-    const tci_sequence_step *step = &q->steps[t];
+    const tci_step_order_step *step = &q->steps[t];
     for (int i = 0; i < step->n_touches; i++) {
         q->buffers[step->touches[i]].is_alive = was_alive[i];
         q->buffers[step->touches[i]].left++;
@@ -406,7 +406,7 @@ static void tci_sequence_undone(tci_sequence *q, int t, int n_ready, const bool 
 }
 
 /* The order by a rule; returns the most bytes that are needed at once. */
-static int64_t tci_sequence_by_rule(tci_sequence *q, tci_sequence_rule rule, int32_t *order)
+static int64_t tci_step_order_by_rule(tci_step_order *q, tci_step_order_rule rule, int32_t *order)
 {
     int64_t now = 0, most = 0;
     for (int b = 0; b < q->p->n_buffers; b++) {
@@ -422,28 +422,28 @@ static int64_t tci_sequence_by_rule(tci_sequence *q, tci_sequence_rule rule, int
     }
     for (int at = q->first; at < q->n; at++) {
         TCI_ASSERT(q->s, q->n_ready > 0);
-        int place = tci_sequence_choose(q, rule), t = q->ready[place];
+        int place = tci_step_order_choose(q, rule), t = q->ready[place];
         q->ready[place] = q->ready[--q->n_ready];
-        int64_t ends = tci_sequence_ends(q, t);
-        now += tci_sequence_begins(q, t);
+        int64_t ends = tci_step_order_ends(q, t);
+        now += tci_step_order_begins(q, t);
         most = TCI_MAX(most, now);
         now -= ends;
-        tci_sequence_done(q, t);
+        tci_step_order_done(q, t);
         order[at] = t;
     }
     return most;
 }
 
 /* Each step has the number of the first start that it leads to. */
-static void tci_sequence_find_deadlines(tci_sequence *q)
+static void tci_step_order_find_deadlines(tci_step_order *q)
 {
     int32_t *order = TCI_NEW_ARRAY(q->s, int32_t, q->n + 1);
     if (!q->n_starts) {
         return;
     }
-    tci_sequence_by_rule(q, TCI_SEQUENCE_FIRST, order);
+    tci_step_order_by_rule(q, TCI_STEP_ORDER_FIRST, order);
     for (int i = q->n - 1; i >= q->first; i--) {
-        tci_sequence_step *step = &q->steps[order[i]];
+        tci_step_order_step *step = &q->steps[order[i]];
         const tci_comm_step *c = tci_plan_comm(q->p, order[i]);
         for (int l = 0; l < step->n_leads; l++) {
             step->deadline = TCI_MIN(step->deadline, q->steps[step->leads_to[l]].deadline);
@@ -458,17 +458,17 @@ static void tci_sequence_find_deadlines(tci_sequence *q)
 
 TCI_FN int64_t tci_plan_sequence(tci_scratch *s, tci_plan *p)
 {
-    tci_sequence q = tci_sequence_make(s, p);
-    int last = p->fusion->late ? TCI_SEQUENCE_AHEAD : TCI_SEQUENCE_LEAST;
-    int rules = p->n_steps < TCI_SEQUENCE_MANY ? last + 1 : 1;
-    int first = q.n_starts ? TCI_SEQUENCE_DEADLINES : TCI_SEQUENCE_FIRST;
+    tci_step_order q = tci_step_order_make(s, p);
+    int last = p->fusion->late ? TCI_STEP_ORDER_AHEAD : TCI_STEP_ORDER_LEAST;
+    int rules = p->n_steps < TCI_STEP_ORDER_MANY ? last + 1 : 1;
+    int first = q.n_starts ? TCI_STEP_ORDER_DEADLINES : TCI_STEP_ORDER_FIRST;
     rules = q.n_starts ? first + 1 : rules;
-    tci_sequence_find_deadlines(&q);
+    tci_step_order_find_deadlines(&q);
     int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1), *best = NULL;
     tci_step *steps = TCI_NEW_ARRAY(s, tci_step, p->n_steps + 1);
     int64_t least = 0;
     for (int rule = first; rule < rules; rule++) {
-        int64_t most = tci_sequence_by_rule(&q, (tci_sequence_rule)rule, order);
+        int64_t most = tci_step_order_by_rule(&q, (tci_step_order_rule)rule, order);
         if (!best || most < least) {
             best = tci_scratch_copy(s, order, sizeof(*order) * (size_t)(p->n_steps + 1));
             least = most;
@@ -484,12 +484,12 @@ TCI_FN int64_t tci_plan_sequence(tci_scratch *s, tci_plan *p)
 
 TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p)
 {
-    tci_sequence q = tci_sequence_make(s, p);
+    tci_step_order q = tci_step_order_make(s, p);
     int32_t *distance = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
     int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
-    tci_sequence_by_rule(&q, TCI_SEQUENCE_FIRST, order);
+    tci_step_order_by_rule(&q, TCI_STEP_ORDER_FIRST, order);
     for (int i = q.n - 1; i >= q.first; i--) {
-        const tci_sequence_step *step = &q.steps[order[i]];
+        const tci_step_order_step *step = &q.steps[order[i]];
         for (int l = 0; l < step->n_leads; l++) {
             distance[order[i]] = TCI_MAX(distance[order[i]], distance[step->leads_to[l]] + 1);
         }
@@ -498,15 +498,15 @@ TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p)
 }
 
 /* A unit while units are put in order, in the place of its number; and a step, in that of its. */
-typedef struct tci_sequence_unit {
+typedef struct tci_step_order_unit {
     int32_t waits;        /* reasons to wait for steps of others that are not done yet */
     int32_t last;         /* its last step; -1: no unit has that number */
     int32_t before;       /* of a step: that of its unit before it, or -1 */
-} tci_sequence_unit;
+} tci_step_order_unit;
 
-static tci_sequence_unit *tci_sequence_units(tci_sequence *q, const int32_t *unit)
+static tci_step_order_unit *tci_step_order_units(tci_step_order *q, const int32_t *unit)
 {
-    tci_sequence_unit *units = TCI_NEW_ARRAY(q->s, tci_sequence_unit, q->n + 1);
+    tci_step_order_unit *units = TCI_NEW_ARRAY(q->s, tci_step_order_unit, q->n + 1);
     for (int t = 0; t < q->n; t++) {
         units[t].last = -1;
     }
@@ -527,7 +527,7 @@ static tci_sequence_unit *tci_sequence_units(tci_sequence *q, const int32_t *uni
 }
 
 /* Of those that may be done, that whose last step comes first; it is no longer among them. */
-static int tci_sequence_next_unit(tci_sequence *q, const tci_sequence_unit *units)
+static int tci_step_order_next_unit(tci_step_order *q, const tci_step_order_unit *units)
 {
     int best = 0;
     TCI_ASSERT(q->s, q->n_ready > 0);
@@ -541,14 +541,14 @@ static int tci_sequence_next_unit(tci_sequence *q, const tci_sequence_unit *unit
 
 TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int32_t *unit)
 {
-    tci_sequence q = tci_sequence_make(s, p);
-    tci_sequence_unit *units = tci_sequence_units(&q, unit);
+    tci_step_order q = tci_step_order_make(s, p);
+    tci_step_order_unit *units = tci_step_order_units(&q, unit);
     int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
     for (int t = 0; t < q.first; t++) {
         order[t] = t;
     }
     for (int end = q.first; end < q.n;) {
-        int u = tci_sequence_next_unit(&q, units), n = 0;
+        int u = tci_step_order_next_unit(&q, units), n = 0;
         for (int t = units[u].last; t >= 0; t = units[t].before) {
             n++;
         }

@@ -21,30 +21,30 @@
  *    when it comes there; but all that is undone is of rounds of one mode (tci_store_mode) */
 #include "group.h"
 
-TCI_FN void tci_trail_begin(tci_fusion *f)
+TCI_FN void tci_undo_begin(tci_fusion *f)
 {
-    tci_trail *t = &f->trail;
-    tci_trail_mark mark = {f->n_groups, f->n_refusals, t->n_facts, -1, {0}};
+    tci_undo *t = &f->trail;
+    tci_undo_mark mark = {f->n_groups, f->n_refusals, t->n_facts, -1, {0}};
     TCI_PUSH(f->s, t->marks, t->n_marks, t->cap_marks, mark);
 }
 
-TCI_FN void tci_trail_group(tci_fusion *f, int group)
+TCI_FN void tci_undo_group(tci_fusion *f, int group)
 {
-    tci_trail_mark *mark = &f->trail.marks[f->trail.n_marks - 1];
+    tci_undo_mark *mark = &f->trail.marks[f->trail.n_marks - 1];
     if (mark->group < 0 && group < mark->n_groups) {
         mark->group = group;
         mark->was = f->groups[group];
     }
 }
 
-TCI_FN void tci_trail_node(tci_fusion *f, tci_pnode *p)
+TCI_FN void tci_undo_node(tci_fusion *f, tci_pnode *p)
 {
-    tci_trail *t = &f->trail;
-    tci_trail_fact was = {p, p->home, p->n_homes, p->group, p->operand_of};
+    tci_undo *t = &f->trail;
+    tci_undo_fact was = {p, p->home, p->n_homes, p->group, p->operand_of};
     TCI_PUSH(f->s, t->facts, t->n_facts, t->cap_facts, was);
 }
 
-static void tci_trail_undo_group(tci_fusion *f, const tci_trail_mark *mark)
+static void tci_undo_undo_group(tci_fusion *f, const tci_undo_mark *mark)
 {
     const tci_group *was = &mark->was;
     bool turned = f->groups[mark->group].outer != was->outer;
@@ -58,7 +58,7 @@ static void tci_trail_undo_group(tci_fusion *f, const tci_trail_mark *mark)
 }
 
 /* The groups that the last root made its group depend on know of it last. */
-static void tci_trail_undo_users(tci_fusion *f, const tci_root *r, const tci_trail_mark *mark)
+static void tci_undo_undo_users(tci_fusion *f, const tci_root *r, const tci_undo_mark *mark)
 {
     const tci_group *g = &f->groups[r->group];
     for (int i = mark->group >= 0 ? mark->was.n_deps : 0; i < g->n_deps; i++) {
@@ -66,36 +66,36 @@ static void tci_trail_undo_users(tci_fusion *f, const tci_root *r, const tci_tra
     }
 }
 
-static void tci_trail_undo_root(tci_fusion *f)
+static void tci_undo_undo_root(tci_fusion *f)
 {
-    tci_trail *t = &f->trail;
-    const tci_trail_mark *mark = &t->marks[--t->n_marks];
+    tci_undo *t = &f->trail;
+    const tci_undo_mark *mark = &t->marks[--t->n_marks];
     const tci_root *r = &f->roots[--f->n_roots];
     tci_pnode *p = tci_pnode_of(f, r->node);
-    tci_trail_undo_users(f, r, mark);
+    tci_undo_undo_users(f, r, mark);
     p->root = -1;
     p->kept = p->kept ? p->kept : TCI_NEW(f->s, tci_root);
     *p->kept = *r;
     p->kept->group = -1;
     while (t->n_facts > mark->n_facts) {
-        const tci_trail_fact *was = &t->facts[--t->n_facts];
+        const tci_undo_fact *was = &t->facts[--t->n_facts];
         was->of->home = was->home;
         was->of->n_homes = was->n_homes;
         was->of->group = was->group;
         was->of->operand_of = was->operand_of;
     }
     if (mark->group >= 0) {
-        tci_trail_undo_group(f, mark);
+        tci_undo_undo_group(f, mark);
     }
     f->n_groups = mark->n_groups;
     f->n_refusals = mark->n_refusals;
 }
 
-TCI_FN void tci_trail_undo(tci_fusion *f, int place)
+TCI_FN void tci_undo_undo(tci_fusion *f, int place)
 {
     TCI_ASSERT(f->s, f->trail.n_marks == f->n_roots);
     while (f->n_roots > 0 &&
            tci_pnode_of(f, f->roots[f->n_roots - 1].node)->place >= place) {
-        tci_trail_undo_root(f);
+        tci_undo_undo_root(f);
     }
 }

@@ -227,7 +227,7 @@ static tc_status tci_bind_leaf(tc_call *c, int captured, void **bound)
         return TC_OK;
     }
     void *memory = NULL;
-    tc_status status = tci_resident_bring(s, device, &memory);
+    tc_status status = tci_copies_bring(s, device, &memory);
     *bound = status ? NULL : (char *)memory + offset;
     return status;
 }

@@ -56,7 +56,7 @@ TCI_FN void tci_storage_release(tci_storage *s)
     if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
-    tci_resident_free(s);
+    tci_copies_free(s);
     tci_param_free(s);
     if (s->owner) {
         s->owner->release(s->owner);

@@ -344,14 +344,14 @@ TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, co
 TCI_FN void tci_param_start(void);
 
 /* ---- run/device_copies.c ---- */
-TCI_FN void tci_resident_announce(void);
+TCI_FN void tci_copies_announce(void);
 /* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
-TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory);
+TCI_FN tc_status tci_copies_bring(tci_storage *s, const tc_backend *device, void **memory);
 /* A run changed the bytes: on that device; NULL: in host memory. */
-TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
+TCI_FN void tci_copies_changed(tci_storage *s, const tc_backend *device);
 /* The newest bytes are in host memory from now on. */
-TCI_FN tc_status tci_resident_home(tci_storage *s);
-TCI_FN void tci_resident_free(tci_storage *s);
+TCI_FN tc_status tci_copies_home(tci_storage *s);
+TCI_FN void tci_copies_free(tci_storage *s);
 
 /* ---- run/signature.c ---- */
 /* Lists the user's inputs and outputs of a request. Strings are copied. */
@@ -431,7 +431,7 @@ TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 
 /* ---- run/launch_deps.c ---- */
 /* Fills `after` of the launches of c, which begin at that step, in the scratch. Escapes. */
-TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
+TCI_FN void tci_deps_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
                                int n);
 
 /* ---- run/execute.c: the steps ---- */

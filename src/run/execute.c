@@ -432,7 +432,7 @@ static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int e
     if (code->n_repeats) {
         tci_walk_chain(s, &tape);
     } else {
-        tci_after_launches(s, c, begin, tape.launches, tape.n);
+        tci_deps_launches(s, c, begin, tape.launches, tape.n);
         tci_collectives_chain(s, tape.launches, tape.n);
     }
     return code->device->record(code->device->user, tape.launches, tape.n, &c->device->sequence);
@@ -814,7 +814,7 @@ static void tci_walk_mark_changed(tc_call *c)
     const tc_program *f = c->program;
     for (int i = 0; i < f->n_effects; i++) {
         if (f->effects[i].bytes > 0 && f->effects[i].over_old) {
-            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
+            tci_copies_changed(f->captured[f->effects[i].captured], f->code->device);
         }
     }
 }
@@ -959,10 +959,10 @@ static tc_status tci_walk_set_one(tc_call *c, int effect)
     if (!device->copy) {
         return tci_param_download(s, device, from);
     }
-    tc_status status = tci_resident_bring(s, device, &to);
+    tc_status status = tci_copies_bring(s, device, &to);
     status = status ? status : device->copy(device->user, to, from, e->bytes);
     if (!status) {
-        tci_resident_changed(s, device);
+        tci_copies_changed(s, device);
     }
     return status;
 }

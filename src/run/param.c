@@ -68,7 +68,7 @@ static void tci_param_announce(void)
     for (int i = 0; i < TCI_PARAM_LOCKS; i++) {
         tci_os_keep_over_fork(&tci_param_locks[i].mutex, i ? NULL : tci_param_after_fork);
     }
-    tci_resident_announce();
+    tci_copies_announce();
 }
 
 TCI_FN void tci_param_start(void)
@@ -131,7 +131,7 @@ static bool tci_param_make_room(tci_storage *s)
 
 static tc_status tci_param_fetch(tci_storage *s)
 {
-    return tci_param_make_room(s) ? tci_resident_home(s) : TC_ERR_MEMORY;
+    return tci_param_make_room(s) ? tci_copies_home(s) : TC_ERR_MEMORY;
 }
 
 static bool tci_param_is_marked(uint32_t mark)
@@ -247,7 +247,7 @@ TCI_FN tc_status tci_param_touch(tci_storage *s)
     tci_param_wait_list(lock, &one);
     tc_status status = lock ? tci_param_fetch(s) : TC_OK; /* what a run changed is not lost */
     if (!status) {
-        tci_resident_changed(s, NULL);
+        tci_copies_changed(s, NULL);
     }
     tci_param_unlock_list(lock);
     return status;
@@ -292,7 +292,7 @@ TCI_FN tc_status tci_param_settle(tci_param_held *list, bool commits)
     }
     for (tci_param_held *h = list; commits && !busy && h; h = h->next) {
         tci_param_set(h->storage, h->value);
-        tci_resident_changed(h->storage, NULL);
+        tci_copies_changed(h->storage, NULL);
     }
     tci_param_put_list(list);
     tci_param_unlock_list(lock);
@@ -480,7 +480,7 @@ TCI_FN void tci_param_end(tc_call *c, bool commits)
         for (int e = 0; e < f->n_effects; e++) {
             tci_storage *s = tci_param_of(f, f->effects[e].param);
             tci_param_set(s, *tci_param_fresh(c, e));
-            tci_resident_changed(s, NULL);
+            tci_copies_changed(s, NULL);
         }
     }
     tci_param_leave(c);
@@ -536,7 +536,7 @@ TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, co
         tci_param_put(p, v);
     } else {
         tci_param_set(s, v);
-        tci_resident_changed(s, NULL);
+        tci_copies_changed(s, NULL);
     }
     pthread_mutex_unlock(&p->lock->mutex);
     return status;

@@ -1182,7 +1182,7 @@ static void add_candidates(int n, int vector_bytes)
     n_kernels = n;
     for (int i = 0; i < n; i++) {
         tci_sched list[TCI_SCHED_MOST];
-        const tci_ask *a = tci_ask_make(&scratch, kernels[i], machine);
+        const tci_query *a = tci_query_make(&scratch, kernels[i], machine);
         int n_list = tci_sched_candidates(a, list, TCI_SCHED_MOST);
         for (int c = 0; c < n_list; c++) {
             tci_str text = {.s = &scratch}, why = {.s = &scratch}, again = {.s = &scratch};
@@ -1207,7 +1207,7 @@ static void add_odd_schedules(int n, int vector_bytes)
         "rows keep=0 stream=0 ahead=0"};
     tci_machine machine = {.vector_bytes = vector_bytes, .has_work = true};
     for (int i = 0; i < n; i++) {
-        const tci_ask *a = tci_ask_make(&scratch, kernels[i], machine);
+        const tci_query *a = tci_query_make(&scratch, kernels[i], machine);
         for (int o = 0; o < TCI_COUNT(odd); o++) {
             tci_str why = {.s = &scratch};
             tci_sched s;

@@ -332,7 +332,7 @@ TEST(columns_with_a_factor_a_row)
 
 /* ---- schedules as values ---- */
 
-static void check_candidate(const char *where, const tci_ask *a, const tci_sched *s)
+static void check_candidate(const char *where, const tci_query *a, const tci_sched *s)
 {
     tci_str text = {.s = &scratch}, again = {.s = &scratch}, why = {.s = &scratch};
     tci_launch launch;
@@ -365,8 +365,8 @@ TEST(candidates)
             for (int k = 0; k < p->n_kernels; k++) {
                 char where[100];
                 tci_sched list[TCI_SCHED_MOST];
-                const tci_ask *a =
-                    tci_ask_make(&scratch, p->kernels[k], test_machines[m].machine);
+                const tci_query *a =
+                    tci_query_make(&scratch, p->kernels[k], test_machines[m].machine);
                 int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
                 snprintf(where, sizeof(where), "program %d on %s: %s", i, test_machines[m].name,
                          p->kernels[k]->name);
@@ -390,9 +390,9 @@ static int check_costs(const char *what, tc_tensor y, const char *name, tci_mach
     int all = 0;
     for (int k = 0; k < p->n_kernels; k++) {
         tci_sched list[TCI_SCHED_MOST];
-        const tci_ask *a = tci_ask_make(&scratch, p->kernels[k], machine);
+        const tci_query *a = tci_query_make(&scratch, p->kernels[k], machine);
         int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
-        double least = tci_ask_least_ns(a);
+        double least = tci_query_least_ns(a);
         for (int c = 0; c < n; c++) {
             tci_str text = {.s = &scratch};
             tci_sched_print(&text, &list[c]);

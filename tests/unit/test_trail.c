@@ -50,7 +50,7 @@ static tci_fusion *fuse(const graph *g, const tci_table *forced)
 {
     const tci_machine machine = {.vector_bytes = 32, .reproducible = true};
     tci_str why = {.s = &scratch};
-    tci_pairs_kernels *none = TCI_NEW(&scratch, tci_pairs_kernels);
+    tci_scores_kernels *none = TCI_NEW(&scratch, tci_scores_kernels);
     none->of = tci_table_in(&scratch, sizeof(int32_t));
     return tci_plan_fuse(&scratch, g->outputs, g->n, NULL, forced, NULL, NULL, none, NULL, 0,
                          machine, &why);
@@ -143,7 +143,7 @@ static void check_again(tci_fusion *f, const char *text, unsigned seed)
 
 static void check_undone(tci_fusion *f)
 {
-    tci_trail_undo(f, 0);
+    tci_undo_undo(f, 0);
     CHECK(f->n_roots == 0 && f->n_groups == 0 && f->n_refusals == 0 && f->trail.n_facts == 0);
     for (int i = 0; i < f->nodes.n; i++) {
         const tci_pnode *p = tci_pnode_of(f, f->nodes.items[i]);
