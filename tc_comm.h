@@ -60,7 +60,7 @@ TC_API tc_status tc_comm_of_nccl(void *nccl_comm, tc_comm *base, int device,
 /* How gradients travel: several as one operation. */
 typedef struct tc_buckets {
     int64_t bytes; /* of a bucket, about; 0: 25 MiB */
-    bool sum; /* of all ranks, in the place of the mean */
+    bool sum;      /* of all ranks, in the place of the mean */
 } tc_buckets;
 
 /* tc_all_reduce_grads(comm, grads, n, &buckets, out): out[i] is the mean of grads[i] over all
@@ -163,9 +163,9 @@ TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *li
 /* A run of a program by the model: kernels by the cost model of the machine that it was compiled
  * for, collectives by the alpha-beta model. */
 typedef struct tc_simulation {
-    double step_us; /* of a run */
+    double step_us;    /* of a run */
     double compute_us; /* of kernels */
-    double comm_us; /* of collectives, without overlap */
+    double comm_us;    /* of collectives, without overlap */
     double exposed_us; /* of the run, in which kernels wait for collectives */
     int collectives;
 } tc_simulation;
@@ -459,29 +459,29 @@ TCI_FN const tc_comm_engine *tci_shm_engine(int size);
 
 
 enum {
-    TCI_SHM_CHUNK = 256 << 10,   /* bytes of one of a rank's two */
-    TCI_SHM_PACKET = 32 << 10,   /* bytes of one of a channel's two */
+    TCI_SHM_CHUNK = 256 << 10, /* bytes of one of a rank's two */
+    TCI_SHM_PACKET = 32 << 10, /* bytes of one of a channel's two */
     TCI_SHM_WHAT = 120,
     TCI_SHM_LINE = 64,
-    TCI_SHM_SPINS = 200,         /* looks before a rank sleeps */
-    TCI_SHM_LOOK_NS = 5000000,   /* between two looks whether others live */
+    TCI_SHM_SPINS = 200,       /* looks before a rank sleeps */
+    TCI_SHM_LOOK_NS = 5000000, /* between two looks whether others live */
     TCI_SHM_RANKS = 64
 };
 #define TCI_SHM_MAGIC 0x31306d6d6f636374u /* "tccomm01" */
 
 typedef struct tci_shm_what {
     uint64_t sequence, tag;
-    char text[TCI_SHM_WHAT];     /* "all_reduce at net.c:12" */
+    char text[TCI_SHM_WHAT]; /* "all_reduce at net.c:12" */
 } tci_shm_what;
 
-typedef struct tci_shm_slot {    /* of a rank */
-    uint64_t posted;             /* atomic: chunks */
-    uint32_t joined;             /* atomic */
-    tci_shm_what what[2];        /* of operations in turns */
+typedef struct tci_shm_slot { /* of a rank */
+    uint64_t posted;          /* atomic: chunks */
+    uint32_t joined;          /* atomic */
+    tci_shm_what what[2];     /* of operations in turns */
 } tci_shm_slot;
 
 typedef struct tci_shm_packet {
-    int64_t bytes;               /* of the whole message */
+    int64_t bytes; /* of the whole message */
     char text[TCI_SHM_WHAT];
     char data[TCI_SHM_PACKET];
 } tci_shm_packet;
@@ -494,28 +494,28 @@ typedef struct tci_shm_channel { /* from one rank to another */
 typedef struct tci_shm_head {
     uint64_t magic, nonce;
     int32_t size;
-    uint32_t joined;             /* atomic: ranks */
-    uint32_t broken;             /* atomic: 0, 1 while `why` is written, 2 */
+    uint32_t joined; /* atomic: ranks */
+    uint32_t broken; /* atomic: 0, 1 while `why` is written, 2 */
     char why[TC_COMM_WHY];
 } tci_shm_head;
 
 struct tci_shm {
     int rank, size, fd;
-    int64_t process;             /* that joined */
+    int64_t process; /* that joined */
     int64_t timeout_ms;
     char *base;
     size_t bytes;
     uint64_t posted, chunks, sequence; /* counters of this rank */
     tci_shm_head *head;
-    uint32_t stopped;            /* atomic: abort was called here */
-    char why[TC_COMM_WHY];       /* ... for this reason */
-    tci_mutex lock;              /* of what follows */
+    uint32_t stopped;      /* atomic: abort was called here */
+    char why[TC_COMM_WHY]; /* ... for this reason */
+    tci_mutex lock;        /* of what follows */
     tci_cond changed;
     pthread_t thread;
     bool has_thread, ends, works;
     tc_comm_job *jobs[2 * TCI_SHM_RANKS]; /* started, in order, not done */
     int n_jobs;
-    tc_status status;            /* of the first that failed */
+    tc_status status; /* of the first that failed */
     char failed[TC_COMM_WHY];
 };
 
@@ -1346,7 +1346,7 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why);
 
 typedef struct tci_launcher {
     const char *rank, *size, *local_rank, *local_size;
-    const char *job[3];          /* what names the group, as far as it is set */
+    const char *job[3]; /* what names the group, as far as it is set */
     bool is_mpi;
 } tci_launcher;
 
@@ -1528,8 +1528,8 @@ typedef enum tci_mpi_named {
 } tci_mpi_named;
 
 typedef struct tci_mpi_api {
-    bool is_open, is_ours;       /* this process's MPI was initialized here */
-    int users;                   /* communicators */
+    bool is_open, is_ours; /* this process's MPI was initialized here */
+    int users;             /* communicators */
     tci_mpi_kind kind;
     tci_mpi_handle named[TCI_MPI_NAMED];
 #define TCI_ROW(name, arguments) int (*name) arguments;
@@ -1549,7 +1549,7 @@ typedef struct tci_mpi_state {
 /* An operation under way. */
 typedef struct tci_mpi_request {
     tci_mpi_handle handle;
-    char *parts;                 /* of all ranks, which are summed at the end; or NULL */
+    char *parts; /* of all ranks, which are summed at the end; or NULL */
 } tci_mpi_request;
 
 /* ---- the library ---- */
@@ -2038,16 +2038,16 @@ typedef struct tci_nccl_child {
 typedef struct tci_nccl {
     const tci_nccl_api *api;
     void *comm;
-    bool is_ours;                /* else the user's */
-    tc_comm *base;               /* counted */
+    bool is_ours;  /* else the user's */
+    tc_comm *base; /* counted */
     tci_cuda_device *device;
     void *stream, *before, *after; /* after: what was started last */
     int64_t timeout_ms;
     const tc_comm_job *pairs[TCI_NCCL_PAIRS]; /* started, not given to NCCL yet */
     int n_pairs;
     bool aborted, has_canceller;
-    bool is_stuck;               /* aborted, but its kernels do not end */
-    pthread_t canceller;         /* in ncclCommAbort */
+    bool is_stuck;       /* aborted, but its kernels do not end */
+    pthread_t canceller; /* in ncclCommAbort */
     tci_nccl_child *children;
 } tci_nccl;
 
@@ -2660,13 +2660,13 @@ enum { TCI_GRADS_BYTES = 25 << 20 };
 typedef struct tci_grads {
     tc_comm *comm;
     tc_site here;
-    const tc_tensor *grads;    /* or new values of shards */
+    const tc_tensor *grads; /* or new values of shards */
     tc_tensor *out;
     int n, ranks;
-    int64_t most;              /* bytes of a bucket */
+    int64_t most; /* bytes of a bucket */
     bool sum;
-    int32_t *order;            /* by readiness */
-    tc_tensor *parts;          /* of the bucket being made */
+    int32_t *order;   /* by readiness */
+    tc_tensor *parts; /* of the bucket being made */
 } tci_grads;
 
 /* ---- readiness ---- */
@@ -3004,7 +3004,7 @@ typedef struct tci_part_form { /* a value with another split */
 } tci_part_form;
 
 typedef struct tci_part_value {
-    tci_node *node;            /* this rank's part; NULL: not met yet. In a dry walk the whole */
+    tci_node *node; /* this rank's part; NULL: not met yet. In a dry walk the whole */
     int8_t *split;
     uint32_t partial;          /* bits of communicators */
     bool in_body;              /* computed in the body of a repetition */
@@ -3018,8 +3018,8 @@ typedef struct tci_part {
     tci_ctx *ctx;
     tc_comm *comms[TCI_PART_COMMS]; /* counted */
     int n_comms;
-    bool dry;                  /* splits are found, no node is made */
-    tci_table values;          /* tci_part_value by node of the whole graph */
+    bool dry;         /* splits are found, no node is made */
+    tci_table values; /* tci_part_value by node of the whole graph */
     tci_table leaves; /* of INPUT and DATA: int8_t *, the split that was marked or found */
 } tci_part;
 
@@ -3055,7 +3055,7 @@ typedef struct tci_part_param {
     struct tci_part_param *next;
     tc_tensor whole, own;
     int rank;
-    int64_t comms[];     /* numbers, per axis */
+    int64_t comms[]; /* numbers, per axis */
 } tci_part_param;
 
 static tci_mutex tci_part_lock = TCI_MUTEX_INIT;
@@ -4171,7 +4171,7 @@ enum { TCI_FETCH_BETWEEN = 2 }; /* uses of other gathers between two of one that
 typedef struct tci_fetch_use {
     tci_node *gather, *user;
     int32_t depth;
-    int32_t stretch;         /* of the gather's uses: the place of its first in the list */
+    int32_t stretch; /* of the gather's uses: the place of its first in the list */
 } tci_fetch_use;
 
 /* A gather of one stretch of uses. */
@@ -4184,10 +4184,10 @@ typedef struct tci_fetch {
     tci_scratch *s;
     tci_graph *g;
     int ahead;
-    tci_table depths;        /* int32_t */
-    tci_table gathers;       /* of a gather, its views and their casts: tci_node *, the gather */
-    tci_table now;           /* of nodes that were built again */
-    tci_node_list list;      /* by depth */
+    tci_table depths;   /* int32_t */
+    tci_table gathers;  /* of a gather, its views and their casts: tci_node *, the gather */
+    tci_table now;      /* of nodes that were built again */
+    tci_node_list list; /* by depth */
     tci_fetch_use *uses;
     int n_uses, cap_uses;
     tci_fetch_event *events;

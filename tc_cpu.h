@@ -69,12 +69,12 @@ static const tci_cpu_level tci_cpu_levels[] = {
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__TINYC__)
 enum {
-    TCI_CPU_LEAF = 7,         /* of cpuid: the features */
-    TCI_CPU_BF16 = 1 << 22,   /* edx of page 0 */
+    TCI_CPU_LEAF = 7,       /* of cpuid: the features */
+    TCI_CPU_BF16 = 1 << 22, /* edx of page 0 */
     TCI_CPU_TILE = 1 << 24,
     TCI_CPU_BYTES = 1 << 25,
-    TCI_CPU_PAIRS = 1 << 5,   /* eax of page 1, */
-    TCI_CPU_FOURS = 1 << 4,   /* of AVX2 */
+    TCI_CPU_PAIRS = 1 << 5,      /* eax of page 1, */
+    TCI_CPU_FOURS = 1 << 4,      /* of AVX2 */
     TCI_CPU_WIDE_FOURS = 1 << 11 /* ecx of page 0, of AVX-512 */
 };
 
@@ -149,9 +149,9 @@ static int tci_cpu_int_points(int vector_bytes)
 static bool tci_cpu_has_tiles(void)
 {
     enum {
-        TCI_CPU_KEPT = 3 << 17,   /* of xcr0: tile configuration and data */
-        TCI_CPU_ASK = 0x1023,     /* ARCH_REQ_XCOMP_PERM */
-        TCI_CPU_DATA = 18         /* XFEATURE_XTILEDATA */
+        TCI_CPU_KEPT = 3 << 17, /* of xcr0: tile configuration and data */
+        TCI_CPU_ASK = 0x1023,   /* ARCH_REQ_XCOMP_PERM */
+        TCI_CPU_DATA = 18       /* XFEATURE_XTILEDATA */
     };
     unsigned a, c, d, low, high;
     tci_cpu_features(0, &a, &c, &d);
@@ -334,8 +334,8 @@ TCI_FN bool tci_target_runs(const char *features)
 
 
 enum {
-    TCI_CPU_CACHES = 8,                /* entries of /sys that are looked at */
-    TCI_CPU_SHARED_MOST = 32 << 20     /* bytes of the last level that are counted on */
+    TCI_CPU_CACHES = 8,            /* entries of /sys that are looked at */
+    TCI_CPU_SHARED_MOST = 32 << 20 /* bytes of the last level that are counted on */
 };
 
 /* The first line of a small file of /sys; false: there is none. */
@@ -512,7 +512,7 @@ typedef struct tci_cc_task {
     int exit_code;
     const tc_build *build;
     pthread_t thread;
-    bool beside;                /* thread runs it */
+    bool beside; /* thread runs it */
 } tci_cc_task;
 
 static void tci_cc_arg(tci_cc_task *t, const char *arg)

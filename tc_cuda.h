@@ -225,9 +225,9 @@ TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine
 enum {
     TCI_BOXES_STEP_MOST = 8,
     TCI_BOXES_MOST = 256,
-    TCI_BOXES_CORNER = 128,     /* how far outside of an image a place may begin, */
-    TCI_BOXES_FLAT = 2,         /* of images with so many axes at most */
-    TCI_BOXES_DEEP_CORNER = 16  /* and of those with more */
+    TCI_BOXES_CORNER = 128,    /* how far outside of an image a place may begin, */
+    TCI_BOXES_FLAT = 2,        /* of images with so many axes at most */
+    TCI_BOXES_DEEP_CORNER = 16 /* and of those with more */
 };
 
 /* ---- the array of a factor ---- */
@@ -1067,11 +1067,11 @@ TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
 /* What is found on the way. Reductions by number, -1: none yet. */
 typedef struct tci_backward_search {
     const tci_kernel *k;
-    int in[2], out[2];  /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
+    int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
     int n_in, n_out;
-    uint64_t weights;   /* kept values that are the weight, rounded or not, */
-    int change;         /* and the change of a score */
-    int steps;          /* their axis */
+    uint64_t weights; /* kept values that are the weight, rounded or not, */
+    int change;       /* and the change of a score */
+    int steps;        /* their axis */
     int8_t dtype;
 } tci_backward_search;
 
@@ -1227,12 +1227,12 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
 typedef struct tci_backward_walk {
     const tci_backward_search *f;
     tci_backward *x;
-    int query;          /* its axis; -1: values of a query are nothing special */
+    int query; /* its axis; -1: values of a query are nothing special */
     bool *seen;
-    int stop;           /* an instruction that is not gone through, -1: none, */
-    uint64_t stops;     /* nor are these reductions */
-    uint64_t reds;      /* that were met, */
-    bool stopped;       /* and whether `stop` was */
+    int stop;       /* an instruction that is not gone through, -1: none, */
+    uint64_t stops; /* nor are these reductions */
+    uint64_t reds;  /* that were met, */
+    bool stopped;   /* and whether `stop` was */
     bool fits;
 } tci_backward_walk;
 
@@ -1523,21 +1523,21 @@ TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
 
 
 enum {
-    TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
-    TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
+    TCI_MATRIX_BARRIERS = 256, /* bytes for them */
+    TCI_MATRIX_ALIGNED = 1024, /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
-    TCI_MATRIX_COLUMN_STEP = 16,     /* columns that a warp leaves at once */
-    TCI_MATRIX_SUMS = 256,           /* columns of all its rows that a thread holds, */
-    TCI_MATRIX_SUMS_MOST = 320,      /* and with registers of the others, at most */
-    TCI_MATRIX_ENTRY = 160,          /* of them, where threads have 128 registers at first */
-    TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
-    TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
-    TCI_MATRIX_TURN = 4000,          /* of the hole's warps between two tiles */
-    TCI_MATRIX_LATENCY = 2200,       /* cycles of a load while all units load, */
-    TCI_MATRIX_FAR = 3300,           /* of boxes of images, */
-    TCI_MATRIX_BOTH = 3000,          /* and of what blocks share, which wait for each other */
-    TCI_MATRIX_ISSUE = 4, /* warps whose instructions are all that can be begun, about */
-    TCI_MATRIX_LIGHT = 24 /* cost of a chain of which four rows are taken at once */
+    TCI_MATRIX_COLUMN_STEP = 16, /* columns that a warp leaves at once */
+    TCI_MATRIX_SUMS = 256,       /* columns of all its rows that a thread holds, */
+    TCI_MATRIX_SUMS_MOST = 320,  /* and with registers of the others, at most */
+    TCI_MATRIX_ENTRY = 160,      /* of them, where threads have 128 registers at first */
+    TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the hole holds */
+    TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_TURN = 4000,      /* of the hole's warps between two tiles */
+    TCI_MATRIX_LATENCY = 2200,   /* cycles of a load while all units load, */
+    TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
+    TCI_MATRIX_BOTH = 3000,      /* and of what blocks share, which wait for each other */
+    TCI_MATRIX_ISSUE = 4,        /* warps whose instructions are all that can be begun, about */
+    TCI_MATRIX_LIGHT = 24        /* cost of a chain of which four rows are taken at once */
 };
 
 /* How much longer it takes to load rows that lie in two lines each. */
@@ -2023,16 +2023,16 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
 
 /* ---- src/loop/attention.c, continued ---- */
 enum {
-    TCI_ATTENTION_BARRIERS = 512,  /* bytes for them, and for words between warps */
-    TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
-    TCI_ATTENTION_SLOTS = 2, /* of queries, where there is room for those of the next tile */
-    TCI_ATTENTION_RINGS = 2, /* steps that are there at once, at least, */
+    TCI_ATTENTION_BARRIERS = 512, /* bytes for them, and for words between warps */
+    TCI_ATTENTION_ALIGNED = 1024, /* the start of a box */
+    TCI_ATTENTION_SLOTS = 2,      /* of queries, where there is room for those of the next tile */
+    TCI_ATTENTION_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4, /* and at most */
-    TCI_ATTENTION_HELD = 176, /* registers of a thread for sums, scores and powers */
-    TCI_ATTENTION_FILL = 3000, /* cycles to a tile's first scores, and to leave its sums */
-    TCI_ATTENTION_MEET = 300, /* cycles of a step for barriers, and to scale the sums */
-    TCI_ATTENTION_POWERS = 16, /* that a processor makes in a cycle */
-    TCI_ATTENTION_ROUND = 8 /* columns of a product: a multiple of twice this */
+    TCI_ATTENTION_HELD = 176,     /* registers of a thread for sums, scores and powers */
+    TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to leave its sums */
+    TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the sums */
+    TCI_ATTENTION_POWERS = 16,    /* that a processor makes in a cycle */
+    TCI_ATTENTION_ROUND = 8       /* columns of a product: a multiple of twice this */
 };
 
 TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x)
@@ -2567,9 +2567,9 @@ TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const in
 
 enum {
     TCI_FLASH_THREADS = 128,
-    TCI_FLASH_LANES = 16,  /* that share a row, */
+    TCI_FLASH_LANES = 16, /* that share a row, */
     TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
-    TCI_FLASH_PAD = 4      /* and elements behind each row in shared memory: banks differ */
+    TCI_FLASH_PAD = 4 /* and elements behind each row in shared memory: banks differ */
 };
 
 /* Elements between rows of a factor in shared memory, of so many elements. */
@@ -2597,14 +2597,14 @@ TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const 
 
 /* ---- src/loop/flash.c, continued ---- */
 enum {
-    TCI_FLASH_HELD = 192,      /* registers of a thread for sums and pairs */
-    TCI_FLASH_FILL = 4000,     /* cycles to a tile's first pairs, and to leave its sums */
-    TCI_FLASH_MEET = 600,      /* cycles of a step for barriers and for what is loaded */
-    TCI_FLASH_PRODUCTS = 128,  /* that a processor makes in a cycle */
-    TCI_FLASH_LIGHT = 128,     /* registers for sums up to which there is room for all else */
-    TCI_FLASH_BLOCKS = 4,      /* that a processor has at once, at most */
-    TCI_FLASH_OWN = 1024,      /* bytes of shared memory that a block has besides */
-    TCI_FLASH_OTHERS = 64      /* registers of a thread for all else */
+    TCI_FLASH_HELD = 192,     /* registers of a thread for sums and pairs */
+    TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_FLASH_MEET = 600,     /* cycles of a step for barriers and for what is loaded */
+    TCI_FLASH_PRODUCTS = 128, /* that a processor makes in a cycle */
+    TCI_FLASH_LIGHT = 128,    /* registers for sums up to which there is room for all else */
+    TCI_FLASH_BLOCKS = 4,     /* that a processor has at once, at most */
+    TCI_FLASH_OWN = 1024,     /* bytes of shared memory that a block has besides */
+    TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
 };
 
 /* ---- the tile ---- */
@@ -3278,10 +3278,10 @@ TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, t
 /* ---- src/loop/smem_transpose.c, continued ---- */
 enum {
     TCI_SMEM_TRANSPOSE_PITCH = TCI_SQUARE + 1,
-    TCI_SMEM_TRANSPOSE_BYTES = 40960, /* of all arrays together */
+    TCI_SMEM_TRANSPOSE_BYTES = 40960,                                  /* of all arrays together */
     TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE, /* lines walked at once */
     TCI_SMEM_TRANSPOSE_FAR_BYTES = 64, /* a stride that wants turning */
-    TCI_SMEM_TRANSPOSE_FILL = -2 /* the stage of the first walk */
+    TCI_SMEM_TRANSPOSE_FILL = -2       /* the stage of the first walk */
 };
 
 static bool tci_smem_transpose_turns(const tci_kernel *k, const tci_kinst *in, int row_axis,
@@ -3329,9 +3329,9 @@ TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_a
 typedef struct tci_smem_transpose_walk {
     const tci_smem_transpose *q;
     int fast_axis, slow_axis;
-    tci_lin fast, slow; /* of the first element */
+    tci_lin fast, slow;       /* of the first element */
     int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
-    bool edge; /* elements may lie outside */
+    bool edge;                /* elements may lie outside */
 } tci_smem_transpose_walk;
 
 static tci_lin tci_smem_transpose_at(const tci_smem_transpose_walk *w, int step)
@@ -3488,9 +3488,9 @@ typedef struct tci_product_side {
 
 typedef struct tci_product {
     tci_product_side rows, columns;
-    int64_t depth;    /* of the contracted axes, counted as one */
-    int threads;      /* of a block */
-    int resident;     /* blocks that a processor should hold at once */
+    int64_t depth; /* of the contracted axes, counted as one */
+    int threads;   /* of a block */
+    int resident;  /* blocks that a processor should hold at once */
 } tci_product;
 
 /* The tiles that there are, the last one for values wider than 4 bytes alone. */
@@ -3560,10 +3560,10 @@ TCI_FN void tci_product_barrier(tci_build *b);
 #include <string.h>
 
 enum {
-    TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
-    TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
-    TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
-    TCI_PRODUCT_WARP_X = 8,  /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_SLAB = 16,  /* of the contracted axis */
+    TCI_PRODUCT_PAD = 4,    /* of a panel's rows: banks apart, and still aligned */
+    TCI_PRODUCT_NEXT = 4,   /* neighbouring points of a thread */
+    TCI_PRODUCT_WARP_X = 8, /* places of a warp along the columns and along the rows */
     TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that a processor should hold at once, */
     TCI_PRODUCT_LANES = 384, /* or this many threads of small ones, which gather more each */
@@ -3733,19 +3733,19 @@ TCI_FN bool tci_product_has(const tci_product *p, int axis)
 /* One factor: its panel, and the values that wait for their turn. */
 typedef struct tci_product_panel {
     const tci_product_side *side;
-    tci_lin base;        /* of the tile along the axis */
-    tci_lin depth, at;   /* this thread's first element: in the slab, and along the axis */
-    int64_t step;        /* to its next element, along whichever of the two moves */
-    int n;               /* elements of a thread */
-    int local;           /* panel */
-    int *waiting;        /* n mutable values */
-    tci_lin take;        /* where the thread takes its points' values */
+    tci_lin base;      /* of the tile along the axis */
+    tci_lin depth, at; /* this thread's first element: in the slab, and along the axis */
+    int64_t step;      /* to its next element, along whichever of the two moves */
+    int n;             /* elements of a thread */
+    int local;         /* panel */
+    int *waiting;      /* n mutable values */
+    tci_lin take;      /* where the thread takes its points' values */
 } tci_product_panel;
 
 typedef struct tci_product_state {
     tci_build *b;
     const tci_product *p;
-    tci_product_panel panels[2]; /* rows, columns */
+    tci_product_panel panels[2];  /* rows, columns */
     tci_stage_tuple *acc, *total; /* row * columns of a thread + column; total: in parts */
 } tci_product_state;
 
@@ -4218,8 +4218,8 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
 
 /* ---- src/loop/thread_per_point.c, continued ---- */
 enum {
-    TCI_PER_POINT_ROWS = 8,       /* of a thread, at most */
-    TCI_PER_POINT_BUSY = 512      /* threads that keep a processor busy */
+    TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */
+    TCI_PER_POINT_BUSY = 512 /* threads that keep a processor busy */
 };
 
 /* ---- whether and how ---- */
@@ -4393,8 +4393,8 @@ enum {
 
 /* A thread has a vector along the last outer axis, and `rows` neighbours along the one before. */
 typedef struct tci_window {
-    int lanes, row_axis, rows;  /* -1, 1: there is no such axis */
-    int64_t size;               /* threads */
+    int lanes, row_axis, rows; /* -1, 1: there is no such axis */
+    int64_t size;              /* threads */
 } tci_window;
 
 /* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not so many rows. */
@@ -4407,13 +4407,13 @@ TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block);
 
 /* ---- src/loop/window.c, continued ---- */
 enum {
-    TCI_WINDOW_MOST = 128,     /* elements that are reduced */
-    TCI_WINDOW_WRITTEN = 16,   /* of the last axis of them */
-    TCI_WINDOW_SHORT = 2048,   /* elements of a row of a map, at most */
-    TCI_WINDOW_NARROW = 2,     /* bytes of an element of a map for which its vectors are wide */
-    TCI_WINDOW_HELD = 32,      /* sums that a thread holds where it is worth it */
-    TCI_WINDOW_BUSY = 512,     /* threads that keep a processor busy, */
-    TCI_WINDOW_BUSY_BOTH = 64  /* or that do where each reads much of both factors */
+    TCI_WINDOW_MOST = 128,    /* elements that are reduced */
+    TCI_WINDOW_WRITTEN = 16,  /* of the last axis of them */
+    TCI_WINDOW_SHORT = 2048,  /* elements of a row of a map, at most */
+    TCI_WINDOW_NARROW = 2,    /* bytes of an element of a map for which its vectors are wide */
+    TCI_WINDOW_HELD = 32,     /* sums that a thread holds where it is worth it */
+    TCI_WINDOW_BUSY = 512,    /* threads that keep a processor busy, */
+    TCI_WINDOW_BUSY_BOTH = 64 /* or that do where each reads much of both factors */
 };
 
 /* ---- whether ---- */
@@ -4652,11 +4652,11 @@ TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
 
 
 enum {
-    TCI_TILE_SPREAD = 8,         /* points of a thread, at most */
-    TCI_ROW_BLOCK = 256,         /* threads of a block of several rows */
-    TCI_ROW_FEW = 4,             /* threads that read whole sectors of a row, of halves too */
-    TCI_ROW_SPARE = 4,           /* vectors in registers that leave others enough */
-    TCI_ROW_BUSY = 2             /* such blocks for each processor, at least */
+    TCI_TILE_SPREAD = 8, /* points of a thread, at most */
+    TCI_ROW_BLOCK = 256, /* threads of a block of several rows */
+    TCI_ROW_FEW = 4,     /* threads that read whole sectors of a row, of halves too */
+    TCI_ROW_SPARE = 4,   /* vectors in registers that leave others enough */
+    TCI_ROW_BUSY = 2     /* such blocks for each processor, at least */
 };
 
 /* The same of a thread's own points over tiles of few rows, where loads are guarded: tiles fetch
@@ -5380,11 +5380,11 @@ typedef struct tci_mma_tile {
 } tci_mma_tile;
 
 typedef struct tci_mma {
-    tci_product p;          /* its sides' extents, of a tile; threads and resident */
+    tci_product p; /* its sides' extents, of a tile; threads and resident */
     tci_product_unit unit;
-    int warps[2];           /* along the rows, along the columns */
-    int bytes;              /* of an element in a panel */
-    bool moves[2];          /* a side is moved 16 bytes at once */
+    int warps[2];  /* along the rows, along the columns */
+    int bytes;     /* of an element in a panel */
+    bool moves[2]; /* a side is moved 16 bytes at once */
 } tci_mma;
 
 /* ---- whether and how ---- */
@@ -5552,23 +5552,23 @@ static double tci_mma_cost(const tci_query *a, const int64_t *n)
 typedef struct tci_mma_panel {
     const tci_product_side *side;
     bool moves;
-    tci_lin base;        /* of the tile along the axis */
-    tci_lin depth, at;   /* this thread's first piece: in the slab, and along the axis */
-    int64_t step;        /* to its next piece, along whichever of the two moves */
-    int n;               /* pieces of a thread */
-    int local;           /* panel */
-    int64_t pitch;       /* elements between its lines, and all of one half */
+    tci_lin base;      /* of the tile along the axis */
+    tci_lin depth, at; /* this thread's first piece: in the slab, and along the axis */
+    int64_t step;      /* to its next piece, along whichever of the two moves */
+    int n;             /* pieces of a thread */
+    int local;         /* panel */
+    int64_t pitch;     /* elements between its lines, and all of one half */
     int64_t half;
-    int *waiting;        /* n mutable values */
-    tci_lin take;        /* where the warp's part begins along the axis */
-    int n_takes;         /* factors in it */
+    int *waiting; /* n mutable values */
+    tci_lin take; /* where the warp's part begins along the axis */
+    int n_takes;  /* factors in it */
 } tci_mma_panel;
 
 typedef struct tci_mma_state {
     tci_build *b;
     const tci_mma *w;
     tci_mma_panel panels[2]; /* rows, columns */
-    int *acc;                  /* take of the rows * takes of the columns + take of these */
+    int *acc;                /* take of the rows * takes of the columns + take of these */
 } tci_mma_state;
 
 static int64_t tci_mma_slab(const tci_mma *w)
@@ -5957,10 +5957,10 @@ TCI_FN const tci_form *const *tci_mma_forms(void)
  * writes 82 MB at least; before it come 4 small kernels. */
 
 enum {
-    TCI_ORDER_READS = 512,     /* least elements of src along the axis */
-    TCI_ORDER_CHUNK = 256,     /* words, at least; twice and four times as many where there are */
-    TCI_ORDER_CHUNKS = 1024,   /* more chunks than this */
-    TCI_ORDER_NEAR = 8,        /* neighbours of a chunk of ranks */
+    TCI_ORDER_READS = 512,   /* least elements of src along the axis */
+    TCI_ORDER_CHUNK = 256,   /* words, at least; twice and four times as many where there are */
+    TCI_ORDER_CHUNKS = 1024, /* more chunks than this */
+    TCI_ORDER_NEAR = 8,      /* neighbours of a chunk of ranks */
     TCI_ORDER_COMPARED = 1 << 24, /* comparisons in the time of a small kernel */
     TCI_ORDER_BITS = 8,
     TCI_ORDER_RANK_KERNELS = 3,
@@ -5972,10 +5972,10 @@ typedef struct tci_order {
     const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
-    int64_t keys;              /* indices are below it; what fills up the last chunk has it */
-    int64_t n, chunk, chunks;  /* words */
+    int64_t keys;             /* indices are below it; what fills up the last chunk has it */
+    int64_t n, chunk, chunks; /* words */
     tc_dtype word;
-    int low;                   /* bits of a word below its index: those of places */
+    int low; /* bits of a word below its index: those of places */
 } tci_order;
 
 /* ---- nodes ---- */
@@ -6255,8 +6255,8 @@ typedef struct tci_conv_layout {
     const tci_contraction *c;
     tci_node *source[2];
     bool has_window[2];
-    int axes[2];   /* of the operands, to be contiguous */
-    int64_t last;  /* the label that the result's columns should have; -1: as they are */
+    int axes[2];  /* of the operands, to be contiguous */
+    int64_t last; /* the label that the result's columns should have; -1: as they are */
 } tci_conv_layout;
 
 /* ---- the values behind the operands ---- */
@@ -6835,9 +6835,9 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
  * these, or too small for the unit. */
 
 enum {
-    TCI_SMALL_CONV_CHANNELS = 8,  /* that are enough without */
+    TCI_SMALL_CONV_CHANNELS = 8, /* that are enough without */
     TCI_SMALL_CONV_LEAST =
-        28,    /* elements of a run: of shorter ones most of a step would be zeros */
+        28, /* elements of a run: of shorter ones most of a step would be zeros */
     TCI_SMALL_CONV_MOST = 64
 };
 
@@ -6845,10 +6845,10 @@ typedef struct tci_small_conv {
     const tci_algo *a;
     const tci_node *n, *window;
     const tci_contraction *c;
-    tci_node *other;                          /* the operand that has none */
-    int image;                                /* which operand has the windows */
+    tci_node *other;                            /* the operand that has none */
+    int image;                                  /* which operand has the windows */
     const int64_t *labels, *other_labels, *out; /* of windows: image, channel, y, x, and elements */
-    int64_t channels, wide, places; /* wide: channels with zeros; places: of a run */
+    int64_t channels, wide, places;             /* wide: channels with zeros; places: of a run */
 } tci_small_conv;
 
 /* Windows over the last two axes of an image [images, channels, height, width], places of a run
@@ -7068,19 +7068,19 @@ TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
  * this is none of these. */
 
 enum {
-    TCI_DWGRAD_THREADS = 1 << 14, /* that keep any device busy, with several loads each */
+    TCI_DWGRAD_THREADS = 1 << 14,        /* that keep any device busy, with several loads each */
     TCI_DWGRAD_CHAIN = TCI_WINDOW_CHAIN, /* products of a part, at most, */
-    TCI_DWGRAD_EVEN = 64,         /* and where there are few */
+    TCI_DWGRAD_EVEN = 64,                /* and where there are few */
     TCI_DWGRAD_AXES = 16
 };
 
 typedef struct tci_dwgrad {
     const tci_algo *a;
     const tci_node *n;
-    int image;                     /* which operand has the windows */
-    const int64_t *labels, *out;   /* of the windows, and of the result */
-    int rank;                      /* of the windows, */
-    int first;                     /* of which the elements are the last axes, from here on */
+    int image;                   /* which operand has the windows */
+    const int64_t *labels, *out; /* of the windows, and of the result */
+    int rank;                    /* of the windows, */
+    int first;                   /* of which the elements are the last axes, from here on */
     int channel;
     int64_t places[TCI_DWGRAD_AXES]; /* of an axis of windows in a part */
 } tci_dwgrad;
@@ -7317,8 +7317,8 @@ TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
 
 enum {
     TCI_BF16X3_PARTS = 3,
-    TCI_BF16X3_REUSE = 192,     /* products of each element of the factors, at least, */
-    TCI_BF16X3_LEAST = 1 << 27  /* and of all */
+    TCI_BF16X3_REUSE = 192,    /* products of each element of the factors, at least, */
+    TCI_BF16X3_LEAST = 1 << 27 /* and of all */
 };
 
 typedef struct tci_bf16x3 {
@@ -7797,7 +7797,7 @@ enum {
  * which go over so many axes, dim[1] .., of images that dim[axes + 1] counts. */
 typedef struct tci_cuda_map {
     int64_t operand;
-    int64_t type;      /* CU_TENSOR_MAP_DATA_TYPE_... */
+    int64_t type; /* CU_TENSOR_MAP_DATA_TYPE_... */
     int64_t rank;
     int64_t offset;    /* bytes from the operand's start */
     int64_t dim[5];    /* the fastest first */
@@ -11564,11 +11564,11 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
 typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node */
     int type, reserved[3];
     unsigned long long handle;
-    int kind;                   /* CUgraphConditionalNodeType */
+    int kind; /* CUgraphConditionalNodeType */
     unsigned n_bodies;
-    void **bodies;              /* out: a graph */
+    void **bodies; /* out: a graph */
     void *context;
-    long long rest[26];         /* of a union of 29 words, and one more */
+    long long rest[26]; /* of a union of 29 words, and one more */
 } tci_cu_conditional;
 
 /* X(field, symbol, arguments) */
@@ -11814,10 +11814,10 @@ typedef struct tci_nvrtc_task {
     int i;
     const char *architecture, *why;
     tc_status status;
-    char *log;                  /* heap: what NVRTC said, or NULL */
+    char *log; /* heap: what NVRTC said, or NULL */
     pthread_t thread;
-    bool beside;                /* thread compiles it */
-    bool refuses;               /* the text is what is wrong */
+    bool beside;  /* thread compiles it */
+    bool refuses; /* the text is what is wrong */
 } tci_nvrtc_task;
 
 static void tci_nvrtc_keep_log(tci_nvrtc_task *t, void *program)
@@ -11963,12 +11963,12 @@ enum { TCI_CUDA_DEVICES = 16 };
 /* One GPU; the `user` of its backend. It does not change once it is open, but
  * for `decide`. */
 typedef struct tci_cuda_device {
-    char name[16];           /* of its backend: "cuda", "cuda:1" */
+    char name[16]; /* of its backend: "cuda", "cuda:1" */
     int index;
-    bool known;              /* it was tried to open it */
+    bool known;    /* it was tried to open it */
     void *context; /* the primary one, retained for the rest of the process; NULL: none */
-    void *stream; /* of what is given to no other queue */
-    void *decide; /* atomic: the kernel of cuda/loop.c, made when first needed */
+    void *stream;  /* of what is given to no other queue */
+    void *decide;  /* atomic: the kernel of cuda/loop.c, made when first needed */
     tc_backend_target target;
 } tci_cuda_device;
 
@@ -12175,16 +12175,16 @@ static int tci_cuda_attribute(int which, int device)
 /* What the driver tells of the device; what it does not tell stays 0. */
 static void tci_cuda_machine(int device, tc_machine *m)
 {
-    enum { /* CU_DEVICE_ATTRIBUTE_... */
-           TCI_CU_SHARED = 8,          /* MAX_SHARED_MEMORY_PER_BLOCK */
-           TCI_CU_WARP = 10,           /* WARP_SIZE */
-           TCI_CU_CLOCK = 13,          /* CLOCK_RATE, kHz */
-           TCI_CU_PROCESSORS = 16,     /* MULTIPROCESSOR_COUNT */
-           TCI_CU_MEMORY_CLOCK = 36,   /* MEMORY_CLOCK_RATE, kHz */
-           TCI_CU_BUS = 37,            /* GLOBAL_MEMORY_BUS_WIDTH, bits */
-           TCI_CU_CACHE = 38,          /* L2_CACHE_SIZE */
-           TCI_CU_REGISTERS = 82,      /* MAX_REGISTERS_PER_MULTIPROCESSOR */
-           TCI_CU_SHARED_MOST = 97     /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
+    enum {                           /* CU_DEVICE_ATTRIBUTE_... */
+           TCI_CU_SHARED = 8,        /* MAX_SHARED_MEMORY_PER_BLOCK */
+           TCI_CU_WARP = 10,         /* WARP_SIZE */
+           TCI_CU_CLOCK = 13,        /* CLOCK_RATE, kHz */
+           TCI_CU_PROCESSORS = 16,   /* MULTIPROCESSOR_COUNT */
+           TCI_CU_MEMORY_CLOCK = 36, /* MEMORY_CLOCK_RATE, kHz */
+           TCI_CU_BUS = 37,          /* GLOBAL_MEMORY_BUS_WIDTH, bits */
+           TCI_CU_CACHE = 38,        /* L2_CACHE_SIZE */
+           TCI_CU_REGISTERS = 82,    /* MAX_REGISTERS_PER_MULTIPROCESSOR */
+           TCI_CU_SHARED_MOST = 97   /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
     };
     m->processors = tci_cuda_attribute(TCI_CU_PROCESSORS, device);
     m->ghz = tci_cuda_attribute(TCI_CU_CLOCK, device) * 1e-6;
@@ -12284,12 +12284,12 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
 
 enum { /* bytes */
        TCI_CUDA_ALIGN = 256,
-       TCI_CUDA_SMALL = 1 << 20,       /* up to here the driver shares out pages */
+       TCI_CUDA_SMALL = 1 << 20, /* up to here the driver shares out pages */
        TCI_CUDA_PAGE = 2 << 20,
        TCI_CUDA_PIECE_MOST = 8 << 20,
        TCI_CUDA_SLAB_MOST = 16 << 20
 };
-enum { TCI_CUDA_WASTE = 16 };       /* one in so many bytes may be wasted */
+enum { TCI_CUDA_WASTE = 16 }; /* one in so many bytes may be wasted */
 
 typedef struct tci_cuda_piece {
     int64_t begin, end;
@@ -12923,7 +12923,7 @@ typedef struct tci_cuda_looping {
     tci_cuda_device *d;
     const tc_backend_loop *loop;
     void *decide;
-    void **nodes, **after; /* room for the launches of a round */
+    void **nodes, **after;    /* room for the launches of a round */
     unsigned long long again; /* handle of the while */
 } tci_cuda_looping;
 

@@ -188,7 +188,7 @@ typedef struct tci_engine_library {
     const char *get;     /* how to get it: "pip install onnxruntime" */
     tci_mutex lock;      /* guards what follows */
     bool tried;
-    void *handle;        /* NULL: it could not be loaded, */
+    void *handle;                       /* NULL: it could not be loaded, */
     char path[480], why[TC_GRAPH_TEXT]; /* as `why` says */
 } tci_engine_library;
 
@@ -847,7 +847,7 @@ typedef struct tci_ov_program {
     tci_mutex lock;
     tci_ov_request *idle;
     void *compiled;
-    void *blob; /* aligned heap: what it was imported from, or was asked for; or NULL */
+    void *blob;  /* aligned heap: what it was imported from, or was asked for; or NULL */
     bool *takes; /* of each input: false: nothing reads it, and OpenVINO dropped it */
 } tci_ov_program;
 

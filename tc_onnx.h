@@ -283,7 +283,7 @@ struct tci_onnx_graph;
 /* TensorProto. data: dense, little-endian; NULL with `place` set: in another file. */
 typedef struct tci_onnx_tensor {
     const char *name, *place;
-    int type;               /* TensorProto.DataType */
+    int type; /* TensorProto.DataType */
     int rank;
     const int64_t *sizes;
     int64_t count, bytes;   /* bytes: of data */
@@ -305,14 +305,14 @@ typedef enum tci_onnx_kind {
 
 typedef struct tci_onnx_attr {
     const char *name;
-    const char *ref;        /* attribute of the enclosing function that it stands for, or NULL */
+    const char *ref; /* attribute of the enclosing function that it stands for, or NULL */
     tci_onnx_kind kind;
     double f;
     int64_t i;
     const char *s;
     const tci_onnx_tensor *t;
     const struct tci_onnx_graph *g;
-    int n;                  /* of the list */
+    int n; /* of the list */
     const double *floats;
     const int64_t *ints;
     const char *const *strings;
@@ -324,14 +324,14 @@ typedef struct tci_onnx_node {
     tci_onnx_attr *attrs;
     int n_in, n_out, n_attrs;
     int cap_in, cap_out, cap_attrs;
-    int number;             /* in its graph */
+    int number; /* in its graph */
 } tci_onnx_node;
 
 /* ValueInfoProto of a tensor. rank -1: not told. */
 typedef struct tci_onnx_info {
     const char *name;
-    int type, rank;         /* type 0: no tensor */
-    int64_t *sizes;         /* -1: `params` has its name, or "" */
+    int type, rank; /* type 0: no tensor */
+    int64_t *sizes; /* -1: `params` has its name, or "" */
     const char **params;
 } tci_onnx_info;
 
@@ -345,7 +345,7 @@ typedef struct tci_onnx_graph {
     int n_inputs, cap_inputs;
     tci_onnx_info *outputs;
     int n_outputs, cap_outputs;
-    bool is_sparse;         /* has a sparse initializer */
+    bool is_sparse; /* has a sparse initializer */
 } tci_onnx_graph;
 
 typedef struct tci_onnx_opset {
@@ -375,7 +375,7 @@ typedef struct tci_onnx_proto {
 /* Bytes of an element of a TensorProto.DataType that tc has, and its dtype; TC_DTYPE_COUNT and 0
  * of others. */
 TCI_FN tc_dtype tci_onnx_dtype(int64_t type);
-TCI_FN int tci_onnx_type_of(tc_dtype dtype); /* and back */
+TCI_FN int tci_onnx_type_of(tc_dtype dtype);         /* and back */
 TCI_FN const char *tci_onnx_type_name(int64_t type); /* "FLOAT8E4M3FN" */
 TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t n);
 
@@ -392,7 +392,7 @@ enum { TCI_PB_DEEPEST = 32, TCI_PB_RANK_MAX = 64 };
 typedef struct tci_pb {
     const unsigned char *at, *end;
     tci_scratch *s;
-    int depth;       /* graphs within graphs */
+    int depth; /* graphs within graphs */
 } tci_pb;
 
 /* A field; wire 0: number, 1 and 5: number of 8 and 4 bytes, 2: bytes. */
@@ -1017,8 +1017,8 @@ enum { TCI_OX_INPUTS = 63, TCI_OX_FOLD_MOST = 4096, TCI_OX_LIST_MOST = 1 << 20, 
 typedef struct tci_ox_value {
     const char *name;
     tc_tensor t;
-    bool is_made; /* t is set */
-    const tci_ox_known *known; /* or NULL */
+    bool is_made;                 /* t is set */
+    const tci_ox_known *known;    /* or NULL */
     tci_onnx_tensor *initializer; /* or NULL */
     uint64_t depends;
     bool is_cut; /* only the first `count` elements along `axis` are valid */
@@ -1057,7 +1057,7 @@ typedef struct tci_ox {
     tci_ox_file *files;
     const tci_onnx_proto *proto;
     uint64_t offered, fixed; /* inputs whose value the caller told, and those that are constants */
-    bool again; /* `fixed` grew: the graph is built anew */
+    bool again;              /* `fixed` grew: the graph is built anew */
     const tci_ox_names *names;
     const tci_onnx_node *caller; /* of the function under way, or NULL */
     const tci_onnx_function *function;
@@ -1085,7 +1085,7 @@ TCI_FN void tci_ox_fail(const tci_ox_op *o, tc_status why, const char *format, .
     TCI_PRINTF(3, 4);
 /* ---- operands ---- */
 TCI_FN bool tci_ox_has(const tci_ox_op *o, int i);
-TCI_FN tc_tensor tci_ox_in(const tci_ox_op *o, int i); /* fails where it is left out */
+TCI_FN tc_tensor tci_ox_in(const tci_ox_op *o, int i);    /* fails where it is left out */
 TCI_FN tc_tensor tci_ox_maybe(const tci_ox_op *o, int i); /* TC_NONE */
 TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v);
 TCI_FN void tci_ox_out(const tci_ox_op *o, int i, tc_tensor t);
@@ -4121,8 +4121,8 @@ TCI_OX_MAKE(unique)
 
 /* Windows along the axes of an image. */
 typedef struct tci_ox_window_args {
-    int n;                  /* axes */
-    const int64_t *sizes;   /* of all axes of x */
+    int n;                /* axes */
+    const int64_t *sizes; /* of all axes of x */
     int64_t kernel[3], stride[3], dilation[3], before[3], after[3];
     bool ceil;
 } tci_ox_window_args;
@@ -4604,12 +4604,12 @@ typedef struct tci_ox_resize {
     double cubic, roi[2];
     bool exclude, antialias;
     int64_t in, out;
-    double scale;       /* 0: out / in */
+    double scale; /* 0: out / in */
     /* taps of each element: [tap][element] */
     int n;
     int64_t *place;
     double *weight;
-    bool *outside;      /* of tf_crop_and_resize */
+    bool *outside; /* of tf_crop_and_resize */
 } tci_ox_resize;
 
 /* Where element i of the result is in x. */
@@ -5532,15 +5532,15 @@ TCI_OX_MAKE(linear_attention)
 
 typedef struct tci_ox_rnn {
     const tci_ox_op *o;
-    int gates;              /* 1: RNN, 3: GRU, 4: LSTM */
+    int gates; /* 1: RNN, 3: GRU, 4: LSTM */
     int64_t width;
-    tc_tensor r;            /* weights of the state, transposed: [width, gates * width] */
-    tc_tensor rb;           /* their bias [gates * width], or TC_NONE */
-    tc_tensor peep[3];      /* of input, output and forget gate, or TC_NONE */
-    tc_tensor lengths;      /* [batch, 1], or TC_NONE */
+    tc_tensor r;       /* weights of the state, transposed: [width, gates * width] */
+    tc_tensor rb;      /* their bias [gates * width], or TC_NONE */
+    tc_tensor peep[3]; /* of input, output and forget gate, or TC_NONE */
+    tc_tensor lengths; /* [batch, 1], or TC_NONE */
     const char *act[3];
     double alpha[3], beta[3], clip;
-    bool couples, linear;   /* input_forget, linear_before_reset */
+    bool couples, linear; /* input_forget, linear_before_reset */
 } tci_ox_rnn;
 
 /* X(name, alpha, beta, value of x) */
@@ -5895,8 +5895,8 @@ TCI_OX_MAKE(if)
 typedef struct tci_ox_loop {
     tci_ox_op *o;
     const tci_onnx_graph *g;
-    int n_carry, n_x, n_y;  /* states; what a step reads; what it adds to results */
-    bool counts; /* Loop: the body begins with count and condition, and ends with one */
+    int n_carry, n_x, n_y; /* states; what a step reads; what it adds to results */
+    bool counts;           /* Loop: the body begins with count and condition, and ends with one */
     const tc_tensor *carry, *x;
     tc_tensor *next, *y;
 } tci_ox_loop;
@@ -6811,7 +6811,7 @@ struct tci_ox_walk {
     tci_graph *graph;
     const char *format; /* "ONNX", for messages */
     tci_node *const *inputs;
-    int n_inputs; /* named before the walk; any nodes */
+    int n_inputs;                   /* named before the walk; any nodes */
     const char *const *input_names; /* of each; NULL: tci_ox_input_name chooses */
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
@@ -6850,7 +6850,7 @@ typedef struct tci_ox_export {
     const char *call, *format;
     tc_tensors inputs, outputs;
     const void *how; /* the caller's options */
-    void *to; /* of the caller, for write */
+    void *to;        /* of the caller, for write */
     void (*write)(tci_ox_walk *w, tci_node *const *outputs, int n, const struct tci_ox_export *e);
 } tci_ox_export;
 TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here);
@@ -7102,7 +7102,7 @@ enum { TCI_OX_SPATIAL = 3 };
 typedef struct tci_ox_sliding {
     tci_node *x;
     int n;
-    int axis[TCI_OX_SPATIAL]; /* of x */
+    int axis[TCI_OX_SPATIAL];    /* of x */
     int element[TCI_OX_SPATIAL]; /* of the WINDOW: the place within the window */
     tci_dim kernel[TCI_OX_SPATIAL], stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL];
     /* Elements of padding, negative ones cut; the last window ends with the padded axis. */
@@ -8866,7 +8866,7 @@ typedef struct tci_hlo_loop {
 
 typedef struct tci_hlo {
     tci_ox_walk *walk;
-    tci_str out;       /* statements so far */
+    tci_str out; /* statements so far */
     int n_values;
     tci_dim *symbols, *values;
     int n_symbols; /* symbolic sizes and what they are */
@@ -9777,8 +9777,8 @@ TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const
 /* How the axes of an index tensor are read. */
 typedef struct tci_hlo_places {
     int axis, rank;
-    tci_hlo_shape shape;    /* of the index as it is indexed with: without the axes of slices */
-    const char *name;       /* its name, i64, from 0 on */
+    tci_hlo_shape shape; /* of the index as it is indexed with: without the axes of slices */
+    const char *name;    /* its name, i64, from 0 on */
     int64_t *slices;
     int n_slices; /* axes that are whole */
     int64_t *points;

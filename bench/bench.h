@@ -178,9 +178,8 @@ static inline void bench_row(const char *name, double figure, const char *unit, 
     } else if (bench_state.json) {
         printf("{\"bench\":\"%s\",\"name\":\"%s\",\"figure\":%.6g,\"unit\":\"%s\",\"goal\":\"%s\","
                "\"target\":%.6g,\"ratio\":%.4g,\"met\":%s}\n",
-               bench_state.name, name, figure, unit,
-               goal == BENCH_AT_MOST ? "at_most" : "at_least", target, ratio,
-               met ? "true" : "false");
+               bench_state.name, name, figure, unit, goal == BENCH_AT_MOST ? "at_most" : "at_least",
+               target, ratio, met ? "true" : "false");
     } else if (goal == BENCH_INFO) {
         printf("%-50s %11.4g %s\n", name, figure, unit);
     } else {

@@ -181,15 +181,15 @@ typedef struct layer {
     const char *name;
     tc_tensor (*make)(block *b, tc_tensor x);
 } layer;
-static const layer image_layers[] = {
-    {"conv", image_conv}, {"depthwise", image_depthwise}, {"affine", image_affine},
-    {"norm", image_norm}, {"pool", image_pool},           {"up", image_up},
-    {"mlp", image_mlp},   {"next", image_next},           {"gate", image_gate},
-    {"shuffle", image_shuffle}};
-static const layer row_layers[] = {
-    {"linear", rows_linear},   {"norm", rows_norm},   {"attention", rows_attention},
-    {"softmax", rows_softmax}, {"mixer", rows_mixer}, {"glu", rows_glu},
-    {"shift", rows_shift},     {"sum", rows_sum}};
+static const layer image_layers[] = {{"conv", image_conv},     {"depthwise", image_depthwise},
+                                     {"affine", image_affine}, {"norm", image_norm},
+                                     {"pool", image_pool},     {"up", image_up},
+                                     {"mlp", image_mlp},       {"next", image_next},
+                                     {"gate", image_gate},     {"shuffle", image_shuffle}};
+static const layer row_layers[] = {{"linear", rows_linear},       {"norm", rows_norm},
+                                   {"attention", rows_attention}, {"softmax", rows_softmax},
+                                   {"mixer", rows_mixer},         {"glu", rows_glu},
+                                   {"shift", rows_shift},         {"sum", rows_sum}};
 
 static tc_tensor draw_block(block *b, int seed)
 {

@@ -106,7 +106,13 @@ static void library_open(void)
     static const char *const blas[] = {"libopenblas.so.0", "libopenblas.so", NULL};
     static const char *const dnnl[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL};
     static const char *const omp[] = {"libgomp.so.1", NULL};
-    union { void *p; sgemm_blas blas; sgemm_dnnl dnnl; void (*set)(int); char *(*text)(void); } u;
+    union {
+        void *p;
+        sgemm_blas blas;
+        sgemm_dnnl dnnl;
+        void (*set)(int);
+        char *(*text)(void);
+    } u;
     u.p = library_find(blas, "cblas_sgemm");
     library.blas = u.blas;
     if (!library.blas) {
@@ -139,7 +145,7 @@ static void library_threads(int threads)
 
 typedef struct product {
     const char *name;
-    int count;   /* products, one after the other in memory */
+    int count; /* products, one after the other in memory */
     int m, n, k;
     bool turned; /* the second factor is n x k */
     bool gelu;   /* bias and gelu follow */
@@ -178,8 +184,8 @@ static void run_blas(void *arg)
     enum { ROW_MAJOR = 101, PLAIN = 111, TURNED = 112 };
     for (int64_t i = 0; i < p->count; i++) {
         library.blas(ROW_MAJOR, PLAIN, p->turned ? TURNED : PLAIN, p->m, p->n, p->k, 1,
-                     p->a + i * p->m * p->k, p->k, p->b + i * p->k * p->n,
-                     p->turned ? p->k : p->n, 0, p->c + i * p->m * p->n, p->n);
+                     p->a + i * p->m * p->k, p->k, p->b + i * p->k * p->n, p->turned ? p->k : p->n,
+                     0, p->c + i * p->m * p->n, p->n);
     }
     run_pass(p);
 }
@@ -353,8 +359,7 @@ static void row_convolution(tc_ctx *ctx, int channels, int size, int threads, do
                     ? n++
                     : -1;
         if (of[i] >= 0) {
-            sides[of[i]] =
-                (bench_side){.name = names[i], .run = onednn_run, .arg = &peers[i]};
+            sides[of[i]] = (bench_side){.name = names[i], .run = onednn_run, .arg = &peers[i]};
         }
     }
     bench_measure(sides, n, ROUNDS, 10);
@@ -416,8 +421,8 @@ static void row_bf16(tc_ctx *ctx, int64_t size, int threads)
     bench_side sides[2] = {{.name = "tc", .run = run_halves, .arg = &h}};
     onednn_op matmul;
     library_threads(threads);
-    bool peer = library.onednn && onednn_matmul(&matmul, size, size, size, ONEDNN_BF16, left, right,
-                                                to);
+    bool peer = library.onednn &&
+                onednn_matmul(&matmul, size, size, size, ONEDNN_BF16, left, right, to);
     sides[1] = (bench_side){.name = "oneDNN", .run = onednn_run, .arg = &matmul};
     bench_measure(sides, peer ? 2 : 1, ROUNDS, 10);
     char name[64], text[40];
@@ -446,8 +451,10 @@ __attribute__((target("avx512f"))) static void run_peak(void *arg)
     lanes *at = arg, x = *at, a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x;
     lanes i = x, j = x, k = x, l = x;
     for (int step = 0; step < STEPS; step++) {
-        CHAIN(a) CHAIN(b) CHAIN(c) CHAIN(d) CHAIN(e) CHAIN(f)
-        CHAIN(g) CHAIN(h) CHAIN(i) CHAIN(j) CHAIN(k) CHAIN(l)
+        /* clang-format off */
+        CHAIN(a) CHAIN(b) CHAIN(c) CHAIN(d) CHAIN(e) CHAIN(f) CHAIN(g) CHAIN(h) CHAIN(i) CHAIN(j)
+        CHAIN(k) CHAIN(l)
+        /* clang-format on */
     }
     *at = (a + b + c + d + e + f + g + h + i + j + k + l) * 0;
 }
@@ -476,20 +483,47 @@ static const product products[] = {
     {.name = "matmul 256x256x256", .count = 1, .m = 256, .n = 256, .k = 256, GOALS(1.0, 1.0)},
     {.name = "matmul 384x384x384", .count = 1, .m = 384, .n = 384, .k = 384, GOALS(1.0, 1.0)},
     {.name = "matmul 512x512x512", .count = 1, .m = 512, .n = 512, .k = 512, GOALS(0.95, 0.95)},
-    {.name = "matmul 1024x1024x1024", .count = 1, .m = 1024, .n = 1024, .k = 1024,
+    {.name = "matmul 1024x1024x1024",
+     .count = 1,
+     .m = 1024,
+     .n = 1024,
+     .k = 1024,
      GOALS(0.95, 0.95)},
-    {.name = "matmul 2048x2048x2048", .count = 1, .m = 2048, .n = 2048, .k = 2048,
+    {.name = "matmul 2048x2048x2048",
+     .count = 1,
+     .m = 2048,
+     .n = 2048,
+     .k = 2048,
      GOALS(0.95, 0.95)},
     {.name = "matmul 1x4096x4096", .count = 1, .m = 1, .n = 4096, .k = 4096, GOALS(1.0, 1.0)},
     {.name = "matmul 32x4096x4096", .count = 1, .m = 32, .n = 4096, .k = 4096, GOALS(1.3, 1.0)},
-    {.name = "matmul+bias+gelu 1024", .count = 1, .m = 1024, .n = 1024, .k = 1024, .gelu = true,
+    {.name = "matmul+bias+gelu 1024",
+     .count = 1,
+     .m = 1024,
+     .n = 1024,
+     .k = 1024,
+     .gelu = true,
      GOALS(1.1, 1.1)},
     {.name = "8 products 256x256x256", .count = 8, .m = 256, .n = 256, .k = 256, GOALS(1.0, 1.0)},
-    {.name = "12 heads, q k^T, 128 tokens", .count = 12, .m = 128, .n = 128, .k = 64,
-     .turned = true, GOALS(1.0, 1.0)},
-    {.name = "12 heads, p v, 128 tokens", .count = 12, .m = 128, .n = 64, .k = 128,
+    {.name = "12 heads, q k^T, 128 tokens",
+     .count = 12,
+     .m = 128,
+     .n = 128,
+     .k = 64,
+     .turned = true,
      GOALS(1.0, 1.0)},
-    {.name = "8 heads, q k^T, 512 tokens", .count = 8, .m = 512, .n = 512, .k = 64, .turned = true,
+    {.name = "12 heads, p v, 128 tokens",
+     .count = 12,
+     .m = 128,
+     .n = 64,
+     .k = 128,
+     GOALS(1.0, 1.0)},
+    {.name = "8 heads, q k^T, 512 tokens",
+     .count = 8,
+     .m = 512,
+     .n = 512,
+     .k = 64,
+     .turned = true,
      GOALS(1.0, 1.0)},
     {.name = "8 heads, p v, 512 tokens", .count = 8, .m = 512, .n = 64, .k = 512, GOALS(1.0, 1.0)},
 };

@@ -43,9 +43,9 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t threads[BENCH_MOST_THREADS];
-    int n;                          /* threads beside the caller */
-    int parts;                      /* of the current job */
-    long ticket, done;              /* atomic: number of the job; parts finished */
+    int n;             /* threads beside the caller */
+    int parts;         /* of the current job */
+    long ticket, done; /* atomic: number of the job; parts finished */
     bench_part part;
     float *to;
     const float *from;

@@ -29,7 +29,10 @@ typedef struct bench_case {
     void *in, *out;
 } bench_case;
 
-static tc_tensor make_add(tc_ctx *ctx) { return tc_add(tc_input(ctx, "x", TC_F32, M64), 1); }
+static tc_tensor make_add(tc_ctx *ctx)
+{
+    return tc_add(tc_input(ctx, "x", TC_F32, M64), 1);
+}
 static tc_tensor make_waves(tc_ctx *ctx)
 {
     return tc_sin(tc_cos(tc_input(ctx, "x", TC_F32, M64)));
@@ -38,9 +41,18 @@ static tc_tensor make_more_waves(tc_ctx *ctx)
 {
     return tc_sin(tc_cos(tc_input(ctx, "x", TC_F32, 4 * M64)));
 }
-static tc_tensor make_gelu(tc_ctx *ctx) { return tc_gelu(tc_input(ctx, "x", TC_F32, M64)); }
-static tc_tensor square(tc_ctx *ctx) { return tc_input(ctx, "x", TC_F32, 8192, 8192); }
-static tc_tensor make_softmax(tc_ctx *ctx) { return tc_softmax(square(ctx), -1); }
+static tc_tensor make_gelu(tc_ctx *ctx)
+{
+    return tc_gelu(tc_input(ctx, "x", TC_F32, M64));
+}
+static tc_tensor square(tc_ctx *ctx)
+{
+    return tc_input(ctx, "x", TC_F32, 8192, 8192);
+}
+static tc_tensor make_softmax(tc_ctx *ctx)
+{
+    return tc_softmax(square(ctx), -1);
+}
 static tc_tensor make_short_softmax(tc_ctx *ctx)
 {
     return tc_softmax(tc_input(ctx, "x", TC_F32, 65536, 1024), -1);
@@ -49,13 +61,22 @@ static tc_tensor make_norm(tc_ctx *ctx)
 {
     return tc_layer_norm(square(ctx), TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
 }
-static tc_tensor make_rows(tc_ctx *ctx) { return tc_sum(square(ctx), TC_AXES(1), false); }
-static tc_tensor make_columns(tc_ctx *ctx) { return tc_sum(square(ctx), TC_AXES(0), false); }
+static tc_tensor make_rows(tc_ctx *ctx)
+{
+    return tc_sum(square(ctx), TC_AXES(1), false);
+}
+static tc_tensor make_columns(tc_ctx *ctx)
+{
+    return tc_sum(square(ctx), TC_AXES(0), false);
+}
 static tc_tensor make_all(tc_ctx *ctx)
 {
     return tc_sum(tc_input(ctx, "x", TC_F32, M64), TC_ALL, false);
 }
-static tc_tensor make_turned(tc_ctx *ctx) { return tc_add(tc_permute(square(ctx), 1, 0), 1); }
+static tc_tensor make_turned(tc_ctx *ctx)
+{
+    return tc_add(tc_permute(square(ctx), 1, 0), 1);
+}
 static tc_tensor make_product(tc_ctx *ctx)
 {
     tc_tensor x = tc_input(ctx, "x", TC_F32, 2048, 2048);
@@ -146,18 +167,17 @@ static bench_case cases[] = {
     {"gelu(x @ x + 0.5), 2048", make_layer, TC_F32, M64 / 16, M64 / 16, 2048.0 * (M64 / 8), NULL,
      NULL, NULL},
     {"matmul bf16 4096", make_product_4096, TC_BF16, 2 * M16, M16, 8192.0 * M16, NULL, NULL, NULL},
-    {"matmul bf16 8192", make_product_8192, TC_BF16, 2 * M64, M64, 16384.0 * M64, NULL, NULL,
-     NULL},
-    {"matmul + bias, gelu 4096", make_layer_4096, TC_BF16, 2 * M16 + 4096, M16, 8192.0 * M16,
-     NULL, NULL, NULL},
-    {"matmul + bias, gelu 8192", make_layer_8192, TC_BF16, 2 * M64 + 8192, M64, 16384.0 * M64,
-     NULL, NULL, NULL},
+    {"matmul bf16 8192", make_product_8192, TC_BF16, 2 * M64, M64, 16384.0 * M64, NULL, NULL, NULL},
+    {"matmul + bias, gelu 4096", make_layer_4096, TC_BF16, 2 * M16 + 4096, M16, 8192.0 * M16, NULL,
+     NULL, NULL},
+    {"matmul + bias, gelu 8192", make_layer_8192, TC_BF16, 2 * M64 + 8192, M64, 16384.0 * M64, NULL,
+     NULL, NULL},
     {"matmul 4104x4000x1016", make_odd_product, TC_BF16, 1016 * (4104 + 4000), 4104 * 4000,
      2032.0 * 4104 * 4000, NULL, NULL, NULL},
     {"matmul 512x512x512", make_small_product, TC_BF16, 2 * 512 * 512, 512 * 512,
      1024.0 * 512 * 512, NULL, NULL, NULL},
-    {"matmul 16x4096x4096", make_few_rows, TC_BF16, 16 * 4096 + M16, 16 * 4096,
-     8192.0 * 16 * 4096, NULL, NULL, NULL},
+    {"matmul 16x4096x4096", make_few_rows, TC_BF16, 16 * 4096 + M16, 16 * 4096, 8192.0 * 16 * 4096,
+     NULL, NULL, NULL},
     {"matmul 16 x 1024", make_batch, TC_BF16, 2 * M16, M16, 2048.0 * M16, NULL, NULL, NULL},
     {"chain of ten kernels, 64 K", make_chain, TC_F32, 65536, 65536, 0, NULL, NULL, NULL},
 };
@@ -215,7 +235,10 @@ static bool open_case(bench_case *c, void *in, void *out)
     return true;
 }
 
-static int64_t size_of(const bench_case *c) { return c->dtype == TC_BF16 ? 2 : 4; }
+static int64_t size_of(const bench_case *c)
+{
+    return c->dtype == TC_BF16 ? 2 : 4;
+}
 
 static double call_ms(bench_case *c)
 {
@@ -257,7 +280,9 @@ static tc_status wait_not(void *user)
     return TC_OK;
 }
 
-typedef struct cpu_cost { double replay_us, run_us, total_us; } cpu_cost;
+typedef struct cpu_cost {
+    double replay_us, run_us, total_us;
+} cpu_cost;
 
 /* replay: the one call of the driver. run: tc_run up to where it would wait. total: with that. */
 static cpu_cost cost_of(bench_case *c)
@@ -289,21 +314,45 @@ static cpu_cost cost_of(bench_case *c)
 /* ---- for bench/cuda_peers.py ---- */
 
 int bench_cuda_begin(void);
-int bench_cuda_begin(void) { return begin() ? N_CASES : 0; }
+int bench_cuda_begin(void)
+{
+    return begin() ? N_CASES : 0;
+}
 const char *bench_cuda_error(void);
-const char *bench_cuda_error(void) { return said; }
+const char *bench_cuda_error(void)
+{
+    return said;
+}
 const char *bench_cuda_name(int i);
-const char *bench_cuda_name(int i) { return cases[i].name; }
+const char *bench_cuda_name(int i)
+{
+    return cases[i].name;
+}
 int64_t bench_cuda_size(int i, int output);
-int64_t bench_cuda_size(int i, int output) { return output ? cases[i].n_out : cases[i].n_in; }
+int64_t bench_cuda_size(int i, int output)
+{
+    return output ? cases[i].n_out : cases[i].n_in;
+}
 int bench_cuda_is_half(int i);
-int bench_cuda_is_half(int i) { return cases[i].dtype == TC_BF16; }
+int bench_cuda_is_half(int i)
+{
+    return cases[i].dtype == TC_BF16;
+}
 int bench_cuda_open(int i, void *in, void *out);
-int bench_cuda_open(int i, void *in, void *out) { return open_case(&cases[i], in, out); }
+int bench_cuda_open(int i, void *in, void *out)
+{
+    return open_case(&cases[i], in, out);
+}
 double bench_cuda_call(int i);
-double bench_cuda_call(int i) { return call_ms(&cases[i]); }
+double bench_cuda_call(int i)
+{
+    return call_ms(&cases[i]);
+}
 double bench_cuda_device(int i);
-double bench_cuda_device(int i) { return device_ms(&cases[i]); }
+double bench_cuda_device(int i)
+{
+    return device_ms(&cases[i]);
+}
 void bench_cuda_cost(int i, double *us);
 void bench_cuda_cost(int i, double *us)
 {

@@ -26,8 +26,11 @@ static struct {
     int n_backends, n_names, threads, rounds;
     bool json;
     int64_t batch, size;
-} ask = {.backends = {"cpu", "onnxrt", "openvino", "openxla"}, .n_backends = 4, .threads = 1,
-         .rounds = 7, .batch = 1};
+} ask = {.backends = {"cpu", "onnxrt", "openvino", "openxla"},
+         .n_backends = 4,
+         .threads = 1,
+         .rounds = 7,
+         .batch = 1};
 
 static void give_up(const char *why)
 {
@@ -99,7 +102,10 @@ static net make(const nn_network *network)
     }
     n.model = (nn_model){.ctx = n.ctx, .preset = network->preset, .make = make_constant};
     for (int i = 0; i < NN_INPUTS && network->inputs[i]; i++) {
-        add_input(&n, network->inputs[i], !images, i == 0 ? 30000 : i == 1 ? 1 : 2,
+        add_input(&n, network->inputs[i], !images,
+                  i == 0   ? 30000
+                  : i == 1 ? 1
+                           : 2,
                   images ? 4 : 2, images ? image : words);
     }
     network->build(nn_top(&n.model), n.inputs, y);
@@ -140,7 +146,8 @@ static void begin(run_of *r)
     }
     r->compile_ms = (bench_now_ns() - begin_ns) / 1e6;
     r->out = (tc_buf){.data = malloc((size_t)tc_nbytes(r->n->result) + 1),
-                      .n = tc_nbytes(r->n->result), .dtype = -1};
+                      .n = tc_nbytes(r->n->result),
+                      .dtype = -1};
     run(r);
 }
 
@@ -161,11 +168,12 @@ static void say(const nn_network *network, const run_of *r, const bench_side *si
 {
     if (!r->f) {
         printf(ask.json ? "{\"network\":\"%s\",\"backend\":\"%s\",\"refused\":true}\n"
-                        : "%-22s %-16s %s\n", network->name, r->backend, r->why);
+                        : "%-22s %-16s %s\n",
+               network->name, r->backend, r->why);
     } else if (ask.json) {
         printf("{\"network\":\"%s\",\"backend\":\"%s\",\"ms\":%.5g,\"of_tc\":%.4g,"
-               "\"compile_ms\":%.5g,\"difference\":%.2g}\n", network->name, r->backend,
-               side->best_ns / 1e6, ratio, r->compile_ms, far);
+               "\"compile_ms\":%.5g,\"difference\":%.2g}\n",
+               network->name, r->backend, side->best_ns / 1e6, ratio, r->compile_ms, far);
     } else {
         printf("%-22s %-16s %10.3f %8.2f %10.0f %10.1e\n", network->name, r->backend,
                side->best_ns / 1e6, ratio, r->compile_ms, far);

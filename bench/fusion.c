@@ -57,7 +57,9 @@ static const char *make(int seed, int fusion, side *s, char *name)
 {
     static char why[400];
     block b = {0};
-    tc_options o = {.backend = options.backend, .threads = options.threads, .fusion = fusion,
+    tc_options o = {.backend = options.backend,
+                    .threads = options.threads,
+                    .fusion = fusion,
                     .fallback = TC_FALLBACK_REFUSE};
     tc_tensor outs[MOST_INPUTS + 1];
     if (tc_ctx_make(&b.ctx, &o)) {

@@ -117,7 +117,8 @@ static void warm(void)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 64), y = tc_input(ctx, "w", TC_F32, 64, 64);
     expect(tc_compile(tc_gelu(tc_matmul(x, y)), &program) == TC_OK, "tc_compile");
     expect(tc_run(program, TC_BUFS(TC_BUF(in, 4096), TC_BUF(w, 4096)),
-                  TC_BUFS(TC_BUF(out, 4096))) == TC_OK, "tc_run");
+                  TC_BUFS(TC_BUF(out, 4096))) == TC_OK,
+           "tc_run");
     tc_program_free(program);
     tc_ctx_free(ctx);
 }

@@ -48,7 +48,7 @@ typedef struct net {
     tc_tensor inputs[MOST_IN], result; /* result: the loss, or the first output */
     tc_buf in[MOST_IN], out;
     int n_in;
-    double compile_ms, first;          /* first: the loss of the first step */
+    double compile_ms, first; /* first: the loss of the first step */
     double params_mb, peak_mb;
     tc_program_info info;
 } net;
@@ -99,7 +99,7 @@ static double memory_most(void)
 
 static double memory_begin(void)
 {
-    malloc_trim(0); /* what earlier networks gave back */
+    malloc_trim(0);                                   /* what earlier networks gave back */
     FILE *file = fopen("/proc/self/clear_refs", "w"); /* 5: the most begins with what is there */
     if (file) {
         fputs("5", file);
@@ -190,13 +190,18 @@ static net make(const nn_network *network, int fusion)
 {
     net n = {0};
     tc_tensor y[NN_OUTPUTS];
-    tc_options options = {.backend = ask.backend, .fallback = TC_FALLBACK_REFUSE,
+    tc_options options = {.backend = ask.backend,
+                          .fallback = TC_FALLBACK_REFUSE,
                           .math = ask.fast ? TC_MATH_FAST : TC_MATH_EXACT,
-                          .fusion = fusion, .cache_dir = ask.cache, .cc_timeout_s = 900};
+                          .fusion = fusion,
+                          .cache_dir = ask.cache,
+                          .cc_timeout_s = 900};
     if (tc_ctx_make(&n.ctx, &options)) {
         give_up("no context");
     }
-    n.model = (nn_model){.ctx = n.ctx, .preset = network->preset, .learns = true,
+    n.model = (nn_model){.ctx = n.ctx,
+                         .preset = network->preset,
+                         .learns = true,
                          .training = ask.train,
                          .dtype = strcmp(ask.dtype, "bf16") ? TC_F32 : TC_BF16};
     add_inputs(&n, network);
@@ -208,8 +213,7 @@ static net make(const nn_network *network, int fusion)
     memory_begin();
     double begin = bench_now_ns();
     tc_tensors all = TC_TENSORS_N(outs, n_outs);
-    if (*nn_error(&n.model) ||
-        tc_compile_fn(TC_TENSORS_N(n.inputs, n.n_in), all, NULL, &n.f)) {
+    if (*nn_error(&n.model) || tc_compile_fn(TC_TENSORS_N(n.inputs, n.n_in), all, NULL, &n.f)) {
         give_up(nn_error(&n.model));
     }
     n.compile_ms = (bench_now_ns() - begin) / 1e6;
@@ -252,8 +256,8 @@ static double result_of(const net *n)
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = 0;
         float value;
-        memcpy((char *)&bits + (dtype == TC_BF16 ? 2 : 0),
-               data + i * (dtype == TC_BF16 ? 2 : 4), dtype == TC_BF16 ? 2 : 4);
+        memcpy((char *)&bits + (dtype == TC_BF16 ? 2 : 0), data + i * (dtype == TC_BF16 ? 2 : 4),
+               dtype == TC_BF16 ? 2 : 4);
         memcpy(&value, &bits, sizeof(value));
         sum += (double)value * (double)value;
     }
@@ -273,16 +277,17 @@ static void say(const nn_network *network, const net *fused, const net *apart, d
                "\"launches\": %d, \"apart_kernels\": %d, \"apart_launches\": %d, "
                "\"cold_ms\": %.5g, \"warm_ms\": %.5g, \"workspace_mb\": %.5g, \"kept_mb\": %.5g, "
                "\"apart_workspace_mb\": %.5g, \"first\": %.8g, \"apart_first\": %.8g, "
-               "\"last\": %.8g, \"params_mb\": %.5g, \"peak_mb\": %.5g}\n", network->name, ms,
-               apart_ms, fused->info.n_kernels, fused->info.n_steps, apart->info.n_kernels,
-               apart->info.n_steps, cold_ms, fused->compile_ms, arena, kept,
+               "\"last\": %.8g, \"params_mb\": %.5g, \"peak_mb\": %.5g}\n",
+               network->name, ms, apart_ms, fused->info.n_kernels, fused->info.n_steps,
+               apart->info.n_kernels, apart->info.n_steps, cold_ms, fused->compile_ms, arena, kept,
                (double)apart->info.arena_bytes * mb, fused->first, apart->first, result_of(fused),
                fused->params_mb, fused->peak_mb);
     } else {
         printf("%-22s %9.3f %9.3f %6.2f  %4d/%-5d %4d/%-5d %7.0f %6.1f %8.1f %8.1f %8.1f "
-               "%8.1f %8.1f  %.6g %.6g %.6g\n", network->name, ms, apart_ms,
-               bench_ratio(&sides[1], &sides[0]), fused->info.n_kernels, fused->info.n_steps,
-               apart->info.n_kernels, apart->info.n_steps, cold_ms, fused->compile_ms, arena,
+               "%8.1f %8.1f  %.6g %.6g %.6g\n",
+               network->name, ms, apart_ms, bench_ratio(&sides[1], &sides[0]),
+               fused->info.n_kernels, fused->info.n_steps, apart->info.n_kernels,
+               apart->info.n_steps, cold_ms, fused->compile_ms, arena,
                (double)apart->info.arena_bytes * mb, kept, fused->params_mb, fused->peak_mb,
                fused->first, apart->first, result_of(fused));
     }

@@ -12,28 +12,38 @@
 #include "bench.h"
 
 enum { /* of the interface */
-    ONEDNN_ANY = 1,
-    ONEDNN_AB = 3, /* tags: dense in order of the axes, 2 to 4 of them */
-    ONEDNN_ABC = 4,
-    ONEDNN_ABCD = 5,
-    ONEDNN_BF16 = 2,
-    ONEDNN_F32 = 3,
-    ONEDNN_CPU = 1,
-    ONEDNN_INFERENCE = 96,
-    ONEDNN_DIRECT = 1,
-    ONEDNN_WINOGRAD = 2,
-    ONEDNN_SRC = 1,
-    ONEDNN_DST = 17,
-    ONEDNN_WEIGHTS = 33,
-    ONEDNN_SRC_MD = 129,
-    ONEDNN_WEIGHTS_MD = 131,
-    ONEDNN_DST_MD = 133
+       ONEDNN_ANY = 1,
+       ONEDNN_AB = 3, /* tags: dense in order of the axes, 2 to 4 of them */
+       ONEDNN_ABC = 4,
+       ONEDNN_ABCD = 5,
+       ONEDNN_BF16 = 2,
+       ONEDNN_F32 = 3,
+       ONEDNN_CPU = 1,
+       ONEDNN_INFERENCE = 96,
+       ONEDNN_DIRECT = 1,
+       ONEDNN_WINOGRAD = 2,
+       ONEDNN_SRC = 1,
+       ONEDNN_DST = 17,
+       ONEDNN_WEIGHTS = 33,
+       ONEDNN_SRC_MD = 129,
+       ONEDNN_WEIGHTS_MD = 131,
+       ONEDNN_DST_MD = 133
 };
 
-typedef struct onednn_md { int64_t words[256]; } onednn_md;        /* 696 bytes in 2.6 */
-typedef struct onednn_desc { int64_t words[2048]; } onednn_desc;   /* 5976 */
-typedef struct onednn_arg { int arg; void *memory; } onednn_arg;
-typedef struct onednn_op { void *primitive; onednn_arg args[3]; } onednn_op;
+typedef struct onednn_md {
+    int64_t words[256];
+} onednn_md; /* 696 bytes in 2.6 */
+typedef struct onednn_desc {
+    int64_t words[2048];
+} onednn_desc; /* 5976 */
+typedef struct onednn_arg {
+    int arg;
+    void *memory;
+} onednn_arg;
+typedef struct onednn_op {
+    void *primitive;
+    onednn_arg args[3];
+} onednn_op;
 
 static struct {
     void *engine, *stream;
@@ -127,8 +137,8 @@ static inline bool onednn_convolution(onednn_op *op, int algorithm, int64_t chan
                                                         &plain_image, image)};
     op->args[1] = (onednn_arg){ONEDNN_WEIGHTS, onednn_place(onednn.query(pd, ONEDNN_WEIGHTS_MD, 0),
                                                             &plain_weights, weights)};
-    op->args[2] = (onednn_arg){ONEDNN_DST, onednn_place(onednn.query(pd, ONEDNN_DST_MD, 0),
-                                                        &plain_image, to)};
+    op->args[2] = (onednn_arg){ONEDNN_DST,
+                               onednn_place(onednn.query(pd, ONEDNN_DST_MD, 0), &plain_image, to)};
     return op->args[0].memory && op->args[1].memory && op->args[2].memory;
 }
 

@@ -311,8 +311,7 @@ static tc_status idle_compile(void *user, tc_build *build)
     return TC_OK;
 }
 
-static tc_status idle_load(void *user, const void *bytes, size_t n, const char *path,
-                           void **module)
+static tc_status idle_load(void *user, const void *bytes, size_t n, const char *path, void **module)
 {
     (void)bytes;
     (void)n;
@@ -417,9 +416,13 @@ static double time_pipeline(grow_shape shape, int n)
 
 static void bench_pipeline(void)
 {
-    static const struct { const char *name; grow_shape shape; } shapes[] = {
-        {"a chain", grow_chain}, {"reductions in a row", grow_rounds},
-        {"slices", grow_slices}, {"outputs", NULL}};
+    static const struct {
+        const char *name;
+        grow_shape shape;
+    } shapes[] = {{"a chain", grow_chain},
+                  {"reductions in a row", grow_rounds},
+                  {"slices", grow_slices},
+                  {"outputs", NULL}};
     tc_register_backend(&idle_backend);
     for (int i = 0; i < (int)(sizeof(shapes) / sizeof(shapes[0])); i++) {
         enum { ROUNDS = 5 };
@@ -574,15 +577,17 @@ static void bench_small_loops(void)
     status = status ? status : tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), NULL, &loops[0].f);
     loops[0].in = TC_BUFS(TC_BUF(loop_in, STEPS));
     loops[0].out = TC_BUFS(TC_BUF(loop_out, STEPS));
-    status = status ? status : tc_while(TC_TENSORS(zero, zero), 0, counts_on, count_one, NULL,
-                                        last);
-    status = status ? status : tc_compile_fn((tc_tensors){0}, TC_TENSORS(last[1]), NULL,
-                                             &loops[1].f);
+    status = status ? status
+                    : tc_while(TC_TENSORS(zero, zero), 0, counts_on, count_one, NULL, last);
+    status = status ? status
+                    : tc_compile_fn((tc_tensors){0}, TC_TENSORS(last[1]), NULL, &loops[1].f);
     loops[1].out = TC_BUFS(TC_BUF(loop_last, 1));
-    status = status ? status : tc_scan(TC_TENSORS(tc_full(ctx, 0, TC_F32, CELL)), TC_TENSORS(xs), 0,
-                                       false, cell, &w, &h, NULL, 0);
-    status = status ? status : tc_compile_fn(TC_TENSORS(xs, w), TC_TENSORS(tc_slice(h, 0, 0, 1, 1)),
-                                             NULL, &loops[2].f);
+    status = status ? status
+                    : tc_scan(TC_TENSORS(tc_full(ctx, 0, TC_F32, CELL)), TC_TENSORS(xs), 0, false,
+                              cell, &w, &h, NULL, 0);
+    status = status ? status
+                    : tc_compile_fn(TC_TENSORS(xs, w), TC_TENSORS(tc_slice(h, 0, 0, 1, 1)), NULL,
+                                    &loops[2].f);
     loops[2].in = TC_BUFS(TC_BUF(loop_in, CELL_STEPS * CELL), TC_BUF(loop_w, CELL * CELL));
     loops[2].out = TC_BUFS(TC_BUF(loop_last, 1));
     if (status) {

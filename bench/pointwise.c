@@ -15,15 +15,42 @@ enum { FAR = 1 << 24, NEAR = 2048, ROUNDS = 15 };
 
 typedef tc_tensor (*chain)(tc_tensor x);
 
-static tc_tensor chain_exp(tc_tensor x) { return tc_exp(x); }
-static tc_tensor chain_tanh(tc_tensor x) { return tc_tanh(x); }
-static tc_tensor chain_sigmoid(tc_tensor x) { return tc_sigmoid(x); }
-static tc_tensor chain_sin(tc_tensor x) { return tc_sin(x); }
-static tc_tensor chain_cos(tc_tensor x) { return tc_cos(x); }
-static tc_tensor chain_sincos(tc_tensor x) { return tc_sin(tc_cos(x)); }
-static tc_tensor chain_log(tc_tensor x) { return tc_log(x); }
-static tc_tensor chain_erf(tc_tensor x) { return tc_erf(x); }
-static tc_tensor chain_gelu(tc_tensor x) { return tc_gelu(x); }
+static tc_tensor chain_exp(tc_tensor x)
+{
+    return tc_exp(x);
+}
+static tc_tensor chain_tanh(tc_tensor x)
+{
+    return tc_tanh(x);
+}
+static tc_tensor chain_sigmoid(tc_tensor x)
+{
+    return tc_sigmoid(x);
+}
+static tc_tensor chain_sin(tc_tensor x)
+{
+    return tc_sin(x);
+}
+static tc_tensor chain_cos(tc_tensor x)
+{
+    return tc_cos(x);
+}
+static tc_tensor chain_sincos(tc_tensor x)
+{
+    return tc_sin(tc_cos(x));
+}
+static tc_tensor chain_log(tc_tensor x)
+{
+    return tc_log(x);
+}
+static tc_tensor chain_erf(tc_tensor x)
+{
+    return tc_erf(x);
+}
+static tc_tensor chain_gelu(tc_tensor x)
+{
+    return tc_gelu(x);
+}
 
 /* ---- tc's side ---- */
 
@@ -82,7 +109,7 @@ __attribute__((target("avx512f"))) static void vector_math_run(void *arg)
 
 /* Returns the nanoseconds that an element's arithmetic takes. */
 static double near_row(tc_ctx *ctx, void *library, const char *name, chain f, const char *first,
-                     const char *second)
+                       const char *second)
 {
     static float from[NEAR] __attribute__((aligned(64))), to[NEAR] __attribute__((aligned(64)));
     for (int i = 0; i < NEAR; i++) {

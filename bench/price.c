@@ -21,12 +21,12 @@
 #include <math.h>
 
 enum {
-    MOST = 20000,     /* kernels */
-    FUNCTIONS = 64,   /* of one program */
+    MOST = 20000,   /* kernels */
+    FUNCTIONS = 64, /* of one program */
     FORMS = 32,
     RUNS = 25,
-    REPEATED = 8,     /* launches of a kernel on a device for one measurement */
-    DEAR = 5          /* times the least time, from which --list has a kernel */
+    REPEATED = 8, /* launches of a kernel on a device for one measurement */
+    DEAR = 5      /* times the least time, from which --list has a kernel */
 };
 #define LEAST_NS 2000.0 /* of a kernel that counts: of shorter ones the call is measured */
 
@@ -45,9 +45,9 @@ static struct {
 /* ---- a backend that measures ---- */
 
 typedef struct function {
-    void *of;          /* as the backend has it */
+    void *of; /* as the backend has it */
     char symbol[160];
-    double ns, best;   /* of the run at hand; of all */
+    double ns, best; /* of the run at hand; of all */
 } function;
 
 static function functions[FUNCTIONS];
@@ -108,8 +108,7 @@ static tc_status launch(void *user, const tc_launch *l)
     }
     status = status == TC_OK ? timed->sync(user) : status;
     for (int i = 0; i < n_functions; i++) {
-        functions[i].ns +=
-            functions[i].of == l->function ? (bench_now_ns() - from) / REPEATED : 0;
+        functions[i].ns += functions[i].of == l->function ? (bench_now_ns() - from) / REPEATED : 0;
     }
     return status;
 }
@@ -209,11 +208,12 @@ static tc_tensor move_none(block *b, tc_tensor x)
 
 static tc_tensor draw_movement(block *b, int seed)
 {
-    static const layer moves[] = {
-        {"pad", move_pad},     {"cat", move_cat},     {"slice", move_slice},
-        {"up", move_up},       {"turn", move_transpose}, {"flip", move_flip},
-        {"roll", move_roll},   {"gather", move_gather},  {"shuffle", move_shuffle},
-        {"ops", move_none},    {"ops", move_none}};
+    static const layer moves[] = {{"pad", move_pad},         {"cat", move_cat},
+                                  {"slice", move_slice},     {"up", move_up},
+                                  {"turn", move_transpose},  {"flip", move_flip},
+                                  {"roll", move_roll},       {"gather", move_gather},
+                                  {"shuffle", move_shuffle}, {"ops", move_none},
+                                  {"ops", move_none}};
     static const int64_t sides[] = {14, 28, 32, 56, 63};
     b->state = (uint64_t)seed * 0x9E3779B97F4A7C15u + 11;
     for (int i = 0; i < 8; i++) {
@@ -229,9 +229,11 @@ static tc_tensor draw_movement(block *b, int seed)
     }
     int axis = 1 + draw(b, 3);
     switch (draw(b, 4)) {
-    case 0: snprintf(b->name + at, (size_t)(NAME - at), " sum %d", axis);
+    case 0:
+        snprintf(b->name + at, (size_t)(NAME - at), " sum %d", axis);
         return tc_sum(x, TC_AXES(axis), false);
-    case 1: snprintf(b->name + at, (size_t)(NAME - at), " softmax %d", axis);
+    case 1:
+        snprintf(b->name + at, (size_t)(NAME - at), " softmax %d", axis);
         return tc_softmax(x, axis);
     default: return tc_add(x, 1);
     }
@@ -262,8 +264,8 @@ static void read_kernels(const char *what, const tc_program *f, double processor
         for (int t = 0; t < f->code->n_steps; t++) {
             steps += f->code->steps[t].kernel == i;
         }
-        while (at < n_functions && (timed->launch ? functions[at].of != k->function
-                                                  : calls[at] != k->fn)) {
+        while (at < n_functions &&
+               (timed->launch ? functions[at].of != k->function : calls[at] != k->fn)) {
             at++;
         }
         if (!line || at == n_functions || functions[at].best <= 0 || n_rows == MOST) {
@@ -403,8 +405,8 @@ static void table(void)
         if (options.all || off || dear) {
             snprintf(line, sizeof(line), "%s%.240s: %.1f us", dear ? "dear: " : "", r->text,
                      r->measured * 1e-3);
-            bench_row(line, dear ? r->model / r->least : ratio,
-                      dear ? "of at best" : "of median", BENCH_INFO, 0);
+            bench_row(line, dear ? r->model / r->least : ratio, dear ? "of at best" : "of median",
+                      BENCH_INFO, 0);
         }
     }
 }

@@ -37,7 +37,7 @@ enum {
     WORKERS = 64,
     TUNE_MS = 1000000, /* waiting for the other workers is within it */
     WORST = 10,
-    LAYERS = 176,      /* programs of convolutions, rows and products */
+    LAYERS = 176, /* programs of convolutions, rows and products */
     DRAWN = 2000
 };
 
@@ -193,11 +193,12 @@ static tc_tensor in4(tc_dtype t, int64_t a, int64_t b, int64_t c, int64_t d)
 
 static void products(void)
 {
-    static const int64_t shapes[][3] = {
-        {1, 768, 768},      {8, 512, 2048},    {16, 4096, 1000}, {32, 784, 512},
-        {64, 64, 64},       {128, 768, 3072},  {128, 784, 512},  {197, 768, 768},
-        {256, 256, 256},    {512, 512, 512},   {1000, 33, 47},   {1024, 64, 1024},
-        {2048, 16, 2048},   {31, 1024, 257},   {512, 4096, 128}, {100, 10000, 10}};
+    static const int64_t shapes[][3] = {{1, 768, 768},    {8, 512, 2048},  {16, 4096, 1000},
+                                        {32, 784, 512},   {64, 64, 64},    {128, 768, 3072},
+                                        {128, 784, 512},  {197, 768, 768}, {256, 256, 256},
+                                        {512, 512, 512},  {1000, 33, 47},  {1024, 64, 1024},
+                                        {2048, 16, 2048}, {31, 1024, 257}, {512, 4096, 128},
+                                        {100, 10000, 10}};
     static const tc_dtype types[] = {TC_F32, TC_F64, TC_BF16};
     char what[100];
     for (int t = 0; t < TCI_COUNT(types); t++) {
@@ -216,10 +217,11 @@ static void products(void)
 
 static void convolutions(void)
 {
-    static const int64_t layers[][6] = { /* batch, channels, side, filters, kernel, stride */
-        {1, 3, 224, 64, 7, 2},  {4, 64, 56, 64, 3, 1},   {4, 64, 56, 256, 1, 1},
-        {4, 128, 28, 128, 3, 1}, {8, 256, 14, 256, 3, 1}, {8, 512, 7, 512, 3, 1},
-        {8, 256, 28, 512, 1, 2}, {1, 16, 32, 32, 5, 1}};
+    static const int64_t layers[][6] = {/* batch, channels, side, filters, kernel, stride */
+                                        {1, 3, 224, 64, 7, 2},   {4, 64, 56, 64, 3, 1},
+                                        {4, 64, 56, 256, 1, 1},  {4, 128, 28, 128, 3, 1},
+                                        {8, 256, 14, 256, 3, 1}, {8, 512, 7, 512, 3, 1},
+                                        {8, 256, 28, 512, 1, 2}, {1, 16, 32, 32, 5, 1}};
     for (int i = 0; i < TCI_COUNT(layers); i++) {
         const int64_t *l = layers[i];
         char what[100];

@@ -67,7 +67,8 @@ static void bench_look_up(void)
     need(tc_compile(tc_add(tc_mul(in, 0.25), 1), &f), tc_error(ctx));
     for (int rows = 11; rows >= 4; rows--) { /* the one that is asked for is the last of eight */
         need(tc_jit_run(eight, NULL, TC_BUFS(TC_BUF_ND(x, rows, WIDTH)),
-                        TC_BUFS(TC_BUF(y, rows * WIDTH))), tc_error(eight));
+                        TC_BUFS(TC_BUF(y, rows * WIDTH))),
+             tc_error(eight));
     }
     run_jit(one);
     bench_side sides[] = {{.name = "tc_run", .run = run_program, .arg = f},
@@ -97,7 +98,8 @@ static void bench_sizes(void)
         state = state * 1664525u + 1013904223u;
         int rows = (int)(state >> 10) % MOST, columns = (int)(state >> 20) % WIDTH;
         need(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, rows, columns)),
-                        TC_BUFS(TC_BUF(y, rows * columns))), tc_error(fn));
+                        TC_BUFS(TC_BUF(y, rows * columns))),
+             tc_error(fn));
     }
     bench_row("programs for 1,000 random sizes", tc_jit_list(fn, NULL, 0), "", BENCH_AT_MOST, 3);
     tc_jit_free(fn);
@@ -151,8 +153,8 @@ static const char *make_compiler(const char *work)
 static tc_tensor conv(tc_tensor in, int64_t out, int kernel, int stride)
 {
     int64_t channels = tc_size(in, 1);
-    tc_tensor w = tc_mul(tc_randn(in.ctx, (uint64_t)(out + kernel), TC_F32, out, channels, kernel,
-                                  kernel), 0.05);
+    tc_tensor w = tc_mul(
+        tc_randn(in.ctx, (uint64_t)(out + kernel), TC_F32, out, channels, kernel, kernel), 0.05);
     return tc_conv2d(in, tc_stop_gradient(w), TC_NONE,
                      &(tc_conv){.stride = {stride, stride}, .padding = {kernel / 2, kernel / 2}});
 }
@@ -172,7 +174,9 @@ static tc_tensor network(tc_tensor t)
 static void bench_first_result(void)
 {
     static float image[3 * 64 * 64], result[512];
-    tc_options o = {.no_disk_cache = true, .stance = TC_STANCE_LATER, .backend = "cpu",
+    tc_options o = {.no_disk_cache = true,
+                    .stance = TC_STANCE_LATER,
+                    .backend = "cpu",
                     .cc = make_compiler("sleep 5")};
     tc_ctx *ctx;
     tc_program *f;

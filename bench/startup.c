@@ -145,10 +145,10 @@ static int run_large(const char *kind)
     double ns = bench_now_ns() - begin;
     getrusage(RUSAGE_SELF, &own);
     getrusage(RUSAGE_CHILDREN, &others);
-    double seconds = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec + others.ru_utime.tv_sec
-                              + others.ru_stime.tv_sec);
-    double us = (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec + others.ru_utime.tv_usec
-                         + others.ru_stime.tv_usec);
+    double seconds = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec + others.ru_utime.tv_sec +
+                              others.ru_stime.tv_sec);
+    double us = (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec + others.ru_utime.tv_usec +
+                         others.ru_stime.tv_usec);
     printf("%.0f %.0f %.0f\n", ns, seconds * 1e9 + us * 1e3, (double)others.ru_maxrss / 1024);
     tc_program_free(f);
     tc_ctx_free(ctx);
@@ -170,7 +170,7 @@ static int run_child(const char *kind)
     if (tc_ctx_make(&ctx, &o)) {
         return 1;
     }
-    int n = !strcmp(kind, "sincos")   ? build_sincos(ctx, inputs, outputs)
+    int n = !strcmp(kind, "sincos")     ? build_sincos(ctx, inputs, outputs)
             : !strcmp(kind, "threeops") ? build_three_ops(ctx, inputs, outputs)
                                         : build_kernels(ctx, atoi(kind), inputs, outputs);
     tc_tensors ins = {inputs, n};
@@ -308,10 +308,10 @@ static void find_command(command *c, const char *kind)
     for (char *arg = strtok(c->text, " \n"); arg && n < MOST_ARGS; arg = strtok(NULL, " \n")) {
         size_t length = strlen(arg);
         bool is_path = arg[0] == '/' && n > 0;
-        c->argv[n++] = !is_path                                            ? arg
-                       : length > 2 && !strcmp(arg + length - 2, ".c")     ? c->source
-                       : length > 3 && !strcmp(arg + length - 3, ".so")    ? c->object
-                                                                           : arg;
+        c->argv[n++] = !is_path                                         ? arg
+                       : length > 2 && !strcmp(arg + length - 2, ".c")  ? c->source
+                       : length > 3 && !strcmp(arg + length - 3, ".so") ? c->object
+                                                                        : arg;
     }
     c->argv[n] = NULL;
 }

@@ -35,9 +35,8 @@ int main(void)
     printf("outer products of 1024 pairs of rows of 64 floats, summed\n");
     REPORT_FUSED(f, us,
                  tc_run(f, TC_BUFS(TC_BUF(a, N), TC_BUF(b, N)), TC_BUFS(TC_BUF(sums, ROWS))));
-    REPORT_OP_BY_OP(formula(tc_borrow(ctx, a, TC_F32, ROWS, COLS),
-                            tc_borrow(ctx, b, TC_F32, ROWS, COLS)),
-                    us);
+    REPORT_OP_BY_OP(
+        formula(tc_borrow(ctx, a, TC_F32, ROWS, COLS), tc_borrow(ctx, b, TC_F32, ROWS, COLS)), us);
 
     for (int r = 0; r < ROWS; r++) {
         double expected = 0;

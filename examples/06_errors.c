@@ -69,7 +69,9 @@ int main(void)
     tc_scope_end(ctx);
     SHOW_TENSOR("a tensor whose scope has ended", TC_ERR_HANDLE, tc_neg(inner));
 
-    tc_options strict = {.cc = "/nowhere/cc", .fallback = TC_FALLBACK_REFUSE, .no_disk_cache = true,
+    tc_options strict = {.cc = "/nowhere/cc",
+                         .fallback = TC_FALLBACK_REFUSE,
+                         .no_disk_cache = true,
                          .backend = "cpu"};
     tc_tensor z = tc_sub(x, 7);
     SHOW("no compiler, and interpreting refused", TC_ERR_COMPILER,

@@ -78,7 +78,8 @@ int main(void)
                 lengths[i] = 1 + i % m;
             }
             CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(words, n * m), TC_BUF(lengths, n)),
-                            TC_BUFS(TC_BUF(out, n * WIDTH))), f);
+                            TC_BUFS(TC_BUF(out, n * WIDTH))),
+                     f);
             worst = fmax(worst, check(n, m));
         }
     }

@@ -23,26 +23,26 @@
 enum {
     COUNT = 1797,
     PIXELS = 64,
-    TEST = 360,             /* images held back; chosen at random */
+    TEST = 360, /* images held back; chosen at random */
     TRAIN = COUNT - TEST,
     HIDDEN = 128,
     CLASSES = 10,
     BATCH = 64,
     EPOCHS = 30,
-    STEPS = TRAIN / BATCH,  /* a pass over the training images leaves out the odd ones */
+    STEPS = TRAIN / BATCH, /* a pass over the training images leaves out the odd ones */
     N_PARAMS = 4
 };
 
 typedef struct digits {
     unsigned char pixels[COUNT * PIXELS], labels[COUNT];
-    int order[COUNT];       /* the first TRAIN are for training */
+    int order[COUNT]; /* the first TRAIN are for training */
 } digits;
 
 /* What a training leaves behind; compared bit for bit. */
 typedef struct result {
     float w1[PIXELS * HIDDEN], b1[HIDDEN], w2[HIDDEN * CLASSES], b2[CLASSES];
-    float loss;             /* mean of the last pass */
-    float accuracy;         /* on the test images */
+    float loss;     /* mean of the last pass */
+    float accuracy; /* on the test images */
 } result;
 
 static unsigned random_next(unsigned *state)
@@ -125,7 +125,8 @@ static double pass(tc_program *step, int *order, float rate, unsigned *state)
     shuffle(order, TRAIN, state);
     for (int i = 0; i < STEPS; i++) {
         CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(order + i * BATCH, BATCH), TC_BUF(&rate, 1)),
-                        TC_BUFS(TC_BUF(&loss, 1))), step);
+                        TC_BUFS(TC_BUF(&loss, 1))),
+                 step);
         sum += (double)loss;
     }
     return sum / STEPS;
@@ -147,9 +148,10 @@ static void train(const digits *d, int threads, bool print, result *r)
     random_fill(r->w2, HIDDEN * CLASSES, HIDDEN, &state);
     tc_tensor images = tc_borrow(ctx, d->pixels, TC_U8, COUNT, PIXELS);
     tc_tensor labels = tc_borrow(ctx, d->labels, TC_U8, COUNT);
-    tc_tensor p[N_PARAMS] = {
-        tc_param(ctx, r->w1, TC_F32, PIXELS, HIDDEN), tc_param(ctx, r->b1, TC_F32, HIDDEN),
-        tc_param(ctx, r->w2, TC_F32, HIDDEN, CLASSES), tc_param(ctx, r->b2, TC_F32, CLASSES)};
+    tc_tensor p[N_PARAMS] = {tc_param(ctx, r->w1, TC_F32, PIXELS, HIDDEN),
+                             tc_param(ctx, r->b1, TC_F32, HIDDEN),
+                             tc_param(ctx, r->w2, TC_F32, HIDDEN, CLASSES),
+                             tc_param(ctx, r->b2, TC_F32, CLASSES)};
     tc_tensor right = accuracy(images, labels, p, d->order + TRAIN);
     tc_program *step = compile_step(images, labels, p);
     CHECK_OK(tc_eval(right), right); /* compiles it; each tc_read computes it anew */

@@ -76,10 +76,12 @@ int main(void)
     double begin = now_us();
     for (int n = 0; n < MOST; n++) {
         float *row = inputs + n * WIDTH, *key = keys + n * WIDTH, *value = values + n * WIDTH;
-        CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(row, WIDTH), TC_BUF(keys, n * WIDTH),
-                                      TC_BUF(values, n * WIDTH)),
+        CHECK_OK(tc_run(step,
+                        TC_BUFS(TC_BUF(row, WIDTH), TC_BUF(keys, n * WIDTH),
+                                TC_BUF(values, n * WIDTH)),
                         TC_BUFS(TC_BUF(found + n * WIDTH, WIDTH), TC_BUF(key, WIDTH),
-                                TC_BUF(value, WIDTH))), step);
+                                TC_BUF(value, WIDTH))),
+                 step);
     }
     printf("%d words, one program, %.1f us a word\n", (int)MOST, (now_us() - begin) / MOST);
     tc_tensor all = whole(ctx);

@@ -60,7 +60,8 @@ int main(void)
     static worker by_host;
     pthread_t threads[THREADS];
     int tasks = 0, failures = 0;
-    tc_options options = {.threads = THREADS, .parallel_for = host_parallel_for,
+    tc_options options = {.threads = THREADS,
+                          .parallel_for = host_parallel_for,
                           .parallel_user = &tasks};
     tc_ctx *ctx, *host;
     if (tc_ctx_make(&ctx, NULL) || tc_ctx_make(&host, &options)) {

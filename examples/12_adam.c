@@ -93,7 +93,8 @@ int main(void)
     for (int t = 1; t <= STEPS; t++) {
         float rate = (float)(0.003 * sqrt(1 - pow(0.999, t)) / (1 - pow(0.9, t)));
         CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(xs, POINTS), TC_BUF(ys, POINTS), TC_BUF(&rate, 1)),
-                        TC_BUFS(TC_BUF(&loss, 1))), step);
+                        TC_BUFS(TC_BUF(&loss, 1))),
+                 step);
         first = t == 1 ? loss : first;
     }
     printf("mean square error %.4f before, %.2g after %d steps of %.1f us\n", (double)first,

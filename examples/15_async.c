@@ -87,7 +87,8 @@ int main(void)
         if (b < BLOCKS) {
             make_block(s->in, b);
             CHECK_OK(tc_run_async(f, queue, TC_BUFS(TC_BUF(s->in, FRAMES)),
-                                  TC_BUFS(TC_BUF(s->out, FRAMES)), &s->done), f);
+                                  TC_BUFS(TC_BUF(s->out, FRAMES)), &s->done),
+                     f);
         }
     }
     tc_queue_free(queue);

@@ -58,7 +58,8 @@ static float train(tc_program *step, int n)
     float loss = 0;
     for (int i = 0; i < n; i++) {
         CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(xs, POINTS), TC_BUF(ys, POINTS)),
-                        TC_BUFS(TC_BUF(&loss, 1))), step);
+                        TC_BUFS(TC_BUF(&loss, 1))),
+                 step);
     }
     return loss;
 }

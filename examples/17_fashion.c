@@ -107,9 +107,11 @@ static tc_program *compile_step(tc_ctx *ctx, const network *n)
     tc_program *f;
     CHECK_OK(tc_grad(outs[0], n->params, n->n_params, grads), ctx);
     CHECK_OK(tc_adamw(n->params, grads, n->n_params, rate, &(tc_adam_options){.weight_decay = 0.01},
-                      outs + 2 + N_MEANS, &n_effects), ctx);
+                      outs + 2 + N_MEANS, &n_effects),
+             ctx);
     CHECK_OK(tc_compile_fn(TC_TENSORS(which, rate), TC_TENSORS_N(outs, 2 + N_MEANS + n_effects),
-                           NULL, &f), ctx);
+                           NULL, &f),
+             ctx);
     return f;
 }
 
@@ -129,9 +131,11 @@ static double accuracy(tc_program *test)
 {
     int64_t right = 0, now;
     for (int i = 0; i < TEST; i += BATCH) {
-        CHECK_OK(tc_run(test, TC_BUFS(TC_BUF(test_images + i * PIXELS, BATCH * PIXELS),
-                                      TC_BUF(test_labels + i, BATCH)),
-                        TC_BUFS(TC_BUF(&now, 1))), test);
+        CHECK_OK(tc_run(test,
+                        TC_BUFS(TC_BUF(test_images + i * PIXELS, BATCH * PIXELS),
+                                TC_BUF(test_labels + i, BATCH)),
+                        TC_BUFS(TC_BUF(&now, 1))),
+                 test);
         right += now;
     }
     return (double)right / TEST;
@@ -157,7 +161,8 @@ static int tell_as_c(tc_ctx *ctx, const network *net, const char *folder, int n)
         float logits[CLASSES], ours[CLASSES];
         int best = 0;
         CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(test_images + i * PIXELS, PIXELS)),
-                        TC_BUFS(TC_BUF(ours, CLASSES))), f);
+                        TC_BUFS(TC_BUF(ours, CLASSES))),
+                 f);
         e.run(test_images + i * PIXELS, logits, workspace);
         for (int c = 1; c < CLASSES; c++) {
             best = logits[c] > logits[best] ? c : best;
@@ -200,10 +205,12 @@ static void write_curve(const char *path, const float *losses, int n)
         fprintf(stderr, "%s: cannot be written\n", path);
         exit(1);
     }
-    fprintf(file, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='-50 -20 700 360'>\n"
-                  "<style>text { font: 12px sans-serif } path { fill: none; stroke: #bbb }\n"
-                  "polyline { fill: none; stroke: #06c; stroke-width: 1.5 }</style>\n"
-                  "<text x='240' y='335'>loss, %d steps</text>\n", n);
+    fprintf(file,
+            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='-50 -20 700 360'>\n"
+            "<style>text { font: 12px sans-serif } path { fill: none; stroke: #bbb }\n"
+            "polyline { fill: none; stroke: #06c; stroke-width: 1.5 }</style>\n"
+            "<text x='240' y='335'>loss, %d steps</text>\n",
+            n);
     for (int i = 0; i <= 5; i++) {
         fprintf(file, "<path d='M0 %dH640'/><text x='-30' y='%d'>%.1f</text>\n", 300 - 60 * i,
                 304 - 60 * i, i * 0.4);
@@ -244,11 +251,12 @@ int main(int argc, char **argv)
             shuffle(order);
         }
         CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(order + at * BATCH, BATCH), TC_BUF(&rate, 1)),
-                        TC_BUFS(TC_BUF(losses + i, 1))), step);
+                        TC_BUFS(TC_BUF(losses + i, 1))),
+                 step);
         if (at == N_BATCHES - 1 || i == n_steps - 1) {
             right = accuracy(test);
-            printf("  step %5d: loss %.3f, test accuracy %.4f, %.1f s\n", i + 1,
-                   (double)losses[i], right, (now_us() - begin) * 1e-6);
+            printf("  step %5d: loss %.3f, test accuracy %.4f, %.1f s\n", i + 1, (double)losses[i],
+                   right, (now_us() - begin) * 1e-6);
         }
     }
     if (argc > 2) {

@@ -112,7 +112,8 @@ static tc_program *compile_step(tc_ctx *ctx, const params *p)
     CHECK_OK(tc_grad(outs[0], p->list, p->n, grads), ctx);
     tc_clip_grads(grads, p->n, 1.0, grads);
     CHECK_OK(tc_adamw(p->list, grads, p->n, rate, &(tc_adam_options){.weight_decay = 0.01},
-                      outs + 1, &n), ctx);
+                      outs + 1, &n),
+             ctx);
     CHECK_OK(tc_compile_fn(TC_TENSORS(where, rate), TC_TENSORS_N(outs, 1 + n), NULL, &f), ctx);
     return f;
 }
@@ -127,7 +128,8 @@ static tc_program *compile_sample(tc_ctx *ctx, const params *p)
     tc_tensor drawn = tc_sub(tc_div(scores, 0.8), tc_log(tc_neg(tc_log(u))));
     tc_program *f;
     CHECK_OK(tc_compile_fn(TC_TENSORS(last, key),
-                           TC_TENSORS(tc_cast(tc_argmax(drawn, 0, false), TC_U8)), NULL, &f), ctx);
+                           TC_TENSORS(tc_cast(tc_argmax(drawn, 0, false), TC_U8)), NULL, &f),
+             ctx);
     return f;
 }
 
@@ -152,7 +154,8 @@ static void write_text(tc_ctx *ctx, const params *p, int n)
     for (int i = 0; i < n; i++) {
         uint64_t key = (uint64_t)i;
         CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(written + i, LENGTH), TC_BUF(&key, 1)),
-                        TC_BUFS(TC_BUF(written + i + LENGTH, 1))), f);
+                        TC_BUFS(TC_BUF(written + i + LENGTH, 1))),
+                 f);
     }
     print_text(written, LENGTH, n);
     free(written);
@@ -176,7 +179,8 @@ int main(int argc, char **argv)
         float rate = (float)(0.003 * fmin(1, (i + 1) / 20.0) * (1.05 - (double)i / steps));
         draw_places(where, BATCH, 0, n_text / 10 * 9 - LENGTH);
         CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(where, BATCH), TC_BUF(&rate, 1)),
-                        TC_BUFS(TC_BUF(&loss, 1))), step);
+                        TC_BUFS(TC_BUF(&loss, 1))),
+                 step);
         if ((i + 1) % (steps / 5 + 1) == 0) {
             printf("  step %5d: loss %.3f, %.1f s\n", i + 1, (double)loss,
                    (now_us() - begin) * 1e-6);

@@ -62,8 +62,8 @@ static tc_tensor layer(source *s, tc_tensor x, int i, const tc_tensor *cache, tc
                        tc_tensor seen)
 {
     char of[8][24];
-    static const char *const parts[] = {"ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc",
-                                        "mlp.c_proj"};
+    static const char *const parts[] = {"ln_1", "attn.c_attn", "attn.c_proj",
+                                        "ln_2", "mlp.c_fc",    "mlp.c_proj"};
     for (int j = 0; j < 6; j++) {
         snprintf(of[j], sizeof(of[j]), "h.%d.%s", i, parts[j]);
     }
@@ -103,7 +103,8 @@ static tc_program *compile(source *s)
     outs[1] = tc_cast(tc_argmax(outs[0], 0, false), TC_I32);
     tc_program *f;
     CHECK_OK(tc_compile_fn(TC_TENSORS_N(ins, 1 + 2 * LAYERS), TC_TENSORS_N(outs, 2 + 2 * LAYERS),
-                           NULL, &f), s->ctx);
+                           NULL, &f),
+             s->ctx);
     return f;
 }
 

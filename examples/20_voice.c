@@ -23,11 +23,11 @@ enum { RATE = 16000, STRETCH = 512, BEFORE = 64, WIDTH = 128, MOST = 20000 };
 
 /* Percent, of the sentence's stretches, by the same network in PyTorch. */
 static const signed char reference[] = {
-    3, 3, 2, 2, 2, 2, 1, 5, 87, 99, 100, 99, 99, 100, 100, 100, 100, 100, 100, 100, 100, 100,
-    100, 100, 100, 100, 99, 99, 100, 100, 99, 99, 82, 29, 12, 26, 86, 86, 74, 77, 97, 99, 100,
-    100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 99, 100, 100, 100, 100, 100, 100, 100,
-    100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 99, 100, 100, 100, 100,
-    100, 100, 100, 100, 100, 99, 99, 99, 97, 71, 22, 6, 3, 2};
+    3,   3,   2,   2,   2,   2,   1,   5,   87,  99,  100, 99,  99,  100, 100, 100, 100, 100, 100,
+    100, 100, 100, 100, 100, 100, 100, 99,  99,  100, 100, 99,  99,  82,  29,  12,  26,  86,  86,
+    74,  77,  97,  99,  100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 99,  100, 100, 100,
+    100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 99,  100,
+    100, 100, 100, 100, 100, 100, 100, 100, 99,  99,  99,  97,  71,  22,  6,   3,   2};
 
 typedef struct weights {
     tc_ctx *ctx;
@@ -83,7 +83,8 @@ static tc_program *compile(weights *w)
     tc_tensor samples = tc_input(w->ctx, "samples", TC_I16, tc_dim_mul(n, STRETCH));
     tc_tensor zero = tc_full(w->ctx, 0, TC_F32, WIDTH), told;
     CHECK_OK(tc_scan(TC_TENSORS(zero, zero), TC_TENSORS(look(w, samples)), 0, false, cell, w, NULL,
-                     &told, 1), w->ctx);
+                     &told, 1),
+             w->ctx);
     tc_tensor row = tc_reshape(named(w, "final_conv.weight"), WIDTH);
     tc_tensor p = tc_add(tc_matmul(tc_relu(told), row), named(w, "final_conv.bias"));
     tc_program *f;

@@ -115,11 +115,13 @@ int main(void)
 
     static float first[FEATURES * HIDDEN], second[HIDDEN * CLASSES], found[BATCH];
     double plain_us, each_us;
-    BEST_US(plain_us, tc_run(plain, TC_BUFS(), TC_BUFS(TC_BUF(first, FEATURES * HIDDEN),
-                                                       TC_BUF(second, HIDDEN * CLASSES))));
+    BEST_US(plain_us,
+            tc_run(plain, TC_BUFS(),
+                   TC_BUFS(TC_BUF(first, FEATURES * HIDDEN), TC_BUF(second, HIDDEN * CLASSES))));
     BEST_US(each_us, tc_run(all_lengths, TC_BUFS(), TC_BUFS(TC_BUF(found, BATCH))));
     printf("%d examples: gradient of the batch %.0f us, lengths of all %d gradients %.0f us, off "
-           "by %.1e\n", BATCH, plain_us, BATCH, each_us, worst);
+           "by %.1e\n",
+           BATCH, plain_us, BATCH, each_us, worst);
     float before = 0, now = 0;
     for (int i = 0; i < STEPS; i++) {
         CHECK_OK(tc_run(private_step, TC_BUFS(), TC_BUFS(TC_BUF(&now, 1))), private_step);

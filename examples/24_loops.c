@@ -49,13 +49,14 @@ static double equalize(tc_ctx *ctx)
     tc_tensor last[2 * FILTERS];
     tc_program *f;
     CHECK_OK(tc_scan(TC_TENSORS(zero, zero, zero, zero, zero, zero), TC_TENSORS(x), 0, false,
-                     filter, NULL, last, &y, 1), ctx);
+                     filter, NULL, last, &y, 1),
+             ctx);
     CHECK_OK(tc_compile(y, &f), y);
     for (int i = 0; i < SAMPLES; i++) {
         in[i] = sinf((float)i * 0.03f) + 0.3f * sinf((float)i * 0.9f);
     }
-    BEST_US(us, CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(in, SAMPLES)), TC_BUFS(TC_BUF(out, SAMPLES))),
-                         f));
+    BEST_US(us,
+            CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(in, SAMPLES)), TC_BUFS(TC_BUF(out, SAMPLES))), f));
     for (int i = 0; i < SAMPLES; i++) {
         float x_i = in[i];
         for (int k = 0; k < FILTERS; k++) {
@@ -167,7 +168,8 @@ static double pendulums(tc_ctx *ctx)
     tc_tensor angle = tc_input(ctx, "angle", TC_F64, PENDULUMS), last[2], grad;
     tc_program *f;
     CHECK_OK(tc_scan(TC_TENSORS(angle, tc_mul(angle, 0)), TC_TENSORS(), STEPS, false, swing, NULL,
-                     last, NULL, 0), ctx);
+                     last, NULL, 0),
+             ctx);
     CHECK_OK(tc_grad(tc_sum(last[0], TC_ALL, false), &angle, 1, &grad), ctx);
     CHECK_OK(tc_compile_fn(TC_TENSORS(angle), TC_TENSORS(last[0], grad), NULL, &f), grad);
     for (int again = 0; again < 2; again++) {
@@ -177,7 +179,8 @@ static double pendulums(tc_ctx *ctx)
         double begin = now_us();
         CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(start, PENDULUMS)),
                         TC_BUFS(TC_BUF(again ? moved : end, PENDULUMS),
-                                TC_BUF(gradient, PENDULUMS))), f);
+                                TC_BUF(gradient, PENDULUMS))),
+                 f);
         printf("pendulums: %d, %d steps there and back in %.0f us\n", PENDULUMS, STEPS,
                now_us() - begin);
     }

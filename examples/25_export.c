@@ -152,8 +152,9 @@ int main(int argc, char **argv)
     int right;
     double us;
     float logits[CLASSES];
-    BEST_US(us, CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(pixels, PIXELS)),
-                                TC_BUFS(TC_BUF(logits, CLASSES))), f));
+    BEST_US(us,
+            CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(pixels, PIXELS)), TC_BUFS(TC_BUF(logits, CLASSES))),
+                     f));
     printf("  an image by tc: %.1f us\n", us);
     for (int i = 0; i < 2; i++) {
         exported r = exported_load(folder, "tc_reader", flags[i]);

@@ -51,8 +51,8 @@ static tc_tensor read_characters(const model *m, tc_tensor characters)
 static tc_tensor next_state(const model *m, tc_tensor state, tc_tensor given)
 {
     tc_tensor kept = tc_matmul(state, m->p[KEEP]);
-    tc_tensor both = tc_sigmoid(tc_add(tc_range(given, 1, 0, 2 * WIDTH),
-                                       tc_range(kept, 1, 0, 2 * WIDTH)));
+    tc_tensor both = tc_sigmoid(
+        tc_add(tc_range(given, 1, 0, 2 * WIDTH), tc_range(kept, 1, 0, 2 * WIDTH)));
     tc_tensor forget = tc_range(both, 1, 0, WIDTH), stay = tc_range(both, 1, WIDTH, 2 * WIDTH);
     tc_tensor fresh = tc_tanh(tc_add(tc_range(given, 1, 2 * WIDTH, 3 * WIDTH),
                                      tc_mul(forget, tc_range(kept, 1, 2 * WIDTH, 3 * WIDTH))));
@@ -71,7 +71,8 @@ static tc_tensor read_all(model *m, tc_tensor characters, tc_tensor *last)
 {
     tc_tensor zero = tc_full(m->ctx, 0, TC_F32, tc_size(characters, 1), WIDTH), states;
     CHECK_OK(tc_scan(TC_TENSORS(zero), TC_TENSORS(read_characters(m, characters)), 0, false,
-                     read_step, m, last, &states, 1), m->ctx);
+                     read_step, m, last, &states, 1),
+             m->ctx);
     return states;
 }
 
@@ -123,7 +124,8 @@ static void write_text(model *m, int n)
     read_all(m, tc_range(given, 0, 0, LENGTH - 1), last);
     last[1] = tc_reshape(tc_range(given, 0, LENGTH - 1, LENGTH), 1);
     CHECK_OK(tc_scan(TC_TENSORS(last[0], last[1]), TC_TENSORS(u), 0, false, write_step, m, last,
-                     &characters, 1), m->ctx);
+                     &characters, 1),
+             m->ctx);
     CHECK_OK(tc_compile(characters, &f), characters);
     memcpy(written, text + n_text / 10 * 9, LENGTH); /* how it begins: words held back */
     double begin = now_us();
@@ -165,7 +167,8 @@ int main(int argc, char **argv)
         float rate = (float)(0.01 * fmin(1, (i + 1) / 20.0) * (1.05 - (double)i / steps));
         draw_places(where, BATCH, 0, n_text / 10 * 9 - LENGTH);
         CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(where, BATCH), TC_BUF(&rate, 1)),
-                        TC_BUFS(TC_BUF(&loss, 1))), step);
+                        TC_BUFS(TC_BUF(&loss, 1))),
+                 step);
         if ((i + 1) % (steps / 5 + 1) == 0) {
             printf("  step %5d: loss %.3f, %.1f s\n", i + 1, (double)loss,
                    (now_us() - begin) * 1e-6);

@@ -21,10 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *const usual[] = {
-    "A man is eating food.", "Someone is having lunch.", "The cat sits outside.",
-    "A kitten waits at the door.", "The stock market fell sharply today.",
-    "Share prices dropped."};
+static const char *const usual[] = {"A man is eating food.",
+                                    "Someone is having lunch.",
+                                    "The cat sits outside.",
+                                    "A kitten waits at the door.",
+                                    "The stock market fell sharply today.",
+                                    "Share prices dropped."};
 
 enum { USUAL = (int)(sizeof(usual) / sizeof(*usual)), MOST = 64 };
 

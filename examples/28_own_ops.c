@@ -73,10 +73,10 @@ static tc_tensor wrong_vjp(void *user, tc_tensors in, tc_tensor y, tc_tensor gra
     return grad;
 }
 
-static const tc_custom_op curve = {.name = "curve", .version = 1, .run = curve_run,
-                                   .vjp = curve_vjp};
-static const tc_custom_op wrong = {.name = "wrong", .version = 1, .run = curve_run,
-                                   .vjp = wrong_vjp};
+static const tc_custom_op curve = {
+    .name = "curve", .version = 1, .run = curve_run, .vjp = curve_vjp};
+static const tc_custom_op wrong = {
+    .name = "wrong", .version = 1, .run = curve_run, .vjp = wrong_vjp};
 
 static double calibrate(tc_ctx *ctx)
 {
@@ -133,8 +133,9 @@ static double choose(tc_ctx *ctx)
         for (int i = 0; i < SAMPLES; i++) {
             in[i] = (i & 1 ? 1.0f : -1.0f) * (noisy ? 0.5f : 0.05f);
         }
-        BEST_US(us[noisy], CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(in, SAMPLES)),
-                                           TC_BUFS(TC_BUF(out, SAMPLES))), f));
+        BEST_US(us[noisy],
+                CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(in, SAMPLES)), TC_BUFS(TC_BUF(out, SAMPLES))),
+                         f));
         noise = noisy ? fmax(noise, fabs(out[7])) : fabs(out[7] - 0.05f);
     }
     printf("branch: %.0f us with little noise, %.0f us with much\n", us[0], us[1]);
@@ -175,7 +176,8 @@ static double remember_less(tc_ctx *ctx)
         CHECK_OK(tc_grad(tc_sum(tc_square(x), TC_ALL, false), &w, 1, &g), g);
         CHECK_OK(tc_compile(g, &f), g);
         CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(in, ROWS * WIDTH)),
-                        TC_BUFS(TC_BUF(grads[again], WIDTH * WIDTH))), f);
+                        TC_BUFS(TC_BUF(grads[again], WIDTH * WIDTH))),
+                 f);
         tc_program_get_info(f, &info[again]);
         tc_program_free(f);
     }

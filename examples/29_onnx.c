@@ -75,7 +75,7 @@ static bool read_ends(const char *path, int32_t *bytes)
     for (int i = 0; i < SIDE; i++) {
         bytes[i] = first + i < n ? begin[first + i] : PADDING;
         bytes[2 * SIDE - 1 - i] = last - 1 - i >= (size <= BLOCK ? first : 0) ? end[last - 1 - i]
-                                                                             : PADDING;
+                                                                              : PADDING;
     }
     return true;
 }

@@ -45,7 +45,7 @@ typedef struct client {
     pthread_t thread;
     tc_jit *fn;
     unsigned state;
-    double worst;              /* difference from plain C */
+    double worst; /* difference from plain C */
     int failures;
 } client;
 

@@ -40,8 +40,7 @@ int main(void)
         in[i] = (float)(i * 37 % 101) * 0.02f - 1;
     }
     for (int i = 0; i < LAYERS * WIDTH * WIDTH; i++) {
-        weights[i / (WIDTH * WIDTH)][i % (WIDTH * WIDTH)] =
-            (float)(i * 53 % 199) * 0.001f - 0.1f;
+        weights[i / (WIDTH * WIDTH)][i % (WIDTH * WIDTH)] = (float)(i * 53 % 199) * 0.001f - 0.1f;
     }
     tc_tensor y = tc_input(ctx, "x", TC_F32, ROWS, WIDTH);
     for (int i = 0; i < LAYERS; i++) {

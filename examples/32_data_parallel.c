@@ -88,13 +88,15 @@ int main(void)
     double begin = now_us();
     for (int i = 0; i < STEPS; i++) {
         CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(xs, POINTS), TC_BUF(ys, POINTS)),
-                        TC_BUFS(TC_BUF(&loss, 1))), step);
+                        TC_BUFS(TC_BUF(&loss, 1))),
+                 step);
         first = i ? first : loss;
     }
     if (rank == 0) {
         printf("%d rank%s over %s, %d points each: loss %.4f, after %d steps %.5f; %.0f us a "
-               "step\n", size, size > 1 ? "s" : "", tc_comm_engine_name(comm), POINTS, first, STEPS,
-               loss, (now_us() - begin) / STEPS);
+               "step\n",
+               size, size > 1 ? "s" : "", tc_comm_engine_name(comm), POINTS, first, STEPS, loss,
+               (now_us() - begin) / STEPS);
     }
     tc_program_free(step);
     tc_comm_free(comm);

@@ -20,8 +20,8 @@ static unsigned char to_symbol(int c)
 /* False, said in a line: there is too little text. */
 static bool read_fortunes(void)
 {
-    static const char *const names[] = {"fortunes", "literature", "computers", "cookie",
-                                        "humorists", "science", "wisdom", "work"};
+    static const char *const names[] = {"fortunes",  "literature", "computers", "cookie",
+                                        "humorists", "science",    "wisdom",    "work"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         char path[128];
         snprintf(path, sizeof(path), FORTUNES "%s", names[i]);

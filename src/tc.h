@@ -353,7 +353,6 @@
 #include "api/print.c"
 #include "debug/probe.c"
 
-
 #ifndef TC_NO_IO
 #include "io/inflate.c"
 #include "io/listing.c"

@@ -41,8 +41,14 @@ static int any_run_cell(const any_given *g, bool reverse, tc_tensor *out)
     return 3;
 }
 
-static int build_forward(const any_given *g, tc_tensor *out) { return any_run_cell(g, false, out); }
-static int build_backward(const any_given *g, tc_tensor *out) { return any_run_cell(g, true, out); }
+static int build_forward(const any_given *g, tc_tensor *out)
+{
+    return any_run_cell(g, false, out);
+}
+static int build_backward(const any_given *g, tc_tensor *out)
+{
+    return any_run_cell(g, true, out);
+}
 
 /* As many steps as said, without inputs. */
 static tc_status any_grow(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
@@ -150,8 +156,8 @@ typedef struct any_case {
     int (*build)(const any_given *g, tc_tensor *out);
 } any_case;
 static const any_case any_cases[] = {{"forward", build_forward}, {"backward", build_backward},
-                                 {"said", build_said},       {"nested", build_nested},
-                                 {"while", build_while},     {"gradient", build_gradient}};
+                                     {"said", build_said},       {"nested", build_nested},
+                                     {"while", build_while},     {"gradient", build_gradient}};
 
 /* ---- any sizes, and these ---- */
 
@@ -163,8 +169,12 @@ typedef struct any_results {
 static tc_ctx *any_ctx(const char *backend, const char *dir)
 {
     tc_ctx *ctx = NULL;
-    tc_options o = {.backend = backend, .cache_dir = dir, .no_disk_cache = !dir, .verify = 1,
-                    .reproducible = true, .memory_cache_bytes = dir ? -1 : 0};
+    tc_options o = {.backend = backend,
+                    .cache_dir = dir,
+                    .no_disk_cache = !dir,
+                    .verify = 1,
+                    .reproducible = true,
+                    .memory_cache_bytes = dir ? -1 : 0};
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     return ctx;
 }
@@ -180,8 +190,8 @@ static tc_program *any_compile(tc_ctx *ctx, const any_case *c, int64_t n, int64_
     tc_tensor out[ANY_OUTS];
     tc_program *f = NULL;
     *n_out = c->build(&g, out);
-    tc_status status =
-        tc_compile_fn(TC_TENSORS(g.x, g.h, g.w), TC_TENSORS_N(out, *n_out), NULL, &f);
+    tc_status status = tc_compile_fn(TC_TENSORS(g.x, g.h, g.w), TC_TENSORS_N(out, *n_out), NULL,
+                                     &f);
     CHECK_MSG(!status, "%s: %s", c->name, tc_ctx_error(ctx));
     REQUIRE(f);
     return f;
@@ -203,7 +213,8 @@ static void any_run(tc_program *f, const any_case *c, int64_t n, int64_t b, int 
     for (int i = 0; i < n_out; i++) {
         bool counts = c->build == build_while && i == 1;
         r->counts[i] = tc_output_count(f, inputs, i);
-        outputs[i] = (tc_buf){.data = r->values[i], .n = r->counts[i],
+        outputs[i] = (tc_buf){.data = r->values[i],
+                              .n = r->counts[i],
                               .dtype = counts ? TC_I32 : TC_F32};
     }
     tc_status status = tc_run(f, inputs, ((tc_bufs){outputs, n_out}));
@@ -211,8 +222,8 @@ static void any_run(tc_program *f, const any_case *c, int64_t n, int64_t b, int 
 }
 
 /* Sizes twice, so that an instance is used again; the largest last. */
-static const int64_t any_sizes[][2] = {{3, 2}, {0, 4}, {1, 1}, {8, 3}, {3, 2},
-                                       {ANY_STEPS, ANY_ROWS}};
+static const int64_t any_sizes[][2] = {{3, 2}, {0, 4}, {1, 1},
+                                       {8, 3}, {3, 2}, {ANY_STEPS, ANY_ROWS}};
 enum { ANY_SIZES = sizeof(any_sizes) / sizeof(any_sizes[0]) };
 enum { ANY_CASES = sizeof(any_cases) / sizeof(any_cases[0]) };
 

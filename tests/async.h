@@ -88,7 +88,11 @@ TEST(the_program_and_the_event_may_go_first)
 
 /* ---- what is told, and when ---- */
 
-typedef struct picker { tc_ctx *ctx; tc_program *f; tc_queue *q; } picker;
+typedef struct picker {
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_queue *q;
+} picker;
 
 static picker make_picker(void)
 {
@@ -179,7 +183,8 @@ TEST(what_can_be_told_at_once_is)
                  TC_ERR_ARGUMENT);
     CHECK_HAS(tc_error(f), "expected a queue");
     CHECK_EQ_INT(tc_run_async((tc_program *)NULL, q, TC_BUFS(TC_BUF(in, N)),
-                              TC_BUFS(TC_BUF(out, N)), &e), TC_ERR_ARGUMENT);
+                              TC_BUFS(TC_BUF(out, N)), &e),
+                 TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_queue_make(NULL), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_event_record(q, NULL), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_event_record(NULL, &e), TC_ERR_ARGUMENT);
@@ -205,15 +210,17 @@ TEST(steps_of_a_training_follow_each_other)
     tc_event *e = NULL;
     tc_tensor p = tc_param(ctx, zero, TC_F32, N), x = tc_input(ctx, "x", TC_F32);
     tc_tensor next = tc_add(tc_mul(p, 2), x);
-    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_sum(next, TC_ALL, false),
-                                                    tc_assign(p, next)), NULL, &f) == TC_OK);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x),
+                          TC_TENSORS(tc_sum(next, TC_ALL, false), tc_assign(p, next)), NULL,
+                          &f) == TC_OK);
     REQUIRE(tc_queue_make(&q) == TC_OK);
     double want = 0;
     for (int i = 0; i < 12; i++) {
         by[i] = (float)i;
         want = 2 * want + i;
         CHECK_EQ_INT(tc_run_async(f, q, TC_BUFS(TC_BUF(&by[i], 1)), TC_BUFS(TC_BUF(&out[i], 1)),
-                                  NULL), TC_OK);
+                                  NULL),
+                     TC_OK);
     }
     CHECK_EQ_INT(tc_event_record(q, &e), TC_OK);
     CHECK_EQ_INT(tc_event_wait(e), TC_OK);

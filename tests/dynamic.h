@@ -12,8 +12,8 @@ static const int64_t dyn_sizes[7] = {0, 1, 2, 3, 31, 64, 4097};
 
 typedef struct dyn_case {
     const char *name;
-    bool has_height;  /* the second size is used */
-    bool same_order;  /* as the static program of any size: reductions in the same order */
+    bool has_height; /* the second size is used */
+    bool same_order; /* as the static program of any size: reductions in the same order */
     tc_tensor (*build)(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS]);
     /* elements of inputs; of the output */
     int64_t (*count)(int input, int64_t batch, int64_t height);
@@ -433,8 +433,8 @@ static void dyn_check_at(tc_ctx *ctx, const dyn_case *c, tc_program *f, int64_t 
     dyn_memory got = dyn_fill(c, batch, height), expected = dyn_fill(c, batch, height);
     tc_program *fixed = dyn_compile(ctx, c, batch, height);
     tc_status status = dyn_run(f, &got);
-    CHECK_MSG(status == TC_OK, "%s at %lld, %lld: %s", c->name, (long long)batch,
-              (long long)height, tc_error(f));
+    CHECK_MSG(status == TC_OK, "%s at %lld, %lld: %s", c->name, (long long)batch, (long long)height,
+              tc_error(f));
     if (fixed && !status && dyn_run(fixed, &expected) == TC_OK) {
         int64_t worst = 0;
         double error = 0;
@@ -446,8 +446,8 @@ static void dyn_check_at(tc_ctx *ctx, const dyn_case *c, tc_program *f, int64_t 
         bool same = same_bits(TC_F32, got.out, expected.out, got.n_out + 1);
         CHECK_MSG(same || (!c->same_order && error < 2e-5),
                   "%s at %lld, %lld: element %lld is %.9g, expected %.9g", c->name,
-                  (long long)batch, (long long)height, (long long)worst,
-                  (double)got.out[worst], (double)expected.out[worst]);
+                  (long long)batch, (long long)height, (long long)worst, (double)got.out[worst],
+                  (double)expected.out[worst]);
     } else {
         CHECK_MSG(status || !fixed, "%s: %s", c->name, fixed ? tc_error(fixed) : "");
     }

@@ -47,9 +47,8 @@ static const char *else_path(int n, const char *what)
 /* Exports case n, with its inputs' values in the order of the graph. */
 static tc_status else_export(else_kind kind, int n, tc_tensors inputs, tc_tensors outputs)
 {
-    return kind == ELSE_ONNX
-               ? tc_export_onnx(inputs, outputs, NULL, else_path(n, "onnx"))
-               : tc_export_stablehlo(inputs, outputs, NULL, else_path(n, "mlir"));
+    return kind == ELSE_ONNX ? tc_export_onnx(inputs, outputs, NULL, else_path(n, "onnx"))
+                             : tc_export_stablehlo(inputs, outputs, NULL, else_path(n, "mlir"));
 }
 
 /* Runs all cases of the folder. */

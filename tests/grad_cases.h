@@ -8,18 +8,18 @@ enum { MAX_INPUTS = 5, MAX_CASES = 400 };
 typedef struct grad_input {
     int rank;
     int64_t sizes[5];
-    double low, high;  /* elements have either sign, with a size in this range */
+    double low, high; /* elements have either sign, with a size in this range */
     bool positive;
 } grad_input;
 
 typedef struct grad_case {
     const char *name;
-    int row;           /* elementwise row; -1: build, or without that the op by its name */
+    int row; /* elementwise row; -1: build, or without that the op by its name */
     tc_tensor (*build)(tc_ctx *ctx, const tc_tensor *x);
     grad_input inputs[MAX_INPUTS];
     int n_inputs;
-    bool second;       /* second order too */
-    bool repeats;      /* made of repetitions, for which there is no tc_jvp and no tc_vmap */
+    bool second;  /* second order too */
+    bool repeats; /* made of repetitions, for which there is no tc_jvp and no tc_vmap */
 } grad_case;
 
 static grad_case cases[MAX_CASES];
@@ -54,24 +54,63 @@ static void add_input(grad_case *c, int rank, const int64_t *sizes)
 #define FN(name) static tc_tensor name(tc_ctx *ctx, const tc_tensor *x)
 #define UNUSED (void)ctx
 
-static tc_tensor index_of(tc_ctx *ctx, int n, const int64_t *values, int rank,
-                          const int64_t *sizes)
+static tc_tensor index_of(tc_ctx *ctx, int n, const int64_t *values, int rank, const int64_t *sizes)
 {
     (void)n;
     return tc_copy_in_at(ctx, values, TC_I64, rank, sizes, NULL, TC_HERE);
 }
 
 /* reductions */
-FN(sum_all) { UNUSED; return tc_sum(x[0], TC_ALL, false); }
-FN(sum_first) { UNUSED; return tc_sum(x[0], TC_AXES(0), false); }
-FN(sum_two) { UNUSED; return tc_sum(x[0], TC_AXES(0, -1), true); }
-FN(prod_last) { UNUSED; return tc_prod(x[0], TC_AXES(-1), false); }
-FN(prod_two) { UNUSED; return tc_prod(x[0], TC_AXES(0, 2), true); }
-FN(max_last) { UNUSED; return tc_max(x[0], TC_AXES(-1), false); }
-FN(max_all) { UNUSED; return tc_max(x[0], TC_ALL, false); }
-FN(min_middle) { UNUSED; return tc_min(x[0], TC_AXES(1), true); }
-FN(mean_two) { UNUSED; return tc_mean(x[0], TC_AXES(0, 1), false); }
-FN(cumsum_middle) { UNUSED; return tc_cumsum(x[0], 1); }
+FN(sum_all)
+{
+    UNUSED;
+    return tc_sum(x[0], TC_ALL, false);
+}
+FN(sum_first)
+{
+    UNUSED;
+    return tc_sum(x[0], TC_AXES(0), false);
+}
+FN(sum_two)
+{
+    UNUSED;
+    return tc_sum(x[0], TC_AXES(0, -1), true);
+}
+FN(prod_last)
+{
+    UNUSED;
+    return tc_prod(x[0], TC_AXES(-1), false);
+}
+FN(prod_two)
+{
+    UNUSED;
+    return tc_prod(x[0], TC_AXES(0, 2), true);
+}
+FN(max_last)
+{
+    UNUSED;
+    return tc_max(x[0], TC_AXES(-1), false);
+}
+FN(max_all)
+{
+    UNUSED;
+    return tc_max(x[0], TC_ALL, false);
+}
+FN(min_middle)
+{
+    UNUSED;
+    return tc_min(x[0], TC_AXES(1), true);
+}
+FN(mean_two)
+{
+    UNUSED;
+    return tc_mean(x[0], TC_AXES(0, 1), false);
+}
+FN(cumsum_middle)
+{
+    UNUSED;
+    return tc_cumsum(x[0], 1);
+}
 FN(variance)
 {
     UNUSED;
@@ -79,8 +118,16 @@ FN(variance)
     return tc_mean(tc_square(d), TC_AXES(-1), false);
 }
 
-FN(var_middle) { UNUSED; return tc_var(x[0], TC_AXES(1), 1, false); }
-FN(std_two) { UNUSED; return tc_std(x[0], TC_AXES(0, -1), 0.5, true); }
+FN(var_middle)
+{
+    UNUSED;
+    return tc_var(x[0], TC_AXES(1), 1, false);
+}
+FN(std_two)
+{
+    UNUSED;
+    return tc_std(x[0], TC_AXES(0, -1), 0.5, true);
+}
 FN(var_and_mean)
 {
     UNUSED;
@@ -90,23 +137,91 @@ FN(var_and_mean)
 }
 
 /* movement */
-FN(reshape) { UNUSED; return tc_reshape(x[0], 6, -1); }
-FN(permute) { UNUSED; return tc_permute(x[0], 2, 0, 1); }
-FN(transpose) { UNUSED; return tc_transpose(x[0], 0, 2); }
-FN(expand) { UNUSED; return tc_expand(x[0], 4, 2, 3, 5); }
-FN(expand_0d) { UNUSED; return tc_expand(x[0], 2, 3); }
-FN(squeeze) { UNUSED; return tc_squeeze(tc_unsqueeze(x[0], 1), 1); }
-FN(slice) { UNUSED; return tc_slice(x[0], 2, 1, 3, 1); }
-FN(slice_step) { UNUSED; return tc_slice(x[0], 0, 1, TC_END, 3); }
-FN(slice_back) { UNUSED; return tc_slice(x[0], 0, -2, 0, -2); }
-FN(slice_none) { UNUSED; return tc_add(tc_sum(tc_slice(x[0], 0, 3, 3, 1), TC_ALL, false), x[0]); }
-FN(flip) { UNUSED; return tc_flip(x[0], 1); }
-FN(pad) { UNUSED; return tc_pad(x[0], 1, 2, 1, 0.5); }
-FN(pad_crop) { UNUSED; return tc_pad(x[0], 2, -1, 3, 0); }
-FN(pad_fill) { UNUSED; return tc_pad(x[0], 0, 1, 2, x[1]); }
-FN(cat) { UNUSED; return tc_cat(TC_TENSORS(x[0], x[1], x[0]), 1); }
-FN(where) { UNUSED; return tc_where(tc_gt(x[0], x[1]), tc_mul(x[0], 3), x[1]); }
-FN(cast) { UNUSED; return tc_cast(tc_cast(x[0], TC_I32), TC_F64); }
+FN(reshape)
+{
+    UNUSED;
+    return tc_reshape(x[0], 6, -1);
+}
+FN(permute)
+{
+    UNUSED;
+    return tc_permute(x[0], 2, 0, 1);
+}
+FN(transpose)
+{
+    UNUSED;
+    return tc_transpose(x[0], 0, 2);
+}
+FN(expand)
+{
+    UNUSED;
+    return tc_expand(x[0], 4, 2, 3, 5);
+}
+FN(expand_0d)
+{
+    UNUSED;
+    return tc_expand(x[0], 2, 3);
+}
+FN(squeeze)
+{
+    UNUSED;
+    return tc_squeeze(tc_unsqueeze(x[0], 1), 1);
+}
+FN(slice)
+{
+    UNUSED;
+    return tc_slice(x[0], 2, 1, 3, 1);
+}
+FN(slice_step)
+{
+    UNUSED;
+    return tc_slice(x[0], 0, 1, TC_END, 3);
+}
+FN(slice_back)
+{
+    UNUSED;
+    return tc_slice(x[0], 0, -2, 0, -2);
+}
+FN(slice_none)
+{
+    UNUSED;
+    return tc_add(tc_sum(tc_slice(x[0], 0, 3, 3, 1), TC_ALL, false), x[0]);
+}
+FN(flip)
+{
+    UNUSED;
+    return tc_flip(x[0], 1);
+}
+FN(pad)
+{
+    UNUSED;
+    return tc_pad(x[0], 1, 2, 1, 0.5);
+}
+FN(pad_crop)
+{
+    UNUSED;
+    return tc_pad(x[0], 2, -1, 3, 0);
+}
+FN(pad_fill)
+{
+    UNUSED;
+    return tc_pad(x[0], 0, 1, 2, x[1]);
+}
+FN(cat)
+{
+    UNUSED;
+    return tc_cat(TC_TENSORS(x[0], x[1], x[0]), 1);
+}
+FN(where)
+{
+    UNUSED;
+    return tc_where(tc_gt(x[0], x[1]), tc_mul(x[0], 3), x[1]);
+}
+FN(cast)
+{
+    UNUSED;
+    return tc_cast(tc_cast(x[0], TC_I32), TC_F64);
+}
 FN(gather)
 {
     tc_tensor i = index_of(ctx, 6, SIZES(2, 0, -1, 2, 1, 2), 2, SIZES(2, 3));
@@ -149,29 +264,57 @@ FN(index_add)
     return tc_index_add(x[0], 1, i, x[1]);
 }
 
-FN(rolled) { UNUSED; return tc_rot90(tc_roll(x[0], -2, 2), 3, 0, 2); }
-FN(unfolded) { UNUSED; return tc_unfold(x[0], 2, 3, 1); }
+FN(rolled)
+{
+    UNUSED;
+    return tc_rot90(tc_roll(x[0], -2, 2), 3, 0, 2);
+}
+FN(unfolded)
+{
+    UNUSED;
+    return tc_unfold(x[0], 2, 3, 1);
+}
 FN(reflected)
 {
     UNUSED;
     return tc_pad_mode(tc_pad_mode(x[0], 2, 2, 1, "reflect"), 1, 2, -1, "replicate");
 }
-FN(circular) { UNUSED; return tc_pad_mode(x[0], -1, 3, 2, "circular"); }
-FN(diagonal) { UNUSED; return tc_diagonal(x[0], -1, 2, 1); }
+FN(circular)
+{
+    UNUSED;
+    return tc_pad_mode(x[0], -1, 3, 2, "circular");
+}
+FN(diagonal)
+{
+    UNUSED;
+    return tc_diagonal(x[0], -1, 2, 1);
+}
 FN(diagonal_put)
 {
     UNUSED;
     tc_tensor src = tc_reshape(tc_range(tc_range(x[0], 0, 0, 1), 1, 0, 1), 4, 1);
     return tc_mul(tc_diagonal_scatter(x[0], src, 1, 1, 0), tc_triu(x[0], 1));
 }
-FN(embedded) { UNUSED; return tc_diag_embed(x[0], -1, 0, 2); }
+FN(embedded)
+{
+    UNUSED;
+    return tc_diag_embed(x[0], -1, 0, 2);
+}
 FN(shuffled)
 {
     UNUSED;
     return tc_pixel_shuffle(tc_reshape(x[0], 1, 4, 2, 3), 2);
 }
-FN(slice_put) { UNUSED; return tc_slice_scatter(x[0], x[1], 1, 1, TC_END, 2); }
-FN(select_put) { UNUSED; return tc_select_scatter(x[0], x[1], 0, -1); }
+FN(slice_put)
+{
+    UNUSED;
+    return tc_slice_scatter(x[0], x[1], 1, 1, TC_END, 2);
+}
+FN(select_put)
+{
+    UNUSED;
+    return tc_select_scatter(x[0], x[1], 0, -1);
+}
 FN(repeated)
 {
     return tc_repeat_interleave(x[0], index_of(ctx, 3, SIZES(2, 0, 3), 1, SIZES(3)), 1, 5);
@@ -197,12 +340,17 @@ FN(masked)
     return tc_masked_scatter(tc_mul(x[0], 2), tc_lt(x[0], 0.5), values);
 }
 
-FN(running_product) { UNUSED; return tc_cumprod(x[0], 1); }
+FN(running_product)
+{
+    UNUSED;
+    return tc_cumprod(x[0], 1);
+}
 FN(running_product_zero) /* a zero among the factors: products without it */
 {
     UNUSED;
     return tc_cumprod(tc_mul(x[0], tc_select_scatter(tc_full(ctx, 1, TC_F64, 3, 4),
-                                                     tc_full(ctx, 0, TC_F64, 3), 1, 1)), 1);
+                                                     tc_full(ctx, 0, TC_F64, 3), 1, 1)),
+                      1);
 }
 FN(running_extremes)
 {
@@ -212,7 +360,11 @@ FN(running_extremes)
     tc_cummin(x[0], 0, &least, NULL);
     return tc_mul(most, least);
 }
-FN(running_log) { UNUSED; return tc_logcumsumexp(x[0], 1); }
+FN(running_log)
+{
+    UNUSED;
+    return tc_logcumsumexp(x[0], 1);
+}
 FN(middle)
 {
     UNUSED;
@@ -232,8 +384,14 @@ static tc_tensor regular(tc_ctx *ctx, tc_tensor x)
     tc_tensor one = tc_diag(tc_full(ctx, 4, TC_F64, 3), 0);
     return tc_add(x, one);
 }
-FN(solved) { return tc_solve(regular(ctx, x[0]), x[1]); }
-FN(inverse) { return tc_matrix_power(regular(ctx, x[0]), -2); }
+FN(solved)
+{
+    return tc_solve(regular(ctx, x[0]), x[1]);
+}
+FN(inverse)
+{
+    return tc_matrix_power(regular(ctx, x[0]), -2);
+}
 FN(determinant)
 {
     tc_tensor sign, log;
@@ -244,7 +402,10 @@ FN(factor)
 {
     return tc_cholesky(regular(ctx, tc_matmul(x[0], tc_transpose(x[0], -1, -2))), true);
 }
-FN(triangular) { return tc_solve_triangular(regular(ctx, x[0]), x[1], true, false, false); }
+FN(triangular)
+{
+    return tc_solve_triangular(regular(ctx, x[0]), x[1], true, false, false);
+}
 
 FN(middle_and_mode)
 {
@@ -337,8 +498,8 @@ FN(pieces)
     tc_chunk(q[0], 2, 1, r);
     tc_unbind(p[1], 0, s, 2);
     tc_tensor tall = tc_tile(tc_stack(TC_TENSORS(s[0], tc_select(q[1], 0, -1)), 1), 2, 1);
-    return tc_matmul(tall, tc_tensordot(tc_mul(r[0], p[0]), tc_outer(s[1], s[0]),
-                                         TC_AXES(0), TC_AXES(0)));
+    return tc_matmul(tall, tc_tensordot(tc_mul(r[0], p[0]), tc_outer(s[1], s[0]), TC_AXES(0),
+                                        TC_AXES(0)));
 }
 FN(pairs)
 {
@@ -365,19 +526,63 @@ FN(gated) /* by two layers */
 }
 
 /* transforms: of pairs, of real numbers of an even and of an odd count, cut and filled up */
-FN(transformed) { UNUSED; return tc_mul(tc_fft(x[0], 0, 0, NULL), tc_ifft(x[1], 3, 0, "ortho")); }
-FN(transformed_real) { UNUSED; return tc_square(tc_rfft(x[0], 0, -1, NULL)); }
-FN(transformed_back) { UNUSED; return tc_square(tc_irfft(x[0], 0, 0, NULL)); }
-FN(transformed_odd) { UNUSED; return tc_irfft(tc_square(tc_rfft(x[0], 7, -1, NULL)), 5, 0, NULL); }
+FN(transformed)
+{
+    UNUSED;
+    return tc_mul(tc_fft(x[0], 0, 0, NULL), tc_ifft(x[1], 3, 0, "ortho"));
+}
+FN(transformed_real)
+{
+    UNUSED;
+    return tc_square(tc_rfft(x[0], 0, -1, NULL));
+}
+FN(transformed_back)
+{
+    UNUSED;
+    return tc_square(tc_irfft(x[0], 0, 0, NULL));
+}
+FN(transformed_odd)
+{
+    UNUSED;
+    return tc_irfft(tc_square(tc_rfft(x[0], 7, -1, NULL)), 5, 0, NULL);
+}
 
 /* contractions */
-FN(matmul) { UNUSED; return tc_matmul(x[0], x[1]); }
-FN(einsum_outer) { UNUSED; return tc_einsum("i,jk->kij", TC_TENSORS(x[0], x[1])); }
-FN(einsum_batch) { UNUSED; return tc_einsum("bij,bkj->bki", TC_TENSORS(x[0], x[1])); }
-FN(einsum_lone) { UNUSED; return tc_einsum("ij,jk->k", TC_TENSORS(x[0], x[1])); }
-FN(einsum_diagonal) { UNUSED; return tc_einsum("ii,ij->j", TC_TENSORS(x[0], x[1])); }
-FN(einsum_three) { UNUSED; return tc_einsum("ij,jk,kl->il", TC_TENSORS(x[0], x[1], x[2])); }
-FN(conv) { UNUSED; return tc_conv2d(x[0], x[1], x[2], NULL); }
+FN(matmul)
+{
+    UNUSED;
+    return tc_matmul(x[0], x[1]);
+}
+FN(einsum_outer)
+{
+    UNUSED;
+    return tc_einsum("i,jk->kij", TC_TENSORS(x[0], x[1]));
+}
+FN(einsum_batch)
+{
+    UNUSED;
+    return tc_einsum("bij,bkj->bki", TC_TENSORS(x[0], x[1]));
+}
+FN(einsum_lone)
+{
+    UNUSED;
+    return tc_einsum("ij,jk->k", TC_TENSORS(x[0], x[1]));
+}
+FN(einsum_diagonal)
+{
+    UNUSED;
+    return tc_einsum("ii,ij->j", TC_TENSORS(x[0], x[1]));
+}
+FN(einsum_three)
+{
+    UNUSED;
+    return tc_einsum("ij,jk,kl->il", TC_TENSORS(x[0], x[1], x[2]));
+}
+FN(conv)
+{
+    UNUSED;
+    return tc_conv2d(x[0], x[1], x[2], NULL);
+}
 FN(conv_strided)
 {
     UNUSED;
@@ -389,7 +594,11 @@ FN(conv_groups)
     UNUSED;
     return tc_conv2d(x[0], x[1], TC_NONE, &(tc_conv){.groups = 2, .padding = {1, 1}});
 }
-FN(pool) { UNUSED; return tc_max_pool2d(x[0], &(tc_pool){.kernel = {2, 2}}); }
+FN(pool)
+{
+    UNUSED;
+    return tc_max_pool2d(x[0], &(tc_pool){.kernel = {2, 2}});
+}
 FN(pool_overlapping)
 {
     UNUSED;
@@ -406,7 +615,11 @@ FN(conv_line)
     UNUSED;
     return tc_conv1d(x[0], x[1], x[2], &(tc_conv){.stride = {2}, .padding = {2}, .groups = 2});
 }
-FN(conv_volume) { UNUSED; return tc_conv3d(x[0], x[1], TC_NONE, &(tc_conv){.padding = {0, 1, 0}}); }
+FN(conv_volume)
+{
+    UNUSED;
+    return tc_conv3d(x[0], x[1], TC_NONE, &(tc_conv){.padding = {0, 1, 0}});
+}
 FN(conv_volume_strided)
 {
     UNUSED;
@@ -427,12 +640,27 @@ FN(transposed)
 FN(mean_pool)
 {
     UNUSED;
-    return tc_avg_pool2d(x[0], &(tc_pool){.kernel = {3, 2}, .stride = {2, 2}, .padding = {1, 1},
-                                          .ceil_mode = true, .exclude_pad = true});
+    return tc_avg_pool2d(x[0], &(tc_pool){.kernel = {3, 2},
+                                          .stride = {2, 2},
+                                          .padding = {1, 1},
+                                          .ceil_mode = true,
+                                          .exclude_pad = true});
 }
-FN(power_pool) { UNUSED; return tc_lp_pool1d(x[0], 3, &(tc_pool){.kernel = {2}}); }
-FN(adaptive_mean) { UNUSED; return tc_adaptive_avg_pool2d(x[0], 3, 2); }
-FN(adaptive_largest) { UNUSED; return tc_adaptive_max_pool2d(x[0], 3, -1); }
+FN(power_pool)
+{
+    UNUSED;
+    return tc_lp_pool1d(x[0], 3, &(tc_pool){.kernel = {2}});
+}
+FN(adaptive_mean)
+{
+    UNUSED;
+    return tc_adaptive_avg_pool2d(x[0], 3, 2);
+}
+FN(adaptive_largest)
+{
+    UNUSED;
+    return tc_adaptive_max_pool2d(x[0], 3, -1);
+}
 FN(columns)
 {
     UNUSED;
@@ -455,21 +683,53 @@ FN(smaller)
     const tc_interpolation how = {"bicubic", {3, 2}, .align_corners = true};
     return tc_interpolate(x[0], &how);
 }
-FN(twice) { UNUSED; return tc_interpolate(x[0], &(tc_interpolation){.scale_factor = {2, 2}}); }
-FN(sampled) { UNUSED; return tc_grid_sample(x[0], tc_tanh(x[1]), NULL, "border", true); }
-FN(sampled_cubic) { UNUSED; return tc_grid_sample(x[0], x[1], "bicubic", NULL, false); }
+FN(twice)
+{
+    UNUSED;
+    return tc_interpolate(x[0], &(tc_interpolation){.scale_factor = {2, 2}});
+}
+FN(sampled)
+{
+    UNUSED;
+    return tc_grid_sample(x[0], tc_tanh(x[1]), NULL, "border", true);
+}
+FN(sampled_cubic)
+{
+    UNUSED;
+    return tc_grid_sample(x[0], x[1], "bicubic", NULL, false);
+}
 
 /* composites and mixtures */
-FN(softmax) { UNUSED; return tc_softmax(x[0], 1); }
-FN(log_softmax) { UNUSED; return tc_log_softmax(x[0], -1); }
-FN(layer_norm) { UNUSED; return tc_layer_norm(x[0], TC_AXES(-1), x[1], x[2], 1e-3); }
+FN(softmax)
+{
+    UNUSED;
+    return tc_softmax(x[0], 1);
+}
+FN(log_softmax)
+{
+    UNUSED;
+    return tc_log_softmax(x[0], -1);
+}
+FN(layer_norm)
+{
+    UNUSED;
+    return tc_layer_norm(x[0], TC_AXES(-1), x[1], x[2], 1e-3);
+}
 FN(layer_norm_plain)
 {
     UNUSED;
     return tc_layer_norm(x[0], TC_AXES(0, 2), TC_NONE, TC_NONE, 1e-3);
 }
-FN(layer_norm_shared) { UNUSED; return tc_layer_norm(x[0], TC_AXES(-1), x[1], x[1], 1e-3); }
-FN(layer_norm_eps) { UNUSED; return tc_layer_norm(x[0], TC_AXES(1), TC_NONE, TC_NONE, x[1]); }
+FN(layer_norm_shared)
+{
+    UNUSED;
+    return tc_layer_norm(x[0], TC_AXES(-1), x[1], x[1], 1e-3);
+}
+FN(layer_norm_eps)
+{
+    UNUSED;
+    return tc_layer_norm(x[0], TC_AXES(1), TC_NONE, TC_NONE, x[1]);
+}
 FN(cross_entropy)
 {
     return tc_cross_entropy(x[0], index_of(ctx, 3, SIZES(1, -1, 0), 1, SIZES(3)));
@@ -479,7 +739,11 @@ FN(cross_entropy_images)
     tc_tensor target = index_of(ctx, 6, SIZES(0, 1, 2, 2, 1, 0), 2, SIZES(2, 3));
     return tc_cross_entropy(x[0], target);
 }
-FN(broadcast) { UNUSED; return tc_mul(tc_add(x[0], x[1]), tc_div(x[1], x[2])); }
+FN(broadcast)
+{
+    UNUSED;
+    return tc_mul(tc_add(x[0], x[1]), tc_div(x[1], x[2]));
+}
 FN(fan_out)
 {
     UNUSED;
@@ -525,7 +789,10 @@ static void add_built(void)
 #define TCI_MUST(name, kind) +1
 #define TCI_MAY(name, kind, otherwise)
 #define TCI_ROW(id, row_name, arity, kind, operands, formula, doc) {#row_name, 0 operands},
-    static const struct { const char *name; int n; } rows[] = {TCI_BUILT_OPS(TCI_ROW)};
+    static const struct {
+        const char *name;
+        int n;
+    } rows[] = {TCI_BUILT_OPS(TCI_ROW)};
 #undef TCI_ROW
 #undef TCI_MUST
 #undef TCI_MAY
@@ -543,13 +810,26 @@ static void add_built(void)
 /* Calls made of calls, by their names, with what has a default left out. */
 static void add_made(void)
 {
-    static const struct { const char *name; int n, rank; } rows[] = {
-        {"logsumexp", 1, 2}, {"norm", 1, 2}, {"normalize", 1, 2}, {"glu", 1, 2}, {"diff", 1, 2},
-        {"trapezoid", 1, 2}, {"cumulative_trapezoid", 1, 2}, {"kron", 2, 2},
-        {"cosine_similarity", 2, 2}, {"pairwise_distance", 2, 2}, {"cdist", 2, 2},
-        {"scaled_dot_product_attention", 3, 3}, {"instance_norm", 1, 3}, {"rope", 3, 2},
-        {"poisson_nll_loss", 2, 2}, {"multilabel_soft_margin_loss", 2, 2},
-        {"triplet_margin_loss", 3, 2}};
+    static const struct {
+        const char *name;
+        int n, rank;
+    } rows[] = {{"logsumexp", 1, 2},
+                {"norm", 1, 2},
+                {"normalize", 1, 2},
+                {"glu", 1, 2},
+                {"diff", 1, 2},
+                {"trapezoid", 1, 2},
+                {"cumulative_trapezoid", 1, 2},
+                {"kron", 2, 2},
+                {"cosine_similarity", 2, 2},
+                {"pairwise_distance", 2, 2},
+                {"cdist", 2, 2},
+                {"scaled_dot_product_attention", 3, 3},
+                {"instance_norm", 1, 3},
+                {"rope", 3, 2},
+                {"poisson_nll_loss", 2, 2},
+                {"multilabel_soft_margin_loss", 2, 2},
+                {"triplet_margin_loss", 3, 2}};
     for (int i = 0; i < TCI_COUNT(rows); i++) {
         grad_case *c = add_case(rows[i].name, NULL);
         for (int k = 0; k < rows[i].n; k++) {
@@ -563,12 +843,12 @@ static void add_made(void)
 static void add_reductions(void)
 {
     static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
-        sum_all, sum_first, sum_two, prod_last, prod_two, max_last, max_all, min_middle, mean_two,
-        cumsum_middle, variance, var_middle, std_two, var_and_mean};
-    static const char *const names[] = {"sum all", "sum first", "sum two", "prod last", "prod two",
-                                        "max last", "max all", "min middle", "mean two",
-                                        "cumsum middle", "variance", "var middle", "std two",
-                                        "var and mean"};
+        sum_all,    sum_first, sum_two,       prod_last, prod_two,   max_last, max_all,
+        min_middle, mean_two,  cumsum_middle, variance,  var_middle, std_two,  var_and_mean};
+    static const char *const names[] = {"sum all",  "sum first",     "sum two",  "prod last",
+                                        "prod two", "max last",      "max all",  "min middle",
+                                        "mean two", "cumsum middle", "variance", "var middle",
+                                        "std two",  "var and mean"};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         grad_case *c = add_case(names[i], all[i]);
         IN(c, 2, 3, 4);
@@ -578,14 +858,16 @@ static void add_reductions(void)
 
 static void add_movement(void)
 {
-    static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
-        reshape, permute, transpose, squeeze, slice, flip, pad, pad_crop, cast};
+    static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {reshape, permute,  transpose,
+                                                                    squeeze, slice,    flip,
+                                                                    pad,     pad_crop, cast};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         IN(add_case("movement of [2, 3, 4]", all[i]), 2, 3, 4);
     }
-    static tc_tensor (*const more[])(tc_ctx *, const tc_tensor *) = {
-        rolled,       unfolded, reflected, circular, diagonal,
-        diagonal_put, embedded, shuffled,  repeated};
+    static tc_tensor (*const more[])(tc_ctx *,
+                                     const tc_tensor *) = {rolled,   unfolded, reflected,
+                                                           circular, diagonal, diagonal_put,
+                                                           embedded, shuffled, repeated};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
         IN(add_case("arrangement of [2, 3, 4]", more[i]), 2, 3, 4);
     }
@@ -694,8 +976,9 @@ static void add_contractions(void)
 
 static void add_matrices(void)
 {
-    static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
-        running_product, running_extremes, running_log, middle};
+    static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {running_product,
+                                                                    running_extremes, running_log,
+                                                                    middle};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         IN(add_case("running values of [2, 3, 4]", all[i]), 2, 3, 4);
     }
@@ -836,8 +1119,7 @@ static tc_tensor build_row(int row, const tc_tensor *x)
         return CALL_##arity(row_name);
         TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
-    default:
-        return TC_NONE;
+    default: return TC_NONE;
     }
 }
 
@@ -907,7 +1189,11 @@ FN(quartiles)
     return tc_add(tc_quantile(x[0], q, TC_AXES(0, 1), false, NULL),
                   tc_nanquantile(x[0], q, TC_AXES(1, 0), false, "midpoint"));
 }
-FN(covariance) { UNUSED; return tc_add(tc_cov(x[0], 1, TC_NONE, TC_NONE), tc_corrcoef(x[0])); }
+FN(covariance)
+{
+    UNUSED;
+    return tc_add(tc_cov(x[0], 1, TC_NONE, TC_NONE), tc_corrcoef(x[0]));
+}
 FN(lower_upper)
 {
     UNUSED;
@@ -915,11 +1201,31 @@ FN(lower_upper)
     tc_lu(x[0], NULL, &l, &u);
     return tc_add(tc_logdet(tc_matmul(x[0], tc_transpose(x[0], 0, 1))), tc_mul(l, tc_sin(u)));
 }
-FN(pseudo_inverse) { UNUSED; return tc_pinv(x[0], -1); }
-FN(least_squares) { UNUSED; return tc_lstsq(x[0], x[1], -1); }
-FN(matrix_exponential) { UNUSED; return tc_matrix_exp(x[0]); }
-FN(blocks) { UNUSED; return tc_block_diag(TC_TENSORS(x[0], x[1], x[0])); }
-FN(spectrum) { UNUSED; return tc_stft(x[0], x[1], &(tc_stft_options){.n_fft = 4}); }
+FN(pseudo_inverse)
+{
+    UNUSED;
+    return tc_pinv(x[0], -1);
+}
+FN(least_squares)
+{
+    UNUSED;
+    return tc_lstsq(x[0], x[1], -1);
+}
+FN(matrix_exponential)
+{
+    UNUSED;
+    return tc_matrix_exp(x[0]);
+}
+FN(blocks)
+{
+    UNUSED;
+    return tc_block_diag(TC_TENSORS(x[0], x[1], x[0]));
+}
+FN(spectrum)
+{
+    UNUSED;
+    return tc_stft(x[0], x[1], &(tc_stft_options){.n_fft = 4});
+}
 FN(resynthesis)
 {
     UNUSED;
@@ -931,7 +1237,8 @@ FN(segmented)
     tc_tensor n = index_of(ctx, 3, SIZES(2, 1, 2), 1, SIZES(3));
     return tc_cat(TC_TENSORS(tc_segment_reduce(x[0], "mean", n, 0),
                              tc_segment_reduce(x[0], "max", n, 0),
-                             tc_segment_reduce(x[0], "prod", n, 0)), 0);
+                             tc_segment_reduce(x[0], "prod", n, 0)),
+                  0);
 }
 FN(mantissas)
 {
@@ -940,8 +1247,16 @@ FN(mantissas)
     tc_frexp(x[0], &m, NULL);
     return m;
 }
-FN(polygammas) { UNUSED; return tc_add(tc_polygamma(2, x[0]), tc_polygamma(5, x[0])); }
-FN(bessel) { UNUSED; return tc_add(tc_i0(x[0]), tc_i0(tc_mul(x[0], 20))); }
+FN(polygammas)
+{
+    UNUSED;
+    return tc_add(tc_polygamma(2, x[0]), tc_polygamma(5, x[0]));
+}
+FN(bessel)
+{
+    UNUSED;
+    return tc_add(tc_i0(x[0]), tc_i0(tc_mul(x[0], 20)));
+}
 FN(incomplete_gamma)
 {
     tc_tensor a = tc_linspace(ctx, 0.5, 120, 4, TC_F64);

@@ -25,16 +25,16 @@ typedef enum json_kind {
 
 typedef struct json {
     json_kind kind;
-    char *key;                  /* in an object */
-    struct json *first, *next;  /* children of a list or object; the next sibling */
-    int n;                      /* children */
-    bool is_integer;            /* JSON_NUMBER written without point and exponent */
-    int64_t integer;            /* also 0 or 1 of JSON_BOOL */
+    char *key;                 /* in an object */
+    struct json *first, *next; /* children of a list or object; the next sibling */
+    int n;                     /* children */
+    bool is_integer;           /* JSON_NUMBER written without point and exponent */
+    int64_t integer;           /* also 0 or 1 of JSON_BOOL */
     double number;
     char *string;
-    const char *text;           /* where it starts, in the parsed text */
+    const char *text; /* where it starts, in the parsed text */
     size_t text_bytes;
-    struct json *allocated;     /* every value of the tree: how json_free finds them */
+    struct json *allocated; /* every value of the tree: how json_free finds them */
 } json;
 
 enum { JSON_MAX_DEPTH = 200 }; /* of lists and objects: a hostile text must not use up the stack */

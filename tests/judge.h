@@ -14,12 +14,12 @@
 #include <math.h>
 
 typedef struct judge_value {
-    bool known;       /* there is a case */
-    bool is_real;     /* `real`; else `whole`, wrapped to the dtype */
+    bool known;   /* there is a case */
+    bool is_real; /* `real`; else `whole`, wrapped to the dtype */
     long double real;
     uint64_t whole;
-    double ulps;      /* 0: exact, `real` is the value in the compute dtype */
-    double least;     /* and so many units of the least number above 0 */
+    double ulps;  /* 0: exact, `real` is the value in the compute dtype */
+    double least; /* and so many units of the least number above 0 */
 } judge_value;
 
 /* ---- dtypes ---- */
@@ -37,9 +37,15 @@ static bool judge_is_signed(tc_dtype t)
 static int judge_bits(tc_dtype t)
 {
     switch (t) {
-    case TC_U8: case TC_I8: return 8;
-    case TC_U16: case TC_I16: case TC_F16: case TC_BF16: return 16;
-    case TC_U32: case TC_I32: case TC_F32: return 32;
+    case TC_U8:
+    case TC_I8: return 8;
+    case TC_U16:
+    case TC_I16:
+    case TC_F16:
+    case TC_BF16: return 16;
+    case TC_U32:
+    case TC_I32:
+    case TC_F32: return 32;
     case TC_BOOL: return 1;
     default: return 64;
     }
@@ -261,7 +267,7 @@ static judge_value judge_digamma(int order, long double x)
 {
     bool whole = x <= 0 && x == nearbyintl(x);
     if (isinf(x) || whole) {
-        return order ? judge_near(x > 0 ? 0 : INFINITY, 0.5)
+        return order    ? judge_near(x > 0 ? 0 : INFINITY, 0.5)
                : x == 0 ? judge_near(signbit(x) ? INFINITY : -INFINITY, 0.5)
                         : judge_near(x > 0 ? INFINITY : (long double)NAN, 0.5);
     }
@@ -280,8 +286,8 @@ static long double judge_erfinv(long double x)
             high = y;
         }
     }
-    return !(a <= 1)  ? (long double)NAN
-           : a == 1   ? x * INFINITY
+    return !(a <= 1)   ? (long double)NAN
+           : a == 1    ? x * INFINITY
            : a < 1e-8L ? x * sqrtl(acosl(-1)) / 2
                        : copysignl(low, x);
 }
@@ -317,8 +323,7 @@ static long double judge_larger(bool largest, long double a, long double b)
 }
 
 /* Over floats: t the compute dtype. An exact value is rounded to t by whoever asks. */
-static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double b,
-                               long double c)
+static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double b, long double c)
 {
     double x = (double)a, y = (double)b, z = (double)c; /* they hold it */
     bool wide = t == TC_F64;
@@ -382,16 +387,15 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
     case TCI_OP_LOG1PEXP: return judge_logaddexp(wide, a, 0, expl(1));
     case TCI_OP_LOGADDEXP: return judge_logaddexp(wide, a, b, expl(1));
     case TCI_OP_LOGADDEXP2: return judge_logaddexp(wide, a, b, 2);
-    case TCI_OP_XLOGY:
-        return judge_near(a == 0 && !isnan(b) ? 0 : isnan(a) ? a : a * logl(b), 2.5);
+    case TCI_OP_XLOGY: return judge_near(a == 0 && !isnan(b) ? 0 : isnan(a) ? a : a * logl(b), 2.5);
     case TCI_OP_ADD: return judge_exact((long double)(x + y));
     case TCI_OP_SUB: return judge_exact((long double)(x - y));
     case TCI_OP_MUL: return judge_exact((long double)(x * y));
     case TCI_OP_DIV: return judge_exact((long double)(x / y));
     case TCI_OP_POW: return judge_near(powl(a, b), 1);
     case TCI_OP_FMA:
-        return judge_exact((long double)(wide ? fma(x, y, z)
-                                              : (double)fmaf((float)x, (float)y, (float)z)));
+        return judge_exact(
+            (long double)(wide ? fma(x, y, z) : (double)fmaf((float)x, (float)y, (float)z)));
     case TCI_OP_MAXIMUM: return judge_exact(isnan(b) ? b : judge_larger(true, a, b));
     case TCI_OP_MINIMUM: return judge_exact(isnan(b) ? b : judge_larger(false, a, b));
     case TCI_OP_REMAINDER: return judge_exact((long double)judge_modulo(t, x, y));
@@ -412,10 +416,11 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
     case TCI_OP_BITWISE_XOR:
     case TCI_OP_BITWISE_LEFT_SHIFT:
     case TCI_OP_BITWISE_RIGHT_SHIFT:
-    case TCI_OP_MUL_HIGH: break; /* never of floats */
-    TCI_REDUCE_OPS(TCI_OP_CASE)
-    TCI_SPECIAL_OPS(TCI_OP_CASE)
-    TCI_COMPOSITE_OPS(TCI_OP_CASE) break;
+    case TCI_OP_MUL_HIGH:
+        break; /* never of floats */
+        TCI_REDUCE_OPS(TCI_OP_CASE)
+        TCI_SPECIAL_OPS(TCI_OP_CASE)
+        TCI_COMPOSITE_OPS(TCI_OP_CASE) break;
     }
     judge_value none = {false, false, 0, 0, 0, 0};
     return none;
@@ -474,8 +479,7 @@ static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b, uint
     case TCI_OP_BITWISE_AND: return judge_whole(a & b);
     case TCI_OP_BITWISE_OR: return judge_whole(a | b);
     case TCI_OP_BITWISE_XOR: return judge_whole(a ^ b);
-    case TCI_OP_BITWISE_LEFT_SHIFT:
-        return judge_whole(b >= (uint64_t)judge_bits(t) ? 0 : a << b);
+    case TCI_OP_BITWISE_LEFT_SHIFT: return judge_whole(b >= (uint64_t)judge_bits(t) ? 0 : a << b);
     case TCI_OP_BITWISE_RIGHT_SHIFT: return judge_whole(judge_shift_right(t, a, b));
     case TCI_OP_MUL_HIGH: return judge_whole(judge_high(t, a, b));
     case TCI_OP_EXP:
@@ -518,10 +522,11 @@ static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b, uint
     case TCI_OP_LOGADDEXP:
     case TCI_OP_LOGADDEXP2:
     case TCI_OP_XLOGY:
-    case TCI_OP_DIV: break; /* in floats, always */
-    TCI_REDUCE_OPS(TCI_OP_CASE)
-    TCI_SPECIAL_OPS(TCI_OP_CASE)
-    TCI_COMPOSITE_OPS(TCI_OP_CASE) break;
+    case TCI_OP_DIV:
+        break; /* in floats, always */
+        TCI_REDUCE_OPS(TCI_OP_CASE)
+        TCI_SPECIAL_OPS(TCI_OP_CASE)
+        TCI_COMPOSITE_OPS(TCI_OP_CASE) break;
     }
     judge_value none = {false, false, 0, 0, 0, 0};
     return none;

@@ -60,7 +60,7 @@ static tc_tensor element(tc_tensor x, int64_t at)
 static void repeat(const steps *s, tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
                    tc_scan_body body, tc_tensor *last, tc_tensor *ys, int n_ys)
 {
-    tc_tensor (*rows)[ROOM] = NULL;
+    tc_tensor(*rows)[ROOM] = NULL;
     tc_tensor carry[8], x[8], next[8], y[8];
     if (!s->unrolled) {
         tc_status status = tc_scan(init, xs, length, reverse, body, (void *)(uintptr_t)s, last, ys,
@@ -145,8 +145,8 @@ static int build_layer(steps *s, tc_tensor *out)
 }
 
 /* Carries that change places; no input. */
-static tc_status fibonacci_body(void *user, const tc_tensor *c, const tc_tensor *x,
-                                tc_tensor *next, tc_tensor *y)
+static tc_status fibonacci_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                                tc_tensor *y)
 {
     (void)user;
     (void)x;
@@ -269,12 +269,9 @@ typedef struct loop_case {
     int (*build)(steps *s, tc_tensor *out);
     double error; /* relative, of sums in another order than the reference's */
 } loop_case;
-static const loop_case cases[] = {{"filter", build_filter, 0},
-                                  {"layer", build_layer, 1e-5},
-                                  {"fibonacci", build_fibonacci, 0},
-                                  {"map", build_map, 0},
-                                  {"nested", build_nested, 1e-5},
-                                  {"large", build_large, 1e-3},
+static const loop_case cases[] = {{"filter", build_filter, 0},       {"layer", build_layer, 1e-5},
+                                  {"fibonacci", build_fibonacci, 0}, {"map", build_map, 0},
+                                  {"nested", build_nested, 1e-5},    {"large", build_large, 1e-3},
                                   {"chain", build_chain, 1e-5}};
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
@@ -538,8 +535,9 @@ static int once(steps *s, tc_tensor *wanted, tc_tensor *loss)
     return 1;
 }
 
-static const gradient_case gradient_cases[] = {
-    {"weigh", weigh}, {"within", within}, {"once", once}};
+static const gradient_case gradient_cases[] = {{"weigh", weigh},
+                                               {"within", within},
+                                               {"once", once}};
 
 /* second: the gradients of the sum of squares of the first ones. */
 static int run_gradient(const gradient_case *c, const char *backend, bool unrolled, bool second,

@@ -17,7 +17,7 @@ enum { MDL_NAME = 2 * NN_NAME };
 typedef struct mdl_value {
     char name[MDL_NAME]; /* as in the file */
     tc_tensor tensor;
-    double *data;        /* what was computed; NULL before */
+    double *data; /* what was computed; NULL before */
     int64_t n;
     bool failed;
 } mdl_value;
@@ -29,15 +29,15 @@ struct mdl_run {
      * (tests/elsewhere.h); NULL: none */
     bool (*elsewhere)(mdl_run *r, const tc_tensor *outs, const tc_buf *bufs, int n);
     bool train;
-    const json *meta;    /* of this network */
-    FILE *out;           /* for what fails; NULL: nowhere */
+    const json *meta; /* of this network */
+    FILE *out;        /* for what fails; NULL: nowhere */
     int passed, failed, skipped;
     char first[MDL_NAME]; /* the first layer that differs, in the order of the computation */
 
     const nn_network *network;
     nn_model model;
     tc_tensor inputs[NN_INPUTS];
-    tc_buf in[NN_INPUTS + 4];  /* their values, and those of what the loss takes */
+    tc_buf in[NN_INPUTS + 4]; /* their values, and those of what the loss takes */
     tc_tensor in_tensors[NN_INPUTS + 4];
     int n_in;
     mdl_value *values;
@@ -185,7 +185,8 @@ static bool mdl_evaluate(mdl_run *r, int first)
     for (int i = 0; i < n; i++) {
         tc_tensor t = outs[i] = r->values[first + i].tensor;
         int64_t bytes = tc_nbytes(t);
-        bufs[i] = (tc_buf){.data = malloc((size_t)(bytes > 0 ? bytes : 0) + 1), .n = bytes,
+        bufs[i] = (tc_buf){.data = malloc((size_t)(bytes > 0 ? bytes : 0) + 1),
+                           .n = bytes,
                            .dtype = -1};
     }
     for (int i = 0; i < r->model.n_effects; i++) {
@@ -342,8 +343,7 @@ static void mdl_find_layer(mdl_run *r)
     for (int k = 0; k < r->model.n_trace; k++) {
         tc_tensor y = r->model.trace[k].tensor;
         mdl_add(r, "mean", r->model.trace[k].name, tc_mean(y, TC_ALL, false));
-        mdl_add(r, "rms", r->model.trace[k].name,
-                tc_sqrt(tc_mean(tc_square(y), TC_ALL, false)));
+        mdl_add(r, "rms", r->model.trace[k].name, tc_sqrt(tc_mean(tc_square(y), TC_ALL, false)));
     }
     if (!mdl_evaluate(r, first)) {
         return;
@@ -357,8 +357,8 @@ static void mdl_find_layer(mdl_run *r)
         }
         i = first + 2 * (int)(layer - r->model.trace);
         double bound = 1e-4 * rms->number + 1e-7;
-        if (fabs(*r->values[i].data - mean->number) > bound
-            || fabs(*r->values[i + 1].data - rms->number) > bound) {
+        if (fabs(*r->values[i].data - mean->number) > bound ||
+            fabs(*r->values[i + 1].data - rms->number) > bound) {
             snprintf(r->first, sizeof(r->first), "%s", t->first->string);
         }
     }
@@ -420,7 +420,8 @@ static void mdl_compute(mdl_run *r)
 static void mdl_replay(mdl_run *r, const char *path)
 {
     tc_ctx *ctx;
-    tc_options options = {.backend = r->backend, .fallback = TC_FALLBACK_REFUSE,
+    tc_options options = {.backend = r->backend,
+                          .fallback = TC_FALLBACK_REFUSE,
                           .cc_timeout_s = 900};
     r->network = nn_find(r->name);
     if (!r->network || !r->meta || tc_ctx_make(&ctx, &options)) {
@@ -428,8 +429,12 @@ static void mdl_replay(mdl_run *r, const char *path)
         return;
     }
     char *settings = mdl_settings(json_get(r->meta, "config"));
-    r->model = (nn_model){.ctx = ctx, .prefix = "w/", .settings = settings, .learns = r->train,
-                          .preset = r->network->preset, .ignores = true};
+    r->model = (nn_model){.ctx = ctx,
+                          .prefix = "w/",
+                          .settings = settings,
+                          .learns = r->train,
+                          .preset = r->network->preset,
+                          .ignores = true};
     if (tc_file_open(ctx, path, &r->model.file)) {
         mdl_say(r, path, "%s", tc_error(ctx));
     } else {

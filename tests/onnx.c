@@ -41,8 +41,8 @@ static int read_inputs(tc_file *file, tc_onnx_input *inputs)
         if (bytes < 0 || !value || tc_read(t, value, bytes) != TC_OK) {
             return -1;
         }
-        inputs[n] = (tc_onnx_input){.name = a->name, .rank = a->rank, .sizes = a->sizes,
-                                    .value = value};
+        inputs[n] =
+            (tc_onnx_input){.name = a->name, .rank = a->rank, .sizes = a->sizes, .value = value};
         sizes_of[n] = a->sizes;
     }
     return n;

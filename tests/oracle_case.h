@@ -37,11 +37,15 @@ typedef struct orc_case {
 
 /* ---- dtypes ---- */
 
-typedef struct orc_dtype { const char *name, *stored; tc_dtype dtype; size_t bytes; } orc_dtype;
+typedef struct orc_dtype {
+    const char *name, *stored;
+    tc_dtype dtype;
+    size_t bytes;
+} orc_dtype;
 static const orc_dtype orc_dtypes[] = {
-    {"b8", "BOOL", TC_BOOL, 1}, {"u8", "U8", TC_U8, 1},     {"u16", "U16", TC_U16, 2},
-    {"u32", "U32", TC_U32, 4},  {"u64", "U64", TC_U64, 8},  {"i8", "I8", TC_I8, 1},
-    {"i16", "I16", TC_I16, 2},  {"i32", "I32", TC_I32, 4},  {"i64", "I64", TC_I64, 8},
+    {"b8", "BOOL", TC_BOOL, 1}, {"u8", "U8", TC_U8, 1},       {"u16", "U16", TC_U16, 2},
+    {"u32", "U32", TC_U32, 4},  {"u64", "U64", TC_U64, 8},    {"i8", "I8", TC_I8, 1},
+    {"i16", "I16", TC_I16, 2},  {"i32", "I32", TC_I32, 4},    {"i64", "I64", TC_I64, 8},
     {"f16", "F16", TC_F16, 2},  {"bf16", "BF16", TC_BF16, 2}, {"f32", "F32", TC_F32, 4},
     {"f64", "F64", TC_F64, 8},
 };
@@ -175,14 +179,15 @@ static void orc_make_inputs(orc_case *c, const json *v)
 
 /* What torch's keywords are called in tc. */
 static const char *const orc_keywords[][2] = {
-    {"dim", "axis"}, {"dim", "axes"}, {"keepdim", "keepdims"}, {"other", "b"}, {"size", "sizes"},
-    {"divisor_override", "divisor"}, {"dim1", "axis_a"}, {"dim2", "axis_b"},
-    {"diagonal", "offset"}, {"end", "stop"}, {"min", "low"}, {"max", "high"},
+    {"dim", "axis"},    {"dim", "axes"},    {"keepdim", "keepdims"},
+    {"other", "b"},     {"size", "sizes"},  {"divisor_override", "divisor"},
+    {"dim1", "axis_a"}, {"dim2", "axis_b"}, {"diagonal", "offset"},
+    {"end", "stop"},    {"min", "low"},     {"max", "high"},
 };
 
 /* Say how torch lays out memory, and nothing of values. */
-static const char *const orc_layouts[] = {"inplace", "memory_format", "layout", "device",
-                                          "requires_grad", "sparse_grad"};
+static const char *const orc_layouts[] = {"inplace", "memory_format", "layout",
+                                          "device",  "requires_grad", "sparse_grad"};
 
 static bool orc_is_layout(const char *keyword)
 {

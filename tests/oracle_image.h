@@ -172,8 +172,8 @@ static void orc_grid_sample(orc_case *c)
         orc_skip(c, "argument mode=bicubic of three axes");
     }
     orc_out(c, tc_grid_sample(orc_tensor(c, "input"), orc_tensor(c, "grid"),
-                              orc_text(c, "mode", "bilinear"),
-                              orc_text(c, "padding_mode", "zeros"), orc_bool(c, "align_corners")));
+                              orc_text(c, "mode", "bilinear"), orc_text(c, "padding_mode", "zeros"),
+                              orc_bool(c, "align_corners")));
 }
 
 #endif

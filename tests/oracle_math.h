@@ -201,7 +201,9 @@ static void orc_masked_fill(orc_case *c)
  * driver. */
 static void orc_cast(orc_case *c)
 {
-    static const struct { const char *op; tc_dtype dtype;
+    static const struct {
+        const char *op;
+        tc_dtype dtype;
     } targets[] = {{"float", TC_F32}, {"double", TC_F64}, {"half", TC_F16},  {"bfloat16", TC_BF16},
                    {"int", TC_I32},   {"long", TC_I64},   {"short", TC_I16}, {"byte", TC_U8},
                    {"char", TC_I8},   {"bool", TC_BOOL}};

@@ -137,7 +137,8 @@ static const orc_row orc_table[] = {
     ORC_ROW(ORC_NN "local_response_norm", "x size alpha beta k", orc_local_response_norm),
     ORC_ROW(ORC_NN "embedding_bag",
             "weight index offsets max_norm norm_type scale_grad_by_freq mode sparse "
-            "per_sample_weights include_last_offset padding_idx", orc_embedding_bag),
+            "per_sample_weights include_last_offset padding_idx",
+            orc_embedding_bag),
     ORC_ROW("cdist", "input other p compute_mode", orc_cdist),
     ORC_ROW(ORC_NN "batch_norm", "input mean var weight bias training momentum eps",
             orc_batch_norm),
@@ -155,8 +156,10 @@ static const orc_row orc_table[] = {
     ORC_ROW(ORC_NN "kl_div", "input target reduction log_target", orc_kl_div),
     ORC_ROW(ORC_NN "cross_entropy", "input target weight ignore_index reduction label_smoothing",
             orc_class_loss),
-    ORC_ROW(ORC_NN "ctc_loss", "input target input_lengths target_lengths blank reduction "
-            "zero_infinity", orc_ctc_loss),
+    ORC_ROW(ORC_NN "ctc_loss",
+            "input target input_lengths target_lengths blank reduction "
+            "zero_infinity",
+            orc_ctc_loss),
     ORC_ROW(ORC_NN "nll_loss", "input target weight ignore_index reduction", orc_class_loss),
 
     ORC_ROW("flatten", "input start_dim end_dim", orc_flatten),

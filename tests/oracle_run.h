@@ -121,7 +121,8 @@ static double orc_half_value(unsigned bits, int exponent_bits)
     int exponent = (int)(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
     double fraction = ldexp(bits & ((1u << fraction_bits) - 1), -fraction_bits);
     double value = exponent == (1 << exponent_bits) - 1 ? (fraction != 0 ? NAN : INFINITY)
-                   : exponent ? ldexp(1 + fraction, exponent - bias) : ldexp(fraction, 1 - bias);
+                   : exponent                           ? ldexp(1 + fraction, exponent - bias)
+                                                        : ldexp(fraction, 1 - bias);
     return bits >> 15 ? -value : value;
 }
 
@@ -301,9 +302,13 @@ static tc_status orc_run_program(const orc_run *r, orc_pending *p, void **output
             memcpy(copy, a->data, bytes);
         }
         int64_t n = orc_spec_sizes(c->input_specs[i], sizes[i]);
-        tc_buf b = {copy,  n, (int)tc_dtype_of(c->inputs[i]),
-                    true,  c->symbolic ? tc_rank(c->inputs[i]) : 0,
-                    c->symbolic ? sizes[i] : NULL, NULL};
+        tc_buf b = {copy,
+                    n,
+                    (int)tc_dtype_of(c->inputs[i]),
+                    true,
+                    c->symbolic ? tc_rank(c->inputs[i]) : 0,
+                    c->symbolic ? sizes[i] : NULL,
+                    NULL};
         ins[i] = b;
     }
     for (int i = 0; i < c->n_outputs; i++) {
@@ -311,11 +316,14 @@ static tc_status orc_run_program(const orc_run *r, orc_pending *p, void **output
         if (c->symbolic) { /* the run compares them with what it computes */
             n = orc_spec_sizes(json_at(wants, i), shape);
         }
-        outputs[i] =
-            orc_memory((size_t)n * orc_dtype_get(tc_dtype_of(c->outputs[i]))->bytes);
-        tc_buf b = {outputs[i], n, (int)tc_dtype_of(c->outputs[i]),
-                    false,      c->symbolic ? tc_rank(c->outputs[i]) : 0,
-                    c->symbolic ? shape : NULL, NULL};
+        outputs[i] = orc_memory((size_t)n * orc_dtype_get(tc_dtype_of(c->outputs[i]))->bytes);
+        tc_buf b = {outputs[i],
+                    n,
+                    (int)tc_dtype_of(c->outputs[i]),
+                    false,
+                    c->symbolic ? tc_rank(c->outputs[i]) : 0,
+                    c->symbolic ? shape : NULL,
+                    NULL};
         outs[i] = b;
     }
     tc_status status = tc_run(p->program, in, out);
@@ -337,8 +345,7 @@ static void orc_check_output(const orc_run *r, const orc_case *c, int i, const j
     bool fits = shape && shape->n == tc_rank(c->outputs[i]);
     for (int k = 0; fits && k < shape->n; k++) {
         const json *size = json_at(shape, k);
-        fits = size->is_integer &&
-               (c->symbolic || size->integer == tc_size(c->outputs[i], k));
+        fits = size->is_integer && (c->symbolic || size->integer == tc_size(c->outputs[i], k));
     }
     if (!d || !fits || d != own) {
         snprintf(text, room, "output %d is %s of rank %d, expected %s %.*s", i, own->name,
@@ -354,8 +361,7 @@ static void orc_check_output(const orc_run *r, const orc_case *c, int i, const j
     if (c->is_index[i] && orc_has_flag(c->spec, "ties")) {
         return;
     }
-    int64_t at =
-        orc_compare(d->dtype, got, a->data, n, orc_own_error(c));
+    int64_t at = orc_compare(d->dtype, got, a->data, n, orc_own_error(c));
     if (at >= 0) {
         snprintf(text, room, "output %d, element %lld is %.9g, expected %.9g", i, (long long)at,
                  orc_load(d->dtype, got, at), orc_load(d->dtype, a->data, at));
@@ -460,8 +466,8 @@ static void orc_flush(orc_run *r, tc_ctx *ctx, orc_pending *pending, int n)
             orc_pass(r, pending[i].c.spec);
         } else if (r->symbolic && jobs[i].status != TC_ERR_INTERNAL) {
             orc_skipped(r, pending[i].c.spec, "refused with symbolic sizes");
-        } else if (r->may_refuse && (jobs[i].status == TC_ERR_UNSUPPORTED ||
-                                     jobs[i].status == TC_ERR_BACKEND)) {
+        } else if (r->may_refuse &&
+                   (jobs[i].status == TC_ERR_UNSUPPORTED || jobs[i].status == TC_ERR_BACKEND)) {
             orc_skipped(r, pending[i].c.spec, tc_error(pending[i].c.outputs[0]));
         } else {
             const char *said = pending[i].c.n_outputs ? tc_error(pending[i].c.outputs[0]) : "";
@@ -514,8 +520,8 @@ static bool orc_prepare(orc_run *r, tc_ctx *ctx, const json *spec, orc_pending *
         return false;
     }
     for (int i = 0; r->symbolic && i < p->c.n_outputs; i++) { /* an axis that is 1 or 0 stays */
-        const json *want = json_at(json_get(spec, "outs"), i), *shape = want ? json_get(want, "s")
-                                                                             : NULL;
+        const json *want = json_at(json_get(spec, "outs"), i),
+                   *shape = want ? json_get(want, "s") : NULL;
         if (shape && !tc_status_of(p->c.outputs[i]) && shape->n != tc_rank(p->c.outputs[i])) {
             orc_skipped(r, spec, "an axis that is dropped where its size is known");
             return false;

@@ -475,10 +475,10 @@ static void orc_attention(orc_case *c)
     if (orc_number(c, "dropout_p", 0) != 0) {
         orc_skip_argument(c, "dropout_p", orc_value(c, "dropout_p"));
     }
-    orc_out(c, tc_scaled_dot_product_attention(
-                   orc_tensor(c, "query"), orc_tensor(c, "key"), orc_tensor(c, "value"),
-                   orc_optional(c, "attn_mask"), orc_bool(c, "is_causal"),
-                   orc_number(c, "scale", 0)));
+    orc_out(c,
+            tc_scaled_dot_product_attention(orc_tensor(c, "query"), orc_tensor(c, "key"),
+                                            orc_tensor(c, "value"), orc_optional(c, "attn_mask"),
+                                            orc_bool(c, "is_causal"), orc_number(c, "scale", 0)));
 }
 
 /* ---- indices ---- */

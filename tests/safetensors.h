@@ -17,10 +17,10 @@ typedef struct st_array {
 } st_array;
 
 typedef struct st_file {
-    char *text;         /* the whole file */
-    char *header_text;  /* a NUL-terminated copy */
+    char *text;        /* the whole file */
+    char *header_text; /* a NUL-terminated copy */
     json *header;
-    st_array *arrays;   /* by name */
+    st_array *arrays; /* by name */
     int n;
 } st_file;
 

@@ -12,9 +12,16 @@ static int same_item(tc_dtype t, uint64_t *infinity)
                 : t == TC_F64  ? 0x7ff0000000000000
                                : 0;
     switch (t) {
-    case TC_BOOL: case TC_U8: case TC_I8: return 1;
-    case TC_U16: case TC_I16: case TC_F16: case TC_BF16: return 2;
-    case TC_U32: case TC_I32: case TC_F32: return 4;
+    case TC_BOOL:
+    case TC_U8:
+    case TC_I8: return 1;
+    case TC_U16:
+    case TC_I16:
+    case TC_F16:
+    case TC_BF16: return 2;
+    case TC_U32:
+    case TC_I32:
+    case TC_F32: return 4;
     default: return 8;
     }
 }

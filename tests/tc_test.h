@@ -77,8 +77,8 @@ static const char *tct_part(void)
     return start ? start + 1 : path;
 }
 
-TCT_PRINTF(3, 4) TCT_UNUSED
-static void tct_fail(const char *file, int line, const char *format, ...)
+TCT_PRINTF(3, 4)
+TCT_UNUSED static void tct_fail(const char *file, int line, const char *format, ...)
 {
     va_list args;
     if (++tct_failures > 10) {

@@ -83,9 +83,8 @@ static void test_indexed_step(const tc_tensor *old, tc_tensor index, tc_tensor *
     now[3] = tc_assign(old[3], tc_mul(old[3], 2));
 }
 
-static const int test_indexed_sizes[UPDATES_AT] = {UPDATES_K, UPDATES_ROWS,
-                                                   UPDATES_ROWS * UPDATES_K,
-                                                   UPDATES_TABLE * UPDATES_K};
+static const int test_indexed_sizes[UPDATES_AT] = {UPDATES_K, UPDATES_ROWS, UPDATES_ROWS *UPDATES_K,
+                                                   UPDATES_TABLE *UPDATES_K};
 
 /* Whole numbers, so in any order. */
 static void test_indexed_expect(test_indexed *t, const int64_t *index)

@@ -96,8 +96,7 @@ static void write_file(const char *path, const text *t)
 
 /* ---- src/api/ops.gen.h: the public calls that follow from op rows ---- */
 
-static void add_elementwise(text *t, const char *name, int arity, const char *rule,
-                            const char *doc)
+static void add_elementwise(text *t, const char *name, int arity, const char *rule, const char *doc)
 {
     static const char *const operands[] = {"a", "b", "c"};
     bool is_bool = !strcmp(rule, "COMPARE") || !strcmp(rule, "LOGIC");
@@ -129,11 +128,11 @@ static void add_reduce(text *t, const char *name, const char *rule, const char *
 {
     bool index = !strcmp(rule, "INDEX");
     const char *axes = index ? "axis" : "axes";
-    const char *to = index                   ? "; i64"
-                     : !strcmp(rule, "SUM")  ? "; of integers and bool in i64 (u16 up: u64)"
-                     : !strcmp(rule, "BOOL") ? "; bool"
+    const char *to = index                    ? "; i64"
+                     : !strcmp(rule, "SUM")   ? "; of integers and bool in i64 (u16 up: u64)"
+                     : !strcmp(rule, "BOOL")  ? "; bool"
                      : !strcmp(rule, "FLOAT") ? "; of integers and bool in f32"
-                                             : "; x's dtype";
+                                              : "; x's dtype";
     add(t, "/* ", doc, "");
     add(t, to, " */\nTC_API tc_tensor tc_", "");
     add(t, name, "_at(tc_tensor x, ", index ? "int axis" : "tc_axes axes");
@@ -239,9 +238,9 @@ static const word words[] = {
     TCI_BASE_PRIMS(X) TCI_MATH_PRIMS(X)
 #undef X
 #define X(id, name, arity, rule, cost, value, gradient, doc) {#id, arity, "ROW", "TCI_OP_"},
-    TCI_EW_OPS(X)
+        TCI_EW_OPS(X)
 #undef X
-    {"WHERE", 3, "ROW", "TCI_OP_"},
+            {"WHERE", 3, "ROW", "TCI_OP_"},
 #define X(id, operands, where) {#id, operands, #where, "TCI_W_"},
     TCI_COLUMN_WORDS(X)
 #undef X
@@ -425,8 +424,9 @@ static void compile_gradient(reader *r, text *rows, int at[4])
     }
     int n = (int)strlen(token) - 1;
     if (*token != 'D' || n < 1 || n > r->arity || strncmp(token + 1, letters, (size_t)n)) {
-        wrong(r, token, "expected FLAT, NONE, or DA(...), DAB(..., ...), DABC(..., ..., ...) for "
-                        "no more operands than there are");
+        wrong(r, token,
+              "expected FLAT, NONE, or DA(...), DAB(..., ...), DABC(..., ..., ...) for "
+              "no more operands than there are");
     }
     for (int i = 0; i < n; i++) {
         expect(r, i ? "," : "(");

@@ -127,7 +127,7 @@ static const char *past_quote(const char *c)
 
 /* What stands at the top level, and how deep the text is in braces and parentheses. */
 typedef struct scan {
-    int file, inner;  /* inner: of the inline function around here; -1: none */
+    int file, inner; /* inner: of the inline function around here; -1: none */
     int braces, parens;
     int last, called; /* the name before here; the first one before a parenthesis, or a table's */
     bool is_type;     /* the braces are those of a struct, a union or an enum */

@@ -1,6 +1,6 @@
 #!/bin/sh
 # tools/lint.sh - what the compiler does not check: line width, forbidden calls, prefixes, room order,
-# circles of files.
+# circles of files, layout.
 # Prints each finding; fails when there is one. Run from the project's root (make lint).
 set -u
 found=$(mktemp)
@@ -89,6 +89,18 @@ ${CC:-cc} -std=gnu11 -O1 tools/circles.c -o "$work/circles" &&
 in_circles=$?
 tail -n 1 "$work/drawn"
 [ "$in_circles" = 0 ] || cat "$work/drawn" >>"$found"
+
+# 6. the layout of .clang-format, whose options are those of version 19
+layout=
+for program in "${CLANG_FORMAT:-clang-format-19}" clang-format build/venv/bin/clang-format; do
+    case "$layout$("$program" --version 2>/dev/null)" in *' 19.'*) layout=$program ;; esac
+done
+if [ -n "$layout" ]; then
+    "$layout" --dry-run $(find src tests tools examples bench -name '*.[ch]' ! -name '*.gen.h') 2>&1 |
+        sed -n 's/:[0-9]*: warning: .*/: not the layout of .clang-format/p' | sort -u >>"$found"
+else
+    echo "layout: skipped, clang-format 19 is not here"
+fi
 
 cat "$found"
 count=$(wc -l <"$found")

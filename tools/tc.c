@@ -67,8 +67,8 @@ static void say_cache(void)
 {
     tci_disk d;
     if (cache_open(&d)) {
-        printf("cache: %s%s, at most %lld MiB\n", d.dir.path.text,
-               d.writable ? "" : " (read only)", (long long)(d.cap_bytes >> 20));
+        printf("cache: %s%s, at most %lld MiB\n", d.dir.path.text, d.writable ? "" : " (read only)",
+               (long long)(d.cap_bytes >> 20));
     } else {
         puts("cache: none (TC_LOG=cache says why)");
     }
@@ -171,7 +171,9 @@ static void cache_entry(const char *dir, const char *name, const char *command, 
     sums->bytes += (long long)st.st_size;
     if (!strcmp(command, "list")) {
         printf("%-8s %10lld bytes  %6.1f hours  %s\n",
-               name[3] == 'p' ? "program" : name[3] == 'k' ? "kernel" : "object",
+               name[3] == 'p'   ? "program"
+               : name[3] == 'k' ? "kernel"
+                                : "object",
                (long long)st.st_size, difftime(time(NULL), st.st_mtime) / 3600, name);
     } else if (!strcmp(command, "clear")) {
         sums->removed += unlink(path) == 0;
@@ -212,9 +214,9 @@ static int cache(const char *command, const char *arg)
         closedir(dir);
     }
     if (strcmp(command, "show")) {
-        printf("%s: %d programs, %d kernels, %d objects and sources, %.1f MiB%s\n",
-               d.dir.path.text, sums.programs, sums.kernels, sums.objects,
-               (double)sums.bytes / (1 << 20), sums.removed ? "; all removed" : "");
+        printf("%s: %d programs, %d kernels, %d objects and sources, %.1f MiB%s\n", d.dir.path.text,
+               sums.programs, sums.kernels, sums.objects, (double)sums.bytes / (1 << 20),
+               sums.removed ? "; all removed" : "");
     }
     tci_disk_close(&d);
     return !ok;

@@ -26,8 +26,8 @@ static tc_tensor bert_layer(nn m, tc_tensor x, tc_tensor mask, int64_t heads, in
     tc_tensor q = nn_split_heads(nn_linear(self, "query", x, width, true), heads);
     tc_tensor k = nn_split_heads(nn_linear(self, "key", x, width, true), heads);
     tc_tensor v = nn_split_heads(nn_linear(self, "value", x, width, true), heads);
-    tc_tensor y = nn_join_heads(nn_attention(
-        m, q, k, v, mask, false, nn_setting(m, "attention_probs_dropout_prob", 0.1)));
+    tc_tensor y = nn_join_heads(
+        nn_attention(m, q, k, v, mask, false, nn_setting(m, "attention_probs_dropout_prob", 0.1)));
     x = bert_end(nn_in(m, "attention.output"), x, y, width);
     y = tc_gelu(nn_linear(m, "intermediate.dense", x, inner, true));
     return bert_end(nn_in(m, "output"), x, y, width);

@@ -20,8 +20,7 @@ static tc_tensor gpt2_attention(nn m, tc_tensor x, int64_t heads)
     tc_tensor q = nn_split_heads(tc_slice(all, 2, 0, width, 1), heads);
     tc_tensor k = nn_split_heads(tc_slice(all, 2, width, 2 * width, 1), heads);
     tc_tensor v = nn_split_heads(tc_slice(all, 2, 2 * width, TC_END, 1), heads);
-    x = nn_join_heads(nn_attention(m, q, k, v, TC_NONE, true,
-                                   nn_setting(m, "attn_pdrop", 0.1)));
+    x = nn_join_heads(nn_attention(m, q, k, v, TC_NONE, true, nn_setting(m, "attn_pdrop", 0.1)));
     return nn_dropout(m, gpt2_linear(m, "c_proj", x, width), nn_setting(m, "resid_pdrop", 0.1));
 }
 

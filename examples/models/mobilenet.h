@@ -44,9 +44,8 @@ static tc_tensor mobilenet_v2_block(nn m, tc_tensor x, int64_t out, int64_t stri
 /* images [N, 3, H, W] to logits [N, classes]; settings: width_mult, classes, dropout */
 static void mobilenet_v2(nn m, const tc_tensor *images, tc_tensor *logits)
 {
-    static const mobilenet_stage stages[] = {{1, 16, 1, 1, 3}, {6, 24, 2, 2, 3},
-                                             {6, 32, 3, 2, 3}, {6, 64, 4, 2, 3},
-                                             {6, 96, 3, 1, 3}, {6, 160, 3, 2, 3},
+    static const mobilenet_stage stages[] = {{1, 16, 1, 1, 3}, {6, 24, 2, 2, 3}, {6, 32, 3, 2, 3},
+                                             {6, 64, 4, 2, 3}, {6, 96, 3, 1, 3}, {6, 160, 3, 2, 3},
                                              {6, 320, 1, 1, 3}};
     double width = nn_setting(m, "width_mult", 1);
     int64_t last = mobilenet_channels(1280, width > 1 ? width : 1);

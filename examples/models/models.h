@@ -17,7 +17,7 @@ enum { NN_INPUTS = 3, NN_OUTPUTS = 2 };
 typedef struct nn_network {
     const char *name;
     void (*build)(nn m, const tc_tensor *inputs, tc_tensor *outputs);
-    const char *preset;  /* its settings, where they are not the file's usual ones */
+    const char *preset; /* its settings, where they are not the file's usual ones */
     const char *inputs[NN_INPUTS], *outputs[NN_OUTPUTS];
 } nn_network;
 
@@ -39,10 +39,14 @@ static const nn_network nn_networks[] = {
     {"vit_base_patch16_224", vit, "", NN_IMAGES},
     {"bert", bert, "", NN_TOKENS},
     {"bert_base", bert, "", NN_TOKENS},
-    {"bert_small", bert, "hidden_size=512 num_hidden_layers=4 num_attention_heads=8 "
-                         "intermediate_size=2048", NN_TOKENS},
-    {"bert_minilm_l6", bert, "hidden_size=384 num_hidden_layers=6 num_attention_heads=12 "
-                             "intermediate_size=1536", NN_TOKENS},
+    {"bert_small", bert,
+     "hidden_size=512 num_hidden_layers=4 num_attention_heads=8 "
+     "intermediate_size=2048",
+     NN_TOKENS},
+    {"bert_minilm_l6", bert,
+     "hidden_size=384 num_hidden_layers=6 num_attention_heads=12 "
+     "intermediate_size=1536",
+     NN_TOKENS},
     {"gpt2", gpt2, "", NN_IDS},
     {"llama", llama, "", NN_IDS},
 };

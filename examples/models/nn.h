@@ -60,12 +60,12 @@ typedef struct nn_model {
 
     nn_named *state, *trace; /* parameters and buffers; outputs of layers in the order of calls */
     int n_state, n_trace;
-    tc_tensor *effects;      /* of a training run, for tc_compile_fn: running statistics */
+    tc_tensor *effects; /* of a training run, for tc_compile_fn: running statistics */
     int n_effects;
     const char *asked[NN_SETTINGS]; /* settings, by the network */
     int n_asked;
     uint32_t random;
-    void *drawn;             /* random numbers on their way into a parameter, and room for them */
+    void *drawn; /* random numbers on their way into a parameter, and room for them */
     size_t n_drawn;
     char error[384];
 } nn_model;
@@ -405,9 +405,10 @@ static inline tc_tensor nn_conv2d_by(nn m, const char *name, tc_tensor x, int64_
     int64_t in = tc_size(x, 1) / (o.groups ? o.groups : 1);
     tc_tensor w = nn_param(at, "weight", NN_WEIGHT, out, in, kernel, kernel);
     tc_tensor b = o.bias ? nn_param(at, "bias", NN_BIAS, out) : TC_NONE;
-    return nn_end_layer(at, tc_conv2d(x, w, b, &(tc_conv){.stride = {o.stride, o.stride},
-                                                    .padding = {o.padding, o.padding},
-                                                    .groups = o.groups}));
+    return nn_end_layer(at, tc_conv2d(x, w, b,
+                                      &(tc_conv){.stride = {o.stride, o.stride},
+                                                 .padding = {o.padding, o.padding},
+                                                 .groups = o.groups}));
 }
 
 /* A running statistic moves towards the batch's by the momentum. */
@@ -419,7 +420,9 @@ static inline void nn_follow(nn_model *model, tc_tensor running, tc_tensor value
     }
 }
 
-typedef struct nn_norm { tc_tensor w, b, mean, var, count; } nn_norm;
+typedef struct nn_norm {
+    tc_tensor w, b, mean, var, count;
+} nn_norm;
 
 static inline nn_norm nn_norm_of(nn at, int64_t channels)
 {
@@ -463,10 +466,10 @@ static inline tc_tensor nn_conv_norm(nn conv, nn norm, tc_tensor x, int64_t out,
     tc_tensor shift = tc_sub(tc_cast(n.b, TC_F32), tc_mul(tc_cast(n.mean, TC_F32), scale));
     tc_tensor folded = tc_mul(tc_cast(w, TC_F32), tc_reshape(scale, out, 1, 1, 1));
     return nn_end_layer(norm, tc_conv2d(x, tc_cast(folded, tc_dtype_of(w)),
-                                  tc_cast(shift, tc_dtype_of(w)),
-                                  &(tc_conv){.stride = {o.stride, o.stride},
-                                             .padding = {o.padding, o.padding},
-                                             .groups = o.groups}));
+                                        tc_cast(shift, tc_dtype_of(w)),
+                                        &(tc_conv){.stride = {o.stride, o.stride},
+                                                   .padding = {o.padding, o.padding},
+                                                   .groups = o.groups}));
 }
 
 /* Over the last axis, as the two below. */
@@ -511,8 +514,7 @@ static inline tc_tensor nn_attention(nn m, tc_tensor q, tc_tensor k, tc_tensor v
     if (!m.model->training || !m.model->dropout || !(p > 0)) {
         return tc_scaled_dot_product_attention(q, k, v, mask, causal, 0);
     }
-    tc_tensor scores = tc_mul(tc_matmul(q, tc_transpose(k, 2, 3)),
-                              1 / sqrt((double)tc_size(q, 3)));
+    tc_tensor scores = tc_mul(tc_matmul(q, tc_transpose(k, 2, 3)), 1 / sqrt((double)tc_size(q, 3)));
     if (causal) {
         tc_tensor place = tc_arange(ctx, 0, length, 1, TC_I64);
         mask = tc_le(place, tc_unsqueeze(place, 1));

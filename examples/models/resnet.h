@@ -48,8 +48,8 @@ static void resnet(nn m, const tc_tensor *images, tc_tensor *logits)
     bool bottleneck = nn_setting(m, "bottleneck", 1) != 0;
     nn_setting_list(m, "layers", layers, 4);
 
-    tc_tensor x = tc_relu(resnet_conv(m, "conv1", "bn1", images[0], 64 / divisor, 7, .stride = 2,
-                                      .padding = 3));
+    tc_tensor x = tc_relu(
+        resnet_conv(m, "conv1", "bn1", images[0], 64 / divisor, 7, .stride = 2, .padding = 3));
     x = tc_max_pool2d(x, &(tc_pool){.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
     for (int stage = 0; stage < 4; stage++) {
         int64_t width = (64 << stage) / divisor, inner = width * group_width * groups / 64;

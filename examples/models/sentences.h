@@ -14,15 +14,19 @@
 #include "bert.h"
 #include "wordpiece.h"
 
-enum { SENTENCES_BATCH = 8, SENTENCES_STEP = 16, SENTENCES_WORDS = 256,
-       SENTENCES_PROGRAMS = SENTENCES_WORDS / SENTENCES_STEP };
+enum {
+    SENTENCES_BATCH = 8,
+    SENTENCES_STEP = 16,
+    SENTENCES_WORDS = 256,
+    SENTENCES_PROGRAMS = SENTENCES_WORDS / SENTENCES_STEP
+};
 
 typedef struct sentences {
     tc_ctx *ctx;
     nn_model model;
     wp_words words;
     char settings[256], error[512];
-    int width, most;                        /* of a vector; words of a text */
+    int width, most;                             /* of a vector; words of a text */
     tc_program *programs[2][SENTENCES_PROGRAMS]; /* of a text alone, of a batch; by its words */
 } sentences;
 
@@ -35,10 +39,10 @@ static inline bool sentences_fail(sentences *s, const char *what, const char *wh
 /* The numbers that a BERT asks for, of config.json, as settings. */
 static inline bool sentences_configure(sentences *s, const char *path)
 {
-    static const char *const names[] = {"hidden_size", "vocab_size", "num_hidden_layers",
-                                        "num_attention_heads", "intermediate_size",
-                                        "max_position_embeddings", "type_vocab_size",
-                                        "layer_norm_eps"};
+    static const char *const names[] = {"hidden_size",       "vocab_size",
+                                        "num_hidden_layers", "num_attention_heads",
+                                        "intermediate_size", "max_position_embeddings",
+                                        "type_vocab_size",   "layer_norm_eps"};
     char text[4096] = "", *end = s->settings;
     FILE *file = fopen(path, "r");
     size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
@@ -51,8 +55,8 @@ static inline bool sentences_configure(sentences *s, const char *path)
         snprintf(quoted, sizeof(quoted), "\"%s\":", names[i]);
         const char *at = strstr(text, quoted);
         if (!at) {
-            return sentences_fail(s, path, n ? "it is no configuration of a BERT"
-                                             : "it cannot be read");
+            return sentences_fail(s, path,
+                                  n ? "it is no configuration of a BERT" : "it cannot be read");
         }
         double value = strtod(at + strlen(quoted), NULL);
         end += snprintf(end, (size_t)(s->settings + sizeof(s->settings) - end), "%s=%g ", names[i],

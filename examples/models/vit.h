@@ -11,8 +11,7 @@ static tc_tensor vit_attention(nn m, tc_tensor x, int64_t heads)
     tc_tensor q = nn_split_heads(tc_slice(all, 2, 0, width, 1), heads);
     tc_tensor k = nn_split_heads(tc_slice(all, 2, width, 2 * width, 1), heads);
     tc_tensor v = nn_split_heads(tc_slice(all, 2, 2 * width, TC_END, 1), heads);
-    x = nn_join_heads(
-        nn_attention(m, q, k, v, TC_NONE, false, nn_setting(m, "attn_drop_rate", 0)));
+    x = nn_join_heads(nn_attention(m, q, k, v, TC_NONE, false, nn_setting(m, "attn_drop_rate", 0)));
     return nn_dropout(m, nn_linear(m, "proj", x, width, true), nn_setting(m, "proj_drop_rate", 0));
 }
 

@@ -49,26 +49,27 @@
     X(int, clEnqueueSVMMemcpy,                                                                     \
       (void *, unsigned, void *, const void *, size_t, unsigned, void *, void *))
 
-enum { /* of CL/cl.h */
-    OCL_ALL_DEVICES = -1, /* as 64 bits */
-    OCL_DEVICE_NAME = 0x102B,
-    OCL_DRIVER_VERSION = 0x102D,
-    OCL_DEVICE_DOUBLES = 0x1032,
-    OCL_DEVICE_SVM = 0x1053,
-    OCL_BUILD_LOG = 0x1183,
-    OCL_BINARY_SIZES = 0x1165,
-    OCL_BINARIES = 0x1166
+enum {                       /* of CL/cl.h */
+       OCL_ALL_DEVICES = -1, /* as 64 bits */
+       OCL_DEVICE_NAME = 0x102B,
+       OCL_DRIVER_VERSION = 0x102D,
+       OCL_DEVICE_DOUBLES = 0x1032,
+       OCL_DEVICE_SVM = 0x1053,
+       OCL_BUILD_LOG = 0x1183,
+       OCL_BINARY_SIZES = 0x1165,
+       OCL_BINARIES = 0x1166
 };
 
 typedef struct ocl_block { /* of one launch that may still run */
     struct ocl_block *next;
-    int64_t *words;        /* device memory */
-    int64_t *fault;        /* of the host, or NULL */
+    int64_t *words; /* device memory */
+    int64_t *fault; /* of the host, or NULL */
 } ocl_block;
 
 typedef struct ocl_module {
     void *program;
-    void **kernels; int n_kernels; /* handed out by module_find */
+    void **kernels;
+    int n_kernels; /* handed out by module_find */
 } ocl_module;
 
 static struct ocl_state {
@@ -314,9 +315,9 @@ static void ocl_free(void *user, void *memory)
 
 static tc_status ocl_copy(void *to, const void *from, int64_t bytes, bool wait)
 {
-    int code = bytes ? ocl.clEnqueueSVMMemcpy(ocl.queue, wait, to, from, (size_t)bytes, 0, NULL,
-                                              NULL)
-                     : 0;
+    int code = bytes
+                   ? ocl.clEnqueueSVMMemcpy(ocl.queue, wait, to, from, (size_t)bytes, 0, NULL, NULL)
+                   : 0;
     return code ? ocl_fail("a copy", code) : TC_OK;
 }
 

@@ -23,10 +23,10 @@ extern "C" {
 struct tci_scratch;
 struct tci_dialect;
 typedef struct tc_dialect {
-    const char *prelude;    /* before everything: macros for what the language spells otherwise */
-    const char *space;      /* before the type that an operand's pointer points to: "__global " */
-    bool long_has_64_bits;  /* and takes the place of long long, which is something else there */
-    const char *operand;    /* an operand's memory, as a pointer to anything: "b#" */
+    const char *prelude;   /* before everything: macros for what the language spells otherwise */
+    const char *space;     /* before the type that an operand's pointer points to: "__global " */
+    bool long_has_64_bits; /* and takes the place of long long, which is something else there */
+    const char *operand;   /* an operand's memory, as a pointer to anything: "b#" */
     /* From the function's signature to where its body begins. In scope there: operands as above,
      * `lits`, a pointer to the literals' 64-bit words; `fault`, one to a word; task_begin and
      * task_end, 64-bit. The body ends with a closing brace. */
@@ -40,37 +40,37 @@ typedef struct tc_dialect {
  * not known, and a careful value takes its place. */
 typedef struct tc_machine {
     int processors;
-    double ghz;              /* their clock */
-    int ports;               /* multiply-adds that one begins in a cycle: vectors; blocks: of f32 */
-    int registers;           /* vectors that code can name; blocks: 32-bit ones of a processor */
-    int64_t cache_bytes[3];  /* nearest first, of one processor; the last is shared by all */
-    double near_bytes;       /* in a cycle, that one processor can draw from a cache of its own, */
-    double far_bytes;        /* from the shared one, */
-    double all_bytes;        /* and that all together can */
-    double one_gbs;          /* in a nanosecond, that one processor alone can move to memory, */
-    double memory_gbs;       /* and all together */
-    int subgroup;            /* blocks: threads that exchange values without memory (a warp) */
-    int64_t shared_bytes;    /* blocks: of the memory that a block shares, by declaration alone, */
-    int64_t shared_most;     /* and for code that asks for it */
-    double matrix_flops;     /* of its matrix unit in a cycle */
-    double launch_ns;        /* until a launch begins */
-    double wake_ns;          /* until a sleeping thread works */
+    double ghz;             /* their clock */
+    int ports;              /* multiply-adds that one begins in a cycle: vectors; blocks: of f32 */
+    int registers;          /* vectors that code can name; blocks: 32-bit ones of a processor */
+    int64_t cache_bytes[3]; /* nearest first, of one processor; the last is shared by all */
+    double near_bytes;      /* in a cycle, that one processor can draw from a cache of its own, */
+    double far_bytes;       /* from the shared one, */
+    double all_bytes;       /* and that all together can */
+    double one_gbs;         /* in a nanosecond, that one processor alone can move to memory, */
+    double memory_gbs;      /* and all together */
+    int subgroup;           /* blocks: threads that exchange values without memory (a warp) */
+    int64_t shared_bytes;   /* blocks: of the memory that a block shares, by declaration alone, */
+    int64_t shared_most;    /* and for code that asks for it */
+    double matrix_flops;    /* of its matrix unit in a cycle */
+    double launch_ns;       /* until a launch begins */
+    double wake_ns;         /* until a sleeping thread works */
 } tc_machine;
 
 /* With block_threads: bits for what the matrix unit multiplies that each warp has for itself
  * (loop/mma_gemm.h). */
 typedef enum tc_warp_unit {
     TC_WARP_NONE = 0,
-    TC_WARP_HALVES = 1,      /* f16 (sm_75) */
-    TC_WARP_SINGLES = 2,     /* bf16, and f32 rounded to tf32 (sm_80) */
-    TC_WARP_BYTES = 4,       /* i8 and u8, in sums of 32 bits (sm_75) */
-    TC_WARP_DOUBLES = 8      /* f64 (sm_80), where that is faster than threads are */
+    TC_WARP_HALVES = 1,  /* f16 (sm_75) */
+    TC_WARP_SINGLES = 2, /* bf16, and f32 rounded to tf32 (sm_80) */
+    TC_WARP_BYTES = 4,   /* i8 and u8, in sums of 32 bits (sm_75) */
+    TC_WARP_DOUBLES = 8  /* f64 (sm_80), where that is faster than threads are */
 } tc_warp_unit;
 
 /* What generated source may rely on. */
 typedef struct tc_backend_target {
-    char features[128];  /* all that generated code depends on, as text; part of each cache key */
-    int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
+    char features[128]; /* all that generated code depends on, as text; part of each cache key */
+    int vector_bytes;   /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
      * one vector, of which each thread holds vector_bytes; such a backend has device memory, and
      * needs TC_BLOCKS where TC_IMPLEMENTATION is defined (schedules of blocks of threads). */
@@ -86,39 +86,39 @@ typedef struct tc_backend_target {
     /* a processor that multiplies pairs of bf16 (VDPBF16PS) twice as fast as it does f32: code of
      * dialect "c" may where TC_PAIRS is defined, and is plain C that does the same elsewhere */
     bool has_pairs;
-    bool unit_bytes;     /* a processor's matrix unit takes bytes too, of any signs, in i32 */
-    int warp_unit;       /* tc_warp_unit, of a device with matrix_units what these do not take */
-    tc_machine machine;  /* as asked of the device; zero: nothing is known */
-    bool usable;         /* false: cannot work here; the interpreter takes over */
-    char why[128];       /* !usable: the reason, for the user */
+    bool unit_bytes;    /* a processor's matrix unit takes bytes too, of any signs, in i32 */
+    int warp_unit;      /* tc_warp_unit, of a device with matrix_units what these do not take */
+    tc_machine machine; /* as asked of the device; zero: nothing is known */
+    bool usable;        /* false: cannot work here; the interpreter takes over */
+    char why[128];      /* !usable: the reason, for the user */
 } tc_backend_target;
 
 /* One request to compile: sources, best side by side, each to its own object file. */
 typedef struct tc_build {
     int n;
-    const char *const *sources;     /* source texts, NUL-terminated */
-    const char *const *outputs;     /* paths that do not exist yet: where the object files go */
-    const char *directory;          /* private, for other files */
-    const char *features;           /* of the target, as `target` gave it */
-    const char *compiler;           /* tc_options.cc or TC_CC, or NULL */
-    int timeout_ms;                 /* of processor time, for each process started */
-    bool keep;                      /* the user wants to debug: keep what helps */
-    bool quick;                     /* compile fast rather than well, with the same arithmetic */
-    int processes;                  /* out: processes started, for tc_stats */
-    int refused;                    /* out: the first source that the compiler refused; -1 so far */
+    const char *const *sources; /* source texts, NUL-terminated */
+    const char *const *outputs; /* paths that do not exist yet: where the object files go */
+    const char *directory;      /* private, for other files */
+    const char *features;       /* of the target, as `target` gave it */
+    const char *compiler;       /* tc_options.cc or TC_CC, or NULL */
+    int timeout_ms;             /* of processor time, for each process started */
+    bool keep;                  /* the user wants to debug: keep what helps */
+    bool quick;                 /* compile fast rather than well, with the same arithmetic */
+    int processes;              /* out: processes started, for tc_stats */
+    int refused;                /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
     void *say_arg;
     void (*built)(void *built_arg); /* a file is done; on any thread. NULL: nobody asks */
     void *built_arg;
-    const int *cancel;     /* atomic: end with TC_ERR_COMPILER once it is not 0; or NULL */
+    const int *cancel; /* atomic: end with TC_ERR_COMPILER once it is not 0; or NULL */
 } tc_build;
 
 /* Identity of the compiler that made an object, so that a replaced compiler invalidates it. */
 typedef struct tc_backend_compiler {
     char path[512];
     int64_t bytes, mtime_ns;
-    int vector_bytes;               /* of vectors it knows: 0 for one without vector types */
-    bool has_quick;                 /* a build may be quick (tc_build.quick), and takes less then */
+    int vector_bytes; /* of vectors it knows: 0 for one without vector types */
+    bool has_quick;   /* a build may be quick (tc_build.quick), and takes less then */
 } tc_backend_compiler;
 
 /* One launch: tasks [task_begin, task_end) of a kernel. They are independent, but in a linked scan,
@@ -126,9 +126,9 @@ typedef struct tc_backend_compiler {
  * so the device must start blocks in the order of their indices. */
 struct tc_comm_job;
 typedef struct tc_launch {
-    void *function;                 /* from `module_find` */
-    void *const *buffers;           /* device memory of each operand */
-    const int64_t *literals;        /* host memory: one word each */
+    void *function;          /* from `module_find` */
+    void *const *buffers;    /* device memory of each operand */
+    const int64_t *literals; /* host memory: one word each */
     /* Host memory (of queues->host_alloc, where there is that) or NULL: set when an index is
      * outside its axis. */
     int64_t *fault;
@@ -150,10 +150,10 @@ typedef struct tc_launch {
  * not set); rounds 0, 2, ... have the operands of rounds[0], others those of rounds[1]. */
 typedef struct tc_backend_loop {
     const tc_launch *rounds[2];
-    int n;                          /* launches of each */
-    const void *go[2];              /* device memory, a byte: whether there is such a round */
-    int64_t most;                   /* rounds, at most */
-    void *done;                     /* device memory, 8 bytes: how many there were */
+    int n;             /* launches of each */
+    const void *go[2]; /* device memory, a byte: whether there is such a round */
+    int64_t most;      /* rounds, at most */
+    void *done;        /* device memory, 8 bytes: how many there were */
 } tc_backend_loop;
 
 /* Queues beside the one that `launch`, `sync` and the other members of tc_backend use, which is
@@ -185,8 +185,8 @@ typedef struct tc_backend_queues {
 } tc_backend_queues;
 
 typedef struct tc_backend {
-    const char *name;     /* required: what tc_options.backend says; under 16 characters */
-    const char *dialect;  /* required: the language of generated source: "c", or own_dialect's */
+    const char *name;    /* required: what tc_options.backend says; under 16 characters */
+    const char *dialect; /* required: the language of generated source: "c", or own_dialect's */
     const tc_dialect *own_dialect; /* NULL: C */
     void *user;
 
@@ -277,8 +277,8 @@ TC_API int tc_list_backends(const char **names, int room);
 typedef struct tc_backend_entry {
     const char *name;
     bool usable;
-    const char *found;  /* what code is made for, and the compiler; "" where it is not usable */
-    const char *why;    /* why it is not; "" where it is */
+    const char *found; /* what code is made for, and the compiler; "" where it is not usable */
+    const char *why;   /* why it is not; "" where it is */
 } tc_backend_entry;
 TC_API const tc_backend_entry *tc_backend_at(int i);
 

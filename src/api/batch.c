@@ -517,8 +517,8 @@ static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs,
     return tci_batch_make_programs(&b);
 }
 
-TCI_FN tc_status tci_batch_export(const tci_frame *f, tci_batch_job *job,
-                                  const tc_options *options, tci_batch_body exports)
+TCI_FN tc_status tci_batch_export(const tci_frame *f, tci_batch_job *job, const tc_options *options,
+                                  tci_batch_body exports)
 {
     return tci_batch_compile_jobs(f, job, 1, options, exports);
 }
@@ -556,8 +556,8 @@ TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *optio
         jobs[i].status = TC_ERR_MEMORY;
         if (work) {
             work[i] = (tci_batch_job){.inputs = jobs[i].inputs,
-                                     .outputs = jobs[i].outputs,
-                                     .program = jobs[i].program};
+                                      .outputs = jobs[i].outputs,
+                                      .program = jobs[i].program};
         } else if (jobs[i].program) {
             *jobs[i].program = NULL;
         }

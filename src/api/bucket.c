@@ -71,9 +71,10 @@ TCI_FN bool tci_bucket_outputs(const tc_program *f, const tc_bufs *outputs, tci_
             fits = fits && b->sizes[a] >= 0 && b->sizes[a] <= to[a];
         }
         if (!fits) {
-            snprintf(why, room, "output %d: expected writable %s memory with a size for each of %d "
-                     "axes (TC_BUF_ND), none above that of the padded result", i,
-                     tc_dtype_name((tc_dtype)p->dtype), p->rank);
+            snprintf(why, room,
+                     "output %d: expected writable %s memory with a size for each of %d "
+                     "axes (TC_BUF_ND), none above that of the padded result",
+                     i, tc_dtype_name((tc_dtype)p->dtype), p->rank);
             return false;
         }
         tci_bucket_count(padded);

@@ -22,15 +22,15 @@ typedef struct tci_check {
     tci_scratch s;
     const tci_frame *f;
     tci_graph *g;
-    tc_tensor about;          /* y */
+    tc_tensor about; /* y */
     tc_tensors inputs;
     tc_gradcheck_options o;
     tc_gradcheck_report *report;
-    tci_table wide;           /* of tci_node *: in f64 */
-    tci_node_list list;       /* of y, inputs first */
-    tc_tensor *leaves;        /* in place of the inputs */
-    tc_buf *bufs;             /* of their values; one more, for what a program takes beside them */
-    tc_program *program;      /* under way; freed at the end */
+    tci_table wide;      /* of tci_node *: in f64 */
+    tci_node_list list;  /* of y, inputs first */
+    tc_tensor *leaves;   /* in place of the inputs */
+    tc_buf *bufs;        /* of their values; one more, for what a program takes beside them */
+    tc_program *program; /* under way; freed at the end */
     tc_status status;
 } tci_check;
 
@@ -352,7 +352,10 @@ TC_API tc_status tc_gradcheck_at(tc_tensor y, tc_tensors inputs,
     static const tc_gradcheck_options none;
     tc_gradcheck_report own;
     tci_frame f = tci_frame_begin("tc_gradcheck", here);
-    tci_check c = {.f = &f, .about = y, .inputs = inputs, .o = options ? *options : none,
+    tci_check c = {.f = &f,
+                   .about = y,
+                   .inputs = inputs,
+                   .o = options ? *options : none,
                    .report = report ? report : &own};
     *c.report = (tc_gradcheck_report){.op = "", .file = ""};
     c.o.step = c.o.step > 0 ? c.o.step : 1e-5;

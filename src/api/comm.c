@@ -23,7 +23,9 @@ static tci_node *tci_comm_begin(tci_frame *f, tc_comm *comm, tc_tensor x, tc_com
     if (f->failed) {
         return NULL;
     }
-    *c = (tci_comm_step){.verb = (uint8_t)verb, .how = TC_COMM_SUM, .ranks = own->size,
+    *c = (tci_comm_step){.verb = (uint8_t)verb,
+                         .how = TC_COMM_SUM,
+                         .ranks = own->size,
                          .comm = own->number};
     return n;
 }
@@ -37,8 +39,7 @@ static bool tci_comm_axis(tci_frame *f, const tci_node *x, int axis, int *at)
     return !f->failed;
 }
 
-static bool tci_comm_peer(tci_frame *f, const tc_comm *comm, int peer, bool other,
-                          tci_comm_step *c)
+static bool tci_comm_peer(tci_frame *f, const tc_comm *comm, int peer, bool other, tci_comm_step *c)
 {
     if (peer < 0 || peer >= c->ranks || (other && peer == comm->rank)) {
         tci_frame_fail(f, TC_ERR_ARGUMENT, "rank %d of a communicator of %d ranks%s", peer,
@@ -70,8 +71,10 @@ static tci_node *tci_comm_part(tci_frame *f, tci_node *x, int at, int ranks)
     tci_words w, o;
     tci_dim part = tci_dim_div(x->shape[at], ranks);
     if (tci_dim_is_valid(part) && tci_dim_mul(part, ranks) != x->shape[at]) {
-        tci_frame_fail(f, TC_ERR_SHAPE, "axis %d of %s in %d parts, one for each rank: expected a "
-                       "size that is a multiple of %d", at, TCI_SHAPE_TEXT(x), ranks, ranks);
+        tci_frame_fail(f, TC_ERR_SHAPE,
+                       "axis %d of %s in %d parts, one for each rank: expected a "
+                       "size that is a multiple of %d",
+                       at, TCI_SHAPE_TEXT(x), ranks, ranks);
         return NULL;
     }
     tci_dim *shape = tci_words_dims(g, &w, x->rank + 1);
@@ -149,8 +152,8 @@ TC_API tc_tensor tc_comm_all_reduce_at(tc_comm *comm, tc_tensor x, tc_comm_how h
     n = tci_comm_averaged(&f, n, how);
     if (how == TC_COMM_PROD) {
         c.verb = TC_COMM_ALL_GATHER;
-        return tci_frame_end(
-            &f, tci_comm_fold(&f, tci_build_collective(&f.ctx->graph, &c, n), how));
+        return tci_frame_end(&f,
+                             tci_comm_fold(&f, tci_build_collective(&f.ctx->graph, &c, n), how));
     }
     c.how = (uint8_t)(how == TC_COMM_MEAN ? TC_COMM_SUM : how);
     n = tci_build_collective(&f.ctx->graph, &c, n);

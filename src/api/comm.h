@@ -107,21 +107,21 @@ TC_API tc_tensor tc_comm_barrier_at(tc_comm *comm, tc_tensor x, tc_site here);
 /* One operation of a run. */
 typedef struct tc_comm_job {
     tc_comm_verb verb;
-    tc_comm_how how;     /* of ALL_REDUCE, REDUCE_SCATTER; never MEAN */
+    tc_comm_how how; /* of ALL_REDUCE, REDUCE_SCATTER; never MEAN */
     tc_dtype dtype;
-    int peer;            /* root, destination, source */
-    int number;          /* of the operation in its program: equal on all ranks */
-    int64_t n;           /* elements of `in`. ALL_GATHER: `out` has n for each rank; REDUCE_SCATTER:
+    int peer;   /* root, destination, source */
+    int number; /* of the operation in its program: equal on all ranks */
+    int64_t n;  /* elements of `in`. ALL_GATHER: `out` has n for each rank; REDUCE_SCATTER:
                             `out` has n / ranks; BARRIER: neither is read or written; else `out`
                             has n */
     const void *in;
     void *out;
     const struct tc_backend *device; /* whose memory these are: its own queue has what comes before
                             and after; NULL: host memory */
-    tc_site site;        /* of the user's call */
-    const char *name;    /* "all_reduce" */
+    tc_site site;                    /* of the user's call */
+    const char *name;                /* "all_reduce" */
     bool started, done;
-    void *engine_data;   /* for the engine, NULL at the start */
+    void *engine_data; /* for the engine, NULL at the start */
 } tc_comm_job;
 
 /* An engine carries operations out. Calls on one state come from one thread at a time, those of a
@@ -162,9 +162,9 @@ typedef struct tc_link {
 } tc_link;
 /* A machine for the model of tc_explain and of tc_simulate (tc_comm.h). */
 typedef struct tc_cluster {
-    int ranks_per_node;    /* 0: all ranks are on one node */
-    tc_link inner, outer;  /* within a node; between nodes, of each rank */
-    double compute;        /* kernels take so many times the model's time; 0: 1 */
+    int ranks_per_node;   /* 0: all ranks are on one node */
+    tc_link inner, outer; /* within a node; between nodes, of each rank */
+    double compute;       /* kernels take so many times the model's time; 0: 1 */
 } tc_cluster;
 
 typedef struct tc_comm_options {

@@ -163,17 +163,17 @@ TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here);
  * or it has a kink there; report and tc_error(y) tell where, and the first op on the way whose rule
  * does not hold. TC_ERR_DTYPE: one is no float; TC_ERR_SHAPE: a symbolic size. */
 typedef struct tc_gradcheck_options {
-    double step;        /* times an element's size, at least 1; 0: 1e-5 */
-    double tolerance;   /* of |gradient - difference| / (1 + |difference|); 0: 1e-6 */
-    int64_t most;       /* elements of each input that are looked at, spread evenly; 0: 200 */
+    double step;      /* times an element's size, at least 1; 0: 1e-5 */
+    double tolerance; /* of |gradient - difference| / (1 + |difference|); 0: 1e-6 */
+    int64_t most;     /* elements of each input that are looked at, spread evenly; 0: 200 */
 } tc_gradcheck_options;
 typedef struct tc_gradcheck_report {
-    double error;       /* the largest, */
-    int input;          /* where that is, */
-    int64_t element;    /* row-major, */
+    double error;    /* the largest, */
+    int input;       /* where that is, */
+    int64_t element; /* row-major, */
     double gradient, difference;
-    int64_t checked;    /* elements */
-    const char *op;     /* the call that is to blame, and its place; "": none was found */
+    int64_t checked; /* elements */
+    const char *op;  /* the call that is to blame, and its place; "": none was found */
     const char *file;
     int line;
 } tc_gradcheck_report;
@@ -216,12 +216,12 @@ typedef enum tc_sort {
 } tc_sort;
 typedef struct tc_explain_options {
     tc_sort sort;
-    int most;       /* kernels that are listed; 0: 20; -1: all of them */
+    int most; /* kernels that are listed; 0: 20; -1: all of them */
     /* > 0: each kernel is run on memory of its own, filled with zeros, for this share of so many
      * milliseconds; times and rates are then measured ones */
     int measure_ms;
-    bool all;       /* in addition each launch with its schedule, and each reason */
-    bool json;      /* one JSON object instead, whatever `all` says */
+    bool all;  /* in addition each launch with its schedule, and each reason */
+    bool json; /* one JSON object instead, whatever `all` says */
 } tc_explain_options;
 /* options NULL: as tc_explain. TC_ERR_MEMORY; TC_ERR_UNSUPPORTED: json under TC_NO_DEBUG. */
 TC_API tc_status tc_explain_as(const tc_program *f, FILE *out, const tc_explain_options *options);
@@ -229,12 +229,12 @@ TC_API tc_status tc_explain_as(const tc_program *f, FILE *out, const tc_explain_
 TC_API const char *tc_source(const tc_program *f);
 typedef struct tc_program_info {
     int n_inputs, n_outputs, n_kernels;
-    int n_steps;                               /* launches of one run, and those done once */
+    int n_steps; /* launches of one run, and those done once */
     /* of one run, as planned; of a program with sizes from TC_DIM, of its last run, 0 before */
     int64_t bytes_read, bytes_written, flops;
-    int64_t arena_bytes;                       /* workspace of one call; the same */
-    const char *backend;                       /* that runs it: "interp", "cpu", ... */
-    bool from_memory, from_disk;               /* found in a cache instead of compiled */
+    int64_t arena_bytes;         /* workspace of one call; the same */
+    const char *backend;         /* that runs it: "interp", "cpu", ... */
+    bool from_memory, from_disk; /* found in a cache instead of compiled */
     /* Launches that are done once, and again when captured memory changed (tc_touch, or a run of
      * another program); the bytes of what they compute, kept with the program for all its calls. */
     int n_once;
@@ -259,7 +259,7 @@ TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
 TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out);
 /* An input or output of a program; memory of the program's, until tc_program_free. */
 typedef struct tc_port {
-    const char *name;     /* of a tc_input; "" of what has none, as most outputs */
+    const char *name; /* of a tc_input; "" of what has none, as most outputs */
     tc_dtype dtype;
     int rank;
     const int64_t *sizes; /* as tc_size tells them: one from TC_DIM is symbolic */
@@ -277,11 +277,26 @@ TC_API tc_status tc_compile_times(const tc_program *f, tc_times *times);
 
 #ifdef __cplusplus
 } /* extern "C" */
-static inline const char *tc_error(tc_tensor t) { return tc_tensor_error(t); }
-static inline const char *tc_error(const tc_ctx *c) { return tc_ctx_error(c); }
-static inline const char *tc_error(const tc_program *f) { return tc_program_error(f); }
-static inline const char *tc_error(const tc_call *c) { return tc_call_error(c); }
-static inline const char *tc_error(const tc_event *e) { return tc_event_error(e); }
+static inline const char *tc_error(tc_tensor t)
+{
+    return tc_tensor_error(t);
+}
+static inline const char *tc_error(const tc_ctx *c)
+{
+    return tc_ctx_error(c);
+}
+static inline const char *tc_error(const tc_program *f)
+{
+    return tc_program_error(f);
+}
+static inline const char *tc_error(const tc_call *c)
+{
+    return tc_call_error(c);
+}
+static inline const char *tc_error(const tc_event *e)
+{
+    return tc_event_error(e);
+}
 #else
 #define tc_error(x)                                                                                \
     _Generic((x),                                                                                  \

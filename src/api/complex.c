@@ -24,9 +24,10 @@ static bool tci_pair_take(const tci_made *m, tc_tensor x, int which, tci_pair *p
         return false;
     }
     if (!tc_rank(x) || tc_size(x, -1) != 2) {
-        *bad = tci_made_fail(m, TC_ERR_SHAPE, "operand %d has a last axis of size %s: expected 2, "
-                             "real and imaginary parts", which,
-                             TCI_DIM_TEXT(tc_rank(x) ? tc_size(x, -1) : 1));
+        *bad = tci_made_fail(m, TC_ERR_SHAPE,
+                             "operand %d has a last axis of size %s: expected 2, "
+                             "real and imaginary parts",
+                             which, TCI_DIM_TEXT(tc_rank(x) ? tc_size(x, -1) : 1));
         return false;
     }
     const tc_tensor wide = tci_made_wide(m, x);
@@ -41,8 +42,8 @@ static bool tci_pair_begin(tci_made *m, const char *name, tc_tensor x, tci_pair 
 }
 
 /* The result is in the dtype in which the two meet. */
-static bool tci_pair_begin_two(tci_made *m, const char *name, tc_tensor a, tc_tensor b,
-                               tci_pair *p, tci_pair *q, tc_site here)
+static bool tci_pair_begin_two(tci_made *m, const char *name, tc_tensor a, tc_tensor b, tci_pair *p,
+                               tci_pair *q, tc_site here)
 {
     if (!tci_pair_begin(m, name, a, p, here)) {
         return false;

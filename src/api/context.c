@@ -65,10 +65,10 @@ static tci_context_slot *tci_context_find(const tc_ctx *handle)
         at -= n;
         k++;
     }
-    tci_context_slot *chunk =
-        handle && k < TCI_CONTEXT_CHUNKS
-            ? __atomic_load_n(&tci_context_process.chunks[k], __ATOMIC_ACQUIRE)
-            : NULL;
+    tci_context_slot *chunk = handle && k < TCI_CONTEXT_CHUNKS
+                                  ? __atomic_load_n(&tci_context_process.chunks[k],
+                                                    __ATOMIC_ACQUIRE)
+                                  : NULL;
     bool live = chunk && __atomic_load_n(&chunk[at].handle, __ATOMIC_ACQUIRE) == number;
     return live ? &chunk[at] : NULL;
 }
@@ -84,8 +84,7 @@ static bool tci_context_grow(void)
 {
     int k = tci_context_process.n_chunks;
     uint32_t n = (uint32_t)TCI_CONTEXT_FIRST << k;
-    tci_context_slot *chunk =
-        k < TCI_CONTEXT_CHUNKS ? tci_heap_get(n * sizeof(*chunk)) : NULL;
+    tci_context_slot *chunk = k < TCI_CONTEXT_CHUNKS ? tci_heap_get(n * sizeof(*chunk)) : NULL;
     if (!chunk) {
         return false;
     }

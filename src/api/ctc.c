@@ -28,7 +28,7 @@ static tc_tensor tci_ctc_before(tc_tensor x, int64_t n, tc_site here)
 
 /* x[0]: what each label emits at this time, x[1]: the time. */
 static tc_status tci_ctc_step(void *user, const tc_tensor *carry, const tc_tensor *x,
-                                   tc_tensor *next, tc_tensor *y)
+                              tc_tensor *next, tc_tensor *y)
 {
     (void)y;
     const tci_ctc *q = (const tci_ctc *)user;
@@ -53,13 +53,13 @@ static tc_tensor tci_ctc_labels(const tci_made *m, tc_tensor targets, int64_t bl
 
 /* -log of all ways that end at the last label or the blank behind it. */
 static tc_tensor tci_ctc_loss(const tci_made *m, tc_tensor logs, tc_tensor labels,
-                                   tc_tensor lengths, tc_tensor target_lengths, int64_t blank)
+                              tc_tensor lengths, tc_tensor target_lengths, int64_t blank)
 {
     tc_site here = m->here;
     const int64_t batch = tc_size(labels, 0), n = tc_size(labels, 1), times = tc_size(logs, 0);
     tc_tensor twin = tc_pad(labels, -1, 2, -2, blank), last;
     tci_ctc q = {here, tc_logical_and(tc_ne(labels, blank), tc_ne(labels, twin)),
-                      tc_unsqueeze(lengths, -1)};
+                 tc_unsqueeze(lengths, -1)};
     tc_tensor index = tc_expand(tc_unsqueeze(labels, 0), times, batch, n);
     tc_tensor emitted = tc_gather(logs, -1, index);
     tc_tensor first = tc_eq(tc_arange(m->ctx->handle, 0, n, 1, TC_I64), 0);
@@ -94,7 +94,8 @@ TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tenso
     }
     known = fits && tci_dim_is_known(tc_size(log_probs, 0)) && tc_size(log_probs, 0) > 0;
     if (!fits || !known) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "log_probs, targets and lengths have ranks %d, %d, "
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "log_probs, targets and lengths have ranks %d, %d, "
                              "%d and %d: expected [time, batch, classes], at least one and a known "
                              "number of times, and integers [batch, labels], [batch] and [batch]",
                              tc_rank(log_probs), tc_rank(targets), tc_rank(input_lengths),
@@ -111,8 +112,8 @@ TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tenso
     tc_tensor used = tc_lt(place, tc_unsqueeze(lengths, -1));
     tc_tensor labels = tc_where(used, tc_cast(targets, TC_I64), blank);
     tc_tensor loss = tci_ctc_loss(&m, tci_made_wide(&m, log_probs),
-                                       tci_ctc_labels(&m, labels, blank),
-                                       tc_cast(input_lengths, TC_I64), lengths, blank);
+                                  tci_ctc_labels(&m, labels, blank), tc_cast(input_lengths, TC_I64),
+                                  lengths, blank);
     /* as in torch log_probs count as normalized: their sums at each time are 1, with a gradient */
     tc_tensor wide = tci_made_wide(&m, log_probs);
     tc_tensor time = tc_unsqueeze(tc_arange(m.ctx->handle, 0, tc_size(wide, 0), 1, TC_I64), -1);

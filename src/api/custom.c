@@ -64,8 +64,9 @@ static tci_node *tci_custom_vjp(const tci_custom *c, tci_graph *g, tci_node *n, 
     }
     tci_node *made = tci_custom_made(c, ctx, lent, r, "gradient");
     const tci_node *x = n->in[which];
-    if (made && !*none && (made->dtype != x->dtype ||
-        !tci_build_same_shape(made->rank, made->shape, x->rank, x->shape))) {
+    if (made && !*none &&
+        (made->dtype != x->dtype ||
+         !tci_build_same_shape(made->rank, made->shape, x->rank, x->shape))) {
         tci_graph_fail(g, TC_ERR_SHAPE, "custom op '%.60s' gives input %d, %s %s, a gradient %s %s",
                        c->op.name, which, tc_dtype_name((tc_dtype)x->dtype), TCI_SHAPE_TEXT(x),
                        tc_dtype_name((tc_dtype)made->dtype), TCI_SHAPE_TEXT(made));
@@ -86,10 +87,12 @@ static tci_node *tci_custom_vmap(const tci_custom *c, tci_graph *g, const tci_no
     tc_tensor r = c->op.vmap(c->op.user, (tc_tensors){inputs, n->n_in});
     tci_node *made = tci_custom_made(c, ctx, lent, r, "vmap rule");
     if (made && (made->dtype != n->dtype ||
-        !tci_build_same_shape(made->rank, made->shape, n->rank + 1, shape))) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the vmap rule of custom op '%.60s' gives %s %s for "
-                       "examples of %s %s", c->op.name, tc_dtype_name((tc_dtype)made->dtype),
-                       TCI_SHAPE_TEXT(made), tc_dtype_name((tc_dtype)n->dtype), TCI_SHAPE_TEXT(n));
+                 !tci_build_same_shape(made->rank, made->shape, n->rank + 1, shape))) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "the vmap rule of custom op '%.60s' gives %s %s for "
+                       "examples of %s %s",
+                       c->op.name, tc_dtype_name((tc_dtype)made->dtype), TCI_SHAPE_TEXT(made),
+                       tc_dtype_name((tc_dtype)n->dtype), TCI_SHAPE_TEXT(n));
         made = NULL;
     }
     return made;
@@ -102,7 +105,8 @@ static const tci_custom *tci_custom_make(const tc_custom_op *op)
     if (!fresh) {
         return NULL;
     }
-    *fresh = (tci_custom){.op = *op, .vjp = op->vjp ? tci_custom_vjp : NULL,
+    *fresh = (tci_custom){.op = *op,
+                          .vjp = op->vjp ? tci_custom_vjp : NULL,
                           .vmap = op->vmap ? tci_custom_vmap : NULL};
     fresh->op.name = memcpy(fresh + 1, op->name, n);
     if (op->cuda) {
@@ -125,8 +129,8 @@ static const tci_custom *tci_custom_of(tci_frame *f, const tc_custom_op *op)
     if (op->cuda_threads < 0 || op->cuda_threads > 1024 || op->cuda_elements < 0) {
         tci_frame_fail(f, TC_ERR_ARGUMENT,
                        "'%.60s' has cuda_threads = %d and cuda_elements = %lld, expected 0 to "
-                       "1024 and no negative number", op->name, op->cuda_threads,
-                       (long long)op->cuda_elements);
+                       "1024 and no negative number",
+                       op->name, op->cuda_threads, (long long)op->cuda_elements);
         return NULL;
     }
     const tci_custom *c = tci_custom_find(op->name, op->version);
@@ -134,8 +138,10 @@ static const tci_custom *tci_custom_of(tci_frame *f, const tc_custom_op *op)
     if (!c) {
         tci_frame_fail(f, TC_ERR_MEMORY, "out of memory for an op");
     } else if (!tci_custom_is_same(&c->op, op)) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT, "another op is '%.60s' version %d: give this one a "
-                       "version of its own", op->name, op->version);
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "another op is '%.60s' version %d: give this one a "
+                       "version of its own",
+                       op->name, op->version);
         c = NULL;
     }
     return c;
@@ -196,8 +202,8 @@ static bool tci_custom_shape(tci_frame *f, const tc_custom_op *op, tci_custom_ru
     if (!takes) {
         tci_str shapes = {0};
         for (int i = 0; i < n; i++) {
-            tci_str_printf(&shapes, "%s%s %s", i ? ", " : "",
-                           tc_dtype_name((tc_dtype)in[i]->dtype), TCI_SHAPE_TEXT(in[i]));
+            tci_str_printf(&shapes, "%s%s %s", i ? ", " : "", tc_dtype_name((tc_dtype)in[i]->dtype),
+                           TCI_SHAPE_TEXT(in[i]));
         }
         tci_frame_fail(f, TC_ERR_SHAPE, "'%.60s' does not take %s", op->name,
                        tci_str_text(&shapes));
@@ -227,7 +233,7 @@ TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site
         return tci_frame_end(&f, NULL);
     }
     const tc_custom_array *result = &rule.arrays[inputs.n];
-    return tci_frame_end(&f, tci_graph_node(&f.ctx->graph, TCI_OP_CUSTOM, result->dtype,
-                                            result->rank, tci_dim_list(result->sizes), inputs.n,
-                                            in, 1, &c->number));
+    return tci_frame_end(&f,
+                         tci_graph_node(&f.ctx->graph, TCI_OP_CUSTOM, result->dtype, result->rank,
+                                        tci_dim_list(result->sizes), inputs.n, in, 1, &c->number));
 }

@@ -12,7 +12,7 @@ enum { TC_CUSTOM_MOST = 16 }; /* inputs of a custom op, and axes of its result *
 
 /* An operand of a custom op: n elements, dense, in row-major order. */
 typedef struct tc_custom_array {
-    void *data;     /* NULL in a shape rule */
+    void *data; /* NULL in a shape rule */
     tc_dtype dtype;
     int rank;
     int64_t *sizes; /* `rank` of them */
@@ -25,7 +25,7 @@ typedef struct tc_custom_array {
 typedef struct tc_custom_op {
     const char *name; /* copied */
     int version;
-    void *user;       /* for the functions, which stay as long as programs do; not freed */
+    void *user; /* for the functions, which stay as long as programs do; not freed */
     /* dtype, rank and sizes (there is room for TC_CUSTOM_MOST) of the result, which has those of
      * the first input so far. false: the inputs do not fit. NULL: they are those of the first.
      * Symbolic sizes, and n, are as tc_size gives them: to be compared by == and computed with by
@@ -46,7 +46,7 @@ typedef struct tc_custom_op {
      * cuda_elements (0: cuda_threads) of the result, as many as that takes. NULL: the host calls
      * `run` between launches, with copies of the operands. */
     const char *cuda;
-    int cuda_threads;      /* at most 1024 */
+    int cuda_threads; /* at most 1024 */
     int64_t cuda_elements;
 } tc_custom_op;
 

@@ -44,8 +44,8 @@ TC_API tc_status tc_region_end_at(tc_ctx *ctx, tc_site here);
  * the process. */
 typedef struct tc_profile tc_profile;
 typedef struct tc_profile_options {
-    int megabytes;     /* of records; then the oldest are dropped and counted. 0: 64 */
-    bool no_device;    /* kernels of devices are not timed one by one */
+    int megabytes;  /* of records; then the oldest are dropped and counted. 0: 64 */
+    bool no_device; /* kernels of devices are not timed one by one */
 } tc_profile_options;
 /* options NULL: defaults. The caller frees the profile. TC_ERR_ARGUMENT: profile is NULL;
  * TC_ERR_BUSY: another profile, or TC_TRACE, records; TC_ERR_MEMORY. */

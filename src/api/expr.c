@@ -17,19 +17,19 @@
 #include "named.h"
 
 typedef enum tci_expr_kind {
-    TCI_EXPR_IS_ARG,            /* a tensor or a number */
+    TCI_EXPR_IS_ARG, /* a tensor or a number */
     TCI_EXPR_IS_DTYPE,
     TCI_EXPR_IS_TEXT,
-    TCI_EXPR_IS_LIST,           /* n values of the pool, from `first` */
-    TCI_EXPR_IS_SLICE,          /* three: start, stop, step */
+    TCI_EXPR_IS_LIST,  /* n values of the pool, from `first` */
+    TCI_EXPR_IS_SLICE, /* three: start, stop, step */
     TCI_EXPR_IS_NONE,
     TCI_EXPR_IS_ELLIPSIS
 } tci_expr_kind;
 
 typedef struct tci_expr_value {
     uint8_t kind;
-    int at, length;             /* its place in the text */
-    int key, key_length;        /* of its keyword; length 0: none */
+    int at, length;      /* its place in the text */
+    int key, key_length; /* of its keyword; length 0: none */
     int first, n;
     tc_arg arg;
     const char *text;
@@ -40,13 +40,17 @@ typedef struct tci_expr_machine {
     tci_expr_code code;
     tc_ctx *ctx;
     tc_attrs names;
-    const char *spelled;        /* of TC_EXPR: the names, separated by commas, or NULL */
-    const tc_arg *values;       /* and theirs */
-    char *words;                /* a copy of the text, whose texts in quotes end with 0 */
-    tci_expr_value *stack; int top;
-    tci_expr_value *pool; int n_pool, cap_pool;
-    int64_t *ints; int n_ints, cap_ints;            /* lists of one call */
-    tc_tensor *tensors; int n_tensors, cap_tensors;
+    const char *spelled;  /* of TC_EXPR: the names, separated by commas, or NULL */
+    const tc_arg *values; /* and theirs */
+    char *words;          /* a copy of the text, whose texts in quotes end with 0 */
+    tci_expr_value *stack;
+    int top;
+    tci_expr_value *pool;
+    int n_pool, cap_pool;
+    int64_t *ints;
+    int n_ints, cap_ints; /* lists of one call */
+    tc_tensor *tensors;
+    int n_tensors, cap_tensors;
 } tci_expr_machine;
 
 /* ---- what is wrong ---- */
@@ -259,8 +263,10 @@ static void tci_expr_push_given(tci_expr_machine *m, const tci_expr_step *step, 
 /* Python's words and the dtypes. */
 static bool tci_expr_push_constant(tci_expr_machine *m, const tci_expr_step *step)
 {
-    static const struct { const char *name; double value; } reals[] = {
-        {"inf", INFINITY}, {"nan", NAN}, {"pi", 3.14159265358979323846}};
+    static const struct {
+        const char *name;
+        double value;
+    } reals[] = {{"inf", INFINITY}, {"nan", NAN}, {"pi", 3.14159265358979323846}};
     for (int i = 0; i < TCI_COUNT(reals); i++) {
         if (tci_expr_same(m, step->at, step->length, reals[i].name)) {
             tci_expr_push_arg(m, step, tci_arg_float(reals[i].value));
@@ -321,8 +327,8 @@ static void tci_expr_make(tci_expr_machine *m, const tci_expr_step *step, int n,
         v->first = m->n_pool;
         v->n = n_results;
         for (int i = 0; i < n_results; i++) {
-            m->pool[m->n_pool++] =
-                (tci_expr_value){.at = step->at, .arg = tci_arg_tensor(results[i])};
+            m->pool[m->n_pool++] = (tci_expr_value){.at = step->at,
+                                                    .arg = tci_arg_tensor(results[i])};
         }
     }
 }
@@ -340,8 +346,10 @@ static void tci_expr_operate(tci_expr_machine *m, const tci_expr_step *step, int
         tensors = tensors || tci_expr_is_tensor(&v[i]);
         attrs[i] = tci_attr_value(names[i], v[i].arg);
         if (v[i].kind != TCI_EXPR_IS_ARG) {
-            tci_expr_fail(m, step->at, step->length, "operand %d of '%s' is %s: expected a tensor "
-                          "or a number", i + 1, op->spelling, tci_expr_kind_text(&v[i]));
+            tci_expr_fail(m, step->at, step->length,
+                          "operand %d of '%s' is %s: expected a tensor "
+                          "or a number",
+                          i + 1, op->spelling, tci_expr_kind_text(&v[i]));
         }
     }
     if (m->f.failed) {
@@ -425,8 +433,8 @@ static int tci_expr_give_tensors(tci_expr_machine *m, tci_expr_args *a, int p,
     return v->kind == TCI_EXPR_IS_LIST ? 1 : TCI_MAX(i, 1);
 }
 
-static int tci_expr_give_ints(tci_expr_machine *m, tci_expr_args *a, int p,
-                              const tci_expr_value *v, int left)
+static int tci_expr_give_ints(tci_expr_machine *m, tci_expr_args *a, int p, const tci_expr_value *v,
+                              int left)
 {
     bool list = v->kind == TCI_EXPR_IS_LIST;
     const tci_expr_value *items = list ? m->pool + v->first : v;
@@ -471,8 +479,8 @@ static int tci_expr_give(tci_expr_machine *m, tci_expr_args *a, int p, const tci
     } else if (v->kind != TCI_EXPR_IS_ARG && v->kind != TCI_EXPR_IS_DTYPE) {
         tci_expr_refuse(m, a, v, "a slice or ... stands outside of a subscript");
     } else if ((v->kind == TCI_EXPR_IS_DTYPE) != (kind == TCI_PARAM_dtype)) {
-        tci_expr_refuse(m, a, v, kind == TCI_PARAM_dtype ? "a dtype is needed, as f32"
-                                                         : "a dtype is given");
+        tci_expr_refuse(m, a, v,
+                        kind == TCI_PARAM_dtype ? "a dtype is needed, as f32" : "a dtype is given");
     }
     return 1;
 }
@@ -486,9 +494,9 @@ static bool tci_expr_call_room(tci_expr_machine *m, const tci_expr_value *v, int
     }
     m->n_ints = m->n_tensors = 0;
     return tci_expr_memory(m, tci_expr_room(m->code.g, &m->ints, &m->cap_ints, items,
-                                            sizeof(*m->ints))
-                              && tci_expr_room(m->code.g, &m->tensors, &m->cap_tensors, 2 * items,
-                                               sizeof(*m->tensors)));
+                                            sizeof(*m->ints)) &&
+                                  tci_expr_room(m->code.g, &m->tensors, &m->cap_tensors, 2 * items,
+                                                sizeof(*m->tensors)));
 }
 
 /* Positional arguments in order, then those with a keyword. */
@@ -502,8 +510,9 @@ static void tci_expr_sort_args(tci_expr_machine *m, tci_expr_args *a, const tci_
         if (keywords && !v[i].key_length) {
             tci_expr_refuse(m, a, &v[i], "a positional argument follows one with a keyword");
         } else if (p < 0 || p >= a->row.n_params) {
-            tci_expr_refuse(m, a, &v[i], p < 0 ? "there is no such parameter"
-                                               : "there are more arguments than parameters");
+            tci_expr_refuse(m, a, &v[i],
+                            p < 0 ? "there is no such parameter"
+                                  : "there are more arguments than parameters");
         } else {
             keywords = v[i].key_length > 0;
             i += tci_expr_give(m, a, p, &v[i], n - i);
@@ -581,8 +590,7 @@ static int64_t tci_expr_bound_of(tci_expr_machine *m, const tci_expr_value *v, i
     return v->kind == TCI_EXPR_IS_NONE ? otherwise : v->arg.i;
 }
 
-static tc_tensor tci_expr_slice(tci_expr_machine *m, tc_tensor x, int axis,
-                                const tci_expr_value *v)
+static tc_tensor tci_expr_slice(tci_expr_machine *m, tc_tensor x, int axis, const tci_expr_value *v)
 {
     const tci_expr_value *bounds = m->pool + v->first;
     int64_t step = tci_expr_bound_of(m, &bounds[2], 1);
@@ -602,7 +610,8 @@ static int tci_expr_axes_of(tci_expr_machine *m, const tci_expr_value *items, in
         if ((tensor && tc_dtype_of(v->arg.tensor) == TC_BOOL) ||
             (!tensor && v->kind == TCI_EXPR_IS_ARG && !tci_expr_is_whole(v)) ||
             (v->kind > TCI_EXPR_IS_ARG && v->kind < TCI_EXPR_IS_SLICE)) {
-            tci_expr_fail(m, v->at, v->length, "an index is %s: expected integers, slices, None, "
+            tci_expr_fail(m, v->at, v->length,
+                          "an index is %s: expected integers, slices, None, "
                           "... or tensors of integers (of a mask: where, masked_select)",
                           tensor ? "a tensor of bools" : tci_expr_kind_text(v));
         }
@@ -674,11 +683,15 @@ static void tci_expr_index(tci_expr_machine *m, const tci_expr_step *step)
     if (tci_expr_is_tensor(base)) {
         tci_expr_index_tensor(m, step, base->arg.tensor, items);
     } else if (base->kind != TCI_EXPR_IS_LIST || step->n != 1 || !tci_expr_is_whole(items)) {
-        tci_expr_fail(m, step->at, step->length, "%s is subscripted: expected a tensor, or a list "
-                      "and an integer", tci_expr_kind_text(base));
+        tci_expr_fail(m, step->at, step->length,
+                      "%s is subscripted: expected a tensor, or a list "
+                      "and an integer",
+                      tci_expr_kind_text(base));
     } else if (items->arg.i < -base->n || items->arg.i >= base->n) {
-        tci_expr_fail(m, items->at, items->length, "the list has %d items: expected an index "
-                      "within", base->n);
+        tci_expr_fail(m, items->at, items->length,
+                      "the list has %d items: expected an index "
+                      "within",
+                      base->n);
     } else {
         int i = (int)items->arg.i;
         *base = m->pool[base->first + (i < 0 ? i + base->n : i)];
@@ -695,8 +708,8 @@ static void tci_expr_shape(tci_expr_machine *m, const tci_expr_step *step, tc_te
         v->first = m->n_pool;
         v->n = rank;
         for (int i = 0; i < rank; i++) {
-            m->pool[m->n_pool++] =
-                (tci_expr_value){.at = step->at, .arg = tci_arg_int(tc_size(x, i))};
+            m->pool[m->n_pool++] = (tci_expr_value){.at = step->at,
+                                                    .arg = tci_arg_int(tc_size(x, i))};
         }
     }
 }
@@ -707,8 +720,10 @@ static void tci_expr_attribute(tci_expr_machine *m, const tci_expr_step *step)
     tc_tensor x = v->arg.tensor, y = x;
     bool turned = tci_expr_same(m, step->at, step->length, "T");
     if (!tci_expr_is_tensor(v)) {
-        tci_expr_fail(m, step->at, step->length, "an attribute of %s: expected a tensor before "
-                      "the point", tci_expr_kind_text(v));
+        tci_expr_fail(m, step->at, step->length,
+                      "an attribute of %s: expected a tensor before "
+                      "the point",
+                      tci_expr_kind_text(v));
         return;
     }
     m->top--;
@@ -723,7 +738,8 @@ static void tci_expr_attribute(tci_expr_machine *m, const tci_expr_step *step)
     } else if (tci_expr_same(m, step->at, step->length, "mT")) {
         y = tc_transpose_at(x, -2, -1, m->f.here);
     } else {
-        tci_expr_fail(m, step->at, step->length, "there is no such attribute: expected T, mT, "
+        tci_expr_fail(m, step->at, step->length,
+                      "there is no such attribute: expected T, mT, "
                       "shape or a call");
     }
     if (tc_status_of(y)) {
@@ -826,7 +842,8 @@ TC_API tc_tensor tc_expr_at(tc_ctx *ctx, const char *text, tc_attrs names, tc_si
 TC_API tc_tensor tc_expr_named_at(const char *text, const char *names, const tc_arg *values, int n,
                                   tc_site here)
 {
-    tci_expr_machine m = {.f = tci_frame_begin("TC_EXPR", here), .spelled = names,
+    tci_expr_machine m = {.f = tci_frame_begin("TC_EXPR", here),
+                          .spelled = names,
                           .values = values};
     const char *next = names, *name;
     int length, i = 0;
@@ -847,9 +864,10 @@ TC_API tc_tensor tc_expr_named_at(const char *text, const char *names, const tc_
     m.ctx = m.f.ctx->handle;
     for (; tci_expr_spelled(&next, &name, &length); i++) {
         if (!tci_expr_is_name(name, length)) {
-            tci_frame_fail(&m.f, TC_ERR_ARGUMENT, "operand %d is '%.*s': expected an identifier, "
-                           "or tc_expr with a name for the value", i + 1, TCI_MIN(length, 60),
-                           name);
+            tci_frame_fail(&m.f, TC_ERR_ARGUMENT,
+                           "operand %d is '%.*s': expected an identifier, "
+                           "or tc_expr with a name for the value",
+                           i + 1, TCI_MIN(length, 60), name);
         }
     }
     if (i != n) {

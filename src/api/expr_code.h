@@ -53,35 +53,36 @@ typedef struct tci_expr_op_row {
 TCI_FN const tci_expr_op_row *tci_expr_op_get(int op);
 
 typedef enum tci_expr_do {
-    TCI_EXPR_DO_NUMBER,         /* pushes `number` */
-    TCI_EXPR_DO_TEXT,           /* pushes the text between the quotes */
-    TCI_EXPR_DO_NAME,           /* pushes what the identifier stands for */
-    TCI_EXPR_DO_NONE,           /* pushes None: a bound of a slice that is left out */
+    TCI_EXPR_DO_NUMBER, /* pushes `number` */
+    TCI_EXPR_DO_TEXT,   /* pushes the text between the quotes */
+    TCI_EXPR_DO_NAME,   /* pushes what the identifier stands for */
+    TCI_EXPR_DO_NONE,   /* pushes None: a bound of a slice that is left out */
     TCI_EXPR_DO_ELLIPSIS,
-    TCI_EXPR_DO_UNARY,          /* op */
-    TCI_EXPR_DO_BINARY,         /* op */
-    TCI_EXPR_DO_LINK,           /* a comparison whose right operand stays on the stack */
-    TCI_EXPR_DO_LIST,           /* n values to one */
-    TCI_EXPR_DO_SLICE,          /* start, stop and step to one */
-    TCI_EXPR_DO_INDEX,          /* a value and n items */
-    TCI_EXPR_DO_KEYWORD,        /* the value gets the name */
-    TCI_EXPR_DO_CALL,           /* n arguments of the op of that name */
-    TCI_EXPR_DO_ATTRIBUTE       /* .T, .mT, .shape */
+    TCI_EXPR_DO_UNARY,    /* op */
+    TCI_EXPR_DO_BINARY,   /* op */
+    TCI_EXPR_DO_LINK,     /* a comparison whose right operand stays on the stack */
+    TCI_EXPR_DO_LIST,     /* n values to one */
+    TCI_EXPR_DO_SLICE,    /* start, stop and step to one */
+    TCI_EXPR_DO_INDEX,    /* a value and n items */
+    TCI_EXPR_DO_KEYWORD,  /* the value gets the name */
+    TCI_EXPR_DO_CALL,     /* n arguments of the op of that name */
+    TCI_EXPR_DO_ATTRIBUTE /* .T, .mT, .shape */
 } tci_expr_do;
 
 typedef struct tci_expr_step {
-    uint8_t what, op;           /* tci_expr_do, tci_expr_op */
-    int at, length;             /* its place in the text, bytes */
+    uint8_t what, op; /* tci_expr_do, tci_expr_op */
+    int at, length;   /* its place in the text, bytes */
     int n;
     tc_arg number;
 } tci_expr_step;
 
 typedef struct tci_expr_code {
-    tci_graph *g;               /* whose memory the steps are in */
+    tci_graph *g; /* whose memory the steps are in */
     const char *text;
-    int bytes;                  /* of the text */
-    tci_expr_step *steps; int n_steps, cap_steps;
-    tc_status status;           /* of the first mistake, at `wrong` */
+    int bytes; /* of the text */
+    tci_expr_step *steps;
+    int n_steps, cap_steps;
+    tc_status status; /* of the first mistake, at `wrong` */
     int wrong, wrong_length;
     char message[200];
 } tci_expr_code;

@@ -31,8 +31,9 @@ TCI_FN const tci_expr_op_row *tci_expr_op_get(int op)
 /* Value of a digit, 99 where it is none. */
 static int tci_expr_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                                               : 99;
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : 99;
 }
 
 static const char *tci_expr_whole(const char *digits, int base, tc_arg *r)
@@ -43,8 +44,8 @@ static const char *tci_expr_whole(const char *digits, int base, tc_arg *r)
         if (digit >= base) {
             return "is not a number";
         }
-        if (__builtin_mul_overflow(value, (int64_t)base, &value)
-            || __builtin_add_overflow(value, (int64_t)digit, &value)) {
+        if (__builtin_mul_overflow(value, (int64_t)base, &value) ||
+            __builtin_add_overflow(value, (int64_t)digit, &value)) {
             return "is larger than 2^63 - 1";
         }
     }
@@ -122,9 +123,9 @@ static bool tci_expr_compare(tci_expr_op op, tc_arg a, tc_arg b)
 {
     double x = tci_expr_as_real(a), y = tci_expr_as_real(b);
     bool whole = a.kind != TCI_OPS_FLOAT && b.kind != TCI_OPS_FLOAT;
-    int order = whole           ? (a.i > b.i) - (a.i < b.i)
+    int order = whole                                    ? (a.i > b.i) - (a.i < b.i)
                 : isnan(x + y) && (isnan(x) || isnan(y)) ? 2
-                                : (x > y) - (x < y);
+                                                         : (x > y) - (x < y);
     return order == 2 ? op == TCI_EXPR_NE : tci_expr_holds(op, order);
 }
 
@@ -156,7 +157,7 @@ static const char *tci_expr_bits(tci_expr_op op, int64_t a, int64_t b, int64_t *
     case TCI_EXPR_BITAND: *r = a & b; break;
     case TCI_EXPR_SHR: *r = a < 0 ? ~(~a >> b) : a >> b; break;
     default:
-        return b == 63 && a ? TCI_EXPR_OVERFLOW
+        return b == 63 && a                                                 ? TCI_EXPR_OVERFLOW
                : __builtin_mul_overflow(a, (int64_t)1 << TCI_MIN(b, 62), r) ? TCI_EXPR_OVERFLOW
                                                                             : NULL;
     }

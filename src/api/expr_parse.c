@@ -24,9 +24,9 @@ enum {
 
 typedef struct tci_expr_parser {
     tci_expr_code *code;
-    int token, at, length;      /* the next token */
+    int token, at, length; /* the next token */
     int depth;
-    tci_expr_step nowhere;      /* a step that is not added, after a mistake */
+    tci_expr_step nowhere; /* a step that is not added, after a mistake */
 } tci_expr_parser;
 
 TCI_FN bool tci_expr_room(tci_graph *g, void *list, int *cap, int n, size_t item_bytes)

@@ -22,7 +22,7 @@
 #define TC_HERE here
 
 enum {
-    TCI_FACTOR_MOST = 256,     /* rows that rotations take */
+    TCI_FACTOR_MOST = 256, /* rows that rotations take */
     TCI_FACTOR_QR_MOST = 4096,
     TCI_FACTOR_SWEEPS = 5,     /* at most; and one for each doubling of n */
     TCI_FACTOR_UNBLOCKED = 48, /* columns of which QR takes one after the other */
@@ -49,16 +49,20 @@ static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, int64_
                              "given %s of rank %d: expected %smatrices of floats",
                              tci_dtype_get(tc_dtype_of(x))->name, rank, square ? "square " : "");
     } else if (!known || rows < 1 || columns < 1 || TCI_MIN(rows, columns) > most) {
-        *bad = tci_made_fail(m, TC_ERR_LIMIT, "matrices of %s rows and %s columns: expected "
-                             "numbers of them, the lesser 1 to %d", TCI_DIM_TEXT(rows),
-                             TCI_DIM_TEXT(columns), (int)most);
+        *bad = tci_made_fail(m, TC_ERR_LIMIT,
+                             "matrices of %s rows and %s columns: expected "
+                             "numbers of them, the lesser 1 to %d",
+                             TCI_DIM_TEXT(rows), TCI_DIM_TEXT(columns), (int)most);
     } else {
         return true;
     }
     return false;
 }
 
-static tc_tensor tci_factor_turned(tc_tensor x, tc_site here) { return tc_transpose(x, -1, -2); }
+static tc_tensor tci_factor_turned(tc_tensor x, tc_site here)
+{
+    return tc_transpose(x, -1, -2);
+}
 
 /* 0, 1, ... n - 1 as a column. */
 static tc_tensor tci_factor_places(const tci_made *m, int64_t n)
@@ -190,8 +194,7 @@ static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tenso
 
 /* Two results of a matrix, either of which nobody may want; square: of no other matrix. */
 static void tci_factor_two(const char *name, tc_tensor x, bool square,
-                           void (*make)(const tci_made *, tc_tensor, tc_tensor *,
-                                        tc_tensor *),
+                           void (*make)(const tci_made *, tc_tensor, tc_tensor *, tc_tensor *),
                            tc_tensor *first, tc_tensor *second, tc_site here)
 {
     tci_made m;
@@ -248,7 +251,8 @@ static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_t
     next[1] = b;
     if (half > 1) { /* all but the first row of a move on around the two halves */
         next[0] = tc_cat(TC_TENSORS(tc_slice(a, -2, 0, 1, 1), tc_slice(b, -2, 0, 1, 1),
-                                    tc_slice(a, -2, 1, half - 1, 1)), -2);
+                                    tc_slice(a, -2, 1, half - 1, 1)),
+                         -2);
         next[1] = tc_cat(TC_TENSORS(tc_slice(b, -2, 1, TC_END, 1), tc_slice(a, -2, -1, TC_END, 1)),
                          -2);
     }
@@ -419,8 +423,9 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
         /* in f64: of f32 a small value's vectors would have the errors of a large one's */
         tc_tensor a = tc_cast(x, TC_F64), left, right, values, squares;
         a = wide ? tci_factor_turned(a, here) : a;
-        (tc_dtype_of(x) == TC_F64 ? tci_factor_singular : tci_factor_singular_short)(
-            &m, tc_stop_gradient(a), &left, &values, &right);
+        (tc_dtype_of(x) == TC_F64
+             ? tci_factor_singular
+             : tci_factor_singular_short)(&m, tc_stop_gradient(a), &left, &values, &right);
         left = tc_stop_gradient(left);
         values = tc_stop_gradient(values);
         tc_tensor gram = tc_matmul(tci_factor_turned(a, here), a);

@@ -82,16 +82,24 @@ static tci_complex tci_fourier_roots(const tci_made *m, int64_t rows, int64_t co
     return roots;
 }
 
-static int64_t tci_fourier_product(int64_t j, int64_t k) { return j * k; }
-static int64_t tci_fourier_place(int64_t j, int64_t k) { return j + k; }      /* k: 0 */
-static int64_t tci_fourier_square(int64_t j, int64_t k) { return j * j + k; } /* k: 0 */
+static int64_t tci_fourier_product(int64_t j, int64_t k)
+{
+    return j * k;
+}
+static int64_t tci_fourier_place(int64_t j, int64_t k)
+{
+    return j + k;
+} /* k: 0 */
+static int64_t tci_fourier_square(int64_t j, int64_t k)
+{
+    return j * j + k;
+} /* k: 0 */
 
 /* ---- stages ---- */
 
 static tci_complex tci_fourier_shaped(tci_complex x, int n, const int64_t *sizes, tc_site here)
 {
-    return (tci_complex){tc_reshape_at(x.re, n, sizes, here),
-                         tc_reshape_at(x.im, n, sizes, here)};
+    return (tci_complex){tc_reshape_at(x.re, n, sizes, here), tc_reshape_at(x.im, n, sizes, here)};
 }
 
 /* The radices of n, as few and as alike as they may be; 0: it has a prime factor that is too large
@@ -146,8 +154,8 @@ static tc_tensor tci_fourier_around(tc_tensor x, int64_t n, int64_t room, tc_sit
     return tc_cat(TC_TENSORS(tc_pad(x, -1, 0, room - 2 * n + 1, 0), back), -1);
 }
 
-static tci_complex tci_fourier_transform(const tci_made *m, tci_complex x, int64_t n,
-                                         int64_t inner, int64_t sign);
+static tci_complex tci_fourier_transform(const tci_made *m, tci_complex x, int64_t n, int64_t inner,
+                                         int64_t sign);
 
 /* With w[j] = exp(sign pi i j^2 / n), result[k] is w[k] times the convolution of x[j] w[j] and the
  * conjugate of w, around a circle on which both have room. */
@@ -175,8 +183,8 @@ static tci_complex tci_fourier_chirp(const tci_made *m, tci_complex x, int64_t n
 
 /* The sums over j of x[rows, j, inner] exp(sign 2 pi i j k / n), for k from 0 to n - 1: rows of n
  * times inner. More than one inner number takes radices. */
-static tci_complex tci_fourier_transform(const tci_made *m, tci_complex x, int64_t n,
-                                         int64_t inner, int64_t sign)
+static tci_complex tci_fourier_transform(const tci_made *m, tci_complex x, int64_t n, int64_t inner,
+                                         int64_t sign)
 {
     tc_site here = m->here;
     int64_t radices[TCI_FOURIER_STAGES], left = n, done = inner;
@@ -229,28 +237,40 @@ static bool tci_fourier_begin(tci_fourier *f, const char *name, tc_tensor x, boo
     f->axis = axis < 0 ? axis + rank : axis;
     const int64_t size = tc_size(x, f->axis);
     if (!tci_dim_is_known(size)) {
-        f->m.bad = tci_made_fail(&f->m, TC_ERR_UNSUPPORTED, "axis %d has size %s: expected a "
-                                 "number", axis, TCI_DIM_TEXT(size));
+        f->m.bad = tci_made_fail(&f->m, TC_ERR_UNSUPPORTED,
+                                 "axis %d has size %s: expected a "
+                                 "number",
+                                 axis, TCI_DIM_TEXT(size));
         return false;
     }
     f->n = n ? n : points(size);
     f->inner = 1;
     if (f->n < 1 || f->n > TCI_FOURIER_MOST) {
-        f->m.bad = tci_made_fail(&f->m, TC_ERR_ARGUMENT, "a transform of %lld points: expected 1 "
-                                 "to %d", (long long)f->n, (int)TCI_FOURIER_MOST);
+        f->m.bad = tci_made_fail(&f->m, TC_ERR_ARGUMENT,
+                                 "a transform of %lld points: expected 1 "
+                                 "to %d",
+                                 (long long)f->n, (int)TCI_FOURIER_MOST);
         return false;
     }
     if (!forward && !ortho && strcmp(norm, "backward")) {
-        f->m.bad = tci_made_fail(&f->m, TC_ERR_ARGUMENT, "the norm is \"%.40s\": expected "
-                                 "backward, ortho or forward", norm);
+        f->m.bad = tci_made_fail(&f->m, TC_ERR_ARGUMENT,
+                                 "the norm is \"%.40s\": expected "
+                                 "backward, ortho or forward",
+                                 norm);
         return false;
     }
     f->scale = ortho ? 1 / sqrt((double)f->n) : forward == inverse ? 1 : 1 / (double)f->n;
     return true;
 }
 
-static int64_t tci_fourier_all(int64_t size) { return size; }
-static int64_t tci_fourier_twice(int64_t size) { return 2 * (size - 1); }
+static int64_t tci_fourier_all(int64_t size)
+{
+    return size;
+}
+static int64_t tci_fourier_twice(int64_t size)
+{
+    return 2 * (size - 1);
+}
 
 /* The numbers behind the axis stay there where vectors may lie along them. */
 static void tci_fourier_stay(tci_fourier *f, tc_tensor x)
@@ -358,8 +378,9 @@ static tci_complex tci_fourier_of_pairs(const tci_made *m, tc_tensor rows, int64
 {
     tc_site here = m->here;
     rows = tc_reshape(rows, -1, n / 2, 2);
-    tci_complex even, odd, z = {tc_squeeze(tc_slice(rows, -1, 0, 1, 1), -1),
-                                tc_squeeze(tc_slice(rows, -1, 1, 2, 1), -1)};
+    tci_complex even, odd,
+        z = {tc_squeeze(tc_slice(rows, -1, 0, 1, 1), -1),
+             tc_squeeze(tc_slice(rows, -1, 1, 2, 1), -1)};
     z = tci_fourier_transform(m, z, n / 2, 1, -1);
     tci_complex first = tci_fourier_first(z, 1, here);
     z = (tci_complex){tc_cat(TC_TENSORS(z.re, first.re), -1),

@@ -12,10 +12,10 @@
 typedef struct tci_frame {
     const char *op;
     tc_site here;
-    tci_ctx *ctx;      /* NULL until an operand has a live one */
-    tc_tensor bad;     /* result when failed */
+    tci_ctx *ctx;  /* NULL until an operand has a live one */
+    tc_tensor bad; /* result when failed */
     bool failed;
-    int n_errors;      /* records of errors that the context had before this call */
+    int n_errors; /* records of errors that the context had before this call */
     tci_fpenv caller;
 } tci_frame;
 
@@ -125,6 +125,9 @@ TCI_FN tc_tensor tci_state_zeros(tc_tensor like, const char *op, tc_site here);
 /* Copies the elements, row-major, to memory that has room for them. */
 TCI_FN void tci_read_value(const tci_lazy_held *m, void *to);
 
-static inline bool tci_is_none(tc_tensor t) { return !t.ctx && t.id == UINT32_MAX; }
+static inline bool tci_is_none(tc_tensor t)
+{
+    return !t.ctx && t.id == UINT32_MAX;
+}
 
 #endif

@@ -133,8 +133,7 @@ TCI_FN tc_tensor tci_made_differentiated(tc_tensor value, tc_tensor f, tc_site h
     tci_frame_use(&frame, value);
     tci_node *v = tci_frame_node(&frame, value, "value"), *n = tci_frame_node(&frame, f, "f");
     bool is_float = v && n && tci_dtype_is_float((tc_dtype)v->dtype);
-    return tci_frame_end(&frame, is_float ? tci_build_with_derivative(&frame.ctx->graph, n, v)
-                                          : v);
+    return tci_frame_end(&frame, is_float ? tci_build_with_derivative(&frame.ctx->graph, n, v) : v);
 }
 
 /* ---- elements ---- */
@@ -503,7 +502,8 @@ TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here)
     }
     if (!tc_status_of(b) &&
         (tc_rank(a) != 1 || tc_rank(b) != 1 || tc_size(a, 0) != tc_size(b, 0))) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "a has shape %s, b %s: expected two vectors of one "
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "a has shape %s, b %s: expected two vectors of one "
                              "size (tc_matmul multiplies matrices)",
                              tci_made_shape(a).text, tci_made_shape(b).text);
     }
@@ -553,14 +553,18 @@ TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_ax
     }
     if (axes_a.all || axes_b.all || n != axes_b.n || n > rank_a || n > rank_b ||
         !tci_made_letters(a, axes_a, n, left) || !tci_made_letters(b, axes_b, rank_a, right)) {
-        return tci_made_fail(&m, TC_ERR_AXIS, "%d axes of a rank of %d, %d of %d: expected lists "
-                             "of as many, each axis once", n, rank_a, axes_b.n, rank_b);
+        return tci_made_fail(&m, TC_ERR_AXIS,
+                             "%d axes of a rank of %d, %d of %d: expected lists "
+                             "of as many, each axis once",
+                             n, rank_a, axes_b.n, rank_b);
     }
     for (int i = 0; i < n; i++) {
         if (tc_size(a, axes_a.items[i]) != tc_size(b, axes_b.items[i])) {
-            return tci_made_fail(&m, TC_ERR_SHAPE, "a has shape %s, b %s: axis %d of a and axis %d "
-                                 "of b have not one size", tci_made_shape(a).text,
-                                 tci_made_shape(b).text, axes_a.items[i], axes_b.items[i]);
+            return tci_made_fail(&m, TC_ERR_SHAPE,
+                                 "a has shape %s, b %s: axis %d of a and axis %d "
+                                 "of b have not one size",
+                                 tci_made_shape(a).text, tci_made_shape(b).text, axes_a.items[i],
+                                 axes_b.items[i]);
         }
     }
     int at = snprintf(spec, sizeof(spec), "%s,%s->", left, right);
@@ -609,8 +613,10 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
         return m.bad;
     }
     if (!tc_status_of(x2) && (tc_rank(x1) < 2 || tc_rank(x2) < 2)) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "ranks %d and %d: expected [..., n, d] and "
-                             "[..., m, d]", tc_rank(x1), tc_rank(x2));
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "ranks %d and %d: expected [..., n, d] and "
+                             "[..., m, d]",
+                             tc_rank(x1), tc_rank(x2));
     }
     tc_tensor rows = tc_unsqueeze(tci_made_wide(&m, x1), -2);
     tc_tensor columns = tc_unsqueeze(tci_made_wide(&m, x2), -3);
@@ -708,21 +714,25 @@ static tc_tensor tci_made_unmasked(const tci_made *m, tc_tensor mask, tc_tensor 
 }
 
 /* Of halves scores and softmax are f32, and the weights are rounded. */
-TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
-                                                    tc_tensor value, tc_tensor mask,
-                                                    bool is_causal, double scale, tc_site here)
+TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key, tc_tensor value,
+                                                    tc_tensor mask, bool is_causal, double scale,
+                                                    tc_site here)
 {
     tci_made m;
     if (!tci_made_begin(&m, "tc_scaled_dot_product_attention", query, here)) {
         return m.bad;
     }
     if (tc_rank(query) < 2 || (!tc_status_of(key) && tc_rank(key) < 2)) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "query and key have ranks %d and %d: expected "
-                             "[..., rows, width]", tc_rank(query), tc_rank(key));
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "query and key have ranks %d and %d: expected "
+                             "[..., rows, width]",
+                             tc_rank(query), tc_rank(key));
     }
     if (!tc_status_of(key) && tc_size(query, -1) != tc_size(key, -1)) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "query has shape %s, key %s: expected key [..., "
-                             "keys, %s]", tci_made_shape(query).text, tci_made_shape(key).text,
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "query has shape %s, key %s: expected key [..., "
+                             "keys, %s]",
+                             tci_made_shape(query).text, tci_made_shape(key).text,
                              TCI_DIM_TEXT(tc_size(query, -1)));
     }
     const double inf = (double)INFINITY;
@@ -731,8 +741,7 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     tc_tensor scores = tci_made_scores(&m, query, tc_transpose(key, -1, -2));
     int64_t width = tc_size(query, -1);
     if (scale == 0 && !tci_dim_is_known(width)) {
-        scores = tc_mul(scores, tc_rsqrt(tc_full(m.ctx->handle, width,
-                                                     tc_dtype_of(scores))));
+        scores = tc_mul(scores, tc_rsqrt(tc_full(m.ctx->handle, width, tc_dtype_of(scores))));
     } else {
         scores = tc_mul(scores, scale == 0 ? 1 / sqrt((double)width) : scale);
     }
@@ -798,7 +807,8 @@ TC_API tc_tensor tc_batch_norm_at(tc_tensor x, tc_tensor running_mean, tc_tensor
         return tci_made_fail(&m, TC_ERR_SHAPE, "x has rank %d: expected [N, C, ...]", rank);
     }
     if (!training && (tci_is_none(running_mean) || tci_is_none(running_var))) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "running_mean or running_var is missing: only "
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "running_mean or running_var is missing: only "
                              "training does without");
     }
     tc_tensor y = tci_made_wide(&m, x);
@@ -842,7 +852,8 @@ TC_API tc_tensor tc_group_norm_at(tc_tensor x, int64_t groups, tc_tensor weight,
         return m.bad;
     }
     if (tc_rank(x) < 2 || groups < 1 || !tci_dim_divides(groups, tc_size(x, 1))) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "x has rank %d and %lld groups: expected "
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "x has rank %d and %lld groups: expected "
                              "[N, C, ...] and groups that divide C",
                              tc_rank(x), (long long)groups);
     }
@@ -870,8 +881,10 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
         return m.bad;
     }
     if (tc_rank(x) < 3 || size < 1 || size > 1024) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "x has rank %d, size is %lld: expected "
-                             "[N, C, ...] and 1 to 1024", tc_rank(x), (long long)size);
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "x has rank %d, size is %lld: expected "
+                             "[N, C, ...] and 1 to 1024",
+                             tc_rank(x), (long long)size);
     }
     tc_tensor wide = tci_made_wide(&m, x), sum = TC_NONE;
     tc_tensor squares = tc_pad(tc_square(wide), 1, size / 2, (size - 1) / 2, 0);
@@ -904,8 +917,10 @@ TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int 
     tc_tensor flat = tc_reshape(x, -1);
     const int64_t count = tc_size(flat, 0);
     if (!known || !tci_dim_is_known(count)) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "%d sizes and %d strides of an x of %s elements: "
-                             "expected as many, and numbers", n, n_strides, TCI_DIM_TEXT(count));
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "%d sizes and %d strides of an x of %s elements: "
+                             "expected as many, and numbers",
+                             n, n_strides, TCI_DIM_TEXT(count));
     }
     if (!empty && (first < 0 || last >= (double)count)) {
         return tci_made_fail(&m, TC_ERR_ARGUMENT, "elements %.0f to %.0f of an x of %s", first,
@@ -1026,13 +1041,16 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
                              "the mode is \"%.40s\": expected sum, mean or max", mode);
     }
     if (tc_rank(weight) != 2 || (!tc_status_of(index) && tc_rank(index) != (cut ? 1 : 2))) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "weight has rank %d, index %d: expected [rows, "
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "weight has rank %d, index %d: expected [rows, "
                              "width], and [bags, length] or with offsets one axis",
                              tc_rank(weight), tc_rank(index));
     }
     if (!tci_is_none(per_sample_weights) && strcmp(mode, "sum")) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "per_sample_weights beside the mode %s: only "
-                             "sums have them", mode);
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "per_sample_weights beside the mode %s: only "
+                             "sums have them",
+                             mode);
     }
     tci_made_bags b = {cut ? 0 : tc_size(index, 0), cut ? 0 : tc_size(index, 1), TC_NONE};
     tc_tensor flat = tc_reshape(index, -1);
@@ -1121,8 +1139,8 @@ static tc_tensor tci_made_soft_targets(const tci_made *m, tc_tensor logs, tc_ten
 {
     tc_site here = m->here;
     target = tci_made_wide(m, target);
-    target = smoothing == 0 ? target : tc_add_at(TC_ARG(tc_mul(target, 1 - smoothing)), spread,
-                                                 here);
+    target = smoothing == 0 ? target
+                            : tc_add_at(TC_ARG(tc_mul(target, 1 - smoothing)), spread, here);
     tc_tensor loss = tci_made_affine(tc_mul(target, logs), tci_made_channels(m, weight, logs),
                                      TC_NONE, here);
     return tci_made_reduced(m, tc_neg(tc_sum(loss, TC_AXES(axis), false)), reduction);
@@ -1143,9 +1161,11 @@ TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_
     }
     if (rank < 1 || tc_rank(target) != rank - !soft ||
         !(label_smoothing >= 0 && label_smoothing <= 1)) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "input has rank %d, target %d, label_smoothing "
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "input has rank %d, target %d, label_smoothing "
                              "is %g: expected [N, C, ...], classes [N, ...] or floats of input's "
-                             "shape, and 0 to 1", rank, tc_rank(target), label_smoothing);
+                             "shape, and 0 to 1",
+                             rank, tc_rank(target), label_smoothing);
     }
     tc_tensor logs = tc_log_softmax(tci_made_wide(&m, input), axis);
     tc_tensor classes = tc_full(m.ctx->handle, tc_size(input, axis), tc_dtype_of(logs));
@@ -1178,13 +1198,14 @@ TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target
         return m.bad;
     }
     tc_tensor x = tci_made_wide(&m, input), t = tci_made_wide(&m, target);
-    return tci_made_reduced(&m, log_target ? tc_mul(tc_exp(t), tc_sub(t, x))
-                                           : tc_sub(tc_xlogy(t, t), tc_mul(t, x)), reduction);
+    return tci_made_reduced(&m,
+                            log_target ? tc_mul(tc_exp(t), tc_sub(t, x))
+                                       : tc_sub(tc_xlogy(t, t), tc_mul(t, x)),
+                            reduction);
 }
 
 TC_API tc_tensor tc_poisson_nll_loss_at(tc_tensor input, tc_tensor target, bool log_input,
-                                        bool full, double eps, tc_reduction reduction,
-                                        tc_site here)
+                                        bool full, double eps, tc_reduction reduction, tc_site here)
 {
     tci_made m;
     if (!tci_made_begin(&m, "tc_poisson_nll_loss", input, here)) {
@@ -1221,9 +1242,11 @@ TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int6
     bool fits = !tc_status_of(target) && (one || (rank == 2 && tc_rank(target) == 1)) &&
                 (!one || tc_count(target) == 1) && (tci_is_none(weight) || tc_rank(weight) == 1);
     if (!fits || (p != 1 && p != 2)) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "input of rank %d, target of rank %d, p %lld: "
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "input of rank %d, target of rank %d, p %lld: "
                              "expected [N, C] and [N], or [C] and one class, a weight [C], and 1 "
-                             "or 2", rank, tc_rank(target), (long long)p);
+                             "or 2",
+                             rank, tc_rank(target), (long long)p);
     }
     if (one) { /* the result has target's shape */
         input = tc_rank(target) ? tc_reshape(input, 1, -1) : tc_reshape(input, -1);
@@ -1266,13 +1289,15 @@ TC_API tc_tensor tc_cosine_embedding_loss_at(tc_tensor x1, tc_tensor x2, tc_tens
                              tc_add(tc_sum(tc_square(b), TC_AXES(-1), false), 1e-12));
     tc_tensor near = tc_div(tc_sum(tc_mul(a, b), TC_AXES(-1), false), tc_sqrt(sizes));
     tc_tensor apart = tci_made_above(tc_sub(near, margin), here);
-    return tci_made_reduced(&m, tc_add(tc_where(tc_eq(target, 1), tc_sub(1, near), 0),
-                                       tc_where(tc_eq(target, -1), apart, 0)), reduction);
+    return tci_made_reduced(&m,
+                            tc_add(tc_where(tc_eq(target, 1), tc_sub(1, near), 0),
+                                   tc_where(tc_eq(target, -1), apart, 0)),
+                            reduction);
 }
 
-TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
-                                           tc_tensor negative, double margin, double p, double eps,
-                                           bool swap, tc_reduction reduction, tc_site here)
+TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive, tc_tensor negative,
+                                           double margin, double p, double eps, bool swap,
+                                           tc_reduction reduction, tc_site here)
 {
     tci_made m;
     if (!tci_made_begin(&m, "tc_triplet_margin_loss", anchor, here)) {
@@ -1281,9 +1306,10 @@ TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
     bool same = !tc_status_of(positive) && !tc_status_of(negative) &&
                 tc_rank(anchor) == tc_rank(positive) && tc_rank(anchor) == tc_rank(negative);
     if (!same || !(margin > 0)) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "margin %g, ranks %d, %d and %d: expected a "
-                             "margin above 0 and equal ranks", margin, tc_rank(anchor),
-                             tc_rank(positive), tc_rank(negative));
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "margin %g, ranks %d, %d and %d: expected a "
+                             "margin above 0 and equal ranks",
+                             margin, tc_rank(anchor), tc_rank(positive), tc_rank(negative));
     }
     tc_tensor wide = tci_made_wide(&m, anchor);
     tc_tensor near = tc_pairwise_distance(wide, tci_made_wide(&m, positive), p, eps, false);
@@ -1307,9 +1333,10 @@ TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacemen
     }
     const int rank = tc_rank(p);
     if (rank < 1 || !tci_dtype_is_float(tc_dtype_of(p)) || samples < 0) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "p is %s of rank %d, and %lld samples: expected "
-                             "floats [..., n], and 0 or more", tci_dtype_get(tc_dtype_of(p))->name,
-                             rank, (long long)samples);
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "p is %s of rank %d, and %lld samples: expected "
+                             "floats [..., n], and 0 or more",
+                             tci_dtype_get(tc_dtype_of(p))->name, rank, (long long)samples);
     }
     tc_tensor wide = tci_made_wide(&m, p);
     tci_words w;
@@ -1351,10 +1378,11 @@ TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_te
         fits = fits && tc_rank(all[i]) == (i == 1 ? 2 : 3);
     }
     if (!fits) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "ranks %d, %d, %d, %d and %d: expected u and delta "
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "ranks %d, %d, %d, %d and %d: expected u and delta "
                              "[batch, length, width], a [width, states], b and c [batch, length, "
-                             "states]", tc_rank(u), tc_rank(delta), tc_rank(a), tc_rank(b),
-                             tc_rank(c));
+                             "states]",
+                             tc_rank(u), tc_rank(delta), tc_rank(a), tc_rank(b), tc_rank(c));
     }
     tc_tensor wide = tci_made_wide(&m, u), step = tci_made_wide(&m, delta);
     /* [batch, length, width, states]: what a state keeps, and what comes to it */
@@ -1380,8 +1408,10 @@ TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, i
     }
     const int rank = tc_rank(logits);
     if (rank < 1 || !(tau > 0)) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "logits of rank %d, tau %g: expected an axis, "
-                             "and a tau above 0", rank, tau);
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "logits of rank %d, tau %g: expected an axis, "
+                             "and a tau above 0",
+                             rank, tau);
     }
     tc_tensor wide = tci_made_wide(&m, logits);
     tci_words w;
@@ -1416,8 +1446,10 @@ TC_API tc_tensor tc_linear_at(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_
     }
     const bool known = !tc_status_of(weight) && tc_rank(x) >= 1;
     if (known && (tc_rank(weight) < 2 || tc_size(weight, -1) != tc_size(x, -1))) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "x has shape %s, weight %s: expected weight [out, "
-                             "%s]", tci_made_shape(x).text, tci_made_shape(weight).text,
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "x has shape %s, weight %s: expected weight [out, "
+                             "%s]",
+                             tci_made_shape(x).text, tci_made_shape(weight).text,
                              TCI_DIM_TEXT(tc_size(x, -1)));
     }
     tc_tensor y = tc_matmul(x, tc_transpose(weight, -1, -2));

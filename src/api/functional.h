@@ -16,7 +16,7 @@ typedef struct tci_made {
     const char *name, *outer; /* outer: of the call that this one stands in, or NULL */
     tc_site here;
     tci_ctx *ctx;
-    tc_tensor bad; /* where it cannot begin */
+    tc_tensor bad;  /* where it cannot begin */
     tc_dtype dtype; /* of the result: that of x, f32 where that is no float */
 } tci_made;
 

@@ -51,8 +51,10 @@ TC_API tc_tensor tc_nextafter_at(tc_tensor x, tc_tensor towards, tc_site here)
         return m.bad;
     }
     if (!tc_status_of(towards) && tc_dtype_of(towards) != tc_dtype_of(x)) {
-        return tci_made_fail(&m, TC_ERR_DTYPE, "given %s and %s: expected one float dtype "
-                             "(tc_cast converts)", tci_dtype_get(tc_dtype_of(x))->name,
+        return tci_made_fail(&m, TC_ERR_DTYPE,
+                             "given %s and %s: expected one float dtype "
+                             "(tc_cast converts)",
+                             tci_dtype_get(tc_dtype_of(x))->name,
                              tci_dtype_get(tc_dtype_of(towards))->name);
     }
     const tci_float_bits bits = tci_functions_bits(m.dtype);
@@ -77,8 +79,8 @@ static tc_tensor tci_functions_exponent(const tci_made *m, tc_tensor x)
     tc_tensor scaled = tc_where(small, tc_mul(x, ldexp(1, bits.mantissa)), x);
     tc_tensor word = tc_bitcast(tc_abs(scaled), bits.word);
     tc_tensor field = tc_bitwise_right_shift(word, bits.mantissa);
-    tc_tensor e = tc_sub(tc_cast(field, TC_I32), tc_where(small, bits.bias - 1 + bits.mantissa,
-                                                          bits.bias - 1));
+    tc_tensor e = tc_sub(tc_cast(field, TC_I32),
+                         tc_where(small, bits.bias - 1 + bits.mantissa, bits.bias - 1));
     tc_tensor plain = tc_logical_and(tc_ne(x, 0), tc_isfinite(x));
     return tc_cast(tc_where(plain, e, 0), TC_I32);
 }
@@ -92,8 +94,7 @@ TC_API void tc_frexp_at(tc_tensor x, tc_tensor *mantissa, tc_tensor *exponent, t
     } else {
         tc_tensor wide = tci_made_wide(&m, x);
         parts[1] = tci_functions_exponent(&m, tc_stop_gradient(wide));
-        parts[0] = tci_made_round(&m, tc_ldexp(wide, tc_neg(tc_cast(parts[1],
-                                                                    tc_dtype_of(wide)))));
+        parts[0] = tci_made_round(&m, tc_ldexp(wide, tc_neg(tc_cast(parts[1], tc_dtype_of(wide)))));
     }
     *(mantissa ? mantissa : &parts[0]) = parts[0];
     *(exponent ? exponent : &parts[1]) = parts[1];
@@ -107,11 +108,13 @@ enum { TCI_POLYGAMMA_MOST = 64, TCI_ZETA_TERMS = 12 };
  * rest as an integral with corrections by Bernoulli numbers. */
 static tc_tensor tci_functions_zeta(int s, tc_tensor q, tc_site here)
 {
-    static const double bernoulli[TCI_ZETA_TERMS] = { /* B_2j / (2j)! */
-        0x1.5555555555555p-4,  -0x1.6c16c16c16c17p-10, 0x1.1566abc011567p-15,
-        -0x1.bbd779334ef0bp-21, 0x1.66a8f2bf70ebep-26, -0x1.22805d644267fp-31,
-        0x1.d6db2c4e09162p-37, -0x1.7da4e1f79955cp-42, 0x1.355871d652e9ep-47,
-        -0x1.f57d968caacf1p-53, 0x1.967e1f09c376fp-58, -0x1.497d9033a2b5cp-63};
+    static const double bernoulli[TCI_ZETA_TERMS] = {/* B_2j / (2j)! */
+                                                     0x1.5555555555555p-4,  -0x1.6c16c16c16c17p-10,
+                                                     0x1.1566abc011567p-15, -0x1.bbd779334ef0bp-21,
+                                                     0x1.66a8f2bf70ebep-26, -0x1.22805d644267fp-31,
+                                                     0x1.d6db2c4e09162p-37, -0x1.7da4e1f79955cp-42,
+                                                     0x1.355871d652e9ep-47, -0x1.f57d968caacf1p-53,
+                                                     0x1.967e1f09c376fp-58, -0x1.497d9033a2b5cp-63};
     const int n = TCI_MAX(10, s + 2);
     tc_tensor sum = tc_pow(q, (double)-s), end = tc_add(q, (double)n), rest, factor;
     for (int k = 1; k < n; k++) {
@@ -203,14 +206,14 @@ static tc_tensor tci_functions_i0_near(tc_tensor x, tc_site here)
 static tc_tensor tci_functions_i0_far(tc_tensor x, tc_site here)
 {
     static const double c[] = {
-        0.4022452055070544158,    0.00336911647825569409,    0.00006889758346916823984,
-        2.891370520834756483e-6,  2.048918589469063742e-7,   2.266668990498178065e-8,
-        3.396232025708386345e-9,  4.940602388224969589e-10,  1.188914710784643834e-11,
+        0.4022452055070544158,     0.00336911647825569409,    0.00006889758346916823984,
+        2.891370520834756483e-6,   2.048918589469063742e-7,   2.266668990498178065e-8,
+        3.396232025708386345e-9,   4.940602388224969589e-10,  1.188914710784643834e-11,
         -3.149916527963241365e-11, -1.321581184044771312e-11, -1.794178531506806118e-12,
-        7.180124451383666234e-13, 3.852778382742142701e-13,  1.540086217521409827e-14,
+        7.180124451383666234e-13,  3.852778382742142701e-13,  1.540086217521409827e-14,
         -4.150569347287222087e-14, -9.554846698828307649e-15, 3.811680669352622421e-15,
-        1.772560133056526384e-15, -3.425485619677219135e-16, -2.827623980516583485e-16,
-        3.461222867697461093e-17, 4.465621420296759999e-17};
+        1.772560133056526384e-15,  -3.425485619677219135e-16, -2.827623980516583485e-16,
+        3.461222867697461093e-17,  4.465621420296759999e-17};
     tc_tensor y = tc_sub(tc_div(2.0 * TCI_I0_FAR, x), 1), twice = tc_mul(y, 2.0);
     tc_tensor a = tc_mul(y, 0.0), b = a;
     for (int i = (int)(sizeof(c) / sizeof(*c)) - 1; i > 0; i--) {
@@ -242,8 +245,19 @@ enum { TCI_IGAMMA_STEPS = 512, TCI_IGAMMA_NODES = 12, TCI_IGAMMA_LARGE = 100 };
 
 /* Carries: step number, series term and sum (of P), Lentz's b, c, d and h (of Q), a, x of the
  * series, a of the fraction. */
-enum { TCI_G_STEP, TCI_G_TERM, TCI_G_SUM, TCI_G_B, TCI_G_C, TCI_G_D, TCI_G_H, TCI_G_DELTA, TCI_G_A,
-       TCI_G_X, TCI_G_N };
+enum {
+    TCI_G_STEP,
+    TCI_G_TERM,
+    TCI_G_SUM,
+    TCI_G_B,
+    TCI_G_C,
+    TCI_G_D,
+    TCI_G_H,
+    TCI_G_DELTA,
+    TCI_G_A,
+    TCI_G_X,
+    TCI_G_N
+};
 
 static tc_status tci_igamma_goes_on(void *user, const tc_tensor *carry, tc_tensor *go)
 {
@@ -261,8 +275,7 @@ static tc_status tci_igamma_step(void *user, const tc_tensor *carry, tc_tensor *
     next[TCI_G_STEP] = k;
     next[TCI_G_A] = carry[TCI_G_A];
     next[TCI_G_X] = carry[TCI_G_X];
-    next[TCI_G_TERM] = tc_div(tc_mul(carry[TCI_G_TERM], carry[TCI_G_X]),
-                              tc_add(carry[TCI_G_A], k));
+    next[TCI_G_TERM] = tc_div(tc_mul(carry[TCI_G_TERM], carry[TCI_G_X]), tc_add(carry[TCI_G_A], k));
     next[TCI_G_SUM] = tc_add(carry[TCI_G_SUM], next[TCI_G_TERM]);
     tc_tensor numerator = tc_mul(k, tc_sub(carry[TCI_G_A], k));
     next[TCI_G_B] = tc_add(carry[TCI_G_B], 2.0);
@@ -307,11 +320,11 @@ static tc_tensor tci_igamma_large(tc_tensor a, tc_tensor x, tc_tensor *upper, tc
 {
     static const double nodes[TCI_IGAMMA_NODES] = {
         0.0640568928626056261, 0.191118867473616309, 0.315042679696163374, 0.433793507626045138,
-        0.545421471388839536, 0.648093651936975569, 0.740124191578554364, 0.820001985973902922,
-        0.886415527004401034, 0.938274552002732759, 0.974728555971309498, 0.99518721999702136};
+        0.545421471388839536,  0.648093651936975569, 0.740124191578554364, 0.820001985973902922,
+        0.886415527004401034,  0.938274552002732759, 0.974728555971309498, 0.99518721999702136};
     static const double weights[TCI_IGAMMA_NODES] = {
-        0.127938195346752157, 0.125837456346828296, 0.121670472927803391, 0.115505668053725601,
-        0.107444270115965635, 0.0976186521041138883, 0.0861901615319532759, 0.0733464814110803057,
+        0.127938195346752157,  0.125837456346828296,  0.121670472927803391,  0.115505668053725601,
+        0.107444270115965635,  0.0976186521041138883, 0.0861901615319532759, 0.0733464814110803057,
         0.0592985849154367807, 0.0442774388174198062, 0.0285313886289336632, 0.0123412297999871995};
     tc_tensor top = tc_sub(a, 1), root = tc_sqrt(top);
     tc_tensor is_above = tc_gt(x, top);
@@ -329,8 +342,8 @@ static tc_tensor tci_igamma_large(tc_tensor a, tc_tensor x, tc_tensor *upper, tc
     }
     /* top^top e^-top / Gamma(top + 1) by Stirling's series */
     tc_tensor inverse = tc_div(1, top), square = tc_square(inverse);
-    tc_tensor rest = tc_mul(inverse, tc_sub(tc_mul(square, tc_sub(tc_mul(square, -1.0 / 1260),
-                                                                  -1.0 / 360)), 1.0 / 12));
+    tc_tensor rest = tc_mul(
+        inverse, tc_sub(tc_mul(square, tc_sub(tc_mul(square, -1.0 / 1260), -1.0 / 360)), 1.0 / 12));
     tc_tensor front = tc_mul(tc_div(0.39894228040143267794, root), tc_exp(rest));
     tc_tensor part = tc_mul(tc_mul(sum, half), front); /* negative where the end is below x */
     *upper = tc_where(is_above, part, tc_add(1, part));

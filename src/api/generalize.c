@@ -90,8 +90,8 @@ TCI_FN bool tci_general_guards(const tci_general *g, const tci_variant_kind *k,
             continue;
         }
         int first = 0; /* the first open axis that was always of the same size */
-        while (first < a && (k->like[first] != k->like[a] ||
-                             guards[first].least == guards[first].most)) {
+        while (first < a &&
+               (k->like[first] != k->like[a] || guards[first].least == guards[first].most)) {
             first++;
         }
         tc_jit_axis same = tci_general_place(k, first);

@@ -7,8 +7,9 @@
 
 /* How a tc_jit generalizes; from its options. */
 typedef struct tci_general {
-    tc_jit_axis *fixed; int n_fixed;   /* axes whose sizes never become symbols */
-    bool pads;                         /* sizes are rounded up instead */
+    tc_jit_axis *fixed;
+    int n_fixed; /* axes whose sizes never become symbols */
+    bool pads;   /* sizes are rounded up instead */
 } tci_general;
 
 /* The options keep axis a of input i, which has that rank, a number. */

@@ -191,8 +191,11 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
         return TC_ERR_ARGUMENT;
     }
     tci_frame f = tci_frame_begin("tc_grad", here);
-    tci_grad_call c = {.f = &f, .given = {&loss, 1}, .asked = asked,
-                       .given_name = "the loss", .asked_name = "parameter"};
+    tci_grad_call c = {.f = &f,
+                       .given = {&loss, 1},
+                       .asked = asked,
+                       .given_name = "the loss",
+                       .asked_name = "parameter"};
     return tci_grad_call_run(&c, grads);
 }
 
@@ -204,8 +207,12 @@ TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_t
         return TC_ERR_ARGUMENT;
     }
     tci_frame f = tci_frame_begin("tc_vjp", here);
-    tci_grad_call c = {.f = &f, .given = results, .beside = cotangents, .asked = asked,
-                       .given_name = "result", .asked_name = "parameter"};
+    tci_grad_call c = {.f = &f,
+                       .given = results,
+                       .beside = cotangents,
+                       .asked = asked,
+                       .given_name = "result",
+                       .asked_name = "parameter"};
     return tci_grad_call_run(&c, grads);
 }
 
@@ -217,7 +224,12 @@ TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tan
         return TC_ERR_ARGUMENT;
     }
     tci_frame f = tci_frame_begin("tc_jvp", here);
-    tci_grad_call c = {.f = &f, .forward = true, .given = inputs, .beside = tangents,
-                       .asked = results, .given_name = "input", .asked_name = "result"};
+    tci_grad_call c = {.f = &f,
+                       .forward = true,
+                       .given = inputs,
+                       .beside = tangents,
+                       .asked = results,
+                       .given_name = "input",
+                       .asked_name = "result"};
     return tci_grad_call_run(&c, out);
 }

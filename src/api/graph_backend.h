@@ -45,7 +45,7 @@ typedef struct tc_graph_model {
  * be called from any thread, several at once; they must not abort, exit or print. A function that
  * fails writes why to its text, in the engine's own words where it has some. */
 typedef struct tc_graph_backend {
-    const char *name; /* required; under 16 characters, without ':' */
+    const char *name;                       /* required; under 16 characters, without ':' */
     const tc_graph_format *(*format)(void); /* required: of the models that compile is given */
     void *user;
     /* Required. True if the engine is there; text: what was found ("libfoo.so.1.2"), or else what

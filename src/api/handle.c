@@ -61,20 +61,13 @@ static const char *tci_handle_reason(tc_tensor t)
         return tci_ctx_of(t.ctx) ? TCI_HANDLE_DEAD : "the handle is dead: its context was freed";
     }
     switch (t.id) {
-    case TCI_NULL_NUMBERS:
-        return "all operands were numbers: expected at least one tensor";
-    case TCI_NULL_CTX:
-        return "the handle was made on a NULL or freed context";
-    case TCI_NULL_FREED:
-        return "the handle is dead: its context was freed";
-    case TCI_NULL_MEMORY:
-        return "out of memory while an error was to be recorded";
-    case TCI_NULL_EMPTY:
-        return "the list of tensors is empty: expected at least one";
-    case UINT32_MAX:
-        return "TC_NONE stands where a tensor is needed";
-    default:
-        return "the handle is null (zeroed, never made by a call)";
+    case TCI_NULL_NUMBERS: return "all operands were numbers: expected at least one tensor";
+    case TCI_NULL_CTX: return "the handle was made on a NULL or freed context";
+    case TCI_NULL_FREED: return "the handle is dead: its context was freed";
+    case TCI_NULL_MEMORY: return "out of memory while an error was to be recorded";
+    case TCI_NULL_EMPTY: return "the list of tensors is empty: expected at least one";
+    case UINT32_MAX: return "TC_NONE stands where a tensor is needed";
+    default: return "the handle is null (zeroed, never made by a call)";
     }
 }
 
@@ -111,8 +104,8 @@ static bool tci_handle_grow_poisons(tci_ctx *ctx)
     }
     size_t entry_bytes = sizeof(*ctx->poisons);
     size_t from = (size_t)ctx->cap_poisons, to = from ? from * 2 : 8;
-    struct tci_poison_entry **list =
-        tci_graph_resize(&ctx->graph, ctx->poisons, from * entry_bytes, to * entry_bytes);
+    struct tci_poison_entry **list = tci_graph_resize(&ctx->graph, ctx->poisons, from * entry_bytes,
+                                                      to * entry_bytes);
     if (!list) {
         return false;
     }

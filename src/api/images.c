@@ -71,11 +71,12 @@ TCI_OPS_IMAGES(3)
 
 TCI_OPS_ONE(im2col, (tc_tensor x, const tc_pool *options, tc_site here), tci_build_im2col, node,
             options)
-TCI_OPS_ONE(col2im, (tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
-                     tc_site here), tci_build_col2im, node, n, tci_dim_list(sizes),
-            options)
+TCI_OPS_ONE(col2im,
+            (tc_tensor x, int n, const int64_t *sizes, const tc_pool *options, tc_site here),
+            tci_build_col2im, node, n, tci_dim_list(sizes), options)
 TCI_OPS_ONE(interpolate, (tc_tensor x, const tc_interpolation *options, tc_site here),
             tci_build_interpolate, node, options)
-TCI_OPS_BOTH(grid_sample, x, grid, (tc_tensor x, tc_tensor grid, const char *mode,
-                                    const char *padding_mode, bool align_corners, tc_site here),
+TCI_OPS_BOTH(grid_sample, x, grid,
+             (tc_tensor x, tc_tensor grid, const char *mode, const char *padding_mode,
+              bool align_corners, tc_site here),
              tci_build_grid_sample, node, other, mode, padding_mode, align_corners)

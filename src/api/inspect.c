@@ -41,8 +41,8 @@ TC_API tc_status tc_program_wait(tc_program *f, int64_t milliseconds)
 
 TC_API bool tc_program_ready(const tc_program *f)
 {
-    return f && (!f->later ||
-                 __atomic_load_n(&f->later->state, __ATOMIC_ACQUIRE) != TCI_LATER_WAITING);
+    return f &&
+           (!f->later || __atomic_load_n(&f->later->state, __ATOMIC_ACQUIRE) != TCI_LATER_WAITING);
 }
 
 TC_API void tc_program_cancel(tc_program *f)

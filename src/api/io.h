@@ -27,9 +27,9 @@ TC_API void tc_file_close(tc_file *file);
 
 /* One array of a file, until that is closed. */
 typedef struct tc_array {
-    const char *name;     /* UTF-8; "" in a .npy */
-    const char *type;     /* as the file has it: "F32", "<f4", "Q4_K" */
-    tc_dtype dtype;       /* TC_DTYPE_COUNT: a type that tc does not have */
+    const char *name; /* UTF-8; "" in a .npy */
+    const char *type; /* as the file has it: "F32", "<f4", "Q4_K" */
+    tc_dtype dtype;   /* TC_DTYPE_COUNT: a type that tc does not have */
     int rank;
     const int64_t *sizes; /* as many */
 } tc_array;
@@ -97,8 +97,8 @@ typedef struct tc_save_options {
  * zero. tc_error(f) tells. TC_ERR_ARGUMENT: NULL; TC_ERR_BUSY: f is still being compiled
  * (TC_STANCE_LATER); TC_ERR_UNSUPPORTED: f has collectives, options.check, or memory borrowed from
  * a device, or its machine code was dropped from the disk cache; TC_ERR_IO; TC_ERR_MEMORY. */
-TC_API tc_status tc_program_save_at(tc_program *f, const char *path,
-                                    const tc_save_options *options, tc_site here);
+TC_API tc_status tc_program_save_at(tc_program *f, const char *path, const tc_save_options *options,
+                                    tc_site here);
 #define tc_program_save(f, path, options) tc_program_save_at((f), (path), (options), TC_HERE)
 
 typedef struct tc_load_options {
@@ -187,16 +187,16 @@ typedef struct tc_dlpack_tensor {
     void *data;
     int32_t device_type, device_id; /* 1: memory of the processor */
     int32_t ndim;
-    uint8_t code, bits;             /* 0 int, 1 unsigned, 2 float, 4 bfloat, 6 bool */
+    uint8_t code, bits; /* 0 int, 1 unsigned, 2 float, 4 bfloat, 6 bool */
     uint16_t lanes;
-    int64_t *shape, *strides;       /* strides in elements; NULL: row-major */
-    uint64_t byte_offset;           /* from data to element 0...0 */
+    int64_t *shape, *strides; /* strides in elements; NULL: row-major */
+    uint64_t byte_offset;     /* from data to element 0...0 */
 } tc_dlpack_tensor;
 typedef struct tc_dlpack {
     uint32_t major, minor;
-    void *manager;                  /* of whoever made it */
+    void *manager;                           /* of whoever made it */
     void (*deleter)(struct tc_dlpack *self); /* NULL: nothing is to be done */
-    uint64_t flags;                 /* 1: read only; 2: a copy of its own */
+    uint64_t flags;                          /* 1: read only; 2: a copy of its own */
     tc_dlpack_tensor tensor;
 } tc_dlpack;
 typedef struct tc_dlpack_unversioned {
@@ -222,8 +222,7 @@ TC_API tc_tensor tc_from_dlpack_unversioned_at(tc_ctx *ctx, tc_dlpack_unversione
  * tells. */
 TC_API tc_status tc_to_dlpack_at(tc_tensor t, tc_dlpack **dl, tc_site here);
 #define tc_to_dlpack(t, dl) tc_to_dlpack_at((t), (dl), TC_HERE)
-TC_API tc_status tc_to_dlpack_unversioned_at(tc_tensor t, tc_dlpack_unversioned **dl,
-                                             tc_site here);
+TC_API tc_status tc_to_dlpack_unversioned_at(tc_tensor t, tc_dlpack_unversioned **dl, tc_site here);
 #define tc_to_dlpack_unversioned(t, dl) tc_to_dlpack_unversioned_at((t), (dl), TC_HERE)
 
 #ifdef __cplusplus

@@ -21,10 +21,15 @@ typedef tc_status (*tc_jit_build)(tc_ctx *ctx, const tc_tensor *in, int n_in, tc
 
 /* Integers that select a specialization (number of layers, a flag). NULL where a tc_statics * is
  * expected means none. */
-typedef struct tc_statics { const int64_t *items; int n; } tc_statics;
+typedef struct tc_statics {
+    const int64_t *items;
+    int n;
+} tc_statics;
 
 /* Axis `axis` of input `input`; -1 is the last axis. */
-typedef struct tc_jit_axis { int input, axis; } tc_jit_axis;
+typedef struct tc_jit_axis {
+    int input, axis;
+} tc_jit_axis;
 
 /* Signatures beyond max_variants. GENERAL: a program of symbolic sizes serves (TC_DYNAMIC_SHAPES);
  * where build allows none, the interpreter. INTERPRET: the interpreter. FAIL: TC_ERR_LIMIT. */
@@ -39,18 +44,19 @@ typedef enum tc_bucket { TC_BUCKET_NONE, TC_BUCKET_POW2 } tc_bucket;
 
 /* Options of one tc_jit; zero in every field means the defaults, as does NULL. */
 typedef struct tc_jit_options {
-    const tc_options *options;   /* of the private context; strings are copied. NULL: defaults */
-    int n_outputs;               /* 0: 1 */
+    const tc_options *options; /* of the private context; strings are copied. NULL: defaults */
+    int n_outputs;             /* 0: 1 */
     /* Specializations of known sizes of one combination of dtypes, ranks and static integers.
      * 0: 8. Beyond it `beyond` says what serves, and the log says so under "recompiles" */
     int max_variants;
     tc_beyond beyond;
     /* Axes whose sizes never become symbols, as build computes with them as numbers. Copied */
-    const tc_jit_axis *fixed_axes; int n_fixed_axes;
+    const tc_jit_axis *fixed_axes;
+    int n_fixed_axes;
     tc_bucket bucket;
     /* Records each specialization twice and fails with TC_ERR_ARGUMENT if the graphs differ. */
     bool check;
-    const char *name;            /* in reports and errors; copied. NULL: "tc_jit" */
+    const char *name; /* in reports and errors; copied. NULL: "tc_jit" */
 } tc_jit_options;
 
 /* Makes a function that specializes itself; the caller frees it with tc_jit_free. build is first
@@ -104,9 +110,9 @@ TC_API int64_t tc_jit_output_size_at(tc_jit *fn, const tc_statics *statics, tc_b
 /* A signature to specialize for in advance: pointers of the inputs may be NULL, dtypes and sizes
  * count. */
 typedef struct tc_jit_signature {
-    const tc_statics *statics;   /* NULL: none */
+    const tc_statics *statics; /* NULL: none */
     tc_bufs inputs;
-    tc_status status;            /* out */
+    tc_status status; /* out */
 } tc_jit_signature;
 /* Makes the specializations of n signatures that are missing. Returns the first failure. */
 TC_API tc_status tc_jit_warm_at(tc_jit *fn, tc_jit_signature *signatures, int n, tc_site here);
@@ -114,11 +120,11 @@ TC_API tc_status tc_jit_warm_at(tc_jit *fn, tc_jit_signature *signatures, int n,
 
 /* One specialization, as tc_jit_list shows it. */
 typedef struct tc_jit_variant {
-    int64_t id;                  /* of tc_jit_drop; never given twice by one tc_jit */
-    int64_t hits;                /* runs that it served */
-    int64_t compile_ns;          /* recording and compiling it */
-    bool interpreted;            /* no native code */
-    char signature[192];         /* "f32[8, 64], statics 3" */
+    int64_t id;          /* of tc_jit_drop; never given twice by one tc_jit */
+    int64_t hits;        /* runs that it served */
+    int64_t compile_ns;  /* recording and compiling it */
+    bool interpreted;    /* no native code */
+    char signature[192]; /* "f32[8, 64], statics 3" */
 } tc_jit_variant;
 /* Writes the first `room` specializations, oldest first; returns how many there are. -1: fn is
  * NULL. */
@@ -147,7 +153,10 @@ TC_API const char *tc_jit_error(tc_jit *fn);
 
 #ifdef __cplusplus
 } /* extern "C" */
-static inline const char *tc_error(tc_jit *fn) { return tc_jit_error(fn); }
+static inline const char *tc_error(tc_jit *fn)
+{
+    return tc_jit_error(fn);
+}
 /* Lives until the end of the full expression it stands in, as in C. */
 template <size_t tci_n> struct tci_static_array {
     tci_size_array<tci_n> sizes;

@@ -14,8 +14,8 @@ typedef struct tci_lazy {
     tci_batch_job job;
     /* of job.outputs, without those that hold a value and without repeats */
     tci_node **nodes;
-    int n_nodes, n_values;     /* the nodes behind n_values are effects */
-    tci_storage **values;      /* their new memory */
+    int n_nodes, n_values; /* the nodes behind n_values are effects */
+    tci_storage **values;  /* their new memory */
     tc_buf *bufs;
 } tci_lazy;
 
@@ -163,8 +163,8 @@ static tc_status tci_lazy_eval(const tci_frame *frame, tc_tensors ts)
     w.b.jobs = &w.job;
     w.b.n = 1;
     w.b.first = TC_OK;
-    w.job = (tci_batch_job){
-        .outputs = ts, .about = ts.items[0], .find_inputs = true, .program = &f};
+    w.job =
+        (tci_batch_job){.outputs = ts, .about = ts.items[0], .find_inputs = true, .program = &f};
     w.n_nodes = w.n_values = 0;
     int cancel = tci_os_no_cancel();
     tci_scratch_init(&w.b.s);
@@ -211,7 +211,8 @@ static tc_status tci_lazy_check_memory(const tci_frame *f, tc_tensors ts, tci_la
             tci_lazy_drop(m, ts.n);
             return tci_batch_fail(f, ts.items[i], &m[i].node->site, TC_ERR_BUFFER,
                                   "the value is in memory of a %s device, expected memory of the "
-                                  "host", device);
+                                  "host",
+                                  device);
         }
     }
     return TC_OK;

@@ -209,8 +209,8 @@ static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int ra
         return false;
     }
     tci_leaf_dense(rank, sizes, own);
-    bool fits =
-        tci_leaf_span_of(rank, sizes, strides ? strides : own, tci_dtype_get(dtype)->bytes, span);
+    bool fits = tci_leaf_span_of(rank, sizes, strides ? strides : own, tci_dtype_get(dtype)->bytes,
+                                 span);
     if (!fits) {
         tci_frame_fail(f, TC_ERR_LIMIT, "the strides reach beyond what memory can address");
     }
@@ -238,13 +238,13 @@ TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype,
                        data, info->align, info->name);
         return tci_words_put(g, &dense, NULL);
     }
-    bool is_dense =
-        !strides || !rank || !memcmp(strides, dense.items, (size_t)rank * sizeof(*strides));
+    bool is_dense = !strides || !rank ||
+                    !memcmp(strides, dense.items, (size_t)rank * sizeof(*strides));
     int bytes = tci_dtype_get(dtype)->bytes;
     const char *lowest = data ? (const char *)data + span.lo * bytes : NULL;
     tci_storage *storage = tci_storage_borrow(lowest, (span.hi - span.lo) * bytes);
-    tci_node *x =
-        tci_leaf_data(g, dtype, rank, sizes, storage, is_dense ? NULL : strides, -span.lo);
+    tci_node *x = tci_leaf_data(g, dtype, rank, sizes, storage, is_dense ? NULL : strides,
+                                -span.lo);
     if (x) {
         storage->owner = owner;
     }
@@ -270,8 +270,9 @@ TC_API tc_tensor tc_borrow_as_at(tc_ctx *ctx, tc_buf data, tc_dtype dtype, int r
 {
     tci_frame f = tci_frame_on(ctx, "tc_borrow", here);
     bool fits = tci_leaf_is_memory_of(&f, &data, dtype);
-    return tci_frame_end(
-        &f, fits ? tci_leaf_borrow(&f, data.data, dtype, rank, sizes, strides, NULL) : NULL);
+    return tci_frame_end(&f, fits
+                                 ? tci_leaf_borrow(&f, data.data, dtype, rank, sizes, strides, NULL)
+                                 : NULL);
 }
 
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
@@ -291,8 +292,10 @@ TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
     tci_graph *g = &f->ctx->graph;
     const char *device = tci_backend_hides(data);
     if (device) {
-        tci_frame_fail(f, TC_ERR_BUFFER, "given memory of a %s device, expected memory of the host "
-                       "(programs of that device take what tc_borrow made of it)", device);
+        tci_frame_fail(f, TC_ERR_BUFFER,
+                       "given memory of a %s device, expected memory of the host "
+                       "(programs of that device take what tc_borrow made of it)",
+                       device);
         return tci_words_put(g, &dense, NULL);
     }
     size_t bytes = tci_dtype_get(dtype)->bytes;
@@ -309,8 +312,7 @@ TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
 
 TCI_FN tci_node *tci_leaf_zeros(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes)
 {
-    if (f->failed || !tci_leaf_check(f, dtype, rank, sizes) ||
-        !tci_leaf_is_known(f, rank, sizes)) {
+    if (f->failed || !tci_leaf_check(f, dtype, rank, sizes) || !tci_leaf_is_known(f, rank, sizes)) {
         return NULL;
     }
     int64_t bytes = tci_dtype_get(dtype)->bytes;
@@ -329,8 +331,8 @@ TC_API tc_tensor tc_copy_in_as_at(tc_ctx *ctx, tc_buf data, tc_dtype dtype, int 
 {
     tci_frame f = tci_frame_on(ctx, "tc_copy_in", here);
     bool fits = tci_leaf_is_memory_of(&f, &data, dtype);
-    return tci_frame_end(
-        &f, fits ? tci_leaf_copy_in(&f, data.data, dtype, rank, sizes, strides) : NULL);
+    return tci_frame_end(&f, fits ? tci_leaf_copy_in(&f, data.data, dtype, rank, sizes, strides)
+                                  : NULL);
 }
 
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,

@@ -13,7 +13,10 @@
 #undef TC_HERE
 #define TC_HERE here
 
-static tc_tensor tci_linalg_turned(tc_tensor x, tc_site here) { return tc_transpose(x, -1, -2); }
+static tc_tensor tci_linalg_turned(tc_tensor x, tc_site here)
+{
+    return tc_transpose(x, -1, -2);
+}
 
 /* The identity of n rows, in dtype t. */
 static tc_tensor tci_linalg_identity(const tci_made *m, int64_t n, tc_dtype t)
@@ -32,8 +35,8 @@ TC_API void tc_lu_at(tc_tensor x, tc_tensor *p, tc_tensor *l, tc_tensor *u, tc_s
             tci_frame f = tci_frame_begin("tc_lu", here);
             tci_frame_use(&f, x);
             tci_node *n = tci_frame_node(&f, x, "operand 1");
-            *wanted[i] = tci_frame_end(&f, n ? tci_build_lu(&f.ctx->graph, n, (tci_lu_part)i)
-                                             : NULL);
+            *wanted[i] = tci_frame_end(&f,
+                                       n ? tci_build_lu(&f.ctx->graph, n, (tci_lu_part)i) : NULL);
         }
     }
 }
@@ -150,8 +153,9 @@ typedef struct tci_expm {
     double c[TCI_EXPM_TERMS];
 } tci_expm;
 
-static const tci_expm tci_expm_f32 = {
-    7, 3.9257248, {17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1}};
+static const tci_expm tci_expm_f32 = {7,
+                                      3.9257248,
+                                      {17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1}};
 static const tci_expm tci_expm_f64 = {
     13,
     5.371920351148152,
@@ -193,8 +197,10 @@ TC_API tc_tensor tc_matrix_exp_at(tc_tensor x, tc_site here)
     }
     const int rank = tc_rank(x);
     if (rank < 2 || tc_size(x, -1) != tc_size(x, -2) || !tci_dtype_is_float(tc_dtype_of(x))) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "given %s of rank %d: expected square matrices "
-                             "[..., n, n] of floats", tci_dtype_get(tc_dtype_of(x))->name, rank);
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "given %s of rank %d: expected square matrices "
+                             "[..., n, n] of floats",
+                             tci_dtype_get(tc_dtype_of(x))->name, rank);
     }
     tc_tensor wide = tci_made_wide(&m, x);
     const tc_dtype t = tc_dtype_of(wide);
@@ -235,8 +241,10 @@ TC_API tc_tensor tc_block_diag_at(tc_tensors xs, tc_site here)
                 return tci_made_end(&m, x);
             }
             if (tc_rank(x) > 2) {
-                return tci_made_fail(&m, TC_ERR_SHAPE, "operand %d has rank %d: expected matrices, "
-                                     "rows or numbers", i + 1, tc_rank(x));
+                return tci_made_fail(&m, TC_ERR_SHAPE,
+                                     "operand %d has rank %d: expected matrices, "
+                                     "rows or numbers",
+                                     i + 1, tc_rank(x));
             }
             const int64_t size = tc_rank(x) ? tc_size(x, -1) : 1;
             if (pass == 0) {

@@ -43,7 +43,7 @@ static tci_node *tci_loops_built(tci_loops_call *c, tci_node *n)
 
 /* The nodes of a list, "carry 2" and so on. False: the frame is failed. */
 static bool tci_loops_take(tci_loops_call *c, const tc_tensor *items, int n, const char *what,
-                          tci_node **nodes)
+                           tci_node **nodes)
 {
     for (int i = 0; i < n && !c->f->failed; i++) {
         char text[48];
@@ -92,13 +92,13 @@ static bool tci_loops_find_length(tci_loops_call *c, tci_node *const *xs)
 
 /* BOUND nodes, of one element along the first axis of an x. */
 static void tci_loops_bind(tci_loops_call *c, tci_node *const *of, int n, int skipped,
-                          tci_node **bound, tc_tensor *handles)
+                           tci_node **bound, tc_tensor *handles)
 {
     tci_graph *g = &c->f->ctx->graph;
     for (int i = 0; i < n; i++) {
-        bound[i] = tci_loops_built(c, tci_build_bound(g, (tc_dtype)of[i]->dtype,
-                                                     of[i]->rank - skipped,
-                                                     of[i]->shape + skipped));
+        bound[i] = tci_loops_built(c,
+                                   tci_build_bound(g, (tc_dtype)of[i]->dtype, of[i]->rank - skipped,
+                                                   of[i]->shape + skipped));
         handles[i] = tci_handle_make(c->f->ctx, bound[i], c->f->here);
     }
 }
@@ -113,7 +113,7 @@ static bool tci_loops_take_back(tci_loops_call *c, tci_lent lent, tc_status stat
 }
 
 static bool tci_loops_trace(tci_loops_call *c, const tc_tensor *carry, const tc_tensor *x,
-                           tci_node **next, tci_node **y)
+                            tci_node **next, tci_node **y)
 {
     tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + c->n_ys + 1);
     tci_lent lent = tci_frame_lend(c->f);
@@ -138,8 +138,8 @@ static void tci_loops_empty(tci_loops_call *c, const tci_repeat *r)
             shape[a + 1] = y->shape[a];
         }
         tci_node *none = tci_loops_built(c, tci_graph_const(g, (tc_dtype)y->dtype, zero));
-        c->results[r->n_carry + i] =
-            tci_loops_built(c, tci_build_broadcast(g, none, y->rank + 1, shape));
+        c->results[r->n_carry + i] = tci_loops_built(c, tci_build_broadcast(g, none, y->rank + 1,
+                                                                            shape));
     }
 }
 
@@ -165,9 +165,18 @@ static void tci_loops_make(tci_loops_call *c)
     if (!tci_loops_trace(c, carries, inputs, next, y)) {
         return;
     }
-    tci_repeat r = {.n_carry = n_carry, .n_x = n_x, .n_y = c->n_ys, .length = c->length,
-                    .reverse = c->reverse, .stops = -1, .init = init, .xs = xs, .carry = carry,
-                    .x = x, .next = next, .y = y};
+    tci_repeat r = {.n_carry = n_carry,
+                    .n_x = n_x,
+                    .n_y = c->n_ys,
+                    .length = c->length,
+                    .reverse = c->reverse,
+                    .stops = -1,
+                    .init = init,
+                    .xs = xs,
+                    .carry = carry,
+                    .x = x,
+                    .next = next,
+                    .y = y};
     if (c->length == 0) {
         tci_loops_empty(c, &r);
         return;
@@ -224,8 +233,8 @@ static void tci_loops_make_while(tci_loops_call *c)
         return;
     }
     tci_dim most = c->length != 0 ? c->length : (int64_t)1 << TCI_LOOPS_MOST;
-    tci_repeat r = {.n_carry = n + 1, .length = most, .stops = n, .init = init, .carry = carry,
-                    .next = next};
+    tci_repeat r =
+        {.n_carry = n + 1, .length = most, .stops = n, .init = init, .carry = carry, .next = next};
     tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
     for (int i = 0; i < n; i++) {
         c->results[i] = tci_loops_built(c, tci_build_result(g, repeat, i));
@@ -243,8 +252,7 @@ static bool tci_loops_trace_branch(tci_loops_call *c, int which, tci_node *const
     tci_loops_bind(c, operands, c->init.n, 0, bound, handles);
     tci_lent lent = tci_frame_lend(c->f);
     tc_status status = c->branches[which](c->user, handles, made);
-    return tci_loops_take_back(c, lent, status) &&
-           tci_loops_take(c, made, c->n_ys, "result", y);
+    return tci_loops_take_back(c, lent, status) && tci_loops_take(c, made, c->n_ys, "result", y);
 }
 
 /* If `go`, y in the place of `before`: at most one step, whose carries are the results and go. */
@@ -265,8 +273,15 @@ static void tci_loops_branch(tci_loops_call *c, tci_node *go, tci_node *const *o
     init[n] = go;
     next[n] = tci_loops_built(c, tci_graph_const(g, TC_BOOL, no));
     tci_loops_bind(c, init, n + 1, 0, carry, unused);
-    tci_repeat r = {.n_carry = n + 1, .n_held = c->init.n, .length = 1, .stops = n, .init = init,
-                    .held = operands, .carry = carry, .inner = bound, .next = next};
+    tci_repeat r = {.n_carry = n + 1,
+                    .n_held = c->init.n,
+                    .length = 1,
+                    .stops = n,
+                    .init = init,
+                    .held = operands,
+                    .carry = carry,
+                    .inner = bound,
+                    .next = next};
     tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
     for (int i = 0; i < n; i++) {
         c->results[i] = tci_loops_built(c, tci_build_result(g, repeat, i));
@@ -337,8 +352,13 @@ static void tci_loops_make_region(tci_loops_call *c)
         !tci_loops_trace_branch(c, 0, inputs, bound, y)) {
         return;
     }
-    tci_repeat r = {.n_held = n, .n_y = c->n_ys, .length = 1, .stops = -1, .held = inputs,
-                    .inner = bound, .y = y};
+    tci_repeat r = {.n_held = n,
+                    .n_y = c->n_ys,
+                    .length = 1,
+                    .stops = -1,
+                    .held = inputs,
+                    .inner = bound,
+                    .y = y};
     tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
     for (int i = 0; i < c->n_ys; i++) {
         tci_node *row = tci_loops_built(c, tci_build_result(g, repeat, i));
@@ -355,8 +375,8 @@ static void tci_loops_make_barriers(tci_loops_call *c)
     if (tci_loops_take(c, c->init.items, n, "tensor", nodes)) {
         for (int i = 0; i < n; i++) { /* the others follow it, round the end */
             nodes[n + i] = nodes[i];
-            c->results[i] = tci_loops_built(
-                c, tci_build_barrier(&c->f->ctx->graph, nodes[i], nodes + i + 1, n - 1, false));
+            c->results[i] = tci_loops_built(c, tci_build_barrier(&c->f->ctx->graph, nodes[i],
+                                                                 nodes + i + 1, n - 1, false));
         }
     }
 }
@@ -395,9 +415,15 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
     tci_frame f = tci_frame_begin("tc_scan", here);
     init = tci_loops_list(init);
     xs = tci_loops_list(xs);
-    tci_loops_call c = {.f = &f, .make = tci_loops_make, .init = init, .xs = xs,
-                        .length = length, .reverse = reverse,
-                        .body = body, .user = user, .n_ys = n_ys};
+    tci_loops_call c = {.f = &f,
+                        .make = tci_loops_make,
+                        .init = init,
+                        .xs = xs,
+                        .length = length,
+                        .reverse = reverse,
+                        .body = body,
+                        .user = user,
+                        .n_ys = n_ys};
     tci_loops_use(&f, init);
     tci_loops_use(&f, xs);
     if (init.n < 0 || xs.n < 0 || n_ys < 0 || (n_ys && !ys) || !f.ctx || !body) {
@@ -433,9 +459,10 @@ static tc_status tci_loops_end(tci_loops_call *c, tc_tensor *to, int n, bool fit
     tci_frame *f = c->f;
     tc_tensor none = {NULL, TCI_NULL_EMPTY, 0};
     if (!f->ctx) { /* then the first tensor says why */
-        (void)tci_frame_node(f, c->step && c->init.n < 1 ? none
-                                : c->step                ? c->init.items[0]
-                                                         : c->condition,
+        (void)tci_frame_node(f,
+                             c->step && c->init.n < 1 ? none
+                             : c->step                ? c->init.items[0]
+                                                      : c->condition,
                              "operand 0");
     } else if (!fits) {
         tci_frame_fail(f, TC_ERR_ARGUMENT, "given a list without items, or no function");
@@ -457,8 +484,12 @@ TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, 
 {
     tci_frame f = tci_frame_begin("tc_while", here);
     init = tci_loops_list(init);
-    tci_loops_call c = {.f = &f, .make = tci_loops_make_while, .init = init, .length = most,
-                        .test = test, .step = body,
+    tci_loops_call c = {.f = &f,
+                        .make = tci_loops_make_while,
+                        .init = init,
+                        .length = most,
+                        .test = test,
+                        .step = body,
                         .user = user};
     tci_loops_use(&f, init);
     return tci_loops_end(&c, last, init.n, init.n > 0 && last && test && body && most >= 0);
@@ -469,9 +500,13 @@ TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch 
                             tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_cond", here);
-    tci_loops_call c = {.f = &f, .make = tci_loops_make_cond, .init = tci_loops_list(operands),
-                        .branches = {then, otherwise}, .user = user,
-                        .condition = condition, .n_ys = n};
+    tci_loops_call c = {.f = &f,
+                        .make = tci_loops_make_cond,
+                        .init = tci_loops_list(operands),
+                        .branches = {then, otherwise},
+                        .user = user,
+                        .condition = condition,
+                        .n_ys = n};
     tci_frame_use(&f, condition);
     return tci_loops_end(&c, results, n, c.init.n >= 0 && n > 0 && results && then && otherwise);
 }
@@ -489,8 +524,12 @@ TC_API tc_status tc_checkpoint_at(tc_tensors inputs, tc_branch body, void *user,
                                   int n, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_checkpoint", here);
-    tci_loops_call c = {.f = &f, .make = tci_loops_make_region, .init = inputs,
-                        .branches = {body, NULL}, .user = user, .n_ys = n};
+    tci_loops_call c = {.f = &f,
+                        .make = tci_loops_make_region,
+                        .init = inputs,
+                        .branches = {body, NULL},
+                        .user = user,
+                        .n_ys = n};
     return tci_loops_run_list(&c, results, body != NULL);
 }
 

@@ -25,8 +25,8 @@ typedef struct tci_named {
     char names[TCI_PARAMS_MOST][TCI_PARAM_ROOM]; /* of its parameters */
     tc_ctx *ctx;
     tc_site here;
-    tc_tensors inputs, list; /* all; those of a list among them */
-    tc_attr given[TCI_PARAMS_MOST]; /* without a name: left out, and the default stands there */
+    tc_tensors inputs, list;         /* all; those of a list among them */
+    tc_attr given[TCI_PARAMS_MOST];  /* without a name: left out, and the default stands there */
     tci_words words[TCI_LISTS_MOST]; /* of each list of axes, or sizes behind their dtype */
     tc_tensor *results;
 } tci_named;
@@ -239,7 +239,8 @@ TCI_REDUCE_OPS(TCI_CALL_REDUCE)
         typedef tci_at_##name tci_at;                                                              \
         tc_##name##_at(__VA_ARGS__ c->here);                                                       \
     }
-TCI_BUILT_OPS(TCI_CALL_OF_BUILT) TCI_OWN_CALLS TCI_MADE_CALLS
+TCI_BUILT_OPS(TCI_CALL_OF_BUILT)
+TCI_OWN_CALLS TCI_MADE_CALLS
 #undef TCI_MUST
 #undef TCI_MAY
 #undef TCI_MUST_FIELD
@@ -278,7 +279,8 @@ TCI_BUILT_OPS(TCI_CALL_OF_BUILT) TCI_OWN_CALLS TCI_MADE_CALLS
 #define TCI_STORED(name, at)
 #define TCI_CALL(name, ...) __VA_ARGS__
 #define TCI_CALL_MANY(name, n, ...) __VA_ARGS__
-static const tci_param_row tci_param_rows[] = {TCI_CALLS}; /* of all calls, one after the other */
+    static const tci_param_row tci_param_rows[] = {
+        TCI_CALLS}; /* of all calls, one after the other */
 #undef TCI_CALL
 #undef TCI_CALL_MANY
 #define TCI_CALL(name, ...) {TCI_COUNT(((tci_param_row[]){__VA_ARGS__})), 1},
@@ -301,7 +303,9 @@ static const uint8_t tci_call_counts[][2] = {TCI_CALLS}; /* parameters, results 
 /* A name is pasted where it stands: handed on, it would be the user's macro of that name. */
 #define TCI_CALL(name, ...) char of_##name[sizeof(#name "\0" __VA_ARGS__)];
 #define TCI_CALL_MANY(name, n, ...) char of_##name[sizeof(#name "\0" __VA_ARGS__)];
-typedef struct tci_call_texts { TCI_CALLS } tci_call_texts;
+typedef struct tci_call_texts {
+    TCI_CALLS
+} tci_call_texts;
 #undef TCI_CALL
 #undef TCI_CALL_MANY
 #define TCI_CALL(name, ...) #name "\0" __VA_ARGS__,
@@ -328,7 +332,9 @@ enum { TCI_CALLS TCI_CALLS_N };
 #define TCI_CALL_MANY(name, n, ...) TCI_CALL(name, n)
 static void tci_named_call(const tci_named *c)
 {
-    switch (c->row.i) { TCI_CALLS }
+    switch (c->row.i) {
+        TCI_CALLS
+    }
 }
 #undef TCI_CALL
 #undef TCI_CALL_MANY
@@ -465,8 +471,8 @@ static void tci_named_find_row(tci_named *c, const char *name)
         return;
     }
     const char *near = name ? tci_named_nearest(name) : NULL;
-    tci_frame_fail(&c->f, TC_ERR_ARGUMENT, near ? "there is no op '%.60s': %s is near"
-                                                : "there is no op '%.60s'",
+    tci_frame_fail(&c->f, TC_ERR_ARGUMENT,
+                   near ? "there is no op '%.60s': %s is near" : "there is no op '%.60s'",
                    name ? name : "(null)", near);
 }
 
@@ -474,8 +480,8 @@ static void tci_named_find_row(tci_named *c, const char *name)
 
 static bool tci_named_is_operand(int kind)
 {
-    return kind == TCI_PARAM_tensor || kind == TCI_PARAM_optional ||
-           kind == TCI_PARAM_operand || kind == TCI_PARAM_maybe;
+    return kind == TCI_PARAM_tensor || kind == TCI_PARAM_optional || kind == TCI_PARAM_operand ||
+           kind == TCI_PARAM_maybe;
 }
 
 /* Inputs are the operands, in their order. */

@@ -15,10 +15,13 @@ typedef enum tci_param_kind {
 
 /* No pointers: tables of these need no work when a program starts, and stay shared. */
 typedef struct tci_param_row {
-    uint8_t kind;     /* tci_param_kind */
+    uint8_t kind; /* tci_param_kind */
     bool needed;
-    uint8_t number;   /* the default's tc_arg.kind, where it is a number; 0: none */
-    union { int64_t i; double f; } otherwise; /* the default; of an operand always f */
+    uint8_t number; /* the default's tc_arg.kind, where it is a number; 0: none */
+    union {
+        int64_t i;
+        double f;
+    } otherwise; /* the default; of an operand always f */
 } tci_param_row;
 
 /* A member for each row, one byte longer than its parameters are many. */
@@ -32,7 +35,9 @@ typedef struct tci_param_row {
 #define TCI_STORED(name, at)
 #define TCI_CALL(name, ...) char of_##name[1 __VA_ARGS__];
 #define TCI_CALL_MANY(name, n, ...) char of_##name[1 __VA_ARGS__];
-typedef union tci_param_counts { TCI_CALLS } tci_param_counts;
+typedef union tci_param_counts {
+    TCI_CALLS
+} tci_param_counts;
 #undef TCI_MUST
 #undef TCI_MAY
 #undef TCI_MUST_FIELD
@@ -46,7 +51,7 @@ typedef union tci_param_counts { TCI_CALLS } tci_param_counts;
 
 enum {
     TCI_PARAMS_MOST = sizeof(tci_param_counts) - 1, /* of one call */
-    TCI_PARAM_ROOM = 32 /* of a parameter's name, with its end */
+    TCI_PARAM_ROOM = 32                             /* of a parameter's name, with its end */
 };
 
 /* A row of api/calls.h, as tci_named_row finds it in the tables. */

@@ -48,11 +48,7 @@ TCI_EW_OPS(TCI_ROW)
 
 /* ---- calls that follow from built rows ---- */
 
-typedef enum tci_ops_rule {
-    TCI_OPS_RULE_SAME,
-    TCI_OPS_RULE_FLOAT,
-    TCI_OPS_RULE_LOSS
-} tci_ops_rule;
+typedef enum tci_ops_rule { TCI_OPS_RULE_SAME, TCI_OPS_RULE_FLOAT, TCI_OPS_RULE_LOSS } tci_ops_rule;
 typedef struct tci_ops_built_row {
     char name[36]; /* no pointers, which a program would relocate when it starts */
     tci_ops_rule rule;
@@ -91,11 +87,11 @@ static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, 
         return TC_F32;
     }
     const tci_graph *g = &f->ctx->graph;
-    tc_dtype common =
-        tci_ops_weak(g->promotion, tci_build_common_dtype(g, tensors, n_tensors), kind);
+    tc_dtype common = tci_ops_weak(g->promotion, tci_build_common_dtype(g, tensors, n_tensors),
+                                   kind);
     return row->rule == TCI_OPS_RULE_SAME    ? common
            : row->rule == TCI_OPS_RULE_FLOAT ? tci_dtype_function(g->promotion, common)
-                                        : tci_dtype_real(g->promotion, common);
+                                             : tci_dtype_real(g->promotion, common);
 }
 
 /* Numbers are made in the dtype that the formula is computed in: they are not rounded before. */
@@ -108,9 +104,9 @@ static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_r
     for (int i = 0; i < n; i++) {
         double number = row->operands[i].otherwise;
         bool left_out = !given[i].kind && tci_is_none(given[i].tensor) && number == number;
-        args[i] = !left_out                          ? given[i]
+        args[i] = !left_out                       ? given[i]
                   : number == (double)(int)number ? tci_arg_int((int)number)
-                                                     : tci_arg_float(number);
+                                                  : tci_arg_float(number);
     }
     tci_frame f = tci_ops_begin(row->name, args, n, here);
     tc_dtype result = f.failed ? TC_F32 : tci_ops_built_dtype(&f, row, args, n, nodes);
@@ -275,8 +271,7 @@ TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, t
 TCI_OPS_ONE(cast, (tc_tensor x, tc_dtype dtype, tc_site here), tci_build_cast, node, dtype)
 TCI_OPS_ONE(bitcast, (tc_tensor x, tc_dtype dtype, tc_site here), tci_build_bitcast, node, dtype)
 TCI_OPS_ONE(stop_gradient, (tc_tensor x, tc_site here), tci_build_stop_gradient, node)
-TCI_OPS_ONE(materialize, (tc_tensor x, tc_site here), tci_build_barrier, node, NULL, 0,
-            false)
+TCI_OPS_ONE(materialize, (tc_tensor x, tc_site here), tci_build_barrier, node, NULL, 0, false)
 TCI_OPS_ONE(nofuse, (tc_tensor x, tc_site here), tci_build_nofuse, node)
 TCI_OPS_BOTH(cross_entropy, logits, target, (tc_tensor logits, tc_tensor target, tc_site here),
              tci_build_cross_entropy, node, other)

@@ -161,8 +161,8 @@ TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacemen
  * gradient (Jang, Gu and Poole, arXiv 1611.01144). hard: exactly one-hot, with the gradient of
  * the soft result. Integers count as f32. TC_ERR_ARGUMENT: tau is not above 0, or logits are
  * 0-d. */
-TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, int axis,
-                                      tc_arg key, tc_site here);
+TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, int axis, tc_arg key,
+                                      tc_site here);
 #define tc_gumbel_softmax(logits, tau, hard, axis, key)                                            \
     tc_gumbel_softmax_at((logits), (tau), (hard), (axis), TC_ARG(key), TC_HERE)
 /* Dropout: each element of x (float) becomes 0 with probability p, and is multiplied by 1 / (1 -
@@ -241,8 +241,8 @@ TC_API void tc_nanmedian_at(tc_tensor x, int axis, bool keepdims, tc_tensor *val
     tc_nanmedian_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
 /* Mode: the most frequent element along an axis (the smallest one if several are), and its last
  * index (i64). */
-TC_API void tc_mode_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
-                       tc_tensor *indices, tc_site here);
+TC_API void tc_mode_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values, tc_tensor *indices,
+                       tc_site here);
 #define tc_mode(x, axis, keepdims, values, indices)                                                \
     tc_mode_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
 /* Histogram over all of x: the number of elements in each of `bins` equal bins from low to high;
@@ -472,9 +472,9 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
  * query share one. Of bf16 and f16 scores and softmax are f32, and its values are rounded. A query
  * that sees no key (a row of false, or of -INFINITY) has a row of zeros and no gradient, as in
  * PyTorch since 2.5; tc_softmax of a row of -INFINITY is NaN. */
-TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
-                                                    tc_tensor value, tc_tensor mask,
-                                                    bool is_causal, double scale, tc_site here);
+TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key, tc_tensor value,
+                                                    tc_tensor mask, bool is_causal, double scale,
+                                                    tc_site here);
 #define tc_scaled_dot_product_attention(query, key, value, mask, is_causal, scale)                 \
     tc_scaled_dot_product_attention_at((query), (key), (value), (mask), (is_causal), (scale),      \
                                        TC_HERE)
@@ -607,9 +607,9 @@ TC_API tc_tensor tc_cosine_embedding_loss_at(tc_tensor x1, tc_tensor x2, tc_tens
 /* max(0, margin + distance to positive - distance to negative) of rows, the distances those of
  * tc_pairwise_distance; swap: the nearer of anchor and positive to negative counts.
  * TC_ERR_ARGUMENT: a margin that is not above 0, or different ranks. */
-TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
-                                           tc_tensor negative, double margin, double p, double eps,
-                                           bool swap, tc_reduction reduction, tc_site here);
+TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive, tc_tensor negative,
+                                           double margin, double p, double eps, bool swap,
+                                           tc_reduction reduction, tc_site here);
 #define tc_triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction)        \
     tc_triplet_margin_loss_at((anchor), (positive), (negative), (margin), (p), (eps), (swap),      \
                               (reduction), TC_HERE)
@@ -820,8 +820,8 @@ TC_API void tc_nonzero_at(tc_tensor x, int64_t size, tc_tensor *indices, tc_tens
  * run of equal ones (consecutive); *inverse [n], i64: which of them each of the n slices of x is;
  * *counts [size], i64: how many of each there are. To be ordered a slice has at most 256 elements
  * (else TC_ERR_LIMIT). */
-TC_API void tc_unique_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,
-                         tc_tensor *inverse, tc_tensor *counts, tc_tensor *count, tc_site here);
+TC_API void tc_unique_at(tc_tensor x, int axis, int64_t size, tc_tensor *values, tc_tensor *inverse,
+                         tc_tensor *counts, tc_tensor *count, tc_site here);
 #define tc_unique(x, axis, size, values, inverse, counts, count)                                   \
     tc_unique_at((x), (axis), (size), (values), (inverse), (counts), (count), TC_HERE)
 TC_API void tc_unique_consecutive_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,

@@ -206,9 +206,10 @@ static bool tci_optim_check(const tci_optim *o, tci_frame *f, const tc_tensor *p
         } else if (!tci_dtype_is_float((tc_dtype)p->dtype) ||
                    (g->dtype != p->dtype &&
                     !(tci_optim_is_narrow(p->dtype) && g->dtype == TC_F32))) {
-            tci_frame_fail(f, TC_ERR_DTYPE, "parameter %d is %s and its gradient %s: expected one "
-                           "float dtype", i, tc_dtype_name((tc_dtype)p->dtype),
-                           tc_dtype_name((tc_dtype)g->dtype));
+            tci_frame_fail(f, TC_ERR_DTYPE,
+                           "parameter %d is %s and its gradient %s: expected one "
+                           "float dtype",
+                           i, tc_dtype_name((tc_dtype)p->dtype), tc_dtype_name((tc_dtype)g->dtype));
         } else if (!tci_build_same_shape(p->rank, p->shape, g->rank, g->shape)) {
             tci_frame_fail(f, TC_ERR_SHAPE, "parameter %d is %s and its gradient %s", i,
                            TCI_SHAPE_TEXT(p), TCI_SHAPE_TEXT(g));

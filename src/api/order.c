@@ -59,14 +59,22 @@ TC_API tc_tensor tc_argsort_at(tc_tensor x, int axis, bool descending, tc_site h
         TCI_OPS_STORE(indices, "tc_" #name,                                                        \
                       tci_build_##name(g, node, __VA_ARGS__, keepdims, false))                     \
     }
-TCI_OPS_PLACED(kthvalue, (tc_tensor x, int64_t k, int axis, bool keepdims, tc_tensor *values,
-                          tc_tensor *indices, tc_site here), axis, k)
-TCI_OPS_PLACED(median, (tc_tensor x, int axis, bool keepdims, tc_tensor *values,
-                        tc_tensor *indices, tc_site here), axis)
-TCI_OPS_PLACED(nanmedian, (tc_tensor x, int axis, bool keepdims, tc_tensor *values,
-                           tc_tensor *indices, tc_site here), axis)
-TCI_OPS_PLACED(mode, (tc_tensor x, int axis, bool keepdims, tc_tensor *values,
-                      tc_tensor *indices, tc_site here), axis)
+TCI_OPS_PLACED(kthvalue,
+               (tc_tensor x, int64_t k, int axis, bool keepdims, tc_tensor *values,
+                tc_tensor *indices, tc_site here),
+               axis, k)
+TCI_OPS_PLACED(median,
+               (tc_tensor x, int axis, bool keepdims, tc_tensor *values, tc_tensor *indices,
+                tc_site here),
+               axis)
+TCI_OPS_PLACED(nanmedian,
+               (tc_tensor x, int axis, bool keepdims, tc_tensor *values, tc_tensor *indices,
+                tc_site here),
+               axis)
+TCI_OPS_PLACED(mode,
+               (tc_tensor x, int axis, bool keepdims, tc_tensor *values, tc_tensor *indices,
+                tc_site here),
+               axis)
 #undef TCI_OPS_PLACED
 
 TC_API void tc_aminmax_at(tc_tensor x, tc_axes axes, bool keepdims, tc_tensor *least,
@@ -82,8 +90,8 @@ TC_API void tc_aminmax_at(tc_tensor x, tc_axes axes, bool keepdims, tc_tensor *l
 
 /* ---- running values ---- */
 
-TCI_OPS_ONE(cumsum, (tc_tensor x, int axis, tc_site here),
-            tci_build_scan, node, axis, false, TCI_MODE_ADD)
+TCI_OPS_ONE(cumsum, (tc_tensor x, int axis, tc_site here), tci_build_scan, node, axis, false,
+            TCI_MODE_ADD)
 TCI_OPS_ONE(cumprod, (tc_tensor x, int axis, tc_site here), tci_build_scan, node, axis, false,
             TCI_MODE_MUL)
 TCI_OPS_ONE(logcumsumexp, (tc_tensor x, int axis, tc_site here), tci_build_logcumsumexp, node, axis)
@@ -113,8 +121,8 @@ TC_API tc_tensor tc_bincount_at(tc_tensor x, tc_tensor weights, int64_t size, tc
     return tci_frame_end(&f, f.failed ? NULL : tci_build_bincount(&f.ctx->graph, n, w, size));
 }
 
-TCI_OPS_BOTH(isin, x, list, (tc_tensor x, tc_tensor list, tc_site here),
-             tci_build_isin, node, other)
+TCI_OPS_BOTH(isin, x, list, (tc_tensor x, tc_tensor list, tc_site here), tci_build_isin, node,
+             other)
 
 #define TCI_OPS_SETS(name, consecutive)                                                            \
     TC_API void tc_##name##_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,             \

@@ -159,17 +159,17 @@ static void tci_print_decimal_of(tci_print_decimal *d, double x, tc_dtype t, boo
 /* ---- the common format of all elements ---- */
 
 typedef struct tci_print_format {
-    tc_dtype dtype;              /* in which floats are shortened: bf16 counts as f32 */
+    tc_dtype dtype; /* in which floats are shortened: bf16 counts as f32 */
     bool exponential;
-    int precision;               /* digits after the point at most; -1: no limit */
+    int precision; /* digits after the point at most; -1: no limit */
     /* exactly `precision` digits: exponential, once widths are known */
     bool fixed;
-    int pad_left, pad_right;     /* width before and after the point */
+    int pad_left, pad_right; /* width before and after the point */
     int exponent_digits;
     /* nonzero finite magnitudes; smallest is infinite while there are none */
     double smallest, largest;
     bool any_finite, any_special, any_negative_inf;
-    int width;                   /* integers */
+    int width; /* integers */
 } tci_print_format;
 
 /* one float in pieces: sign and integer part, fraction, exponent */
@@ -215,13 +215,13 @@ static void tci_print_split(tci_print_parts *p, const tci_print_format *f, doubl
 /* ---- the walk ---- */
 
 typedef struct tci_print_view { /* a value in memory */
-    const char *data;            /* element 0...0 */
+    const char *data;           /* element 0...0 */
     tc_dtype dtype;
     int rank;
     const int64_t *shape;
-    int64_t *strides;            /* in elements; heap */
-    int64_t *index;              /* of the element that is seen, also heap; all 0 between walks */
-    bool summary;                /* only corners are shown */
+    int64_t *strides; /* in elements; heap */
+    int64_t *index;   /* of the element that is seen, also heap; all 0 between walks */
+    bool summary;     /* only corners are shown */
 } tci_print_view;
 
 /* strides NULL: dense. False: out of memory. */
@@ -317,8 +317,8 @@ static int tci_print_integer(char *text, size_t room, tc_dtype t, tci_value v)
 static void tci_print_see_integer(tci_print_format *f, const tci_print_view *v, int64_t at)
 {
     char text[32];
-    f->width =
-        TCI_MAX(f->width, tci_print_integer(text, sizeof(text), v->dtype, tci_print_value(v, at)));
+    f->width = TCI_MAX(f->width,
+                       tci_print_integer(text, sizeof(text), v->dtype, tci_print_value(v, at)));
 }
 
 /* x as the dtype holds it: NumPy compares in the array's own type. */

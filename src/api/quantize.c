@@ -11,7 +11,10 @@
 #undef TC_HERE
 #define TC_HERE here
 
-static bool tci_quantize_is_byte(tc_dtype t) { return t == TC_I8 || t == TC_U8; }
+static bool tci_quantize_is_byte(tc_dtype t)
+{
+    return t == TC_I8 || t == TC_U8;
+}
 
 /* A scale or zero point: 0-d, or of one axis, which comes to lie along `axis` of x. */
 static tc_arg tci_quantize_along(tc_arg a, tc_tensor x, int axis, tc_site here)
@@ -42,8 +45,8 @@ TC_API tc_tensor tc_quantize_at(tc_tensor x, tc_arg scale, tc_arg zero_point, in
                              tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->name : "none");
     }
     tc_tensor wide = tci_made_wide(&m, x);
-    tc_arg steps = tci_arg_tensor(tc_div_at(tci_arg_tensor(wide),
-                                            tci_quantize_along(scale, x, axis, here), here));
+    tc_arg steps = tci_arg_tensor(
+        tc_div_at(tci_arg_tensor(wide), tci_quantize_along(scale, x, axis, here), here));
     tc_tensor q = tc_add_at(tci_arg_tensor(tc_round_at(steps, here)),
                             tci_quantize_along(zero_point, x, axis, here), here);
     const double least = dtype == TC_I8 ? -128 : 0;
@@ -83,14 +86,13 @@ TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_te
     }
     const bool known = !tc_status_of(b) && tc_rank(a) >= 2 && tc_rank(b) >= 2;
     if (!known || !tci_quantize_is_byte(tc_dtype_of(a)) || !tci_quantize_is_byte(tc_dtype_of(b))) {
-        return tc_status_of(b) ? tci_made_end(&m, b)
-                               : tci_made_fail(&m, known ? TC_ERR_DTYPE : TC_ERR_SHAPE,
-                                               "a is %s %s, b %s %s: expected TC_I8 or TC_U8, "
-                                               "[..., m, k] and [..., k, n]",
-                                               tc_dtype_name(tc_dtype_of(a)),
-                                               tci_made_shape(a).text,
-                                               tc_dtype_name(tc_dtype_of(b)),
-                                               tci_made_shape(b).text);
+        return tc_status_of(b)
+                   ? tci_made_end(&m, b)
+                   : tci_made_fail(&m, known ? TC_ERR_DTYPE : TC_ERR_SHAPE,
+                                   "a is %s %s, b %s %s: expected TC_I8 or TC_U8, "
+                                   "[..., m, k] and [..., k, n]",
+                                   tc_dtype_name(tc_dtype_of(a)), tci_made_shape(a).text,
+                                   tc_dtype_name(tc_dtype_of(b)), tci_made_shape(b).text);
     }
     /* a's along its rows, b's along its columns */
     tc_tensor left = tci_quantize_centred(a, tci_quantize_along(zero_a, a, -2, here), here);
@@ -103,8 +105,8 @@ TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_te
 /* ---- sparse ---- */
 
 /* The elements of one axis, and a dense matrix: else *bad. */
-static bool tci_sparse_takes(const tci_made *m, tc_tensor list, tc_tensor columns,
-                             tc_tensor values, tc_tensor dense, tc_tensor *bad)
+static bool tci_sparse_takes(const tci_made *m, tc_tensor list, tc_tensor columns, tc_tensor values,
+                             tc_tensor dense, tc_tensor *bad)
 {
     const tc_tensor all[4] = {list, columns, values, dense};
     for (int i = 0; i < 4; i++) {
@@ -113,8 +115,10 @@ static bool tci_sparse_takes(const tci_made *m, tc_tensor list, tc_tensor column
             return false;
         }
         if (tc_rank(all[i]) != (i < 3 ? 1 : 2)) {
-            *bad = tci_made_fail(m, TC_ERR_SHAPE, "operand %d has rank %d: expected lists of one "
-                                 "axis, and a dense matrix", i + 1, tc_rank(all[i]));
+            *bad = tci_made_fail(m, TC_ERR_SHAPE,
+                                 "operand %d has rank %d: expected lists of one "
+                                 "axis, and a dense matrix",
+                                 i + 1, tc_rank(all[i]));
             return false;
         }
     }
@@ -128,8 +132,10 @@ static tc_tensor tci_sparse_product(const tci_made *m, tc_tensor rows, tc_tensor
     tc_site here = m->here;
     const int64_t count = tc_size(values, 0);
     if (tc_size(columns, 0) != count || tc_size(rows, 0) != count) {
-        return tci_made_fail(m, TC_ERR_SHAPE, "%s values, %s columns and %s rows: expected as many "
-                             "of each", TCI_DIM_TEXT(count), TCI_DIM_TEXT(tc_size(columns, 0)),
+        return tci_made_fail(m, TC_ERR_SHAPE,
+                             "%s values, %s columns and %s rows: expected as many "
+                             "of each",
+                             TCI_DIM_TEXT(count), TCI_DIM_TEXT(tc_size(columns, 0)),
                              TCI_DIM_TEXT(tc_size(rows, 0)));
     }
     tc_tensor parts = tc_mul(tc_unsqueeze(values, 1), tc_index_select(dense, 0, columns));
@@ -166,8 +172,7 @@ TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor
     }
     tc_tensor at = tc_arange(m.ctx->handle, 0, tc_size(values, 0), 1, TC_I64);
     tc_tensor rows = tc_sub(tc_searchsorted(tc_cast(starts, TC_I64), at, true), 1);
-    return tci_sparse_product(&m, rows, columns, values, tc_dim_add(tc_size(starts, 0), -1),
-                              dense);
+    return tci_sparse_product(&m, rows, columns, values, tc_dim_add(tc_size(starts, 0), -1), dense);
 }
 
 #pragma pop_macro("TC_HERE")

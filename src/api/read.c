@@ -4,7 +4,7 @@
 #include "batch.h"
 
 static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node *n,
-                                     const tc_buf *to)
+                                const tc_buf *to)
 {
     int64_t count = tci_dim_known(tci_node_count(n));
     const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
@@ -21,8 +21,7 @@ static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node 
     }
     if (to->dtype != n->dtype && to->dtype != -1) {
         bool known = tci_dtype_is_valid(to->dtype);
-        return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
-                              "given memory of %s, expected %s",
+        return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER, "given memory of %s, expected %s",
                               known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",
                               info->name);
     }

@@ -28,10 +28,10 @@ typedef struct tci_recurrent {
     tci_made m;
     const tci_cell *cell;
     tc_tensors weights;
-    int sides, tensors, layers;              /* 2: both ways; how many tensors a side has */
-    int64_t width;                           /* of a state */
-    tc_tensor given[TCI_RECURRENT_STATES];   /* [layers * sides, batch, width], or TC_NONE */
-    tc_tensor *last[TCI_RECURRENT_STATES];   /* one for each layer and side */
+    int sides, tensors, layers;            /* 2: both ways; how many tensors a side has */
+    int64_t width;                         /* of a state */
+    tc_tensor given[TCI_RECURRENT_STATES]; /* [layers * sides, batch, width], or TC_NONE */
+    tc_tensor *last[TCI_RECURRENT_STATES]; /* one for each layer and side */
 } tci_recurrent;
 
 /* One side of one layer: what its steps use. */
@@ -77,8 +77,8 @@ static tc_status tci_gru_step(void *user, const tc_tensor *carry, const tc_tenso
     tc_site here = s->r->m.here;
     tc_tensor kept = tci_recurrent_of_state(s, carry[0]), gate[2];
     for (int i = 0; i < 2; i++) {
-        gate[i] = tc_sigmoid(tc_add(tci_recurrent_gate(s->r, x[0], i),
-                                    tci_recurrent_gate(s->r, kept, i)));
+        gate[i] = tc_sigmoid(
+            tc_add(tci_recurrent_gate(s->r, x[0], i), tci_recurrent_gate(s->r, kept, i)));
     }
     tc_tensor fresh = tc_tanh(tc_add(tci_recurrent_gate(s->r, x[0], 2),
                                      tc_mul(gate[0], tci_recurrent_gate(s->r, kept, 2))));
@@ -109,10 +109,11 @@ static bool tci_recurrent_fits(tci_recurrent *r, int side, int64_t in, tc_tensor
         const int64_t sizes[2] = {tc_dim_mul(r->cell->gates, r->width), i ? r->width : in};
         const tc_tensor w = r->weights.items[at];
         if (!tci_recurrent_has_shape(w, rank, sizes)) {
-            *bad = tci_made_fail(&r->m, TC_ERR_SHAPE, "weight %d (%s of layer %d%s) has shape %s: "
-                                 "expected %s (%d gates, states of %s)", at, roles[i],
-                                 side / r->sides, side % r->sides ? ", backwards" : "",
-                                 tci_made_shape(w).text,
+            *bad = tci_made_fail(&r->m, TC_ERR_SHAPE,
+                                 "weight %d (%s of layer %d%s) has shape %s: "
+                                 "expected %s (%d gates, states of %s)",
+                                 at, roles[i], side / r->sides,
+                                 side % r->sides ? ", backwards" : "", tci_made_shape(w).text,
                                  tci_shape_text_of(rank, tci_dim_list(sizes)).text, r->cell->gates,
                                  TCI_DIM_TEXT(r->width));
             return false;
@@ -131,9 +132,11 @@ static bool tci_recurrent_check_states(tci_recurrent *r, tc_tensor x, tc_tensor 
             continue;
         }
         *bad = tc_status_of(h) ? tc_neg_at(tci_arg_tensor(h), r->m.here)
-                               : tci_made_fail(&r->m, TC_ERR_SHAPE, "state %d before the first "
+                               : tci_made_fail(&r->m, TC_ERR_SHAPE,
+                                               "state %d before the first "
                                                "step has shape %s: expected %s (layers, batch, "
-                                               "width)", i + 1, tci_made_shape(h).text,
+                                               "width)",
+                                               i + 1, tci_made_shape(h).text,
                                                tci_shape_text_of(3, tci_dim_list(sizes)).text);
         return false;
     }
@@ -153,9 +156,10 @@ static bool tci_recurrent_check(tci_recurrent *r, tc_tensor x, tc_tensor *bad)
     r->tensors = w.n > 2 && tc_rank(w.items[2]) == 1 ? 4 : 2; /* with biases, or without */
     r->layers = w.n / (r->sides * r->tensors);
     if (!r->layers || r->layers * r->sides * r->tensors != w.n || tc_rank(w.items[1]) != 2) {
-        *bad = tci_made_fail(&r->m, TC_ERR_ARGUMENT, "given %d weights: expected weight_ih, "
-                             "weight_hh and, if any, bias_ih, bias_hh of each layer%s", w.n,
-                             r->sides > 1 ? ", of both ways" : "");
+        *bad = tci_made_fail(&r->m, TC_ERR_ARGUMENT,
+                             "given %d weights: expected weight_ih, "
+                             "weight_hh and, if any, bias_ih, bias_hh of each layer%s",
+                             w.n, r->sides > 1 ? ", of both ways" : "");
         return false;
     }
     r->width = tc_size(w.items[1], 1);
@@ -271,8 +275,10 @@ static void tci_recurrent_call(const tci_cell *cell, tc_tensor x, const tc_tenso
     }
     const bool one = tc_rank(x) == 2;
     if (!one && tc_rank(x) != 3) {
-        tc_tensor bad = tci_made_fail(&r.m, TC_ERR_SHAPE, "x has rank %d: expected [steps, batch, "
-                                      "inputs] or [steps, inputs]", tc_rank(x));
+        tc_tensor bad = tci_made_fail(&r.m, TC_ERR_SHAPE,
+                                      "x has rank %d: expected [steps, batch, "
+                                      "inputs] or [steps, inputs]",
+                                      tc_rank(x));
         tci_recurrent_set(cell, bad, output, states);
         return;
     }

@@ -19,8 +19,8 @@
 
 typedef struct tci_keep {
     uint32_t generation;
-    uint32_t serial;             /* order of keeping; 0: never kept */
-    uint32_t order;              /* the same since a scope ended */
+    uint32_t serial;                           /* order of keeping; 0: never kept */
+    uint32_t order;                            /* the same since a scope ended */
     uint32_t previous_id, previous_generation; /* the value that it replaces */
     tc_site site;
     bool retained, has_previous, is_replaced;
@@ -69,8 +69,10 @@ TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here)
         return TC_ERR_HANDLE;
     }
     if (c->graph.n_scopes <= TCI_MAX(c->lent_scopes, 1)) {
-        tci_poison(c, "tc_scope_end", here, TC_ERR_ARGUMENT, "no scope is open%s: expected a "
-                   "tc_scope_begin before", c->n_lent ? " in this function" : "");
+        tci_poison(c, "tc_scope_end", here, TC_ERR_ARGUMENT,
+                   "no scope is open%s: expected a "
+                   "tc_scope_begin before",
+                   c->n_lent ? " in this function" : "");
         return TC_ERR_ARGUMENT;
     }
     tci_scope_end(c);
@@ -158,8 +160,8 @@ static tci_keep *tci_scope_make_keep(tci_ctx *ctx, const tci_node *n)
 {
     if (n->id >= ctx->cap_keeps) {
         size_t from = ctx->cap_keeps, to = TCI_MAX(from * 2, (size_t)n->id + 16);
-        tci_keep *keeps =
-            tci_graph_resize(&ctx->graph, ctx->keeps, from * sizeof(*keeps), to * sizeof(*keeps));
+        tci_keep *keeps = tci_graph_resize(&ctx->graph, ctx->keeps, from * sizeof(*keeps),
+                                           to * sizeof(*keeps));
         if (!keeps) {
             return NULL;
         }
@@ -296,8 +298,8 @@ static tci_node *tci_scope_move_out(tci_ctx *ctx, const tci_node *n)
         return NULL;
     }
     g->n_scopes--; /* new nodes belong to the innermost scope */
-    tci_node *kept =
-        tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL, 0, NULL);
+    tci_node *kept = tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL,
+                                    0, NULL);
     g->n_scopes++;
     if (!kept) {
         tci_graph_resize(g, strides, bytes, 0);

@@ -103,9 +103,11 @@ TC_API tc_tensor tc_segment_reduce_at(tc_tensor x, const char *reduce, tc_tensor
         return tci_made_end(&m, lengths);
     }
     if (tc_rank(lengths) != 1 || !tci_dtype_is_int(tc_dtype_of(lengths)) || tc_rank(x) < 1) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "x has rank %d, lengths are %s of rank %d: expected "
-                             "an axis of x, and one integer for each segment", tc_rank(x),
-                             tci_dtype_get(tc_dtype_of(lengths))->name, tc_rank(lengths));
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "x has rank %d, lengths are %s of rank %d: expected "
+                             "an axis of x, and one integer for each segment",
+                             tc_rank(x), tci_dtype_get(tc_dtype_of(lengths))->name,
+                             tc_rank(lengths));
     }
     return tci_made_round(&m, tci_segment_reduce(&m, x, kind, lengths, axis));
 }
@@ -120,7 +122,8 @@ TC_API tc_tensor tc_unravel_index_at(tc_tensor index, int n, const int64_t *size
         return m.bad;
     }
     if (!tci_dtype_is_int(tc_dtype_of(index)) || n < 1) {
-        return tci_made_fail(&m, n < 1 ? TC_ERR_ARGUMENT : TC_ERR_DTYPE, "index is %s, for an "
+        return tci_made_fail(&m, n < 1 ? TC_ERR_ARGUMENT : TC_ERR_DTYPE,
+                             "index is %s, for an "
                              "array of rank %d: expected integers, and rank 1 or more",
                              tci_dtype_get(tc_dtype_of(index))->name, n);
     }

@@ -44,8 +44,8 @@ TC_API tc_tensor tc_expand_at(tc_tensor x, int rank, const int64_t *sizes, tc_si
     return tci_frame_end(&f, n ? tci_build_expand(&f.ctx->graph, n, rank, shape) : NULL);
 }
 
-TCI_OPS_ONE(transpose, (tc_tensor x, int axis_a, int axis_b, tc_site here),
-            tci_build_transpose, node, axis_a, axis_b)
+TCI_OPS_ONE(transpose, (tc_tensor x, int axis_a, int axis_b, tc_site here), tci_build_transpose,
+            node, axis_a, axis_b)
 TCI_OPS_ONE(squeeze, (tc_tensor x, int axis, tc_site here), tci_build_squeeze, node, axis)
 TCI_OPS_ONE(unsqueeze, (tc_tensor x, int axis, tc_site here), tci_build_unsqueeze, node, axis)
 TCI_OPS_ONE(flip, (tc_tensor x, int axis, tc_site here), tci_build_flip, node, axis)
@@ -124,8 +124,9 @@ TCI_OPS_ONE(rot90, (tc_tensor x, int64_t k, int axis_a, int axis_b, tc_site here
             node, k, axis_a, axis_b)
 TCI_OPS_ONE(unfold, (tc_tensor x, int axis, int64_t size, int64_t step, tc_site here),
             tci_build_unfold, node, axis, size, step)
-TCI_OPS_ONE(pad_mode, (tc_tensor x, int axis, int64_t before, int64_t after, const char *mode,
-                       tc_site here), tci_build_pad_mode, node, axis, before, after, mode)
+TCI_OPS_ONE(pad_mode,
+            (tc_tensor x, int axis, int64_t before, int64_t after, const char *mode, tc_site here),
+            tci_build_pad_mode, node, axis, before, after, mode)
 TCI_OPS_ONE(pixel_shuffle, (tc_tensor x, int64_t upscale_factor, tc_site here),
             tci_build_pixel_shuffle, node, upscale_factor)
 TCI_OPS_ONE(pixel_unshuffle, (tc_tensor x, int64_t downscale_factor, tc_site here),
@@ -139,30 +140,32 @@ TCI_OPS_ONE(tril, (tc_tensor x, int64_t diagonal, tc_site here), tci_build_trian
             true)
 TCI_OPS_ONE(triu, (tc_tensor x, int64_t diagonal, tc_site here), tci_build_triangle, node, diagonal,
             false)
-TCI_OPS_BOTH(slice_scatter, x, src, (tc_tensor x, tc_tensor src, int axis, int64_t start,
-                                     int64_t stop, int64_t step, tc_site here),
+TCI_OPS_BOTH(slice_scatter, x, src,
+             (tc_tensor x, tc_tensor src, int axis, int64_t start, int64_t stop, int64_t step,
+              tc_site here),
              tci_build_slice_scatter, node, other, axis, start, stop, step)
-TCI_OPS_BOTH(select_scatter, x, src, (tc_tensor x, tc_tensor src, int axis, int64_t index,
-                                      tc_site here),
+TCI_OPS_BOTH(select_scatter, x, src,
+             (tc_tensor x, tc_tensor src, int axis, int64_t index, tc_site here),
              tci_build_select_scatter, node, other, axis, index)
-TCI_OPS_BOTH(diagonal_scatter, x, src, (tc_tensor x, tc_tensor src, int64_t offset, int axis_a,
-                                        int axis_b, tc_site here),
+TCI_OPS_BOTH(diagonal_scatter, x, src,
+             (tc_tensor x, tc_tensor src, int64_t offset, int axis_a, int axis_b, tc_site here),
              tci_build_diagonal_scatter, node, other, offset, axis_a, axis_b)
 TCI_OPS_BOTH(take_along_dim, x, index, (tc_tensor x, tc_tensor index, int axis, tc_site here),
              tci_build_take_along_dim, node, other, axis)
-TCI_OPS_BOTH(searchsorted, sorted, values, (tc_tensor sorted, tc_tensor values, bool right,
-                                            tc_site here),
-             tci_build_searchsorted, node, other, right)
-TCI_OPS_BOTH(bucketize, x, boundaries, (tc_tensor x, tc_tensor boundaries, bool right,
-                                        tc_site here),
-             tci_ops_build_bucketize, node, other, right)
+TCI_OPS_BOTH(searchsorted, sorted, values,
+             (tc_tensor sorted, tc_tensor values, bool right, tc_site here), tci_build_searchsorted,
+             node, other, right)
+TCI_OPS_BOTH(bucketize, x, boundaries,
+             (tc_tensor x, tc_tensor boundaries, bool right, tc_site here), tci_ops_build_bucketize,
+             node, other, right)
 
 /* ---- indices and masks ---- */
 
 /* x and an index along an axis. */
-static tc_tensor
-tci_ops_indexed(const char *name, tc_tensor x, int axis, tc_tensor index, tc_site here,
-                tci_node *(*build)(tci_graph *g, tci_node *x, int axis, tci_node *index))
+static tc_tensor tci_ops_indexed(const char *name, tc_tensor x, int axis, tc_tensor index,
+                                 tc_site here,
+                                 tci_node *(*build)(tci_graph *g, tci_node *x, int axis,
+                                                    tci_node *index))
 {
     tci_frame f = tci_frame_begin(name, here);
     tci_frame_use(&f, x);
@@ -221,8 +224,7 @@ TC_API tc_tensor tc_index_fill_at(tc_tensor x, int axis, tc_tensor index, tc_arg
     tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
     tci_node *ni = tci_frame_node(&f, index, "the index");
     tci_node *nv = nx ? tci_ops_either(&f, &value, (tc_dtype)nx->dtype, "the value") : NULL;
-    return tci_frame_end(&f,
-                         nv ? tci_build_index_fill(&f.ctx->graph, nx, axis, ni, nv) : NULL);
+    return tci_frame_end(&f, nv ? tci_build_index_fill(&f.ctx->graph, nx, axis, ni, nv) : NULL);
 }
 
 TC_API tc_tensor tc_masked_scatter_at(tc_tensor x, tc_tensor mask, tc_tensor src, tc_site here)
@@ -302,8 +304,7 @@ TC_API tc_tensor tc_index_at(tc_tensor x, tc_tensors indices, tc_site here)
     tci_node *n = tci_ops_one(&f, "tc_index", x, here), *r = NULL;
     tci_node **nodes = n ? tci_ops_indices(&f, indices, &w) : NULL;
     if (nodes) {
-        r = tci_words_put(&f.ctx->graph, &w,
-                          tci_build_index(&f.ctx->graph, n, nodes, indices.n));
+        r = tci_words_put(&f.ctx->graph, &w, tci_build_index(&f.ctx->graph, n, nodes, indices.n));
     }
     return tci_frame_end(&f, r);
 }

@@ -44,8 +44,8 @@ static tc_tensor tci_ops_spaced(const char *name, tc_ctx *ctx, const tc_arg *end
         nodes[i] = tci_ops_either(&f, &ends[i], TC_F64, i ? "the last" : "the first");
     }
     return tci_frame_end(&f, f.failed ? NULL
-                                      : tci_build_linspace(&f.ctx->graph, nodes[0], nodes[1],
-                                                           steps, base, dtype));
+                                      : tci_build_linspace(&f.ctx->graph, nodes[0], nodes[1], steps,
+                                                           base, dtype));
 }
 
 TC_API tc_tensor tc_linspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t steps,
@@ -63,8 +63,8 @@ TC_API tc_tensor tc_logspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t 
 }
 
 /* after: what the dtype stands behind, for messages. */
-static tc_tensor tci_ops_full(const char *name, const char *after, tc_ctx *ctx, tc_arg value,
-                              int n, const int64_t *dtype_and_sizes, tc_site here)
+static tc_tensor tci_ops_full(const char *name, const char *after, tc_ctx *ctx, tc_arg value, int n,
+                              const int64_t *dtype_and_sizes, tc_site here)
 {
     tci_frame f = tci_frame_on(ctx, name, here);
     if (!tci_frame_dtype(&f, after, dtype_and_sizes, n)) {
@@ -102,8 +102,8 @@ TC_API tc_tensor tc_ones_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes, 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
 static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
 {
-    bool whole =
-        start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    bool whole = start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT &&
+                 step->kind == TCI_OPS_INT;
     if (tci_ops_is_symbol(start) || tci_ops_is_symbol(stop)) {
         tci_dim way = tci_dim_sub(stop->i, start->i);
         way = step->i > 0 ? way : tci_dim_neg(way);
@@ -133,8 +133,8 @@ static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, con
 static bool tci_ops_arange_can(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
 {
     const int64_t limit = INT64_MAX / 8;
-    bool whole =
-        start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    bool whole = start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT &&
+                 step->kind == TCI_OPS_INT;
     if (!tci_ops_is_symbol(start) && !tci_ops_is_symbol(stop) && !tci_ops_is_symbol(step)) {
         return true;
     }

@@ -33,16 +33,16 @@ struct tc_jit {
     tc_jit_build build;
     void *user;
     tc_ctx *ctx;
-    tc_site site;                   /* of tc_jit_make */
+    tc_site site; /* of tc_jit_make */
     char name[64];
-    tci_build_trace trace;          /* of its context */
-    tc_stance stance;               /* atomic */
+    tci_build_trace trace; /* of its context */
+    tc_stance stance;      /* atomic */
     int n_outputs, max_variants;
     tc_beyond beyond;
     tci_general general;
     bool check;
-    tci_mutex lock;                 /* of recording, the table's writer, and `ctx` */
-    uint64_t builder;               /* atomic: tci_os_thread_id of who has it; 0: nobody */
+    tci_mutex lock;   /* of recording, the table's writer, and `ctx` */
+    uint64_t builder; /* atomic: tci_os_thread_id of who has it; 0: nobody */
     tci_mutex errors_lock;
     tci_thread_errors errors;
 };
@@ -53,9 +53,9 @@ typedef struct tci_spec_call {
     const char *op;
     tc_site here;
     tci_signature sig;
-    tci_variant *made;              /* the specialization that is being made */
-    int64_t begin_ns;               /* of recording */
-    char text[1024];                /* of its failure */
+    tci_variant *made; /* the specialization that is being made */
+    int64_t begin_ns;  /* of recording */
+    char text[1024];   /* of its failure */
 } tci_spec_call;
 
 /* ---- errors ---- */
@@ -160,14 +160,18 @@ static tc_status tci_spec_check_inputs(tci_spec_call *c)
     for (int i = 0; i < c->sig.inputs->n; i++) {
         const tc_buf *b = &c->sig.inputs->items[i];
         if (!tci_dtype_is_valid(b->dtype)) {
-            return tci_spec_fail(c, TC_ERR_BUFFER, "input %d: given memory of no type, expected "
-                                 "typed memory: its dtype is part of the signature", i);
+            return tci_spec_fail(c, TC_ERR_BUFFER,
+                                 "input %d: given memory of no type, expected "
+                                 "typed memory: its dtype is part of the signature",
+                                 i);
         }
         const int64_t *sizes = tci_variants_sizes(b);
         for (int a = 0; a < tci_variants_rank(b); a++) {
             if (sizes[a] < 0 || sizes[a] > tci_spec_most_size) {
-                return tci_spec_fail(c, TC_ERR_BUFFER, "input %d: given size %lld on axis %d, "
-                                     "expected 0 to 2^60", i, (long long)sizes[a], a);
+                return tci_spec_fail(c, TC_ERR_BUFFER,
+                                     "input %d: given size %lld on axis %d, "
+                                     "expected 0 to 2^60",
+                                     i, (long long)sizes[a], a);
             }
         }
     }
@@ -213,7 +217,8 @@ static tc_status tci_spec_frozen(tci_spec_call *c)
         }
     }
     if (!near) {
-        return tci_spec_fail(c, TC_ERR_FROZEN, "asked for %s: none of %d specializations has these "
+        return tci_spec_fail(c, TC_ERR_FROZEN,
+                             "asked for %s: none of %d specializations has these "
                              "dtypes, ranks and static integers, and the stance allows no compile",
                              asked, tci_variants_all(&c->fn->variants, NULL, 0));
     }
@@ -279,8 +284,10 @@ static tc_status tci_spec_build(tci_spec_call *c, const tc_tensor *in, tc_tensor
                                  fn->n_outputs);
         }
         if (out[i].ctx && out[i].ctx != fn->ctx) {
-            return tci_spec_fail(c, TC_ERR_HANDLE, "build set output %d to a tensor of another "
-                                 "context, expected one of the context it is given", i);
+            return tci_spec_fail(c, TC_ERR_HANDLE,
+                                 "build set output %d to a tensor of another "
+                                 "context, expected one of the context it is given",
+                                 i);
         }
     }
     return TC_OK;
@@ -306,8 +313,8 @@ static tc_status tci_spec_compare(tci_spec_call *c, tci_spec_keys *k, const tc_t
                 return TC_OK; /* the compile tells why */
             }
         }
-        k->requests[i] = tci_request_make(&k->s, NULL, 0, nodes, fn->n_outputs, &ctx->options,
-                                          NULL, NULL);
+        k->requests[i] = tci_request_make(&k->s, NULL, 0, nodes, fn->n_outputs, &ctx->options, NULL,
+                                          NULL);
     }
     const tci_request *a = k->requests[0], *b = k->requests[1];
     bool same = a->key_bytes == b->key_bytes && !memcmp(a->key, b->key, a->key_bytes);
@@ -315,7 +322,8 @@ static tc_status tci_spec_compare(tci_spec_call *c, tci_spec_keys *k, const tc_t
                 : tci_spec_fail(c, TC_ERR_ARGUMENT,
                                 "build recorded two graphs, of %d and %d nodes, for one "
                                 "signature: expected the same graph from the same sizes "
-                                "and static integers", a->n_nodes, b->n_nodes);
+                                "and static integers",
+                                a->n_nodes, b->n_nodes);
 }
 
 /* Records a second time; the graphs must be equal. */
@@ -447,8 +455,10 @@ static tc_status tci_spec_try_beyond(tci_spec_call *c, const tci_variant_list *l
     const tci_variant *oldest = NULL;
     tci_spec_say_limit(c, l->kind);
     if (fn->beyond == TC_BEYOND_FAIL) {
-        return tci_spec_fail(c, TC_ERR_LIMIT, "there are %d specializations: expected at most "
-                             "options.max_variants", fn->max_variants);
+        return tci_spec_fail(c, TC_ERR_LIMIT,
+                             "there are %d specializations: expected at most "
+                             "options.max_variants",
+                             fn->max_variants);
     }
     if (tci_spec_count(l, true, &oldest) >= fn->max_variants) {
         tci_variants_remove(&fn->variants, &oldest, 1);
@@ -684,8 +694,10 @@ static tc_status tci_spec_find_padded(tci_spec_call *c, tci_bucket_list *padded,
     const tc_bufs *inputs = c->sig.inputs;
     tc_status status = tci_spec_check_inputs(c);
     if (!status && !tci_bucket_round(&c->fn->general, inputs, padded)) {
-        status = tci_spec_fail(c, TC_ERR_LIMIT, "too many inputs for options.bucket: expected at "
-                               "most %d, of %d axes in all", TCI_BUCKET_BUFFERS, TCI_BUCKET_AXES);
+        status = tci_spec_fail(c, TC_ERR_LIMIT,
+                               "too many inputs for options.bucket: expected at "
+                               "most %d, of %d axes in all",
+                               TCI_BUCKET_BUFFERS, TCI_BUCKET_AXES);
     }
     const tc_bufs list = {padded->items, padded->n};
     c->sig.inputs = &list;
@@ -785,12 +797,15 @@ TC_API int64_t tc_jit_output_size_at(tc_jit *fn, const tc_statics *statics, tc_b
     if (!fn) {
         return -1;
     }
-    tci_spec_call c = {.fn = fn, .op = "tc_jit_output_size", .here = here,
+    tci_spec_call c = {.fn = fn,
+                       .op = "tc_jit_output_size",
+                       .here = here,
                        .sig = {statics, &inputs}};
     int64_t size = -1;
     tc_status status = tci_spec_check_lists(&c);
     if (!status && fn->general.pads) {
-        status = tci_spec_fail(&c, TC_ERR_UNSUPPORTED, "with options.bucket programs know padded "
+        status = tci_spec_fail(&c, TC_ERR_UNSUPPORTED,
+                               "with options.bucket programs know padded "
                                "sizes alone");
     }
     if (!status && (output < 0 || output >= fn->n_outputs)) {
@@ -818,7 +833,9 @@ TC_API tc_status tc_jit_warm_at(tc_jit *fn, tc_jit_signature *signatures, int n,
     tc_status first = TC_OK;
     for (int i = 0; i < n; i++) {
         tc_jit_signature *s = &signatures[i];
-        tci_spec_call c = {.fn = fn, .op = "tc_jit_warm", .here = here,
+        tci_spec_call c = {.fn = fn,
+                           .op = "tc_jit_warm",
+                           .here = here,
                            .sig = {s->statics, &s->inputs}};
         uint32_t ticket = tci_variants_enter(&fn->variants);
         tci_variant *x;
@@ -888,8 +905,7 @@ static tc_status tci_spec_drop(tc_jit *fn, int64_t id)
         }
     }
     tc_status status = id >= 0 && !n_drops ? TC_ERR_ARGUMENT : TC_OK;
-    if (n_drops &&
-        !tci_variants_remove(&fn->variants, (const tci_variant *const *)all, n_drops)) {
+    if (n_drops && !tci_variants_remove(&fn->variants, (const tci_variant *const *)all, n_drops)) {
         status = TC_ERR_MEMORY;
     }
     tci_heap_free(all);

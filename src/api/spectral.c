@@ -42,8 +42,10 @@ static bool tci_stft_window(tci_stft *s, tc_tensor window, int64_t length)
     if (tci_is_none(window)) {
         window = tc_full(s->m.ctx->handle, 1, t, length);
     } else if (!tc_status_of(window) && (tc_rank(window) != 1 || tc_size(window, 0) != length)) {
-        s->m.bad = tci_made_fail(&s->m, TC_ERR_SHAPE, "the window of rank %d: expected [%lld], the "
-                                 "win_length", tc_rank(window), (long long)length);
+        s->m.bad = tci_made_fail(&s->m, TC_ERR_SHAPE,
+                                 "the window of rank %d: expected [%lld], the "
+                                 "win_length",
+                                 tc_rank(window), (long long)length);
         return false;
     }
     const int64_t before = (s->n_fft - length) / 2;
@@ -154,8 +156,10 @@ TC_API tc_tensor tc_istft_at(tc_tensor x, tc_tensor window, const tc_stft_option
     }
     const int rank = tc_rank(x);
     if (rank < 3 || tc_size(x, -1) != 2 || tc_size(x, -3) != s.bins) {
-        return tci_made_fail(&s.m, TC_ERR_SHAPE, "x has rank %d: expected spectra [..., %lld, "
-                             "frames, 2]", rank, (long long)s.bins);
+        return tci_made_fail(&s.m, TC_ERR_SHAPE,
+                             "x has rank %d: expected spectra [..., %lld, "
+                             "frames, 2]",
+                             rank, (long long)s.bins);
     }
     tc_tensor wide = tc_transpose(tci_made_wide(&s.m, x), -3, -2); /* [..., frames, bins, 2] */
     tc_tensor frames = s.two_sided ? tc_real(tc_ifft(wide, 0, -1, NULL))

@@ -175,8 +175,7 @@ TC_API tc_tensor tc_tile_at(tc_tensor x, int n, const int64_t *repeats, tc_site 
 {
     tci_made m;
     tci_words w;
-    if (!tci_made_begin(&m, "tc_tile", x, here) ||
-        !tci_made_list(&m, repeats, n, "the repeats")) {
+    if (!tci_made_begin(&m, "tc_tile", x, here) || !tci_made_list(&m, repeats, n, "the repeats")) {
         return m.bad;
     }
     const int own = tc_rank(x), rank = TCI_MAX(own, n);

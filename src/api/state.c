@@ -69,8 +69,8 @@ TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here)
     if (storage) {
         tci_read_value(&m, storage->data);
     }
-    tci_node *x = tci_leaf_data(&f.ctx->graph, (tc_dtype)n->dtype, n->rank,
-                                tci_dim_words(n->shape), storage, NULL, 0);
+    tci_node *x = tci_leaf_data(&f.ctx->graph, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape),
+                                storage, NULL, 0);
     tci_lazy_drop(&m, 1);
     return tci_state_end(&f, x);
 }
@@ -81,8 +81,8 @@ static tci_node *tci_state_node(tci_frame *f, tc_tensor t)
     tci_frame_use(f, t);
     tci_node *x = tci_frame_node(f, t, "the parameter");
     if (x && (x->op != TCI_OP_DATA || !x->storage->param)) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT,
-                       "expected a parameter (tc_param): given one of %s", TCI_MAKER(x));
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "expected a parameter (tc_param): given one of %s",
+                       TCI_MAKER(x));
     }
     return f->failed ? NULL : x;
 }
@@ -167,8 +167,8 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
             status = tci_param_settle(&room, true);
         }
         if (status) {
-            tci_frame_fail(&f, status, "%s", status == TC_ERR_BUSY
-                                                 ? "another run changes the parameter"
+            tci_frame_fail(&f, status, "%s",
+                           status == TC_ERR_BUSY ? "another run changes the parameter"
                                                  : "out of memory for a new value");
         }
     }

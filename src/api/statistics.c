@@ -118,8 +118,9 @@ static tc_tensor tci_quantile_between(tc_tensor sorted, tc_tensor position, tci_
                                       tc_site here)
 {
     tc_tensor low = tc_floor(position), fraction = tc_sub(position, low), high = tc_ceil(position);
-    low = rule == TCI_QUANTILE_HIGHER ? high : rule == TCI_QUANTILE_NEAREST ? tc_round(position)
-                                                                             : low;
+    low = rule == TCI_QUANTILE_HIGHER    ? high
+          : rule == TCI_QUANTILE_NEAREST ? tc_round(position)
+                                         : low;
     tc_tensor below = tc_take_along_dim(sorted, tc_cast(low, TC_I64), -1);
     if (rule != TCI_QUANTILE_LINEAR && rule != TCI_QUANTILE_MIDPOINT) {
         return below;
@@ -197,7 +198,8 @@ static tc_tensor tci_quantile_call(const char *name, tc_tensor x, tc_arg q, tc_a
     if (rule == TCI_QUANTILE_RULES) {
         return tci_made_fail(&m, TC_ERR_ARGUMENT,
                              "interpolation is \"%.40s\": expected linear, lower, higher, nearest "
-                             "or midpoint", interpolation);
+                             "or midpoint",
+                             interpolation);
     }
     const double number = q.kind == TCI_OPS_FLOAT ? q.f : (double)q.i;
     if (q.kind && !(number >= 0 && number <= 1)) {
@@ -209,8 +211,10 @@ static tc_tensor tci_quantile_call(const char *name, tc_tensor x, tc_arg q, tc_a
         return tci_made_end(&m, at);
     }
     if (tc_rank(at) > 1) {
-        return tci_made_fail(&m, TC_ERR_SHAPE, "q has rank %d: expected a number, a 0-d or a 1-d "
-                             "tensor", tc_rank(at));
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "q has rank %d: expected a number, a 0-d or a 1-d "
+                             "tensor",
+                             tc_rank(at));
     }
     int64_t *room = tci_words_get(&m.ctx->graph, &w, 3 * (tc_rank(x) + 1));
     tc_tensor y = room ? tci_quantile(&m, x, at, axes, keepdims, rule, skip_nan, room)
@@ -234,8 +238,8 @@ TC_API tc_tensor tc_nanquantile_at(tc_tensor x, tc_arg q, tc_axes axes, bool kee
 /* ---- covariance ---- */
 
 /* Rows are variables, columns observations with the weights `counts` and `importance`. */
-static tc_tensor tci_covariance(const tci_made *m, tc_tensor x, double correction,
-                                tc_tensor counts, tc_tensor importance)
+static tc_tensor tci_covariance(const tci_made *m, tc_tensor x, double correction, tc_tensor counts,
+                                tc_tensor importance)
 {
     tc_site here = m->here;
     const int64_t n = tc_size(x, 1);
@@ -257,7 +261,9 @@ static tc_tensor tci_covariance(const tci_made *m, tc_tensor x, double correctio
         tc_tensor less = tci_is_none(importance)
                              ? tc_full(m->ctx->handle, correction, t)
                              : tc_mul(tc_div(tc_sum(tc_mul(weight, tc_cast(importance, t)), TC_ALL,
-                                                    false), total), correction);
+                                                    false),
+                                             total),
+                                      correction);
         norm = tc_sub(total, less);
     }
     tc_tensor centred = tc_sub(x, mean);
@@ -274,8 +280,10 @@ static bool tci_covariance_begin(tci_made *m, const char *name, tc_tensor x, tc_
         return false;
     }
     if (tc_rank(x) > 2) {
-        *bad = tci_made_fail(m, TC_ERR_SHAPE, "x has rank %d: expected variables as rows and "
-                             "observations as columns, or one row of them", tc_rank(x));
+        *bad = tci_made_fail(m, TC_ERR_SHAPE,
+                             "x has rank %d: expected variables as rows and "
+                             "observations as columns, or one row of them",
+                             tc_rank(x));
         return false;
     }
     *rows = tci_made_wide(m, x);

@@ -220,22 +220,70 @@ static inline tc_tensor tci_none(void)
 
 #ifdef __cplusplus
 
-static inline tc_arg tci_arg(tc_tensor v) { return tci_arg_tensor(v); }
-static inline tc_arg tci_arg(bool v) { return tci_arg_bool(v); }
-static inline tc_arg tci_arg(signed char v) { return tci_arg_int(v); }
-static inline tc_arg tci_arg(short v) { return tci_arg_int(v); }
-static inline tc_arg tci_arg(int v) { return tci_arg_int(v); }
-static inline tc_arg tci_arg(long v) { return tci_arg_int(v); }
-static inline tc_arg tci_arg(long long v) { return tci_arg_int(v); }
-static inline tc_arg tci_arg(char v) { return tci_arg_int(v); }
-static inline tc_arg tci_arg(unsigned char v) { return tci_arg_int(v); }
-static inline tc_arg tci_arg(unsigned short v) { return tci_arg_int(v); }
-static inline tc_arg tci_arg(unsigned v) { return tci_arg_int(v); }
-static inline tc_arg tci_arg(unsigned long v) { return tci_arg_uint(v); }
-static inline tc_arg tci_arg(unsigned long long v) { return tci_arg_uint(v); }
-static inline tc_arg tci_arg(float v) { return tci_arg_float(static_cast<double>(v)); }
-static inline tc_arg tci_arg(double v) { return tci_arg_float(v); }
-static inline tc_arg tci_arg(long double v) { return tci_arg_long_double(v); }
+static inline tc_arg tci_arg(tc_tensor v)
+{
+    return tci_arg_tensor(v);
+}
+static inline tc_arg tci_arg(bool v)
+{
+    return tci_arg_bool(v);
+}
+static inline tc_arg tci_arg(signed char v)
+{
+    return tci_arg_int(v);
+}
+static inline tc_arg tci_arg(short v)
+{
+    return tci_arg_int(v);
+}
+static inline tc_arg tci_arg(int v)
+{
+    return tci_arg_int(v);
+}
+static inline tc_arg tci_arg(long v)
+{
+    return tci_arg_int(v);
+}
+static inline tc_arg tci_arg(long long v)
+{
+    return tci_arg_int(v);
+}
+static inline tc_arg tci_arg(char v)
+{
+    return tci_arg_int(v);
+}
+static inline tc_arg tci_arg(unsigned char v)
+{
+    return tci_arg_int(v);
+}
+static inline tc_arg tci_arg(unsigned short v)
+{
+    return tci_arg_int(v);
+}
+static inline tc_arg tci_arg(unsigned v)
+{
+    return tci_arg_int(v);
+}
+static inline tc_arg tci_arg(unsigned long v)
+{
+    return tci_arg_uint(v);
+}
+static inline tc_arg tci_arg(unsigned long long v)
+{
+    return tci_arg_uint(v);
+}
+static inline tc_arg tci_arg(float v)
+{
+    return tci_arg_float(static_cast<double>(v));
+}
+static inline tc_arg tci_arg(double v)
+{
+    return tci_arg_float(v);
+}
+static inline tc_arg tci_arg(long double v)
+{
+    return tci_arg_long_double(v);
+}
 /* A pointer would be taken for a bool. */
 template <class tci_t> tc_arg tci_arg(tci_t *tci_arg_is_a_tensor_or_a_number) = delete;
 #define TC_ARG(v) tci_arg(v)
@@ -264,7 +312,10 @@ static inline tc_bufs tci_buf_list(std::initializer_list<tc_buf> l)
 /* Sizes of any integer type: a temporary array that lives as long as the full expression. */
 template <size_t tci_n> struct tci_size_array {
     int64_t items[tci_n + 1]; /* one more than needed: an empty list is legal */
-    const int64_t *get() const { return items; }
+    const int64_t *get() const
+    {
+        return items;
+    }
 };
 template <class tci_t> static inline int64_t tci_size_of(tci_t v)
 {
@@ -293,7 +344,9 @@ static inline tc_axes tci_axes_all(void)
 }
 #define TC_ALL (tci_axes_all())
 
-template <class tci_t> struct tci_dtype_of_type { enum { value = -1 }; };
+template <class tci_t> struct tci_dtype_of_type {
+    enum { value = -1 };
+};
 #define TCI_CXX_DTYPE(type, id) \
     template <> struct tci_dtype_of_type<type> { enum { value = id }; }
 TCI_CXX_DTYPE(bool, TC_BOOL);
@@ -347,7 +400,9 @@ static inline tc_buf tci_buf_of(const void *p, int64_t n) /* NULL has no type of
         long long: tci_arg_int, unsigned long: tci_arg_uint, unsigned long long: tci_arg_uint,     \
         default: tci_arg_is_a_tensor_or_a_number)
 /* Nothing can be given to it: a pointer as an operand does not compile, and its name says why. */
-struct tci_arg_nothing { char unused; };
+struct tci_arg_nothing {
+    char unused;
+};
 static inline tc_arg tci_arg_is_a_tensor_or_a_number(struct tci_arg_nothing v)
 {
     tc_arg a = {{0, 0, 0}, -1, v.unused, 0.0};
@@ -445,7 +500,9 @@ static inline tc_tensor tci_TC_TENSORS_takes_tensors_and_TC_TENSORS_N_an_array(t
 #define TCI_MADE_0(a, b, c, d, e, f, ...)                                                          \
     (TCI_IS_BUF(a) + TCI_IS_BUF(b) + TCI_IS_BUF(c) + TCI_IS_BUF(d) + TCI_IS_BUF(e) + TCI_IS_BUF(f))
 #define TCI_IS_BUF(v) _Generic((v), tc_buf: 0, default: tci_no_buf())
-typedef struct tci_TC_BUFS_takes_TC_BUF { char unused; } tci_TC_BUFS_takes_TC_BUF;
+typedef struct tci_TC_BUFS_takes_TC_BUF {
+    char unused;
+} tci_TC_BUFS_takes_TC_BUF;
 static inline tci_TC_BUFS_takes_TC_BUF tci_no_buf(void)
 {
     tci_TC_BUFS_takes_TC_BUF none = {0};
@@ -471,7 +528,9 @@ static inline tc_buf tci_a_buf(void)
 #define TCI_WHOLE_0(a, b, c, d, e, f, ...)                                                         \
     _Generic(0 * (a) + 0 * (b) + 0 * (c) + 0 * (d) + 0 * (e) + 0 * (f), float: tci_no_size(),      \
         double: tci_no_size(), default: 0)
-typedef struct tci_a_size_is_an_integer { char unused; } tci_a_size_is_an_integer;
+typedef struct tci_a_size_is_an_integer {
+    char unused;
+} tci_a_size_is_an_integer;
 static inline tci_a_size_is_an_integer tci_no_size(void)
 {
     tci_a_size_is_an_integer none = {0};

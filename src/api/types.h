@@ -85,16 +85,20 @@ typedef enum tc_dtype {
 } tc_dtype;
 
 /* 16-bit floats as a C program holds them. */
-typedef struct tc_f16 { uint16_t bits; } tc_f16;
-typedef struct tc_bf16 { uint16_t bits; } tc_bf16;
+typedef struct tc_f16 {
+    uint16_t bits;
+} tc_f16;
+typedef struct tc_bf16 {
+    uint16_t bits;
+} tc_bf16;
 
-typedef struct tc_ctx tc_ctx;         /* owns graphs; used by one thread at a time */
+typedef struct tc_ctx tc_ctx; /* owns graphs; used by one thread at a time */
 /* compiled; used by any number of threads; outlives its context */
 typedef struct tc_program tc_program;
-typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
-typedef struct tc_queue tc_queue;     /* asynchronous runs, done in order */
-typedef struct tc_event tc_event;     /* tells when one of them ended, and how */
-typedef struct tc_jit tc_jit;         /* a C function compiled once for each signature */
+typedef struct tc_call tc_call;   /* one caller's bindings and workspace */
+typedef struct tc_queue tc_queue; /* asynchronous runs, done in order */
+typedef struct tc_event tc_event; /* tells when one of them ended, and how */
+typedef struct tc_jit tc_jit;     /* a C function compiled once for each signature */
 
 /* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
  * context's graph and dies with the scope it was made in. A poisoned handle carries the first
@@ -104,11 +108,21 @@ typedef struct tc_tensor {
     uint32_t id, generation;
 } tc_tensor;
 
-typedef struct tc_tensors { const tc_tensor *items; int n; } tc_tensors;
-typedef struct tc_axes { const int *items; int n; bool all; } tc_axes;
+typedef struct tc_tensors {
+    const tc_tensor *items;
+    int n;
+} tc_tensors;
+typedef struct tc_axes {
+    const int *items;
+    int n;
+    bool all;
+} tc_axes;
 
 /* Where in the user's program a call stands; every public call takes one through TC_HERE. */
-typedef struct tc_site { const char *file; int line; } tc_site;
+typedef struct tc_site {
+    const char *file;
+    int line;
+} tc_site;
 
 /* An operand: a tensor, or a C number. Numbers are weak as in NEP 50 (they take the tensor's dtype
  * where its kind allows). kind: 0 tensor, 1 bool, 2 integer, 3 floating. */
@@ -128,7 +142,10 @@ typedef struct tc_attr {
     const int64_t *items;
     const char *text;
 } tc_attr;
-typedef struct tc_attrs { const tc_attr *items; int n; } tc_attrs;
+typedef struct tc_attrs {
+    const tc_attr *items;
+    int n;
+} tc_attrs;
 
 /* Memory the user owns, passed to tc_run: n elements of dtype at data, dense, in row-major order
  * and aligned as C aligns that type; or with strides between them. */
@@ -138,10 +155,13 @@ typedef struct tc_buf {
     int dtype;     /* a tc_dtype, or -1: of unknown type (void *, char *); n then counts bytes */
     bool is_const; /* made from a pointer to const: refused as an output */
     int rank;
-    const int64_t *sizes; /* of its axes, `rank` of them, or NULL: any whose product is n */
+    const int64_t *sizes;   /* of its axes, `rank` of them, or NULL: any whose product is n */
     const int64_t *strides; /* of its axes, in elements; NULL: it is dense. data: element 0 ... 0 */
 } tc_buf;
-typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;
+typedef struct tc_bufs {
+    const tc_buf *items;
+    int n;
+} tc_bufs;
 
 /* realloc-like: p NULL and old_bytes 0 to get, new_bytes 0 to free. Returns NULL when out of
  * memory. */
@@ -216,14 +236,14 @@ typedef enum tc_stance {
 typedef enum tc_phase {
     TC_PHASE_PLAN,
     TC_PHASE_SOURCE,
-    TC_PHASE_COMPILE,         /* with files_done of files */
+    TC_PHASE_COMPILE, /* with files_done of files */
     TC_PHASE_DONE,
     TC_PHASE_FAILED
 } tc_phase;
 typedef struct tc_progress {
     tc_phase phase;
-    int files_done, files;    /* that the compiler is given; 0 where all kernels were found */
-    int programs;             /* that are compiled together */
+    int files_done, files; /* that the compiler is given; 0 where all kernels were found */
+    int programs;          /* that are compiled together */
 } tc_progress;
 
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
@@ -234,15 +254,15 @@ typedef struct tc_options {
      * not there, or an engine that is not or refuses the graph, is replaced by cpu, unless fallback
      * is REFUSE; the log says so under "compile" */
     const char *backend;
-    int device;               /* of that backend, where there are several: 0 is the first */
+    int device; /* of that backend, where there are several: 0 is the first */
     tc_math math;
-    tc_stance stance;         /* as TC_STANCE; tc_ctx_stance changes a context's later */
+    tc_stance stance; /* as TC_STANCE; tc_ctx_stance changes a context's later */
     /* REFUSE: TC_ERR_COMPILER, _BACKEND or _UNSUPPORTED instead of another backend */
     tc_fallback fallback;
-    tc_promotion promotion;   /* context only: the dtypes in which operands meet */
+    tc_promotion promotion; /* context only: the dtypes in which operands meet */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
-    int vector_bits;          /* 0: the machine's; 128, 256, 512: at most; -1: scalar code */
+    int vector_bits; /* 0: the machine's; 128, 256, 512: at most; -1: scalar code */
     /* 0: contractions of bf16 and f16 use the machine's matrix units (a GPU's, AMX) where that
      * pays; their sums then have the unit's order, not the one that all other executors share. And
      * those of bf16 its instruction for pairs (AVX512_BF16), which keeps that order, but for which
@@ -274,16 +294,16 @@ typedef struct tc_options {
     const char *machine;
     /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */
     const char *cc;
-    int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */
-    const char *cache_dir;    /* NULL: TC_CACHE_DIR, else $XDG_CACHE_HOME/tc, else ~/.cache/tc */
-    int64_t cache_bytes;      /* size cap of that directory; 0: 256 MiB */
+    int cc_timeout_s;      /* of processor time; by the clock five times as much. 0: 120 */
+    const char *cache_dir; /* NULL: TC_CACHE_DIR, else $XDG_CACHE_HOME/tc, else ~/.cache/tc */
+    int64_t cache_bytes;   /* size cap of that directory; 0: 256 MiB */
     /* what the process may keep of code in memory for later compiles, as this one leaves it; code
      * in use by programs stays, least recently used other code goes. 0: 64 MiB; -1: none is kept */
     int64_t memory_cache_bytes;
     bool no_disk_cache;
-    bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
-    bool verify;              /* check every IR after every stage; part of the cache key */
-    int check;                /* TC_CHECK_...; as TC_CHECK. Not stored on disk */
+    bool cache_read_only; /* a pre-seeded cache: entries are loaded, none written */
+    bool verify;          /* check every IR after every stage; part of the cache key */
+    int check;            /* TC_CHECK_...; as TC_CHECK. Not stored on disk */
     /* > 0: the schedules that tc thinks fastest of the kernels that take longest are measured, on
      * memory of their own, for so many milliseconds of a compile at most; what is found is kept
      * with the code. Results are the same. 0: none are */
@@ -301,11 +321,11 @@ typedef struct tc_options {
     /* what the program is called in tc_explain, profiles, traces, logs and folders of dumps; not in
      * the cache key. NULL: the first digits of its key */
     const char *name;
-    const char *dump;         /* as TC_DUMP */
+    const char *dump; /* as TC_DUMP */
     const char *dump_dir;
-    const char *trace;        /* as TC_TRACE */
-    int64_t memory_limit;     /* bytes a program's arena and what it keeps may take; 0: no limit */
-    tc_allocator allocator;   /* context only: graph memory. Zero: libc or TC_MALLOC */
+    const char *trace;      /* as TC_TRACE */
+    int64_t memory_limit;   /* bytes a program's arena and what it keeps may take; 0: no limit */
+    tc_allocator allocator; /* context only: graph memory. Zero: libc or TC_MALLOC */
     void (*log)(void *user, const char *topic, const char *text);
     void *log_user;
     /* Told of each phase of a compile of what no cache has, and of each file that the compiler is
@@ -326,18 +346,18 @@ typedef struct tc_options {
 } tc_options;
 
 typedef struct tc_stats {
-    int64_t nodes, scopes;          /* alive in the context's graph */
-    int64_t graph_bytes;            /* memory of the graph and its data */
-    int64_t compiles;               /* programs made by running the pipeline (process-wide) */
-    int64_t compiler_runs;          /* processes started (process-wide) */
-    int64_t kernels_built;          /* kernels that such a process compiled */
-    int64_t memory_hits, disk_hits, misses;  /* of the program cache */
-    int64_t kernel_hits;            /* kernels found in the cache while their program was not */
+    int64_t nodes, scopes; /* alive in the context's graph */
+    int64_t graph_bytes;   /* memory of the graph and its data */
+    int64_t compiles;      /* programs made by running the pipeline (process-wide) */
+    int64_t compiler_runs; /* processes started (process-wide) */
+    int64_t kernels_built; /* kernels that such a process compiled */
+    int64_t memory_hits, disk_hits, misses; /* of the program cache */
+    int64_t kernel_hits; /* kernels found in the cache while their program was not */
     /* files of the disk cache dropped by its cap; refused as foreign or corrupt */
     int64_t evictions, cache_rejects;
     /* programs in the memory cache, with their code and loaded modules; dropped by its cap */
     int64_t memory_entries, memory_bytes, memory_evictions;
-    int64_t interpreted;            /* programs that fell back to the interpreter */
+    int64_t interpreted; /* programs that fell back to the interpreter */
 } tc_stats;
 
 #ifdef __cplusplus

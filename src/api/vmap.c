@@ -19,11 +19,11 @@ typedef struct tci_vmap_call {
     tc_tensors inputs;
     const int *in_axes, *out_axes;
     int n_out;
-    tci_dim count;              /* of examples */
+    tci_dim count; /* of examples */
     int n_leaves;
     tci_node **leaves, **examples;
-    tc_tensor *given;           /* to the function: leaves, and what is for all examples */
-    tc_tensor *outputs;         /* what it built */
+    tc_tensor *given;   /* to the function: leaves, and what is for all examples */
+    tc_tensor *outputs; /* what it built */
     tci_node **made;
 } tci_vmap_call;
 
@@ -90,9 +90,9 @@ static void tci_vmap_take(tci_vmap_call *c, int i)
     }
     c->count = x->shape[at];
     tci_node *examples = tci_vmap_move(c, x, at, 0);
-    tci_node *leaf = tci_vmap_call_built(
-        c, tci_graph_node(&c->f.ctx->graph, TCI_OP_INPUT, (tc_dtype)x->dtype, x->rank - 1,
-                          examples->shape + 1, 0, NULL, 0, NULL));
+    tci_node *leaf = tci_vmap_call_built(c, tci_graph_node(&c->f.ctx->graph, TCI_OP_INPUT,
+                                                           (tc_dtype)x->dtype, x->rank - 1,
+                                                           examples->shape + 1, 0, NULL, 0, NULL));
     c->examples[c->n_leaves] = examples;
     c->leaves[c->n_leaves++] = leaf;
     c->given[i] = (tc_tensor){c->f.ctx->handle, leaf->id, leaf->generation};
@@ -174,16 +174,20 @@ static void tci_vmap_call_function(tci_vmap_call *c)
     }
 }
 
-TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
-                            const int *in_axes, tc_tensor *outputs, const int *out_axes, int n,
-                            tc_site here)
+TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs, const int *in_axes,
+                            tc_tensor *outputs, const int *out_axes, int n, tc_site here)
 {
     const bool listed = inputs.n > 0 && inputs.items;
     if (n < 1 || !outputs) {
         return TC_ERR_ARGUMENT;
     }
-    tci_vmap_call c = {.f = tci_frame_begin("tc_vmap", here), .function = function, .user = user,
-                       .inputs = inputs, .in_axes = in_axes, .out_axes = out_axes, .n_out = n,
+    tci_vmap_call c = {.f = tci_frame_begin("tc_vmap", here),
+                       .function = function,
+                       .user = user,
+                       .inputs = inputs,
+                       .in_axes = in_axes,
+                       .out_axes = out_axes,
+                       .n_out = n,
                        .outputs = outputs};
     for (int i = 0; i < inputs.n && listed; i++) {
         tci_frame_use(&c.f, inputs.items[i]);

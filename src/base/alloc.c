@@ -124,7 +124,10 @@ TCI_FN void *tci_alloc_resize(const tc_allocator *a, void *p, size_t old_bytes, 
 /* ---- scratch ---- */
 
 struct tci_chunk {
-    union { tci_chunk *older; char room[8]; } link; /* a pointer may have 4 bytes */
+    union {
+        tci_chunk *older;
+        char room[8];
+    } link;         /* a pointer may have 4 bytes */
     uint64_t bytes; /* of the data that follows, which is as aligned as the heap's, up to 16 */
 };
 _Static_assert(sizeof(struct tci_chunk) % 16 == 0, "chunk data must stay 16-aligned");

@@ -32,17 +32,17 @@ extern _Atomic bool tci_test_alloc_sticky;
 
 typedef struct tci_chunk tci_chunk;
 typedef struct tci_scratch {
-    tci_chunk *chunks;     /* newest first */
-    char *next, *end;      /* free part of the newest chunk */
-    size_t bytes;          /* given out in all */
-    jmp_buf escape;        /* set by the owner before first use */
-    tc_status why;         /* status that escape carries */
-    char message[256];     /* text for it */
+    tci_chunk *chunks; /* newest first */
+    char *next, *end;  /* free part of the newest chunk */
+    size_t bytes;      /* given out in all */
+    jmp_buf escape;    /* set by the owner before first use */
+    tc_status why;     /* status that escape carries */
+    char message[256]; /* text for it */
 } tci_scratch;
 
 TCI_FN void tci_scratch_init(tci_scratch *s); /* the owner then does: if (setjmp(s->escape)) ... */
 TCI_FN void tci_scratch_free(tci_scratch *s);
-TCI_FN size_t tci_scratch_held(const tci_scratch *s); /* bytes taken from the heap */
+TCI_FN size_t tci_scratch_held(const tci_scratch *s);       /* bytes taken from the heap */
 TCI_FN void *tci_scratch_get(tci_scratch *s, size_t bytes); /* zeroed, 16-aligned, never NULL */
 TCI_FN void *tci_scratch_copy(tci_scratch *s, const void *p, size_t bytes);
 TCI_FN char *tci_scratch_printf(tci_scratch *s, const char *format, ...) TCI_PRINTF(2, 3);

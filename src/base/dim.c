@@ -124,8 +124,7 @@ TCI_FN tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_te
     *bad = *bad || x->n + y->n > TCI_DIM_ATOMS || r.coef >= tci_dim_limit ||
            r.coef <= -tci_dim_limit;
     for (int i = 0, j = 0; !*bad && r.n < x->n + y->n;) {
-        bool first = j == y->n ||
-                     (i < x->n && tci_dim_atom_compare(x->atoms[i], y->atoms[j]) <= 0);
+        bool first = j == y->n || (i < x->n && tci_dim_atom_compare(x->atoms[i], y->atoms[j]) <= 0);
         r.atoms[r.n++] = first ? x->atoms[i++] : y->atoms[j++];
     }
     return r;
@@ -192,8 +191,16 @@ static int64_t tci_dim_middle(int64_t least, int64_t most)
 
 TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most)
 {
-    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0, 0, 0,
-                      least, most, tci_dim_middle(least, most)};
+    tci_dim_atom a = {TCI_DIM_SYMBOL,
+                      ordinal,
+                      (char *)(uintptr_t)(name ? name : ""),
+                      0,
+                      0,
+                      0,
+                      0,
+                      least,
+                      most,
+                      tci_dim_middle(least, most)};
     return least == most ? least : tci_dim_of_atom(a);
 }
 
@@ -209,8 +216,8 @@ static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_
     if (levels > TCI_DIM_LEVELS) {
         return TCI_DIM_OF_FAULT(LARGE);
     }
-    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b, levels, 0,
-                         r.least, r.most, r.hint};
+    tci_dim_atom atom = {(uint8_t)kind, -1,    (char *)(uintptr_t)"", a, b, levels, 0, r.least,
+                         r.most,        r.hint};
     return tci_dim_of_atom(atom);
 }
 

@@ -28,7 +28,9 @@ typedef void (*tci_dim)(struct tci_dim_opaque);
 #else
 typedef int64_t tci_dim;
 #endif
-typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
+typedef struct tci_dim_text {
+    char text[96];
+} tci_dim_text; /* for messages */
 
 /* The number that a known size is. */
 static inline int64_t tci_dim_known(tci_dim d)
@@ -74,7 +76,10 @@ enum {
 #ifdef TC_DYNAMIC_SHAPES
 TCI_FN bool tci_dim_take_lost(void);
 #else
-static inline bool tci_dim_take_lost(void) { return false; }
+static inline bool tci_dim_take_lost(void)
+{
+    return false;
+}
 #endif
 #define TCI_DIM_OF_FAULT(id) ((tci_dim)(TCI_DIM_TAG + TCI_DIM_FAULT_##id))
 
@@ -104,7 +109,9 @@ TCI_FN int tci_dim_ordinal(tci_dim symbol);      /* -1 for one with a name */
 /* The value where symbol number i has values[i]. Quotients by 0 are 0. */
 TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values);
 /* Bounds of the value where symbol number i is anything in [least[i], most[i]]. */
-typedef struct tci_dim_bounds { int64_t least, most; } tci_dim_bounds;
+typedef struct tci_dim_bounds {
+    int64_t least, most;
+} tci_dim_bounds;
 TCI_FN tci_dim_bounds tci_dim_value_in(tci_dim d, const int64_t *least, const int64_t *most);
 /* With a larger value of symbol number `ordinal` and no other change the value is: never less (1),
  * never more (-1), the same (0), or that is not known (2). */

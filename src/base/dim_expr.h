@@ -22,10 +22,10 @@ typedef enum tci_dim_kind { TCI_DIM_SYMBOL, TCI_DIM_DIV, TCI_DIM_MIN, TCI_DIM_MA
 
 typedef struct tci_dim_atom {
     uint8_t kind;
-    int32_t ordinal;      /* SYMBOL: its number, -1 for one with a name */
-    char *name;           /* SYMBOL: "" without one */
-    tci_dim a, b;         /* the others */
-    int32_t levels;       /* one more than those of a and b; a SYMBOL: 0 */
+    int32_t ordinal; /* SYMBOL: its number, -1 for one with a name */
+    char *name;      /* SYMBOL: "" without one */
+    tci_dim a, b;    /* the others */
+    int32_t levels;  /* one more than those of a and b; a SYMBOL: 0 */
     uint32_t hash;
     int64_t least, most, hint;
 } tci_dim_atom;
@@ -54,7 +54,10 @@ typedef struct tci_dim_sum {
 /* What a walk found out about the quotients, minima and maxima it met, by the index of each, so
  * that it looks into each of them once: they share operands, and paths through them double with
  * each level. Begin with n_slots 0, end each one. Without memory a note is not kept. */
-typedef struct tci_dim_note { int32_t atom; int64_t a, b; } tci_dim_note; /* atom -1: free */
+typedef struct tci_dim_note {
+    int32_t atom;
+    int64_t a, b;
+} tci_dim_note; /* atom -1: free */
 typedef struct tci_dim_memo {
     int n, n_slots;
     tci_dim_note *slots, few[TCI_DIM_NOTES];
@@ -67,7 +70,9 @@ typedef struct tci_dim_table {
     int n, n_slots; /* n_slots: a power of two, above n */
 } tci_dim_table;
 
-typedef struct tci_dim_range { int64_t least, most, hint; } tci_dim_range;
+typedef struct tci_dim_range {
+    int64_t least, most, hint;
+} tci_dim_range;
 
 /* ---- dim_table.c ---- */
 

@@ -231,8 +231,7 @@ TCI_FN tci_dim tci_dim_intern(const tci_dim_sum *s)
     }
     int index = TCI_MAX(tci_dim_exprs.n, 1);
     bool fits = index < 1 << TCI_DIM_INDEX_BITS;
-    tci_dim_expr *e =
-        fits ? tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true) : NULL;
+    tci_dim_expr *e = fits ? tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true) : NULL;
     tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
     if (!terms) {
         return tci_dim_lose();

@@ -88,7 +88,11 @@ TCI_FN void tci_dim_memo_put(tci_dim_memo *m, int32_t atom, int64_t a, int64_t b
 
 /* ---- symbols, replacement, values ---- */
 
-typedef struct tci_dim_listing { tci_dim *list; int *n, room; tci_dim_memo memo; } tci_dim_listing;
+typedef struct tci_dim_listing {
+    tci_dim *list;
+    int *n, room;
+    tci_dim_memo memo;
+} tci_dim_listing;
 
 static bool tci_dim_list_symbol(tci_dim_listing *l, const tci_dim_atom *a)
 {
@@ -221,7 +225,10 @@ TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_
     return d;
 }
 
-typedef struct tci_dim_valuing { const int64_t *values; tci_dim_memo memo; } tci_dim_valuing;
+typedef struct tci_dim_valuing {
+    const int64_t *values;
+    tci_dim_memo memo;
+} tci_dim_valuing;
 
 static int64_t tci_dim_value_of(tci_dim_valuing *v, tci_dim d);
 
@@ -346,7 +353,10 @@ static int tci_dim_both_ways(int x, int y)
     return x == 0 || x == y ? y : y == 0 ? x : 2;
 }
 
-typedef struct tci_dim_directing { int ordinal; tci_dim_memo memo; } tci_dim_directing;
+typedef struct tci_dim_directing {
+    int ordinal;
+    tci_dim_memo memo;
+} tci_dim_directing;
 
 static int tci_dim_direction_of(tci_dim_directing *w, tci_dim d);
 

@@ -18,12 +18,12 @@
 enum { TCI_DIR_LINKS = 40, TCI_DIR_NAME = 256, TCI_DIR_DEPTH = 8 };
 
 typedef struct tci_dir_walk {
-    int at;            /* descriptor of where we are, -1: failed */
-    tci_str here;      /* its path; "": the root */
-    tci_str rest;      /* of the path */
+    int at;       /* descriptor of where we are, -1: failed */
+    tci_str here; /* its path; "": the root */
+    tci_str rest; /* of the path */
     tci_dir_use use;
     uid_t root_owner;
-    int links;         /* followed so far */
+    int links; /* followed so far */
     tci_str *why;
 } tci_dir_walk;
 
@@ -32,7 +32,10 @@ static bool tci_dir_fail(tci_dir_walk *w, const char *name, const char *why)
     if (w->why) {
         w->why->n = 0;
         tci_str_printf(w->why, "'%s%s%s': %s", tci_str_text(&w->here), name ? "/" : "",
-                       name ? name : w->here.n ? "" : "/", why);
+                       name        ? name
+                       : w->here.n ? ""
+                                   : "/",
+                       why);
     }
     return false;
 }
@@ -244,8 +247,8 @@ TCI_FN bool tci_dir_open_in(tci_dir *in, const tci_dir *d, const char *name, boo
     in->fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     tci_str_printf(&in->path, "%s/%s", strcmp(d->path.text, "/") ? d->path.text : "", name);
     in->writable = in->closed = true;
-    if (in->fd < 0 || in->path.failed || fstat(in->fd, &st) || st.st_uid != geteuid()
-        || (st.st_mode & (S_IRWXG | S_IRWXO))) {
+    if (in->fd < 0 || in->path.failed || fstat(in->fd, &st) || st.st_uid != geteuid() ||
+        (st.st_mode & (S_IRWXG | S_IRWXO))) {
         int code = errno;
         tci_dir_close(in);
         errno = code;
@@ -285,8 +288,8 @@ TCI_FN bool tci_dir_remove(const tci_dir *d, const char *name)
 TCI_FN bool tci_dir_has(const tci_dir *d, const char *name, int64_t bytes)
 {
     struct stat st;
-    return fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)
-           && st.st_size == bytes;
+    return fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+           st.st_size == bytes;
 }
 
 TCI_FN void tci_dir_touch(const tci_dir *d, const char *name)
@@ -339,8 +342,8 @@ static bool tci_dir_take(tci_dir_entry *e, int at, const char *name)
 {
     struct stat st;
     size_t length = strlen(name);
-    if (length >= sizeof(e->name) || fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW)
-        || (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) {
+    if (length >= sizeof(e->name) || fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) ||
+        (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) {
         return false;
     }
     memcpy(e->name, name, length + 1);

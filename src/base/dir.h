@@ -6,10 +6,10 @@
 #include "os.h"
 
 typedef struct tci_dir {
-    int fd;            /* -1: not open */
-    tci_str path;      /* heap: absolute, every link resolved; for people and for other programs */
+    int fd;       /* -1: not open */
+    tci_str path; /* heap: absolute, every link resolved; for people and for other programs */
     bool writable;
-    bool closed;       /* only this user may enter it, so the modes of its files do not matter */
+    bool closed; /* only this user may enter it, so the modes of its files do not matter */
 } tci_dir;
 
 typedef enum tci_dir_use {

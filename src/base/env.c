@@ -97,10 +97,10 @@ TCI_FN bool tci_env_is_wrong(tci_env id, char *text, size_t room)
                  tci_env_names[id], value, TCI_ENV_STANCES);
         return true;
     }
-    const char *words = id == TCI_ENV_LOG    ? TCI_ENV_TOPICS
-                        : id == TCI_ENV_DUMP ? TCI_ENV_STAGES
+    const char *words = id == TCI_ENV_LOG     ? TCI_ENV_TOPICS
+                        : id == TCI_ENV_DUMP  ? TCI_ENV_STAGES
                         : id == TCI_ENV_CHECK ? TCI_ENV_CHECKS ",0,1"
-                                             : NULL;
+                                              : NULL;
     size_t n = 0;
     const char *odd = value && words ? tci_env_odd_word(value, words, &n) : NULL;
     if (odd) {

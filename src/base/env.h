@@ -57,7 +57,7 @@ typedef enum tci_env {
         TCI_ENV_COUNT
 } tci_env;
 
-TCI_FN const char *tci_env_get(tci_env id);                      /* NULL when unset or empty */
+TCI_FN const char *tci_env_get(tci_env id); /* NULL when unset or empty */
 TCI_FN int64_t tci_env_int(tci_env id, int64_t fallback);
 /* The place of the variable's value in a list of words; -1: it is not set, or none of them. */
 TCI_FN int tci_env_word(tci_env id, const char *words);

@@ -47,9 +47,9 @@ static int tci_fresh_enter(tci_os_fresh *f, int at, const char *path)
 static bool tci_fresh_may_follow(const tci_os_fresh *f, const struct stat *link)
 {
     struct stat dir;
-    return tci_os_is_ours(link)
-           || (fstat(f->dir, &dir) == 0 && (link->st_uid == dir.st_uid || !(dir.st_mode & S_ISVTX)
-                                            || !(dir.st_mode & S_IWOTH)));
+    return tci_os_is_ours(link) ||
+           (fstat(f->dir, &dir) == 0 &&
+            (link->st_uid == dir.st_uid || !(dir.st_mode & S_ISVTX) || !(dir.st_mode & S_IWOTH)));
 }
 
 /* What is at the path now: follows links to the file itself. */
@@ -119,10 +119,10 @@ static void tci_fresh_sweep(const tci_os_fresh *f)
         (void)(fd >= 0 && close(fd));
         return;
     }
-    bool is_left = !flock(fd, LOCK_EX | LOCK_NB)
-                   || (errno != EWOULDBLOCK && st.st_mtime < time(NULL) - day_s);
-    if (is_left && !fstatat(f->dir, name, &now, AT_SYMLINK_NOFOLLOW) && now.st_ino == st.st_ino
-        && now.st_dev == st.st_dev) {
+    bool is_left = !flock(fd, LOCK_EX | LOCK_NB) ||
+                   (errno != EWOULDBLOCK && st.st_mtime < time(NULL) - day_s);
+    if (is_left && !fstatat(f->dir, name, &now, AT_SYMLINK_NOFOLLOW) && now.st_ino == st.st_ino &&
+        now.st_dev == st.st_dev) {
         (void)unlinkat(f->dir, name, 0);
     }
     close(fd);
@@ -211,8 +211,7 @@ TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n)
 static void tci_fresh_keep_mode(const tci_os_fresh *f)
 {
     mode_t mode = (mode_t)f->mode;
-    if (fchown(f->fd, (uid_t)f->uid, (gid_t)f->gid)
-        && fchown(f->fd, (uid_t)-1, (gid_t)f->gid)) {
+    if (fchown(f->fd, (uid_t)f->uid, (gid_t)f->gid) && fchown(f->fd, (uid_t)-1, (gid_t)f->gid)) {
         mode &= (mode_t)(~S_IRWXG | (mode & S_IRWXO) << 3);
     }
     (void)fchmod(f->fd, mode);

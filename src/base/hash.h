@@ -5,7 +5,9 @@
 
 #include "platform.h"
 
-typedef struct tci_hash { uint64_t lo, hi; } tci_hash;
+typedef struct tci_hash {
+    uint64_t lo, hi;
+} tci_hash;
 
 TCI_FN tci_hash tci_hash_bytes(const void *bytes, size_t n);
 TCI_FN uint64_t tci_hash_mix(uint64_t seed, uint64_t value); /* one step; for small structs */

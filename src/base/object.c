@@ -31,7 +31,7 @@ typedef struct tci_object {
     const uint8_t *bytes;
     size_t n;
     const tci_object_form *form;
-    uint64_t segments, sections;           /* offsets */
+    uint64_t segments, sections; /* offsets */
     uint16_t n_segments, n_sections, names;
 } tci_object;
 
@@ -66,8 +66,8 @@ static bool tci_object_open(tci_object *o, const void *bytes, size_t n)
     o->bytes = bytes;
     o->n = n;
     o->form = f;
-    if (n < f->header || memcmp(bytes, "\177ELF", 4) || o->bytes[4] != f->word / 4
-        || o->bytes[5] != (low_first ? 1 : 2)) {
+    if (n < f->header || memcmp(bytes, "\177ELF", 4) || o->bytes[4] != f->word / 4 ||
+        o->bytes[5] != (low_first ? 1 : 2)) {
         return false;
     }
     o->segments = tci_object_number(o, f->ph_at, f->word);
@@ -87,8 +87,8 @@ static bool tci_object_has_mark(const tci_object *o, uint64_t at, uint64_t bytes
 {
     static const uint64_t mark[2] = {TCI_OBJECT_MARK_1, TCI_OBJECT_MARK_2};
     for (uint64_t i = 0; i + sizeof(mark) <= bytes; i++) {
-        if (o->bytes[at + i] == *(const uint8_t *)mark
-            && !memcmp(o->bytes + at + i, mark, sizeof(mark))) {
+        if (o->bytes[at + i] == *(const uint8_t *)mark &&
+            !memcmp(o->bytes + at + i, mark, sizeof(mark))) {
             return true;
         }
     }
@@ -129,8 +129,8 @@ static bool tci_object_sections_fit(const tci_object *o, const char **why)
     enum { TCI_OBJECT_NONE = 0, TCI_OBJECT_STRINGS = 3, TCI_OBJECT_NO_BITS = 8 }; /* SHT_... */
     const tci_object_form *f = o->form;
     *why = "its table of sections is cut short";
-    if (!o->n_sections || o->names >= o->n_sections
-        || !tci_object_has(o, o->sections, (uint64_t)o->n_sections * f->sh)) {
+    if (!o->n_sections || o->names >= o->n_sections ||
+        !tci_object_has(o, o->sections, (uint64_t)o->n_sections * f->sh)) {
         return false;
     }
     for (uint64_t i = 0; i < o->n_sections; i++) {
@@ -142,8 +142,8 @@ static bool tci_object_sections_fit(const tci_object *o, const char **why)
         if (has_bytes && !tci_object_has(o, at, bytes)) {
             return false;
         }
-        if (i == o->names
-            && (type != TCI_OBJECT_STRINGS || !bytes || o->bytes[at] || o->bytes[at + bytes - 1])) {
+        if (i == o->names &&
+            (type != TCI_OBJECT_STRINGS || !bytes || o->bytes[at] || o->bytes[at + bytes - 1])) {
             return false;
         }
     }

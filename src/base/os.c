@@ -43,8 +43,8 @@ static struct {
         tci_mutex *lock;
         void (*in_child)(void);
     } kept[TCI_OS_FORK_LOCKS];
-    int n;          /* atomic: grows only */
-    int held;       /* taken for the fork under way; guarded by the first of them */
+    int n;    /* atomic: grows only */
+    int held; /* taken for the fork under way; guarded by the first of them */
 } tci_os_fork = {.lock = TCI_MUTEX_INIT};
 
 static void tci_os_before_fork(void)
@@ -150,9 +150,9 @@ static bool tci_os_read_rest(int fd, int64_t most, tci_str *out, int *why)
 }
 
 typedef enum tci_os_trust {
-    TCI_OS_ANY_FILE,     /* the user named it */
-    TCI_OS_OUR_FILE,     /* in a directory that nobody else may enter */
-    TCI_OS_PRIVATE_FILE  /* anywhere */
+    TCI_OS_ANY_FILE,    /* the user named it */
+    TCI_OS_OUR_FILE,    /* in a directory that nobody else may enter */
+    TCI_OS_PRIVATE_FILE /* anywhere */
 } tci_os_trust;
 
 static int tci_os_judge_file(int fd, tci_os_trust trust, int64_t most)
@@ -170,8 +170,8 @@ static int tci_os_judge_file(int fd, tci_os_trust trust, int64_t most)
     if (trust == TCI_OS_ANY_FILE) {
         return 0;
     }
-    if (!tci_os_is_ours(&st)
-        || (trust == TCI_OS_PRIVATE_FILE && (st.st_mode & TCI_OS_OTHERS_WRITE))) {
+    if (!tci_os_is_ours(&st) ||
+        (trust == TCI_OS_PRIVATE_FILE && (st.st_mode & TCI_OS_OTHERS_WRITE))) {
         return EPERM;
     }
     return st.st_size > most ? EFBIG : 0;
@@ -292,8 +292,8 @@ TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
     sigemptyset(&waiting);
     pthread_sigmask(SIG_BLOCK, &limit, &before);
     int why = tci_os_write_on(fd, bytes, n);
-    if (why == EFBIG && !sigismember(&before, SIGXFSZ) && !sigpending(&waiting)
-        && sigismember(&waiting, SIGXFSZ)) { /* not so where it is ignored */
+    if (why == EFBIG && !sigismember(&before, SIGXFSZ) && !sigpending(&waiting) &&
+        sigismember(&waiting, SIGXFSZ)) { /* not so where it is ignored */
         sigwait(&limit, &sig);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -445,8 +445,8 @@ static double tci_os_quota_of(const char *dir)
     tci_str path = {0}, text = {0};
     double quota = 0, period = 0;
     tci_str_printf(&path, "%s/cpu.max", dir);
-    if (!path.failed && tci_os_read_file(path.text, &text, NULL) && text.n
-        && sscanf(text.text, "%lf %lf", &quota, &period) != 2) {
+    if (!path.failed && tci_os_read_file(path.text, &text, NULL) && text.n &&
+        sscanf(text.text, "%lf %lf", &quota, &period) != 2) {
         quota = 0;
     }
     tci_str_free(&path);
@@ -476,9 +476,9 @@ static double tci_os_cgroup_quota(void)
     }
     tci_str_free(&groups);
     tci_str_free(&dir);
-    if (least == 0 && tci_os_read_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota)
-        && tci_os_read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period) && quota > 0
-        && period > 0) {
+    if (least == 0 && tci_os_read_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota) &&
+        tci_os_read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period) && quota > 0 &&
+        period > 0) {
         least = quota / period;
     }
     return least;

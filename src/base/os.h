@@ -34,21 +34,21 @@ TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any r
 /* The descriptors of such files, to be read piece by piece; -1: errno-like code in *why. */
 TCI_FN int tci_os_open_private_at(int at, const char *name, bool closed, int *why);
 TCI_FN int tci_os_open_file(const char *path, int *why);
-TCI_FN int64_t tci_os_file_bytes(int fd); /* -1: not known */
+TCI_FN int64_t tci_os_file_bytes(int fd);                          /* -1: not known */
 TCI_FN int tci_os_read_at(int fd, void *to, size_t n, int64_t at); /* all n; an errno, or 0 */
-TCI_FN void tci_os_close(int fd); /* -1 is fine */
+TCI_FN void tci_os_close(int fd);                                  /* -1 is fine */
 /* ---- files that appear complete or not at all: base/fresh.c ---- */
 /* A temporary file in the directory of `path`, renamed into place at the end if all went well.
  * After an error the rest does nothing. */
 typedef struct tci_os_fresh {
-    bool began;          /* and has not ended; all zero: nothing to end */
-    bool users;          /* one of the user's */
-    int dir, fd;         /* -1: not open */
-    tci_str name;        /* heap: of the file in dir, and of the temporary one */
+    bool began;   /* and has not ended; all zero: nothing to end */
+    bool users;   /* one of the user's */
+    int dir, fd;  /* -1: not open */
+    tci_str name; /* heap: of the file in dir, and of the temporary one */
     tci_str temporary;
-    bool replaces;       /* users: a file is there, of which the new one keeps mode and owner */
+    bool replaces; /* users: a file is there, of which the new one keeps mode and owner */
     unsigned mode, uid, gid;
-    int code;            /* errno of the first error, or 0 */
+    int code; /* errno of the first error, or 0 */
 } tci_os_fresh;
 /* A file of tc's own, relative to an open directory: mode 0600 whatever the umask is. A link of
  * that name is replaced. */
@@ -85,13 +85,13 @@ TCI_FN bool tci_os_find_program(const char *name, tci_str *path);
 
 /* ---- processes: base/spawn.c ---- */
 typedef struct tci_command {
-    const char *const *argv;   /* argv[0]: a path, or a name on PATH */
-    int64_t cpu_s;             /* processor time that each of its processes may use; 0: no limit */
-    int64_t wall_ms;           /* until all of it is killed */
-    size_t log_limit;          /* bytes of output that are kept; the rest is read and dropped */
-    const char *temp_dir;      /* its TMPDIR; NULL: ours */
-    const int *cancel; /* atomic: all of it is killed once this is not 0; or NULL */
-    int64_t used_ns;           /* out: processor time of it and all that it waited for */
+    const char *const *argv; /* argv[0]: a path, or a name on PATH */
+    int64_t cpu_s;           /* processor time that each of its processes may use; 0: no limit */
+    int64_t wall_ms;         /* until all of it is killed */
+    size_t log_limit;        /* bytes of output that are kept; the rest is read and dropped */
+    const char *temp_dir;    /* its TMPDIR; NULL: ours */
+    const int *cancel;       /* atomic: all of it is killed once this is not 0; or NULL */
+    int64_t used_ns;         /* out: processor time of it and all that it waited for */
 } tci_command;
 /* OK: it ended with code 0; FAILED: any other end (code, 128 + signal) or not started (-1). OK also
  * where nobody can know the code, as the host reaps children itself (SIGCHLD ignored): success is

@@ -69,7 +69,7 @@
 #include "posix.h"
 
 /* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 && \
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 &&       \
     __FLT_EVAL_METHOD__ != 32
 #error "tc: float and double must be evaluated in their own type (32-bit x86: -msse2 -mfpmath=sse)"
 #endif

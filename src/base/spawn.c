@@ -33,11 +33,11 @@ enum {
 
 typedef struct tci_spawn_child {
     pid_t pid;
-    int from;         /* our end of the pipe; -1 once it ended */
+    int from; /* our end of the pipe; -1 once it ended */
     bool ended;
-    bool reaped;      /* by the host: no code is known, and pid may be another's by now */
+    bool reaped; /* by the host: no code is known, and pid may be another's by now */
     int code;
-    int64_t used_ns;  /* by the child and all that it waited for */
+    int64_t used_ns; /* by the child and all that it waited for */
     int looks;
     int64_t cpu_s;
     size_t log_limit;
@@ -89,10 +89,9 @@ static bool tci_spawn_close_rest(posix_spawn_file_actions_t *actions)
 
 static bool tci_spawn_actions(posix_spawn_file_actions_t *actions, int to)
 {
-    return posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0) == 0
-           && posix_spawn_file_actions_adddup2(actions, to, 1) == 0
-           && posix_spawn_file_actions_adddup2(actions, to, 2) == 0
-           && tci_spawn_close_rest(actions);
+    return posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0) == 0 &&
+           posix_spawn_file_actions_adddup2(actions, to, 1) == 0 &&
+           posix_spawn_file_actions_adddup2(actions, to, 2) == 0 && tci_spawn_close_rest(actions);
 }
 
 /* Own process group, no signal blocked, every signal at its default. */
@@ -104,16 +103,16 @@ static bool tci_spawn_attributes(posix_spawnattr_t *attributes)
     sigdelset(&all, SIGSTOP);
     sigemptyset(&none);
     short flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP;
-    return posix_spawnattr_setsigdefault(attributes, &all) == 0
-           && posix_spawnattr_setsigmask(attributes, &none) == 0
-           && posix_spawnattr_setpgroup(attributes, 0) == 0
-           && posix_spawnattr_setflags(attributes, flags) == 0;
+    return posix_spawnattr_setsigdefault(attributes, &all) == 0 &&
+           posix_spawnattr_setsigmask(attributes, &none) == 0 &&
+           posix_spawnattr_setpgroup(attributes, 0) == 0 &&
+           posix_spawnattr_setflags(attributes, flags) == 0;
 }
 
 /* ---- the environment ---- */
 
 typedef struct tci_spawn_environment {
-    char **list;           /* heap, as are the texts below; ends in NULL */
+    char **list; /* heap, as are the texts below; ends in NULL */
     tci_str path, temp_dir;
 } tci_spawn_environment;
 
@@ -187,8 +186,8 @@ static int tci_spawn_start(const char *path, const tci_command *c, int to, pid_t
     code = posix_spawnattr_init(&attributes);
     if (!code) {
         code = ENOMEM;
-        if (tci_spawn_make_environment(&environment, c->temp_dir)
-            && tci_spawn_actions(&actions, to) && tci_spawn_attributes(&attributes)) {
+        if (tci_spawn_make_environment(&environment, c->temp_dir) &&
+            tci_spawn_actions(&actions, to) && tci_spawn_attributes(&attributes)) {
             code = posix_spawn(pid, path, &actions, &attributes, (char *const *)c->argv,
                                environment.list);
         }
@@ -349,8 +348,11 @@ static void tci_spawn_finish(tci_spawn_child *c)
 TCI_FN tci_spawn tci_os_run(tci_command *command, tci_str *log, int *exit_code)
 {
     tci_str path = {0};
-    tci_spawn_child c = {.pid = -1, .from = -1, .cpu_s = command->cpu_s,
-                         .log_limit = command->log_limit, .log = log};
+    tci_spawn_child c = {.pid = -1,
+                         .from = -1,
+                         .cpu_s = command->cpu_s,
+                         .log_limit = command->log_limit,
+                         .log = log};
     int ends[2];
     *exit_code = -1;
     if (!tci_os_find_program(command->argv[0], &path)) {

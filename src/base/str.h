@@ -6,9 +6,9 @@
 #include "alloc.h"
 
 typedef struct tci_str {
-    char *text;       /* always NUL-terminated once anything was written; NULL before */
-    size_t n, cap;    /* bytes, without the NUL */
-    tci_scratch *s;   /* NULL: heap, release with tci_str_free */
+    char *text;     /* always NUL-terminated once anything was written; NULL before */
+    size_t n, cap;  /* bytes, without the NUL */
+    tci_scratch *s; /* NULL: heap, release with tci_str_free */
     bool failed;
 } tci_str;
 

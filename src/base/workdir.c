@@ -48,8 +48,8 @@ static void tci_workdir_sweep_one(const tci_dir *d, const tci_dir_entry *e, int 
 {
     tci_dir folder;
     bool is_old = e->age_ns > TCI_WORKDIR_DAY_NS;
-    if (!e->is_dir || strlen(e->name) != strlen(TCI_WORKDIR_PREFIX) + 16
-        || !tci_dir_open_in(&folder, d, e->name, false)) {
+    if (!e->is_dir || strlen(e->name) != strlen(TCI_WORKDIR_PREFIX) + 16 ||
+        !tci_dir_open_in(&folder, d, e->name, false)) {
         return; /* another user's, say */
     }
     tci_workdir_lock lock = tci_workdir_try_lock(&folder);
@@ -119,8 +119,8 @@ static bool tci_workdir_make_in(tci_workdir *w)
             continue;
         }
         tci_workdir_lock lock = tci_workdir_try_lock(&w->dir);
-        if (lock != TCI_WORKDIR_USED
-            && fstatat(w->base.fd, w->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (lock != TCI_WORKDIR_USED &&
+            fstatat(w->base.fd, w->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
             return true;
         }
         tci_dir_close(&w->dir); /* somebody sweeps it */
@@ -156,9 +156,9 @@ TCI_FN bool tci_workdir_make(tci_workdir *w, const char *last, bool is_kept, tci
     memset(w, 0, sizeof(*w));
     w->base.fd = w->dir.fd = -1;
     w->is_kept = is_kept;
-    bool good = (wanted && tci_workdir_try(w, wanted, TCI_DIR_TEMPORARY, why))
-        || tci_workdir_try(w, "/tmp", TCI_DIR_TEMPORARY, why)
-        || (last && tci_workdir_try(w, last, TCI_DIR_CODE, why));
+    bool good = (wanted && tci_workdir_try(w, wanted, TCI_DIR_TEMPORARY, why)) ||
+                tci_workdir_try(w, "/tmp", TCI_DIR_TEMPORARY, why) ||
+                (last && tci_workdir_try(w, last, TCI_DIR_CODE, why));
     if (good) {
         tci_workdir_sweep(&w->base, false);
     }

@@ -5,9 +5,9 @@
 #include "dir.h"
 
 typedef struct tci_workdir {
-    tci_dir base;      /* holds it: under $TMPDIR, /tmp, or the last resort */
-    tci_dir dir;       /* locked: in use as long as this process lives and has it open */
-    char name[32];     /* of dir in base */
+    tci_dir base;  /* holds it: under $TMPDIR, /tmp, or the last resort */
+    tci_dir dir;   /* locked: in use as long as this process lives and has it open */
+    char name[32]; /* of dir in base */
     bool is_kept;
 } tci_workdir;
 

@@ -155,10 +155,10 @@ TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *li
 /* A run of a program by the model: kernels by the cost model of the machine that it was compiled
  * for, collectives by the alpha-beta model. */
 typedef struct tc_simulation {
-    double step_us;     /* of a run */
-    double compute_us;  /* of kernels */
-    double comm_us;     /* of collectives, without overlap */
-    double exposed_us;  /* of the run, in which kernels wait for collectives */
+    double step_us;    /* of a run */
+    double compute_us; /* of kernels */
+    double comm_us;    /* of collectives, without overlap */
+    double exposed_us; /* of the run, in which kernels wait for collectives */
     int collectives;
 } tc_simulation;
 

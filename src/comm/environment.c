@@ -17,8 +17,10 @@ static tc_status tci_environment_shm(const tci_launch_group *g, const tc_comm_op
     const tci_shm_group group = {g->group, g->rank, g->size,
                                  TCI_MIN(limit, (int64_t)TCI_COMM_JOIN_MS), limit};
     if (!g->is_local) {
-        snprintf(why, TC_COMM_WHY, "%d ranks, of which %d are on this host: shared memory is for "
-                 "one host, expected mpirun with MPI for several", g->size, g->local_size);
+        snprintf(why, TC_COMM_WHY,
+                 "%d ranks, of which %d are on this host: shared memory is for "
+                 "one host, expected mpirun with MPI for several",
+                 g->size, g->local_size);
         return TC_ERR_COMM;
     }
     tci_shm *s = tci_shm_join(&group, why);

@@ -20,13 +20,13 @@ enum { TCI_GRADS_BYTES = 25 << 20 };
 typedef struct tci_grads {
     tc_comm *comm;
     tc_site here;
-    const tc_tensor *grads;    /* or new values of shards */
+    const tc_tensor *grads; /* or new values of shards */
     tc_tensor *out;
     int n, ranks;
-    int64_t most;              /* bytes of a bucket */
+    int64_t most; /* bytes of a bucket */
     bool sum;
-    int32_t *order;            /* by readiness */
-    tc_tensor *parts;          /* of the bucket being made */
+    int32_t *order;   /* by readiness */
+    tc_tensor *parts; /* of the bucket being made */
 } tci_grads;
 
 /* ---- readiness ---- */
@@ -97,8 +97,13 @@ static tc_status tci_grads_begin(tci_grads *b, tc_comm *comm, const tc_tensor *g
                                  const tc_buckets *o, tc_tensor *out, tc_site here)
 {
     char text[8];
-    *b = (tci_grads){.comm = comm, .here = here, .grads = grads, .out = out, .n = n,
-                     .ranks = tc_comm_size(comm), .sum = o && o->sum,
+    *b = (tci_grads){.comm = comm,
+                     .here = here,
+                     .grads = grads,
+                     .out = out,
+                     .n = n,
+                     .ranks = tc_comm_size(comm),
+                     .sum = o && o->sum,
                      .most = o && o->bytes > 0 ? o->bytes : TCI_GRADS_BYTES};
     if (!grads || !out || n < 1 || b->ranks < 1) {
         return b->ranks < 1 ? TC_ERR_HANDLE : TC_ERR_ARGUMENT;
@@ -137,9 +142,9 @@ static int tci_grads_bucket(const tci_grads *b, int begin)
 {
     int64_t bytes = 0;
     int end = begin;
-    while (end < b->n && (end == begin || (bytes < b->most &&
-                                           tc_dtype_of(b->grads[b->order[end]]) ==
-                                               tc_dtype_of(b->grads[b->order[begin]])))) {
+    while (end < b->n &&
+           (end == begin || (bytes < b->most && tc_dtype_of(b->grads[b->order[end]]) ==
+                                                    tc_dtype_of(b->grads[b->order[begin]])))) {
         bytes += tc_nbytes(b->grads[b->order[end]]);
         end++;
     }
@@ -181,10 +186,10 @@ static void tci_grads_reduce(tci_grads *b, int begin, int end)
     for (int i = begin; i < end; i++) {
         tc_tensor g = b->grads[b->order[i]];
         int64_t n = tci_grads_count(g);
-        b->out[b->order[i]] =
-            end - begin == 1
-                ? all
-                : tci_grads_like(b, tc_slice_at(all, 0, at, at + n, 1, b->here), g);
+        b->out[b->order[i]] = end - begin == 1
+                                  ? all
+                                  : tci_grads_like(b, tc_slice_at(all, 0, at, at + n, 1, b->here),
+                                                   g);
         at += n;
     }
 }

@@ -10,17 +10,29 @@
 
 typedef struct tci_launcher {
     const char *rank, *size, *local_rank, *local_size;
-    const char *job[3];          /* what names the group, as far as it is set */
+    const char *job[3]; /* what names the group, as far as it is set */
     bool is_mpi;
 } tci_launcher;
 
 static const tci_launcher tci_launchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", NULL}, true},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-     {"PMI_JOBID", "SLURM_JOB_ID", NULL}, true},
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}, false},
+    {"OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", NULL},
+     true},
+    {"PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
+     {"PMI_JOBID", "SLURM_JOB_ID", NULL},
+     true},
+    {"RANK",
+     "WORLD_SIZE",
+     "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
+     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"},
+     false},
 };
 
 /* fallback < 0: the variable must be set. */

@@ -80,8 +80,8 @@ typedef enum tci_mpi_named {
 } tci_mpi_named;
 
 typedef struct tci_mpi_api {
-    bool is_open, is_ours;       /* this process's MPI was initialized here */
-    int users;                   /* communicators */
+    bool is_open, is_ours; /* this process's MPI was initialized here */
+    int users;             /* communicators */
     tci_mpi_kind kind;
     tci_mpi_handle named[TCI_MPI_NAMED];
 #define TCI_ROW(name, arguments) int (*name) arguments;
@@ -101,7 +101,7 @@ typedef struct tci_mpi_state {
 /* An operation under way. */
 typedef struct tci_mpi_request {
     tci_mpi_handle handle;
-    char *parts;                 /* of all ranks, which are summed at the end; or NULL */
+    char *parts; /* of all ranks, which are summed at the end; or NULL */
 } tci_mpi_request;
 
 /* ---- the library ---- */
@@ -117,11 +117,11 @@ static bool tci_mpi_load(void *library, const char *name, char *why)
 #undef TCI_ROW
     };
     tci_mpi.kind = tci_os_dlsym(library, "ompi_mpi_comm_world") ? TCI_MPI_OPEN
-                   : strstr(name, "mpi_abi")                     ? TCI_MPI_STANDARD
-                                                                 : TCI_MPI_MPICH;
+                   : strstr(name, "mpi_abi")                    ? TCI_MPI_STANDARD
+                                                                : TCI_MPI_MPICH;
     bool whole = true;
     for (int i = 0; i < (int)TCI_MPI_NAMED; i++) {
-        tci_mpi.named[i] = tci_mpi.kind == TCI_MPI_OPEN ? tci_os_dlsym(library, rows[i].symbol)
+        tci_mpi.named[i] = tci_mpi.kind == TCI_MPI_OPEN    ? tci_os_dlsym(library, rows[i].symbol)
                            : tci_mpi.kind == TCI_MPI_MPICH ? (void *)rows[i].mpich
                                                            : (void *)rows[i].standard;
         whole = whole && tci_mpi.named[i];
@@ -160,8 +160,10 @@ static bool tci_mpi_find(char *why)
     }
     if (!library) {
         snprintf(reason, sizeof(reason), "%s", dlerror());
-        snprintf(why, TC_COMM_WHY, "MPI is not installed: none of libmpi.so.40, libmpich.so.12 and "
-                 "libmpi_abi.so can be opened (%.120s)", reason);
+        snprintf(why, TC_COMM_WHY,
+                 "MPI is not installed: none of libmpi.so.40, libmpich.so.12 and "
+                 "libmpi_abi.so can be opened (%.120s)",
+                 reason);
         return false;
     }
     return tci_mpi_load(library, names[i], why);
@@ -271,8 +273,10 @@ static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
     bool sums = tci_comm_verb_reduces(job->verb) && tci_dtype_is_half(job->dtype);
     int64_t parts = job->verb == TC_COMM_ALL_REDUCE ? bytes * s->size : bytes;
     if (bytes > INT32_MAX) {
-        snprintf(why, TC_COMM_WHY, "%lld bytes in one operation, expected less than 2 GiB: MPI "
-                 "counts in int", (long long)bytes);
+        snprintf(why, TC_COMM_WHY,
+                 "%lld bytes in one operation, expected less than 2 GiB: MPI "
+                 "counts in int",
+                 (long long)bytes);
         return TC_ERR_COMM;
     }
     tci_mpi_request *r = tci_heap_get(sizeof(*r));
@@ -305,14 +309,16 @@ static tc_status tci_mpi_until(tci_mpi_request *r, int64_t limit_ms, char *why)
     int64_t begin = tci_os_now_ns();
     int done = 0, looks = 0;
     while (!done) {
-        tc_status status = tci_mpi_judge(tci_mpi.Test(&r->handle, &done, mpi_status),
-                                         "MPI failed", why);
+        tc_status status = tci_mpi_judge(tci_mpi.Test(&r->handle, &done, mpi_status), "MPI failed",
+                                         why);
         if (status) {
             return status;
         }
         if (!done && tci_os_now_ns() - begin > limit_ms * 1000000) {
-            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (MPI does not "
-                     "tell which)", (long long)limit_ms);
+            snprintf(why, TC_COMM_WHY,
+                     "another rank did not come within %lld ms (MPI does not "
+                     "tell which)",
+                     (long long)limit_ms);
             return TC_ERR_COMM;
         }
         if (!done && ++looks > 1000) {
@@ -344,7 +350,8 @@ static tc_status tci_mpi_exchange(void *state, const void *mine, void *all, int6
     const tci_mpi_handle byte = tci_mpi.named[TCI_MPI_BYTE];
     tci_mpi_request r = {NULL, NULL};
     tc_status status = tci_mpi_judge(tci_mpi.Iallgather(mine, (int)bytes, byte, all, (int)bytes,
-                                                        byte, s->comm, &r.handle), what, why);
+                                                        byte, s->comm, &r.handle),
+                                     what, why);
     return status ? status : tci_mpi_until(&r, limit_ms, why);
 }
 
@@ -415,9 +422,9 @@ static void tci_mpi_free(void *state)
     tci_heap_free(s);
 }
 
-static const tc_comm_engine tci_mpi_engine = {"mpi", NULL, tci_mpi_start, tci_mpi_wait,
-                                              tci_mpi_exchange, tci_mpi_split, tci_mpi_abort,
-                                              tci_mpi_free, NULL, NULL, NULL};
+static const tc_comm_engine tci_mpi_engine = {
+    "mpi",        NULL, tci_mpi_start, tci_mpi_wait, tci_mpi_exchange, tci_mpi_split, tci_mpi_abort,
+    tci_mpi_free, NULL, NULL,          NULL};
 
 static tc_status tci_mpi_make(tci_mpi_handle of, const tc_comm_options *options, tc_comm **out,
                               char *why)
@@ -472,8 +479,7 @@ TCI_FN tc_status tci_mpi_world(const tc_comm_options *options, tc_comm **out, ch
                               : TC_ERR_COMM;
 }
 
-TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *options,
-                                tc_comm **out)
+TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *options, tc_comm **out)
 {
     char why[TC_COMM_WHY] = "";
     tci_mpi_handle comm = NULL;

@@ -47,16 +47,16 @@ typedef struct tci_nccl_child {
 typedef struct tci_nccl {
     const tci_nccl_api *api;
     void *comm;
-    bool is_ours;                /* else the user's */
-    tc_comm *base;               /* counted */
+    bool is_ours;  /* else the user's */
+    tc_comm *base; /* counted */
     tci_cuda_device *device;
     void *stream, *before, *after; /* after: what was started last */
     int64_t timeout_ms;
     const tc_comm_job *pairs[TCI_NCCL_PAIRS]; /* started, not given to NCCL yet */
     int n_pairs;
     bool aborted, has_canceller;
-    bool is_stuck;               /* aborted, but its kernels do not end */
-    pthread_t canceller;         /* in ncclCommAbort */
+    bool is_stuck;       /* aborted, but its kernels do not end */
+    pthread_t canceller; /* in ncclCommAbort */
     tci_nccl_child *children;
 } tci_nccl;
 
@@ -180,8 +180,9 @@ static int tci_nccl_parts(const tci_nccl *s, const tc_comm_job *j)
     for (int r = 0; r < s->base->size && !code; r++) {
         code = s->api->send((const char *)j->in + (size_t)r * part, part, TCI_NCCL_BYTE, r, s->comm,
                             s->stream);
-        code = code ? code : s->api->recv((char *)j->out + (size_t)r * part, part, TCI_NCCL_BYTE, r,
-                                          s->comm, s->stream);
+        code = code ? code
+                    : s->api->recv((char *)j->out + (size_t)r * part, part, TCI_NCCL_BYTE, r,
+                                   s->comm, s->stream);
     }
     int end = s->api->group_end();
     return code ? code : end;
@@ -194,8 +195,7 @@ static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *j)
     const int t = tci_nccl_dtype(j->dtype), op = tci_nccl_op(j->how);
     const size_t n = (size_t)j->n, bytes = n * (size_t)tc_dtype_size(j->dtype);
     switch (j->verb) {
-    case TC_COMM_ALL_REDUCE:
-        return s->api->all_reduce(j->in, j->out, n, t, op, s->comm, s->stream);
+    case TC_COMM_ALL_REDUCE: return s->api->all_reduce(j->in, j->out, n, t, op, s->comm, s->stream);
     case TC_COMM_REDUCE_SCATTER:
         return s->api->reduce_scatter(j->in, j->out, n / (size_t)s->base->size, t, op, s->comm,
                                       s->stream);
@@ -361,8 +361,7 @@ static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
         return TC_ERR_COMM;
     }
     tc_status status = *done || !base->look ? TC_OK : base->look(s->base->state, why);
-    status = status ? status
-                    : tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
+    status = status ? status : tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
     bool failed = !status && code != 0 && code != TCI_NCCL_IN_PROGRESS;
     return failed ? tci_nccl_explain(s, code, why) : status;
 }
@@ -377,8 +376,10 @@ static tc_status tci_nccl_finish(void *state, char *why)
     for (int looks = 0; !done && !status; looks++) {
         status = tci_nccl_look(s, &done, why);
         if (!status && !done && tci_os_now_ns() - begin > s->timeout_ms * 1000000) {
-            snprintf(why, TC_COMM_WHY, "another rank did not come within %lld ms (NCCL does not "
-                     "tell which)", (long long)s->timeout_ms);
+            snprintf(why, TC_COMM_WHY,
+                     "another rank did not come within %lld ms (NCCL does not "
+                     "tell which)",
+                     (long long)s->timeout_ms);
             status = TC_ERR_COMM;
         }
         if (!done && looks > 2000) {
@@ -479,8 +480,9 @@ static void tci_nccl_free(void *state)
 }
 
 static const tc_comm_engine tci_nccl_engine = {
-    "nccl", "cuda", tci_nccl_start, tci_nccl_wait, tci_nccl_exchange,
-    NULL, tci_nccl_abort, tci_nccl_free, tci_nccl_finish, tci_nccl_node, NULL};
+    "nccl", "cuda",         tci_nccl_start, tci_nccl_wait,   tci_nccl_exchange,
+    NULL,   tci_nccl_abort, tci_nccl_free,  tci_nccl_finish, tci_nccl_node,
+    NULL};
 
 /* ---- communicators ---- */
 
@@ -538,8 +540,10 @@ static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
     if (!s) {
         return api ? TC_ERR_MEMORY : TC_ERR_COMM;
     }
-    *s = (tci_nccl){.api = api, .base = tci_comm_retain(base->number), .timeout_ms =
-                    options && options->timeout_ms > 0 ? options->timeout_ms : TCI_COMM_TIMEOUT_MS};
+    *s = (tci_nccl){.api = api,
+                    .base = tci_comm_retain(base->number),
+                    .timeout_ms = options && options->timeout_ms > 0 ? options->timeout_ms
+                                                                     : TCI_COMM_TIMEOUT_MS};
     tc_status status = tci_nccl_set_up(s, comm, device, why);
     if (!status) {
         status = tc_comm_of_engine(&tci_nccl_engine, s, base->rank, base->size, options, out);

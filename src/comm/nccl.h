@@ -4,7 +4,9 @@
 
 #include "../ops/comm.h"
 
-typedef struct tci_nccl_id { char bytes[128]; } tci_nccl_id; /* ncclUniqueId, passed by value */
+typedef struct tci_nccl_id {
+    char bytes[128];
+} tci_nccl_id; /* ncclUniqueId, passed by value */
 
 /* X(field, symbol, arguments) */
 #define TCI_NCCL_ROWS(X)                                                                           \

@@ -27,7 +27,7 @@ typedef struct tci_part_param {
     struct tci_part_param *next;
     tc_tensor whole, own;
     int rank;
-    int64_t comms[];     /* numbers, per axis */
+    int64_t comms[]; /* numbers, per axis */
 } tci_part_param;
 
 static tci_mutex tci_part_lock = TCI_MUTEX_INIT;
@@ -247,8 +247,8 @@ static void tci_part_find_marks(tci_part *v, const tci_node_list *list)
     }
     for (int i = 0; i < list->n; i++) {
         const tci_node *n = list->items[i];
-        bool leaf = n->op == TCI_OP_SHARD && (n->in[0]->op == TCI_OP_INPUT ||
-                                              n->in[0]->op == TCI_OP_DATA);
+        bool leaf = n->op == TCI_OP_SHARD &&
+                    (n->in[0]->op == TCI_OP_INPUT || n->in[0]->op == TCI_OP_DATA);
         if (!leaf || *tci_part_leaf_split(v, n->in[0])) {
             continue;
         }
@@ -285,9 +285,8 @@ static bool tci_part_infer(tci_part *v, const tci_node_list *list)
     tci_part_begin_walk(v, true);
     for (int i = 0; i < list->n; i++) {
         tci_node *n = list->items[i];
-        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA)
-                            ? *tci_part_leaf_split(v, n)
-                            : NULL;
+        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA) ? *tci_part_leaf_split(v, n)
+                                                                        : NULL;
         if (split) {
             *tci_part_of(v, n) = (tci_part_value){.node = n, .split = split};
         } else if (!tci_part_of(v, n)->split) {
@@ -384,9 +383,8 @@ static void tci_part_make_leaves(tci_part *v, const tci_node_list *list)
 {
     for (int i = 0; i < list->n; i++) {
         tci_node *n = list->items[i];
-        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA)
-                            ? *tci_part_leaf_split(v, n)
-                            : NULL;
+        int8_t *split = (n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA) ? *tci_part_leaf_split(v, n)
+                                                                        : NULL;
         if (split && tci_part_is_cut(split, n->rank)) {
             tci_part_value *value = tci_part_of(v, n);
             value->node = n->op == TCI_OP_INPUT ? tci_part_input(v, n, split)
@@ -483,10 +481,13 @@ static int64_t tci_part_mark_of(tci_frame *f, const tci_node *n, const tc_mesh *
     if (!c) {
         tci_frame_fail(f, axis < 0 || axis >= mesh->n ? TC_ERR_ARGUMENT : TC_ERR_HANDLE,
                        "axis %d is cut over axis %d of a mesh of %d communicators, expected "
-                       "TC_WHOLE, or one that was not freed", d, axis, mesh->n);
+                       "TC_WHOLE, or one that was not freed",
+                       d, axis, mesh->n);
     } else if (!tci_dim_divides(c->size, n->shape[d])) {
-        tci_frame_fail(f, TC_ERR_SHAPE, "axis %d of %s is cut in %d parts, expected a size that is "
-                       "a multiple of %d", d, TCI_SHAPE_TEXT(n), c->size, c->size);
+        tci_frame_fail(f, TC_ERR_SHAPE,
+                       "axis %d of %s is cut in %d parts, expected a size that is "
+                       "a multiple of %d",
+                       d, TCI_SHAPE_TEXT(n), c->size, c->size);
     }
     return f->failed ? -1 : c->number;
 }
@@ -505,8 +506,10 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
         words[d] = tci_part_mark_of(&f, n, mesh, d, axes[d]);
         for (int k = 0; k < d && !f.failed && words[d]; k++) {
             if (words[k] == words[d]) {
-                tci_frame_fail(&f, TC_ERR_ARGUMENT, "axes %d and %d are cut over one communicator, "
-                               "expected one for each", k, d);
+                tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                               "axes %d and %d are cut over one communicator, "
+                               "expected one for each",
+                               k, d);
             }
         }
     }

@@ -21,7 +21,7 @@ typedef struct tci_part_form { /* a value with another split */
 } tci_part_form;
 
 typedef struct tci_part_value {
-    tci_node *node;            /* this rank's part; NULL: not met yet. In a dry walk the whole */
+    tci_node *node; /* this rank's part; NULL: not met yet. In a dry walk the whole */
     int8_t *split;
     uint32_t partial;          /* bits of communicators */
     bool in_body;              /* computed in the body of a repetition */
@@ -35,9 +35,9 @@ typedef struct tci_part {
     tci_ctx *ctx;
     tc_comm *comms[TCI_PART_COMMS]; /* counted */
     int n_comms;
-    bool dry;                  /* splits are found, no node is made */
-    tci_table values;          /* tci_part_value by node of the whole graph */
-    tci_table leaves;          /* of INPUT and DATA: int8_t *, the split that was marked or found */
+    bool dry;         /* splits are found, no node is made */
+    tci_table values; /* tci_part_value by node of the whole graph */
+    tci_table leaves; /* of INPUT and DATA: int8_t *, the split that was marked or found */
 } tci_part;
 
 /* ---- partition.c ---- */
@@ -56,8 +56,7 @@ TCI_FN tci_dim *tci_part_shape(tci_part *v, const tci_node *n, const int8_t *spl
 /* Meets n's operands, then n. */
 TCI_FN void tci_part_reach(tci_part *v, tci_node *n);
 /* A reduction over the ranks of a communicator. */
-TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how how,
-                                 tc_site site);
+TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how how, tc_site site);
 
 /* ---- partition_rules.c ---- */
 /* Fills in the value of n, whose operands were met. */

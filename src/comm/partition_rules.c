@@ -106,8 +106,7 @@ static bool tci_part_adds_partial(tci_part *v, tci_node *n)
         tci_node *in[2] = {a->node, b->node};
         memcpy(p.out, a->split, (size_t)n->rank);
         p.partial = a->partial;
-        tci_part_give(v, n, &p,
-                      v->dry ? n : tci_part_built(v, tci_build_ew(v->g, n->op, in)));
+        tci_part_give(v, n, &p, v->dry ? n : tci_part_built(v, tci_build_ew(v->g, n->op, in)));
     }
     return adds;
 }
@@ -383,16 +382,14 @@ static tci_node *tci_part_own_rows(tci_part *v, tci_node *n, tci_node *x, tci_no
     tci_node *zero = tci_part_whole(v, 0), *last = tci_part_whole(v, size);
     tci_node *below = tci_part_binary(v, TCI_OP_LT, i, zero);
     i = tci_part_built(v, tci_build_where(v->g, below, tci_part_binary(v, TCI_OP_ADD, i, last), i));
-    tci_node *j = tci_part_binary(v, TCI_OP_SUB, i,
-                                  tci_part_whole(v, part * v->comms[c]->rank));
-    tci_node *mine = tci_part_binary(
-        v, TCI_OP_LOGICAL_AND, tci_part_binary(v, TCI_OP_GE, j, zero),
-        tci_part_binary(v, TCI_OP_LT, j, tci_part_whole(v, part)));
+    tci_node *j = tci_part_binary(v, TCI_OP_SUB, i, tci_part_whole(v, part * v->comms[c]->rank));
+    tci_node *mine = tci_part_binary(v, TCI_OP_LOGICAL_AND, tci_part_binary(v, TCI_OP_GE, j, zero),
+                                     tci_part_binary(v, TCI_OP_LT, j, tci_part_whole(v, part)));
     tci_node *within = tci_part_binary(v, TCI_OP_LOGICAL_AND,
                                        tci_part_binary(v, TCI_OP_GE, i, zero),
                                        tci_part_binary(v, TCI_OP_LT, i, last));
-    tci_node *other = tci_part_built(v, tci_build_where(v->g, within, zero,
-                                                        tci_part_whole(v, part)));
+    tci_node *other = tci_part_built(v,
+                                     tci_build_where(v->g, within, zero, tci_part_whole(v, part)));
     j = tci_part_built(v, tci_build_where(v->g, mine, j, other));
     tci_node *y = tci_part_built(v, tci_build_gather(v->g, x, axis, j));
     tci_node *nothing = tci_part_built(v, tci_composite_number(v->g, (tc_dtype)n->dtype, 0));
@@ -520,9 +517,10 @@ static void tci_part_barrier(tci_part *v, tci_node *n)
         in[i] = i ? tci_part_of(v, n->in[i])->node : tci_part_want(v, n->in[0], p.out);
     }
     bool same = v->dry || tci_part_is_same(n, in, p.out);
-    tci_part_give(v, n, &p, same ? n : tci_part_built(v, tci_build_barrier(v->g, in[0], in + 1,
-                                                                           n->n_in - 1,
-                                                                           n->attr[0])));
+    tci_part_give(v, n, &p,
+                  same ? n
+                       : tci_part_built(v, tci_build_barrier(v->g, in[0], in + 1, n->n_in - 1,
+                                                             n->attr[0])));
 }
 
 /* All operands whole. */
@@ -551,13 +549,16 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
         return;
     }
     switch ((tci_op)n->op) {
-    TCI_EW_OPS(TCI_OP_CASE)
+        TCI_EW_OPS(TCI_OP_CASE)
     case TCI_OP_WHERE:
     case TCI_OP_CAST:
     case TCI_OP_BITCAST:
     case TCI_OP_STOP_GRADIENT:
-    case TCI_OP_WITH_DERIVATIVE: tci_part_pointwise(v, n, -1); break;
-    TCI_REDUCE_OPS(TCI_OP_CASE) tci_part_reduction(v, n); break;
+    case TCI_OP_WITH_DERIVATIVE:
+        tci_part_pointwise(v, n, -1);
+        break;
+        TCI_REDUCE_OPS(TCI_OP_CASE) tci_part_reduction(v, n);
+        break;
     case TCI_OP_INPUT:
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:

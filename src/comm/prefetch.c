@@ -24,7 +24,7 @@ enum { TCI_FETCH_BETWEEN = 2 }; /* uses of other gathers between two of one that
 typedef struct tci_fetch_use {
     tci_node *gather, *user;
     int32_t depth;
-    int32_t stretch;         /* of the gather's uses: the place of its first in the list */
+    int32_t stretch; /* of the gather's uses: the place of its first in the list */
 } tci_fetch_use;
 
 /* A gather of one stretch of uses. */
@@ -37,13 +37,16 @@ typedef struct tci_fetch {
     tci_scratch *s;
     tci_graph *g;
     int ahead;
-    tci_table depths;        /* int32_t */
-    tci_table gathers;       /* of a gather, its views and their casts: tci_node *, the gather */
-    tci_table now;           /* of nodes that were built again */
-    tci_node_list list;      /* by depth */
-    tci_fetch_use *uses; int n_uses, cap_uses;
-    tci_fetch_event *events; int n_events;
-    tci_node **scatters; int n_scatters, cap_scatters; /* reduce_scatters, by depth */
+    tci_table depths;   /* int32_t */
+    tci_table gathers;  /* of a gather, its views and their casts: tci_node *, the gather */
+    tci_table now;      /* of nodes that were built again */
+    tci_node_list list; /* by depth */
+    tci_fetch_use *uses;
+    int n_uses, cap_uses;
+    tci_fetch_event *events;
+    int n_events;
+    tci_node **scatters;
+    int n_scatters, cap_scatters; /* reduce_scatters, by depth */
 } tci_fetch;
 
 static int32_t *tci_fetch_depth(tci_fetch *f, const tci_node *n)

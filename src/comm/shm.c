@@ -42,29 +42,29 @@
 #include "combine.h"
 
 enum {
-    TCI_SHM_CHUNK = 256 << 10,   /* bytes of one of a rank's two */
-    TCI_SHM_PACKET = 32 << 10,   /* bytes of one of a channel's two */
+    TCI_SHM_CHUNK = 256 << 10, /* bytes of one of a rank's two */
+    TCI_SHM_PACKET = 32 << 10, /* bytes of one of a channel's two */
     TCI_SHM_WHAT = 120,
     TCI_SHM_LINE = 64,
-    TCI_SHM_SPINS = 200,         /* looks before a rank sleeps */
-    TCI_SHM_LOOK_NS = 5000000,   /* between two looks whether others live */
+    TCI_SHM_SPINS = 200,       /* looks before a rank sleeps */
+    TCI_SHM_LOOK_NS = 5000000, /* between two looks whether others live */
     TCI_SHM_RANKS = 64
 };
 #define TCI_SHM_MAGIC 0x31306d6d6f636374u /* "tccomm01" */
 
 typedef struct tci_shm_what {
     uint64_t sequence, tag;
-    char text[TCI_SHM_WHAT];     /* "all_reduce at net.c:12" */
+    char text[TCI_SHM_WHAT]; /* "all_reduce at net.c:12" */
 } tci_shm_what;
 
-typedef struct tci_shm_slot {    /* of a rank */
-    uint64_t posted;             /* atomic: chunks */
-    uint32_t joined;             /* atomic */
-    tci_shm_what what[2];        /* of operations in turns */
+typedef struct tci_shm_slot { /* of a rank */
+    uint64_t posted;          /* atomic: chunks */
+    uint32_t joined;          /* atomic */
+    tci_shm_what what[2];     /* of operations in turns */
 } tci_shm_slot;
 
 typedef struct tci_shm_packet {
-    int64_t bytes;               /* of the whole message */
+    int64_t bytes; /* of the whole message */
     char text[TCI_SHM_WHAT];
     char data[TCI_SHM_PACKET];
 } tci_shm_packet;
@@ -77,28 +77,28 @@ typedef struct tci_shm_channel { /* from one rank to another */
 typedef struct tci_shm_head {
     uint64_t magic, nonce;
     int32_t size;
-    uint32_t joined;             /* atomic: ranks */
-    uint32_t broken;             /* atomic: 0, 1 while `why` is written, 2 */
+    uint32_t joined; /* atomic: ranks */
+    uint32_t broken; /* atomic: 0, 1 while `why` is written, 2 */
     char why[TC_COMM_WHY];
 } tci_shm_head;
 
 struct tci_shm {
     int rank, size, fd;
-    int64_t process;             /* that joined */
+    int64_t process; /* that joined */
     int64_t timeout_ms;
     char *base;
     size_t bytes;
     uint64_t posted, chunks, sequence; /* counters of this rank */
     tci_shm_head *head;
-    uint32_t stopped;            /* atomic: abort was called here */
-    char why[TC_COMM_WHY];       /* ... for this reason */
-    tci_mutex lock;              /* of what follows */
+    uint32_t stopped;      /* atomic: abort was called here */
+    char why[TC_COMM_WHY]; /* ... for this reason */
+    tci_mutex lock;        /* of what follows */
     tci_cond changed;
     pthread_t thread;
     bool has_thread, ends, works;
     tc_comm_job *jobs[2 * TCI_SHM_RANKS]; /* started, in order, not done */
     int n_jobs;
-    tc_status status;            /* of the first that failed */
+    tc_status status; /* of the first that failed */
     char failed[TC_COMM_WHY];
 };
 
@@ -109,7 +109,10 @@ static size_t tci_shm_round(size_t n)
     return (n + 4095) & ~(size_t)4095;
 }
 
-static size_t tci_shm_slots_at(void) { return tci_shm_round(sizeof(tci_shm_head)); }
+static size_t tci_shm_slots_at(void)
+{
+    return tci_shm_round(sizeof(tci_shm_head));
+}
 static size_t tci_shm_chunks_at(int size)
 {
     return tci_shm_slots_at() + tci_shm_round((sizeof(tci_shm_slot) + TCI_SHM_LINE) * (size_t)size);
@@ -227,8 +230,10 @@ static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why
     }
     w->look_ns = now + TCI_SHM_LOOK_NS;
     if (!tci_shm_lives(s, rank)) {
-        snprintf(why, TC_COMM_WHY, "rank %d ended (its process exited or was killed); it was last "
-                 "in %s", rank, tci_shm_doing(s, rank, doing));
+        snprintf(why, TC_COMM_WHY,
+                 "rank %d ended (its process exited or was killed); it was last "
+                 "in %s",
+                 rank, tci_shm_doing(s, rank, doing));
         return TC_ERR_COMM;
     }
     if (now - w->begin_ns > w->limit_ms * 1000000) {
@@ -602,8 +607,13 @@ static tc_status tci_shm_exchange(void *state, const void *mine, void *all, int6
                                   int64_t limit_ms, const char *what, char *why)
 {
     tci_shm *s = state;
-    tc_comm_job job = {.verb = TC_COMM_ALL_GATHER, .dtype = TC_U8, .n = bytes, .in = mine,
-                       .out = all, .name = what, .number = -1};
+    tc_comm_job job = {.verb = TC_COMM_ALL_GATHER,
+                       .dtype = TC_U8,
+                       .n = bytes,
+                       .in = mine,
+                       .out = all,
+                       .name = what,
+                       .number = -1};
     return tci_shm_all(s, &job, limit_ms, why); /* no job is under way between runs */
 }
 
@@ -771,8 +781,7 @@ static void tci_shm_missing(const tci_shm *s, int64_t ms, char *why)
 static bool tci_shm_gather(tci_shm *s, const char *path, int64_t limit_ms, char *why)
 {
     tci_shm_waiter w = tci_shm_wait_begin(limit_ms);
-    while (s->fd < 0 || __atomic_load_n(&s->head->joined, __ATOMIC_ACQUIRE) <
-                            (uint32_t)s->size) {
+    while (s->fd < 0 || __atomic_load_n(&s->head->joined, __ATOMIC_ACQUIRE) < (uint32_t)s->size) {
         if (tci_os_now_ns() - w.begin_ns > limit_ms * 1000000) {
             tci_shm_missing(s, limit_ms, why);
             return false;
@@ -791,7 +800,10 @@ static tci_shm *tci_shm_new(const tci_shm_group *g)
 {
     tci_shm *s = tci_heap_get(sizeof(*s));
     if (s) {
-        *s = (tci_shm){.rank = g->rank, .size = g->size, .fd = -1, .timeout_ms = g->timeout_ms,
+        *s = (tci_shm){.rank = g->rank,
+                       .size = g->size,
+                       .fd = -1,
+                       .timeout_ms = g->timeout_ms,
                        .process = (int64_t)getpid()};
         s->bytes = tci_shm_bytes(g->size);
         pthread_mutex_init(&s->lock, NULL);
@@ -853,8 +865,8 @@ static tc_status tci_shm_split(void *state, int color, int key, void **out, int 
 {
     tci_shm *s = state;
     tci_shm_choice mine = {color, key, tci_os_random()}, all[TCI_SHM_RANKS];
-    tc_status status = tci_shm_exchange(s, &mine, all, sizeof(mine), s->timeout_ms,
-                                        "tc_comm_split", why);
+    tc_status status = tci_shm_exchange(s, &mine, all, sizeof(mine), s->timeout_ms, "tc_comm_split",
+                                        why);
     int first = -1;
     *out = NULL;
     *rank = *size = 0;
@@ -877,11 +889,11 @@ static tc_status tci_shm_split(void *state, int color, int key, void **out, int 
 
 TCI_FN const tc_comm_engine *tci_shm_engine(int size)
 {
-    static const tc_comm_engine many = {"shm", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
-                                        tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
-                                        NULL, tci_shm_look_around};
-    static const tc_comm_engine one = {"self", NULL, tci_shm_start, tci_shm_wait, tci_shm_exchange,
-                                       tci_shm_split, tci_shm_abort, tci_shm_free, NULL,
-                                       NULL, tci_shm_look_around};
+    static const tc_comm_engine many = {
+        "shm",         NULL,         tci_shm_start, tci_shm_wait, tci_shm_exchange,   tci_shm_split,
+        tci_shm_abort, tci_shm_free, NULL,          NULL,         tci_shm_look_around};
+    static const tc_comm_engine one = {
+        "self",        NULL,         tci_shm_start, tci_shm_wait, tci_shm_exchange,   tci_shm_split,
+        tci_shm_abort, tci_shm_free, NULL,          NULL,         tci_shm_look_around};
     return size == 1 ? &one : &many;
 }

@@ -83,7 +83,7 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
     if (!tci_comm_model_of(f, machine, of ? of->number : 0, ranks, &m)) {
         return TC_ERR_MEMORY;
     }
-    *out = (tc_simulation){m.step_ns / 1e3, m.compute_ns / 1e3, m.comm_ns / 1e3,
-                           m.exposed_ns / 1e3, m.n};
+    *out = (tc_simulation){m.step_ns / 1e3, m.compute_ns / 1e3, m.comm_ns / 1e3, m.exposed_ns / 1e3,
+                           m.n};
     return TC_OK;
 }

@@ -40,7 +40,9 @@ static const tci_backend tci_backend_interp = {.name = "interp",
                                                .target = {.arch = "c", .features = "interp"}};
 #define TCI_BACKEND_NO_CPU "tc_cpu.h was not beside tc.h, or TC_NO_CPU was defined"
 static const tci_backend tci_backend_interp_only = {
-    .name = "interp", .target = {.arch = "c", .features = "interp"}, .fallback = true,
+    .name = "interp",
+    .target = {.arch = "c", .features = "interp"},
+    .fallback = true,
     .why = "this build has no backend that compiles (" TCI_BACKEND_NO_CPU ")"};
 
 /* Caller holds the lock. */
@@ -263,8 +265,8 @@ static tci_backend_foreign *tci_backend_make_foreign(const char *name, const tci
     const tc_dialect *own = real ? real->own_dialect : NULL;
     bool blocks = r->target.block_threads > 0;
     bool has_blocks = tci_blocks_are_joined() && own && own->make;
-    const char *wrong = !real                   ? "this build has no such backend"
-                        : blocks && !has_blocks ? "this build has no blocks of threads (TC_CUDA)"
+    const char *wrong = !real                      ? "this build has no such backend"
+                        : blocks && !has_blocks    ? "this build has no blocks of threads (TC_CUDA)"
                         : blocks != !!real->launch ? "the machine is not of that backend"
                                                    : NULL;
     if (wrong) {
@@ -384,7 +386,10 @@ TCI_FN bool tci_backend_is_known(const char *name)
 
 TC_API const tc_backend_entry *tc_backend_at(int i)
 {
-    static struct { tc_backend_entry entry; char found[400]; } entries[TCI_BACKEND_MAX + 1];
+    static struct {
+        tc_backend_entry entry;
+        char found[400];
+    } entries[TCI_BACKEND_MAX + 1];
     pthread_mutex_lock(&tci_backends.lock);
     (void)tci_backend_find("");
     int n = tci_backends.n + 1;
@@ -480,8 +485,8 @@ static bool tci_backend_is_complete(const tc_backend *b)
     if (!b || !b->name || !b->name[0] || strlen(b->name) > 15 || !tci_backend_has_dialect(b)) {
         return false;
     }
-    if (!b->target || !b->compiler || !b->compile || !b->module_load || !b->module_find
-        || !b->module_free) {
+    if (!b->target || !b->compiler || !b->compile || !b->module_load || !b->module_find ||
+        !b->module_free) {
         return false;
     }
     bool memory = b->alloc && b->free && b->upload && b->download;

@@ -13,9 +13,9 @@
 #include "../base/alloc.h"
 
 enum {
-    TCI_BUILD_COST_KERNEL = 50,     /* statements: a function, its operands and literals */
-    TCI_BUILD_COST_BYTES = 60,      /* of text, that are a statement where there is no IR of it */
-    TCI_BUILD_COST_UNROLL = 64      /* bodies of a loop that are counted, at most */
+    TCI_BUILD_COST_KERNEL = 50, /* statements: a function, its operands and literals */
+    TCI_BUILD_COST_BYTES = 60,  /* of text, that are a statement where there is no IR of it */
+    TCI_BUILD_COST_UNROLL = 64  /* bodies of a loop that are counted, at most */
 };
 
 static bool tci_build_cost_is_strided(const tci_lstmt *st)
@@ -34,7 +34,8 @@ static int64_t tci_build_cost_block(const tci_loop *l, int block)
         const tci_lstmt *st = &b->stmts[i];
         bool owns = st->op == TCI_L_FOR || st->op == TCI_L_IF;
         int64_t times = st->op == TCI_L_FOR && st->unroll > 1
-                            ? TCI_MIN(st->unroll, TCI_BUILD_COST_UNROLL) : 1;
+                            ? TCI_MIN(st->unroll, TCI_BUILD_COST_UNROLL)
+                            : 1;
         count += tci_build_cost_is_strided(st) ? TCI_MAX(l->lanes, 1) : 1;
         count += owns ? times * tci_build_cost_block(l, st->body) : 0;
     }

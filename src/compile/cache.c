@@ -32,9 +32,9 @@ static struct {
     tci_mutex lock;
     tci_cond settled;
     tci_code *codes[TCI_CACHE_BUCKETS];
-    tci_code *newest, *oldest;   /* the same codes by last use */
-    int64_t cap_bytes;           /* atomic; 0: nothing was added yet */
-    bool watched;                /* atomic: forks know of the lock */
+    tci_code *newest, *oldest; /* the same codes by last use */
+    int64_t cap_bytes;         /* atomic; 0: nothing was added yet */
+    bool watched;              /* atomic: forks know of the lock */
     tci_claim *claims;
     tci_module *modules;
     tci_module_kernel *kernels[TCI_CACHE_BUCKETS];
@@ -225,8 +225,8 @@ static tci_code **tci_cache_slot(const tci_request *r)
     tci_code **at = &tci_cache.codes[r->hash.lo % TCI_CACHE_BUCKETS];
     while (*at) {
         tci_code *c = *at;
-        if (c->hash.lo == r->hash.lo && c->hash.hi == r->hash.hi && c->key_bytes == r->key_bytes
-            && !memcmp(c->key, r->key, r->key_bytes)) {
+        if (c->hash.lo == r->hash.lo && c->hash.hi == r->hash.hi && c->key_bytes == r->key_bytes &&
+            !memcmp(c->key, r->key, r->key_bytes)) {
             break;
         }
         at = &c->next;
@@ -377,8 +377,8 @@ static bool tci_cache_is_claimed(const tci_request *r)
 {
     for (const tci_claim *c = tci_cache.claims; c; c = c->next) {
         const tci_request *other = c->request;
-        if (other->hash.lo == r->hash.lo && other->key_bytes == r->key_bytes
-            && !memcmp(other->key, r->key, r->key_bytes)) {
+        if (other->hash.lo == r->hash.lo && other->key_bytes == r->key_bytes &&
+            !memcmp(other->key, r->key, r->key_bytes)) {
             return true;
         }
     }
@@ -473,8 +473,8 @@ static void tci_module_free(tci_module *m)
     tci_code_release(m->memory);
 }
 
-static tci_module *tci_module_open(const tc_backend *calls, const char *path,
-                                   const tci_str *object, char why[256])
+static tci_module *tci_module_open(const tc_backend *calls, const char *path, const tci_str *object,
+                                   char why[256])
 {
     tci_code *memory = tci_code_make();
     tci_module *m = memory ? tci_code_get(memory, sizeof(*m)) : NULL;
@@ -498,8 +498,8 @@ static tci_module *tci_module_open(const tc_backend *calls, const char *path,
     return m;
 }
 
-TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
-                                   const tci_str *object, tci_hash sum, char why[256])
+TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, const tci_str *object,
+                                   tci_hash sum, char why[256])
 {
     tci_module *m = tci_module_find(calls, path);
     if (m) {
@@ -606,8 +606,8 @@ static tci_module_kernel *tci_module_look_up_kernel(const tc_backend *calls, con
                                                     size_t key_bytes, tci_hash hash)
 {
     tci_module_kernel *k = tci_cache.kernels[hash.lo % TCI_CACHE_BUCKETS];
-    while (k && (k->hash.lo != hash.lo || k->hash.hi != hash.hi || k->module->calls != calls
-                 || k->key_bytes != key_bytes || memcmp(k->key, key, key_bytes))) {
+    while (k && (k->hash.lo != hash.lo || k->hash.hi != hash.hi || k->module->calls != calls ||
+                 k->key_bytes != key_bytes || memcmp(k->key, key, key_bytes))) {
         k = k->next;
     }
     return k;
@@ -658,4 +658,3 @@ TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, siz
     pthread_mutex_unlock(&tci_cache.lock);
     return k != NULL;
 }
-

@@ -48,13 +48,15 @@ typedef struct tci_kernel_record {
     tci_dim n_tasks;
     double task_ns, call_ns;
     tci_dim work_bytes;
-    const tci_dim *dims; int32_t n_dims;
+    const tci_dim *dims;
+    int32_t n_dims;
 } tci_kernel_record;
 
 /* A kernel that a loaded module offers to later compiles. */
 typedef struct tci_module_kernel {
     tci_hash hash;
-    const uint8_t *key; size_t key_bytes;
+    const uint8_t *key;
+    size_t key_bytes;
     tci_kernel_record record;
     void *function;
     struct tci_module *module;
@@ -62,16 +64,16 @@ typedef struct tci_module_kernel {
 } tci_module_kernel;
 
 struct tci_module {
-    int32_t refs;              /* under the cache's lock */
-    const tc_backend *calls;   /* that loaded it */
+    int32_t refs;            /* under the cache's lock */
+    const tc_backend *calls; /* that loaded it */
     void *handle;
-    char *path;                /* where its bytes lie; in a cache, never those of another module */
-    int64_t bytes;             /* of the file, with its hash: compared before it is loaded again */
+    char *path;    /* where its bytes lie; in a cache, never those of another module */
+    int64_t bytes; /* of the file, with its hash: compared before it is loaded again */
     tci_hash sum;
-    int n_kernels;             /* that it offers */
-    bool stored;               /* the file is in a disk cache */
-    tci_str object;            /* heap: its bytes, where the file is in none (tci_module_hold) */
-    tci_code *memory;          /* owns this struct, path, kernels and their texts */
+    int n_kernels;    /* that it offers */
+    bool stored;      /* the file is in a disk cache */
+    tci_str object;   /* heap: its bytes, where the file is in none (tci_module_hold) */
+    tci_code *memory; /* owns this struct, path, kernels and their texts */
     struct tci_module *next;
 };
 
@@ -79,8 +81,8 @@ struct tci_module {
 TCI_FN tci_module *tci_module_find(const tc_backend *calls, const char *path);
 /* Loads the bytes of a file whose hash is sum. NULL: it cannot be loaded (why says so) or out of
  * memory. Somebody who loaded the same path meanwhile wins. The module comes retained. */
-TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
-                                   const tci_str *object, tci_hash sum, char why[256]);
+TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, const tci_str *object,
+                                   tci_hash sum, char why[256]);
 /* Keeps the bytes of a module that no disk cache has, so that programs of it can be saved. */
 TCI_FN void tci_module_hold(tci_module *m, const tci_str *object);
 /* The bytes that m was loaded from, in out (heap). False: its file is gone from the cache. */

@@ -31,8 +31,8 @@ typedef struct tci_code_port { /* a program input or output */
     int8_t dtype;
     int32_t rank;
     tci_dim *shape;
-    tci_dim n;         /* elements */
-    tci_dim bytes;     /* of the memory that is touched: dense, but for captured leaves */
+    tci_dim n;     /* elements */
+    tci_dim bytes; /* of the memory that is touched: dense, but for captured leaves */
 } tci_code_port;
 
 /* X(id, name, what begin and end count): the kinds of steps. */
@@ -58,25 +58,25 @@ typedef enum tci_queue_role {
     TCI_QUEUES
 } tci_queue_role;
 typedef struct tci_list_step {
-    uint8_t kind, queue;       /* tci_list_kind, tci_queue_role */
-    int32_t begin, end;        /* items [begin, end); an event is one */
+    uint8_t kind, queue; /* tci_list_kind, tci_queue_role */
+    int32_t begin, end;  /* items [begin, end); an event is one */
 } tci_list_step;
-enum { TCI_LIST_EVENTS = 2 };  /* events of a list */
+enum { TCI_LIST_EVENTS = 2 }; /* events of a list */
 
 typedef struct tci_code_kernel {
-    char *symbol;          /* C name; also in traces */
-    char *note;            /* schedule, for explain */
-    tci_kernel_fn fn;      /* native code; NULL: interpreted */
-    tci_interp *interp;    /* set when interpreted, or checked against that */
-    int32_t module;        /* index in modules, when not interpreted */
+    char *symbol;                /* C name; also in traces */
+    char *note;                  /* schedule, for explain */
+    tci_kernel_fn fn;            /* native code; NULL: interpreted */
+    tci_interp *interp;          /* set when interpreted, or checked against that */
+    int32_t module;              /* index in modules, when not interpreted */
     const tci_custom_call *call; /* set when it is a function of the user's */
-    void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
+    void *function; /* set when a device runs it (tci_code.device): what its launch takes */
     tci_dim n_tasks;
     double task_ns, call_ns;
-    tci_dim work_bytes;    /* of native code, for each thread or step: see tci_launch */
+    tci_dim work_bytes; /* of native code, for each thread or step: see tci_launch */
     tci_dim flops, bytes;
     int32_t n_operands, n_literals;
-    uint8_t *writes;       /* per operand: whether it is written */
+    uint8_t *writes; /* per operand: whether it is written */
     bool faults;
     /* Of a fused loop: its tasks (on blocks its rounds) are done in order; 0: of no loop. */
     bool is_loop;
@@ -85,65 +85,80 @@ typedef struct tci_code_kernel {
     int32_t go;
     struct tci_checker_info *check; /* of a program that is checked (debug/check.h), or NULL */
     /* of a family */
-    tci_dim *dims; int32_t n_dims; /* whose values are words behind the literals: native code */
-    tci_kernel *kernel;            /* to be interpreted, at the sizes of a run */
+    tci_dim *dims;
+    int32_t n_dims;     /* whose values are words behind the literals: native code */
+    tci_kernel *kernel; /* to be interpreted, at the sizes of a run */
 } tci_code_kernel;
 
 typedef struct tci_code_step {
     int32_t kernel;
-    int32_t *operands;     /* buffer indices, kernel's n_operands, */
-    tci_dim *offsets;      /* and at which byte of the buffer each begins */
-    int32_t *literals;     /* program literal slots, kernel's n_literals */
+    int32_t *operands; /* buffer indices, kernel's n_operands, */
+    tci_dim *offsets;  /* and at which byte of the buffer each begins */
+    int32_t *literals; /* program literal slots, kernel's n_literals */
     /* nodes of the request that it computes, by their numbers in the key: what costs most first */
-    int32_t *origins; int32_t n_origins;
+    int32_t *origins;
+    int32_t n_origins;
 } tci_code_step;
 
 /* Steps that are done again and again, as plan/plan.h says of spans and moves. */
 typedef struct tci_code_repeat {
     int32_t enter, first, last, n_within;
     tci_dim rounds;
-    tci_move *moves; int32_t n_moves;
-    tci_turn *turns; int32_t n_turns;
+    tci_move *moves;
+    int32_t n_moves;
+    tci_turn *turns;
+    int32_t n_turns;
     int32_t stops;
 } tci_code_repeat;
 
 typedef struct tci_code_buffer {
-    uint8_t kind;          /* tci_buffer_kind */
-    int32_t index;         /* input or output number */
-    int64_t offset;        /* TEMP: from the arena's start; KEPT: from that of what is kept */
+    uint8_t kind;   /* tci_buffer_kind */
+    int32_t index;  /* input or output number */
+    int64_t offset; /* TEMP: from the arena's start; KEPT: from that of what is kept */
     tci_dim bytes;
     /* of a family: what a memory plan is made from */
-    int32_t first, last;   /* steps between which it lives */
+    int32_t first, last; /* steps between which it lives */
 } tci_code_buffer;
 
 typedef struct tci_graph_program tci_graph_program; /* compile/graph_program.h */
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/cache.h) */
 
 typedef struct tci_code {
-    int32_t refs;              /* atomic */
-    uint8_t *key; size_t key_bytes; tci_hash hash;
-    char backend[32];          /* that runs it: "cpu", "interp", "onnxrt:cuda" */
-    const tc_backend *device;  /* launches; NULL: the host runs kernels' fn or interp */
-    tci_code_port *inputs; int32_t n_inputs;    /* user inputs first, then captured leaves */
-    tci_code_port *outputs; int32_t n_outputs;
+    int32_t refs; /* atomic */
+    uint8_t *key;
+    size_t key_bytes;
+    tci_hash hash;
+    char backend[32];         /* that runs it: "cpu", "interp", "onnxrt:cuda" */
+    const tc_backend *device; /* launches; NULL: the host runs kernels' fn or interp */
+    tci_code_port *inputs;
+    int32_t n_inputs; /* user inputs first, then captured leaves */
+    tci_code_port *outputs;
+    int32_t n_outputs;
     int32_t n_literals;
     int8_t *literal_dtypes;
-    tci_code_kernel *kernels; int32_t n_kernels;
-    tci_code_step *steps; int32_t n_steps;      /* launches; */
-    int32_t n_init;                             /* the first so many are of the init list */
-    tci_code_repeat *repeats; int32_t n_repeats; /* of launches, each before those within it */
-    tci_list_step *list; int32_t n_list;        /* what the program does; */
-    int32_t n_init_list;                        /* the first so many rows are the init list */
-    int32_t n_user_inputs, n_user_outputs;      /* without captured leaves, without effects */
-    tci_code_buffer *buffers; int32_t n_buffers;
-    tci_alias *aliases; int32_t n_aliases;
-    int64_t arena_bytes, interp_bytes;          /* workspace of one call; interp_bytes per thread */
-    int64_t kept_bytes;                         /* of a program: what its init list computes */
-    char *explain;             /* text made at compile time */
-    char *source;              /* generated source or NULL: ask tci_code_source */
-    char *source_path;         /* where tci_code_source finds it when source is NULL */
-    char *late_source;         /* atomic; heap: what it found */
-    tci_module **modules; int32_t n_modules;
+    tci_code_kernel *kernels;
+    int32_t n_kernels;
+    tci_code_step *steps;
+    int32_t n_steps; /* launches; */
+    int32_t n_init;  /* the first so many are of the init list */
+    tci_code_repeat *repeats;
+    int32_t n_repeats; /* of launches, each before those within it */
+    tci_list_step *list;
+    int32_t n_list;                        /* what the program does; */
+    int32_t n_init_list;                   /* the first so many rows are the init list */
+    int32_t n_user_inputs, n_user_outputs; /* without captured leaves, without effects */
+    tci_code_buffer *buffers;
+    int32_t n_buffers;
+    tci_alias *aliases;
+    int32_t n_aliases;
+    int64_t arena_bytes, interp_bytes; /* workspace of one call; interp_bytes per thread */
+    int64_t kept_bytes;                /* of a program: what its init list computes */
+    char *explain;                     /* text made at compile time */
+    char *source;                      /* generated source or NULL: ask tci_code_source */
+    char *source_path;                 /* where tci_code_source finds it when source is NULL */
+    char *late_source;                 /* atomic; heap: what it found */
+    tci_module **modules;
+    int32_t n_modules;
     tc_times times;
     bool from_disk;
     bool intact;               /* a run that faults writes old values over old ones */
@@ -152,24 +167,25 @@ typedef struct tci_code {
     bool fallback;             /* interpreted although a native backend was asked for */
     uint64_t compiler;         /* as in the request; matters where fallback is true */
     tci_graph_program *engine; /* owned: what a graph-level backend made of it, or NULL */
-    tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
-    struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
-    struct tci_code *next;     /* bucket chain of the memory cache */
+    tci_dim *symbols;
+    int32_t n_symbols;       /* number i is symbols[i]; a family has some */
+    struct tci_code *family; /* counted: that this code was made of, whose arrays it may share */
+    struct tci_code *next;   /* bucket chain of the memory cache */
     struct tci_code *newer, *older; /* its neighbours by use, there */
-    int64_t bytes;             /* of memory, as the memory cache counts it */
-    struct tci_code_chunk *chunks; /* memory of all arrays above: tci_code_get */
+    int64_t bytes;                  /* of memory, as the memory cache counts it */
+    struct tci_code_chunk *chunks;  /* memory of all arrays above: tci_code_get */
     char *chunk_next, *chunk_end;
 } tci_code;
 
 /* ---- compile/backend.c ---- */
 /* Who compiles and where it runs. Process lifetime; detecting the target is done once a process. */
 typedef struct tci_backend {
-    const char *name;          /* "interp", "cpu", ... */
-    const tc_backend *calls;   /* NULL: the interpreter, or an engine: */
+    const char *name;                    /* "interp", "cpu", ... */
+    const tc_backend *calls;             /* NULL: the interpreter, or an engine: */
     const struct tci_graph_entry *graph; /* runs whole graphs (compile/graph_backend.h); or NULL */
     tci_target target;
-    bool fallback;             /* the interpreter, though it was not asked for by name */
-    char why[128];             /* fallback: the reason */
+    bool fallback; /* the interpreter, though it was not asked for by name */
+    char why[128]; /* fallback: the reason */
 } tci_backend;
 /* The backend that `o` asks for, else the best that works here. NULL: no such backend. */
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
@@ -194,26 +210,36 @@ typedef enum tci_found { TCI_FOUND_NOWHERE, TCI_FOUND_MEMORY, TCI_FOUND_DISK } t
  * asking for what is in the memory cache is cheap; it is valid while the user's graph does not
  * change. */
 typedef struct tci_request {
-    tci_node **nodes; int n_nodes;          /* the USER graph's nodes, inputs before users */
-    tci_node **inputs; int n_inputs;        /* user inputs, then captured leaves as first used */
+    tci_node **nodes;
+    int n_nodes; /* the USER graph's nodes, inputs before users */
+    tci_node **inputs;
+    int n_inputs; /* user inputs, then captured leaves as first used */
     int n_user_inputs;
-    tci_node **captured; int n_captured;    /* inputs + n_user_inputs: DATA and evaluated nodes */
-    tci_node **literals; int n_literals;    /* LITERAL nodes, first-use order: program slot i */
-    tci_node **roots; int n_roots;          /* as given, but ASSIGN nodes last */
-    int32_t *effects; int n_effects;        /* captured leaf that each of those changes */
-    tci_node **collectives; int n_collectives; /* COLLECTIVE nodes in the order of creation */
-    tci_hash *marks;                        /* if there are any: of each node's part of the key */
-    tci_table places;                       /* of int32_t, where a node is (compile/key.c) */
-    const uint8_t *key; size_t key_bytes;   /* options that matter, backend, target, build; and */
-    size_t key_graph;                       /* from this byte on the graph (debug/case.c) */
+    tci_node **captured;
+    int n_captured; /* inputs + n_user_inputs: DATA and evaluated nodes */
+    tci_node **literals;
+    int n_literals; /* LITERAL nodes, first-use order: program slot i */
+    tci_node **roots;
+    int n_roots; /* as given, but ASSIGN nodes last */
+    int32_t *effects;
+    int n_effects; /* captured leaf that each of those changes */
+    tci_node **collectives;
+    int n_collectives; /* COLLECTIVE nodes in the order of creation */
+    tci_hash *marks;   /* if there are any: of each node's part of the key */
+    tci_table places;  /* of int32_t, where a node is (compile/key.c) */
+    const uint8_t *key;
+    size_t key_bytes; /* options that matter, backend, target, build; and */
+    size_t key_graph; /* from this byte on the graph (debug/case.c) */
     tci_hash hash;
-    uint64_t compiler;                      /* hash of options.cc, not of the key; 0: none given */
-    tci_found found;                        /* set by tci_compile_requests */
-    const char *call; tc_site site;         /* the public call that asks, or NULL */
-    const tc_ctx *ctx;                      /* whose call it is */
-    const int *cancel;             /* atomic: ends its compile when it is not 0; or NULL */
+    uint64_t compiler; /* hash of options.cc, not of the key; 0: none given */
+    tci_found found;   /* set by tci_compile_requests */
+    const char *call;
+    tc_site site;      /* the public call that asks, or NULL */
+    const tc_ctx *ctx; /* whose call it is */
+    const int *cancel; /* atomic: ends its compile when it is not 0; or NULL */
     /* symbols of the program by number, and those of the user that they stand for */
-    tci_dim *symbols, *user_symbols; int n_symbols;
+    tci_dim *symbols, *user_symbols;
+    int n_symbols;
 } tci_request;
 /* Collects what `roots` need and makes the key. user_inputs NULL: the INPUT leaves in use, by
  * creation order. A node that holds an evaluated value (storage) is a leaf. Leaf strides are
@@ -241,10 +267,13 @@ TCI_FN const char *tci_key_build(void);
 /* The graph of a key: nodes by their canonical numbers, the user's inputs first. */
 typedef struct tci_key_graph {
     tci_graph *graph;
-    tci_node **nodes; int n, n_inputs;
-    tci_node **roots; int n_roots;
-    tci_dim *symbols; int n_symbols; /* with names, as a user has them */
-    const char *missing;             /* where reading failed: a custom op that is not known */
+    tci_node **nodes;
+    int n, n_inputs;
+    tci_node **roots;
+    int n_roots;
+    tci_dim *symbols;
+    int n_symbols;       /* with names, as a user has them */
+    const char *missing; /* where reading failed: a custom op that is not known */
 } tci_key_graph;
 /* Reads the graph part of a key, which begins at byte `at`. symbols: names of the n_symbols there
  * are, by number; NULL: s0, s1, ... Leaves have no storage, inputs no name, literals no value.
@@ -257,8 +286,8 @@ TCI_FN bool tci_key_read(tci_scratch *s, const uint8_t *key, size_t n, size_t at
  * codes[i] is a counted reference or NULL with statuses[i] set; returns the first failure.
  * `log` receives text for the user on failure. Escapes nothing: `s` only lends memory. */
 TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n,
-                                      const tc_options *o,
-                                      tci_code **codes, tc_status *statuses, tci_str *log);
+                                      const tc_options *o, tci_code **codes, tc_status *statuses,
+                                      tci_str *log);
 /* The code of one request, with all its source in one text of static functions, and without any
  * function to run. In no cache. A counted reference, or NULL with the status. */
 TCI_FN tc_status tci_compile_export(tci_request *request, const tc_options *o, tci_code **code,

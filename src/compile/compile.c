@@ -54,11 +54,11 @@ typedef struct tci_compile_job {
     tci_claim claim;
     tc_status status;
     tci_code *code;
-    tci_request_copy copy;    /* in the batch's scratch, as are the next four */
-    tci_node **roots;         /* after rewriting */
-    bool intact;              /* tci_rewrite_intact */
+    tci_request_copy copy; /* in the batch's scratch, as are the next four */
+    tci_node **roots;      /* after rewriting */
+    bool intact;           /* tci_rewrite_intact */
     tci_plan *plan;
-    int *units;               /* plan kernel -> number in the batch's jit; -1: it is a call */
+    int *units; /* plan kernel -> number in the batch's jit; -1: it is a call */
     tci_dump dump;
     tc_times times;
 } tci_compile_job;
@@ -67,13 +67,14 @@ typedef struct tci_compile_batch_state {
     tci_scratch scratch;
     const tc_options *options;
     const tci_backend *backend;
-    tci_compile_job *jobs; int n_jobs;
+    tci_compile_job *jobs;
+    int n_jobs;
     tci_disk disk;
     tci_jit jit;
     tci_str *log;
     bool verify;
-    bool native;              /* kernels go through the jit; false: interpreted */
-    char why[1024];           /* why they are interpreted though native code was wanted, or "" */
+    bool native;    /* kernels go through the jit; false: interpreted */
+    char why[1024]; /* why they are interpreted though native code was wanted, or "" */
 } tci_compile_batch_state;
 
 typedef tc_status (*tci_compile_stage)(tci_compile_batch_state *b, tci_compile_job *job);
@@ -580,13 +581,15 @@ static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile
         c->kernels[i].call = call;
         bool joins = from->comm.phase != TCI_COMM_NONE;
         const char *together = joins ? tci_compile_collective(b, from) : NULL;
-        c->kernels[i].symbol = tci_compile_text(b, c, joins ? job->plan->kernels[i]->name
-                                                            : from->op->op.name);
+        c->kernels[i].symbol = tci_compile_text(b, c,
+                                                joins ? job->plan->kernels[i]->name
+                                                      : from->op->op.name);
         c->kernels[i].note = tci_compile_text(
-            b, c, joins    ? together
-                  : device ? "a function of the user's, called by the host: operands are copied "
-                           "there, the result back; its text for the device would save that"
-                           : "a function of the user's");
+            b, c,
+            joins    ? together
+            : device ? "a function of the user's, called by the host: operands are copied "
+                       "there, the result back; its text for the device would save that"
+                     : "a function of the user's");
         c->kernels[i].n_tasks = 1;
         c->calls = true;
         c->device = device;
@@ -990,8 +993,8 @@ static tc_status tci_compile_fail_all(int n, tc_status *statuses, tc_status why)
 }
 
 TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n,
-                                      const tc_options *o,
-                                      tci_code **codes, tc_status *statuses, tci_str *log)
+                                      const tc_options *o, tci_code **codes, tc_status *statuses,
+                                      tci_str *log)
 {
     bool native = o->fallback == TC_FALLBACK_REFUSE;
     int n_found = 0;

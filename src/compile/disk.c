@@ -161,8 +161,8 @@ TCI_FN bool tci_disk_publish(const tci_disk *d, const char *name, const tci_str 
                              bool durable)
 {
     int why = ENOMEM;
-    bool good = !bytes->failed
-                && tci_dir_publish(&d->dir, name, tci_str_text(bytes), bytes->n, durable, &why);
+    bool good = !bytes->failed &&
+                tci_dir_publish(&d->dir, name, tci_str_text(bytes), bytes->n, durable, &why);
     if (!good) {
         tci_log(d->options, "cache", "'%s/%s' is not written: %s", d->dir.path.text, name,
                 strerror(why));
@@ -205,8 +205,7 @@ TCI_FN bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, t
     return false;
 }
 
-TCI_FN size_t tci_disk_load_blob(const tci_disk *d, tci_hash sum, tci_str *file,
-                                 const void **bytes)
+TCI_FN size_t tci_disk_load_blob(const tci_disk *d, tci_hash sum, tci_str *file, const void **bytes)
 {
     char name[TCI_DISK_NAME_BYTES];
     tci_disk_name(name, 'g', sum, "bin");
@@ -242,8 +241,8 @@ static const char *tci_disk_base_name(const char *path)
 /* Only names that we make: an entry must not lead out of the directory. */
 static bool tci_disk_is_object_name(const char *name)
 {
-    return !strncmp(name, "tc-m-", 5) && strlen(name) == 5 + 32 + 3 && !strchr(name, '/')
-           && !strcmp(name + 37, ".so");
+    return !strncmp(name, "tc-m-", 5) && strlen(name) == 5 + 32 + 3 && !strchr(name, '/') &&
+           !strcmp(name + 37, ".so");
 }
 
 TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str *object,
@@ -256,8 +255,8 @@ TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str
     tci_disk_name(text, 'm', sum, "c");
     tci_disk_name(file, 'm', sum, "so");
     tci_disk_path(d, file, path);
-    return !path->failed && tci_disk_publish(d, text, source, false)
-           && tci_disk_publish(d, file, object, true);
+    return !path->failed && tci_disk_publish(d, text, source, false) &&
+           tci_disk_publish(d, file, object, true);
 }
 
 TCI_FN void tci_disk_remove_object(const tci_disk *d, tci_hash sum)
@@ -287,8 +286,8 @@ static tci_module *tci_disk_read_object(const tci_disk *d, const tc_backend *cal
         if (why != ENOENT && why != ENOMEM) {
             tci_disk_reject(d, name, strerror(why));
         }
-    } else if ((int64_t)file.n != bytes
-               || !tci_disk_same_hash(tci_hash_bytes(file.text, file.n), sum)) {
+    } else if ((int64_t)file.n != bytes ||
+               !tci_disk_same_hash(tci_hash_bytes(file.text, file.n), sum)) {
         tci_disk_reject(d, name, "its object file is not the one it was built with");
     } else {
         m = tci_module_load(calls, path, &file, sum, text);
@@ -377,7 +376,8 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
     c->hash = r->hash;
     snprintf(c->backend, sizeof(c->backend), "%s", calls->name);
     if (!tci_disk_wire_compiler(w, NULL, d, calls)) {
-        tci_log(d->options, "cache", "an entry is of a compiler that was replaced, or knows no "
+        tci_log(d->options, "cache",
+                "an entry is of a compiler that was replaced, or knows no "
                 "vectors: compiling again");
         return false;
     }
@@ -391,10 +391,10 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
             memcpy(c->source_path + strlen(c->source_path) - 2, "c", 2); /* .so -> .c */
         }
     }
-    w->bad |= w->at != w->end || c->n_inputs != r->n_inputs || c->n_outputs != r->n_roots
-              || c->n_user_inputs != r->n_user_inputs
-              || c->n_user_outputs != r->n_roots - r->n_effects
-              || c->n_literals != r->n_literals || c->n_symbols != r->n_symbols;
+    w->bad |= w->at != w->end || c->n_inputs != r->n_inputs || c->n_outputs != r->n_roots ||
+              c->n_user_inputs != r->n_user_inputs ||
+              c->n_user_outputs != r->n_roots - r->n_effects || c->n_literals != r->n_literals ||
+              c->n_symbols != r->n_symbols;
     w->bad = w->bad || !tci_code_bind(c, calls);
     return !w->bad;
 }
@@ -675,8 +675,8 @@ static int64_t tci_disk_drop_oldest(const tci_disk *d)
     int64_t goal = total > d->cap_bytes ? d->cap_bytes / 10 * 9 : total;
     for (int i = 0; i < n; i++) {
         bool is_left = tci_disk_is_left(&files[i]);
-        if (tci_disk_is_ours(&files[i]) && (total > goal || is_left)
-            && tci_dir_remove(&d->dir, files[i].name)) {
+        if (tci_disk_is_ours(&files[i]) && (total > goal || is_left) &&
+            tci_dir_remove(&d->dir, files[i].name)) {
             total -= files[i].bytes;
             if (!is_left) {
                 TCI_DISK_COUNT(evictions);

@@ -8,8 +8,8 @@
 /* The cache directory of one compile, judged when it is opened. */
 typedef struct tci_disk {
     const tc_options *options;
-    tci_dir dir;               /* open while readable */
-    bool readable, writable;   /* writable only when readable */
+    tci_dir dir;             /* open while readable */
+    bool readable, writable; /* writable only when readable */
     int64_t cap_bytes;
 } tci_disk;
 

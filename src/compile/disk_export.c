@@ -96,12 +96,11 @@ TCI_FN tci_code *tci_disk_load_for_other(const tci_disk *d, tci_scratch *s, cons
 {
     int n = 0;
     tci_code *c = NULL;
-    const tci_disk_target *list =
-        d->readable ? tci_target_list(d, s, backend, &n) : NULL;
+    const tci_disk_target *list = d->readable ? tci_target_list(d, s, backend, &n) : NULL;
     for (int i = 0; i < n && !c; i++) {
         const tci_disk_target *t = &list[i];
-        const tci_request *other = tci_request_for_target(s, r, d->options, t->backend,
-                                                          t->features, t->record);
+        const tci_request *other = tci_request_for_target(s, r, d->options, t->backend, t->features,
+                                                          t->record);
         c = tci_disk_load_code(d, other, backend->calls);
         uint8_t *key = c ? tci_code_get(c, r->key_bytes) : NULL;
         if (key) { /* this machine's requests find it in memory */

@@ -76,11 +76,15 @@ TCI_FN void tci_forced_check(const tc_options *o, const char *text,
     while (tci_forced_next(&text, &line)) {
         int n = (int)TCI_MIN(line.n_name, 60);
         if (!line.schedule) {
-            tci_log(o, "compile", "line %d of '%.200s', \"%.*s\", has no colon: expected KERNEL: "
-                    "SCHEDULE", line.number, o->schedule, n, line.name);
+            tci_log(o, "compile",
+                    "line %d of '%.200s', \"%.*s\", has no colon: expected KERNEL: "
+                    "SCHEDULE",
+                    line.number, o->schedule, n, line.name);
         } else if (!has(kernels, line.name, line.n_name)) {
-            tci_log(o, "compile", "line %d of '%.200s' names '%.*s': no kernel compiled now has "
-                    "that name, or a hash that begins so", line.number, o->schedule, n, line.name);
+            tci_log(o, "compile",
+                    "line %d of '%.200s' names '%.*s': no kernel compiled now has "
+                    "that name, or a hash that begins so",
+                    line.number, o->schedule, n, line.name);
         }
     }
 }

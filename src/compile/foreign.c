@@ -171,14 +171,13 @@ static const char *tci_foreign_judge(const tci_foreign_record *r)
     const tc_backend_target *t = &r->target;
     int v = t->vector_bytes;
     bool vectors = v == 0 || v == 16 || v == 32 || v == 64;
-    bool blocks = t->block_threads == 0 ||
-                  (t->block_threads >= 32 && t->block_threads <= 1024 &&
-                   (t->block_threads & (t->block_threads - 1)) == 0);
-    return !r->backend[0]       ? "it names no backend"
-           : !t->features[0]    ? "it has no features"
-           : !vectors           ? "vector_bytes is 0, 16, 32 or 64"
-           : !blocks            ? "block_threads is 0 or a power of two up to 1024"
-                                : NULL;
+    bool blocks = t->block_threads == 0 || (t->block_threads >= 32 && t->block_threads <= 1024 &&
+                                            (t->block_threads & (t->block_threads - 1)) == 0);
+    return !r->backend[0]    ? "it names no backend"
+           : !t->features[0] ? "it has no features"
+           : !vectors        ? "vector_bytes is 0, 16, 32 or 64"
+           : !blocks         ? "block_threads is 0 or a power of two up to 1024"
+                             : NULL;
 }
 
 static bool tci_foreign_parse(tci_foreign_record *r, char *text, tci_str *why)
@@ -224,8 +223,10 @@ static bool tci_foreign_text(const char *name, tci_str *text, tci_str *why)
         return false;
     }
     if (!tci_os_read_file(name, text, &code)) {
-        tci_str_printf(why, "%s; expected a file of tc_machine_write, x86-64-v3, x86-64-v4, "
-                            "x86-64-amx, sm_80 or sm_90", strerror(code));
+        tci_str_printf(why,
+                       "%s; expected a file of tc_machine_write, x86-64-v3, x86-64-v4, "
+                       "x86-64-amx, sm_80 or sm_90",
+                       strerror(code));
         return false;
     }
     return true;

@@ -70,7 +70,10 @@ TCI_FN const char *tci_graph_backend_name(int i)
 
 TCI_FN const tc_backend_entry *tci_graph_backend_at(int i)
 {
-    static struct { tc_backend_entry entry; char text[TC_GRAPH_TEXT]; } list[TCI_GRAPH_BACKENDS];
+    static struct {
+        tc_backend_entry entry;
+        char text[TC_GRAPH_TEXT];
+    } list[TCI_GRAPH_BACKENDS];
     tc_backend_entry *e = NULL;
     pthread_mutex_lock(&tci_graph_backends.lock);
     if (i < tci_graph_backends.n) {
@@ -78,7 +81,8 @@ TCI_FN const tc_backend_entry *tci_graph_backend_at(int i)
         e = &list[i].entry;
         if (!e->name) {
             bool found = b->find(b->user, "", list[i].text);
-            *e = (tc_backend_entry){.name = b->name, .usable = found,
+            *e = (tc_backend_entry){.name = b->name,
+                                    .usable = found,
                                     .found = found ? list[i].text : "",
                                     .why = found ? "" : list[i].text};
         }

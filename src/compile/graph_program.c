@@ -23,8 +23,8 @@ typedef struct tci_graph_making {
     tci_code *c;
     const tci_request *r;
     const struct tci_graph_entry *e;
-    int n_inputs, n_params;    /* of the model: the user's inputs, then parameters */
-    tc_graph_port *ports;      /* inputs, then outputs */
+    int n_inputs, n_params; /* of the model: the user's inputs, then parameters */
+    tc_graph_port *ports;   /* inputs, then outputs */
     char version[TC_GRAPH_TEXT];
     tci_graph_program *made;
 } tci_graph_making;
@@ -124,8 +124,16 @@ static void tci_graph_program_compile(tci_graph_making *m, const tci_str *model,
     const void *bytes = NULL;
     size_t n = calls->blob ? tci_disk_load_blob(d, sum, &blob, &bytes) : 0;
     *from_blob = n > 0;
-    tc_graph_model given = {tci_str_text(model), model->n, m->ports, m->ports + m->n_inputs,
-                            m->n_inputs, m->r->n_roots, m->e->option, threads, bytes, n};
+    tc_graph_model given = {tci_str_text(model),
+                            model->n,
+                            m->ports,
+                            m->ports + m->n_inputs,
+                            m->n_inputs,
+                            m->r->n_roots,
+                            m->e->option,
+                            threads,
+                            bytes,
+                            n};
     tc_status status = calls->compile(calls->user, &given, &m->made->compiled, text);
     tci_str_free(&blob);
     tci_graph_program_check(status, m, text);

@@ -23,8 +23,8 @@
 #include "forced.h"
 
 enum {
-    TCI_JIT_FILE_COST = 1000,   /* statements: for less another process does not pay */
-    TCI_JIT_UNIT_COST = 1000,   /* statements that take as long as a main loop on a matrix unit */
+    TCI_JIT_FILE_COST = 1000, /* statements: for less another process does not pay */
+    TCI_JIT_UNIT_COST = 1000, /* statements that take as long as a main loop on a matrix unit */
     TCI_JIT_FILES_MOST = 64,
     TCI_JIT_DEFAULT_TIMEOUT_S = 120,
     TCI_JIT_LOG_BYTES = 3000,
@@ -73,8 +73,8 @@ static int32_t *tci_jit_slot(const tci_jit *j, tci_hash hash, const char *key, s
             return slot;
         }
         const tci_jit_kernel *k = &j->kernels[*slot - 1];
-        if (k->hash.lo == hash.lo && k->hash.hi == hash.hi && k->key_bytes == key_bytes
-            && !memcmp(k->key, key, key_bytes)) {
+        if (k->hash.lo == hash.lo && k->hash.hi == hash.hi && k->key_bytes == key_bytes &&
+            !memcmp(k->key, key, key_bytes)) {
             return slot;
         }
     }
@@ -92,8 +92,8 @@ static void tci_jit_grow_table(tci_jit *j)
 
 TCI_FN bool tci_jit_takes(const tci_jit *j, const tci_kernel *k)
 {
-    return !k->call || (k->call->op && k->call->op->op.cuda &&
-                        !strcmp(j->backend->calls->dialect, "cuda"));
+    return !k->call ||
+           (k->call->op && k->call->op->op.cuda && !strcmp(j->backend->calls->dialect, "cuda"));
 }
 
 TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
@@ -108,7 +108,10 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_str_printf(&text, "\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
                    TCI_BUILD_FORM);
     tci_str_add(&text, j->backend->target.record);
-    tci_str_printf(&text, "\n%s\n%s", forced ? forced : j->options->tune_ms > 0 ? "measured" : "",
+    tci_str_printf(&text, "\n%s\n%s",
+                   forced                    ? forced
+                   : j->options->tune_ms > 0 ? "measured"
+                                             : "",
                    j->options->quick_build ? "quick\n" : "");
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
@@ -140,8 +143,8 @@ TCI_FN void tci_jit_find(tci_jit *j)
     const tc_backend *calls = j->backend->calls;
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
-        k->is_found = look && tci_module_find_kernel(calls, k->key, k->key_bytes, k->hash,
-                                                     &k->found);
+        k->is_found = look &&
+                      tci_module_find_kernel(calls, k->key, k->key_bytes, k->hash, &k->found);
         /* A module without a file cannot become part of an entry on disk. */
         if (k->is_found && j->disk->writable && !k->found.module->stored) {
             tci_module_release(k->found.module);
@@ -218,8 +221,8 @@ static void tci_jit_schedule_one(tci_jit *j, tci_jit_kernel *k, tci_machine mach
 {
     char hex[33];
     tci_str why = {.s = j->s};
-    k->loop = tci_loop_schedule_as(j->s, k->kernel, machine,
-                                   k->forced ? k->forced : k->measured, &why, &k->launch);
+    k->loop = tci_loop_schedule_as(j->s, k->kernel, machine, k->forced ? k->forced : k->measured,
+                                   &why, &k->launch);
     tci_hash_hex(k->name, hex);
     if (why.n) {
         tci_log(j->options, "compile", "%s (%.8s) is not scheduled as '%s': %s", k->kernel->name,
@@ -257,8 +260,10 @@ static void tci_jit_schedule_call(tci_jit *j, tci_jit_kernel *k)
         }
         tci_jit_add_dim(j, &k->launch, &room, (tci_dim)a->n);
     }
-    k->note = tci_scratch_printf(j->s, "the user's text of '%.60s', blocks of %d threads, each for "
-                                 "%lld elements", call->op->op.name, tci_custom_threads(call->op),
+    k->note = tci_scratch_printf(j->s,
+                                 "the user's text of '%.60s', blocks of %d threads, each for "
+                                 "%lld elements",
+                                 call->op->op.name, tci_custom_threads(call->op),
                                  (long long)elements);
 }
 
@@ -296,7 +301,7 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 
 /* A kernel that is missing, and what it takes a compiler. */
 typedef struct tci_jit_weight {
-    int64_t cost;               /* statements */
+    int64_t cost; /* statements */
     int kernel;
 } tci_jit_weight;
 
@@ -394,17 +399,17 @@ TCI_FN void tci_jit_emit(tci_jit *j)
 
 /* One file of a build. */
 typedef struct tci_jit_file {
-    char name[32];              /* of its object, in the build's folder */
-    tci_str output, object;     /* heap: its path; what was read of it */
+    char name[32];          /* of its object, in the build's folder */
+    tci_str output, object; /* heap: its path; what was read of it */
     tci_module *module;
 } tci_jit_file;
 
 /* One run of the backend's compiler. Nothing here may escape. */
 typedef struct tci_jit_build {
     tci_workdir dir;
-    tci_jit_file *files;        /* heap: the jit's n_sources, and as many pointers twice */
+    tci_jit_file *files; /* heap: the jit's n_sources, and as many pointers twice */
     const char **sources, **outputs;
-    int refused;                /* as tc_build says */
+    int refused; /* as tc_build says */
 } tci_jit_build;
 
 static void tci_jit_say(void *arg, const char *text)
@@ -538,8 +543,8 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
         }
         tci_kernel_record record = tci_jit_record(k);
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
-        tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
-                                   m, NULL};
+        tci_module_kernel built = {
+            k->hash, (const uint8_t *)k->key, k->key_bytes, record, function, m, NULL};
         tci_module_retain(m);
         k->found = built;
         k->is_found = true;

@@ -29,8 +29,10 @@ typedef struct tci_key_walk {
     tci_scratch *s;
     tci_request *r;
     int cap_nodes, cap_inputs, cap_literals, cap_captured, cap_symbols, cap_collectives;
-    tci_node **captured; int n_captured;
-    tci_key_frame *frames; int n_frames, cap_frames;
+    tci_node **captured;
+    int n_captured;
+    tci_key_frame *frames;
+    int n_frames, cap_frames;
     bool inputs_given;
 } tci_key_walk;
 
@@ -250,9 +252,7 @@ static inline bool tci_key_is_size(const tci_node *n, int word)
 /* The program's own form of a size in the user's graph. */
 static tci_dim tci_key_own(const tci_request *r, tci_dim d)
 {
-    return tci_dim_is_known(d)
-               ? d
-               : tci_dim_replace(d, r->n_symbols, r->user_symbols, r->symbols);
+    return tci_dim_is_known(d) ? d : tci_dim_replace(d, r->n_symbols, r->user_symbols, r->symbols);
 }
 
 /* A byte says whether a number or words follow. */
@@ -310,8 +310,7 @@ static void tci_key_find_symbols(tci_key_walk *w)
 {
     tci_request *r = w->r;
     for (int i = 0; i < r->n_user_inputs + r->n_nodes; i++) {
-        const tci_node *n =
-            i < r->n_user_inputs ? r->inputs[i] : r->nodes[i - r->n_user_inputs];
+        const tci_node *n = i < r->n_user_inputs ? r->inputs[i] : r->nodes[i - r->n_user_inputs];
         for (int a = 0; a < n->rank; a++) {
             tci_key_add_symbols(w, n->shape[a]);
         }
@@ -352,9 +351,8 @@ static const tci_dim *tci_key_own_list(tci_scratch *s, const tci_request *r, int
 /* n's attributes likewise. */
 static const int64_t *tci_key_own_words(tci_scratch *s, const tci_request *r, const tci_node *n)
 {
-    int64_t *own = r->n_symbols
-                       ? tci_scratch_copy(s, n->attr, sizeof(*own) * (size_t)n->n_attr)
-                       : NULL;
+    int64_t *own = r->n_symbols ? tci_scratch_copy(s, n->attr, sizeof(*own) * (size_t)n->n_attr)
+                                : NULL;
     for (int i = 0; own && i < n->n_attr; i++) {
         own[i] = tci_key_is_size(n, i) ? (int64_t)tci_key_own(r, own[i]) : own[i];
     }
@@ -488,7 +486,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
                          (o->verify ? 64 : 0) /* a program found was verified if asked for */ |
                          (o->quick_build ? 128 : 0));
     *k->at++ = (uint8_t)sizeof(void *);
-    *k->at++ = (uint8_t)(o->check & TC_CHECK_ALL); /* such code has more to it */
+    *k->at++ = (uint8_t)(o->check & TC_CHECK_ALL);  /* such code has more to it */
     tci_key_signed(k, TCI_MAX(o->memory_limit, 0)); /* what does not fit is planned leaner */
 }
 
@@ -680,9 +678,9 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
 /* The name by which kernels that compute the node are called, where that is not its own op's. */
 static const char *tci_key_called(const tci_node *n)
 {
-    return n->op == TCI_OP_CUSTOM         ? tci_custom_get(n->attr[0])->op.name
+    return n->op == TCI_OP_CUSTOM       ? tci_custom_get(n->attr[0])->op.name
            : tci_op_is_composite(n->op) ? tci_op_name(n->op)
-                                          : NULL;
+                                        : NULL;
 }
 
 /* Values of literals stay behind: a stage that looked at one would make code that is wrong for

@@ -17,7 +17,8 @@ typedef struct tci_key_reader {
     tci_scratch *s;
     const uint8_t *at, *end;
     bool bad;
-    const tci_dim *symbols; int n_symbols;
+    const tci_dim *symbols;
+    int n_symbols;
     const char *missing;
 } tci_key_reader;
 

@@ -107,12 +107,8 @@ static void tci_list_print_buffer(tci_str *out, const tci_code *c, int32_t buffe
 {
     const tci_code_buffer *b = &c->buffers[buffer];
     switch ((tci_buffer_kind)b->kind) {
-    case TCI_BUF_INPUT:
-        tci_str_printf(out, "input%d", (int)b->index);
-        break;
-    case TCI_BUF_OUTPUT:
-        tci_str_printf(out, "output%d", (int)b->index);
-        break;
+    case TCI_BUF_INPUT: tci_str_printf(out, "input%d", (int)b->index); break;
+    case TCI_BUF_OUTPUT: tci_str_printf(out, "output%d", (int)b->index); break;
     case TCI_BUF_TEMP:
         tci_str_printf(out, "temp%d at %lld", (int)buffer, (long long)b->offset);
         break;
@@ -183,8 +179,7 @@ TCI_FN void tci_code_print(tci_str *out, const tci_code *c)
             tci_list_print_launch(out, c, t);
         }
     }
-    tci_str_printf(out, "workspace %lld bytes, kept %lld bytes\n",
-                   (long long)tci_code_workspace(c),
+    tci_str_printf(out, "workspace %lld bytes, kept %lld bytes\n", (long long)tci_code_workspace(c),
                    (long long)c->kept_bytes);
 }
 

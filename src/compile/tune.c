@@ -19,8 +19,8 @@
 #include "backend.h"
 
 enum {
-    TCI_TUNE_KERNELS = 12,      /* of a compile that are measured, at most */
-    TCI_TUNE_EACH = 8,          /* schedules of each */
+    TCI_TUNE_KERNELS = 12, /* of a compile that are measured, at most */
+    TCI_TUNE_EACH = 8,     /* schedules of each */
     TCI_TUNE_ROUNDS = 15,
     TCI_TUNE_CALLS = 1000,      /* of a round, at most, */
     TCI_TUNE_SAMPLE_NS = 50000, /* which should take so long */
@@ -38,17 +38,18 @@ typedef struct tci_trial {
     char *symbol;
     tci_loop *loop;
     tci_launch launch;
-    double cost_ns;   /* by the model, all tasks by one thread */
-    double best_ns;   /* of one call, in the best round; 0: it did not run */
+    double cost_ns; /* by the model, all tasks by one thread */
+    double best_ns; /* of one call, in the best round; 0: it did not run */
     void *function;
 } tci_trial;
 
 typedef struct tci_tuning {
     tci_jit *j;
     int64_t deadline; /* tci_os_now_ns */
-    tci_trial trials[TCI_TUNE_KERNELS * TCI_TUNE_EACH]; int n;
+    tci_trial trials[TCI_TUNE_KERNELS * TCI_TUNE_EACH];
+    int n;
     tci_str source;
-    void **slots;     /* room for the operands of any of the kernels, and two words */
+    void **slots; /* room for the operands of any of the kernels, and two words */
     int64_t *literals;
     tci_workdir dir;
     tci_str output, object;
@@ -118,9 +119,9 @@ static void tci_tune_choose(tci_tuning *t)
         for (int i = 0; i < j->n_kernels; i++) {
             const tci_jit_kernel *k = &j->kernels[i];
             bool open = !taken[i] && !k->is_found && !k->forced && tci_tune_can_run(k->kernel);
-            bool dearer = best < 0 || k->kernel->bytes + k->kernel->flops / 8 >
-                                          j->kernels[best].kernel->bytes +
-                                              j->kernels[best].kernel->flops / 8;
+            bool dearer = best < 0 ||
+                          k->kernel->bytes + k->kernel->flops / 8 >
+                              j->kernels[best].kernel->bytes + j->kernels[best].kernel->flops / 8;
             best = open && dearer ? i : best;
         }
         if (best < 0) {
@@ -238,7 +239,10 @@ static double tci_tune_run(tci_tuning *t, const tci_trial *trial, void *work, in
     int64_t fault = 0, from = tci_os_now_ns();
     t->slots[k->n_operands] = work;
     if (!calls->launch) {
-        union { void *object; tci_kernel_fn call; } u = {trial->function};
+        union {
+            void *object;
+            tci_kernel_fn call;
+        } u = {trial->function};
         for (int i = 0; i < calls_of; i++) {
             u.call(t->slots, t->literals, &fault, 0, tci_dim_hint(trial->launch.n_tasks));
         }
@@ -345,9 +349,9 @@ static void tci_tune_decide(tci_tuning *t, int first, int end)
     double model = t->trials[first].best_ns, least = t->trials[best].best_ns;
     tci_jit_kernel *k = t->trials[first].kernel;
     k->measured = t->trials[least < tci_tune_better * model ? best : first].text;
-    k->measured_note =
-        tci_scratch_printf(t->j->s, "; measured %.3f us, the model's choice %.3f us (%s), of %d",
-                           least * 1e-3, model * 1e-3, t->trials[first].text, end - first);
+    k->measured_note = tci_scratch_printf(
+        t->j->s, "; measured %.3f us, the model's choice %.3f us (%s), of %d", least * 1e-3,
+        model * 1e-3, t->trials[first].text, end - first);
 }
 
 TCI_FN void tci_tune(tci_jit *j)

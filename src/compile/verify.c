@@ -18,8 +18,8 @@ static void tci_code_verify_port(tci_scratch *s, const tci_code_port *p)
 
 static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_code_kernel *k)
 {
-    int ways = (k->fn != NULL) + (k->interp != NULL) + (k->function != NULL) +
-               (k->kernel != NULL) + (k->call != NULL);
+    int ways = (k->fn != NULL) + (k->interp != NULL) + (k->function != NULL) + (k->kernel != NULL) +
+               (k->call != NULL);
     bool native = k->fn || k->function;
     int expected = c->exports ? k->call != NULL : 1;
     TCI_ASSERT(s, ways == expected && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
@@ -117,7 +117,7 @@ typedef struct tci_list_walk {
     int32_t signalled[TCI_LIST_EVENTS][TCI_QUEUES]; /* -1: not yet */
     int32_t *wrote, *wrote_on; /* per buffer: place in its queue, and the queue; 0: nowhere */
     int32_t launched;
-    bool faults, unchecked;    /* something may have faulted; anything was launched, since then */
+    bool faults, unchecked; /* something may have faulted; anything was launched, since then */
 } tci_list_walk;
 
 static void tci_list_learn(int32_t *mine, const int32_t *others)
@@ -229,9 +229,7 @@ static void tci_list_verify_row(tci_list_walk *w, const tci_list_step *row, bool
         TCI_ASSERT(w->s, w->signalled[row->begin][0] >= 0);
         tci_list_learn(w->knows[row->queue], w->signalled[row->begin]);
         break;
-    case TCI_LIST_COUNT:
-        TCI_ASSERT(w->s, false);
-        break;
+    case TCI_LIST_COUNT: TCI_ASSERT(w->s, false); break;
     }
 }
 

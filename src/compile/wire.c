@@ -228,8 +228,8 @@ static void tci_wire_call(tci_wire *w, tci_code_kernel *k)
     if (call->comm.phase == TCI_COMM_NONE) {
         const char *own = w->out ? call->op->op.name : NULL;
         const char *name = tci_wire_text(w, (char *)(uintptr_t)own);
-        int64_t version =
-            tci_wire_range(w, w->out ? call->op->op.version : 0, INT32_MIN, INT32_MAX);
+        int64_t version = tci_wire_range(w, w->out ? call->op->op.version : 0, INT32_MIN,
+                                         INT32_MAX);
         if (!w->out && !w->bad) {
             call->op = tci_custom_find(name, (int)version);
             w->bad |= !call->op;
@@ -429,4 +429,3 @@ TCI_FN void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
     tci_wire_list(w, c);
     c->explain = tci_wire_text(w, c->explain);
 }
-

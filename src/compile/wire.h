@@ -7,12 +7,12 @@
 /* Bytes that are written or read. Every function takes the value to write and returns the one that
  * was read, or does so in place; when writing both are the same. */
 typedef struct tci_wire {
-    tci_str *out;                /* writing; NULL: reading */
-    const uint8_t *at, *end;     /* reading */
-    tci_code *memory;            /* reading: what arrays and texts come from */
-    bool bad;                    /* a breach or no memory: all that follows is void */
-    bool no_memory;              /* the entry itself may be good */
-    const tci_dim *symbols;      /* reading: those of the entry, by number */
+    tci_str *out;            /* writing; NULL: reading */
+    const uint8_t *at, *end; /* reading */
+    tci_code *memory;        /* reading: what arrays and texts come from */
+    bool bad;                /* a breach or no memory: all that follows is void */
+    bool no_memory;          /* the entry itself may be good */
+    const tci_dim *symbols;  /* reading: those of the entry, by number */
     int32_t n_symbols;
 } tci_wire;
 

@@ -96,8 +96,8 @@ TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler)
         }
     }
     memset(compiler, 0, sizeof(*compiler));
-    found = found && !path.failed && path.n < sizeof(compiler->path)
-            && tci_os_stat(path.text, &compiler->bytes, &compiler->mtime_ns);
+    found = found && !path.failed && path.n < sizeof(compiler->path) &&
+            tci_os_stat(path.text, &compiler->bytes, &compiler->mtime_ns);
     if (found) {
         memcpy(compiler->path, path.text, path.n + 1);
         tci_cc_kind kind = tci_cc_kind_of(path.text);
@@ -129,7 +129,7 @@ typedef struct tci_cc_task {
     int exit_code;
     const tc_build *build;
     pthread_t thread;
-    bool beside;                /* thread runs it */
+    bool beside; /* thread runs it */
 } tci_cc_task;
 
 static void tci_cc_arg(tci_cc_task *t, const char *arg)
@@ -140,15 +140,16 @@ static void tci_cc_arg(tci_cc_task *t, const char *arg)
 }
 
 /* Lists that end in NULL. */
-static const char *const tci_cc_gcc_flags[] = {"-O1", "-fexpensive-optimizations", "-fgcse",
-                                               "-fcaller-saves", "-fipa-ra", NULL};
+static const char *const tci_cc_gcc_flags[] = {"-O1",      "-fexpensive-optimizations",
+                                               "-fgcse",   "-fcaller-saves",
+                                               "-fipa-ra", NULL};
 static const char *const tci_cc_gcc_quick[] = {"-Og", NULL};
 static const char *const tci_cc_gcc_few_registers[] = {"-fno-move-loop-invariants", NULL};
 static const char *const tci_cc_clang_flags[] = {"-O2", "-fno-builtin-memset",
                                                  "-fno-builtin-memcpy", NULL};
 static const char *const tci_cc_other_flags[] = {"-O2", NULL};
 static const char *const tci_cc_common_flags[] = {
-    "-fPIC",          "-ffp-contract=off",     "-fwrapv", "-fno-strict-aliasing",
+    "-fPIC",           "-ffp-contract=off",    "-fwrapv", "-fno-strict-aliasing",
     "-fno-math-errno", "-fno-stack-protector", "-w",      NULL};
 
 /* Constants in the pages of the code. A page of constants alone may never be asked for, where all
@@ -233,8 +234,8 @@ static bool tci_cc_write_source(tci_cc_task *t, const tc_build *build, int i)
     tci_str text = {0};
     tci_str_printf(&text, "%s\n" TCI_OBJECT_END_LINE, build->sources[i]);
     tci_str_printf(&t->source_path, "%s/tc_%d.c", build->directory, i);
-    bool good = !text.failed && !t->source_path.failed
-                && tci_os_publish(t->source_path.text, text.text, text.n, NULL);
+    bool good = !text.failed && !t->source_path.failed &&
+                tci_os_publish(t->source_path.text, text.text, text.n, NULL);
     tci_str_free(&text);
     return good;
 }
@@ -287,8 +288,7 @@ static const char *tci_cc_tell(const tci_cc_task *t, tc_build *build)
     } else if (t->result == TCI_SPAWN_FAILED) {
         why = "the compiler failed";
         tci_str_printf(&text, "\nended with code %d after %.3g s of processor time (of %lld s)",
-                       t->exit_code, (double)t->command.used_ns / 1e9,
-                       (long long)t->command.cpu_s);
+                       t->exit_code, (double)t->command.used_ns / 1e9, (long long)t->command.cpu_s);
     }
     build->say(build->say_arg, tci_str_text(&text));
     tci_str_free(&text);

@@ -11,8 +11,8 @@
 #include "cc.h"
 
 enum {
-    TCI_CPU_CACHES = 8,                /* entries of /sys that are looked at */
-    TCI_CPU_SHARED_MOST = 32 << 20     /* bytes of the last level that are counted on */
+    TCI_CPU_CACHES = 8,            /* entries of /sys that are looked at */
+    TCI_CPU_SHARED_MOST = 32 << 20 /* bytes of the last level that are counted on */
 };
 
 /* The first line of a small file of /sys; false: there is none. */

@@ -32,12 +32,12 @@ static const tci_cpu_level tci_cpu_levels[] = {
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__TINYC__)
 enum {
-    TCI_CPU_LEAF = 7,         /* of cpuid: the features */
-    TCI_CPU_BF16 = 1 << 22,   /* edx of page 0 */
+    TCI_CPU_LEAF = 7,       /* of cpuid: the features */
+    TCI_CPU_BF16 = 1 << 22, /* edx of page 0 */
     TCI_CPU_TILE = 1 << 24,
     TCI_CPU_BYTES = 1 << 25,
-    TCI_CPU_PAIRS = 1 << 5,   /* eax of page 1, */
-    TCI_CPU_FOURS = 1 << 4,   /* of AVX2 */
+    TCI_CPU_PAIRS = 1 << 5,      /* eax of page 1, */
+    TCI_CPU_FOURS = 1 << 4,      /* of AVX2 */
     TCI_CPU_WIDE_FOURS = 1 << 11 /* ecx of page 0, of AVX-512 */
 };
 
@@ -112,9 +112,9 @@ static int tci_cpu_int_points(int vector_bytes)
 static bool tci_cpu_has_tiles(void)
 {
     enum {
-        TCI_CPU_KEPT = 3 << 17,   /* of xcr0: tile configuration and data */
-        TCI_CPU_ASK = 0x1023,     /* ARCH_REQ_XCOMP_PERM */
-        TCI_CPU_DATA = 18         /* XFEATURE_XTILEDATA */
+        TCI_CPU_KEPT = 3 << 17, /* of xcr0: tile configuration and data */
+        TCI_CPU_ASK = 0x1023,   /* ARCH_REQ_XCOMP_PERM */
+        TCI_CPU_DATA = 18       /* XFEATURE_XTILEDATA */
     };
     unsigned a, c, d, low, high;
     tci_cpu_features(0, &a, &c, &d);
@@ -156,8 +156,8 @@ static int tci_cpu_widest(void)
     if (!__builtin_cpu_supports("avx2")) {
         return 16;
     }
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
-                  && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return avx512 ? 64 : 32;
 #elif defined(__aarch64__)
     return 16;
@@ -196,14 +196,16 @@ static bool tci_cpu_list_has(const char *list, const char *word, size_t n)
 
 TCI_FN void tci_target_set_flags(tci_target *t)
 {
-    static const struct { const char *word, *flag; } more[] = {
-        {"amx", "-DTC_AMX=1"}, {"vnni", "-DTC_FOURS=1"}, {"bf16", "-DTC_PAIRS=1"}};
+    static const struct {
+        const char *word, *flag;
+    } more[] = {{"amx", "-DTC_AMX=1"}, {"vnni", "-DTC_FOURS=1"}, {"bf16", "-DTC_PAIRS=1"}};
     t->n_flags = 0;
     for (int i = 0; i < TCI_COUNT(tci_cpu_levels) && !t->n_flags; i++) {
         const tci_cpu_level *level = &tci_cpu_levels[i];
         size_t n = strcspn(level->features, ",");
         for (int k = 0; tci_cpu_list_has(t->features, level->features, n) &&
-                        k < TCI_COUNT(level->flags) && level->flags[k]; k++) {
+                        k < TCI_COUNT(level->flags) && level->flags[k];
+             k++) {
             t->flags[t->n_flags++] = level->flags[k];
         }
     }

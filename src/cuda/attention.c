@@ -351,8 +351,7 @@ TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
     }
 }
 
-TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
-                                     bool rises)
+TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes, bool rises)
 {
     long long tiles = (long long)s->tiles_m, all = s->tiles / tiles;
     long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
@@ -367,8 +366,7 @@ TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t 
                    rises ? "" : last);
 }
 
-TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
-                                    const tci_matrix *s)
+TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut, const tci_matrix *s)
 {
     long long last = (long long)s->m - 1;
     tci_str_printf(out,
@@ -403,26 +401,24 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
     long long values_at = keys_at + x->rings * tci_attention_keys_bytes(x);
     long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
     const char *type = tci_cuda_matrix_type(s);
-    tci_str_printf(out,
-                   "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
-                   "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, tells = %d, "
-                   "lanes = %d, slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
-                   "        queries_bytes = %d, queries_slab = %d, queries_loaded = %d,\n"
-                   "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
-                   "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
-                   "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
-                   "barriers = %lld\n    };\n",
-                   symbol, (long long)s->k, (long long)s->n, s->columns, r->columns,
-                   (long long)s->tiles, s->consumers, x->turns, x->tells, r->lanes, x->slots,
-                   x->rings, 2 * x->rings + x->slots, r->row_threads,
-                   (int)tci_attention_queries_bytes(x), s->rows * line,
-                   tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at,
-                   (int)tci_attention_keys_bytes(x), s->columns * line,
-                   tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
-                   (int)tci_attention_values_bytes(x),
-                   TCI_MATRIX_SUB * line * tci_attention_slabs(r->n), staged_at,
-                   (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
-                   staged_at + (long long)tci_matrix_staged_bytes(r));
+    tci_str_printf(
+        out,
+        "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
+        "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, tells = %d, "
+        "lanes = %d, slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
+        "        queries_bytes = %d, queries_slab = %d, queries_loaded = %d,\n"
+        "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
+        "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
+        "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
+        "barriers = %lld\n    };\n",
+        symbol, (long long)s->k, (long long)s->n, s->columns, r->columns, (long long)s->tiles,
+        s->consumers, x->turns, x->tells, r->lanes, x->slots, x->rings, 2 * x->rings + x->slots,
+        r->row_threads, (int)tci_attention_queries_bytes(x), s->rows * line,
+        tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_keys_bytes(x),
+        s->columns * line, tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
+        (int)tci_attention_values_bytes(x), TCI_MATRIX_SUB * line * tci_attention_slabs(r->n),
+        staged_at, (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
+        staged_at + (long long)tci_matrix_staged_bytes(r));
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
                    "}\n"

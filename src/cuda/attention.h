@@ -15,8 +15,7 @@ TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci
 TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile);
 /* order: the number of the tile that is in place t, longest first, by so many heads that what all
  * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
-TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
-                                     bool rises);
+TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes, bool rises);
 /* seen: how many keys a query sees, and so all below it; steps_seen: of n keys whole steps up to
  * the last one that a query of the tile sees, one at least. */
 TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,

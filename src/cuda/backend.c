@@ -46,7 +46,9 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
 }
 
 /* What the features of a target say. */
-typedef struct tci_cuda_facts { int capability, processors, driver; } tci_cuda_facts;
+typedef struct tci_cuda_facts {
+    int capability, processors, driver;
+} tci_cuda_facts;
 
 static bool tci_cuda_read_facts(const char *features, tci_cuda_facts *f)
 {
@@ -127,8 +129,7 @@ static bool tci_cuda_read_skeleton(const tci_cuda_device *d, const tci_cuda_modu
         return true;
     }
     f->is_skeleton = true;
-    return bytes == sizeof(*k) &&
-           !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, d->stream) &&
+    return bytes == sizeof(*k) && !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, d->stream) &&
            !cu->stream_wait(d->stream) && k->n_maps <= TCI_CUDA_MAPS &&
            !cu->function_set(f->handle, TCI_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes);
 }
@@ -139,10 +140,9 @@ static bool tci_cuda_describe_function(const tci_cuda_device *d, const tci_cuda_
     /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
     enum { TCI_CU_MAX_THREADS_PER_BLOCK = 0 };
     tci_cuda_stay in = tci_cuda_enter(d);
-    bool found =
-        !in.status && !in.cu->module_find(&f->handle, m->handle, symbol) &&
-        !in.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
-        tci_cuda_read_skeleton(d, m, symbol, f);
+    bool found = !in.status && !in.cu->module_find(&f->handle, m->handle, symbol) &&
+                 !in.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
+                 tci_cuda_read_skeleton(d, m, symbol, f);
     tci_cuda_leave(&in, TC_OK);
     return found;
 }
@@ -193,8 +193,8 @@ static bool tci_cuda_is_device(void *user, const void *memory)
     tci_cu_ptr p = (tci_cu_ptr)(uintptr_t)memory;
     tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
     bool is_own = !in.status && !in.cu->pointer_attribute(&type, TCI_CU_MEMORY_TYPE, p) &&
-                  type == TCI_CU_DEVICE &&
-                  !in.cu->pointer_attribute(&ordinal, TCI_CU_ORDINAL, p) && ordinal == in.d->index;
+                  type == TCI_CU_DEVICE && !in.cu->pointer_attribute(&ordinal, TCI_CU_ORDINAL, p) &&
+                  ordinal == in.d->index;
     tci_cuda_leave(&in, TC_OK);
     return is_own;
 }

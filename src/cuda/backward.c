@@ -285,8 +285,7 @@ TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x)
         columns[tci_backward_taken(x, i)] = x->out[i].columns;
         weighs |= tci_backward_taken(x, i) == 1;
     }
-    tci_str_printf(out,
-                   "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
+    tci_str_printf(out, "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
                    x->n_in > 1, weighs, columns[0], columns[1]);
 }
 
@@ -334,8 +333,7 @@ static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
                        "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
                        "unsigned long long b, int add) {\n"
                        "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                       tci_backward_taken(x, i), x->out[i].columns / 2, type,
-                       x->out[i].columns);
+                       tci_backward_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
     }
 }
 
@@ -400,8 +398,7 @@ static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_
     }
 }
 
-TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                   int n_words)
+TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
 {
     const tci_backward *x = l->backward;
     tci_cuda_skeleton k = tci_cuda_backward_describe(x);
@@ -422,8 +419,7 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
 TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i)
 {
     bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
-    return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) +
-           (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
+    return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) + (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
 }
 
 /* Of a pair of a row and a step. */

@@ -114,8 +114,8 @@ TCI_FN void tci_cuda_keep_over_fork(void)
 static tc_status tci_cuda_open(tci_cuda_device *d, int device)
 {
     const tci_cu *cu = tci_cuda.cu;
-    tc_status status =
-        tci_cuda_check(cu->context_retain(&d->context, device), "cuDevicePrimaryCtxRetain");
+    tc_status status = tci_cuda_check(cu->context_retain(&d->context, device),
+                                      "cuDevicePrimaryCtxRetain");
     tci_cuda.is_used = tci_cuda.is_used || !status;
     if (status) {
         return status;
@@ -133,16 +133,16 @@ static int tci_cuda_attribute(int which, int device)
 /* What the driver tells of the device; what it does not tell stays 0. */
 static void tci_cuda_machine(int device, tc_machine *m)
 {
-    enum { /* CU_DEVICE_ATTRIBUTE_... */
-        TCI_CU_SHARED = 8,          /* MAX_SHARED_MEMORY_PER_BLOCK */
-        TCI_CU_WARP = 10,           /* WARP_SIZE */
-        TCI_CU_CLOCK = 13,          /* CLOCK_RATE, kHz */
-        TCI_CU_PROCESSORS = 16,     /* MULTIPROCESSOR_COUNT */
-        TCI_CU_MEMORY_CLOCK = 36,   /* MEMORY_CLOCK_RATE, kHz */
-        TCI_CU_BUS = 37,            /* GLOBAL_MEMORY_BUS_WIDTH, bits */
-        TCI_CU_CACHE = 38,          /* L2_CACHE_SIZE */
-        TCI_CU_REGISTERS = 82,      /* MAX_REGISTERS_PER_MULTIPROCESSOR */
-        TCI_CU_SHARED_MOST = 97     /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
+    enum {                           /* CU_DEVICE_ATTRIBUTE_... */
+           TCI_CU_SHARED = 8,        /* MAX_SHARED_MEMORY_PER_BLOCK */
+           TCI_CU_WARP = 10,         /* WARP_SIZE */
+           TCI_CU_CLOCK = 13,        /* CLOCK_RATE, kHz */
+           TCI_CU_PROCESSORS = 16,   /* MULTIPROCESSOR_COUNT */
+           TCI_CU_MEMORY_CLOCK = 36, /* MEMORY_CLOCK_RATE, kHz */
+           TCI_CU_BUS = 37,          /* GLOBAL_MEMORY_BUS_WIDTH, bits */
+           TCI_CU_CACHE = 38,        /* L2_CACHE_SIZE */
+           TCI_CU_REGISTERS = 82,    /* MAX_REGISTERS_PER_MULTIPROCESSOR */
+           TCI_CU_SHARED_MOST = 97   /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
     };
     m->processors = tci_cuda_attribute(TCI_CU_PROCESSORS, device);
     m->ghz = tci_cuda_attribute(TCI_CU_CLOCK, device) * 1e-6;

@@ -10,19 +10,19 @@ enum { TCI_CUDA_DEVICES = 16 };
 /* One GPU; the `user` of its backend. It does not change once it is open, but
  * for `decide`. */
 typedef struct tci_cuda_device {
-    char name[16];           /* of its backend: "cuda", "cuda:1" */
+    char name[16]; /* of its backend: "cuda", "cuda:1" */
     int index;
-    bool known;              /* it was tried to open it */
-    void *context;           /* the primary one, retained for the rest of the process; NULL: none */
-    void *stream;            /* of what is given to no other queue */
-    void *decide;            /* atomic: the kernel of cuda/loop.c, made when first needed */
+    bool known;    /* it was tried to open it */
+    void *context; /* the primary one, retained for the rest of the process; NULL: none */
+    void *stream;  /* of what is given to no other queue */
+    void *decide;  /* atomic: the kernel of cuda/loop.c, made when first needed */
     tc_backend_target target;
 } tci_cuda_device;
 
 typedef struct tci_cuda_function {
     void *handle;
     int threads;
-    bool is_skeleton;        /* its argument begins with encoded tensor maps */
+    bool is_skeleton; /* its argument begins with encoded tensor maps */
     tci_cuda_skeleton skeleton;
     struct tci_cuda_function *next;
 } tci_cuda_function;
@@ -61,7 +61,9 @@ TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status);
     tci_cuda_leave((in), (in)->status ? TC_OK : tci_cuda_check((call), (what)))
 
 /* A recorded sequence: graphs, one behind the other. */
-typedef struct tci_cuda_graph { void *graph, *executable; } tci_cuda_graph;
+typedef struct tci_cuda_graph {
+    void *graph, *executable;
+} tci_cuda_graph;
 typedef struct tci_cuda_sequence {
     int n;
     tci_cuda_graph *graphs;

@@ -63,11 +63,18 @@ static const char *tci_cuda_type(tci_dialect *d, tc_dtype t, int lanes)
 /* ---- prims: the scalar one on each of the thread's lanes ---- */
 
 /* Scalars with an instruction or an exact function of their own; the others are the C dialect's. */
-static const struct { uint8_t prim; const char *args, *f32, *f64; } tci_cuda_scalars[] = {
-    {TCI_P_FMA, "a, b, c", "__fmaf_rn", "__fma_rn"}, {TCI_P_ABS, "a", "fabsf", "fabs"},
-    {TCI_P_SQRT, "a", "__fsqrt_rn", "__dsqrt_rn"},   {TCI_P_FLOOR, "a", "floorf", "floor"},
-    {TCI_P_CEIL, "a", "ceilf", "ceil"},              {TCI_P_TRUNC, "a", "truncf", "trunc"},
-    {TCI_P_RINT, "a", "rintf", "rint"},              {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
+static const struct {
+    uint8_t prim;
+    const char *args, *f32, *f64;
+} tci_cuda_scalars[] = {
+    {TCI_P_FMA, "a, b, c", "__fmaf_rn", "__fma_rn"},
+    {TCI_P_ABS, "a", "fabsf", "fabs"},
+    {TCI_P_SQRT, "a", "__fsqrt_rn", "__dsqrt_rn"},
+    {TCI_P_FLOOR, "a", "floorf", "floor"},
+    {TCI_P_CEIL, "a", "ceilf", "ceil"},
+    {TCI_P_TRUNC, "a", "truncf", "trunc"},
+    {TCI_P_RINT, "a", "rintf", "rint"},
+    {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
 };
 
 /* Where nothing under- or overflows: Newton's step on the reciprocal that the unit gives, and two
@@ -337,8 +344,8 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
                                           lanes);
     case 'I':
         return pairs ? "tc_half_of(w.e[i / 2], i % 2)"
-                     : tci_scratch_printf(d->s, "%s(w.e + i)", scalar.mem(d, TCI_MEM_LOAD_ONE, t,
-                                                                         storage, 1));
+                     : tci_scratch_printf(d->s, "%s(w.e + i)",
+                                          scalar.mem(d, TCI_MEM_LOAD_ONE, t, storage, 1));
     case 'O':
         return pairs ? "w.e[i / 2] = tc_pair_bf16(x.v[i / 2 * 2], x.v[i / 2 * 2 + 1]);"
                      : tci_scratch_printf(d->s, "%s(w.e + i, x.v[i]);",
@@ -355,8 +362,8 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'D': return tci_dtype_get(storage)->name;
     case 'U': return storage == TC_F32 ? "tc_tf32" : "";
     case 'X':
-        return storage == TC_F32
-                   ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))" : "x";
+        return storage == TC_F32 ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))"
+                                 : "x";
     case 'G': return tci_scratch_printf(d->s, "%d", scalar.group);
     case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
@@ -615,8 +622,8 @@ static void tci_cuda_flash_need(tci_dialect *d)
     }
 }
 
-static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol,
-                                const tci_loop *l, int i)
+static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                                int i)
 {
     (void)d;
     if (tci_cuda_is_flash(l)) {
@@ -628,8 +635,8 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
     }
 }
 
-static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol,
-                                const tci_loop *l, int i)
+static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                                int i)
 {
     (void)d;
     if (tci_cuda_is_flash(l)) {
@@ -688,8 +695,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     if (l->is_member) {
         tci_str_printf(out,
                        "TC_I void %s(void *const *bufs, const %s *lits, %s *fault, "
-                       "const %s task_begin, const %s task_end)\n{\n", symbol, word, word, word,
-                       word);
+                       "const %s task_begin, const %s task_end)\n{\n",
+                       symbol, word, word, word, word);
         tci_cuda_beside(d, out, word);
         return;
     }
@@ -704,8 +711,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
                    symbol, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1), word,
-                   TCI_MAX(n_words, 1), word,
-                   l->threads * l->rows, resident, symbol, indexed, symbol, word, word, word);
+                   TCI_MAX(n_words, 1), word, l->threads * l->rows, resident, symbol, indexed,
+                   symbol, word, word, word);
     tci_cuda_beside(d, out, word);
 }
 

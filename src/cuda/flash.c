@@ -438,11 +438,10 @@ static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tc
                    "        by_step = %d, rounds = %d, values = %d, queries = %lld, tiles = "
                    "%lld, staged_pitch = %d,\n        rows_1 = %d, steps_at = %d, steps_1 = %d, "
                    "pairs_at = %d\n    };\n",
-                   symbol, x->threads, x->out[0].row_threads, width[0], width[1],
-                   (long long)s->n, s->columns, s->rows / TCI_FLASH_GROUPS,
-                   s->columns / TCI_FLASH_LANES, x->by_step, x->rounds, x->n_values,
-                   (long long)(x->by_step ? s->n : s->m), (long long)s->tiles,
-                   (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
+                   symbol, x->threads, x->out[0].row_threads, width[0], width[1], (long long)s->n,
+                   s->columns, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, x->by_step,
+                   x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
+                   (long long)s->tiles, (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
                    steps_1 + s->columns * tci_flash_pitch(width[1]));
     tci_cuda_backward_sums(out, x);
     tci_cuda_flash_dtype(out, s);
@@ -455,8 +454,8 @@ static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tc
             tci_cuda_flash_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
                                 s->m, s->rows, in->k, width[i]);
         }
-        tci_cuda_flash_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1],
-                            s->n, s->columns, in->k, width[i]);
+        tci_cuda_flash_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1], s->n,
+                            s->columns, in->k, width[i]);
     }
     tci_cuda_matrix_place(out, &x->out[0]);
     tci_str_add(out, "};\n");
@@ -496,8 +495,8 @@ static void tci_cuda_flash_rows(tci_str *out, const tci_matrix *o, int threads)
                    "threadIdx.y / %d * %d + %d; row < end; row += %d) {\n"
                    "    if (p.m + row >= %lld) {\n        break;\n    }\n"
                    "    void *given = at + row * %d;\n",
-                   groups, rows, groups, o->group_rows, groups, rows, rows,
-                   groups * o->group_rows, (long long)o->m, (int)o->staged_pitch);
+                   groups, rows, groups, o->group_rows, groups, rows, rows, groups * o->group_rows,
+                   (long long)o->m, (int)o->staged_pitch);
 }
 
 static void tci_cuda_flash_run(tci_str *out, const char *symbol, const tci_attention *x)

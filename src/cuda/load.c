@@ -57,9 +57,9 @@ TCI_FN const tci_cu *tci_cu_get(const char **why)
     if (!tci_cu_tables.cu_known) {
         void *library = tci_os_dlopen("libcuda.so.1", tci_cu_tables.cu_why);
         tci_cu_tables.cu_known = true;
-        tci_cu_tables.cu_works =
-            library && tci_cu_fill(library, tci_cu_symbols, TCI_COUNT(tci_cu_symbols),
-                                   &tci_cu_tables.cu, tci_cu_tables.cu_why);
+        tci_cu_tables.cu_works = library &&
+                                 tci_cu_fill(library, tci_cu_symbols, TCI_COUNT(tci_cu_symbols),
+                                             &tci_cu_tables.cu, tci_cu_tables.cu_why);
         char missing[256];
         if (tci_cu_tables.cu_works) {
             tci_cu_fill(library, tci_cu_newer_symbols, TCI_COUNT(tci_cu_newer_symbols),
@@ -73,9 +73,9 @@ TCI_FN const tci_cu *tci_cu_get(const char **why)
 
 /* Where distributions, NVIDIA's installers and containers put it; newest first. */
 static const char *const tci_nvrtc_names[] = {
-    "/usr/local/cuda/lib64/libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so.12",
-    "/usr/local/cuda-13.0/lib/libnvrtc.so.13", "/usr/local/cuda/lib/libnvrtc.so.13",
-    "/usr/lib/x86_64-linux-gnu/libnvrtc.so.13", "/usr/lib/x86_64-linux-gnu/libnvrtc.so.12",
+    "/usr/local/cuda/lib64/libnvrtc.so.13",      "/usr/local/cuda/lib64/libnvrtc.so.12",
+    "/usr/local/cuda-13.0/lib/libnvrtc.so.13",   "/usr/local/cuda/lib/libnvrtc.so.13",
+    "/usr/lib/x86_64-linux-gnu/libnvrtc.so.13",  "/usr/lib/x86_64-linux-gnu/libnvrtc.so.12",
     "/usr/lib/aarch64-linux-gnu/libnvrtc.so.13", "/usr/lib64/libnvrtc.so.13",
     "/usr/local/cuda/lib64/libnvrtc.so"};
 
@@ -124,9 +124,10 @@ TCI_FN const tci_nvrtc *tci_nvrtc_get(const char **why)
     if (!tci_cu_tables.nvrtc_known) {
         void *library = tci_nvrtc_open(tci_cu_tables.nvrtc_why);
         tci_cu_tables.nvrtc_known = true;
-        tci_cu_tables.nvrtc_works =
-            library && tci_cu_fill(library, tci_nvrtc_symbols, TCI_COUNT(tci_nvrtc_symbols),
-                                   &tci_cu_tables.nvrtc, tci_cu_tables.nvrtc_why);
+        tci_cu_tables.nvrtc_works = library &&
+                                    tci_cu_fill(library, tci_nvrtc_symbols,
+                                                TCI_COUNT(tci_nvrtc_symbols), &tci_cu_tables.nvrtc,
+                                                tci_cu_tables.nvrtc_why);
     }
     pthread_mutex_unlock(&tci_cu_tables.lock);
     *why = tci_cu_tables.nvrtc_why;

@@ -21,11 +21,11 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
 typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node */
     int type, reserved[3];
     unsigned long long handle;
-    int kind;                   /* CUgraphConditionalNodeType */
+    int kind; /* CUgraphConditionalNodeType */
     unsigned n_bodies;
-    void **bodies;              /* out: a graph */
+    void **bodies; /* out: a graph */
     void *context;
-    long long rest[26];         /* of a union of 29 words, and one more */
+    long long rest[26]; /* of a union of 29 words, and one more */
 } tci_cu_conditional;
 
 /* X(field, symbol, arguments) */

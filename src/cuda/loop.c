@@ -62,8 +62,8 @@ typedef struct tci_cuda_looping {
     tci_cuda_device *d;
     const tc_backend_loop *loop;
     void *decide;
-    void **nodes, **after;      /* room for the launches of a round */
-    unsigned long long again;   /* handle of the while */
+    void **nodes, **after;    /* room for the launches of a round */
+    unsigned long long again; /* handle of the while */
 } tci_cuda_looping;
 
 /* Behind `before`, if that is not NULL; *node is it. */
@@ -74,10 +74,17 @@ static tc_status tci_cuda_loop_decide(const tci_cuda_looping *x, void *graph, vo
     uint64_t go = (uintptr_t)x->loop->go[parity], done = (uintptr_t)x->loop->done;
     uint64_t most = (uint64_t)x->loop->most, again = x->again, also = other;
     void *params[] = {&go, &done, &step, &most, &again, &also};
-    tci_cu_kernel_params k = {.function = x->decide, .grid_x = 1, .grid_y = 1, .grid_z = 1,
-                              .block_x = 1, .block_y = 1, .block_z = 1, .params = params};
+    tci_cu_kernel_params k = {.function = x->decide,
+                              .grid_x = 1,
+                              .grid_y = 1,
+                              .grid_z = 1,
+                              .block_x = 1,
+                              .block_y = 1,
+                              .block_z = 1,
+                              .params = params};
     return tci_cuda_check(tci_cuda_driver()->graph_add_kernel(node, graph, &before, before != NULL,
-                                                              &k), "cuGraphAddKernelNode");
+                                                              &k),
+                          "cuGraphAddKernelNode");
 }
 
 /* A conditional node behind another; *body is its graph. */
@@ -85,8 +92,11 @@ static tc_status tci_cuda_loop_node(const tci_cuda_looping *x, void *graph, void
                                     unsigned long long handle, int kind, void **body)
 {
     enum { TCI_CU_CONDITIONAL = 13 }; /* CU_GRAPH_NODE_TYPE_... */
-    tci_cu_conditional c = {.type = TCI_CU_CONDITIONAL, .handle = handle, .kind = kind,
-                            .n_bodies = 1, .context = x->d->context};
+    tci_cu_conditional c = {.type = TCI_CU_CONDITIONAL,
+                            .handle = handle,
+                            .kind = kind,
+                            .n_bodies = 1,
+                            .context = x->d->context};
     void *node = NULL;
     tc_status status = tci_cuda_check(tci_cuda_driver()->graph_add(&node, graph, &before, 1, &c),
                                       "cuGraphAddNode");

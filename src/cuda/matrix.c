@@ -71,7 +71,8 @@ static int64_t tci_cuda_matrix_extent(const tci_matrix *x, int which, int axis)
     if (images && axis == x->y_axis) {
         return x->own_columns / x->image_row;
     }
-    return axis != own ? 1 : images ? x->image_row
+    return axis != own              ? 1
+           : images                 ? x->image_row
            : x->side[which].along_k ? tci_cuda_matrix_loaded(x, which)
                                     : TCI_MATRIX_SUB;
 }
@@ -407,7 +408,6 @@ static const char tci_cuda_matrix_multiplying[] =
     "        }\n        tc_warp_arrive<S>(tc_ready<S>(at, group));\n    }\n"
     "    tc_warp_arrive<S>(tc_done<S>(at));\n}\n";
 
-
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_matrix_ptx);
@@ -479,8 +479,10 @@ TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_
 {
     int64_t words[sizeof(*k) / sizeof(int64_t)];
     memcpy(words, k, sizeof(*k));
-    tci_str_printf(out, "extern \"C\" __constant__ long long "
-                   "%s_skeleton[] = {", symbol);
+    tci_str_printf(out,
+                   "extern \"C\" __constant__ long long "
+                   "%s_skeleton[] = {",
+                   symbol);
     for (int i = 0; i < TCI_COUNT(words); i++) {
         tci_str_printf(out, "%s%lld", i ? ", " : "", (long long)words[i]);
     }
@@ -494,11 +496,12 @@ static void tci_cuda_matrix_load_head(tci_str *out, const char *name, const tci_
     int64_t below = tci_matrix_depth(x);
     tci_str_printf(out,
                    "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
-                   "tc_place p, int k) {\n", name);
+                   "tc_place p, int k) {\n",
+                   name);
     for (int i = x->n_k - 1; i >= 0; i--) {
         int64_t n = tci_dim_known(tci_dim_ceil_div(x->k_sizes[i], x->k_block[i]));
-        tci_str_printf(out, "        const int k%d = k / %lld %% %lld * %d;\n", i,
-                       (long long)below, (long long)n, x->k_block[i]);
+        tci_str_printf(out, "        const int k%d = k / %lld %% %lld * %d;\n", i, (long long)below,
+                       (long long)n, x->k_block[i]);
         below *= n;
     }
 }
@@ -648,8 +651,7 @@ TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
                    (long long)x->tiles_n * band, beside, x->rows, (long long)x->tiles_n * band,
                    beside, beside, beside, x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
-        tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each,
-                       (long long)x->batch[i]);
+        tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each, (long long)x->batch[i]);
         each *= x->batch[i];
     }
     tci_str_add(out, "        return p;\n    }\n");
@@ -668,17 +670,15 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld,\n"
                    "        blocks = %d, readers = %d\n"
                    "    };\n",
-                   symbol, (long long)depth,
-                   (long long)x->tiles, x->stages, x->consumers,
+                   symbol, (long long)depth, (long long)x->tiles, x->stages, x->consumers,
                    x->last_warps, x->sub_rows, x->columns, x->row_threads,
-                   x->rows * TCI_MATRIX_LINE,
-                   (int)tci_matrix_stage_bytes(x),
+                   x->rows * TCI_MATRIX_LINE, (int)tci_matrix_stage_bytes(x),
                    (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_MATRIX_LINE /
                        tci_matrix_depth(x) * x->k_rows,
                    tci_matrix_depth(x), x->k_rows, x->side[0].along_k ? 2 : TCI_MATRIX_LINE,
                    x->side[1].along_k ? 2 : TCI_MATRIX_LINE, x->buffers, (int)x->staged_pitch,
-                   tci_dtype_get((tc_dtype)x->staged)->bytes,
-                   (long long)barriers, x->shares ? 2 : 1, (x->shares ? 2 : 4) * x->consumers);
+                   tci_dtype_get((tc_dtype)x->staged)->bytes, (long long)barriers,
+                   x->shares ? 2 : 1, (x->shares ? 2 : 4) * x->consumers);
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
                    "}\n"
@@ -715,8 +715,8 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
                    "        return;\n    }\n",
                    symbol, symbol, loader, take, symbol, x->dtype == TC_I8 ? ", int" : "",
                    !take[0] ? ""
-                         : "        tc_leave_registers<88>();\n    } else {\n"
-                           "        tc_leave_registers<88>();\n",
+                            : "        tc_leave_registers<88>();\n    } else {\n"
+                              "        tc_leave_registers<88>();\n",
                    loader, symbol, symbol);
 }
 
@@ -738,8 +738,8 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
                    "    for (int t = helps ? last : blockIdx.x; t <= last; t += gridDim.x, "
                    "ready ^= 1) {\n"
                    "    const tc_place p = %s_shape::place(t);\n",
-                   consumers, groups, x->last_warps, consumers + 1, groups,
-                   (long long)x->tiles, symbol, symbol);
+                   consumers, groups, x->last_warps, consumers + 1, groups, (long long)x->tiles,
+                   symbol, symbol);
     tci_str_printf(out,
                    "    for (int part = 0; part < %d; part++) {\n"
                    "    const bool all = t == last%s;\n"
@@ -790,15 +790,13 @@ TCI_FN void tci_cuda_skeleton_args(tci_str *out)
                      "    tc_i64 *fault = args.fault;\n");
 }
 
-TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                 int n_words)
+TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
 {
     const tci_matrix *x = l->matrix;
     tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
     tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_matrix_class(out, symbol, x);
-    tci_cuda_skeleton_open(out, symbol, l, 2, n_words,
-                           4 * x->consumers + 1 + x->last_warps, 1);
+    tci_cuda_skeleton_open(out, symbol, l, 2, n_words, 4 * x->consumers + 1 + x->last_warps, 1);
     tci_cuda_matrix_split(out, symbol, x);
     tci_cuda_skeleton_args(out);
     tci_cuda_matrix_rows(out, symbol, x);

@@ -17,7 +17,7 @@ enum {
  * which go over so many axes, dim[1] .., of images that dim[axes + 1] counts. */
 typedef struct tci_cuda_map {
     int64_t operand;
-    int64_t type;      /* CU_TENSOR_MAP_DATA_TYPE_... */
+    int64_t type; /* CU_TENSOR_MAP_DATA_TYPE_... */
     int64_t rank;
     int64_t offset;    /* bytes from the operand's start */
     int64_t dim[5];    /* the fastest first */
@@ -31,8 +31,8 @@ typedef struct tci_cuda_map {
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */
 typedef struct tci_cuda_skeleton {
     int64_t shared_bytes;
-    int64_t block_x;   /* threads that a row of the tile is spread over */
-    int64_t block_y;   /* 32 * warps / block_x */
+    int64_t block_x; /* threads that a row of the tile is spread over */
+    int64_t block_y; /* 32 * warps / block_x */
     int64_t n_maps;
     tci_cuda_map maps[TCI_CUDA_MAPS];
 } tci_cuda_skeleton;
@@ -58,8 +58,7 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
 /* What its holes read of them. */
 TCI_FN void tci_cuda_skeleton_args(tci_str *out);
 /* The kernel up to the hole; and what follows on the hole. */
-TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                 int n_words);
+TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
 TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol);
 
 #endif

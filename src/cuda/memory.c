@@ -16,15 +16,17 @@
 #include "device.h"
 
 enum { /* bytes */
-    TCI_CUDA_ALIGN = 256,
-    TCI_CUDA_SMALL = 1 << 20,       /* up to here the driver shares out pages */
-    TCI_CUDA_PAGE = 2 << 20,
-    TCI_CUDA_PIECE_MOST = 8 << 20,
-    TCI_CUDA_SLAB_MOST = 16 << 20
+       TCI_CUDA_ALIGN = 256,
+       TCI_CUDA_SMALL = 1 << 20, /* up to here the driver shares out pages */
+       TCI_CUDA_PAGE = 2 << 20,
+       TCI_CUDA_PIECE_MOST = 8 << 20,
+       TCI_CUDA_SLAB_MOST = 16 << 20
 };
-enum { TCI_CUDA_WASTE = 16 };       /* one in so many bytes may be wasted */
+enum { TCI_CUDA_WASTE = 16 }; /* one in so many bytes may be wasted */
 
-typedef struct tci_cuda_piece { int64_t begin, end; } tci_cuda_piece;
+typedef struct tci_cuda_piece {
+    int64_t begin, end;
+} tci_cuda_piece;
 
 typedef struct tci_cuda_slab tci_cuda_slab;
 struct tci_cuda_slab {

@@ -21,10 +21,10 @@ typedef struct tci_nvrtc_task {
     int i;
     const char *architecture, *why;
     tc_status status;
-    char *log;                  /* heap: what NVRTC said, or NULL */
+    char *log; /* heap: what NVRTC said, or NULL */
     pthread_t thread;
-    bool beside;                /* thread compiles it */
-    bool refuses;               /* the text is what is wrong */
+    bool beside;  /* thread compiles it */
+    bool refuses; /* the text is what is wrong */
 } tci_nvrtc_task;
 
 static void tci_nvrtc_keep_log(tci_nvrtc_task *t, void *program)
@@ -127,8 +127,11 @@ TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, cons
         return rtc ? TC_ERR_MEMORY : TC_ERR_COMPILER;
     }
     for (int i = 0; i < build->n; i++) {
-        tasks[i] = (tci_nvrtc_task){.rtc = rtc, .build = build, .i = i,
-                                    .architecture = architecture, .why = ""};
+        tasks[i] = (tci_nvrtc_task){.rtc = rtc,
+                                    .build = build,
+                                    .i = i,
+                                    .architecture = architecture,
+                                    .why = ""};
     }
     tci_nvrtc_run_all(tasks, build->n);
     for (int i = 0; i < build->n; i++) {

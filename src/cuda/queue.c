@@ -96,7 +96,8 @@ static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_ke
     }
     if (!is_packed || launch->task_begin != 0 || blocks > INT32_MAX) {
         tci_cuda_say("a kernel has more operands or blocks than a launch can have, or an operand "
-                     "that a tensor map cannot describe", "");
+                     "that a tensor map cannot describe",
+                     "");
         return false;
     }
     return true;
@@ -191,9 +192,8 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
     }
     void *params[] = {arguments};
     k.params = params;
-    return tci_cuda_check(
-        tci_cuda_driver()->graph_add_kernel(&nodes[i], graph, after, n_after, &k),
-        "cuGraphAddKernelNode");
+    return tci_cuda_check(tci_cuda_driver()->graph_add_kernel(&nodes[i], graph, after, n_after, &k),
+                          "cuGraphAddKernelNode");
 }
 
 /* Launches [first, last) of those. after: room for as many as there are. */
@@ -227,8 +227,8 @@ static tc_status tci_cuda_make_graphs(tci_cuda_sequence *s, const tc_launch *lau
 
 TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
 {
-    tci_cuda_sequence *s = tci_cuda_sequence_make(TCI_MAX((n + TCI_CUDA_NODES - 1) / TCI_CUDA_NODES,
-                                                          1));
+    tci_cuda_sequence *s = tci_cuda_sequence_make(
+        TCI_MAX((n + TCI_CUDA_NODES - 1) / TCI_CUDA_NODES, 1));
     *sequence = NULL;
     if (!s) {
         return TC_ERR_MEMORY;
@@ -361,8 +361,8 @@ static tc_status tci_cuda_event_elapsed(void *user, void *from, void *to, double
 {
     float elapsed = 0;
     tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
-    tc_status status =
-        TCI_CUDA_DO(&in, in.cu->event_elapsed(&elapsed, from, to), "cuEventElapsedTime");
+    tc_status status = TCI_CUDA_DO(&in, in.cu->event_elapsed(&elapsed, from, to),
+                                   "cuEventElapsedTime");
     *ms = elapsed;
     return status;
 }

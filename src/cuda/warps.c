@@ -200,8 +200,7 @@ static const tci_cuda_row tci_cuda_warps_rows[] = {
     {TCI_MEM_STORE_WORDS, "store_words",
      "TC_I void $n($S *p, $T x) {\n    " TCI_CUDA_SIXTEEN " w;\n    TC_LANES(x) {\n"
      "        w.e[i] = $U(x.v[i]);\n    }\n    *(" TCI_CUDA_SIXTEEN " *)p = w;\n}\n"},
-    {TCI_MEM_STORE_UNIT, "store_unit",
-     "TC_I void $n($S *p, $E x) {\n    $W(p, $X);\n}\n"},
+    {TCI_MEM_STORE_UNIT, "store_unit", "TC_I void $n($S *p, $E x) {\n    $W(p, $X);\n}\n"},
     {TCI_MEM_UNIT_ROWS, "unit_rows", TCI_CUDA_TAKE("tc_rows")},
     {TCI_MEM_UNIT_COLUMNS, "unit_columns", TCI_CUDA_TAKE("tc_columns")},
     {TCI_MEM_UNIT_ROWS_TURNED, "unit_rows_turned", TCI_CUDA_TAKE("tc_rows_turned")},
@@ -211,8 +210,7 @@ static const tci_cuda_row tci_cuda_warps_rows[] = {
      "template <class A, class B> TC_I $T $n($T c, const A &a, const B &b) {\n"
      "    tc_multiply_$D(c.v, a.v, b.v[0], b.v[1]);\n"
      "    tc_multiply_$D(c.v + 4, a.v, b.v[2], b.v[3]);\n    return c;\n}\n"},
-    {TCI_MEM_UNIT_SUM, "unit_sum",
-     "TC_I $E $n(const $T &c, int i) {\n    return c.v[i];\n}\n"},
+    {TCI_MEM_UNIT_SUM, "unit_sum", "TC_I $E $n(const $T &c, int i) {\n    return c.v[i];\n}\n"},
 };
 
 TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m)

@@ -6,7 +6,10 @@
 #include "../loop/mem.h"
 
 /* How an access is spelled: see tci_cuda_rows in cuda/dialect.c. */
-typedef struct tci_cuda_row { uint8_t mem; const char *name, *text; } tci_cuda_row;
+typedef struct tci_cuda_row {
+    uint8_t mem;
+    const char *name, *text;
+} tci_cuda_row;
 
 /* The row of a statement of the unit; NULL: it is none. */
 TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m);

@@ -68,8 +68,12 @@ static void tci_case_leaf(tci_scratch *s, tci_case_node *n, const tci_node *from
 static void tci_case_take(tci_scratch *s, tci_case_node *n, const tci_node *from,
                           const tci_table *numbers)
 {
-    *n = (tci_case_node){.op = from->op, .dtype = from->dtype, .rank = from->rank,
-                         .n_in = from->n_in, .n_attr = from->n_attr, .value = from->value};
+    *n = (tci_case_node){.op = from->op,
+                         .dtype = from->dtype,
+                         .rank = from->rank,
+                         .n_in = from->n_in,
+                         .n_attr = from->n_attr,
+                         .value = from->value};
     n->shape = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
     n->attr = TCI_NEW_ARRAY(s, int64_t, n->n_attr + 1);
     n->in = TCI_NEW_ARRAY(s, int32_t, n->n_in + 1);
@@ -134,8 +138,12 @@ TCI_FN tci_case tci_case_cut(tci_scratch *s, const tci_case *k, int root, const 
         }
         tci_case_node n = k->nodes[i];
         if (cut && cut[i] && i != root && !tci_case_is_leaf(&n)) {
-            n = (tci_case_node){.op = TCI_OP_INPUT, .dtype = n.dtype, .rank = n.rank,
-                                .shape = n.shape, .data = n.known, .known = n.known};
+            n = (tci_case_node){.op = TCI_OP_INPUT,
+                                .dtype = n.dtype,
+                                .rank = n.rank,
+                                .shape = n.shape,
+                                .data = n.known,
+                                .known = n.known};
         }
         int32_t *in = TCI_NEW_ARRAY(s, int32_t, n.n_in + 1);
         for (int j = 0; j < n.n_in; j++) {
@@ -165,9 +173,10 @@ TCI_FN int tci_case_size(const tci_case *k)
 /* A case as a program, made by the rooms below the public calls: no context takes part. */
 typedef struct tci_case_built {
     tci_scratch s;
-    tci_node **nodes;          /* by number, */
-    tci_node **inputs; int n_inputs;
-    tc_buf *bufs;              /* of the inputs, */
+    tci_node **nodes; /* by number, */
+    tci_node **inputs;
+    int n_inputs;
+    tc_buf *bufs; /* of the inputs, */
     tci_code *code;
     tc_program *f;
 } tci_case_built;
@@ -300,7 +309,9 @@ static bool tci_case_is_wanted(const tci_case_node *n)
 
 TCI_FN bool tci_case_compute(tci_scratch *s, tci_case *k)
 {
-    static const tc_options by_op = {.backend = "interp", .fusion = -1, .no_disk_cache = true,
+    static const tc_options by_op = {.backend = "interp",
+                                     .fusion = -1,
+                                     .no_disk_cache = true,
                                      .threads = 1};
     tci_case_built b;
     tc_buf *bufs = TCI_NEW_ARRAY(s, tc_buf, k->n + 1);

@@ -5,26 +5,27 @@
 #include "../run/context.h"
 
 typedef struct tci_case_node {
-    int op;                  /* a leaf is TCI_OP_INPUT */
+    int op; /* a leaf is TCI_OP_INPUT */
     int8_t dtype;
     int32_t rank, n_in, n_attr;
-    int64_t *shape, *attr;   /* never changed in place: copies of a case share them */
+    int64_t *shape, *attr; /* never changed in place: copies of a case share them */
     int32_t *in;
-    tci_value value;         /* of a LITERAL or CONST */
-    const char *data;        /* of a leaf: dense elements; NULL: zeros */
-    const char *known;       /* of any node: its value, or NULL */
+    tci_value value;   /* of a LITERAL or CONST */
+    const char *data;  /* of a leaf: dense elements; NULL: zeros */
+    const char *known; /* of any node: its value, or NULL */
 } tci_case_node;
 
 typedef struct tci_case {
-    tci_case_node *nodes; int n; /* inputs before users; in a scratch */
+    tci_case_node *nodes;
+    int n; /* inputs before users; in a scratch */
     int root;
 } tci_case;
 
 /* What a graph is filled with: see tci_case_read. */
 typedef struct tci_case_memory {
-    const int64_t *literals;        /* words, by program slot */
-    const char *const *inputs;      /* dense memory of the user's inputs, or NULL */
-    const char *const *captured;    /* element 0...0 of the captured leaves, or NULL */
+    const int64_t *literals;     /* words, by program slot */
+    const char *const *inputs;   /* dense memory of the user's inputs, or NULL */
+    const char *const *captured; /* element 0...0 of the captured leaves, or NULL */
 } tci_case_memory;
 
 /* The graph of a key (compile/key.c), whose canonical numbers are the numbers of the nodes. False:

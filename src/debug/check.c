@@ -24,9 +24,16 @@
 
 TCI_FN int tci_checker_flags(const char *text, const char **odd)
 {
-    static const struct { const char *word; int flags; } words[] = {
-        {"bits", TC_CHECK_BITS}, {"nan", TC_CHECK_NAN}, {"inf", TC_CHECK_INF},
-        {"crash", TC_CHECK_CRASH}, {"all", TC_CHECK_ALL}, {"1", TC_CHECK_ALL}, {"0", 0}};
+    static const struct {
+        const char *word;
+        int flags;
+    } words[] = {{"bits", TC_CHECK_BITS},
+                 {"nan", TC_CHECK_NAN},
+                 {"inf", TC_CHECK_INF},
+                 {"crash", TC_CHECK_CRASH},
+                 {"all", TC_CHECK_ALL},
+                 {"1", TC_CHECK_ALL},
+                 {"0", 0}};
     int flags = 0;
     *odd = NULL;
     while (text && *text) {
@@ -56,8 +63,7 @@ TCI_FN bool tci_checker_prepare(tci_code *c, tci_code_kernel *k, const tci_kerne
     }
     for (int o = 0; o < from->n_operands; o++) {
         dtypes[o] = from->operands[o].dtype;
-        bytes[o] = tci_dim_known(from->operands[o].n) *
-                   tci_dtype_get((tc_dtype)dtypes[o])->bytes;
+        bytes[o] = tci_dim_known(from->operands[o].n) * tci_dtype_get((tc_dtype)dtypes[o])->bytes;
     }
     for (int r = 0; r < from->n_reds; r++) {
         info->loose |= from->reds[r].order == TCI_ORDER_MATRIX;
@@ -89,9 +95,7 @@ static double tci_checker_element(const char *data, int8_t dtype, int64_t i)
 {
     const int size = tci_dtype_get((tc_dtype)dtype)->bytes;
     tci_value v = tci_value_load((tc_dtype)dtype, data + i * size);
-    return tci_dtype_is_float((tc_dtype)dtype) ? v.f
-           : dtype == TC_U64                   ? (double)v.u
-                                               : (double)v.i;
+    return tci_dtype_is_float((tc_dtype)dtype) ? v.f : dtype == TC_U64 ? (double)v.u : (double)v.i;
 }
 
 /* The first element that is no number, or infinite where that counts; -1: none. */
@@ -114,7 +118,7 @@ static int64_t tci_checker_find_odd(const char *data, int64_t bytes, int8_t dtyp
 /* The first element in which they differ: in bits, all NaN being equal, or by more than the bound
  * of sums in another order; -1: none. */
 static int64_t tci_checker_compare(const char *a, const char *b, int64_t bytes, int8_t dtype,
-                                 bool loose)
+                                   bool loose)
 {
     int size = tci_dtype_get((tc_dtype)dtype)->bytes;
     bool is_float = tci_dtype_is_float((tc_dtype)dtype);
@@ -147,8 +151,8 @@ typedef struct tci_checked {
     int step;
     const tci_code_kernel *k;
     int n;
-    void **copies;           /* of the operands before the launch: the interpreter's */
-    char **after;            /* host memory of the operands after it */
+    void **copies; /* of the operands before the launch: the interpreter's */
+    char **after;  /* host memory of the operands after it */
     tci_checker_found *found;
     tci_checker_launch_step launch;
 } tci_checked;
@@ -231,7 +235,7 @@ static bool tci_checker_had_odd(const tci_checked *t, bool infinite)
     for (int o = 0; o < t->n; o++) {
         if (!t->k->writes[o] && t->copies[o] &&
             tci_checker_find_odd(t->copies[o], t->k->check->bytes[o], t->k->check->dtypes[o],
-                               infinite) >= 0) {
+                                 infinite) >= 0) {
             return true;
         }
     }
@@ -258,7 +262,7 @@ static void tci_checker_numbers(const tci_checked *t, int check)
             bool is_nan = x != x;
             if (!tci_checker_had_odd(t, !is_nan)) {
                 tci_checker_say(t, is_nan ? TC_CHECK_NAN : TC_CHECK_INF, o, at,
-                              "%g, made of finite numbers", x, 0);
+                                "%g, made of finite numbers", x, 0);
             }
         }
     }
@@ -271,15 +275,15 @@ static void tci_checker_outputs(const tci_checked *t)
     tci_checker_interpret(t);
     for (int o = 0; o < t->n && !differs; o++) {
         int8_t dtype = t->k->check->dtypes[o];
-        int64_t at = t->k->writes[o] ? tci_checker_compare(t->after[o], t->copies[o],
-                                                         t->k->check->bytes[o], dtype,
-                                                         t->k->check->loose)
-                                     : -1;
+        int64_t at = t->k->writes[o]
+                         ? tci_checker_compare(t->after[o], t->copies[o], t->k->check->bytes[o],
+                                               dtype, t->k->check->loose)
+                         : -1;
         differs = at >= 0;
         if (differs) {
             tci_checker_say(t, TC_CHECK_BITS, o, at, "%.9g, the interpreter's is %.9g",
-                          tci_checker_element(t->after[o], dtype, at),
-                          tci_checker_element(t->copies[o], dtype, at));
+                            tci_checker_element(t->after[o], dtype, at),
+                            tci_checker_element(t->copies[o], dtype, at));
         }
     }
 }
@@ -312,8 +316,8 @@ static tc_status tci_checker_in(tci_checked *t, int check)
                            : signal_number == SIGILL  ? ", an instruction that is not there"
                            : signal_number == SIGABRT ? ", abort"
                                                       : "";
-        snprintf(t->found->what, sizeof(t->found->what), "it ends with signal %d%s",
-                 signal_number, name);
+        snprintf(t->found->what, sizeof(t->found->what), "it ends with signal %d%s", signal_number,
+                 name);
         return TC_OK;
     }
     tc_status status = tci_checker_launch(t);
@@ -334,8 +338,11 @@ static tc_status tci_checker_step(tc_call *c, int step, tci_checker_launch_step 
                                   tci_checker_found *found)
 {
     const tci_code *code = c->program->code;
-    tci_checked t = {.c = c, .step = step, .k = &code->kernels[code->steps[step].kernel],
-                     .found = found, .launch = launch};
+    tci_checked t = {.c = c,
+                     .step = step,
+                     .k = &code->kernels[code->steps[step].kernel],
+                     .found = found,
+                     .launch = launch};
     if (!t.k->check) { /* a function of the user's, or symbolic sizes */
         return tci_checker_launch(&t);
     }
@@ -375,8 +382,8 @@ static tc_status tci_checker_tell(tc_call *c, const tci_checker_found *found)
     c->check_kind = found->kind;
     c->check_step = found->step;
     tc_status status = tci_checker_refuse(c, TC_ERR_CHECK, "check: %s, kernel %d %s (%s): %s",
-                                       tci_program_name(f, hex), found->step + 1,
-                                       symbol ? symbol : "", tci_str_text(&from), found->what);
+                                          tci_program_name(f, hex), found->step + 1,
+                                          symbol ? symbol : "", tci_str_text(&from), found->what);
     tci_str_free(&from);
     return status;
 }
@@ -413,8 +420,7 @@ TCI_FN bool tci_checker_begin(tc_call *c, const tci_run *r)
     return c->check_inputs != NULL;
 }
 
-TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end,
-                                   tci_checker_launch_step launch)
+TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_launch_step launch)
 {
     for (int i = begin; i < end; i++) {
         tci_checker_found found = {0};
@@ -476,8 +482,7 @@ TCI_FN bool tci_checker_prepare(tci_code *c, tci_code_kernel *k, const tci_kerne
     return true;
 }
 
-TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end,
-                                   tci_checker_launch_step launch)
+TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_launch_step launch)
 {
     (void)c, (void)begin, (void)end, (void)launch;
     return TC_ERR_UNSUPPORTED;

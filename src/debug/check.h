@@ -6,19 +6,19 @@
 
 /* What a checked kernel's code has in addition; made while the plan exists. */
 struct tci_checker_info {
-    int64_t *bytes;       /* per operand: of the stretch that it reads or writes */
-    int8_t *dtypes;       /* per operand */
-    bool loose;           /* its sums have an order that the interpreter does not share */
-    bool infinite;        /* it has infinite constants */
-    size_t workspace;     /* of the interpreter */
+    int64_t *bytes;   /* per operand: of the stretch that it reads or writes */
+    int8_t *dtypes;   /* per operand */
+    bool loose;       /* its sums have an order that the interpreter does not share */
+    bool infinite;    /* it has infinite constants */
+    size_t workspace; /* of the interpreter */
 };
 
 /* What was found first. */
 typedef struct tci_checker_found {
-    int kind;             /* one of TC_CHECK_...; 0: nothing */
+    int kind; /* one of TC_CHECK_...; 0: nothing */
     int step;
     int64_t element;
-    char what[200];       /* "element 5 of operand 2 is 1.25, ..." */
+    char what[200]; /* "element 5 of operand 2 is 1.25, ..." */
 } tci_checker_found;
 
 /* Fills k->check, and k->interp where bits are compared. Memory is the code's; false: there is
@@ -32,8 +32,7 @@ TCI_FN void tci_checker_end(tc_call *c);
 typedef tc_status (*tci_checker_launch_step)(tc_call *c, int step);
 /* Launches [begin, end) one after the other. TC_ERR_CHECK: c->check_kind and _step say what failed,
  * and c->last in words. */
-TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end,
-                                   tci_checker_launch_step launch);
+TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_launch_step launch);
 /* A condition of the user's did not hold in a step of the run on this thread (debug/probe.c); */
 TCI_FN void tci_checker_fail(const char *text);
 /* true if one did not since the last call: text says which. */

@@ -7,10 +7,10 @@
 typedef struct tci_device_spans {
     const tc_program *f;
     const tc_backend *device;
-    void *queue;              /* NULL: the device's own */
-    void **events;            /* the base, then one before and one after each launch; NULL: none */
+    void *queue;   /* NULL: the device's own */
+    void **events; /* the base, then one before and one after each launch; NULL: none */
     int32_t *steps;
-    int64_t *host_ns;         /* begin and end of each launch */
+    int64_t *host_ns; /* begin and end of each launch */
     int n, most;
     int64_t base_ns;
 } tci_device_spans;

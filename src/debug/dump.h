@@ -12,8 +12,8 @@ TCI_FN bool tci_log_wants(const tc_options *o, const char *topic);
 /* A line under "compile" for each environment variable that is set to what it cannot be. For TC_LOG
  * itself that is written whatever its topics are. */
 TCI_FN void tci_log_environment(const tc_options *o);
-TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, ...) TCI_PRINTF(3,
-                                                                                                4);
+TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, ...)
+    TCI_PRINTF(3, 4);
 
 /* Where the dumps of one compile go. */
 typedef struct tci_dump {

@@ -16,7 +16,7 @@ static const double tci_measure_sample_ns = 200000; /* of a sample: the clock is
 typedef struct tci_measure {
     const tc_program *f;
     const tci_run_step *step;
-    void **slots;             /* operands, then work memory */
+    void **slots; /* operands, then work memory */
     int64_t *literals, *faults;
     char *work, *interp;
 } tci_measure;

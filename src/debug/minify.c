@@ -23,7 +23,7 @@ static const int64_t tci_minify_ns = (int64_t)40 * 1000000000; /* for all tries 
 typedef struct tci_minify {
     tci_scratch *s;
     tc_options o;
-    int kind;                /* TC_CHECK_...; 0: the compile fails */
+    int kind; /* TC_CHECK_...; 0: the compile fails */
     tc_status status;
     int tries;
     int64_t deadline;

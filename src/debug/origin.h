@@ -9,7 +9,7 @@
 struct tci_origin {
     uint32_t file, region; /* debug/label.h; region with TCI_REGION_BACKWARD */
     int32_t line;
-    const char *call;      /* "tc_cos"; NULL: unknown */
+    const char *call; /* "tc_cos"; NULL: unknown */
 };
 
 /* Fills one for each input and node of the request. */

@@ -125,7 +125,10 @@ static tc_tensor tci_probe_make(const char *kind, const char *text, tc_tensors i
     char *name = tci_probe_text(kind, text, here), *says = tci_probe_text("", text, here);
     const tci_custom *known = name ? tci_custom_find(name, 1) : NULL;
     tci_probe *p = known || !name || !says ? NULL : tci_heap_get(sizeof(*p)); /* for ever, as ops */
-    tc_custom_op op = {.name = name, .version = 1, .run = run, .vjp = tci_probe_vjp,
+    tc_custom_op op = {.name = name,
+                       .version = 1,
+                       .run = run,
+                       .vjp = tci_probe_vjp,
                        .user = known ? known->op.user : p};
     if (p) {
         *p = (tci_probe){name, says};
@@ -140,8 +143,8 @@ static tc_tensor tci_probe_make(const char *kind, const char *text, tc_tensors i
 
 TC_API tc_tensor tc_print_value_at(tc_tensor x, const char *name, tc_site here)
 {
-    return tci_probe_make("tc_print_value ", name ? name : "", (tc_tensors){&x, 1},
-                          tci_probe_print, here);
+    return tci_probe_make("tc_print_value ", name ? name : "", (tc_tensors){&x, 1}, tci_probe_print,
+                          here);
 }
 
 TC_API tc_tensor tc_assert_finite_at(tc_tensor x, tc_site here)

@@ -31,8 +31,10 @@ static double tci_profile_best_ns(const char *note)
     const char *at = note ? strstr(note, ", at best ") : NULL;
     char *unit;
     double time = at ? strtod(at + 10, &unit) : 0;
-    return !at ? 0 : !strncmp(unit, " us", 3) ? time * 1e3 : !strncmp(unit, " ms", 3) ? time * 1e6
-                                                                                     : time;
+    return !at                        ? 0
+           : !strncmp(unit, " us", 3) ? time * 1e3
+           : !strncmp(unit, " ms", 3) ? time * 1e6
+                                      : time;
 }
 
 static void tci_profile_args(tci_str *out, const tc_program *f, int step, const char *program)
@@ -45,8 +47,9 @@ static void tci_profile_args(tci_str *out, const tc_program *f, int step, const 
     tci_origin_line(&line, at);
     tci_str_add(out, "\"program\":");
     tci_summary_json_text(out, program);
-    tci_str_printf(out, ",\"bytes\":%lld,\"flops\":%lld,\"region\":",
-                   (long long)tci_dim_hint(k->bytes), (long long)tci_dim_hint(k->flops));
+    tci_str_printf(out,
+                   ",\"bytes\":%lld,\"flops\":%lld,\"region\":", (long long)tci_dim_hint(k->bytes),
+                   (long long)tci_dim_hint(k->flops));
     tci_summary_json_text(out, tci_str_text(&region));
     tci_str_add(out, ",\"line\":");
     tci_summary_json_text(out, tci_str_text(&line));

@@ -31,7 +31,7 @@ typedef struct tci_record {
     int64_t begin_ns, end_ns;
     uint32_t program; /* 1 + its number in the profile; 0: none */
     int32_t item;
-    uint32_t flow;    /* of a LAUNCH and its DEVICE; 0: none */
+    uint32_t flow; /* of a LAUNCH and its DEVICE; 0: none */
     uint8_t kind;
 } tci_record;
 
@@ -45,7 +45,7 @@ TCI_FN void tci_profile_add(tci_record_kind kind, const struct tc_program *f, in
                             int64_t begin_ns, int64_t end_ns);
 TCI_FN void tci_profile_add_flow(tci_record_kind kind, const struct tc_program *f, int32_t item,
                                  int64_t begin_ns, int64_t end_ns, uint32_t flow);
-TCI_FN uint32_t tci_profile_flow(void); /* a new number */
+TCI_FN uint32_t tci_profile_flow(void);      /* a new number */
 TCI_FN bool tci_profile_times_devices(void); /* the profile that records wants that */
 /* The same of a phase of a compile, by its name. */
 TCI_FN void tci_profile_phase(const char *name, int64_t begin_ns, int64_t end_ns);
@@ -75,24 +75,28 @@ TCI_FN bool tci_profile_exists(void); /* some profile has labels that must stay 
 
 /* ---- what a profile is, for debug/timeline.c ---- */
 typedef struct tci_profile_step {
-    char *name, *args;        /* the kernel; its arguments as members of a JSON object */
-    char *from;               /* "net.c:12 tc_cos, layer1" */
+    char *name, *args;            /* the kernel; its arguments as members of a JSON object */
+    char *from;                   /* "net.c:12 tc_cos, layer1" */
     double bytes, flops, best_ns; /* best: no schedule is faster, by the model */
-    int32_t forward;          /* of a step of a backward pass: the step of the same line; -1 */
+    int32_t forward;              /* of a step of a backward pass: the step of the same line; -1 */
 } tci_profile_step;
 typedef struct tci_profile_program {
     char *name;
-    tci_profile_step *steps; int n_steps;
+    tci_profile_step *steps;
+    int n_steps;
 } tci_profile_program;
 typedef struct tci_profile_thread {
     uint64_t id;
     const char *role;
     int number;
-    tci_record *records; int64_t n;
+    tci_record *records;
+    int64_t n;
 } tci_profile_thread;
 struct tc_profile {
-    tci_profile_program *programs; int n_programs, cap_programs;
-    tci_profile_thread *threads; int n_threads;
+    tci_profile_program *programs;
+    int n_programs, cap_programs;
+    tci_profile_thread *threads;
+    int n_threads;
     int64_t begin_ns, end_ns, step_ns, dropped;
     int n_steps;
     bool ended;
@@ -101,39 +105,45 @@ struct tc_profile {
 
 /* ---- the state of debug/record.c, for debug/profile.c ---- */
 enum {
-    TCI_RING_CHUNK = 2048,     /* records */
-    TCI_RING_MARKS = 64,       /* marks within each other */
-    TCI_RING_SEEN = 8          /* names that a thread knows the labels of */
+    TCI_RING_CHUNK = 2048, /* records */
+    TCI_RING_MARKS = 64,   /* marks within each other */
+    TCI_RING_SEEN = 8      /* names that a thread knows the labels of */
 };
 
 typedef struct tci_ring {
     struct tci_ring *next;
-    int busy, taken;           /* atomic; taken: by a living thread */
-    uint32_t epoch;            /* of the profile that the records are of */
+    int busy, taken; /* atomic; taken: by a living thread */
+    uint32_t epoch;  /* of the profile that the records are of */
     uint64_t id;
     const char *role;
     int number;
     tci_record **chunks;
     int n_chunks, cap_chunks;
-    int chunk, at;             /* where the next record goes */
+    int chunk, at; /* where the next record goes */
     bool wrapped;
     int64_t dropped;
-    struct { uint32_t label; int64_t begin_ns; } marks[TCI_RING_MARKS];
+    struct {
+        uint32_t label;
+        int64_t begin_ns;
+    } marks[TCI_RING_MARKS];
     int n_marks;
-    struct { const char *text; uint32_t label; } seen[TCI_RING_SEEN];
+    struct {
+        const char *text;
+        uint32_t label;
+    } seen[TCI_RING_SEEN];
 } tci_ring;
 
 typedef struct tci_profile_process {
     tci_mutex lock;
-    int watch;                 /* atomic: bits of tci_profile_watch */
-    tc_profile *now;           /* that records, or NULL */
-    tci_ring *rings;           /* atomic */
+    int watch;       /* atomic: bits of tci_profile_watch */
+    tc_profile *now; /* that records, or NULL */
+    tci_ring *rings; /* atomic */
     uint32_t epoch, flow;
-    int64_t budget;            /* atomic: chunks that may still be made */
+    int64_t budget; /* atomic: chunks that may still be made */
     int n_profiles, no_device;
-    tc_profile *trace;         /* TC_TRACE's, */
-    char *path;                /* its file, */
-    int64_t pid;               /* and its process: a child made by fork writes no trace */
+    tc_profile *trace; /* TC_TRACE's, */
+    char *path;        /* its file, */
+    int64_t pid;       /* and its process: a child made by fork writes no trace */
     pthread_key_t key;
     bool has_key;
     /* Set by debug/profile.c: the number of a program in the profile that records (0: no memory),

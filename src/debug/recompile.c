@@ -32,23 +32,25 @@ typedef struct tci_recompile_axis {
 typedef struct tci_recompile_past {
     char name[9], near[9]; /* near "": none resembled it */
     char call[64];
-    const char *file; int line;
+    const char *file;
+    int line;
     uint64_t hash;
     const tc_ctx *ctx;
     bool from_disk;
-    int equal, lines;      /* lines of the text that the nearest has too, and of the longer text */
+    int equal, lines; /* lines of the text that the nearest has too, and of the longer text */
     char is[TCI_RECOMPILE_LINE], was[TCI_RECOMPILE_LINE];
     tci_recompile_axis axis;
     int64_t ns, hits;
-    char *graph; size_t n_graph; /* heap; NULL: not kept */
+    char *graph;
+    size_t n_graph; /* heap; NULL: not kept */
 } tci_recompile_past;
 
 static struct tci_recompile_process {
     tci_mutex lock;
     uint64_t hashes[TCI_RECOMPILE_KEPT]; /* of past, for the search */
     tci_recompile_past *past[TCI_RECOMPILE_KEPT];
-    unsigned n;                          /* so far; the n-th is at n % KEPT */
-    size_t bytes;                        /* of texts */
+    unsigned n;   /* so far; the n-th is at n % KEPT */
+    size_t bytes; /* of texts */
 } tci_recompile_process = {.lock = TCI_MUTEX_INIT};
 
 static void tci_recompile_lock(void)
@@ -157,8 +159,7 @@ static const tci_recompile_past *tci_recompile_nearest(const tci_recompile_asked
     int best_score = 0;
     for (unsigned i = 0; graph && i < TCI_RECOMPILE_KEPT; i++) {
         unsigned newest_first = tci_recompile_process.n - 1 - i;
-        const tci_recompile_past *p =
-            tci_recompile_process.past[newest_first % TCI_RECOMPILE_KEPT];
+        const tci_recompile_past *p = tci_recompile_process.past[newest_first % TCI_RECOMPILE_KEPT];
         if (!p || !p->graph) {
             continue;
         }
@@ -348,13 +349,16 @@ TCI_FN void tci_recompile_differs(tci_str *out, const tci_recompile_asked *asked
     if (!p) {
         tci_str_printf(out, "no program that was compiled resembles it");
     } else if (!m.here) {
-        tci_str_printf(out, "the graph is that of %s (%s:%d: %s), but options, strides, constants "
-                       "or the machine differ, or it was dropped", p->name, p->file, p->line,
-                       p->call);
+        tci_str_printf(out,
+                       "the graph is that of %s (%s:%d: %s), but options, strides, constants "
+                       "or the machine differ, or it was dropped",
+                       p->name, p->file, p->line, p->call);
     } else {
-        tci_str_printf(out, "%d of %d lines of its graph are those of %s (%s:%d: %s); the first "
-                       "other: %.*s; was: %.*s", m.equal, m.lines, p->name, p->file, p->line,
-                       p->call, TCI_MIN(tci_recompile_line(m.here), 200), m.here,
+        tci_str_printf(out,
+                       "%d of %d lines of its graph are those of %s (%s:%d: %s); the first "
+                       "other: %.*s; was: %.*s",
+                       m.equal, m.lines, p->name, p->file, p->line, p->call,
+                       TCI_MIN(tci_recompile_line(m.here), 200), m.here,
                        TCI_MIN(tci_recompile_line(m.there), 200), m.there);
     }
     tci_recompile_unlock();
@@ -373,8 +377,9 @@ TCI_FN void tci_recompile_forget(void)
 
 /* One line of the user's program. */
 typedef struct tci_recompile_place {
-    const char *file; int line;
-    int n;                   /* programs */
+    const char *file;
+    int line;
+    int n; /* programs */
     int64_t ns, hits;
 } tci_recompile_place;
 
@@ -442,9 +447,10 @@ static void tci_recompile_print_axes(const tci_recompile_report *r, int first)
                     (long long)least, (long long)most);
             comma = ", ";
         } else if (is_new) {
-            fprintf(r->out, "  write TC_DIM(\"%s_%d\", %lld, %lld) for axis %d of \"%s\": one "
-                    "program for all of these sizes\n", a->input, a->axis, (long long)least,
-                    (long long)most, a->axis, a->input);
+            fprintf(r->out,
+                    "  write TC_DIM(\"%s_%d\", %lld, %lld) for axis %d of \"%s\": one "
+                    "program for all of these sizes\n",
+                    a->input, a->axis, (long long)least, (long long)most, a->axis, a->input);
         }
     }
 }
@@ -471,8 +477,10 @@ static void tci_recompile_print_text(const tci_recompile_report *r, const tci_re
     if (!p->near[0]) {
         fprintf(r->out, "no earlier program resembles it\n");
     } else if (!p->is[0]) {
-        fprintf(r->out, "the graph of %s with other options, strides or constants, or it was "
-                "dropped\n", p->near);
+        fprintf(r->out,
+                "the graph of %s with other options, strides or constants, or it was "
+                "dropped\n",
+                p->near);
     } else {
         fprintf(r->out, "differs from %s in %s; was %s\n", p->near, p->is, p->was);
     }
@@ -518,8 +526,8 @@ static void tci_recompile_print_place(const tci_recompile_report *r, int first, 
 /* How many programs calls that want a value (not tc_compile or a tc_jit) have made of the graph. */
 static void tci_recompile_print_cuts(const tci_recompile_report *r)
 {
-    static const char *const calls[] = {"tc_eval", "tc_eval_many", "tc_read",
-                                         "tc_keep", "tc_print"};
+    static const char *const calls[] = {"tc_eval", "tc_eval_many", "tc_read", "tc_keep",
+                                        "tc_print"};
     int places = 0, programs = 0;
     for (int i = 0; i < r->n; i++) {
         bool cuts = false;

@@ -8,11 +8,11 @@
 
 /* A program that is not in memory. Strings are copied. */
 typedef struct tci_recompile_asked {
-    tci_hash hash;             /* of its key */
-    const char *call;          /* "tc_compile" */
-    tc_site site;              /* of that call */
+    tci_hash hash;    /* of its key */
+    const char *call; /* "tc_compile" */
+    tc_site site;     /* of that call */
     const tc_ctx *ctx;
-    const tci_str *graph;      /* text of tci_graph_print, or NULL: too long to be worth it */
+    const tci_str *graph; /* text of tci_graph_print, or NULL: too long to be worth it */
 } tci_recompile_asked;
 /* Remembers it and logs in which node the graph differs from the nearest of those before.
  * from_disk: it was found there. */

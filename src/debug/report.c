@@ -155,8 +155,10 @@ static void tci_report_step(tci_str *out, const tc_program *f, int t)
     tci_str line = {0}, name = {0};
     tci_origin_line(&line, at);
     tci_origin_region_text(&name, region);
-    tci_str_printf(out, "%s\n{\"kernel\":%d,\"ns\":%.1f,\"bytes\":%lld,\"flops\":%lld,\"back\":%s,"
-                        "\"from\":", t ? "," : "", s->kernel, tci_summary_model_ns(k),
+    tci_str_printf(out,
+                   "%s\n{\"kernel\":%d,\"ns\":%.1f,\"bytes\":%lld,\"flops\":%lld,\"back\":%s,"
+                   "\"from\":",
+                   t ? "," : "", s->kernel, tci_summary_model_ns(k),
                    (long long)tci_dim_hint(k->bytes), (long long)tci_dim_hint(k->flops),
                    at && (at->region & TCI_REGION_BACKWARD) ? "true" : "false");
     tci_summary_json_text(out, tci_str_text(&line));
@@ -207,9 +209,11 @@ static void tci_report_buffers(tci_str *out, const tci_code *code)
     tci_str_add(out, ",\n\"buffers\":[");
     for (int i = 0; i < code->n_buffers; i++) {
         const tci_code_buffer *b = &code->buffers[i];
-        tci_str_printf(out, "%s{\"kind\":\"%s\",\"bytes\":%lld,\"offset\":%lld,\"first\":%d,"
-                            "\"last\":%d}", i ? "," : "", kinds[b->kind],
-                       (long long)tci_dim_hint(b->bytes), (long long)b->offset, b->first, b->last);
+        tci_str_printf(out,
+                       "%s{\"kind\":\"%s\",\"bytes\":%lld,\"offset\":%lld,\"first\":%d,"
+                       "\"last\":%d}",
+                       i ? "," : "", kinds[b->kind], (long long)tci_dim_hint(b->bytes),
+                       (long long)b->offset, b->first, b->last);
     }
     tci_str_add(out, "]");
 }
@@ -218,15 +222,20 @@ static void tci_report_buffers(tci_str *out, const tci_code *code)
 static void tci_report_phases(tci_str *out, const tc_program *f)
 {
     const tc_times *t = &f->code->times;
-    const struct { const char *name; int64_t ns; } phases[] = {
-        {"key", t->key},   {"rewrite", t->rewrite},   {"plan", t->plan}, {"lower", t->lower},
-        {"emit", t->emit}, {"compiler", t->compiler}, {"load", t->load}};
+    const struct {
+        const char *name;
+        int64_t ns;
+    } phases[] = {{"key", t->key},     {"rewrite", t->rewrite}, {"plan", t->plan},
+                  {"lower", t->lower}, {"emit", t->emit},       {"compiler", t->compiler},
+                  {"load", t->load}};
     for (int i = 0; i < TCI_COUNT(phases); i++) {
         tci_str_printf(out, "%s[\"%s\",%lld]", i ? "," : ",\n\"phases\":[", phases[i].name,
                        (long long)phases[i].ns);
     }
     tci_str_printf(out, "],\"found\":\"%s\"",
-                   f->from_memory ? "memory" : f->from_disk ? "disk" : "");
+                   f->from_memory ? "memory"
+                   : f->from_disk ? "disk"
+                                  : "");
 }
 
 TCI_FN void tci_report_html(tci_str *out, const tc_program *f)
@@ -294,9 +303,10 @@ TCI_FN void tci_report_dump(const tc_program *f, const tc_options *o)
         if (out) {
             fprintf(out,
                     "<p><a href=\"%s.html\">%s</a>: %d kernels, %d launches on %s, compiled in "
-                    "%.1f ms%s</p>\n", tci_str_text(&file), tci_str_text(&file),
-                    f->code->n_kernels, f->code->n_steps, f->code->backend,
-                    (double)f->code->times.total / 1e6, f->from_memory ? " (found in memory)" : "");
+                    "%.1f ms%s</p>\n",
+                    tci_str_text(&file), tci_str_text(&file), f->code->n_kernels, f->code->n_steps,
+                    f->code->backend, (double)f->code->times.total / 1e6,
+                    f->from_memory ? " (found in memory)" : "");
             fclose(out);
         }
     }

@@ -21,7 +21,10 @@ static void tci_repro_ints(tci_str *out, const int64_t *x, int n, const char *be
 
 static const char *tci_repro_dtype(int dtype)
 {
-    static const struct { int dtype; const char *name; } names[] = {
+    static const struct {
+        int dtype;
+        const char *name;
+    } names[] = {
 #define TCI_ROW(ID, name, ctype, bytes, kind, compute) {ID, #ID},
         TCI_DTYPE_ROWS(TCI_ROW)
 #undef TCI_ROW
@@ -39,8 +42,9 @@ static void tci_repro_number(tci_str *out, const tci_case_node *n)
         if (isfinite(n->value.f)) {
             tci_str_printf(out, "%a", n->value.f);
         } else {
-            tci_str_add(out, n->value.f != n->value.f ? "NAN" : n->value.f > 0 ? "INFINITY"
-                                                                            : "-INFINITY");
+            tci_str_add(out, n->value.f != n->value.f ? "NAN"
+                             : n->value.f > 0         ? "INFINITY"
+                                                      : "-INFINITY");
         }
     } else if (n->dtype == TC_U64) {
         tci_str_printf(out, "UINT64_C(%" PRIu64 ")", n->value.u);
@@ -136,15 +140,12 @@ TCI_FN bool tci_repro_can(const tci_case *k, int node)
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX:
     case TCI_OP_MEAN:
-    case TCI_OP_CROSS_ENTROPY:
-        return true;
+    case TCI_OP_CROSS_ENTROPY: return true;
     case TCI_OP_SCAN:
         return n->n_in == 1 && n->n_attr == 3 && !n->attr[1] &&
                (n->attr[2] == TCI_MODE_ADD || n->attr[2] == TCI_MODE_MUL);
-    case TCI_OP_CONTRACT:
-        return tci_repro_letters(n);
-    default:
-        return false;
+    case TCI_OP_CONTRACT: return tci_repro_letters(n);
+    default: return false;
     }
 }
 
@@ -197,9 +198,7 @@ static void tci_repro_call(tci_str *out, const tci_case *k, const tci_case_node 
         tci_str_printf(out, "tc_%s(t%d, %" PRId64 ")",
                        n->attr[2] == TCI_MODE_MUL ? "cumprod" : "cumsum", n->in[0], n->attr[0]);
         return;
-    case TCI_OP_CONTRACT:
-        tci_repro_contract(out, n);
-        return;
+    case TCI_OP_CONTRACT: tci_repro_contract(out, n); return;
     default:
         tci_str_printf(out, "tc_%s(", name);
         tci_repro_operands(out, n, 0);
@@ -301,9 +300,13 @@ static void tci_repro_fill(tci_str *out, const tci_case *k)
 
 static void tci_repro_options(tci_str *out, const tc_options *o, int check)
 {
-    static const struct { int flag; const char *name; } flags[] = {
-        {TC_CHECK_BITS, "TC_CHECK_BITS | "}, {TC_CHECK_NAN, "TC_CHECK_NAN | "},
-        {TC_CHECK_INF, "TC_CHECK_INF | "}, {TC_CHECK_CRASH, "TC_CHECK_CRASH | "}};
+    static const struct {
+        int flag;
+        const char *name;
+    } flags[] = {{TC_CHECK_BITS, "TC_CHECK_BITS | "},
+                 {TC_CHECK_NAN, "TC_CHECK_NAN | "},
+                 {TC_CHECK_INF, "TC_CHECK_INF | "},
+                 {TC_CHECK_CRASH, "TC_CHECK_CRASH | "}};
     tci_str_printf(out,
                    "    tc_options o = {.backend = \"%s\", .threads = 1, .no_disk_cache = true",
                    o->backend);

@@ -21,13 +21,13 @@
 #include "origin.h"
 
 enum {
-    TCI_SUMMARY_MOST = 20,    /* kernels of a screen, */
-    TCI_SUMMARY_PORTS = 8,    /* inputs or outputs, */
-    TCI_SUMMARY_PARAMS = 4,   /* parameters, */
-    TCI_SUMMARY_REASONS = 8,  /* sentences, */
-    TCI_SUMMARY_PLACES = 3,   /* places of each, */
-    TCI_SUMMARY_LINES = 4,    /* and lines of any other section */
-    TCI_SUMMARY_WIDTH = 44    /* of a kernel's name */
+    TCI_SUMMARY_MOST = 20,   /* kernels of a screen, */
+    TCI_SUMMARY_PORTS = 8,   /* inputs or outputs, */
+    TCI_SUMMARY_PARAMS = 4,  /* parameters, */
+    TCI_SUMMARY_REASONS = 8, /* sentences, */
+    TCI_SUMMARY_PLACES = 3,  /* places of each, */
+    TCI_SUMMARY_LINES = 4,   /* and lines of any other section */
+    TCI_SUMMARY_WIDTH = 44   /* of a kernel's name */
 };
 
 /* ---- rows ---- */
@@ -265,13 +265,13 @@ static void tci_summary_some_lines(tci_str *out, const char *text, const char *t
 /* ---- reasons ---- */
 
 typedef struct tci_reason {
-    const char *text;         /* the sentence, of `length` bytes */
+    const char *text; /* the sentence, of `length` bytes */
     size_t length;
     int count;
     double bytes;
     int n_places;
     struct {
-        const char *words;    /* "sum is not computed with mul", of so many bytes */
+        const char *words; /* "sum is not computed with mul", of so many bytes */
         size_t length;
         unsigned reader, source;
     } places[TCI_SUMMARY_PLACES];
@@ -468,9 +468,8 @@ static void tci_summary_sizes(tci_str *out, const tc_program *f)
 {
     for (int i = 0; f->dynamic && i < f->code->n_symbols; i++) {
         tci_dim user = f->dynamic->user[i];
-        tci_str_printf(out, "%s %s (s%d) from %lld to %lld", i ? "," : "sizes:",
-                       tci_dim_name(user), i, (long long)tci_dim_least(user),
-                       (long long)tci_dim_most(user));
+        tci_str_printf(out, "%s %s (s%d) from %lld to %lld", i ? "," : "sizes:", tci_dim_name(user),
+                       i, (long long)tci_dim_least(user), (long long)tci_dim_most(user));
     }
     tci_str_add(out, f->dynamic ? "\n" : "");
 }
@@ -512,8 +511,9 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
         }
         if (f->code->device) {
             const char *why = tci_summary_not_recorded(f);
-            tci_str_printf(out, "%s%s\n", why ? "is not run as one recorded graph: "
-                                              : "runs as one recorded graph (CUDA graph)",
+            tci_str_printf(out, "%s%s\n",
+                           why ? "is not run as one recorded graph: "
+                               : "runs as one recorded graph (CUDA graph)",
                            why ? why : "");
         }
         tci_summary_kernels(out, f, rows, n, o);
@@ -564,7 +564,7 @@ static void tci_summary_json_ports(tci_str *out, const tc_program *f)
         int n = what == 0 ? f->n_inputs : what == 1 ? f->n_outputs : f->n_captured;
         tci_str_printf(out, ",\n\"%s\":[", names[what]);
         for (int i = 0; i < n; i++) {
-            const char *name = what == 2 ? tci_summary_captured(f, i)
+            const char *name = what == 2      ? tci_summary_captured(f, i)
                                : owner->ports ? owner->ports[what * f->n_inputs + i].name
                                               : "";
             const tci_code_port *ports = what == 1 ? f->code->outputs : f->code->inputs;

@@ -6,10 +6,10 @@
 
 /* One kernel of a program, with all its launches in a run. */
 typedef struct tci_summary_row {
-    int32_t kernel, step;     /* the first launch of it */
-    int64_t calls;            /* launches in a run */
-    double ns;                /* of all of them: by the model, or measured */
-    double bytes, flops;      /* of all of them */
+    int32_t kernel, step; /* the first launch of it */
+    int64_t calls;        /* launches in a run */
+    double ns;            /* of all of them: by the model, or measured */
+    double bytes, flops;  /* of all of them */
 } tci_summary_row;
 
 /* A row for each kernel that each run launches, in order; rows has room for code->n_kernels. */

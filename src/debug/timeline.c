@@ -85,23 +85,15 @@ static void tci_timeline_name(tci_str *out, const tc_profile *p, const tci_recor
     case TCI_RECORD_RUN:
         tci_str_printf(&text, "%s %s", r->item ? "init list" : "tc_run", program);
         break;
-    case TCI_RECORD_STEP:
-        tci_str_printf(&text, "step %d", r->item);
-        break;
+    case TCI_RECORD_STEP: tci_str_printf(&text, "step %d", r->item); break;
     case TCI_RECORD_PHASE:
-    case TCI_RECORD_MARK:
-        tci_str_add(&text, tci_label_text((uint32_t)r->item));
-        break;
-    case TCI_RECORD_LAUNCH:
-        tci_str_printf(&text, "launch %s", s ? s->name : "");
-        break;
+    case TCI_RECORD_MARK: tci_str_add(&text, tci_label_text((uint32_t)r->item)); break;
+    case TCI_RECORD_LAUNCH: tci_str_printf(&text, "launch %s", s ? s->name : ""); break;
     case TCI_RECORD_KERNEL:
     case TCI_RECORD_PART:
     case TCI_RECORD_DEVICE:
     case TCI_RECORD_COMM:
-    case TCI_RECORD_KINDS:
-        tci_str_add(&text, s ? s->name : "?");
-        break;
+    case TCI_RECORD_KINDS: tci_str_add(&text, s ? s->name : "?"); break;
     }
     tci_summary_json_text(out, tci_str_text(&text));
     tci_str_free(&text);
@@ -235,17 +227,18 @@ TC_API tc_status tc_profile_write(const tc_profile *p, const char *path)
 /* ---- the table ---- */
 
 typedef struct tci_timeline_row {
-    int program, step;       /* of the first record */
+    int program, step; /* of the first record */
     int64_t calls;
     double ns, bytes, flops, best_ns;
 } tci_timeline_row;
 
 typedef struct tci_timeline_sum {
     const tc_profile *p;
-    tci_timeline_row *rows; int n, cap;
-    double ns;                         /* of all kernels */
-    double run_ns, host_ns;            /* of runs, and of kernels of the host */
-    int64_t first_ns, last_ns;         /* of the device's kernels */
+    tci_timeline_row *rows;
+    int n, cap;
+    double ns;                 /* of all kernels */
+    double run_ns, host_ns;    /* of runs, and of kernels of the host */
+    int64_t first_ns, last_ns; /* of the device's kernels */
     double device_ns;
 } tci_timeline_sum;
 

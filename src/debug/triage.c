@@ -42,8 +42,8 @@ static double tci_triage_difference(const char *a, const char *b, const tci_case
         double p = is_float ? x.f : (double)x.i, q = is_float ? y.f : (double)y.i;
         bool nan = p != p || q != q;
         double d = !memcmp(a + at, b + at, (size_t)size) || (p != p && q != q) ? 0
-                   : nan                                                      ? INFINITY
-                                                                              : fabs(p - q);
+                   : nan                                                       ? INFINITY
+                                                                               : fabs(p - q);
         most = TCI_MAX(most, nan ? 0 : fabs(q));
         apart = TCI_MAX(apart, d);
     }
@@ -55,18 +55,25 @@ typedef struct tci_triage {
     const tc_program *f;
     FILE *out;
     tci_case k;
-    const char *plain;    /* the first rung's result */
-    const char *changed;  /* what the first rung that differs blames; NULL: none does */
+    const char *plain;   /* the first rung's result */
+    const char *changed; /* what the first rung that differs blames; NULL: none does */
 } tci_triage;
 
 static void tci_triage_rung(tci_triage *t, const tci_rung *r)
 {
     const tc_options *of = &t->f->options;
     const char *cc = t->f->cc ? tci_label_text(t->f->cc) : NULL;
-    tc_options o = {.backend = r->backend, .math = of->math, .fallback = TC_FALLBACK_REFUSE,
-                    .threads = 1, .vector_bits = r->vector_bits ? r->vector_bits : of->vector_bits,
-                    .matrix = of->matrix, .reproducible = of->reproducible, .fusion = r->fusion,
-                    .cc = cc, .no_disk_cache = true, .verify = r->verify,
+    tc_options o = {.backend = r->backend,
+                    .math = of->math,
+                    .fallback = TC_FALLBACK_REFUSE,
+                    .threads = 1,
+                    .vector_bits = r->vector_bits ? r->vector_bits : of->vector_bits,
+                    .matrix = of->matrix,
+                    .reproducible = of->reproducible,
+                    .fusion = r->fusion,
+                    .cc = cc,
+                    .no_disk_cache = true,
+                    .verify = r->verify,
                     .check = TC_CHECK_NO_FILE};
     const char *result = NULL;
     tc_status status = tci_case_result(t->s, &t->k, &o, &result);
@@ -101,8 +108,8 @@ static tc_status tci_triage_in(tci_triage *t, const tc_bufs *inputs)
         captured[i] = s->param ? s->data : f->captured_data[i];
     }
     tci_case_memory memory = {f->literals, in, captured};
-    if (!f->key_graph || !tci_case_read(t->s, f->code->key, f->code->key_bytes, f->key_graph,
-                                        &memory, &t->k)) {
+    if (!f->key_graph ||
+        !tci_case_read(t->s, f->code->key, f->code->key_bytes, f->key_graph, &memory, &t->k)) {
         return TC_ERR_UNSUPPORTED;
     }
     t->k = tci_case_cut(t->s, &t->k, t->k.root, NULL);

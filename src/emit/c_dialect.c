@@ -83,34 +83,20 @@ static const char *tci_cd_letter(const tci_cd_env *e, char letter)
     tci_cd *cd = e->cd;
     int bytes = tci_dtype_get(e->t)->bytes;
     switch (letter) {
-    case 'T':
-        return cd->d.type(&cd->d, e->t, e->lanes);
-    case 'E':
-        return cd->d.type(&cd->d, e->t, 1);
-    case 'R':
-        return cd->d.type(&cd->d, e->to, e->lanes);
-    case 'I':
-        return cd->d.type(&cd->d, tci_cd_sint(bytes), e->lanes);
-    case 'U':
-        return cd->d.type(&cd->d, tci_cd_uint(bytes), e->lanes);
-    case 'V':
-        return cd->d.type(&cd->d, tci_cd_uint(bytes), 1);
-    case 'B':
-        return cd->d.type(&cd->d, TC_BOOL, e->lanes);
-    case 'A':
-        return tci_cd_unaligned(cd, e->t, e->lanes);
-    case 'L':
-        return tci_scratch_printf(cd->d.s, "%d", e->lanes);
-    case 'W':
-        return tci_scratch_printf(cd->d.s, "%d", 8 * bytes);
-    case 'f':
-        return e->t == TC_F32 ? "f" : "";
-    case 'C':
-        return e->t == TC_F32 ? "F32" : "F64";
-    case 'n':
-        return e->name;
-    default:
-        return e->piece[letter - '1'];
+    case 'T': return cd->d.type(&cd->d, e->t, e->lanes);
+    case 'E': return cd->d.type(&cd->d, e->t, 1);
+    case 'R': return cd->d.type(&cd->d, e->to, e->lanes);
+    case 'I': return cd->d.type(&cd->d, tci_cd_sint(bytes), e->lanes);
+    case 'U': return cd->d.type(&cd->d, tci_cd_uint(bytes), e->lanes);
+    case 'V': return cd->d.type(&cd->d, tci_cd_uint(bytes), 1);
+    case 'B': return cd->d.type(&cd->d, TC_BOOL, e->lanes);
+    case 'A': return tci_cd_unaligned(cd, e->t, e->lanes);
+    case 'L': return tci_scratch_printf(cd->d.s, "%d", e->lanes);
+    case 'W': return tci_scratch_printf(cd->d.s, "%d", 8 * bytes);
+    case 'f': return e->t == TC_F32 ? "f" : "";
+    case 'C': return e->t == TC_F32 ? "F32" : "F64";
+    case 'n': return e->name;
+    default: return e->piece[letter - '1'];
     }
 }
 
@@ -346,12 +332,12 @@ static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lane
         test = tci_scratch_printf(d->s, "%s(v%d, v%d)", any, mask->args[0], mask->args[1]);
     }
     const char *select = d->prim(d, TCI_P_SELECT, t, t, lanes, 0);
-    return tci_scratch_printf(
-        d->s,
-        "v%d;\n    if (__builtin_expect(%s, 0)) {\n"
-        "        v%d = %s(v%d, %s(v%d, v%d), v%d);\n    }\n",
-        step->args[2], test, i, select, step->args[0], cd->lanes_of(cd, slow->imm, t, lanes),
-        slow->args[0], step->args[0], step->args[2]);
+    return tci_scratch_printf(d->s,
+                              "v%d;\n    if (__builtin_expect(%s, 0)) {\n"
+                              "        v%d = %s(v%d, %s(v%d, v%d), v%d);\n    }\n",
+                              step->args[2], test, i, select, step->args[0],
+                              cd->lanes_of(cd, slow->imm, t, lanes), slow->args[0], step->args[0],
+                              step->args[2]);
 }
 
 /* The expression of a step that is a prim. */
@@ -494,17 +480,13 @@ static const char *tci_cd_constant_float(tci_dialect *d, tc_dtype t, double x)
 static const char *tci_cd_constant(tci_dialect *d, tc_dtype t, tci_value v)
 {
     switch (t) {
-    case TC_BOOL:
-        return v.i ? "1" : "0";
-    case TC_U32:
-        return tci_scratch_printf(d->s, "%uu", (unsigned)v.u);
-    case TC_U64:
-        return tci_scratch_printf(d->s, "%lluull", (unsigned long long)v.u);
+    case TC_BOOL: return v.i ? "1" : "0";
+    case TC_U32: return tci_scratch_printf(d->s, "%uu", (unsigned)v.u);
+    case TC_U64: return tci_scratch_printf(d->s, "%lluull", (unsigned long long)v.u);
     case TC_I64:
         return v.i == INT64_MIN ? "(-9223372036854775807ll - 1)"
                                 : tci_scratch_printf(d->s, "(%lldll)", (long long)v.i);
-    default:
-        break;
+    default: break;
     }
     if (tci_dtype_is_float(t)) {
         return tci_cd_constant_float(d, t, t == TC_F64 ? v.f : (double)(float)v.f);

@@ -100,12 +100,12 @@ static void tci_c_smaller(tci_c_like *c, int a, const char *operator, int b)
 static void tci_c_divide(tci_c_like *c, const tci_lx *e, const char *operator)
 {
     if (!c->l->narrow) {
-        tci_c_infix(c, e->a, operator, -1, e->c);
+        tci_c_infix(c, e->a, operator, - 1, e->c);
         return;
     }
     tci_str_add(c->out, "(int)((unsigned)");
     tci_c_lx(c, e->a);
-    tci_str_printf(c->out, "%s%lldu)", operator, (long long)e->c);
+    tci_str_printf(c->out, "%s%lldu)", operator,(long long) e->c);
 }
 
 /* A number that is wider where it comes from. */
@@ -210,9 +210,9 @@ static void tci_c_prim(tci_c_like *c, const tci_lstmt *st)
     tc_dtype t = (tc_dtype)values[shape].dtype, to = (tc_dtype)values[st->dst].dtype;
     bool converts = tci_prim_get((tci_prim)st->prim)->result == 'O';
     tci_c_define(c, st->dst);
-    tci_str_printf(c->out, "%s(", c->d->prim(c->d, (tci_prim)st->prim, t, converts ? to : t,
-                                             tci_c_lanes(c, values[st->dst].lanes),
-                                             (int)tci_dim_known(st->imm)));
+    tci_str_printf(c->out, "%s(",
+                   c->d->prim(c->d, (tci_prim)st->prim, t, converts ? to : t,
+                              tci_c_lanes(c, values[st->dst].lanes), (int)tci_dim_known(st->imm)));
     for (int i = 0; i < 3 && st->args[i] >= 0; i++) {
         tci_str_add(c->out, i > 0 ? ", " : "");
         tci_c_value(c, st->args[i]);

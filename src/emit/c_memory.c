@@ -110,8 +110,9 @@ static void tci_cd_define_narrow_f16(tci_cd_env *e)
 TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
 {
     bool is_new;
-    const char *name = tci_scratch_printf(
-        cd->d.s, "tc_widen_%s_%s", tci_cd_suffix(cd, compute, lanes), tci_dtype_get(storage)->name);
+    const char *name = tci_scratch_printf(cd->d.s, "tc_widen_%s_%s",
+                                          tci_cd_suffix(cd, compute, lanes),
+                                          tci_dtype_get(storage)->name);
     name = tci_cd_intern(cd, name, &is_new);
     tc_dtype bits = tci_cd_storage_bits(storage);
     tci_cd_env e = {cd, bits, compute, lanes, name, {NULL}};
@@ -151,9 +152,9 @@ static void tci_cd_define_narrow_bf16(tci_cd_env *e)
 TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
 {
     bool is_new;
-    const char *name =
-        tci_scratch_printf(cd->d.s, "tc_narrow_%s_%s", tci_cd_suffix(cd, compute, lanes),
-                           tci_dtype_get(storage)->name);
+    const char *name = tci_scratch_printf(cd->d.s, "tc_narrow_%s_%s",
+                                          tci_cd_suffix(cd, compute, lanes),
+                                          tci_dtype_get(storage)->name);
     name = tci_cd_intern(cd, name, &is_new);
     tci_cd_env e = {cd, compute, tci_cd_storage_bits(storage), lanes, name, {NULL}};
     if (!is_new) {
@@ -262,23 +263,22 @@ static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
     }
     tci_cd_soft(cd, "TC_ANY");
     if (cd->d.vector_bytes == 64) {
-        static const char *const names[9] = {
-            [1] = "dquqi", [2] = "dquhi", [4] = "ups", [8] = "upd"};
+        static const char *const names[9] =
+            {[1] = "dquqi", [2] = "dquhi", [4] = "ups", [8] = "upd"};
         const char *mode = size == 1 ? "qi" : size == 2 ? "hi" : size == 4 ? "sf" : "df";
         const char *type = tci_scratch_printf(s, "{v%d%s}", machine_bytes / size, mode);
         const char *bits = m == TCI_MEM_LOAD_MASK
                                ? tci_scratch_printf(s, "%s(m)", tci_cd_mask_bits(cd, e->lanes))
                                : "(1ULL << n) - 1";
-        const char *builtin =
-            tci_scratch_printf(s, "__builtin_ia32_%s%s%d_mask", is_store ? "store" : "load",
-                               names[size], machine_bytes * 8);
-        const char *call =
-            is_store
-                ? tci_scratch_printf(s, "%s(TC_ANY(p), (%s)%s, %s)", builtin, type,
-                                     tci_cd_to_register(bytes), bits)
-                : tci_cd_from_register(
-                    cd, bytes,
-                    tci_scratch_printf(s, "%s(TC_ANY(p), (%s){0}, %s)", builtin, type, bits));
+        const char *builtin = tci_scratch_printf(s, "__builtin_ia32_%s%s%d_mask",
+                                                 is_store ? "store" : "load", names[size],
+                                                 machine_bytes * 8);
+        const char *call = is_store ? tci_scratch_printf(s, "%s(TC_ANY(p), (%s)%s, %s)", builtin,
+                                                         type, tci_cd_to_register(bytes), bits)
+                                    : tci_cd_from_register(
+                                          cd, bytes,
+                                          tci_scratch_printf(s, "%s(TC_ANY(p), (%s){0}, %s)",
+                                                             builtin, type, bits));
         return tci_scratch_printf(s, "#if TC_GCC || TC_HAS(%s)\n    %s%s;\n", builtin,
                                   is_store ? "" : "return ", call);
     }
@@ -364,13 +364,11 @@ static void tci_cd_define_stream(tci_cd_env *e, tci_mem m)
     e->piece[1] = bytes == 16 ? "{v4sf}" : bytes == 32 ? "{v8sf}" : "{v16sf}";
     e->piece[2] = tci_scratch_printf(e->cd->d.s, "%d", bytes - 1);
     e->piece[3] = e->cd->d.type(&e->cd->d, TC_I64, 1);
-    tci_cd_define(
-        e,
-        "TC_I void $n($E *p, $T v) {\n    if (($4)p & $3) {\n        *($A *)p = v;\n"
-        "        return;\n    }\n"
-        "#if TC_GCC\n    __builtin_ia32_movntps$1(TC_ANY(p), ($2)v);\n"
-        "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
-        "#else\n    *($A *)p = v;\n#endif\n}");
+    tci_cd_define(e, "TC_I void $n($E *p, $T v) {\n    if (($4)p & $3) {\n        *($A *)p = v;\n"
+                     "        return;\n    }\n"
+                     "#if TC_GCC\n    __builtin_ia32_movntps$1(TC_ANY(p), ($2)v);\n"
+                     "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
+                     "#else\n    *($A *)p = v;\n#endif\n}");
 }
 
 static void tci_cd_define_high_half(tci_cd_env *e, tci_mem m)
@@ -752,10 +750,9 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     }
     e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);
     e->piece[2] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
-    e->piece[3] = e->t == TC_BOOL ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1)
-                  : m == TCI_MEM_DOT_PAIRS
-                      ? cd->d.prim(&cd->d, TCI_P_FMA, e->t, e->t, e->lanes, 0)
-                      : "";
+    e->piece[3] = e->t == TC_BOOL          ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1)
+                  : m == TCI_MEM_DOT_PAIRS ? cd->d.prim(&cd->d, TCI_P_FMA, e->t, e->t, e->lanes, 0)
+                                           : "";
     tci_cd_define(e, e->t == TC_BOOL && row->b ? row->b : row->text);
 }
 
@@ -853,7 +850,7 @@ static const char tci_cd_tile_fours[] =
 static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)
 {
     static const char *const names[] = {"tc_tiles_begin", "tc_tile_zero", "tc_tile_load",
-                                        "tc_tile_store", "tc_tile_dot", "tc_tile_fours",
+                                        "tc_tile_store",  "tc_tile_dot",  "tc_tile_fours",
                                         "tc_tiles_end"};
     bool is_new;
     tci_cd_env e = {cd, TC_F32, TC_F32, 16, tci_cd_intern(cd, "tc_tile", &is_new), {NULL}};
@@ -893,9 +890,9 @@ TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dt
         row = tci_cd_mem_rows[i].mem == m ? &tci_cd_mem_rows[i] : row;
     }
     bool wrapped = tci_cd_mem_wrapped[m] && (compute != storage || compute == TC_BOOL);
-    const char *name =
-        tci_scratch_printf(d->s, "tc_%s_%s%s%s", row->name, tci_cd_suffix(cd, compute, lanes),
-                           wrapped ? "_" : "", wrapped ? tci_dtype_get(storage)->name : "");
+    const char *name = tci_scratch_printf(d->s, "tc_%s_%s%s%s", row->name,
+                                          tci_cd_suffix(cd, compute, lanes), wrapped ? "_" : "",
+                                          wrapped ? tci_dtype_get(storage)->name : "");
     bool is_new;
     name = tci_cd_intern(cd, name, &is_new);
     if (!is_new) {

@@ -16,28 +16,20 @@
 TCI_FN const char *tci_cd_to_register(int bytes)
 {
     switch (bytes) {
-    case 2:
-        return "({v8hi}){(short)a}";
-    case 4:
-        return "({v4si}){(int)a}";
-    case 8:
-        return "({v2di}){(long long)a}";
-    default:
-        return "a";
+    case 2: return "({v8hi}){(short)a}";
+    case 4: return "({v4si}){(int)a}";
+    case 8: return "({v2di}){(long long)a}";
+    default: return "a";
     }
 }
 
 TCI_FN const char *tci_cd_from_register(tci_cd *cd, int bytes, const char *expression)
 {
     switch (bytes) {
-    case 2:
-        return tci_scratch_printf(cd->d.s, "($R)(({v8hi})%s)[0]", expression);
-    case 4:
-        return tci_scratch_printf(cd->d.s, "($R)(({v4si})%s)[0]", expression);
-    case 8:
-        return tci_scratch_printf(cd->d.s, "($R)(({v2di})%s)[0]", expression);
-    default:
-        return tci_scratch_printf(cd->d.s, "($R)%s", expression);
+    case 2: return tci_scratch_printf(cd->d.s, "($R)(({v8hi})%s)[0]", expression);
+    case 4: return tci_scratch_printf(cd->d.s, "($R)(({v4si})%s)[0]", expression);
+    case 8: return tci_scratch_printf(cd->d.s, "($R)(({v2di})%s)[0]", expression);
+    default: return tci_scratch_printf(cd->d.s, "($R)%s", expression);
     }
 }
 
@@ -58,9 +50,8 @@ static const char *tci_cd_widen_int(tci_cd *cd, tc_dtype from, int in, int out, 
     int register_bytes = TCI_MAX(in * lanes, 16);
     /* gcc 12 breaks off ("could not split insn") over 8 bytes made 64 when it knows that the rest
      * of the register is zero. */
-    const char *half = in * lanes == 8 && out * lanes == 64
-                           ? "({v2di}){(long long)a, (long long)a}"
-                           : tci_cd_to_register(in * lanes);
+    const char *half = in * lanes == 8 && out * lanes == 64 ? "({v2di}){(long long)a, (long long)a}"
+                                                            : tci_cd_to_register(in * lanes);
     const char *argument = tci_scratch_printf(cd->d.s, "({v%d%s})%s", register_bytes / in,
                                               tci_cd_size_mode(in), half);
     const char *rest = out * lanes < 64 ? ""
@@ -77,10 +68,11 @@ static const char *tci_cd_narrow_int(tci_cd *cd, int in, int out, int lanes)
     const char *low;
     if (cd->d.vector_bytes == 64) {
         int register_bytes = TCI_MAX(out * lanes, 16);
-        low = tci_scratch_printf(
-            cd->d.s, "__builtin_ia32_pmov%c%c%d_mask(({v%d%s})a, ({v%d%s}){0}, -1)",
-            tci_cd_size_letter(in), tci_cd_size_letter(out), in * lanes * 8, lanes,
-            tci_cd_size_mode(in), register_bytes / out, tci_cd_size_mode(out));
+        low = tci_scratch_printf(cd->d.s,
+                                 "__builtin_ia32_pmov%c%c%d_mask(({v%d%s})a, ({v%d%s}){0}, -1)",
+                                 tci_cd_size_letter(in), tci_cd_size_letter(out), in * lanes * 8,
+                                 lanes, tci_cd_size_mode(in), register_bytes / out,
+                                 tci_cd_size_mode(out));
     } else {
         tci_str order = {0};
         order.s = cd->d.s;
@@ -468,9 +460,8 @@ static void tci_cd_define_mulhi(tci_cd_env *e)
         tci_cd_define(e, "#define $n(a, b) (($T)(($1)(a) * ($1)(b) >> $W))");
     } else if (bytes == 4 && all >= 16 && all <= cd->d.vector_bytes) {
         e->piece[0] = cd->d.type(&cd->d, TC_U64, e->lanes / 2);
-        e->piece[1] = tci_scratch_printf(
-            cd->d.s, "__builtin_ia32_pmuludq%d%s(({v%dsi})", all * 8, all == 64 ? "_mask" : "",
-            e->lanes);
+        e->piece[1] = tci_scratch_printf(cd->d.s, "__builtin_ia32_pmuludq%d%s(({v%dsi})", all * 8,
+                                         all == 64 ? "_mask" : "", e->lanes);
         e->piece[3] = all == 64 ? ", ({v8di}){0}, -1)" : ")";
         tci_cd_define(e, tci_scratch_printf(
                              cd->d.s,
@@ -600,8 +591,8 @@ TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtyp
 {
     int size = tci_dtype_get(t)->bytes;
     bool compares = compare == TCI_P_EQ || compare == TCI_P_LT || compare == TCI_P_LE;
-    if (!compares || size < 4 || size * lanes != 64 || cd->d.vector_bytes != 64 ||
-        t == TC_BOOL || to == TC_BOOL || tci_dtype_get(to)->bytes != size) {
+    if (!compares || size < 4 || size * lanes != 64 || cd->d.vector_bytes != 64 || t == TC_BOOL ||
+        to == TC_BOOL || tci_dtype_get(to)->bytes != size) {
         return NULL;
     }
     bool is_new, is_float = tci_dtype_is_float(t);
@@ -689,8 +680,8 @@ static void tci_cd_define_cast_float_int(tci_cd_env *e)
     tc_dtype wide = tci_dtype_get(e->to)->bytes < 4 ? TC_I32 : e->to;
     tc_dtype wide_signed = tci_cd_sint(tci_dtype_get(wide)->bytes);
     const char *wide_type = cd->d.type(&cd->d, wide_signed, e->lanes);
-    const char *mask =
-        tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(e->t)->bytes), wide_signed, e->lanes);
+    const char *mask = tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(e->t)->bytes), wide_signed,
+                                      e->lanes);
     const char *convert = tci_cd_convert(cd, e->t, wide, e->lanes);
     const char *last = tci_cd_convert(cd, wide_signed, e->to, e->lanes);
     tci_cd_bounds(e, e->to, true);

@@ -293,9 +293,7 @@ TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p)
         tci_cd_soft(cd, e->t == TC_F32 ? "TC_FMA_F32" : "TC_FMA_F64");
         tci_cd_define(e, "#define $n(a, b, c) TC_FMA_$C(a, b, c)");
         break;
-    case TCI_P_SQRT:
-        tci_cd_define_sqrt(e);
-        break;
+    case TCI_P_SQRT: tci_cd_define_sqrt(e); break;
     case TCI_P_REM:
         tci_cd_soft(cd, "tc_soft_rem"); /* a remainder of two f32 is an f32 */
         tci_cd_define(e, "#define $n(a, b) (($T)tc_soft_rem(a, b))");
@@ -312,9 +310,7 @@ TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p)
                          "                 : 0x7fc00000;\n"
                          "    return v.a;\n}");
         break;
-    default:
-        tci_cd_define_round(e, p);
-        break;
+    default: tci_cd_define_round(e, p); break;
     }
 }
 #undef TCI_CD_HARD_FMA

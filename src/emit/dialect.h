@@ -18,12 +18,12 @@
 
 typedef struct tci_dialect tci_dialect;
 struct tci_dialect {
-    const tc_dialect *words;          /* of head only where the hook is the C dialect's */
-    const char *local_word;           /* before the declaration of an array: "", "__shared__ " */
-    const char *table_word;           /* before that of a table of constants: "static const " */
+    const tc_dialect *words; /* of head only where the hook is the C dialect's */
+    const char *local_word;  /* before the declaration of an array: "", "__shared__ " */
+    const char *table_word;  /* before that of a table of constants: "static const " */
     int vector_bytes;
     tci_scratch *s;
-    void *state;                      /* the requests made so far */
+    void *state; /* the requests made so far */
     /* Name of a prim (BASE or MATH) on dtype `t` giving `to` (= t unless CAST, BITS, TOINT; masks
      * of compares follow the lanes); requests it and what it needs. imm: helper id for LANE1. */
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
@@ -36,8 +36,7 @@ struct tci_dialect {
      * brace; `bufs`, `lits`, `fault`, `task_begin` and `task_end` are in scope after it. n_words:
      * that `lits` has. Of a skeleton (l->matrix): its main loop up to the hole, where the
      * operands' pointers, at_0, at_1, ... of its axes and `given` are in scope too. */
-    void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                 int n_words);
+    void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int n_words);
     /* Of a skeleton with blocks for scores: what stands before block i and behind it, all before
      * the function's own statements. */
     void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);

@@ -28,7 +28,10 @@ static void tci_grouped_table(tci_dialect *d, tci_str *out, const tci_loop *l, c
     for (int i = 0; i <= l->n_members; i++) {
         const tci_loop_member *m = &l->members[TCI_MIN(i, l->n_members - 1)];
         bool end = i == l->n_members;
-        tci_str_printf(out, "%s{%lld, %d, %d, %d}", i % 4 ? ", " : i ? ",\n    " : "\n    ",
+        tci_str_printf(out, "%s{%lld, %d, %d, %d}",
+                       i % 4 ? ", "
+                       : i   ? ",\n    "
+                             : "\n    ",
                        (long long)(end ? tci_dim_known(l->n_tasks) : m->first_task),
                        end ? 0 : (int)m->operand, end ? 0 : (int)m->literal,
                        end ? 0 : (int)m->first_same);
@@ -37,7 +40,7 @@ static void tci_grouped_table(tci_dialect *d, tci_str *out, const tci_loop *l, c
 }
 
 static void tci_grouped_call(tci_dialect *d, tci_str *out, const tci_loop *l, const char *symbol,
-                           int member)
+                             int member)
 {
     const tci_loop *of = l->members[member].loop;
     tci_str_printf(out, "        case %d: ", member);
@@ -55,7 +58,8 @@ static void tci_grouped_call(tci_dialect *d, tci_str *out, const tci_loop *l, co
         tci_str_printf(out, "bufs[%d]}; ", l->n_operands);
     }
     tci_str_printf(out, "%s(%s, lits + m[2], fault, from - m[0], to - m[0]); %sbreak;\n",
-                   tci_grouped_symbol(d, symbol, member), operands, of->work_bytes != 0 ? "} " : "");
+                   tci_grouped_symbol(d, symbol, member), operands,
+                   of->work_bytes != 0 ? "} " : "");
 }
 
 TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
@@ -154,7 +158,7 @@ static void tci_efloop_barrier(const tci_efloop_text *x, int depth)
 
 /* A row of a carry to its cell, or a cell to the row. */
 static void tci_efloop_move(const tci_efloop_text *x, const tci_kplace *row, int cell, bool loads,
-                           int depth)
+                            int depth)
 {
     const char *type = tci_efloop_ctype(x, cell);
     tci_str_printf(x->out, "%*s{ %s *r = (%s *)(", 4 * depth, "", type, type);
@@ -229,8 +233,7 @@ static void tci_efloop_turn(const tci_efloop_text *x)
 /* The second row of a carry to the first. */
 static void tci_efloop_settle(const tci_efloop_text *x, const tci_kcarry *c)
 {
-    const char *type =
-        tci_dtype_get((tc_dtype)x->k->operands[c->from.base].dtype)->ctype;
+    const char *type = tci_dtype_get((tc_dtype)x->k->operands[c->from.base].dtype)->ctype;
     tci_str_printf(x->out, "    for (%s i = %s; i < ((t - begin) & 1) * ", x->word,
                    x->blocks ? "TC_THREAD" : "0");
     tci_efloop_number(x, c->bytes);

@@ -85,8 +85,9 @@ static tc_status tci_best_try(tc_tensors inputs, tc_tensors outputs, double ms,
     time->first_ms = (double)(tci_os_now_ns() - begin) / 1e6;
     status = status ? status : tci_best_get(f, false, inputs.n, &in);
     status = status ? status : tci_best_get(f, true, outputs.n, &out);
-    status = status ? status : tci_best_measure(f, (tc_bufs){in.items, in.n},
-                                                (tc_bufs){out.items, out.n}, ms, &time->us);
+    status = status ? status
+                    : tci_best_measure(f, (tc_bufs){in.items, in.n}, (tc_bufs){out.items, out.n},
+                                       ms, &time->us);
     tci_best_free(&in);
     tci_best_free(&out);
     tc_program_free(f);
@@ -96,7 +97,8 @@ static tc_status tci_best_try(tc_tensors inputs, tc_tensors outputs, double ms,
 static tc_status tci_best_fail(tc_tensors outputs, tc_site here, tc_status why, const char *text)
 {
     return outputs.n > 0 && outputs.items
-               ? tci_fail(outputs.items[0], "tc_time_backends", here, why, "%s", text) : why;
+               ? tci_fail(outputs.items[0], "tc_time_backends", here, why, "%s", text)
+               : why;
 }
 
 TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, double ms,

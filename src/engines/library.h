@@ -13,7 +13,7 @@ typedef struct tci_engine_library {
     const char *get;     /* how to get it: "pip install onnxruntime" */
     tci_mutex lock;      /* guards what follows */
     bool tried;
-    void *handle;        /* NULL: it could not be loaded, */
+    void *handle;                       /* NULL: it could not be loaded, */
     char path[480], why[TC_GRAPH_TEXT]; /* as `why` says */
 } tci_engine_library;
 

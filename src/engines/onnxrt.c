@@ -112,10 +112,11 @@ static bool tci_ort_start(char text[TC_GRAPH_TEXT])
     memcpy(&tci_ort.api.field, &table[place], sizeof(tci_ort.api.field));
     TCI_ORT_ROWS(TCI_ROW)
 #undef TCI_ROW
-    tci_ort.ready = !tci_ort_fails(tci_ort.api.env_make(tci_ort_log, NULL, TCI_ORT_FATAL, "tc",
-                                                        &tci_ort.env), text) &&
-                    !tci_ort_fails(tci_ort.api.memory_make(TCI_ORT_ARENA, TCI_ORT_DEFAULT,
-                                                           &tci_ort.memory), text);
+    tci_ort.ready =
+        !tci_ort_fails(tci_ort.api.env_make(tci_ort_log, NULL, TCI_ORT_FATAL, "tc", &tci_ort.env),
+                       text) &&
+        !tci_ort_fails(tci_ort.api.memory_make(TCI_ORT_ARENA, TCI_ORT_DEFAULT, &tci_ort.memory),
+                       text);
     return tci_ort.ready;
 }
 
@@ -157,8 +158,10 @@ static bool tci_ort_has(const char *option, char text[TC_GRAPH_TEXT])
         row = strcmp(rows[i][0], option) ? row : rows[i];
     }
     if (!row) {
-        snprintf(text, TC_GRAPH_TEXT, "there is no provider '%.60s': expected cpu, cuda, tensorrt, "
-                 "openvino, dnnl or the path of the library", option);
+        snprintf(text, TC_GRAPH_TEXT,
+                 "there is no provider '%.60s': expected cpu, cuda, tensorrt, "
+                 "openvino, dnnl or the path of the library",
+                 option);
         return false;
     }
     if (tci_ort_fails(tci_ort.api.providers(&names, &n), text)) {
@@ -307,8 +310,9 @@ static bool tci_ort_wrap(const tc_custom_array *a, void **value, char text[TC_GR
     static char nothing[8];
     size_t bytes = (size_t)(a->n * tc_dtype_size(a->dtype));
     return !tci_ort_fails(tci_ort.api.tensor_make(tci_ort.memory, bytes ? a->data : nothing, bytes,
-                                                  a->sizes, (size_t)a->rank,
-                                                  tci_ort_type(a->dtype), value), text);
+                                                  a->sizes, (size_t)a->rank, tci_ort_type(a->dtype),
+                                                  value),
+                          text);
 }
 
 static tc_status tci_ort_run(void *user, void *compiled, const tc_custom_array *inputs,
@@ -325,9 +329,10 @@ static tc_status tci_ort_run(void *user, void *compiled, const tc_custom_array *
         const tc_custom_array *a = i < n_inputs ? &inputs[i] : &outputs[i - n_inputs];
         done = tci_ort_wrap(a, &values[i], text);
     }
-    done = done && !tci_ort_fails(tci_ort.api.run(s->session, NULL, names, values, (size_t)n_inputs,
-                                                  names + n_inputs, (size_t)n_outputs,
-                                                  values + n_inputs), text);
+    done = done &&
+           !tci_ort_fails(tci_ort.api.run(s->session, NULL, names, values, (size_t)n_inputs,
+                                          names + n_inputs, (size_t)n_outputs, values + n_inputs),
+                          text);
     for (int i = 0; i < n && values; i++) {
         if (values[i]) {
             tci_ort.api.value_free(values[i]);
@@ -339,9 +344,12 @@ static tc_status tci_ort_run(void *user, void *compiled, const tc_custom_array *
 
 TCI_FN const tc_graph_backend *tci_onnxrt_backend(void)
 {
-    static const tc_graph_backend backend = {.name = "onnxrt", .format = tc_onnx_format,
-                                             .find = tci_ort_find, .version = tci_ort_version,
-                                             .compile = tci_ort_compile, .run = tci_ort_run,
+    static const tc_graph_backend backend = {.name = "onnxrt",
+                                             .format = tc_onnx_format,
+                                             .find = tci_ort_find,
+                                             .version = tci_ort_version,
+                                             .compile = tci_ort_compile,
+                                             .run = tci_ort_run,
                                              .free = tci_ort_free};
     return &backend;
 }

@@ -79,7 +79,7 @@ typedef struct tci_ov_program {
     tci_mutex lock;
     tci_ov_request *idle;
     void *compiled;
-    void *blob; /* aligned heap: what it was imported from, or was asked for; or NULL */
+    void *blob;  /* aligned heap: what it was imported from, or was asked for; or NULL */
     bool *takes; /* of each input: false: nothing reads it, and OpenVINO dropped it */
 } tci_ov_program;
 
@@ -122,8 +122,8 @@ static bool tci_ov_wrap(const tc_custom_array *a, void **tensor, char text[TC_GR
 {
     static int64_t nothing[1];
     tci_ov_shape shape = {a->rank, a->sizes};
-    return !tci_ov_fails(tci_ov.tensor_make(tci_ov_type(a->dtype), shape,
-                                            a->n ? a->data : nothing, tensor), text);
+    return !tci_ov_fails(
+        tci_ov.tensor_make(tci_ov_type(a->dtype), shape, a->n ? a->data : nothing, tensor), text);
 }
 
 /* Numbers of dtypes changed between releases: asks one of each size. */
@@ -271,8 +271,9 @@ static bool tci_ov_import(tci_ov_program *p, const tc_graph_model *m, const char
     if (p->blob) {
         memcpy(p->blob, m->blob, m->n_blob);
     }
-    return p->blob && !tci_ov_fails(tci_ov.import(tci_ov.core, p->blob, m->n_blob, device,
-                                                  &p->compiled), text);
+    return p->blob &&
+           !tci_ov_fails(tci_ov.import(tci_ov.core, p->blob, m->n_blob, device, &p->compiled),
+                         text);
 }
 
 static tc_status tci_ov_compile(void *user, const tc_graph_model *m, void **compiled,
@@ -346,9 +347,8 @@ static bool tci_ov_bind(void *request, const char *kind, int i, const tc_custom_
     return bound;
 }
 
-static tc_status tci_ov_run(void *user, void *compiled, const tc_custom_array *inputs,
-                            int n_inputs, tc_custom_array *outputs, int n_outputs,
-                            char text[TC_GRAPH_TEXT])
+static tc_status tci_ov_run(void *user, void *compiled, const tc_custom_array *inputs, int n_inputs,
+                            tc_custom_array *outputs, int n_outputs, char text[TC_GRAPH_TEXT])
 {
     tci_ov_program *p = compiled;
     tci_ov_request *r = tci_ov_take(p, text);
@@ -358,8 +358,8 @@ static tc_status tci_ov_run(void *user, void *compiled, const tc_custom_array *i
         bool in = i < n_inputs;
         const tc_custom_array *a = in ? &inputs[i] : &outputs[i - n_inputs];
         bool matters = in ? p->takes[i] : a->n > 0; /* an empty result is one element there */
-        done = !matters || tci_ov_bind(r->request, in ? "input" : "output", in ? i : i - n_inputs,
-                                       a, text);
+        done = !matters ||
+               tci_ov_bind(r->request, in ? "input" : "output", in ? i : i - n_inputs, a, text);
     }
     done = done && !tci_ov_fails(tci_ov.infer(r->request), text);
     if (r) {
@@ -394,10 +394,14 @@ static const void *tci_ov_blob(void *user, void *compiled, size_t *n)
 
 TCI_FN const tc_graph_backend *tci_openvino_backend(void)
 {
-    static const tc_graph_backend backend = {.name = "openvino", .format = tc_onnx_format,
-                                             .find = tci_ov_find, .version = tci_ov_say_version,
+    static const tc_graph_backend backend = {.name = "openvino",
+                                             .format = tc_onnx_format,
+                                             .find = tci_ov_find,
+                                             .version = tci_ov_say_version,
                                              .supports = tci_ov_supports,
-                                             .compile = tci_ov_compile, .run = tci_ov_run,
-                                             .free = tci_ov_free, .blob = tci_ov_blob};
+                                             .compile = tci_ov_compile,
+                                             .run = tci_ov_run,
+                                             .free = tci_ov_free,
+                                             .blob = tci_ov_blob};
     return &backend;
 }

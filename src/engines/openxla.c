@@ -50,18 +50,26 @@ typedef struct tci_xla_plugin {
 } tci_xla_plugin;
 
 /* By option; the last is for paths. */
-static tci_xla_plugin tci_xla_plugins[] = {
-    {.option = "cpu",
-     .library = {.file = "libpjrt_cpu.so", .package = "fastatomstruct_xla_cpu",
-                 .get = "pip install fastatomstruct-xla-cpu", .lock = TCI_MUTEX_INIT}},
-    {.option = "cuda",
-     .library = {.file = "xla_cuda_plugin.so", .package = "jax_plugins/xla_cuda13",
-                 .get = "pip install jax-cuda13-pjrt", .lock = TCI_MUTEX_INIT}},
-    {.option = "rocm",
-     .library = {.file = "xla_rocm_plugin.so", .package = "jax_plugins/xla_rocm7",
-                 .get = "pip install jax-rocm7-pjrt", .lock = TCI_MUTEX_INIT}},
-    {.option = "/", .library = {.file = "a PJRT plugin", .package = "", .get = "give its path",
-                                .lock = TCI_MUTEX_INIT}}};
+static tci_xla_plugin tci_xla_plugins[] = {{.option = "cpu",
+                                            .library = {.file = "libpjrt_cpu.so",
+                                                        .package = "fastatomstruct_xla_cpu",
+                                                        .get = "pip install fastatomstruct-xla-cpu",
+                                                        .lock = TCI_MUTEX_INIT}},
+                                           {.option = "cuda",
+                                            .library = {.file = "xla_cuda_plugin.so",
+                                                        .package = "jax_plugins/xla_cuda13",
+                                                        .get = "pip install jax-cuda13-pjrt",
+                                                        .lock = TCI_MUTEX_INIT}},
+                                           {.option = "rocm",
+                                            .library = {.file = "xla_rocm_plugin.so",
+                                                        .package = "jax_plugins/xla_rocm7",
+                                                        .get = "pip install jax-rocm7-pjrt",
+                                                        .lock = TCI_MUTEX_INIT}},
+                                           {.option = "/",
+                                            .library = {.file = "a PJRT plugin",
+                                                        .package = "",
+                                                        .get = "give its path",
+                                                        .lock = TCI_MUTEX_INIT}}};
 
 typedef struct tci_xla_program {
     tci_xla_plugin *plugin;
@@ -185,8 +193,10 @@ static tci_xla_plugin *tci_xla_open(const char *option, char text[TC_GRAPH_TEXT]
 {
     tci_xla_plugin *p = tci_xla_plugin_of(option);
     if (!p) {
-        snprintf(text, TC_GRAPH_TEXT, "there is no platform '%.60s': expected cpu, cuda, rocm or "
-                 "the path of a PJRT plugin", option);
+        snprintf(text, TC_GRAPH_TEXT,
+                 "there is no platform '%.60s': expected cpu, cuda, rocm or "
+                 "the path of a PJRT plugin",
+                 option);
         return NULL;
     }
     if (!tci_engine_open(&p->library, option, text)) {
@@ -292,8 +302,12 @@ static bool tci_xla_give(const tci_xla_plugin *p, const tc_custom_array *a, void
         int semantics;
         void *device, *memory, *layout, *done, *buffer;
         void *more[16];
-    } h = {.client = p->client, .data = a->data, .type = tci_xla_type(a->dtype), .sizes = a->sizes,
-           .rank = (size_t)a->rank, .device = p->device,
+    } h = {.client = p->client,
+           .data = a->data,
+           .type = tci_xla_type(a->dtype),
+           .sizes = a->sizes,
+           .rank = (size_t)a->rank,
+           .device = p->device,
            .semantics = p->is_cpu ? TCI_XLA_ZERO_COPY : TCI_XLA_UNTIL_TRANSFERRED};
     tci_xla_args record = {0};
     _Static_assert(sizeof(h) <= sizeof(record), "the record must fit");
@@ -315,8 +329,8 @@ static bool tci_xla_take(const tci_xla_plugin *p, const tc_custom_array *a, void
 {
     size_t bytes = (size_t)(a->n * tc_dtype_size(a->dtype));
     tci_xla_args h = {.v = {buffer, NULL, a->data, (void *)bytes}};
-    return !bytes || (!tci_xla_fails(p, TCI_XLA_TO_HOST, &h, text) &&
-                      !tci_xla_await_fails(p, h.v[4], text));
+    return !bytes ||
+           (!tci_xla_fails(p, TCI_XLA_TO_HOST, &h, text) && !tci_xla_await_fails(p, h.v[4], text));
 }
 
 static bool tci_xla_execute(const tci_xla_program *x, void **in, int n_inputs, void **out,
@@ -324,8 +338,8 @@ static bool tci_xla_execute(const tci_xla_program *x, void **in, int n_inputs, v
 {
     tci_xla_args options = {.size = sizeof(options)};
     void *done = NULL;
-    tci_xla_args a = {.v = {x->loaded, &options, &in, (void *)1, (void *)(size_t)n_inputs, &out,
-                            &done}};
+    tci_xla_args a = {
+        .v = {x->loaded, &options, &in, (void *)1, (void *)(size_t)n_inputs, &out, &done}};
     return !tci_xla_fails(x->plugin, TCI_XLA_EXECUTE, &a, text) &&
            !tci_xla_await_fails(x->plugin, done, text);
 }
@@ -355,9 +369,12 @@ static tc_status tci_xla_run(void *user, void *compiled, const tc_custom_array *
 
 TCI_FN const tc_graph_backend *tci_openxla_backend(void)
 {
-    static const tc_graph_backend backend = {.name = "openxla", .format = tc_stablehlo_format,
-                                             .find = tci_xla_find, .version = tci_xla_version,
-                                             .compile = tci_xla_compile, .run = tci_xla_run,
+    static const tc_graph_backend backend = {.name = "openxla",
+                                             .format = tc_stablehlo_format,
+                                             .find = tci_xla_find,
+                                             .version = tci_xla_version,
+                                             .compile = tci_xla_compile,
+                                             .run = tci_xla_run,
                                              .free = tci_xla_free};
     return &backend;
 }

@@ -47,8 +47,7 @@ static const tci_export_level tci_export_levels[] = {
     {256, "avx2", "avx2,fma,f16c", "",
      "__builtin_cpu_supports(\"avx2\") && __builtin_cpu_supports(\"fma\")",
      " __SSE4_1__ __AVX__ __AVX2__ __FMA__ __F16C__ "},
-    {512, "avx512", "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-     ",prefer-vector-width=512",
+    {512, "avx512", "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c", ",prefer-vector-width=512",
      "__builtin_cpu_supports(\"avx512f\") && __builtin_cpu_supports(\"avx512bw\") && "
      "__builtin_cpu_supports(\"avx512dq\") && __builtin_cpu_supports(\"avx512vl\") && "
      "__builtin_cpu_supports(\"fma\")",
@@ -59,31 +58,32 @@ enum { TCI_EXPORT_LEVELS = TCI_COUNT(tci_export_levels) };
 
 /* A parameter that the program assigns. */
 typedef struct tci_export_param {
-    int captured;                   /* the leaf */
+    int captured; /* the leaf */
     int64_t bytes;
-    int64_t staged_at;              /* of its new value in the workspace; -1: over the old one */
+    int64_t staged_at; /* of its new value in the workspace; -1: over the old one */
 } tci_export_param;
 
 typedef struct tci_export {
-    tci_batch_job job;              /* the first member: it leads back here */
+    tci_batch_job job; /* the first member: it leads back here */
     tci_batch_form forms[TCI_EXPORT_LEVELS - 1];
     tc_export how;
     const char *path;
-    char name[TCI_EXPORT_NAME];     /* of the function, and so of all that others see */
+    char name[TCI_EXPORT_NAME]; /* of the function, and so of all that others see */
     const tci_request *request;
-    const tci_export_level *level;  /* being written, with */
-    const tci_code *code;           /* its code, */
-    int64_t arena_at, work_at;      /* its parts of the workspace; work_at: of fixed sizes, */
-    int64_t least;                  /* bytes that it needs whatever the sizes, */
-    tci_export_param *params;       /* its parameters, */
+    const tci_export_level *level; /* being written, with */
+    const tci_code *code;          /* its code, */
+    int64_t arena_at, work_at;     /* its parts of the workspace; work_at: of fixed sizes, */
+    int64_t least;                 /* bytes that it needs whatever the sizes, */
+    tci_export_param *params;      /* its parameters, */
     int n_params;
-    int32_t *slots; int n_slots;    /* and, of symbolic sizes, the slot of each buffer; -1: none */
-    int64_t *init_at;               /* where a temporary of the init list is; symbolic sizes */
-    int64_t bytes;                  /* of the workspace of fixed sizes, of all levels */
+    int32_t *slots;
+    int n_slots;      /* and, of symbolic sizes, the slot of each buffer; -1: none */
+    int64_t *init_at; /* where a temporary of the init list is; symbolic sizes */
+    int64_t bytes;    /* of the workspace of fixed sizes, of all levels */
     int64_t weights_bytes;
     tci_hash weights_hash;
-    tci_param_held *held;           /* of each captured leaf */
-    tci_str head, tail, header;     /* before the arrays, and after; the header; scratch */
+    tci_param_held *held;       /* of each captured leaf */
+    tci_str head, tail, header; /* before the arrays, and after; the header; scratch */
     tci_os_fresh to;
 } tci_export;
 
@@ -213,9 +213,7 @@ static void tci_export_operand(const tci_export *e, tci_str *out, int t, int o)
             offset += tci_export_captured(e, out, (int)b->index - e->code->n_user_inputs);
         }
         break;
-    case TCI_BUF_OUTPUT:
-        offset += tci_export_output(e, out, (int)b->index);
-        break;
+    case TCI_BUF_OUTPUT: offset += tci_export_output(e, out, (int)b->index); break;
     case TCI_BUF_TEMP:
         offset += tci_export_temporary(e, out, (int)e->code->steps[t].operands[o]);
         break;
@@ -412,8 +410,8 @@ static void tci_export_arguments(const tci_export *e, tci_str *out, bool typed)
         tci_export_argument(out, typed, "", tci_export_ctype(&c->outputs[i]), "out", i);
     }
     for (int i = 0; i < e->n_params; i++) {
-        tci_export_argument(out, typed, "",
-                            tci_export_ctype(&c->outputs[c->n_user_outputs + i]), "param", i);
+        tci_export_argument(out, typed, "", tci_export_ctype(&c->outputs[c->n_user_outputs + i]),
+                            "param", i);
     }
     if (e->how.weights) {
         tci_str_add(out, typed ? "const void *weights, " : "weights, ");
@@ -527,8 +525,9 @@ static void tci_export_settle_params(const tci_export *e, tci_str *out)
     for (int i = 0; i < e->n_params; i++) {
         const tci_export_param *p = &e->params[i];
         if (p->staged_at >= 0 && p->bytes > 0) {
-            tci_str_printf(out, "    for (size_t i = 0; !fault && i < %lld; i++) {\n"
-                                "        ((char *)param%d)[i] = w[%lld + i];\n    }\n",
+            tci_str_printf(out,
+                           "    for (size_t i = 0; !fault && i < %lld; i++) {\n"
+                           "        ((char *)param%d)[i] = w[%lld + i];\n    }\n",
                            (long long)p->bytes, i, (long long)p->staged_at);
         }
     }
@@ -574,9 +573,10 @@ static void tci_export_level_code(const tci_export *e, tci_str *out, int i)
         tci_export_tagged(e, out, e->code->source);
         return;
     }
-    tci_str_printf(out, "\n#if TC_LEVELS >= %d\n#if defined(__clang__)\n#pragma clang attribute "
-                        "push(__attribute__((target(\"%s\"))), apply_to = function)\n#else\n"
-                        "#pragma GCC push_options\n#pragma GCC target(\"%s%s\")\n#endif\n",
+    tci_str_printf(out,
+                   "\n#if TC_LEVELS >= %d\n#if defined(__clang__)\n#pragma clang attribute "
+                   "push(__attribute__((target(\"%s\"))), apply_to = function)\n#else\n"
+                   "#pragma GCC push_options\n#pragma GCC target(\"%s%s\")\n#endif\n",
                    i, l->target, l->target, l->gcc_target);
     for (const char *at = l->macros; sscanf(at, " %23s%n", macro, &n) == 1; at += n) {
         tci_str_printf(out, "#ifndef %s\n#define %s 1\n#define TC_SET%s\n#endif\n", macro, macro,
@@ -596,11 +596,12 @@ static void tci_export_level_code(const tci_export *e, tci_str *out, int i)
 static void tci_export_level_limit(const tci_export *e, tci_str *out)
 {
     if (tci_export_n_levels(e) > 1) {
-        tci_str_printf(out, "/* Code for other processors than this is compiled for: 1 AVX2, 2 "
-                            "AVX-512 too, 0 none. */\n#ifndef TC_LEVELS\n"
-                            "#if defined(__x86_64__) && !defined(__TINYC__) && "
-                            "(defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 8))\n"
-                            "#define TC_LEVELS %d\n#else\n#define TC_LEVELS 0\n#endif\n#endif\n\n",
+        tci_str_printf(out,
+                       "/* Code for other processors than this is compiled for: 1 AVX2, 2 "
+                       "AVX-512 too, 0 none. */\n#ifndef TC_LEVELS\n"
+                       "#if defined(__x86_64__) && !defined(__TINYC__) && "
+                       "(defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 8))\n"
+                       "#define TC_LEVELS %d\n#else\n#define TC_LEVELS 0\n#endif\n#endif\n\n",
                        tci_export_n_levels(e) - 1);
     }
 }
@@ -608,10 +609,11 @@ static void tci_export_level_limit(const tci_export *e, tci_str *out)
 /* The level of this processor, asked for once; two threads that ask find the same. */
 static void tci_export_level_choice(const tci_export *e, tci_str *out)
 {
-    tci_str_printf(out, "\nstatic int %s_level(void)\n{\n#if TC_LEVELS\n"
-                        "    static int level = -1;\n"
-                        "    int known = __atomic_load_n(&level, __ATOMIC_RELAXED);\n"
-                        "    if (known < 0) {\n        __builtin_cpu_init();\n        known = 0;\n",
+    tci_str_printf(out,
+                   "\nstatic int %s_level(void)\n{\n#if TC_LEVELS\n"
+                   "    static int level = -1;\n"
+                   "    int known = __atomic_load_n(&level, __ATOMIC_RELAXED);\n"
+                   "    if (known < 0) {\n        __builtin_cpu_init();\n        known = 0;\n",
                    e->name);
     for (int i = 1; i < tci_export_n_levels(e); i++) {
         tci_str_printf(out, "#if TC_LEVELS >= %d\n        known = %s ? %d : known;\n#endif\n", i,
@@ -674,15 +676,23 @@ static void tci_export_size_helpers(const tci_export *e, tci_str *out)
 {
     const tci_code *c = e->code;
     const char *name = e->name;
-    tci_str_printf(out, "static long long %s_min(long long a, long long b)\n{\n"
-                        "    return a < b ? a : b;\n}\n\n", name);
-    tci_str_printf(out, "static long long %s_max(long long a, long long b)\n{\n"
-                        "    return a < b ? b : a;\n}\n\n", name);
-    tci_str_printf(out, "static long long %s_div(long long a, long long b)\n{\n"
-                        "    return b == 0 ? 0 : a / b - (a %% b != 0 && (a < 0) != (b < 0));\n"
-                        "}\n\n", name);
-    tci_str_printf(out, "static long long %s_line(long long n)\n{\n"
-                        "    return (n + 63) / 64 * 64;\n}\n\nstatic int %s_takes(", name, name);
+    tci_str_printf(out,
+                   "static long long %s_min(long long a, long long b)\n{\n"
+                   "    return a < b ? a : b;\n}\n\n",
+                   name);
+    tci_str_printf(out,
+                   "static long long %s_max(long long a, long long b)\n{\n"
+                   "    return a < b ? b : a;\n}\n\n",
+                   name);
+    tci_str_printf(out,
+                   "static long long %s_div(long long a, long long b)\n{\n"
+                   "    return b == 0 ? 0 : a / b - (a %% b != 0 && (a < 0) != (b < 0));\n"
+                   "}\n\n",
+                   name);
+    tci_str_printf(out,
+                   "static long long %s_line(long long n)\n{\n"
+                   "    return (n + 63) / 64 * 64;\n}\n\nstatic int %s_takes(",
+                   name, name);
     tci_export_sizes(e, out, true, ")\n{\n    return ");
     for (int i = 0; i < c->n_symbols; i++) {
         tci_str_printf(out, "%ss%d >= %lldll && s%d <= %lldll", i ? " && " : "", i,
@@ -784,8 +794,10 @@ static void tci_export_comment(const tci_export *e, tci_str *out, const char *fi
     tci_export_prepare_signature(e, out, "");
     tci_str_add(out, "; once, before the first run in that workspace\n");
     if (e->how.weights) {
-        tci_str_printf(out, " *   int %s_check(const void *weights, size_t bytes); 0: they are "
-                            "those of %s.bin\n", e->name, e->name);
+        tci_str_printf(out,
+                       " *   int %s_check(const void *weights, size_t bytes); 0: they are "
+                       "those of %s.bin\n",
+                       e->name, e->name);
     }
     tci_str_add(out, " *\n");
     tci_export_ports(e, out);
@@ -799,8 +811,9 @@ static void tci_export_comment(const tci_export *e, tci_str *out, const char *fi
     } else {
         tci_str_printf(out, " *   workspace: %lld bytes\n", (long long)e->bytes);
     }
-    tci_str_printf(out, " *\n * Returns 0, or 1 where an index was outside its axis%s%s. Arrays "
-                        "overlap nowhere. */\n",
+    tci_str_printf(out,
+                   " *\n * Returns 0, or 1 where an index was outside its axis%s%s. Arrays "
+                   "overlap nowhere. */\n",
                    tci_export_is_symbolic(e) ? ", 2 where a size is outside its range" : "",
                    e->n_params ? "; parameters are then as they were" : "");
 }
@@ -831,31 +844,30 @@ static void tci_export_declarations(const tci_export *e, tci_str *out)
 
 static void tci_export_pragmas(tci_str *out)
 {
-    tci_str_add(out,
-                "/* Values depend on the compiler taking floats as they are written. */\n"
-                "#if defined(__clang__)\n#pragma clang diagnostic push\n"
-                "#pragma clang diagnostic ignored \"-Weverything\"\n"
-                "#pragma STDC FP_CONTRACT OFF\n"
-                "#elif defined(__GNUC__)\n"
-                "/* To the end of the file, which vectors never leave. */\n"
-                "#pragma GCC diagnostic ignored \"-Wpsabi\"\n"
-                "#pragma GCC diagnostic push\n"
-                "#pragma GCC diagnostic ignored \"-Wunused-function\"\n"
-                "#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
-                "#pragma GCC diagnostic ignored \"-Wunused-but-set-variable\"\n"
-                "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
-                "#pragma GCC diagnostic ignored \"-Wcast-qual\"\n"
-                "#pragma GCC diagnostic ignored \"-Wpedantic\"\n"
-                "#pragma GCC diagnostic ignored \"-Wconversion\"\n"
-                "#pragma GCC diagnostic ignored \"-Wsign-conversion\"\n"
-                "#pragma GCC diagnostic ignored \"-Wfloat-conversion\"\n"
-                "#pragma GCC diagnostic ignored \"-Wfloat-equal\"\n"
-                "#pragma GCC diagnostic ignored \"-Wdouble-promotion\"\n"
-                "#pragma GCC diagnostic ignored \"-Wunused-macros\"\n"
-                "#ifdef __cplusplus\n#pragma GCC diagnostic ignored \"-Wnarrowing\"\n#endif\n"
-                "#pragma GCC push_options\n"
-                "#pragma GCC optimize(\"fp-contract=off,wrapv,no-strict-aliasing\")\n#endif\n"
-                "#define TC_ERRNO 1\n\n");
+    tci_str_add(out, "/* Values depend on the compiler taking floats as they are written. */\n"
+                     "#if defined(__clang__)\n#pragma clang diagnostic push\n"
+                     "#pragma clang diagnostic ignored \"-Weverything\"\n"
+                     "#pragma STDC FP_CONTRACT OFF\n"
+                     "#elif defined(__GNUC__)\n"
+                     "/* To the end of the file, which vectors never leave. */\n"
+                     "#pragma GCC diagnostic ignored \"-Wpsabi\"\n"
+                     "#pragma GCC diagnostic push\n"
+                     "#pragma GCC diagnostic ignored \"-Wunused-function\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wunused-but-set-variable\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wcast-qual\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wpedantic\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wconversion\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wsign-conversion\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wfloat-conversion\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wfloat-equal\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wdouble-promotion\"\n"
+                     "#pragma GCC diagnostic ignored \"-Wunused-macros\"\n"
+                     "#ifdef __cplusplus\n#pragma GCC diagnostic ignored \"-Wnarrowing\"\n#endif\n"
+                     "#pragma GCC push_options\n"
+                     "#pragma GCC optimize(\"fp-contract=off,wrapv,no-strict-aliasing\")\n#endif\n"
+                     "#define TC_ERRNO 1\n\n");
 }
 
 /* ---- arrays ---- */
@@ -888,9 +900,10 @@ static void tci_export_array(tci_export *e, int i)
     const char *data = tci_export_data(e, i);
     int width = tci_dtype_get((tc_dtype)port->dtype)->bytes;
     int64_t n = tci_export_held(e, i) / width;
-    tci_export_text(e, "\n#if defined(__GNUC__)\n__attribute__((aligned(64)))\n#endif\n"
-                       "static const unsigned %s %s_data%d[%lld] = {", tci_export_word(width),
-                    e->name, i, (long long)TCI_MAX(n, (int64_t)1));
+    tci_export_text(e,
+                    "\n#if defined(__GNUC__)\n__attribute__((aligned(64)))\n#endif\n"
+                    "static const unsigned %s %s_data%d[%lld] = {",
+                    tci_export_word(width), e->name, i, (long long)TCI_MAX(n, (int64_t)1));
     for (int64_t at = 0; at < n; at += 8) {
         char line[8 * 24], *end = line;
         for (int64_t j = at; j < at + 8 && j < n; j++) {
@@ -936,16 +949,20 @@ static void tci_export_check(const tci_export *e, tci_str *out)
 {
     uint64_t head[4];
     tci_export_weights_head(e, head);
-    tci_str_printf(out, "\nint %s_check(const void *weights, size_t bytes)\n{\n"
-                        "    static const unsigned long long head[4] = {", e->name);
+    tci_str_printf(out,
+                   "\nint %s_check(const void *weights, size_t bytes)\n{\n"
+                   "    static const unsigned long long head[4] = {",
+                   e->name);
     for (int i = 0; i < 4; i++) {
         tci_str_printf(out, "%s0x%llxull", i ? ", " : "", (unsigned long long)head[i]);
     }
-    tci_str_printf(out, "};\n    int bad = !weights || bytes != %lld;\n"
-                        "    for (int i = 0; i < 32 && !bad; i++) {\n"
-                        "        bad = ((const unsigned char *)weights)[i] !=\n"
-                        "              (unsigned char)(head[i / 8] >> (i %% 8 * 8));\n    }\n"
-                        "    return bad;\n}\n", (long long)e->weights_bytes);
+    tci_str_printf(out,
+                   "};\n    int bad = !weights || bytes != %lld;\n"
+                   "    for (int i = 0; i < 32 && !bad; i++) {\n"
+                   "        bad = ((const unsigned char *)weights)[i] !=\n"
+                   "              (unsigned char)(head[i / 8] >> (i %% 8 * 8));\n    }\n"
+                   "    return bad;\n}\n",
+                   (long long)e->weights_bytes);
 }
 
 /* ---- the files ---- */
@@ -1056,8 +1073,8 @@ static int64_t tci_export_place(tci_export *e, tci_scratch *s)
             free = true;
             for (int k = 0; k < i; k++) {
                 const tci_code_buffer *other = &c->buffers[k];
-                free = free && (e->slots[k] != slot || other->last < b->first ||
-                                b->last < other->first);
+                free = free &&
+                       (e->slots[k] != slot || other->last < b->first || b->last < other->first);
             }
             e->slots[i] = free ? slot : -1;
         }
@@ -1171,8 +1188,7 @@ static tc_status tci_export_write(tci_batch *b, tci_export *e)
     }
     if (code) {
         return tci_batch_fail(b->f, e->job.about, NULL, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
-                              "'%.300s': it cannot be written: %s", path,
-                              tci_os_fresh_why(code));
+                              "'%.300s': it cannot be written: %s", path, tci_os_fresh_why(code));
     }
     return status;
 }
@@ -1219,13 +1235,15 @@ static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
         const tc_site *site = tci_export_site(e, joins ? TCI_OP_COLLECTIVE : TCI_OP_CUSTOM);
         return tci_batch_fail(b->f, job->about, site, TC_ERR_UNSUPPORTED,
                               "given %s of this process, expected a program that can be written "
-                              "as C", joins ? "a collective, which has a communicator"
-                                            : "a custom op, which is a function");
+                              "as C",
+                              joins ? "a collective, which has a communicator"
+                                    : "a custom op, which is a function");
     }
     if (tci_export_meets(e)) {
         return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_ARGUMENT,
                               "given the path '%.200s', expected a name that the code in it does "
-                              "not have itself", e->path);
+                              "not have itself",
+                              e->path);
     }
     e->n_params = e->request->n_effects;
     e->params = TCI_NEW_ARRAY(&b->s, tci_export_param, e->n_params);
@@ -1262,11 +1280,12 @@ TC_API tc_status tc_export_c_as_at(tc_tensors inputs, tc_tensors outputs, const 
     if (tci_export_name(&e)) {
         status = tci_batch_export(&f, &e.job, options, tci_export_take);
     } else if (outputs.n > 0 && outputs.items && tci_ctx_of(outputs.items[0].ctx)) {
-        tci_batch_fail(&f, outputs.items[0], NULL, status, "given the path '%.200s', expected one "
+        tci_batch_fail(&f, outputs.items[0], NULL, status,
+                       "given the path '%.200s', expected one "
                        "that ends in \".c\" after a name for a function: letters, digits and _, "
                        "at most %d, neither _ nor a digit first, and no word of C or C++, nor a "
-                       "name of the C library or of a builtin", path ? path : "(NULL)",
-                       TCI_EXPORT_NAME - 1);
+                       "name of the C library or of a builtin",
+                       path ? path : "(NULL)", TCI_EXPORT_NAME - 1);
     }
     tci_frame_leave(&f);
     return status;

@@ -188,17 +188,26 @@ TCI_FN tci_node *tci_forward_repeat(tci_forward *w, const tci_node *n, tci_forwa
         t.n_y += stands;
     }
     for (int i = 0; i < r->n_carry; i++) { /* rows */
-        l->result[r->n_carry + r->n_y + i] = l->result[i] < 0 ? -1
-                                                              : t.n[0] + t.n_y + l->result[i];
+        l->result[r->n_carry + r->n_y + i] = l->result[i] < 0 ? -1 : t.n[0] + t.n_y + l->result[i];
     }
     if (n_beside + t.n_y == 0) {
         return NULL;
     }
-    const tci_repeat made = {.n_carry = t.n[0], .n_x = t.n[1], .n_held = t.n[2], .n_y = t.n_y,
-                             .length = r->length, .reverse = r->reverse, .stops = stops,
-                             .init = t.outside[0], .xs = t.outside[1], .held = t.outside[2],
-                             .carry = t.bound[0], .x = t.bound[1], .inner = t.bound[2],
-                             .next = t.next, .y = t.y};
+    const tci_repeat made = {.n_carry = t.n[0],
+                             .n_x = t.n[1],
+                             .n_held = t.n[2],
+                             .n_y = t.n_y,
+                             .length = r->length,
+                             .reverse = r->reverse,
+                             .stops = stops,
+                             .init = t.outside[0],
+                             .xs = t.outside[1],
+                             .held = t.outside[2],
+                             .carry = t.bound[0],
+                             .x = t.bound[1],
+                             .inner = t.bound[2],
+                             .next = t.next,
+                             .y = t.y};
     *(tci_forward_loop **)tci_table_at(&w->loops, n) = l;
     return tci_forward_built(w, tci_build_repeat(w->s, w->g, &made));
 }

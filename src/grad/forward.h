@@ -27,7 +27,7 @@ struct tci_forward {
     tci_dim count;
     tci_table beside; /* of tci_node *; NULL: nothing */
     tci_table done;
-    tci_table loops;  /* of tci_forward_loop *, of a REPEAT */
+    tci_table loops; /* of tci_forward_loop *, of a REPEAT */
 };
 
 TCI_FN tci_forward tci_forward_begin(tci_scratch *s, tci_graph *g, const tci_forward_rules *rules,

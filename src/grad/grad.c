@@ -18,12 +18,12 @@
 
 typedef struct tci_grad_place {
     tci_node *node;
-    tci_node *grad;   /* the sum so far; NULL: nothing yet */
+    tci_node *grad; /* the sum so far; NULL: nothing yet */
     int32_t old_at;
     tci_node **results; /* of a REPEAT: the sum so far for each of its results */
-    bool asked;       /* its gradient is a result */
-    bool leads;       /* an asked-for node lies at or behind it, along floats */
-    bool passes;      /* one lies behind it: its operands take their part */
+    bool asked;         /* its gradient is a result */
+    bool leads;         /* an asked-for node lies at or behind it, along floats */
+    bool passes;        /* one lies behind it: its operands take their part */
 } tci_grad_place;
 
 typedef struct tci_grad_walk {
@@ -99,8 +99,7 @@ static void tci_grad_find_ways(tci_grad_walk *w, int first)
         tci_grad_place *p = &w->places[i];
         tci_node *n = p->node;
         bool floats = tci_dtype_is_float((tc_dtype)n->dtype) || n->op == TCI_OP_REPEAT;
-        bool may = i >= first && floats &&
-                   tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
+        bool may = i >= first && floats && tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
         for (int k = 0; may && !p->passes && k < tci_grad_n_taking(n); k++) {
             p->passes = tci_grad_place_of(w, n->in[k])->leads;
         }

@@ -91,7 +91,6 @@ TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
 
 /* grad/widen.c: root in f64. wide: of tci_node *; holds the leaves that stand for nodes, then what
  * each node of the list that is returned, inputs first, is in f64. */
-TCI_FN tci_node_list tci_widen_build(tci_scratch *s, tci_graph *g, tci_node *root,
-                                     tci_table *wide);
+TCI_FN tci_node_list tci_widen_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_table *wide);
 
 #endif

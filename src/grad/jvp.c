@@ -134,15 +134,15 @@ static tci_node *tci_jvp_collective(tci_forward *w, tci_node *n)
         return tci_jvp_transposed(w, n);
     }
     const tc_comm_verb verb = (tc_comm_verb)n->attr[TCI_COLLECTIVE_VERB];
-    return tci_forward_built(
-        w, tci_build_collective_like(w->g, n, verb, *tci_forward_of(w, n->in[0])));
+    return tci_forward_built(w, tci_build_collective_like(w->g, n, verb,
+                                                          *tci_forward_of(w, n->in[0])));
 }
 
 static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
 {
     switch ((tci_op)n->op) {
-    TCI_EW_OPS(TCI_OP_CASE) break;
-    TCI_REDUCE_OPS(TCI_OP_CASE) break;
+        TCI_EW_OPS(TCI_OP_CASE) break;
+        TCI_REDUCE_OPS(TCI_OP_CASE) break;
     case TCI_OP_INPUT:
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:
@@ -226,7 +226,10 @@ static tci_node *tci_jvp_rule(tci_forward *w, tci_node *n)
     return tci_jvp_add(w, *tci_forward_of(w, n), tci_jvp_node(w, n));
 }
 
-static tci_node *tci_jvp_zeros(tci_forward *w, tci_node *n) { return tci_jvp_fill(w, n, 0); }
+static tci_node *tci_jvp_zeros(tci_forward *w, tci_node *n)
+{
+    return tci_jvp_fill(w, n, 0);
+}
 
 static const tci_forward_rules tci_jvp_rules = {tci_jvp_rule, tci_jvp_zeros, 0, false};
 

@@ -96,9 +96,18 @@ static tci_node *tci_product_recurrence(const tci_vjp *v, tci_node *a, tci_node 
     carry = tci_vjp_built(v, tci_build_bound(v->g, (tc_dtype)a->dtype, rank, one));
     next = tci_product_binary(v, TCI_OP_MUL, x[0], carry);
     next = tci_product_binary(v, TCI_OP_ADD, next, x[1]);
-    const tci_repeat r = {.n_carry = 1, .n_x = 2, .n_y = 1, .length = a->shape[axis],
-                          .reverse = back, .stops = -1, .init = &init, .xs = xs, .carry = &carry,
-                          .x = x, .next = &next, .y = &next};
+    const tci_repeat r = {.n_carry = 1,
+                          .n_x = 2,
+                          .n_y = 1,
+                          .length = a->shape[axis],
+                          .reverse = back,
+                          .stops = -1,
+                          .init = &init,
+                          .xs = xs,
+                          .carry = &carry,
+                          .x = x,
+                          .next = &next,
+                          .y = &next};
     tci_node *repeat = tci_vjp_built(v, tci_build_repeat(v->s, v->g, &r));
     return tci_product_turn(v, tci_vjp_built(v, tci_build_result(v->g, repeat, 1)), axis, true);
 }
@@ -207,8 +216,8 @@ static tci_node *tci_product_of_place(const tci_vjp *v, int axis)
     tci_node *src = v->n->in[2], *places = tci_product_places(v, axis), *sides[2];
     tci_node *zero = tci_product_number(v, src->dtype, 0);
     tci_node *one = tci_product_number(v, src->dtype, 1), *none = tci_product_number(v, TC_I64, -1);
-    tci_node *order = tci_vjp_built(v, tci_build_topk(v->g, places, axis, places->shape[axis],
-                                                      false));
+    tci_node *order = tci_vjp_built(v,
+                                    tci_build_topk(v->g, places, axis, places->shape[axis], false));
     places = tci_product_gather(v, places, axis, order);
     src = tci_product_gather(v, src, axis, order);
     for (int i = 0; i < 2; i++) {

@@ -25,11 +25,11 @@
 #include <string.h>
 
 typedef struct tci_grad_repeat {
-    const tci_vjp *v;             /* whose node is the REPEAT */
+    const tci_vjp *v; /* whose node is the REPEAT */
     tci_repeat r;
-    const bool *leads;            /* per operand outside: its gradient is asked for */
-    tci_node *const *takers;      /* per operand outside: the node that is given it */
-    tci_node *const *grads;       /* of the results; NULL: none */
+    const bool *leads;       /* per operand outside: its gradient is asked for */
+    tci_node *const *takers; /* per operand outside: the node that is given it */
+    tci_node *const *grads;  /* of the results; NULL: none */
     /* the way back, in the order of tci_repeat */
     tci_node **init, **carry, **next, **xs, **x, **y;
     int n_carry, n_x, n_y;
@@ -67,8 +67,7 @@ static tci_node *tci_grad_cast(const tci_grad_repeat *w, tci_node *n, int dtype)
 
 static tci_node *tci_grad_bound(const tci_grad_repeat *w, int dtype, const tci_node *like)
 {
-    return tci_vjp_built(w->v,
-                         tci_build_bound(w->v->g, (tc_dtype)dtype, like->rank, like->shape));
+    return tci_vjp_built(w->v, tci_build_bound(w->v->g, (tc_dtype)dtype, like->rank, like->shape));
 }
 
 /* ---- what the way back is given ---- */
@@ -290,7 +289,10 @@ static int tci_grad_stop(tci_grad_repeat *w)
 TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *takers,
                                tci_node *const *grads, tci_node **given)
 {
-    tci_grad_repeat w = {.v = v, .r = tci_repeat_of(v->n), .leads = leads, .takers = takers,
+    tci_grad_repeat w = {.v = v,
+                         .r = tci_repeat_of(v->n),
+                         .leads = leads,
+                         .takers = takers,
                          .grads = grads};
     const tci_repeat *r = &w.r;
     int n_outside = tci_node_n_outside(v->n), room = 2 * n_outside + 2 * r->n_y + 1;
@@ -309,10 +311,21 @@ TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *co
     tci_grad_step(&w);
     tci_grad_drop_unread(&w);
     int stops = branch ? tci_grad_stop(&w) : -1;
-    tci_repeat back = {.n_carry = w.n_carry, .n_x = w.n_x, .n_held = r->n_held, .n_y = w.n_y,
-                       .length = r->length, .reverse = !r->reverse, .stops = stops,
-                       .init = w.init, .xs = w.xs, .held = r->held, .carry = w.carry, .x = w.x,
-                       .inner = r->inner, .next = w.next, .y = w.y};
+    tci_repeat back = {.n_carry = w.n_carry,
+                       .n_x = w.n_x,
+                       .n_held = r->n_held,
+                       .n_y = w.n_y,
+                       .length = r->length,
+                       .reverse = !r->reverse,
+                       .stops = stops,
+                       .init = w.init,
+                       .xs = w.xs,
+                       .held = r->held,
+                       .carry = w.carry,
+                       .x = w.x,
+                       .inner = r->inner,
+                       .next = w.next,
+                       .y = w.y};
     if (branch || tci_repeat_is_once(r)) { /* all that is outside */
         back.n_held = n_outside;
         back.held = branch ? r->init : tci_grad_outside(&w);
@@ -328,8 +341,7 @@ TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *co
             int result = i >= r->n_carry && tci_grad_stays(r, i) ? y++ : carry++;
             given[i] = tci_vjp_built(v, tci_build_result(v->g, repeat, result));
             given[i] = tci_grad_cast(&w, given[i], like->dtype);
-            given[i] = tci_vjp_built(v, tci_build_reshape(v->g, given[i], like->rank,
-                                                          like->shape));
+            given[i] = tci_vjp_built(v, tci_build_reshape(v->g, given[i], like->rank, like->shape));
         }
     }
 }

@@ -99,8 +99,8 @@ static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, cons
     tci_node *zero = tci_rule_number(v, TC_I64, 0);
     tci_node *size = tci_rule_size(v, TC_I64, shape[axis]);
     tci_node *from_end = tci_rule_binary(v, TCI_OP_ADD, i, size);
-    tci_node *place = tci_vjp_built(
-        v, tci_build_where(v->g, tci_rule_binary(v, TCI_OP_LT, i, zero), from_end, i));
+    tci_node *place = tci_vjp_built(v, tci_build_where(v->g, tci_rule_binary(v, TCI_OP_LT, i, zero),
+                                                       from_end, i));
     return tci_rule_binary(v, TCI_OP_EQ, place, tci_rule_ramp(v, rank, shape, axis));
 }
 
@@ -221,8 +221,8 @@ static tci_node *tci_vjp_CAT(const tci_vjp *v)
  * s m + d e is number q of residue r, and s and d have no common factor. */
 typedef struct tci_rule_phases {
     int axis;
-    tci_dim kernel, taps;   /* elements; most of them to one phase */
-    tci_dim apart, s, d;    /* g, s, d; numbers where phases are many */
+    tci_dim kernel, taps; /* elements; most of them to one phase */
+    tci_dim apart, s, d;  /* g, s, d; numbers where phases are many */
 } tci_rule_phases;
 
 static int64_t tci_rule_gcd(int64_t a, int64_t b)
@@ -599,10 +599,10 @@ static tci_node *tci_vjp_CONTRACT(const tci_vjp *v)
 typedef struct tci_rule_transpose {
     const tci_vjp *v;
     const tci_node *x;
-    int n;                          /* windows */
+    int n; /* windows */
     const tci_rule_phases *p;
-    const int *own, *others, *out;  /* labels */
-    int fresh;                      /* first of n labels that nothing has */
+    const int *own, *others, *out; /* labels */
+    int fresh;                     /* first of n labels that nothing has */
 } tci_rule_transpose;
 
 /* Phases before kernel mod s have a tap more than the others: how many, where these two sets are
@@ -670,8 +670,8 @@ static tci_node *tci_rule_transposed_set(const tci_rule_transpose *t, uint64_t l
         out[n_out++] = elements;
     }
     grad = tci_vjp_built(v, tci_build_window(v->g, grad, t->n, spec));
-    return tci_vjp_built(v, tci_build_contract(v->g, grad, out, other, others,
-                                               t->n + t->x->rank, result));
+    return tci_vjp_built(v, tci_build_contract(v->g, grad, out, other, others, t->n + t->x->rank,
+                                               result));
 }
 
 /* All phases of the windows from i on, of those before it the sets in `less`. */
@@ -771,8 +771,8 @@ typedef struct tci_rule_norm {
     tc_dtype t;
     int *axes, *others; /* the normalized ones, and the rest */
     int n_axes, n_others;
-    tci_node *grad;     /* of the result */
-    tci_node *scaled;   /* times the weight */
+    tci_node *grad;   /* of the result */
+    tci_node *scaled; /* times the weight */
     tci_node *centred, *variance /* + eps */, *scale;
 } tci_rule_norm;
 
@@ -858,8 +858,10 @@ static tci_node *tci_vjp_CUSTOM(const tci_vjp *v)
     const tci_custom *c = tci_custom_get(v->n->attr[0]);
     bool none = false;
     if (!c->vjp) {
-        tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED, "custom op '%.60s' has no gradient: its vjp is "
-                         "NULL", c->op.name);
+        tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED,
+                         "custom op '%.60s' has no gradient: its vjp is "
+                         "NULL",
+                         c->op.name);
     }
     tci_node *grad = c->vjp(c, v->g, v->n, v->grad, v->which, &none);
     const tci_node *x = v->n->in[v->which];
@@ -869,8 +871,14 @@ static tci_node *tci_vjp_CUSTOM(const tci_vjp *v)
 }
 
 /* Of their first operands. */
-static tci_node *tci_vjp_BARRIER(const tci_vjp *v) { return v->grad; }
-static tci_node *tci_vjp_WITH_DERIVATIVE(const tci_vjp *v) { return v->grad; }
+static tci_node *tci_vjp_BARRIER(const tci_vjp *v)
+{
+    return v->grad;
+}
+static tci_node *tci_vjp_WITH_DERIVATIVE(const tci_vjp *v)
+{
+    return v->grad;
+}
 
 /* Split over the same communicators. */
 static tci_node *tci_vjp_SHARD(const tci_vjp *v)

@@ -44,8 +44,8 @@ static tci_node *tci_slope_cube(tci_graph *g, tci_node *x)
 static tci_node *tci_slope_of_trigamma_above(tci_graph *g, tci_node *u)
 {
     enum { TCI_SLOPE_TERMS = 12 };
-    static const double bernoulli[] = {0.5, -1.0 / 6, 1.0 / 6, -0.3, 5.0 / 6, -691.0 / 210, 17.5,
-                                       -3617.0 / 30};
+    static const double bernoulli[] = {0.5,     -1.0 / 6,     1.0 / 6, -0.3,
+                                       5.0 / 6, -691.0 / 210, 17.5,    -3617.0 / 30};
     tci_node *back = tci_composite_unary(g, TCI_OP_RECIPROCAL,
                                          tci_slope_more(g, u, TCI_SLOPE_TERMS));
     tci_node *square = tci_composite_unary(g, TCI_OP_SQUARE, back);

@@ -33,7 +33,7 @@ typedef enum tci_vmap_rule {
 static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
 {
     switch ((tci_op)n->op) {
-    TCI_EW_OPS(TCI_OP_CASE)
+        TCI_EW_OPS(TCI_OP_CASE)
     case TCI_OP_WHERE:
     case TCI_OP_CAST:
     case TCI_OP_BITCAST:
@@ -44,8 +44,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
     case TCI_OP_SOLVE_TRIANGULAR:
     case TCI_OP_CHOLESKY:
     case TCI_OP_STOP_GRADIENT:
-    case TCI_OP_WITH_DERIVATIVE: return TCI_VMAP_KEEP;
-    TCI_REDUCE_OPS(TCI_OP_CASE)
+    case TCI_OP_WITH_DERIVATIVE: return TCI_VMAP_KEEP; TCI_REDUCE_OPS(TCI_OP_CASE)
     case TCI_OP_CAT:
     case TCI_OP_WINDOW:
     case TCI_OP_GATHER:
@@ -120,7 +119,8 @@ static tci_node *tci_vmap_same(tci_forward *v, tci_node *n, tci_vmap_rule rule)
         bool stays = tci_vmap_may_stay(n, i) && !*tci_forward_of(v, n->in[i]);
         in[i] = stays ? n->in[i] : tci_forward_all(v, n->in[i]);
     }
-    return tci_forward_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
+    return tci_forward_built(v,
+                             tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
                                             tci_forward_shape(v, n), n->n_in, in, n_words, words));
 }
 
@@ -180,8 +180,8 @@ static tci_node *tci_vmap_barrier(tci_forward *v, tci_node *n)
         tci_node *many = *tci_forward_of(v, n->in[i]);
         in[i] = many ? many : n->in[i];
     }
-    tci_node *x = tci_forward_built(
-        v, tci_build_barrier(v->g, in[0], in + 1, n->n_in - 1, n->attr[0]));
+    tci_node *x = tci_forward_built(v, tci_build_barrier(v->g, in[0], in + 1, n->n_in - 1,
+                                                         n->attr[0]));
     return in[0] == n->in[0] ? v->rules->whole(v, x) : x; /* what differs may only be waited for */
 }
 
@@ -300,8 +300,8 @@ static tci_node *tci_vmap_collective(tci_forward *v, tci_node *n)
     x = in ? tci_forward_built(v, tci_build_transpose(v->g, x, 0, 1)) : x;
     tci_node *y = tci_forward_built(v, tci_build_collective_like(v->g, n, verb, x));
     return verb == TC_COMM_BARRIER ? v->rules->whole(v, y)
-           : out ? tci_forward_built(v, tci_build_transpose(v->g, y, 0, 1))
-                 : y;
+           : out                   ? tci_forward_built(v, tci_build_transpose(v->g, y, 0, 1))
+                                   : y;
 }
 
 /* ---- the walk ---- */
@@ -332,16 +332,15 @@ static tci_node *tci_vmap_node(tci_forward *v, tci_node *n)
         return tci_forward_visit(v, tci_forward_built(v, tci_expand_composite(v->g, n)));
     case TCI_VMAP_NEVER: break;
     }
-    tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED,
-                     "%s cannot be done for many examples at once", TCI_MAKER(n));
+    tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED, "%s cannot be done for many examples at once",
+                     TCI_MAKER(n));
     return NULL;
 }
 
 /* n repeated. */
 static tci_node *tci_vmap_whole(tci_forward *v, tci_node *n)
 {
-    return tci_forward_built(v, tci_build_broadcast(v->g, n, n->rank + 1,
-                                                    tci_forward_shape(v, n)));
+    return tci_forward_built(v, tci_build_broadcast(v->g, n, n->rank + 1, tci_forward_shape(v, n)));
 }
 
 static const tci_forward_rules tci_vmap_rules = {tci_vmap_node, tci_vmap_whole, 1, true};

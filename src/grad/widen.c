@@ -42,8 +42,7 @@ static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const
     return tci_graph_node(g, n->op, to, n->rank, n->shape, n->n_in, in, n->n_attr, n->attr);
 }
 
-TCI_FN tci_node_list tci_widen_build(tci_scratch *s, tci_graph *g, tci_node *root,
-                                     tci_table *wide)
+TCI_FN tci_node_list tci_widen_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_table *wide)
 {
     const tci_vjp v = {.s = s, .g = g};
     tci_node_list list = tci_graph_sort(s, &root, 1);

@@ -348,9 +348,9 @@ TCI_FN tc_dtype tci_build_common_dtype(const tci_graph *g, tci_node *const *oper
     if (sized == TC_DTYPE_COUNT || scalar == TC_DTYPE_COUNT) {
         return sized == TC_DTYPE_COUNT ? scalar : sized;
     }
-    return tci_build_kind(sized) >= tci_build_kind(scalar) ? sized
-                                                           : tci_dtype_promote(TC_TORCH, sized,
-                                                                               scalar);
+    return tci_build_kind(sized) >= tci_build_kind(scalar)
+               ? sized
+               : tci_dtype_promote(TC_TORCH, sized, scalar);
 }
 
 /* Ops whose operands NumPy has in another dtype than others of their rule. */
@@ -475,9 +475,9 @@ TCI_FN tci_node *tci_build_broadcast(tci_graph *g, tci_node *x, int rank, const 
             int from = i - (rank - x->rank);
             ones[i] = from < 0 ? 1 : x->shape[from];
         }
-        x = tci_words_put(
-            g, &w,
-            tci_graph_node(g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, ones, 1, &x, 0, NULL));
+        x = tci_words_put(g, &w,
+                          tci_graph_node(g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, ones, 1, &x,
+                                         0, NULL));
         if (!x || tci_build_same_shape(x->rank, x->shape, rank, shape)) {
             return x;
         }
@@ -547,9 +547,9 @@ static bool tci_build_ew_takes(tci_graph *g, int op, tc_dtype common)
     int rule = tci_build_rows[op].rule;
     bool no_bool = rule == TCI_BUILD_NUMERIC || rule == TCI_BUILD_WORD;
     bool no_float = rule == TCI_BUILD_INTEGER || rule == TCI_BUILD_WORD;
-    const char *given = common == TC_BOOL && no_bool                  ? "bool"
+    const char *given = common == TC_BOOL && no_bool             ? "bool"
                         : tci_dtype_is_float(common) && no_float ? tci_dtype_get(common)->name
-                                                                      : NULL;
+                                                                 : NULL;
     if (given) {
         tci_graph_fail(g, TC_ERR_DTYPE, "%s has no %s: given %s, expected %s (tc_cast makes them)",
                        given, tci_op_name(op), given,
@@ -576,8 +576,8 @@ static tci_node *tci_build_compare_mixed(tci_graph *g, int op, tci_node *const *
 {
     const int at = operands[0]->dtype == TC_U64; /* which is signed */
     tci_node *in[2] = {operands[0], operands[1]};
-    tci_node *sign[2] = {operands[at], tci_graph_const(g, (tc_dtype)operands[at]->dtype,
-                                                       (tci_value){.i = 0})};
+    tci_node *sign[2] = {operands[at],
+                         tci_graph_const(g, (tc_dtype)operands[at]->dtype, (tci_value){.i = 0})};
     bool less = op == TCI_OP_LT || op == TCI_OP_LE, more = op == TCI_OP_GT || op == TCI_OP_GE;
     bool negative = op == TCI_OP_NE || (at == 0 ? less : more); /* the result where it is */
     in[at] = tci_build_cast(g, in[at], TC_U64);
@@ -720,8 +720,7 @@ static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, cons
                        "%s over axis %d of shape %s, which has size 0, has no value",
                        tci_op_name(op), empty, TCI_SHAPE_TEXT(x));
     } else {
-        tci_graph_fail(g, TC_ERR_SHAPE,
-                       "%s over axis %d of shape %s has no value where %s is 0%s",
+        tci_graph_fail(g, TC_ERR_SHAPE, "%s over axis %d of shape %s has no value where %s is 0%s",
                        tci_op_name(op), empty, TCI_SHAPE_TEXT(x), TCI_DIM_TEXT(x->shape[empty]),
                        TCI_LEAST_NOTE(x->shape[empty], 1));
     }
@@ -737,9 +736,7 @@ static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, cons
         x = tci_build_cast(g, x, tci_dtype_sum(g->promotion, (tc_dtype)x->dtype));
         break;
     case TCI_BUILD_OVER_BOOL: x = tci_build_cast(g, x, TC_BOOL); break;
-    case TCI_BUILD_OVER_FLOAT:
-        x = tci_build_real(g, x);
-        break;
+    case TCI_BUILD_OVER_FLOAT: x = tci_build_real(g, x); break;
     case TCI_BUILD_OVER_INDEX: return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
     if (!x || !n_picked) {
@@ -866,9 +863,8 @@ TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double c
         return tci_words_put(g, &w, NULL);
     }
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
-    tci_node *in[2] = {
-        tci_build_reduce(g, TCI_OP_DEVSQ, tci_build_cast(g, x, t), axes, keepdims),
-        tci_build_freedom(g, x, picked, correction, t)};
+    tci_node *in[2] = {tci_build_reduce(g, TCI_OP_DEVSQ, tci_build_cast(g, x, t), axes, keepdims),
+                       tci_build_freedom(g, x, picked, correction, t)};
     tci_node *r = in[0] && in[1] ? tci_build_ew(g, TCI_OP_DIV, in) : NULL;
     return tci_words_put(g, &w, r ? tci_build_cast(g, r, (tc_dtype)x->dtype) : NULL);
 }
@@ -942,8 +938,8 @@ TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, 
     for (int i = 0; i < x->rank; i++) {
         shape[i] = i == at ? k : x->shape[i];
     }
-    return tci_words_put(
-        g, &w, tci_build_node(g, TCI_OP_TOPK, TC_I64, x->rank, shape, 1, &x, 2, attr));
+    return tci_words_put(g, &w,
+                         tci_build_node(g, TCI_OP_TOPK, TC_I64, x->rank, shape, 1, &x, 2, attr));
 }
 
 /* ---- a size as a value ---- */
@@ -1025,8 +1021,9 @@ TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *o
         in[i + 1] = others[i];
     }
     const int64_t attr[1] = {sinks};
-    return tci_words_put(g, &w, tci_graph_node(g, TCI_OP_BARRIER, (tc_dtype)x->dtype, x->rank,
-                                               x->shape, n + 1, in, 1, attr));
+    return tci_words_put(g, &w,
+                         tci_graph_node(g, TCI_OP_BARRIER, (tc_dtype)x->dtype, x->rank, x->shape,
+                                        n + 1, in, 1, attr));
 }
 
 /* What x is movement of behind a barrier, and the movement over that. */

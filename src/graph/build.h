@@ -61,7 +61,6 @@ TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed);
 #define TCI_LEAST_NOTE(size, needed) ""
 #endif
 
-
 /* ---- collective.c ---- */
 TCI_FN tci_node *tci_build_collective(tci_graph *g, const tci_comm_step *c, tci_node *x);
 /* Another one on n's communicator, with n's peer, and its reduction if it is the same verb. */
@@ -229,8 +228,7 @@ TCI_FN tci_node *tci_build_adaptive_max_pool_indices(tci_graph *g, int n, tci_no
 TCI_FN tci_node *tci_build_im2col(tci_graph *g, tci_node *x, const struct tc_pool *o);
 
 /* ---- ops/resample.c ---- */
-TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x,
-                                       const struct tc_interpolation *o);
+TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x, const struct tc_interpolation *o);
 /* NULL: the first mode of each kind. */
 TCI_FN tci_node *tci_build_grid_sample(tci_graph *g, tci_node *x, tci_node *grid, const char *mode,
                                        const char *padding_mode, bool align_corners);

@@ -24,9 +24,10 @@ TCI_FN tci_node *tci_build_collective(tci_graph *g, const tci_comm_step *c, tci_
     for (int d = more; d < x->rank + more - less; d++) {
         shape[d] = x->shape[d - more + less];
     }
-    return tci_words_put(g, &w, tci_build_node(g, TCI_OP_COLLECTIVE, (tc_dtype)x->dtype,
-                                               x->rank + more - less, shape, 1, &x,
-                                               TCI_COLLECTIVE_WORDS, attr));
+    return tci_words_put(g, &w,
+                         tci_build_node(g, TCI_OP_COLLECTIVE, (tc_dtype)x->dtype,
+                                        x->rank + more - less, shape, 1, &x, TCI_COLLECTIVE_WORDS,
+                                        attr));
 }
 
 TCI_FN tci_comm_step tci_build_comm_step(const tci_node *n)

@@ -498,8 +498,8 @@ static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_c
     for (int i = 0; i < t->n; i++) {
         bool needed = tci_build_label(out, rank, t->labels[i]) >= 0;
         for (int k = 0; k < n && !needed; k++) {
-            needed =
-                &terms[k] != t && tci_build_label(terms[k].labels, terms[k].n, t->labels[i]) >= 0;
+            needed = &terms[k] != t &&
+                     tci_build_label(terms[k].labels, terms[k].n, t->labels[i]) >= 0;
         }
         drop[i] = !needed;
         n_drop += !needed;

@@ -104,8 +104,7 @@ static tci_contract_axis_of *tci_contraction_axis(tci_contraction *c, int64_t la
 static void tci_contraction_place(tci_contraction *c, int which, const tci_node *x)
 {
     for (int i = 0; i < x->rank; i++) {
-        tci_contract_axis_of *axis =
-            tci_contraction_axis(c, tci_contract_labels(c->n, which)[i]);
+        tci_contract_axis_of *axis = tci_contraction_axis(c, tci_contract_labels(c->n, which)[i]);
         axis->size = x->shape[i];
         axis->at[which] = i;
     }
@@ -115,10 +114,10 @@ static void tci_contraction_place(tci_contraction *c, int which, const tci_node 
 static tci_axes tci_contraction_group(const tci_contract_axis_of *axis)
 {
     bool both = axis->at[0] >= 0 && axis->at[1] >= 0;
-    return axis->at[2] < 0     ? (both ? TCI_AXES_K : TCI_AXES_ALONE)
-           : both              ? TCI_AXES_BATCH
-           : axis->at[0] >= 0  ? TCI_AXES_M
-                               : TCI_AXES_N;
+    return axis->at[2] < 0    ? (both ? TCI_AXES_K : TCI_AXES_ALONE)
+           : both             ? TCI_AXES_BATCH
+           : axis->at[0] >= 0 ? TCI_AXES_M
+                              : TCI_AXES_N;
 }
 
 static void tci_contraction_operand(tci_contraction *c, int which)
@@ -143,8 +142,11 @@ static void tci_contraction_operand(tci_contraction *c, int which)
 TCI_FN const tci_contraction *tci_contraction_of(tci_scratch *s, const tci_node *n)
 {
     tci_contraction *c = TCI_NEW(s, tci_contraction);
-    *c = (tci_contraction){.n = n, .out = tci_contract_labels(n, 2), .columns = -1,
-                           .is_known = true, .products = 1};
+    *c = (tci_contraction){.n = n,
+                           .out = tci_contract_labels(n, 2),
+                           .columns = -1,
+                           .is_known = true,
+                           .products = 1};
     c->axes = TCI_NEW_ARRAY(s, tci_contract_axis_of, n->n_attr);
     tci_contraction_place(c, 2, n);
     tci_contraction_place(c, 0, n->in[0]);

@@ -51,8 +51,7 @@ static inline bool tci_contract_sums(const tci_node *n, int64_t label)
 TCI_FN int64_t tci_contract_fresh(const tci_node *n);
 /* The CONTRACT of dtype t with those operands, which have the axes of n's operands in the same
  * order, and n's labels. */
-TCI_FN tci_node *tci_contract_of(tci_graph *g, const tci_node *n, tc_dtype t,
-                                 tci_node *const *in);
+TCI_FN tci_node *tci_contract_of(tci_graph *g, const tci_node *n, tc_dtype t, tci_node *const *in);
 /* n with the axes of its result in that order: axis i is axis order[i] of n. */
 TCI_FN tci_node *tci_contract_in_order(tci_scratch *s, tci_graph *g, const tci_node *n,
                                        tci_node *const *in, const int64_t *order);
@@ -60,7 +59,7 @@ TCI_FN tci_node *tci_contract_in_order(tci_scratch *s, tci_graph *g, const tci_n
 /* ---- values below movement ---- */
 
 typedef enum tci_through {
-    TCI_THROUGH_VIEWS = 1,    /* ops with TCI_IS_VIEW, except WINDOW */
+    TCI_THROUGH_VIEWS = 1, /* ops with TCI_IS_VIEW, except WINDOW */
     TCI_THROUGH_WINDOWS = 2,
     TCI_THROUGH_CASTS = 4,    /* all conversions */
     TCI_THROUGH_WIDENING = 8, /* those of bf16 and f16 to f32 */
@@ -114,7 +113,8 @@ typedef struct tci_contract_operand {
 typedef struct tci_contraction {
     const tci_node *n;
     const int64_t *out; /* labels of the result */
-    tci_contract_axis_of *axes; int n_axes;
+    tci_contract_axis_of *axes;
+    int n_axes;
     tci_contract_operand in[2];
     double size[TCI_AXES_COUNT]; /* elements of each group, typically */
     double products;             /* multiply-adds, typically */

@@ -625,8 +625,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
         shape[i] = i == at ? tci_node_count(index) : 1;
         full[i] = i == at ? shape[i] : x->shape[i];
     }
-    tci_node *spread =
-        tci_build_expand(g, tci_build_reshape(g, index, x->rank, shape), x->rank, full);
+    tci_node *spread = tci_build_expand(g, tci_build_reshape(g, index, x->rank, shape), x->rank,
+                                        full);
     return tci_words_put(g, &w, tci_build_gather(g, x, at, spread));
 }
 
@@ -652,9 +652,8 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "axis %d is %s, which may be %" PRId64 ": a window of %s elements "
                            "(dilation %s) needs at least %s%s",
-                           (int)axis, TCI_DIM_TEXT(size), tci_dim_least(size),
-                           TCI_DIM_TEXT(kernel), TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(span),
-                           TCI_LEAST_NOTE(room, 0));
+                           (int)axis, TCI_DIM_TEXT(size), tci_dim_least(size), TCI_DIM_TEXT(kernel),
+                           TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(span), TCI_LEAST_NOTE(room, 0));
             return false;
         }
     } else {

@@ -94,47 +94,47 @@
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_copies tci_copies; /* run/device_copies.c */
-typedef struct tci_param tci_param;       /* run/param.c */
+typedef struct tci_param tci_param;   /* run/param.c */
 /* Who has the memory that a storage borrows: told, on any thread, when the last one let go. */
 typedef struct tci_owner {
     void (*release)(struct tci_owner *owner);
 } tci_owner;
 
 typedef struct tci_storage {
-    int32_t refs;      /* changed only under the rules of run/buffer.c */
+    int32_t refs; /* changed only under the rules of run/buffer.c */
     bool borrowed;
-    void *data;        /* of a parameter: the newest value in host memory (run/param.c) */
+    void *data; /* of a parameter: the newest value in host memory (run/param.c) */
     int64_t bytes;
-    uint64_t version;  /* atomic; raised when the bytes change: by tc_touch, or a run (ASSIGN) */
+    uint64_t version; /* atomic; raised when the bytes change: by tc_touch, or a run (ASSIGN) */
     tci_copies *residents, *ahead; /* on devices; the one that is newer than `data` */
-    tci_param *param;  /* of a parameter: programs may change it (ASSIGN) */
-    tci_owner *owner;  /* of borrowed memory; NULL: the user, who is not told */
+    tci_param *param;              /* of a parameter: programs may change it (ASSIGN) */
+    tci_owner *owner;              /* of borrowed memory; NULL: the user, who is not told */
 } tci_storage;
 
 /* Passes keep what they know of nodes beside them (graph/table.h). */
 typedef struct tci_node {
     uint16_t op;
-    int8_t dtype;             /* tc_dtype */
-    bool stateful;            /* a parameter, or computed from one: a run may change its value */
+    int8_t dtype;  /* tc_dtype */
+    bool stateful; /* a parameter, or computed from one: a run may change its value */
     int32_t rank, n_in, n_attr;
     struct tci_node **in;
     tci_dim *shape;
     int64_t *attr; /* those that are sizes are tci_dims */
-    uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
+    uint32_t id;   /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
-    uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
-    uint64_t hash;            /* of (op, dtype, shape, inputs, attributes) */
-    struct tci_node *next;    /* hash bucket chain */
+    uint32_t n_users;      /* nodes of this graph that have it as an input, counted per operand */
+    uint64_t hash;         /* of (op, dtype, shape, inputs, attributes) */
+    struct tci_node *next; /* hash bucket chain */
     struct tci_node *scope_next;
     tci_value
         value; /* LITERAL, CONST: the number in `dtype`; INPUT, COLLECTIVE: counts up with each one
                   made */
-    tci_storage *storage;     /* DATA, and any node once evaluated; else NULL */
-    tci_dim *strides;         /* DATA: elements per axis, may be 0 or negative; NULL = dense */
-    int64_t offset;           /* DATA: elements from storage->data to element 0...0 */
-    const char *name;         /* INPUT */
-    tc_site site;             /* the user's line that made it */
-    const char *call;         /* the public call that stands there, "tc_gather"; NULL: unknown */
+    tci_storage *storage; /* DATA, and any node once evaluated; else NULL */
+    tci_dim *strides;     /* DATA: elements per axis, may be 0 or negative; NULL = dense */
+    int64_t offset;       /* DATA: elements from storage->data to element 0...0 */
+    const char *name;     /* INPUT */
+    tc_site site;         /* the user's line that made it */
+    const char *call;     /* the public call that stands there, "tc_gather"; NULL: unknown */
     /* In a context's graph the region that was open (debug/label.h), with TCI_REGION_BACKWARD. In a
      * compile's graph 1 + the canonical number of the node that it was made for; 0: unknown. */
     uint32_t region;
@@ -171,26 +171,26 @@ static inline double tci_node_value_bytes(const tci_node *n)
  * compile makes one in its scratch (scratch != NULL: allocation cannot fail, scopes are unused). */
 typedef struct tci_graph {
     tci_scratch *scratch;
-    const tc_allocator *alloc;   /* when scratch is NULL */
-    tc_promotion promotion;      /* in which dtypes operands meet that have several */
-    tci_node **slots;            /* by id; NULL where free */
-    uint32_t *generations;       /* by id */
+    const tc_allocator *alloc;              /* when scratch is NULL */
+    tc_promotion promotion;                 /* in which dtypes operands meet that have several */
+    tci_node **slots;                       /* by id; NULL where free */
+    uint32_t *generations;                  /* by id */
     uint32_t n_slots, cap_slots, free_slot; /* free_slot: head of the free list, UINT32_MAX: none */
     uint32_t *free_next;
     tci_node **buckets;
     uint32_t n_buckets, n_nodes;
-    tci_node **scope_heads;      /* nodes of each open scope, newest first */
+    tci_node **scope_heads; /* nodes of each open scope, newest first */
     int n_scopes, cap_scopes;
-    void *pools[24];             /* free lists of node memory by size class */
-    void *slabs;                 /* memory those lists are cut from, newest first */
-    char *slab_next, *slab_end;  /* uncut part of the newest slab */
-    tc_site site;                /* stamped on new nodes: where the public call under way stands, */
-    const char *call;            /* and its name, which is never freed; */
-    uint32_t region;             /* see tci_node */
-    uint64_t n_inputs_made;      /* INPUT and COLLECTIVE nodes so far: their order of creation */
-    struct tci_table *facts;     /* tci_graph_rebuild copies items to nodes it makes; NULL: none */
+    void *pools[24];            /* free lists of node memory by size class */
+    void *slabs;                /* memory those lists are cut from, newest first */
+    char *slab_next, *slab_end; /* uncut part of the newest slab */
+    tc_site site;               /* stamped on new nodes: where the public call under way stands, */
+    const char *call;           /* and its name, which is never freed; */
+    uint32_t region;            /* see tci_node */
+    uint64_t n_inputs_made;     /* INPUT and COLLECTIVE nodes so far: their order of creation */
+    struct tci_table *facts;    /* tci_graph_rebuild copies items to nodes it makes; NULL: none */
     int64_t bytes;
-    tc_status error;             /* of the last builder that returned NULL */
+    tc_status error; /* of the last builder that returned NULL */
     char message[512];
 } tci_graph;
 

@@ -18,9 +18,21 @@
 
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n)
 {
-    tci_repeat r = {(int)n->attr[0], (int)n->attr[1], (int)n->attr[2], (int)n->attr[3],
-                    tci_node_dims(n)[4], n->attr[5] != 0, (int)n->attr[6] - 1,
-                    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+    tci_repeat r = {(int)n->attr[0],
+                    (int)n->attr[1],
+                    (int)n->attr[2],
+                    (int)n->attr[3],
+                    tci_node_dims(n)[4],
+                    n->attr[5] != 0,
+                    (int)n->attr[6] - 1,
+                    NULL,
+                    NULL,
+                    NULL,
+                    NULL,
+                    NULL,
+                    NULL,
+                    NULL,
+                    NULL};
     r.init = n->in;
     r.xs = r.init + r.n_carry;
     r.held = r.xs + r.n_x;
@@ -60,8 +72,8 @@ typedef struct tci_repeat_close {
 static tci_node *tci_repeat_hold(tci_repeat_close *c, tci_node *n, tci_node *inner)
 {
     inner = inner ? inner
-                  : tci_repeat_built(
-                        c->s, c->g, tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank, n->shape));
+                  : tci_repeat_built(c->s, c->g,
+                                     tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank, n->shape));
     TCI_PUSH(c->s, c->held, c->n_held, c->cap_held, n);
     TCI_PUSH(c->s, c->inner, c->n_inner, c->cap_inner, inner);
     return inner;
@@ -154,16 +166,19 @@ static bool tci_repeat_check_carry(tci_graph *g, const tci_repeat *r, int i)
 static tci_node *tci_repeat_node(const tci_repeat_close *c, const tci_repeat *r, tci_node **body)
 {
     int n_body = r->n_carry + r->n_y, n = 0;
-    const struct { tci_node *const *items; int n; } lists[] = {
-        {r->init, r->n_carry}, {r->xs, r->n_x},     {c->held, c->n_held}, {r->carry, r->n_carry},
-        {r->x, r->n_x},        {c->inner, c->n_held}, {body, n_body}};
+    const struct {
+        tci_node *const *items;
+        int n;
+    } lists[] = {{r->init, r->n_carry},  {r->xs, r->n_x}, {c->held, c->n_held},
+                 {r->carry, r->n_carry}, {r->x, r->n_x},  {c->inner, c->n_held},
+                 {body, n_body}};
     tci_node **in = TCI_NEW_ARRAY(c->s, tci_node *, 2 * (r->n_carry + r->n_x + c->n_held) + n_body);
     for (int i = 0; i < TCI_COUNT(lists); i++) {
         for (int k = 0; k < lists[i].n; k++) {
             in[n++] = lists[i].items[k];
         }
     }
-    const tci_dim attr[7] = {r->n_carry, r->n_x,     c->n_held,    r->n_y,
+    const tci_dim attr[7] = {r->n_carry, r->n_x,          c->n_held,   r->n_y,
                              r->length,  (int)r->reverse, r->stops + 1};
     return tci_graph_node(c->g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 7, tci_dim_words(attr));
 }
@@ -176,7 +191,9 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
             return NULL;
         }
     }
-    tci_repeat_close c = {.s = s, .g = g, .needs = tci_table_in(s, sizeof(bool)),
+    tci_repeat_close c = {.s = s,
+                          .g = g,
+                          .needs = tci_table_in(s, sizeof(bool)),
                           .now = tci_table_in(s, sizeof(tci_node *))};
     tci_node **body = TCI_NEW_ARRAY(s, tci_node *, n_body + 1);
     for (int i = 0; i < r->n_held; i++) {
@@ -319,8 +336,8 @@ static tci_node *tci_repeat_row_of(tci_scratch *s, tci_graph *g, tci_node *n, bo
     for (int i = 0; i < n->rank; i++) {
         shape[i + 1] = n->shape[i];
     }
-    return tci_repeat_built(s, g, tci_build_reshape(g, n, add ? n->rank + 1 : n->rank - 1,
-                                                   add ? shape : n->shape + 1));
+    return tci_repeat_built(
+        s, g, tci_build_reshape(g, n, add ? n->rank + 1 : n->rank - 1, add ? shape : n->shape + 1));
 }
 
 TCI_FN tci_node **tci_repeat_results(tci_scratch *s, tci_graph *g, const tci_node *repeat)

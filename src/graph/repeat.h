@@ -43,7 +43,10 @@ static inline tci_dim tci_repeat_row_at(const tci_repeat *r, tci_dim step)
 {
     return r->reverse ? tci_dim_sub(r->length, step) : step;
 }
-static inline int tci_repeat_n_results(const tci_repeat *r) { return 2 * r->n_carry + r->n_y; }
+static inline int tci_repeat_n_results(const tci_repeat *r)
+{
+    return 2 * r->n_carry + r->n_y;
+}
 /* A repetition of one step, whatever happens: it is its body, which tci_repeat_results puts
  * in its place (a region of the graph: its gradient computes the body again). Its sizes may be
  * symbolic. */
@@ -54,9 +57,7 @@ static inline bool tci_repeat_is_once(const tci_repeat *r)
 /* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
 static inline int tci_node_n_outside(const tci_node *n)
 {
-    return n->op == TCI_OP_REPEAT
-               ? (int)(n->attr[0] + n->attr[1] + n->attr[2])
-               : n->n_in;
+    return n->op == TCI_OP_REPEAT ? (int)(n->attr[0] + n->attr[1] + n->attr[2]) : n->n_in;
 }
 /* tci_graph_sort without the bodies of repetitions. */
 TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roots, int n_roots);

@@ -18,10 +18,10 @@
 enum { TCI_TABLE_PAGE = 64 }; /* items of a page */
 
 typedef struct tci_table {
-    tci_scratch *s;      /* where memory comes from; NULL: */
+    tci_scratch *s; /* where memory comes from; NULL: */
     tci_graph *g;
     size_t item_bytes;
-    char **pages;        /* NULL: no item of it was asked for */
+    char **pages; /* NULL: no item of it was asked for */
     uint32_t n_pages;
 } tci_table;
 
@@ -86,7 +86,10 @@ TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, co
 /* ---- order ---- */
 
 /* Every node that `roots` need, inputs before users. List in scratch. */
-typedef struct tci_node_list { tci_node **items; int n, cap; } tci_node_list;
+typedef struct tci_node_list {
+    tci_node **items;
+    int n, cap;
+} tci_node_list;
 TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
 /* Those of them that are not in the set, nor needed by such alone. */
 TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,

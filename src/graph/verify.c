@@ -265,11 +265,13 @@ static void tci_verify_scatter(const tci_verify *v)
     tci_verify_that(v, tci_dtype_is_int((tc_dtype)index->dtype), "an integer index");
     tci_verify_that(v, n->attr[1] != TCI_MODE_ADD || !tci_dtype_is_half((tc_dtype)n->dtype),
                     "halves are not added up");
-    tci_verify_that(v, tci_verify_same_shape(n, x) && tci_verify_same_shape(index, src) &&
-                           index->rank == n->rank,
+    tci_verify_that(v,
+                    tci_verify_same_shape(n, x) && tci_verify_same_shape(index, src) &&
+                        index->rank == n->rank,
                     "has the shape of x, an index for each element of src");
-    tci_verify_that(v, n->attr[2] == 0 || (n->attr[1] == TCI_MODE_SET && n->n_in == 3 &&
-                                           tci_verify_same_shape(index, x)),
+    tci_verify_that(v,
+                    n->attr[2] == 0 || (n->attr[1] == TCI_MODE_SET && n->n_in == 3 &&
+                                        tci_verify_same_shape(index, x)),
                     "stores that are apart are to all of x");
     tci_verify_that(v, n->n_in == 3 || (n->in[3]->dtype == TC_BOOL && n->in[3]->rank == 0),
                     "one bool says whether anything is stored");
@@ -285,8 +287,9 @@ static void tci_verify_segment(const tci_verify *v)
     tci_verify_that(v, n->dtype == x->dtype && n->dtype == src->dtype, "one dtype");
     tci_verify_that(v, order->dtype == TC_I64 && starts->dtype == TC_I64, "an order of i64");
     tci_verify_that(v, tci_verify_same_shape(n, x) && src->rank == n->rank, "has the shape of x");
-    tci_verify_that(v, order->rank == 1 && starts->rank == 1 &&
-                           starts->shape[0] == tci_dim_add(n->shape[n->attr[0]], 1),
+    tci_verify_that(v,
+                    order->rank == 1 && starts->rank == 1 &&
+                        starts->shape[0] == tci_dim_add(n->shape[n->attr[0]], 1),
                     "a start for each element along the axis, and the end");
     for (int d = 0; d < n->rank; d++) {
         tci_verify_that(v, d == n->attr[0] || src->shape[d] == n->shape[d], "src of other sizes");
@@ -312,8 +315,8 @@ static void tci_verify_contract(const tci_verify *v)
     tci_verify_that(v, ranks && n->n_attr == 3 + a->rank + b->rank + n->rank,
                     "ranks against the attributes");
     bool wide = tci_dtype_is_half((tc_dtype)a->dtype) && n->dtype == TC_F32;
-    tci_verify_that(v, a->dtype == b->dtype && (a->dtype == n->dtype || wide) &&
-                           n->dtype != TC_BOOL,
+    tci_verify_that(v,
+                    a->dtype == b->dtype && (a->dtype == n->dtype || wide) && n->dtype != TC_BOOL,
                     "one dtype, not bool, or f32 of halves");
     const int64_t *la = n->attr + 3, *lb = la + a->rank, *out = lb + b->rank;
     for (int i = 0; i < a->rank; i++) {
@@ -364,9 +367,10 @@ static void tci_verify_scan(const tci_verify *v)
 static void tci_verify_where(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(
-        v, n->in[0]->dtype == TC_BOOL && n->in[1]->dtype == n->dtype && n->in[2]->dtype == n->dtype,
-        "dtypes");
+    tci_verify_that(v,
+                    n->in[0]->dtype == TC_BOOL && n->in[1]->dtype == n->dtype &&
+                        n->in[2]->dtype == n->dtype,
+                    "dtypes");
     for (int i = 0; i < 3; i++) {
         tci_verify_that(v, tci_verify_same_shape(n->in[i], n), "operands of another shape");
     }
@@ -385,8 +389,9 @@ static void tci_verify_assign(const tci_verify *v)
 /* b is like a, or like one of its elements along the first axis. */
 static void tci_verify_like(const tci_verify *v, const tci_node *a, int skipped, const tci_node *b)
 {
-    tci_verify_that(v, a->dtype == b->dtype && a->rank == b->rank + skipped &&
-                           tci_build_same_shape(b->rank, a->shape + skipped, b->rank, b->shape),
+    tci_verify_that(v,
+                    a->dtype == b->dtype && a->rank == b->rank + skipped &&
+                        tci_build_same_shape(b->rank, a->shape + skipped, b->rank, b->shape),
                     "a value unlike the one that stands for it");
 }
 
@@ -403,8 +408,9 @@ static void tci_verify_closed(const tci_verify *v, const tci_repeat *r)
     for (int i = 0; i < list.n; i++) {
         int op = list.items[i]->op;
         bool leaf = tci_op_is(op, TCI_IS_LEAF);
-        tci_verify_that(v, !leaf || tci_op_is(op, TCI_IS_NUMBER) || op == TCI_OP_IOTA ||
-                               tci_table_has(&own, list.items[i]),
+        tci_verify_that(v,
+                        !leaf || tci_op_is(op, TCI_IS_NUMBER) || op == TCI_OP_IOTA ||
+                            tci_table_has(&own, list.items[i]),
                         "a body that is not closed");
     }
 }
@@ -484,17 +490,19 @@ static void tci_verify_cross_entropy(const tci_verify *v)
 static void tci_verify_lu(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    tci_verify_that(v, n->rank == x->rank && n->rank >= 2 &&
-                           n->shape[n->rank - 1] == x->shape[n->rank - 1] &&
-                           n->shape[n->rank - 2] == tci_dim_add(n->shape[n->rank - 1], 1),
+    tci_verify_that(v,
+                    n->rank == x->rank && n->rank >= 2 &&
+                        n->shape[n->rank - 1] == x->shape[n->rank - 1] &&
+                        n->shape[n->rank - 2] == tci_dim_add(n->shape[n->rank - 1], 1),
                     "no row more than columns");
 }
 
 static void tci_verify_solved(const tci_verify *v)
 {
     const tci_node *n = v->n, *b = n->in[n->n_in - 1];
-    tci_verify_that(v, n->dtype == b->dtype && tci_verify_same_shape(n, b) &&
-                           n->in[0]->rank == n->rank,
+    tci_verify_that(v,
+                    n->dtype == b->dtype && tci_verify_same_shape(n, b) &&
+                        n->in[0]->rank == n->rank,
                     "unlike its right side");
 }
 
@@ -503,8 +511,9 @@ static void tci_verify_topk(const tci_verify *v)
     const tci_node *n = v->n, *x = n->in[0];
     tci_verify_that(v, n->dtype == TC_I64 && n->rank == x->rank, "not i64, or of another rank");
     for (int d = 0; d < n->rank; d++) {
-        tci_verify_that(v, d == n->attr[0] ? tci_verify_le(n->shape[d], x->shape[d])
-                                           : n->shape[d] == x->shape[d],
+        tci_verify_that(v,
+                        d == n->attr[0] ? tci_verify_le(n->shape[d], x->shape[d])
+                                        : n->shape[d] == x->shape[d],
                         "more than there are");
     }
 }
@@ -520,10 +529,10 @@ static void tci_verify_collective(const tci_verify *v)
     const tci_node *n = v->n, *x = n->in[0];
     const int64_t verb = n->attr[TCI_COLLECTIVE_VERB], ranks = n->attr[TCI_COLLECTIVE_RANKS];
     int more = verb == TC_COMM_ALL_GATHER, less = verb == TC_COMM_REDUCE_SCATTER;
-    tci_verify_that(v, verb >= 0 && verb < (int64_t)TC_COMM_VERB_COUNT && ranks > 0 &&
-                           n->attr[TCI_COLLECTIVE_PEER] >= 0 &&
-                           n->attr[TCI_COLLECTIVE_PEER] < ranks &&
-                           n->attr[TCI_COLLECTIVE_HOW] < TC_COMM_MEAN,
+    tci_verify_that(v,
+                    verb >= 0 && verb < (int64_t)TC_COMM_VERB_COUNT && ranks > 0 &&
+                        n->attr[TCI_COLLECTIVE_PEER] >= 0 && n->attr[TCI_COLLECTIVE_PEER] < ranks &&
+                        n->attr[TCI_COLLECTIVE_HOW] < TC_COMM_MEAN,
                     "no such collective");
     if (verb == TC_COMM_BARRIER) {
         tci_verify_that(v, n->dtype == TC_BOOL && n->rank == 0, "no 0-d bool");
@@ -551,8 +560,10 @@ static void tci_verify_node(const tci_verify *v)
 {
     tci_verify_every(v);
     switch ((tci_op)v->n->op) {
-    TCI_EW_OPS(TCI_OP_CASE) tci_verify_ew(v); break;
-    TCI_REDUCE_OPS(TCI_OP_CASE) tci_verify_reduce(v); break;
+        TCI_EW_OPS(TCI_OP_CASE) tci_verify_ew(v);
+        break;
+        TCI_REDUCE_OPS(TCI_OP_CASE) tci_verify_reduce(v);
+        break;
     case TCI_OP_INPUT:
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:

@@ -99,8 +99,7 @@ static void tci_iloop_store(const tci_iloop *e, int64_t end)
         char *first = tci_iloop_at(e, &c->from, e->begin), *last = tci_iloop_at(e, &c->from, end);
         size_t bytes = (size_t)tci_dim_known(c->bytes);
         if (c->cell >= 0 && c->from.step != TCI_STEP_WALK) {
-            memcpy(c->from.step == TCI_STEP_ANEW ? first : last, tci_iloop_cell(e, c->cell),
-                   bytes);
+            memcpy(c->from.step == TCI_STEP_ANEW ? first : last, tci_iloop_cell(e, c->cell), bytes);
         } else if (c->from.step == TCI_STEP_ANEW && first != last) {
             memcpy(first, last, bytes);
         }

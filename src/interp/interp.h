@@ -14,9 +14,9 @@ TCI_FN void tci_interp_free(tci_interp *p);
 TCI_FN void tci_interp_print(tci_str *out, const tci_interp *p);
 /* interp/verify.c; s only lends memory, and takes the escape. */
 TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p);
-TCI_FN size_t tci_interp_bytes(const tci_interp *p);        /* of memory that it holds */
-TCI_FN int64_t tci_interp_tasks(const tci_interp *p);       /* n_tasks */
-TCI_FN size_t tci_interp_workspace(const tci_interp *p);    /* bytes one caller needs, 64-aligned */
+TCI_FN size_t tci_interp_bytes(const tci_interp *p);     /* of memory that it holds */
+TCI_FN int64_t tci_interp_tasks(const tci_interp *p);    /* n_tasks */
+TCI_FN size_t tci_interp_workspace(const tci_interp *p); /* bytes one caller needs, 64-aligned */
 /* As tci_kernel_fn, with the caller's workspace; allocates nothing. */
 TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs,
                            const int64_t *lits, int64_t *fault, int64_t task_begin,

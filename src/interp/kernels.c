@@ -30,15 +30,15 @@ typedef int64_t TCI_EXEC_ALIAS tci_exec_i64;
 typedef struct tci_exec {
     const tci_interp *p;
     char *workspace;
-    char **ptr;            /* memory of each value: its place in the workspace, or an operand */
-    int64_t *axes;         /* positions; the vector axis stands at the block's first lane */
-    uint8_t *flags;        /* per lane: all guards hold */
-    char *spare;           /* TCI_VLANES elements */
+    char **ptr;     /* memory of each value: its place in the workspace, or an operand */
+    int64_t *axes;  /* positions; the vector axis stands at the block's first lane */
+    uint8_t *flags; /* per lane: all guards hold */
+    char *spare;    /* TCI_VLANES elements */
     void *const *bufs;
     const int64_t *lits;
     int64_t *fault;
-    int64_t n;             /* lanes of the block at hand in the section at hand */
-    int64_t outer_n;       /* lanes of the outer block */
+    int64_t n;       /* lanes of the block at hand in the section at hand */
+    int64_t outer_n; /* lanes of the outer block */
 } tci_exec;
 
 TCI_QUICK_BEGIN

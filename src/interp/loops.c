@@ -301,14 +301,12 @@ TCI_IP_AVX2_ROWS(TCI_ROW)
 TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 TCI_IP_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
-TCI_IP_convert(TOINT_f32, f32, i32)
-TCI_IP_convert(TOINT_f64, f64, i64)
+TCI_IP_convert(TOINT_f32, f32, i32) TCI_IP_convert(TOINT_f64, f64, i64)
 #ifdef TCI_IP_HAS_AVX2
 #define TCI_ROW(from, to) TCI_IP_convert8(CAST_##from##_##to, from, to)
-TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
+    TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
-TCI_IP_convert8(TOINT_f32, f32, i32)
-TCI_IP_convert8(TOINT_f64, f64, i64)
+        TCI_IP_convert8(TOINT_f32, f32, i32) TCI_IP_convert8(TOINT_f64, f64, i64)
 #endif
 
 /* Truncating conversions: CAST saturates and maps NaN to 0, TOINT knows its values in range. */
@@ -335,7 +333,7 @@ TCI_IP_convert8(TOINT_f64, f64, i64)
     X(f64, i8, INT8_MIN, 128.0) X(f64, i16, INT16_MIN, 32768.0)                                    \
     X(f64, i32, INT32_MIN, 2147483648.0) X(f64, i64, INT64_MIN, 9223372036854775808.0)
 #define TCI_ROW(from, to, min, past_max) TCI_IP_saturate(from, to, min, past_max)
-TCI_IP_SATURATE_ROWS(TCI_ROW)
+            TCI_IP_SATURATE_ROWS(TCI_ROW)
 #undef TCI_ROW
 
 #define TCI_IP_pairs(name, T, expr) TCI_IP_scalar(base, name, T, 1, expr)
@@ -350,10 +348,10 @@ TCI_IP_SATURATE_ROWS(TCI_ROW)
     TCI_IP_SIGNED_DIV_ROWS(X, i32, u32) TCI_IP_SIGNED_DIV_ROWS(X, i64, u64)                        \
     X(REM, f32, fmodf(x, y)) X(REM, f64, fmod(x, y))
 #define TCI_ROW(prim, T, expr) TCI_IP_pairs(prim##_##T, T, expr)
-TCI_IP_PAIR_ROWS(TCI_ROW)
+                TCI_IP_PAIR_ROWS(TCI_ROW)
 #undef TCI_ROW
 
-TCI_IP_LOOP(base, FROM_F16_u16)
+                    TCI_IP_LOOP(base, FROM_F16_u16)
 {
     tci_s_f32 *r = out;
     const tci_s_u16 *p = in[0];
@@ -396,28 +394,29 @@ static const tci_interp_loop_row tci_interp_loop_rows[] = {
 #undef TCI_ROW
 #define TCI_ROW(prim, shape, T, expr)                                                              \
     TCI_IP_ROW(TCI_P_##prim, T, T, true, prim##_##T, TCI_IP_ONLY)
-    TCI_IP_RARE_ROWS(TCI_ROW)
+        TCI_IP_RARE_ROWS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(from, to)                                                                          \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, CAST_##from##_##to, TCI_IP_BEST)
-    TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
+            TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(from, to)                                                                          \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, CAST_##from##_##to, TCI_IP_ONLY)
-    TCI_IP_CONVERT_ROWS(TCI_ROW)
+                TCI_IP_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(from, to, min, past_max)                                                           \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, CAST_##from##_##to, TCI_IP_ONLY)
-    TCI_IP_SATURATE_ROWS(TCI_ROW)
+                    TCI_IP_SATURATE_ROWS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(prim, T, expr) TCI_IP_ROW(TCI_P_##prim, T, T, false, prim##_##T, TCI_IP_ONLY)
-    TCI_IP_PAIR_ROWS(TCI_ROW)
+                        TCI_IP_PAIR_ROWS(TCI_ROW)
 #undef TCI_ROW
-    TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, TOINT_f32, TCI_IP_BEST)
-    TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, TOINT_f64, TCI_IP_BEST)
-    TCI_IP_ROW(TCI_IP_FROM_F16, u16, f32, false, FROM_F16_u16, TCI_IP_ONLY)
-    TCI_IP_ROW(TCI_IP_TO_F16, f32, u16, false, TO_F16_f32, TCI_IP_ONLY)
-};
+                            TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, TOINT_f32, TCI_IP_BEST)
+                                TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, TOINT_f64, TCI_IP_BEST)
+                                    TCI_IP_ROW(TCI_IP_FROM_F16, u16, f32, false, FROM_F16_u16,
+                                               TCI_IP_ONLY)
+                                        TCI_IP_ROW(TCI_IP_TO_F16, f32, u16, false, TO_F16_f32,
+                                                   TCI_IP_ONLY)};
 
 #ifdef TCI_IP_HAS_AVX2
 TCI_FN bool tci_interp_has_avx2(void)

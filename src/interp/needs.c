@@ -57,8 +57,8 @@ TCI_FN void tci_prep_derive(tci_prep *b)
 {
     const tci_kernel *k = b->k;
     b->width = k->n_axes + k->n_stages;
-    b->deps = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)b->n_nodes * (size_t)b->width + 1);
-    b->kx_deps = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)k->n_kx * (size_t)b->width + 1);
+    b->deps = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)b->n_nodes *(size_t)b->width + 1);
+    b->kx_deps = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)k->n_kx *(size_t)b->width + 1);
     b->kx_done = TCI_NEW_ARRAY(b->s, uint8_t, k->n_kx + 1);
     b->kx_seen = TCI_NEW_ARRAY(b->s, int32_t, k->n_kx + 1);
     for (int i = 0; i < b->n_nodes; i++) {
@@ -146,7 +146,7 @@ TCI_FN void tci_prep_needs(tci_prep *b)
 {
     const tci_kernel *k = b->k;
     b->need_outer = TCI_NEW_ARRAY(b->s, uint8_t, b->n_nodes + 1);
-    b->need_stage = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)b->n_nodes * (size_t)k->n_stages + 1);
+    b->need_stage = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)b->n_nodes *(size_t)k->n_stages + 1);
     for (int r = 0; r < k->n_reds; r++) {
         tci_prep_need_red(b, r);
         if (k->stages[k->reds[r].stage].kind == TCI_STAGE_SCAN) { /* stored at each step */

@@ -41,8 +41,7 @@ static int tci_prep_prim(tci_prep *b, const tci_kinst *i)
     if (tci_prim_is_math((tci_prim)i->prim)) {
         return tci_prep_recipe(b, i->prim, t, a);
     }
-    return tci_prep_base(b, i->prim, t, (tc_dtype)i->dtype, tci_kinst_number(i), a,
-                         i->n_args);
+    return tci_prep_base(b, i->prim, t, (tc_dtype)i->dtype, tci_kinst_number(i), a, i->n_args);
 }
 
 static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
@@ -141,8 +140,8 @@ TCI_FN void tci_prep_nodes(tci_prep *b)
     for (int i = 0; i < k->n_insts; i++) {
         b->inst_node[i] = tci_prep_inst(b, &k->insts[i]);
         if (b->index_node[i] == 0) {
-            b->index_node[i] =
-                tci_prep_cast(b, b->inst_node[i], (tc_dtype)k->insts[i].dtype, TC_I64);
+            b->index_node[i] = tci_prep_cast(b, b->inst_node[i], (tc_dtype)k->insts[i].dtype,
+                                             TC_I64);
         }
     }
     for (int i = 0; i < k->n_stores; i++) {

@@ -18,7 +18,7 @@ typedef enum tci_prep_kind {
     TCI_PREP_OP,
     TCI_PREP_LANE,
     TCI_PREP_RED,
-    TCI_PREP_LEFT,  /* part c of what reduction ref joins: only in the section that does so */
+    TCI_PREP_LEFT, /* part c of what reduction ref joins: only in the section that does so */
     TCI_PREP_RIGHT,
     TCI_PREP_FAULT
 } tci_prep_kind;
@@ -29,9 +29,9 @@ typedef struct tci_prep_node {
     int8_t dtype, to; /* OP: dtype of operands and result */
     uint8_t bytes, n_args, unused[2];
     int32_t args[3];
-    int32_t ref;                   /* operand, literal slot, helper, reduction */
+    int32_t ref; /* operand, literal slot, helper, reduction */
     int32_t x, guard, n_guards;
-    int32_t chain;                 /* next node of the hash bucket, + 1 */
+    int32_t chain; /* next node of the hash bucket, + 1 */
     int64_t c;
     uint64_t bits;
 } tci_prep_node;
@@ -51,7 +51,8 @@ typedef struct tci_prep {
     tci_scratch *s;
     const tci_kernel *k;
     tci_interp *p;
-    tci_prep_node *nodes; int n_nodes, cap_nodes;
+    tci_prep_node *nodes;
+    int n_nodes, cap_nodes;
     int32_t buckets[TCI_PREP_BUCKETS];
     int32_t *inst_node;        /* node of each instruction */
     int32_t *index_node;       /* instruction used by a KX_VALUE: its value as i64, else -1 */
@@ -61,17 +62,18 @@ typedef struct tci_prep {
      * uses. */
     int width;
     uint8_t *deps, *kx_deps, *kx_done;
-    int32_t *kx_seen, stamp;   /* marks of one walk over index expressions */
+    int32_t *kx_seen, stamp;          /* marks of one walk over index expressions */
     uint8_t *need_outer, *need_stage; /* by node; by stage * n_nodes + node */
     /* value of each node: at the outer level; in the stage at hand */
     int32_t *outer_value, *stage_value;
-    tci_interp_value *values; int n_values, cap_values;
+    tci_interp_value *values;
+    int n_values, cap_values;
     int n_sections;
     /* the section being filled */
     tci_interp_section *section;
-    int section_id, stage;     /* stage: -1 at the outer level */
-    tci_interp_addr **addr;    /* by kx, in this section */
-    int32_t *block;            /* by kx: value with x per lane, -1 none yet */
+    int section_id, stage;  /* stage: -1 at the outer level */
+    tci_interp_addr **addr; /* by kx, in this section */
+    int32_t *block;         /* by kx: value with x per lane, -1 none yet */
 } tci_prep;
 
 /* interp/values.c */

@@ -214,8 +214,7 @@ static void tci_iprint_stage(tci_str *out, const tci_interp *p, int stage)
         tci_iprint_red(out, p, s->reds[i]);
     }
     for (int depth = 0; depth <= s->n_axes; depth++) {
-        tci_iprint_section(out, &s->sections[depth], 2 + 2 * depth,
-                           depth ? "every point" : "once");
+        tci_iprint_section(out, &s->sections[depth], 2 + 2 * depth, depth ? "every point" : "once");
     }
 }
 
@@ -237,7 +236,10 @@ TCI_FN void tci_interp_print(tci_str *out, const tci_interp *p)
     }
     tci_str_add(out, "over");
     for (int i = 0; i < p->n_axes; i++) {
-        tci_str_printf(out, "%s%" PRId64, i == 0 ? " " : i == p->n_outer ? "; " : " x ",
+        tci_str_printf(out, "%s%" PRId64,
+                       i == 0            ? " "
+                       : i == p->n_outer ? "; "
+                                         : " x ",
                        p->sizes[i]);
     }
     tci_str_printf(out, ", tasks of %" PRId64 " points, vectors along %s\n", p->grain,

@@ -21,7 +21,7 @@
 typedef struct tci_ref {
     tci_scratch s;
     bool wide;
-    tc_status status;          /* TC_ERR_INDEX once a gather read outside */
+    tc_status status; /* TC_ERR_INDEX once a gather read outside */
     tci_node *const *inputs;
     const void *const *memory;
     int n_inputs;
@@ -165,11 +165,9 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_ASIN: return asin(a);
     case TCI_P_ACOS: return acos(a);
     case TCI_P_LOG_LOW: return b > 0x1p-100 ? (double)(log1pl(expl(-a)) - b) : 0.0;
-    case TCI_P_LOG2_LOW:
-        return b > 0x1p-100 ? (double)(log1pl(exp2l(-a)) / logl(2.0L) - b) : 0.0;
+    case TCI_P_LOG2_LOW: return b > 0x1p-100 ? (double)(log1pl(exp2l(-a)) / logl(2.0L) - b) : 0.0;
     case TCI_P_SINC: return tci_ref_sinc(a);
-    case TCI_P_COPYSIGN: return copysign(a, b);
-    TCI_BASE_PRIMS(TCI_PRIM_CASE)
+    case TCI_P_COPYSIGN: return copysign(a, b); TCI_BASE_PRIMS(TCI_PRIM_CASE)
     case TCI_P_COUNT: break; /* never: no math prim */
     }
     return (double)NAN;
@@ -562,8 +560,8 @@ static void tci_ref_devsq(tci_ref *r, const tci_node *n, tci_value *out)
         for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
             int64_t o = tci_ref_kept(n, in, at.at);
             double x = tci_ref_of(r, in)[i].f;
-            *(pass ? &out[o].f : &mean[o]) +=
-                pass ? (x - mean[o]) * (x - mean[o]) : x / (double)count;
+            *(pass ? &out[o].f : &mean[o]) += pass ? (x - mean[o]) * (x - mean[o])
+                                                   : x / (double)count;
         }
     }
     for (int64_t i = 0; i < results; i++) {
@@ -597,7 +595,7 @@ typedef struct tci_ref_contract {
     int64_t *label;
     tci_dim *size;
     int rank[2];
-    int *place[2];            /* of each axis of a and b: which of the labels */
+    int *place[2]; /* of each axis of a and b: which of the labels */
 } tci_ref_contract;
 
 static int tci_ref_label(tci_ref_contract *c, int64_t label)
@@ -916,9 +914,7 @@ static void tci_ref_linear(tci_ref *r, const tci_node *n, tci_value *out)
 static bool tci_ref_leads(tc_dtype t, tci_value a, tci_value b, bool largest)
 {
     bool nan_a = tci_dtype_is_float(t) && a.f != a.f, nan_b = tci_dtype_is_float(t) && b.f != b.f;
-    bool above = tci_dtype_is_float(t)    ? a.f > b.f
-                 : tci_dtype_is_signed(t) ? a.i > b.i
-                                          : a.u > b.u;
+    bool above = tci_dtype_is_float(t) ? a.f > b.f : tci_dtype_is_signed(t) ? a.i > b.i : a.u > b.u;
     bool equal = nan_a || nan_b ? nan_a && nan_b : tci_dtype_is_float(t) ? a.f == b.f : a.i == b.i;
     return equal || (nan_a || (!nan_b && above)) == largest;
 }
@@ -1048,7 +1044,7 @@ static int64_t tci_ref_result_at(const tci_repeat *p, int result)
     int64_t at = 0, length = tci_dim_known(p->length);
     for (int i = 0; i < result && (p->stops < 0 || i < p->n_carry); i++) {
         int y = i - p->n_carry, rows = y - p->n_y;
-        at += y < 0     ? tci_ref_count(p->next[i])
+        at += y < 0      ? tci_ref_count(p->next[i])
               : rows < 0 ? length * tci_ref_count(p->y[y])
                          : (length + 1) * tci_ref_count(p->next[rows]);
     }
@@ -1064,8 +1060,7 @@ static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, 
     memcpy(rows + tci_dim_known(tci_repeat_row_at(p, steps)) * n, tci_ref_of(r, p->carry[i]),
            sizeof(*rows) * (size_t)n);
     if (steps == tci_dim_known(p->length)) {
-        memcpy(out + tci_ref_result_at(p, i), tci_ref_of(r, p->carry[i]),
-               sizeof(*out) * (size_t)n);
+        memcpy(out + tci_ref_result_at(p, i), tci_ref_of(r, p->carry[i]), sizeof(*out) * (size_t)n);
     }
 }
 
@@ -1148,7 +1143,7 @@ static void tci_ref_custom(tci_ref *r, const tci_node *n, tci_value *out)
         for (int d = 0; d < x->rank; d++) {
             arrays[i].sizes[d] = tci_dim_known(x->shape[d]);
         }
-        memory[i] = TCI_NEW_ARRAY(&r->s, char, count * bytes + 1);
+        memory[i] = TCI_NEW_ARRAY(&r->s, char, count *bytes + 1);
         for (int64_t e = 0; x != n && e < count; e++) {
             tci_value v = tci_ref_of(r, x)[e];
             v = r->wide && tci_dtype_is_float(t) ? tci_value_cast(v, TC_F64, t) : v;
@@ -1181,7 +1176,8 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_ref_count(n) + 1);
     *(tci_value **)tci_table_at(&r->values, n) = out;
     switch ((tci_op)n->op) {
-    TCI_EW_OPS(TCI_OP_CASE) tci_ref_elementwise(r, n, out); break;
+        TCI_EW_OPS(TCI_OP_CASE) tci_ref_elementwise(r, n, out);
+        break;
     case TCI_OP_SUM:
     case TCI_OP_PROD:
     case TCI_OP_MAX:

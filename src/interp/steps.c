@@ -162,12 +162,8 @@ static int tci_prep_emit(tci_prep *b, int node)
         st.kind = TCI_STEP_OP;
         st.op = tci_prep_make_op(n->prim, (tc_dtype)n->dtype, (tc_dtype)n->to, n->bytes, n->n_args);
         break;
-    case TCI_PREP_LANE:
-        st.kind = TCI_STEP_LANE;
-        break;
-    case TCI_PREP_FAULT:
-        st.kind = TCI_STEP_FAULT;
-        break;
+    case TCI_PREP_LANE: st.kind = TCI_STEP_LANE; break;
+    case TCI_PREP_FAULT: st.kind = TCI_STEP_FAULT; break;
     default: /* RED: of a row, or folded here by a SCAN; then its value is the accumulator */
         if (b->p->reds[n->ref].row > 0) {
             return tci_prep_emit_row(b, n->ref);

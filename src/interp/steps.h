@@ -20,8 +20,8 @@
 #include "interp.h"
 
 enum {
-    TCI_INTERP_GROUP = 64,      /* bytes of a group: arrays are padded to it */
-    TCI_INTERP_BLOCK = 512      /* most lanes of a block; a multiple of TCI_VLANES */
+    TCI_INTERP_GROUP = 64, /* bytes of a group: arrays are padded to it */
+    TCI_INTERP_BLOCK = 512 /* most lanes of a block; a multiple of TCI_VLANES */
 };
 
 /* ---- block loops ---- */
@@ -36,15 +36,15 @@ enum {
     /* select(a > b or a is NaN, a, b): MAX reductions, a the accumulator */
     TCI_IP_MAXIMUM = TCI_P_COUNT,
     TCI_IP_MINIMUM,
-    TCI_IP_MULADD,                /* integers: a * b + c, wrapping */
-    TCI_IP_FROM_F16,              /* u16 bits -> f32 */
-    TCI_IP_TO_F16                 /* f32 -> u16 bits */
+    TCI_IP_MULADD,   /* integers: a * b + c, wrapping */
+    TCI_IP_FROM_F16, /* u16 bits -> f32 */
+    TCI_IP_TO_F16    /* f32 -> u16 bits */
 };
 
 typedef struct tci_interp_loop_row {
     uint8_t prim;
-    int8_t dtype, to;          /* to: CAST only, else equal to dtype */
-    bool group;                /* counts groups; operands and result have one element size */
+    int8_t dtype, to;           /* to: CAST only, else equal to dtype */
+    bool group;                 /* counts groups; operands and result have one element size */
     tci_interp_loop base, best; /* best: AVX2 + FMA, or base again */
 } tci_interp_loop_row;
 
@@ -58,28 +58,31 @@ TCI_FN bool tci_interp_has_avx2(void);
 /* One elementwise operation: its loop, or what to evaluate element by element where there is
  * none. */
 typedef struct tci_interp_op {
-    tci_interp_loop loop;      /* NULL: tci_prim_eval */
+    tci_interp_loop loop; /* NULL: tci_prim_eval */
     uint8_t prim;
-    int8_t dtype, to;          /* dtype of the operands, dtype of the result */
-    uint8_t n_in, bytes;       /* operands; element size of the result */
+    int8_t dtype, to;    /* dtype of the operands, dtype of the result */
+    uint8_t n_in, bytes; /* operands; element size of the result */
     uint8_t in_bytes[3];
     bool group;
-    bool mask;                 /* the result is a lane mask */
+    bool mask; /* the result is a lane mask */
 } tci_interp_op;
 
 /* ---- addresses: base + sum of coef * axis + sum of coef * atom ---- */
 
-typedef struct tci_interp_term { int32_t axis; int64_t coef; } tci_interp_term;
+typedef struct tci_interp_term {
+    int32_t axis;
+    int64_t coef;
+} tci_interp_term;
 typedef struct tci_interp_atom {
-    uint8_t op;                /* tci_kx_op: DIV, MOD or VALUE */
-    int32_t value;             /* VALUE: an i64 value */
+    uint8_t op;    /* tci_kx_op: DIV, MOD or VALUE */
+    int32_t value; /* VALUE: an i64 value */
     int64_t coef, c;
     struct tci_interp_addr *arg; /* DIV, MOD */
 } tci_interp_atom;
 typedef struct tci_interp_addr {
     int64_t base;
-    int64_t stride;            /* per lane, when linear */
-    bool linear;               /* no atom varies along the vector axis */
+    int64_t stride; /* per lane, when linear */
+    bool linear;    /* no atom varies along the vector axis */
     int n_terms, n_atoms;
     tci_interp_term *terms;
     tci_interp_atom *atoms;
@@ -87,33 +90,33 @@ typedef struct tci_interp_addr {
 typedef struct tci_interp_guard {
     const tci_interp_addr *x;
     int64_t lo, hi;
-    int32_t block;             /* value that holds x for each lane; -1: x is linear */
+    int32_t block; /* value that holds x for each lane; -1: x is linear */
 } tci_interp_guard;
 
 /* ---- steps ---- */
 
 typedef enum tci_interp_kind {
-    TCI_STEP_CONST,   /* out = bits */
-    TCI_STEP_LIT,     /* literal slot ref */
-    TCI_STEP_OP,      /* op over in */
-    TCI_STEP_LANE,    /* helper ref for the lanes that the last operand marks */
-    TCI_STEP_INDEX,   /* x for each lane (x is linear), i64 */
-    TCI_STEP_DIVIDE,  /* floor(x / c), or with flag x mod c, for each lane; x is linear */
-    TCI_STEP_FLOOR,   /* the same over in[0] */
-    TCI_STEP_GUARD,   /* mask: the guards hold */
+    TCI_STEP_CONST,  /* out = bits */
+    TCI_STEP_LIT,    /* literal slot ref */
+    TCI_STEP_OP,     /* op over in */
+    TCI_STEP_LANE,   /* helper ref for the lanes that the last operand marks */
+    TCI_STEP_INDEX,  /* x for each lane (x is linear), i64 */
+    TCI_STEP_DIVIDE, /* floor(x / c), or with flag x mod c, for each lane; x is linear */
+    TCI_STEP_FLOOR,  /* the same over in[0] */
+    TCI_STEP_GUARD,  /* mask: the guards hold */
     /* elements of operand ref at x, or at in[0] when x is not linear; bits where guards fail */
     TCI_STEP_LOAD,
-    TCI_STEP_FAULT,   /* in[0] checked against size c */
-    TCI_STEP_FOLD,    /* one block into reduction ref; at x of its row, if it keeps one */
-    TCI_STEP_ROW,     /* what reduction ref kept, at x of its row */
-    TCI_STEP_STORE    /* in[0] to operand ref at x, or at in[1] when x is not linear */
+    TCI_STEP_FAULT, /* in[0] checked against size c */
+    TCI_STEP_FOLD,  /* one block into reduction ref; at x of its row, if it keeps one */
+    TCI_STEP_ROW,   /* what reduction ref kept, at x of its row */
+    TCI_STEP_STORE  /* in[0] to operand ref at x, or at in[1] when x is not linear */
 } tci_interp_kind;
 
 typedef struct tci_interp_step {
     uint8_t kind;
-    uint8_t bytes;          /* element size of out (STORE: of in[0]) */
-    bool varies;            /* of out (STORE, FOLD: of the section) */
-    bool flag;              /* DIVIDE, FLOOR: the remainder; LOAD: may point into the operand */
+    uint8_t bytes; /* element size of out (STORE: of in[0]) */
+    bool varies;   /* of out (STORE, FOLD: of the section) */
+    bool flag;     /* DIVIDE, FLOOR: the remainder; LOAD: may point into the operand */
     uint8_t vary[TCI_PARTS];
     int32_t out, in[TCI_PARTS]; /* values; -1 none */
     int32_t ref;
@@ -128,7 +131,7 @@ typedef struct tci_interp_step {
 typedef struct tci_interp_section {
     tci_interp_step *steps;
     int n, cap;
-    int32_t vec;            /* vector axis, -1: one lane */
+    int32_t vec; /* vector axis, -1: one lane */
 } tci_interp_section;
 
 typedef struct tci_interp_value {
@@ -136,10 +139,10 @@ typedef struct tci_interp_value {
     bool varies;
     /* memory of its own: used outside its section, or written more than once */
     bool own;
-    bool stored;            /* read by a STORE */
+    bool stored;                  /* read by a STORE */
     int32_t section, first, last; /* where it lives, while preparing */
-    int32_t lanes;          /* at least so many elements, whatever the block */
-    int64_t offset;         /* in the workspace */
+    int32_t lanes;                /* at least so many elements, whatever the block */
+    int64_t offset;               /* in the workspace */
 } tci_interp_value;
 
 /* One reduction. The parts of its accumulator start at their identities in each outer block; result
@@ -152,9 +155,9 @@ typedef struct tci_interp_value {
 typedef struct tci_interp_red {
     uint8_t n_parts, n_takes, part; /* part: the one that is the result */
     uint8_t bytes[TCI_PARTS];
-    bool inner;             /* virtual lanes, joined at the end of the stage */
-    int32_t axis;           /* inner: along which they lie */
-    int32_t row;            /* elements of the row it keeps, 0: it keeps none */
+    bool inner;   /* virtual lanes, joined at the end of the stage */
+    int32_t axis; /* inner: along which they lie */
+    int32_t row;  /* elements of the row it keeps, 0: it keeps none */
     int32_t stage;
     /* elements of a block (class BLOCK_SCAN), 0: none. Then `result` has the lanes of the section's
      * block, and `acc` groups of one element each: first the last result so far, then for
@@ -164,9 +167,9 @@ typedef struct tci_interp_red {
      * groups, and `totals` has the totals so far of both, and room for one value; -1: it is not */
     int32_t parts_axis, totals;
     int64_t parts, group;
-    int32_t split;          /* products of a part (class SPLIT), 0: one chain */
-    int32_t total;          /* value: SPLIT: what the parts before sum up to, -1 none */
-    tci_interp_op add;      /* SPLIT: total, accumulator -> total */
+    int32_t split;     /* products of a part (class SPLIT), 0: one chain */
+    int32_t total;     /* value: SPLIT: what the parts before sum up to, -1 none */
+    tci_interp_op add; /* SPLIT: total, accumulator -> total */
     uint64_t identity[TCI_PARTS];
     int32_t acc[TCI_PARTS]; /* values */
     int32_t result;
@@ -190,10 +193,10 @@ typedef struct tci_interp_stage {
 } tci_interp_stage;
 
 typedef struct tci_interp_member {
-    struct tci_interp *interp;    /* the first that has it owns it */
+    struct tci_interp *interp; /* the first that has it owns it */
     int32_t first_same, operand, literal;
     int64_t first_task;
-    int64_t tasks;                /* of a fused loop's: all its own */
+    int64_t tasks; /* of a fused loop's: all its own */
 } tci_interp_member;
 
 /* Of a fused loop (interp/fused_loop.c): all its numbers are known. In the workspace: cell i at
@@ -205,20 +208,21 @@ typedef struct tci_interp_rounds {
 } tci_interp_rounds;
 
 struct tci_interp {
-    tci_scratch s;          /* owns all of it */
+    tci_scratch s; /* owns all of it */
     /* of a joint or a fused loop, which has no more but `loop`; and an end */
-    tci_interp_member *members; int n_members;
+    tci_interp_member *members;
+    int n_members;
     const tci_interp_rounds *loop; /* NULL: it is none */
-    bool inner;             /* TCI_VEC_INNER */
-    int vlanes;             /* virtual lanes of its reductions, */
-    int near;               /* of which so many neighbours are joined first; 0 */
+    bool inner;                    /* TCI_VEC_INNER */
+    int vlanes;                    /* virtual lanes of its reductions, */
+    int near;                      /* of which so many neighbours are joined first; 0 */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;
-    int64_t *sizes;         /* of the axes */
-    int32_t *walk;          /* n_outer: the outer axes, slowest first */
+    int64_t *sizes; /* of the axes */
+    int32_t *walk;  /* n_outer: the outer axes, slowest first */
     int64_t points, grain;
-    int block;              /* lanes that there is memory for */
-    int most;               /* of a block */
-    int64_t *operand_n;     /* elements of each operand */
+    int block;          /* lanes that there is memory for */
+    int most;           /* of a block */
+    int64_t *operand_n; /* elements of each operand */
     tci_interp_value *values;
     tci_interp_red *reds;
     tci_interp_section constants;

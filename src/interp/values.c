@@ -265,8 +265,8 @@ TCI_FN int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a)
                 args[j] = node[e->args[j]];
             }
             tc_dtype operands = (tc_dtype)r->insts[e->args[e->prim == TCI_P_SELECT ? 1 : 0]].dtype;
-            node[i] =
-                tci_prep_base(b, e->prim, operands, (tc_dtype)e->dtype, e->imm, args, e->n_args);
+            node[i] = tci_prep_base(b, e->prim, operands, (tc_dtype)e->dtype, e->imm, args,
+                                    e->n_args);
         }
     }
     return node[r->n - 1];

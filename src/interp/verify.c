@@ -11,7 +11,7 @@ typedef struct tci_iverify {
     const tci_interp *p;
     uint8_t *state;
     int32_t *section, *first, *last; /* per value: where and when it lives there */
-    int32_t n_sections, n_joins; /* the sections that join tuples are 1 .. n_joins */
+    int32_t n_sections, n_joins;     /* the sections that join tuples are 1 .. n_joins */
     bool empty;                      /* there is an axis without points: nothing runs */
 } tci_iverify;
 

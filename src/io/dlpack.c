@@ -49,11 +49,15 @@ static tc_dtype tci_dlpack_dtype(const tc_dlpack_tensor *t)
 static bool tci_dlpack_check(tci_frame *f, const tc_dlpack_tensor *t)
 {
     if (t->device_type != TCI_DL_CPU && t->device_type != TCI_DL_CUDA_HOST) {
-        tci_frame_fail(f, TC_ERR_UNSUPPORTED, "the memory is of device %d of kind %d: expected a "
-                       "processor's, kind 1", t->device_id, t->device_type);
+        tci_frame_fail(f, TC_ERR_UNSUPPORTED,
+                       "the memory is of device %d of kind %d: expected a "
+                       "processor's, kind 1",
+                       t->device_id, t->device_type);
     } else if (tci_dlpack_dtype(t) == TC_DTYPE_COUNT) {
-        tci_frame_fail(f, TC_ERR_UNSUPPORTED, "elements are of type code %d with %d bits and %d "
-                       "lanes, which tc does not have", t->code, t->bits, t->lanes);
+        tci_frame_fail(f, TC_ERR_UNSUPPORTED,
+                       "elements are of type code %d with %d bits and %d "
+                       "lanes, which tc does not have",
+                       t->code, t->bits, t->lanes);
     } else {
         tci_frame_list(f, t->shape, t->ndim, "the shape");
     }
@@ -194,8 +198,9 @@ static void tci_dlpack_fill(tci_dlpack_out *out, const tci_lazy_held *m, bool co
                                  .deleter = tci_dlpack_delete,
                                  .flags = copies ? TCI_DL_IS_COPIED : TCI_DL_READ_ONLY,
                                  .tensor = t};
-    out->plain = (tc_dlpack_unversioned){
-        .tensor = t, .manager = out, .deleter = tci_dlpack_delete_plain};
+    out->plain = (tc_dlpack_unversioned){.tensor = t,
+                                         .manager = out,
+                                         .deleter = tci_dlpack_delete_plain};
 }
 
 /* NULL: *status says why, and tc_error of t. */

@@ -202,9 +202,9 @@ static const tci_io_array *tci_io_find(const tc_file *file, const char *name)
     if (!name) {
         return file->n_arrays == 1 ? file->arrays : NULL;
     }
-    return file->n_arrays ? bsearch(&key, file->arrays, (size_t)file->n_arrays, sizeof(key),
-                                    tci_io_by_name)
-                          : NULL;
+    return file->n_arrays
+               ? bsearch(&key, file->arrays, (size_t)file->n_arrays, sizeof(key), tci_io_by_name)
+               : NULL;
 }
 
 TC_API const tc_array *tc_file_find(const tc_file *file, const char *name)
@@ -397,8 +397,10 @@ static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, cons
         tci_frame_fail(f, TC_ERR_UNSUPPORTED, "%s is of type %s, which tc does not have",
                        TCI_IO_NAME(a->seen.name), TCI_IO_NAME(a->seen.type));
     } else if (a->swapped && borrows) {
-        tci_frame_fail(f, TC_ERR_UNSUPPORTED, "%s is of type %s, big-endian: tc_file_copy_in swaps "
-                       "its bytes", TCI_IO_NAME(a->seen.name), TCI_IO_NAME(a->seen.type));
+        tci_frame_fail(f, TC_ERR_UNSUPPORTED,
+                       "%s is of type %s, big-endian: tc_file_copy_in swaps "
+                       "its bytes",
+                       TCI_IO_NAME(a->seen.name), TCI_IO_NAME(a->seen.type));
     } else {
         fits = tci_build_check_shape(&f->ctx->graph, a->seen.rank, tci_dim_list(a->seen.sizes),
                                      a->seen.dtype);

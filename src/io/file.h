@@ -51,32 +51,39 @@ enum {
 
 typedef struct tci_io_array {
     tc_array seen;
-    int64_t at, held;  /* the bytes of the file that it has; of a type whose size is unknown 0 */
-    int64_t bytes;     /* of its elements; of an unknown type 0 */
-    bool fortran;      /* the first axis is the fastest */
-    bool swapped;      /* elements are big-endian */
-    bool shares;       /* others may have the same bytes, as tensors of one storage do */
-    bool deflated;     /* what the file holds is a deflate stream, of */
-    int64_t skip;      /* so many bytes and then the elements, with */
-    uint32_t crc;      /* this CRC-32 */
+    int64_t at, held; /* the bytes of the file that it has; of a type whose size is unknown 0 */
+    int64_t bytes;    /* of its elements; of an unknown type 0 */
+    bool fortran;     /* the first axis is the fastest */
+    bool swapped;     /* elements are big-endian */
+    bool shares;      /* others may have the same bytes, as tensors of one storage do */
+    bool deflated;    /* what the file holds is a deflate stream, of */
+    int64_t skip;     /* so many bytes and then the elements, with */
+    uint32_t crc;     /* this CRC-32 */
 } tci_io_array;
 /* A part of the file whose array could not be listed, and why. */
-typedef struct tci_io_other { const char *name, *why; } tci_io_other;
-typedef struct tci_io_pair { const char *key, *value; } tci_io_pair;
+typedef struct tci_io_other {
+    const char *name, *why;
+} tci_io_other;
+typedef struct tci_io_pair {
+    const char *key, *value;
+} tci_io_pair;
 
 struct tc_file {
-    tci_owner owner;       /* of borrowed storages; the handle has one count, and each of them */
-    int32_t refs;          /* atomic */
+    tci_owner owner; /* of borrowed storages; the handle has one count, and each of them */
+    int32_t refs;    /* atomic */
     int fd;
-    int64_t bytes;         /* when it was opened */
-    char *map;             /* all of it */
-    const char *path;      /* as it was given, in the scratch */
-    tci_scratch s;         /* everything below and what it points to; not changed once it is open */
-    tci_io_array *arrays; int n_arrays, cap_arrays; /* by name */
-    tci_io_pair *pairs; int n_pairs, cap_pairs;     /* by key */
-    tci_io_other *others; int n_others, cap_others;
-    int64_t front_bytes;                            /* that tci_io_front has given out */
-    struct tci_io_window *window;                   /* while it is being opened */
+    int64_t bytes;    /* when it was opened */
+    char *map;        /* all of it */
+    const char *path; /* as it was given, in the scratch */
+    tci_scratch s;    /* everything below and what it points to; not changed once it is open */
+    tci_io_array *arrays;
+    int n_arrays, cap_arrays; /* by name */
+    tci_io_pair *pairs;
+    int n_pairs, cap_pairs; /* by key */
+    tci_io_other *others;
+    int n_others, cap_others;
+    int64_t front_bytes;          /* that tci_io_front has given out */
+    struct tci_io_window *window; /* while it is being opened */
 };
 
 /* What of the file was read last. */
@@ -105,7 +112,9 @@ TCI_FN void tci_io_add_other(tc_file *file, const char *name, const char *why);
 TCI_FN const char *tci_io_front(tc_file *file, const tci_io_array *a, int64_t n);
 TCI_FN void tci_io_add_pair(tc_file *file, const char *key, const char *value); /* in the scratch */
 /* A name for a message: short, and without what a terminal would act on. */
-typedef struct tci_io_name { char text[80]; } tci_io_name;
+typedef struct tci_io_name {
+    char text[80];
+} tci_io_name;
 TCI_FN tci_io_name tci_io_show(const char *name);
 #define TCI_IO_NAME(name) (tci_io_show(name).text)
 TCI_FN bool tci_io_is_utf8(const char *text, size_t n);
@@ -124,7 +133,10 @@ typedef struct tci_io_out {
     tci_scratch s;
 } tci_io_out;
 TCI_FN void tci_io_put(tci_io_out *o, const void *bytes, int64_t n);
-static inline const tci_node *tci_io_node(const tci_io_out *o, int i) { return o->values[i].node; }
+static inline const tci_node *tci_io_node(const tci_io_out *o, int i)
+{
+    return o->values[i].node;
+}
 static inline int64_t tci_io_bytes(const tci_io_out *o, int i)
 {
     const tci_node *n = tci_io_node(o, i);
@@ -132,7 +144,6 @@ static inline int64_t tci_io_bytes(const tci_io_out *o, int i)
 }
 /* The elements of value i, row-major, as long as the scratch. */
 TCI_FN const void *tci_io_value(tci_io_out *o, int i);
-
 
 /* ---- for other calls ---- */
 /* Writes what o says; list, or NULL, fills in tensors and names within the scratch. Ends the frame

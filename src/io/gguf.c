@@ -34,8 +34,9 @@ static uint64_t tci_gguf_take(tci_gguf *g, int bytes)
 static int64_t tci_gguf_has(tci_gguf *g, uint64_t n, uint64_t each)
 {
     if (n > (uint64_t)(g->file->bytes - g->at) / each) {
-        tci_io_bad(g->file, "it ends within its header: %" PRIu64 " of %" PRIu64
-                   " bytes each at %" PRId64, n, each, g->at);
+        tci_io_bad(g->file,
+                   "it ends within its header: %" PRIu64 " of %" PRIu64 " bytes each at %" PRId64,
+                   n, each, g->at);
     }
     return (int64_t)(n * each);
 }
@@ -59,8 +60,19 @@ static const char *tci_gguf_text(tci_gguf *g)
 /* ---- facts ---- */
 
 enum {
-    TCI_GGUF_U8, TCI_GGUF_I8, TCI_GGUF_U16, TCI_GGUF_I16, TCI_GGUF_U32, TCI_GGUF_I32, TCI_GGUF_F32,
-    TCI_GGUF_BOOL, TCI_GGUF_TEXT, TCI_GGUF_LIST, TCI_GGUF_U64, TCI_GGUF_I64, TCI_GGUF_F64,
+    TCI_GGUF_U8,
+    TCI_GGUF_I8,
+    TCI_GGUF_U16,
+    TCI_GGUF_I16,
+    TCI_GGUF_U32,
+    TCI_GGUF_I32,
+    TCI_GGUF_F32,
+    TCI_GGUF_BOOL,
+    TCI_GGUF_TEXT,
+    TCI_GGUF_LIST,
+    TCI_GGUF_U64,
+    TCI_GGUF_I64,
+    TCI_GGUF_F64,
     TCI_GGUF_KINDS
 };
 
@@ -100,19 +112,14 @@ static const char *tci_gguf_number(tci_gguf *g, uint64_t kind)
     memcpy(&f, &low, sizeof(f));
     memcpy(&d, &bits, sizeof(d));
     switch (kind) {
-    case TCI_GGUF_F32:
-        return tci_scratch_printf(s, "%.9g", (double)f);
-    case TCI_GGUF_F64:
-        return tci_scratch_printf(s, "%.17g", d);
-    case TCI_GGUF_BOOL:
-        return bits ? "true" : "false";
+    case TCI_GGUF_F32: return tci_scratch_printf(s, "%.9g", (double)f);
+    case TCI_GGUF_F64: return tci_scratch_printf(s, "%.17g", d);
+    case TCI_GGUF_BOOL: return bits ? "true" : "false";
     case TCI_GGUF_I8:
     case TCI_GGUF_I16:
     case TCI_GGUF_I32:
-    case TCI_GGUF_I64:
-        return tci_scratch_printf(s, "%" PRId64, with_sign);
-    default:
-        return tci_scratch_printf(s, "%" PRIu64, bits);
+    case TCI_GGUF_I64: return tci_scratch_printf(s, "%" PRId64, with_sign);
+    default: return tci_scratch_printf(s, "%" PRIu64, bits);
     }
 }
 
@@ -162,9 +169,8 @@ static tci_gguf_array tci_gguf_next(tci_gguf *g)
             a.seen.dtype = types[i].dtype;
         }
     }
-    a.seen.type = a.seen.dtype == TC_DTYPE_COUNT
-                      ? tci_scratch_printf(s, "ggml type %" PRIu64, type)
-                      : types[a.seen.dtype - TC_BOOL].name;
+    a.seen.type = a.seen.dtype == TC_DTYPE_COUNT ? tci_scratch_printf(s, "ggml type %" PRIu64, type)
+                                                 : types[a.seen.dtype - TC_BOOL].name;
     a.seen.rank = (int)rank;
     a.seen.sizes = sizes;
     a.offset = tci_gguf_take(g, 8);
@@ -182,8 +188,10 @@ static void tci_gguf_add(tc_file *file, const tci_gguf_array *a, int64_t data)
         int64_t count = tci_io_count(a->seen.rank, a->seen.sizes);
         bytes = TCI_MAX(count, (int64_t)0) * tci_dtype_get(a->seen.dtype)->bytes;
     }
-    tci_io_add(file, &(tci_io_array){.seen = a->seen, .at = data + (int64_t)a->offset,
-                                     .held = bytes, .bytes = bytes});
+    tci_io_add(file, &(tci_io_array){.seen = a->seen,
+                                     .at = data + (int64_t)a->offset,
+                                     .held = bytes,
+                                     .bytes = bytes});
 }
 
 TCI_FN void tci_gguf_read(tc_file *file)
@@ -196,8 +204,10 @@ TCI_FN void tci_gguf_read(tc_file *file)
     }
     uint64_t n_tensors = tci_gguf_take(&g, 8), n_facts = tci_gguf_take(&g, 8);
     if (n_tensors > TCI_IO_ARRAYS_MAX || n_facts > TCI_IO_ARRAYS_MAX) {
-        tci_io_bad(file, "it would have %" PRIu64 " arrays and %" PRIu64 " facts: expected at most "
-                   "%d", n_tensors, n_facts, TCI_IO_ARRAYS_MAX);
+        tci_io_bad(file,
+                   "it would have %" PRIu64 " arrays and %" PRIu64 " facts: expected at most "
+                   "%d",
+                   n_tensors, n_facts, TCI_IO_ARRAYS_MAX);
     }
     for (uint64_t i = 0; i < n_facts; i++) {
         uint64_t told = tci_gguf_fact(&g);

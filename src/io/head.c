@@ -17,9 +17,10 @@ static void tci_head_blanks(tci_head *s)
 
 static void tci_head_expected(tci_head *s, const char *what)
 {
-    tci_io_name left = tci_io_show(s->at < s->end ? tci_scratch_printf(&s->file->s, "%.*s",
-                                                        (int)TCI_MIN(s->end - s->at, 12), s->at)
-                                                  : "");
+    tci_io_name left = tci_io_show(
+        s->at < s->end
+            ? tci_scratch_printf(&s->file->s, "%.*s", (int)TCI_MIN(s->end - s->at, 12), s->at)
+            : "");
     tci_io_bad(s->file, "its header is damaged: expected %s before %s", what, left.text);
 }
 

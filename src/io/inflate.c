@@ -13,14 +13,14 @@
 #include <string.h>
 
 enum {
-    TCI_INFLATE_BITS = 15,      /* of the longest code */
+    TCI_INFLATE_BITS = 15, /* of the longest code */
     TCI_INFLATE_FAST = 9,
     TCI_INFLATE_LITERALS = 288, /* symbols of a code: literals, the end, lengths; */
     TCI_INFLATE_END = 256,
     TCI_INFLATE_DISTANCES = 32,
     TCI_INFLATE_MOST_LITERALS = 286,
     TCI_INFLATE_MOST_DISTANCES = 30,
-    TCI_INFLATE_ORDER = 19      /* symbols of the code of code lengths */
+    TCI_INFLATE_ORDER = 19 /* symbols of the code of code lengths */
 };
 
 typedef struct tci_inflate_code {
@@ -33,9 +33,9 @@ typedef struct tci_inflate_state {
     const unsigned char *from, *from_end;
     unsigned char *to;
     int64_t made, room;
-    uint64_t bits;              /* read and not yet used, the next one lowest */
+    uint64_t bits; /* read and not yet used, the next one lowest */
     int n_bits;
-    tci_inflate_end end;        /* once ended is true */
+    tci_inflate_end end; /* once ended is true */
     bool ended;
     tci_inflate_code literals, distances;
 } tci_inflate_state;
@@ -302,9 +302,9 @@ static void tci_inflate_dynamic(tci_inflate_state *s)
     }
     memset(lengths, 0, sizeof(lengths));
     tci_inflate_lengths(s, lengths, n + n_distances);
-    if (!s->ended && (!lengths[TCI_INFLATE_END] ||
-                      !tci_inflate_make(&s->distances, lengths + n, n_distances) ||
-                      !tci_inflate_make(&s->literals, lengths, n))) {
+    if (!s->ended &&
+        (!lengths[TCI_INFLATE_END] || !tci_inflate_make(&s->distances, lengths + n, n_distances) ||
+         !tci_inflate_make(&s->literals, lengths, n))) {
         tci_inflate_stop(s, TCI_INFLATE_BAD);
     }
 }

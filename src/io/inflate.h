@@ -5,10 +5,10 @@
 #include "../base/platform.h"
 
 typedef enum tci_inflate_end {
-    TCI_INFLATE_WHOLE,  /* the stream has ended */
-    TCI_INFLATE_FULL,   /* it has more bytes than there is room for */
-    TCI_INFLATE_SHORT,  /* the input ended first */
-    TCI_INFLATE_BAD     /* the stream is damaged */
+    TCI_INFLATE_WHOLE, /* the stream has ended */
+    TCI_INFLATE_FULL,  /* it has more bytes than there is room for */
+    TCI_INFLATE_SHORT, /* the input ended first */
+    TCI_INFLATE_BAD    /* the stream is damaged */
 } tci_inflate_end;
 /* Reads at most n_from bytes and writes at most n_to; *made: how many it wrote. Needs no memory of
  * its own but 5 kB of stack. */

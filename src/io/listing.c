@@ -92,8 +92,12 @@ TCI_FN bool tci_io_is_utf8(const char *text, size_t n)
 {
     const unsigned char *c = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
-        int more = c[i] < 0x80 ? 0 : c[i] < 0xc2 ? -1 : c[i] < 0xe0 ? 1 : c[i] < 0xf0 ? 2
-                   : c[i] < 0xf5 ? 3 : -1;
+        int more = c[i] < 0x80   ? 0
+                   : c[i] < 0xc2 ? -1
+                   : c[i] < 0xe0 ? 1
+                   : c[i] < 0xf0 ? 2
+                   : c[i] < 0xf5 ? 3
+                                 : -1;
         if (!c[i] || more < 0 || (size_t)more > n - i - 1) {
             return false;
         }
@@ -144,9 +148,9 @@ TCI_FN void tci_io_add(tc_file *file, const tci_io_array *a)
         tci_io_bad(file, "%s has sizes that no memory can hold", TCI_IO_NAME(seen->name));
     }
     if (a->at < 0 || a->held < 0 || a->at > file->bytes || a->held > file->bytes - a->at) {
-        tci_io_bad(file, "the data of %s, %" PRId64 " bytes at %" PRId64
-                   ", is not all in its %" PRId64, TCI_IO_NAME(seen->name), a->held, a->at,
-                   file->bytes);
+        tci_io_bad(file,
+                   "the data of %s, %" PRId64 " bytes at %" PRId64 ", is not all in its %" PRId64,
+                   TCI_IO_NAME(seen->name), a->held, a->at, file->bytes);
     }
     if (known && a->bytes != count * tci_dtype_get(seen->dtype)->bytes) {
         tci_io_bad(file, "%s has %" PRId64 " bytes, its sizes make %" PRId64 " of %s",

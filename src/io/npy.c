@@ -27,18 +27,18 @@ static const struct {
     const char *text;
     tc_dtype dtype;
 } tci_npy_names[] = {
-    {"?", TC_BOOL},       {"b", TC_I8},           {"B", TC_U8},         {"h", TC_I16},
-    {"H", TC_U16},        {"i", TC_I32},          {"I", TC_U32},        {"l", TC_I64},
-    {"L", TC_U64},        {"q", TC_I64},          {"Q", TC_U64},        {"p", TC_I64},
-    {"P", TC_U64},        {"e", TC_F16},          {"f", TC_F32},        {"d", TC_F64},
-    {"bool", TC_BOOL},    {"bool_", TC_BOOL},     {"int8", TC_I8},      {"int16", TC_I16},
-    {"int32", TC_I32},    {"int64", TC_I64},      {"uint8", TC_U8},     {"uint16", TC_U16},
-    {"uint32", TC_U32},   {"uint64", TC_U64},     {"float16", TC_F16},  {"float32", TC_F32},
-    {"float64", TC_F64},  {"half", TC_F16},       {"single", TC_F32},   {"double", TC_F64},
-    {"float", TC_F64},    {"int", TC_I64},        {"uint", TC_U64},     {"byte", TC_I8},
-    {"ubyte", TC_U8},     {"short", TC_I16},      {"ushort", TC_U16},   {"intc", TC_I32},
-    {"uintc", TC_U32},    {"long", TC_I64},       {"ulong", TC_U64},    {"longlong", TC_I64},
-    {"ulonglong", TC_U64}, {"intp", TC_I64},      {"uintp", TC_U64},    {"bfloat16", TC_BF16}};
+    {"?", TC_BOOL},        {"b", TC_I8},       {"B", TC_U8},        {"h", TC_I16},
+    {"H", TC_U16},         {"i", TC_I32},      {"I", TC_U32},       {"l", TC_I64},
+    {"L", TC_U64},         {"q", TC_I64},      {"Q", TC_U64},       {"p", TC_I64},
+    {"P", TC_U64},         {"e", TC_F16},      {"f", TC_F32},       {"d", TC_F64},
+    {"bool", TC_BOOL},     {"bool_", TC_BOOL}, {"int8", TC_I8},     {"int16", TC_I16},
+    {"int32", TC_I32},     {"int64", TC_I64},  {"uint8", TC_U8},    {"uint16", TC_U16},
+    {"uint32", TC_U32},    {"uint64", TC_U64}, {"float16", TC_F16}, {"float32", TC_F32},
+    {"float64", TC_F64},   {"half", TC_F16},   {"single", TC_F32},  {"double", TC_F64},
+    {"float", TC_F64},     {"int", TC_I64},    {"uint", TC_U64},    {"byte", TC_I8},
+    {"ubyte", TC_U8},      {"short", TC_I16},  {"ushort", TC_U16},  {"intc", TC_I32},
+    {"uintc", TC_U32},     {"long", TC_I64},   {"ulong", TC_U64},   {"longlong", TC_I64},
+    {"ulonglong", TC_U64}, {"intp", TC_I64},   {"uintp", TC_U64},   {"bfloat16", TC_BF16}};
 
 /* "f4": a letter and how many bytes; of bool 'b1'. */
 static tc_dtype tci_npy_sized(const char *text)
@@ -70,7 +70,7 @@ static tc_dtype tci_npy_dtype(const char *descr, bool *swapped)
 }
 
 typedef struct tci_npy_header {
-    const char *descr;      /* NULL: records */
+    const char *descr; /* NULL: records */
     const int64_t *sizes;
     int rank;
     bool fortran;
@@ -98,8 +98,10 @@ static tci_npy_header tci_npy_parse(tci_head *s)
         } else if (!strcmp(key, "shape") && h.rank < 0) {
             h.rank = tci_head_sizes(s, '(', ')', &h.sizes);
         } else {
-            tci_io_bad(s->file, "its header has %s: expected descr, fortran_order and shape, once "
-                       "each", TCI_IO_NAME(key));
+            tci_io_bad(s->file,
+                       "its header has %s: expected descr, fortran_order and shape, once "
+                       "each",
+                       TCI_IO_NAME(key));
         }
         if (!tci_head_take(s, ',')) {
             tci_head_need(s, '}');
@@ -132,8 +134,10 @@ TCI_FN const char *tci_npy_read_at(tc_file *file, const char *name, const tci_io
     n |= wide == 4 ? (int64_t)head[10] << 16 | (int64_t)head[11] << 24 : 0;
     a.skip = 8 + wide + n;
     if (a.skip > part->bytes || n > TCI_IO_HEADER_MAX) {
-        tci_io_bad(file, "the header of %s would have %" PRId64 " of %" PRId64 " bytes (at most "
-                   "%d)", TCI_IO_NAME(name), n, part->bytes, TCI_IO_HEADER_MAX);
+        tci_io_bad(file,
+                   "the header of %s would have %" PRId64 " of %" PRId64 " bytes (at most "
+                   "%d)",
+                   TCI_IO_NAME(name), n, part->bytes, TCI_IO_HEADER_MAX);
     }
     const char *text = tci_io_front(file, &a, a.skip);
     tci_head s = {file, text + 8 + wide, text + a.skip};
@@ -153,8 +157,8 @@ TCI_FN const char *tci_npy_read_at(tc_file *file, const char *name, const tci_io
 
 TCI_FN void tci_npy_read(tc_file *file)
 {
-    const char *why = tci_npy_read_at(file, "", &(tci_io_array){.held = file->bytes,
-                                                                .bytes = file->bytes});
+    const char *why = tci_npy_read_at(file, "",
+                                      &(tci_io_array){.held = file->bytes, .bytes = file->bytes});
     if (why) {
         tci_scratch_fail(&file->s, file->bytes < 12 ? TC_ERR_IO : TC_ERR_UNSUPPORTED, "it %s", why);
     }

@@ -26,8 +26,11 @@ static void tci_npz_array(tc_file *file, const tci_zip_entry *e)
         return;
     }
     const char *name = tci_scratch_printf(&file->s, "%.*s", (int)n - 4, e->name);
-    tci_io_array part = {.at = tci_zip_data(file, e), .held = e->packed, .bytes = e->bytes,
-                         .deflated = e->deflated, .crc = e->crc};
+    tci_io_array part = {.at = tci_zip_data(file, e),
+                         .held = e->packed,
+                         .bytes = e->bytes,
+                         .deflated = e->deflated,
+                         .crc = e->crc};
     const char *why = tci_npy_read_at(file, name, &part);
     if (why) {
         tci_io_add_other(file, name, why);
@@ -84,8 +87,10 @@ static int64_t tci_npz_entry_out(tci_io_out *o, int i, int64_t at, tci_str *dire
     int64_t bytes = tci_io_bytes(o, i) + (int64_t)head.n;
     int64_t end = at + TCI_ZIP_LOCAL_BYTES + (int64_t)n_name + bytes;
     if (end >= UINT32_MAX || n_name > UINT16_MAX) {
-        tci_scratch_fail(&o->s, TC_ERR_LIMIT, "%s makes it larger than the 4 GiB of an .npz "
-                         "(a .safetensors has no such limit)", TCI_IO_NAME(name));
+        tci_scratch_fail(&o->s, TC_ERR_LIMIT,
+                         "%s makes it larger than the 4 GiB of an .npz "
+                         "(a .safetensors has no such limit)",
+                         TCI_IO_NAME(name));
     }
     uint32_t crc = tci_inflate_crc(0, head.text, (int64_t)head.n);
     crc = tci_inflate_crc(crc, data, tci_io_bytes(o, i));
@@ -113,7 +118,8 @@ TCI_FN void tci_npz_write(tci_io_out *o)
     }
     size_t bytes = directory.n;
     if (o->n >= UINT16_MAX || (uint64_t)at + bytes >= UINT32_MAX) {
-        tci_scratch_fail(&o->s, TC_ERR_LIMIT, "an .npz has at most 65534 arrays and 4 GiB (a "
+        tci_scratch_fail(&o->s, TC_ERR_LIMIT,
+                         "an .npz has at most 65534 arrays and 4 GiB (a "
                          ".safetensors has no such limit)");
     }
     tci_npz_put(&directory, TCI_ZIP_END, 4);

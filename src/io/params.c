@@ -54,8 +54,10 @@ static tci_params tci_params_list(tci_scratch *s, const tci_graph *g)
             continue; /* moved by tc_keep: the same one */
         }
         if (!*tci_params_name(x)) {
-            tci_scratch_fail(s, TC_ERR_ARGUMENT, "the parameter made at %s has no name (tc_named "
-                             "gives it one)", tci_params_site(s, x));
+            tci_scratch_fail(s, TC_ERR_ARGUMENT,
+                             "the parameter made at %s has no name (tc_named "
+                             "gives it one)",
+                             tci_params_site(s, x));
         }
         if (last && !strcmp(tci_params_name(last), tci_params_name(x))) {
             tci_scratch_fail(s, TC_ERR_ARGUMENT, "two parameters are named %s, made at %s and %s",

@@ -14,9 +14,12 @@ typedef struct tci_pickle {
     const tci_pickle_reader *reader;
     const unsigned char *bytes;
     int64_t at, n;
-    tci_pickle_value **stack; int n_stack, cap_stack;
-    tci_pickle_value **memo; int n_memo, cap_memo;
-    int *marks; int n_marks, cap_marks; /* heights of the stack */
+    tci_pickle_value **stack;
+    int n_stack, cap_stack;
+    tci_pickle_value **memo;
+    int n_memo, cap_memo;
+    int *marks;
+    int n_marks, cap_marks; /* heights of the stack */
 } tci_pickle;
 
 TCI_FN tci_pickle_value *tci_pickle_make(tc_file *file, tci_pickle_kind kind)
@@ -33,9 +36,11 @@ static void tci_pickle_bad(tci_pickle *p, const char *what)
 
 static void tci_pickle_refuse(tci_pickle *p, const char *what, const char *name)
 {
-    tci_scratch_fail(&p->file->s, TC_ERR_UNSUPPORTED, "its pickle has %s %s at byte %" PRId64
+    tci_scratch_fail(&p->file->s, TC_ERR_UNSUPPORTED,
+                     "its pickle has %s %s at byte %" PRId64
                      ": only dicts, lists, numbers, texts and tensors are read, and nothing is "
-                     "executed (save a state_dict)", what, name, p->at);
+                     "executed (save a state_dict)",
+                     what, name, p->at);
 }
 
 /* ---- bytes ---- */
@@ -294,10 +299,19 @@ static bool tci_pickle_op(tci_pickle *p)
         p->n_stack += n;
         tci_pickle_tuple(p, n);
         break;
-    case 0x85: case 0x86: case 0x87: tci_pickle_tuple(p, op - 0x84); break;
-    case 's': tci_pickle_pop(p); tci_pickle_pop(p); tci_pickle_extend(p, 2, TCI_PICKLE_DICT); break;
+    case 0x85:
+    case 0x86:
+    case 0x87: tci_pickle_tuple(p, op - 0x84); break;
+    case 's':
+        tci_pickle_pop(p);
+        tci_pickle_pop(p);
+        tci_pickle_extend(p, 2, TCI_PICKLE_DICT);
+        break;
     case 'u': tci_pickle_extend(p, tci_pickle_above_mark(p), TCI_PICKLE_DICT); break;
-    case 'a': tci_pickle_pop(p); tci_pickle_extend(p, 1, TCI_PICKLE_LIST); break;
+    case 'a':
+        tci_pickle_pop(p);
+        tci_pickle_extend(p, 1, TCI_PICKLE_LIST);
+        break;
     case 'e': tci_pickle_extend(p, tci_pickle_above_mark(p), TCI_PICKLE_LIST); break;
     case 'q': tci_pickle_remember(p, tci_pickle_number(p, 1)); break;
     case 'r': tci_pickle_remember(p, tci_pickle_number(p, 4)); break;

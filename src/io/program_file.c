@@ -220,7 +220,8 @@ TCI_FN void tci_saved_need_op(tci_scratch *s, const tci_key_graph *g)
     if (g->missing) {
         tci_scratch_fail(s, TC_ERR_UNSUPPORTED,
                          "it calls the custom op '%.60s', which this process has not used yet in "
-                         "that version (tc_custom makes an op known)", g->missing);
+                         "that version (tc_custom makes an op known)",
+                         g->missing);
     }
 }
 

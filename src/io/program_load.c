@@ -21,10 +21,10 @@ typedef struct tci_load {
     const char *path;
     bool trusted;
     int fd;
-    int64_t bytes;             /* of the file */
+    int64_t bytes; /* of the file */
     tci_saved v;
-    tci_code *memory;          /* what the description is read into; the code itself if native */
-    tci_code *code;            /* of the program */
+    tci_code *memory; /* what the description is read into; the code itself if native */
+    tci_code *code;   /* of the program */
     tc_program *f;
 } tci_load;
 
@@ -39,7 +39,8 @@ static void tci_load_untrusted(tci_load *l, const char *why)
 {
     tci_scratch_fail(&l->s, TC_ERR_IO,
                      "others could have put code there: %.160s (tc_load_options.trusted vouches "
-                     "for it)", why);
+                     "for it)",
+                     why);
 }
 
 /* Opens the file in a directory that others cannot change. */
@@ -47,10 +48,10 @@ static int tci_load_open_private(tci_load *l, int *code)
 {
     const char *slash = strrchr(l->path, '/');
     const char *name = slash ? slash + 1 : l->path;
-    const char *folder = !slash            ? "."
-                         : slash == l->path ? "/"
-                                            : tci_scratch_printf(&l->s, "%.*s",
-                                                                 (int)(slash - l->path), l->path);
+    const char *folder = !slash ? "."
+                         : slash == l->path
+                             ? "/"
+                             : tci_scratch_printf(&l->s, "%.*s", (int)(slash - l->path), l->path);
     tci_dir dir;
     tci_str why = {0};
     if (!tci_os_stat(l->path, NULL, NULL)) { /* a folder that is missing would be made */
@@ -121,8 +122,10 @@ static tci_saved_header tci_load_read_header(tci_load *l)
         tci_scratch_fail(&l->s, TC_ERR_IO, "it is no program that tc_program_save wrote");
     }
     if (h.form != TCI_SAVED_FORM) {
-        tci_scratch_fail(&l->s, TC_ERR_UNSUPPORTED, "another version of tc saved it: save it again "
-                         "with this one (%s)", tc_version());
+        tci_scratch_fail(&l->s, TC_ERR_UNSUPPORTED,
+                         "another version of tc saved it: save it again "
+                         "with this one (%s)",
+                         tc_version());
     }
     if (h.bytes != (uint64_t)l->bytes || h.description > TCI_SAVED_DESCRIPTION_MOST) {
         tci_load_damaged(l, h.bytes > (uint64_t)l->bytes ? "it has been cut short"
@@ -163,8 +166,8 @@ static void tci_load_describe(tci_load *l)
     if (!w.bad && strcmp(l->v.build, tci_key_build())) {
         tci_scratch_fail(&l->s, TC_ERR_UNSUPPORTED,
                          "tc %.20s (build %.40s) saved it, this is tc %s (build %.40s): save it "
-                         "again with this one", l->v.version, l->v.build, tc_version(),
-                         tci_key_build());
+                         "again with this one",
+                         l->v.version, l->v.build, tc_version(), tci_key_build());
     }
     if (w.no_memory) {
         tci_scratch_fail(&l->s, TC_ERR_MEMORY, "out of memory");
@@ -260,8 +263,8 @@ static void tci_load_native(tci_load *l, const tci_backend *b, const tci_request
     snprintf(c->backend, sizeof(c->backend), "%s", b->calls->name);
     bool fits = c->n_inputs == r->n_inputs && c->n_outputs == r->n_roots &&
                 c->n_user_inputs == r->n_user_inputs &&
-                c->n_user_outputs == r->n_roots - r->n_effects &&
-                c->n_literals == r->n_literals && c->n_symbols == r->n_symbols;
+                c->n_user_outputs == r->n_roots - r->n_effects && c->n_literals == r->n_literals &&
+                c->n_symbols == r->n_symbols;
     if (!fits || !tci_code_bind(c, b->calls)) {
         tci_load_damaged(l, "its code is of another program");
     }
@@ -372,8 +375,8 @@ TC_API tc_status tc_program_load_at(tc_ctx *ctx, const char *path, const tc_load
         *f = NULL;
     }
     if (!frame.failed && (!path || !f)) {
-        tci_frame_fail(&frame, TC_ERR_ARGUMENT, "the %s is NULL", path ? "place for the program"
-                                                                       : "path");
+        tci_frame_fail(&frame, TC_ERR_ARGUMENT, "the %s is NULL",
+                       path ? "place for the program" : "path");
     }
     if (frame.failed) {
         return tci_frame_status(&frame);

@@ -16,14 +16,14 @@
 
 typedef struct tci_save {
     tci_scratch s;
-    tc_program *f;             /* that runs */
-    const tc_program *asked;   /* the user's, which has ports and origins */
+    tc_program *f;           /* that runs */
+    const tc_program *asked; /* the user's, which has ports and origins */
     bool packed;
     tci_saved v;
-    tci_param_held *held;      /* memory of the storages, while it is read; NULL: none is */
-    tc_call *call;             /* that has what is computed once, or NULL */
-    tc_program *called;        /* its program */
-    tci_str *objects;          /* heap: of the modules */
+    tci_param_held *held; /* memory of the storages, while it is read; NULL: none is */
+    tc_call *call;        /* that has what is computed once, or NULL */
+    tc_program *called;   /* its program */
+    tci_str *objects;     /* heap: of the modules */
     tci_os_fresh to;
 } tci_save;
 
@@ -39,8 +39,7 @@ static void tci_save_check(tci_save *p)
     const tc_program *f = p->f;
     const char *why = NULL;
     if (!tc_program_ready(p->asked)) {
-        tci_scratch_fail(&p->s, TC_ERR_BUSY,
-                         "it is still being compiled: tc_program_wait first");
+        tci_scratch_fail(&p->s, TC_ERR_BUSY, "it is still being compiled: tc_program_wait first");
     }
     if (f->collectives) {
         why = "it uses communicators, which are of this process";
@@ -355,8 +354,8 @@ static void tci_save_end(tci_save *p)
     }
 }
 
-TC_API tc_status tc_program_save_at(tc_program *f, const char *path,
-                                    const tc_save_options *options, tc_site here)
+TC_API tc_status tc_program_save_at(tc_program *f, const char *path, const tc_save_options *options,
+                                    tc_site here)
 {
     if (!f) {
         return TC_ERR_ARGUMENT;

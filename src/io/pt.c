@@ -41,7 +41,10 @@ typedef enum tci_pt_class {
 #undef TCI_ROW
 } tci_pt_class;
 
-static const struct { const char *module, *name; tc_dtype dtype; } tci_pt_classes[] = {
+static const struct {
+    const char *module, *name;
+    tc_dtype dtype;
+} tci_pt_classes[] = {
 #define TCI_ROW(id, module, name, dtype) {module, name, dtype},
     TCI_PT_CLASSES(TCI_ROW)
 #undef TCI_ROW
@@ -51,8 +54,9 @@ enum { TCI_PT_DEPTH = 64, TCI_PT_NAME_MAX = 1000 };
 
 typedef struct tci_pt {
     tc_file *file;
-    tci_zip_entry *entries; int n_entries; /* by name */
-    const char *prefix;                    /* "archive/" */
+    tci_zip_entry *entries;
+    int n_entries;      /* by name */
+    const char *prefix; /* "archive/" */
     int visits;
 } tci_pt;
 
@@ -74,9 +78,10 @@ static tci_pickle_value *tci_pt_value_of(tc_file *file, int of, tci_pickle_value
     } else if ((of == TCI_PT_SIZE || of == TCI_PT_PARAMETER) && arguments->n > 0) {
         return arguments->items[0];
     } else if (of != TCI_PT_TENSOR_V2 && of != TCI_PT_TENSOR_V3) {
-        tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "its pickle calls %s.%s with arguments: "
-                         "only tensors are made", tci_pt_classes[of].module,
-                         tci_pt_classes[of].name);
+        tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED,
+                         "its pickle calls %s.%s with arguments: "
+                         "only tensors are made",
+                         tci_pt_classes[of].module, tci_pt_classes[of].name);
     }
     return NULL;
 }
@@ -139,8 +144,10 @@ static unsigned char *tci_pt_bytes(tci_pt *p, const char *name, int64_t *n)
         return NULL;
     }
     if (e->deflated) {
-        tci_scratch_fail(&p->file->s, TC_ERR_UNSUPPORTED, "%s is compressed: expected stored "
-                         "entries, as torch.save writes them", TCI_IO_NAME(e->name));
+        tci_scratch_fail(&p->file->s, TC_ERR_UNSUPPORTED,
+                         "%s is compressed: expected stored "
+                         "entries, as torch.save writes them",
+                         TCI_IO_NAME(e->name));
     }
     if (e->bytes > TCI_IO_HEADER_MAX) {
         tci_io_bad(p->file, "%s has more than %d bytes", TCI_IO_NAME(e->name), TCI_IO_HEADER_MAX);
@@ -251,8 +258,11 @@ static void tci_pt_add_tensor(tci_pt *p, const char *name, const tci_pickle_valu
         return;
     }
     tci_io_array array = {.seen = {name, t.type, t.dtype, t.rank, t.sizes},
-                          .at = tci_zip_data(p->file, e) + t.offset * size, .held = count * size,
-                          .bytes = count * size, .fortran = !rows, .shares = true};
+                          .at = tci_zip_data(p->file, e) + t.offset * size,
+                          .held = count * size,
+                          .bytes = count * size,
+                          .fortran = !rows,
+                          .shares = true};
     tci_io_add(p->file, &array);
 }
 
@@ -316,7 +326,8 @@ TCI_FN void tci_pt_read(tc_file *file)
     tci_pt p = {.file = file};
     int64_t n = 0, n_order = 0;
     if (!tci_zip_is(file)) {
-        tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "it is of torch.save before PyTorch 1.6: "
+        tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED,
+                         "it is of torch.save before PyTorch 1.6: "
                          "expected a zip archive (load it in PyTorch and save it again)");
     }
     p.n_entries = tci_zip_list(file, &p.entries);
@@ -324,8 +335,10 @@ TCI_FN void tci_pt_read(tc_file *file)
     qsort(p.entries, (size_t)p.n_entries, sizeof(*p.entries), tci_pt_by_name);
     const unsigned char *order = tci_pt_bytes(&p, "byteorder", &n_order);
     if (order && (n_order != 6 || memcmp(order, "little", 6))) {
-        tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "it is not little-endian: its byteorder is "
-                         "%s", TCI_IO_NAME((const char *)order));
+        tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED,
+                         "it is not little-endian: its byteorder is "
+                         "%s",
+                         TCI_IO_NAME((const char *)order));
     }
     const unsigned char *pickle = tci_pt_bytes(&p, "data.pkl", &n);
     tci_pt_list(&p, "", tci_pickle_read(file, &reader, pickle, n), 0);

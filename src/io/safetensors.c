@@ -75,8 +75,8 @@ static int64_t tci_safetensors_array(tci_head *s, const char *name, int64_t data
                    TCI_IO_NAME(name), offsets[0], offsets[1], s->file->bytes - data);
     }
     int64_t bytes = offsets[1] - offsets[0];
-    tci_io_add(s->file, &(tci_io_array){.seen = a, .at = data + offsets[0], .held = bytes,
-                                        .bytes = bytes});
+    tci_io_add(s->file,
+               &(tci_io_array){.seen = a, .at = data + offsets[0], .held = bytes, .bytes = bytes});
     return offsets[1] - offsets[0];
 }
 
@@ -84,9 +84,10 @@ TCI_FN void tci_safetensors_read(tc_file *file)
 {
     uint64_t n = file->bytes >= 8 ? tci_io_number(file, 0, 8) : 0;
     if (n < 2 || n > (uint64_t)file->bytes - 8 || n > TCI_IO_HEADER_MAX) {
-        tci_io_bad(file, "it is none of .npy, .npz, .gguf, nor a .safetensors, whose header would "
-                   "have %" PRIu64 " of %" PRId64 " bytes (at most %d)", n, file->bytes,
-                   TCI_IO_HEADER_MAX);
+        tci_io_bad(file,
+                   "it is none of .npy, .npz, .gguf, nor a .safetensors, whose header would "
+                   "have %" PRIu64 " of %" PRId64 " bytes (at most %d)",
+                   n, file->bytes, TCI_IO_HEADER_MAX);
     }
     char *text = tci_scratch_get(&file->s, (size_t)n);
     tci_io_read(file, 8, text, (int64_t)n);

@@ -79,8 +79,10 @@ static void tci_io_check_texts(tci_io_out *o, const char *what, const char *cons
                              sorted[i] ? "not UTF-8" : "NULL");
         }
         if (!strcmp(sorted[i], "__metadata__")) {
-            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "%s %d is '__metadata__', which files keep "
-                             "for themselves", what, i);
+            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT,
+                             "%s %d is '__metadata__', which files keep "
+                             "for themselves",
+                             what, i);
         }
     }
     qsort(sorted, (size_t)n, sizeof(*sorted), tci_io_by_text);
@@ -115,8 +117,10 @@ static void tci_io_check_ranks(tci_io_out *o)
 {
     for (int i = 0; i < o->n; i++) {
         if (tci_io_node(o, i)->rank > TCI_IO_RANK_MAX) {
-            tci_scratch_fail(&o->s, TC_ERR_LIMIT, "tensor %d has %d axes: expected at most %d in a "
-                             "file (tc_reshape it)", i, tci_io_node(o, i)->rank, TCI_IO_RANK_MAX);
+            tci_scratch_fail(&o->s, TC_ERR_LIMIT,
+                             "tensor %d has %d axes: expected at most %d in a "
+                             "file (tc_reshape it)",
+                             i, tci_io_node(o, i)->rank, TCI_IO_RANK_MAX);
         }
     }
 }
@@ -124,7 +128,8 @@ static void tci_io_check_ranks(tci_io_out *o)
 static void tci_io_check(tci_io_out *o, const tci_io_writer *format)
 {
     if (!format) {
-        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "expected a path that ends in .safetensors, .npz "
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT,
+                         "expected a path that ends in .safetensors, .npz "
                          "or .npy");
     }
     if (!format->has_names && o->n != 1) {

@@ -33,8 +33,10 @@ static int64_t tci_zip_find_end(tc_file *file)
 
 static void tci_zip_unsupported(tc_file *file, const char *name, const char *what)
 {
-    tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "%s is %s: expected an archive of numpy.savez "
-                     "or torch.save", TCI_IO_NAME(name), what);
+    tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED,
+                     "%s is %s: expected an archive of numpy.savez "
+                     "or torch.save",
+                     TCI_IO_NAME(name), what);
 }
 
 /* The numbers of an entry that 32 bits do not hold are in its extra field of type 1, in order. */

@@ -68,8 +68,7 @@ static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
     axes[0] = k->stages[TCI_ATTENTION_SCORES].axes[0];
     axes[1] = k->stages[TCI_ATTENTION_SCORES].axes[1];
     axes[2] = k->stages[TCI_ATTENTION_RESULT].axes[1];
-    bool fits = k->n_axes == k->n_outer + 3 &&
-                k->stages[TCI_ATTENTION_RESULT].axes[0] == axes[1];
+    bool fits = k->n_axes == k->n_outer + 3 && k->stages[TCI_ATTENTION_RESULT].axes[0] == axes[1];
     for (int r = TCI_ATTENTION_MOST; r <= TCI_ATTENTION_WEIGHTS; r++) {
         fits = fits && k->stages[r].axes[0] == axes[1];
     }
@@ -183,8 +182,7 @@ static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, i
     int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
     int e, l;
     bool rounds = from != inst || of != kept->in[0] || t == TC_F32;
-    return rounds && from == kept->inst &&
-           tci_attention_weight(k, of, &e, &l) && e == power &&
+    return rounds && from == kept->inst && tci_attention_weight(k, of, &e, &l) && e == power &&
            l == k->reds[TCI_ATTENTION_SUM].inst;
 }
 

@@ -16,24 +16,24 @@ enum {
 typedef struct tci_attention_cut {
     bool is_cut;
     int64_t base, rows;
-    int32_t seen;       /* what the score is of keys that a query sees: without the cut */
-    int32_t off;        /* and of those that it does not */
+    int32_t seen; /* what the score is of keys that a query sees: without the cut */
+    int32_t off;  /* and of those that it does not */
 } tci_attention_cut;
 
 /* The two products share m (queries) and the batch. */
 typedef struct tci_attention {
-    tci_matrix scores;  /* A: queries, B: keys; n counts keys */
-    tci_matrix result;  /* A: weights, which are in no memory, B: values; k counts keys */
-    int32_t score;      /* the instruction whose rows the weights are made of */
+    tci_matrix scores; /* A: queries, B: keys; n counts keys */
+    tci_matrix result; /* A: weights, which are in no memory, B: values; k counts keys */
+    int32_t score;     /* the instruction whose rows the weights are made of */
     tci_attention_cut cut;
-    bool on_unit;       /* a matrix unit takes its factors as they lie; threads take any */
-    bool tells;         /* stores values of a row alone, made of */
-    int32_t most, sum;  /* its largest score and the sum of its powers */
-    int32_t threads;    /* of a block without a matrix unit (loop/flash.h); 0: it is on one; */
-    int32_t blocks;     /* and how many of them a processor has at once */
-    int32_t rings;      /* of keys, and of values, each of scores.columns */
-    int32_t slots;      /* for the queries of a tile */
-    bool turns;         /* consumers issue products in turn: one multiplies, the other has powers */
+    bool on_unit;      /* a matrix unit takes its factors as they lie; threads take any */
+    bool tells;        /* stores values of a row alone, made of */
+    int32_t most, sum; /* its largest score and the sum of its powers */
+    int32_t threads;   /* of a block without a matrix unit (loop/flash.h); 0: it is on one; */
+    int32_t blocks;    /* and how many of them a processor has at once */
+    int32_t rings;     /* of keys, and of values, each of scores.columns */
+    int32_t slots;     /* for the queries of a tile */
+    bool turns;        /* consumers issue products in turn: one multiplies, the other has powers */
 } tci_attention;
 
 /* Is there a form of the machine for the kernel, and is it worth it? */

@@ -22,11 +22,11 @@
 /* What is found on the way. Reductions by number, -1: none yet. */
 typedef struct tci_backward_search {
     const tci_kernel *k;
-    int in[2], out[2];  /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
+    int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
     int n_in, n_out;
-    uint64_t weights;   /* kept values that are the weight, rounded or not, */
-    int change;         /* and the change of a score */
-    int steps;          /* their axis */
+    uint64_t weights; /* kept values that are the weight, rounded or not, */
+    int change;       /* and the change of a score */
+    int steps;        /* their axis */
     int8_t dtype;
 } tci_backward_search;
 
@@ -182,12 +182,12 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
 typedef struct tci_backward_walk {
     const tci_backward_search *f;
     tci_backward *x;
-    int query;          /* its axis; -1: values of a query are nothing special */
+    int query; /* its axis; -1: values of a query are nothing special */
     bool *seen;
-    int stop;           /* an instruction that is not gone through, -1: none, */
-    uint64_t stops;     /* nor are these reductions */
-    uint64_t reds;      /* that were met, */
-    bool stopped;       /* and whether `stop` was */
+    int stop;       /* an instruction that is not gone through, -1: none, */
+    uint64_t stops; /* nor are these reductions */
+    uint64_t reds;  /* that were met, */
+    bool stopped;   /* and whether `stop` was */
     bool fits;
 } tci_backward_walk;
 
@@ -398,8 +398,8 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
     int load = k->reds[f.in[0]].in[0];
     f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
     bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
-    if (!known || !tci_backward_has_weight(&f, x) ||
-        !tci_backward_has_takers(&f, x) || !tci_backward_orders_in(&f, x)) {
+    if (!known || !tci_backward_has_weight(&f, x) || !tci_backward_has_takers(&f, x) ||
+        !tci_backward_orders_in(&f, x)) {
         return false;
     }
     x->n_in = f.n_in;
@@ -412,8 +412,7 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
         return false;
     }
     int queries = x->by_step ? f.steps : x->in[0].m_axis;
-    x->cut = tci_attention_find_cut(k, x->score, queries,
-                                    x->by_step ? x->in[0].m_axis : f.steps);
+    x->cut = tci_attention_find_cut(k, x->score, queries, x->by_step ? x->in[0].m_axis : f.steps);
     return true;
 }
 
@@ -459,9 +458,7 @@ TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
         bool is_in = tci_backward_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
                      tci_backward_is_load(k, red->in[1]);
         if (red->op == TCI_RED_DOT) {
-            red->order = !is_in    ? TCI_ORDER_STEPS
-                         : on_unit ? TCI_ORDER_MATRIX
-                                   : TCI_ORDER_CHAIN;
+            red->order = !is_in ? TCI_ORDER_STEPS : on_unit ? TCI_ORDER_MATRIX : TCI_ORDER_CHAIN;
             red->order_n = 0;
         }
     }

@@ -16,24 +16,24 @@ enum {
  * steps, take what follows of these for the row. What takes weights alone needs no change: of the
  * second product there are the steps then, and no rows. */
 typedef struct tci_backward {
-    tci_matrix in[2];   /* scores, changes of weights. A: rows, B: steps; n counts steps */
-    tci_matrix out[2];  /* of changes of scores, of weights; or, n_in == 1, of weights */
+    tci_matrix in[2];  /* scores, changes of weights. A: rows, B: steps; n counts steps */
+    tci_matrix out[2]; /* of changes of scores, of weights; or, n_in == 1, of weights */
     int32_t n_in, n_out;
-    bool by_step;       /* queries are the steps */
-    bool on_unit;       /* a matrix unit takes its factors as they lie; threads take any */
+    bool by_step;            /* queries are the steps */
+    bool on_unit;            /* a matrix unit takes its factors as they lie; threads take any */
     int32_t scores, changes; /* the instructions that stand for the two products, */
-    int32_t score;      /* for x, of which the weight is exp(x - most) / sum, */
-    int32_t weight;     /* for the weight that `change` takes, and whether it is rounded, */
+    int32_t score;           /* for x, of which the weight is exp(x - most) / sum, */
+    int32_t weight;          /* for the weight that `change` takes, and whether it is rounded, */
     bool rounds;
-    int32_t change;     /* and for the change of a score */
+    int32_t change; /* and for the change of a score */
     /* Of a query alone: most, sum, and what `change` takes besides. */
     int32_t values[TCI_BACKWARD_VALUES];
     int32_t n_values;
     tci_attention_cut cut;
-    int32_t threads;    /* of a block without a matrix unit (loop/flash.h); 0: it is on one; */
-    int32_t blocks;     /* and how many of them a processor has at once */
-    int32_t rings;      /* steps that are in shared memory at once, each of in[0].columns */
-    int32_t slots;      /* for the rows of a tile */
+    int32_t threads; /* of a block without a matrix unit (loop/flash.h); 0: it is on one; */
+    int32_t blocks;  /* and how many of them a processor has at once */
+    int32_t rings;   /* steps that are in shared memory at once, each of in[0].columns */
+    int32_t slots;   /* for the rows of a tile */
 } tci_backward;
 
 /* The steps that last product i takes are those of in[this]. */

@@ -11,9 +11,9 @@
 #include "lower.h"
 
 enum {
-    TCI_BITS_SIGN = 0x8000,    /* of a half; where an f32 has it, 16 bits further up */
-    TCI_BITS_DIGITS = 13,      /* more digits in an f32 than in an f16 */
-    TCI_BITS_LEAST = 0x400,    /* the least normal f16 */
+    TCI_BITS_SIGN = 0x8000, /* of a half; where an f32 has it, 16 bits further up */
+    TCI_BITS_DIGITS = 13,   /* more digits in an f32 than in an f16 */
+    TCI_BITS_LEAST = 0x400, /* the least normal f16 */
     TCI_BITS_INFINITY = 0x7c00,
     TCI_BITS_BIAS = 127 - 15,  /* of an exponent, f32's less f16's */
     TCI_BITS_BEYOND = 255 - 31 /* the same of infinity and NaN */

@@ -9,7 +9,10 @@
 #include "../base/hash.h"
 #include "ir.h"
 
-typedef struct tci_kx_term { int32_t atom; tci_dim coef; } tci_kx_term;
+typedef struct tci_kx_term {
+    int32_t atom;
+    tci_dim coef;
+} tci_kx_term;
 typedef struct tci_kx_sum {
     tci_kx_term *terms;
     int n, cap;
@@ -72,8 +75,8 @@ static uint64_t tci_kx_hash_of(const tci_kx *x)
 
 static uint64_t tci_kernel_inst_hash_of(const tci_kinst *i)
 {
-    int64_t words[12] = {i->op, i->prim, i->dtype, i->n_args, i->args[0], i->args[1], i->args[2],
-                         i->x,  i->guard, i->n_guards, (int64_t)i->imm, i->value.i};
+    int64_t words[12] = {i->op,      i->prim, i->dtype, i->n_args,   i->args[0],      i->args[1],
+                         i->args[2], i->x,    i->guard, i->n_guards, (int64_t)i->imm, i->value.i};
     return tci_kernel_hash_words(words, 12);
 }
 
@@ -718,9 +721,9 @@ static int tci_kernel_guard(tci_kernel *k, tci_kguard guard)
     i.dtype = TC_BOOL;
     i.x = -1;
     i.n_guards = 1;
-    while (i.guard < k->n_guards && (k->guards[i.guard].x != guard.x ||
-                                     k->guards[i.guard].lo != guard.lo ||
-                                     k->guards[i.guard].hi != guard.hi)) {
+    while (i.guard < k->n_guards &&
+           (k->guards[i.guard].x != guard.x || k->guards[i.guard].lo != guard.lo ||
+            k->guards[i.guard].hi != guard.hi)) {
         i.guard++;
     }
     if (i.guard == k->n_guards) {

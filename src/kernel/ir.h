@@ -125,9 +125,9 @@
 #include "../ops/prim.h"
 
 enum {
-    TCI_VLANES = 64,      /* virtual lanes on a processor, and the fewest anywhere */
+    TCI_VLANES = 64, /* virtual lanes on a processor, and the fewest anywhere */
     TCI_VLANES_MAX = 2048,
-    TCI_KERNEL_GROUP = 16,    /* parts of a group, at least */
+    TCI_KERNEL_GROUP = 16,     /* parts of a group, at least */
     TCI_KERNEL_INDEX_DEPTH = 8 /* of sums and conversions of an index that is compared, at most */
 };
 
@@ -146,11 +146,11 @@ typedef enum tci_kx_op {
 } tci_kx_op;
 typedef struct tci_kx {
     uint8_t op;
-    int32_t a, b;     /* indices of kx nodes; -1 unused */
+    int32_t a, b; /* indices of kx nodes; -1 unused */
     tci_dim c;
-    tci_dim lo, hi;   /* range, inclusive */
-    uint64_t axes;    /* derived, as tci_kinst.axes; so a walk for it is never needed */
-    int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
+    tci_dim lo, hi; /* range, inclusive */
+    uint64_t axes;  /* derived, as tci_kinst.axes; so a walk for it is never needed */
+    int32_t stage;  /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kx;
 
 /* Of an AXIS or a VALUE: which. */
@@ -173,18 +173,18 @@ typedef enum tci_kop {
     TCI_K_FAULT
 } tci_kop;
 typedef struct tci_kinst {
-    uint8_t op;       /* tci_kop */
-    uint8_t prim;     /* PRIM */
-    int8_t dtype;     /* compute dtype of the value (tc_dtype; never f16 or bf16) */
+    uint8_t op;   /* tci_kop */
+    uint8_t prim; /* PRIM */
+    int8_t dtype; /* compute dtype of the value (tc_dtype; never f16 or bf16) */
     uint8_t n_args;
     int32_t args[3];
-    int32_t x;        /* LOAD, INDEX: kx; FAULT: unused */
-    int32_t guard;    /* LOAD, GUARD: first entry in guards; n_guards entries; -1 = none */
+    int32_t x;     /* LOAD, INDEX: kx; FAULT: unused */
+    int32_t guard; /* LOAD, GUARD: first entry in guards; n_guards entries; -1 = none */
     int32_t n_guards;
-    tci_dim imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
-    tci_value value;  /* CONST; LOAD: fill where a guard fails */
-    uint64_t axes;    /* derived: bit i set = depends on axis i (axes >= 63 share bit 63) */
-    int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
+    tci_dim imm;     /* see tci_kop; FAULT: the size n of the indexed axis */
+    tci_value value; /* CONST; LOAD: fill where a guard fails */
+    uint64_t axes;   /* derived: bit i set = depends on axis i (axes >= 63 share bit 63) */
+    int32_t stage;   /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kinst;
 
 /* Of a LIT, LOAD or RED: which; of a PRIM: which helper. */
@@ -193,28 +193,31 @@ static inline int tci_kinst_number(const tci_kinst *i)
     return (int)tci_dim_known(i->imm);
 }
 /* One guard: lo <= x <= hi (inclusive). A set is a conjunction. */
-typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
+typedef struct tci_kguard {
+    int32_t x;
+    tci_dim lo, hi;
+} tci_kguard;
 
 /* ---- reductions, stores, stages ---- */
 /* The numeric class of a reduction: its order, which every executor keeps. */
 typedef enum tci_korder {
     TCI_ORDER_CHAIN,
-    TCI_ORDER_LANES, /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
+    TCI_ORDER_LANES,      /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
     TCI_ORDER_BLOCK_SCAN, /* order_n elements a block: as many */
-    TCI_ORDER_SPLIT, /* order_n products a part, at least 1 */
+    TCI_ORDER_SPLIT,      /* order_n products a part, at least 1 */
     TCI_ORDER_MATRIX,
     TCI_ORDER_STEPS,
     TCI_ORDER_TF32
 } tci_korder;
 typedef struct tci_kred {
-    uint8_t op;      /* tci_red_op: what is combined and how (ops/combine.h) */
-    uint8_t part;    /* which part of the accumulator is the result */
-    int8_t dtype;    /* in which it accumulates; that of each part follows */
+    uint8_t op;   /* tci_red_op: what is combined and how (ops/combine.h) */
+    uint8_t part; /* which part of the accumulator is the result */
+    int8_t dtype; /* in which it accumulates; that of each part follows */
     int32_t stage;
     int32_t in[TCI_PARTS]; /* the values that an element is, tci_red_takes of them; then -1 */
-    int32_t inst;    /* the RED instruction that stands for the result */
-    uint8_t order;   /* tci_korder */
-    int32_t order_n; /* its number, 0 where it has none */
+    int32_t inst;          /* the RED instruction that stands for the result */
+    uint8_t order;         /* tci_korder */
+    int32_t order_n;       /* its number, 0 where it has none */
     /* LANES: so many neighbours are joined first, a power of two; 0: none. All of a kernel alike */
     uint8_t near;
     /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, besides CHAIN
@@ -244,18 +247,18 @@ typedef enum tci_kstage_kind {
 typedef struct tci_kstage {
     uint8_t kind;
     int32_t n_axes;
-    int32_t *axes;   /* inner axes in loop order, the last one fastest */
-    int32_t n_kept;  /* REDUCE: the last so many are kept by its reductions */
+    int32_t *axes;  /* inner axes in loop order, the last one fastest */
+    int32_t n_kept; /* REDUCE: the last so many are kept by its reductions */
     /* SCATTER: index expressions; of its one axis only the points from <= i < to; -1: all */
     int32_t from, to;
 } tci_kstage;
 
 /* ---- operands and the kernel ---- */
 typedef struct tci_koperand {
-    int8_t dtype;       /* storage dtype */
-    bool is_output;     /* written by this kernel (never also read through another operand) */
-    bool is_updated;    /* a store of a SCATTER reads what is there as well */
-    tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
+    int8_t dtype;    /* storage dtype */
+    bool is_output;  /* written by this kernel (never also read through another operand) */
+    bool is_updated; /* a store of a SCATTER reads what is there as well */
+    tci_dim n;       /* elements that may be touched: offsets lie in [0, n) */
     /* Elements of a panel, 0: it lies in none. A load's axis a is there in panels one after the
      * other, at (a / panel) * step + a % panel, or of pairs a % panel * 2, of fours * 4; the last
      * one is whole (plan/prepack.c). */
@@ -273,14 +276,14 @@ typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
  * the first n_enter, which set the carries before round 0. Cells are memory of the function:
  * temporaries of a round, and carries small enough for registers. */
 typedef enum tci_kstep {
-    TCI_STEP_WALK,  /* an operand is `by` bytes further on after each round, */
-    TCI_STEP_TURN,  /* or so far in odd rounds alone, */
-    TCI_STEP_ANEW   /* in the odd rounds of a call */
+    TCI_STEP_WALK, /* an operand is `by` bytes further on after each round, */
+    TCI_STEP_TURN, /* or so far in odd rounds alone, */
+    TCI_STEP_ANEW  /* in the odd rounds of a call */
 } tci_kstep;
 typedef struct tci_kplace { /* where an operand of a member is */
-    int32_t base;   /* an operand of the loop; ~c: cell c */
-    uint8_t step;   /* tci_kstep */
-    tci_dim offset; /* bytes from the base in round 0 */
+    int32_t base;           /* an operand of the loop; ~c: cell c */
+    uint8_t step;           /* tci_kstep */
+    tci_dim offset;         /* bytes from the base in round 0 */
     tci_dim by;
 } tci_kplace;
 typedef struct tci_kcell {
@@ -294,44 +297,57 @@ typedef struct tci_kcell {
 typedef struct tci_kcarry {
     tci_kplace from, to;
     int32_t cell, next;
-    tci_dim bytes;  /* of a row's elements */
+    tci_dim bytes; /* of a row's elements */
 } tci_kcarry;
 typedef struct tci_kloop {
     tci_dim rounds;
     int32_t n_enter;
-    int32_t stops;  /* the carry, a bool in a cell, that must hold for another round; -1: none */
-    tci_kplace *places; int n_places; /* of the operands of all members, in order */
-    tci_kcell *cells; int n_cells, cap_cells;
-    tci_kcarry *carries; int n_carries;
+    int32_t stops; /* the carry, a bool in a cell, that must hold for another round; -1: none */
+    tci_kplace *places;
+    int n_places; /* of the operands of all members, in order */
+    tci_kcell *cells;
+    int n_cells, cap_cells;
+    tci_kcarry *carries;
+    int n_carries;
 } tci_kloop;
 
 typedef struct tci_kernel {
     tci_scratch *s;
-    tci_kaxis *axes; int n_axes, cap_axes;   /* outer axes first, in loop order; then inner axes */
+    tci_kaxis *axes;
+    int n_axes, cap_axes; /* outer axes first, in loop order; then inner axes */
     int n_outer;
     /* tci_kvec: the LAST outer axis, or each stage's last inner axis */
     uint8_t vector;
-    tci_kx *kx; int n_kx, cap_kx;
-    tci_kinst *insts; int n_insts, cap_insts;
-    tci_kguard *guards; int n_guards, cap_guards;
-    tci_kred *reds; int n_reds, cap_reds;
-    tci_kstore *stores; int n_stores, cap_stores;
-    tci_kstage *stages; int n_stages, cap_stages;
-    tci_koperand *operands; int n_operands, cap_operands;
+    tci_kx *kx;
+    int n_kx, cap_kx;
+    tci_kinst *insts;
+    int n_insts, cap_insts;
+    tci_kguard *guards;
+    int n_guards, cap_guards;
+    tci_kred *reds;
+    int n_reds, cap_reds;
+    tci_kstore *stores;
+    int n_stores, cap_stores;
+    tci_kstage *stages;
+    int n_stages, cap_stages;
+    tci_koperand *operands;
+    int n_operands, cap_operands;
     /* literal slots are 0 .. n_literals-1 of THIS kernel */
     int n_literals;
     /* A function of the user's in the place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
     /* of a joint, or a fused loop; equal ones are one pointer */
-    struct tci_kernel **members; int n_members;
-    const tci_kloop *loop;                   /* of a fused loop; NULL: it is none */
-    bool faults;                             /* holds a FAULT instruction */
-    bool is_repeat;                          /* none: stands for a body, within plan/ */
-    int64_t flops, bytes;                    /* of one whole run, for cost and explain */
-    tci_dim all_flops, all_bytes;            /* the same where sizes are symbolic: not of hints */
-    char name[64];                           /* tc_k_<ops>: C identifier without hash */
-    int32_t *kx_hash, *inst_hash; int n_kx_hash, n_inst_hash; /* hash-consing tables */
+    struct tci_kernel **members;
+    int n_members;
+    const tci_kloop *loop;        /* of a fused loop; NULL: it is none */
+    bool faults;                  /* holds a FAULT instruction */
+    bool is_repeat;               /* none: stands for a body, within plan/ */
+    int64_t flops, bytes;         /* of one whole run, for cost and explain */
+    tci_dim all_flops, all_bytes; /* the same where sizes are symbolic: not of hints */
+    char name[64];                /* tc_k_<ops>: C identifier without hash */
+    int32_t *kx_hash, *inst_hash;
+    int n_kx_hash, n_inst_hash; /* hash-consing tables */
 } tci_kernel;
 
 /* The size of an axis, of which it is known to be a number. */

@@ -18,7 +18,7 @@
 
 typedef struct tci_lower_frame {
     tci_node *node;
-    const int *idx;   /* node->rank index expressions */
+    const int *idx; /* node->rank index expressions */
     int guard;
 } tci_lower_frame;
 
@@ -245,8 +245,8 @@ static int tci_lower_odd(tci_kernel *k, int value)
     int above = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, value, back, -1);
     int below = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, back, value, -1);
     int bits = tci_kernel_prim(k, TCI_P_BITS, TC_I32, 1, near, -1, -1);
-    int negative =
-        tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, bits, tci_kernel_const(k, TC_I32, zero), -1);
+    int negative = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, bits, tci_kernel_const(k, TC_I32, zero),
+                                   -1);
     int rounded = tci_kernel_prim(k, TCI_P_OR, TC_BOOL, 2, above, below, -1);
     int away = tci_kernel_prim(k, TCI_P_XOR, TC_BOOL, 2, above, negative, -1);
     away = tci_kernel_prim(k, TCI_P_AND, TC_BOOL, 2, away, rounded, -1);
@@ -271,7 +271,7 @@ TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
 
 typedef struct tci_lower_ew {
     tci_kernel *k;
-    tc_dtype t;      /* compute dtype of the operands */
+    tc_dtype t; /* compute dtype of the operands */
     int a, b, c;
 } tci_lower_ew;
 
@@ -387,11 +387,12 @@ static int tci_lower_recipe(const tci_lower_ew *e, const tci_recipe *r, int x)
     for (int i = 0; i < r->n; i++) {
         const tci_step_inst *s = &r->insts[i];
         tc_dtype t = (tc_dtype)s->dtype;
-        at[i] = s->kind == TCI_RECIPE_ARG     ? x
-                : s->kind == TCI_RECIPE_CONST ? tci_kernel_const(e->k, t, s->value)
-                : tci_kernel_prim(e->k, (tci_prim)s->prim, t, s->n_args, at[s->args[0]],
-                                  s->n_args > 1 ? at[s->args[1]] : -1,
-                                  s->n_args > 2 ? at[s->args[2]] : -1);
+        at[i] = s->kind == TCI_RECIPE_ARG ? x
+                : s->kind == TCI_RECIPE_CONST
+                    ? tci_kernel_const(e->k, t, s->value)
+                    : tci_kernel_prim(e->k, (tci_prim)s->prim, t, s->n_args, at[s->args[0]],
+                                      s->n_args > 1 ? at[s->args[1]] : -1,
+                                      s->n_args > 2 ? at[s->args[2]] : -1);
     }
     return at[r->n - 1];
 }
@@ -605,8 +606,7 @@ static void tci_lower_dep(tci_lower *l, tci_node *n, const int *idx, int guard)
 static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner_idx, int guard)
 {
     for (int i = 0; i < n->rank; i++) {
-        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0,
-                                    tci_dim_add(n->in[0]->shape[i], -1));
+        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0, tci_dim_add(n->in[0]->shape[i], -1));
     }
     return guard;
 }
@@ -692,7 +692,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     const tci_node *n = f->node;
     l->n_deps = 0;
     switch ((tci_op)n->op) {
-    TCI_EW_OPS(TCI_OP_CASE)
+        TCI_EW_OPS(TCI_OP_CASE)
     case TCI_OP_WHERE:
     case TCI_OP_CAST:
     case TCI_OP_BITCAST:
@@ -704,9 +704,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_PERMUTE:
     case TCI_OP_EXPAND:
     case TCI_OP_SLICE:
-    case TCI_OP_WINDOW:
-        tci_lower_dep(l, n->in[0], tci_lower_move(l, n, f->idx), f->guard);
-        break;
+    case TCI_OP_WINDOW: tci_lower_dep(l, n->in[0], tci_lower_move(l, n, f->idx), f->guard); break;
     case TCI_OP_BARRIER: tci_lower_dep(l, n->in[0], f->idx, f->guard); break;
     case TCI_OP_PAD: tci_lower_pad_deps(l, f); break;
     case TCI_OP_CAT: tci_lower_cat_deps(l, f); break;
@@ -719,8 +717,9 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
         break;
     case TCI_OP_LITERAL:
     case TCI_OP_CONST:
-    case TCI_OP_IOTA: break;
-    TCI_LOWER_NEVER_CASES
+    case TCI_OP_IOTA:
+        break;
+        TCI_LOWER_NEVER_CASES
         TCI_ASSERT(l->s, false);
     }
 }
@@ -932,9 +931,9 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
     put.guard = guard > 0 ? tci_lower_guard_value(l, guard) : -1;
     if (n->n_in > 3) {
         int stores = tci_lower_value(l, n->in[3], idx, 0);
-        put.guard = put.guard < 0 ? stores
-                                  : tci_kernel_prim(l->k, TCI_P_AND, TC_BOOL, 2, put.guard, stores,
-                                                    -1);
+        put.guard = put.guard < 0
+                        ? stores
+                        : tci_kernel_prim(l->k, TCI_P_AND, TC_BOOL, 2, put.guard, stores, -1);
     }
     return put;
 }
@@ -996,7 +995,7 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
 {
     tci_node *n = f->node;
     switch ((tci_op)n->op) {
-    TCI_EW_OPS(TCI_OP_CASE) return tci_lower_elementwise(l, n, in);
+        TCI_EW_OPS(TCI_OP_CASE) return tci_lower_elementwise(l, n, in);
     case TCI_OP_LITERAL: return tci_lower_literal(l, n);
     case TCI_OP_CONST:
         return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
@@ -1015,8 +1014,9 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_PERMUTE:
     case TCI_OP_EXPAND:
     case TCI_OP_SLICE:
-    case TCI_OP_WINDOW: return in[0];
-    TCI_LOWER_NEVER_CASES
+    case TCI_OP_WINDOW:
+        return in[0];
+        TCI_LOWER_NEVER_CASES
         TCI_ASSERT(l->s, false);
     }
     return -1;

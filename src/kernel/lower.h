@@ -20,13 +20,22 @@ struct tci_lower {
     int (*access)(tci_lower *l, tci_node *n, const int *idx, int guard);
     int (*literal)(tci_lower *l, tci_node *n); /* the kernel's slot of a LITERAL node */
     /* private: memo of evaluated values, and guard sets */
-    struct tci_lower_memo *memo; int n_memo, cap_memo;
-    int32_t *table; int n_table;
-    struct tci_lower_set { int32_t first, n; } *sets; int n_sets, cap_sets;
-    struct tci_lower_frame *frames; int n_frames, cap_frames;
-    struct tci_lower_frame *deps; int n_deps, cap_deps;
-    int *dep_insts; int n_dep_insts, cap_dep_insts;
-    int32_t *plain; int n_plain, cap_plain; /* per index expression: without BOUND; -1 not asked */
+    struct tci_lower_memo *memo;
+    int n_memo, cap_memo;
+    int32_t *table;
+    int n_table;
+    struct tci_lower_set {
+        int32_t first, n;
+    } *sets;
+    int n_sets, cap_sets;
+    struct tci_lower_frame *frames;
+    int n_frames, cap_frames;
+    struct tci_lower_frame *deps;
+    int n_deps, cap_deps;
+    int *dep_insts;
+    int n_dep_insts, cap_dep_insts;
+    int32_t *plain;
+    int n_plain, cap_plain; /* per index expression: without BOUND; -1 not asked */
 };
 
 TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k);
@@ -36,9 +45,9 @@ TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard)
 TCI_FN void tci_lower_replace(tci_lower *l, tci_node *n, const int *idx, int inst);
 /* What SCATTER n stores, and where, at idx, which counts the elements of src along the axis. */
 typedef struct tci_lower_placed {
-    int value;  /* an instruction; -1: nothing is stored at any idx */
-    int index;  /* the element of x along the axis, an index expression */
-    int guard;  /* a bool instruction: nothing is stored where it does not hold; -1: always */
+    int value;    /* an instruction; -1: nothing is stored at any idx */
+    int index;    /* the element of x along the axis, an index expression */
+    int guard;    /* a bool instruction: nothing is stored where it does not hold; -1: always */
     int from, to; /* SEGMENT: the stretch of the order, index expressions; else -1 */
 } tci_lower_placed;
 TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const int *idx);

@@ -78,8 +78,8 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
     } else {
         snprintf(blocks, sizeof(blocks),
                  "%d processors, subgroup %d, shared %lld %lld, %.4g GB/s, units of warps %d, ",
-                 f->processors, f->subgroup, (long long)f->shared_bytes,
-                 (long long)f->shared_most, f->memory_gbs, m.warp_unit);
+                 f->processors, f->subgroup, (long long)f->shared_bytes, (long long)f->shared_most,
+                 f->memory_gbs, m.warp_unit);
     }
     snprintf(text, n,
              "%s%.3g GHz, %d ports, %d registers, caches %lld %lld %lld, bytes %.4g %.4g %.4g, "

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    TCI_MATRIX_WASTE = 4,       /* times as many elements of k as there are, at most */
-    TCI_MATRIX_LEAST = 1 << 16  /* products of a group that is packed for a CPU's unit */
+    TCI_MATRIX_WASTE = 4,      /* times as many elements of k as there are, at most */
+    TCI_MATRIX_LEAST = 1 << 16 /* products of a group that is packed for a CPU's unit */
 };
 
 /* ---- recognising ---- */
@@ -251,8 +251,7 @@ static bool tci_matrix_has_registers(const tci_kernel *k, tci_machine machine)
 }
 
 /* Whole registers of bf16, A contiguous along k. */
-static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
-                                      tci_machine machine)
+static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
 {
     return tci_matrix_has_registers(k, machine) && !x->is_boxes && x->dtype == TC_BF16 &&
            x->side[0].along_k && tci_matrix_is_whole(x->m) && tci_matrix_is_whole(x->n) &&
@@ -323,7 +322,9 @@ static bool tci_matrix_is_bf16(const tci_kernel *k, int inst, int8_t *known)
 /* ---- integers of few bits ---- */
 
 /* What the values of an instruction lie in; of more than 32 bits nothing is known. */
-typedef struct tci_matrix_range { int64_t lo, hi; } tci_matrix_range;
+typedef struct tci_matrix_range {
+    int64_t lo, hi;
+} tci_matrix_range;
 
 static const tci_matrix_range tci_matrix_any = {INT64_MIN / 4, INT64_MAX / 4};
 
@@ -469,8 +470,8 @@ TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine)
     }
     const tci_kred *red = &k->reds[0];
     int last = k->stages[0].axes[k->stages[0].n_axes - 1];
-    bool fits = tci_matrix_are_packed(k, red, machine) &&
-                tci_matrix_depends(k, red->in[0], last) && tci_matrix_depends(k, red->in[1], last);
+    bool fits = tci_matrix_are_packed(k, red, machine) && tci_matrix_depends(k, red->in[0], last) &&
+                tci_matrix_depends(k, red->in[1], last);
     double depth = 1;
     for (int i = 0; i < k->stages[0].n_axes && fits; i++) {
         int axis = k->stages[0].axes[i];
@@ -529,9 +530,8 @@ TCI_FN bool tci_matrix_keeps(const tci_kernel *k, tci_machine machine)
         const tci_kred *red = &k->reds[r];
         const tci_kstage *st = &k->stages[red->stage];
         bool dot = red->op == TCI_RED_DOT;
-        fits = st->kind != TCI_STAGE_SCAN &&
-               (dot ? tci_matrix_keeps_row(k, red, known)
-                    : st->n_kept == 0 || st->n_kept == st->n_axes);
+        fits = st->kind != TCI_STAGE_SCAN && (dot ? tci_matrix_keeps_row(k, red, known)
+                                                  : st->n_kept == 0 || st->n_kept == st->n_axes);
         flops += dot && fits ? 2 * (double)tci_kernel_known(k, st->axes[0]) *
                                    (double)tci_kernel_known(k, st->axes[1])
                              : 0;

@@ -6,16 +6,16 @@
 #include "machine.h"
 
 enum {
-    TCI_MATRIX_BATCH = 4,         /* batch axes at most, */
-    TCI_MATRIX_PLAIN_BATCH = 3,   /* of matrices, where each is an axis of a box: it has five */
-    TCI_MATRIX_REGISTER = 64,     /* bytes of a row of a CPU's unit, and of the vectors beside it */
-    TCI_MATRIX_TILE_ROWS = 128,   /* of a tile that any product may have on a GPU */
+    TCI_MATRIX_BATCH = 4,       /* batch axes at most, */
+    TCI_MATRIX_PLAIN_BATCH = 3, /* of matrices, where each is an axis of a box: it has five */
+    TCI_MATRIX_REGISTER = 64,   /* bytes of a row of a CPU's unit, and of the vectors beside it */
+    TCI_MATRIX_TILE_ROWS = 128, /* of a tile that any product may have on a GPU */
     TCI_MATRIX_TILE_COLUMNS = 64,
-    TCI_MATRIX_LINE = 128,        /* bytes of k, or of another axis, that a GPU's unit reads */
-    TCI_MATRIX_DIMS = 5,          /* of an array that boxes are cut from */
-    TCI_MATRIX_AXES = 12,         /* of a kernel with such arrays, and contracted ones of it */
+    TCI_MATRIX_LINE = 128, /* bytes of k, or of another axis, that a GPU's unit reads */
+    TCI_MATRIX_DIMS = 5,   /* of an array that boxes are cut from */
+    TCI_MATRIX_AXES = 12,  /* of a kernel with such arrays, and contracted ones of it */
     TCI_MATRIX_K_AXES = 4,
-    TCI_MATRIX_PLACES = 4         /* axes of rows that are places of images */
+    TCI_MATRIX_PLACES = 4 /* axes of rows that are places of images */
 };
 
 /* An axis of an array (kernel/tma_boxes.c), in elements. Where the axes of the kernel are at a[],
@@ -29,10 +29,10 @@ typedef struct tci_matrix_dim {
 /* A or B in memory, strides in elements. */
 typedef struct tci_matrix_side {
     int32_t operand;
-    bool is_unsigned;   /* bytes that are */
-    bool along_k;       /* k is the axis of stride 1; else the side's own axis (m or n) is */
-    int64_t offset;     /* of element 0 */
-    int64_t pitch;      /* of the other one of the two axes */
+    bool is_unsigned;    /* bytes that are */
+    bool along_k;        /* k is the axis of stride 1; else the side's own axis (m or n) is */
+    int64_t offset;      /* of element 0 */
+    int64_t pitch;       /* of the other one of the two axes */
     int64_t own, summed; /* of the side's own axis and of k, whatever they are */
     int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
     /* of boxes, instead of pitches; ascending strides, the first is 1 */
@@ -41,7 +41,7 @@ typedef struct tci_matrix_side {
 } tci_matrix_side;
 
 typedef struct tci_matrix {
-    int8_t dtype;       /* of A and B: TC_BF16, TC_F16, TC_F32, which are rounded (TF32), or TC_I8:
+    int8_t dtype; /* of A and B: TC_BF16, TC_F16, TC_F32, which are rounded (TF32), or TC_I8:
                            bytes of any signs */
     int32_t m_axis, n_axis;
     int64_t m, n, k;
@@ -64,12 +64,12 @@ typedef struct tci_matrix {
     int64_t k_sizes[TCI_MATRIX_K_AXES];
     int64_t k_steps;
     int32_t k_rows;
-    int32_t value;      /* the instruction that is left in shared memory */
-    int8_t staged;      /* as this dtype */
+    int32_t value; /* the instruction that is left in shared memory */
+    int8_t staged; /* as this dtype */
     int32_t consumers, sub_rows, last_warps, rows, columns; /* rows = 64 * consumers * sub_rows */
-    int32_t own_columns;  /* of the result: columns, or fewer: whole rows of an image */
-    int32_t chunks;       /* of its columns that the hole takes one by one; 1 where y_axis >= 0 */
-    int32_t lanes;        /* of a chunk: its columns, or the next power of two */
+    int32_t own_columns; /* of the result: columns, or fewer: whole rows of an image */
+    int32_t chunks;      /* of its columns that the hole takes one by one; 1 where y_axis >= 0 */
+    int32_t lanes;       /* of a chunk: its columns, or the next power of two */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
     int32_t shares;       /* 1 + the side of which two blocks load half for each other; 0: none */

@@ -5,8 +5,7 @@
 
 static const char *const tci_kernel_modes[] = {
 #define TCI_ROW(id, word, fold, pair) word,
-    "=",
-    TCI_COMBINE_MODES(TCI_ROW)
+    "=", TCI_COMBINE_MODES(TCI_ROW)
 #undef TCI_ROW
 };
 
@@ -285,8 +284,8 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
         tci_str_printf(out, "%s a%d:", a == k->n_outer ? " inner" : "", a);
         tci_dim_print(out, k->axes[a].size);
     }
-    tci_str_printf(out, " vector %s literals %d\n",
-                   k->vector == TCI_VEC_INNER ? "inner" : "outer", k->n_literals);
+    tci_str_printf(out, " vector %s literals %d\n", k->vector == TCI_VEC_INNER ? "inner" : "outer",
+                   k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
         tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
                        tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);

@@ -171,10 +171,10 @@ static int tci_product_unit_of(const tci_kernel *k, const tci_machine *machine,
     tci_product_is_of_floats(k, p, unit);
     tc_dtype t = unit->dtypes[0];
     bool single = t == TC_BF16 || (t == TC_F32 && machine->is_fast);
-    return single          ? TC_WARP_SINGLES
-           : t == TC_F16   ? TC_WARP_HALVES
-           : t == TC_F64   ? TC_WARP_DOUBLES
-                           : 0;
+    return single        ? TC_WARP_SINGLES
+           : t == TC_F16 ? TC_WARP_HALVES
+           : t == TC_F64 ? TC_WARP_DOUBLES
+                         : 0;
 }
 
 TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine,

@@ -11,7 +11,7 @@
 typedef struct tci_product_axes {
     int inst;
     int n_axes, *axes;
-    int64_t size;     /* of all axes */
+    int64_t size; /* of all axes */
 } tci_product_axes;
 
 typedef struct tci_product_sides {

@@ -82,11 +82,10 @@ TCI_FN int tci_random_bits(tci_kernel *k, const tci_random_place *at, tc_dtype d
     bool wide = dtype == TC_U64;
     int by = wide ? 1 : 2, block = tci_random_by(k, TCI_P_SHR, TC_U32, at->index, (uint64_t)by);
     int above = tci_random_by(k, TCI_P_SHL, TC_U32, at->high, (uint64_t)(32 - by));
-    tci_random_block c = {{above < 0 ? block
-                                     : tci_kernel_prim(k, TCI_P_OR, TC_U32, 2, block, above, -1),
-                           tci_random_by(k, TCI_P_SHR, TC_U32, at->high, (uint64_t)by),
-                           tci_random_word(k, TC_U64, at->stream, 0),
-                           tci_random_word(k, TC_U64, at->stream, 1)}};
+    tci_random_block c = {
+        {above < 0 ? block : tci_kernel_prim(k, TCI_P_OR, TC_U32, 2, block, above, -1),
+         tci_random_by(k, TCI_P_SHR, TC_U32, at->high, (uint64_t)by),
+         tci_random_word(k, TC_U64, at->stream, 0), tci_random_word(k, TC_U64, at->stream, 1)}};
     c = tci_random_mix(k, c, at->key);
     int last = tci_random_bit(k, at->index, 1);
     if (!wide) {

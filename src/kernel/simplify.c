@@ -256,9 +256,9 @@ static bool tci_kernel_can_merge(const tci_kernel *k, const int *sums, int n, in
 typedef struct tci_kernel_copy {
     const tci_kernel *from;
     tci_kernel *to;
-    int *axis_to;     /* new axis; -1: merged into a faster one, contributes nothing */
-    int *inst_to;     /* new instruction; -1: not copied yet */
-    int *kx_to;       /* new index expression; -1: not copied yet */
+    int *axis_to;       /* new axis; -1: merged into a faster one, contributes nothing */
+    int *inst_to;       /* new instruction; -1: not copied yet */
+    int *kx_to;         /* new index expression; -1: not copied yet */
     int *kx_seen, pass; /* pass of the last look for instructions inside it */
     int *stack;
     int n_stack, cap_stack;
@@ -282,9 +282,7 @@ static int tci_kernel_copy_kx(tci_kernel_copy *c, int x)
     case TCI_KX_MUL: made = tci_kx_mul(c->to, a, e.c); break;
     case TCI_KX_DIV: made = tci_kx_div(c->to, a, e.c); break;
     case TCI_KX_MOD: made = tci_kx_mod(c->to, a, e.c); break;
-    case TCI_KX_VALUE:
-        made = tci_kx_value(c->to, c->inst_to[tci_kx_number(&e)], e.lo, e.hi);
-        break;
+    case TCI_KX_VALUE: made = tci_kx_value(c->to, c->inst_to[tci_kx_number(&e)], e.lo, e.hi); break;
     default: made = tci_kx_const(c->to, e.c); break;
     }
     c->kx_to[x] = made;
@@ -407,8 +405,12 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
 {
     const tci_kernel *from = c->from;
     tci_kernel *to = c->to;
-    tci_kstage stage = {from->stages[t].kind, 0,
-                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1), 0, -1, -1};
+    tci_kstage stage = {from->stages[t].kind,
+                        0,
+                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1),
+                        0,
+                        -1,
+                        -1};
     if (from->stages[t].from >= 0) {
         stage.from = tci_kernel_copy_offset(c, from->stages[t].from);
         stage.to = tci_kernel_copy_offset(c, from->stages[t].to);
@@ -467,9 +469,16 @@ static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, con
     to->n_operands = k->n_operands;
     to->n_literals = k->n_literals;
     to->faults = k->faults;
-    tci_kernel_copy c = {k, to, axis_to, TCI_NEW_ARRAY(s, int, k->n_insts + 1),
-                         TCI_NEW_ARRAY(s, int, k->n_kx + 1), TCI_NEW_ARRAY(s, int, k->n_kx + 1),
-                         0, NULL, 0, 0};
+    tci_kernel_copy c = {k,
+                         to,
+                         axis_to,
+                         TCI_NEW_ARRAY(s, int, k->n_insts + 1),
+                         TCI_NEW_ARRAY(s, int, k->n_kx + 1),
+                         TCI_NEW_ARRAY(s, int, k->n_kx + 1),
+                         0,
+                         NULL,
+                         0,
+                         0};
     for (int i = 0; i < k->n_insts; i++) {
         c.inst_to[i] = -1;
     }

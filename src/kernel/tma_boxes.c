@@ -22,9 +22,9 @@
 enum {
     TCI_BOXES_STEP_MOST = 8,
     TCI_BOXES_MOST = 256,
-    TCI_BOXES_CORNER = 128,     /* how far outside of an image a place may begin, */
-    TCI_BOXES_FLAT = 2,         /* of images with so many axes at most */
-    TCI_BOXES_DEEP_CORNER = 16  /* and of those with more */
+    TCI_BOXES_CORNER = 128,    /* how far outside of an image a place may begin, */
+    TCI_BOXES_FLAT = 2,        /* of images with so many axes at most */
+    TCI_BOXES_DEEP_CORNER = 16 /* and of those with more */
 };
 
 /* ---- the array of a factor ---- */

@@ -374,8 +374,8 @@ static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
         TCI_ASSERT(s, stage->axes[a] >= k->n_outer && stage->axes[a] < k->n_axes);
     }
     TCI_ASSERT(s, stage->n_kept >= 0 && stage->n_kept <= stage->n_axes);
-    TCI_ASSERT(s, stage->n_kept == 0 || (stage->kind == TCI_STAGE_REDUCE &&
-                                         k->vector == TCI_VEC_INNER));
+    TCI_ASSERT(s, stage->n_kept == 0 ||
+                      (stage->kind == TCI_STAGE_REDUCE && k->vector == TCI_VEC_INNER));
     tci_kernel_verify_stretch(s, k, t);
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
@@ -447,9 +447,10 @@ static void tci_kernel_verify_loop(tci_scratch *s, const tci_kernel *k)
             if (p->base < 0) {
                 const tci_kcell *c = &loop->cells[~p->base];
                 TCI_ASSERT(s, c->dtype == x->dtype && tci_dim_is_known(x->n));
-                TCI_ASSERT(s, tci_dim_known(p->offset) + tci_dim_known(x->n) *
-                                      tci_dtype_get((tc_dtype)x->dtype)->bytes <=
-                                  c->n * tci_dtype_get((tc_dtype)x->dtype)->bytes);
+                TCI_ASSERT(s,
+                           tci_dim_known(p->offset) +
+                                   tci_dim_known(x->n) * tci_dtype_get((tc_dtype)x->dtype)->bytes <=
+                               c->n * tci_dtype_get((tc_dtype)x->dtype)->bytes);
             }
         }
         literals += m->n_literals;

@@ -13,7 +13,8 @@ typedef struct tci_window_overlap {
 
 /* Of a sum of products in the order of their axes: of neighbours along outer axis `axis` and the
  * elements of inner axis `inner`, which is short, in a factor that knows outer axis `vec`. */
-TCI_FN tci_window_overlap tci_window_overlap_find(const tci_kernel *k, int vec, int axis, int inner);
+TCI_FN tci_window_overlap tci_window_overlap_find(const tci_kernel *k, int vec, int axis,
+                                                  int inner);
 /* Is the stage's last axis but one such an inner axis, and the last one none, in a contraction of
  * which one factor has no outer axes of its own? */
 TCI_FN bool tci_window_overlap_is_across(const tci_kernel *k, int vec);

@@ -12,9 +12,9 @@
 
 typedef struct tci_access_guard {
     tci_truth truth;
-    int condition;   /* scalar bool, -1 none */
-    int mask;        /* vector bool, -1 none */
-    bool by_lane;    /* neither fits: look at each lane alone */
+    int condition; /* scalar bool, -1 none */
+    int mask;      /* vector bool, -1 none */
+    bool by_lane;  /* neither fits: look at each lane alone */
 } tci_access_guard;
 
 TCI_FN bool tci_build_guard_holds(const tci_build *b, int g)
@@ -22,8 +22,7 @@ TCI_FN bool tci_build_guard_holds(const tci_build *b, int g)
     const tci_kguard *guard = &b->k->guards[g];
     tci_dim lo, hi;
     tci_build_range(b, guard->x, &lo, &hi);
-    return (b->holds && b->holds[g]) ||
-           (tci_dim_le(guard->lo, lo) && tci_dim_le(hi, guard->hi));
+    return (b->holds && b->holds[g]) || (tci_dim_le(guard->lo, lo) && tci_dim_le(hi, guard->hi));
 }
 
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst)
@@ -119,8 +118,8 @@ static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
     int upper = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
     int mask = tci_access_first_n(b, tci_access_clamp(b, end, upper));
     if (coef > 0 ? !tci_dim_le(g->lo, lo) : !tci_dim_le(hi, g->hi)) {
-        int before =
-            tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
+        int before = tci_access_first_n(b, tci_access_clamp(b, begin,
+                                                            tci_lx_const(b->l, b->l->lanes)));
         int outside = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &before, 0);
         mask = tci_access_and(b, mask, outside);
     }
@@ -148,8 +147,8 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
         if (vector && coef != 0) {
             r.mask = tci_access_and(b, r.mask, tci_access_interval(b, g, tci_dim_known(coef)));
         } else {
-            r.condition =
-                tci_access_and(b, r.condition, tci_access_in_range(b, g->x, g->lo, g->hi));
+            r.condition = tci_access_and(b, r.condition,
+                                         tci_access_in_range(b, g->x, g->lo, g->hi));
         }
     }
     return r;
@@ -171,8 +170,8 @@ static void tci_access_open_lanes(tci_build *b, const tci_bind *vec, tci_lopen *
     int begin = tci_lx_const(b->l, 0);
     if (b->l->threads > 1) { /* each thread walks the lanes it holds */
         int held = b->l->lanes / b->l->threads;
-        begin =
-            tci_lx_make(b->l, TCI_LX_MUL, tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0), -1, held);
+        begin = tci_lx_make(b->l, TCI_LX_MUL, tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0), -1,
+                            held);
         int next = tci_lx_make(b->l, TCI_LX_ADD, begin, tci_lx_const(b->l, held), 0);
         end = tci_lx_make(b->l, TCI_LX_MIN, end, next, 0);
     }

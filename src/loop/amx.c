@@ -21,12 +21,12 @@
 #include <string.h>
 
 enum {
-    TCI_AMX_SIDE = 16,        /* rows of a register, and f32 columns */
+    TCI_AMX_SIDE = 16,                /* rows of a register, and f32 columns */
     TCI_AMX_BLOCK = TCI_MATRIX_WHOLE, /* rows, columns and k of a step */
-    TCI_AMX_DEPTH = 512,      /* k of a block, at most */
-    TCI_AMX_COLUMNS = 512,    /* of a block, at most */
-    TCI_AMX_PANEL = 1 << 20,  /* bytes of a panel, about */
-    TCI_AMX_A = 4,            /* registers: sums are 0 .. 3 */
+    TCI_AMX_DEPTH = 512,              /* k of a block, at most */
+    TCI_AMX_COLUMNS = 512,            /* of a block, at most */
+    TCI_AMX_PANEL = 1 << 20,          /* bytes of a panel, about */
+    TCI_AMX_A = 4,                    /* registers: sums are 0 .. 3 */
     TCI_AMX_B = 6
 };
 
@@ -62,11 +62,11 @@ typedef struct tci_amx_state {
     tci_build *b;
     const tci_gemm *p;
     tci_matrix x;
-    int panel, rows;        /* locals: of B, of A */
-    tci_stage_tuple sums; /* local: 32 rows of 32 for each tile of columns */
-    int64_t tile_elements;  /* of B's panel, for a tile of columns */
-    tci_lin step, n_steps;  /* first of the current block of k, and how many */
-    int block;              /* its number: lx */
+    int panel, rows;       /* locals: of B, of A */
+    tci_stage_tuple sums;  /* local: 32 rows of 32 for each tile of columns */
+    int64_t tile_elements; /* of B's panel, for a tile of columns */
+    tci_lin step, n_steps; /* first of the current block of k, and how many */
+    int block;             /* its number: lx */
 } tci_amx_state;
 
 static tci_lstmt tci_amx_stmt(tci_build *b, tci_mem mem, int tile)
@@ -91,8 +91,7 @@ TCI_FN void tci_amx_end(tci_build *b)
     tci_loop_append(b->l, b->cur, st);
 }
 
-TCI_FN void tci_amx_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x,
-                           int64_t stride)
+TCI_FN void tci_amx_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x, int64_t stride)
 {
     tci_lstmt st = tci_amx_stmt(b, mem, tile);
     if (mem != TCI_MEM_TILE_ZERO) {
@@ -112,8 +111,7 @@ TCI_FN void tci_amx_add(tci_build *b, const tci_gemm *p, int sums, int rows, int
 }
 
 /* Binds axis to `at`, after which `room` more points exist. */
-static void tci_amx_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room,
-                           bool vector)
+static void tci_amx_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room, bool vector)
 {
     int64_t last = tci_kernel_known(b->k, axis) - 1 - room + (vector ? TCI_AMX_SIDE - 1 : 0);
     tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
@@ -133,7 +131,7 @@ static int tci_amx_count(tci_amx_state *s, tci_lin chunk)
 /* `n` pairs of k, whose places are `places`, of the vector of columns that is bound: to `to` in the
  * panel. */
 static void tci_amx_pack_pairs(tci_amx_state *s, int64_t n, const tci_bind *const *places,
-                                 tci_lin to)
+                               tci_lin to)
 {
     tci_build *b = s->b;
     int axis = b->k->stages[0].axes[0];
@@ -162,12 +160,11 @@ static void tci_amx_pack(tci_amx_state *s, tci_lin column, int n_tiles)
     int64_t together = turns ? TCI_AMX_SIDE / 2 : 1;
     const tci_bind *places[TCI_AMX_SIDE];
     tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
-    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
-                                                tci_lx_const(l, s->x.k / TCI_AMX_BLOCK), 1,
-                                                &steps));
-    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
-                                               tci_lx_const(l, TCI_AMX_SIDE), together,
-                                               &pairs));
+    tci_lin step = tci_lin_var(b,
+                               tci_build_for(b, tci_lx_const(l, 0),
+                                             tci_lx_const(l, s->x.k / TCI_AMX_BLOCK), 1, &steps));
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, TCI_AMX_SIDE),
+                                               together, &pairs));
     tci_lin at = tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_AMX_BLOCK));
     tci_lin k = tci_lin_add(b, tci_lin_mul(b, step, TCI_AMX_BLOCK), tci_lin_mul(b, row, 2));
     tci_lin to = tci_lin_add(b, tci_lin_mul(b, tile, s->tile_elements),
@@ -182,8 +179,8 @@ static void tci_amx_pack(tci_amx_state *s, tci_lin column, int n_tiles)
     b->n_turn = TCI_AMX_SIDE;
     for (int64_t h = 0; h < 2; h++) {
         int64_t skip = h * TCI_AMX_SIDE;
-        tci_amx_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip,
-                       2 * TCI_AMX_SIDE - 1 - skip, true);
+        tci_amx_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip, 2 * TCI_AMX_SIDE - 1 - skip,
+                     true);
         tci_amx_pack_pairs(s, together, places, tci_lin_plus(to, h * half));
     }
     b->turn_rows = NULL;
@@ -237,8 +234,7 @@ static void tci_amx_move_sums(tci_amx_state *s, tci_mem mem, tci_lin sums)
 {
     for (int64_t i = 0; i < 4; i++) {
         int64_t skip = i / 2 * TCI_AMX_SIDE * TCI_AMX_BLOCK + i % 2 * TCI_AMX_SIDE;
-        tci_amx_move(s->b, mem, (int)i, ~s->sums.part[0], tci_lin_plus(sums, skip),
-                       TCI_AMX_BLOCK);
+        tci_amx_move(s->b, mem, (int)i, ~s->sums.part[0], tci_lin_plus(sums, skip), TCI_AMX_BLOCK);
     }
 }
 
@@ -264,9 +260,9 @@ static void tci_amx_multiply(tci_amx_state *s, tci_lin tile, tci_lin sums)
     tci_lin there = tci_lin_mul(b, tci_lin_add(b, s->step, i), 2 * half);
     for (int64_t h = 0; h < 2; h++) {
         tci_amx_move(b, TCI_MEM_TILE_LOAD, TCI_AMX_A + (int)h, ~s->rows,
-                       tci_lin_plus(tci_lin_mul(b, i, 2 * half), h * half), TCI_AMX_BLOCK);
+                     tci_lin_plus(tci_lin_mul(b, i, 2 * half), h * half), TCI_AMX_BLOCK);
         tci_amx_move(b, TCI_MEM_TILE_LOAD, TCI_AMX_B + (int)h, ~s->panel,
-                       tci_lin_plus(tci_lin_add(b, panel, there), h * half), TCI_AMX_BLOCK);
+                     tci_lin_plus(tci_lin_add(b, panel, there), h * half), TCI_AMX_BLOCK);
     }
     for (int t = 0; t < 4; t++) {
         tci_amx_add(b, s->p, t, TCI_AMX_A + t / 2, TCI_AMX_B + t % 2);

@@ -13,8 +13,7 @@ TCI_FN void tci_amx_emit(tci_build *b, const tci_gemm *p, tci_lin chunk, int beg
 TCI_FN void tci_amx_begin(tci_build *b);
 TCI_FN void tci_amx_end(tci_build *b);
 /* A register: cleared, or loaded or stored, 16 rows `stride` elements apart. */
-TCI_FN void tci_amx_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x,
-                           int64_t stride);
+TCI_FN void tci_amx_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x, int64_t stride);
 /* Register `sums` takes in the product of two others. */
 TCI_FN void tci_amx_add(tci_build *b, const tci_gemm *p, int sums, int rows, int columns);
 

@@ -20,7 +20,7 @@
 #include "amx.h"
 
 enum {
-    TCI_AMX_PACKED_A = 4,     /* registers: sums are 0 .. 3 */
+    TCI_AMX_PACKED_A = 4, /* registers: sums are 0 .. 3 */
     TCI_AMX_PACKED_B = 6
 };
 
@@ -43,7 +43,7 @@ static const tci_lkeep *tci_amx_packed_array(const tci_build *b, int inst)
 
 /* Where row `row` of the array begins, and what a step to the next one is. */
 static tci_lin tci_amx_packed_row(tci_gemm_state *s, const tci_lkeep *keep, tci_lin row,
-                             int64_t *pitch)
+                                  int64_t *pitch)
 {
     tci_build *b = s->b;
     tci_lin origin = keep->origin[s->p->row_axis];
@@ -84,7 +84,7 @@ TCI_FN void tci_amx_packed_end_rows(tci_gemm_state *s)
 
 /* The registers of sums of the tile: cleared, or moved. */
 static void tci_amx_packed_move(tci_gemm_state *s, const tci_tile *tile, tci_mem mem, tci_lin at,
-                           int64_t pitch)
+                                int64_t pitch)
 {
     tci_build *b = s->b;
     for (int64_t r = 0; r * TCI_AMX_PACKED_SIDE < tile->n_rows; r++) {
@@ -113,14 +113,14 @@ static void tci_amx_packed_begin(tci_gemm_state *s, const tci_tile *tile, tci_li
 
 /* Rows of the tile from row `skip` on, in step i of the block: into a register. */
 static void tci_amx_packed_load_rows(tci_gemm_state *s, const tci_tile *tile, tci_lin i,
-                                int64_t skip, int to)
+                                     int64_t skip, int to)
 {
     tci_build *b = s->b;
     int64_t pitch = s->row_step;
     if (s->row) {
         tci_lin at = tci_lin_add(b, s->row_base, tci_lin_mul(b, i, TCI_AMX_PACKED_SIDE));
         tci_amx_move(b, TCI_MEM_TILE_LOAD, to, ~s->row_pairs, tci_lin_plus(at, skip * pitch),
-                       pitch);
+                     pitch);
         return;
     }
     const tci_lkeep *keep = tci_amx_packed_array(b, s->p->row_inst);
@@ -138,7 +138,7 @@ static void tci_amx_packed_step(tci_gemm_state *s, const tci_tile *tile, tci_lin
                                  tci_lin_mul(b, i, wide * TCI_AMX_PACKED_SIDE * s->tile));
     for (int64_t c = 0; c < tile->n_vecs; c++) {
         tci_amx_move(b, TCI_MEM_TILE_LOAD, TCI_AMX_PACKED_B + (int)c, ~s->vec_pairs,
-                       tci_lin_plus(column, wide * TCI_AMX_PACKED_SIDE * c), wide * s->tile);
+                     tci_lin_plus(column, wide * TCI_AMX_PACKED_SIDE * c), wide * s->tile);
     }
     for (int64_t r = 0; r * TCI_AMX_PACKED_SIDE < tile->n_rows; r++) {
         tci_amx_packed_load_rows(s, tile, i, TCI_AMX_PACKED_SIDE * r, TCI_AMX_PACKED_A + (int)r);

@@ -8,16 +8,16 @@
 #include "stage.h"
 
 enum {
-    TCI_ATTENTION_BARRIERS = 512,  /* bytes for them, and for words between warps */
-    TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
-    TCI_ATTENTION_SLOTS = 2,       /* of queries, where there is room for those of the next tile */
-    TCI_ATTENTION_RINGS = 2,       /* steps that are there at once, at least, */
-    TCI_ATTENTION_MOST_RINGS = 4,  /* and at most */
-    TCI_ATTENTION_HELD = 176,      /* registers of a thread for sums, scores and powers */
-    TCI_ATTENTION_FILL = 3000,     /* cycles to a tile's first scores, and to leave its sums */
-    TCI_ATTENTION_MEET = 300,      /* cycles of a step for barriers, and to scale the sums */
-    TCI_ATTENTION_POWERS = 16,     /* that a processor makes in a cycle */
-    TCI_ATTENTION_ROUND = 8        /* columns of a product: a multiple of twice this */
+    TCI_ATTENTION_BARRIERS = 512, /* bytes for them, and for words between warps */
+    TCI_ATTENTION_ALIGNED = 1024, /* the start of a box */
+    TCI_ATTENTION_SLOTS = 2,      /* of queries, where there is room for those of the next tile */
+    TCI_ATTENTION_RINGS = 2,      /* steps that are there at once, at least, */
+    TCI_ATTENTION_MOST_RINGS = 4, /* and at most */
+    TCI_ATTENTION_HELD = 176,     /* registers of a thread for sums, scores and powers */
+    TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to leave its sums */
+    TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the sums */
+    TCI_ATTENTION_POWERS = 16,    /* that a processor makes in a cycle */
+    TCI_ATTENTION_ROUND = 8       /* columns of a product: a multiple of twice this */
 };
 
 TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x)
@@ -78,8 +78,8 @@ TCI_FN void tci_attention_columns(tci_matrix *x)
 }
 
 /* The kernel with that tile; false: it does not fit. */
-static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
-                               const int64_t *tile, tci_attention *x)
+static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_attention *x)
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128) &&
                  (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2));
@@ -118,8 +118,7 @@ static double tci_attention_step(const tci_attention *x, double multiply, double
     return TCI_ATTENTION_MEET + (x->scores.consumers == 1 ? multiply + powers : both);
 }
 
-TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
-                               const int64_t *tile)
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
 {
     tci_attention x;
     if (!tci_attention_with(k, machine, tile, &x)) {
@@ -152,8 +151,8 @@ TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t
     for (int a = 0; a < k->n_axes; a++) {
         if (axes >> a & 1) {
             tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
-            tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
-                                               false, -1));
+            tci_build_set(b, a,
+                          tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1, false, -1));
         }
     }
     b->stage = k->n_stages;
@@ -199,8 +198,9 @@ static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
     }
     b->stage = stage + 1;
     for (int r = 0; r < x->group_rows; r++) {
-        tci_build_set(b, x->m_axis, tci_build_bind(b, tci_lin_plus(at, r), r,
-                                                   x->m - x->group_rows + r, false, -1));
+        tci_build_set(b, x->m_axis,
+                      tci_build_bind(b, tci_lin_plus(at, r), r, x->m - x->group_rows + r, false,
+                                     -1));
         for (int i = 0; i < k->n_stores; i++) {
             if (k->stages[k->stores[i].stage].n_axes == 0) {
                 tci_build_store(b, &k->stores[i], tci_build_value(b, k->stores[i].value), false);
@@ -221,8 +221,7 @@ TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
     const int32_t *product = &b->k->reds[0].inst, score[2] = {x->score, x->cut.seen};
     uint64_t axes = (((uint64_t)1 << b->k->n_outer) - 1) | (uint64_t)1 << s->n_axis;
     for (int i = 0; i < 1 + x->cut.is_cut; i++) {
-        b->l->scores[b->l->n_scores++] =
-            tci_attention_hole(b, s, axes, product, 1, &score[i], 1);
+        b->l->scores[b->l->n_scores++] = tci_attention_hole(b, s, axes, product, 1, &score[i], 1);
     }
     if (x->tells) {
         tci_attention_tell_rows(b, x);

@@ -28,25 +28,25 @@
 #include <math.h>
 
 enum {
-    TCI_B2B_NEAR = 1 << 17,   /* bytes of the arrays of a strip, or half a processor's cache */
-    TCI_B2B_MOST = 256,       /* rows of a strip */
+    TCI_B2B_NEAR = 1 << 17, /* bytes of the arrays of a strip, or half a processor's cache */
+    TCI_B2B_MOST = 256,     /* rows of a strip */
     TCI_B2B_LEAST = 8,
-    TCI_B2B_UNROLL = 2,       /* vectors of a tile */
-    TCI_B2B_PACKS = 8,        /* rows whose products take as long as packing for them, */
-    TCI_B2B_UNIT_PACKS = 24   /* on a unit */
+    TCI_B2B_UNROLL = 2,     /* vectors of a tile */
+    TCI_B2B_PACKS = 8,      /* rows whose products take as long as packing for them, */
+    TCI_B2B_UNIT_PACKS = 24 /* on a unit */
 };
 enum { TCI_B2B_N_ROWS };
 
 typedef struct tci_b2b {
-    int axis;               /* the outer axis of the rows */
-    bool on_unit;           /* AMX multiplies (loop/amx_packed.h): whole tiles of rows */
-    tci_dim n_tiles;        /* register tiles of them: as tci_gemm has it, */
+    int axis;        /* the outer axis of the rows */
+    bool on_unit;    /* AMX multiplies (loop/amx_packed.h): whole tiles of rows */
+    tci_dim n_tiles; /* register tiles of them: as tci_gemm has it, */
     int64_t base, extra;
-    tci_dim group;          /* tiles of a strip, */
-    int64_t most;           /* and how many at most */
-    tci_gemm *dots;      /* per stage: how it is packed, where columns > 0 */
+    tci_dim group;  /* tiles of a strip, */
+    int64_t most;   /* and how many at most */
+    tci_gemm *dots; /* per stage: how it is packed, where columns > 0 */
     bool is_cut;
-    tci_causal cut;            /* of the rows, where they are */
+    tci_causal cut; /* of the rows, where they are */
 } tci_b2b;
 
 /* ---- what fits ---- */
@@ -94,7 +94,7 @@ static void tci_b2b_cut(const tci_query *a, int64_t rows, tci_b2b *p)
 
 /* A contraction is the only reduction of its stage. */
 static bool tci_b2b_plan_stage(const tci_kernel *k, int stage, int lanes, const tci_b2b *p,
-                                tci_gemm *dot)
+                               tci_gemm *dot)
 {
     const tci_kstage *st = &k->stages[stage];
     int n_reds = 0;
@@ -124,7 +124,8 @@ static void tci_b2b_cut_stage(const tci_kernel *k, const tci_b2b *p, tci_gemm *d
     if (dot->columns == 0 || !p->is_cut) {
         return;
     }
-    dot->hides_columns = dot->vec_axis == p->cut.axis && tci_causal_hides(k, &p->cut, dot->red, NULL);
+    dot->hides_columns = dot->vec_axis == p->cut.axis &&
+                         tci_causal_hides(k, &p->cut, dot->red, NULL);
     bool zeros = dot->is_row_there && dot->n_inner == 1 && whole &&
                  k->stages[dot->stage].axes[0] == p->cut.axis && p->cut.is_one[dot->row_inst];
     dot->masked = dot->hides_columns || zeros ? &p->cut : NULL;
@@ -185,7 +186,7 @@ static void tci_b2b_contract(tci_build *b, const tci_gemm *dot, int begin, int e
 
 /* Stages [begin, end) for each of the rows [first, last). */
 static void tci_b2b_rows(tci_build *b, const tci_b2b *p, int begin, int end, tci_lin first,
-                          tci_lin last)
+                         tci_lin last)
 {
     tci_tile tile = {0};
     tci_dim most = tci_dim_add(b->k->axes[p->axis].size, -1);
@@ -193,8 +194,7 @@ static void tci_b2b_rows(tci_build *b, const tci_b2b *p, int begin, int end, tci
     tile.row_axis = tile.vec_axis = tile.next_axis = -1;
     tile.n_rows = tile.n_vecs = 1;
     int row = tci_build_for(b, tci_build_lx(b, first), tci_build_lx(b, last), 1, &open);
-    tci_build_set(b, p->axis,
-                  tci_build_bind(b, tci_lin_var(b, row), 0, most, false, -1));
+    tci_build_set(b, p->axis, tci_build_bind(b, tci_lin_var(b, row), 0, most, false, -1));
     for (int t = begin; t < end; t++) {
         tci_stage_one(b, &tile, t);
     }
@@ -227,7 +227,7 @@ static int tci_b2b_left(const tci_kernel *k, const tci_b2b *p, int begin, int en
 /* The same for a strip. What contractions leave out the first row has, which shows that they may,
  * and the others need not have. */
 static void tci_b2b_walk(tci_build *b, const tci_b2b *p, int begin, int end, tci_lin first,
-                           tci_lin last)
+                         tci_lin last)
 {
     int left = tci_b2b_left(b->k, p, begin, end);
     tci_lin next = left < 0 ? last : tci_lin_plus(first, 1);
@@ -289,12 +289,11 @@ static bool tci_b2b_fits(const tci_query *a, const int64_t *n)
     tci_b2b p = {0};
     int64_t rows = n[TCI_B2B_N_ROWS];
     return rows >= 1 && rows <= TCI_B2B_MOST && tci_b2b_plan(a, rows, &p) &&
-           !tci_dim_lt(TCI_WORK_MOST / 2, tci_dim_mul(tci_keep_bytes(a->k, a->lanes),
-                                                      tci_b2b_most(&p)));
+           !tci_dim_lt(TCI_WORK_MOST / 2,
+                       tci_dim_mul(tci_keep_bytes(a->k, a->lanes), tci_b2b_most(&p)));
 }
 
-static int tci_b2b_candidates(const tci_query *a,
-                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_b2b_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     if (!tci_b2b_has_form(a)) {
         return 0;
@@ -365,7 +364,7 @@ static void tci_b2b_note(const tci_query *a, const int64_t *n, const tci_build *
 
 TCI_FN const tci_form *const *tci_b2b_forms(void)
 {
-    static const tci_form strip = {"strip", {"rows"}, tci_b2b_fits, tci_b2b_candidates,
+    static const tci_form strip = {"strip",      {"rows"},     tci_b2b_fits, tci_b2b_candidates,
                                    tci_b2b_cost, tci_b2b_emit, tci_b2b_note};
     static const tci_form *const forms[] = {&strip, NULL};
     return forms;

@@ -108,8 +108,8 @@ static int64_t tci_backward_room(const tci_machine *machine, tci_backward *x, in
 }
 
 /* The kernel with that tile; false: it does not fit. */
-static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine,
-                              const int64_t *tile, tci_backward *x)
+static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                              tci_backward *x)
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
                  tile[1] % 16 == 0;
@@ -148,8 +148,7 @@ TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
     return TCI_BACKWARD_TILES;
 }
 
-TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
-                              const int64_t *tile)
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
 {
     tci_backward x;
     if (!tci_backward_with(k, machine, tile, &x)) {
@@ -206,8 +205,8 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
     }
     const tci_matrix *m = &x->in[0];
     const int32_t *product = &x->scores;
-    l->scores[l->n_scores++] =
-        tci_attention_hole(b, m, batch | query, NULL, 0, x->values, x->n_values);
+    l->scores[l->n_scores++] = tci_attention_hole(b, m, batch | query, NULL, 0, x->values,
+                                                  x->n_values);
     if (x->cut.is_cut) {
         l->scores[l->n_scores++] = tci_attention_hole(b, m, 0, NULL, 0, &x->cut.off, 1);
     }
@@ -216,8 +215,7 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
         l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->cut.seen, 1);
     }
     if (x->n_in > 1) {
-        l->scores[l->n_scores++] =
-            tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
     }
     int stage = 0; /* the last one that reduces */
     for (int r = 0; r < k->n_reds; r++) {

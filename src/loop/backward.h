@@ -44,8 +44,7 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x);
 /* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
 TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* The time of a kernel with such a tile; -1: it does not fit. */
-TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
-                              const int64_t *tile);
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                               tci_launch *launch);

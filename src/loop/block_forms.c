@@ -11,8 +11,8 @@
  *   row        rows in the registers of a block or warp (loop/row_block.c)
  *   (loop/mma_gemm.c) warps  GEMM by the tensor cores of each warp
  *
- * In: a kernel on a machine (tci_query). Out: rows of loop/form.h, which loop/schedule.c weighs next
- * to those of processors. */
+ * In: a kernel on a machine (tci_query). Out: rows of loop/form.h, which loop/schedule.c weighs
+ * next to those of processors. */
 #include <string.h>
 
 #include "attention.h"
@@ -27,11 +27,11 @@
 #include "window.h"
 
 enum {
-    TCI_TILE_SPREAD = 8,         /* points of a thread, at most */
-    TCI_ROW_BLOCK = 256,         /* threads of a block of several rows */
-    TCI_ROW_FEW = 4,             /* threads that read whole sectors of a row, of halves too */
-    TCI_ROW_SPARE = 4,           /* vectors in registers that leave others enough */
-    TCI_ROW_BUSY = 2             /* such blocks for each processor, at least */
+    TCI_TILE_SPREAD = 8, /* points of a thread, at most */
+    TCI_ROW_BLOCK = 256, /* threads of a block of several rows */
+    TCI_ROW_FEW = 4,     /* threads that read whole sectors of a row, of halves too */
+    TCI_ROW_SPARE = 4,   /* vectors in registers that leave others enough */
+    TCI_ROW_BUSY = 2     /* such blocks for each processor, at least */
 };
 
 /* The same of a thread's own points over tiles of few rows, where loads are guarded: tiles fetch
@@ -91,7 +91,8 @@ static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
     tci_product_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
-static void tci_products_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_products_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                              tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_product p;
@@ -111,7 +112,8 @@ static void tci_products_emit(const tci_query *a, const int64_t *n, tci_build *b
     tci_nest_run(&nest, tci_products_body, &p, launch);
 }
 
-static void tci_products_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_products_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                              tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", tiles %dx%d by %d threads", (int)n[0], (int)n[1], b->l->threads);
@@ -146,7 +148,7 @@ static int tci_tile_around(int rows, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUM
 }
 
 static int tci_per_point_candidates(const tci_query *a,
-                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     tci_per_point p;
     if (!tci_per_point_is_kernel(a, &p)) {
@@ -215,7 +217,7 @@ static void tci_per_point_body(tci_nest *n, void *arg, const tci_nest_at *at)
 }
 
 static void tci_per_point_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                 tci_launch *launch)
+                                    tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_per_point p;
@@ -232,7 +234,8 @@ static void tci_per_point_form_emit(const tci_query *a, const int64_t *n, tci_bu
     tci_nest_run(&nest, tci_per_point_body, &p, launch);
 }
 
-static void tci_per_point_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_per_point_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                               tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", points by %d threads, %d each", b->l->threads, (int)n[0]);
@@ -432,7 +435,8 @@ static bool tci_flash_back_fits(const tci_query *a, const int64_t *n)
     return tci_query_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_flash_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_flash_candidates(const tci_query *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     return tci_query_is_flash(a) ? tci_flash_tiles(n) : 0;
 }
@@ -483,8 +487,8 @@ static bool tci_squares_fits(const tci_query *a, const int64_t *n)
 {
     tci_smem_transpose q;
     (void)n;
-    return a->is_map && a->machine.block_threads >= TCI_SMEM_TRANSPOSE_THREADS && !a->machine.no_exchange &&
-           tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
+    return a->is_map && a->machine.block_threads >= TCI_SMEM_TRANSPOSE_THREADS &&
+           !a->machine.no_exchange && tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
 }
 
 static double tci_squares_cost(const tci_query *a, const int64_t *n)
@@ -552,7 +556,8 @@ static bool tci_row_fits(const tci_query *a, const int64_t *n)
 {
     int64_t threads = n[TCI_ROW_THREADS], rows = n[TCI_ROW_ROWS];
     return !tci_query_on_unit(a) && !tci_query_is_flash(a) &&
-           tci_query_is_power(threads, 2, a->threads) && tci_query_is_power(rows, 1, TCI_ROW_BLOCK) &&
+           tci_query_is_power(threads, 2, a->threads) &&
+           tci_query_is_power(rows, 1, TCI_ROW_BLOCK) &&
            (rows == 1 ? threads >= TCI_WARP
                       : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
            (!tci_kernel_earlier(a->k) || (threads == a->threads && rows == 1)) &&
@@ -588,8 +593,7 @@ static int tci_row_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES]
 
 static double tci_row_cost(const tci_query *a, const int64_t *n)
 {
-    return TCI_MAX(tci_rows_ns(a, n[TCI_ROW_THREADS], 1, 1),
-                   tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
+    return TCI_MAX(tci_rows_ns(a, n[TCI_ROW_THREADS], 1, 1), tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
 }
 
 static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -623,37 +627,58 @@ static void tci_row_note(const tci_query *a, const int64_t *n, const tci_build *
 
 TCI_FN const tci_form *const *tci_block_forms(void)
 {
-    static const tci_form product = {"product",
-                                     {"rows", "columns", "row_points", "column_points"},
-                                     tci_products_fits, tci_products_candidates,
-                                     tci_products_cost, tci_products_emit, tci_products_note};
-    static const tci_form spread = {"spread", {"rows"}, tci_per_point_form_fits,
-                                    tci_per_point_candidates, tci_per_point_cost, tci_per_point_form_emit,
+    static const tci_form product = {
+        "product",         {"rows", "columns", "row_points", "column_points"},
+        tci_products_fits, tci_products_candidates,
+        tci_products_cost, tci_products_emit,
+        tci_products_note};
+    static const tci_form spread = {"spread",
+                                    {"rows"},
+                                    tci_per_point_form_fits,
+                                    tci_per_point_candidates,
+                                    tci_per_point_cost,
+                                    tci_per_point_form_emit,
                                     tci_per_point_note};
-    static const tci_form window = {"window", {"rows"}, tci_window_fits, tci_window_candidates,
-                                    tci_window_cost, tci_window_form_emit, tci_window_note};
-    static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns", "shares"},
-                                    tci_matrix_form_fits, tci_matrix_form_candidates,
-                                    tci_matrix_form_cost, tci_matrix_form_emit,
+    static const tci_form window = {"window",        {"rows"},
+                                    tci_window_fits, tci_window_candidates,
+                                    tci_window_cost, tci_window_form_emit,
+                                    tci_window_note};
+    static const tci_form matrix = {"matrix",
+                                    {"consumers", "sub_rows", "columns", "shares"},
+                                    tci_matrix_form_fits,
+                                    tci_matrix_form_candidates,
+                                    tci_matrix_form_cost,
+                                    tci_matrix_form_emit,
                                     tci_matrix_form_note};
-    static const tci_form attention = {"attention", {"consumers", "keys", "turns"},
-                                       tci_attention_form_fits, tci_attention_form_candidates,
-                                       tci_attention_form_cost, tci_attention_form_emit,
+    static const tci_form attention = {"attention",
+                                       {"consumers", "keys", "turns"},
+                                       tci_attention_form_fits,
+                                       tci_attention_form_candidates,
+                                       tci_attention_form_cost,
+                                       tci_attention_form_emit,
                                        tci_attention_form_note};
-    static const tci_form backward = {"backward", {"consumers", "steps"},
-                                      tci_backward_form_fits, tci_backward_form_candidates,
-                                      tci_backward_form_cost, tci_backward_form_emit,
+    static const tci_form backward = {"backward",
+                                      {"consumers", "steps"},
+                                      tci_backward_form_fits,
+                                      tci_backward_form_candidates,
+                                      tci_backward_form_cost,
+                                      tci_backward_form_emit,
                                       tci_backward_form_note};
-    static const tci_form flash = {"flash", {"rows", "keys"}, tci_flash_form_fits,
-                                   tci_flash_candidates, tci_flash_cost, tci_flash_form_emit,
-                                   tci_flash_note};
-    static const tci_form flash_back = {"flash_back", {"rows", "steps"}, tci_flash_back_fits,
-                                        tci_flash_candidates, tci_flash_back_cost,
-                                        tci_flash_back_form_emit, tci_flash_back_note};
-    static const tci_form squares = {"squares", {0}, tci_squares_fits, NULL, tci_squares_cost,
-                                     tci_squares_emit, tci_squares_note};
-    static const tci_form row = {"row", {"threads", "rows"}, tci_row_fits, tci_row_candidates,
-                                 tci_row_cost, tci_row_emit_units, tci_row_note};
+    static const tci_form flash = {
+        "flash",        {"rows", "keys"},    tci_flash_form_fits, tci_flash_candidates,
+        tci_flash_cost, tci_flash_form_emit, tci_flash_note};
+    static const tci_form flash_back = {"flash_back",        {"rows", "steps"},
+                                        tci_flash_back_fits, tci_flash_candidates,
+                                        tci_flash_back_cost, tci_flash_back_form_emit,
+                                        tci_flash_back_note};
+    static const tci_form squares = {"squares",        {0},
+                                     tci_squares_fits, NULL,
+                                     tci_squares_cost, tci_squares_emit,
+                                     tci_squares_note};
+    static const tci_form row = {"row",        {"threads", "rows"},
+                                 tci_row_fits, tci_row_candidates,
+                                 tci_row_cost, tci_row_emit_units,
+                                 tci_row_note};
     static const tci_form *const forms[] = {&product,   &window,   &spread, &matrix,
                                             &attention, &backward, &flash,  &flash_back,
                                             &squares,   &row,      NULL};

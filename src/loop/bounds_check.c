@@ -5,8 +5,8 @@ typedef struct tci_bounds {
     tci_scratch *s;
     const tci_loop *l;
     int64_t *indices;
-    bool *known;    /* per index */
-    int8_t *truth;  /* per value, of conditions: -1 not known */
+    bool *known;   /* per index */
+    int8_t *truth; /* per value, of conditions: -1 not known */
 } tci_bounds;
 
 static bool tci_bounds_lx(const tci_bounds *w, int x, int64_t *v);
@@ -56,8 +56,8 @@ static int64_t tci_bounds_count(const tci_bounds *w, const tci_lstmt *st)
                st->mem == TCI_MEM_STORE_LANE || st->mem == TCI_MEM_STORE_UNIT ||
                st->mem == TCI_MEM_TAG;
     bool other = st->mem == TCI_MEM_PREFETCH || st->mem == TCI_MEM_LOAD_AT ||
-                 st->mem == TCI_MEM_TILE_LOAD ||
-                 st->mem == TCI_MEM_TILE_STORE || st->mem == TCI_MEM_LOAD_REPEAT ||
+                 st->mem == TCI_MEM_TILE_LOAD || st->mem == TCI_MEM_TILE_STORE ||
+                 st->mem == TCI_MEM_LOAD_REPEAT ||
                  (st->mem >= TCI_MEM_WORDS && st->mem != TCI_MEM_STORE_UNIT);
     if (other || !(uses & TCI_LMEM_ADDRESS) || (uses & TCI_LMEM_MASK)) {
         return 0;
@@ -126,9 +126,7 @@ static void tci_bounds_stmt(tci_bounds *w, const tci_lstmt *st)
             tci_bounds_block(w, st->body);
         }
         break;
-    case TCI_L_INDEX:
-        w->known[st->dst] = tci_bounds_lx(w, st->x, &w->indices[st->dst]);
-        break;
+    case TCI_L_INDEX: w->known[st->dst] = tci_bounds_lx(w, st->x, &w->indices[st->dst]); break;
     case TCI_L_FROM_VALUE: w->known[st->dst] = false; break;
     case TCI_L_ELSEWHERE: w->truth[st->dst] = 1; break;
     case TCI_L_IN_RANGE: w->truth[st->dst] = tci_bounds_in_range(w, st); break;

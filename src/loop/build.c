@@ -14,7 +14,7 @@ enum { TCI_BUILD_LINE = 64 /* bytes: arrays in work memory begin with lines of a
 /* Index expressions share parts, so a walk looks at each part once: what it found there counts
  * while the same outermost call is under way and no binding has changed. */
 typedef struct tci_lkx_found {
-    int32_t at_pass, range_pass;   /* when they were found; 0: never */
+    int32_t at_pass, range_pass; /* when they were found; 0: never */
     tci_lin at;
     tci_dim lo, hi;
 } tci_lkx_found;

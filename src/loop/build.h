@@ -20,11 +20,11 @@ typedef struct tci_lin {
 
 typedef struct tci_bind {
     int32_t id;
-    bool is_vector;     /* lane i of the axis is at + i */
+    bool is_vector; /* lane i of the axis is at + i */
     tci_lin at;
-    tci_dim lo, hi;     /* range of every (existing) lane, inclusive */
-    int32_t n;          /* index expression: lanes that exist; -1: all */
-    int32_t block;      /* what is loaded at this place stays in this block: a branch's, else 0 */
+    tci_dim lo, hi; /* range of every (existing) lane, inclusive */
+    int32_t n;      /* index expression: lanes that exist; -1: all */
+    int32_t block;  /* what is loaded at this place stays in this block: a branch's, else 0 */
 } tci_bind;
 
 typedef struct tci_lmemo {
@@ -37,7 +37,7 @@ typedef struct tci_lmemo {
  * not decided there, with their numbers. */
 typedef struct tci_lplace {
     int32_t inst, value;
-    int32_t vec;        /* binding id of the vector axis */
+    int32_t vec; /* binding id of the vector axis */
     int32_t n_at;
     const int32_t *at;
 } tci_lplace;
@@ -47,9 +47,9 @@ typedef struct tci_lplace {
  * `first` to `last` load it. */
 typedef struct tci_lkeep {
     int32_t inst;
-    int32_t local;      /* or ~operand: it lies there, and no stage stores it */
+    int32_t local; /* or ~operand: it lies there, and no stage stores it */
     int32_t stage, first, last;
-    bool is_padded;     /* whole vectors may be touched where only some lanes exist; of what a stage
+    bool is_padded; /* whole vectors may be touched where only some lanes exist; of what a stage
                          * stores only vectors of neighbours, as the padding is behind each row */
     tci_lin base;
     tci_dim *coef;
@@ -69,7 +69,7 @@ typedef struct tci_build {
     int cur;                      /* block under construction */
     int floor;                    /* innermost open branch, or 0 */
     int stage;                    /* stage being emitted */
-    const struct tci_causal *cut;    /* of its rows (loop/causal_bound.h); NULL: none known, */
+    const struct tci_causal *cut; /* of its rows (loop/causal_bound.h); NULL: none known, */
     int guard;                    /* and its GUARD where its truth is known here, -1 not, */
     int8_t guard_truth;           /* tci_truth */
     const bool *holds;            /* per guard: does it hold at all points here? NULL: not known */
@@ -79,13 +79,17 @@ typedef struct tci_build {
     const tci_bind **bind;        /* per axis, NULL: not bound here */
     int vec_axis;                 /* axis with a vector binding, -1 none */
     int n_bind_ids;
-    tci_lmemo *memo; int n_memo, cap_memo;
-    int32_t *memo_first;          /* per instruction */
-    bool meets;                   /* loads are looked for by their places, too */
-    tci_lplace *places; int n_places, cap_places;
-    tci_lkeep **keeps; int n_keeps, cap_keeps;
-    int32_t *todo; int n_todo, cap_todo;
-    struct tci_lkx *kx;           /* what the walk over an index expression under way found */
+    tci_lmemo *memo;
+    int n_memo, cap_memo;
+    int32_t *memo_first; /* per instruction */
+    bool meets;          /* loads are looked for by their places, too */
+    tci_lplace *places;
+    int n_places, cap_places;
+    tci_lkeep **keeps;
+    int n_keeps, cap_keeps;
+    int32_t *todo;
+    int n_todo, cap_todo;
+    struct tci_lkx *kx; /* what the walk over an index expression under way found */
     /* rows of a tile that loads may turn: lane i of row r is element r of vector i; NULL none */
     const tci_bind *const *turn_rows;
     int turn_axis, n_turn;
@@ -97,14 +101,17 @@ typedef struct tci_build {
 
 /* Blocks. tci_build_for opens a loop and returns its index; tci_build_close appends it to its
  * parent. */
-typedef struct tci_lopen { tci_lstmt st; int parent, floor; } tci_lopen;
+typedef struct tci_lopen {
+    tci_lstmt st;
+    int parent, floor;
+} tci_lopen;
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
 /* lo <= x <= hi, of an index expression, as a condition in the current block. */
 /* Whether operand a lies elsewhere than operand b. */
 TCI_FN int tci_build_elsewhere(tci_build *b, int a, int other);
 TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
-TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size);         /* 0 <= at < size */
+TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size); /* 0 <= at < size */
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 
@@ -114,7 +121,7 @@ TCI_FN tci_lin tci_lin_var(tci_build *b, int index);
 TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y);
 TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, tci_dim c);
 TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c);
-TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
+TCI_FN int tci_build_lx(tci_build *b, tci_lin x); /* hoists what is invariant */
 /* an index holding lx, in its own block */
 TCI_FN tci_lin tci_build_let(tci_build *b, int lx);
 /* an integer value as an index; an index expression as a value of integer dtype t */
@@ -174,7 +181,7 @@ TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *
 TCI_FN int tci_build_value(tci_build *b, int inst);
 /* Starts keeping `inst` in an array, for all stages; its base, coefficients and origins are 0. */
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
-TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
+TCI_FN int tci_build_recall(tci_build *b, int inst); /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
 /* The first n of `all` points as one element of 32 bits, the others zeros: of two f32 that are bf16
  * the first is the upper half; of integers, i32 of which only the last 32 / all bits count, the
@@ -198,7 +205,7 @@ TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_me
 /* One vector of two whose blocks of h lanes are exchanged: SWAP_LOW or SWAP_HIGH; or whose lanes
  * take turns: WEAVE_LOW or WEAVE_HIGH, and h is 0. */
 TCI_FN int tci_build_swap(tci_build *b, tci_mem mem, int x, int y, int h);
-TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
+TCI_FN int tci_build_access(tci_build *b, int inst); /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);
 /* Does guard number g of the kernel hold at all points that are bound? */

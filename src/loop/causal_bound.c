@@ -1,7 +1,7 @@
 /* loop/causal_bound.c - trip counts shortened by a triangular (causal) mask.
  *
- * In: a kernel. Out: a tci_causal where a GUARD is a diagonal of an outer axis and an inner one, as a
- * causal mask is, and what follows for the masked values: each instruction is asked with the
+ * In: a kernel. Out: a tci_causal where a GUARD is a diagonal of an outer axis and an inner one, as
+ * a causal mask is, and what follows for the masked values: each instruction is asked with the
  * guard's truth there. Rows of queries see the first keys, rows of keys the last queries: the side
  * is that on which some contraction need not be computed. A masked score that is computed is as
  * good as one that is not. A weight that is +0 where it is masked is so in fact only: a row that
@@ -17,8 +17,7 @@ static bool tci_causal_of_guard(const tci_kernel *k, const tci_kinst *i, tci_cau
     const tci_kguard *g = &k->guards[i->guard];
     c->axis = -1;
     if (i->n_guards != 1 || !tci_kx_affine(k, g->x, coef, &base) ||
-        !tci_dim_le(k->kx[g->x].hi, g->hi) || !tci_dim_is_known(base) ||
-        !tci_dim_is_known(g->lo)) {
+        !tci_dim_le(k->kx[g->x].hi, g->hi) || !tci_dim_is_known(base) || !tci_dim_is_known(g->lo)) {
         return false;
     }
     for (int a = 0; a < k->n_axes; a++) {
@@ -33,8 +32,8 @@ static bool tci_causal_of_guard(const tci_kernel *k, const tci_kinst *i, tci_cau
     c->step = sign * tci_dim_known(coef[c->row_axis]);
     c->base = sign > 0 ? at - lo + 1 : lo - at;
     c->masked = (sign > 0) != c->low ? TCI_NEVER : TCI_ALWAYS;
-    return (sign == 1 || sign == -1) && c->step >= 0 && c->step <= 1 &&
-           c->base > -TCI_CAUSAL_FAR && c->base < TCI_CAUSAL_FAR;
+    return (sign == 1 || sign == -1) && c->step >= 0 && c->step <= 1 && c->base > -TCI_CAUSAL_FAR &&
+           c->base < TCI_CAUSAL_FAR;
 }
 
 static int8_t tci_causal_truth(const tci_causal *c, const tci_kinst *i)
@@ -42,8 +41,7 @@ static int8_t tci_causal_truth(const tci_causal *c, const tci_kinst *i)
     const int8_t *t = c->truth;
     const int32_t *a = i->args;
     switch (i->prim) {
-    case TCI_P_AND:
-        return t[a[0]] == TCI_NEVER || t[a[1]] == TCI_NEVER ? TCI_NEVER : TCI_SOMETIMES;
+    case TCI_P_AND: return t[a[0]] == TCI_NEVER || t[a[1]] == TCI_NEVER ? TCI_NEVER : TCI_SOMETIMES;
     case TCI_P_OR:
         return t[a[0]] == TCI_ALWAYS || t[a[1]] == TCI_ALWAYS ? TCI_ALWAYS : TCI_SOMETIMES;
     case TCI_P_NOT:
@@ -196,7 +194,8 @@ static int tci_causal_is_zero(tci_build *b, int inst, int axis, int from, int to
     return tci_build_prim(b, TCI_P_EQ, TC_BOOL, 2, same, 0);
 }
 
-TCI_FN int tci_causal_zeros(tci_build *b, const tci_causal *c, int inst, tci_lin first, tci_lin last)
+TCI_FN int tci_causal_zeros(tci_build *b, const tci_causal *c, int inst, tci_lin first,
+                            tci_lin last)
 {
     tci_dim size = b->k->axes[c->axis].size, last_one = tci_dim_max(tci_dim_add(size, -1), 0);
     tci_dim rows = b->k->axes[c->row_axis].size;
@@ -210,7 +209,7 @@ TCI_FN int tci_causal_zeros(tci_build *b, const tci_causal *c, int inst, tci_lin
         tci_build_set(b, c->axis,
                       tci_build_bind(b, tci_lin_const(last_one), last_one, last_one, false, -1));
         zeros = tci_causal_is_zero(b, inst, c->row_axis, tci_build_lx(b, first),
-                                tci_build_lx(b, last));
+                                   tci_build_lx(b, last));
         tci_build_set(b, c->axis, NULL);
     }
     int none = c->low ? tci_lx_const(b->l, 0) : tci_lx_const(b->l, size);

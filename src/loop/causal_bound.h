@@ -8,14 +8,14 @@
  * `axis` alone, or, `low`, those from there on; step 0 or 1. */
 typedef struct tci_causal {
     int row_axis, axis;
-    bool low;               /* the elements below are masked */
+    bool low; /* the elements below are masked */
     int64_t base, step;
-    int guard;              /* the GUARD instruction, and its truth where an element is masked */
+    int guard; /* the GUARD instruction, and its truth where an element is masked */
     int8_t masked;
     /* derived, per instruction: is it one value for all elements of a row that are masked, or, low,
      * for all rows that mask an element? */
     bool *is_one;
-    int8_t *truth;          /* of a bool there, tci_truth */
+    int8_t *truth; /* of a bool there, tci_truth */
 } tci_causal;
 
 /* False: there is none. */
@@ -29,6 +29,7 @@ TCI_FN bool tci_causal_hides(const tci_kernel *k, const tci_causal *c, int red, 
 TCI_FN int tci_causal_at(tci_build *b, const tci_causal *c, tci_lin row);
 /* Where all rows of [first, last) are masked, on one side of it; but no elements are where those of
  * `inst`, which is_one, are not +0 there in each row. */
-TCI_FN int tci_causal_zeros(tci_build *b, const tci_causal *c, int inst, tci_lin first, tci_lin last);
+TCI_FN int tci_causal_zeros(tci_build *b, const tci_causal *c, int inst, tci_lin first,
+                            tci_lin last);
 
 #endif

@@ -8,8 +8,8 @@
 
 typedef struct tci_stage_rows {
     const tci_panel *panel;
-    const tci_stage_tuple *arrays;  /* accumulators of each reduction, */
-    const tci_stage_tuple *totals;  /* and of a DOT in parts what those before sum up to */
+    const tci_stage_tuple *arrays; /* accumulators of each reduction, */
+    const tci_stage_tuple *totals; /* and of a DOT in parts what those before sum up to */
     const tci_bind **rows;
     int n_rows;
 } tci_stage_rows;
@@ -153,8 +153,7 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
         tci_stage_panel_rows(b, &m, 0, whole, panel->rows);
     }
     if (rest != 0) {
-        tci_stage_panel_rows(b, &m, whole, size,
-                             tci_dim_is_known(rest) ? tci_dim_known(rest) : 1);
+        tci_stage_panel_rows(b, &m, whole, size, tci_dim_is_known(rest) ? tci_dim_known(rest) : 1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
                               panel->hi, 1, tci_stage_panel_finish, &m);

@@ -11,7 +11,7 @@
 typedef struct tci_panel {
     int vec_axis, rows, unroll;
     tci_lin first;
-    int end;              /* index expression */
+    int end; /* index expression */
     tci_dim lo, hi;
     int64_t chunk;
 } tci_panel;

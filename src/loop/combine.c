@@ -39,8 +39,8 @@ TCI_FN tci_stage_tuple tci_stage_choose(tci_build *b, int mask, tci_stage_tuple 
                                         tci_stage_tuple y)
 {
     for (int i = 0; i < TCI_PARTS && x.part[i] >= 0; i++) {
-        x.part[i] =
-            tci_stage_select(b, mask, tci_build_widen(b, x.part[i], b->l->lanes), y.part[i]);
+        x.part[i] = tci_stage_select(b, mask, tci_build_widen(b, x.part[i], b->l->lanes),
+                                     y.part[i]);
     }
     return x;
 }
@@ -98,8 +98,8 @@ TCI_FN tci_stage_tuple tci_stage_identity(tci_build *b, const tci_kred *red)
     tci_stage_tuple r = {{-1, -1, -1}};
     tc_dtype t = (tc_dtype)red->dtype;
     for (int i = 0; i < tci_red_parts(red->op); i++) {
-        r.part[i] =
-            tci_build_const(b, tci_red_dtype(red->op, i, t), tci_red_identity(red->op, i, t));
+        r.part[i] = tci_build_const(b, tci_red_dtype(red->op, i, t),
+                                    tci_red_identity(red->op, i, t));
     }
     return r;
 }
@@ -138,7 +138,7 @@ TCI_FN tci_stage_tuple tci_stage_total(tci_build *b, const tci_kred *red, int la
 }
 
 TCI_FN tci_stage_tuple tci_stage_joined(tci_build *b, const tci_kred *red, tci_stage_tuple total,
-                                       tci_stage_tuple part)
+                                        tci_stage_tuple part)
 {
     tc_dtype t = (tc_dtype)red->dtype;
     tci_stage_tuple r = {{tci_stage_op(b, TCI_P_ADD, t, total.part[0], part.part[0]), -1, -1}};
@@ -159,8 +159,8 @@ TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_sta
 
 /* ---- accumulators in local arrays ---- */
 
-TCI_FN tci_stage_tuple tci_stage_array_get(tci_build *b, const tci_kred *red,
-                                           tci_stage_tuple array, int x)
+TCI_FN tci_stage_tuple tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_tuple array,
+                                           int x)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = b->l->lanes > 1 ? TCI_MEM_LOAD : TCI_MEM_LOAD_ONE;

@@ -22,42 +22,48 @@
 enum { TCI_COUNT_SLOTS = 64, TCI_COUNT_DEPTH = 16, TCI_COUNT_STREAMS = 128 };
 
 /* A loop around the statement at hand. */
-typedef struct tci_count_loop { int64_t rounds, step; } tci_count_loop;
+typedef struct tci_count_loop {
+    int64_t rounds, step;
+} tci_count_loop;
 
 /* Accesses of one operand whose address changes alike from round to round of each loop. */
 typedef struct tci_count_stream {
     int32_t base;
-    int64_t at;                       /* byte of the first one */
-    int64_t step[TCI_COUNT_DEPTH];    /* bytes, per loop */
+    int64_t at;                    /* byte of the first one */
+    int64_t step[TCI_COUNT_DEPTH]; /* bytes, per loop */
 } tci_count_stream;
 
 typedef struct tci_count {
     const tci_loop *l;
     int64_t *indices;
-    bool *known;    /* per index */
-    int8_t *truth;  /* per value, of conditions: -1 not known */
-    int32_t *same;  /* per value: the first one that is computed alike, itself if there is none */
+    bool *known;   /* per index */
+    int8_t *truth; /* per value, of conditions: -1 not known */
+    int32_t *same; /* per value: the first one that is computed alike, itself if there is none */
     const tci_lstmt **made; /* per value that is the first: its statement */
     int32_t *latest; /* per slot of a hash table: the first value last put there, -1: none; */
     int32_t *before; /* per value: the one in its slot before */
-    double *depth;  /* per value: cycles since the loop at hand read what it carries; -1: none */
-    double carried; /* the most cycles of what it carries to its next round */
-    double *ready;  /* per value: cycles from the begin of the round at hand until it is there, */
-    int32_t *round; /* if it is of that round (what n_rounds was) */
+    double *depth;   /* per value: cycles since the loop at hand read what it carries; -1: none */
+    double carried;  /* the most cycles of what it carries to its next round */
+    double *ready;   /* per value: cycles from the begin of the round at hand until it is there, */
+    int32_t *round;  /* if it is of that round (what n_rounds was) */
     int32_t n_rounds, last_round;
-    double path;    /* cycles from the begin of the round to its end, */
-    double looped;  /* and to the end of the last loop in it */
-    bool open;      /* some trip count is not known */
+    double path;   /* cycles from the begin of the round to its end, */
+    double looped; /* and to the end of the last loop in it */
+    bool open;     /* some trip count is not known */
     const tc_machine *machine;
-    tci_count_loop loops[TCI_COUNT_DEPTH]; int n_loops; /* around the statement, outermost first */
-    int32_t *made_of;   /* per index: the expression that it was set to; -1: a loop counts it */
-    uint32_t *depends;  /* per index: bits of the loops that it depends on */
-    tci_count_stream *streams; int n_streams;
-    double lines[2];    /* of memory that come from the second cache, and again from behind it */
+    tci_count_loop loops[TCI_COUNT_DEPTH];
+    int n_loops;       /* around the statement, outermost first */
+    int32_t *made_of;  /* per index: the expression that it was set to; -1: a loop counts it */
+    uint32_t *depends; /* per index: bits of the loops that it depends on */
+    tci_count_stream *streams;
+    int n_streams;
+    double lines[2]; /* of memory that come from the second cache, and again from behind it */
 } tci_count;
 
 /* Instructions, and of them those of the vector ports. */
-typedef struct tci_counted { double all, vector; } tci_counted;
+typedef struct tci_counted {
+    double all, vector;
+} tci_counted;
 
 enum {
     TCI_COUNT_DIVIDE = 3,   /* a division of an index by a number */
@@ -321,8 +327,8 @@ static tci_counted tci_count_block(tci_count *c, int block);
 
 /* A typical round of a loop: the middle one, and of the outermost, whose tasks may be whole and
  * broken chunks in turns, the mean of it and the next. */
-static tci_counted tci_count_round(tci_count *c, const tci_lstmt *st, int64_t begin,
-                                   int64_t rounds, int64_t step)
+static tci_counted tci_count_round(tci_count *c, const tci_lstmt *st, int64_t begin, int64_t rounds,
+                                   int64_t step)
 {
     int32_t latest[TCI_COUNT_SLOTS];
     int64_t middle = rounds / 2, next = middle + 1 < rounds ? middle + 1 : 0;
@@ -398,12 +404,12 @@ static double tci_count_latency(const tci_lstmt *st)
     bool divides = st->op == TCI_L_PRIM && st->prim == TCI_P_DIV;
     bool picks = st->op == TCI_L_PRIM && st->prim == TCI_P_SELECT;
     int cost = st->op == TCI_L_PRIM ? TCI_MAX(tci_prim_get((tci_prim)st->prim)->cost, 1) : 1;
-    return st->op == TCI_L_COPY ? 0
-           : divides            ? TCI_COUNT_DIVIDES
-           : across             ? TCI_COUNT_ACROSS
-           : picks              ? 1
+    return st->op == TCI_L_COPY     ? 0
+           : divides                ? TCI_COUNT_DIVIDES
+           : across                 ? TCI_COUNT_ACROSS
+           : picks                  ? 1
            : cost >= TCI_COUNT_CALL ? TCI_COUNT_CHAIN * cost
-                                : TCI_COUNT_LATENCY * cost;
+                                    : TCI_COUNT_LATENCY * cost;
 }
 
 /* Follows when values are there: what a loop has made is there when it ends. */

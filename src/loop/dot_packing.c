@@ -28,8 +28,8 @@
 #include "dot_packing.h"
 
 enum {
-    TCI_DOT_PACK_STEPS = 2,   /* elements of a tile that are written out, */
-    TCI_DOT_PACK_WINDOW = 49, /* and points of a window that is packed at once, */
+    TCI_DOT_PACK_STEPS = 2,    /* elements of a tile that are written out, */
+    TCI_DOT_PACK_WINDOW = 49,  /* and points of a window that is packed at once, */
     TCI_DOT_PACK_WINDOWS = 100 /* and of all such windows, at most */
 };
 
@@ -50,8 +50,7 @@ TCI_FN bool tci_dot_pack_by_two(const tci_gemm *p)
 }
 
 /* body at element number `step`, which has n points. */
-static void tci_dot_pack_at(tci_gemm_state *s, tci_lin step, int n,
-                        void (*body)(tci_gemm_state *))
+static void tci_dot_pack_at(tci_gemm_state *s, tci_lin step, int n, void (*body)(tci_gemm_state *))
 {
     tci_build *b = s->b;
     int64_t size = tci_kernel_known(b->k, b->k->stages[s->p->stage].axes[0]);
@@ -65,7 +64,7 @@ static void tci_dot_pack_at(tci_gemm_state *s, tci_lin step, int n,
 }
 
 TCI_FN void tci_dot_pack_walk(tci_gemm_state *s, int from, int to, int unroll,
-                          void (*body)(tci_gemm_state *))
+                              void (*body)(tci_gemm_state *))
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -73,8 +72,8 @@ TCI_FN void tci_dot_pack_walk(tci_gemm_state *s, int from, int to, int unroll,
     int64_t size = tci_kernel_known(b->k, b->k->stages[s->p->stage].axes[0]);
     int points = s->p->points, rest = (int)(size % points);
     int end = tci_lx_make(l, TCI_LX_DIV, to, -1, points);
-    tci_lin step = tci_lin_var(
-        b, tci_build_for(b, tci_lx_make(l, TCI_LX_DIV, from, -1, points), end, 1, &open));
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_make(l, TCI_LX_DIV, from, -1, points),
+                                                end, 1, &open));
     open.st.unroll = unroll;
     if (size >= points) {
         tci_dot_pack_at(s, step, points, body);
@@ -175,8 +174,8 @@ static int tci_dot_pack_window_value(tci_gemm_state *s, tci_lin at, int64_t n, i
         bool cut = i == p->cut;
         int64_t digit = cut ? point : point % size;
         tci_lin here = cut ? tci_lin_plus(at, digit) : tci_lin_const(digit);
-        tci_build_set(b, axes[i], tci_build_bind(b, here, digit, cut ? size - n + digit : digit,
-                                                 false, -1));
+        tci_build_set(b, axes[i],
+                      tci_build_bind(b, here, digit, cut ? size - n + digit : digit, false, -1));
         point /= size;
     }
     return tci_build_value(b, p->vec_inst);
@@ -184,7 +183,7 @@ static int tci_dot_pack_window_value(tci_gemm_state *s, tci_lin at, int64_t n, i
 
 /* `n` windows from the place `at` on, whose first element is `word`. */
 static void tci_dot_pack_windows(tci_gemm_state *s, tci_lin at, int64_t n, tci_lin word, int n_vecs,
-                             const tci_bind *const *vecs)
+                                 const tci_bind *const *vecs)
 {
     tci_build *b = s->b;
     int64_t points = n * s->p->inner;
@@ -219,18 +218,18 @@ TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *c
         tci_build_set(b, axes[i], s->fixed[i]);
     }
     tci_lin end = tci_build_let(b, tci_lx_make(l, TCI_LX_DIV, depth, -1, whole));
-    tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), tci_build_lx(b, end), 1,
-                                             &open));
+    tci_lin i = tci_lin_var(b,
+                            tci_build_for(b, tci_lx_const(l, 0), tci_build_lx(b, end), 1, &open));
     if (size >= whole) {
         tci_dot_pack_windows(s, tci_lin_add(b, s->first, tci_lin_mul(b, i, whole)), whole,
-                         tci_lin_mul(b, tci_lin_add(b, before, i), words), n, vecs);
+                             tci_lin_mul(b, tci_lin_add(b, before, i), words), n, vecs);
     }
     tci_build_close(b, &open);
     if (rest != 0) { /* only the last block may end with so many */
         int left = tci_lx_make(l, TCI_LX_MOD, depth, -1, whole);
         tci_build_if(b, tci_build_in_range(b, left, rest, rest), &open);
         tci_dot_pack_windows(s, tci_lin_add(b, s->first, tci_lin_mul(b, end, whole)), rest,
-                         tci_lin_mul(b, tci_lin_add(b, before, end), words), n, vecs);
+                             tci_lin_mul(b, tci_lin_add(b, before, end), words), n, vecs);
         tci_build_close(b, &open);
     }
     for (int a = 0; a < p->n_inner; a++) {
@@ -252,8 +251,8 @@ TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load)
     return load >= 0 && p->points > 1 && p->n_inner == 1 && in->n_guards == 0 &&
            tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes * p->points ==
                (int)sizeof(float) &&
-           size % whole == 0 && p->depth % whole == 0 &&
-           tci_build_coef(k, in->x, axis, &coef) && coef == 1;
+           size % whole == 0 && p->depth % whole == 0 && tci_build_coef(k, in->x, axis, &coef) &&
+           coef == 1;
 }
 
 static int tci_dot_pack_shifted(tci_build *b, tci_prim p, int word)
@@ -325,7 +324,7 @@ TCI_FN void tci_dot_pack_copy_row(tci_gemm_state *s, tci_lin at)
     tci_lin i = tci_dot_pack_open(s, &open);
     int words = tci_dot_pack_load(s, s->p->row_load, 0);
     tci_dot_pack_put(s, s->row_pairs, tci_lin_add(b, at, tci_lin_mul(b, i, b->l->lanes)),
-                 tci_dot_pack_arranged(s, words, s->p->row_flips));
+                     tci_dot_pack_arranged(s, words, s->p->row_flips));
     tci_dot_pack_close(s, &open);
 }
 
@@ -365,7 +364,7 @@ static void tci_dot_pack_turn(tci_gemm_state *s, tci_lin first, int vector)
     for (int j = 0; j < lanes; j++) {
         tci_lin step = tci_lin_plus(first, j);
         tci_dot_pack_put(s, s->vec_pairs, tci_dot_pack_vector_at(s, step, vector),
-                     tci_dot_pack_arranged(s, v[j], s->p->vec_flips));
+                         tci_dot_pack_arranged(s, v[j], s->p->vec_flips));
     }
 }
 
@@ -432,7 +431,7 @@ TCI_FN void tci_dot_pack_finish_row(tci_gemm_state *s, tci_lin at)
 /* A square: the rows that are bound, from row `skip` of the tile on, at `n` points from `first` on,
  * which is the point `at` of the axis; element number `step` of the block. */
 static void tci_dot_pack_turn_rows(tci_gemm_state *s, tci_lin at, int64_t n, tci_lin step,
-                               int64_t skip)
+                                   int64_t skip)
 {
     tci_build *b = s->b;
     int lanes = b->l->lanes, each = s->p->points, *v = TCI_NEW_ARRAY(b->s, int, lanes);
@@ -466,14 +465,14 @@ static void tci_dot_pack_turn_all(tci_gemm_state *s, int64_t skip)
     if (size >= whole) {
         tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), squares, 1, &open));
         tci_dot_pack_turn_rows(s, tci_lin_add(b, s->first, tci_lin_mul(b, i, whole)), whole,
-                           tci_lin_mul(b, i, lanes), skip);
+                               tci_lin_mul(b, i, lanes), skip);
         tci_build_close(b, &open);
     }
     if (rest > 0) { /* of the last block */
         int left = tci_lx_make(l, TCI_LX_MOD, tci_build_lx(b, s->depth), -1, whole);
         tci_build_if(b, tci_build_in_range(b, left, rest, rest), &open);
         tci_dot_pack_turn_rows(s, tci_lin_const(size - rest), rest,
-                           tci_lin_mul(b, tci_build_let(b, squares), lanes), skip);
+                               tci_lin_mul(b, tci_build_let(b, squares), lanes), skip);
         tci_build_close(b, &open);
     }
 }
@@ -558,7 +557,7 @@ static void tci_dot_pack_add_read(tci_gemm_state *s)
 }
 
 TCI_FN void tci_dot_pack_dot(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
-                          const tci_stage_tuple *acc, int from, int to)
+                             const tci_stage_tuple *acc, int from, int to)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;

@@ -16,7 +16,7 @@ TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *c
 /* body for each element of points [from, to), index expressions of points of the block, which begin
  * with an element: at s->places, NULL where there is no point any more, and for number s->step. */
 TCI_FN void tci_dot_pack_walk(tci_gemm_state *s, int from, int to, int unroll,
-                           void (*body)(tci_gemm_state *));
+                              void (*body)(tci_gemm_state *));
 /* The vectors s->vecs of columns at these places: into the panel. */
 TCI_FN void tci_dot_pack_pack(tci_gemm_state *s);
 /* A vector of rows there, from row `skip` of the tile on. */
@@ -36,6 +36,6 @@ TCI_FN void tci_dot_pack_transpose(tci_build *b, int *v);
 TCI_FN void tci_dot_pack_finish_row(tci_gemm_state *s, tci_lin at);
 /* The products of the points [from, to) of the block. */
 TCI_FN void tci_dot_pack_dot(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
-                          const tci_stage_tuple *acc, int from, int to);
+                             const tci_stage_tuple *acc, int from, int to);
 
 #endif

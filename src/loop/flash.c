@@ -5,14 +5,14 @@
 #include "flash.h"
 
 enum {
-    TCI_FLASH_HELD = 192,      /* registers of a thread for sums and pairs */
-    TCI_FLASH_FILL = 4000,     /* cycles to a tile's first pairs, and to leave its sums */
-    TCI_FLASH_MEET = 600,      /* cycles of a step for barriers and for what is loaded */
-    TCI_FLASH_PRODUCTS = 128,  /* that a processor makes in a cycle */
-    TCI_FLASH_LIGHT = 128,     /* registers for sums up to which there is room for all else */
-    TCI_FLASH_BLOCKS = 4,      /* that a processor has at once, at most */
-    TCI_FLASH_OWN = 1024,      /* bytes of shared memory that a block has besides */
-    TCI_FLASH_OTHERS = 64      /* registers of a thread for all else */
+    TCI_FLASH_HELD = 192,     /* registers of a thread for sums and pairs */
+    TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_FLASH_MEET = 600,     /* cycles of a step for barriers and for what is loaded */
+    TCI_FLASH_PRODUCTS = 128, /* that a processor makes in a cycle */
+    TCI_FLASH_LIGHT = 128,    /* registers for sums up to which there is room for all else */
+    TCI_FLASH_BLOCKS = 4,     /* that a processor has at once, at most */
+    TCI_FLASH_OWN = 1024,     /* bytes of shared memory that a block has besides */
+    TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
 };
 
 /* ---- the tile ---- */
@@ -181,8 +181,7 @@ TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
     double steps = tci_attention_steps(&x.cut, s);
     int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
     int64_t summed = s->k + (x.n_in > 1 ? x.in[1].k : 0);
-    double cycles = (double)s->rows * s->columns * (double)(summed + columns) /
-                    TCI_FLASH_PRODUCTS *
+    double cycles = (double)s->rows * s->columns * (double)(summed + columns) / TCI_FLASH_PRODUCTS *
                     tci_flash_product(tile, tci_flash_held(tile, x.n_in, columns));
     return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
 }

@@ -12,8 +12,8 @@
 #include "loop.h"
 
 enum {
-    TCI_FORM_NUMBERS = 4,     /* of one schedule, at most */
-    TCI_FORM_CANDIDATES = 8,  /* of one form, at most */
+    TCI_FORM_NUMBERS = 4,    /* of one schedule, at most */
+    TCI_FORM_CANDIDATES = 8, /* of one form, at most */
     TCI_FORM_CUTS = 12
 };
 
@@ -21,22 +21,23 @@ enum {
 struct tci_query {
     tci_scratch *s;
     const tci_kernel *k;
-    tci_machine machine;      /* complete */
-    int lanes, threads;       /* that suit the kernel's vector axis, */
-    int rows;                 /* and so many vectors a block of threads, of reductions */
-    int widest;               /* bytes of the widest value in vectors */
-    bool is_map;              /* one MAP stage without inner axes */
-    int64_t flops;            /* of a point, over all stages */
-    int vec_axis;             /* -1: no vectors along an outer axis */
-    int row_axis;             /* the other axis that a tile has: -1 none */
-    bool turns;               /* is_map: loads along row_axis can be turned in registers */
-    tci_window_overlap skew;            /* of neighbours along row_axis and the last inner axis */
+    tci_machine machine;     /* complete */
+    int lanes, threads;      /* that suit the kernel's vector axis, */
+    int rows;                /* and so many vectors a block of threads, of reductions */
+    int widest;              /* bytes of the widest value in vectors */
+    bool is_map;             /* one MAP stage without inner axes */
+    int64_t flops;           /* of a point, over all stages */
+    int vec_axis;            /* -1: no vectors along an outer axis */
+    int row_axis;            /* the other axis that a tile has: -1 none */
+    bool turns;              /* is_map: loads along row_axis can be turned in registers */
+    tci_window_overlap skew; /* of neighbours along row_axis and the last inner axis */
     tci_dim n_vec;
-    tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
-    double operations;        /* of the whole kernel, that its arithmetic begins */
+    tci_dim cuts[TCI_FORM_CUTS + 1];
+    int n_cuts;        /* of the vector axis, where guards change */
+    double operations; /* of the whole kernel, that its arithmetic begins */
     /* For the whole kernel, as the model has it: of one thread; of the device, where blocks are. */
     double ns;
-    double tasks_ns;          /* by which tasks are cut: sums and products count apart */
+    double tasks_ns; /* by which tasks are cut: sums and products count apart */
 };
 
 typedef struct tci_form tci_form;
@@ -126,10 +127,10 @@ TCI_FN const char *tci_sched_why(const tci_query *a, const tci_sched *s, const t
 
 /* loop/grouped_launch.c: the loops of a joint's members. */
 TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
-                                    tci_launch *launch);
+                                      tci_launch *launch);
 /* loop/grouped_launch.c: those of a fused loop's members. */
 TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
-                                    tci_launch *launch);
+                                     tci_launch *launch);
 /* loop/form_rows.c: arrays for what two stages along one row compute and is dear. */
 TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b);
 /* loop/map.c, tile.c, back_to_back_gemm.c, form_rows.c: each ends with NULL. Those of blocks of

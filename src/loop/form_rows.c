@@ -25,10 +25,14 @@ enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
 /* ---- keeping costly values of a row ---- */
 
 typedef struct tci_rows_kept {
-    int32_t inst, first, last;   /* stages between which it is there */
+    int32_t inst, first, last; /* stages between which it is there */
     int64_t elements;
 } tci_rows_kept;
-typedef struct tci_rows_keeps { tci_rows_kept *items; int n, cap; int64_t room; } tci_rows_keeps;
+typedef struct tci_rows_keeps {
+    tci_rows_kept *items;
+    int n, cap;
+    int64_t room;
+} tci_rows_keeps;
 
 static bool tci_rows_same_axes(const tci_kernel *k, int a, int b)
 {
@@ -185,8 +189,8 @@ static bool tci_rows_is_bit(int64_t n)
 static bool tci_rows_fits(const tci_query *a, const int64_t *n)
 {
     return a->k->vector == TCI_VEC_INNER && !tci_query_on_unit(a) && !tci_kernel_earlier(a->k) &&
-           tci_rows_is_bit(n[TCI_ROWS_KEEP]) &&
-           tci_rows_is_bit(n[TCI_ROWS_STREAM]) && tci_rows_is_bit(n[TCI_ROWS_AHEAD]) &&
+           tci_rows_is_bit(n[TCI_ROWS_KEEP]) && tci_rows_is_bit(n[TCI_ROWS_STREAM]) &&
+           tci_rows_is_bit(n[TCI_ROWS_AHEAD]) &&
            (n[TCI_ROWS_KEEP] == 0 || tci_rows_find_keeps(a).n > 0) &&
            (n[TCI_ROWS_STREAM] == 0 || tci_query_stream(a, -1, a->lanes) != NULL) &&
            (n[TCI_ROWS_AHEAD] == 0 || tci_rows_next_axis(a) >= 0);
@@ -282,8 +286,9 @@ static void tci_rows_note(const tci_query *a, const int64_t *n, const tci_build 
 
 TCI_FN const tci_form *const *tci_rows_forms(void)
 {
-    static const tci_form rows = {"rows", {"keep", "stream", "ahead"}, tci_rows_fits,
-                                  tci_rows_candidates, tci_rows_cost, tci_rows_emit,
+    static const tci_form rows = {"rows",        {"keep", "stream", "ahead"},
+                                  tci_rows_fits, tci_rows_candidates,
+                                  tci_rows_cost, tci_rows_emit,
                                   tci_rows_note};
     static const tci_form *const forms[] = {&rows, NULL};
     return forms;

@@ -72,7 +72,7 @@ static void tci_gemm_zero_vectors(tci_gemm_state *s, tci_lin tile, int64_t count
 }
 
 static void tci_gemm_add_zeros(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
-                                  const tci_stage_tuple *acc)
+                               const tci_stage_tuple *acc)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[s->p->red];
@@ -80,8 +80,8 @@ static void tci_gemm_add_zeros(tci_gemm_state *s, const tci_tile *tile, tci_lin 
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         int64_t vector = i % tile->n_vecs;
         int x = tci_build_lx(b, tci_lin_plus(column, vector * b->l->lanes));
-        tci_stage_assign(b, acc[i], tci_stage_joined(b, red, acc[i],
-                                                     tci_stage_array_get(b, red, s->zeros, x)));
+        tci_stage_assign(
+            b, acc[i], tci_stage_joined(b, red, acc[i], tci_stage_array_get(b, red, s->zeros, x)));
     }
 }
 
@@ -108,7 +108,7 @@ static tci_lin tci_gemm_open_nest(tci_gemm_state *s, tci_lopen *open)
 /* The flat loop over inner points [from, to) of the block: the last axis stands for all of them, or
  * for those of a run where axes before it are loops of their own. */
 static void tci_gemm_dot(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
-                            const tci_stage_tuple *acc, int from, int to)
+                         const tci_stage_tuple *acc, int from, int to)
 {
     tci_build *b = s->b;
     const tci_gemm *p = s->p;
@@ -130,8 +130,8 @@ static void tci_gemm_dot(tci_gemm_state *s, const tci_tile *tile, tci_lin number
         tci_lin here = i == p->n_inner - 1 ? at : tci_lin_const(0);
         here = i == p->cut ? tci_lin_add(b, here, s->first) : here;
         if (i < p->cut || i >= p->cut + p->nest) {
-            tci_build_set(b, st->axes[i], i < p->cut ? s->fixed[i]
-                                                     : tci_build_bind(b, here, 0, 0, false, -1));
+            tci_build_set(b, st->axes[i],
+                          i < p->cut ? s->fixed[i] : tci_build_bind(b, here, 0, 0, false, -1));
         }
     }
     if (s->packs) {
@@ -144,8 +144,7 @@ static void tci_gemm_dot(tci_gemm_state *s, const tci_tile *tile, tci_lin number
     }
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         tci_stage_point(b, tile, i);
-        tci_stage_assign(b, acc[i],
-                         tci_stage_combine(b, red, acc[i], tci_stage_operands(b, red)));
+        tci_stage_assign(b, acc[i], tci_stage_combine(b, red, acc[i], tci_stage_operands(b, red)));
     }
     tci_build_close(b, &open);
     for (int i = p->cut + p->nest - 1; i >= p->cut; i--) {
@@ -173,7 +172,7 @@ static void tci_gemm_if(tci_gemm_state *s, tci_dim lo, tci_dim hi, tci_lopen *op
 }
 
 static void tci_gemm_move(tci_gemm_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
-                             bool load)
+                          bool load)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[s->p->red];
@@ -189,7 +188,7 @@ static void tci_gemm_move(tci_gemm_state *s, tci_lin at, int n, const tci_stage_
 
 /* With the sums of earlier parts, which lie at index `at`, added; back: they lie there again. */
 static void tci_gemm_join(tci_gemm_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
-                             tci_stage_tuple array, bool back)
+                          tci_stage_tuple array, bool back)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[s->p->red];
@@ -207,8 +206,8 @@ static void tci_gemm_join(tci_gemm_state *s, tci_lin at, int n, const tci_stage_
 
 /* A part ends before the stretch that begins at index `from` of the block, part number `part`: its
  * sums join those before it, if there are any, and another one begins. */
-static void tci_gemm_next_part(tci_gemm_state *s, tci_lin at, int n,
-                                  const tci_stage_tuple *acc, int from, int part)
+static void tci_gemm_next_part(tci_gemm_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
+                               int from, int part)
 {
     tci_build *b = s->b;
     int64_t most = s->p->depth * s->p->inner, parts = INT32_MAX;
@@ -235,7 +234,7 @@ static void tci_gemm_next_part(tci_gemm_state *s, tci_lin at, int n,
 
 /* The products of the block, stretch by stretch of the parts that they lie in. */
 static void tci_gemm_dot_parts(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
-                                  const tci_stage_tuple *acc, tci_lin at)
+                               const tci_stage_tuple *acc, tci_lin at)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -253,8 +252,7 @@ static void tci_gemm_dot_parts(tci_gemm_state *s, const tci_tile *tile, tci_lin 
     tci_gemm_next_part(s, at, n, acc, from, tci_build_lx(b, part));
     to = tci_build_lx(b, tci_lin_plus(begin, length));
     to = tci_lx_make(l, TCI_LX_MIN, to, tci_build_lx(b, points), 0);
-    tci_gemm_dot(s, tile, number, acc,
-                    tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0), to);
+    tci_gemm_dot(s, tile, number, acc, tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0), to);
     tci_build_close(b, &open);
 }
 
@@ -283,8 +281,8 @@ static void tci_gemm_finish_rows(tci_gemm_state *s, const tci_tile *tile, tci_li
     tci_build_close(b, &open);
 }
 
-static void tci_gemm_finish(tci_gemm_state *s, const tci_tile *tile,
-                               const tci_stage_tuple *acc, tci_lin partial)
+static void tci_gemm_finish(tci_gemm_state *s, const tci_tile *tile, const tci_stage_tuple *acc,
+                            tci_lin partial)
 {
     tci_build *b = s->b;
     if (s->p->keeps) {
@@ -406,7 +404,7 @@ static void tci_gemm_tile(tci_gemm_state *s, tci_lin number, int64_t count)
 
 /* One row tile: `rows` rows from `at` on, row panel number `panel`. */
 static void tci_gemm_row_tile(tci_gemm_state *s, tci_lin at, tci_lin panel, int64_t rows,
-                                 void (*body)(tci_gemm_state *))
+                              void (*body)(tci_gemm_state *))
 {
     tci_build *b = s->b;
     tci_dim size = s->p->of_rows.size;
@@ -437,8 +435,8 @@ static void tci_gemm_row_tile(tci_gemm_state *s, tci_lin at, tci_lin panel, int6
 }
 
 /* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
-static void tci_gemm_row_loop(tci_gemm_state *s, int begin, int end, int64_t rows,
-                                 int64_t skip, void (*body)(tci_gemm_state *))
+static void tci_gemm_row_loop(tci_gemm_state *s, int begin, int end, int64_t rows, int64_t skip,
+                              void (*body)(tci_gemm_state *))
 {
     tci_build *b = s->b;
     tci_lopen open;
@@ -461,8 +459,7 @@ static void tci_gemm_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
     tci_gemm_row_tile(rest->s, tci_lin_const(first), tci_lin_const(0), rows, rest->body);
 }
 
-static void tci_gemm_rows(tci_gemm_state *s, int begin, int end,
-                             void (*body)(tci_gemm_state *))
+static void tci_gemm_rows(tci_gemm_state *s, int begin, int end, void (*body)(tci_gemm_state *))
 {
     tci_loop *l = s->b->l;
     const tci_gemm *p = s->p;
@@ -470,7 +467,7 @@ static void tci_gemm_rows(tci_gemm_state *s, int begin, int end,
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
         tci_gemm_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
-                             body);
+                          body);
         begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
     }
     if (tci_dim_is_known(size)) {
@@ -512,8 +509,7 @@ static void tci_gemm_fused_column(tci_gemm_state *s, tci_lin number, int64_t cou
     s->packs = true;
     s->vec->stage = s->p->stage;
     s->vec->inst = more ? p->vec_inst : -1; /* one row tile needs no panel */
-    tci_gemm_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
-                         tci_gemm_fused_body);
+    tci_gemm_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0, tci_gemm_fused_body);
     s->packs = false;
     s->vec->stage = -1;
     if (more) {
@@ -554,8 +550,8 @@ static void tci_gemm_place(tci_gemm_state *s, tci_lin block)
     s->first = tci_lin_mul(b, block, p->depth);
     s->before = tci_lin_add(b, skipped, tci_lin_mul(b, s->first, p->inner));
     int left = tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, s->first, -1), size));
-    s->depth = tci_build_let(
-        b, tci_lx_make(b->l, TCI_LX_MIN, left, tci_lx_const(b->l, p->depth), 0));
+    s->depth = tci_build_let(b,
+                             tci_lx_make(b->l, TCI_LX_MIN, left, tci_lx_const(b->l, p->depth), 0));
 }
 
 /* The block without the points on the masked side of the cut, at which row factors are +0. */
@@ -563,8 +559,8 @@ static void tci_gemm_leave_zeros(tci_gemm_state *s)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
-    int at = tci_lx_make(l, TCI_LX_ADD, s->p->cut_at,
-                         tci_build_lx(b, tci_lin_mul(b, s->first, -1)), 0);
+    int at = tci_lx_make(l, TCI_LX_ADD, s->p->cut_at, tci_build_lx(b, tci_lin_mul(b, s->first, -1)),
+                         0);
     at = tci_lx_make(l, TCI_LX_MAX, at, tci_lx_const(l, 0), 0);
     if (s->p->on_unit) { /* whole steps */
         int up = tci_lx_const(l, s->p->masked->low ? 0 : TCI_MATRIX_WHOLE - 1);

@@ -70,11 +70,9 @@ static bool tci_gemm_cut_depth(const tci_kernel *k, tci_gemm *p)
     bool free = p->depth == 0 || p->depth == part;
     p->depth = tci_ceil_div(size, tci_ceil_div(size, most));
     if (part > 0 && free) {
-        p->depth = part; /* a block is a part */
+        p->depth = part;          /* a block is a part */
     } else if (p->depth < size) { /* whole steps of a unit, squares, or elements */
-        int64_t whole = p->on_unit      ? tci_gemm_step(k, p)
-                        : p->inner == 1 ? TCI_GEMM_EVEN
-                                        : points;
+        int64_t whole = p->on_unit ? tci_gemm_step(k, p) : p->inner == 1 ? TCI_GEMM_EVEN : points;
         whole /= tci_lx_gcd(p->inner, whole);
         p->depth = tci_ceil_div(p->depth, whole) * whole;
     }
@@ -92,7 +90,7 @@ static bool tci_gemm_cut_depth(const tci_kernel *k, tci_gemm *p)
 /* Time of each thread by blocks of so many columns: it packs those of blocks that it works on,
  * and rows again for each, and waits for half of what another one took last. */
 static double tci_gemm_thread_ns(const tci_kernel *k, tci_machine machine, int lanes,
-                                    const tci_gemm *p, int64_t columns)
+                                 const tci_gemm *p, int64_t columns)
 {
     const tc_machine *m = &machine.facts;
     int threads = tci_machine_threads(&machine);
@@ -108,15 +106,14 @@ static double tci_gemm_thread_ns(const tci_kernel *k, tci_machine machine, int l
     }
     double pack_ns = tci_gemm_pack_ns(k, machine, lanes, p, width);
     double column_cycles = width / tci_gemm_ports(k, machine, p);
-    double tile_ns = points / (m->ghz * lanes) *
-                     (column_cycles + tci_gemm_row_cycles(k, lanes, p));
+    double tile_ns = points / (m->ghz * lanes) * (column_cycles + tci_gemm_row_cycles(k, lanes, p));
     return TCI_MAX(blocks / threads, 1) * pack_ns + blocks * tiles * tile_ns / threads +
            (pack_ns + tile_ns) / 2;
 }
 
 /* At most so many columns: fewer where threads have more to gain by it than is lost. */
 static int64_t tci_gemm_narrow(const tci_kernel *k, tci_machine machine, int lanes,
-                                  const tci_gemm *p, int64_t columns)
+                               const tci_gemm *p, int64_t columns)
 {
     int64_t tile = (int64_t)p->unroll * lanes, best = columns, fewer = columns;
     int64_t least = tci_ceil_div(TCI_GEMM_NARROW, tile) * tile;
@@ -133,8 +130,7 @@ static int64_t tci_gemm_narrow(const tci_kernel *k, tci_machine machine, int lan
 }
 
 /* The columns of a block, and the row tiles that share it. */
-static void tci_gemm_cut_points(const tci_kernel *k, tci_machine machine, int lanes,
-                                   tci_gemm *p)
+static void tci_gemm_cut_points(const tci_kernel *k, tci_machine machine, int lanes, tci_gemm *p)
 {
     int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
@@ -195,11 +191,10 @@ TCI_FN bool tci_gemm_plan_row(const tci_kernel *k, int lanes, tci_gemm *p)
     for (int i = 0; i < p->n_inner; i++) {
         known = known && tci_dim_is_known(k->axes[st->axes[i]].size);
     }
-    p->is_vec_there = known && !p->on_unit &&
-                      tci_gemm_panel(k, p, &p->is_vec_paired) == tile && !p->is_vec_paired;
-    bool cut = tci_dim_is_known(k->axes[st->axes[p->n_inner - 1]].size)
-                   ? tci_gemm_cut_depth(k, p)
-                   : tci_gemm_cut_open(k, p);
+    p->is_vec_there = known && !p->on_unit && tci_gemm_panel(k, p, &p->is_vec_paired) == tile &&
+                      !p->is_vec_paired;
+    bool cut = tci_dim_is_known(k->axes[st->axes[p->n_inner - 1]].size) ? tci_gemm_cut_depth(k, p)
+                                                                        : tci_gemm_cut_open(k, p);
     if (!cut || tci_dim_lt(columns, lanes)) {
         return false;
     }

@@ -14,19 +14,19 @@
 #include "gemm_operands.h"
 
 enum {
-    TCI_GEMM_SQUARE = 16,        /* most lanes of a square that is turned in registers */
-    TCI_GEMM_REUSE = 8,          /* rows from which packing pays */
-    TCI_GEMM_PAGES = 64,         /* whose addresses are at hand */
-    TCI_GEMM_MOVE = 5,           /* cycles of packing a stretch of at most a vector, */
-    TCI_GEMM_TOUCH = 10,         /* of reading one, that is not packed, for the first time, */
-    TCI_GEMM_TURN = 5,           /* of one that is turned in registers, */
-    TCI_GEMM_TURN_FAR = 30,      /* of one of filters that lie in far memory, */
-    TCI_GEMM_GATHER = 1,         /* of an element that is read alone, */
-    TCI_GEMM_FAR = 2,            /* and of one that lies on a line of its own, */
-    TCI_GEMM_SCATTER = 4,        /* and of one that is written alone, far from the others */
-    TCI_GEMM_NEAR = 2,           /* elements between points of a row that is read in place */
-    TCI_GEMM_WORTH = 90,         /* percent of the time from which turned sides are worth it, */
-    TCI_GEMM_BARE = 150          /* and which tiles take that pack nothing */
+    TCI_GEMM_SQUARE = 16,   /* most lanes of a square that is turned in registers */
+    TCI_GEMM_REUSE = 8,     /* rows from which packing pays */
+    TCI_GEMM_PAGES = 64,    /* whose addresses are at hand */
+    TCI_GEMM_MOVE = 5,      /* cycles of packing a stretch of at most a vector, */
+    TCI_GEMM_TOUCH = 10,    /* of reading one, that is not packed, for the first time, */
+    TCI_GEMM_TURN = 5,      /* of one that is turned in registers, */
+    TCI_GEMM_TURN_FAR = 30, /* of one of filters that lie in far memory, */
+    TCI_GEMM_GATHER = 1,    /* of an element that is read alone, */
+    TCI_GEMM_FAR = 2,       /* and of one that lies on a line of its own, */
+    TCI_GEMM_SCATTER = 4,   /* and of one that is written alone, far from the others */
+    TCI_GEMM_NEAR = 2,      /* elements between points of a row that is read in place */
+    TCI_GEMM_WORTH = 90,    /* percent of the time from which turned sides are worth it, */
+    TCI_GEMM_BARE = 150     /* and which tiles take that pack nothing */
 };
 
 /* ---- what fits ---- */
@@ -71,8 +71,7 @@ TCI_FN bool tci_gemm_is_crowded(const tci_kernel *k, const tci_gemm *p, int load
     step = step < 0 ? -step : step;
     int64_t sets = TCI_GEMM_PAGE / TCI_MAX(tci_lx_gcd(step, TCI_GEMM_PAGE), 1);
     int64_t pages = TCI_MIN(step, TCI_GEMM_PAGE) * depth / TCI_GEMM_PAGE;
-    return step >= TCI_GEMM_PAGE / 2 &&
-           (sets * TCI_GEMM_WAYS < depth || pages >= TCI_GEMM_PAGES);
+    return step >= TCI_GEMM_PAGE / 2 && (sets * TCI_GEMM_WAYS < depth || pages >= TCI_GEMM_PAGES);
 }
 
 /* Does x count the axes `outer` and `inner` as one in row-major order? */
@@ -126,8 +125,8 @@ static int tci_gemm_run(const tci_kernel *k, const tci_gemm *p, int inst)
         }
     }
     int run = 1;
-    while (run < p->n_inner && tci_gemm_values_are_flat(k, live, axes[p->n_inner - run - 1],
-                                                           axes[p->n_inner - run])) {
+    while (run < p->n_inner &&
+           tci_gemm_values_are_flat(k, live, axes[p->n_inner - run - 1], axes[p->n_inner - run])) {
         run++;
     }
     return run;
@@ -156,8 +155,7 @@ static bool tci_gemm_is_own(uint64_t own, uint64_t other, int axis)
 }
 
 /* The side of the factor that alone has the axis `last`. */
-static tci_gemm_side tci_gemm_side_of(const tci_kernel *k, uint64_t own, uint64_t other,
-                                            int last)
+static tci_gemm_side tci_gemm_side_of(const tci_kernel *k, uint64_t own, uint64_t other, int last)
 {
     tci_gemm_side side = tci_gemm_one_axis(k, last);
     bool flat = tci_dim_is_known(side.size);
@@ -230,7 +228,7 @@ static double tci_gemm_depth(const tci_kernel *k, const tci_gemm *p)
 
 /* Cycles of packing a vector of columns for one inner point. */
 static double tci_gemm_column_cycles(const tci_kernel *k, tci_machine machine, int lanes,
-                                        const tci_gemm *p)
+                                     const tci_gemm *p)
 {
     if (p->is_vec_there) {
         return 0;
@@ -238,9 +236,8 @@ static double tci_gemm_column_cycles(const tci_kernel *k, tci_machine machine, i
     double run = (double)TCI_MAX(tci_kernel_known(k, p->vec_axis), 1);
     if (p->squares) {
         double bytes = run * tci_gemm_depth(k, p) * (double)sizeof(float);
-        return p->n_inner > 1 && bytes > (double)machine.facts.cache_bytes[1]
-                   ? TCI_GEMM_TURN_FAR
-                   : TCI_GEMM_TURN;
+        return p->n_inner > 1 && bytes > (double)machine.facts.cache_bytes[1] ? TCI_GEMM_TURN_FAR
+                                                                              : TCI_GEMM_TURN;
     }
     if (!p->vec_by_vector) {
         bool far = tci_gemm_examine(k, p->vec_inst, p->vec_axis).far;
@@ -258,7 +255,7 @@ TCI_FN int tci_gemm_ports(const tci_kernel *k, tci_machine machine, const tci_ge
 }
 
 TCI_FN double tci_gemm_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
-                                  const tci_gemm *p, double columns)
+                               const tci_gemm *p, double columns)
 {
     double vectors = columns / lanes * tci_gemm_depth(k, p);
     return vectors * tci_gemm_column_cycles(k, machine, lanes, p) / machine.facts.ghz;
@@ -267,7 +264,7 @@ TCI_FN double tci_gemm_pack_ns(const tci_kernel *k, tci_machine machine, int lan
 /* Cycles of packing columns, which serve all rows, of packing rows for each block of columns, and
  * of storing results, over those of multiplying. */
 static double tci_gemm_beside(const tci_kernel *k, tci_machine machine, int lanes,
-                                 const tci_gemm *p)
+                              const tci_gemm *p)
 {
     double rows = (double)TCI_MAX(tci_dim_hint(p->of_rows.size), 1);
     double depth = tci_gemm_depth(k, p);
@@ -275,14 +272,13 @@ static double tci_gemm_beside(const tci_kernel *k, tci_machine machine, int lane
     double store = tci_gemm_stores_rows(k, p) ? 0 : TCI_GEMM_SCATTER * lanes;
     return tci_gemm_ports(k, machine, p) *
            (tci_gemm_column_cycles(k, machine, lanes, p) / rows +
-            tci_gemm_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) +
-            store / TCI_MAX(depth, 1));
+            tci_gemm_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) + store / TCI_MAX(depth, 1));
 }
 
 /* Is an index, of what depends on the axis, axis / wide * (wide * panel) + axis % wide * step
  * (plan/prepack.c)? */
 static bool tci_gemm_is_paired(const tci_kernel *k, int x, int axis, int64_t panel, int wide,
-                                  int step)
+                               int step)
 {
     bool whole = false, part = false, other = false;
     for (int next; x >= 0; x = next) {
@@ -313,9 +309,7 @@ static int64_t tci_gemm_panel_of(const tci_kernel *k, const tci_gemm *p, int wid
     const int32_t *axes = k->stages[p->stage].axes;
     int order = k->reds[p->red].dtype == TC_F32 ? -1 : 1; /* of bf16 the odd one lies first */
     tci_dim step = 0, coef = 0;
-    int along = in->n_guards == 0
-                    ? tci_build_panel(k, in, p->vec_axis, wide, &step)
-                    : -1;
+    int along = in->n_guards == 0 ? tci_build_panel(k, in, p->vec_axis, wide, &step) : -1;
     if (along < 0 || k->kx[along].op != TCI_KX_AXIS) {
         return 0;
     }
@@ -422,14 +416,12 @@ static bool tci_gemm_lies(const tci_kernel *k, const tci_gemm *p)
         lies = tci_build_coef(k, in->x, k->stages[p->stage].axes[i], &coef) &&
                tci_dim_is_known(coef);
     }
-    return lies && tci_dim_known(coef) <= TCI_GEMM_NEAR &&
-           tci_dim_known(coef) >= -TCI_GEMM_NEAR;
+    return lies && tci_dim_known(coef) <= TCI_GEMM_NEAR && tci_dim_known(coef) >= -TCI_GEMM_NEAR;
 }
 
 /* With factor `vec` of the DOT along the vectors; false where it has no columns or the other one no
  * rows, or too few. */
-static bool tci_gemm_take(const tci_kernel *k, tci_machine machine, int lanes, int vec,
-                             tci_gemm *p)
+static bool tci_gemm_take(const tci_kernel *k, tci_machine machine, int lanes, int vec, tci_gemm *p)
 {
     uint64_t columns = k->insts[k->reds[0].in[vec]].axes;
     uint64_t rows = k->insts[k->reds[0].in[1 - vec]].axes;
@@ -452,9 +444,8 @@ static bool tci_gemm_take(const tci_kernel *k, tci_machine machine, int lanes, i
     p->lost = p->on_unit ? 1 /* the same of both */
                          : (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
     int64_t least = k->reds[p->red].points > 0 ? TCI_SCORES_ROWS : TCI_GEMM_REUSE;
-    return p->on_unit ||
-           (size >= lanes && (tci_dim_hint(p->of_rows.size) >= least ||
-                              (p->is_vec_there && p->is_vec_paired)));
+    return p->on_unit || (size >= lanes && (tci_dim_hint(p->of_rows.size) >= least ||
+                                            (p->is_vec_there && p->is_vec_paired)));
 }
 
 static bool tci_gemm_fits(const tci_kernel *k, tci_machine machine, int lanes)

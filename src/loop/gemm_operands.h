@@ -5,11 +5,11 @@
 #include "gemm.h"
 
 enum {
-    TCI_AMX_PACKED_SIDE = 16,       /* rows, elements or columns of a unit's register */
-    TCI_GEMM_COLUMNS = 256, /* of a block, where its panel leaves so many */
-    TCI_GEMM_PAGE = 4096,   /* bytes that all sets of the first cache share */
-    TCI_GEMM_WAYS = 8,      /* lines that a set of it holds, at least */
-    TCI_GEMM_LINE = 64      /* bytes of a cache line */
+    TCI_AMX_PACKED_SIDE = 16, /* rows, elements or columns of a unit's register */
+    TCI_GEMM_COLUMNS = 256,   /* of a block, where its panel leaves so many */
+    TCI_GEMM_PAGE = 4096,     /* bytes that all sets of the first cache share */
+    TCI_GEMM_WAYS = 8,        /* lines that a set of it holds, at least */
+    TCI_GEMM_LINE = 64        /* bytes of a cache line */
 };
 
 /* How a factor is read along an axis. */

@@ -44,7 +44,7 @@ static const char *tci_grouped_why(tci_scratch *s, const tci_loop *l, const tci_
 }
 
 TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
-                                    tci_launch *launch)
+                                      tci_launch *launch)
 {
     tci_loop *l = tci_loop_make(s, k);
     tci_launch *launches = TCI_NEW_ARRAY(s, tci_launch, k->n_members);
@@ -131,7 +131,7 @@ static void tci_lfloop_find_dims(tci_loop *l)
 
 /* The loop's time first, then what each member is. */
 static const char *tci_lfloop_why(tci_scratch *s, const tci_loop *l, const tci_launch *launches,
-                                 double ns)
+                                  double ns)
 {
     tci_str why = {.s = s};
     tci_str_printf(&why, "%s in ", l->rounds->stops >= 0 ? "each round" : "all rounds");
@@ -149,7 +149,7 @@ static const char *tci_lfloop_why(tci_scratch *s, const tci_loop *l, const tci_l
 }
 
 static void tci_lfloop_launch(const tci_kernel *k, const tci_loop *l, const tci_launch *launches,
-                             bool blocks, tci_launch *launch)
+                              bool blocks, tci_launch *launch)
 {
     double ns = 0, rounds = (double)(k->loop->stops < 0 ? tci_dim_hint(k->loop->rounds) : 1);
     for (int i = 0; i < l->n_members; i++) {
@@ -165,12 +165,11 @@ static void tci_lfloop_launch(const tci_kernel *k, const tci_loop *l, const tci_
     launch->n_dims = l->n_dims;
     launch->work_bytes = l->work_bytes;
     snprintf(launch->note, sizeof(launch->note), "a loop around %d kernel%s",
-             k->n_members - k->loop->n_enter,
-             k->n_members - k->loop->n_enter == 1 ? "" : "s");
+             k->n_members - k->loop->n_enter, k->n_members - k->loop->n_enter == 1 ? "" : "s");
 }
 
 TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
-                                    tci_launch *launch)
+                                     tci_launch *launch)
 {
     tci_loop *l = tci_loop_make(s, k);
     tci_launch *launches = TCI_NEW_ARRAY(s, tci_launch, k->n_members);

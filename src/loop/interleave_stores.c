@@ -62,8 +62,8 @@ static void tci_interleave_where(tci_build *b, tci_lstmt st, int left, int64_t l
 
 /* Those of the n vectors at hand that have elements among the first `count`: an index expression,
  * -1: all. */
-static void tci_interleave_store(tci_build *b, const tci_kstore *store, tci_lin at, const int *v, int n,
-                            int count)
+static void tci_interleave_store(tci_build *b, const tci_kstore *store, tci_lin at, const int *v,
+                                 int n, int count)
 {
     tci_loop *l = b->l;
     int64_t lanes = l->lanes, all = n * lanes;
@@ -86,7 +86,7 @@ TCI_FN void tci_interleave_stores(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kernel *k = b->k;
     int rows = tile->n_rows, vecs = tile->n_vecs, points = rows * vecs;
-    int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores * points + 1);
+    int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores *points + 1);
     for (int i = 0; i < points; i++) { /* all before the stores: an output may be an input */
         tci_stage_point(b, tile, i);
         for (int s = 0; s < k->n_stores; s++) {
@@ -104,6 +104,6 @@ TCI_FN void tci_interleave_stores(tci_build *b, int stage, const tci_tile *tile)
         tci_lin at = tci_build_kx(b, store->x);
         tci_interleave_vectors(b, values + i / vecs * points + vec, rows, vecs, out);
         tci_interleave_store(b, store, at, out, rows,
-                        n < 0 ? -1 : tci_lx_make(b->l, TCI_LX_MUL, n, -1, rows));
+                             n < 0 ? -1 : tci_lx_make(b->l, TCI_LX_MUL, n, -1, rows));
     }
 }

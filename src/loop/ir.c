@@ -265,10 +265,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_WORDS:
     case TCI_MEM_TAG:
     case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
-    case TCI_MEM_TELL:
-        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
-    case TCI_MEM_AWAIT:
-        return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_COUNT;
+    case TCI_MEM_TELL: return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
+    case TCI_MEM_AWAIT: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_COUNT;
     case TCI_MEM_UNIT_ROWS:
     case TCI_MEM_UNIT_ROWS_TURNED:
     case TCI_MEM_UNIT_COLUMNS:
@@ -310,8 +308,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
     case TCI_MEM_BELOW:
     case TCI_MEM_SWAP_LOW:
-    case TCI_MEM_SWAP_HIGH:
-        return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
+    case TCI_MEM_SWAP_HIGH: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
     case TCI_MEM_WEAVE_LOW:
     case TCI_MEM_WEAVE_HIGH: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
@@ -323,8 +320,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_STORE_PAIRS:
         return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     case TCI_MEM_DOT_PAIRS:
-    case TCI_MEM_DOT_FOURS:
-        return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_THIRD;
+    case TCI_MEM_DOT_FOURS: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_THIRD;
     default: return 0;
     }
 }
@@ -367,8 +363,8 @@ TCI_FN void tci_loop_find_dims(tci_loop *l)
         for (int i = 0; i < l->blocks[block].n; i++) {
             const tci_lstmt *st = &l->blocks[block].stmts[i];
             bool bounds = st->op == TCI_L_IN_RANGE;
-            bool stride = st->op == TCI_L_MEM && (tci_lmem_uses((tci_mem)st->mem) &
-                                                  TCI_LMEM_STRIDE);
+            bool stride = st->op == TCI_L_MEM &&
+                          (tci_lmem_uses((tci_mem)st->mem) & TCI_LMEM_STRIDE);
             if (st->x >= 0) {
                 tci_loop_need_lx(l, st->x);
             }

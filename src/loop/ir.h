@@ -38,7 +38,7 @@ typedef enum tci_lx_op {
     TCI_LX_TASK_END,
     /* elements from offset a of operand b up to an address that is a multiple of c bytes */
     TCI_LX_HEAD,
-    TCI_LX_GIVEN       /* where the skeleton's main loop stands on axis c of the kernel */
+    TCI_LX_GIVEN /* where the skeleton's main loop stands on axis c of the kernel */
 } tci_lx_op;
 typedef struct tci_lx {
     uint8_t op;
@@ -47,24 +47,24 @@ typedef struct tci_lx {
 } tci_lx;
 
 typedef enum tci_lop {
-    TCI_L_FOR,       /* for index dst = x; < n; += imm: body; `unroll` times written out */
-    TCI_L_IF,        /* if value args[0]: body */
-    TCI_L_INDEX,     /* index dst = x */
-    TCI_L_FROM_VALUE,/* index dst = integer value args[0] */
-    TCI_L_LOCAL,     /* declares local dst */
-    TCI_L_CONST,     /* value dst = value */
-    TCI_L_LITERAL,   /* value dst (i64) = word imm of the literals */
-    TCI_L_PRIM,      /* value dst = prim(args) */
-    TCI_L_MEM,       /* mem: a load, a store or a lane operation; see tci_lmem_uses */
-    TCI_L_IN_RANGE,  /* bool dst = lo <= x <= imm */
-    TCI_L_TO_VALUE,  /* i64 dst = x */
-    TCI_L_ELSEWHERE, /* bool dst = operand base lies elsewhere than operand imm */
-    TCI_L_COPY,      /* value dst = args[0] as it is now */
+    TCI_L_FOR,        /* for index dst = x; < n; += imm: body; `unroll` times written out */
+    TCI_L_IF,         /* if value args[0]: body */
+    TCI_L_INDEX,      /* index dst = x */
+    TCI_L_FROM_VALUE, /* index dst = integer value args[0] */
+    TCI_L_LOCAL,      /* declares local dst */
+    TCI_L_CONST,      /* value dst = value */
+    TCI_L_LITERAL,    /* value dst (i64) = word imm of the literals */
+    TCI_L_PRIM,       /* value dst = prim(args) */
+    TCI_L_MEM,        /* mem: a load, a store or a lane operation; see tci_lmem_uses */
+    TCI_L_IN_RANGE,   /* bool dst = lo <= x <= imm */
+    TCI_L_TO_VALUE,   /* i64 dst = x */
+    TCI_L_ELSEWHERE,  /* bool dst = operand base lies elsewhere than operand imm */
+    TCI_L_COPY,       /* value dst = args[0] as it is now */
     /* i64 dst, one or in lanes, = args[0] as an index of an axis of size imm; see TCI_K_FAULT */
     TCI_L_FAULT,
-    TCI_L_VAR,       /* mutable dst, first value args[0] */
-    TCI_L_SET,       /* mutable dst = args[0] */
-    TCI_L_NOTE       /* text for the reader */
+    TCI_L_VAR, /* mutable dst, first value args[0] */
+    TCI_L_SET, /* mutable dst = args[0] */
+    TCI_L_NOTE /* text for the reader */
 } tci_lop;
 
 typedef struct tci_lstmt {
@@ -87,9 +87,9 @@ typedef struct tci_lvalue {
     int8_t dtype;
     bool is_mutable;
     int32_t lanes;
-    int32_t block;    /* where it is defined */
-    int32_t splat;    /* derived: the same in every lane, -1 not made yet */
-    int32_t index;    /* derived: the same as an index, -1 not made yet */
+    int32_t block; /* where it is defined */
+    int32_t splat; /* derived: the same in every lane, -1 not made yet */
+    int32_t index; /* derived: the same as an index, -1 not made yet */
 } tci_lvalue;
 typedef struct tci_lindex {
     int32_t block;
@@ -97,23 +97,24 @@ typedef struct tci_lindex {
     int64_t multiple; /* derived: it is always a multiple of this; 0: it is 0 */
 } tci_lindex;
 typedef struct tci_llocal {
-    int8_t dtype;     /* storage dtype */
+    int8_t dtype; /* storage dtype */
     tci_dim n;
-    bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
-    int32_t work;     /* lx: bytes from the start of work memory; -1: on the stack, or shared */
-    bool is_given;    /* memory of the skeleton's main loop */
+    bool is_lane;  /* n == lanes, and each thread touches its own lanes only */
+    int32_t work;  /* lx: bytes from the start of work memory; -1: on the stack, or shared */
+    bool is_given; /* memory of the skeleton's main loop */
 } tci_llocal;
 typedef struct tci_lblock {
-    tci_lstmt *stmts; int n, cap;
-    int32_t parent;   /* -1: the body of the function */
+    tci_lstmt *stmts;
+    int n, cap;
+    int32_t parent; /* -1: the body of the function */
     int32_t depth;
 } tci_lblock;
 
-typedef struct tci_loop_member {  /* of a joint */
+typedef struct tci_loop_member { /* of a joint */
     const tci_kernel *kernel;
     tci_loop *loop;
-    int32_t first_same;           /* the first member that has this loop */
-    int32_t operand, literal;     /* its first one among the joint's */
+    int32_t first_same;       /* the first member that has this loop */
+    int32_t operand, literal; /* its first one among the joint's */
     int64_t first_task;
 } tci_loop_member;
 
@@ -121,32 +122,42 @@ enum { TCI_LOOP_SCORES = 6 }; /* blocks of a skeleton besides its hole, at most 
 
 struct tci_loop {
     tci_scratch *s;
-    int lanes;      /* of a vector */
-    int resident;   /* blocks that a processor should hold at once; 0: as it comes */
-    int threads;    /* that a vector is spread over, lanes / threads neighbours each */
-    bool together;  /* all threads of a warp come to each statement that stores a vector */
-    int rows;       /* vectors of a block side by side, each in a warp or a part of one: then no
+    int lanes;     /* of a vector */
+    int resident;  /* blocks that a processor should hold at once; 0: as it comes */
+    int threads;   /* that a vector is spread over, lanes / threads neighbours each */
+    bool together; /* all threads of a warp come to each statement that stores a vector */
+    int rows;      /* vectors of a block side by side, each in a warp or a part of one: then no
                      * array is shared and nothing asks for all threads of the block */
     const char *note;
-    tci_koperand *operands; int n_operands;
-    tci_lx *lx; int n_lx, cap_lx;
+    tci_koperand *operands;
+    int n_operands;
+    tci_lx *lx;
+    int n_lx, cap_lx;
     /* the distinct symbolic numbers in use, in the order of their first use (tci_loop_find_dims) */
-    tci_dim *dims; int n_dims, cap_dims;
-    int32_t *lx_hash; int n_lx_hash;
+    tci_dim *dims;
+    int n_dims, cap_dims;
+    int32_t *lx_hash;
+    int n_lx_hash;
     /* derived: latest index let of an expression, -1 none */
-    int32_t *lx_index; int cap_lx_index;
-    tci_lvalue *values; int n_values, cap_values;
-    tci_lindex *indices; int n_indices, cap_indices;
-    tci_llocal *locals; int n_locals, cap_locals;
-    tci_lblock *blocks; int n_blocks, cap_blocks;
+    int32_t *lx_index;
+    int cap_lx_index;
+    tci_lvalue *values;
+    int n_values, cap_values;
+    tci_lindex *indices;
+    int n_indices, cap_indices;
+    tci_llocal *locals;
+    int n_locals, cap_locals;
+    tci_lblock *blocks;
+    int n_blocks, cap_blocks;
     bool faults;
-    bool narrow;    /* every index, and every part of one, fits into 32 bits with a sign */
+    bool narrow; /* every index, and every part of one, fits into 32 bits with a sign */
     tci_dim n_tasks;
     /* of the thread's, or, of blocks, the step's work memory, which follows the operands; 0 none */
     tci_dim work_bytes;
     /* Not NULL: a joint, of a kernel's members in their order. Nothing else is here but operands,
      * n_tasks, faults, and as `threads` the most that a member has. */
-    tci_loop_member *members; int n_members;
+    tci_loop_member *members;
+    int n_members;
     /* Not NULL: a fused loop, of members as a joint (whose first_task is 0). n_tasks are the
      * rounds; of blocks 1, and two words behind the literals and dims are the first round and the
      * one behind the last. */
@@ -199,7 +210,7 @@ TCI_FN bool tci_loop_encloses(const tci_loop *l, int outer, int inner); /* same 
 TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block);
 TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop);
 TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, tci_dim n);
-TCI_FN tci_lstmt tci_loop_stmt(tci_lop op);       /* every reference -1 */
+TCI_FN tci_lstmt tci_loop_stmt(tci_lop op); /* every reference -1 */
 TCI_FN void tci_loop_append(tci_loop *l, int block, tci_lstmt st);
 /* Index expressions: hash-consed, constants folded. */
 TCI_FN int tci_lx_const(tci_loop *l, tci_dim c);

@@ -8,21 +8,22 @@
 
 typedef struct tci_loop tci_loop;   /* loop/ir.h */
 typedef struct tci_sched tci_sched; /* a schedule: loop/form.h */
-typedef struct tci_query tci_query;     /* a kernel on a machine: loop/form.h */
+typedef struct tci_query tci_query; /* a kernel on a machine: loop/form.h */
 
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {
-    tci_dim n_tasks;      /* independent tasks; see tci_kernel_fn */
-    double task_ns;       /* estimated time of one task, for choosing serial or threads, */
-    double call_ns;       /* and of what each call does before its first one */
+    tci_dim n_tasks; /* independent tasks; see tci_kernel_fn */
+    double task_ns;  /* estimated time of one task, for choosing serial or threads, */
+    double call_ns;  /* and of what each call does before its first one */
     /* Memory that each thread gets, 64-byte aligned, as one more operand. Of blocks it is the
      * step's: zero before its first run in a call, and nobody else's, so that the next run finds
      * what one left (flags, run/bind.c). */
     tci_dim work_bytes;
-    tci_dim *dims; int n_dims; /* scratch: whose values are words behind the literals */
-    int lanes;            /* for explain */
-    char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
-    const char *why;      /* scratch: the schedule's text and cost, the best, the runners-up */
+    tci_dim *dims;
+    int n_dims;      /* scratch: whose values are words behind the literals */
+    int lanes;       /* for explain */
+    char note[96];   /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
+    const char *why; /* scratch: the schedule's text and cost, the best, the runners-up */
 } tci_launch;
 
 /* The cheapest schedule by the model. Never fails but by escape. */

@@ -17,21 +17,22 @@
 #include "interleave_stores.h"
 
 enum {
-    TCI_MAP_BLOCK = 32,          /* rows of a transposing block */
-    TCI_MAP_BLOCK_VECTOR = 64,   /* its elements along the vector axis */
-    TCI_MAP_SQUARE = 16,         /* most lanes of a square that is turned in registers */
-    TCI_MAP_SQUARES = 64,        /* squares side by side, so that loads run along their rows */
+    TCI_MAP_BLOCK = 32,        /* rows of a transposing block */
+    TCI_MAP_BLOCK_VECTOR = 64, /* its elements along the vector axis */
+    TCI_MAP_SQUARE = 16,       /* most lanes of a square that is turned in registers */
+    TCI_MAP_SQUARES = 64,      /* squares side by side, so that loads run along their rows */
     TCI_MAP_LINE_BYTES = 64,
-    TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
-    TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
+    TCI_MAP_MIN_CHUNK = 1024, /* elements of a chunk */
+    TCI_MAP_HEAVY = 24,       /* flops of a point of which a block takes one vector at once */
     TCI_MAP_UNROLL_MOST = 8,
-    TCI_MAP_PAIRED = 16,         /* vectors for each processor from which blocks take two */
-    TCI_MAP_APART = 2,           /* times as long for phases that are stored one by one */
-    TCI_MAP_STEP_FLOPS = 6,      /* of a point, for which a vector takes a step longer */
-    TCI_MAP_SHORT_ROW = 4096,    /* bytes of a row in which its order of rows tells */
-    TCI_MAP_FAR_STEP = 1024,     /* bytes between rows of which no neighbour is at hand */
-    TCI_MAP_NEAR = 2,            /* times as near as those are neighbours */
-    TCI_MAP_ROWS = 16, TCI_MAP_ROWS_LEAST = 4 /* of a block */
+    TCI_MAP_PAIRED = 16,      /* vectors for each processor from which blocks take two */
+    TCI_MAP_APART = 2,        /* times as long for phases that are stored one by one */
+    TCI_MAP_STEP_FLOPS = 6,   /* of a point, for which a vector takes a step longer */
+    TCI_MAP_SHORT_ROW = 4096, /* bytes of a row in which its order of rows tells */
+    TCI_MAP_FAR_STEP = 1024,  /* bytes between rows of which no neighbour is at hand */
+    TCI_MAP_NEAR = 2,         /* times as near as those are neighbours */
+    TCI_MAP_ROWS = 16,
+    TCI_MAP_ROWS_LEAST = 4 /* of a block */
 };
 enum { TCI_SHORT_THREADS, TCI_SHORT_ROWS };
 enum { TCI_SHORT_BLOCK = 128, TCI_SHORT_MOST = 3 }; /* threads of all rows; candidates */
@@ -157,12 +158,14 @@ static int tci_map_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES]
     int64_t unroll = a->is_map ? tci_map_unroll(a, a->lanes) : 1;
     int64_t unroll_some = a->is_map && some > 0 ? tci_map_unroll(a, some) : 1;
     int64_t unroll_few = a->is_map && few > 0 ? tci_map_unroll(a, few) : 1;
-    const int64_t all[][TCI_FORM_NUMBERS] = {
-        {unroll, a->lanes, a->threads, stream},         {unroll, a->lanes, a->threads, 0},
-        {2 * unroll, a->lanes, a->threads, stream},     {unroll / 2, a->lanes, a->threads, stream},
-        {unroll_some, some, a->threads, stream},        {unroll_few, few, a->threads, stream},
-        {unroll, 2 * a->lanes, 2 * a->threads, stream},
-        {unroll, a->lanes / 2, a->threads / 2, stream}};
+    const int64_t all[][TCI_FORM_NUMBERS] = {{unroll, a->lanes, a->threads, stream},
+                                             {unroll, a->lanes, a->threads, 0},
+                                             {2 * unroll, a->lanes, a->threads, stream},
+                                             {unroll / 2, a->lanes, a->threads, stream},
+                                             {unroll_some, some, a->threads, stream},
+                                             {unroll_few, few, a->threads, stream},
+                                             {unroll, 2 * a->lanes, 2 * a->threads, stream},
+                                             {unroll, a->lanes / 2, a->threads / 2, stream}};
     memcpy(n, all, sizeof(all));
     return (int)TCI_COUNT(all);
 }
@@ -420,8 +423,7 @@ static bool tci_turn_fits(const tci_query *a, const int64_t *n)
            (n[0] == 0 || tci_query_stream_lines(a, tci_smem_transpose_lanes(a)) != NULL);
 }
 
-static int tci_turn_candidates(const tci_query *a,
-                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_turn_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     n[0][0] = a->turns && tci_query_stream_lines(a, tci_smem_transpose_lanes(a)) != NULL;
     n[1][0] = 0;
@@ -488,11 +490,12 @@ static bool tci_interleave_fits(const tci_query *a, const int64_t *n)
 {
     return a->is_map && a->machine.block_threads == 0 && n[TCI_MAP_UNROLL] >= 1 &&
            n[TCI_MAP_UNROLL] <= TCI_MAP_UNROLL_MOST &&
-           tci_query_lanes_fit(a, n[TCI_MAP_LANES], 1) && tci_interleave_axis(a->k, a->vec_axis) >= 0;
+           tci_query_lanes_fit(a, n[TCI_MAP_LANES], 1) &&
+           tci_interleave_axis(a->k, a->vec_axis) >= 0;
 }
 
 static int tci_interleave_candidates(const tci_query *a,
-                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+                                     int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     for (int i = 0; i < 3; i++) {
         n[i][TCI_MAP_LANES] = a->lanes >> i;
@@ -507,7 +510,8 @@ static double tci_interleave_cost(const tci_query *a, const int64_t *n)
            tci_map_narrow(a, n[TCI_MAP_LANES], false);
 }
 
-static void tci_interleave_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
+static void tci_interleave_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
     tci_unit unit = tci_unit_make(&nest);
@@ -523,7 +527,8 @@ static void tci_interleave_emit(const tci_query *a, const int64_t *n, tci_build 
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
 
-static void tci_interleave_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_interleave_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                                tci_str *out)
 {
     (void)n, (void)b;
     tci_str_printf(out, ", %d in turns",
@@ -534,19 +539,30 @@ static void tci_interleave_note(const tci_query *a, const int64_t *n, const tci_
 
 TCI_FN const tci_form *const *tci_map_forms(void)
 {
-    static const tci_form point = {"point", {0}, tci_point_fits, NULL, tci_point_cost,
-                                   tci_point_emit, tci_point_note};
-    static const tci_form map = {"map", {"unroll", "lanes", "threads", "stream"}, tci_map_fits,
-                                 tci_map_candidates, tci_map_cost, tci_map_emit, tci_map_note};
-    static const tci_form shorts = {"short", {"threads", "rows"}, tci_short_fits,
-                                    tci_short_candidates, tci_short_cost, tci_short_emit,
+    static const tci_form point = {
+        "point", {0}, tci_point_fits, NULL, tci_point_cost, tci_point_emit, tci_point_note};
+    static const tci_form map = {"map",        {"unroll", "lanes", "threads", "stream"},
+                                 tci_map_fits, tci_map_candidates,
+                                 tci_map_cost, tci_map_emit,
+                                 tci_map_note};
+    static const tci_form shorts = {"short",        {"threads", "rows"},
+                                    tci_short_fits, tci_short_candidates,
+                                    tci_short_cost, tci_short_emit,
                                     tci_short_note};
-    static const tci_form block = {"block", {"unroll"}, tci_block_fits, tci_block_candidates,
-                                   tci_block_cost, tci_block_emit, tci_block_note};
-    static const tci_form square = {"square", {"stream"}, tci_turn_fits, tci_turn_candidates,
-                                    tci_turn_cost, tci_turn_emit, tci_turn_note};
-    static const tci_form weave = {"weave", {"unroll", "lanes"}, tci_interleave_fits,
-                                   tci_interleave_candidates, tci_interleave_cost, tci_interleave_emit,
+    static const tci_form block = {"block",        {"unroll"},
+                                   tci_block_fits, tci_block_candidates,
+                                   tci_block_cost, tci_block_emit,
+                                   tci_block_note};
+    static const tci_form square = {"square",      {"stream"},
+                                    tci_turn_fits, tci_turn_candidates,
+                                    tci_turn_cost, tci_turn_emit,
+                                    tci_turn_note};
+    static const tci_form weave = {"weave",
+                                   {"unroll", "lanes"},
+                                   tci_interleave_fits,
+                                   tci_interleave_candidates,
+                                   tci_interleave_cost,
+                                   tci_interleave_emit,
                                    tci_interleave_note};
     static const tci_form *const forms[] = {&point, &map, &shorts, &block, &square, &weave, NULL};
     return forms;

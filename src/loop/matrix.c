@@ -14,21 +14,21 @@
 #include "stage.h"
 
 enum {
-    TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
-    TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
+    TCI_MATRIX_BARRIERS = 256, /* bytes for them */
+    TCI_MATRIX_ALIGNED = 1024, /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
-    TCI_MATRIX_COLUMN_STEP = 16,     /* columns that a warp leaves at once */
-    TCI_MATRIX_SUMS = 256,           /* columns of all its rows that a thread holds, */
-    TCI_MATRIX_SUMS_MOST = 320,      /* and with registers of the others, at most */
-    TCI_MATRIX_ENTRY = 160,          /* of them, where threads have 128 registers at first */
-    TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
-    TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
-    TCI_MATRIX_TURN = 4000,          /* of the hole's warps between two tiles */
-    TCI_MATRIX_LATENCY = 2200,       /* cycles of a load while all units load, */
-    TCI_MATRIX_FAR = 3300,           /* of boxes of images, */
-    TCI_MATRIX_BOTH = 3000,          /* and of what blocks share, which wait for each other */
-    TCI_MATRIX_ISSUE = 4,            /* warps whose instructions are all that can be begun, about */
-    TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
+    TCI_MATRIX_COLUMN_STEP = 16, /* columns that a warp leaves at once */
+    TCI_MATRIX_SUMS = 256,       /* columns of all its rows that a thread holds, */
+    TCI_MATRIX_SUMS_MOST = 320,  /* and with registers of the others, at most */
+    TCI_MATRIX_ENTRY = 160,      /* of them, where threads have 128 registers at first */
+    TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the hole holds */
+    TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_TURN = 4000,      /* of the hole's warps between two tiles */
+    TCI_MATRIX_LATENCY = 2200,   /* cycles of a load while all units load, */
+    TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
+    TCI_MATRIX_BOTH = 3000,      /* and of what blocks share, which wait for each other */
+    TCI_MATRIX_ISSUE = 4,        /* warps whose instructions are all that can be begun, about */
+    TCI_MATRIX_LIGHT = 24        /* cost of a chain of which four rows are taken at once */
 };
 
 /* How much longer it takes to load rows that lie in two lines each. */
@@ -61,8 +61,8 @@ TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
 
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
 {
-    return TCI_MATRIX_ALIGNED + x->stages * tci_matrix_stage_bytes(x) +
-           tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
+    return TCI_MATRIX_ALIGNED + x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x) +
+           TCI_MATRIX_BARRIERS;
 }
 
 static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine *facts)
@@ -77,8 +77,7 @@ static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine 
 static double tci_matrix_asked_bytes(const tci_matrix *x)
 {
     double rows = (double)x->rows / tci_matrix_sharing(x, 0);
-    return (rows + (double)tci_matrix_held_columns(x) / tci_matrix_sharing(x, 1)) *
-           TCI_MATRIX_LINE;
+    return (rows + (double)tci_matrix_held_columns(x) / tci_matrix_sharing(x, 1)) * TCI_MATRIX_LINE;
 }
 
 /* The part of the unit's rate that a tile reaches: fewer columns read more of A for each product,
@@ -417,16 +416,13 @@ TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage)
     tci_matrix_keep(b, x, stage);
     for (int i = 0; i < x->n_batch; i++) {
         tci_lin at = tci_matrix_given(b, x->batch_axis[i]);
-        tci_build_set(b, x->batch_axis[i],
-                      tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
+        tci_build_set(b, x->batch_axis[i], tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
     }
     for (int i = 1; i < x->n_places; i++) { /* the fastest axis of the rows counts for all */
-        tci_build_set(b, x->place_axis[i],
-                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+        tci_build_set(b, x->place_axis[i], tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     }
     if (x->y_axis >= 0) { /* the other axis of the columns counts for both */
-        tci_build_set(b, x->y_axis,
-                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+        tci_build_set(b, x->y_axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     }
     b->stage = stage + 1;
     int64_t own = x->own_columns / x->chunks;

@@ -21,11 +21,11 @@
 
 enum {
     TCI_MATRIX_DEPTH_STEP = TCI_MATRIX_LINE / 2, /* halves of k in a stage */
-    TCI_MATRIX_STAGES = 12,     /* at most */
+    TCI_MATRIX_STAGES = 12,                      /* at most */
     TCI_MATRIX_WARP = 32,
-    TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
-    TCI_MATRIX_LAST_WARPS = 3,  /* warps that run the hole, */
-    TCI_MATRIX_MORE_WARPS = 7   /* or so many, where registers suffice */
+    TCI_MATRIX_SUB = 64,       /* rows that four warps multiply at once */
+    TCI_MATRIX_LAST_WARPS = 3, /* warps that run the hole, */
+    TCI_MATRIX_MORE_WARPS = 7  /* or so many, where registers suffice */
 };
 
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the

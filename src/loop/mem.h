@@ -4,9 +4,9 @@
 #define TCI_LOOP_MEM_H
 
 enum {
-    TCI_WARP = 32,         /* threads of a block whose lanes meet without a barrier */
-    TCI_UNIT_WORDS = 4,    /* of a thread, in a factor that a warp's matrix unit takes at once, */
-    TCI_UNIT_SUMS = 8      /* and in what it makes of two of them (cuda/warps.c: which) */
+    TCI_WARP = 32,      /* threads of a block whose lanes meet without a barrier */
+    TCI_UNIT_WORDS = 4, /* of a thread, in a factor that a warp's matrix unit takes at once, */
+    TCI_UNIT_SUMS = 8   /* and in what it makes of two of them (cuda/warps.c: which) */
 };
 
 typedef enum tci_mem {
@@ -16,25 +16,25 @@ typedef enum tci_mem {
     TCI_MEM_LOAD_MASK,
     /* T f(const S *p, long n): first n lanes, 0 < n < lanes; the rest read as 0 */
     TCI_MEM_LOAD_N,
-    TCI_MEM_LOAD_STRIDED, /* T f(const S *p, long stride): element i at p[i * stride] */
+    TCI_MEM_LOAD_STRIDED,   /* T f(const S *p, long stride): element i at p[i * stride] */
     TCI_MEM_LOAD_STRIDED_N, /* T f(const S *p, long stride, long n) */
-    TCI_MEM_LOAD_AT,     /* T f(const S *p, i64 lanes at): element i at p[at[i]] */
-    TCI_MEM_LOAD_ONE,    /* T1 f(const S *p): one element, scalar */
-    TCI_MEM_STORE,       /* void f(S *p, T v): narrows, to nearest even, and stores */
-    TCI_MEM_STORE_N,     /* void f(S *p, T v, long n) */
+    TCI_MEM_LOAD_AT,        /* T f(const S *p, i64 lanes at): element i at p[at[i]] */
+    TCI_MEM_LOAD_ONE,       /* T1 f(const S *p): one element, scalar */
+    TCI_MEM_STORE,          /* void f(S *p, T v): narrows, to nearest even, and stores */
+    TCI_MEM_STORE_N,        /* void f(S *p, T v, long n) */
     TCI_MEM_STORE_STREAM, /* void f(S *p, T v): bypasses the caches if p is aligned to the vector */
     TCI_MEM_STORE_STRIDED,   /* void f(S *p, long stride, T v) */
     TCI_MEM_STORE_STRIDED_N, /* void f(S *p, long stride, T v, long n) */
-    TCI_MEM_STORE_ONE,   /* void f(S *p, T1 v) */
+    TCI_MEM_STORE_ONE,       /* void f(S *p, T1 v) */
     /* as STORE_ONE, inside a loop over lanes: by the thread that holds the lane */
     TCI_MEM_STORE_LANE,
-    TCI_MEM_SPLAT,       /* T f(T1 v): every lane */
-    TCI_MEM_IOTA,        /* T f(T1 first): first, first + 1, ... */
-    TCI_MEM_FIRST_N,     /* B f(long n): lanes < n */
+    TCI_MEM_SPLAT,   /* T f(T1 v): every lane */
+    TCI_MEM_IOTA,    /* T f(T1 first): first, first + 1, ... */
+    TCI_MEM_FIRST_N, /* B f(long n): lanes < n */
     /* T f(T v, long n, long *fault) of i64: each lane as an index of n elements (TCI_K_FAULT) */
     TCI_MEM_INDEX,
-    TCI_MEM_LANE,        /* T1 f(T v, int i) */
-    TCI_MEM_SET_LANE,    /* T f(T v, int i, T1 x) */
+    TCI_MEM_LANE,     /* T1 f(T v, int i) */
+    TCI_MEM_SET_LANE, /* T f(T v, int i, T1 x) */
     /* T f(T v, int h): lane i takes lane i + h (i < h), the rest unspecified */
     TCI_MEM_HIGH_HALF,
     /* T f(T v, T none, int h), h a power of 2: where i & h lane i takes lane (i | (h - 1)) ^ h of
@@ -47,14 +47,14 @@ typedef enum tci_mem {
     /* T f(T a, T b): the lower halves of the lanes of a and b in turns; the upper ones */
     TCI_MEM_WEAVE_LOW,
     TCI_MEM_WEAVE_HIGH,
-    TCI_MEM_PREFETCH,    /* void f(const void *p) */
-    TCI_MEM_FENCE,       /* void f(void): after streaming stores */
+    TCI_MEM_PREFETCH, /* void f(const void *p) */
+    TCI_MEM_FENCE,    /* void f(void): after streaming stores */
     /* Up to TILES_END: registers 0 .. 7 of 16 rows of 64 bytes (loop/amx.c). A body has BEGIN
      * first and END last: void f(void) */
     TCI_MEM_TILES_BEGIN,
-    TCI_MEM_TILE_ZERO,   /* void f(long tile) */
-    TCI_MEM_TILE_LOAD,   /* void f(const S *p, long stride, long tile): rows of 64 bytes at p */
-    TCI_MEM_TILE_STORE,  /* void f(S *p, long stride, long tile) */
+    TCI_MEM_TILE_ZERO,  /* void f(long tile) */
+    TCI_MEM_TILE_LOAD,  /* void f(const S *p, long stride, long tile): rows of 64 bytes at p */
+    TCI_MEM_TILE_STORE, /* void f(S *p, long stride, long tile) */
     /* void f(long c, int ab): tile c, f32, takes in the product of tiles a = ab / 8, bf16 rows, and
      * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the factor, element beside element */
     TCI_MEM_TILE_DOT,
@@ -114,10 +114,10 @@ typedef enum tci_mem {
     TCI_MEM_UNIT_ROWS_TURNED,
     TCI_MEM_UNIT_COLUMNS,
     TCI_MEM_UNIT_COLUMNS_TURNED,
-    TCI_MEM_UNIT_ZERO,   /* C f(void) */
+    TCI_MEM_UNIT_ZERO, /* C f(void) */
     /* C f(C c, F a, F b): c + a b of dtype imm, element (i, j) over rows i of a and j of b */
     TCI_MEM_UNIT_DOT,
-    TCI_MEM_UNIT_SUM,    /* C's element f(C c, int i): one of the thread's own */
+    TCI_MEM_UNIT_SUM, /* C's element f(C c, int i): one of the thread's own */
     TCI_MEM_COUNT
 } tci_mem;
 

@@ -63,11 +63,11 @@ typedef struct tci_mma_tile {
 } tci_mma_tile;
 
 typedef struct tci_mma {
-    tci_product p;          /* its sides' extents, of a tile; threads and resident */
+    tci_product p; /* its sides' extents, of a tile; threads and resident */
     tci_product_unit unit;
-    int warps[2];           /* along the rows, along the columns */
-    int bytes;              /* of an element in a panel */
-    bool moves[2];          /* a side is moved 16 bytes at once */
+    int warps[2];  /* along the rows, along the columns */
+    int bytes;     /* of an element in a panel */
+    bool moves[2]; /* a side is moved 16 bytes at once */
 } tci_mma;
 
 /* ---- whether and how ---- */
@@ -106,8 +106,7 @@ static bool tci_mma_moves(const tci_kernel *k, const tci_product_side *side, int
     int n_axes = side->along_depth ? stage->n_axes : side->n_axes;
     const int *axes = side->along_depth ? stage->axes : side->axes;
     int64_t offset = 0, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), run = 1;
-    if (in->op != TCI_K_LOAD || in->value.u != 0 ||
-        !tci_kx_affine_known(k, in->x, coef, &offset)) {
+    if (in->op != TCI_K_LOAD || in->value.u != 0 || !tci_kx_affine_known(k, in->x, coef, &offset)) {
         return false;
     }
     uint64_t within = 0; /* axes that follow each other in memory */
@@ -127,14 +126,15 @@ static bool tci_mma_moves(const tci_kernel *k, const tci_product_side *side, int
 
 static const tci_mma_tile *tci_mma_tiles(void)
 {
-    static const tci_mma_tile tiles[TCI_MMA_TILES] = {
-        {128, 128, 2, 2}, {128, 128, 2, 4}, {128, 64, 4, 2}, {64, 128, 2, 4},
-        {64, 64, 2, 2},   {32, 128, 1, 4},  {128, 32, 4, 1}, {32, 64, 1, 2}};
+    static const tci_mma_tile tiles[TCI_MMA_TILES] = {{128, 128, 2, 2}, {128, 128, 2, 4},
+                                                      {128, 64, 4, 2},  {64, 128, 2, 4},
+                                                      {64, 64, 2, 2},   {32, 128, 1, 4},
+                                                      {128, 32, 4, 1},  {32, 64, 1, 2}};
     return tiles;
 }
 
 static void tci_mma_set_side(const tci_kernel *k, tci_mma *w, tci_product_side *side, int f,
-                               int64_t extent)
+                             int64_t extent)
 {
     side->extent = extent;
     side->points = (int)(extent / w->warps[f] / TCI_MMA_SIDE) * (f == 0 ? 2 : 4);
@@ -154,8 +154,7 @@ static bool tci_mma_set_tile(const tci_query *a, const int64_t *n, tci_mma *w)
             w->p.resident = TCI_MAX(TCI_MMA_RESIDENT / w->p.threads, 2);
             tci_mma_set_side(a->k, w, &w->p.rows, 0, n[0]);
             tci_mma_set_side(a->k, w, &w->p.columns, 1, n[1]);
-            return n[0] * n[1] * w->p.resident * tci_dtype_get(w->unit.sums)->bytes <=
-                   TCI_MMA_SUMS;
+            return n[0] * n[1] * w->p.resident * tci_dtype_get(w->unit.sums)->bytes <= TCI_MMA_SUMS;
         }
     }
     return false;
@@ -167,8 +166,7 @@ static bool tci_mma_fits(const tci_query *a, const int64_t *n)
     return tci_mma_is_kernel(a, &w) && tci_mma_set_tile(a, n, &w);
 }
 
-static int tci_mma_candidates(const tci_query *a,
-                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_mma_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     const tci_mma_tile *tiles = tci_mma_tiles();
     (void)a;
@@ -237,23 +235,23 @@ static double tci_mma_cost(const tci_query *a, const int64_t *n)
 typedef struct tci_mma_panel {
     const tci_product_side *side;
     bool moves;
-    tci_lin base;        /* of the tile along the axis */
-    tci_lin depth, at;   /* this thread's first piece: in the slab, and along the axis */
-    int64_t step;        /* to its next piece, along whichever of the two moves */
-    int n;               /* pieces of a thread */
-    int local;           /* panel */
-    int64_t pitch;       /* elements between its lines, and all of one half */
+    tci_lin base;      /* of the tile along the axis */
+    tci_lin depth, at; /* this thread's first piece: in the slab, and along the axis */
+    int64_t step;      /* to its next piece, along whichever of the two moves */
+    int n;             /* pieces of a thread */
+    int local;         /* panel */
+    int64_t pitch;     /* elements between its lines, and all of one half */
     int64_t half;
-    int *waiting;        /* n mutable values */
-    tci_lin take;        /* where the warp's part begins along the axis */
-    int n_takes;         /* factors in it */
+    int *waiting; /* n mutable values */
+    tci_lin take; /* where the warp's part begins along the axis */
+    int n_takes;  /* factors in it */
 } tci_mma_panel;
 
 typedef struct tci_mma_state {
     tci_build *b;
     const tci_mma *w;
     tci_mma_panel panels[2]; /* rows, columns */
-    int *acc;                  /* take of the rows * takes of the columns + take of these */
+    int *acc;                /* take of the rows * takes of the columns + take of these */
 } tci_mma_state;
 
 static int64_t tci_mma_slab(const tci_mma *w)
@@ -292,7 +290,7 @@ static void tci_mma_place(tci_build *b, const tci_mma *w, tci_mma_panel *panel)
 }
 
 static void tci_mma_open_panel(tci_build *b, const tci_mma *w, int f, tci_lin tile,
-                                 tci_mma_panel *panel)
+                               tci_mma_panel *panel)
 {
     const tci_product_side *side = f == 0 ? &w->p.rows : &w->p.columns;
     int64_t slab = tci_mma_slab(w), part = side->extent / w->warps[f];
@@ -357,7 +355,7 @@ static int tci_mma_piece(tci_build *b, const tci_mma_panel *panel, int there)
         int x = tci_build_lx(b, tci_build_kx(b, in->x));
         int condition = tci_mma_guards(b, in, there);
         tci_lstmt st = tci_mma_stmt(condition < 0 ? TCI_MEM_WORDS : TCI_MEM_WORDS_IF,
-                                      tci_kinst_number(in), x);
+                                    tci_kinst_number(in), x);
         st.args[0] = condition;
         return tci_mma_words(b, st, TC_U32);
     }
@@ -371,8 +369,8 @@ static int tci_mma_piece(tci_build *b, const tci_mma_panel *panel, int there)
 }
 
 /* An axis at the last piece inside, at most. */
-static tci_lin tci_mma_inside(tci_build *b, const tci_mma *w, const tci_mma_panel *panel,
-                                tci_lin x, int64_t size, bool runs)
+static tci_lin tci_mma_inside(tci_build *b, const tci_mma *w, const tci_mma_panel *panel, tci_lin x,
+                              int64_t size, bool runs)
 {
     int64_t piece = panel->moves && runs ? TCI_ALIGNED_BYTES / w->bytes : 1;
     return tci_product_inside(b, x, size - piece + 1);
@@ -420,7 +418,7 @@ static void tci_mma_publish(tci_mma_state *s, tci_lin half)
         for (int i = 0; i < panel->n; i++) {
             int x = tci_build_lx(b, tci_lin_plus(first, i * panel->step * panel->pitch));
             tci_lstmt st = tci_mma_stmt(panel->moves ? TCI_MEM_STORE_WORDS : TCI_MEM_STORE_UNIT,
-                                          ~panel->local, x);
+                                        ~panel->local, x);
             st.args[0] = panel->waiting[i];
             tci_build_mem(b, st, TC_F32, 1, b->cur);
         }
@@ -447,7 +445,7 @@ static void tci_mma_take(tci_mma_state *s, int f, tci_lin half, tci_lin depth, i
     for (int i = 0; i < panel->n_takes; i++) {
         int64_t skip = (int64_t)i * TCI_MMA_SIDE * (along ? panel->pitch : 1);
         tci_lstmt st = tci_mma_stmt(takes[f][along], ~panel->local,
-                                      tci_build_lx(b, tci_lin_plus(first, skip)));
+                                    tci_build_lx(b, tci_lin_plus(first, skip)));
         st.imm = panel->pitch;
         factors[i] = tci_mma_words(b, st, tci_mma_factor(s->w->unit.dtypes[f]));
     }
@@ -475,8 +473,9 @@ static void tci_mma_multiply(tci_mma_state *s, tci_lin half)
             st.args[1] = rows[r];
             st.args[2] = columns[c];
             st.imm = (int64_t)(s->w->bytes == 1 ? TC_I8 : s->w->unit.dtypes[0]);
-            tci_build_assign(b, st.args[0], tci_build_mem(b, st, s->w->unit.sums,
-                                                          TCI_UNIT_SUMS * b->l->threads, b->cur));
+            tci_build_assign(b, st.args[0],
+                             tci_build_mem(b, st, s->w->unit.sums, TCI_UNIT_SUMS * b->l->threads,
+                                           b->cur));
         }
     }
     tci_build_close(b, &open);
@@ -505,8 +504,8 @@ static void tci_mma_slabs(tci_mma_state *s)
 /* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
  * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
  * in pairs the halves are what is even and what is odd. */
-static tci_product_points tci_mma_points(tci_build *b, const tci_mma *w,
-                                           const tci_mma_panel *panel, int f)
+static tci_product_points tci_mma_points(tci_build *b, const tci_mma *w, const tci_mma_panel *panel,
+                                         int f)
 {
     int n = panel->side->points, each = n / panel->n_takes;
     bool paired = tci_mma_is_paired(w, panel->side);
@@ -600,9 +599,10 @@ static void tci_mma_note(const tci_query *a, const int64_t *n, const tci_build *
 
 TCI_FN const tci_form *const *tci_mma_forms(void)
 {
-    static const tci_form warps = {"warps", {"rows", "columns", "row_warps", "column_warps"},
-                                   tci_mma_fits, tci_mma_candidates, tci_mma_cost,
-                                   tci_mma_emit, tci_mma_note};
+    static const tci_form warps = {"warps",      {"rows", "columns", "row_warps", "column_warps"},
+                                   tci_mma_fits, tci_mma_candidates,
+                                   tci_mma_cost, tci_mma_emit,
+                                   tci_mma_note};
     static const tci_form *const forms[] = {&warps, NULL};
     return forms;
 }

@@ -10,7 +10,10 @@
 
 /* Ranges are of what can happen and more: a quotient's dividend is never negative, though its range
  * may say so. */
-typedef struct tci_lnarrow_range { bool known; int64_t lo, hi; } tci_lnarrow_range;
+typedef struct tci_lnarrow_range {
+    bool known;
+    int64_t lo, hi;
+} tci_lnarrow_range;
 typedef struct tci_lnarrow {
     const tci_loop *l;
     tci_lnarrow_range *indices, *lx;

@@ -61,8 +61,7 @@ TCI_FN void tci_nest_cut(tci_nest *n, int64_t step, int64_t least)
 static void tci_nest_shares(tci_nest *n)
 {
     n->n_groups = tci_dim_ceil_div(n->n_tiles, n->group);
-    n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks),
-                           tci_dim_mul(n->n_groups, n->group));
+    n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks), tci_dim_mul(n->n_groups, n->group));
     int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
     double share_ns = n->a->tasks_ns * (double)n->share / (double)units;
     n->grain = TCI_MAX((int64_t)(tci_nest_target(n) / share_ns), 1) * n->share;
@@ -191,10 +190,10 @@ static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
         u = tci_nest_own(n);
     } else if (loops) {
         int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
-        at.begin =
-            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, n->grain);
-        at.end =
-            tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, n->grain), at.end, 0);
+        at.begin = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1,
+                               n->grain);
+        at.end = tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, n->grain), at.end,
+                             0);
     }
     if (n->share > 0) {
         u = tci_nest_groups(n, at.begin, at.end, &open);

@@ -16,12 +16,12 @@
 #include "dot_packing.h"
 
 enum {
-    TCI_GEMM_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_GEMM_UNROLL = 4,         /* vectors packed at once along a row */
-    TCI_GEMM_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
-    TCI_GEMM_AHEAD = 8,          /* inner points between what is used and what is fetched */
-    TCI_GEMM_WRITTEN = 8,        /* points of a last inner axis that are no loop in packing */
-    TCI_GEMM_PIECE = 96          /* inner points of a tile that are packed by one stretch after
+    TCI_GEMM_PAD = 16,    /* elements between parts of a panel: off the same cache set */
+    TCI_GEMM_UNROLL = 4,  /* vectors packed at once along a row */
+    TCI_GEMM_FETCHED = 4, /* rows that a tile fetches ahead, at most */
+    TCI_GEMM_AHEAD = 8,   /* inner points between what is used and what is fetched */
+    TCI_GEMM_WRITTEN = 8, /* points of a last inner axis that are no loop in packing */
+    TCI_GEMM_PIECE = 96   /* inner points of a tile that are packed by one stretch after
                                        the other: what the first cache holds */
 };
 
@@ -38,8 +38,8 @@ static void tci_gemm_inner_coefs(const tci_gemm_state *s, tci_dim *coef, tci_dim
 }
 
 /* Positions of the points of a side: `step` elements apart. */
-static void tci_gemm_side_coefs(const tci_gemm_state *s, const tci_gemm_side *side,
-                                   tci_lkeep *keep, int64_t step)
+static void tci_gemm_side_coefs(const tci_gemm_state *s, const tci_gemm_side *side, tci_lkeep *keep,
+                                int64_t step)
 {
     for (int i = side->n_axes - 1; i >= 0; i--) {
         keep->coef[side->axes[i]] = step;
@@ -47,8 +47,7 @@ static void tci_gemm_side_coefs(const tci_gemm_state *s, const tci_gemm_side *si
     }
 }
 
-TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side,
-                                   const tci_bind *bind)
+TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side, const tci_bind *bind)
 {
     for (int i = 0; i < side->n_axes - 1; i++) {
         tci_build_set(s->b, side->axes[i], bind);
@@ -56,8 +55,7 @@ TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side,
 }
 
 /* Keeps a factor in `local`, whose inner points lie `step` elements apart, or so many of them. */
-static tci_lkeep *tci_gemm_keep(tci_gemm_state *s, int inst, int local, int64_t step,
-                                   int points)
+static tci_lkeep *tci_gemm_keep(tci_gemm_state *s, int inst, int local, int64_t step, int points)
 {
     tci_lkeep *keep = tci_build_keep(s->b, inst, local, -1);
     if (points > 1) {
@@ -98,10 +96,9 @@ static void tci_gemm_make_rows(tci_gemm_state *s, int64_t rows)
         b->l->locals[panel].work = b->l->locals[s->row_pairs].work;
     }
     s->row = tci_gemm_keep(s, p->row_inst, panel, across ? s->row_step : 1,
-                              p->row_by_vector ? p->points : 1);
+                           p->row_by_vector ? p->points : 1);
     s->row->is_padded |= across; /* stores of some lanes are slow on some processors */
-    tci_gemm_side_coefs(s, &p->of_rows, s->row,
-                           across ? 1 : (along ? p->points : 1) * s->row_step);
+    tci_gemm_side_coefs(s, &p->of_rows, s->row, across ? 1 : (along ? p->points : 1) * s->row_step);
 }
 
 TCI_FN void tci_gemm_make_panels(tci_gemm_state *s, int64_t group)
@@ -204,7 +201,7 @@ static void tci_gemm_fetch(tci_build *b, int inst)
 }
 
 TCI_FN void tci_gemm_fetch_vectors(tci_gemm_state *s, int n, const tci_bind *const *vecs,
-                                      int64_t inner, int64_t columns)
+                                   int64_t inner, int64_t columns)
 {
     tci_build *b = s->b;
     int axis = b->k->stages[s->p->stage].axes[0];
@@ -236,7 +233,7 @@ TCI_FN void tci_gemm_fetch_partial(tci_gemm_state *s, tci_lin at, int n)
 {
     for (int i = 0; i < n; i++) {
         tci_gemm_fetch_at(s->b, ~s->partial.part[0],
-                             tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
+                          tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
     }
 }
 
@@ -289,8 +286,7 @@ static void tci_gemm_open_vectors(tci_gemm_state *s, tci_lin at, const tci_bind 
     }
 }
 
-TCI_FN const tci_bind **tci_gemm_vectors(tci_gemm_state *s, tci_lin tile, int64_t count,
-                                            int *n)
+TCI_FN const tci_bind **tci_gemm_vectors(tci_gemm_state *s, tci_lin tile, int64_t count, int *n)
 {
     tci_build *b = s->b;
     int64_t lanes = b->l->lanes;
@@ -386,8 +382,7 @@ static tci_lin tci_gemm_pack_squares(tci_gemm_state *s, int n, const tci_bind *c
 }
 
 /* The same point after point, from `at` to the end of the block. */
-static void tci_gemm_pack_rest(tci_gemm_state *s, int n, const tci_bind *const *vecs,
-                                  tci_lin at)
+static void tci_gemm_pack_rest(tci_gemm_state *s, int n, const tci_bind *const *vecs, tci_lin at)
 {
     tci_build *b = s->b;
     int axis = b->k->stages[s->p->stage].axes[s->p->n_inner - 1];
@@ -648,7 +643,7 @@ static int tci_gemm_seen(tci_gemm_state *s)
 
 /* Where columns of unknown number are packed the last tile is one of its own. */
 static void tci_gemm_left_columns(tci_gemm_state *s, int chunk,
-                                     void (*body)(tci_gemm_state *, tci_lin, int64_t))
+                                  void (*body)(tci_gemm_state *, tci_lin, int64_t))
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -666,7 +661,7 @@ static void tci_gemm_left_columns(tci_gemm_state *s, int chunk,
 }
 
 TCI_FN void tci_gemm_columns(tci_gemm_state *s, int chunk,
-                                void (*body)(tci_gemm_state *, tci_lin, int64_t))
+                             void (*body)(tci_gemm_state *, tci_lin, int64_t))
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -736,7 +731,7 @@ TCI_FN void tci_gemm_pack_vec(tci_gemm_state *s, int chunk)
     if (all && tci_dot_pack_by_two(s->p)) {
         s->chunk = chunk;
         tci_dot_pack_walk(s, tci_lx_const(s->b->l, 0), tci_build_lx(s->b, s->depth), 0,
-                       tci_gemm_pack_all);
+                          tci_gemm_pack_all);
         return;
     }
     tci_lopen *open = all ? tci_gemm_open(s, 0) : NULL;
@@ -863,7 +858,7 @@ static void tci_gemm_pack_across(tci_gemm_state *s)
     }
     if (tci_dot_pack_by_two(s->p)) {
         tci_dot_pack_walk(s, tci_lx_const(b->l, 0), tci_build_lx(b, s->depth), 0,
-                       tci_gemm_pack_point);
+                          tci_gemm_pack_point);
         return;
     }
     tci_lopen *open = tci_gemm_open(s, 0);

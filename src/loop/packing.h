@@ -11,16 +11,16 @@ enum { TCI_DOT_PACK_MOST = 4 /* points of an element */ };
 typedef struct tci_gemm_state {
     tci_build *b;
     const tci_gemm *p;
-    tci_lkeep *row, *vec;   /* row: NULL where the row factor is a row that is kept */
+    tci_lkeep *row, *vec; /* row: NULL where the row factor is a row that is kept */
     /* local arrays, -1 none: sums so far, and where a block is no part, of the parts before */
     tci_stage_tuple partial, total;
-    int64_t tile;           /* columns of a tile */
-    int64_t tile_step;      /* elements of the vector panel between tiles */
-    int64_t row_step;       /* elements of the row panel between rows or inner points */
-    int64_t steps;          /* of a block at most: inner points or elements (loop/dot_packing.h), */
+    int64_t tile;      /* columns of a tile */
+    int64_t tile_step; /* elements of the vector panel between tiles */
+    int64_t row_step;  /* elements of the row panel between rows or inner points */
+    int64_t steps;     /* of a block at most: inner points or elements (loop/dot_packing.h), */
     int vec_pairs, row_pairs; /* whose panels are these, */
-    tci_lin row_base;       /* that of the rows at hand from here on; and while one is filled or */
-    tci_lin step;           /* multiplied the number of an element, the places of its points, and */
+    tci_lin row_base; /* that of the rows at hand from here on; and while one is filled or */
+    tci_lin step;     /* multiplied the number of an element, the places of its points, and */
     const tci_bind *places[TCI_DOT_PACK_MOST]; /* the vectors and sums of the tile */
     const tci_bind *const *vecs;
     int n_vecs;
@@ -33,28 +33,27 @@ typedef struct tci_gemm_state {
     tci_lin first, depth;   /* of the cut inner axis */
     const tci_bind *zero;
     tci_lin zero_from, zero_to; /* points of the block, not of depth: all row factors are +0 */
-    tci_stage_tuple zeros;  /* local array: sums of the products of +0 at these; -1 none */
-    tci_lin column;         /* first of the block */
-    int chunk;              /* number of the block of columns: lx */
-    int first_row;          /* of the group: lx */
-    int64_t row_elements;   /* of a row panel */
-    tci_tile at;            /* rows of the current tile */
-    tci_lin number;         /* fused: the current tile of columns, */
-    int64_t count;          /* its columns */
-    bool packs;             /* this tile packs the vector factor while it multiplies */
+    tci_stage_tuple zeros;      /* local array: sums of the products of +0 at these; -1 none */
+    tci_lin column;             /* first of the block */
+    int chunk;                  /* number of the block of columns: lx */
+    int first_row;              /* of the group: lx */
+    int64_t row_elements;       /* of a row panel */
+    tci_tile at;                /* rows of the current tile */
+    tci_lin number;             /* fused: the current tile of columns, */
+    int64_t count;              /* its columns */
+    bool packs;                 /* this tile packs the vector factor while it multiplies */
 } tci_gemm_state;
 
 /* Local arrays of work memory: the panels, and sums of `group` row tiles. */
 TCI_FN void tci_gemm_make_panels(tci_gemm_state *s, int64_t group);
 /* The axes of a side but for the last one at `bind`. */
-TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side,
-                                   const tci_bind *bind);
+TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side, const tci_bind *bind);
 
 /* The vectors of the panel that are multiplied a few inner points behind `inner`. */
 TCI_FN void tci_gemm_fetch_panel(tci_gemm_state *s, int n, tci_lin inner);
 /* What the vectors will be made of `inner` inner points later, or `columns` further. */
 TCI_FN void tci_gemm_fetch_vectors(tci_gemm_state *s, int n, const tci_bind *const *vecs,
-                                      int64_t inner, int64_t columns);
+                                   int64_t inner, int64_t columns);
 /* Each tile of columns fetches some of the rows that are packed after its own. */
 TCI_FN void tci_gemm_fetch_rows(tci_gemm_state *s, const tci_tile *tile, tci_lin number);
 /* The partial sums that the next tile of columns continues or begins. */
@@ -63,13 +62,12 @@ TCI_FN void tci_gemm_fetch_partial(tci_gemm_state *s, tci_lin at, int n);
 TCI_FN void tci_gemm_fetch_results(tci_gemm_state *s, const tci_tile *tile);
 
 /* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
-TCI_FN const tci_bind **tci_gemm_vectors(tci_gemm_state *s, tci_lin tile, int64_t count,
-                                            int *n);
+TCI_FN const tci_bind **tci_gemm_vectors(tci_gemm_state *s, tci_lin tile, int64_t count, int *n);
 /* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
  * columns). Of an unknown number of columns what is left is TCI_GEMM_LEFT where it is packed,
  * and a whole tile behind that. */
 TCI_FN void tci_gemm_columns(tci_gemm_state *s, int chunk,
-                                void (*body)(tci_gemm_state *, tci_lin, int64_t));
+                             void (*body)(tci_gemm_state *, tci_lin, int64_t));
 /* The vector factor of block `chunk` of columns, and the row factor of the rows at hand (s->at). */
 TCI_FN void tci_gemm_pack_vec(tci_gemm_state *s, int chunk);
 TCI_FN void tci_gemm_pack_rows(tci_gemm_state *s);

@@ -9,8 +9,8 @@
 
 static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
 {
-    static const char *const signs[] = {[TCI_LX_ADD] = " + ", [TCI_LX_MUL] = " * ",
-                                        [TCI_LX_DIV] = " / ", [TCI_LX_MOD] = " % "};
+    static const char *const signs[] =
+        {[TCI_LX_ADD] = " + ", [TCI_LX_MUL] = " * ", [TCI_LX_DIV] = " / ", [TCI_LX_MOD] = " % "};
     const tci_lx *e = &l->lx[x];
     switch (e->op) {
     case TCI_LX_CONST: tci_dim_print(out, e->c); return;
@@ -66,21 +66,68 @@ static void tci_lprint_define(tci_str *out, const tci_loop *l, int v)
 
 static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
 {
-    static const char *const names[TCI_MEM_COUNT] = {
-        "load",           "load_mask", "load_n",     "load_strided", "load_strided_n",
-        "load_at",        "load_one",  "store",     "store_n",    "store_stream", "store_strided",
-        "store_strided_n", "store_one", "store_lane", "splat",        "iota",
-        "first_n",        "index",     "lane",      "set_lane",   "high_half",    "below",
-        "swap_low",
-        "swap_high",      "weave_low", "weave_high", "prefetch",  "fence",
-        "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot", "tile_fours",
-        "tiles_end",      "store_pairs", "load_pairs", "dot_pairs", "dot_fours",
-        "near_half",    "high_first", "barrier",      "load_aligned",
-        "store_aligned",  "load_if",   "load_n_aligned", "load_repeat", "lane_repeat",
-        "tag",            "tell",      "await",
-        "words",          "words_if",  "store_words", "store_unit",
-        "unit_rows",      "unit_rows_turned", "unit_columns", "unit_columns_turned",
-        "unit_zero",      "unit_dot",       "unit_sum"};
+    static const char *const names[TCI_MEM_COUNT] = {"load",
+                                                     "load_mask",
+                                                     "load_n",
+                                                     "load_strided",
+                                                     "load_strided_n",
+                                                     "load_at",
+                                                     "load_one",
+                                                     "store",
+                                                     "store_n",
+                                                     "store_stream",
+                                                     "store_strided",
+                                                     "store_strided_n",
+                                                     "store_one",
+                                                     "store_lane",
+                                                     "splat",
+                                                     "iota",
+                                                     "first_n",
+                                                     "index",
+                                                     "lane",
+                                                     "set_lane",
+                                                     "high_half",
+                                                     "below",
+                                                     "swap_low",
+                                                     "swap_high",
+                                                     "weave_low",
+                                                     "weave_high",
+                                                     "prefetch",
+                                                     "fence",
+                                                     "tiles_begin",
+                                                     "tile_zero",
+                                                     "tile_load",
+                                                     "tile_store",
+                                                     "tile_dot",
+                                                     "tile_fours",
+                                                     "tiles_end",
+                                                     "store_pairs",
+                                                     "load_pairs",
+                                                     "dot_pairs",
+                                                     "dot_fours",
+                                                     "near_half",
+                                                     "high_first",
+                                                     "barrier",
+                                                     "load_aligned",
+                                                     "store_aligned",
+                                                     "load_if",
+                                                     "load_n_aligned",
+                                                     "load_repeat",
+                                                     "lane_repeat",
+                                                     "tag",
+                                                     "tell",
+                                                     "await",
+                                                     "words",
+                                                     "words_if",
+                                                     "store_words",
+                                                     "store_unit",
+                                                     "unit_rows",
+                                                     "unit_rows_turned",
+                                                     "unit_columns",
+                                                     "unit_columns_turned",
+                                                     "unit_zero",
+                                                     "unit_dot",
+                                                     "unit_sum"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);

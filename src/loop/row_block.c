@@ -100,7 +100,7 @@ static int tci_row_copy(tci_build *b, int part, int unused)
 
 /* The accumulator of every `apart`-th vector from number `first` on. */
 static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int first, int apart, int n,
-                                   const tci_bind **vecs)
+                                    const tci_bind **vecs)
 {
     int axis = b->k->stages[red->stage].axes[0];
     tci_stage_tuple acc = tci_stage_accumulator(b, red, b->l->lanes);
@@ -120,7 +120,7 @@ static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int first
 /* Of `all` parts of the class, a power of two, the first n, which have elements: part i takes in
  * part i + h, for h = all / 2 ... 1. */
 static tci_stage_tuple tci_row_join_parts(tci_build *b, const tci_kred *red, int all, int n,
-                                         tci_stage_tuple *parts)
+                                          tci_stage_tuple *parts)
 {
     for (int h = all / 2; h >= 1; h /= 2) {
         for (int i = 0; i < h && i + h < n; i++) {
@@ -132,7 +132,7 @@ static tci_stage_tuple tci_row_join_parts(tci_build *b, const tci_kred *red, int
 
 /* The lanes of one vector, whose neighbours are joined. */
 static tci_stage_tuple tci_row_join_vectors(tci_build *b, const tci_kred *red, int n,
-                                           const tci_bind **vecs)
+                                            const tci_bind **vecs)
 {
     int all = TCI_MAX(tci_kernel_lanes(b->k) / b->l->lanes, 1), held = TCI_MIN(all, n);
     tci_stage_tuple *parts = TCI_NEW_ARRAY(b->s, tci_stage_tuple, held);

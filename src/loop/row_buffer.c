@@ -10,8 +10,8 @@
 enum { TCI_KEEP_UNROLL = 4, TCI_KEEP_LINE = 64 /* bytes of a line of the cache */ };
 
 typedef struct tci_keep_walk {
-    int stage, axis;        /* axis: the last kept one */
-    int n_folded;           /* axes that are not kept */
+    int stage, axis; /* axis: the last kept one */
+    int n_folded;    /* axes that are not kept */
 } tci_keep_walk;
 
 /* ---- arrays ---- */
@@ -205,7 +205,7 @@ static bool tci_keep_has_values(const tci_kernel *k, const tci_keep_walk *m)
 static void tci_keep_values(tci_build *b, const tci_keep_walk *m, int n, const tci_bind **vecs)
 {
     const tci_kernel *k = b->k;
-    int *values = TCI_NEW_ARRAY(b->s, int, k->n_reds * n + 1);
+    int *values = TCI_NEW_ARRAY(b->s, int, k->n_reds *n + 1);
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < n * k->n_reds; i++) {
             const tci_kred *red = &k->reds[i % k->n_reds];

@@ -15,7 +15,7 @@ typedef struct tci_scan {
     tci_stage_tuple *carry; /* [red]: the last result of the block before */
     tci_stage_tuple *ends;  /* [red * steps + step above the lanes]: left for vectors to come */
     int n_steps;
-    tci_mem lane;           /* how all threads come to know a lane */
+    tci_mem lane; /* how all threads come to know a lane */
 } tci_scan;
 
 static tci_scan tci_scan_begin(tci_build *b, int stage, int next_axis)
@@ -73,8 +73,8 @@ static tci_stage_tuple tci_scan_step(tci_build *b, const tci_kred *red, tci_stag
     st.args[1] = none.part[0];
     st.imm = h;
     tci_stage_tuple below = v;
-    below.part[0] =
-        tci_build_mem(b, st, (tc_dtype)b->l->values[v.part[0]].dtype, b->l->lanes, b->cur);
+    below.part[0] = tci_build_mem(b, st, (tc_dtype)b->l->values[v.part[0]].dtype, b->l->lanes,
+                                  b->cur);
     return tci_stage_combine(b, red, below, v);
 }
 
@@ -112,8 +112,8 @@ static void tci_scan_run(tci_build *b, const tci_scan *m, int64_t u, bool ends, 
         tci_build_set(b, m->axis, vecs[i]);
         for (int r = 0; r < k->n_reds; r++) {
             if (k->reds[r].stage == m->stage) {
-                v[r * n + i] = tci_stage_each(b, tci_stage_operands(b, &k->reds[r]),
-                                              tci_scan_widen, 0);
+                v[r * n + i] = tci_stage_each(b, tci_stage_operands(b, &k->reds[r]), tci_scan_widen,
+                                              0);
             }
         }
     }

@@ -1,8 +1,8 @@
 /* loop/sched_query.c - facts of a kernel on a machine that schedules ask for, and the roofline
  * model.
  *
- * In: a kernel, the record of a machine. Out: a tci_query. The model of time is a roof: the slower of
- * computing at the machine's rate and of moving the kernel's bytes from where they lie. */
+ * In: a kernel, the record of a machine. Out: a tci_query. The model of time is a roof: the slower
+ * of computing at the machine's rate and of moving the kernel's bytes from where they lie. */
 #include "../kernel/attention.h"
 #include "cost.h"
 #include "form.h"
@@ -18,8 +18,8 @@ enum {
     TCI_QUERY_CUTS_COST = 60,    /* flops of a point from which a body is not written out often */
     TCI_QUERY_CHAIN = 48,        /* flops of a point that may take longer one after the other */
     TCI_QUERY_FEW_CUTS = 4,
-    TCI_QUERY_FEW_VECTORS = 2,   /* chains side by side, too few to keep a processor busy */
-    TCI_QUERY_WINDOW = 16        /* inner points whose loads take longer than memory */
+    TCI_QUERY_FEW_VECTORS = 2, /* chains side by side, too few to keep a processor busy */
+    TCI_QUERY_WINDOW = 16      /* inner points whose loads take longer than memory */
 };
 
 /* ---- lanes ---- */
@@ -78,8 +78,8 @@ static void tci_query_block_lanes(tci_query *a, int held)
     for (int i = 0; i < k->n_outer - 1; i++) {
         points *= TCI_MAX(tci_dim_hint(k->axes[i].size), 1);
     }
-    int threads =
-        tci_query_threads(n, held, TCI_MIN(a->machine.block_threads, TCI_QUERY_MAP_THREADS));
+    int threads = tci_query_threads(n, held,
+                                    TCI_MIN(a->machine.block_threads, TCI_QUERY_MAP_THREADS));
     while (threads > TCI_WARP && points * tci_ceil_div(n, threads * held) < busy) {
         threads /= 2;
     }
@@ -116,8 +116,8 @@ static bool tci_query_stretches(const tci_kernel *k)
     bool stretches = false;
     for (int t = 0; t < k->n_stages; t++) {
         const tci_kstage *st = &k->stages[t];
-        stretches |= st->from >= 0 && tci_build_depends(k->kx[st->from].axes | k->kx[st->to].axes,
-                                                        k->n_outer - 1);
+        stretches |= st->from >= 0 &&
+                     tci_build_depends(k->kx[st->from].axes | k->kx[st->to].axes, k->n_outer - 1);
     }
     return stretches;
 }
@@ -183,7 +183,8 @@ static int tci_query_other_axis(const tci_query *a, int kx, tc_dtype storage)
     tci_dim c;
     bool linear = tci_build_coef(k, kx, a->vec_axis, &c);
     int64_t step = tci_dim_hint(c);
-    if (!linear || (step < 0 ? -step : step) * tci_dtype_get(storage)->bytes < TCI_QUERY_LINE_BYTES) {
+    if (!linear ||
+        (step < 0 ? -step : step) * tci_dtype_get(storage)->bytes < TCI_QUERY_LINE_BYTES) {
         return -1;
     }
     for (int axis = k->n_outer - 2; axis >= 0; axis--) {
@@ -211,7 +212,7 @@ static void tci_query_map_axis(tci_query *a)
     }
     for (int i = 0; i < k->n_stores && a->row_axis < 0; i++) {
         a->row_axis = tci_query_other_axis(a, k->stores[i].x,
-                                         (tc_dtype)k->operands[k->stores[i].operand].dtype);
+                                           (tc_dtype)k->operands[k->stores[i].operand].dtype);
     }
 }
 
@@ -222,8 +223,7 @@ static bool tci_query_is_shared(const tci_query *a, const bool *live, int axis, 
     const tci_kernel *k = a->k;
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *in = &k->insts[i];
-        if (live[i] && in->op == TCI_K_LOAD &&
-            tci_build_depends(in->axes, a->vec_axis) != broad &&
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, a->vec_axis) != broad &&
             !tci_build_depends(in->axes, axis)) {
             return true;
         }
@@ -236,9 +236,10 @@ static bool tci_query_find_skew(tci_query *a, int axis)
 {
     const tci_kernel *k = a->k;
     const tci_kstage *st = &k->stages[0];
-    bool may = a->machine.block_threads == 0 && a->vec_axis >= 0 &&
-               st->kind == TCI_STAGE_REDUCE && st->n_axes > 0;
-    a->skew = may ? tci_window_overlap_find(k, a->vec_axis, axis, st->axes[st->n_axes - 1]) : (tci_window_overlap){0};
+    bool may = a->machine.block_threads == 0 && a->vec_axis >= 0 && st->kind == TCI_STAGE_REDUCE &&
+               st->n_axes > 0;
+    a->skew = may ? tci_window_overlap_find(k, a->vec_axis, axis, st->axes[st->n_axes - 1])
+                  : (tci_window_overlap){0};
     return a->skew.row > 0;
 }
 
@@ -271,7 +272,8 @@ static void tci_query_reduce_axis(tci_query *a)
         for (int axis = k->n_outer - 2; axis >= 0 && a->row_axis < 0 && !scan; axis--) {
             bool shared = tci_query_many(k->axes[axis].size) &&
                           tci_query_is_shared(a, live, axis, broad) &&
-                          ((tci_query_find_skew(a, axis) && tci_query_is_large(k)) || !broad || few);
+                          ((tci_query_find_skew(a, axis) && tci_query_is_large(k)) || !broad ||
+                           few);
             a->row_axis = shared ? axis : -1;
         }
     }
@@ -430,8 +432,8 @@ static bool tci_query_is_past(const tci_query *a, const tci_kstore *store, int a
     return along >= 0 && lanes > 1 && a->machine.block_threads == 0 &&
            k->stages[store->stage].kind == TCI_STAGE_MAP &&
            tci_build_coef(k, store->x, along, &coef) && coef == 1 &&
-           tci_dim_hint(o->n) * bytes >= a->machine.facts.cache_bytes[2] &&
-           o->dtype != TC_BOOL && lanes * bytes >= 16;
+           tci_dim_hint(o->n) * bytes >= a->machine.facts.cache_bytes[2] && o->dtype != TC_BOOL &&
+           lanes * bytes >= 16;
 }
 
 TCI_FN const tci_kstore *tci_query_stream(const tci_query *a, int axis, int lanes)
@@ -504,7 +506,8 @@ TCI_FN tci_query *tci_query_make(tci_scratch *s, const tci_kernel *k, tci_machin
         tci_query_reduce_axis(a);
     }
     if (tci_query_many(a->n_vec)) {
-        int most = a->is_map && a->flops <= TCI_QUERY_CUTS_COST ? TCI_FORM_CUTS : TCI_QUERY_FEW_CUTS;
+        int most = a->is_map && a->flops <= TCI_QUERY_CUTS_COST ? TCI_FORM_CUTS
+                                                                : TCI_QUERY_FEW_CUTS;
         tci_build *b = tci_build_make(s, k, tci_loop_make(s, k));
         a->n_cuts = tci_stage_cuts(b, a->vec_axis, 1, a->cuts, most);
     }

@@ -18,7 +18,7 @@
 static const tci_form *tci_sched_form(int i)
 {
     const tci_form *const *lists[] = {tci_map_forms(), tci_block_forms(), tci_tile_forms(),
-                                      tci_b2b_forms(), tci_rows_forms(), tci_mma_forms()};
+                                      tci_b2b_forms(), tci_rows_forms(),  tci_mma_forms()};
     for (int list = 0; list < TCI_COUNT(lists); list++) {
         for (int at = 0; lists[list][at]; at++, i--) {
             if (i == 0) {
@@ -237,7 +237,8 @@ static void tci_sched_note(const tci_query *a, const tci_sched *s, tci_build *b,
     b->l->note = tci_scratch_printf(a->s, "%s", launch->note);
 }
 
-TCI_FN const char *tci_sched_why(const tci_query *a, const tci_sched *s, const tci_sched *list, int n)
+TCI_FN const char *tci_sched_why(const tci_query *a, const tci_sched *s, const tci_sched *list,
+                                 int n)
 {
     tci_str why = {.s = a->s};
     tci_sched_print(&why, s);

@@ -33,10 +33,10 @@
 #include <string.h>
 
 enum {
-    TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
-    TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
-    TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
-    TCI_PRODUCT_WARP_X = 8,  /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_SLAB = 16,  /* of the contracted axis */
+    TCI_PRODUCT_PAD = 4,    /* of a panel's rows: banks apart, and still aligned */
+    TCI_PRODUCT_NEXT = 4,   /* neighbouring points of a thread */
+    TCI_PRODUCT_WARP_X = 8, /* places of a warp along the columns and along the rows */
     TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that a processor should hold at once, */
     TCI_PRODUCT_LANES = 384, /* or this many threads of small ones, which gather more each */
@@ -152,9 +152,10 @@ static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine
 
 TCI_FN const tci_product_tile *tci_product_tiles(void)
 {
-    static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {
-        {128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},  {64, 64, 8, 8},
-        {64, 64, 4, 8},   {16, 128, 4, 4}, {128, 32, 4, 4}, {64, 64, 4, 4}};
+    static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {{128, 128, 8, 8}, {128, 64, 8, 8},
+                                                              {64, 128, 8, 8},  {64, 64, 8, 8},
+                                                              {64, 64, 4, 8},   {16, 128, 4, 4},
+                                                              {128, 32, 4, 4},  {64, 64, 4, 4}};
     return tiles;
 }
 
@@ -205,19 +206,19 @@ TCI_FN bool tci_product_has(const tci_product *p, int axis)
 /* One factor: its panel, and the values that wait for their turn. */
 typedef struct tci_product_panel {
     const tci_product_side *side;
-    tci_lin base;        /* of the tile along the axis */
-    tci_lin depth, at;   /* this thread's first element: in the slab, and along the axis */
-    int64_t step;        /* to its next element, along whichever of the two moves */
-    int n;               /* elements of a thread */
-    int local;           /* panel */
-    int *waiting;        /* n mutable values */
-    tci_lin take;        /* where the thread takes its points' values */
+    tci_lin base;      /* of the tile along the axis */
+    tci_lin depth, at; /* this thread's first element: in the slab, and along the axis */
+    int64_t step;      /* to its next element, along whichever of the two moves */
+    int n;             /* elements of a thread */
+    int local;         /* panel */
+    int *waiting;      /* n mutable values */
+    tci_lin take;      /* where the thread takes its points' values */
 } tci_product_panel;
 
 typedef struct tci_product_state {
     tci_build *b;
     const tci_product *p;
-    tci_product_panel panels[2]; /* rows, columns */
+    tci_product_panel panels[2];  /* rows, columns */
     tci_stage_tuple *acc, *total; /* row * columns of a thread + column; total: in parts */
 } tci_product_state;
 
@@ -229,8 +230,7 @@ static int64_t tci_product_pitch(const tci_product_side *side)
 /* A thread's n-th point along a side, from its first one. */
 static int64_t tci_product_skip(const tci_product_side *side, int n)
 {
-    return (int64_t)(n / TCI_PRODUCT_NEXT) * side->places * TCI_PRODUCT_NEXT +
-           n % TCI_PRODUCT_NEXT;
+    return (int64_t)(n / TCI_PRODUCT_NEXT) * side->places * TCI_PRODUCT_NEXT + n % TCI_PRODUCT_NEXT;
 }
 
 TCI_FN tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
@@ -424,8 +424,8 @@ static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
             bool swap = s->p->rows.inst != red->in[0];
-            tci_stage_tuple v =
-                tci_stage_tuple_of(swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]);
+            tci_stage_tuple v = tci_stage_tuple_of(swap ? columns[c] : rows[r],
+                                                   swap ? rows[r] : columns[c]);
             tci_stage_tuple acc = s->acc[r * n_columns + c];
             tci_stage_assign(b, acc, tci_stage_combine(b, red, acc, v));
         }

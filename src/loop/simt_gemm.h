@@ -20,9 +20,9 @@ typedef struct tci_product_side {
 
 typedef struct tci_product {
     tci_product_side rows, columns;
-    int64_t depth;    /* of the contracted axes, counted as one */
-    int threads;      /* of a block */
-    int resident;     /* blocks that a processor should hold at once */
+    int64_t depth; /* of the contracted axes, counted as one */
+    int threads;   /* of a block */
+    int resident;  /* blocks that a processor should hold at once */
 } tci_product;
 
 /* The tiles that there are, the last one for values wider than 4 bytes alone. */

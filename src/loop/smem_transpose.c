@@ -15,13 +15,14 @@
 
 enum {
     TCI_SMEM_TRANSPOSE_PITCH = TCI_SQUARE + 1,
-    TCI_SMEM_TRANSPOSE_BYTES = 40960,                                     /* of all arrays together */
-    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE,            /* lines walked at once */
-    TCI_SMEM_TRANSPOSE_FAR_BYTES = 64,                                    /* a stride that wants turning */
-    TCI_SMEM_TRANSPOSE_FILL = -2                                          /* the stage of the first walk */
+    TCI_SMEM_TRANSPOSE_BYTES = 40960,                                  /* of all arrays together */
+    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE, /* lines walked at once */
+    TCI_SMEM_TRANSPOSE_FAR_BYTES = 64, /* a stride that wants turning */
+    TCI_SMEM_TRANSPOSE_FILL = -2       /* the stage of the first walk */
 };
 
-static bool tci_smem_transpose_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
+static bool tci_smem_transpose_turns(const tci_kernel *k, const tci_kinst *in, int row_axis,
+                                     int vec_axis)
 {
     tci_dim along = 0, across = 0;
     if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
@@ -35,7 +36,8 @@ static bool tci_smem_transpose_turns(const tci_kernel *k, const tci_kinst *in, i
            (stride < 0 ? -stride : stride) * bytes >= TCI_SMEM_TRANSPOSE_FAR_BYTES;
 }
 
-TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_smem_transpose *q)
+TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_axis,
+                                    tci_smem_transpose *q)
 {
     int64_t room = TCI_SMEM_TRANSPOSE_BYTES;
     q->row_axis = row_axis;
@@ -84,8 +86,8 @@ static void tci_smem_transpose_bind(tci_build *b, const tci_smem_transpose_walk 
                                  -1));
     tci_build_set(b, w->slow_axis,
                   tci_build_bind(b, tci_smem_transpose_at(w, step), TCI_MIN(skip, n_slow - 1),
-                                 TCI_MIN(w->slow_hi + skip + TCI_SMEM_TRANSPOSE_STEP, n_slow) - 1, false,
-                                 -1));
+                                 TCI_MIN(w->slow_hi + skip + TCI_SMEM_TRANSPOSE_STEP, n_slow) - 1,
+                                 false, -1));
 }
 
 static void tci_smem_transpose_elements(tci_build *b, const tci_smem_transpose_walk *w, bool fill)
@@ -114,7 +116,8 @@ static void tci_smem_transpose_elements(tci_build *b, const tci_smem_transpose_w
 }
 
 /* Both walks. */
-static void tci_smem_transpose_walks(tci_build *b, const tci_smem_transpose *q, tci_lin row, tci_lin vec, bool edge)
+static void tci_smem_transpose_walks(tci_build *b, const tci_smem_transpose *q, tci_lin row,
+                                     tci_lin vec, bool edge)
 {
     tci_loop *l = b->l;
     int thread = tci_lx_make(l, TCI_LX_THREAD, -1, -1, 0);
@@ -124,10 +127,12 @@ static void tci_smem_transpose_walks(tci_build *b, const tci_smem_transpose *q, 
     int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
     int64_t row_hi = (n_row - 1) / TCI_SQUARE * TCI_SQUARE;
     int64_t vec_hi = (n_vec - 1) / TCI_SQUARE * TCI_SQUARE;
-    tci_smem_transpose_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
-                             tci_lin_add(b, vec, high), row_hi, vec_hi, edge};
-    tci_smem_transpose_walk across = {q, q->vec_axis, q->row_axis, tci_lin_add(b, vec, low),
-                              tci_lin_add(b, row, high), vec_hi, row_hi, edge};
+    tci_smem_transpose_walk along = {
+        q,      q->row_axis, q->vec_axis, tci_lin_add(b, row, low), tci_lin_add(b, vec, high),
+        row_hi, vec_hi,      edge};
+    tci_smem_transpose_walk across = {
+        q,      q->vec_axis, q->row_axis, tci_lin_add(b, vec, low), tci_lin_add(b, row, high),
+        vec_hi, row_hi,      edge};
     b->stage = TCI_SMEM_TRANSPOSE_FILL;
     tci_smem_transpose_elements(b, &along, true);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -137,7 +142,8 @@ static void tci_smem_transpose_walks(tci_build *b, const tci_smem_transpose *q, 
     tci_smem_transpose_elements(b, &across, false);
 }
 
-TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, tci_lin row, tci_lin vec)
+TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, tci_lin row,
+                                    tci_lin vec)
 {
     int64_t n_row = tci_kernel_known(b->k, q->row_axis);
     int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);

@@ -17,8 +17,8 @@
 #include "cost.h"
 
 enum {
-    TCI_PER_POINT_ROWS = 8,       /* of a thread, at most */
-    TCI_PER_POINT_BUSY = 512      /* threads that keep a processor busy */
+    TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */
+    TCI_PER_POINT_BUSY = 512 /* threads that keep a processor busy */
 };
 
 /* ---- whether and how ---- */

@@ -21,19 +21,19 @@
 #include "unit.h"
 
 enum {
-    TCI_TILE_MAX_BODY = 800,     /* flops written out in one tile */
-    TCI_TILE_ROWS = 14,          /* of a contraction, at most */
-    TCI_TILE_OTHER_ROWS = 4,     /* of others */
-    TCI_TILE_ROUNDING = 2,       /* registers with constants of a rounding */
-    TCI_TILE_LATENCY = 4,        /* cycles of one step of a chain */
-    TCI_TILE_GATHER = 1,         /* cycles of each element of a strided load */
-    TCI_TILE_MIN_CHUNK = 1024,   /* elements, where nothing is reduced */
-    TCI_TILE_PANEL_LEAST = 512,  /* elements of a panel along the vector axis */
+    TCI_TILE_MAX_BODY = 800,    /* flops written out in one tile */
+    TCI_TILE_ROWS = 14,         /* of a contraction, at most */
+    TCI_TILE_OTHER_ROWS = 4,    /* of others */
+    TCI_TILE_ROUNDING = 2,      /* registers with constants of a rounding */
+    TCI_TILE_LATENCY = 4,       /* cycles of one step of a chain */
+    TCI_TILE_GATHER = 1,        /* cycles of each element of a strided load */
+    TCI_TILE_MIN_CHUNK = 1024,  /* elements, where nothing is reduced */
+    TCI_TILE_PANEL_LEAST = 512, /* elements of a panel along the vector axis */
     TCI_TILE_PANEL_MOST = 2048,
-    TCI_TILE_PANEL_JOINED = 2,   /* chunks that one panel covers */
-    TCI_TILE_PANEL_ROWS = 8,     /* rows taken in at a time, at most */
-    TCI_TILE_PANEL_LIGHT = 8,    /* flops of a point up to which it has so many, */
-    TCI_TILE_PANEL_HEAVY = 24,   /* and from which it does not pay */
+    TCI_TILE_PANEL_JOINED = 2, /* chunks that one panel covers */
+    TCI_TILE_PANEL_ROWS = 8,   /* rows taken in at a time, at most */
+    TCI_TILE_PANEL_LIGHT = 8,  /* flops of a point up to which it has so many, */
+    TCI_TILE_PANEL_HEAVY = 24, /* and from which it does not pay */
     TCI_TILE_PANEL_REDS = 2
 };
 
@@ -193,8 +193,7 @@ static bool tci_tile_rows_are_far(const tci_query *a, const int64_t *n)
     for (int i = 0; i < st->n_axes; i++) {
         bytes *= (double)TCI_MAX(tci_dim_hint(a->k->axes[st->axes[i]].size), 1);
     }
-    return a->row_axis >= 0 &&
-           tci_query_vectors(a, n[TCI_TILE_N_LANES]) <= n[TCI_TILE_N_UNROLL] &&
+    return a->row_axis >= 0 && tci_query_vectors(a, n[TCI_TILE_N_LANES]) <= n[TCI_TILE_N_UNROLL] &&
            2 * bytes > (double)a->machine.facts.cache_bytes[0];
 }
 
@@ -449,8 +448,7 @@ static void tci_packed_largest(const tci_query *a, const tci_gemm *p, int64_t *r
 }
 
 /* The same of one vector; false: the larger tile hardly walks more vectors than there are. */
-static bool tci_packed_single(const tci_query *a, const tci_gemm *p, int64_t unroll,
-                              int64_t *rows)
+static bool tci_packed_single(const tci_query *a, const tci_gemm *p, int64_t unroll, int64_t *rows)
 {
     int64_t one, vectors = tci_packed_vectors(a, p);
     int64_t walked = tci_ceil_div(vectors, unroll) * unroll;
@@ -469,16 +467,12 @@ static int tci_packed_candidates(const tci_query *a,
     }
     tci_packed_largest(a, &p, &rows, &unroll);
     bool is_left = tci_packed_single(a, &p, unroll, &single);
-    const int64_t wishes[][TCI_FORM_NUMBERS] = {{rows, unroll, 0, 0},
-                                                {rows, unroll, 256, 0},
-                                                {rows, unroll, 0, 512},
-                                                {(rows + 1) / 2, unroll, 0, 0},
-                                                {rows, unroll, 1024, 0},
-                                                {single, 1, 0, 0}};
+    const int64_t wishes[][TCI_FORM_NUMBERS] = {
+        {rows, unroll, 0, 0},           {rows, unroll, 256, 0},  {rows, unroll, 0, 512},
+        {(rows + 1) / 2, unroll, 0, 0}, {rows, unroll, 1024, 0}, {single, 1, 0, 0}};
     for (int i = 0; i < TCI_COUNT(wishes) - !is_left; i++) {
         if (tci_packed_plan(a, wishes[i], &p)) {
-            const int64_t made[TCI_FORM_NUMBERS] = {wishes[i][0], wishes[i][1], p.depth,
-                                                    p.columns};
+            const int64_t made[TCI_FORM_NUMBERS] = {wishes[i][0], wishes[i][1], p.depth, p.columns};
             memcpy(n[count++], made, sizeof(made));
         }
     }
@@ -514,7 +508,10 @@ static double tci_packed_cost(const tci_query *a, const int64_t *n)
     return ns * p.lost * packed * (1 + 0.01 * (off - 1)) * tci_packed_slower(a, &p, n);
 }
 
-typedef struct tci_packed { const tci_gemm *p; bool as_it_lies; } tci_packed;
+typedef struct tci_packed {
+    const tci_gemm *p;
+    bool as_it_lies;
+} tci_packed;
 
 /* The row tiles of the group, of those that the call is for. */
 static void tci_packed_body(tci_nest *nest, void *arg, const tci_nest_at *at)
@@ -561,8 +558,7 @@ static void tci_packed_run(const tci_query *a, const tci_gemm *p, bool as_it_lie
     nest.share = p->share;
     tci_nest_run(&nest, tci_packed_body, &packed, launch);
     double columns = (double)TCI_MIN(p->columns, tci_dim_known(p->of_columns.size));
-    launch->call_ns =
-        p->fused ? 0 : tci_gemm_pack_ns(a->k, a->machine, a->lanes, p, columns);
+    launch->call_ns = p->fused ? 0 : tci_gemm_pack_ns(a->k, a->machine, a->lanes, p, columns);
 }
 
 static void tci_packed_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
@@ -579,9 +575,13 @@ static void tci_packed_note(const tci_query *a, const int64_t *n, const tci_buil
     tci_packed_plan(a, n, &p);
     tci_str_printf(out, ", packed %dx%d, tile %dx%d%s%s%s", (int)(p.depth * p.inner),
                    (int)p.columns, (int)(p.base + (p.extra > 0)), p.unroll,
-                   p.points == 4 ? ", fours" : p.points == 2 ? ", pairs" : "",
+                   p.points == 4   ? ", fours"
+                   : p.points == 2 ? ", pairs"
+                                   : "",
                    p.is_row_there ? ", rows in place" : "",
-                   p.is_vec_there ? ", columns in panels" : p.squares ? ", columns turned" : "");
+                   p.is_vec_there ? ", columns in panels"
+                   : p.squares    ? ", columns turned"
+                                  : "");
 }
 
 /* ---- a CPU's matrix unit ---- */
@@ -646,17 +646,20 @@ static void tci_unit_note(const tci_query *a, const int64_t *n, const tci_build 
 
 TCI_FN const tci_form *const *tci_tile_forms(void)
 {
-    static const tci_form tile = {"tile", {"rows", "unroll", "lanes", "threads"}, tci_tile_fits,
-                                  tci_tile_candidates, tci_tile_cost, tci_tile_emit,
+    static const tci_form tile = {"tile",        {"rows", "unroll", "lanes", "threads"},
+                                  tci_tile_fits, tci_tile_candidates,
+                                  tci_tile_cost, tci_tile_emit,
                                   tci_tile_note};
-    static const tci_form panel = {"panel", {"rows", "columns", "unroll"}, tci_panel_fits,
-                                   tci_panel_candidates, tci_panel_cost, tci_panel_emit,
+    static const tci_form panel = {"panel",        {"rows", "columns", "unroll"},
+                                   tci_panel_fits, tci_panel_candidates,
+                                   tci_panel_cost, tci_panel_emit,
                                    tci_panel_note};
-    static const tci_form packed = {"packed", {"rows", "unroll", "depth", "columns"},
-                                    tci_packed_fits, tci_packed_candidates, tci_packed_cost,
-                                    tci_packed_emit, tci_packed_note};
-    static const tci_form unit = {"unit", {0}, tci_unit_fits, NULL, tci_unit_cost, tci_unit_emit,
-                                  tci_unit_note};
+    static const tci_form packed = {"packed",        {"rows", "unroll", "depth", "columns"},
+                                    tci_packed_fits, tci_packed_candidates,
+                                    tci_packed_cost, tci_packed_emit,
+                                    tci_packed_note};
+    static const tci_form unit = {"unit",        {0},           tci_unit_fits, NULL,
+                                  tci_unit_cost, tci_unit_emit, tci_unit_note};
     static const tci_form *const forms[] = {&packed, &panel, &tile, &unit, NULL};
     return forms;
 }

@@ -50,7 +50,10 @@ TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most)
 
 /* ---- rows ---- */
 
-typedef struct tci_unit_place { const tci_unit *u; int group; } tci_unit_place;
+typedef struct tci_unit_place {
+    const tci_unit *u;
+    int group;
+} tci_unit_place;
 
 static void tci_unit_tile(tci_build *b, const tci_tile *tile)
 {
@@ -86,7 +89,10 @@ static void tci_unit_row_loop(const tci_unit *u, tci_tile *tile, int begin, int 
     }
 }
 
-typedef struct tci_unit_rest { const tci_unit *u; tci_tile *tile; } tci_unit_rest;
+typedef struct tci_unit_rest {
+    const tci_unit *u;
+    tci_tile *tile;
+} tci_unit_rest;
 
 static void tci_unit_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {

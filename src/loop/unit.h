@@ -9,8 +9,8 @@
  * row tiles. */
 typedef struct tci_unit {
     tci_nest *nest;
-    int unroll;               /* vectors of a tile */
-    int rows;                 /* rows of a tile, at most */
+    int unroll; /* vectors of a tile */
+    int rows;   /* rows of a tile, at most */
     /* The first `extra` row tiles have base + 1 rows, the others base. Where the number of rows is
      * not known all but the last have base rows, and that one what is left. */
     int64_t base, extra;

@@ -17,9 +17,9 @@ enum {
 
 typedef struct tci_stage_lanes {
     int stage, axis;
-    int next_axis;      /* as in tci_tile, for this stage */
-    int n_regs;         /* vectors that elements of the row reach */
-    tci_stage_tuple *acc;      /* [red * n_regs + register]; in_array: locals */
+    int next_axis;        /* as in tci_tile, for this stage */
+    int n_regs;           /* vectors that elements of the row reach */
+    tci_stage_tuple *acc; /* [red * n_regs + register]; in_array: locals */
     bool in_array;
 } tci_stage_lanes;
 
@@ -112,8 +112,8 @@ static void tci_stage_blocks(tci_build *b, const tci_stage_lanes *m, int from, i
                              tci_dim hi)
 {
     int vlanes = tci_kernel_lanes(b->k);
-    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
-        m->in_array ? tci_stage_block_in_array : tci_stage_block;
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim,
+                  int64_t) = m->in_array ? tci_stage_block_in_array : tci_stage_block;
     tci_lopen open;
     int j = tci_build_for(b, from, to, vlanes, &open);
     block(b, m, tci_lin_var(b, j), lo, hi, vlanes);
@@ -122,8 +122,7 @@ static void tci_stage_blocks(tci_build *b, const tci_stage_lanes *m, int from, i
 
 /* The blocks of a row that is cut: those that are seen, one that may be both, those that are
  * masked. */
-static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, tci_dim begin,
-                                 tci_dim end)
+static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
 {
     tci_loop *l = b->l;
     int64_t vlanes = tci_kernel_lanes(b->k);
@@ -158,8 +157,8 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     tci_dim length = tci_dim_sub(end, begin);
     int vlanes = tci_kernel_lanes(b->k);
     tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
-    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
-        m->in_array ? tci_stage_block_in_array : tci_stage_block;
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim,
+                  int64_t) = m->in_array ? tci_stage_block_in_array : tci_stage_block;
     if (!tci_dim_le(whole, begin) && tci_stage_is_cut(b, m->axis)) {
         tci_stage_cut_blocks(b, m, begin, whole);
     } else if (!tci_dim_le(whole, begin)) {
@@ -257,8 +256,7 @@ static void tci_stage_registers_near(tci_build *b, const tci_kred *red, const tc
     for (int h = red->near / 2; h >= lanes; h /= 2) {
         for (int i = 0; i + h / lanes < n; i++) {
             if (i * lanes % (2 * h) < h) {
-                tci_stage_assign(b, acc[i],
-                                 tci_stage_combine(b, red, acc[i], acc[i + h / lanes]));
+                tci_stage_assign(b, acc[i], tci_stage_combine(b, red, acc[i], acc[i + h / lanes]));
             }
         }
     }
@@ -330,10 +328,9 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
 static void tci_stage_row(tci_build *b, const tci_stage_lanes *m)
 {
     tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
-    int n_cuts = tci_stage_is_cut(b, m->axis)
-                     ? 0
-                     : tci_stage_cuts(b, m->axis, tci_kernel_lanes(b->k), cuts,
-                                      TCI_STAGE_MAX_CUTS / 2);
+    int n_cuts = tci_stage_is_cut(b, m->axis) ? 0
+                                              : tci_stage_cuts(b, m->axis, tci_kernel_lanes(b->k),
+                                                               cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = b->k->axes[m->axis].size;
     for (int i = 0; i <= n_cuts; i++) {
         tci_stage_stretch(b, m, begin, cuts[i]);
@@ -376,8 +373,8 @@ static int tci_stage_row_holds(tci_build *b, const tci_stage_lanes *m, bool *hol
         tci_dim_known(size) < (int64_t)TCI_STAGE_SURE * b->l->lanes) {
         return -1;
     }
-    tci_build_set(b, m->axis, tci_build_bind(b, tci_lin_const(0), 0, tci_dim_add(size, -1),
-                                             false, -1));
+    tci_build_set(b, m->axis,
+                  tci_build_bind(b, tci_lin_const(0), 0, tci_dim_add(size, -1), false, -1));
     for (int g = 0; g < b->k->n_guards; g++) {
         holds[g] = !tci_build_guard_holds(b, g);
     }

@@ -235,8 +235,9 @@ static void tci_stage_take_stretch(tci_build *b, int stage, const tci_tile *tile
     b->meets = true;
     for (int64_t i = 0; i < n; i++) {
         tci_dim first = at.n > 0 ? 0 : at.c;
-        tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(at, i), tci_dim_add(first, i),
-                                              last + i, false, -1));
+        tci_build_set(b, axis,
+                      tci_build_bind(b, tci_lin_plus(at, i), tci_dim_add(first, i), last + i, false,
+                                     -1));
         tci_stage_take_points(b, stage, tile, acc);
     }
     b->meets = false;

@@ -159,8 +159,8 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
 {
     tci_loop *l = b->l;
     tci_lin at = tci_build_let(b, begin);
-    end =
-        tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MAX, end, tci_build_lx(b, at), 0)));
+    end = tci_build_lx(b,
+                       tci_build_let(b, tci_lx_make(l, TCI_LX_MAX, end, tci_build_lx(b, at), 0)));
     if (head >= 0) {
         tci_lin count = tci_build_let(b, head);
         tci_stage_partial(b, at, tci_build_lx(b, count), lo, hi, body, arg);

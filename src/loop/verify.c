@@ -152,8 +152,7 @@ static void tci_lverify_told(tci_lverify *v, const tci_lstmt *st)
     TCI_ASSERT(v->s, v->l->locals[~st->base].dtype == TC_I64 && v->l->rows == 1);
     if (awaits || tells) {
         const tci_lvalue *tag = tci_lverify_use(v, st->args[tells]);
-        const tci_lvalue *value = tells ? tci_lverify_use(v, st->args[0])
-                                        : &v->l->values[st->dst];
+        const tci_lvalue *value = tells ? tci_lverify_use(v, st->args[0]) : &v->l->values[st->dst];
         TCI_ASSERT(v->s, tag->dtype == TC_I64 && tag->lanes == 1);
         TCI_ASSERT(v->s, tci_lmem_told((tc_dtype)value->dtype) > 0);
         TCI_ASSERT(v->s, value->lanes == (tells ? 1 : v->l->lanes));
@@ -204,7 +203,7 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         const tci_lvalue *value = tci_lverify_use(v, st->args[0]);
         bool one = st->mem == TCI_MEM_STORE_ONE || st->mem == TCI_MEM_STORE_LANE ||
-                    st->mem == TCI_MEM_SPLAT || st->mem == TCI_MEM_LOAD_IF;
+                   st->mem == TCI_MEM_SPLAT || st->mem == TCI_MEM_LOAD_IF;
         TCI_ASSERT(v->s, value->lanes == (one ? 1 : lanes));
         TCI_ASSERT(v->s, !(uses & TCI_LMEM_MASK) || value->dtype == TC_BOOL);
     }
@@ -286,8 +285,8 @@ static void tci_lverify_stmt(tci_lverify *v, const tci_lstmt *st, int block)
         tci_lverify_use(v, st->dst);
         break;
     case TCI_L_FAULT:
-        TCI_ASSERT(v->s, v->l->faults && tci_lverify_use(v, st->args[0])->lanes ==
-                                             v->l->values[st->dst].lanes);
+        TCI_ASSERT(v->s, v->l->faults &&
+                             tci_lverify_use(v, st->args[0])->lanes == v->l->values[st->dst].lanes);
         TCI_ASSERT(v->s, v->l->values[st->dst].lanes == 1 || v->l->threads == 1);
         tci_lverify_define(v, st->dst);
         break;

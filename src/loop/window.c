@@ -12,13 +12,13 @@
 #include "window.h"
 
 enum {
-    TCI_WINDOW_MOST = 128,     /* elements that are reduced */
-    TCI_WINDOW_WRITTEN = 16,   /* of the last axis of them */
-    TCI_WINDOW_SHORT = 2048,   /* elements of a row of a map, at most */
-    TCI_WINDOW_NARROW = 2,     /* bytes of an element of a map for which its vectors are wide */
-    TCI_WINDOW_HELD = 32,      /* sums that a thread holds where it is worth it */
-    TCI_WINDOW_BUSY = 512,     /* threads that keep a processor busy, */
-    TCI_WINDOW_BUSY_BOTH = 64  /* or that do where each reads much of both factors */
+    TCI_WINDOW_MOST = 128,    /* elements that are reduced */
+    TCI_WINDOW_WRITTEN = 16,  /* of the last axis of them */
+    TCI_WINDOW_SHORT = 2048,  /* elements of a row of a map, at most */
+    TCI_WINDOW_NARROW = 2,    /* bytes of an element of a map for which its vectors are wide */
+    TCI_WINDOW_HELD = 32,     /* sums that a thread holds where it is worth it */
+    TCI_WINDOW_BUSY = 512,    /* threads that keep a processor busy, */
+    TCI_WINDOW_BUSY_BOTH = 64 /* or that do where each reads much of both factors */
 };
 
 /* ---- whether ---- */
@@ -74,9 +74,8 @@ static bool tci_window_is_apart(const tci_kernel *k, int axis, int64_t elements)
         for (int i = 0; i < takes; i++) {
             along += tci_build_depends(k->insts[red->in[i]].axes, axis);
         }
-        apart = red->stage == 0 && red->order != TCI_ORDER_MATRIX &&
-                red->order != TCI_ORDER_TF32 && red->order != TCI_ORDER_SPLIT &&
-                (along == takes || (along > 0 && few));
+        apart = red->stage == 0 && red->order != TCI_ORDER_MATRIX && red->order != TCI_ORDER_TF32 &&
+                red->order != TCI_ORDER_SPLIT && (along == takes || (along > 0 && few));
     }
     return apart;
 }

@@ -11,8 +11,8 @@ enum {
 
 /* A thread has a vector along the last outer axis, and `rows` neighbours along the one before. */
 typedef struct tci_window {
-    int lanes, row_axis, rows;  /* -1, 1: there is no such axis */
-    int64_t size;               /* threads */
+    int lanes, row_axis, rows; /* -1, 1: there is no such axis */
+    int64_t size;              /* threads */
 } tci_window;
 
 /* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not so many rows. */

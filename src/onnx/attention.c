@@ -95,7 +95,8 @@ static void tci_ox_attention_steps(const tci_ox_op *o, tci_ox_attention *a, doub
     int64_t mode = tci_ox_int(o, "qk_matmul_output_mode", 0);
     int64_t heads = tc_size(a->q, 1), shared = tc_dim_div(heads, tc_size(a->k, 1));
     tc_dtype inner = tci_ox_attr(o, "softmax_precision")
-                         ? tci_ox_dtype(o, tci_ox_int(o, "softmax_precision", 1)) : d;
+                         ? tci_ox_dtype(o, tci_ox_int(o, "softmax_precision", 1))
+                         : d;
     if (shared != 1) {
         a->k = tc_repeat_interleave(a->k, shared, 1, heads);
         a->v = tc_repeat_interleave(a->v, shared, 1, heads);
@@ -239,7 +240,8 @@ TCI_OX_MAKE(linear_attention)
 {
     const char *rule = tci_ox_text(o, "update_rule", "gated_delta");
     int64_t q_heads = tci_ox_int(o, "q_num_heads", 0), heads = tci_ox_int(o, "kv_num_heads", 0);
-    tci_ox_linear l = {.o = o, .gates = !strncmp(rule, "gated", 5),
+    tci_ox_linear l = {.o = o,
+                       .gates = !strncmp(rule, "gated", 5),
                        .corrects = strstr(rule, "delta") != NULL};
     tc_tensor q = tci_ox_in(o, 0), xs[5], last, ys, past = tci_ox_maybe(o, 3);
     int n = 3;

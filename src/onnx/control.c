@@ -139,8 +139,8 @@ TCI_OX_MAKE(if)
 typedef struct tci_ox_loop {
     tci_ox_op *o;
     const tci_onnx_graph *g;
-    int n_carry, n_x, n_y;  /* states; what a step reads; what it adds to results */
-    bool counts;            /* Loop: the body begins with count and condition, and ends with one */
+    int n_carry, n_x, n_y; /* states; what a step reads; what it adds to results */
+    bool counts;           /* Loop: the body begins with count and condition, and ends with one */
     const tc_tensor *carry, *x;
     tc_tensor *next, *y;
 } tci_ox_loop;
@@ -148,7 +148,10 @@ typedef struct tci_ox_loop {
 /* An input of a body. */
 static tci_ox_value tci_ox_bound_value(tc_tensor t)
 {
-    return (tci_ox_value){.name = "", .t = t, .is_made = true, .depends = TCI_OX_UNKNOWABLE,
+    return (tci_ox_value){.name = "",
+                          .t = t,
+                          .is_made = true,
+                          .depends = TCI_OX_UNKNOWABLE,
                           .count = TC_NONE};
 }
 
@@ -343,7 +346,10 @@ static void tci_ox_loop_unrolled(tci_ox_op *o, tci_ox_loop *l, int64_t most)
 }
 
 /* carry[0] the count, carry[1] whether it goes on, then the states. */
-typedef struct tci_ox_while { tci_ox_loop l; tc_tensor most; } tci_ox_while;
+typedef struct tci_ox_while {
+    tci_ox_loop l;
+    tc_tensor most;
+} tci_ox_while;
 
 static tc_status tci_ox_while_test(void *user, const tc_tensor *carry, tc_tensor *go)
 {

@@ -118,8 +118,9 @@ TCI_OX_MAKE(bit_cast)
     tc_tensor x = tci_ox_in(o, 0);
     tc_dtype to = tci_ox_target(o);
     x = tc_dtype_of(x) == TC_BOOL ? tc_cast(x, TC_U8) : x;
-    x = to == tc_dtype_of(x) ? x : to == TC_BOOL ? tc_ne(tc_bitcast(x, TC_U8), 0)
-                                                 : tc_bitcast(x, to);
+    x = to == tc_dtype_of(x) ? x
+        : to == TC_BOOL      ? tc_ne(tc_bitcast(x, TC_U8), 0)
+                             : tc_bitcast(x, to);
     tci_ox_out(o, 0, x);
 }
 

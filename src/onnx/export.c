@@ -46,8 +46,9 @@ static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const
     from = from == TC_F64 ? from : TC_F32;
     x = TCI_OW(w, "Where", TCI_OW(w, "IsNaN", x), tci_ox_float(g, from, 0), x);
     if (bits <= 16) { /* the bounds are floats */
-        return tci_ox_to_dtype(g, TCI_OW(w, "Clip", x, tci_ox_float(g, from, least),
-                                         tci_ox_float(g, from, above - 1)), to);
+        return tci_ox_to_dtype(
+            g, TCI_OW(w, "Clip", x, tci_ox_float(g, from, least), tci_ox_float(g, from, above - 1)),
+            to);
     }
     uint64_t most = ~(uint64_t)0 >> (64 - bits);
     const char *is_high = TCI_OW(w, "GreaterOrEqual", x, tci_ox_float(g, from, above));
@@ -194,7 +195,7 @@ static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, con
             tci_ox_refuse(g->walk, n, "windows over a symbolic size");
         }
         int64_t steps = tci_dim_known(n->shape[axis]);
-        int64_t *places = TCI_NEW_ARRAY(g->walk->s, int64_t, steps * k + 1);
+        int64_t *places = TCI_NEW_ARRAY(g->walk->s, int64_t, steps *k + 1);
         int64_t *order = TCI_NEW_ARRAY(g->walk->s, int64_t, rank + 1);
         for (int64_t j = 0; j < steps * k; j++) {
             places[j] = j / k * a[2] + j % k * a[3];
@@ -336,8 +337,10 @@ static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
 /* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
 static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
-    static const char *const ops[] = {[TCI_MODE_ADD] = "Add", [TCI_MODE_MIN] = "Min",
-                                      [TCI_MODE_MAX] = "Max", [TCI_MODE_MUL] = "Mul"};
+    static const char *const ops[] = {[TCI_MODE_ADD] = "Add",
+                                      [TCI_MODE_MIN] = "Min",
+                                      [TCI_MODE_MAX] = "Max",
+                                      [TCI_MODE_MUL] = "Mul"};
     int64_t axis = n->attr[0], *pads = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * n->rank);
     tc_dtype t = (tc_dtype)n->dtype;
     if (!tci_dim_is_known(n->shape[axis]) || t == TC_BOOL) {
@@ -379,8 +382,10 @@ static const char *tci_ox_topk_out(tci_ox_out_graph *g, const tci_node *n, const
 
 static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
 {
-    static const char *const modes[] = {[TCI_MODE_SET] = "none", [TCI_MODE_ADD] = "add",
-                                        [TCI_MODE_MIN] = "min", [TCI_MODE_MAX] = "max",
+    static const char *const modes[] = {[TCI_MODE_SET] = "none",
+                                        [TCI_MODE_ADD] = "add",
+                                        [TCI_MODE_MIN] = "min",
+                                        [TCI_MODE_MAX] = "max",
                                         [TCI_MODE_MUL] = "mul"};
     const tci_ow_attr attrs[] = {TCI_OW_INT("axis", n->attr[0]),
                                  TCI_OW_TEXT("reduction", modes[n->attr[1]])};
@@ -521,10 +526,10 @@ static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     }
     case TCI_P_SHL:
     case TCI_P_SHR: return tci_ox_shift_out(g, d, word == TCI_P_SHL, x);
-    case TCI_P_LOG2: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
-                                   tci_ox_float(g, d, 1.4426950408889634));
-    case TCI_P_LOG10: return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]),
-                                    tci_ox_float(g, d, 0.4342944819032518));
+    case TCI_P_LOG2:
+        return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]), tci_ox_float(g, d, 1.4426950408889634));
+    case TCI_P_LOG10:
+        return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]), tci_ox_float(g, d, 0.4342944819032518));
     case TCI_W_MAX:
     case TCI_W_MIN: {
         bool most = word == TCI_W_MAX;
@@ -876,7 +881,8 @@ static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, i
     for (int i = 0; i < n; i++) {
         const char *from = tci_ox_walk_to(w, outputs[i]);
         const char *name = how && how->output_names && how->output_names[i]
-                               ? how->output_names[i] : tci_scratch_printf(w->s, "output%d", i);
+                               ? how->output_names[i]
+                               : tci_scratch_printf(w->s, "output%d", i);
         tci_ow_node(&g->w, "Identity", 1, &from, 1, &name, 0, NULL);
         tci_ow_info(&g->w, 12, name, (tc_dtype)outputs[i]->dtype, outputs[i]->rank,
                     outputs[i]->shape);
@@ -898,7 +904,8 @@ TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
     tci_ox_write_model(&g, model);
     *weights = g.w.weights;
     if (model->n > INT32_MAX) {
-        tci_scratch_fail(w->s, TC_ERR_LIMIT, "the file would have %zu bytes: protobuf ends at 2 "
+        tci_scratch_fail(w->s, TC_ERR_LIMIT,
+                         "the file would have %zu bytes: protobuf ends at 2 "
                          "GiB (tc_onnx_export.external puts weights in a file of their own)",
                          model->n);
     }
@@ -924,7 +931,7 @@ static void tci_ox_export_file(tci_ox_walk *w, tci_node *const *outputs, int n,
 TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
                                    const char *path, tc_site here)
 {
-    const tci_ox_export e = {"tc_export_onnx", "ONNX", inputs, outputs, how, (void *)path,
+    const tci_ox_export e = {"tc_export_onnx",  "ONNX", inputs, outputs, how, (void *)path,
                              tci_ox_export_file};
     return tci_ox_export_call(&e, here);
 }

@@ -35,7 +35,6 @@ static bool tci_ox_places_follow(const tci_ox_sliding *w)
     return follow;
 }
 
-
 TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c)
 {
     bool half = tci_dtype_is_half((tc_dtype)c->f->dtype);
@@ -57,8 +56,8 @@ static tci_ox_order tci_ox_no_order(tci_ox_out_graph *g, int rank)
                           TCI_NEW_ARRAY(g->walk->s, tci_dim, rank + TCI_OX_SPATIAL + 3), 0, 0};
 }
 
-static void tci_ox_merge(tci_ox_order *o, int which, int n,
-                         const tci_contract_axis_of *const *list, bool goes_on)
+static void tci_ox_merge(tci_ox_order *o, int which, int n, const tci_contract_axis_of *const *list,
+                         bool goes_on)
 {
     tci_dim size = 1;
     for (int i = 0; i < n; i++) {

@@ -18,7 +18,7 @@ static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, con
 
 /* The rows of a carry: what it was at the start, and after each step. */
 static const char *tci_ox_stacked(tci_ox_out_graph *g, const tci_repeat *r, const char *init,
-                               const char *steps)
+                                  const char *steps)
 {
     const int64_t zero = 0;
     const tci_ow_attr axis = TCI_OW_INT("axis", 0);
@@ -31,7 +31,7 @@ static const char *tci_ox_stacked(tci_ox_out_graph *g, const tci_repeat *r, cons
 /* Writes the body; `graph` is then its GraphProto. in: names of operands outside. outputs: how many
  * results it has. */
 static void tci_ox_loop_body(tci_ox_out_graph *g, const tci_repeat *r, const char *const *in,
-                        int outputs, tci_str *graph)
+                             int outputs, tci_str *graph)
 {
     tci_ox_walk *walk = g->walk;
     tci_ow *w = &g->w;
@@ -64,7 +64,7 @@ static void tci_ox_loop_body(tci_ox_out_graph *g, const tci_repeat *r, const cha
     const char *name = TCI_OW(w, "Identity", next);
     tci_ow_info(w, 12, name, TC_BOOL, 0, NULL);
     for (int i = 0; i < outputs; i++) { /* carries, outputs, rows */
-        const tci_node *y = i < r->n_carry              ? r->next[i]
+        const tci_node *y = i < r->n_carry            ? r->next[i]
                             : i < r->n_carry + r->n_y ? r->y[i - r->n_carry]
                                                       : r->next[i - r->n_carry - r->n_y];
         const char *from = tci_ox_walk_to(walk, (tci_node *)(uintptr_t)y);

@@ -13,9 +13,28 @@
 /* ---- elements ---- */
 
 typedef enum tci_ox_scalar {
-    TCI_OX_ADD, TCI_OX_SUB, TCI_OX_MUL, TCI_OX_DIV, TCI_OX_MOD, TCI_OX_MIN, TCI_OX_MAX, TCI_OX_EQ,
-    TCI_OX_LT, TCI_OX_LE, TCI_OX_GT, TCI_OX_GE, TCI_OX_AND, TCI_OX_OR, TCI_OX_NOT, TCI_OX_NEG,
-    TCI_OX_ABS, TCI_OX_FLOOR, TCI_OX_CEIL, TCI_OX_SQRT, TCI_OX_CAST, TCI_OX_SAME
+    TCI_OX_ADD,
+    TCI_OX_SUB,
+    TCI_OX_MUL,
+    TCI_OX_DIV,
+    TCI_OX_MOD,
+    TCI_OX_MIN,
+    TCI_OX_MAX,
+    TCI_OX_EQ,
+    TCI_OX_LT,
+    TCI_OX_LE,
+    TCI_OX_GT,
+    TCI_OX_GE,
+    TCI_OX_AND,
+    TCI_OX_OR,
+    TCI_OX_NOT,
+    TCI_OX_NEG,
+    TCI_OX_ABS,
+    TCI_OX_FLOOR,
+    TCI_OX_CEIL,
+    TCI_OX_SQRT,
+    TCI_OX_CAST,
+    TCI_OX_SAME
 } tci_ox_scalar;
 
 /* Of two sizes, if it is the same for all values of the symbols. */
@@ -26,10 +45,22 @@ static bool tci_ox_compare(tci_ox_scalar op, int64_t a, int64_t b, int64_t *r)
     bool decided = least == most || least > 0 || most < 0;
     switch (op) {
     case TCI_OX_EQ: *r = least == 0 && most == 0; break;
-    case TCI_OX_LT: *r = most < 0; decided = most < 0 || least >= 0; break;
-    case TCI_OX_LE: *r = most <= 0; decided = most <= 0 || least > 0; break;
-    case TCI_OX_GT: *r = least > 0; decided = least > 0 || most <= 0; break;
-    default: *r = least >= 0; decided = least >= 0 || most < 0; break;
+    case TCI_OX_LT:
+        *r = most < 0;
+        decided = most < 0 || least >= 0;
+        break;
+    case TCI_OX_LE:
+        *r = most <= 0;
+        decided = most <= 0 || least > 0;
+        break;
+    case TCI_OX_GT:
+        *r = least > 0;
+        decided = least > 0 || most <= 0;
+        break;
+    default:
+        *r = least >= 0;
+        decided = least >= 0 || most < 0;
+        break;
     }
     return decided;
 }
@@ -560,8 +591,8 @@ static bool tci_ox_fold_range(tci_ox_args *x)
     }
     tci_ox_cell a = x->k[0]->cells[0], z = x->k[1]->cells[0], d = x->k[2]->cells[0];
     bool floats = tci_ox_is_float(x->k[0]->dtype);
-    if (a.den || z.den || d.den || !tci_ox_cell_is_number(a) ||
-        !tci_ox_cell_is_number(z) || !tci_ox_cell_is_number(d) || (floats ? d.f == 0 : d.i == 0)) {
+    if (a.den || z.den || d.den || !tci_ox_cell_is_number(a) || !tci_ox_cell_is_number(z) ||
+        !tci_ox_cell_is_number(d) || (floats ? d.f == 0 : d.i == 0)) {
         return false;
     }
     double count = ceil(floats ? (z.f - a.f) / d.f : ((double)z.i - (double)a.i) / (double)d.i);

@@ -12,8 +12,13 @@ static void tci_ox_format(tci_scratch *s, const tci_model_graph *m, const char *
                           tci_ox_model_writer write, tci_str *out)
 {
     tci_ctx *ctx = tci_ctx_of(m->ctx);
-    tci_ox_walk w = {.s = s, .graph = &ctx->graph, .format = format, .ctx = ctx, .here = m->here,
-                     .inputs = m->inputs, .n_inputs = m->n_inputs};
+    tci_ox_walk w = {.s = s,
+                     .graph = &ctx->graph,
+                     .format = format,
+                     .ctx = ctx,
+                     .here = m->here,
+                     .inputs = m->inputs,
+                     .n_inputs = m->n_inputs};
     tci_node **outputs = TCI_NEW_ARRAY(s, tci_node *, m->n_roots + 1);
     const char **names = TCI_NEW_ARRAY(s, const char *, m->n_inputs + m->n_roots + 1);
     for (int i = 0; i < m->n_inputs; i++) {

@@ -139,8 +139,10 @@ static void tci_ox_bind(tci_ox_op *o, const tci_ox_names *names)
         }
         o->in[i] = tci_ox_find(names, n->in[i]);
         if (!o->in[i]) {
-            tci_ox_fail(o, TC_ERR_IO, "it reads %.60s, which nothing before it makes: the graph is "
-                        "not in order, or has a cycle", n->in[i]);
+            tci_ox_fail(o, TC_ERR_IO,
+                        "it reads %.60s, which nothing before it makes: the graph is "
+                        "not in order, or has a cycle",
+                        n->in[i]);
         }
         depends |= o->in[i]->depends;
     }
@@ -170,8 +172,10 @@ static void tci_ox_node(tci_ox *m, const tci_onnx_node *n, tci_ox_names *names)
     if (function) {
         tci_ox_call(o, function);
     } else if (!row) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "op %.60s of domain %.40s, opset %" PRId64 ", is not "
-                    "supported", n->op, *n->domain ? n->domain : "ai.onnx", o->opset);
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                    "op %.60s of domain %.40s, opset %" PRId64 ", is not "
+                    "supported",
+                    n->op, *n->domain ? n->domain : "ai.onnx", o->opset);
     } else if (!tci_ox_fold(o)) {
         o->row = row;
         row->make(o);
@@ -259,8 +263,10 @@ static int64_t tci_ox_open_size(const tci_ox_op *o, const tci_onnx_info *v, int 
     int64_t most = o->m->options->largest ? o->m->options->largest : 65536;
     return tc_dim_make(name, 1, most);
 #else
-    tci_ox_fail(o, TC_ERR_SHAPE, "axis %d of input %.60s has no size (\"%.40s\"): tell it "
-                "(tc_onnx_options.sizes), or define TC_DYNAMIC_SHAPES", axis, v->name, name);
+    tci_ox_fail(o, TC_ERR_SHAPE,
+                "axis %d of input %.60s has no size (\"%.40s\"): tell it "
+                "(tc_onnx_options.sizes), or define TC_DYNAMIC_SHAPES",
+                axis, v->name, name);
     return 0;
 #endif
 }
@@ -275,8 +281,10 @@ static void tci_ox_input(const tci_ox_op *o, int i, tci_ox_value *v)
         tci_ox_fail(o, TC_ERR_UNSUPPORTED, "input %.60s is no tensor", info->name);
     }
     if (rank < 0) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "input %.60s has no shape in the model: tell it "
-                    "(tc_onnx_options.inputs)", info->name);
+        tci_ox_fail(o, TC_ERR_SHAPE,
+                    "input %.60s has no shape in the model: tell it "
+                    "(tc_onnx_options.inputs)",
+                    info->name);
     }
     words[0] = tci_ox_dtype(o, info->type);
     bool differs = info->rank >= 0 && rank != info->rank;
@@ -288,8 +296,9 @@ static void tci_ox_input(const tci_ox_op *o, int i, tci_ox_value *v)
                     info->name);
     }
     for (int d = 0; d < rank; d++) {
-        words[d + 1] = told && told->sizes ? told->sizes[d]
-                       : info->sizes[d] >= 0 ? info->sizes[d] : tci_ox_open_size(o, info, d);
+        words[d + 1] = told && told->sizes   ? told->sizes[d]
+                       : info->sizes[d] >= 0 ? info->sizes[d]
+                                             : tci_ox_open_size(o, info, d);
     }
     uint64_t bit = i < TCI_OX_INPUTS ? UINT64_C(1) << i : TCI_OX_UNKNOWABLE;
     if (told && told->value && i < TCI_OX_INPUTS) {
@@ -297,8 +306,12 @@ static void tci_ox_input(const tci_ox_op *o, int i, tci_ox_value *v)
     }
     if (o->m->fixed & bit) {
         tci_onnx_tensor *t = TCI_NEW(o->s, tci_onnx_tensor);
-        *t = (tci_onnx_tensor){.name = info->name, .type = info->type, .rank = rank, .count = 1,
-                               .sizes = words + 1, .data = told->value};
+        *t = (tci_onnx_tensor){.name = info->name,
+                               .type = info->type,
+                               .rank = rank,
+                               .count = 1,
+                               .sizes = words + 1,
+                               .data = told->value};
         for (int d = 0; d < rank; d++) {
             t->count *= words[d + 1];
         }

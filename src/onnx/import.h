@@ -19,7 +19,10 @@
 
 /* An element: integers and bool in i, which may be symbolic; floats in f or, if den > 0, i / den.
  * */
-typedef struct tci_ox_cell { int64_t i, den; double f; } tci_ox_cell;
+typedef struct tci_ox_cell {
+    int64_t i, den;
+    double f;
+} tci_ox_cell;
 typedef struct tci_ox_known {
     tc_dtype dtype;
     int rank;
@@ -30,8 +33,7 @@ typedef struct tci_ox_known {
 
 /* Inputs of the graph on which a value depends: bit i for input i, the last for all from
  * TCI_OX_INPUTS on and for states of loops, which have no value while the graph is built. */
-enum { TCI_OX_INPUTS = 63, TCI_OX_FOLD_MOST = 4096, TCI_OX_LIST_MOST = 1 << 20,
-       TCI_OX_RANK = 64 };
+enum { TCI_OX_INPUTS = 63, TCI_OX_FOLD_MOST = 4096, TCI_OX_LIST_MOST = 1 << 20, TCI_OX_RANK = 64 };
 #define TCI_OX_UNKNOWABLE (UINT64_C(1) << TCI_OX_INPUTS)
 
 typedef struct tci_ox_value {
@@ -41,10 +43,10 @@ typedef struct tci_ox_value {
     const tci_ox_known *known;    /* or NULL */
     tci_onnx_tensor *initializer; /* or NULL */
     uint64_t depends;
-    bool is_cut;                  /* only the first `count` elements along `axis` are valid */
+    bool is_cut; /* only the first `count` elements along `axis` are valid */
     tc_tensor count;
     int axis;
-    struct tci_ox_value *next;    /* in its bucket */
+    struct tci_ox_value *next; /* in its bucket */
 } tci_ox_value;
 
 /* Names of a graph, and those around it. */
@@ -60,7 +62,7 @@ typedef struct tci_ox_file {
     int32_t refs;
     char *map;
     int64_t bytes;
-    const char *place;        /* as the model names it; in the scratch */
+    const char *place; /* as the model names it; in the scratch */
     struct tci_ox_file *next;
 } tci_ox_file;
 
@@ -73,17 +75,19 @@ typedef struct tci_ox {
     tc_ctx *ctx;
     tc_site here;
     const tc_onnx_options *options;
-    const char *path;         /* of the model, or NULL: it is in memory */
+    const char *path; /* of the model, or NULL: it is in memory */
     tci_ox_file *files;
     const tci_onnx_proto *proto;
-    uint64_t offered, fixed;  /* inputs whose value the caller told, and those that are constants */
-    bool again;               /* `fixed` grew: the graph is built anew */
+    uint64_t offered, fixed; /* inputs whose value the caller told, and those that are constants */
+    bool again;              /* `fixed` grew: the graph is built anew */
     const tci_ox_names *names;
     const tci_onnx_node *caller; /* of the function under way, or NULL */
     const tci_onnx_function *function;
-    const tci_onnx_opset *opsets; int n_opsets;
-    int depth;                /* graphs and functions within each other */
-    tc_tensor *parameters; int n_parameters, cap_parameters;
+    const tci_onnx_opset *opsets;
+    int n_opsets;
+    int depth; /* graphs and functions within each other */
+    tc_tensor *parameters;
+    int n_parameters, cap_parameters;
 } tci_ox;
 
 /* An operator under way. */
@@ -108,7 +112,7 @@ TCI_FN tc_tensor tci_ox_maybe(const tci_ox_op *o, int i); /* TC_NONE */
 TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v);
 TCI_FN void tci_ox_out(const tci_ox_op *o, int i, tc_tensor t);
 TCI_FN void tci_ox_out_known(const tci_ox_op *o, int i, const tci_ox_known *k);
-TCI_FN bool tci_ox_wants(const tci_ox_op *o, int i);      /* output i is used */
+TCI_FN bool tci_ox_wants(const tci_ox_op *o, int i); /* output i is used */
 /* Elements of operand i, which must be known: computed, or read of a constant. `what` it is for. */
 TCI_FN const tci_ox_known *tci_ox_need(const tci_ox_op *o, int i, const char *what);
 TCI_FN const int64_t *tci_ox_need_ints(const tci_ox_op *o, int i, const char *what, int *n);
@@ -131,10 +135,16 @@ TCI_FN int tci_ox_axis(const tci_ox_op *o, int64_t axis, int rank);
 TCI_FN const int64_t *tci_ox_sizes(const tci_ox_op *o, tc_tensor t, int *rank); /* in the scratch */
 TCI_FN tc_tensor tci_ox_shape_as(const tci_ox_op *o, tc_tensor t, int rank, const int64_t *sizes);
 TCI_FN tc_tensor tci_ox_move(const tci_ox_op *o, tc_tensor t, const int64_t *order);
-static inline bool tci_ox_is_float(tc_dtype d) { return d >= TC_F16 && d <= TC_F64; }
+static inline bool tci_ox_is_float(tc_dtype d)
+{
+    return d >= TC_F16 && d <= TC_F64;
+}
 /* 0, 1, ... n - 1 along one of `rank` axes, i64. */
 TCI_FN tc_tensor tci_ox_places(const tci_ox_op *o, int64_t n, int rank, int axis);
-static inline bool tci_ox_given(tc_tensor t) { return !tci_is_none(t); }
+static inline bool tci_ox_given(tc_tensor t)
+{
+    return !tci_is_none(t);
+}
 
 /* ---- known values: onnx/known.c, onnx/fold.c ---- */
 TCI_FN tci_ox_known *tci_ox_known_new(tci_scratch *s, tc_dtype dtype, int rank,
@@ -144,7 +154,10 @@ TCI_FN tci_ox_known *tci_ox_known_ints(tci_scratch *s, int n, const int64_t *ite
 TCI_FN tci_ox_known *tci_ox_known_read(tci_scratch *s, tc_dtype dtype, int rank,
                                        const int64_t *sizes, const void *data);
 TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at);
-static inline bool tci_ox_cell_is_number(tci_ox_cell c) { return tci_dim_is_known(c.i); }
+static inline bool tci_ox_cell_is_number(tci_ox_cell c)
+{
+    return tci_dim_is_known(c.i);
+}
 TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k);
 /* Computes the outputs if all operands are known and the op is one of shape arithmetic. */
 TCI_FN bool tci_ox_fold(tci_ox_op *o);

@@ -41,8 +41,18 @@ TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at)
     case TC_I8: c.i = (signed char)*at; break;
     case TC_U16: c.i = half; break;
     case TC_I16: c.i = (int16_t)half; break;
-    case TC_U32: { uint32_t v; memcpy(&v, at, 4); c.i = v; break; }
-    case TC_I32: { int32_t v; memcpy(&v, at, 4); c.i = v; break; }
+    case TC_U32: {
+        uint32_t v;
+        memcpy(&v, at, 4);
+        c.i = v;
+        break;
+    }
+    case TC_I32: {
+        int32_t v;
+        memcpy(&v, at, 4);
+        c.i = v;
+        break;
+    }
     case TC_U64:
     case TC_I64: memcpy(&c.i, at, 8); break;
     case TC_F16: c.f = (double)tci_f16_bits_to_f32(half); break;
@@ -52,7 +62,10 @@ TCI_FN tci_ox_cell tci_ox_read_cell(tc_dtype dtype, const char *at)
         c.f = (double)x;
         break;
     }
-    case TC_F32: memcpy(&x, at, 4); c.f = (double)x; break;
+    case TC_F32:
+        memcpy(&x, at, 4);
+        c.f = (double)x;
+        break;
     case TC_F64: memcpy(&c.f, at, 8); break;
     default: break;
     }

@@ -16,7 +16,8 @@ typedef struct tci_ox_out_graph {
     tci_ox_walk *walk;
     tci_ow w;
     int opset;
-    tci_ox_left_loop *loops; int n_loops, cap_loops;
+    tci_ox_left_loop *loops;
+    int n_loops, cap_loops;
 } tci_ox_out_graph;
 
 static inline const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc_dtype dtype)

@@ -17,7 +17,7 @@ enum { TCI_PB_DEEPEST = 32, TCI_PB_RANK_MAX = 64 };
 typedef struct tci_pb {
     const unsigned char *at, *end;
     tci_scratch *s;
-    int depth;       /* graphs within graphs */
+    int depth; /* graphs within graphs */
 } tci_pb;
 
 /* A field; wire 0: number, 1 and 5: number of 8 and 4 bytes, 2: bytes. */
@@ -130,7 +130,10 @@ static double tci_pb_float(uint64_t bits, int wire)
 
 /* Numbers of one field, packed or not, appended to a list of 64-bit words. width: 0 for varints,
  * else bytes of each. */
-typedef struct tci_pb_list { uint64_t *items; int n, cap; } tci_pb_list;
+typedef struct tci_pb_list {
+    uint64_t *items;
+    int n, cap;
+} tci_pb_list;
 
 static void tci_pb_append(tci_pb_field *f, int width, tci_pb_list *list)
 {
@@ -177,7 +180,11 @@ static void tci_pb_append(tci_pb_field *f, int width, tci_pb_list *list)
     X(25, "UINT2", TC_DTYPE_COUNT)                                                                 \
     X(26, "INT2", TC_DTYPE_COUNT)
 
-typedef struct tci_onnx_type { int number; const char *name; tc_dtype dtype; } tci_onnx_type;
+typedef struct tci_onnx_type {
+    int number;
+    const char *name;
+    tc_dtype dtype;
+} tci_onnx_type;
 static const tci_onnx_type tci_onnx_types[] = {
 #define TCI_ROW(number, name, dtype) {number, name, dtype},
     TCI_ONNX_TYPES(TCI_ROW)
@@ -258,8 +265,10 @@ static void tci_pb_tensor_check(tci_pb *p, tci_onnx_tensor *t, bool external)
     if (!external) {
         t->place = NULL;
         if (width && t->bytes != t->count * width) {
-            tci_scratch_fail(p->s, TC_ERR_IO, "it is damaged: tensor %.60s has %" PRId64 " bytes, "
-                             "its sizes need %" PRId64, t->name, t->bytes, t->count * width);
+            tci_scratch_fail(p->s, TC_ERR_IO,
+                             "it is damaged: tensor %.60s has %" PRId64 " bytes, "
+                             "its sizes need %" PRId64,
+                             t->name, t->bytes, t->count * width);
         }
     } else if (!t->place) {
         tci_pb_bad(p, "external data without a location");
@@ -311,9 +320,18 @@ static void tci_pb_attr_value(tci_pb_field *f, tci_onnx_attr *a, tci_pb_list lis
 {
     tci_scratch *s = f->bytes.s;
     switch (f->id) {
-    case 2: a->kind = TCI_ONNX_FLOAT; a->f = tci_pb_float((uint64_t)tci_pb_int(f), f->wire); break;
-    case 3: a->kind = TCI_ONNX_INT; a->i = tci_pb_int(f); break;
-    case 4: a->kind = TCI_ONNX_STRING; a->s = tci_pb_text(f); break;
+    case 2:
+        a->kind = TCI_ONNX_FLOAT;
+        a->f = tci_pb_float((uint64_t)tci_pb_int(f), f->wire);
+        break;
+    case 3:
+        a->kind = TCI_ONNX_INT;
+        a->i = tci_pb_int(f);
+        break;
+    case 4:
+        a->kind = TCI_ONNX_STRING;
+        a->s = tci_pb_text(f);
+        break;
     case 5: {
         tci_onnx_tensor *t = TCI_NEW(s, tci_onnx_tensor);
         tci_pb_tensor(tci_pb_bytes(f), t);
@@ -337,8 +355,8 @@ static void tci_pb_attr_value(tci_pb_field *f, tci_onnx_attr *a, tci_pb_list lis
 
 /* Numbers of AttributeProto.AttributeType; an empty list has no field of its own. */
 static const tci_onnx_kind tci_pb_kinds[] = {
-    TCI_ONNX_NOTHING, TCI_ONNX_FLOAT, TCI_ONNX_INT, TCI_ONNX_STRING, TCI_ONNX_TENSOR,
-    TCI_ONNX_GRAPH, TCI_ONNX_FLOATS, TCI_ONNX_INTS, TCI_ONNX_STRINGS,
+    TCI_ONNX_NOTHING, TCI_ONNX_FLOAT,  TCI_ONNX_INT,  TCI_ONNX_STRING,  TCI_ONNX_TENSOR,
+    TCI_ONNX_GRAPH,   TCI_ONNX_FLOATS, TCI_ONNX_INTS, TCI_ONNX_STRINGS,
 };
 
 static void tci_pb_attr(tci_pb *p, tci_onnx_attr *a)
@@ -376,8 +394,9 @@ static void tci_pb_attr(tci_pb *p, tci_onnx_attr *a)
     if (broken && !a->ref) {
         tci_pb_bad(p, "an attribute without its value");
     }
-    a->n = a->kind == TCI_ONNX_FLOATS ? lists[0].n : a->kind == TCI_ONNX_INTS ? lists[1].n
-                                                                              : n_strings;
+    a->n = a->kind == TCI_ONNX_FLOATS ? lists[0].n
+           : a->kind == TCI_ONNX_INTS ? lists[1].n
+                                      : n_strings;
     a->floats = floats;
     a->ints = (const int64_t *)(const void *)lists[1].items;
     a->strings = strings;
@@ -545,7 +564,8 @@ static void tci_pb_function(tci_pb *p, tci_onnx_function *u)
             TCI_PUSH(s, u->nodes, u->n_nodes, u->cap_nodes, n);
             break;
         }
-        case 9: TCI_PUSH(s, u->opsets, u->n_opsets, u->cap_opsets, tci_pb_opset(tci_pb_bytes(&f)));
+        case 9:
+            TCI_PUSH(s, u->opsets, u->n_opsets, u->cap_opsets, tci_pb_opset(tci_pb_bytes(&f)));
             break;
         case 10: u->domain = tci_pb_text(&f); break;
         case 11: {

@@ -10,15 +10,15 @@
 
 typedef struct tci_ox_rnn {
     const tci_ox_op *o;
-    int gates;              /* 1: RNN, 3: GRU, 4: LSTM */
+    int gates; /* 1: RNN, 3: GRU, 4: LSTM */
     int64_t width;
-    tc_tensor r;            /* weights of the state, transposed: [width, gates * width] */
-    tc_tensor rb;           /* their bias [gates * width], or TC_NONE */
-    tc_tensor peep[3];      /* of input, output and forget gate, or TC_NONE */
-    tc_tensor lengths;      /* [batch, 1], or TC_NONE */
+    tc_tensor r;       /* weights of the state, transposed: [width, gates * width] */
+    tc_tensor rb;      /* their bias [gates * width], or TC_NONE */
+    tc_tensor peep[3]; /* of input, output and forget gate, or TC_NONE */
+    tc_tensor lengths; /* [batch, 1], or TC_NONE */
     const char *act[3];
     double alpha[3], beta[3], clip;
-    bool couples, linear;   /* input_forget, linear_before_reset */
+    bool couples, linear; /* input_forget, linear_before_reset */
 } tci_ox_rnn;
 
 /* X(name, alpha, beta, value of x) */
@@ -90,10 +90,9 @@ static void tci_ox_gru_step(const tci_ox_rnn *n, const tc_tensor *carry, tc_tens
     if (!n->linear) {
         tc_tensor w = tc_slice(n->r, 1, tc_dim_mul(n->width, 2), tc_dim_mul(n->width, 3), 1);
         hidden = tc_matmul(tc_mul(r, was), w);
-        hidden = tci_ox_given(n->rb)
-                     ? tc_add(hidden, tc_slice(n->rb, 0, tc_dim_mul(n->width, 2),
-                                               tc_dim_mul(n->width, 3), 1))
-                     : hidden;
+        hidden = tci_ox_given(n->rb) ? tc_add(hidden, tc_slice(n->rb, 0, tc_dim_mul(n->width, 2),
+                                                               tc_dim_mul(n->width, 3), 1))
+                                     : hidden;
     }
     hidden = tci_ox_activate(n, 1, tc_add(tci_ox_gate(n, x, 2), hidden));
     *h = tc_add(tc_mul(tc_sub(1, z), hidden), tc_mul(z, was));
@@ -125,7 +124,10 @@ static tc_status tci_ox_rnn_step(void *user, const tc_tensor *carry, const tc_te
 /* Activations of direction d, or the usual ones. */
 static void tci_ox_rnn_activations(const tci_ox_op *o, tci_ox_rnn *n, int d)
 {
-    static const char *const usual[5][3] = {{NULL}, {"Tanh"}, {NULL}, {"Sigmoid", "Tanh"},
+    static const char *const usual[5][3] = {{NULL},
+                                            {"Tanh"},
+                                            {NULL},
+                                            {"Sigmoid", "Tanh"},
                                             {"Sigmoid", "Tanh", "Tanh"}};
     const tci_onnx_attr *names = tci_ox_attr(o, "activations");
     const tci_onnx_attr *alphas = tci_ox_attr(o, "activation_alpha");
@@ -180,9 +182,9 @@ static void tci_ox_rnn_run(tci_ox_op *o, tci_ox_rnn *n, tc_tensor x, int d, bool
     }
     for (int i = 0; i < 3; i++) {
         tc_tensor p = n->gates == 4 ? tci_ox_direction(o, 7, d) : TC_NONE;
-        n->peep[i] = tci_ox_given(p) ? tc_slice(p, 0, tc_dim_mul(n->width, i),
-                                                tc_dim_mul(n->width, i + 1), 1)
-                                     : TC_NONE;
+        n->peep[i] = tci_ox_given(p)
+                         ? tc_slice(p, 0, tc_dim_mul(n->width, i), tc_dim_mul(n->width, i + 1), 1)
+                         : TC_NONE;
     }
     xs[1] = tci_ox_places(o, tc_size(x, 0), 1, 0);
     tci_ox_rnn_activations(o, n, d);

@@ -122,8 +122,9 @@ TCI_OX_MAKE(batch_norm)
         tci_ox_fail(o, TC_ERR_UNSUPPORTED, "training before opset 14 is not supported");
     }
     bool training = tci_ox_int(o, "training_mode", 0) != 0;
-    tci_ox_out(o, 0, tc_batch_norm(x, tc_cast(mean, d), tc_cast(var, d), tc_cast(scale, d),
-                                   tc_cast(bias, d), training, eps));
+    tci_ox_out(o, 0,
+               tc_batch_norm(x, tc_cast(mean, d), tc_cast(var, d), tc_cast(scale, d),
+                             tc_cast(bias, d), training, eps));
     if (training && (tci_ox_wants(o, 1) || tci_ox_wants(o, 2))) {
         int rank, n = 0;
         tc_tensor now_var, now_mean;
@@ -142,8 +143,9 @@ TCI_OX_MAKE(batch_norm)
 TCI_OX_MAKE(instance_norm)
 {
     tc_tensor x = tci_ox_in(o, 0);
-    tci_ox_out(o, 0, tc_instance_norm(x, tci_ox_in(o, 1), tci_ox_in(o, 2),
-                                      tci_ox_real(o, "epsilon", 1e-5)));
+    tci_ox_out(o, 0,
+               tc_instance_norm(x, tci_ox_in(o, 1), tci_ox_in(o, 2),
+                                tci_ox_real(o, "epsilon", 1e-5)));
 }
 
 /* Axes from `axis` on. */

@@ -17,12 +17,12 @@ typedef struct tci_ox_resize {
     double cubic, roi[2];
     bool exclude, antialias;
     int64_t in, out;
-    double scale;       /* 0: out / in */
+    double scale; /* 0: out / in */
     /* taps of each element: [tap][element] */
     int n;
     int64_t *place;
     double *weight;
-    bool *outside;      /* of tf_crop_and_resize */
+    bool *outside; /* of tf_crop_and_resize */
 } tci_ox_resize;
 
 /* Where element i of the result is in x. */
@@ -47,7 +47,7 @@ static double tci_ox_source(const tci_ox_resize *r, double i)
 static double tci_ox_cubic(double x, double a)
 {
     x = fabs(x);
-    return x <= 1 ? (a + 2) * x * x * x - (a + 3) * x * x + 1
+    return x <= 1  ? (a + 2) * x * x * x - (a + 3) * x * x + 1
            : x < 2 ? a * x * x * x - 5 * a * x * x + 8 * a * x - 4 * a
                    : 0;
 }
@@ -55,9 +55,10 @@ static double tci_ox_cubic(double x, double a)
 static void tci_ox_resize_nearest(tci_ox_resize *r, int64_t i, double at, double low)
 {
     double ratio = at - low;
-    bool up = !strcmp(r->nearest, "ceil") ? ratio > 0
+    bool up = !strcmp(r->nearest, "ceil")                ? ratio > 0
               : !strcmp(r->nearest, "round_prefer_ceil") ? ratio >= 0.5
-              : !strcmp(r->nearest, "floor") ? false : ratio > 0.5;
+              : !strcmp(r->nearest, "floor")             ? false
+                                                         : ratio > 0.5;
     int64_t place = (int64_t)low + up;
     r->place[i] = place < 0 ? 0 : place >= r->in ? r->in - 1 : place;
     r->weight[i] = 1;
@@ -152,8 +153,8 @@ static tc_tensor tci_ox_resize_symbolic(const tci_ox_op *o, tc_tensor x, int axi
     tc_tensor at = half ? tc_sub(tc_mul(tc_add(i, 0.5), by), 0.5) : tc_mul(i, by), low;
     at = tc_clamp(at, 0, tc_sub(in, 1));
     if (nearest) {
-        low = !strcmp(r->nearest, "floor") ? tc_floor(at)
-              : !strcmp(r->nearest, "ceil") ? tc_ceil(at)
+        low = !strcmp(r->nearest, "floor")               ? tc_floor(at)
+              : !strcmp(r->nearest, "ceil")              ? tc_ceil(at)
               : !strcmp(r->nearest, "round_prefer_ceil") ? tc_floor(tc_add(at, 0.5))
                                                          : tc_ceil(tc_sub(at, 0.5));
         return tc_index_select(x, axis, tc_cast(low, TC_I64));
@@ -387,7 +388,8 @@ TCI_OX_MAKE(roi_align)
     bool half = !strcmp(tci_ox_text(o, "coordinate_transformation_mode", usual), "half_pixel");
     bool max = !strcmp(tci_ox_text(o, "mode", "avg"), "max");
     if (grid < 1) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "sampling_ratio 0: the number of samples follows from "
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                    "sampling_ratio 0: the number of samples follows from "
                     "values");
     }
     for (int d = 0; d < 2; d++) { /* rows, columns */

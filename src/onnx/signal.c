@@ -38,8 +38,9 @@ TCI_OX_MAKE(stft)
 {
     tc_tensor x = tci_ox_in(o, 0), window = tci_ox_maybe(o, 2);
     int64_t step = tci_ox_need_int(o, 1, "frame_step");
-    int64_t size = tci_ox_has(o, 3) ? tci_ox_need_int(o, 3, "frame_length")
-                   : tci_ox_given(window) ? tc_size(window, 0) : 0;
+    int64_t size = tci_ox_has(o, 3)       ? tci_ox_need_int(o, 3, "frame_length")
+                   : tci_ox_given(window) ? tc_size(window, 0)
+                                          : 0;
     bool half = tci_ox_int(o, "onesided", 1) != 0;
     x = tc_unfold(tci_ox_pairs(o, x), 1, size, step); /* [batch, frames, 2, size] */
     x = tci_ox_given(window) ? tc_mul(x, window) : x;
@@ -64,8 +65,9 @@ TCI_OX_MAKE(window)
         double angle = 2 * 3.14159265358979323846 * (double)i / span;
         k->cells[i].f = a - b * cos(angle) + c * cos(2 * angle);
     }
-    tci_ox_out(o, 0, tc_cast(tci_ox_known_tensor(o, k),
-                             tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
+    tci_ox_out(o, 0,
+               tc_cast(tci_ox_known_tensor(o, k),
+                       tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
 }
 
 TCI_OX_MAKE(mel)
@@ -95,6 +97,7 @@ TCI_OX_MAKE(mel)
             k->cells[j * bins + i].f = (double)(high - j) / (double)(high - mid);
         }
     }
-    tci_ox_out(o, 0, tc_cast(tci_ox_known_tensor(o, k),
-                             tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
+    tci_ox_out(o, 0,
+               tc_cast(tci_ox_known_tensor(o, k),
+                       tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
 }

@@ -32,8 +32,8 @@ static const char *tci_hlo_memory(tci_hlo *h, tci_node *n)
     tci_str_printf(&h->out, "  %s = stablehlo.constant dense<\"0x", name);
     tci_str_add_n(&h->out, text, (size_t)bytes * 2);
     tci_str_printf(&h->out, "\"> : %s\n", tci_hlo_type(h, as, &shape));
-    return as == t ? name : tci_hlo_compare(h, "NE", &shape, as, name,
-                                            tci_hlo_whole(h, &shape, as, 0));
+    return as == t ? name
+                   : tci_hlo_compare(h, "NE", &shape, as, name, tci_hlo_whole(h, &shape, as, 0));
 }
 
 /* ---- movement ---- */
@@ -97,11 +97,13 @@ static const char *tci_hlo_take(tci_hlo *h, tc_dtype t, const tci_hlo_shape *fro
         }
     }
     const tci_hlo_shape to = tci_hlo_shape_known(h, from->rank, sizes);
-    return tci_hlo_let(h, "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
+    return tci_hlo_let(h,
+                       "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
                        "offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], "
                        "index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = %s}> : "
-                       "(%s, tensor<%lldxi64>) -> %s", x, index, tci_hlo_list(h, (int)n, offsets),
-                       axis, axis, tci_hlo_array(h, from->rank, whole), tci_hlo_type(h, t, from),
+                       "(%s, tensor<%lldxi64>) -> %s",
+                       x, index, tci_hlo_list(h, (int)n, offsets), axis, axis,
+                       tci_hlo_array(h, from->rank, whole), tci_hlo_type(h, t, from),
                        (long long)count, tci_hlo_type(h, t, &to));
 }
 
@@ -118,11 +120,11 @@ static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char 
         int axis = (int)n->attr[4 * i];
         int64_t k = tci_hlo_size(h, a[1]), steps = tci_hlo_size(h, n->shape[axis]);
         int64_t stride = tci_hlo_size(h, a[2]), dilation = tci_hlo_size(h, a[3]);
-        int64_t *places = TCI_NEW_ARRAY(s, int64_t, steps * k + 1);
-        int64_t *flat = TCI_NEW_ARRAY(s, int64_t, rank + 2), *split = TCI_NEW_ARRAY(s, int64_t,
-                                                                                   rank + 2);
-        int64_t *order = TCI_NEW_ARRAY(s, int64_t, rank + 1), *last = TCI_NEW_ARRAY(s, int64_t,
-                                                                                    rank + 2);
+        int64_t *places = TCI_NEW_ARRAY(s, int64_t, steps *k + 1);
+        int64_t *flat = TCI_NEW_ARRAY(s, int64_t, rank + 2),
+                *split = TCI_NEW_ARRAY(s, int64_t, rank + 2);
+        int64_t *order = TCI_NEW_ARRAY(s, int64_t, rank + 1),
+                *last = TCI_NEW_ARRAY(s, int64_t, rank + 2);
         for (int64_t j = 0; j < steps * k; j++) {
             places[j] = j / k * stride + j % k * dilation;
         }
@@ -136,7 +138,7 @@ static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char 
         }
         const tci_hlo_shape list = tci_hlo_shape_known(h, 1, (const int64_t[]){steps * k});
         const char *index = steps * k > 0 ? tci_hlo_ints(h, &list, places, (int)(steps * k))
-                                      : tci_hlo_whole(h, &list, TC_I64, 0);
+                                          : tci_hlo_whole(h, &list, TC_I64, 0);
         x = tci_hlo_take(h, t, &at, axis, index, steps * k, x);
         const tci_hlo_shape taken = tci_hlo_shape_known(h, rank, flat);
         const tci_hlo_shape parted = tci_hlo_shape_known(h, rank + 1, split);
@@ -174,10 +176,11 @@ static const char *tci_hlo_reduce(tci_hlo *h, int op, tc_dtype t, const tci_hlo_
         return x;
     }
     const char *start = tci_hlo_splat(h, &point, t, tci_hlo_identity(op, t));
-    return tci_hlo_let(h, "stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = "
-                       "%s : (%s, tensor<%s>) -> %s", x, start, tci_hlo_joins(op, t),
-                       tci_hlo_list(h, n, axes), tci_hlo_type(h, t, shape), tci_hlo_dtype(t),
-                       tci_hlo_type(h, t, &to));
+    return tci_hlo_let(h,
+                       "stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = "
+                       "%s : (%s, tensor<%s>) -> %s",
+                       x, start, tci_hlo_joins(op, t), tci_hlo_list(h, n, axes),
+                       tci_hlo_type(h, t, shape), tci_hlo_dtype(t), tci_hlo_type(h, t, &to));
 }
 
 /* Sums of integers are of a wider dtype, those of halves of f32, rounded once. */
@@ -190,8 +193,9 @@ static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x
     in = adds && tci_dtype_is_half(t) ? TC_F32 : t;
     if (n->op == TCI_OP_ANY || n->op == TCI_OP_ALL) {
         x = n->in[0]->dtype == TC_BOOL
-                ? x : tci_hlo_compare(h, "NE", &shape, (tc_dtype)n->in[0]->dtype, x,
-                                      tci_hlo_whole(h, &shape, (tc_dtype)n->in[0]->dtype, 0));
+                ? x
+                : tci_hlo_compare(h, "NE", &shape, (tc_dtype)n->in[0]->dtype, x,
+                                  tci_hlo_whole(h, &shape, (tc_dtype)n->in[0]->dtype, 0));
     } else {
         x = tci_hlo_convert(h, &shape, (tc_dtype)n->in[0]->dtype, in, x);
     }
@@ -247,15 +251,16 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
     const char *dtype = tci_hlo_dtype(t);
     const char *at = tci_hlo_let(h, "stablehlo.iota dim = %lld : %s", (long long)n->attr[0],
                                  tci_hlo_type(h, TC_I64, &shape));
-    const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(most ? TCI_OP_MAX : TCI_OP_MIN,
-                                                                    t));
+    const char *none = tci_hlo_splat(h, &point, t,
+                                     tci_hlo_identity(most ? TCI_OP_MAX : TCI_OP_MIN, t));
     const char *last = tci_hlo_whole(h, &point, TC_I64, INT64_MAX);
     const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *i = tci_hlo_name(h);
     const char *b = tci_hlo_name(h), *j = tci_hlo_name(h);
-    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) <{dimensions = "
+    tci_str_printf(&h->out,
+                   "  %s:2 = \"stablehlo.reduce\"(%s, %s, %s, %s) <{dimensions = "
                    "array<i64: %lld>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<i64>, %s: tensor<%s>, "
-                   "%s: tensor<i64>):\n", r, x, at, none, last, (long long)n->attr[0], a, dtype, i,
-                   b, dtype, j);
+                   "%s: tensor<i64>):\n",
+                   r, x, at, none, last, (long long)n->attr[0], a, dtype, i, b, dtype, j);
     const char *first = tci_hlo_before(h, &point, t, most, true, a, b);
     const char *second = tci_hlo_before(h, &point, t, most, true, b, a);
     const char *level = tci_hlo_binary(h, "or", &point, TC_BOOL, first, second);
@@ -265,9 +270,11 @@ static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
     first = tci_hlo_binary(h, "or", &point, TC_BOOL, first, level);
     const char *value = tci_hlo_select(h, &point, t, first, a, b);
     const char *place = tci_hlo_select(h, &point, TC_I64, first, i, j);
-    tci_str_printf(&h->out, "  stablehlo.return %s, %s : tensor<%s>, tensor<i64>\n  }) : (%s, %s, "
-                   "tensor<%s>, tensor<i64>) -> (", value, place, dtype, tci_hlo_type(h, t, &shape),
-                   tci_hlo_type(h, TC_I64, &shape), dtype);
+    tci_str_printf(&h->out,
+                   "  stablehlo.return %s, %s : tensor<%s>, tensor<i64>\n  }) : (%s, %s, "
+                   "tensor<%s>, tensor<i64>) -> (",
+                   value, place, dtype, tci_hlo_type(h, t, &shape), tci_hlo_type(h, TC_I64, &shape),
+                   dtype);
     const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
     tci_str_printf(&h->out, "%s, %s)\n", tci_hlo_type(h, t, &to), tci_hlo_type(h, TC_I64, &to));
     return tci_scratch_printf(h->walk->s, "%s#1", r);
@@ -366,9 +373,10 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
     const tci_hlo_shape to = tci_hlo_shape_known(h, n->rank, sizes);
     bool is_f32 = from == TC_F32;
     const char *y = tci_hlo_let(
-        h, "stablehlo.dot_general %s, %s, batching_dims = %s x %s, contracting_dims = %s x %s, "
-        "precision = [%s, %s] : (%s, %s) -> %s", x[0], x[1],
-        tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][0]),
+        h,
+        "stablehlo.dot_general %s, %s, batching_dims = %s x %s, contracting_dims = %s x %s, "
+        "precision = [%s, %s] : (%s, %s) -> %s",
+        x[0], x[1], tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][0]),
         tci_hlo_list(h, n_of[TCI_AXES_BATCH], lists[TCI_AXES_BATCH][1]),
         tci_hlo_list(h, n_of[TCI_AXES_K], lists[TCI_AXES_K][0]),
         tci_hlo_list(h, n_of[TCI_AXES_K], lists[TCI_AXES_K][1]), is_f32 ? "HIGHEST" : "DEFAULT",
@@ -584,7 +592,7 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
                                         const tc_stablehlo_export *how, const char *path,
                                         tc_site here)
 {
-    const tci_ox_export e = {"tc_export_stablehlo", "StableHLO", inputs, outputs, how, (void *)path,
-                             tci_hlo_export_file};
+    const tci_ox_export e = {"tc_export_stablehlo", "StableHLO",        inputs, outputs, how,
+                             (void *)path,          tci_hlo_export_file};
     return tci_ox_export_call(&e, here);
 }

@@ -16,10 +16,12 @@ typedef struct tci_hlo_loop {
 
 typedef struct tci_hlo {
     tci_ox_walk *walk;
-    tci_str out;       /* statements so far */
+    tci_str out; /* statements so far */
     int n_values;
-    tci_dim *symbols, *values; int n_symbols; /* symbolic sizes and what they are */
-    tci_hlo_loop *loops; int n_loops, cap_loops;
+    tci_dim *symbols, *values;
+    int n_symbols; /* symbolic sizes and what they are */
+    tci_hlo_loop *loops;
+    int n_loops, cap_loops;
 } tci_hlo;
 
 /* The shape of the values of one elementwise computation. */

@@ -136,12 +136,14 @@ TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_
     const tci_hlo_shape to = tci_hlo_shape_known(h, k + 2, made);
     const char *at = tci_str_text(&places), *exact = w->x->dtype == TC_F32 ? "HIGHEST" : "DEFAULT";
     const char *y = tci_hlo_let(
-        h, "stablehlo.convolution(%s, %s) dim_numbers = [b, f%s]x[o, i%s]->[b, f%s], window = "
+        h,
+        "stablehlo.convolution(%s, %s) dim_numbers = [b, f%s]x[o, i%s]->[b, f%s], window = "
         "{stride = %s, pad = %s, rhs_dilate = %s} {batch_group_count = 1 : i64, "
         "feature_group_count = %lld : i64, precision_config = [#stablehlo<precision %s>, "
-        "#stablehlo<precision %s>]} : (%s, %s) -> %s", x, f, at, at, at, tci_hlo_list(h, k, stride),
-        tci_hlo_pairs(h, k, before, after), tci_hlo_list(h, k, dilation), (long long)groups, exact,
-        exact, tci_hlo_type(h, (tc_dtype)w->x->dtype, &x_shape),
+        "#stablehlo<precision %s>]} : (%s, %s) -> %s",
+        x, f, at, at, at, tci_hlo_list(h, k, stride), tci_hlo_pairs(h, k, before, after),
+        tci_hlo_list(h, k, dilation), (long long)groups, exact, exact,
+        tci_hlo_type(h, (tc_dtype)w->x->dtype, &x_shape),
         tci_hlo_type(h, (tc_dtype)c->f->dtype, &f_shape), tci_hlo_type(h, (tc_dtype)n->dtype, &to));
     return tci_hlo_as_result(h, c, n, &to, y);
 }
@@ -152,7 +154,7 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const t
     const tci_hlo_shape from = tci_hlo_shape_of(h, w->x->rank, w->x->shape), point = {0, NULL, ""};
     const tci_hlo_shape to = tci_hlo_shape_of(h, n->rank, n->shape);
     tc_dtype t = n->op == TCI_OP_SUM && tci_dtype_is_half((tc_dtype)n->dtype) ? TC_F32
-                                                                             : (tc_dtype)n->dtype;
+                                                                              : (tc_dtype)n->dtype;
     int64_t *lists[5]; /* kernel, stride, dilation, before, after */
     for (int i = 0; i < 5; i++) {
         lists[i] = TCI_NEW_ARRAY(h->walk->s, int64_t, from.rank + 1);
@@ -171,11 +173,12 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const t
     const char *none = tci_hlo_splat(h, &point, t, tci_hlo_identity(n->op, t));
     const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
     const char *dtype = tci_hlo_dtype(t);
-    tci_str_printf(&h->out, "  %s = \"stablehlo.reduce_window\"(%s, %s) <{window_dimensions = %s, "
+    tci_str_printf(&h->out,
+                   "  %s = \"stablehlo.reduce_window\"(%s, %s) <{window_dimensions = %s, "
                    "window_strides = %s, window_dilations = %s, padding = dense<%s> : "
-                   "tensor<%dx2xi64>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>):\n", r, x, none,
-                   tci_hlo_array(h, from.rank, lists[0]), tci_hlo_array(h, from.rank, lists[1]),
-                   tci_hlo_array(h, from.rank, lists[2]),
+                   "tensor<%dx2xi64>}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>):\n",
+                   r, x, none, tci_hlo_array(h, from.rank, lists[0]),
+                   tci_hlo_array(h, from.rank, lists[1]), tci_hlo_array(h, from.rank, lists[2]),
                    tci_hlo_pairs(h, from.rank, lists[3], lists[4]), from.rank, a, dtype, b, dtype);
     const char *y = tci_hlo_binary(h, tci_hlo_joins(n->op, t), &point, t, a, b);
     tci_str_printf(&h->out, "  stablehlo.return %s : tensor<%s>\n  }) : (%s, tensor<%s>) -> %s\n",

@@ -9,10 +9,12 @@
 /* How the axes of an index tensor are read. */
 typedef struct tci_hlo_places {
     int axis, rank;
-    tci_hlo_shape shape;    /* of the index as it is indexed with: without the axes of slices */
-    const char *name;       /* its name, i64, from 0 on */
-    int64_t *slices; int n_slices; /* axes that are whole */
-    int64_t *points; int n_points; /* the others, but `axis` */
+    tci_hlo_shape shape; /* of the index as it is indexed with: without the axes of slices */
+    const char *name;    /* its name, i64, from 0 on */
+    int64_t *slices;
+    int n_slices; /* axes that are whole */
+    int64_t *points;
+    int n_points; /* the others, but `axis` */
 } tci_hlo_places;
 
 /* True if axis d of the index is an EXPANDed one as large as x's. */
@@ -55,8 +57,7 @@ static tci_hlo_places tci_hlo_places_of(tci_hlo *h, const tci_node *x, const tci
             }
         }
         const tci_hlo_shape once = tci_hlo_shape_known(h, n, few);
-        name = tci_hlo_reshape(h, (tc_dtype)index->dtype, &own, &once,
-                               tci_ox_named(h->walk, from));
+        name = tci_hlo_reshape(h, (tc_dtype)index->dtype, &own, &once, tci_ox_named(h->walk, from));
         name = tci_hlo_broadcast(h, (tc_dtype)index->dtype, &once, &p.shape, NULL, name);
     }
     name = tci_hlo_convert(h, &p.shape, (tc_dtype)index->dtype, TC_I64, name);
@@ -117,11 +118,13 @@ TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char 
     }
     const tci_hlo_shape from = tci_hlo_shape_known(h, n->rank, sizes);
     const char *x = tci_hlo_cut(h, n, &whole, &from, in[0]);
-    return tci_hlo_let(h, "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
+    return tci_hlo_let(h,
+                       "\"stablehlo.gather\"(%s, %s) <{dimension_numbers = #stablehlo.gather<"
                        "offset_dims = %s, collapsed_slice_dims = [%d], operand_batching_dims = %s, "
                        "start_indices_batching_dims = %s, start_index_map = [%d], "
                        "index_vector_dim = %d>, indices_are_sorted = false, slice_sizes = %s}> : "
-                       "(%s, %s) -> %s", x, p.name, tci_hlo_list(h, p.n_slices, p.slices), axis,
+                       "(%s, %s) -> %s",
+                       x, p.name, tci_hlo_list(h, p.n_slices, p.slices), axis,
                        tci_hlo_list(h, p.n_points, p.points), tci_hlo_list(h, p.n_points, batch),
                        axis, p.shape.rank, tci_hlo_array(h, n->rank, slice),
                        tci_hlo_type(h, (tc_dtype)n->dtype, &from),
@@ -164,11 +167,13 @@ static const char *tci_hlo_coordinates(tci_hlo *h, const tci_hlo_places *p, int6
 /* The statement of a region that joins a and b by a mode. */
 static const char *tci_hlo_mode(tci_hlo *h, int mode, tc_dtype t, const char *a, const char *b)
 {
-    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM, [TCI_MODE_MIN] = TCI_OP_MIN,
-                              [TCI_MODE_MAX] = TCI_OP_MAX, [TCI_MODE_MUL] = TCI_OP_PROD};
+    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM,
+                              [TCI_MODE_MIN] = TCI_OP_MIN,
+                              [TCI_MODE_MAX] = TCI_OP_MAX,
+                              [TCI_MODE_MUL] = TCI_OP_PROD};
     const tci_hlo_shape point = {0, NULL, ""};
-    return mode == TCI_MODE_SET ? b : tci_hlo_binary(h, tci_hlo_joins(ops[mode], t), &point, t, a,
-                                                     b);
+    return mode == TCI_MODE_SET ? b
+                                : tci_hlo_binary(h, tci_hlo_joins(ops[mode], t), &point, t, a, b);
 }
 
 TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in)
@@ -191,7 +196,8 @@ TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char
             inserted[i++] = d;
         }
     }
-    tci_str_printf(&h->out, "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers "
+    tci_str_printf(&h->out,
+                   "  %s = \"stablehlo.scatter\"(%s, %s, %s) <{scatter_dimension_numbers "
                    "= #stablehlo.scatter<update_window_dims = %s, inserted_window_dims = %s, "
                    "scatter_dims_to_operand_dims = %s, index_vector_dim = %d>, indices_are_sorted "
                    "= false, unique_indices = false}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>"
@@ -217,10 +223,12 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
                                  places);
     const char *r = tci_hlo_name(h), *a = tci_hlo_name(h), *b = tci_hlo_name(h);
     const char *dtype = tci_hlo_dtype(t);
-    tci_str_printf(&h->out, "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, "
+    tci_str_printf(&h->out,
+                   "  %s:2 = \"stablehlo.sort\"(%s, %s) <{dimension = %lld : i64, "
                    "is_stable = true}> ({\n  ^bb0(%s: tensor<%s>, %s: tensor<%s>, %s: tensor<i64>, "
-                   "%s: tensor<i64>):\n", r, x, at, (long long)n->attr[0], a, dtype, b, dtype,
-                   tci_hlo_name(h), tci_hlo_name(h));
+                   "%s: tensor<i64>):\n",
+                   r, x, at, (long long)n->attr[0], a, dtype, b, dtype, tci_hlo_name(h),
+                   tci_hlo_name(h));
     const char *before = tci_hlo_before(h, &point, t, n->attr[1], n->attr[1], a, b);
     tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  }) : (%s, %s) -> (%s, %s)\n",
                    before, type, places, type, places);
@@ -230,8 +238,10 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
 /* Joined with what stands 1, 2, 4, ... elements before. Sums of halves are f32. */
 TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x)
 {
-    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM, [TCI_MODE_MIN] = TCI_OP_MIN,
-                              [TCI_MODE_MAX] = TCI_OP_MAX, [TCI_MODE_MUL] = TCI_OP_PROD};
+    static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM,
+                              [TCI_MODE_MIN] = TCI_OP_MIN,
+                              [TCI_MODE_MAX] = TCI_OP_MAX,
+                              [TCI_MODE_MUL] = TCI_OP_PROD};
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->shape), point = {0, NULL, ""};
     int axis = (int)n->attr[0], op = ops[n->attr[2]];
     bool adds = op == TCI_OP_SUM || op == TCI_OP_PROD;

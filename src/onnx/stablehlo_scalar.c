@@ -76,8 +76,8 @@ static const char *tci_hlo_divide(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
     const char *negates = tci_hlo_compare(h, "EQ", shape, t, b, tci_hlo_whole(h, shape, t, -1));
     by = tci_hlo_select(h, shape, t, negates, one, by);
     y = tci_hlo_binary(h, rest ? "remainder" : "divide", shape, t, a, by);
-    y = tci_hlo_select(h, shape, t, negates,
-                       rest ? zero : tci_hlo_unary(h, "negate", shape, t, a), y);
+    y = tci_hlo_select(h, shape, t, negates, rest ? zero : tci_hlo_unary(h, "negate", shape, t, a),
+                       y);
     return tci_hlo_select(h, shape, t, by_zero, zero, y);
 }
 
@@ -85,8 +85,8 @@ static const char *tci_hlo_divide(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
 static const char *tci_hlo_shift_right(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t,
                                        const char *a, int by)
 {
-    return tci_hlo_binary(h, tci_dtype_is_signed(t) ? "shift_right_arithmetic"
-                                                    : "shift_right_logical",
+    return tci_hlo_binary(h,
+                          tci_dtype_is_signed(t) ? "shift_right_arithmetic" : "shift_right_logical",
                           shape, t, a, tci_hlo_whole(h, shape, t, by));
 }
 
@@ -158,8 +158,8 @@ static const char *tci_hlo_powi(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype
         return y;
     }
     const char *minus = tci_hlo_whole(h, shape, t, -1);
-    const char *odd = tci_hlo_compare(h, "NE", shape, t,
-                                      tci_hlo_binary(h, "and", shape, t, b, one), zero);
+    const char *odd = tci_hlo_compare(h, "NE", shape, t, tci_hlo_binary(h, "and", shape, t, b, one),
+                                      zero);
     const char *below = tci_hlo_select(h, shape, t, odd, minus, one);
     below = tci_hlo_select(h, shape, t, tci_hlo_compare(h, "EQ", shape, t, a, minus), below, zero);
     below = tci_hlo_select(h, shape, t, tci_hlo_compare(h, "EQ", shape, t, a, one), one, below);
@@ -185,8 +185,10 @@ static const char *tci_hlo_gcd(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype 
                    a, y, b, type, type);
     const char *more = tci_hlo_compare(h, "NE", shape, u, y, tci_hlo_whole(h, shape, u, 0));
     const char *none = tci_hlo_whole(h, &point, TC_BOOL, 0);
-    more = tci_hlo_let(h, "stablehlo.reduce(%s init: %s) applies stablehlo.or across dimensions = "
-                       "%s : (%s, tensor<i1>) -> tensor<i1>", more, none, list, bits);
+    more = tci_hlo_let(h,
+                       "stablehlo.reduce(%s init: %s) applies stablehlo.or across dimensions = "
+                       "%s : (%s, tensor<i1>) -> tensor<i1>",
+                       more, none, list, bits);
     tci_str_printf(&h->out, "  stablehlo.return %s : tensor<i1>\n  } do {\n", more);
     const char *zero = tci_hlo_whole(h, shape, u, 0);
     const char *ended = tci_hlo_compare(h, "EQ", shape, u, y, zero);
@@ -318,8 +320,9 @@ static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim
     case TCI_P_SQRT: return tci_hlo_unary(h, "sqrt", shape, t, x[0]);
     case TCI_P_PMIN:
     case TCI_P_PMAX:
-        return tci_hlo_select(h, shape, t, tci_hlo_compare(h, p == TCI_P_PMIN ? "LT" : "GT", shape,
-                                                           t, x[0], x[1]), x[0], x[1]);
+        return tci_hlo_select(
+            h, shape, t, tci_hlo_compare(h, p == TCI_P_PMIN ? "LT" : "GT", shape, t, x[0], x[1]),
+            x[0], x[1]);
     case TCI_P_FLOOR: return tci_hlo_unary(h, "floor", shape, t, x[0]);
     case TCI_P_CEIL: return tci_hlo_unary(h, "ceil", shape, t, x[0]);
     case TCI_P_TRUNC: return tci_hlo_trunc(h, shape, t, x[0]);
@@ -333,8 +336,9 @@ static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim
     case TCI_P_NOT: return tci_hlo_unary(h, "not", shape, t, x[0]);
     case TCI_P_SHL: return tci_hlo_binary(h, "shift_left", shape, t, x[0], x[1]);
     case TCI_P_SHR:
-        return tci_hlo_binary(h, tci_dtype_is_signed(t) ? "shift_right_arithmetic"
-                                                        : "shift_right_logical",
+        return tci_hlo_binary(h,
+                              tci_dtype_is_signed(t) ? "shift_right_arithmetic"
+                                                     : "shift_right_logical",
                               shape, t, x[0], x[1]);
     case TCI_P_MULHI: return tci_hlo_mulhi(h, shape, t, x[0], x[1]);
     case TCI_P_POWI: return tci_hlo_powi(h, shape, t, x[0], x[1]);
@@ -344,8 +348,9 @@ static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim
     case TCI_P_BITS: return tci_hlo_bits(h, shape, t, to, x[0]);
     case TCI_P_ROUND16: return tci_hlo_round(h, shape, TC_F16, x[0]);
     case TCI_P_ROUNDB16: return tci_hlo_round(h, shape, TC_BF16, x[0]);
-    case TCI_P_TOINT: return tci_hlo_convert(h, shape, t, to, x[0]);
-    TCI_MATH_PRIMS(TCI_PRIM_CASE) return tci_hlo_math(h, shape, p, t, x);
+    case TCI_P_TOINT:
+        return tci_hlo_convert(h, shape, t, to, x[0]);
+        TCI_MATH_PRIMS(TCI_PRIM_CASE) return tci_hlo_math(h, shape, p, t, x);
     case TCI_P_LANE1: /* slow paths of recipes that have an op: sine, cosine, tan, log */
     case TCI_P_COUNT: break;
     }
@@ -380,7 +385,8 @@ static const char *tci_hlo_index(tci_hlo *h, const tci_hlo_shape *shape, const t
     const tci_kx *e = &k->kx[x];
     const char *a = e->a >= 0 ? tci_hlo_index(h, shape, k, e->a) : NULL;
     const char *c = e->op == TCI_KX_AXIS || e->op == TCI_KX_ADD
-                        ? NULL : tci_hlo_whole(h, shape, TC_I64, tci_hlo_size(h, e->c));
+                        ? NULL
+                        : tci_hlo_whole(h, shape, TC_I64, tci_hlo_size(h, e->c));
     switch (e->op) {
     case TCI_KX_CONST: return c;
     case TCI_KX_AXIS:

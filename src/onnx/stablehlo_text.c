@@ -11,10 +11,10 @@
 TCI_FN const char *tci_hlo_dtype(tc_dtype t)
 {
     static const char *const names[TCI_DTYPE_N] = {
-        [TC_BOOL - TC_BOOL] = "i1", [TC_U8 - TC_BOOL] = "ui8", [TC_U16 - TC_BOOL] = "ui16",
-        [TC_U32 - TC_BOOL] = "ui32", [TC_U64 - TC_BOOL] = "ui64", [TC_I8 - TC_BOOL] = "i8",
-        [TC_I16 - TC_BOOL] = "i16", [TC_I32 - TC_BOOL] = "i32", [TC_I64 - TC_BOOL] = "i64",
-        [TC_F16 - TC_BOOL] = "f16", [TC_BF16 - TC_BOOL] = "bf16", [TC_F32 - TC_BOOL] = "f32",
+        [TC_BOOL - TC_BOOL] = "i1",  [TC_U8 - TC_BOOL] = "ui8",    [TC_U16 - TC_BOOL] = "ui16",
+        [TC_U32 - TC_BOOL] = "ui32", [TC_U64 - TC_BOOL] = "ui64",  [TC_I8 - TC_BOOL] = "i8",
+        [TC_I16 - TC_BOOL] = "i16",  [TC_I32 - TC_BOOL] = "i32",   [TC_I64 - TC_BOOL] = "i64",
+        [TC_F16 - TC_BOOL] = "f16",  [TC_BF16 - TC_BOOL] = "bf16", [TC_F32 - TC_BOOL] = "f32",
         [TC_F64 - TC_BOOL] = "f64"};
     return names[t - TC_BOOL];
 }
@@ -26,9 +26,11 @@ TCI_FN int64_t tci_hlo_size(const tci_hlo *h, tci_dim d)
         d = tci_dim_replace(d, h->n_symbols, h->symbols, h->values);
     }
     if (!tci_dim_is_known(d)) {
-        tci_scratch_fail(h->walk->s, TC_ERR_ARGUMENT, "the size %s is symbolic: StableHLO is "
+        tci_scratch_fail(h->walk->s, TC_ERR_ARGUMENT,
+                         "the size %s is symbolic: StableHLO is "
                          "exported for known sizes (tc_stablehlo_export.sizes says what each "
-                         "TC_DIM is)", tci_dim_text_of(d).text);
+                         "TC_DIM is)",
+                         tci_dim_text_of(d).text);
     }
 #endif
     (void)h;
@@ -160,8 +162,9 @@ TCI_FN const char *tci_hlo_ints(tci_hlo *h, const tci_hlo_shape *shape, const in
 TCI_FN const char *tci_hlo_convert(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype from,
                                    tc_dtype to, const char *x)
 {
-    return from == to ? x : tci_hlo_let(h, "stablehlo.convert %s : (%s) -> %s", x,
-                                        tci_hlo_type(h, from, shape), tci_hlo_type(h, to, shape));
+    return from == to ? x
+                      : tci_hlo_let(h, "stablehlo.convert %s : (%s) -> %s", x,
+                                    tci_hlo_type(h, from, shape), tci_hlo_type(h, to, shape));
 }
 
 TCI_FN const char *tci_hlo_binary(tci_hlo *h, const char *op, const tci_hlo_shape *shape,
@@ -173,8 +176,9 @@ TCI_FN const char *tci_hlo_binary(tci_hlo *h, const char *op, const tci_hlo_shap
 TCI_FN const char *tci_hlo_compare(tci_hlo *h, const char *how, const tci_hlo_shape *shape,
                                    tc_dtype t, const char *a, const char *b)
 {
-    const char *kind = tci_dtype_is_float(t) ? "FLOAT" : tci_dtype_is_signed(t) ? "SIGNED"
-                                                                               : "UNSIGNED";
+    const char *kind = tci_dtype_is_float(t)    ? "FLOAT"
+                       : tci_dtype_is_signed(t) ? "SIGNED"
+                                                : "UNSIGNED";
     const char *type = tci_hlo_type(h, t, shape);
     return tci_hlo_let(h, "stablehlo.compare %s, %s, %s, %s : (%s, %s) -> %s", how, a, b, kind,
                        type, type, tci_hlo_type(h, TC_BOOL, shape));
@@ -257,8 +261,10 @@ TCI_FN const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from
     for (int i = 0; i < from->rank; i++) {
         after[i] = to->sizes[i] - from->sizes[i] - before[i];
     }
-    return tci_hlo_let(h, "stablehlo.pad %s, %s, low = %s, high = %s, interior = %s : (%s, "
-                       "tensor<%s>) -> %s", x, fill, tci_hlo_list(h, from->rank, before),
+    return tci_hlo_let(h,
+                       "stablehlo.pad %s, %s, low = %s, high = %s, interior = %s : (%s, "
+                       "tensor<%s>) -> %s",
+                       x, fill, tci_hlo_list(h, from->rank, before),
                        tci_hlo_list(h, from->rank, after), tci_hlo_list(h, from->rank, none),
                        tci_hlo_type(h, t, from), tci_hlo_dtype(t), tci_hlo_type(h, t, to));
 }

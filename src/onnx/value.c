@@ -121,8 +121,12 @@ TCI_FN tci_ox_file *tci_ox_file_open(tci_ox *m, const char *path, const char *pl
         munmap(map, (size_t)st.st_size);
         tci_scratch_fail(m->s, TC_ERR_MEMORY, "out of memory");
     }
-    *f = (tci_ox_file){.owner = {tci_ox_file_release}, .refs = 1, .map = map,
-                       .bytes = (int64_t)st.st_size, .place = place, .next = m->files};
+    *f = (tci_ox_file){.owner = {tci_ox_file_release},
+                       .refs = 1,
+                       .map = map,
+                       .bytes = (int64_t)st.st_size,
+                       .place = place,
+                       .next = m->files};
     m->files = f;
     return f;
 }
@@ -137,8 +141,10 @@ static const tci_ox_file *tci_ox_external(const tci_ox_op *o, const tci_onnx_ten
         }
     }
     if (!m->path) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "tensor %.40s is in the file %.40s: a model in memory "
-                    "has none (tc_onnx_load reads it)", t->name, t->place);
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                    "tensor %.40s is in the file %.40s: a model in memory "
+                    "has none (tc_onnx_load reads it)",
+                    t->name, t->place);
     }
     if (*t->place == '/' || !strcmp(t->place, "..") || !strncmp(t->place, "../", 3) ||
         strstr(t->place, "/../")) {
@@ -160,8 +166,10 @@ static const char *tci_ox_data(const tci_ox_op *o, const tci_onnx_tensor *t,
         int64_t bytes = t->count * tc_dtype_size(tci_onnx_dtype(t->type));
         if (t->offset > f->bytes || bytes > f->bytes - t->offset ||
             (t->length >= 0 && t->length != bytes)) {
-            tci_ox_fail(o, TC_ERR_IO, "tensor %.40s needs %" PRId64 " bytes from %" PRId64 " on of "
-                        "%.40s, which has %" PRId64, t->name, bytes, t->offset, t->place, f->bytes);
+            tci_ox_fail(o, TC_ERR_IO,
+                        "tensor %.40s needs %" PRId64 " bytes from %" PRId64 " on of "
+                        "%.40s, which has %" PRId64,
+                        t->name, bytes, t->offset, t->place, f->bytes);
         }
         *file = f;
         return f->map + t->offset;
@@ -191,8 +199,9 @@ static tc_tensor tci_ox_borrow(const tci_ox_op *o, const tci_onnx_tensor *t, tc_
     tci_frame f = tci_frame_on(o->ctx, "tc_onnx_load", o->here);
     tci_ox_file *owner = (tci_ox_file *)(uintptr_t)file;
     __atomic_add_fetch(&owner->refs, 1, __ATOMIC_RELAXED);
-    tci_node *x = f.failed ? NULL : tci_leaf_borrow(&f, data, dtype, t->rank, t->sizes, NULL,
-                                                    &owner->owner);
+    tci_node *x = f.failed
+                      ? NULL
+                      : tci_leaf_borrow(&f, data, dtype, t->rank, t->sizes, NULL, &owner->owner);
     if (!x) {
         tci_ox_file_release(&owner->owner);
     }
@@ -248,8 +257,10 @@ static tc_tensor tci_ox_leaf(const tci_ox_op *o, const tci_onnx_tensor *t, bool 
 TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
 {
     if (v->is_cut) {
-        tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%.60s has as many elements as values say: it can only "
-                    "be an output of the graph", v->name);
+        tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                    "%.60s has as many elements as values say: it can only "
+                    "be an output of the graph",
+                    v->name);
     }
     if (!v->is_made) {
         if (v->known) {
@@ -363,9 +374,10 @@ static void tci_ox_fail_unknown(const tci_ox_op *o, const tci_ox_value *v, const
     while (i < TCI_OX_INPUTS && !(missing >> i & 1)) {
         i++;
     }
-    tci_ox_fail(o, TC_ERR_UNSUPPORTED, "%s (%.40s) follows from the value of input %.40s, which "
-                "must be told (tc_onnx_options.inputs)", what, v->name,
-                i < g->n_inputs ? g->inputs[i].name : "");
+    tci_ox_fail(o, TC_ERR_UNSUPPORTED,
+                "%s (%.40s) follows from the value of input %.40s, which "
+                "must be told (tc_onnx_options.inputs)",
+                what, v->name, i < g->n_inputs ? g->inputs[i].name : "");
 }
 
 TCI_FN const tci_ox_known *tci_ox_need(const tci_ox_op *o, int i, const char *what)

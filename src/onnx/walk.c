@@ -85,7 +85,8 @@ TCI_FN const void *tci_ox_memory_of(const tci_ox_walk *w, tci_node *n, int64_t *
 TCI_FN const char *tci_ox_parameter_name(const tci_ox_walk *w, tci_node *n)
 {
     const char *name = n->storage && n->storage->param
-                           ? tc_name_of(tci_handle_make(w->ctx, n, w->here)) : "";
+                           ? tc_name_of(tci_handle_make(w->ctx, n, w->here))
+                           : "";
     return *name ? tci_scratch_printf(w->s, "%s", name) : NULL;
 }
 
@@ -104,7 +105,10 @@ TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_st
 /* ---- the walk ---- */
 
 /* A list of nodes whose operands must leave before them. */
-typedef struct tci_ox_stack { tci_node **items; int n, cap; } tci_ox_stack;
+typedef struct tci_ox_stack {
+    tci_node **items;
+    int n, cap;
+} tci_ox_stack;
 
 /* Operands within a repetition's body are the repetition's own matter. */
 static int tci_ox_n_operands(const tci_node *n)
@@ -214,8 +218,13 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
         tci_node **out = TCI_NEW_ARRAY(&s, tci_node *, e->outputs.n + 1);
         if (tci_ox_nodes_of(&f, e->inputs, "an input", in, true) &&
             tci_ox_nodes_of(&f, e->outputs, "an output", out, false)) {
-            tci_ox_walk w = {.s = &s, .graph = &f.ctx->graph, .format = e->format, .ctx = f.ctx,
-                             .here = here, .inputs = in, .n_inputs = e->inputs.n};
+            tci_ox_walk w = {.s = &s,
+                             .graph = &f.ctx->graph,
+                             .format = e->format,
+                             .ctx = f.ctx,
+                             .here = here,
+                             .inputs = in,
+                             .n_inputs = e->inputs.n};
             e->write(&w, out, e->outputs.n, e);
         }
     }

@@ -20,20 +20,22 @@ typedef struct tci_ox_walk tci_ox_walk;
 struct tci_ox_walk {
     tci_scratch *s;
     tci_graph *graph;
-    const char *format;          /* "ONNX", for messages */
-    tci_node *const *inputs; int n_inputs; /* named before the walk; any nodes */
-    const char *const *input_names;        /* of each; NULL: tci_ox_input_name chooses */
+    const char *format; /* "ONNX", for messages */
+    tci_node *const *inputs;
+    int n_inputs;                   /* named before the walk; any nodes */
+    const char *const *input_names; /* of each; NULL: tci_ox_input_name chooses */
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
     const char *(*leave)(tci_ox_walk *w, tci_node *n, const char *const *in);
     /* The nodes that n is written from, in the scratch, and how many: these, not n's operands, must
      * have names, and their names are `in` then. 0, or the function NULL: n's operands. */
     int (*needs)(tci_ox_walk *w, tci_node *n, tci_node *const **list);
-    void *to;                    /* leave's own */
+    void *to; /* leave's own */
     /* DATA nodes as an initializer or a constant; of a user's graph tci_ox_memory_of reads them */
     tci_ctx *ctx;
     tc_site here;
-    tci_ox_left *left; uint32_t n_left; /* by the id of a node */
+    tci_ox_left *left;
+    uint32_t n_left; /* by the id of a node */
 };
 
 /* Ends the export: n, made at its place, has no form, and why; "" is no reason. */
@@ -58,8 +60,8 @@ TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_st
 typedef struct tci_ox_export {
     const char *call, *format;
     tc_tensors inputs, outputs;
-    const void *how;  /* the caller's options */
-    void *to;         /* of the caller, for write */
+    const void *how; /* the caller's options */
+    void *to;        /* of the caller, for write */
     void (*write)(tci_ox_walk *w, tci_node *const *outputs, int n, const struct tci_ox_export *e);
 } tci_ox_export;
 TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here);

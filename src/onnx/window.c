@@ -10,8 +10,8 @@
 
 /* Windows along the axes of an image. */
 typedef struct tci_ox_window_args {
-    int n;                  /* axes */
-    const int64_t *sizes;   /* of all axes of x */
+    int n;                /* axes */
+    const int64_t *sizes; /* of all axes of x */
     int64_t kernel[3], stride[3], dilation[3], before[3], after[3];
     bool ceil;
 } tci_ox_window_args;
@@ -272,9 +272,10 @@ TCI_OX_MAKE(average_pool)
         dilated = dilated || w.dilation[i] > 1;
     }
     if (!dilated && tci_ox_is_plain_pool(&w, &p)) {
-        tci_ox_out(o, 0, w.n == 1   ? tc_avg_pool1d(x, &p)
-                         : w.n == 2 ? tc_avg_pool2d(x, &p)
-                                    : tc_avg_pool3d(x, &p));
+        tci_ox_out(o, 0,
+                   w.n == 1   ? tc_avg_pool1d(x, &p)
+                   : w.n == 2 ? tc_avg_pool2d(x, &p)
+                              : tc_avg_pool3d(x, &p));
         return;
     }
     tc_tensor ones = tc_expand_at(tc_full(o->ctx, 1, TC_F32), w.n + 2, w.sizes, o->here);
@@ -343,9 +344,10 @@ TCI_OX_MAKE(max_pool)
         }
     }
     if (!tci_ox_wants(o, 1)) {
-        tci_ox_out(o, 0, w.n == 1   ? tc_max_pool1d(x, &p)
-                         : w.n == 2 ? tc_max_pool2d(x, &p)
-                                    : tc_max_pool3d(x, &p));
+        tci_ox_out(o, 0,
+                   w.n == 1   ? tc_max_pool1d(x, &p)
+                   : w.n == 2 ? tc_max_pool2d(x, &p)
+                              : tc_max_pool3d(x, &p));
         return;
     }
     tc_tensor y;
@@ -457,7 +459,7 @@ TCI_OX_MAKE(col2im)
     if (kernel * windows > TCI_OX_LIST_MOST * 16 || sizes[2] != windows) {
         tci_ox_fail(o, TC_ERR_SHAPE, "there are %d windows", (int)windows);
     }
-    int64_t *places = TCI_NEW_ARRAY(o->s, int64_t, kernel * windows);
+    int64_t *places = TCI_NEW_ARRAY(o->s, int64_t, kernel *windows);
     for (int64_t i = 0; i < kernel * windows; i++) {
         places[i] = tci_ox_patch_place(n, i / windows, i % windows, &w, steps, padded);
     }

@@ -155,8 +155,7 @@ static tci_node *tci_arrange_part(tci_graph *g, tci_node *x, int at, tci_dim sta
 }
 
 /* One element of x, `count` times. */
-static tci_node *tci_arrange_same(tci_graph *g, tci_node *x, int at, tci_dim element,
-                                  tci_dim count)
+static tci_node *tci_arrange_same(tci_graph *g, tci_node *x, int at, tci_dim element, tci_dim count)
 {
     return tci_build_repeat_each(g, tci_arrange_part(g, x, at, element, 1, false), at, count);
 }
@@ -379,8 +378,7 @@ TCI_FN tci_node *tci_build_diag_embed(tci_graph *g, tci_node *x, int64_t offset,
     zeros = tci_build_check_shape(g, x->rank + 1, shape, (tc_dtype)x->dtype)
                 ? tci_build_broadcast(g, zeros, x->rank + 1, shape)
                 : NULL;
-    return tci_words_put(g, &w,
-                         tci_build_diagonal_scatter(g, zeros, x, offset, axis_a, axis_b));
+    return tci_words_put(g, &w, tci_build_diagonal_scatter(g, zeros, x, offset, axis_a, axis_b));
 }
 
 TCI_FN tci_node *tci_build_diag(tci_graph *g, tci_node *x, int64_t offset)

@@ -152,9 +152,8 @@ static int tci_combining_beats(const tci_combining *m, bool above, int a, int b)
         return beats;
     }
     int nan = tci_combining_is_nan(m, a);
-    return tci_combining_2(
-        m, TCI_P_OR, beats,
-        tci_combining_2(m, TCI_P_AND, nan, tci_combining_2(m, TCI_P_EQ, b, b)));
+    return tci_combining_2(m, TCI_P_OR, beats,
+                           tci_combining_2(m, TCI_P_AND, nan, tci_combining_2(m, TCI_P_EQ, b, b)));
 }
 
 static int tci_combining_level(const tci_combining *m, int a, int b)

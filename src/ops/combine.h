@@ -40,9 +40,9 @@ TCI_FN void tci_combine_make(tci_combine *c, int red, tc_dtype t);
 TCI_FN const char *tci_red_name(int red);
 TCI_FN int tci_red_parts(int red);
 TCI_FN int tci_red_takes(int red); /* values that an element is: as many as parts, or two factors */
-TCI_FN int tci_red_cost(int red, tc_dtype t); /* flops of a step */
-TCI_FN tc_dtype tci_red_dtype(int red, int part, tc_dtype t);        /* of a part */
-TCI_FN tc_dtype tci_red_taken(int red, int which, tc_dtype t);       /* of a value of an element */
+TCI_FN int tci_red_cost(int red, tc_dtype t);                  /* flops of a step */
+TCI_FN tc_dtype tci_red_dtype(int red, int part, tc_dtype t);  /* of a part */
+TCI_FN tc_dtype tci_red_taken(int red, int which, tc_dtype t); /* of a value of an element */
 TCI_FN tci_value tci_red_identity(int red, int part, tc_dtype t);
 
 #endif

@@ -82,20 +82,25 @@ TCI_FN tc_status tci_comm_claim(tc_comm *c, char why[512])
 {
     int32_t free = 0;
     if (c->process != (int64_t)getpid()) {
-        snprintf(why, 512, "communicator %d was made before a fork: this child is no rank of it, "
-                 "expected a communicator of its own", (int)c->number);
+        snprintf(why, 512,
+                 "communicator %d was made before a fork: this child is no rank of it, "
+                 "expected a communicator of its own",
+                 (int)c->number);
         return TC_ERR_COMM;
     }
     if (!__atomic_compare_exchange_n(&c->busy, &free, 1, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED)) {
-        snprintf(why, 512, "communicator %d is in use by another thread: expected one run at a "
-                 "time, or a communicator for each thread (tc_comm_split)", (int)c->number);
+        snprintf(why, 512,
+                 "communicator %d is in use by another thread: expected one run at a "
+                 "time, or a communicator for each thread (tc_comm_split)",
+                 (int)c->number);
         return TC_ERR_BUSY;
     }
     bool failed = __atomic_load_n(&c->failed, __ATOMIC_ACQUIRE), open = tci_comm_of(c) != NULL;
     if (failed || !open) {
-        snprintf(why, 512, failed ? "communicator %d failed before: %s"
-                                  : "communicator %d was freed by tc_comm_free%s",
+        snprintf(why, 512,
+                 failed ? "communicator %d failed before: %s"
+                        : "communicator %d was freed by tc_comm_free%s",
                  (int)c->number, failed ? c->error : "");
         tci_comm_unclaim(c);
         return TC_ERR_COMM;
@@ -166,9 +171,8 @@ TC_API void tc_comm_abort(tc_comm *comm)
 TC_API tc_status tc_comm_of_engine(const tc_comm_engine *engine, void *state, int rank, int size,
                                    const tc_comm_options *options, tc_comm **out)
 {
-    if (!out || !engine || !engine->name || !engine->start || !engine->wait ||
-        !engine->exchange || !engine->stop || !engine->free || size < 1 || rank < 0 ||
-        rank >= size) {
+    if (!out || !engine || !engine->name || !engine->start || !engine->wait || !engine->exchange ||
+        !engine->stop || !engine->free || size < 1 || rank < 0 || rank >= size) {
         return TC_ERR_ARGUMENT;
     }
     *out = NULL;
@@ -176,8 +180,13 @@ TC_API tc_status tc_comm_of_engine(const tc_comm_engine *engine, void *state, in
     if (!c) {
         return TC_ERR_MEMORY;
     }
-    *c = (tc_comm){.refs = 1, .is_open = true, .rank = rank, .size = size,
-                   .process = (int64_t)getpid(), .engine = engine, .state = state,
+    *c = (tc_comm){.refs = 1,
+                   .is_open = true,
+                   .rank = rank,
+                   .size = size,
+                   .process = (int64_t)getpid(),
+                   .engine = engine,
+                   .state = state,
                    .options = options ? *options : (tc_comm_options){0}};
     if (c->options.timeout_ms <= 0) {
         c->options.timeout_ms = TCI_COMM_TIMEOUT_MS;

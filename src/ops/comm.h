@@ -12,20 +12,20 @@
 #include "../base/os.h"
 
 struct tc_comm {
-    struct tc_comm *next;   /* in the list of all; guarded by its lock, as refs and is_open */
+    struct tc_comm *next; /* in the list of all; guarded by its lock, as refs and is_open */
     int64_t number;
-    int32_t refs;           /* the user's, and one for each program */
-    bool is_open;           /* not freed by the user */
-    int32_t busy;           /* atomic: a run, or a call of the user's, has it */
-    int32_t failed;         /* atomic: an operation failed, so ranks are no longer in step */
+    int32_t refs;   /* the user's, and one for each program */
+    bool is_open;   /* not freed by the user */
+    int32_t busy;   /* atomic: a run, or a call of the user's, has it */
+    int32_t failed; /* atomic: an operation failed, so ranks are no longer in step */
     int rank, size;
-    int64_t process;        /* that made it: a child made by fork cannot use it */
+    int64_t process; /* that made it: a child made by fork cannot use it */
     const tc_comm_engine *engine;
     void *state;
     tc_comm_options options;
-    tc_link link;           /* assumed, or measured */
+    tc_link link; /* assumed, or measured */
     bool link_measured;
-    char error[512];        /* of the first failure */
+    char error[512]; /* of the first failure */
 };
 
 /* The words of a COLLECTIVE node. */
@@ -47,8 +47,8 @@ typedef struct tci_comm_step {
     int64_t comm;
 } tci_comm_step;
 
-TCI_FN const char *tci_comm_verb_name(int verb);  /* "all_reduce" */
-TCI_FN const char *tci_comm_how_name(int how);    /* "sum" */
+TCI_FN const char *tci_comm_verb_name(int verb); /* "all_reduce" */
+TCI_FN const char *tci_comm_how_name(int how);   /* "sum" */
 static inline bool tci_comm_verb_reduces(int verb)
 {
     return verb == TC_COMM_ALL_REDUCE || verb == TC_COMM_REDUCE_SCATTER;

@@ -104,7 +104,8 @@ TCI_FN tci_node *tci_build_reduction(tci_graph *g, tci_node *x, int how)
     if (how < TC_REDUCE_MEAN || how > TC_REDUCE_NONE) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
                        "the reduction is %d: expected TC_REDUCE_MEAN, TC_REDUCE_SUM or "
-                       "TC_REDUCE_NONE", how);
+                       "TC_REDUCE_NONE",
+                       how);
         return NULL;
     }
     return !x || how == TC_REDUCE_NONE ? x
@@ -143,8 +144,7 @@ static tci_node *tci_composite_mean(tci_graph *g, tci_node *x, const int64_t *ax
     if (!x) {
         return NULL;
     }
-    tci_node *count =
-        tci_build_size_value(g, tci_composite_count(x, axes, n), (tc_dtype)x->dtype);
+    tci_node *count = tci_build_size_value(g, tci_composite_count(x, axes, n), (tc_dtype)x->dtype);
     return tci_composite_binary(g, TCI_OP_DIV,
                                 tci_composite_reduce(g, TCI_OP_SUM, x, axes, n, keepdims), count);
 }
@@ -188,8 +188,8 @@ TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log
         return NULL;
     }
     int64_t attr = at;
-    tci_node *r =
-        tci_graph_node(g, op, (tc_dtype)line->dtype, line->rank, line->shape, 1, &line, 1, &attr);
+    tci_node *r = tci_graph_node(g, op, (tc_dtype)line->dtype, line->rank, line->shape, 1, &line, 1,
+                                 &attr);
     return tci_build_reshape(g, r, x->rank, x->shape);
 }
 
@@ -367,12 +367,12 @@ static tci_node *tci_expand_LAYER_NORM(tci_graph *g, tci_node *n)
     bool has_weight = n->attr[1 + n_axes] != 0, has_bias = n->attr[2 + n_axes] != 0;
     tc_dtype math = tci_composite_math(n);
     tci_node *x = tci_build_cast(g, n->in[0], math), *eps = tci_build_cast(g, n->in[1], math);
-    tci_node *centred =
-        tci_composite_binary(g, TCI_OP_SUB, x, tci_composite_mean(g, x, axes, n_axes, true));
+    tci_node *centred = tci_composite_binary(g, TCI_OP_SUB, x,
+                                             tci_composite_mean(g, x, axes, n_axes, true));
     tci_node *squares = tci_composite_unary(g, TCI_OP_SQUARE, centred);
     tci_node *variance = tci_composite_mean(g, squares, axes, n_axes, true);
-    tci_node *scale =
-        tci_composite_unary(g, TCI_OP_RSQRT, tci_composite_binary(g, TCI_OP_ADD, variance, eps));
+    tci_node *scale = tci_composite_unary(g, TCI_OP_RSQRT,
+                                          tci_composite_binary(g, TCI_OP_ADD, variance, eps));
     tci_node *r = tci_composite_binary(g, TCI_OP_MUL, centred, scale);
     tci_words w;
     tci_dim *shape = tci_words_dims(g, &w, n->rank);

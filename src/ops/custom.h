@@ -12,8 +12,8 @@ struct tci_node;
 
 typedef struct tci_custom tci_custom;
 struct tci_custom {
-    tc_custom_op op;      /* its name and text are ours */
-    int64_t number;       /* from 1 on: the attribute of a CUSTOM node */
+    tc_custom_op op; /* its name and text are ours */
+    int64_t number;  /* from 1 on: the attribute of a CUSTOM node */
     /* op.vjp over nodes (api/custom.c). NULL: it failed, and the graph says why; or *none. */
     struct tci_node *(*vjp)(const tci_custom *c, struct tci_graph *g, struct tci_node *n,
                             struct tci_node *grad, int which, bool *none);
@@ -27,10 +27,10 @@ struct tci_custom {
  * function of the user's, one of the two steps of a collective, or of an engine that runs the whole
  * graph. */
 typedef struct tci_custom_call {
-    const tci_custom *op;    /* NULL: a collective's, or an engine's */
+    const tci_custom *op; /* NULL: a collective's, or an engine's */
     tci_comm_step comm;
     struct tci_graph_program *engine; /* compile/graph_program.h, or NULL */
-    int n_inputs, n_more;    /* n_more: results of an engine after the first */
+    int n_inputs, n_more;             /* n_more: results of an engine after the first */
     tc_custom_array *arrays;
 } tci_custom_call;
 

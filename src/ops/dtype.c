@@ -13,7 +13,13 @@
 #include "dtype.h"
 
 /* What C asks of a type of 8 bytes; on some processors less than 8. */
-struct tci_dtype_widest { char first; union { double d; int64_t i; } wide; };
+struct tci_dtype_widest {
+    char first;
+    union {
+        double d;
+        int64_t i;
+    } wide;
+};
 enum { TCI_DTYPE_ALIGN = offsetof(struct tci_dtype_widest, wide) };
 
 static const tci_dtype_info tci_dtype_rows[TCI_DTYPE_N] = {
@@ -58,8 +64,7 @@ TCI_FN tc_dtype tci_dtype_real(tc_promotion how, tc_dtype t)
 
 TCI_FN tc_dtype tci_dtype_function(tc_promotion how, tc_dtype t)
 {
-    static const tc_dtype of_bytes[9] = {
-        [1] = TC_F16, [2] = TC_F32, [4] = TC_F64, [8] = TC_F64};
+    static const tc_dtype of_bytes[9] = {[1] = TC_F16, [2] = TC_F32, [4] = TC_F64, [8] = TC_F64};
     bool by_width = how == TC_NUMPY && !tci_dtype_is_float(t);
     return by_width ? of_bytes[tci_dtype_get(t)->bytes] : tci_dtype_real(how, t);
 }
@@ -84,8 +89,8 @@ static tc_dtype tci_dtype_meet_float(tc_promotion how, tc_dtype whole, tc_dtype 
 /* Torch leaves u16, u32 and u64 with another integer undefined: NumPy's answer there. */
 TCI_FN tc_dtype tci_dtype_promote(tc_promotion how, tc_dtype a, tc_dtype b)
 {
-    static const tc_dtype signed_of_bytes[9] = {
-        [1] = TC_I8, [2] = TC_I16, [4] = TC_I32, [8] = TC_I64};
+    static const tc_dtype signed_of_bytes[9] =
+        {[1] = TC_I8, [2] = TC_I16, [4] = TC_I32, [8] = TC_I64};
     if (a > b) { /* ORDER dtype: bool, unsigned, signed, floats, each by width */
         tc_dtype t = a;
         a = b;
@@ -95,7 +100,7 @@ TCI_FN tc_dtype tci_dtype_promote(tc_promotion how, tc_dtype a, tc_dtype b)
         return b;
     }
     if (tci_dtype_is_float(b)) {
-        return !tci_dtype_is_float(a)              ? tci_dtype_meet_float(how, a, b)
+        return !tci_dtype_is_float(a)        ? tci_dtype_meet_float(how, a, b)
                : a == TC_F16 && b == TC_BF16 ? TC_F32
                                              : b;
     }
@@ -257,9 +262,7 @@ TCI_FN tci_value tci_value_load(tc_dtype t, const void *p)
 {
     tci_value v = {0};
     switch (t) {
-    case TC_BOOL:
-        v.i = *(const unsigned char *)p != 0;
-        break;
+    case TC_BOOL: v.i = *(const unsigned char *)p != 0; break;
     case TC_F16: {
         uint16_t bits;
         memcpy(&bits, p, sizeof bits);
@@ -278,12 +281,8 @@ TCI_FN tci_value tci_value_load(tc_dtype t, const void *p)
         v.f = (double)x;
         break;
     }
-    case TC_F64:
-        memcpy(&v.f, p, sizeof v.f);
-        break;
-    default:
-        v.i = tci_dtype_load_int(t, p);
-        break;
+    case TC_F64: memcpy(&v.f, p, sizeof v.f); break;
+    default: v.i = tci_dtype_load_int(t, p); break;
     }
     return v;
 }
@@ -291,9 +290,7 @@ TCI_FN tci_value tci_value_load(tc_dtype t, const void *p)
 TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v)
 {
     switch (t) {
-    case TC_BOOL:
-        *(unsigned char *)p = v.i != 0;
-        break;
+    case TC_BOOL: *(unsigned char *)p = v.i != 0; break;
     case TC_F16: {
         uint16_t bits = tci_f32_to_f16_bits(tci_dtype_odd_f32(v.f));
         memcpy(p, &bits, sizeof bits);
@@ -309,16 +306,16 @@ TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v)
         memcpy(p, &x, sizeof x);
         break;
     }
-    case TC_F64:
-        memcpy(p, &v.f, sizeof v.f);
-        break;
+    case TC_F64: memcpy(p, &v.f, sizeof v.f); break;
     default: {
         int bytes = tci_dtype_get(t)->bytes;
         uint8_t x8 = (uint8_t)v.u;
         uint16_t x16 = (uint16_t)v.u;
         uint32_t x32 = (uint32_t)v.u;
-        const void *from = bytes == 1 ? (const void *)&x8 : bytes == 2 ? (const void *)&x16
-                           : bytes == 4 ? (const void *)&x32 : (const void *)&v.u;
+        const void *from = bytes == 1   ? (const void *)&x8
+                           : bytes == 2 ? (const void *)&x16
+                           : bytes == 4 ? (const void *)&x32
+                                        : (const void *)&v.u;
         memcpy(p, from, (size_t)bytes);
         break;
     }
@@ -364,14 +361,10 @@ static double tci_dtype_int_to_float(tc_dtype from, tc_dtype to, tci_value v)
 static double tci_dtype_round_float(tc_dtype to, double x)
 {
     switch (to) {
-    case TC_F16:
-        return (double)tci_round_f16(tci_dtype_odd_f32(x));
-    case TC_BF16:
-        return (double)tci_round_bf16(tci_dtype_odd_f32(x));
-    case TC_F32:
-        return (double)(float)x;
-    default:
-        return x;
+    case TC_F16: return (double)tci_round_f16(tci_dtype_odd_f32(x));
+    case TC_BF16: return (double)tci_round_bf16(tci_dtype_odd_f32(x));
+    case TC_F32: return (double)(float)x;
+    default: return x;
     }
 }
 

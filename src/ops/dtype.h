@@ -8,12 +8,12 @@
 typedef enum tci_kind { TCI_KIND_BOOL, TCI_KIND_UINT, TCI_KIND_INT, TCI_KIND_FLOAT } tci_kind;
 
 typedef struct tci_dtype_info {
-    char name[8];       /* "f32"; no pointers: nothing to relocate */
-    char ctype[20];     /* storage type in generated C: "float" */
+    char name[8];   /* "f32"; no pointers: nothing to relocate */
+    char ctype[20]; /* storage type in generated C: "float" */
     uint8_t bytes;
-    uint8_t align;      /* of its storage in C */
-    uint8_t kind;       /* tci_kind */
-    int8_t compute;     /* tc_dtype in which kernels compute: itself, except f16 and bf16 -> f32 */
+    uint8_t align;  /* of its storage in C */
+    uint8_t kind;   /* tci_kind */
+    int8_t compute; /* tc_dtype in which kernels compute: itself, except f16 and bf16 -> f32 */
 } tci_dtype_info;
 
 enum { TCI_DTYPE_N = TC_DTYPE_COUNT - TC_BOOL }; /* how many there are; all fit an int8_t */
@@ -23,12 +23,30 @@ static inline bool tci_dtype_is_aligned(tc_dtype t, const void *p)
     return !((uintptr_t)p & (uintptr_t)(tci_dtype_get(t)->align - 1));
 }
 /* Whether a number is one; also of what a user gave as one. */
-static inline bool tci_dtype_is_valid(int64_t t) { return t >= TC_BOOL && t < TC_DTYPE_COUNT; }
-static inline bool tci_dtype_is_float(tc_dtype t) { return t >= TC_F16 && t <= TC_F64; }
-static inline bool tci_dtype_is_int(tc_dtype t) { return t >= TC_U8 && t <= TC_I64; }
-static inline bool tci_dtype_is_signed(tc_dtype t) { return t >= TC_I8 && t <= TC_F64; }
-static inline bool tci_dtype_is_byte(tc_dtype t) { return t == TC_U8 || t == TC_I8; }
-static inline bool tci_dtype_is_half(tc_dtype t) { return t == TC_F16 || t == TC_BF16; }
+static inline bool tci_dtype_is_valid(int64_t t)
+{
+    return t >= TC_BOOL && t < TC_DTYPE_COUNT;
+}
+static inline bool tci_dtype_is_float(tc_dtype t)
+{
+    return t >= TC_F16 && t <= TC_F64;
+}
+static inline bool tci_dtype_is_int(tc_dtype t)
+{
+    return t >= TC_U8 && t <= TC_I64;
+}
+static inline bool tci_dtype_is_signed(tc_dtype t)
+{
+    return t >= TC_I8 && t <= TC_F64;
+}
+static inline bool tci_dtype_is_byte(tc_dtype t)
+{
+    return t == TC_U8 || t == TC_I8;
+}
+static inline bool tci_dtype_is_half(tc_dtype t)
+{
+    return t == TC_F16 || t == TC_BF16;
+}
 /* ---- promotion: `how` is the context's rule (tc_options.promotion) ---- */
 /* The dtype in which two tensors meet. TORCH: torch's table; u16, u32, u64 with another integer as
  * NumPy. NUMPY: numpy.result_type; bf16, which NumPy lacks, as f16 with bool, integers of one byte
@@ -44,12 +62,15 @@ TCI_FN tc_dtype tci_dtype_function(tc_promotion how, tc_dtype t);
  * (TORCH) or of all unsigned (NUMPY). */
 TCI_FN tc_dtype tci_dtype_sum(tc_promotion how, tc_dtype t);
 
-
 /* A value of any dtype in 64 bits, as literal slots, fills and constants carry it: floats as double
  * bits (also f32, f16, bf16), ints as int64 (u64 reinterpreted), bool as 0 or 1. */
-typedef union tci_value { int64_t i; uint64_t u; double f; } tci_value;
-TCI_FN tci_value tci_value_load(tc_dtype t, const void *p);          /* storage -> value */
-TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v);     /* value -> storage, rounding */
+typedef union tci_value {
+    int64_t i;
+    uint64_t u;
+    double f;
+} tci_value;
+TCI_FN tci_value tci_value_load(tc_dtype t, const void *p);    /* storage -> value */
+TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v); /* value -> storage, rounding */
 TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to); /* tc's defined corners */
 TCI_FN float tci_round_bf16(float x);
 TCI_FN float tci_round_f16(float x);

@@ -81,10 +81,17 @@ static void tci_eliminate_repeat(tci_eliminate *e, void (*step)(tci_eliminate *e
             return;
         }
     }
-    const tci_repeat r = {.n_carry = e->n_carry, .n_x = e->n_x, .n_y = e->n_y,
-                          .length = tci_dim_known(e->xs[0]->shape[0]), .stops = -1,
-                          .init = e->init, .xs = e->xs, .carry = e->carry, .x = e->x,
-                          .next = e->next, .y = e->y};
+    const tci_repeat r = {.n_carry = e->n_carry,
+                          .n_x = e->n_x,
+                          .n_y = e->n_y,
+                          .length = tci_dim_known(e->xs[0]->shape[0]),
+                          .stops = -1,
+                          .init = e->init,
+                          .xs = e->xs,
+                          .carry = e->carry,
+                          .x = e->x,
+                          .next = e->next,
+                          .y = e->y};
     tci_node *repeat = tci_eliminate_node(e->g, &r);
     for (int i = 0; repeat && i < e->n_carry + e->n_y; i++) {
         tci_node *result = tci_build_result(e->g, repeat, i);
@@ -215,8 +222,8 @@ static void tci_eliminate_lu_step(tci_eliminate *e)
     if (!at || !panel) {
         return;
     }
-    tci_node *own = tci_composite_binary(g, TCI_OP_EQ,
-                                         tci_eliminate_ramp(g, panel->shape[2], 2), at);
+    tci_node *own = tci_composite_binary(g, TCI_OP_EQ, tci_eliminate_ramp(g, panel->shape[2], 2),
+                                         at);
     tci_node *step = tci_composite_binary(g, TCI_OP_ADD, e->x[0], e->start);
     e->next[1] = number = tci_build_where(g, own, tci_build_cast(g, step, t), number);
     free = tci_composite_binary(g, TCI_OP_LT, number, zero);
@@ -236,8 +243,8 @@ static void tci_eliminate_cholesky_step(tci_eliminate *e)
     tci_node *panel = e->carry[0], *column = tci_eliminate_column(e);
     tci_node *at = tci_composite_binary(g, TCI_OP_ADD, e->x[0], e->start);
     tci_node *root = tci_eliminate_at(g, column, 2, at, 1);
-    tci_node *below = tci_composite_binary(g, TCI_OP_GE,
-                                           tci_eliminate_ramp(g, panel->shape[2], 2), at);
+    tci_node *below = tci_composite_binary(g, TCI_OP_GE, tci_eliminate_ramp(g, panel->shape[2], 2),
+                                           at);
     root = tci_composite_unary(g, TCI_OP_SQRT, root);
     column = tci_build_where(g, below, tci_composite_binary(g, TCI_OP_DIV, column, root),
                              tci_composite_number(g, (tc_dtype)panel->dtype, 0));
@@ -276,8 +283,7 @@ static void tci_eliminate_substitute_step(tci_eliminate *e)
     tci_graph *g = e->g;
     tci_node *row = tci_eliminate_at(g, e->carry[0], 1, e->x[0], 1);
     if (!e->unit) {
-        row = tci_composite_binary(g, TCI_OP_DIV, row,
-                                   tci_eliminate_at(g, e->x[1], 1, e->x[0], 1));
+        row = tci_composite_binary(g, TCI_OP_DIV, row, tci_eliminate_at(g, e->x[1], 1, e->x[0], 1));
     }
     e->y[0] = row;
     e->next[0] = tci_eliminate_less(g, e->carry[0], e->x[1], row);
@@ -303,8 +309,7 @@ static void tci_eliminate_block_step(tci_eliminate *e)
 {
     tci_graph *g = e->g;
     tci_node *x = e->carry[0];
-    tci_node *rows = tci_composite_binary(g, TCI_OP_SUB, e->x[3],
-                                          tci_build_matmul(g, e->x[1], x));
+    tci_node *rows = tci_composite_binary(g, TCI_OP_SUB, e->x[3], tci_build_matmul(g, e->x[1], x));
     e->y[0] = rows = tci_build_matmul(g, e->x[2], rows);
     if (!rows) {
         return;
@@ -363,8 +368,7 @@ static tci_node *tci_eliminate_triangle(tci_graph *g, tci_node *a, tci_node *b, 
     one = flat ? tci_build_broadcast(g, one, 3, flat->shape) : NULL;
     tci_node *inverse = tci_eliminate_substitute(g, flat, one, unit);
     tci_eliminate e = {.g = g, .n_carry = 1, .n_x = 4, .n_y = 1};
-    e.init[0] = tci_build_broadcast(g, tci_composite_number(g, (tc_dtype)b->dtype, 0), 3,
-                                    b->shape);
+    e.init[0] = tci_build_broadcast(g, tci_composite_number(g, (tc_dtype)b->dtype, 0), 3, b->shape);
     e.xs[0] = tci_composite_ramp(g, own->shape[0], 1, 0);
     e.xs[1] = tci_eliminate_in_blocks(g, tci_build_triangle(g, a, -1, true), block);
     e.xs[2] = tci_eliminate_shaped(g, inverse, 4, own->shape[0], own->shape[1], block, block);
@@ -391,8 +395,7 @@ static void tci_eliminate_cholesky_block(tci_eliminate *e)
     tci_node *start = tci_composite_binary(g, TCI_OP_MUL, e->x[0],
                                            tci_composite_whole(g, TCI_ELIMINATE_BLOCK));
     tci_eliminate inner = {.g = g, .n_carry = 1, .n_y = 1, .start = start};
-    e->y[0] = tci_eliminate_panel(&inner,
-                                  tci_eliminate_at(g, all, 1, start, TCI_ELIMINATE_BLOCK),
+    e->y[0] = tci_eliminate_panel(&inner, tci_eliminate_at(g, all, 1, start, TCI_ELIMINATE_BLOCK),
                                   tci_eliminate_cholesky_step);
     tci_node *product = tci_build_matmul(g, tci_build_transpose(g, e->y[0], 1, 2), e->y[0]);
     e->next[0] = tci_composite_binary(g, TCI_OP_SUB, all, product);

@@ -39,7 +39,7 @@ enum {
 #define TCI_ROW(id, operands, where) TCI_W_##id,
     TCI_COLUMN_WORDS(TCI_ROW)
 #undef TCI_ROW
-    TCI_W_OWN_END,
+        TCI_W_OWN_END,
     TCI_W_K = 160,
     TCI_W_END = 255
 };
@@ -49,9 +49,9 @@ enum { TCI_FORMULA_DEPTH = 12 };
 
 /* What the gradient column of a row says. */
 typedef enum tci_gradient {
-    TCI_GRADIENT_NONE,     /* asking for it is an error */
-    TCI_GRADIENT_LEAF,     /* no operands */
-    TCI_GRADIENT_FLAT,     /* zero everywhere */
+    TCI_GRADIENT_NONE, /* asking for it is an error */
+    TCI_GRADIENT_LEAF, /* no operands */
+    TCI_GRADIENT_FLAT, /* zero everywhere */
     TCI_GRADIENT_FORMULA,
     TCI_GRADIENT_OWN,      /* a function: tci_vjp_ID */
     TCI_GRADIENT_EXPANSION /* a composite's: that of what it expands into */

@@ -107,16 +107,16 @@ static const tci_op_info tci_op_rows[] = {
 #define TCI_ROW(id, name, rule, combine, part, gradient, doc)                                      \
     [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, 1, 1, TCI_INFO_OVER_##combine,           \
                      TCI_RED_##combine, part, &tci_attrs_AXES},
-    TCI_REDUCE_OPS(TCI_ROW)
+        TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
     [TCI_OP_##id] = {#name, facts, TCI_INFO_FLOPS(facts), least, TCI_INFO_##most,                  \
                      ((facts) & TCI_IS_EFFECT) == 0, 0, 0, 0, &tci_attrs_##attributes},
-    TCI_SPECIAL_OPS(TCI_ROW)
+            TCI_SPECIAL_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, least, most, attributes, gradient, doc)                                  \
     [TCI_OP_##id] = {#name, 0, 0, least, TCI_INFO_##most, 1, 0, 0, 0, &tci_attrs_##attributes},
-    TCI_COMPOSITE_OPS(TCI_ROW)
+                TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
 };
 

@@ -68,22 +68,28 @@ typedef struct tci_attr_list {
 } tci_attr_list;
 
 typedef struct tci_op_info {
-    char name[24];  /* no pointer, which a program would relocate when it starts */
-    uint16_t facts; /* of tci_fact */
-    uint8_t cost;   /* flops of one evaluation, of a CAT for each operand; 0: moves only */
+    char name[24];       /* no pointer, which a program would relocate when it starts */
+    uint16_t facts;      /* of tci_fact */
+    uint8_t cost;        /* flops of one evaluation, of a CAT for each operand; 0: moves only */
     int32_t least, most; /* operands */
     uint8_t results;
-    uint8_t identity; /* tci_identity of a FOLD or ARG */
+    uint8_t identity;  /* tci_identity of a FOLD or ARG */
     uint8_t red, part; /* of a reduction: tci_red_op, and which part of it is the result */
     const tci_attr_list *attrs;
 } tci_op_info;
 
-static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
+static inline bool tci_op_is_ew(int op)
+{
+    return op < TCI_OP_EW_END;
+}
 static inline bool tci_op_is_reduce(int op)
 {
     return op >= TCI_OP_EW_END && op < TCI_OP_REDUCE_END;
 }
-static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END; }
+static inline bool tci_op_is_composite(int op)
+{
+    return op >= TCI_OP_SPECIAL_END;
+}
 
 TCI_FN const tci_op_info *tci_op_get(int op);
 TCI_FN const char *tci_op_name(int op); /* "?" for what is none */

@@ -15,7 +15,7 @@ static const double tci_arc_right_wide = 0x1.921fb54442d18p+0,
 
 /* atan(z) / z - 1 over s = z^2, |z| <= tan(pi/8), error of the angle 2^-30.5: s^4 .. s^0 */
 static const double tci_arc_tangent_c[] = {-0x1.f33074p-5, 0x1.b2325ap-4, -0x1.23ba78p-3,
-                                         0x1.9991eap-3, -0x1.55554ap-2};
+                                           0x1.9991eap-3, -0x1.55554ap-2};
 /* as tci_arc_tangent_c, 2^-59.5: s^10 .. s^0 */
 static const double tci_arc_tangent_wide_c[] = {
     -0x1.2597cf63e2428p-6, 0x1.37ea9a4c49097p-5, -0x1.9cdb0a716daacp-5, 0x1.df1123b20808ep-5,

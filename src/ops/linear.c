@@ -76,8 +76,9 @@ static tci_node *tci_linear_lu(tci_graph *g, tci_node *m, int64_t n)
     for (int i = 0; shape && i < m->rank; i++) {
         shape[i] = i == m->rank - 2 ? n + 1 : m->shape[i];
     }
-    return shape ? tci_words_put(g, &w, tci_build_node(g, TCI_OP_LU, (tc_dtype)m->dtype, m->rank,
-                                                       shape, 1, &m, 0, NULL))
+    return shape ? tci_words_put(g, &w,
+                                 tci_build_node(g, TCI_OP_LU, (tc_dtype)m->dtype, m->rank, shape, 1,
+                                                &m, 0, NULL))
                  : NULL;
 }
 
@@ -356,8 +357,8 @@ TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper)
         return m ? x : NULL;
     }
     m = tci_composite_binary(g, TCI_OP_ADD, m, tci_build_transpose(g, m, -1, -2));
-    m = tci_composite_binary(g, TCI_OP_MUL, m, tci_composite_number(g, m ? (tc_dtype)m->dtype
-                                                                         : TC_F32, 0.5));
+    m = tci_composite_binary(g, TCI_OP_MUL, m,
+                             tci_composite_number(g, m ? (tc_dtype)m->dtype : TC_F32, 0.5));
     m = m ? tci_build_node(g, TCI_OP_CHOLESKY, (tc_dtype)m->dtype, m->rank, m->shape, 1, &m, 0,
                            NULL)
           : NULL;
@@ -399,8 +400,8 @@ TCI_FN tci_node *tci_build_solve_triangular(tci_graph *g, tci_node *a, tci_node 
     if (n) {
         tci_node *in[2] = {m, r};
         const int64_t words[1] = {unitriangular};
-        r = tci_build_node(g, TCI_OP_SOLVE_TRIANGULAR, (tc_dtype)r->dtype, r->rank, r->shape, 2,
-                           in, 1, words);
+        r = tci_build_node(g, TCI_OP_SOLVE_TRIANGULAR, (tc_dtype)r->dtype, r->rank, r->shape, 2, in,
+                           1, words);
     }
     r = upper ? tci_build_flip(g, r, -2) : r;
     return tci_build_cast(g, r, (tc_dtype)b->dtype);

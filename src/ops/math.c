@@ -27,22 +27,22 @@ static pthread_once_t tci_math_once = PTHREAD_ONCE_INIT;
 
 static const double tci_math_magic = 12582912.0; /* 1.5 * 2^23 */
 static const double tci_math_log2e = 0x1.715476p+0;
-static const double tci_math_ln2 = 0x1.62e43p-1;       /* ln 2 - 1.9e-9 */
+static const double tci_math_ln2 = 0x1.62e43p-1; /* ln 2 - 1.9e-9 */
 static const double tci_math_ln2_rest = -0x1.05c61p-29;
 
 /* e^r on |r| <= 0.347 without the leading 1 + r, relative error 2^-28.2: coefficients of r^6 ..
  * r^2 */
-static const double tci_math_exp_c[] = {0x1.6a4508p-10, 0x1.1239aap-7, 0x1.5558b8p-5,
-                                        0x1.555492p-3, 0x1.fffffcp-2};
+static const double tci_math_exp_c[] = {0x1.6a4508p-10, 0x1.1239aap-7, 0x1.5558b8p-5, 0x1.555492p-3,
+                                        0x1.fffffcp-2};
 /* The same for relative error of e^r - 1 (2^-26.1), then moved by a random search over rounded
  * coefficients until the worst tanh over all floats was 2.47 ulp. */
-static const double tci_math_tanh_c[] = {0x1.5e0db2p-10, 0x1.11f1dap-7, 0x1.55619p-5,
-                                          0x1.5554d8p-3, 0x1.fffffcp-2};
+static const double tci_math_tanh_c[] = {0x1.5e0db2p-10, 0x1.11f1dap-7, 0x1.55619p-5, 0x1.5554d8p-3,
+                                         0x1.fffffcp-2};
 /* log(1 + f) - f over f^2, f in [sqrt(1/2) - 1, sqrt(2) - 1], error of the log 2^-27.8: f^8 ..
  * f^0 */
-static const double tci_math_log_c[] = {-0x1.39c1f4p-4, 0x1.08ceeep-3, -0x1.0f277cp-3,
+static const double tci_math_log_c[] = {-0x1.39c1f4p-4, 0x1.08ceeep-3,  -0x1.0f277cp-3,
                                         0x1.225a62p-3,  -0x1.542652p-3, 0x1.99a52cp-3,
-                                        -0x1.000434p-2, 0x1.55554ep-2, -0x1.fffff8p-2};
+                                        -0x1.000434p-2, 0x1.55554ep-2,  -0x1.fffff8p-2};
 /* sin(r) / r - 1 over s = r^2, |r| <= pi/2 * 1.0001: s^3 .. s^0. A minimax fit (2^-27) moved by a
  * random search over rounded coefficients that ran all floats: 1.72 ulp, and no result above 1. */
 static const double tci_math_sin_c[] = {0x1.5e16d6p-19, -0x1.9f7ceap-13, 0x1.110f4ap-7,
@@ -52,8 +52,8 @@ static const double tci_math_minus_pi[] = {-0x1.921fb4p+1, -0x1.4442dp-23, -0x1.
 /* Beyond this the three parts no longer keep the relative accuracy next to multiples of pi. */
 static const double tci_math_trig_bound = 131072.0;
 /* 2^r on |r| <= 0.5, relative error 2^-28.3: r^6 .. 1 */
-static const double tci_math_exp2_c[] = {0x1.417284p-13, 0x1.5f0976p-10, 0x1.3b2ddap-7,
-                                         0x1.c6af7ap-5,  0x1.ebfbdcp-3,  0x1.62e43p-1, 1.0};
+static const double tci_math_exp2_c[] = {
+    0x1.417284p-13, 0x1.5f0976p-10, 0x1.3b2ddap-7, 0x1.c6af7ap-5, 0x1.ebfbdcp-3, 0x1.62e43p-1, 1.0};
 /* -(2^r) on |r| <= 0.5, relative error 2^-23.2: r^5 .. 1 */
 static const double tci_math_minus_exp2_c[] = {-0x1.5ca96ep-10, -0x1.3cdbdcp-7, -0x1.c6b3aap-5,
                                                -0x1.ebf9fp-3,   -0x1.62e43p-1,  -1.0};
@@ -82,64 +82,82 @@ static const double tci_math_tan_c[] = {0x1.361e4ap-7, 0x1.864fbep-9, 0x1.91d374
 /* ---- f64 constants of recipes of both widths ---- */
 
 /* (e^r - 1 - r) / r^2, |r| <= 0.347, relative error of e^r - 1 2^-61.6: r^12 .. r^2 */
-static const double tci_math_exp_wide_c[] = {
-    0x1.1f199062262bbp-29, 0x1.af5f39ea86203p-26, 0x1.27e513a240c35p-22, 0x1.71ddf808f8573p-19,
-    0x1.a01a018de343dp-16, 0x1.a01a01b00568cp-13, 0x1.6c16c16c1ab6p-10, 0x1.111111110f652p-7,
-    0x1.555555555554dp-5, 0x1.5555555555559p-3, 0.5};
+static const double tci_math_exp_wide_c[] = {0x1.1f199062262bbp-29,
+                                             0x1.af5f39ea86203p-26,
+                                             0x1.27e513a240c35p-22,
+                                             0x1.71ddf808f8573p-19,
+                                             0x1.a01a018de343dp-16,
+                                             0x1.a01a01b00568cp-13,
+                                             0x1.6c16c16c1ab6p-10,
+                                             0x1.111111110f652p-7,
+                                             0x1.555555555554dp-5,
+                                             0x1.5555555555559p-3,
+                                             0.5};
 /* (log((1 + s) / (1 - s)) / s - 2 - 2/3 s^2) / s^4 over s^2, |s| <= 0.1716: s^4 .. s^0, error of
  * the log 2^-36.7; for f64 s^14 .. s^0, 2^-55 of a term below 2^-11 */
 static const double tci_math_pow_c[] = {0x1.dfa302p-3, 0x1.24527ap-2, 0x1.999a00p-2};
-static const double tci_math_pow_wide_c[] = {
-    0x1.e039c40bcae8cp-4, 0x1.df7b9e38ce30ap-4, 0x1.1118cdef6094bp-3, 0x1.3b1395b312ae4p-3,
-    0x1.745d177ae7ca5p-3, 0x1.c71c71c6ea3a7p-3, 0x1.2492492492523p-2, 0x1.999999999999ap-2};
+static const double tci_math_pow_wide_c[] = {0x1.e039c40bcae8cp-4, 0x1.df7b9e38ce30ap-4,
+                                             0x1.1118cdef6094bp-3, 0x1.3b1395b312ae4p-3,
+                                             0x1.745d177ae7ca5p-3, 0x1.c71c71c6ea3a7p-3,
+                                             0x1.2492492492523p-2, 0x1.999999999999ap-2};
 /* (sinh(x) - x) / x^3 over x^2, |x| <= 1, relative error of sinh 2^-31.6 and 2^-63: x^6 .. x^0 and
  * x^14 .. x^0 */
 static const double tci_math_sinh_c[] = {0x1.756ca6p-19, 0x1.a022bap-13, 0x1.1110ep-7,
                                          0x1.555556p-3};
-static const double tci_math_sinh_wide_c[] = {
-    0x1.d446ef19ee2d8p-48, 0x1.a65b21a15ea09p-41, 0x1.613159333ed3ap-33, 0x1.ae6441159a1ccp-26,
-    0x1.71de3a68d6c00p-19, 0x1.a01a01a007335p-13, 0x1.111111111119bp-7, 0x1.5555555555555p-3};
+static const double tci_math_sinh_wide_c[] = {0x1.d446ef19ee2d8p-48, 0x1.a65b21a15ea09p-41,
+                                              0x1.613159333ed3ap-33, 0x1.ae6441159a1ccp-26,
+                                              0x1.71de3a68d6c00p-19, 0x1.a01a01a007335p-13,
+                                              0x1.111111111119bp-7,  0x1.5555555555555p-3};
 /* (2 atanh(z) - 2 z) / z^3 over z^2, |z| <= 0.1716, error of the log 2^-59.5: z^12 .. z^0 */
-static const double tci_math_log_wide_c[] = {
-    0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3, 0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
-    0x1.24924941e1e5cp-2, 0x1.999999997ff1p-2, 0x1.5555555555592p-1};
+static const double tci_math_log_wide_c[] = {0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3,
+                                             0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
+                                             0x1.24924941e1e5cp-2, 0x1.999999997ff1p-2,
+                                             0x1.5555555555592p-1};
 
 /* ---- f64 constants: minimax fits (Remez, in 50 digits, then rounded), with their errors ---- */
 
 /* (e^r - 1 - r) / r^2, 2^-58 */
-static const double tci_math_exp_f64_c[] = {
-    0x1.1f8b6cc288d1ap-29, 0x1.af4e1aef0b2dap-26, 0x1.27e4ccbac8897p-22, 0x1.71de0219b8b01p-19,
-    0x1.a01a01ad02b86p-16, 0x1.a01a01abef8f3p-13, 0x1.6c16c16c151e7p-10, 0x1.11111111100cep-7,
-    0x1.5555555555558p-5, 0x1.5555555555557p-3, 0.5};
+static const double tci_math_exp_f64_c[] = {0x1.1f8b6cc288d1ap-29,
+                                            0x1.af4e1aef0b2dap-26,
+                                            0x1.27e4ccbac8897p-22,
+                                            0x1.71de0219b8b01p-19,
+                                            0x1.a01a01ad02b86p-16,
+                                            0x1.a01a01abef8f3p-13,
+                                            0x1.6c16c16c151e7p-10,
+                                            0x1.11111111100cep-7,
+                                            0x1.5555555555558p-5,
+                                            0x1.5555555555557p-3,
+                                            0.5};
 /* R(s^2) of log(1 + f) = f - (f^2/2 - s (f^2/2 + R(s^2))), s = f / (2 + f), 2^-58 of the log */
-static const double tci_math_log_f64_c[] = {
-    0x1.2b5fc0c21e681p-3, 0x1.39fdb9220a5a8p-3, 0x1.7462ba2906aa5p-3, 0x1.c71c62d03b34dp-3,
-    0x1.2492492e03e54p-2, 0x1.9999999995223p-2, 0x1.5555555555558p-1};
+static const double tci_math_log_f64_c[] = {0x1.2b5fc0c21e681p-3, 0x1.39fdb9220a5a8p-3,
+                                            0x1.7462ba2906aa5p-3, 0x1.c71c62d03b34dp-3,
+                                            0x1.2492492e03e54p-2, 0x1.9999999995223p-2,
+                                            0x1.5555555555558p-1};
 /* (sin(r) - r) / r^3, and (cos(r) - 1 + r^2/2) / r^4, |r| <= pi/4 */
-static const double tci_math_sin_f64_c[] = {
-    0x1.5e0a62ed2b3p-33, -0x1.ae60090c44cc4p-26, 0x1.71de3794aecd1p-19, -0x1.a01a019e82435p-13,
-    0x1.1111111110badp-7, -0x1.5555555555555p-3};
-static const double tci_math_cos_f64_c[] = {
-    -0x1.907cea0cf7363p-37, 0x1.1eeb67ea7a35cp-29, -0x1.27e4fa16e89fap-22, 0x1.a01a019f4df8fp-16,
-    -0x1.6c16c16c16964p-10, 0x1.5555555555555p-5};
+static const double tci_math_sin_f64_c[] = {0x1.5e0a62ed2b3p-33,   -0x1.ae60090c44cc4p-26,
+                                            0x1.71de3794aecd1p-19, -0x1.a01a019e82435p-13,
+                                            0x1.1111111110badp-7,  -0x1.5555555555555p-3};
+static const double tci_math_cos_f64_c[] = {-0x1.907cea0cf7363p-37, 0x1.1eeb67ea7a35cp-29,
+                                            -0x1.27e4fa16e89fap-22, 0x1.a01a019f4df8fp-16,
+                                            -0x1.6c16c16c16964p-10, 0x1.5555555555555p-5};
 /* (tanh(x) - x) / x^3 over x^2, |x| < 0.55, relative error of tanh 2^-56: x^20 .. x^0 */
 static const double tci_math_tanh_f64_c[] = {
     -0x1.5a2a4b095d71ap-16, 0x1.652f1c7b19fbbp-14, -0x1.ec20a08978a7fp-13, 0x1.34c719563af8ap-11,
-    -0x1.7d97f7c689403p-10, 0x1.d6d33be171b09p-9, -0x1.226e32fe0fdf5p-7, 0x1.664f48776758bp-6,
-    -0x1.ba1ba1b9ffc8bp-5, 0x1.111111111103cp-3, -0x1.5555555555555p-2};
+    -0x1.7d97f7c689403p-10, 0x1.d6d33be171b09p-9,  -0x1.226e32fe0fdf5p-7,  0x1.664f48776758bp-6,
+    -0x1.ba1ba1b9ffc8bp-5,  0x1.111111111103cp-3,  -0x1.5555555555555p-2};
 /* (1 + a) Phi(-a) e^(a^2/2) over t = (a - 4) / (a + 4), 2^-55, all but its constant term */
 static const double tci_math_tail_f64_c[] = {
-    -0x1.a53f19bf500f9p-31, -0x1.9a626f3e48c33p-30, 0x1.a95aa4e0389d2p-28, 0x1.2c06493301c98p-26,
-    -0x1.55b3d1e833929p-26, -0x1.db742b7ea6187p-24, 0x1.a4b9ee6cb862fp-30, 0x1.2833c6127bf27p-21,
-    0x1.b2350dd4bb5f4p-22, -0x1.5ead54a0910afp-19, -0x1.cca7333e019e5p-19, 0x1.c93d6d33fde2dp-17,
-    0x1.648428543ac15p-16, -0x1.707b9fb5c35c4p-14, -0x1.8c11b4eb2c1b7p-14, 0x1.6c5382a4e895ap-11,
-    -0x1.2b7f5de428ff6p-12, -0x1.47d5fc733b4eap-8, 0x1.25dd7205f8dbep-6, -0x1.07c3c2582db4dp-5,
-    0x1.d4969f10e03e2p-6, 0x1.cabd72a60fae6p-7, -0x1.8c18f2086e34cp-4};
+    -0x1.a53f19bf500f9p-31, -0x1.9a626f3e48c33p-30, 0x1.a95aa4e0389d2p-28,  0x1.2c06493301c98p-26,
+    -0x1.55b3d1e833929p-26, -0x1.db742b7ea6187p-24, 0x1.a4b9ee6cb862fp-30,  0x1.2833c6127bf27p-21,
+    0x1.b2350dd4bb5f4p-22,  -0x1.5ead54a0910afp-19, -0x1.cca7333e019e5p-19, 0x1.c93d6d33fde2dp-17,
+    0x1.648428543ac15p-16,  -0x1.707b9fb5c35c4p-14, -0x1.8c11b4eb2c1b7p-14, 0x1.6c5382a4e895ap-11,
+    -0x1.2b7f5de428ff6p-12, -0x1.47d5fc733b4eap-8,  0x1.25dd7205f8dbep-6,   -0x1.07c3c2582db4dp-5,
+    0x1.d4969f10e03e2p-6,   0x1.cabd72a60fae6p-7,   -0x1.8c18f2086e34cp-4};
 /* (erf(x) - x) / x over x^2, |x| < 0.84, 2^-56 */
 static const double tci_math_erf_f64_c[] = {
     -0x1.e9b59b822fe78p-31, 0x1.e8760edbee426p-27, -0x1.5e248468c6b0bp-23, 0x1.b9cafbe17b1c9p-20,
     -0x1.f4d0d4900f012p-17, 0x1.f9a3188d414a2p-14, -0x1.c02db3a6927a3p-11, 0x1.565bcd0d086fbp-8,
-    -0x1.b82ce3128244p-6, 0x1.ce2f21a042ae9p-4, -0x1.812746b0379e6p-2, 0x1.06eba8214db69p-3};
+    -0x1.b82ce3128244p-6,   0x1.ce2f21a042ae9p-4,  -0x1.812746b0379e6p-2,  0x1.06eba8214db69p-3};
 
 /* ---- f32 recipes ---- */
 
@@ -546,8 +564,7 @@ static tci_math_parts tci_math_split(tci_math *m, int u)
     int magic = tci_math_magic_of(m, 0);
     k = tci_math_2(m, TCI_P_ADD, k, tci_math_to_bits(m, magic));
     p.k = tci_math_2(m, TCI_P_SUB, tci_math_from_bits(m, k), magic);
-    int mantissa = tci_math_2(m, TCI_P_AND, offset,
-                              tci_math_ki(m, ((int64_t)1 << digits) - 1));
+    int mantissa = tci_math_2(m, TCI_P_AND, offset, tci_math_ki(m, ((int64_t)1 << digits) - 1));
     mantissa = tci_math_2(m, TCI_P_ADD, mantissa, tci_math_ki(m, sqrt_half));
     p.f = tci_math_2(m, TCI_P_SUB, tci_math_from_bits(m, mantissa), tci_math_k(m, 1.0));
     return p;
@@ -606,8 +623,8 @@ static void tci_math_log_of_base(tci_math *m, int c, int c_rest, int step, int s
 static void tci_math_log2(tci_math *m)
 {
     tci_math_log_of_base(m, tci_math_k_of(m, tci_math_log2e, 0x1.71547652b82fep+0),
-                         tci_math_k_of(m, 0x1.4ae0cp-26, 0x1.777d0ffda0d24p-56),
-                         tci_math_k(m, 1.0), tci_math_k(m, 0.0));
+                         tci_math_k_of(m, 0x1.4ae0cp-26, 0x1.777d0ffda0d24p-56), tci_math_k(m, 1.0),
+                         tci_math_k(m, 0.0));
 }
 
 static void tci_math_log10(tci_math *m)
@@ -639,10 +656,11 @@ static void tci_math_log1p(tci_math *m)
  * and s^8 .. s^0 */
 static const double tci_math_sinc_c[] = {-0x1.2790f4p-9, 0x1.ac14e4p-6, -0x1.86a7f8p-3,
                                          0x1.9f9cb2p-1, -0x1.a51a66p+0};
-static const double tci_math_sinc_wide_c[] = {
-    -0x1.e8dd177821e5ap-28, 0x1.0fb1129c15c02p-22, -0x1.d42435d9931bcp-18, 0x1.374719861aaeep-13,
-    -0x1.33816aa3bf072p-9, 0x1.ac6805cf340f3p-6, -0x1.86a8e4720db5bp-3, 0x1.9f9cb402bc46cp-1,
-    -0x1.a51a6625307d3p+0};
+static const double tci_math_sinc_wide_c[] = {-0x1.e8dd177821e5ap-28, 0x1.0fb1129c15c02p-22,
+                                              -0x1.d42435d9931bcp-18, 0x1.374719861aaeep-13,
+                                              -0x1.33816aa3bf072p-9,  0x1.ac6805cf340f3p-6,
+                                              -0x1.86a8e4720db5bp-3,  0x1.9f9cb402bc46cp-1,
+                                              -0x1.a51a6625307d3p+0};
 
 TCI_FN int tci_math_half_turn(tci_math *m, int r)
 {
@@ -774,9 +792,8 @@ static void tci_math_pow(tci_math *m)
 /* By helpers in two parts: rare, where a sum with l cancels. */
 static void tci_math_log_low(tci_math *m, bool base2)
 {
-    static const tci_helper_id ids[2][2] = {
-        {TCI_H_LOG1PEXP_HI_F32, TCI_H_LOG1PEXP_HI_F64},
-        {TCI_H_LOG1PEXP2_HI_F32, TCI_H_LOG1PEXP2_HI_F64}};
+    static const tci_helper_id ids[2][2] = {{TCI_H_LOG1PEXP_HI_F32, TCI_H_LOG1PEXP_HI_F64},
+                                            {TCI_H_LOG1PEXP2_HI_F32, TCI_H_LOG1PEXP2_HI_F64}};
     int d = tci_math_arg(m, 0), l = tci_math_arg(m, 1), zero = tci_math_k(m, 0.0);
     tci_helper_id hi = ids[base2][tci_math_is_wide(m)], lo = (tci_helper_id)(hi + 1);
     int asked = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 0x1p-100), l);
@@ -1125,8 +1142,10 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     case TCI_P_COPYSIGN: tci_math_copysign(m); break;
     case TCI_P_SINC: tci_math_sinc(m); break;
     case TCI_P_LOG_LOW: tci_math_log_low(m, false); break;
-    case TCI_P_LOG2_LOW: tci_math_log_low(m, true); break;
-    TCI_BASE_PRIMS(TCI_PRIM_CASE)
+    case TCI_P_LOG2_LOW:
+        tci_math_log_low(m, true);
+        break;
+        TCI_BASE_PRIMS(TCI_PRIM_CASE)
     case TCI_P_COUNT: break; /* no recipe */
     }
 }

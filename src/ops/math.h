@@ -14,13 +14,13 @@ enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 
 /* One value of a recipe; operands are indices of earlier values. Invariant: args[i] < own index. */
 typedef struct tci_step_inst {
-    uint8_t kind;      /* TCI_RECIPE_* */
-    uint8_t prim;      /* BASE prim when kind is PRIM */
-    int8_t dtype;      /* compute dtype of the value */
+    uint8_t kind; /* TCI_RECIPE_* */
+    uint8_t prim; /* BASE prim when kind is PRIM */
+    int8_t dtype; /* compute dtype of the value */
     uint8_t n_args;
     int16_t args[3];
-    int16_t imm;       /* ARG: which argument; LANE1: tci_helper_id; DIV: TCI_DIV_NORMAL or 0 */
-    tci_value value;   /* CONST */
+    int16_t imm;     /* ARG: which argument; LANE1: tci_helper_id; DIV: TCI_DIV_NORMAL or 0 */
+    tci_value value; /* CONST */
 } tci_step_inst;
 
 typedef struct tci_recipe {
@@ -43,21 +43,34 @@ TCI_FN tci_recipe tci_power_recipe(tci_step_inst *insts, tc_dtype t, double b);
  * call the helper named in `needs`: its text (and what that needs) comes first, once. */
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
-    TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
-    TCI_H_TAN_SLOW_F32, TCI_H_TRIG_F64, TCI_H_SIN_F64, TCI_H_COS_F64, TCI_H_TAN_F64,
-    TCI_H_LOG1PEXP, TCI_H_LOG1PEXP_F32,
-    TCI_H_LOG1PEXP_HI_F32, TCI_H_LOG1PEXP_LO_F32, TCI_H_LOG1PEXP_HI_F64, TCI_H_LOG1PEXP_LO_F64,
-    TCI_H_LOG1PEXP2_HI_F32, TCI_H_LOG1PEXP2_LO_F32, TCI_H_LOG1PEXP2_HI_F64,
+    TCI_H_TRIG_SLOW_F32,
+    TCI_H_SIN_SLOW_F32,
+    TCI_H_COS_SLOW_F32,
+    TCI_H_LOG_EDGE_F32,
+    TCI_H_TAN_SLOW_F32,
+    TCI_H_TRIG_F64,
+    TCI_H_SIN_F64,
+    TCI_H_COS_F64,
+    TCI_H_TAN_F64,
+    TCI_H_LOG1PEXP,
+    TCI_H_LOG1PEXP_F32,
+    TCI_H_LOG1PEXP_HI_F32,
+    TCI_H_LOG1PEXP_LO_F32,
+    TCI_H_LOG1PEXP_HI_F64,
+    TCI_H_LOG1PEXP_LO_F64,
+    TCI_H_LOG1PEXP2_HI_F32,
+    TCI_H_LOG1PEXP2_LO_F32,
+    TCI_H_LOG1PEXP2_HI_F64,
     TCI_H_LOG1PEXP2_LO_F64,
     TCI_H_COUNT
 } tci_helper_id;
 
 typedef struct tci_helper {
-    const char *name;      /* as in its text, e.g. "tc_h_sin_slow_f32" */
+    const char *name; /* as in its text, e.g. "tc_h_sin_slow_f32" */
     int8_t dtype;
-    uint8_t needs;         /* tci_helper_id, or TCI_H_NONE */
-    const char *text;      /* fma is TC_FMA_F64(a, b, c), a macro the surrounding text defines */
-    float (*f32)(float);   /* compiled, of its dtype; neither: only other helpers call it */
+    uint8_t needs;       /* tci_helper_id, or TCI_H_NONE */
+    const char *text;    /* fma is TC_FMA_F64(a, b, c), a macro the surrounding text defines */
+    float (*f32)(float); /* compiled, of its dtype; neither: only other helpers call it */
     double (*f64)(double);
 } tci_helper;
 TCI_FN const tci_helper *tci_helper_get(int id);

@@ -81,44 +81,27 @@ static tci_value tci_prim_eval_f32(tci_prim p, const tci_value *args)
     float a = (float)args[0].f;
     float b = tci_prim_get(p)->arity > 1 ? (float)args[1].f : 0.0f;
     switch (p) {
-    case TCI_P_ADD:
-        return tci_prim_f32(a + b);
-    case TCI_P_SUB:
-        return tci_prim_f32(a - b);
-    case TCI_P_MUL:
-        return tci_prim_f32(a * b);
-    case TCI_P_DIV:
-        return tci_prim_f32(a / b);
-    case TCI_P_REM:
-        return tci_prim_f32(fmodf(a, b));
-    case TCI_P_FMA:
-        return tci_prim_f32(fmaf(a, b, (float)args[2].f));
-    case TCI_P_SQRT:
-        return tci_prim_f32(sqrtf(a));
-    case TCI_P_PMIN:
-        return tci_prim_f32(a < b ? a : b);
-    case TCI_P_PMAX:
-        return tci_prim_f32(a > b ? a : b);
-    case TCI_P_FLOOR:
-        return tci_prim_f32(floorf(a));
-    case TCI_P_CEIL:
-        return tci_prim_f32(ceilf(a));
-    case TCI_P_TRUNC:
-        return tci_prim_f32(truncf(a));
-    case TCI_P_RINT:
-        return tci_prim_f32(rintf(a));
-    case TCI_P_EQ:
-        return tci_prim_bool(a == b);
-    case TCI_P_LT:
-        return tci_prim_bool(a < b);
-    case TCI_P_LE:
-        return tci_prim_bool(a <= b);
-    case TCI_P_ROUND16:
-        return tci_prim_f32(tci_round_f16(a));
+    case TCI_P_ADD: return tci_prim_f32(a + b);
+    case TCI_P_SUB: return tci_prim_f32(a - b);
+    case TCI_P_MUL: return tci_prim_f32(a * b);
+    case TCI_P_DIV: return tci_prim_f32(a / b);
+    case TCI_P_REM: return tci_prim_f32(fmodf(a, b));
+    case TCI_P_FMA: return tci_prim_f32(fmaf(a, b, (float)args[2].f));
+    case TCI_P_SQRT: return tci_prim_f32(sqrtf(a));
+    case TCI_P_PMIN: return tci_prim_f32(a < b ? a : b);
+    case TCI_P_PMAX: return tci_prim_f32(a > b ? a : b);
+    case TCI_P_FLOOR: return tci_prim_f32(floorf(a));
+    case TCI_P_CEIL: return tci_prim_f32(ceilf(a));
+    case TCI_P_TRUNC: return tci_prim_f32(truncf(a));
+    case TCI_P_RINT: return tci_prim_f32(rintf(a));
+    case TCI_P_EQ: return tci_prim_bool(a == b);
+    case TCI_P_LT: return tci_prim_bool(a < b);
+    case TCI_P_LE: return tci_prim_bool(a <= b);
+    case TCI_P_ROUND16: return tci_prim_f32(tci_round_f16(a));
     case TCI_P_ROUNDB16:
         return tci_prim_f32(tci_round_bf16(a));
-    TCI_PRIM_WHOLE_CASES
-    TCI_PRIM_OTHER_CASES
+        TCI_PRIM_WHOLE_CASES
+        TCI_PRIM_OTHER_CASES
         break;
     }
     return args[0];
@@ -129,42 +112,26 @@ static tci_value tci_prim_eval_f64(tci_prim p, const tci_value *args)
     double a = args[0].f;
     double b = tci_prim_get(p)->arity > 1 ? args[1].f : 0.0;
     switch (p) {
-    case TCI_P_ADD:
-        return tci_prim_f64(a + b);
-    case TCI_P_SUB:
-        return tci_prim_f64(a - b);
-    case TCI_P_MUL:
-        return tci_prim_f64(a * b);
-    case TCI_P_DIV:
-        return tci_prim_f64(a / b);
-    case TCI_P_REM:
-        return tci_prim_f64(fmod(a, b));
-    case TCI_P_FMA:
-        return tci_prim_f64(fma(a, b, args[2].f));
-    case TCI_P_SQRT:
-        return tci_prim_f64(sqrt(a));
-    case TCI_P_PMIN:
-        return tci_prim_f64(a < b ? a : b);
-    case TCI_P_PMAX:
-        return tci_prim_f64(a > b ? a : b);
-    case TCI_P_FLOOR:
-        return tci_prim_f64(floor(a));
-    case TCI_P_CEIL:
-        return tci_prim_f64(ceil(a));
-    case TCI_P_TRUNC:
-        return tci_prim_f64(trunc(a));
-    case TCI_P_RINT:
-        return tci_prim_f64(rint(a));
-    case TCI_P_EQ:
-        return tci_prim_bool(a == b);
-    case TCI_P_LT:
-        return tci_prim_bool(a < b);
-    case TCI_P_LE:
-        return tci_prim_bool(a <= b);
+    case TCI_P_ADD: return tci_prim_f64(a + b);
+    case TCI_P_SUB: return tci_prim_f64(a - b);
+    case TCI_P_MUL: return tci_prim_f64(a * b);
+    case TCI_P_DIV: return tci_prim_f64(a / b);
+    case TCI_P_REM: return tci_prim_f64(fmod(a, b));
+    case TCI_P_FMA: return tci_prim_f64(fma(a, b, args[2].f));
+    case TCI_P_SQRT: return tci_prim_f64(sqrt(a));
+    case TCI_P_PMIN: return tci_prim_f64(a < b ? a : b);
+    case TCI_P_PMAX: return tci_prim_f64(a > b ? a : b);
+    case TCI_P_FLOOR: return tci_prim_f64(floor(a));
+    case TCI_P_CEIL: return tci_prim_f64(ceil(a));
+    case TCI_P_TRUNC: return tci_prim_f64(trunc(a));
+    case TCI_P_RINT: return tci_prim_f64(rint(a));
+    case TCI_P_EQ: return tci_prim_bool(a == b);
+    case TCI_P_LT: return tci_prim_bool(a < b);
+    case TCI_P_LE: return tci_prim_bool(a <= b);
     case TCI_P_ROUND16:
     case TCI_P_ROUNDB16:
-    TCI_PRIM_WHOLE_CASES
-    TCI_PRIM_OTHER_CASES
+        TCI_PRIM_WHOLE_CASES
+        TCI_PRIM_OTHER_CASES
         break;
     }
     return args[0];
@@ -265,44 +232,27 @@ static bool tci_prim_less(tc_dtype t, tci_value a, tci_value b)
 static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value b, tci_value c)
 {
     switch (p) {
-    case TCI_P_ADD:
-        return a.u + b.u;
-    case TCI_P_SUB:
-        return a.u - b.u;
-    case TCI_P_MUL:
-        return a.u * b.u;
-    case TCI_P_FMA:
-        return a.u * b.u + c.u;
-    case TCI_P_DIV:
-        return tci_prim_divide(t, false, a, b);
-    case TCI_P_REM:
-        return tci_prim_divide(t, true, a, b);
-    case TCI_P_NEG:
-        return 0 - a.u;
-    case TCI_P_ABS:
-        return tci_dtype_is_signed(t) && a.i < 0 ? 0 - a.u : a.u;
-    case TCI_P_PMIN:
-        return tci_prim_less(t, a, b) ? a.u : b.u;
-    case TCI_P_PMAX:
-        return tci_prim_less(t, b, a) ? a.u : b.u;
-    case TCI_P_AND:
-        return a.u & b.u;
-    case TCI_P_OR:
-        return a.u | b.u;
-    case TCI_P_XOR:
-        return a.u ^ b.u;
-    case TCI_P_NOT:
-        return t == TC_BOOL ? !a.u : ~a.u;
+    case TCI_P_ADD: return a.u + b.u;
+    case TCI_P_SUB: return a.u - b.u;
+    case TCI_P_MUL: return a.u * b.u;
+    case TCI_P_FMA: return a.u * b.u + c.u;
+    case TCI_P_DIV: return tci_prim_divide(t, false, a, b);
+    case TCI_P_REM: return tci_prim_divide(t, true, a, b);
+    case TCI_P_NEG: return 0 - a.u;
+    case TCI_P_ABS: return tci_dtype_is_signed(t) && a.i < 0 ? 0 - a.u : a.u;
+    case TCI_P_PMIN: return tci_prim_less(t, a, b) ? a.u : b.u;
+    case TCI_P_PMAX: return tci_prim_less(t, b, a) ? a.u : b.u;
+    case TCI_P_AND: return a.u & b.u;
+    case TCI_P_OR: return a.u | b.u;
+    case TCI_P_XOR: return a.u ^ b.u;
+    case TCI_P_NOT: return t == TC_BOOL ? !a.u : ~a.u;
     case TCI_P_POWI:
         return tci_dtype_is_signed(t) ? (uint64_t)tci_powi_i64(a.i, b.i) : tci_powi_u64(a.u, b.u);
     case TCI_P_GCD:
         return tci_dtype_is_signed(t) ? (uint64_t)tci_gcd_i64(a.i, b.i) : tci_gcd_u64(a.u, b.u);
-    case TCI_P_SHL:
-        return tci_prim_shift(t, true, a, b);
-    case TCI_P_SHR:
-        return tci_prim_shift(t, false, a, b);
-    case TCI_P_MULHI:
-        return t == TC_BOOL ? 0 : tci_prim_high(t, a, b);
+    case TCI_P_SHL: return tci_prim_shift(t, true, a, b);
+    case TCI_P_SHR: return tci_prim_shift(t, false, a, b);
+    case TCI_P_MULHI: return t == TC_BOOL ? 0 : tci_prim_high(t, a, b);
     case TCI_P_FLOOR:
     case TCI_P_CEIL:
     case TCI_P_TRUNC:
@@ -312,9 +262,7 @@ static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value
     case TCI_P_LT:
     case TCI_P_LE:
     case TCI_P_ROUND16:
-    case TCI_P_ROUNDB16:
-    TCI_PRIM_OTHER_CASES
-        break;
+    case TCI_P_ROUNDB16: TCI_PRIM_OTHER_CASES break;
     }
     return a.u;
 }

@@ -87,10 +87,13 @@ typedef enum tci_prim {
 typedef struct tci_prim_info {
     char name[12]; /* no pointer: nothing to relocate */
     uint8_t arity;
-    char result;   /* 'S', 'B' or 'O' */
-    uint8_t cost;  /* flops, for the cost model */
+    char result;  /* 'S', 'B' or 'O' */
+    uint8_t cost; /* flops, for the cost model */
 } tci_prim_info;
 TCI_FN const tci_prim_info *tci_prim_get(tci_prim p);
-static inline bool tci_prim_is_math(tci_prim p) { return p > TCI_P_MATH_FIRST; }
+static inline bool tci_prim_is_math(tci_prim p)
+{
+    return p > TCI_P_MATH_FIRST;
+}
 
 #endif

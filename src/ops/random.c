@@ -76,8 +76,8 @@ typedef struct tci_random_words {
 
 static tci_node *tci_random_half(tci_graph *g, tci_node *x, bool high) /* of u64 */
 {
-    return tci_build_cast(
-        g, high ? tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, x, 32) : x, TC_U32);
+    return tci_build_cast(g, high ? tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, x, 32) : x,
+                          TC_U32);
 }
 
 /* kernel/random.c says what a round is. */
@@ -199,8 +199,8 @@ TCI_FN tci_node *tci_build_rand(tci_graph *g, tci_node *key, tc_dtype dtype, int
     bits = tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, bits, rest);
     bits = tci_build_cast(g, bits, wide ? TC_I64 : TC_I32); /* which converts in fewer steps */
     double last = 1.0 / (double)((int64_t)1 << digits);
-    return tci_build_cast(
-        g, tci_random_float(g, TCI_OP_MUL, tci_build_cast(g, bits, math), last), dtype);
+    return tci_build_cast(g, tci_random_float(g, TCI_OP_MUL, tci_build_cast(g, bits, math), last),
+                          dtype);
 }
 
 /* Box and Muller's: the radius sqrt(-2 log u) with u in (0, 1], and the cosine of an angle. A whole

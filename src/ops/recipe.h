@@ -8,8 +8,8 @@
 typedef struct tci_math {
     tci_step_inst *insts;
     int n;
-    tc_dtype t;      /* f32 or f64 */
-    tc_dtype bits;   /* the signed integer of the same width */
+    tc_dtype t;    /* f32 or f64 */
+    tc_dtype bits; /* the signed integer of the same width */
 } tci_math;
 
 /* A value as hi + lo. */

@@ -22,11 +22,10 @@ static tci_node *tci_sample_scaled(tci_graph *g, tci_node *x, double factor, dou
         return NULL;
     }
     tc_dtype t = (tc_dtype)x->dtype;
-    tci_node *r = factor == 1 ? x
-                              : tci_composite_binary(g, TCI_OP_MUL, x,
-                                                     tci_composite_number(g, t, factor));
-    return more == 0 ? r
-                     : tci_composite_binary(g, TCI_OP_ADD, r, tci_composite_number(g, t, more));
+    tci_node *r = factor == 1
+                      ? x
+                      : tci_composite_binary(g, TCI_OP_MUL, x, tci_composite_number(g, t, factor));
+    return more == 0 ? r : tci_composite_binary(g, TCI_OP_ADD, r, tci_composite_number(g, t, more));
 }
 
 /* The element before a coordinate, as an index; and what is left of it. */
@@ -41,8 +40,7 @@ static tci_node *tci_sample_floor(tci_graph *g, tci_node *at, tci_node **rest)
 static tci_node *tci_sample_within(tci_graph *g, tci_node *index, int64_t more, tci_dim n)
 {
     tci_node *last = tci_build_size_value(g, tci_dim_sub(n, 1), TC_I64);
-    tci_node *at = more ? tci_composite_binary(g, TCI_OP_ADD, index,
-                                               tci_composite_whole(g, more))
+    tci_node *at = more ? tci_composite_binary(g, TCI_OP_ADD, index, tci_composite_whole(g, more))
                         : index;
     at = tci_composite_binary(g, TCI_OP_MAXIMUM, at, tci_composite_whole(g, 0));
     return tci_composite_binary(g, TCI_OP_MINIMUM, at, last);
@@ -52,8 +50,11 @@ static tci_node *tci_sample_within(tci_graph *g, tci_node *index, int64_t more, 
  * a = -0.75: the weight of the element that lies `tap` - 1 - rest away. */
 static tci_node *tci_sample_cubic(tci_graph *g, tci_node *rest, int tap)
 {
-    static const double rows[4][4] = { /* of rest^3, rest^2, rest, 1 */
-        {-0.75, 1.5, -0.75, 0}, {1.25, -2.25, 0, 1}, {-1.25, 1.5, 0.75, 0}, {0.75, -0.75, 0, 0}};
+    static const double rows[4][4] = {/* of rest^3, rest^2, rest, 1 */
+                                      {-0.75, 1.5, -0.75, 0},
+                                      {1.25, -2.25, 0, 1},
+                                      {-1.25, 1.5, 0.75, 0},
+                                      {0.75, -0.75, 0, 0}};
     const double *k = rows[tap];
     tci_node *r = tci_sample_scaled(g, rest, k[0], k[1]);
     r = tci_sample_scaled(g, tci_composite_binary(g, TCI_OP_MUL, r, rest), 1, k[2]);
@@ -72,15 +73,22 @@ static tci_node *tci_sample_weight(tci_graph *g, tci_node *rest, int tap, int ta
 /* ---- interpolation ---- */
 
 typedef enum tci_sample_mode {
-    TCI_SAMPLE_NEAREST, TCI_SAMPLE_NEAREST_EXACT, TCI_SAMPLE_LINEAR, TCI_SAMPLE_CUBIC,
+    TCI_SAMPLE_NEAREST,
+    TCI_SAMPLE_NEAREST_EXACT,
+    TCI_SAMPLE_LINEAR,
+    TCI_SAMPLE_CUBIC,
     TCI_SAMPLE_AREA
 } tci_sample_mode;
 
 static bool tci_sample_mode_of(tci_graph *g, const char *name, int n, tci_sample_mode *mode)
 {
-    static const struct { const char *name; int least, most; tci_sample_mode mode; } rows[] = {
-        {"nearest", 1, 3, TCI_SAMPLE_NEAREST}, {"nearest-exact", 1, 3, TCI_SAMPLE_NEAREST_EXACT},
-        {"linear", 1, 1, TCI_SAMPLE_LINEAR},   {"bilinear", 2, 2, TCI_SAMPLE_LINEAR},
+    static const struct {
+        const char *name;
+        int least, most;
+        tci_sample_mode mode;
+    } rows[] = {
+        {"nearest", 1, 3, TCI_SAMPLE_NEAREST},  {"nearest-exact", 1, 3, TCI_SAMPLE_NEAREST_EXACT},
+        {"linear", 1, 1, TCI_SAMPLE_LINEAR},    {"bilinear", 2, 2, TCI_SAMPLE_LINEAR},
         {"trilinear", 3, 3, TCI_SAMPLE_LINEAR}, {"bicubic", 2, 2, TCI_SAMPLE_CUBIC},
         {"area", 1, 3, TCI_SAMPLE_AREA}};
     for (int i = 0; i < TCI_COUNT(rows); i++) {
@@ -204,8 +212,7 @@ static tci_node *tci_sample_axis(tci_graph *g, tci_node *x, int axis, tci_dim si
     return r;
 }
 
-TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x,
-                                       const struct tc_interpolation *o)
+TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x, const struct tc_interpolation *o)
 {
     tci_sample_mode mode;
     tci_dim sizes[TCI_IMAGE_AXES];
@@ -251,11 +258,11 @@ typedef enum tci_grid_edge { TCI_GRID_ZEROS, TCI_GRID_BORDER, TCI_GRID_REFLECTIO
 
 typedef struct tci_grid {
     tci_graph *g;
-    tci_node *flat;      /* x [N, C, all of an image] */
+    tci_node *flat; /* x [N, C, all of an image] */
     const tci_node *x;
     tci_grid_edge edge;
     bool align_corners;
-    int n, taps;         /* axes; taps along each: 1, 2 or 4 */
+    int n, taps;                  /* axes; taps along each: 1, 2 or 4 */
     tci_node *at[TCI_IMAGE_AXES]; /* coordinates [N, 1, points] */
 } tci_grid;
 
@@ -346,8 +353,7 @@ static tci_node *tci_grid_tap(const tci_grid *s, int axis, int tap, tci_node **i
     }
     tc_dtype t = (tc_dtype)at->dtype;
     tci_node *zero = tci_composite_number(g, t, 0), *one = tci_composite_number(g, t, 1);
-    tci_node *after = tci_composite_binary(g, TCI_OP_LT, at,
-                                           tci_build_size_value(g, n, t));
+    tci_node *after = tci_composite_binary(g, TCI_OP_LT, at, tci_build_size_value(g, n, t));
     tci_node *inside = tci_composite_binary(g, TCI_OP_LOGICAL_AND, after,
                                             tci_composite_binary(g, TCI_OP_LE, zero, at));
     *index = tci_sample_within(g, tci_build_cast(g, at, TC_I64), 0, n);

@@ -445,8 +445,9 @@ static tci_node *tci_places_turn(const tci_places *p, tci_node *x, bool back)
     }
     for (int i = 0; i < rank; i++) {
         if (back) {
-            order[i] = i < p->n_index ? p->first + i : i - p->n_index < p->first ? i - p->n_index
-                                                                                 : i;
+            order[i] = i < p->n_index              ? p->first + i
+                       : i - p->n_index < p->first ? i - p->n_index
+                                                   : i;
         } else {
             order[i] = i < p->first ? p->n_index + i : i < p->first + p->n_index ? i - p->first : i;
         }

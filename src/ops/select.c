@@ -136,8 +136,8 @@ TCI_FN tci_node *tci_build_true_first(tci_graph *g, tci_node *truth, int axis)
     tci_node *ends = tci_build_scan(g, truth, axis, false, TCI_MODE_ADD);
     tci_node *place = tci_composite_ramp(g, n, truth->rank, axis);
     tci_node *others = tci_composite_binary(g, TCI_OP_SUB, place, ends);
-    others = tci_composite_binary(g, TCI_OP_SUB,
-                                  tci_build_size_value(g, tci_dim_sub(n, 1), TC_I64), others);
+    others = tci_composite_binary(g, TCI_OP_SUB, tci_build_size_value(g, tci_dim_sub(n, 1), TC_I64),
+                                  others);
     tci_node *to = tci_build_where(g, truth, tci_composite_binary(g, TCI_OP_SUB, ends, one),
                                    others);
     place = tci_build_broadcast(g, place, truth->rank, truth->shape);

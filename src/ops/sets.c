@@ -53,7 +53,7 @@ static tci_node *tci_sets_ranked(tci_graph *g, tci_node *x, int at, tci_dim k, t
         return tci_build_place_of_rank(g, tci_build_order_words(g, x, false), at, rank);
     }
     tci_node *first = tci_build_topk(g, x, at, k, false);
-    return rank                  ? tci_build_gather(g, first, at, rank)
+    return rank                   ? tci_build_gather(g, first, at, rank)
            : first && first->rank ? tci_build_slice(g, first, at, tci_dim_sub(k, 1), k, 1)
                                   : first;
 }
@@ -383,7 +383,6 @@ TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim s
         line[i] = i == at ? size : 1;
     }
     there = tci_build_reshape(g, there, x->rank, line);
-    return tci_words_put(g, &w,
-                         tci_build_where(g, there, values,
-                                         tci_composite_number(g, (tc_dtype)x->dtype, 0)));
+    return tci_words_put(
+        g, &w, tci_build_where(g, there, values, tci_composite_number(g, (tc_dtype)x->dtype, 0)));
 }

@@ -14,57 +14,59 @@
 /* Over w - 1, w <= 6.25, 2^-56; over sqrt(w) - 3.25 up to w = 16, and sqrt(w) - 5 beyond, 2^-55:
  * erfinv(x) / x, w = -log(1 - x^2). */
 static const double tci_math_erfinv_mid_c[] = {
-    -0x1.b2643e45e1856p-72, 0x1.967d315b5ea3cp-66, -0x1.58b28f55f9023p-61, 0x1.58caea001922bp-57,
-    -0x1.b6e711c98a1f8p-54, 0x1.5bcf4d5812291p-51, -0x1.15077c8f649fdp-49, -0x1.5ec7af08db0e6p-50,
-    0x1.65fa2816b422cp-46, 0x1.56170bd7ff566p-43, -0x1.7c702caf7b7b8p-40, -0x1.07b9e6cf11d5cp-38,
-    0x1.294a2d088fd79p-34, 0x1.243210e79c08fp-36, -0x1.9fa4f63c4719ep-29, 0x1.9f131c331ded8p-28,
-    0x1.06ac9452c2dfbp-23, -0x1.2f73f71539766p-21, -0x1.1eee00e1a9ceap-18, 0x1.4075e58125e1cp-15,
-    0x1.a3f0f04a50c5fp-14, -0x1.3779be7c1d93ep-9, 0x1.16931130faca6p-8, 0x1.fb8fccc606522p-3,
+    -0x1.b2643e45e1856p-72, 0x1.967d315b5ea3cp-66,  -0x1.58b28f55f9023p-61, 0x1.58caea001922bp-57,
+    -0x1.b6e711c98a1f8p-54, 0x1.5bcf4d5812291p-51,  -0x1.15077c8f649fdp-49, -0x1.5ec7af08db0e6p-50,
+    0x1.65fa2816b422cp-46,  0x1.56170bd7ff566p-43,  -0x1.7c702caf7b7b8p-40, -0x1.07b9e6cf11d5cp-38,
+    0x1.294a2d088fd79p-34,  0x1.243210e79c08fp-36,  -0x1.9fa4f63c4719ep-29, 0x1.9f131c331ded8p-28,
+    0x1.06ac9452c2dfbp-23,  -0x1.2f73f71539766p-21, -0x1.1eee00e1a9ceap-18, 0x1.4075e58125e1cp-15,
+    0x1.a3f0f04a50c5fp-14,  -0x1.3779be7c1d93ep-9,  0x1.16931130faca6p-8,   0x1.fb8fccc606522p-3,
     0x1.209b9bb73e395p+0};
 static const double tci_math_erfinv_far_c[] = {
     0x1.07e3c2020286fp-27, -0x1.06f1da245bfd3p-26, -0x1.674f1725daa65p-26, 0x1.1a9484c4d3628p-23,
-    -0x1.079a074d6994p-22, -0x1.da75906425fdap-26, 0x1.8db69feb41fb6p-20, -0x1.0b79e820e8497p-18,
-    0x1.899aa0e374402p-19, 0x1.a241c6f237f34p-17, -0x1.8cf463501e9ap-15, 0x1.1e6abbe66ca02p-14,
-    0x1.932e8fd4360edp-16, -0x1.7448bcc8e9aa7p-12, 0x1.f3cc545d9ca81p-11, -0x1.ba9240d8768c3p-10,
-    0x1.468eeca944c44p-9, -0x1.ebadabba02be5p-9, 0x1.5ffcfe5b6cd38p-8, 0x1.0158a6d641d55p+0,
+    -0x1.079a074d6994p-22, -0x1.da75906425fdap-26, 0x1.8db69feb41fb6p-20,  -0x1.0b79e820e8497p-18,
+    0x1.899aa0e374402p-19, 0x1.a241c6f237f34p-17,  -0x1.8cf463501e9ap-15,  0x1.1e6abbe66ca02p-14,
+    0x1.932e8fd4360edp-16, -0x1.7448bcc8e9aa7p-12, 0x1.f3cc545d9ca81p-11,  -0x1.ba9240d8768c3p-10,
+    0x1.468eeca944c44p-9,  -0x1.ebadabba02be5p-9,  0x1.5ffcfe5b6cd38p-8,   0x1.0158a6d641d55p+0,
     0x1.8abcc380d5a48p+1};
 static const double tci_math_erfinv_end_c[] = {
-    -0x1.5a60cd00c0f4dp-36, 0x1.7934134aef5eap-35, 0x1.244ceff7a33cdp-34, -0x1.e10f234323a88p-32,
-    0x1.6b50dffc6876dp-30, -0x1.dd21cff5a1426p-29, 0x1.0c8ba21edd728p-27, -0x1.0612a3c946ff2p-26,
-    0x1.f2980d5ee3284p-26, -0x1.2227296c17024p-24, 0x1.ebe27ddf44c79p-23, -0x1.0a9073bca0b22p-20,
-    0x1.2fbcfe7a995a5p-18, -0x1.4a348fc2c46d2p-16, 0x1.3ebf4ef9a4d2ep-14, -0x1.c2f36aa248aeap-13,
-    -0x1.22ea5df1c5059p-13, 0x1.02a30d1fba10dp+0, 0x1.3664ddd1ad7fbp+2};
+    -0x1.5a60cd00c0f4dp-36, 0x1.7934134aef5eap-35,  0x1.244ceff7a33cdp-34, -0x1.e10f234323a88p-32,
+    0x1.6b50dffc6876dp-30,  -0x1.dd21cff5a1426p-29, 0x1.0c8ba21edd728p-27, -0x1.0612a3c946ff2p-26,
+    0x1.f2980d5ee3284p-26,  -0x1.2227296c17024p-24, 0x1.ebe27ddf44c79p-23, -0x1.0a9073bca0b22p-20,
+    0x1.2fbcfe7a995a5p-18,  -0x1.4a348fc2c46d2p-16, 0x1.3ebf4ef9a4d2ep-14, -0x1.c2f36aa248aeap-13,
+    -0x1.22ea5df1c5059p-13, 0x1.02a30d1fba10dp+0,   0x1.3664ddd1ad7fbp+2};
 /* Of f32: over w - 1, w <= 5, and over sqrt(w) - 3, w <= 16, both 2^-27. */
 static const double tci_math_erfinv_f32_near_c[] = {
-    -0x1.32e60ep-27, 0x1.350f3p-23, -0x1.1f6eeep-21, -0x1.25bc3ep-18, 0x1.409174p-15,
-    0x1.a47b9p-14, -0x1.377af4p-9, 0x1.169212p-8, 0x1.fb8fcep-3, 0x1.209b9cp+0};
-static const double tci_math_erfinv_f32_far_c[] = {
-    0x1.0f0a24p-13, -0x1.4f77aap-12, -0x1.3ef7dp-14, 0x1.887ce6p-10, -0x1.d6431ep-9,
-    0x1.746b86p-8, -0x1.f4a37cp-8, 0x1.3584a4p-7, 0x1.006dc6p+0, 0x1.6a9efcp+1};
+    -0x1.32e60ep-27, 0x1.350f3p-23,  -0x1.1f6eeep-21, -0x1.25bc3ep-18, 0x1.409174p-15,
+    0x1.a47b9p-14,   -0x1.377af4p-9, 0x1.169212p-8,   0x1.fb8fcep-3,   0x1.209b9cp+0};
+static const double tci_math_erfinv_f32_far_c[] = {0x1.0f0a24p-13, -0x1.4f77aap-12, -0x1.3ef7dp-14,
+                                                   0x1.887ce6p-10, -0x1.d6431ep-9,  0x1.746b86p-8,
+                                                   -0x1.f4a37cp-8, 0x1.3584a4p-7,   0x1.006dc6p+0,
+                                                   0x1.6a9efcp+1};
 /* log(Gamma(y)) / ((y - 1) (y - 2)) over y - 3/2, 0.704 <= y <= 2.3 */
 static const double tci_math_lgamma_c[] = {
-    -0x1.402e726382ef5p-20, 0x1.ee00a35f2eccdp-20, 0x1.8305fed6bbba9p-19, -0x1.2a0f35446b00cp-18,
-    -0x1.727d25f8a3347p-18, 0x1.1de338c931237p-17, 0x1.6cbf500bcc115p-19, -0x1.168df60023c01p-18,
+    -0x1.402e726382ef5p-20, 0x1.ee00a35f2eccdp-20, 0x1.8305fed6bbba9p-19,  -0x1.2a0f35446b00cp-18,
+    -0x1.727d25f8a3347p-18, 0x1.1de338c931237p-17, 0x1.6cbf500bcc115p-19,  -0x1.168df60023c01p-18,
     -0x1.df7cce5b2e925p-18, 0x1.75473da848682p-17, -0x1.3a902045b8dbcp-17, 0x1.f09c7b54d9285p-17,
     -0x1.c185749fc9a8fp-16, 0x1.638a7dca915acp-15, -0x1.15c4ec0a082b5p-14, 0x1.ba729ac8e6dfbp-14,
     -0x1.6239e4c6c265dp-13, 0x1.1c7a2029984ebp-12, -0x1.cb45055df537ap-12, 0x1.750a97f015623p-11,
-    -0x1.313e8a1efe7e7p-10, 0x1.f814ba7bfbfd3p-10, -0x1.a5035230c6867p-9, 0x1.64f0664aef208p-8,
-    -0x1.34dbda149c8f9p-7, 0x1.13342352833dap-6, -0x1.007aa83cee16ap-5, 0x1.01af62a29298dp-4,
-    -0x1.2aed059bd608ap-3, 0x1.eeb95b094c191p-2};
+    -0x1.313e8a1efe7e7p-10, 0x1.f814ba7bfbfd3p-10, -0x1.a5035230c6867p-9,  0x1.64f0664aef208p-8,
+    -0x1.34dbda149c8f9p-7,  0x1.13342352833dap-6,  -0x1.007aa83cee16ap-5,  0x1.01af62a29298dp-4,
+    -0x1.2aed059bd608ap-3,  0x1.eeb95b094c191p-2};
 /* Stirling's series over 1 / y^2, less a factor of 1 / y */
-static const double tci_math_stirling_c[] = {
-    -0.029550653594771242, 0.00641025641025641, -0.0019175269175269176, 0.00084175084175084175,
-    -0.00059523809523809524, 0.00079365079365079365, -0.0027777777777777778, 0.083333333333333333};
+static const double tci_math_stirling_c[] = {-0.029550653594771242,   0.00641025641025641,
+                                             -0.0019175269175269176,  0.00084175084175084175,
+                                             -0.00059523809523809524, 0.00079365079365079365,
+                                             -0.0027777777777777778,  0.083333333333333333};
 /* digamma(u) / (u - root) over u - 2, 1 <= u <= 3, 2^-55 */
 static const double tci_math_digamma_c[] = {
-    -0x1.5e85b2d6eb61p-28, 0x1.5e85bd733bf32p-27, 0x1.32b4e1f5089e7p-26, -0x1.32b4ddf998a5p-25,
-    -0x1.efa957dc22aafp-25, 0x1.efa98b5daf9bbp-24, 0x1.e4ae934673553p-26, -0x1.e4ab7a5a224e9p-25,
+    -0x1.5e85b2d6eb61p-28,  0x1.5e85bd733bf32p-27, 0x1.32b4e1f5089e7p-26,  -0x1.32b4ddf998a5p-25,
+    -0x1.efa957dc22aafp-25, 0x1.efa98b5daf9bbp-24, 0x1.e4ae934673553p-26,  -0x1.e4ab7a5a224e9p-25,
     -0x1.efc5fdb485822p-23, 0x1.efc9911beaaecp-22, -0x1.454eb2c8606dbp-21, 0x1.4556bd683ac5ep-20,
     -0x1.6181bfa5b3882p-19, 0x1.6193e91a427bcp-18, -0x1.5e5813a66b869p-17, 0x1.5e8134df34222p-16,
-    -0x1.5f0817db8cebp-15, 0x1.5f65bb1232407p-14, -0x1.5fef17b5706cfp-13, 0x1.60c660d83e804p-12,
-    -0x1.620f06b3e5d14p-11, 0x1.64076129f23e4p-10, -0x1.6714cfe05e6f7p-9, 0x1.6bdf5e15c49cfp-8,
-    -0x1.7389aa8092789p-7, 0x1.802924f9b0c3bp-6, -0x1.95ec0c3ba95ddp-5, 0x1.be76b26db7fcap-4,
-    -0x1.0aff270ca07a7p-2, 0x1.9213d46736ba4p-1};
+    -0x1.5f0817db8cebp-15,  0x1.5f65bb1232407p-14, -0x1.5fef17b5706cfp-13, 0x1.60c660d83e804p-12,
+    -0x1.620f06b3e5d14p-11, 0x1.64076129f23e4p-10, -0x1.6714cfe05e6f7p-9,  0x1.6bdf5e15c49cfp-8,
+    -0x1.7389aa8092789p-7,  0x1.802924f9b0c3bp-6,  -0x1.95ec0c3ba95ddp-5,  0x1.be76b26db7fcap-4,
+    -0x1.0aff270ca07a7p-2,  0x1.9213d46736ba4p-1};
 /* (digamma(z + 1/2) - log z) z^2 over 1 / z^2, z >= 2.5, 2^-55 */
 static const double tci_math_digamma_far_c[] = {
     0x1.beb1e8202cc9bp+4, -0x1.089bfa8ed39a7p+5, 0x1.23eed4e811e55p+4, -0x1.9745c2c5b71fep+2,
@@ -73,20 +75,20 @@ static const double tci_math_digamma_far_c[] = {
     0x1.555555555552ap-5};
 /* trigamma(u) over u - 2, 1 <= u <= 3, 2^-55 */
 static const double tci_math_trigamma_c[] = {
-    -0x1.53cbaabce2eabp-25, 0x1.4a9982b3ed84cp-24, 0x1.662ff904793ecp-23, -0x1.5cfdcc9a3fcf1p-22,
-    -0x1.1415856f410cfp-21, 0x1.0c9cc9a9774ebp-20, 0x1.2561aa96b1a1p-21, -0x1.1f0ef99d23056p-20,
+    -0x1.53cbaabce2eabp-25, 0x1.4a9982b3ed84cp-24, 0x1.662ff904793ecp-23,  -0x1.5cfdcc9a3fcf1p-22,
+    -0x1.1415856f410cfp-21, 0x1.0c9cc9a9774ebp-20, 0x1.2561aa96b1a1p-21,   -0x1.1f0ef99d23056p-20,
     -0x1.99231e3caf6fbp-20, 0x1.8b84662ade663p-19, -0x1.0bb58050713e1p-19, 0x1.fbcda4b1f75e2p-19,
     -0x1.4bec8fcb740bdp-17, 0x1.3ba53f659d515p-16, -0x1.1eea9c5543c43p-15, 0x1.0f009aa5ff116p-14,
     -0x1.005a07d495c04p-13, 0x1.e0e9d42df8a0ep-13, -0x1.c1071f425bd39p-12, 0x1.a171418664eap-11,
-    -0x1.8205ed7eae9e1p-10, 0x1.62ce532ec39f6p-9, -0x1.43df1665c65c6p-8, 0x1.254fe7e59ed58p-7,
-    -0x1.073e7b04c649cp-6, 0x1.d39fb32eaa43bp-6, -0x1.9a6238f9af3dap-5, 0x1.632f97c2d41e8p-4,
-    -0x1.2e831d94f9a1p-3, 0x1.f9cb402bc4774p-3, -0x1.9dd002780310ap-2, 0x1.4a34cc4a60fa6p-1};
+    -0x1.8205ed7eae9e1p-10, 0x1.62ce532ec39f6p-9,  -0x1.43df1665c65c6p-8,  0x1.254fe7e59ed58p-7,
+    -0x1.073e7b04c649cp-6,  0x1.d39fb32eaa43bp-6,  -0x1.9a6238f9af3dap-5,  0x1.632f97c2d41e8p-4,
+    -0x1.2e831d94f9a1p-3,   0x1.f9cb402bc4774p-3,  -0x1.9dd002780310ap-2,  0x1.4a34cc4a60fa6p-1};
 /* (trigamma(z + 1/2) z - 1) z^2 over 1 / z^2, z >= 2.5, 2^-55 */
 static const double tci_math_trigamma_far_c[] = {
     -0x1.b3175db9f0579p+13, 0x1.1d3ceeee45941p+14, -0x1.5a24df871ae03p+13, 0x1.044afd09b8e1dp+12,
-    -0x1.141ced6ce1ca5p+10, 0x1.c431ed625a5efp+7, -0x1.391ab4ac4f3a7p+5, 0x1.9ae1c620391cdp+2,
-    -0x1.250db9fe0dfep+0, 0x1.028a2eb78d3cfp-2, -0x1.35a9f7b7dde9ep-4, 0x1.0eeec4979359dp-5,
-    -0x1.79e79e08978abp-6, 0x1.dddddddda0f83p-6, -0x1.555555555553fp-4};
+    -0x1.141ced6ce1ca5p+10, 0x1.c431ed625a5efp+7,  -0x1.391ab4ac4f3a7p+5,  0x1.9ae1c620391cdp+2,
+    -0x1.250db9fe0dfep+0,   0x1.028a2eb78d3cfp-2,  -0x1.35a9f7b7dde9ep-4,  0x1.0eeec4979359dp-5,
+    -0x1.79e79e08978abp-6,  0x1.dddddddda0f83p-6,  -0x1.555555555553fp-4};
 
 /* ---- shared ---- */
 
@@ -282,7 +284,7 @@ typedef struct tci_special_shift {
     int x, size, u, lost;
     int below, lifted, tiny; /* x < 0, x < 1, |x| so small that one term is all */
     int is_near, near, far;
-    int r, tail;             /* x less the nearest integer; sin(pi r) / pi = r + r tail */
+    int r, tail; /* x less the nearest integer; sin(pi r) / pi = r + r tail */
 } tci_special_shift;
 
 static tci_special_shift tci_special_shift_of(tci_math *m)

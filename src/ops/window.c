@@ -14,8 +14,9 @@
 
 TCI_FN bool tci_image_of(tci_graph *g, const tci_node *x, int n, tci_image *image)
 {
-    static const char *const forms[TCI_IMAGE_AXES] = {
-        "[N, C, L] or [C, L]", "[N, C, H, W] or [C, H, W]", "[N, C, D, H, W] or [C, D, H, W]"};
+    static const char *const forms[TCI_IMAGE_AXES] = {"[N, C, L] or [C, L]",
+                                                      "[N, C, H, W] or [C, H, W]",
+                                                      "[N, C, D, H, W] or [C, D, H, W]"};
     if (x->rank != n + 1 && x->rank != n + 2) {
         tci_graph_fail(g, TC_ERR_SHAPE, "x has shape %s: expected %s", TCI_SHAPE_TEXT(x),
                        forms[n - 1]);
@@ -80,7 +81,8 @@ static bool tci_window_same(tci_graph *g, int n, const tci_node *w, tci_window_c
         if (c->stride[i] != 1 || c->padding[i] || c->after[i] || !tci_dim_is_known(size)) {
             tci_graph_fail(g, TC_ERR_ARGUMENT,
                            "same with stride %" PRId64 " and padding %" PRId64 ": expected a "
-                           "stride of 1 and no other padding", c->stride[i], c->padding[i]);
+                           "stride of 1 and no other padding",
+                           c->stride[i], c->padding[i]);
             return false;
         }
         const int64_t all = c->dilation[i] * (tci_dim_known(size) - 1);
@@ -95,8 +97,7 @@ TCI_FN bool tci_window_conv_of(tci_graph *g, int n, const struct tc_conv *o, con
 {
     c->groups = o && o->groups ? o->groups : 1;
     if (!tci_window_fields(g, "stride", n, c->stride, o ? o->stride : NULL, tci_window_ones) ||
-        !tci_window_fields(g, "padding", n, c->padding, o ? o->padding : NULL,
-                           tci_window_zeros) ||
+        !tci_window_fields(g, "padding", n, c->padding, o ? o->padding : NULL, tci_window_zeros) ||
         !tci_window_fields(g, "the end padding", n, c->after, o ? o->end_padding : NULL,
                            tci_window_zeros) ||
         !tci_window_fields(g, "dilation", n, c->dilation, o ? o->dilation : NULL,
@@ -228,8 +229,7 @@ TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, t
     tc_dtype dtype = (tc_dtype)x->dtype;
     tc_dtype math = bias ? tci_composite_math(x)
                          : dtype; /* without a bias the contraction rounds once itself */
-    tci_node *images =
-        tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
+    tci_node *images = tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
     tci_node *kernel = tci_build_cast(g, w, math), *zero = tci_composite_number(g, math, 0.0);
     tci_node *windows = tci_window_over(g, images, n, c.padding, tci_dim_list(c.after), zero,
                                         w->shape + 2, c.stride, c.dilation);
@@ -319,7 +319,7 @@ static bool tci_pooling_check_image(tci_graph *g, const tci_image *image)
 }
 
 static bool tci_pooling_of(tci_graph *g, int n, const tci_node *x, const struct tc_pool *o,
-                        tci_pooling *p)
+                           tci_pooling *p)
 {
     tci_dim missing;
     if (!x || !tci_image_of(g, x, n, &p->image)) {
@@ -330,7 +330,9 @@ static bool tci_pooling_of(tci_graph *g, int n, const tci_node *x, const struct 
             tci_graph_fail(g, TC_ERR_ARGUMENT,
                            "the kernel's size is missing or not positive: expected "
                            "&(tc_pool){.kernel = {%s}}",
-                           n == 1 ? "size" : n == 2 ? "rows, columns" : "planes, rows, columns");
+                           n == 1   ? "size"
+                           : n == 2 ? "rows, columns"
+                                    : "planes, rows, columns");
             return false;
         }
     }
@@ -472,16 +474,13 @@ static tci_node *tci_pooling_quotient(tci_graph *g, tci_node *sum, tci_node *cou
 /* How many elements along axis i each of `count` windows has that are averaged: in x, or also in
  * its padding. */
 static tci_node *tci_pooling_lengths(tci_graph *g, const tci_pooling *p, int i, tci_dim count,
-                                  bool exclude_pad)
+                                     bool exclude_pad)
 {
     tci_dim end = tci_dim_add(p->image.sizes[2 + i], exclude_pad ? 0 : p->padding[i]);
     tci_node *from = tci_composite_ramp(g, count, p->image.n, i);
-    from = tci_composite_binary(g, TCI_OP_MUL, from,
-                                tci_composite_whole(g, p->stride[i]));
-    from = tci_composite_binary(g, TCI_OP_SUB, from,
-                                tci_composite_whole(g, p->padding[i]));
-    tci_node *to = tci_composite_binary(g, TCI_OP_ADD, from,
-                                        tci_composite_whole(g, p->kernel[i]));
+    from = tci_composite_binary(g, TCI_OP_MUL, from, tci_composite_whole(g, p->stride[i]));
+    from = tci_composite_binary(g, TCI_OP_SUB, from, tci_composite_whole(g, p->padding[i]));
+    tci_node *to = tci_composite_binary(g, TCI_OP_ADD, from, tci_composite_whole(g, p->kernel[i]));
     to = tci_composite_binary(g, TCI_OP_MINIMUM, to, tci_build_size_value(g, end, TC_I64));
     if (exclude_pad) {
         from = tci_composite_binary(g, TCI_OP_MAXIMUM, from, tci_composite_whole(g, 0));
@@ -491,7 +490,7 @@ static tci_node *tci_pooling_lengths(tci_graph *g, const tci_pooling *p, int i, 
 
 /* What the sums of windows are divided by. */
 static tci_node *tci_pooling_divisor(tci_graph *g, const tci_pooling *p, const struct tc_pool *o,
-                                  const tci_node *sum, tc_dtype t)
+                                     const tci_node *sum, tc_dtype t)
 {
     double all = 1;
     tci_node *r = NULL;
@@ -532,8 +531,9 @@ TCI_FN tci_node *tci_build_avg_pool(tci_graph *g, int n, tci_node *x, const stru
         return NULL;
     }
     if (x->dtype == TC_BOOL) {
-        tci_graph_fail(g, TC_ERR_DTYPE, "x is bool: expected integers or floats (tc_cast makes "
-                                        "them)");
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "x is bool: expected integers or floats (tc_cast makes "
+                       "them)");
         return NULL;
     }
     tc_dtype math = tci_composite_math(x);
@@ -622,8 +622,7 @@ static tci_node *tci_adaptive_places(tci_graph *g, const tci_adaptive *a)
 {
     tci_node *at = tci_composite_binary(g, TCI_OP_ADD, a->first,
                                         tci_composite_ramp(g, a->most, 2, 1));
-    tci_node *last = tci_composite_binary(g, TCI_OP_SUB, a->end,
-                                          tci_composite_whole(g, 1));
+    tci_node *last = tci_composite_binary(g, TCI_OP_SUB, a->end, tci_composite_whole(g, 1));
     return tci_composite_binary(g, TCI_OP_MINIMUM, at, last);
 }
 
@@ -669,8 +668,7 @@ static tci_node *tci_adaptive_mean(tci_graph *g, tci_node *x, int axis, tci_dim 
     int at = axis + 1;
     tc_axes elements = {&at, 1, false};
     tci_node *sum = tci_build_reduce(g, TCI_OP_SUM, windows, elements, false);
-    return tci_composite_binary(g, TCI_OP_DIV, sum,
-                                tci_build_cast(g, length, (tc_dtype)x->dtype));
+    return tci_composite_binary(g, TCI_OP_DIV, sum, tci_build_cast(g, length, (tc_dtype)x->dtype));
 }
 
 TCI_FN tci_node *tci_build_adaptive_avg_pool(tci_graph *g, int n, tci_node *x, int n_sizes,
@@ -712,8 +710,8 @@ static tci_node *tci_adaptive_all(tci_graph *g, tci_node *x, int n, const tci_di
         line[i] = a.m;
         line[n + i] = a.most;
         own = tci_build_reshape(g, own, 2 * n, line);
-        *places = i ? tci_composite_binary(
-                          g, TCI_OP_ADD, tci_composite_binary(g, TCI_OP_MUL, *places, size), own)
+        *places = i ? tci_composite_binary(g, TCI_OP_ADD,
+                                           tci_composite_binary(g, TCI_OP_MUL, *places, size), own)
                     : own;
         x = tci_adaptive_windows(g, x, 2 + 2 * i, &a);
         order[2 + i] = 2 + 2 * i;

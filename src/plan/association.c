@@ -31,18 +31,18 @@
 #include "group.h"
 
 enum {
-    TCI_ASSOC_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
-    TCI_ASSOC_WIDE = 16,         /* least neighbours for that, */
-    TCI_ASSOC_POINTS = 1024,     /* or results, of rows no longer than there are neighbours */
-    TCI_ASSOC_PAIRS_ROW = 256,   /* elements of rows in pairs that lanes of their own take */
-    TCI_ASSOC_FILLED = 256,      /* elements of an axis that needs no other to fill lanes */
+    TCI_ASSOC_SHORT_ROW = 16,  /* elements of rows that are better many side by side */
+    TCI_ASSOC_WIDE = 16,       /* least neighbours for that, */
+    TCI_ASSOC_POINTS = 1024,   /* or results, of rows no longer than there are neighbours */
+    TCI_ASSOC_PAIRS_ROW = 256, /* elements of rows in pairs that lanes of their own take */
+    TCI_ASSOC_FILLED = 256,    /* elements of an axis that needs no other to fill lanes */
     /* On machines of blocks of threads: */
-    TCI_ASSOC_SHARED_ROW = 48,   /* elements of rows that a block shares out, */
+    TCI_ASSOC_SHARED_ROW = 48,    /* elements of rows that a block shares out, */
     TCI_ASSOC_POINTS_EACH = 4096, /* unless there are so many results, a thread each */
     TCI_ASSOC_FILLED_BLOCK = 2 * TCI_VLANES_MAX, /* as TCI_ASSOC_FILLED */
-    TCI_ASSOC_WARP = 32,         /* least threads of a block */
-    TCI_ASSOC_VECTORS = 8,       /* of a row that a block should hold at once, at most */
-    TCI_ASSOC_ROW = 1024         /* elements of a row whose size is a symbol, at most */
+    TCI_ASSOC_WARP = 32,                         /* least threads of a block */
+    TCI_ASSOC_VECTORS = 8, /* of a row that a block should hold at once, at most */
+    TCI_ASSOC_ROW = 1024   /* elements of a row whose size is a symbol, at most */
 };
 
 /* Elements of n; of symbolic sizes at most. */
@@ -79,8 +79,7 @@ static void tci_assoc_memory(const tci_node *n, tci_assoc_axis *axes)
     for (int i = 0; i < n->rank; i++) {
         bool unit = n->strides[i] == 1 && n->shape[i] != 1;
         axes[i].along = unit ? tci_assoc_elements(n) : 0;
-        axes[i].joined =
-            i > 0 && n->strides[i - 1] == tci_dim_mul(n->strides[i], n->shape[i]);
+        axes[i].joined = i > 0 && n->strides[i - 1] == tci_dim_mul(n->strides[i], n->shape[i]);
     }
 }
 
@@ -327,10 +326,10 @@ typedef struct tci_assoc_fold {
     const int64_t *axes;
     const tci_assoc_axis *read; /* per axis of x */
     double results;
-    int bytes;                  /* of the widest part of the accumulator, and of x */
-    int64_t parts;              /* of a SCAN of blocks, each of which is a row; else 1 */
-    bool linked;                /* it is one whose parts are */
-    bool blocks;                /* on a machine of blocks of threads */
+    int bytes;     /* of the widest part of the accumulator, and of x */
+    int64_t parts; /* of a SCAN of blocks, each of which is a row; else 1 */
+    bool linked;   /* it is one whose parts are */
+    bool blocks;   /* on a machine of blocks of threads */
 } tci_assoc_fold;
 
 static bool tci_assoc_folds(const tci_assoc_fold *f, int axis)
@@ -424,8 +423,9 @@ static tci_association tci_assoc_choose(const tci_assoc_fold *f)
         return (tci_association){.known = true};
     }
     int run = tci_assoc_run(f, last);
-    tci_association lanes = {
-        .known = true, .lanes = true, .run = (int16_t)(f->n_axes - last - 1 + run)};
+    tci_association lanes = {.known = true,
+                             .lanes = true,
+                             .run = (int16_t)(f->n_axes - last - 1 + run)};
     tci_assoc_number(f, &lanes);
     if (kept < 0 || f->linked) {
         return lanes;

@@ -26,29 +26,29 @@
 #include <string.h>
 
 enum {
-    TCI_ATTN_BLOCKS_ROWS = 64,           /* of a band, at least, of each element of a batch; */
-    TCI_ATTN_BLOCKS_BLOCK_ROWS = 128,    /* on a machine of blocks */
-    TCI_ATTN_BLOCKS_ALL_ROWS = 512,      /* of all the batch, about: what keeps a machine busy */
+    TCI_ATTN_BLOCKS_ROWS = 64,        /* of a band, at least, of each element of a batch; */
+    TCI_ATTN_BLOCKS_BLOCK_ROWS = 128, /* on a machine of blocks */
+    TCI_ATTN_BLOCKS_ALL_ROWS = 512,   /* of all the batch, about: what keeps a machine busy */
     TCI_ATTN_BLOCKS_ALL_BLOCK_ROWS = 2048,
-    TCI_ATTN_BLOCKS_LONG = 128,          /* where they are so long */
-    TCI_ATTN_BLOCKS_LEAST = 4,           /* of an axis of known size: else they save little */
-    TCI_ATTN_BLOCKS_UNKNOWN = 2,         /* times fewer rows of one of unknown size */
-    TCI_ATTN_BLOCKS_DEEP = 2000          /* nodes below each other that are looked at */
+    TCI_ATTN_BLOCKS_LONG = 128,  /* where they are so long */
+    TCI_ATTN_BLOCKS_LEAST = 4,   /* of an axis of known size: else they save little */
+    TCI_ATTN_BLOCKS_UNKNOWN = 2, /* times fewer rows of one of unknown size */
+    TCI_ATTN_BLOCKS_DEEP = 2000  /* nodes below each other that are looked at */
 };
 
 /* An axis of a node is that which is cut in bands, one the longest that is summed; -1: none is. */
 typedef struct tci_attn_blocks_at {
     tci_node *of;
     int axis, across;
-    tci_node *made;                /* in the body */
+    tci_node *made; /* in the body */
 } tci_attn_blocks_at;
 
 typedef struct tci_attn_blocks {
     const tci_algo *a;
     tci_scores p;
-    tci_table now;                 /* of nodes: what stands for each outside of bands */
-    bool *refused;                 /* per set; */
-    uint64_t *begun;               /* and of its kernels */
+    tci_table now;   /* of nodes: what stands for each outside of bands */
+    bool *refused;   /* per set; */
+    uint64_t *begun; /* and of its kernels */
     int n_deep;
 } tci_attn_blocks;
 
@@ -56,13 +56,16 @@ typedef struct tci_attn_blocks {
 typedef struct tci_attn_blocks_loop {
     tci_attn_blocks *b;
     const tci_scores_set *set;
-    int kernel, axis, across;      /* of pairs */
+    int kernel, axis, across; /* of pairs */
     tci_dim size, rows, n_bands;
-    tci_table needs;               /* of int: 1: a node above a fold or pair of it, 2: none */
-    tci_attn_blocks_at *at; int n_at, cap_at;
-    tci_node **xs, **x; int n_xs, cap_xs, n_x, cap_x;
-    tci_node **held, **inner; int n_held, cap_held, n_inner, cap_inner;
-    tci_node *first;               /* BOUND: the first row of the band */
+    tci_table needs; /* of int: 1: a node above a fold or pair of it, 2: none */
+    tci_attn_blocks_at *at;
+    int n_at, cap_at;
+    tci_node **xs, **x;
+    int n_xs, cap_xs, n_x, cap_x;
+    tci_node **held, **inner;
+    int n_held, cap_held, n_inner, cap_inner;
+    tci_node *first; /* BOUND: the first row of the band */
     bool fits;
 } tci_attn_blocks_loop;
 
@@ -112,12 +115,14 @@ static int64_t tci_attn_blocks_rows(const tci_attn_blocks *b, const tci_scores_s
     int axis = tci_attn_blocks_axis(set, kernel), across = tci_attn_blocks_across(set, kernel);
     bool blocks = b->a->machine.block_threads > 0, known = tci_dim_is_known(pair->shape[across]);
     int64_t rows = blocks ? TCI_ATTN_BLOCKS_BLOCK_ROWS : TCI_ATTN_BLOCKS_ROWS;
-    double all = blocks ? TCI_ATTN_BLOCKS_ALL_BLOCK_ROWS : TCI_ATTN_BLOCKS_ALL_ROWS, at_once = (double)rows;
+    double all = blocks ? TCI_ATTN_BLOCKS_ALL_BLOCK_ROWS : TCI_ATTN_BLOCKS_ALL_ROWS,
+           at_once = (double)rows;
     for (int a = 0; a < pair->rank; a++) {
         at_once *= a != axis && a != across ? (double)TCI_MAX(tci_dim_hint(pair->shape[a]), 1) : 1;
     }
     if (known && tci_dim_lt(pair->shape[across], TCI_ATTN_BLOCKS_LONG)) {
-        all *= (double)TCI_ATTN_BLOCKS_LONG / (double)TCI_MAX(tci_dim_known(pair->shape[across]), 1);
+        all *= (double)TCI_ATTN_BLOCKS_LONG /
+               (double)TCI_MAX(tci_dim_known(pair->shape[across]), 1);
     }
     for (; at_once < all; at_once *= 2) {
         rows *= 2;
@@ -137,7 +142,8 @@ static bool tci_attn_blocks_is_stored(const tci_plan *p, tci_dim n)
 }
 
 /* Is its array of pairs in memory, and are those of bands smaller, in all kernels? */
-static bool tci_attn_blocks_is_worth(const tci_attn_blocks *b, const tci_scores_set *set, const tci_plan *p)
+static bool tci_attn_blocks_is_worth(const tci_attn_blocks *b, const tci_scores_set *set,
+                                     const tci_plan *p)
 {
     bool fits = set->fits && tci_attn_blocks_is_stored(p, tci_node_count(set->pairs[0]));
     for (int k = 0; k < set->n_kernels && fits; k++) {
@@ -186,8 +192,8 @@ static bool tci_attn_blocks_needs(tci_attn_blocks_loop *l, const tci_node *n)
 /* Is it made of indices and numbers alone? */
 static bool tci_attn_blocks_is_free(const tci_node *n, int depth)
 {
-    bool made = tci_op_is(n->op, TCI_IS_POINTWISE) ||
-                n->op == TCI_OP_RESHAPE || n->op == TCI_OP_EXPAND;
+    bool made = tci_op_is(n->op, TCI_IS_POINTWISE) || n->op == TCI_OP_RESHAPE ||
+                n->op == TCI_OP_EXPAND;
     bool is_free = n->op == TCI_OP_IOTA || tci_op_is(n->op, TCI_IS_NUMBER) ||
                    (made && depth < TCI_SCORES_KERNELS);
     for (int i = 0; i < n->n_in && is_free; i++) {
@@ -221,7 +227,8 @@ static tci_node *tci_attn_blocks_index(tci_attn_blocks_loop *l)
 static tci_node *tci_attn_blocks_read(tci_attn_blocks_loop *l, tci_node *n, int axis)
 {
     tci_graph *g = l->b->a->g;
-    tci_node *at[2] = {tci_attn_blocks_index(l), tci_attn_blocks_number(l, tci_dim_sub(l->size, 1))};
+    tci_node *at[2] = {tci_attn_blocks_index(l),
+                       tci_attn_blocks_number(l, tci_dim_sub(l->size, 1))};
     tci_node *index = l->fits ? tci_build_ew(g, TCI_OP_MINIMUM, at) : NULL;
     return tci_attn_blocks_built(l, index ? tci_build_index_select(g, n, axis, index) : NULL);
 }
@@ -235,10 +242,15 @@ static tci_node *tci_attn_blocks_turn(tci_attn_blocks_loop *l, tci_node *n, int 
     int *order = TCI_NEW_ARRAY(s, int, rank + 1);
     tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, rank + 1);
     tci_dim all = tci_dim_mul(l->rows, l->n_bands), zero = 0;
-    tci_node *fill = tci_attn_blocks_built(l, tci_graph_const(g, (tc_dtype)n->dtype, (tci_value){0}));
+    tci_node *fill = tci_attn_blocks_built(l,
+                                           tci_graph_const(g, (tc_dtype)n->dtype, (tci_value){0}));
     for (int i = 0; i < rank; i++) {
-        order[i] = back ? i < axis ? i + 1 : i == axis ? 0 : i
-                        : i == 0 ? axis : i <= axis ? i - 1 : i;
+        order[i] = back        ? i < axis    ? i + 1
+                                 : i == axis ? 0
+                                             : i
+                   : i == 0    ? axis
+                   : i <= axis ? i - 1
+                               : i;
     }
     if (back) {
         n = tci_build_permute(g, n, rank, order);
@@ -247,9 +259,8 @@ static tci_node *tci_attn_blocks_turn(tci_attn_blocks_loop *l, tci_node *n, int 
             made += i != axis + 1;
         }
         n = n ? tci_build_reshape(g, n, made, shape) : NULL;
-        return tci_attn_blocks_built(l, n ? tci_build_pad(g, n, axis, zero, tci_dim_sub(l->size, all),
-                                                    fill)
-                                    : NULL);
+        return tci_attn_blocks_built(
+            l, n ? tci_build_pad(g, n, axis, zero, tci_dim_sub(l->size, all), fill) : NULL);
     }
     n = tci_build_pad(g, n, axis, zero, tci_dim_sub(all, l->size), fill);
     for (int i = 0; i < rank && n; i++) {
@@ -264,8 +275,8 @@ static tci_node *tci_attn_blocks_x(tci_attn_blocks_loop *l, tci_node *n, int axi
 {
     tci_scratch *s = l->b->a->s;
     tci_node *xs = tci_attn_blocks_turn(l, n, axis, false);
-    tci_node *x = xs ? tci_attn_blocks_built(l, tci_build_bound(l->b->a->g, (tc_dtype)n->dtype, n->rank,
-                                                          xs->shape + 1))
+    tci_node *x = xs ? tci_attn_blocks_built(l, tci_build_bound(l->b->a->g, (tc_dtype)n->dtype,
+                                                                n->rank, xs->shape + 1))
                      : NULL;
     TCI_PUSH(s, l->xs, l->n_xs, l->cap_xs, xs);
     TCI_PUSH(s, l->x, l->n_x, l->cap_x, x);
@@ -291,17 +302,19 @@ static int tci_attn_blocks_in(const tci_node *n, int which, int axis)
         return axis;
     }
     int same = in->shape[TCI_MIN(axis, TCI_MAX(in->rank - 1, 0))] == n->shape[axis] ? axis : -1;
-    return n->op == TCI_OP_PERMUTE    ? (int)n->attr[axis]
-           : n->op == TCI_OP_EXPAND   ? same
-           : n->op != TCI_OP_RESHAPE  ? axis
-           : n->shape[axis] == 1      ? -1
-           : tci_plan_image_reshaped(n, axis) < 0 ? -2 : tci_plan_image_reshaped(n, axis);
+    return n->op == TCI_OP_PERMUTE                ? (int)n->attr[axis]
+           : n->op == TCI_OP_EXPAND               ? same
+           : n->op != TCI_OP_RESHAPE              ? axis
+           : n->shape[axis] == 1                  ? -1
+           : tci_plan_image_reshaped(n, axis) < 0 ? -2
+                                                  : tci_plan_image_reshaped(n, axis);
 }
 
 /* Operand `which` of contraction n, `in`, which is the same for all bands. Where a symbol says how
  * many columns it has no loop packs it, so it lies in memory with them in a row: once, not in each
  * band (plan/algorithm.c). */
-static tci_node *tci_attn_blocks_operand(tci_attn_blocks_loop *l, const tci_node *n, int which, tci_node *in)
+static tci_node *tci_attn_blocks_operand(tci_attn_blocks_loop *l, const tci_node *n, int which,
+                                         tci_node *in)
 {
     tci_scratch *s = l->b->a->s;
     tci_graph *g = l->b->a->g;
@@ -327,7 +340,8 @@ static tci_node *tci_attn_blocks_operand(tci_attn_blocks_loop *l, const tci_node
         TCI_PUSH(s, l->held, l->n_held, l->cap_held, held);
         TCI_PUSH(s, l->inner, l->n_inner, l->cap_inner, tci_attn_blocks_built(l, inner));
     }
-    return l->fits ? tci_attn_blocks_built(l, tci_build_permute(g, l->inner[k], in->rank, back)) : NULL;
+    return l->fits ? tci_attn_blocks_built(l, tci_build_permute(g, l->inner[k], in->rank, back))
+                   : NULL;
 }
 
 /* n over the bands of its inputs; NULL: it is not made so. */
@@ -354,8 +368,8 @@ static tci_node *tci_attn_blocks_over(tci_attn_blocks_loop *l, tci_node *n, int 
     for (int i = 0; i < n->rank; i++) {
         shape[i] = i == axis ? l->rows : n->shape[i];
     }
-    return fits ? tci_graph_node(l->b->a->g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in,
-                                 in, n->n_attr, n->attr)
+    return fits ? tci_graph_node(l->b->a->g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in,
+                                 n->n_attr, n->attr)
                 : NULL;
 }
 
@@ -375,7 +389,9 @@ static tci_node *tci_attn_blocks_make(tci_attn_blocks_loop *l, tci_node *n, int 
     }
     n = tci_attn_blocks_now(l->b, n);
     tci_attn_blocks_built(l, n);
-    return !n ? NULL : across >= 0 ? tci_attn_blocks_read(l, n, axis) : tci_attn_blocks_x(l, n, axis);
+    return !n            ? NULL
+           : across >= 0 ? tci_attn_blocks_read(l, n, axis)
+                         : tci_attn_blocks_x(l, n, axis);
 }
 
 /* n in the body, where `axis` is cut in bands; NULL: it cannot be, or memory ran out. */
@@ -390,7 +406,8 @@ static tci_node *tci_attn_blocks_of(tci_attn_blocks_loop *l, tci_node *n, int ax
             return l->at[i].made;
         }
     }
-    l->fits = l->fits && ++l->b->n_deep < TCI_ATTN_BLOCKS_DEEP && (axis >= 0 || !tci_attn_blocks_needs(l, n));
+    l->fits = l->fits && ++l->b->n_deep < TCI_ATTN_BLOCKS_DEEP &&
+              (axis >= 0 || !tci_attn_blocks_needs(l, n));
     tci_node *made = !l->fits    ? NULL
                      : axis >= 0 ? tci_attn_blocks_make(l, n, axis, across)
                                  : tci_attn_blocks_now(l->b, n);
@@ -425,11 +442,15 @@ static void tci_attn_blocks_run(tci_attn_blocks *b, const tci_scores_set *set, i
     tci_scratch *s = b->a->s;
     tci_graph *g = b->a->g;
     int axis = tci_attn_blocks_axis(set, kernel), n = 0;
-    tci_attn_blocks_loop l = {.b = b, .set = set, .kernel = kernel, .axis = axis,
-                        .across = tci_attn_blocks_across(set, kernel), .fits = true,
-                        .size = set->pairs[0]->shape[axis],
-                        .rows = tci_attn_blocks_rows(b, set, kernel),
-                        .needs = tci_table_in(s, sizeof(int))};
+    tci_attn_blocks_loop l = {.b = b,
+                              .set = set,
+                              .kernel = kernel,
+                              .axis = axis,
+                              .across = tci_attn_blocks_across(set, kernel),
+                              .fits = true,
+                              .size = set->pairs[0]->shape[axis],
+                              .rows = tci_attn_blocks_rows(b, set, kernel),
+                              .needs = tci_table_in(s, sizeof(int))};
     l.n_bands = tci_dim_ceil_div(l.size, l.rows);
     if (b->a->machine.block_threads == 0 && tci_dim_is_known(l.size)) { /* as even as can be */
         l.rows = tci_dim_ceil_div(l.size, l.n_bands);
@@ -437,11 +458,19 @@ static void tci_attn_blocks_run(tci_attn_blocks *b, const tci_scores_set *set, i
     tci_node **y = TCI_NEW_ARRAY(s, tci_node *, set->n_ends + 1);
     for (int e = 0; e < set->n_ends && l.fits; e++) {
         if (set->ends[e].kernel == kernel) {
-            y[n++] = tci_attn_blocks_of(&l, set->ends[e].node, tci_attn_blocks_out(&l, &set->ends[e]), -1);
+            y[n++] = tci_attn_blocks_of(&l, set->ends[e].node,
+                                        tci_attn_blocks_out(&l, &set->ends[e]), -1);
         }
     }
-    const tci_repeat r = {.n_x = l.n_x, .n_held = l.n_held, .n_y = n, .length = l.n_bands,
-                          .stops = -1, .xs = l.xs, .held = l.held, .x = l.x, .inner = l.inner,
+    const tci_repeat r = {.n_x = l.n_x,
+                          .n_held = l.n_held,
+                          .n_y = n,
+                          .length = l.n_bands,
+                          .stops = -1,
+                          .xs = l.xs,
+                          .held = l.held,
+                          .x = l.x,
+                          .inner = l.inner,
                           .y = y};
     tci_node *repeat = l.fits && n > 0 ? tci_build_repeat(s, g, &r) : NULL;
     repeat = repeat ? tci_repeat_sink(s, g, repeat) : NULL;
@@ -461,7 +490,8 @@ static void tci_attn_blocks_run(tci_attn_blocks *b, const tci_scores_set *set, i
 /* ---- the graph around ---- */
 
 /* The set that fits and whose pair or end n is; NULL: none. */
-static const tci_scores_set *tci_attn_blocks_set_of(const tci_attn_blocks *b, const tci_node *n, int *kernel)
+static const tci_scores_set *tci_attn_blocks_set_of(const tci_attn_blocks *b, const tci_node *n,
+                                                    int *kernel)
 {
     const tci_scores_set *set = NULL;
     const tci_scores_end *end = tci_scores_end_of(&b->p, n, &set);

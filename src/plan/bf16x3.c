@@ -15,8 +15,8 @@
 
 enum {
     TCI_BF16X3_PARTS = 3,
-    TCI_BF16X3_REUSE = 192,     /* products of each element of the factors, at least, */
-    TCI_BF16X3_LEAST = 1 << 27  /* and of all */
+    TCI_BF16X3_REUSE = 192,    /* products of each element of the factors, at least, */
+    TCI_BF16X3_LEAST = 1 << 27 /* and of all */
 };
 
 typedef struct tci_bf16x3 {
@@ -152,7 +152,8 @@ static tci_node *tci_bf16x3_build(const tci_offer *o)
 
 TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
 {
-    static const tci_route row = {"bf16x3", TCI_SUMS_FAST, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
-                                  tci_bf16x3_fits, tci_bf16x3_cost, tci_bf16x3_build};
+    static const tci_route row = {
+        "bf16x3",        TCI_SUMS_FAST,   TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+        tci_bf16x3_fits, tci_bf16x3_cost, tci_bf16x3_build};
     return &row;
 }

@@ -20,10 +20,10 @@
 #include <string.h>
 
 enum {
-    TCI_PLACE_SMALL = 4 << 20,  /* bytes of a value that a GPU computes in the time of a launch */
+    TCI_PLACE_SMALL = 4 << 20, /* bytes of a value that a GPU computes in the time of a launch */
     TCI_PLACE_APART = 64 << 20,
-    TCI_PLACE_TRIES = 24,       /* from one order */
-    TCI_PLACE_WORK = 1 << 24    /* pairs of lives that they may look at: of more, none is tried */
+    TCI_PLACE_TRIES = 24,    /* from one order */
+    TCI_PLACE_WORK = 1 << 24 /* pairs of lives that they may look at: of more, none is tried */
 };
 
 typedef struct tci_place_item {
@@ -33,15 +33,19 @@ typedef struct tci_place_item {
 
 typedef struct tci_place {
     const tci_life *lives;
-    tci_place_item *items; int n; /* in the order in which they are placed */
-    int64_t *offsets;      /* per life */
-    int32_t *placed;       /* lives, by offset */
+    tci_place_item *items;
+    int n;            /* in the order in which they are placed */
+    int64_t *offsets; /* per life */
+    int32_t *placed;  /* lives, by offset */
 } tci_place;
 
 /* Stretches of the arena that were given back, by offset; `end`: from there on it is unused. */
-typedef struct tci_place_gap { int64_t offset, bytes; } tci_place_gap;
+typedef struct tci_place_gap {
+    int64_t offset, bytes;
+} tci_place_gap;
 typedef struct tci_place_gaps {
-    tci_place_gap *items; int n;
+    tci_place_gap *items;
+    int n;
     int64_t end;
 } tci_place_gaps;
 

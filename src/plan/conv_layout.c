@@ -23,8 +23,8 @@ typedef struct tci_conv_layout {
     const tci_contraction *c;
     tci_node *source[2];
     bool has_window[2];
-    int axes[2];   /* of the operands, to be contiguous */
-    int64_t last;  /* the label that the result's columns should have; -1: as they are */
+    int axes[2];  /* of the operands, to be contiguous */
+    int64_t last; /* the label that the result's columns should have; -1: as they are */
 } tci_conv_layout;
 
 /* ---- the values behind the operands ---- */
@@ -87,8 +87,7 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
 static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a)
 {
     int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
-    return size >= TCI_CONV_LAYOUT_LEAST &&
-           size % tci_matrix_align(m->source[which]->dtype) == 0 &&
+    return size >= TCI_CONV_LAYOUT_LEAST && size % tci_matrix_align(m->source[which]->dtype) == 0 &&
            tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
 }
 
@@ -128,8 +127,7 @@ static bool tci_conv_layout_choose(tci_conv_layout *m)
         const tci_node *x = m->n->in[which];
         for (int i = 0; i < x->rank; i++) {
             int64_t label = m->c->in[which].labels[i], best = m->axes[which];
-            bool own = !tci_contract_sums(m->n, label) &&
-                       !tci_contract_has(m->n, 1 - which, label);
+            bool own = !tci_contract_sums(m->n, label) && !tci_contract_has(m->n, 1 - which, label);
             bool longer = best < 0 || tci_dim_lt(x->shape[best], x->shape[i]);
             if (own && longer && tci_conv_layout_suits(m, which, i)) {
                 m->axes[which] = i;
@@ -171,7 +169,8 @@ static double tci_conv_layout_cost(const tci_offer *o)
 
 /* The contraction of `in`, the axis of its result with label `last` behind all others; *back: the
  * order of axes that is the old one. */
-static tci_node *tci_conv_layout_contract(const tci_conv_layout *m, tci_node *const *in, int64_t *back)
+static tci_node *tci_conv_layout_contract(const tci_conv_layout *m, tci_node *const *in,
+                                          int64_t *back)
 {
     const tci_node *n = m->n;
     int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
@@ -204,7 +203,8 @@ static tci_node *tci_conv_layout_build(const tci_offer *o)
 
 TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
 {
-    static const tci_route row = {"channels-last copies", TCI_SUMS_UNIT, TCI_ROUTE_REORDERS,
-                                  tci_conv_layout_fits, tci_conv_layout_cost, tci_conv_layout_build};
+    static const tci_route row = {"channels-last copies", TCI_SUMS_UNIT,
+                                  TCI_ROUTE_REORDERS,     tci_conv_layout_fits,
+                                  tci_conv_layout_cost,   tci_conv_layout_build};
     return &row;
 }

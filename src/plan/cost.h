@@ -16,9 +16,9 @@ enum {
     /* Elements of a row from which a value for it that takes so many flops on bytes is stored. */
     TCI_COST_SPREAD = 32,
     TCI_COST_ROOT = 16,
-    TCI_COST_DEPTH = 6,           /* reductions, or moves, unrolled on one path */
-    TCI_COST_RESHAPES = 6,        /* that an index goes through on one path */
-    TCI_COST_WALK = 64,           /* nodes below a value that are looked at: more are dear */
+    TCI_COST_DEPTH = 6,    /* reductions, or moves, unrolled on one path */
+    TCI_COST_RESHAPES = 6, /* that an index goes through on one path */
+    TCI_COST_WALK = 64,    /* nodes below a value that are looked at: more are dear */
     /* A kernel's operations, a call of exp or sin as TCI_COST_CALL: from about here on a C compiler
      * takes more time for each (gcc -O3: 0.4 ms each up to 250, 0.7 ms at 500, 1.6 ms at 2000), and
      * one more load and store no longer matter beside them. */

@@ -11,19 +11,19 @@
 #include "route.h"
 
 enum {
-    TCI_DWGRAD_THREADS = 1 << 14, /* that keep any device busy, with several loads each */
+    TCI_DWGRAD_THREADS = 1 << 14,        /* that keep any device busy, with several loads each */
     TCI_DWGRAD_CHAIN = TCI_WINDOW_CHAIN, /* products of a part, at most, */
-    TCI_DWGRAD_EVEN = 64,         /* and where there are few */
+    TCI_DWGRAD_EVEN = 64,                /* and where there are few */
     TCI_DWGRAD_AXES = 16
 };
 
 typedef struct tci_dwgrad {
     const tci_algo *a;
     const tci_node *n;
-    int image;                     /* which operand has the windows */
-    const int64_t *labels, *out;   /* of the windows, and of the result */
-    int rank;                      /* of the windows, */
-    int first;                     /* of which the elements are the last axes, from here on */
+    int image;                   /* which operand has the windows */
+    const int64_t *labels, *out; /* of the windows, and of the result */
+    int rank;                    /* of the windows, */
+    int first;                   /* of which the elements are the last axes, from here on */
     int channel;
     int64_t places[TCI_DWGRAD_AXES]; /* of an axis of windows in a part */
 } tci_dwgrad;
@@ -149,7 +149,7 @@ static void tci_dwgrad_cut(tci_dwgrad *p)
 /* Operand `which` with each axis of windows that is cut as two, of parts and of places of a part;
  * `labels` follow, those of the parts from `fresh` on. */
 static tci_node *tci_dwgrad_operand(const tci_dwgrad *p, int which, int64_t fresh, int64_t *labels,
-                                   int *rank)
+                                    int *rank)
 {
     tci_node *x = p->n->in[which];
     const int64_t *from = tci_contract_labels(p->n, which);
@@ -240,7 +240,7 @@ static tci_node *tci_dwgrad_build(const tci_offer *o)
 
 TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
 {
-    static const tci_route row = {"depthwise filter gradient", TCI_SUMS_LINES, TCI_ROUTE_REORDERS,
-                                  tci_dwgrad_route_fits, tci_dwgrad_cost, tci_dwgrad_build};
+    static const tci_route row = {"depthwise filter gradient", TCI_SUMS_LINES,  TCI_ROUTE_REORDERS,
+                                  tci_dwgrad_route_fits,       tci_dwgrad_cost, tci_dwgrad_build};
     return &row;
 }

@@ -20,12 +20,12 @@
 #include <string.h>
 
 enum {
-    TCI_FLOOP_CALLS = 16,      /* members of a loop, at most */
+    TCI_FLOOP_CALLS = 16,       /* members of a loop, at most */
     TCI_FLOOP_ROUNDS = 1 << 14, /* of a loop on blocks, at most */
-    TCI_FLOOP_CARRY = 4,       /* elements of a carry in a cell, at most, */
-    TCI_FLOOP_CELL = 2048,     /* bytes of a temporary in a cell, */
-    TCI_FLOOP_CELLS = 16384,   /* and of all cells; */
-    TCI_FLOOP_SHARED = 4096    /* of blocks, which share them, where a barrier costs as much */
+    TCI_FLOOP_CARRY = 4,        /* elements of a carry in a cell, at most, */
+    TCI_FLOOP_CELL = 2048,      /* bytes of a temporary in a cell, */
+    TCI_FLOOP_CELLS = 16384,    /* and of all cells; */
+    TCI_FLOOP_SHARED = 4096     /* of blocks, which share them, where a barrier costs as much */
 };
 /* Half of what is worth a second thread (run/program.c). */
 #define TCI_FLOOP_ROUND_NS 10000.0
@@ -35,9 +35,9 @@ typedef struct tci_floop {
     tci_plan *p;
     tci_machine machine;
     tci_span *span;
-    int64_t cell_bytes;        /* of all cells so far */
-    int32_t *operand_of;       /* per buffer: the loop's operand + 1, */
-    int32_t *cell_of;          /* or its cell + 1; 0: none yet */
+    int64_t cell_bytes;  /* of all cells so far */
+    int32_t *operand_of; /* per buffer: the loop's operand + 1, */
+    int32_t *cell_of;    /* or its cell + 1; 0: none yet */
     tci_kernel *kernel;
     tci_kloop *loop;
     tci_step step;

@@ -17,11 +17,11 @@
 #include "why.h"
 
 enum {
-    TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
-    TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
-    TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
-    TCI_GROUP_ALONE = 1024,       /* elements of a row from which one thread should not have them */
-    TCI_GROUP_WALK = 512,         /* groups visited before a cycle is assumed */
+    TCI_GROUP_MAX_STREAMS = 24, /* leaves and reads of one kernel made by joining siblings */
+    TCI_GROUP_SIBLINGS = 8,     /* how many recent groups a sibling looks at */
+    TCI_GROUP_SMALL = 16384,    /* elements up to which unrelated siblings join */
+    TCI_GROUP_ALONE = 1024,     /* elements of a row from which one thread should not have them */
+    TCI_GROUP_WALK = 512,       /* groups visited before a cycle is assumed */
     TCI_GROUP_ROUNDS = 4
 };
 
@@ -62,7 +62,9 @@ static void tci_group_add_dep(tci_fusion *f, int group, int dep)
     TCI_PUSH(f->s, on->users, on->n_users, on->cap_users, group);
 }
 
-typedef struct tci_group_size { int weight, operands; } tci_group_size;
+typedef struct tci_group_size {
+    int weight, operands;
+} tci_group_size;
 
 /* What root r adds to a group: nodes that nothing there evaluates, sources that nothing there
  * reads. */
@@ -301,15 +303,15 @@ static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const t
         const tci_root *q = &f->roots[g->roots[m]];
         for (int i = 0; i < r->n_leaves; i++) {
             for (int j = 0; j < q->n_leaves; j++) {
-                shares = shares || (r->leaves[i] == q->leaves[j] &&
-                                    tci_node_count(r->leaves[i]) != 1);
+                shares = shares ||
+                         (r->leaves[i] == q->leaves[j] && tci_node_count(r->leaves[i]) != 1);
             }
         }
         for (int i = 0; i < r->n_reads; i++) {
             const tci_node *n = r->reads[i].node;
             for (int j = -1; j < q->n_reads; j++) {
-                shares = shares || (n == (j < 0 ? q->node : q->reads[j].node) &&
-                                    tci_node_count(n) != 1);
+                shares = shares ||
+                         (n == (j < 0 ? q->node : q->reads[j].node) && tci_node_count(n) != 1);
             }
         }
     }
@@ -483,8 +485,7 @@ static bool tci_group_shares_source(const tci_fusion *f, const tci_root *a, cons
 {
     for (int i = 0; i < a->n_leaves; i++) {
         for (int j = 0; j < b->n_leaves; j++) {
-            if (a->leaves[i] == b->leaves[j] &&
-                !(is_long && tci_node_count(a->leaves[i]) == 1)) {
+            if (a->leaves[i] == b->leaves[j] && !(is_long && tci_node_count(a->leaves[i]) == 1)) {
                 return true;
             }
         }
@@ -822,10 +823,10 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
-                                 const tci_table *forced,
-                                 const tci_table *cuts, const tci_table *late,
-                                 const tci_scores_kernels *pairs, tci_node *const *changed,
-                                 int n_changed, tci_machine machine, tci_str *why)
+                                 const tci_table *forced, const tci_table *cuts,
+                                 const tci_table *late, const tci_scores_kernels *pairs,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
+                                 tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts);
     f->associations = associations;

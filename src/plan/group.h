@@ -60,15 +60,15 @@ typedef enum tci_root_kind {
     TCI_ROOT_SCAN,
     TCI_ROOT_SCATTER,
     TCI_ROOT_REPEAT,
-    TCI_ROOT_CUSTOM,   /* a call of the user's function, or a collective: a group of its own */
+    TCI_ROOT_CUSTOM, /* a call of the user's function, or a collective: a group of its own */
     TCI_ROOT_KINDS
 } tci_root_kind;
 
 typedef struct tci_read {
-    tci_node *node;  /* what is read, */
-    int32_t root;    /* and its number */
+    tci_node *node; /* what is read, */
+    int32_t root;   /* and its number */
     bool pure;
-    bool barred;     /* through a BARRIER: then it is not pure */
+    bool barred; /* through a BARRIER: then it is not pure */
     /* per axis of what is read: the reader's domain axis, -1 where the size is 1 */
     int32_t *axes;
 } tci_read;
@@ -78,25 +78,31 @@ typedef struct tci_root {
     uint8_t kind;
     bool is_output;
     int32_t group;
-    int32_t n_domain, n_out;      /* domain axes; the first n_out index the output */
+    int32_t n_domain, n_out; /* domain axes; the first n_out index the output */
     tci_dim *domain;
     /* Per axis of the node: how many places along it the stage does not walk but lists, with a
      * store for each (the domain has size 1 there); 1: it walks them. No group reads such a root
      * that it makes */
-    int32_t *listed; int32_t n_listed;
-    int32_t *out_axis;            /* per axis of the node: its domain axis */
-    int32_t *outer_of;            /* per domain axis: the group's outer axis, -1 inner */
-    int32_t *inner_of;            /* in a group that keeps rows: its inner axis, -1 outer */
-    tci_read *reads; int32_t n_reads, cap_reads;
-    tci_node **leaves; int32_t n_leaves, cap_leaves;   /* distinct leaves read */
-    tci_node **waits; int32_t n_waits, cap_waits;      /* roots that its BARRIERs wait for */
+    int32_t *listed;
+    int32_t n_listed;
+    int32_t *out_axis; /* per axis of the node: its domain axis */
+    int32_t *outer_of; /* per domain axis: the group's outer axis, -1 inner */
+    int32_t *inner_of; /* in a group that keeps rows: its inner axis, -1 outer */
+    tci_read *reads;
+    int32_t n_reads, cap_reads;
+    tci_node **leaves;
+    int32_t n_leaves, cap_leaves; /* distinct leaves read */
+    tci_node **waits;
+    int32_t n_waits, cap_waits; /* roots that its BARRIERs wait for */
     /* nodes evaluated, once per distinct index */
-    tci_node **inlined; int32_t n_inlined;
-    int32_t weight, n_operands;   /* of these evaluations; distinct leaves and reads */
-    int32_t round;                /* in which all this was found */
-    int32_t buffer;               /* where its value is kept; -1: nowhere */
+    tci_node **inlined;
+    int32_t n_inlined;
+    int32_t weight, n_operands; /* of these evaluations; distinct leaves and reads */
+    int32_t round;              /* in which all this was found */
+    int32_t buffer;             /* where its value is kept; -1: nowhere */
     /* buffers that also get it (program outputs) */
-    int32_t *outputs; int32_t n_outputs, cap_outputs;
+    int32_t *outputs;
+    int32_t n_outputs, cap_outputs;
 } tci_root;
 
 /* A root as a probe of it found it, and what one found before. */
@@ -108,23 +114,27 @@ typedef struct tci_found_root {
 typedef struct tci_group {
     int32_t n_outer;
     tci_dim *outer;
-    int32_t *roots; int32_t n_roots, cap_roots;
-    int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from or waits for */
-    int32_t *users; int32_t n_users, cap_users;        /* while placing: groups with it in deps */
+    int32_t *roots;
+    int32_t n_roots, cap_roots;
+    int32_t *deps;
+    int32_t n_deps, cap_deps; /* groups it reads from or waits for */
+    int32_t *users;
+    int32_t n_users, cap_users; /* while placing: groups with it in deps */
     bool has_reduce, has_contract, has_scan, has_scatter, has_repeat;
-    const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
-    bool on_unit;                 /* worth it only as attention (kernel/attention.h) */
-    bool keeps;                   /* its contractions keep rows: */
-    int32_t n_inner; tci_dim *inner; /* inner axes, which its roots share */
-    int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
-    int32_t stamp;                                     /* of the last graph walk */
-    int32_t kernel;               /* as tci_scores_kernels.of says of a root; 0: of none */
+    const char *pattern; /* that made it of several (plan/pattern.c), NULL: none did */
+    bool on_unit;        /* worth it only as attention (kernel/attention.h) */
+    bool keeps;          /* its contractions keep rows: */
+    int32_t n_inner;
+    tci_dim *inner;             /* inner axes, which its roots share */
+    int32_t weight, n_operands; /* of distinct nodes; what it reads */
+    int32_t stamp;              /* of the last graph walk */
+    int32_t kernel;             /* as tci_scores_kernels.of says of a root; 0: of none */
 } tci_group;
 
 /* What kept a root out of the group that has `source`. */
 typedef struct tci_refusal {
     const tci_node *reader, *source;
-    uint8_t why;                  /* tci_why (plan/why.h) */
+    uint8_t why; /* tci_why (plan/why.h) */
 } tci_refusal;
 
 /* What placing a root changed (plan/undo_log.c): the group that it joined, -1 if it has a new one;
@@ -141,19 +151,22 @@ typedef struct tci_undo_fact {
     int32_t home, n_homes, group, operand_of;
 } tci_undo_fact;
 typedef struct tci_undo {
-    tci_undo_mark *marks; int32_t n_marks, cap_marks; /* one for each root */
-    tci_undo_fact *facts; int32_t n_facts, cap_facts;
+    tci_undo_mark *marks;
+    int32_t n_marks, cap_marks; /* one for each root */
+    tci_undo_fact *facts;
+    int32_t n_facts, cap_facts;
 } tci_undo;
 
 /* Nodes that are to be one kernel, as they compute pairs for themselves. */
 typedef struct tci_scores_kernel {
-    tci_node *product;  /* a contraction of them, */
+    tci_node *product;   /* a contraction of them, */
     const tci_node *set; /* the first pair of the graph before, */
-    uint64_t summed;    /* and the axes of pairs that the kernel sums */
+    uint64_t summed;     /* and the axes of pairs that the kernel sums */
 } tci_scores_kernel;
 typedef struct tci_scores_kernels {
-    tci_table of;       /* int32_t: the number of a node's kernel, from 1 on; 0: it has none */
-    tci_scores_kernel *items; int n, cap;
+    tci_table of; /* int32_t: the number of a node's kernel, from 1 on; 0: it has none */
+    tci_scores_kernel *items;
+    int n, cap;
 } tci_scores_kernels;
 
 /* What is read along one axis of a value, through movement and elementwise ops. */
@@ -165,10 +178,10 @@ typedef struct tci_assoc_axis {
 /* The association class of a REDUCE or SCAN (plan/association.c). */
 typedef struct tci_association {
     bool known;
-    bool lanes;    /* LANES(n/near) or BLOCK_SCAN(n); else CHAIN */
+    bool lanes; /* LANES(n/near) or BLOCK_SCAN(n); else CHAIN */
     int16_t n;
     uint8_t near;
-    int16_t run;   /* LANES: so many of its axes, the last ones, are the axis of lanes */
+    int16_t run;          /* LANES: so many of its axes, the last ones, are the axis of lanes */
     tci_assoc_axis *axes; /* of any node, from which the class of others may follow; NULL: not
                            * looked at */
 } tci_association;
@@ -179,49 +192,53 @@ typedef struct tci_fusion {
                               * reproducible */
     const struct tci_fusion *like; /* an earlier one of the same graph, whose probes may hold; or
                                     * NULL */
-    bool reproducible;            /* tci_machine.reproducible */
-    bool apart;                   /* tci_machine.apart */
-    bool blocks;                  /* for a machine of blocks of threads */
-    bool joins;             /* blocks: small kernels are joined (plan/horizontal_fusion.c) */
+    bool reproducible;             /* tci_machine.reproducible */
+    bool apart;                    /* tci_machine.apart */
+    bool blocks;                   /* for a machine of blocks of threads */
+    bool joins;                    /* blocks: small kernels are joined (plan/horizontal_fusion.c) */
     const tci_scores_kernels *pairs; /* what is to be one kernel */
-    bool *joined;                 /* per item of it: is it one? */
-    const tci_table *late;        /* set of what is computed behind the peak; NULL: none is */
-    tci_node_list nodes;          /* everything the outputs need, inputs first */
-    tci_root *roots; int32_t n_roots, cap_roots;
-    tci_group *groups; int32_t n_groups, cap_groups;
-    int32_t *order;               /* groups in execution order */
-    int32_t stamp;                /* counts the walks that mark what they met */
-    int32_t round;                /* the one at hand, from 1 on; 0 before the first */
-    int32_t first_forced;         /* place of the first value that it forced into memory */
+    bool *joined;                    /* per item of it: is it one? */
+    const tci_table *late;           /* set of what is computed behind the peak; NULL: none is */
+    tci_node_list nodes;             /* everything the outputs need, inputs first */
+    tci_root *roots;
+    int32_t n_roots, cap_roots;
+    tci_group *groups;
+    int32_t n_groups, cap_groups;
+    int32_t *order;       /* groups in execution order */
+    int32_t stamp;        /* counts the walks that mark what they met */
+    int32_t round;        /* the one at hand, from 1 on; 0 before the first */
+    int32_t first_forced; /* place of the first value that it forced into memory */
     tci_undo trail;
-    int32_t n_placed, n_probed;   /* roots, in all rounds: the work that was done */
-    tci_node **walk; int cap_walk; /* a stack */
-    tci_table known;               /* a tci_pnode for each of nodes */
-    tci_table probes;              /* of a node the tci_found_root that was found last, or NULL */
-    tci_refusal *refusals; int32_t n_refusals, cap_refusals; /* of the last round */
+    int32_t n_placed, n_probed; /* roots, in all rounds: the work that was done */
+    tci_node **walk;
+    int cap_walk;     /* a stack */
+    tci_table known;  /* a tci_pnode for each of nodes */
+    tci_table probes; /* of a node the tci_found_root that was found last, or NULL */
+    tci_refusal *refusals;
+    int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
 
 /* What is known of each node while a plan is made. */
 typedef struct tci_pnode {
-    int32_t place;       /* in tci_fusion.nodes */
-    int32_t kernel;      /* as tci_scores_kernels.of says */
-    int32_t root;        /* its index, or -1 */
-    tci_root *kept;      /* the root that it was when it was last undone, or NULL */
-    bool forced;         /* is a root, from the next round on if it is none in this one */
-    bool apart;          /* is a root, and no group that makes it holds a reader of it */
-    int32_t forced_in;   /* the round that forced it */
+    int32_t place;     /* in tci_fusion.nodes */
+    int32_t kernel;    /* as tci_scores_kernels.of says */
+    int32_t root;      /* its index, or -1 */
+    tci_root *kept;    /* the root that it was when it was last undone, or NULL */
+    bool forced;       /* is a root, from the next round on if it is none in this one */
+    bool apart;        /* is a root, and no group that makes it holds a reader of it */
+    int32_t forced_in; /* the round that forced it */
     bool is_output;
-    bool drawn;          /* made of random numbers and nothing that lies in memory */
-    bool guards;         /* a comparison of indices: nothing to store (tci_kernel_compare) */
-    uint8_t index;       /* depth of a sum of indices and numbers, from 1 on; 0: it is none */
-    uint8_t why;         /* forced for this reason (plan/why.h) */
-    bool once, asked;    /* no run changes its operands; runs read it (init_section.c) */
-    int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
+    bool drawn;       /* made of random numbers and nothing that lies in memory */
+    bool guards;      /* a comparison of indices: nothing to store (tci_kernel_compare) */
+    uint8_t index;    /* depth of a sum of indices and numbers, from 1 on; 0: it is none */
+    uint8_t why;      /* forced for this reason (plan/why.h) */
+    bool once, asked; /* no run changes its operands; runs read it (init_section.c) */
+    int32_t buffer;   /* of a leaf; of a LITERAL its slot in the program */
     int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
-    int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
-    int32_t group, operand_of;        /* the last group that evaluated it, that read it */
-    int32_t n_here;                   /* how often the root at hand evaluates it */
-    int32_t at;                       /* position in the list of recompute_or_store.c's division */
+    int32_t home, n_homes;                  /* who evaluated it last, and how often that changed */
+    int32_t group, operand_of;              /* the last group that evaluated it, that read it */
+    int32_t n_here;                         /* how often the root at hand evaluates it */
+    int32_t at; /* position in the list of recompute_or_store.c's division */
     /* the last walk (tci_fusion.stamp) that did so with it */
     int32_t met, walked, counted, needed, covered, turns, done;
 } tci_pnode;
@@ -266,16 +283,16 @@ typedef struct tci_algo {
     tci_scratch *s;
     tci_graph *g;
     tci_machine machine;
-    tci_str *orders;   /* lines on sums that are cut, and on those that are not to be */
-    tci_table *forced; /* a set: what gets memory whatever is planned */
+    tci_str *orders;          /* lines on sums that are cut, and on those that are not to be */
+    tci_table *forced;        /* a set: what gets memory whatever is planned */
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
-    tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves,
+    tci_table *whole;        /* a set: contractions that are made of no parts, nor of halves,
                         * nor of copies of f32 */
-    tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
-    tci_table *panels; /* as in tci_plan; NULL: nothing is computed once */
+    tci_table *images;       /* a set: those of them with channels last (plan/layout.c) */
+    tci_table *panels;       /* as in tci_plan; NULL: nothing is computed once */
     tci_table *associations; /* as in tci_fusion */
-    tci_str *routes;   /* lines on how contractions are computed (plan/route.c); NULL: none */
+    tci_str *routes;         /* lines on how contractions are computed (plan/route.c); NULL: none */
     const tci_router *router; /* set by tci_plan_algorithm */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
@@ -355,7 +372,10 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */
 TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
 /* How many roots come before r because it reads them or waits for them, and number i of them. */
-static inline int tci_root_n_before(const tci_root *r) { return r->n_reads + r->n_waits; }
+static inline int tci_root_n_before(const tci_root *r)
+{
+    return r->n_reads + r->n_waits;
+}
 TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i);
 /* Where n, which is in memory, lies: a buffer. */
 TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n);
@@ -392,11 +412,10 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
  * tci_fusion. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
-                                 const tci_table *forced,
-                                 const tci_table *cuts,
-                                 const tci_table *late,
-                                 const tci_scores_kernels *pairs, tci_node *const *changed,
-                                 int n_changed, tci_machine machine, tci_str *why);
+                                 const tci_table *forced, const tci_table *cuts,
+                                 const tci_table *late, const tci_scores_kernels *pairs,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
+                                 tci_str *why);
 /* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
  * to what the next plan is to compute; forced grows by what has memory in it; in pairs nodes stand
  * beside those that they take the place of; late is the set of what it computes behind the peak. */
@@ -421,28 +440,29 @@ TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_no
 typedef struct tci_prices_item {
     tci_hash text;
     tci_price price;
-    bool settled;           /* no cut of such a kernel pays */
+    bool settled; /* no cut of such a kernel pays */
 } tci_prices_item;
 typedef struct tci_prices {
     tci_scratch *s;
     tci_machine machine;
-    double whole_ns;        /* of all kernels of the plan at hand */
-    tci_prices_item *items; int n, cap;
+    double whole_ns; /* of all kernels of the plan at hand */
+    tci_prices_item *items;
+    int n, cap;
 } tci_prices;
 enum { TCI_PRICE_EDGES = 6 };
 /* A group that is priced far above its floor, the values that may be stored instead of it, and of
  * the trials the best one that pays. */
 typedef struct tci_suspect {
     int32_t group;
-    double floor, excess;   /* ns; of its price over that */
-    bool waits;             /* for a neighbour of higher excess */
+    double floor, excess; /* ns; of its price over that */
+    bool waits;           /* for a neighbour of higher excess */
     tci_node *edges[TCI_PRICE_EDGES];
     int n_edges;
-    int best;               /* of edges; -1: none pays */
-    double before, after;   /* ns of the same nodes in the plan and in that trial */
-    int nearest;            /* of the edges whose trial does not pay the one that is cheapest; -1 */
+    int best;             /* of edges; -1: none pays */
+    double before, after; /* ns of the same nodes in the plan and in that trial */
+    int nearest;          /* of the edges whose trial does not pay the one that is cheapest; -1 */
     int n_tried;
-    double kept, refused;   /* as before and after, of that trial */
+    double kept, refused; /* as before and after, of that trial */
 } tci_suspect;
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list);
 /* The trials of s, a suspect of plan p, are over. */
@@ -468,12 +488,7 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
                                        const int *domain);
 /* How a SCATTER root stores: src line after line, each element of x its stretch of an order, or all
  * of src side by side. */
-typedef enum tci_put {
-    TCI_PUT_NOTHING,
-    TCI_PUT_LINES,
-    TCI_PUT_STRETCHES,
-    TCI_PUT_APART
-} tci_put;
+typedef enum tci_put { TCI_PUT_NOTHING, TCI_PUT_LINES, TCI_PUT_STRETCHES, TCI_PUT_APART } tci_put;
 enum { TCI_SCATTER_APART = 2 }; /* the attribute */
 TCI_FN tci_put tci_root_puts(const tci_node *n);
 /* What a SCATTER root stores where its domain is at `domain`. */
@@ -515,10 +530,10 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
  * literals_out: the LITERAL node of each slot. */
 typedef struct tci_lowered {
     tci_kernel *kernel;
-    int32_t *operand_buffers;    /* buffer index in the plan, */
-    tci_dim *offsets;            /* and at which byte of it the kernel's operand begins */
+    int32_t *operand_buffers; /* buffer index in the plan, */
+    tci_dim *offsets;         /* and at which byte of it the kernel's operand begins */
     tci_node **literals;
-    tci_node **dividing;         /* RESHAPEs that leave divisions in its index expressions */
+    tci_node **dividing; /* RESHAPEs that leave divisions in its index expressions */
     int32_t n_dividing;
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,

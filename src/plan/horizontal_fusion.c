@@ -21,14 +21,15 @@
 #include <string.h>
 
 enum {
-    TCI_HORIZONTAL_WORDS = 480,   /* operands and literals of a joint: what a launch can be given */
-    TCI_HORIZONTAL_BOXES = 16384, /* bytes that the definitions of a block's exchanges share besides */
-    TCI_HORIZONTAL_STEPS = 4096,  /* of a plan that is looked at */
-    TCI_HORIZONTAL_TRIES = 3,     /* limits of a member's size, */
-    TCI_HORIZONTAL_SMALLER = 16,  /* each so many times smaller than the one before */
-    TCI_HORIZONTAL_TURNED = 16,   /* a turned array's bytes count so often */
-    TCI_HORIZONTAL_REUSE = 8,     /* flops of a GEMM in the time of a byte */
-    TCI_HORIZONTAL_GROWTH = 32    /* part by which the workspace may grow */
+    TCI_HORIZONTAL_WORDS = 480, /* operands and literals of a joint: what a launch can be given */
+    TCI_HORIZONTAL_BOXES =
+        16384, /* bytes that the definitions of a block's exchanges share besides */
+    TCI_HORIZONTAL_STEPS = 4096, /* of a plan that is looked at */
+    TCI_HORIZONTAL_TRIES = 3,    /* limits of a member's size, */
+    TCI_HORIZONTAL_SMALLER = 16, /* each so many times smaller than the one before */
+    TCI_HORIZONTAL_TURNED = 16,  /* a turned array's bytes count so often */
+    TCI_HORIZONTAL_REUSE = 8,    /* flops of a GEMM in the time of a byte */
+    TCI_HORIZONTAL_GROWTH = 32   /* part by which the workspace may grow */
 };
 /* A member's time, in those of a launch, or of waking a thread, at most; that of the members of a
  * joint together where launches cost nothing, at least. */
@@ -43,7 +44,8 @@ typedef struct tci_horizontal {
     int64_t shared;          /* blocks: bytes that all members may share */
     const int32_t *distance; /* per step */
     int32_t *writers;        /* per buffer */
-    int32_t *unit; int n_units; /* per step: which step it becomes */
+    int32_t *unit;
+    int n_units; /* per step: which step it becomes */
 } tci_horizontal;
 
 /* ---- which steps ---- */
@@ -106,7 +108,8 @@ static bool tci_horizontal_fits(const tci_horizontal *b, int t)
     const tci_step *step = &b->p->steps[t];
     const tci_kernel *k = b->p->kernels[step->kernel];
     bool fits = !k->call && !k->is_repeat && tci_horizontal_stages_fit(b, k) &&
-                tci_horizontal_work(k) * (tci_horizontal_turns(b, k) ? TCI_HORIZONTAL_TURNED : 1) <= b->most;
+                tci_horizontal_work(k) * (tci_horizontal_turns(b, k) ? TCI_HORIZONTAL_TURNED : 1) <=
+                    b->most;
     for (int a = 0; a < k->n_axes; a++) {
         fits = fits && tci_dim_is_known(k->axes[a].size);
     }
@@ -134,7 +137,8 @@ static int64_t tci_horizontal_shared(const tci_horizontal *b, const tci_kernel *
 }
 
 /* Is the kernel of steps[at] one of those from `first` on? */
-static bool tci_horizontal_is_there(const tci_horizontal *b, const int32_t *steps, int first, int at)
+static bool tci_horizontal_is_there(const tci_horizontal *b, const int32_t *steps, int first,
+                                    int at)
 {
     while (first < at && b->p->steps[steps[first]].kernel != b->p->steps[steps[at]].kernel) {
         first++;
@@ -289,7 +293,8 @@ static tci_plan tci_horizontal_apply(const tci_horizontal *b)
         for (; i < n && b->unit[order[i]] == unit; i++) {
             members[n_members++] = b->p->steps[order[i]];
         }
-        tci_step step = n_members == 1 ? members[0] : tci_horizontal_step(s, &q, members, n_members);
+        tci_step step = n_members == 1 ? members[0]
+                                       : tci_horizontal_step(s, &q, members, n_members);
         TCI_PUSH(s, q.steps, q.n_steps, q.cap_steps, step);
     }
     tci_plan_drop_kernels(s, &q);
@@ -305,8 +310,8 @@ TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, in
     const tc_machine *f = &machine.facts;
     b.shared = b.blocks ? f->shared_bytes - TCI_HORIZONTAL_BOXES : 0;
     double one = f->one_gbs * f->wake_ns; /* what a thread moves while another is woken */
-    b.most = TCI_HORIZONTAL_MOST * (b.blocks ? f->memory_gbs * f->launch_ns
-                                         : one * tci_machine_threads(&machine));
+    b.most = TCI_HORIZONTAL_MOST *
+             (b.blocks ? f->memory_gbs * f->launch_ns : one * tci_machine_threads(&machine));
     b.least = b.blocks ? 0 : TCI_HORIZONTAL_LEAST * one;
     b.distance = tci_plan_distances(s, p);
     b.unit = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);

@@ -57,7 +57,9 @@ static void tci_init_find_values(tci_fusion *f, tci_node *const *outputs, int n_
 }
 
 /* What evaluating a value takes, down to what lies in memory. */
-typedef struct tci_init_cost { double bytes, flops; } tci_init_cost;
+typedef struct tci_init_cost {
+    double bytes, flops;
+} tci_init_cost;
 
 static tci_init_cost tci_init_evaluate(tci_fusion *f, const tci_node *top)
 {

@@ -34,7 +34,7 @@ static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *mach
 /* The sums of x, of the axes of operand `which`, over what is summed; or (is_same) what has one
  * element there. With an axis for each one of the result. */
 static tci_node *tci_int8_beside(const tci_algo *a, const tci_node *n, int which, tci_node *x,
-                                  bool is_same)
+                                 bool is_same)
 {
     const int64_t *labels = tci_contract_labels(n, which), *out = tci_contract_labels(n, 2);
     int all = x->rank, rank = 0, n_axes = 0;
@@ -188,6 +188,6 @@ static tci_node *tci_int8_build(const tci_offer *o)
 TCI_FN const tci_route *tci_route_zero_points(void)
 {
     static const tci_route row = {"zero points as sums", TCI_SUMS_EXACT, TCI_ROUTE_SPLITS,
-                                  tci_int8_fits, tci_int8_cost, tci_int8_build};
+                                  tci_int8_fits,         tci_int8_cost,  tci_int8_build};
     return &row;
 }

@@ -15,7 +15,9 @@
 #include "cost.h"
 
 /* An axis of a part, as one of the new group; both -1: not known. */
-typedef struct tci_join_axis { int32_t outer, inner; } tci_join_axis;
+typedef struct tci_join_axis {
+    int32_t outer, inner;
+} tci_join_axis;
 
 TCI_FN bool tci_join_is_of(const tci_join *j, int root, tci_join_part part)
 {
@@ -434,8 +436,8 @@ static bool tci_join_find_same(const tci_join *j, tci_join_same *same)
 /* The numbers of all axes of the new group. */
 static void tci_join_number(tci_join *j, const tci_join_same *same, int product, uint64_t summed)
 {
-    int at = tci_join_at(j, product), n = same->first[j->n_roots - 1] +
-                                          j->f->roots[j->roots[j->n_roots - 1]].n_domain;
+    int at = tci_join_at(j, product),
+        n = same->first[j->n_roots - 1] + j->f->roots[j->roots[j->n_roots - 1]].n_domain;
     const tci_root *p = &j->f->roots[product];
     tci_join_axis *axes = TCI_NEW_ARRAY(j->f->s, tci_join_axis, n + 1);
     for (int a = 0; a < n; a++) {

@@ -10,13 +10,16 @@ typedef enum tci_join_part { TCI_JOIN_MAKES, TCI_JOIN_INTO, TCI_JOIN_TAKES } tci
 
 typedef struct tci_join {
     tci_fusion *f;
-    int32_t group[3];        /* by tci_join_part; -1: none */
-    bool keeps;              /* contractions among them keep rows (kernel/ir.h) */
+    int32_t group[3]; /* by tci_join_part; -1: none */
+    bool keeps;       /* contractions among them keep rows (kernel/ir.h) */
     /* derived */
-    int32_t n_outer; tci_dim *outer;
-    int32_t *roots; int n_roots;    /* in order */
+    int32_t n_outer;
+    tci_dim *outer;
+    int32_t *roots;
+    int n_roots;                    /* in order */
     int32_t **outer_of, **inner_of; /* per root, per axis of its domain: those of the new group */
-    tci_dim *inner; int n_inner, cap_inner;
+    tci_dim *inner;
+    int n_inner, cap_inner;
 } tci_join;
 
 /* Finds the axes of the new group. False: `why` they cannot be told, the group would break an

@@ -17,13 +17,13 @@ enum { TCI_PK_SPLITS = 64 };
 
 typedef struct tci_pk_slot {
     tci_dim size;
-    tci_dim *factors;  /* product = size, slowest first */
+    tci_dim *factors; /* product = size, slowest first */
     int32_t n_factors;
     int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
     int32_t kx;
-    int32_t attempt;    /* for which it has axes */
-    int32_t lanes;      /* which a class counts along it, 0: none does: */
-    bool is_scanned;    /* it stays one axis; else parts of it are a multiple of the lanes */
+    int32_t attempt; /* for which it has axes */
+    int32_t lanes;   /* which a class counts along it, 0: none does: */
+    bool is_scanned; /* it stays one axis; else parts of it are a multiple of the lanes */
 } tci_pk_slot;
 
 typedef struct tci_pk_family {
@@ -38,9 +38,9 @@ typedef struct tci_pk_family {
 typedef struct tci_pk_member {
     int32_t family, of_result;
     tci_pk_slot **slot_of;
-    tci_dim *within;   /* per axis of the domain: elements of its slot for each of its own; 0: it
+    tci_dim *within; /* per axis of the domain: elements of its slot for each of its own; 0: it
                         * has the slot alone */
-    bool is_kept;      /* a VALUE that the group reads again: a row of it is kept */
+    bool is_kept;    /* a VALUE that the group reads again: a row of it is kept */
 } tci_pk_member;
 
 typedef struct tci_pk {
@@ -53,12 +53,15 @@ typedef struct tci_pk {
     tci_machine machine;
     int32_t attempt;
     tci_pk_family outer;
-    tci_pk_family *families; int32_t n_families, cap_families;
-    tci_pk_slot **inner;      /* per inner axis of a group that keeps rows */
-    tci_pk_member *members;   /* per member root */
-    int32_t *red_of;          /* per root of the fusion: its reduction's RED instruction, -1 */
-    int32_t *operand_buffers; int32_t n_operand_buffers, cap_operand_buffers;
-    tci_node **literals; int32_t n_literals, cap_literals;
+    tci_pk_family *families;
+    int32_t n_families, cap_families;
+    tci_pk_slot **inner;    /* per inner axis of a group that keeps rows */
+    tci_pk_member *members; /* per member root */
+    int32_t *red_of;        /* per root of the fusion: its reduction's RED instruction, -1 */
+    int32_t *operand_buffers;
+    int32_t n_operand_buffers, cap_operand_buffers;
+    tci_node **literals;
+    int32_t n_literals, cap_literals;
 } tci_pk;
 
 /* ---- slots and families ---- */
@@ -358,8 +361,8 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
     int operand = tci_pk_operand(p, buffer, false);
     const int32_t *panel = tci_table_find(p->plan->panels, n);
     p->k->operands[operand].panel = panel ? *panel : 0;
-    return tci_lower_load(l, operand,
-                          (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x, guard);
+    return tci_lower_load(l, operand, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x,
+                          guard);
 }
 
 static int tci_pk_literal(tci_lower *l, tci_node *n)
@@ -476,8 +479,12 @@ static void tci_pk_scatter(tci_pk *p, int member)
     if (put.value < 0) {
         return;
     }
-    tci_kstore store = {tci_pk_slot_stage(p, TCI_STAGE_SCATTER, src ? src : &none), -1, -1,
-                        put.value, (uint8_t)tci_dim_known(n->attr[1]), put.guard,
+    tci_kstore store = {tci_pk_slot_stage(p, TCI_STAGE_SCATTER, src ? src : &none),
+                        -1,
+                        -1,
+                        put.value,
+                        (uint8_t)tci_dim_known(n->attr[1]),
+                        put.guard,
                         how == TCI_PUT_APART};
     p->k->stages[store.stage].from = put.from;
     p->k->stages[store.stage].to = put.to;

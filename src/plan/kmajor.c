@@ -122,8 +122,8 @@ static bool tci_kmajor_fits(tci_offer *o)
 static double tci_kmajor_cost(const tci_offer *o)
 {
     const tci_kmajor *m = o->found;
-    tci_route_work work = tci_route_work_of(o, o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32
-                                                                     : TCI_BY_UNIT);
+    tci_route_work work = tci_route_work_of(o,
+                                            o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
     for (int i = 0; i < 2; i++) {
         work.bytes += m->lies[i] ? 0 : 2 * o->c->in[i].bytes;
         work.launches += !m->lies[i];
@@ -163,8 +163,8 @@ static tci_node *tci_kmajor_build(const tci_offer *o)
 
 TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
 {
-    static const tci_route row = {"K-major copies", TCI_SUMS_UNIT,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_kmajor_fits,
-                                  tci_kmajor_cost, tci_kmajor_build};
+    static const tci_route row = {
+        "K-major copies", TCI_SUMS_UNIT,   TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+        tci_kmajor_fits,  tci_kmajor_cost, tci_kmajor_build};
     return &row;
 }

@@ -45,8 +45,8 @@ static void tci_layout_ask(tci_layout *l, const tci_node *n, int axis, bool stor
         w->axis = axis;
         w->set = true;
     }
-    w->stored = w->stored || (stored && w->set && !tci_plan_is_leaf(n) &&
-                              !tci_table_has(&l->roots, n));
+    w->stored = w->stored ||
+                (stored && w->set && !tci_plan_is_leaf(n) && !tci_table_has(&l->roots, n));
 }
 
 /* ---- who wants what ---- */
@@ -110,8 +110,8 @@ static int tci_layout_below(const tci_node *n, int a)
     if (tci_op_is_reduce(n->op)) {
         return tci_layout_reduced(n, a);
     }
-    bool spread = n->op == TCI_OP_EXPAND && (x->shape[a] != n->shape[a] ||
-                                             tci_node_count(x) == x->shape[a]);
+    bool spread = n->op == TCI_OP_EXPAND &&
+                  (x->shape[a] != n->shape[a] || tci_node_count(x) == x->shape[a]);
     bool moved = n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE || n->op == TCI_OP_CAT;
     return tci_op_is(n->op, TCI_IS_POINTWISE) || (n->op == TCI_OP_EXPAND && !spread) || moved ? a
            : n->op == TCI_OP_PERMUTE ? (int)n->attr[a]

@@ -20,24 +20,22 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
     if (tci_plan_is_leaf(n)) {
         return TCI_ROOT_VALUE;
     }
-    return tci_op_is_reduce(n->op)     ? TCI_ROOT_REDUCE
-           : n->op == TCI_OP_CONTRACT ? TCI_ROOT_CONTRACT
-           : n->op == TCI_OP_SCAN     ? TCI_ROOT_SCAN
-           : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
-           : n->op == TCI_OP_SEGMENT  ? TCI_ROOT_SCATTER
-           : n->op == TCI_OP_RESULT   ? TCI_ROOT_REPEAT
-           : n->op == TCI_OP_CUSTOM ||
-                     n->op == TCI_OP_COLLECTIVE
-               ? TCI_ROOT_CUSTOM
-                                      : TCI_ROOT_VALUE;
+    return tci_op_is_reduce(n->op)                                ? TCI_ROOT_REDUCE
+           : n->op == TCI_OP_CONTRACT                             ? TCI_ROOT_CONTRACT
+           : n->op == TCI_OP_SCAN                                 ? TCI_ROOT_SCAN
+           : n->op == TCI_OP_SCATTER                              ? TCI_ROOT_SCATTER
+           : n->op == TCI_OP_SEGMENT                              ? TCI_ROOT_SCATTER
+           : n->op == TCI_OP_RESULT                               ? TCI_ROOT_REPEAT
+           : n->op == TCI_OP_CUSTOM || n->op == TCI_OP_COLLECTIVE ? TCI_ROOT_CUSTOM
+                                                                  : TCI_ROOT_VALUE;
 }
 
 TCI_FN tci_put tci_root_puts(const tci_node *n)
 {
-    return n->op == TCI_OP_SEGMENT                       ? TCI_PUT_STRETCHES
-           : n->op != TCI_OP_SCATTER                     ? TCI_PUT_NOTHING
-           : tci_dim_known(n->attr[TCI_SCATTER_APART])   ? TCI_PUT_APART
-                                                         : TCI_PUT_LINES;
+    return n->op == TCI_OP_SEGMENT                     ? TCI_PUT_STRETCHES
+           : n->op != TCI_OP_SCATTER                   ? TCI_PUT_NOTHING
+           : tci_dim_known(n->attr[TCI_SCATTER_APART]) ? TCI_PUT_APART
+                                                       : TCI_PUT_LINES;
 }
 
 TCI_FN bool tci_root_is_linked(const tci_node *n)
@@ -47,9 +45,9 @@ TCI_FN bool tci_root_is_linked(const tci_node *n)
 
 TCI_FN tci_dim tci_root_parts(const tci_node *n)
 {
-    return tci_root_is_linked(n)                     ? n->attr[TCI_SCAN_PARTS]
+    return tci_root_is_linked(n)                 ? n->attr[TCI_SCAN_PARTS]
            : n->op == TCI_OP_SCAN && n->n_in > 1 ? n->in[1]->shape[tci_dim_known(n->attr[0])]
-                                                  : 0;
+                                                 : 0;
 }
 
 /* x, or of a reversed SCAN the place that is as far from the end of n. */

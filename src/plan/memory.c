@@ -37,9 +37,9 @@ static void tci_memory_join(uint64_t *set, const uint64_t *more, int n_words)
 static uint64_t *tci_memory_before(tci_scratch *s, const tci_plan *p, int n_words)
 {
     size_t words = (size_t)n_words;
-    uint64_t *before = TCI_NEW_ARRAY(s, uint64_t, words * (size_t)p->n_steps + 1);
-    uint64_t *written = TCI_NEW_ARRAY(s, uint64_t, words * (size_t)p->n_buffers + 1);
-    uint64_t *read = TCI_NEW_ARRAY(s, uint64_t, words * (size_t)p->n_buffers + 1);
+    uint64_t *before = TCI_NEW_ARRAY(s, uint64_t, words *(size_t)p->n_steps + 1);
+    uint64_t *written = TCI_NEW_ARRAY(s, uint64_t, words *(size_t)p->n_buffers + 1);
+    uint64_t *read = TCI_NEW_ARRAY(s, uint64_t, words *(size_t)p->n_buffers + 1);
     for (int t = 0; t < p->n_steps; t++) {
         const tci_kernel *k = p->kernels[p->steps[t].kernel];
         uint64_t *mine = before + words * (size_t)t;

@@ -8,15 +8,16 @@
 #define TCI_MINCUT_NEVER (INT64_MAX / 4) /* the cost of what is in no cut */
 
 typedef struct tci_mincut_edge {
-    int32_t to, next;   /* next: of those from the same end */
-    int64_t left;       /* of its capacity; edge i ^ 1 is the way back */
+    int32_t to, next; /* next: of those from the same end */
+    int64_t left;     /* of its capacity; edge i ^ 1 is the way back */
 } tci_mincut_edge;
 typedef struct tci_mincut {
     tci_scratch *s;
-    int n;                  /* vertices; each is two ends, where ways come in and go out */
-    tci_mincut_edge *edges; int n_edges, cap_edges;
-    int32_t *first;         /* per end: its first edge, -1: none */
-    int32_t *level, *at;    /* while solving */
+    int n; /* vertices; each is two ends, where ways come in and go out */
+    tci_mincut_edge *edges;
+    int n_edges, cap_edges;
+    int32_t *first;      /* per end: its first edge, -1: none */
+    int32_t *level, *at; /* while solving */
     int32_t *queue;
 } tci_mincut;
 

@@ -6,9 +6,9 @@
 #include "route.h"
 
 enum {
-    TCI_ROUTE_REUSE = 4,    /* times an operand is read before it is worth a copy */
-    TCI_ROUTE_BACK = 256,   /* results that an element read backwards is for, to be copied */
-    TCI_ROUTE_PACK_OPS = 4  /* operations of an operand that packing evaluates */
+    TCI_ROUTE_REUSE = 4,   /* times an operand is read before it is worth a copy */
+    TCI_ROUTE_BACK = 256,  /* results that an element read backwards is for, to be copied */
+    TCI_ROUTE_PACK_OPS = 4 /* operations of an operand that packing evaluates */
 };
 
 /* ADD, SUB, MUL and the like over leaves, seen through views: how many, or too many. pads: padding
@@ -56,8 +56,7 @@ static tci_node *tci_route_operand_order(const tci_algo *a, const tci_node *n, i
     for (int i = 0; i < x->rank; i++) {
         labels[i] = tci_contract_labels(n, which)[order[i]];
     }
-    return tci_relayout(a, x, (tci_relayout_to){.order = order, .is_turned = true,
-                                                .is_own = true});
+    return tci_relayout(a, x, (tci_relayout_to){.order = order, .is_turned = true, .is_own = true});
 }
 
 /* True if operand n is read backwards, as the filters are for the gradient to an image. */

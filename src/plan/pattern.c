@@ -35,24 +35,24 @@ enum {
 
 typedef struct tci_pattern_match {
     const struct tci_pattern *pattern;
-    int32_t group[3];       /* by tci_join_part */
-    double saved;           /* bytes that no longer go to memory and back */
+    int32_t group[3]; /* by tci_join_part */
+    double saved;     /* bytes that no longer go to memory and back */
 } tci_pattern_match;
 
 typedef struct tci_pattern_state {
     tci_fusion *f;
     tci_machine machine;
-    int32_t *reader;        /* per group: the one group that reads it; -1 none, -2 several */
-    int32_t *beside;        /* per group: the first reader over the same outer space; -1 none */
-    bool *is_output;        /* per group: some root is an output of the program */
-    int32_t *into;          /* per group: where it was joined to, itself: nowhere */
-    bool *is_shared;        /* per group: part of it has readers besides the one it was joined to */
+    int32_t *reader; /* per group: the one group that reads it; -1 none, -2 several */
+    int32_t *beside; /* per group: the first reader over the same outer space; -1 none */
+    bool *is_output; /* per group: some root is an output of the program */
+    int32_t *into;   /* per group: where it was joined to, itself: nowhere */
+    bool *is_shared; /* per group: part of it has readers besides the one it was joined to */
 } tci_pattern_state;
 
 typedef struct tci_pattern {
     const char *name;
     bool keeps, on_unit;
-    bool further;           /* INTO keeps rows by then */
+    bool further; /* INTO keeps rows by then */
     /* Fills m->group of a pattern around group g (INTO). */
     bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
     /* Whether the joined group, which is legal and saves so many bytes, is faster; else why not. */
@@ -375,8 +375,8 @@ static bool tci_pattern_is_forced(const tci_join *j)
     bool forced = false;
     for (int i = 0; i < j->n_roots; i++) {
         const tci_root *r = &j->f->roots[j->roots[i]];
-        forced |= tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES) &&
-                  r->kind == TCI_ROOT_CONTRACT && tci_pnode_of(j->f, r->node)->forced;
+        forced |= tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES) && r->kind == TCI_ROOT_CONTRACT &&
+                  tci_pnode_of(j->f, r->node)->forced;
     }
     return forced;
 }
@@ -410,8 +410,8 @@ static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j,
         if (r->kind == TCI_ROOT_CONTRACT && fits) {
             int64_t rows = tci_dim_known(r->domain[r->n_out - 2]);
             bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
-            fits = !(makes && tci_pnode_of(j->f, r->node)->forced) &&
-                   r->n_domain == r->n_out + 1 && rows >= TCI_MATRIX_ROWS;
+            fits = !(makes && tci_pnode_of(j->f, r->node)->forced) && r->n_domain == r->n_out + 1 &&
+                   rows >= TCI_MATRIX_ROWS;
         }
     }
     return fits;
@@ -429,9 +429,9 @@ static bool tci_pattern_match_space(const tci_pattern_state *p, int g, tci_patte
     m->group[TCI_JOIN_MAKES] = g;
     m->group[TCI_JOIN_INTO] = reader;
     m->group[TCI_JOIN_TAKES] = -1;
-    return reader >= 0 && !makes->has_contract && !makes->has_scan &&
-           !makes->has_scatter && !f->groups[reader].has_scan &&
-           !f->groups[reader].has_scatter && !f->groups[reader].keeps;
+    return reader >= 0 && !makes->has_contract && !makes->has_scan && !makes->has_scatter &&
+           !f->groups[reader].has_scan && !f->groups[reader].has_scatter &&
+           !f->groups[reader].keeps;
 }
 
 static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *j, double saved,
@@ -443,8 +443,7 @@ static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *
 
 /* Of matches that save as much the earlier row is tried first. */
 static const tci_pattern tci_patterns[] = {
-    {"attention of a GPU", true, true, false, tci_pattern_match_attention,
-     tci_pattern_unit_pays},
+    {"attention of a GPU", true, true, false, tci_pattern_match_attention, tci_pattern_unit_pays},
     {"attention of a processor's unit", true, true, false, tci_pattern_match_attention,
      tci_pattern_kept_pays},
     {"a contraction of rows of a contraction", true, false, false, tci_pattern_match_attention,

@@ -63,8 +63,8 @@ static int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
 }
 
 /* Buffers of inputs and slots of literals; one that nothing reads has none. */
-static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f,
-                                  tci_node *const *literals, int n_literals)
+static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f, tci_node *const *literals,
+                                  int n_literals)
 {
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode_of(f, f->nodes.items[i])->buffer = -1;
@@ -98,8 +98,8 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
 {
     for (int i = 0; i < n_outputs; i++) {
         tci_root *r = &f->roots[tci_pnode_of(f, outputs[i])->root];
-        int b =
-            tci_plan_add_buffer(s, p, TCI_BUF_OUTPUT, outputs[i], i, tci_node_count(outputs[i]));
+        int b = tci_plan_add_buffer(s, p, TCI_BUF_OUTPUT, outputs[i], i,
+                                    tci_node_count(outputs[i]));
         if (r->buffer < 0) {
             r->buffer = b;
         } else { /* the same value twice: stored twice */
@@ -121,7 +121,10 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
 
 /* ---- kernels ---- */
 
-typedef struct tci_plan_text { const char *text; tci_hash hash; } tci_plan_text;
+typedef struct tci_plan_text {
+    const char *text;
+    tci_hash hash;
+} tci_plan_text;
 typedef struct tci_plan_texts {
     tci_plan_text *items;
     int n, cap;
@@ -206,8 +209,9 @@ static bool tci_plan_part_scan(const tci_fusion *f, const tci_group *g, const tc
     for (int i = 0; red && i < k->n_insts; i++) {
         loads += k->insts[i].op == TCI_K_LOAD && (k->insts[i].axes >> TCI_MIN(axis, 63) & 1);
     }
-    return red && loads * tci_ceil_div(tci_kernel_known(k, axis), tci_kernel_lanes(k)) >
-                      TCI_CLASS_ROW_VECTORS &&
+    return red &&
+           loads * tci_ceil_div(tci_kernel_known(k, axis), tci_kernel_lanes(k)) >
+               TCI_CLASS_ROW_VECTORS &&
            tci_table_add(forced, tci_plan_source(f->roots[g->roots[0]].node->in[0]));
 }
 
@@ -233,9 +237,14 @@ static void tci_plan_push_step(tci_scratch *s, tci_plan *p, const tci_fusion *f,
                                tci_plan_texts *texts, const tci_lowered *low, int group)
 {
     tci_kernel_need_dims(s, low->kernel); /* and not only where all is verified */
-    tci_step step = {tci_plan_kernel_index(s, p, texts, low->kernel), low->operand_buffers,
-                     low->offsets, TCI_NEW_ARRAY(s, int32_t, low->kernel->n_literals + 1),
-                     group, NULL, NULL, 0};
+    tci_step step = {tci_plan_kernel_index(s, p, texts, low->kernel),
+                     low->operand_buffers,
+                     low->offsets,
+                     TCI_NEW_ARRAY(s, int32_t, low->kernel->n_literals + 1),
+                     group,
+                     NULL,
+                     NULL,
+                     0};
     tci_plan_find_origins(s, f, &f->groups[group], &step);
     for (int j = 0; j < low->kernel->n_literals; j++) {
         step.literals[j] = tci_pnode_of(f, low->literals[j])->buffer;
@@ -246,8 +255,8 @@ static void tci_plan_push_step(tci_scratch *s, tci_plan *p, const tci_fusion *f,
 
 /* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
  * none are. */
-static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f,
-                           tci_table *forced, tci_str *stored)
+static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f, tci_table *forced,
+                           tci_str *stored)
 {
     tci_scratch *s = m->s;
     tci_machine machine = m->machine;
@@ -295,9 +304,9 @@ typedef struct tci_plan_job {
     tci_node **outputs, **changed;
     int n_outputs;
     tci_table *forced;
-    tci_table *cuts;        /* set of values that no reader shares a kernel with (plan/price.c) */
-    tci_str *cut;           /* a line on each of them */
-    tci_str *tried;         /* a line on each kernel that no cut makes cheaper */
+    tci_table *cuts; /* set of values that no reader shares a kernel with (plan/price.c) */
+    tci_str *cut;    /* a line on each of them */
+    tci_str *tried;  /* a line on each kernel that no cut makes cheaper */
     tci_prices *prices;
     const tci_fusion *like; /* of an earlier plan of the same graph; or NULL */
     const tci_table *late;  /* NULL: nothing is computed again */
@@ -354,8 +363,7 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
 }
 
 /* `to` is a plan from its beginning again, `start`. */
-static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start,
-                             const tci_plan *p)
+static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start, const tci_plan *p)
 {
     *to = *start;
     to->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
@@ -560,8 +568,8 @@ static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, con
     j.outputs = tci_scratch_copy(s, job->outputs, sizeof(tci_node *) * (size_t)job->n_outputs);
     j.late = &late;
     j.forced = tci_plan_copy_set(s, job->forced);
-    tci_remat_result r =
-        tci_plan_remat(s, j.maker.g, p, all, j.outputs, j.n_outputs, j.forced, j.pairs, &late);
+    tci_remat_result r = tci_plan_remat(s, j.maker.g, p, all, j.outputs, j.n_outputs, j.forced,
+                                        j.pairs, &late);
     if (!r.n) {
         return NULL;
     }
@@ -569,8 +577,7 @@ static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, con
     tci_plan_restart(s, q, start, p);
     tci_plan_fill(&j, q);
     tci_str_printf(&q->again, "%d values, %.1f MB: a workspace of %.1f MB instead of %.1f MB\n",
-                   r.n, r.bytes / 1e6, (double)q->arena_bytes / 1e6,
-                   (double)p->arena_bytes / 1e6);
+                   r.n, r.bytes / 1e6, (double)q->arena_bytes / 1e6, (double)p->arena_bytes / 1e6);
     return q;
 }
 
@@ -713,8 +720,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     if (!machine.reproducible && machine.block_threads == 0) {
         tci_association_find(s, g->facts, roots, n_roots);
     }
-    tci_plan *p = tci_plan_make_known(s, g, inputs, n_inputs, literals, n_literals, roots,
-                                      n_roots, machine);
+    tci_plan *p = tci_plan_make_known(s, g, inputs, n_inputs, literals, n_literals, roots, n_roots,
+                                      machine);
     g->facts = before;
     return p;
 }

@@ -38,53 +38,59 @@ typedef struct tci_buffer {
     uint8_t kind;
     int8_t dtype;
     int32_t index;
-    tci_dim n, bytes;       /* elements; their bytes */
+    tci_dim n, bytes; /* elements; their bytes */
     int64_t offset;
-    int32_t first, last;    /* steps between which it lives (derived) */
-    bool once;              /* the init list writes it */
-    const tci_node *node;   /* whose value it holds; only valid during the compile */
+    int32_t first, last;  /* steps between which it lives (derived) */
+    bool once;            /* the init list writes it */
+    const tci_node *node; /* whose value it holds; only valid during the compile */
 } tci_buffer;
 
 typedef struct tci_step {
-    int32_t kernel;         /* index in kernels: equal kernels are one */
-    int32_t *operands;      /* buffer of each operand of the kernel, */
-    tci_dim *offsets;       /* and at which byte of it the operand begins */
-    int32_t *literals;      /* program literal slot of each literal of the kernel */
-    int32_t group;          /* of plan.fusion; -1: of a joint */
+    int32_t kernel;                 /* index in kernels: equal kernels are one */
+    int32_t *operands;              /* buffer of each operand of the kernel, */
+    tci_dim *offsets;               /* and at which byte of it the operand begins */
+    int32_t *literals;              /* program literal slot of each literal of the kernel */
+    int32_t group;                  /* of plan.fusion; -1: of a joint */
     const struct tci_step *members; /* of a joint: the steps that it stands for */
     /* canonical numbers of the nodes that its kernel computes, the one that costs most first */
-    int32_t *origins; int32_t n_origins;
+    int32_t *origins;
+    int32_t n_origins;
 } tci_step;
 
 /* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
  * that writes the output reads the input only at the element it writes, and nothing reads it
  * later. */
-typedef struct tci_alias { int32_t output, input; } tci_alias;
+typedef struct tci_alias {
+    int32_t output, input;
+} tci_alias;
 
 typedef struct tci_move {
     int32_t step, operand;
     tci_dim by;
     bool back;
 } tci_move;
-typedef struct tci_turn {       /* a carry of two rows, whose last value goes to the first */
-    int32_t step, operand;      /* where the first row is written, before the rounds */
-    tci_dim bytes;              /* from row to row */
+typedef struct tci_turn {  /* a carry of two rows, whose last value goes to the first */
+    int32_t step, operand; /* where the first row is written, before the rounds */
+    tci_dim bytes;         /* from row to row */
 } tci_turn;
 /* While planning: a carry of a span, and the operands of its steps that are in a carry's rows. */
 typedef struct tci_span_carry {
     int32_t buffer;
-    tci_dim from, to;           /* offsets of the row that round 0 reads, and of that it writes */
-    tci_dim by;                 /* what it reads is so much further on in the next round; */
-    bool back;                  /* or, of two rows, in odd rounds */
-    bool settles;               /* see tci_turn */
-    tci_dim bytes;              /* of a row's elements */
+    tci_dim from, to; /* offsets of the row that round 0 reads, and of that it writes */
+    tci_dim by;       /* what it reads is so much further on in the next round; */
+    bool back;        /* or, of two rows, in odd rounds */
+    bool settles;     /* see tci_turn */
+    tci_dim bytes;    /* of a row's elements */
 } tci_span_carry;
-typedef struct tci_carried { int32_t step, operand, carry; bool next; } tci_carried;
-typedef struct tci_span {       /* steps that are repeated */
-    int32_t enter;              /* steps [enter, first) set the carries, */
-    int32_t first, last;        /* steps [first, last) are done in each round */
-    int32_t n_within;           /* of the spans that follow, those within it */
-    int32_t group;              /* the repetition's in the plan's fusion; -1: within another */
+typedef struct tci_carried {
+    int32_t step, operand, carry;
+    bool next;
+} tci_carried;
+typedef struct tci_span { /* steps that are repeated */
+    int32_t enter;        /* steps [enter, first) set the carries, */
+    int32_t first, last;  /* steps [first, last) are done in each round */
+    int32_t n_within;     /* of the spans that follow, those within it */
+    int32_t group;        /* the repetition's in the plan's fusion; -1: within another */
     tci_dim rounds;
     int32_t first_move, n_moves;
     /* Where it is not known how many rounds there are: what the carries that take turns are in the
@@ -92,43 +98,57 @@ typedef struct tci_span {       /* steps that are repeated */
      * which says whether there is another round; -1: it does not stop. */
     int32_t first_turn, n_turns, stops;
     /* of a span within no other; for plan/fused_loop.c */
-    tci_span_carry *carries; int32_t n_carries;
-    tci_carried *carried; int32_t n_carried, cap_carried;
+    tci_span_carry *carries;
+    int32_t n_carries;
+    tci_carried *carried;
+    int32_t n_carried, cap_carried;
 } tci_span;
 
 /* The kernel that a group became, and the hash of its text. */
-typedef struct tci_plan_made { const tci_kernel *kernel; tci_hash text; } tci_plan_made;
+typedef struct tci_plan_made {
+    const tci_kernel *kernel;
+    tci_hash text;
+} tci_plan_made;
 
 typedef struct tci_plan {
-    tci_kernel **kernels; int n_kernels, cap_kernels;
-    tci_step *steps; int n_steps, cap_steps;
-    int n_init;             /* the first so many are the init list: once for a program */
-    tci_buffer *buffers; int n_buffers, cap_buffers;
-    tci_alias *aliases; int n_aliases, cap_aliases;
-    tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
-    tci_span *spans; int n_spans, cap_spans;
-    tci_move *moves; int n_moves, cap_moves;
-    tci_turn *turns; int n_turns, cap_turns;
-    struct tci_plan_repeat *repeats; int n_repeats, cap_repeats; /* while planning */
+    tci_kernel **kernels;
+    int n_kernels, cap_kernels;
+    tci_step *steps;
+    int n_steps, cap_steps;
+    int n_init; /* the first so many are the init list: once for a program */
+    tci_buffer *buffers;
+    int n_buffers, cap_buffers;
+    tci_alias *aliases;
+    int n_aliases, cap_aliases;
+    tci_alias *assigns;
+    int n_assigns, cap_assigns; /* outputs that are new values of inputs */
+    tci_span *spans;
+    int n_spans, cap_spans;
+    tci_move *moves;
+    int n_moves, cap_moves;
+    tci_turn *turns;
+    int n_turns, cap_turns;
+    struct tci_plan_repeat *repeats;
+    int n_repeats, cap_repeats; /* while planning */
     int64_t arena_bytes, kept_bytes;
-    int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
-    tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
-    tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
-    tci_str routes;         /* one line a contraction: how it is computed, and what else fits */
-    tci_str tried;          /* kernels that trials leave whole, and what their parts would take */
-    tci_str again;          /* what is computed again to need less memory at once, a line */
-    struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
+    int64_t arena_least; /* no arena is smaller: bytes that are needed at once by some step */
+    tci_str why;         /* one line a refused fusion: reason (plan/why.h), the two sides */
+    tci_str orders;      /* one line a sum in parts, or that must not be, being reproducible */
+    tci_str routes;      /* one line a contraction: how it is computed, and what else fits */
+    tci_str tried;       /* kernels that trials leave whole, and what their parts would take */
+    tci_str again;       /* what is computed again to need less memory at once, a line */
+    struct tci_fusion *fusion;  /* the groups that its kernels were made of; while compiling */
     struct tci_plan_made *made; /* per group of it: its kernel; while planning */
-    int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
+    int32_t *red_of;         /* while lowering: per root, the RED value of the kernel being made */
     const tci_table *panels; /* while planning: int32_t, the width of panels that a value lies in */
 } tci_plan;
 
 /* Memory that is needed from step `first` to step `last`; last -1: by none. */
 typedef struct tci_life {
     int32_t first, last;
-    int32_t alone;          /* the last step that need not come after all that use it anyway */
+    int32_t alone; /* the last step that need not come after all that use it anyway */
     int64_t bytes;
-    int64_t offset;         /* out: from the arena's start; only where last >= 0 */
+    int64_t offset; /* out: from the arena's start; only where last >= 0 */
 } tci_life;
 /* Bytes that are needed at once by some step, each life's rounded up to what it takes. */
 TCI_FN int64_t tci_plan_least(tci_scratch *s, const tci_life *lives, int n, int n_steps);

@@ -29,25 +29,25 @@
 #include "route.h"
 
 enum {
-    TCI_PREPACK_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
-    TCI_PREPACK_LEAST = 64,   /* columns, and products of a sum, */
-    TCI_PREPACK_MOVE = 7,     /* time to pack an element, in those of its product with a row, */
-    TCI_PREPACK_TURN = 15,    /* and where columns do not lie side by side, as measured */
-    TCI_PREPACK_FEW = 32,     /* rows up to which those side by side are as fast as they lie */
-    TCI_PREPACK_GAIN = 3,     /* percent of the time of multiplying that packing is worth, least */
-    TCI_PREPACK_UNIT = 16     /* times as fast as f32 a unit is */
+    TCI_PREPACK_VECTORS = 2, /* of a panel: what loop/tile.c makes a register tile of */
+    TCI_PREPACK_LEAST = 64,  /* columns, and products of a sum, */
+    TCI_PREPACK_MOVE = 7,    /* time to pack an element, in those of its product with a row, */
+    TCI_PREPACK_TURN = 15,   /* and where columns do not lie side by side, as measured */
+    TCI_PREPACK_FEW = 32,    /* rows up to which those side by side are as fast as they lie */
+    TCI_PREPACK_GAIN = 3,    /* percent of the time of multiplying that packing is worth, least */
+    TCI_PREPACK_UNIT = 16    /* times as fast as f32 a unit is */
 };
 
 typedef struct tci_prepack {
     const tci_algo *a;
     const tci_node *n;
     const tci_contraction *c;
-    int which;               /* the factor with the columns, */
-    int axis;                /* and their axis of it */
-    tci_node *factor;        /* as it is copied: integers of few bits as such */
+    int which;        /* the factor with the columns, */
+    int axis;         /* and their axis of it */
+    tci_node *factor; /* as it is copied: integers of few bits as such */
     bool is_narrow;
-    int64_t width;           /* of a panel */
-    int points;              /* along k that an element of it holds */
+    int64_t width; /* of a panel */
+    int points;    /* along k that an element of it holds */
 } tci_prepack;
 
 /* ---- what has columns ---- */
@@ -85,8 +85,8 @@ static int64_t tci_prepack_rows(const tci_node *n, int64_t most)
 static bool tci_prepack_for_unit(const tci_prepack *p)
 {
     bool bytes = tci_plan_any_signs(p->c, &p->a->machine);
-    return bytes || (p->n->in[0]->dtype == TC_BF16 && p->points > 1 &&
-                     p->a->machine.matrix_units > 0);
+    return bytes ||
+           (p->n->in[0]->dtype == TC_BF16 && p->points > 1 && p->a->machine.matrix_units > 0);
 }
 
 /* A unit reads whole steps of a panel. */
@@ -246,15 +246,18 @@ static tci_node *tci_prepack_plain_build(const tci_offer *o)
 
 TCI_FN const tci_route *tci_route_prepacked_dot(void)
 {
-    static const tci_route row = {"prepacked dots", TCI_SUMS_UNIT, 0, tci_prepack_dot_fits,
-                                  tci_prepack_cost, tci_prepack_dot_build};
+    static const tci_route row = {"prepacked dots",     TCI_SUMS_UNIT,    0,
+                                  tci_prepack_dot_fits, tci_prepack_cost, tci_prepack_dot_build};
     return &row;
 }
 
 TCI_FN const tci_route *tci_route_prepacked(void)
 {
-    static const tci_route row = {"prepacked", TCI_SUMS_CHAINS,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_prepack_plain_fits,
-                                  tci_prepack_cost, tci_prepack_plain_build};
+    static const tci_route row = {"prepacked",
+                                  TCI_SUMS_CHAINS,
+                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+                                  tci_prepack_plain_fits,
+                                  tci_prepack_cost,
+                                  tci_prepack_plain_build};
     return &row;
 }

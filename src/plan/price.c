@@ -21,17 +21,17 @@
 #include "group.h"
 
 enum {
-    TCI_PRICE_SUSPECT = 120,    /* percent of its floor; */
-    TCI_PRICE_LEAST_NS = 1000,  /* that a cut saves at least, */
-    TCI_PRICE_PART = 256,       /* of a program's time, too; */
-    TCI_PRICE_LAUNCHES = 4,     /* on a device so many launches */
-    TCI_PRICE_NEAR = 4,         /* times the floor: a cut that comes so near ends the search */
-    TCI_PRICE_GAIN = 12,        /* what a group takes that is cut, over what its parts take, */
-    TCI_PRICE_TENTH = 10,       /* in tenths */
-    TCI_PRICE_LAUNCH_NS = 300,  /* of a kernel on a processor */
-    TCI_PRICE_CALL = 16,        /* flops of an op that is dear by itself */
-    TCI_PRICE_PRIMS = 3,        /* primitive operations that an elementwise op has, about */
-    TCI_PRICE_BROADCAST = 8     /* elements for each of its source: a broadcast is not stored */
+    TCI_PRICE_SUSPECT = 120,   /* percent of its floor; */
+    TCI_PRICE_LEAST_NS = 1000, /* that a cut saves at least, */
+    TCI_PRICE_PART = 256,      /* of a program's time, too; */
+    TCI_PRICE_LAUNCHES = 4,    /* on a device so many launches */
+    TCI_PRICE_NEAR = 4,        /* times the floor: a cut that comes so near ends the search */
+    TCI_PRICE_GAIN = 12,       /* what a group takes that is cut, over what its parts take, */
+    TCI_PRICE_TENTH = 10,      /* in tenths */
+    TCI_PRICE_LAUNCH_NS = 300, /* of a kernel on a processor */
+    TCI_PRICE_CALL = 16,       /* flops of an op that is dear by itself */
+    TCI_PRICE_PRIMS = 3,       /* primitive operations that an elementwise op has, about */
+    TCI_PRICE_BROADCAST = 8    /* elements for each of its source: a broadcast is not stored */
 };
 
 /* ---- prices ---- */
@@ -46,8 +46,7 @@ static tci_prices_item *tci_price_item(tci_prices *all, const tci_plan_made *mad
         }
     }
     const tci_kernel *k = made->kernel; /* what finding its price takes lies in its own scratch */
-    tci_prices_item item = {made->text, k ? tci_loop_price(k->s, k, all->machine) : nothing,
-                            false};
+    tci_prices_item item = {made->text, k ? tci_loop_price(k->s, k, all->machine) : nothing, false};
     TCI_PUSH(all->s, all->items, all->n, all->cap, item);
     return &all->items[all->n - 1];
 }
@@ -132,7 +131,7 @@ static bool tci_price_is_free(const tci_fusion *f, const tci_suspect *s, const t
 static double tci_price_rank(const tci_fusion *f, const tci_suspect *s, const tci_node *n)
 {
     double bytes = tci_node_value_bytes(n);
-    return tci_pnode_of(f, n)->root >= 0                ? 0
+    return tci_pnode_of(f, n)->root >= 0                 ? 0
            : tci_price_is_free(f, s, tci_price_below(n)) ? bytes + 1e18
                                                          : bytes;
 }

@@ -163,9 +163,9 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
     for (int b = 0; b < p->n_buffers; b++) {
         const tci_buffer *buffer = &p->buffers[b];
         if (buffer->index < 0) {
-            tci_str_printf(out, "%s%d: %lld bytes at %lld, steps %d to %d\n",
-                           kinds[buffer->kind], b, (long long)tci_dim_hint(buffer->bytes),
-                           (long long)buffer->offset, buffer->first, buffer->last);
+            tci_str_printf(out, "%s%d: %lld bytes at %lld, steps %d to %d\n", kinds[buffer->kind],
+                           b, (long long)tci_dim_hint(buffer->bytes), (long long)buffer->offset,
+                           buffer->first, buffer->last);
         }
     }
     for (int a = 0; a < p->n_aliases; a++) {

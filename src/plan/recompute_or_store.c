@@ -73,7 +73,9 @@ static double tci_store_count(const tci_node *n)
 /* Of evaluating a value once, in whole: work, elements read at indices, and bytes read. The largest
  * source is not counted: who reads the value instead reads as much. All are whole numbers, so that
  * every machine decides alike. */
-typedef struct tci_store_cost { double work, picked, bytes; } tci_store_cost;
+typedef struct tci_store_cost {
+    double work, picked, bytes;
+} tci_store_cost;
 
 static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
 {
@@ -123,7 +125,8 @@ static void tci_store_force(tci_fusion *f, tci_node *n, tci_why why)
  * last use it is. */
 typedef struct tci_store_list {
     const tci_fusion *f;
-    tci_node **nodes; int n;
+    tci_node **nodes;
+    int n;
     int32_t *last, *weight;
     double *bytes, *ends;
 } tci_store_list;
@@ -502,9 +505,8 @@ static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
         tci_node *n = r->inlined[i];
         const tci_pnode *p = tci_pnode_of(f, n);
         bool part = r->n_listed > 1 && n->op == TCI_OP_CAT; /* another one each time */
-        if (n == r->node || part || p->done != stamp || p->covered == stamp ||
-            p->turns != stamp || p->n_here == 1 || p->forced ||
-            !tci_op_is(n->op, TCI_IS_STORABLE)) {
+        if (n == r->node || part || p->done != stamp || p->covered == stamp || p->turns != stamp ||
+            p->n_here == 1 || p->forced || !tci_op_is(n->op, TCI_IS_STORABLE)) {
             continue;
         }
         tci_store_cost cost = tci_store_measure(f, n);
@@ -527,8 +529,7 @@ TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
         tci_store_need_inputs(f, r->node, stamp);
     }
     tci_store_note_shared(f, r, mode == TCI_STORE_BY_ROOT ? root : r->group, mode, stamp);
-    if (mode != TCI_STORE_NOTHING && !tci_store_force_again(f, r, stamp) &&
-        tci_store_is_large(r)) {
+    if (mode != TCI_STORE_NOTHING && !tci_store_force_again(f, r, stamp) && tci_store_is_large(r)) {
         tci_store_divide(f, r, stamp);
     }
 }

@@ -49,11 +49,11 @@
 #include "group.h"
 
 enum {
-    TCI_CLASS_FAR = 1 << 20,     /* bytes of a row that near memory does not hold */
-    TCI_CLASS_PART = 512,        /* products of a part, about */
+    TCI_CLASS_FAR = 1 << 20, /* bytes of a row that near memory does not hold */
+    TCI_CLASS_PART = 512,    /* products of a part, about */
     TCI_CLASS_SLAB = 16,
-    TCI_CLASS_STEP_MOST = 1536,  /* products that are not cut to make parts of whole steps */
-    TCI_CLASS_TURNED = 1 << 16   /* products that other orders of them are worth */
+    TCI_CLASS_STEP_MOST = 1536, /* products that are not cut to make parts of whole steps */
+    TCI_CLASS_TURNED = 1 << 16  /* products that other orders of them are worth */
 };
 
 /* ---- parts ---- */
@@ -155,8 +155,7 @@ TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n)
 
 /* The MAX of x over the axes of SUM n that node m spreads over x again; NULL: m is something
  * else. */
-static const tci_node *tci_class_max_spread(const tci_node *n, const tci_node *x,
-                                            const tci_node *m)
+static const tci_node *tci_class_max_spread(const tci_node *n, const tci_node *x, const tci_node *m)
 {
     const tci_node *max = m;
     while (max->op == TCI_OP_EXPAND || max->op == TCI_OP_RESHAPE || max->op == TCI_OP_BARRIER) {
@@ -252,8 +251,8 @@ static tci_kernel *tci_class_alone(const tci_fusion *f, const tci_root *r)
     tci_lower_init(&l, f->s, k);
     l.access = tci_class_access;
     int *domain = TCI_NEW_ARRAY(f->s, int, r->n_domain + 1);
-    tci_kstage stage = {TCI_STAGE_REDUCE, 0, TCI_NEW_ARRAY(f->s, int32_t, r->n_domain + 1), 0, -1,
-                        -1};
+    tci_kstage stage = {
+        TCI_STAGE_REDUCE, 0, TCI_NEW_ARRAY(f->s, int32_t, r->n_domain + 1), 0, -1, -1};
     for (int i = 0; i < r->n_domain; i++) {
         bool inner = i >= r->n_out, one = r->domain[i] == 1;
         int axis = one ? -1 : tci_kernel_axis(k, r->domain[i], inner);
@@ -396,7 +395,7 @@ static void tci_class_order_of(const tci_fusion *f, const tci_node *n, tci_machi
     }
     tci_table found = tci_table_in(f->s, sizeof(tci_association));
     as = tci_association_of(&found, n, f->blocks);
-    red->order = !as.lanes                ? TCI_ORDER_CHAIN
+    red->order = !as.lanes              ? TCI_ORDER_CHAIN
                  : n->op == TCI_OP_SCAN ? TCI_ORDER_BLOCK_SCAN
                                         : TCI_ORDER_LANES;
     red->order_n = as.lanes ? as.n : 0;

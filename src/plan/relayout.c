@@ -101,8 +101,7 @@ TCI_FN tci_node *tci_relayout(const tci_algo *a, tci_node *x, tci_relayout_to to
     return turned && !to.is_turned ? tci_relayout_turned(a, x, to.order, true) : x;
 }
 
-TCI_FN tci_node *tci_relayout_pitch(const tci_algo *a, tci_node *x, const int64_t *order,
-                                    int align)
+TCI_FN tci_node *tci_relayout_pitch(const tci_algo *a, tci_node *x, const int64_t *order, int align)
 {
     tci_node as = *x; /* its shape in that order */
     as.shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
@@ -127,9 +126,9 @@ TCI_FN tci_node *tci_relayout_over(const tci_algo *a, tci_node *x, const tci_nod
     if (in[1] && in[1]->dtype != t) {
         in[1] = tci_graph_const(a->g, t, (tci_value){.u = 0});
     }
-    return in[0] == x->in[0] ? x
-                             : tci_graph_node(a->g, x->op, t, x->rank, x->shape, x->n_in, in,
-                                              x->n_attr, x->attr);
+    return in[0] == x->in[0]
+               ? x
+               : tci_graph_node(a->g, x->op, t, x->rank, x->shape, x->n_in, in, x->n_attr, x->attr);
 }
 
 /* True for a half as f32, or a small integer as i32. */

@@ -22,17 +22,17 @@
 #include "group.h"
 
 enum {
-    TCI_REMAT_BYTES = 1 << 16,  /* least size of a value that is worth it */
-    TCI_REMAT_FEE = 128,        /* bytes that are read and written again are worth one kept */
-    TCI_REMAT_FAR = 8,          /* launches that a copy may wait for its last reader */
-    TCI_REMAT_ROUNDS = 8        /* cuts that are made, each with more values that are kept */
+    TCI_REMAT_BYTES = 1 << 16, /* least size of a value that is worth it */
+    TCI_REMAT_FEE = 128,       /* bytes that are read and written again are worth one kept */
+    TCI_REMAT_FAR = 8,         /* launches that a copy may wait for its last reader */
+    TCI_REMAT_ROUNDS = 8       /* cuts that are made, each with more values that are kept */
 };
 
 /* Of a node before the peak. */
 typedef enum tci_remat_fate {
-    TCI_REMAT_APART,        /* nothing that is read late is made of it */
+    TCI_REMAT_APART, /* nothing that is read late is made of it */
     TCI_REMAT_KEPT,
-    TCI_REMAT_AGAIN         /* computed again for late readers */
+    TCI_REMAT_AGAIN /* computed again for late readers */
 } tci_remat_fate;
 
 typedef struct tci_remat {
@@ -313,10 +313,17 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
     const tci_fusion *f = p->fusion;
     const int32_t *step_of = tci_plan_steps_of_groups(s, p);
     int n = f->nodes.n;
-    tci_remat m = {.s = s, .g = g, .p = p, .f = f, .all = all, .peak = tci_remat_peak(s, p),
-                   .step_of = step_of, .first = TCI_NEW_ARRAY(s, int32_t, p->n_buffers + 1),
+    tci_remat m = {.s = s,
+                   .g = g,
+                   .p = p,
+                   .f = f,
+                   .all = all,
+                   .peak = tci_remat_peak(s, p),
+                   .step_of = step_of,
+                   .first = TCI_NEW_ARRAY(s, int32_t, p->n_buffers + 1),
                    .last = TCI_NEW_ARRAY(s, int32_t, p->n_buffers + 1),
-                   .held = TCI_NEW_ARRAY(s, bool, n + 1), .fate = TCI_NEW_ARRAY(s, uint8_t, n + 1),
+                   .held = TCI_NEW_ARRAY(s, bool, n + 1),
+                   .fate = TCI_NEW_ARRAY(s, uint8_t, n + 1),
                    .again = TCI_NEW_ARRAY(s, tci_node *, n + 1),
                    .now = tci_table_in(s, sizeof(tci_node *))};
     memset(m.first, -1, sizeof(*m.first) * (size_t)p->n_buffers);

@@ -212,8 +212,7 @@ static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
     x.keeps = TCI_NEW_ARRAY(c->s, bool, r->n_carry + 1);
     x.skipped = TCI_NEW_ARRAY(c->s, tci_dim, r->n_x + 1);
     for (int i = 0; i < r->n_carry + r->n_x + r->n_y; i++) {
-        const tci_node *one = i < r->n_carry + r->n_x ? r->carry[i]
-                                                      : r->y[i - r->n_carry - r->n_x];
+        const tci_node *one = i < r->n_carry + r->n_x ? r->carry[i] : r->y[i - r->n_carry - r->n_x];
         x.pitch[i] = tci_dim_mul(tci_repeat_row(c, one), tci_repeat_bytes(one));
     }
     TCI_PUSH(c->s, c->p->repeats, c->p->n_repeats, c->p->cap_repeats, x);
@@ -286,7 +285,12 @@ TCI_FN void tci_repeat_find(tci_scratch *s, tci_plan *p, tci_graph *g, tci_node 
                             tci_node *const *inputs, int n_inputs, tci_table *forced,
                             tci_machine machine)
 {
-    tci_repeat_finder c = {s, p, g, machine, forced, tci_table_in(s, sizeof(tci_node *)),
+    tci_repeat_finder c = {s,
+                           p,
+                           g,
+                           machine,
+                           forced,
+                           tci_table_in(s, sizeof(tci_node *)),
                            tci_table_in(s, sizeof(int))};
     tci_node_list list = tci_graph_sort_outside(s, roots, n);
     tci_repeat_check(s, list, inputs, n_inputs);
@@ -351,8 +355,11 @@ static int tci_repeat_stored(tci_scratch *s, const tci_fusion *f, const tci_grou
 static int tci_repeat_own(const tci_repeat_maker *m, tci_plan *p, const tci_plan_repeat *x, int i)
 {
     tci_dim bytes = tci_dim_mul(tci_repeat_n_rows(x, i), x->pitch[i]);
-    tci_buffer b = {.kind = TCI_BUF_TEMP, .dtype = x->r.carry[i]->dtype, .index = -1,
-                    .n = tci_dim_div(bytes, tci_repeat_bytes(x->r.carry[i])), .bytes = bytes};
+    tci_buffer b = {.kind = TCI_BUF_TEMP,
+                    .dtype = x->r.carry[i]->dtype,
+                    .index = -1,
+                    .n = tci_dim_div(bytes, tci_repeat_bytes(x->r.carry[i])),
+                    .bytes = bytes};
     tci_dim_need(m->s, bytes, "the memory of a carry");
     TCI_PUSH(m->s, p->buffers, p->n_buffers, p->cap_buffers, b);
     return p->n_buffers - 1;
@@ -394,9 +401,9 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
 typedef struct tci_repeat_placer {
     tci_scratch *s;
     const tci_plan *from;
-    tci_plan to;                 /* steps, kernels, spans, moves; and temporaries, from n_buffers */
-    const tci_plan_repeat *x;    /* at hand; where its operands lie: */
-    tci_repeat_spot *init;       /* the carries as they are outside, */
+    tci_plan to;              /* steps, kernels, spans, moves; and temporaries, from n_buffers */
+    const tci_plan_repeat *x; /* at hand; where its operands lie: */
+    tci_repeat_spot *init;    /* the carries as they are outside, */
     tci_repeat_spot *inputs, *outputs; /* the ports of its body */
 } tci_repeat_placer;
 
@@ -543,8 +550,9 @@ static void tci_repeat_add_carries(tci_repeat_placer *c, tci_span *span)
     for (int i = 0; i < r->n_carry; i++) {
         const tci_repeat_spot *from = &c->inputs[i], *to = &c->outputs[i];
         tci_dim bytes = tci_dim_mul(tci_node_count(r->carry[i]), tci_repeat_bytes(r->carry[i]));
-        span->carries[i] = (tci_span_carry){from->buffer, from->offset, to->offset, from->by,
-                                            from->back, from->back && tci_repeat_settles(r),
+        span->carries[i] = (tci_span_carry){from->buffer, from->offset,
+                                            to->offset,   from->by,
+                                            from->back,   from->back && tci_repeat_settles(r),
                                             bytes};
     }
 }
@@ -561,9 +569,14 @@ static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, tci
     for (int t = 0; t < body->n_steps; t++) {
         const tci_step *from = &body->steps[t];
         int n = body->kernels[from->kernel]->n_operands;
-        tci_step step = {first + from->kernel, TCI_NEW_ARRAY(c->s, int32_t, n + 1),
-                         TCI_NEW_ARRAY(c->s, tci_dim, n + 1), from->literals, -1,
-                         NULL, from->origins, from->n_origins};
+        tci_step step = {first + from->kernel,
+                         TCI_NEW_ARRAY(c->s, int32_t, n + 1),
+                         TCI_NEW_ARRAY(c->s, tci_dim, n + 1),
+                         from->literals,
+                         -1,
+                         NULL,
+                         from->origins,
+                         from->n_origins};
         for (int o = 0; o < n; o++) {
             tci_repeat_spot spot = tci_repeat_spot_of(c, body, from->operands[o], temps, enters);
             tci_move move = {c->to.n_steps, o, spot.by, spot.back};
@@ -573,8 +586,8 @@ static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, tci
                 TCI_PUSH(c->s, c->to.moves, c->to.n_moves, c->to.cap_moves, move);
             }
             if (span) {
-                tci_repeat_note_carried(c, span, &body->buffers[from->operands[o]],
-                                        c->to.n_steps, o);
+                tci_repeat_note_carried(c, span, &body->buffers[from->operands[o]], c->to.n_steps,
+                                        o);
             }
         }
         TCI_PUSH(c->s, c->to.steps, c->to.n_steps, c->to.cap_steps, step);
@@ -584,8 +597,10 @@ static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, tci
 static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
 {
     const tci_plan *body = c->x->body;
-    tci_span span = {.enter = c->to.n_steps, .rounds = c->x->r.length,
-                     .n_within = body->n_spans, .group = step->group};
+    tci_span span = {.enter = c->to.n_steps,
+                     .rounds = c->x->r.length,
+                     .n_within = body->n_spans,
+                     .group = step->group};
     tci_repeat_find_spots(c, step);
     tci_repeat_add_steps(c, c->x->enter, NULL);
     tci_repeat_add_turns(c, &span);
@@ -652,9 +667,10 @@ static void tci_repeat_add_texts(tci_plan *p)
 
 TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
 {
-    tci_repeat_placer c = {.s = s, .from = p, .to = {.buffers = p->buffers,
-                                                     .n_buffers = p->n_buffers,
-                                                     .cap_buffers = p->cap_buffers}};
+    tci_repeat_placer c = {
+        .s = s,
+        .from = p,
+        .to = {.buffers = p->buffers, .n_buffers = p->n_buffers, .cap_buffers = p->cap_buffers}};
     int32_t *begins = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
     if (!p->n_repeats) {
         return;

@@ -9,13 +9,13 @@
 #include "relayout.h"
 
 enum {
-    TCI_RFACTOR_FEW = 64,            /* results up to which a reduction is cut */
-    TCI_RFACTOR_MANY = 65536,        /* reduced elements from which it is cut */
-    TCI_RFACTOR_CHUNK = 32768,       /* elements a chunk aims at */
-    TCI_RFACTOR_ROWS = 96,           /* rows that keep most of any device busy, a block each */
-    TCI_RFACTOR_BLOCK_LANES = 1024,  /* results that one block makes side by side */
-    TCI_RFACTOR_LONG_COLUMN = 128,   /* elements of a column that is cut, */
-    TCI_RFACTOR_BLOCK_COLUMN = 16,   /* least elements that one thread then folds, */
+    TCI_RFACTOR_FEW = 64,           /* results up to which a reduction is cut */
+    TCI_RFACTOR_MANY = 65536,       /* reduced elements from which it is cut */
+    TCI_RFACTOR_CHUNK = 32768,      /* elements a chunk aims at */
+    TCI_RFACTOR_ROWS = 96,          /* rows that keep most of any device busy, a block each */
+    TCI_RFACTOR_BLOCK_LANES = 1024, /* results that one block makes side by side */
+    TCI_RFACTOR_LONG_COLUMN = 128,  /* elements of a column that is cut, */
+    TCI_RFACTOR_BLOCK_COLUMN = 16,  /* least elements that one thread then folds, */
     TCI_RFACTOR_COLUMN_LANES = 264 * TCI_RFACTOR_BLOCK_LANES, /* lanes for any device */
 };
 
@@ -241,7 +241,7 @@ static tci_node *tci_rfactor_chunk_by(const tci_algo *a, const tci_rfactor_chunk
 
 /* What chunks gave, as one, in the place of n but for its dtype. */
 static tci_node *tci_rfactor_join_by(const tci_algo *a, const tci_rfactor_chunks *c, int op,
-                                  tci_node *part, const tci_node *n)
+                                     tci_node *part, const tci_node *n)
 {
     return tci_graph_node(a->g, op, (tc_dtype)part->dtype, n->rank, n->shape, 1, &part, c->n_parts,
                           c->parts);
@@ -265,8 +265,10 @@ static tci_node *tci_rfactor_split_arg(const tci_algo *a, tci_node *n)
     tci_node *x = n->in[0];
     int op = n->op == TCI_OP_ARGMAX ? TCI_OP_MAX : TCI_OP_MIN, axis = (int)n->attr[0];
     tci_rfactor_chunks c;
-    if (!tci_rfactor_cut(a, tci_graph_node(a->g, op, (tc_dtype)x->dtype, n->rank, n->shape, 1, &x,
-                                        n->n_attr, n->attr), &c)) {
+    if (!tci_rfactor_cut(a,
+                         tci_graph_node(a->g, op, (tc_dtype)x->dtype, n->rank, n->shape, 1, &x,
+                                        n->n_attr, n->attr),
+                         &c)) {
         return NULL;
     }
     tc_dtype t = (tc_dtype)n->dtype;
@@ -304,7 +306,7 @@ static tci_node *tci_rfactor_reproducible(const tci_algo *a, tci_node *n)
 
 /* m over the axes that it was reduced by, as x has them. */
 static tci_node *tci_rfactor_spread(const tci_algo *a, tci_node *m, const tci_node *x, int n_axes,
-                                 const int64_t *axes)
+                                    const int64_t *axes)
 {
     tci_dim *ones = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
     for (int i = 0; i < n_axes; i++) {
@@ -315,7 +317,7 @@ static tci_node *tci_rfactor_spread(const tci_algo *a, tci_node *m, const tci_no
 
 /* exp(x - m), m of x by these axes. */
 static tci_node *tci_rfactor_powers(const tci_algo *a, tci_node *x, tci_node *m, int n_axes,
-                                 const int64_t *axes)
+                                    const int64_t *axes)
 {
     tci_node *less[2] = {x, tci_rfactor_spread(a, m, x, n_axes, axes)};
     tci_node *shifted = tci_build_ew(a->g, TCI_OP_SUB, less);
@@ -328,7 +330,7 @@ static tci_node *tci_rfactor_powers(const tci_algo *a, tci_node *x, tci_node *m,
 static tci_node *tci_rfactor_cut_powers(const tci_algo *a, tci_node *n)
 {
     const tci_node *shifted = n->op == TCI_OP_SUM && n->in[0]->op == TCI_OP_EXP ? n->in[0]->in[0]
-                                                                                  : n;
+                                                                                : n;
     tc_dtype t = (tc_dtype)n->dtype;
     if (shifted->op != TCI_OP_SUB || shifted->dtype != n->dtype || tci_dtype_is_half(t)) {
         return NULL;
@@ -366,7 +368,7 @@ static tci_node *tci_rfactor_mean(const tci_algo *a, tci_node *sum, tci_dim coun
 
 /* (x - m) squared, m as x was reduced to it by these axes. */
 static tci_node *tci_rfactor_deviations(const tci_algo *a, tci_node *x, tci_node *m, int n_axes,
-                                     const int64_t *axes)
+                                        const int64_t *axes)
 {
     tci_node *off[2] = {x, tci_rfactor_spread(a, m, x, n_axes, axes)};
     off[0] = tci_build_ew(a->g, TCI_OP_SUB, off);
@@ -376,7 +378,7 @@ static tci_node *tci_rfactor_deviations(const tci_algo *a, tci_node *x, tci_node
 /* The squared deviations of x in n's place, in chunks that are read once: those of each from its
  * own mean, and of these means from that of all, each as often as it has elements. */
 static tci_node *tci_rfactor_devsq_by_chunks(const tci_algo *a, const tci_node *sum,
-                                          const tci_rfactor_chunks *c)
+                                             const tci_rfactor_chunks *c)
 {
     tci_node *part = tci_rfactor_chunk_by(a, c, TCI_OP_SUM, c->x);
     tci_dim each = tci_dim_div(tci_node_count(c->x), tci_node_count(part));
@@ -397,16 +399,16 @@ static tci_node *tci_rfactor_sum_like(const tci_algo *a, const tci_node *n, tci_
     tci_node *sum = tci_graph_node(a->g, TCI_OP_SUM, (tc_dtype)x->dtype, n->rank, n->shape, 1, &x,
                                    n->n_attr, n->attr);
     tci_association none = {0};
-    return tci_rfactor_as(a, sum, tci_rfactor_hands_on(a)
-                                      ? tci_association_of(a->associations, n, false)
-                                      : none);
+    return tci_rfactor_as(a, sum,
+                          tci_rfactor_hands_on(a) ? tci_association_of(a->associations, n, false)
+                                                  : none);
 }
 
 /* x less the first element of each of its rows, whose deviations are the same: sums of numbers that
  * are far from 0 would round by more than these are. Sizes that are symbols may be 0: then it is
  * x. */
 static tci_node *tci_rfactor_near_zero(const tci_algo *a, tci_node *x, int n_axes,
-                                    const int64_t *axes)
+                                       const int64_t *axes)
 {
     tci_node *first = x;
     for (int i = 0; i < n_axes; i++) {

@@ -38,8 +38,12 @@ static tci_node *tci_route_plain_build(const tci_offer *o)
 
 static const tci_route *tci_route_plain_row(void)
 {
-    static const tci_route row = {"plain", TCI_SUMS_CHAINS, 0, tci_route_plain_fits,
-                                  tci_route_plain_cost, tci_route_plain_build};
+    static const tci_route row = {"plain",
+                                  TCI_SUMS_CHAINS,
+                                  0,
+                                  tci_route_plain_fits,
+                                  tci_route_plain_cost,
+                                  tci_route_plain_build};
     return &row;
 }
 
@@ -49,9 +53,16 @@ static const tci_route *tci_route_plain_row(void)
 static int tci_route_table(const tci_route **rows)
 {
     const tci_route *const table[] = {
-        tci_route_prepacked_dot(), tci_route_unit(),    tci_route_winograd(),
-        tci_route_zero_points(),   tci_route_gemv(),    tci_route_grouped(),
-        tci_route_split_k(),       tci_route_prepacked(), tci_route_plain_row()};
+        tci_route_prepacked_dot(),
+        tci_route_unit(),
+        tci_route_winograd(),
+        tci_route_zero_points(),
+        tci_route_gemv(),
+        tci_route_grouped(),
+        tci_route_split_k(),
+        tci_route_prepacked(),
+        tci_route_plain_row(),
+    };
     int n = tci_block_routes(rows);
     memcpy(rows + n, table, sizeof(table));
     return n + (int)TCI_COUNT(table);
@@ -118,8 +129,7 @@ static void tci_route_force(const tci_algo *a, const char *name, tci_route_choic
     const uint8_t sums = choice->offers[choice->best].route->sums;
     for (int i = 0; want && i < choice->n; i++) {
         const tci_route *r = choice->offers[i].route;
-        if (r->sums == sums && strlen(r->name) == n &&
-            !memcmp(want, r->name, n)) {
+        if (r->sums == sums && strlen(r->name) == n && !memcmp(want, r->name, n)) {
             choice->best = i;
             return;
         }

@@ -19,14 +19,14 @@
 typedef enum tci_sums {
     TCI_SUMS_UNIT_RUNS,  /* as a matrix unit adds, along runs of channels, filled up with zeros */
     TCI_SUMS_UNIT_PARTS, /* parts of K by a matrix unit, added up by a second kernel */
-    TCI_SUMS_UNIT,      /* as a matrix unit adds */
-    TCI_SUMS_FAST,      /* other products than the graph's: TC_MATH_FAST */
-    TCI_SUMS_LINES,     /* lines of an image, added up by a second kernel */
-    TCI_SUMS_EXACT,     /* of integers: any order gives the same */
-    TCI_SUMS_ROWS,      /* a SUM of products: that of any reduction */
-    TCI_SUMS_INNER,     /* of the contraction that the route makes, with its axes turned */
-    TCI_SUMS_PARTS,     /* parts of K as chains, added up by a second kernel */
-    TCI_SUMS_CHAINS     /* along K, as plan/reduction_order.c says */
+    TCI_SUMS_UNIT,       /* as a matrix unit adds */
+    TCI_SUMS_FAST,       /* other products than the graph's: TC_MATH_FAST */
+    TCI_SUMS_LINES,      /* lines of an image, added up by a second kernel */
+    TCI_SUMS_EXACT,      /* of integers: any order gives the same */
+    TCI_SUMS_ROWS,       /* a SUM of products: that of any reduction */
+    TCI_SUMS_INNER,      /* of the contraction that the route makes, with its axes turned */
+    TCI_SUMS_PARTS,      /* parts of K as chains, added up by a second kernel */
+    TCI_SUMS_CHAINS      /* along K, as plan/reduction_order.c says */
 } tci_sums;
 
 enum {
@@ -37,7 +37,10 @@ enum {
 typedef struct tci_route tci_route;
 typedef struct tci_offer tci_offer;
 /* Rows that fit, and which of them is taken. */
-typedef struct tci_route_choice { tci_offer *offers; int n, best; } tci_route_choice;
+typedef struct tci_route_choice {
+    tci_offer *offers;
+    int n, best;
+} tci_route_choice;
 
 /* A route for a contraction. */
 struct tci_offer {
@@ -45,13 +48,13 @@ struct tci_offer {
     const tci_algo *a;
     tci_node *n;
     const tci_contraction *c;
-    void *found;    /* what fits has found out, for the other functions */
+    void *found; /* what fits has found out, for the other functions */
     double cost_ns;
 };
 
 struct tci_route {
     const char *name;
-    uint8_t sums;  /* tci_sums */
+    uint8_t sums; /* tci_sums */
     uint8_t flags;
     bool (*fits)(tci_offer *o);
     double (*cost_ns)(const tci_offer *o);
@@ -117,12 +120,12 @@ static inline double tci_route_copies_ns(const tci_offer *o, tci_route_by by)
 
 /* ---- rows ---- */
 
-TCI_FN const tci_route *tci_route_unit(void);          /* unit_gemm.c */
+TCI_FN const tci_route *tci_route_unit(void); /* unit_gemm.c */
 TCI_FN const tci_route *tci_route_winograd(void);
 TCI_FN const tci_route *tci_route_zero_points(void);   /* int8_dot.c */
 TCI_FN const tci_route *tci_route_prepacked_dot(void); /* prepack.c */
 TCI_FN const tci_route *tci_route_prepacked(void);
-TCI_FN const tci_route *tci_route_gemv(void);          /* split_k.c */
+TCI_FN const tci_route *tci_route_gemv(void); /* split_k.c */
 TCI_FN const tci_route *tci_route_grouped(void);
 TCI_FN const tci_route *tci_route_split_k(void);
 /* plan/block_routes.c: writes the rows that machines of blocks of threads alone have; how many. */
@@ -132,6 +135,6 @@ TCI_BLOCK_FN const tci_route *tci_route_few_channels(void);  /* small_channel_co
 TCI_BLOCK_FN const tci_route *tci_route_channels_last(void); /* conv_layout.c */
 TCI_BLOCK_FN const tci_route *tci_route_kmajor(void);        /* kmajor.c */
 TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void);
-TCI_BLOCK_FN const tci_route *tci_route_depthwise(void);     /* depthwise_wgrad.c */
+TCI_BLOCK_FN const tci_route *tci_route_depthwise(void); /* depthwise_wgrad.c */
 
 #endif

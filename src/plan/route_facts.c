@@ -6,11 +6,11 @@
 #include "route.h"
 
 enum {
-    TCI_ROUTE_PACK = 7,        /* time to pack an element, in those of its product with a row */
-    TCI_ROUTE_PACK_ROWS = 8,   /* that loop/gemm_operands.c asks of a packed contraction */
+    TCI_ROUTE_PACK = 7,      /* time to pack an element, in those of its product with a row */
+    TCI_ROUTE_PACK_ROWS = 8, /* that loop/gemm_operands.c asks of a packed contraction */
     TCI_ROUTE_PACK_COLUMNS = 16,
     TCI_ROUTE_PACK_INNER = 1024,
-    TCI_ROUTE_WALK = 64        /* nodes that a fixed value is made of, at most */
+    TCI_ROUTE_WALK = 64 /* nodes that a fixed value is made of, at most */
 };
 
 TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *n,
@@ -129,8 +129,8 @@ TCI_FN bool tci_route_packs(const tci_contraction *c, const tci_machine *machine
         tci_dim_hint(n->shape[n->rank - 1]) < TCI_ROUTE_PACK_COLUMNS || c->columns < 0) {
         return false;
     }
-    int row = n->rank - 2, least = tci_plan_points(c, machine) > 0 ? TCI_SCORES_ROWS
-                                                                   : TCI_ROUTE_PACK_ROWS;
+    int row = n->rank - 2,
+        least = tci_plan_points(c, machine) > 0 ? TCI_SCORES_ROWS : TCI_ROUTE_PACK_ROWS;
     while (row >= 0 && (n->shape[row] == 1 || c->axes[row].at[c->columns] >= 0)) {
         row--;
     }
@@ -182,7 +182,11 @@ TCI_FN bool tci_route_spreads(const tci_contraction *c, const tci_machine *machi
 
 /* ---- what no run changes ---- */
 
-typedef struct tci_fixed { const tci_algo *a; int walked; double bytes; } tci_fixed;
+typedef struct tci_fixed {
+    const tci_algo *a;
+    int walked;
+    double bytes;
+} tci_fixed;
 
 static bool tci_fixed_is(tci_fixed *p, const tci_node *n)
 {

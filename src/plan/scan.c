@@ -38,7 +38,10 @@ enum {
     TCI_SCAN_COLUMN_PART = 64    /* least elements of a part of a column */
 };
 
-typedef struct tci_scan_cut { int64_t size, length; bool even; } tci_scan_cut;
+typedef struct tci_scan_cut {
+    int64_t size, length;
+    bool even;
+} tci_scan_cut;
 
 /* The wanted length of a part; 0: n is left whole. */
 static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
@@ -111,8 +114,8 @@ static tci_node *tci_scan_totals(const tci_algo *a, tci_node *x, const tci_node 
     tci_node *y = tci_scan_built(a, tci_build_cast(g, x, t));
     y = tci_scan_built(a, tci_build_reshape(g, y, x->rank + 1, shape));
     tc_axes axes = {&inner, 1, false};
-    return tci_scan_built(
-        a, tci_build_reduce(g, tci_mode_fold((tci_mode)n->attr[2]), y, axes, false));
+    return tci_scan_built(a,
+                          tci_build_reduce(g, tci_mode_fold((tci_mode)n->attr[2]), y, axes, false));
 }
 
 /* 0, 1 .. n - 1, or backwards, along an axis of rank `rank`. */

@@ -33,10 +33,10 @@
 #include "group.h"
 
 enum {
-    TCI_ORDER_READS = 512,     /* least elements of src along the axis */
-    TCI_ORDER_CHUNK = 256,     /* words, at least; twice and four times as many where there are */
-    TCI_ORDER_CHUNKS = 1024,   /* more chunks than this */
-    TCI_ORDER_NEAR = 8,        /* neighbours of a chunk of ranks */
+    TCI_ORDER_READS = 512,   /* least elements of src along the axis */
+    TCI_ORDER_CHUNK = 256,   /* words, at least; twice and four times as many where there are */
+    TCI_ORDER_CHUNKS = 1024, /* more chunks than this */
+    TCI_ORDER_NEAR = 8,      /* neighbours of a chunk of ranks */
     TCI_ORDER_COMPARED = 1 << 24, /* comparisons in the time of a small kernel */
     TCI_ORDER_BITS = 8,
     TCI_ORDER_RANK_KERNELS = 3,
@@ -48,10 +48,10 @@ typedef struct tci_order {
     const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
-    int64_t keys;              /* indices are below it; what fills up the last chunk has it */
-    int64_t n, chunk, chunks;  /* words */
+    int64_t keys;             /* indices are below it; what fills up the last chunk has it */
+    int64_t n, chunk, chunks; /* words */
     tc_dtype word;
-    int low;                   /* bits of a word below its index: those of places */
+    int low; /* bits of a word below its index: those of places */
 } tci_order;
 
 /* ---- nodes ---- */
@@ -131,8 +131,8 @@ static tci_node *tci_order_greater(const tci_order *o, tci_node *words)
     greater = tci_order_cast(o, greater, TC_I32);
     const tci_dim shape[2] = {o->chunks, o->n};
     const int64_t axes[2] = {0, 2};
-    return tci_order_kept(o, tci_graph_node(o->g, TCI_OP_SUM, TC_I32, 2, shape, 1, &greater, 2,
-                                            axes));
+    return tci_order_kept(o,
+                          tci_graph_node(o->g, TCI_OP_SUM, TC_I32, 2, shape, 1, &greater, 2, axes));
 }
 
 static tci_node *tci_order_by_ranks(const tci_order *o, tci_node *words)
@@ -240,8 +240,7 @@ static tci_node *tci_order_starts(const tci_order *o, tci_node *keys)
         tci_node *last = tci_order_ew(o, TCI_OP_SUB, tci_order_ew(o, TCI_OP_MINIMUM, more, all),
                                       one);
         tci_node *found = tci_order_built(o, tci_build_gather(o->g, keys, 0, last));
-        tci_node *there = tci_order_ew(o, TCI_OP_LOGICAL_AND,
-                                       tci_order_ew(o, TCI_OP_LE, more, all),
+        tci_node *there = tci_order_ew(o, TCI_OP_LOGICAL_AND, tci_order_ew(o, TCI_OP_LE, more, all),
                                        tci_order_ew(o, TCI_OP_LT, found, key));
         less = tci_order_built(o, tci_build_where(o->g, there, more, less));
     }

@@ -41,12 +41,12 @@
 #include "score_recompute.h"
 
 enum {
-    TCI_SCORES_DEPTH = 256,   /* products of a pair, which are computed again */
+    TCI_SCORES_DEPTH = 256, /* products of a pair, which are computed again */
     TCI_SCORES_LEVELS = 4,
-    TCI_SCORES_ROW = 8,       /* operations between a fold and what pairs read of it */
-    TCI_SCORES_BUSY = 16,     /* rows for each processor: fewer have time for an array of pairs */
-    TCI_SCORES_SHORT = 64,    /* numbers of a short head */
-    TCI_SCORES_MORE = 1       /* times as many elements as what their contraction reads */
+    TCI_SCORES_ROW = 8,    /* operations between a fold and what pairs read of it */
+    TCI_SCORES_BUSY = 16,  /* rows for each processor: fewer have time for an array of pairs */
+    TCI_SCORES_SHORT = 64, /* numbers of a short head */
+    TCI_SCORES_MORE = 1    /* times as many elements as what their contraction reads */
 };
 
 /* ---- the graph ---- */
@@ -150,7 +150,7 @@ static bool tci_scores_is_cheap(const tci_scores *p, const tci_node *n)
                     ? tci_scores_is_known(n) && tci_scores_is_known(n->in[0]) &&
                           tci_scores_is_known(n->in[1])
                     : tci_scores_count(n) > TCI_SCORES_MORE * (tci_scores_count(n->in[0]) +
-                                                             tci_scores_count(n->in[1]));
+                                                               tci_scores_count(n->in[1]));
     return fits && n->rank < 64 && tci_scores_depth(n) <= TCI_SCORES_DEPTH;
 }
 
@@ -164,16 +164,15 @@ static bool tci_scores_is_for(const tci_scores *p, const tci_node *n)
     if (machine.block_threads == 0) {
         return n->dtype != TC_F16 || machine.matrix_units == 0;
     }
-    return n->op != TCI_OP_CONTRACT || n->dtype == TC_F32 ||
-           tci_dtype_is_half((tc_dtype)n->dtype);
+    return n->op != TCI_OP_CONTRACT || n->dtype == TC_F32 || tci_dtype_is_half((tc_dtype)n->dtype);
 }
 
 static void tci_scores_add(tci_scores *p, tci_scores_set *set, tci_node *n)
 {
     tci_scores_fact *fact = tci_scores_of(p, n);
     if (fact->set != set->number) {
-        set->fits = set->fits && fact->set == 0 && !fact->is_output &&
-                    tci_scores_is_for(p, n) && tci_scores_is_cheap(p, n);
+        set->fits = set->fits && fact->set == 0 && !fact->is_output && tci_scores_is_for(p, n) &&
+                    tci_scores_is_cheap(p, n);
         fact->set = set->number;
         TCI_PUSH(p->a->s, set->pairs, set->n_pairs, set->cap_pairs, n);
     }
@@ -315,7 +314,7 @@ static int64_t tci_scores_width(const tci_scores_set *set, const tci_scores_end 
 
 /* Is it one of several takers, the sums of all of which a unit does not hold? */
 static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
-                               const tci_scores_end *end)
+                                const tci_scores_end *end)
 {
     const tci_machine *m = &p->a->machine;
     bool halves = tci_dtype_is_half((tc_dtype)end->node->in[0]->dtype);
@@ -403,7 +402,7 @@ static bool tci_scores_is_worth(const tci_scores_set *set)
 }
 
 TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_node *n,
-                                             const tci_scores_set **set)
+                                               const tci_scores_set **set)
 {
     for (int i = 0; i < n->n_in; i++) {
         int number = tci_scores_of(p, n->in[i])->set;
@@ -574,15 +573,15 @@ typedef struct tci_scores_lines {
 
 /* cut: it sums the longest axis alone. */
 static tci_scores_lines tci_scores_lines_of(const tci_scores *p, const tci_scores_set *set,
-                                          const tci_scores_end *end, bool cut)
+                                            const tci_scores_end *end, bool cut)
 {
     const tci_node *n = end->node, *pair = set->pairs[end->pair];
     const int64_t *labels = tci_contract_labels(n, n->in[1] == pair);
     const int64_t *out = tci_contract_labels(n, 2);
     const int most = n->rank + pair->rank;
     tci_scores_lines l = {.labels = TCI_NEW_ARRAY(p->a->s, int64_t, most),
-                         .shape = TCI_NEW_ARRAY(p->a->s, tci_dim, most),
-                         .more = TCI_NEW_ARRAY(p->a->s, int, most)};
+                          .shape = TCI_NEW_ARRAY(p->a->s, tci_dim, most),
+                          .more = TCI_NEW_ARRAY(p->a->s, int, most)};
     int longest = -1;
     for (int i = 0; i < pair->rank; i++) {
         bool longer = longest < 0 ||
@@ -615,13 +614,13 @@ static tci_scores_lines tci_scores_lines_of(const tci_scores *p, const tci_score
  * kernels cannot sum several axes it sums the longest one, of halves in f32, and a SUM the others.
  * NULL: it is so. */
 static tci_node *tci_scores_by_line(const tci_scores *p, const tci_scores_set *set,
-                                   const tci_scores_end *end, const tci_table *now)
+                                    const tci_scores_end *end, const tci_table *now)
 {
     tci_graph *g = p->a->g;
     const tci_node *n = end->node;
     const int n_in = (int)(n->attr[0] + n->attr[1]);
-    tci_scores_lines l =
-        tci_scores_lines_of(p, set, end, tci_table_has(&p->refused->lines, set->pairs[0]));
+    tci_scores_lines l = tci_scores_lines_of(p, set, end,
+                                             tci_table_has(&p->refused->lines, set->pairs[0]));
     int64_t *attr = TCI_NEW_ARRAY(p->a->s, int64_t, 3 + n_in + l.rank);
     int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank), left = 0;
     if (!l.is_other) {
@@ -721,7 +720,7 @@ static void tci_scores_store_row(const tci_scores *p, const tci_node *n, const t
 /* Node n in kernel k of a set: pairs are those of the kernel. Copy number `copy` of a contraction
  * reads its first operand through so many RESHAPEs. */
 static tci_node *tci_scores_in_kernel(const tci_scores *p, const tci_scores_set *set, int k,
-                                     const tci_node *n, const tci_table *now, int copy)
+                                      const tci_node *n, const tci_table *now, int copy)
 {
     tci_node **in = TCI_NEW_ARRAY(p->a->s, tci_node *, n->n_in + 1);
     for (int i = 0; i < n->n_in; i++) {
@@ -745,7 +744,7 @@ static tci_node *tci_scores_in_kernel(const tci_scores *p, const tci_scores_set 
 
 /* Pair n in each kernel that needs it; the first of them for whoever else reads it. */
 static tci_node *tci_scores_copy(const tci_scores *p, const tci_scores_set *set, const tci_node *n,
-                                const tci_table *now)
+                                 const tci_table *now)
 {
     int index = tci_scores_of(p, n)->index, copy = 0;
     tci_node *first = NULL;
@@ -871,8 +870,8 @@ static bool tci_scores_is_short(const tci_scores_set *set)
         const tci_scores_end *end = &set->ends[e];
         double rows = tci_scores_rows(set->pairs[end->pair], end->summed);
         bool known = tci_scores_is_known(end->node);
-        fits = fits && (end->folds || (known && tci_scores_count(end->node) <=
-                                                    TCI_SCORES_SHORT * rows));
+        fits = fits &&
+               (end->folds || (known && tci_scores_count(end->node) <= TCI_SCORES_SHORT * rows));
     }
     return fits && products == 1;
 }

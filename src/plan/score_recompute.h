@@ -6,16 +6,16 @@
 #include "group.h"
 
 enum {
-    TCI_SCORES_NODES = 64,    /* bits of a set of them */
-    TCI_SCORES_KERNELS = 8    /* of one set of pairs */
+    TCI_SCORES_NODES = 64, /* bits of a set of them */
+    TCI_SCORES_KERNELS = 8 /* of one set of pairs */
 };
 
 /* What is known of a node of the list. */
 typedef struct tci_scores_fact {
-    int32_t at;              /* in the list */
-    int32_t set;             /* number of the set that has it as a pair, from 1 on; 0: none */
-    int32_t index;           /* among the pairs of that set */
-    bool is_made;            /* a contraction, or pointwise over such a value of its shape */
+    int32_t at;    /* in the list */
+    int32_t set;   /* number of the set that has it as a pair, from 1 on; 0: none */
+    int32_t index; /* among the pairs of that set */
+    bool is_made;  /* a contraction, or pointwise over such a value of its shape */
     bool is_output;
 } tci_scores_fact;
 
@@ -23,24 +23,26 @@ typedef struct tci_scores_fact {
 typedef struct tci_scores_end {
     tci_node *node;
     int32_t pair;
-    uint64_t summed;         /* axes of the pair */
+    uint64_t summed; /* axes of the pair */
     int32_t level, kernel;
     bool folds;
 } tci_scores_end;
 
 typedef struct tci_scores_set {
     int32_t number;
-    tci_node **pairs; int n_pairs, cap_pairs;  /* in the order of the list, once it is complete */
-    tci_scores_end *ends; int n_ends, cap_ends;
+    tci_node **pairs;
+    int n_pairs, cap_pairs; /* in the order of the list, once it is complete */
+    tci_scores_end *ends;
+    int n_ends, cap_ends;
     bool fits;
     struct {
         uint64_t summed;
         int32_t level;
-        uint64_t needs;      /* pairs */
-        tci_node **own;      /* per pair: its node in this kernel */
+        uint64_t needs; /* pairs */
+        tci_node **own; /* per pair: its node in this kernel */
     } kernels[TCI_SCORES_KERNELS];
     int n_kernels;
-    int32_t first_kernel;    /* number of the first one in the program */
+    int32_t first_kernel; /* number of the first one in the program */
 } tci_scores_set;
 
 typedef struct tci_scores {
@@ -48,10 +50,11 @@ typedef struct tci_scores {
     const tci_scores_refused *refused;
     tci_node_list list;
     tci_table facts;
-    int32_t *first_user, *users;   /* per place in the list */
-    tci_scores_set *sets; int n_sets, cap_sets;
-    tci_scores_kernels *out;        /* NULL: one kernel by itself is a set too */
-    bool bands;                    /* no form of a kernel is asked for (plan/attention_blocks.c) */
+    int32_t *first_user, *users; /* per place in the list */
+    tci_scores_set *sets;
+    int n_sets, cap_sets;
+    tci_scores_kernels *out; /* NULL: one kernel by itself is a set too */
+    bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
 } tci_scores;
 
 static inline tci_scores_fact *tci_scores_of(const tci_scores *p, const tci_node *n)
@@ -62,7 +65,7 @@ static inline tci_scores_fact *tci_scores_of(const tci_scores *p, const tci_node
 TCI_FN void tci_scores_look(tci_scores *p, tci_node *const *roots, int n_roots);
 /* The end that node n is in some set that fits, which it names; NULL: it is none. */
 TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_node *n,
-                                             const tci_scores_set **set);
+                                               const tci_scores_set **set);
 /* Does contraction n sum that label of its operand? */
 TCI_FN bool tci_scores_sums(const tci_node *n, int64_t label);
 

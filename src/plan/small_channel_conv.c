@@ -14,8 +14,9 @@
 #include "route.h"
 
 enum {
-    TCI_SMALL_CONV_CHANNELS = 8,  /* that are enough without */
-    TCI_SMALL_CONV_LEAST = 28,    /* elements of a run: of shorter ones most of a step would be zeros */
+    TCI_SMALL_CONV_CHANNELS = 8, /* that are enough without */
+    TCI_SMALL_CONV_LEAST =
+        28, /* elements of a run: of shorter ones most of a step would be zeros */
     TCI_SMALL_CONV_MOST = 64
 };
 
@@ -23,10 +24,10 @@ typedef struct tci_small_conv {
     const tci_algo *a;
     const tci_node *n, *window;
     const tci_contraction *c;
-    tci_node *other;                          /* the operand that has none */
-    int image;                                /* which operand has the windows */
+    tci_node *other;                            /* the operand that has none */
+    int image;                                  /* which operand has the windows */
     const int64_t *labels, *other_labels, *out; /* of windows: image, channel, y, x, and elements */
-    int64_t channels, wide, places;           /* wide: channels with zeros; places: of a run */
+    int64_t channels, wide, places;             /* wide: channels with zeros; places: of a run */
 } tci_small_conv;
 
 /* Windows over the last two axes of an image [images, channels, height, width], places of a run
@@ -51,8 +52,9 @@ static bool tci_small_conv_find_operands(tci_small_conv *r)
     const tci_node *n = r->n;
     r->image = tci_small_conv_are_windows(tci_below(n->in[0], TCI_THROUGH_F32, NULL)) ? 0 : 1;
     r->window = tci_below(n->in[r->image], TCI_THROUGH_F32, NULL);
-    const tci_node *source = tci_small_conv_are_windows(r->window) ? tci_small_conv_source(r->window->in[0])
-                                                             : NULL;
+    const tci_node *source = tci_small_conv_are_windows(r->window)
+                                 ? tci_small_conv_source(r->window->in[0])
+                                 : NULL;
     r->other = tci_below(n->in[1 - r->image], TCI_THROUGH_F32, NULL);
     r->labels = r->c->in[r->image].labels;
     r->other_labels = r->c->in[1 - r->image].labels;
@@ -81,8 +83,8 @@ static bool tci_small_conv_measure(tci_small_conv *r)
     r->channels = tci_dim_known(r->window->shape[1]);
     r->places = tci_dim_known(r->window->attr[5]);
     r->wide = r->channels;
-    while (r->wide < TCI_SMALL_CONV_CHANNELS && (step * r->wide % TCI_MATRIX_ALIGN != 0 ||
-                                           r->wide * r->places < TCI_SMALL_CONV_LEAST)) {
+    while (r->wide < TCI_SMALL_CONV_CHANNELS &&
+           (step * r->wide % TCI_MATRIX_ALIGN != 0 || r->wide * r->places < TCI_SMALL_CONV_LEAST)) {
         r->wide++;
     }
     int64_t run = r->wide * r->places, deep = run * tci_dim_known(r->window->attr[1]);
@@ -124,7 +126,7 @@ static tci_node *tci_small_conv_windows(const tci_small_conv *r)
     const int64_t last[4] = {0, 2, 3, 1}, order[6] = {0, 1, 2, 4, 5, 3};
     tci_node *x = tci_small_conv_copy(r, tci_small_conv_narrow(r, w->in[0]), last);
     const tci_dim shape[6] = {w->shape[0], w->shape[2], w->shape[3],
-                              r->wide, w->shape[4], w->shape[5]};
+                              r->wide,     w->shape[4], w->shape[5]};
     int64_t *attr = tci_scratch_copy(r->a->s, w->attr, sizeof(int64_t) * 8);
     attr[0] = 1;
     attr[4] = 2;
@@ -134,8 +136,8 @@ static tci_node *tci_small_conv_windows(const tci_small_conv *r)
 
 /* The contraction of the windows and that operand, whose labels are given, as are its result's. */
 static tci_node *tci_small_conv_contract(const tci_small_conv *r, tc_dtype t, tci_node *other,
-                                   const int64_t *other_labels, int rank, const tci_dim *shape,
-                                   const int64_t *out)
+                                         const int64_t *other_labels, int rank,
+                                         const tci_dim *shape, const int64_t *out)
 {
     const tci_node *n = r->n;
     const int64_t order[6] = {0, 2, 3, 4, 5, 1};
@@ -168,8 +170,8 @@ static tci_node *tci_small_conv_forward(const tci_small_conv *r)
     for (int i = 0; i < 4; i++) {
         labels[i] = r->other_labels[perm[i]];
     }
-    return tci_small_conv_contract(r, (tc_dtype)r->n->dtype, tci_small_conv_copy(r, r->other, perm), labels, 4,
-                             r->n->shape, r->out);
+    return tci_small_conv_contract(r, (tc_dtype)r->n->dtype, tci_small_conv_copy(r, r->other, perm),
+                                   labels, 4, r->n->shape, r->out);
 }
 
 /* Of the gradient of what a filter gave, with its filters last in memory: that of the filter, in
@@ -227,7 +229,8 @@ static tci_node *tci_small_conv_build(const tci_offer *o)
 
 TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
 {
-    static const tci_route row = {"few channels as runs", TCI_SUMS_UNIT_RUNS, TCI_ROUTE_REORDERS,
-                                  tci_small_conv_fits, tci_small_conv_cost, tci_small_conv_build};
+    static const tci_route row = {"few channels as runs", TCI_SUMS_UNIT_RUNS,
+                                  TCI_ROUTE_REORDERS,     tci_small_conv_fits,
+                                  tci_small_conv_cost,    tci_small_conv_build};
     return &row;
 }

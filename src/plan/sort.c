@@ -88,7 +88,6 @@ static tci_node *tci_sort_cast(const tci_sort *s, tci_node *x, tc_dtype to)
     return tci_sort_built(s, tci_build_cast(s->a->g, x, to));
 }
 
-
 static tci_node *tci_sort_where(const tci_sort *s, tci_node *c, tci_node *a, tci_node *b)
 {
     return tci_sort_built(s, tci_build_where(s->a->g, c, a, b));
@@ -165,8 +164,8 @@ static tci_sort_list tci_sort_fill(tci_sort *s, tci_sort_list l, tci_dim size)
         tci_node *word = tci_sort_number(s, TC_U64, tci_sort_ones(s));
         word = tci_sort_built(s, tci_build_broadcast(s->a->g, word, 2, shape));
         tci_node *places = tci_sort_ew(s, TCI_OP_ADD, tci_sort_ramp(s, more),
-                                       tci_sort_built(s, tci_build_size_value(s->a->g, s->n,
-                                                                              TC_I64)));
+                                       tci_sort_built(s,
+                                                      tci_build_size_value(s->a->g, s->n, TC_I64)));
         tci_sort_list tail = tci_sort_pack(s, word, places);
         l.words = tci_sort_join(s, l.words, tail.words);
         l.places = s->keys ? NULL : tci_sort_join(s, l.places, tail.places);
@@ -177,9 +176,9 @@ static tci_sort_list tci_sort_fill(tci_sort *s, tci_sort_list l, tci_dim size)
 
 static tci_node *tci_sort_places(const tci_sort *s, tci_sort_list l)
 {
-    return s->keys ? tci_sort_by(s, TCI_OP_BITWISE_AND, l.words,
-                                 ((uint64_t)1 << TCI_SORT_PLACE) - 1)
-                   : l.places;
+    return s->keys
+               ? tci_sort_by(s, TCI_OP_BITWISE_AND, l.words, ((uint64_t)1 << TCI_SORT_PLACE) - 1)
+               : l.places;
 }
 
 /* ---- ranks ---- */
@@ -278,9 +277,9 @@ static tci_sort_list tci_sort_by_digits(tci_sort *s, tci_sort_list l)
         digits = tci_sort_by(s, TCI_OP_BITWISE_AND, digits, ((uint64_t)1 << TCI_SORT_BITS) - 1);
         digits = tci_sort_kept(s, tci_sort_cast(s, digits, TC_U8));
         tci_node *in[3] = {moved, tci_sort_targets(s, digits, chunks), moved};
-        moved = tci_sort_kept(s, tci_sort_built(s, tci_graph_node(
-                                                       s->a->g, TCI_OP_SCATTER, TC_I64, 2,
-                                                       moved->shape, 3, in, 3, apart)));
+        moved = tci_sort_kept(s,
+                              tci_sort_built(s, tci_graph_node(s->a->g, TCI_OP_SCATTER, TC_I64, 2,
+                                                               moved->shape, 3, in, 3, apart)));
     }
     *(s->keys ? &l.words : &l.places) = moved;
     return l;

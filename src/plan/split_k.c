@@ -18,9 +18,9 @@
  * for the others. What they cost beside the products is counted first. On a processor a part has
  * products enough that its sum, written and read, costs a few percent of reading the elements or of
  * multiplying them, and there are never more partial sums than elements. By blocks of threads
- * (tci_split_k_cycles) few tiles wait for memory slab after slab, so the parts are as many as make a
- * model of such tiles fastest, a second kernel and the partial sums counted in. (The digits need no
- * parts: the class of a long sum, SPLIT, keeps them inside one kernel.)
+ * (tci_split_k_cycles) few tiles wait for memory slab after slab, so the parts are as many as make
+ * a model of such tiles fastest, a second kernel and the partial sums counted in. (The digits need
+ * no parts: the class of a long sum, SPLIT, keeps them inside one kernel.)
  *
  * A product of a few rows (but one over panels of several points, plan/prepack.c) is as much a
  * stream of its larger factor as that of one: those are rows too, and neighbours of each other, so
@@ -33,25 +33,25 @@
 #include <math.h>
 
 enum {
-    TCI_SPLIT_K_LONG = 1024,       /* products up to which a sum is left whole */
-    TCI_SPLIT_K_LONG_ROW = 256,    /* the same where every element is read once */
-    TCI_SPLIT_K_LENGTH = 512,      /* products of a part: at least, */
+    TCI_SPLIT_K_LONG = 1024,        /* products up to which a sum is left whole */
+    TCI_SPLIT_K_LONG_ROW = 256,     /* the same where every element is read once */
+    TCI_SPLIT_K_LENGTH = 512,       /* products of a part: at least, */
     TCI_SPLIT_K_LENGTH_MOST = 4096, /* and wanted */
-    TCI_SPLIT_K_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
-    TCI_SPLIT_K_TILED = 16384,     /* of another one, which is made in tiles */
-    TCI_SPLIT_K_POINTS = 1 << 22,  /* most partial sums of a machine of blocks, */
-    TCI_SPLIT_K_SHORT = 64,        /* of no fewer products, */
-    TCI_SPLIT_K_HALVES = 1 << 21,  /* of halves partial sums that keep it busy, */
-    TCI_SPLIT_K_READS = 16,        /* how often such a machine reads elements of rows, */
-    TCI_SPLIT_K_FAR_READS = 2,     /* or of so many that its caches do not hold, */
+    TCI_SPLIT_K_RESULTS = 2048,     /* of a sum whose elements are read once, too few to go round */
+    TCI_SPLIT_K_TILED = 16384,      /* of another one, which is made in tiles */
+    TCI_SPLIT_K_POINTS = 1 << 22,   /* most partial sums of a machine of blocks, */
+    TCI_SPLIT_K_SHORT = 64,         /* of no fewer products, */
+    TCI_SPLIT_K_HALVES = 1 << 21,   /* of halves partial sums that keep it busy, */
+    TCI_SPLIT_K_READS = 16,         /* how often such a machine reads elements of rows, */
+    TCI_SPLIT_K_FAR_READS = 2,      /* or of so many that its caches do not hold, */
     TCI_SPLIT_K_FAR = 1 << 21,
-    TCI_SPLIT_K_READS_HERE = 7,    /* and a processor: more often is worth packing them for tiles */
-    TCI_SPLIT_K_NEAR = 16384,      /* products of rows that it then reads from its caches */
-    TCI_SPLIT_K_ROWS = 8,          /* rows of a tile that packs its operands, at least, */
-    TCI_SPLIT_K_COLUMNS = 16,      /* and columns, */
-    TCI_SPLIT_K_NEIGHBOURS = 6,    /* results side by side for vectors of them, */
-    TCI_SPLIT_K_LINE = 16,         /* and products that lie side by side in a row of them */
-    TCI_SPLIT_K_FEW = 128,         /* elements of operands for each partial sum, where that can be */
+    TCI_SPLIT_K_READS_HERE = 7, /* and a processor: more often is worth packing them for tiles */
+    TCI_SPLIT_K_NEAR = 16384,   /* products of rows that it then reads from its caches */
+    TCI_SPLIT_K_ROWS = 8,       /* rows of a tile that packs its operands, at least, */
+    TCI_SPLIT_K_COLUMNS = 16,   /* and columns, */
+    TCI_SPLIT_K_NEIGHBOURS = 6, /* results side by side for vectors of them, */
+    TCI_SPLIT_K_LINE = 16,      /* and products that lie side by side in a row of them */
+    TCI_SPLIT_K_FEW = 128,      /* elements of operands for each partial sum, where that can be */
     /* Of the model of blocks, in cycles (measured on an H100, exact f32): */
     TCI_SPLIT_K_BUSY = 12,         /* warps that hide each other's waits, */
     TCI_SPLIT_K_BUSY_FILTERS = 24, /* and those where elements of windows are fetched */
@@ -61,7 +61,9 @@ enum {
 };
 
 /* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
-typedef struct tci_split_k_piece { int64_t start, parts, length; } tci_split_k_piece;
+typedef struct tci_split_k_piece {
+    int64_t start, parts, length;
+} tci_split_k_piece;
 
 /* ---- what is summed ---- */
 
@@ -254,22 +256,24 @@ static bool tci_split_k_is_of_filters(const tci_split_k *p)
 
 /* A tile of the larger side and of the smaller one: cycles of a busy processor for a slab of it,
  * warps of its block, and how many a processor holds at once. */
-typedef struct tci_split_k_tile { int16_t large, small, cycles, warps, resident; } tci_split_k_tile;
+typedef struct tci_split_k_tile {
+    int16_t large, small, cycles, warps, resident;
+} tci_split_k_tile;
 
 /* Those that results with sides so large may be made of. */
-static const tci_split_k_tile *tci_split_k_tiles(const tci_split_k *p, double large, double small, int *n)
+static const tci_split_k_tile *tci_split_k_tiles(const tci_split_k *p, double large, double small,
+                                                 int *n)
 {
-    static const tci_split_k_tile singles[] = {{128, 128, 2560, 8, 2}, {64, 64, 800, 4, 6},
-                                             {128, 16, 570, 4, 12}};
+    static const tci_split_k_tile singles[] = {{128, 128, 2560, 8, 2},
+                                               {64, 64, 800, 4, 6},
+                                               {128, 16, 570, 4, 12}};
     static const tci_split_k_tile doubles[] = {{64, 32, 400, 2, 8}};
-    static const tci_split_k_tile lines[] = {{128, 1, 250, 24, 32}}; /* of a matrix, times a vector */
-    static const tci_split_k_tile points[] = {{32, 1, 40, 24, 64}};  /* thread_per_point.c */
+    static const tci_split_k_tile lines[] = {
+        {128, 1, 250, 24, 32}}; /* of a matrix, times a vector */
+    static const tci_split_k_tile points[] = {{32, 1, 40, 24, 64}}; /* thread_per_point.c */
     bool several = large >= TCI_GATHER_SIDE && small > 1 && p->sum != TC_F64;
     *n = several ? (int)TCI_COUNT(singles) : 1;
-    return several                   ? singles
-           : large < TCI_GATHER_SIDE ? points
-           : small <= 1              ? lines
-                                     : doubles;
+    return several ? singles : large < TCI_GATHER_SIDE ? points : small <= 1 ? lines : doubles;
 }
 
 /* Cycles of the busiest of a machine's processors for so many parts of blocks of threads
@@ -318,7 +322,8 @@ static bool tci_split_k_choose_of_halves(tci_split_k *p)
     double products = tci_split_k_products(p), reads = tci_split_k_reads(p);
     double results = (double)tci_dim_known(tci_node_count(p->n));
     int64_t least = (int64_t)ceil(TCI_MIN(reads, TCI_SPLIT_K_LENGTH));
-    int64_t most = (int64_t)TCI_MAX(products * results / TCI_SPLIT_K_HALVES, TCI_SPLIT_K_LEAST_HALVES);
+    int64_t most = (int64_t)TCI_MAX(products * results / TCI_SPLIT_K_HALVES,
+                                    TCI_SPLIT_K_LEAST_HALVES);
     int64_t want = TCI_MAX(TCI_MIN(tci_split_k_wanted(reads, least), most), least);
     return products > TCI_SPLIT_K_LONG && tci_split_k_choose_axis(p, want, least);
 }
@@ -344,7 +349,8 @@ static bool tci_split_k_choose_of_blocks(tci_split_k *p)
 
 /* Operand k with the piece's stretch of summed[at], and that as axes of parts and length; the
  * labels follow. An axis of one part is none. */
-static tci_node *tci_split_k_operand(const tci_split_k *p, int k, tci_split_k_piece c, int64_t *labels)
+static tci_node *tci_split_k_operand(const tci_split_k *p, int k, tci_split_k_piece c,
+                                     int64_t *labels)
 {
     tci_node *x = p->in[k];
     int axis = tci_build_label(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
@@ -374,7 +380,7 @@ static tci_node *tci_split_k_operand(const tci_split_k *p, int k, tci_split_k_pi
 
 /* Appends an axis of the partial sums, which the sum of parts takes away. */
 static void tci_split_k_axis(tci_dim *shape, int64_t *labels, int *rank, int64_t *axes, int *n_axes,
-                           int64_t size, int64_t label)
+                             int64_t size, int64_t label)
 {
     axes[(*n_axes)++] = *rank;
     shape[*rank] = size;
@@ -412,9 +418,9 @@ static tci_node *tci_split_k_sum(const tci_split_k *p, tci_split_k_piece c)
         attr[at++] = labels[i];
     }
     tci_node *sum = tci_graph_node(p->g, TCI_OP_CONTRACT, p->sum, rank, shape, 2, in, at, attr);
-    return n_axes == 0 ? sum
-                       : tci_graph_node(p->g, TCI_OP_SUM, p->sum, n->rank, n->shape, 1, &sum,
-                                        n_axes, axes);
+    return n_axes == 0
+               ? sum
+               : tci_graph_node(p->g, TCI_OP_SUM, p->sum, n->rank, n->shape, 1, &sum, n_axes, axes);
 }
 
 /* Adds the sums of a piece, unless it is empty, to those before it. */
@@ -424,16 +430,15 @@ static tci_node *tci_split_k_add(const tci_split_k *p, tci_node *before, tci_spl
         return before;
     }
     tci_node *in[2] = {before, tci_split_k_sum(p, c)};
-    return !before ? in[1]
-                   : tci_graph_node(p->g, TCI_OP_ADD, p->sum, p->n->rank, p->n->shape, 2, in, 0,
-                                    NULL);
+    return !before
+               ? in[1]
+               : tci_graph_node(p->g, TCI_OP_ADD, p->sum, p->n->rank, p->n->shape, 2, in, 0, NULL);
 }
 
 static tci_node *tci_split_k_cast(const tci_split_k *p, tci_node *x, tc_dtype t)
 {
-    return x->dtype == t
-               ? x
-               : tci_graph_node(p->g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
+    return x->dtype == t ? x
+                         : tci_graph_node(p->g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
 }
 
 /* Operands of the dtype of the sums. */
@@ -560,7 +565,7 @@ static bool tci_split_k_order(const tci_node *n, int64_t *order)
 
 /* r, whose axes are those of n in that order, with these put back. */
 static tci_node *tci_split_k_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
-                                    const int64_t *order)
+                                      const int64_t *order)
 {
     int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     for (int i = 0; i < n->rank; i++) {
@@ -632,9 +637,9 @@ static tci_node *tci_split_k_rows_build(const tci_offer *o)
 
 TCI_FN const tci_route *tci_route_gemv(void)
 {
-    static const tci_route row = {"rows of products", TCI_SUMS_ROWS,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_split_k_rows_fit,
-                                  tci_split_k_rows_cost, tci_split_k_rows_build};
+    static const tci_route row = {
+        "rows of products",   TCI_SUMS_ROWS,         TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+        tci_split_k_rows_fit, tci_split_k_rows_cost, tci_split_k_rows_build};
     return &row;
 }
 
@@ -703,9 +708,9 @@ static tci_node *tci_split_k_sides_build(const tci_offer *o)
 
 TCI_FN const tci_route *tci_route_grouped(void)
 {
-    static const tci_route row = {"axes of operands together", TCI_SUMS_INNER, TCI_ROUTE_SPLITS,
-                                  tci_split_k_sides_fit, tci_split_k_sides_cost,
-                                  tci_split_k_sides_build};
+    static const tci_route row = {
+        "axes of operands together", TCI_SUMS_INNER,         TCI_ROUTE_SPLITS,
+        tci_split_k_sides_fit,       tci_split_k_sides_cost, tci_split_k_sides_build};
     return &row;
 }
 
@@ -732,8 +737,9 @@ TCI_FN tci_node *tci_split_k_made(tci_split_k *p)
 
 static bool tci_split_k_find(tci_split_k *p)
 {
-    return tci_split_k_begin(p) && (p->a->machine.block_threads > 0 ? tci_split_k_choose_of_blocks(p)
-                                                                  : tci_split_k_choose(p));
+    return tci_split_k_begin(p) &&
+           (p->a->machine.block_threads > 0 ? tci_split_k_choose_of_blocks(p)
+                                            : tci_split_k_choose(p));
 }
 
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
@@ -777,7 +783,8 @@ static tci_node *tci_split_k_build(const tci_offer *o)
 
 TCI_FN const tci_route *tci_route_split_k(void)
 {
-    static const tci_route row = {"split-K", TCI_SUMS_PARTS, TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
-                                  tci_split_k_fit, tci_split_k_cost, tci_split_k_build};
+    static const tci_route row = {
+        "split-K",       TCI_SUMS_PARTS,   TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+        tci_split_k_fit, tci_split_k_cost, tci_split_k_build};
     return &row;
 }

@@ -12,8 +12,8 @@ enum {
     TCI_SPLIT_K_MANY = 512,         /* parts, at most, */
     TCI_SPLIT_K_LEAST_HALVES = 256, /* of halves, of no fewer products */
     TCI_SPLIT_K_PROCESSORS = 132,
-    TCI_SPLIT_K_LAUNCH = 3500,      /* of the kernel that adds up the parts */
-    TCI_SPLIT_K_CYCLE_BYTES = 1500  /* of partial sums, for all processors together */
+    TCI_SPLIT_K_LAUNCH = 3500,     /* of the kernel that adds up the parts */
+    TCI_SPLIT_K_CYCLE_BYTES = 1500 /* of partial sums, for all processors together */
 };
 
 typedef struct tci_split_k {
@@ -22,15 +22,15 @@ typedef struct tci_split_k {
     tci_graph *g;
     const tci_node *n;
     const tci_contraction *c;
-    tc_dtype sum;                /* of products and sums: n's, f32 for halves */
+    tc_dtype sum; /* of products and sums: n's, f32 for halves */
     tci_node *in[2];
     int64_t *labels[2];
     const int64_t *out;
-    int64_t *summed, *sizes;     /* labels and their sizes, outermost first */
+    int64_t *summed, *sizes; /* labels and their sizes, outermost first */
     int n_summed;
-    int64_t fresh;               /* a label that nothing has */
-    int at;                      /* summed[at] is cut; those before it are parts as they are */
-    int64_t length;              /* elements of summed[at] in a part */
+    int64_t fresh;  /* a label that nothing has */
+    int at;         /* summed[at] is cut; those before it are parts as they are */
+    int64_t length; /* elements of summed[at] in a part */
 } tci_split_k;
 
 /* Fills what n is; false where it is left alone whatever its sizes. */

@@ -32,33 +32,39 @@ enum {
 };
 
 typedef struct tci_step_order_step {
-    int32_t *touches; int32_t n_touches;           /* buffers, each once */
-    int32_t *leads_to; int32_t n_leads, cap_leads; /* steps that wait for it, once per reason */
-    int32_t n_before;                              /* how many such reasons it has itself */
-    int32_t waits;                                 /* ... of steps that are not done yet */
-    int32_t met;                                   /* the last walk that came here */
-    int32_t deadline;                              /* the first start that waits for it, or none */
+    int32_t *touches;
+    int32_t n_touches; /* buffers, each once */
+    int32_t *leads_to;
+    int32_t n_leads, cap_leads; /* steps that wait for it, once per reason */
+    int32_t n_before;           /* how many such reasons it has itself */
+    int32_t waits;              /* ... of steps that are not done yet */
+    int32_t met;                /* the last walk that came here */
+    int32_t deadline;           /* the first start that waits for it, or none */
 } tci_step_order_step;
 
 typedef struct tci_step_order_buffer {
-    int64_t bytes;          /* of a temporary; 0 of others */
+    int64_t bytes; /* of a temporary; 0 of others */
     int32_t n_touched, left;
     bool is_alive;
-    int32_t *writers; int32_t n_writers, cap_writers;
-    int32_t *readers; int32_t n_readers, cap_readers;
+    int32_t *writers;
+    int32_t n_writers, cap_writers;
+    int32_t *readers;
+    int32_t n_readers, cap_readers;
 } tci_step_order_buffer;
 
 typedef struct tci_step_order {
     tci_scratch *s;
     const tci_plan *p;
-    int first, n;                /* of the steps: those from `first` to before n */
+    int first, n; /* of the steps: those from `first` to before n */
     tci_step_order_step *steps;
     tci_step_order_buffer *buffers;
-    int32_t *ready; int n_ready; /* steps that may be done */
+    int32_t *ready;
+    int n_ready; /* steps that may be done */
     int32_t *stack;
     int32_t walk;
-    bool *was_alive; int most_touches; /* of tci_step_order_ahead: room for each depth */
-    int n_starts;                /* of collectives */
+    bool *was_alive;
+    int most_touches; /* of tci_step_order_ahead: room for each depth */
+    int n_starts;     /* of collectives */
 } tci_step_order;
 
 /* ---- what waits for what ---- */
@@ -332,9 +338,7 @@ static int64_t tci_step_order_rank(const tci_step_order *q, int t)
 {
     const tci_comm_step *c = tci_plan_comm(q->p, t);
     int64_t deadline = q->steps[t].deadline;
-    return !c                            ? deadline
-           : c->phase == TCI_COMM_START ? -1
-                                         : (int64_t)INT32_MAX + 1 + c->number;
+    return !c ? deadline : c->phase == TCI_COMM_START ? -1 : (int64_t)INT32_MAX + 1 + c->number;
 }
 
 /* As tci_step_order_choose, by deadlines. */
@@ -364,10 +368,10 @@ static int tci_step_order_choose(tci_step_order *q, tci_step_order_rule rule)
         return tci_step_order_choose_due(q);
     }
     for (int i = 0; i < q->n_ready; i++) {
-        int64_t growth = rule == TCI_STEP_ORDER_FIRST   ? 0
-                         : rule == TCI_STEP_ORDER_AHEAD ? tci_step_order_ahead(q, q->ready[i],
-                                                                           TCI_STEP_ORDER_DEPTH)
-                                                      : tci_step_order_growth(q, q->ready[i]);
+        int64_t growth = rule == TCI_STEP_ORDER_FIRST ? 0
+                         : rule == TCI_STEP_ORDER_AHEAD
+                             ? tci_step_order_ahead(q, q->ready[i], TCI_STEP_ORDER_DEPTH)
+                             : tci_step_order_growth(q, q->ready[i]);
         growth = rule != TCI_STEP_ORDER_LEAST && growth > 0 ? INT64_MAX : growth;
         if (best < 0 || growth < least || (growth == least && q->ready[i] < q->ready[best])) {
             best = i;
@@ -499,9 +503,9 @@ TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p)
 
 /* A unit while units are put in order, in the place of its number; and a step, in that of its. */
 typedef struct tci_step_order_unit {
-    int32_t waits;        /* reasons to wait for steps of others that are not done yet */
-    int32_t last;         /* its last step; -1: no unit has that number */
-    int32_t before;       /* of a step: that of its unit before it, or -1 */
+    int32_t waits;  /* reasons to wait for steps of others that are not done yet */
+    int32_t last;   /* its last step; -1: no unit has that number */
+    int32_t before; /* of a step: that of its unit before it, or -1 */
 } tci_step_order_unit;
 
 static tci_step_order_unit *tci_step_order_units(tci_step_order *q, const int32_t *unit)

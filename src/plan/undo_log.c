@@ -94,8 +94,7 @@ static void tci_undo_undo_root(tci_fusion *f)
 TCI_FN void tci_undo_undo(tci_fusion *f, int place)
 {
     TCI_ASSERT(f->s, f->trail.n_marks == f->n_roots);
-    while (f->n_roots > 0 &&
-           tci_pnode_of(f, f->roots[f->n_roots - 1].node)->place >= place) {
+    while (f->n_roots > 0 && tci_pnode_of(f, f->roots[f->n_roots - 1].node)->place >= place) {
         tci_undo_undo_root(f);
     }
 }

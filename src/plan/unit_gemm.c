@@ -133,7 +133,11 @@ static tci_node *tci_route_unit_build(const tci_offer *o)
 
 TCI_FN const tci_route *tci_route_unit(void)
 {
-    static const tci_route row = {"MMA", TCI_SUMS_UNIT, TCI_ROUTE_REORDERS,
-                                  tci_route_unit_fits, tci_route_unit_cost, tci_route_unit_build};
+    static const tci_route row = {"MMA",
+                                  TCI_SUMS_UNIT,
+                                  TCI_ROUTE_REORDERS,
+                                  tci_route_unit_fits,
+                                  tci_route_unit_cost,
+                                  tci_route_unit_build};
     return &row;
 }

@@ -18,12 +18,13 @@ enum {
 /* Times of a whole product in which parts must be done. */
 #define TCI_SPLIT_K_UNIT_GAIN 0.85
 
-/* Cycles of a device with matrix units for so many parts, as tci_split_k_cycles: waves of blocks that
- * each make a tile, no faster than memory gives the operands. */
+/* Cycles of a device with matrix units for so many parts, as tci_split_k_cycles: waves of blocks
+ * that each make a tile, no faster than memory gives the operands. */
 static double tci_split_k_unit_cycles(const tci_split_k *p, double parts)
 {
-    static const struct { int m, n, slab; } tiles[] = {{64, 64, 265}, {128, 64, 400},
-                                                       {64, 128, 400}, {128, 128, 491}};
+    static const struct {
+        int m, n, slab;
+    } tiles[] = {{64, 64, 265}, {128, 64, 400}, {64, 128, 400}, {128, 128, 491}};
     const double *size = p->c->size;
     double slabs = ceil(tci_split_k_products(p) / parts / TCI_SPLIT_K_UNIT_SLAB), least = HUGE_VAL;
     for (int i = 0; i < TCI_COUNT(tiles); i++) {
@@ -68,12 +69,13 @@ static bool tci_split_k_unit_fit(tci_offer *o)
         return false;
     }
     double products = tci_split_k_products(p), best = 1;
-    for (double parts = 2; parts <= TCI_SPLIT_K_MANY && parts * TCI_SPLIT_K_LEAST_HALVES <= products;
-         parts *= 2) {
+    for (double parts = 2;
+         parts <= TCI_SPLIT_K_MANY && parts * TCI_SPLIT_K_LEAST_HALVES <= products; parts *= 2) {
         bool faster = tci_split_k_unit_cycles(p, parts) < 0.9 * tci_split_k_unit_cycles(p, best);
         best = faster ? parts : best;
     }
-    return tci_split_k_unit_cycles(p, best) < TCI_SPLIT_K_UNIT_GAIN * tci_split_k_unit_cycles(p, 1) &&
+    return tci_split_k_unit_cycles(p, best) <
+               TCI_SPLIT_K_UNIT_GAIN * tci_split_k_unit_cycles(p, 1) &&
            tci_split_k_unit_cut(p, best);
 }
 
@@ -97,8 +99,8 @@ static tci_node *tci_split_k_unit_build(const tci_offer *o)
 
 TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
 {
-    static const tci_route row = {"split-K MMA", TCI_SUMS_UNIT_PARTS,
-                                  TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS, tci_split_k_unit_fit,
-                                  tci_split_k_unit_cost, tci_split_k_unit_build};
+    static const tci_route row = {
+        "split-K MMA",        TCI_SUMS_UNIT_PARTS,   TCI_ROUTE_SPLITS | TCI_ROUTE_REORDERS,
+        tci_split_k_unit_fit, tci_split_k_unit_cost, tci_split_k_unit_build};
     return &row;
 }

@@ -20,8 +20,7 @@ static void tci_fusion_verify_inside(tci_scratch *s, const tci_root *r, const tc
         int outer = q->outer_of[q->out_axis[a]];
         TCI_ASSERT(s, outer < 0 || read->axes[a] < 0 || r->outer_of[read->axes[a]] == outer);
         bool keeps = r->inner_of && read->axes[a] >= 0;
-        TCI_ASSERT(s, !keeps ||
-                          q->inner_of[q->out_axis[a]] == r->inner_of[read->axes[a]]);
+        TCI_ASSERT(s, !keeps || q->inner_of[q->out_axis[a]] == r->inner_of[read->axes[a]]);
     }
 }
 
@@ -285,8 +284,8 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, int t, bool 
         } else {
             tci_plan_verify_operand(s, &p->buffers[b], &k->operands[o], step->offsets[o]);
         }
-        TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
-                          written[b]);
+        TCI_ASSERT(s,
+                   k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT || written[b]);
         TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
     }
     for (int o = 0; o < k->n_operands; o++) {

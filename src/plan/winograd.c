@@ -29,9 +29,9 @@
 #define TCI_WINOGRAD_GAIN 1.15 /* least, over the direct sum */
 
 enum {
-    TCI_WINOGRAD_MOVE = 30,   /* to store an element of parts, products or results and read it */
-    TCI_WINOGRAD_READ = 19,   /* to read an element of the filters, which no cache holds */
-    TCI_WINOGRAD_MAKE = 60,   /* to make it, */
+    TCI_WINOGRAD_MOVE = 30, /* to store an element of parts, products or results and read it */
+    TCI_WINOGRAD_READ = 19, /* to read an element of the filters, which no cache holds */
+    TCI_WINOGRAD_MAKE = 60, /* to make it, */
     TCI_WINOGRAD_LAUNCHES = 1 << 20, /* and for the kernels around the products */
     TCI_WINOGRAD_VECTOR = 16,
     TCI_WINOGRAD_ELEMENTS = 3, /* of a filter along an axis */
@@ -243,8 +243,7 @@ static void tci_winograd_part(const tci_winograd *w, tci_node *const *d, tci_nod
     to[2] = tci_winograd_sub(w, even, odd);
     to[3] = tci_winograd_add(w, near, twice);
     to[4] = tci_winograd_sub(w, near, twice);
-    to[5] = tci_winograd_sub(w, tci_winograd_sub(w, d[5], d[3]),
-                             tci_winograd_times(w, twice, 2));
+    to[5] = tci_winograd_sub(w, tci_winograd_sub(w, d[5], d[3]), tci_winograd_times(w, twice, 2));
 }
 
 static void tci_winograd_filter(const tci_winograd *w, tci_node *const *f, tci_node **to)
@@ -442,10 +441,12 @@ static tci_node *tci_winograd_build(const tci_winograd *w)
     enum { sum, tile, channel, panel, column }; /* labels */
     static const int parts[3] = {sum, tile, channel}, filters[4] = {sum, panel, channel, column};
     static const int products[4] = {sum, tile, panel, column};
-    tci_str_printf(w->a->orders, "convolution: Winograd F(%d, 3), %d products for %d results, as "
-                   "math may be fast\n", w->m, w->tile * w->tile, w->m * w->m);
-    tci_node *sums = tci_build_contract(w->g, tci_winograd_parts(w), parts,
-                                        tci_winograd_filters(w), filters, 4, products);
+    tci_str_printf(w->a->orders,
+                   "convolution: Winograd F(%d, 3), %d products for %d results, as "
+                   "math may be fast\n",
+                   w->m, w->tile * w->tile, w->m * w->m);
+    tci_node *sums = tci_build_contract(w->g, tci_winograd_parts(w), parts, tci_winograd_filters(w),
+                                        filters, 4, products);
     return tci_winograd_as(w, tci_winograd_results(w, sums));
 }
 
@@ -493,7 +494,7 @@ static tci_node *tci_winograd_route(const tci_offer *o)
 
 TCI_FN const tci_route *tci_route_winograd(void)
 {
-    static const tci_route row = {"Winograd", TCI_SUMS_FAST, TCI_ROUTE_REORDERS,
+    static const tci_route row = {"Winograd",        TCI_SUMS_FAST,   TCI_ROUTE_REORDERS,
                                   tci_winograd_fits, tci_winograd_ns, tci_winograd_route};
     return &row;
 }

@@ -15,7 +15,9 @@
 #include "../graph/build.h"
 #include "rewrite.h"
 
-enum { TCI_GUARDED_FEW = 4095 }; /* along the axis: more may go side by side (plan/scatter_sort.c) */
+enum {
+    TCI_GUARDED_FEW = 4095
+}; /* along the axis: more may go side by side (plan/scatter_sort.c) */
 
 typedef struct tci_guarded {
     tci_scratch *s;
@@ -114,8 +116,8 @@ static bool tci_guarded_is_update(const tci_node *effect)
 static tci_node *tci_guarded_update(const tci_guarded *t, tci_node *all, const tci_node *n)
 {
     tci_node *in[4] = {n->in[0], n->in[1], n->in[2], all};
-    return tci_guarded_built(t, tci_graph_node(t->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 4,
-                                              in, n->n_attr, n->attr));
+    return tci_guarded_built(t, tci_graph_node(t->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                               4, in, n->n_attr, n->attr));
 }
 
 static tci_node *tci_guarded_effect(const tci_guarded *t, tci_node *all, tci_node *effect)
@@ -124,12 +126,12 @@ static tci_node *tci_guarded_effect(const tci_guarded *t, tci_node *all, tci_nod
     tci_node *now = tci_guarded_built(t, tci_build_where(t->g, all, effect->in[1], old));
     tci_node *in[2] = {old, now};
     return tci_guarded_built(t, tci_graph_node(t->g, effect->op, (tc_dtype)effect->dtype,
-                                              effect->rank, effect->shape, 2, in, 0, NULL));
+                                               effect->rank, effect->shape, 2, in, 0, NULL));
 }
 
 /* The roots, with updates and effects as they should be; what reads an updated value reads that. */
 static void tci_guarded_apply(tci_guarded *t, tci_node *all, const tci_node_list *list,
-                             tci_node **roots, int n)
+                              tci_node **roots, int n)
 {
     tci_table updates = tci_table_in(t->s, sizeof(bool));
     tci_table now = tci_table_in(t->s, sizeof(tci_node *));

@@ -300,24 +300,18 @@ static tci_node *tci_rewrite_ew(tci_rewrite_pass *p, tci_node *n)
         return folded;
     }
     switch (n->op) {
-    case TCI_OP_MUL:
-        return tci_rewrite_mul(p, n);
-    case TCI_OP_DIV:
-        return tci_rewrite_div(p, n);
-    case TCI_OP_SUB:
-        return tci_rewrite_is(n->in[1], 0.0) ? n->in[0] : n;
+    case TCI_OP_MUL: return tci_rewrite_mul(p, n);
+    case TCI_OP_DIV: return tci_rewrite_div(p, n);
+    case TCI_OP_SUB: return tci_rewrite_is(n->in[1], 0.0) ? n->in[0] : n;
     case TCI_OP_ADD:
         if (is_int && tci_rewrite_is(n->in[0], 0.0)) {
             return n->in[1];
         }
         return is_int && tci_rewrite_is(n->in[1], 0.0) ? n->in[0] : n;
-    case TCI_OP_NEG:
-        return n->in[0]->op == TCI_OP_NEG ? n->in[0]->in[0] : n;
+    case TCI_OP_NEG: return n->in[0]->op == TCI_OP_NEG ? n->in[0]->in[0] : n;
     case TCI_OP_ABS:
-    case TCI_OP_RELU:
-        return n->in[0]->op == n->op ? n->in[0] : n;
-    default:
-        return n;
+    case TCI_OP_RELU: return n->in[0]->op == n->op ? n->in[0] : n;
+    default: return n;
     }
 }
 
@@ -477,12 +471,9 @@ static tci_node *tci_rewrite_movement(tci_rewrite_pass *p, tci_node *n)
         return tci_build_broadcast(p->g, scalar, n->rank, n->shape);
     }
     switch (n->op) {
-    case TCI_OP_PERMUTE:
-        return tci_rewrite_permute(p, n);
-    case TCI_OP_SLICE:
-        return tci_rewrite_slice(p, n);
-    default:
-        return tci_rewrite_reshaped(p, n);
+    case TCI_OP_PERMUTE: return tci_rewrite_permute(p, n);
+    case TCI_OP_SLICE: return tci_rewrite_slice(p, n);
+    default: return tci_rewrite_reshaped(p, n);
     }
 }
 
@@ -545,28 +536,20 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
         return tci_rewrite_ew(p, n);
     }
     switch (n->op) {
-    case TCI_OP_CAST:
-        return tci_rewrite_cast(p, n);
-    case TCI_OP_WHERE:
-        return tci_rewrite_where(n);
+    case TCI_OP_CAST: return tci_rewrite_cast(p, n);
+    case TCI_OP_WHERE: return tci_rewrite_where(n);
     case TCI_OP_RESHAPE:
     case TCI_OP_PERMUTE:
     case TCI_OP_EXPAND:
-    case TCI_OP_SLICE:
-        return tci_rewrite_movement(p, n);
-    case TCI_OP_PAD:
-        return tci_rewrite_pad(p, n);
-    case TCI_OP_CAT:
-        return n->n_in == 1 ? n->in[0] : n;
-    case TCI_OP_SCATTER:
-        return tci_node_count(n->in[1]) == 0 ? n->in[0] : n;
+    case TCI_OP_SLICE: return tci_rewrite_movement(p, n);
+    case TCI_OP_PAD: return tci_rewrite_pad(p, n);
+    case TCI_OP_CAT: return n->n_in == 1 ? n->in[0] : n;
+    case TCI_OP_SCATTER: return tci_node_count(n->in[1]) == 0 ? n->in[0] : n;
     case TCI_OP_SUM:
     case TCI_OP_PROD:
     case TCI_OP_MAX:
-    case TCI_OP_MIN:
-        return tci_rewrite_fold_of_one(p, n);
-    default:
-        return n;
+    case TCI_OP_MIN: return tci_rewrite_fold_of_one(p, n);
+    default: return n;
     }
 }
 
@@ -652,8 +635,8 @@ static void tci_rewrite_sink(tci_rewrite_pass *p, tci_node **roots, int n)
             tci_table_put(&now, old->in[k], old->in[k]);
         }
         tci_node *over = tci_graph_rebuild(p->s, p->g, old, &now);
-        tci_table_put(&now, old, over->op == TCI_OP_REPEAT ? tci_repeat_sink(p->s, p->g, over)
-                                                           : over);
+        tci_table_put(&now, old,
+                      over->op == TCI_OP_REPEAT ? tci_repeat_sink(p->s, p->g, over) : over);
     }
     for (int i = 0; i < n; i++) {
         roots[i] = tci_table_get(&now, roots[i]);

@@ -28,7 +28,9 @@ typedef struct tci_pushdown {
 } tci_pushdown;
 
 /* Elements start[i] .. start[i] + size[i] - 1 of each axis. */
-typedef struct tci_pushdown_part { tci_dim *start, *size; } tci_pushdown_part;
+typedef struct tci_pushdown_part {
+    tci_dim *start, *size;
+} tci_pushdown_part;
 
 static uint8_t *tci_pushdown_uses(tci_pushdown *c, const tci_node *n)
 {
@@ -38,7 +40,7 @@ static uint8_t *tci_pushdown_uses(tci_pushdown *c, const tci_node *n)
 static tci_pushdown_part tci_pushdown_whole(tci_scratch *s, const tci_node *x)
 {
     tci_pushdown_part part = {TCI_NEW_ARRAY(s, tci_dim, x->rank + 1),
-                          tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank)};
+                              tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank)};
     return part;
 }
 
@@ -66,9 +68,9 @@ static bool tci_pushdown_is_part(const tci_node *x, tci_pushdown_part part)
     bool known = true;
     for (int i = 0; i < x->rank; i++) {
         bool whole = part.start[i] == 0 && part.size[i] == x->shape[i];
-        known = known && (whole || (tci_dim_is_known(part.start[i]) &&
-                                    tci_dim_is_known(part.size[i]) &&
-                                    tci_dim_is_known(x->shape[i])));
+        known = known &&
+                (whole || (tci_dim_is_known(part.start[i]) && tci_dim_is_known(part.size[i]) &&
+                           tci_dim_is_known(x->shape[i])));
     }
     return known;
 }
@@ -104,8 +106,8 @@ static tci_node *tci_pushdown_permute(tci_pushdown *c, tci_node *x, tci_pushdown
 /* The part of x whose axes in `merged`, each with the next as one, begin at start[axis] and have
  * size[axis] places: for each of them the phases that begin in the midst of a place, then those
  * before them, a place later. */
-static tci_node *tci_pushdown_phases(tci_pushdown *c, tci_node *x, tci_pushdown_part part, const int *merged,
-                                 int n)
+static tci_node *tci_pushdown_phases(tci_pushdown *c, tci_node *x, tci_pushdown_part part,
+                                     const int *merged, int n)
 {
     if (n == 0) {
         return tci_pushdown_of(c, x, part);

@@ -29,7 +29,9 @@ TCI_FN tci_storage *tci_storage_make(int64_t bytes)
     }
     tci_storage *s = tci_heap_get_aligned(TCI_BUFFER_HEADER + (size_t)bytes);
     if (s) {
-        *s = (tci_storage){.refs = 1, .data = (char *)s + TCI_BUFFER_HEADER, .bytes = bytes,
+        *s = (tci_storage){.refs = 1,
+                           .data = (char *)s + TCI_BUFFER_HEADER,
+                           .bytes = bytes,
                            .version = tci_buffer_version()};
     }
     return s;
@@ -39,9 +41,11 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes)
 {
     tci_storage *s = tci_heap_get(sizeof(*s));
     if (s) {
-        *s = (tci_storage){
-            .refs = 1, .borrowed = true, .data = (void *)(uintptr_t)data, .bytes = bytes,
-            .version = tci_buffer_version()};
+        *s = (tci_storage){.refs = 1,
+                           .borrowed = true,
+                           .data = (void *)(uintptr_t)data,
+                           .bytes = bytes,
+                           .version = tci_buffer_version()};
     }
     return s;
 }

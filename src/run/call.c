@@ -28,8 +28,8 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     size_t n_buffers = (size_t)code->n_inputs + (size_t)code->n_outputs;
     size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
     size_t values_at = slots_at + (size_t)f->n_slots * sizeof(void *);
-    size_t faults_at =
-        values_at + ((size_t)f->n_params + (size_t)f->n_effects) * sizeof(tci_param_value *);
+    size_t faults_at = values_at +
+                       ((size_t)f->n_params + (size_t)f->n_effects) * sizeof(tci_param_value *);
     size_t versions_at = faults_at + (size_t)f->max_threads * sizeof(int64_t);
     size_t spans_at = versions_at + (size_t)f->n_once * sizeof(uint64_t);
     bool sorts = n_buffers > TCI_CHECK_PAIRWISE;

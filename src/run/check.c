@@ -32,7 +32,7 @@ TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, 
 }
 
 static tc_status tci_check_refuse_buffer(tc_call *c, bool is_output, int i, const tc_buf *b,
-                                        const tci_code_port *port)
+                                         const tci_code_port *port)
 {
     const char *side = is_output ? "output" : "input";
     const char *dtype = tci_check_dtype_name(port->dtype);
@@ -45,8 +45,10 @@ static tc_status tci_check_refuse_buffer(tc_call *c, bool is_output, int i, cons
                                side, i, (long long)port->n, dtype);
     }
     if (b->strides) {
-        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given strides, expected dense memory of"
-                               " %lld %s", side, i, (long long)port->n, dtype);
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "%s %d: given strides, expected dense memory of"
+                               " %lld %s",
+                               side, i, (long long)port->n, dtype);
     }
     if (!b->data && port->n) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given NULL, expected %lld %s, shape %s",
@@ -67,8 +69,8 @@ static tc_status tci_check_refuse_buffer(tc_call *c, bool is_output, int i, cons
         return tci_call_refuse(c, TC_ERR_BUFFER,
                                "%s %d: given %lld bytes of untyped memory, expected %lld: %lld of "
                                "%s, shape %s",
-                               side, i, (long long)b->n, (long long)port->bytes,
-                               (long long)port->n, dtype, shape);
+                               side, i, (long long)b->n, (long long)port->bytes, (long long)port->n,
+                               dtype, shape);
     }
     if (b->sizes && (b->n == port->n || b->dtype == -1)) {
         char sizes[256];
@@ -102,8 +104,8 @@ TCI_FN tc_status tci_call_check_memory(tc_call *c, const char *what, int i, cons
     return device ? tci_call_refuse(c, TC_ERR_BUFFER,
                                     "%s %d: given %p, memory of a %s device, which this run would "
                                     "read or write on the host: expected memory of the host (or a "
-                                    "program with options.backend \"%s\", and dense)", what, i,
-                                    data, device, device)
+                                    "program with options.backend \"%s\", and dense)",
+                                    what, i, data, device, device)
                   : TC_OK;
 }
 
@@ -127,7 +129,7 @@ static tc_status tci_check_all_memory(tc_call *c, const tc_bufs *inputs, const t
 /* ---- overlaps ---- */
 
 static tci_run_span tci_check_span(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
-                                  int index)
+                                   int index)
 {
     const tc_program *f = c->program;
     const tci_code *code = f->code;

@@ -7,30 +7,35 @@
 /* A collective of a program, by its number; and of the run under way. */
 typedef struct tci_collective {
     tc_comm *comm;
-    const char *file;          /* of the user's call, or NULL */
+    const char *file; /* of the user's call, or NULL */
     int line;
     tc_comm_job job;
-    char *copies;              /* host memory of an operation on a device, or NULL */
-    int64_t begin_ns;          /* of its start */
+    char *copies;     /* host memory of an operation on a device, or NULL */
+    int64_t begin_ns; /* of its start */
 } tci_collective;
 
 /* What ranks compare of a node. */
 typedef struct tci_collective_mark {
     uint64_t hash;
     int32_t line;
-    uint16_t file, op;         /* of tci_collectives.files */
+    uint16_t file, op; /* of tci_collectives.files */
 } tci_collective_mark;
 
 struct tci_collectives {
-    tci_collective *items; int n;
-    tc_comm **comms; int n_comms;     /* each once, counted */
-    tci_collective_mark *marks; int n_marks;
-    char **files; int n_files, cap_files;
+    tci_collective *items;
+    int n;
+    tc_comm **comms;
+    int n_comms; /* each once, counted */
+    tci_collective_mark *marks;
+    int n_marks;
+    char **files;
+    int n_files, cap_files;
     tci_hash graph;
-    bool has_pairs;            /* sends and receives, in which ranks differ */
+    bool has_pairs;              /* sends and receives, in which ranks differ */
     int64_t exposed_ns, done_ns; /* time in steps of collectives, of all runs; end of the last */
     int64_t n_runs;
-    uint64_t agreed[64]; int n_agreed; /* operations that were compared, the last so many */
+    uint64_t agreed[64];
+    int n_agreed; /* operations that were compared, the last so many */
 };
 
 #endif

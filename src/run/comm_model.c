@@ -106,8 +106,8 @@ static void tci_comm_model_walk(const tc_program *f, const tc_cluster *machine, 
     }
 }
 
-TCI_FN bool tci_comm_model_of(const tc_program *f, const tc_cluster *machine, int64_t of,
-                              int ranks, tci_comm_model *m)
+TCI_FN bool tci_comm_model_of(const tc_program *f, const tc_cluster *machine, int64_t of, int ranks,
+                              tci_comm_model *m)
 {
     const int n = f->collectives ? f->collectives->n : 0;
     double *ends = tci_heap_get(sizeof(*ends) * (size_t)(n + 1));
@@ -128,9 +128,10 @@ TCI_FN void tci_comm_model_text(tci_str *out, const tc_program *f)
         return;
     }
     const tc_comm *first = l->comms[0];
-    tci_str_printf(out, "communication: %d collectives, %.1f KiB from each rank; by the model "
-                   "%.1f us, of which %.1f us exposed (links %s: %.1f us, %.1f GB/s)", m.n,
-                   m.bytes / 1024, m.comm_ns / 1e3, m.exposed_ns / 1e3,
+    tci_str_printf(out,
+                   "communication: %d collectives, %.1f KiB from each rank; by the model "
+                   "%.1f us, of which %.1f us exposed (links %s: %.1f us, %.1f GB/s)",
+                   m.n, m.bytes / 1024, m.comm_ns / 1e3, m.exposed_ns / 1e3,
                    first->link_measured ? "measured" : "assumed", first->link.latency_us,
                    first->link.gb_per_s);
     if (l->n_runs && !f->code->device) {

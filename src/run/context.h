@@ -11,29 +11,32 @@
 /* The error of a poisoned tensor: kept in the context until the scope it was made in ends. */
 typedef struct tci_error {
     tc_status status;
-    char text[1024];           /* "app.c:12: tc_add: ... given ..., expected ..." */
+    char text[1024]; /* "app.c:12: tc_add: ... given ..., expected ..." */
 } tci_error;
 
 /* What a tc_ctx * stands for: the public pointer is a number that tci_ctx_of looks up. */
 typedef struct tci_ctx {
     tc_ctx *handle;
-    tc_options options;        /* with environment applied; strings owned */
+    tc_options options; /* with environment applied; strings owned */
     tci_graph graph;
     const char *within; /* the call that others are made for, which bear its name; NULL: none */
-    tci_error last;            /* of the last failing call on this context */
-    tc_tensor last_on;         /* the handle it concerns */
+    tci_error last;     /* of the last failing call on this context */
+    tc_tensor last_on;  /* the handle it concerns */
     /* Poisoned handles: id - TCI_POISON_FIRST indexes this array; entries of ended scopes are
      * NULL. */
-    struct tci_poison_entry **poisons; int n_poisons, cap_poisons;
-    uint32_t next_poison;      /* generation of the next one */
-    struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
+    struct tci_poison_entry **poisons;
+    int n_poisons, cap_poisons;
+    uint32_t next_poison; /* generation of the next one */
+    struct tci_keep *keeps;
+    uint32_t cap_keeps;               /* what tc_keep knows, by node id (api/scope.c) */
     uint32_t keep_serial, keep_order; /* values kept so far; since a scope ended */
-    uint32_t region;           /* open now (debug/label.h); */
-    uint32_t *regions; int n_regions, cap_regions; /* those around it */
-    int n_lent;                /* functions of the user's that calls under way have called */
-    int lent_scopes;           /* as many of the scopes are of before the last of these */
-    bool freed_within;         /* one of these asked for the context's end */
-    bool many_said;            /* the log said that very many tensors are alive */
+    uint32_t region;                  /* open now (debug/label.h); */
+    uint32_t *regions;
+    int n_regions, cap_regions; /* those around it */
+    int n_lent;                 /* functions of the user's that calls under way have called */
+    int lent_scopes;            /* as many of the scopes are of before the last of these */
+    bool freed_within;          /* one of these asked for the context's end */
+    bool many_said;             /* the log said that very many tensors are alive */
     const struct tci_build_trace *trace; /* of a tc_jit whose context it is, or NULL */
 } tci_ctx;
 /* What the function of a tc_jit may ask for while it records (api/specialize.c). */
@@ -45,20 +48,20 @@ typedef struct tci_build_trace {
 
 /* One launch of a program, as the run loop wants it. */
 typedef struct tci_run_step {
-    tci_kernel_fn fn;          /* NULL: interp runs it, or */
+    tci_kernel_fn fn; /* NULL: interp runs it, or */
     const tci_interp *interp;
     const tci_custom_call *call; /* a function of the user's is called */
-    const int64_t *literals;   /* words of this kernel's literal slots, in the program's block */
+    const int64_t *literals;     /* words of this kernel's literal slots, in the program's block */
     int64_t n_tasks;
-    int64_t least;             /* tasks that a thread takes at a time, at least */
-    int32_t first_slot;        /* of its operands among tc_call.slots */
-    int32_t threads;           /* parts it is cut into; 1: serial; 0: see slice */
+    int64_t least;      /* tasks that a thread takes at a time, at least */
+    int32_t first_slot; /* of its operands among tc_call.slots */
+    int32_t threads;    /* parts it is cut into; 1: serial; 0: see slice */
     bool faults;
     int32_t n_operands;
-    int64_t work_bytes;        /* a slot behind the operands: work memory (here thread 0's) */
-    int64_t rounds;            /* of a fused loop; 0: it is none */
-    int64_t slice;             /* rounds between two looks whether the run is cancelled; 0: all */
-    int32_t go;                /* operand whose first byte ends the loop; -1: none does */
+    int64_t work_bytes; /* a slot behind the operands: work memory (here thread 0's) */
+    int64_t rounds;     /* of a fused loop; 0: it is none */
+    int64_t slice;      /* rounds between two looks whether the run is cancelled; 0: all */
+    int32_t go;         /* operand whose first byte ends the loop; -1: none does */
 } tci_run_step;
 /* A repetition of launches [first, last), and those of its moves: slots of a call. */
 typedef struct tci_run_move {
@@ -69,13 +72,17 @@ typedef struct tci_run_move {
 typedef struct tci_run_repeat {
     int32_t first, last, n_within;
     int64_t rounds;
-    tci_run_move *moves; int32_t n_moves;
+    tci_run_move *moves;
+    int32_t n_moves;
     const tci_code_repeat *code; /* of its turns */
     bool is_plain;               /* each round is calls of functions on one thread, and no more */
 } tci_run_repeat;
 /* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
  * outputs. */
-typedef struct tci_run_bind { int32_t arg, slot; int64_t offset; } tci_run_bind;
+typedef struct tci_run_bind {
+    int32_t arg, slot;
+    int64_t offset;
+} tci_run_bind;
 /* NULL where there is no memory, or none yet. */
 static inline void *tci_run_at(void *memory, int64_t offset)
 {
@@ -84,12 +91,14 @@ static inline void *tci_run_at(void *memory, int64_t offset)
 
 typedef struct tci_param_value tci_param_value; /* run/param.c */
 /* A captured leaf whose memory is a parameter, and the effect that changes it, or -1. */
-typedef struct tci_run_param { int32_t captured, effect; } tci_run_param;
+typedef struct tci_run_param {
+    int32_t captured, effect;
+} tci_run_param;
 /* A parameter that a run changes: output n_outputs + i of the code. */
 typedef struct tci_run_effect {
     int32_t captured;
-    int32_t param;             /* the same one, in tc_program.params */
-    bool over_old;             /* may be written over the old value, while nobody else reads that */
+    int32_t param; /* the same one, in tc_program.params */
+    bool over_old; /* may be written over the old value, while nobody else reads that */
     int64_t bytes;
 } tci_run_effect;
 
@@ -106,20 +115,20 @@ typedef struct tci_kept_bind {
 /* One reading at indices in a program, as the user wrote it; for the text of TC_ERR_INDEX. */
 enum { TCI_INDEX_CASTS = 4 };
 typedef struct tci_index_read {
-    const char *call;          /* "tc_gather" */
-    const char *file;          /* where it stands, or NULL */
+    const char *call; /* "tc_gather" */
+    const char *file; /* where it stands, or NULL */
     int32_t line, axis;
-    tci_dim size;              /* of the axis, in the symbols of the program */
-    const char *size_text;     /* a symbolic one as the user has it, or NULL */
+    tci_dim size;          /* of the axis, in the symbols of the program */
+    const char *size_text; /* a symbolic one as the user has it, or NULL */
     /* The leaf that holds the indices: a number among the code's inputs; -1: they are computed. */
     int32_t port;
     int8_t casts[TCI_INDEX_CASTS]; /* of its elements, in order */
     int32_t n_casts;
-    bool padded;               /* others stand beside those of the leaf */
-    const char *name;          /* of a user's input, or NULL */
-    const char *leaf_file;     /* where the leaf was made, or NULL */
+    bool padded;           /* others stand beside those of the leaf */
+    const char *name;      /* of a user's input, or NULL */
+    const char *leaf_file; /* where the leaf was made, or NULL */
     int32_t leaf_line;
-    const int64_t *strides;    /* of a captured leaf; NULL: dense */
+    const int64_t *strides; /* of a captured leaf; NULL: dense */
 } tci_index_read;
 /* Memory for them and for what they point to. reads NULL: they are only counted. */
 typedef struct tci_index_room {
@@ -143,14 +152,14 @@ typedef struct tci_port_room {
 /* The last failing run of one thread. Only that thread writes and reads the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
-    uint64_t thread;           /* tci_os_thread_id */
-    int32_t system_thread;     /* tci_os_thread, which tells whether it lives */
+    uint64_t thread;       /* tci_os_thread_id */
+    int32_t system_thread; /* tci_os_thread, which tells whether it lives */
     tci_error error;
 } tci_thread_error;
 /* Those of one object, guarded by its lock. */
 typedef struct tci_thread_errors {
     tci_thread_error *first;
-    int n, most;               /* how many there are, and when to look for those of dead threads */
+    int n, most; /* how many there are, and when to look for those of dead threads */
 } tci_thread_errors;
 
 typedef struct tci_origin tci_origin; /* debug/origin.h */
@@ -159,48 +168,56 @@ typedef struct tci_origin tci_origin; /* debug/origin.h */
  * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
-    tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
-    int64_t *literals;         /* values this compile captured, by program slot (tci_value words) */
-    tci_storage **captured;    /* memory of the captured leaves, counted */
-    void **captured_data;      /* lowest address of each; NULL: a parameter, which moves */
+    tc_options options;     /* threads, parallel_for, spin: what a run needs; no strings */
+    int64_t *literals;      /* values this compile captured, by program slot (tci_value words) */
+    tci_storage **captured; /* memory of the captured leaves, counted */
+    void **captured_data;   /* lowest address of each; NULL: a parameter, which moves */
     int n_captured;
-    int n_inputs;              /* user inputs: code->n_inputs without the captured leaves */
-    int n_outputs;             /* user outputs: code->n_outputs without the effects */
-    tci_run_param *params; int n_params;
-    tci_run_effect *effects; int n_effects;
+    int n_inputs;  /* user inputs: code->n_inputs without the captured leaves */
+    int n_outputs; /* user outputs: code->n_outputs without the effects */
+    tci_run_param *params;
+    int n_params;
+    tci_run_effect *effects;
+    int n_effects;
     /* operands that a run finds where its parameters are: arg counts params, then effects */
-    tci_run_bind *param_binds; int n_param_binds;
-    int32_t *once; int n_once; /* captured leaves that the init list reads */
-    tci_kept_bind *kept_binds; int n_kept_binds;
-    struct tc_program *keeper; /* has what the init list computed: itself, or its family */
+    tci_run_bind *param_binds;
+    int n_param_binds;
+    int32_t *once;
+    int n_once; /* captured leaves that the init list reads */
+    tci_kept_bind *kept_binds;
+    int n_kept_binds;
+    struct tc_program *keeper;   /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     struct tc_program *next_on_device; /* of the list of those with a device (device_memory.c) */
-    struct tci_later *later;   /* interpreted until its native form is made, or NULL */
-    tci_run_step *steps;       /* code->n_steps */
-    tci_run_repeat *repeats;   /* code->n_repeats; their moves: */
+    struct tci_later *later;           /* interpreted until its native form is made, or NULL */
+    tci_run_step *steps;               /* code->n_steps */
+    tci_run_repeat *repeats;           /* code->n_repeats; their moves: */
     tci_run_move *moves;
-    tci_run_bind *binds; int n_binds;
-    tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
-    tci_index_read *reads; int n_reads; /* none in an instance: its family has them */
-    tc_port *ports;            /* of the user: inputs, then outputs; none in an instance */
-    tci_origin *origins; int n_origins; /* by canonical number; none in an instance */
-    uint32_t name;             /* options.name (debug/label.h), or 0 */
-    uint32_t instead;          /* why its code is not of the engine that was asked for, or 0 */
-    uint32_t cc;               /* options.cc of a checked program, the same way */
-    size_t key_graph;          /* as in the request */
+    tci_run_bind *binds;
+    int n_binds;
+    tci_alias *aliases; /* code->aliases, ascending by (output, input) */
+    tci_index_read *reads;
+    int n_reads;    /* none in an instance: its family has them */
+    tc_port *ports; /* of the user: inputs, then outputs; none in an instance */
+    tci_origin *origins;
+    int n_origins;    /* by canonical number; none in an instance */
+    uint32_t name;    /* options.name (debug/label.h), or 0 */
+    uint32_t instead; /* why its code is not of the engine that was asked for, or 0 */
+    uint32_t cc;      /* options.cc of a checked program, the same way */
+    size_t key_graph; /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
-    int n_slots;               /* operand pointers of all steps */
-    int64_t work_bytes;        /* work memory of each thread, the most of any step */
-    int max_threads;           /* of any step: how many fault words and workspaces a call has */
+    int n_slots;                            /* operand pointers of all steps */
+    int64_t work_bytes;                     /* work memory of each thread, the most of any step */
+    int max_threads; /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
-    bool only_launches;        /* is all that the list has, and the host does them */
+    bool only_launches;           /* is all that the list has, and the host does them */
     tci_collectives *collectives; /* NULL: none; of an instance, those of its family */
-    bool has_collectives;      /* they are its own */
-    bool agreed;               /* all ranks were found to have this program */
-    int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
-    tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
-    tci_mutex *lock;           /* guards what follows; shared with other programs */
-    tci_kept *kept;            /* computed last, or NULL */
+    bool has_collectives;         /* they are its own */
+    bool agreed;                  /* all ranks were found to have this program */
+    int32_t refs;                 /* atomic: the user's, and one for each tc_call_make */
+    tc_call *spare;               /* atomic: one idle call, taken and given back without the lock */
+    tci_mutex *lock;              /* guards what follows; shared with other programs */
+    tci_kept *kept;               /* computed last, or NULL */
     tc_call *idle;
     tci_thread_errors errors;
 };
@@ -208,56 +225,56 @@ struct tc_program {
 /* A piece of memory in a run, for the search for overlaps. */
 typedef struct tci_run_span {
     uintptr_t begin, end, max_end, max_out_end; /* max_*: over all spans up to here, once sorted */
-    int32_t index;             /* outputs first, then user inputs, then captured leaves */
+    int32_t index; /* outputs first, then user inputs, then captured leaves */
 } tci_run_span;
 
 /* One heap block, and one aligned block of workspace. */
 struct tc_call {
     tc_program *program;
-    tc_call *next;             /* in the program's idle list */
+    tc_call *next; /* in the program's idle list */
     /* operand pointers of all steps; user memory is patched in at each run */
     void **slots;
-    int64_t *faults;           /* max_threads words; of a device one, which it can write */
-    char *workspace;           /* temporaries, then the interpreter's part of each thread */
+    int64_t *faults; /* max_threads words; of a device one, which it can write */
+    char *workspace; /* temporaries, then the interpreter's part of each thread */
     char *interp;
-    char *work;                /* program->work_bytes for each thread */
-    tci_param_value **values;  /* during a run: of each parameter, then where each effect goes */
-    tci_kept *kept;            /* that the slots point into, counted; NULL: none yet */
-    uint64_t *versions;        /* of tc_program.once, as this run finds them */
-    tci_run_span *spans;       /* NULL when there are few buffers */
-    struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
+    char *work;               /* program->work_bytes for each thread */
+    tci_param_value **values; /* during a run: of each parameter, then where each effect goes */
+    tci_kept *kept;           /* that the slots point into, counted; NULL: none yet */
+    uint64_t *versions;       /* of tc_program.once, as this run finds them */
+    tci_run_span *spans;      /* NULL when there are few buffers */
+    struct tci_device_call *device;   /* memory of a device (run/bind.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
-    tc_call *native;           /* of the program's native form, once that is there; or NULL */
-    char *strided;             /* copies of buffers that have strides (run/strided.c), or NULL */
+    tc_call *native; /* of the program's native form, once that is there; or NULL */
+    char *strided;   /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
-    void **check_inputs;       /* of a checked run (debug/check.h), or NULL */
+    void **check_inputs;        /* of a checked run (debug/check.h), or NULL */
     int check_kind, check_step; /* what its check found; 0: nothing */
-    bool unclean;              /* `faults` may hold something of an earlier run */
-    int32_t cancelled;         /* atomic: tc_call_cancel was called, and no run ended since */
-    tc_status broke;           /* TC_OK, or why a collective or engine of this run failed */
-    int32_t *cancel;           /* where runs look: there, or in the call of the program's family */
+    bool unclean;               /* `faults` may hold something of an earlier run */
+    int32_t cancelled;          /* atomic: tc_call_cancel was called, and no run ended since */
+    tc_status broke;            /* TC_OK, or why a collective or engine of this run failed */
+    int32_t *cancel;            /* where runs look: there, or in the call of the program's family */
     tci_error last;
 };
 
 /* A repetition that was recorded with the test of its end (tc_backend.record_loop). */
 typedef struct tci_walk_loop {
-    void *sequence;     /* NULL: none yet, or refused */
-    void *done;         /* device memory: the number of rounds */
+    void *sequence; /* NULL: none yet, or refused */
+    void *done;     /* device memory: the number of rounds */
     bool refused;
 } tci_walk_loop;
 
 /* Ports are numbered inputs first, captured leaves, then outputs. */
 struct tci_device_call {
     int n_ports;
-    bool is_current;    /* the call's slots hold what is bound */
-    void *sequence;     /* recorded launches, or NULL */
-    int runs;           /* with operands where they are now: 0, 1, or 2 for more */
+    bool is_current; /* the call's slots hold what is bound */
+    void *sequence;  /* recorded launches, or NULL */
+    int runs;        /* with operands where they are now: 0, 1, or 2 for more */
     /* Per repetition: one that the device ends itself, NULL so far; NULL: none is */
     struct tci_walk_loop *loops;
     struct tci_walk_tape *tape; /* where launches go while they are recorded, or NULL */
-    int64_t *fault;     /* of the backend's queues, or NULL */
-    void **bound;       /* what port i was bound to last */
-    void **memory;      /* the arena, then a copy for each port or NULL */
+    int64_t *fault;             /* of the backend's queues, or NULL */
+    void **bound;               /* what port i was bound to last */
+    void **memory;              /* the arena, then a copy for each port or NULL */
     /* Of asynchronous runs: host memory of the backend's for each output, or NULL; events of the
      * list, and two more. */
     void **staging;
@@ -267,7 +284,7 @@ struct tci_device_call {
 /* One run of a call. */
 typedef struct tci_run {
     const tc_bufs *inputs, *outputs;
-    bool waited;       /* all that was given to the device is done */
+    bool waited; /* all that was given to the device is done */
     /* Of an asynchronous run: queues of the device, by their role in the list; and how far the list
      * is done. Else all is given to the device's own queue, in order. */
     bool splits, ends;
@@ -432,7 +449,7 @@ TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 /* ---- run/launch_deps.c ---- */
 /* Fills `after` of the launches of c, which begin at that step, in the scratch. Escapes. */
 TCI_FN void tci_deps_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
-                               int n);
+                              int n);
 
 /* ---- run/execute.c: the steps ---- */
 /* Does what the list says; what failed is in c->last. Waits for the device in any case. */
@@ -484,9 +501,9 @@ TCI_FN tc_status tci_collectives_finish(tc_call *c);
 TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step);
 
 /* ---- run/call.c ---- */
-TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */
+TCI_FN tc_call *tci_call_make(tc_program *f); /* NULL: no memory */
 TCI_FN void tci_call_free(tc_call *c);
-TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or a new one */
+TCI_FN tc_call *tci_call_take(tc_program *f); /* an idle one or a new one */
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);

@@ -98,7 +98,8 @@ static void tci_device_memory_tell(const tc_backend *device, int64_t bytes)
     }
     snprintf(tci_device_memory_why, sizeof(tci_device_memory_why),
              "%s gave no memory: wanted %lld bytes%s, tc holds %lld; idle workspaces were "
-             "given back%s%s", device->name, (long long)bytes, room,
+             "given back%s%s",
+             device->name, (long long)bytes, room,
              held ? (long long)__atomic_load_n(held, __ATOMIC_RELAXED) : -1LL,
              said[0] ? "; it says: " : "", said);
 }

@@ -31,9 +31,9 @@
 #include "../kernel/concrete.h"
 
 struct tci_dynamic_call {
-    tci_instance *instance;      /* that ran last, counted; NULL: none yet */
-    tc_call *inner;              /* a call of it */
-    int64_t *values, *room;      /* for solving */
+    tci_instance *instance; /* that ran last, counted; NULL: none yet */
+    tc_call *inner;         /* a call of it */
+    int64_t *values, *room; /* for solving */
 };
 
 /* ---- making and freeing ---- */
@@ -119,7 +119,8 @@ typedef struct tci_dynamic_build {
     const int64_t *values;
     bool verify;
     tci_code *code;
-    int64_t *words; int n_words, cap_words; /* values of dims, kernel by kernel */
+    int64_t *words;
+    int n_words, cap_words; /* values of dims, kernel by kernel */
 } tci_dynamic_build;
 
 static void *tci_dynamic_get(tci_dynamic_build *b, int64_t n, size_t item_bytes)
@@ -211,8 +212,8 @@ static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
     to->n_tasks = tci_interp_tasks(to->interp);
     int64_t work = tci_dim_known(tci_dim_max(to->flops, to->bytes)); /* about one a nanosecond */
     to->task_ns = (double)work / (double)tci_dim_known(tci_dim_max(to->n_tasks, 1));
-    b->code->interp_bytes =
-        TCI_MAX(b->code->interp_bytes, (int64_t)tci_interp_workspace(to->interp));
+    b->code->interp_bytes = TCI_MAX(b->code->interp_bytes,
+                                    (int64_t)tci_interp_workspace(to->interp));
 }
 
 /* A function of the user's is given the sizes of the run. */
@@ -299,15 +300,15 @@ static void tci_dynamic_steps(tci_dynamic_build *b)
     for (int i = 0; i < from->n_steps; i++) {
         const tci_code_step *step = &from->steps[i];
         const tci_code_kernel *k = &from->kernels[step->kernel];
-        int32_t *literals =
-            tci_dynamic_get(b, (int64_t)k->n_literals + k->n_dims, sizeof(*literals));
+        int32_t *literals = tci_dynamic_get(b, (int64_t)k->n_literals + k->n_dims,
+                                            sizeof(*literals));
         for (int j = 0; j < k->n_literals + k->n_dims; j++) {
             literals[j] = j < k->n_literals ? step->literals[j]
                                             : first[step->kernel] + j - k->n_literals;
         }
-        c->steps[i] = (tci_code_step){step->kernel, step->operands,
-                                      tci_dynamic_offsets(b, step, k->n_operands), literals,
-                                      step->origins, step->n_origins};
+        c->steps[i] = (tci_code_step){
+            step->kernel, step->operands, tci_dynamic_offsets(b, step, k->n_operands),
+            literals,     step->origins,  step->n_origins};
     }
 }
 
@@ -472,8 +473,8 @@ static bool tci_dynamic_looks(const tc_program *f, const tci_instance *x, const 
             return false;
         }
         if (look->sized) {
-            const tci_code_port *p =
-                i < f->n_inputs ? &code->inputs[i] : &code->outputs[i - f->n_inputs];
+            const tci_code_port *p = i < f->n_inputs ? &code->inputs[i]
+                                                     : &code->outputs[i - f->n_inputs];
             bool same = b->rank == p->rank;
             for (int a = 0; a < p->rank && same; a++) {
                 same = b->sizes[a] == p->shape[a];

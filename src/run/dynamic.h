@@ -17,18 +17,18 @@ typedef struct tci_dynamic_look {
 } tci_dynamic_look;
 
 typedef struct tci_instance {
-    struct tci_instance *next;   /* in the list */
-    int32_t refs;                /* atomic */
+    struct tci_instance *next; /* in the list */
+    int32_t refs;              /* atomic */
     tc_program *program;
-    int64_t *values;             /* of the symbols */
-    tci_dynamic_look *looks;     /* of the buffers: inputs, then outputs */
+    int64_t *values;         /* of the symbols */
+    tci_dynamic_look *looks; /* of the buffers: inputs, then outputs */
 } tci_instance;
 
 typedef struct tci_dynamic tci_dynamic;
 struct tci_dynamic {
     tci_solver *solver;
-    tci_dim *user;               /* the user's symbol for each */
-    tci_instance *first;         /* most recent first */
+    tci_dim *user;       /* the user's symbol for each */
+    tci_instance *first; /* most recent first */
 };
 
 /* f->dynamic from the request; f is otherwise complete. False: no memory. */

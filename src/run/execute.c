@@ -91,7 +91,8 @@ static tc_status tci_call_engine(tc_call *c, const tci_run_step *step)
     for (int i = 0; i < p->n_constants; i++) {
         const tci_storage *s = c->program->captured[p->constants[i]];
         if (__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) != p->versions[i]) {
-            return tci_call_refuse(c, TC_ERR_BACKEND, "%s: captured memory was changed (tc_touch) "
+            return tci_call_refuse(c, TC_ERR_BACKEND,
+                                   "%s: captured memory was changed (tc_touch) "
                                    "after the program was compiled, and the model has its old "
                                    "values: compile it again, or make the memory a tc_param",
                                    p->entry->backend.name);
@@ -103,7 +104,10 @@ static tc_status tci_call_engine(tc_call *c, const tci_run_step *step)
                   : TC_OK;
 }
 
-typedef struct tci_call_part { tc_call *call; const tci_run_step *step; } tci_call_part;
+typedef struct tci_call_part {
+    tc_call *call;
+    const tci_run_step *step;
+} tci_call_part;
 
 /* A tci_pool_body. Every thread has a fault word and a workspace of its own. */
 static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
@@ -351,8 +355,10 @@ enum { TCI_WALK_RECORDED = 1 << 17 }; /* launches of a run with repetitions, at 
 
 /* With their operands where they lay when they were put on it. */
 typedef struct tci_walk_tape {
-    tc_launch *launches; int n;
-    void **buffers; int64_t n_buffers;
+    tc_launch *launches;
+    int n;
+    void **buffers;
+    int64_t n_buffers;
 } tci_walk_tape;
 
 /* How often launch i of a run is done, nothing but launches between; 0: nobody knows. */
@@ -1005,22 +1011,14 @@ static tc_status tci_walk_row(tc_call *c, tci_run *r, const tci_list_step *row)
 {
     r->waited = false;
     switch ((tci_list_kind)row->kind) {
-    case TCI_LIST_LAUNCH:
-        return tci_walk_launch_there(c, r, row->begin, row->end);
-    case TCI_LIST_UPLOAD:
-        return tci_walk_judge(c, tci_walk_upload(c, r, row->begin, row->end));
-    case TCI_LIST_DOWNLOAD:
-        return tci_walk_judge(c, tci_walk_download(c, r, row->begin, row->end));
-    case TCI_LIST_SET:
-        return tci_walk_judge(c, tci_walk_set(c, row->begin, row->end));
-    case TCI_LIST_CHECK:
-        return tci_walk_check(c, r);
-    case TCI_LIST_SIGNAL:
-        return tci_walk_judge(c, tci_walk_signal(c, r, row));
-    case TCI_LIST_WAIT:
-        return tci_walk_judge(c, tci_walk_wait(c, r, row));
-    case TCI_LIST_COUNT:
-        break;
+    case TCI_LIST_LAUNCH: return tci_walk_launch_there(c, r, row->begin, row->end);
+    case TCI_LIST_UPLOAD: return tci_walk_judge(c, tci_walk_upload(c, r, row->begin, row->end));
+    case TCI_LIST_DOWNLOAD: return tci_walk_judge(c, tci_walk_download(c, r, row->begin, row->end));
+    case TCI_LIST_SET: return tci_walk_judge(c, tci_walk_set(c, row->begin, row->end));
+    case TCI_LIST_CHECK: return tci_walk_check(c, r);
+    case TCI_LIST_SIGNAL: return tci_walk_judge(c, tci_walk_signal(c, r, row));
+    case TCI_LIST_WAIT: return tci_walk_judge(c, tci_walk_wait(c, r, row));
+    case TCI_LIST_COUNT: break;
     }
     return TC_OK;
 }
@@ -1162,9 +1160,9 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
             tci_collectives_end(c, status);
         }
     } else if (TCI_UNLIKELY(c->program->options.check)) {
-        status = tci_checker_begin(c, r) ? tci_walk_list(c, r)
-                                       : tci_call_refuse(c, TC_ERR_MEMORY,
-                                                         "out of memory: copies of the inputs");
+        status = tci_checker_begin(c, r)
+                     ? tci_walk_list(c, r)
+                     : tci_call_refuse(c, TC_ERR_MEMORY, "out of memory: copies of the inputs");
     } else {
         status = tci_walk_list(c, r);
     }

@@ -141,7 +141,7 @@ TCI_FN void tci_index_list(const tci_request *r, tci_index_room *room)
 /* A run that met an index outside its axis. */
 typedef struct tci_index_run {
     const tc_program *ran;
-    const int64_t *values;     /* of its symbols */
+    const int64_t *values; /* of its symbols */
     int64_t size;
     const tc_bufs *inputs, *outputs;
 } tci_index_run;
@@ -231,7 +231,9 @@ static bool tci_index_scan(const tci_index_run *run, const tci_index_read *read,
 
 /* ---- texts ---- */
 
-typedef struct tci_index_text { char text[320]; } tci_index_text;
+typedef struct tci_index_text {
+    char text[320];
+} tci_index_text;
 
 /* " made at app.c:12", of a long path its end. */
 static tci_index_text tci_index_made(const char *file, int line)

@@ -19,7 +19,7 @@
 
 struct tci_kept {
     int32_t refs;
-    bool is_ready;           /* computed, from these */
+    bool is_ready;            /* computed, from these */
     const tc_backend *device; /* whose memory it is; NULL: the host's */
     void *memory;
     int64_t bytes;
@@ -70,8 +70,8 @@ static tci_kept *tci_kept_make(const tc_program *f)
     k->refs = 1;
     k->device = device && device->alloc ? device : NULL;
     int64_t bytes = TCI_MAX(f->code->kept_bytes, (int64_t)1);
-    k->memory =
-        k->device ? tci_device_memory_get(device, bytes) : tci_heap_get_aligned((size_t)bytes);
+    k->memory = k->device ? tci_device_memory_get(device, bytes)
+                          : tci_heap_get_aligned((size_t)bytes);
     k->bytes = bytes;
     if (!k->memory) {
         tci_heap_free(k);

@@ -31,25 +31,29 @@ enum { TCI_LATER_QUICK_NODES = 150 };
 
 typedef struct tci_later_job {
     struct tci_later_job *next;
-    tci_scratch s;             /* of the copy, and of all that follows */
-    const uint8_t *key; size_t key_bytes; /* of the request, in s */
-    tc_options options;        /* strings in s */
-    tci_node **inputs; int n_inputs;
-    tci_node **roots; int n_roots;
-    const char *call; tc_site site;
+    tci_scratch s; /* of the copy, and of all that follows */
+    const uint8_t *key;
+    size_t key_bytes;   /* of the request, in s */
+    tc_options options; /* strings in s */
+    tci_node **inputs;
+    int n_inputs;
+    tci_node **roots;
+    int n_roots;
+    const char *call;
+    tc_site site;
     const tc_ctx *ctx;
-    int n_nodes;               /* of the request */
-    tci_later *first;          /* programs that wait for it */
-    int cancel;                /* atomic: looked at by the compile */
+    int n_nodes;      /* of the request */
+    tci_later *first; /* programs that wait for it */
+    int cancel;       /* atomic: looked at by the compile */
 } tci_later_job;
 
 static struct tci_later_process {
     tci_mutex lock;
-    tci_cond ended;            /* of a compile */
-    tci_later_job *first;      /* to be done, in order */
-    tci_later_job *current;    /* is being done */
+    tci_cond ended;         /* of a compile */
+    tci_later_job *first;   /* to be done, in order */
+    tci_later_job *current; /* is being done */
     pthread_t thread;
-    bool has_thread, is_idle;  /* idle: the thread ends, or has ended */
+    bool has_thread, is_idle; /* idle: the thread ends, or has ended */
 } tci_later_process = {.lock = TCI_MUTEX_INIT, .ended = TCI_COND_INIT};
 
 /* The thread is not in the child: what it was doing is to be done again. */
@@ -119,8 +123,7 @@ static void tci_later_copy(tci_later_job *j, const tci_request *r)
     tci_node **copies = TCI_NEW_ARRAY(s, tci_node *, n);
     tci_graph_init(g, s, NULL);
     for (int i = 0; i < n; i++) {
-        const tci_node *from =
-            i < r->n_user_inputs ? r->inputs[i] : r->nodes[i - r->n_user_inputs];
+        const tci_node *from = i < r->n_user_inputs ? r->inputs[i] : r->nodes[i - r->n_user_inputs];
         *(int32_t *)tci_table_at(&places, from) = i;
         copies[i] = tci_later_copy_node(s, g, from, copies, &places);
     }
@@ -137,10 +140,9 @@ static void tci_later_copy(tci_later_job *j, const tci_request *r)
 static void tci_later_options(tci_later_job *j, const tc_options *o)
 {
     j->options = *o;
-    const char **const texts[] = {&j->options.backend,  &j->options.machine,
-                                  &j->options.cc,       &j->options.cache_dir,
-                                  &j->options.schedule, &j->options.dump, &j->options.dump_dir,
-                                  &j->options.trace};
+    const char **const texts[] = {&j->options.backend,   &j->options.machine,  &j->options.cc,
+                                  &j->options.cache_dir, &j->options.schedule, &j->options.dump,
+                                  &j->options.dump_dir,  &j->options.trace};
     for (int i = 0; i < TCI_COUNT(texts); i++) {
         *texts[i] = *texts[i] ? tci_scratch_printf(&j->s, "%s", *texts[i]) : NULL;
     }
@@ -194,8 +196,8 @@ static void tci_later_compile(tci_later_job *j, const tc_options *o, tci_later_r
         result->status = s.why;
         tci_str_printf(&result->log, "%s", s.message);
     } else {
-        tci_request *r = tci_request_make(&s, j->inputs, j->n_inputs, j->roots, j->n_roots,
-                                          o, NULL, NULL);
+        tci_request *r = tci_request_make(&s, j->inputs, j->n_inputs, j->roots, j->n_roots, o, NULL,
+                                          NULL);
         r->call = j->call;
         r->site = j->site;
         r->ctx = j->ctx;
@@ -211,7 +213,7 @@ static void tci_later_settle(tci_later *l, tc_status status, const char *text)
     l->why = status;
     snprintf(l->text, sizeof(l->text), "%s", text);
     l->job = NULL;
-    tci_later_state state = !status                        ? TCI_LATER_READY
+    tci_later_state state = !status                      ? TCI_LATER_READY
                             : status == TC_ERR_CANCELLED ? TCI_LATER_CANCELLED
                                                          : TCI_LATER_FAILED;
     __atomic_store_n(&l->state, state, __ATOMIC_RELEASE);
@@ -330,8 +332,8 @@ static bool tci_later_start_thread(void)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     tci_later_process.is_idle = false;
-    tci_later_process.has_thread =
-        pthread_create(&tci_later_process.thread, NULL, tci_later_main, NULL) == 0;
+    tci_later_process.has_thread = pthread_create(&tci_later_process.thread, NULL, tci_later_main,
+                                                  NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return tci_later_process.has_thread;
 }

@@ -6,7 +6,7 @@
 #include "context.h"
 
 typedef enum tci_later_state {
-    TCI_LATER_WAITING,   /* for its compile, or for the end of it */
+    TCI_LATER_WAITING, /* for its compile, or for the end of it */
     TCI_LATER_READY,
     TCI_LATER_FAILED,
     TCI_LATER_CANCELLED
@@ -15,11 +15,11 @@ typedef enum tci_later_state {
 /* What a program knows of its compile. */
 typedef struct tci_later {
     void (*free)(struct tci_later *l); /* the program goes: nobody waits for its code */
-    tc_program *native;        /* atomic; NULL until it is there: then runs are of this one */
-    tc_program *quick;         /* native before, from a quick build: runs may still use it */
-    int32_t state;             /* atomic: tci_later_state; changed under the room's lock */
-    bool may_differ;           /* native code may have other bits */
-    tc_status why;             /* FAILED: set before the state is, with its text */
+    tc_program *native; /* atomic; NULL until it is there: then runs are of this one */
+    tc_program *quick;  /* native before, from a quick build: runs may still use it */
+    int32_t state;      /* atomic: tci_later_state; changed under the room's lock */
+    bool may_differ;    /* native code may have other bits */
+    tc_status why;      /* FAILED: set before the state is, with its text */
     char text[1000];
     tc_program *program;       /* that is interpreted meanwhile, and has this */
     struct tci_later_job *job; /* that makes its code, or NULL */

@@ -14,37 +14,40 @@
 #include "context.h"
 
 typedef struct tci_deps_reader {
-    int32_t launch, next;    /* in `readers`; -1: the last */
+    int32_t launch, next; /* in `readers`; -1: the last */
 } tci_deps_reader;
 
 typedef struct tci_deps_piece {
-    uintptr_t begin;         /* up to where the next one begins */
-    int32_t writer, reader;  /* the last launch that wrote it; a list; -1: none */
+    uintptr_t begin;        /* up to where the next one begins */
+    int32_t writer, reader; /* the last launch that wrote it; a list; -1: none */
 } tci_deps_piece;
 
 typedef struct tci_deps {
     tci_scratch *s;
     const tc_call *c;
-    int first;               /* the run step of launch 0 */
-    tci_deps_piece *pieces; int n_pieces;
-    tci_deps_reader *readers; int n_readers, cap_readers;
-    int32_t *met;            /* per launch: the last one that was put after it, and one more */
-    int32_t *after; int n_after, cap_after; /* of the launch at hand */
+    int first; /* the run step of launch 0 */
+    tci_deps_piece *pieces;
+    int n_pieces;
+    tci_deps_reader *readers;
+    int n_readers, cap_readers;
+    int32_t *met; /* per launch: the last one that was put after it, and one more */
+    int32_t *after;
+    int n_after, cap_after; /* of the launch at hand */
 } tci_deps;
 
-typedef struct tci_deps_span { uintptr_t begin, end; bool writes; } tci_deps_span;
+typedef struct tci_deps_span {
+    uintptr_t begin, end;
+    bool writes;
+} tci_deps_span;
 
 static int64_t tci_deps_bytes(const tci_code *code, int32_t buffer)
 {
     const tci_code_buffer *b = &code->buffers[buffer];
     switch ((tci_buffer_kind)b->kind) {
-    case TCI_BUF_INPUT:
-        return tci_dim_known(code->inputs[b->index].bytes);
-    case TCI_BUF_OUTPUT:
-        return tci_dim_known(code->outputs[b->index].bytes);
+    case TCI_BUF_INPUT: return tci_dim_known(code->inputs[b->index].bytes);
+    case TCI_BUF_OUTPUT: return tci_dim_known(code->outputs[b->index].bytes);
     case TCI_BUF_TEMP:
-    case TCI_BUF_KEPT:
-        break;
+    case TCI_BUF_KEPT: break;
     }
     return tci_dim_known(b->bytes);
 }
@@ -57,7 +60,7 @@ static tci_deps_span tci_deps_operand(const tci_deps *w, int launch, int operand
     uintptr_t begin = (uintptr_t)w->c->slots[slot];
     int64_t bytes = tci_deps_bytes(code, step->operands[operand]);
     tci_deps_span span = {begin, begin + (uintptr_t)bytes,
-                           code->kernels[step->kernel].writes[operand]};
+                          code->kernels[step->kernel].writes[operand]};
     return span;
 }
 
@@ -166,7 +169,7 @@ static void tci_deps_reduce(tci_deps *w, tc_launch *launches, int launch)
 }
 
 TCI_FN void tci_deps_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
-                               int n)
+                              int n)
 {
     tci_deps w = {.s = s, .c = c, .first = first};
     w.met = TCI_NEW_ARRAY(s, int32_t, n + 1);

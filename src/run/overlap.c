@@ -14,11 +14,13 @@
 #include "context.h"
 
 enum {
-    TCI_OVERLAP_TERMS = 128,  /* each buffer has at most 62 axes of 2 or more, and its width */
+    TCI_OVERLAP_TERMS = 128, /* each buffer has at most 62 axes of 2 or more, and its width */
     TCI_OVERLAP_STEPS = 1 << 14
 };
 
-typedef struct tci_overlap_term { int64_t by, lo, hi; } tci_overlap_term;
+typedef struct tci_overlap_term {
+    int64_t by, lo, hi;
+} tci_overlap_term;
 
 typedef struct tci_overlap {
     tci_overlap_term terms[TCI_OVERLAP_TERMS]; /* by > 0, the largest first */
@@ -83,7 +85,9 @@ static int64_t tci_overlap_divide(int64_t a, int64_t b, int64_t *inverse)
 /* ---- search ---- */
 
 /* Values of a term that are left: the next one, the last one, and the step between. */
-typedef struct tci_overlap_choice { int64_t next, last, step, left; } tci_overlap_choice;
+typedef struct tci_overlap_choice {
+    int64_t next, last, step, left;
+} tci_overlap_choice;
 
 /* Those of term i for which `left` less its part can be the sum of the terms behind it. */
 static tci_overlap_choice tci_overlap_choices(const tci_overlap *o, int i, int64_t left)

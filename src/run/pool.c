@@ -38,10 +38,10 @@
 #define TCI_POOL_SPIN_NS 100000
 
 enum {
-    TCI_POOL_PARTS = 64,    /* at most; threads beyond share them */
-    TCI_POOL_FRACTION = 2,  /* of what a part has left is taken at a time */
-    TCI_POOL_WAKES = 4,     /* workers that one thread wakes */
-    TCI_POOL_LINE = 64      /* bytes that two processors do not write to at once */
+    TCI_POOL_PARTS = 64,   /* at most; threads beyond share them */
+    TCI_POOL_FRACTION = 2, /* of what a part has left is taken at a time */
+    TCI_POOL_WAKES = 4,    /* workers that one thread wakes */
+    TCI_POOL_LINE = 64     /* bytes that two processors do not write to at once */
 };
 
 /* ---- floating-point environment ---- */
@@ -114,7 +114,7 @@ TCI_FN void tci_fpenv_leave(tci_fpenv saved)
 
 /* Tasks [next, end) are left. */
 typedef struct tci_pool_part {
-    int64_t next;           /* atomic */
+    int64_t next; /* atomic */
     int64_t end;
     char apart[TCI_POOL_LINE - 2 * sizeof(int64_t)];
 } tci_pool_part;
@@ -122,7 +122,7 @@ typedef struct tci_pool_part {
 typedef struct tci_pool_job {
     tci_pool_body body;
     void *arg;
-    int64_t least;          /* tasks that are worth being taken */
+    int64_t least; /* tasks that are worth being taken */
     int threads, n_parts;
     tci_pool_part *parts;
 } tci_pool_job;
@@ -185,31 +185,31 @@ static void tci_pool_host_task(void *arg, int i)
 
 typedef struct tci_pool_worker {
     pthread_t thread;
-    int index;        /* >= 1; of its part too */
-    uint64_t seen;    /* ticket that was current when it was made */
-    tci_mutex lock;   /* of its sleep */
-    int32_t asleep;   /* atomic; written by the worker under the lock */
-    int32_t id;       /* the system's, behind the first sleep; under the lock */
-    int32_t off;      /* the processor it is kept off, or -1; under the lock */
+    int index;      /* >= 1; of its part too */
+    uint64_t seen;  /* ticket that was current when it was made */
+    tci_mutex lock; /* of its sleep */
+    int32_t asleep; /* atomic; written by the worker under the lock */
+    int32_t id;     /* the system's, behind the first sleep; under the lock */
+    int32_t off;    /* the processor it is kept off, or -1; under the lock */
     tci_cond wake;
 } tci_pool_worker;
 
 static struct {
-    tci_mutex lock;             /* of the owner's sleep only; the fast path takes none */
-    tci_cond done;              /* the owner sleeps here */
-    int32_t users;              /* atomic: contexts and programs */
-    int32_t busy;               /* atomic: 1 while somebody owns the fields below */
-    int32_t alone;              /* atomic: 1 in a forked child for ever */
-    int32_t cpus;               /* atomic: threads of a run, unless it says; 0 = not asked yet */
-    int32_t cores;              /* atomic: processors; 0 = not asked yet */
-    tci_pool_worker **workers;  /* workers[i] has index i + 1 */
+    tci_mutex lock;            /* of the owner's sleep only; the fast path takes none */
+    tci_cond done;             /* the owner sleeps here */
+    int32_t users;             /* atomic: contexts and programs */
+    int32_t busy;              /* atomic: 1 while somebody owns the fields below */
+    int32_t alone;             /* atomic: 1 in a forked child for ever */
+    int32_t cpus;              /* atomic: threads of a run, unless it says; 0 = not asked yet */
+    int32_t cores;             /* atomic: processors; 0 = not asked yet */
+    tci_pool_worker **workers; /* workers[i] has index i + 1 */
     int n_workers, cap_workers;
     tci_pool_job job;
-    uint64_t ticket;            /* atomic: generation << 32 | threads; 0 threads: workers leave */
-    uint64_t gate;              /* atomic: generation << 32 | shut | workers inside */
-    int32_t owner_asleep;       /* atomic */
-    int32_t owner_cpu;          /* where it runs; -1: not known, or workers may run there too */
-    int64_t spin_ns;            /* atomic */
+    uint64_t ticket;      /* atomic: generation << 32 | threads; 0 threads: workers leave */
+    uint64_t gate;        /* atomic: generation << 32 | shut | workers inside */
+    int32_t owner_asleep; /* atomic */
+    int32_t owner_cpu;    /* where it runs; -1: not known, or workers may run there too */
+    int64_t spin_ns;      /* atomic */
 } tci_pool = {.lock = TCI_MUTEX_INIT, .done = TCI_COND_INIT, .spin_ns = TCI_POOL_SPIN_NS};
 
 #define TCI_POOL_SHUT ((uint64_t)1 << 31)

@@ -37,8 +37,8 @@ enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a lo
 typedef struct tci_program_sizes {
     int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
     size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds, n_moves;
-    tci_index_room index;      /* counted, then laid out */
-    tci_port_room ports;       /* the same */
+    tci_index_room index; /* counted, then laid out */
+    tci_port_room ports;  /* the same */
     int n_origins;
 } tci_program_sizes;
 
@@ -173,8 +173,8 @@ static void tci_program_list_ports(tc_program *f, const tci_request *r, const tc
 static bool tci_program_is_simple(const tc_program *f)
 {
     bool holds = (!f->faults || f->code->intact) && !f->collectives;
-    return holds && !f->options.check && (f->code->device ? f->code->device->alloc != NULL
-                                    : f->options.parallel_for == NULL);
+    return holds && !f->options.check &&
+           (f->code->device ? f->code->device->alloc != NULL : f->options.parallel_for == NULL);
 }
 
 /* A run may be cancelled before any step of a repetition: none may follow the first launch that
@@ -307,8 +307,9 @@ static int32_t tci_program_param_arg(const tc_program *f, const tci_code_buffer 
         if (f->params[middle].captured == wanted) {
             return middle;
         }
-        *(f->params[middle].captured < wanted ? &low : &high) =
-            middle + (f->params[middle].captured < wanted);
+        *(f->params[middle].captured < wanted
+              ? &low
+              : &high) = middle + (f->params[middle].captured < wanted);
     }
     return -1;
 }
@@ -439,9 +440,10 @@ static tc_options tci_program_options(const tc_options *o)
 /* A child made by fork finds every lock free (base/os.c), which is told of a few that stay rather
  * than of one for each program. What they guard takes no other lock. */
 enum { TCI_PROGRAM_LOCKS = 8 };
-static tci_mutex tci_program_locks[TCI_PROGRAM_LOCKS] = {
-    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT,
-    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT};
+static tci_mutex tci_program_locks[TCI_PROGRAM_LOCKS] = {TCI_MUTEX_INIT, TCI_MUTEX_INIT,
+                                                         TCI_MUTEX_INIT, TCI_MUTEX_INIT,
+                                                         TCI_MUTEX_INIT, TCI_MUTEX_INIT,
+                                                         TCI_MUTEX_INIT, TCI_MUTEX_INIT};
 static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
 
 static void tci_program_keep_locks(void)
@@ -508,9 +510,9 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     for (int i = 0; i < n_steps; i++) {
         slices = slices || f->steps[i].slice;
     }
-    f->only_launches =
-        !slices && !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats &&
-        !f->options.cancel && !f->options.check && !f->collectives;
+    f->only_launches = !slices && !f->faults && !f->code->n_init && !f->code->device &&
+                       !f->code->n_repeats && !f->options.cancel && !f->options.check &&
+                       !f->collectives;
 }
 
 static int tci_program_count_params(const tci_request *r)

@@ -32,11 +32,11 @@
 enum { TCI_QUEUE_DEPTH = 8 }; /* tasks at once: who gives one more waits */
 
 struct tc_event {
-    int32_t refs;            /* atomic: the user's, and the task's */
+    int32_t refs; /* atomic: the user's, and the task's */
     uint32_t process;
     tci_mutex lock;
     tci_cond reached;
-    bool is_done;            /* atomic; what follows is set then */
+    bool is_done; /* atomic; what follows is set then */
     int64_t at_ns;
     const tc_backend *device; /* where the queue is one of a device: the event there */
     void *native;
@@ -45,12 +45,12 @@ struct tc_event {
 
 typedef struct tci_task {
     struct tci_task *next;
-    tc_program *program;     /* NULL: only an event is to be reached */
-    tc_call *call, *inner;   /* inner: of a device's run that has begun; else NULL */
-    tc_event *event;         /* or NULL */
+    tc_program *program;      /* NULL: only an event is to be reached */
+    tc_call *call, *inner;    /* inner: of a device's run that has begun; else NULL */
+    tc_event *event;          /* or NULL */
     const tc_backend *device; /* of `ended`, */
-    void *ended;             /* reached when it is done; of `event`, if there is one */
-    bool sets;               /* the program sets parameters */
+    void *ended;              /* reached when it is done; of `event`, if there is one */
+    bool sets;                /* the program sets parameters */
     tci_run run;
     tc_bufs inputs, outputs;
     tc_buf buffers[];
@@ -60,14 +60,14 @@ struct tc_queue {
     uint32_t process;
     tci_mutex gate, lock;
     tci_cond changed;
-    tci_task *first, *last;  /* not done; the thread is at the first */
-    int n_open;              /* how many */
+    tci_task *first, *last; /* not done; the thread is at the first */
+    int n_open;             /* how many */
     bool ends, has_thread;
     pthread_t thread;
     const tc_backend *device; /* NULL: none yet */
     void *native[TCI_QUEUES];
-    bool is_over;            /* the one for work is somebody else's */
-    tci_error lost;          /* of the first failed run without an event since the last record */
+    bool is_over;   /* the one for work is somebody else's */
+    tci_error lost; /* of the first failed run without an event since the last record */
 };
 
 static tci_mutex tci_queue_fork_lock = TCI_MUTEX_INIT;

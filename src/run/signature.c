@@ -16,11 +16,11 @@ static void tci_port_add(tci_port_room *room, const tci_node *n)
         for (int i = 0; i < n->rank; i++) {
             sizes[i] = (int64_t)tci_dim_show(n->shape[i]);
         }
-        room->ports[room->n_ports] =
-            (tc_port){.name = memcpy(room->text + room->n_text, name, n_name),
-                      .dtype = (tc_dtype)n->dtype,
-                      .rank = n->rank,
-                      .sizes = sizes};
+        room->ports[room->n_ports] = (tc_port){.name = memcpy(room->text + room->n_text, name,
+                                                              n_name),
+                                               .dtype = (tc_dtype)n->dtype,
+                                               .rank = n->rank,
+                                               .sizes = sizes};
     }
     room->n_ports++;
     room->n_sizes += (size_t)n->rank;

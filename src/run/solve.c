@@ -21,9 +21,9 @@
 #include <string.h>
 
 enum {
-    TCI_SOLVE_SHORT = 4096,   /* ranges up to this are tried value by value */
-    TCI_SOLVE_BUDGET = 100000, /* values tried in one search */
-    TCI_SOLVE_LOOKS = 4096,    /* ranges looked at for one end of one equation */
+    TCI_SOLVE_SHORT = 4096,       /* ranges up to this are tried value by value */
+    TCI_SOLVE_BUDGET = 100000,    /* values tried in one search */
+    TCI_SOLVE_LOOKS = 4096,       /* ranges looked at for one end of one equation */
     TCI_SOLVE_ALL_LOOKS = 1 << 18 /* in one search; from there on such equations narrow nothing */
 };
 
@@ -41,7 +41,7 @@ struct tci_solver {
     const tci_code *code;
     int n_inputs, n_outputs;
     const tci_dim *user;
-    int n;                     /* symbols */
+    int n; /* symbols */
     tci_solve_equation *equations;
     int n_equations;
 };
@@ -50,15 +50,15 @@ struct tci_solver {
 typedef struct tci_solve {
     const tci_solver *v;
     const tc_bufs *inputs, *outputs;
-    int64_t *point;            /* where expressions are evaluated */
-    int64_t *far;              /* with it: ranges in which they are */
+    int64_t *point; /* where expressions are evaluated */
+    int64_t *far;   /* with it: ranges in which they are */
     int64_t *found;
-    int64_t *ranges;           /* per level: least, then most of each symbol */
+    int64_t *ranges; /* per level: least, then most of each symbol */
     int32_t level;
     int n_found, budget, looks; /* n_found 2: or it cannot be told */
-    bool has_found;            /* `found` holds values that fit */
-    int failed;                /* the equation that nothing fits at level 0, or -1 */
-    int64_t *origin;           /* at level 0: the equation that closed each symbol, or -1 */
+    bool has_found;             /* `found` holds values that fit */
+    int failed;                 /* the equation that nothing fits at level 0, or -1 */
+    int64_t *origin;            /* at level 0: the equation that closed each symbol, or -1 */
 } tci_solve;
 
 /* ---- the equations of a program ---- */
@@ -98,8 +98,8 @@ static bool tci_solve_add(tci_solver *v, char *block, size_t *at, tci_dim *list,
         }
     }
     if (block) {
-        v->equations[v->n_equations] =
-            (tci_solve_equation){d, port, axis, n, symbols, divides, direction};
+        v->equations[v->n_equations] = (tci_solve_equation){d,       port,    axis,     n,
+                                                            symbols, divides, direction};
     }
     v->n_equations++;
     return true;
@@ -181,7 +181,8 @@ static const tc_buf *tci_solve_buffer(const tci_solve *s, int port)
 {
     int n_inputs = s->v->n_inputs;
     return port < n_inputs ? &s->inputs->items[port]
-                           : s->outputs ? &s->outputs->items[port - n_inputs] : NULL;
+           : s->outputs    ? &s->outputs->items[port - n_inputs]
+                           : NULL;
 }
 
 /* What the expression must be; -1: no number does, the bytes are no whole elements. False: the
@@ -278,8 +279,8 @@ static int64_t tci_solve_nearest(tci_solve *s, tci_dim d, int symbol, int64_t lo
 }
 
 /* Narrows where d may go up and down; what is left in between need not fit. */
-static bool tci_solve_narrow_any(tci_solve *s, tci_dim d, int symbol, int64_t target,
-                                 int64_t *lo, int64_t *hi)
+static bool tci_solve_narrow_any(tci_solve *s, tci_dim d, int symbol, int64_t target, int64_t *lo,
+                                 int64_t *hi)
 {
     for (int i = 0; i < s->v->n; i++) {
         s->far[i] = s->point[i];
@@ -294,8 +295,8 @@ static bool tci_solve_narrow_any(tci_solve *s, tci_dim d, int symbol, int64_t ta
 }
 
 /* Narrows [*lo, *hi] of the only open symbol of e to where it is target; false: it nowhere is. */
-static bool tci_solve_narrow(tci_solve *s, const tci_solve_equation *e, int symbol,
-                             int64_t target, int64_t *lo, int64_t *hi)
+static bool tci_solve_narrow(tci_solve *s, const tci_solve_equation *e, int symbol, int64_t target,
+                             int64_t *lo, int64_t *hi)
 {
     tci_dim d = e->d;
     if (tci_solve_direction(e, symbol) == 2) {
@@ -525,7 +526,10 @@ static void tci_solve_search(tci_solve *s)
 
 /* ---- texts of refusals ---- */
 
-typedef struct tci_solve_text { char *at; size_t room; } tci_solve_text;
+typedef struct tci_solve_text {
+    char *at;
+    size_t room;
+} tci_solve_text;
 
 static void tci_solve_say(tci_solve_text *t, const char *format, ...) TCI_PRINTF(2, 3);
 static void tci_solve_say(tci_solve_text *t, const char *format, ...)
@@ -689,8 +693,9 @@ static void tci_solve_say_uncertain(tci_solve_text *t, const tci_solve *s)
         tci_solve_say_port(t, s->v, port);
         tci_solve_say(t, ", as TC_BUF_ND(pointer, sizes...)");
     } else {
-        tci_solve_say(t, ": not certain from the buffers given, and no size of one would tell; "
-                         "expected a program with one more input that has an axis of size '%s'",
+        tci_solve_say(t,
+                      ": not certain from the buffers given, and no size of one would tell; "
+                      "expected a program with one more input that has an axis of size '%s'",
                       open < 0 ? "" : tci_solve_name(s->v, open));
     }
 }
@@ -702,8 +707,7 @@ static bool tci_solve_is_symbolic(const tc_buf *b)
 {
     bool symbolic = !b->sizes && (!tci_dim_is_known(b->n) || tci_dim_is_stray(b->n));
     for (int a = 0; b->sizes && a < b->rank; a++) {
-        symbolic =
-            symbolic || !tci_dim_is_known(b->sizes[a]) || tci_dim_is_stray(b->sizes[a]);
+        symbolic = symbolic || !tci_dim_is_known(b->sizes[a]) || tci_dim_is_stray(b->sizes[a]);
     }
     return symbolic;
 }
@@ -744,8 +748,12 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
                                   const tc_bufs *outputs, int64_t *values, char *text,
                                   size_t text_room)
 {
-    tci_solve s = {.v = v, .inputs = inputs, .outputs = outputs, .failed = -1,
-                   .budget = TCI_SOLVE_BUDGET, .looks = TCI_SOLVE_ALL_LOOKS};
+    tci_solve s = {.v = v,
+                   .inputs = inputs,
+                   .outputs = outputs,
+                   .failed = -1,
+                   .budget = TCI_SOLVE_BUDGET,
+                   .looks = TCI_SOLVE_ALL_LOOKS};
     tci_solve_text t = {text, text_room};
     s.point = room;
     s.found = room + v->n;

@@ -84,7 +84,8 @@ static tc_status tci_strided_check_outputs(tc_call *c, const tc_bufs *outputs, i
         if ((a->strides || b->strides) && a->data && b->data && tci_overlap_each_other(a, b)) {
             return tci_call_refuse(c, TC_ERR_BUFFER,
                                    "output %d: given strides over elements of output %d, expected "
-                                   "separate memory", b->strides ? i : k, b->strides ? k : i);
+                                   "separate memory",
+                                   b->strides ? i : k, b->strides ? k : i);
         }
     }
     return TC_OK;
@@ -177,7 +178,8 @@ static tc_status tci_strided_make(tc_call *c, const tc_bufs *inputs, const tc_bu
     s->bufs = (tc_buf *)(void *)(c->strided + bytes);
     s->index = (int64_t *)(void *)(c->strided + bytes + (int64_t)sizeof(tc_buf) * n);
     return c->strided ? TC_OK
-                      : tci_call_refuse(c, TC_ERR_MEMORY, "out of memory for copies of buffers "
+                      : tci_call_refuse(c, TC_ERR_MEMORY,
+                                        "out of memory for copies of buffers "
                                         "with strides");
 }
 

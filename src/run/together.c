@@ -30,9 +30,9 @@ typedef struct tci_collective_told {
 /* ---- whether all ranks have the same program ---- */
 
 typedef struct tci_collective_head {
-    uint64_t graph, order;     /* hashes: of the graph, and of the operations in the steps' order */
+    uint64_t graph, order; /* hashes: of the graph, and of the operations in the steps' order */
     int64_t n_marks, n_steps;
-    uint8_t loose, pad[7];     /* this rank's may differ in all but the operations */
+    uint8_t loose, pad[7]; /* this rank's may differ in all but the operations */
 } tci_collective_head;
 
 /* The operation that starts with launch t on communicator `comm`, if there is one. */
@@ -72,8 +72,8 @@ static int tci_collective_tell_steps(const tc_call *c, const tc_comm *comm,
                      tci_comm_verb_reduces(call->comm.verb) ? " " : "",
                      tci_comm_verb_reduces(call->comm.verb) ? tci_comm_how_name(call->comm.how)
                                                             : "",
-                     (long long)call->arrays[0].n, tc_dtype_name(call->arrays[0].dtype),
-                     item->file, item->line);
+                     (long long)call->arrays[0].n, tc_dtype_name(call->arrays[0].dtype), item->file,
+                     item->line);
         }
         *order = tci_hash_mix(*order, tci_collective_hash(call));
         n++;
@@ -111,9 +111,10 @@ static tc_status tci_collective_exchange(tc_call *c, tc_comm *comm, const void *
                                               "the comparison of programs", why);
     if (status) {
         const tci_collective *first = &c->program->collectives->items[0];
-        snprintf(text, sizeof(text), "rank %d could not compare its program with the others' "
-                 "before its first run (its first collective is at %s:%d): %s", comm->rank,
-                 first->file, first->line, why);
+        snprintf(text, sizeof(text),
+                 "rank %d could not compare its program with the others' "
+                 "before its first run (its first collective is at %s:%d): %s",
+                 comm->rank, first->file, first->line, why);
         tci_comm_fail(comm, text);
         return tci_call_refuse(c, TC_ERR_COMM, "%s", text);
     }
@@ -157,7 +158,8 @@ static tc_status tci_collective_find(tc_call *c, tc_comm *comm, const tci_collec
                                              i < theirs ? &there[i] : NULL)
                      : tci_call_refuse(c, TC_ERR_COMM,
                                        "the programs of ranks %d and %d have options that differ "
-                                       "(math, reproducible)", comm->rank, other);
+                                       "(math, reproducible)",
+                                       comm->rank, other);
     }
     tci_heap_free(told);
     return status;
@@ -201,8 +203,10 @@ static tc_status tci_collective_compare(tc_call *c, tc_comm *comm)
         other = other >= 0 ? other : comm->rank; /* others differ: this one only takes part */
         status = tci_collective_find(c, comm, heads, other, nodes);
         if (other == comm->rank && status == TC_ERR_COMM) {
-            status = tci_call_refuse(c, TC_ERR_COMM, "the programs of other ranks differ from that "
-                                     "of rank %d: see what they report", comm->rank);
+            status = tci_call_refuse(c, TC_ERR_COMM,
+                                     "the programs of other ranks differ from that "
+                                     "of rank %d: see what they report",
+                                     comm->rank);
         }
     }
     tci_heap_free(heads);
@@ -295,8 +299,10 @@ TCI_FN tc_status tci_collectives_finish(tc_call *c)
     for (int i = 0; i < l->n_comms; i++) {
         tc_comm *comm = l->comms[i];
         if (comm->engine->finish && comm->engine->finish(comm->state, why)) {
-            snprintf(text, sizeof(text), "a collective on rank %d of %d (the first is at %s:%d): "
-                     "%s", comm->rank, comm->size, l->items[0].file, l->items[0].line, why);
+            snprintf(text, sizeof(text),
+                     "a collective on rank %d of %d (the first is at %s:%d): "
+                     "%s",
+                     comm->rank, comm->size, l->items[0].file, l->items[0].line, why);
             tci_comm_fail(comm, text);
             return tci_call_refuse(c, TC_ERR_COMM, "%s", text);
         }
@@ -433,10 +439,9 @@ TCI_FN bool tci_collectives_can_record(const tc_program *f)
     for (int i = 0; can && i < f->code->n_steps; i++) {
         const tci_custom_call *call = f->steps[i].call;
         bool waits = call && call->comm.phase == TCI_COMM_WAIT;
-        can = !call || (call->comm.phase != TCI_COMM_NONE &&
-                        !tci_comm_verb_is_pair(call->comm.verb) &&
-                        call->comm.verb != TC_COMM_BARRIER &&
-                        (!waits || f->steps[i].n_operands == 3));
+        can = !call ||
+              (call->comm.phase != TCI_COMM_NONE && !tci_comm_verb_is_pair(call->comm.verb) &&
+               call->comm.verb != TC_COMM_BARRIER && (!waits || f->steps[i].n_operands == 3));
     }
     return can;
 }
@@ -503,7 +508,8 @@ TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step)
     bool near = tci_collective_is_near(c->program, item->comm);
     if (item->comm->engine->device && !near) {
         item->job.name = tci_comm_verb_name(step->call->comm.verb);
-        return tci_collective_judge(c, item, TC_ERR_COMM, "the engine takes memory of a device, on "
+        return tci_collective_judge(c, item, TC_ERR_COMM,
+                                    "the engine takes memory of a device, on "
                                     "which this program does not run");
     }
     tc_status status = step->call->comm.phase == TCI_COMM_START

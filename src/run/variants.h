@@ -27,12 +27,13 @@ typedef struct tci_variant_kind {
     uint64_t hash;
     int n_statics, n_inputs, n_axes;
     int64_t *statics;
-    int8_t *dtypes; int32_t *ranks;    /* per input */
+    int8_t *dtypes;
+    int32_t *ranks; /* per input */
     /* What was learned of the sizes, for the writer: per axis of all inputs in order */
-    int64_t *least, *most;             /* of the sizes asked for so far */
-    int32_t *like;                     /* the first axis that had the same size each time */
-    int attempt;                       /* the first that may succeed (api/generalize.h) */
-    bool limited;                      /* max_variants was reached, and the log said so */
+    int64_t *least, *most; /* of the sizes asked for so far */
+    int32_t *like;         /* the first axis that had the same size each time */
+    int attempt;           /* the first that may succeed (api/generalize.h) */
+    bool limited;          /* max_variants was reached, and the log said so */
 } tci_variant_kind;
 
 /* The sizes that a specialization serves: axis a in [least, most], and equal to the axis that
@@ -45,14 +46,16 @@ typedef struct tci_variant_guard {
 typedef struct tci_variant {
     tci_retired retired;
     tci_variant_kind *kind;
-    tci_variant_guard *guards;         /* kind->n_axes, behind the struct */
-    tc_program *program;               /* counted */
-    char *padded;                      /* atomic: memory of padded buffers, idle; or NULL */
+    tci_variant_guard *guards; /* kind->n_axes, behind the struct */
+    tc_program *program;       /* counted */
+    char *padded;              /* atomic: memory of padded buffers, idle; or NULL */
     int64_t id, compile_ns;
     bool symbolic, interpreted;
-    bool interim;                      /* interpreted as the stance was so, */
-    bool beyond;                       /* or as there were enough others */
-    struct { uint64_t hits, space[7]; } lanes[TCI_VARIANTS_LANES]; /* atomic */
+    bool interim; /* interpreted as the stance was so, */
+    bool beyond;  /* or as there were enough others */
+    struct {
+        uint64_t hits, space[7];
+    } lanes[TCI_VARIANTS_LANES]; /* atomic */
 } tci_variant;
 
 /* Those of one kind, in the order in which they are tried; replaced as one. */
@@ -64,19 +67,21 @@ typedef struct tci_variant_list {
 } tci_variant_list;
 typedef struct tci_variant_table {
     tci_retired retired;
-    uint32_t mask;                     /* slots - 1 */
+    uint32_t mask; /* slots - 1 */
     tci_variant_list *slots[];
 } tci_variant_table;
 
 typedef struct tci_variants {
-    tci_variant_table *table;          /* atomic; NULL: empty */
-    uint32_t side;                     /* atomic: where readers count themselves */
-    int32_t is_pending;                /* atomic: something waits for readers */
-    bool flipped;                      /* the writer waits for the side before */
+    tci_variant_table *table; /* atomic; NULL: empty */
+    uint32_t side;            /* atomic: where readers count themselves */
+    int32_t is_pending;       /* atomic: something waits for readers */
+    bool flipped;             /* the writer waits for the side before */
     int n_kinds;
-    tci_retired *waiting, *fresh;      /* removed before and after the wait began */
+    tci_retired *waiting, *fresh; /* removed before and after the wait began */
     int64_t next_id;
-    struct { uint64_t n[2], space[14]; } lanes[TCI_VARIANTS_LANES]; /* atomic: readers by side */
+    struct {
+        uint64_t n[2], space[14];
+    } lanes[TCI_VARIANTS_LANES]; /* atomic: readers by side */
 } tci_variants;
 
 /* ---- readers ---- */

@@ -11,9 +11,18 @@
 #include "ranks.h"
 #include "verbs.h"
 
-TEST(each_collective_of_two_ranks) { CHECK(ranks_run(2, 20000, verbs_check)); }
-TEST(each_collective_of_four_ranks) { CHECK(ranks_run(4, 30000, verbs_check)); }
-TEST(each_collective_of_one_rank) { CHECK(ranks_run(1, 5000, verbs_check)); }
+TEST(each_collective_of_two_ranks)
+{
+    CHECK(ranks_run(2, 20000, verbs_check));
+}
+TEST(each_collective_of_four_ranks)
+{
+    CHECK(ranks_run(4, 30000, verbs_check));
+}
+TEST(each_collective_of_one_rank)
+{
+    CHECK(ranks_run(1, 5000, verbs_check));
+}
 
 /* ---- gradients ---- */
 
@@ -69,7 +78,8 @@ static double loss_at(tc_comm *comm, tc_program *f, const double *x, const doubl
     memcpy(moved, x, sizeof(moved));
     moved[place] += who == tc_comm_rank(comm) ? by : 0;
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(moved, POINTS), TC_BUF((double *)(uintptr_t)w, POINTS)),
-                        TC_BUFS(TC_BUF(loss, 1))), TC_OK);
+                        TC_BUFS(TC_BUF(loss, 1))),
+                 TC_OK);
     return loss[0];
 }
 
@@ -94,7 +104,8 @@ static void gradient_of(tc_comm *comm, loss_function of, const char *name)
         printf("%s: %s\n", name, tc_error(g));
     } else {
         CHECK_EQ_INT(tc_run(fg, TC_BUFS(TC_BUF(x, POINTS), TC_BUF(w, POINTS)),
-                            TC_BUFS(TC_BUF(grad, POINTS))), TC_OK);
+                            TC_BUFS(TC_BUF(grad, POINTS))),
+                     TC_OK);
         for (int who = 0; who < size; who++) {
             for (int i = 0; i < POINTS; i++) {
                 double up = loss_at(comm, fl, x, w, who, i, 1e-4);
@@ -127,7 +138,10 @@ static void gradients(tc_comm *comm)
     gradient_of(comm, loss_barrier, "barrier");
 }
 
-TEST(gradients_are_those_of_the_sum_of_all_losses) { CHECK(ranks_run(2, 20000, gradients)); }
+TEST(gradients_are_those_of_the_sum_of_all_losses)
+{
+    CHECK(ranks_run(2, 20000, gradients));
+}
 
 /* Stage 0 sends 3 x to stage 1, whose loss is the sum of squares of what comes: 18 x. */
 static void pipeline(tc_comm *comm)
@@ -141,8 +155,8 @@ static void pipeline(tc_comm *comm)
                             : tc_square(tc_comm_recv(comm, x, 0));
     CHECK_EQ_INT(tc_grad(tc_sum(y, TC_ALL, 0), &x, 1, &g), TC_OK);
     CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, g), NULL, &f), TC_OK);
-    tc_status status =
-        tc_run(f, TC_BUFS(TC_BUF(in, 3)), TC_BUFS(TC_BUF(values, 3), TC_BUF(out, 3)));
+    tc_status status = tc_run(f, TC_BUFS(TC_BUF(in, 3)),
+                              TC_BUFS(TC_BUF(values, 3), TC_BUF(out, 3)));
     CHECK_EQ_INT(status, TC_OK);
     if (status) {
         printf("%s\n", tc_error(f));
@@ -154,7 +168,10 @@ static void pipeline(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(a_gradient_goes_back_from_the_rank_that_received) { CHECK(ranks_run(2, 10000, pipeline)); }
+TEST(a_gradient_goes_back_from_the_rank_that_received)
+{
+    CHECK(ranks_run(2, 10000, pipeline));
+}
 
 /* ---- vmap ---- */
 
@@ -183,17 +200,22 @@ static void examples(tc_comm *comm)
     each(&y, alone, comm);
     for (int o = 0; o < 4; o++) {
         CHECK_EQ_INT(verbs_run(all[o], TC_BUFS(TC_BUF(in, 12)),
-                               TC_BUFS(TC_BUF(many, 3 * widths[o]))), TC_OK);
+                               TC_BUFS(TC_BUF(many, 3 * widths[o]))),
+                     TC_OK);
         for (int e = 0; e < 3; e++) {
             CHECK_EQ_INT(verbs_run(alone[o], TC_BUFS(TC_BUF(in + 4 * e, 4)),
-                                   TC_BUFS(TC_BUF(one, widths[o]))), TC_OK);
+                                   TC_BUFS(TC_BUF(one, widths[o]))),
+                         TC_OK);
             CHECK(!memcmp(many + e * widths[o], one, sizeof(float) * (size_t)widths[o]));
         }
     }
     tc_ctx_free(ctx);
 }
 
-TEST(vmap_adds_an_axis_to_what_is_sent) { CHECK(ranks_run(2, 20000, examples)); }
+TEST(vmap_adds_an_axis_to_what_is_sent)
+{
+    CHECK(ranks_run(2, 20000, examples));
+}
 
 /* ---- symbols ---- */
 
@@ -212,7 +234,8 @@ static void symbols(tc_comm *comm)
             in[i] = (float)(10 * rank + i);
         }
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_ND(in, rows, 2)),
-                            TC_BUFS(TC_BUF(all, 2 * rows * size), TC_BUF(sum, 2 * rows))), TC_OK);
+                            TC_BUFS(TC_BUF(all, 2 * rows * size), TC_BUF(sum, 2 * rows))),
+                     TC_OK);
         for (int i = 0; i < 2 * rows; i++) {
             CHECK(all[(size - 1) * 2 * rows + i] == (float)(10 * (size - 1) + i));
             CHECK(sum[i] == (float)(10 * size * (size - 1) / 2 + size * i));
@@ -224,7 +247,10 @@ static void symbols(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(sizes_may_be_symbols) { CHECK(ranks_run(2, 20000, symbols)); }
+TEST(sizes_may_be_symbols)
+{
+    CHECK(ranks_run(2, 20000, symbols));
+}
 
 /* ---- the order of sums ---- */
 
@@ -240,11 +266,15 @@ static void reproducible(tc_comm *comm)
         want += given[r];
     }
     CHECK_EQ_INT(verbs_run(tc_comm_all_reduce(comm, x, TC_COMM_SUM), TC_BUFS(TC_BUF(in, 1)),
-                           TC_BUFS(TC_BUF(out, 1))), TC_OK);
+                           TC_BUFS(TC_BUF(out, 1))),
+                 TC_OK);
     CHECK(out[0] == want);
     tc_ctx_free(ctx);
 }
 
-TEST(reproducible_sums_go_in_the_order_of_ranks) { CHECK(ranks_run(4, 20000, reproducible)); }
+TEST(reproducible_sums_go_in_the_order_of_ranks)
+{
+    CHECK(ranks_run(4, 20000, reproducible));
+}
 
 TEST_MAIN

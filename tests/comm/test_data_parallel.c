@@ -84,7 +84,8 @@ static void alone(float *result)
         fill(x[0], s, 0);
         fill(x[1], s, 1);
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x[0], ROWS * WIDTH), TC_BUF(x[1], ROWS * WIDTH)),
-                            (tc_bufs){NULL, 0}), TC_OK);
+                            (tc_bufs){NULL, 0}),
+                     TC_OK);
     }
     read_all(p, result);
     tc_program_free(f);
@@ -145,7 +146,10 @@ static void same_bits(tc_comm *comm)
     CHECK(want[0] != weights[0][0]);
 }
 
-TEST(two_ranks_train_as_one_process_bit_by_bit) { CHECK(ranks_run(RANKS, 20000, same_bits)); }
+TEST(two_ranks_train_as_one_process_bit_by_bit)
+{
+    CHECK(ranks_run(RANKS, 20000, same_bits));
+}
 
 /* ---- the order of steps ---- */
 

@@ -79,8 +79,14 @@ static void differ(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(programs_that_differ_are_told_with_both_lines) { CHECK(ranks_run(2, 10000, differ)); }
-TEST(programs_of_three_ranks_that_differ) { CHECK(ranks_run(3, 10000, differ)); }
+TEST(programs_that_differ_are_told_with_both_lines)
+{
+    CHECK(ranks_run(2, 10000, differ));
+}
+TEST(programs_of_three_ranks_that_differ)
+{
+    CHECK(ranks_run(3, 10000, differ));
+}
 
 /* Runs of programs in another order. */
 static void disorder(tc_comm *comm)
@@ -99,7 +105,10 @@ static void disorder(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(runs_in_another_order_are_told) { CHECK(ranks_run(2, 10000, disorder)); }
+TEST(runs_in_another_order_are_told)
+{
+    CHECK(ranks_run(2, 10000, disorder));
+}
 
 /* ---- ranks that are gone ---- */
 
@@ -129,7 +138,8 @@ static void gone(tc_comm *comm)
     CHECK(says(tc_error(x), "failed before"));
     float in[1] = {2}, out[1]; /* the process stays usable */
     CHECK_EQ_INT(verbs_run(tc_mul(tc_input(ctx, "y", TC_F32, 1), 2), TC_BUFS(TC_BUF(in, 1)),
-                           TC_BUFS(TC_BUF(out, 1))), TC_OK);
+                           TC_BUFS(TC_BUF(out, 1))),
+                 TC_OK);
     CHECK(out[0] == 4);
     tc_program_free(f);
     tc_ctx_free(ctx);
@@ -155,9 +165,18 @@ static bool others_held(int how, int size)
     return held;
 }
 
-TEST(a_killed_rank_is_named) { CHECK(others_held(0, 3)); }
-TEST(a_rank_that_hangs_is_named_when_the_time_is_over) { CHECK(others_held(1, 3)); }
-TEST(a_rank_that_exits_is_named) { CHECK(others_held(2, 2)); }
+TEST(a_killed_rank_is_named)
+{
+    CHECK(others_held(0, 3));
+}
+TEST(a_rank_that_hangs_is_named_when_the_time_is_over)
+{
+    CHECK(others_held(1, 3));
+}
+TEST(a_rank_that_exits_is_named)
+{
+    CHECK(others_held(2, 2));
+}
 
 /* Trains until somebody is killed. */
 static void until_killed(tc_comm *comm)
@@ -228,7 +247,10 @@ static void keeps_parameters(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(a_run_that_fails_leaves_parameters) { CHECK(ranks_run(2, 2000, keeps_parameters)); }
+TEST(a_run_that_fails_leaves_parameters)
+{
+    CHECK(ranks_run(2, 2000, keeps_parameters));
+}
 
 /* ---- threads, fork, order of ends ---- */
 
@@ -261,7 +283,10 @@ static void threads(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(two_threads_on_one_communicator) { CHECK(ranks_run(2, 5000, threads)); }
+TEST(two_threads_on_one_communicator)
+{
+    CHECK(ranks_run(2, 5000, threads));
+}
 
 static void forks(tc_comm *comm)
 {
@@ -284,7 +309,10 @@ static void forks(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(a_child_made_by_fork_is_no_rank) { CHECK(ranks_run(2, 5000, forks)); }
+TEST(a_child_made_by_fork_is_no_rank)
+{
+    CHECK(ranks_run(2, 5000, forks));
+}
 
 static void ends(tc_comm *comm)
 {
@@ -304,7 +332,10 @@ static void ends(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(a_communicator_may_end_before_its_programs) { CHECK(ranks_run(2, 5000, ends)); }
+TEST(a_communicator_may_end_before_its_programs)
+{
+    CHECK(ranks_run(2, 5000, ends));
+}
 
 /* ---- calls ---- */
 
@@ -329,7 +360,10 @@ static void calls(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(calls_that_do_not_fit) { CHECK(ranks_run(2, 5000, calls)); }
+TEST(calls_that_do_not_fit)
+{
+    CHECK(ranks_run(2, 5000, calls));
+}
 
 TEST(variables_that_are_no_numbers)
 {

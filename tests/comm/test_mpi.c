@@ -73,10 +73,22 @@ static void under(const char *name, int n)
     CHECK_EQ_INT(code, 0);
 }
 
-TEST(open_mpi_with_two_ranks) { under("mpirun.openmpi", 2); }
-TEST(open_mpi_with_four_ranks) { under("mpirun.openmpi", 4); }
-TEST(mpich_with_two_ranks) { under("mpirun.mpich", 2); }
-TEST(mpich_with_four_ranks) { under("mpirun.mpich", 4); }
+TEST(open_mpi_with_two_ranks)
+{
+    under("mpirun.openmpi", 2);
+}
+TEST(open_mpi_with_four_ranks)
+{
+    under("mpirun.openmpi", 4);
+}
+TEST(mpich_with_two_ranks)
+{
+    under("mpirun.mpich", 2);
+}
+TEST(mpich_with_four_ranks)
+{
+    under("mpirun.mpich", 4);
+}
 
 TEST(a_communicator_of_mpi_needs_mpi)
 {

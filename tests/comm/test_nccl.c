@@ -49,11 +49,13 @@ static void on_gpus(tc_comm *base)
     float in[1] = {rank ? 1e8f : 1.0f}, out[1];
     tc_tensor x = tc_input(ctx, "x", TC_F32, 1);
     CHECK_EQ_INT(verbs_run(tc_comm_all_reduce(comm, x, TC_COMM_SUM), TC_BUFS(TC_BUF(in, 1)),
-                           TC_BUFS(TC_BUF(out, 1))), TC_OK);
+                           TC_BUFS(TC_BUF(out, 1))),
+                 TC_OK);
     CHECK(out[0] == 1.0f + 1e8f);
     /* a program of the GPU with a communicator of the host's memory */
     CHECK_EQ_INT(verbs_run(tc_comm_all_reduce(base, x, TC_COMM_SUM), TC_BUFS(TC_BUF(in, 1)),
-                           TC_BUFS(TC_BUF(out, 1))), TC_OK);
+                           TC_BUFS(TC_BUF(out, 1))),
+                 TC_OK);
     CHECK(out[0] == 1.0f + 1e8f);
     tc_ctx_free(ctx);
     tc_comm_free(comm);
@@ -105,8 +107,14 @@ static void ranks_of_gpus(ranks_function f, bool first_only)
     }
 }
 
-TEST(each_collective_of_two_gpus) { ranks_of_gpus(on_gpus, false); }
-TEST(a_killed_rank_of_two_gpus_is_told) { ranks_of_gpus(on_gpus_until, true); }
+TEST(each_collective_of_two_gpus)
+{
+    ranks_of_gpus(on_gpus, false);
+}
+TEST(a_killed_rank_of_two_gpus_is_told)
+{
+    ranks_of_gpus(on_gpus_until, true);
+}
 
 /* ---- an NCCL that only counts ---- */
 
@@ -123,13 +131,19 @@ static int count(char what, void *stream)
     return counted_fails;
 }
 
-static int count_id(tci_nccl_id *id) { return id->bytes[0] = 7, 0; }
+static int count_id(tci_nccl_id *id)
+{
+    return id->bytes[0] = 7, 0;
+}
 static int count_init(void **c, int n, tci_nccl_id id, int rank)
 {
     *c = &counted;
     return n == 1 && rank == 0 && id.bytes[0] == 7 ? 0 : 4;
 }
-static int count_destroy(void *c) { return counted_ends++, c != (void *)&counted; }
+static int count_destroy(void *c)
+{
+    return counted_ends++, c != (void *)&counted;
+}
 /* As ncclCommAbort: kernels end, then it waits for graphs of the communicator, here for 2 s. */
 static int counted_graph, counted_after, counted_frees, counted_waits;
 static int count_abort(void *c)
@@ -144,9 +158,18 @@ static int count_abort(void *c)
     }
     return counted_aborts++, c != (void *)&counted;
 }
-static int count_async(void *c, int *code) { return *code = 0, c != (void *)&counted; }
-static int count_begin(void) { return count('(', NULL); }
-static int count_end(void) { return count(')', NULL); }
+static int count_async(void *c, int *code)
+{
+    return *code = 0, c != (void *)&counted;
+}
+static int count_begin(void)
+{
+    return count('(', NULL);
+}
+static int count_end(void)
+{
+    return count(')', NULL);
+}
 static int count_reduce(const void *in, void *out, size_t n, int t, int op, void *c, void *stream)
 {
     memmove(out, in, n * (t == 7 ? 4 : 1));
@@ -173,12 +196,18 @@ static int count_recv(void *out, size_t n, int t, int from, void *c, void *strea
     (void)from;
     return t != 1 || c != (void *)&counted ? 4 : count('v', stream);
 }
-static const char *count_error(int code) { return code ? "a counted failure" : ""; }
+static const char *count_error(int code)
+{
+    return code ? "a counted failure" : "";
+}
 static int count_query(void *stream)
 {
     return stream && __atomic_load_n(&counted_busy, __ATOMIC_RELAXED) ? 600 : 0;
 }
-static int count_capture(void *stream, int mode) { return mode != 2 || count('[', stream); }
+static int count_capture(void *stream, int mode)
+{
+    return mode != 2 || count('[', stream);
+}
 static int count_captured(void *stream, void **graph)
 {
     *graph = &counted_graph;
@@ -202,11 +231,11 @@ static int count_free(void *graph)
     return graph != &counted_graph;
 }
 
-static const tci_nccl_api counting = {count_id, count_init, count_destroy, count_abort, count_async,
-                                      count_begin, count_end, count_reduce, count_reduce,
-                                      count_gather, count_cast, count_send, count_recv, count_error,
-                                      count_query, count_capture, count_captured, count_child,
-                                      count_empty, count_free};
+static const tci_nccl_api counting = {count_id,       count_init,   count_destroy, count_abort,
+                                      count_async,    count_begin,  count_end,     count_reduce,
+                                      count_reduce,   count_gather, count_cast,    count_send,
+                                      count_recv,     count_error,  count_query,   count_capture,
+                                      count_captured, count_child,  count_empty,   count_free};
 
 static tc_comm *counting_comm(int64_t timeout_ms)
 {
@@ -227,8 +256,14 @@ static tc_comm_job job_of(tc_comm_verb verb, float *in, float *out)
 {
     static tc_backend device = {.name = "cuda"};
     device.queues = tci_cuda_queues();
-    return (tc_comm_job){.verb = verb, .dtype = TC_F32, .n = 4, .in = in, .out = out, .peer = 0,
-                         .device = &device, .name = tci_comm_verb_name((int)verb)};
+    return (tc_comm_job){.verb = verb,
+                         .dtype = TC_F32,
+                         .n = 4,
+                         .in = in,
+                         .out = out,
+                         .peer = 0,
+                         .device = &device,
+                         .name = tci_comm_verb_name((int)verb)};
 }
 
 TEST(a_start_waits_for_kernels_before_it_and_a_wait_for_the_operation)
@@ -258,8 +293,8 @@ TEST(sends_and_receives_are_one_group)
     char why[TC_COMM_WHY] = "";
     float in[4] = {1, 2, 3, 4}, out[4], got[4];
     tc_comm_job send = job_of(TC_COMM_SEND, in, out), recv = job_of(TC_COMM_RECV, in, got);
-    tc_comm_job all = job_of(TC_COMM_ALL_GATHER, in, out), parts = job_of(TC_COMM_ALL_TO_ALL, in,
-                                                                          out);
+    tc_comm_job all = job_of(TC_COMM_ALL_GATHER, in, out),
+                parts = job_of(TC_COMM_ALL_TO_ALL, in, out);
     CHECK_EQ_INT(comm->engine->start(comm->state, &send, why), TC_OK);
     CHECK_EQ_INT(comm->engine->start(comm->state, &recv, why), TC_OK);
     CHECK(!strcmp(counted, ""));

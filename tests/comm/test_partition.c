@@ -8,8 +8,18 @@
 #include "ranks.h"
 #include "verbs.h"
 
-enum { BATCH = 4, TOKENS = 6, VOCAB = 24, WIDTH = 16, HEADS = 4, HIDDEN = 32, BLOCKS = 2, STEPS = 3,
-       PER_BLOCK = 8, PARAMS = 2 + PER_BLOCK * BLOCKS };
+enum {
+    BATCH = 4,
+    TOKENS = 6,
+    VOCAB = 24,
+    WIDTH = 16,
+    HEADS = 4,
+    HIDDEN = 32,
+    BLOCKS = 2,
+    STEPS = 3,
+    PER_BLOCK = 8,
+    PARAMS = 2 + PER_BLOCK * BLOCKS
+};
 
 static float noise(uint32_t *state)
 {
@@ -194,9 +204,9 @@ static void train(const tc_mesh *mesh, marker mark, tc_comm *data, trained *t)
     }
     for (int s = 0; s < STEPS; s++) {
         fill(tokens, targets, s, part, of);
-        status = tc_run(f, TC_BUFS(TC_BUF(tokens, BATCH * TOKENS / of),
-                                   TC_BUF(targets, BATCH * TOKENS / of)),
-                        TC_BUFS(TC_BUF(&t->losses[s], 1)));
+        status = tc_run(
+            f, TC_BUFS(TC_BUF(tokens, BATCH * TOKENS / of), TC_BUF(targets, BATCH * TOKENS / of)),
+            TC_BUFS(TC_BUF(&t->losses[s], 1)));
         CHECK_EQ_INT(status, TC_OK);
         if (status) {
             printf("%s\n", tc_error(f));
@@ -438,8 +448,9 @@ static tc_tensor op_of(int op, tc_tensor x, tc_tensor w, tc_tensor i)
     case 22: return tc_gather(x, 0, i);
     case 23: return tc_gather(x, 1, tc_remainder(tc_sub(i, 8), 4));
     case 24: return tc_index_select(x, 0, tc_reshape(tc_slice(i, 1, 0, 1, 1), ROWS));
-    case 25: return tc_scatter_add(tc_mul(tc_sum(x, TC_ALL, false), tc_cast(tc_ne(x, x), TC_F32)),
-                                   0, i, x);
+    case 25:
+        return tc_scatter_add(tc_mul(tc_sum(x, TC_ALL, false), tc_cast(tc_ne(x, x), TC_F32)), 0, i,
+                              x);
     case 26: return tc_expand(tc_unsqueeze(tc_mean(x, TC_AXES(0), false), 0), 3, COLUMNS);
     case 27: {
         tc_tensor values, places;
@@ -494,7 +505,10 @@ static void ops_in_parts(tc_comm *comm)
     }
 }
 
-TEST(each_op_on_parts_is_the_op_on_the_whole) { CHECK(ranks_run(2, 0, ops_in_parts)); }
+TEST(each_op_on_parts_is_the_op_on_the_whole)
+{
+    CHECK(ranks_run(2, 0, ops_in_parts));
+}
 
 TEST(marks_that_do_not_fit)
 {
@@ -528,7 +542,10 @@ static void uneven(tc_comm *comm)
     tc_ctx_free(ctx);
 }
 
-TEST(a_size_that_ranks_do_not_divide) { CHECK(ranks_run(2, 0, uneven)); }
+TEST(a_size_that_ranks_do_not_divide)
+{
+    CHECK(ranks_run(2, 0, uneven));
+}
 
 TEST(tensor_parallel_training_is_that_of_one_process)
 {
@@ -537,8 +554,17 @@ TEST(tensor_parallel_training_is_that_of_one_process)
     CHECK(ranks_run(4, 0, tensor_parallel));
     verbs_backend = NULL;
 }
-TEST(a_batch_in_parts_is_data_parallel) { CHECK(ranks_run(2, 0, data_parallel)); }
-TEST(parameters_in_parts_are_gathered) { CHECK(ranks_run(2, 0, fully_sharded)); }
-TEST(a_mesh_of_two_axes) { CHECK(ranks_run(4, 0, tensor_and_data)); }
+TEST(a_batch_in_parts_is_data_parallel)
+{
+    CHECK(ranks_run(2, 0, data_parallel));
+}
+TEST(parameters_in_parts_are_gathered)
+{
+    CHECK(ranks_run(2, 0, fully_sharded));
+}
+TEST(a_mesh_of_two_axes)
+{
+    CHECK(ranks_run(4, 0, tensor_and_data));
+}
 
 TEST_MAIN

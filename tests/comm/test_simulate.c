@@ -9,7 +9,10 @@
 
 enum { N = 1 << 20 };
 
-static bool near_to(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b) + 1e-12; }
+static bool near_to(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fabs(b) + 1e-12;
+}
 
 /* A program that reduces N f32, and one with work between start and wait. */
 static tc_program *reducing(tc_ctx *ctx, tc_comm *comm, bool overlaps)

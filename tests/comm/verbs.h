@@ -80,8 +80,8 @@ static void verbs_reduce(tc_comm *comm, tc_dtype t, tc_comm_how how, int64_t n)
 
 static void verbs_reductions(tc_comm *comm)
 {
-    static const tc_dtype dtypes[] = {TC_F64, TC_F32, TC_BF16, TC_F16, TC_U8,  TC_I8, TC_U16,
-                                      TC_I16, TC_U32, TC_I32,  TC_U64, TC_I64};
+    static const tc_dtype dtypes[] = {TC_F64, TC_F32, TC_BF16, TC_F16, TC_U8,  TC_I8,
+                                      TC_U16, TC_I16, TC_U32,  TC_I32, TC_U64, TC_I64};
     for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
         bool takes = strcmp(tc_comm_engine_name(comm), "nccl") != 0 ||
                      (dtypes[d] != TC_U16 && dtypes[d] != TC_I16);
@@ -125,13 +125,15 @@ static void verbs_moves(tc_comm *comm)
     CHECK_EQ_INT(wrong, 0);
     /* summed, 4 rows each */
     CHECK_EQ_INT(verbs_run(tc_comm_reduce_scatter(comm, x, 0, TC_COMM_SUM), ins,
-                           TC_BUFS(TC_BUF(out, 12))), 0);
+                           TC_BUFS(TC_BUF(out, 12))),
+                 0);
     for (int i = 0; i < 12; i++) {
         wrong += out[i] != (float)(100 * size * (size - 1) / 2 + size * (12 * rank + i));
     }
     CHECK_EQ_INT(wrong, 0);
     CHECK_EQ_INT(verbs_run(tc_comm_reduce_scatter(comm, x, 0, TC_COMM_MAX), ins,
-                           TC_BUFS(TC_BUF(out, 12))), 0);
+                           TC_BUFS(TC_BUF(out, 12))),
+                 0);
     for (int i = 0; i < 12; i++) {
         wrong += out[i] != (float)(100 * (size - 1) + 12 * rank + i);
     }
@@ -201,7 +203,8 @@ static void verbs_split(tc_comm *comm)
     float in[1] = {(float)rank}, out[1], want = 0;
     tc_tensor x = tc_input(ctx, "x", TC_F32, 1);
     CHECK_EQ_INT(verbs_run(tc_comm_all_reduce(half, x, TC_COMM_SUM), TC_BUFS(TC_BUF(in, 1)),
-                           TC_BUFS(TC_BUF(out, 1))), TC_OK);
+                           TC_BUFS(TC_BUF(out, 1))),
+                 TC_OK);
     for (int r = rank % 2; r < size; r += 2) {
         want += (float)r;
     }

@@ -183,7 +183,10 @@ TCT_UNUSED static void check_ran(int line, outcome r, const char *backend)
 
 /* ---- files ---- */
 
-typedef struct bytes { unsigned char *data; size_t n; } bytes;
+typedef struct bytes {
+    unsigned char *data;
+    size_t n;
+} bytes;
 
 TCT_UNUSED static bytes read_file(const char *path)
 {
@@ -223,8 +226,8 @@ TCT_UNUSED static const char *find_file(const char *folder, const char *begins, 
     found[0] = 0;
     while (d && (e = readdir(d)) != NULL) {
         size_t n = strlen(e->d_name);
-        if (!strncmp(e->d_name, begins, strlen(begins)) && n >= strlen(ends)
-            && !strcmp(e->d_name + n - strlen(ends), ends)) {
+        if (!strncmp(e->d_name, begins, strlen(begins)) && n >= strlen(ends) &&
+            !strcmp(e->d_name + n - strlen(ends), ends)) {
             snprintf(found, sizeof(found), "%s/%s", folder, e->d_name);
         }
     }
@@ -242,8 +245,8 @@ TCT_UNUSED static int count_entries(const char *folder, const char *begins, cons
     int n = 0;
     while (d && (e = readdir(d)) != NULL) {
         size_t length = strlen(e->d_name);
-        n += !strncmp(e->d_name, begins, strlen(begins)) && length >= strlen(ends)
-             && !strcmp(e->d_name + length - strlen(ends), ends);
+        n += !strncmp(e->d_name, begins, strlen(begins)) && length >= strlen(ends) &&
+             !strcmp(e->d_name + length - strlen(ends), ends);
     }
     if (d) {
         closedir(d);

@@ -24,13 +24,13 @@ typedef struct attention {
     const char *name;
     int heads, queries, keys, d, dv;
     mask mask;
-    int kernels;          /* expected on the CPU; 0: that depends on its speed */
-    int least;            /* bytes of vectors where that many are expected; 0: there are vectors */
-    int groups;           /* heads that share keys and values; 0: none do */
-    int vector_bits;      /* 0: those of the machine */
+    int kernels;     /* expected on the CPU; 0: that depends on its speed */
+    int least;       /* bytes of vectors where that many are expected; 0: there are vectors */
+    int groups;      /* heads that share keys and values; 0: none do */
+    int vector_bits; /* 0: those of the machine */
     tc_dtype dtype;
-    double never;         /* the score of what is masked, 0: -inf */
-    bool wild;            /* values are 0, -0, infinite and NaN here and there */
+    double never; /* the score of what is masked, 0: -inf */
+    bool wild;    /* values are 0, -0, infinite and NaN here and there */
 } attention;
 
 enum { N_IN = 4 };
@@ -68,8 +68,11 @@ static int key_heads(attention c)
 
 static data make_data(attention c)
 {
-    data d = {{0}, {(int64_t)c.heads * c.queries * c.d, (int64_t)key_heads(c) * c.keys * c.d,
-                    (int64_t)key_heads(c) * c.keys * c.dv, (int64_t)c.queries * c.keys}, 0, 0};
+    data d = {{0},
+              {(int64_t)c.heads * c.queries * c.d, (int64_t)key_heads(c) * c.keys * c.d,
+               (int64_t)key_heads(c) * c.keys * c.dv, (int64_t)c.queries * c.keys},
+              0,
+              0};
     d.n_out = (int64_t)c.heads * c.queries * c.dv;
     d.n_scores = (int64_t)c.heads * c.queries * c.keys;
     for (int i = 0; i < 3; i++) {
@@ -122,8 +125,9 @@ static tc_program *compile(tc_ctx *ctx, attention c, const tc_options *options, 
     double never = c.never < 0 ? c.never : -INFINITY;
     if (c.mask >= CAUSAL && c.mask <= BOTH) {
         tc_dtype t = c.heads % 2 ? TC_I32 : TC_I64;
-        tc_tensor row = tc_unsqueeze(tc_arange(ctx, c.mask == AHEAD ? 2 : 0, c.queries +
-                                               (c.mask == AHEAD ? 2 : 0), 1, t), 1);
+        tc_tensor row = tc_unsqueeze(tc_arange(ctx, c.mask == AHEAD ? 2 : 0,
+                                               c.queries + (c.mask == AHEAD ? 2 : 0), 1, t),
+                                     1);
         tc_tensor column = tc_arange(ctx, 0, c.keys, 1, t);
         tc_tensor seen = c.mask == STRICT ? tc_lt(column, row) : tc_le(column, row);
         seen = c.mask == BOTH ? tc_logical_and(seen, m) : seen;
@@ -187,7 +191,9 @@ static void check(attention c)
     run(c, &d, &options, false, got, weights);
     CHECK_MSG(same_bits(c.dtype, want, got, d.n_out), "%s: other bits than apart", c.name);
     for (size_t t = 0; t < sizeof(threads) / sizeof(*threads); t++) {
-        options = (tc_options){.backend = "cpu", .threads = threads[t], .verify = true,
+        options = (tc_options){.backend = "cpu",
+                               .threads = threads[t],
+                               .verify = true,
                                .vector_bits = c.vector_bits};
         c.kernels = vector_bytes(&options) < TCI_MAX(c.least, 1) ? 0 : c.kernels;
         memset(got, 1, (size_t)d.n_out * (c.dtype == TC_F64 ? 8 : 4));
@@ -211,27 +217,92 @@ TEST(attention_is_one_kernel)
     static const attention cases[] = {
         {.name = "plain", .heads = 2, .queries = 64, .keys = 64, .d = 32, .dv = 32, .kernels = 1},
         {.name = "odd", .heads = 3, .queries = 65, .keys = 63, .d = 17, .dv = 19, .kernels = 1},
-        {.name = "equal sizes", .heads = 2, .queries = 64, .keys = 64, .d = 64, .dv = 64,
+        {.name = "equal sizes",
+         .heads = 2,
+         .queries = 64,
+         .keys = 64,
+         .d = 64,
+         .dv = 64,
          .kernels = 1},
-        {.name = "long keys", .heads = 1, .queries = 40, .keys = 1000, .d = 33, .dv = 70,
+        {.name = "long keys",
+         .heads = 1,
+         .queries = 40,
+         .keys = 1000,
+         .d = 33,
+         .dv = 70,
          .kernels = 1},
-        {.name = "two blocks of keys", .heads = 2, .queries = 100, .keys = 2048, .d = 16, .dv = 16,
-         .kernels = 1, .least = 32},
-        {.name = "causal", .heads = 2, .queries = 100, .keys = 100, .d = 24, .dv = 40,
-         .mask = CAUSAL, .kernels = 1},
-        {.name = "causal, f64", .heads = 2, .queries = 70, .keys = 70, .d = 24, .dv = 24,
-         .mask = CAUSAL, .dtype = TC_F64, .kernels = 1},
-        {.name = "given mask", .heads = 2, .queries = 50, .keys = 90, .d = 16, .dv = 16,
-         .mask = GIVEN, .kernels = 1},
-        {.name = "rows that see nothing", .heads = 2, .queries = 50, .keys = 90, .d = 16, .dv = 16,
-         .mask = NOTHING, .kernels = 1},
-        {.name = "bias", .heads = 2, .queries = 30, .keys = 31, .d = 8, .dv = 130, .mask = BIAS,
+        {.name = "two blocks of keys",
+         .heads = 2,
+         .queries = 100,
+         .keys = 2048,
+         .d = 16,
+         .dv = 16,
+         .kernels = 1,
+         .least = 32},
+        {.name = "causal",
+         .heads = 2,
+         .queries = 100,
+         .keys = 100,
+         .d = 24,
+         .dv = 40,
+         .mask = CAUSAL,
          .kernels = 1},
-        {.name = "shared keys", .heads = 6, .queries = 33, .keys = 40, .d = 16, .dv = 16,
-         .groups = 3, .kernels = 1},
-        {.name = "narrow vectors", .heads = 1, .queries = 40, .keys = 50, .d = 20, .dv = 20,
-         .vector_bits = 128, .kernels = 1},
-        {.name = "f64", .heads = 2, .queries = 30, .keys = 70, .d = 20, .dv = 20, .dtype = TC_F64,
+        {.name = "causal, f64",
+         .heads = 2,
+         .queries = 70,
+         .keys = 70,
+         .d = 24,
+         .dv = 24,
+         .mask = CAUSAL,
+         .dtype = TC_F64,
+         .kernels = 1},
+        {.name = "given mask",
+         .heads = 2,
+         .queries = 50,
+         .keys = 90,
+         .d = 16,
+         .dv = 16,
+         .mask = GIVEN,
+         .kernels = 1},
+        {.name = "rows that see nothing",
+         .heads = 2,
+         .queries = 50,
+         .keys = 90,
+         .d = 16,
+         .dv = 16,
+         .mask = NOTHING,
+         .kernels = 1},
+        {.name = "bias",
+         .heads = 2,
+         .queries = 30,
+         .keys = 31,
+         .d = 8,
+         .dv = 130,
+         .mask = BIAS,
+         .kernels = 1},
+        {.name = "shared keys",
+         .heads = 6,
+         .queries = 33,
+         .keys = 40,
+         .d = 16,
+         .dv = 16,
+         .groups = 3,
+         .kernels = 1},
+        {.name = "narrow vectors",
+         .heads = 1,
+         .queries = 40,
+         .keys = 50,
+         .d = 20,
+         .dv = 20,
+         .vector_bits = 128,
+         .kernels = 1},
+        {.name = "f64",
+         .heads = 2,
+         .queries = 30,
+         .keys = 70,
+         .d = 20,
+         .dv = 20,
+         .dtype = TC_F64,
          .kernels = 1},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -247,18 +318,30 @@ TEST(cut_attention)
         {.name = "long", .heads = 2, .queries = 300, .keys = 300, .mask = CAUSAL, .never = -1e30},
         {.name = "long, -inf", .heads = 1, .queries = 300, .keys = 300, .mask = CAUSAL},
         {.name = "parts", .heads = 1, .queries = 400, .keys = 1100, .mask = CAUSAL, .never = -1e9},
-        {.name = "all parts", .heads = 1, .queries = 600, .keys = 600, .mask = CAUSAL,
+        {.name = "all parts",
+         .heads = 1,
+         .queries = 600,
+         .keys = 600,
+         .mask = CAUSAL,
          .never = -1e9},
         {.name = "more queries", .heads = 1, .queries = 200, .keys = 70, .mask = CAUSAL},
         {.name = "strict", .heads = 2, .queries = 200, .keys = 200, .mask = STRICT},
-        {.name = "strict, finite", .heads = 1, .queries = 200, .keys = 200, .mask = STRICT,
+        {.name = "strict, finite",
+         .heads = 1,
+         .queries = 200,
+         .keys = 200,
+         .mask = STRICT,
          .never = -1e30},
         {.name = "near", .heads = 1, .queries = 200, .keys = 200, .mask = CAUSAL, .never = -20},
         {.name = "ahead", .heads = 2, .queries = 150, .keys = 230, .mask = AHEAD},
         {.name = "above", .heads = 1, .queries = 150, .keys = 230, .mask = ABOVE, .never = -1e30},
         {.name = "given too", .heads = 2, .queries = 150, .keys = 230, .mask = BOTH},
         {.name = "f64", .heads = 2, .queries = 150, .keys = 150, .mask = CAUSAL, .dtype = TC_F64},
-        {.name = "narrow", .heads = 2, .queries = 150, .keys = 150, .mask = CAUSAL,
+        {.name = "narrow",
+         .heads = 2,
+         .queries = 150,
+         .keys = 150,
+         .mask = CAUSAL,
          .vector_bits = 128},
     };
     for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
@@ -340,8 +423,7 @@ TEST(attention_in_several_kernels)
         {.name = "no queries", .heads = 2, .queries = 0, .keys = 20, .d = 8, .dv = 8, .kernels = 1},
         {.name = "one query", .heads = 2, .queries = 1, .keys = 64, .d = 8, .dv = 8, .kernels = 3},
         {.name = "few keys", .heads = 2, .queries = 20, .keys = 7, .d = 8, .dv = 8, .kernels = 4},
-        {.name = "one value", .heads = 1, .queries = 20, .keys = 30, .d = 8, .dv = 1,
-         .kernels = 2},
+        {.name = "one value", .heads = 1, .queries = 20, .keys = 30, .d = 8, .dv = 1, .kernels = 2},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         check(cases[i]);
@@ -471,8 +553,14 @@ static void attend(attention c, const data *d, double *out)
 
 TEST(attention_is_exact)
 {
-    attention c = {.name = "exact", .heads = 1, .queries = 50, .keys = 1500, .d = 40, .dv = 33,
-                   .dtype = TC_F32, .kernels = 1};
+    attention c = {.name = "exact",
+                   .heads = 1,
+                   .queries = 50,
+                   .keys = 1500,
+                   .d = 40,
+                   .dv = 33,
+                   .dtype = TC_F32,
+                   .kernels = 1};
     data d = make_data(c);
     float *got = numbers(TC_F32, d.n_out), *weights = numbers(TC_F32, d.n_scores);
     double *want = numbers(TC_F64, d.n_out), worst = 0;
@@ -500,7 +588,8 @@ static void run_gradient(const char *backend, attention c, const data *d, float 
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     tc_tensor in[3] = {tc_input(ctx, "q", TC_F32, c.heads, c.queries, c.d),
                        tc_input(ctx, "k", TC_F32, c.heads, c.keys, c.d),
-                       tc_input(ctx, "v", TC_F32, c.heads, c.keys, c.dv)}, out[3];
+                       tc_input(ctx, "v", TC_F32, c.heads, c.keys, c.dv)},
+              out[3];
     tc_tensor scores = tc_mul(tc_matmul(in[0], tc_transpose(in[1], -2, -1)), 0.25);
     tc_tensor y = tc_matmul(tc_softmax(scores, -1), in[2]);
     REQUIRE(tc_grad(tc_sum(tc_square(y), TC_ALL, false), in, 3, out) == TC_OK);
@@ -528,7 +617,12 @@ static double loss_of(attention c, const data *d)
 
 TEST(attention_has_a_gradient)
 {
-    attention c = {.name = "gradient", .heads = 1, .queries = 20, .keys = 24, .d = 16, .dv = 16,
+    attention c = {.name = "gradient",
+                   .heads = 1,
+                   .queries = 20,
+                   .keys = 24,
+                   .d = 16,
+                   .dv = 16,
                    .dtype = TC_F32};
     data d = make_data(c);
     float *grads[2][3];

@@ -12,14 +12,14 @@ typedef struct attention {
     const char *name;
     int heads, queries, keys, d, dv;
     mask mask;
-    int groups;         /* heads that share keys and values; 0: none do */
-    tc_dtype dtype;     /* f32 if none is said */
-    bool late;          /* the cotangent follows from the result */
-    bool forward;       /* the result is one of the program's */
-    bool drops;         /* weights */
-    bool wild;          /* cotangents are -0, infinite and NaN here and there */
-    bool by_head;       /* gradients of shared keys are sums of those by head: other bits */
-    int kernels;        /* of the program on the CPU; 0: those that fit the machine */
+    int groups;     /* heads that share keys and values; 0: none do */
+    tc_dtype dtype; /* f32 if none is said */
+    bool late;      /* the cotangent follows from the result */
+    bool forward;   /* the result is one of the program's */
+    bool drops;     /* weights */
+    bool wild;      /* cotangents are -0, infinite and NaN here and there */
+    bool by_head;   /* gradients of shared keys are sums of those by head: other bits */
+    int kernels;    /* of the program on the CPU; 0: those that fit the machine */
 } attention;
 
 enum { N_IN = 5, N_OUT = 4 };
@@ -49,7 +49,10 @@ static void put_number(tc_dtype t, double x, void *to)
     memcpy(&bits, &single, 4);
     uint16_t half = (uint16_t)(t == TC_BF16 ? bits >> 16
                                             : 0x3800 | bits >> 31 << 15 | (bits >> 12 & 0x3ff));
-    memcpy(to, t == TC_F64 ? (void *)&x : t == TC_F32 ? (void *)&single : (void *)&half,
+    memcpy(to,
+           t == TC_F64   ? (void *)&x
+           : t == TC_F32 ? (void *)&single
+                         : (void *)&half,
            (size_t)item_bytes(t));
 }
 
@@ -92,7 +95,8 @@ static data make_data(attention c)
         d.in[i] = (tc_buf){.data = items, .dtype = t, .n = n_in[i]};
     }
     for (int i = 0; i < N_OUT; i++) {
-        d.out[i] = (tc_buf){.data = malloc((size_t)n_out[i] * 8 + 8), .dtype = c.dtype,
+        d.out[i] = (tc_buf){.data = malloc((size_t)n_out[i] * 8 + 8),
+                            .dtype = c.dtype,
                             .n = n_out[i]};
     }
     return d;
@@ -152,13 +156,17 @@ static tc_program_info run(attention c, data *d, const tc_options *options, bool
     to[3] = y;
     to[4] = weights;
     tc_tensors in = TC_TENSORS(q, k, v, g, m);
-    tc_status status =
-        tc_compile_fn(in, (tc_tensors){to, apart ? 5 : c.forward ? 4 : 3}, options, &f);
+    tc_status status = tc_compile_fn(in,
+                                     (tc_tensors){to, apart       ? 5
+                                                      : c.forward ? 4
+                                                                  : 3},
+                                     options, &f);
     CHECK_MSG(status == TC_OK, "%s: %s", c.name, tc_error(ctx));
     REQUIRE(f != NULL);
     tc_buf out[N_OUT + 1];
     memcpy(out, d->out, sizeof(d->out));
-    out[4] = (tc_buf){.data = malloc((size_t)d->n_scores * 8 + 8), .dtype = c.dtype,
+    out[4] = (tc_buf){.data = malloc((size_t)d->n_scores * 8 + 8),
+                      .dtype = c.dtype,
                       .n = d->n_scores};
     status = tc_run(f, (tc_bufs){d->in, N_IN}, (tc_bufs){out, apart ? 5 : c.forward ? 4 : 3});
     CHECK_MSG(status == TC_OK, "%s: %s", c.name, tc_error(f));
@@ -189,8 +197,7 @@ static void check_sums(attention c, data *want, const data *got)
             most = fmax(most, fabs(x - item_at(c.dtype, got->out[i].data, j)) / (1 + fabs(x)));
         }
         CHECK_MSG(most < 1e-5, "%s: gradient %d is off by %g", c.name, i, most);
-        memcpy(want->out[i].data, got->out[i].data,
-               (size_t)(got->out[i].n * item_bytes(c.dtype)));
+        memcpy(want->out[i].data, got->out[i].data, (size_t)(got->out[i].n * item_bytes(c.dtype)));
     }
 }
 
@@ -239,56 +246,224 @@ TEST(gradients_keep_no_scores)
         {.name = "plain", .heads = 2, .queries = 150, .keys = 150, .d = 24, .dv = 24, .kernels = 2},
         {.name = "odd", .heads = 3, .queries = 131, .keys = 149, .d = 17, .dv = 19, .kernels = 2},
         {.name = "long", .heads = 1, .queries = 300, .keys = 700, .d = 33, .dv = 40, .kernels = 2},
-        {.name = "causal", .heads = 2, .queries = 150, .keys = 150, .d = 24, .dv = 24,
-         .mask = CAUSAL, .kernels = 2},
-        {.name = "causal, long", .heads = 1, .queries = 600, .keys = 600, .d = 24, .dv = 24,
-         .mask = CAUSAL, .kernels = 2},
-        {.name = "causal, wild", .heads = 2, .queries = 230, .keys = 230, .d = 24, .dv = 24,
-         .mask = CAUSAL, .wild = true, .kernels = 2},
-        {.name = "far", .heads = 1, .queries = 600, .keys = 600, .d = 24, .dv = 24, .mask = FAR,
-         .wild = true, .kernels = 2},
-        {.name = "near", .heads = 1, .queries = 300, .keys = 300, .d = 24, .dv = 24, .mask = NEAR,
-         .wild = true, .kernels = 2},
-        {.name = "more keys, f64", .heads = 1, .queries = 200, .keys = 270, .d = 24, .dv = 24,
-         .mask = CAUSAL, .dtype = TC_F64, .kernels = 2},
-        {.name = "ahead", .heads = 1, .queries = 150, .keys = 230, .d = 24, .dv = 24, .mask = AHEAD,
+        {.name = "causal",
+         .heads = 2,
+         .queries = 150,
+         .keys = 150,
+         .d = 24,
+         .dv = 24,
+         .mask = CAUSAL,
          .kernels = 2},
-        {.name = "given", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16,
-         .mask = GIVEN, .kernels = 2},
-        {.name = "nothing seen", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16,
-         .mask = NOTHING, .kernels = 2},
-        {.name = "bias", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16, .mask = BIAS,
+        {.name = "causal, long",
+         .heads = 1,
+         .queries = 600,
+         .keys = 600,
+         .d = 24,
+         .dv = 24,
+         .mask = CAUSAL,
          .kernels = 2},
-        {.name = "result too", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16,
-         .forward = true, .kernels = 2},
-        {.name = "late", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16, .late = true,
+        {.name = "causal, wild",
+         .heads = 2,
+         .queries = 230,
+         .keys = 230,
+         .d = 24,
+         .dv = 24,
+         .mask = CAUSAL,
+         .wild = true,
+         .kernels = 2},
+        {.name = "far",
+         .heads = 1,
+         .queries = 600,
+         .keys = 600,
+         .d = 24,
+         .dv = 24,
+         .mask = FAR,
+         .wild = true,
+         .kernels = 2},
+        {.name = "near",
+         .heads = 1,
+         .queries = 300,
+         .keys = 300,
+         .d = 24,
+         .dv = 24,
+         .mask = NEAR,
+         .wild = true,
+         .kernels = 2},
+        {.name = "more keys, f64",
+         .heads = 1,
+         .queries = 200,
+         .keys = 270,
+         .d = 24,
+         .dv = 24,
+         .mask = CAUSAL,
+         .dtype = TC_F64,
+         .kernels = 2},
+        {.name = "ahead",
+         .heads = 1,
+         .queries = 150,
+         .keys = 230,
+         .d = 24,
+         .dv = 24,
+         .mask = AHEAD,
+         .kernels = 2},
+        {.name = "given",
+         .heads = 2,
+         .queries = 120,
+         .keys = 130,
+         .d = 16,
+         .dv = 16,
+         .mask = GIVEN,
+         .kernels = 2},
+        {.name = "nothing seen",
+         .heads = 2,
+         .queries = 120,
+         .keys = 130,
+         .d = 16,
+         .dv = 16,
+         .mask = NOTHING,
+         .kernels = 2},
+        {.name = "bias",
+         .heads = 2,
+         .queries = 120,
+         .keys = 130,
+         .d = 16,
+         .dv = 16,
+         .mask = BIAS,
+         .kernels = 2},
+        {.name = "result too",
+         .heads = 2,
+         .queries = 120,
+         .keys = 130,
+         .d = 16,
+         .dv = 16,
+         .forward = true,
+         .kernels = 2},
+        {.name = "late",
+         .heads = 2,
+         .queries = 120,
+         .keys = 130,
+         .d = 16,
+         .dv = 16,
+         .late = true,
          .kernels = 3},
-        {.name = "late, causal", .heads = 2, .queries = 130, .keys = 130, .d = 16, .dv = 16,
-         .mask = CAUSAL, .late = true, .forward = true, .kernels = 3},
-        {.name = "f64", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16,
-         .dtype = TC_F64, .kernels = 2},
-        {.name = "dropped", .heads = 2, .queries = 150, .keys = 150, .d = 24, .dv = 24,
-         .drops = true, .kernels = 2},
-        {.name = "dropped, causal", .heads = 2, .queries = 150, .keys = 150, .d = 24, .dv = 24,
-         .mask = CAUSAL, .drops = true, .forward = true, .kernels = 3},
-        {.name = "dropped, late", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16,
-         .drops = true, .late = true, .forward = true, .kernels = 4},
-        {.name = "dropped, f64", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16,
-         .drops = true, .forward = true, .dtype = TC_F64, .kernels = 3},
-        {.name = "dropped, bf16", .heads = 2, .queries = 150, .keys = 150, .d = 32, .dv = 32,
-         .drops = true, .forward = true, .dtype = TC_BF16},
-        {.name = "dropped, shared keys", .heads = 6, .queries = 70, .keys = 150, .d = 16,
-         .dv = 16, .groups = 3, .drops = true, .kernels = 3},
-        {.name = "shared keys", .heads = 6, .queries = 70, .keys = 150, .d = 16, .dv = 16,
-         .groups = 3, .kernels = 3},
-        {.name = "shared keys, causal", .heads = 6, .queries = 150, .keys = 150, .d = 16, .dv = 16,
-         .groups = 3, .mask = CAUSAL, .by_head = true, .kernels = 3},
-        {.name = "shared keys, causal, f64", .heads = 4, .queries = 90, .keys = 150, .d = 16,
-         .dv = 16, .groups = 2, .mask = CAUSAL, .dtype = TC_F64, .late = true, .by_head = true},
-        {.name = "bf16", .heads = 2, .queries = 150, .keys = 150, .d = 32, .dv = 32,
+        {.name = "late, causal",
+         .heads = 2,
+         .queries = 130,
+         .keys = 130,
+         .d = 16,
+         .dv = 16,
+         .mask = CAUSAL,
+         .late = true,
+         .forward = true,
+         .kernels = 3},
+        {.name = "f64",
+         .heads = 2,
+         .queries = 120,
+         .keys = 130,
+         .d = 16,
+         .dv = 16,
+         .dtype = TC_F64,
+         .kernels = 2},
+        {.name = "dropped",
+         .heads = 2,
+         .queries = 150,
+         .keys = 150,
+         .d = 24,
+         .dv = 24,
+         .drops = true,
+         .kernels = 2},
+        {.name = "dropped, causal",
+         .heads = 2,
+         .queries = 150,
+         .keys = 150,
+         .d = 24,
+         .dv = 24,
+         .mask = CAUSAL,
+         .drops = true,
+         .forward = true,
+         .kernels = 3},
+        {.name = "dropped, late",
+         .heads = 2,
+         .queries = 120,
+         .keys = 130,
+         .d = 16,
+         .dv = 16,
+         .drops = true,
+         .late = true,
+         .forward = true,
+         .kernels = 4},
+        {.name = "dropped, f64",
+         .heads = 2,
+         .queries = 120,
+         .keys = 130,
+         .d = 16,
+         .dv = 16,
+         .drops = true,
+         .forward = true,
+         .dtype = TC_F64,
+         .kernels = 3},
+        {.name = "dropped, bf16",
+         .heads = 2,
+         .queries = 150,
+         .keys = 150,
+         .d = 32,
+         .dv = 32,
+         .drops = true,
+         .forward = true,
          .dtype = TC_BF16},
-        {.name = "f16, causal", .heads = 2, .queries = 150, .keys = 150, .d = 32, .dv = 32,
-         .dtype = TC_F16, .mask = CAUSAL},
+        {.name = "dropped, shared keys",
+         .heads = 6,
+         .queries = 70,
+         .keys = 150,
+         .d = 16,
+         .dv = 16,
+         .groups = 3,
+         .drops = true,
+         .kernels = 3},
+        {.name = "shared keys",
+         .heads = 6,
+         .queries = 70,
+         .keys = 150,
+         .d = 16,
+         .dv = 16,
+         .groups = 3,
+         .kernels = 3},
+        {.name = "shared keys, causal",
+         .heads = 6,
+         .queries = 150,
+         .keys = 150,
+         .d = 16,
+         .dv = 16,
+         .groups = 3,
+         .mask = CAUSAL,
+         .by_head = true,
+         .kernels = 3},
+        {.name = "shared keys, causal, f64",
+         .heads = 4,
+         .queries = 90,
+         .keys = 150,
+         .d = 16,
+         .dv = 16,
+         .groups = 2,
+         .mask = CAUSAL,
+         .dtype = TC_F64,
+         .late = true,
+         .by_head = true},
+        {.name = "bf16",
+         .heads = 2,
+         .queries = 150,
+         .keys = 150,
+         .d = 32,
+         .dv = 32,
+         .dtype = TC_BF16},
+        {.name = "f16, causal",
+         .heads = 2,
+         .queries = 150,
+         .keys = 150,
+         .d = 32,
+         .dv = 32,
+         .dtype = TC_F16,
+         .mask = CAUSAL},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         check(cases[i]);
@@ -303,8 +478,14 @@ TEST(gradients_of_any_size)
         int s = sizes[i % 6], d = heads[(i + i / 6 * 2) % 6];
         char name[64];
         snprintf(name, sizeof(name), "%d rows of %d", s, d);
-        check((attention){.name = name, .heads = 2, .queries = s, .keys = s, .d = d, .dv = d,
-                          .mask = (mask)(i % 4), .late = i % 5 == 0});
+        check((attention){.name = name,
+                          .heads = 2,
+                          .queries = s,
+                          .keys = s,
+                          .d = d,
+                          .dv = d,
+                          .mask = (mask)(i % 4),
+                          .late = i % 5 == 0});
     }
 }
 
@@ -324,8 +505,15 @@ TEST(gradients_are_those_of_differences)
         }
         x[i] = tc_borrow(ctx, items[i], TC_F32, 2, 140, 16);
     }
-    const attention c = {.name = "dropped", .heads = 2, .queries = 140, .keys = 140, .d = 16,
-                         .dv = 16, .mask = CAUSAL, .dtype = TC_F32, .drops = true};
+    const attention c = {.name = "dropped",
+                         .heads = 2,
+                         .queries = 140,
+                         .keys = 140,
+                         .d = 16,
+                         .dv = 16,
+                         .mask = CAUSAL,
+                         .dtype = TC_F32,
+                         .drops = true};
     tc_tensor y = attend(ctx, c, x, &weights);
     tc_status status = tc_gradcheck(y, TC_TENSORS(x[0], x[1], x[2]), &few, &report);
     CHECK_MSG(status == TC_OK, "%s: off by %g", tc_error(y), report.error);

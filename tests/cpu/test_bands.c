@@ -14,13 +14,15 @@ typedef struct attention {
     int heads, groups, d, dv; /* groups: heads that share keys and values; 0: none do */
     mask mask;
     tc_dtype dtype;
-    bool grad, late;          /* late: the cotangent follows from the result */
-    bool cross;               /* as many keys as another size says */
-    bool same;                /* queries are keys */
-    int most;                 /* of a symbol; 0: 1 << 20 */
+    bool grad, late; /* late: the cotangent follows from the result */
+    bool cross;      /* as many keys as another size says */
+    bool same;       /* queries are keys */
+    int most;        /* of a symbol; 0: 1 << 20 */
 } attention;
 
-typedef struct sizes { int queries, keys; } sizes;
+typedef struct sizes {
+    int queries, keys;
+} sizes;
 
 enum { N_IN = 5, N_OUT = 4 };
 
@@ -46,7 +48,10 @@ static void put_number(tc_dtype t, double x, void *to)
     uint32_t bits;
     memcpy(&bits, &single, 4);
     uint16_t half = (uint16_t)(bits >> 16);
-    memcpy(to, t == TC_F64 ? (void *)&x : t == TC_F32 ? (void *)&single : (void *)&half,
+    memcpy(to,
+           t == TC_F64   ? (void *)&x
+           : t == TC_F32 ? (void *)&single
+                         : (void *)&half,
            (size_t)item_bytes(t));
 }
 
@@ -84,7 +89,8 @@ static data make_data(attention c, sizes n)
         d.in[i] = (tc_buf){.data = items, .dtype = t, .n = n_in[i]};
     }
     for (int i = 0; i < N_OUT; i++) {
-        d.out[i] = (tc_buf){.data = calloc((size_t)n_out[i] + 1, 8), .dtype = c.dtype,
+        d.out[i] = (tc_buf){.data = calloc((size_t)n_out[i] + 1, 8),
+                            .dtype = c.dtype,
                             .n = n_out[i]};
     }
     return d;
@@ -103,8 +109,7 @@ static int n_results(attention c)
 }
 
 /* x: q, k, v and the mask. */
-static tc_tensor attend(tc_ctx *ctx, attention c, int64_t queries, int64_t keys,
-                        const tc_tensor *x)
+static tc_tensor attend(tc_ctx *ctx, attention c, int64_t queries, int64_t keys, const tc_tensor *x)
 {
     int kh = c.groups ? c.heads / c.groups : c.heads;
     tc_tensor q = x[0], k = c.same ? x[0] : x[1], v = x[2];
@@ -152,8 +157,11 @@ static tc_program *compile(tc_ctx *ctx, attention c, int64_t queries, int64_t ke
 static tc_ctx *open_context(const char *backend, int threads, bool reproducible, int bits)
 {
     tc_ctx *ctx;
-    tc_options o = {.backend = backend, .threads = threads, .reproducible = reproducible,
-                    .vector_bits = bits, .verify = true};
+    tc_options o = {.backend = backend,
+                    .threads = threads,
+                    .reproducible = reproducible,
+                    .vector_bits = bits,
+                    .verify = true};
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     return ctx;
 }
@@ -209,8 +217,8 @@ static void free_results(data *d)
     }
 }
 
-static const sizes all_sizes[] = {{1, 1}, {0, 0}, {63, 63}, {64, 64}, {65, 65}, {257, 257},
-                                  {509, 509}, {13, 13}, {15, 15}, {33, 33}};
+static const sizes all_sizes[] = {{1, 1},     {0, 0},     {63, 63}, {64, 64}, {65, 65},
+                                  {257, 257}, {509, 509}, {13, 13}, {15, 15}, {33, 33}};
 static const sizes cross_sizes[] = {{1, 300}, {300, 1}, {129, 257}, {509, 67}, {20, 0}, {28, 32}};
 
 static void check_symbolic(attention c, bool reproducible, int bits)
@@ -377,8 +385,11 @@ TEST(symbols_take_the_kernels_of_known_sizes)
 /* What a decoder asks for each token: one query of each head, over all keys so far. */
 TEST(one_query_reads_keys_as_they_lie)
 {
-    static const attention c = {
-        .name = "one query", .heads = 8, .d = 64, .dv = 64, .dtype = TC_F32};
+    static const attention c = {.name = "one query",
+                                .heads = 8,
+                                .d = 64,
+                                .dv = 64,
+                                .dtype = TC_F32};
     const sizes n = {1, 500};
     for (int symbolic = 0; symbolic < 2; symbolic++) {
         tc_ctx *ctx = open_context("cpu", 2, false, 0);

@@ -93,8 +93,13 @@ static tc_status build_all(int bad, tci_str *said, int *n_processes, int *n_obje
     const char *sources[SOURCES], *paths[SOURCES], *why;
     tc_backend_compiler compiler;
     tci_target target;
-    tc_build build = {.n = SOURCES, .sources = sources, .outputs = paths, .directory = folder,
-                      .timeout_ms = 60000, .say = keep_text, .say_arg = said};
+    tc_build build = {.n = SOURCES,
+                      .sources = sources,
+                      .outputs = paths,
+                      .directory = folder,
+                      .timeout_ms = 60000,
+                      .say = keep_text,
+                      .say_arg = said};
     if (!tci_cc_find(NULL, &compiler) || !mkdtemp(folder)) {
         return TC_ERR_IO;
     }

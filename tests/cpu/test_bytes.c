@@ -190,9 +190,12 @@ static void check_example(const example *e, size_t turn)
     enum { MOST = 1 << 22, ZEROS = 1 << 10 };
     static char want[MOST], got[MOST];
     static int32_t zeros[ZEROS];
-    static const struct { const char *backend; int bits, threads, most; } runs[] = {
-        {"fours", 0, 1, 4}, {"cpu", 0, 3, 0}, {"unit", WIDE, 2, UNIT}, {"twos", 0, 3, 2},
-        {"twos", 256, 1, 2}, {"fours", 128, 3, 4}, {"cpu", 256, 1, 0}};
+    static const struct {
+        const char *backend;
+        int bits, threads, most;
+    } runs[] = {{"fours", 0, 1, 4}, {"cpu", 0, 3, 0},    {"unit", WIDE, 2, UNIT},
+                {"twos", 0, 3, 2},  {"twos", 256, 1, 2}, {"fours", 128, 3, 4},
+                {"cpu", 256, 1, 0}};
     enum { ALWAYS = 3, ALL = sizeof(runs) / sizeof(*runs) };
     void *a = random_bytes(2 * elements(e->a), e->how & LEAST);
     void *b = random_bytes(2 * elements(e->b), e->how & LEAST);
@@ -214,8 +217,8 @@ static void check_example(const example *e, size_t turn)
         int most = runs[i].most < e->most ? runs[i].most : e->most;
         most = most == UNIT && !is_wide() ? 4 : most;
         bool any = (e->how & SMALL) || (e->most == UNIT && most < UNIT);
-        CHECK_MSG(points >= most || any, "%s, %s, %d bits: %d at once", e->name,
-                  options.backend, options.vector_bits, points);
+        CHECK_MSG(points >= most || any, "%s, %s, %d bits: %d at once", e->name, options.backend,
+                  options.vector_bits, points);
         CHECK_MSG(!memcmp(want, got, (size_t)n),
                   "%s, %s, %d threads, %d bits: other bits than interpreted", e->name,
                   options.backend, options.threads, options.vector_bits);
@@ -278,16 +281,31 @@ TEST(products_on_a_matrix_unit)
         {"65 deep, turned left", TC_U8, TC_I8, {65, 131, -1}, {65, 139, -1}, A_TURNED, UNIT},
         {"turned both", TC_U8, TC_U8, {331, 65, -1}, {67, 331, -1}, A_TURNED | B_TURNED, UNIT},
         {"blocks of depth", TC_U8, TC_I8, {33, 2621, -1}, {2621, 33, -1}, 0, UNIT},
-        {"blocks of depth, turned", TC_I8, TC_I8, {33, 2624, -1}, {35, 2624, -1},
-         B_TURNED | EPILOGUE, UNIT},
+        {"blocks of depth, turned",
+         TC_I8,
+         TC_I8,
+         {33, 2624, -1},
+         {35, 2624, -1},
+         B_TURNED | EPILOGUE,
+         UNIT},
         {"blocks of columns", TC_I8, TC_I8, {31, 64, -1}, {64, 1093, -1}, EPILOGUE, UNIT},
         {"batched", TC_I8, TC_U8, {3, 60, 97, -1}, {3, 97, 70, -1}, 0, UNIT},
         {"not negative", TC_I8, TC_I8, {65, 231, -1}, {231, 71, -1}, NARROW, UNIT},
         {"zero points", TC_I8, TC_I8, {65, 231, -1}, {231, 71, -1}, ZERO_POINTS, UNIT},
-        {"quantized", TC_U8, TC_I8, {65, 192, -1}, {97, 192, -1},
-         QUANTIZED | ZERO_POINTS | WEIGHTS | B_TURNED, UNIT},
+        {"quantized",
+         TC_U8,
+         TC_I8,
+         {65, 192, -1},
+         {97, 192, -1},
+         QUANTIZED | ZERO_POINTS | WEIGHTS | B_TURNED,
+         UNIT},
         {"weights", TC_I8, TC_I8, {131, 384, -1}, {384, 384, -1}, WEIGHTS | B_TURNED, UNIT},
-        {"weights, odd depth", TC_U8, TC_U8, {40, 301, -1}, {203, 301, -1}, WEIGHTS | B_TURNED,
+        {"weights, odd depth",
+         TC_U8,
+         TC_U8,
+         {40, 301, -1},
+         {203, 301, -1},
+         WEIGHTS | B_TURNED,
          UNIT},
         {"weights, odd columns", TC_I8, TC_U8, {37, 1088, -1}, {1088, 101, -1}, WEIGHTS, UNIT},
         {"3x3", TC_I8, TC_I8, {2, 16, 17, 16}, {24, 16, 3, 3}, CONVOLUTION, UNIT},
@@ -327,8 +345,13 @@ TEST(weights)
         {"whole panels", TC_I8, TC_I8, {131, 384, -1}, {384, 384, -1}, WEIGHTS | B_TURNED, 4},
         {"unsigned", TC_U8, TC_U8, {64, 1300, -1}, {1300, 256, -1}, WEIGHTS | EPILOGUE, 4},
         {"odd depth", TC_U8, TC_I8, {40, 1301, -1}, {200, 1301, -1}, WEIGHTS | B_TURNED, 4},
-        {"the last panel in parts", TC_I8, TC_I8, {8, 301, -1}, {1003, 301, -1},
-         WEIGHTS | B_TURNED, 4},
+        {"the last panel in parts",
+         TC_I8,
+         TC_I8,
+         {8, 301, -1},
+         {1003, 301, -1},
+         WEIGHTS | B_TURNED,
+         4},
         {"two rows", TC_I8, TC_I8, {2, 515, -1}, {130, 515, -1}, WEIGHTS | B_TURNED | SMALL, 4},
         {"seven rows", TC_I8, TC_U8, {7, 2048, -1}, {96, 2048, -1}, WEIGHTS | B_TURNED, 4},
         {"of 16 bits", TC_I8, TC_I16, {40, 515, -1}, {200, 515, -1}, WEIGHTS | B_TURNED, 2},
@@ -340,12 +363,22 @@ TEST(zero_points)
 {
     static const example examples[] = {
         {"of both", TC_I8, TC_I8, {65, 131, -1}, {131, 67, -1}, ZERO_POINTS, 4},
-        {"of weights", TC_U8, TC_I8, {65, 131, -1}, {97, 131, -1},
-         ZERO_POINTS | WEIGHTS | B_TURNED, 4},
+        {"of weights",
+         TC_U8,
+         TC_I8,
+         {65, 131, -1},
+         {97, 131, -1},
+         ZERO_POINTS | WEIGHTS | B_TURNED,
+         4},
         {"turned", TC_U8, TC_U8, {131, 65, -1}, {131, 97, -1}, ZERO_POINTS | A_TURNED, 4},
         {"one row", TC_I8, TC_I8, {1, 300, -1}, {300, 70, -1}, ZERO_POINTS | SMALL, 4},
-        {"quantized", TC_U8, TC_I8, {65, 131, -1}, {97, 131, -1},
-         QUANTIZED | ZERO_POINTS | WEIGHTS | B_TURNED, 4},
+        {"quantized",
+         TC_U8,
+         TC_I8,
+         {65, 131, -1},
+         {97, 131, -1},
+         QUANTIZED | ZERO_POINTS | WEIGHTS | B_TURNED,
+         4},
         {"quantized, batched", TC_I8, TC_I8, {3, 65, 131, -1}, {131, 67, -1}, QUANTIZED, 4},
     };
     check_all(examples, sizeof(examples) / sizeof(*examples));

@@ -97,7 +97,8 @@ TEST(what_is_computed_once_comes_from_disk)
         CHECK(info.from_disk == (round == 1) && info.n_once == 1 && info.n_steps == 2);
         for (int i = 0; i < 2; i++) {
             CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, COUNT)),
-                                TC_BUFS(TC_BUF(out[round + i], COUNT))), TC_OK);
+                                TC_BUFS(TC_BUF(out[round + i], COUNT))),
+                         TC_OK);
         }
         tc_program_free(f);
         tc_ctx_free(ctx);
@@ -254,13 +255,12 @@ static void damage(const char *begins, const char *ends, const char *gone)
             free(bad.data);
             unlink(gone_path);
             outcome r = attempt(&o, 0, true);
-            CHECK_MSG(r.status == TC_OK && r.correct, "%s at %zu: status %d %s", cut ? "cut"
-                      : "flip", at, r.status,
-                      r.error);
+            CHECK_MSG(r.status == TC_OK && r.correct, "%s at %zu: status %d %s",
+                      cut ? "cut" : "flip", at, r.status, r.error);
             CHECK_MSG(r.used.cache_rejects >= 1, "%s at %zu was believed", cut ? "cut" : "flip",
                       at);
-            CHECK_MSG(access(path, F_OK) != 0 || r.used.kernel_hits, "%s at %zu was left", cut
-                      ? "cut" : "flip", at);
+            CHECK_MSG(access(path, F_OK) != 0 || r.used.kernel_hits, "%s at %zu was left",
+                      cut ? "cut" : "flip", at);
             tried++;
         }
     }

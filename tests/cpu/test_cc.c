@@ -149,9 +149,8 @@ TEST(a_compiler_that_leaves_nothing_or_garbage_has_failed)
     outcome nothing = with_script("#!/bin/sh\nexit 0\n", &o);
     CHECK_HAS(nothing.error, "no object file");
     tc_options again = default_options();
-    outcome garbage =
-        with_script("#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho garbage > \"$2\"\n",
-                    &again);
+    outcome garbage = with_script(
+        "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho garbage > \"$2\"\n", &again);
     CHECK_HAS(garbage.error, "cannot be loaded");
     end();
 }
@@ -183,8 +182,8 @@ TEST(a_replaced_compiler_invalidates_what_it_made)
 static const char *spoiling_script(const char *then)
 {
     static char text[1024];
-    snprintf(text, sizeof(text),
-             "#!/bin/sh\nfor a; do [ \"$p\" = -o ] && o=$a; p=$a; done\n%s\n", then);
+    snprintf(text, sizeof(text), "#!/bin/sh\nfor a; do [ \"$p\" = -o ] && o=$a; p=$a; done\n%s\n",
+             then);
     return text;
 }
 
@@ -197,7 +196,8 @@ TEST(objects_cut_short_do_no_harm)
         tc_options o = default_options();
         snprintf(then, sizeof(then),
                  "cc \"$@\"; s=$(wc -c <\"$o\"); head -c $((s * %d / 100)) \"$o\" >\"$o.x\"; "
-                 "mv \"$o.x\" \"$o\"", percents[i]);
+                 "mv \"$o.x\" \"$o\"",
+                 percents[i]);
         outcome r = with_script(spoiling_script(then), &o);
         CHECK_HAS(r.error, "cannot be loaded");
     }
@@ -221,10 +221,9 @@ TEST(a_compiler_that_dies_unheard_does_no_harm)
 
 TEST(what_a_compiler_leaves_must_be_a_file)
 {
-    static const char *const tricks[] = {
-        "mkfifo \"$o\"; sleep 1000 >\"$o\" &", "mkfifo \"$o\"", "mkdir \"$o\"",
-        "ln -s /dev/zero \"$o\"",
-        "cc \"$@\"; mv \"$o\" \"$o.x\"; ln -s \"$o.x\" \"$o\""};
+    static const char *const tricks[] = {"mkfifo \"$o\"; sleep 1000 >\"$o\" &", "mkfifo \"$o\"",
+                                         "mkdir \"$o\"", "ln -s /dev/zero \"$o\"",
+                                         "cc \"$@\"; mv \"$o\" \"$o.x\"; ln -s \"$o.x\" \"$o\""};
     begin();
     for (int i = 0; i < 5; i++) {
         tc_options o = default_options();

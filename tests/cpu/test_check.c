@@ -46,8 +46,13 @@ static const char *checked(const char *cc, int check, const char *dump_dir, tc_s
     float in[LENGTH], out[LENGTH];
     tc_ctx *ctx;
     tc_program *f;
-    tc_options o = {.backend = "cpu", .threads = 1, .no_disk_cache = true, .cc = cc,
-                    .check = check, .name = "net", .fallback = TC_FALLBACK_REFUSE};
+    tc_options o = {.backend = "cpu",
+                    .threads = 1,
+                    .no_disk_cache = true,
+                    .cc = cc,
+                    .check = check,
+                    .name = "net",
+                    .fallback = TC_FALLBACK_REFUSE};
     for (int i = 0; i < LENGTH; i++) {
         in[i] = 0.02f * (float)i - 0.7f;
     }
@@ -89,13 +94,13 @@ static const struct fault {
     {"exponential is absolute", "s/tc_exp_f32/tc_abs_f32/", TC_CHECK_BITS, "interpreter's is"},
     {"gamma is sine", "s/tc_lgamma_f32/tc_sin_f32/", TC_CHECK_BITS, "the interpreter's is"},
     {"a choice is turned",
-     "s/tc_lt_f32\\([x0-9]*\\)(\\([^,]*\\), \\([^)]*\\))/tc_lt_f32\\1(\\3, \\2)/",
-     TC_CHECK_BITS, "the interpreter's is"},
+     "s/tc_lt_f32\\([x0-9]*\\)(\\([^,]*\\), \\([^)]*\\))/tc_lt_f32\\1(\\3, \\2)/", TC_CHECK_BITS,
+     "the interpreter's is"},
     {"loads are one element off", "s/(p0 + \\([^)]*\\))/(p0 + 1 + \\1)/", TC_CHECK_BITS,
      "the interpreter's is"},
     {"the last element is not stored",
-     "s/tc_store_n\\(.*\\), \\([0-9]*\\))/tc_store_n\\1, \\2 - 1)/",
-     TC_CHECK_BITS, "the interpreter's is"},
+     "s/tc_store_n\\(.*\\), \\([0-9]*\\))/tc_store_n\\1, \\2 - 1)/", TC_CHECK_BITS,
+     "the interpreter's is"},
     {"a root of negative numbers",
      "s/tc_sqrt_f32\\([x0-9]*\\)(\\([^)]*\\))/tc_sqrt_f32\\1(tc_sub_f32\\1(\\2, "
      "tc_add_f32\\1(\\2, \\2)))/",

@@ -27,7 +27,8 @@ TEST(a_blend_of_narrow_lanes_beside_wide_ones)
         REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, tc_sub(tc_cast(y, TC_F32), 1.5)), NULL,
                               &f) == TC_OK);
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, N)),
-                            TC_BUFS(TC_BUF(chosen[k], N), TC_BUF(wide[k], N))), TC_OK);
+                            TC_BUFS(TC_BUF(chosen[k], N), TC_BUF(wide[k], N))),
+                     TC_OK);
         tc_program_free(f);
         tc_ctx_free(ctx);
     }

@@ -6,13 +6,13 @@
 #include "same.h"
 
 enum {
-    A_TURNED = 1,   /* given as its transpose */
+    A_TURNED = 1, /* given as its transpose */
     B_TURNED = 2,
     EPILOGUE = 4,   /* bias, gelu, residual */
     B_COMPUTED = 8, /* b * s + t */
     A_COMPUTED = 16,
-    B_BF16 = 32,    /* cast while packing */
-    WEIGHTS = 64    /* b is the program's own where it is compiled */
+    B_BF16 = 32, /* cast while packing */
+    WEIGHTS = 64 /* b is the program's own where it is compiled */
 };
 
 typedef struct product {
@@ -182,8 +182,8 @@ TEST(weights_are_packed_once_where_that_pays)
     CHECK_EQ_INT(kept_for(ctx, weights, 16, false), 4 * 112 * 70); /* panels of 16 columns */
     CHECK_EQ_INT(kept_for(ctx, weights, 16, true), 0);             /* a run changes them */
     CHECK_EQ_INT(kept_for(ctx, weights, 400, false), 4 * 112 * 70);
-    CHECK_EQ_INT(kept_for(ctx, weights, 5000, false), 0);          /* packing is nothing beside, */
-    tc_tensor straight = tc_param(ctx, w, TC_F32, 70, 100);        /* sooner where nothing turns */
+    CHECK_EQ_INT(kept_for(ctx, weights, 5000, false), 0);   /* packing is nothing beside, */
+    tc_tensor straight = tc_param(ctx, w, TC_F32, 70, 100); /* sooner where nothing turns */
     CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 200, false), 4 * 112 * 70);
     CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 400, false), 0);
     CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 32, false), 0);
@@ -193,10 +193,10 @@ TEST(weights_are_packed_once_where_that_pays)
     REQUIRE(tc_compile(tc_matmul(in, tc_transpose(weights, 0, 1)), &f) == TC_OK);
     REQUIRE(tc_compile(tc_matmul(in, tc_transpose(given, 0, 1)), &g) == TC_OK);
     for (int round = 0; round < 3; round++) {
-        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 16 * 70)), TC_BUFS(TC_BUF(got, 16 * 100))),
-                     TC_OK);
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 16 * 70)), TC_BUFS(TC_BUF(got, 16 * 100))), TC_OK);
         CHECK_EQ_INT(tc_run(g, TC_BUFS(TC_BUF(x, 16 * 70), TC_BUF(w, 100 * 70)),
-                            TC_BUFS(TC_BUF(want, 16 * 100))), TC_OK);
+                            TC_BUFS(TC_BUF(want, 16 * 100))),
+                     TC_OK);
         CHECK(same_bits(TC_F32, want, got, 16 * 100));
         w[round * 70] += 1;
         CHECK_EQ_INT(tc_param_write(weights, w, 100 * 70), TC_OK);
@@ -227,7 +227,8 @@ static void check_half_weights(tc_dtype dtype, int vector_bits)
         tc_tensor weights = tc_borrow(ctx, w, dtype, COLUMNS, DEPTH);
         REQUIRE(tc_compile(tc_matmul(in, tc_transpose(weights, 0, 1)), &f) == TC_OK);
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((void *)x, sizeof(x))),
-                            TC_BUFS(TC_BUF((void *)y[i], sizeof(y[i])))), TC_OK);
+                            TC_BUFS(TC_BUF((void *)y[i], sizeof(y[i])))),
+                     TC_OK);
         CHECK(i == 0 || explains(f, ", columns in panels\n"));
         tc_program_get_info(f, &info);
         CHECK(i == 0 || info.kept_bytes >= (int64_t)sizeof(w));
@@ -245,8 +246,8 @@ TEST(weights_of_halves)
 }
 
 /* Bytes kept by 16 rows times weights within the limit; the product goes to `got`. */
-static int64_t kept_within(tc_ctx *ctx, tc_tensor weights, int64_t limit, tc_tensor in,
-                           float *x, float *got)
+static int64_t kept_within(tc_ctx *ctx, tc_tensor weights, int64_t limit, tc_tensor in, float *x,
+                           float *got)
 {
     tc_options options;
     tc_program *f = NULL;
@@ -258,8 +259,7 @@ static int64_t kept_within(tc_ctx *ctx, tc_tensor weights, int64_t limit, tc_ten
               tc_error(ctx));
     if (f) {
         tc_program_get_info(f, &info);
-        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 16 * 70)), TC_BUFS(TC_BUF(got, 1600))),
-                     TC_OK);
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 16 * 70)), TC_BUFS(TC_BUF(got, 1600))), TC_OK);
     }
     tc_program_free(f);
     return info.kept_bytes;
@@ -515,7 +515,8 @@ static void check_other(const other *o, int vector_bits)
     for (int run = 0; run < 3; run++) {
         tc_ctx *ctx;
         tc_program *f = NULL;
-        tc_options options = {.threads = run == 2 ? 3 : 1, .backend = run ? "cpu" : "interp",
+        tc_options options = {.threads = run == 2 ? 3 : 1,
+                              .backend = run ? "cpu" : "interp",
                               .vector_bits = vector_bits};
         REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
         tc_tensor x = tc_input(ctx, "x", TC_F32, o->a[0], o->a[1], o->a[2], o->a[3]);
@@ -544,41 +545,100 @@ static void check_other(const other *o, int vector_bits)
 TEST(other_contractions)
 {
     static const other others[] = {
-        {"batched", make_batched, {2, 3, 40, 300}, {2, 3, 300, 500}, 2 * 3 * 40 * 500,
-         false},
-        {"two summed axes and a third", make_summed_twice, {5, 3, 30, 40}, {3, 70, 5, 40}, 30 * 70,
+        {"batched", make_batched, {2, 3, 40, 300}, {2, 3, 300, 500}, 2 * 3 * 40 * 500, false},
+        {"two summed axes and a third",
+         make_summed_twice,
+         {5, 3, 30, 40},
+         {3, 70, 5, 40},
+         30 * 70,
          false},
         {"scores", make_scores, {1, 2, 100, 64}, {1, 2, 130, 64}, 2 * 100 * 130, false},
-        {"few rows, batched", make_batched, {1, 3, 27, 310}, {1, 3, 310, 1100}, 3 * 27 * 1100,
+        {"few rows, batched",
+         make_batched,
+         {1, 3, 27, 310},
+         {1, 3, 310, 1100},
+         3 * 27 * 1100,
          false},
-        {"strided convolution", make_convolution, {1, 24, 66, 66}, {20, 24, 3, 3}, 20 * 33 * 33,
+        {"strided convolution",
+         make_convolution,
+         {1, 24, 66, 66},
+         {20, 24, 3, 3},
+         20 * 33 * 33,
          true},
-        {"convolution of groups", make_grouped, {2, 24, 40, 41}, {36, 8, 5, 3},
-         2 * 36 * 40 * 20, true},
+        {"convolution of groups",
+         make_grouped,
+         {2, 24, 40, 41},
+         {36, 8, 5, 3},
+         2 * 36 * 40 * 20,
+         true},
         {"dilated convolution", make_dilated, {1, 20, 50, 50}, {17, 20, 3, 3}, 17 * 50 * 50, true},
-        {"gradient of the image", make_image_gradient, {2, 12, 34, 35}, {18, 12, 3, 4},
-         2 * 12 * 34 * 35, true},
-        {"gradient of the weights", make_weights_gradient, {2, 12, 34, 35}, {18, 12, 3, 4},
-         18 * 12 * 3 * 4, true},
-        {"small images, many channels", make_same, {3, 70, 7, 7}, {65, 70, 3, 3}, 3 * 65 * 7 * 7,
+        {"gradient of the image",
+         make_image_gradient,
+         {2, 12, 34, 35},
+         {18, 12, 3, 4},
+         2 * 12 * 34 * 35,
+         true},
+        {"gradient of the weights",
+         make_weights_gradient,
+         {2, 12, 34, 35},
+         {18, 12, 3, 4},
+         18 * 12 * 3 * 4,
+         true},
+        {"small images, many channels",
+         make_same,
+         {3, 70, 7, 7},
+         {65, 70, 3, 3},
+         3 * 65 * 7 * 7,
          true},
         {"narrow images", make_same, {1, 30, 50, 5}, {37, 30, 5, 3}, 37 * 50 * 5, true},
-        {"gradient of the weights, large images", make_same_weights_gradient, {2, 9, 45, 43},
-         {20, 9, 3, 3}, 20 * 9 * 3 * 3, true},
-        {"gradient of the image, small images", make_same_image_gradient, {2, 33, 9, 9},
-         {40, 33, 3, 3}, 2 * 33 * 9 * 9, true},
-        {"channels alone, small images", make_alone, {3, 20, 14, 14}, {20, 1, 7, 7},
-         3 * 20 * 14 * 14, true},
-        {"channels alone, odd images", make_alone, {2, 19, 13, 29}, {19, 1, 3, 3},
-         2 * 19 * 13 * 29, true},
-        {"channels alone, gradient of the weights", make_alone_weights_gradient, {2, 20, 23, 29},
-         {20, 1, 3, 3}, 20 * 3 * 3, true},
-        {"transposed, gradient of the weights", make_transposed_weights_gradient, {2, 19, 14, 13},
-         {19, 9, 4, 4}, 19 * 9 * 4 * 4, true},
-        {"gradient of the image, parts of sums", make_same_image_gradient, {1, 40, 14, 14},
-         {300, 40, 3, 3}, 40 * 14 * 14, true},
-        {"gradient of the image, large windows", make_same_image_gradient, {1, 37, 14, 15},
-         {20, 37, 7, 5}, 37 * 14 * 15, true},
+        {"gradient of the weights, large images",
+         make_same_weights_gradient,
+         {2, 9, 45, 43},
+         {20, 9, 3, 3},
+         20 * 9 * 3 * 3,
+         true},
+        {"gradient of the image, small images",
+         make_same_image_gradient,
+         {2, 33, 9, 9},
+         {40, 33, 3, 3},
+         2 * 33 * 9 * 9,
+         true},
+        {"channels alone, small images",
+         make_alone,
+         {3, 20, 14, 14},
+         {20, 1, 7, 7},
+         3 * 20 * 14 * 14,
+         true},
+        {"channels alone, odd images",
+         make_alone,
+         {2, 19, 13, 29},
+         {19, 1, 3, 3},
+         2 * 19 * 13 * 29,
+         true},
+        {"channels alone, gradient of the weights",
+         make_alone_weights_gradient,
+         {2, 20, 23, 29},
+         {20, 1, 3, 3},
+         20 * 3 * 3,
+         true},
+        {"transposed, gradient of the weights",
+         make_transposed_weights_gradient,
+         {2, 19, 14, 13},
+         {19, 9, 4, 4},
+         19 * 9 * 4 * 4,
+         true},
+        {"gradient of the image, parts of sums",
+         make_same_image_gradient,
+         {1, 40, 14, 14},
+         {300, 40, 3, 3},
+         40 * 14 * 14,
+         true},
+        {"gradient of the image, large windows",
+         make_same_image_gradient,
+         {1, 37, 14, 15},
+         {20, 37, 7, 5},
+         37 * 14 * 15,
+         true},
     };
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
         check_other(&others[i], 0);
@@ -591,22 +651,46 @@ TEST(windows_on_vectors_of_any_width)
 {
     static const other others[] = {
         {"patches", make_patches, {2, 3, 66, 70}, {64, 3, 16, 16}, 2 * 64 * 4 * 4, false},
-        {"patches of few channels", make_patches, {1, 2, 105, 103}, {37, 2, 7, 5}, 37 * 15 * 20,
+        {"patches of few channels",
+         make_patches,
+         {1, 2, 105, 103},
+         {37, 2, 7, 5},
+         37 * 15 * 20,
          false},
         {"patches in parts", make_patches, {1, 5, 52, 65}, {40, 5, 13, 13}, 40 * 4 * 5, false},
-        {"patches of many channels", make_patches, {1, 67, 22, 18}, {48, 67, 3, 2}, 48 * 7 * 9,
+        {"patches of many channels",
+         make_patches,
+         {1, 67, 22, 18},
+         {48, 67, 3, 2},
+         48 * 7 * 9,
          false},
         {"channels alone", make_alone, {2, 5, 31, 29}, {5, 1, 7, 7}, 2 * 5 * 31 * 29, true},
         {"channels alone, one row", make_alone, {2, 5, 1, 40}, {5, 1, 5, 3}, 2 * 5 * 42, true},
-        {"channels alone, strided", make_alone_strided, {2, 9, 33, 70}, {9, 1, 5, 4},
-         2 * 9 * 17 * 23, true},
-        {"channels alone, dilated", make_alone_dilated, {1, 7, 30, 41}, {7, 1, 5, 3},
-         7 * 30 * 43, true},
-        {"channels alone, strided and dilated", make_alone_far, {1, 7, 41, 37}, {7, 1, 5, 9},
-         7 * 14 * 37, true},
+        {"channels alone, strided",
+         make_alone_strided,
+         {2, 9, 33, 70},
+         {9, 1, 5, 4},
+         2 * 9 * 17 * 23,
+         true},
+        {"channels alone, dilated",
+         make_alone_dilated,
+         {1, 7, 30, 41},
+         {7, 1, 5, 3},
+         7 * 30 * 43,
+         true},
+        {"channels alone, strided and dilated",
+         make_alone_far,
+         {1, 7, 41, 37},
+         {7, 1, 5, 9},
+         7 * 14 * 37,
+         true},
         {"channels alone, wide", make_alone, {1, 4, 20, 70}, {4, 1, 5, 5}, 4 * 20 * 70, true},
-        {"channels alone, gradient of the image", make_alone_image_gradient, {2, 6, 29, 23},
-         {6, 1, 5, 5}, 2 * 6 * 29 * 23, true},
+        {"channels alone, gradient of the image",
+         make_alone_image_gradient,
+         {2, 6, 29, 23},
+         {6, 1, 5, 5},
+         2 * 6 * 29 * 23,
+         true},
         {"groups", make_grouped, {1, 6, 31, 50}, {9, 2, 7, 4}, 9 * 29 * 24, true},
     };
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
@@ -719,8 +803,8 @@ static void spread_plainly(const spread *s, const float *x, const float *f, doub
             int64_t column = at_w * s->stride[1] + j % s->kw * s->dilation[1] - s->padding[1];
             int64_t o = c / in * out + j / (s->kh * s->kw);
             if (row >= 0 && row < yh && column >= 0 && column < yw) {
-                y[((image * s->o + o) * yh + row) * yw + column] +=
-                    (double)x[i] * f[c * out * s->kh * s->kw + j];
+                y[((image * s->o + o) * yh + row) * yw + column] += (double)x[i] *
+                                                                    f[c * out * s->kh * s->kw + j];
             }
         }
     }
@@ -769,7 +853,8 @@ static void check_spread(const spread *s, bool of_gradient, int number)
     REQUIRE(p != NULL);
     float *unused = random_floats(n_y);
     CHECK_MSG(tc_run(p, TC_BUFS(TC_BUF(x, n_x), TC_BUF(f, n_f), TC_BUF(unused, n_y)),
-                     TC_BUFS(TC_BUF(y, n_y))) == TC_OK, "%d: %s", number, tc_error(p));
+                     TC_BUFS(TC_BUF(y, n_y))) == TC_OK,
+              "%d: %s", number, tc_error(p));
     int64_t wrong = 0;
     for (int64_t i = 0; i < n_y; i++) {
         wrong += !(fabs(y[i] - want[i]) <= 1e-4 * (1 + fabs(want[i])));

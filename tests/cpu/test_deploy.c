@@ -217,7 +217,7 @@ TEST(one_cache_serves_several_machines)
     bool wide = tci_backend_runs(tci_backend_pick(&(tc_options){.backend = "cpu"}),
                                  "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c vector=64");
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
-    REQUIRE(tc_compile(expression(ctx, 1), &f) == TC_OK); /* from memory now */
+    REQUIRE(tc_compile(expression(ctx, 1), &f) == TC_OK);                  /* from memory now */
     CHECK_HAS(tc_source(f), wide ? "avx512f" : "avx2,fma,f16c vector=32"); /* the most it can use */
     tc_program_free(f);
     tc_ctx_free(ctx);
@@ -271,7 +271,8 @@ TEST(records_that_are_not_understood_are_refused_by_line)
                           "line 3");
     check_machine_refused(record("e.txt", "tc machine 1\nfeatures avx2\n"), NULL, "no backend");
     check_machine_refused(record("f.txt", "tc machine 1\nbackend cpu\nfeatures fma vector=24\n"
-                                          "vector_bytes 24\n"), NULL, "0, 16, 32 or 64");
+                                          "vector_bytes 24\n"),
+                          NULL, "0, 16, 32 or 64");
     check_machine_refused(record("g.txt", ""), NULL, "g.txt");
     end();
 }

@@ -202,18 +202,13 @@ static bool prim_takes(tci_prim p, tc_dtype t)
     case TCI_P_SHR:
     case TCI_P_MULHI:
     case TCI_P_POWI:
-    case TCI_P_GCD:
-        return !is_float;
+    case TCI_P_GCD: return !is_float;
     case TCI_P_SQRT:
-    case TCI_P_TOINT:
-        return is_float;
+    case TCI_P_TOINT: return is_float;
     case TCI_P_ROUND16:
-    case TCI_P_ROUNDB16:
-        return t == TC_F32;
-    case TCI_P_LANE1:
-        return false; /* added apart */
-    default:
-        return !tci_prim_is_math(p) || is_float;
+    case TCI_P_ROUNDB16: return t == TC_F32;
+    case TCI_P_LANE1: return false; /* added apart */
+    default: return !tci_prim_is_math(p) || is_float;
     }
 }
 
@@ -260,8 +255,8 @@ static void add_memory(tc_dtype compute, tc_dtype storage, int lanes)
         }
         bool masked = m == TCI_MEM_FIRST_N;
         bool counts = m == TCI_MEM_IOTA;
-        if ((masked && compute != TC_BOOL) || (counts && compute == TC_BOOL)
-            || (m > TCI_MEM_STORE_ONE && compute != storage)) {
+        if ((masked && compute != TC_BOOL) || (counts && compute == TC_BOOL) ||
+            (m > TCI_MEM_STORE_ONE && compute != storage)) {
             continue;
         }
         add_case((test_case){CASE_MEM, TCI_P_ADD, (tci_mem)m, compute, storage, lanes, 0, 0});
@@ -284,8 +279,8 @@ static void print_prim(tci_dialect *d, const test_case *c, int index, tci_str *o
     tci_str_printf(out, "%s((%s *)out + i, %s(", d->mem(d, TCI_MEM_STORE, c->to, c->to, c->lanes),
                    ctype(c->to), name);
     for (int k = 0; k < c->n_args; k++) {
-        bool mask =
-            (c->prim == TCI_P_SELECT && k == 0) || (c->prim == TCI_P_LANE1 && k == c->n_args - 1);
+        bool mask = (c->prim == TCI_P_SELECT && k == 0) ||
+                    (c->prim == TCI_P_LANE1 && k == c->n_args - 1);
         tc_dtype t = mask ? TC_BOOL : c->t;
         tci_str_printf(out, "%s%s((const %s *)%c + i)", k ? ", " : "",
                        d->mem(d, TCI_MEM_LOAD, t, t, c->lanes), ctype(t), letters[k]);
@@ -331,35 +326,21 @@ static void print_memory(tci_dialect *d, const test_case *c, int index, tci_str 
     case TCI_MEM_LOAD_MASK:
         tci_str_printf(out, "%s, %s((const unsigned char *)mask)", p.text, mask);
         break;
-    case TCI_MEM_LOAD_N:
-        tci_str_printf(out, "%s, n", p.text);
-        break;
-    case TCI_MEM_LOAD_STRIDED:
-        tci_str_printf(out, "%s, stride", p.text);
-        break;
-    case TCI_MEM_LOAD_STRIDED_N:
-        tci_str_printf(out, "%s, stride, n", p.text);
-        break;
+    case TCI_MEM_LOAD_N: tci_str_printf(out, "%s, n", p.text); break;
+    case TCI_MEM_LOAD_STRIDED: tci_str_printf(out, "%s, stride", p.text); break;
+    case TCI_MEM_LOAD_STRIDED_N: tci_str_printf(out, "%s, stride, n", p.text); break;
     case TCI_MEM_LOAD_AT:
         tci_str_printf(out, "%s, %s(0) * stride", p.text,
                        d->mem(d, TCI_MEM_IOTA, TC_I64, TC_I64, c->lanes));
         break;
     case TCI_MEM_SPLAT:
-    case TCI_MEM_IOTA:
-        tci_str_printf(out, "%s(%s)", get1, p.text);
-        break;
-    case TCI_MEM_FIRST_N:
-        tci_str_add(out, "n");
-        break;
-    case TCI_MEM_LANE:
-        tci_str_printf(out, "%s(%s), (int)n", get, p.text);
-        break;
+    case TCI_MEM_IOTA: tci_str_printf(out, "%s(%s)", get1, p.text); break;
+    case TCI_MEM_FIRST_N: tci_str_add(out, "n"); break;
+    case TCI_MEM_LANE: tci_str_printf(out, "%s(%s), (int)n", get, p.text); break;
     case TCI_MEM_SET_LANE:
         tci_str_printf(out, "%s(%s), (int)n, %s(%s + %d)", get, p.text, get1, p.text, c->lanes - 1);
         break;
-    case TCI_MEM_HIGH_HALF:
-        tci_str_printf(out, "%s(%s), (int)n", get, p.text);
-        break;
+    case TCI_MEM_HIGH_HALF: tci_str_printf(out, "%s(%s), (int)n", get, p.text); break;
     case TCI_MEM_BELOW:
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:
@@ -369,9 +350,7 @@ static void print_memory(tci_dialect *d, const test_case *c, int index, tci_str 
     case TCI_MEM_WEAVE_HIGH:
         tci_str_printf(out, "%s(%s), %s(%s + %d)", get, p.text, get, p.text, c->lanes);
         break;
-    default:
-        tci_str_add(out, p.text);
-        break;
+    default: tci_str_add(out, p.text); break;
     }
     tci_str_add(out, "));\n}\n");
 }
@@ -444,8 +423,8 @@ static void judge_prim(const test_case *c, prim_fn fn)
     static char out[N * 8];
     tc_dtype types[3];
     for (int k = 0; k < c->n_args; k++) {
-        bool mask =
-            (c->prim == TCI_P_SELECT && k == 0) || (c->prim == TCI_P_LANE1 && k == c->n_args - 1);
+        bool mask = (c->prim == TCI_P_SELECT && k == 0) ||
+                    (c->prim == TCI_P_LANE1 && k == c->n_args - 1);
         types[k] = mask ? TC_BOOL : c->t;
         int bytes = tci_dtype_get(types[k])->bytes;
         for (int i = 0; i < N; i++) {
@@ -623,11 +602,11 @@ static void judge_memory(const test_case *c, void *symbol)
     store_fn store = (store_fn)(uintptr_t)symbol;
     int lanes = c->lanes;
     uint64_t all = lanes == 64 ? UINT64_MAX : ((uint64_t)1 << lanes) - 1;
-    bool strided = c->mem == TCI_MEM_LOAD_STRIDED || c->mem == TCI_MEM_LOAD_STRIDED_N
-                   || c->mem == TCI_MEM_LOAD_AT || c->mem == TCI_MEM_STORE_STRIDED
-                   || c->mem == TCI_MEM_STORE_STRIDED_N;
-    bool partial = c->mem == TCI_MEM_LOAD_N || c->mem == TCI_MEM_LOAD_STRIDED_N
-                   || c->mem == TCI_MEM_STORE_N || c->mem == TCI_MEM_STORE_STRIDED_N;
+    bool strided = c->mem == TCI_MEM_LOAD_STRIDED || c->mem == TCI_MEM_LOAD_STRIDED_N ||
+                   c->mem == TCI_MEM_LOAD_AT || c->mem == TCI_MEM_STORE_STRIDED ||
+                   c->mem == TCI_MEM_STORE_STRIDED_N;
+    bool partial = c->mem == TCI_MEM_LOAD_N || c->mem == TCI_MEM_LOAD_STRIDED_N ||
+                   c->mem == TCI_MEM_STORE_N || c->mem == TCI_MEM_STORE_STRIDED_N;
     static const long strides[] = {1, 2, 3, -1, -5};
     for (int k = 0; k < (strided ? TCI_COUNT(strides) : 1); k++) {
         long stride = strided && lanes > 1 ? strides[k] : 1;

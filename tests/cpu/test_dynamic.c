@@ -122,8 +122,7 @@ TEST(products_of_bytes)
     for (int n = 8; n <= MOST; n += 16) {
         CHECK_OK(tc_run(f[0], TC_BUFS(TC_BUF(x, n * DEPTH), TC_BUF(w, COLUMNS * DEPTH)),
                         TC_BUFS(TC_BUF(got[0], n * COLUMNS))));
-        CHECK_OK(tc_run(f[1], TC_BUFS(TC_BUF(x, n * DEPTH)),
-                        TC_BUFS(TC_BUF(got[1], n * COLUMNS))));
+        CHECK_OK(tc_run(f[1], TC_BUFS(TC_BUF(x, n * DEPTH)), TC_BUFS(TC_BUF(got[1], n * COLUMNS))));
         for (int i = 0; i < n * COLUMNS; i++) {
             int32_t want = 0;
             for (int j = 0; j < DEPTH; j++) {

@@ -76,9 +76,10 @@ static exported load(const char *name, const char *with, const char *flags)
     exported x = {0};
     char command[512], symbol[80];
     unlink(path_of(name, ".so"));
-    snprintf(command, sizeof(command), "%s -std=c99 -O1 " WARNINGS " %s -shared -fPIC -nostdlib "
-             "-Wl,-z,defs %s -o %s -lgcc -lc", with, flags, path_of(name, ".c"),
-             path_of(name, ".so"));
+    snprintf(command, sizeof(command),
+             "%s -std=c99 -O1 " WARNINGS " %s -shared -fPIC -nostdlib "
+             "-Wl,-z,defs %s -o %s -lgcc -lc",
+             with, flags, path_of(name, ".c"), path_of(name, ".so"));
     CHECK_MSG(!system(command), "%s", command);
     x.handle = dlopen(path_of(name, ".so"), RTLD_NOW | RTLD_LOCAL);
     CHECK_MSG(x.handle != NULL, "%s", dlerror());
@@ -122,22 +123,15 @@ static void fill(tc_tensor t, char *to, int seed)
     for (int64_t i = 0; i < tc_count(t); i++) {
         double value = sin((double)(i * 7 + seed)) * 2;
         switch (tc_dtype_of(t)) {
-        case TC_F32:
-            ((float *)(void *)to)[i] = (float)value;
-            break;
-        case TC_F64:
-            ((double *)(void *)to)[i] = value;
-            break;
-        case TC_I32:
-            ((int32_t *)(void *)to)[i] = (int32_t)(i * 5 % 8);
-            break;
+        case TC_F32: ((float *)(void *)to)[i] = (float)value; break;
+        case TC_F64: ((double *)(void *)to)[i] = value; break;
+        case TC_I32: ((int32_t *)(void *)to)[i] = (int32_t)(i * 5 % 8); break;
         case TC_F16:
         case TC_BF16: /* from 0.01 to 2, by bits */
             ((uint16_t *)(void *)to)[i] = (uint16_t)((tc_dtype_of(t) == TC_F16 ? 0x2100 : 0x3c00) +
                                                      i * 517 % 0x400);
             break;
-        default:
-            to[i] = (char)(i * 5 % 8);
+        default: to[i] = (char)(i * 5 % 8);
         }
     }
 }
@@ -179,8 +173,8 @@ static void check_cxx(const char *name, const char *with, const char *flags)
 }
 
 /* The file `name`.c of these computes what a run does, and is C++ too. */
-static void check_same(const char *name, tc_tensors ins, tc_tensors outs,
-                       const tc_options *options, const char *flags)
+static void check_same(const char *name, tc_tensors ins, tc_tensors outs, const tc_options *options,
+                       const char *flags)
 {
     tc_program *f = NULL;
     tc_buf a[MOST], b[MOST];
@@ -268,8 +262,8 @@ TEST(weights_that_are_packed_once)
     }
     tc_tensor weight = tc_param(ctx, numbers, TC_F32, 100, 70);
     tc_options wide = {.vector_bits = 256};
-    check_same("packed", TC_TENSORS(x), TC_TENSORS(tc_matmul(x, tc_transpose(weight, 0, 1))),
-               &wide, "-mavx2 -mfma -mf16c");
+    check_same("packed", TC_TENSORS(x), TC_TENSORS(tc_matmul(x, tc_transpose(weight, 0, 1))), &wide,
+               "-mavx2 -mfma -mf16c");
     CHECK_HAS(read_text(path_of("packed", ".c")), "columns in panels");
     tc_ctx_free(ctx);
 #else
@@ -346,7 +340,8 @@ TEST(loops_within_loops)
     REQUIRE(ctx);
     tc_tensor x = tc_input(ctx, "x", TC_F32, 7, 6), last, ys[2];
     CHECK_EQ_INT(tc_scan(TC_TENSORS(tc_full(ctx, 0, TC_F32, 6)), TC_TENSORS(x), 0, true,
-                         add_and_grow, ctx, &last, ys, 2), TC_OK);
+                         add_and_grow, ctx, &last, ys, 2),
+                 TC_OK);
     check_same("loops", TC_TENSORS(x), TC_TENSORS(last, ys[0], ys[1]), NULL, "");
     tc_ctx_free(ctx);
 }
@@ -386,12 +381,13 @@ TEST(programs_of_all_kinds)
         {{x}, {tc_floor(x), tc_remainder(x, 0.7), tc_fmod(x, 0.3)}},
         {{d}, {tc_tanh(d), tc_fmod(d, 0.3), tc_fma(d, d, d)}},
         {{h, b}, {tc_sqrt(tc_abs(h)), tc_exp(b), tc_add(tc_cast(h, TC_F32), b)}},
-        {{image}, {tc_conv2d(image, tc_sin(tc_reshape(tc_arange(ctx, 0, 108, 1, TC_F32), 4, 3, 3,
-                                                      3)),
-                             TC_NONE, &(tc_conv){.padding = {1, 1}})}},
+        {{image},
+         {tc_conv2d(image, tc_sin(tc_reshape(tc_arange(ctx, 0, 108, 1, TC_F32), 4, 3, 3, 3)),
+                    TC_NONE, &(tc_conv){.padding = {1, 1}})}},
         {{image}, {tc_max_pool2d(image, &(tc_pool){.kernel = {2, 2}}), tc_cumsum(image, 3)}},
-        {{x}, {tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5), tc_softmax(x, 1),
-               tc_std(x, TC_AXES(1), 1, false)}},
+        {{x},
+         {tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5), tc_softmax(x, 1),
+          tc_std(x, TC_AXES(1), 1, false)}},
         {{d}, {tc_fft(tc_complex(d, d), 0, 0, NULL)}},
         {{u, i}, {tc_add(u, 3), tc_mul(i, i), tc_cumsum(tc_div(i, 7), 0)}},
         {{x}, {square, tc_argmax(x, 1, false), tc_where(tc_gt(x, 0), x, 0)}},
@@ -403,7 +399,8 @@ TEST(programs_of_all_kinds)
     kinds[n].outs[0] = p[0];
     kinds[n++].outs[1] = p[1];
     CHECK_EQ_INT(tc_scan(TC_TENSORS(tc_full(ctx, 0, TC_F32, 20)), TC_TENSORS(x), 0, false, decay,
-                         NULL, &p[0], &p[1], 1), TC_OK);
+                         NULL, &p[0], &p[1], 1),
+                 TC_OK);
     kinds[n].ins[0] = x;
     kinds[n].outs[0] = p[0];
     kinds[n++].outs[1] = p[1];
@@ -425,8 +422,8 @@ TEST(programs_of_all_kinds)
             n_out++;
         }
         snprintf(name, sizeof(name), "kind_%d", k);
-        check_same(name, TC_TENSORS_N(kinds[k].ins, n_in), TC_TENSORS_N(kinds[k].outs, n_out),
-                   NULL, "");
+        check_same(name, TC_TENSORS_N(kinds[k].ins, n_in), TC_TENSORS_N(kinds[k].outs, n_out), NULL,
+                   "");
     }
     tc_ctx_free(ctx);
 }
@@ -474,7 +471,8 @@ TEST(a_header)
     REQUIRE(ctx);
     tc_tensor x = tc_input(ctx, "x", TC_F32, 4);
     CHECK_EQ_INT(tc_export_c_as(TC_TENSORS(x), TC_TENSORS(tc_add(tc_sqrt(x), 2)), NULL,
-                                &(tc_export){.header = true}, path_of("headed", ".c")), TC_OK);
+                                &(tc_export){.header = true}, path_of("headed", ".c")),
+                 TC_OK);
     FILE *file = fopen(path_of("user", ".cpp"), "w");
     REQUIRE(file);
     fputs(user, file);
@@ -482,15 +480,17 @@ TEST(a_header)
     static const char *const with[][2] = {{"g++", "gcc"}, {"clang++", "clang"}};
     for (int i = 0; i < 2; i++) {
         if (is_found(with[i][0]) && is_found(with[i][1])) {
-            snprintf(command, sizeof(command), "cd %s && %s -O1 " WARNINGS " -c headed.c && "
-                     "%s -O1 " WARNINGS " user.cpp headed.o -o user && ./user", folder, with[i][1],
-                     with[i][0]);
+            snprintf(command, sizeof(command),
+                     "cd %s && %s -O1 " WARNINGS " -c headed.c && "
+                     "%s -O1 " WARNINGS " user.cpp headed.o -o user && ./user",
+                     folder, with[i][1], with[i][0]);
             CHECK_MSG(!system(command), "%s", command);
         }
     }
-    snprintf(command, sizeof(command), "cd %s && cp user.cpp user.c && sed -i s/'()'/'(void)'/ "
-             "user.c && %s -std=c99 " WARNINGS " user.c headed.c -o user && ./user", folder,
-             compiler());
+    snprintf(command, sizeof(command),
+             "cd %s && cp user.cpp user.c && sed -i s/'()'/'(void)'/ "
+             "user.c && %s -std=c99 " WARNINGS " user.c headed.c -o user && ./user",
+             folder, compiler());
     CHECK_MSG(!system(command), "%s", command);
     tc_ctx_free(ctx);
 }
@@ -509,15 +509,18 @@ TEST(weights_in_a_file_of_their_own)
     tc_program_free(f);
     CHECK_EQ_INT(tc_export_c_as(TC_TENSORS(x), TC_TENSORS(y), NULL,
                                 &(tc_export){.header = true, .weights = true},
-                                path_of("apart", ".c")), TC_OK);
+                                path_of("apart", ".c")),
+                 TC_OK);
     CHECK(!strstr(read_text(path_of("apart", ".c")), "apart_data"));
     CHECK_HAS(read_text(path_of("apart", ".h")),
               "int apart_check(const void *weights, size_t bytes);");
     size_t n;
     char *weights = whole_file(path_of("apart", ".bin"), &n);
     CHECK(weights && n > 64 + 20 * 12 * 4 && n % 64 == 0 && !memcmp(weights, "tcweigh1", 8));
-    snprintf(command, sizeof(command), "cd %s && %s -std=c99 -O1 " WARNINGS " -shared -fPIC "
-             "apart.c -o apart.so", folder, compiler());
+    snprintf(command, sizeof(command),
+             "cd %s && %s -std=c99 -O1 " WARNINGS " -shared -fPIC "
+             "apart.c -o apart.so",
+             folder, compiler());
     CHECK_EQ_INT(system(command), 0);
     void *handle = dlopen(path_of("apart", ".so"), RTLD_NOW | RTLD_LOCAL);
     REQUIRE(handle);
@@ -571,7 +574,8 @@ TEST(training_steps)
     tc_tensor ins[2] = {x, i};
     fill(x, in[0], 1);
     CHECK_MSG(!tc_export_c(TC_TENSORS_N(ins, 2), TC_TENSORS_N(outs, 5), NULL,
-                           path_of("step", ".c")), "%s", tc_error(loss));
+                           path_of("step", ".c")),
+              "%s", tc_error(loss));
     const char *text = read_text(path_of("step", ".c"));
     CHECK_HAS(text, "int step(const float *in0, const int *in1, float *out0, float *param0, "
                     "float *param1, float *param2, int *param3, void *workspace);");
@@ -581,7 +585,8 @@ TEST(training_steps)
     static const char *const with[] = {"", "-DTC_LEVELS=0", "-DTC_LEVELS=1", "clang"};
     for (int k = 0; k < STEPS; k++) {
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((float *)(void *)in[0], 180), TC_BUF(rows, 4)),
-                            TC_BUFS(TC_BUF(&losses[0], 1))), TC_OK);
+                            TC_BUFS(TC_BUF(&losses[0], 1))),
+                     TC_OK);
     }
     for (int k = 0; k < 4; k++) {
         bool is_clang = !strcmp(with[k], "clang");
@@ -599,7 +604,8 @@ TEST(training_steps)
         e.prepare((char *)e.workspace + 8);
         for (int s = 0; s < STEPS; s++) {
             CHECK_EQ_INT(step(in[0], rows, &losses[1], got_v, got_w, got_table, &got_count,
-                              (char *)e.workspace + 8), 0);
+                              (char *)e.workspace + 8),
+                         0);
         }
         CHECK(losses[0] == losses[1] && got_count == count + STEPS);
         CHECK_EQ_INT(tc_read(p, w, W), TC_OK);
@@ -610,7 +616,8 @@ TEST(training_steps)
         CHECK(!memcmp(table, got_table, sizeof(table)));
         int32_t far[4] = {1, 6, 1, 0}; /* a run that fails leaves all as it was */
         CHECK_EQ_INT(step(in[0], far, &losses[1], got_v, got_w, got_table, &got_count,
-                          (char *)e.workspace + 8), 1);
+                          (char *)e.workspace + 8),
+                     1);
         CHECK(!memcmp(w, got_v, sizeof(w)) && !memcmp(table, got_table, sizeof(table)) &&
               got_count == count + STEPS);
         unload(&e);
@@ -701,10 +708,11 @@ TEST(what_cannot_be_exported)
     refuses(TC_TENSORS(x), TC_TENSORS(y), path_of("no-name", ".c"), TC_ERR_ARGUMENT,
             "test_export.c");
     refuses(TC_TENSORS(x), TC_TENSORS(y), path_of("net", ".h"), TC_ERR_ARGUMENT, "net.h");
-    static const char *const taken[] = {"int", "while", "main", "size_t", "_Bool", "_net", "exp",
-                                        "expf", "sqrtl", "malloc", "typeof", "NULL",
-                                        "conj", "creal", "cexpf", "class", "template", "strdup",
-                                        "bzero", "isnan", "floorf64x", "finited32"};
+    static const char *const taken[] = {"int",       "while",    "main",   "size_t", "_Bool",
+                                        "_net",      "exp",      "expf",   "sqrtl",  "malloc",
+                                        "typeof",    "NULL",     "conj",   "creal",  "cexpf",
+                                        "class",     "template", "strdup", "bzero",  "isnan",
+                                        "floorf64x", "finited32"};
     for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) {
         refuses(TC_TENSORS(x), TC_TENSORS(y), path_of(taken[i], ".c"), TC_ERR_ARGUMENT,
                 "no word of C or C++");
@@ -717,8 +725,8 @@ TEST(what_cannot_be_exported)
     refuses(TC_TENSORS(y), TC_TENSORS(y), path_of("net", ".c"), TC_ERR_ARGUMENT, "placeholder");
     refuses(TC_TENSORS(x), TC_TENSORS(tc_custom(&twice, TC_TENSORS(x))), path_of("net", ".c"),
             TC_ERR_UNSUPPORTED, "a custom op");
-    refuses(TC_TENSORS(x), TC_TENSORS(tc_add(x, tc_full(ctx, 0, TC_F32, 3))),
-            path_of("net", ".c"), TC_ERR_SHAPE, "tc_add");
+    refuses(TC_TENSORS(x), TC_TENSORS(tc_add(x, tc_full(ctx, 0, TC_F32, 3))), path_of("net", ".c"),
+            TC_ERR_SHAPE, "tc_add");
     tc_ctx_free(ctx);
 }
 

@@ -41,9 +41,10 @@ static exported load(const char *name, const char *with, const char *flags)
 {
     exported x = {0};
     char command[512], symbol[80], text[4096];
-    snprintf(command, sizeof(command), "%s -std=c99 -O1 %s -Wall -Wextra -Wconversion -Werror "
-             "-shared -fPIC -nostdlib -Wl,-z,defs %s -o %s -lgcc -lc", with, flags,
-             path_of(name, ".c"), path_of(name, ".so"));
+    snprintf(command, sizeof(command),
+             "%s -std=c99 -O1 %s -Wall -Wextra -Wconversion -Werror "
+             "-shared -fPIC -nostdlib -Wl,-z,defs %s -o %s -lgcc -lc",
+             with, flags, path_of(name, ".c"), path_of(name, ".so"));
     unlink(path_of(name, ".so"));
     CHECK_MSG(!system(command), "%s", command);
     x.handle = dlopen(path_of(name, ".so"), RTLD_NOW | RTLD_LOCAL);
@@ -146,7 +147,8 @@ TEST(one_file_for_every_size)
         tc_tensor y = c->build(ctx, TC_DIM("batch", 0, BATCH_MOST),
                                TC_DIM("height", 1, HEIGHT_MOST), in);
         CHECK_MSG(!tc_export_c(TC_TENSORS_N(in, DYN_INPUTS), TC_TENSORS(y), NULL,
-                               path_of(name, ".c")), "%s: %s", c->name, tc_error(y));
+                               path_of(name, ".c")),
+                  "%s: %s", c->name, tc_error(y));
         if (f) {
             check_with(c, f, name, cc ? cc : "cc", "");
             check_with(c, f, name, cc ? cc : "cc", "-O0 -DTC_LEVELS=0");
@@ -187,14 +189,18 @@ TEST(a_sequence_of_any_length)
     tc_tensor in = tc_input(ctx, "x", TC_F32, TC_DIM("length", 0, MOST), WIDE);
     tc_tensor square = tc_matmul(weight, weight);
     CHECK_EQ_INT(tc_scan(TC_TENSORS(tc_full(ctx, 0.25, TC_F32, WIDE)), TC_TENSORS(in), 0, false,
-                         step, &square, &end, &each, 1), TC_OK);
+                         step, &square, &end, &each, 1),
+                 TC_OK);
     tc_tensors ins = TC_TENSORS(in), outs = TC_TENSORS(end, each, tc_assign(n, tc_mul(n, 2)));
     CHECK_MSG(!tc_export_c_as(ins, outs, NULL, &(tc_export){.header = true, .weights = true},
-                              path_of("sequence", ".c")), "%s", tc_error(end));
+                              path_of("sequence", ".c")),
+              "%s", tc_error(end));
     tc_program *f = NULL;
     CHECK_EQ_INT(tc_compile_fn(ins, outs, NULL, &f), TC_OK);
-    snprintf(command, sizeof(command), "cd %s && %s -std=c99 -O1 -Wall -Wextra -Werror -shared "
-             "-fPIC -include sequence.h sequence.c -o sequence.so", folder, cc ? cc : "cc");
+    snprintf(command, sizeof(command),
+             "cd %s && %s -std=c99 -O1 -Wall -Wextra -Werror -shared "
+             "-fPIC -include sequence.h sequence.c -o sequence.so",
+             folder, cc ? cc : "cc");
     CHECK_EQ_INT(system(command), 0);
     void *handle = dlopen(path_of("sequence", ".so"), RTLD_NOW | RTLD_LOCAL);
     REQUIRE(handle && f);
@@ -215,7 +221,8 @@ TEST(a_sequence_of_any_length)
         memset(sums, 0, sizeof(sums));
         CHECK_EQ_INT(run(length, x, last[0], sums[0], count, weights, room), 0);
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, length * WIDE)),
-                            TC_BUFS(TC_BUF(last[1], WIDE), TC_BUF(sums[1], length))), TC_OK);
+                            TC_BUFS(TC_BUF(last[1], WIDE), TC_BUF(sums[1], length))),
+                     TC_OK);
         CHECK(!memcmp(last[0], last[1], sizeof(last[0])));
         CHECK(!memcmp(sums[0], sums[1], sizeof(sums[0])));
         CHECK_EQ_INT(tc_read(n, count + 1, 1), TC_OK);

@@ -289,8 +289,8 @@ static tc_status branch(void *user, const tc_tensor *c, const tc_tensor *x, tc_t
                         tc_tensor *y)
 {
     (void)user;
-    tc_status status = tc_cond(tc_lt(c[0], 0), TC_TENSORS(x[0]), take_positive, take_negative,
-                               NULL, &y[0], 1);
+    tc_status status = tc_cond(tc_lt(c[0], 0), TC_TENSORS(x[0]), take_positive, take_negative, NULL,
+                               &y[0], 1);
     next[0] = tc_sub(y[0], tc_mul(c[0], 0.5));
     return status;
 }
@@ -337,8 +337,8 @@ TEST(a_loop_that_stops_is_one_launch)
     tc_tensor limit = tc_input(ctx, "limit", TC_F32), v = tc_input(ctx, "v", TC_F32, 6), last[3];
     tc_program *f = NULL;
     NEED_COMPILER
-    REQUIRE(!tc_while(TC_TENSORS(tc_full(ctx, 0, TC_F32), v, v), 2500000, below, halve, &limit,
-                      last));
+    REQUIRE(
+        !tc_while(TC_TENSORS(tc_full(ctx, 0, TC_F32), v, v), 2500000, below, halve, &limit, last));
     CHECK(!tc_compile_fn(TC_TENSORS(v, limit), TC_TENSORS(last[0], last[1], last[2]), NULL, &f));
     REQUIRE(f);
     CHECK_EQ_INT(n_loops(f), 1);
@@ -441,8 +441,8 @@ TEST(one_fused_loop_serves_any_number_of_steps)
         CHECK(!tc_scan(TC_TENSORS(none, none), TC_TENSORS(xs), 0, false, filter, NULL, l, &ys, 1));
         CHECK(!tc_grad(tc_sum(tc_mul(ys, l[0]), TC_ALL, false), &xs, 1, &gs));
         REQUIRE(!tc_compile_fn(TC_TENSORS(xs), TC_TENSORS(ys, gs), NULL, &plain));
-        CHECK(!tc_run(plain, TC_BUFS(TC_BUF(in, n)), TC_BUFS(TC_BUF(ref[0], n),
-                                                              TC_BUF(ref[1], n))));
+        CHECK(
+            !tc_run(plain, TC_BUFS(TC_BUF(in, n)), TC_BUFS(TC_BUF(ref[0], n), TC_BUF(ref[1], n))));
         CHECK(!memcmp(out, ref[0], sizeof(float) * (size_t)n));
         for (int i = 0; i < n; i++) { /* the sum of a symbolic axis has another order */
             CHECK_CLOSE(slope[i], ref[1][i], 1e-4);
@@ -536,7 +536,10 @@ TEST(a_fused_loop_is_interpreted_where_no_compiler_works)
 {
     static float plain[6][MOST];
     tc_ctx *ctx = NULL;
-    tc_options o = {.backend = "cpu", .no_disk_cache = true, .verify = 1, .threads = 1,
+    tc_options o = {.backend = "cpu",
+                    .no_disk_cache = true,
+                    .verify = 1,
+                    .threads = 1,
                     .cc = "/bin/false"};
     tc_program *f = NULL, *family = NULL;
     tc_tensor last[2], y;

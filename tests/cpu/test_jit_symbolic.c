@@ -52,9 +52,9 @@ static int run_pool(tc_jit *fn, int batch, int length)
     for (int i = 0; i < WIDTH; i++) {
         w[i] = (float)(1 << i);
     }
-    tc_status status =
-        tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, batch, length, WIDTH), TC_BUF_ND(w, WIDTH)),
-                   TC_BUFS(TC_BUF_ND(y, batch, WIDTH)));
+    tc_status status = tc_jit_run(fn, NULL,
+                                  TC_BUFS(TC_BUF_ND(x, batch, length, WIDTH), TC_BUF_ND(w, WIDTH)),
+                                  TC_BUFS(TC_BUF_ND(y, batch, WIDTH)));
     CHECK_MSG(!status, "batch %d, length %d: %s", batch, length, tc_error(fn));
     int wrong = 0;
     for (int b = 0; b < batch && !status; b++) {
@@ -192,8 +192,7 @@ static tc_status run_folded(tc_jit *fn, int n)
     for (int i = 0; i < n * 4; i++) {
         x[i] = 1;
     }
-    tc_status status =
-        tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, n, 4)), TC_BUFS(TC_BUF(y, n / 2)));
+    tc_status status = tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, n, 4)), TC_BUFS(TC_BUF(y, n / 2)));
     CHECK(status || y[n / 2 - 1] == 8);
     return status;
 }
@@ -216,7 +215,10 @@ TEST(beyond_max_variants_it_is_as_the_options_say)
 {
     for (int beyond = TC_BEYOND_GENERAL; beyond <= TC_BEYOND_FAIL; beyond++) {
         heard h = {0};
-        tc_options o = {.backend = "cpu", .threads = 1, .no_disk_cache = true, .log = hear,
+        tc_options o = {.backend = "cpu",
+                        .threads = 1,
+                        .no_disk_cache = true,
+                        .log = hear,
                         .log_user = &h};
         tc_jit_options options = {.options = &o, .max_variants = 2, .beyond = (tc_beyond)beyond};
         tc_jit *fn;
@@ -244,8 +246,10 @@ TEST(output_sizes_of_symbolic_programs_follow_the_inputs)
     tc_jit *fn = make(build_pool, NULL, "interp");
     float *none = NULL;
     for (int n = 1; n < 5; n++) {
-        CHECK_EQ_INT(tc_jit_output_size(fn, NULL, TC_BUFS(TC_BUF_ND(none, n, 7, WIDTH),
-                                                          TC_BUF_ND(none, WIDTH)), 0, 0), n);
+        CHECK_EQ_INT(
+            tc_jit_output_size(fn, NULL,
+                               TC_BUFS(TC_BUF_ND(none, n, 7, WIDTH), TC_BUF_ND(none, WIDTH)), 0, 0),
+            n);
     }
     CHECK_EQ_INT(tc_jit_list(fn, NULL, 0), 2);
     tc_jit_free(fn);

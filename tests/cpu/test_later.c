@@ -56,7 +56,10 @@ static const char *real_compiler(void)
 
 static tc_ctx *make_context(const char *cc)
 {
-    tc_options o = {.cc = cc, .backend = "cpu", .no_disk_cache = true, .threads = 1,
+    tc_options o = {.cc = cc,
+                    .backend = "cpu",
+                    .no_disk_cache = true,
+                    .threads = 1,
                     .stance = TC_STANCE_LATER};
     tc_ctx *ctx;
     REQUIRE_OK(tc_ctx_make(&ctx, &o));
@@ -152,7 +155,8 @@ TEST(a_large_program_has_a_quick_build_first_with_the_same_bits)
     }
     snprintf(path, sizeof(path), "/tmp/tc-later-gcc-%d.sh", (int)getpid()); /* its kind by name */
     REQUIRE(rename(make_compiler("0", "case \"$*\" in *-Og*) ;; *) sleep 2;; esac\n"
-                                      "exec gcc \"$@\""), path) == 0);
+                                      "exec gcc \"$@\""),
+                   path) == 0);
     tc_ctx *ctx = make_context(path);
     tc_program *f = NULL;
     tc_call *call;
@@ -328,8 +332,11 @@ TEST(a_callback_is_told_how_far_a_compile_is)
     for (int fails = 0; fails < 2; fails++) {
         told t = {.in_order = true};
         tc_options o = {.cc = make_compiler("0", fails ? "exit 1" : real_compiler()),
-                        .backend = "cpu", .no_disk_cache = true, .stance = TC_STANCE_LATER,
-                        .progress = tell, .progress_user = &t};
+                        .backend = "cpu",
+                        .no_disk_cache = true,
+                        .stance = TC_STANCE_LATER,
+                        .progress = tell,
+                        .progress_user = &t};
         tc_ctx *ctx;
         tc_program *f = NULL;
         REQUIRE_OK(tc_ctx_make(&ctx, &o));
@@ -347,8 +354,11 @@ TEST(a_callback_is_told_how_far_a_compile_is)
 
 TEST(memory_that_runs_out_leaves_an_interpreted_program)
 {
-    tc_options o = {.cc = "/no/such/compiler", .backend = "cpu", .no_disk_cache = true,
-                    .threads = 1, .stance = TC_STANCE_LATER};
+    tc_options o = {.cc = "/no/such/compiler",
+                    .backend = "cpu",
+                    .no_disk_cache = true,
+                    .threads = 1,
+                    .stance = TC_STANCE_LATER};
     for (long at = 1, over = 0; !over; at += 1 + at / 16) {
         long live = tci_test_alloc_live;
         tc_ctx *ctx;
@@ -424,8 +434,11 @@ static tc_status build_row(tc_ctx *ctx, const tc_tensor *x, int n_in, tc_tensor 
 
 TEST(functions_that_specialize_themselves_do_not_wait)
 {
-    tc_options o = {.cc = make_compiler("0.3", real_compiler()), .backend = "cpu", .threads = 1,
-                    .no_disk_cache = true, .stance = TC_STANCE_LATER};
+    tc_options o = {.cc = make_compiler("0.3", real_compiler()),
+                    .backend = "cpu",
+                    .threads = 1,
+                    .no_disk_cache = true,
+                    .stance = TC_STANCE_LATER};
     tc_jit *fn;
     REQUIRE_OK(tc_jit_make(build_row, NULL, (&(tc_jit_options){.options = &o}), &fn));
     fill();
@@ -433,8 +446,8 @@ TEST(functions_that_specialize_themselves_do_not_wait)
     int n = 0, runs = 0;
     for (; runs < 3000 && (list[0].interpreted || list[1].interpreted); runs++) {
         int rows = 1 + runs % 9;
-        REQUIRE_OK(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(in, rows, 7)),
-                              TC_BUFS(TC_BUF(out, rows * 7))));
+        REQUIRE_OK(
+            tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(in, rows, 7)), TC_BUFS(TC_BUF(out, rows * 7))));
         n = tc_jit_list(fn, list, 2);
         CHECK(runs == 0 || n == 2);
         usleep(1000);

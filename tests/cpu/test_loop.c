@@ -173,8 +173,7 @@ static int add_stage(tci_kernel *k, tci_kstage_kind kind, int n, const int *axes
 static int add_red(tci_kernel *k, tci_red_op op, int stage, int a, int b)
 {
     bool rows = k->vector == TCI_VEC_INNER;
-    tci_kred r = {
-        .op = (uint8_t)op, .dtype = k->insts[a].dtype, .stage = stage, .in = {a, b, -1}};
+    tci_kred r = {.op = (uint8_t)op, .dtype = k->insts[a].dtype, .stage = stage, .in = {a, b, -1}};
     r.part = (uint8_t)(tci_red_parts(op) - 1);
     bool scan = k->stages[stage].kind == TCI_STAGE_SCAN;
     r.order = !rows ? TCI_ORDER_CHAIN : scan ? TCI_ORDER_BLOCK_SCAN : TCI_ORDER_LANES;
@@ -319,8 +318,7 @@ static bool compile(const char *compiler, int vector_bytes, const char *base, in
         tci_launch launch;
         tci_machine machine = {.vector_bytes = vector_bytes, .has_work = true};
         tci_str why = {.s = &scratch};
-        tci_loop *l =
-            tci_loop_schedule_as(&scratch, kernels[i], machine, forced[i], &why, &launch);
+        tci_loop *l = tci_loop_schedule_as(&scratch, kernels[i], machine, forced[i], &why, &launch);
         CHECK_MSG(why.n == 0, "%s, %s: %s", names[i], forced[i], tci_str_text(&why));
         CHECK_MSG(!forced[i] || !strncmp(launch.why, forced[i], strlen(forced[i])),
                   "%s: forced %s, was given %s", names[i], forced[i], launch.why);
@@ -367,7 +365,10 @@ static void judge(const char *compiler, int vector_bytes)
         for (int i = 0; handle && i < n_kernels; i++) {
             char symbol[32];
             snprintf(symbol, sizeof(symbol), "k%d", i);
-            union { void *object; tci_kernel_fn fn; } u = {dlsym(handle, symbol)};
+            union {
+                void *object;
+                tci_kernel_fn fn;
+            } u = {dlsym(handle, symbol)};
             CHECK(u.object != NULL);
             if (u.object) {
                 run_kernel(i, how, u.fn, n_tasks[i]);
@@ -434,8 +435,8 @@ static void pointwise_tail(int64_t n, tc_dtype t)
     int a = tci_kernel_operand(k, t, false, n), b = tci_kernel_operand(k, t, false, n);
     int o = tci_kernel_operand(k, t, true, n);
     int x = tci_kx_axis(k, i);
-    int v =
-        op2(k, TCI_P_ADD, op2(k, TCI_P_MUL, load_at(k, a, x), load_at(k, b, x)), load_at(k, a, x));
+    int v = op2(k, TCI_P_ADD, op2(k, TCI_P_MUL, load_at(k, a, x), load_at(k, b, x)),
+                load_at(k, a, x));
     if (tci_dtype_is_half(t)) {
         v = op1(k, t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16, v);
     }
@@ -705,7 +706,7 @@ TEST(reductions)
 {
     BEGIN();
     static const tci_red_op ops[] = {TCI_RED_SUM,    TCI_RED_PROD,   TCI_RED_MAX,   TCI_RED_MIN,
-                                      TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_ONLINE};
+                                     TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_ONLINE};
     static const int64_t sizes[] = {0, 1, 5, 15, 16, 17, 63, 64, 65, 100, 128, 131, 1000};
     for (int s = 0; s < TCI_COUNT(sizes); s++) {
         for (int o = 0; o < TCI_COUNT(ops); o++) {
@@ -764,10 +765,10 @@ static void moments_kernel(int64_t m, int64_t n)
     int squares = add_red(k, TCI_RED_SUM, st, op2(k, TCI_P_MUL, v, v), -1);
     int count = constant(k, TC_F32, (double)n);
     int mean = op2(k, TCI_P_DIV, sum, count);
-    int variance =
-        op2(k, TCI_P_SUB, op2(k, TCI_P_DIV, squares, count), op2(k, TCI_P_MUL, mean, mean));
-    int scale =
-        op1(k, TCI_P_SQRT, op1(k, TCI_P_ABS, op2(k, TCI_P_ADD, variance, literal(k, 0, TC_F32))));
+    int variance = op2(k, TCI_P_SUB, op2(k, TCI_P_DIV, squares, count),
+                       op2(k, TCI_P_MUL, mean, mean));
+    int scale = op1(k, TCI_P_SQRT,
+                    op1(k, TCI_P_ABS, op2(k, TCI_P_ADD, variance, literal(k, 0, TC_F32))));
     int y = op2(k, TCI_P_DIV, op2(k, TCI_P_SUB, v, mean), scale);
     add_store(k, add_stage(k, TCI_STAGE_MAP, 1, &j), o, x, y);
     add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), om, tci_kx_axis(k, i), mean);
@@ -933,8 +934,8 @@ TEST(guarded_reductions)
         int i = tci_kernel_axis(k, 5, false), j = tci_kernel_axis(k, size, true);
         k->vector = TCI_VEC_INNER;
         int a = tci_kernel_operand(k, TC_F32, false, n), o = tci_kernel_operand(k, TC_F32, true, 5);
-        int at =
-            tci_kx_add(k, tci_kx_add(k, axis_x(k, i, 3), axis_x(k, j, 1)), tci_kx_const(k, -15));
+        int at = tci_kx_add(k, tci_kx_add(k, axis_x(k, i, 3), axis_x(k, j, 1)),
+                            tci_kx_const(k, -15));
         int r = add_red(k, TCI_RED_MAX, add_stage(k, TCI_STAGE_REDUCE, 1, &j),
                         guarded_load(k, a, at, at, 0, n - 1, -INFINITY), -1);
         add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, i), r);
@@ -1033,8 +1034,8 @@ TEST(convolution)
                             tci_kx_add(k, axis_x(k, axes[2], c), axis_x(k, oc, 1)));
         int r = add_red(k, TCI_RED_DOT, add_stage(k, TCI_STAGE_REDUCE, 3, axes), va,
                         load_at(k, weight, xw));
-        int xo =
-            tci_kx_add(k, tci_kx_add(k, axis_x(k, y, w * c), axis_x(k, x, c)), axis_x(k, oc, 1));
+        int xo = tci_kx_add(k, tci_kx_add(k, axis_x(k, y, w * c), axis_x(k, x, c)),
+                            axis_x(k, oc, 1));
         add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, xo, r);
         end_kernel(k);
     }
@@ -1075,8 +1076,8 @@ static void images_of(int64_t c, int64_t d, int64_t h, int64_t w, int64_t stride
                             axis_x(k, x, 1));
     int filters = tci_kx_add(k, axis_x(k, oc, turned ? 9 : d * 9),
                              axis_x(k, ic, turned ? c * 9 : 9));
-    filters = tci_kx_add(k, filters, tci_kx_add(k, axis_x(k, ky, turned ? -3 : 3),
-                                                axis_x(k, kx, turned ? -1 : 1)));
+    filters = tci_kx_add(
+        k, filters, tci_kx_add(k, axis_x(k, ky, turned ? -3 : 3), axis_x(k, kx, turned ? -1 : 1)));
     filters = turned ? tci_kx_add(k, filters, tci_kx_const(k, 8)) : filters;
     int value = load_at(k, other, gradient ? places : filters);
     int r = add_red(k, TCI_RED_DOT, add_stage(k, TCI_STAGE_REDUCE, n_inner, inner),
@@ -1200,11 +1201,13 @@ static void add_candidates(int n, int vector_bytes)
 /* Schedules that nobody would choose, but that fit. */
 static void add_odd_schedules(int n, int vector_bytes)
 {
-    static const char *const odd[] = {
-        "map unroll=3 lanes=%d threads=1 stream=0",       "tile rows=3 unroll=5 lanes=%d threads=1",
-        "tile rows=7 unroll=1 lanes=%d threads=1",        "block unroll=3",
-        "packed rows=5 unroll=1 depth=48 columns=%d",     "panel rows=3 columns=%d unroll=1",
-        "rows keep=0 stream=0 ahead=0"};
+    static const char *const odd[] = {"map unroll=3 lanes=%d threads=1 stream=0",
+                                      "tile rows=3 unroll=5 lanes=%d threads=1",
+                                      "tile rows=7 unroll=1 lanes=%d threads=1",
+                                      "block unroll=3",
+                                      "packed rows=5 unroll=1 depth=48 columns=%d",
+                                      "panel rows=3 columns=%d unroll=1",
+                                      "rows keep=0 stream=0 ahead=0"};
     tci_machine machine = {.vector_bytes = vector_bytes, .has_work = true};
     for (int i = 0; i < n; i++) {
         const tci_query *a = tci_query_make(&scratch, kernels[i], machine);
@@ -1258,7 +1261,7 @@ TEST(every_candidate_gives_the_same_bits)
 #if defined(__x86_64__)
     widest = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") ? 64
              : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")       ? 32
-                                                                                    : 0;
+                                                                                     : 0;
 #endif
     add_candidates(n, widest);
     add_odd_schedules(n, widest);

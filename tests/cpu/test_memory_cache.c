@@ -31,8 +31,7 @@ TEST(the_memory_cache_keeps_to_its_cap)
     }
     tc_stats after = stats_now(ctx);
     CHECK(after.memory_entries >= HELD && after.memory_entries < PROGRAMS);
-    CHECK_EQ_INT(after.memory_entries + after.memory_evictions - before.memory_evictions,
-                 PROGRAMS);
+    CHECK_EQ_INT(after.memory_entries + after.memory_evictions - before.memory_evictions, PROGRAMS);
     CHECK(attempt(&o, PROGRAMS - 1, false).used.memory_hits == 1); /* used last */
     CHECK(attempt(&o, 0, false).used.memory_hits == 1);            /* in use, so kept */
     CHECK(attempt(&o, HELD, false).used.memory_hits == 0);         /* used longest ago */

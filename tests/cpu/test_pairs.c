@@ -88,13 +88,13 @@ enum {
     A_TURNED = 1,
     B_TURNED = 2,
     EPILOGUE = 4,
-    COMPUTED = 8,   /* relu of a, rounded */
-    WEIGHTS = 16,   /* b is the program's own */
+    COMPUTED = 8, /* relu of a, rounded */
+    WEIGHTS = 16, /* b is the program's own */
     CONVOLUTION = 32,
     STRIDE = 64,
     GRADIENTS = 128, /* those of both */
-    SINGLE = 256,   /* the result is f32 */
-    SMALL = 512     /* pairs may not pay */
+    SINGLE = 256,    /* the result is f32 */
+    SMALL = 512      /* pairs may not pay */
 };
 
 static int64_t elements(const int64_t *shape)
@@ -110,8 +110,7 @@ static tc_tensor made_of(tc_tensor a, tc_tensor b, int how)
 {
     if (how & CONVOLUTION) {
         int64_t step = how & STRIDE ? 2 : 1, pad = tc_size(b, 2) / 2;
-        return tc_conv2d(a, b, TC_NONE,
-                         &(tc_conv){.padding = {pad, pad}, .stride = {step, step}});
+        return tc_conv2d(a, b, TC_NONE, &(tc_conv){.padding = {pad, pad}, .stride = {step, step}});
     }
     a = how & COMPUTED ? tc_relu(tc_mul(a, 1.5)) : a;
     a = how & A_TURNED ? tc_transpose(a, -2, -1) : a;
@@ -133,8 +132,8 @@ static tc_tensor input_of(tc_ctx *ctx, const char *name, const int64_t *shape)
 }
 
 /* Runs it; the bytes of the result, of both one after the other, are left at `to`. */
-static int64_t run(const example *e, const tc_options *options, uint16_t *a, uint16_t *b,
-                   char *to, bool *by_pairs)
+static int64_t run(const example *e, const tc_options *options, uint16_t *a, uint16_t *b, char *to,
+                   bool *by_pairs)
 {
     tc_ctx *ctx;
     tc_program *f = NULL;

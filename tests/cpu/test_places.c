@@ -149,14 +149,14 @@ static int mount_folder(const char *name, unsigned long flags, const char *optio
 static bool forbid_memory_files(void)
 {
 #if defined(SYS_memfd_create) && defined(__linux__)
-    struct sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* the number of the call */
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_filter rules[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                                           0), /* the number of the call */
+                                  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
     struct sock_fprog filter = {4, rules};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-           && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 #else
     return true;
 #endif
@@ -168,8 +168,8 @@ static int try_noexec_places(void)
     char sound_cache[600];
     tc_options o = default_options();
     snprintf(sound_cache, sizeof(sound_cache), "%s", in_dir("sound"));
-    if (mount_folder("cache", MS_NOEXEC, "mode=0700")
-        || mount_folder("temporary", MS_NOEXEC, "mode=0700")) {
+    if (mount_folder("cache", MS_NOEXEC, "mode=0700") ||
+        mount_folder("temporary", MS_NOEXEC, "mode=0700")) {
         return 1;
     }
     outcome memory_only = attempt(&o, 0, true); /* what may not hold code is no cache */
@@ -214,8 +214,8 @@ TEST(noexec_places_are_no_caches)
 static int try_full_places(void)
 {
     tc_options o = default_options();
-    if (mount_folder("cache", 0, "mode=0700,size=8k")
-        || mount_folder("temporary", 0, "mode=0700,size=8k")) {
+    if (mount_folder("cache", 0, "mode=0700,size=8k") ||
+        mount_folder("temporary", 0, "mode=0700,size=8k")) {
         return 1;
     }
     outcome memory_only = attempt(&o, 0, true);
@@ -250,15 +250,15 @@ TEST(a_read_only_place_is_only_read)
     tc_shutdown();
     pid_t child = fork();
     if (child == 0) {
-        if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)
-            || mount(seeded, seeded, NULL, MS_BIND, NULL)
-            || mount(NULL, seeded, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL)) {
+        if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+            mount(seeded, seeded, NULL, MS_BIND, NULL) ||
+            mount(NULL, seeded, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL)) {
             _exit(0);
         }
         outcome known = attempt(&o, 0, true);
         outcome other = attempt(&o, 1, true);
-        bool good = known.correct && known.used.disk_hits == 1 && other.correct
-                    && !strcmp(other.backend, "cpu") && other.used.compiler_runs == 1;
+        bool good = known.correct && known.used.disk_hits == 1 && other.correct &&
+                    !strcmp(other.backend, "cpu") && other.used.compiler_runs == 1;
         _exit(!good);
     }
     CHECK_EQ_INT(waitpid(child, &ended, 0), child);

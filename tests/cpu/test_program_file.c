@@ -355,8 +355,8 @@ TEST(custom_ops_are_found_by_name_and_version)
     const tc_custom_op triple = {.name = "triple", .version = 4, .run = triple_run};
     tc_program *f, *g;
     float y[4];
-    REQUIRE(tc_compile(tc_add(tc_custom(&triple, TC_TENSORS(tc_input(ctx, "x", TC_F32, 4))), 1), &f)
-            == TC_OK);
+    REQUIRE(tc_compile(tc_add(tc_custom(&triple, TC_TENSORS(tc_input(ctx, "x", TC_F32, 4))), 1),
+                       &f) == TC_OK);
     const char *path = save("custom.tcp", f, false);
     g = load(ctx, path);
     CHECK_EQ_INT(tc_run(g, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(y, 4))), TC_OK);
@@ -570,12 +570,10 @@ TEST(files_where_others_could_put_code_need_a_word_of_the_user)
     CHECK_EQ_INT(tc_program_load(ctx, there, &vouched, &g), TC_OK);
     CHECK(run(g, ROWS, 1));
     tc_program_free(g);
-    CHECK_EQ_INT(tc_program_load(ctx, in_dir("link.tcp"), &vouched, &g),
-                 TC_OK);
+    CHECK_EQ_INT(tc_program_load(ctx, in_dir("link.tcp"), &vouched, &g), TC_OK);
     tc_program_free(g);
     REQUIRE(mkfifo(in_dir("fifo.tcp"), 0600) == 0);
-    CHECK_EQ_INT(tc_program_load(ctx, in_dir("fifo.tcp"), &vouched, &g),
-                 TC_ERR_IO);
+    CHECK_EQ_INT(tc_program_load(ctx, in_dir("fifo.tcp"), &vouched, &g), TC_ERR_IO);
     tc_program_free(f);
     tc_ctx_free(ctx);
     end();
@@ -599,13 +597,13 @@ TEST(what_cannot_be_saved_is_said)
     CHECK(run(g, 7, 1));
     tc_program_free(g);
     tc_tensor y = tc_mul(tc_input(ctx, "x", TC_F32, 8), 3);
-    REQUIRE(tc_compile_fn(((tc_tensors){&(tc_tensor){0}, 0}), ((tc_tensors){&y, 1}), NULL, &checked)
-            != TC_OK);
+    REQUIRE(tc_compile_fn(((tc_tensors){&(tc_tensor){0}, 0}), ((tc_tensors){&y, 1}), NULL,
+                          &checked) != TC_OK);
     tc_tensor in = tc_input(ctx, "x", TC_F32, 8);
     y = tc_mul(in, 3);
     REQUIRE(tc_compile_fn(((tc_tensors){&in, 1}), ((tc_tensors){&y, 1}),
-                          (&(tc_options){.check = TC_CHECK_NAN | TC_CHECK_NO_FILE}), &checked)
-            == TC_OK);
+                          (&(tc_options){.check = TC_CHECK_NAN | TC_CHECK_NO_FILE}),
+                          &checked) == TC_OK);
     CHECK_EQ_INT(tc_program_save(checked, in_dir("b.tcp"), NULL), TC_ERR_UNSUPPORTED);
     CHECK_HAS(tc_error(checked), "options.check");
     CHECK_EQ_INT(access(in_dir("b.tcp"), F_OK), -1);

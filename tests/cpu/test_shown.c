@@ -18,9 +18,9 @@ static void count_log(void *user, const char *topic, const char *text)
 TEST(dumps_logs_and_source)
 {
     begin();
-    static const char *const files[] = {"graph.txt", "graph.dot", "rewrite.txt",
-                                        "groups.txt", "plan.txt", "kernel.txt",
-                                        "loop.txt", "source.c", "build.log"};
+    static const char *const files[] = {"graph.txt",  "graph.dot", "rewrite.txt",
+                                        "groups.txt", "plan.txt",  "kernel.txt",
+                                        "loop.txt",   "source.c",  "build.log"};
     tc_options o = default_options();
     o.dump = "all";
     o.dump_dir = in_dir("dump");

@@ -131,8 +131,8 @@ TEST(a_frozen_function_serves_what_it_has)
     tc_options o = {.no_disk_cache = true, .threads = 1};
     tc_jit *fn;
     float out[64];
-    REQUIRE_OK(tc_jit_make(build_layer, NULL, (&(tc_jit_options){.options = &o, .name = "layer"}),
-                           &fn));
+    REQUIRE_OK(
+        tc_jit_make(build_layer, NULL, (&(tc_jit_options){.options = &o, .name = "layer"}), &fn));
     REQUIRE_OK(run_layer(fn, 2, out));
     REQUIRE_OK(tc_jit_stance(fn, TC_STANCE_FAIL));
     long before = compiler_runs(tc_jit_ctx(fn));

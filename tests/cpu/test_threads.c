@@ -11,7 +11,7 @@ enum { THREADS_N = 32, THREADS_ROUNDS = 4, THREADS_SIZE = 4096 };
 typedef struct threads_job {
     int index;
     tc_program *shared;
-    int bad;              /* what went wrong first: a line of this file; 0: nothing */
+    int bad; /* what went wrong first: a line of this file; 0: nothing */
 } threads_job;
 
 #define THREADS_EXPECT(job, condition)                                                             \
@@ -142,8 +142,8 @@ static void *threads_one_program(void *arg)
             THREADS_EXPECT(job, out[i] == x[i] * 2 + 1);
         }
         if (job->index % 2) { /* errors are per thread */
-            tc_status status =
-                tc_run(job->shared, TC_BUFS(TC_BUF(x, 8)), TC_BUFS(TC_BUF(wrong, 7)));
+            tc_status status = tc_run(job->shared, TC_BUFS(TC_BUF(x, 8)),
+                                      TC_BUFS(TC_BUF(wrong, 7)));
             THREADS_EXPECT(job, status == TC_ERR_BUFFER);
             THREADS_EXPECT(job, strstr(tc_error(job->shared), "given 7 elements") != NULL);
         } else {

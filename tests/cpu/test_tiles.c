@@ -106,8 +106,12 @@ static bool run(product p, const char *backend, int threads, const uint16_t *a, 
 {
     tc_ctx *ctx;
     tc_program *f = NULL;
-    tc_options options = {.threads = threads, .backend = backend, .no_disk_cache = true,
-                          .verify = true, .vector_bits = WIDE, .fallback = TC_FALLBACK_REFUSE};
+    tc_options options = {.threads = threads,
+                          .backend = backend,
+                          .no_disk_cache = true,
+                          .verify = true,
+                          .vector_bits = WIDE,
+                          .fallback = TC_FALLBACK_REFUSE};
     REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
     int64_t n_a = (int64_t)p.batch * p.m * p.k, n_b = (int64_t)p.k * p.n;
     tc_tensor x = tc_input(ctx, "x", TC_BF16, p.batch, p.m, p.k);
@@ -157,8 +161,8 @@ static void check_product(product p)
     for (int i = 0; i < 3; i++) {
         bool on_unit = run(p, "tiles", threads[i], a, b, i ? got : one);
         CHECK_MSG(on_unit == p.fits, "%s: %s the unit", p.name, on_unit ? "on" : "not on");
-        CHECK_MSG(i == 0 || same_bits(TC_F32, one, got, n),
-                  "%s, %d threads: other bits than one", p.name, threads[i]);
+        CHECK_MSG(i == 0 || same_bits(TC_F32, one, got, n), "%s, %d threads: other bits than one",
+                  p.name, threads[i]);
     }
     for (int64_t i = 0; i < n; i++) {
         bool close = p.fits ? is_close(p, a, b, i, want[i], one[i]) : want[i] == one[i];
@@ -212,8 +216,11 @@ static void check_weights(int rows, int depth, bool panels)
     for (int i = 0; i < 2; i++) {
         tc_ctx *ctx;
         tc_program *f = NULL;
-        tc_options options = {.backend = i ? "tiles" : "interp", .no_disk_cache = true,
-                              .verify = true, .vector_bits = WIDE, .threads = 2};
+        tc_options options = {.backend = i ? "tiles" : "interp",
+                              .no_disk_cache = true,
+                              .verify = true,
+                              .vector_bits = WIDE,
+                              .threads = 2};
         REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
         tc_tensor in = tc_input(ctx, "x", TC_BF16, rows, depth);
         tc_tensor weights = tc_borrow(ctx, w, TC_BF16, COLUMNS, depth);
@@ -257,11 +264,11 @@ typedef struct window {
     bool backward; /* both gradients, else the convolution */
     int n, c, o, size, filter;
     tc_conv options;
-    int on_unit;   /* its kernels that the unit takes, -1 any number */
+    int on_unit; /* its kernels that the unit takes, -1 any number */
 } window;
 
 typedef struct arrays {
-    uint16_t *in[3];   /* image, filters and, backward, what comes back */
+    uint16_t *in[3]; /* image, filters and, backward, what comes back */
     float *out[2];
     int64_t n_in[3], n_out[2], products;
 } arrays;
@@ -295,8 +302,12 @@ static int run_window(const window *w, const char *backend, int threads, bool ab
 {
     tc_ctx *ctx;
     tc_program *f = NULL;
-    tc_options options = {.threads = threads, .backend = backend, .no_disk_cache = true,
-                          .verify = true, .vector_bits = WIDE, .fallback = TC_FALLBACK_REFUSE};
+    tc_options options = {.threads = threads,
+                          .backend = backend,
+                          .no_disk_cache = true,
+                          .verify = true,
+                          .vector_bits = WIDE,
+                          .fallback = TC_FALLBACK_REFUSE};
     REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
     int64_t dims[2][6] = {{TC_BF16, w->n, w->c},
                           {TC_BF16, w->o, w->c / TCI_MAX(w->options.groups, 1)}};
@@ -349,8 +360,8 @@ static void compare(const window *w, const arrays *want, const arrays *all, cons
         for (int64_t i = 0; i < want->n_out[o]; i++) {
             double apart = fabs((double)want->out[o][i] - (double)got->out[o][i]);
             if (!(apart <= factor * (double)all->out[o][i])) {
-                CHECK_MSG(false, "%s: element %lld of %d is %g, expected %g", w->name,
-                          (long long)i, o, (double)got->out[o][i], (double)want->out[o][i]);
+                CHECK_MSG(false, "%s: element %lld of %d is %g, expected %g", w->name, (long long)i,
+                          o, (double)got->out[o][i], (double)want->out[o][i]);
                 break;
             }
         }
@@ -397,8 +408,16 @@ TEST(windows_on_a_matrix_unit)
         {"3x3", 2, false, 2, 16, 32, 17, 3, {.padding = {1, 1}}, 1},
         {"odd everything", 2, false, 1, 13, 33, 19, 3, {.padding = {1, 1}}, 1},
         {"one row more than a tile", 2, false, 2, 33, 33, 43, 1, {.padding = {0}}, 1},
-        {"stride and dilation", 2, false, 2, 24, 31, 37, 3,
-         {.stride = {2, 3}, .padding = {2, 1}, .dilation = {2, 1}}, 1},
+        {"stride and dilation",
+         2,
+         false,
+         2,
+         24,
+         31,
+         37,
+         3,
+         {.stride = {2, 3}, .padding = {2, 1}, .dilation = {2, 1}},
+         1},
         {"groups", 2, false, 1, 64, 64, 20, 3, {.padding = {1, 1}, .groups = 2}, 1},
         {"blocks of depth", 2, false, 1, 96, 40, 14, 3, {.padding = {1, 1}}, 1},
         {"1d", 1, false, 3, 17, 47, 301, 5, {.stride = {2}}, 1},
@@ -429,10 +448,16 @@ TEST(windows_of_any_sizes_on_a_matrix_unit)
     register_imitation();
     for (int i = 0; i < 10; i++) {
         int groups = 1 + (int)tct_random_below(2), filter = 1 + (int)tct_random_below(4);
-        window w = {"any", 2, i % 2 != 0, 1 + (int)tct_random_below(3),
+        window w = {"any",
+                    2,
+                    i % 2 != 0,
+                    1 + (int)tct_random_below(3),
                     groups * (8 + (int)tct_random_below(40)),
-                    groups * (15 + (int)tct_random_below(20)), 24 + (int)tct_random_below(18),
-                    filter, {.groups = groups}, -1};
+                    groups * (15 + (int)tct_random_below(20)),
+                    24 + (int)tct_random_below(18),
+                    filter,
+                    {.groups = groups},
+                    -1};
         for (int d = 0; d < 2; d++) {
             w.options.stride[d] = 1 + (int64_t)tct_random_below(2);
             w.options.padding[d] = (int64_t)tct_random_below(3);
@@ -449,9 +474,9 @@ typedef struct attention {
     int batch, heads, key_heads, rows, keys, width;
     bool causal;
     enum { NONE, SEEN, ADDED } mask;
-    bool wild;      /* values are infinite and NaN here and there */
-    bool backward;  /* its gradients, else the result */
-    int on_unit;    /* kernels of it */
+    bool wild;     /* values are infinite and NaN here and there */
+    bool backward; /* its gradients, else the result */
+    int on_unit;   /* kernels of it */
 } attention;
 
 enum { N_ATTENTION = 4 };
@@ -483,8 +508,12 @@ static void run_attention(const attention *c, const char *backend, int threads, 
     tc_ctx *ctx;
     tc_program *f = NULL;
     tc_program_info info = {0};
-    tc_options options = {.threads = threads, .backend = backend, .no_disk_cache = true,
-                          .verify = true, .vector_bits = WIDE, .fallback = TC_FALLBACK_REFUSE};
+    tc_options options = {.threads = threads,
+                          .backend = backend,
+                          .no_disk_cache = true,
+                          .verify = true,
+                          .vector_bits = WIDE,
+                          .fallback = TC_FALLBACK_REFUSE};
     REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
     tc_dtype of_mask = c->mask == ADDED ? TC_BF16 : TC_BOOL;
     tc_tensor q = tc_input(ctx, "q", TC_BF16, c->batch, c->heads, c->rows, c->width);
@@ -495,13 +524,12 @@ static void run_attention(const attention *c, const char *backend, int threads, 
     tc_tensor x[] = {q, k, v}, grads[3];
     tc_tensors outs = {c->backward ? grads : &y, c->backward ? 3 : 1};
     REQUIRE(!c->backward || tc_vjp(TC_TENSORS(y), TC_TENSORS(q), x, 3, grads) == TC_OK);
-    CHECK_MSG(tc_compile_fn(TC_TENSORS(q, k, v, m), outs, &options, &f) == TC_OK, "%s: %s",
-              c->name, tc_error(y));
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(q, k, v, m), outs, &options, &f) == TC_OK, "%s: %s", c->name,
+              tc_error(y));
     REQUIRE(f != NULL);
     tc_buf from[N_ATTENTION];
     for (int i = 0; i < N_ATTENTION; i++) {
-        from[i] = (tc_buf){.data = in[i], .dtype = i < 3 ? TC_BF16 : of_mask,
-                           .n = values_of(c, i)};
+        from[i] = (tc_buf){.data = in[i], .dtype = i < 3 ? TC_BF16 : of_mask, .n = values_of(c, i)};
     }
     tc_buf out[3];
     for (int i = 0; i < 3; to += values_of(c, i++)) {

@@ -16,7 +16,10 @@ static float in[LENGTH], out[LENGTH];
 static tc_ctx *context(const char *cc)
 {
     tc_ctx *ctx;
-    tc_options o = {.backend = "cpu", .threads = 1, .no_disk_cache = true, .cc = cc,
+    tc_options o = {.backend = "cpu",
+                    .threads = 1,
+                    .no_disk_cache = true,
+                    .cc = cc,
                     .check = cc ? TC_CHECK_NO_FILE : 0};
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     for (int i = 0; i < LENGTH; i++) {
@@ -91,7 +94,8 @@ TEST(a_condition_that_does_not_hold_ends_the_run)
     tc_program *f, *g;
     char want[100];
     tc_tensor x = tc_input(ctx, "x", TC_F32, LENGTH), grad;
-    int line = __LINE__; tc_tensor y = tc_sum(tc_assert_finite(tc_log(x)), TC_ALL, false);
+    int line = __LINE__;
+    tc_tensor y = tc_sum(tc_assert_finite(tc_log(x)), TC_ALL, false);
     REQUIRE(tc_grad(y, &x, 1, &grad) == TC_OK);
     REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, grad), NULL, &f) == TC_OK);
     float sum;

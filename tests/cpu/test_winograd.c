@@ -9,10 +9,19 @@ typedef struct conv {
     int images, channels, filters, height, width, pad;
 } conv;
 
-static int places(conv c, int size) { return size + 2 * c.pad - 2; }
+static int places(conv c, int size)
+{
+    return size + 2 * c.pad - 2;
+}
 
-static int64_t n_image(conv c) { return (int64_t)c.images * c.channels * c.height * c.width; }
-static int64_t n_filter(conv c) { return (int64_t)c.filters * c.channels * 9; }
+static int64_t n_image(conv c)
+{
+    return (int64_t)c.images * c.channels * c.height * c.width;
+}
+static int64_t n_filter(conv c)
+{
+    return (int64_t)c.filters * c.channels * 9;
+}
 static int64_t n_result(conv c)
 {
     return (int64_t)c.images * c.filters * places(c, c.height) * places(c, c.width);
@@ -71,8 +80,11 @@ static void rewrite(rewritten *r, conv c, int m)
     const tc_conv options = {.padding = {c.pad, c.pad}};
     tci_str orders = {.s = &r->s};
     tci_table forced = tci_table_in(&r->s, sizeof(bool));
-    const tci_algo a = {.s = &r->s, .g = &r->g, .machine = {.vector_bytes = 32},
-                        .orders = &orders, .forced = &forced};
+    const tci_algo a = {.s = &r->s,
+                        .g = &r->g,
+                        .machine = {.vector_bytes = 32},
+                        .orders = &orders,
+                        .forced = &forced};
     tci_graph_init(&r->g, &r->s, NULL);
     r->in[0] = leaf(&r->g, image);
     r->in[1] = leaf(&r->g, filter);
@@ -122,8 +134,12 @@ TEST(every_size_and_padding_is_the_same_convolution)
 {
     static const int channels[] = {1, 3, 17}, filters[] = {1, 5, 32};
     for (int i = 0; i < 60; i++) {
-        conv c = {1 + i % 3, channels[tct_random_below(3)], filters[tct_random_below(3)],
-                  1 + tct_random_below(9), 1 + i % 9, i % 4};
+        conv c = {1 + i % 3,
+                  channels[tct_random_below(3)],
+                  filters[tct_random_below(3)],
+                  1 + tct_random_below(9),
+                  1 + i % 9,
+                  i % 4};
         if (places(c, c.height) > 0 && places(c, c.width) > 0) {
             check_rewritten(c, 2);
             check_rewritten(c, 4);
@@ -146,8 +162,11 @@ static void run(conv c, how h, const float *x, const float *w, float *y, bool *s
     tc_ctx *ctx;
     tc_program *f = NULL;
     char line[512];
-    tc_options options = {.backend = h.backend, .math = h.math, .vector_bits = h.vector_bits,
-                          .threads = h.threads, .reproducible = h.reproducible};
+    tc_options options = {.backend = h.backend,
+                          .math = h.math,
+                          .vector_bits = h.vector_bits,
+                          .threads = h.threads,
+                          .reproducible = h.reproducible};
     tc_conv padded = {.padding = {c.pad, c.pad}};
     REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
     int from = h.gradient ? c.filters : c.channels, to = h.gradient ? c.channels : c.filters;
@@ -181,12 +200,11 @@ static void run(conv c, how h, const float *x, const float *w, float *y, bool *s
 
 static void check_programs(conv c, bool gradient, bool taken)
 {
-    const how ways[] = {
-        {"cpu", TC_MATH_EXACT, 0, 1, false, gradient},
-        {"interp", TC_MATH_FAST, 0, 1, false, gradient},
-        {"cpu", TC_MATH_FAST, 0, 1, false, gradient},
-        {"cpu", TC_MATH_FAST, 256, 3, false, gradient},
-        {"cpu", TC_MATH_FAST, 0, 1, true, gradient}};
+    const how ways[] = {{"cpu", TC_MATH_EXACT, 0, 1, false, gradient},
+                        {"interp", TC_MATH_FAST, 0, 1, false, gradient},
+                        {"cpu", TC_MATH_FAST, 0, 1, false, gradient},
+                        {"cpu", TC_MATH_FAST, 256, 3, false, gradient},
+                        {"cpu", TC_MATH_FAST, 0, 1, true, gradient}};
     enum { n_ways = sizeof(ways) / sizeof(*ways) };
     float *x = floats(n_image(c) > n_result(c) ? n_image(c) : n_result(c));
     float *w = floats(n_filter(c)), *y[n_ways];

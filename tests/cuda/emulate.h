@@ -117,12 +117,14 @@ enum { EMU_VARIANTS = 32, EMU_WORDS = 544 };
 typedef struct emu_function {
     void (*kernel[EMU_VARIANTS])(const void *);
     int (*run)(void (*)(const void *), const void *, int, int);
-    int threads, cluster; /* blocks that run together */
+    int threads, cluster;              /* blocks that run together */
     const tci_cuda_skeleton *skeleton; /* of a kernel with a main loop of its own, or NULL */
     const char *(*model)(void (*)(const void *), const void *, int, int, int, int, long, unsigned);
 } emu_function;
 
-typedef struct emu_mutation { const char *from, *to; } emu_mutation;
+typedef struct emu_mutation {
+    const char *from, *to;
+} emu_mutation;
 
 static pthread_mutex_t emu_lock = PTHREAD_MUTEX_INITIALIZER;
 static int64_t emu_launches, emu_kernels, emu_skeletons;

@@ -13,22 +13,26 @@
 static int fake_process, fake_calls_in_child, fake_graph_launches, fake_launches, fake_copies;
 static int fake_nodes;
 enum { FAKE_DEVICES = 2 };
-static int fake_contexts[FAKE_DEVICES];       /* the devices': their addresses */
+static int fake_contexts[FAKE_DEVICES]; /* the devices': their addresses */
 #define fake_context fake_contexts[0]
-static _Thread_local void *fake_current;      /* the thread's context */
+static _Thread_local void *fake_current;           /* the thread's context */
 static int fake_context_sets, fake_context_misses; /* misses: another context was current */
 static int fake_context_waits;
-static int64_t fake_pages;                    /* of 2 MB, of memory that is longer than 1 MB */
-static const char *fake_fail_in;              /* this function fails, ... */
-static int fake_fail_after;                   /* ... when it was called so many times */
-static const char *fake_hidden;               /* memory that the host cannot read */
+static int64_t fake_pages;       /* of 2 MB, of memory that is longer than 1 MB */
+static const char *fake_fail_in; /* this function fails, ... */
+static int fake_fail_after;      /* ... when it was called so many times */
+static const char *fake_hidden;  /* memory that the host cannot read */
 static size_t fake_hidden_bytes;
-static int64_t *fake_word, fake_fault;        /* the last one made; what graphs write to it */
+static int64_t *fake_word, fake_fault; /* the last one made; what graphs write to it */
 /* What a module says of a kernel with a main loop of its own; NULL: it has none. */
 static const tci_cuda_skeleton *fake_skeleton;
-static int fake_shared_bytes;                 /* that were asked for it */
+static int fake_shared_bytes; /* that were asked for it */
 static tci_cu_kernel_params fake_last_node;
-static struct { void *address; uint64_t dim[5], stride[4]; unsigned rank, box[5]; } fake_maps[2];
+static struct {
+    void *address;
+    uint64_t dim[5], stride[4];
+    unsigned rank, box[5];
+} fake_maps[2];
 static int fake_n_maps;
 /* What streams were given, in order: 'k' a kernel or graph, 'c' a copy, 'r' an event recorded,
  * 'w' an event waited for. */
@@ -39,11 +43,13 @@ typedef struct fake_work {
     float first; /* of what is copied */
 } fake_work;
 static fake_work fake_log[4096];
-static int fake_n_log;                        /* of which the last 4096 are there */
+static int fake_n_log; /* of which the last 4096 are there */
 #define FAKE_LOG(i) fake_log[(i) % 4096]
 static int fake_n_streams, fake_n_events, fake_host_blocks; /* alive */
 /* Nodes of the last graph: how many, and on which earlier ones each depends. */
-static struct { int n_after, after[16]; } fake_graph[512];
+static struct {
+    int n_after, after[16];
+} fake_graph[512];
 static int fake_n_graph, fake_conditionals;
 
 /* In a child made by fork the real driver fails or hangs: any call there is a mistake. Not 0: the
@@ -113,12 +119,12 @@ static int fake_cuDeviceGetAttribute(int *value, int attribute, int device)
     (void)device;
     FAKE_ENTER();
     switch (attribute) {
-    case 8: *value = 48 << 10; break;   /* MAX_SHARED_MEMORY_PER_BLOCK */
-    case 10: *value = 32; break;        /* WARP_SIZE */
-    case 13: *value = 1500000; break;   /* CLOCK_RATE */
-    case 36: *value = 2000000; break;   /* MEMORY_CLOCK_RATE */
-    case 37: *value = 4096; break;      /* GLOBAL_MEMORY_BUS_WIDTH */
-    case 75: *value = 9; break;         /* COMPUTE_CAPABILITY_MAJOR */
+    case 8: *value = 48 << 10; break; /* MAX_SHARED_MEMORY_PER_BLOCK */
+    case 10: *value = 32; break;      /* WARP_SIZE */
+    case 13: *value = 1500000; break; /* CLOCK_RATE */
+    case 36: *value = 2000000; break; /* MEMORY_CLOCK_RATE */
+    case 37: *value = 4096; break;    /* GLOBAL_MEMORY_BUS_WIDTH */
+    case 75: *value = 9; break;       /* COMPUTE_CAPABILITY_MAJOR */
     default: *value = 0;
     }
     return 0;
@@ -428,15 +434,16 @@ static int fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void 
 }
 
 static int fake_cuTensorMapEncodeIm2col(void *map, int type, unsigned rank, void *address,
-                                        const uint64_t *dim, const uint64_t *stride,
-                                        const int *low, const int *high, unsigned channels,
-                                        unsigned places, const unsigned *step, int interleave,
-                                        int swizzle, int promotion, int fill)
+                                        const uint64_t *dim, const uint64_t *stride, const int *low,
+                                        const int *high, unsigned channels, unsigned places,
+                                        const unsigned *step, int interleave, int swizzle,
+                                        int promotion, int fill)
 {
     const unsigned box[5] = {channels, places, 1, 1, 1};
     bool good = rank >= 3 && channels == 64 && low[0] <= 0 && high[0] <= 0;
-    return fake_cuTensorMapEncodeTiled(map, type, rank, address, dim, stride, box, step,
-                                       interleave, swizzle, promotion, fill) || !good;
+    return fake_cuTensorMapEncodeTiled(map, type, rank, address, dim, stride, box, step, interleave,
+                                       swizzle, promotion, fill) ||
+           !good;
 }
 
 /* False: the backend calls something that is not here. */

@@ -19,9 +19,17 @@
 #include <map>
 #include <vector>
 
-struct model_map { const char *start; const long long *words; unsigned long long rest[14]; };
+struct model_map {
+    const char *start;
+    const long long *words;
+    unsigned long long rest[14];
+};
 
-struct model_barrier { int pending, arrivals; long bytes; unsigned phase; };
+struct model_barrier {
+    int pending, arrivals;
+    long bytes;
+    unsigned phase;
+};
 
 /* One product, issued by the 128 threads of a warpgroup. */
 struct model_product {
@@ -31,33 +39,48 @@ struct model_product {
     const unsigned *held[128]; /* registers of the first factor, read late as well; NULL: none */
 };
 
-struct model_group {      /* of products that were committed together */
+struct model_group { /* of products that were committed together */
     std::vector<model_product> products;
     int committed;
 };
 
 struct model_warpgroup {
     std::deque<model_group> groups;
-    long done;            /* groups that left the queue */
+    long done; /* groups that left the queue */
 };
 
 /* places: of images, offset by at[rank] .. ; blocks: a bit for each one it goes to */
-struct model_box { unsigned to, bar; const void *map; int at[8]; bool places; unsigned blocks; };
+struct model_box {
+    unsigned to, bar;
+    const void *map;
+    int at[8];
+    bool places;
+    unsigned blocks;
+};
 
-struct model_signal { int block; unsigned bar; }; /* an arrival on its way */
+struct model_signal {
+    int block;
+    unsigned bar;
+}; /* an arrival on its way */
 
 enum model_waits {
-    MODEL_READY, MODEL_BARRIER, MODEL_PRODUCTS, MODEL_WARP, MODEL_BLOCK, MODEL_CLUSTER, MODEL_ENDED
+    MODEL_READY,
+    MODEL_BARRIER,
+    MODEL_PRODUCTS,
+    MODEL_WARP,
+    MODEL_BLOCK,
+    MODEL_CLUSTER,
+    MODEL_ENDED
 };
 
 struct model_fiber {
     ucontext_t context;
     model_waits wait;
     unsigned bar, parity;
-    long group;           /* PRODUCTS: groups up to this one must be done */
-    long open, next;      /* group and number of the next product */
+    long group;      /* PRODUCTS: groups up to this one must be done */
+    long open, next; /* group and number of the next product */
     bool fenced;
-    unsigned slow;        /* of 1024 turns, those that it misses */
+    unsigned slow; /* of 1024 turns, those that it misses */
 };
 
 struct model_warp {
@@ -67,7 +90,9 @@ struct model_warp {
     float swapped[32];
 };
 
-struct model_copy { float *to, four[4]; };
+struct model_copy {
+    float *to, four[4];
+};
 
 struct model_block {
     std::vector<model_fiber> fibers;
@@ -86,7 +111,7 @@ static std::vector<model_block> model_blocks; /* of a cluster */
 static model_block *model_in;                 /* whose thread model_me runs */
 static std::vector<model_box> model_boxes;
 static std::vector<model_signal> model_signals;
-static unsigned char *model_memory;           /* of model_in */
+static unsigned char *model_memory; /* of model_in */
 static unsigned model_bytes, model_random_state, model_me, model_block_x, model_first_block;
 static int model_cluster_here;
 static bool model_runs;
@@ -163,8 +188,12 @@ static void tc_barrier_init(unsigned bar, int arrivals)
     model_in->barriers[bar] = model_barrier{arrivals, arrivals, 0, 0};
 }
 
-static void tc_barrier_init_done() {}
-static void tc_shared_written() {}
+static void tc_barrier_init_done()
+{
+}
+static void tc_shared_written()
+{
+}
 
 static void model_arrive(unsigned bar, int bytes)
 {
@@ -176,7 +205,10 @@ static void model_arrive(unsigned bar, int bytes)
     }
 }
 
-static void tc_barrier_arrive(unsigned bar) { model_arrive(bar, 0); }
+static void tc_barrier_arrive(unsigned bar)
+{
+    model_arrive(bar, 0);
+}
 
 /* Arrives later. */
 static void tc_barrier_arrive_at(unsigned bar, int block)
@@ -199,7 +231,10 @@ static void model_signalled(const model_signal &s)
     model_enter(before);
 }
 
-static void tc_barrier_expect(unsigned bar, int bytes) { model_arrive(bar, bytes); }
+static void tc_barrier_expect(unsigned bar, int bytes)
+{
+    model_arrive(bar, bytes);
+}
 
 static void tc_barrier_wait(unsigned bar, unsigned parity)
 {
@@ -212,8 +247,15 @@ static void tc_barrier_wait(unsigned bar, unsigned parity)
 
 /* The words of a map: see tci_cuda_map. */
 enum {
-    MODEL_TYPE = 1, MODEL_RANK = 2, MODEL_DIM = 4, MODEL_STRIDE = 9, MODEL_BOX = 13,
-    MODEL_STEP = 18, MODEL_AXES = 23, MODEL_LOW = 24, MODEL_HIGH = 27
+    MODEL_TYPE = 1,
+    MODEL_RANK = 2,
+    MODEL_DIM = 4,
+    MODEL_STRIDE = 9,
+    MODEL_BOX = 13,
+    MODEL_STEP = 18,
+    MODEL_AXES = 23,
+    MODEL_LOW = 24,
+    MODEL_HIGH = 27
 };
 
 static int model_bytes_of(const long long *words)
@@ -316,7 +358,10 @@ static void model_arrives(const model_box &box)
     model_enter(before);
 }
 
-static unsigned model_own() { return 1u << (model_in - model_blocks.data()); }
+static unsigned model_own()
+{
+    return 1u << (model_in - model_blocks.data());
+}
 
 static void model_load(unsigned blocks, unsigned to, const void *map, unsigned bar, int rank,
                        const int *at)
@@ -402,9 +447,14 @@ template <class... C> static void tc_share_box(unsigned to, const void *map, uns
 /* ---- products ---- */
 
 enum {
-    model_type_bf16, model_type_f16, model_type_tf32,
+    model_type_bf16,
+    model_type_f16,
+    model_type_tf32,
     /* bytes: + 2 where those of A are unsigned, + 1 where those of B are */
-    model_type_s8s8, model_type_s8u8, model_type_u8s8, model_type_u8u8
+    model_type_s8s8,
+    model_type_s8u8,
+    model_type_u8s8,
+    model_type_u8u8
 };
 
 static float model_half(unsigned short h, int type)
@@ -438,7 +488,10 @@ static float model_element(unsigned at, int type)
 }
 
 /* Elements of k in the 32 bytes that a product takes. */
-static int model_depth(int type) { return type == model_type_tf32 ? 8 : 16; }
+static int model_depth(int type)
+{
+    return type == model_type_tf32 ? 8 : 16;
+}
 
 /* Elements [0, n) x [0, depth) of a descriptor's matrix, as rows of 16. */
 static void model_operand(unsigned long long box, int n, bool turned, int type, float *to)
@@ -592,10 +645,17 @@ static void model_issue_held(float *d, const unsigned *a, unsigned long long b, 
 #define TC_MULTIPLY_HELD(type, columns) model_issue_held<columns, model_type_##type>
 
 /* A thread here has any number of them. */
-template <int n> static void tc_take_registers() {}
-template <int n> static void tc_leave_registers() {}
+template <int n> static void tc_take_registers()
+{
+}
+template <int n> static void tc_leave_registers()
+{
+}
 
-static void tc_products_begin() { model_in->fibers[model_me].fenced = true; }
+static void tc_products_begin()
+{
+    model_in->fibers[model_me].fenced = true;
+}
 
 static void tc_products_commit()
 {
@@ -632,7 +692,10 @@ template <int left> static void tc_products_wait()
 
 /* ---- copies ---- */
 
-static void model_copied(const model_copy &c) { memcpy(c.to, c.four, sizeof(c.four)); }
+static void model_copied(const model_copy &c)
+{
+    memcpy(c.to, c.four, sizeof(c.four));
+}
 
 /* Arrives at once, or as late as it may. */
 static void tc_copy_four(float *to, const float *from, bool is)
@@ -685,7 +748,10 @@ static void model_meet(bool stores)
     model_switch(MODEL_WARP);
 }
 
-static void __syncwarp() { model_meet(false); }
+static void __syncwarp()
+{
+    model_meet(false);
+}
 
 /* What the lane of the warp whose number differs in these bits has. */
 static float tc_swap(float x, int lanes)
@@ -710,8 +776,14 @@ static void tc_load_two(unsigned from, float &a, float &b)
     memcpy(&b, model_at(from + 4, 4), 4);
 }
 
-static float tc_power_of_2(float x) { return exp2f(x); }
-static float tc_log_2(float x) { return log2f(x); }
+static float tc_power_of_2(float x)
+{
+    return exp2f(x);
+}
+static float tc_log_2(float x)
+{
+    return log2f(x);
+}
 
 static float model_round_bf16(float f)
 {
@@ -722,12 +794,27 @@ static float model_round_bf16(float f)
     return f;
 }
 
-static float tc_mul_bf16(float a, float b) { return model_round_bf16(a * b); }
-static float tc_add_bf16(float a, float b) { return model_round_bf16(a + b); }
-template <int n> static void tc_registers_fewer() {}
-template <int n> static void tc_registers_more() {}
-template <int n> static void tc_registers_here(float (&)[n]) {}
-template <int n> static void tc_attention_behind(float (&)[n], bool) { tc_products_wait<0>(); }
+static float tc_mul_bf16(float a, float b)
+{
+    return model_round_bf16(a * b);
+}
+static float tc_add_bf16(float a, float b)
+{
+    return model_round_bf16(a + b);
+}
+template <int n> static void tc_registers_fewer()
+{
+}
+template <int n> static void tc_registers_more()
+{
+}
+template <int n> static void tc_registers_here(float (&)[n])
+{
+}
+template <int n> static void tc_attention_behind(float (&)[n], bool)
+{
+    tc_products_wait<0>();
+}
 
 static void tc_store_squares(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d)
 {

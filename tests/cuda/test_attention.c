@@ -15,15 +15,15 @@ typedef struct attention {
     const char *name;
     int heads, queries, keys, d, dv;
     mask mask;
-    int groups;           /* heads that share keys and values; 0: none do */
-    bool half, wide;      /* half: f16; wide: scores stay f32 */
-    bool turned;          /* inputs as [queries][heads][d] */
-    double cut;           /* the score of what CAUSAL cuts off; 0: -inf */
-    bool after;           /* CAUSAL says so of keys that are cut off, not of those that are seen */
-    bool gate;            /* the result is multiplied by another input and widened */
-    bool full;            /* inputs are f32 */
-    bool threads;         /* by threads alone */
-    bool call;            /* by tc_scaled_dot_product_attention: rows that see no key are 0 */
+    int groups;      /* heads that share keys and values; 0: none do */
+    bool half, wide; /* half: f16; wide: scores stay f32 */
+    bool turned;     /* inputs as [queries][heads][d] */
+    double cut;      /* the score of what CAUSAL cuts off; 0: -inf */
+    bool after;      /* CAUSAL says so of keys that are cut off, not of those that are seen */
+    bool gate;       /* the result is multiplied by another input and widened */
+    bool full;       /* inputs are f32 */
+    bool threads;    /* by threads alone */
+    bool call;       /* by tc_scaled_dot_product_attention: rows that see no key are 0 */
 } attention;
 
 enum { MOST_INPUTS = 5 };
@@ -151,7 +151,8 @@ static void make(problem *p, tc_ctx *ctx, attention c)
     if (c.call) {
         tc_tensor shown = add_input(p, ctx, TC_BOOL, 2, 1, c.queries, c.keys);
         p->y = tc_cast(tc_scaled_dot_product_attention(q, tc_transpose(k, -1, -2), v, shown, false,
-                                                       0.25), TC_F32);
+                                                       0.25),
+                       TC_F32);
         return;
     }
     if (c.groups) {
@@ -289,21 +290,75 @@ static const attention cases[] = {
     {.name = "turned", 3, 80, 100, 64, 64, .turned = true, .gate = true},
     {.name = "f32, tails", 2, 70, 201, 40, 49, .full = true, .threads = true, .mask = BIAS},
     {.name = "f32, causal", 2, 200, 200, 64, 48, .full = true, .threads = true, .mask = CAUSAL},
-    {.name = "f32, cut far off", 1, 140, 210, 64, 64, .full = true, .threads = true,
-     .mask = CAUSAL, .cut = -0x1p99},
-    {.name = "f32, nothing to leave out", 1, 140, 210, 64, 64, .full = true, .threads = true,
-     .mask = CAUSAL, .cut = -2},
-    {.name = "f32, rows without a key", 3, 70, 140, 24, 32, .full = true, .threads = true,
+    {.name = "f32, cut far off",
+     1,
+     140,
+     210,
+     64,
+     64,
+     .full = true,
+     .threads = true,
+     .mask = CAUSAL,
+     .cut = -0x1p99},
+    {.name = "f32, nothing to leave out",
+     1,
+     140,
+     210,
+     64,
+     64,
+     .full = true,
+     .threads = true,
+     .mask = CAUSAL,
+     .cut = -2},
+    {.name = "f32, rows without a key",
+     3,
+     70,
+     140,
+     24,
+     32,
+     .full = true,
+     .threads = true,
      .mask = NOTHING},
-    {.name = "a call with rows without a key", 2, 70, 140, 64, 64, .mask = NOTHING, .half = true,
-     .wide = true, .call = true},
-    {.name = "f32, a call with rows without a key", 3, 70, 140, 24, 32, .full = true,
-     .threads = true, .mask = NOTHING, .call = true},
+    {.name = "a call with rows without a key",
+     2,
+     70,
+     140,
+     64,
+     64,
+     .mask = NOTHING,
+     .half = true,
+     .wide = true,
+     .call = true},
+    {.name = "f32, a call with rows without a key",
+     3,
+     70,
+     140,
+     24,
+     32,
+     .full = true,
+     .threads = true,
+     .mask = NOTHING,
+     .call = true},
     {.name = "f32, wide heads", 1, 65, 127, 256, 256, .full = true, .threads = true},
-    {.name = "f32, turned", 3, 80, 100, 32, 64, .full = true, .threads = true, .turned = true,
+    {.name = "f32, turned",
+     3,
+     80,
+     100,
+     32,
+     64,
+     .full = true,
+     .threads = true,
+     .turned = true,
      .gate = true},
     {.name = "f32, grouped heads", 4, 100, 90, 64, 64, .groups = 2, .full = true, .threads = true},
-    {.name = "halves by threads", 2, 100, 150, 20, 36, .half = true, .threads = true,
+    {.name = "halves by threads",
+     2,
+     100,
+     150,
+     20,
+     36,
+     .half = true,
+     .threads = true,
      .mask = CAUSAL},
 };
 
@@ -350,11 +405,11 @@ static void check_plan(const problem *p)
     bool is_bf16 = !p->c.half && !p->c.wide && !p->c.threads; /* scaled and rounded at once */
     CHECK_MSG(!is_bf16 || strstr(tc_source(p->program), "= tc_mul_bf16("), "%s", p->c.name);
     tc_program_get_info(p->program, &info);
-    CHECK_MSG(info.n_kernels == 1 + casts + p->c.call, "%s: %d kernels", p->c.name,
-              info.n_kernels);
-    CHECK_MSG(info.arena_bytes <= (casts ? 4 * p->n_out : p->c.call ? 512 : 0),
-              "%s: %lld bytes of workspace",
-              p->c.name, (long long)info.arena_bytes);
+    CHECK_MSG(info.n_kernels == 1 + casts + p->c.call, "%s: %d kernels", p->c.name, info.n_kernels);
+    CHECK_MSG(info.arena_bytes <= (casts       ? 4 * p->n_out
+                                   : p->c.call ? 512
+                                               : 0),
+              "%s: %lld bytes of workspace", p->c.name, (long long)info.arena_bytes);
 }
 
 static void check_case(const problem *p, int seeds)
@@ -392,8 +447,8 @@ TEST(attention_of_every_form)
 /* What else would be cut in parts, or be products of halves, which keep pairs: plans alone. */
 TEST(long_rows_and_fast_math_keep_no_pairs)
 {
-    static const attention plain = {.name = "f32, long", 2, 1280, 4096, 64, 64, .full = true,
-                                    .threads = true};
+    static const attention plain =
+        {.name = "f32, long", 2, 1280, 4096, 64, 64, .full = true, .threads = true};
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
     }

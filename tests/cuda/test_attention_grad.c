@@ -36,8 +36,8 @@ static const gradients cases[] = {
     {"halves by threads", 2, 100, 152, 24, 40, .half = true, .threads = true, .causal = true},
     {"grouped heads", 4, 128, 160, 64, 64, .groups = 2, .forward = true},
     {"grouped heads, causal", 4, 192, 192, 64, 64, .groups = 2, .causal = true},
-    {"f32, grouped heads, causal", 4, 100, 100, 32, 64, .full = true, .threads = true,
-     .groups = 4, .causal = true},
+    {"f32, grouped heads, causal", 4, 100, 100, 32, 64, .full = true, .threads = true, .groups = 4,
+     .causal = true},
     {"heads of 256, sums left in turns", 2, 384, 192, 256, 256, .forward = true},
     {"heads of 256, causal", 1, 208, 208, 256, 256, .causal = true, .half = true},
     {"heads of 192 and 128, tails", 1, 136, 200, 192, 128, .causal = true},
@@ -125,8 +125,8 @@ static tc_tensor attention(const problem *p, tc_ctx *ctx)
     if (c->groups) {
         tc_tensor q = tc_reshape(p->in[0], key_heads(c), c->groups, c->queries, c->d);
         tc_tensor y = tc_scaled_dot_product_attention(q, tc_unsqueeze(p->in[1], 1),
-                                                      tc_unsqueeze(p->in[2], 1), TC_NONE,
-                                                      c->causal, 0.25);
+                                                      tc_unsqueeze(p->in[2], 1), TC_NONE, c->causal,
+                                                      0.25);
         return tc_reshape(y, c->heads, c->queries, c->dv);
     }
     if (!c->rounded) {
@@ -153,9 +153,8 @@ static void make(problem *p, tc_ctx *ctx, gradients c)
     for (int i = 0; i < N_IN; i++) {
         p->n_in[i] = n[i];
         p->data[i] = make_values(&c, n[i]);
-        p->in[i] = tc_input(ctx, "x", dtype_of(&c),
-                            i == 1 || i == 2 ? key_heads(&c) : c.heads, rows[i],
-                            i < 2 ? c.d : c.dv);
+        p->in[i] = tc_input(ctx, "x", dtype_of(&c), i == 1 || i == 2 ? key_heads(&c) : c.heads,
+                            rows[i], i < 2 ? c.d : c.dv);
     }
     grads[3] = attention(p, ctx);
     CHECK(!tc_vjp(((tc_tensors){&grads[3], 1}), ((tc_tensors){&p->in[3], 1}), p->in + first,
@@ -378,8 +377,10 @@ TEST(gradients_of_every_form)
 /* Sums that would be cut in parts, had they no form that keeps no pairs: plans alone. */
 TEST(long_sums_are_left_whole)
 {
-    static const gradients few = {"f32, long", 4, 1024, 1024, 64, 64, .full = true, .groups = 4,
-                                  .threads = true, .causal = true};
+    static const gradients few = {"f32, long",   4,           1024,
+                                  1024,          64,          64,
+                                  .full = true,  .groups = 4, .threads = true,
+                                  .causal = true};
     static problem p;
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");

@@ -48,8 +48,11 @@ static void register_backends(void)
 static tc_ctx *open_context(attention c, const char *backend)
 {
     tc_ctx *ctx;
-    tc_options o = {.backend = backend, .threads = 1, .reproducible = c.reproducible,
-                    .math = c.fast ? TC_MATH_FAST : TC_MATH_EXACT, .no_disk_cache = true,
+    tc_options o = {.backend = backend,
+                    .threads = 1,
+                    .reproducible = c.reproducible,
+                    .math = c.fast ? TC_MATH_FAST : TC_MATH_EXACT,
+                    .no_disk_cache = true,
                     .verify = true};
     register_backends();
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);

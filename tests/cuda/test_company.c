@@ -167,8 +167,11 @@ static void *numbers_of(tc_tensor x, unsigned seed)
 static void *run(const company *c, const char *backend, int fusion, bool both, int64_t *n,
                  tc_dtype *t)
 {
-    tc_options o = {.backend = backend, .fallback = TC_FALLBACK_REFUSE, .fusion = fusion,
-                    .verify = true, .no_disk_cache = true};
+    tc_options o = {.backend = backend,
+                    .fallback = TC_FALLBACK_REFUSE,
+                    .fusion = fusion,
+                    .verify = true,
+                    .no_disk_cache = true};
     tc_ctx *ctx;
     tc_program *f = NULL;
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
@@ -183,7 +186,8 @@ static void *run(const company *c, const char *backend, int fusion, bool both, i
         from[i] = (tc_buf){.data = data[i], .n = tc_count(in[i]), .dtype = (int)c->dtype};
         if (i <= both) {
             got[i] = calloc((size_t)tc_nbytes(out[i]), 1);
-            to[i] = (tc_buf){.data = got[i], .n = tc_count(out[i]),
+            to[i] = (tc_buf){.data = got[i],
+                             .n = tc_count(out[i]),
                              .dtype = (int)tc_dtype_of(out[i])};
         }
     }

@@ -54,7 +54,10 @@ static tc_ctx *context_for(const char *backend, bool reproducible)
     return tc_ctx_make(&ctx, &o) ? NULL : ctx;
 }
 
-static tc_ctx *context_of(const char *backend) { return context_for(backend, false); }
+static tc_ctx *context_of(const char *backend)
+{
+    return context_for(backend, false);
+}
 
 /* ---- the same bits as the interpreter ---- */
 
@@ -62,9 +65,18 @@ enum { M = 37, N = 301 };
 
 typedef tc_tensor (*expression)(tc_tensor x);
 
-static tc_tensor chain(tc_tensor x) { return tc_sin(tc_cos(tc_exp(tc_neg(tc_abs(x))))); }
-static tc_tensor wide_range(tc_tensor x) { return tc_sin(tc_mul(x, 1e30)); }
-static tc_tensor logs(tc_tensor x) { return tc_log(tc_add(tc_square(x), 0.5)); }
+static tc_tensor chain(tc_tensor x)
+{
+    return tc_sin(tc_cos(tc_exp(tc_neg(tc_abs(x)))));
+}
+static tc_tensor wide_range(tc_tensor x)
+{
+    return tc_sin(tc_mul(x, 1e30));
+}
+static tc_tensor logs(tc_tensor x)
+{
+    return tc_log(tc_add(tc_square(x), 0.5));
+}
 static tc_tensor curves(tc_tensor x)
 {
     return tc_add(tc_tanh(x), tc_mul(tc_gelu(x), tc_sigmoid(x)));
@@ -76,11 +88,26 @@ static tc_tensor curves_everywhere(tc_tensor x)
     tc_tensor bits = tc_mul(tc_arange(x.ctx, 0, 1 << 20, 1, TC_I32), 4099);
     return curves(tc_bitcast(tc_add(bits, first), TC_F32));
 }
-static tc_tensor power(tc_tensor x) { return tc_pow(tc_abs(x), 1.7); }
-static tc_tensor transposed(tc_tensor x) { return tc_add(tc_permute(x, 1, 0), 1.0); }
-static tc_tensor flipped(tc_tensor x) { return tc_flip(tc_slice(x, 1, 3, TC_END, 2), 1); }
-static tc_tensor padded(tc_tensor x) { return tc_relu(tc_pad(x, 1, 5, 7, 0.25)); }
-static tc_tensor halves(tc_tensor x) { return tc_cast(tc_mul(tc_cast(x, TC_BF16), 3.0), TC_F32); }
+static tc_tensor power(tc_tensor x)
+{
+    return tc_pow(tc_abs(x), 1.7);
+}
+static tc_tensor transposed(tc_tensor x)
+{
+    return tc_add(tc_permute(x, 1, 0), 1.0);
+}
+static tc_tensor flipped(tc_tensor x)
+{
+    return tc_flip(tc_slice(x, 1, 3, TC_END, 2), 1);
+}
+static tc_tensor padded(tc_tensor x)
+{
+    return tc_relu(tc_pad(x, 1, 5, 7, 0.25));
+}
+static tc_tensor halves(tc_tensor x)
+{
+    return tc_cast(tc_mul(tc_cast(x, TC_BF16), 3.0), TC_F32);
+}
 static tc_tensor integers(tc_tensor x)
 {
     tc_tensor i = tc_cast(tc_mul(x, 1000.0), TC_I64);
@@ -97,17 +124,32 @@ static tc_tensor beside_ties(tc_tensor x)
     y = tc_add(y, tc_mul(tc_cast(tc_cast(tc_add(d, 2048), TC_F16), TC_F32), 1e4));
     return tc_add(y, tc_cast(tc_cast(large, TC_BF16), TC_F32));
 }
-static tc_tensor doubles(tc_tensor x) { return tc_cast(tc_exp(tc_cast(x, TC_F64)), TC_F32); }
-static tc_tensor scanned(tc_tensor x) { return tc_cumsum(x, 0); }
-static tc_tensor columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
+static tc_tensor doubles(tc_tensor x)
+{
+    return tc_cast(tc_exp(tc_cast(x, TC_F64)), TC_F32);
+}
+static tc_tensor scanned(tc_tensor x)
+{
+    return tc_cumsum(x, 0);
+}
+static tc_tensor columns(tc_tensor x)
+{
+    return tc_sum(x, TC_AXES(0), false);
+}
 /* Few products: more would be summed in parts, which the interpreter does not make. */
 static tc_tensor product(tc_tensor x)
 {
     tc_tensor few = tc_slice(x, 1, 0, 60, 1);
     return tc_matmul(few, tc_permute(few, 1, 0));
 }
-static tc_tensor reshaped(tc_tensor x) { return tc_reshape(tc_permute(x, 1, 0), M, N); }
-static tc_tensor largest(tc_tensor x) { return tc_cast(tc_argmax(x, 1, false), TC_F32); }
+static tc_tensor reshaped(tc_tensor x)
+{
+    return tc_reshape(tc_permute(x, 1, 0), M, N);
+}
+static tc_tensor largest(tc_tensor x)
+{
+    return tc_cast(tc_argmax(x, 1, false), TC_F32);
+}
 /* Several rows a warp. */
 static tc_tensor short_rows(tc_tensor x)
 {
@@ -120,7 +162,10 @@ static tc_tensor dropped(tc_tensor x)
 {
     return tc_dropout(tc_permute(x, 1, 0), 0.3, UINT64_C(0x123456789abcdef0));
 }
-static tc_tensor normal(tc_tensor x) { return tc_add(tc_randn(x.ctx, 99, TC_F32, M, N), x); }
+static tc_tensor normal(tc_tensor x)
+{
+    return tc_add(tc_randn(x.ctx, 99, TC_F32, M, N), x);
+}
 static tc_tensor dice(tc_tensor x)
 {
     tc_tensor i = tc_randint(x.ctx, tc_fold_in(tc_full(x.ctx, 5, TC_U64), 7), -9, 9, TC_I64, M, N);
@@ -187,15 +232,16 @@ static tc_tensor ordered_rows(tc_tensor x)
     tc_tensor table = tc_slice(rows, 0, 100, 400, 1), index = whole(first, 300);
     tc_tensor most = tc_where(tc_lt(whole(first, 10), 9), 7, index);
     return tc_cat(TC_TENSORS(tc_index_add(table, 0, index, rows),
-                             tc_index_add(table, 0, most, tc_sin(rows))), 0);
+                             tc_index_add(table, 0, most, tc_sin(rows))),
+                  0);
 }
 static tc_tensor ordered_columns(tc_tensor x)
 {
     tc_tensor rows = tc_reshape(tc_slice(tc_reshape(x, -1), 0, 0, 2 * 5000, 1), 2, 5000);
     tc_tensor index = whole(tc_slice(rows, 0, 1, 2, 1), 257);
     tc_tensor table = tc_slice(rows, 1, 7, 264, 1), spread = tc_expand(index, 2, 5000);
-    return tc_cat(TC_TENSORS(tc_scatter(table, 1, spread, rows),
-                             tc_scatter_max(table, 1, spread, rows)), 0);
+    return tc_cat(
+        TC_TENSORS(tc_scatter(table, 1, spread, rows), tc_scatter_max(table, 1, spread, rows)), 0);
 }
 
 /* Rows so long that their parts are linked (plan/scan.c): of finite numbers. */
@@ -204,7 +250,10 @@ static tc_tensor long_row(tc_tensor x)
     tc_tensor finite = tc_reshape(tc_where(tc_lt(tc_abs(x), 100), x, 0), 1, -1);
     return tc_cat(TC_TENSORS(finite, tc_sin(finite), tc_neg(finite), finite, finite), 1);
 }
-static tc_tensor linked_row(tc_tensor x) { return tc_cumsum(tc_exp(long_row(x)), 1); }
+static tc_tensor linked_row(tc_tensor x)
+{
+    return tc_cumsum(tc_exp(long_row(x)), 1);
+}
 static tc_tensor linked_back(tc_tensor x)
 {
     tc_tensor y = tc_flip(tc_cumsum(tc_flip(long_row(x), 1), 1), 1);
@@ -245,12 +294,13 @@ static tc_tensor linked_many(tc_tensor x)
 static const expression linked[] = {linked_row,      linked_back, linked_rows, linked_with_a_rest,
                                     linked_extremes, linked_wide, linked_many};
 static const expression ordered[] = {ordered_line, ordered_rows, ordered_columns};
-static const expression exact[] = {chain,   wide_range, logs,    curves,  power,   transposed,
-                                   flipped, padded,     halves,  integers, doubles, scanned,
-                                   columns, product,    reshaped, largest, beside_ties,
-                                   dropped, normal, dice, bits, halves_by_bits,
-                                   first_few, first_many, spread_columns, short_rows,
-                                   curves_everywhere};
+static const expression exact[] = {
+    chain,      wide_range,       logs,      curves,     power,
+    transposed, flipped,          padded,    halves,     integers,
+    doubles,    scanned,          columns,   product,    reshaped,
+    largest,    beside_ties,      dropped,   normal,     dice,
+    bits,       halves_by_bits,   first_few, first_many, spread_columns,
+    short_rows, curves_everywhere};
 
 /* All values of y at this input; the caller frees. */
 static float *values_of(const char *backend, expression e, const float *x, int64_t *n)
@@ -456,7 +506,10 @@ typedef struct schedule_case {
     tc_tensor (*make)(tc_tensor x);
 } schedule_case;
 
-static tc_tensor sc_softmax(tc_tensor x) { return tc_softmax(x, -1); }
+static tc_tensor sc_softmax(tc_tensor x)
+{
+    return tc_softmax(x, -1);
+}
 /* The first rows of x, turned, times all of it. */
 static tc_tensor sc_few(tc_tensor x)
 {
@@ -474,7 +527,10 @@ static tc_tensor sc_places(tc_tensor x)
 {
     return tc_add(tc_argmax(x, 1, false), tc_mul(tc_argmin(x, 1, false), 100000));
 }
-static tc_tensor sc_var(tc_tensor x) { return tc_var(x, TC_AXES(-1), 1, true); }
+static tc_tensor sc_var(tc_tensor x)
+{
+    return tc_var(x, TC_AXES(-1), 1, true);
+}
 static tc_tensor sc_moments(tc_tensor x)
 {
     return tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
@@ -495,24 +551,60 @@ static tc_tensor sc_pool_back(tc_tensor x)
     tc_grad(tc_sum(tc_square(sc_pool(x)), TC_ALL, false), &x, 1, &grad);
     return grad;
 }
-static tc_tensor sc_sum(tc_tensor x) { return tc_sum(x, TC_AXES(-1), false); }
-static tc_tensor sc_product(tc_tensor x) { return tc_prod(x, TC_AXES(-1), false); }
-static tc_tensor sc_least(tc_tensor x) { return tc_argmin(x, -1, false); }
-static tc_tensor sc_all(tc_tensor x) { return tc_all(tc_gt(x, -3), TC_AXES(-1), false); }
-static tc_tensor sc_columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
-static tc_tensor sc_columns_each(tc_tensor x) { return tc_sum(x, TC_AXES(1), false); }
-static tc_tensor sc_softmax_columns(tc_tensor x) { return tc_softmax(tc_permute(x, 1, 0), 1); }
+static tc_tensor sc_sum(tc_tensor x)
+{
+    return tc_sum(x, TC_AXES(-1), false);
+}
+static tc_tensor sc_product(tc_tensor x)
+{
+    return tc_prod(x, TC_AXES(-1), false);
+}
+static tc_tensor sc_least(tc_tensor x)
+{
+    return tc_argmin(x, -1, false);
+}
+static tc_tensor sc_all(tc_tensor x)
+{
+    return tc_all(tc_gt(x, -3), TC_AXES(-1), false);
+}
+static tc_tensor sc_columns(tc_tensor x)
+{
+    return tc_sum(x, TC_AXES(0), false);
+}
+static tc_tensor sc_columns_each(tc_tensor x)
+{
+    return tc_sum(x, TC_AXES(1), false);
+}
+static tc_tensor sc_softmax_columns(tc_tensor x)
+{
+    return tc_softmax(tc_permute(x, 1, 0), 1);
+}
 static tc_tensor sc_images(tc_tensor x)
 {
     tc_tensor var, mean;
     tc_var_mean(x, TC_AXES(0, 2), 0, true, &var, &mean);
     return tc_mul(tc_sub(x, mean), tc_rsqrt(tc_add(var, 1)));
 }
-static tc_tensor sc_column_best(tc_tensor x) { return tc_argmax(x, 0, false); }
-static tc_tensor sc_running(tc_tensor x) { return tc_add(tc_cumsum(x, 0), x); }
-static tc_tensor sc_running_rows(tc_tensor x) { return tc_mul(tc_cumsum(x, 1), 2); }
-static tc_tensor sc_running_alone(tc_tensor x) { return tc_cumsum(x, 1); }
-static tc_tensor sc_running_weights(tc_tensor x) { return tc_cumsum(tc_softmax(x, -1), -1); }
+static tc_tensor sc_column_best(tc_tensor x)
+{
+    return tc_argmax(x, 0, false);
+}
+static tc_tensor sc_running(tc_tensor x)
+{
+    return tc_add(tc_cumsum(x, 0), x);
+}
+static tc_tensor sc_running_rows(tc_tensor x)
+{
+    return tc_mul(tc_cumsum(x, 1), 2);
+}
+static tc_tensor sc_running_alone(tc_tensor x)
+{
+    return tc_cumsum(x, 1);
+}
+static tc_tensor sc_running_weights(tc_tensor x)
+{
+    return tc_cumsum(tc_softmax(x, -1), -1);
+}
 static tc_tensor sc_running_share(tc_tensor x)
 {
     return tc_cumsum(tc_div(x, tc_max(x, TC_AXES(0), true)), 0);
@@ -522,27 +614,45 @@ static tc_tensor sc_running_back(tc_tensor x)
     tc_tensor grad, y = tc_mul(tc_cumsum(x, 1), tc_sin(x));
     return tc_grad(tc_sum(y, TC_ALL, false), &x, 1, &grad) ? y : grad;
 }
-static tc_tensor sc_running_product(tc_tensor x) { return tc_cumprod(tc_add(tc_mul(x, 2), 1), 1); }
+static tc_tensor sc_running_product(tc_tensor x)
+{
+    return tc_cumprod(tc_add(tc_mul(x, 2), 1), 1);
+}
 static tc_tensor sc_running_most(tc_tensor x)
 {
     tc_tensor most, place;
     tc_cummax(tc_mul(x, tc_cos(tc_mul(x, 0.001))), 1, &most, &place);
     return tc_cat(TC_TENSORS(tc_cast(most, TC_F64), tc_cast(place, TC_F64)), 0);
 }
-static tc_tensor sc_turned(tc_tensor x) { return tc_add(tc_permute(x, 1, 0), 1); }
+static tc_tensor sc_turned(tc_tensor x)
+{
+    return tc_add(tc_permute(x, 1, 0), 1);
+}
 static tc_tensor sc_both(tc_tensor x)
 {
     return tc_sub(tc_mul(tc_permute(x, 1, 0), 2), tc_flip(tc_permute(x, 1, 0), 0));
 }
-static tc_tensor sc_square(tc_tensor x) { return tc_add(x, tc_permute(x, 1, 0)); }
-static tc_tensor sc_behind(tc_tensor x) { return tc_add(tc_permute(x, 2, 0, 1), 3); }
+static tc_tensor sc_square(tc_tensor x)
+{
+    return tc_add(x, tc_permute(x, 1, 0));
+}
+static tc_tensor sc_behind(tc_tensor x)
+{
+    return tc_add(tc_permute(x, 2, 0, 1), 3);
+}
 static tc_tensor sc_padded(tc_tensor x)
 {
     return tc_add(tc_permute(tc_pad(x, 1, 5, 7, 2), 1, 0), 1);
 }
-static tc_tensor sc_wave(tc_tensor x) { return tc_sin(tc_cos(tc_mul(x, 3))); }
+static tc_tensor sc_wave(tc_tensor x)
+{
+    return tc_sin(tc_cos(tc_mul(x, 3)));
+}
 
-static tc_tensor sc_gram(tc_tensor x) { return tc_matmul(x, tc_permute(x, 1, 0)); }
+static tc_tensor sc_gram(tc_tensor x)
+{
+    return tc_matmul(x, tc_permute(x, 1, 0));
+}
 static tc_tensor sc_inner(tc_tensor x)
 {
     return tc_relu(tc_add(tc_matmul(tc_permute(x, 1, 0), x), 0.5));
@@ -559,8 +669,14 @@ static tc_tensor sc_evaluated(tc_tensor x)
 {
     return tc_matmul(tc_mul(x, 3), tc_add(tc_permute(x, 1, 0), 1));
 }
-static tc_tensor sc_dot(tc_tensor x) { return tc_matmul(x, x); }
-static tc_tensor sc_batched(tc_tensor x) { return tc_matmul(x, tc_permute(x, 0, 2, 1)); }
+static tc_tensor sc_dot(tc_tensor x)
+{
+    return tc_matmul(x, x);
+}
+static tc_tensor sc_batched(tc_tensor x)
+{
+    return tc_matmul(x, tc_permute(x, 0, 2, 1));
+}
 
 /* Images of 24 channels, and filters that are another part of x. */
 typedef struct image_case {
@@ -579,24 +695,51 @@ static tc_tensor sc_image(tc_tensor x, const image_case *c)
 }
 static const image_case image_same = {2, 9, 7, 33, 3, {.padding = {1, 1}}};
 static const image_case image_large = {1, 184, 183, 64, 1, {.stride = {1, 1}}};
-static const image_case image_apart = {2, 14, 13, 34, 3, {.padding = {1, 2}, .stride = {2, 2},
-                                                          .dilation = {1, 2}}};
+static const image_case image_apart = {
+    2, 14, 13, 34, 3, {.padding = {1, 2}, .stride = {2, 2}, .dilation = {1, 2}}};
 static const image_case image_groups = {1, 8, 9, 96, 3, {.padding = {1, 1}, .groups = 2}};
 static const image_case image_each = {3, 11, 13, 24, 3, {.padding = {1, 1}, .groups = 24}};
-static const image_case image_each_apart = {2, 9, 10, 48, 5, {.padding = {2, 2}, .stride = {2, 2},
-                                                              .groups = 24}};
+static const image_case image_each_apart = {
+    2, 9, 10, 48, 5, {.padding = {2, 2}, .stride = {2, 2}, .groups = 24}};
 static const image_case image_few = {2, 7, 9, 5, 3, {.padding = {2, 0}, .dilation = {2, 1}}};
 static const image_case image_four = {1, 8, 16, 32, 3, {.padding = {1, 1}, .groups = 4}};
 static const image_case image_rows = {1, 66, 66, 32, 3, {.padding = {1, 1}, .groups = 4}};
-static tc_tensor sc_windows_rows(tc_tensor x) { return sc_image(x, &image_rows); }
-static tc_tensor sc_windows_each(tc_tensor x) { return tc_relu(sc_image(x, &image_each)); }
-static tc_tensor sc_windows_each_apart(tc_tensor x) { return sc_image(x, &image_each_apart); }
-static tc_tensor sc_windows_few(tc_tensor x) { return sc_image(tc_add(x, 1), &image_few); }
-static tc_tensor sc_windows_four(tc_tensor x) { return sc_image(x, &image_four); }
-static tc_tensor sc_windows(tc_tensor x) { return tc_relu(sc_image(x, &image_same)); }
-static tc_tensor sc_windows_large(tc_tensor x) { return sc_image(x, &image_large); }
-static tc_tensor sc_windows_apart(tc_tensor x) { return sc_image(tc_mul(x, 2), &image_apart); }
-static tc_tensor sc_windows_groups(tc_tensor x) { return sc_image(x, &image_groups); }
+static tc_tensor sc_windows_rows(tc_tensor x)
+{
+    return sc_image(x, &image_rows);
+}
+static tc_tensor sc_windows_each(tc_tensor x)
+{
+    return tc_relu(sc_image(x, &image_each));
+}
+static tc_tensor sc_windows_each_apart(tc_tensor x)
+{
+    return sc_image(x, &image_each_apart);
+}
+static tc_tensor sc_windows_few(tc_tensor x)
+{
+    return sc_image(tc_add(x, 1), &image_few);
+}
+static tc_tensor sc_windows_four(tc_tensor x)
+{
+    return sc_image(x, &image_four);
+}
+static tc_tensor sc_windows(tc_tensor x)
+{
+    return tc_relu(sc_image(x, &image_same));
+}
+static tc_tensor sc_windows_large(tc_tensor x)
+{
+    return sc_image(x, &image_large);
+}
+static tc_tensor sc_windows_apart(tc_tensor x)
+{
+    return sc_image(tc_mul(x, 2), &image_apart);
+}
+static tc_tensor sc_windows_groups(tc_tensor x)
+{
+    return sc_image(x, &image_groups);
+}
 /* Windows of channels by themselves, which lie last in the image, the filter and the result. */
 typedef struct last_case {
     int64_t images, height, width, channels, kernel, stride, apart;
@@ -624,10 +767,22 @@ static const last_case last_same = {1, 40, 48, 64, 3, 1, 1};
 static const last_case last_halving = {1, 51, 66, 72, 5, 2, 1};
 static const last_case last_apart = {2, 14, 15, 96, 3, 1, 2};
 static const last_case last_few = {3, 9, 8, 12, 3, 1, 1};
-static tc_tensor sc_last_same(tc_tensor x) { return sc_last(x, &last_same); }
-static tc_tensor sc_last_halving(tc_tensor x) { return sc_last(x, &last_halving); }
-static tc_tensor sc_last_apart(tc_tensor x) { return sc_last(x, &last_apart); }
-static tc_tensor sc_last_few(tc_tensor x) { return sc_last(x, &last_few); }
+static tc_tensor sc_last_same(tc_tensor x)
+{
+    return sc_last(x, &last_same);
+}
+static tc_tensor sc_last_halving(tc_tensor x)
+{
+    return sc_last(x, &last_halving);
+}
+static tc_tensor sc_last_apart(tc_tensor x)
+{
+    return sc_last(x, &last_apart);
+}
+static tc_tensor sc_last_few(tc_tensor x)
+{
+    return sc_last(x, &last_few);
+}
 /* Filters of few channels, which lie together. */
 static tc_tensor sc_last_filters(tc_tensor x)
 {
@@ -656,10 +811,22 @@ static tc_tensor sc_gradient(tc_tensor x, const image_case *c)
     tc_grad(tc_mul(sum, sum), &x, 1, &grad);
     return grad;
 }
-static tc_tensor sc_windows_back(tc_tensor x) { return sc_gradient(x, &image_same); }
-static tc_tensor sc_windows_each_back(tc_tensor x) { return sc_gradient(x, &image_each); }
-static tc_tensor sc_windows_four_back(tc_tensor x) { return sc_gradient(x, &image_four); }
-static tc_tensor sc_windows_apart_back(tc_tensor x) { return sc_gradient(x, &image_apart); }
+static tc_tensor sc_windows_back(tc_tensor x)
+{
+    return sc_gradient(x, &image_same);
+}
+static tc_tensor sc_windows_each_back(tc_tensor x)
+{
+    return sc_gradient(x, &image_each);
+}
+static tc_tensor sc_windows_four_back(tc_tensor x)
+{
+    return sc_gradient(x, &image_four);
+}
+static tc_tensor sc_windows_apart_back(tc_tensor x)
+{
+    return sc_gradient(x, &image_apart);
+}
 static tc_tensor sc_attention(tc_tensor x)
 {
     tc_tensor scores = tc_mul(tc_matmul(x, tc_transpose(x, -2, -1)), 0.125);
@@ -670,7 +837,10 @@ static tc_tensor sc_product_rows(tc_tensor x)
     return tc_log_softmax(tc_matmul(x, tc_transpose(x, -2, -1)), -1);
 }
 /* Numbers of eighths, from 0 to 7. */
-static tc_tensor sc_eighths(tc_tensor x) { return tc_cast(tc_floor(tc_add(x, 4)), TC_I32); }
+static tc_tensor sc_eighths(tc_tensor x)
+{
+    return tc_cast(tc_floor(tc_add(x, 4)), TC_I32);
+}
 static tc_tensor sc_rows_added(tc_tensor x)
 {
     tc_tensor which = tc_reshape(sc_eighths(tc_slice(x, 1, 0, 1, 1)), -1);
@@ -926,9 +1096,9 @@ static void compare_case(const schedule_case *c, tc_program *f, tc_program *want
     char *want = (char *)calloc(1, (size_t)bytes);
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((void *)in, n)), TC_BUFS(TC_BUF((void *)got, bytes))),
                  TC_OK);
-    CHECK_EQ_INT(
-        tc_run(want_f, TC_BUFS(TC_BUF((void *)in, n)), TC_BUFS(TC_BUF((void *)want, bytes))),
-        TC_OK);
+    CHECK_EQ_INT(tc_run(want_f, TC_BUFS(TC_BUF((void *)in, n)),
+                        TC_BUFS(TC_BUF((void *)want, bytes))),
+                 TC_OK);
     for (int64_t j = 0; j < bytes; j++) {
         wrong += got[j] != want[j];
     }
@@ -971,17 +1141,17 @@ static void compare_cases(const char *backend, bool noted)
 /* ---- indices in order (plan/scatter_sort.c), by ranks or by digits ---- */
 
 typedef enum order_kind {
-    ORDER_SPREAD,         /* every other one from the end */
+    ORDER_SPREAD, /* every other one from the end */
     ORDER_FEW,
     ORDER_EQUAL,
-    ORDER_OUTSIDE,        /* one of them */
+    ORDER_OUTSIDE, /* one of them */
     ORDER_KINDS
 } order_kind;
 
 typedef struct order_case {
     const char *launches; /* two, and three of ranks or five of each digit */
     int64_t keys, n;
-    int kinds;            /* the first ones: all, or one where the emulation takes seconds */
+    int kinds; /* the first ones: all, or one where the emulation takes seconds */
 } order_case;
 
 /* On both sides of where ranks end, for indices of one digit, of two, and of three in words of i64;
@@ -1036,8 +1206,9 @@ static tc_program *order_program(tc_ctx *ctx, const order_case *c)
 
 static tc_status order_run(tc_program *f, const order_case *c)
 {
-    return tc_run(f, TC_BUFS(TC_BUF(order_x, c->keys), TC_BUF(order_index, c->n),
-                             TC_BUF(order_src, c->n)), TC_BUFS(TC_BUF(order_out, c->keys)));
+    return tc_run(
+        f, TC_BUFS(TC_BUF(order_x, c->keys), TC_BUF(order_index, c->n), TC_BUF(order_src, c->n)),
+        TC_BUFS(TC_BUF(order_out, c->keys)));
 }
 
 /* The elements of src one after the other, as SCATTER has it. */
@@ -1110,13 +1281,19 @@ static tc_tensor sc_row_log(tc_tensor x)
     return tc_add(most, tc_log(tc_sum(tc_exp(tc_sub(y, most)), TC_AXES(-1), true)));
 }
 
-static tc_tensor sc_row_running(tc_tensor x) { return tc_cumsum(sc_row(x), 1); }
+static tc_tensor sc_row_running(tc_tensor x)
+{
+    return tc_cumsum(sc_row(x), 1);
+}
 static tc_tensor sc_row_reverse(tc_tensor x)
 {
     return tc_flip(tc_cumsum(tc_flip(sc_row(x), 1), 1), 1);
 }
 /* A reduction and a scan of one row. */
-static tc_tensor sc_row_shares(tc_tensor x) { return tc_cumsum(tc_softmax(sc_row(x), 1), 1); }
+static tc_tensor sc_row_shares(tc_tensor x)
+{
+    return tc_cumsum(tc_softmax(sc_row(x), 1), 1);
+}
 
 /* So few points that even short rows are not many side by side, but as many as fill a warp. */
 enum { ROW_POINTS = 8, ROW_BLOCK = 64, ROW_VECTORS = 9, ROW_PROGRAMS = 4, ROW_SIZES = 14 };
@@ -1125,8 +1302,7 @@ static const row_program row_programs[ROW_PROGRAMS] = {sc_softmax, sc_moments, s
                                                        sc_row_log};
 static const row_program running_programs[ROW_PROGRAMS] = {sc_row_running, sc_row_reverse,
                                                            sc_running_most, sc_row_shares};
-static const int row_sizes[ROW_SIZES] = {2,  5,  8,   15,  17,  31,  33,
-                                         63, 65, 100, 129, 257, 512, 1023};
+static const int row_sizes[ROW_SIZES] = {2, 5, 8, 15, 17, 31, 33, 63, 65, 100, 129, 257, 512, 1023};
 
 /* Programs of rows that so many threads can hold; returns how many. Those of f32 are all, of other
  * dtypes some. */
@@ -1201,8 +1377,10 @@ TEST(rows_by_parts_of_warps)
 
 TEST(running_rows_by_parts_of_warps)
 {
-    static const struct { tc_dtype dtype; int threads; } cases[] = {
-        {TC_F32, 4}, {TC_F32, 32}, {TC_BF16, 8}, {TC_BF16, 32}, {TC_F64, 4}, {TC_F64, 16}};
+    static const struct {
+        tc_dtype dtype;
+        int threads;
+    } cases[] = {{TC_F32, 4}, {TC_F32, 32}, {TC_BF16, 8}, {TC_BF16, 32}, {TC_F64, 4}, {TC_F64, 16}};
     register_emulation();
     tc_ctx *ctx = context_of("emulated");
     if (!ctx) {
@@ -1294,7 +1472,10 @@ TEST(halves_are_rounded_once_where_they_are_stored)
     }
 }
 
-TEST(every_schedule_has_the_bits_of_its_plan) { compare_cases("emulated", true); }
+TEST(every_schedule_has_the_bits_of_its_plan)
+{
+    compare_cases("emulated", true);
+}
 
 TEST(every_schedule_has_the_bits_of_its_plan_on_a_gpu)
 {

@@ -21,8 +21,12 @@ static void register_emulation(void)
 static tc_ctx *begin(const char *backend, const char *dir)
 {
     tc_ctx *ctx = NULL;
-    tc_options o = {.backend = backend, .no_disk_cache = !dir, .cache_dir = dir, .verify = true,
-                    .memory_cache_bytes = dir ? -1 : 0, .fallback = TC_FALLBACK_REFUSE};
+    tc_options o = {.backend = backend,
+                    .no_disk_cache = !dir,
+                    .cache_dir = dir,
+                    .verify = true,
+                    .memory_cache_bytes = dir ? -1 : 0,
+                    .fallback = TC_FALLBACK_REFUSE};
     register_emulation();
     return tc_ctx_make(&ctx, &o) ? NULL : ctx;
 }
@@ -65,9 +69,10 @@ static const char axpy_text[] =
     "        ((float *)out->data)[i] = product + y[i];\n"
     "    }\n"
     "}\n";
-static const tc_custom_op axpy = {.name = "axpy", .shape = axpy_shape, .run = axpy_run,
-                                  .cuda = axpy_text, .cuda_threads = 64};
-static const tc_custom_op axpy_on_host = {.name = "axpy on the host", .shape = axpy_shape,
+static const tc_custom_op axpy = {
+    .name = "axpy", .shape = axpy_shape, .run = axpy_run, .cuda = axpy_text, .cuda_threads = 64};
+static const tc_custom_op axpy_on_host = {.name = "axpy on the host",
+                                          .shape = axpy_shape,
                                           .run = axpy_run};
 
 /* The largest of each row of i32 less the first: a block for each row, which its threads share. */
@@ -95,7 +100,9 @@ static void spans_run(void *user, const tc_custom_array *in, int n, tc_custom_ar
 }
 
 static const tc_custom_op spans = {
-    .name = "spans \"of\" rows", .shape = spans_shape, .run = spans_run,
+    .name = "spans \"of\" rows",
+    .shape = spans_shape,
+    .run = spans_run,
     .cuda = "static __device__ int larger(int a, int b) { return a > b ? a : b; }\n"
             "__device__ void run(const tc_custom_array *in, int, tc_custom_array *out)\n"
             "{\n"
@@ -115,7 +122,8 @@ static const tc_custom_op spans = {
             "        ((int *)out->data)[blockIdx.x] = mine - x[0];\n"
             "    }\n"
             "}\n",
-    .cuda_threads = 32, .cuda_elements = 1};
+    .cuda_threads = 32,
+    .cuda_elements = 1};
 
 /* ---- programs ---- */
 
@@ -215,7 +223,8 @@ TEST(in_each_step_of_a_repetition)
             tc_tensor first = tc_arange(ctx, 0, WIDE, 1, TC_F32), last, ys;
             tc_tensor x = tc_sin(tc_arange(ctx, 0, STEPS, 1, TC_F32));
             CHECK_EQ_INT(tc_scan(TC_TENSORS(first), TC_TENSORS(x), 0, false, step_of,
-                                 (void *)(uintptr_t)ops[i], &last, &ys, 1), TC_OK);
+                                 (void *)(uintptr_t)ops[i], &last, &ys, 1),
+                         TC_OK);
             calls = 0;
             CHECK_MSG(!tc_read(ys, got[side], STEPS * WIDE), "%s", tc_error(ctx));
             CHECK_EQ_INT(calls, side || i ? STEPS : 0);
@@ -227,7 +236,9 @@ TEST(in_each_step_of_a_repetition)
 
 /* ---- what is told ---- */
 
-static const tc_custom_op wrong = {.name = "wrong", .shape = axpy_shape, .run = axpy_run,
+static const tc_custom_op wrong = {.name = "wrong",
+                                   .shape = axpy_shape,
+                                   .run = axpy_run,
                                    .cuda = "__device__ void run(const tc_custom_array *in, int,\n"
                                            "                    tc_custom_array *out)\n"
                                            "{\n    *out = no_such_thing;\n}\n"};
@@ -240,8 +251,7 @@ TEST(a_text_that_does_not_compile_is_the_users)
     REQUIRE(!tc_ctx_make(&ctx, &o));
     tc_tensor x = tc_input(ctx, "x", TC_F32, 4), one = tc_full(ctx, 1, TC_F32);
     tc_program *f = NULL;
-    CHECK_EQ_INT(tc_compile(tc_sin(tc_custom(&wrong, TC_TENSORS(one, x, x))), &f),
-                 TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_compile(tc_sin(tc_custom(&wrong, TC_TENSORS(one, x, x))), &f), TC_ERR_ARGUMENT);
     CHECK_HAS(tc_error(ctx), "the CUDA text of custom op 'wrong' does not compile");
     CHECK_HAS(tc_error(ctx), "wrong:4:");
     CHECK_HAS(tc_error(ctx), "no_such_thing");
@@ -254,7 +264,9 @@ TEST(a_text_on_disk)
     char dir[] = "/tmp/tc-test-cuda-custom-XXXXXX", command[64];
     REQUIRE(mkdtemp(dir));
     for (int i = 0; i < 3; i++) {
-        const tc_custom_op op = {.name = "stored", .version = i / 2, .shape = axpy_shape,
+        const tc_custom_op op = {.name = "stored",
+                                 .version = i / 2,
+                                 .shape = axpy_shape,
                                  .run = axpy_run,
                                  .cuda = i < 2 ? axpy_text
                                                : "__device__ void run(const tc_custom_array *, int,"

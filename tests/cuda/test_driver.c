@@ -137,7 +137,10 @@ TEST(a_loop_ends_on_the_device)
 
 /* ---- the order of a graph's nodes ---- */
 
-typedef struct span { char *begin, *end; bool writes; } span;
+typedef struct span {
+    char *begin, *end;
+    bool writes;
+} span;
 
 static span operand(const tc_call *c, int step, int o)
 {
@@ -349,7 +352,10 @@ TEST(programs_for_devices_that_are_not_here_are_compiled_and_saved)
 
 /* ---- fork ---- */
 
-typedef struct busy_work { tc_program *f; int stop; } busy_work;
+typedef struct busy_work {
+    tc_program *f;
+    int stop;
+} busy_work;
 
 static void *keep_running(void *arg)
 {
@@ -473,8 +479,8 @@ static bool make_gatherer(gatherer *g, const char *cache)
     g->p = tc_param(g->ctx, three, TC_F32, N);
     tc_tensor index = tc_input(g->ctx, "index", TC_I64, N);
     tc_tensor row = tc_gather(g->p, 0, index);
-    tc_status status = tc_compile_fn(TC_TENSORS(index), TC_TENSORS(row, tc_neg(row),
-                                                                   tc_assign(g->p, tc_mul(row, 2))),
+    tc_status status = tc_compile_fn(TC_TENSORS(index),
+                                     TC_TENSORS(row, tc_neg(row), tc_assign(g->p, tc_mul(row, 2))),
                                      NULL, &g->f);
     CHECK_MSG(status == TC_OK, "%s", tc_error(g->ctx));
     return g->f != NULL;
@@ -514,8 +520,10 @@ TEST(an_index_outside_its_axis_leaves_parameters_and_outputs)
     CHECK_EQ_INT(run_gatherer(&g, out), TC_ERR_INDEX);
     CHECK_EQ_INT(run_gatherer(&g, out), TC_ERR_INDEX);
     char text[200]; /* none of the indices is outside, so none is told */
-    snprintf(text, sizeof(text), "is outside an axis of size %d, expected %d to %d: axis 0 of size "
-             "%d in tc_gather made at %s:", N, -N, N - 1, N, __FILE__);
+    snprintf(text, sizeof(text),
+             "is outside an axis of size %d, expected %d to %d: axis 0 of size "
+             "%d in tc_gather made at %s:",
+             N, -N, N - 1, N, __FILE__);
     CHECK_HAS(tc_error(g.f), text);
     fake_fault = 0;
     CHECK(out[0] == 7 && out[N] == 7 && is_still(&g, 3));
@@ -531,9 +539,9 @@ TEST(every_call_of_a_run_may_fail)
 {
     NEED_NVRTC();
     static const char *const functions[] = {
-        "cuCtxGetCurrent", "cuCtxSetCurrent", "cuGraphLaunch", "cuStreamSynchronize",
-        "cuMemcpyAsync", "cuMemAlloc_v2", "cuGraphCreate",
-        "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags"};
+        "cuCtxGetCurrent",     "cuCtxSetCurrent",         "cuGraphLaunch",
+        "cuStreamSynchronize", "cuMemcpyAsync",           "cuMemAlloc_v2",
+        "cuGraphCreate",       "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags"};
     static float out[2 * N];
     for (int i = 0; i < (int)(sizeof(functions) / sizeof(*functions)); i++) {
         int n_failed = 0, n_told = 0, n_begun = 0;
@@ -546,9 +554,8 @@ TEST(every_call_of_a_run_may_fail)
             REQUIRE(tc_call_make(g.f, &call) == TC_OK);
             fake_fail_in = functions[i];
             fake_fail_after = n_failed;
-            tc_status status =
-                tc_run_call(call, TC_BUFS(TC_BUF(index, N)),
-                            TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)));
+            tc_status status = tc_run_call(call, TC_BUFS(TC_BUF(index, N)),
+                                           TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)));
             failed = fake_fail_after < 0; /* it was called so often */
             fake_fail_in = NULL;
             CHECK_MSG(failed || status == TC_OK, "%s, call %d: status %d", functions[i], n_failed,
@@ -709,10 +716,12 @@ TEST(a_queue_reads_what_it_wrote)
     for (int round = 0; round < 20; round++) {
         int first = fake_n_log, uploads = 0;
         between[0] = 7;
-        CHECK_EQ_INT(tc_run_async(f, q, TC_BUFS(TC_BUF(in, N * N)),
-                                  TC_BUFS(TC_BUF(between, N * N)), NULL), TC_OK);
+        CHECK_EQ_INT(tc_run_async(f, q, TC_BUFS(TC_BUF(in, N * N)), TC_BUFS(TC_BUF(between, N * N)),
+                                  NULL),
+                     TC_OK);
         CHECK_EQ_INT(tc_run_async(f, q, TC_BUFS(TC_BUF(between, N * N)),
-                                  TC_BUFS(TC_BUF(out, N * N)), NULL), TC_OK);
+                                  TC_BUFS(TC_BUF(out, N * N)), NULL),
+                     TC_OK);
         for (int i = first; i < fake_n_log; i++) {
             uploads += FAKE_LOG(i).what == 'c' && FAKE_LOG(i).first == 3;
             CHECK(FAKE_LOG(i).what != 'c' || FAKE_LOG(i).first != 7);
@@ -743,14 +752,15 @@ TEST(a_queue_keeps_parameters_in_order)
     fake_fault = 1 + N;
     tc_event *e = NULL;
     CHECK_EQ_INT(tc_run_async(g.f, q, TC_BUFS(TC_BUF(index, N)),
-                              TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)), &e), TC_OK);
+                              TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)), &e),
+                 TC_OK);
     CHECK_EQ_INT(tc_event_wait(e), TC_ERR_INDEX);
     fake_fault = 0;
     CHECK_HAS(tc_error(e), "is outside");
     for (int i = 0; i < 3; i++) {
         CHECK_MSG(tc_run_async(g.f, q, TC_BUFS(TC_BUF(index, N)),
-                               TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)), NULL) == TC_OK, "%s",
-                  tc_error(g.f));
+                               TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)), NULL) == TC_OK,
+                  "%s", tc_error(g.f));
     }
     for (int i = first; i < fake_n_log; i++) {
         CHECK(FAKE_LOG(i).what != 'k' || FAKE_LOG(i).stream == main_stream);
@@ -766,10 +776,17 @@ TEST(a_queue_keeps_parameters_in_order)
 TEST(every_call_of_an_asynchronous_run_may_fail)
 {
     NEED_NVRTC();
-    static const char *const functions[] = {
-        "cuCtxGetCurrent", "cuStreamCreate", "cuEventCreate", "cuEventRecord",
-        "cuStreamWaitEvent", "cuEventSynchronize", "cuMemcpyAsync", "cuMemAlloc_v2",
-        "cuMemHostAlloc", "cuGraphLaunch", "cuGraphInstantiateWithFlags"};
+    static const char *const functions[] = {"cuCtxGetCurrent",
+                                            "cuStreamCreate",
+                                            "cuEventCreate",
+                                            "cuEventRecord",
+                                            "cuStreamWaitEvent",
+                                            "cuEventSynchronize",
+                                            "cuMemcpyAsync",
+                                            "cuMemAlloc_v2",
+                                            "cuMemHostAlloc",
+                                            "cuGraphLaunch",
+                                            "cuGraphInstantiateWithFlags"};
     static float out[N * N];
     tc_ctx *ctx = context("async-fails");
     int streams = fake_n_streams, made = fake_n_events, blocks = fake_host_blocks, mine;
@@ -854,7 +871,8 @@ TEST(a_second_device_has_a_context_of_its_own)
     REQUIRE(tc_queue_make(&q) == TC_OK);
     for (int i = 0; i < 2; i++) { /* a queue goes from one device to the other */
         CHECK_EQ_INT(tc_run_async(on[i], q, TC_BUFS(TC_BUF(in, N * N)), TC_BUFS(TC_BUF(out, N * N)),
-                                  &e[i]), TC_OK);
+                                  &e[i]),
+                     TC_OK);
     }
     CHECK(tc_event_wait(e[0]) == TC_OK && tc_event_wait(e[1]) == TC_OK);
     tc_event_free(e[0]);
@@ -964,10 +982,12 @@ TEST(a_product_is_launched_with_its_maps)
 {
     static char memory[3][4096] __attribute__((aligned(64)));
     static tci_cuda_skeleton said = {
-        200000, 32, 12, 2, {{1, 9, 2, 32, {64, 20}, {128}, {64, 128}, {1, 1, 1, 1, 1},
-                          0, {0}, {0}},
-                         {0, 9, 3, 0, {40, 64, 3}, {80, 5120}, {64, 32, 1}, {1, 2, 1, 1, 1},
-                          0, {0}, {0}}}};
+        200000,
+        32,
+        12,
+        2,
+        {{1, 9, 2, 32, {64, 20}, {128}, {64, 128}, {1, 1, 1, 1, 1}, 0, {0}, {0}},
+         {0, 9, 3, 0, {40, 64, 3}, {80, 5120}, {64, 32, 1}, {1, 2, 1, 1, 1}, 0, {0}, {0}}}};
     const tc_backend *calls = tci_cuda_backend();
     tc_backend_target target;
     void *module = NULL, *sequence = NULL, *buffers[3] = {memory[0], memory[1], memory[2]};

@@ -60,9 +60,8 @@ TEST(any_size_is_right)
             dyn_memory m = dyn_fill(c, batch, height), n = dyn_fill(c, batch, height);
             CHECK_EQ_INT(dyn_run(f, &m), TC_OK);
             CHECK_EQ_INT(dyn_run(g, &n), TC_OK);
-            CHECK_MSG(same_bits(TC_F32, m.out, n.out, m.n_out + 1),
-                      "%s at %lld, %lld: other bits", c->name, (long long)batch,
-                      (long long)height);
+            CHECK_MSG(same_bits(TC_F32, m.out, n.out, m.n_out + 1), "%s at %lld, %lld: other bits",
+                      c->name, (long long)batch, (long long)height);
             dyn_drop(&m);
             dyn_drop(&n);
         }
@@ -115,7 +114,8 @@ TEST(parts_are_linked_beside_any_size)
             z[i] = 1;
         }
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, LONG), TC_BUF(z, batch)),
-                            TC_BUFS(TC_BUF(y, LONG + 1))), TC_OK);
+                            TC_BUFS(TC_BUF(y, LONG + 1))),
+                     TC_OK);
         for (int i = 0; i < LONG; i++) {
             sum += x[i];
             wrong += y[i] != sum;

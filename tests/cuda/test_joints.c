@@ -17,8 +17,11 @@ static const int sizes[PARAMS] = {33, LONGEST, 64, 1027, 64, 1};
 /* What all parameters are after two steps of AdamW on clipped gradients; the launches of one. */
 static int run_steps(bool apart, float *all)
 {
-    tc_options o = {.backend = "emulated", .no_disk_cache = true, .verify = true,
-                    .fallback = TC_FALLBACK_REFUSE, .fusion = apart ? -1 : 0};
+    tc_options o = {.backend = "emulated",
+                    .no_disk_cache = true,
+                    .verify = true,
+                    .fallback = TC_FALLBACK_REFUSE,
+                    .fusion = apart ? -1 : 0};
     tc_tensor w[PARAMS], grads[PARAMS], clipped[PARAMS], effects[TC_EFFECTS(PARAMS)];
     static float grad[LONGEST];
     tc_buf buffers[PARAMS];
@@ -81,7 +84,8 @@ typedef struct mixed {
 
 static tc_buf buffer_of(tc_tensor t)
 {
-    tc_buf b = {.data = calloc(1, (size_t)tc_nbytes(t) + 1), .n = tc_count(t),
+    tc_buf b = {.data = calloc(1, (size_t)tc_nbytes(t) + 1),
+                .n = tc_count(t),
                 .dtype = (int)tc_dtype_of(t)};
     return b;
 }
@@ -134,13 +138,17 @@ static void mixed_free(mixed *m)
 static void compile_mixed(mixed *all, int n, int way)
 {
     static const char *const backends[2] = {"interp", "emulated"};
-    tc_options o = {.backend = backends[way], .no_disk_cache = true, .verify = true,
+    tc_options o = {.backend = backends[way],
+                    .no_disk_cache = true,
+                    .verify = true,
                     .reproducible = true,
                     .fallback = way ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW};
     tc_job *jobs = (tc_job *)calloc((size_t)n, sizeof(*jobs));
     for (int i = 0; i < n; i++) {
-        tc_job job = {{all[i].inputs, all[i].n_inputs}, {all[i].outputs, all[i].n_outputs},
-                      &all[i].programs[way], TC_OK};
+        tc_job job = {{all[i].inputs, all[i].n_inputs},
+                      {all[i].outputs, all[i].n_outputs},
+                      &all[i].programs[way],
+                      TC_OK};
         jobs[i] = job;
     }
     tc_compile_many(jobs, n, &o);
@@ -165,7 +173,8 @@ static int run_mixed(mixed *m)
     CHECK_EQ_INT(status[0], status[1]);
     for (int i = 0; i < m->n_outputs && !status[0]; i++) {
         CHECK_MSG(same_bits(tc_dtype_of(m->outputs[i]), m->out[0][i].data, m->out[1][i].data,
-                            m->out[0][i].n), "output %d of the graphs from seed %llu", i,
+                            m->out[0][i].n),
+                  "output %d of the graphs from seed %llu", i,
                   (unsigned long long)m->recipes[0].seed);
     }
     int joints = 0;

@@ -78,9 +78,12 @@ static tc_status record_loop(void *user, const tc_backend_loop *loop, void **mad
 /* ---- memory of a step's own ---- */
 
 enum { OWN_WORDS = 25, OWN_MOST = 64 };
-static bool has_own;              /* kernels were told to ask for it, and do not use it */
+static bool has_own; /* kernels were told to ask for it, and do not use it */
 static int n_own;
-static struct { const int32_t *memory; int launches; } own[OWN_MOST];
+static struct {
+    const int32_t *memory;
+    int launches;
+} own[OWN_MOST];
 
 /* All words say how often the step was launched. */
 static void check_own(int32_t *memory)
@@ -413,7 +416,8 @@ TEST(a_recorded_loop_is_replayed_in_slices)
             int32_t n = most && to - from > 20001 ? 20001 : to - from;
             rounds += i == 0 ? 0 : most && n > 1 << 14 ? 1 << 14 : n; /* the host does the rest */
             CHECK_EQ_INT(tc_run_call(call, TC_BUFS(TC_BUF(&from, 1), TC_BUF(&to, 1)),
-                                     TC_BUFS(TC_BUF(&out, 1))), TC_OK);
+                                     TC_BUFS(TC_BUF(&out, 1))),
+                         TC_OK);
             CHECK_EQ_INT(out, from + n);
         }
         CHECK_EQ_INT(n_loops, 1);

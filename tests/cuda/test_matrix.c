@@ -15,7 +15,7 @@ typedef struct product_case {
     int batch, m, n, k;
     bool a_turned, b_turned, half, wide; /* half: f16; wide: the result is f32, unrounded */
     bool bias, gelu, residual;
-    bool a_shared;                       /* A is the same for all of the batch */
+    bool a_shared; /* A is the same for all of the batch */
 } product_case;
 
 enum { MOST_INPUTS = 4 };
@@ -184,7 +184,7 @@ static const product_case cases[] = {
     {.batch = 2, .m = 131, .n = 76, .k = 130, .a_turned = true, .b_turned = true},
     {.batch = 1, .m = 16, .n = 60, .k = 1160, .b_turned = true, .residual = true}, /* narrow */
     {.batch = 1, .m = 40, .n = 200, .k = 264, .a_turned = true}, /* fewer rows than a tile has */
-    {.batch = 1, .m = 500, .n = 128, .k = 136, .bias = true}, /* two products of each consumer */
+    {.batch = 1, .m = 500, .n = 128, .k = 136, .bias = true},    /* two products of each consumer */
     {.batch = 1, .m = 3, .n = 1000, .k = 520, .b_turned = true, .bias = true}, /* few rows */
     {.batch = 1, .m = 3000, .n = 48, .k = 16, .b_turned = true, .bias = true}, /* few products, */
     {.batch = 1, .m = 2000, .n = 72, .k = 8, .b_turned = true}, /* and a tile of all columns */
@@ -365,8 +365,10 @@ TEST(nvrtc_takes_bytes)
 
 TEST(bytes_that_lie_otherwise_are_copied)
 {
-    static const struct { int m, n, k; bool unit; } sizes[] = {
-        {1024, 1024, 1024, true}, {1003, 1201, 1031, true}, {512, 512, 512, false}};
+    static const struct {
+        int m, n, k;
+        bool unit;
+    } sizes[] = {{1024, 1024, 1024, true}, {1003, 1201, 1031, true}, {512, 512, 512, false}};
     tc_ctx *ctx = open_context("emulated", 0);
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
@@ -421,29 +423,42 @@ typedef struct forced_case {
 static const forced_case forced[] = {
     /* 256 x 160, whose sums take registers from the other warps */
     {{.batch = 1, .m = 261, .n = 325, .k = 328, .bias = true},
-     "consumers=2 sub_rows=2 columns=160 shares=0", "tile 256x160", true},
+     "consumers=2 sub_rows=2 columns=160 shares=0",
+     "tile 256x160",
+     true},
     /* two blocks share columns: some with a tile of no rows, or with few columns */
     {{.batch = 1, .m = 261, .n = 325, .k = 712, .bias = true},
-     "consumers=2 sub_rows=1 columns=192 shares=2", "share columns", true},
+     "consumers=2 sub_rows=1 columns=192 shares=2",
+     "share columns",
+     true},
     {{.batch = 1, .m = 129, .n = 72, .k = 136, .b_turned = true, .bias = true},
-     "consumers=2 sub_rows=1 columns=96 shares=2", "share columns", false},
+     "consumers=2 sub_rows=1 columns=96 shares=2",
+     "share columns",
+     false},
     {{.batch = 3, .m = 127, .n = 264, .k = 328, .b_turned = true, .residual = true},
-     "consumers=1 sub_rows=1 columns=128 shares=2", "share columns", false},
+     "consumers=1 sub_rows=1 columns=128 shares=2",
+     "share columns",
+     false},
     /* rows */
     {{.batch = 1, .m = 261, .n = 325, .k = 712, .bias = true},
-     "consumers=2 sub_rows=1 columns=64 shares=1", "share rows", false},
+     "consumers=2 sub_rows=1 columns=64 shares=1",
+     "share rows",
+     false},
     {{.batch = 2, .m = 264, .n = 129, .k = 72, .a_turned = true, .residual = true},
-     "consumers=2 sub_rows=2 columns=64 shares=1", "share rows", true},
+     "consumers=2 sub_rows=2 columns=64 shares=1",
+     "share rows",
+     true},
     {{.batch = 1, .m = 7, .n = 512, .k = 520, .b_turned = true, .bias = true},
-     "consumers=1 sub_rows=1 columns=48 shares=1", "share rows", false},
+     "consumers=1 sub_rows=1 columns=48 shares=1",
+     "share rows",
+     false},
 };
 
 /* A file that forces a schedule on every kernel of products here; path is mkstemp's. */
 static bool write_schedule(char *path, const char *schedule)
 {
-    static const char *const names[] = {
-        "tc_k_cast_add_contract", "tc_k_cast_add_contract_slice", "tc_k_cast_add_contract_permute",
-        "tc_k_cast_contract"};
+    static const char *const names[] = {"tc_k_cast_add_contract", "tc_k_cast_add_contract_slice",
+                                        "tc_k_cast_add_contract_permute", "tc_k_cast_contract"};
     int file = mkstemp(path);
     if (file < 0) {
         return false;
@@ -590,8 +605,8 @@ TEST(planted_bugs_show)
 
 TEST(planted_bugs_of_blocks_that_share_show)
 {
-    static const product_case c = {
-        .batch = 1, .m = 200, .n = 384, .k = 520, .b_turned = true, .bias = true};
+    static const product_case c =
+        {.batch = 1, .m = 200, .n = 384, .k = 520, .b_turned = true, .bias = true};
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
     }
@@ -640,7 +655,10 @@ enum { FAST_SIDE = 512, FAST_N = FAST_SIDE * FAST_SIDE, FAST_FILTER = 64 * 64 * 
 typedef enum fast_kind { FAST_PRODUCT, FAST_CONV, FAST_FILTER_GRADIENT, FAST_KINDS } fast_kind;
 
 /* Elements of the second factor, of the result. */
-static int64_t fast_second(fast_kind kind) { return kind == FAST_CONV ? FAST_FILTER : FAST_N; }
+static int64_t fast_second(fast_kind kind)
+{
+    return kind == FAST_CONV ? FAST_FILTER : FAST_N;
+}
 
 static int64_t fast_results(fast_kind kind)
 {
@@ -954,14 +972,14 @@ TEST(gradients_are_products_too)
 typedef struct image_case {
     int64_t images, channels, height, width, filters, kernel;
     tc_conv how;
-    int boxes;   /* kernels that read boxes: of the result and both gradients */
+    int boxes; /* kernels that read boxes: of the result and both gradients */
     bool half, wide;
 } image_case;
 
 static const image_case image_cases[] = {
     {2, 32, 9, 8, 64, 3, {.padding = {1, 1}}, 3, false, false},
     {2, 40, 8, 28, 72, 3, {.padding = {1, 1}}, 3, false, false},
-    {3, 64, 7, 7, 40, 3, {.padding = {1, 1}}, 3, true, false}, /* 49 of 64 in a step */
+    {3, 64, 7, 7, 40, 3, {.padding = {1, 1}}, 3, true, false},    /* 49 of 64 in a step */
     {3, 32, 28, 20, 40, 3, {.padding = {1, 1}}, 3, false, false}, /* parts of images */
     {2, 72, 12, 14, 64, 3, {.padding = {1, 1}, .stride = {2, 2}}, 3, false, false},
     {1, 64, 14, 16, 48, 5, {.padding = {2, 1}, .dilation = {1, 2}}, 3, false, true},
@@ -1294,8 +1312,8 @@ static void check_network(make_network *make, int launches, int places, int matr
             size += (double)want[i] * (double)want[i];
             off += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
         }
-        CHECK_MSG(off <= 0.05 * 0.05 * size, "output %d is off by %g of %g", (int)output,
-                  sqrt(off), sqrt(size));
+        CHECK_MSG(off <= 0.05 * 0.05 * size, "output %d is off by %g of %g", (int)output, sqrt(off),
+                  sqrt(size));
     }
     CHECK_MSG(info.n_steps == launches && count_text(text, ", places") == places &&
                   count_text(text, "class MATRIX") == matrices,

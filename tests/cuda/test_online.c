@@ -93,13 +93,19 @@ static tc_tensor logsumexp(tc_tensor x)
 {
     return tc_add(tc_max(x, TC_AXES(1), false), tc_log(exp_sum(x)));
 }
-static tc_tensor softmax(tc_tensor x) { return tc_softmax(x, 1); }
+static tc_tensor softmax(tc_tensor x)
+{
+    return tc_softmax(x, 1);
+}
 static tc_tensor softmax_half(tc_tensor x)
 {
     tc_tensor twice = tc_cat(TC_TENSORS(x, tc_flip(x, 1)), 1);
     return tc_cast(tc_log_softmax(tc_cast(twice, TC_BF16), 1), TC_F32);
 }
-static tc_tensor softmax_columns(tc_tensor x) { return tc_softmax(x, 0); }
+static tc_tensor softmax_columns(tc_tensor x)
+{
+    return tc_softmax(x, 0);
+}
 static tc_tensor losses(tc_tensor x)
 {
     tc_tensor rows = tc_arange(x.ctx, 0, tc_size(x, 0), 1, TC_I64);
@@ -158,8 +164,9 @@ static float *run(const char *backend, expression e, const float *x, int rows, i
     }
     CHECK_MSG(!status, "%s: %s", backend, tc_error(y));
     REQUIRE(!status && out && none);
-    status = tc_run(f, TC_BUFS(TC_BUF(x, (int64_t)rows * n), TC_BUF(none, line),
-                               TC_BUF(none, line), TC_BUF(none, line), TC_BUF(none, line)),
+    status = tc_run(f,
+                    TC_BUFS(TC_BUF(x, (int64_t)rows * n), TC_BUF(none, line), TC_BUF(none, line),
+                            TC_BUF(none, line), TC_BUF(none, line)),
                     TC_BUFS(TC_BUF(out, *count)));
     CHECK_MSG(!status, "%s: %s", backend, tc_error(f));
     explain(f);

@@ -29,13 +29,15 @@ static host_driver driver_of_the_host(void)
     void *lib = dlopen("libcuda.so.1", RTLD_NOW);
     memset(&d, 0, sizeof(d));
     REQUIRE(lib != NULL);
-    const struct { const char *name; void *at; } calls[] = {
-        {"cuCtxCreate_v4", &d.ctx_create},         {"cuCtxCreate_v2", &d.ctx_create_old},
-        {"cuCtxGetCurrent", &d.ctx_current},       {"cuCtxDestroy_v2", &d.ctx_destroy},
-        {"cuStreamCreate", &d.stream_create},      {"cuStreamSynchronize", &d.stream_sync},
-        {"cuStreamDestroy_v2", &d.stream_destroy}, {"cuDevicePrimaryCtxRetain", &d.retain},
-        {"cuCtxSetCurrent", &d.set_current},       {"cuMemcpyHtoDAsync_v2", &d.to_device},
-        {"cuMemcpyDtoHAsync_v2", &d.to_host}};
+    const struct {
+        const char *name;
+        void *at;
+    } calls[] = {{"cuCtxCreate_v4", &d.ctx_create},         {"cuCtxCreate_v2", &d.ctx_create_old},
+                 {"cuCtxGetCurrent", &d.ctx_current},       {"cuCtxDestroy_v2", &d.ctx_destroy},
+                 {"cuStreamCreate", &d.stream_create},      {"cuStreamSynchronize", &d.stream_sync},
+                 {"cuStreamDestroy_v2", &d.stream_destroy}, {"cuDevicePrimaryCtxRetain", &d.retain},
+                 {"cuCtxSetCurrent", &d.set_current},       {"cuMemcpyHtoDAsync_v2", &d.to_device},
+                 {"cuMemcpyDtoHAsync_v2", &d.to_host}};
     for (int i = 0; i < (int)(sizeof(calls) / sizeof(*calls)); i++) {
         void *symbol = dlsym(lib, calls[i].name);
         memcpy(calls[i].at, &symbol, sizeof(symbol));
@@ -84,7 +86,8 @@ TEST(a_stream_of_the_host_is_in_order)
         }
         CHECK(!d.to_device((uint64_t)(uintptr_t)from, in, sizeof(in), stream));
         CHECK_EQ_INT(tc_run_async(f, q, TC_BUFS(TC_BUF((float *)from, LONG)),
-                                  TC_BUFS(TC_BUF((float *)to, LONG)), NULL), TC_OK);
+                                  TC_BUFS(TC_BUF((float *)to, LONG)), NULL),
+                     TC_OK);
         CHECK(!d.to_host(out, (uint64_t)(uintptr_t)to, sizeof(out), stream));
         CHECK(!d.stream_sync(stream));
         int wrong = 0;
@@ -155,7 +158,8 @@ TEST(elapsed_is_the_time_of_the_device)
                  TC_OK);
     for (int i = 0; i < 10; i++) {
         CHECK_EQ_INT(tc_run_async(f, q, TC_BUFS(TC_BUF(in, LONG)), TC_BUFS(TC_BUF(out, LONG)),
-                                  i == 9 ? &to : NULL), TC_OK);
+                                  i == 9 ? &to : NULL),
+                     TC_OK);
     }
     CHECK_EQ_INT(tc_event_wait(to), TC_OK);
     clock_gettime(CLOCK_MONOTONIC, &end);
@@ -174,7 +178,10 @@ TEST(elapsed_is_the_time_of_the_device)
 
 enum { ROWS = 300, COLS = 700, ALL = ROWS * COLS };
 
-typedef struct pair { tc_ctx *ctx; tc_program *on[2]; } pair;
+typedef struct pair {
+    tc_ctx *ctx;
+    tc_program *on[2];
+} pair;
 
 /* The same results compiled for each of two GPUs. */
 static pair on_both(tc_ctx *ctx, tc_tensor x, tc_tensors results)
@@ -238,7 +245,8 @@ TEST(two_devices_give_the_same_bits)
         for (int i = 0; i < 2; i++) {
             CHECK_EQ_INT(tc_run_async(p.on[i], q[shared ? 0 : i],
                                       TC_BUFS(TC_BUF((float *)far[i], ALL)),
-                                      TC_BUFS(TC_BUF(out[i], ALL)), &e[i]), TC_OK);
+                                      TC_BUFS(TC_BUF(out[i], ALL)), &e[i]),
+                         TC_OK);
         }
         for (int i = 0; i < 2; i++) {
             CHECK_MSG(tc_event_wait(e[i]) == TC_OK, "%s", tc_error(e[i]));

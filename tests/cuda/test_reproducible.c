@@ -69,7 +69,8 @@ static tc_tensor rep_broadcast(tc_tensor x, tc_tensor w)
 static tc_tensor rep_both(tc_tensor x, tc_tensor w)
 {
     return tc_cat(TC_TENSORS(tc_sum(tc_abs(x), TC_AXES(1), false), tc_sum(x, TC_AXES(0), false),
-                             tc_sum(w, TC_AXES(1), false)), 0);
+                             tc_sum(w, TC_AXES(1), false)),
+                  0);
 }
 
 static tc_tensor rep_softmax(tc_tensor x, tc_tensor w)
@@ -220,7 +221,10 @@ static tc_program *rep_compile(tc_ctx *ctx, const rep_set *set, int64_t n, int64
 static tc_ctx *rep_ctx(const char *backend)
 {
     tc_ctx *ctx = NULL;
-    tc_options o = {.backend = backend, .threads = 2, .verify = true, .no_disk_cache = true,
+    tc_options o = {.backend = backend,
+                    .threads = 2,
+                    .verify = true,
+                    .no_disk_cache = true,
                     .reproducible = true};
     return tc_ctx_make(&ctx, &o) ? NULL : ctx;
 }

@@ -74,9 +74,18 @@ static bool can_emulate(void)
 /* An expression that is linear in a and in b, so that of their sizes it is the size of its sums. */
 typedef tc_tensor (*expression)(tc_tensor a, tc_tensor b);
 
-static tc_tensor nn(tc_tensor a, tc_tensor b) { return tc_matmul(a, b); }
-static tc_tensor nt(tc_tensor a, tc_tensor b) { return tc_matmul(a, tc_transpose(b, -1, -2)); }
-static tc_tensor tn(tc_tensor a, tc_tensor b) { return tc_matmul(tc_transpose(a, -1, -2), b); }
+static tc_tensor nn(tc_tensor a, tc_tensor b)
+{
+    return tc_matmul(a, b);
+}
+static tc_tensor nt(tc_tensor a, tc_tensor b)
+{
+    return tc_matmul(a, tc_transpose(b, -1, -2));
+}
+static tc_tensor tn(tc_tensor a, tc_tensor b)
+{
+    return tc_matmul(tc_transpose(a, -1, -2), b);
+}
 static tc_tensor tt(tc_tensor a, tc_tensor b)
 {
     return tc_matmul(tc_transpose(a, -1, -2), tc_transpose(b, -1, -2));
@@ -106,8 +115,8 @@ static tc_tensor conv(tc_tensor x, tc_tensor w)
 }
 static tc_tensor conv_far(tc_tensor x, tc_tensor w)
 {
-    return tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {2, 2}, .stride = {2, 2},
-                                               .dilation = {2, 2}});
+    return tc_conv2d(x, w, TC_NONE,
+                     &(tc_conv){.padding = {2, 2}, .stride = {2, 2}, .dilation = {2, 2}});
 }
 /* The gradients of conv: of its filters from x and g, of x from g and the filters. */
 static tc_tensor conv_filters(tc_tensor x, tc_tensor g)
@@ -325,11 +334,11 @@ TEST(bytes_of_every_layout)
 TEST(products_of_every_size)
 {
     static const test_case cases[] = {
-        {nn, 2, 2, {129, 67}, {67, 131}, 67},    {nt, 2, 2, {127, 65}, {129, 65}, 65},
-        {tn, 2, 2, {63, 257}, {63, 65}, 63},     {tt, 2, 2, {31, 191}, {193, 31}, 31},
-        {nn, 2, 2, {33, 37}, {37, 1009}, 37},    {nt, 2, 2, {997, 17}, {67, 17}, 17},
-        {nn, 2, 2, {136, 40}, {40, 200}, 40},    {nt, 2, 2, {136, 72}, {136, 72}, 72},
-        {tn, 2, 2, {48, 264}, {48, 88}, 48},     {tt, 2, 2, {88, 136}, {104, 88}, 88},
+        {nn, 2, 2, {129, 67}, {67, 131}, 67},        {nt, 2, 2, {127, 65}, {129, 65}, 65},
+        {tn, 2, 2, {63, 257}, {63, 65}, 63},         {tt, 2, 2, {31, 191}, {193, 31}, 31},
+        {nn, 2, 2, {33, 37}, {37, 1009}, 37},        {nt, 2, 2, {997, 17}, {67, 17}, 17},
+        {nn, 2, 2, {136, 40}, {40, 200}, 40},        {nt, 2, 2, {136, 72}, {136, 72}, 72},
+        {tn, 2, 2, {48, 264}, {48, 88}, 48},         {tt, 2, 2, {88, 136}, {104, 88}, 88},
         {nn, 3, 3, {3, 72, 136}, {3, 136, 40}, 136}, {nt, 3, 2, {5, 33, 200}, {48, 200}, 200},
         {nn, 2, 2, {128, 4096}, {4096, 64}, 4096}};
     if (!can_emulate()) {
@@ -366,11 +375,10 @@ TEST(what_follows_and_what_factors_are)
 /* Windows, paddings and steps are the index of an element. */
 TEST(convolutions_in_three_directions)
 {
-    static const test_case cases[] = {
-        {conv, 4, 4, {2, 32, 14, 15}, {40, 32, 3, 3}, 288},
-        {conv_far, 4, 4, {2, 32, 23, 21}, {48, 32, 3, 3}, 288},
-        {conv_filters, 4, 4, {2, 32, 14, 15}, {2, 40, 14, 15}, 420},
-        {conv_images, 4, 4, {2, 40, 14, 15}, {40, 32, 3, 3}, 360}};
+    static const test_case cases[] = {{conv, 4, 4, {2, 32, 14, 15}, {40, 32, 3, 3}, 288},
+                                      {conv_far, 4, 4, {2, 32, 23, 21}, {48, 32, 3, 3}, 288},
+                                      {conv_filters, 4, 4, {2, 32, 14, 15}, {2, 40, 14, 15}, 420},
+                                      {conv_images, 4, 4, {2, 40, 14, 15}, {40, 32, 3, 3}, 360}};
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
     }
@@ -413,9 +421,9 @@ TEST(tiles_of_every_shape)
 {
     static const char *const tiles[] = {"128 128 2 2", "128 128 2 4", "128 64 4 2", "64 128 2 4",
                                         "64 64 2 2",   "32 128 1 4",  "128 32 4 1", "32 64 1 2"};
-    static const char *const kernels[] = {"contract", "contract_permute", "cast_contract",
-                                          "cast_contract_permute", "cast_add_contract",
-                                          "cast_add_contract_permute"};
+    static const char *const kernels[] = {"contract",          "contract_permute",
+                                          "cast_contract",     "cast_contract_permute",
+                                          "cast_add_contract", "cast_add_contract_permute"};
     static const test_case cases[] = {{nn, 2, 2, {130, 72}, {72, 136}, 72},
                                       {tt, 2, 2, {72, 136}, {136, 72}, 72}};
     if (!can_emulate()) {
@@ -445,19 +453,21 @@ TEST(tiles_of_every_shape)
 
 TEST(nvrtc_takes_the_text)
 {
-    static const struct { const char *architecture, *backend; tc_dtype a, b; } cards[] = {
-        {"--gpu-architecture=sm_75", "sm75", TC_F16, TC_F16},
-        {"--gpu-architecture=sm_80", "sm80", TC_BF16, TC_BF16},
-        {"--gpu-architecture=sm_80", "sm80", TC_F32, TC_F32},
-        {"--gpu-architecture=sm_89", "sm80", TC_F16, TC_F16},
-        {"--gpu-architecture=sm_100", "sm80", TC_BF16, TC_BF16},
-        {"--gpu-architecture=sm_120", "sm80", TC_F32, TC_F32},
-        {"--gpu-architecture=sm_75", "sm75", TC_U8, TC_I8},
-        {"--gpu-architecture=sm_80", "sm80", TC_I8, TC_I8},
-        {"--gpu-architecture=sm_80", "sm80", TC_F64, TC_F64},
-        {"--gpu-architecture=sm_90a", "sm90", TC_I8, TC_U8},
-        {"--gpu-architecture=sm_90a", "sm90", TC_F64, TC_F64},
-        {"--gpu-architecture=sm_120", "sm80", TC_U8, TC_U8}};
+    static const struct {
+        const char *architecture, *backend;
+        tc_dtype a, b;
+    } cards[] = {{"--gpu-architecture=sm_75", "sm75", TC_F16, TC_F16},
+                 {"--gpu-architecture=sm_80", "sm80", TC_BF16, TC_BF16},
+                 {"--gpu-architecture=sm_80", "sm80", TC_F32, TC_F32},
+                 {"--gpu-architecture=sm_89", "sm80", TC_F16, TC_F16},
+                 {"--gpu-architecture=sm_100", "sm80", TC_BF16, TC_BF16},
+                 {"--gpu-architecture=sm_120", "sm80", TC_F32, TC_F32},
+                 {"--gpu-architecture=sm_75", "sm75", TC_U8, TC_I8},
+                 {"--gpu-architecture=sm_80", "sm80", TC_I8, TC_I8},
+                 {"--gpu-architecture=sm_80", "sm80", TC_F64, TC_F64},
+                 {"--gpu-architecture=sm_90a", "sm90", TC_I8, TC_U8},
+                 {"--gpu-architecture=sm_90a", "sm90", TC_F64, TC_F64},
+                 {"--gpu-architecture=sm_120", "sm80", TC_U8, TC_U8}};
     static const expression layouts[] = {nn, tt};
     const char *why = "";
     if (!tci_nvrtc_get(&why)) {

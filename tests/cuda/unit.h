@@ -36,8 +36,14 @@ static void emu_squares(unsigned *w, const void *row, bool turned)
     }
     emu_meet_warp();
 }
-static void tc_squares(unsigned *w, const void *row) { emu_squares(w, row, false); }
-static void tc_squares_turned(unsigned *w, const void *row) { emu_squares(w, row, true); }
+static void tc_squares(unsigned *w, const void *row)
+{
+    emu_squares(w, row, false);
+}
+static void tc_squares_turned(unsigned *w, const void *row)
+{
+    emu_squares(w, row, true);
+}
 
 static float emu_half(unsigned short bits)
 {
@@ -45,7 +51,10 @@ static float emu_half(unsigned short bits)
     memcpy(&h, &bits, 2);
     return (float)h;
 }
-static float emu_bf16(unsigned short bits) { return __int_as_float((int)((unsigned)bits << 16)); }
+static float emu_bf16(unsigned short bits)
+{
+    return __int_as_float((int)((unsigned)bits << 16));
+}
 
 /* Adds 16 rows by 8 columns: a thread's are rows g and g + 8, columns 2 t and 2 t + 1. S is what an
  * instruction's products are summed in. */
@@ -87,8 +96,8 @@ static void tc_multiply_bf16(float *c, const unsigned *a, unsigned b, unsigned d
 /* Bits that tf32 has not are not read: a factor that was not rounded is cut. */
 static void tc_multiply_f32(float *c, const unsigned *a, unsigned b, unsigned d)
 {
-    emu_multiply(c, a, b, d,
-                 [](unsigned w, int) { return __int_as_float((int)(w & 0xffffe000u)); }, 1);
+    emu_multiply(
+        c, a, b, d, [](unsigned w, int) { return __int_as_float((int)(w & 0xffffe000u)); }, 1);
 }
 static unsigned tc_tf32(unsigned x)
 {
@@ -105,14 +114,21 @@ static unsigned __byte_perm(unsigned a, unsigned b, unsigned select)
     }
     return r;
 }
-static int emu_byte(int w, int h) { return (signed char)(w >> 8 * h); }
-static int emu_byte(unsigned w, int h) { return (unsigned char)(w >> 8 * h); }
+static int emu_byte(int w, int h)
+{
+    return (signed char)(w >> 8 * h);
+}
+static int emu_byte(unsigned w, int h)
+{
+    return (unsigned char)(w >> 8 * h);
+}
 template <class A, class B> static void tc_multiply_i8(int *c, const A *a, B b, B d)
 {
     unsigned sums[4] = {(unsigned)c[0], (unsigned)c[1], (unsigned)c[2], (unsigned)c[3]};
-    emu_multiply<unsigned>(sums, (const unsigned *)a, (unsigned)b, (unsigned)d,
-                           [](unsigned w, int h) { return (unsigned)emu_byte((A)w, h); },
-                           [](unsigned w, int h) { return (unsigned)emu_byte((B)w, h); }, 4);
+    emu_multiply<unsigned>(
+        sums, (const unsigned *)a, (unsigned)b, (unsigned)d,
+        [](unsigned w, int h) { return (unsigned)emu_byte((A)w, h); },
+        [](unsigned w, int h) { return (unsigned)emu_byte((B)w, h); }, 4);
     memcpy(c, sums, sizeof(sums));
 }
 

@@ -110,8 +110,12 @@ static void replay(const char *backend, int least)
     REQUIRE(st_open(&arrays, "tests/data/opinfo.safetensors"));
     bool soak = getenv("TC_TEST_SOAK") != NULL;
     static orc_run r;
-    r = (orc_run){.manifest = manifest, .arrays = &arrays, .backend = backend, .quiet = true,
-                  .may_refuse = true, .every = soak ? 0 : 12};
+    r = (orc_run){.manifest = manifest,
+                  .arrays = &arrays,
+                  .backend = backend,
+                  .quiet = true,
+                  .may_refuse = true,
+                  .every = soak ? 0 : 12};
     CHECK(orc_run_list(&r, json_get(manifest, "cases"), false));
     orc_report(&r);
     printf("%s: %d passed, %d failed, %d skipped\n", backend, r.passed, r.failed, r.skipped);
@@ -205,8 +209,8 @@ static void *run_twice(void *arg)
 static tc_program *compile_rows(tc_ctx *ctx, const float *w, const float *p)
 {
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 12);
-    tc_tensor y = tc_softmax(tc_add(tc_matmul(x, tc_copy_in(ctx, w, TC_F32, 12, 5)),
-                                    tc_param(ctx, p, TC_F32, 5)), 1);
+    tc_tensor y = tc_softmax(
+        tc_add(tc_matmul(x, tc_copy_in(ctx, w, TC_F32, 12, 5)), tc_param(ctx, p, TC_F32, 5)), 1);
     tc_program *f = NULL;
     CHECK_MSG(tc_compile(y, &f) == TC_OK, "%s", tc_error(y));
     return f;
@@ -318,7 +322,7 @@ TEST(a_library_that_is_missing_or_no_engine_is_refused)
     snprintf(backend, sizeof(backend), "openxla:%s", path);
     refused(backend, "lacks GetPjrtApi");
     path = library("crash.so", "#include <stdlib.h>\n"
-                   "__attribute__((constructor)) static void f(void) { abort(); }\n");
+                               "__attribute__((constructor)) static void f(void) { abort(); }\n");
     snprintf(backend, sizeof(backend), "openxla:%s", path);
     refused(backend, "the process has loaded");
     io_clean();
@@ -326,10 +330,13 @@ TEST(a_library_that_is_missing_or_no_engine_is_refused)
 
 TEST(a_library_that_crashes_while_it_is_loaded_is_refused)
 {
-    static tci_engine_library l = {.file = "crash.so", .package = "", .get = "?",
+    static tci_engine_library l = {.file = "crash.so",
+                                   .package = "",
+                                   .get = "?",
                                    .lock = TCI_MUTEX_INIT};
     char text[TC_GRAPH_TEXT] = "";
-    const char *path = library("crash.so", "#include <stdlib.h>\n"
+    const char *path = library("crash.so",
+                               "#include <stdlib.h>\n"
                                "__attribute__((constructor)) static void f(void) { abort(); }\n");
     if (!path) {
         SKIP("no C compiler");
@@ -381,7 +388,8 @@ TEST(an_engine_is_found_in_a_python_environment)
 
 TEST(an_engine_that_is_not_found_says_how_to_get_it)
 {
-    tci_engine_library none = {.file = "libabacus.so", .package = "abacus",
+    tci_engine_library none = {.file = "libabacus.so",
+                               .package = "abacus",
                                .get = "pip install abacus"};
     char path[480], text[TC_GRAPH_TEXT];
     CHECK(!tci_engine_find(&none, "", path, text));

@@ -29,8 +29,8 @@ typedef struct mock_program {
 static bool mock_find(void *user, const char *option, char text[TC_GRAPH_TEXT])
 {
     (void)user, (void)option;
-    snprintf(text, TC_GRAPH_TEXT, mock.missing ? "libmock.so is not there: pip install mock"
-                                               : "libmock.so");
+    snprintf(text, TC_GRAPH_TEXT,
+             mock.missing ? "libmock.so is not there: pip install mock" : "libmock.so");
     return !mock.missing;
 }
 
@@ -94,7 +94,10 @@ static tc_status mock_run(void *user, void *compiled, const tc_custom_array *inp
     for (int i = 0; i < n_inputs + n_outputs; i++) {
         const tc_custom_array *a = i < n_inputs ? &inputs[i] : &outputs[i - n_inputs];
         tc_buf *b = i < n_inputs ? &in[i] : &out[i - n_inputs];
-        *b = (tc_buf){.data = a->data, .dtype = a->dtype, .n = a->n, .rank = a->rank,
+        *b = (tc_buf){.data = a->data,
+                      .dtype = a->dtype,
+                      .n = a->n,
+                      .rank = a->rank,
                       .sizes = a->sizes};
     }
     if (mock.fails) {
@@ -114,10 +117,14 @@ static const void *mock_blob(void *user, void *compiled, size_t *n)
     return memcpy(p->blob, "a blob", 6);
 }
 
-static const tc_graph_backend mock_backend = {.name = "mock", .format = tc_onnx_format,
-                                              .find = mock_find, .version = mock_version,
-                                              .supports = mock_supports, .compile = mock_compile,
-                                              .run = mock_run, .free = mock_free,
+static const tc_graph_backend mock_backend = {.name = "mock",
+                                              .format = tc_onnx_format,
+                                              .find = mock_find,
+                                              .version = mock_version,
+                                              .supports = mock_supports,
+                                              .compile = mock_compile,
+                                              .run = mock_run,
+                                              .free = mock_free,
                                               .blob = mock_blob};
 
 static tc_ctx *ctx;
@@ -190,8 +197,12 @@ TEST(strided_buffers_are_taken)
     tc_tensor t = tc_input(ctx, "x", TC_F32, 2, 3), r = tc_mul(t, 2);
     tc_program *f = NULL;
     REQUIRE(tc_compile(r, &f) == TC_OK);
-    tc_buf transposed = {.data = x, .dtype = TC_F32, .n = 6, .rank = 2,
-                         .sizes = (int64_t[]){2, 3}, .strides = (int64_t[]){1, 2}};
+    tc_buf transposed = {.data = x,
+                         .dtype = TC_F32,
+                         .n = 6,
+                         .rank = 2,
+                         .sizes = (int64_t[]){2, 3},
+                         .strides = (int64_t[]){1, 2}};
     CHECK_MSG(tc_run(f, (tc_bufs){&transposed, 1}, TC_BUFS(TC_BUF(y, 6))) == TC_OK, "%s",
               tc_program_error(f));
     const float expected[] = {2, 6, 10, 4, 8, 12};
@@ -384,7 +395,8 @@ TEST(the_engines_blob_is_found_on_disk)
     begin("mock", TC_FALLBACK_REFUSE);
     end();
     for (int k = 0; k < 2; k++) {
-        tc_options o = {.backend = "mock", .fallback = TC_FALLBACK_REFUSE,
+        tc_options o = {.backend = "mock",
+                        .fallback = TC_FALLBACK_REFUSE,
                         .cache_dir = io_path("cache")};
         REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
         tc_tensor t = tc_input(ctx, "x", TC_F32, 3);

@@ -326,8 +326,8 @@ TEST(matrices_and_sets_that_do_not_fit)
     tc_tensor values, count;
     POISON(tc_inv(x), "tc_inv", TC_ERR_SHAPE, "square matrices");
     POISON(tc_det(tc_cast(a, TC_I32)), "tc_det", TC_ERR_DTYPE, "floats");
-    POISON(tc_cholesky(tc_input(ctx, "", TC_F32, 5000, 5000), false), "tc_cholesky",
-           TC_ERR_LIMIT, "at most 4096");
+    POISON(tc_cholesky(tc_input(ctx, "", TC_F32, 5000, 5000), false), "tc_cholesky", TC_ERR_LIMIT,
+           "at most 4096");
     POISON(tc_solve(a, w5), "tc_solve", TC_ERR_SHAPE, "[..., n, k]");
     POISON(tc_solve(a, b), "tc_solve", TC_ERR_SHAPE, "shape");
     POISON(tc_solve_triangular(a, b, false, false, false), "tc_solve_triangular", TC_ERR_SHAPE,
@@ -899,8 +899,20 @@ TEST(a_tensor_after_its_scope)
 
 /* ---- values of any size: nothing overflows, and what is refused says why ---- */
 
-static const int64_t extremes[] = {0, 1, -1, 2, -2, 3, 5, 1 << 20, 1ll << 31, -(1ll << 31),
-                                   (1ll << 62) - 1, INT64_MAX - 1, INT64_MAX, INT64_MIN + 1,
+static const int64_t extremes[] = {0,
+                                   1,
+                                   -1,
+                                   2,
+                                   -2,
+                                   3,
+                                   5,
+                                   1 << 20,
+                                   1ll << 31,
+                                   -(1ll << 31),
+                                   (1ll << 62) - 1,
+                                   INT64_MAX - 1,
+                                   INT64_MAX,
+                                   INT64_MIN + 1,
                                    INT64_MIN};
 enum { N_EXTREMES = sizeof(extremes) / sizeof(extremes[0]) };
 
@@ -934,8 +946,9 @@ static void check_two(int64_t a, int64_t b)
     check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {a, b}}));
     check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {3, 2}, .stride = {a, b}}));
     check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {3, 2}, .padding = {a, b}}));
-    check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {3, 2}, .stride = {a, 1},
-                                               .dilation = {1, b}, .ceil_mode = true}));
+    check_any(tc_max_pool2d(
+        image,
+        &(tc_pool){.kernel = {3, 2}, .stride = {a, 1}, .dilation = {1, b}, .ceil_mode = true}));
     tc_tensor w = tc_expand(s, 2, 4, 2, 2);
     check_any(tc_conv2d(image, w, TC_NONE, &(tc_conv){.stride = {a, b}}));
     check_any(tc_conv2d(image, w, TC_NONE, &(tc_conv){.padding = {a, b}}));

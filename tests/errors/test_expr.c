@@ -41,73 +41,111 @@ static const mistake mistakes[] = {
     {"x * 1.2.3", "tc_expr: '1.2.3' is not a number\n  x * 1.2.3\n      ^~~~~", TC_ERR_ARGUMENT},
     {"x * 9223372036854775808",
      "tc_expr: '9223372036854775808' is larger than 2^63 - 1\n  x * 9223372036854775808\n"
-     "      ^~~~~~~~~~~~~~~~~~~", TC_ERR_ARGUMENT},
+     "      ^~~~~~~~~~~~~~~~~~~",
+     TC_ERR_ARGUMENT},
     {"mse_loss(x, x, reduction='sum)",
      "tc_expr: a text does not end: expected its closing quote\n  mse_loss(x, x, reduction='sum)\n"
-     "                           ^", TC_ERR_ARGUMENT},
+     "                           ^",
+     TC_ERR_ARGUMENT},
     {"einsum('ij\\,jk', x, w)",
      "tc_expr: a text has a backslash: expected plain characters\n  einsum('ij\\,jk', x, w)\n"
-     "         ^", TC_ERR_ARGUMENT},
+     "         ^",
+     TC_ERR_ARGUMENT},
     {"x + zz", "tc_expr: 'zz' is not among the names that are given\n  x + zz\n      ^~",
      TC_ERR_ARGUMENT},
-    {"x + softmax", "tc_expr: 'softmax' is an op: expected its arguments in parentheses\n"
-                    "  x + softmax\n      ^~~~~~~", TC_ERR_ARGUMENT},
-    {"softmx(x, 1)", "tc_expr: there is no op 'softmx': expected another name, as softmax\n"
-                     "  softmx(x, 1)\n  ^~~~~~", TC_ERR_ARGUMENT},
-    {"softmax(x, ax=1)", "tc_expr: there is no such parameter: expected softmax(x: tensor, axis: "
-                         "axis)\n  softmax(x, ax=1)\n             ^~", TC_ERR_ARGUMENT},
-    {"softmax(x, 1, axis=1)", "tc_expr: an argument is given twice: expected softmax(x: tensor, "
-                              "axis: axis)\n  softmax(x, 1, axis=1)\n                ^~~~",
+    {"x + softmax",
+     "tc_expr: 'softmax' is an op: expected its arguments in parentheses\n"
+     "  x + softmax\n      ^~~~~~~",
      TC_ERR_ARGUMENT},
-    {"softmax(axis=1, x)", "tc_expr: a positional argument follows one with a keyword: expected "
-                           "softmax(x: tensor, axis: axis)\n  softmax(axis=1, x)\n"
-                           "                  ^", TC_ERR_ARGUMENT},
-    {"softmax(x, 1, 2)", "tc_expr: there are more arguments than parameters: expected "
-                         "softmax(x: tensor, axis: axis)\n  softmax(x, 1, 2)\n                ^",
+    {"softmx(x, 1)",
+     "tc_expr: there is no op 'softmx': expected another name, as softmax\n"
+     "  softmx(x, 1)\n  ^~~~~~",
      TC_ERR_ARGUMENT},
-    {"softmax(x)", "tc_expr: 'axis' is missing: expected softmax(x: tensor, axis: axis)\n"
-                   "  softmax(x)\n  ^~~~~~~", TC_ERR_ARGUMENT},
-    {"softmax(x, 0.5)", "tc_expr: 'axis' is 0.5: expected softmax(x: tensor, axis: axis)\n"
-                        "  softmax(x, 0.5)\n  ^~~~~~~", TC_ERR_ARGUMENT},
-    {"softmax(x, axis=7) + 1", "tc_softmax: axis 7 is out of range for rank 2: allowed are -2 to "
-                               "1\n  softmax(x, axis=7) + 1\n  ^~~~~~~", TC_ERR_AXIS},
+    {"softmax(x, ax=1)",
+     "tc_expr: there is no such parameter: expected softmax(x: tensor, axis: "
+     "axis)\n  softmax(x, ax=1)\n             ^~",
+     TC_ERR_ARGUMENT},
+    {"softmax(x, 1, axis=1)",
+     "tc_expr: an argument is given twice: expected softmax(x: tensor, "
+     "axis: axis)\n  softmax(x, 1, axis=1)\n                ^~~~",
+     TC_ERR_ARGUMENT},
+    {"softmax(axis=1, x)",
+     "tc_expr: a positional argument follows one with a keyword: expected "
+     "softmax(x: tensor, axis: axis)\n  softmax(axis=1, x)\n"
+     "                  ^",
+     TC_ERR_ARGUMENT},
+    {"softmax(x, 1, 2)",
+     "tc_expr: there are more arguments than parameters: expected "
+     "softmax(x: tensor, axis: axis)\n  softmax(x, 1, 2)\n                ^",
+     TC_ERR_ARGUMENT},
+    {"softmax(x)",
+     "tc_expr: 'axis' is missing: expected softmax(x: tensor, axis: axis)\n"
+     "  softmax(x)\n  ^~~~~~~",
+     TC_ERR_ARGUMENT},
+    {"softmax(x, 0.5)",
+     "tc_expr: 'axis' is 0.5: expected softmax(x: tensor, axis: axis)\n"
+     "  softmax(x, 0.5)\n  ^~~~~~~",
+     TC_ERR_ARGUMENT},
+    {"softmax(x, axis=7) + 1",
+     "tc_softmax: axis 7 is out of range for rank 2: allowed are -2 to "
+     "1\n  softmax(x, axis=7) + 1\n  ^~~~~~~",
+     TC_ERR_AXIS},
     {"softmax(x, 1:2)", "tc_expr: given ':', expected ')'\n  softmax(x, 1:2)\n              ^",
      TC_ERR_ARGUMENT},
-    {"softmax(x, ...)", "tc_expr: a slice or ... stands outside of a subscript: expected "
-                        "softmax(x: tensor, axis: axis)\n  softmax(x, ...)\n             ^~~",
+    {"softmax(x, ...)",
+     "tc_expr: a slice or ... stands outside of a subscript: expected "
+     "softmax(x: tensor, axis: axis)\n  softmax(x, ...)\n             ^~~",
      TC_ERR_ARGUMENT},
-    {"cast(x, 5)", "tc_expr: a dtype is needed, as f32: expected cast(x: tensor, dtype: dtype)\n"
-                   "  cast(x, 5)\n          ^", TC_ERR_ARGUMENT},
-    {"sum(x, f32)", "tc_expr: a dtype is given: expected sum(x: tensor, axes: axes = TC_ALL, "
-                    "keepdims: flag = false)\n  sum(x, f32)\n         ^~~", TC_ERR_ARGUMENT},
-    {"cat([x, 2], 0)", "tc_expr: a list of tensors has another item: expected cat(xs: tensors, "
-                       "axis: axis)\n  cat([x, 2], 0)\n      ^", TC_ERR_ARGUMENT},
-    {"reshape(x, (2, 0.5))", "tc_expr: a list has an item that is not an integer: expected "
-                             "reshape(x: tensor, sizes: sizes)\n  reshape(x, (2, 0.5))\n"
-                             "             ^", TC_ERR_ARGUMENT},
-    {"x + (1, 2)", "tc_expr: operand 2 of '+' is a list: expected a tensor or a number\n"
-                   "  x + (1, 2)\n    ^", TC_ERR_ARGUMENT},
-    {"x @ w.T", "tc_matmul: shapes [3, 4] and [5, 4] do not fit: axis 1 of the first is 4, axis 0 "
-                "of the second is 5\n  x @ w.T\n    ^", TC_ERR_SHAPE},
+    {"cast(x, 5)",
+     "tc_expr: a dtype is needed, as f32: expected cast(x: tensor, dtype: dtype)\n"
+     "  cast(x, 5)\n          ^",
+     TC_ERR_ARGUMENT},
+    {"sum(x, f32)",
+     "tc_expr: a dtype is given: expected sum(x: tensor, axes: axes = TC_ALL, "
+     "keepdims: flag = false)\n  sum(x, f32)\n         ^~~",
+     TC_ERR_ARGUMENT},
+    {"cat([x, 2], 0)",
+     "tc_expr: a list of tensors has another item: expected cat(xs: tensors, "
+     "axis: axis)\n  cat([x, 2], 0)\n      ^",
+     TC_ERR_ARGUMENT},
+    {"reshape(x, (2, 0.5))",
+     "tc_expr: a list has an item that is not an integer: expected "
+     "reshape(x: tensor, sizes: sizes)\n  reshape(x, (2, 0.5))\n"
+     "             ^",
+     TC_ERR_ARGUMENT},
+    {"x + (1, 2)",
+     "tc_expr: operand 2 of '+' is a list: expected a tensor or a number\n"
+     "  x + (1, 2)\n    ^",
+     TC_ERR_ARGUMENT},
+    {"x @ w.T",
+     "tc_matmul: shapes [3, 4] and [5, 4] do not fit: axis 1 of the first is 4, axis 0 "
+     "of the second is 5\n  x @ w.T\n    ^",
+     TC_ERR_SHAPE},
     {"x[1, 2, 3]", "tc_expr: 3 indices are given for a tensor of rank 2\n  x[1, 2, 3]\n   ^",
      TC_ERR_ARGUMENT},
     {"x[]", "tc_expr: 0 indices are given for a tensor of rank 2\n  x[]\n   ^", TC_ERR_ARGUMENT},
-    {"x[9]", "tc_select: there is no element 9 of axis 0 of size 3\n  x[9]\n   ^",
+    {"x[9]", "tc_select: there is no element 9 of axis 0 of size 3\n  x[9]\n   ^", TC_ERR_ARGUMENT},
+    {"x[0.5]",
+     "tc_expr: an index is a number: expected integers, slices, None, ... or tensors of "
+     "integers (of a mask: where, masked_select)\n  x[0.5]\n    ^~~",
      TC_ERR_ARGUMENT},
-    {"x[0.5]", "tc_expr: an index is a number: expected integers, slices, None, ... or tensors of "
-               "integers (of a mask: where, masked_select)\n  x[0.5]\n    ^~~", TC_ERR_ARGUMENT},
-    {"x[x > 0]", "tc_expr: an index is a tensor of bools: expected integers, slices, None, ... or "
-                 "tensors of integers (of a mask: where, masked_select)\n  x[x > 0]\n      ^",
+    {"x[x > 0]",
+     "tc_expr: an index is a tensor of bools: expected integers, slices, None, ... or "
+     "tensors of integers (of a mask: where, masked_select)\n  x[x > 0]\n      ^",
      TC_ERR_ARGUMENT},
     {"x[..., ...]", "tc_expr: a subscript has two '...'\n  x[..., ...]\n         ^~~",
      TC_ERR_ARGUMENT},
     {"x[0.5:]", "tc_expr: a bound of a slice is a number: expected an integer\n  x[0.5:]\n    ^~~",
      TC_ERR_ARGUMENT},
     {"x[::0]", "tc_slice: the step of a slice cannot be 0\n  x[::0]\n   ^", TC_ERR_ARGUMENT},
-    {"topk(x, 1, 2)", "tc_expr: the expression is a list: expected a tensor\n  topk(x, 1, 2)\n"
-                      "  ^~~~~~~~~~~~~", TC_ERR_ARGUMENT},
-    {"topk(x, 1, 2)[2]", "tc_expr: the list has 2 items: expected an index within\n"
-                         "  topk(x, 1, 2)[2]\n                ^", TC_ERR_ARGUMENT},
+    {"topk(x, 1, 2)",
+     "tc_expr: the expression is a list: expected a tensor\n  topk(x, 1, 2)\n"
+     "  ^~~~~~~~~~~~~",
+     TC_ERR_ARGUMENT},
+    {"topk(x, 1, 2)[2]",
+     "tc_expr: the list has 2 items: expected an index within\n"
+     "  topk(x, 1, 2)[2]\n                ^",
+     TC_ERR_ARGUMENT},
     {"2 + 3", "tc_expr: the expression is a number: expected a tensor\n  2 + 3\n  ^~~~~",
      TC_ERR_ARGUMENT},
     {"exp(2)", "tc_expr: all operands were numbers: expected at least one tensor\n  exp(2)\n  ^~~",
@@ -117,14 +155,20 @@ static const mistake mistakes[] = {
      TC_ERR_ARGUMENT},
     {"x * (1 << 64)", "tc_expr: a shift is by 0 to 63 bits\n  x * (1 << 64)\n         ^~",
      TC_ERR_ARGUMENT},
-    {"x * (-8) ** 0.5", "tc_expr: the power of a negative number is complex\n  x * (-8) ** 0.5\n"
-                        "           ^~", TC_ERR_ARGUMENT},
-    {"x.size", "tc_expr: there is no such attribute: expected T, mT, shape or a call\n  x.size\n"
-               "    ^~~~", TC_ERR_ARGUMENT},
+    {"x * (-8) ** 0.5",
+     "tc_expr: the power of a negative number is complex\n  x * (-8) ** 0.5\n"
+     "           ^~",
+     TC_ERR_ARGUMENT},
+    {"x.size",
+     "tc_expr: there is no such attribute: expected T, mT, shape or a call\n  x.size\n"
+     "    ^~~~",
+     TC_ERR_ARGUMENT},
     {"x.", "tc_expr: the text ends: expected the name of an op, T, mT or shape\n  x.\n    ^",
      TC_ERR_ARGUMENT},
-    {"(1, 2).T", "tc_expr: an attribute of a list: expected a tensor before the point\n"
-                 "  (1, 2).T\n         ^", TC_ERR_ARGUMENT},
+    {"(1, 2).T",
+     "tc_expr: an attribute of a list: expected a tensor before the point\n"
+     "  (1, 2).T\n         ^",
+     TC_ERR_ARGUMENT},
     {"x\n + x\n + zz", "tc_expr: 'zz' is not among the names that are given\n   + zz\n     ^~",
      TC_ERR_ARGUMENT},
 };
@@ -200,7 +244,9 @@ TEST(operands_of_the_macro)
 {
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3), bad = tc_softmax(x, 5), null = {0};
-    struct { tc_tensor w; } layer = {x};
+    struct {
+        tc_tensor w;
+    } layer = {x};
     double rate = 2;
     CHECK_HAS(tc_error(TC_EXPR(x + w, x, layer.w)), "operand 2 is 'layer.w': expected an "
                                                     "identifier, or tc_expr");

@@ -77,8 +77,9 @@ TEST(layers_name_the_weight_and_its_expected_shape)
     tc_tensor ih = tc_ones(ctx, TC_F32, 16, 3), hh = tc_ones(ctx, TC_F32, 16, 4);
     tc_tensor less = tc_ones(ctx, TC_F32, 12, 3), bias = tc_ones(ctx, TC_F32, 15);
     tc_lstm(steps, TC_NONE, TC_NONE, TC_TENSORS(less, hh), false, false, &out, NULL, NULL);
-    TEXT(out, "tc_lstm", "weight 0 (weight_ih of layer 0) has shape [12, 3]: expected [16, 3] "
-                         "(4 gates, states of 4)");
+    TEXT(out, "tc_lstm",
+         "weight 0 (weight_ih of layer 0) has shape [12, 3]: expected [16, 3] "
+         "(4 gates, states of 4)");
     tc_lstm(steps, TC_NONE, TC_NONE, TC_TENSORS(ih, hh, bias, bias), false, false, &out, NULL,
             NULL);
     CHECK_HAS(tc_error(out), "tc_lstm: weight 2 (bias_ih of layer 0) has shape [15]: expected "
@@ -90,13 +91,15 @@ TEST(products_name_their_operands)
 {
     begin();
     tc_tensor x = tc_ones(ctx, TC_F32, 2, 3), v = tc_ones(ctx, TC_F32, 3);
-    TEXT(tc_dot(x, x), "tc_dot", "a has shape [2, 3], b [2, 3]: expected two vectors of one size "
-                                 "(tc_matmul multiplies matrices)");
+    TEXT(tc_dot(x, x), "tc_dot",
+         "a has shape [2, 3], b [2, 3]: expected two vectors of one size "
+         "(tc_matmul multiplies matrices)");
     TEXT(tc_dot(v, tc_ones(ctx, TC_F32, 4)), "tc_dot", "a has shape [3], b [4]: expected two");
     TEXT(tc_tensordot(x, x, TC_AXES(0), TC_AXES(1)), "tc_tensordot",
          "a has shape [2, 3], b [2, 3]: axis 0 of a and axis 1 of b have not one size");
-    TEXT(tc_qmatmul(x, 1.0, 0, x, 1.0, 0), "tc_qmatmul", "a is f32 [2, 3], b f32 [2, 3]: expected "
-                                                         "TC_I8 or TC_U8, [..., m, k]");
+    TEXT(tc_qmatmul(x, 1.0, 0, x, 1.0, 0), "tc_qmatmul",
+         "a is f32 [2, 3], b f32 [2, 3]: expected "
+         "TC_I8 or TC_U8, [..., m, k]");
     tc_ctx_free(ctx);
 }
 
@@ -128,8 +131,9 @@ TEST(tensors_of_another_kind_are_told_with_the_call_that_made_them)
     tc_tensor in = tc_input(ctx, "in", TC_F32, 2), y = tc_sin(in);
     line = __LINE__ - 1;
     CHECK_EQ_INT(tc_read(y, v, 2), TC_ERR_ARGUMENT);
-    check_text(__LINE__ - 1, tc_error(y), "tc_read", "the value needs 'in', a tc_input placeholder "
-                                                     "(made at ");
+    check_text(__LINE__ - 1, tc_error(y), "tc_read",
+               "the value needs 'in', a tc_input placeholder "
+               "(made at ");
     check_made(tc_error(y), line);
     tc_ctx_free(ctx);
 }
@@ -150,7 +154,11 @@ static tc_status is_large(void *user, const tc_tensor *carry, tc_tensor *go)
     return TC_OK;
 }
 
-static struct { tc_status status; char text[600]; int line; } within;
+static struct {
+    tc_status status;
+    char text[600];
+    int line;
+} within;
 
 static tc_status reads(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
                        tc_tensor *y)
@@ -213,7 +221,8 @@ TEST(exports_tell_the_line_of_a_custom_op)
     char place[300];
     snprintf(place, sizeof(place), "(the tensor was made at %s:%d)", __FILE__, __LINE__ - 2);
     CHECK_EQ_INT(tc_export_c(TC_TENSORS(x), TC_TENSORS(tc_neg(x), tc_add(own, 1)), NULL,
-                             io_path("messages.c")), TC_ERR_UNSUPPORTED);
+                             io_path("messages.c")),
+                 TC_ERR_UNSUPPORTED);
     CHECK_HAS(tc_error(ctx), "given a custom op");
     CHECK_HAS(tc_error(ctx), place);
     tc_ctx_free(ctx);
@@ -314,8 +323,10 @@ TEST(arrays_that_a_file_lacks_are_told_with_the_nearest_name)
     REQUIRE(tc_file_open(ctx, path, &file) == TC_OK);
     tc_tensor missing = tc_file_copy_in(ctx, file, "layer1.weigth");
     char rest[400];
-    snprintf(rest, sizeof(rest), "'%s' has no array 'layer1.weigth' (the nearest of its names is "
-             "'layer1.weight')", path);
+    snprintf(rest, sizeof(rest),
+             "'%s' has no array 'layer1.weigth' (the nearest of its names is "
+             "'layer1.weight')",
+             path);
     check_text(__LINE__ - 3, tc_error(missing), "tc_file_copy_in", rest);
     tc_file_close(file);
     tc_ctx_free(ctx);

@@ -145,9 +145,7 @@ static tc_status call(int kind, tc_tensor x, tc_tensor *r)
         op.vjp = vjp_rule;
         y = tc_sum(tc_custom(&op, TC_TENSORS(row)), TC_ALL, false);
         return tc_grad(y, &row, 1, r);
-    case RULE:
-        op.vmap = vmap_rule;
-        return tc_vmap(mapped, &op, TC_TENSORS(x), NULL, r, NULL, 1);
+    case RULE: op.vmap = vmap_rule; return tc_vmap(mapped, &op, TC_TENSORS(x), NULL, r, NULL, 1);
     case RUN:
         op.user = &yes;
         *r = tc_custom(&op, TC_TENSORS(row));
@@ -250,7 +248,8 @@ TEST(kept_values_that_a_call_holds_are_not_replaced_within)
     tc_tensor kept = tc_full(deed.ctx, 1, TC_F32, 4), r;
     keeps(&kept, NULL, NULL, NULL, NULL);
     CHECK_EQ_INT(tc_scan(TC_TENSORS(kept), TC_TENSORS_N(&kept, 0), 3, false, keeps, &kept, &r, NULL,
-                         0), TC_OK);
+                         0),
+                 TC_OK);
     CHECK_EQ_INT(tc_read(r, got, 4), TC_OK);
     CHECK(got[3] == 2 + 3 * 5);
     CHECK_EQ_INT(tc_status_of(kept), TC_OK);

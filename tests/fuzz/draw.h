@@ -31,8 +31,8 @@ static bool fz_chance(fz_draw *d, int percent)
 
 static tc_dtype fz_pick_dtype(fz_draw *d)
 {
-    static const tc_dtype often[] = {TC_F32, TC_F32, TC_F32, TC_F64, TC_BF16, TC_F16, TC_I32,
-                                     TC_I64, TC_BOOL, TC_U8};
+    static const tc_dtype often[] = {TC_F32, TC_F32, TC_F32, TC_F64,  TC_BF16,
+                                     TC_F16, TC_I32, TC_I64, TC_BOOL, TC_U8};
     return fz_chance(d, 80) ? often[fz_pick(d, 10)]
                             : (tc_dtype)(TC_BOOL + fz_pick(d, TC_DTYPE_COUNT - TC_BOOL));
 }
@@ -72,8 +72,9 @@ static int fz_new_leaf(fz_draw *d, tc_dtype t, int rank, const int64_t *sizes)
     s.dtype = t;
     s.rank = rank;
     memcpy(s.sizes, sizes, sizeof(*sizes) * (size_t)rank);
-    s.attr[0] = fz_chance(d, 50) ? FZ_DATA_WHOLE : fz_chance(d, 60) ? FZ_DATA_UNIT
-                                                                    : FZ_DATA_CORNERS;
+    s.attr[0] = fz_chance(d, 50)   ? FZ_DATA_WHOLE
+                : fz_chance(d, 60) ? FZ_DATA_UNIT
+                                   : FZ_DATA_CORNERS;
     for (int i = 0; i < rank && s.kind == FZ_BORROW; i++) {
         s.attr[2 + i] = fz_pick(d, 4);
     }
@@ -122,8 +123,8 @@ static int fz_mate(fz_draw *d, int other)
     for (int tries = 0; tries < 6; tries++) {
         int i = fz_any(d);
         const fz_step *s = &d->f->steps[i];
-        if (s->rank == 0 || (s->rank == o->rank &&
-                             !memcmp(s->sizes, o->sizes, sizeof(*sizes) * (size_t)o->rank))) {
+        if (s->rank == 0 ||
+            (s->rank == o->rank && !memcmp(s->sizes, o->sizes, sizeof(*sizes) * (size_t)o->rank))) {
             return i;
         }
     }
@@ -263,7 +264,8 @@ static void fz_draw_move(fz_draw *d, fz_step *s)
             s->attr[1 + i] = own == 1 ? fz_pick_size(d) : fz_chance(d, 50) && i >= more ? -1 : own;
         }
         break;
-    case FZ_UNSQUEEZE: s->attr[0] = fz_pick(d, x->rank + 1) - (fz_chance(d, 30) ? x->rank + 1 : 0);
+    case FZ_UNSQUEEZE:
+        s->attr[0] = fz_pick(d, x->rank + 1) - (fz_chance(d, 30) ? x->rank + 1 : 0);
         break;
     case FZ_SLICE:
         s->attr[3] = fz_chance(d, 30) ? -1 - fz_pick(d, 3) : 1 + fz_pick(d, 3);
@@ -508,7 +510,9 @@ static void fz_draw_step(fz_draw *d)
         s.attr[0] = fz_pick_dtype(d);
         break;
     case FZ_BITCAST: fz_draw_bitcast(d, &s); break;
-    case FZ_FULL: case FZ_ARANGE: case FZ_RANDOM: fz_draw_made(d, &s); break;
+    case FZ_FULL:
+    case FZ_ARANGE:
+    case FZ_RANDOM: fz_draw_made(d, &s); break;
     case FZ_DROPOUT:
         s.n_in = 1;
         s.in[0] = fz_any(d);
@@ -516,11 +520,20 @@ static void fz_draw_step(fz_draw *d)
         s.attr[1] = fz_pick(d, 1000);
         break;
     case FZ_CAT: fz_draw_cat(d, &s); break;
-    case FZ_GATHER: case FZ_INDEX_SELECT: case FZ_SCATTER: fz_draw_gather(d, &s); break;
-    case FZ_REDUCE: case FZ_MEAN: case FZ_LAYER_NORM: case FZ_CUMSUM: case FZ_SOFTMAX:
-    case FZ_LOG_SOFTMAX: case FZ_CROSS_ENTROPY: fz_draw_over(d, &s); break;
-    case FZ_MATMUL: case FZ_EINSUM: fz_draw_product(d, &s); break;
-    case FZ_CONV: case FZ_POOL: fz_draw_window(d, &s); break;
+    case FZ_GATHER:
+    case FZ_INDEX_SELECT:
+    case FZ_SCATTER: fz_draw_gather(d, &s); break;
+    case FZ_REDUCE:
+    case FZ_MEAN:
+    case FZ_LAYER_NORM:
+    case FZ_CUMSUM:
+    case FZ_SOFTMAX:
+    case FZ_LOG_SOFTMAX:
+    case FZ_CROSS_ENTROPY: fz_draw_over(d, &s); break;
+    case FZ_MATMUL:
+    case FZ_EINSUM: fz_draw_product(d, &s); break;
+    case FZ_CONV:
+    case FZ_POOL: fz_draw_window(d, &s); break;
     case FZ_LINEAR: fz_draw_linear(d, &s); break;
     case FZ_LOOP: fz_draw_loop(d, &s); break;
     default: fz_draw_move(d, &s); break;

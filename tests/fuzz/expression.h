@@ -22,7 +22,8 @@ static tc_status expression_begin(void)
                            TC_ATTR("m", tc_input(ctx, "m", TC_I64, 2, 3)),
                            TC_ATTR("i", tc_input(ctx, "i", TC_I32, 3)),
                            TC_ATTR("p", tc_input(ctx, "p", TC_BOOL, 3, 4)),
-                           tci_attr_ints("axes", 3, three), TC_ATTR_TEXT("how", "mean")};
+                           tci_attr_ints("axes", 3, three),
+                           TC_ATTR_TEXT("how", "mean")};
         memcpy(expression_names, names, sizeof(names));
     }
     return status;

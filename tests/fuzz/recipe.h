@@ -18,11 +18,44 @@
 enum { FZ_MAX_STEPS = 64, FZ_MAX_IN = 4, FZ_MAX_RANK = 8, FZ_MAX_OUT = 4 };
 
 typedef enum fz_kind {
-    FZ_INPUT, FZ_BORROW, FZ_EW, FZ_REDUCE, FZ_WHERE, FZ_CAST, FZ_FULL, FZ_ARANGE, FZ_RANDOM,
-    FZ_DROPOUT, FZ_RESHAPE, FZ_PERMUTE, FZ_EXPAND, FZ_SQUEEZE, FZ_UNSQUEEZE, FZ_SLICE, FZ_FLIP,
-    FZ_PAD, FZ_CAT, FZ_GATHER, FZ_INDEX_SELECT, FZ_SCATTER, FZ_BITCAST, FZ_TOPK, FZ_CUMSUM,
-    FZ_MATMUL, FZ_EINSUM, FZ_CONV, FZ_POOL, FZ_SOFTMAX, FZ_LOG_SOFTMAX, FZ_MEAN, FZ_LAYER_NORM,
-    FZ_CROSS_ENTROPY, FZ_LINEAR, FZ_LOOP, FZ_TAME, FZ_KIND_COUNT
+    FZ_INPUT,
+    FZ_BORROW,
+    FZ_EW,
+    FZ_REDUCE,
+    FZ_WHERE,
+    FZ_CAST,
+    FZ_FULL,
+    FZ_ARANGE,
+    FZ_RANDOM,
+    FZ_DROPOUT,
+    FZ_RESHAPE,
+    FZ_PERMUTE,
+    FZ_EXPAND,
+    FZ_SQUEEZE,
+    FZ_UNSQUEEZE,
+    FZ_SLICE,
+    FZ_FLIP,
+    FZ_PAD,
+    FZ_CAT,
+    FZ_GATHER,
+    FZ_INDEX_SELECT,
+    FZ_SCATTER,
+    FZ_BITCAST,
+    FZ_TOPK,
+    FZ_CUMSUM,
+    FZ_MATMUL,
+    FZ_EINSUM,
+    FZ_CONV,
+    FZ_POOL,
+    FZ_SOFTMAX,
+    FZ_LOG_SOFTMAX,
+    FZ_MEAN,
+    FZ_LAYER_NORM,
+    FZ_CROSS_ENTROPY,
+    FZ_LINEAR,
+    FZ_LOOP,
+    FZ_TAME,
+    FZ_KIND_COUNT
 } fz_kind;
 
 typedef enum fz_loop { FZ_SCAN, FZ_WHILE, FZ_COND, FZ_LOOPS } fz_loop;
@@ -34,8 +67,8 @@ typedef struct fz_step {
     int op;                  /* EW, REDUCE: the row */
     int n_in, in[FZ_MAX_IN]; /* earlier steps; -1: number[i] */
     tc_arg number[FZ_MAX_IN];
-    int64_t attr[12];        /* axes, sizes; INPUT: data mode and index bound */
-    int moment;              /* it is evaluated when so many steps are made, itself the first;
+    int64_t attr[12]; /* axes, sizes; INPUT: data mode and index bound */
+    int moment;       /* it is evaluated when so many steps are made, itself the first;
                               * 0: it is not, nor where it needs an input */
     /* of the value: */
     tc_dtype dtype;
@@ -67,7 +100,9 @@ typedef struct fz_graph {
 
 /* ---- random numbers: one stream a purpose ---- */
 
-typedef struct fz_random { uint64_t state; } fz_random;
+typedef struct fz_random {
+    uint64_t state;
+} fz_random;
 
 static uint64_t fz_next(fz_random *r)
 {
@@ -91,8 +126,9 @@ static bool fz_is_float(tc_dtype t)
 
 static double fz_element(fz_random *r, tc_dtype t, const int64_t *attr)
 {
-    static const double corners[] = {0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e-40, -3.5, 1e5, -1e10, 127,
-                                     128, 255, 65504, 3e38, NAN, INFINITY, -INFINITY, 1.5, 2.5};
+    static const double corners[] = {0.0,  -0.0, 1.0,      -1.0,      0.5, 2.0, 1e-40,
+                                     -3.5, 1e5,  -1e10,    127,       128, 255, 65504,
+                                     3e38, NAN,  INFINITY, -INFINITY, 1.5, 2.5};
     bool is_signed = t >= TC_I8;
     double unit = (double)(fz_next(r) >> 11) * 0x1p-53;
     switch ((fz_data)attr[0]) {
@@ -195,8 +231,10 @@ static tc_tensor fz_call_window(const fz_step *s, const tc_tensor *t)
         tc_tensor y = tc_max_pool2d(t[0], &o);
         return fz_is_float(tc_dtype_of(y)) ? tc_add(y, 0) : y;
     }
-    tc_conv o = {.stride = {s->attr[0], s->attr[1]}, .padding = {s->attr[2], s->attr[3]},
-                 .dilation = {s->attr[4], 1}, .groups = s->attr[5]};
+    tc_conv o = {.stride = {s->attr[0], s->attr[1]},
+                 .padding = {s->attr[2], s->attr[3]},
+                 .dilation = {s->attr[4], 1},
+                 .groups = s->attr[5]};
     return tc_conv2d(t[0], t[1], TC_NONE, &o);
 }
 
@@ -395,8 +433,7 @@ static tc_status fz_other_branch(void *user, const tc_tensor *x, tc_tensor *y)
 }
 
 /* attr[3]: the kind of loop. */
-static tc_tensor fz_call_loop(const fz_recipe *f, const fz_step *s, const tc_tensor *t,
-                              tc_ctx *ctx)
+static tc_tensor fz_call_loop(const fz_recipe *f, const fz_step *s, const tc_tensor *t, tc_ctx *ctx)
 {
     tc_tensor last[3], rows, first = tc_squeeze(tc_slice(t[0], 0, 0, 1, 1), 0);
     fz_body body = {s, s, TC_NONE}, *user = &body;
@@ -410,8 +447,8 @@ static tc_tensor fz_call_loop(const fz_recipe *f, const fz_step *s, const tc_ten
                  last);
         return last[0];
     case FZ_COND:
-        tc_cond(tc_lt(tc_sum(tc_ne(t[1], 0), TC_ALL, false), 3), TC_TENSORS(t[1], first),
-                fz_branch, fz_other_branch, user, last, 1);
+        tc_cond(tc_lt(tc_sum(tc_ne(t[1], 0), TC_ALL, false), 3), TC_TENSORS(t[1], first), fz_branch,
+                fz_other_branch, user, last, 1);
         return last[0];
     default:
         tc_scan(TC_TENSORS(t[1]), TC_TENSORS(t[0]), 0, s->attr[1] != 0, fz_loop_step, user, last,
@@ -431,8 +468,11 @@ static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
                             : tci_arg_tensor(s->kind == FZ_EW ? fz_signed(s->op, t[i]) : t[i]);
     }
     switch (s->kind) {
-    case FZ_INPUT: case FZ_BORROW: case FZ_FULL: case FZ_ARANGE: case FZ_RANDOM:
-        return fz_call_leaf(f, step, ctx, g);
+    case FZ_INPUT:
+    case FZ_BORROW:
+    case FZ_FULL:
+    case FZ_ARANGE:
+    case FZ_RANDOM: return fz_call_leaf(f, step, ctx, g);
     case FZ_EW: return fz_call_ew(s->op, a);
     case FZ_WHERE: return tc_where_at(a[0], a[1], a[2], TC_HERE);
     case FZ_CAST: return tc_cast(t[0], (tc_dtype)s->attr[0]);
@@ -443,13 +483,18 @@ static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
                              TC_HERE);
     case FZ_MATMUL: return tc_matmul(t[0], t[1]);
     case FZ_EINSUM: return fz_call_einsum(s, t);
-    case FZ_CONV: case FZ_POOL: return fz_call_window(s, t);
+    case FZ_CONV:
+    case FZ_POOL: return fz_call_window(s, t);
     case FZ_LINEAR: return fz_call_linear(s, t, ctx);
     case FZ_LOOP: return fz_call_loop(f, s, t, ctx);
     case FZ_TAME: return fz_call_tame(t[0]);
-    case FZ_REDUCE: case FZ_MEAN: case FZ_LAYER_NORM: case FZ_CUMSUM: case FZ_SOFTMAX:
-    case FZ_LOG_SOFTMAX: case FZ_CROSS_ENTROPY:
-        return fz_call_over(s, t);
+    case FZ_REDUCE:
+    case FZ_MEAN:
+    case FZ_LAYER_NORM:
+    case FZ_CUMSUM:
+    case FZ_SOFTMAX:
+    case FZ_LOG_SOFTMAX:
+    case FZ_CROSS_ENTROPY: return fz_call_over(s, t);
     default: return fz_call_move(s, t);
     }
 }
@@ -461,12 +506,18 @@ static double fz_whole_ew(const fz_recipe *f, const fz_step *s)
     double a = s->in[0] >= 0 ? f->steps[s->in[0]].whole : 0;
     double b = s->n_in > 1 && s->in[1] >= 0 ? f->steps[s->in[1]].whole : 0;
     switch (s->op) {
-    case TCI_OP_NEG: case TCI_OP_ABS: case TCI_OP_RELU: case TCI_OP_FLOOR: case TCI_OP_CEIL:
-    case TCI_OP_TRUNC: case TCI_OP_ROUND:
-        return a;
-    case TCI_OP_ADD: case TCI_OP_SUB: return a > 0 && b > 0 ? a + b : 0;
+    case TCI_OP_NEG:
+    case TCI_OP_ABS:
+    case TCI_OP_RELU:
+    case TCI_OP_FLOOR:
+    case TCI_OP_CEIL:
+    case TCI_OP_TRUNC:
+    case TCI_OP_ROUND: return a;
+    case TCI_OP_ADD:
+    case TCI_OP_SUB: return a > 0 && b > 0 ? a + b : 0;
     case TCI_OP_MUL: return a * b;
-    case TCI_OP_MAXIMUM: case TCI_OP_MINIMUM: return a > 0 && b > 0 ? (a > b ? a : b) : 0;
+    case TCI_OP_MAXIMUM:
+    case TCI_OP_MINIMUM: return a > 0 && b > 0 ? (a > b ? a : b) : 0;
     default: return s->dtype == TC_BOOL ? 1 : 0;
     }
 }
@@ -488,9 +539,15 @@ static double fz_whole(const fz_recipe *f, const fz_step *s)
     case FZ_BORROW: return s->attr[0] == FZ_DATA_WHOLE ? 6 : 0;
     case FZ_TAME: return 4;
     case FZ_EW: return fz_whole_ew(f, s);
-    case FZ_RESHAPE: case FZ_PERMUTE: case FZ_EXPAND: case FZ_SQUEEZE: case FZ_UNSQUEEZE:
-    case FZ_SLICE: case FZ_FLIP: case FZ_GATHER: case FZ_INDEX_SELECT:
-        return a;
+    case FZ_RESHAPE:
+    case FZ_PERMUTE:
+    case FZ_EXPAND:
+    case FZ_SQUEEZE:
+    case FZ_UNSQUEEZE:
+    case FZ_SLICE:
+    case FZ_FLIP:
+    case FZ_GATHER:
+    case FZ_INDEX_SELECT: return a;
     default: return s->dtype == TC_BOOL ? 1 : 0;
     }
 }
@@ -498,12 +555,20 @@ static double fz_whole(const fz_recipe *f, const fz_step *s)
 static bool fz_is_smooth(const fz_step *s)
 {
     switch (s->kind) {
-    case FZ_EW: return s->op == TCI_OP_NEG || s->op == TCI_OP_ADD || s->op == TCI_OP_SUB ||
-                       s->op == TCI_OP_RELU || s->op == TCI_OP_ABS;
-    case FZ_RESHAPE: case FZ_PERMUTE: case FZ_EXPAND: case FZ_SQUEEZE: case FZ_UNSQUEEZE:
-    case FZ_SLICE: case FZ_FLIP: case FZ_PAD: case FZ_CAT:
-        return true;
-    case FZ_GATHER: case FZ_INDEX_SELECT: return true;
+    case FZ_EW:
+        return s->op == TCI_OP_NEG || s->op == TCI_OP_ADD || s->op == TCI_OP_SUB ||
+               s->op == TCI_OP_RELU || s->op == TCI_OP_ABS;
+    case FZ_RESHAPE:
+    case FZ_PERMUTE:
+    case FZ_EXPAND:
+    case FZ_SQUEEZE:
+    case FZ_UNSQUEEZE:
+    case FZ_SLICE:
+    case FZ_FLIP:
+    case FZ_PAD:
+    case FZ_CAT: return true;
+    case FZ_GATHER:
+    case FZ_INDEX_SELECT: return true;
     default: return false;
     }
 }

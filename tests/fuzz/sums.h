@@ -10,7 +10,7 @@ enum { MOST_ELEMENTS = 40000, MOST_ELEMENTS_LARGE = 400000 };
 
 typedef struct program {
     uint64_t seed, state;
-    bool large;     /* sizes that blocks of threads share out, and halves */
+    bool large; /* sizes that blocks of threads share out, and halves */
     tc_ctx *ctx;
     tc_tensor values[MOST_VALUES], inputs[MOST_INPUTS], outputs[MOST_OUTPUTS];
     void *data[MOST_INPUTS], *want[MOST_OUTPUTS], *got[MOST_OUTPUTS];
@@ -30,8 +30,8 @@ static int below(program *p, int n)
 static int64_t size_of(program *p)
 {
     static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 33, 49, 64, 65, 100};
-    static const int64_t large[] = {2, 3, 7, 16, 32, 48, 64, 100, 128, 257, 300, 1024, 1500, 5000,
-                                    40000};
+    static const int64_t large[] = {2,   3,   7,   16,   32,   48,   64,   100,
+                                    128, 257, 300, 1024, 1500, 5000, 40000};
     return p->large ? large[below(p, 15)] : sizes[below(p, 17)];
 }
 
@@ -222,12 +222,11 @@ static tc_tensor normed(program *p, tc_tensor x)
     int rank = tc_rank(x), axes[2] = {rank - 1, rank - 1};
     int64_t c = rank > 1 ? tc_size(x, 1) : 1;
     switch (below(p, 3)) {
-    case 0: axes[0] -= rank > 2; return tc_layer_norm(x, ((tc_axes){axes, 1 + (rank > 2), false}),
-                                                      TC_NONE, TC_NONE, 1e-5);
-    case 1:
-        return rank < 2 ? x : tc_batch_norm(x, TC_NONE, TC_NONE, TC_NONE, TC_NONE, true, 1e-5);
-    default:
-        return rank < 3 ? x : tc_group_norm(x, c % 2 ? 1 : 2, TC_NONE, TC_NONE, 1e-5);
+    case 0:
+        axes[0] -= rank > 2;
+        return tc_layer_norm(x, ((tc_axes){axes, 1 + (rank > 2), false}), TC_NONE, TC_NONE, 1e-5);
+    case 1: return rank < 2 ? x : tc_batch_norm(x, TC_NONE, TC_NONE, TC_NONE, TC_NONE, true, 1e-5);
+    default: return rank < 3 ? x : tc_group_norm(x, c % 2 ? 1 : 2, TC_NONE, TC_NONE, 1e-5);
     }
 }
 
@@ -256,7 +255,8 @@ static tc_tensor convolved(program *p)
     int64_t o = depthwise ? c : channels[below(p, 6)], x[4] = {1 + below(p, 4), c, side, side};
     int64_t w[4] = {o, depthwise ? 1 : c, k, k}, stride = 1 + below(p, 2);
     return tc_conv2d(input(p, t, 4, x), input(p, t, 4, w), TC_NONE,
-                     &(tc_conv){.stride = {stride, stride}, .padding = {k / 2, k / 2},
+                     &(tc_conv){.stride = {stride, stride},
+                                .padding = {k / 2, k / 2},
                                 .groups = depthwise ? c : 1});
 }
 
@@ -277,12 +277,14 @@ static tc_tensor attended(program *p)
 
 static tc_tensor source(program *p, const char **name)
 {
-    static const char *const names[] = {"leaf", "leaf", "conv", "conv", "conv", "qmatmul",
-                                        "qmatmul", "attention"};
+    static const char *const names[] = {"leaf", "leaf",    "conv",    "conv",
+                                        "conv", "qmatmul", "qmatmul", "attention"};
     int kind = below(p, p->large ? 7 : 8); /* GPUs: fused attention has a class of its own */
     *name = names[kind];
-    return kind < 2 ? leaf(p) : kind < 5 ? convolved(p) : kind < 7 ? bytes_multiplied(p)
-                                                                   : attended(p);
+    return kind < 2   ? leaf(p)
+           : kind < 5 ? convolved(p)
+           : kind < 7 ? bytes_multiplied(p)
+                      : attended(p);
 }
 
 /* What is made of the value before, element by element or elsewhere. */
@@ -297,8 +299,10 @@ static tc_tensor summed(program *p, tc_tensor x, const char **name)
 {
     int kind = tc_rank(x) > 0 ? below(p, 8) : 0;
     *name = kind < 5 ? "fold" : kind < 7 ? "norm" : "matmul";
-    return tc_rank(x) == 0 ? elementwise(p, x) : kind < 5 ? folded(p, x) : kind < 7 ? normed(p, x)
-                                                                          : multiplied(p, x);
+    return tc_rank(x) == 0 ? elementwise(p, x)
+           : kind < 5      ? folded(p, x)
+           : kind < 7      ? normed(p, x)
+                           : multiplied(p, x);
 }
 
 static void keep(program *p, tc_tensor x, const char *name)

@@ -44,11 +44,13 @@ static void run_one(program *p, tc_program *f, void *const *out)
 {
     tc_buf in[MOST_INPUTS], to[MOST_OUTPUTS];
     for (int i = 0; i < p->n_inputs; i++) {
-        in[i] = (tc_buf){.data = p->data[i], .n = tc_count(p->inputs[i]),
+        in[i] = (tc_buf){.data = p->data[i],
+                         .n = tc_count(p->inputs[i]),
                          .dtype = (int)tc_dtype_of(p->inputs[i])};
     }
     for (int i = 0; i < p->n_outputs; i++) {
-        to[i] = (tc_buf){.data = out[i], .n = tc_count(p->outputs[i]),
+        to[i] = (tc_buf){.data = out[i],
+                         .n = tc_count(p->outputs[i]),
                          .dtype = (int)tc_dtype_of(p->outputs[i])};
     }
     tc_status status = tc_run(f, TC_BUFS_N(in, p->n_inputs), TC_BUFS_N(to, p->n_outputs));
@@ -60,9 +62,11 @@ static void compare(const program *p, const char *who)
     for (int i = 0; i < p->n_outputs; i++) {
         tc_tensor y = p->outputs[i];
         int64_t at = same_until(tc_dtype_of(y), p->want[i], p->got[i], tc_count(y));
-        CHECK_MSG(at < 0, "TC_TEST_SEED=%llu: %s: output %d differs from interp's at %lld of %lld "
-                  "(%s)", (unsigned long long)p->seed, who, i, (long long)at,
-                  (long long)tc_count(y), p->text);
+        CHECK_MSG(at < 0,
+                  "TC_TEST_SEED=%llu: %s: output %d differs from interp's at %lld of %lld "
+                  "(%s)",
+                  (unsigned long long)p->seed, who, i, (long long)at, (long long)tc_count(y),
+                  p->text);
     }
 }
 
@@ -71,8 +75,10 @@ static void run_way(program *p, int n, int which)
     tc_job jobs[BATCH];
     tc_program *programs[BATCH];
     for (int i = 0; i < n; i++) {
-        jobs[i] = (tc_job){{p[i].inputs, p[i].n_inputs}, {p[i].outputs, p[i].n_outputs},
-                           &programs[i], TC_OK};
+        jobs[i] = (tc_job){{p[i].inputs, p[i].n_inputs},
+                           {p[i].outputs, p[i].n_outputs},
+                           &programs[i],
+                           TC_OK};
         programs[i] = NULL;
     }
     tc_options o = ways[which].options;

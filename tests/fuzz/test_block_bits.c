@@ -73,8 +73,12 @@ static tc_status small_target(void *user, int bits, tc_backend_target *target)
 {
     (void)user;
     (void)bits;
-    const tc_machine facts = {.processors = 16, .ghz = 1.2, .subgroup = 32, .memory_gbs = 120,
-                              .shared_bytes = 48 << 10, .shared_most = 48 << 10,
+    const tc_machine facts = {.processors = 16,
+                              .ghz = 1.2,
+                              .subgroup = 32,
+                              .memory_gbs = 120,
+                              .shared_bytes = 48 << 10,
+                              .shared_most = 48 << 10,
                               .cache_bytes = {64 << 10, 64 << 10, 1 << 20}};
     return planned_target(target, 256, 0, TC_WARP_NONE, facts);
 }
@@ -83,22 +87,32 @@ static tc_status ampere_target(void *user, int bits, tc_backend_target *target)
 {
     (void)user;
     (void)bits;
-    const tc_machine facts = {.processors = 108, .ghz = 1.4, .subgroup = 32, .memory_gbs = 1900,
-                              .shared_bytes = 48 << 10, .shared_most = 163 << 10,
+    const tc_machine facts = {.processors = 108,
+                              .ghz = 1.4,
+                              .subgroup = 32,
+                              .memory_gbs = 1900,
+                              .shared_bytes = 48 << 10,
+                              .shared_most = 163 << 10,
                               .cache_bytes = {192 << 10, 192 << 10, 40 << 20},
                               .matrix_flops = 2048};
-    return planned_target(target, 512, 0, TC_WARP_BYTES | TC_WARP_HALVES | TC_WARP_SINGLES |
-                          TC_WARP_DOUBLES, facts);
+    return planned_target(target, 512, 0,
+                          TC_WARP_BYTES | TC_WARP_HALVES | TC_WARP_SINGLES | TC_WARP_DOUBLES,
+                          facts);
 }
 
 static tc_status hopper_target(void *user, int bits, tc_backend_target *target)
 {
     (void)user;
     (void)bits;
-    const tc_machine facts = {.processors = 132, .ghz = 1.7, .subgroup = 32, .memory_gbs = 4800,
-                              .shared_bytes = 48 << 10, .shared_most = 227 << 10,
+    const tc_machine facts = {.processors = 132,
+                              .ghz = 1.7,
+                              .subgroup = 32,
+                              .memory_gbs = 4800,
+                              .shared_bytes = 48 << 10,
+                              .shared_most = 227 << 10,
                               .cache_bytes = {256 << 10, 256 << 10, 50 << 20},
-                              .near_bytes = 64, .all_bytes = 6150};
+                              .near_bytes = 64,
+                              .all_bytes = 6150};
     return planned_target(target, 512, 132, TC_WARP_BYTES | TC_WARP_DOUBLES, facts);
 }
 
@@ -106,8 +120,8 @@ static tc_status hopper_target(void *user, int bits, tc_backend_target *target)
     {.name = (called), .dialect = "cuda", .target = (targets), .compiler = planned_compiler, \
      .compile = planned_compile, .module_load = planned_module_load, \
      .module_find = planned_module_find, .module_free = planned_module_free}
-static tc_backend machines[] = {PLANNED("small GPU", small_target),
-                                PLANNED("A100", ampere_target), PLANNED("H200", hopper_target)};
+static tc_backend machines[] = {PLANNED("small GPU", small_target), PLANNED("A100", ampere_target),
+                                PLANNED("H200", hopper_target)};
 enum { MACHINES = sizeof(machines) / sizeof(machines[0]) };
 
 static void register_machines(void)
@@ -125,7 +139,8 @@ static void run_one(program *p, tc_program *f, int first, int n, void *const *ou
 {
     tc_buf in[MOST_INPUTS], to[MOST_OUTPUTS];
     for (int i = 0; i < p->n_inputs; i++) {
-        in[i] = (tc_buf){.data = p->data[i], .n = tc_count(p->inputs[i]),
+        in[i] = (tc_buf){.data = p->data[i],
+                         .n = tc_count(p->inputs[i]),
                          .dtype = (int)tc_dtype_of(p->inputs[i])};
     }
     for (int i = 0; i < n; i++) {
@@ -141,8 +156,8 @@ static void compare(const program *p, int i, const char *machine, const char *wh
     tc_tensor y = p->outputs[i];
     int64_t at = same_until(tc_dtype_of(y), p->want[i], p->got[i], tc_count(y));
     CHECK_MSG(at < 0, "TC_TEST_SEED=%llu: %s, %s: output %d differs at %lld of %lld (%s)",
-              (unsigned long long)p->seed, machine, who, i, (long long)at,
-              (long long)tc_count(y), p->text);
+              (unsigned long long)p->seed, machine, who, i, (long long)at, (long long)tc_count(y),
+              p->text);
 }
 
 /* Outputs [first, first + n) of p in one program. */
@@ -165,7 +180,9 @@ static void run_as(program *p, const tc_options *o, int first, int n, void *cons
 
 static void check_on(program *p, const char *machine)
 {
-    tc_options o = {.backend = machine, .fallback = TC_FALLBACK_ALLOW, .no_disk_cache = true,
+    tc_options o = {.backend = machine,
+                    .fallback = TC_FALLBACK_ALLOW,
+                    .no_disk_cache = true,
                     .threads = 1};
     run_as(p, &o, 0, p->n_outputs, p->want, "with fusion");
     for (int i = 0; i < p->n_outputs && p->n_outputs > 1; i++) {

@@ -81,9 +81,9 @@ typedef struct drawn {
     tc_ctx *ctx;
     const char *name;
     const liking *likes;
-    int rank;                /* of the operands, more or less, */
+    int rank;                 /* of the operands, more or less, */
     int64_t sizes[MOST_LIST]; /* which are of this shape, */
-    tc_dtype dtype;          /* and of this dtype */
+    tc_dtype dtype;           /* and of this dtype */
     tc_tensor operands[MOST_INPUTS], inputs[MOST_INPUTS];
     double bound[MOST_INPUTS]; /* of an index; 0: any value */
     bool sorted[MOST_INPUTS];  /* rows in ascending order */
@@ -122,7 +122,7 @@ static int64_t draw_size(int most)
 
 static void draw_shape(drawn *d)
 {
-    static const tc_dtype often[] = {TC_F32, TC_F32,  TC_F32, TC_F64,
+    static const tc_dtype often[] = {TC_F32, TC_F32, TC_F32,  TC_F64,
                                      TC_I64, TC_I32, TC_BOOL, TC_BF16};
     d->rank = chance(80) ? 1 + pick(4) : pick(MOST_LIST + 1);
     int64_t same = draw_size(5);
@@ -236,11 +236,13 @@ static void draw_list(drawn *d, tc_attr *a, int n, int least, int most)
 
 static const char *draw_text(const char *name)
 {
-    static const char *const modes[] = {"sum", "mean", "max", "nearest", "bilinear", "bicubic",
-                                        "area", "reflect", "replicate", "circular", "constant",
-                                        "zeros", "border", "reflection", "linear", "no such"};
-    static const char *const specs[] = {"ij->ji", "i->", "ij,jk->ik", "i,i->i", "...->...",
-                                        "ij,ij->", "iii->i", "ijk->kij", "ij,jk,kl->il", "->"};
+    static const char *const modes[] = {"sum",       "mean",       "max",      "nearest",
+                                        "bilinear",  "bicubic",    "area",     "reflect",
+                                        "replicate", "circular",   "constant", "zeros",
+                                        "border",    "reflection", "linear",   "no such"};
+    static const char *const specs[] = {"ij->ji",       "i->",     "ij,jk->ik", "i,i->i",
+                                        "...->...",     "ij,ij->", "iii->i",    "ijk->kij",
+                                        "ij,jk,kl->il", "->"};
     static const char *const norms[] = {"backward", "forward", "ortho", "none"};
     return !strcmp(name, "spec")        ? specs[pick(10)]
            : !strcmp(name, "norm")      ? norms[pick(4)]
@@ -257,8 +259,9 @@ static bool is_kind(const char *kind, const char *name)
 /* Indices by the names of parameters. */
 static bool names_index(const char *name)
 {
-    static const char *const names[] = {"index", "indices", "target", "offsets", "rows", "columns",
-                                        "starts", "targets", "input_lengths", "target_lengths"};
+    static const char *const names[] = {"index",         "indices",       "target", "offsets",
+                                        "rows",          "columns",       "starts", "targets",
+                                        "input_lengths", "target_lengths"};
     bool found = false;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         found = found || !strcmp(names[i], name);
@@ -473,12 +476,15 @@ static void fill(drawn *d, int input)
 static void compile(drawn *all, int n, int way, bool reproducible)
 {
     static tc_job jobs[BATCH];
-    tc_options o = {.backend = backends[way], .no_disk_cache = true,
+    tc_options o = {.backend = backends[way],
+                    .no_disk_cache = true,
                     .reproducible = reproducible,
                     .fallback = way ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW};
     for (int i = 0; i < n; i++) {
         drawn *d = &all[i];
-        tc_job job = {{d->inputs, d->n_inputs}, {d->outputs, d->n_outputs}, &d->programs[way],
+        tc_job job = {{d->inputs, d->n_inputs},
+                      {d->outputs, d->n_outputs},
+                      &d->programs[way],
                       TC_OK};
         jobs[i] = job;
     }
@@ -494,13 +500,15 @@ static void run(drawn *d, int way)
 {
     tc_buf in[MOST_INPUTS], out[MOST_OUTPUTS];
     for (int i = 0; i < d->n_inputs; i++) {
-        tc_buf b = {.data = d->memory[i], .n = tc_count(d->inputs[i]),
+        tc_buf b = {.data = d->memory[i],
+                    .n = tc_count(d->inputs[i]),
                     .dtype = (int)tc_dtype_of(d->inputs[i])};
         in[i] = b;
     }
     for (int i = 0; i < d->n_outputs; i++) {
         d->got[way][i] = calloc(1, (size_t)tc_nbytes(d->outputs[i]) + 1);
-        tc_buf b = {.data = d->got[way][i], .n = tc_count(d->outputs[i]),
+        tc_buf b = {.data = d->got[way][i],
+                    .n = tc_count(d->outputs[i]),
                     .dtype = (int)tc_dtype_of(d->outputs[i])};
         out[i] = b;
     }
@@ -622,8 +630,11 @@ static bool draw_fixed(drawn *d, tc_ctx *ctx, const symbolic *s, const int64_t *
 
 static tc_buf shaped(tc_tensor x, void *memory, int64_t *sizes)
 {
-    tc_buf b = {.data = memory, .n = tc_count(x), .dtype = (int)tc_dtype_of(x),
-                .rank = tc_rank(x), .sizes = sizes};
+    tc_buf b = {.data = memory,
+                .n = tc_count(x),
+                .dtype = (int)tc_dtype_of(x),
+                .rank = tc_rank(x),
+                .sizes = sizes};
     for (int i = 0; i < tc_rank(x); i++) {
         sizes[i] = tc_size(x, i);
     }
@@ -706,9 +717,11 @@ static void check_point(drawn *d, tc_program *f, const char *params, const int64
               tc_status_text(d->status[1]), tc_error(f));
     for (int i = 0; i < d->n_outputs && !d->status[0] && !d->status[1]; i++) {
         int64_t at = differs_at(d, i, values[0] >= 2 && values[1] >= 2);
-        CHECK_MSG(at < 0, "%s(%s) at n, m = %lld, %lld: output %d of %d differs at element %lld of "
-                  "%lld", d->name, params, (long long)values[0], (long long)values[1], i,
-                  d->n_outputs, (long long)at, (long long)tc_count(d->outputs[i]));
+        CHECK_MSG(at < 0,
+                  "%s(%s) at n, m = %lld, %lld: output %d of %d differs at element %lld of "
+                  "%lld",
+                  d->name, params, (long long)values[0], (long long)values[1], i, d->n_outputs,
+                  (long long)at, (long long)tc_count(d->outputs[i]));
     }
 }
 

@@ -20,7 +20,9 @@
 enum { GRAPHS = 150, GRAPHS_SOAK = 4000, TRIALS = 4, SIZES = 66, MOST = 24, ROOM = 60000 };
 
 /* to[v]: what stands for size v. */
-typedef struct dfz_map { int64_t to[SIZES]; } dfz_map;
+typedef struct dfz_map {
+    int64_t to[SIZES];
+} dfz_map;
 
 static int64_t dfz_size(const dfz_map *map, int64_t v)
 {

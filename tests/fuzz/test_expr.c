@@ -28,33 +28,42 @@ static void read_texts(const char *path)
 static void change(char *text)
 {
     static const char bytes[] = "()[],:.=+-*/%@<>!&|^~'\"09eExaims_ \n\\\x80#";
-    static const char *const words[] = {"None", "...", "not ", " and ", "**", "//", "1e999", "f32",
-                                        "x.T", "axis=", "9223372036854775807", "(1, 2)", "[x, x]",
-                                        ".shape", "-1", "sum(", "True", "nan", "::-1", "how",
+    static const char *const words[] = {"None",
+                                        "...",
+                                        "not ",
+                                        " and ",
+                                        "**",
+                                        "//",
+                                        "1e999",
+                                        "f32",
+                                        "x.T",
+                                        "axis=",
+                                        "9223372036854775807",
+                                        "(1, 2)",
+                                        "[x, x]",
+                                        ".shape",
+                                        "-1",
+                                        "sum(",
+                                        "True",
+                                        "nan",
+                                        "::-1",
+                                        "how",
                                         "axes"};
     size_t n = strlen(text), at = n ? (size_t)tct_random_below((int)n) : 0;
     const char *word = words[tct_random_below((int)(sizeof(words) / sizeof(*words)))];
     const char *other = texts[tct_random_below(n_texts)];
     size_t from = *other ? (size_t)tct_random_below((int)strlen(other)) : 0, m = strlen(word);
     switch (tct_random_below(6)) {
-    case 0: /* a byte */
-        text[at] = n ? bytes[tct_random_below((int)sizeof(bytes) - 1)] : 0;
-        break;
-    case 1: /* a byte less */
-        memmove(text + at, text + at + (n > 0), n - at + (n == 0));
-        break;
-    case 2: /* cut short */
-        text[at] = 0;
-        break;
+    case 0: /* a byte */ text[at] = n ? bytes[tct_random_below((int)sizeof(bytes) - 1)] : 0; break;
+    case 1: /* a byte less */ memmove(text + at, text + at + (n > 0), n - at + (n == 0)); break;
+    case 2: /* cut short */ text[at] = 0; break;
     case 3: /* a word put in */
         if (n + m < TEXT_ROOM) {
             memmove(text + at + m, text + at, n - at + 1);
             memcpy(text + at, word, m);
         }
         break;
-    case 4: /* the end of another */
-        snprintf(text + at, TEXT_ROOM - at, "%s", other + from);
-        break;
+    case 4: /* the end of another */ snprintf(text + at, TEXT_ROOM - at, "%s", other + from); break;
     default: /* a part of another put in */
         m = strlen(other + from);
         m = m ? (size_t)tct_random_below((int)m) : 0;

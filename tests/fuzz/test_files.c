@@ -11,9 +11,21 @@
 /* A copy of `from` with one to four changes. */
 static io_bytes changed(const io_bytes *from)
 {
-    static const uint64_t hurting[] = {0, 1, 2, 0x7f, 0xff, 0xffff, 0x7fffffff, 0xffffffff,
-                                       0x100000000, 0x5a7d000000000000, INT64_MAX, UINT64_MAX,
-                                       (uint64_t)INT64_MAX + 1, 1ull << 61, (1ull << 62) + 8};
+    static const uint64_t hurting[] = {0,
+                                       1,
+                                       2,
+                                       0x7f,
+                                       0xff,
+                                       0xffff,
+                                       0x7fffffff,
+                                       0xffffffff,
+                                       0x100000000,
+                                       0x5a7d000000000000,
+                                       INT64_MAX,
+                                       UINT64_MAX,
+                                       (uint64_t)INT64_MAX + 1,
+                                       1ull << 61,
+                                       (1ull << 62) + 8};
     io_bytes b = {malloc(from->n * 2 + 64), from->n};
     REQUIRE(b.at != NULL);
     memcpy(b.at, from->at, from->n);
@@ -26,9 +38,7 @@ static io_bytes changed(const io_bytes *from)
         uint64_t number = hurting[tct_random_below(15)];
         number = tct_random_below(3) ? number : b.n + (uint64_t)tct_random_below(5) - 2;
         switch (tct_random_below(7)) {
-        case 0: /* a bit */
-            b.at[at] ^= (unsigned char)(1 << tct_random_below(8));
-            break;
+        case 0: /* a bit */ b.at[at] ^= (unsigned char)(1 << tct_random_below(8)); break;
         case 1: /* a byte */
             b.at[at] = (unsigned char)"0129-.,:[](){}'\"\\u\xff\x80 AFN"[tct_random_below(25)];
             break;
@@ -161,7 +171,7 @@ static int each_stream(stream_user f)
 }
 
 static void is_what_zlib_packed(const unsigned char *packed, size_t n_packed, size_t n,
-                               uint32_t crc)
+                                uint32_t crc)
 {
     unsigned char *to, *part;
     int64_t made;
@@ -189,7 +199,7 @@ TEST(streams_of_zlib)
 static int n_whole, n_other;
 
 static void is_safe_when_changed(const unsigned char *packed, size_t n_packed, size_t n,
-                               uint32_t crc)
+                                 uint32_t crc)
 {
     io_bytes whole = {(unsigned char *)(uintptr_t)packed, n_packed};
     unsigned char *to;
@@ -236,8 +246,8 @@ TEST(streams_that_are_none)
         {{0x01, 0x01, 0x00, 0xfe, 0xff, 'x'}, 6, TCI_INFLATE_WHOLE}, /* stored */
         {{0x01, 0x01, 0x00, 0xfe, 0xfe, 'x'}, 6, TCI_INFLATE_BAD},   /* its length is not its own */
         {{0x01, 0x02, 0x00, 0xfd, 0xff, 'x'}, 6, TCI_INFLATE_SHORT},
-        {{0x03, 0x02, 0x00}, 3, TCI_INFLATE_BAD},                    /* from before the start */
-        {{0x1b, 0x03}, 2, TCI_INFLATE_BAD},                          /* length symbol 286 */
+        {{0x03, 0x02, 0x00}, 3, TCI_INFLATE_BAD}, /* from before the start */
+        {{0x1b, 0x03}, 2, TCI_INFLATE_BAD},       /* length symbol 286 */
         {{0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 10, TCI_INFLATE_BAD},
         {{0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}, 8, TCI_INFLATE_BAD}, /* no codes */
     };
@@ -252,14 +262,41 @@ TEST(streams_that_are_none)
 
 #define ROUNDS (tct_soak ? 200000 : 1000)
 
-TEST(npy) { fuzz(DATA "version1.npy", ROUNDS / 2); }
-TEST(npy_by_columns) { fuzz(DATA "fortran.npy", ROUNDS / 2); }
-TEST(npz) { fuzz(DATA "numpy.npz", ROUNDS); }
-TEST(npz_deflated) { fuzz(DATA "deflated.npz", ROUNDS); }
-TEST(npz_with_foreign_entries) { fuzz(DATA "foreign.npz", ROUNDS / 2); }
-TEST(pytorch) { fuzz(DATA "torch.pt", ROUNDS); }
-TEST(pytorch_checkpoint) { fuzz(DATA "checkpoint.pth", ROUNDS); }
-TEST(safetensors) { fuzz(DATA "library.safetensors", ROUNDS); }
-TEST(gguf) { fuzz(DATA "library.gguf", ROUNDS); }
+TEST(npy)
+{
+    fuzz(DATA "version1.npy", ROUNDS / 2);
+}
+TEST(npy_by_columns)
+{
+    fuzz(DATA "fortran.npy", ROUNDS / 2);
+}
+TEST(npz)
+{
+    fuzz(DATA "numpy.npz", ROUNDS);
+}
+TEST(npz_deflated)
+{
+    fuzz(DATA "deflated.npz", ROUNDS);
+}
+TEST(npz_with_foreign_entries)
+{
+    fuzz(DATA "foreign.npz", ROUNDS / 2);
+}
+TEST(pytorch)
+{
+    fuzz(DATA "torch.pt", ROUNDS);
+}
+TEST(pytorch_checkpoint)
+{
+    fuzz(DATA "checkpoint.pth", ROUNDS);
+}
+TEST(safetensors)
+{
+    fuzz(DATA "library.safetensors", ROUNDS);
+}
+TEST(gguf)
+{
+    fuzz(DATA "library.gguf", ROUNDS);
+}
 
 TEST_MAIN

@@ -85,7 +85,7 @@ static int64_t n_states; /* graphs that change parameters */
 typedef struct fz_case {
     fz_recipe f;
     fz_graph g;
-    void *in[FZ_MAX_STEPS];               /* one block a buffer; the data lies at in_at */
+    void *in[FZ_MAX_STEPS]; /* one block a buffer; the data lies at in_at */
     void *in_at[FZ_MAX_STEPS];
     void *want[FZ_MAX_OUT], *got[FZ_MAX_OUT]; /* of the reference; of the first executor */
     tc_status judged, ran;
@@ -100,7 +100,7 @@ typedef struct fz_case {
     /* What output `kept` was in the last runs, each in a row of its own. */
     tc_tensor ring;
     void *expected_ring;
-    char text[400];                       /* what is wrong; "": nothing */
+    char text[400]; /* what is wrong; "": nothing */
 } fz_case;
 
 TCT_PRINTF(2, 3) static void complain(fz_case *c, const char *format, ...)
@@ -354,8 +354,10 @@ static void run_once(fz_case *c, tc_program *program, const char *who)
     void *blocks[FZ_MAX_OUT], *at[FZ_MAX_OUT];
     tc_buf in[FZ_MAX_STEPS], out[FZ_MAX_OUT];
     for (int i = 0; i < c->g.n_inputs; i++) {
-        in[i] = (tc_buf){.data = c->in_at[i], .n = tc_count(c->g.inputs[i]),
-                         .dtype = (int)tc_dtype_of(c->g.inputs[i]), .is_const = true};
+        in[i] = (tc_buf){.data = c->in_at[i],
+                         .n = tc_count(c->g.inputs[i]),
+                         .dtype = (int)tc_dtype_of(c->g.inputs[i]),
+                         .is_const = true};
     }
     for (int i = 0; i < c->f.n_outputs; i++) {
         tc_tensor t = c->g.outputs[i];
@@ -389,12 +391,14 @@ static void run_in_place(fz_case *c, tc_program *program, const char *who)
             size_t bytes = bytes_of(c->g.inputs[i]);
             copies[i] = malloc(bytes + 1);
             memcpy(copies[i], c->in_at[i], bytes);
-            in[i] = (tc_buf){.data = copies[i], .n = tc_count(c->g.inputs[i]),
+            in[i] = (tc_buf){.data = copies[i],
+                             .n = tc_count(c->g.inputs[i]),
                              .dtype = (int)tc_dtype_of(c->g.inputs[i])};
         }
         for (int i = 0; i < c->f.n_outputs; i++) {
             outs[i] = i ? malloc(bytes_of(c->g.outputs[i]) + 1) : copies[k];
-            out[i] = (tc_buf){.data = outs[i], .n = tc_count(c->g.outputs[i]),
+            out[i] = (tc_buf){.data = outs[i],
+                              .n = tc_count(c->g.outputs[i]),
                               .dtype = (int)tc_dtype_of(c->g.outputs[i])};
         }
         tc_bufs ins = {in, c->g.n_inputs}, to = {out, c->f.n_outputs};
@@ -416,8 +420,10 @@ static void run_in_place(fz_case *c, tc_program *program, const char *who)
 
 static tc_job job_of(fz_case *c, int slot)
 {
-    tc_job job = {{c->g.inputs, c->g.n_inputs}, {c->outputs, c->n_outputs},
-                  &c->programs[slot], TC_OK};
+    tc_job job = {{c->g.inputs, c->g.n_inputs},
+                  {c->outputs, c->n_outputs},
+                  &c->programs[slot],
+                  TC_OK};
     return job;
 }
 
@@ -655,9 +661,9 @@ TEST(every_op_was_drawn)
         SKIP("the run drew one graph only");
     }
     drawn[TCI_OP_ASSIGN] = n_states; /* an effect, no value of a graph */
-    drawn[TCI_OP_SEGMENT] = 1; /* the planner's own */
-    drawn[TCI_OP_CUSTOM] = 1; /* a function of the user's: unit/test_custom.c */
-    drawn[TCI_OP_COLLECTIVE] = 1; /* several processes: comm/test_collectives.c */
+    drawn[TCI_OP_SEGMENT] = 1;       /* the planner's own */
+    drawn[TCI_OP_CUSTOM] = 1;        /* a function of the user's: unit/test_custom.c */
+    drawn[TCI_OP_COLLECTIVE] = 1;    /* several processes: comm/test_collectives.c */
     for (int op = 0; op < TCI_OP_COUNT; op++) {
         CHECK_MSG(drawn[op] > 0, "op %s is in no random graph", tci_op_name(op));
     }

@@ -26,12 +26,12 @@ typedef enum kind { SCAN, COND, CHECKPOINT, WHILE, KINDS } kind;
 typedef struct loops_case {
     tc_ctx *ctx;
     form form;
-    int n;                /* elements of a carry: MOST or 1 */
-    uint64_t poke;        /* the random moments' own state */
-    tc_tensor pool[POOL]; /* [n] */
+    int n;                          /* elements of a carry: MOST or 1 */
+    uint64_t poke;                  /* the random moments' own state */
+    tc_tensor pool[POOL];           /* [n] */
     tc_tensor by[POOL * CHAIN + 1]; /* what is differentiated by: the pool and what it is made of */
     int n_by;
-    tc_tensor flat;       /* [BIG] */
+    tc_tensor flat; /* [BIG] */
     bool has_while;
 } loops_case;
 
@@ -69,9 +69,7 @@ static void evaluate(loops_case *c, tc_tensor t)
     bool is_float = tc_dtype_of(t) == TC_F64;
     switch (below(&c->poke, is_float ? 6 : 2)) {
     case 0: status = tc_eval(t); break;
-    case 1:
-        status = is_float ? tc_read(t, v, tc_count(t)) : tc_read(t, whole, tc_count(t));
-        break;
+    case 1: status = is_float ? tc_read(t, v, tc_count(t)) : tc_read(t, whole, tc_count(t)); break;
     case 2:
         nowhere = tmpfile();
         status = nowhere ? tc_print(nowhere, t) : TC_OK;
@@ -199,7 +197,8 @@ static tc_tensor draw_step(const drawn *d, tc_tensor v, tc_tensor x)
         double k = numbers[below(r, NUMBERS)];
         switch (below(r, 8)) {
         case 0: v = tc_add(v, w); break;
-        case 1: case 2: v = tc_mul(v, w); break;
+        case 1:
+        case 2: v = tc_mul(v, w); break;
         case 3: v = tc_sub(k, v); break;
         case 4: v = tc_mul(tc_sin(v), tc_full(ctx, 1.5 + k, TC_F64, n)); break;
         case 5:

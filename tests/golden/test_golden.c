@@ -29,30 +29,37 @@ static tci_dialect *opencl_dialect(tci_scratch *s, int vector_bytes)
 
 static const made_for cpu = {{.vector_bytes = 32}, tci_dialect_c, NULL};
 static const made_for gpu = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
-                            .block_threads = TCI_CUDA_MAX_THREADS,
-                            .matrix_units = 132,
-                            .warp_unit = TC_WARP_BYTES | TC_WARP_DOUBLES,
-                            .facts = {.processors = 132, .all_bytes = 6150}},
-                           tci_dialect_cuda, NULL};
+                              .block_threads = TCI_CUDA_MAX_THREADS,
+                              .matrix_units = 132,
+                              .warp_unit = TC_WARP_BYTES | TC_WARP_DOUBLES,
+                              .facts = {.processors = 132, .all_bytes = 6150}},
+                             tci_dialect_cuda,
+                             NULL};
 static const made_for ampere = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
-                               .block_threads = TCI_CUDA_MAX_THREADS,
-                               .warp_unit = TC_WARP_HALVES | TC_WARP_SINGLES,
-                               .facts = {.processors = 108, .matrix_flops = 2048}},
-                              tci_dialect_cuda, NULL};
+                                 .block_threads = TCI_CUDA_MAX_THREADS,
+                                 .warp_unit = TC_WARP_HALVES | TC_WARP_SINGLES,
+                                 .facts = {.processors = 108, .matrix_flops = 2048}},
+                                tci_dialect_cuda,
+                                NULL};
 static const made_for packing = {{.vector_bytes = 64, .has_work = true}, tci_dialect_c, NULL};
-static const made_for panels = {{.vector_bytes = 32, .has_work = true}, tci_dialect_c,
-                                  "packed rows=2 unroll=1 depth=16 columns=16"};
+static const made_for panels = {{.vector_bytes = 32, .has_work = true},
+                                tci_dialect_c,
+                                "packed rows=2 unroll=1 depth=16 columns=16"};
 static const made_for pairs = {{.vector_bytes = 64, .has_work = true, .has_pairs = true},
-                               tci_dialect_c, "packed rows=2 unroll=1 depth=16 columns=16"};
+                               tci_dialect_c,
+                               "packed rows=2 unroll=1 depth=16 columns=16"};
 static const made_for unit = {{.vector_bytes = 64, .has_work = true, .matrix_units = 1},
-                              tci_dialect_c, NULL};
+                              tci_dialect_c,
+                              NULL};
 static const made_for loops = {{.vector_bytes = 32, .has_work = true, .loops = true},
-                               tci_dialect_c, NULL};
+                               tci_dialect_c,
+                               NULL};
 static const made_for block_loops = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
                                       .block_threads = TCI_CUDA_MAX_THREADS,
                                       .loops = true,
                                       .facts = {.processors = 132}},
-                                     tci_dialect_cuda, NULL};
+                                     tci_dialect_cuda,
+                                     NULL};
 static const made_for opencl = {{.vector_bytes = 0}, opencl_dialect, NULL};
 
 /* ---- from a tensor to text ---- */
@@ -111,8 +118,7 @@ static tci_plan *plan_of(tci_str *out, tc_tensors inputs, tc_tensors outputs, ma
 }
 
 /* Graph and groups. In scratch. */
-static const char *groups_of(tci_scratch *s, tc_tensors inputs, tc_tensors outputs,
-                             made_for on)
+static const char *groups_of(tci_scratch *s, tc_tensors inputs, tc_tensors outputs, made_for on)
 {
     tci_str *out = TCI_NEW(s, tci_str);
     out->s = s;
@@ -168,8 +174,7 @@ static void compare_lines(const char *name, const char *got, const char *want)
     }
     if (*got != *want) {
         CHECK_MSG(false, "%s%s.txt, line %d is \"%.*s\", expected \"%.*s\"", FOLDER, name, line,
-                  (int)strcspn(got_line, "\n"), got_line,
-                  (int)strcspn(want_line, "\n"), want_line);
+                  (int)strcspn(got_line, "\n"), got_line, (int)strcspn(want_line, "\n"), want_line);
     }
 }
 
@@ -197,8 +202,8 @@ static void check_file(const char *name, const char *got)
 
 typedef const char *(*maker)(tci_scratch *s, tc_tensors inputs, tc_tensors outputs, made_for on);
 
-static void check_text(const char *name, tc_tensors inputs, tc_tensors outputs,
-                       made_for on, maker make)
+static void check_text(const char *name, tc_tensors inputs, tc_tensors outputs, made_for on,
+                       maker make)
 {
     static tci_scratch s;
     for (int i = 0; i < outputs.n; i++) {
@@ -335,8 +340,8 @@ TEST(groups_of_a_convolution)
     tc_ctx *ctx = open_ctx();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 16, 28, 28),
               w = tc_input(ctx, "w", TC_F32, 32, 16, 3, 3),
-              m = tc_input(ctx, "m", TC_F32, 32, 1, 1),
-              s = tc_input(ctx, "s", TC_F32, 32, 1, 1), b = tc_input(ctx, "b", TC_F32, 32, 1, 1);
+              m = tc_input(ctx, "m", TC_F32, 32, 1, 1), s = tc_input(ctx, "s", TC_F32, 32, 1, 1),
+              b = tc_input(ctx, "b", TC_F32, 32, 1, 1);
     tc_tensor y = tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}});
     y = tc_relu(tc_add(tc_mul(tc_sub(y, m), s), b));
     check_groups("groups_conv", TC_TENSORS(x, w, m, s, b), TC_TENSORS(y));
@@ -366,16 +371,17 @@ static void check_program(const char *name, tc_tensors inputs, tc_tensors output
     size_t n = 0;
     REQUIRE(mkdtemp(folder) != NULL);
     tc_program *f = NULL;
-    tc_options options = {.backend = "interp", .no_disk_cache = true,
-                          .dump = "rewrite,plan,interp,steps", .dump_dir = folder};
+    tc_options options = {.backend = "interp",
+                          .no_disk_cache = true,
+                          .dump = "rewrite,plan,interp,steps",
+                          .dump_dir = folder};
     CHECK_MSG(!tc_compile_fn(inputs, outputs, &options, &f), "%s",
               tc_ctx_error(outputs.items[0].ctx));
     for (int i = 0; i < TCI_COUNT(stages); i++) {
         snprintf(path, sizeof(path), "%s/%s.txt", folder, stages[i]);
         char *part = read_file(path);
         CHECK_MSG(part != NULL, "%s is missing", path);
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "== %s\n%s", stages[i],
-                              part ? part : "");
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "== %s\n%s", stages[i], part ? part : "");
         REQUIRE(n < sizeof(text));
         free(part);
         remove(path);
@@ -542,8 +548,8 @@ TEST(blocks_of_threads)
     tc_tensor image = tc_input(ctx, "image", TC_F32, 2, 16, 9, 9);
     tc_tensor filter = tc_input(ctx, "filter", TC_F32, 48, 16, 3, 3);
     const tc_conv how = {.padding = {1, 1}, .stride = {2, 2}};
-    check_on("cuda_convolution", TC_TENSORS(image, filter),
-             tc_conv2d(image, filter, TC_NONE, &how), gpu);
+    check_on("cuda_convolution", TC_TENSORS(image, filter), tc_conv2d(image, filter, TC_NONE, &how),
+             gpu);
     tc_ctx_free(ctx);
 }
 

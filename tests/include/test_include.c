@@ -46,7 +46,6 @@ static void tct_need(const char *program)
     }
 }
 
-
 TEST(declarations_are_strict_c)
 {
     CHECK_RUNS("$CC -std=c11 -pedantic " STRICT "$I -fsyntax-only " CASES "declarations.c");
@@ -200,8 +199,8 @@ TEST(translation_units_in_c_and_cxx_and_no_foreign_symbol)
     tct_need("g++");
     CHECK_RUNS("$CC " FAST "$I -c " CASES "two_a.c -o $T/a.o &&"
                " $CC $I -c " CASES "two_b.c -o $T/b.o &&"
-               " g++ -std=c++17 " CXX_STRICT "$I $T/a.o $T/b.o " CASES "two_c.cc "
-               CASES "operators.cc -o $T/two $L &&"
+               " g++ -std=c++17 " CXX_STRICT "$I $T/a.o $T/b.o " CASES "two_c.cc " CASES
+               "operators.cc -o $T/two $L &&"
                " $T/two || exit 1;"
                " nm -g --defined-only $T/a.o | awk '{print $NF}' |"
                " grep -vE '^(tc_|main$)' && exit 1; exit 0");

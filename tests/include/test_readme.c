@@ -120,7 +120,8 @@ static bool tct_write_sources(void)
     }
     fputs("int main(int argc, char **argv)\n{\n    tc_ctx *ctx;\n"
           "    int n = argc > 1 ? atoi(argv[1]) : -1;\n"
-          "    int code = n < 0 ? readme_first() : (int)tc_ctx_make(&ctx, NULL);\n", rest);
+          "    int code = n < 0 ? readme_first() : (int)tc_ctx_make(&ctx, NULL);\n",
+          rest);
     for (int i = 0; i < tct_n_blocks; i++) {
         if (tct_is_fragment(&tct_blocks[i])) {
             fprintf(rest, "    code = n == %d ? fragment_%d(ctx) : code;\n", i, i);
@@ -219,9 +220,10 @@ TEST(whole_programs_print_what_is_shown)
         REQUIRE(f);
         fputs(b->text, f);
         fclose(f);
-        int code = tct_shell(output, "%s -std=gnu11 -Wall -Wextra -Werror -I%s -I."
-                                     " -DTC_DYNAMIC_SHAPES= %s %s/first.o -o %s/whole -lm -ldl"
-                                     " -lpthread 2>&1",
+        int code = tct_shell(output,
+                             "%s -std=gnu11 -Wall -Wextra -Werror -I%s -I."
+                             " -DTC_DYNAMIC_SHAPES= %s %s/first.o -o %s/whole -lm -ldl"
+                             " -lpthread 2>&1",
                              tct_env("TC_TEST_CC", "cc"), tct_env("TC_TEST_INCLUDE", "."), path,
                              tct_dir, tct_dir);
         CHECK_MSG(code == 0, "%s:%d: %s", b->file, b->line, output);
@@ -272,8 +274,10 @@ TEST(cxx_pieces_compile)
             REQUIRE(f);
             fputs(tct_blocks[i].text, f);
             fclose(f);
-            int code = tct_shell(output, "c++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -I%s"
-                                         " %s 2>&1", include, path);
+            int code = tct_shell(output,
+                                 "c++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -I%s"
+                                 " %s 2>&1",
+                                 include, path);
             CHECK_MSG(code == 0, "%s:%d: %s", tct_blocks[i].file, tct_blocks[i].line, output);
         }
     }
@@ -283,8 +287,9 @@ TEST(generated_parts_are_fresh)
 {
     static char output[TCT_MAX_OUTPUT];
     tct_build();
-    int code = tct_shell(output, "{ %s -std=gnu11 tools/readme.c -o %s/tool &&"
-                                 " %s/tool --check; } 2>&1",
+    int code = tct_shell(output,
+                         "{ %s -std=gnu11 tools/readme.c -o %s/tool &&"
+                         " %s/tool --check; } 2>&1",
                          tct_env("TC_TEST_CC", "cc"), tct_dir, tct_dir);
     CHECK_MSG(code == 0, "%s", output);
 }
@@ -292,12 +297,9 @@ TEST(generated_parts_are_fresh)
 /* docs/limits.md denies nothing that the declarations have. */
 TEST(limits_are_those_of_the_declarations)
 {
-    static const char *const missing[][2] = {{"no sorting", "tc_sort"},
-                                             {"no random numbers", "tc_rand"},
-                                             {"no scatter", "tc_scatter"},
-                                             {"no FFT", "tc_fft"},
-                                             {"no complex", "TC_C64"},
-                                             {"one GPU", "tc_cuda_device"}};
+    static const char *const missing[][2] = {
+        {"no sorting", "tc_sort"}, {"no random numbers", "tc_rand"}, {"no scatter", "tc_scatter"},
+        {"no FFT", "tc_fft"},      {"no complex", "TC_C64"},         {"one GPU", "tc_cuda_device"}};
     char *limits = tct_file("docs/limits.md"), *calls = tct_file("src/api/ops.h");
     char *types = tct_file("src/api/types.h"), *cuda = tct_file("src/api/cuda.h");
     REQUIRE(limits);

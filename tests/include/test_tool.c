@@ -14,8 +14,10 @@ static int tool(const char *command)
 {
     char line[4096];
     const char *cc = getenv("TC_TEST_CC");
-    snprintf(line, sizeof(line), "CC='%s'; T='%s'; export TC_CACHE_DIR=$T/cache; { %s ; } >$T/out"
-                                 " 2>&1", cc && *cc ? cc : "cc", folder, command);
+    snprintf(line, sizeof(line),
+             "CC='%s'; T='%s'; export TC_CACHE_DIR=$T/cache; { %s ; } >$T/out"
+             " 2>&1",
+             cc && *cc ? cc : "cc", folder, command);
     fflush(stdout);
     int status = system(line);
     return status < 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);

@@ -232,7 +232,8 @@ TEST(weights_go_to_a_file_of_their_own)
     tc_onnx_export how = {.external = true};
     tc_onnx_model *m = NULL;
     CHECK_MSG(tc_export_onnx(TC_TENSORS(x), TC_TENSORS(tc_matmul(x, w)), &how,
-                             io_path("net.onnx")) == TC_OK, "%s", tc_error(ctx));
+                             io_path("net.onnx")) == TC_OK,
+              "%s", tc_error(ctx));
     CHECK_EQ_INT(io_count_files(), 2);
     io_bytes data = io_slurp(io_path("net.onnx.data")), net = io_slurp(io_path("net.onnx"));
     CHECK_EQ_INT(data.n, 40 * 40 * 4);

@@ -23,7 +23,10 @@ static void begin(const char *backend)
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
 }
 
-static void end(void) { tc_ctx_free(ctx); }
+static void end(void)
+{
+    tc_ctx_free(ctx);
+}
 
 /* ---- one case ---- */
 
@@ -198,7 +201,8 @@ static bool judge_case(const char *name, const void *model, size_t n, const valu
             in[i] = TC_BUF(ins->data[at], tc_nbytes(m->inputs[i]));
         }
         CHECK_MSG(tc_compile_fn(TC_TENSORS_N(m->inputs, m->n_inputs), TC_TENSORS_N(ys, n_out), NULL,
-                                &f) == TC_OK, "%s: %s", name, tc_error(ctx));
+                                &f) == TC_OK,
+                  "%s: %s", name, tc_error(ctx));
         for (int i = 0; i < n_out; i++) {
             out[i] = TC_BUF((void *)malloc((size_t)tc_nbytes(ys[i]) + 1), tc_nbytes(ys[i]));
         }
@@ -367,7 +371,10 @@ TEST(cases_of_the_onnx_project_give_their_outputs)
 
 /* ---- models made here: messages of protobuf, as bytes ---- */
 
-typedef struct message { unsigned char at[4096]; size_t n; } message;
+typedef struct message {
+    unsigned char at[4096];
+    size_t n;
+} message;
 
 static void add_varint(message *m, uint64_t v)
 {

@@ -65,7 +65,10 @@ static void replay(else_kind kind, const char *name, const char *folder, const c
     REQUIRE(manifest != NULL);
     snprintf(path, sizeof(path), "%s%s.safetensors", folder, name);
     else_by = kind;
-    r = (mdl_run){.name = name, .backend = "interp", .train = train, .out = stdout,
+    r = (mdl_run){.name = name,
+                  .backend = "interp",
+                  .train = train,
+                  .out = stdout,
                   .elsewhere = run_elsewhere};
     r.meta = json_get(json_get(manifest, "tiny"), name);
     mdl_replay(&r, path);

@@ -65,8 +65,10 @@ static void oom_expression(oom_walk *w)
 {
     tc_tensor x = tc_copy_in(w->ctx, oom_x, TC_F32, 3, 4);
     tc_attr names[] = {TC_ATTR("x", x), TC_ATTR_LIST("axes", 0, 1), TC_ATTR_TEXT("how", "sum")};
-    tc_tensor y = tc_expr(w->ctx, "cat([x[:, 1:], x[::-1, :3]], axis=0).reshape(6, -1).T * 2 + "
-                                  "sum(x, axes) * mse_loss(x, x, how)", TC_ATTRS_N(names, 3));
+    tc_tensor y = tc_expr(w->ctx,
+                          "cat([x[:, 1:], x[::-1, :3]], axis=0).reshape(6, -1).T * 2 + "
+                          "sum(x, axes) * mse_loss(x, x, how)",
+                          TC_ATTRS_N(names, 3));
     float out[18];
     if (oom_worked(w, "tc_expr", tc_status_of(y)) &&
         oom_worked(w, "expression", tc_read(y, out, 18))) {
@@ -201,8 +203,7 @@ static void oom_train(oom_walk *w)
     }
     tc_tensor rows = tc_reshape(p, 2, 2);
     tc_status mapped = tc_vmap(oom_square, NULL, TC_TENSORS(rows), NULL, &many, NULL, 1);
-    if (oom_worked(w, "tc_vmap", mapped) &&
-        oom_worked(w, "examples", tc_read(many, out, 4))) {
+    if (oom_worked(w, "tc_vmap", mapped) && oom_worked(w, "examples", tc_read(many, out, 4))) {
         oom_close(w, out[3], 16);
     }
     oom_worked(w, "tc_gradcheck", tc_gradcheck(loss, TC_TENSORS(p), NULL, NULL));
@@ -449,8 +450,8 @@ static void oom_saved(const tc_options *o, const char *dir)
         tc_program_free(g);
         tc_scope_end(ctx);
         /* the memory cache has the code */
-        CHECK_MSG(tci_test_alloc_live <= live + 40, "request %ld: %ld blocks, at first %ld",
-                  at, (long)tci_test_alloc_live, live);
+        CHECK_MSG(tci_test_alloc_live <= live + 40, "request %ld: %ld blocks, at first %ld", at,
+                  (long)tci_test_alloc_live, live);
     }
     CHECK(over);
     tc_ctx_free(ctx);

@@ -63,8 +63,8 @@ static int of_gradients(tc_ctx *ctx, tc_tensor *out)
 static int of_matrices(tc_ctx *ctx, tc_tensor *out)
 {
     tc_tensor p = tc_input(ctx, "p", TC_F32, 8, 4);
-    out[0] = tc_inv(tc_add(tc_matmul(tc_transpose(p, 0, 1), p),
-                           tc_diag(tc_full(ctx, 1, TC_F32, 4), 0)));
+    out[0] = tc_inv(
+        tc_add(tc_matmul(tc_transpose(p, 0, 1), p), tc_diag(tc_full(ctx, 1, TC_F32, 4), 0)));
     return 1;
 }
 

@@ -14,7 +14,10 @@ typedef tc_tensor (*expression)(tc_tensor x, tc_tensor y);
 
 /* ---- sums: of flat inputs ---- */
 
-static tc_tensor dot(tc_tensor x, tc_tensor y) { return tc_matmul(x, y); }
+static tc_tensor dot(tc_tensor x, tc_tensor y)
+{
+    return tc_matmul(x, y);
+}
 static tc_tensor row_by_column(tc_tensor x, tc_tensor y)
 {
     return tc_matmul(tc_reshape(x, 1, -1), tc_reshape(y, -1, 1));
@@ -101,8 +104,13 @@ static tc_tensor running_back(tc_tensor x, tc_tensor y)
     return tc_slice(back, 0, 1020, TC_END, 1021);
 }
 
-static const struct { const char *name; expression make; int n; tc_dtype dtype; bool parts; }
-    sums[] = {
+static const struct {
+    const char *name;
+    expression make;
+    int n;
+    tc_dtype dtype;
+    bool parts;
+} sums[] = {
     {"dot", dot, 1 << 20, TC_F32, true},
     {"row by column", row_by_column, 300, TC_F32, true},
     {"dot of a prime length", dot, 1000003, TC_F32, true},
@@ -139,8 +147,10 @@ enum { SUMS = sizeof(sums) / sizeof(sums[0]) };
 
 /* ---- executors ---- */
 
-static const struct { const char *backend; int vector_bits, threads; } executors[] = {
-    {"interp", 0, 1}, {"cpu", 0, 3}, {"cpu", 0, 1}, {"cpu", 256, 2}, {"cpu", -1, 1}};
+static const struct {
+    const char *backend;
+    int vector_bits, threads;
+} executors[] = {{"interp", 0, 1}, {"cpu", 0, 3}, {"cpu", 0, 1}, {"cpu", 256, 2}, {"cpu", -1, 1}};
 
 enum { EXECUTORS = sizeof(executors) / sizeof(executors[0]) };
 
@@ -163,8 +173,11 @@ static int64_t run(int i, int e, tc_dtype in, float *x, float *y, double *result
 {
     tc_ctx *ctx;
     tc_program *f = NULL;
-    tc_options o = {.backend = executors[e].backend, .vector_bits = executors[e].vector_bits,
-                    .threads = executors[e].threads, .verify = true, .matrix = -1};
+    tc_options o = {.backend = executors[e].backend,
+                    .vector_bits = executors[e].vector_bits,
+                    .threads = executors[e].threads,
+                    .verify = true,
+                    .matrix = -1};
     o.fallback = e ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW;
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     tc_tensor a = tc_input(ctx, "x", TC_F32, sums[i].n), b = tc_input(ctx, "y", TC_F32, sums[i].n);
@@ -179,7 +192,8 @@ static int64_t run(int i, int e, tc_dtype in, float *x, float *y, double *result
     CHECK_MSG(!status, "%s: %s", sums[i].name, tc_error(ctx));
     REQUIRE(!status && n <= RESULTS);
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, sums[i].n), TC_BUF(y, sums[i].n)),
-                        TC_BUFS(TC_BUF(results, n))), TC_OK);
+                        TC_BUFS(TC_BUF(results, n))),
+                 TC_OK);
     explain(f);
     tc_program_free(f);
     tc_ctx_free(ctx);
@@ -342,8 +356,8 @@ TEST(variance_of_numbers_far_from_0)
         int64_t sizes[4];
         uint64_t over;
     } cases[] = {
-        {{1000, 1, 1, 1}, 1}, {{16, 4, 10, 10}, 1 | 4 | 8}, {{1, 1, 1, 1000000}, 8},
-        {{1, 1, 1, 1000003}, 8}, {{1, 300, 1, 40}, 2}, {{1, 1, 100003, 5}, 4},
+        {{1000, 1, 1, 1}, 1},    {{16, 4, 10, 10}, 1 | 4 | 8}, {{1, 1, 1, 1000000}, 8},
+        {{1, 1, 1, 1000003}, 8}, {{1, 300, 1, 40}, 2},         {{1, 1, 100003, 5}, 4},
         {{8, 3, 7, 7}, 4 | 8},
     };
     for (int w = 0; w < 3; w++) {

@@ -84,10 +84,9 @@ TEST(any_number_of_matrices)
         REQUIRE(tc_compile_fn(TC_TENSORS(x, y), TC_TENSORS(first, second), NULL, &f) == TC_OK);
         any = count < 0 ? f : any;
         for (int i = 0; i < 2 && count >= 0; i++) {
-            tc_status status = tc_run(i ? f : any,
-                                      TC_BUFS(TC_BUF(a, count * N * N), TC_BUF(b, count * N)),
-                                      TC_BUFS(TC_BUF(got[i], count * N),
-                                              TC_BUF(got[i] + MOST * N, count * N * N)));
+            tc_status status = tc_run(
+                i ? f : any, TC_BUFS(TC_BUF(a, count * N * N), TC_BUF(b, count * N)),
+                TC_BUFS(TC_BUF(got[i], count * N), TC_BUF(got[i] + MOST * N, count * N * N)));
             CHECK_MSG(!status, "%d matrices: %s", count, tc_error(i ? f : any));
         }
         CHECK(!memcmp(got[0], got[1], sizeof(got[0])));

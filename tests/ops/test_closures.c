@@ -163,7 +163,9 @@ TEST(a_constant_that_has_a_value_is_that_in_a_body_too)
     static const double numbers[] = {0, 1, -1, 2, 0.5, 0.375};
     for (int kind = 0; kind < KINDS; kind++) {
         for (int i = 0; i < 6 * 2 * 2 * WAYS; i++) {
-            closure c = {.number = numbers[i % 6], .rank = i / 6 % 2, .fresh = i / 12 % 2,
+            closure c = {.number = numbers[i % 6],
+                         .rank = i / 6 % 2,
+                         .fresh = i / 12 % 2,
                          .subtracts = i % 5 == 0};
             check_constant(false, kind, i / 24, i % 7 < 3, c);
         }
@@ -246,7 +248,18 @@ TEST(factors_and_layers_are_made_after_constants_were_read)
 /* ---- views that are differentiated by ---- */
 
 enum {
-    LEAF, SLICE, RESHAPE, PERMUTE, FLIP, EXPAND, SELECT, OF_PARAM, OF_PRODUCT, FULL, PAD, FORMS
+    LEAF,
+    SLICE,
+    RESHAPE,
+    PERMUTE,
+    FLIP,
+    EXPAND,
+    SELECT,
+    OF_PARAM,
+    OF_PRODUCT,
+    FULL,
+    PAD,
+    FORMS
 };
 
 /* A tensor of [2] that is 0.75, 0.75, or 0.75, -0.5. */
@@ -280,7 +293,8 @@ static void check_view(int native, int kind, int form)
     int n = kind == SCAN || kind == WHILE ? STEPS : 1;
     CHECK_EQ_INT(tc_read(c.w, w, 2), TC_OK);
     CHECK_MSG(!tc_jvp(TC_TENSORS(y), TC_TENSORS(c.w), TC_TENSORS(tc_full(ctx, 7, TC_F64, 2)), &t) &&
-                  !tc_read(t, got[2], 2), "%s", tc_error(t));
+                  !tc_read(t, got[2], 2),
+              "%s", tc_error(t));
     if (kind == WHILE) {
         CHECK_EQ_INT(tc_grad(tc_sum(y, TC_ALL, false), &c.w, 1, &g), TC_ERR_UNSUPPORTED);
     } else {

@@ -27,22 +27,46 @@ typedef struct corner_run {
 
 /* ---- cases that the others lack ---- */
 
-FN(whole_product) { UNUSED; return tc_prod(x[0], TC_ALL, false); }
-FN(running_back) { UNUSED; return tc_flip(tc_cumprod(tc_flip(x[0], 0), 0), 0); }
-FN(product_by_rows) { UNUSED; return tc_mul(tc_prod(x[0], TC_AXES(1), true), x[0]); }
+FN(whole_product)
+{
+    UNUSED;
+    return tc_prod(x[0], TC_ALL, false);
+}
+FN(running_back)
+{
+    UNUSED;
+    return tc_flip(tc_cumprod(tc_flip(x[0], 0), 0), 0);
+}
+FN(product_by_rows)
+{
+    UNUSED;
+    return tc_mul(tc_prod(x[0], TC_AXES(1), true), x[0]);
+}
 FN(products_at_one_place)
 {
     tc_tensor i = index_of(ctx, 6, SIZES(1, -1, 1, 1, 0, -2), 1, SIZES(6));
     return tc_scatter_prod(x[0], 0, i, x[1]);
 }
-FN(power_of_tensors) { UNUSED; return tc_pow(x[0], x[1]); }
+FN(power_of_tensors)
+{
+    UNUSED;
+    return tc_pow(x[0], x[1]);
+}
 FN(transmittance) /* what volume rendering does */
 {
     UNUSED;
     return tc_mul(tc_cumprod(tc_sub(1.0, x[0]), 1), x[0]);
 }
-FN(squares) { UNUSED; return tc_det(x[0]); }
-FN(low_rank) { UNUSED; return tc_det(tc_add(tc_matmul(x[0], x[1]), x[2])); }
+FN(squares)
+{
+    UNUSED;
+    return tc_det(x[0]);
+}
+FN(low_rank)
+{
+    UNUSED;
+    return tc_det(tc_add(tc_matmul(x[0], x[1]), x[2]));
+}
 
 static void add_corners(void)
 {
@@ -84,8 +108,8 @@ static tc_tensor forward_of(tc_tensor y, const tc_tensor *x, const tc_tensor *al
     return tangent;
 }
 
-static tc_tensor way(tc_ctx *ctx, int which, tc_tensor loss, const tc_tensor *x,
-                     const tc_tensor *u, const tc_tensor *v, int n)
+static tc_tensor way(tc_ctx *ctx, int which, tc_tensor loss, const tc_tensor *x, const tc_tensor *u,
+                     const tc_tensor *v, int n)
 {
     tc_tensor first[MAX_INPUTS], second[MAX_INPUTS], along;
     if (which < 2) {
@@ -262,7 +286,13 @@ static void check_backend(const char *backend, bool products_alone)
     tc_ctx_free(ctx);
 }
 
-TEST(second_derivatives_equal_differences_at_corners_interp) { check_backend("interp", false); }
-TEST(second_derivatives_of_products_at_zeros_cpu) { check_backend("cpu", true); }
+TEST(second_derivatives_equal_differences_at_corners_interp)
+{
+    check_backend("interp", false);
+}
+TEST(second_derivatives_of_products_at_zeros_cpu)
+{
+    check_backend("cpu", true);
+}
 
 TEST_MAIN

@@ -23,7 +23,10 @@ static double most(tc_tensor t)
     return isnan(v) ? INFINITY : v;
 }
 
-static tc_tensor turned(tc_tensor x) { return tc_transpose(x, -1, -2); }
+static tc_tensor turned(tc_tensor x)
+{
+    return tc_transpose(x, -1, -2);
+}
 
 static double off_orthogonal(tc_tensor q)
 {
@@ -68,7 +71,7 @@ static void check_eigh(const char *what, tc_tensor x, double bound)
 
 TEST(matrices_of_any_shape)
 {
-    static const int shapes[][2] = {{1, 1}, {1, 4}, {4, 1}, {2, 2}, {3, 3},
+    static const int shapes[][2] = {{1, 1}, {1, 4}, {4, 1}, {2, 2},  {3, 3},
                                     {5, 2}, {2, 5}, {8, 8}, {16, 9}, {32, 32}};
     begin("interp");
     for (int i = 0; i < TCI_COUNT(shapes); i++) {
@@ -95,11 +98,17 @@ TEST(singular_and_equal)
     tc_tensor ramp = tc_reshape(tc_arange(ctx, 0, 16, 1, TC_F64), 4, 4);
     tc_tensor one = tc_diag(tc_full(ctx, 1, TC_F64, 4), 0), all = tc_full(ctx, 1, TC_F64, 4, 4);
     tc_tensor far = tc_exp(tc_mul(tc_arange(ctx, 0, 4, 1, TC_F64), -8));
-    const struct { const char *name; tc_tensor x; } cases[] = {
-        {"zeros", tc_mul(all, 0)}, {"ones", all}, {"identity", one}, {"a ramp", ramp},
-        {"rank 1", tc_mul(far, tc_unsqueeze(far, 1))},
-        {"far apart", tc_mul(tc_add(ramp, one), far)}, {"large", tc_mul(tc_add(one, all), 1e100)},
-        {"negative", tc_neg(tc_add(one, all))}};
+    const struct {
+        const char *name;
+        tc_tensor x;
+    } cases[] = {{"zeros", tc_mul(all, 0)},
+                 {"ones", all},
+                 {"identity", one},
+                 {"a ramp", ramp},
+                 {"rank 1", tc_mul(far, tc_unsqueeze(far, 1))},
+                 {"far apart", tc_mul(tc_add(ramp, one), far)},
+                 {"large", tc_mul(tc_add(one, all), 1e100)},
+                 {"negative", tc_neg(tc_add(one, all))}};
     for (int i = 0; i < TCI_COUNT(cases); i++) {
         check_qr(cases[i].name, cases[i].x, 1e-14);
         check_svd(cases[i].name, cases[i].x, 1e-14);

@@ -17,8 +17,7 @@ static tc_ctx *make_ctx(const char *backend)
 }
 
 /* Pairs [rows, size, 2] and their transform of n points by its definition; real: no pairs. */
-static void transform(const double *x, int rows, int size, int n, int sign, double scale,
-                      double *y)
+static void transform(const double *x, int rows, int size, int n, int sign, double scale, double *y)
 {
     const long double turn = 6.28318530717958647692528676655900577L / n;
     for (int b = 0; b < rows; b++) {
@@ -101,8 +100,8 @@ static void check_length(tc_ctx *ctx, tc_dtype t, int n, double bound)
 /* Powers, products, primes that are a radix and primes that are none. */
 TEST(every_length)
 {
-    static const int lengths[] = {1,  2,  3,  4,  5,  6,  7,   8,   9,   12,  15,  16, 17,
-                                  25, 31, 32, 48, 61, 64, 67,  74,  100, 128, 134, 201};
+    static const int lengths[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,   12,  15,  16, 17,
+                                  25, 31, 32, 48, 61, 64, 67, 74, 100, 128, 134, 201};
     tc_ctx *ctx = make_ctx("interp");
     for (int i = 0; i < TCI_COUNT(lengths); i++) {
         check_length(ctx, TC_F32, lengths[i], 1e-6);
@@ -135,8 +134,10 @@ TEST(compiled_code_gives_the_same_bits)
 TEST(lengths_axes_and_norms)
 {
     static const int points[] = {4, 6, 9};
-    static const struct { const char *name; double power[2]; } norms[] = {
-        {"backward", {0, -1}}, {"ortho", {-0.5, -0.5}}, {"forward", {-1, 0}}};
+    static const struct {
+        const char *name;
+        double power[2];
+    } norms[] = {{"backward", {0, -1}}, {"ortho", {-0.5, -0.5}}, {"forward", {-1, 0}}};
     double x[2 * ROWS * 6], want[2 * ROWS * 9], got[2 * ROWS * 9];
     tc_ctx *ctx = make_ctx("interp");
     fill(x, 2 * ROWS * 6);

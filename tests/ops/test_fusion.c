@@ -186,8 +186,8 @@ TEST(groups_over_one_space_are_joined)
     PLAN((x, y), tc_add(a, b), tc_mul(a, 2), b);
     KERNELS(1);
     tc_tensor u = tc_softmax(x, -1), v = tc_layer_norm(y, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
-    PLAN((x, y), tc_sum(u, TC_AXES(1), false), tc_add(tc_sum(tc_square(u), TC_AXES(1), true),
-                                                     tc_sum(tc_abs(v), TC_AXES(1), true)));
+    PLAN((x, y), tc_sum(u, TC_AXES(1), false),
+         tc_add(tc_sum(tc_square(u), TC_AXES(1), true), tc_sum(tc_abs(v), TC_AXES(1), true)));
     KERNELS(1);
     tc_tensor w = tc_input(ctx, "w", TC_F32, 40, 200), small = tc_input(ctx, "s", TC_F32, 50, 200);
     PLAN((small, w), tc_sum(small, TC_AXES(1), false), tc_sum(w, TC_AXES(1), false));
@@ -411,8 +411,7 @@ TEST(numbers_of_rows_leave_vectors_along_the_columns)
     open_ctx();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 512, 256), mean = tc_input(ctx, "m", TC_F32, 512, 1);
     tc_tensor scale = tc_input(ctx, "s", TC_F32, 512, 1), g = tc_input(ctx, "g", TC_F32, 512, 256);
-    PLAN((x, mean, scale, g),
-         tc_sum(tc_mul(g, tc_mul(tc_sub(x, mean), scale)), TC_AXES(0), false));
+    PLAN((x, mean, scale, g), tc_sum(tc_mul(g, tc_mul(tc_sub(x, mean), scale)), TC_AXES(0), false));
     KERNELS(1);
     CHECK_HAS(why, "class CHAIN");
     tc_ctx_free(ctx);
@@ -485,7 +484,9 @@ TEST(a_product_of_few_rows_streams_the_weight)
 /* So is one of any other dtype, also below the cast that makes sums of bytes. */
 TEST(a_product_of_few_rows_streams_a_weight_of_any_dtype)
 {
-    const struct { tc_dtype stored, sum; } cases[] = {
+    const struct {
+        tc_dtype stored, sum;
+    } cases[] = {
         {TC_F64, TC_F64}, {TC_BF16, TC_BF16}, {TC_I64, TC_I64}, {TC_I32, TC_I32},
         {TC_I8, TC_I32},  {TC_U8, TC_I32},    {TC_F32, TC_F64},
     };

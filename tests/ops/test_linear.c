@@ -23,7 +23,10 @@ static double most(tc_tensor t)
     return isnan(v) ? INFINITY : v;
 }
 
-static tc_tensor turned(tc_tensor x) { return tc_transpose(x, -1, -2); }
+static tc_tensor turned(tc_tensor x)
+{
+    return tc_transpose(x, -1, -2);
+}
 
 static tc_tensor ones(tc_tensor like)
 {
@@ -67,8 +70,7 @@ static void check_size(int64_t n, tc_dtype t)
         tc_tensor given = tc_param_from(tc_where(tc_ne(mask, 0), tame, NAN));
         tc_tensor whole = unit ? tc_add(half, ones(a)) : half, right = left ? b : turned(b);
         tc_tensor y = tc_solve_triangular(given, right, upper, left, unit);
-        near("solve_triangular", n, left ? tc_matmul(whole, y) : tc_matmul(y, whole), right,
-             bound);
+        near("solve_triangular", n, left ? tc_matmul(whole, y) : tc_matmul(y, whole), right, bound);
     }
 }
 

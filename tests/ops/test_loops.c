@@ -27,13 +27,25 @@ static void compare(const char *backend)
     }
 }
 
-TEST(steps_give_what_they_do_unrolled) { compare("interp"); }
-TEST(steps_in_native_code) { compare("cpu"); }
+TEST(steps_give_what_they_do_unrolled)
+{
+    compare("interp");
+}
+TEST(steps_in_native_code)
+{
+    compare("cpu");
+}
 
 /* ---- while, and branches ---- */
 
-TEST(a_loop_stops_by_its_values) { check_while("interp"); }
-TEST(a_loop_stops_in_native_code) { check_while("cpu"); }
+TEST(a_loop_stops_by_its_values)
+{
+    check_while("interp");
+}
+TEST(a_loop_stops_in_native_code)
+{
+    check_while("cpu");
+}
 
 static tc_status wide_branch(void *user, const tc_tensor *x, tc_tensor *y)
 {
@@ -73,8 +85,14 @@ TEST(mistakes_of_loops_and_branches_have_texts)
 
 /* ---- gradients ---- */
 
-TEST(gradients_go_back_through_all_steps) { compare_gradients("interp", false); }
-TEST(gradients_in_native_code) { compare_gradients("cpu", false); }
+TEST(gradients_go_back_through_all_steps)
+{
+    compare_gradients("interp", false);
+}
+TEST(gradients_in_native_code)
+{
+    compare_gradients("cpu", false);
+}
 /* In f64, against differences. */
 TEST(gradients_by_differences)
 {
@@ -88,7 +106,10 @@ TEST(gradients_by_differences)
     }
 }
 
-TEST(gradients_of_gradients) { compare_gradients("interp", true); }
+TEST(gradients_of_gradients)
+{
+    compare_gradients("interp", true);
+}
 
 /* ---- what does not grow ---- */
 
@@ -204,12 +225,14 @@ static tc_status wrong_body(void *user, const tc_tensor *c, const tc_tensor *x, 
 
 TEST(mistakes_have_texts)
 {
-    static const struct { tc_status status; const char *text; } expected[] = {
-        {TC_ERR_DTYPE, "carry 0 is f32 before a step and f64 after it"},
-        {TC_ERR_SHAPE, "carry 0 has shape [] before a step and [2] after it"},
-        {TC_ERR_HANDLE, "output 0: the handle is null"},
-        {TC_ERR_SHAPE, "tc_matmul"},
-        {TC_ERR_IO, "the body gave up: file cannot be read or written"}};
+    static const struct {
+        tc_status status;
+        const char *text;
+    } expected[] = {{TC_ERR_DTYPE, "carry 0 is f32 before a step and f64 after it"},
+                    {TC_ERR_SHAPE, "carry 0 has shape [] before a step and [2] after it"},
+                    {TC_ERR_HANDLE, "output 0: the handle is null"},
+                    {TC_ERR_SHAPE, "tc_matmul"},
+                    {TC_ERR_IO, "the body gave up: file cannot be read or written"}};
     tc_ctx *ctx = make_ctx("interp");
     tc_tensor zero = tc_full(ctx, 0, TC_F32), x = RAMP(ctx, TC_F32, 4), last, y;
     for (int kind = 1; kind <= 5; kind++) {
@@ -259,7 +282,8 @@ TEST(a_carry_may_be_an_output)
     CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
     REQUIRE(f != NULL);
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(a, 2), TC_BUF(b, 4)),
-                        TC_BUFS(TC_BUF(same, 4), TC_BUF(y, 4))), TC_OK);
+                        TC_BUFS(TC_BUF(same, 4), TC_BUF(y, 4))),
+                 TC_OK);
     CHECK(!memcmp(same, b, sizeof(b)));
     CHECK(y[0] == 0.5f && y[1] == 1.25f && y[2] == -3 && y[3] == 4.5f);
     tc_program_free(f);

@@ -80,7 +80,8 @@ TEST(elements_by_strides)
     VALUES(tc_as_strided(x, 0, NULL, NULL, 5), 5);
     CHECK_EQ_INT(tc_size(tc_as_strided(x, 2, SIZES(0, 3), SIZES(9, 9), 0), 1), 3);
     VALUES(tc_op(ctx, "as_strided", TC_TENSORS(x),
-                 TC_ATTRS(TC_ATTR_LIST("sizes", 2), TC_ATTR_LIST("strides", 5))), 0, 5);
+                 TC_ATTRS(TC_ATTR_LIST("sizes", 2), TC_ATTR_LIST("strides", 5))),
+           0, 5);
     tc_tensor bad = tc_as_strided(x, 1, SIZES(4), SIZES(4), 0);
     CHECK(strstr(tc_error(bad), "tc_as_strided: elements 0 to 12 of an x of 12") != NULL);
     bad = tc_as_strided(x, 1, SIZES(4), SIZES(-1), 2);
@@ -120,7 +121,8 @@ TEST(smoothed_labels)
     VALUES(tc_cross_entropy_loss(x, t, w, 0, TC_REDUCE_SUM, 0.1), 0.7192715779939607);
     VALUES(tc_cross_entropy_loss(x, p, w, -100, TC_REDUCE_MEAN, 0.1), 2.7050978400700556);
     VALUES(tc_sub(tc_cross_entropy_loss(x, t, TC_NONE, -100, TC_REDUCE_MEAN, 0),
-                  tc_cross_entropy(x, t)), 0);
+                  tc_cross_entropy(x, t)),
+           0);
     tc_tensor bad = tc_cross_entropy_loss(x, t, w, -100, TC_REDUCE_MEAN, 1.5);
     CHECK(strstr(tc_error(bad), "label_smoothing is 1.5") != NULL);
     tc_ctx_free(ctx);
@@ -135,9 +137,9 @@ TEST(shared_heads)
     tc_tensor one = tc_range(many, 0, 0, 1), masks[] = {TC_NONE, many, one, tc_squeeze(one, 0)};
     for (int i = 0; i < 4; i++) {
         tc_tensor own = tc_scaled_dot_product_attention(q, k, v, masks[i], i == 0, 0);
-        tc_tensor all = tc_scaled_dot_product_attention(
-            q, tc_repeat_interleave(k, 3, 1, 0), tc_repeat_interleave(v, 3, 1, 0), masks[i], i == 0,
-            0);
+        tc_tensor all = tc_scaled_dot_product_attention(q, tc_repeat_interleave(k, 3, 1, 0),
+                                                        tc_repeat_interleave(v, 3, 1, 0), masks[i],
+                                                        i == 0, 0);
         VALUES(tc_max(tc_abs(tc_sub(own, all)), TC_ALL, false), 0);
         CHECK_EQ_INT(tc_size(own, 1), 6);
     }
@@ -602,7 +604,8 @@ TEST(pairs)
     tc_tensor far = tc_mul(tc_ones(ctx, TC_F64, 2), 1e300); /* whose square overflows */
     VALUES(tc_complex_div(far, far), 1, 0);
     VALUES(tc_complex_div(NUMBERS(2, SIZES(2, 2), 1e308, 0, 1e308, 1e308),
-                          NUMBERS(2, SIZES(2, 2), 1e308, 1e308, 1e308, -1e308)), 0.5, -0.5, 0, 1);
+                          NUMBERS(2, SIZES(2, 2), 1e308, 1e308, 1e308, -1e308)),
+           0.5, -0.5, 0, 1);
     /* |z| near 1: values of mpmath 1.3, to a relative 1e-15 */
     tc_tensor near = NUMBERS(2, SIZES(5, 2), 0.6, 0.8, 0.8, 0.6, 1, 1e-5, 0.7071067811865476,
                              0.7071067811865475, -0.28, 0.96);
@@ -738,7 +741,8 @@ TEST(edges_as_in_torch)
     CHECK_EQ_INT(tc_rank(tc_multi_margin_loss(x, own, 1, 1, TC_NONE, TC_REDUCE_NONE)), 1);
     VALUES(tc_multi_margin_loss(tc_range(x, 0, 0, 2), own, 1, 1, TC_NONE, TC_REDUCE_NONE), 0);
     CHECK_EQ_INT(tc_status_of(tc_multi_margin_loss(x, tc_full(ctx, 1, TC_I64, 2), 1, 1, TC_NONE,
-                                                   TC_REDUCE_NONE)), TC_ERR_ARGUMENT);
+                                                   TC_REDUCE_NONE)),
+                 TC_ERR_ARGUMENT);
     VALUES(tc_arange(ctx, 0.1, -7.9, -4.0, TC_I64), 0, -4);
     VALUES(tc_arange(ctx, 0.5, 2, 0.5, TC_I32), 0, 0, 0);
     VALUES(tc_arange(ctx, 0.5, 2, 0.5, TC_F32), 0.5, 1, 1.5);

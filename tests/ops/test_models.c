@@ -269,7 +269,7 @@ TEST(a_file_of_another_shape_is_refused_by_name)
     tc_tensor ids = tc_input(model.ctx, "ids", TC_I64, 1, 4), out[2];
     bert(nn_top(&model), (tc_tensor[]){ids, ids, ids}, out);
     CHECK_STR(nn_error(&model), "w/embeddings.word_embeddings.weight is [120, 64], the file has "
-                                   "[120, 48]");
+                                "[120, 48]");
     CHECK(tc_status_of(out[1]) != TC_OK);
     nn_free(&model);
     model = (nn_model){.ctx = model.ctx, .file = model.file};
@@ -299,8 +299,10 @@ TEST(norms_fold_into_convolutions)
         means[i] = 0.1f * (float)i;
     }
     for (int i = 0; i < 2; i++) {
-        nn_model model = {.ctx = ctx, .folds = i == 1, .settings = "width_divisor=8 layers=1,1,1,1 "
-                                                               "bottleneck=0 classes=7"};
+        nn_model model = {.ctx = ctx,
+                          .folds = i == 1,
+                          .settings = "width_divisor=8 layers=1,1,1,1 "
+                                      "bottleneck=0 classes=7"};
         tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 3, 32, 32), out;
         tc_program_info info;
         resnet(nn_top(&model), &x, &out);
@@ -312,7 +314,8 @@ TEST(norms_fold_into_convolutions)
                      TC_OK);
         CHECK_EQ_INT(tc_param_write(params[i], means, 8), TC_OK);
         CHECK_EQ_INT(tc_run(f[i], TC_BUFS(TC_BUF(image, PIXELS)),
-                            TC_BUFS(TC_BUF(after[i], CLASSES))), TC_OK);
+                            TC_BUFS(TC_BUF(after[i], CLASSES))),
+                     TC_OK);
         nn_free(&model);
     }
     double moved = 0;
@@ -364,7 +367,8 @@ TEST(a_network_of_random_numbers_learns_with_dropout)
 {
     enum { BATCH = 4, LENGTH = 8, WORDS = 12, IDS = BATCH * LENGTH, STEPS = 60 };
     static int64_t ids[IDS], next[IDS];
-    nn_model model = {.learns = true, .training = true,
+    nn_model model = {.learns = true,
+                      .training = true,
                       .settings = "vocab_size=12 n_embd=16 n_head=2 n_layer=1 n_positions=8"};
     REQUIRE(tc_ctx_make(&model.ctx, NULL) == TC_OK);
     tc_tensor runs = tc_param(model.ctx, NULL, TC_I64);
@@ -410,8 +414,11 @@ static float *train(const nn_network *network, const char *settings, const tc_op
                     int64_t *n)
 {
     static float image[BITS_IMAGE];
-    nn_model model = {.settings = settings, .preset = network->preset, .ignores = true,
-                      .learns = true, .training = true};
+    nn_model model = {.settings = settings,
+                      .preset = network->preset,
+                      .ignores = true,
+                      .learns = true,
+                      .training = true};
     tc_tensor x, out[NN_OUTPUTS], of[BITS_STATE], results[BITS_STATE];
     tc_buf bufs[BITS_STATE];
     tc_program *f = NULL;
@@ -436,8 +443,8 @@ static float *train(const nn_network *network, const char *settings, const tc_op
     }
     tc_tensors wanted = TC_TENSORS_N(results, count + model.n_effects);
     status = status ? status : tc_compile_fn(TC_TENSORS(x), wanted, NULL, &f);
-    status = status ? status : tc_run(f, TC_BUFS(TC_BUF(image, BITS_IMAGE)),
-                                      TC_BUFS_N(bufs, count));
+    status = status ? status
+                    : tc_run(f, TC_BUFS(TC_BUF(image, BITS_IMAGE)), TC_BUFS_N(bufs, count));
     CHECK_MSG(status == TC_OK, "%s: %s, %s", network->name, nn_error(&model),
               f ? tc_error(f) : "not compiled");
     tc_program_free(f);
@@ -451,9 +458,15 @@ TEST(gradients_of_networks_have_the_same_bits_everywhere)
 {
 #define PLANNED(bits) .backend = "cpu", .cc = "no-such-compiler", .vector_bits = (bits)
     static const tc_options ways[] = {
-        {.backend = "interp"}, {.backend = "interp", .fusion = -1}, {PLANNED(0)}, {PLANNED(128)},
-        {PLANNED(256), .fusion = -1}, {PLANNED(-1)}, {PLANNED(0), .matrix = -1},
-        {.backend = "cpu"}, {.backend = "cpu", .vector_bits = 128, .cc = "clang"},
+        {.backend = "interp"},
+        {.backend = "interp", .fusion = -1},
+        {PLANNED(0)},
+        {PLANNED(128)},
+        {PLANNED(256), .fusion = -1},
+        {PLANNED(-1)},
+        {PLANNED(0), .matrix = -1},
+        {.backend = "cpu"},
+        {.backend = "cpu", .vector_bits = 128, .cc = "clang"},
     };
     static const struct {
         const char *name, *settings;
@@ -464,8 +477,10 @@ TEST(gradients_of_networks_have_the_same_bits_everywhere)
         {"resnext50_32x4d", "width_divisor=16 classes=10 layers=1,1,1,1", false},
         {"mobilenet_v2", "width_mult=0.25 classes=10 dropout=0", false},
         {"mnasnet1_0", "alpha=0.1 classes=10 dropout=0", false},
-        {"vit_tiny_patch16_224", "img_size=32 patch_size=8 embed_dim=48 depth=1 num_heads=3 "
-                                 "num_classes=10", false},
+        {"vit_tiny_patch16_224",
+         "img_size=32 patch_size=8 embed_dim=48 depth=1 num_heads=3 "
+         "num_classes=10",
+         false},
     };
     for (int i = 0; i < (int)(sizeof(nets) / sizeof(*nets)); i++) {
         const nn_network *network = nn_find(nets[i].name);
@@ -476,8 +491,8 @@ TEST(gradients_of_networks_have_the_same_bits_everywhere)
             tc_ctx *ctx = NULL;
             bool native = w >= 7, there = !tc_ctx_make(&ctx, &o);
             o.no_disk_cache = true;
-            if (native && (!nets[i].native || !there || tc_read(tc_neg(tc_full(ctx, 1, TC_F32)),
-                                                                &(float){0}, 1))) {
+            if (native && (!nets[i].native || !there ||
+                           tc_read(tc_neg(tc_full(ctx, 1, TC_F32)), &(float){0}, 1))) {
                 tc_ctx_free(ctx);
                 continue; /* or there is no such compiler */
             }

@@ -24,10 +24,10 @@ static void check_near(int line, tc_tensor t, double error, const double *want, 
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        const bool same = isnan(want[i])   ? isnan(got[i])
-                          : isinf(want[i]) ? got[i] == want[i]
-                                           : fabs(got[i] - want[i]) <=
-                                                 error * fmax(fabs(want[i]), 1);
+        const bool same = isnan(want[i]) ? isnan(got[i])
+                          : isinf(want[i])
+                              ? got[i] == want[i]
+                              : fabs(got[i] - want[i]) <= error * fmax(fabs(want[i]), 1);
         CHECK_MSG(same, "line %d: element %d is %.17g, not %.17g", line, (int)i, got[i], want[i]);
     }
 }
@@ -98,7 +98,8 @@ TEST(quantiles_of_every_interpolation)
     VALUES(kept, -1.1, 3.5, 6.9);
     VALUES(tc_quantile(y, 1, TC_AXES(1), true, NULL), 3, 9);
     VALUES(tc_quantile(LIST(1, INFINITY, INFINITY, 3), LIST(0, 1.0 / 3, 0.5, 1), TC_ALL, false,
-                       NULL), 1, 3, INFINITY, INFINITY);
+                       NULL),
+           1, 3, INFINITY, INFINITY);
     VALUES(tc_quantile(y, LIST(-0.1, 1.1), TC_ALL, false, NULL), NAN, NAN);
     CHECK_EQ_INT(tc_dtype_of(tc_quantile(tc_cast(y, TC_F16), 0.5, TC_ALL, false, NULL)), TC_F16);
     VALUES(tc_op(ctx, "quantile", TC_TENSORS(y), TC_ATTRS(TC_ATTR("q", 0.5))), 3.5);
@@ -253,7 +254,10 @@ TEST(short_time_transforms)
     tc_tensor back = tc_istft(y, w, &o);
     CHECK_EQ_INT(tc_size(back, 0), 11); /* what the frames span */
     VALUES(back, 1, -2, 0.5, 3, 4, -1, 0, 2, 2.5, -3, 1);
-    o = (tc_stft_options){.n_fft = 4, .hop_length = 3, .win_length = 3, .uncentered = true,
+    o = (tc_stft_options){.n_fft = 4,
+                          .hop_length = 3,
+                          .win_length = 3,
+                          .uncentered = true,
                           .two_sided = true};
     VALUES(tc_stft(s, LIST(1, 2, 1), &o), -2.5, 0, 10, 0, 6.5, 0, 0.5, 4, 4, -8, -2.5, -4, 5.5, 0,
            -6, 0, -1.5, 0, 0.5, -4, 4, 8, -2.5, 4);
@@ -348,10 +352,10 @@ TEST(bessel_and_incomplete_gamma_functions)
              0.7576078383294876, 0.022032635734132187, 0.004563441304151243, 0.5108582297493597,
              0.9999032137800506, 0.5042052441802155, 0.9771959041012301, 0.9999882464805873,
              1.6654171665278076e-10);
-    RELATIVE(tc_igammac(a, x), 2e-12, 0.654720846018577, 0.8491450360846097,
-             0.0029464045878802906, 0.24239216167051233, 0.9779673642658678, 0.9954365586958488,
-             0.4891417702506403, 9.678621994933577e-05, 0.4957947558197845, 0.022804095898769864,
-             1.175351941275085e-05, 0.9999999998334583);
+    RELATIVE(tc_igammac(a, x), 2e-12, 0.654720846018577, 0.8491450360846097, 0.0029464045878802906,
+             0.24239216167051233, 0.9779673642658678, 0.9954365586958488, 0.4891417702506403,
+             9.678621994933577e-05, 0.4957947558197845, 0.022804095898769864, 1.175351941275085e-05,
+             0.9999999998334583);
     tc_tensor ends = tc_igamma(LIST(2, 0, 2, -1, 2, 0), LIST(0, 1, INFINITY, 1, -1, 0));
     VALUES(ends, 0, 1, 1, NAN, NAN, NAN);
     tc_tensor g, loss = tc_sum(tc_igamma(a, x), TC_ALL, false);

@@ -14,11 +14,11 @@ enum { MAX_CASES = 900, MAX_VALUES = 128, NX = 24 };
 typedef struct op_case {
     char name[64];
     tc_tensor y;
-    int n;                    /* expected values; numbers as doubles, i64 as integers */
+    int n; /* expected values; numbers as doubles, i64 as integers */
     double want[MAX_VALUES];
     int64_t want_int[MAX_VALUES];
-    double tolerance;         /* relative, of f32; scaled by dtype */
-    bool sums;                /* a float reduction or a composite */
+    double tolerance; /* relative, of f32; scaled by dtype */
+    bool sums;        /* a float reduction or a composite */
 } op_case;
 
 static op_case cases[MAX_CASES];
@@ -36,14 +36,15 @@ static bool is_float(tc_dtype t)
 
 /* ---- data ---- */
 
-static const double data_a[NX] = {0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 7, 100, -100,
-                                  1e-3, 0.75, NAN, INFINITY, -INFINITY, 12, 5, -7, 3.25};
-static const double data_b[NX] = {3, 2, -2, 0.5, 0, 1, -1, 2, 3, -3, 2, NAN, INFINITY, 1.5, 4, 2,
-                                  -0.25, 1, 2, 3, 5, -5, 2, -INFINITY};
-static const int64_t ints_a[NX] = {0, 1, -1, 2, -2, 7, -7, 100, -100, 127, -128, 255, 3, 5, 12, 6,
-                                   INT32_MAX, INT32_MIN, 9, -9, 31, 64, -64, 10};
-static const int64_t ints_b[NX] = {3, 0, 2, -2, 5, 3, 3, -7, 7, 1, -1, 2, 0, 4, 5, -3, 2, -1, -2, 2,
-                                   1, 6, 3, -4};
+static const double data_a[NX] = {0,    -0.0, 1,        -1,        2,  -2,  0.5,  -0.5,
+                                  1.5,  2.5,  -2.5,     3,         7,  100, -100, 1e-3,
+                                  0.75, NAN,  INFINITY, -INFINITY, 12, 5,   -7,   3.25};
+static const double data_b[NX] = {3,        2,   -2, 0.5, 0,     1, -1, 2, 3, -3, 2, NAN,
+                                  INFINITY, 1.5, 4,  2,   -0.25, 1, 2,  3, 5, -5, 2, -INFINITY};
+static const int64_t ints_a[NX] = {0, 1, -1, 2, -2,        7,         -7, 100, -100, 127, -128, 255,
+                                   3, 5, 12, 6, INT32_MAX, INT32_MIN, 9,  -9,  31,   64,  -64,  10};
+static const int64_t ints_b[NX] = {3, 0, 2, -2, 5, 3,  3,  -7, 7, 1, -1, 2,
+                                   0, 4, 5, -3, 2, -1, -2, 2,  1, 6, 3,  -4};
 
 static int64_t wrap(tc_dtype t, int64_t v)
 {
@@ -87,7 +88,8 @@ static tc_tensor make(tc_dtype t, int rank, const int64_t *sizes, double *f, int
         f[k] = is_float(t) ? in_dtype(t, f[k]) : (double)wrap(t, i[k]);
         i[k] = wrap(t, i[k]);
         switch (t) {
-        case TC_BOOL: case TC_U8: memory[k] = (char)i[k]; break;
+        case TC_BOOL:
+        case TC_U8: memory[k] = (char)i[k]; break;
         case TC_I32: ((int32_t *)(void *)memory)[k] = (int32_t)i[k]; break;
         case TC_I64: ((int64_t *)(void *)memory)[k] = i[k]; break;
         case TC_BF16:
@@ -254,7 +256,10 @@ static tc_tensor call_row(int op, tc_tensor a, tc_tensor b, tc_tensor c)
 static bool refuses(int op, tc_dtype t)
 {
 #define TCI_ROW(id, name, arity, rule, ...) {TCI_OP_##id, #rule},
-    static const struct { int op; const char *rule; } rules[] = {TCI_EW_OPS(TCI_ROW)};
+    static const struct {
+        int op;
+        const char *rule;
+    } rules[] = {TCI_EW_OPS(TCI_ROW)};
 #undef TCI_ROW
     const char *rule = rules[op].rule;
     return (t == TC_BOOL && (!strcmp(rule, "NUMERIC") || !strcmp(rule, "WORD"))) ||
@@ -323,14 +328,30 @@ TEST(elementwise_rows)
 /* The zeros, infinities and near misses of Python's % and // (what NumPy gives, written out). */
 TEST(division_corners)
 {
-    static const struct { double a, b, remainder, quotient; } rows[] = {
-        {-1, 1, 0.0, -1},           {1, -1, -0.0, -1},          {-0.0, 1, 0.0, -0.0},
-        {0.0, -1, -0.0, -0.0},      {-0.0, -1, -0.0, 0.0},      {6, -3, -0.0, -2},
-        {-1, INFINITY, INFINITY, -1}, {1, -INFINITY, -INFINITY, -1}, {0, INFINITY, 0.0, 0.0},
-        {-0.0, INFINITY, 0.0, -0.0}, {1, INFINITY, 1, 0.0},     {INFINITY, 1, NAN, NAN},
-        {1, 0, NAN, INFINITY},      {-1, 0, NAN, -INFINITY},    {0, 0, NAN, NAN},
-        {5, NAN, NAN, NAN},         {-5.5, 2, 0.5, -3},         {5.5, -2, -0.5, -3},
-        {-0x1p-60, 1, 1, -1},       {0x1p-60, 1, 0x1p-60, 0.0}, {1, 0.0625, 0.0, 16},
+    static const struct {
+        double a, b, remainder, quotient;
+    } rows[] = {
+        {-1, 1, 0.0, -1},
+        {1, -1, -0.0, -1},
+        {-0.0, 1, 0.0, -0.0},
+        {0.0, -1, -0.0, -0.0},
+        {-0.0, -1, -0.0, 0.0},
+        {6, -3, -0.0, -2},
+        {-1, INFINITY, INFINITY, -1},
+        {1, -INFINITY, -INFINITY, -1},
+        {0, INFINITY, 0.0, 0.0},
+        {-0.0, INFINITY, 0.0, -0.0},
+        {1, INFINITY, 1, 0.0},
+        {INFINITY, 1, NAN, NAN},
+        {1, 0, NAN, INFINITY},
+        {-1, 0, NAN, -INFINITY},
+        {0, 0, NAN, NAN},
+        {5, NAN, NAN, NAN},
+        {-5.5, 2, 0.5, -3},
+        {5.5, -2, -0.5, -3},
+        {-0x1p-60, 1, 1, -1},
+        {0x1p-60, 1, 0x1p-60, 0.0},
+        {1, 0.0625, 0.0, 16},
     };
     enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
     static const tc_dtype floats[] = {TC_BF16, TC_F32, TC_F64};
@@ -379,8 +400,8 @@ TEST(floor_divide_of_large_integers)
 {
     static const int64_t a[] = {INT64_MAX, INT64_MIN, INT64_MIN, 16777217, -16777217, 9, -9, 5};
     static const int64_t b[] = {2, -1, 2, 2, 2, -4, 4, 0};
-    static const int64_t want[] = {INT64_MAX / 2, INT64_MIN, INT64_MIN / 2, 8388608, -8388609, -3,
-                                   -3, 0};
+    static const int64_t want[] = {
+        INT64_MAX / 2, INT64_MIN, INT64_MIN / 2, 8388608, -8388609, -3, -3, 0};
     open_cases();
     tc_tensor x = tc_copy_in(ctx, a, TC_I64, 8), y = tc_copy_in(ctx, b, TC_I64, 8);
     op_case *c = add_case("floor_divide", tc_floor_divide(x, y), 8);
@@ -416,8 +437,8 @@ static tc_tensor compare(int op, tc_arg a, tc_arg b)
 TEST(comparisons_of_u64_with_signed_integers)
 {
     enum { N = 7 };
-    static const uint64_t us[N] = {0, 1, (1ull << 53) + 1, 1ull << 53, 1ull << 63, UINT64_MAX,
-                                   INT64_MAX};
+    static const uint64_t us[N] = {0,          1,          (1ull << 53) + 1, 1ull << 53,
+                                   1ull << 63, UINT64_MAX, INT64_MAX};
     static const int64_t is[N] = {0, -1, 1ll << 53, (1ll << 53) + 1, INT64_MAX, INT64_MIN, 1};
     for (int way = 0; way < 2; way++) {
         tc_options o = {.backend = way ? "cpu" : "interp", .no_disk_cache = true};
@@ -468,10 +489,10 @@ TEST(fma_rounds_once)
     static const double x[3] = {1 + 0x1p-27, 1 + 0x1p-30, 3};
     static const double y[3] = {1 - 0x1p-27, 1 - 0x1p-30, 5};
     open_cases();
-    op_case *narrow = add_case("fma of f32", tc_fma(tc_copy_in(ctx, a, TC_F32, 3),
-                                                    tc_copy_in(ctx, b, TC_F32, 3), -1), 3);
-    op_case *wide = add_case("fma of f64", tc_fma(tc_copy_in(ctx, x, TC_F64, 3),
-                                                  tc_copy_in(ctx, y, TC_F64, 3), -1), 3);
+    op_case *narrow = add_case(
+        "fma of f32", tc_fma(tc_copy_in(ctx, a, TC_F32, 3), tc_copy_in(ctx, b, TC_F32, 3), -1), 3);
+    op_case *wide = add_case(
+        "fma of f64", tc_fma(tc_copy_in(ctx, x, TC_F64, 3), tc_copy_in(ctx, y, TC_F64, 3), -1), 3);
     static const double of_f32[3] = {-0x1p-24, -0x1p-28, 14}, of_f64[3] = {-0x1p-54, -0x1p-60, 14};
     memcpy(narrow->want, of_f32, sizeof(of_f32));
     memcpy(wide->want, of_f64, sizeof(of_f64));
@@ -546,11 +567,14 @@ static tc_tensor view_of(int which, tc_tensor x, int *from, int *n)
     case 6: y = tc_pad(x, 1, 1, -2, 9); EACH(VR, 4, j ? i * VC + j - 1 : -1) break;
     case 7: y = tc_pad(x, 0, -1, 2, 9); EACH(4, VC, i < 2 ? (i + 1) * VC + j : -1) break;
     case 8: y = tc_reshape(x, VC, VR); EACH(VC, VR, i * VR + j) break;
-    case 9: y = tc_cat(TC_TENSORS(x, tc_flip(x, 0)), 0);
+    case 9:
+        y = tc_cat(TC_TENSORS(x, tc_flip(x, 0)), 0);
         EACH(2 * VR, VC, (i < VR ? i : 2 * VR - 1 - i) * VC + j) break;
-    case 10: y = tc_reshape(tc_slice(tc_slice(x, 0, 2, 3, 1), 1, 3, 4, 1), 1);
+    case 10:
+        y = tc_reshape(tc_slice(tc_slice(x, 0, 2, 3, 1), 1, 3, 4, 1), 1);
         EACH(1, 1, 2 * VC + 3) break;
-    case 11: y = tc_squeeze(tc_squeeze(tc_slice(tc_slice(x, 0, 1, 2, 1), 1, 1, 2, 1), 0), 0);
+    case 11:
+        y = tc_squeeze(tc_squeeze(tc_slice(tc_slice(x, 0, 1, 2, 1), 1, 1, 2, 1), 0), 0);
         EACH(1, 1, VC + 1) break;
     case 12: y = tc_transpose(tc_unsqueeze(x, 0), 0, 2); EACH(VC, VR, j * VC + i) break;
     default: *n = -1; return y;
@@ -689,8 +713,8 @@ static tc_tensor call_reduce(int op, tc_tensor x, int axis)
 /* One group of n values; integers are folded beside the doubles. false: no such row here. */
 static bool fold(int op, const double *f, const int64_t *w, int n, double *y, int64_t *z)
 {
-    bool arg = op == TCI_OP_ARGMAX || op == TCI_OP_ARGMIN, least = op == TCI_OP_MIN ||
-                                                                    op == TCI_OP_ARGMIN;
+    bool arg = op == TCI_OP_ARGMAX || op == TCI_OP_ARGMIN,
+         least = op == TCI_OP_MIN || op == TCI_OP_ARGMIN;
     int best = 0;
     double mean = 0;
     *y = op == TCI_OP_PROD;
@@ -699,11 +723,21 @@ static bool fold(int op, const double *f, const int64_t *w, int n, double *y, in
         bool wins = isnan(f[i]) ? !isnan(f[best]) : least ? f[i] < f[best] : f[i] > f[best];
         best = wins ? i : best;
         switch (op) {
-        case TCI_OP_SUM: *y += f[i]; *z += w[i]; break;
-        case TCI_OP_PROD: *y *= f[i]; *z = (int64_t)((uint64_t)*z * (uint64_t)w[i]); break;
+        case TCI_OP_SUM:
+            *y += f[i];
+            *z += w[i];
+            break;
+        case TCI_OP_PROD:
+            *y *= f[i];
+            *z = (int64_t)((uint64_t)*z * (uint64_t)w[i]);
+            break;
         case TCI_OP_ANY: *z = *z || f[i] != 0; break;
         case TCI_OP_ALL: *z = *z && f[i] != 0; break;
-        case TCI_OP_MAX: case TCI_OP_MIN: *y = f[best]; *z = w[best]; break;
+        case TCI_OP_MAX:
+        case TCI_OP_MIN:
+            *y = f[best];
+            *z = w[best];
+            break;
         case TCI_OP_DEVSQ: mean += f[i] / n; break;
         default: *z = best; break;
         }
@@ -711,8 +745,8 @@ static bool fold(int op, const double *f, const int64_t *w, int n, double *y, in
     for (int i = 0; i < n && op == TCI_OP_DEVSQ; i++) {
         *y += (f[i] - mean) * (f[i] - mean);
     }
-    return arg || op == TCI_OP_DEVSQ || op == TCI_OP_SUM || op == TCI_OP_PROD ||
-           op == TCI_OP_ANY || op == TCI_OP_ALL || op == TCI_OP_MAX || op == TCI_OP_MIN;
+    return arg || op == TCI_OP_DEVSQ || op == TCI_OP_SUM || op == TCI_OP_PROD || op == TCI_OP_ANY ||
+           op == TCI_OP_ALL || op == TCI_OP_MAX || op == TCI_OP_MIN;
 }
 
 TEST(reduce_rows)
@@ -957,9 +991,12 @@ TEST(zeros_keep_their_sign)
     double f[4] = {0, -0.0, -0.0, 0}, one[1] = {1};
     int64_t w[4] = {0}, n = 4, single = 1;
     tc_tensor x = make(TC_F32, 1, &n, f, w);
-    tc_tensor infinite[] = {tc_div(1, x), tc_div(1, tc_neg(x)), tc_div(1, tc_add(x, 0)),
+    tc_tensor infinite[] = {tc_div(1, x),
+                            tc_div(1, tc_neg(x)),
+                            tc_div(1, tc_add(x, 0)),
                             tc_div(1, tc_mul(x, make(TC_F32, 1, &single, one, w))),
-                            tc_div(1, tc_sub(x, 0)), tc_div(1, tc_floor(x))};
+                            tc_div(1, tc_sub(x, 0)),
+                            tc_div(1, tc_floor(x))};
     static const char *const signs[] = {"+--+", "-++-", "++++", "+--+", "+--+", "+--+"};
     for (int i = 0; i < 6; i++) {
         op_case *c = add_case("1 / zero", infinite[i], 4);
@@ -994,9 +1031,9 @@ TEST(every_row_has_a_case)
     seen[TCI_OP_ASSIGN] = true; /* changes a parameter: no value of a graph */
     seen[TCI_OP_BOUND] = seen[TCI_OP_REPEAT] = true; /* repetitions: tests/ops/test_loops.c */
     seen[TCI_OP_RESULT] = true;
-    seen[TCI_OP_CUSTOM] = true;  /* a function of the user's: tests/unit/test_custom.c */
+    seen[TCI_OP_CUSTOM] = true;     /* a function of the user's: tests/unit/test_custom.c */
     seen[TCI_OP_COLLECTIVE] = true; /* several processes: tests/comm/test_collectives.c */
-    seen[TCI_OP_SEGMENT] = true; /* the planner's own: tests/ops/test_scatter.c */
+    seen[TCI_OP_SEGMENT] = true;    /* the planner's own: tests/ops/test_scatter.c */
     for (int op = 0; op < TCI_OP_COUNT; op++) {
         CHECK_MSG(op == TCI_OP_EW_END || seen[op], "row %s is in no case", tci_op_name(op));
     }
@@ -1010,8 +1047,8 @@ static uint64_t bits_of(uint64_t v)
 TEST(popcount_of_every_width)
 {
     static const tc_dtype types[] = {TC_U8, TC_I8, TC_U16, TC_I16, TC_U32, TC_I32, TC_U64, TC_I64};
-    const uint64_t values[] = {0, 1, UINT64_MAX, 0x8000000000000000u, 0x0123456789abcdefu, 0x80,
-                               0xfedcba9876543210u, 42};
+    const uint64_t values[] = {
+        0, 1, UINT64_MAX, 0x8000000000000000u, 0x0123456789abcdefu, 0x80, 0xfedcba9876543210u, 42};
     for (int i = 0; i < TCI_COUNT(types); i++) {
         int64_t got[TCI_COUNT(values)];
         REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);

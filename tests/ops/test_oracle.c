@@ -146,8 +146,9 @@ TEST(unknown_ops_and_arguments_are_skipped)
 
 TEST(broken_files_are_refused)
 {
-    static const char *const texts[] = {"", "{", "[1,", "{\"a\"", "{\"a\":}", "\"\\u12\"", "[1]]",
-                                        "nul", "{\"a\" 1}", "\"\\x\"", "tru"};
+    static const char *const texts[] = {"",          "{",         "[1,",  "{\"a\"",
+                                        "{\"a\":}",  "\"\\u12\"", "[1]]", "nul",
+                                        "{\"a\" 1}", "\"\\x\"",   "tru"};
     static char deep[100001];
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         json *v = json_parse(texts[i]);
@@ -157,7 +158,10 @@ TEST(broken_files_are_refused)
     memset(deep, '[', sizeof(deep) - 1);
     CHECK(json_parse(deep) == NULL);
     static const char *const headers[] = {
-        "[]", "{\"a\":1}", "{\"a\":{\"data_offsets\":[0,4]}}", "{",
+        "[]",
+        "{\"a\":1}",
+        "{\"a\":{\"data_offsets\":[0,4]}}",
+        "{",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,99]}}"};
     char path[] = "/tmp/tc_test_oracle_XXXXXX";

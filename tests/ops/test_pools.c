@@ -47,8 +47,12 @@ static void judge(const pool_case *p, int64_t window, double *max, int64_t *at, 
 
 static void check_case(const pool_case *p)
 {
-    tc_pool o = {.kernel = {p->kernel}, .stride = {p->stride}, .padding = {p->padding},
-                 .dilation = {p->dilation}, .ceil_mode = p->ceil_mode, .exclude_pad = p->exclude};
+    tc_pool o = {.kernel = {p->kernel},
+                 .stride = {p->stride},
+                 .padding = {p->padding},
+                 .dilation = {p->dilation},
+                 .ceil_mode = p->ceil_mode,
+                 .exclude_pad = p->exclude};
     float max[MOST], mean[MOST];
     int64_t at[MOST], count = windows_of(p);
     tc_tensor x = tc_copy_in(ctx, image, TC_F32, 1, p->n), values, indices, means = {0};
@@ -70,7 +74,8 @@ static void check_case(const pool_case *p)
         judge(p, i, &want, &place, &average);
         bool same = place < 0 || (max[i] == want && at[i] == place);
         bool near = p->dilation > 1 || !isfinite(average) || fabs(mean[i] - average) <= 1e-5;
-        CHECK_MSG(same && near, "n %d kernel %lld stride %lld padding %lld dilation %lld ceil %d "
+        CHECK_MSG(same && near,
+                  "n %d kernel %lld stride %lld padding %lld dilation %lld ceil %d "
                   "exclude %d, window %lld: %g at %lld, mean %g: expected %g at %lld, %g",
                   (int)p->n, (long long)p->kernel, (long long)p->stride, (long long)p->padding,
                   (long long)p->dilation, p->ceil_mode, p->exclude, (long long)i, max[i],
@@ -80,8 +85,9 @@ static void check_case(const pool_case *p)
 
 TEST(kernels_of_any_size)
 {
-    static const int64_t kernels[] = {1, 2, 3, 5, 8, 9, 11, 1 << 20, (1ll << 31) - 8,
-                                      (1ll << 31) - 1, 1ll << 31, 1ll << 40, 1ll << 55};
+    static const int64_t kernels[] = {
+        1,         2,         3,        5, 8, 9, 11, 1 << 20, (1ll << 31) - 8, (1ll << 31) - 1,
+        1ll << 31, 1ll << 40, 1ll << 55};
     static const int64_t dilations[] = {1, 2, 3, 1 << 20};
     tc_options options = {.backend = "interp"};
     REQUIRE(!tc_ctx_make(&ctx, &options));
@@ -91,9 +97,14 @@ TEST(kernels_of_any_size)
     for (size_t k = 0; k < sizeof(kernels) / sizeof(*kernels); k++) {
         for (int way = 0; way < 3 * 3 * 4 * 4; way++) {
             int64_t n = 1 + 4 * (way % 3), kernel = kernels[k], half = kernel / 2;
-            pool_case p = {.n = n, .kernel = kernel, .stride = way / 3 % 3 + 1,
-                           .padding = way / 9 % 4 == 1 ? half : way / 9 % 4 == 2 && half ? 1 : 0,
-                           .dilation = dilations[way / 36], .ceil_mode = way % 2,
+            pool_case p = {.n = n,
+                           .kernel = kernel,
+                           .stride = way / 3 % 3 + 1,
+                           .padding = way / 9 % 4 == 1           ? half
+                                      : way / 9 % 4 == 2 && half ? 1
+                                                                 : 0,
+                           .dilation = dilations[way / 36],
+                           .ceil_mode = way % 2,
                            .exclude = way / 2 % 2};
             p.stride = p.stride == 3 ? kernel : p.stride;
             if (kernel <= 1 << 30 || p.dilation == 1) {
@@ -109,7 +120,8 @@ TEST(averages_over_more_than_can_be_counted)
     REQUIRE(!tc_ctx_make(&ctx, NULL));
     tc_tensor x = tc_zeros(ctx, TC_F32, 1, 8, 8);
     tc_tensor y = tc_avg_pool2d(x, &(tc_pool){.kernel = {1ll << 40, 1ll << 40},
-                                              .stride = {1ll << 40, 1ll << 40}, .ceil_mode = true});
+                                              .stride = {1ll << 40, 1ll << 40},
+                                              .ceil_mode = true});
     CHECK_EQ_INT(tc_status_of(y), TC_ERR_LIMIT);
     CHECK_HAS(tc_error(y), "expected at most 2^60");
     tc_ctx_free(ctx);

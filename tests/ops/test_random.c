@@ -179,7 +179,9 @@ static bool draw_all(const char *backend, int vector_bits, int threads, char (*m
 TEST(every_executor_draws_the_same_bits)
 {
     static char want[DRAWS][8 * ALL], got[DRAWS][8 * ALL], judged[8 * ALL];
-    static const struct { int bits, threads; } ways[] = {{0, 4}, {-1, 1}, {128, 1}, {256, 2}};
+    static const struct {
+        int bits, threads;
+    } ways[] = {{0, 4}, {-1, 1}, {128, 1}, {256, 2}};
     REQUIRE(draw_all("interp", 0, 1, want));
     tc_tensor y[DRAWS];
     draws_of(tc_full(ctx, UINT64_C(0x123456789abcdef0), TC_U64), y);
@@ -196,8 +198,8 @@ TEST(every_executor_draws_the_same_bits)
         draws_of(tc_full(ctx, 0, TC_U64), y);
         for (int i = 0; works && i < DRAWS; i++) {
             CHECK_MSG(same_bits(tc_dtype_of(y[i]), want[i], got[i], tc_count(y[i])),
-                      "draw %d, vectors of %d bits, %d threads: other bits", i,
-                      ways[way].bits, ways[way].threads);
+                      "draw %d, vectors of %d bits, %d threads: other bits", i, ways[way].bits,
+                      ways[way].threads);
         }
         tc_ctx_free(ctx);
         if (!works) {
@@ -310,8 +312,8 @@ static int lanes_of_dropout(int64_t rows)
     FILE *out = tmpfile();
     char text[1 << 14];
     int lanes = 0;
-    REQUIRE(out && tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_dropout(x, 0.5, 7)), NULL, &f) ==
-                       TC_OK);
+    REQUIRE(out &&
+            tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_dropout(x, 0.5, 7)), NULL, &f) == TC_OK);
     CHECK_EQ_INT(tc_explain_as(f, out, &(tc_explain_options){.all = true}), TC_OK);
     rewind(out);
     text[fread(text, 1, sizeof(text) - 1, out)] = 0;
@@ -465,14 +467,25 @@ static void check_classes(const char *what, int n, double (*share)(double x))
     CHECK_MSG(fabs(off) < 5, "%s: chi square %g over %d classes", what, chi, n);
 }
 
-static double share_uniform(double x) { return x; }
-static double share_of_ten(double x) { return (x + 4.5) / 10; }
-static double share_normal(double x) { return 0.5 * erfc(-x * 0.70710678118654752); }
+static double share_uniform(double x)
+{
+    return x;
+}
+static double share_of_ten(double x)
+{
+    return (x + 4.5) / 10;
+}
+static double share_normal(double x)
+{
+    return 0.5 * erfc(-x * 0.70710678118654752);
+}
 
 TEST(uniform_numbers)
 {
-    static const struct { tc_dtype t; int digits; } dtypes[] = {
-        {TC_F32, 24}, {TC_F64, 53}, {TC_F16, 11}, {TC_BF16, 8}};
+    static const struct {
+        tc_dtype t;
+        int digits;
+    } dtypes[] = {{TC_F32, 24}, {TC_F64, 53}, {TC_F16, 11}, {TC_BF16, 8}};
     open_ctx("interp", 0, 1);
     for (int i = 0; i < 4; i++) {
         double last = ldexp(1, -dtypes[i].digits), center = 0.5 - last / 2;
@@ -616,7 +629,11 @@ TEST(what_does_not_fit_is_refused)
     open_ctx("interp", 0, 1);
     tc_tensor x = tc_input(ctx, "x", TC_F32, 4), i = tc_input(ctx, "i", TC_I32, 4);
     tc_tensor key = tc_input(ctx, "key", TC_I32), real = tc_input(ctx, "real", TC_F32);
-    const struct { tc_tensor t; tc_status why; const char *text; } cases[] = {
+    const struct {
+        tc_tensor t;
+        tc_status why;
+        const char *text;
+    } cases[] = {
         {tc_rand(ctx, 1, TC_I32, 4), TC_ERR_DTYPE, "expected a float dtype"},
         {tc_randn(ctx, 1, TC_BOOL, 4), TC_ERR_DTYPE, "expected a float dtype"},
         {tc_random_bits(ctx, 1, TC_F32, 4), TC_ERR_DTYPE, "expected an integer dtype"},
@@ -640,8 +657,8 @@ TEST(what_does_not_fit_is_refused)
         {tc_fold_in(key, x), TC_ERR_SHAPE, "the number is f32 of shape [4]"},
     };
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-        CHECK_MSG(tc_status_of(cases[c].t) == cases[c].why && strstr(tc_error(cases[c].t),
-                                                                     cases[c].text),
+        CHECK_MSG(tc_status_of(cases[c].t) == cases[c].why &&
+                      strstr(tc_error(cases[c].t), cases[c].text),
                   "case %d: %s", (int)c, tc_error(cases[c].t));
     }
     CHECK(!tc_status_of(tc_rand(ctx, key, TC_F32, 4)));

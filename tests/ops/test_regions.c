@@ -36,9 +36,8 @@ static tc_status layer(void *user, const tc_tensor *x, tc_tensor *y)
 {
     network *n = user;
     tc_tensor h[2];
-    tc_status status = n->form == NESTED
-                           ? tc_checkpoint(TC_TENSORS(x[0]), half_layer, n, h, 2)
-                           : half_layer(n, x, h);
+    tc_status status = n->form == NESTED ? tc_checkpoint(TC_TENSORS(x[0]), half_layer, n, h, 2)
+                                         : half_layer(n, x, h);
     y[0] = tc_add(x[0], tc_layer_norm(tc_add(h[0], h[1]), TC_AXES(-1), TC_NONE, TC_NONE, 1e-5));
     return status;
 }
@@ -146,9 +145,18 @@ static void check_regions(const char *backend, bool twice)
     tc_ctx_free(ctx);
 }
 
-TEST(regions_need_less_memory_for_the_same_bits) { check_regions("interp", false); }
-TEST(regions_in_native_code) { check_regions("cpu", false); }
-TEST(gradients_of_gradients_of_regions) { check_regions("interp", true); }
+TEST(regions_need_less_memory_for_the_same_bits)
+{
+    check_regions("interp", false);
+}
+TEST(regions_in_native_code)
+{
+    check_regions("cpu", false);
+}
+TEST(gradients_of_gradients_of_regions)
+{
+    check_regions("interp", true);
+}
 
 /* ---- where regions may be ---- */
 
@@ -159,7 +167,10 @@ static tc_status cell(void *user, const tc_tensor *x, tc_tensor *y)
     return TC_OK;
 }
 
-typedef struct step { tc_tensor w; bool regions; } step;
+typedef struct step {
+    tc_tensor w;
+    bool regions;
+} step;
 
 static tc_status scan_step(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
                            tc_tensor *y)
@@ -205,7 +216,8 @@ TEST(repetitions_in_a_region)
         tc_ctx *ctx = make_ctx("interp");
         tc_tensor x = tc_copy_in(ctx, a, TC_F32, 3, 3), y, g;
         CHECK_EQ_INT(regions ? tc_checkpoint(TC_TENSORS(x), solves, NULL, &y, 1)
-                             : solves(NULL, &x, &y), TC_OK);
+                             : solves(NULL, &x, &y),
+                     TC_OK);
         CHECK_EQ_INT(tc_grad(tc_sum(y, TC_ALL, false), &x, 1, &g), TC_OK);
         CHECK_MSG(!tc_read(g, got[regions], 9), "%s", tc_error(g));
         tc_ctx_free(ctx);

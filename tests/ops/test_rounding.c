@@ -75,15 +75,27 @@ static double half_value(const half_format *h, uint16_t bits)
 typedef struct operands {
     tc_dtype dtype;
     int64_t n;
-    union { double *f64; float *f32; int32_t *i32; uint32_t *u32; int64_t *i64; uint64_t *u64;
-            void *p; } at;
+    union {
+        double *f64;
+        float *f32;
+        int32_t *i32;
+        uint32_t *u32;
+        int64_t *i64;
+        uint64_t *u64;
+        void *p;
+    } at;
 } operands;
 
 static void add_around(operands *o, double x)
 {
     for (int sign = -1; sign <= 1; sign += 2) {
-        double list[] = {x, nextafter(x, 0), nextafter(x, INFINITY), x * (1 - 0x1p-30),
-                         x * (1 + 0x1p-30), x * (1 - 0x1p-24), x * (1 + 0x1p-24)};
+        double list[] = {x,
+                         nextafter(x, 0),
+                         nextafter(x, INFINITY),
+                         x * (1 - 0x1p-30),
+                         x * (1 + 0x1p-30),
+                         x * (1 - 0x1p-24),
+                         x * (1 + 0x1p-24)};
         for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
             REQUIRE(o->n < MAX_N);
             o->at.f64[o->n++] = sign * list[i];
@@ -93,8 +105,8 @@ static void add_around(operands *o, double x)
 
 static void make_doubles(operands *o)
 {
-    static const double others[] = {0, 1e300, 1e39, 3.5e38, 65519.999, 65520, 1e-320, 1e-60,
-                                    0x1p-150, 0x1.8p-150, INFINITY};
+    static const double others[] = {0,      1e300, 1e39,     3.5e38,     65519.999, 65520,
+                                    1e-320, 1e-60, 0x1p-150, 0x1.8p-150, INFINITY};
     for (int k = 0; k < LIMITS; k++) {
         int step = tct_soak || formats[k].dtype == TC_F16 ? 1 : 2;
         for (int bits = 0; bits < formats[k].infinity; bits += step) {
@@ -159,8 +171,10 @@ static uint16_t expected(const half_format *h, const operands *o, int64_t i)
 
 /* ---- executors ---- */
 
-static const struct { const char *backend; int vector_bits; } executors[] = {
-    {"interp", 0}, {"cpu", 0}, {"cpu", 256}, {"cpu", -1}};
+static const struct {
+    const char *backend;
+    int vector_bits;
+} executors[] = {{"interp", 0}, {"cpu", 0}, {"cpu", 256}, {"cpu", -1}};
 
 enum { EXECUTORS = sizeof(executors) / sizeof(executors[0]) };
 
@@ -177,7 +191,10 @@ static tc_options options_of(int executor)
 
 typedef tc_tensor (*make_y)(tc_tensor x, tc_dtype to);
 
-static tc_tensor cast(tc_tensor x, tc_dtype to) { return tc_cast(x, to); }
+static tc_tensor cast(tc_tensor x, tc_dtype to)
+{
+    return tc_cast(x, to);
+}
 /* A composite of f64, exactly x again: the mean of two of them. */
 static tc_tensor mean(tc_tensor x, tc_dtype to)
 {
@@ -290,10 +307,22 @@ static void check_integers(tc_dtype dtype, int bits, bool is_signed)
     free(o.at.p);
 }
 
-TEST(i32_rounds_once) { check_integers(TC_I32, 32, true); }
-TEST(u32_rounds_once) { check_integers(TC_U32, 32, false); }
-TEST(i64_rounds_once) { check_integers(TC_I64, 64, true); }
-TEST(u64_rounds_once) { check_integers(TC_U64, 64, false); }
+TEST(i32_rounds_once)
+{
+    check_integers(TC_I32, 32, true);
+}
+TEST(u32_rounds_once)
+{
+    check_integers(TC_U32, 32, false);
+}
+TEST(i64_rounds_once)
+{
+    check_integers(TC_I64, 64, true);
+}
+TEST(u64_rounds_once)
+{
+    check_integers(TC_U64, 64, false);
+}
 
 TEST(nan_stays_nan)
 {
@@ -317,7 +346,8 @@ static void check_made(tc_ctx *ctx, const half_format *h, const char *who)
     tc_tensor mean_of_none = tc_mean(empty, TC_ALL, true);
     tc_tensor y = tc_cat(TC_TENSORS(tc_sqrt(minus), mean_of_none, tc_sub(inf, inf),
                                     tc_div(zero, zero), tc_log(minus), tc_mul(inf, zero),
-                                    tc_neg(tc_div(zero, zero)), tc_remainder(minus, zero)), 0);
+                                    tc_neg(tc_div(zero, zero)), tc_remainder(minus, zero)),
+                         0);
     tc_buf out = {got, 8, (int)h->dtype, false, 0, NULL, NULL};
     tc_program *f = NULL;
     tc_status status = tc_compile_fn((tc_tensors){NULL, 0}, TC_TENSORS(y), NULL, &f);
@@ -366,9 +396,13 @@ static void check_number(tc_ctx *ctx, const half_format *h, tc_arg number, uint1
 /* Numbers of the program's text: literals, fills, constants that are folded. */
 TEST(numbers_round_once)
 {
-    static const double numbers[] = {1 + 0x1p-8 + 0x1p-40, 1 + 3 * 0x1p-8 - 0x1p-40,
-                                     -1 - 0x1p-11 - 0x1p-45, 0x1p-134 + 0x1p-170, 65519.9999999,
-                                     3.1, 1 + 3 * 0x1p-11 - 0x1p-45};
+    static const double numbers[] = {1 + 0x1p-8 + 0x1p-40,
+                                     1 + 3 * 0x1p-8 - 0x1p-40,
+                                     -1 - 0x1p-11 - 0x1p-45,
+                                     0x1p-134 + 0x1p-170,
+                                     65519.9999999,
+                                     3.1,
+                                     1 + 3 * 0x1p-11 - 0x1p-45};
     static const int64_t whole[] = {(INT64_C(0x101) << 30) + 1, (INT64_C(0x103) << 40) - 1,
                                     16842753, -((INT64_C(0x101) << 54) + 1)};
     tc_options options = options_of(0);

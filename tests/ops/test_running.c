@@ -40,11 +40,13 @@ static void run(const char *backend, int threads, const float *x, float *product
     tc_cummin(tx, 1, &low, &low_places);
     tc_program *f = NULL;
     CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx), TC_TENSORS(tc_cumprod(tx, 1), low, values, places),
-                               NULL, &f), TC_OK);
+                               NULL, &f),
+                 TC_OK);
     CHECK(is_in_parts(f));
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, ROWS * N)),
                         TC_BUFS(TC_BUF(product, ROWS * N), TC_BUF(least, ROWS * N),
-                                TC_BUF(most, ROWS * N), TC_BUF(since, ROWS * N))), TC_OK);
+                                TC_BUF(most, ROWS * N), TC_BUF(since, ROWS * N))),
+                 TC_OK);
     tc_program_free(f);
     tc_ctx_free(ctx);
 }
@@ -86,8 +88,10 @@ TEST(extremes_of_long_rows_are_in_parts_and_products_in_range)
         want[2][i] = x[i] != x[i] || high != high ? NAN : fmaxf(high, x[i]);
         since[i] = first || x[i] != x[i] || x[i] == want[2][i] ? i % N : since[i - 1];
     }
-    static const struct { const char *backend; int threads; } ways[] = {
-        {"cpu", 1}, {"cpu", 3}, {"interp", 1}};
+    static const struct {
+        const char *backend;
+        int threads;
+    } ways[] = {{"cpu", 1}, {"cpu", 3}, {"interp", 1}};
     for (int i = 0; i < 3; i++) {
         run(ways[i].backend, ways[i].threads, x, got[0], got[1], got[2], found);
         for (int k = 0; k < 3; k++) {
@@ -110,8 +114,9 @@ TEST(products_of_integers_and_logs_of_sums_are_in_parts)
     }
     tc_tensor tx = tc_input(ctx, "x", TC_I32, N), small = tc_mul(tc_cast(tx, TC_F64), 1e-3);
     tc_program *f = NULL;
-    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx), TC_TENSORS(tc_cumprod(tc_flip(tx, 0), 0),
-                                                          tc_logcumsumexp(small, 0)), NULL, &f),
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx),
+                               TC_TENSORS(tc_cumprod(tc_flip(tx, 0), 0), tc_logcumsumexp(small, 0)),
+                               NULL, &f),
                  TC_OK);
     CHECK(is_in_parts(f));
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, N)), TC_BUFS(TC_BUF(product, N), TC_BUF(logs, N))),
@@ -153,13 +158,15 @@ TEST(places_of_extremes_are_found_in_parts)
             tc_tensor tx = tc_input(ctx, "x", TC_F32, ROWS, N);
             tc_program *f = NULL;
             tc_program_info info;
-            CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx), TC_TENSORS(tc_argmax(tx, 1, false),
-                                                                  tc_argmin(tx, 1, false)),
-                                       NULL, &f), TC_OK);
+            CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx),
+                                       TC_TENSORS(tc_argmax(tx, 1, false), tc_argmin(tx, 1, false)),
+                                       NULL, &f),
+                         TC_OK);
             tc_program_get_info(f, &info);
             CHECK_MSG(info.n_kernels > 1, "%d kernels", info.n_kernels); /* chunks, then all */
             CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, ROWS * N)),
-                                TC_BUFS(TC_BUF(got[0], ROWS), TC_BUF(got[1], ROWS))), TC_OK);
+                                TC_BUFS(TC_BUF(got[0], ROWS), TC_BUF(got[1], ROWS))),
+                         TC_OK);
             CHECK_MSG(!memcmp(got, want, sizeof(got)), "%s: %lld %lld, %lld %lld", backends[b],
                       (long long)got[0][0], (long long)got[0][1], (long long)got[1][0],
                       (long long)got[1][1]);
@@ -184,11 +191,12 @@ TEST(running_sums_of_weights_are_one_kernel)
         tc_program *f = NULL;
         tc_program_info info;
         CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx), TC_TENSORS(tc_cumsum(tc_softmax(tx, 1), 1)),
-                                   NULL, &f), TC_OK);
+                                   NULL, &f),
+                     TC_OK);
         tc_program_get_info(f, &info);
         CHECK_EQ_INT(info.n_kernels, 1);
-        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, SHORT * LONG)),
-                            TC_BUFS(TC_BUF(got, SHORT * LONG))), TC_OK);
+        CHECK_EQ_INT(
+            tc_run(f, TC_BUFS(TC_BUF(x, SHORT * LONG)), TC_BUFS(TC_BUF(got, SHORT * LONG))), TC_OK);
         double worst = 0;
         for (int row = 0; row < SHORT; row++) {
             double all = 0, sum = 0;

@@ -9,22 +9,36 @@
 
 enum { MODES = TCI_MODE_COUNT, MOST = 40000 };
 
-typedef struct shape { int rank, axis; int64_t x[3], index[3]; } shape;
+typedef struct shape {
+    int rank, axis;
+    int64_t x[3], index[3];
+} shape;
 
 /* x, the part of it that indices reach, and how many of them there are along the axis */
 static const shape shapes[] = {
-    {1, 0, {7}, {50}},           {1, 0, {1}, {9}},         {1, 0, {300}, {1}},
-    {2, 0, {5, 37}, {40, 37}},   {2, 1, {37, 5}, {37, 40}}, {2, 0, {11, 16}, {30, 9}},
-    {2, 1, {9, 12}, {4, 33}},    {3, 1, {3, 4, 5}, {3, 9, 5}}, {3, 1, {4, 3, 70}, {2, 8, 33}},
-    {3, 0, {6, 2, 3}, {0, 2, 3}}, {3, 2, {2, 3, 40}, {2, 3, 1}}, {2, 0, {1, 65}, {7, 65}},
+    {1, 0, {7}, {50}},
+    {1, 0, {1}, {9}},
+    {1, 0, {300}, {1}},
+    {2, 0, {5, 37}, {40, 37}},
+    {2, 1, {37, 5}, {37, 40}},
+    {2, 0, {11, 16}, {30, 9}},
+    {2, 1, {9, 12}, {4, 33}},
+    {3, 1, {3, 4, 5}, {3, 9, 5}},
+    {3, 1, {4, 3, 70}, {2, 8, 33}},
+    {3, 0, {6, 2, 3}, {0, 2, 3}},
+    {3, 2, {2, 3, 40}, {2, 3, 1}},
+    {2, 0, {1, 65}, {7, 65}},
     {2, 0, {64, 512}, {100, 512}},
 };
 
 static tc_ctx *make_ctx(const char *backend, int threads, int bits)
 {
     tc_ctx *ctx = NULL;
-    tc_options o = {.backend = backend, .threads = threads, .vector_bits = bits,
-                    .no_disk_cache = true, .verify = 1};
+    tc_options o = {.backend = backend,
+                    .threads = threads,
+                    .vector_bits = bits,
+                    .no_disk_cache = true,
+                    .verify = 1};
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     return ctx;
 }
@@ -161,11 +175,26 @@ static void check_shapes(const char *backend, int threads, int bits)
     tc_ctx_free(ctx);
 }
 
-TEST(interpreted) { check_shapes("interp", 1, 0); }
-TEST(interpreted_by_threads) { check_shapes("interp", 3, 0); }
-TEST(native) { check_shapes("cpu", 2, 0); }
-TEST(native_in_narrow_vectors) { check_shapes("cpu", 1, 128); }
-TEST(native_without_vectors) { check_shapes("cpu", 3, -1); }
+TEST(interpreted)
+{
+    check_shapes("interp", 1, 0);
+}
+TEST(interpreted_by_threads)
+{
+    check_shapes("interp", 3, 0);
+}
+TEST(native)
+{
+    check_shapes("cpu", 2, 0);
+}
+TEST(native_in_narrow_vectors)
+{
+    check_shapes("cpu", 1, 128);
+}
+TEST(native_without_vectors)
+{
+    check_shapes("cpu", 3, -1);
+}
 
 /* Whole slices, in several dtypes, from expressions; of halves the sum rounds once. */
 TEST(slices_and_dtypes)
@@ -185,7 +214,9 @@ TEST(slices_and_dtypes)
             tc_tensor s = tc_cast(tc_borrow(ctx, rows, TC_F64, 5, 4), dtypes[k]);
             double got[12];
             CHECK_EQ_INT(tc_read(tc_cast(tc_cast(tc_index_add(x, 0, i, tc_add(s, s)), TC_I64),
-                                         TC_F64), got, 12), TC_OK);
+                                         TC_F64),
+                                 got, 12),
+                         TC_OK);
             for (int d = 0; d < 12; d++) {
                 double want = data[d];
                 for (int r = 0; r < 5; r++) {
@@ -243,7 +274,8 @@ TEST(a_gradient_costs_what_it_reads)
     tc_program *f = NULL;
     tc_program_info info;
     CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(table, index), TC_TENSORS(table_gradient(table, index)),
-                               NULL, &f), TC_OK);
+                               NULL, &f),
+                 TC_OK);
     CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
     CHECK_MSG(info.flops <= 8 * READS * WIDTH, "%lld flops", (long long)info.flops);
     CHECK_MSG(info.bytes_read + info.bytes_written <= 4 * (2 * ROWS + 8 * READS) * WIDTH,
@@ -326,7 +358,8 @@ TEST(lanes_read_at_their_own_indices)
         tc_tensor tx = tc_input(ctx, "x", t, LINES, N), ti = tc_input(ctx, "which", TC_I64, n);
         tc_program *f = NULL;
         CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(tx, ti), TC_TENSORS(tc_index_select(tx, 1, ti)), NULL,
-                                   &f), TC_OK);
+                                   &f),
+                     TC_OK);
         tc_buf in[2] = {{.data = x, .n = LINES * N, .dtype = t}, TC_BUF(which, n)};
         tc_buf to = {.data = out, .n = LINES * n, .dtype = t};
         CHECK_EQ_INT(tc_run(f, (tc_bufs){in, 2}, (tc_bufs){&to, 1}), TC_OK);
@@ -349,12 +382,12 @@ static tc_tensor computed_index(tc_tensor i, int kind, int32_t *last)
     static const int32_t outside[] = {7, 6, INT32_MAX, 7, -9, 3, 1};
     *last = outside[kind];
     switch (kind) {
-    case 0: return tc_clamp(i, 0, 5);                               /* never */
-    case 1: return tc_clamp(i, 0, 6);                               /* at 6 */
-    case 2: return tc_minimum(tc_add(i, 1), 5);                     /* the sum wraps */
+    case 0: return tc_clamp(i, 0, 5);                                      /* never */
+    case 1: return tc_clamp(i, 0, 6);                                      /* at 6 */
+    case 2: return tc_minimum(tc_add(i, 1), 5);                            /* the sum wraps */
     case 3: return tc_where(tc_gt(i, 2), 5, tc_cast(tc_gt(i, 0), TC_I64)); /* never */
-    case 4: return tc_maximum(word, UINT64_C(5));                   /* as words -9 is the most */
-    case 5: return tc_sub(tc_clamp(i, 0, 3), tc_mul(tc_clamp(i, 0, 3), 4)); /* -9 at 3 */
+    case 4: return tc_maximum(word, UINT64_C(5)); /* as words -9 is the most */
+    case 5: return tc_sub(tc_clamp(i, 0, 3), tc_mul(tc_clamp(i, 0, 3), 4));         /* -9 at 3 */
     default: return tc_cast(tc_add(tc_clamp(tc_cast(i, TC_I8), 0, 1), 126), TC_I8); /* 127 at 1 */
     }
 }

@@ -33,8 +33,9 @@ enum { PATTERNS = 65536 };
 /* Of 16 bits all that there are; of others some that are random, and with corners in front. */
 static void fill_patterns(tc_dtype t, void *to)
 {
-    static const uint64_t corners[] = {0, 1, UINT64_MAX, INT64_MIN, 0x7f800000, 0xff800000,
-                                       0x80000000, 0x7ff0000000000000, 0x3f800000};
+    static const uint64_t corners[] = {0,          1,          UINT64_MAX, INT64_MIN,
+                                       0x7f800000, 0xff800000, 0x80000000, 0x7ff0000000000000,
+                                       0x3f800000};
     int bytes = tci_dtype_get(t)->bytes;
     for (int i = 0; i < PATTERNS; i++) {
         uint64_t word = bytes <= 2 ? (uint64_t)i : i < 9 ? corners[i] : tct_random();
@@ -103,11 +104,17 @@ TEST(bits_of_computed_values)
 /* ---- in order ---- */
 
 /* An axis of a shape, and how many are taken. */
-typedef struct taking { int rank, axis; int64_t sizes[3], k; } taking;
+typedef struct taking {
+    int rank, axis;
+    int64_t sizes[3], k;
+} taking;
 
 enum { LONGEST = 3000, MOST = 200000 };
 
-static bool is_float(tc_dtype t) { return tci_dtype_is_float(t); }
+static bool is_float(tc_dtype t)
+{
+    return tci_dtype_is_float(t);
+}
 
 /* Few numbers, so that many are equal, and corners of the dtype. */
 static void fill(tc_dtype t, void *to, int64_t n, bool many)
@@ -221,11 +228,11 @@ static void check(sorting *s, const char *who)
 /* One chunk, chunks of chunks, whose last one is filled up, and digits; groups, whose last one is
  * filled up, and what is parted by rank. */
 static const taking takings[] = {
-    {1, 0, {1}, 1},        {1, 0, {7}, 0},        {1, 0, {7}, 7},        {2, 1, {3, 40}, 1},
-    {2, 0, {40, 3}, 11},   {3, 1, {2, 70, 5}, 9}, {2, 0, {0, 4}, 0},     {2, 1, {0, 9}, 4},
-    {2, 1, {2, 129}, 3},   {1, 0, {1025}, 17},    {2, 1, {2, 1300}, 1},  {2, 0, {1301, 2}, 64},
-    {2, 1, {2, 1024}, 600}, {1, 0, {1025}, 1025}, {2, 0, {1400, 3}, 300}, {1, 0, {2048}, 1000},
-    {2, 0, {1301, 2}, 9},  {1, 0, {2999}, 2},     {1, 0, {2900}, 40},
+    {1, 0, {1}, 1},         {1, 0, {7}, 0},        {1, 0, {7}, 7},         {2, 1, {3, 40}, 1},
+    {2, 0, {40, 3}, 11},    {3, 1, {2, 70, 5}, 9}, {2, 0, {0, 4}, 0},      {2, 1, {0, 9}, 4},
+    {2, 1, {2, 129}, 3},    {1, 0, {1025}, 17},    {2, 1, {2, 1300}, 1},   {2, 0, {1301, 2}, 64},
+    {2, 1, {2, 1024}, 600}, {1, 0, {1025}, 1025},  {2, 0, {1400, 3}, 300}, {1, 0, {2048}, 1000},
+    {2, 0, {1301, 2}, 9},   {1, 0, {2999}, 2},     {1, 0, {2900}, 40},
 };
 enum { TAKINGS = sizeof(takings) / sizeof(takings[0]) };
 

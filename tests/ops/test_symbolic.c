@@ -144,8 +144,8 @@ TEST(images_of_one_row)
     tc_tensor zero = tc_mul(tc_sum(x, TC_ALL, false), 0);
     const char *modes[2] = {"bilinear", "bicubic"};
     for (int i = 0; i < 2; i++) {
-        tc_tensor to = tc_interpolate(image, &(tc_interpolation){.mode = modes[i], .size = {h, 2},
-                                                                 .align_corners = true});
+        tc_tensor to = tc_interpolate(
+            image, &(tc_interpolation){.mode = modes[i], .size = {h, 2}, .align_corners = true});
         check_images(ctx, modes[i], tc_add(to, zero), 1, (float[]){5, 6}, 2);
         check_images(ctx, modes[i], tc_add(to, zero), 2, (float[]){5, 6, 9, 10}, 4);
         tc_tensor same = tc_interpolate(x, &(tc_interpolation){.mode = modes[i],
@@ -166,8 +166,9 @@ TEST(images_of_one_row)
  * besides them, as of a fixed size. */
 TEST(guarded_reads_of_nothing)
 {
-    static const char *const names[] = {"roll", "sort", "index_select", "gather", "slice_scatter",
-                                        "masked_select", "unique", "logsumexp", "isin",
+    static const char *const names[] = {"roll",        "sort",          "index_select",
+                                        "gather",      "slice_scatter", "masked_select",
+                                        "unique",      "logsumexp",     "isin",
                                         "searchsorted"};
     for (int way = 0; way < 2; way++) {
         tc_ctx *ctx = NULL;
@@ -226,8 +227,8 @@ TEST(symbols_that_are_refused)
     CHECK_HAS(tc_error(tc_avg_pool1d(x, &(tc_pool){.kernel = {1}, .divisor = n})),
               "the divisor is n, which may be 0: declare TC_DIM(\"n\", 1, ...)");
     tc_tensor any = tc_input(ctx, "any", TC_F32, 1, 1, n);
-    CHECK_HAS(tc_error(tc_interpolate(any, &(tc_interpolation){.mode = "linear",
-                                                               .scale_factor = {2}})),
+    CHECK_HAS(tc_error(
+                  tc_interpolate(any, &(tc_interpolation){.mode = "linear", .scale_factor = {2}})),
               "expected at least 1: declare TC_DIM(\"n\", 1, ...)");
     for (int stride = 1; stride <= 4; stride++) { /* one window must fit at every size */
         const char *text = "a window of 3 elements (dilation 1) needs at least 3";

@@ -129,7 +129,8 @@ typedef struct example_run {
 static tc_tensor stack(const tc_tensor *each, int axis)
 {
     return tc_cat(TC_TENSORS(tc_unsqueeze(each[0], axis), tc_unsqueeze(each[1], axis),
-                             tc_unsqueeze(each[2], axis)), axis);
+                             tc_unsqueeze(each[2], axis)),
+                  axis);
 }
 
 static void make_examples(example_run *r, tc_ctx *ctx, const grad_case *c, int chosen)
@@ -197,9 +198,8 @@ static void check_gradients_of_examples(example_run *r, tc_tensor many)
         tc_tensor x[MAX_INPUTS];
         for (int i = 0; i < n; i++) {
             int axis = r->axes[i];
-            x[i] = axis == TC_UNMAPPED
-                       ? r->whole[i]
-                       : tc_squeeze(tc_slice(r->whole[i], axis, e, e + 1, 1), axis);
+            x[i] = axis == TC_UNMAPPED ? r->whole[i]
+                                       : tc_squeeze(tc_slice(r->whole[i], axis, e, e + 1, 1), axis);
         }
         build_value(x, one[e], r);
         list[e] = one[e][0];

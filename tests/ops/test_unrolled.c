@@ -153,10 +153,13 @@ static graph leaves(int steps, bool grad)
 
 typedef graph (*grow)(int steps, bool grad);
 /* steps: from which a plan is more than one kernel, whose pieces grow in number and not in size. */
-static const struct kind { const char *name; grow make; int steps; } kinds[] = {
-    {"lstm", lstm, 25},       {"sequence", sequence, 25}, {"average", average, 25},
-    {"residual", residual, 25}, {"sizes", sizes, 100},    {"stencil", stencil, 25},
-    {"chain", chain, 300},    {"leaves", leaves, 300}};
+static const struct kind {
+    const char *name;
+    grow make;
+    int steps;
+} kinds[] = {{"lstm", lstm, 25},         {"sequence", sequence, 25}, {"average", average, 25},
+             {"residual", residual, 25}, {"sizes", sizes, 100},      {"stencil", stencil, 25},
+             {"chain", chain, 300},      {"leaves", leaves, 300}};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 /* ---- counts ---- */
@@ -383,8 +386,8 @@ TEST(what_is_stored_is_what_is_dear)
     tc_tensor x = given(64, 64);
     for (int dear = 0; dear < 2; dear++) {
         tc_tensor v = dear ? tc_exp(x) : tc_mul(x, 2);
-        graph g = {{tc_sum(v, TC_AXES(0), false), tc_sum(v, TC_AXES(1), false),
-                    tc_cumsum(v, 0)}, 3};
+        graph g = {{tc_sum(v, TC_AXES(0), false), tc_sum(v, TC_AXES(1), false), tc_cumsum(v, 0)},
+                   3};
         counts c = count(g);
         bool stored = strstr(c.why, "gets memory: several kernels read it") != NULL;
         CHECK_MSG(stored == (dear != 0), "%s", c.why);

@@ -6,7 +6,10 @@
 #include "../async.h"
 #include "../null_backend.c"
 
-static tc_ctx *context(void) { return context_on("interp"); }
+static tc_ctx *context(void)
+{
+    return context_on("interp");
+}
 
 /* ---- a device without queues: the thread does its runs ---- */
 

@@ -107,7 +107,8 @@ static void copy_run(void *user, const tc_custom_array *in, int n, tc_custom_arr
 /* A function of the user's runs on the host: its operands come there, the result goes back. */
 TEST(custom_ops_beside_launches)
 {
-    static const tc_custom_op copy = {.name = "copy", .run = copy_run,
+    static const tc_custom_op copy = {.name = "copy",
+                                      .run = copy_run,
                                       .cuda = "in a language that this backend does not speak"};
     (void)tc_register_backend(&null_backend);
     tc_options o;

@@ -156,7 +156,10 @@ TEST(scratch_gives_zeroed_aligned_memory)
 TEST(scratch_lists_grow)
 {
     static tci_scratch s;
-    struct { int *items; int n, cap; } list = {NULL, 0, 0};
+    struct {
+        int *items;
+        int n, cap;
+    } list = {NULL, 0, 0};
     tci_scratch_init(&s);
     REQUIRE(!setjmp(s.escape));
     for (int i = 0; i < 10000; i++) {
@@ -400,8 +403,8 @@ TEST(variables_are_fields_of_a_context)
             int64_t got = env_rows[i].bytes == 1   ? *(const bool *)field
                           : env_rows[i].bytes == 4 ? *(const int *)(const void *)field
                                                    : *(const int64_t *)(const void *)field;
-            CHECK_MSG(got == env_rows[i].number, "%s=%s: %lld", env_rows[i].name,
-                      env_rows[i].value, (long long)got);
+            CHECK_MSG(got == env_rows[i].number, "%s=%s: %lld", env_rows[i].name, env_rows[i].value,
+                      (long long)got);
         }
         tc_ctx_free(ctx);
         if (kept) {
@@ -446,7 +449,7 @@ TEST(private_files)
     CHECK(!tci_os_read_private(tct_dir, &text, &why));
     REQUIRE(mkfifo(tct_path("fifo"), 0600) == 0);
     CHECK(!tci_os_read_private(tct_path("fifo"), &text, &why)); /* must not wait for a writer */
-    CHECK(!tci_os_read_file("/dev/zero", &text, &why)); /* has no end */
+    CHECK(!tci_os_read_file("/dev/zero", &text, &why));         /* has no end */
     CHECK(why == EINVAL);
     tci_str_free(&text);
     tct_remove_dir();
@@ -524,7 +527,7 @@ TEST(publishing_is_all_or_nothing)
     CHECK(!tci_os_publish("/dev/full/x", "x", 1, &why));
     REQUIRE(mkdir(tct_path("taken"), 0700) == 0);
     CHECK(!tci_os_publish(tct_path("taken"), "x", 1, &why)); /* rename onto a directory fails */
-    CHECK_EQ_INT(tct_count("", false), 0); /* and leaves no temporary */
+    CHECK_EQ_INT(tct_count("", false), 0);                   /* and leaves no temporary */
 
     char *block = malloc(1 << 20);
     REQUIRE(block);
@@ -605,9 +608,12 @@ TEST(private_directories)
 /* One level up is as good as the directory itself: who may write there may swap it. */
 TEST(directories_above_are_judged_too)
 {
-    static const struct { mode_t mode; bool code, temporary; } rows[] = {
-        {0700, true, true},  {0755, true, true},   {0711, true, true},  {0770, false, false},
-        {0777, false, false}, {0775, false, false}, {01777, true, true}, {01770, true, true}};
+    static const struct {
+        mode_t mode;
+        bool code, temporary;
+    } rows[] = {{0700, true, true},   {0755, true, true},   {0711, true, true},
+                {0770, false, false}, {0777, false, false}, {0775, false, false},
+                {01777, true, true},  {01770, true, true}};
     tct_make_dir();
     REQUIRE(mkdir(tct_path("up"), 0700) == 0 && mkdir(tct_path("up/in"), 0700) == 0);
     REQUIRE(symlink(tct_path("up/in"), tct_path("link")) == 0);
@@ -817,8 +823,8 @@ TEST(builds_happen_where_others_cannot_interfere)
     CHECK(access(path, F_OK) != 0);
     chmod(tct_path("open"), 01777);
     REQUIRE(tci_workdir_make(&w, NULL, true, &why));
-    CHECK_EQ_INT(strncmp(w.dir.path.text, tct_path("open/tc-kept-"),
-                         strlen(tct_path("open/tc-kept-"))), 0);
+    CHECK_EQ_INT(
+        strncmp(w.dir.path.text, tct_path("open/tc-kept-"), strlen(tct_path("open/tc-kept-"))), 0);
     tci_workdir_end(&w, false);
     if (kept) {
         setenv("TMPDIR", kept, 1);
@@ -998,8 +1004,8 @@ TEST(spawn_cuts_megabytes_of_output)
 {
     tci_str log = {0};
     int code;
-    CHECK_EQ_INT(tct_sh("head -c 8000000 /dev/zero | tr '\\0' x; echo; echo end", 60000, 5000,
-                        &log, &code),
+    CHECK_EQ_INT(tct_sh("head -c 8000000 /dev/zero | tr '\\0' x; echo; echo end", 60000, 5000, &log,
+                        &code),
                  TCI_SPAWN_OK);
     CHECK_EQ_INT(log.n, 5000);
     CHECK(log.cap < 20000);
@@ -1094,8 +1100,8 @@ TEST(spawn_with_closed_standard_files)
         for (int fd = 0; fd < 3; fd++) {
             close(fd);
         }
-        bool good = tct_sh("echo out; echo err >&2", 10000, 1000, &log, &code) == TCI_SPAWN_OK
-                    && !strcmp(tci_str_text(&log), "out\nerr\n");
+        bool good = tct_sh("echo out; echo err >&2", 10000, 1000, &log, &code) == TCI_SPAWN_OK &&
+                    !strcmp(tci_str_text(&log), "out\nerr\n");
         _exit(good ? 0 : 1);
     }
     int status = -1;
@@ -1155,11 +1161,17 @@ static bool tct_make_object(tci_str *object, const char *end)
     snprintf(source, sizeof(source), "%s", tct_path("o.c"));
     snprintf(path, sizeof(path), "%s", tct_path("o.so"));
     snprintf(text, sizeof(text), "int table[500] = {1};\nint seven(void) { return 7; }\n%s", end);
-    const char *argv[] = {cc && !strchr(cc, ' ') ? cc : "cc", "-shared", "-fPIC", "-nostdlib",
-                          source, "-o", path, NULL};
-    bool good = tci_os_publish(source, text, strlen(text), NULL)
-                && tct_run(argv, 60000, 1000, &log, &code) == TCI_SPAWN_OK
-                && tci_os_read_file(path, object, NULL);
+    const char *argv[] = {cc && !strchr(cc, ' ') ? cc : "cc",
+                          "-shared",
+                          "-fPIC",
+                          "-nostdlib",
+                          source,
+                          "-o",
+                          path,
+                          NULL};
+    bool good = tci_os_publish(source, text, strlen(text), NULL) &&
+                tct_run(argv, 60000, 1000, &log, &code) == TCI_SPAWN_OK &&
+                tci_os_read_file(path, object, NULL);
     tci_str_free(&log);
     return good;
 }

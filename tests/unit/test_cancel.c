@@ -19,7 +19,9 @@ static const char *const backends[2] = {"interp", "cpu"};
 static tc_ctx *make_ctx(const char *backend, bool flagged)
 {
     tc_ctx *ctx = NULL;
-    tc_options o = {.backend = backend, .no_disk_cache = true, .threads = 1,
+    tc_options o = {.backend = backend,
+                    .no_disk_cache = true,
+                    .threads = 1,
                     .cancel = flagged ? &flag : NULL};
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     return ctx;
@@ -46,7 +48,8 @@ static tc_tensor count_up(tc_tensor x, tc_tensor steps)
 {
     tc_tensor last[2];
     CHECK_MSG(!tc_while(TC_TENSORS(x, tc_full(x.ctx, 0, TC_I64)), 0, is_below, add_one, &steps,
-                        last), "%s", tc_error(last[0]));
+                        last),
+              "%s", tc_error(last[0]));
     return last[0];
 }
 
@@ -161,7 +164,8 @@ TEST(a_call_is_cancelled)
             pthread_join(thread, NULL);
             if (loop != LONG_SCAN) {
                 CHECK_EQ_INT(tc_run_call(call, TC_BUFS(TC_BUF(in, WIDE), TC_BUF(&few, 1)),
-                                         TC_BUFS(TC_BUF(out, WIDE))), TC_OK);
+                                         TC_BUFS(TC_BUF(out, WIDE))),
+                             TC_OK);
                 check_values(loop, out, few);
             }
         }
@@ -209,15 +213,18 @@ TEST(a_run_is_cancelled_by_a_flag)
         REQUIRE(f);
         pthread_create(&thread, NULL, set_flag_soon, NULL);
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, WIDE), TC_BUF(&NEVER, 1)),
-                            TC_BUFS(TC_BUF(out, WIDE))), TC_ERR_CANCELLED);
+                            TC_BUFS(TC_BUF(out, WIDE))),
+                     TC_ERR_CANCELLED);
         CHECK_HAS(tc_error(f), "tc_run: the run was cancelled");
         pthread_join(thread, NULL);
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, WIDE), TC_BUF(&few, 1)),
-                            TC_BUFS(TC_BUF(out, WIDE))), TC_ERR_CANCELLED); /* it is still set */
+                            TC_BUFS(TC_BUF(out, WIDE))),
+                     TC_ERR_CANCELLED); /* it is still set */
         flag = 0;
         if (loop != LONG_SCAN) {
             CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, WIDE), TC_BUF(&few, 1)),
-                                TC_BUFS(TC_BUF(out, WIDE))), TC_OK);
+                                TC_BUFS(TC_BUF(out, WIDE))),
+                         TC_OK);
             check_values(loop, out, few);
         }
         tc_program_free(f);
@@ -254,7 +261,8 @@ TEST(a_signal_handler_cancels)
         signalled = by_flag ? NULL : call;
         alarm_soon();
         CHECK_EQ_INT(tc_run_call(call, TC_BUFS(TC_BUF(in, WIDE), TC_BUF(&NEVER, 1)),
-                                 TC_BUFS(TC_BUF(out, WIDE))), TC_ERR_CANCELLED);
+                                 TC_BUFS(TC_BUF(out, WIDE))),
+                     TC_ERR_CANCELLED);
         flag = 0;
         tc_call_free(call);
         tc_program_free(f);

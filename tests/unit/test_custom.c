@@ -48,8 +48,12 @@ static tc_tensor rows_vjp(void *user, tc_tensors in, tc_tensor y, tc_tensor grad
                       : tc_sum(tc_mul(column, in.items[0]), TC_AXES(0), false);
 }
 
-static const tc_custom_op rows = {.name = "rows", .version = 1, .user = &calls, .shape = rows_shape,
-                                  .run = rows_run, .vjp = rows_vjp};
+static const tc_custom_op rows = {.name = "rows",
+                                  .version = 1,
+                                  .user = &calls,
+                                  .shape = rows_shape,
+                                  .run = rows_run,
+                                  .vjp = rows_vjp};
 
 /* Of many examples [k, n, m] and [k, m] at once. */
 static tc_tensor rows_vmap(void *user, tc_tensors in)
@@ -97,7 +101,8 @@ static void check_between(const char *backend)
     for (int times = 0; times < 3; times++) {
         calls = 0;
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 12), TC_BUF(weights, 4)),
-                            TC_BUFS(TC_BUF(twice, 3), TC_BUF(once, 3), TC_BUF(again, 3))), TC_OK);
+                            TC_BUFS(TC_BUF(twice, 3), TC_BUF(once, 3), TC_BUF(again, 3))),
+                     TC_OK);
         CHECK_EQ_INT(calls, 1);
         for (int i = 0; i < 3; i++) {
             CHECK_EQ_INT(once[i], -(30 + 40 * i));
@@ -223,10 +228,18 @@ static void slopes_of(const tc_tensor *x, tc_tensor *y, void *user)
 TEST(examples_by_a_rule_or_one_after_the_other)
 {
     enum { K = 5, N = 3, M = 4 };
-    const tc_custom_op ruled = {.name = "ruled rows", .user = &calls, .shape = rows_shape,
-                                .run = rows_run, .vjp = rows_vjp, .vmap = rows_vmap};
-    const tc_custom_op flat = {.name = "flat rows", .user = &calls, .shape = rows_shape,
-                               .run = rows_run, .vjp = rows_vjp, .vmap = flat_vmap};
+    const tc_custom_op ruled = {.name = "ruled rows",
+                                .user = &calls,
+                                .shape = rows_shape,
+                                .run = rows_run,
+                                .vjp = rows_vjp,
+                                .vmap = rows_vmap};
+    const tc_custom_op flat = {.name = "flat rows",
+                               .user = &calls,
+                               .shape = rows_shape,
+                               .run = rows_run,
+                               .vjp = rows_vjp,
+                               .vmap = flat_vmap};
     for (int i = 0; i < 4; i++) {
         float got[2][K * N * M], x[K * N * M], w[M] = {1, -2, 0.5f, 3};
         tc_ctx *ctx = begin(i % 2 ? "cpu" : "interp");
@@ -265,8 +278,11 @@ TEST(a_program_with_calls_comes_back_from_disk)
     char dir[] = "/tmp/tc-test-custom-XXXXXX";
     REQUIRE(mkdtemp(dir));
     for (int i = 0; i < 4; i++) {
-        const tc_custom_op op = {.name = "on disk", .version = i / 3, .user = &calls,
-                                 .shape = rows_shape, .run = rows_run};
+        const tc_custom_op op = {.name = "on disk",
+                                 .version = i / 3,
+                                 .user = &calls,
+                                 .shape = rows_shape,
+                                 .run = rows_run};
         tc_options o = {.backend = "cpu", .cache_dir = dir, .memory_cache_bytes = -1, .verify = 1};
         float x[6] = {1, 2, 3, 4, 5, 6}, w[3] = {1, -1, 2}, got[2];
         tc_ctx *ctx = NULL;
@@ -320,9 +336,13 @@ static tc_tensor cube_vjp(void *user, tc_tensors in, tc_tensor y, tc_tensor grad
 TEST(rules_are_transposed_and_checked)
 {
     static double three = 3, one = 1;
-    const tc_custom_op good = {.name = "good cube", .user = &three, .run = cube_run,
+    const tc_custom_op good = {.name = "good cube",
+                               .user = &three,
+                               .run = cube_run,
                                .vjp = cube_vjp};
-    const tc_custom_op wrong = {.name = "wrong cube", .user = &one, .run = cube_run,
+    const tc_custom_op wrong = {.name = "wrong cube",
+                                .user = &one,
+                                .run = cube_run,
                                 .vjp = cube_vjp};
     const double data[3] = {0.5, -2, 3};
     double got[3];
@@ -348,7 +368,8 @@ TEST(what_an_op_is_and_takes)
     static const tc_custom_op wide_block = {.name = "wide", .run = cube_run, .cuda_threads = 2000};
     static const tc_custom_op text = {.name = "cube", .run = cube_run, .cuda = "void run();"};
     static const tc_custom_op bad = {.name = "bad", .run = cube_run, .shape = bad_shape};
-    static const tc_custom_op sizeless = {.name = "sizeless", .run = cube_run,
+    static const tc_custom_op sizeless = {.name = "sizeless",
+                                          .run = cube_run,
                                           .shape = sizeless_shape};
     tc_ctx *ctx = begin("interp");
     REQUIRE(ctx);
@@ -379,8 +400,7 @@ TEST(what_an_op_is_and_takes)
     CHECK_EQ_INT(tc_status_of(tc_custom(&cube, TC_TENSORS(poison))), TC_ERR_SHAPE);
     CHECK(tc_status_of(tc_custom(&cube, TC_TENSORS())) != TC_OK);
     tc_tensor tangent, y = tc_custom(&cube, TC_TENSORS(x));
-    CHECK_EQ_INT(tc_jvp(TC_TENSORS(y), TC_TENSORS(x), TC_TENSORS(x), &tangent),
-                 TC_ERR_UNSUPPORTED);
+    CHECK_EQ_INT(tc_jvp(TC_TENSORS(y), TC_TENSORS(x), TC_TENSORS(x), &tangent), TC_ERR_UNSUPPORTED);
     tc_ctx_free(ctx);
 }
 

@@ -539,7 +539,10 @@ RECIPES(R)
 #undef Y
 #undef Z
 #undef I
-static const struct { const char *name; recipe_fn make; } recipes[] = {
+static const struct {
+    const char *name;
+    recipe_fn make;
+} recipes[] = {
 #define R(name, made) {#name, recipe_##name},
     RECIPES(R)
 #undef R
@@ -555,9 +558,9 @@ typedef struct built {
 static built build(int recipe, int64_t b, int64_t h)
 {
     built r = {.n = 1};
-    const tc_tensor in[N_IN] = {
-        tc_input(ctx, "x", TC_F32, b, 2, h, 6), tc_input(ctx, "y", TC_F32, b, h),
-        tc_input(ctx, "z", TC_F32, h, 6), tc_input(ctx, "i", TC_I64, b)};
+    const tc_tensor in[N_IN] = {tc_input(ctx, "x", TC_F32, b, 2, h, 6),
+                                tc_input(ctx, "y", TC_F32, b, h), tc_input(ctx, "z", TC_F32, h, 6),
+                                tc_input(ctx, "i", TC_I64, b)};
     tc_tensor out = recipes[recipe].make(in, b, h), grads[3];
     if (b == 0 && tc_status_of(out)) { /* -1 beside a 0 says nothing, but beside a batch it does */
         CHECK_HAS(tc_error(out), "0 elements of shape [0");
@@ -611,8 +614,8 @@ static built replaced(tci_scratch *s, tci_graph *g, const built *from, const tci
         }
         tci_node *copy = n->op == TCI_OP_CONST
                              ? tci_graph_const(g, (tc_dtype)n->dtype, n->value)
-                             : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape,
-                                              n->n_in, in, n->n_attr, attr);
+                             : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in,
+                                              in, n->n_attr, attr);
         copy->value = n->value;
         copy->storage = n->storage;
         now[n->id] = copy;
@@ -758,7 +761,8 @@ TEST(errors_name_the_dimension)
             "axis 2 is height, which may be 0: a window of 3 elements (dilation 1) needs at least "
             "3: declare TC_DIM(\"height\", 3, ...)");
     refused(tc_conv2d(image(batch, height), w, TC_NONE,
-                      &(tc_conv){.padding = {1, 1}, .dilation = {2, 1}}), TC_ERR_SHAPE,
+                      &(tc_conv){.padding = {1, 1}, .dilation = {2, 1}}),
+            TC_ERR_SHAPE,
             "axis 2 is (height + 2), which may be 2: a window of 3 elements (dilation 2) needs at "
             "least 5: declare TC_DIM(\"height\", 3, ...)");
     refused(tc_conv2d(image(batch, 2), w, TC_NONE, NULL), TC_ERR_SHAPE,
@@ -766,8 +770,9 @@ TEST(errors_name_the_dimension)
     refused(tc_max_pool2d(image(batch, height), &(tc_pool){.kernel = {2, 2}}), TC_ERR_SHAPE,
             "as height may be 0: only the batch axis may: declare TC_DIM(\"height\", 1, ...)");
     refused(tc_max_pool2d(image(batch, TC_DIM("height", 1, 40)), &(tc_pool){.kernel = {2, 2}}),
-            TC_ERR_SHAPE, "does not fit height elements and padding 0: declare TC_DIM(\"height\", "
-                          "2, ...)");
+            TC_ERR_SHAPE,
+            "does not fit height elements and padding 0: declare TC_DIM(\"height\", "
+            "2, ...)");
     refused(tc_pad(x, 0, -1, 0, 0), TC_ERR_SHAPE,
             "leaves no valid size: declare TC_DIM(\"batch\", 1, ...)");
     refused(tc_max(x, TC_AXES(0), false), TC_ERR_SHAPE,
@@ -796,8 +801,7 @@ TEST(no_valid_dims)
     begin();
     const char *text = "the size of axis 0 is no valid TC_DIM: expected a name and 0 <= least <= "
                        "most <= 2^40";
-    int64_t wrong[] = {TC_DIM(NULL, 0, 4),  TC_DIM("", 0, 4),
-                       TC_DIM("n", -1, 4),  TC_DIM("n", 5, 4),
+    int64_t wrong[] = {TC_DIM(NULL, 0, 4), TC_DIM("", 0, 4), TC_DIM("n", -1, 4), TC_DIM("n", 5, 4),
                        TC_DIM("n", 0, ((int64_t)1 << 40) + 1)};
     for (int i = 0; i < TCI_COUNT(wrong); i++) {
         refused(tc_input(ctx, "x", TC_F32, wrong[i]), TC_ERR_SHAPE, text);
@@ -823,11 +827,25 @@ TEST(c_arithmetic_is_refused)
 {
     begin();
     int64_t n = TC_DIM("n", 1, 100), m = TC_DIM("m", 0, 1 << 20), h = TC_DIM("h", 3, 9);
-    const int64_t made[] = {n + 1, n - 1, n + 4096, n / 2, n / 3 + 1, (n + 1) / 2, n / 1000, -n,
-                            (int64_t)((uint64_t)n * 2), (int64_t)((uint64_t)n * 3),
-                            (int64_t)((uint64_t)n * 4), (int64_t)((uint64_t)n + (uint64_t)m),
-                            (int64_t)((uint64_t)n * (uint64_t)m), n - m, m - n, m - n - 1, h - m,
-                            (int32_t)n, (int64_t)(uint32_t)n};
+    const int64_t made[] = {n + 1,
+                            n - 1,
+                            n + 4096,
+                            n / 2,
+                            n / 3 + 1,
+                            (n + 1) / 2,
+                            n / 1000,
+                            -n,
+                            (int64_t)((uint64_t)n * 2),
+                            (int64_t)((uint64_t)n * 3),
+                            (int64_t)((uint64_t)n * 4),
+                            (int64_t)((uint64_t)n + (uint64_t)m),
+                            (int64_t)((uint64_t)n * (uint64_t)m),
+                            n - m,
+                            m - n,
+                            m - n - 1,
+                            h - m,
+                            (int32_t)n,
+                            (int64_t)(uint32_t)n};
     tc_tensor x = tc_input(ctx, "x", TC_F32, n), one = tc_full(ctx, 1, TC_F32, 1);
     tc_tensor image4 = tc_input(ctx, "i", TC_F32, 1, 1, 64, 64);
     for (int i = 0; i < TCI_COUNT(made); i++) {
@@ -852,7 +870,7 @@ TEST(c_arithmetic_is_refused)
                 v < 0 ? "not positive" : "the kernel is " MADE_BY_C);
         refused(tc_full(ctx, 0, TC_F32, tc_dim_add(v, 1)), TC_ERR_SHAPE, MADE_BY_C);
     }
-    const double reals[] = {(double)n, (float)n, 0.5 * (double)n, 1.0 / (double)n,
+    const double reals[] = {(double)n,         (float)n,        0.5 * (double)n, 1.0 / (double)n,
                             255.0 / (double)n, 1.0f / (float)n, (double)n * -2.0};
     for (int i = 0; i < TCI_COUNT(reals); i++) {
         refused(tc_mul(x, reals[i]), TC_ERR_ARGUMENT, "an operand is " MADE_BY_C);
@@ -866,12 +884,30 @@ TEST(other_numbers_are_not)
     begin();
     int64_t n = TC_DIM("n", 1, 100);
     CHECK(tci_dim_is_stray(n + ((int64_t)1 << 38)) && !tci_dim_is_stray(n + ((int64_t)1 << 40)));
-    const uint64_t plain[] = {1u << 20, INT_MAX, UINT_MAX, 1000000007, 1ull << 32, 1ull << 40,
-                              1ull << 53, 1ull << 60, 1ull << 61, 1ull << 62, 3ull << 61,
-                              1ull << 63, UINT64_MAX, INT64_MAX, INT64_MAX - 1,
-                              0x9e3779b97f4a7c15u, 6364136223846793005u, 1442695040888963407u,
-                              0xcbf29ce484222325u, 0x5555555555555555u, 0xaaaaaaaaaaaaaaaau,
-                              1000000000000u, 1000000000000000u, 1000000000000000000u};
+    const uint64_t plain[] = {1u << 20,
+                              INT_MAX,
+                              UINT_MAX,
+                              1000000007,
+                              1ull << 32,
+                              1ull << 40,
+                              1ull << 53,
+                              1ull << 60,
+                              1ull << 61,
+                              1ull << 62,
+                              3ull << 61,
+                              1ull << 63,
+                              UINT64_MAX,
+                              INT64_MAX,
+                              INT64_MAX - 1,
+                              0x9e3779b97f4a7c15u,
+                              6364136223846793005u,
+                              1442695040888963407u,
+                              0xcbf29ce484222325u,
+                              0x5555555555555555u,
+                              0xaaaaaaaaaaaaaaaau,
+                              1000000000000u,
+                              1000000000000000u,
+                              1000000000000000000u};
     for (int i = 0; i < TCI_COUNT(plain); i++) {
         CHECK_MSG(!tci_dim_is_stray((int64_t)plain[i]), "%llx", (unsigned long long)plain[i]);
         CHECK_MSG(!tci_dim_is_stray((int64_t)(0 - plain[i])), "-%llx",
@@ -992,7 +1028,9 @@ TEST(ranges_and_directions)
                     int64_t next = tci_dim_value(d, values);
                     values[i]--;
                     n_told++;
-                    CHECK_MSG(way == 1 ? next >= v : way == -1 ? next <= v : next == v,
+                    CHECK_MSG(way == 1    ? next >= v
+                              : way == -1 ? next <= v
+                                          : next == v,
                               "%s goes from %lld to %lld: %d", TCI_DIM_TEXT(d), (long long)v,
                               (long long)next, way);
                 }

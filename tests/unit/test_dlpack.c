@@ -4,8 +4,15 @@
 
 #include "tc_test.h"
 
-typedef struct { int32_t device_type; int32_t device_id; } DLDevice;
-typedef struct { uint8_t code; uint8_t bits; uint16_t lanes; } DLDataType;
+typedef struct {
+    int32_t device_type;
+    int32_t device_id;
+} DLDevice;
+typedef struct {
+    uint8_t code;
+    uint8_t bits;
+    uint16_t lanes;
+} DLDataType;
 typedef struct {
     void *data;
     DLDevice device;
@@ -20,7 +27,9 @@ typedef struct DLManagedTensor {
     void (*deleter)(struct DLManagedTensor *self);
 } DLManagedTensor;
 typedef struct DLManagedTensorVersioned {
-    struct { uint32_t major, minor; } version;
+    struct {
+        uint32_t major, minor;
+    } version;
     void *manager_ctx;
     void (*deleter)(struct DLManagedTensorVersioned *self);
     uint64_t flags;
@@ -63,7 +72,10 @@ typedef struct foreign {
     float data[8];
 } foreign;
 
-static void foreign_deleter(tc_dlpack *dl) { ((foreign *)dl->manager)->deleted++; }
+static void foreign_deleter(tc_dlpack *dl)
+{
+    ((foreign *)dl->manager)->deleted++;
+}
 static void foreign_deleter_plain(tc_dlpack_unversioned *dl)
 {
     ((foreign *)dl->manager)->deleted++;
@@ -83,8 +95,7 @@ static void make(foreign *f)
                           .byte_offset = 4};
     *f = (foreign){.shape = {2, 3}, .strides = {1, 2}, .data = {9, 1, 4, 2, 5, 3, 6}};
     f->versioned = (tc_dlpack){.major = 1, .manager = f, .deleter = foreign_deleter, .tensor = t};
-    f->plain =
-        (tc_dlpack_unversioned){.tensor = t, .manager = f, .deleter = foreign_deleter_plain};
+    f->plain = (tc_dlpack_unversioned){.tensor = t, .manager = f, .deleter = foreign_deleter_plain};
 }
 
 static void check_rows(tc_tensor t)

@@ -71,8 +71,7 @@ static tc_status solve(solve_family *f, const tc_buf *bufs)
     tci_solver *v = tci_solver_make(&f->code, in.n, 1, f->user);
     REQUIRE(v);
     int64_t *room = tci_heap_get(sizeof(*room) * tci_solver_room(v));
-    tc_status status =
-        tci_solver_solve(v, room, &in, &out, f->values, f->text, sizeof(f->text));
+    tc_status status = tci_solver_solve(v, room, &in, &out, f->values, f->text, sizeof(f->text));
     tci_heap_free(room);
     tci_solver_free(v);
     return status;
@@ -211,8 +210,7 @@ TEST(three_sizes_from_their_products)
     SOLVE_PORT(&f, TC_F32, a, c);
     CHECK_OK(SOLVE(&f, FLOATS(1200 * 7), FLOATS(7 * 90), FLOATS(1200 * 90)));
     CHECK(f.values[0] == 1200 && f.values[1] == 7 && f.values[2] == 90);
-    CHECK_EQ_INT(SOLVE(&f, FLOATS(1200 * 7), FLOATS(7 * 90), FLOATS(1200 * 90 + 1)),
-                 TC_ERR_BUFFER);
+    CHECK_EQ_INT(SOLVE(&f, FLOATS(1200 * 7), FLOATS(7 * 90), FLOATS(1200 * 90 + 1)), TC_ERR_BUFFER);
 }
 
 TEST(given_sizes_must_be_those_of_the_port)
@@ -300,8 +298,7 @@ static solve_drawn solve_draw(void)
         bool open = !tci_dim_is_known(d.f.ports[p].n); /* known ones are checked by the run */
         int64_t count = tci_dim_value(d.f.ports[p].n, truth) + (wrong && p == 0 && open);
         bool untyped = tct_random_below(4) == 0;
-        d.bufs[p] = (tc_buf){.n = untyped ? count * 4 : count,
-                             .dtype = untyped ? -1 : TC_F32};
+        d.bufs[p] = (tc_buf){.n = untyped ? count * 4 : count, .dtype = untyped ? -1 : TC_F32};
     }
     return d;
 }
@@ -788,8 +785,12 @@ static void check_custom_of_any_size(const char *backend, const char *dir, bool 
 {
     static const tc_custom_op pairs = {.name = "pairs", .shape = pairs_shape, .run = pairs_run};
     tc_ctx *ctx = NULL;
-    tc_options o = {.backend = backend, .threads = 1, .verify = true, .memory_cache_bytes = -1,
-                    .no_disk_cache = !dir, .cache_dir = dir};
+    tc_options o = {.backend = backend,
+                    .threads = 1,
+                    .verify = true,
+                    .memory_cache_bytes = -1,
+                    .no_disk_cache = !dir,
+                    .cache_dir = dir};
     CHECK_OK(tc_ctx_make(&ctx, &o));
     REQUIRE(ctx);
     tc_tensor x = tc_input(ctx, "x", TC_F32, TC_DIM("batch", 0, 50), 3);
@@ -833,7 +834,8 @@ TEST(custom_ops_are_given_the_sizes_of_the_run)
 
 TEST(shape_rules_compute_with_symbolic_sizes)
 {
-    static const tc_custom_op doubled = {.name = "doubled", .shape = doubled_shape,
+    static const tc_custom_op doubled = {.name = "doubled",
+                                         .shape = doubled_shape,
                                          .run = pairs_run};
     tc_ctx *ctx = NULL;
     tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
@@ -849,7 +851,9 @@ TEST(shape_rules_compute_with_symbolic_sizes)
 TEST(memory_limit_is_that_of_the_sizes)
 {
     tc_ctx *ctx = NULL;
-    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1,
+    tc_options o = {.backend = "interp",
+                    .no_disk_cache = true,
+                    .threads = 1,
                     .memory_limit = 40000};
     CHECK_OK(tc_ctx_make(&ctx, &o));
     REQUIRE(ctx);
@@ -969,7 +973,8 @@ TEST(an_index_outside_a_symbolic_axis_is_named)
     int64_t rows = TC_DIM("rows", 1, 16), n = TC_DIM("n", 1, 4);
     tc_tensor x = tc_input(ctx, "x", TC_F32, rows);
     tc_tensor which = tc_input(ctx, "which", TC_I32, 1, 4), where = tc_input(ctx, "", TC_I32, 2, n);
-    tc_tensor y = tc_index_select(x, 0, tc_reshape(which, 4)); int made = __LINE__;
+    tc_tensor y = tc_index_select(x, 0, tc_reshape(which, 4));
+    int made = __LINE__;
     tc_tensor doubled = tc_reshape(tc_cat(TC_TENSORS(x, x), 0), 2, rows);
     tc_tensor z = tc_sum(tc_gather(doubled, 1, where), TC_ALL, false);
     tc_program *f = NULL;

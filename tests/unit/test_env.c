@@ -73,8 +73,8 @@ static void check_case(const env_case *c)
     CHECK_MSG(tc_ctx_make(&ctx, &none) == TC_OK, "%s=%s", name, c->text);
     if (ctx && c->bytes) {
         int64_t got = number_at(&tci_ctx_of(ctx)->options, c);
-        CHECK_MSG(got == c->wanted, "%s=%s sets %lld, expected %lld", name, c->text,
-                  (long long)got, (long long)c->wanted);
+        CHECK_MSG(got == c->wanted, "%s=%s sets %lld, expected %lld", name, c->text, (long long)got,
+                  (long long)c->wanted);
     } else if (ctx) {
         const char *text;
         memcpy(&text, (const char *)&tci_ctx_of(ctx)->options + c->at, sizeof(text));

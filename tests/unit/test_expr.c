@@ -122,11 +122,11 @@ TEST(a_text_is_the_tensor_that_calls_make)
     tc_tensor b = tc_input(ctx, "b", TC_F32, 5), i = tc_input(ctx, "i", TC_I32, 2), both[2];
     double rate = 0.5;
     int axis = 1;
-    SAME(tc_softmax(tc_add(tc_matmul(x, w), b), -1), softmax(x @ w + b, axis=-1), x, w, b);
+    SAME(tc_softmax(tc_add(tc_matmul(x, w), b), -1), softmax(x @w + b, axis = -1), x, w, b);
     SAME(tc_sin(tc_cos(x)), sin(cos(x)), x);
     SAME(tc_mul(x, rate), x * rate, x, rate);
     SAME(tc_sum(x, TC_AXES(1), false), sum(x, axis), x, axis);
-    SAME(tc_sum(x, TC_AXES(0, 1), true), x.sum(axis=(0, 1), keepdims=True), x);
+    SAME(tc_sum(x, TC_AXES(0, 1), true), x.sum(axis = (0, 1), keepdims = True), x);
     SAME(tc_sum(x, TC_ALL, false), sum(x), x);
     SAME(tc_slice(x, 1, 1, -1, 1), (x[:, 1:-1]), x);
     SAME(tc_unsqueeze(x, 2), (x[..., None]), x);
@@ -137,21 +137,21 @@ TEST(a_text_is_the_tensor_that_calls_make)
     SAME(tc_transpose(x, 0, 1), x.mT, x);
     SAME(tc_reshape(x, 6, 2), x.reshape(6, -1), x);
     SAME(tc_reshape(x, 4, 3), reshape(x, (x.shape[1], x.shape[-2])), x);
-    SAME(tc_cat(TC_TENSORS(x, x), 0), cat([x, x], 0), x);
-    SAME(tc_cat(TC_TENSORS(x, x), 0), cat((x, x), axis=0), x);
+    SAME(tc_cat(TC_TENSORS(x, x), 0), cat([ x, x ], 0), x);
+    SAME(tc_cat(TC_TENSORS(x, x), 0), cat((x, x), axis = 0), x);
     SAME(tc_stack(TC_TENSORS(b, b), 0), stack(b, b), b);
     SAME(tc_einsum("ij,jk->ki", TC_TENSORS(x, w)), einsum("ij,jk->ki", x, w), x, w);
     SAME(tc_index_put(x, TC_TENSORS(TC_NONE, i), tc_full(ctx, 0, TC_F32), false),
-         index_put(x, [None, i], full(0, f32, ())), x, i);
-    SAME(tc_mse_loss(x, x, TC_REDUCE_SUM), mse_loss(x, x, reduction='sum'), x);
+         index_put(x, [ None, i ], full(0, f32, ())), x, i);
+    SAME(tc_mse_loss(x, x, TC_REDUCE_SUM), mse_loss(x, x, reduction = 'sum'), x);
     SAME(tc_cast(x, TC_BF16), cast(x, bf16), x);
-    SAME(tc_clamp(x, 0, TC_NONE), clamp(x, min=0), x);
+    SAME(tc_clamp(x, 0, TC_NONE), clamp(x, min = 0), x);
     SAME(tc_clamp(x, TC_NONE, 1), x.clamp(None, 1), x);
-    SAME(tc_neg(tc_pow(x, 2)), -x ** 2, x);
+    SAME(tc_neg(tc_pow(x, 2)), -x * *2, x);
     SAME(tc_mul(2, x), (3 - 1) * x, x);
     tc_topk(x, 1, 2, true, &both[0], &both[1]);
     SAME(both[1], topk(x, 1, 2)[1], x);
-    SAME(both[0], x.topk(1, k=2)[-2], x);
+    SAME(both[0], x.topk(1, k = 2)[-2], x);
     tc_ctx_free(ctx);
 }
 
@@ -159,63 +159,160 @@ TEST(a_text_is_the_tensor_that_calls_make)
 
 /* Calls that the parameters alone do not tell how to make. */
 static const char *const special_calls[] = {
-    "gcd(i, 4)", "lcm(i, 4)", "bitwise_not(i)", "bitwise_and(i, 3)", "bitwise_or(i, 3)",
-    "bitwise_xor(p, p)", "bitwise_left_shift(i, 2)", "bitwise_right_shift(i, 2)", "mul_high(i, i)",
-    "full(0.5, f32, (3, 4))", "arange(0, 10, 2, i32)", "fold_in(k[0], 3)",
-    "random_bits(7, u32, (3, 4))", "rand(7, f32, 3, 4)", "randn(7, f32, (3, 4))",
-    "randint(7, 0, 10, i32, (3, 4))", "bernoulli(x, 7)", "exponential(x, 7)", "geometric(x, key=7)",
-    "dropout(x, 0.5, key=7)", "var_mean(x, axis=1)[0]", "topk(x, 1, 2)[1]", "sort(x, 1)[0]",
-    "cross_entropy(x, k)", "permute(x, 1, 0)", "gather(x, 1, i)", "index_select(x, 1, k)",
-    "scatter_add(x, 1, i, x)", "scatter(x, 1, i, x)", "scatter_min(x, 1, i, x)",
-    "scatter_max(x, 1, i, x)", "index_add(x, 0, k, x)", "pad_mode(x, 1, 1, 1, 'reflect')",
-    "pixel_shuffle(b.reshape(2, 12, 4, 4), 2)", "pixel_unshuffle(b, 2)", "linspace(0, 1, 5, f32)",
-    "logspace(0, 1, 5, dtype=f32)", "repeat_interleave(x, 2, 1)", "select_scatter(x, v, 0, 1)",
-    "diagonal_scatter(x, v[:3])", "take_along_dim(x, i, 1)", "index(x, [k, None])",
-    "index_put(x, [k], x)", "index_fill(x, 0, k, 1)", "masked_scatter(x, p, x)",
-    "masked_select(x, p, 5)[0]", "nonzero(x, 5)[1]", "cummax(x, 1)[0]", "cummin(x, 1)[1]",
-    "aminmax(x)[0]", "kthvalue(x, 2)[0]", "median(x)[0]", "nanmedian(x)[1]", "mode(x)[0]",
-    "bincount(k, size=5)", "unique(x, 0, 3)[2]", "unique_consecutive(x, 0, 3)[0]",
-    "scatter_prod(x, 1, i, x)", "solve(s, v)", "solve_triangular(s, s, upper=True)",
-    "cholesky(s, upper=True)", "inv(s)", "det(s)", "slogdet(s)[1]", "matrix_power(s, 3)",
-    "matmul(x, s)", "bmm(a, a.mT)", "einsum('ij,kj->ik', x, x)",
-    "conv1d(a, full(1, f32, (5, 3, 3)), padding=1)", "conv_transpose1d(a, full(1, f32, (3, 5, 3)))",
-    "max_pool1d(a, kernel=2)", "max_pool1d_with_indices(a, kernel=2)[1]", "avg_pool1d(a, kernel=2)",
-    "lp_pool1d(a, 2, kernel=2)", "adaptive_avg_pool1d(a, 2)", "adaptive_max_pool1d(a, 2)",
+    "gcd(i, 4)",
+    "lcm(i, 4)",
+    "bitwise_not(i)",
+    "bitwise_and(i, 3)",
+    "bitwise_or(i, 3)",
+    "bitwise_xor(p, p)",
+    "bitwise_left_shift(i, 2)",
+    "bitwise_right_shift(i, 2)",
+    "mul_high(i, i)",
+    "full(0.5, f32, (3, 4))",
+    "arange(0, 10, 2, i32)",
+    "fold_in(k[0], 3)",
+    "random_bits(7, u32, (3, 4))",
+    "rand(7, f32, 3, 4)",
+    "randn(7, f32, (3, 4))",
+    "randint(7, 0, 10, i32, (3, 4))",
+    "bernoulli(x, 7)",
+    "exponential(x, 7)",
+    "geometric(x, key=7)",
+    "dropout(x, 0.5, key=7)",
+    "var_mean(x, axis=1)[0]",
+    "topk(x, 1, 2)[1]",
+    "sort(x, 1)[0]",
+    "cross_entropy(x, k)",
+    "permute(x, 1, 0)",
+    "gather(x, 1, i)",
+    "index_select(x, 1, k)",
+    "scatter_add(x, 1, i, x)",
+    "scatter(x, 1, i, x)",
+    "scatter_min(x, 1, i, x)",
+    "scatter_max(x, 1, i, x)",
+    "index_add(x, 0, k, x)",
+    "pad_mode(x, 1, 1, 1, 'reflect')",
+    "pixel_shuffle(b.reshape(2, 12, 4, 4), 2)",
+    "pixel_unshuffle(b, 2)",
+    "linspace(0, 1, 5, f32)",
+    "logspace(0, 1, 5, dtype=f32)",
+    "repeat_interleave(x, 2, 1)",
+    "select_scatter(x, v, 0, 1)",
+    "diagonal_scatter(x, v[:3])",
+    "take_along_dim(x, i, 1)",
+    "index(x, [k, None])",
+    "index_put(x, [k], x)",
+    "index_fill(x, 0, k, 1)",
+    "masked_scatter(x, p, x)",
+    "masked_select(x, p, 5)[0]",
+    "nonzero(x, 5)[1]",
+    "cummax(x, 1)[0]",
+    "cummin(x, 1)[1]",
+    "aminmax(x)[0]",
+    "kthvalue(x, 2)[0]",
+    "median(x)[0]",
+    "nanmedian(x)[1]",
+    "mode(x)[0]",
+    "bincount(k, size=5)",
+    "unique(x, 0, 3)[2]",
+    "unique_consecutive(x, 0, 3)[0]",
+    "scatter_prod(x, 1, i, x)",
+    "solve(s, v)",
+    "solve_triangular(s, s, upper=True)",
+    "cholesky(s, upper=True)",
+    "inv(s)",
+    "det(s)",
+    "slogdet(s)[1]",
+    "matrix_power(s, 3)",
+    "matmul(x, s)",
+    "bmm(a, a.mT)",
+    "einsum('ij,kj->ik', x, x)",
+    "conv1d(a, full(1, f32, (5, 3, 3)), padding=1)",
+    "conv_transpose1d(a, full(1, f32, (3, 5, 3)))",
+    "max_pool1d(a, kernel=2)",
+    "max_pool1d_with_indices(a, kernel=2)[1]",
+    "avg_pool1d(a, kernel=2)",
+    "lp_pool1d(a, 2, kernel=2)",
+    "adaptive_avg_pool1d(a, 2)",
+    "adaptive_max_pool1d(a, 2)",
     "adaptive_max_pool1d_with_indices(a, 2)[0]",
     "conv2d(b, full(1, f32, (5, 3, 3, 3)), None, (1, 2), padding=1)",
     "conv_transpose2d(b, full(1, f32, (3, 5, 3, 3)), stride=2)",
-    "max_pool2d(b, (2, 2), stride=(1, 2))", "max_pool2d_with_indices(b, 2)[0]",
-    "avg_pool2d(b, 2, exclude_pad=True)", "lp_pool2d(b, 2, kernel=2)",
-    "adaptive_avg_pool2d(b, (2, 3))", "adaptive_max_pool2d(b, 2, 3)",
-    "adaptive_max_pool2d_with_indices(b, (2, 3))[1]", "conv3d(c, full(1, f32, (5, 3, 3, 3, 3)))",
-    "conv_transpose3d(c, full(1, f32, (3, 5, 3, 3, 3)))", "max_pool3d(c, kernel=2)",
-    "max_pool3d_with_indices(c, kernel=2)[1]", "avg_pool3d(c, kernel=(2, 2, 2))",
-    "lp_pool3d(c, 2, kernel=2)", "adaptive_avg_pool3d(c, (2, 3, 2))",
-    "adaptive_max_pool3d(c, (2, 3, 2))", "adaptive_max_pool3d_with_indices(c, (2, 3, 2))[0]",
-    "im2col(b, kernel=(2, 2))", "col2im(im2col(b, 2), (8, 8), 2)",
-    "interpolate(b, mode='bilinear', scale_factor=2)", "grid_sample(b, full(0, f32, (2, 4, 4, 2)))",
-    "assign(q, x)", "multinomial(abs(x), 2, True, 7)", "gumbel_softmax(x, hard=True, key=7)",
-    "embedding(k, s)", "one_hot(k, 5)", "quantize(x, 0.1, 0, dtype=i8)",
-    "dequantize(cast(x, i8), 0.1, 0)", "qmatmul(x.cast(i8), 0.1, 0, s.cast(i8), 0.1, 0)",
-    "coo_matmul(k, k, v[:3], 5, s)", "csr_matmul(k, k[:2], v[:2], s)",
+    "max_pool2d(b, (2, 2), stride=(1, 2))",
+    "max_pool2d_with_indices(b, 2)[0]",
+    "avg_pool2d(b, 2, exclude_pad=True)",
+    "lp_pool2d(b, 2, kernel=2)",
+    "adaptive_avg_pool2d(b, (2, 3))",
+    "adaptive_max_pool2d(b, 2, 3)",
+    "adaptive_max_pool2d_with_indices(b, (2, 3))[1]",
+    "conv3d(c, full(1, f32, (5, 3, 3, 3, 3)))",
+    "conv_transpose3d(c, full(1, f32, (3, 5, 3, 3, 3)))",
+    "max_pool3d(c, kernel=2)",
+    "max_pool3d_with_indices(c, kernel=2)[1]",
+    "avg_pool3d(c, kernel=(2, 2, 2))",
+    "lp_pool3d(c, 2, kernel=2)",
+    "adaptive_avg_pool3d(c, (2, 3, 2))",
+    "adaptive_max_pool3d(c, (2, 3, 2))",
+    "adaptive_max_pool3d_with_indices(c, (2, 3, 2))[0]",
+    "im2col(b, kernel=(2, 2))",
+    "col2im(im2col(b, 2), (8, 8), 2)",
+    "interpolate(b, mode='bilinear', scale_factor=2)",
+    "grid_sample(b, full(0, f32, (2, 4, 4, 2)))",
+    "assign(q, x)",
+    "multinomial(abs(x), 2, True, 7)",
+    "gumbel_softmax(x, hard=True, key=7)",
+    "embedding(k, s)",
+    "one_hot(k, 5)",
+    "quantize(x, 0.1, 0, dtype=i8)",
+    "dequantize(cast(x, i8), 0.1, 0)",
+    "qmatmul(x.cast(i8), 0.1, 0, s.cast(i8), 0.1, 0)",
+    "coo_matmul(k, k, v[:3], 5, s)",
+    "csr_matmul(k, k[:2], v[:2], s)",
     "as_strided(x, (2, 2), (4, 1), 1)",
     "ssm_scan(a, a, full(1, f32, (8, 5)), full(1, f32, (2, 3, 5)), full(1, f32, (2, 3, 5)))",
-    "qr(s)[0]", "eigh(full(1, f32, (2, 2)))[1]", "svd(full(1, f32, (2, 2)))[2]",
+    "qr(s)[0]",
+    "eigh(full(1, f32, (2, 2)))[1]",
+    "svd(full(1, f32, (2, 2)))[2]",
     "ctc_loss(full(-1, f32, (5, 3, 4)), full(1, i64, (3, 2)), k, full(2, i64, (3,)))",
-    "quantile(x, 0.5, axis=1)", "nanquantile(x, 0.5, interpolation='lower')",
-    "segment_reduce(x, 'sum', k)", "unravel_index(k, (3, 4))", "frexp(x)[1]", "polygamma(1, x)",
-    "lu(s)[0]", "logdet(s)", "matrix_exp(full(1, f32, (2, 2)))", "stft(v.tile(8), n_fft=8)",
-    "istft(stft(v.tile(8), n_fft=8), n_fft=8)", "fft(z)", "ifft(z, n=4)", "irfft(z)",
-    "clamp(x, min=0)", "popcount(i)", "cross(z[:, :1].tile(1, 3), z[:, :1].tile(1, 3))",
-    "outer(v, v)", "dot(v, v)",
+    "quantile(x, 0.5, axis=1)",
+    "nanquantile(x, 0.5, interpolation='lower')",
+    "segment_reduce(x, 'sum', k)",
+    "unravel_index(k, (3, 4))",
+    "frexp(x)[1]",
+    "polygamma(1, x)",
+    "lu(s)[0]",
+    "logdet(s)",
+    "matrix_exp(full(1, f32, (2, 2)))",
+    "stft(v.tile(8), n_fft=8)",
+    "istft(stft(v.tile(8), n_fft=8), n_fft=8)",
+    "fft(z)",
+    "ifft(z, n=4)",
+    "irfft(z)",
+    "clamp(x, min=0)",
+    "popcount(i)",
+    "cross(z[:, :1].tile(1, 3), z[:, :1].tile(1, 3))",
+    "outer(v, v)",
+    "dot(v, v)",
     "lstm(a, None, None, [full(1, f32, (20, 8)), full(1, f32, (20, 5)), full(1, f32, "
     "(20,)), full(1, f32, (20,))])[0]",
     "gru(a, None, [full(1, f32, (15, 8)), full(1, f32, (15, 5)), full(1, f32, "
     "(15,)), full(1, f32, (15,))])[1]",
-    "real(z)", "imag(z)", "complex_abs(z)", "angle(z)", "conj(z)", "complex_mul(z, z)",
-    "complex_div(z, z)", "complex_exp(z)", "complex_log(z)", "complex_matmul(z[None], z[:, None])",
-    "batch_norm(b, training=True)", "instance_norm(b)", "local_response_norm(b, 3)",
-    "embedding_bag(k[None], s)", "nll_loss(x, k)", "multi_margin_loss(x, k)",
+    "real(z)",
+    "imag(z)",
+    "complex_abs(z)",
+    "angle(z)",
+    "conj(z)",
+    "complex_mul(z, z)",
+    "complex_div(z, z)",
+    "complex_exp(z)",
+    "complex_log(z)",
+    "complex_matmul(z[None], z[:, None])",
+    "batch_norm(b, training=True)",
+    "instance_norm(b)",
+    "local_response_norm(b, 3)",
+    "embedding_bag(k[None], s)",
+    "nll_loss(x, k)",
+    "multi_margin_loss(x, k)",
     "cosine_embedding_loss(x, x, k)",
 };
 
@@ -234,9 +331,11 @@ static const char *special_call(const char *name)
 /* "softmax(x, 1)": an argument by its kind for each parameter without a default. */
 static void plain_call(const char *name, const char *params, char *text, size_t room)
 {
-    static const char *const kinds[][2] = {
-        {"tensor", "x"}, {"operand", "x"}, {"axis", "1"}, {"axes", "1"}, {"integer", "1"},
-        {"real", "0.5"}, {"dtype", "f32"}, {"sizes", "(3, 4)"}, {"tensors", "[x, x]"}};
+    static const char *const kinds[][2] = {{"tensor", "x"},      {"operand", "x"},
+                                           {"axis", "1"},        {"axes", "1"},
+                                           {"integer", "1"},     {"real", "0.5"},
+                                           {"dtype", "f32"},     {"sizes", "(3, 4)"},
+                                           {"tensors", "[x, x]"}};
     size_t n = (size_t)snprintf(text, room, "%s(", name);
     for (const char *at = params; at; at = strstr(at, ", ")) {
         at += *at == ',' ? 2 : 0;

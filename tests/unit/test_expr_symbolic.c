@@ -13,7 +13,7 @@ TEST(symbolic_sizes_compute_in_a_text)
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     int64_t batch = TC_DIM("batch", 1, 64);
     tc_tensor x = tc_input(ctx, "x", TC_F32, batch, 6);
-    tc_tensor y = TC_EXPR(x.reshape(x.shape[0] * 2, -1).sum(axis=1) / x.shape[0], x);
+    tc_tensor y = TC_EXPR(x.reshape(x.shape[0] * 2, -1).sum(axis = 1) / x.shape[0], x);
     tc_tensor z = tc_expr(ctx, "x[: x.shape[0] // 2]", TC_ATTRS(TC_ATTR("x", x)));
     tc_tensor same = tc_div(tc_sum(tc_reshape(x, tc_dim_mul(batch, 2), -1), TC_AXES(1), false),
                             batch);
@@ -27,7 +27,8 @@ TEST(symbolic_sizes_compute_in_a_text)
             in[i] = (float)i;
         }
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 6 * n)),
-                            TC_BUFS(TC_BUF(sums, 2 * n), TC_BUF(half, n / 2 * 6))), TC_OK);
+                            TC_BUFS(TC_BUF(sums, 2 * n), TC_BUF(half, n / 2 * 6))),
+                     TC_OK);
         for (int i = 0; i < 2 * n; i++) {
             CHECK_CLOSE(sums[i], (float)(9 * i + 3) / (float)n, 1e-5);
         }

@@ -109,9 +109,9 @@ TEST(operands_come_in_order)
     CHECK(!memcmp(tci_formula_value(TCI_OP_GT), gt, sizeof(gt)));
     REQUIRE(walk(last, false, false, 2) == 13);
     CHECK(tci_formula_number(last[3]) == 0 && tci_formula_number(last[7]) == 0.5);
-    const uint8_t want[] = {TCI_W_B, TCI_W_A, TCI_OP_LT, last[3], TCI_W_A, TCI_W_B, TCI_OP_EQ,
-                            last[7], TCI_W_G, TCI_OP_MUL, TCI_W_G, TCI_OP_WHERE, TCI_OP_WHERE,
-                            TCI_W_END};
+    const uint8_t want[] = {TCI_W_B, TCI_W_A,      TCI_OP_LT,    last[3],  TCI_W_A,
+                            TCI_W_B, TCI_OP_EQ,    last[7],      TCI_W_G,  TCI_OP_MUL,
+                            TCI_W_G, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END};
     CHECK(!memcmp(last, want, sizeof(want)));
 }
 

@@ -512,8 +512,14 @@ static void check_assign(const char *backend)
     tc_program_free(f);
 }
 
-TEST(assign_commits_at_the_end_interp) { check_assign("interp"); }
-TEST(assign_commits_at_the_end_cpu) { check_assign("cpu"); }
+TEST(assign_commits_at_the_end_interp)
+{
+    check_assign("interp");
+}
+TEST(assign_commits_at_the_end_cpu)
+{
+    check_assign("cpu");
+}
 
 TEST(parameters_swap)
 {
@@ -640,8 +646,8 @@ TEST(a_second_run_at_once_is_refused)
     float *data = calloc(N, sizeof(float));
     tc_tensor p = tc_param(ctx, data, TC_F32, N);
     tc_program *f;
-    REQUIRE(tc_compile_fn(TC_TENSORS(), TC_TENSORS(tc_assign(p, tc_sin(tc_add(p, 1)))), NULL,
-                          &f) == TC_OK);
+    REQUIRE(tc_compile_fn(TC_TENSORS(), TC_TENSORS(tc_assign(p, tc_sin(tc_add(p, 1)))), NULL, &f) ==
+            TC_OK);
     host.f = f;
     CHECK_EQ_INT(tc_run(f, TC_BUFS(), TC_BUFS()), TC_OK);
     CHECK_MSG(!host.f, "the run asked for no threads");

@@ -698,10 +698,9 @@ static tci_table copy_graph(tci_scratch *s, tci_graph *g, tci_node *root)
         for (int k = 0; k < n->n_in; k++) {
             in[k] = tci_table_get(&copies, n->in[k]);
         }
-        copy = n->op == TCI_OP_CONST
-                   ? tci_graph_const(g, (tc_dtype)n->dtype, n->value)
-                   : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
-                                    n->n_attr, n->attr);
+        copy = n->op == TCI_OP_CONST ? tci_graph_const(g, (tc_dtype)n->dtype, n->value)
+                                     : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank,
+                                                      n->shape, n->n_in, in, n->n_attr, n->attr);
         copy->value = n->value;
         copy->name = n->name;
         tci_table_put(&copies, n, copy);
@@ -723,8 +722,7 @@ static const char *rewritten(tc_tensor t)
         tci_graph_verify(s, &root, 1);
         tci_node **now = tci_rewrite(s, &g, &root, 1);
         tci_graph_verify(s, now, 1);
-        snprintf(text, sizeof(text), "%s %d", tci_op_name(now[0]->op),
-                 tci_graph_sort(s, now, 1).n);
+        snprintf(text, sizeof(text), "%s %d", tci_op_name(now[0]->op), tci_graph_sort(s, now, 1).n);
     }
     scratch_close(s);
     return text;
@@ -993,8 +991,11 @@ TEST(windows_of_a_pool)
     for (int bits = 0; bits < 5 * 4 * 3 * 2 * 2 * 2; bits++) {
         int64_t n = 1 + bits % 5, kernel = 1 + bits / 5 % 4, stride = 1 + bits / 20 % 3;
         int64_t dilation = 1 + bits / 60 % 2, padding = bits / 120 % 2;
-        tc_pool o = {.kernel = {kernel, 1}, .stride = {stride, 1}, .padding = {padding, 0},
-                     .dilation = {dilation, 1}, .ceil_mode = bits / 240};
+        tc_pool o = {.kernel = {kernel, 1},
+                     .stride = {stride, 1},
+                     .padding = {padding, 0},
+                     .dilation = {dilation, 1},
+                     .ceil_mode = bits / 240};
         if (padding <= kernel / 2) {
             bool made = pool_check(line, n, &o);
             n_made += made;
@@ -1043,7 +1044,7 @@ TEST(sizes_are_computed)
 /* ---- memory ---- */
 
 typedef struct failing {
-    int64_t left;  /* calls until one fails; negative: none does */
+    int64_t left; /* calls until one fails; negative: none does */
     int64_t live_bytes;
 } failing;
 

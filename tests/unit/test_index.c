@@ -28,8 +28,8 @@ static tci_plan *plan_of(tci_scratch *s, tc_tensor x, tc_tensor y)
     memset(&target, 0, sizeof(target));
     target.vector_bytes = machine.vector_bytes;
     CHECK_STR(tc_error(y), "");
-    tci_request *r =
-        tci_request_make(s, &in, 1, &root, 1, &tci_ctx_of(ctx)->options, "index", &target);
+    tci_request *r = tci_request_make(s, &in, 1, &root, 1, &tci_ctx_of(ctx)->options, "index",
+                                      &target);
     tci_request_copy copy = tci_request_copy_graph(s, r);
     tci_node **now = tci_rewrite(s, copy.graph, copy.roots, 1);
     return tci_plan_make(s, copy.graph, copy.inputs, r->n_inputs, copy.literals, r->n_literals, now,
@@ -130,8 +130,7 @@ static bool next_case(window_case *c, int size)
         c->stride = strides[at / 4 % 4];
         c->padding = at / 16 % 3;
         c->dilation = at / 48 + 1;
-        if (c->padding <= c->kernel / 2 &&
-            size + 2 * c->padding > c->dilation * (c->kernel - 1)) {
+        if (c->padding <= c->kernel / 2 && size + 2 * c->padding > c->dilation * (c->kernel - 1)) {
             at++;
             return true;
         }
@@ -150,15 +149,19 @@ static const char *case_text(const char *what, window_case c, int64_t size)
 
 static tc_tensor pool_of(tc_tensor x, window_case c)
 {
-    const tc_pool o = {.kernel = {c.kernel, c.kernel}, .stride = {c.stride, c.stride},
-                       .padding = {c.padding, c.padding}, .dilation = {c.dilation, c.dilation}};
+    const tc_pool o = {.kernel = {c.kernel, c.kernel},
+                       .stride = {c.stride, c.stride},
+                       .padding = {c.padding, c.padding},
+                       .dilation = {c.dilation, c.dilation}};
     return tc_max_pool2d(x, &o);
 }
 
 static tc_tensor conv_of(tc_tensor x, tc_tensor w, window_case c, int groups)
 {
-    const tc_conv o = {.stride = {c.stride, c.stride}, .padding = {c.padding, c.padding},
-                       .dilation = {c.dilation, c.dilation}, .groups = groups};
+    const tc_conv o = {.stride = {c.stride, c.stride},
+                       .padding = {c.padding, c.padding},
+                       .dilation = {c.dilation, c.dilation},
+                       .groups = groups};
     return tc_conv2d(x, w, TC_NONE, &o);
 }
 

@@ -186,7 +186,7 @@ static float tk_max(float acc, float v)
 
 /* The INNER order, plainly: element j of a row to lane j % 64, then the tree. */
 static float tk_lanes(const float *x, int64_t rows, int64_t row_stride, int64_t n, float identity,
-                       float (*combine)(float, float))
+                      float (*combine)(float, float))
 {
     float acc[64];
     for (int i = 0; i < 64; i++) {
@@ -246,11 +246,11 @@ TEST(strided_broadcast_and_reversed_loads)
     tk_k *t = tk_open(TCI_VEC_OUTER);
     int r = tk_axis(t, R, false), c = tk_axis(t, C, false);
     int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
-    int transposed =
-        tk_load(t, tci_kernel_operand(t->k, TC_F32, false, R * C), tk_at(t, c, R, tk_ax(t, r)));
+    int transposed = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, R * C),
+                             tk_at(t, c, R, tk_ax(t, r)));
     int row = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, R), tk_ax(t, r));
     int reversed = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, C),
-                            tk_at(t, c, -1, tci_kx_const(t->k, C - 1)));
+                           tk_at(t, c, -1, tci_kx_const(t->k, C - 1)));
     int v = tk_2(t, TCI_P_SUB, TC_F32, tk_2(t, TCI_P_MUL, TC_F32, transposed, row), reversed);
     tk_store(t, s, tci_kernel_operand(t->k, TC_F32, true, 2 * R * C),
              tk_at(t, r, 2 * C, tk_at(t, c, 2, -1)), v);
@@ -287,8 +287,8 @@ TEST(guards_fill_and_do_not_read)
     int third = tk_load_guarded(t, p, shifted, g, 2, fill);
     tci_kinst gi = {.op = TCI_K_GUARD, .dtype = TC_BOOL, .x = -1, .guard = g, .n_guards = 2};
     int mask = tci_kernel_inst(t->k, gi);
-    int picked =
-        tci_kernel_prim(t->k, TCI_P_SELECT, TC_F32, 3, mask, tk_const(t, TC_F32, 1000), whole);
+    int picked = tci_kernel_prim(t->k, TCI_P_SELECT, TC_F32, 3, mask, tk_const(t, TC_F32, 1000),
+                                 whole);
     int o = tci_kernel_operand(t->k, TC_F32, true, 3 * N);
     tk_store(t, s, o, tk_ax(t, a), whole);
     tk_store(t, s, o, tci_kx_add(t->k, tk_ax(t, a), tci_kx_const(t->k, N)), third);
@@ -391,7 +391,9 @@ TEST(quasi_affine_indices)
     int i = tk_ax(t, a);
     int reversed = tk_at(t, a, -3, tci_kx_const(t->k, 5));
     int x[] = {
-        tci_kx_div(t->k, i, 7), tci_kx_mod(t->k, i, 7), tci_kx_div(t->k, reversed, 11),
+        tci_kx_div(t->k, i, 7),
+        tci_kx_mod(t->k, i, 7),
+        tci_kx_div(t->k, reversed, 11),
         tci_kx_mod(t->k, reversed, 11),
         tci_kx_mod(t->k, tci_kx_add(t->k, tci_kx_div(t->k, i, 3), tci_kx_mod(t->k, i, 5)), 4),
         tci_kx_add(t->k, tci_kx_mul(t->k, tci_kx_div(t->k, i, 64), 100), tci_kx_mod(t->k, i, 64)),
@@ -454,8 +456,8 @@ static void tk_gather(int64_t n, int64_t size, const int32_t *index, bool outsid
     int a = tk_axis(t, n, false);
     int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
     int i = tk_load(t, tci_kernel_operand(t->k, TC_I32, false, n), tk_ax(t, a));
-    tci_kinst fault = {
-        .op = TCI_K_FAULT, .dtype = TC_I64, .n_args = 1, .x = -1, .guard = -1, .imm = size};
+    tci_kinst fault =
+        {.op = TCI_K_FAULT, .dtype = TC_I64, .n_args = 1, .x = -1, .guard = -1, .imm = size};
     fault.args[0] = tk_1(t, TCI_P_CAST, TC_I64, i);
     t->k->faults = true;
     int at = tci_kx_value(t->k, tci_kernel_inst(t->k, fault), 0, size > 0 ? size - 1 : 0);
@@ -502,7 +504,7 @@ TEST(inner_sum_and_max_use_64_lanes)
         int reduce = tk_stage(t, TCI_STAGE_REDUCE, 2, m, c),
             map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
         int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, rows * mid * n),
-                         tk_at(t, r, mid * n, tk_at(t, m, n, tk_ax(t, c))));
+                        tk_at(t, r, mid * n, tk_at(t, m, n, tk_ax(t, c))));
         int sum = tk_red(t, TCI_RED_SUM, TC_F32, reduce, x, -1);
         int max = tk_red(t, TCI_RED_MAX, TC_F32, reduce, x, -1);
         int o = tci_kernel_operand(t->k, TC_F32, true, 2 * rows);
@@ -583,10 +585,10 @@ TEST(matmul_of_floats_and_bytes)
         int m = tk_axis(t, M, false), n = tk_axis(t, N, false), k = tk_axis(t, K, true);
         int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, k, -1),
             map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
-        int a =
-            tk_load(t, tci_kernel_operand(t->k, dtype, false, M * K), tk_at(t, m, K, tk_ax(t, k)));
-        int b =
-            tk_load(t, tci_kernel_operand(t->k, dtype, false, K * N), tk_at(t, k, N, tk_ax(t, n)));
+        int a = tk_load(t, tci_kernel_operand(t->k, dtype, false, M * K),
+                        tk_at(t, m, K, tk_ax(t, k)));
+        int b = tk_load(t, tci_kernel_operand(t->k, dtype, false, K * N),
+                        tk_at(t, k, N, tk_ax(t, n)));
         int dot = tk_red(t, TCI_RED_DOT, dtype, reduce, a, b);
         tk_store(t, map, tci_kernel_operand(t->k, dtype, true, M * N), tk_at(t, m, N, tk_ax(t, n)),
                  dot);
@@ -664,8 +666,8 @@ TEST(scan_stores_every_step)
     tk_k *t = tk_open(TCI_VEC_OUTER);
     int r = tk_axis(t, ROWS, false), c = tk_axis(t, N, true);
     int scan = tk_stage(t, TCI_STAGE_SCAN, 1, c, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
-    int x =
-        tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N), tk_at(t, r, N, tk_ax(t, c)));
+    int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N),
+                    tk_at(t, r, N, tk_ax(t, c)));
     int sum = tk_red(t, TCI_RED_SUM, TC_F32, scan, tk_2(t, TCI_P_MUL, TC_F32, x, x), -1);
     int doubled = tk_2(t, TCI_P_ADD, TC_F32, sum, sum);
     tk_store(t, scan, tci_kernel_operand(t->k, TC_F32, true, ROWS * N), tk_at(t, r, N, tk_ax(t, c)),
@@ -743,8 +745,8 @@ TEST(softmax_is_one_kernel_of_three_stages)
         int s2 = tk_stage(t, TCI_STAGE_MAP, 1, c2, -1);
         int p = tci_kernel_operand(t->k, TC_F32, false, rows * n),
             o = tci_kernel_operand(t->k, TC_F32, true, rows * n);
-        int max =
-            tk_red(t, TCI_RED_MAX, TC_F32, s0, tk_load(t, p, tk_at(t, r, n, tk_ax(t, c0))), -1);
+        int max = tk_red(t, TCI_RED_MAX, TC_F32, s0, tk_load(t, p, tk_at(t, r, n, tk_ax(t, c0))),
+                         -1);
         int x1 = tk_load(t, p, tk_at(t, r, n, tk_ax(t, c1))),
             x2 = tk_load(t, p, tk_at(t, r, n, tk_ax(t, c2)));
         int e1 = tk_1(t, TCI_P_EXP, TC_F32, tk_2(t, TCI_P_SUB, TC_F32, x1, max));
@@ -848,8 +850,8 @@ static void tk_prim_case(tci_prim p, tc_dtype t, tc_dtype to, unsigned uniform)
             x[a] = values[a][i];
         }
         tci_value want = tci_prim_eval(p, t, to, 0, x);
-        tci_value got =
-            tci_value_load(to, (char *)memory[3] + (size_t)i * tci_dtype_get(to)->bytes);
+        tci_value got = tci_value_load(to,
+                                       (char *)memory[3] + (size_t)i * tci_dtype_get(to)->bytes);
         bad += !tk_same(to, want, got);
         if (bad == 1 && !tk_same(to, want, got)) {
             CHECK_MSG(false,
@@ -1051,8 +1053,8 @@ TEST(values_shared_by_stages_and_bool_masks)
         int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N), at);
         int d = tk_load(t, tci_kernel_operand(t->k, TC_F64, false, ROWS * N), at);
         int b = tk_load(t, tci_kernel_operand(t->k, TC_BOOL, false, ROWS * N), at);
-        int mask =
-            tk_2(t, TCI_P_AND, TC_BOOL, tk_2(t, TCI_P_LT, TC_F32, tk_const(t, TC_F32, 0), x), b);
+        int mask = tk_2(t, TCI_P_AND, TC_BOOL, tk_2(t, TCI_P_LT, TC_F32, tk_const(t, TC_F32, 0), x),
+                        b);
         int v = tci_kernel_prim(t->k, TCI_P_SELECT, TC_F64, 3, mask, d, tk_const(t, TC_F64, 0));
         int sum = tk_red(t, TCI_RED_SUM, TC_F64, reduce, v, -1);
         int all = tk_red(t, TCI_RED_ALL, TC_BOOL, reduce, mask, -1);

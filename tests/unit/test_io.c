@@ -37,7 +37,10 @@ static tc_file *open_file(const char *path)
     return file;
 }
 
-static bool starts(const char *name, char c) { return name[0] == c; }
+static bool starts(const char *name, char c)
+{
+    return name[0] == c;
+}
 
 static double expected(const char *dtype, int i)
 {
@@ -237,7 +240,11 @@ TEST(a_checkpoint_of_pytorch)
 
 TEST(pickles_that_call_anything_are_refused)
 {
-    static const struct { const char *path; tc_status status; const char *text; } rows[] = {
+    static const struct {
+        const char *path;
+        tc_status status;
+        const char *text;
+    } rows[] = {
         {DATA "calls.pt", TC_ERR_UNSUPPORTED, "__builtin__.print"},
         {DATA "bigendian.pt", TC_ERR_UNSUPPORTED, "not little-endian"},
         {DATA "old.pt", TC_ERR_UNSUPPORTED, "before PyTorch 1.6"},
@@ -284,24 +291,49 @@ TEST(dtypes_as_numpy_reads_them)
         const char *text;
         tc_dtype dtype;
         bool swapped;
-    } rows[] = {
-        {"=f4", TC_F32, false}, {"f4", TC_F32, false}, {"|f4", TC_F32, false},
-        {"float32", TC_F32, false}, {"<f", TC_F32, false}, {"<l", TC_I64, false},
-        {"<q", TC_I64, false}, {"int64", TC_I64, false}, {"?", TC_BOOL, false},
-        {"b1", TC_BOOL, false}, {"i1", TC_I8, false}, {"=i1", TC_I8, false}, {">i1", TC_I8, false},
-        {">u1", TC_U8, false}, {"<?", TC_BOOL, false}, {"b", TC_I8, false}, {"B", TC_U8, false},
-        {">q", TC_I64, true}, {">H", TC_U16, true}, {"half", TC_F16, false}, {"e", TC_F16, false},
-        {">f8", TC_F64, true}, {"double", TC_F64, false}, {"uint16", TC_U16, false},
-        {"bool", TC_BOOL, false}, {"L", TC_U64, false}, {"float", TC_F64, false},
-        {">V2", TC_BF16, false}, {"|V2", TC_BF16, false}, {"<float32", TC_DTYPE_COUNT, false},
-        {"c8", TC_DTYPE_COUNT, false}, {"<U3", TC_DTYPE_COUNT, false},
-        {"f16", TC_DTYPE_COUNT, false},
-        {"<<f4", TC_DTYPE_COUNT, false}, {"", TC_DTYPE_COUNT, false}, {">", TC_DTYPE_COUNT, false}};
+    } rows[] = {{"=f4", TC_F32, false},
+                {"f4", TC_F32, false},
+                {"|f4", TC_F32, false},
+                {"float32", TC_F32, false},
+                {"<f", TC_F32, false},
+                {"<l", TC_I64, false},
+                {"<q", TC_I64, false},
+                {"int64", TC_I64, false},
+                {"?", TC_BOOL, false},
+                {"b1", TC_BOOL, false},
+                {"i1", TC_I8, false},
+                {"=i1", TC_I8, false},
+                {">i1", TC_I8, false},
+                {">u1", TC_U8, false},
+                {"<?", TC_BOOL, false},
+                {"b", TC_I8, false},
+                {"B", TC_U8, false},
+                {">q", TC_I64, true},
+                {">H", TC_U16, true},
+                {"half", TC_F16, false},
+                {"e", TC_F16, false},
+                {">f8", TC_F64, true},
+                {"double", TC_F64, false},
+                {"uint16", TC_U16, false},
+                {"bool", TC_BOOL, false},
+                {"L", TC_U64, false},
+                {"float", TC_F64, false},
+                {">V2", TC_BF16, false},
+                {"|V2", TC_BF16, false},
+                {"<float32", TC_DTYPE_COUNT, false},
+                {"c8", TC_DTYPE_COUNT, false},
+                {"<U3", TC_DTYPE_COUNT, false},
+                {"f16", TC_DTYPE_COUNT, false},
+                {"<<f4", TC_DTYPE_COUNT, false},
+                {"", TC_DTYPE_COUNT, false},
+                {">", TC_DTYPE_COUNT, false}};
     begin();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         unsigned char bytes[256] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0}, got[8] = {0};
-        int n = snprintf((char *)bytes + 10, 200, "{'descr': '%s', 'fortran_order': False, "
-                         "'shape': (1L,), }", rows[i].text);
+        int n = snprintf((char *)bytes + 10, 200,
+                         "{'descr': '%s', 'fortran_order': False, "
+                         "'shape': (1L,), }",
+                         rows[i].text);
         int width = rows[i].dtype == TC_DTYPE_COUNT ? 8 : (int)tc_dtype_size(rows[i].dtype);
         bytes[8] = (unsigned char)n;
         bytes[10 + n] = 1; /* 1, or 1 in the highest byte */
@@ -370,7 +402,7 @@ TEST(gguf_library)
     CHECK(tc_file_find(file, "q8")->dtype == TC_DTYPE_COUNT);
     CHECK_STR(tc_file_find(file, "q8")->type, "ggml type 8");
     CHECK_STR(tc_error(tc_file_borrow_at(ctx, file, "q8", (tc_site){"a.c", 7})),
-                 "a.c:7: tc_file_borrow: 'q8' is of type 'ggml type 8', which tc does not have");
+              "a.c:7: tc_file_borrow: 'q8' is of type 'ggml type 8', which tc does not have");
     CHECK_EQ_INT(tc_status_of(tc_file_copy_in(ctx, file, "q8")), TC_ERR_UNSUPPORTED);
     CHECK_STR(tc_file_metadata(file, "answer"), "42");
     CHECK_STR(tc_file_metadata(file, "minus"), "-7");
@@ -435,8 +467,8 @@ static void check_written(const char *ending, const char *const *metadata)
     for (int i = 0; i < TCI_DTYPE_N; i++) {
         all[i] = tc_file_borrow(ctx, from, dtype_names[i]);
     }
-    tc_status status =
-        tc_file_write(ctx, io_path(name), dtype_names, TC_TENSORS_N(all, TCI_DTYPE_N), metadata);
+    tc_status status = tc_file_write(ctx, io_path(name), dtype_names,
+                                     TC_TENSORS_N(all, TCI_DTYPE_N), metadata);
     CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
     tc_file_close(from);
     tc_file *file = open_file(io_path(name));
@@ -543,7 +575,8 @@ TEST(what_cannot_be_written)
     check_fails(tc_file_write(ctx, path, twice, TC_TENSORS_N(NULL, 2), NULL), TC_ERR_ARGUMENT,
                 "a list of 2 at NULL");
     check_fails(tc_file_write(ctx, path, twice, TC_TENSORS(tc_add(t, tc_full(ctx, 1, TC_F32, 3))),
-                              NULL), TC_ERR_SHAPE, "do not broadcast");
+                              NULL),
+                TC_ERR_SHAPE, "do not broadcast");
     check_fails(tc_file_write(ctx, path, twice, TC_TENSORS(tc_input(ctx, "x", TC_F32, 2)), NULL),
                 TC_ERR_ARGUMENT, "placeholder");
     check_fails(tc_file_write(ctx, path, twice, TC_TENSORS(tc_full(other, 1, TC_F32)), NULL),
@@ -1385,22 +1418,25 @@ TEST(headers_of_a_gigabyte)
 
 TEST(headers_of_npy)
 {
-    static const struct { const char *header; const char *text; } rows[] = {
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", ""},
-        {"{\"shape\":(2),'descr': '<f4', 'fortran_order': True}", ""},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "0 or more"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", "its sizes make 12"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "its sizes make 4"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': [2], }", "expected '('"},
-        {"{'descr': '<f4', 'fortran_order': 0, 'shape': (2,), }", "neither True nor False"},
-        {"{'descr': '<f4', 'fortran_order': False, }", "lacks one of"},
-        {"{'descr': '<f4', 'descr': '<f4', 'shape': (2,), }", "has 'descr'"},
-        {"{'descr': '<f4', 'x': False, 'shape': (2,), }", "has 'x'"},
-        {"{'descr': '<f\\x34', }", "the end of a string"},
-        {"{'descr': '<f4", "the end of a string"},
-        {"{'descr': ((((((((((((", "expected a string"},
-        {"", "expected '{'"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x", "expected its end"}};
+    static const struct {
+        const char *header;
+        const char *text;
+    } rows[] = {{"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", ""},
+                {"{\"shape\":(2),'descr': '<f4', 'fortran_order': True}", ""},
+                {"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "0 or more"},
+                {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", "its sizes make 12"},
+                {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "its sizes make 4"},
+                {"{'descr': '<f4', 'fortran_order': False, 'shape': [2], }", "expected '('"},
+                {"{'descr': '<f4', 'fortran_order': 0, 'shape': (2,), }", "neither True nor False"},
+                {"{'descr': '<f4', 'fortran_order': False, }", "lacks one of"},
+                {"{'descr': '<f4', 'descr': '<f4', 'shape': (2,), }", "has 'descr'"},
+                {"{'descr': '<f4', 'x': False, 'shape': (2,), }", "has 'x'"},
+                {"{'descr': '<f\\x34', }", "the end of a string"},
+                {"{'descr': '<f4", "the end of a string"},
+                {"{'descr': ((((((((((((", "expected a string"},
+                {"", "expected '{'"},
+                {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x",
+                 "expected its end"}};
     begin();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         unsigned char file[256] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
@@ -1460,7 +1496,8 @@ TEST(files_that_shrink)
     begin();
     static const char *const names[] = {"a"};
     CHECK_EQ_INT(tc_file_write(ctx, io_path("s.safetensors"), names,
-                               TC_TENSORS(tc_full(ctx, 1, TC_F32, 1 << 16)), NULL), TC_OK);
+                               TC_TENSORS(tc_full(ctx, 1, TC_F32, 1 << 16)), NULL),
+                 TC_OK);
     tc_file *file = open_file(io_path("s.safetensors"));
     tc_tensor borrowed = tc_file_borrow(ctx, file, "a"), copied = tc_file_copy_in(ctx, file, "a");
     CHECK(tc_status_of(borrowed) == TC_OK && tc_status_of(copied) == TC_OK);

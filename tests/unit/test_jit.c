@@ -12,8 +12,8 @@ static const tc_options plain = {.backend = "interp", .threads = 1, .no_disk_cac
 typedef struct builder {
     int calls;
     tc_status status;
-    bool wanders;        /* another graph each time */
-    bool foreign;        /* the output is of this context */
+    bool wanders; /* another graph each time */
+    bool foreign; /* the output is of this context */
     bool opens, unset;
     tc_ctx *other;
     tc_jit *self;
@@ -191,8 +191,11 @@ TEST(buckets_pad_inputs_and_cut_outputs)
 {
     tc_jit_axis fixed[2] = {{0, 1}, {1, 0}};
     int built = 0;
-    tc_jit_options o = {.options = &plain, .n_outputs = 2, .bucket = TC_BUCKET_POW2,
-                        .fixed_axes = fixed, .n_fixed_axes = 2};
+    tc_jit_options o = {.options = &plain,
+                        .n_outputs = 2,
+                        .bucket = TC_BUCKET_POW2,
+                        .fixed_axes = fixed,
+                        .n_fixed_axes = 2};
     tc_jit *fn;
     REQUIRE(tc_jit_make(build_padded, &built, &o, &fn) == TC_OK);
     float x[40 * 3], w[3] = {100, 200, 300}, y[40 * 3], sum[3], turned[120];
@@ -226,15 +229,18 @@ TEST(buckets_pad_inputs_and_cut_outputs)
         turned[i % 3 * 8 + i / 3] = x[i];
     }
     float *in = turned;
-    CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_STRIDED(in, 2, sizes, strides),
-                                              TC_BUF_ND(w, 3)),
-                            TC_BUFS(TC_BUF_ND(y, 5, 3), TC_BUF_ND(sum, 3))), TC_OK);
+    CHECK_EQ_INT(tc_jit_run(fn, NULL,
+                            TC_BUFS(TC_BUF_STRIDED(in, 2, sizes, strides), TC_BUF_ND(w, 3)),
+                            TC_BUFS(TC_BUF_ND(y, 5, 3), TC_BUF_ND(sum, 3))),
+                 TC_OK);
     CHECK(y[14] == x[14] * 2 + 300);
     CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, 5, 3), TC_BUF_ND(w, 3)),
-                            TC_BUFS(TC_BUF(y, 15), TC_BUF_ND(sum, 3))), TC_ERR_BUFFER);
+                            TC_BUFS(TC_BUF(y, 15), TC_BUF_ND(sum, 3))),
+                 TC_ERR_BUFFER);
     CHECK_HAS(tc_error(fn), "output 0: expected writable f32 memory with a size for each of 2");
     CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, 5, 3), TC_BUF_ND(w, 3)),
-                            TC_BUFS(TC_BUF_ND(y, 9, 3), TC_BUF_ND(sum, 3))), TC_ERR_BUFFER);
+                            TC_BUFS(TC_BUF_ND(y, 9, 3), TC_BUF_ND(sum, 3))),
+                 TC_ERR_BUFFER);
     tc_jit_free(fn);
 }
 
@@ -301,15 +307,15 @@ TEST(buffers_that_make_no_signature_are_refused)
     int64_t large = (int64_t)1 << 59;
     CHECK(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, large, large)), TC_BUFS(TC_BUF(y, 6))));
     CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(INT64_MIN, INT64_MAX), TC_BUFS(TC_BUF(x, 6)),
-                            TC_BUFS(TC_BUF(y, 6))), TC_OK);
+                            TC_BUFS(TC_BUF(y, 6))),
+                 TC_OK);
     tc_statics nowhere = {NULL, 2};
     CHECK_EQ_INT(tc_jit_run(fn, &nowhere, TC_BUFS(TC_BUF(x, 6)), TC_BUFS(TC_BUF(y, 6))),
                  TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF(x, 6)), TC_BUFS(TC_BUF(y, 6), TC_BUF(x, 6))),
                  TC_ERR_BUFFER);
     CHECK_HAS(tc_error(fn), "given 2 outputs, expected 1");
-    CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF(x, 6)), TC_BUFS(TC_BUF(y, 5))),
-                 TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF(x, 6)), TC_BUFS(TC_BUF(y, 5))), TC_ERR_BUFFER);
     CHECK_HAS(tc_error(fn), "output 0: given 5 elements, expected 6");
     CHECK_EQ_INT(tc_jit_run(NULL, NULL, TC_BUFS(TC_BUF(x, 6)), TC_BUFS(TC_BUF(y, 6))),
                  TC_ERR_ARGUMENT);

@@ -85,8 +85,8 @@ TEST(names_ids_and_creation_order_are_not_keyed)
     tci_node *x = input(8), *y = input(8);
     x->name = name("x");
     y->name = name("y");
-    tci_request *first = request_of(node(TCI_OP_ADD, 8, 2, node(TCI_OP_SIN, 8, 1, x, NULL),
-                                         node(TCI_OP_COS, 8, 1, y, NULL)));
+    tci_request *first = request_of(
+        node(TCI_OP_ADD, 8, 2, node(TCI_OP_SIN, 8, 1, x, NULL), node(TCI_OP_COS, 8, 1, y, NULL)));
     tci_node *other_x = input(8);
     (void)input(5);
     tci_node *other_y = input(8);
@@ -176,7 +176,9 @@ TEST(evaluated_nodes_and_data_are_captured_leaves)
 {
     begin();
     static float memory[64];
-    static tci_storage storage = {.refs = 1, .borrowed = true, .data = memory,
+    static tci_storage storage = {.refs = 1,
+                                  .borrowed = true,
+                                  .data = memory,
                                   .bytes = sizeof(memory)};
     tci_node *x = input(8);
     tci_node *middle = node(TCI_OP_EXP, 8, 1, node(TCI_OP_SIN, 8, 1, x, NULL), NULL);
@@ -216,8 +218,8 @@ TEST(inputs_come_in_order_of_creation_also_when_slots_are_reused)
     tci_graph_drop(&graph, dropped_a);
     tci_graph_drop(&graph, dropped_b);
     tci_node *first = input(8), *second = input(8), *third = input(8);
-    tci_request *r = request_of(node(TCI_OP_SUB, 8, 2, node(TCI_OP_SUB, 8, 2, third, second),
-                                     first));
+    tci_request *r = request_of(
+        node(TCI_OP_SUB, 8, 2, node(TCI_OP_SUB, 8, 2, third, second), first));
     REQUIRE(r->n_user_inputs == 3);
     CHECK(r->inputs[0] == first && r->inputs[1] == second && r->inputs[2] == third);
     end();

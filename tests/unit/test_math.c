@@ -125,7 +125,9 @@ static double tct_ulps(tc_dtype t, double got, long double want)
     return (double)(fabsl(a - b) / ldexpl(1, exponent));
 }
 
-typedef struct tct_worst { double ulps, at, got; } tct_worst;
+typedef struct tct_worst {
+    double ulps, at, got;
+} tct_worst;
 
 static void tct_judge(tct_worst *w, const tct_row *row, tc_dtype t, double x)
 {
@@ -139,12 +141,51 @@ static void tct_judge(tct_worst *w, const tct_row *row, tc_dtype t, double x)
     }
 }
 
-static const double tct_specials[] = {
-    0.0, -0.0, 1.0, -1.0, 0.5, 0.9, -0.9, 0x1p-24, 0x1p-126, 0x1p-127, 0x1p-149, -0x1p-149, 4.0,
-    -4.0, 14.4, -14.3, 16.0, 88.72283, 88.72284, -87.33655, -103.97, -104.0, 104.0, 131072.0,
-    131073.0, 0x1.921fb6p+0, 0x1.921fb6p+1, 0x1.921fb6p+20, 0x1.fffffep+127, -0x1.fffffep+127,
-    0x1.6ac5b2p+82, -175.9, -176.0, -177.0, -1e9, 132.4, 132.5, -132.6, 1e9, -16.26, -16.27, -16.3,
-    11.5, 11.51, -11.6};
+static const double tct_specials[] = {0.0,
+                                      -0.0,
+                                      1.0,
+                                      -1.0,
+                                      0.5,
+                                      0.9,
+                                      -0.9,
+                                      0x1p-24,
+                                      0x1p-126,
+                                      0x1p-127,
+                                      0x1p-149,
+                                      -0x1p-149,
+                                      4.0,
+                                      -4.0,
+                                      14.4,
+                                      -14.3,
+                                      16.0,
+                                      88.72283,
+                                      88.72284,
+                                      -87.33655,
+                                      -103.97,
+                                      -104.0,
+                                      104.0,
+                                      131072.0,
+                                      131073.0,
+                                      0x1.921fb6p+0,
+                                      0x1.921fb6p+1,
+                                      0x1.921fb6p+20,
+                                      0x1.fffffep+127,
+                                      -0x1.fffffep+127,
+                                      0x1.6ac5b2p+82,
+                                      -175.9,
+                                      -176.0,
+                                      -177.0,
+                                      -1e9,
+                                      132.4,
+                                      132.5,
+                                      -132.6,
+                                      1e9,
+                                      -16.26,
+                                      -16.27,
+                                      -16.3,
+                                      11.5,
+                                      11.51,
+                                      -11.6};
 
 TEST(f32_functions_within_their_ulp_bounds)
 {
@@ -219,8 +260,18 @@ TEST(atan2_within_one_ulp_or_so)
 /* Annex F of C99: libm's answer, to its rounding, on every pair of special values. */
 TEST(atan2_special_cases_are_those_of_c99)
 {
-    static const double values[] = {0.0, -0.0, 1.0, -1.0, 0x1p-149, -0x1p-149, 0x1p-127, 3e38,
-                                    -3e38, (double)INFINITY, -(double)INFINITY, (double)NAN};
+    static const double values[] = {0.0,
+                                    -0.0,
+                                    1.0,
+                                    -1.0,
+                                    0x1p-149,
+                                    -0x1p-149,
+                                    0x1p-127,
+                                    3e38,
+                                    -3e38,
+                                    (double)INFINITY,
+                                    -(double)INFINITY,
+                                    (double)NAN};
     for (int i = 0; i < TCI_COUNT(values); i++) {
         for (int j = 0; j < TCI_COUNT(values); j++) {
             double y = (float)values[i], x = (float)values[j];
@@ -246,7 +297,10 @@ static long double tct_psi(int order, long double x)
                  : v + logl(x) - 1 / (2 * x) - w / 12 + w * w / 120;
 }
 
-static long double tct_digamma(long double x) { return tct_psi(0, x); }
+static long double tct_digamma(long double x)
+{
+    return tct_psi(0, x);
+}
 static long double tct_trigamma(long double x)
 {
     const long double pi = acosl(-1), s = sinl(pi * remainderl(x, 1)) / pi;
@@ -311,20 +365,22 @@ TEST(gamma_functions_within_two_ulp)
 /* Values next to the root and of small arguments, to 25 digits. */
 TEST(gamma_functions_at_points)
 {
-    static const struct { tci_prim p; double at, want; } rows[] = {
-        {TCI_P_DIGAMMA, 0x1.762d86356be3fp+0, -0x1.aa2d9b3ce29e0p-54},
-        {TCI_P_DIGAMMA, 0x1.762d86356be40p+0, 0x1.1a5beef0723bbp-53},
-        {TCI_P_DIGAMMA, 0x1.762b6ae7d566dp+0, -0x1.04f02a764ee0ap-15},
-        {TCI_P_DIGAMMA, 0x1.7851eb851eb85p+0, 0x1.08529d3fa9583p-7},
-        {TCI_P_DIGAMMA, 0x1.87e92154ef7acp-665, -0x1.4e718d7d7625ap+664},
-        {TCI_P_DIGAMMA, -0x1.87e92154ef7acp-665, 0x1.4e718d7d7625ap+664},
-        {TCI_P_TRIGAMMA, 0x1.eb851eb851eb8p-2, 0x1.52af2f54d2a06p+2},
-        {TCI_P_TRIGAMMA, -0x1p-2, 0x1.28ab89fe51e18p+4},
-        {TCI_P_LGAMMA, -0x1.87e92154ef7acp-665, 0x1.cc845b54b54f2p+8},
-        {TCI_P_LGAMMA, 0x1.56e1fc2f8f359p-997, 0x1.5963447f87fb5p+9},
-        {TCI_P_LGAMMA, 0x1.8000000000000p-1, 0x1.a051c372609eep-3},
-        {TCI_P_LGAMMA, 0x1.000001ad7f29bp+0, -0x1.efd30c8e518b9p-25},
-        {TCI_P_LGAMMA, 0x1.fffffe5280d65p+0, -0x1.6b2b405fa85a3p-25}};
+    static const struct {
+        tci_prim p;
+        double at, want;
+    } rows[] = {{TCI_P_DIGAMMA, 0x1.762d86356be3fp+0, -0x1.aa2d9b3ce29e0p-54},
+                {TCI_P_DIGAMMA, 0x1.762d86356be40p+0, 0x1.1a5beef0723bbp-53},
+                {TCI_P_DIGAMMA, 0x1.762b6ae7d566dp+0, -0x1.04f02a764ee0ap-15},
+                {TCI_P_DIGAMMA, 0x1.7851eb851eb85p+0, 0x1.08529d3fa9583p-7},
+                {TCI_P_DIGAMMA, 0x1.87e92154ef7acp-665, -0x1.4e718d7d7625ap+664},
+                {TCI_P_DIGAMMA, -0x1.87e92154ef7acp-665, 0x1.4e718d7d7625ap+664},
+                {TCI_P_TRIGAMMA, 0x1.eb851eb851eb8p-2, 0x1.52af2f54d2a06p+2},
+                {TCI_P_TRIGAMMA, -0x1p-2, 0x1.28ab89fe51e18p+4},
+                {TCI_P_LGAMMA, -0x1.87e92154ef7acp-665, 0x1.cc845b54b54f2p+8},
+                {TCI_P_LGAMMA, 0x1.56e1fc2f8f359p-997, 0x1.5963447f87fb5p+9},
+                {TCI_P_LGAMMA, 0x1.8000000000000p-1, 0x1.a051c372609eep-3},
+                {TCI_P_LGAMMA, 0x1.000001ad7f29bp+0, -0x1.efd30c8e518b9p-25},
+                {TCI_P_LGAMMA, 0x1.fffffe5280d65p+0, -0x1.6b2b405fa85a3p-25}};
     for (int i = 0; i < TCI_COUNT(rows); i++) {
         const double got = tct_eval(rows[i].p, TC_F64, rows[i].at, 0);
         CHECK_MSG(tct_ulps(TC_F64, got, rows[i].want) <= 2.5, "%s(%a) = %a, not %a",
@@ -398,10 +454,28 @@ TEST(pow_is_exact_where_the_result_is_a_float)
 /* Annex F of C99: libm's answer on every pair of special values. */
 TEST(pow_special_cases_are_those_of_c99)
 {
-    static const double values[] = {
-        0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 2.5, -2.5, 16777215.0, 16777216.0,
-        -16777215.0, 1e30, -1e30, 0x1p-149, -0x1p-149, (double)INFINITY, -(double)INFINITY,
-        (double)NAN};
+    static const double values[] = {0.0,
+                                    -0.0,
+                                    1.0,
+                                    -1.0,
+                                    2.0,
+                                    -2.0,
+                                    0.5,
+                                    -0.5,
+                                    3.0,
+                                    -3.0,
+                                    2.5,
+                                    -2.5,
+                                    16777215.0,
+                                    16777216.0,
+                                    -16777215.0,
+                                    1e30,
+                                    -1e30,
+                                    0x1p-149,
+                                    -0x1p-149,
+                                    (double)INFINITY,
+                                    -(double)INFINITY,
+                                    (double)NAN};
     for (int i = 0; i < TCI_COUNT(values); i++) {
         for (int j = 0; j < TCI_COUNT(values); j++) {
             double x = values[i];
@@ -433,9 +507,10 @@ TEST(powers_that_a_program_knows)
         double x = ldexp(1 + tct_random_unit(), (int)((tct_random_unit() - 0.5) * range));
         float narrow = (float)(i % 3 ? x : -x);
         double wide = ldexp(narrow < 0 ? -x : x, (int)((tct_random_unit() - 0.5) * 3 * range));
-        double ulps[] = {
-            tct_ulps(TC_F32, tct_power(TC_F32, narrow, b), powl(narrow, b)),
-            LDBL_MANT_DIG < 64 ? 0 : tct_ulps(TC_F64, tct_power(TC_F64, wide, b), powl(wide, b))};
+        double ulps[] = {tct_ulps(TC_F32, tct_power(TC_F32, narrow, b), powl(narrow, b)),
+                         LDBL_MANT_DIG < 64
+                             ? 0
+                             : tct_ulps(TC_F64, tct_power(TC_F64, wide, b), powl(wide, b))};
         worst[0] = fmax(worst[0], ulps[0]);
         worst[1] = fmax(worst[1], ulps[1]);
     }
@@ -454,40 +529,42 @@ TEST(special_values_of_the_functions)
 {
     const double inf = (double)INFINITY;
     const double nan = (double)NAN;
-    const struct { tci_prim p; double at, want; } rows[] = {
-        {TCI_P_EXP, inf, inf}, {TCI_P_EXP, -inf, 0.0}, {TCI_P_EXP, 0.0, 1.0},
-        {TCI_P_EXP, -0.0, 1.0}, {TCI_P_EXP, 1000.0, inf}, {TCI_P_EXP, -1000.0, 0.0},
-        {TCI_P_EXPN, -inf, 0.0}, {TCI_P_EXPN, 0.0, 1.0}, {TCI_P_EXPN, -0.0, 1.0},
-        {TCI_P_EXPN, -1000.0, 0.0}, {TCI_P_EXPN, nan, nan},
-        {TCI_P_LOG, 0.0, -inf}, {TCI_P_LOG, -0.0, -inf}, {TCI_P_LOG, -1.0, nan},
-        {TCI_P_LOG, -inf, nan}, {TCI_P_LOG, inf, inf}, {TCI_P_LOG, 1.0, 0.0},
-        {TCI_P_SIN, 0.0, 0.0}, {TCI_P_SIN, -0.0, -0.0}, {TCI_P_SIN, inf, nan},
-        {TCI_P_SIN, -inf, nan}, {TCI_P_COS, 0.0, 1.0}, {TCI_P_COS, inf, nan},
-        {TCI_P_TANH, 0.0, 0.0}, {TCI_P_TANH, -0.0, -0.0}, {TCI_P_TANH, inf, 1.0},
-        {TCI_P_TANH, -inf, -1.0}, {TCI_P_ERF, 0.0, 0.0}, {TCI_P_ERF, -0.0, -0.0},
-        {TCI_P_ERF, inf, 1.0}, {TCI_P_ERF, -inf, -1.0}, {TCI_P_SIGMOID, 0.0, 0.5},
-        {TCI_P_SIGMOID, inf, 1.0}, {TCI_P_SIGMOID, -inf, 0.0}, {TCI_P_GELU, 0.0, 0.0},
-        {TCI_P_GELU, -0.0, -0.0}, {TCI_P_GELU, inf, inf}, {TCI_P_GELU, -inf, -0.0},
-        {TCI_P_GELU, 100.0, 100.0},
-        {TCI_P_TAN, -0.0, -0.0}, {TCI_P_TAN, inf, nan}, {TCI_P_ERFC, inf, 0.0},
-        {TCI_P_ERFC, -inf, 2.0}, {TCI_P_ERFC, -0.0, 1.0}, {TCI_P_EXPM1, -0.0, -0.0},
-        {TCI_P_EXPM1, inf, inf}, {TCI_P_EXPM1, -inf, -1.0}, {TCI_P_EXPM1, 1000.0, inf},
-        {TCI_P_EXP2, inf, inf}, {TCI_P_EXP2, -inf, 0.0}, {TCI_P_EXP2, -0.0, 1.0},
-        {TCI_P_EXP2, 10.0, 1024.0}, {TCI_P_EXP2, -126.0, 0x1p-126}, {TCI_P_SINH, -0.0, -0.0},
-        {TCI_P_SINH, inf, inf}, {TCI_P_SINH, -inf, -inf}, {TCI_P_COSH, -0.0, 1.0},
-        {TCI_P_COSH, -inf, inf}, {TCI_P_LOG1P, -0.0, -0.0}, {TCI_P_LOG1P, -1.0, -inf},
-        {TCI_P_LOG1P, -2.0, nan}, {TCI_P_LOG1P, -inf, nan}, {TCI_P_LOG1P, inf, inf},
-        {TCI_P_LOG2, 0.0, -inf}, {TCI_P_LOG2, -0.0, -inf}, {TCI_P_LOG2, -1.0, nan},
-        {TCI_P_LOG2, inf, inf}, {TCI_P_LOG2, 1.0, 0.0}, {TCI_P_LOG2, 8.0, 3.0},
-        {TCI_P_LOG2, 0x1p-140, -140.0}, {TCI_P_LOG10, 0.0, -inf}, {TCI_P_LOG10, -inf, nan},
-        {TCI_P_LOG10, inf, inf}, {TCI_P_LOG10, 1.0, 0.0}, {TCI_P_LOG10, 1000.0, 3.0},
-        {TCI_P_ERFINV, 0.0, 0.0}, {TCI_P_ERFINV, -0.0, -0.0}, {TCI_P_ERFINV, 1.0, inf},
-        {TCI_P_ERFINV, -1.0, -inf}, {TCI_P_ERFINV, 1.5, nan}, {TCI_P_ERFINV, -inf, nan},
-        {TCI_P_LGAMMA, 0.0, inf}, {TCI_P_LGAMMA, -0.0, inf}, {TCI_P_LGAMMA, -3.0, inf},
-        {TCI_P_LGAMMA, 1.0, 0.0}, {TCI_P_LGAMMA, 2.0, 0.0}, {TCI_P_LGAMMA, inf, inf},
-        {TCI_P_LGAMMA, -inf, inf}, {TCI_P_DIGAMMA, 0.0, -inf}, {TCI_P_DIGAMMA, -0.0, inf},
-        {TCI_P_DIGAMMA, -1.0, nan}, {TCI_P_DIGAMMA, inf, inf}, {TCI_P_DIGAMMA, -inf, nan},
-        {TCI_P_TRIGAMMA, 0.0, inf}, {TCI_P_TRIGAMMA, -2.0, inf}, {TCI_P_TRIGAMMA, inf, 0.0}};
+    const struct {
+        tci_prim p;
+        double at, want;
+    } rows[] = {
+        {TCI_P_EXP, inf, inf},          {TCI_P_EXP, -inf, 0.0},         {TCI_P_EXP, 0.0, 1.0},
+        {TCI_P_EXP, -0.0, 1.0},         {TCI_P_EXP, 1000.0, inf},       {TCI_P_EXP, -1000.0, 0.0},
+        {TCI_P_EXPN, -inf, 0.0},        {TCI_P_EXPN, 0.0, 1.0},         {TCI_P_EXPN, -0.0, 1.0},
+        {TCI_P_EXPN, -1000.0, 0.0},     {TCI_P_EXPN, nan, nan},         {TCI_P_LOG, 0.0, -inf},
+        {TCI_P_LOG, -0.0, -inf},        {TCI_P_LOG, -1.0, nan},         {TCI_P_LOG, -inf, nan},
+        {TCI_P_LOG, inf, inf},          {TCI_P_LOG, 1.0, 0.0},          {TCI_P_SIN, 0.0, 0.0},
+        {TCI_P_SIN, -0.0, -0.0},        {TCI_P_SIN, inf, nan},          {TCI_P_SIN, -inf, nan},
+        {TCI_P_COS, 0.0, 1.0},          {TCI_P_COS, inf, nan},          {TCI_P_TANH, 0.0, 0.0},
+        {TCI_P_TANH, -0.0, -0.0},       {TCI_P_TANH, inf, 1.0},         {TCI_P_TANH, -inf, -1.0},
+        {TCI_P_ERF, 0.0, 0.0},          {TCI_P_ERF, -0.0, -0.0},        {TCI_P_ERF, inf, 1.0},
+        {TCI_P_ERF, -inf, -1.0},        {TCI_P_SIGMOID, 0.0, 0.5},      {TCI_P_SIGMOID, inf, 1.0},
+        {TCI_P_SIGMOID, -inf, 0.0},     {TCI_P_GELU, 0.0, 0.0},         {TCI_P_GELU, -0.0, -0.0},
+        {TCI_P_GELU, inf, inf},         {TCI_P_GELU, -inf, -0.0},       {TCI_P_GELU, 100.0, 100.0},
+        {TCI_P_TAN, -0.0, -0.0},        {TCI_P_TAN, inf, nan},          {TCI_P_ERFC, inf, 0.0},
+        {TCI_P_ERFC, -inf, 2.0},        {TCI_P_ERFC, -0.0, 1.0},        {TCI_P_EXPM1, -0.0, -0.0},
+        {TCI_P_EXPM1, inf, inf},        {TCI_P_EXPM1, -inf, -1.0},      {TCI_P_EXPM1, 1000.0, inf},
+        {TCI_P_EXP2, inf, inf},         {TCI_P_EXP2, -inf, 0.0},        {TCI_P_EXP2, -0.0, 1.0},
+        {TCI_P_EXP2, 10.0, 1024.0},     {TCI_P_EXP2, -126.0, 0x1p-126}, {TCI_P_SINH, -0.0, -0.0},
+        {TCI_P_SINH, inf, inf},         {TCI_P_SINH, -inf, -inf},       {TCI_P_COSH, -0.0, 1.0},
+        {TCI_P_COSH, -inf, inf},        {TCI_P_LOG1P, -0.0, -0.0},      {TCI_P_LOG1P, -1.0, -inf},
+        {TCI_P_LOG1P, -2.0, nan},       {TCI_P_LOG1P, -inf, nan},       {TCI_P_LOG1P, inf, inf},
+        {TCI_P_LOG2, 0.0, -inf},        {TCI_P_LOG2, -0.0, -inf},       {TCI_P_LOG2, -1.0, nan},
+        {TCI_P_LOG2, inf, inf},         {TCI_P_LOG2, 1.0, 0.0},         {TCI_P_LOG2, 8.0, 3.0},
+        {TCI_P_LOG2, 0x1p-140, -140.0}, {TCI_P_LOG10, 0.0, -inf},       {TCI_P_LOG10, -inf, nan},
+        {TCI_P_LOG10, inf, inf},        {TCI_P_LOG10, 1.0, 0.0},        {TCI_P_LOG10, 1000.0, 3.0},
+        {TCI_P_ERFINV, 0.0, 0.0},       {TCI_P_ERFINV, -0.0, -0.0},     {TCI_P_ERFINV, 1.0, inf},
+        {TCI_P_ERFINV, -1.0, -inf},     {TCI_P_ERFINV, 1.5, nan},       {TCI_P_ERFINV, -inf, nan},
+        {TCI_P_LGAMMA, 0.0, inf},       {TCI_P_LGAMMA, -0.0, inf},      {TCI_P_LGAMMA, -3.0, inf},
+        {TCI_P_LGAMMA, 1.0, 0.0},       {TCI_P_LGAMMA, 2.0, 0.0},       {TCI_P_LGAMMA, inf, inf},
+        {TCI_P_LGAMMA, -inf, inf},      {TCI_P_DIGAMMA, 0.0, -inf},     {TCI_P_DIGAMMA, -0.0, inf},
+        {TCI_P_DIGAMMA, -1.0, nan},     {TCI_P_DIGAMMA, inf, inf},      {TCI_P_DIGAMMA, -inf, nan},
+        {TCI_P_TRIGAMMA, 0.0, inf},     {TCI_P_TRIGAMMA, -2.0, inf},    {TCI_P_TRIGAMMA, inf, 0.0}};
     for (int i = 0; i < TCI_COUNT(rows); i++) {
         for (tc_dtype t = TC_F32; t <= TC_F64; t = (tc_dtype)(t + 1)) {
             double got = tct_eval(rows[i].p, t, rows[i].at, 0);
@@ -534,8 +611,8 @@ TEST(f32_powers_of_what_is_not_above_0_have_the_bits_of_exp)
     o.no_disk_cache = true;
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     tc_tensor in = tc_input(ctx, "x", TC_F32, TCT_POWERS);
-    REQUIRE(!tc_compile_fn(TC_TENSORS(in), TC_TENSORS(tc_exp(in), tc_exp(tc_neg(tc_abs(in)))),
-                           NULL, &f));
+    REQUIRE(!tc_compile_fn(TC_TENSORS(in), TC_TENSORS(tc_exp(in), tc_exp(tc_neg(tc_abs(in)))), NULL,
+                           &f));
     const uint32_t step = tct_soak ? 1 : 307;
     for (uint64_t bits = 0x80000000u; bits < 0x100000000u;) { /* -infinity and NaN too */
         for (int i = 0; i < TCT_POWERS; i++, bits += step) {
@@ -563,8 +640,10 @@ TEST(f64_powers_of_what_is_not_above_0_have_the_bits_of_exp)
 /* The helpers serve huge angles; below that all lanes run the same function. */
 TEST(f64_recipes_are_the_helpers_of_their_names)
 {
-    static const struct { tci_prim prim; tci_helper_id id; } rows[] = {
-        {TCI_P_SIN, TCI_H_SIN_F64}, {TCI_P_COS, TCI_H_COS_F64}, {TCI_P_TAN, TCI_H_TAN_F64}};
+    static const struct {
+        tci_prim prim;
+        tci_helper_id id;
+    } rows[] = {{TCI_P_SIN, TCI_H_SIN_F64}, {TCI_P_COS, TCI_H_COS_F64}, {TCI_P_TAN, TCI_H_TAN_F64}};
     static const double scales[] = {1e-3, 1, 6, 40, 1500, 1e9};
     for (int r = 0; r < TCI_COUNT(rows); r++) {
         for (int i = 0; i < 30000; i++) {
@@ -633,8 +712,8 @@ TEST(constants_of_f32_recipes_are_floats)
         for (int i = 0; i < r->n; i++) {
             if (r->insts[i].kind == TCI_RECIPE_CONST && r->insts[i].dtype == TC_F32) {
                 double c = r->insts[i].value.f;
-                CHECK_MSG(tct_same(c, (double)(float)c), "%s: %a",
-                          tci_prim_get((tci_prim)p)->name, c);
+                CHECK_MSG(tct_same(c, (double)(float)c), "%s: %a", tci_prim_get((tci_prim)p)->name,
+                          c);
             }
         }
     }
@@ -715,10 +794,21 @@ TEST(shifts_by_the_width_and_more)
 
 TEST(integer_pow_wraps)
 {
-    const struct { int64_t a, b, want; } rows[] = {
-        {3, 4, 81}, {-2, 3, -8}, {0, 0, 1}, {7, 0, 1}, {2, 63, INT64_MIN}, {2, 64, 0},
-        {10, 20, 7766279631452241920}, {2, -1, 0}, {0, -1, 0}, {1, -5, 1}, {-1, -5, -1},
-        {-1, -4, 1}, {-1, INT64_MAX, -1}};
+    const struct {
+        int64_t a, b, want;
+    } rows[] = {{3, 4, 81},
+                {-2, 3, -8},
+                {0, 0, 1},
+                {7, 0, 1},
+                {2, 63, INT64_MIN},
+                {2, 64, 0},
+                {10, 20, 7766279631452241920},
+                {2, -1, 0},
+                {0, -1, 0},
+                {1, -5, 1},
+                {-1, -5, -1},
+                {-1, -4, 1},
+                {-1, INT64_MAX, -1}};
     for (int i = 0; i < TCI_COUNT(rows); i++) {
         CHECK_EQ_INT(tct_eval_int(TCI_P_POWI, TC_I64, rows[i].a, rows[i].b), rows[i].want);
     }
@@ -730,9 +820,17 @@ TEST(integer_pow_wraps)
 
 TEST(greatest_common_divisors)
 {
-    const struct { int64_t a, b, want; } rows[] = {
-        {0, 0, 0}, {0, -7, 7}, {12, 18, 6}, {-12, 18, 6}, {17, 5, 1}, {1 << 20, 3 << 10, 1 << 10},
-        {INT64_MIN, 0, INT64_MIN}, {INT64_MIN, 6, 2}, {INT64_MAX, INT64_MIN, 1}};
+    const struct {
+        int64_t a, b, want;
+    } rows[] = {{0, 0, 0},
+                {0, -7, 7},
+                {12, 18, 6},
+                {-12, 18, 6},
+                {17, 5, 1},
+                {1 << 20, 3 << 10, 1 << 10},
+                {INT64_MIN, 0, INT64_MIN},
+                {INT64_MIN, 6, 2},
+                {INT64_MAX, INT64_MIN, 1}};
     for (int i = 0; i < TCI_COUNT(rows); i++) {
         CHECK_EQ_INT(tct_eval_int(TCI_P_GCD, TC_I64, rows[i].a, rows[i].b), rows[i].want);
         CHECK_EQ_INT(tct_eval_int(TCI_P_GCD, TC_I64, rows[i].b, rows[i].a), rows[i].want);
@@ -781,8 +879,8 @@ TEST(f32_prims_round_to_float)
 
 /* ---- element types ---- */
 
-static const tc_dtype tct_types[] = {TC_BOOL, TC_U8, TC_I8, TC_I16, TC_I32, TC_I64, TC_F16,
-    TC_BF16, TC_F32, TC_F64};
+static const tc_dtype tct_types[] = {TC_BOOL, TC_U8,  TC_I8,   TC_I16, TC_I32,
+                                     TC_I64,  TC_F16, TC_BF16, TC_F32, TC_F64};
 
 TEST(promotion_is_the_published_table)
 {
@@ -805,12 +903,13 @@ TEST(promotion_is_the_published_table)
         }
     }
     /* NumPy 2: unsigned beside integers; floats win as in torch */
-    static const struct { tc_dtype a, b, want; } wide[] = {
-        {TC_U16, TC_U8, TC_U16}, {TC_U16, TC_I8, TC_I32}, {TC_U16, TC_I16, TC_I32},
-        {TC_U16, TC_I32, TC_I32}, {TC_U32, TC_I8, TC_I64}, {TC_U32, TC_I32, TC_I64},
-        {TC_U32, TC_I64, TC_I64}, {TC_U32, TC_U16, TC_U32}, {TC_U64, TC_U32, TC_U64},
-        {TC_U64, TC_I8, TC_F64}, {TC_U64, TC_I64, TC_F64}, {TC_U64, TC_BOOL, TC_U64},
-        {TC_U64, TC_F32, TC_F32}, {TC_U16, TC_F16, TC_F16}};
+    static const struct {
+        tc_dtype a, b, want;
+    } wide[] = {{TC_U16, TC_U8, TC_U16},  {TC_U16, TC_I8, TC_I32},  {TC_U16, TC_I16, TC_I32},
+                {TC_U16, TC_I32, TC_I32}, {TC_U32, TC_I8, TC_I64},  {TC_U32, TC_I32, TC_I64},
+                {TC_U32, TC_I64, TC_I64}, {TC_U32, TC_U16, TC_U32}, {TC_U64, TC_U32, TC_U64},
+                {TC_U64, TC_I8, TC_F64},  {TC_U64, TC_I64, TC_F64}, {TC_U64, TC_BOOL, TC_U64},
+                {TC_U64, TC_F32, TC_F32}, {TC_U16, TC_F16, TC_F16}};
     for (int i = 0; i < TCI_COUNT(wide); i++) {
         CHECK_EQ_INT(tci_dtype_promote(TC_TORCH, wide[i].a, wide[i].b), wide[i].want);
         CHECK_EQ_INT(tci_dtype_promote(TC_TORCH, wide[i].b, wide[i].a), wide[i].want);
@@ -864,8 +963,10 @@ static tci_value tct_cast_wanted(tci_value v, tc_dtype from, tc_dtype to)
     } else if (tci_dtype_is_float(to)) {
         long double x = tci_dtype_is_float(from) ? v.f : from == TC_U64 ? (long double)v.u : v.i;
         float f = (float)x;
-        out.f = to == TC_F64 ? (double)x : to == TC_F32 ? f
-                : to == TC_F16 ? tci_round_f16(f) : tci_round_bf16(f);
+        out.f = to == TC_F64   ? (double)x
+                : to == TC_F32 ? f
+                : to == TC_F16 ? tci_round_f16(f)
+                               : tci_round_bf16(f);
     } else if (tci_dtype_is_float(from)) {
         long double low = tci_dtype_is_signed(to) ? -ldexpl(1, bits - 1) : 0;
         long double high = ldexpl(1, tci_dtype_is_signed(to) ? bits - 1 : bits) - 1;
@@ -887,16 +988,70 @@ TEST(casts_between_all_types)
     if (LDBL_MANT_DIG < 64) {
         SKIP("long double is no wider than double here");
     }
-    static const double floats[] = {
-        0, -0.0, 0.5, -0.5, 0.999, -0.999, 1.5, -1.5, 127.5, 128, -128.5, -129, 255.5, 256,
-        32767.9, 65535.9, -32769, 2147483647.0, 2147483648.0, -2147483649.0, 4294967295.5,
-        4294967296.0, 9223372036854774784.0, 9223372036854775808.0, -9223372036854775808.0,
-        18446744073709549568.0, 18446744073709551616.0, 1e30, -1e30, 65520, 3.4e38, 1e300, 1e-300,
-        0x1p-149, 0x1p-25, (double)INFINITY, -(double)INFINITY, (double)NAN};
-    static const int64_t ints[] = {
-        0, 1, -1, 2, 127, 128, -128, -129, 255, 256, 32767, 32768, 65535, 65536, 65537, 16777217,
-        33554435, INT32_MAX, INT32_MIN, 4294967295, 4294967296, 9007199254740993, INT64_MAX,
-        INT64_MIN, INT64_MAX - 511, 4611686293305294849};
+    static const double floats[] = {0,
+                                    -0.0,
+                                    0.5,
+                                    -0.5,
+                                    0.999,
+                                    -0.999,
+                                    1.5,
+                                    -1.5,
+                                    127.5,
+                                    128,
+                                    -128.5,
+                                    -129,
+                                    255.5,
+                                    256,
+                                    32767.9,
+                                    65535.9,
+                                    -32769,
+                                    2147483647.0,
+                                    2147483648.0,
+                                    -2147483649.0,
+                                    4294967295.5,
+                                    4294967296.0,
+                                    9223372036854774784.0,
+                                    9223372036854775808.0,
+                                    -9223372036854775808.0,
+                                    18446744073709549568.0,
+                                    18446744073709551616.0,
+                                    1e30,
+                                    -1e30,
+                                    65520,
+                                    3.4e38,
+                                    1e300,
+                                    1e-300,
+                                    0x1p-149,
+                                    0x1p-25,
+                                    (double)INFINITY,
+                                    -(double)INFINITY,
+                                    (double)NAN};
+    static const int64_t ints[] = {0,
+                                   1,
+                                   -1,
+                                   2,
+                                   127,
+                                   128,
+                                   -128,
+                                   -129,
+                                   255,
+                                   256,
+                                   32767,
+                                   32768,
+                                   65535,
+                                   65536,
+                                   65537,
+                                   16777217,
+                                   33554435,
+                                   INT32_MAX,
+                                   INT32_MIN,
+                                   4294967295,
+                                   4294967296,
+                                   9007199254740993,
+                                   INT64_MAX,
+                                   INT64_MIN,
+                                   INT64_MAX - 511,
+                                   4611686293305294849};
     for (tc_dtype from = TC_BOOL; from < TC_DTYPE_COUNT; from = (tc_dtype)(from + 1)) {
         bool is_float = tci_dtype_is_float(from);
         int n = is_float ? TCI_COUNT(floats) : TCI_COUNT(ints);

@@ -131,8 +131,8 @@ static tci_plan *plan_of(network *n, tci_node *const *roots, int n_roots, tci_ma
 {
     tci_target target;
     memset(&target, 0, sizeof(target));
-    tci_request *r = tci_request_make(&n->s, NULL, 0, roots, n_roots,
-                                      &tci_ctx_of(n->ctx)->options, "test", &target);
+    tci_request *r = tci_request_make(&n->s, NULL, 0, roots, n_roots, &tci_ctx_of(n->ctx)->options,
+                                      "test", &target);
     tci_request_copy copy = tci_request_copy_graph(&n->s, r);
     tci_node **now = tci_rewrite(&n->s, copy.graph, copy.roots, n_roots);
     tci_plan *p = tci_plan_make(&n->s, copy.graph, copy.inputs, r->n_inputs, copy.literals,
@@ -267,8 +267,8 @@ TEST(training_steps_keep_little_more_than_the_way_back_reads)
         bool apart = test_machines[m].machine.block_threads > 0;
         double ratio = (double)p->arena_least / cases[c].bytes;
         double most = cases[c].most + (apart ? PARTS_PERCENT / 100. : 0);
-        CHECK_MSG(ratio <= most, "%s on %s: %.2f times what the way back reads",
-                  cases[c].name, test_machines[m].name, ratio);
+        CHECK_MSG(ratio <= most, "%s on %s: %.2f times what the way back reads", cases[c].name,
+                  test_machines[m].name, ratio);
         CHECK_MSG(updated_in_place(p) > 0.98, "%s on %s: %.3f of the parameters in place",
                   cases[c].name, test_machines[m].name, updated_in_place(p));
         CHECK_MSG(apart || (double)p->arena_bytes <= 1.05 * (double)p->arena_least,
@@ -548,8 +548,14 @@ static void check_again(const char *backend, int loop)
     tc_ctx_free(ctx);
 }
 
-TEST(computed_again_it_has_the_same_bits_interp) { check_again("interp", NO_LOOP); }
-TEST(computed_again_it_has_the_same_bits_cpu) { check_again("cpu", NO_LOOP); }
+TEST(computed_again_it_has_the_same_bits_interp)
+{
+    check_again("interp", NO_LOOP);
+}
+TEST(computed_again_it_has_the_same_bits_cpu)
+{
+    check_again("cpu", NO_LOOP);
+}
 
 TEST(values_outside_of_repetitions_are_computed_again)
 {

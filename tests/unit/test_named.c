@@ -54,10 +54,8 @@ TEST(built_rows)
     ONE(tc_hardshrink(x, 0.5), "hardshrink", TC_ATTRS());
     ONE(tc_softplus(x, TC_NONE, 2), "softplus", TC_ATTRS(TC_ATTR("threshold", 2)));
     TWO(tc_huber_loss(x, y, 0.5, TC_REDUCE_MEAN), "huber_loss", TC_ATTRS(TC_ATTR("delta", 0.5)));
-    TWO(tc_mse_loss(x, y, TC_REDUCE_SUM), "mse_loss",
-        TC_ATTRS(TC_ATTR_TEXT("reduction", "sum")));
-    TWO(tc_mse_loss(x, y, TC_REDUCE_NONE), "mse_loss",
-        TC_ATTRS(TC_ATTR_TEXT("reduction", "none")));
+    TWO(tc_mse_loss(x, y, TC_REDUCE_SUM), "mse_loss", TC_ATTRS(TC_ATTR_TEXT("reduction", "sum")));
+    TWO(tc_mse_loss(x, y, TC_REDUCE_NONE), "mse_loss", TC_ATTRS(TC_ATTR_TEXT("reduction", "none")));
     CHECK_HAS(tc_error(tc_op(ctx, "mse_loss", TC_TENSORS(x, y),
                              TC_ATTRS(TC_ATTR_TEXT("reduction", "all")))),
               "'reduction' is the text \"all\"");
@@ -142,7 +140,8 @@ TEST(over_axes)
     ONE(tc_cumsum(x, 1), "cumsum", TC_ATTRS(TC_ATTR("axis", 1)));
     ONE(tc_argsort(x, 1, false), "argsort", TC_ATTRS(TC_ATTR("axis", 1)));
     CHECK_EQ_INT(tc_op_results(ctx, "topk", TC_TENSORS(x),
-                               TC_ATTRS(TC_ATTR("axis", 1), TC_ATTR("k", 2)), both, 2), TC_OK);
+                               TC_ATTRS(TC_ATTR("axis", 1), TC_ATTR("k", 2)), both, 2),
+                 TC_OK);
     tc_topk(x, 1, 2, true, &wanted[0], &wanted[1]);
     check_same(__LINE__, "values of topk", both[0], wanted[0]);
     check_same(__LINE__, "indices of topk", both[1], wanted[1]);
@@ -238,8 +237,11 @@ TEST(windows_and_state)
     tc_tensor z = tc_input(ctx, "z", TC_F32, 4, 2, 3, 3);
     tc_tensor bias = tc_input(ctx, "bias", TC_F32, 8);
     const tc_conv conv = {.stride = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}, .groups = 2};
-    const tc_pool pool = {.kernel = {3, 2}, .stride = {1, 1}, .padding = {1, 0},
-                          .dilation = {1, 1}, .ceil_mode = true};
+    const tc_pool pool = {.kernel = {3, 2},
+                          .stride = {1, 1},
+                          .padding = {1, 0},
+                          .dilation = {1, 1},
+                          .ceil_mode = true};
     SAME(tc_conv2d(x, y, bias, &conv), "conv2d", TC_TENSORS(x, y, bias),
          TC_ATTRS(TC_ATTR_LIST("stride", 2, 1), TC_ATTR("padding", 1),
                   TC_ATTR_LIST("dilation", 1, 2), TC_ATTR("groups", 2)));
@@ -248,13 +250,13 @@ TEST(windows_and_state)
     ONE(tc_max_pool2d(x, &pool), "max_pool2d",
         TC_ATTRS(TC_ATTR_LIST("kernel", 3, 2), TC_ATTR("stride", 1), TC_ATTR_LIST("padding", 1, 0),
                  TC_ATTR("ceil_mode", true)));
-    SAME(tc_conv_transpose2d(x, z, TC_NONE, (&(tc_conv){.output_padding = {0, 1},
-                                                        .stride = {1, 2}})),
+    SAME(tc_conv_transpose2d(x, z, TC_NONE,
+                             (&(tc_conv){.output_padding = {0, 1}, .stride = {1, 2}})),
          "conv_transpose2d", TC_TENSORS(x, z),
          TC_ATTRS(TC_ATTR_LIST("stride", 1, 2), TC_ATTR_LIST("output_padding", 0, 1)));
     ONE(tc_avg_pool2d(x, &(tc_pool){.kernel = {3, 3}, .exclude_pad = true, .padding = {1, 1}}),
-        "avg_pool2d", TC_ATTRS(TC_ATTR("kernel", 3), TC_ATTR("padding", 1),
-                               TC_ATTR("exclude_pad", true)));
+        "avg_pool2d",
+        TC_ATTRS(TC_ATTR("kernel", 3), TC_ATTR("padding", 1), TC_ATTR("exclude_pad", true)));
     ONE(tc_adaptive_avg_pool2d(x, 4, 2), "adaptive_avg_pool2d",
         TC_ATTRS(TC_ATTR_LIST("sizes", 4, 2)));
     ONE(tc_interpolate(x, (&(tc_interpolation){.mode = "bilinear", .size = {3, 4}})), "interpolate",
@@ -266,7 +268,8 @@ TEST(windows_and_state)
     CHECK_EQ_INT(tc_op_results(ctx, "max_pool2d_with_indices", TC_TENSORS(x),
                                TC_ATTRS(TC_ATTR_LIST("kernel", 3, 2), TC_ATTR("stride", 1),
                                         TC_ATTR_LIST("padding", 1, 0), TC_ATTR("ceil_mode", true)),
-                               both, 2), TC_OK);
+                               both, 2),
+                 TC_OK);
     CHECK(both[0].id == values.id && both[1].id == indices.id);
     float zeros[4] = {0};
     tc_tensor p = tc_param(ctx, zeros, TC_F32, 4);
@@ -282,8 +285,8 @@ TEST(a_default_that_is_a_fraction)
 {
     float data[3] = {1, 2, 4}, by_name[3], wanted[3];
     begin();
-    tc_tensor x = tc_copy_in(ctx, data, TC_F32, 3), y = tc_op(ctx, "layer_norm", TC_TENSORS(x),
-                                                              TC_ATTRS(TC_ATTR("axes", 0)));
+    tc_tensor x = tc_copy_in(ctx, data, TC_F32, 3),
+              y = tc_op(ctx, "layer_norm", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axes", 0)));
     CHECK_EQ_INT(tc_read(y, by_name, 3), TC_OK);
     CHECK_EQ_INT(tc_read(tc_layer_norm(x, TC_AXES(0), TC_NONE, TC_NONE, 1e-5), wanted, 3), TC_OK);
     CHECK(!memcmp(by_name, wanted, sizeof(wanted)));
@@ -413,10 +416,25 @@ static bool has_row(const char *name, size_t n)
 /* Macros of api/ops.h that make no tensors of tensors, or any number of them. */
 static bool is_no_op(const char *name, size_t n)
 {
-    static const char *const others[] = {"next_key", "range", "param",       "param_from", "named",
-                                         "param_write", "grad",  "op", "op_results",
-                                         "vjp", "jvp", "vmap", "meshgrid", "zeros", "ones",
-                                         "split", "split_with_sizes", "chunk", "unbind"};
+    static const char *const others[] = {"next_key",
+                                         "range",
+                                         "param",
+                                         "param_from",
+                                         "named",
+                                         "param_write",
+                                         "grad",
+                                         "op",
+                                         "op_results",
+                                         "vjp",
+                                         "jvp",
+                                         "vmap",
+                                         "meshgrid",
+                                         "zeros",
+                                         "ones",
+                                         "split",
+                                         "split_with_sizes",
+                                         "chunk",
+                                         "unbind"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         if (strlen(others[i]) == n && !strncmp(others[i], name, n)) {
             return true;

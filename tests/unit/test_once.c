@@ -74,9 +74,11 @@ static void expect(tc_ctx *ctx, const norm *m, float *y)
     tc_tensor x = tc_input(ctx, "x", TC_F32, ROWS, IN), w = tc_input(ctx, "w", TC_F32, OUT, IN);
     tc_tensor mean = tc_input(ctx, "m", TC_F32, OUT), var = tc_input(ctx, "v", TC_F32, OUT);
     REQUIRE(tc_compile(layer(x, w, mean, var), &f) == TC_OK);
-    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(m->x, ROWS * IN), TC_BUF(m->w, OUT * IN),
-                                   TC_BUF(m->mean, OUT), TC_BUF(m->var, OUT)),
-                        TC_BUFS(TC_BUF(y, ROWS * OUT))), TC_OK);
+    CHECK_EQ_INT(tc_run(f,
+                        TC_BUFS(TC_BUF(m->x, ROWS * IN), TC_BUF(m->w, OUT * IN),
+                                TC_BUF(m->mean, OUT), TC_BUF(m->var, OUT)),
+                        TC_BUFS(TC_BUF(y, ROWS * OUT))),
+                 TC_OK);
     tc_program_free(f);
 }
 
@@ -125,7 +127,8 @@ TEST(a_touch_computes_it_again)
         run(f, m.x, y);
         CHECK(same(y, want));
         CHECK_EQ_INT(tc_run_call(other, TC_BUFS(TC_BUF(m.x, ROWS * IN)),
-                                 TC_BUFS(TC_BUF(y, ROWS * OUT))), TC_OK);
+                                 TC_BUFS(TC_BUF(y, ROWS * OUT))),
+                     TC_OK);
         CHECK(same(y, want));
         fill(&m, 3 + round);
         for (int i = 0; i < 3; i++) {
@@ -166,7 +169,8 @@ TEST(a_program_that_assigns_is_followed)
         CHECK(same(y, want));
         memset(y, 0, sizeof(y));
         CHECK_EQ_INT(tc_run(train, TC_BUFS(TC_BUF(m.x, ROWS * IN), TC_BUF(rates, 1)),
-                            TC_BUFS(TC_BUF(y, ROWS * OUT))), TC_OK);
+                            TC_BUFS(TC_BUF(y, ROWS * OUT))),
+                     TC_OK);
         CHECK(same(y, want));
     }
     tc_program_free(eval);
@@ -314,7 +318,10 @@ TEST(callers_at_once_share_it)
 }
 
 /* Runs read the scale of a parameter while other runs change it: each of them sees one value. */
-typedef struct racer { tc_program *f; int stop, torn; } racer;
+typedef struct racer {
+    tc_program *f;
+    int stop, torn;
+} racer;
 
 static void *keep_setting(void *arg)
 {
@@ -377,8 +384,9 @@ TEST(instances_share_what_is_kept)
     expect(ctx, &m, want);
     const tci_kept *first = NULL;
     for (int rows = 1; rows <= ROWS; rows++) {
-        CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(m.x, rows * IN)), TC_BUFS(TC_BUF(y, rows * OUT)))
-                      == TC_OK, "%s", tc_error(f));
+        CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(m.x, rows * IN)), TC_BUFS(TC_BUF(y, rows * OUT))) ==
+                      TC_OK,
+                  "%s", tc_error(f));
         CHECK(!memcmp(y, want, sizeof(float) * (size_t)rows * OUT));
         first = first ? first : f->kept;
         CHECK(f->kept == first && first != NULL);

@@ -20,14 +20,10 @@ static tc_status step_of(int kind, const tc_tensor *params, const tc_tensor *gra
                          tc_tensor rate, const void *options, tc_tensor *effects, int *n_effects)
 {
     switch (kind) {
-    case SGD:
-        return tc_sgd(params, grads, n, rate, options, effects, n_effects);
-    case ADAM:
-        return tc_adam(params, grads, n, rate, options, effects, n_effects);
-    case ADAMW:
-        return tc_adamw(params, grads, n, rate, options, effects, n_effects);
-    default:
-        return tc_lion(params, grads, n, rate, options, effects, n_effects);
+    case SGD: return tc_sgd(params, grads, n, rate, options, effects, n_effects);
+    case ADAM: return tc_adam(params, grads, n, rate, options, effects, n_effects);
+    case ADAMW: return tc_adamw(params, grads, n, rate, options, effects, n_effects);
+    default: return tc_lion(params, grads, n, rate, options, effects, n_effects);
     }
 }
 
@@ -78,14 +74,21 @@ TEST(steps_are_those_of_pytorch)
     static const tc_sgd_options decay = {.weight_decay = 0.1}, momentum = {.momentum = 0.9};
     static const tc_sgd_options nesterov = {0.9, 0.1, true};
     static const tc_adam_options adam = {.weight_decay = 0.1};
-    static const struct { int kind; const void *options; double expected[4]; } rows[] = {
+    static const struct {
+        int kind;
+        const void *options;
+        double expected[4];
+    } rows[] = {
         {SGD, &decay, {0.574268740309375, -0.14914710374374998, 0.2871343701546875, 2.5762020771}},
         {SGD, &momentum, {-0.029159999999999978, 1.458, -0.014579999999999989, 2.0711359863281245}},
-        {SGD, &nesterov,
+        {SGD,
+         &nesterov,
          {-0.13485766051727502, 0.3119937704696562, -0.06742883025863751, 1.661204861977629}},
-        {ADAM, &adam,
+        {ADAM,
+         &adam,
          {0.7514778912346847, -1.7506337646366013, 0.25398183083680664, 2.750401118396878}},
-        {ADAMW, &adam,
+        {ADAMW,
+         &adam,
          {0.7293938167715991, -1.703761460764188, 0.24436501874807748, 2.678766399439454}}};
     static const tc_dtype dtypes[] = {TC_F32, TC_F64, TC_F16, TC_BF16};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -229,7 +232,10 @@ static void check_many(int kind, bool clips)
     float *values[2];
     size_t n = 0;
     for (int apart = 0; apart < 2; apart++) {
-        tc_options o = {.backend = "interp", .threads = 1, .no_disk_cache = true, .verify = true,
+        tc_options o = {.backend = "interp",
+                        .threads = 1,
+                        .no_disk_cache = true,
+                        .verify = true,
                         .fusion = apart ? -1 : 0};
         REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
         tc_program *f = compile_many(kind, clips, w, inputs);
@@ -272,13 +278,16 @@ TEST(muon_is_that_of_pytorch)
         int rows;
         tc_muon_options options;
         double expected[6];
-    } cases[] = {
-        {2, {.weight_decay = 0.1},
-         {0.959791539, -1.770114594, 0.497165534, 2.864459124, -0.971833975, 0.071732962}},
-        {3, {.momentum = 0.95},
-         {1.005337402, -1.791168100, 0.355656521, 2.961066593, -0.827355580, 0.214714961}},
-        {3, {.heavy_ball = true},
-         {1.005735288, -1.791124845, 0.354926460, 2.961119902, -0.826627759, 0.214634193}}};
+    } cases[] = {{2,
+                  {.weight_decay = 0.1},
+                  {0.959791539, -1.770114594, 0.497165534, 2.864459124, -0.971833975, 0.071732962}},
+                 {3,
+                  {.momentum = 0.95},
+                  {1.005337402, -1.791168100, 0.355656521, 2.961066593, -0.827355580, 0.214714961}},
+                 {3,
+                  {.heavy_ball = true},
+                  {1.005735288, -1.791124845, 0.354926460, 2.961119902, -0.826627759,
+                   0.214634193}}};
     for (int i = 0; i < (int)(sizeof(cases) / sizeof(*cases)); i++) {
         begin();
         int rows = cases[i].rows, n = 0;
@@ -354,7 +363,7 @@ TEST(scaled_losses)
     CHECK_EQ_INT(value_of(scale), 2048);
     scaled_step(f, 0x1p-26);
     scaled_step(f, 0x1p-26);
-    CHECK_EQ_INT(value_of(scale), 2048);    /* counted from there */
+    CHECK_EQ_INT(value_of(scale), 2048); /* counted from there */
     scaled_step(f, 0x1p-26);
     CHECK_EQ_INT(value_of(scale), 4096);
     tc_program_free(f);
@@ -377,8 +386,8 @@ TEST(kernels_of_a_step)
     inputs[N] = tc_input(ctx, "rate", TC_F32);
     REQUIRE(tc_adamw(params, grads, N, inputs[N], NULL, effects, &n) == TC_OK);
     CHECK_EQ_INT(n, 3 * N + 2);
-    tc_status status =
-        tc_compile_fn(TC_TENSORS_N(inputs, N + 1), TC_TENSORS_N(effects, n), NULL, &f);
+    tc_status status = tc_compile_fn(TC_TENSORS_N(inputs, N + 1), TC_TENSORS_N(effects, n), NULL,
+                                     &f);
     CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
     REQUIRE(f != NULL);
     tc_program_get_info(f, &info);

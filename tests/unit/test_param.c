@@ -89,8 +89,8 @@ static double seconds_of_row(int n)
         float got;
         clock_t begin = clock();
         for (int k = 0; k < 4; k++) {
-            CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(&i, 1), TC_BUF(row, K)),
-                                TC_BUFS(TC_BUF(&got, 1))), TC_OK);
+            CHECK_EQ_INT(
+                tc_run(f, TC_BUFS(TC_BUF(&i, 1), TC_BUF(row, K)), TC_BUFS(TC_BUF(&got, 1))), TC_OK);
         }
         best = TCI_MIN(best, (double)(clock() - begin) / CLOCKS_PER_SEC);
     }
@@ -106,8 +106,14 @@ TEST(an_update_costs_what_changes)
     CHECK_MSG(large < 1e-4 + 20 * small, "%g s of 32768 rows, %g s of 64", large, small);
 }
 
-TEST(updates_lie_where_parameters_lay_interp) { check_updates("interp"); }
-TEST(updates_lie_where_parameters_lay_cpu) { check_updates("cpu"); }
+TEST(updates_lie_where_parameters_lay_interp)
+{
+    check_updates("interp");
+}
+TEST(updates_lie_where_parameters_lay_cpu)
+{
+    check_updates("cpu");
+}
 
 /* ---- runs that fail ---- */
 
@@ -163,8 +169,14 @@ TEST(updates_by_computed_indices_are_kept_apart)
     tc_ctx_free(ctx);
 }
 
-TEST(a_failed_run_changes_no_parameter_interp) { check_failed_runs("interp"); }
-TEST(a_failed_run_changes_no_parameter_cpu) { check_failed_runs("cpu"); }
+TEST(a_failed_run_changes_no_parameter_interp)
+{
+    check_failed_runs("interp");
+}
+TEST(a_failed_run_changes_no_parameter_cpu)
+{
+    check_failed_runs("cpu");
+}
 
 /* ---- what a run costs ---- */
 
@@ -212,8 +224,8 @@ TEST(a_run_that_finds_no_memory_changes_no_parameter)
 {
     tc_ctx *ctx = make("interp");
     tc_tensor v = filled(ctx, 1), w = filled(ctx, 2);
-    tc_program *turns = compile(ctx, TC_TENSORS(), TC_TENSORS(tc_assign(v, tc_flip(w, 0)),
-                                                              tc_assign(w, tc_flip(v, 0))));
+    tc_program *turns = compile(
+        ctx, TC_TENSORS(), TC_TENSORS(tc_assign(v, tc_flip(w, 0)), tc_assign(w, tc_flip(v, 0))));
     int n_failed = 0;
     for (tc_status status = TC_ERR_MEMORY; status; n_failed += status != TC_OK) {
         tci_test_alloc_count = 0;
@@ -245,9 +257,9 @@ static void host_parallel(void *user, int n, void (*task)(void *arg, int i), voi
         if (i == 0 && h->other) {
             tc_program *f = h->other;
             h->other = NULL;
-            h->status = tc_run(f, NO_BUFS, f->n_outputs ? TC_BUFS(TC_BUF(&h->lo, 1),
-                                                                  TC_BUF(&h->hi, 1))
-                                                        : NO_BUFS);
+            h->status = tc_run(f, NO_BUFS,
+                               f->n_outputs ? TC_BUFS(TC_BUF(&h->lo, 1), TC_BUF(&h->hi, 1))
+                                            : NO_BUFS);
         }
     }
 }
@@ -325,8 +337,9 @@ static void *keep_reading(void *arg)
     float last = 0;
     for (int i = 0; i < j->runs; i++) {
         float v[4] = {0};
-        tc_status status = tc_run(j->f, NO_BUFS, TC_BUFS(TC_BUF(&v[0], 1), TC_BUF(&v[1], 1),
-                                                         TC_BUF(&v[2], 1), TC_BUF(&v[3], 1)));
+        tc_status status = tc_run(j->f, NO_BUFS,
+                                  TC_BUFS(TC_BUF(&v[0], 1), TC_BUF(&v[1], 1), TC_BUF(&v[2], 1),
+                                          TC_BUF(&v[3], 1)));
         j->failed += status != TC_OK;
         j->torn += v[0] != v[1] || v[0] != v[2] || v[0] != v[3];
         j->back += v[0] < last;
@@ -374,8 +387,14 @@ static void check_threads(const char *backend)
     tc_ctx_free(ctx);
 }
 
-TEST(threads_read_and_change_parameters_interp) { check_threads("interp"); }
-TEST(threads_read_and_change_parameters_cpu) { check_threads("cpu"); }
+TEST(threads_read_and_change_parameters_interp)
+{
+    check_threads("interp");
+}
+TEST(threads_read_and_change_parameters_cpu)
+{
+    check_threads("cpu");
+}
 
 /* ---- fork ---- */
 

@@ -36,8 +36,8 @@ static int64_t chunk_of(tci_scratch *s, int64_t n, int64_t *padded)
     tci_str orders = {.s = s};
     tci_table forced = tci_table_in(s, sizeof(bool));
     tci_table whole = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
-    const tci_algo a = {s,    &g, {.vector_bytes = 32}, &orders, &forced,
-                        NULL, 0,  &whole,               &images, NULL};
+    const tci_algo a = {s,       &g,  {.vector_bytes = 32}, &orders, &forced, NULL, 0, &whole,
+                        &images, NULL};
     tci_plan_algorithm(&a, &sum, 1);
     const tci_node *parts = sum->in[0]->in[0]; /* of the sum of the partial sums */
     REQUIRE(parts->op == TCI_OP_RESHAPE && parts->rank == 2);
@@ -88,8 +88,7 @@ TEST(a_node_that_was_there_before_stays_forced)
     tci_str orders = {.s = &s};
     tci_table forced = tci_table_in(&s, sizeof(bool));
     tci_table whole = tci_table_in(&s, sizeof(bool)), images = tci_table_in(&s, sizeof(bool));
-    tci_algo a = {&s,   &g, {.vector_bytes = 32}, &orders, &forced,
-                  NULL, 0,  &whole,               &images, NULL};
+    tci_algo a = {&s, &g, {.vector_bytes = 32}, &orders, &forced, NULL, 0, &whole, &images, NULL};
     tci_table_add(&forced, roots[0]);
     tci_plan_algorithm(&a, roots, 2);
     CHECK(roots[0] == roots[1]);
@@ -129,8 +128,14 @@ static tci_node *running_plain(tci_graph *g, tci_node *x)
 
 typedef tci_node *(*rows_of)(tci_graph *g, tci_node *x);
 
-static tci_node *softmax(tci_graph *g, tci_node *x) { return tci_build_softmax(g, x, 1, false); }
-static tci_node *log_softmax(tci_graph *g, tci_node *x) { return tci_build_softmax(g, x, 1, true); }
+static tci_node *softmax(tci_graph *g, tci_node *x)
+{
+    return tci_build_softmax(g, x, 1, false);
+}
+static tci_node *log_softmax(tci_graph *g, tci_node *x)
+{
+    return tci_build_softmax(g, x, 1, true);
+}
 static tci_node *losses(tci_graph *g, tci_node *x)
 {
     tci_node *target = tci_graph_node(g, TCI_OP_INPUT, TC_I32, 1, x->shape, 0, NULL, 0, NULL);
@@ -252,13 +257,13 @@ TEST(far_rows_are_read_once)
         int64_t rows, n;
         int machine, readings;
     } cases[] = {
-        {softmax, TC_F32, 100, 262144, 0, 2},     {softmax, TC_F32, 100, 262143, 0, 3},
-        {softmax, TC_F64, 100, 131072, 0, 2},     {softmax, TC_F64, 100, 131071, 0, 3},
+        {softmax, TC_F32, 100, 262144, 0, 2},      {softmax, TC_F32, 100, 262143, 0, 3},
+        {softmax, TC_F64, 100, 131072, 0, 2},      {softmax, TC_F64, 100, 131071, 0, 3},
         {log_softmax, TC_BF16, 70, 1000000, 0, 2}, {log_softmax, TC_BF16, 70, 500000, 0, 3},
-        {losses, TC_F32, 4096, 300000, 0, 1},     {losses, TC_F32, 4096, 50257, 0, 2},
-        {losses, TC_F32, 4096, 50257, 1, 1},      {losses, TC_BF16, 4096, 50257, 1, 1},
-        {softmax, TC_F32, 8192, 131072, 1, 2},    {softmax, TC_F32, 8192, 32768, 1, 3},
-        {softmax, TC_F32, 8192, 32769, 1, 2},     {losses, TC_F32, 4096, 300000, 2, 2},
+        {losses, TC_F32, 4096, 300000, 0, 1},      {losses, TC_F32, 4096, 50257, 0, 2},
+        {losses, TC_F32, 4096, 50257, 1, 1},       {losses, TC_BF16, 4096, 50257, 1, 1},
+        {softmax, TC_F32, 8192, 131072, 1, 2},     {softmax, TC_F32, 8192, 32768, 1, 3},
+        {softmax, TC_F32, 8192, 32769, 1, 2},      {losses, TC_F32, 4096, 300000, 2, 2},
         {softmax, TC_F32, 8192, 131072, 2, 3},
     };
     for (int i = 0; i < TCI_COUNT(cases); i++) {
@@ -301,7 +306,10 @@ TEST(rows_that_are_cut_come_from_memory_once)
 
 /* ---- powers of what is never above 0 ---- */
 
-static tci_node *unary(tci_graph *g, int op, tci_node *x) { return tci_build_ew(g, op, &x); }
+static tci_node *unary(tci_graph *g, int op, tci_node *x)
+{
+    return tci_build_ew(g, op, &x);
+}
 static tci_node *binary(tci_graph *g, int op, tci_node *x, tci_node *y)
 {
     tci_node *both[2] = {x, tci_build_broadcast(g, y, x->rank, x->shape)};
@@ -311,7 +319,10 @@ static tci_node *most(tci_graph *g, tci_node *x)
 {
     return tci_build_reduce(g, TCI_OP_MAX, x, TC_AXES(1), true);
 }
-static tci_node *power(tci_graph *g, tci_node *x) { return unary(g, TCI_OP_EXP, x); }
+static tci_node *power(tci_graph *g, tci_node *x)
+{
+    return unary(g, TCI_OP_EXP, x);
+}
 static tci_node *written_softmax(tci_graph *g, tci_node *x)
 {
     tci_node *e = power(g, binary(g, TCI_OP_SUB, x, most(g, x)));
@@ -365,15 +376,15 @@ TEST(powers_of_what_is_never_above_0_have_a_prim_of_their_own)
         int64_t n;
         bool below; /* whether its powers are of what is never above 0 */
     } cases[] = {
-        {softmax, TC_F32, 100, true},          {softmax, TC_BF16, 100, true},
-        {softmax, TC_F64, 100, true},          {log_softmax, TC_F32, 100, true},
-        {losses, TC_BF16, 100, true},          {softmax, TC_F32, 300000, true},
-        {written_softmax, TC_F32, 100, true},  {written_softmax, TC_BF16, 100, true},
-        {written_softmax, TC_F16, 100, true},  {bell, TC_F32, 100, true},
-        {turned_bell, TC_F32, 100, true},      {tent, TC_BF16, 100, true},
-        {power, TC_F32, 100, false},           {above, TC_F32, 100, false},
-        {off_others, TC_F32, 100, false},      {off_sum, TC_F32, 100, false},
-        {off_rounded, TC_F32, 100, false},     {off_running, TC_F32, 100, false},
+        {softmax, TC_F32, 100, true},         {softmax, TC_BF16, 100, true},
+        {softmax, TC_F64, 100, true},         {log_softmax, TC_F32, 100, true},
+        {losses, TC_BF16, 100, true},         {softmax, TC_F32, 300000, true},
+        {written_softmax, TC_F32, 100, true}, {written_softmax, TC_BF16, 100, true},
+        {written_softmax, TC_F16, 100, true}, {bell, TC_F32, 100, true},
+        {turned_bell, TC_F32, 100, true},     {tent, TC_BF16, 100, true},
+        {power, TC_F32, 100, false},          {above, TC_F32, 100, false},
+        {off_others, TC_F32, 100, false},     {off_sum, TC_F32, 100, false},
+        {off_rounded, TC_F32, 100, false},    {off_running, TC_F32, 100, false},
     };
     tci_scratch s;
     tci_scratch_init(&s);

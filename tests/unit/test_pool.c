@@ -15,10 +15,10 @@
 typedef struct pool_seen {
     int64_t n;
     int threads;
-    int32_t times[256];        /* that a task was done; atomic */
+    int32_t times[256]; /* that a task was done; atomic */
     int32_t worker_of[256];
-    int32_t ranges;            /* atomic */
-    int32_t bad;               /* atomic */
+    int32_t ranges; /* atomic */
+    int32_t bad;    /* atomic */
 } pool_seen;
 
 static void pool_body(void *arg, int worker, int64_t begin, int64_t end)
@@ -72,9 +72,9 @@ static bool pool_threads_become(int wanted)
 
 /* What a worker finds that the caller met in a run. */
 typedef struct pool_met {
-    int32_t came;              /* atomic: a worker is in */
-    int owner;                 /* the processor of the caller */
-    int32_t thread;            /* the worker's */
+    int32_t came;   /* atomic: a worker is in */
+    int owner;      /* the processor of the caller */
+    int32_t thread; /* the worker's */
     bool apart, given_back;
 } pool_met;
 

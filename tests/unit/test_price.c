@@ -32,8 +32,8 @@ static tci_plan *plan_for(tc_tensor y, tci_machine machine)
         CHECK_MSG(false, "%s", scratch.message);
         return NULL;
     }
-    tci_request *r =
-        tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options, NULL, NULL);
+    tci_request *r = tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options, NULL,
+                                      NULL);
     tci_request_copy copy = tci_request_copy_graph(&scratch, r);
     tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, 1);
     tci_plan *p = tci_plan_make(&scratch, copy.graph, copy.inputs, r->n_inputs, copy.literals,
@@ -125,7 +125,10 @@ static tc_tensor upsampled(tc_tensor x, int64_t c, int64_t h)
     return tc_reshape(y, 1, c, 2 * h, 2 * h);
 }
 
-static tc_tensor padded(tc_tensor x) { return tc_pad(tc_pad(x, 2, 1, 1, 0), 3, 1, 1, 0); }
+static tc_tensor padded(tc_tensor x)
+{
+    return tc_pad(tc_pad(x, 2, 1, 1, 0), 3, 1, 1, 0);
+}
 
 /* A concatenation with a border reads the upsampled image at halves of its own index: from memory,
  * where each row is a row. */

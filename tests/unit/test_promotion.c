@@ -51,19 +51,18 @@ static void check(const char *what, int i, int j, tc_tensor got, const char *wan
 
 TEST(tensors_meet_as_in_numpy)
 {
-    static const char *const both[N_DTYPES] = {
-        "bool u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64",
-        "u8 u8 u16 u32 u64 i16 i16 i32 i64 f16 f32 f64",
-        "u16 u16 u16 u32 u64 i32 i32 i32 i64 f32 f32 f64",
-        "u32 u32 u32 u32 u64 i64 i64 i64 i64 f64 f64 f64",
-        "u64 u64 u64 u64 u64 f64 f64 f64 f64 f64 f64 f64",
-        "i8 i16 i32 i64 f64 i8 i16 i32 i64 f16 f32 f64",
-        "i16 i16 i32 i64 f64 i16 i16 i32 i64 f32 f32 f64",
-        "i32 i32 i32 i64 f64 i32 i32 i32 i64 f64 f64 f64",
-        "i64 i64 i64 i64 f64 i64 i64 i64 i64 f64 f64 f64",
-        "f16 f16 f32 f64 f64 f16 f32 f64 f64 f16 f32 f64",
-        "f32 f32 f32 f64 f64 f32 f32 f64 f64 f32 f32 f64",
-        "f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64"};
+    static const char *const both[N_DTYPES] = {"bool u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64",
+                                               "u8 u8 u16 u32 u64 i16 i16 i32 i64 f16 f32 f64",
+                                               "u16 u16 u16 u32 u64 i32 i32 i32 i64 f32 f32 f64",
+                                               "u32 u32 u32 u32 u64 i64 i64 i64 i64 f64 f64 f64",
+                                               "u64 u64 u64 u64 u64 f64 f64 f64 f64 f64 f64 f64",
+                                               "i8 i16 i32 i64 f64 i8 i16 i32 i64 f16 f32 f64",
+                                               "i16 i16 i32 i64 f64 i16 i16 i32 i64 f32 f32 f64",
+                                               "i32 i32 i32 i64 f64 i32 i32 i32 i64 f64 f64 f64",
+                                               "i64 i64 i64 i64 f64 i64 i64 i64 i64 f64 f64 f64",
+                                               "f16 f16 f32 f64 f64 f16 f32 f64 f64 f16 f32 f64",
+                                               "f32 f32 f32 f64 f64 f32 f32 f64 f64 f32 f32 f64",
+                                               "f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64"};
     begin(TC_NUMPY);
     for (int i = 0; i < N_DTYPES; i++) {
         for (int j = 0; j < N_DTYPES; j++) {
@@ -101,21 +100,43 @@ TEST(functions_of_one_dtype_are_as_in_numpy)
 #define BOOLS "bool bool bool bool bool bool bool bool bool bool bool bool"
 #define SUMS "i64 u64 u64 u64 u64 i64 i64 i64 i64 f16 f32 f64"
 #define PLACES "i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64"
-    static const numpy_row one[] = {
-        {"exp", BY_WIDTH},     {"sqrt", BY_WIDTH},   {"sin", BY_WIDTH},  {"tanh", BY_WIDTH},
-        {"asin", BY_WIDTH},    {"expm1", BY_WIDTH},  {"log2", BY_WIDTH}, {"deg2rad", BY_WIDTH},
-        {"sinc", REAL},        {"square", BOOL_I8},  {"neg", NO_BOOL},   {"isnan", BOOLS},
-        {"logical_not", BOOLS}, {"sum", SUMS},       {"prod", SUMS},     {"mean", REAL},
-        {"var", REAL},         {"std", REAL},        {"max", SAME},      {"any", BOOLS},
-        {"bitwise_not", "bool u8 u16 u32 u64 i8 i16 i32 i64 - - -"}};
-    static const numpy_row two[] = {
-        {"div", REAL},           {"pow", BOOL_I8},         {"remainder", BOOL_I8},
-        {"floor_divide", BOOL_I8}, {"fmod", BOOL_I8},      {"atan2", BY_WIDTH},
-        {"hypot", BY_WIDTH},     {"copysign", BY_WIDTH},   {"heaviside", BY_WIDTH},
-        {"logaddexp", BY_WIDTH}, {"sub", NO_BOOL},         {"eq", BOOLS},
-        {"gcd", "- u8 u16 u32 u64 i8 i16 i32 i64 - - -"},
-        {"bitwise_and", "bool u8 u16 u32 u64 i8 i16 i32 i64 - - -"},
-        {"bitwise_left_shift", "i8 u8 u16 u32 u64 i8 i16 i32 i64 - - -"}};
+    static const numpy_row one[] = {{"exp", BY_WIDTH},
+                                    {"sqrt", BY_WIDTH},
+                                    {"sin", BY_WIDTH},
+                                    {"tanh", BY_WIDTH},
+                                    {"asin", BY_WIDTH},
+                                    {"expm1", BY_WIDTH},
+                                    {"log2", BY_WIDTH},
+                                    {"deg2rad", BY_WIDTH},
+                                    {"sinc", REAL},
+                                    {"square", BOOL_I8},
+                                    {"neg", NO_BOOL},
+                                    {"isnan", BOOLS},
+                                    {"logical_not", BOOLS},
+                                    {"sum", SUMS},
+                                    {"prod", SUMS},
+                                    {"mean", REAL},
+                                    {"var", REAL},
+                                    {"std", REAL},
+                                    {"max", SAME},
+                                    {"any", BOOLS},
+                                    {"bitwise_not", "bool u8 u16 u32 u64 i8 i16 i32 i64 - - -"}};
+    static const numpy_row two[] = {{"div", REAL},
+                                    {"pow", BOOL_I8},
+                                    {"remainder", BOOL_I8},
+                                    {"floor_divide", BOOL_I8},
+                                    {"fmod", BOOL_I8},
+                                    {"atan2", BY_WIDTH},
+                                    {"hypot", BY_WIDTH},
+                                    {"copysign", BY_WIDTH},
+                                    {"heaviside", BY_WIDTH},
+                                    {"logaddexp", BY_WIDTH},
+                                    {"sub", NO_BOOL},
+                                    {"eq", BOOLS},
+                                    {"gcd", "- u8 u16 u32 u64 i8 i16 i32 i64 - - -"},
+                                    {"bitwise_and", "bool u8 u16 u32 u64 i8 i16 i32 i64 - - -"},
+                                    {"bitwise_left_shift",
+                                     "i8 u8 u16 u32 u64 i8 i16 i32 i64 - - -"}};
     begin(TC_NUMPY);
     for (int i = 0; i < N_DTYPES; i++) {
         tc_tensor x = input(numpy_dtypes[i], 2);
@@ -144,13 +165,14 @@ TEST(functions_of_one_dtype_are_as_in_numpy)
 
 TEST(numbers_are_weak_as_in_numpy)
 {
-    static const struct { const char *op, *of_bool, *of_int, *of_float; } rows[] = {
-        {"add", SAME, "i64 u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64", REAL},
-        {"div", REAL, REAL, REAL},
-        {"pow", BOOL_I8, "i64 u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64", REAL},
-        {"floor_divide", BOOL_I8, "i64 u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64", REAL},
-        {"atan2", BY_WIDTH, "f64 f16 f32 f64 f64 f16 f32 f64 f64 f16 f32 f64", REAL},
-        {"heaviside", BY_WIDTH, "f64 f16 f32 f64 f64 f16 f32 f64 f64 f16 f32 f64", REAL}};
+    static const struct {
+        const char *op, *of_bool, *of_int, *of_float;
+    } rows[] = {{"add", SAME, "i64 u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64", REAL},
+                {"div", REAL, REAL, REAL},
+                {"pow", BOOL_I8, "i64 u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64", REAL},
+                {"floor_divide", BOOL_I8, "i64 u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64", REAL},
+                {"atan2", BY_WIDTH, "f64 f16 f32 f64 f64 f16 f32 f64 f64 f16 f32 f64", REAL},
+                {"heaviside", BY_WIDTH, "f64 f16 f32 f64 f64 f16 f32 f64 f64 f16 f32 f64", REAL}};
     begin(TC_NUMPY);
     for (int i = 0; i < N_DTYPES; i++) {
         for (int rank = 0; rank < 3; rank += 2) {

@@ -56,7 +56,10 @@ TEST(elementwise_rows)
 {
     static const float x[] = {-2.5f, -0.0f, 0.5f, NAN, 7.0f},
                        y[] = {2.0f, 3.0f, -0.75f, 1.0f, -2.0f};
-    static const struct { int op; float want[5]; } rows[] = {
+    static const struct {
+        int op;
+        float want[5];
+    } rows[] = {
         {TCI_OP_ADD, {-0.5f, 3.0f, -0.25f, NAN, 5.0f}},
         {TCI_OP_MAXIMUM, {2.0f, 3.0f, 0.5f, NAN, 7.0f}},
         {TCI_OP_MINIMUM, {-2.5f, -0.0f, -0.75f, NAN, -2.0f}},
@@ -230,8 +233,10 @@ TEST(strided_leaf_and_half)
     static const float memory[] = {0, 1, 2, 3, 4, 5, 6, 7};
     rk *k = rk_open();
     tci_node *n = tci_graph_node(&k->g, TCI_OP_DATA, TC_F32, 2, DIMS(2, 3), 0, NULL, 0, NULL);
-    tci_storage storage = {
-        .refs = 1, .borrowed = true, .data = (void *)(uintptr_t)memory, .bytes = sizeof memory};
+    tci_storage storage = {.refs = 1,
+                           .borrowed = true,
+                           .data = (void *)(uintptr_t)memory,
+                           .bytes = sizeof memory};
     tci_dim strides[] = {-4, 1};
     n->storage = &storage;
     n->strides = strides;

@@ -418,8 +418,11 @@ TEST(a_fallback_is_said_once)
 {
     said s;
     memset(&s, 0, sizeof(s));
-    tc_options o = {.backend = "cpu", .cc = "/no/such/compiler", .no_disk_cache = true,
-                    .log = say, .log_user = &s};
+    tc_options o = {.backend = "cpu",
+                    .cc = "/no/such/compiler",
+                    .no_disk_cache = true,
+                    .log = say,
+                    .log_user = &s};
     tc_ctx *ctx;
     tc_program *f = NULL, *again = NULL;
     REQUIRE_OK(tc_ctx_make(&ctx, &o));
@@ -494,12 +497,12 @@ static void keep_states(int n, const unsigned *reads, bool first)
 TEST(kept_states_that_read_each_other_stay_flat)
 {
     static const unsigned couplings[][KEPT_STATES] = {
-        {0, 0, 0, 0, 0},        /* each alone */
-        {2, 4, 8, 16, 1},       /* the next one */
-        {16, 1, 2, 4, 8},       /* the one before */
-        {31, 31, 31, 31, 31},   /* all */
-        {4, 0, 1, 1, 1},        /* some, the first above all */
-        {16, 16, 16, 16, 0},    /* the last */
+        {0, 0, 0, 0, 0},      /* each alone */
+        {2, 4, 8, 16, 1},     /* the next one */
+        {16, 1, 2, 4, 8},     /* the one before */
+        {31, 31, 31, 31, 31}, /* all */
+        {4, 0, 1, 1, 1},      /* some, the first above all */
+        {16, 16, 16, 16, 0},  /* the last */
     };
     for (size_t c = 0; c < sizeof(couplings) / sizeof(*couplings); c++) {
         for (int n = 1; n <= KEPT_STATES; n++) {
@@ -986,19 +989,22 @@ TEST(two_outputs_that_meet_are_found_exactly)
 /* Large layouts: what is legal however it interleaves, and what the simple bound decides. */
 TEST(large_layouts_of_outputs)
 {
-    static const struct { int rank; int64_t sizes[4], strides[4]; bool meets; } rows[] = {
-        {2, {1 << 20, 1 << 20}, {1 << 20, 1}, false},
-        {2, {1 << 20, 1 << 20}, {1, 1 << 20}, false},
-        {2, {1 << 20, 1 << 20}, {-(1 << 20), -1}, false},
-        {2, {1 << 20, 1 << 20}, {(1 << 20) - 1, 1}, true},
-        {2, {1000003, 1000033}, {1000033, 1000003}, false},      /* coprime: they interleave */
-        {2, {1000004, 1000034}, {1000033, 1000003}, true},       /* the first that meet */
-        {2, {2, 1 << 30}, {3, 2}, false},                        /* odd and even places */
-        {2, {2, 1 << 30}, {4, 2}, true},
-        {3, {1000, 1000, 1000}, {1000000, 1000, 1}, false},
-        {3, {1000, 1000, 1001}, {1000000, 1000, 1}, true},
-        {4, {3, 1, 1 << 20, 5}, {1 << 26, 7, 8, 1}, false},
-        {3, {1 << 20, 1 << 20, 2}, {2, 1 << 21, 1}, false}};
+    static const struct {
+        int rank;
+        int64_t sizes[4], strides[4];
+        bool meets;
+    } rows[] = {{2, {1 << 20, 1 << 20}, {1 << 20, 1}, false},
+                {2, {1 << 20, 1 << 20}, {1, 1 << 20}, false},
+                {2, {1 << 20, 1 << 20}, {-(1 << 20), -1}, false},
+                {2, {1 << 20, 1 << 20}, {(1 << 20) - 1, 1}, true},
+                {2, {1000003, 1000033}, {1000033, 1000003}, false}, /* coprime: they interleave */
+                {2, {1000004, 1000034}, {1000033, 1000003}, true},  /* the first that meet */
+                {2, {2, 1 << 30}, {3, 2}, false},                   /* odd and even places */
+                {2, {2, 1 << 30}, {4, 2}, true},
+                {3, {1000, 1000, 1000}, {1000000, 1000, 1}, false},
+                {3, {1000, 1000, 1001}, {1000000, 1000, 1}, true},
+                {4, {3, 1, 1 << 20, 5}, {1 << 26, 7, 8, 1}, false},
+                {3, {1 << 20, 1 << 20, 2}, {2, 1 << 21, 1}, false}};
     static float memory[1];
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         tc_buf b = TC_BUF_STRIDED(memory, rows[i].rank, rows[i].sizes, rows[i].strides);

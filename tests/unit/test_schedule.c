@@ -33,8 +33,8 @@ static tci_plan *plan_for(tc_tensor y, tci_machine machine)
     tci_node *root = tci_handle_node(y);
     tci_target target;
     memset(&target, 0, sizeof(target));
-    tci_request *r =
-        tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options, "test", &target);
+    tci_request *r = tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options,
+                                      "test", &target);
     tci_request_copy copy = tci_request_copy_graph(&scratch, r);
     tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, 1);
     tci_plan *plan = tci_plan_make(&scratch, copy.graph, copy.inputs, r->n_inputs, copy.literals,
@@ -73,9 +73,7 @@ static int64_t shared_bytes_of(const tci_loop *l)
     int64_t bytes = 0;
     for (int i = 0; i < l->n_locals; i++) {
         bool shared = l->locals[i].work < 0 && !l->locals[i].is_lane && !l->locals[i].is_given;
-        bytes += shared ? l->locals[i].n *
-                              tci_dtype_get((tc_dtype)l->locals[i].dtype)->bytes
-                        : 0;
+        bytes += shared ? l->locals[i].n * tci_dtype_get((tc_dtype)l->locals[i].dtype)->bytes : 0;
     }
     return bytes;
 }
@@ -187,9 +185,8 @@ static void check_busy(const char *name, tc_tensor y)
         tci_launch launch;
         const tci_loop *l = tci_loop_schedule(&scratch, p->kernels[i], machine, &launch);
         int64_t threads = tci_dim_known(launch.n_tasks) * l->threads * l->rows;
-        CHECK_MSG(p->kernels[i]->bytes < 1 << 20 || threads >= least,
-                  "%s: %s has %lld threads, %s", name, p->kernels[i]->name, (long long)threads,
-                  launch.note);
+        CHECK_MSG(p->kernels[i]->bytes < 1 << 20 || threads >= least, "%s: %s has %lld threads, %s",
+                  name, p->kernels[i]->name, (long long)threads, launch.note);
     }
 }
 
@@ -216,8 +213,8 @@ static void check_blocks(const char *name, tc_tensor y, int64_t blocks, int thre
     }
     const tci_machine machine = test_machines[TEST_H200].machine;
     tci_launch launch;
-    const tci_loop *l =
-        tci_loop_schedule(&scratch, plan_for(y, machine)->kernels[0], machine, &launch);
+    const tci_loop *l = tci_loop_schedule(&scratch, plan_for(y, machine)->kernels[0], machine,
+                                          &launch);
     CHECK_MSG(tci_dim_known(launch.n_tasks) == blocks && l->threads * l->rows == threads,
               "%s: %lld blocks of %d threads, %s", name, (long long)tci_dim_known(launch.n_tasks),
               l->threads * l->rows, launch.note);
@@ -282,7 +279,9 @@ TEST(turned_images_have_a_launch_of_their_own)
 TEST(products_of_one_operand_share_a_launch)
 {
     begin();
-    tci_machine machine = {.vector_bytes = 64, .has_work = true, .joins = true,
+    tci_machine machine = {.vector_bytes = 64,
+                           .has_work = true,
+                           .joins = true,
                            .facts = {.processors = 4}};
     if (setjmp(scratch.escape)) {
         CHECK_MSG(false, "%s", scratch.message);
@@ -365,8 +364,8 @@ TEST(candidates)
             for (int k = 0; k < p->n_kernels; k++) {
                 char where[100];
                 tci_sched list[TCI_SCHED_MOST];
-                const tci_query *a =
-                    tci_query_make(&scratch, p->kernels[k], test_machines[m].machine);
+                const tci_query *a = tci_query_make(&scratch, p->kernels[k],
+                                                    test_machines[m].machine);
                 int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
                 snprintf(where, sizeof(where), "program %d on %s: %s", i, test_machines[m].name,
                          p->kernels[k]->name);
@@ -492,10 +491,10 @@ TEST(choices)
     check_choice(tc_matmul(few, wide), TEST_H200, "tile rows=1 "); /* not one tile of all rows */
     check_choice(tc_matmul(a, apart), TEST_LAPTOP, "packed ");     /* rows a page apart */
     check_choice(tc_matmul(a, close), TEST_LAPTOP, "tile ");
-    check_choice(tc_matmul(h, g), TEST_LAPTOP, "packed rows=5 ");  /* each load converts */
-    check_choice(convolution(false), TEST_LAPTOP, "packed ");      /* 196 columns, not 14 */
-    check_choice(convolution(true), TEST_LAPTOP, "packed ");       /* 64 filters, not 3 columns */
-    check_choice(tc_flip(five, 1), TEST_LAPTOP, "lanes=4 ");       /* no vector is full of 8 */
+    check_choice(tc_matmul(h, g), TEST_LAPTOP, "packed rows=5 "); /* each load converts */
+    check_choice(convolution(false), TEST_LAPTOP, "packed ");     /* 196 columns, not 14 */
+    check_choice(convolution(true), TEST_LAPTOP, "packed ");      /* 64 filters, not 3 columns */
+    check_choice(tc_flip(five, 1), TEST_LAPTOP, "lanes=4 ");      /* no vector is full of 8 */
     check_choice(tc_sin(a), TEST_LAPTOP, "lanes=8 ");
     tc_tensor long_rows = tc_input(ctx, "long", TC_F32, 4096, 512); /* whole lines, 256 bytes */
     tc_tensor ragged = tc_input(ctx, "ragged", TC_F32, 4001, 512);
@@ -517,8 +516,8 @@ TEST(choices)
     tc_tensor image = tc_input(ctx, "image", TC_F32, 1, 256, 28, 28);
     tc_tensor point = tc_input(ctx, "point", TC_F32, 64, 256, 1, 1);
     tc_tensor half_size = tc_input(ctx, "half size", TC_F32, 1, 64, 14, 14);
-    tc_tensor twice = tc_interpolate(half_size, &(tc_interpolation){.mode = "nearest",
-                                                                    .size = {28, 28}});
+    tc_tensor twice = tc_interpolate(half_size,
+                                     &(tc_interpolation){.mode = "nearest", .size = {28, 28}});
     check_choice(tc_add(tc_conv2d(image, point, TC_NONE, NULL), twice), TEST_LAPTOP, "packed ");
     tc_tensor many = tc_input(ctx, "many", TC_BF16, 1 << 24), some = tc_slice(many, 0, 0, 4096, 1);
     check_choice(tc_tanh(tc_exp(many)), TEST_H200, "map unroll=2 "); /* arithmetic is longest */

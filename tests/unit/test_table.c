@@ -36,9 +36,9 @@ static tci_node **chain(tci_scratch *s, tci_graph *g, int n)
 {
     tci_node **nodes = TCI_NEW_ARRAY(s, tci_node *, n);
     for (int i = 0; i < n; i++) {
-        nodes[i] =
-            i ? tci_graph_node(g, TCI_OP_NEG, TC_F32, 1, nodes[0]->shape, 1, &nodes[i - 1], 0, NULL)
-              : input(g);
+        nodes[i] = i ? tci_graph_node(g, TCI_OP_NEG, TC_F32, 1, nodes[0]->shape, 1, &nodes[i - 1],
+                                      0, NULL)
+                     : input(g);
     }
     return nodes;
 }
@@ -193,8 +193,7 @@ TEST(a_pass_may_run_within_another)
     seed = tci_build_broadcast(&g, seed, roots[1]->rank, roots[1]->shape);
     tci_str texts[2] = {{.s = &f->s}, {.s = &f->s}};
     for (int turn = 0; turn < 2; turn++) {
-        tci_grad_build(&f->s, &g, (tci_grad_pairs){&roots[1], &seed, 1}, &x, 1,
-                       &grads[turn]);
+        tci_grad_build(&f->s, &g, (tci_grad_pairs){&roots[1], &seed, 1}, &x, 1, &grads[turn]);
         tci_node **now = tci_rewrite(&f->s, &g, roots, 2);
         tci_graph_print(&texts[turn], &f->s, now, 2);
         tci_machine machine = {.vector_bytes = 32};

@@ -36,8 +36,8 @@ static graph graph_of(const tc_tensor *y, int n)
         REQUIRE(tc_status_of(y[i]) == TC_OK);
         roots[i] = tci_handle_node(y[i]);
     }
-    tci_request *r =
-        tci_request_make(&scratch, NULL, 0, roots, n, &tci_ctx_of(ctx)->options, NULL, NULL);
+    tci_request *r = tci_request_make(&scratch, NULL, 0, roots, n, &tci_ctx_of(ctx)->options, NULL,
+                                      NULL);
     tci_request_copy copy = tci_request_copy_graph(&scratch, r);
     tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, n);
     for (int i = 0; i < n; i++) {
@@ -237,7 +237,9 @@ static tc_tensor around_the_rest(int steps)
     return tc_add(tc_cumsum(tc_mul(v, 3), 0), tc_mul(tc_cumsum(v, 1), x));
 }
 
-typedef struct work { int roots, rounds, forced, placed, probed; } work;
+typedef struct work {
+    int roots, rounds, forced, placed, probed;
+} work;
 
 static work work_of(grow make, int steps)
 {

@@ -23,8 +23,7 @@ static void check_same(int line, tc_tensor got, tc_tensor want)
     REQUIRE(n >= 0 && n <= TCI_COUNT(a));
     CHECK_MSG(tc_rank(got) == tc_rank(want) && tc_count(got) == n, "line %d: rank %d, %lld: %s",
               line, tc_rank(got), (long long)tc_count(got), tc_error(got));
-    CHECK_MSG(tc_read(tc_cast(got, TC_F32), a, n) == TC_OK, "line %d: %s", line,
-              tc_error(got.ctx));
+    CHECK_MSG(tc_read(tc_cast(got, TC_F32), a, n) == TC_OK, "line %d: %s", line, tc_error(got.ctx));
     CHECK_MSG(tc_read(tc_cast(want, TC_F32), b, n) == TC_OK, "line %d: %s", line,
               tc_error(want.ctx));
     for (int64_t i = 0; i < n; i++) {
@@ -140,8 +139,7 @@ TEST(gradients_are_checked)
     tc_tensor y = tc_layer_norm(tc_mul(x, w16), TC_AXES(-1), w, TC_NONE, 1e-5);
     y = tc_softmax(tc_add(y, tc_cast(tc_cast(tc_mul(x, 100), TC_I32), TC_F32)), 0);
     CHECK_EQ_INT(tc_gradcheck(y, TC_TENSORS(x, w, w16), NULL, &r), TC_OK);
-    CHECK_MSG(r.error < 1e-6 && r.checked == 24 + 6 + 6, "%g, %lld", r.error,
-              (long long)r.checked);
+    CHECK_MSG(r.error < 1e-6 && r.checked == 24 + 6 + 6, "%g, %lld", r.error, (long long)r.checked);
     CHECK_STR(r.op, "");
     const tc_gradcheck_options few = {.most = 5};
     CHECK_EQ_INT(tc_gradcheck(y, TC_TENSORS(x), &few, &r), TC_OK);
@@ -353,8 +351,14 @@ static void check_program(const char *backend)
     tc_ctx_free(ctx);
 }
 
-TEST(programs_of_examples_interp) { check_program("interp"); }
-TEST(programs_of_examples_cpu) { check_program("cpu"); }
+TEST(programs_of_examples_interp)
+{
+    check_program("interp");
+}
+TEST(programs_of_examples_cpu)
+{
+    check_program("cpu");
+}
 
 /* ---- what is refused ---- */
 
@@ -403,7 +407,8 @@ static void filter(tc_tensor xs, tc_tensor w, bool reverse, tc_tensor *last, tc_
     tc_tensor init[2] = {tc_full(xs.ctx, 0.25, TC_F32, WIDE), tc_full(xs.ctx, 0, TC_I32)};
     tc_tensor end[2];
     CHECK_EQ_INT(tc_scan(TC_TENSORS(init[0], init[1]), TC_TENSORS(xs), 0, reverse, filter_step, &w,
-                         end, ys, 1), TC_OK);
+                         end, ys, 1),
+                 TC_OK);
     *last = end[0];
 }
 
@@ -546,7 +551,8 @@ TEST(examples_of_one_element_go_through_a_loop)
     const float at[3] = {6, 80, 14}, want[3] = {48, 40, 28}; /* 3 2^6 / 4, 40 2^2 / 4, 7 2^4 / 4 */
     tc_tensor y;
     CHECK_EQ_INT(tc_vmap(grown_between, NULL, TC_TENSORS(tc_copy_in(ctx, at, TC_F32, 3, 1)), NULL,
-                         &y, NULL, 1), TC_OK);
+                         &y, NULL, 1),
+                 TC_OK);
     float got[3] = {0};
     tc_status status = tc_read(y, got, 3);
     CHECK_MSG(status == TC_OK, "%s", tc_error(y));
@@ -568,7 +574,8 @@ TEST(misuse_has_a_text)
     CHECK_EQ_INT(tc_jvp(TC_TENSORS(whole), TC_TENSORS(x), TC_TENSORS(x), y), TC_ERR_DTYPE);
     CHECK_HAS(tc_error(y[0]), "result 0 is i32: only floats have gradients");
     CHECK_EQ_INT(tc_jvp(TC_TENSORS(tc_bitcast(tc_bitcast(x, TC_I32), TC_F32)), TC_TENSORS(x),
-                        TC_TENSORS(x), y), TC_OK); /* integers lie between: it does not change */
+                        TC_TENSORS(x), y),
+                 TC_OK); /* integers lie between: it does not change */
 
     CHECK_EQ_INT(tc_vmap(NULL, NULL, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_vmap(both, ctx, TC_TENSORS(x, whole), ((const int[]){1, 0}), y, NULL, 1),
@@ -578,7 +585,8 @@ TEST(misuse_has_a_text)
     CHECK_EQ_INT(tc_vmap(both, ctx, TC_TENSORS(x), ((const int[]){TC_UNMAPPED}), y, NULL, 1),
                  TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_vmap(noise, ctx, TC_TENSORS(tc_expand(ramp(ctx, 5), 2, 5)), NULL, y,
-                         ((const int[]){TC_UNMAPPED}), 1), TC_ERR_ARGUMENT);
+                         ((const int[]){TC_UNMAPPED}), 1),
+                 TC_ERR_ARGUMENT);
     CHECK_HAS(tc_error(y[0]), "output 0 differs between examples");
     CHECK_EQ_INT(tc_vmap(fails, NULL, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_SHAPE);
     CHECK_HAS(tc_error(y[0]), "tc_reshape");

@@ -9,11 +9,26 @@ static tc_ctx *ctx;
 static tci_scratch scratch;
 
 typedef void (*verifier)(tci_scratch *s, const void *form);
-static void kernel_verifier(tci_scratch *s, const void *k) { tci_kernel_verify(s, k); }
-static void plan_verifier(tci_scratch *s, const void *p) { tci_plan_verify(s, p); }
-static void interp_verifier(tci_scratch *s, const void *p) { tci_interp_verify(s, p); }
-static void loop_verifier(tci_scratch *s, const void *l) { tci_loop_verify(s, l); }
-static void code_verifier(tci_scratch *s, const void *c) { tci_code_verify(s, c); }
+static void kernel_verifier(tci_scratch *s, const void *k)
+{
+    tci_kernel_verify(s, k);
+}
+static void plan_verifier(tci_scratch *s, const void *p)
+{
+    tci_plan_verify(s, p);
+}
+static void interp_verifier(tci_scratch *s, const void *p)
+{
+    tci_interp_verify(s, p);
+}
+static void loop_verifier(tci_scratch *s, const void *l)
+{
+    tci_loop_verify(s, l);
+}
+static void code_verifier(tci_scratch *s, const void *c)
+{
+    tci_code_verify(s, c);
+}
 
 /* Whether the verifier complains, as of an error of our own. */
 static bool complains(verifier verify, const void *form)
@@ -55,8 +70,8 @@ static tci_plan *plan_for(tc_tensor y, tci_machine machine)
         CHECK_MSG(false, "%s", scratch.message);
         return NULL;
     }
-    tci_request *r =
-        tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options, NULL, NULL);
+    tci_request *r = tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options, NULL,
+                                      NULL);
     tci_request_copy copy = tci_request_copy_graph(&scratch, r);
     tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, 1);
     return tci_plan_make(&scratch, copy.graph, copy.inputs, r->n_inputs, copy.literals,
@@ -70,7 +85,10 @@ static tci_plan *plan_on(tc_tensor y, int vector_bytes)
     return plan_for(y, machine);
 }
 
-static tci_plan *plan_of(tc_tensor y) { return plan_on(y, 32); }
+static tci_plan *plan_of(tc_tensor y)
+{
+    return plan_on(y, 32);
+}
 
 /* Rows of one kernel are multiplied by another, and a third sums them up. */
 static tc_tensor two_kernels(void)
@@ -176,7 +194,7 @@ TEST(kernels_that_scatter)
     BREAK(kernel_verifier, k, k->operands[store->operand].is_updated, false);
     BREAK(kernel_verifier, k, k->stages[1].kind, TCI_STAGE_MAP); /* combines in no order */
     BREAK(kernel_verifier, k, begun->mode, TCI_MODE_ADD);
-    BREAK(kernel_verifier, k, begun->stage, 1); /* nothing lies there yet */
+    BREAK(kernel_verifier, k, begun->stage, 1);                       /* nothing lies there yet */
     BREAK(kernel_verifier, k, k->axes[k->stages[0].axes[0]].size, 6); /* not everywhere */
     BREAK(kernel_verifier, k, k->vector, TCI_VEC_INNER);
     int at = find_kx(k, TCI_KX_VALUE), column = tci_kx_axis(k, 0);
@@ -562,7 +580,7 @@ TEST(plans_with_an_init_list)
     CHECK(kept >= 0 && p->kept_bytes == 512 && !complains(plan_verifier, p));
     BREAK(plan_verifier, p, p->n_init, 3); /* the last step reads an input and writes an output */
     BREAK(plan_verifier, p, p->n_init, 1); /* each run would write what is kept */
-    BREAK(plan_verifier, p, *reads, 0); /* the program's input */
+    BREAK(plan_verifier, p, *reads, 0);    /* the program's input */
     BREAK(plan_verifier, p, p->buffers[kept].once, false);
     BREAK(plan_verifier, p, p->buffers[kept].offset, p->buffers[other].offset);
     BREAK(plan_verifier, p, p->buffers[kept].offset, 512);
@@ -763,9 +781,9 @@ TEST(steps_of_the_interpreter)
     int64_t *base = &((tci_interp_addr *)(uintptr_t)store->x)->base;
     CHECK(!complains(interp_verifier, p));
     BREAK(interp_verifier, p, op->in[0], p->n_values);
-    BREAK(interp_verifier, p, op->in[0], op->out); /* of itself */
+    BREAK(interp_verifier, p, op->in[0], op->out);      /* of itself */
     BREAK(interp_verifier, p, op->in[0], store->in[0]); /* made later */
-    BREAK(interp_verifier, p, op->out, load->out); /* made twice */
+    BREAK(interp_verifier, p, op->out, load->out);      /* made twice */
     BREAK(interp_verifier, p, op->bytes, 3);
     BREAK(interp_verifier, p, load->ref, p->n_operands);
     BREAK(interp_verifier, p, store->ref, -1);
