@@ -53,15 +53,9 @@ static const tci_route *tci_route_plain_row(void)
 static int tci_route_table(const tci_route **rows)
 {
     const tci_route *const table[] = {
-        tci_route_prepacked_dot(),
-        tci_route_unit(),
-        tci_route_winograd(),
-        tci_route_zero_points(),
-        tci_route_gemv(),
-        tci_route_grouped(),
-        tci_route_split_k(),
-        tci_route_prepacked(),
-        tci_route_plain_row(),
+        tci_route_prepacked_dot(), tci_route_unit(),      tci_route_winograd(),
+        tci_route_zero_points(),   tci_route_gemv(),      tci_route_grouped(),
+        tci_route_split_k(),       tci_route_prepacked(), tci_route_plain_row(),
     };
     int n = tci_block_routes(rows);
     memcpy(rows + n, table, sizeof(table));
