@@ -1033,6 +1033,7 @@ TEST(every_row_has_a_case)
     seen[TCI_OP_RESULT] = true;
     seen[TCI_OP_CUSTOM] = true;     /* a function of the user's: tests/unit/test_custom.c */
     seen[TCI_OP_COLLECTIVE] = true; /* several processes: tests/comm/test_collectives.c */
+    seen[TCI_OP_SHARD] = true;      /* parts of tensors: tests/comm/test_partition.c */
     seen[TCI_OP_SEGMENT] = true;    /* the planner's own: tests/ops/test_scatter.c */
     for (int op = 0; op < TCI_OP_COUNT; op++) {
         CHECK_MSG(op == TCI_OP_EW_END || seen[op], "row %s is in no case", tci_op_name(op));
