@@ -131,6 +131,23 @@ TEST(places_and_choices_run_elsewhere)
     compare(places, 1, (const int64_t[][6]){{2, 4, 9}}, 8, false);
 }
 
+/* Integers by 0 and by -1, also the least one. */
+static void divisions(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor by = tc_sub(tc_remainder(tc_cast(tc_mul(x[0], 100), TC_I32), 4), 1);
+    tc_tensor least = tc_full(ctx, INT32_MIN, TC_I32), a = tc_cast(tc_mul(x[0], 1000), TC_I32);
+    y[0] = tc_floor_divide(a, by);
+    y[1] = tc_remainder(a, by);
+    y[2] = tc_floor_divide(least, by);
+    y[3] = tc_fmod(least, by);
+    y[4] = tc_floor_divide(tc_cast(tc_abs(a), TC_U8), tc_cast(tc_abs(by), TC_U8));
+}
+
+TEST(divisions_by_zero_run_elsewhere)
+{
+    compare(divisions, 1, (const int64_t[][6]){{1, 64}}, 5, false);
+}
+
 /* Forward, backward and the new weights, which leave as outputs. */
 static void training(const tc_tensor *x, tc_tensor *y)
 {
