@@ -37,7 +37,7 @@ static tc_program *many(tc_ctx *ctx, int *slow_line)
         y = tc_materialize(i % 2 ? tc_add(tc_cumsum(y, i % 4 / 2), i) : tc_mul(y, x));
     }
     tc_region_begin(ctx, "slow");
-    *slow_line = __LINE__;
+    *slow_line = __LINE__ + 1;
     tc_tensor z = tc_matmul(tc_lgamma(tc_matmul(w, y)), w);
     tc_region_end(ctx);
     REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(z), &(tc_options){.name = "step", .fusion = -1},
@@ -123,7 +123,7 @@ TEST(a_variable_writes_each_program_with_the_call_that_made_it)
     setenv("TC_EXPLAIN", in_dir("explain.txt"), 1);
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     tc_tensor x = tc_sum(tc_arange(ctx, 0, 100, 1, TC_F32), TC_ALL, 0);
-    int line = __LINE__;
+    int line = __LINE__ + 1;
     CHECK_EQ_INT(tc_read(x, &value, 1), TC_OK);
     CHECK_EQ_INT(tc_read(tc_mul(x, 2), &value, 1), TC_OK);
     unsetenv("TC_EXPLAIN");

@@ -24,7 +24,7 @@ static tc_tensor net(tc_ctx *ctx, const char *outer, tc_tensor x, int *line)
 {
     tc_region_begin(ctx, outer);
     tc_region_begin(ctx, "0");
-    *line = __LINE__;
+    *line = __LINE__ + 1;
     tc_tensor y = tc_cumsum(tc_cos(x), 0);
     tc_region_end(ctx);
     tc_region_end(ctx);

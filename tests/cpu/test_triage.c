@@ -94,7 +94,7 @@ TEST(a_condition_that_does_not_hold_ends_the_run)
     tc_program *f, *g;
     char want[100];
     tc_tensor x = tc_input(ctx, "x", TC_F32, LENGTH), grad;
-    int line = __LINE__;
+    int line = __LINE__ + 1;
     tc_tensor y = tc_sum(tc_assert_finite(tc_log(x)), TC_ALL, false);
     REQUIRE(tc_grad(y, &x, 1, &grad) == TC_OK);
     REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, grad), NULL, &f) == TC_OK);

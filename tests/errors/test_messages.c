@@ -327,7 +327,7 @@ TEST(arrays_that_a_file_lacks_are_told_with_the_nearest_name)
              "'%s' has no array 'layer1.weigth' (the nearest of its names is "
              "'layer1.weight')",
              path);
-    check_text(__LINE__ - 3, tc_error(missing), "tc_file_copy_in", rest);
+    check_text(__LINE__ - 6, tc_error(missing), "tc_file_copy_in", rest);
     tc_file_close(file);
     tc_ctx_free(ctx);
     io_clean();

@@ -232,9 +232,9 @@ static void index_of_an_input(bool native)
     tc_tensor data = tc_input(ctx, "data", TC_F32, 6), i = tc_input(ctx, "which", TC_I64, 2, 3);
     tc_tensor j = tc_input(ctx, "", TC_I64, 6), flat = tc_reshape(tc_cast(i, TC_I32), 6);
     tc_tensor a = tc_index_select(data, 0, flat);
-    int made_a = __LINE__;
+    int made_a = __LINE__ - 1;
     tc_tensor b = tc_gather(data, 0, tc_flip(tc_flip(j, 0), 0));
-    int made_b = __LINE__;
+    int made_b = __LINE__ - 1;
     tc_tensor y = tc_add(a, b);
     tc_program *f = NULL;
     CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(data, i, j), TC_TENSORS(y), NULL, &f), TC_OK);
@@ -243,7 +243,7 @@ static void index_of_an_input(bool native)
     CHECK_EQ_INT(tc_run(f, in, to), TC_OK);
     which[5] = 6;
     CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX);
-    int run = __LINE__;
+    int run = __LINE__ - 1;
     index_check(tc_error(f), run, "tc_run",
                 "index 6 (element [1, 2] of input 1 \"which\") is outside axis 0 of size 6 in "
                 "tc_index_select made at %s: expected -6 to 5",
@@ -258,7 +258,7 @@ static void index_of_an_input(bool native)
     which[4] = 2;
     other[3] = 6; /* the flips are computed, but the other reading was all inside */
     CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX);
-    run = __LINE__;
+    run = __LINE__ - 1;
     index_check(tc_error(f), run, "tc_run",
                 "a computed index is outside axis 0 of size 6 in tc_gather made at %s: expected "
                 "-6 to 5",
@@ -277,7 +277,7 @@ static void index_with_padding(bool native)
     tc_tensor data = tc_input(ctx, "data", TC_F32, 6), i = tc_input(ctx, "which", TC_I64, 6);
     tc_tensor own = tc_input(ctx, "fill", TC_I64), of = tc_pad(i, 0, 1, 2, own);
     tc_tensor y = tc_gather(data, 0, of);
-    int made = __LINE__;
+    int made = __LINE__ - 1;
     tc_program *f = NULL;
     CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(data, i, own), TC_TENSORS(y), NULL, &f), TC_OK);
     tc_bufs in = TC_BUFS(TC_BUF(x, 6), TC_BUF(which, 6), TC_BUF(&fill, 1));
@@ -289,7 +289,7 @@ static void index_with_padding(bool native)
     which[4] = 2;
     fill = -7;
     CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX);
-    int run = __LINE__;
+    int run = __LINE__ - 1;
     index_check(tc_error(f), run, "tc_run",
                 "a computed index is outside axis 0 of size 6 in tc_gather made at %s: expected "
                 "-6 to 5",
@@ -313,12 +313,12 @@ TEST(a_class_outside_the_logits_is_named)
     uint8_t classes[2] = {3, 4};
     tc_tensor logits = tc_input(ctx, "logits", TC_F32, 2, 4), t = tc_input(ctx, "t", TC_U8, 2);
     tc_tensor y = tc_cross_entropy(logits, t);
-    int made = __LINE__;
+    int made = __LINE__ - 1;
     tc_program *f = NULL;
     REQUIRE(!tc_compile(y, &f));
     tc_bufs in = TC_BUFS(TC_BUF(x, 8), TC_BUF(classes, 2)), to = TC_BUFS(TC_BUF(&loss, 1));
     CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX);
-    int run = __LINE__;
+    int run = __LINE__ - 1;
     index_check(tc_error(f), run, "tc_run",
                 "index 4 (element 1 of input 1 \"t\") is outside axis 1 of size 4 in "
                 "tc_cross_entropy made at %s: expected -4 to 3",
@@ -343,7 +343,7 @@ TEST(readings_that_nothing_tells_apart_are_all_named)
     tc_program *f = NULL;
     for (int n = 1; n <= 4; n++) {
         y = tc_add(tc_gather(y, 0, tc_add(i, tc_mul(s, n))), 1);
-        int made = __LINE__;
+        int made = __LINE__ - 1;
         REQUIRE(!tc_compile_fn(TC_TENSORS(data, i, s), TC_TENSORS(y), NULL, &f));
         tc_bufs in = TC_BUFS(TC_BUF(x, 5), TC_BUF(at, 5), TC_BUF(&step, 1));
         CHECK_EQ_INT(tc_run(f, in, TC_BUFS(TC_BUF(out, 5))), TC_ERR_INDEX);
@@ -369,10 +369,10 @@ TEST(memory_of_the_user_holds_the_index)
     tc_tensor data = tc_copy_in(ctx, x, TC_F32, 6);
     int64_t size = 4, back = -2;
     tc_tensor odd = tc_borrow_strided(ctx, at + 7, TC_I32, 1, &size, &back);
-    int leaf = __LINE__;
+    int leaf = __LINE__ - 1;
     tc_tensor fine = tc_copy_in(ctx, good_indices, TC_I64, 4);
     tc_tensor sum = tc_add(tc_gather(data, 0, fine), tc_gather(data, 0, odd));
-    int made = __LINE__;
+    int made = __LINE__ - 1;
     char text[700];
     CHECK_EQ_INT(tc_read(sum, out, 4), TC_ERR_INDEX);
     snprintf(text, sizeof(text),
