@@ -134,13 +134,21 @@ static int doctor(void)
 /* ---- cache ---- */
 
 typedef struct cache_sums {
-    int programs, kernels, objects, removed;
+    int programs, kernels, objects, removed, kept;
     long long bytes;
 } cache_sums;
 
-static bool is_entry(const char *name)
+/* What the file of an entry holds (compile/disk.c); NULL: name is of no entry. */
+static const char *entry_kind(const char *name)
 {
-    return !strncmp(name, "tc-p-", 5) || !strncmp(name, "tc-k-", 5) || !strncmp(name, "tc-m-", 5);
+    static const char *const kinds[] = {"p program", "k kernel", "m object", "g engine",
+                                        "t target"};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        if (!strncmp(name, "tc-", 3) && name[3] == kinds[i][0] && name[4] == '-') {
+            return kinds[i] + 2;
+        }
+    }
+    return NULL;
 }
 
 /* Those of this build, for machines without a compiler. */
@@ -170,13 +178,12 @@ static void cache_entry(const char *dir, const char *name, const char *command, 
     sums->objects += name[3] == 'm';
     sums->bytes += (long long)st.st_size;
     if (!strcmp(command, "list")) {
-        printf("%-8s %10lld bytes  %6.1f hours  %s\n",
-               name[3] == 'p'   ? "program"
-               : name[3] == 'k' ? "kernel"
-                                : "object",
-               (long long)st.st_size, difftime(time(NULL), st.st_mtime) / 3600, name);
+        printf("%-8s %10lld bytes  %6.1f hours  %s\n", entry_kind(name), (long long)st.st_size,
+               difftime(time(NULL), st.st_mtime) / 3600, name);
     } else if (!strcmp(command, "clear")) {
-        sums->removed += unlink(path) == 0;
+        bool gone = unlink(path) == 0;
+        sums->removed += gone;
+        sums->kept += !gone;
     } else if (!strcmp(command, "show") && strstr(name, arg) && strstr(name, ".c")) {
         char line[4096];
         FILE *in = fopen(path, "r");
@@ -206,7 +213,7 @@ static int cache(const char *command, const char *arg)
     DIR *dir = opendir(d.dir.path.text);
     bool ok = dir != NULL && (strcmp(command, "export") || cache_export(arg));
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (is_entry(e->d_name)) {
+        if (entry_kind(e->d_name)) {
             cache_entry(d.dir.path.text, e->d_name, command, arg, &sums);
         }
     }
@@ -216,7 +223,9 @@ static int cache(const char *command, const char *arg)
     if (strcmp(command, "show")) {
         printf("%s: %d programs, %d kernels, %d objects and sources, %.1f MiB%s\n", d.dir.path.text,
                sums.programs, sums.kernels, sums.objects, (double)sums.bytes / (1 << 20),
-               sums.removed ? "; all removed" : "");
+               sums.kept      ? "; some cannot be removed"
+               : sums.removed ? "; all removed"
+                              : "");
     }
     tci_disk_close(&d);
     return !ok;

@@ -433,7 +433,7 @@ static tc_options tci_program_options(const tc_options *o)
 {
     tc_options kept = *o;
     kept.backend = kept.cc = kept.cache_dir = kept.dump = kept.dump_dir = kept.trace = NULL;
-    kept.name = kept.machine = NULL;
+    kept.name = kept.machine = kept.schedule = NULL;
     return kept;
 }
 
