@@ -8525,22 +8525,42 @@ static const char *tci_ox_remainder_out(tci_ox_out_graph *g, tc_dtype d, const c
     return TCI_OW(w, "Where", moves, TCI_OW(w, "Add", r, in[1]), r);
 }
 
+/* Quotients and remainders of integers. ONNX leaves a division by 0 undefined, and engines are
+ * killed by it and by that of the least number by -1; here it gives 0, and the latter wraps. */
+static const char *tci_ox_integer_division(tci_ox_out_graph *g, const tci_node *n,
+                                           const char *const *in)
+{
+    tci_ow *w = &g->w;
+    const tci_ow_attr mode = TCI_OW_INT("fmod", n->op == TCI_OP_FMOD);
+    const tc_dtype d = (tc_dtype)n->in[0]->dtype;
+    const char *zero = tci_ox_float(g, d, 0), *none = TCI_OW(w, "Equal", in[1], zero),
+               *turned = NULL;
+    const char *safe[] = {in[0], TCI_OW(w, "Where", none, tci_ox_float(g, d, 1), in[1])};
+    if (d >= TC_I8) {
+        turned = TCI_OW(w, "Equal", in[1], tci_ox_float(g, d, -1));
+        safe[1] = TCI_OW(w, "Where", turned, tci_ox_float(g, d, 1), safe[1]);
+    }
+    const char *rest = tci_ow_op(w, "Mod", 2, safe, 1, &mode); /* by 1: 0, as by 0 and -1 */
+    if (n->op != TCI_OP_FLOOR_DIVIDE) {
+        return rest;
+    }
+    const char *y = TCI_OW(w, "Div", TCI_OW(w, "Sub", in[0], rest), safe[1]);
+    y = turned ? TCI_OW(w, "Where", turned, TCI_OW(w, "Sub", zero, in[0]), y) : y;
+    return TCI_OW(w, "Where", none, zero, y);
+}
+
 static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n,
                                           const char *const *in)
 {
-    const tci_ow_attr fmod = TCI_OW_INT("fmod", 1), whole = TCI_OW_INT("fmod", 0);
+    const tci_ow_attr fmod = TCI_OW_INT("fmod", 1);
     const char *op = tci_ox_operator_of(n);
     bool floats = tci_ox_is_float((tc_dtype)n->in[0]->dtype);
-    const char *x;
-    if (n->op == TCI_OP_FMOD) {
+    bool divides = n->op == TCI_OP_REMAINDER || n->op == TCI_OP_FLOOR_DIVIDE;
+    if (!floats && (divides || n->op == TCI_OP_FMOD)) {
+        return tci_ox_integer_division(g, n, in);
+    } else if (n->op == TCI_OP_FMOD) {
         return tci_ow_op(&g->w, "Mod", 2, in, 1, &fmod);
-    } else if (n->op == TCI_OP_REMAINDER && !floats) {
-        return tci_ow_op(&g->w, "Mod", 2, in, 1, &whole);
-    } else if (n->op == TCI_OP_REMAINDER || n->op == TCI_OP_FLOOR_DIVIDE) {
-        if (!floats) {
-            x = tci_ow_op(&g->w, "Mod", 2, in, 1, &whole);
-            return TCI_OW(&g->w, "Div", TCI_OW(&g->w, "Sub", in[0], x), in[1]);
-        }
+    } else if (divides) {
         if (n->op == TCI_OP_FLOOR_DIVIDE) {
             return TCI_OW(&g->w, "Floor", TCI_OW(&g->w, "Div", in[0], in[1]));
         }

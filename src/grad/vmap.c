@@ -44,7 +44,11 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
     case TCI_OP_SOLVE_TRIANGULAR:
     case TCI_OP_CHOLESKY:
     case TCI_OP_STOP_GRADIENT:
-    case TCI_OP_WITH_DERIVATIVE: return TCI_VMAP_KEEP; TCI_REDUCE_OPS(TCI_OP_CASE)
+    case TCI_OP_WITH_DERIVATIVE:
+        return TCI_VMAP_KEEP;
+        /* clang-format off */
+    TCI_REDUCE_OPS(TCI_OP_CASE)
+        /* clang-format on */
     case TCI_OP_CAT:
     case TCI_OP_WINDOW:
     case TCI_OP_GATHER:

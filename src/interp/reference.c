@@ -167,7 +167,11 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_LOG_LOW: return b > 0x1p-100 ? (double)(log1pl(expl(-a)) - b) : 0.0;
     case TCI_P_LOG2_LOW: return b > 0x1p-100 ? (double)(log1pl(exp2l(-a)) / logl(2.0L) - b) : 0.0;
     case TCI_P_SINC: return tci_ref_sinc(a);
-    case TCI_P_COPYSIGN: return copysign(a, b); TCI_BASE_PRIMS(TCI_PRIM_CASE)
+    case TCI_P_COPYSIGN:
+        return copysign(a, b);
+        /* clang-format off */
+    TCI_BASE_PRIMS(TCI_PRIM_CASE)
+        /* clang-format on */
     case TCI_P_COUNT: break; /* never: no math prim */
     }
     return (double)NAN;
