@@ -1,4 +1,4 @@
-/* compile/wire.c - see compile/wire.h: code as bytes, for the disk cache and for files of programs.
+/* compile/wire.c - code as bytes (compile/wire.h), for the cache on disk and files of programs.
  *
  * In: code, or bytes of it that come from a file. Out: bytes, or the code again, but for its key
  * and modules. The one idea: one function describes a thing both ways, so what is written is what

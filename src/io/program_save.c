@@ -201,7 +201,7 @@ static void tci_save_modules(tci_save *p)
     for (int i = 0; i < v->n_modules; i++) {
         if (!tci_module_bytes(c->modules[i], &p->objects[i])) {
             tci_scratch_fail(&p->s, TC_ERR_UNSUPPORTED,
-                             "its machine code was dropped from the cache on disk: compile it again");
+                             "its machine code was dropped from the disk cache: compile it again");
         }
         v->modules[i].bytes = (int64_t)p->objects[i].n;
         v->modules[i].data = p->objects[i].text;
