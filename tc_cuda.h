@@ -1971,7 +1971,8 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
  * loop IR: the value of one score, and the chain behind the second product, which is that of any
  * product (loop/matrix.c). */
 /* ---- src/loop/attention.h ---- */
-/* loop/attention.h - attention on a GPU's matrix units: what the skeleton's main loop must know.
+/* loop/attention.h - fused attention on WGMMA: parameters of the kernel template (tiles,
+ * consumer warps, pipeline stages).
  *
  * A block takes tiles of queries, 64 for each of its `consumers` groups of four warps. One thread
  * of four more warps loads the queries of a tile, and then, step by step, keys and values into
@@ -2260,8 +2261,8 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
  * In: a kernel that kernel/backward.c recognises, the machine. Out: a skeleton (loop/backward.h)
  * with its holes as loop IR. */
 /* ---- src/loop/backward.h ---- */
-/* loop/backward.h - gradients of attention on a GPU's matrix units: what the skeleton's main loop
- * must know.
+/* loop/backward.h - gradients of fused attention on WGMMA: parameters of the kernel template
+ * (tiles, consumer warps, pipeline stages).
  *
  * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
  * four more warps loads both factors of a tile's rows, and then, step by step, both of the steps,
@@ -2552,8 +2553,8 @@ TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const in
  * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/flash.h), whose
  * blocks and hole are those of loop/attention.c and loop/backward.c. */
 /* ---- src/loop/flash.h ---- */
-/* loop/flash.h - attention and its gradients on a GPU by threads alone: what the skeletons' main
- * loops must know.
+/* loop/flash.h - fused attention and its gradients on SIMT threads: parameters of the kernel
+ * templates.
  *
  * What is on a matrix unit in loop/attention.h and loop/backward.h, with the same blocks and hole,
  * for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS threads
@@ -3505,7 +3506,7 @@ TCI_FN const tci_product_tile *tci_product_tiles(void);
  * or few columns. */
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p);
 /* Has it rows and columns enough that tiles are faster than anything else? */
-TCI_FN bool tci_product_fills(const tci_product *p);
+TCI_FN bool tci_product_is_large_enough(const tci_product *p);
 /* Gives it the tile (rows, columns, row_points, column_points). The time by the model; -1: there is
  * no such tile. */
 TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
@@ -3695,7 +3696,7 @@ TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tc
            p->depth >= TCI_GATHER_DEPTH;
 }
 
-TCI_FN bool tci_product_fills(const tci_product *p)
+TCI_FN bool tci_product_is_large_enough(const tci_product *p)
 {
     return p->rows.size >= (p->columns.along_depth ? TCI_GATHER_FEW : TCI_GATHER_SIDE) &&
            p->columns.size >= TCI_GATHER_SIDE;
@@ -3897,7 +3898,7 @@ TCI_FN void tci_product_barrier(tci_build *b)
 }
 
 /* The waiting values become the panels number `half`. */
-static void tci_product_publish(tci_product_state *s, tci_lin half)
+static void tci_product_store_panels(tci_product_state *s, tci_lin half)
 {
     tci_build *b = s->b;
     for (int f = 0; f < 2; f++) {
@@ -3989,14 +3990,14 @@ static void tci_product_slabs(tci_product_state *s)
     int64_t n = tail > 0 ? whole : whole - 1; /* slabs with another one behind */
     tci_lopen open;
     tci_product_load_both(s, tci_lin_const(0), true);
-    tci_product_publish(s, tci_lin_const(0));
+    tci_product_store_panels(s, tci_lin_const(0));
     int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
     tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
     tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
     tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
     tci_product_next_part(s, tci_lx_var(l, i));
     tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
-    tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
+    tci_product_store_panels(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
     tci_product_next_part(s, tci_lx_const(l, n));
     tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
@@ -4381,7 +4382,7 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
  *
  * Neighbouring threads take vectors that follow each other. */
 /* ---- src/loop/window.h ---- */
-/* loop/window.h - short reductions on blocks of threads, along a last axis that lies together. */
+/* loop/window.h - short reductions (pooling) on GPUs, along a contiguous last axis. */
 #ifndef TCI_LOOP_WINDOW_H
 #define TCI_LOOP_WINDOW_H
 
@@ -4460,7 +4461,7 @@ static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
 
 /* Every sum is of that axis' points, each for itself: both factors of a product have it. Or of few
  * elements of windows, of which a vector of filters takes each. */
-static bool tci_window_is_apart(const tci_kernel *k, int axis, int64_t elements)
+static bool tci_window_sums_are_independent(const tci_kernel *k, int axis, int64_t elements)
 {
     bool apart = true, few = elements <= TCI_WINDOW_FEW && k->stages[0].n_axes > 1;
     for (int r = 0; r < k->n_reds && apart; r++) {
@@ -4555,7 +4556,7 @@ TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int
     int vec = k->n_outer - 1, bytes;
     int64_t all = 1, elements;
     if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_exchange ||
-        !tci_window_is_stages(k, &elements) || !tci_window_is_apart(k, vec, elements) ||
+        !tci_window_is_stages(k, &elements) || !tci_window_sums_are_independent(k, vec, elements) ||
         !tci_window_is_along(k, vec, &bytes)) {
         return false;
     }
@@ -4824,7 +4825,8 @@ static double tci_per_point_cost(const tci_query *a, const int64_t *n)
     }
     tci_product tiles = {0};
     bool dot = tci_tile_has_dot(a->k);
-    bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) && !tci_product_fills(&tiles);
+    bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) &&
+               !tci_product_is_large_enough(&tiles);
     off *= few && p.by_lane ? TCI_TILE_GUARDED : 1;
     double ns = few   ? TCI_MAX(a->ns, tci_per_point_reads_ns(a, &p, n[0]))
                 : dot ? tci_tile_in_place(a, a->ns)
@@ -9807,7 +9809,8 @@ TCI_FN void tci_cuda_backward_tail(tci_str *out, const char *symbol, const tci_l
     tci_str_add(out, "    }\n}\n");
 }
 /* ---- src/cuda/custom.c ---- */
-/* cuda/custom.c - see cuda/custom.h: a source of the user's text and a kernel that calls it.
+/* cuda/custom.c - CUDA source of a custom op: the text of the user and a kernel that calls it
+ * (cuda/custom.h).
  *
  * In: a kernel with a call whose op has a text. Out: a source that shares nothing with others, so
  * that no names meet. What NVRTC says of the text has the op's name and the line of the text.

@@ -1,4 +1,5 @@
-/* compile/backend.h - the registry behind api/backend.h, for the compile rooms. */
+/* compile/backend.h - registry of backends (CPU, CUDA, the user's): lookup and target records.
+ * */
 #ifndef TCI_COMPILE_BACKEND_H
 #define TCI_COMPILE_BACKEND_H
 

@@ -1,4 +1,5 @@
-/* cuda/custom.c - see cuda/custom.h: a source of the user's text and a kernel that calls it.
+/* cuda/custom.c - CUDA source of a custom op: the text of the user and a kernel that calls it
+ * (cuda/custom.h).
  *
  * In: a kernel with a call whose op has a text. Out: a source that shares nothing with others, so
  * that no names meet. What NVRTC says of the text has the op's name and the line of the text.

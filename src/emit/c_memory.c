@@ -324,7 +324,7 @@ static const char *tci_cd_halving(tci_cd *cd, int lanes, bool to_p)
     return tci_str_text(&text);
 }
 
-static void tci_cd_define_partial(tci_cd_env *e, tci_mem m)
+static void tci_cd_define_masked_access(tci_cd_env *e, tci_mem m)
 {
     tci_cd *cd = e->cd;
     const char *fast = tci_cd_partial_fast(e, m);
@@ -720,12 +720,12 @@ static const char *const tci_cd_mem_wrapped[TCI_MEM_COUNT] = {
 
 /* Vector rows whose definition is more than a text. */
 static void (*const tci_cd_mem_made[TCI_MEM_COUNT])(tci_cd_env *e, tci_mem m) = {
-    [TCI_MEM_LOAD_MASK] = tci_cd_define_partial,
-    [TCI_MEM_LOAD_N] = tci_cd_define_partial,
+    [TCI_MEM_LOAD_MASK] = tci_cd_define_masked_access,
+    [TCI_MEM_LOAD_N] = tci_cd_define_masked_access,
     [TCI_MEM_LOAD_STRIDED] = tci_cd_define_strided,
     [TCI_MEM_LOAD_STRIDED_N] = tci_cd_define_load_strided_n,
     [TCI_MEM_LOAD_AT] = tci_cd_define_load_at,
-    [TCI_MEM_STORE_N] = tci_cd_define_partial,
+    [TCI_MEM_STORE_N] = tci_cd_define_masked_access,
     [TCI_MEM_STORE_STREAM] = tci_cd_define_stream,
     [TCI_MEM_STORE_STRIDED] = tci_cd_define_strided,
     [TCI_MEM_INDEX] = tci_cd_define_index,

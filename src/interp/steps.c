@@ -1,4 +1,4 @@
-/* interp/steps.c - the nodes of each section as steps.
+/* interp/steps.c - the steps of an interpreted kernel, section by section, from its nodes.
  *
  * In: nodes, and the sections that evaluate them. Out: the steps of the sections in order, and the
  * values they read and write with the first and the last step of each. */

@@ -1,5 +1,5 @@
-/* kernel/attention.h - rows of attention that a GPU makes in one kernel: on its matrix unit, or by
- * threads alone. */
+/* kernel/attention.h - recognizes fused attention for GPUs, on tensor cores or by SIMT threads.
+ * */
 #ifndef TCI_KERNEL_ATTENTION_H
 #define TCI_KERNEL_ATTENTION_H
 

@@ -1,5 +1,5 @@
-/* kernel/backward.h - gradients of attention that a GPU makes in two kernels, or in three where
- * heads are wide: on its matrix unit, or by threads alone. */
+/* kernel/backward.h - recognizes gradients of fused attention for GPUs (two kernels, three for
+ * wide heads), on tensor cores or by SIMT threads. */
 #ifndef TCI_KERNEL_BACKWARD_H
 #define TCI_KERNEL_BACKWARD_H
 

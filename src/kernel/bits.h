@@ -1,4 +1,5 @@
-/* kernel/bits.h - values by their bits as prims of a kernel (kernel/bits.c). */
+/* kernel/bits.h - BITCAST lowered to primitives: values of a kernel by their bits
+ * (kernel/bits.c). */
 #ifndef TCI_KERNEL_BITS_H
 #define TCI_KERNEL_BITS_H
 

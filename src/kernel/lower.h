@@ -1,4 +1,4 @@
-/* kernel/lower.h - from graph nodes to kernel IR.
+/* kernel/lower.h - lowering: graph nodes to kernel IR.
  *
  * Evaluation: the value of a node at an index (one index expression per axis) under a guard is an
  * instruction. Movement ops only change the index; elementwise ops become prims; what a node is to

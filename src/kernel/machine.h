@@ -1,4 +1,5 @@
-/* kernel/machine.h - what plans and schedules must know of the machine, and nothing else.
+/* kernel/machine.h - machine model: facts of the processor or GPU that plans and schedules ask,
+ * and nothing else.
  *
  * The first fields are the kind of machine: they decide which code can be generated and the numeric
  * class of a kernel (kernel/ir.h). `facts` is the record of what there is and how fast it is: it

@@ -1,4 +1,5 @@
-/* kernel/matrix.h - contractions that a matrix unit takes, as kernels. */
+/* kernel/matrix.h - recognizes contractions that a matrix unit takes (WGMMA, AMX): M x N x K
+ * shape and operands. */
 #ifndef TCI_KERNEL_MATRIX_H
 #define TCI_KERNEL_MATRIX_H
 

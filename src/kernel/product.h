@@ -1,5 +1,5 @@
-/* kernel/product.h - contractions as rows times columns, whatever their factors are, and which of
- * them the matrix units of warps take. */
+/* kernel/product.h - M, N and K axes of a contraction (GEMM, implicit GEMM), and whether
+ * mma.sync can run it. */
 #ifndef TCI_KERNEL_PRODUCT_H
 #define TCI_KERNEL_PRODUCT_H
 

@@ -1,4 +1,4 @@
-/* kernel/range.h - what values of a kernel can be. */
+/* kernel/range.h - value-range analysis of the instructions of a kernel. */
 #ifndef TCI_KERNEL_RANGE_H
 #define TCI_KERNEL_RANGE_H
 

@@ -1,4 +1,5 @@
-/* kernel/simplify.c - gives a freshly lowered kernel its final form.
+/* kernel/simplify.c - canonicalizes a freshly lowered kernel: splits and merges axes, crops
+ * operands, removes dead code.
  *
  * tci_kernel_split_find  names an axis whose split makes a floor-division or remainder affine.
  * tci_kernel_crop        leaves of an operand the stretch that is read

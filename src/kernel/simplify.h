@@ -1,4 +1,5 @@
-/* kernel/simplify.h - the final form of a kernel. */
+/* kernel/simplify.h - canonicalization of a freshly lowered kernel: axes, operands, dead code.
+ * */
 #ifndef TCI_KERNEL_SIMPLIFY_H
 #define TCI_KERNEL_SIMPLIFY_H
 

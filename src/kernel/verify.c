@@ -235,7 +235,8 @@ static void tci_kernel_verify_scatter(tci_scratch *s, const tci_kernel *k, const
 }
 
 /* Where sizes and coefficients are numbers, and the offset is a sum of axes. */
-static void tci_kernel_verify_apart(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
+static void tci_kernel_verify_store_injective(tci_scratch *s, const tci_kernel *k,
+                                              const tci_kstore *store)
 {
     tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), base;
     int64_t *numbers = TCI_NEW_ARRAY(s, int64_t, k->n_axes + 1);
@@ -270,7 +271,7 @@ static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const t
         return;
     }
     TCI_ASSERT(s, store->mode == TCI_MODE_SET && store->guard < 0);
-    tci_kernel_verify_apart(s, k, store);
+    tci_kernel_verify_store_injective(s, k, store);
 }
 
 /* Of a kernel's reductions one at most, of a whole row. */
@@ -408,7 +409,7 @@ static void tci_kernel_verify_joint(tci_scratch *s, const tci_kernel *k)
     TCI_ASSERT(s, operand == k->n_operands && literals == k->n_literals && !k->n_stages);
 }
 
-static void tci_kernel_verify_place(tci_scratch *s, const tci_kernel *k, const tci_kplace *p)
+static void tci_kernel_verify_loop_operand(tci_scratch *s, const tci_kernel *k, const tci_kplace *p)
 {
     TCI_ASSERT(s, p->base < 0 ? ~p->base < k->loop->n_cells : p->base < k->n_operands);
     TCI_ASSERT(s, p->base >= 0 || (p->by == 0 && tci_dim_is_known(p->offset)));
@@ -420,8 +421,8 @@ static void tci_kernel_verify_carry(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, c->from.base >= 0 && c->from.base == c->to.base);
     TCI_ASSERT(s, k->operands[c->from.base].is_output && c->from.step == c->to.step);
     TCI_ASSERT(s, (c->cell < 0) == (c->next < 0) && c->cell < k->loop->n_cells);
-    tci_kernel_verify_place(s, k, &c->from);
-    tci_kernel_verify_place(s, k, &c->to);
+    tci_kernel_verify_loop_operand(s, k, &c->from);
+    tci_kernel_verify_loop_operand(s, k, &c->to);
     if (c->cell >= 0) {
         const tci_kcell *x = &k->loop->cells[c->cell], *y = &k->loop->cells[c->next];
         TCI_ASSERT(s, c->cell != c->next && x->dtype == y->dtype && x->n == y->n);
@@ -442,7 +443,7 @@ static void tci_kernel_verify_loop(tci_scratch *s, const tci_kernel *k)
         for (int o = 0; o < m->n_operands; o++, at++) {
             const tci_kplace *p = &loop->places[at];
             const tci_koperand *x = &m->operands[o];
-            tci_kernel_verify_place(s, k, p);
+            tci_kernel_verify_loop_operand(s, k, p);
             TCI_ASSERT(s, !x->is_output || p->base < 0 || k->operands[p->base].is_output);
             if (p->base < 0) {
                 const tci_kcell *c = &loop->cells[~p->base];

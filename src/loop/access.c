@@ -506,7 +506,7 @@ static int tci_access_load_new(tci_build *b, int i)
 }
 
 /* Where load i is under the current bindings. */
-static tci_lplace tci_access_place(tci_build *b, int i)
+static tci_lplace tci_access_load_address(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
     int32_t *at = TCI_NEW_ARRAY(b->s, int32_t, 1 + 2 * inst->n_guards);
@@ -527,7 +527,7 @@ static int tci_access_load(tci_build *b, int i)
     if (!b->meets || tci_build_guard_truth(b, &b->k->insts[i]) == TCI_NEVER) {
         return tci_access_load_new(b, i);
     }
-    tci_lplace here = tci_access_place(b, i);
+    tci_lplace here = tci_access_load_address(b, i);
     for (int p = b->n_places - 1; p >= 0; p--) {
         const tci_lplace *known = &b->places[p];
         if (known->inst == i && known->vec == here.vec && known->n_at == here.n_at &&
@@ -623,7 +623,7 @@ static int tci_access_red_lane(tci_build *b, int inst)
     TCI_ASSERT(b->s, b->lane_bind != NULL);
     const tci_bind *one = b->bind[b->lane_axis];
     tci_build_set(b, b->lane_axis, b->lane_bind);
-    int vector = tci_build_recall(b, inst);
+    int vector = tci_build_memo_lookup(b, inst);
     tci_build_set(b, b->lane_axis, one);
     TCI_ASSERT(b->s, vector >= 0);
     return tci_access_lane_of(b, vector);

@@ -1,4 +1,5 @@
-/* loop/attention.h - attention on a GPU's matrix units: what the skeleton's main loop must know.
+/* loop/attention.h - fused attention on WGMMA: parameters of the kernel template (tiles,
+ * consumer warps, pipeline stages).
  *
  * A block takes tiles of queries, 64 for each of its `consumers` groups of four warps. One thread
  * of four more warps loads the queries of a tile, and then, step by step, keys and values into

@@ -1,5 +1,5 @@
-/* loop/backward.h - gradients of attention on a GPU's matrix units: what the skeleton's main loop
- * must know.
+/* loop/backward.h - gradients of fused attention on WGMMA: parameters of the kernel template
+ * (tiles, consumer warps, pipeline stages).
  *
  * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
  * four more warps loads both factors of a tile's rows, and then, step by step, both of the steps,

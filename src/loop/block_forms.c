@@ -199,7 +199,8 @@ static double tci_per_point_cost(const tci_query *a, const int64_t *n)
     }
     tci_product tiles = {0};
     bool dot = tci_tile_has_dot(a->k);
-    bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) && !tci_product_fills(&tiles);
+    bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) &&
+               !tci_product_is_large_enough(&tiles);
     off *= few && p.by_lane ? TCI_TILE_GUARDED : 1;
     double ns = few   ? TCI_MAX(a->ns, tci_per_point_reads_ns(a, &p, n[0]))
                 : dot ? tci_tile_in_place(a, a->ns)

@@ -1,4 +1,4 @@
-/* loop/block_forms.h - the seam between schedules of processors and those of blocks of threads.
+/* loop/block_forms.h - GPU schedule kinds; an empty table in a build without GPUs.
  *
  * The rooms of src/tc_blocks.h are joined only where a device needs them. Without them
  * plan/no_blocks.c answers in their place: there is no such form. */

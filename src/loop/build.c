@@ -662,7 +662,7 @@ static int tci_build_signature(const tci_build *b, int i, int32_t *sig)
     return n;
 }
 
-TCI_FN int tci_build_recall(tci_build *b, int i)
+TCI_FN int tci_build_memo_lookup(tci_build *b, int i)
 {
     if (b->memo_first[i] < 0) {
         return -1;
@@ -915,14 +915,14 @@ static int tci_build_emit(tci_build *b, int i)
     int args[3] = {-1, -1, -1};
     int chosen = tci_build_chosen(b, inst);
     if (chosen >= 0) {
-        return tci_build_recall(b, chosen);
+        return tci_build_memo_lookup(b, chosen);
     }
     switch (inst->op) {
     case TCI_K_CONST: return tci_build_const(b, (tc_dtype)inst->dtype, inst->value);
     case TCI_K_LIT: return tci_build_literal(b, inst);
     case TCI_K_PRIM:
         for (int a = 0; a < inst->n_args; a++) {
-            args[a] = tci_build_recall(b, inst->args[a]);
+            args[a] = tci_build_memo_lookup(b, inst->args[a]);
         }
         return tci_build_prim(b, (tci_prim)inst->prim, (tc_dtype)inst->dtype, inst->n_args, args,
                               tci_kinst_number(inst));
@@ -948,7 +948,7 @@ static bool tci_build_is_ready(tci_build *b, int i)
     int chosen = tci_build_chosen(b, inst);
     for (int a = inst->n_args - 1; a >= 0; a--) {
         bool needed = chosen < 0 || inst->args[a] == chosen;
-        if (needed && tci_build_recall(b, inst->args[a]) < 0) {
+        if (needed && tci_build_memo_lookup(b, inst->args[a]) < 0) {
             TCI_PUSH(b->s, b->todo, b->n_todo, b->cap_todo, inst->args[a]);
             ready = false;
         }
@@ -982,7 +982,7 @@ TCI_FN void tci_build_leave(tci_build *b, int inst, int value)
 
 TCI_FN int tci_build_value(tci_build *b, int inst)
 {
-    int value = tci_build_recall(b, inst);
+    int value = tci_build_memo_lookup(b, inst);
     int base = b->n_todo;
     if (value >= 0) {
         return value;
@@ -990,7 +990,7 @@ TCI_FN int tci_build_value(tci_build *b, int inst)
     TCI_PUSH(b->s, b->todo, b->n_todo, b->cap_todo, inst);
     while (b->n_todo > base) {
         int i = b->todo[b->n_todo - 1];
-        if (tci_build_recall(b, i) >= 0) {
+        if (tci_build_memo_lookup(b, i) >= 0) {
             b->n_todo--;
         } else if (tci_build_is_ready(b, i)) {
             value = tci_build_finish(b, i);
@@ -998,5 +998,5 @@ TCI_FN int tci_build_value(tci_build *b, int inst)
             b->n_todo--;
         }
     }
-    return tci_build_recall(b, inst);
+    return tci_build_memo_lookup(b, inst);
 }

@@ -181,7 +181,7 @@ TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *
 TCI_FN int tci_build_value(tci_build *b, int inst);
 /* Starts keeping `inst` in an array, for all stages; its base, coefficients and origins are 0. */
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
-TCI_FN int tci_build_recall(tci_build *b, int inst); /* -1: not known here */
+TCI_FN int tci_build_memo_lookup(tci_build *b, int inst); /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
 /* The first n of `all` points as one element of 32 bits, the others zeros: of two f32 that are bf16
  * the first is the upper half; of integers, i32 of which only the last 32 / all bits count, the

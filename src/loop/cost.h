@@ -1,4 +1,4 @@
-/* loop/cost.h - what the stages of a kernel compute, and how dear that is. */
+/* loop/cost.h - cost of the stages of a kernel: flops, widths, which values are computed. */
 #ifndef TCI_LOOP_COST_H
 #define TCI_LOOP_COST_H
 

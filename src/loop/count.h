@@ -1,4 +1,4 @@
-/* loop/count.h - the instructions that a built loop executes, as a time. */
+/* loop/count.h - static cost of a loop nest: the instructions that it executes, as a time. */
 #ifndef TCI_LOOP_COUNT_H
 #define TCI_LOOP_COUNT_H
 

@@ -1,5 +1,5 @@
-/* loop/flash.h - attention and its gradients on a GPU by threads alone: what the skeletons' main
- * loops must know.
+/* loop/flash.h - fused attention and its gradients on SIMT threads: parameters of the kernel
+ * templates.
  *
  * What is on a matrix unit in loop/attention.h and loop/backward.h, with the same blocks and hole,
  * for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS threads

@@ -1,4 +1,5 @@
-/* loop/form.h - schedules as values: forms are rows, a schedule is a form and its numbers.
+/* loop/form.h - schedule kinds and their tunable parameters: a schedule is a kind (form) and its
+ * numbers.
  *
  * A form is one way to run a kernel. It says whether it fits a kernel on a machine with given
  * numbers (any numbers: they may come from a file), which numbers are worth weighing, what they

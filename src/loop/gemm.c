@@ -41,7 +41,7 @@ static void tci_gemm_zero_vectors(tci_gemm_state *s, tci_lin tile, int64_t count
     const tci_kred *red = &b->k->reds[s->p->red];
     tci_value zero = {.i = 0};
     int n, axis = b->k->stages[s->p->stage].axes[0];
-    const tci_bind **vecs = tci_gemm_vectors(s, tile, count, &n);
+    const tci_bind **vecs = tci_gemm_bind_column_vectors(s, tile, count, &n);
     int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->row_inst].dtype, zero);
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n + 1);
     tci_lopen open;
@@ -388,7 +388,7 @@ static void tci_gemm_tile(tci_gemm_state *s, tci_lin number, int64_t count)
     tci_build *b = s->b;
     tci_tile tile = s->at;
     tile.vec_axis = s->p->vec_axis;
-    tile.vecs = tci_gemm_vectors(s, number, count, &tile.n_vecs);
+    tile.vecs = tci_gemm_bind_column_vectors(s, number, count, &tile.n_vecs);
     tci_gemm_set_others(s, &s->p->of_columns, s->zero);
     if (s->row) {
         s->row->origin[s->p->row_axis] = tile.rows[0]->at;

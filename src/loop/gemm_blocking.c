@@ -105,7 +105,7 @@ static double tci_gemm_thread_ns(const tci_kernel *k, tci_machine machine, int l
         points *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
     }
     double pack_ns = tci_gemm_pack_ns(k, machine, lanes, p, width);
-    double column_cycles = width / tci_gemm_ports(k, machine, p);
+    double column_cycles = width / tci_gemm_vectors_per_cycle(k, machine, p);
     double tile_ns = points / (m->ghz * lanes) * (column_cycles + tci_gemm_row_cycles(k, lanes, p));
     return TCI_MAX(blocks / threads, 1) * pack_ns + blocks * tiles * tile_ns / threads +
            (pack_ns + tile_ns) / 2;
@@ -290,8 +290,8 @@ TCI_FN bool tci_gemm_plan(const tci_kernel *k, tci_machine machine, int lanes, t
     p->points = p->is_vec_paired || !p->is_vec_there ? p->points : 1;
     bool costly = p->is_vec_there || vec.strided || vec.computed || row.computed || parted ||
                   p->is_turned || p->of_rows.n_axes > 1 ||
-                  (!few && tci_gemm_is_crowded(k, p, p->vec_load)) ||
-                  (!few && p->row_by_vector && tci_gemm_is_crowded(k, p, p->row_load));
+                  (!few && tci_gemm_has_set_conflicts(k, p, p->vec_load)) ||
+                  (!few && p->row_by_vector && tci_gemm_has_set_conflicts(k, p, p->row_load));
     p->pays = costly || bytes >= machine.facts.cache_bytes[1];
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {

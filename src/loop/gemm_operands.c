@@ -57,7 +57,7 @@ TCI_FN tci_gemm_look tci_gemm_examine(const tci_kernel *k, int inst, int axis)
     return look;
 }
 
-TCI_FN bool tci_gemm_is_crowded(const tci_kernel *k, const tci_gemm *p, int load)
+TCI_FN bool tci_gemm_has_set_conflicts(const tci_kernel *k, const tci_gemm *p, int load)
 {
     const tci_kinst *in = &k->insts[TCI_MAX(load, 0)];
     int axis = k->stages[p->stage].axes[0];
@@ -247,7 +247,7 @@ static double tci_gemm_column_cycles(const tci_kernel *k, tci_machine machine, i
     return TCI_GEMM_MOVE * (parted ? lanes / run : 1);
 }
 
-TCI_FN int tci_gemm_ports(const tci_kernel *k, tci_machine machine, const tci_gemm *p)
+TCI_FN int tci_gemm_vectors_per_cycle(const tci_kernel *k, tci_machine machine, const tci_gemm *p)
 {
     int points = tci_gemm_points(k, p);
     double of_unit = machine.facts.matrix_flops * points / machine.vector_bytes;
@@ -270,7 +270,7 @@ static double tci_gemm_beside(const tci_kernel *k, tci_machine machine, int lane
     double depth = tci_gemm_depth(k, p);
     double columns = (double)TCI_MIN(tci_dim_known(p->of_columns.size), TCI_GEMM_COLUMNS);
     double store = tci_gemm_stores_rows(k, p) ? 0 : TCI_GEMM_SCATTER * lanes;
-    return tci_gemm_ports(k, machine, p) *
+    return tci_gemm_vectors_per_cycle(k, machine, p) *
            (tci_gemm_column_cycles(k, machine, lanes, p) / rows +
             tci_gemm_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) + store / TCI_MAX(depth, 1));
 }

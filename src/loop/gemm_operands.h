@@ -40,11 +40,11 @@ static inline int64_t tci_gemm_step(const tci_kernel *k, const tci_gemm *p)
 }
 /* Vectors of columns that are multiplied at a point in a cycle: of several points so many for each
  * port. */
-TCI_FN int tci_gemm_ports(const tci_kernel *k, tci_machine machine, const tci_gemm *p);
+TCI_FN int tci_gemm_vectors_per_cycle(const tci_kernel *k, tci_machine machine, const tci_gemm *p);
 /* Cycles of packing as many elements of the row factor as vectors have lanes. */
 TCI_FN double tci_gemm_row_cycles(const tci_kernel *k, int lanes, const tci_gemm *p);
 /* Do the lines that a tile reads of a factor that is this load, one for each point of the only
  * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
-TCI_FN bool tci_gemm_is_crowded(const tci_kernel *k, const tci_gemm *p, int load);
+TCI_FN bool tci_gemm_has_set_conflicts(const tci_kernel *k, const tci_gemm *p, int load);
 
 #endif

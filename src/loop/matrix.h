@@ -1,4 +1,5 @@
-/* loop/matrix.h - contractions on a matrix unit: what the skeleton's main loop must know.
+/* loop/matrix.h - GEMM on WGMMA: parameters of the kernel template (tiles, pipeline stages,
+ * epilogue).
  *
  * The kernel is C[batch][m][n] = sum over k of A[batch][m][k] * B[batch][n][k], f32 sums of
  * products of bf16, f16 or rounded f32, and after it any elementwise chain. The machine's model: a

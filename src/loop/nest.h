@@ -1,4 +1,4 @@
-/* loop/nest.h - the loops around a form: tasks, units, and where a unit lies. */
+/* loop/nest.h - the loop nest around a schedule: tasks, units, and the place of a unit. */
 #ifndef TCI_LOOP_NEST_H
 #define TCI_LOOP_NEST_H
 

@@ -286,7 +286,8 @@ static void tci_gemm_open_vectors(tci_gemm_state *s, tci_lin at, const tci_bind 
     }
 }
 
-TCI_FN const tci_bind **tci_gemm_vectors(tci_gemm_state *s, tci_lin tile, int64_t count, int *n)
+TCI_FN const tci_bind **tci_gemm_bind_column_vectors(tci_gemm_state *s, tci_lin tile, int64_t count,
+                                                     int *n)
 {
     tci_build *b = s->b;
     int64_t lanes = b->l->lanes;
@@ -597,7 +598,7 @@ static void tci_gemm_pack_vectors(tci_gemm_state *s, tci_lin tile, int64_t count
         tci_gemm_pack_stretches(s, tile, count);
         return;
     }
-    const tci_bind **vecs = tci_gemm_vectors(s, tile, count, &n);
+    const tci_bind **vecs = tci_gemm_bind_column_vectors(s, tile, count, &n);
     s->vecs = vecs;
     s->n_vecs = n;
     if (count == TCI_GEMM_LEFT) {
@@ -829,7 +830,7 @@ static void tci_gemm_pack_each(tci_gemm_state *s)
 }
 
 /* Values of all rows at the points at hand, as vectors along the rows. */
-static void tci_gemm_pack_point(tci_gemm_state *s)
+static void tci_gemm_pack_k(tci_gemm_state *s)
 {
     tci_build *b = s->b;
     const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
@@ -857,12 +858,11 @@ static void tci_gemm_pack_across(tci_gemm_state *s)
         return;
     }
     if (tci_dot_pack_by_two(s->p)) {
-        tci_dot_pack_walk(s, tci_lx_const(b->l, 0), tci_build_lx(b, s->depth), 0,
-                          tci_gemm_pack_point);
+        tci_dot_pack_walk(s, tci_lx_const(b->l, 0), tci_build_lx(b, s->depth), 0, tci_gemm_pack_k);
         return;
     }
     tci_lopen *open = tci_gemm_open(s, 0);
-    tci_gemm_pack_point(s);
+    tci_gemm_pack_k(s);
     tci_gemm_close(s, 0, open);
 }
 

@@ -1,4 +1,4 @@
-/* loop/packing.h - the panels of a contraction and how they are filled. */
+/* loop/packing.h - packed panels of GEMM operands, and the loops that fill them. */
 #ifndef TCI_LOOP_PACKING_H
 #define TCI_LOOP_PACKING_H
 
@@ -62,7 +62,8 @@ TCI_FN void tci_gemm_fetch_partial(tci_gemm_state *s, tci_lin at, int n);
 TCI_FN void tci_gemm_fetch_results(tci_gemm_state *s, const tci_tile *tile);
 
 /* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
-TCI_FN const tci_bind **tci_gemm_vectors(tci_gemm_state *s, tci_lin tile, int64_t count, int *n);
+TCI_FN const tci_bind **tci_gemm_bind_column_vectors(tci_gemm_state *s, tci_lin tile, int64_t count,
+                                                     int *n);
 /* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
  * columns). Of an unknown number of columns what is left is TCI_GEMM_LEFT where it is packed,
  * and a whole tile behind that. */

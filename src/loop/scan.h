@@ -1,4 +1,4 @@
-/* loop/scan.h - a SCAN whose vectors lie along its axis. */
+/* loop/scan.h - inclusive scan (prefix sum) vectorized along its axis. */
 #ifndef TCI_LOOP_SCAN_H
 #define TCI_LOOP_SCAN_H
 

@@ -56,7 +56,7 @@ static bool tci_query_beside(const tci_query *a)
 
 /* So few threads for a vector that none of them has nothing to do, if others fill the block: there
  * are `units` vectors of `threads`. */
-static int tci_query_even(int64_t n, int held, int threads, int64_t units, int64_t busy)
+static int tci_query_balanced_threads(int64_t n, int held, int threads, int64_t units, int64_t busy)
 {
     int64_t walked = tci_ceil_div(n, threads * held) * threads * held;
     int even = threads;
@@ -88,7 +88,8 @@ static void tci_query_block_lanes(tci_query *a, int held)
         held /= 2;
     }
     int64_t units = points * tci_ceil_div(n, threads * held);
-    a->threads = tci_query_beside(a) ? tci_query_even(n, held, threads, units, busy) : threads;
+    a->threads = tci_query_beside(a) ? tci_query_balanced_threads(n, held, threads, units, busy)
+                                     : threads;
     a->lanes = a->threads * held;
     units = points * tci_ceil_div(n, a->lanes);
     while (tci_query_beside(a) && 2 * a->threads * a->rows <= TCI_QUERY_MAP_THREADS &&

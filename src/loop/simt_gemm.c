@@ -168,7 +168,7 @@ TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tc
            p->depth >= TCI_GATHER_DEPTH;
 }
 
-TCI_FN bool tci_product_fills(const tci_product *p)
+TCI_FN bool tci_product_is_large_enough(const tci_product *p)
 {
     return p->rows.size >= (p->columns.along_depth ? TCI_GATHER_FEW : TCI_GATHER_SIDE) &&
            p->columns.size >= TCI_GATHER_SIDE;
@@ -370,7 +370,7 @@ TCI_FN void tci_product_barrier(tci_build *b)
 }
 
 /* The waiting values become the panels number `half`. */
-static void tci_product_publish(tci_product_state *s, tci_lin half)
+static void tci_product_store_panels(tci_product_state *s, tci_lin half)
 {
     tci_build *b = s->b;
     for (int f = 0; f < 2; f++) {
@@ -462,14 +462,14 @@ static void tci_product_slabs(tci_product_state *s)
     int64_t n = tail > 0 ? whole : whole - 1; /* slabs with another one behind */
     tci_lopen open;
     tci_product_load_both(s, tci_lin_const(0), true);
-    tci_product_publish(s, tci_lin_const(0));
+    tci_product_store_panels(s, tci_lin_const(0));
     int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
     tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
     tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
     tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
     tci_product_next_part(s, tci_lx_var(l, i));
     tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
-    tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
+    tci_product_store_panels(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
     tci_product_next_part(s, tci_lx_const(l, n));
     tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);

@@ -37,7 +37,7 @@ TCI_FN const tci_product_tile *tci_product_tiles(void);
  * or few columns. */
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p);
 /* Has it rows and columns enough that tiles are faster than anything else? */
-TCI_FN bool tci_product_fills(const tci_product *p);
+TCI_FN bool tci_product_is_large_enough(const tci_product *p);
 /* Gives it the tile (rows, columns, row_points, column_points). The time by the model; -1: there is
  * no such tile. */
 TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,

@@ -1,5 +1,5 @@
-/* loop/stage.h - emits the stages of a kernel for a tile of outer points, and the pieces that other
- * schedules share. */
+/* loop/stage.h - emits the stages of a kernel (map, reduction, scan, scatter) for one register
+ * tile, and helpers that schedules share. */
 #ifndef TCI_LOOP_STAGE_H
 #define TCI_LOOP_STAGE_H
 

@@ -1,4 +1,4 @@
-/* loop/unit.h - one unit of a nest, walked in tiles of vectors and rows. */
+/* loop/unit.h - one unit of a loop nest, walked in register tiles of rows x vectors. */
 #ifndef TCI_LOOP_UNIT_H
 #define TCI_LOOP_UNIT_H
 

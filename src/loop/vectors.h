@@ -1,4 +1,4 @@
-/* loop/vectors.h - an axis walked in vectors: cuts at guards, whole vectors, what is left. */
+/* loop/vectors.h - vectorized loop along an axis: peeled at guards, whole vectors, remainder. */
 #ifndef TCI_LOOP_VECTORS_H
 #define TCI_LOOP_VECTORS_H
 

@@ -65,7 +65,7 @@ static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
 
 /* Every sum is of that axis' points, each for itself: both factors of a product have it. Or of few
  * elements of windows, of which a vector of filters takes each. */
-static bool tci_window_is_apart(const tci_kernel *k, int axis, int64_t elements)
+static bool tci_window_sums_are_independent(const tci_kernel *k, int axis, int64_t elements)
 {
     bool apart = true, few = elements <= TCI_WINDOW_FEW && k->stages[0].n_axes > 1;
     for (int r = 0; r < k->n_reds && apart; r++) {
@@ -160,7 +160,7 @@ TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int
     int vec = k->n_outer - 1, bytes;
     int64_t all = 1, elements;
     if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_exchange ||
-        !tci_window_is_stages(k, &elements) || !tci_window_is_apart(k, vec, elements) ||
+        !tci_window_is_stages(k, &elements) || !tci_window_sums_are_independent(k, vec, elements) ||
         !tci_window_is_along(k, vec, &bytes)) {
         return false;
     }

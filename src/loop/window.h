@@ -1,4 +1,4 @@
-/* loop/window.h - short reductions on blocks of threads, along a last axis that lies together. */
+/* loop/window.h - short reductions (pooling) on GPUs, along a contiguous last axis. */
 #ifndef TCI_LOOP_WINDOW_H
 #define TCI_LOOP_WINDOW_H
 

@@ -1,4 +1,4 @@
-/* plan/cost.h - what a plan weighs: the numbers of fusion, in one place.
+/* plan/cost.h - constants of the fusion cost model, in one place.
  *
  * They are ratios of times, not of one chip: a vector machine with several cores does 5 to 10 flops
  * on a value in the time in which it moves the value to or from memory. */

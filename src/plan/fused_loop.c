@@ -308,7 +308,7 @@ static void tci_floop_make(tci_floop *f)
 }
 
 /* Every cell holds what is in it, and each step's place in a carry's row is known. */
-static bool tci_floop_holds(const tci_floop *f)
+static bool tci_floop_is_complete(const tci_floop *f)
 {
     bool holds = f->kernel->n_operands < TCI_WORK_OPERANDS;
     for (int i = 0; i < f->loop->n_places; i++) {
@@ -404,7 +404,7 @@ TCI_FN void tci_plan_fuse_loops(tci_scratch *s, tci_plan *p, tci_machine machine
         bool ends = machine.block_threads == 0 || tci_floop_ends_soon(&f);
         if (outer && ends && tci_floop_is_small(&f)) {
             tci_floop_make(&f);
-            if (tci_floop_holds(&f)) {
+            if (tci_floop_is_complete(&f)) {
                 tci_floop_apply(&f);
             }
         }

@@ -1,4 +1,5 @@
-/* plan/join.h - several groups as one: tried in copies, and built only where it is legal. */
+/* plan/join.h - horizontal and vertical merges of fusion groups: tried on copies, built where
+ * legal. */
 #ifndef TCI_PLAN_JOIN_H
 #define TCI_PLAN_JOIN_H
 

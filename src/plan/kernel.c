@@ -1,4 +1,4 @@
-/* plan/kernel.c - writes one group of roots as a kernel.
+/* plan/kernel.c - lowers one fusion group to kernel IR: axes, stages, vector axis.
  *
  * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes;
  * where contractions keep rows, a slot for each inner axis of the group, and families of those.

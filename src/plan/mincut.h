@@ -1,5 +1,4 @@
-/* plan/mincut.h - the cheapest set of vertices and edges that parts a source from a sink, by the
- * greatest flow: each way from source to sink goes through one of them. */
+/* plan/mincut.h - minimum cut between a source and a sink, by the maximum flow. */
 #ifndef TCI_PLAN_MINCUT_H
 #define TCI_PLAN_MINCUT_H
 

@@ -1,5 +1,5 @@
-/* plan/operands.c - operands of a contraction without a matrix unit, in the order that its loops
- * read them.
+/* plan/operands.c - copies GEMM operands into the layout that CPU and SIMT loops read, the
+ * vector axis contiguous.
  *
  * In: a CONTRACT. Out: the same over operands that are stored where they are read often and the
  * kernel does not pack them: with the vector axis contiguous, forwards, bytes as bytes. */

@@ -53,7 +53,7 @@ TCI_FN void tci_relayout_last(const tci_node *x, int axis, int64_t *order)
 }
 
 /* The first `size` elements of x along an axis. */
-static tci_node *tci_relayout_first(const tci_algo *a, tci_node *x, int axis, tci_dim size)
+static tci_node *tci_relayout_slice_prefix(const tci_algo *a, tci_node *x, int axis, tci_dim size)
 {
     tci_dim *shape = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
     int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 2 * x->rank);
@@ -97,7 +97,7 @@ TCI_FN tci_node *tci_relayout(const tci_algo *a, tci_node *x, tci_relayout_to to
     }
     x = turned ? tci_relayout_turned(a, x, to.order, false) : x;
     tci_algo_force(a, x);
-    x = longer ? tci_relayout_first(a, x, axis, before) : x;
+    x = longer ? tci_relayout_slice_prefix(a, x, axis, before) : x;
     return turned && !to.is_turned ? tci_relayout_turned(a, x, to.order, true) : x;
 }
 

@@ -767,7 +767,7 @@ static void tci_scores_add_kernels(tci_scores *p, tci_scores_set *set)
 }
 
 /* Each kernel knows a contraction among its pairs, by which its outer axes are found. */
-static void tci_scores_name_kernels(const tci_scores *p, const tci_scores_set *set)
+static void tci_scores_set_kernel_gemm(const tci_scores *p, const tci_scores_set *set)
 {
     for (int k = 0; k < set->n_kernels; k++) {
         for (int i = set->n_pairs - 1; i >= 0; i--) {
@@ -808,7 +808,7 @@ static void tci_scores_build(tci_scores *p, tci_node **roots, int n_roots)
     }
     for (int i = 0; i < p->n_sets; i++) {
         if (p->sets[i].fits) {
-            tci_scores_name_kernels(p, &p->sets[i]);
+            tci_scores_set_kernel_gemm(p, &p->sets[i]);
         }
     }
     for (int i = 0; i < n_roots; i++) {

@@ -44,7 +44,7 @@ TCI_FN void tci_undo_node(tci_fusion *f, tci_pnode *p)
     TCI_PUSH(f->s, t->facts, t->n_facts, t->cap_facts, was);
 }
 
-static void tci_undo_undo_group(tci_fusion *f, const tci_undo_mark *mark)
+static void tci_undo_group_placement(tci_fusion *f, const tci_undo_mark *mark)
 {
     const tci_group *was = &mark->was;
     bool turned = f->groups[mark->group].outer != was->outer;
@@ -85,7 +85,7 @@ static void tci_undo_undo_root(tci_fusion *f)
         was->of->operand_of = was->operand_of;
     }
     if (mark->group >= 0) {
-        tci_undo_undo_group(f, mark);
+        tci_undo_group_placement(f, mark);
     }
     f->n_groups = mark->n_groups;
     f->n_refusals = mark->n_refusals;

@@ -282,8 +282,8 @@ static void tci_winograd_result(const tci_winograd *w, tci_node *const *p, tci_n
 typedef void tci_winograd_sums(const tci_winograd *w, tci_node *const *from, tci_node **to);
 
 /* from: n x n nodes; to: `made` x `made`. */
-static void tci_winograd_both(const tci_winograd *w, tci_winograd_sums *sums, int n, int made,
-                              tci_node *const *from, tci_node **to)
+static void tci_winograd_transform_2d(const tci_winograd *w, tci_winograd_sums *sums, int n,
+                                      int made, tci_node *const *from, tci_node **to)
 {
     tci_node *column[TCI_WINOGRAD_MOST], *sum[TCI_WINOGRAD_MOST];
     tci_node *rows[TCI_WINOGRAD_MOST * TCI_WINOGRAD_MOST];
@@ -358,7 +358,7 @@ static tci_node *tci_winograd_parts(const tci_winograd *w)
         const int start[4] = {0, i / w->tile, i % w->tile, 0};
         d[i] = tci_winograd_slice(w, x, start, count, w->m);
     }
-    tci_winograd_both(w, tci_winograd_part, w->tile, w->tile, d, parts);
+    tci_winograd_transform_2d(w, tci_winograd_part, w->tile, w->tile, d, parts);
     return tci_winograd_stack(w, parts, 3, shape);
 }
 
@@ -396,7 +396,7 @@ static tci_node *tci_winograd_filters(const tci_winograd *w)
         row = tci_build_slice(w->g, row, 1, i % n, i % n + 1, 1);
         d[i] = tci_build_transpose(w->g, tci_build_reshape(w->g, row, 3, shape + 2), 0, 1);
     }
-    tci_winograd_both(w, tci_winograd_filter, n, w->tile, d, parts);
+    tci_winograd_transform_2d(w, tci_winograd_filter, n, w->tile, d, parts);
     return tci_winograd_stack(w, parts, 4, panel);
 }
 
@@ -409,7 +409,7 @@ static tci_node *tci_winograd_results(const tci_winograd *w, tci_node *products)
     for (int i = 0; i < w->tile * w->tile; i++) {
         p[i] = tci_build_reshape(w->g, tci_build_slice(w->g, products, 0, i, i + 1, 1), 6, each);
     }
-    tci_winograd_both(w, tci_winograd_result, w->tile, w->m, p, y);
+    tci_winograd_transform_2d(w, tci_winograd_result, w->tile, w->m, p, y);
     for (int i = 0; i < w->m; i++) {
         y[i] = tci_build_cat(w->g, y + i * w->m, w->m, 4);
     }
