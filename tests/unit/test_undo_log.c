@@ -1,4 +1,4 @@
-/* tests/unit/test_trail.c - fusion goes on from where a value was found to need memory: what is
+/* tests/unit/test_undo_log.c - fusion goes on from where a value was found to need memory: what is
  * undone is as if it had never been placed, and how much is done again. */
 #include "inside.h"
 
@@ -52,7 +52,7 @@ static tci_fusion *fuse(const graph *g, const tci_table *forced)
     tci_str why = {.s = &scratch};
     tci_scores_kernels *none = TCI_NEW(&scratch, tci_scores_kernels);
     none->of = tci_table_in(&scratch, sizeof(int32_t));
-    return tci_plan_fuse(&scratch, g->outputs, g->n, NULL, forced, NULL, NULL, none, NULL, 0,
+    return tci_plan_fuse(&scratch, g->outputs, g->n, NULL, NULL, forced, NULL, NULL, none, NULL, 0,
                          machine, &why);
 }
 
