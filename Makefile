@@ -192,7 +192,7 @@ fuzz-expr: build/fuzz-expr ## libFuzzer (clang) on expressions for FUZZ_S second
 	    -print_final_stats=1 build/corpus-expr
 
 # Only what parses and runs expressions counts as coverage; a sanitizer watches all.
-build/fuzz-expr: tests/fuzz/libfuzzer_expr.c tests/fuzz/expression.h $(SHIPPED)
+build/fuzz-expr: tests/fuzz/libfuzzer/expr.c tests/fuzz/expression.h $(SHIPPED)
 	@mkdir -p build
 	@printf 'src:*\nfun:tci_expr*\n' >build/fuzz-expr.list
 	clang -std=gnu11 -g -O0 -w -DTC_NO_CPU -fsanitize=fuzzer,address \

@@ -50,7 +50,7 @@ int main(void)
     }
 
     double limit = 25;
-    tc_tensor heavy = TC_EXPR(maximum(w / h * *2 - limit, 0), w, h, limit);
+    tc_tensor heavy = TC_EXPR(maximum(w / h ** 2 - limit, 0), w, h, limit);
     CHECK_OK(tc_read(heavy, out, ROWS), heavy);
     for (int i = 0; i < ROWS; i++) {
         double want = fmax(weight[i] / (height[i] * height[i]) - limit, 0);

@@ -249,7 +249,7 @@ TEST(operands_of_the_macro)
     } layer = {x};
     double rate = 2;
     CHECK_HAS(tc_error(TC_EXPR(x + w, x, layer.w)), "operand 2 is 'layer.w': expected an "
-                                                    "identifier, or tc_expr");
+                                                "identifier, or tc_expr");
     CHECK_HAS(tc_error(TC_EXPR(rate * 2, rate)), "all operands were numbers");
     CHECK_STR(tc_error(TC_EXPR(x + bad, x, bad)), tc_error(bad));
     CHECK_HAS(tc_error(TC_EXPR(x + null, x, null)), "TC_EXPR: 'null': the handle is null");

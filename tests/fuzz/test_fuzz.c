@@ -664,6 +664,7 @@ TEST(every_op_was_drawn)
     drawn[TCI_OP_SEGMENT] = 1;       /* the planner's own */
     drawn[TCI_OP_CUSTOM] = 1;        /* a function of the user's: unit/test_custom.c */
     drawn[TCI_OP_COLLECTIVE] = 1;    /* several processes: comm/test_collectives.c */
+    drawn[TCI_OP_SHARD] = 1;         /* parts of tensors: comm/test_partition.c */
     for (int op = 0; op < TCI_OP_COUNT; op++) {
         CHECK_MSG(drawn[op] > 0, "op %s is in no random graph", tci_op_name(op));
     }

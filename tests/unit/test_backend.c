@@ -17,20 +17,24 @@ TEST(backends_are_registered_once_and_whole)
     CHECK_EQ_INT(tc_register_backend(&half), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_register_backend(&null_backend), TC_OK);
     CHECK_EQ_INT(tc_register_backend(&null_backend), TC_ERR_ARGUMENT);
-    const char *names[8];
-    int n = tc_list_backends(names, 8);
-    REQUIRE(n >= 2 && n <= 8);
+    const char *names[16];
+    int n = tc_list_backends(names, 16), n_null = 0;
+    REQUIRE(n >= 2 && n <= 16);
     CHECK_STR(names[0], "interp");
-    CHECK_STR(names[n - 1], "null");
+    for (int i = 0; i < n; i++) {
+        n_null += !strcmp(names[i], "null");
+    }
+    CHECK_EQ_INT(n_null, 1);
     CHECK_EQ_INT(tc_list_backends(NULL, 0), n);
 }
 
 TEST(backends_say_what_they_found_or_why_they_cannot_be_used)
 {
     (void)tc_register_backend(&null_backend);
-    int n = tc_list_backends(NULL, 0), i = 0;
+    int n = tc_list_backends(NULL, 0), i = 0, n_null = 0;
     const tc_backend_entry *e;
     for (; (e = tc_backend_at(i)); i++) {
+        n_null += !strcmp(e->name, "null");
         CHECK(e->name && e->usable == !e->why[0] && e->usable == (e->found[0] != 0));
         CHECK(tc_backend_at(i) == e);
     }
@@ -38,7 +42,7 @@ TEST(backends_say_what_they_found_or_why_they_cannot_be_used)
     CHECK(tc_backend_at(-1) == NULL);
     CHECK_STR(tc_backend_at(0)->name, "interp");
     CHECK(tc_backend_at(0)->usable);
-    CHECK_STR(tc_backend_at(n - 1)->name, "null");
+    CHECK_EQ_INT(n_null, 1);
 }
 
 static char last_log[400];

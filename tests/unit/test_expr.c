@@ -122,11 +122,11 @@ TEST(a_text_is_the_tensor_that_calls_make)
     tc_tensor b = tc_input(ctx, "b", TC_F32, 5), i = tc_input(ctx, "i", TC_I32, 2), both[2];
     double rate = 0.5;
     int axis = 1;
-    SAME(tc_softmax(tc_add(tc_matmul(x, w), b), -1), softmax(x @w + b, axis = -1), x, w, b);
+    SAME(tc_softmax(tc_add(tc_matmul(x, w), b), -1), softmax(x @ w + b, axis=-1), x, w, b);
     SAME(tc_sin(tc_cos(x)), sin(cos(x)), x);
     SAME(tc_mul(x, rate), x * rate, x, rate);
     SAME(tc_sum(x, TC_AXES(1), false), sum(x, axis), x, axis);
-    SAME(tc_sum(x, TC_AXES(0, 1), true), x.sum(axis = (0, 1), keepdims = True), x);
+    SAME(tc_sum(x, TC_AXES(0, 1), true), x.sum(axis=(0, 1), keepdims=True), x);
     SAME(tc_sum(x, TC_ALL, false), sum(x), x);
     SAME(tc_slice(x, 1, 1, -1, 1), (x[:, 1:-1]), x);
     SAME(tc_unsqueeze(x, 2), (x[..., None]), x);
@@ -137,21 +137,21 @@ TEST(a_text_is_the_tensor_that_calls_make)
     SAME(tc_transpose(x, 0, 1), x.mT, x);
     SAME(tc_reshape(x, 6, 2), x.reshape(6, -1), x);
     SAME(tc_reshape(x, 4, 3), reshape(x, (x.shape[1], x.shape[-2])), x);
-    SAME(tc_cat(TC_TENSORS(x, x), 0), cat([ x, x ], 0), x);
-    SAME(tc_cat(TC_TENSORS(x, x), 0), cat((x, x), axis = 0), x);
+    SAME(tc_cat(TC_TENSORS(x, x), 0), cat([x, x], 0), x);
+    SAME(tc_cat(TC_TENSORS(x, x), 0), cat((x, x), axis=0), x);
     SAME(tc_stack(TC_TENSORS(b, b), 0), stack(b, b), b);
     SAME(tc_einsum("ij,jk->ki", TC_TENSORS(x, w)), einsum("ij,jk->ki", x, w), x, w);
     SAME(tc_index_put(x, TC_TENSORS(TC_NONE, i), tc_full(ctx, 0, TC_F32), false),
-         index_put(x, [ None, i ], full(0, f32, ())), x, i);
-    SAME(tc_mse_loss(x, x, TC_REDUCE_SUM), mse_loss(x, x, reduction = 'sum'), x);
+         index_put(x, [None, i], full(0, f32, ())), x, i);
+    SAME(tc_mse_loss(x, x, TC_REDUCE_SUM), mse_loss(x, x, reduction='sum'), x);
     SAME(tc_cast(x, TC_BF16), cast(x, bf16), x);
-    SAME(tc_clamp(x, 0, TC_NONE), clamp(x, min = 0), x);
+    SAME(tc_clamp(x, 0, TC_NONE), clamp(x, min=0), x);
     SAME(tc_clamp(x, TC_NONE, 1), x.clamp(None, 1), x);
-    SAME(tc_neg(tc_pow(x, 2)), -x * *2, x);
+    SAME(tc_neg(tc_pow(x, 2)), -x ** 2, x);
     SAME(tc_mul(2, x), (3 - 1) * x, x);
     tc_topk(x, 1, 2, true, &both[0], &both[1]);
     SAME(both[1], topk(x, 1, 2)[1], x);
-    SAME(both[0], x.topk(1, k = 2)[-2], x);
+    SAME(both[0], x.topk(1, k=2)[-2], x);
     tc_ctx_free(ctx);
 }
 

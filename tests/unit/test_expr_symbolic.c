@@ -13,13 +13,14 @@ TEST(symbolic_sizes_compute_in_a_text)
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
     int64_t batch = TC_DIM("batch", 1, 64);
     tc_tensor x = tc_input(ctx, "x", TC_F32, batch, 6);
-    tc_tensor y = TC_EXPR(x.reshape(x.shape[0] * 2, -1).sum(axis = 1) / x.shape[0], x);
+    tc_tensor y = TC_EXPR(x.reshape(x.shape[0] * 2, -1).sum(axis=1) / x.shape[0], x);
     tc_tensor z = tc_expr(ctx, "x[: x.shape[0] // 2]", TC_ATTRS(TC_ATTR("x", x)));
     tc_tensor same = tc_div(tc_sum(tc_reshape(x, tc_dim_mul(batch, 2), -1), TC_AXES(1), false),
                             batch);
     CHECK_MSG(y.id == same.id, "%s%s", tc_error(y), tc_error(same));
-    CHECK_HAS(tc_error(TC_EXPR(x * (x.shape[0] % 2), x)),
-              "a symbolic size takes + - * and // with integers\n  x * (x.shape[0] % 2)");
+    CHECK_HAS(tc_error(
+        TC_EXPR(x * (x.shape[0] % 2), x)),
+                "a symbolic size takes + - * and // with integers\n  x * (x.shape[0] % 2)");
     REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, z), NULL, &f) == TC_OK);
     for (int n = 1; n <= 4; n++) {
         float in[24], sums[8], half[12];

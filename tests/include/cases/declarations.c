@@ -20,7 +20,7 @@ tc_tensor by_name(tc_ctx *ctx, tc_tensor x)
 tc_tensor from_text(tc_ctx *ctx, tc_tensor x, double rate, int n);
 tc_tensor from_text(tc_ctx *ctx, tc_tensor x, double rate, int n)
 {
-    tc_tensor y = TC_EXPR(softmax((x[:, 1:-1]) @x.T * rate, axis = -1) * *n, x, rate, n);
+    tc_tensor y = TC_EXPR(softmax((x[:, 1:-1]) @ x.T * rate, axis=-1) ** n, x, rate, n);
     return tc_expr(ctx, "x + y // 2", TC_ATTRS(TC_ATTR("x", x), TC_ATTR("y", y)));
 }
 

@@ -1,9 +1,9 @@
-/* tests/fuzz/libfuzzer_expr.c - expressions for libFuzzer (make fuzz-expr, which unpacks the corpus
+/* tests/fuzz/libfuzzer/expr.c - expressions for libFuzzer (make fuzz-expr, which unpacks the corpus
  * tests/data/expressions/corpus.txt, a text a line). */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
-#include "expression.h"
+#include "../expression.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
