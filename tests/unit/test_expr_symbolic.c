@@ -1,7 +1,7 @@
 /* Expressions as text with symbolic sizes: sizes of .shape compute as tc_dim_add and the like do,
  * and what they cannot do is refused. One program runs for several sizes. */
 #define TC_DYNAMIC_SHAPES
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 
