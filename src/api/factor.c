@@ -86,6 +86,18 @@ static tc_tensor tci_factor_like(tc_tensor x, tc_tensor y, tc_site here)
     return tc_add(x, tc_sub(y, tc_stop_gradient(y)));
 }
 
+/* The power of two [..., 1, 1] below the largest element of each of matrices x: what is divided by
+ * it has the same digits, and squares that neither overflow nor vanish. 1 of a matrix that is zero
+ * or not finite. */
+static tc_tensor tci_factor_scale(const tci_made *m, tc_tensor x)
+{
+    tc_site here = m->here;
+    const double most = tc_dtype_of(x) == TC_F64 ? 1022 : 126;
+    tc_tensor top = tc_max(tc_abs(tc_stop_gradient(x)), TC_AXES(-2, -1), true);
+    top = tc_where(tc_logical_and(tc_gt(top, 0), tc_isfinite(top)), top, 1);
+    return tc_exp2(tc_clamp(tc_floor(tc_log2(top)), -most, most));
+}
+
 /* ---- triangles ---- */
 
 /* x less what v, of the weight tau, reflects of it. */
@@ -192,6 +204,14 @@ static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tenso
     *r = tc_triu(tc_slice(*r, -2, 0, k, 1), 0);
 }
 
+static void tci_factor_triangle(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tensor *r)
+{
+    tc_site here = m->here;
+    tc_tensor scale = tci_factor_scale(m, a);
+    tci_factor_qr(m, tc_div(a, scale), q, r);
+    *r = tc_mul(*r, scale);
+}
+
 /* Two results of a matrix, either of which nobody may want; square: of no other matrix. */
 static void tci_factor_two(const char *name, tc_tensor x, bool square,
                            void (*make)(const tci_made *, tc_tensor, tc_tensor *, tc_tensor *),
@@ -215,7 +235,7 @@ static void tci_factor_two(const char *name, tc_tensor x, bool square,
 
 TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
 {
-    tci_factor_two("tc_qr", x, false, tci_factor_qr, q, r, here);
+    tci_factor_two("tc_qr", x, false, tci_factor_triangle, q, r, here);
 }
 
 /* ---- rotations ---- */
@@ -349,7 +369,8 @@ static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
 static void tci_factor_eigen(const tci_made *m, tc_tensor x, tc_tensor *values, tc_tensor *vectors)
 {
     tc_site here = m->here;
-    tc_tensor order, w, twice, a = tc_mul(tc_add(x, tci_factor_turned(x, here)), 0.5);
+    tc_tensor order, w, twice, scale = tci_factor_scale(m, x), a = tc_div(x, scale);
+    a = tc_mul(tc_add(a, tci_factor_turned(a, here)), 0.5);
     tc_tensor given = tc_stop_gradient(a), rows = tci_factor_eigenvectors(m, given);
     w = tc_sum(tc_mul(tc_matmul(rows, given), rows), TC_AXES(-1), false);
     tc_sort(w, -1, false, &w, &order);
@@ -357,6 +378,7 @@ static void tci_factor_eigen(const tci_made *m, tc_tensor x, tc_tensor *values, 
     w = tc_stop_gradient(w);
     v = tci_factor_refined(m, tc_stop_gradient(v), w, a, &twice);
     *vectors = tci_factor_refined(m, v, w, a, values);
+    *values = tc_mul(*values, tc_squeeze(scale, -1));
 }
 
 TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here)
@@ -421,8 +443,9 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
     } else if (tci_factor_takes(&m, x, false, TCI_FACTOR_MOST, &results[0])) {
         const bool wide = tc_size(x, -2) < tc_size(x, -1);
         /* in f64: of f32 a small value's vectors would have the errors of a large one's */
-        tc_tensor a = tc_cast(x, TC_F64), left, right, values, squares;
-        a = wide ? tci_factor_turned(a, here) : a;
+        tc_tensor a = tc_cast(x, TC_F64), scale = tci_factor_scale(&m, a), left, right, values,
+                  squares;
+        a = tc_div(wide ? tci_factor_turned(a, here) : a, scale);
         (tc_dtype_of(x) == TC_F64
              ? tci_factor_singular
              : tci_factor_singular_short)(&m, tc_stop_gradient(a), &left, &values, &right);
@@ -436,7 +459,8 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
         norm = tc_sqrt(tc_where(none, 1, norm));
         left = tci_factor_like(left, tc_div(image, tc_unsqueeze(norm, -2)), here);
         results[0] = wide ? right : left;
-        results[1] = tci_factor_like(values, tc_where(none, 0, norm), here);
+        values = tci_factor_like(values, tc_where(none, 0, norm), here);
+        results[1] = tc_mul(values, tc_squeeze(scale, -1));
         results[2] = tci_factor_turned(wide ? left : right, here);
         for (int i = 0; i < 3; i++) {
             results[i] = tci_made_round(&m, results[i]);

@@ -122,6 +122,37 @@ TEST(singular_and_equal)
     tc_ctx_free(ctx);
 }
 
+/* Squares of these overflow or vanish; factors of x times a power of two are those of x. */
+TEST(factors_do_not_depend_on_the_scale_of_a_matrix)
+{
+    static const struct {
+        tc_dtype dtype;
+        int power;
+    } cases[] = {{TC_F32, 100},  {TC_F32, 66},  {TC_F32, -66},  {TC_F32, -100},
+                 {TC_F64, 1000}, {TC_F64, 530}, {TC_F64, -530}, {TC_F64, -960}};
+    begin("interp");
+    for (int i = 0; i < TCI_COUNT(cases); i++) {
+        tc_tensor one = tc_param_from(tc_randn(ctx, 5, cases[i].dtype, 5, 5));
+        tc_tensor x = tc_stack(TC_TENSORS(tc_mul(one, ldexp(1, cases[i].power)), one), 0);
+        tc_tensor q, r, u, s, w, v;
+        tc_tensor rows = tc_slice(x, -2, 0, 3, 1);
+        double bound = cases[i].dtype == TC_F32 ? 5e-6 : 1e-14;
+        tc_qr(x, &q, &r);
+        tc_svd(rows, &u, &s, NULL);
+        tc_eigh(tc_add(x, turned(x)), &w, &v);
+        tc_tensor scaled[] = {r, s, w}, same[] = {q, u, v};
+        for (int k = 0; k < 3; k++) {
+            tc_tensor a = tc_slice(scaled[k], 0, 0, 1, 1), b = tc_slice(scaled[k], 0, 1, 2, 1);
+            double off = most(tc_sub(tc_mul(a, ldexp(1, -cases[i].power)), b)) / most(b);
+            double turn = most(tc_diff(same[k], 1, 0, TC_NONE, TC_NONE));
+            CHECK_MSG(off < bound && turn < bound, "2^%d, factor %d: off by %.2g, %.2g",
+                      cases[i].power, k, off, turn);
+        }
+        check_qr("scaled", tc_mul(one, ldexp(1, cases[i].power / 2)), bound);
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(compiled_factors)
 {
     begin("cpu");
