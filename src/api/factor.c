@@ -24,7 +24,7 @@
 enum {
     TCI_FACTOR_MOST = 256, /* rows that rotations take */
     TCI_FACTOR_QR_MOST = 4096,
-    TCI_FACTOR_SWEEPS = 5,     /* at most; and one for each doubling of n */
+    TCI_FACTOR_SWEEPS = 30,    /* at most; few matrices need more than ten */
     TCI_FACTOR_UNBLOCKED = 48, /* columns of which QR takes one after the other */
     TCI_FACTOR_PANEL = 32
 };
@@ -34,8 +34,14 @@ typedef struct tci_factor {
     const tci_made *m;
     int64_t length; /* of rows: elements of which products are taken; of columns: all */
     double small;   /* cosine of rows that are orthogonal but for rounding */
+    double least;   /* products below it have lost digits: of elements up to 2 they count as zero */
     tc_tensor done; /* bool [..., 1, 1]: matrices whose rows stay as they are */
 } tci_factor;
+
+static double tci_factor_least(tc_tensor x)
+{
+    return tc_dtype_of(x) == TC_F64 ? 0x1p-960 : 0x1p-100;
+}
 
 /* Whether x is matrices that are small enough; square: of as many rows as columns. */
 static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, int64_t most,
@@ -117,7 +123,7 @@ static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc
     tc_tensor own = tc_eq(place, x[0]), below = tc_gt(place, x[0]);
     tc_tensor head = tc_sum(tc_where(own, column, 0), TC_AXES(-2), true);
     tc_tensor rest = tc_where(below, column, 0);
-    tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_eq(square, 0);
+    tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_lt(square, f->least);
     tc_tensor norm = tc_sqrt(tc_where(done, 1, tc_add(square, tc_square(head))));
     tc_tensor beta = tc_where(tc_lt(head, 0), norm, tc_neg(norm)), less = tc_sub(head, beta);
     y[0] = tc_where(own, 1, tc_div(rest, tc_where(done, 1, less)));
@@ -189,7 +195,7 @@ static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tenso
     const bool panels = k > TCI_FACTOR_UNBLOCKED;
     const int64_t width = panels ? TCI_FACTOR_PANEL : 1;
     const int64_t steps = (TCI_MIN(rows - 1, columns) + width - 1) / width * width;
-    tci_factor f = {.m = m, .length = rows};
+    tci_factor f = {.m = m, .length = rows, .least = tci_factor_least(a)};
     *q = tci_factor_one(m, tc_slice(a, -1, 0, k, 1));
     *r = a;
     if (steps) {
@@ -255,7 +261,7 @@ static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_t
     tc_tensor product = tc_sum(tc_mul(a, b), TC_AXES(-1), true), still, size, zeta;
     tc_tensor aa = tc_sum(tc_square(a), TC_AXES(-1), true);
     tc_tensor bb = tc_sum(tc_square(b), TC_AXES(-1), true);
-    still = tc_logical_or(tc_eq(product, 0), f->done);
+    still = tc_logical_or(tc_lt(tc_abs(product), f->least), f->done);
     size = tc_where(still, 1, tc_mul(tc_sqrt(aa), tc_sqrt(bb)));
     tc_tensor cosine = tc_where(still, 0, tc_div(tc_abs(product), size));
     next[2] = tc_maximum(carry[2], tc_max(cosine, TC_AXES(-2), true));
@@ -311,19 +317,18 @@ static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_
     tc_site here = m->here;
     const int64_t n = tc_size(rows, -2), half = (n + 1) / 2;
     const double epsilon = tc_dtype_of(rows) == TC_F64 ? 0x1p-52 : 0x1p-23;
-    tci_factor f = {.m = m, .length = length, .small = 4 * epsilon * sqrt((double)length)};
+    tci_factor f = {.m = m,
+                    .length = length,
+                    .small = 4 * epsilon * sqrt((double)length),
+                    .least = tci_factor_least(rows)};
     tc_tensor last[3], first = tc_slice(tc_slice(rows, -1, 0, 1, 1), -2, 0, 1, 1);
     tc_tensor apart = tci_made_like(tc_full(m->ctx->handle, 1, tc_dtype_of(rows)), first, here);
-    int sweeps = TCI_FACTOR_SWEEPS;
-    for (int64_t reached = 1; reached < n; reached *= 2) {
-        sweeps++;
-    }
     if (n == 1) {
         return rows;
     }
     rows = tc_pad(rows, -2, 0, 2 * half - n, 0);
     tc_while(TC_TENSORS(tc_slice(rows, -2, 0, half, 1), tc_slice(rows, -2, half, TC_END, 1), apart),
-             sweeps, tci_factor_unfinished, tci_factor_sweep, &f, last);
+             TCI_FACTOR_SWEEPS, tci_factor_unfinished, tci_factor_sweep, &f, last);
     return tc_slice(tc_cat(TC_TENSORS(last[0], last[1]), -2), -2, 0, n, 1);
 }
 

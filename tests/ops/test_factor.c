@@ -183,6 +183,23 @@ TEST(large_matrices)
     tc_ctx_free(ctx);
 }
 
+/* Eigenvalues in a cluster at zero take more sweeps; the triangle of a matrix of rank 2 has
+ * columns whose squares have no digits left. */
+TEST(clusters_and_vanishing_columns)
+{
+    begin("cpu");
+    tc_tensor i = tc_arange(ctx, 0, 31, 1, TC_F64), k = tc_arange(ctx, 0, 160, 1, TC_F64);
+    tc_tensor hilbert = tc_div(1, tc_add(tc_add(i, 1), tc_unsqueeze(i, 1)));
+    tc_tensor board = tc_remainder(tc_add(k, tc_unsqueeze(k, 1)), 2);
+    check_eigh("Hilbert's matrix of 31", tc_param_from(hilbert), 1e-13);
+    check_svd("a board of 160", tc_param_from(board), 1e-12);
+    tc_tensor graded = tc_triu(tc_sub(tc_diag(tc_full(ctx, 1.9, TC_F64, 160), 0), 0.9), 0);
+    check_svd("a triangle of 160", tc_param_from(graded), 1e-12);
+    tc_tensor far = tc_exp2(tc_mul(tc_arange(ctx, 0, 4, 1, TC_F32), -23));
+    check_qr("columns far apart", tc_param_from(tc_mul(tc_randn(ctx, 3, TC_F32, 6, 4), far)), 5e-6);
+    tc_ctx_free(ctx);
+}
+
 TEST(what_has_no_factors)
 {
     tc_tensor a, b, c;
