@@ -24,7 +24,7 @@
 enum {
     TCI_FACTOR_MOST = 256, /* rows that rotations take */
     TCI_FACTOR_QR_MOST = 4096,
-    TCI_FACTOR_SWEEPS = 5,     /* at most; and one for each doubling of n */
+    TCI_FACTOR_SWEEPS = 30,    /* at most; few matrices need more than ten */
     TCI_FACTOR_UNBLOCKED = 48, /* columns of which QR takes one after the other */
     TCI_FACTOR_PANEL = 32
 };
@@ -34,8 +34,14 @@ typedef struct tci_factor {
     const tci_made *m;
     int64_t length; /* of rows: elements of which products are taken; of columns: all */
     double small;   /* cosine of rows that are orthogonal but for rounding */
+    double least;   /* products below it have lost digits: of elements up to 2 they count as zero */
     tc_tensor done; /* bool [..., 1, 1]: matrices whose rows stay as they are */
 } tci_factor;
+
+static double tci_factor_least(tc_tensor x)
+{
+    return tc_dtype_of(x) == TC_F64 ? 0x1p-960 : 0x1p-100;
+}
 
 /* Whether x is matrices that are small enough; square: of as many rows as columns. */
 static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, int64_t most,
@@ -86,6 +92,18 @@ static tc_tensor tci_factor_like(tc_tensor x, tc_tensor y, tc_site here)
     return tc_add(x, tc_sub(y, tc_stop_gradient(y)));
 }
 
+/* The power of two [..., 1, 1] below the largest element of each of matrices x: what is divided by
+ * it has the same digits, and squares that neither overflow nor vanish. 1 of a matrix that is zero
+ * or not finite. */
+static tc_tensor tci_factor_scale(const tci_made *m, tc_tensor x)
+{
+    tc_site here = m->here;
+    const double most = tc_dtype_of(x) == TC_F64 ? 1022 : 126;
+    tc_tensor top = tc_max(tc_abs(tc_stop_gradient(x)), TC_AXES(-2, -1), true);
+    top = tc_where(tc_logical_and(tc_gt(top, 0), tc_isfinite(top)), top, 1);
+    return tc_exp2(tc_clamp(tc_floor(tc_log2(top)), -most, most));
+}
+
 /* ---- triangles ---- */
 
 /* x less what v, of the weight tau, reflects of it. */
@@ -105,7 +123,7 @@ static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc
     tc_tensor own = tc_eq(place, x[0]), below = tc_gt(place, x[0]);
     tc_tensor head = tc_sum(tc_where(own, column, 0), TC_AXES(-2), true);
     tc_tensor rest = tc_where(below, column, 0);
-    tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_eq(square, 0);
+    tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_lt(square, f->least);
     tc_tensor norm = tc_sqrt(tc_where(done, 1, tc_add(square, tc_square(head))));
     tc_tensor beta = tc_where(tc_lt(head, 0), norm, tc_neg(norm)), less = tc_sub(head, beta);
     y[0] = tc_where(own, 1, tc_div(rest, tc_where(done, 1, less)));
@@ -177,7 +195,7 @@ static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tenso
     const bool panels = k > TCI_FACTOR_UNBLOCKED;
     const int64_t width = panels ? TCI_FACTOR_PANEL : 1;
     const int64_t steps = (TCI_MIN(rows - 1, columns) + width - 1) / width * width;
-    tci_factor f = {.m = m, .length = rows};
+    tci_factor f = {.m = m, .length = rows, .least = tci_factor_least(a)};
     *q = tci_factor_one(m, tc_slice(a, -1, 0, k, 1));
     *r = a;
     if (steps) {
@@ -190,6 +208,14 @@ static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tenso
                 panels ? tci_factor_gather_block : tci_factor_gather, &f, q, NULL, 0);
     }
     *r = tc_triu(tc_slice(*r, -2, 0, k, 1), 0);
+}
+
+static void tci_factor_triangle(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tensor *r)
+{
+    tc_site here = m->here;
+    tc_tensor scale = tci_factor_scale(m, a);
+    tci_factor_qr(m, tc_div(a, scale), q, r);
+    *r = tc_mul(*r, scale);
 }
 
 /* Two results of a matrix, either of which nobody may want; square: of no other matrix. */
@@ -215,7 +241,7 @@ static void tci_factor_two(const char *name, tc_tensor x, bool square,
 
 TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
 {
-    tci_factor_two("tc_qr", x, false, tci_factor_qr, q, r, here);
+    tci_factor_two("tc_qr", x, false, tci_factor_triangle, q, r, here);
 }
 
 /* ---- rotations ---- */
@@ -235,7 +261,7 @@ static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_t
     tc_tensor product = tc_sum(tc_mul(a, b), TC_AXES(-1), true), still, size, zeta;
     tc_tensor aa = tc_sum(tc_square(a), TC_AXES(-1), true);
     tc_tensor bb = tc_sum(tc_square(b), TC_AXES(-1), true);
-    still = tc_logical_or(tc_eq(product, 0), f->done);
+    still = tc_logical_or(tc_lt(tc_abs(product), f->least), f->done);
     size = tc_where(still, 1, tc_mul(tc_sqrt(aa), tc_sqrt(bb)));
     tc_tensor cosine = tc_where(still, 0, tc_div(tc_abs(product), size));
     next[2] = tc_maximum(carry[2], tc_max(cosine, TC_AXES(-2), true));
@@ -291,19 +317,18 @@ static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_
     tc_site here = m->here;
     const int64_t n = tc_size(rows, -2), half = (n + 1) / 2;
     const double epsilon = tc_dtype_of(rows) == TC_F64 ? 0x1p-52 : 0x1p-23;
-    tci_factor f = {.m = m, .length = length, .small = 4 * epsilon * sqrt((double)length)};
+    tci_factor f = {.m = m,
+                    .length = length,
+                    .small = 4 * epsilon * sqrt((double)length),
+                    .least = tci_factor_least(rows)};
     tc_tensor last[3], first = tc_slice(tc_slice(rows, -1, 0, 1, 1), -2, 0, 1, 1);
     tc_tensor apart = tci_made_like(tc_full(m->ctx->handle, 1, tc_dtype_of(rows)), first, here);
-    int sweeps = TCI_FACTOR_SWEEPS;
-    for (int64_t reached = 1; reached < n; reached *= 2) {
-        sweeps++;
-    }
     if (n == 1) {
         return rows;
     }
     rows = tc_pad(rows, -2, 0, 2 * half - n, 0);
     tc_while(TC_TENSORS(tc_slice(rows, -2, 0, half, 1), tc_slice(rows, -2, half, TC_END, 1), apart),
-             sweeps, tci_factor_unfinished, tci_factor_sweep, &f, last);
+             TCI_FACTOR_SWEEPS, tci_factor_unfinished, tci_factor_sweep, &f, last);
     return tc_slice(tc_cat(TC_TENSORS(last[0], last[1]), -2), -2, 0, n, 1);
 }
 
@@ -349,7 +374,8 @@ static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
 static void tci_factor_eigen(const tci_made *m, tc_tensor x, tc_tensor *values, tc_tensor *vectors)
 {
     tc_site here = m->here;
-    tc_tensor order, w, twice, a = tc_mul(tc_add(x, tci_factor_turned(x, here)), 0.5);
+    tc_tensor order, w, twice, scale = tci_factor_scale(m, x), a = tc_div(x, scale);
+    a = tc_mul(tc_add(a, tci_factor_turned(a, here)), 0.5);
     tc_tensor given = tc_stop_gradient(a), rows = tci_factor_eigenvectors(m, given);
     w = tc_sum(tc_mul(tc_matmul(rows, given), rows), TC_AXES(-1), false);
     tc_sort(w, -1, false, &w, &order);
@@ -357,6 +383,7 @@ static void tci_factor_eigen(const tci_made *m, tc_tensor x, tc_tensor *values, 
     w = tc_stop_gradient(w);
     v = tci_factor_refined(m, tc_stop_gradient(v), w, a, &twice);
     *vectors = tci_factor_refined(m, v, w, a, values);
+    *values = tc_mul(*values, tc_squeeze(scale, -1));
 }
 
 TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here)
@@ -421,8 +448,9 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
     } else if (tci_factor_takes(&m, x, false, TCI_FACTOR_MOST, &results[0])) {
         const bool wide = tc_size(x, -2) < tc_size(x, -1);
         /* in f64: of f32 a small value's vectors would have the errors of a large one's */
-        tc_tensor a = tc_cast(x, TC_F64), left, right, values, squares;
-        a = wide ? tci_factor_turned(a, here) : a;
+        tc_tensor a = tc_cast(x, TC_F64), scale = tci_factor_scale(&m, a), left, right, values,
+                  squares;
+        a = tc_div(wide ? tci_factor_turned(a, here) : a, scale);
         (tc_dtype_of(x) == TC_F64
              ? tci_factor_singular
              : tci_factor_singular_short)(&m, tc_stop_gradient(a), &left, &values, &right);
@@ -436,7 +464,8 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
         norm = tc_sqrt(tc_where(none, 1, norm));
         left = tci_factor_like(left, tc_div(image, tc_unsqueeze(norm, -2)), here);
         results[0] = wide ? right : left;
-        results[1] = tci_factor_like(values, tc_where(none, 0, norm), here);
+        values = tci_factor_like(values, tc_where(none, 0, norm), here);
+        results[1] = tc_mul(values, tc_squeeze(scale, -1));
         results[2] = tci_factor_turned(wide ? left : right, here);
         for (int i = 0; i < 3; i++) {
             results[i] = tci_made_round(&m, results[i]);

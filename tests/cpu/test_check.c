@@ -72,6 +72,49 @@ static const char *checked(const char *cc, int check, const char *dump_dir, tc_s
     return text;
 }
 
+static tc_status decay(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                       tc_tensor *y)
+{
+    (void)user;
+    y[0] = tc_add(c[0], x[0]);
+    next[0] = tc_mul(tc_flip(y[0], 0), 0.5);
+    return TC_OK;
+}
+
+/* options.verify accepts a kernel that is native and has the interpreter's to compare with. */
+TEST(checked_loops_are_right_and_verified)
+{
+    begin();
+    float x[LENGTH], y[LENGTH][2], c[2] = {1, -3};
+    tc_options o = {.backend = "cpu",
+                    .threads = 1,
+                    .no_disk_cache = true,
+                    .verify = true,
+                    .check = TC_CHECK_BITS | TC_CHECK_NAN | TC_CHECK_NO_FILE,
+                    .fallback = TC_FALLBACK_REFUSE};
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor xs = tc_input(ctx, "x", TC_F32, LENGTH), out;
+    tc_tensor first = tc_copy_in(ctx, c, TC_F32, 2);
+    CHECK(!tc_scan(TC_TENSORS(first), TC_TENSORS(xs), 0, false, decay, NULL, NULL, &out, 1));
+    CHECK_MSG(!tc_compile(out, &f), "%s", tc_error(out));
+    REQUIRE(f);
+    for (int i = 0; i < LENGTH; i++) {
+        x[i] = (float)(i % 7) - 2;
+    }
+    CHECK_MSG(!tc_run(f, TC_BUFS(TC_BUF(x, LENGTH)), TC_BUFS(TC_BUF(y[0], 2 * LENGTH))), "%s",
+              tc_error(f));
+    for (int i = 0; i < LENGTH; i++) {
+        const float want[2] = {c[0] + x[i], c[1] + x[i]};
+        CHECK(!memcmp(y[i], want, sizeof(want)));
+        c[0] = want[1] / 2;
+        c[1] = want[0] / 2;
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(right_kernels_pass_every_check)
 {
     begin();

@@ -382,6 +382,93 @@ TEST(custom_ops_are_found_by_name_and_version)
     end();
 }
 
+/* ---- fused loops ---- */
+
+static tc_status below_limit(void *user, const tc_tensor *c, tc_tensor *go)
+{
+    (void)user;
+    *go = tc_lt(tc_sum(c[0], TC_ALL, false), 1000);
+    return TC_OK;
+}
+
+static tc_status twice_less_one(void *user, const tc_tensor *c, tc_tensor *next)
+{
+    (void)user;
+    next[0] = tc_sub(tc_mul(c[0], 2), 1);
+    next[1] = tc_add(c[1], 1);
+    return TC_OK;
+}
+
+static tc_status mix(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                     tc_tensor *y)
+{
+    (void)user;
+    y[0] = tc_add(c[0], x[0]);
+    next[0] = tc_sub(tc_flip(c[0], 0), x[0]);
+    return TC_OK;
+}
+
+/* What plain C computes of so many steps of mix and then of the loop that stops. */
+static void check_loops(tc_program *f, int n)
+{
+    float c[3] = {1, 2, 4}, y[9][3], last[3], steps[1], out[27], end = 0;
+    tc_status status = tc_run(f, TC_BUFS(TC_BUF(x, n)),
+                              TC_BUFS(TC_BUF(out, 3 * n), TC_BUF(last, 3), TC_BUF(steps, 1)));
+    CHECK_MSG(status == TC_OK, "%s", tc_error(f));
+    for (int t = 0; t < n; t++) {
+        float old[3] = {c[0], c[1], c[2]};
+        for (int i = 0; i < 3; i++) {
+            y[t][i] = old[i] + x[t];
+            c[i] = old[2 - i] - x[t];
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        c[i] = fabsf(c[i]) + 2;
+    }
+    for (; c[0] + c[1] + c[2] < 1000; end++) {
+        for (int i = 0; i < 3; i++) {
+            c[i] = 2 * c[i] - 1;
+        }
+    }
+    CHECK(!memcmp(out, y, sizeof(float) * (size_t)(3 * n)) && !memcmp(last, c, sizeof(c)));
+    CHECK_CLOSE(steps[0], end, 0);
+}
+
+static int fused_loops(const tc_program *f)
+{
+    int n = 0;
+    for (int i = 0; i < f->code->n_kernels; i++) {
+        n += f->code->kernels[i].is_loop;
+    }
+    return n;
+}
+
+TEST(fused_loops_are_saved_with_their_rounds)
+{
+    for (int b = 0; b < 2; b++) {
+        tc_ctx *ctx = context(backends[b]), *other = context(backends[b]);
+        tc_tensor given = tc_input(ctx, "x", TC_F32, TC_DIM("n", 1, 9)), last, y, end[2];
+        float first[3] = {1, 2, 4};
+        tc_program *f = NULL;
+        CHECK(!tc_scan(TC_TENSORS(tc_copy_in(ctx, first, TC_F32, 3)), TC_TENSORS(given), 0, false,
+                       mix, NULL, &last, &y, 1));
+        tc_tensor start = tc_add(tc_abs(last), 2), none = tc_full(ctx, 0, TC_F32);
+        CHECK(!tc_while(TC_TENSORS(start, none), 0, below_limit, twice_less_one, NULL, end));
+        REQUIRE(!tc_compile_fn(TC_TENSORS(given), TC_TENSORS(y, end[0], end[1]), NULL, &f));
+        tc_program *loaded = load(other, save("loops.tcp", f, false));
+        CHECK_EQ_INT(fused_loops(f), b ? 0 : 2);
+        CHECK_EQ_INT(fused_loops(loaded), fused_loops(f));
+        for (int n = 1; n <= 9; n++) {
+            check_loops(f, n);
+            check_loops(loaded, n);
+        }
+        tc_program_free(f);
+        tc_program_free(loaded);
+        tc_ctx_free(ctx);
+        tc_ctx_free(other);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void check_refused(tc_ctx *ctx, const char *path, tc_status why, const char *text)

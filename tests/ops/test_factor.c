@@ -122,6 +122,37 @@ TEST(singular_and_equal)
     tc_ctx_free(ctx);
 }
 
+/* Squares of these overflow or vanish; factors of x times a power of two are those of x. */
+TEST(factors_do_not_depend_on_the_scale_of_a_matrix)
+{
+    static const struct {
+        tc_dtype dtype;
+        int power;
+    } cases[] = {{TC_F32, 100},  {TC_F32, 66},  {TC_F32, -66},  {TC_F32, -100},
+                 {TC_F64, 1000}, {TC_F64, 530}, {TC_F64, -530}, {TC_F64, -960}};
+    begin("interp");
+    for (int i = 0; i < TCI_COUNT(cases); i++) {
+        tc_tensor one = tc_param_from(tc_randn(ctx, 5, cases[i].dtype, 5, 5));
+        tc_tensor x = tc_stack(TC_TENSORS(tc_mul(one, ldexp(1, cases[i].power)), one), 0);
+        tc_tensor q, r, u, s, w, v;
+        tc_tensor rows = tc_slice(x, -2, 0, 3, 1);
+        double bound = cases[i].dtype == TC_F32 ? 5e-6 : 1e-14;
+        tc_qr(x, &q, &r);
+        tc_svd(rows, &u, &s, NULL);
+        tc_eigh(tc_add(x, turned(x)), &w, &v);
+        tc_tensor scaled[] = {r, s, w}, same[] = {q, u, v};
+        for (int k = 0; k < 3; k++) {
+            tc_tensor a = tc_slice(scaled[k], 0, 0, 1, 1), b = tc_slice(scaled[k], 0, 1, 2, 1);
+            double off = most(tc_sub(tc_mul(a, ldexp(1, -cases[i].power)), b)) / most(b);
+            double turn = most(tc_diff(same[k], 1, 0, TC_NONE, TC_NONE));
+            CHECK_MSG(off < bound && turn < bound, "2^%d, factor %d: off by %.2g, %.2g",
+                      cases[i].power, k, off, turn);
+        }
+        check_qr("scaled", tc_mul(one, ldexp(1, cases[i].power / 2)), bound);
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(compiled_factors)
 {
     begin("cpu");
@@ -149,6 +180,23 @@ TEST(large_matrices)
         check_eigh("90x90", square, bound);
         check_eigh("rank 20", tc_matmul(turned(few), few), bound);
     }
+    tc_ctx_free(ctx);
+}
+
+/* Eigenvalues in a cluster at zero take more sweeps; the triangle of a matrix of rank 2 has
+ * columns whose squares have no digits left. */
+TEST(clusters_and_vanishing_columns)
+{
+    begin("cpu");
+    tc_tensor i = tc_arange(ctx, 0, 31, 1, TC_F64), k = tc_arange(ctx, 0, 160, 1, TC_F64);
+    tc_tensor hilbert = tc_div(1, tc_add(tc_add(i, 1), tc_unsqueeze(i, 1)));
+    tc_tensor board = tc_remainder(tc_add(k, tc_unsqueeze(k, 1)), 2);
+    check_eigh("Hilbert's matrix of 31", tc_param_from(hilbert), 1e-13);
+    check_svd("a board of 160", tc_param_from(board), 1e-12);
+    tc_tensor graded = tc_triu(tc_sub(tc_diag(tc_full(ctx, 1.9, TC_F64, 160), 0), 0.9), 0);
+    check_svd("a triangle of 160", tc_param_from(graded), 1e-12);
+    tc_tensor far = tc_exp2(tc_mul(tc_arange(ctx, 0, 4, 1, TC_F32), -23));
+    check_qr("columns far apart", tc_param_from(tc_mul(tc_randn(ctx, 3, TC_F32, 6, 4), far)), 5e-6);
     tc_ctx_free(ctx);
 }
 
