@@ -546,6 +546,28 @@ TEST(descriptions_that_were_tampered_with_do_not_crash)
     }
 }
 
+TEST(a_program_whose_last_array_is_empty_is_loaded)
+{
+    for (int i = 0; i < TCI_COUNT(backends); i++) {
+        begin();
+        tc_ctx *ctx = context(backends[i]);
+        for (int name = 1; name < 9; name++) { /* descriptions of any length */
+            tc_tensor in = tc_input(ctx, &"xxxxxxxx"[8 - name], TC_F32, 4);
+            tc_tensor none = tc_sum(tc_copy_in(ctx, w, TC_F32, 0), TC_ALL, false);
+            tc_program *f, *g;
+            float y[4];
+            REQUIRE(tc_compile(tc_add(tc_mul(in, 3), none), &f) == TC_OK);
+            g = load(ctx, save("empty.tcp", f, false));
+            CHECK_EQ_INT(tc_run(g, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(y, 4))), TC_OK);
+            CHECK(y[0] == 3 * x[0] && y[3] == 3 * x[3]);
+            tc_program_free(f);
+            tc_program_free(g);
+        }
+        tc_ctx_free(ctx);
+        end();
+    }
+}
+
 TEST(files_where_others_could_put_code_need_a_word_of_the_user)
 {
     const tc_load_options vouched = {.trusted = true};
