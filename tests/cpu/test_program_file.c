@@ -546,6 +546,84 @@ TEST(descriptions_that_were_tampered_with_do_not_crash)
     }
 }
 
+/* The description of a file, to be changed in a way that hashes do not find. */
+static tci_code *described(const bytes *b, tci_saved *v)
+{
+    tci_saved_header h;
+    memcpy(&h, b->data, sizeof(h));
+    const uint8_t *text = (const uint8_t *)b->data + sizeof(h);
+    tci_code *memory = tci_code_make();
+    REQUIRE(memory);
+    *v = (tci_saved){.code = memory};
+    tci_wire w = {.at = text, .end = text + h.description, .memory = memory};
+    tci_saved_wire(&w, v);
+    REQUIRE(!w.bad);
+    return memory;
+}
+
+/* A file of that description, and of the blobs of b. */
+static const char *written(const bytes *b, tci_saved *v)
+{
+    const char *path = in_dir("written.tcp");
+    tci_str text = {0};
+    tci_wire w = {.out = &text};
+    tci_saved_header h;
+    memcpy(&h, b->data, sizeof(h));
+    tci_saved_wire(&w, v); /* for its length */
+    size_t first = sizeof(h) + (size_t)h.description;
+    size_t shift = text.n <= h.description ? 0 : (text.n - (size_t)h.description + 63) / 64 * 64;
+    for (int i = 0; i < v->n_storages; i++) {
+        v->storages[i].blob.at += (int64_t)shift;
+    }
+    for (int i = 0; i < v->n_modules; i++) {
+        v->modules[i].at += (int64_t)shift;
+    }
+    v->kept.at += (int64_t)shift;
+    text.n = 0;
+    tci_saved_wire(&w, v);
+    REQUIRE(!w.bad && !text.failed);
+    unsigned char *whole = calloc(b->n + shift, 1);
+    REQUIRE(whole);
+    memcpy(whole + first + shift, b->data + first, b->n - first);
+    h.description = text.n;
+    h.bytes = b->n + shift;
+    h.sum = tci_hash_bytes(text.text, text.n);
+    memcpy(whole, &h, sizeof(h));
+    memcpy(whole + sizeof(h), text.text, text.n);
+    write_file(path, whole, b->n + shift, 0600);
+    free(whole);
+    tci_str_free(&text);
+    return path;
+}
+
+/* All of them are one blob of the file: it would ask for a multiple of its size. */
+TEST(a_small_file_does_not_ask_for_much_memory)
+{
+    enum { COPIES = 1000 };
+    static tci_saved_storage copies[COPIES];
+    for (int i = 0; i < TCI_COUNT(backends); i++) {
+        begin();
+        tc_ctx *ctx = context(backends[i]);
+        tc_program *f = compile(ctx, ROWS, false);
+        bytes b = read_file(save("net.tcp", f, false));
+        tci_saved v;
+        tci_code *memory = described(&b, &v);
+        tc_program_free(load(ctx, written(&b, &v)));
+        REQUIRE(v.n_storages == 2);
+        for (int k = 0; k < COPIES; k++) {
+            copies[k] = v.storages[k < 2 ? k : 0];
+        }
+        v.storages = copies;
+        v.n_storages = COPIES;
+        check_refused(ctx, written(&b, &v), TC_ERR_IO, "larger than the whole");
+        tci_code_release(memory);
+        free(b.data);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+        end();
+    }
+}
+
 TEST(a_program_whose_last_array_is_empty_is_loaded)
 {
     for (int i = 0; i < TCI_COUNT(backends); i++) {
