@@ -555,9 +555,9 @@ static tci_code *described(const bytes *b, tci_saved *v)
     tci_code *memory = tci_code_make();
     REQUIRE(memory);
     *v = (tci_saved){.code = memory};
-    tci_wire w = {.at = text, .end = text + h.description, .memory = memory};
-    tci_saved_wire(&w, v);
-    REQUIRE(!w.bad);
+    tci_wire wire = {.at = text, .end = text + h.description, .memory = memory};
+    tci_saved_wire(&wire, v);
+    REQUIRE(!wire.bad);
     return memory;
 }
 
@@ -566,10 +566,10 @@ static const char *written(const bytes *b, tci_saved *v)
 {
     const char *path = in_dir("written.tcp");
     tci_str text = {0};
-    tci_wire w = {.out = &text};
+    tci_wire wire = {.out = &text};
     tci_saved_header h;
     memcpy(&h, b->data, sizeof(h));
-    tci_saved_wire(&w, v); /* for its length */
+    tci_saved_wire(&wire, v); /* for its length */
     size_t first = sizeof(h) + (size_t)h.description;
     size_t shift = text.n <= h.description ? 0 : (text.n - (size_t)h.description + 63) / 64 * 64;
     for (int i = 0; i < v->n_storages; i++) {
@@ -580,8 +580,8 @@ static const char *written(const bytes *b, tci_saved *v)
     }
     v->kept.at += (int64_t)shift;
     text.n = 0;
-    tci_saved_wire(&w, v);
-    REQUIRE(!w.bad && !text.failed);
+    tci_saved_wire(&wire, v);
+    REQUIRE(!wire.bad && !text.failed);
     unsigned char *whole = calloc(b->n + shift, 1);
     REQUIRE(whole);
     memcpy(whole + first + shift, b->data + first, b->n - first);
@@ -653,8 +653,9 @@ TEST(graphs_that_were_tampered_with_do_not_crash)
 /* Sizes whose product is 0 in 64 bits, of a captured array. */
 TEST(a_captured_array_of_overflowing_sizes_is_refused)
 {
-    static const uint8_t was[] = {TC_F32, 2, 1, 2 * IN, 1, 2 * 64 & 127 | 128, 1};
-    static const uint8_t huge[] = {TC_F32, 2, 1, 128, 128, 128, 128, 32, 1, 128, 128, 128, 128, 32};
+    static const uint8_t was[] = {(uint8_t)TC_F32, 2, 1, 2 * IN, 1, 128, 1};
+    static const uint8_t huge[] = {
+        (uint8_t)TC_F32, 2, 1, 128, 128, 128, 128, 32, 1, 128, 128, 128, 128, 32};
     begin();
     tc_ctx *ctx = context("interp");
     tc_program *f = compile(ctx, ROWS, false);
@@ -687,7 +688,7 @@ static int put_signed(uint8_t *to, int64_t v)
     uint64_t left = (uint64_t)v << 1 ^ (uint64_t)(v >> 63);
     int n = 0;
     for (; left > 127; left >>= 7) {
-        to[n++] = (uint8_t)(left & 127 | 128);
+        to[n++] = (uint8_t)((left & 127) | 128);
     }
     to[n++] = (uint8_t)left;
     return n;
@@ -708,8 +709,8 @@ static bool key_is_read(int n_symbols, int rank, const uint8_t *sizes, int n, si
     }
     memcpy(key + at, "\1\0\1", 3); /* an input, no node, a root */
     at += 3;
-    key[at++] = TC_F32;
-    key[at++] = (uint8_t)(rank & 127 | 128);
+    key[at++] = (uint8_t)TC_F32;
+    key[at++] = (uint8_t)((rank & 127) | 128);
     key[at++] = (uint8_t)(rank >> 7);
     memcpy(key + at, sizes, (size_t)n);
     at += n;
@@ -731,21 +732,21 @@ TEST(numbers_in_a_file_are_not_taken_for_symbolic_sizes)
     CHECK(key_is_read(0, 1, sizes, 1 + put_signed(sizes + 1, 16), &used));
     CHECK(!key_is_read(0, 1, sizes, 1 + put_signed(sizes + 1, rows), &used));
     int64_t words[2] = {0, 16}, ranges[3] = {1, 1, 16};
-    tci_wire w = {.at = (const uint8_t *)words, .end = (const uint8_t *)(words + 2)};
-    CHECK(tci_wire_dim(&w, 0, 0, INT64_MAX) == 16 && !w.bad);
+    tci_wire wire = {.at = (const uint8_t *)words, .end = (const uint8_t *)(words + 2)};
+    CHECK(tci_wire_dim(&wire, 0, 0, INT64_MAX) == 16 && !wire.bad);
     words[1] = rows;
-    w.at = (const uint8_t *)words;
-    CHECK(tci_wire_dim(&w, 0, 0, INT64_MAX) == 0 && w.bad);
+    wire.at = (const uint8_t *)words;
+    CHECK(tci_wire_dim(&wire, 0, 0, INT64_MAX) == 0 && wire.bad);
     for (int i = 0; i < 2; i++) { /* a range that no symbol has */
         tci_code *memory = tci_code_make();
         REQUIRE(memory);
         ranges[1] = i ? rows : 1; /* of one number, which is the size */
         ranges[2] = i ? rows : 16;
-        w = (tci_wire){.at = (const uint8_t *)ranges,
-                       .end = (const uint8_t *)(ranges + 3),
-                       .memory = memory};
-        tci_wire_symbols(&w, &memory->symbols, &memory->n_symbols);
-        CHECK(w.bad == (i == 1));
+        wire = (tci_wire){.at = (const uint8_t *)ranges,
+                          .end = (const uint8_t *)(ranges + 3),
+                          .memory = memory};
+        tci_wire_symbols(&wire, &memory->symbols, &memory->n_symbols);
+        CHECK(wire.bad == (i == 1));
         tci_code_release(memory);
     }
 }
