@@ -51,6 +51,8 @@ static inline const int64_t *tci_dim_words(const tci_dim *list)
 
 #define TCI_DIM_TAG ((int64_t)0x5a7d000000000000) /* the first symbolic number; names none */
 
+#define TCI_DIM_MOST (((int64_t)1 << 60) - 1) /* that a symbol may stand for */
+
 /* What is no size: the status that goes with it, and what it is. */
 #define TCI_DIM_FAULTS(X)                                                                          \
     X(NONE, TC_ERR_ARGUMENT,                                                                       \

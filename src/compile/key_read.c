@@ -19,6 +19,7 @@ typedef struct tci_key_reader {
     bool bad;
     const tci_dim *symbols;
     int n_symbols;
+    int64_t *words; /* TCI_KEY_DIM_WORDS: of the expression at hand */
     const char *missing;
 } tci_key_reader;
 
@@ -80,14 +81,33 @@ static const char *tci_key_read_text(tci_key_reader *r)
 
 /* ---- sizes ---- */
 
+/* A number that is not taken for an expression, which may be of another program. */
+static tci_dim tci_key_read_known(tci_key_reader *r)
+{
+    tci_dim d = (tci_dim)tci_key_read_signed(r);
+    r->bad = r->bad || !tci_dim_is_known(d);
+    return r->bad ? 0 : d;
+}
+
 #ifdef TC_DYNAMIC_SHAPES
+
+/* d, which may be a fault. */
+static tci_dim tci_key_read_made(tci_key_reader *r, tci_dim d)
+{
+    if (d == TCI_DIM_OF_FAULT(MEMORY)) {
+        tci_scratch_fail(r->s, TC_ERR_MEMORY, "out of memory");
+    }
+    r->bad = r->bad || !tci_dim_is_valid(d);
+    return r->bad ? 0 : d;
+}
 
 /* An expression over the symbols. Only its reader knows how many words it has: as many as there may
  * be are decoded, and those that it took are skipped. */
 static tci_dim tci_key_read_expression(tci_key_reader *r)
 {
     const uint8_t *begin = r->at;
-    int64_t *words = TCI_NEW_ARRAY(r->s, int64_t, TCI_KEY_DIM_WORDS);
+    r->words = r->words ? r->words : TCI_NEW_ARRAY(r->s, int64_t, TCI_KEY_DIM_WORDS);
+    int64_t *words = r->words;
     const int64_t *at = words;
     int n = 0;
     while (n < TCI_KEY_DIM_WORDS && r->at < r->end) {
@@ -99,17 +119,13 @@ static tci_dim tci_key_read_expression(tci_key_reader *r)
     for (int64_t i = 0; i < at - words; i++) {
         tci_key_read_signed(r);
     }
-    if (d == TCI_DIM_OF_FAULT(MEMORY)) {
-        tci_scratch_fail(r->s, TC_ERR_MEMORY, "out of memory");
-    }
-    r->bad = r->bad || !tci_dim_is_valid(d);
-    return r->bad ? 0 : d;
+    return tci_key_read_made(r, d);
 }
 
 static tci_dim tci_key_read_dim(tci_key_reader *r)
 {
     bool known = tci_key_read_byte(r) != 0;
-    return r->bad ? 0 : known ? (tci_dim)tci_key_read_signed(r) : tci_key_read_expression(r);
+    return r->bad ? 0 : known ? tci_key_read_known(r) : tci_key_read_expression(r);
 }
 
 /* The ranges of the symbols. */
@@ -122,8 +138,8 @@ static void tci_key_read_symbols(tci_key_reader *r, const char *const *names, in
     for (int i = 0; i < g->n_symbols && !r->bad; i++) {
         int64_t least = tci_key_read_signed(r), most = tci_key_read_signed(r);
         const char *name = names ? names[i] : tci_scratch_printf(r->s, "s%d", i);
-        r->bad = r->bad || least < 0 || most < least;
-        g->symbols[i] = r->bad ? 0 : tci_dim_symbol(name, -1, least, most);
+        r->bad = r->bad || least < 0 || most < least || most > TCI_DIM_MOST;
+        g->symbols[i] = r->bad ? 0 : tci_key_read_made(r, tci_dim_symbol(name, -1, least, most));
     }
     r->symbols = g->symbols;
     r->n_symbols = g->n_symbols;
@@ -131,11 +147,7 @@ static void tci_key_read_symbols(tci_key_reader *r, const char *const *names, in
 
 #else
 
-static tci_dim tci_key_read_dim(tci_key_reader *r)
-{
-    return tci_key_read_signed(r);
-}
-
+#define tci_key_read_dim tci_key_read_known
 #define tci_key_read_symbols(r, names, n_names, g) ((void)(names), (void)(n_names))
 
 #endif
@@ -166,7 +178,7 @@ static tci_node *tci_key_read_leaf(tci_key_reader *r, tci_graph *g, const tci_ke
     bool dense = tci_key_read_byte(r) != 0;
     tci_dim *strides = dense ? NULL : TCI_NEW_ARRAY(r->s, tci_dim, t->rank);
     for (int i = 0; !dense && i < t->rank; i++) {
-        strides[i] = tci_key_read_signed(r);
+        strides[i] = tci_key_read_known(r);
     }
     tci_node *leaf = r->bad ? NULL
                             : tci_graph_node(g, TCI_OP_DATA, (tc_dtype)t->dtype, t->rank, t->shape,
@@ -273,5 +285,6 @@ TCI_FN bool tci_key_read(tci_scratch *s, const uint8_t *key, size_t n, size_t at
 }
 
 #ifndef TC_DYNAMIC_SHAPES
+#undef tci_key_read_dim
 #undef tci_key_read_symbols
 #endif

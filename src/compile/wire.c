@@ -90,8 +90,10 @@ TCI_FN tci_dim tci_wire_dim(tci_wire *w, tci_dim d, int64_t lo, int64_t hi)
 {
     bool symbolic = w->out && !tci_dim_is_known(d);
     int32_t n = tci_wire_count(w, symbolic ? tci_dim_write(d, NULL) : 0, sizeof(int64_t));
-    if (n == 0) {
-        return tci_wire_range(w, (int64_t)d, lo, hi);
+    if (n == 0) { /* and not taken for an expression, which may be of another program */
+        d = tci_wire_range(w, (int64_t)d, lo, hi);
+        w->bad |= !tci_dim_is_known(d);
+        return w->bad ? lo : d;
     }
     int64_t *words = tci_heap_get((size_t)n * sizeof(*words));
     if (!words) {
@@ -119,9 +121,11 @@ TCI_FN void tci_wire_symbols(tci_wire *w, tci_dim **symbols, int32_t *n)
     *symbols = tci_wire_array(w, *symbols, *n, sizeof(**symbols));
     for (int32_t i = 0; i < *n && !w->bad; i++) {
         tci_dim *symbol = &(*symbols)[i];
-        int64_t least = tci_wire_range(w, w->out ? tci_dim_least(*symbol) : 0, 0, INT64_MAX);
-        int64_t most = tci_wire_range(w, w->out ? tci_dim_most(*symbol) : 0, least, INT64_MAX);
+        int64_t least = tci_wire_range(w, w->out ? tci_dim_least(*symbol) : 0, 0, TCI_DIM_MOST);
+        int64_t most = tci_wire_range(w, w->out ? tci_dim_most(*symbol) : 0, least, TCI_DIM_MOST);
         *symbol = w->out ? *symbol : tci_dim_symbol(NULL, i, least, most);
+        w->no_memory |= *symbol == TCI_DIM_OF_FAULT(MEMORY);
+        w->bad |= !tci_dim_is_valid(*symbol);
     }
     w->symbols = *symbols;
     w->n_symbols = *n;

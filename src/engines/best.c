@@ -25,7 +25,7 @@ static void tci_best_free(tci_best_buffers *b)
     b->n = 0;
 }
 
-/* False: no memory. */
+/* Of known sizes only. */
 static tc_status tci_best_get(const tc_program *f, bool outputs, int n, tci_best_buffers *b)
 {
     for (b->n = 0; b->n < n; b->n++) {
@@ -34,7 +34,9 @@ static tc_status tci_best_get(const tc_program *f, bool outputs, int n, tci_best
                                    : tc_program_get_input(f, b->n, &port);
         int64_t count = 1;
         for (int a = 0; a < port.rank && !status; a++) {
-            count *= port.sizes[a];
+            bool known = tci_dim_is_known((tci_dim)port.sizes[a]);
+            status = known ? TC_OK : TC_ERR_ARGUMENT;
+            count = known ? count * port.sizes[a] : 0;
         }
         size_t bytes = status ? 0 : (size_t)(count * tc_dtype_size(port.dtype));
         void *data = status ? NULL : tci_heap_get_aligned(bytes + 1);

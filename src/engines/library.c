@@ -97,8 +97,7 @@ TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, cha
 {
     bool found = true;
     if (!tci_engine_is_word(option)) {
-        snprintf(path, 480, "%s", option);
-        found = tci_os_stat(path, NULL, NULL);
+        found = snprintf(path, 480, "%s", option) < 480 && tci_os_stat(path, NULL, NULL);
         snprintf(text, TC_GRAPH_TEXT, found ? "%.400s" : "there is no file '%.400s'", path);
     } else if (tci_engine_look(l, path)) {
         snprintf(text, TC_GRAPH_TEXT, "%.480s", path);

@@ -164,6 +164,15 @@ static void tci_verify_permute(const tci_verify *v)
     }
 }
 
+/* (size - 1) * step is in [-most, most], as far as is known. */
+static bool tci_verify_span(tci_dim size, tci_dim step, tci_dim most)
+{
+    int64_t steps = tci_dim_known(size) - 1, by = tci_dim_known(step), span;
+    bool known = tci_dim_is_known(size) && tci_dim_is_known(step) && tci_dim_is_known(most);
+    return !known || (!__builtin_mul_overflow(steps, by, &span) && span <= tci_dim_known(most) &&
+                      span >= -tci_dim_known(most));
+}
+
 static void tci_verify_slice(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
@@ -171,8 +180,10 @@ static void tci_verify_slice(const tci_verify *v)
     for (int i = 0; i < n->rank; i++) {
         tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], size = n->shape[i];
         if (tci_dim_le(1, size)) {
-            tci_dim last = tci_dim_add(start, tci_dim_mul(tci_dim_sub(size, 1), step));
             tci_dim end = tci_dim_sub(x->shape[i], 1);
+            tci_verify_that(v, tci_verify_le(start, end) && tci_verify_span(size, step, end),
+                            "reaches outside of its input");
+            tci_dim last = tci_dim_add(start, tci_dim_mul(tci_dim_sub(size, 1), step));
             bool inside = tci_verify_le(0, start) && tci_verify_le(start, end) &&
                           tci_verify_le(0, last) && tci_verify_le(last, end);
             tci_verify_that(v, inside, "reaches outside of its input");
@@ -199,11 +210,14 @@ static void tci_verify_window(const tci_verify *v)
         const tci_dim *a = tci_node_dims(n) + 4 * i;
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
         const int64_t axis = tci_dim_known(a[0]);
-        tci_dim size = n->shape[axis];
+        tci_dim size = n->shape[axis], end = tci_dim_sub(x->shape[axis], 1);
+        tci_verify_that(v,
+                        size == 0 ||
+                            (tci_verify_span(size, a[2], end) && tci_verify_span(a[1], a[3], end)),
+                        "reaches outside of its input");
         tci_dim last = tci_dim_add(tci_dim_mul(tci_dim_sub(size, 1), a[2]),
                                    tci_dim_mul(tci_dim_sub(a[1], 1), a[3]));
-        tci_verify_that(v, size == 0 || tci_verify_le(last, tci_dim_sub(x->shape[axis], 1)),
-                        "reaches outside of its input");
+        tci_verify_that(v, size == 0 || tci_verify_le(last, end), "reaches outside of its input");
     }
 }
 
@@ -358,7 +372,8 @@ static void tci_verify_scan(const tci_verify *v)
     bool same = starts->rank == n->rank &&
                 starts->dtype == tci_dtype_get((tc_dtype)n->dtype)->compute;
     for (int i = 0; same && i < n->rank; i++) {
-        same = i == n->attr[0] ? tci_dim_divides(starts->shape[i], n->shape[i])
+        same = i == n->attr[0] ? tci_verify_le(1, starts->shape[i]) &&
+                                     tci_dim_divides(starts->shape[i], n->shape[i])
                                : starts->shape[i] == n->shape[i];
     }
     tci_verify_that(v, same, "a start for each part of the axis");
@@ -418,10 +433,13 @@ static void tci_verify_closed(const tci_verify *v, const tci_repeat *r)
 static void tci_verify_repeat(const tci_verify *v)
 {
     const tci_node *n = v->n;
+    const int64_t *a = n->attr, most = n->n_in;
+    bool fits = a[0] <= most && a[1] <= most && a[2] <= most && a[3] <= most && a[6] <= most;
+    fits = fits && 2 * (a[0] + a[1] + a[2]) + a[0] + a[3] == most;
+    tci_verify_that(v, fits, "operands unlike its words");
     tci_repeat r = tci_repeat_of(n);
     int n_bound = r.n_carry + r.n_x + r.n_held;
-    tci_verify_that(v, n->n_in == 2 * n_bound + r.n_carry + r.n_y && tci_verify_le(0, r.length),
-                    "operands unlike its words");
+    tci_verify_that(v, tci_verify_le(0, r.length), "a negative length");
     for (int i = 0; i < n_bound; i++) {
         bool is_x = i >= r.n_carry && i < r.n_carry + r.n_x;
         tci_verify_that(v, !is_x || (r.init[i]->rank > 0 && r.init[i]->shape[0] == r.length),
@@ -446,9 +464,9 @@ static void tci_verify_result(const tci_verify *v)
     tci_verify_that(v, n->in[0]->op == TCI_OP_REPEAT && n->n_in == 1 && n->n_attr == 1,
                     "not of a repetition");
     tci_repeat r = tci_repeat_of(n->in[0]);
-    int i = (int)n->attr[0], rows = i - r.n_carry - r.n_y;
-    tci_verify_that(v, i < tci_repeat_n_results(&r) && (r.stops < 0 || i < r.n_carry),
-                    "a result that is not there");
+    bool there = n->attr[0] < tci_repeat_n_results(&r);
+    int i = there ? (int)n->attr[0] : 0, rows = i - r.n_carry - r.n_y;
+    tci_verify_that(v, there && (r.stops < 0 || i < r.n_carry), "a result that is not there");
     tci_verify_like(v, n, i >= r.n_carry, rows < 0 ? r.next[i] : r.next[rows]);
     tci_verify_that(v, i < r.n_carry || n->shape[0] == tci_dim_add(r.length, rows >= 0),
                     "not all steps");
@@ -501,9 +519,18 @@ static void tci_verify_solved(const tci_verify *v)
 {
     const tci_node *n = v->n, *b = n->in[n->n_in - 1];
     tci_verify_that(v,
-                    n->dtype == b->dtype && tci_verify_same_shape(n, b) &&
-                        n->in[0]->rank == n->rank,
+                    n->dtype == b->dtype && tci_verify_same_shape(n, b) && n->rank >= 2 &&
+                        n->in[0]->rank == n->rank &&
+                        n->in[0]->shape[n->rank - 1] == n->shape[n->rank - 2],
                     "unlike its right side");
+}
+
+static void tci_verify_cholesky(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_same_as_input(v);
+    tci_verify_that(v, n->rank >= 2 && n->shape[n->rank - 1] == n->shape[n->rank - 2],
+                    "no square matrices");
 }
 
 static void tci_verify_topk(const tci_verify *v)
@@ -591,8 +618,8 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX:
-    case TCI_OP_CHOLESKY:
     case TCI_OP_STOP_GRADIENT: tci_verify_composite(v, tci_verify_same_as_input); break;
+    case TCI_OP_CHOLESKY: tci_verify_composite(v, tci_verify_cholesky); break;
     case TCI_OP_WITH_DERIVATIVE:
         tci_verify_composite(v, tci_verify_same_as_input);
         tci_verify_like(v, v->n, 0, v->n->in[1]);

@@ -154,12 +154,32 @@ static void tci_saved_fail(tci_scratch *s, const char *what)
     tci_scratch_fail(s, TC_ERR_IO, "it is damaged: %s", what);
 }
 
-/* Elements before and after element 0...0 that a leaf reaches. False: out of all bounds. */
-static bool tci_saved_reach(const tci_node *n, int64_t *before, int64_t *after)
+enum { TCI_SAVED_ELEMENTS_BITS = 50 }; /* of a captured array, more than any memory has */
+
+/* Sizes of which memory can be; -1: they are not. */
+static int64_t tci_saved_count(const tci_node *n)
 {
-    const int64_t limit = (int64_t)1 << 50;
+    const int64_t limit = (int64_t)1 << TCI_SAVED_ELEMENTS_BITS;
+    int64_t count = 1;
+    bool none = false;
+    for (int i = 0; i < n->rank; i++) {
+        int64_t size = tci_dim_known(n->shape[i]);
+        if (!tci_dim_is_known(n->shape[i]) || size < 0 || size > limit / count) {
+            return -1;
+        }
+        none = none || !size;
+        count *= TCI_MAX(size, (int64_t)1);
+    }
+    return none ? 0 : count;
+}
+
+/* Elements before and after element 0...0 that a leaf of so many reaches. False: out of all
+ * bounds. */
+static bool tci_saved_reach(const tci_node *n, int64_t count, int64_t *before, int64_t *after)
+{
+    const int64_t limit = (int64_t)1 << TCI_SAVED_ELEMENTS_BITS;
     *before = 0;
-    *after = n->strides ? 0 : tci_dim_known(tci_node_count(n)) - 1;
+    *after = n->strides ? 0 : count - 1;
     for (int i = 0; n->strides && i < n->rank; i++) {
         int64_t stride = tci_dim_known(n->strides[i]), last = tci_dim_known(n->shape[i]) - 1;
         int64_t most = last > 0 ? limit / last : limit;
@@ -179,8 +199,9 @@ static bool tci_saved_reach(const tci_node *n, int64_t *before, int64_t *after)
 static void tci_saved_place(tci_scratch *s, const tci_saved *v, int leaf, tci_node *n)
 {
     int64_t item = tci_dtype_get((tc_dtype)n->dtype)->bytes, before = 0, after = -1;
-    bool is_empty = tci_dim_known(tci_node_count(n)) == 0;
-    if (leaf >= v->n_leaves || (!is_empty && !tci_saved_reach(n, &before, &after))) {
+    int64_t count = tci_saved_count(n);
+    if (leaf >= v->n_leaves || count < 0 ||
+        (count && !tci_saved_reach(n, count, &before, &after))) {
         tci_saved_fail(s, "a captured array");
     }
     const tci_saved_leaf *x = &v->leaves[leaf];

@@ -22,6 +22,7 @@ typedef struct tci_load {
     bool trusted;
     int fd;
     int64_t bytes; /* of the file */
+    int64_t left;  /* of those, that no blob has been read from: blobs share none */
     tci_saved v;
     tci_code *memory; /* what the description is read into; the code itself if native */
     tci_code *code;   /* of the program */
@@ -89,6 +90,15 @@ static void tci_load_read(tci_load *l, void *to, int64_t n, int64_t at)
     }
 }
 
+/* Before there is memory for a blob, so that a small file cannot ask for much. */
+static void tci_load_need(tci_load *l, const tci_saved_blob *b)
+{
+    if (b->bytes > l->left) {
+        tci_load_damaged(l, "its parts are larger than the whole");
+    }
+    l->left -= b->bytes;
+}
+
 static void tci_load_read_blob(tci_load *l, const tci_saved_blob *b, void *to)
 {
     tci_load_read(l, to, b->bytes, b->at);
@@ -151,9 +161,7 @@ static void tci_load_describe(tci_load *l)
 {
     tci_saved_header h = tci_load_read_header(l);
     const tci_saved_blob b = {.at = sizeof(h), .bytes = (int64_t)h.description, .sum = h.sum};
-    if (b.bytes > l->bytes) {
-        tci_load_damaged(l, "it has been cut short");
-    }
+    tci_load_need(l, &b);
     uint8_t *text = tci_scratch_get(&l->s, (size_t)b.bytes + 1);
     tci_load_read_blob(l, &b, text);
     l->memory = tci_code_make();
@@ -211,7 +219,8 @@ static const tci_backend *tci_load_backend(tci_load *l, tc_options *o)
 
 static void tci_load_storage(tci_load *l, tci_saved_storage *x)
 {
-    x->storage = x->blob.bytes <= l->bytes ? tci_storage_make(x->blob.bytes) : NULL;
+    tci_load_need(l, &x->blob);
+    x->storage = tci_storage_make(x->blob.bytes);
     if (!x->storage) {
         tci_scratch_fail(&l->s, TC_ERR_MEMORY, "out of memory for the arrays that it captured");
     }
@@ -228,9 +237,7 @@ static void tci_load_module(tci_load *l, const tci_backend *b, int i)
 {
     const tci_saved_blob *blob = &l->v.modules[i];
     char why[256] = "", hex[33];
-    if (blob->bytes > l->bytes) {
-        tci_load_damaged(l, "it has been cut short");
-    }
+    tci_load_need(l, blob);
     tci_str object = {.text = tci_scratch_get(&l->s, (size_t)blob->bytes + 1),
                       .n = (size_t)blob->bytes};
     tci_load_read_blob(l, blob, object.text);
@@ -295,7 +302,8 @@ static void tci_load_make(tci_load *l, const tci_request *r, const tc_options *o
         tci_scratch_fail(&l->s, status, "%s", tc_status_text(status));
     }
     const tci_saved_blob *kept = &l->v.kept;
-    if (kept->bytes && tci_saved_is_native(&l->v) && kept->bytes <= l->bytes) {
+    if (kept->bytes && tci_saved_is_native(&l->v)) {
+        tci_load_need(l, kept);
         void *bytes = tci_scratch_get(&l->s, (size_t)kept->bytes);
         tci_load_read_blob(l, kept, bytes);
         status = tci_kept_install(l->f, bytes, kept->bytes);
@@ -338,7 +346,7 @@ static tc_status tci_load_armed(tci_load *l)
         tci_scratch_fail(&l->s, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
                          "it cannot be opened: %s", strerror(code));
     }
-    l->bytes = tci_os_file_bytes(l->fd);
+    l->bytes = l->left = tci_os_file_bytes(l->fd);
     tci_load_describe(l);
     tc_options o = tci_saved_options(&l->v, &l->frame->ctx->options);
     const tci_backend *b = tci_load_backend(l, &o);

@@ -244,9 +244,9 @@ static void tci_save_describe(tci_save *p)
 
 static int64_t tci_save_place(tci_saved_blob *b, int64_t at)
 {
-    b->at = (at + TCI_SAVED_ALIGN - 1) / TCI_SAVED_ALIGN * TCI_SAVED_ALIGN;
+    b->at = b->bytes ? (at + TCI_SAVED_ALIGN - 1) / TCI_SAVED_ALIGN * TCI_SAVED_ALIGN : 0;
     b->sum = tci_hash_bytes(b->data, (size_t)b->bytes);
-    return b->at + b->bytes;
+    return b->bytes ? b->at + b->bytes : at;
 }
 
 /* Places of all blobs behind the description. Returns the bytes of the file. */

@@ -56,8 +56,9 @@ typedef struct tci_pt {
     tc_file *file;
     tci_zip_entry *entries;
     int n_entries;      /* by name */
-    const char *prefix; /* "archive/" */
+    const char *prefix; /* "archive/", at most TCI_PT_NAME_MAX bytes */
     int visits;
+    int64_t name_bytes; /* of all names */
 } tci_pt;
 
 static int tci_pt_class_of(const char *module, const char *name)
@@ -93,10 +94,12 @@ static int tci_pt_by_name(const void *a, const void *b)
     return strcmp(((const tci_zip_entry *)a)->name, ((const tci_zip_entry *)b)->name);
 }
 
-/* NULL: there is none. */
+/* NULL: there is none. name: of at most TCI_PT_NAME_MAX bytes and "data/". */
 static const tci_zip_entry *tci_pt_entry(const tci_pt *p, const char *name)
 {
-    const tci_zip_entry key = {.name = tci_scratch_printf(&p->file->s, "%s%s", p->prefix, name)};
+    char whole[2 * TCI_PT_NAME_MAX + 16];
+    const tci_zip_entry key = {.name = whole};
+    snprintf(whole, sizeof(whole), "%s%s", p->prefix, name);
     return bsearch(&key, p->entries, (size_t)p->n_entries, sizeof(key), tci_pt_by_name);
 }
 
@@ -234,10 +237,12 @@ static void tci_pt_add_tensor(tci_pt *p, const char *name, const tci_pickle_valu
 {
     tci_pt_tensor t;
     tci_pt_parse(p, name, v, &t);
+    char key[TCI_PT_NAME_MAX + 6];
     if (strlen(t.key) > TCI_PT_NAME_MAX) {
         tci_io_bad(p->file, "the storage of %s has too long a name", TCI_IO_NAME(name));
     }
-    const tci_zip_entry *e = tci_pt_entry(p, tci_scratch_printf(&p->file->s, "data/%s", t.key));
+    snprintf(key, sizeof(key), "data/%s", t.key);
+    const tci_zip_entry *e = tci_pt_entry(p, key);
     int64_t count = tci_io_count(t.rank, t.sizes), size = tci_dtype_get(t.dtype)->bytes;
     if (!e) {
         tci_io_bad(p->file, "the storage of %s is not in the archive", TCI_IO_NAME(name));
@@ -280,6 +285,10 @@ static void tci_pt_list_item(tci_pt *p, const char *name, const tci_pickle_value
                    TCI_IO_NAME(text ? text : name));
     }
     i = key && key->kind == TCI_PICKLE_INT ? key->i : i;
+    p->name_bytes += (int64_t)(strlen(name) + (text ? strlen(text) : 0));
+    if (p->name_bytes > TCI_IO_HEADER_MAX) {
+        tci_io_bad(p->file, "its names have more than %d bytes", TCI_IO_HEADER_MAX);
+    }
     name = text ? tci_scratch_printf(&p->file->s, "%s%s%s", name, dot, text)
                 : tci_scratch_printf(&p->file->s, "%s%s%" PRId64, name, dot, i);
     tci_pt_list(p, name, v, depth + 1);
@@ -332,6 +341,9 @@ TCI_FN void tci_pt_read(tc_file *file)
     }
     p.n_entries = tci_zip_list(file, &p.entries);
     p.prefix = tci_pt_prefix(file, p.entries, p.n_entries);
+    if (strlen(p.prefix) > TCI_PT_NAME_MAX) {
+        tci_io_bad(file, "its folder has too long a name: %s", TCI_IO_NAME(p.prefix));
+    }
     qsort(p.entries, (size_t)p.n_entries, sizeof(*p.entries), tci_pt_by_name);
     const unsigned char *order = tci_pt_bytes(&p, "byteorder", &n_order);
     if (order && (n_order != 6 || memcmp(order, "little", 6))) {

@@ -633,6 +633,279 @@ TEST(descriptions_that_were_tampered_with_do_not_crash)
     }
 }
 
+/* The description of a file, to be changed in a way that hashes do not find. */
+static tci_code *described(const bytes *b, tci_saved *v)
+{
+    tci_saved_header h;
+    memcpy(&h, b->data, sizeof(h));
+    const uint8_t *text = (const uint8_t *)b->data + sizeof(h);
+    tci_code *memory = tci_code_make();
+    REQUIRE(memory);
+    *v = (tci_saved){.code = memory};
+    tci_wire wire = {.at = text, .end = text + h.description, .memory = memory};
+    tci_saved_wire(&wire, v);
+    REQUIRE(!wire.bad);
+    return memory;
+}
+
+/* A file of that description, and of the blobs of b. */
+static const char *written(const bytes *b, tci_saved *v)
+{
+    const char *path = in_dir("written.tcp");
+    tci_str text = {0};
+    tci_wire wire = {.out = &text};
+    tci_saved_header h;
+    memcpy(&h, b->data, sizeof(h));
+    tci_saved_wire(&wire, v); /* for its length */
+    size_t first = sizeof(h) + (size_t)h.description;
+    size_t shift = text.n <= h.description ? 0 : (text.n - (size_t)h.description + 63) / 64 * 64;
+    for (int i = 0; i < v->n_storages; i++) {
+        v->storages[i].blob.at += (int64_t)shift;
+    }
+    for (int i = 0; i < v->n_modules; i++) {
+        v->modules[i].at += (int64_t)shift;
+    }
+    v->kept.at += (int64_t)shift;
+    text.n = 0;
+    tci_saved_wire(&wire, v);
+    REQUIRE(!wire.bad && !text.failed);
+    unsigned char *whole = calloc(b->n + shift, 1);
+    REQUIRE(whole);
+    memcpy(whole + first + shift, b->data + first, b->n - first);
+    h.description = text.n;
+    h.bytes = b->n + shift;
+    h.sum = tci_hash_bytes(text.text, text.n);
+    memcpy(whole, &h, sizeof(h));
+    memcpy(whole + sizeof(h), text.text, text.n);
+    write_file(path, whole, b->n + shift, 0600);
+    free(whole);
+    tci_str_free(&text);
+    return path;
+}
+
+/* One node of many kinds each, over symbolic sizes. */
+static tc_program *compile_many_kinds(tc_ctx *ctx)
+{
+    tc_tensor in = tc_input(ctx, "x", TC_F32, TC_DIM("rows", 6, 16), 6);
+    tc_tensor square = tc_copy_in(ctx, w, TC_F32, 6, 6);
+    tc_tensor index = tc_input(ctx, "at", TC_I64, 2, 6), ins[2] = {in, index};
+    int64_t sizes[2] = {6, 6}, apart[2] = {-6, 2};
+    tc_tensor strided = tc_borrow_strided(ctx, w + 60, TC_F32, 2, sizes, apart);
+    tc_tensor y = tc_matmul(tc_cumsum(in, 1), tc_cholesky(square, false));
+    y = tc_softmax(tc_solve(strided, tc_transpose(y, 0, 1)), 0);
+    y = tc_add(tc_cat(TC_TENSORS(y, tc_slice(y, 0, 4, 1, -2)), 0), tc_sum(y, TC_AXES(0), true));
+    y = tc_mul(tc_gather(y, 0, index), tc_sum(y, TC_AXES(0, 1), true));
+    tc_program *f;
+    tc_status status = tc_compile_fn(((tc_tensors){ins, 2}), ((tc_tensors){&y, 1}), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(y));
+    REQUIRE(status == TC_OK);
+    return f;
+}
+
+/* The same of the graph alone, with numbers that hurt: it is read from the key, node by node. */
+TEST(graphs_that_were_tampered_with_do_not_crash)
+{
+    static const uint8_t hurting[] = {0, 1, 2, 3, 0x7e, 0x7f, 0x80, 0xfe, 0xff};
+    begin();
+    tc_ctx *ctx = context("interp");
+    tc_program *f = compile_many_kinds(ctx), *g = NULL;
+    bytes b = read_file(save("many.tcp", f, false));
+    int n_loaded = 0, n_tried = tct_soak ? 100000 : 500;
+    for (int k = 0; k < n_tried; k++) {
+        tci_saved v;
+        tci_code *memory = described(&b, &v);
+        for (int left = 1 + tct_random_below(3); left > 0; left--) {
+            int at = v.key_graph + tct_random_below(v.key_bytes - v.key_graph);
+            int n = TCI_MIN(1 + tct_random_below(9), v.key_bytes - at);
+            int what = tct_random_below(3);
+            if (what == 0) { /* a number of many bytes */
+                memset(v.key + at, 0xff, (size_t)n);
+                v.key[at + n - 1] = (uint8_t)tct_random_below(0x80);
+            } else {
+                v.key[at] = what == 1 ? hurting[tct_random_below(TCI_COUNT(hurting))]
+                                      : (uint8_t)tct_random_below(256);
+            }
+        }
+        n_loaded += tc_program_load(ctx, written(&b, &v), NULL, &g) == TC_OK;
+        tc_program_free(g);
+        tci_code_release(memory);
+    }
+    CHECK_MSG(n_loaded < n_tried / 2, "%d of %d", n_loaded, n_tried);
+    free(b.data);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* Sizes whose product is 0 in 64 bits, of a captured array. */
+TEST(a_captured_array_of_overflowing_sizes_is_refused)
+{
+    static const uint8_t was[] = {(uint8_t)TC_F32, 2, 1, 2 * IN, 1, 128, 1};
+    static const uint8_t huge[] = {
+        (uint8_t)TC_F32, 2, 1, 128, 128, 128, 128, 32, 1, 128, 128, 128, 128, 32};
+    begin();
+    tc_ctx *ctx = context("interp");
+    tc_program *f = compile(ctx, ROWS, false);
+    bytes b = read_file(save("net.tcp", f, false));
+    tci_saved v;
+    tci_code *memory = described(&b, &v);
+    uint8_t *key = malloc((size_t)v.key_bytes + sizeof(huge));
+    int at = v.key_graph;
+    while (at + (int)sizeof(was) < v.key_bytes && memcmp(v.key + at, was, sizeof(was))) {
+        at++;
+    }
+    REQUIRE(key && at + (int)sizeof(was) < v.key_bytes);
+    int rest = v.key_bytes - at - (int)sizeof(was);
+    memcpy(key, v.key, (size_t)at);
+    memcpy(key + at, huge, sizeof(huge));
+    memcpy(key + at + sizeof(huge), v.key + at + sizeof(was), (size_t)rest);
+    v.key = key;
+    v.key_bytes = at + (int)sizeof(huge) + rest;
+    check_refused(ctx, written(&b, &v), TC_ERR_IO, "it is damaged: a captured array");
+    free(key);
+    tci_code_release(memory);
+    free(b.data);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+static int put_signed(uint8_t *to, int64_t v)
+{
+    uint64_t left = (uint64_t)v << 1 ^ (uint64_t)(v >> 63);
+    int n = 0;
+    for (; left > 127; left >>= 7) {
+        to[n++] = (uint8_t)((left & 127) | 128);
+    }
+    to[n++] = (uint8_t)left;
+    return n;
+}
+
+/* The key of an input of that rank whose sizes are in n bytes. Whether it is read; *used: bytes of
+ * scratch. */
+static bool key_is_read(int n_symbols, int rank, const uint8_t *sizes, int n, size_t *used)
+{
+    static uint8_t key[1 << 16];
+    tci_scratch s;
+    tci_key_graph g;
+    int at = 0;
+    key[at++] = (uint8_t)n_symbols;
+    for (int i = 0; i < n_symbols; i++) {
+        at += put_signed(key + at, 1);
+        at += put_signed(key + at, 16);
+    }
+    memcpy(key + at, "\1\0\1", 3); /* an input, no node, a root */
+    at += 3;
+    key[at++] = (uint8_t)TC_F32;
+    key[at++] = (uint8_t)((rank & 127) | 128);
+    key[at++] = (uint8_t)(rank >> 7);
+    memcpy(key + at, sizes, (size_t)n);
+    at += n;
+    key[at++] = 0;
+    tci_scratch_init(&s);
+    REQUIRE(!setjmp(s.escape));
+    bool is_read = tci_key_read(&s, key, (size_t)at, 0, NULL, 0, &g);
+    *used = s.bytes;
+    tci_scratch_free(&s);
+    return is_read;
+}
+
+/* A symbol of another program, which the number of an expression would name. */
+TEST(numbers_in_a_file_are_not_taken_for_symbolic_sizes)
+{
+    const int64_t rows = TC_DIM("rows", 1, 16);
+    uint8_t sizes[16] = {1};
+    size_t used;
+    CHECK(key_is_read(0, 1, sizes, 1 + put_signed(sizes + 1, 16), &used));
+    CHECK(!key_is_read(0, 1, sizes, 1 + put_signed(sizes + 1, rows), &used));
+    int64_t words[2] = {0, 16}, ranges[3] = {1, 1, 16};
+    tci_wire wire = {.at = (const uint8_t *)words, .end = (const uint8_t *)(words + 2)};
+    CHECK(tci_wire_dim(&wire, 0, 0, INT64_MAX) == 16 && !wire.bad);
+    words[1] = rows;
+    wire.at = (const uint8_t *)words;
+    CHECK(tci_wire_dim(&wire, 0, 0, INT64_MAX) == 0 && wire.bad);
+    for (int i = 0; i < 2; i++) { /* a range that no symbol has */
+        tci_code *memory = tci_code_make();
+        REQUIRE(memory);
+        ranges[1] = i ? rows : 1; /* of one number, which is the size */
+        ranges[2] = i ? rows : 16;
+        wire = (tci_wire){.at = (const uint8_t *)ranges,
+                          .end = (const uint8_t *)(ranges + 3),
+                          .memory = memory};
+        tci_wire_symbols(&wire, &memory->symbols, &memory->n_symbols);
+        CHECK(wire.bad == (i == 1));
+        tci_code_release(memory);
+    }
+}
+
+/* "s0", 2,000 times, in a key of 12 KB. */
+TEST(symbolic_sizes_of_a_key_take_little_memory)
+{
+    enum { RANK = 2000 };
+    static uint8_t sizes[RANK * 16];
+    int64_t words[16];
+    size_t used;
+    int n = 0, n_words = tci_dim_write(tci_dim_symbol(NULL, 0, 1, 16), words);
+    for (int i = 0; i < RANK; i++) {
+        sizes[n++] = 0;
+        for (int k = 0; k < n_words; k++) {
+            n += put_signed(sizes + n, words[k]);
+        }
+    }
+    CHECK(key_is_read(1, RANK, sizes, n, &used));
+    CHECK_MSG(used < 1 << 20, "%zu bytes", used);
+}
+
+/* All of them are one blob of the file: it would ask for a multiple of its size. */
+TEST(a_small_file_does_not_ask_for_much_memory)
+{
+    enum { COPIES = 1000 };
+    static tci_saved_storage copies[COPIES];
+    for (int i = 0; i < TCI_COUNT(backends); i++) {
+        begin();
+        tc_ctx *ctx = context(backends[i]);
+        tc_program *f = compile(ctx, ROWS, false);
+        bytes b = read_file(save("net.tcp", f, false));
+        tci_saved v;
+        tci_code *memory = described(&b, &v);
+        tc_program_free(load(ctx, written(&b, &v)));
+        REQUIRE(v.n_storages == 2);
+        for (int k = 0; k < COPIES; k++) {
+            copies[k] = v.storages[k < 2 ? k : 0];
+        }
+        v.storages = copies;
+        v.n_storages = COPIES;
+        check_refused(ctx, written(&b, &v), TC_ERR_IO, "larger than the whole");
+        tci_code_release(memory);
+        free(b.data);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+        end();
+    }
+}
+
+TEST(a_program_whose_last_array_is_empty_is_loaded)
+{
+    for (int i = 0; i < TCI_COUNT(backends); i++) {
+        begin();
+        tc_ctx *ctx = context(backends[i]);
+        for (int name = 1; name < 9; name++) { /* descriptions of any length */
+            tc_tensor in = tc_input(ctx, &"xxxxxxxx"[8 - name], TC_F32, 4);
+            tc_tensor none = tc_sum(tc_copy_in(ctx, w, TC_F32, 0), TC_ALL, false);
+            tc_program *f, *g;
+            float y[4];
+            REQUIRE(tc_compile(tc_add(tc_mul(in, 3), none), &f) == TC_OK);
+            g = load(ctx, save("empty.tcp", f, false));
+            CHECK_EQ_INT(tc_run(g, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(y, 4))), TC_OK);
+            CHECK(y[0] == 3 * x[0] && y[3] == 3 * x[3]);
+            tc_program_free(f);
+            tc_program_free(g);
+        }
+        tc_ctx_free(ctx);
+        end();
+    }
+}
+
 TEST(files_where_others_could_put_code_need_a_word_of_the_user)
 {
     const tc_load_options vouched = {.trusted = true};

@@ -280,6 +280,8 @@ TEST(the_fastest_backend_is_measured)
     CHECK_EQ_INT(tc_best_backend(TC_TENSORS(x), TC_TENSORS(y), 0, &name), TC_ERR_ARGUMENT);
     CHECK_HAS(tc_error(y), "not positive");
     CHECK_EQ_INT(tc_best_backend(TC_TENSORS(x), TC_TENSORS(y), 2, NULL), TC_ERR_ARGUMENT);
+    x = tc_input(ctx, "x", TC_F32, TC_DIM("rows", 1, 8), 16); /* no size to measure */
+    CHECK_EQ_INT(tc_best_backend(TC_TENSORS(x), TC_TENSORS(tc_exp(x)), 2, &name), TC_ERR_ARGUMENT);
     tc_ctx_free(ctx);
 }
 
@@ -326,6 +328,16 @@ TEST(a_library_that_is_missing_or_no_engine_is_refused)
     snprintf(backend, sizeof(backend), "openxla:%s", path);
     refused(backend, "the process has loaded");
     io_clean();
+}
+
+TEST(a_path_that_is_too_long_names_no_library)
+{
+    const tci_engine_library l = {.file = "none.so", .package = "", .get = "?"};
+    char option[600], path[480], text[TC_GRAPH_TEXT] = "";
+    memset(option, '/', 500); /* the first bytes are a path that is there */
+    snprintf(option + 500, sizeof(option) - 500, "nowhere.so");
+    CHECK(!tci_engine_find(&l, option, path, text));
+    CHECK_HAS(text, "there is no file '/");
 }
 
 TEST(a_library_that_crashes_while_it_is_loaded_is_refused)

@@ -1397,6 +1397,79 @@ TEST(entries_that_share_a_header)
     end();
 }
 
+/* A line of an archive's directory, of an entry that is stored at the start of the file. */
+static void put_entry(tci_str *zip, const char *prefix, const char *name, size_t bytes)
+{
+    put_number(zip, 0x02014b50, 4);
+    put_number(zip, 0, 16);
+    put_number(zip, bytes, 4);
+    put_number(zip, bytes, 4);
+    put_number(zip, strlen(prefix) + strlen(name), 2);
+    put_number(zip, 0, 16);
+    tci_str_add(zip, prefix);
+    tci_str_add(zip, name);
+}
+
+/* A checkpoint of one tensor, which stands `shared` ^ 4 times in nested tuples below a key. */
+static void write_shared_checkpoint(const char *path, const char *prefix, const char *key,
+                                    int shared)
+{
+    static const char tensor[] = "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storage"
+                                 "ctorch\nFloatStorage\nX\1\0\0\0"
+                                 "0X\3\0\0\0cpuK\1tQK\0))\x89)tRq";
+    tci_str zip = {0};
+    put_number(&zip, 0x04034b50, 4);
+    put_number(&zip, 0, 26);
+    tci_str_add_n(&zip, "\x80\2}X", 4);
+    put_number(&zip, strlen(key), 4);
+    tci_str_add(&zip, key);
+    tci_str_add(&zip, "((((");
+    tci_str_add_n(&zip, tensor, sizeof(tensor) - 1);
+    put_number(&zip, 0, 1);
+    for (int level = 0; level < 4; level++) {
+        for (int i = 1; i < shared; i++) {
+            tci_str_add(&zip, "h");
+            put_number(&zip, (unsigned)level, 1);
+        }
+        tci_str_add(&zip, "tq");
+        put_number(&zip, (unsigned)level + 1, 1);
+    }
+    tci_str_add(&zip, "s.");
+    size_t directory = zip.n;
+    put_entry(&zip, prefix, "data.pkl", directory - 30);
+    put_entry(&zip, prefix, "data/0", 4);
+    size_t end_at = zip.n;
+    put_number(&zip, 0x06054b50, 4);
+    put_number(&zip, 0, 4);
+    put_number(&zip, 2, 2);
+    put_number(&zip, 2, 2);
+    put_number(&zip, end_at - directory, 4);
+    put_number(&zip, directory, 4);
+    put_number(&zip, 0, 2);
+    io_spill(path, zip.text, zip.n);
+    tci_str_free(&zip);
+}
+
+/* A pickle may hold one value many times, each under a name of its own: names are bounded. */
+TEST(a_small_checkpoint_does_not_ask_for_much_memory)
+{
+    begin();
+    static char prefix[60000], key[900];
+    memset(key, 'k', sizeof(key) - 1);
+    memset(prefix, 'p', sizeof(prefix) - 2);
+    prefix[sizeof(prefix) - 2] = '/';
+    write_shared_checkpoint(io_path("c.pt"), "p/", "k", 3);
+    tc_file *file = open_file(io_path("c.pt"));
+    CHECK(tc_file_array(file, 80) && !tc_file_array(file, 81));
+    CHECK(tc_file_find(file, "k.2.0.1.2") != NULL);
+    tc_file_close(file);
+    write_shared_checkpoint(io_path("p.pt"), prefix, "k", 8);
+    check_refused(io_path("p.pt"), TC_ERR_IO, "too long a name");
+    write_shared_checkpoint(io_path("n.pt"), "p/", key, 20);
+    check_refused(io_path("n.pt"), TC_ERR_IO, "its names have more than");
+    end();
+}
+
 /* A header of 1 GB in a sparse file is refused before it is read. */
 TEST(headers_of_a_gigabyte)
 {

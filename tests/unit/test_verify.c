@@ -114,6 +114,51 @@ static void graph_verifier(tci_scratch *s, const void *root)
     tci_graph_verify(s, &n, 1);
 }
 
+/* Words of a key from a file: products of them may overflow, and counts exceed the operands. */
+TEST(words_beyond_all_bounds)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 6, 6);
+    tci_node *n = tci_handle_node(tc_slice(x, 0, 1, 6, 2));
+    CHECK(!complains(graph_verifier, &n));
+    BREAK(graph_verifier, &n, n->attr[1], INT64_MAX); /* (3 - 1) * step is -2 */
+    BREAK(graph_verifier, &n, n->attr[1], -1 - INT64_MAX);
+    BREAK(graph_verifier, &n, n->attr[0], -1 - INT64_MAX);
+    tci_graph *g = &tci_ctx_of(ctx)->graph;
+    int64_t shape[3] = {2, 6, 3}, window[4] = {0, 3, 3, 1};
+    tci_node *from = tci_handle_node(x);
+    n = tci_graph_node(g, TCI_OP_WINDOW, TC_F32, 3, shape, 1, &from, 4, window);
+    CHECK(!complains(graph_verifier, &n));
+    BREAK(graph_verifier, &n, n->attr[3], INT64_MAX);
+    n = tci_handle_node(tc_cholesky(x, false));
+    while (n->op != TCI_OP_CHOLESKY) {
+        n = n->in[0];
+    }
+    CHECK(!complains(graph_verifier, &n));
+    tci_node *row = tci_handle_node(tc_input(ctx, "row", TC_F32, 6));
+    int64_t six = 6;
+    n = tci_graph_node(g, TCI_OP_CHOLESKY, TC_F32, 1, &six, 1, &row, 0, NULL);
+    CHECK(complains(graph_verifier, &n));
+    n = tci_graph_node(g, TCI_OP_SOLVE_TRIANGULAR, TC_F32, 1, &six, 2, (tci_node *[]){row, row}, 1,
+                       (int64_t[]){0});
+    CHECK(complains(graph_verifier, &n));
+    tci_node *starts = tci_handle_node(tc_input(ctx, "starts", TC_F32, 0, 6));
+    int64_t square[2] = {6, 6}, scan[3] = {0, 0, TCI_MODE_ADD};
+    n = tci_graph_node(g, TCI_OP_SCAN, TC_F32, 2, square, 2, (tci_node *[]){from, starts}, 3, scan);
+    CHECK(complains(graph_verifier, &n)); /* 6 is no multiple of 0 */
+    int64_t repeat[7] = {1 << 30, 0, 0, 1 << 30, 3, 0, 0};
+    n = tci_graph_node(g, TCI_OP_REPEAT, TC_F32, 0, NULL, 0, NULL, 7, repeat);
+    CHECK(complains(graph_verifier, &n)); /* 4 * 2^30 operands are not 0 */
+    tci_node *bound = tci_build_bound(g, TC_F32, 1, &six);
+    int64_t once[7] = {1, 0, 0, 0, 3, 0, 0}, result = (int64_t)1 << 31;
+    tci_node *body[3] = {row, bound, bound};
+    tci_node *loop = tci_graph_node(g, TCI_OP_REPEAT, TC_F32, 0, NULL, 3, body, 7, once);
+    CHECK(!complains(graph_verifier, &loop));
+    n = tci_graph_node(g, TCI_OP_RESULT, TC_F32, 1, &six, 1, &loop, 1, &result);
+    CHECK(complains(graph_verifier, &n));
+    end();
+}
+
 /* A word of each kind of attribute, their number, and the number of inputs. */
 TEST(nodes)
 {
