@@ -321,6 +321,16 @@ static bool tci_floop_is_complete(const tci_floop *f)
 
 /* ---- the plan without the span ---- */
 
+/* Takes n elements of a list of *count out, which may be NULL where it is empty. */
+static void tci_floop_cut(void *list, size_t size, int *count, int first, int n)
+{
+    if (n > 0) {
+        char *at = (char *)list + size * (size_t)first;
+        memmove(at, at + size * (size_t)n, size * (size_t)(*count - first - n));
+        *count -= n;
+    }
+}
+
 TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p)
 {
     int32_t *now = TCI_NEW_ARRAY(s, int32_t, p->n_kernels + 1);
@@ -363,12 +373,8 @@ static void tci_floop_drop_span(tci_floop *f)
     }
     memmove(f->span, f->span + 1, sizeof(gone) * (size_t)(p->n_spans - at - 1));
     p->n_spans--;
-    memmove(p->moves + gone.first_move, p->moves + gone.first_move + gone.n_moves,
-            sizeof(*p->moves) * (size_t)(p->n_moves - gone.first_move - gone.n_moves));
-    p->n_moves -= gone.n_moves;
-    memmove(p->turns + gone.first_turn, p->turns + gone.first_turn + gone.n_turns,
-            sizeof(*p->turns) * (size_t)(p->n_turns - gone.first_turn - gone.n_turns));
-    p->n_turns -= gone.n_turns;
+    tci_floop_cut(p->moves, sizeof(*p->moves), &p->n_moves, gone.first_move, gone.n_moves);
+    tci_floop_cut(p->turns, sizeof(*p->turns), &p->n_turns, gone.first_turn, gone.n_turns);
     for (int i = 0; i < p->n_moves; i++) {
         p->moves[i].step = tci_floop_now(&gone, p->moves[i].step);
     }
