@@ -29,7 +29,7 @@ typedef struct tci_check {
     tci_table wide;      /* of tci_node *: in f64 */
     tci_node_list list;  /* of y, inputs first */
     tc_tensor *leaves;   /* in place of the inputs */
-    tc_buf *bufs;        /* of their values; one more, for what a program takes beside them */
+    tc_buf *bufs;        /* of their values; one more for a program's further input */
     tc_program *program; /* under way; freed at the end */
     tc_status status;
 } tci_check;

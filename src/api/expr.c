@@ -212,7 +212,7 @@ static bool tci_expr_spelled(const char **next, const char **name, int *n)
     return true;
 }
 
-/* What the user gave for that name. */
+/* The operand that the user gave for a name. */
 static bool tci_expr_given(const tci_expr_machine *m, const tci_expr_step *step, tc_attr *a)
 {
     const char *next = m->spelled, *name;

@@ -118,7 +118,7 @@ static bool tci_expr_holds(tci_expr_op op, int order)
     }
 }
 
-/* -1, 0 or 1; a NaN is 2 with everything, of which only NE holds. */
+/* Three-way comparison: -1, 0 or 1, and 2 where either is NaN: then only NE holds. */
 static bool tci_expr_compare(tci_expr_op op, tc_arg a, tc_arg b)
 {
     double x = tci_expr_as_real(a), y = tci_expr_as_real(b);

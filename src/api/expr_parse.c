@@ -357,7 +357,7 @@ static void tci_expr_subscript(tci_expr_parser *p)
     }
 }
 
-/* What follows a name and a parenthesis; n values before are arguments too. */
+/* The arguments of a call, after its name and parenthesis; n values before are arguments too. */
 static void tci_expr_call_of(tci_expr_parser *p, int at, int length, int n)
 {
     bool comma;

@@ -19,7 +19,7 @@ enum { TC_GRAPH_TEXT = 512 }; /* bytes of the texts that functions of a graph ba
 /* A writer of models: tc_onnx_format, tc_stablehlo_format (tc_onnx.h). */
 typedef struct tc_graph_format tc_graph_format;
 
-/* An input or output of a model: its dtype and sizes, of which symbolic ones are -1. */
+/* An input or output of a model: its dtype and sizes; a symbolic size is -1. */
 typedef struct tc_graph_port {
     const char *name;
     tc_dtype dtype;
