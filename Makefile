@@ -34,7 +34,7 @@ LIBS = -lm -ldl -lpthread
 , := ,
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
-B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$(TC)),-rooms)$(firstword $(SAN))$(COVER)))
+B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$(TC)),-rooms)$(firstword $(SAN))$(firstword $(COVER))))
 
 ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
 ROOM_C := $(wildcard src/*/*.c)
@@ -174,11 +174,11 @@ openmp: ## the tests with OpenMP's threads in the place of the pool's
 	@$(MAKE) --no-print-directory test SAN="-fopenmp"
 
 coverage: ## lines and branches of each folder that the tests run; the files go to build/.../coverage.txt
-	@$(MAKE) --no-print-directory test TC=src OPT="-O0 -DTCI_KEEP_OPTIMIZE" COVER=--coverage \
+	@$(MAKE) --no-print-directory test TC=src OPT="-O0 -DTCI_KEEP_OPTIMIZE" COVER="--coverage -DTCT_COVERAGE" \
 	    PARTS="$(COVERED)"; $(MAKE) --no-print-directory coverage-table TC=src \
 	    OPT="-O0 -DTCI_KEEP_OPTIMIZE" COVER=--coverage
 
-COVERED = unit ops errors golden oom onnx engines cpu cuda
+COVERED = unit ops errors golden oom comm fuzz onnx engines cpu cuda
 COVERED_LEAST = 0
 
 coverage-fast: ## the same of the parts that take the least time; fails under 60 % of the lines
