@@ -393,7 +393,7 @@ TEST(a_full_disk_does_no_harm)
         outcome r = attempt(&o, 0, true);
         bool good = r.status == TC_OK && r.correct && !strcmp(r.backend, "interp");
         outcome again = attempt(&o, 0, false);
-        _exit(good && again.correct && again.used.memory_hits == 1 ? 0 : 1);
+        tct_exit(good && again.correct && again.used.memory_hits == 1 ? 0 : 1);
     }
     CHECK_EQ_INT(waitpid(child, &ended, 0), child);
     CHECK_EQ_INT(ended, 0);
