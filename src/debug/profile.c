@@ -247,7 +247,7 @@ TCI_FN void tci_profile_log_kernels(void)
 
 /* ---- begin and end ---- */
 
-static tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status)
+TCI_FN tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status)
 {
     tci_profile_process *process = tci_profile_state();
     tci_os_keep_over_fork(&process->lock, NULL);
@@ -296,7 +296,7 @@ static bool tci_profile_collect(tci_profile_thread *to, tci_ring *r)
     return to->records != NULL;
 }
 
-static tc_status tci_profile_stop(tc_profile *p)
+TCI_FN tc_status tci_profile_stop(tc_profile *p)
 {
     tci_profile_process *process = tci_profile_state();
     pthread_mutex_lock(&process->lock);
@@ -335,7 +335,7 @@ static tc_status tci_profile_stop(tc_profile *p)
     return status;
 }
 
-static void tci_profile_drop(tc_profile *p)
+TCI_FN void tci_profile_drop(tc_profile *p)
 {
     for (int i = 0; i < p->n_programs; i++) {
         tci_profile_drop_program(&p->programs[i]);
@@ -383,58 +383,6 @@ TC_API void tc_profile_free(tc_profile *p)
         }
         tci_profile_drop(p);
     }
-}
-
-/* ---- TC_TRACE ---- */
-
-static void tci_profile_at_exit(void)
-{
-    tci_profile_flush();
-}
-
-TCI_FN bool tci_profile_trace(const char *path)
-{
-    tci_profile_process *process = tci_profile_state();
-    static bool registered;
-    if (process->trace) {
-        return true;
-    }
-    FILE *file = fopen(path, "we");
-    if (!file) {
-        return false;
-    }
-    fputs("[]\n", file); /* until the end of the process */
-    fclose(file);
-    tc_status status;
-    size_t bytes = strlen(path) + 1;
-    process->path = tci_heap_get(bytes);
-    process->trace = process->path ? tci_profile_start(NULL, &status) : NULL;
-    if (!process->trace) {
-        tci_heap_free(process->path);
-        process->path = NULL;
-        return false;
-    }
-    memcpy(process->path, path, bytes);
-    process->pid = (int64_t)getpid();
-    if (!registered) {
-        registered = atexit(tci_profile_at_exit) == 0;
-    }
-    return true;
-}
-
-TCI_FN void tci_profile_flush(void)
-{
-    tci_profile_process *process = tci_profile_state();
-    tc_profile *p = process->trace;
-    if (!p || process->pid != (int64_t)getpid()) {
-        return;
-    }
-    process->trace = NULL;
-    tci_profile_stop(p);
-    tc_profile_write(p, process->path);
-    tci_profile_drop(p);
-    tci_heap_free(process->path);
-    process->path = NULL;
 }
 
 #else

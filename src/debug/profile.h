@@ -163,9 +163,6 @@ typedef struct tci_profile_process {
     uint32_t epoch, flow;
     int64_t budget; /* atomic: chunks that may still be made */
     int n_profiles, no_device;
-    tc_profile *trace; /* TC_TRACE's, */
-    char *path;        /* its file, */
-    int64_t pid;       /* and its process: a child made by fork writes no trace */
     pthread_key_t key;
     bool has_key;
     /* Set by debug/profile.c: the number of a program in the profile that records (0: no memory),
@@ -176,6 +173,11 @@ typedef struct tci_profile_process {
 } tci_profile_process;
 TCI_FN tci_profile_process *tci_profile_state(void);
 TCI_FN void tci_ring_restart(tci_ring *r, uint32_t epoch); /* of a thread that is not busy */
+
+/* ---- profiles, for debug/trace.c ---- */
+TCI_FN tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status);
+TCI_FN tc_status tci_profile_stop(tc_profile *p);
+TCI_FN void tci_profile_drop(tc_profile *p); /* ended */
 
 TCI_FN const char *tci_record_category(tci_record_kind kind);
 TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p);
