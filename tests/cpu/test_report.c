@@ -67,6 +67,39 @@ TEST(a_page_has_each_launch_with_its_line_and_source)
     end();
 }
 
+/* A program that changes parameters has all texts too. */
+TEST(a_page_of_a_training_step_has_loops)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    float w[2][8] = {{0}};
+    tc_tensor p[2], g[2], outs[3];
+    tc_program *f;
+    int n;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    for (int i = 0; i < 2; i++) {
+        p[i] = tc_param(ctx, w[i], TC_F32, 8);
+    }
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 8);
+    outs[0] = tc_sum(tc_square(tc_add(tc_mul(x, p[0]), p[1])), TC_ALL, false);
+    REQUIRE(tc_grad(outs[0], p, 2, g) == TC_OK);
+    REQUIRE(tc_sgd(p, g, 2, 0.1, NULL, outs + 1, &n) == TC_OK && n == 2);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS_N(outs, 3), NULL, &f) == TC_OK);
+    CHECK_EQ_INT(tc_report(f, in_dir("p.html")), TC_OK);
+    bytes page = read_file(in_dir("p.html"));
+    json *j = data_of(&page);
+    REQUIRE(j != NULL);
+    for (const json *k = json_get(j, "kernels")->first; k; k = k->next) {
+        CHECK_HAS(json_get(k, "loop")->string, "store");
+    }
+    json_free(j);
+    free(page.data);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 /* Neither the disk cache nor kernels built by another program hide how a kernel runs. */
 TEST(a_program_from_a_cache_has_the_texts_of_a_compiled_one)
 {
