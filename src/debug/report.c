@@ -16,7 +16,7 @@
 
 #include "../api/debug.h"
 #include "explain.h"
-#include "label.h"
+#include "intern.h"
 #include "origin.h"
 #include "recompile.h"
 #include "summary.h"
