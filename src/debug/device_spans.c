@@ -1,12 +1,12 @@
 /* debug/device_spans.c - times of kernels and of recorded runs on a device.
  *
- * In: launches, one by one, or the replay of a recorded run. Out: for each a record of the launch by
- * the host and one on the track of the device's queue, with a flow between them.
+ * In: launches, one by one, or the replay of a recorded run. Out: for each a record of the launch
+ * by the host and one on the track of the device's queue, with a flow between them.
  *
- * The one idea: an event before and one after each launch, read when both are reached, give times by
- * the device's clock; a base event on the device's own queue, which the host waits for, gives the
- * host's time of the same moment. A device without events is waited for after each launch instead,
- * by the host's clock.
+ * The one idea: an event before and one after each launch, read when both are reached, give times
+ * by the device's clock; a base event on the device's own queue, which the host waits for, gives
+ * the host's time of the same moment. A device without events is waited for after each launch
+ * instead, by the host's clock.
  *
  * The kernels of a recorded run have no events: the first runs of a program in a profile are
  * launched one by one, and the later ones are one span each, with the kernels' shares of those.

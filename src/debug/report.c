@@ -4,8 +4,8 @@
  * draws them. Launches are boxes from top to bottom in their order, forward on the left and
  * backward on the right, within their regions, which fold; the width of a box is its time by the
  * model; lines are buffers, as wide as they have bytes; below is the memory plan over the launches.
- * A click on a box shows the nodes of the kernel with their lines, its kernel, loop and source text;
- * elsewhere the summary, the phases of the compile, and the programs of the process with why
+ * A click on a box shows the nodes of the kernel with their lines, its kernel, loop and source
+ * text; elsewhere the summary, the phases of the compile, and the programs of the process with why
  * each was compiled.
  *
  * The one idea: the order of launches is a layout already, so nothing has to be computed that grows

@@ -6,8 +6,8 @@
  * The one idea: a signal handler may call almost nothing, so a thread that is made at the begin
  * waits on a pipe and writes the file when a handler wakes it; the handler waits for that, and then
  * the signal ends the process as it would have. Handlers are set only for signals that nobody else
- * handles, and only where a trace is asked for. A thread that cannot go on (another one holds a lock
- * for ever) is waited for TCI_TRACE_WAIT_MS. SIGKILL and _exit leave the empty list. */
+ * handles, and only where a trace is asked for. A writer that cannot go on (the thread that crashed
+ * holds a lock) is waited for TCI_TRACE_WAIT_MS. SIGKILL and _exit leave the empty list. */
 #include "profile.h"
 
 #include <stdlib.h>

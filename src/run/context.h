@@ -207,9 +207,9 @@ struct tc_program {
     size_t key_graph; /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
     uint32_t profile_shares; /* epoch of the profile that knows the shares of its kernels */
-    int n_slots;                            /* operand pointers of all steps */
-    int64_t work_bytes;                     /* work memory of each thread, the most of any step */
-    int max_threads; /* of any step: how many fault words and workspaces a call has */
+    int n_slots;             /* operand pointers of all steps */
+    int64_t work_bytes;      /* work memory of each thread, the most of any step */
+    int max_threads;         /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
     bool only_launches;           /* is all that the list has, and the host does them */
     tci_collectives *collectives; /* NULL: none; of an instance, those of its family */
