@@ -296,6 +296,7 @@
 #include "debug/triage.c"
 #include "debug/profile.c"
 #include "debug/timeline.c"
+#include "debug/trace.c"
 #include "debug/device_spans.c"
 #include "debug/report.c"
 

@@ -292,6 +292,12 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
  * function to run. In no cache. A counted reference, or NULL with the status. */
 TCI_FN tc_status tci_compile_export(tci_request *request, const tc_options *o, tci_code **code,
                                     tci_str *log);
+/* Texts of a program, made again from the graph in its key: of kernel i of its code kernels[i]
+ * (what is computed) and loops[i] (how it runs; "" where nothing is compiled), and the source.
+ * Both have room for code->n_kernels texts on the heap. False: they cannot be made. Kernels whose
+ * schedule was measured or forced are shown as scheduled by the model. */
+TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_options *o,
+                             tci_str *kernels, tci_str *loops, tci_str *source);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
 /* compile/ports.c: n items of it; escapes where there is no memory. */

@@ -1108,6 +1108,83 @@ TCI_FN tc_status tci_compile_export(tci_request *r, const tc_options *o, tci_cod
     return status;
 }
 
+/* ---- texts of a program that exists ---- */
+
+static tc_status tci_compile_show_back(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str unused = {.s = &b->scratch};
+    int64_t at = tci_os_now_ns();
+    if (tci_jit_find_compiler(&b->jit, &unused)) {
+        b->jit.compiler.vector_bytes = b->backend->target.vector_bytes;
+    }
+    tci_compile_find_kernels(b);
+    tci_compile_write_source(b, &job->times, &at);
+    return TC_OK;
+}
+
+static bool tci_compile_show_job(tci_compile_batch_state *b, tci_compile_job *job,
+                                 const tci_code *code, tci_str *kernels, tci_str *loops,
+                                 tci_str *source)
+{
+    bool ok = tci_compile_guard(b, tci_compile_front, job) == TC_OK &&
+              job->plan->n_kernels == code->n_kernels;
+    bool native = ok && b->native && tci_compile_guard(b, tci_compile_show_back, job) == TC_OK;
+    for (int i = 0; ok && i < code->n_kernels; i++) {
+        const tci_jit_kernel *k = native && job->units[i] >= 0 ? &b->jit.kernels[job->units[i]]
+                                                               : NULL;
+        tci_kernel_print(&kernels[i], job->plan->kernels[i]);
+        if (k && k->loop) {
+            tci_loop_print(&loops[i], k->loop);
+        }
+    }
+    for (int i = 0; native && i < b->jit.n_sources; i++) {
+        tci_str_add_n(source, b->jit.sources[i].text, b->jit.sources[i].n);
+    }
+    return ok;
+}
+
+/* The request that a key is of; NULL: it is not understood. */
+static tci_request *tci_compile_request_of(tci_scratch *s, const tci_code *code, size_t key_graph,
+                                           const tc_options *o, const tci_backend *backend)
+{
+    tci_key_graph g;
+    if (setjmp(s->escape) || !tci_key_read(s, code->key, code->key_bytes, key_graph, NULL, 0, &g)) {
+        return NULL;
+    }
+    return tci_request_make(s, g.nodes, g.n_inputs, g.roots, g.n_roots, o, backend->name,
+                            &backend->target);
+}
+
+TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_options *o,
+                             tci_str *kernels, tci_str *loops, tci_str *source)
+{
+    tc_options own = *o;
+    own.backend = code->backend;
+    const tci_backend *backend = key_graph ? tci_backend_pick(&own) : NULL;
+    tci_compile_batch_state *b = backend && !backend->graph ? tci_heap_get(sizeof(*b)) : NULL;
+    if (!b) {
+        return false;
+    }
+    tci_str log = {0};
+    tci_scratch_init(&b->scratch);
+    tci_compile_job job = {
+        .request = tci_compile_request_of(&b->scratch, code, key_graph, &own, backend)};
+    b->options = &own;
+    b->backend = backend;
+    b->log = &log;
+    b->native = backend->calls != NULL;
+    b->jobs = &job;
+    b->n_jobs = 1;
+    tci_jit_begin(&b->jit, &b->scratch, &own, backend, &b->disk);
+    b->jit.shows = true;
+    bool ok = job.request && tci_compile_show_job(b, &job, code, kernels, loops, source);
+    tci_jit_end(&b->jit);
+    tci_scratch_free(&b->scratch);
+    tci_str_free(&log);
+    tci_heap_free(b);
+    return ok;
+}
+
 #undef TCI_COMPILE_COUNT
 #ifndef TC_DYNAMIC_SHAPES
 #undef tci_compile_fill_kernel

@@ -26,7 +26,7 @@ TCI_FN void tci_recompile_hit(tci_hash hash);
 TCI_FN void tci_recompile_differs(tci_str *out, const tci_recompile_asked *asked);
 /* By line of the call: programs, milliseconds, what differed, what to write. ctx NULL: of all
  * contexts. */
-TCI_FN void tci_recompile_print(FILE *out, const tc_ctx *ctx, bool json);
+TCI_FN void tci_recompile_print(tci_str *out, const tc_ctx *ctx, bool json);
 TCI_FN void tci_recompile_forget(void);
 
 enum { TCI_RECOMPILE_NODES = 1500 }; /* of a graph whose text is looked at if nobody listens */

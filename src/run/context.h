@@ -206,9 +206,10 @@ struct tc_program {
     uint32_t cc;      /* options.cc of a checked program, the same way */
     size_t key_graph; /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
-    int n_slots;                            /* operand pointers of all steps */
-    int64_t work_bytes;                     /* work memory of each thread, the most of any step */
-    int max_threads; /* of any step: how many fault words and workspaces a call has */
+    uint32_t profile_shares; /* epoch of the profile that knows the shares of its kernels */
+    int n_slots;             /* operand pointers of all steps */
+    int64_t work_bytes;      /* work memory of each thread, the most of any step */
+    int max_threads;         /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
     bool only_launches;           /* is all that the list has, and the host does them */
     tci_collectives *collectives; /* NULL: none; of an instance, those of its family */

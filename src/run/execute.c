@@ -317,7 +317,17 @@ static tc_status tci_walk_launch_one(tc_call *c, int i)
     return step->call ? tci_walk_call(c, step) : device->launch(device->user, &launch);
 }
 
-/* While a profile records: one by one, each timed by the device. */
+/* A run of a profile, on the host's track. */
+static void tci_walk_watched(const tc_call *c, int begin, int64_t begin_ns)
+{
+    if (tci_profile_watch() & TCI_PROFILE_RECORDS) {
+        tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
+                        tci_os_now_ns());
+    }
+}
+
+/* While a profile records: one by one, each timed by the device. Their shares of recorded runs are
+ * not those of a first run, which loads code. */
 static tc_status tci_walk_watch_there(tc_call *c, void *queue, int begin, int end)
 {
     tci_device_spans spans;
@@ -326,14 +336,29 @@ static tc_status tci_walk_watch_there(tc_call *c, void *queue, int begin, int en
     if (!tci_device_spans_begin(&spans, c->program, queue, end - begin)) {
         return TC_ERR_MEMORY;
     }
+    spans.shares = spans.track && c->device && c->device->runs > 1 &&
+                   begin >= c->program->code->n_init;
     for (int i = begin; i < end && !status; i++) {
         const tci_run_step *step = &c->program->steps[i];
         tc_launch launch = tci_device_launch(c, i);
         status = step->call ? tci_walk_call(c, step) : tci_device_spans_launch(&spans, i, &launch);
     }
-    tc_status ended = tci_device_spans_end(&spans);
-    tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
-                    tci_os_now_ns());
+    tc_status ended = tci_device_spans_end(&spans, true);
+    tci_walk_watched(c, begin, begin_ns);
+    return status ? status : ended;
+}
+
+/* The replay of a recorded run, timed as one span. */
+static tc_status tci_walk_watch_replay(tc_call *c, void *queue, int begin, bool waits)
+{
+    tci_device_spans spans;
+    int64_t begin_ns = tci_os_now_ns();
+    if (!tci_device_spans_begin(&spans, c->program, queue, 1)) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_device_spans_replay(&spans, c->device->sequence);
+    tc_status ended = tci_device_spans_end(&spans, waits || status);
+    tci_walk_watched(c, begin, begin_ns);
     return status ? status : ended;
 }
 
@@ -782,11 +807,29 @@ static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
+    void *queue = tci_walk_is_apart(c, r) ? r->queues[TCI_QUEUE_WORK] : NULL;
     tc_status status = c->device->sequence ? TC_OK : tci_walk_record(c, begin, end);
-    if (status || !tci_walk_is_apart(c, r)) {
-        return status ? status : device->replay(device->user, c->device->sequence);
+    if (status) {
+        return status;
     }
-    return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], c->device->sequence);
+    if (TCI_UNLIKELY(tci_device_spans_wanted())) {
+        return tci_walk_watch_replay(c, queue, begin, !r->splits);
+    }
+    return queue ? device->queues->replay(device->user, queue, c->device->sequence)
+                 : device->replay(device->user, c->device->sequence);
+}
+
+/* One by one, each launch timed; from the second run on its times are the shares of recorded runs.
+ */
+static tc_status tci_walk_launch_watched(tc_call *c, const tci_run *r, int begin, int end)
+{
+    tc_status status = tci_walk_is_apart(c, r)
+                           ? tci_walk_watch_there(c, r->queues[TCI_QUEUE_WORK], begin, end)
+                           : tci_walk_launch_rounds(c, begin, end);
+    if (!status && c->device->runs > 1 && !c->program->options.check) {
+        tci_profile_shares_end(c->program);
+    }
+    return status;
 }
 
 static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, int end)
@@ -797,15 +840,16 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     bool again = !code->n_repeats || c->device->runs > 0;
     c->device->runs = TCI_MIN(c->device->runs + 1, 2);
     bool watched = tci_device_spans_wanted();
-    bool records = c->program->options.record >= 0 && !watched && !c->program->options.check;
-    if (again && records && tci_walk_recorded(c, begin, end) > 0) {
+    bool records = c->program->options.record >= 0 && !c->program->options.check;
+    if (again && records && !(watched && tci_device_spans_one_by_one(c->program)) &&
+        tci_walk_recorded(c, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
+    }
+    if (watched) {
+        return tci_walk_launch_watched(c, r, begin, end);
     }
     if (!tci_walk_is_apart(c, r)) {
         return tci_walk_launch_rounds(c, begin, end);
-    }
-    if (watched) {
-        return tci_walk_watch_there(c, r->queues[TCI_QUEUE_WORK], begin, end);
     }
     for (int i = begin; i < end && !status; i++) {
         tc_launch launch = tci_device_launch(c, i);
