@@ -279,6 +279,7 @@
 #include "run/overlap.c"
 #include "run/strided.c"
 #include "run/variants.c"
+#include "run/hot_sizes.c"
 #include "run/queue.c"
 
 #include "debug/label.c"
@@ -340,6 +341,7 @@
 #include "api/async.c"
 #include "api/generalize.c"
 #include "api/bucket.c"
+#include "api/hot_trial.c"
 #include "api/specialize.c"
 #include "api/lazy.c"
 #include "api/read.c"

@@ -254,8 +254,8 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
  * calls (of a tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
 TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
 /* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs":
- * [{"name", "from", "ms", "hits", "near", "equal", "lines", "is", "was"}], "write": [{"input",
- * "axis", "least", "most"}]}]}. */
+ * [{"name", "from", "ms", "hits", "near", "equal", "lines", "is", "was", "hot", "speed"}], "write":
+ * [{"input", "axis", "least", "most"}]}]}. */
 TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out);
 /* An input or output of a program; memory of the program's, until tc_program_free. */
 typedef struct tc_port {
