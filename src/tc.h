@@ -250,6 +250,7 @@
 #include "compile/jit.c"
 #include "compile/tune.c"
 #include "compile/ports.c"
+#include "compile/init_units.c"
 #include "compile/steps.c"
 #include "compile/verify.c"
 #include "compile/graph_program.c"

@@ -236,7 +236,8 @@ typedef struct tc_program_info {
     const char *backend;         /* that runs it: "interp", "cpu", ... */
     bool from_memory, from_disk; /* found in a cache instead of compiled */
     /* Launches that are done once, and again when captured memory changed (tc_touch, or a run of
-     * another program); the bytes of what they compute, kept with the program for all its calls. */
+     * another program); the bytes of what they compute, kept for all calls of the program, and
+     * of others that compute the same of the same memory. */
     int n_once;
     int64_t kept_bytes;
     /* TC_STANCE_LATER: its native code is being made, the interpreter runs it meanwhile; and
