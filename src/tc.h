@@ -250,6 +250,7 @@
 #include "compile/jit.c"
 #include "compile/autotune.c"
 #include "compile/ports.c"
+#include "compile/init_units.c"
 #include "compile/steps.c"
 #include "compile/verify.c"
 #include "compile/graph_program.c"
@@ -279,6 +280,7 @@
 #include "run/overlap.c"
 #include "run/strided.c"
 #include "run/specializations.c"
+#include "run/hot_sizes.c"
 #include "run/queue.c"
 
 #include "debug/intern.c"
@@ -341,6 +343,7 @@
 #include "api/async.c"
 #include "api/generalize.c"
 #include "api/bucket.c"
+#include "api/hot_trial.c"
 #include "api/specialize.c"
 #include "api/eval.c"
 #include "api/read.c"

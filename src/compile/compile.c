@@ -491,6 +491,24 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
     }
 }
 
+/* Of the kernels of the init list, so that programs share what they compute. */
+static void tci_compile_fill_identities(tci_compile_batch_state *b, const tci_compile_job *job,
+                                        tci_code *c)
+{
+    for (int i = 0; i < c->n_init; i++) {
+        tci_code_kernel *k = &c->kernels[c->steps[i].kernel];
+        if (k->identity || k->call) {
+            continue;
+        }
+        tci_str text = {.s = &b->scratch};
+        tci_kernel_print(&text, job->plan->kernels[c->steps[i].kernel]);
+        tci_str_printf(&text, "\n%s\n%s\n%s\n", b->backend->name, b->backend->target.features,
+                       b->backend->target.record);
+        k->identity = tci_compile_text(b, c, tci_str_text(&text));
+        k->n_identity = (int32_t)text.n;
+    }
+}
+
 #ifdef TC_DYNAMIC_SHAPES
 static void *tci_compile_keep(void *code, size_t bytes)
 {
@@ -702,7 +720,8 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         }
     }
     tci_compile_fill_source(b, c);
-    if (!tci_code_list(c)) {
+    tci_compile_fill_identities(b, job, c);
+    if (!tci_code_list(c) || !tci_code_split_init(c)) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
     }
     c->times = job->times;

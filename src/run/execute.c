@@ -1082,6 +1082,26 @@ static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
     return status;
 }
 
+/* A row of the init list; of its launches those of units that nobody computed yet. */
+static tc_status tci_walk_init_row(tc_call *c, tci_run *r, const tci_list_step *row)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = TC_OK;
+    if (row->kind != TCI_LIST_LAUNCH) {
+        return tci_walk_row(c, r, row);
+    }
+    for (int u = 0; u < code->n_units && !status; u++) {
+        const tci_code_unit *unit = &code->units[u];
+        for (int i = 0; i < unit->n_steps && tci_kept_wants(c, u) && !status; i++) {
+            tci_list_step launch = *row;
+            launch.begin = unit->steps[i];
+            launch.end = launch.begin + 1;
+            status = tci_walk_row(c, r, &launch);
+        }
+    }
+    return status;
+}
+
 /* c->kept is what the init list makes of the captured memory as it was noted. */
 static tc_status tci_walk_keep(tc_call *c, tci_run *r)
 {
@@ -1101,7 +1121,9 @@ static tc_status tci_walk_keep(tc_call *c, tci_run *r)
         if (c->device) {
             tci_bind_refresh(c);
         }
-        status = tci_walk_rows(c, &here, 0, code->n_init_list);
+        for (int i = 0; i < code->n_init_list && !status; i++) {
+            status = tci_walk_init_row(c, &here, &code->list[i]);
+        }
         if (!status && code->device) { /* other queues use it */
             status = tci_walk_judge(c, code->device->sync(code->device->user));
         }
