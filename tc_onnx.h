@@ -7084,16 +7084,16 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
     tci_scratch_free(&s);
     return tci_frame_status(&f);
 }
-/* ---- src/onnx/windows.c ---- */
-/* onnx/windows.c - finds convolutions and pools in a graph that is exported (onnx/windows.h).
+/* ---- src/onnx/find_conv.c ---- */
+/* onnx/find_conv.c - finds convolutions and pools in a graph that is exported (onnx/find_conv.h).
  *
  * In: a CONTRACT, or a reduction. Out: what a convolution or pool of it is over, with kernel,
  * stride, dilation and padding of each axis; false where it is none. */
-/* ---- src/onnx/windows.h ---- */
-/* onnx/windows.h - convolutions and pools in a graph that is exported: a CONTRACT or a reduction of
- * a WINDOW, described as other formats have it. */
-#ifndef TCI_ONNX_WINDOWS_H
-#define TCI_ONNX_WINDOWS_H
+/* ---- src/onnx/find_conv.h ---- */
+/* onnx/find_conv.h - convolutions and pools in a graph that is exported: a CONTRACT or a
+ * reduction of a WINDOW, described as other formats have it. */
+#ifndef TCI_ONNX_FIND_CONV_H
+#define TCI_ONNX_FIND_CONV_H
 
 
 enum { TCI_OX_SPATIAL = 3 };
@@ -7129,7 +7129,7 @@ TCI_FN bool tci_ox_find_pool(const tci_node *reduce, tci_ox_sliding *w);
 
 #endif
 
-/* ---- src/onnx/windows.c, continued ---- */
+/* ---- src/onnx/find_conv.c, continued ---- */
 #include <math.h>
 
 /* ---- windows ---- */
@@ -7526,9 +7526,9 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
 /* ---- src/onnx/export_conv.c ---- */
 /* onnx/export_conv.c - convolutions and pools as Conv, MaxPool and AveragePool of ONNX.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: the operator, over x as [batch,
- * groups * channels, places] and filters as [groups * filters, channels, places], with a Transpose
- * and a Reshape around it where the graph has other axes. */
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
+ * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
+ * Transpose and a Reshape around it where the graph has other axes. */
 /* ---- src/onnx/out.h ---- */
 /* onnx/out.h - an ONNX model that is written from a graph: what the rooms of the export share. */
 #ifndef TCI_ONNX_OUT_H
@@ -10260,7 +10260,7 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
 /* ---- src/onnx/stablehlo_conv.c ---- */
 /* onnx/stablehlo_conv.c - convolutions and pools as StableHLO.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: convolution, of operands that
  * are arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
  * reduce_window. */
 

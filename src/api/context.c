@@ -9,11 +9,11 @@
 #include "../base/env.h"
 #include "../debug/check.h"
 #include "../debug/dump.h"
-#include "../debug/label.h"
+#include "../debug/intern.h"
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
-#include "../run/later.h"
-#include "frame.h"
+#include "../run/async_compile.h"
+#include "call_frame.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,8 +9,8 @@
 #include "ops.h"
 
 #include "../graph/build.h"
-#include "frame.h"
-#include "within.h"
+#include "call_frame.h"
+#include "internal_calls.h"
 
 typedef struct tci_made {
     const char *name, *outer; /* outer: of the call that this one stands in, or NULL */

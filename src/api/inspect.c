@@ -4,8 +4,8 @@
 
 #include "../debug/recompile.h"
 #include "../run/dynamic.h"
-#include "../run/later.h"
-#include "frame.h"
+#include "../run/async_compile.h"
+#include "call_frame.h"
 
 TC_API const char *tc_program_error(const tc_program *f)
 {

@@ -7,7 +7,7 @@
  * is a repetition that stops, and a branch is one of at most one step: the second branch of two is
  * given the results of the first, which are zeros if that was not taken. A region is a repetition
  * of one step, whose gradient computes its body again (grad/repeat.c). */
-#include "frame.h"
+#include "call_frame.h"
 
 #include <stdio.h>
 

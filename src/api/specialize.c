@@ -1,13 +1,13 @@
 /* api/specialize.c - tc_jit: a C function compiled once for each signature it is called with.
  *
  * In: a function that records a graph, buffers and static integers. Out: runs of the specialization
- * that serves them (run/variants.h), which is recorded in a private context and compiled when there
- * is none.
+ * that serves them (run/specializations.h), which is recorded in a private context and compiled
+ * when there is none.
  * The one idea: a known signature is a look-up without a lock and a run as tc_run does it. All else
  * (recording, compiling, dropping, listing) holds the lock of the tc_jit. A call that specializes
  * counts as a reader from before its look-up until its run ended, so what it made cannot be freed
  * below it. */
-#include "../run/variants.h"
+#include "../run/specializations.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,8 +17,8 @@
 #include "../base/alloc.h"
 #include "../debug/dump.h"
 #include "../run/dynamic.h"
-#include "../run/later.h"
-#include "batch.h"
+#include "../run/async_compile.h"
+#include "compile_jobs.h"
 #include "bucket.h"
 #include "generalize.h"
 

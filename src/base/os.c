@@ -1,5 +1,5 @@
 /* base/os.c - the operating system: clock, environment, files, shared objects, processor count.
- * Directories are in base/dir.c, new files in base/fresh.c, processes in base/spawn.c.
+ * Directories are in base/dir.c, new files in base/atomic_file.c, processes in base/spawn.c.
  *
  * In: paths and names. Out: results and errno codes; nothing is printed and errno means nothing
  * after. The one idea of the file functions: whoever can write where we read could plant code. So a

@@ -35,7 +35,7 @@
 #include "disk.h"
 #include "graph_split.h"
 #include "jit.h"
-#include "tune.h"
+#include "autotune.h"
 
 #define TCI_COMPILE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 

@@ -20,7 +20,7 @@
 #include "../loop/ir.h"
 #include "backend.h"
 #include "build_cost.h"
-#include "forced.h"
+#include "schedule_file.h"
 
 enum {
     TCI_JIT_FILE_COST = 1000, /* statements: for less another process does not pay */

@@ -15,7 +15,7 @@
 
 #include "../base/env.h"
 #include "../ops/comm.h"
-#include "forced.h"
+#include "schedule_file.h"
 #include "graph_backend.h"
 
 /* ---- the walk ---- */

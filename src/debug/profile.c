@@ -11,7 +11,7 @@
 
 #include "../base/os.h"
 #include "../base/posix.h"
-#include "label.h"
+#include "intern.h"
 #include "origin.h"
 #include "summary.h"
 

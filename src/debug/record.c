@@ -17,7 +17,7 @@
 
 #include "../base/posix.h"
 #include "../run/context.h"
-#include "label.h"
+#include "intern.h"
 
 #ifndef TC_NO_DEBUG
 

@@ -14,7 +14,7 @@
 
 #include "../api/debug.h"
 #include "explain.h"
-#include "label.h"
+#include "intern.h"
 #include "origin.h"
 #include "summary.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "label.h"
+#include "intern.h"
 #include "summary.h"
 
 #ifndef TC_NO_DEBUG

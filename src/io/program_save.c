@@ -9,10 +9,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "../debug/label.h"
+#include "../debug/intern.h"
 #include "../debug/origin.h"
 #include "../run/dynamic.h"
-#include "../run/later.h"
+#include "../run/async_compile.h"
 
 typedef struct tci_save {
     tci_scratch s;

@@ -1,6 +1,6 @@
 /* onnx/walk.c - the walk over a graph that is exported (onnx/walk.h). */
 #include "walk.h"
-#include "../api/batch.h"
+#include "../api/compile_jobs.h"
 #include "../graph/repeat.h"
 #include "import.h"
 

@@ -14,7 +14,7 @@
  * gradient of a long chain forces values of its beginning at its end, one after the other. */
 #include "cost.h"
 #include "group.h"
-#include "why.h"
+#include "fusion_refusal.h"
 
 enum {
     TCI_GROUP_MAX_STREAMS = 24, /* leaves and reads of one kernel made by joining siblings */

@@ -5,13 +5,13 @@
  *
  * A program may be planned several times: until no group forces a value into memory, with pairs
  * that each kernel computes for itself (plan/score_recompute.c), with values stored that the cost
- * model says should be (plan/price.c), with values computed again (plan/remat.c). Each trial has a
- * set of forced values of its own: what a refused trial forced does not bind the next one. */
+ * model says should be (plan/fission.c), with values computed again (plan/remat.c). Each trial has
+ * a set of forced values of its own: what a refused trial forced does not bind the next one. */
 #include <setjmp.h>
 
-#include "../kernel/backward.h"
+#include "../kernel/attention_backward.h"
 #include "group.h"
-#include "why.h"
+#include "fusion_refusal.h"
 
 enum {
     TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
@@ -304,7 +304,7 @@ typedef struct tci_plan_job {
     tci_node **outputs, **changed;
     int n_outputs;
     tci_table *forced;
-    tci_table *cuts; /* set of values that no reader shares a kernel with (plan/price.c) */
+    tci_table *cuts; /* set of values that no reader shares a kernel with (plan/fission.c) */
     tci_str *cut;    /* a line on each of them */
     tci_str *tried;  /* a line on each kernel that no cut makes cheaper */
     tci_prices *prices;

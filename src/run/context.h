@@ -30,7 +30,7 @@ typedef struct tci_ctx {
     struct tci_keep *keeps;
     uint32_t cap_keeps;               /* what tc_keep knows, by node id (api/scope.c) */
     uint32_t keep_serial, keep_order; /* values kept so far; since a scope ended */
-    uint32_t region;                  /* open now (debug/label.h); */
+    uint32_t region;                  /* open now (debug/intern.h); */
     uint32_t *regions;
     int n_regions, cap_regions; /* those around it */
     int n_lent;                 /* functions of the user's that calls under way have called */
@@ -201,7 +201,7 @@ struct tc_program {
     tc_port *ports; /* of the user: inputs, then outputs; none in an instance */
     tci_origin *origins;
     int n_origins;    /* by canonical number; none in an instance */
-    uint32_t name;    /* options.name (debug/label.h), or 0 */
+    uint32_t name;    /* options.name (debug/intern.h), or 0 */
     uint32_t instead; /* why its code is not of the engine that was asked for, or 0 */
     uint32_t cc;      /* options.cc of a checked program, the same way */
     size_t key_graph; /* as in the request */
@@ -374,7 +374,7 @@ TCI_FN void tci_copies_free(tci_storage *s);
 /* Lists the user's inputs and outputs of a request. Strings are copied. */
 TCI_FN void tci_port_list(const tci_request *r, tci_port_room *room);
 
-/* ---- run/index.c ---- */
+/* ---- run/index_error.c ---- */
 /* Lists the readings at indices of a request. Strings are copied: the program outlives theirs. */
 TCI_FN void tci_index_list(const tci_request *r, tci_index_room *room);
 /* An index was outside an axis of this size in a run of c's program, or of its instance `ran`,
@@ -484,7 +484,7 @@ enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */
 TCI_FN tc_status tci_collectives_make(const tci_request *r, const tc_options *o,
                                       tci_collectives **out);
 TCI_FN void tci_collectives_free(tci_collectives *l);
-/* ---- run/together.c ---- */
+/* ---- run/collective_steps.c ---- */
 /* Around a run of a program that has collectives: takes the communicators and, before the first
  * run, compares the programs of all ranks; gives them back. The text of a failure is in c->last. */
 TCI_FN tc_status tci_collectives_begin(tc_call *c);

@@ -15,11 +15,11 @@
 #include <stdio.h>
 
 #include "../base/alloc.h"
-#include "../debug/label.h"
+#include "../debug/intern.h"
 #include "../debug/origin.h"
 #include "device_memory.h"
 #include "dynamic.h"
-#include "later.h"
+#include "async_compile.h"
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */
 
