@@ -254,6 +254,7 @@
 #include "compile/steps.c"
 #include "compile/verify.c"
 #include "compile/graph_program.c"
+#include "compile/graph_split.c"
 #include "compile/compile.c"
 
 #include "run/openmp_threads.c"

@@ -190,7 +190,7 @@ typedef struct tci_code {
     bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */
     uint64_t compiler;         /* as in the request; matters where fallback is true */
-    tci_graph_program *engine; /* owned: what a graph-level backend made of it, or NULL */
+    tci_graph_program *engine; /* owned: what graph-level backends made of it, or NULL */
     tci_dim *symbols;
     int32_t n_symbols;       /* number i is symbols[i]; a family has some */
     struct tci_code *family; /* counted: that this code was made of, whose arrays it may share */
@@ -260,6 +260,8 @@ typedef struct tci_request {
     const char *call;
     tc_site site;      /* the public call that asks, or NULL */
     const tc_ctx *ctx; /* whose call it is */
+    /* a graph-level backend that runs the parts of the graph which it takes, or NULL */
+    const struct tci_backend *engine;
     const int *cancel; /* atomic: ends its compile when it is not 0; or NULL */
     /* symbols of the program by number, and those of the user that they stand for */
     tci_dim *symbols, *user_symbols;
@@ -274,12 +276,35 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
                                      const char *backend, const tci_target *target);
 /* The same program as nodes of a graph in `s`, for the stages that follow; the user's graph is
  * left alone. Arrays correspond to the request's. Captured leaves become DATA nodes without
- * storage whose offset counts from the lowest address that the leaf touches. */
+ * storage whose offset counts from the lowest address that the leaf touches. cut NULL: all nodes,
+ * in their order. */
 typedef struct tci_request_copy {
     tci_graph *graph;
     tci_node **inputs, **literals, **roots;
 } tci_request_copy;
-TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
+/* The order in which nodes are copied, operands first: i, r->nodes[i]; or -1 - k: `make` puts what
+ * stands for others into places, which has a node for each number. */
+typedef struct tci_request_cut {
+    const int32_t *order;
+    int n;
+    void (*make)(void *user, tci_graph *g, int k, tci_node **places);
+    void *user;
+} tci_request_cut;
+TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r,
+                                               const tci_request_cut *cut);
+/* Sizes of a node with the program's own symbols. */
+TCI_FN const tci_dim *tci_request_own_shape(tci_scratch *s, const tci_request *r,
+                                            const tci_node *n);
+/* The number of a node of the request: the user's inputs first, then `nodes`. */
+TCI_INLINE int tci_request_number(const tci_request *r, const tci_node *n)
+{
+    int32_t place = *(const int32_t *)tci_table_item(&r->places, n);
+    return place < 0 ? -place - 1 : r->n_user_inputs + place - 1;
+}
+/* Makes the request one of a graph that is split between the engine and r's own backend; its key
+ * has the engine and what is part of its models. */
+TCI_FN void tci_request_split(tci_scratch *s, tci_request *r, const tc_options *o,
+                              const tci_backend *engine);
 /* The same request, with the key that it has where the target has those texts. */
 TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
                                            const tc_options *o, const char *backend,

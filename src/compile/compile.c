@@ -33,7 +33,7 @@
 #include "../rewrite/rewrite.h"
 #include "backend.h"
 #include "disk.h"
-#include "graph_program.h"
+#include "graph_split.h"
 #include "jit.h"
 #include "autotune.h"
 
@@ -61,6 +61,7 @@ typedef struct tci_compile_job {
     int *units; /* plan kernel -> number in the batch's jit; -1: it is a call */
     tci_dump dump;
     tc_times times;
+    tci_split split; /* of a request that has an engine */
 } tci_compile_job;
 
 typedef struct tci_compile_batch_state {
@@ -243,7 +244,41 @@ static void tci_compile_dump_source(tci_compile_batch_state *b)
     }
 }
 
+/* The job's code with what does not follow from a plan. */
+static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tci_request *r = job->request;
+    job->code = tci_code_make();
+    tci_code *c = job->code;
+    if (!c) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
+    }
+    c->key = tci_code_need(&b->scratch, c, (int64_t)r->key_bytes, 1);
+    memcpy(c->key, r->key, r->key_bytes);
+    c->key_bytes = r->key_bytes;
+    c->hash = r->hash;
+    c->compiler = r->compiler;
+    c->n_symbols = r->n_symbols;
+    c->symbols = tci_code_need(&b->scratch, c, r->n_symbols, sizeof(*c->symbols));
+    for (int i = 0; i < r->n_symbols; i++) {
+        c->symbols[i] = r->symbols[i];
+    }
+    return c;
+}
+
 /* ---- stages of one request ---- */
+
+/* The request's graph for the stages that follow. */
+static void tci_compile_copy(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tci_request *r = job->request;
+    if (TCI_UNLIKELY(r->engine != NULL)) {
+        tci_code *c = tci_compile_begin_code(b, job);
+        job->copy = tci_split_copy_graph(&b->scratch, c, r, &b->disk, &job->split);
+    } else {
+        job->copy = tci_request_copy_graph(&b->scratch, r, NULL);
+    }
+}
 
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
@@ -251,7 +286,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
 
-    job->copy = tci_request_copy_graph(s, r);
+    tci_compile_copy(b, job);
     if (b->verify) {
         tci_graph_verify(s, job->copy.roots, r->n_roots);
     }
@@ -576,7 +611,51 @@ static const char *tci_compile_collective(tci_compile_batch_state *b, const tci_
     return tci_str_text(&text);
 }
 
-/* Functions of the user's, which the host calls, wherever kernels run. */
+/* A call of a split graph: what it computes is in the job's list. */
+static void tci_compile_fill_split(tci_compile_batch_state *b, const tci_compile_job *job,
+                                   tci_code_kernel *k, tci_code *c, tci_custom_call *call)
+{
+    const tci_split_call *row = &job->split.calls[call->split];
+    int n_in = call->n_inputs;
+    call->kind = (uint8_t)row->kind;
+    call->engine = row->engine;
+    call->n_more = row->n_results - 1;
+    call->arrays = tci_compile_get(b, c, n_in + row->n_results, sizeof(*call->arrays));
+    for (int i = 0; i < row->n_results; i++) {
+        const tci_node *n = row->results[i];
+        tci_dim count = 1;
+        tc_custom_array *a = &call->arrays[n_in + i];
+        *a = (tc_custom_array){.dtype = (tc_dtype)n->dtype, .rank = n->rank};
+        a->sizes = tci_compile_get(b, c, n->rank, sizeof(*a->sizes));
+        for (int d = 0; d < n->rank; d++) {
+            a->sizes[d] = (int64_t)row->shapes[i][d];
+            count = tci_dim_mul(count, row->shapes[i][d]);
+        }
+        a->n = (int64_t)count;
+    }
+    k->symbol = tci_compile_text(b, c, job->split.name);
+    k->note = tci_compile_text(b, c, row->note);
+}
+
+/* A function of the user's, or a step of a collective. */
+static void tci_compile_fill_own(tci_compile_batch_state *b, const tci_compile_job *job,
+                                 tci_code_kernel *k, tci_code *c, tci_custom_call *call)
+{
+    const bool joins = call->comm.phase != TCI_COMM_NONE;
+    const char *together = joins ? tci_compile_collective(b, call) : NULL;
+    call->arrays = tci_compile_get(b, c, call->n_inputs + 1, sizeof(*call->arrays));
+    k->symbol = tci_compile_text(b, c,
+                                 joins ? job->plan->kernels[k - c->kernels]->name
+                                       : call->op->op.name);
+    k->note = tci_compile_text(b, c,
+                               joins       ? together
+                               : c->device ? "a function of the user's, called by the host: "
+                                             "operands are copied there, the result back; its text "
+                                             "for the device would save that"
+                                           : "a function of the user's");
+}
+
+/* Functions that the host calls, wherever kernels run. */
 static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile_job *job,
                                    tci_code *c)
 {
@@ -586,31 +665,20 @@ static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile
         if (!from || (b->native && job->units[i] >= 0)) {
             continue;
         }
-        int n = from->n_inputs + 1;
         tci_custom_call *call = tci_compile_get(b, c, 1, sizeof(*call));
         *call = *from;
-        call->arrays = tci_compile_get(b, c, n, sizeof(*call->arrays));
-        for (int a = 0; a < n; a++) {
+        c->device = device;
+        (from->kind ? tci_compile_fill_split : tci_compile_fill_own)(b, job, &c->kernels[i], c,
+                                                                     call);
+        for (int a = 0; a < from->n_inputs + !from->kind; a++) {
             size_t bytes = sizeof(int64_t) * (size_t)from->arrays[a].rank;
             call->arrays[a] = from->arrays[a];
             call->arrays[a].sizes = tci_compile_get(b, c, (int64_t)bytes, 1);
             memcpy(call->arrays[a].sizes, from->arrays[a].sizes, bytes);
         }
         c->kernels[i].call = call;
-        bool joins = from->comm.phase != TCI_COMM_NONE;
-        const char *together = joins ? tci_compile_collective(b, from) : NULL;
-        c->kernels[i].symbol = tci_compile_text(b, c,
-                                                joins ? job->plan->kernels[i]->name
-                                                      : from->op->op.name);
-        c->kernels[i].note = tci_compile_text(
-            b, c,
-            joins    ? together
-            : device ? "a function of the user's, called by the host: operands are copied "
-                       "there, the result back; its text for the device would save that"
-                     : "a function of the user's");
         c->kernels[i].n_tasks = 1;
         c->calls = true;
-        c->device = device;
     }
 }
 
@@ -635,34 +703,12 @@ static void tci_compile_fill_source(tci_compile_batch_state *b, tci_code *c)
     c->source = tci_compile_text(b, c, tci_str_text(&text));
 }
 
-/* The job's code with what does not follow from a plan. */
-static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    const tci_request *r = job->request;
-    job->code = tci_code_make();
-    tci_code *c = job->code;
-    if (!c) {
-        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
-    }
-    c->key = tci_compile_get(b, c, (int64_t)r->key_bytes, 1);
-    memcpy(c->key, r->key, r->key_bytes);
-    c->key_bytes = r->key_bytes;
-    c->hash = r->hash;
-    c->compiler = r->compiler;
-    c->n_symbols = r->n_symbols;
-    c->symbols = tci_compile_get(b, c, r->n_symbols, sizeof(*c->symbols));
-    for (int i = 0; i < r->n_symbols; i++) {
-        c->symbols[i] = r->symbols[i];
-    }
-    return c;
-}
-
 /* The only stage of a program of a graph-level backend. */
 static tc_status tci_compile_engine(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
-    job->copy = tci_request_copy_graph(&b->scratch, r);
+    job->copy = tci_request_copy_graph(&b->scratch, r, NULL);
     tci_compile_dump_graph(b, job, "graph", "graph.txt", job->copy.roots);
     job->times.key = tci_compile_lap(&at, "graph");
     tci_code *c = tci_compile_begin_code(b, job);
@@ -680,7 +726,7 @@ static tc_status tci_compile_engine(tci_compile_batch_state *b, tci_compile_job 
 static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tci_request *r = job->request;
-    tci_code *c = tci_compile_begin_code(b, job);
+    tci_code *c = job->code ? job->code : tci_compile_begin_code(b, job); /* a split graph has it */
     c->exports = b->jit.exports;
     c->intact = job->intact;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
@@ -726,7 +772,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     }
     c->times = job->times;
     tci_str explain = {.s = &b->scratch};
-    tci_explain_text(&explain, job->plan, c, b->why);
+    tci_explain_text(&explain, job->plan, c, b->why, job->split.text);
     c->explain = tci_compile_text(b, c, tci_str_text(&explain));
     if (b->verify) {
         tci_code_verify(&b->scratch, c);
@@ -856,7 +902,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native && !b->options->check) {
+            if (b->native && !b->options->check && !job->request->engine) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);
@@ -931,7 +977,8 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->state != TCI_COMPILE_CLAIMED) {
             continue;
         }
-        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
+        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check &&
+                    !job->request->engine;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         if (look && !job->code) {
             tci_compile_guard(b, tci_compile_find_other, job);

@@ -43,6 +43,8 @@ static void tci_save_check(tci_save *p)
     }
     if (f->collectives) {
         why = "it uses communicators, which are of this process";
+    } else if (f->code->engine) {
+        why = "an engine runs it, or a part of it";
     } else if (f->options.check) {
         why = "it is checked (options.check)";
     } else if (!f->key_graph && !p->asked->key_graph) {

@@ -969,6 +969,9 @@ static tci_lowered tci_pk_call(tci_pk *p, tci_comm_phase phase)
     if (phase) {
         call->comm = tci_build_comm_step(n);
         call->comm.phase = (uint8_t)phase;
+    } else if (n->attr[0] >= TCI_CUSTOM_SPLIT) {
+        call->kind = TCI_CUSTOM_PART; /* compile/ knows which, and fills in the rest */
+        call->split = (int)(n->attr[0] - TCI_CUSTOM_SPLIT);
     } else {
         call->op = tci_custom_get(n->attr[0]);
     }

@@ -98,7 +98,8 @@ static tc_status tci_call_engine(tc_call *c, const tci_run_step *step)
                                    p->entry->backend.name);
         }
     }
-    tc_status status = tci_graph_program_run(step->call, c->slots + step->first_slot, text);
+    tc_status status = tci_graph_program_run(step->call, c->slots + step->first_slot,
+                                             step->n_operands, text);
     return status ? tci_call_refuse(c, status, "%s: %s", p->entry->backend.name,
                                     text[0] ? text : "no reason given")
                   : TC_OK;
@@ -128,6 +129,8 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
         c->broke = c->broke ? c->broke : tci_collectives_step(c, step);
     } else if (step->call && step->call->engine) {
         c->broke = tci_call_engine(c, step);
+    } else if (step->call && step->call->kind == TCI_CUSTOM_UNPACK) {
+        tci_graph_program_unpack(step->call, slots, step->n_operands);
     } else if (step->call) {
         tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
     } else {
