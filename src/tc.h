@@ -200,6 +200,7 @@
 #include "plan/group.c"
 #include "plan/reduction_order.c"
 #include "plan/lower_group.c"
+#include "plan/kernel_reuse.c"
 #include "plan/step_order.c"
 #include "plan/horizontal_fusion.c"
 #include "plan/fused_loop.c"

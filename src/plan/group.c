@@ -856,8 +856,10 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     if (!machine.reproducible && !f->apart) { /* a row that is kept has another class */
         tci_pattern_apply(f, machine);
     }
-    tci_group_report(f, why);
-    tci_store_report(f, why);
+    if (why) {
+        tci_group_report(f, why);
+        tci_store_report(f, why);
+    }
     tci_group_sort(f);
     return f;
 }

@@ -209,11 +209,13 @@ typedef struct tci_fusion {
     int32_t round;        /* the one at hand, from 1 on; 0 before the first */
     int32_t first_forced; /* place of the first value that it forced into memory */
     tci_undo trail;
-    int32_t n_placed, n_probed; /* roots, in all rounds: the work that was done */
+    int32_t n_placed, n_probed; /* roots, in all rounds: the work that was done; */
+    int32_t n_lowered;          /* groups that took no kernel of an earlier fusion */
     tci_node **walk;
-    int cap_walk;     /* a stack */
-    tci_table known;  /* a tci_pnode for each of nodes */
-    tci_table probes; /* of a node the tci_found_root that was found last, or NULL */
+    int cap_walk;        /* a stack */
+    tci_table known;     /* a tci_pnode for each of nodes */
+    tci_table probes;    /* of a node the tci_found_root that was found last, or NULL */
+    tci_plan_made *made; /* per group: its kernel; NULL: none is lowered */
     tci_refusal *refusals;
     int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
@@ -410,7 +412,8 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
 /* plan/group.c; associations: class of each reduction (plan/association.c); like: an earlier fusion
  * of the same graph, whose findings of roots are reused, NULL: none; forced: of tci_algo; cuts: the
  * set of values that are stored and read from memory by all their readers (plan/fission.c), NULL:
- * none; late: as in tci_fusion. Tells in `why` what was refused, and what got memory. */
+ * none; late: as in tci_fusion. Tells in `why`, unless it is NULL, what was refused, and what got
+ * memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
                                  const tci_table *forced, const tci_table *cuts,
@@ -540,6 +543,14 @@ typedef struct tci_lowered {
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine);
+/* plan/kernel_reuse.c: notes in `made` what the next plans of the same graph need to take that
+ * lowering of p's group; */
+TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered *low,
+                           tci_plan_made *made);
+/* what an equal group of f->like was lowered to, with the buffers of f's plan in *low; NULL: there
+ * is none. */
+TCI_FN const tci_plan_made *tci_reuse_find(tci_scratch *s, const tci_fusion *f, int group,
+                                           tci_lowered *low);
 /* g is a collective's, which tci_plan_lower starts: the step that waits for it. */
 TCI_FN tci_lowered tci_plan_lower_wait(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                        tci_plan *plan);
