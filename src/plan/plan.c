@@ -361,7 +361,7 @@ typedef struct tci_plan_job {
     const tci_table *late;  /* NULL: nothing is computed again */
     tci_scores_kernels *pairs;
     tci_unit_facts *units; /* as in tci_fusion */
-    bool is_trial; /* compared with another plan, then dropped: nobody reads its reports */
+    bool is_trial;         /* compared with another plan, then dropped: nobody reads its reports */
 } tci_plan_job;
 
 /* The groups and kernels of a plan that has its inputs and effects; *stored says which values got
