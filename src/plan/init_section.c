@@ -16,7 +16,7 @@
  * whole. */
 #include "../graph/build.h"
 #include "group.h"
-#include "why.h"
+#include "fusion_refusal.h"
 
 enum {
     TCI_INIT_FLOPS = 4, /* of one element: above products and sums */

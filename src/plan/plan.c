@@ -5,13 +5,13 @@
  *
  * A program may be planned several times: until no group forces a value into memory, with pairs
  * that each kernel computes for itself (plan/score_recompute.c), with values stored that the cost
- * model says should be (plan/price.c), with values computed again (plan/remat.c). Each trial has a
- * set of forced values of its own: what a refused trial forced does not bind the next one. */
+ * model says should be (plan/fission.c), with values computed again (plan/remat.c). Each trial has
+ * a set of forced values of its own: what a refused trial forced does not bind the next one. */
 #include <setjmp.h>
 
-#include "../kernel/backward.h"
+#include "../kernel/attention_backward.h"
 #include "group.h"
-#include "why.h"
+#include "fusion_refusal.h"
 
 enum {
     TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
@@ -39,7 +39,7 @@ static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const 
 }
 
 /* Elements from the lowest to the highest that a leaf's strides reach. */
-static tci_dim tci_plan_leaf_extent(const tci_node *n)
+TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n)
 {
     if (tci_node_count(n) == 0 || !n->strides) {
         return tci_node_count(n);
@@ -198,6 +198,25 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
+/* A group whose contraction has an order of a unit that has no form for the kernel: operands are
+ * forced into memory, or, where they are, no reader shares a kernel with the contraction. True when
+ * it is one that may be changed. */
+static bool tci_plan_part_unit(const tci_fusion *f, const tci_group *g, const tci_lowered *low,
+                               tci_table *forced, tci_table *cuts)
+{
+    bool any = false;
+    for (int i = 0; i < g->n_roots && low->lacks_unit; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        bool contract = r->kind == TCI_ROOT_CONTRACT;
+        for (int n = 0; n < (contract ? r->node->n_in : 0); n++) {
+            tci_node *x = tci_class_operand_of(f, r->node->in[n]);
+            any |= !tci_op_is(x->op, TCI_IS_MEMORY | TCI_IS_NUMBER) && tci_table_add(forced, x);
+        }
+        any |= contract && !any && tci_table_add(cuts, r->node);
+    }
+    return any;
+}
+
 /* A linked SCAN of more loads than registers hold of a part: what it runs over is forced into
  * memory. True when it is one. */
 static bool tci_plan_part_scan(const tci_fusion *f, const tci_group *g, const tci_kernel *k,
@@ -290,10 +309,10 @@ static tci_lowered tci_plan_lower_group(tci_scratch *s, tci_plan *p, tci_plan_te
     return low;
 }
 
-/* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
- * none are. */
-static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f, tci_table *forced,
-                           tci_str *stored)
+/* False: made in vain, some more values are forced into memory now, as `stored` says, or cut from
+ * their readers; last: only those that an order of a unit asks for. */
+static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f, bool last,
+                           tci_table *forced, tci_table *cuts, tci_str *stored)
 {
     tci_scratch *s = m->s;
     tci_machine machine = m->machine;
@@ -315,9 +334,10 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
             continue;
         }
         tci_lowered low = tci_plan_lower_group(s, p, &texts, f->order[i], machine);
-        any |= forced && tci_plan_store_divided(&low, forced, stored);
-        any |= forced && tci_plan_part(f, g, low.kernel, forced);
-        any |= forced && tci_plan_part_scan(f, g, low.kernel, forced);
+        any |= !last && tci_plan_store_divided(&low, forced, stored);
+        any |= !last && tci_plan_part(f, g, low.kernel, forced);
+        any |= !last && tci_plan_part_scan(f, g, low.kernel, forced);
+        any |= tci_plan_part_unit(f, g, &low, forced, cuts);
         if (g->kernel > 0 && !tci_plan_takes_pairs(low.kernel, machine)) {
             f->joined[g->kernel - 1] = false;
         }
@@ -333,14 +353,15 @@ typedef struct tci_plan_job {
     tci_node **outputs, **changed;
     int n_outputs;
     tci_table *forced;
-    tci_table *cuts; /* set of values that no reader shares a kernel with (plan/price.c) */
+    tci_table *cuts; /* set of values that no reader shares a kernel with (plan/fission.c) */
     tci_str *cut;    /* a line on each of them */
     tci_str *tried;  /* a line on each kernel that no cut makes cheaper */
     tci_prices *prices;
     const tci_fusion *like; /* of an earlier plan of the same graph; or NULL */
     const tci_table *late;  /* NULL: nothing is computed again */
     tci_scores_kernels *pairs;
-    bool is_trial; /* compared with another plan, then dropped: nobody reads its reports */
+    tci_unit_facts *units; /* as in tci_fusion */
+    bool is_trial;         /* compared with another plan, then dropped: nobody reads its reports */
 } tci_plan_job;
 
 /* The groups and kernels of a plan that has its inputs and effects; *stored says which values got
@@ -354,13 +375,12 @@ static void tci_plan_kernels(const tci_plan_job *j, tci_plan *p, tci_str *stored
     for (int round = 1;; round++) {
         tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, m->g->facts, like, j->forced,
                                       j->cuts, j->late, j->pairs, j->changed, p->n_assigns,
-                                      m->machine, j->is_trial ? NULL : &p->why);
+                                      m->machine, j->units, j->is_trial ? NULL : &p->why);
         p->fusion = f;
         like = f;
         tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
         tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
-        bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(m, p, f, last ? NULL : j->forced, stored)) {
+        if (tci_plan_steps(m, p, f, round >= TCI_PLAN_ROUNDS, j->forced, j->cuts, stored)) {
             break;
         }
         p->n_buffers = n_buffers;
@@ -673,6 +693,8 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     tci_scores_keep_whole(&algorithm, job.outputs, job.n_outputs);
     tci_plan_algorithm(&algorithm, job.outputs, job.n_outputs);
     tci_scores_kernels pairs = {.n = 0};
+    tci_unit_facts units = {tci_plan_copy_set(s, &forced), tci_table_in(s, sizeof(int32_t))};
+    job.units = m->machine.block_threads > 0 && !m->machine.reproducible ? &units : NULL;
     job.forced = &forced;
     job.pairs = &pairs;
     tci_table cuts = tci_table_in(s, sizeof(bool));

@@ -2,7 +2,7 @@
  * internal error. Where sizes are symbolic, what depends on them is not checked. */
 #include "cost.h"
 #include "group.h"
-#include "why.h"
+#include "fusion_refusal.h"
 
 /* ---- roots ---- */
 
