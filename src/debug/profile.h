@@ -174,6 +174,8 @@ typedef struct tci_profile_process {
 TCI_FN tci_profile_process *tci_profile_state(void);
 TCI_FN void tci_ring_restart(tci_ring *r, uint32_t epoch); /* of a thread that is not busy */
 
+enum { TCI_TIMELINE_SHARED = 32 }; /* recorded runs of a program that are drawn with kernels */
+
 /* ---- profiles, for debug/trace.c ---- */
 TCI_FN tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status);
 TCI_FN tc_status tci_profile_stop(tc_profile *p);

@@ -39,6 +39,12 @@ static tc_program *network(tc_ctx *ctx, const char *name)
     return f;
 }
 
+/* A matrix of bf16 at the host. */
+static tc_buf matrix(uint16_t *data)
+{
+    return (tc_buf){.data = data, .n = (int64_t)sizeof(*data) * SIDE * SIDE, .dtype = -1};
+}
+
 static double now_us(void)
 {
     struct timespec t;
@@ -89,7 +95,7 @@ TEST(kernels_of_a_network_add_up_to_the_time_that_passed)
     tc_program *f = network(ctx, "layers");
     tc_profile *p;
     REQUIRE(f != NULL);
-    tc_bufs from = TC_BUFS(TC_BUF(in, SIDE * SIDE)), to = TC_BUFS(TC_BUF(out, SIDE * SIDE));
+    tc_bufs from = TC_BUFS(matrix(in)), to = TC_BUFS(matrix(out));
     for (int i = 0; i < 3; i++) {
         CHECK_EQ_INT(tc_run(f, from, to), TC_OK);
     }
@@ -132,8 +138,8 @@ TEST(two_queues_are_two_tracks)
     REQUIRE(tc_queue_make(&q[0]) == TC_OK && tc_queue_make(&q[1]) == TC_OK);
     REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
     for (int i = 0; i < 2 * RUNS; i++) {
-        CHECK_EQ_INT(tc_run_async(f[i % 2], q[i % 2], TC_BUFS(TC_BUF(in, SIDE * SIDE)),
-                                  TC_BUFS(TC_BUF(out[i % 2], SIDE * SIDE)), &done[i]),
+        CHECK_EQ_INT(tc_run_async(f[i % 2], q[i % 2], TC_BUFS(matrix(in)),
+                                  TC_BUFS(matrix(out[i % 2])), &done[i]),
                      TC_OK);
     }
     for (int i = 0; i < 2 * RUNS; i++) {
