@@ -120,6 +120,17 @@ TEST(kernels_of_a_network_add_up_to_the_time_that_passed)
               graphs / (RUNS - 1), single);
     CHECK(runs <= wall);
     json_free(j);
+    text.n = 0;
+    tci_summary_json(&text, f, &(tc_explain_options){.json = true, .measure_ms = 200});
+    double measured = 0;
+    j = json_parse(text.text);
+    REQUIRE(j && json_get(j, "kernels"));
+    for (const json *k = json_get(j, "kernels")->first; k; k = k->next) {
+        measured += number_of(k, "measured_ns") / 1e3;
+    }
+    CHECK_MSG(measured > 0.3 * single && measured < 1.5 * single, "measured %g us, drawn %g us",
+              measured, single);
+    json_free(j);
     tci_str_free(&text);
     tc_profile_free(p);
     tc_program_free(f);
