@@ -912,7 +912,8 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->state != TCI_COMPILE_CLAIMED) {
             continue;
         }
-        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
+        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check &&
+                    !tci_env_int(TCI_ENV_KEEP, 0);
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         if (look && !job->code) {
             tci_compile_guard(b, tci_compile_find_other, job);
