@@ -24,7 +24,7 @@ enum {
     TCI_SUMMARY_MOST = 20,   /* kernels of a screen, */
     TCI_SUMMARY_PORTS = 8,   /* inputs or outputs, */
     TCI_SUMMARY_PARAMS = 4,  /* parameters, */
-    TCI_SUMMARY_REASONS = 8, /* sentences, */
+    TCI_SUMMARY_REASONS = 6, /* sentences, */
     TCI_SUMMARY_PLACES = 3,  /* places of each, */
     TCI_SUMMARY_LINES = 4,   /* and lines of any other section */
     TCI_SUMMARY_WIDTH = 44   /* of a kernel's name */
