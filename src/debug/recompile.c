@@ -41,6 +41,8 @@ typedef struct tci_recompile_past {
     char is[TCI_RECOMPILE_LINE], was[TCI_RECOMPILE_LINE];
     tci_recompile_axis axis;
     int64_t ns, hits;
+    double hot_speed; /* over that of the symbolic program of a tc_jit; 0: not measured */
+    bool hot;         /* and it serves the sizes that kept coming */
     char *graph;
     size_t n_graph; /* heap; NULL: not kept */
 } tci_recompile_past;
@@ -340,6 +342,17 @@ TCI_FN void tci_recompile_hit(tci_hash hash)
     tci_recompile_unlock();
 }
 
+TCI_FN void tci_recompile_hot(tci_hash hash, double speed, bool serves)
+{
+    tci_recompile_lock();
+    tci_recompile_past *p = tci_recompile_find(hash);
+    if (p) {
+        p->hot_speed = speed;
+        p->hot = serves;
+    }
+    tci_recompile_unlock();
+}
+
 TCI_FN void tci_recompile_differs(tci_str *out, const tci_recompile_asked *asked)
 {
     const char *graph = tci_recompile_text(asked);
@@ -469,6 +482,10 @@ static void tci_recompile_print_json(const tci_recompile_report *r, const tci_re
         tci_str_printf(r->out, ", \"was\": ");
         tci_recompile_quote(r->out, p->was);
     }
+    if (p->hot_speed > 0) {
+        tci_str_printf(r->out, ", \"hot\": %s, \"speed\": %.2f", p->hot ? "true" : "false",
+                       p->hot_speed);
+    }
     tci_str_printf(r->out, "%c", '}');
 }
 
@@ -476,6 +493,10 @@ static void tci_recompile_print_text(const tci_recompile_report *r, const tci_re
 {
     tci_str_printf(r->out, "  %s  %s%.1f ms, %lld hits: ", p->name,
                    p->from_disk ? "from disk, " : "", (double)p->ns / 1e6, (long long)p->hits);
+    if (p->hot_speed > 0) {
+        tci_str_printf(r->out, "sizes that kept coming, %.2f times as fast as with symbols%s; ",
+                       p->hot_speed, p->hot ? "" : ", not kept");
+    }
     if (!p->near[0]) {
         tci_str_printf(r->out, "no earlier program resembles it\n");
     } else if (!p->is[0]) {

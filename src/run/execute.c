@@ -98,7 +98,8 @@ static tc_status tci_call_engine(tc_call *c, const tci_run_step *step)
                                    p->entry->backend.name);
         }
     }
-    tc_status status = tci_graph_program_run(step->call, c->slots + step->first_slot, text);
+    tc_status status = tci_graph_program_run(step->call, c->slots + step->first_slot,
+                                             step->n_operands, text);
     return status ? tci_call_refuse(c, status, "%s: %s", p->entry->backend.name,
                                     text[0] ? text : "no reason given")
                   : TC_OK;
@@ -128,6 +129,8 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
         c->broke = c->broke ? c->broke : tci_collectives_step(c, step);
     } else if (step->call && step->call->engine) {
         c->broke = tci_call_engine(c, step);
+    } else if (step->call && step->call->kind == TCI_CUSTOM_UNPACK) {
+        tci_graph_program_unpack(step->call, slots, step->n_operands);
     } else if (step->call) {
         tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
     } else {
@@ -1082,6 +1085,26 @@ static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
     return status;
 }
 
+/* A row of the init list; of its launches those of units that nobody computed yet. */
+static tc_status tci_walk_init_row(tc_call *c, tci_run *r, const tci_list_step *row)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = TC_OK;
+    if (row->kind != TCI_LIST_LAUNCH) {
+        return tci_walk_row(c, r, row);
+    }
+    for (int u = 0; u < code->n_units && !status; u++) {
+        const tci_code_unit *unit = &code->units[u];
+        for (int i = 0; i < unit->n_steps && tci_kept_wants(c, u) && !status; i++) {
+            tci_list_step launch = *row;
+            launch.begin = unit->steps[i];
+            launch.end = launch.begin + 1;
+            status = tci_walk_row(c, r, &launch);
+        }
+    }
+    return status;
+}
+
 /* c->kept is what the init list makes of the captured memory as it was noted. */
 static tc_status tci_walk_keep(tc_call *c, tci_run *r)
 {
@@ -1101,7 +1124,9 @@ static tc_status tci_walk_keep(tc_call *c, tci_run *r)
         if (c->device) {
             tci_bind_refresh(c);
         }
-        status = tci_walk_rows(c, &here, 0, code->n_init_list);
+        for (int i = 0; i < code->n_init_list && !status; i++) {
+            status = tci_walk_init_row(c, &here, &code->list[i]);
+        }
         if (!status && code->device) { /* other queues use it */
             status = tci_walk_judge(c, code->device->sync(code->device->user));
         }

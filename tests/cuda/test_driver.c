@@ -279,7 +279,7 @@ static int second_process(const char *path)
             setenv("TC_TEST_SAVED", path, 1);
         }
         execl("/proc/self/exe", "test_driver", (char *)NULL);
-        _exit(99);
+        tct_exit(99);
     }
     return waitpid(child, &ended, 0) == child ? ended : -1;
 }
@@ -406,7 +406,7 @@ TEST(a_forked_child_has_no_gpu_and_is_told)
         int ended = -1;
         pid_t child = fork();
         if (child == 0) {
-            _exit(in_child(ctx, work.f));
+            tct_exit(in_child(ctx, work.f));
         }
         CHECK_EQ_INT(waitpid(child, &ended, 0), child);
         CHECK_EQ_INT(ended, 0);
