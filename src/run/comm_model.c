@@ -119,7 +119,6 @@ TCI_FN bool tci_comm_model_of(const tc_program *f, const tc_cluster *machine, in
     return ends != NULL;
 }
 
-#ifndef TC_NO_DEBUG
 TCI_FN void tci_comm_model_text(tci_str *out, const tc_program *f)
 {
     const tci_collectives *l = f->collectives;
@@ -140,4 +139,3 @@ TCI_FN void tci_comm_model_text(tci_str *out, const tc_program *f)
     }
     tci_str_add(out, "\n");
 }
-#endif

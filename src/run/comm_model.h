@@ -17,9 +17,7 @@ typedef struct tci_comm_model {
  * 0: as they are. False: out of memory. */
 TCI_FN bool tci_comm_model_of(const tc_program *f, const tc_cluster *machine, int64_t of, int ranks,
                               tci_comm_model *m);
-#ifndef TC_NO_DEBUG
 /* A line of tc_explain, of a program with collectives. */
 TCI_FN void tci_comm_model_text(tci_str *out, const tc_program *f);
-#endif
 
 #endif

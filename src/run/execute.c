@@ -1229,9 +1229,11 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
             tci_collectives_end(c, status);
         }
     } else if (TCI_UNLIKELY(c->program->options.check)) {
-        status = tci_checker_begin(c, r)
-                     ? tci_walk_list(c, r)
-                     : tci_call_refuse(c, TC_ERR_MEMORY, "out of memory: copies of the inputs");
+        status = tci_checker_begin(c, r);
+        status = !status ? tci_walk_list(c, r)
+                 : status == TC_ERR_MEMORY
+                     ? tci_call_refuse(c, status, "out of memory: copies of the inputs")
+                     : status;
     } else {
         status = tci_walk_list(c, r);
     }
