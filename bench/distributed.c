@@ -1,9 +1,9 @@
-/* bench/distributed.c - training steps of networks of examples/models on one and on several ranks, as
- * a library for bench/distributed.py, which runs PyTorch's in turns with them.
+/* bench/distributed.c - training steps of networks of examples/models on one and on several ranks,
+ * as a library for bench/distributed.py, which runs PyTorch's in turns with them.
  *
- * A net is a program of one rank alone, or one whose gradients are averaged over all ranks. Forward,
- * backward and SGD are one program; parameters come from a file, or are random numbers that are equal
- * on all ranks. Inputs are in memory of the device. */
+ * A net is a program of one rank alone, or one whose gradients are averaged over all ranks.
+ * Forward, backward and SGD are one program; parameters come from a file, or are random numbers
+ * that are equal on all ranks. Inputs are in memory of the device. */
 #define TC_CUDA
 #define TC_IMPLEMENTATION
 #include "tc_comm.h"
@@ -183,7 +183,8 @@ TC_API dist_net *dist_make(const dist_ask *ask)
 {
     const nn_network *network = nn_find(ask->network);
     dist_net *n = calloc(1, sizeof(*n));
-    tc_options options = {.backend = dist.backend, .fallback = TC_FALLBACK_REFUSE,
+    tc_options options = {.backend = dist.backend,
+                          .fallback = TC_FALLBACK_REFUSE,
                           .cc_timeout_s = 900};
     if (!network || tc_ctx_make(&n->ctx, &options)) {
         dist_fail(network ? "no context" : "no such network");

@@ -8,6 +8,7 @@
 #include "device_spans.h"
 
 #include "../base/alloc.h"
+#include "../run/collective.h"
 #include "profile.h"
 
 #ifndef TC_NO_DEBUG
@@ -98,6 +99,43 @@ TCI_FN tc_status tci_device_spans_launch(tci_device_spans *s, int i, const tc_la
     return status;
 }
 
+TCI_FN tc_status tci_device_spans_call(tci_device_spans *s, int i, tc_call *c,
+                                       tc_status (*call)(tc_call *c, const tci_run_step *step))
+{
+    const tc_backend_queues *q = s->device->queues;
+    const int n = s->n;
+    tc_status status = TC_OK;
+    if (s->events) {
+        status = q->event_record(s->device->user, s->queue, s->events[2 * n + 1]);
+    }
+    s->host_ns[2 * n] = tci_os_now_ns();
+    status = status ? status : call(c, &s->f->steps[i]);
+    s->host_ns[2 * n + 1] = tci_os_now_ns();
+    if (s->events && !status) {
+        status = q->event_record(s->device->user, s->queue, s->events[2 * n + 2]);
+    }
+    s->steps[n] = i;
+    s->n += !status;
+    return status;
+}
+
+/* A collective: its record goes from where kernels before its start were done to where those behind
+ * its wait go on, which have waited meanwhile. */
+static void tci_device_spans_note(const tci_device_spans *s, int i, const int64_t at[2])
+{
+    tci_collectives *l = s->f->collectives;
+    const tci_comm_step *comm = &s->f->steps[s->steps[i]].call->comm;
+    tci_collective *item = &l->items[comm->number];
+    if (comm->phase == TCI_COMM_START) {
+        item->begin_ns = at[0];
+        return;
+    }
+    l->exposed_ns += at[1] - at[0];
+    l->n_profiled += comm->number == 0;
+    tci_profile_add(TCI_RECORD_COMM, s->f, s->steps[i], TCI_MAX(item->begin_ns, l->done_ns), at[1]);
+    l->done_ns = at[1];
+}
+
 /* The times of launch i on the device. */
 static bool tci_device_spans_read(const tci_device_spans *s, int i, int64_t at[2])
 {
@@ -117,7 +155,12 @@ TCI_FN tc_status tci_device_spans_end(tci_device_spans *s)
     tc_status status = tci_device_spans_sync(s);
     int64_t at[2];
     for (int i = 0; i < s->n && !status; i++) {
-        if (tci_device_spans_read(s, i, at)) {
+        const tci_custom_call *call = s->f->steps[s->steps[i]].call;
+        if (call && call->comm.phase) {
+            if (tci_device_spans_read(s, i, at)) {
+                tci_device_spans_note(s, i, at);
+            }
+        } else if (tci_device_spans_read(s, i, at)) {
             uint32_t flow = tci_profile_flow();
             tci_profile_add_flow(TCI_RECORD_LAUNCH, s->f, s->steps[i], s->host_ns[2 * i],
                                  s->host_ns[2 * i + 1], flow);
@@ -144,6 +187,13 @@ TCI_FN bool tci_device_spans_begin(tci_device_spans *s, const tc_program *f, voi
 TCI_FN tc_status tci_device_spans_launch(tci_device_spans *s, int i, const tc_launch *launch)
 {
     (void)s, (void)i, (void)launch;
+    return TC_ERR_UNSUPPORTED;
+}
+
+TCI_FN tc_status tci_device_spans_call(tci_device_spans *s, int i, tc_call *c,
+                                       tc_status (*call)(tc_call *c, const tci_run_step *step))
+{
+    (void)s, (void)i, (void)c, (void)call;
     return TC_ERR_UNSUPPORTED;
 }
 

@@ -21,6 +21,9 @@ TCI_FN bool tci_device_spans_wanted(void);
 TCI_FN bool tci_device_spans_begin(tci_device_spans *s, const tc_program *f, void *queue, int most);
 /* Launches step i. */
 TCI_FN tc_status tci_device_spans_launch(tci_device_spans *s, int i, const tc_launch *launch);
+/* Step i, of a collective, which `call` gives to its communicator. */
+TCI_FN tc_status tci_device_spans_call(tci_device_spans *s, int i, tc_call *c,
+                                       tc_status (*call)(tc_call *c, const tci_run_step *step));
 /* Waits for the device and writes the records; frees. */
 TCI_FN tc_status tci_device_spans_end(tci_device_spans *s);
 

@@ -329,7 +329,10 @@ static tc_status tci_walk_watch_there(tc_call *c, void *queue, int begin, int en
     for (int i = begin; i < end && !status; i++) {
         const tci_run_step *step = &c->program->steps[i];
         tc_launch launch = tci_device_launch(c, i);
-        status = step->call ? tci_walk_call(c, step) : tci_device_spans_launch(&spans, i, &launch);
+        bool joins = step->call && step->call->comm.phase;
+        status = joins        ? tci_device_spans_call(&spans, i, c, tci_walk_call)
+                 : step->call ? tci_walk_call(c, step)
+                              : tci_device_spans_launch(&spans, i, &launch);
     }
     tc_status ended = tci_device_spans_end(&spans);
     tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
@@ -420,7 +423,7 @@ static void tci_walk_chain(tci_scratch *s, tci_walk_tape *t)
     t->n = n;
 }
 
-static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end)
+static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end, void **to)
 {
     const tci_code *code = c->program->code;
     int64_t n = tci_walk_recorded(c, begin, end), n_buffers = 0;
@@ -441,10 +444,10 @@ static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int e
         tci_deps_launches(s, c, begin, tape.launches, tape.n);
         tci_collectives_chain(s, tape.launches, tape.n);
     }
-    return code->device->record(code->device->user, tape.launches, tape.n, &c->device->sequence);
+    return code->device->record(code->device->user, tape.launches, tape.n, to);
 }
 
-static tc_status tci_walk_record(tc_call *c, int begin, int end)
+static tc_status tci_walk_record(tc_call *c, int begin, int end, void **to)
 {
     tci_scratch s;
     tci_scratch_init(&s);
@@ -452,7 +455,7 @@ static tc_status tci_walk_record(tc_call *c, int begin, int end)
         tci_scratch_free(&s);
         return TC_ERR_MEMORY;
     }
-    tc_status status = tci_walk_record_in(&s, c, begin, end);
+    tc_status status = tci_walk_record_in(&s, c, begin, end, to);
     tci_scratch_free(&s);
     return status;
 }
@@ -782,11 +785,12 @@ static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
-    tc_status status = c->device->sequence ? TC_OK : tci_walk_record(c, begin, end);
+    void **sequence = begin == c->program->commit ? &c->device->updates : &c->device->sequence;
+    tc_status status = *sequence ? TC_OK : tci_walk_record(c, begin, end, sequence);
     if (status || !tci_walk_is_apart(c, r)) {
-        return status ? status : device->replay(device->user, c->device->sequence);
+        return status ? status : device->replay(device->user, *sequence);
     }
-    return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], c->device->sequence);
+    return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], *sequence);
 }
 
 static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, int end)
@@ -812,6 +816,19 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
         status = device->queues->launch(device->user, r->queues[TCI_QUEUE_WORK], &launch);
     }
     return status;
+}
+
+/* With collectives updates follow when these went well, as a rank that is gone must leave old
+ * values. */
+static tc_status tci_walk_launch_parts(tc_call *c, const tci_run *r, int begin, int end)
+{
+    const int commit = TCI_MIN(TCI_MAX(c->program->commit, begin), end);
+    if (!c->program->collectives) {
+        return tci_walk_launch_all(c, r, begin, end);
+    }
+    tc_status status = tci_walk_launch_all(c, r, begin, commit);
+    status = status ? status : tci_collectives_finish(c);
+    return status || commit == end ? status : tci_walk_launch_all(c, r, commit, end);
 }
 
 /* What was written over is newest on the device once that is queued. */
@@ -840,7 +857,7 @@ static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
         void *work = r->queues[TCI_QUEUE_WORK];
         bool crosses = r->splits && !tci_walk_is_apart(c, r);
         status = crosses ? tci_walk_order(c, TCI_LIST_EVENTS, work, NULL) : TC_OK;
-        status = status ? status : tci_walk_launch_all(c, r, begin, end);
+        status = status ? status : tci_walk_launch_parts(c, r, begin, end);
         if (!status && crosses) {
             status = tci_walk_order(c, TCI_LIST_EVENTS + 1, NULL, work);
         }
@@ -862,9 +879,6 @@ static tc_status tci_walk_launch_there(tc_call *c, tci_run *r, int begin, int en
     if (!status) {
         status = tci_walk_claimed(c, r, begin, end);
         tci_param_unclaim(c);
-    }
-    if (!status && c->program->collectives) {
-        status = tci_collectives_finish(c);
     }
     return status;
 }
