@@ -351,8 +351,8 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         tci_kred *red = &k->reds[r];
         red->points = (uint8_t)tci_matrix_lane_points(k, red, machine);
     }
-    tci_product_unit unit;
-    if (!machine.reproducible && tci_product_by_warps(k, &machine, &unit) && !unit.is_exact) {
+    tci_mma_sync_unit unit;
+    if (!machine.reproducible && tci_mma_sync_takes(k, &machine, &unit) && !unit.is_exact) {
         k->reds[0].order = unit.dtypes[0] == TC_F32 ? TCI_ORDER_TF32 : TCI_ORDER_MATRIX;
         k->reds[0].order_n = 0;
     }
@@ -378,8 +378,8 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
         tci_attention_set_orders(k, machine);
     }
-    if (!machine.reproducible && tci_backward_fits(k, machine)) {
-        tci_backward_set_orders(k, machine);
+    if (!machine.reproducible && tci_attn_grad_fits(k, machine)) {
+        tci_attn_grad_set_orders(k, machine);
     }
 }
 
