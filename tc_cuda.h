@@ -4753,6 +4753,8 @@ static void tci_products_note(const tci_query *a, const int64_t *n, const tci_bu
 
 /* ---- points by threads of blocks ---- */
 
+enum { TCI_PER_POINT_SECTOR = 32 }; /* bytes of memory that are read at once */
+
 static bool tci_per_point_is_kernel(const tci_query *a, tci_per_point *p)
 {
     memset(p, 0, sizeof(*p));
@@ -4819,6 +4821,23 @@ static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p,
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
+/* How many times as much memory a map's points meet as it has, where a load runs along another axis
+ * than they do: neighbours have a sector of memory each, half of which caches give to others. */
+static double tci_per_point_apart(const tci_query *a)
+{
+    tci_smem_transpose q;
+    double apart = 1;
+    if (!tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q)) {
+        return apart;
+    }
+    for (int i = 0; i < q.n_loads; i++) {
+        int at = tci_kinst_number(&a->k->insts[q.loads[i]]);
+        int bytes = tci_dtype_get((tc_dtype)a->k->operands[at].dtype)->bytes;
+        apart = TCI_MAX(apart, TCI_PER_POINT_SECTOR / 2.0 / bytes);
+    }
+    return apart;
+}
+
 static double tci_per_point_cost(const tci_query *a, const int64_t *n)
 {
     tci_per_point p;
@@ -4826,7 +4845,7 @@ static double tci_per_point_cost(const tci_query *a, const int64_t *n)
     double off = (double)n[0] / (double)p.rows;
     off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
     if (a->is_map) { /* a short axis is stored together */
-        return p.row_axis < 0 ? a->ns : off * a->ns;
+        return p.row_axis < 0 ? a->ns * tci_per_point_apart(a) : off * a->ns;
     }
     tci_product tiles = {0};
     bool dot = tci_tile_has_dot(a->k);
@@ -6595,9 +6614,33 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
     }
 }
 
+/* Contraction n of each channel alone is wanted as the image is that it reads through windows: each
+ * element of that is read for many results, which are stored once. */
+static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
+{
+    for (int i = 0; i < 2; i++) {
+        tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
+        tci_node *source = x->op == TCI_OP_WINDOW ? tci_plan_image(l->a, x) : NULL;
+        for (int a = 0; a < n->rank && source; a++) {
+            const int64_t label = tci_contract_labels(n, 2)[a];
+            const int at = tci_contract_axis(n, i, label);
+            const tci_layout_want want = tci_layout_of(l, source);
+            const int fastest = want.stored ? want.axis : source->rank - 1;
+            if (at >= 0 && tci_contract_has(n, 1 - i, label) && tci_dim_lt(1, n->shape[a]) &&
+                tci_plan_image_axis(x, source, at) == fastest) {
+                tci_layout_ask(l, n, a, false);
+            }
+        }
+    }
+}
+
 /* n is wanted as its operands are. */
 static void tci_layout_pass_up(tci_layout *l, const tci_node *n)
 {
+    if (n->op == TCI_OP_CONTRACT) {
+        tci_layout_pass_alone(l, n);
+        return;
+    }
     for (int i = 0; i < n->n_in; i++) {
         tci_layout_want want = tci_layout_of(l, n->in[i]);
         for (int a = 0; a < n->rank && want.set; a++) {

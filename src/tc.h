@@ -200,6 +200,7 @@
 #include "plan/group.c"
 #include "plan/reduction_order.c"
 #include "plan/lower_group.c"
+#include "plan/kernel_reuse.c"
 #include "plan/step_order.c"
 #include "plan/horizontal_fusion.c"
 #include "plan/fused_loop.c"
@@ -250,9 +251,11 @@
 #include "compile/jit.c"
 #include "compile/autotune.c"
 #include "compile/ports.c"
+#include "compile/init_units.c"
 #include "compile/steps.c"
 #include "compile/verify.c"
 #include "compile/graph_program.c"
+#include "compile/graph_split.c"
 #include "compile/compile.c"
 
 #include "run/openmp_threads.c"
@@ -279,6 +282,7 @@
 #include "run/overlap.c"
 #include "run/strided.c"
 #include "run/specializations.c"
+#include "run/hot_sizes.c"
 #include "run/queue.c"
 
 #include "debug/intern.c"
@@ -296,6 +300,7 @@
 #include "debug/triage.c"
 #include "debug/profile.c"
 #include "debug/timeline.c"
+#include "debug/trace.c"
 #include "debug/device_spans.c"
 #include "debug/report.c"
 
@@ -340,6 +345,7 @@
 #include "api/async.c"
 #include "api/generalize.c"
 #include "api/bucket.c"
+#include "api/hot_trial.c"
 #include "api/specialize.c"
 #include "api/eval.c"
 #include "api/read.c"

@@ -267,19 +267,30 @@ static tc_status tci_batch_compile_export(tci_batch *b, tci_str *log)
     return status;
 }
 
-/* The same program for another backend; NULL: tc's default. */
+/* The same program for another backend (NULL: tc's default), or split between that and an engine
+ * (or NULL). */
 static tc_status tci_batch_compile_for(tci_batch *b, tci_batch_job *job, tc_options o,
-                                       const char *backend)
+                                       const char *backend, const tci_backend *engine, tci_str *log)
 {
     const tci_request *r = job->request;
-    tci_str log = {.s = &b->s};
     o.backend = backend;
     o.progress = NULL;
     job->request = tci_request_make(&b->s, r->inputs, r->n_user_inputs, r->roots, r->n_roots, &o,
                                     NULL, NULL);
     tci_batch_sign(b, job->request);
+    if (engine) {
+        tci_request_split(&b->s, job->request, &o, engine);
+    }
     tc_status status;
-    tci_compile_requests(&b->s, &job->request, 1, &o, &job->code, &status, &log);
+    tci_compile_requests(&b->s, &job->request, 1, &o, &job->code, &status, log);
+    return status;
+}
+
+static tc_status tci_batch_compile_plain(tci_batch *b, tci_batch_job *job, tc_options o,
+                                         const char *backend)
+{
+    tci_str log = {.s = &b->s};
+    tc_status status = tci_batch_compile_for(b, job, o, backend, NULL, &log);
     if (status) {
         tci_batch_fail(b->f, job->about, &job->site, status, "%s: %s", tc_status_text(status),
                        tci_str_text(&log));
@@ -292,14 +303,28 @@ static tc_status tci_batch_interpret(tci_batch *b, tci_batch_job *job)
 {
     tc_options o = *b->options;
     o.stance = TC_STANCE_COMPILE;
-    return tci_batch_compile_for(b, job, o, "interp");
+    return tci_batch_compile_plain(b, job, o, "interp");
 }
 
-/* An engine is not there, or refused the graph: tc's own backend compiles it. */
+/* An engine refused the graph: it runs the parts that it takes, and tc the rest, in memory of the
+ * host; without such parts, or without the engine, tc compiles all of it. */
 static tc_status tci_batch_instead(tci_batch *b, tci_batch_job *job)
 {
+    tci_str log = {.s = &b->s};
+    tc_options o = *b->options;
+    o.stance = o.stance == TC_STANCE_LATER ? TC_STANCE_COMPILE : o.stance;
     job->instead = tci_scratch_printf(&b->s, "%.900s", job->instead);
-    return tci_batch_compile_for(b, job, *b->options, NULL);
+    tc_status status = tci_batch_compile_for(b, job, o, NULL, tci_backend_pick(b->options), &log);
+    if (status == TC_ERR_BACKEND || status == TC_ERR_UNSUPPORTED) {
+        tci_log(b->options, "compile", "the graph is not split: %s", tci_str_text(&log));
+        return tci_batch_compile_plain(b, job, o, NULL);
+    } else if (status) {
+        tci_batch_fail(b->f, job->about, &job->site, status, "%s: %s", tc_status_text(status),
+                       tci_str_text(&log));
+    } else {
+        job->instead = NULL;
+    }
+    return status;
 }
 
 /* True if tc's own backend may compile what the engine did not, as it said with that status. */
@@ -322,7 +347,7 @@ static void tci_batch_refused(tci_batch *b, tci_batch_job *job, tc_status status
         status = tci_batch_armed(b, job, tci_batch_interpret);
     } else if (tci_batch_may_replace(b, status)) {
         job->instead = text;
-        tci_log(b->options, "compile", "tc's own backend instead of the engine: %s", text);
+        tci_log(b->options, "compile", "not the whole graph on the engine: %s", text);
         status = tci_batch_armed(b, job, tci_batch_instead);
     } else {
         tci_str written = {0};

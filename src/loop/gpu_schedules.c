@@ -122,6 +122,8 @@ static void tci_products_note(const tci_query *a, const int64_t *n, const tci_bu
 
 /* ---- points by threads of blocks ---- */
 
+enum { TCI_PER_POINT_SECTOR = 32 }; /* bytes of memory that are read at once */
+
 static bool tci_per_point_is_kernel(const tci_query *a, tci_per_point *p)
 {
     memset(p, 0, sizeof(*p));
@@ -188,6 +190,23 @@ static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p,
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
+/* How many times as much memory a map's points meet as it has, where a load runs along another axis
+ * than they do: neighbours have a sector of memory each, half of which caches give to others. */
+static double tci_per_point_apart(const tci_query *a)
+{
+    tci_smem_transpose q;
+    double apart = 1;
+    if (!tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q)) {
+        return apart;
+    }
+    for (int i = 0; i < q.n_loads; i++) {
+        int at = tci_kinst_number(&a->k->insts[q.loads[i]]);
+        int bytes = tci_dtype_get((tc_dtype)a->k->operands[at].dtype)->bytes;
+        apart = TCI_MAX(apart, TCI_PER_POINT_SECTOR / 2.0 / bytes);
+    }
+    return apart;
+}
+
 static double tci_per_point_cost(const tci_query *a, const int64_t *n)
 {
     tci_per_point p;
@@ -195,7 +214,7 @@ static double tci_per_point_cost(const tci_query *a, const int64_t *n)
     double off = (double)n[0] / (double)p.rows;
     off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
     if (a->is_map) { /* a short axis is stored together */
-        return p.row_axis < 0 ? a->ns : off * a->ns;
+        return p.row_axis < 0 ? a->ns * tci_per_point_apart(a) : off * a->ns;
     }
     tci_simt_gemm tiles = {0};
     bool dot = tci_tile_has_dot(a->k);

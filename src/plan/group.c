@@ -826,9 +826,10 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                                  const tci_table *forced, const tci_table *cuts,
                                  const tci_table *late, const tci_scores_kernels *pairs,
                                  tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why)
+                                 tci_unit_facts *units, tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts);
+    f->units = units;
     f->associations = associations;
     f->like = like;
     f->late = late;
@@ -856,8 +857,10 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     if (!machine.reproducible && !f->apart) { /* a row that is kept has another class */
         tci_pattern_apply(f, machine);
     }
-    tci_group_report(f, why);
-    tci_store_report(f, why);
+    if (why) {
+        tci_group_report(f, why);
+        tci_store_report(f, why);
+    }
     tci_group_sort(f);
     return f;
 }
