@@ -20,8 +20,8 @@ done >"$work/gcov"
 # "    12:  345:text" after "-:    0:Source:src/plan/plan.c"; "branch  0 taken 3 (fallthrough)".
 awk '
     /^ *-: *0:Source:/ {
-        file = $0; sub(/.*Source:/, "", file); sub(/^.*src\//, "", file)
-        inside = file ~ /^[a-z]+\/[a-z0-9_.]+$/; next
+        file = $0; sub(/.*Source:/, "", file); inside = sub(/^.*src\//, "", file)
+        inside = inside && file ~ /^[a-z]+\/[a-z0-9_.]+$/; next
     }
     !inside { next }
     /^branch/ {
