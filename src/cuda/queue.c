@@ -51,7 +51,7 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
 }
 
 /* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
- * of each (see tci_cuda_head and tci_cuda_matrix_head). False: it cannot be made. */
+ * of each (see tci_cuda_head and tci_cuda_wgmma_head). False: it cannot be made. */
 static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
 {
     int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);

@@ -605,8 +605,8 @@ TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n);
 TCI_FN tci_node *tci_class_operand_of(const tci_fusion *f, tci_node *n);
 enum { TCI_CLASS_ANY = -1 };
 /* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX,
- * TF32, or CHAIN where none takes it. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
- * decides. */
+ * TF32, or CHAIN where none takes it. TCI_CLASS_ANY: sums of integers, and on a processor the
+ * kernel decides. */
 TCI_FN int tci_class_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
 /* The same of the contraction of group g; of groups that have none or keep rows TCI_CLASS_ANY. */
 TCI_FN int tci_class_unit_of_group(const tci_fusion *f, const tci_group *g, tci_machine machine);
