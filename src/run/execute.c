@@ -1214,6 +1214,15 @@ static tc_status tci_walk_list(tc_call *c, tci_run *r)
     return status;
 }
 
+/* The list; with options.check the inputs are copied first, for the text of a failure. */
+static tc_status tci_walk_checked_list(tc_call *c, tci_run *r)
+{
+    if (TCI_UNLIKELY(c->program->options.check) && !tci_checker_begin(c, r)) {
+        return tci_call_refuse(c, TC_ERR_MEMORY, "out of memory: copies of the inputs");
+    }
+    return tci_walk_list(c, r);
+}
+
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
 {
     tc_status status = TC_OK;
@@ -1225,15 +1234,11 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
     } else if (TCI_UNLIKELY(c->program->collectives != NULL)) {
         status = tci_collectives_begin(c);
         if (!status) {
-            status = tci_walk_list(c, r);
+            status = tci_walk_checked_list(c, r);
             tci_collectives_end(c, status);
         }
-    } else if (TCI_UNLIKELY(c->program->options.check)) {
-        status = tci_checker_begin(c, r)
-                     ? tci_walk_list(c, r)
-                     : tci_call_refuse(c, TC_ERR_MEMORY, "out of memory: copies of the inputs");
     } else {
-        status = tci_walk_list(c, r);
+        status = tci_walk_checked_list(c, r);
     }
     tci_fpenv_leave(saved);
     return status;
