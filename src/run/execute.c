@@ -1230,6 +1230,19 @@ static tc_status tci_walk_list(tc_call *c, tci_run *r)
     return status;
 }
 
+/* The list; with options.check the inputs are copied first, for the text of a failure. */
+static tc_status tci_walk_checked_list(tc_call *c, tci_run *r)
+{
+    tc_status status = TC_OK;
+    if (TCI_UNLIKELY(c->program->options.check)) {
+        status = tci_checker_begin(c, r);
+    }
+    if (status == TC_ERR_MEMORY) {
+        return tci_call_refuse(c, status, "out of memory: copies of the inputs");
+    }
+    return status ? status : tci_walk_list(c, r);
+}
+
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
 {
     tc_status status = TC_OK;
@@ -1241,17 +1254,11 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
     } else if (TCI_UNLIKELY(c->program->collectives != NULL)) {
         status = tci_collectives_begin(c);
         if (!status) {
-            status = tci_walk_list(c, r);
+            status = tci_walk_checked_list(c, r);
             tci_collectives_end(c, status);
         }
-    } else if (TCI_UNLIKELY(c->program->options.check)) {
-        status = tci_checker_begin(c, r);
-        status = !status ? tci_walk_list(c, r)
-                 : status == TC_ERR_MEMORY
-                     ? tci_call_refuse(c, status, "out of memory: copies of the inputs")
-                     : status;
     } else {
-        status = tci_walk_list(c, r);
+        status = tci_walk_checked_list(c, r);
     }
     tci_fpenv_leave(saved);
     return status;
