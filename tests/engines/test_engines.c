@@ -40,15 +40,22 @@ static void look_in_venv(void)
     done = true;
 }
 
-/* A context of the backend, which refuses rather than replaces; NULL: the engine is not there. */
+static char missing[TC_GRAPH_TEXT]; /* why the last context is NULL */
+
+/* A context of the backend, which refuses rather than replaces; NULL: the engine is not there, or
+ * has no such device or provider. */
 static tc_ctx *context(const char *backend)
 {
-    const tc_backend_entry *e;
+    const tc_graph_backend *rows[] = {tci_onnxrt_backend(), tci_openvino_backend(),
+                                      tci_openxla_backend()};
     tc_ctx *ctx = NULL;
     look_in_venv();
     size_t n = strcspn(backend, ":");
-    for (int i = 0; (e = tc_backend_at(i)); i++) {
-        if (strlen(e->name) == n && !memcmp(e->name, backend, n) && e->usable) {
+    const char *option = backend[n] ? backend + n + 1 : "";
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (strlen(rows[i]->name) == n && !memcmp(rows[i]->name, backend, n) &&
+            rows[i]->find(rows[i]->user, option, missing) &&
+            (!*option || rows[i]->version(rows[i]->user, option, missing) == TC_OK)) {
             tc_options o = {.backend = backend, .fallback = TC_FALLBACK_REFUSE, .threads = 2};
             REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
         }
@@ -59,7 +66,7 @@ static tc_ctx *context(const char *backend)
 #define NEED(backend)                                                                              \
     tc_ctx *ctx = context(backend);                                                                \
     if (!ctx) {                                                                                    \
-        SKIP("%s is not installed (TC_ENGINES)", backend);                                         \
+        SKIP("%s: %s", backend, missing);                                                          \
     }
 
 /* ---- cases of the oracle ---- */
@@ -142,6 +149,16 @@ TEST(xla_gives_what_pytorch_gives)
     replay("openxla", 60);
 }
 
+TEST(onnxruntime_on_a_gpu_gives_what_pytorch_gives)
+{
+    replay("onnxrt:cuda", 60);
+}
+
+TEST(xla_on_a_gpu_gives_what_pytorch_gives)
+{
+    replay("openxla:cuda", 60);
+}
+
 /* ---- networks ---- */
 
 static void run_network(const char *backend, const char *name, const char *manifest_path,
@@ -165,22 +182,36 @@ static void run_networks(const char *backend)
     NEED(backend);
     run_network(backend, "bert", "tests/data/models/models.json",
                 "tests/data/models/bert.safetensors");
+    if (!access("../shared/oracles/resnet18.safetensors", R_OK)) {
+        run_network(backend, "resnet18", "../shared/oracles/models.json",
+                    "../shared/oracles/resnet18.safetensors");
+    }
     tc_ctx_free(ctx);
 }
 
-TEST(a_bert_runs_by_onnxruntime)
+TEST(networks_run_by_onnxruntime)
 {
     run_networks("onnxrt");
 }
 
-TEST(a_bert_runs_by_openvino)
+TEST(networks_run_by_openvino)
 {
     run_networks("openvino");
 }
 
-TEST(a_bert_runs_by_xla)
+TEST(networks_run_by_xla)
 {
     run_networks("openxla");
+}
+
+TEST(networks_run_by_onnxruntime_on_a_gpu)
+{
+    run_networks("onnxrt:cuda");
+}
+
+TEST(networks_run_by_xla_on_a_gpu)
+{
+    run_networks("openxla:cuda");
 }
 
 /* ---- split graphs ---- */
