@@ -47,7 +47,7 @@ static char missing[TC_GRAPH_TEXT]; /* why the last context is NULL */
 static tc_ctx *context(const char *backend)
 {
     const tc_graph_backend *rows[] = {tci_onnxrt_backend(), tci_openvino_backend(),
-                                      tci_openxla_backend()};
+                                      tci_openxla_backend(), tci_tvm_backend()};
     tc_ctx *ctx = NULL;
     look_in_venv();
     size_t n = strcspn(backend, ":");
@@ -105,8 +105,8 @@ static int judge(const orc_run *r, const char *backend)
     return failed;
 }
 
-/* Replays a thirtieth of the cases, in soak all; `least` of them must pass, none may fail. */
-static void replay(const char *backend, int least)
+/* Replays each so many of the cases, in soak all; `least` of them must pass, none may fail. */
+static void replay(const char *backend, int every, int least)
 {
     NEED(backend);
     size_t bytes;
@@ -122,7 +122,7 @@ static void replay(const char *backend, int least)
                   .backend = backend,
                   .quiet = true,
                   .may_refuse = true,
-                  .every = soak ? 0 : 12};
+                  .every = soak ? 0 : every};
     CHECK(orc_run_list(&r, json_get(manifest, "cases"), false));
     orc_report(&r);
     printf("%s: %d passed, %d failed, %d skipped\n", backend, r.passed, r.failed, r.skipped);
@@ -136,27 +136,32 @@ static void replay(const char *backend, int least)
 
 TEST(onnxruntime_gives_what_pytorch_gives)
 {
-    replay("onnxrt", 60);
+    replay("onnxrt", 12, 60);
 }
 
 TEST(openvino_gives_what_pytorch_gives)
 {
-    replay("openvino", 40);
+    replay("openvino", 12, 40);
 }
 
 TEST(xla_gives_what_pytorch_gives)
 {
-    replay("openxla", 60);
+    replay("openxla", 12, 60);
+}
+
+TEST(tvm_gives_what_pytorch_gives)
+{
+    replay("tvm", 220, 4); /* its tool takes seconds for each */
 }
 
 TEST(onnxruntime_on_a_gpu_gives_what_pytorch_gives)
 {
-    replay("onnxrt:cuda", 60);
+    replay("onnxrt:cuda", 12, 60);
 }
 
 TEST(xla_on_a_gpu_gives_what_pytorch_gives)
 {
-    replay("openxla:cuda", 60);
+    replay("openxla:cuda", 12, 60);
 }
 
 /* ---- networks ---- */
@@ -281,6 +286,11 @@ static void run_split(const char *backend)
     tc_ctx_free(ctx);
 }
 
+TEST(a_graph_that_tvm_refuses_is_split)
+{
+    run_split("tvm");
+}
+
 TEST(a_graph_that_onnxruntime_refuses_is_split)
 {
     run_split("onnxrt");
@@ -371,6 +381,11 @@ TEST(threads_run_one_program_of_openvino)
 TEST(threads_run_one_program_of_xla)
 {
     run_rows("openxla");
+}
+
+TEST(threads_run_one_program_of_tvm)
+{
+    run_rows("tvm");
 }
 
 TEST(the_fastest_backend_is_measured)
