@@ -280,7 +280,7 @@ static double tci_pattern_products(const tci_join *j)
 }
 
 /* Blocks of threads have no form yet that packs: each lane is one chain, its loads apart from its
- * neighbours'. That is for what takes no longer than a launch. */
+ * neighbours'. That is for what takes no longer than a launch, and has no class of a unit. */
 static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j, int64_t bytes)
 {
     const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
@@ -297,6 +297,9 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
             summed *= d >= r->n_out ? (double)tci_dim_known(r->domain[d]) : 1;
         }
         bool chain = r->kind == TCI_ROOT_CONTRACT;
+        if (chain && tci_plan_unit_of(j->f, r, p->machine) > TCI_ORDER_CHAIN) {
+            return false;
+        }
         steps += chain ? summed * ceil(kept / TCI_VLANES) : 0;
     }
     double waves = points / ((double)m->processors * TCI_PATTERN_BLOCKS);
