@@ -549,7 +549,7 @@ typedef struct tci_lowered {
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine);
-/* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX or TF32,
+/* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX, TF32
  * or CHAIN where none takes it as a kernel by itself over operands that are in memory, but for
  * movement, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
  * decides. */

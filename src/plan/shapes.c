@@ -1,4 +1,4 @@
-/* plan/shapes.c - facts of shapes that several passes ask: axes across a reshape, extents of leaves.
+/* plan/shapes.c - facts of shapes that several passes ask: axes across a reshape, extent of a leaf.
  *
  * In: a node. Out: numbers; nothing is changed. */
 #include "group.h"
