@@ -2640,8 +2640,9 @@ TC_API tc_status tc_comm_from_env(tc_comm **out)
 {
     return tc_comm_from_env_with(NULL, out);
 }
-/* ---- src/comm/grads.c ---- */
-/* comm/grads.c - gradients in buckets, and optimizers of which each rank has a part.
+/* ---- src/comm/data_parallel.c ---- */
+/* comm/data_parallel.c - data parallel training: gradients in buckets, and optimizers of which
+ * each rank has a part.
  *
  * In: gradients of one graph. Out: the same over all ranks, as ordinary nodes: a bucket is a CAT of
  * flat gradients, one collective, and slices of its result, which are views.

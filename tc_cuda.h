@@ -5,9 +5,10 @@
  * CUDA source by NVRTC. */
 /* ---- src/tc_blocks.h ---- */
 /* src/tc_blocks.h - what only machines of blocks of threads use: recognisers, schedules and passes.
- * Joined into tc_cuda.h; plan/no_blocks.c stands in its place where that is not brought in. */
-/* ---- src/kernel/product.c ---- */
-/* kernel/product.c - contractions as M, N and K axes, and which of them mma.sync takes.
+ * Joined into tc_cuda.h; plan/no_gpu.c stands in its place where that is not brought in. */
+/* ---- src/kernel/mma_sync.c ---- */
+/* kernel/mma_sync.c - M, N and K axes of a GEMM kernel, and whether the tensor cores of warps
+ * (mma.sync) can run it.
  *
  * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the matrix units
  * that every warp of newer cards has take it. These read factors from memory that a block shares
@@ -667,10 +668,10 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
  *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
  *     stage 5  stores of values made of o, and of values made of m and l
  *
- * and its two products as a matrix unit sees them. A unit takes halves that lie as kernel/matrix.h
- * says; threads alone take f32 and halves, however they lie. Like kernel/matrix.c this is a
- * function of shape, layout, dtype and the kind of machine, and loop/ can schedule whatever it says
- * yes to. */
+ * and its two products as a matrix unit sees them. A unit takes halves that lie as
+ * kernel/matrix_unit.h says; threads alone take f32 and halves, however they lie. Like
+ * kernel/matrix_unit.c this is a function of shape, layout, dtype and the kind of machine, and
+ * loop/ can schedule whatever it says yes to. */
 
 #include <string.h>
 
@@ -1043,8 +1044,8 @@ TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
     }
     return steps && !on_unit;
 }
-/* ---- src/kernel/backward.c ---- */
-/* kernel/backward.c - recognizer of kernels that are gradients of attention, for GPUs.
+/* ---- src/kernel/attention_backward.c ---- */
+/* kernel/attention_backward.c - recognizer of attention gradient kernels, for GPUs.
  *
  * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
  *
@@ -1508,11 +1509,12 @@ TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
         }
     }
 }
-/* ---- src/loop/matrix.c ---- */
-/* loop/matrix.c - GEMM and implicit GEMM on tensor cores: tiles, pipeline stages, clusters, cost.
+/* ---- src/loop/wgmma_gemm.c ---- */
+/* loop/wgmma_gemm.c - GEMM on tensor cores (WGMMA), and implicit GEMM: tiles, pipeline stages,
+ * clusters, cost.
  *
- * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/matrix.h) whose hole is
- * the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the
+ * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/wgmma_gemm.h) whose hole
+ * is the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the
  * chain is built like any other.
  *
  * The tile follows from a model of its time: the slower of multiplying and loading for each step of
@@ -1969,7 +1971,7 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
  *
  * In: a kernel of class STEPS, the machine. Out: a skeleton (loop/attention.h) with two holes as
  * loop IR: the value of one score, and the chain behind the second product, which is that of any
- * product (loop/matrix.c). */
+ * product (loop/wgmma_gemm.c). */
 /* ---- src/loop/attention.h ---- */
 /* loop/attention.h - fused attention on WGMMA: parameters of the kernel template (tiles,
  * consumer warps, pipeline stages).
@@ -1980,8 +1982,8 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
  * kernel's value (the hole for scores), and turns the step's scores into powers of what is the
  * row's largest so far, which are at once, rounded, the first factor of the product with the
  * values. The sums of a step are made while the powers of the next one are. Behind the last step
- * they are divided and left in shared memory as loop/matrix.h says, where the same warps take their
- * rows through the rest of the kernel. */
+ * they are divided and left in shared memory as loop/wgmma_gemm.h says, where the same warps take
+ * their rows through the rest of the kernel. */
 #ifndef TCI_LOOP_ATTENTION_H
 #define TCI_LOOP_ATTENTION_H
 
@@ -2255,14 +2257,15 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
     launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
     launch->task_ns = tci_attention_ns(b->k, machine, tile);
 }
-/* ---- src/loop/backward.c ---- */
-/* loop/backward.c - gradients of fused attention on tensor cores: tiles, pipeline stages, cost.
+/* ---- src/loop/attention_backward.c ---- */
+/* loop/attention_backward.c - gradients of fused attention on tensor cores: tiles, pipeline
+ * stages, cost.
  *
- * In: a kernel that kernel/backward.c recognises, the machine. Out: a skeleton (loop/backward.h)
- * with its holes as loop IR. */
-/* ---- src/loop/backward.h ---- */
-/* loop/backward.h - gradients of fused attention on WGMMA: parameters of the kernel template
- * (tiles, consumer warps, pipeline stages).
+ * In: a kernel that kernel/attention_backward.c recognises, the machine. Out: a skeleton
+ * (loop/attention_backward.h) with its holes as loop IR. */
+/* ---- src/loop/attention_backward.h ---- */
+/* loop/attention_backward.h - gradients of fused attention on WGMMA: parameters of the kernel
+ * template (tiles, consumer warps, pipeline stages).
  *
  * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
  * four more warps loads both factors of a tile's rows, and then, step by step, both of the steps,
@@ -2271,16 +2274,16 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
  * with the steps. Where weights alone are taken one product is made, and the other factor has steps
  * only. What is a query's alone is evaluated once for each: of rows by the consumers, of steps by
  * another of the four warps, which leaves it beside the step. Behind the last step the sums are
- * left in shared memory, one product after the other, as loop/matrix.h says, where the same warps
- * take their rows through the rest of the kernel: of two consumers in turns, where there is no room
- * for the sums of both.
+ * left in shared memory, one product after the other, as loop/wgmma_gemm.h says, where the same
+ * warps take their rows through the rest of the kernel: of two consumers in turns, where there is
+ * no room for the sums of both.
  *
  * Blocks (tci_loop.scores): values of a query; where keys are cut off, the score of these; the
  * score of any key; where keys are cut off, of one that is seen; unless weights alone are taken,
  * the change of a score; and, where there are two last products, the rows of the second. The rows
  * of the first are the hole. */
-#ifndef TCI_LOOP_BACKWARD_H
-#define TCI_LOOP_BACKWARD_H
+#ifndef TCI_LOOP_ATTENTION_BACKWARD_H
+#define TCI_LOOP_ATTENTION_BACKWARD_H
 
 
 enum { TCI_BACKWARD_TILES = 8 };
@@ -2313,7 +2316,7 @@ TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const in
 #endif
 
 
-/* ---- src/loop/backward.c, continued ---- */
+/* ---- src/loop/attention_backward.c, continued ---- */
 enum {
     TCI_BACKWARD_BARRIERS = 256, /* bytes for them */
     TCI_BACKWARD_ALIGNED = 1024, /* the start of a box */
@@ -2547,23 +2550,23 @@ TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const in
     launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
     launch->task_ns = tci_backward_ns(b->k, machine, tile);
 }
-/* ---- src/loop/flash.c ---- */
-/* loop/flash.c - fused attention and its gradients on SIMT threads, without tensor cores.
+/* ---- src/loop/simt_attention.c ---- */
+/* loop/simt_attention.c - SIMT attention: fused attention and its gradients without tensor cores.
  *
- * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/flash.h), whose
- * blocks and hole are those of loop/attention.c and loop/backward.c. */
-/* ---- src/loop/flash.h ---- */
-/* loop/flash.h - fused attention and its gradients on SIMT threads: parameters of the kernel
- * templates.
+ * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/simt_attention.h),
+ * whose blocks and hole are those of loop/attention.c and loop/attention_backward.c. */
+/* ---- src/loop/simt_attention.h ---- */
+/* loop/simt_attention.h - fused attention and its gradients on SIMT threads: parameters of the
+ * kernel templates.
  *
- * What is on a matrix unit in loop/attention.h and loop/backward.h, with the same blocks and hole,
- * for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS threads
- * has a tile of rows, and goes over the other side step by step, in shared memory, all as f32. Half
- * a warp has every eighth row, each of its lanes every 16th step of it; sums are one chain. Pairs
- * go from lane to lane through shared memory of their own, so nothing of rows by steps is
- * stored. */
-#ifndef TCI_LOOP_FLASH_H
-#define TCI_LOOP_FLASH_H
+ * What is on a matrix unit in loop/attention.h and loop/attention_backward.h, with the same blocks
+ * and hole, for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS
+ * threads has a tile of rows, and goes over the other side step by step, in shared memory, all as
+ * f32. Half a warp has every eighth row, each of its lanes every 16th step of it; sums are one
+ * chain. Pairs go from lane to lane through shared memory of their own, so nothing of rows by steps
+ * is stored. */
+#ifndef TCI_LOOP_SIMT_ATTENTION_H
+#define TCI_LOOP_SIMT_ATTENTION_H
 
 
 enum {
@@ -2596,7 +2599,7 @@ TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const 
 
 #endif
 
-/* ---- src/loop/flash.c, continued ---- */
+/* ---- src/loop/simt_attention.c, continued ---- */
 enum {
     TCI_FLASH_HELD = 192,     /* registers of a thread for sums and pairs */
     TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
@@ -4369,9 +4372,10 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
         tci_build_close(b, &open);
     }
 }
-/* ---- src/loop/window.c ---- */
-/* loop/window.c - short reductions and short rows in vectors of each GPU thread: depthwise
- * convolution and its filter gradients, pooling, filters of few channels, norms, channels last.
+/* ---- src/loop/short_reduction.c ---- */
+/* loop/short_reduction.c - GPU schedule for short reductions and short rows, in the vector
+ * registers of each thread: depthwise convolution and its filter gradients, pooling, filters of
+ * few channels, norms (NHWC).
  *
  * In: a kernel whose first stage reduces few elements, or that is a map, of which every load runs
  * along the last outer axis or does not know it, and no guard does; its later stages are pointwise.
@@ -4381,10 +4385,11 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
  * none of them changes, as a filter or a norm's scale, once for all. Nothing changes a sum's order.
  *
  * Neighbouring threads take vectors that follow each other. */
-/* ---- src/loop/window.h ---- */
-/* loop/window.h - short reductions (pooling) on GPUs, along a contiguous last axis. */
-#ifndef TCI_LOOP_WINDOW_H
-#define TCI_LOOP_WINDOW_H
+/* ---- src/loop/short_reduction.h ---- */
+/* loop/short_reduction.h - GPU schedule for short reductions (pooling) along a contiguous last
+ * axis. */
+#ifndef TCI_LOOP_SHORT_REDUCTION_H
+#define TCI_LOOP_SHORT_REDUCTION_H
 
 
 enum {
@@ -4406,7 +4411,7 @@ TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block);
 
 #endif
 
-/* ---- src/loop/window.c, continued ---- */
+/* ---- src/loop/short_reduction.c, continued ---- */
 enum {
     TCI_WINDOW_MOST = 128,    /* elements that are reduced */
     TCI_WINDOW_WRITTEN = 16,  /* of the last axis of them */
@@ -4633,22 +4638,22 @@ TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
         tci_build_close(b, &open);
     }
 }
-/* ---- src/loop/block_forms.c ---- */
-/* loop/block_forms.c - schedule forms that only machines of blocks of threads (GPUs) have.
+/* ---- src/loop/gpu_schedules.c ---- */
+/* loop/gpu_schedules.c - schedule kinds of GPUs (machines of thread blocks).
  *
  *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
- *   window     a short reduction, or short rows of maps, in vectors of each thread (loop/window.c)
+ *   window     a short reduction or short rows in vectors of a thread (loop/short_reduction.c)
  *   spread     one thread per output point (loop/thread_per_point.c)
- *   matrix     GEMM and implicit GEMM on tensor cores, as a skeleton (loop/matrix.c)
+ *   matrix     GEMM and implicit GEMM on tensor cores, as a skeleton (loop/wgmma_gemm.c)
  *   attention  rows between two contractions on tensor cores (loop/attention.c)
- *   backward   the gradients of attention on tensor cores (loop/backward.c)
- *   flash, flash_back  both without tensor cores (loop/flash.c)
+ *   backward   the gradients of attention on tensor cores (loop/attention_backward.c)
+ *   flash, flash_back  both without tensor cores (loop/simt_attention.c)
  *   squares    transposes through shared memory (loop/smem_transpose.c)
  *   row        rows in the registers of a block or warp (loop/row_block.c)
- *   (loop/mma_gemm.c) warps  GEMM by the tensor cores of each warp
+ *   warps      GEMM by the tensor cores of each warp (loop/mma_gemm.c)
  *
- * In: a kernel on a machine (tci_query). Out: rows of loop/form.h, which loop/schedule.c weighs
- * next to those of processors. */
+ * In: a kernel on a machine (tci_query). Out: rows of loop/schedule_kind.h, which loop/schedule.c
+ * weighs next to those of processors. */
 #include <string.h>
 
 
@@ -4748,6 +4753,8 @@ static void tci_products_note(const tci_query *a, const int64_t *n, const tci_bu
 
 /* ---- points by threads of blocks ---- */
 
+enum { TCI_PER_POINT_SECTOR = 32 }; /* bytes of memory that are read at once */
+
 static bool tci_per_point_is_kernel(const tci_query *a, tci_per_point *p)
 {
     memset(p, 0, sizeof(*p));
@@ -4814,6 +4821,23 @@ static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p,
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
+/* How many times as much memory a map's points meet as it has, where a load runs along another axis
+ * than they do: neighbours have a sector of memory each, half of which caches give to others. */
+static double tci_per_point_apart(const tci_query *a)
+{
+    tci_smem_transpose q;
+    double apart = 1;
+    if (!tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q)) {
+        return apart;
+    }
+    for (int i = 0; i < q.n_loads; i++) {
+        int at = tci_kinst_number(&a->k->insts[q.loads[i]]);
+        int bytes = tci_dtype_get((tc_dtype)a->k->operands[at].dtype)->bytes;
+        apart = TCI_MAX(apart, TCI_PER_POINT_SECTOR / 2.0 / bytes);
+    }
+    return apart;
+}
+
 static double tci_per_point_cost(const tci_query *a, const int64_t *n)
 {
     tci_per_point p;
@@ -4821,7 +4845,7 @@ static double tci_per_point_cost(const tci_query *a, const int64_t *n)
     double off = (double)n[0] / (double)p.rows;
     off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
     if (a->is_map) { /* a short axis is stored together */
-        return p.row_axis < 0 ? a->ns : off * a->ns;
+        return p.row_axis < 0 ? a->ns * tci_per_point_apart(a) : off * a->ns;
     }
     tci_product tiles = {0};
     bool dot = tci_tile_has_dot(a->k);
@@ -5315,7 +5339,7 @@ TCI_FN const tci_form *const *tci_block_forms(void)
 /* loop/mma_gemm.c - mma.sync GEMM: shared-memory panels, accumulators in the registers of warps.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or is of bytes, on a
- * machine whose warps have such units (kernel/product.h). Out: the statements for one tile of the
+ * machine whose warps have such units (kernel/mma_sync.h). Out: the statements for one tile of the
  * result.
  *
  * The one idea is that of loop/simt_gemm.c: slab by slab of the contracted axes the block evaluates
@@ -6590,9 +6614,33 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
     }
 }
 
+/* Contraction n of each channel alone is wanted as the image is that it reads through windows: each
+ * element of that is read for many results, which are stored once. */
+static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
+{
+    for (int i = 0; i < 2; i++) {
+        tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
+        tci_node *source = x->op == TCI_OP_WINDOW ? tci_plan_image(l->a, x) : NULL;
+        for (int a = 0; a < n->rank && source; a++) {
+            const int64_t label = tci_contract_labels(n, 2)[a];
+            const int at = tci_contract_axis(n, i, label);
+            const tci_layout_want want = tci_layout_of(l, source);
+            const int fastest = want.stored ? want.axis : source->rank - 1;
+            if (at >= 0 && tci_contract_has(n, 1 - i, label) && tci_dim_lt(1, n->shape[a]) &&
+                tci_plan_image_axis(x, source, at) == fastest) {
+                tci_layout_ask(l, n, a, false);
+            }
+        }
+    }
+}
+
 /* n is wanted as its operands are. */
 static void tci_layout_pass_up(tci_layout *l, const tci_node *n)
 {
+    if (n->op == TCI_OP_CONTRACT) {
+        tci_layout_pass_alone(l, n);
+        return;
+    }
     for (int i = 0; i < n->n_in; i++) {
         tci_layout_want want = tci_layout_of(l, n->in[i]);
         for (int a = 0; a < n->rank && want.set; a++) {
@@ -6644,7 +6692,7 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
 }
 
 /* Are sums so short, over several axes, that threads make them in vectors of filters
- * (loop/window.c)? */
+ * (loop/short_reduction.c)? */
 static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;
@@ -7064,10 +7112,10 @@ TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
  * In: a CONTRACT of windows of an image and the gradient of what filters gave, both with their
  * channels last in memory, whose result has the elements of windows and the channels, which both
  * operands have. Out: a SUM of parts of it, with channels last too. The one idea: a thread then
- * has a vector of channels and some elements of a window (loop/window.c), for which a stretch of a
- * line is written out: each place of both operands is read once and serves all of them. Parts are
- * so many lines, or stretches of one, that there are threads enough and a sum is one chain. NULL:
- * this is none of these. */
+ * has a vector of channels and some elements of a window (loop/short_reduction.c), for which a
+ * stretch of a line is written out: each place of both operands is read once and serves all of
+ * them. Parts are so many lines, or stretches of one, that there are threads enough and a sum is
+ * one chain. NULL: this is none of these. */
 
 enum {
     TCI_DWGRAD_THREADS = 1 << 14,        /* that keep any device busy, with several loads each */
@@ -7470,8 +7518,8 @@ TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
  * a unit turns only halves on its way, so what lies otherwise is copied, bytes as bytes, and each
  * element of a copy must be multiplied often. Batched products are left to plan/bf16x3.c: those of
  * attention would join to kernels of threads, which take longer. No value is changed here:
- * plan/reduction_order.c gives the class to kernels that kernel/matrix.c, which sees them, says
- * fit. */
+ * plan/reduction_order.c gives the class to kernels that kernel/matrix_unit.c, which sees them,
+ * says fit. */
 
 typedef struct tci_kmajor {
     const tci_algo *a;
@@ -7630,8 +7678,9 @@ TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
         tci_kmajor_fits,  tci_kmajor_cost, tci_kmajor_build};
     return &row;
 }
-/* ---- src/plan/unit_split_k.c ---- */
-/* plan/unit_split_k.c - split-K on tensor cores: parts of K as a batch, where tiles are few.
+/* ---- src/plan/tensor_core_split_k.c ---- */
+/* plan/tensor_core_split_k.c - split-K on tensor cores: parts of K as a batch, where tiles are
+ * few.
  *
  * In: a CONTRACT of bf16 or f16 values that a matrix unit takes, on a machine of blocks. Out: the
  * same product with K cut in parts, which a second kernel adds up in f32. The one idea: a device
@@ -7736,9 +7785,8 @@ TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
         tci_split_k_unit_fit, tci_split_k_unit_cost, tci_split_k_unit_build};
     return &row;
 }
-/* ---- src/plan/block_routes.c ---- */
-/* plan/block_routes.c - the rows of the table of routes that only machines of blocks of threads
- * have.
+/* ---- src/plan/gpu_routes.c ---- */
+/* plan/gpu_routes.c - routes of contractions that only GPUs have: rows of the table of routes.
  *
  * In: nothing. Out: those rows, which plan/route.c weighs with its own. */
 
@@ -7754,13 +7802,12 @@ TCI_FN int tci_block_routes(const tci_route **rows)
 }
 
 #ifdef TCI_HAS_CUDA
-/* ---- src/cuda/matrix.c ---- */
-/* cuda/matrix.c - see cuda/matrix.h. The text of the main loop, in three layers:
- *   the prelude's small functions, one PTX instruction each; tests that run the text without a GPU
- *     define TC_NO_PTX and these names
- *   the prelude's templates tc_matrix_load and tc_matrix_multiply: two of the three parts that
- *     warps play (loop/matrix.h), over a class S that holds the numbers of one kernel
- *   the kernel: its class S, the split into parts, and the third part around the hole
+/* ---- src/cuda/wgmma.c ---- */
+/* cuda/wgmma.c - see cuda/wgmma.h. The text of the main loop, in three layers: the prelude's
+ * small functions, one PTX instruction each; tests that run the text without a GPU define
+ * TC_NO_PTX and these names the prelude's templates tc_matrix_load and tc_matrix_multiply: two of
+ * the three parts that warps play (loop/wgmma_gemm.h), over a class S that holds the numbers of one
+ * kernel the kernel: its class S, the split into parts, and the third part around the hole
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
  * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer; tc_done). A box is rows of
@@ -7782,11 +7829,11 @@ TCI_FN int tci_block_routes(const tci_route **rows)
  * share, one of each consumer of both; a buffer is written only when the one who filled it before
  * has had it taken; no barrier of the whole block after tc_matrix_begin, as its warps go different
  * ways. */
-/* ---- src/cuda/matrix.h ---- */
-/* cuda/matrix.h - the main loop of contractions on Hopper's matrix units, as text; and what a
- * module says of such a kernel, so that it is known wherever the cubin comes from. */
-#ifndef TCI_CUDA_MATRIX_H
-#define TCI_CUDA_MATRIX_H
+/* ---- src/cuda/wgmma.h ---- */
+/* cuda/wgmma.h - CUDA text of WGMMA GEMM: the main loop; and the facts of such a kernel that a
+ * module stores, so that they are known wherever the cubin comes from. */
+#ifndef TCI_CUDA_WGMMA_H
+#define TCI_CUDA_WGMMA_H
 
 
 enum {
@@ -7845,7 +7892,7 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol);
 
 #endif
 
-/* ---- src/cuda/matrix.c, continued ---- */
+/* ---- src/cuda/wgmma.c, continued ---- */
 #include <string.h>
 
 enum {
@@ -8632,7 +8679,7 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
 }
 /* ---- src/cuda/attention.c ---- */
 /* cuda/attention.c - see cuda/attention.h. The text of the main loop, in the layers of
- * cuda/matrix.c, whose small functions it shares.
+ * cuda/wgmma.c, whose small functions it shares.
  *
  * Shared memory, from a multiple of 1024: the queries of a tile, and where there is room of the
  * next one, a ring of steps of keys, one of values, what is left of the sums, barriers. The first
@@ -8660,18 +8707,19 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
  * reading them before it.
  * Warps leave and take rows of their own, so a warp's meeting is enough there. */
 /* ---- src/cuda/attention.h ---- */
-/* cuda/attention.h - the main loop of attention on Hopper's matrix units, as text. */
+/* cuda/attention.h - CUDA text of fused attention on WGMMA: the main loop. */
 #ifndef TCI_CUDA_ATTENTION_H
 #define TCI_CUDA_ATTENTION_H
 
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/matrix.h. */
+/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma.h. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 /* The product of weights in registers and values in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x);
-/* Functions of a kernel's class (cuda/backward.c). NAME_end: the last of n, where tiles of `tile`
- * go beyond, as what is read for a row or step that does not exist is that of the last one. */
+/* Functions of a kernel's class (cuda/attention_backward.c). NAME_end: the last of n, where tiles
+ * of `tile` go beyond, as what is read for a row or step that does not exist is that of the last
+ * one. */
 TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile);
 /* order: the number of the tile that is in place t, longest first, by so many heads that what all
  * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
@@ -9208,9 +9256,9 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
 {
     tci_str_add(out, "    }\n    __syncwarp();\n    }\n}\n");
 }
-/* ---- src/cuda/backward.c ---- */
-/* cuda/backward.c - see cuda/backward.h. The text of the main loop, in the layers of
- * cuda/matrix.c and with the small functions of cuda/attention.c.
+/* ---- src/cuda/attention_backward.c ---- */
+/* cuda/attention_backward.c - see cuda/attention_backward.h. The text of the main loop, in the
+ * layers of cuda/wgmma.c and with the small functions of cuda/attention.c.
  *
  * Shared memory, from a multiple of 1024: both factors of a tile's rows, and where there is room of
  * the next one's, a ring of both factors of steps, values of their queries, what is left of the
@@ -9236,13 +9284,13 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
  *
  * Invariants: as in cuda/attention.c. Steps behind the last one are zeros in shared memory; their
  * weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
-/* ---- src/cuda/backward.h ---- */
-/* cuda/backward.h - the main loop of attention's gradients on Hopper's matrix units, as text. */
-#ifndef TCI_CUDA_BACKWARD_H
-#define TCI_CUDA_BACKWARD_H
+/* ---- src/cuda/attention_backward.h ---- */
+/* cuda/attention_backward.h - CUDA text of attention's gradients on WGMMA: the main loop. */
+#ifndef TCI_CUDA_ATTENTION_BACKWARD_H
+#define TCI_CUDA_ATTENTION_BACKWARD_H
 
 
-/* Which of a kernel's blocks one is (loop/backward.h). */
+/* Which of a kernel's blocks one is (loop/attention_backward.h). */
 enum {
     TCI_CUDA_BACKWARD_VALUES,
     TCI_CUDA_BACKWARD_OFF,
@@ -9271,7 +9319,7 @@ TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x);
 
 #endif
 
-/* ---- src/cuda/backward.c, continued ---- */
+/* ---- src/cuda/attention_backward.c, continued ---- */
 #include <string.h>
 
 /* ---- the prelude ---- */
@@ -9932,9 +9980,9 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
     tci_cuda_custom_calls(out, k, l);
     tci_str_add(out, "}\n");
 }
-/* ---- src/cuda/flash.c ---- */
-/* cuda/flash.c - see cuda/flash.h. The text of the main loops, of small functions as in
- * cuda/attention.c and cuda/backward.c, some of which it shares.
+/* ---- src/cuda/simt_attention.c ---- */
+/* cuda/simt_attention.c - see cuda/simt_attention.h. The text of the main loops, of small functions
+ * as in cuda/attention.c and cuda/attention_backward.c, some of which it shares.
  *
  * Shared memory, all as f32: of attention the queries of a tile, a step of keys, one of values, the
  * weights of tile by step, and a word for each half warp; of its gradients both factors of the
@@ -9954,10 +10002,11 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
  * Invariants: a barrier stands before the first read of what all threads have copied and before
  * the next copy to where all have read. Rows and steps that do not exist are zeros, and their
  * weights are 0, or are never stored. */
-/* ---- src/cuda/flash.h ---- */
-/* cuda/flash.h - the main loops of attention and its gradients by threads alone, as text. */
-#ifndef TCI_CUDA_FLASH_H
-#define TCI_CUDA_FLASH_H
+/* ---- src/cuda/simt_attention.h ---- */
+/* cuda/simt_attention.h - CUDA text of attention and its gradients on SIMT threads: the main
+ * loops. */
+#ifndef TCI_CUDA_SIMT_ATTENTION_H
+#define TCI_CUDA_SIMT_ATTENTION_H
 
 
 /* Definitions that every such kernel of a file shares, behind those of cuda/attention.h. */
@@ -9972,7 +10021,7 @@ TCI_FN void tci_cuda_flash_tail(tci_str *out);
 
 #endif
 
-/* ---- src/cuda/flash.c, continued ---- */
+/* ---- src/cuda/simt_attention.c, continued ---- */
 #include <string.h>
 
 /* ---- the prelude ---- */
@@ -10524,12 +10573,12 @@ TCI_FN void tci_cuda_flash_tail(tci_str *out)
 {
     tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
 }
-/* ---- src/cuda/warps.c ---- */
-/* cuda/warps.c - see cuda/warps.h: mma.sync, which cards have from sm_75 on.
+/* ---- src/cuda/mma_sync.c ---- */
+/* cuda/mma_sync.c - CUDA text of mma.sync (sm_75 and later).
  *
- * In: the unit's statements (loop/mem.h). Out: their text, in two layers: functions of one PTX
- * instruction each, which tests that run the text without a GPU define for themselves (TC_NO_PTX),
- * and what the statements make of them.
+ * In: the unit's statements (loop/memory_ops.h). Out: their text, in two layers: functions of one
+ * PTX instruction each, which tests that run the text without a GPU define for themselves
+ * (TC_NO_PTX), and what the statements make of them.
  *
  * Layouts of the PTX ISA, lane = g * 4 + t: a factor of 16 rows of 32 bytes is four words, word j
  * number t + 4 (j / 2) of row g + 8 (j % 2). That is how ldmatrix.x4 hands out four squares of
@@ -10542,10 +10591,10 @@ TCI_FN void tci_cuda_flash_tail(tci_str *out)
  * Smaller instructions take one part of these after the other: sm_75 multiplies eight f16 of the
  * depth at once, words 0, 1 by the first of a second factor's two, then 2, 3 by the other, and 8
  * rows of 16 bytes; sm_80 8 rows of four f64. */
-/* ---- src/cuda/warps.h ---- */
-/* cuda/warps.h - the matrix units of warps, as text. */
-#ifndef TCI_CUDA_WARPS_H
-#define TCI_CUDA_WARPS_H
+/* ---- src/cuda/mma_sync.h ---- */
+/* cuda/mma_sync.h - CUDA text of mma.sync, the tensor cores of warps. */
+#ifndef TCI_CUDA_MMA_SYNC_H
+#define TCI_CUDA_MMA_SYNC_H
 
 
 /* How an access is spelled: see tci_cuda_rows in cuda/dialect.c. */
@@ -10561,7 +10610,7 @@ TCI_FN void tci_cuda_warps_prelude(tci_str *out);
 
 #endif
 
-/* ---- src/cuda/warps.c, continued ---- */
+/* ---- src/cuda/mma_sync.c, continued ---- */
 static const char tci_cuda_warps_text[] =
     "#ifndef TC_NO_PTX\n"
     "TC_I unsigned tc_shared_of(const void *p) {\n"
@@ -10982,7 +11031,7 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
  * way, w, $I element i of that and $O its storing, $B the mask type, $Q lanes of a thread, $H its
  * number, $G how many meet, $R what a shuffle is told of the threads that it is among, $D the
  * storage dtype's name, $U what rounds a word of it for a matrix unit, $X x rounded so
- * (cuda/warps.c). Counts and strides are of the whole vector. */
+ * (cuda/mma_sync.c). Counts and strides are of the whole vector. */
 static const tci_cuda_row tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
      "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * $H;\n"
@@ -11971,7 +12020,7 @@ typedef struct tci_cuda_device {
     bool known;    /* it was tried to open it */
     void *context; /* the primary one, retained for the rest of the process; NULL: none */
     void *stream;  /* of what is given to no other queue */
-    void *decide;  /* atomic: the kernel of cuda/loop.c, made when first needed */
+    void *decide;  /* atomic: the kernel of cuda/graph_while.c, made when first needed */
     tc_backend_target target;
 } tci_cuda_device;
 
@@ -12030,7 +12079,7 @@ TCI_FN tci_cuda_sequence *tci_cuda_sequence_make(int n);
  * waits for it. What comes before `first` is in a graph before. after: room for as many. */
 TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
                                    int i, void **after);
-/* cuda/loop.c: a member of tc_backend. */
+/* cuda/graph_while.c: a member of tc_backend. */
 TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, void **sequence);
 
 /* ---- cuda/memory.c ---- */
@@ -12200,7 +12249,7 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
-/* The units of warps; on Hopper for what its matrix units do not take (cuda/matrix.c). Operations
+/* The units of warps; on Hopper for what its matrix units do not take (cuda/wgmma.c). Operations
  * of halves in a cycle of a processor: NVIDIA's papers on the architectures have 512 multiply-adds
  * of f16 for Turing (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer cards, which
  * have other units too, as A100. f64 is no faster than by threads but on the large ones. */
@@ -12863,8 +12912,8 @@ TCI_FN const tc_backend_queues *tci_cuda_queues(void)
     };
     return &queues;
 }
-/* ---- src/cuda/loop.c ---- */
-/* cuda/loop.c - loops whose end the device finds: a CUDA graph with conditional nodes.
+/* ---- src/cuda/graph_while.c ---- */
+/* cuda/graph_while.c - while loops on the device: a CUDA graph with conditional nodes.
  *
  * In: two rounds, as launches, and the bytes that say whether there is another. Out: a sequence
  *

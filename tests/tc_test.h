@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(__GNUC__) || defined(__clang__)
 #define TCT_UNUSED __attribute__((unused))
@@ -75,6 +76,18 @@ static const char *tct_part(void)
     *end = 0;
     char *start = strrchr(path, '/');
     return start ? start + 1 : path;
+}
+
+/* Ends a forked process; make coverage keeps what it has run. */
+#ifdef TCT_COVERAGE
+void __gcov_dump(void);
+#else
+#define __gcov_dump() ((void)0)
+#endif
+TCT_UNUSED static void tct_exit(int code)
+{
+    __gcov_dump();
+    _exit(code);
 }
 
 TCT_PRINTF(3, 4)

@@ -72,6 +72,17 @@ TCI_FN bool tci_made_list(tci_made *m, const void *items, int n, const char *wha
     return false;
 }
 
+TCI_FN bool tci_made_operand(tci_made *m, tc_tensor t, const char *what)
+{
+    tci_frame f = tci_frame_on(m->ctx->handle, m->name, m->here);
+    if (tci_frame_node(&f, t, what)) {
+        tci_frame_leave(&f);
+        return true;
+    }
+    m->bad = tci_made_end(m, tci_frame_end(&f, NULL));
+    return false;
+}
+
 TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x)
 {
     return tc_cast_at(x, (tc_dtype)tci_dtype_get(m->dtype)->compute, m->here);
@@ -1234,13 +1245,14 @@ TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int6
                                          tc_site here)
 {
     tci_made m;
-    if (!tci_made_begin(&m, "tc_multi_margin_loss", input, here)) {
+    if (!tci_made_begin(&m, "tc_multi_margin_loss", input, here) ||
+        !tci_made_operand(&m, target, "target")) {
         return m.bad;
     }
     int rank = tc_rank(input);
     bool one = rank < 2 && tc_rank(target) < 2; /* sample: [], [C] or [1] of target, as in torch */
-    bool fits = !tc_status_of(target) && (one || (rank == 2 && tc_rank(target) == 1)) &&
-                (!one || tc_count(target) == 1) && (tci_is_none(weight) || tc_rank(weight) == 1);
+    bool fits = (one || (rank == 2 && tc_rank(target) == 1)) && (!one || tc_count(target) == 1) &&
+                (tci_is_none(weight) || tc_rank(weight) == 1);
     if (!fits || (p != 1 && p != 2)) {
         return tci_made_fail(&m, TC_ERR_ARGUMENT,
                              "input of rank %d, target of rank %d, p %lld: "
@@ -1300,11 +1312,12 @@ TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
                                            tc_reduction reduction, tc_site here)
 {
     tci_made m;
-    if (!tci_made_begin(&m, "tc_triplet_margin_loss", anchor, here)) {
+    if (!tci_made_begin(&m, "tc_triplet_margin_loss", anchor, here) ||
+        !tci_made_operand(&m, positive, "positive") ||
+        !tci_made_operand(&m, negative, "negative")) {
         return m.bad;
     }
-    bool same = !tc_status_of(positive) && !tc_status_of(negative) &&
-                tc_rank(anchor) == tc_rank(positive) && tc_rank(anchor) == tc_rank(negative);
+    bool same = tc_rank(anchor) == tc_rank(positive) && tc_rank(anchor) == tc_rank(negative);
     if (!same || !(margin > 0)) {
         return tci_made_fail(&m, TC_ERR_ARGUMENT,
                              "margin %g, ranks %d, %d and %d: expected a "

@@ -9,8 +9,8 @@
 #include "ops.h"
 
 #include "../graph/build.h"
-#include "frame.h"
-#include "within.h"
+#include "call_frame.h"
+#include "internal_calls.h"
 
 typedef struct tci_made {
     const char *name, *outer; /* outer: of the call that this one stands in, or NULL */
@@ -21,6 +21,8 @@ typedef struct tci_made {
 } tci_made;
 
 TCI_FN bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site here);
+/* That another operand names a value too; false: the end, and m->bad tells. */
+TCI_FN bool tci_made_operand(tci_made *m, tc_tensor t, const char *what);
 TCI_FN tc_tensor tci_made_end(const tci_made *m, tc_tensor y);
 TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);

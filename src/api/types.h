@@ -358,6 +358,9 @@ typedef struct tc_stats {
     /* programs in the memory cache, with their code and loaded modules; dropped by its cap */
     int64_t memory_entries, memory_bytes, memory_evictions;
     int64_t interpreted; /* programs that fell back to the interpreter */
+    /* what programs compute once and keep, as packed weights: what several share counts once
+     * (process-wide) */
+    int64_t kept_bytes;
 } tc_stats;
 
 #ifdef __cplusplus

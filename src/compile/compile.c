@@ -33,9 +33,9 @@
 #include "../rewrite/rewrite.h"
 #include "backend.h"
 #include "disk.h"
-#include "graph_program.h"
+#include "graph_split.h"
 #include "jit.h"
-#include "tune.h"
+#include "autotune.h"
 
 #define TCI_COMPILE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
@@ -61,6 +61,7 @@ typedef struct tci_compile_job {
     int *units; /* plan kernel -> number in the batch's jit; -1: it is a call */
     tci_dump dump;
     tc_times times;
+    tci_split split; /* of a request that has an engine */
 } tci_compile_job;
 
 typedef struct tci_compile_batch_state {
@@ -243,7 +244,41 @@ static void tci_compile_dump_source(tci_compile_batch_state *b)
     }
 }
 
+/* The job's code with what does not follow from a plan. */
+static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tci_request *r = job->request;
+    job->code = tci_code_make();
+    tci_code *c = job->code;
+    if (!c) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
+    }
+    c->key = tci_code_need(&b->scratch, c, (int64_t)r->key_bytes, 1);
+    memcpy(c->key, r->key, r->key_bytes);
+    c->key_bytes = r->key_bytes;
+    c->hash = r->hash;
+    c->compiler = r->compiler;
+    c->n_symbols = r->n_symbols;
+    c->symbols = tci_code_need(&b->scratch, c, r->n_symbols, sizeof(*c->symbols));
+    for (int i = 0; i < r->n_symbols; i++) {
+        c->symbols[i] = r->symbols[i];
+    }
+    return c;
+}
+
 /* ---- stages of one request ---- */
+
+/* The request's graph for the stages that follow. */
+static void tci_compile_copy(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tci_request *r = job->request;
+    if (TCI_UNLIKELY(r->engine != NULL)) {
+        tci_code *c = tci_compile_begin_code(b, job);
+        job->copy = tci_split_copy_graph(&b->scratch, c, r, &b->disk, &job->split);
+    } else {
+        job->copy = tci_request_copy_graph(&b->scratch, r, NULL);
+    }
+}
 
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
@@ -251,7 +286,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
 
-    job->copy = tci_request_copy_graph(s, r);
+    tci_compile_copy(b, job);
     if (b->verify) {
         tci_graph_verify(s, job->copy.roots, r->n_roots);
     }
@@ -491,6 +526,24 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
     }
 }
 
+/* Of the kernels of the init list, so that programs share what they compute. */
+static void tci_compile_fill_identities(tci_compile_batch_state *b, const tci_compile_job *job,
+                                        tci_code *c)
+{
+    for (int i = 0; i < c->n_init; i++) {
+        tci_code_kernel *k = &c->kernels[c->steps[i].kernel];
+        if (k->identity || k->call) {
+            continue;
+        }
+        tci_str text = {.s = &b->scratch};
+        tci_kernel_print(&text, job->plan->kernels[c->steps[i].kernel]);
+        tci_str_printf(&text, "\n%s\n%s\n%s\n", b->backend->name, b->backend->target.features,
+                       b->backend->target.record);
+        k->identity = tci_compile_text(b, c, tci_str_text(&text));
+        k->n_identity = (int32_t)text.n;
+    }
+}
+
 #ifdef TC_DYNAMIC_SHAPES
 static void *tci_compile_keep(void *code, size_t bytes)
 {
@@ -558,7 +611,51 @@ static const char *tci_compile_collective(tci_compile_batch_state *b, const tci_
     return tci_str_text(&text);
 }
 
-/* Functions of the user's, which the host calls, wherever kernels run. */
+/* A call of a split graph: what it computes is in the job's list. */
+static void tci_compile_fill_split(tci_compile_batch_state *b, const tci_compile_job *job,
+                                   tci_code_kernel *k, tci_code *c, tci_custom_call *call)
+{
+    const tci_split_call *row = &job->split.calls[call->split];
+    int n_in = call->n_inputs;
+    call->kind = (uint8_t)row->kind;
+    call->engine = row->engine;
+    call->n_more = row->n_results - 1;
+    call->arrays = tci_compile_get(b, c, n_in + row->n_results, sizeof(*call->arrays));
+    for (int i = 0; i < row->n_results; i++) {
+        const tci_node *n = row->results[i];
+        tci_dim count = 1;
+        tc_custom_array *a = &call->arrays[n_in + i];
+        *a = (tc_custom_array){.dtype = (tc_dtype)n->dtype, .rank = n->rank};
+        a->sizes = tci_compile_get(b, c, n->rank, sizeof(*a->sizes));
+        for (int d = 0; d < n->rank; d++) {
+            a->sizes[d] = (int64_t)row->shapes[i][d];
+            count = tci_dim_mul(count, row->shapes[i][d]);
+        }
+        a->n = (int64_t)count;
+    }
+    k->symbol = tci_compile_text(b, c, job->split.name);
+    k->note = tci_compile_text(b, c, row->note);
+}
+
+/* A function of the user's, or a step of a collective. */
+static void tci_compile_fill_own(tci_compile_batch_state *b, const tci_compile_job *job,
+                                 tci_code_kernel *k, tci_code *c, tci_custom_call *call)
+{
+    const bool joins = call->comm.phase != TCI_COMM_NONE;
+    const char *together = joins ? tci_compile_collective(b, call) : NULL;
+    call->arrays = tci_compile_get(b, c, call->n_inputs + 1, sizeof(*call->arrays));
+    k->symbol = tci_compile_text(b, c,
+                                 joins ? job->plan->kernels[k - c->kernels]->name
+                                       : call->op->op.name);
+    k->note = tci_compile_text(b, c,
+                               joins       ? together
+                               : c->device ? "a function of the user's, called by the host: "
+                                             "operands are copied there, the result back; its text "
+                                             "for the device would save that"
+                                           : "a function of the user's");
+}
+
+/* Functions that the host calls, wherever kernels run. */
 static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile_job *job,
                                    tci_code *c)
 {
@@ -568,31 +665,20 @@ static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile
         if (!from || (b->native && job->units[i] >= 0)) {
             continue;
         }
-        int n = from->n_inputs + 1;
         tci_custom_call *call = tci_compile_get(b, c, 1, sizeof(*call));
         *call = *from;
-        call->arrays = tci_compile_get(b, c, n, sizeof(*call->arrays));
-        for (int a = 0; a < n; a++) {
+        c->device = device;
+        (from->kind ? tci_compile_fill_split : tci_compile_fill_own)(b, job, &c->kernels[i], c,
+                                                                     call);
+        for (int a = 0; a < from->n_inputs + !from->kind; a++) {
             size_t bytes = sizeof(int64_t) * (size_t)from->arrays[a].rank;
             call->arrays[a] = from->arrays[a];
             call->arrays[a].sizes = tci_compile_get(b, c, (int64_t)bytes, 1);
             memcpy(call->arrays[a].sizes, from->arrays[a].sizes, bytes);
         }
         c->kernels[i].call = call;
-        bool joins = from->comm.phase != TCI_COMM_NONE;
-        const char *together = joins ? tci_compile_collective(b, from) : NULL;
-        c->kernels[i].symbol = tci_compile_text(b, c,
-                                                joins ? job->plan->kernels[i]->name
-                                                      : from->op->op.name);
-        c->kernels[i].note = tci_compile_text(
-            b, c,
-            joins    ? together
-            : device ? "a function of the user's, called by the host: operands are copied "
-                       "there, the result back; its text for the device would save that"
-                     : "a function of the user's");
         c->kernels[i].n_tasks = 1;
         c->calls = true;
-        c->device = device;
     }
 }
 
@@ -617,34 +703,12 @@ static void tci_compile_fill_source(tci_compile_batch_state *b, tci_code *c)
     c->source = tci_compile_text(b, c, tci_str_text(&text));
 }
 
-/* The job's code with what does not follow from a plan. */
-static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    const tci_request *r = job->request;
-    job->code = tci_code_make();
-    tci_code *c = job->code;
-    if (!c) {
-        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
-    }
-    c->key = tci_compile_get(b, c, (int64_t)r->key_bytes, 1);
-    memcpy(c->key, r->key, r->key_bytes);
-    c->key_bytes = r->key_bytes;
-    c->hash = r->hash;
-    c->compiler = r->compiler;
-    c->n_symbols = r->n_symbols;
-    c->symbols = tci_compile_get(b, c, r->n_symbols, sizeof(*c->symbols));
-    for (int i = 0; i < r->n_symbols; i++) {
-        c->symbols[i] = r->symbols[i];
-    }
-    return c;
-}
-
 /* The only stage of a program of a graph-level backend. */
 static tc_status tci_compile_engine(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
-    job->copy = tci_request_copy_graph(&b->scratch, r);
+    job->copy = tci_request_copy_graph(&b->scratch, r, NULL);
     tci_compile_dump_graph(b, job, "graph", "graph.txt", job->copy.roots);
     job->times.key = tci_compile_lap(&at, "graph");
     tci_code *c = tci_compile_begin_code(b, job);
@@ -662,7 +726,7 @@ static tc_status tci_compile_engine(tci_compile_batch_state *b, tci_compile_job 
 static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tci_request *r = job->request;
-    tci_code *c = tci_compile_begin_code(b, job);
+    tci_code *c = job->code ? job->code : tci_compile_begin_code(b, job); /* a split graph has it */
     c->exports = b->jit.exports;
     c->intact = job->intact;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
@@ -702,12 +766,13 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         }
     }
     tci_compile_fill_source(b, c);
-    if (!tci_code_list(c)) {
+    tci_compile_fill_identities(b, job, c);
+    if (!tci_code_list(c) || !tci_code_split_init(c)) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
     }
     c->times = job->times;
     tci_str explain = {.s = &b->scratch};
-    tci_explain_text(&explain, job->plan, c, b->why);
+    tci_explain_text(&explain, job->plan, c, b->why, job->split.text);
     c->explain = tci_compile_text(b, c, tci_str_text(&explain));
     if (b->verify) {
         tci_code_verify(&b->scratch, c);
@@ -837,7 +902,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native && !b->options->check) {
+            if (b->native && !b->options->check && !job->request->engine) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);
@@ -912,7 +977,8 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->state != TCI_COMPILE_CLAIMED) {
             continue;
         }
-        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
+        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check &&
+                    !job->request->engine;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         if (look && !job->code) {
             tci_compile_guard(b, tci_compile_find_other, job);
@@ -1106,6 +1172,83 @@ TCI_FN tc_status tci_compile_export(tci_request *r, const tc_options *o, tci_cod
     tci_scratch_free(&b->scratch);
     tci_heap_free(b);
     return status;
+}
+
+/* ---- texts of a program that exists ---- */
+
+static tc_status tci_compile_show_back(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str unused = {.s = &b->scratch};
+    int64_t at = tci_os_now_ns();
+    if (tci_jit_find_compiler(&b->jit, &unused)) {
+        b->jit.compiler.vector_bytes = b->backend->target.vector_bytes;
+    }
+    tci_compile_find_kernels(b);
+    tci_compile_write_source(b, &job->times, &at);
+    return TC_OK;
+}
+
+static bool tci_compile_show_job(tci_compile_batch_state *b, tci_compile_job *job,
+                                 const tci_code *code, tci_str *kernels, tci_str *loops,
+                                 tci_str *source)
+{
+    bool ok = tci_compile_guard(b, tci_compile_front, job) == TC_OK &&
+              job->plan->n_kernels == code->n_kernels;
+    bool native = ok && b->native && tci_compile_guard(b, tci_compile_show_back, job) == TC_OK;
+    for (int i = 0; ok && i < code->n_kernels; i++) {
+        const tci_jit_kernel *k = native && job->units[i] >= 0 ? &b->jit.kernels[job->units[i]]
+                                                               : NULL;
+        tci_kernel_print(&kernels[i], job->plan->kernels[i]);
+        if (k && k->loop) {
+            tci_loop_print(&loops[i], k->loop);
+        }
+    }
+    for (int i = 0; native && i < b->jit.n_sources; i++) {
+        tci_str_add_n(source, b->jit.sources[i].text, b->jit.sources[i].n);
+    }
+    return ok;
+}
+
+/* The request that a key is of; NULL: it is not understood. */
+static tci_request *tci_compile_request_of(tci_scratch *s, const tci_code *code, size_t key_graph,
+                                           const tc_options *o, const tci_backend *backend)
+{
+    tci_key_graph g;
+    if (setjmp(s->escape) || !tci_key_read(s, code->key, code->key_bytes, key_graph, NULL, 0, &g)) {
+        return NULL;
+    }
+    return tci_request_make(s, g.nodes, g.n_inputs, g.roots, g.n_roots, o, backend->name,
+                            &backend->target);
+}
+
+TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_options *o,
+                             tci_str *kernels, tci_str *loops, tci_str *source)
+{
+    tc_options own = *o;
+    own.backend = code->backend;
+    const tci_backend *backend = key_graph ? tci_backend_pick(&own) : NULL;
+    tci_compile_batch_state *b = backend && !backend->graph ? tci_heap_get(sizeof(*b)) : NULL;
+    if (!b) {
+        return false;
+    }
+    tci_str log = {0};
+    tci_scratch_init(&b->scratch);
+    tci_compile_job job = {
+        .request = tci_compile_request_of(&b->scratch, code, key_graph, &own, backend)};
+    b->options = &own;
+    b->backend = backend;
+    b->log = &log;
+    b->native = backend->calls != NULL;
+    b->jobs = &job;
+    b->n_jobs = 1;
+    tci_jit_begin(&b->jit, &b->scratch, &own, backend, &b->disk);
+    b->jit.shows = true;
+    bool ok = job.request && tci_compile_show_job(b, &job, code, kernels, loops, source);
+    tci_jit_end(&b->jit);
+    tci_scratch_free(&b->scratch);
+    tci_str_free(&log);
+    tci_heap_free(b);
+    return ok;
 }
 
 #undef TCI_COMPILE_COUNT

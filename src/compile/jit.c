@@ -20,7 +20,7 @@
 #include "../loop/ir.h"
 #include "backend.h"
 #include "build_cost.h"
-#include "forced.h"
+#include "schedule_file.h"
 
 enum {
     TCI_JIT_FILE_COST = 1000, /* statements: for less another process does not pay */
@@ -139,7 +139,7 @@ static bool tci_jit_must_show_all(const tci_jit *j)
 
 TCI_FN void tci_jit_find(tci_jit *j)
 {
-    bool look = !j->exports && !tci_jit_must_show_all(j);
+    bool look = !j->exports && !j->shows && !tci_jit_must_show_all(j);
     const tc_backend *calls = j->backend->calls;
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];

@@ -1,5 +1,5 @@
 /* cuda/attention.c - see cuda/attention.h. The text of the main loop, in the layers of
- * cuda/matrix.c, whose small functions it shares.
+ * cuda/wgmma.c, whose small functions it shares.
  *
  * Shared memory, from a multiple of 1024: the queries of a tile, and where there is room of the
  * next one, a ring of steps of keys, one of values, what is left of the sums, barriers. The first

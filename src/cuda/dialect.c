@@ -25,10 +25,10 @@
 #include "../emit/c_spell.h"
 #include "dialect.h"
 #include "attention.h"
-#include "backward.h"
+#include "attention_backward.h"
 #include "custom.h"
-#include "flash.h"
-#include "warps.h"
+#include "simt_attention.h"
+#include "mma_sync.h"
 
 typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
@@ -216,7 +216,7 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
  * way, w, $I element i of that and $O its storing, $B the mask type, $Q lanes of a thread, $H its
  * number, $G how many meet, $R what a shuffle is told of the threads that it is among, $D the
  * storage dtype's name, $U what rounds a word of it for a matrix unit, $X x rounded so
- * (cuda/warps.c). Counts and strides are of the whole vector. */
+ * (cuda/mma_sync.c). Counts and strides are of the whole vector. */
 static const tci_cuda_row tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
      "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * $H;\n"

@@ -12,11 +12,11 @@
 
 #include "../base/env.h"
 #include "../plan/group.h"
-#include "../run/later.h"
+#include "../run/async_compile.h"
 #include "../run/dynamic.h"
 #include "explain.h"
-#include "label.h"
-#include "measure.h"
+#include "intern.h"
+#include "kernel_timing.h"
 #include "../run/comm_model.h"
 #include "origin.h"
 
@@ -361,7 +361,9 @@ static void tci_summary_place(tci_str *out, const tc_program *f, const tci_reaso
     }
 }
 
-enum { TCI_SUMMARY_SENTENCES = 64 }; /* rows of plan/why.h, and those with numbers in them */
+enum {
+    TCI_SUMMARY_SENTENCES = 64
+}; /* rows of plan/fusion_refusal.h, and those with numbers in them */
 
 static void tci_summary_reason_text(tci_str *out, const tc_program *f, tci_reason *list)
 {

@@ -5,7 +5,7 @@
  * the workspace here. */
 #include <string.h>
 
-#include "steps.h"
+#include "linear_ir.h"
 
 static int64_t tci_iloop_cell_bytes(const tci_kcell *c)
 {

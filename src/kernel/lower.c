@@ -11,9 +11,9 @@
 #include "lower.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
-#include "bits.h"
+#include "bitcast.h"
 #include "random.h"
-#include "range.h"
+#include "value_range.h"
 #include "simplify.h"
 
 typedef struct tci_lower_frame {

@@ -23,7 +23,7 @@
 #include "gemm.h"
 #include "row_buffer.h"
 #include "amx.h"
-#include "unit.h"
+#include "register_tiles.h"
 
 #include <math.h>
 

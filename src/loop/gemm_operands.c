@@ -9,7 +9,7 @@
  * along the other one, and lanes behind a short side are lost. */
 #include <string.h>
 
-#include "../kernel/matrix.h"
+#include "../kernel/matrix_unit.h"
 #include "cost.h"
 #include "gemm_operands.h"
 

@@ -3,11 +3,11 @@
 #ifndef TCI_LOOP_ROW_BUFFER_H
 #define TCI_LOOP_ROW_BUFFER_H
 
-#include "combine.h"
+#include "reduction_step.h"
 #include "cost.h"
 #include "causal_bound.h"
 #include "outer_tile.h"
-#include "vectors.h"
+#include "vectorize.h"
 
 enum { TCI_KEEP_TILE = 2 /* vectors: a row of unknown length has room for whole ones of these */ };
 

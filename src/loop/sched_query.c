@@ -5,9 +5,9 @@
  * of computing at the machine's rate and of moving the kernel's bytes from where they lie. */
 #include "../kernel/attention.h"
 #include "cost.h"
-#include "form.h"
-#include "mem.h"
-#include "vectors.h"
+#include "schedule_kind.h"
+#include "memory_ops.h"
+#include "vectorize.h"
 
 enum {
     TCI_QUERY_MAP_THREADS = 256, /* most threads of a block, but for rows */

@@ -26,7 +26,7 @@
  * neighbours at a time, and what a warp takes at once is one line of each panel. There are two of
  * each panel: one is filled while the other is read. Places outside the result are computed from
  * the last element inside, and not stored. */
-#include "block_forms.h"
+#include "gpu_schedules.h"
 #include "simt_gemm.h"
 
 #include <math.h>

@@ -14,7 +14,7 @@
  * gradient of a long chain forces values of its beginning at its end, one after the other. */
 #include "cost.h"
 #include "group.h"
-#include "why.h"
+#include "fusion_refusal.h"
 
 enum {
     TCI_GROUP_MAX_STREAMS = 24, /* leaves and reads of one kernel made by joining siblings */
@@ -857,8 +857,10 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     if (!machine.reproducible && !f->apart) { /* a row that is kept has another class */
         tci_pattern_apply(f, machine);
     }
-    tci_group_report(f, why);
-    tci_store_report(f, why);
+    if (why) {
+        tci_group_report(f, why);
+        tci_store_report(f, why);
+    }
     tci_group_sort(f);
     return f;
 }

@@ -146,9 +146,33 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
     }
 }
 
+/* Contraction n of each channel alone is wanted as the image is that it reads through windows: each
+ * element of that is read for many results, which are stored once. */
+static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
+{
+    for (int i = 0; i < 2; i++) {
+        tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
+        tci_node *source = x->op == TCI_OP_WINDOW ? tci_plan_image(l->a, x) : NULL;
+        for (int a = 0; a < n->rank && source; a++) {
+            const int64_t label = tci_contract_labels(n, 2)[a];
+            const int at = tci_contract_axis(n, i, label);
+            const tci_layout_want want = tci_layout_of(l, source);
+            const int fastest = want.stored ? want.axis : source->rank - 1;
+            if (at >= 0 && tci_contract_has(n, 1 - i, label) && tci_dim_lt(1, n->shape[a]) &&
+                tci_plan_image_axis(x, source, at) == fastest) {
+                tci_layout_ask(l, n, a, false);
+            }
+        }
+    }
+}
+
 /* n is wanted as its operands are. */
 static void tci_layout_pass_up(tci_layout *l, const tci_node *n)
 {
+    if (n->op == TCI_OP_CONTRACT) {
+        tci_layout_pass_alone(l, n);
+        return;
+    }
     for (int i = 0; i < n->n_in; i++) {
         tci_layout_want want = tci_layout_of(l, n->in[i]);
         for (int a = 0; a < n->rank && want.set; a++) {
@@ -200,7 +224,7 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
 }
 
 /* Are sums so short, over several axes, that threads make them in vectors of filters
- * (loop/window.c)? */
+ * (loop/short_reduction.c)? */
 static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;

@@ -25,7 +25,7 @@
  * nodes suffice to be dear. */
 #include "cost.h"
 #include "group.h"
-#include "why.h"
+#include "fusion_refusal.h"
 
 enum { TCI_STORE_NEAR = 4 /* operations, casts too, to a narrower value that is better stored */ };
 

@@ -10,7 +10,7 @@
  * axes of a sum over windows (tci_class_online_of, tci_class_part_of, tci_class_turns). The
  * exceptions are classes of units and instructions, which a kernel has if it has the form for them:
  *
- *   MATRIX    products of halves or f64 that a matrix unit takes (kernel/matrix.c, product.c)
+ *   MATRIX    products of halves or f64 that a matrix unit takes (kernel/matrix_unit.c, mma_sync.c)
  *   TF32      such products of f32, where math may be fast
  *   PAIRS     besides SPLIT or CHAIN: contractions of bf16 on a processor that multiplies pairs of
  *             these, whatever their shape
@@ -42,8 +42,8 @@
  * size 1, which a program of known sizes does not have, changes neither: its sum is its element. No
  * sum is ONLINE. */
 #include "../kernel/attention.h"
-#include "../kernel/backward.h"
-#include "../kernel/product.h"
+#include "../kernel/attention_backward.h"
+#include "../kernel/mma_sync.h"
 #include "../kernel/window_overlap.h"
 #include "../graph/build.h"
 #include "group.h"

@@ -34,10 +34,11 @@
  * that are no halves, the others.
  *
  * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
- * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
- * which sees what they read; where they do not, plan/plan.c plans again without the copies. */
+ * one behind the other. Whether the nodes of a kernel become one group plan/fusion_patterns.c
+ * decides, which sees what they read; where they do not, plan/plan.c plans again without the
+ * copies. */
 #include "../graph/build.h"
-#include "../kernel/backward.h"
+#include "../kernel/attention_backward.h"
 #include "score_recompute.h"
 
 enum {

@@ -48,9 +48,9 @@ TCI_FN void tci_bind_fixed(tc_call *c)
 TCI_FN void tci_bind_kept(tc_call *c)
 {
     const tc_program *f = c->program;
-    char *memory = tci_kept_memory(c);
     for (int i = 0; i < f->n_kept_binds; i++) {
-        c->slots[f->kept_binds[i].slot] = memory + f->kept_binds[i].offset;
+        const tci_kept_bind *b = &f->kept_binds[i];
+        c->slots[b->slot] = (char *)tci_kept_memory(c, b->unit) + b->offset;
     }
     if (c->device) {
         c->device->is_current = false;

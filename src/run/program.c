@@ -15,11 +15,11 @@
 #include <stdio.h>
 
 #include "../base/alloc.h"
-#include "../debug/label.h"
+#include "../debug/intern.h"
 #include "../debug/origin.h"
 #include "device_memory.h"
 #include "dynamic.h"
-#include "later.h"
+#include "async_compile.h"
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */
 
@@ -320,7 +320,9 @@ static void tci_program_note_kept(tc_program *f, const tci_code_buffer *b, int64
                                   bool is_init)
 {
     if (b->kind == TCI_BUF_KEPT) {
-        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){b->offset + offset, f->n_slots};
+        const tci_kept_place *place = &f->code->kept_places[b - f->code->buffers];
+        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){place->offset + offset, f->n_slots,
+                                                           place->unit};
     }
     bool known = !is_init || b->kind != TCI_BUF_INPUT;
     for (int i = 0; i < f->n_once && !known; i++) {

@@ -36,13 +36,13 @@ static void on_gpus(tc_comm *base)
     int rank = tc_comm_rank(base);
     see_one_gpu(rank);
     if (tc_cuda_alloc_on(0, 64, &memory) != TC_OK) {
-        _exit(NO_GPUS);
+        tct_exit(NO_GPUS);
     }
     tc_cuda_free(memory);
     const tc_comm_options o = {.timeout_ms = 20000};
     if (tc_comm_nccl(base, 0, &o, &comm)) {
         printf("rank %d: %s\n", rank, tc_comm_error(NULL));
-        _exit(strstr(tc_comm_error(NULL), "cannot be opened") ? NO_GPUS : 3);
+        tct_exit(strstr(tc_comm_error(NULL), "cannot be opened") ? NO_GPUS : 3);
     }
     verbs_check(comm);
     tc_ctx *ctx = verbs_begin(true); /* in the order of ranks */
@@ -69,7 +69,7 @@ static void on_gpus_until(tc_comm *base)
     see_one_gpu(rank);
     const tc_comm_options o = {.timeout_ms = 3000};
     if (tc_comm_nccl(base, 0, &o, &comm)) {
-        _exit(NO_GPUS);
+        tct_exit(NO_GPUS);
     }
     tc_ctx *ctx = verbs_begin(false);
     float in[4] = {1, 2, 3, 4}, out[4];

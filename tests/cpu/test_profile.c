@@ -7,7 +7,10 @@
 #include "json.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum { LENGTH = 64, KERNELS = 50 };
@@ -346,6 +349,134 @@ TEST(mistakes_are_told_and_the_run_goes_on)
     free(written.data);
     tc_profile_free(p);
     tc_profile_free(NULL);
+    end();
+}
+
+/* ---- TC_TRACE ---- */
+
+typedef void ending(tc_program *f);
+
+static void segfault(tc_program *f)
+{
+    (void)f;
+    *(volatile int *)(uintptr_t)16 = 1;
+}
+
+static void terminated(tc_program *f)
+{
+    (void)f;
+    kill(getpid(), SIGTERM);
+    pause();
+}
+
+/* Another thread goes on running meanwhile. */
+static void aborted(tc_program *f)
+{
+    pthread_t other;
+    pthread_create(&other, NULL, many_runs, f);
+    abort();
+}
+
+static void killed(tc_program *f)
+{
+    (void)f;
+    raise(SIGKILL);
+}
+
+static void ends_well(tc_program *f)
+{
+    (void)f;
+    exit(0);
+}
+
+static void handled(int number)
+{
+    _exit(number == SIGTERM ? 7 : 8);
+}
+
+static void has_a_handler(tc_program *f)
+{
+    (void)f;
+    raise(SIGTERM);
+}
+
+/* A process that traces, runs twice and ends so. Its status. */
+static int traced_until(ending *end, void (*handler)(int))
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        tc_ctx *ctx;
+        tc_options o = default_options();
+        o.trace = in_dir("crash.json");
+        o.threads = 1;
+        struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        signal(SIGTERM, handler);
+        if (tc_ctx_make(&ctx, &o)) {
+            _exit(9);
+        }
+        tc_program *f = chain(ctx, "doomed");
+        run(f);
+        tc_mark_begin("last words");
+        run(f);
+        tc_mark_end();
+        end(f);
+        _exit(9);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static void count_traced(int *kernels, int *marks)
+{
+    bytes text = read_file(in_dir("crash.json"));
+    text.data[text.n] = 0;
+    json *j = json_parse((char *)text.data);
+    REQUIRE(j != NULL);
+    const json *events = j->kind == JSON_OBJECT ? json_get(j, "traceEvents") : j;
+    *kernels = *marks = 0;
+    for (const json *e = events->first; e; e = e->next) {
+        *kernels += is(e, "kernel");
+        *marks += is(e, "mark") && !strcmp(string_of(e, "name"), "last words");
+    }
+    json_free(j);
+    free(text.data);
+}
+
+TEST(a_trace_is_whole_when_a_signal_ends_the_process)
+{
+    begin();
+    static const struct {
+        ending *end;
+        int by;
+    } rows[] = {{segfault, SIGSEGV}, {terminated, SIGTERM}, {aborted, SIGABRT}, {ends_well, 0}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        int kernels, marks, status = traced_until(rows[i].end, SIG_DFL);
+        if (rows[i].by) {
+            CHECK(WIFSIGNALED(status) && WTERMSIG(status) == rows[i].by);
+        } else {
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        }
+        count_traced(&kernels, &marks);
+        CHECK(kernels >= 2 * KERNELS && marks == 1);
+    }
+    end();
+}
+
+/* A handler of the program's own stays, and SIGKILL leaves a list without events. */
+TEST(a_trace_takes_no_signal_from_the_program)
+{
+    begin();
+    int kernels, marks, status = traced_until(has_a_handler, handled);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    status = traced_until(has_a_handler, SIG_IGN);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 9);
+    status = traced_until(killed, SIG_DFL);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    count_traced(&kernels, &marks);
+    CHECK(kernels == 0);
     end();
 }
 

@@ -183,6 +183,88 @@ TEST(a_bert_runs_by_xla)
     run_networks("openxla");
 }
 
+/* ---- split graphs ---- */
+
+static void round_run(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result)
+{
+    (void)user, (void)n;
+    for (int64_t i = 0; i < result->n; i++) {
+        ((float *)result->data)[i] = rintf(8 * ((const float *)inputs[0].data)[i]) / 8;
+    }
+}
+
+static void explain_has(tc_program *f, const char *part)
+{
+    char text[4000] = "";
+    FILE *out = fmemopen(text, sizeof(text) - 1, "w");
+    REQUIRE(out != NULL);
+    CHECK(tc_explain(f, out) == TC_OK);
+    fclose(out);
+    CHECK_HAS(text, part);
+}
+
+/* Two layers with a function of the user's between them, which no engine has. */
+static tc_program *compile_layers(tc_ctx *ctx, const char *backend)
+{
+    static const tc_custom_op eighths = {.name = "eighths", .run = round_run};
+    float w[2][64];
+    tc_program *f = NULL;
+    for (int i = 0; i < 128; i++) {
+        w[i / 64][i % 64] = (float)cos(i);
+    }
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 5, 8);
+    tc_tensor h = tc_relu(tc_matmul(x, tc_copy_in(ctx, w[0], TC_F32, 8, 8)));
+    tc_tensor skip = tc_mul(h, 0.5), r = tc_custom(&eighths, TC_TENSORS(h));
+    tc_tensor y = tc_add(tc_matmul(r, tc_copy_in(ctx, w[1], TC_F32, 8, 8)), skip);
+    tc_options o = {.backend = backend, .fallback = TC_FALLBACK_ALLOW};
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, tc_argmax(y, 1, false)), &o, &f) == TC_OK,
+              "%s", tc_error(ctx));
+    return f;
+}
+
+static void run_split(const char *backend)
+{
+    NEED(backend);
+    float x[40], y[40], want[40];
+    int64_t at[5], want_at[5];
+    tc_ctx_free(ctx);
+    REQUIRE(tc_ctx_make(&ctx, &(tc_options){.threads = 2}) == TC_OK);
+    tc_program *f = compile_layers(ctx, backend), *g = compile_layers(ctx, "interp");
+    REQUIRE(f && g);
+    for (int i = 0; i < 40; i++) {
+        x[i] = (float)(i % 7) / 4;
+    }
+    CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(x, 40)), TC_BUFS(TC_BUF(y, 40), TC_BUF(at, 5))) == TC_OK,
+              "%s", tc_program_error(f));
+    CHECK(tc_run(g, TC_BUFS(TC_BUF(x, 40)), TC_BUFS(TC_BUF(want, 40), TC_BUF(want_at, 5))) ==
+          TC_OK);
+    for (int i = 0; i < 40; i++) {
+        CHECK_CLOSE(y[i], want[i], 1e-4);
+        CHECK_EQ_INT(at[i / 8], want_at[i / 8]);
+    }
+    explain_has(f, "part 1 of 2: ");
+    explain_has(f, "part 2 of 2: ");
+    explain_has(f, "the rest, 1 node, by tc");
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_graph_that_onnxruntime_refuses_is_split)
+{
+    run_split("onnxrt");
+}
+
+TEST(a_graph_that_openvino_refuses_is_split)
+{
+    run_split("openvino");
+}
+
+TEST(a_graph_that_xla_refuses_is_split)
+{
+    run_split("openxla");
+}
+
 /* ---- runs ---- */
 
 /* softmax(x w + p) of 3 rows by the engine against the interpreter, twice in each of 4 threads. */

@@ -1,6 +1,6 @@
 /* What is fused, counted through the public calls: kernels, bytes moved, workspace, and the reasons
  * that tc_explain gives for what was not. These are the interpreter's, which are made without a
- * compiler; a machine's speed decides only where a pattern says so (plan/pattern.c). */
+ * compiler; a machine's speed decides only where a pattern says so (plan/fusion_patterns.c). */
 #include "tc.h"
 
 #include "tc_test.h"
