@@ -626,7 +626,7 @@ static bool tci_pattern_pairs(tci_fusion *f, tci_machine machine, int number)
     if (!tci_pattern_join_pairs(f, machine, kernel, groups, n, &j)) {
         return false;
     }
-    for (int g = 0; g < f->n_groups; g++) {
+    for (int g = 0; g < f->n_groups && !f->apart; g++) {
         groups[n] = g;
         if (tci_pattern_follows(f, g, groups, n) &&
             tci_pattern_join_pairs(f, machine, kernel, groups, n + 1, &more)) {
@@ -653,6 +653,9 @@ TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
     tci_pattern_match *list = NULL;
     int n = 0, cap = 0;
     tci_pattern_apply_pairs(f, machine);
+    if (f->apart) {
+        return;
+    }
     tci_pattern_find_readers(&p);
     for (int i = 0; i < TCI_COUNT(tci_patterns); i++) {
         for (int g = 0; g < f->n_groups; g++) {
