@@ -727,7 +727,7 @@ static tci_node *tci_scores_own_product(tci_scores_own *o, tci_node *n)
     return tci_contract_of(g, n, (tc_dtype)n->dtype, in);
 }
 
-/* The copy of n, which weights are made of: of pairs, folds of pairs, and what is made of folds in a
+/* The copy of n, which weights are made of: of pairs, folds of pairs, and what is made of folds in
  * few steps; of anything else what stands for it. */
 static tci_node *tci_scores_own_of(tci_scores_own *o, tci_node *n, int depth)
 {
@@ -795,7 +795,8 @@ static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
     tci_node **before = tci_scratch_copy(s, roots, sizeof(*roots) * (size_t)n_roots);
     tci_table given = tci_table_in(s, sizeof(bool));
     for (int pass = 0; pass < 2; pass++) {
-        tci_table copied = tci_table_in(s, sizeof(tci_node *)), copies = tci_table_in(s, sizeof(int));
+        tci_table copied = tci_table_in(s, sizeof(tci_node *));
+        tci_table copies = tci_table_in(s, sizeof(int32_t));
         const tci_scores_set *set;
         bool all = true;
         p->given = pass > 0 ? &given : NULL;
