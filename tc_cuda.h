@@ -6920,7 +6920,7 @@ typedef struct tci_factored {
 static bool tci_factored_is_spread(const tci_factored *f, const tci_node *x)
 {
     int *at = TCI_NEW_ARRAY(f->a->s, int, x->rank + 1);
-    tci_rfactor_spread_of(f->a->s, x, at);
+    tci_broadcast_source(f->a->s, x, at);
     bool spread = true;
     for (int i = 0; i < f->n->n_attr; i++) {
         spread = spread && at[f->n->attr[i]] < 0;
@@ -6986,8 +6986,7 @@ static tci_node *tci_factored_of_product(tci_factored *f, tci_node *x, int depth
     }
     for (int i = 0; i < of.n_outside; i++) {
         int *at = TCI_NEW_ARRAY(f->a->s, int, x->rank + 1);
-        f->found |= !tci_op_is(tci_rfactor_spread_of(f->a->s, of.outside[i], at)->op,
-                               TCI_IS_NUMBER);
+        f->found |= !tci_op_is(tci_broadcast_source(f->a->s, of.outside[i], at)->op, TCI_IS_NUMBER);
         of.outside[i] = tci_factored_outside(f, of.outside[i]);
     }
     tci_node *both[2] = {tci_factored_product(f->a, of.outside, of.n_outside),

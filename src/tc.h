@@ -179,6 +179,7 @@
 #include "plan/shapes.c"
 #include "plan/sort.c"
 #include "plan/relayout.c"
+#include "plan/broadcast_source.c"
 #include "plan/rfactor.c"
 #include "plan/route_facts.c"
 #include "plan/operand_layout.c"

@@ -396,50 +396,12 @@ static tci_node *tci_rfactor_devsq_by_chunks(const tci_algo *a, const tci_node *
     return tci_rfactor_join_by(a, c, TCI_OP_SUM, tci_build_ew(a->g, TCI_OP_ADD, far), sum);
 }
 
-/* One step of a walk down: where the axes of x, at[i], are in what x reshapes; -1: they have one
- * element. False: it is more than axes of one element that come and go. */
-static bool tci_rfactor_below_reshape(tci_scratch *s, const tci_node *x, int n, int *at)
-{
-    const tci_node *in = x->in[0];
-    int *to = TCI_NEW_ARRAY(s, int, x->rank + 1), from = 0;
-    for (int i = 0; i < x->rank; i++) {
-        while (x->shape[i] != 1 && from < in->rank && in->shape[from] == 1) {
-            from++;
-        }
-        to[i] = x->shape[i] == 1 ? -1 : from;
-        if (x->shape[i] != 1 && (from == in->rank || in->shape[from++] != x->shape[i])) {
-            return false;
-        }
-    }
-    for (int i = 0; i < n; i++) {
-        at[i] = at[i] < 0 ? -1 : to[at[i]];
-    }
-    return true;
-}
-
-TCI_FN const tci_node *tci_rfactor_spread_of(tci_scratch *s, const tci_node *x, int *at)
-{
-    const int rank = x->rank;
-    for (int i = 0; i < rank; i++) {
-        at[i] = x->shape[i] == 1 ? -1 : i;
-    }
-    while (x->op == TCI_OP_EXPAND || x->op == TCI_OP_PERMUTE ||
-           (x->op == TCI_OP_RESHAPE && tci_rfactor_below_reshape(s, x, rank, at))) {
-        for (int i = 0; i < rank && x->op != TCI_OP_RESHAPE; i++) {
-            const bool gone = at[i] < 0 || (x->op == TCI_OP_EXPAND && x->in[0]->shape[at[i]] == 1);
-            at[i] = gone ? -1 : x->op == TCI_OP_PERMUTE ? (int)x->attr[at[i]] : at[i];
-        }
-        x = x->in[0];
-    }
-    return x;
-}
-
 /* True if `over` is m, which has the shape of reduction n, along the axes that n reduces. */
 static bool tci_rfactor_is_spread(tci_scratch *s, const tci_node *over, const tci_node *m,
                                   const tci_node *n)
 {
     int *at = TCI_NEW_ARRAY(s, int, over->rank + 1);
-    bool spread = tci_rfactor_spread_of(s, over, at) == m;
+    bool spread = tci_broadcast_source(s, over, at) == m;
     for (int i = 0, kept = 0; i < over->rank && spread; i++) {
         const bool reduced = tci_build_label(n->attr, n->n_attr, i) >= 0;
         spread = at[i] == (reduced || over->shape[i] == 1 ? -1 : kept);
