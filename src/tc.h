@@ -320,6 +320,8 @@
 #include "api/creation.c"
 #include "api/internal_calls.c"
 #include "api/functional.c"
+#include "api/normalization.c"
+#include "api/losses.c"
 #include "api/split_concat.c"
 #include "api/quantize.c"
 #include "api/fourier.c"

@@ -358,6 +358,7 @@ static int tci_jit_print(tci_jit *j, tci_dialect *d, tci_str *texts, tci_jit_wei
 static int tci_jit_files(const tci_jit *j, const tci_jit_weight *weights, int n)
 {
     int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
+    most = j->options->compilers > 0 ? TCI_MIN(most, j->options->compilers) : most;
     int64_t total = 0;
     for (int i = 0; i < n; i++) {
         total += weights[i].cost;

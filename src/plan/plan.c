@@ -38,20 +38,6 @@ static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const 
     return p->n_buffers - 1;
 }
 
-/* Elements from the lowest to the highest that a leaf's strides reach. */
-TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n)
-{
-    if (tci_node_count(n) == 0 || !n->strides) {
-        return tci_node_count(n);
-    }
-    int64_t extent = 1;
-    for (int i = 0; i < n->rank; i++) {
-        int64_t stride = tci_dim_known(n->strides[i]);
-        extent += (stride < 0 ? -stride : stride) * (tci_dim_known(n->shape[i]) - 1);
-    }
-    return extent;
-}
-
 static int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
 {
     for (int b = 0; b < p->n_buffers; b++) {
@@ -194,7 +180,7 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
     while (f->roots[g->roots[first]].kind != TCI_ROOT_CONTRACT && first < g->n_roots - 1) {
         first++;
     }
-    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX && !tci_attention_is_by_threads(k) &&
+    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX && !tci_attention_is_simt(k) &&
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
@@ -242,7 +228,7 @@ static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
         half |= tci_dtype_is_half((tc_dtype)k->operands[i].dtype);
     }
     bool lines = machine.block_threads > 0
-                     ? tci_attention_fits(k, machine) || tci_backward_fits(k, machine)
+                     ? tci_attention_fits(k, machine) || tci_attn_grad_fits(k, machine)
                      : !half || machine.matrix_units == 0 || tci_matrix_keeps(k, machine);
     for (int t = 0; t < k->n_stages; t++) {
         lines = lines && k->stages[t].n_kept <= 1;
