@@ -679,8 +679,9 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     tci_scores_keep_whole(&algorithm, job.outputs, job.n_outputs);
     tci_plan_algorithm(&algorithm, job.outputs, job.n_outputs);
     tci_scores_kernels pairs = {.n = 0};
-    tci_unit_facts units = {tci_plan_copy_set(s, &forced), tci_table_in(s, sizeof(int32_t))};
-    job.units = m->machine.block_threads > 0 && !m->machine.reproducible ? &units : NULL;
+    tci_unit_facts *units = TCI_NEW(s, tci_unit_facts); /* which the plan's groups keep */
+    *units = (tci_unit_facts){tci_plan_copy_set(s, &forced), tci_table_in(s, sizeof(int32_t))};
+    job.units = m->machine.block_threads > 0 && !m->machine.reproducible ? units : NULL;
     job.forced = &forced;
     job.pairs = &pairs;
     tci_table cuts = tci_table_in(s, sizeof(bool));

@@ -63,7 +63,7 @@ static void check_block(int seed, tci_machine machine, tally *t)
         const int n = b.n_inputs + 1;
         tci_request *r = tci_request_make(&s, NULL, 0, roots, n, &tci_ctx_of(b.ctx)->options, NULL,
                                           NULL);
-        tci_request_copy copy = tci_request_copy_graph(&s, r);
+        tci_request_copy copy = tci_request_copy_graph(&s, r, NULL);
         tci_node **now = tci_rewrite(&s, copy.graph, copy.roots, n);
         tci_table facts = tci_table_in(&s, sizeof(tci_association));
         copy.graph->facts = &facts; /* which the plan's own would not outlive */
