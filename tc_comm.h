@@ -3177,6 +3177,13 @@ TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how
 /* Fills in the value of n, whose operands were met. */
 TCI_FN void tci_part_visit(tci_part *v, tci_node *n);
 
+/* A call that makes n tensors of n others: `body` makes out of the roots that stand for them; where
+ * it escapes or fails the frame, the status and out[0] tell. */
+typedef void (*tci_part_body)(void *walk, tci_frame *f, tci_scratch *s, tci_node **roots, int n,
+                              tc_tensor *out);
+TCI_FN tc_status tci_part_call(const char *name, tc_site here, tci_part_body body, void *walk,
+                               const tc_tensor *tensors, int n, tc_tensor *out);
+
 #endif
 
 /* ---- src/comm/partition.c, continued ---- */
@@ -3578,17 +3585,14 @@ static tci_node *tci_part_root(tci_part *v, tci_node *n)
     return own ? tci_part_of(v, n)->node : tci_part_want(v, n, tci_part_none(v, n->rank));
 }
 
-static void tci_part_all(tci_part *v, tci_frame *f, const tc_tensor *tensors, int n, tc_tensor *out)
+/* A tci_part_body of tc_partition. */
+static void tci_part_all(void *walk, tci_frame *f, tci_scratch *s, tci_node **roots, int n,
+                         tc_tensor *out)
 {
-    if (setjmp(v->s->escape)) {
-        tci_frame_fail(f, v->s->why, "%s", v->s->message);
-        v->g->error = TC_OK;
-        return;
-    }
-    tci_node **roots = TCI_NEW_ARRAY(v->s, tci_node *, n + 1);
-    for (int i = 0; i < n; i++) {
-        roots[i] = tci_handle_node(tensors[i]);
-    }
+    tci_part *v = walk;
+    v->s = s;
+    v->g = &f->ctx->graph;
+    v->ctx = f->ctx;
     tci_part_walk(v, roots, n);
     for (int i = 0; i < n; i++) {
         out[i] = tci_handle_make(v->ctx, tci_part_root(v, roots[i]), f->here);
@@ -3599,12 +3603,28 @@ static void tci_part_all(tci_part *v, tci_frame *f, const tc_tensor *tensors, in
     }
 }
 
-TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here)
+static void tci_part_enter(tci_frame *f, tci_scratch *s, tci_part_body body, void *walk,
+                           const tc_tensor *tensors, int n, tc_tensor *out)
+{
+    if (setjmp(s->escape)) {
+        tci_frame_fail(f, s->why, "%s", s->message);
+        f->ctx->graph.error = TC_OK;
+        return;
+    }
+    tci_node **roots = TCI_NEW_ARRAY(s, tci_node *, n + 1);
+    for (int i = 0; i < n; i++) {
+        roots[i] = tci_handle_node(tensors[i]);
+    }
+    body(walk, f, s, roots, n, out);
+}
+
+TCI_FN tc_status tci_part_call(const char *name, tc_site here, tci_part_body body, void *walk,
+                               const tc_tensor *tensors, int n, tc_tensor *out)
 {
     if (!tensors || !out || n < 1) {
         return TC_ERR_ARGUMENT;
     }
-    tci_frame f = tci_frame_begin("tc_partition", here);
+    tci_frame f = tci_frame_begin(name, here);
     tci_scratch s;
     tci_scratch_init(&s);
     for (int i = 0; i < n; i++) {
@@ -3614,11 +3634,7 @@ TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out
         tci_frame_node(&f, tensors[i], "a tensor");
     }
     if (!f.failed) {
-        tci_part v = {.s = &s, .g = &f.ctx->graph, .ctx = f.ctx};
-        tci_part_all(&v, &f, tensors, n, out);
-        for (int c = 0; c < v.n_comms; c++) {
-            tci_comm_release(v.comms[c]);
-        }
+        tci_part_enter(&f, &s, body, walk, tensors, n, out);
     }
     tci_scratch_free(&s);
     if (f.failed) {
@@ -3628,6 +3644,16 @@ TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out
     }
     tci_frame_leave(&f);
     return TC_OK;
+}
+
+TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here)
+{
+    tci_part v = {.n_comms = 0};
+    tc_status status = tci_part_call("tc_partition", here, tci_part_all, &v, tensors, n, out);
+    for (int c = 0; c < v.n_comms; c++) {
+        tci_comm_release(v.comms[c]);
+    }
+    return status;
 }
 
 /* The communicator's number of an axis, 0 for TC_WHOLE; -1: the frame is failed. */
@@ -4292,7 +4318,6 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
  * which layers run. A gather is the view of a parameter that nodes of one stretch of that order
  * use; its operand waits, by a BARRIER, for the first use of the gather `ahead` + 1 places before
  * it. Every edge goes from a lower place to a higher one, so there is no cycle. */
-#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -4533,18 +4558,13 @@ static void tci_fetch_walk(tci_fetch *f, tci_node *const *roots, int n)
     }
 }
 
-static void tci_fetch_all(tci_fetch *f, tci_frame *frame, const tc_tensor *tensors, int n,
+/* A tci_part_body of tc_prefetch. */
+static void tci_fetch_all(void *walk, tci_frame *frame, tci_scratch *s, tci_node **roots, int n,
                           tc_tensor *out)
 {
-    if (setjmp(f->s->escape)) {
-        tci_frame_fail(frame, f->s->why, "%s", f->s->message);
-        f->g->error = TC_OK;
-        return;
-    }
-    tci_node **roots = TCI_NEW_ARRAY(f->s, tci_node *, n + 1);
-    for (int i = 0; i < n; i++) {
-        roots[i] = tci_handle_node(tensors[i]);
-    }
+    tci_fetch *f = walk;
+    f->s = s;
+    f->g = &frame->ctx->graph;
     tci_fetch_walk(f, roots, n);
     for (int i = 0; i < n; i++) { /* a root that is a gather stays that */
         tci_node *made = *tci_fetch_gather(f, roots[i]) ? roots[i] : tci_fetch_now(f, roots[i]);
@@ -4555,30 +4575,9 @@ static void tci_fetch_all(tci_fetch *f, tci_frame *frame, const tc_tensor *tenso
 TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
                                 tc_site here)
 {
-    if (!tensors || !out || n < 1 || ahead < 0) {
-        return TC_ERR_ARGUMENT;
-    }
-    tci_frame f = tci_frame_begin("tc_prefetch", here);
-    tci_scratch s;
-    tci_scratch_init(&s);
-    for (int i = 0; i < n; i++) {
-        tci_frame_use(&f, tensors[i]);
-    }
-    for (int i = 0; i < n; i++) {
-        tci_frame_node(&f, tensors[i], "a tensor");
-    }
-    if (!f.failed) {
-        tci_fetch walk = {.s = &s, .g = &f.ctx->graph, .ahead = ahead};
-        tci_fetch_all(&walk, &f, tensors, n, out);
-    }
-    tci_scratch_free(&s);
-    if (f.failed) {
-        out[0] = tci_frame_end(&f, NULL);
-        char text[8];
-        return tci_handle_error(out[0], text, sizeof(text));
-    }
-    tci_frame_leave(&f);
-    return TC_OK;
+    tci_fetch walk = {.ahead = ahead};
+    return ahead < 0 ? TC_ERR_ARGUMENT
+                     : tci_part_call("tc_prefetch", here, tci_fetch_all, &walk, tensors, n, out);
 }
 /* ---- src/comm/simulate.c ---- */
 /* comm/simulate.c - tc_simulate, and the links of a communicator, measured.

@@ -418,17 +418,14 @@ static tci_node *tci_part_root(tci_part *v, tci_node *n)
     return own ? tci_part_of(v, n)->node : tci_part_want(v, n, tci_part_none(v, n->rank));
 }
 
-static void tci_part_all(tci_part *v, tci_frame *f, const tc_tensor *tensors, int n, tc_tensor *out)
+/* A tci_part_body of tc_partition. */
+static void tci_part_all(void *walk, tci_frame *f, tci_scratch *s, tci_node **roots, int n,
+                         tc_tensor *out)
 {
-    if (setjmp(v->s->escape)) {
-        tci_frame_fail(f, v->s->why, "%s", v->s->message);
-        v->g->error = TC_OK;
-        return;
-    }
-    tci_node **roots = TCI_NEW_ARRAY(v->s, tci_node *, n + 1);
-    for (int i = 0; i < n; i++) {
-        roots[i] = tci_handle_node(tensors[i]);
-    }
+    tci_part *v = walk;
+    v->s = s;
+    v->g = &f->ctx->graph;
+    v->ctx = f->ctx;
     tci_part_walk(v, roots, n);
     for (int i = 0; i < n; i++) {
         out[i] = tci_handle_make(v->ctx, tci_part_root(v, roots[i]), f->here);
@@ -439,12 +436,28 @@ static void tci_part_all(tci_part *v, tci_frame *f, const tc_tensor *tensors, in
     }
 }
 
-TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here)
+static void tci_part_enter(tci_frame *f, tci_scratch *s, tci_part_body body, void *walk,
+                           const tc_tensor *tensors, int n, tc_tensor *out)
+{
+    if (setjmp(s->escape)) {
+        tci_frame_fail(f, s->why, "%s", s->message);
+        f->ctx->graph.error = TC_OK;
+        return;
+    }
+    tci_node **roots = TCI_NEW_ARRAY(s, tci_node *, n + 1);
+    for (int i = 0; i < n; i++) {
+        roots[i] = tci_handle_node(tensors[i]);
+    }
+    body(walk, f, s, roots, n, out);
+}
+
+TCI_FN tc_status tci_part_call(const char *name, tc_site here, tci_part_body body, void *walk,
+                               const tc_tensor *tensors, int n, tc_tensor *out)
 {
     if (!tensors || !out || n < 1) {
         return TC_ERR_ARGUMENT;
     }
-    tci_frame f = tci_frame_begin("tc_partition", here);
+    tci_frame f = tci_frame_begin(name, here);
     tci_scratch s;
     tci_scratch_init(&s);
     for (int i = 0; i < n; i++) {
@@ -454,11 +467,7 @@ TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out
         tci_frame_node(&f, tensors[i], "a tensor");
     }
     if (!f.failed) {
-        tci_part v = {.s = &s, .g = &f.ctx->graph, .ctx = f.ctx};
-        tci_part_all(&v, &f, tensors, n, out);
-        for (int c = 0; c < v.n_comms; c++) {
-            tci_comm_release(v.comms[c]);
-        }
+        tci_part_enter(&f, &s, body, walk, tensors, n, out);
     }
     tci_scratch_free(&s);
     if (f.failed) {
@@ -468,6 +477,16 @@ TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out
     }
     tci_frame_leave(&f);
     return TC_OK;
+}
+
+TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here)
+{
+    tci_part v = {.n_comms = 0};
+    tc_status status = tci_part_call("tc_partition", here, tci_part_all, &v, tensors, n, out);
+    for (int c = 0; c < v.n_comms; c++) {
+        tci_comm_release(v.comms[c]);
+    }
+    return status;
 }
 
 /* The communicator's number of an axis, 0 for TC_WHOLE; -1: the frame is failed. */

@@ -8,6 +8,7 @@
 #ifndef TCI_COMM_PARTITION_H
 #define TCI_COMM_PARTITION_H
 
+#include "../api/call_frame.h"
 #include "../graph/build.h"
 #include "../graph/table.h"
 #include "../run/context.h"
@@ -61,5 +62,12 @@ TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how
 /* ---- partition_rules.c ---- */
 /* Fills in the value of n, whose operands were met. */
 TCI_FN void tci_part_visit(tci_part *v, tci_node *n);
+
+/* A call that makes n tensors of n others: `body` makes out of the roots that stand for them; where
+ * it escapes or fails the frame, the status and out[0] tell. */
+typedef void (*tci_part_body)(void *walk, tci_frame *f, tci_scratch *s, tci_node **roots, int n,
+                              tc_tensor *out);
+TCI_FN tc_status tci_part_call(const char *name, tc_site here, tci_part_body body, void *walk,
+                               const tc_tensor *tensors, int n, tc_tensor *out);
 
 #endif

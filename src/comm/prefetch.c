@@ -10,13 +10,13 @@
  * which layers run. A gather is the view of a parameter that nodes of one stretch of that order
  * use; its operand waits, by a BARRIER, for the first use of the gather `ahead` + 1 places before
  * it. Every edge goes from a lower place to a higher one, so there is no cycle. */
-#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../api/call_frame.h"
 #include "../graph/contraction.h"
 #include "api.h"
+#include "partition.h"
 
 enum { TCI_FETCH_BETWEEN = 2 }; /* uses of other gathers between two of one that are far apart */
 
@@ -254,18 +254,13 @@ static void tci_fetch_walk(tci_fetch *f, tci_node *const *roots, int n)
     }
 }
 
-static void tci_fetch_all(tci_fetch *f, tci_frame *frame, const tc_tensor *tensors, int n,
+/* A tci_part_body of tc_prefetch. */
+static void tci_fetch_all(void *walk, tci_frame *frame, tci_scratch *s, tci_node **roots, int n,
                           tc_tensor *out)
 {
-    if (setjmp(f->s->escape)) {
-        tci_frame_fail(frame, f->s->why, "%s", f->s->message);
-        f->g->error = TC_OK;
-        return;
-    }
-    tci_node **roots = TCI_NEW_ARRAY(f->s, tci_node *, n + 1);
-    for (int i = 0; i < n; i++) {
-        roots[i] = tci_handle_node(tensors[i]);
-    }
+    tci_fetch *f = walk;
+    f->s = s;
+    f->g = &frame->ctx->graph;
     tci_fetch_walk(f, roots, n);
     for (int i = 0; i < n; i++) { /* a root that is a gather stays that */
         tci_node *made = *tci_fetch_gather(f, roots[i]) ? roots[i] : tci_fetch_now(f, roots[i]);
@@ -276,28 +271,7 @@ static void tci_fetch_all(tci_fetch *f, tci_frame *frame, const tc_tensor *tenso
 TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
                                 tc_site here)
 {
-    if (!tensors || !out || n < 1 || ahead < 0) {
-        return TC_ERR_ARGUMENT;
-    }
-    tci_frame f = tci_frame_begin("tc_prefetch", here);
-    tci_scratch s;
-    tci_scratch_init(&s);
-    for (int i = 0; i < n; i++) {
-        tci_frame_use(&f, tensors[i]);
-    }
-    for (int i = 0; i < n; i++) {
-        tci_frame_node(&f, tensors[i], "a tensor");
-    }
-    if (!f.failed) {
-        tci_fetch walk = {.s = &s, .g = &f.ctx->graph, .ahead = ahead};
-        tci_fetch_all(&walk, &f, tensors, n, out);
-    }
-    tci_scratch_free(&s);
-    if (f.failed) {
-        out[0] = tci_frame_end(&f, NULL);
-        char text[8];
-        return tci_handle_error(out[0], text, sizeof(text));
-    }
-    tci_frame_leave(&f);
-    return TC_OK;
+    tci_fetch walk = {.ahead = ahead};
+    return ahead < 0 ? TC_ERR_ARGUMENT
+                     : tci_part_call("tc_prefetch", here, tci_fetch_all, &walk, tensors, n, out);
 }
