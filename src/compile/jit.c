@@ -130,11 +130,13 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     return *slot - 1;
 }
 
-/* A dump of loops or source shows all of a program, so nothing may be missing from it. */
+/* A dump of loops or source shows all of a program, and TC_KEEP its sources with what debuggers
+ * need, so nothing may be missing from it. */
 static bool tci_jit_must_show_all(const tci_jit *j)
 {
     const char *dump = j->options->dump;
-    return dump && (strstr(dump, "loop") || strstr(dump, "source") || strstr(dump, "all"));
+    return tci_env_int(TCI_ENV_KEEP, 0) ||
+           (dump && (strstr(dump, "loop") || strstr(dump, "source") || strstr(dump, "all")));
 }
 
 TCI_FN void tci_jit_find(tci_jit *j)

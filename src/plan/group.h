@@ -189,14 +189,14 @@ typedef struct tci_association {
 /* What the orders that matrix units give contractions follow from. */
 typedef struct tci_unit_facts {
     const tci_table *stored; /* set of what has memory before anything is grouped */
-    tci_table of;            /* of a contraction that was asked for: 1 + its tci_korder, in int32_t */
+    tci_table of; /* of a contraction that was asked for: 1 + its tci_korder, in int32_t */
 } tci_unit_facts;
 
 typedef struct tci_fusion {
     tci_scratch *s;
     tci_table *associations; /* a tci_association for each node; NULL: classes follow from what is
                               * reproducible */
-    tci_unit_facts *units; /* NULL: units take what has a form for them, as on a processor */
+    tci_unit_facts *units;   /* NULL: units take what has a form for them, as on a processor */
     const struct tci_fusion *like; /* an earlier one of the same graph, whose probes may hold; or
                                     * NULL */
     bool reproducible;             /* tci_machine.reproducible */
@@ -356,6 +356,14 @@ TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int w
  * whole. */
 TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
+/* True if reduction n is cut in chunks. */
+TCI_FN bool tci_rfactor_cuts(const tci_algo *a, const tci_node *n);
+/* The value that x is, spread along axes and with its axes moved; at[i]: which of its axes axis i
+ * of x is, -1: none of several elements. */
+TCI_FN const tci_node *tci_rfactor_spread_of(tci_scratch *s, const tci_node *x, int *at);
+/* plan/factored_sum.c: sum n with the factors outside that are the same along what it sums; NULL:
+ * there are none, or it is not cut. */
+TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
@@ -421,8 +429,8 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
 /* plan/group.c; associations: class of each reduction (plan/association.c); like: an earlier fusion
  * of the same graph, whose findings of roots are reused, NULL: none; forced: of tci_algo; cuts: the
  * set of values that are stored and read from memory by all their readers (plan/fission.c), NULL:
- * none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL, what was refused, and what
- * got memory. */
+ * none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL, what was refused, and
+ * what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
                                  const tci_table *forced, const tci_table *cuts,
@@ -561,8 +569,8 @@ TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered 
  * is none. */
 TCI_FN const tci_plan_made *tci_reuse_find(tci_scratch *s, const tci_fusion *f, int group,
                                            tci_lowered *low);
-/* CONTRACT root r as a kernel by itself, over operands that are in memory, but for movement, padding
- * and widening. */
+/* CONTRACT root r as a kernel by itself, over operands that are in memory, but for movement,
+ * padding and widening. */
 TCI_FN tci_kernel *tci_plan_lower_alone(const tci_fusion *f, const tci_root *r,
                                         tci_machine machine);
 /* g is a collective's, which tci_plan_lower starts: the step that waits for it. */
@@ -604,9 +612,9 @@ TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
 TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n);
 TCI_FN tci_node *tci_class_operand_of(const tci_fusion *f, tci_node *n);
 enum { TCI_CLASS_ANY = -1 };
-/* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX, TF32,
- * or CHAIN where none takes it. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
- * decides. */
+/* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX,
+ * TF32, or CHAIN where none takes it. TCI_CLASS_ANY: sums of integers, and on a processor the
+ * kernel decides. */
 TCI_FN int tci_class_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
 /* The same of the contraction of group g; of groups that have none or keep rows TCI_CLASS_ANY. */
 TCI_FN int tci_class_unit_of_group(const tci_fusion *f, const tci_group *g, tci_machine machine);

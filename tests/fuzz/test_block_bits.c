@@ -158,8 +158,8 @@ static void compare(const program *p, int i, const tc_options *o, const char *wh
     tc_tensor y = p->outputs[i];
     int64_t at = same_until(tc_dtype_of(y), p->want[i], p->got[i], tc_count(y));
     CHECK_MSG(at < 0, "TC_TEST_SEED=%llu: %s%s, %s: output %d differs at %lld of %lld (%s)",
-              (unsigned long long)p->seed, o->backend, p->fast ? " fast" : "", who, i, (long long)at, (long long)tc_count(y),
-              p->text);
+              (unsigned long long)p->seed, o->backend, p->fast ? " fast" : "", who, i,
+              (long long)at, (long long)tc_count(y), p->text);
 }
 
 /* Outputs [first, first + n) of p in one program. */
