@@ -66,10 +66,10 @@ def main():
     print("| --- | --- | --- | --- | --- |", flush=True)
     for name in a.names or NAMES:
         with tempfile.TemporaryDirectory() as cache:
-            ours = child([a.bench_models, "--cold", *flags, name], cache)
+            ours = child([os.path.abspath(a.bench_models), "--cold", *flags, name], cache)
         with tempfile.TemporaryDirectory() as cache:
-            theirs = child([sys.executable, os.path.abspath(__file__), a.bench_models, "--torch-child", *flags,
-                            name], cache)
+            theirs = child([sys.executable, os.path.abspath(__file__), a.bench_models, name, "--torch-child",
+                            *flags], cache)
         if not ours or not theirs:
             print(f"| {name} | failed | | | |", flush=True)
             continue

@@ -253,7 +253,7 @@ static int start_again(const char *path)
 {
     tc_program_info info;
     memset(&info, 0, sizeof(info));
-    tc_ctx *ctx = context("warm");
+    tc_ctx *ctx = context(getenv("TC_TEST_CACHE"));
     tc_program *f = NULL;
     if (path && ctx && tc_program_load(ctx, path, NULL, &f)) {
         fprintf(stderr, "%s\n", tc_error(ctx));
@@ -267,7 +267,7 @@ static int start_again(const char *path)
 }
 
 /* How it ended: 0 when all was well. */
-static int second_process(const char *path)
+static int second_process(const char *path, const char *cache)
 {
     int ended = -1;
     fflush(stdout);
@@ -275,6 +275,7 @@ static int second_process(const char *path)
     if (child == 0) {
         setenv("TC_TEST_START", folder, 1);
         setenv("TC_NVRTC", "/nowhere/libnvrtc.so", 1);
+        setenv("TC_TEST_CACHE", cache, 1);
         if (path) {
             setenv("TC_TEST_SAVED", path, 1);
         }
@@ -293,7 +294,23 @@ TEST(a_warm_start_does_not_open_nvrtc)
     CHECK(f && run(f) == TC_OK && nvrtc_is_mapped());
     tc_program_free(f);
     tc_ctx_free(ctx);
-    CHECK_EQ_INT(second_process(NULL), 0);
+    CHECK_EQ_INT(second_process(NULL, "warm"), 0);
+}
+
+TEST(an_exported_cache_has_code_for_the_device)
+{
+    NEED_NVRTC();
+    char exported[96];
+    tc_shutdown(); /* what is in memory already is not written to another cache */
+    tc_ctx *ctx = context("source");
+    REQUIRE(ctx != NULL);
+    tc_program *f = chain(ctx, 3.0);
+    tc_program_free(f);
+    snprintf(exported, sizeof(exported), "%s/exported", folder);
+    CHECK_MSG(tc_cache_export(ctx, exported) == TC_OK, "%s", tc_error(ctx));
+    tc_ctx_free(ctx);
+    CHECK_EQ_INT(second_process(NULL, "exported"), 0);
+    CHECK(second_process(NULL, "nothing") != 0); /* without that cache NVRTC is missing */
 }
 
 TEST(a_saved_program_runs_in_another_process_without_nvrtc)
@@ -308,7 +325,7 @@ TEST(a_saved_program_runs_in_another_process_without_nvrtc)
               tc_error(f));
     tc_program_free(f);
     tc_ctx_free(ctx);
-    CHECK_EQ_INT(second_process(path), 0);
+    CHECK_EQ_INT(second_process(path, "warm"), 0);
 }
 
 /* Bytes of a cubin name the architecture that it is for. */
