@@ -256,6 +256,7 @@
 #include "compile/verify.c"
 #include "compile/graph_program.c"
 #include "compile/graph_split.c"
+#include "compile/stage_dumps.c"
 #include "compile/compile.c"
 
 #include "run/openmp_threads.c"

@@ -200,13 +200,16 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
 static tc_status tci_cuda_make_graph(tci_cuda_graph *g, const tc_launch *launches, void **nodes,
                                      void **after, int first, int last)
 {
+    enum { TCI_CU_USE_NODE_PRIORITY = 8 }; /* CUDA_GRAPH_INSTANTIATE_FLAG_... */
     const tci_cu *cu = tci_cuda_driver();
+    unsigned flags = 0;
     tc_status status = tci_cuda_check(cu->graph_create(&g->graph, 0), "cuGraphCreate");
     for (int i = first; i < last && !status; i++) {
         status = tci_cuda_add_node(g->graph, &launches[i], nodes, first, i, after);
+        flags |= launches[i].node ? TCI_CU_USE_NODE_PRIORITY : 0;
     }
     if (!status) {
-        status = tci_cuda_check(cu->graph_instantiate(&g->executable, g->graph, 0),
+        status = tci_cuda_check(cu->graph_instantiate(&g->executable, g->graph, flags),
                                 "cuGraphInstantiate");
     }
     return status;

@@ -47,7 +47,7 @@ TCI_FN bool tci_attention_is_simt(const tci_kernel *k);
 /* Parts of it (kernel/attention_backward.c). Do blocks of the machine have a form by threads? */
 static inline bool tci_attention_has_threads(tci_machine machine)
 {
-    return machine.block_threads > 0 && !machine.no_exchange && !machine.apart;
+    return machine.block_threads > 0 && !machine.no_exchange;
 }
 /* Instruction `inst` where it is such a PRIM, else NULL. */
 TCI_BLOCK_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);

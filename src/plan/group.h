@@ -189,7 +189,7 @@ typedef struct tci_association {
 /* What the orders that matrix units give contractions follow from. */
 typedef struct tci_unit_facts {
     const tci_table *stored; /* set of what has memory before anything is grouped */
-    tci_table of; /* of a contraction that was asked for: 1 + its tci_korder, in int32_t */
+    tci_table of;            /* int32_t: of contractions that were asked for 1 + tci_korder */
 } tci_unit_facts;
 
 typedef struct tci_fusion {
@@ -312,7 +312,7 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
     }
 }
 
-/* plan/plan.c: elements of leaf n's memory from its first to its last one. */
+/* plan/shapes.c: elements of leaf n's memory from its first to its last one. */
 TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n);
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
@@ -356,6 +356,14 @@ TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int w
  * whole. */
 TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
+/* True if reduction n is cut in chunks. */
+TCI_FN bool tci_rfactor_cuts(const tci_algo *a, const tci_node *n);
+/* The value that x is, spread along axes and with its axes moved; at[i]: which of its axes axis i
+ * of x is, -1: none of several elements. */
+TCI_FN const tci_node *tci_rfactor_spread_of(tci_scratch *s, const tci_node *x, int *at);
+/* plan/factored_sum.c: sum n with the factors outside that are the same along what it sums; NULL:
+ * there are none, or it is not cut. */
+TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
@@ -553,6 +561,11 @@ typedef struct tci_lowered {
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine);
+/* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX, TF32
+ * or CHAIN where none takes it as a kernel by itself over operands that are in memory, but for
+ * movement, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
+ * decides. */
+TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
 /* plan/kernel_reuse.c: notes in `made` what the next plans of the same graph need to take that
  * lowering of p's group; */
 TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered *low,
@@ -561,10 +574,6 @@ TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered 
  * is none. */
 TCI_FN const tci_plan_made *tci_reuse_find(tci_scratch *s, const tci_fusion *f, int group,
                                            tci_lowered *low);
-/* CONTRACT root r as a kernel by itself, over operands that are in memory, but for movement,
- * padding and widening. */
-TCI_FN tci_kernel *tci_plan_lower_alone(const tci_fusion *f, const tci_root *r,
-                                        tci_machine machine);
 /* g is a collective's, which tci_plan_lower starts: the step that waits for it. */
 TCI_FN tci_lowered tci_plan_lower_wait(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                        tci_plan *plan);
@@ -599,17 +608,11 @@ TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
 /* True if the last two axes that CONTRACT root r sums, over windows, change places on a processor:
  * the one along which neighbouring rows of places meet the same row of an image comes last. */
 TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
-/* As tci_plan_lower_alone sees an operand of a contraction: is n movement, padding or a widening
+/* As tci_plan_unit_of sees an operand of a contraction: is n movement, padding or a widening
  * that is not stored; and what is n read from? */
 TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n);
 TCI_FN tci_node *tci_class_operand_of(const tci_fusion *f, tci_node *n);
 enum { TCI_CLASS_ANY = -1 };
-/* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX,
- * TF32, or CHAIN where none takes it. TCI_CLASS_ANY: sums of integers, and on a processor the
- * kernel decides. */
-TCI_FN int tci_class_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
-/* The same of the contraction of group g; of groups that have none or keep rows TCI_CLASS_ANY. */
-TCI_FN int tci_class_unit_of_group(const tci_fusion *f, const tci_group *g, tci_machine machine);
 /* The classes of units and instructions that kernel k's reductions have; unit: the one that its
  * contraction may have. */
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine, int unit);

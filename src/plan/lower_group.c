@@ -1027,42 +1027,6 @@ static tci_lowered tci_pk_call(tci_pk *p, tci_comm_phase phase)
     return out;
 }
 
-TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
-                                  tci_plan *plan, tci_machine machine)
-{
-    tci_pk p = {.s = s,
-                .f = f,
-                .g = g,
-                .plan = plan,
-                .machine = machine,
-                .access = tci_pk_access,
-                .literal = tci_pk_literal};
-    p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
-    p.red_of = plan->red_of;
-    if (f->roots[g->roots[0]].kind == TCI_ROOT_CUSTOM) {
-        bool joins = f->roots[g->roots[0]].node->op == TCI_OP_COLLECTIVE;
-        return tci_pk_call(&p, joins ? TCI_COMM_START : TCI_COMM_NONE);
-    }
-    tci_pk_find_families(&p);
-    bool linked = tci_root_is_linked(f->roots[g->roots[0]].node);
-    const bool rows = tci_class_of_group(f, g).lanes;
-    tci_pk_attempts(&p, (machine.reproducible && rows) || linked);
-    p.k->vector = rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER;
-    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
-    out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
-    out.kernel = tci_kernel_crop(out.kernel, out.offsets);
-    int unit = tci_class_unit_of_group(f, g, machine);
-    tci_class_choose(out.kernel, machine, unit);
-    out.lacks_unit = unit > TCI_ORDER_CHAIN && out.kernel->reds[0].order != unit;
-    out.n_dividing = tci_pk_dividing(&p, &out.dividing);
-    tci_pk_measure(out.kernel);
-#ifdef TC_DYNAMIC_SHAPES
-    tci_pk_measure_all(out.kernel);
-#endif
-    tci_pk_name(&p, out.kernel);
-    return out;
-}
-
 /* ---- contractions alone ---- */
 
 /* Memory is what tci_class_operand_of finds. */
@@ -1087,7 +1051,7 @@ static int tci_pk_literal_alone(tci_lower *l, tci_node *n)
     return (int)n->id;
 }
 
-TCI_FN tci_kernel *tci_plan_lower_alone(const tci_fusion *f, const tci_root *r, tci_machine machine)
+static tci_kernel *tci_pk_lower_alone(const tci_fusion *f, const tci_root *r, tci_machine machine)
 {
     tci_fusion alone = *f;
     tci_root root = *r;
@@ -1118,6 +1082,69 @@ TCI_FN tci_kernel *tci_plan_lower_alone(const tci_fusion *f, const tci_root *r, 
     p.k->vector = TCI_VEC_OUTER;
     tci_kernel *k = tci_kernel_finish(p.k);
     return tci_kernel_crop(k, TCI_NEW_ARRAY(f->s, tci_dim, k->n_operands + 1));
+}
+
+TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine)
+{
+    if (!f->units || !tci_dtype_is_float((tc_dtype)r->node->dtype)) {
+        return TCI_CLASS_ANY;
+    }
+    int32_t *order = tci_table_at(&f->units->of, r->node);
+    if (*order == 0) {
+        tci_kernel *k = tci_pk_lower_alone(f, r, machine);
+        tci_class_choose(k, machine, TCI_CLASS_ANY);
+        bool unit = k->reds[0].order == TCI_ORDER_MATRIX || k->reds[0].order == TCI_ORDER_TF32;
+        *order = 1 + (unit ? k->reds[0].order : TCI_ORDER_CHAIN);
+    }
+    return *order - 1;
+}
+
+/* The same of the contraction of group g; of groups that have none or keep rows TCI_CLASS_ANY. */
+static int tci_pk_unit_of_group(const tci_fusion *f, const tci_group *g, tci_machine machine)
+{
+    for (int i = 0; i < g->n_roots && g->has_contract && !g->keeps; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        if (r->kind == TCI_ROOT_CONTRACT) {
+            return tci_plan_unit_of(f, r, machine);
+        }
+    }
+    return TCI_CLASS_ANY;
+}
+
+TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
+                                  tci_plan *plan, tci_machine machine)
+{
+    tci_pk p = {.s = s,
+                .f = f,
+                .g = g,
+                .plan = plan,
+                .machine = machine,
+                .access = tci_pk_access,
+                .literal = tci_pk_literal};
+    p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
+    p.red_of = plan->red_of;
+    if (f->roots[g->roots[0]].kind == TCI_ROOT_CUSTOM) {
+        bool joins = f->roots[g->roots[0]].node->op == TCI_OP_COLLECTIVE;
+        return tci_pk_call(&p, joins ? TCI_COMM_START : TCI_COMM_NONE);
+    }
+    tci_pk_find_families(&p);
+    bool linked = tci_root_is_linked(f->roots[g->roots[0]].node);
+    const bool rows = tci_class_of_group(f, g).lanes;
+    tci_pk_attempts(&p, (machine.reproducible && rows) || linked);
+    p.k->vector = rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER;
+    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
+    out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
+    out.kernel = tci_kernel_crop(out.kernel, out.offsets);
+    int unit = tci_pk_unit_of_group(f, g, machine);
+    tci_class_choose(out.kernel, machine, unit);
+    out.lacks_unit = unit > TCI_ORDER_CHAIN && out.kernel->reds[0].order != unit;
+    out.n_dividing = tci_pk_dividing(&p, &out.dividing);
+    tci_pk_measure(out.kernel);
+#ifdef TC_DYNAMIC_SHAPES
+    tci_pk_measure_all(out.kernel);
+#endif
+    tci_pk_name(&p, out.kernel);
+    return out;
 }
 
 TCI_FN tci_lowered tci_plan_lower_wait(tci_scratch *s, const tci_fusion *f, const tci_group *g,

@@ -93,6 +93,12 @@ TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
     return NULL;
 }
 
+TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n)
+{
+    (void)a, (void)n;
+    return NULL;
+}
+
 TCI_FN int tci_block_routes(const tci_route **rows)
 {
     (void)rows;

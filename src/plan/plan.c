@@ -38,20 +38,6 @@ static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const 
     return p->n_buffers - 1;
 }
 
-/* Elements from the lowest to the highest that a leaf's strides reach. */
-TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n)
-{
-    if (tci_node_count(n) == 0 || !n->strides) {
-        return tci_node_count(n);
-    }
-    int64_t extent = 1;
-    for (int i = 0; i < n->rank; i++) {
-        int64_t stride = tci_dim_known(n->strides[i]);
-        extent += (stride < 0 ? -stride : stride) * (tci_dim_known(n->shape[i]) - 1);
-    }
-    return extent;
-}
-
 static int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
 {
     for (int b = 0; b < p->n_buffers; b++) {

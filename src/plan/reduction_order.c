@@ -363,32 +363,6 @@ TCI_FN tci_node *tci_class_operand_of(const tci_fusion *f, tci_node *n)
     return n;
 }
 
-TCI_FN int tci_class_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine)
-{
-    if (!f->units || !tci_dtype_is_float((tc_dtype)r->node->dtype)) {
-        return TCI_CLASS_ANY;
-    }
-    int32_t *order = tci_table_at(&f->units->of, r->node);
-    if (*order == 0) {
-        tci_kernel *k = tci_plan_lower_alone(f, r, machine);
-        tci_class_choose(k, machine, TCI_CLASS_ANY);
-        bool unit = k->reds[0].order == TCI_ORDER_MATRIX || k->reds[0].order == TCI_ORDER_TF32;
-        *order = 1 + (unit ? k->reds[0].order : TCI_ORDER_CHAIN);
-    }
-    return *order - 1;
-}
-
-TCI_FN int tci_class_unit_of_group(const tci_fusion *f, const tci_group *g, tci_machine machine)
-{
-    for (int i = 0; i < g->n_roots && g->has_contract && !g->keeps; i++) {
-        const tci_root *r = &f->roots[g->roots[i]];
-        if (r->kind == TCI_ROOT_CONTRACT) {
-            return tci_class_unit_of(f, r, machine);
-        }
-    }
-    return TCI_CLASS_ANY;
-}
-
 /* Gives the contraction of k the order of a unit that has a form for it, if it is the one that the
  * contraction may have. */
 static void tci_class_give_unit(tci_kernel *k, tci_korder order, int unit)

@@ -12,6 +12,7 @@ typedef struct program {
     uint64_t seed, state;
     bool large; /* sizes that blocks of threads share out, and halves */
     bool fast;  /* to be computed by TC_MATH_FAST */
+    bool whole; /* no gradients: whether those of attention are fused depends on other groups */
     tc_ctx *ctx;
     tc_tensor values[MOST_VALUES], inputs[MOST_INPUTS], outputs[MOST_OUTPUTS];
     void *data[MOST_INPUTS], *want[MOST_OUTPUTS], *got[MOST_OUTPUTS];
@@ -335,7 +336,7 @@ static void choose_outputs(program *p)
     int n = 1 + below(p, 3);
     for (int i = 0; i < n; i++) {
         tc_tensor y = i == 0 ? p->values[p->n_values - 1] : any(p);
-        y = below(p, 3) ? y : gradient(p, y);
+        y = p->whole || below(p, 3) ? y : gradient(p, y);
         if (!tc_status_of(y)) {
             p->want[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
             p->got[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
@@ -474,8 +475,9 @@ static void draw_units(program *p, tc_ctx *ctx, uint64_t seed)
     p->fast = below(p, 3) == 0;
     const char *name;
     for (int parts = 1 + below(p, 3); parts > 0 || p->n_values == 0; parts--) {
-        int kind = below(p, 4);
+        int kind = below(p, 5);
         tc_tensor x = kind < 3 ? unit_product(p) : kind < 4 ? unit_convolved(p) : unit_attended(p);
+        p->whole = p->whole || kind == 4;
         keep(p, x, kind < 3 ? "product" : kind < 4 ? "conv" : "attention");
         for (int k = below(p, 4); k > 0 && p->n_values > 0; k--) {
             x = changed(p, p->values[p->n_values - 1], &name);
