@@ -481,7 +481,8 @@ static tci_node *tci_rfactor_cut_squares(const tci_algo *a, tci_node *n)
         return NULL;
     }
     tci_dim parts = tci_dim_div(tci_node_count(cut->in[0]), tci_node_count(cut));
-    tci_str_printf(a->orders, "sum of (x - mean) squared: %lld parts, each with a mean of its own\n",
+    tci_str_printf(a->orders,
+                   "sum of (x - mean) squared: %lld parts, each with a mean of its own\n",
                    (long long)tci_dim_known(parts));
     return tci_rfactor_devsq_by_chunks(a, sum, &chunks);
 }

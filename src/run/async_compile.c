@@ -592,8 +592,8 @@ TCI_FN void tci_later_rest(void)
     tci_later_unlock();
 }
 
-/* Jobs that nobody began are cancelled and put into *gone; the others end as soon as they can. Under
- * the lock. */
+/* Jobs that nobody began are cancelled and put into *gone; the others end as soon as they can.
+ * Under the lock. */
 static void tci_later_cancel_all(tci_later_job **gone)
 {
     tci_later_result cancelled = {TC_ERR_CANCELLED, NULL, {0}};

@@ -212,8 +212,8 @@ TEST(calls_that_wait_for_each_other_take_longer_than_their_operations)
     end();
 }
 
-/* Lanes that are two elements apart lie in two vectors, which are loaded and shuffled: 72 vectors of
- * a line of 56 results are no 504 elements that are loaded one by one. And what is moved is not
+/* Lanes that are two elements apart lie in two vectors, which are loaded and shuffled: 72 vectors
+ * of a line of 56 results are no 504 elements that are loaded one by one. And what is moved is not
  * moved again for each of them. Measured: 1.8 times its traffic. */
 TEST(a_convolution_with_a_stride_of_two_gathers_no_lanes)
 {
