@@ -6,8 +6,9 @@
  * Default: all four kinds of programs, 60 seeds, the worst 40 kernels. Networks of examples/models,
  * inference and training; the cases of tests/data; random blocks of layers with and without their
  * gradients, and random movement (blocks.h). Kernels are scheduled for one thread of this machine
- * and never built, so the list is the same on a busy machine. Those of less than 2 us do not count,
- * equal ones once. bench/results/fusion.md has the reason of each entry that stays. */
+ * and never built, so the list is the same on a busy machine. Those of less than 2 us do not count.
+ * Equal kernels are listed once. bench/results/fusion.md has the reason of each entry that
+ * stays. */
 #define _GNU_SOURCE
 #define TC_IMPLEMENTATION
 #include "tc.h"

@@ -339,9 +339,10 @@ typedef struct tc_options {
     void *progress_user;
     /* Compiles of TC_STANCE_LATER on threads of the host's: must have work(item) called once, on
      * any thread but one that waits for the program, and return true; or return false, and tc's
-     * thread does it. Called by tc_compile and tc_jit_run, and must not call tc. An item may be done after
-     * its program is freed or cancelled, and after tc_shutdown, which waits for items that were
-     * begun: it does nothing then. Priority is the host's to set. NULL: tc's one thread */
+     * thread does it. Called by tc_compile and tc_jit_run, and must not call tc. An item may be
+     * done after its program is freed or cancelled, and after tc_shutdown, which waits for items
+     * that were begun: it does nothing then. Priority is the host's to set. NULL: tc's one
+     * thread */
     bool (*background)(void *user, void (*work)(void *item), void *item);
     void *background_user;
     /* The host's own job system: must call task(arg, i) for every i in [0, n), in any order and on

@@ -1,5 +1,5 @@
-/* compile/compile.h - a batch of requests on its way to code: what compile/compile.c sequences and
- * compile/stage_dumps.c shows. */
+/* compile/compile.h - a batch of requests on its way to code, for the files that compile/compile.c
+ * is made of. */
 #ifndef TCI_COMPILE_COMPILE_H
 #define TCI_COMPILE_COMPILE_H
 

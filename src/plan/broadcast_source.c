@@ -1,6 +1,6 @@
 /* plan/broadcast_source.c - the value below broadcasts and transposes.
  *
- * In: a value that is made by EXPAND, PERMUTE and RESHAPE. Out: what they move, and which of its axes
+ * In: a value made by EXPAND, PERMUTE and RESHAPE. Out: what they move, and which of its axes
  * each axis is. */
 #include "group.h"
 

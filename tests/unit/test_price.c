@@ -213,8 +213,8 @@ TEST(calls_that_wait_for_each_other_take_longer_than_their_operations)
 }
 
 /* Lanes that are two elements apart are in two vectors, which are loaded and shuffled: a line of 56
- * results takes 72 vectors, not 504 elements that are loaded one by one, and its memory traffic is
- * not repeated for each. Measured: 1.8 times its traffic. */
+ * results takes 72 vectors, not 504 elements that are loaded one by one, and its memory traffic
+ * is not repeated for each. Measured: 1.8 times its traffic. */
 TEST(a_convolution_with_a_stride_of_two_gathers_no_lanes)
 {
     begin();
