@@ -421,8 +421,8 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
 /* plan/group.c; associations: class of each reduction (plan/association.c); like: an earlier fusion
  * of the same graph, whose findings of roots are reused, NULL: none; forced: of tci_algo; cuts: the
  * set of values that are stored and read from memory by all their readers (plan/fission.c), NULL:
- * none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL, what was refused, and what
- * got memory. */
+ * none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL, what was refused, and
+ * what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
                                  const tci_table *forced, const tci_table *cuts,
