@@ -256,6 +256,7 @@
 #include "compile/verify.c"
 #include "compile/graph_program.c"
 #include "compile/graph_split.c"
+#include "compile/stage_dumps.c"
 #include "compile/compile.c"
 
 #include "run/openmp_threads.c"
@@ -319,6 +320,8 @@
 #include "api/creation.c"
 #include "api/internal_calls.c"
 #include "api/functional.c"
+#include "api/normalization.c"
+#include "api/losses.c"
 #include "api/split_concat.c"
 #include "api/quantize.c"
 #include "api/fourier.c"

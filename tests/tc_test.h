@@ -24,9 +24,11 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define TCT_UNUSED __attribute__((unused))
+#define TCT_NORETURN __attribute__((unused, noreturn))
 #define TCT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
 #define TCT_UNUSED
+#define TCT_NORETURN
 #define TCT_PRINTF(fmt, args)
 #endif
 
@@ -84,7 +86,7 @@ void __gcov_dump(void);
 #else
 #define __gcov_dump() ((void)0)
 #endif
-TCT_UNUSED static void tct_exit(int code)
+TCT_NORETURN static void tct_exit(int code)
 {
     __gcov_dump();
     _exit(code);

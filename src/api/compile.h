@@ -79,10 +79,10 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 #endif
 
 /* ---- asynchronous compile: programs made under TC_STANCE_LATER ----
- * Each is interpreted until one background thread of the process has compiled it, in the
- * order in which programs were asked for; the run after that is native. If the compile fails the
- * interpreter goes on, and the log says so once. The thread has a lower priority, and so have its
- * compilers. A tc_call follows its program. */
+ * Each is interpreted until one background thread of the process, or a thread of the host's
+ * (options.background), has compiled it, in the order in which programs were asked for; the run
+ * after that is native. If the compile fails the interpreter goes on, and the log says so once. The
+ * thread of tc has a lower priority, and so have its compilers. A tc_call follows its program. */
 /* Waits until no compile of f is under way, at most so many milliseconds (-1: any number). TC_OK:
  * f is not interpreted for want of one; TC_ERR_BUSY: it is still compiled; TC_ERR_CANCELLED, or why
  * it failed: tc_error(f) tells. TC_ERR_ARGUMENT: f is NULL. */

@@ -1,4 +1,4 @@
-/* api/functional.h - calls defined by other calls: norms, distances, losses.
+/* api/functional.h - what rooms of calls defined by other calls share.
  *
  * In: tci_made_begin, with the operand that tells the context. Between it and the end all calls
  * bear this one's name and the caller's place. Out: tci_made_end, tci_made_round or tci_made_fail,
@@ -43,6 +43,10 @@ TCI_FN int64_t tci_made_others(tc_tensor x, int axis);
 TCI_FN tc_tensor tci_made_like(tc_tensor x, tc_tensor y, tc_site here);
 /* The elements of x in the shape of y. */
 TCI_FN tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here);
+/* p of the channels, along axis 1 of x; TC_NONE stays. */
+TCI_FN tc_tensor tci_made_channels(const tci_made *m, tc_tensor p, tc_tensor x);
+/* x * weight + bias, where they are given. */
+TCI_FN tc_tensor tci_made_affine(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_site here);
 /* value, with the derivatives of f, which has its shape, dtype and elements. */
 TCI_FN tc_tensor tci_made_differentiated(tc_tensor value, tc_tensor f, tc_site here);
 

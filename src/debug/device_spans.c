@@ -16,6 +16,7 @@
 
 #include "../base/alloc.h"
 #include "../base/posix.h"
+#include "../run/collective.h"
 #include "profile.h"
 
 #ifndef TC_NO_DEBUG
@@ -148,6 +149,43 @@ static tc_status tci_device_spans_span(tci_device_spans *s, int i, const tc_laun
     return status;
 }
 
+TCI_FN tc_status tci_device_spans_call(tci_device_spans *s, int i, tc_call *c,
+                                       tc_status (*call)(tc_call *c, const tci_run_step *step))
+{
+    const tc_backend_queues *q = s->device->queues;
+    const int n = s->n;
+    tc_status status = TC_OK;
+    if (s->events) {
+        status = q->event_record(s->device->user, s->queue, s->events[2 * n + 1]);
+    }
+    s->host_ns[2 * n] = tci_os_now_ns();
+    status = status ? status : call(c, &s->f->steps[i]);
+    s->host_ns[2 * n + 1] = tci_os_now_ns();
+    if (s->events && !status) {
+        status = q->event_record(s->device->user, s->queue, s->events[2 * n + 2]);
+    }
+    s->steps[n] = i;
+    s->n += !status;
+    return status;
+}
+
+/* A collective: its record goes from where kernels before its start were done to where those behind
+ * its wait go on, which have waited meanwhile. */
+static void tci_device_spans_note(const tci_device_spans *s, int i, const int64_t at[2])
+{
+    tci_collectives *l = s->f->collectives;
+    const tci_comm_step *comm = &s->f->steps[s->steps[i]].call->comm;
+    tci_collective *item = &l->items[comm->number];
+    if (comm->phase == TCI_COMM_START) {
+        item->begin_ns = at[0];
+        return;
+    }
+    l->exposed_ns += at[1] - at[0];
+    l->n_profiled += comm->number == 0;
+    tci_profile_add(TCI_RECORD_COMM, s->f, s->steps[i], TCI_MAX(item->begin_ns, l->done_ns), at[1]);
+    l->done_ns = at[1];
+}
+
 TCI_FN tc_status tci_device_spans_launch(tci_device_spans *s, int i, const tc_launch *launch)
 {
     return tci_device_spans_span(s, i, launch, NULL);
@@ -173,6 +211,12 @@ static bool tci_device_spans_read(const tci_device_spans *s, int i, int64_t at[2
     return true;
 }
 
+static bool tci_device_spans_is_collective(const tci_device_spans *s, int i)
+{
+    const tci_custom_call *call = s->f && !s->is_graph ? s->f->steps[s->steps[i]].call : NULL;
+    return call && call->comm.phase;
+}
+
 /* All events were reached. */
 static void tci_device_spans_tell(const tci_device_spans *s)
 {
@@ -180,6 +224,10 @@ static void tci_device_spans_tell(const tci_device_spans *s)
     bool logs = s->f && !s->is_graph && (tci_profile_watch() & TCI_PROFILE_LOGS);
     for (int i = 0; i < s->n; i++) {
         if (!tci_device_spans_read(s, i, at)) {
+            continue;
+        }
+        if (tci_device_spans_is_collective(s, i)) {
+            tci_device_spans_note(s, i, at);
             continue;
         }
         if (s->track) {
@@ -275,6 +323,13 @@ TCI_FN bool tci_device_spans_begin(tci_device_spans *s, const tc_program *f, voi
 TCI_FN tc_status tci_device_spans_launch(tci_device_spans *s, int i, const tc_launch *launch)
 {
     (void)s, (void)i, (void)launch;
+    return TC_ERR_UNSUPPORTED;
+}
+
+TCI_FN tc_status tci_device_spans_call(tci_device_spans *s, int i, tc_call *c,
+                                       tc_status (*call)(tc_call *c, const tci_run_step *step))
+{
+    (void)s, (void)i, (void)c, (void)call;
     return TC_ERR_UNSUPPORTED;
 }
 

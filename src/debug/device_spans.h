@@ -31,6 +31,9 @@ TCI_FN bool tci_device_spans_one_by_one(const tc_program *f);
 TCI_FN bool tci_device_spans_begin(tci_device_spans *s, const tc_program *f, void *queue, int most);
 /* Launches step i. */
 TCI_FN tc_status tci_device_spans_launch(tci_device_spans *s, int i, const tc_launch *launch);
+/* Step i, of a collective, which `call` gives to its communicator. */
+TCI_FN tc_status tci_device_spans_call(tci_device_spans *s, int i, tc_call *c,
+                                       tc_status (*call)(tc_call *c, const tci_run_step *step));
 /* Replays a recorded run: the only span of s. */
 TCI_FN tc_status tci_device_spans_replay(tci_device_spans *s, void *sequence);
 /* Writes the records and frees. waits: when the device is done; else at the end of the profile. */

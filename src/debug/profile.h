@@ -73,7 +73,8 @@ TCI_FN void tci_profile_flush(void);
 TCI_FN bool tci_profile_exists(void); /* some profile has labels that must stay */
 #else
 #define tci_profile_watch() 0
-#define tci_profile_add(kind, f, item, begin_ns, end_ns) ((void)(begin_ns), (void)(end_ns))
+#define tci_profile_add(kind, f, item, begin_ns, end_ns)                                           \
+    ((void)(f), (void)(begin_ns), (void)(end_ns))
 #define tci_profile_shares_end(f) ((void)0)
 #define tci_profile_has_shares(f) false
 #define tci_profile_flow() 0u
@@ -171,8 +172,11 @@ typedef struct tci_profile_process {
     void (*log)(const struct tc_program *f, int step, int64_t ns);
     void (*drain)(void); /* set by debug/device_spans.c: waits for devices, writes their records */
 } tci_profile_process;
+#ifndef TC_NO_DEBUG
 TCI_FN tci_profile_process *tci_profile_state(void);
 TCI_FN void tci_ring_restart(tci_ring *r, uint32_t epoch); /* of a thread that is not busy */
+
+enum { TCI_TIMELINE_SHARED = 32 }; /* recorded runs of a program that are drawn with kernels */
 
 /* ---- profiles, for debug/trace.c ---- */
 TCI_FN tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status);
@@ -181,5 +185,6 @@ TCI_FN void tci_profile_drop(tc_profile *p); /* ended */
 
 TCI_FN const char *tci_record_category(tci_record_kind kind);
 TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p);
+#endif
 
 #endif

@@ -4,7 +4,8 @@
  * ("ph":"X") with arguments, names of threads, and flows ("s", "f") from a launch to the kernel on
  * the device, and from a kernel to that of its backward pass. Process 1 is the host, with a track
  * for each thread; process 2 the devices, with a track for each queue (stream). A recorded run is a
- * span there, in which its kernels are drawn by their shares of unrecorded runs. */
+ * span there; in the first ones of a program its kernels are drawn by their shares of unrecorded
+ * runs (in all of them a long trace would be gigabytes). */
 #include "profile.h"
 
 #include <errno.h>
@@ -50,6 +51,7 @@ typedef struct tci_timeline {
     const tc_profile *p;
     tci_str *out;
     tci_timeline_spot **spots; /* by program and step */
+    int *shared; /* recorded runs of each program that were drawn with their kernels */
     int n_flows;
     bool any;
     tci_os_fresh *file; /* takes the text as it grows; NULL: it stays in memory */
@@ -191,9 +193,10 @@ static void tci_timeline_graph(tci_timeline *t, const tci_profile_thread *thread
                                const tci_record *run)
 {
     const tci_profile_program *f = run->program ? &t->p->programs[run->program - 1] : NULL;
-    int64_t all = f ? tci_timeline_shares(f) : 0, done = 0;
+    bool draws = f && t->shared && t->shared[run->program - 1]++ < TCI_TIMELINE_SHARED;
+    int64_t all = draws ? tci_timeline_shares(f) : 0, done = 0;
     tci_record share;
-    for (int i = 0; f && i < f->n_steps; i++) {
+    for (int i = 0; draws && i < f->n_steps; i++) {
         if (tci_timeline_share(t->p, run, i, all, &done, &share)) {
             tci_timeline_event(t, thread, &share);
         }
@@ -246,7 +249,8 @@ static void tci_timeline_write(tci_str *out, const tc_profile *p, tci_os_fresh *
         t.spots[i] = tci_heap_get(sizeof(**t.spots) * (size_t)(p->programs[i].n_steps + 1));
         out->failed |= !t.spots[i];
     }
-    out->failed |= !t.spots;
+    t.shared = tci_heap_get(sizeof(*t.shared) * (size_t)(p->n_programs + 1));
+    out->failed |= !t.spots || !t.shared;
     tci_str_printf(out,
                    "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":%lld},"
                    "\"traceEvents\":[",
@@ -266,6 +270,7 @@ static void tci_timeline_write(tci_str *out, const tc_profile *p, tci_os_fresh *
         tci_heap_free(t.spots[i]);
     }
     tci_heap_free(t.spots);
+    tci_heap_free(t.shared);
 }
 
 TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p)

@@ -17,7 +17,10 @@
 
 #ifndef TC_NO_DEBUG
 
-enum { TCI_TRACE_WAIT_MS = 20000 };
+enum {
+    TCI_TRACE_WAIT_MS = 20000,
+    TCI_TRACE_AGAIN_MS = 500 /* timeout(1) sends a signal twice; a user who insists takes longer */
+};
 
 static struct {
     tci_mutex lock;
@@ -27,8 +30,9 @@ static struct {
     bool registered;
     pthread_t writer;
     bool has_writer;
-    int wake[2];         /* to the writer: 's', a signal came; 'q', it is not needed any more */
-    int signalled, done; /* atomic */
+    int wake[2];          /* to the writer: 's', a signal came; 'q', it is not needed any more */
+    int64_t signalled_ms; /* atomic: when the first one came; 0: none did */
+    int done;             /* atomic */
 } tci_trace = {.lock = TCI_MUTEX_INIT};
 
 /* The trace ends. At most one caller gets the profile. */
@@ -59,8 +63,11 @@ static void tci_trace_on_signal(int number)
 {
     bool asked = number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT;
     if (tci_trace.pid == (int64_t)getpid()) {
-        bool first = !__atomic_exchange_n(&tci_trace.signalled, 1, __ATOMIC_SEQ_CST);
-        bool waits = first ? write(tci_trace.wake[1], "s", 1) == 1 : !asked; /* asked twice: end */
+        int64_t now = tci_os_now_ns() / 1000000, since = 0;
+        bool first = __atomic_compare_exchange_n(&tci_trace.signalled_ms, &since, now, false,
+                                                 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        bool waits = first ? write(tci_trace.wake[1], "s", 1) == 1
+                           : !asked || now - since < TCI_TRACE_AGAIN_MS;
         for (int ms = 0; waits && ms < TCI_TRACE_WAIT_MS; ms += 5) {
             waits = !__atomic_load_n(&tci_trace.done, __ATOMIC_ACQUIRE);
             poll(NULL, 0, waits ? 5 : 0);
@@ -116,7 +123,8 @@ static void tci_trace_begin_writer(void)
     if (!tci_os_pipe(tci_trace.wake)) {
         return;
     }
-    tci_trace.signalled = tci_trace.done = 0;
+    tci_trace.signalled_ms = 0;
+    tci_trace.done = 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     tci_trace.has_writer = pthread_create(&tci_trace.writer, NULL, tci_trace_writer, NULL) == 0;

@@ -42,7 +42,7 @@ TCI_BLOCK_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
 /* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine);
 /* Has the kernel the class of such a kernel, by threads alone? */
-TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k);
+TCI_FN bool tci_attention_is_simt(const tci_kernel *k);
 
 /* Parts of it (kernel/attention_backward.c). Do blocks of the machine have a form by threads? */
 static inline bool tci_attention_has_threads(tci_machine machine)

@@ -2,7 +2,7 @@
  * earlier fusion of the same graph.
  *
  * In: a fusion, one of its groups, and the fusion's `like` with what its groups were lowered to.
- * Out: that lowering with this plan's buffers, or nothing. The one idea: trial plans (plan/price.c)
+ * Out: that lowering with this plan's buffers, or nothing. The one idea: trial plans (plan/fission.c)
  * store one value more, so nearly all of their groups are those of the plan that they are compared
  * with, and nodes are the same pointers in both.
  *

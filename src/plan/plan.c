@@ -180,7 +180,7 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
     while (f->roots[g->roots[first]].kind != TCI_ROOT_CONTRACT && first < g->n_roots - 1) {
         first++;
     }
-    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX && !tci_attention_is_by_threads(k) &&
+    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX && !tci_attention_is_simt(k) &&
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
@@ -228,7 +228,7 @@ static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
         half |= tci_dtype_is_half((tc_dtype)k->operands[i].dtype);
     }
     bool lines = machine.block_threads > 0
-                     ? tci_attention_fits(k, machine) || tci_backward_fits(k, machine)
+                     ? tci_attention_fits(k, machine) || tci_attn_grad_fits(k, machine)
                      : !half || machine.matrix_units == 0 || tci_matrix_keeps(k, machine);
     for (int t = 0; t < k->n_stages; t++) {
         lines = lines && k->stages[t].n_kept <= 1;
@@ -347,7 +347,7 @@ typedef struct tci_plan_job {
     const tci_table *late;  /* NULL: nothing is computed again */
     tci_scores_kernels *pairs;
     tci_unit_facts *units; /* as in tci_fusion */
-    bool is_trial; /* compared with another plan, then dropped: nobody reads its reports */
+    bool is_trial;         /* compared with another plan, then dropped: nobody reads its reports */
 } tci_plan_job;
 
 /* The groups and kernels of a plan that has its inputs and effects; *stored says which values got

@@ -379,8 +379,8 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine, int unit)
         tci_kred *red = &k->reds[r];
         red->points = (uint8_t)tci_matrix_lane_points(k, red, machine);
     }
-    tci_product_unit warps;
-    if (!machine.reproducible && tci_product_by_warps(k, &machine, &warps) && !warps.is_exact) {
+    tci_mma_sync_unit warps;
+    if (!machine.reproducible && tci_mma_sync_takes(k, &machine, &warps) && !warps.is_exact) {
         bool single = warps.dtypes[0] == TC_F32;
         tci_class_give_unit(k, single ? TCI_ORDER_TF32 : TCI_ORDER_MATRIX, unit);
     }
@@ -405,8 +405,8 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine, int unit)
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
         tci_attention_set_orders(k, machine);
     }
-    if (!machine.reproducible && tci_backward_fits(k, machine)) {
-        tci_backward_set_orders(k, machine);
+    if (!machine.reproducible && tci_attn_grad_fits(k, machine)) {
+        tci_attn_grad_set_orders(k, machine);
     }
 }
 

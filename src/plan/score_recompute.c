@@ -328,7 +328,7 @@ static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
     for (int e = 0; e < set->n_ends; e++) {
         const tci_scores_end *of = &set->ends[e];
         if (!of->folds && of->summed == end->summed && of->level == end->level) {
-            columns += tci_backward_columns_of(tci_scores_width(set, of));
+            columns += tci_attn_grad_columns_of(tci_scores_width(set, of));
             n++;
         }
     }

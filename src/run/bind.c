@@ -68,9 +68,12 @@ TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port)
 static void tci_bind_drop_sequence(tc_call *c)
 {
     const tc_backend *device = c->program->code->device;
-    if (c->device->sequence) {
-        device->sequence_free(device->user, c->device->sequence);
-        c->device->sequence = NULL;
+    void **recorded[2] = {&c->device->sequence, &c->device->updates};
+    for (int i = 0; i < 2; i++) {
+        if (*recorded[i]) {
+            device->sequence_free(device->user, *recorded[i]);
+            *recorded[i] = NULL;
+        }
     }
     for (int i = 0; c->device->loops && i < c->program->code->n_repeats; i++) {
         tci_walk_loop *loop = &c->device->loops[i];

@@ -211,7 +211,9 @@ struct tc_program {
     int64_t work_bytes;      /* work memory of each thread, the most of any step */
     int max_threads;         /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
-    bool only_launches;           /* is all that the list has, and the host does them */
+    bool only_launches; /* is all that the list has, and the host does them */
+    int commit; /* with collectives: the first step that writes over a parameter. On a device it
+                   waits until the host knows that all collectives went well */
     tci_collectives *collectives; /* NULL: none; of an instance, those of its family */
     bool has_collectives;         /* they are its own */
     bool agreed;                  /* all ranks were found to have this program */
@@ -269,6 +271,7 @@ struct tci_device_call {
     int n_ports;
     bool is_current; /* the call's slots hold what is bound */
     void *sequence;  /* recorded launches, or NULL */
+    void *updates;   /* those from tc_program.commit on, or NULL */
     int runs;        /* with operands where they are now: 0, 1, or 2 for more */
     /* Per repetition: one that the device ends itself, NULL so far; NULL: none is */
     struct tci_walk_loop *loops;

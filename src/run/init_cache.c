@@ -2,8 +2,8 @@
  * programs.
  *
  * In: a call whose program has an init list, and the versions of the captured memory that the list
- * reads, as the run at hand finds them. Out: memory with what each unit of the list (compile/code.h)
- * makes of that.
+ * reads, as the run at hand finds them. Out: memory with what each unit of the list
+ * (compile/code.h) makes of that.
  *
  * The one idea: what is kept does not change once it is there; when captured memory changes,
  * another takes its place. So runs that go on at the time keep what they began with, and a call

@@ -1321,6 +1321,43 @@ TEST(streams_have_tracks_of_their_own)
     tc_ctx_free(ctx);
 }
 
+/* A signal ends a process in the middle of recorded runs: the trace has them. */
+TEST(a_trace_has_recorded_runs_after_a_signal)
+{
+    NEED_NVRTC();
+    char path[64], cache[64];
+    snprintf(path, sizeof(path), "%s/killed.json", folder);
+    snprintf(cache, sizeof(cache), "%s/killed", folder);
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        tc_ctx *ctx;
+        tc_options o = {.backend = "cuda", .cache_dir = cache, .trace = path};
+        tc_program *f = tc_ctx_make(&ctx, &o) ? NULL : chain(ctx, 4.5);
+        for (int i = 0; f && i < 500; i++) {
+            run(f);
+        }
+        raise(SIGTERM);
+        _exit(1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    FILE *file = fopen(path, "r");
+    REQUIRE(file != NULL);
+    char *text = calloc(1, 1 << 24);
+    REQUIRE(text != NULL);
+    CHECK(fread(text, 1, (1 << 24) - 1, file) > 1000);
+    fclose(file);
+    json *j = json_parse(text);
+    REQUIRE(j && json_get(j, "traceEvents"));
+    timeline t = {text, j, json_get(j, "traceEvents")};
+    CHECK_EQ_INT(count_events(&t, "graph", "X"), 498);
+    CHECK_EQ_INT(count_events(&t, "share", "X"), 10 * TCI_TIMELINE_SHARED);
+    json_free(j);
+    free(text);
+}
+
 TEST(options_record_forbids_graphs)
 {
     NEED_NVRTC();
