@@ -149,8 +149,7 @@ TCI_FN void tci_compile_dump_source(tci_compile_batch_state *b)
     }
 }
 
-/* The job's code with what does not follow from a plan. */
-static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
+TCI_FN tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tci_request *r = job->request;
     job->code = tci_code_make();
