@@ -48,8 +48,6 @@ typedef struct tci_compile_batch_state {
 } tci_compile_batch_state;
 
 /* ---- compile/stage_dumps.c: after each stage ---- */
-/* The job's code with what does not follow from a plan. */
-TCI_FN tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job);
 TCI_FN void tci_compile_dump_graph(tci_compile_batch_state *b, tci_compile_job *job,
                                    const char *stage, const char *file, tci_node **roots);
 TCI_FN void tci_compile_dump_dot(tci_compile_batch_state *b, tci_compile_job *job);

@@ -149,7 +149,8 @@ TCI_FN void tci_compile_dump_source(tci_compile_batch_state *b)
     }
 }
 
-TCI_FN tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
+/* The job's code with what does not follow from a plan. */
+static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tci_request *r = job->request;
     job->code = tci_code_make();
