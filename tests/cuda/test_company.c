@@ -113,6 +113,36 @@ static tc_tensor running(tc_tensor x, tc_tensor w)
     return tc_cumsum(x, 1);
 }
 
+static tc_tensor widened_product(tc_tensor x, tc_tensor w)
+{
+    return tc_matmul(tc_cast(x, TC_F32), tc_cast(w, TC_F32));
+}
+
+static tc_tensor row_softmax_of_product(tc_tensor x, tc_tensor w)
+{
+    return tc_softmax(tc_matmul(tc_relu(x), w), 1);
+}
+
+static tc_tensor weights(tc_tensor x, tc_tensor w)
+{
+    return tc_softmax(tc_mul(tc_matmul(x, tc_transpose(w, 2, 3)), 0.125), 3);
+}
+
+static tc_tensor attention(tc_tensor x, tc_tensor w)
+{
+    return tc_matmul(weights(x, w), w);
+}
+
+static tc_tensor convolution(tc_tensor x, tc_tensor w)
+{
+    return tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}});
+}
+
+static tc_tensor convolution_statistics(tc_tensor x, tc_tensor w)
+{
+    return tc_mean(tc_relu(convolution(x, w)), TC_AXES(0, 2, 3), false);
+}
+
 static const company companies[] = {
     {"row sums", row_sums, places, {7, 1100}, {1100}, TC_F32},
     {"sums of short rows", short_rows, softmax, {7, 1100}, {1100}, TC_F32},
@@ -128,6 +158,12 @@ static const company companies[] = {
     {"group norm", group_norm, statistics, {4, 6, 7, 7}, {6}, TC_F32},
     {"running sums", running, row_sums, {3, 900}, {900}, TC_F32},
     {"product", product, changed_product, {9, 600}, {600, 10}, TC_F32},
+    {"product of a unit", product, row_softmax_of_product, {64, 128}, {128, 256}, TC_BF16},
+    {"widened product of a unit", widened_product, product, {64, 128}, {128, 256}, TC_BF16},
+    {"changed product of a unit", changed_product, product, {96, 64}, {64, 192}, TC_F32},
+    {"attention", attention, weights, {1, 2, 64, 32}, {1, 2, 96, 32}, TC_BF16},
+    {"attention of f32", attention, weights, {2, 1, 40, 16}, {2, 1, 64, 16}, TC_F32},
+    {"convolution", convolution, convolution_statistics, {2, 16, 12, 12}, {32, 16, 3, 3}, TC_BF16},
     {"parts of a long product", product, column_sums, {4, 5000}, {5000, 4}, TC_F32},
 };
 enum { COMPANIES = sizeof(companies) / sizeof(companies[0]) };

@@ -298,7 +298,7 @@ TEST(attention_is_one_kernel)
     tc_tensor few = tc_input(ctx, "few", TC_F32, 4, 32, 7);
     PLAN((q, few), tc_softmax(tc_matmul(q, few), -1));
     KERNELS(2);
-    CHECK_HAS(why, "max is not computed with contract: one kernel keeps rows of a known length");
+    CHECK_HAS(why, "max is not computed with contract: a kernel holds whole rows only of a known");
     tc_ctx_free(ctx);
 }
 
@@ -361,6 +361,28 @@ TEST(every_refusal_has_a_reason)
     }
     CHECK(several >= 5);
     tc_ctx_free(ctx);
+}
+
+/* Whether a value could join the kernel of another one without a circle is looked up among all
+ * kernels that wait for it; where these are many the reason says that it was not. */
+TEST(readers_beyond_the_walk_are_told_as_such)
+{
+    enum { FEW = 20, MANY = 600 };
+    static tc_tensor outs[MANY + 1];
+    const char *far = "so many kernels depend on one of them that a cycle is not ruled out";
+    for (int n = FEW; n <= MANY; n += MANY - FEW) {
+        open_ctx();
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 4, 4), w = tc_input(ctx, "w", TC_F32, 4, 4);
+        tc_tensor y = tc_matmul(x, w), other = tc_sum(tc_exp(x), TC_ALL, false);
+        for (int i = 0; i < n; i++) {
+            outs[i] = tc_matmul(y, tc_mul(w, 1.5 + i));
+        }
+        outs[n] = tc_add(y, other);
+        plan(TC_TENSORS(x, w), TC_TENSORS_N(outs, n + 1));
+        CHECK_MSG((strstr(why, far) != NULL) == (n == MANY), "%d readers: %d kernels", n,
+                  info.n_kernels);
+        tc_ctx_free(ctx);
+    }
 }
 
 TEST(siblings_over_other_spaces_say_so)
